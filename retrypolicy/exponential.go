@@ -1,0 +1,94 @@
+package retrypolicy
+
+import (
+	"errors"
+	"math/bits"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// ExponentialBackoffWithJitter is the back-off that the Azure device SDKs document:
+//
+//	F(x) = min(Cmin + (2^(x-1) - 1) * rand(C*(1-Jd), C*(1-Ju)), Cmax)
+//
+// with x = 1 for the first retry and rand uniform from its lower bound up to, not including, its upper one. The zero value has the documented
+// constants C = Cmin = 100 ms, Cmax = 10 s, Jd = 0.5, Ju = 0.25, which give 100 ms, 150 to 175 ms, 250 to 325 ms, 450 to 625 ms and
+// so on, and 10 s from the ninth retry at the latest. A value that is not all zero is taken as it stands: its zeros are zeros.
+//
+// The first retry comes after exactly Cmin and those at the cap after exactly Cmax: the formula does not spread a fleet by itself. It never stops.
+//
+// Source: the SDKs' retry document; the official code computes something else.
+type ExponentialBackoffWithJitter struct {
+	// C scales the growth.
+	C time.Duration
+	// Cmin is the first delay, and the least.
+	Cmin time.Duration
+	// Cmax is the longest delay.
+	Cmax time.Duration
+	// Jd and Ju say how far rand goes down from C, as fractions: from C*(1-Jd) to C*(1-Ju). 0 <= Ju <= Jd <= 1.
+	Jd, Ju float64
+}
+
+// documented are the constants of the zero value.
+var documented = ExponentialBackoffWithJitter{
+	C: 100 * time.Millisecond, Cmin: 100 * time.Millisecond, Cmax: 10 * time.Second, Jd: 0.5, Ju: 0.25,
+}
+
+// Decide always retries, after F(a.Retry) computed in whole nanoseconds. A Retry below 1 counts as 1.
+func (e ExponentialBackoffWithJitter) Decide(a Attempt) Decision {
+	if e == (ExponentialBackoffWithJitter{}) {
+		e = documented
+	}
+	low := e.C - fraction(e.C, e.Jd)
+	high := e.C - fraction(e.C, e.Ju)
+	r := uint64(low)
+	if high > low {
+		above, _ := bits.Mul64(uint64(high-low), a.Rand)
+		r += above
+	}
+	return Decision{Retry: true, Delay: growth(a.Retry, r, e.Cmin, e.Cmax)}
+}
+
+// growth is min(least + (2^(x-1)-1)*r, most) without overflow at any x.
+func growth(x int, r uint64, least, most time.Duration) time.Duration {
+	if least >= most || r == 0 || x <= 1 {
+		return min(least, most)
+	}
+	room := uint64(most - least)
+	if x-1 >= 63 {
+		return most
+	}
+	factor := uint64(1)<<(x-1) - 1
+	if factor > room/r {
+		return most
+	}
+	return least + time.Duration(factor*r)
+}
+
+// fraction is d*f, rounded towards zero. The product is rounded to a float64 of its own, so that no processor fuses it with what follows.
+func fraction(d time.Duration, f float64) time.Duration {
+	product := float64(float64(d) * f)
+	return time.Duration(product)
+}
+
+// Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid.
+func (e ExponentialBackoffWithJitter) Validate() error {
+	switch {
+	case e == (ExponentialBackoffWithJitter{}):
+		return nil
+	case e.C < 0:
+		return invalid("ExponentialBackoffWithJitter.C is negative; give 0 or more")
+	case e.Cmin < 0:
+		return invalid("ExponentialBackoffWithJitter.Cmin is negative; give 0 or more")
+	case e.Cmax < e.Cmin:
+		return invalid("ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (a value that is not all zero has no defaults)")
+	case !(e.Ju >= 0 && e.Ju <= e.Jd && e.Jd <= 1):
+		return invalid("ExponentialBackoffWithJitter.Jd and Ju make no range; give 0 <= Ju <= Jd <= 1")
+	}
+	return nil
+}
+
+func invalid(text string) *transport.Error {
+	return &transport.Error{Kind: transport.Invalid, Err: errors.New("retry policy: " + text)}
+}

@@ -1,0 +1,198 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+)
+
+// Credentials name a device (or one of its modules) and its hub, and make the tokens that prove it. They hold no key as plain
+// data: signing is a function, so the key may live in a secure element, and printing the struct shows no secret.
+//
+// At most one of Sign and Token is set. With neither, no token is sent: the certificate in the transport's
+// options proves the identity. Credentials are not changed after they were given to a client; one value may serve several.
+type Credentials struct {
+	// Host is the hub's own host name, without port.
+	Host string
+	// GatewayHost is dialed instead of Host when a gateway stands between; tokens and user names still name Host.
+	GatewayHost string
+	DeviceID    string
+	// ModuleID is empty for the device itself.
+	ModuleID string
+
+	// Sign computes the HMAC-SHA256 of text under the identity's symmetric key. Each dial signs a fresh token. SharedKey makes one from a key in
+	// base64.
+	Sign func(ctx context.Context, text []byte) (mac []byte, err error)
+	// KeyName is the hub policy whose key Sign uses. Empty: the identity's own key.
+	KeyName string
+	// TokenLife is how long a signed token is valid. 0: one hour.
+	TokenLife time.Duration
+
+	// Token gives tokens made elsewhere; it is asked at each dial.
+	Token func(ctx context.Context) (Token, error)
+
+	// Now is the wall clock. Nil: time.Now. A board without a clock battery brings its own.
+	Now func() time.Time
+}
+
+// Token is a shared access signature. Its text is a secret: String and GoString do not show it.
+type Token struct {
+	// Text is the token as sent: "SharedAccessSignature sr=...".
+	Text string
+	// Expires is when the hub stops taking it. Zero: not known.
+	Expires time.Time
+}
+
+// String tells the expiry and hides the text.
+func (t Token) String() string {
+	if t.Text == "" {
+		return "no token"
+	}
+	if t.Expires.IsZero() {
+		return "token (hidden)"
+	}
+	return "token (hidden, expires " + strconv.FormatInt(t.Expires.Unix(), 10) + ")"
+}
+
+// GoString is String.
+func (t Token) GoString() string { return t.String() }
+
+// DialHost is the name to connect to and to verify: the gateway's if there is one.
+func (c *Credentials) DialHost() string {
+	if c.GatewayHost != "" {
+		return c.GatewayHost
+	}
+	return c.Host
+}
+
+// Time reads the credentials' clock.
+func (c *Credentials) Time() time.Time {
+	if c.Now != nil {
+		return c.Now()
+	}
+	return time.Now()
+}
+
+// clockSet is the earliest time that a set clock can show: boards without a clock battery start in 1970.
+var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// NewToken returns a token for a new connection: from Token, or signed for TokenLife. The zero Token means that none is to be sent.
+//
+// Errors have Scope Connection: ClockUnset when the clock shows a time before the year 2000; Unauthorized when Sign failed; what Token's own error
+// says if it is an *Error, else Network, for a token service out of reach is like a hub out of reach; ctx's error when that ended.
+func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
+	switch {
+	case c.Token != nil:
+		t, err := c.Token(ctx)
+		switch {
+		case err == nil && t.Text == "":
+			return Token{}, dialError(Unauthorized, errors.New("the token source returned an empty token"))
+		case err == nil:
+			return t, nil
+		case ctx.Err() != nil:
+			return Token{}, ctx.Err()
+		case Find(err) != nil:
+			return Token{}, err
+		}
+		return Token{}, dialError(Network, err)
+	case c.Sign != nil:
+		now := c.Time()
+		if now.Before(clockSet) {
+			return Token{}, dialError(ClockUnset, errors.New("set the clock before connecting: a token has an expiry time"))
+		}
+		life := c.TokenLife
+		if life <= 0 {
+			life = time.Hour
+		}
+		t, err := SignToken(ctx, c.Sign, c.Resource(), c.KeyName, now.Add(life))
+		switch {
+		case err == nil:
+			return t, nil
+		case ctx.Err() != nil:
+			return Token{}, ctx.Err()
+		}
+		return Token{}, dialError(Unauthorized, err)
+	}
+	return Token{}, nil
+}
+
+// Resource is what the identity's tokens are for: "HOST/devices/ID", with "/modules/ID" for a module, ids percent-encoded by SignToken.
+func (c *Credentials) Resource() string {
+	r := c.Host + "/devices/" + c.DeviceID
+	if c.ModuleID != "" {
+		r += "/modules/" + c.ModuleID
+	}
+	return r
+}
+
+func dialError(k Kind, cause error) *Error {
+	return &Error{Kind: k, Scope: Connection, Op: OpDial, Err: cause}
+}
+
+// Validate reports the first field that is missing or malformed, as an *Error of Kind Invalid.
+func (c *Credentials) Validate() error {
+	switch {
+	case c.Host == "":
+		return invalidCreds("Host is empty; give the hub's host name")
+	case !validHost(c.Host):
+		return invalidCreds("Host " + quote(c.Host) + " is not a host name; give letters, digits, '-', '_' and '.' only, without scheme and port")
+	case c.GatewayHost != "" && !validHost(c.GatewayHost):
+		return invalidCreds("GatewayHost " + quote(c.GatewayHost) + " is not a host name; give letters, digits, '-', '_' and '.' only")
+	case c.DeviceID == "":
+		return invalidCreds("DeviceID is empty; give the device's id")
+	case !validID(c.DeviceID):
+		return invalidCreds("DeviceID " + quote(c.DeviceID) + idRule)
+	case c.ModuleID != "" && !validID(c.ModuleID):
+		return invalidCreds("ModuleID " + quote(c.ModuleID) + idRule)
+	case c.Sign != nil && c.Token != nil:
+		return invalidCreds("both Sign and Token are set; set one")
+	case c.TokenLife < 0:
+		return invalidCreds("TokenLife is negative; give a positive duration, or 0 for one hour")
+	}
+	return nil
+}
+
+const idRule = " is not a valid id; use 1 to 128 ASCII letters, digits and - . + % _ # * ? ! ( ) , : = @ $ '"
+
+func invalidCreds(text string) *Error {
+	return &Error{Kind: Invalid, Op: OpOpen, Err: errors.New("credentials: " + text)}
+}
+
+func validHost(s string) bool {
+	if len(s) > 255 {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if !alphanumeric(s[i]) && s[i] != '-' && s[i] != '_' && s[i] != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+// validID checks the character set of wire document A.1.
+func validID(s string) bool {
+	if len(s) > 128 {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if alphanumeric(s[i]) {
+			continue
+		}
+		switch s[i] {
+		case '-', '.', '+', '%', '_', '#', '*', '?', '!', '(', ')', ',', ':', '=', '@', '$', '\'':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func alphanumeric(b byte) bool {
+	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9'
+}
+
+func quote(s string) string { return strconv.Quote(s) }
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,101 @@
+package transport
+
+// Kind says what went wrong without naming a protocol. It is itself an error, so that
+// errors.Is(err, transport.Throttled) works on everything that Hubline returns.
+//
+// The list is closed. Whether a Kind is worth a retry, and why, is settled in one table:
+// package errfilter.
+type Kind uint8
+
+// What a transport reports.
+const (
+	// Unknown is an answer of the service that no table of the transport lists.
+	Unknown Kind = iota
+	// Network: the connection was lost, refused or could not be made; this includes a failed name look-up.
+	Network
+	// Timeout: an answer did not come in time.
+	Timeout
+	// Unavailable: the service answered that it cannot serve at the moment.
+	Unavailable
+	// Throttled: the service asks for fewer requests.
+	Throttled
+	// Quota: an allowance is used up, a day's messages for one.
+	Quota
+	// ClockUnset: the local clock is obviously not set, so no token can be signed.
+	ClockUnset
+	// Unauthorized: the credentials were refused.
+	Unauthorized
+	// Untrusted: the service's certificate does not verify, or does not name the host.
+	Untrusted
+	// Forbidden: the identity is known and may not do this.
+	Forbidden
+	// NotFound: the hub, device or thing addressed does not exist.
+	NotFound
+	// TooLarge: the message is larger than the service takes.
+	TooLarge
+	// Invalid: the caller's input is wrong.
+	Invalid
+	// Conflict: the request is at odds with the state of the service (a version, a lock, a second owner).
+	Conflict
+	// Unsupported: this protocol or this service lacks the operation.
+	Unsupported
+	// Protocol: the peer broke the protocol, or says that we did.
+	Protocol
+)
+
+// What the device client adds.
+const (
+	// RetryExpired: the retry policy or the outage limit ended the retries; the last failure is the cause.
+	RetryExpired Kind = iota + Protocol + 1
+	// Expired: the message's own expiry time passed before it was acknowledged.
+	Expired
+	// Dropped: the outbox was full and its overflow rule chose this message.
+	Dropped
+	// Closed: the client was closed, or is not open.
+	Closed
+
+	kinds // number of kinds
+)
+
+var kindText = [kinds]string{
+	Unknown:      "unknown error",
+	Network:      "network failure",
+	Timeout:      "timed out",
+	Unavailable:  "service unavailable",
+	Throttled:    "throttled",
+	Quota:        "quota exceeded",
+	ClockUnset:   "clock not set",
+	Unauthorized: "unauthorized",
+	Untrusted:    "certificate not trusted",
+	Forbidden:    "forbidden",
+	NotFound:     "not found",
+	TooLarge:     "too large",
+	Invalid:      "invalid",
+	Conflict:     "conflict",
+	Unsupported:  "unsupported",
+	Protocol:     "protocol violation",
+	RetryExpired: "retries ended",
+	Expired:      "message expired",
+	Dropped:      "message dropped",
+	Closed:       "client closed",
+}
+
+// Error returns the kind in a word or two.
+func (k Kind) Error() string { return k.String() }
+
+// String returns the kind in a word or two.
+func (k Kind) String() string {
+	if k >= kinds {
+		return "undefined kind"
+	}
+	return kindText[k]
+}
+
+// Kinds returns every Kind, in order of value. It serves tables that must be complete.
+func Kinds() []Kind {
+	all := make([]Kind, kinds)
+	for i := range all {
+		all[i] = Kind(i)
+	}
+	return all
+}

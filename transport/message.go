@@ -1,0 +1,116 @@
+package transport
+
+import (
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxMessageSize is the largest telemetry message that a hub takes, as counted by Message.Size: 256 KB.
+const MaxMessageSize = 256 * 1024
+
+// MaxIDLength is the longest message or correlation id, in bytes.
+const MaxIDLength = 128
+
+// Property is one application property. Names are compared without case by the hub's routing.
+type Property struct{ Name, Value string }
+
+// Message is one telemetry message. After it was handed to the client it belongs to it until its result is known: neither
+// the Message nor what it points to may be changed.
+type Message struct {
+	// ID is the message id. The client sends it unchanged each time, so a consumer can tell duplicates by it. Empty: none.
+	ID            string
+	CorrelationID string
+	// ContentType, such as "application/json", lets the hub route by body. Empty: not sent.
+	ContentType string
+	// ContentEncoding is "utf-8", "utf-16" or "utf-32" for bodies that the hub is to read. Empty: not sent.
+	ContentEncoding string
+	// Created is when the reading was taken. Zero: not sent.
+	Created time.Time
+	// Expires is when the message loses its worth. The client drops it then if it was not yet handed over (result Expired), and sends the
+	// time along. Zero: never.
+	Expires time.Time
+	// Properties are application properties, sent in this order.
+	Properties []Property
+	Body       []byte
+}
+
+// Size is what the hub counts against its limit: the body, the values of the system properties, and names and values of the
+// application properties. Times count as their usual text of 24 bytes.
+func (m *Message) Size() int {
+	n := len(m.Body) + len(m.ID) + len(m.CorrelationID) + len(m.ContentType) + len(m.ContentEncoding)
+	if !m.Created.IsZero() {
+		n += timeSize
+	}
+	if !m.Expires.IsZero() {
+		n += timeSize
+	}
+	for i := range m.Properties {
+		n += len(m.Properties[i].Name) + len(m.Properties[i].Value)
+	}
+	return n
+}
+
+const timeSize = len("2030-01-01T00:00:00.000Z")
+
+// Validate reports the first thing in m that no hub would take, as an *Error of Kind Invalid or TooLarge that names the
+// field and the fix; nil when there is none.
+func (m *Message) Validate() error {
+	if m.Size() > MaxMessageSize {
+		return TooLargeError(m.Size(), MaxMessageSize)
+	}
+	for _, f := range [...]struct{ name, value string }{
+		{"ID", m.ID}, {"CorrelationID", m.CorrelationID}, {"ContentType", m.ContentType}, {"ContentEncoding", m.ContentEncoding},
+	} {
+		if !utf8.ValidString(f.value) {
+			return invalidMessage("message " + f.name + " is not valid UTF-8")
+		}
+		if len(f.value) > MaxIDLength && (f.name == "ID" || f.name == "CorrelationID") {
+			return invalidMessage("message " + f.name + " is longer than 128 bytes; shorten it")
+		}
+	}
+	for i := range m.Properties {
+		p := &m.Properties[i]
+		switch {
+		case p.Name == "":
+			return invalidMessage("a message property has an empty name; give it one")
+		case reserved(p.Name):
+			return invalidMessage("message property name " + quote(p.Name) + " is reserved by the hub; use the Message's own field or another name")
+		case !utf8.ValidString(p.Name) || !utf8.ValidString(p.Value):
+			return invalidMessage("message property " + quote(p.Name) + " is not valid UTF-8; carry binary data in the body")
+		}
+	}
+	return nil
+}
+
+// TooLargeError is the error for a message of size bytes where limit is the most.
+func TooLargeError(size, limit int) *Error {
+	return &Error{Kind: TooLarge, Op: OpSend, Err: errors.New("message of " + itoa(size) + " bytes is over the limit of " +
+		itoa(limit) + "; split it or upload it as a file")}
+}
+
+func invalidMessage(text string) *Error {
+	return &Error{Kind: Invalid, Op: OpSend, Err: errors.New(text)}
+}
+
+// reservedNames are the names that a hub sets itself or takes for system properties (wire A and B.4; the list that the
+// official SDKs refuse), besides all that begin with "$" or "iothub-".
+var reservedNames = [...]string{
+	"absolute-expiry-time", "connectiondeviceid", "connectionmoduleid", "content-encoding", "content-type", "correlation-id", "creation-time",
+	"group-id", "group-sequence", "message-id", "mqtt-dup", "mqtt-retain", "reply-to", "reply-to-group-id", "subject", "to", "user-id",
+	"dt-dataschema", "dt-subject",
+}
+
+func reserved(name string) bool {
+	const prefix = "iothub-"
+	if name[0] == '$' || len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+		return true
+	}
+	for _, r := range reservedNames {
+		if strings.EqualFold(name, r) {
+			return true
+		}
+	}
+	return false
+}
