@@ -1,0 +1,271 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Client keeps one device connected and its messages moving. Make one with New; call Close when done.
+type Client struct {
+	creds     *transport.Credentials
+	transport transport.Transport
+	set       settings
+
+	// Read by the loop, written by anybody, who then pokes wake.
+	policies  atomic.Pointer[policies]
+	reconnect atomic.Bool
+	wake      chan struct{} // capacity 1; carries no data: whoever is woken looks at everything
+
+	box   *outbox
+	calls chan *call // idle ones, to be used again
+
+	closing chan struct{} // closed when Close begins
+	closed  chan struct{} // closed when Close has ended
+
+	mu       sync.Mutex // guards what follows; held for moments only
+	status   Status
+	changed  chan struct{} // closed at the next status, nil while nobody waits
+	run      *run          // the latest loop, nil before the first
+	shut     bool          // Close was called
+	notices  notices
+	counters counters
+}
+
+// run is one life of the loop, from Start to Disconnected.
+type run struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the loop has ended
+	over   bool          // the loop has published its end, or someone ended it; guarded by Client.mu
+}
+
+// New returns a client that is Disconnected and takes messages by Enqueue. Nothing is dialed and no goroutine runs before Open or Start. t carries
+// the messages; o may be nil. The error, of Kind Invalid, names the field that is wrong.
+func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Client, error) {
+	if creds == nil {
+		return nil, invalidOption("credentials are nil; make them with ParseConnectionString, or fill transport.Credentials")
+	}
+	if err := creds.Validate(); err != nil {
+		return nil, err
+	}
+	if t == nil {
+		return nil, invalidOption("transport is nil; pass one, mqtt.New(nil) for instance")
+	}
+	set, err := newSettings(o)
+	if err != nil {
+		return nil, err
+	}
+	own := *creds
+	c := &Client{
+		creds: &own, transport: t, set: set,
+		wake:    make(chan struct{}, 1),
+		calls:   make(chan *call, 8),
+		closing: make(chan struct{}), closed: make(chan struct{}),
+		status: Status{State: Disconnected, Reason: NotOpened, Since: time.Now()},
+	}
+	c.policies.Store(&policies{set.RetryPolicy, set.MessagePolicy, set.PacedPolicy})
+	if c.set.Rand == nil {
+		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
+	}
+	c.box = newOutbox(&set, c.poke)
+	return c, nil
+}
+
+// hash is FNV-1a.
+func hash(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(s); i++ {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+// poke wakes the loop if it sleeps.
+func (c *Client) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Start begins to connect in the background. It does nothing on a client that is open. After Disconnected it begins anew, with a fresh count of
+// retries. After Close it returns Closed.
+func (c *Client) Start() error {
+	_, _, err := c.start()
+	return err
+}
+
+func (c *Client) start() (r *run, began bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shut {
+		return nil, false, &transport.Error{Kind: transport.Closed, Op: transport.OpOpen, Err: errClosed.Err}
+	}
+	if c.run != nil && !c.run.over {
+		return c.run, false, nil
+	}
+	before := c.run
+	ctx, cancel := context.WithCancel(context.Background())
+	r = &run{cancel: cancel, done: make(chan struct{})}
+	c.run = r
+	c.reconnect.Store(false)
+	c.box.resume()
+	c.publishLocked(Status{State: DisconnectedRetrying, Reason: Connecting})
+	go func() { // the loop; ends with Disconnected or cancel, joined by Close
+		if before != nil {
+			<-before.done
+		}
+		newLoop(c, ctx, r).run()
+	}()
+	return r, true, nil
+}
+
+// Open starts the client and waits until it is connected for the first time. The first connection is retried like any other, so only
+// three things end Open with an error: a failure that no retry mends or the end of the retries (that failure), ctx's end (Timeout; the client stops
+// again if this Open started it) and Close (Closed). On a connected client Open returns at once.
+func (c *Client) Open(ctx context.Context) error {
+	r, began, err := c.start()
+	if err != nil {
+		return err
+	}
+	for {
+		c.mu.Lock()
+		status, over := c.status, r.over
+		if c.changed == nil {
+			c.changed = make(chan struct{})
+		}
+		changed := c.changed
+		c.mu.Unlock()
+
+		switch {
+		case over && status.Err != nil:
+			return status.Err
+		case over:
+			return &transport.Error{Kind: transport.Closed, Scope: transport.Connection, Op: transport.OpOpen, Err: errClosed.Err}
+		case status.State == Connected:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			gaveUp := timedOut(transport.OpOpen, transport.Connection, ctx.Err(), status.Err)
+			if began {
+				c.stop(r, gaveUp)
+			}
+			return gaveUp
+		}
+	}
+}
+
+// stop ends a loop from outside and publishes why.
+func (c *Client) stop(r *run, why error) {
+	r.cancel()
+	c.join(r.done)
+	c.mu.Lock()
+	if !r.over {
+		r.over = true
+		c.publishLocked(Status{State: Disconnected, Reason: OpenCancelled, Err: why})
+		c.box.halt(why)
+	}
+	c.mu.Unlock()
+}
+
+// join waits for done, for CloseTimeout at the most.
+func (c *Client) join(done <-chan struct{}) bool {
+	timer := time.NewTimer(c.set.CloseTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Close ends the client for good: it says goodbye to the hub, waits for every goroutine of the client, and gives all messages without a result the
+// result Closed; call Flush before it to send them. It takes CloseTimeout at the most for each of two things: the transport's
+// end and a call of OnStatus under way; when one of them does not end by then, Close returns Timeout. Further calls wait for the first and return nil.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.shut {
+		c.mu.Unlock()
+		c.join(c.closed)
+		return nil
+	}
+	c.shut = true
+	r := c.run
+	c.mu.Unlock()
+
+	c.box.shut()
+	close(c.closing)
+	var late error
+	if r != nil {
+		r.cancel()
+		if !c.join(r.done) {
+			late = timedOut(transport.OpClose, transport.Connection, errors.New("the transport did not end within CloseTimeout"), nil)
+		}
+	}
+	c.box.drain()
+
+	c.mu.Lock()
+	if r != nil {
+		r.over = true
+	}
+	c.publishLocked(Status{State: Disconnected, Reason: ClientClosed})
+	dispatching, ended := c.notices.running, c.notices.ended
+	c.mu.Unlock()
+	if dispatching && !c.join(ended) {
+		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnStatus did not return within CloseTimeout"), nil)
+	}
+	close(c.closed)
+	return late
+}
+
+// Reconnect replaces the connection by a new one now: it ends the wait for the next attempt, or hangs up a live connection, which is reported as Planned and
+// asks no policy. For the program that knows more than the client: the network changed, the device woke up. During an attempt it does nothing. The count
+// of retries stays. It returns Closed on a client that is not open.
+func (c *Client) Reconnect() error {
+	c.mu.Lock()
+	open := c.run != nil && !c.run.over && !c.shut
+	c.mu.Unlock()
+	if !open {
+		return &transport.Error{Kind: transport.Closed, Op: transport.OpOpen, Err: errNotOpen.Err}
+	}
+	c.reconnect.Store(true)
+	c.poke()
+	return nil
+}
+
+// SetRetryPolicy sets the policy for connections and for messages. It works at any time; a wait under way is decided anew, counted from its
+// beginning: the new policy may shorten, lengthen or end it. The error, of Kind Invalid, names the parameter that makes no sense; the old
+// policy then stays.
+func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {
+	if err := retrypolicy.Validate(p); err != nil {
+		return err
+	}
+	c.policies.Store(&policies{p, p, c.set.PacedPolicy})
+	c.poke()
+	return nil
+}
+
+// Status returns the latest status. Missed is meaningless here.
+func (c *Client) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+// Stats returns counters and levels.
+func (c *Client) Stats() Stats {
+	s := c.box.stats()
+	c.mu.Lock()
+	c.counters.fill(&s, time.Now())
+	c.mu.Unlock()
+	return s
+}

@@ -1,0 +1,466 @@
+package device_test
+
+// The defects of the Java SDK's loop (L1 to L7) and what users of all official SDKs suffered from (pain 1 to 16), a test each.
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// L1: a connection that was lost for a reason that is terminal at a dial, and then made again, is not closed because of the old error.
+func TestL1_ReopenedConnectionIsNotClosedForTheOldError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		f.last().kill <- lost(transport.Unauthorized) // the token ran out
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		require.Equal(t, device.Connected, c.Status().State)
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		require.Len(t, f.dialTimes(), 2)
+	})
+}
+
+// L2: Open gives the failure itself, whose hint says the same as the decision did.
+func TestL2_OpenKeepsTheCauseAndItsHint(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cause := lost(transport.Unauthorized)
+		c, _ := client(t, &fake{dial: failing(cause)}, nil)
+		err := c.Open(t.Context())
+		require.Same(t, cause, err)
+		require.False(t, errfilter.Retryable(err))
+		require.Contains(t, c.Status().Hint(), "check key")
+	})
+}
+
+// L4, pain 16: what was in flight goes again on the next connection, first, in its order and marked; nothing overtakes it.
+func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		f.verdict = func(conn int, it transport.Item) error {
+			if conn == 1 && it.Msg.ID != "3" { // 3 is acknowledged out of order
+				return errHold
+			}
+			return nil
+		}
+		c, _ := client(t, f, &device.Options{Window: 5})
+		open(t, c)
+		var rs [9]device.Receipt
+		for i := range rs {
+			require.NoError(t, c.Enqueue(t.Context(), msg(i+1), &rs[i]))
+		}
+		synctest.Wait()
+		f.last().kill <- lost(transport.Network)
+		for i := range rs {
+			require.NoError(t, rs[i].Wait(t.Context()))
+		}
+		var second []received
+		for _, r := range f.received() {
+			if r.conn == 2 {
+				second = append(second, r)
+			}
+		}
+		want := []received{{2, "1", true}, {2, "2", true}, {2, "4", true}, {2, "5", true}, {2, "6", false}, {2, "7", false}, {2, "8", false}, {2, "9", false}}
+		require.Equal(t, want, second)
+	})
+}
+
+// L5, pain 1: Close does not wait for a back-off or an attempt.
+func TestL5_CloseEndsAWaitAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
+		require.NoError(t, c.Start())
+		time.Sleep(time.Second)
+		start := time.Now()
+		require.NoError(t, c.Close())
+		require.Zero(t, time.Since(start))
+	})
+}
+
+// L7: messages that wait for room in the window when the connection is lost are queued, not failed.
+func TestL7_MessagesWaitingForTheWindowSurviveALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(conn int, _ transport.Item) error {
+			if conn == 1 {
+				return errHold
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{Window: 1})
+		open(t, c)
+		results := make(chan error, 8)
+		for i := range 8 {
+			go func() { results <- c.Send(t.Context(), msg(i)) }()
+		}
+		synctest.Wait()
+		f.last().kill <- lost(transport.Network)
+		for range 8 {
+			require.NoError(t, <-results)
+		}
+	})
+}
+
+// Pain 1: Close returns within its bound from every state, and nothing is left running (the bubble panics otherwise).
+func TestPain1_CloseIsPromptFromEveryState(t *testing.T) {
+	never := func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for _, tc := range []struct {
+		name  string
+		dial  func(int, context.Context) error
+		enter func(t *testing.T, c *device.Client, f *fake)
+	}{
+		{"new", nil, func(*testing.T, *device.Client, *fake) {}},
+		{"connecting", never, func(t *testing.T, c *device.Client, _ *fake) { require.NoError(t, c.Start()) }},
+		{"waiting", func(int, context.Context) error { return lost(transport.Network) },
+			func(t *testing.T, c *device.Client, _ *fake) { require.NoError(t, c.Start()) }},
+		{"connected", nil, func(t *testing.T, c *device.Client, f *fake) {
+			f.verdict = func(int, transport.Item) error { return errHold }
+			open(t, c)
+		}},
+		{"paused", nil, func(t *testing.T, c *device.Client, f *fake) {
+			f.verdict = func(int, transport.Item) error { return refused(transport.Throttled) }
+			open(t, c)
+		}},
+		{"disconnected", failing(lost(transport.NotFound)), func(t *testing.T, c *device.Client, _ *fake) { require.Error(t, c.Open(t.Context())) }},
+		{"stuck in a write", nil, func(t *testing.T, c *device.Client, f *fake) {
+			open(t, c)
+			stuck := make(chan struct{})
+			f.last().stuck = stuck
+			require.NoError(t, c.Enqueue(t.Context(), msg(0), nil))
+			<-stuck
+		}},
+		{"open under way", never, func(t *testing.T, c *device.Client, _ *fake) {
+			opened := make(chan error, 1)
+			go func() { opened <- c.Open(context.Background()) }()
+			t.Cleanup(func() { require.ErrorIs(t, <-opened, transport.Closed) })
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{dial: tc.dial}
+				c, w := client(t, f, nil)
+				tc.enter(t, c, f)
+				var r device.Receipt
+				require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+				synctest.Wait()
+
+				start := time.Now()
+				require.NoError(t, c.Close())
+				require.Zero(t, time.Since(start))
+				require.ErrorIs(t, r.Wait(t.Context()), transport.Closed, "a message without a result is told so")
+				require.Equal(t, device.ClientClosed, c.Status().Reason)
+				require.Equal(t, device.ClientClosed, w.list()[len(w.list())-1].Reason, "the last status is told before Close returns")
+
+				require.NoError(t, c.Close(), "again")
+				require.ErrorIs(t, c.Send(t.Context(), msg(2)), transport.Closed)
+				require.ErrorIs(t, c.Enqueue(t.Context(), msg(2), nil), transport.Closed)
+				require.ErrorIs(t, c.Open(t.Context()), transport.Closed)
+				require.ErrorIs(t, c.Start(), transport.Closed)
+				require.ErrorIs(t, c.Reconnect(), transport.Closed)
+				require.NoError(t, c.Flush(t.Context()))
+			})
+		})
+	}
+}
+
+// Pain 1: a transport or callback that does not end cannot hold Close longer than its bound.
+func TestPain1_CloseIsBoundedWhenOthersHang(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		f := &fake{dial: func(int, context.Context) error { <-release; return lost(transport.Network) }}
+		c, _ := client(t, f, &device.Options{CloseTimeout: 3 * time.Second})
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		start := time.Now()
+		require.ErrorIs(t, c.Close(), transport.Timeout)
+		require.Equal(t, 3*time.Second, time.Since(start))
+		close(release)
+	})
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		c, _ := client(t, &fake{}, &device.Options{CloseTimeout: 3 * time.Second, OnStatus: func(device.Status) { <-release }})
+		open(t, c)
+		start := time.Now()
+		require.ErrorIs(t, c.Close(), transport.Timeout)
+		require.Equal(t, 3*time.Second, time.Since(start))
+		close(release)
+	})
+}
+
+// Pain 2: however long the outage, the client is back within one capped delay, and nothing queued is lost.
+func TestPain2_ReconnectsAfterALongOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		back := time.Now().Add(72 * time.Hour)
+		f := &fake{}
+		f.dial = func(n int, _ context.Context) error {
+			if n > 1 && time.Now().Before(back) {
+				return lost(transport.Network)
+			}
+			return nil
+		}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		f.last().kill <- lost(transport.Network)
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		require.NoError(t, r.Wait(t.Context()))
+		require.Less(t, time.Since(back), 10*time.Second)
+		require.Equal(t, 72*time.Hour, c.Stats().LongestOutage.Round(time.Minute))
+	})
+}
+
+// Pain 4: a client whose retries ended can be opened again; its queue is still there.
+func TestPain4_OpenAfterDisconnectedIsLegal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unauthorized))}
+		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		require.ErrorIs(t, c.Open(t.Context()), transport.RetryExpired)
+		require.ErrorIs(t, c.Send(t.Context(), msg(2)), transport.RetryExpired, "a call fails at once with the reason")
+		require.ErrorIs(t, c.Flush(t.Context()), transport.RetryExpired)
+		require.ErrorIs(t, c.Open(t.Context()), transport.Unauthorized)
+		require.Equal(t, 1, c.Stats().Queued)
+		open(t, c)
+		require.NoError(t, r.Wait(t.Context()))
+		require.Equal(t, []string{"1"}, f.ids())
+	})
+}
+
+// Pain 5: an attempt leaves no goroutine behind.
+func TestPain5_AttemptsLeaveNoGoroutines(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(n int, _ context.Context) error {
+			if n%2 == 0 {
+				return lost(transport.Network)
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Second)})
+		open(t, c)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for range 1000 {
+			f.last().kill <- lost(transport.Network)
+			time.Sleep(10 * time.Second)
+		}
+		synctest.Wait()
+		require.Equal(t, device.Connected, c.Status().State)
+		require.LessOrEqual(t, runtime.NumGoroutine(), before)
+		require.Equal(t, uint64(2001), c.Stats().Attempts)
+		require.Equal(t, uint64(1001), c.Stats().Connections)
+	})
+}
+
+// Pain 8: no Send blocks for ever: a hub that goes silent is found by the missing answer, a context ends it, OperationTimeout ends it.
+func TestPain8_EverySendEnds(t *testing.T) {
+	t.Run("a silent peer is replaced after AckTimeout", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(conn int, _ transport.Item) error {
+				if conn == 1 {
+					return errHold
+				}
+				return nil
+			}}
+			c, w := client(t, f, &device.Options{AckTimeout: 20 * time.Second})
+			open(t, c)
+			time.Sleep(time.Minute)
+			start := time.Now()
+			require.NoError(t, c.Send(t.Context(), msg(1)))
+			require.Equal(t, 20*time.Second+100*ms, time.Since(start))
+			synctest.Wait()
+			require.ErrorIs(t, w.list()[2].Err, transport.Timeout)
+		})
+	})
+	t.Run("the oldest message counts, not the latest", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(conn int, it transport.Item) error {
+				if conn == 1 && it.Msg.ID == "1" {
+					return errHold
+				}
+				return nil
+			}}
+			c, _ := client(t, f, &device.Options{AckTimeout: 20 * time.Second})
+			open(t, c)
+			start := time.Now()
+			var r device.Receipt
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+			for range 15 {
+				time.Sleep(time.Second)
+				require.NoError(t, c.Send(t.Context(), msg(2)))
+			}
+			require.NoError(t, r.Wait(t.Context()))
+			require.Equal(t, 20*time.Second+100*ms, time.Since(start))
+		})
+	})
+	t.Run("context, message still queued: withdrawn", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+			c, _ := client(t, f, nil)
+			require.NoError(t, c.Start())
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			err := c.Send(ctx, msg(1))
+			require.ErrorIs(t, err, transport.Timeout)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.NotErrorIs(t, err, device.ErrOutcomeUnknown)
+			require.ErrorIs(t, err, transport.Network, "what stood in the way is told")
+			require.Zero(t, c.Stats().Queued)
+		})
+	})
+	t.Run("context, message in flight: unknown", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+			c, _ := client(t, f, nil)
+			open(t, c)
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			err := c.Send(ctx, msg(1))
+			require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Equal(t, 1, c.Stats().Queued)
+		})
+	})
+	t.Run("operation time-out", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+			c, _ := client(t, f, nil)
+			require.NoError(t, c.Start())
+			start := time.Now()
+			require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.Timeout)
+			require.Equal(t, 4*time.Minute, time.Since(start))
+		})
+	})
+	t.Run("a full outbox ends with the context", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c, _ := client(t, &fake{}, &device.Options{MaxMessages: 1})
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			require.ErrorIs(t, c.Enqueue(ctx, msg(2), nil), transport.Timeout)
+		})
+	})
+	t.Run("a client that was not opened says so", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c, _ := client(t, &fake{}, nil)
+			require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.Closed)
+		})
+	})
+	t.Run("a Send under way when the client gives up", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+			c, _ := client(t, f, nil)
+			open(t, c)
+			sent := make(chan error, 1)
+			go func() { sent <- c.Send(t.Context(), msg(1)) }()
+			synctest.Wait()
+			f.last().kill <- lost(transport.Forbidden)
+			require.ErrorIs(t, <-sent, transport.Forbidden)
+		})
+	})
+}
+
+// Pain 9: each accepted message gets exactly one result, whatever happens. A receipt that got two would block its giver for ever, one that got none its
+// waiter; both show as a stalled bubble.
+func TestPain9_EachMessageGetsExactlyOneResult(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			bubble(t, func(t *testing.T) { oneResultEach(t, seed) })
+		})
+	}
+}
+
+func oneResultEach(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 9))
+	draw := rand.New(rand.NewPCG(seed, 10)) // of the session's goroutine
+	f := &fake{dial: func(n int, _ context.Context) error {
+		if n%3 == 0 {
+			return lost(transport.Network)
+		}
+		return nil
+	}}
+	f.verdict = func(int, transport.Item) error {
+		switch draw.IntN(10) {
+		case 0:
+			return errHold
+		case 1:
+			return refused(transport.Unavailable)
+		case 2:
+			return refused(transport.Invalid)
+		}
+		return nil
+	}
+	o := &device.Options{
+		RetryPolicy: constant(time.Second), Window: 1 + rnd.IntN(20), MaxMessages: 20 + rnd.IntN(100), AckTimeout: 5 * time.Second,
+		Overflow: device.Overflow(rnd.IntN(4)),
+	}
+	c, _ := client(t, f, o)
+	open(t, c)
+
+	const n = 400
+	var rs [n]device.Receipt
+	accepted := 0
+	var taken [n]bool
+	for i := range rs {
+		m := msg(i)
+		if rnd.IntN(4) == 0 {
+			m.Expires = time.Now().Add(time.Duration(rnd.IntN(10_000)) * ms)
+		}
+		err := c.Enqueue(t.Context(), m, &rs[i])
+		if err == nil {
+			accepted++
+			taken[i] = true
+		} else {
+			require.True(t, errors.Is(err, transport.Dropped) || errors.Is(err, transport.Expired), "%v", err)
+		}
+		switch rnd.IntN(40) {
+		case 0:
+			time.Sleep(time.Duration(rnd.IntN(3000)) * ms)
+		case 1:
+			if c.Status().State == device.Connected {
+				select {
+				case f.last().kill <- lost(transport.Network):
+				default:
+				}
+			}
+		case 2:
+			require.NoError(t, c.Reconnect())
+		}
+	}
+	if rnd.IntN(2) == 0 {
+		require.NoError(t, c.Flush(t.Context()))
+		require.Zero(t, c.Stats().Queued)
+	} else {
+		require.NoError(t, c.Close())
+	}
+	acked, other := 0, 0
+	for i := range rs {
+		if !taken[i] {
+			continue
+		}
+		if err := rs[i].Wait(t.Context()); err == nil {
+			acked++
+		} else {
+			other++
+		}
+		require.ErrorIs(t, rs[i].Wait(t.Context()), transport.Invalid, "one result, no second")
+	}
+	require.Equal(t, accepted, acked+other)
+	s := c.Stats()
+	require.Equal(t, uint64(accepted), s.Accepted)
+	require.Equal(t, uint64(acked), s.Acknowledged)
+	require.Equal(t, uint64(other), s.Refused+s.Expired+s.Dropped+s.Cancelled, "%+v", s)
+}

@@ -1,0 +1,45 @@
+package device
+
+import (
+	"errors"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// ErrOutcomeUnknown is in the chain of a Send's error when the message had been handed to a connection and may reach the hub yet, or has
+// reached it. The message then still belongs to the client.
+var ErrOutcomeUnknown = errors.New("the message was handed over and its outcome is unknown")
+
+var (
+	errClosed      = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("Close was called")}
+	errNotOpen     = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("the client was not opened; call Open or Start, or Enqueue to send later")}
+	errFull        = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend, Err: errors.New("the outbox is full")}
+	errExpired     = &transport.Error{Kind: transport.Expired, Op: transport.OpSend}
+	errNoAck       = errors.New("no acknowledgement in time")
+	errDialTimeout = errors.New("no connection within DialTimeout")
+)
+
+// gaveUp is the cause of an error that a caller's context or a time-out made: what ended the wait, and what stood in the way.
+type gaveUp struct {
+	ended error // a context's error, or what else ended it
+	state error // ErrOutcomeUnknown, or the last failure of the connection; may be nil
+}
+
+func (g *gaveUp) Error() string {
+	if g.state == nil {
+		return g.ended.Error()
+	}
+	return g.ended.Error() + "; " + g.state.Error()
+}
+
+func (g *gaveUp) Unwrap() []error {
+	if g.state == nil {
+		return []error{g.ended}
+	}
+	return []error{g.ended, g.state}
+}
+
+// timedOut is the error of an operation whose caller gave up.
+func timedOut(op transport.Op, scope transport.Scope, ended, state error) *transport.Error {
+	return &transport.Error{Kind: transport.Timeout, Scope: scope, Op: op, Err: &gaveUp{ended, state}}
+}

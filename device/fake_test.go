@@ -1,0 +1,243 @@
+package device_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// fake is a Transport whose dials and verdicts are scripted. It keeps what its sessions received.
+type fake struct {
+	// dial decides about dial n, counted from 1; nil error: a session. It may block on ctx. Nil: every dial succeeds.
+	dial func(n int, ctx context.Context) error
+	// verdict decides about message m; nil error acknowledges, errHold leaves it open. Nil: every message is acknowledged.
+	verdict func(conn int, it transport.Item) error
+	info    transport.Info
+
+	mu       sync.Mutex
+	dials    []time.Time
+	open     int
+	sessions []*fakeSession
+	log      []received
+}
+
+type received struct {
+	conn  int
+	id    string
+	again bool
+}
+
+var errHold = errors.New("no verdict")
+
+func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	f.mu.Lock()
+	f.dials = append(f.dials, time.Now())
+	n := len(f.dials)
+	f.mu.Unlock()
+	if f.dial != nil {
+		if err := f.dial(n, ctx); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open++; f.open > 1 {
+		panic("two sessions overlap")
+	}
+	s := &fakeSession{f: f, cfg: cfg, conn: n, wake: make(chan struct{}, 1), kill: make(chan error, 1), dead: make(chan struct{})}
+	f.sessions = append(f.sessions, s)
+	return s, nil
+}
+
+// last returns the newest session.
+func (f *fake) last() *fakeSession {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sessions[len(f.sessions)-1]
+}
+
+func (f *fake) received() []received {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]received(nil), f.log...)
+}
+
+func (f *fake) ids() (ids []string) {
+	for _, r := range f.received() {
+		ids = append(ids, r.id)
+	}
+	return ids
+}
+
+func (f *fake) dialTimes() []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]time.Time(nil), f.dials...)
+}
+
+type fakeSession struct {
+	f     *fake
+	cfg   *transport.Config
+	conn  int
+	wake  chan struct{}
+	kill  chan error
+	dead  chan struct{}
+	stuck chan struct{} // not nil: Send blocks until the session ends
+
+	mu    sync.Mutex
+	queue []transport.Item
+}
+
+func (s *fakeSession) Info() transport.Info { return s.f.info }
+
+func (s *fakeSession) Run(ctx context.Context) error {
+	defer func() {
+		s.f.mu.Lock()
+		s.f.open--
+		s.f.mu.Unlock()
+		close(s.dead)
+	}()
+	for {
+		select {
+		case <-s.wake:
+			s.work()
+		case err := <-s.kill:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *fakeSession) work() {
+	s.mu.Lock()
+	items := s.queue
+	s.queue = nil
+	s.mu.Unlock()
+	for _, it := range items {
+		s.f.mu.Lock()
+		s.f.log = append(s.f.log, received{s.conn, it.Msg.ID, it.Again})
+		s.f.mu.Unlock()
+		var err error
+		if s.f.verdict != nil {
+			err = s.f.verdict(s.conn, it)
+		}
+		if err != errHold {
+			s.cfg.Sink.Done(it.Tag, err)
+		}
+	}
+}
+
+func (s *fakeSession) Send(batch []transport.Item) {
+	if s.stuck != nil {
+		close(s.stuck)
+		<-s.dead
+		return
+	}
+	s.mu.Lock()
+	s.queue = append(s.queue, batch...)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *fakeSession) Do(*transport.Request) { panic("no requests yet") }
+
+// fault makes an error as a transport reports it.
+func fault(k transport.Kind, sc transport.Scope) *transport.Error {
+	return &transport.Error{Kind: k, Scope: sc, Op: transport.OpRun, Proto: "fake", Err: errors.New("scripted")}
+}
+
+func lost(k transport.Kind) *transport.Error    { return fault(k, transport.Connection) }
+func refused(k transport.Kind) *transport.Error { return fault(k, transport.Operation) }
+
+// failing scripts dials: the given errors in turn, then success.
+func failing(errs ...error) func(int, context.Context) error {
+	return func(n int, _ context.Context) error {
+		if n <= len(errs) {
+			return errs[n-1]
+		}
+		return nil
+	}
+}
+
+// watch collects statuses with the fake time they came at.
+type watch struct {
+	mu  sync.Mutex
+	all []device.Status
+}
+
+func (w *watch) add(s device.Status) {
+	w.mu.Lock()
+	w.all = append(w.all, s)
+	w.mu.Unlock()
+}
+
+func (w *watch) list() []device.Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]device.Status(nil), w.all...)
+}
+
+func (w *watch) reasons() (all []device.Reason) {
+	for _, s := range w.list() {
+		all = append(all, s.Reason)
+	}
+	return all
+}
+
+// bubble runs a test in fake time.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
+func creds() *transport.Credentials {
+	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
+}
+
+// client makes a client over f that is closed at the end of the test. The policies' draws are 0 unless o says otherwise.
+func client(t *testing.T, f *fake, o *device.Options) (*device.Client, *watch) {
+	t.Helper()
+	w := &watch{}
+	if o == nil {
+		o = &device.Options{}
+	}
+	own := *o
+	if own.OnStatus == nil {
+		own.OnStatus = w.add
+	}
+	if own.Rand == nil {
+		own.Rand = func() uint64 { return 0 }
+	}
+	c, err := device.New(creds(), f, &own)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c, w
+}
+
+func open(t *testing.T, c *device.Client) {
+	t.Helper()
+	require.NoError(t, c.Open(t.Context()))
+}
+
+func msg(i int) *transport.Message {
+	return &transport.Message{ID: strconv.Itoa(i), Body: []byte("x")}
+}
+
+func ids(from, to int) (all []string) {
+	for i := from; i <= to; i++ {
+		all = append(all, strconv.Itoa(i))
+	}
+	return all
+}

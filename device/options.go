@@ -1,0 +1,136 @@
+package device
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Options tune a Client. Nil, and the zero value of each field, mean the stated default.
+type Options struct {
+	// RetryPolicy decides about reconnects, and about messages unless MessagePolicy is set. Default: ExponentialBackoffWithJitter{}.
+	RetryPolicy retrypolicy.Policy
+	// MessagePolicy decides about sending a message again that the service refused for now. Default: RetryPolicy. A message that was
+	// in flight when the connection was lost is not refused: it goes again without asking.
+	MessagePolicy retrypolicy.Policy
+	// PacedPolicy decides alone about failures that ask for patience (errfilter.Slow: Throttled, Quota, ClockUnset). Default: the
+	// policies above decide whether, and the delay is at least that of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s.
+	PacedPolicy retrypolicy.Policy
+
+	// OnStatus is told each Status, in order, by one goroutine at a time. It may call the client's methods, but Close only in a goroutine of
+	// its own (Close waits for OnStatus). While it is busy up to 16 further statuses wait; older ones give way, counted in Status.Missed. Default: none.
+	OnStatus func(Status)
+
+	// Window is the most messages in flight. Default 128; at most 61,440. A session may allow fewer.
+	Window int
+	// MaxMessages bounds the outbox by count. Default 4,096; at most 61,440.
+	MaxMessages int
+	// MaxBytes bounds the outbox by the sum of Message.Size. Default 16 MiB.
+	MaxBytes int
+	// Overflow says what happens to a message when the outbox is full. Default Block.
+	Overflow Overflow
+
+	// DialTimeout bounds one attempt to connect, handshake included. Default 30 s.
+	DialTimeout time.Duration
+	// AckTimeout is how long a message may be in flight without an answer before the connection is taken for dead. Default 30 s.
+	AckTimeout time.Duration
+	// OperationTimeout bounds a Send in all. Default 4 minutes; negative: only its context does.
+	OperationTimeout time.Duration
+	// CloseTimeout bounds Close. Default 5 s.
+	CloseTimeout time.Duration
+	// StableTime is how long a connection must have stayed up for its loss to start a new outage, with the count of retries at 1. A connection lost
+	// earlier continues the outage before it, so a flapping link backs off. Default 30 s.
+	StableTime time.Duration
+	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this after the outage began. Default 0: no limit.
+	OutageLimit time.Duration
+
+	// Rand is the source of random numbers for the policies, called by one goroutine of each client. Default: a generator of the client's own, seeded from the
+	// identity and the time, so no two devices draw the same.
+	Rand func() uint64
+}
+
+// Overflow says what happens to a message that finds the outbox full.
+type Overflow uint8
+
+const (
+	// Block: the call waits for room, its context's end or Close.
+	Block Overflow = iota
+	// Fail: the call returns an error of Kind Dropped.
+	Fail
+	// DropOldest: the oldest message that is not in flight makes room, with the result Dropped. If all are in flight, the new one is dropped.
+	DropOldest
+	// DropNewest: the new message is accepted and has the result Dropped at once.
+	DropNewest
+
+	overflows // number of rules
+)
+
+// settings are Options with the defaults filled in.
+type settings struct{ Options }
+
+func newSettings(o *Options) (settings, error) {
+	var s settings
+	if o != nil {
+		s.Options = *o
+	}
+	for _, f := range [...]struct {
+		name      string
+		value     *int
+		def, most int
+	}{
+		{"Window", &s.Window, 128, transport.MaxTags},
+		{"MaxMessages", &s.MaxMessages, 4096, transport.MaxTags},
+		{"MaxBytes", &s.MaxBytes, 16 << 20, 1<<31 - 1},
+	} {
+		if *f.value == 0 {
+			*f.value = f.def
+		}
+		if *f.value < 0 || *f.value > f.most {
+			return s, invalidOption(f.name + " is out of range; give 1 to its documented limit, or 0 for the default")
+		}
+	}
+	for _, f := range [...]struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+		off   bool // a negative value is legal
+	}{
+		{"DialTimeout", &s.DialTimeout, 30 * time.Second, false},
+		{"AckTimeout", &s.AckTimeout, 30 * time.Second, false},
+		{"OperationTimeout", &s.OperationTimeout, 4 * time.Minute, true},
+		{"CloseTimeout", &s.CloseTimeout, 5 * time.Second, false},
+		{"StableTime", &s.StableTime, 30 * time.Second, false},
+		{"OutageLimit", &s.OutageLimit, 0, false},
+	} {
+		if *f.value == 0 {
+			*f.value = f.def
+		}
+		if *f.value < 0 && !f.off {
+			return s, invalidOption(f.name + " is negative; give a positive duration, or 0 for the default")
+		}
+	}
+	if s.Overflow >= overflows {
+		return s, invalidOption("Overflow is not one of Block, Fail, DropOldest, DropNewest")
+	}
+	if s.RetryPolicy == nil {
+		s.RetryPolicy = retrypolicy.ExponentialBackoffWithJitter{}
+	}
+	if s.MessagePolicy == nil {
+		s.MessagePolicy = s.RetryPolicy
+	}
+	for _, p := range [...]retrypolicy.Policy{s.RetryPolicy, s.MessagePolicy, s.PacedPolicy} {
+		if p == nil {
+			continue // no PacedPolicy
+		}
+		if err := retrypolicy.Validate(p); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func invalidOption(text string) *transport.Error {
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpOpen, Err: errors.New("options: " + text)}
+}

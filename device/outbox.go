@@ -1,0 +1,562 @@
+package device
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// outbox holds the accepted messages in a list in order of acceptance. A message is queued until it is handed to a session, then flying; it leaves the
+// list, from wherever it stands, with its result. When a session ends, what was flying is queued again where it stands, so the order is kept.
+//
+//	           take              done(nil), done(terminal)
+//	put -> queued --> flying -----------------------------> result
+//	          ^ ^       | |
+//	          | +-------+ | done(retryable)
+//	          |  rewind   v
+//	          +------- refused --> result (fail)
+//	            requeue
+//
+// It is a monitor: every method takes the lock for a few instructions and never waits with it.
+type outbox struct {
+	poke func() // wakes the loop; does not block
+
+	maxMessages, maxBytes int
+	overflow              Overflow
+	base                  time.Time // handed-over times are relative to it
+
+	mu     sync.Mutex
+	slots  []slot // grows up to maxMessages
+	free   int32  // first free slot, none if there is none
+	head   int32
+	tail   int32
+	cursor int32 // the first queued slot in the list
+
+	count, bytes, flying, refused int
+
+	window   int  // of the session; 0 while there is none
+	parked   bool // the loop waits for a message or for room in the window
+	seq      uint64
+	expiry   time.Time // no queued or refused message expires earlier; zero: none expires
+	halted   error     // why calls of Send are refused; nil while the client is open
+	closed   bool
+	flushers []flusher
+	blocked  int           // calls waiting for room
+	room     chan struct{} // the baton of one of them, capacity 1
+
+	totals Stats // the counters of messages
+}
+
+const none int32 = -1
+
+type slotState uint8
+
+const (
+	slotFree slotState = iota
+	slotQueued
+	slotFlying
+	slotRefused
+)
+
+type slot struct {
+	msg        *transport.Message
+	receipt    *Receipt
+	refusal    *refusal // nil unless it was refused at least once
+	seq        uint64
+	handed     time.Duration // when it was handed over, since base
+	size       int32
+	next, prev int32
+	state      slotState
+	again      bool // was in flight when a session ended: its outcome is unknown
+	call       bool // a Send waits for it
+}
+
+// refusal is what the policy needs to know of a message that the service did not take.
+type refusal struct {
+	err   *transport.Error
+	count int
+	since time.Time
+	last  retrypolicy.Decision
+}
+
+type flusher struct {
+	upTo uint64
+	done chan error // capacity 1
+}
+
+func newOutbox(s *settings, poke func()) *outbox {
+	return &outbox{
+		poke: poke, maxMessages: s.MaxMessages, maxBytes: s.MaxBytes, overflow: s.Overflow, base: time.Now(),
+		slots: make([]slot, 0, min(s.MaxMessages, 16)), free: none, head: none, tail: none, cursor: none,
+		halted: errNotOpen, room: make(chan struct{}, 1),
+	}
+}
+
+// putResult says what became of a message that was offered.
+type putResult uint8
+
+const (
+	putDone  putResult = iota
+	putFull            // Block: wait on b.room and offer it again
+	putError           // the error says why
+)
+
+// put offers m. waiting says that the caller is registered as blocked.
+func (b *outbox) put(m *transport.Message, size int, r *Receipt, call bool) (tag uint16, seq uint64, res putResult, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return 0, 0, putError, errClosed
+	case call && b.halted != nil:
+		return 0, 0, putError, b.halted
+	}
+	if b.full(size) {
+		switch b.overflow {
+		case Block:
+			b.blocked++
+			return 0, 0, putFull, nil
+		case Fail:
+			return 0, 0, putError, errFull
+		case DropOldest:
+			for b.full(size) && b.cursor != none {
+				b.totals.Dropped++
+				b.remove(b.cursor, errFull)
+			}
+		}
+		if b.full(size) {
+			b.totals.Accepted++
+			b.totals.Dropped++
+			if r != nil {
+				r.set(errFull)
+			}
+			return 0, 0, putDone, nil
+		}
+	}
+
+	i := b.append(m, size, r, call)
+	wake := b.parked && b.flying < b.window
+	if !m.Expires.IsZero() && (b.expiry.IsZero() || m.Expires.Before(b.expiry)) {
+		b.expiry = m.Expires
+		wake = true
+	}
+	if wake {
+		b.parked = false
+		b.poke()
+	}
+	if b.blocked > 0 && !b.full(0) {
+		b.passBaton()
+	}
+	return uint16(i), b.seq, putDone, nil
+}
+
+// full reports whether a message of size finds no room.
+func (b *outbox) full(size int) bool {
+	return b.count >= b.maxMessages || b.bytes+size > b.maxBytes
+}
+
+// leave takes back what a put that returned putFull registered.
+func (b *outbox) leave() {
+	b.mu.Lock()
+	b.blocked--
+	if b.blocked > 0 && !b.full(0) {
+		b.passBaton() // it may have been meant for the one that left
+	}
+	b.mu.Unlock()
+}
+
+func (b *outbox) passBaton() {
+	select {
+	case b.room <- struct{}{}:
+	default:
+	}
+}
+
+// append takes a free slot, growing the table if need be, to the end of the list.
+func (b *outbox) append(m *transport.Message, size int, r *Receipt, call bool) int32 {
+	i := b.free
+	if i != none {
+		b.free = b.slots[i].next
+	} else {
+		if len(b.slots) == cap(b.slots) {
+			grown := make([]slot, len(b.slots), min(2*cap(b.slots), b.maxMessages))
+			copy(grown, b.slots)
+			b.slots = grown
+		}
+		i = int32(len(b.slots))
+		b.slots = b.slots[:i+1]
+	}
+	b.seq++
+	b.slots[i] = slot{msg: m, receipt: r, seq: b.seq, size: int32(size), next: none, prev: b.tail, state: slotQueued, call: call}
+	if b.tail == none {
+		b.head = i
+	} else {
+		b.slots[b.tail].next = i
+	}
+	b.tail = i
+	if b.cursor == none {
+		b.cursor = i
+	}
+	b.count++
+	b.bytes += size
+	b.totals.Accepted++
+	return i
+}
+
+// remove takes a slot out of the list and gives its message the result.
+func (b *outbox) remove(i int32, result error) {
+	s := &b.slots[i]
+	switch s.state {
+	case slotFlying:
+		b.flying--
+	case slotRefused:
+		b.refused--
+	}
+	if b.cursor == i {
+		b.cursor = b.nextQueued(s.next)
+	}
+	if s.prev == none {
+		b.head = s.next
+	} else {
+		b.slots[s.prev].next = s.next
+	}
+	if s.next == none {
+		b.tail = s.prev
+	} else {
+		b.slots[s.next].prev = s.prev
+	}
+	b.count--
+	b.bytes -= int(s.size)
+	if s.receipt != nil {
+		s.receipt.set(result)
+	}
+	*s = slot{next: b.free}
+	b.free = i
+
+	if b.blocked > 0 {
+		b.passBaton()
+	}
+	if len(b.flushers) > 0 {
+		b.releaseFlushers()
+	}
+}
+
+func (b *outbox) nextQueued(i int32) int32 {
+	for i != none && b.slots[i].state != slotQueued {
+		i = b.slots[i].next
+	}
+	return i
+}
+
+// take marks queued messages as flying, as far as the window and batch go, and describes them in batch. When there is nothing to hand over, the
+// loop counts as parked: it will be poked. It returns -1, and takes nothing, when refused messages wait for a decision.
+func (b *outbox) take(batch []transport.Item, now, wall time.Time) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refused > 0 {
+		return -1
+	}
+	n := 0
+	handed := now.Sub(b.base)
+	for n < len(batch) && b.cursor != none && b.flying < b.window {
+		i := b.cursor
+		s := &b.slots[i]
+		if !s.msg.Expires.IsZero() && !wall.Before(s.msg.Expires) {
+			b.totals.Expired++
+			b.remove(i, errExpired)
+			continue
+		}
+		batch[n] = transport.Item{Tag: uint16(i), Again: s.again, Msg: s.msg}
+		n++
+		if s.again || s.refusal != nil {
+			b.totals.Resent++
+		}
+		s.state, s.handed = slotFlying, handed
+		b.flying++
+		b.cursor = b.nextQueued(s.next)
+	}
+	b.parked = n == 0
+	return n
+}
+
+// done takes the verdict on a message in flight; tags of no such message are ignored.
+func (b *outbox) done(tag uint16, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := int32(tag)
+	if int(i) >= len(b.slots) || b.slots[i].state != slotFlying {
+		return
+	}
+	wake := false
+	switch {
+	case err == nil:
+		b.totals.Acknowledged++
+		b.remove(i, nil)
+	case errfilter.Retryable(err):
+		s := &b.slots[i]
+		if s.refusal == nil {
+			s.refusal = &refusal{since: time.Now()}
+		}
+		s.refusal.count++
+		s.refusal.err = transport.Find(err)
+		if s.refusal.err == nil {
+			s.refusal.err = &transport.Error{Kind: transport.KindOf(err), Op: transport.OpSend, Err: err}
+		}
+		s.state = slotRefused
+		b.flying--
+		b.refused++
+		b.noteExpiry(s.msg)
+		wake = true
+	default:
+		b.totals.Refused++
+		b.remove(i, err)
+	}
+	if b.parked && (wake || b.cursor != none && b.flying <= b.window/2) {
+		b.parked = false
+		b.poke()
+	}
+}
+
+// oldestRefused describes the first refused message in order of acceptance.
+func (b *outbox) oldestRefused() (tag uint16, r refusal, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refused == 0 {
+		return 0, refusal{}, false
+	}
+	i := b.head
+	for b.slots[i].state != slotRefused {
+		i = b.slots[i].next
+	}
+	return uint16(i), *b.slots[i].refusal, true
+}
+
+// decided notes the decision that a refused message waits for.
+func (b *outbox) decided(tag uint16, d retrypolicy.Decision) {
+	b.mu.Lock()
+	if s := &b.slots[tag]; s.state == slotRefused {
+		s.refusal.last = d
+	}
+	b.mu.Unlock()
+}
+
+// fail ends a refused message.
+func (b *outbox) fail(tag uint16, err error) {
+	b.mu.Lock()
+	if b.slots[tag].state == slotRefused {
+		b.totals.Refused++
+		b.remove(int32(tag), err)
+	}
+	b.mu.Unlock()
+}
+
+// requeue puts the refused messages back, to be taken before all that came after them.
+func (b *outbox) requeue() {
+	b.mu.Lock()
+	b.back(slotRefused)
+	b.mu.Unlock()
+}
+
+// connect opens the window for a session.
+func (b *outbox) connect(window int) {
+	b.mu.Lock()
+	b.window = window
+	b.mu.Unlock()
+}
+
+// rewind puts all that was in flight or refused back, after the end of a session.
+func (b *outbox) rewind() {
+	b.mu.Lock()
+	b.back(slotFlying)
+	b.back(slotRefused)
+	b.window = 0
+	b.parked = false
+	b.mu.Unlock()
+}
+
+func (b *outbox) back(from slotState) {
+	for i := b.head; i != none; i = b.slots[i].next {
+		s := &b.slots[i]
+		if s.state != from {
+			continue
+		}
+		if from == slotFlying {
+			b.flying--
+			s.again = true
+		} else {
+			b.refused--
+		}
+		s.state = slotQueued
+		b.noteExpiry(s.msg)
+	}
+	b.cursor = b.nextQueued(b.head)
+}
+
+// oldestFlight returns when the message longest in flight was handed over; ok is false when none flies.
+func (b *outbox) oldestFlight() (at time.Time, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.flying == 0 {
+		return time.Time{}, false
+	}
+	oldest := time.Duration(1<<63 - 1)
+	for i := b.head; i != none; i = b.slots[i].next {
+		if s := &b.slots[i]; s.state == slotFlying && s.handed < oldest {
+			oldest = s.handed
+		}
+	}
+	return b.base.Add(oldest), true
+}
+
+func (b *outbox) noteExpiry(m *transport.Message) {
+	if !m.Expires.IsZero() && (b.expiry.IsZero() || m.Expires.Before(b.expiry)) {
+		b.expiry = m.Expires
+	}
+}
+
+// expire gives all queued and refused messages whose time is over their result and returns when to look again, zero for never.
+func (b *outbox) expire(wall time.Time) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.expiry.IsZero() || wall.Before(b.expiry) {
+		return b.expiry
+	}
+	b.expiry = time.Time{}
+	for i := b.head; i != none; {
+		s := &b.slots[i]
+		next := s.next
+		if s.state != slotFlying && !s.msg.Expires.IsZero() {
+			if wall.Before(s.msg.Expires) {
+				b.noteExpiry(s.msg)
+			} else {
+				b.totals.Expired++
+				b.remove(i, errExpired)
+			}
+		}
+		i = next
+	}
+	return b.expiry
+}
+
+// withdrawal says what withdraw found.
+type withdrawal uint8
+
+const (
+	withdrawn withdrawal = iota // it left the outbox; no hub has it
+	unknown                     // it was handed over; it stays and its receipt is free
+	resolved                    // its result is in the receipt
+)
+
+// withdraw takes back the message of a Send whose caller gives up.
+func (b *outbox) withdraw(tag uint16, seq uint64) withdrawal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := &b.slots[tag]
+	switch {
+	case s.state == slotFree || s.seq != seq:
+		return resolved
+	case s.state == slotFlying || s.again:
+		s.receipt, s.call = nil, false
+		return unknown
+	}
+	s.receipt = nil
+	b.totals.Cancelled++
+	b.remove(int32(tag), nil)
+	return withdrawn
+}
+
+// halt refuses calls of Send from now on and ends those that wait; enqueued messages stay.
+func (b *outbox) halt(err error) {
+	b.mu.Lock()
+	b.halted = err
+	for i := b.head; i != none; {
+		next := b.slots[i].next
+		if b.slots[i].call {
+			b.totals.Cancelled++
+			b.remove(i, err)
+		}
+		i = next
+	}
+	for _, f := range b.flushers {
+		f.done <- err
+	}
+	b.flushers = nil
+	b.mu.Unlock()
+}
+
+// resume lets calls of Send in again.
+func (b *outbox) resume() {
+	b.mu.Lock()
+	b.halted = nil
+	b.mu.Unlock()
+}
+
+// shut refuses everything from now on.
+func (b *outbox) shut() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+}
+
+// drain gives all that is left the result Closed, once no loop runs any more.
+func (b *outbox) drain() {
+	b.halt(errClosed)
+	b.mu.Lock()
+	for b.head != none {
+		b.totals.Cancelled++
+		b.remove(b.head, errClosed)
+	}
+	b.mu.Unlock()
+}
+
+// flush returns a channel that gets nil when every message accepted so far has its result, or an error when the client stops trying before that.
+// The channel is nil when there is nothing to wait for.
+func (b *outbox) flush() (chan error, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.head == none {
+		return nil, nil
+	}
+	if b.halted != nil {
+		return nil, b.halted
+	}
+	done := make(chan error, 1)
+	b.flushers = append(b.flushers, flusher{b.seq, done})
+	return done, nil
+}
+
+// unflush forgets a flusher whose caller gave up.
+func (b *outbox) unflush(done chan error) {
+	b.mu.Lock()
+	for i := range b.flushers {
+		if b.flushers[i].done == done {
+			b.flushers = append(b.flushers[:i], b.flushers[i+1:]...)
+			break
+		}
+	}
+	b.mu.Unlock()
+}
+
+func (b *outbox) releaseFlushers() {
+	kept := b.flushers[:0]
+	for _, f := range b.flushers {
+		if b.head == none || b.slots[b.head].seq > f.upTo {
+			f.done <- nil
+		} else {
+			kept = append(kept, f)
+		}
+	}
+	b.flushers = kept
+}
+
+// stats returns the counters of messages.
+func (b *outbox) stats() Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.totals
+	s.Queued, s.QueuedBytes, s.InFlight = b.count, b.bytes, b.flying
+	return s
+}

@@ -1,0 +1,323 @@
+package device_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEnqueueBeforeTheFirstConnectionIsSentInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, &device.Options{Window: 7})
+		for i := 1; i <= 500; i++ {
+			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
+		}
+		open(t, c)
+		require.NoError(t, c.Flush(t.Context()))
+		require.Equal(t, ids(1, 500), f.ids())
+	})
+}
+
+func TestOverflowRules(t *testing.T) {
+	fill := func(t *testing.T, o *device.Options) (*device.Client, *fake, []device.Receipt) {
+		f := &fake{}
+		c, _ := client(t, f, o)
+		rs := make([]device.Receipt, 4)
+		for i := range 3 {
+			require.NoError(t, c.Enqueue(t.Context(), msg(i+1), &rs[i]))
+		}
+		return c, f, rs
+	}
+	limits := map[string]device.Options{
+		"by count": {MaxMessages: 3},
+		"by bytes": {MaxBytes: 7}, // three messages of 2 bytes
+	}
+	for name, o := range limits {
+		t.Run(name, func(t *testing.T) {
+			t.Run("block waits for room", func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					c, f, _ := fill(t, &o)
+					done := make(chan error, 3)
+					for i := range 3 {
+						go func() { done <- c.Enqueue(t.Context(), msg(4+i), nil) }()
+					}
+					synctest.Wait()
+					require.Empty(t, done)
+					open(t, c)
+					for range 3 {
+						require.NoError(t, <-done)
+					}
+					require.NoError(t, c.Flush(t.Context()))
+					require.Len(t, f.ids(), 6)
+				})
+			})
+			t.Run("block ends with close", func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					c, _, _ := fill(t, &o)
+					done := make(chan error, 1)
+					go func() { done <- c.Enqueue(context.Background(), msg(4), nil) }()
+					synctest.Wait()
+					require.NoError(t, c.Close())
+					require.ErrorIs(t, <-done, transport.Closed)
+				})
+			})
+			t.Run("fail", func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					o := o
+					o.Overflow = device.Fail
+					c, _, rs := fill(t, &o)
+					require.ErrorIs(t, c.Enqueue(t.Context(), msg(4), &rs[3]), transport.Dropped)
+					open(t, c)
+					require.NoError(t, c.Flush(t.Context()))
+					require.NoError(t, c.Enqueue(t.Context(), msg(5), &rs[3]), "the receipt is free")
+					require.NoError(t, rs[3].Wait(t.Context()))
+					require.Equal(t, uint64(4), c.Stats().Accepted)
+				})
+			})
+			t.Run("drop oldest", func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					o := o
+					o.Overflow = device.DropOldest
+					c, f, rs := fill(t, &o)
+					require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
+					require.ErrorIs(t, rs[0].Wait(t.Context()), transport.Dropped)
+					open(t, c)
+					require.NoError(t, rs[3].Wait(t.Context()))
+					require.Equal(t, ids(2, 4), f.ids())
+					require.Equal(t, uint64(1), c.Stats().Dropped)
+				})
+			})
+			t.Run("drop oldest spares what is in flight", func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					o := o
+					o.Overflow = device.DropOldest
+					c, f, rs := fill(t, &o)
+					f.verdict = func(int, transport.Item) error { return errHold }
+					open(t, c)
+					synctest.Wait()
+					require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
+					require.ErrorIs(t, rs[3].Wait(t.Context()), transport.Dropped)
+					require.Equal(t, 3, c.Stats().Queued)
+				})
+			})
+			t.Run("drop newest", func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					o := o
+					o.Overflow = device.DropNewest
+					c, f, rs := fill(t, &o)
+					require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
+					require.ErrorIs(t, rs[3].Wait(t.Context()), transport.Dropped)
+					open(t, c)
+					require.NoError(t, c.Flush(t.Context()))
+					require.Equal(t, ids(1, 3), f.ids())
+				})
+			})
+		})
+	}
+}
+
+func TestMessagesExpireWhileTheyWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
+		var early, late, never device.Receipt
+		e := msg(1)
+		e.Expires = time.Now().Add(10 * time.Second)
+		l := msg(2)
+		l.Expires = time.Now().Add(20 * time.Second)
+		require.NoError(t, c.Enqueue(t.Context(), l, &late))
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		require.NoError(t, c.Enqueue(t.Context(), e, &early)) // earlier than what the timer is set for
+		require.NoError(t, c.Enqueue(t.Context(), msg(3), &never))
+
+		start := time.Now()
+		require.ErrorIs(t, early.Wait(t.Context()), transport.Expired)
+		require.Equal(t, 10*time.Second, time.Since(start))
+		require.ErrorIs(t, late.Wait(t.Context()), transport.Expired)
+		require.Equal(t, 20*time.Second, time.Since(start))
+		require.Equal(t, 1, c.Stats().Queued)
+		require.ErrorIs(t, c.Enqueue(t.Context(), e, &early), transport.Expired, "at once when it is over already")
+	})
+}
+
+// The clock of the credentials, not that of the process, says when a message is over.
+func TestExpiryGoesByTheCredentialsClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := creds()
+		k.Now = func() time.Time { return time.Now().Add(1000 * time.Hour) }
+		c, err := device.New(k, &fake{dial: func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, nil)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.Start())
+		m := msg(1)
+		m.Expires = k.Now().Add(5 * time.Second)
+		var r device.Receipt
+		start := time.Now()
+		require.NoError(t, c.Enqueue(t.Context(), m, &r))
+		require.ErrorIs(t, r.Wait(t.Context()), transport.Expired)
+		require.Equal(t, 5*time.Second, time.Since(start))
+	})
+}
+
+func TestFlushWaitsForWhatWasAcceptedBeforeIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(_ int, it transport.Item) error {
+			if it.Msg.ID == "2" {
+				return errHold
+			}
+			return nil
+		}}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.NoError(t, c.Flush(t.Context()), "nothing to wait for")
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		require.NoError(t, c.Flush(t.Context()))
+		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, c.Flush(ctx), transport.Timeout)
+	})
+}
+
+func TestReceiptIsForOneMessageAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{}, nil)
+		var r device.Receipt
+		require.ErrorIs(t, r.Wait(t.Context()), transport.Invalid)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		require.ErrorIs(t, c.Enqueue(t.Context(), msg(2), &r), transport.Invalid)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, r.Wait(ctx), context.Canceled)
+		open(t, c)
+		require.NoError(t, r.Wait(t.Context()), "a wait that was given up can be taken up again")
+	})
+}
+
+func TestBadInputIsRefusedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{}, nil)
+		big := &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}
+		for _, tc := range []struct {
+			m    *transport.Message
+			kind transport.Kind
+			text string
+		}{
+			{nil, transport.Invalid, "nil"},
+			{big, transport.TooLarge, "262145 bytes"},
+			{&transport.Message{Properties: []transport.Property{{Name: "iothub-ack", Value: "x"}}}, transport.Invalid, `"iothub-ack" is reserved`},
+			{&transport.Message{Properties: []transport.Property{{Name: "$.mid", Value: "x"}}}, transport.Invalid, `"$.mid" is reserved`},
+		} {
+			for _, err := range []error{c.Send(t.Context(), tc.m), c.Enqueue(t.Context(), tc.m, nil)} {
+				require.ErrorIs(t, err, tc.kind)
+				require.ErrorContains(t, err, tc.text)
+			}
+		}
+	})
+	for name, make := range map[string]func() (*device.Client, error){
+		"transport":   func() (*device.Client, error) { return device.New(creds(), nil, nil) },
+		"credentials": func() (*device.Client, error) { return device.New(nil, &fake{}, nil) },
+		"Host":        func() (*device.Client, error) { return device.New(&transport.Credentials{DeviceID: "d"}, &fake{}, nil) },
+		"Window":      func() (*device.Client, error) { return device.New(creds(), &fake{}, &device.Options{Window: -1}) },
+		"MaxMessages": func() (*device.Client, error) {
+			return device.New(creds(), &fake{}, &device.Options{MaxMessages: transport.MaxTags + 1})
+		},
+		"DialTimeout": func() (*device.Client, error) { return device.New(creds(), &fake{}, &device.Options{DialTimeout: -1}) },
+		"Overflow":    func() (*device.Client, error) { return device.New(creds(), &fake{}, &device.Options{Overflow: 99}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := make()
+			require.Nil(t, c)
+			require.ErrorIs(t, err, transport.Invalid)
+			require.ErrorContains(t, err, name)
+		})
+	}
+}
+
+func TestStatusesAreToldInOrderAndASlowListenerMissesTheOldest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := &watch{}
+		f := &fake{dial: func(n int, _ context.Context) error {
+			if n <= 100 {
+				return lost(transport.Network)
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Second), OnStatus: func(s device.Status) {
+			w.add(s)
+			if len(w.list()) == 1 {
+				time.Sleep(time.Hour)
+			}
+		}})
+		open(t, c)
+		time.Sleep(2 * time.Hour)
+		all := w.list()
+		require.Len(t, all, 17, "the one under way and the 16 latest")
+		require.Equal(t, 202-17, all[1].Missed)
+		for i := 2; i < len(all); i++ {
+			require.Zero(t, all[i].Missed)
+			require.False(t, all[i].Since.Before(all[i-1].Since))
+		}
+		require.Equal(t, device.ConnectionOK, all[16].Reason)
+	})
+}
+
+func TestOpenGivesUpWithItsContextAndStopsWhatItStarted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		c, _ := client(t, f, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := c.Open(ctx)
+		require.ErrorIs(t, err, transport.Timeout)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, transport.Network, "the latest failure is told")
+		require.Equal(t, device.OpenCancelled, c.Status().Reason)
+		n := len(f.dialTimes())
+		time.Sleep(time.Hour)
+		require.Len(t, f.dialTimes(), n)
+
+		// One that joined a running client leaves it running.
+		require.NoError(t, c.Start())
+		ctx2, cancel2 := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel2()
+		require.ErrorIs(t, c.Open(ctx2), transport.Timeout)
+		require.Equal(t, device.DisconnectedRetrying, c.Status().State)
+	})
+}
+
+func TestOpenOfAnOpenClientDoesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		open(t, c)
+		require.NoError(t, c.Start())
+		require.Len(t, f.dialTimes(), 1)
+	})
+}
+
+// A panic in New's caller's dump, or a log line with %+v, shows no secret.
+func TestAClientPrintsNoSecret(t *testing.T) {
+	const key = "c2VjcmV0LWtleS1vZi10aGUtZGV2aWNl"
+	k := creds()
+	var err error
+	k.Sign, err = transport.SharedKey(key)
+	require.NoError(t, err)
+	c, err := device.New(k, &fake{}, nil)
+	require.NoError(t, err)
+	defer c.Close()
+	for _, verb := range []string{"%v", "%+v", "%#v"} {
+		for _, v := range []any{k, *k, c} {
+			require.False(t, strings.Contains(sprintf(verb, v), key))
+		}
+	}
+}

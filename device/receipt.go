@@ -1,0 +1,50 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Receipt brings the result of one message from Enqueue to whoever waits for it. Its zero value is ready. After Wait has returned the
+// result the same Receipt may be used for another message, so a program that keeps a few allocates nothing per message. A Receipt must not be copied.
+type Receipt struct {
+	result chan error  // capacity 1; made at first use
+	inUse  atomic.Bool // from put to the end of Wait
+}
+
+// Wait returns the result: nil when the service acknowledged the message, else an *transport.Error. When ctx ends first it returns ctx's error and
+// the result can still be waited for. One goroutine may wait at a time. A Receipt without a message gives Invalid.
+func (r *Receipt) Wait(ctx context.Context) error {
+	if !r.inUse.Load() {
+		return errReceiptIdle
+	}
+	select {
+	case err := <-r.result:
+		r.inUse.Store(false)
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// take claims r for a message.
+func (r *Receipt) take() bool {
+	if !r.inUse.CompareAndSwap(false, true) {
+		return false
+	}
+	if r.result == nil {
+		r.result = make(chan error, 1)
+	}
+	return true
+}
+
+// set gives the one result; it does not block.
+func (r *Receipt) set(err error) { r.result <- err }
+
+var (
+	errReceiptIdle = &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: errors.New("the receipt has no message to wait for")}
+	errReceiptBusy = &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: errors.New("the receipt still has a message whose result was not waited for")}
+)

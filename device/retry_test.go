@@ -1,0 +1,455 @@
+package device_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+const ms = time.Millisecond
+
+// gaps returns the times between dials.
+func gaps(f *fake) (all []time.Duration) {
+	times := f.dialTimes()
+	for i := 1; i < len(times); i++ {
+		all = append(all, times[i].Sub(times[i-1]))
+	}
+	return all
+}
+
+// The delays between dials are those of the documented formula, to the nanosecond, for draws at the ends and in the middle.
+func TestReconnectDelaysAreTheFormulas(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		draw uint64
+		want []time.Duration
+	}{
+		{"draw 0", 0, []time.Duration{100 * ms, 150 * ms, 250 * ms, 450 * ms, 850 * ms, 1650 * ms, 3250 * ms, 6450 * ms, 10000 * ms, 10000 * ms}},
+		{"draw one half", 1 << 63, []time.Duration{100 * ms, 162500 * time.Microsecond, 287500 * time.Microsecond, 537500 * time.Microsecond,
+			1037500 * time.Microsecond, 2037500 * time.Microsecond, 4037500 * time.Microsecond, 8037500 * time.Microsecond, 10000 * ms, 10000 * ms}},
+		{"draw just below 1", math.MaxUint64, []time.Duration{100 * ms, 175*ms - 1, 325*ms - 3, 625*ms - 7, 1225*ms - 15, 2425*ms - 31, 4825*ms - 63, 9625*ms - 127, 10000 * ms, 10000 * ms}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{dial: func(n int, _ context.Context) error {
+					if n <= len(tc.want) {
+						return lost(transport.Network)
+					}
+					return nil
+				}}
+				c, w := client(t, f, &device.Options{Rand: func() uint64 { return tc.draw }})
+				open(t, c)
+				require.Equal(t, tc.want, gaps(f))
+				synctest.Wait()
+				var told []time.Duration
+				for i, s := range w.list() {
+					if s.Reason == device.AttemptFailed {
+						told = append(told, s.Delay)
+						require.Equal(t, len(told), s.Retry)
+						require.Equal(t, device.Connecting, w.list()[i+1].Reason, "each wait is followed by its attempt")
+						require.Equal(t, s.Retry, w.list()[i+1].Retry)
+					}
+				}
+				require.Equal(t, tc.want, told, "the status tells the delay that was kept")
+			})
+		})
+	}
+}
+
+func TestNoRetryEndsAtTheFirstFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Unavailable))}
+		c, w := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+		err := c.Open(t.Context())
+		require.ErrorIs(t, err, transport.RetryExpired)
+		require.ErrorIs(t, err, transport.Unavailable, "the cause is kept")
+		require.Equal(t, 1, len(f.dialTimes()))
+		synctest.Wait()
+		require.Equal(t, []device.Reason{device.Connecting, device.RetryExpired}, w.reasons())
+	})
+}
+
+func TestPolicyCanVetoWhatIsRetryable(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		stop := retrypolicy.Func(func(retry int, last error) (bool, time.Duration) {
+			return !errors.Is(last, transport.Unavailable), time.Second
+		})
+		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unavailable))}
+		c, _ := client(t, f, &device.Options{RetryPolicy: stop})
+		require.ErrorIs(t, c.Open(t.Context()), transport.RetryExpired)
+		require.Equal(t, []time.Duration{time.Second}, gaps(f))
+	})
+}
+
+// The filter comes first, in every loop; the policy cannot revive what is terminal, and is not asked.
+func TestPolicyIsNeverAskedAboutATerminalError(t *testing.T) {
+	for _, rule := range errfilter.Rules() {
+		if rule.Retry {
+			continue
+		}
+		for _, when := range []string{"first dial", "redial", "live session", "message"} {
+			t.Run(rule.Kind.String()+"/"+when, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					asked := 0
+					policy := retrypolicy.Func(func(_ int, last error) (bool, time.Duration) {
+						if errors.Is(last, rule.Kind) {
+							asked++
+						}
+						return true, time.Second
+					})
+					f := &fake{}
+					switch when {
+					case "first dial":
+						f.dial = failing(lost(rule.Kind))
+					case "redial":
+						f.dial = failing(lost(transport.Network), lost(rule.Kind))
+					case "message":
+						f.verdict = func(int, transport.Item) error { return refused(rule.Kind) }
+					}
+					c, _ := client(t, f, &device.Options{RetryPolicy: policy})
+					err := c.Open(t.Context())
+					switch when {
+					case "live session":
+						require.NoError(t, err)
+						f.last().kill <- lost(rule.Kind)
+						synctest.Wait()
+						if rule.Kind == transport.Unauthorized {
+							// A live session's token may have run out: one fresh token is tried, without asking.
+							require.Equal(t, device.Connected, c.Status().State)
+							f.last().kill <- lost(rule.Kind)
+							synctest.Wait()
+						}
+						require.Equal(t, device.Disconnected, c.Status().State)
+						require.Equal(t, device.NotRetryable, c.Status().Reason)
+						require.ErrorIs(t, c.Status().Err, rule.Kind)
+					case "message":
+						require.NoError(t, err)
+						require.ErrorIs(t, c.Send(t.Context(), msg(1)), rule.Kind)
+						require.Equal(t, device.Connected, c.Status().State, "a message refused for good fails alone")
+					default:
+						require.ErrorIs(t, err, rule.Kind)
+						require.Equal(t, device.NotRetryable, c.Status().Reason)
+					}
+					require.Zero(t, asked)
+				})
+			})
+		}
+	}
+}
+
+func TestPolicyGetsTheLatestErrorAndTheTrueCount(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		errs := []error{lost(transport.Network), lost(transport.Timeout), lost(transport.Unavailable), lost(transport.Network)}
+		policy := &recorder{delay: time.Second}
+		f := &fake{dial: func(n int, ctx context.Context) error {
+			if n <= len(errs) {
+				time.Sleep(time.Duration(n) * time.Minute / 60)
+				return errs[n-1]
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{RetryPolicy: policy})
+		open(t, c)
+		require.Len(t, policy.asked, len(errs))
+		elapsed := time.Duration(0)
+		for i, a := range policy.asked {
+			elapsed += time.Duration(i+1) * time.Second
+			require.Same(t, errs[i], a.Err)
+			require.Equal(t, transport.KindOf(errs[i]), a.Kind)
+			require.Equal(t, transport.Connection, a.Scope)
+			require.Equal(t, i+1, a.Retry)
+			require.Equal(t, elapsed, a.Elapsed)
+			if i > 0 {
+				require.Equal(t, retrypolicy.Decision{Retry: true, Delay: time.Second}, a.Last)
+			}
+			elapsed += time.Second
+		}
+	})
+}
+
+// recorder keeps what it was asked.
+type recorder struct {
+	asked []retrypolicy.Attempt
+	delay time.Duration
+}
+
+func (r *recorder) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	r.asked = append(r.asked, a)
+	return retrypolicy.Decision{Retry: true, Delay: r.delay}
+}
+
+func constant(d time.Duration) retrypolicy.Policy {
+	return retrypolicy.Func(func(int, error) (bool, time.Duration) { return true, d })
+}
+
+func TestPolicyChangedWhileWaitingDecidesAnew(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		next retrypolicy.Policy
+		want time.Duration // from the failure to the next dial; negative: never
+	}{
+		{"shorter than what has passed", constant(10 * time.Second), 20 * time.Second},
+		{"shorter", constant(30 * time.Second), 30 * time.Second},
+		{"longer", constant(300 * time.Second), 300 * time.Second},
+		{"stop", retrypolicy.NoRetry{}, -1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{dial: failing(lost(transport.Network))}
+				c, _ := client(t, f, &device.Options{RetryPolicy: constant(100 * time.Second)})
+				require.NoError(t, c.Start())
+				time.Sleep(20 * time.Second)
+				require.NoError(t, c.SetRetryPolicy(tc.next))
+				if tc.want < 0 {
+					synctest.Wait()
+					require.Equal(t, device.RetryExpired, c.Status().Reason)
+					return
+				}
+				open(t, c)
+				require.Equal(t, []time.Duration{tc.want}, gaps(f))
+			})
+		})
+	}
+}
+
+func TestSetRetryPolicyRefusesParametersThatMakeNoSense(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{}, nil)
+		for _, p := range []retrypolicy.Policy{nil, retrypolicy.ExponentialBackoffWithJitter{C: -1}, retrypolicy.ExponentialBackoffWithJitter{Cmin: 2, Cmax: 1}} {
+			require.ErrorIs(t, c.SetRetryPolicy(p), transport.Invalid)
+			_, err := device.New(creds(), &fake{}, &device.Options{RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{C: -1}})
+			require.ErrorIs(t, err, transport.Invalid)
+		}
+	})
+}
+
+func TestRetryAfterLongerThanTheDelayIsKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		long, short := lost(transport.Unavailable), lost(transport.Unavailable)
+		long.RetryAfter, short.RetryAfter = 42*time.Second, time.Millisecond
+		f := &fake{dial: failing(long, short)}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.Equal(t, []time.Duration{42 * time.Second, 150 * ms}, gaps(f))
+	})
+}
+
+func TestANegativeRetryAfterEndsTheRetries(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		never := lost(transport.Unavailable)
+		never.RetryAfter = -1
+		c, _ := client(t, &fake{dial: failing(never)}, nil)
+		require.ErrorIs(t, c.Open(t.Context()), transport.Unavailable)
+		require.Equal(t, device.NotRetryable, c.Status().Reason)
+	})
+}
+
+// With waits of 10 s and a limit of 35 s the fourth retry would start at 40 s: the client says so at 30 s.
+func TestOutageLimitLooksAhead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), OutageLimit: 35 * time.Second})
+		start := time.Now()
+		err := c.Open(t.Context())
+		require.ErrorIs(t, err, transport.RetryExpired)
+		require.ErrorIs(t, err, transport.Network)
+		require.Equal(t, 30*time.Second, time.Since(start))
+		require.Len(t, f.dialTimes(), 4)
+	})
+}
+
+func TestRetryCountIsResetOnlyAfterAStableTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, &device.Options{StableTime: time.Minute})
+		open(t, c)
+		var waits []time.Duration
+		for _, up := range []time.Duration{time.Second, time.Second, time.Second, 59 * time.Second, time.Minute, time.Second} {
+			time.Sleep(up)
+			lostAt := time.Now()
+			f.last().kill <- lost(transport.Network)
+			synctest.Wait()
+			open(t, c)
+			times := f.dialTimes()
+			waits = append(waits, times[len(times)-1].Sub(lostAt))
+		}
+		require.Equal(t, []time.Duration{100 * ms, 150 * ms, 250 * ms, 450 * ms, 100 * ms, 150 * ms}, waits)
+	})
+}
+
+// Throttled connects are paced: at least C = 5 s, Cmin = 10 s, Cmax = 60 s, whatever the ordinary policy would do, unless PacedPolicy says otherwise.
+func TestThrottledConnectsArePaced(t *testing.T) {
+	throttled := failing(lost(transport.Throttled), lost(transport.Throttled), lost(transport.Quota), lost(transport.ClockUnset), lost(transport.Throttled), lost(transport.Throttled))
+	for _, tc := range []struct {
+		name string
+		o    device.Options
+		want []time.Duration
+	}{
+		{"default", device.Options{}, []time.Duration{10 * time.Second, 12500 * ms, 17500 * ms, 27500 * ms, 47500 * ms, 60 * time.Second}},
+		{"a slower policy stays", device.Options{RetryPolicy: constant(90 * time.Second)},
+			[]time.Duration{90 * time.Second, 90 * time.Second, 90 * time.Second, 90 * time.Second, 90 * time.Second, 90 * time.Second}},
+		{"own paced policy", device.Options{PacedPolicy: constant(time.Second)},
+			[]time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Second}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{dial: throttled}
+				c, _ := client(t, f, &tc.o)
+				open(t, c)
+				require.Equal(t, tc.want, gaps(f))
+			})
+		})
+	}
+	t.Run("a veto stays a veto", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c, _ := client(t, &fake{dial: throttled}, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+			err := c.Open(t.Context())
+			require.ErrorIs(t, err, transport.RetryExpired)
+			require.ErrorIs(t, err, transport.Throttled)
+		})
+	})
+}
+
+// A refused message pauses all sending for one decision; then the refused go first, in order, and are not marked as sent before.
+func TestARefusedMessagePausesAllAndGoesAgainInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		start := time.Now()
+		policy := &recorder{delay: 7 * time.Second}
+		f := &fake{}
+		f.verdict = func(_ int, it transport.Item) error {
+			if time.Since(start) < 7*time.Second && it.Msg.ID != "2" {
+				return refused(transport.Unavailable)
+			}
+			return nil
+		}
+		c, w := client(t, f, &device.Options{MessagePolicy: policy, Window: 3})
+		var rs [5]device.Receipt
+		for i := range rs {
+			require.NoError(t, c.Enqueue(t.Context(), msg(i+1), &rs[i]))
+		}
+		open(t, c)
+		for i := range rs {
+			require.NoError(t, rs[i].Wait(t.Context()))
+		}
+		require.Equal(t, 7*time.Second, time.Since(start))
+		require.Equal(t, []string{"1", "2", "3", "1", "3", "4", "5"}, f.ids())
+		for _, r := range f.received() {
+			require.False(t, r.again)
+		}
+		require.Len(t, policy.asked, 1, "one decision for one incident")
+		require.Equal(t, transport.Operation, policy.asked[0].Scope)
+		synctest.Wait()
+		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK, device.Paused, device.ConnectionOK}, w.reasons())
+	})
+}
+
+func TestMessagePolicyThatStopsFailsThatMessageAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(_ int, it transport.Item) error {
+			if it.Msg.ID == "1" {
+				return refused(transport.Unavailable)
+			}
+			return nil
+		}}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.SetRetryPolicy(retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) { return retry < 3, time.Second })))
+		open(t, c)
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		require.NoError(t, c.Send(t.Context(), msg(2)))
+		err := r.Wait(t.Context())
+		require.ErrorIs(t, err, transport.RetryExpired)
+		require.ErrorIs(t, err, transport.Unavailable)
+		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, []string{"1", "2", "1", "1"}, f.ids())
+	})
+}
+
+func TestPolicyChangedDuringAPauseDecidesAnew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		first := true
+		f := &fake{verdict: func(int, transport.Item) error {
+			if first {
+				first = false
+				return refused(transport.Unavailable)
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
+		open(t, c)
+		start := time.Now()
+		time.AfterFunc(10*time.Second, func() { _ = c.SetRetryPolicy(constant(15 * time.Second)) })
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		require.Equal(t, 15*time.Second, time.Since(start))
+	})
+}
+
+// A pause that the service asked for is not cut short by a reconnect.
+func TestAPauseOutlivesTheConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		first := true
+		f := &fake{verdict: func(int, transport.Item) error {
+			if first {
+				first = false
+				return refused(transport.Throttled)
+			}
+			return nil
+		}}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		start := time.Now()
+		time.AfterFunc(2*time.Second, func() { f.last().kill <- lost(transport.Network) })
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		require.Equal(t, 10*time.Second, time.Since(start))
+		require.Len(t, f.dialTimes(), 2)
+	})
+}
+
+func TestReconnectEndsTheWaitAndIsPlannedOnALiveConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Network))}
+		policy := &recorder{delay: time.Hour}
+		c, w := client(t, f, &device.Options{RetryPolicy: policy})
+		require.ErrorIs(t, c.Reconnect(), transport.Closed)
+		require.NoError(t, c.Start())
+		time.Sleep(5 * time.Second)
+		require.NoError(t, c.Reconnect())
+		open(t, c)
+		require.Equal(t, []time.Duration{5 * time.Second}, gaps(f))
+
+		require.NoError(t, c.Reconnect())
+		synctest.Wait()
+		open(t, c)
+		require.Equal(t, []time.Duration{5 * time.Second, 0}, gaps(f))
+		require.Len(t, policy.asked, 1, "a planned replacement is no failure")
+		synctest.Wait()
+		require.Equal(t, []device.Reason{device.Connecting, device.AttemptFailed, device.Connecting, device.ConnectionOK,
+			device.Planned, device.Connecting, device.ConnectionOK}, w.reasons())
+	})
+}
+
+func TestDialThatHangsEndsWithDialTimeoutAndIsRetried(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(n int, ctx context.Context) error {
+			if n == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}}
+		c, w := client(t, f, &device.Options{DialTimeout: 20 * time.Second})
+		open(t, c)
+		require.Equal(t, []time.Duration{20*time.Second + 100*ms}, gaps(f))
+		synctest.Wait()
+		require.ErrorIs(t, w.list()[1].Err, transport.Timeout)
+	})
+}

@@ -1,0 +1,162 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// call is what one Send needs; calls are used again.
+type call struct {
+	receipt Receipt
+	timer   *time.Timer
+}
+
+func (c *Client) newCall() *call {
+	var k *call
+	select {
+	case k = <-c.calls:
+	default:
+		k = new(call)
+	}
+	k.receipt.take()
+	return k
+}
+
+func (c *Client) keepCall(k *call) {
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	k.receipt.inUse.Store(false)
+	select {
+	case c.calls <- k:
+	default:
+	}
+}
+
+// Send puts m into the outbox and waits for its result; nil means that the hub has acknowledged it. It outlives any number of reconnects. It ends
+// with an error
+//
+//   - Invalid, TooLarge or Expired at once, when m can never be sent;
+//   - Closed at once, when the client is not open, or was closed meanwhile;
+//   - with the failure that made the client Disconnected, meanwhile or before;
+//   - Timeout, when ctx or OperationTimeout ended first: the message is withdrawn, unless ErrOutcomeUnknown is in the error's chain;
+//   - with the service's refusal of this message, Expired or Dropped.
+//
+// m must not be changed until Send returns, and not at all after an ErrOutcomeUnknown.
+func (c *Client) Send(ctx context.Context, m *transport.Message) error {
+	size, err := c.check(m)
+	if err != nil {
+		return err
+	}
+	k := c.newCall()
+	defer c.keepCall(k)
+	tag, seq, err := c.put(ctx, m, size, &k.receipt, true)
+	if err != nil {
+		return err
+	}
+	var late <-chan time.Time
+	if limit := c.set.OperationTimeout; limit > 0 {
+		if k.timer == nil {
+			k.timer = time.NewTimer(limit)
+		} else {
+			k.timer.Reset(limit)
+		}
+		late = k.timer.C
+	}
+	var ended error
+	select {
+	case err = <-k.receipt.result:
+	case <-ctx.Done():
+		ended = ctx.Err()
+	case <-late:
+		ended = errNoAck
+	}
+	if ended != nil {
+		switch c.box.withdraw(tag, seq) {
+		case resolved:
+			err = <-k.receipt.result
+		case unknown:
+			err = timedOut(transport.OpSend, transport.Operation, ended, ErrOutcomeUnknown)
+		case withdrawn:
+			err = timedOut(transport.OpSend, transport.Operation, ended, c.Status().Err)
+		}
+	}
+	return err
+}
+
+// Enqueue puts m into the outbox and returns; it is legal from New on, also while the client is Disconnected. The result is reported through r, which may
+// be nil if nobody asks. When the outbox is full, Options.Overflow says what happens; Block waits for room until ctx ends (Timeout).
+//
+// An error means that m was not accepted and r is free: Invalid, TooLarge, Expired, Closed, Timeout, or Dropped under Fail. Otherwise m must not be changed until
+// its result is known.
+func (c *Client) Enqueue(ctx context.Context, m *transport.Message, r *Receipt) error {
+	size, err := c.check(m)
+	if err != nil {
+		return err
+	}
+	if r != nil && !r.take() {
+		return errReceiptBusy
+	}
+	_, _, err = c.put(ctx, m, size, r, false)
+	if err != nil && r != nil {
+		r.inUse.Store(false)
+	}
+	return err
+}
+
+// check reports what makes m unfit for any connection, and its size.
+func (c *Client) check(m *transport.Message) (size int, err error) {
+	if m == nil {
+		return 0, &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: errors.New("the message is nil")}
+	}
+	if err := m.Validate(); err != nil {
+		return 0, err
+	}
+	if !m.Expires.IsZero() && !c.creds.Time().Before(m.Expires) {
+		return 0, errExpired
+	}
+	size = m.Size()
+	if size > c.set.MaxBytes {
+		return 0, transport.TooLargeError(size, c.set.MaxBytes)
+	}
+	return size, nil
+}
+
+// put offers m to the outbox until it is taken or refused.
+func (c *Client) put(ctx context.Context, m *transport.Message, size int, r *Receipt, call bool) (tag uint16, seq uint64, err error) {
+	for {
+		tag, seq, res, err := c.box.put(m, size, r, call)
+		if res != putFull {
+			return tag, seq, err
+		}
+		select {
+		case <-c.box.room:
+		case <-c.closing:
+		case <-ctx.Done():
+			err = timedOut(transport.OpSend, transport.Operation, ctx.Err(), errors.New("the outbox was full"))
+		}
+		c.box.leave()
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+// Flush waits until every message accepted before the call has its result. It returns Timeout when ctx ends first, and, at once or later, the reason
+// why the client does not try when it is Disconnected with messages left.
+func (c *Client) Flush(ctx context.Context) error {
+	done, err := c.box.flush()
+	if done == nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		c.box.unflush(done)
+		return timedOut(transport.OpSend, transport.Operation, ctx.Err(), c.Status().Err)
+	}
+}

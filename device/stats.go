@@ -1,0 +1,75 @@
+package device
+
+import "time"
+
+// Stats are counters since New and levels at the moment. Accepted is the sum of Acknowledged, Refused, Expired, Dropped, Cancelled
+// and Queued.
+type Stats struct {
+	// Accepted counts the messages that entered the outbox.
+	Accepted uint64
+	// Acknowledged counts those that the hub has.
+	Acknowledged uint64
+	// Refused counts those that the service refused for good, or for which the message policy stopped.
+	Refused uint64
+	// Expired counts those whose time was over.
+	Expired uint64
+	// Dropped counts those that DropOldest or DropNewest chose.
+	Dropped uint64
+	// Cancelled counts those that ended with Close, with their Send's context or with the client's Disconnected (Sends only).
+	Cancelled uint64
+	// Resent counts how often a message was handed to a connection again.
+	Resent uint64
+
+	// Queued and QueuedBytes are what the outbox holds, in flight or not.
+	Queued, QueuedBytes int
+	// InFlight is how many of them are handed over and not answered.
+	InFlight int
+
+	// Attempts counts attempts to connect, Connections those that succeeded.
+	Attempts, Connections uint64
+	// Outage is how long the client has been trying without a connection by now; 0 when it is connected or does not try.
+	Outage time.Duration
+	// LongestOutage is the longest time of that kind, the present one included.
+	LongestOutage time.Duration
+	// LastError is the latest failure of a connection or attempt, nil if there was none.
+	LastError error
+}
+
+// counters are the connection's part of Stats. Client.mu guards them.
+type counters struct {
+	attempts, connections uint64
+	retryingSince         time.Time // zero: connected, or not trying
+	longest               time.Duration
+	lastError             error
+}
+
+// observe follows a change of status.
+func (k *counters) observe(old, new Status) {
+	if new.Reason == Connecting {
+		k.attempts++
+	}
+	if new.State == Connected && old.State != Connected {
+		k.connections++
+	}
+	if new.Err != nil {
+		k.lastError = new.Err
+	}
+	if new.State == DisconnectedRetrying {
+		if k.retryingSince.IsZero() {
+			k.retryingSince = new.Since
+		}
+		return
+	}
+	if !k.retryingSince.IsZero() {
+		k.longest = max(k.longest, new.Since.Sub(k.retryingSince))
+		k.retryingSince = time.Time{}
+	}
+}
+
+func (k *counters) fill(s *Stats, now time.Time) {
+	s.Attempts, s.Connections, s.LastError = k.attempts, k.connections, k.lastError
+	if !k.retryingSince.IsZero() {
+		s.Outage = now.Sub(k.retryingSince)
+	}
+	s.LongestOutage = max(k.longest, s.Outage)
+}

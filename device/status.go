@@ -1,0 +1,171 @@
+package device
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+)
+
+// State is the state of the connection as a user sees it.
+type State uint8
+
+const (
+	// Disconnected: not connected and not trying. Open and Start begin again, unless the client was closed.
+	Disconnected State = iota
+	// DisconnectedRetrying: not connected, and trying: dialing or waiting for the next attempt.
+	DisconnectedRetrying
+	// Connected: messages flow, or are paused at the service's request.
+	Connected
+)
+
+// String returns the state's name in words.
+func (s State) String() string {
+	return name(int(s), stateText[:])
+}
+
+var stateText = [...]string{Disconnected: "disconnected", DisconnectedRetrying: "retrying", Connected: "connected"}
+
+// Reason says what led to a Status.
+type Reason uint8
+
+const (
+	// NotOpened: the client is new.
+	NotOpened Reason = iota
+	// Connecting: an attempt to connect begins; Retry is its number, 0 for the first.
+	Connecting
+	// ConnectionOK: the connection is up, or messages flow again after a pause.
+	ConnectionOK
+	// ConnectionLost: a connection that was up ended; the next attempt is Retry, after Delay.
+	ConnectionLost
+	// AttemptFailed: an attempt to connect failed; the next is Retry, after Delay.
+	AttemptFailed
+	// Paused: the service refused a message for now; all sending pauses for Delay. The connection is up.
+	Paused
+	// Planned: the client replaces a healthy connection: Reconnect was called.
+	Planned
+	// NotRetryable: the failure in Err is one that no retry mends (package errfilter).
+	NotRetryable
+	// RetryExpired: the retry policy or OutageLimit ended the retries; Err has the last failure as its cause.
+	RetryExpired
+	// OpenCancelled: the context of Open ended before the first connection.
+	OpenCancelled
+	// ClientClosed: Close was called.
+	ClientClosed
+)
+
+// String returns the reason's name in words.
+func (r Reason) String() string { return name(int(r), reasonText[:]) }
+
+var reasonText = [...]string{
+	NotOpened: "not opened", Connecting: "connecting", ConnectionOK: "connection ok", ConnectionLost: "connection lost", AttemptFailed: "attempt failed",
+	Paused: "paused", Planned: "planned", NotRetryable: "not retryable", RetryExpired: "retries ended", OpenCancelled: "open cancelled", ClientClosed: "client closed",
+}
+
+func name(i int, names []string) string {
+	if i >= len(names) {
+		return "undefined"
+	}
+	return names[i]
+}
+
+// Status is one step in the life of the connection. It is a value of its own: it does not change.
+type Status struct {
+	State  State
+	Reason Reason
+	// Retry is the number of the attempt that is about to come (ConnectionLost, AttemptFailed), has begun (Connecting) or, for Paused, of the resend. 0 is a first
+	// attempt. The count goes back to 0 once a connection stayed up for Options.StableTime.
+	Retry int
+	// Delay is the wait before that attempt. It is shorter when Reconnect or SetRetryPolicy ends it.
+	Delay time.Duration
+	// Err is the failure that led here, an *transport.Error; nil when there was none.
+	Err error
+	// Since is when the client got here, by the clock of the process.
+	Since time.Time
+	// Missed counts the statuses before this one that OnStatus was too busy to be told.
+	Missed int
+}
+
+// Hint is a sentence for the person who reads the status: why the client does or does not retry after Err, and what helps. Empty without Err.
+func (s Status) Hint() string {
+	if s.Err == nil {
+		return ""
+	}
+	return errfilter.Of(s.Err).Reason
+}
+
+// notices is the queue of statuses for OnStatus. Client.mu guards it.
+type notices struct {
+	queue   [16]Status
+	first   int
+	n       int
+	missed  int
+	running bool
+	ended   chan struct{} // closed when the running dispatcher has ended
+}
+
+func (q *notices) push(s Status) {
+	if q.n == len(q.queue) {
+		q.first = (q.first + 1) % len(q.queue)
+		q.n--
+		q.missed++
+	}
+	q.queue[(q.first+q.n)%len(q.queue)] = s
+	q.n++
+}
+
+func (q *notices) pop() (Status, bool) {
+	if q.n == 0 {
+		return Status{}, false
+	}
+	s := q.queue[q.first]
+	q.queue[q.first] = Status{}
+	q.first = (q.first + 1) % len(q.queue)
+	q.n--
+	s.Missed, q.missed = q.missed, 0
+	return s, true
+}
+
+// publish is the one place where the status changes.
+func (c *Client) publish(s Status) {
+	c.mu.Lock()
+	c.publishLocked(s)
+	c.mu.Unlock()
+}
+
+func (c *Client) publishLocked(s Status) {
+	if c.status.Reason == ClientClosed {
+		return
+	}
+	s.Since = time.Now()
+	c.counters.observe(c.status, s)
+	c.status = s
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+	if c.set.OnStatus == nil {
+		return
+	}
+	c.notices.push(s)
+	if !c.notices.running {
+		c.notices.running = true
+		c.notices.ended = make(chan struct{})
+		go c.dispatch(c.notices.ended)
+	}
+}
+
+// dispatch calls OnStatus until the queue is empty and ends. There is one at a time; publish starts it, Close joins it.
+func (c *Client) dispatch(ended chan struct{}) {
+	defer close(ended)
+	for {
+		c.mu.Lock()
+		s, ok := c.notices.pop()
+		if !ok {
+			c.notices.running = false
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		c.set.OnStatus(s)
+	}
+}
