@@ -259,7 +259,7 @@ func TestPain5_AttemptsLeaveNoGoroutines(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, device.Connected, c.Status().State)
-		require.LessOrEqual(t, runtime.NumGoroutine(), before)
+		require.Less(t, runtime.NumGoroutine(), before+10, "a leak would be one for each of 2,000 attempts")
 		require.Equal(t, uint64(2001), c.Stats().Attempts)
 		require.Equal(t, uint64(1001), c.Stats().Connections)
 	})

@@ -32,11 +32,10 @@ type loop struct {
 	timer *time.Timer
 	armed time.Time // when the timer fires; zero: not armed
 
-	// The present outage.
-	since      time.Time            // when it began; zero: there is none
-	retry      int                  // number of the latest retry asked for
+	since      time.Time            // when the present outage began
+	upSince    time.Time            // when the live session began; zero: there is none
+	retry      int                  // number of the latest retry asked for; goes on until a session was stable
 	last       retrypolicy.Decision // the decision that led to the latest attempt
-	upSince    time.Time            // of the live session
 	renewed    bool                 // a refusal of the credentials was answered by one more try with a fresh token
 	incident   incident             // what a wait is about
 	resumeAt   time.Time            // sending pauses until then; zero: it does not
@@ -238,18 +237,19 @@ func (l *loop) ended(e event) phase {
 
 // replace goes on to a new connection after a healthy one was hung up.
 func (l *loop) replace() phase {
-	l.stable()
-	l.since = time.Now()
+	l.down()
 	l.c.publish(Status{State: DisconnectedRetrying, Reason: Planned})
 	l.c.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
 	return connecting
 }
 
-// stable closes the books of the last outage if the connection was up long enough.
-func (l *loop) stable() {
-	if !l.upSince.IsZero() && time.Since(l.upSince) >= l.c.set.StableTime {
-		l.since, l.retry, l.last, l.renewed = time.Time{}, 0, retrypolicy.Decision{}, false
+// down notes the end of a session: an outage begins, and retries are counted anew if the session was stable.
+func (l *loop) down() {
+	l.since = time.Now()
+	if l.since.Sub(l.upSince) >= l.c.set.StableTime {
+		l.retry, l.last, l.renewed = 0, retrypolicy.Decision{}, false
 	}
+	l.upSince = time.Time{}
 }
 
 // lost takes the end of a connection or attempt through filter and policy.
@@ -257,14 +257,11 @@ func (l *loop) lost(reason Reason, err error) phase {
 	if l.ctx.Err() != nil {
 		return ended
 	}
-	now := time.Now()
-	l.stable()
-	if l.since.IsZero() {
-		l.since = now
-	}
 	wasUp := !l.upSince.IsZero()
-	l.upSince = time.Time{}
-
+	if wasUp {
+		l.down()
+	}
+	now := time.Now()
 	failure := transport.Find(err)
 	if failure == nil { // a transport that does not translate lost its connection all the same
 		failure = &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Err: err}

@@ -40,10 +40,11 @@ type Options struct {
 	OperationTimeout time.Duration
 	// CloseTimeout bounds Close. Default 5 s.
 	CloseTimeout time.Duration
-	// StableTime is how long a connection must have stayed up for its loss to start a new outage, with the count of retries at 1. A connection lost
-	// earlier continues the outage before it, so a flapping link backs off. Default 30 s.
+	// StableTime is how long a connection must have stayed up for the count of retries to begin at 1 again. After one that was lost earlier the count
+	// goes on, so a flapping link backs off. Default 30 s.
 	StableTime time.Duration
-	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this after the outage began. Default 0: no limit.
+	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this after the connection was lost, or after Open or Start. Default 0: no
+	// limit.
 	OutageLimit time.Duration
 
 	// Rand is the source of random numbers for the policies, called by one goroutine of each client. Default: a generator of the client's own, seeded from the

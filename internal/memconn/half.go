@@ -1,0 +1,344 @@
+package memconn
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// DefaultBuffer is the number of bytes that each direction of a connection holds before a writer has to wait.
+	DefaultBuffer = 64 << 10
+
+	// segmentSize bounds how far writes are gathered into one segment. A reader that never quite catches up would
+	// otherwise let the first segment grow for ever.
+	segmentSize = 32 << 10
+)
+
+// A segment is a run of bytes that is delivered as a whole, or the end of the stream.
+type segment struct {
+	buf []byte
+	off int       // bytes of buf that the reader has had
+	at  time.Time // not readable before; zero = at once
+	eof bool      // no bytes, and none will follow
+}
+
+// A half is one direction of a connection: one end writes to it, the other reads from it.
+type half struct {
+	mu sync.Mutex // guards memory only, never held over a wait
+	r  sync.Cond  // readers wait: bytes, end, deadline
+	w  sync.Cond  // writers wait: room, their turn, deadline
+
+	// The queue.
+	segs  []segment
+	first int       // index of the oldest segment in segs
+	size  int       // bytes in segs
+	last  time.Time // delivery time of the newest segment, so that nothing overtakes
+	spare []byte    // buffer of a drained segment, for the next one
+
+	// Settings.
+	limit   int // bytes, 0 = no limit
+	held    bool
+	latency func() time.Duration
+
+	// State.
+	writing  bool // a Write is in progress; others queue up behind it so that writes do not mix
+	ended    bool // the writer has sent its end of stream
+	consumed bool // and the reader has had it; it stays readable
+	wclosed  bool // the writing end was closed
+	rclosed  bool // the reading end was closed
+	broken   bool // reset
+
+	// Timers.
+	rline   deadline
+	wline   deadline
+	arrival *time.Timer // wakes the readers when the head of the queue becomes due
+}
+
+func newHalf() *half {
+	h := &half{limit: DefaultBuffer}
+	h.r.L, h.w.L = &h.mu, &h.mu
+	h.rline.wake, h.wline.wake = &h.r, &h.w
+	return h
+}
+
+// read takes bytes off the queue and waits for the first of them. Errors come bare; Conn dresses them.
+func (h *half) read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for {
+		switch {
+		case h.rclosed:
+			return 0, net.ErrClosed
+		case h.broken:
+			return 0, os.NewSyscallError("read", syscall.ECONNRESET)
+		case h.rline.passed():
+			return 0, os.ErrDeadlineExceeded
+		case h.consumed:
+			return 0, io.EOF
+		}
+		if wait, ok := h.dueLocked(); ok && wait <= 0 {
+			return h.takeLocked(p)
+		} else if ok {
+			h.armLocked(wait)
+		}
+		h.r.Wait()
+	}
+}
+
+// dueLocked says how long the head of the queue is still on its way; false when nothing is to be expected.
+func (h *half) dueLocked() (time.Duration, bool) {
+	if h.held || h.first == len(h.segs) {
+		return 0, false
+	}
+	if at := h.segs[h.first].at; !at.IsZero() {
+		return time.Until(at), true
+	}
+	return 0, true
+}
+
+// armLocked has the readers woken when the head of the queue arrives.
+func (h *half) armLocked(wait time.Duration) {
+	if h.arrival == nil {
+		h.arrival = time.AfterFunc(wait, func() {
+			h.mu.Lock()
+			h.r.Broadcast()
+			h.mu.Unlock()
+		})
+		return
+	}
+	h.arrival.Reset(wait)
+}
+
+func (h *half) takeLocked(p []byte) (int, error) {
+	if h.segs[h.first].eof {
+		h.consumed = true
+		return 0, io.EOF
+	}
+	n := 0
+	for n < len(p) && h.first < len(h.segs) {
+		s := &h.segs[h.first]
+		if s.eof || n > 0 && !s.at.IsZero() && time.Until(s.at) > 0 {
+			break
+		}
+		k := copy(p[n:], s.buf[s.off:])
+		n += k
+		s.off += k
+		if s.off == len(s.buf) {
+			h.popLocked()
+		}
+	}
+	h.size -= n
+	h.w.Broadcast()
+	return n, nil
+}
+
+func (h *half) popLocked() {
+	if h.spare = h.segs[h.first].buf[:0]; cap(h.spare) > 2*segmentSize {
+		h.spare = nil // one big write should not be paid for until the end
+	}
+	h.segs[h.first] = segment{}
+	h.first++
+	switch {
+	case h.first == len(h.segs):
+		h.segs, h.first = h.segs[:0], 0
+	case h.first >= 64 && h.first >= len(h.segs)/2:
+		n := copy(h.segs, h.segs[h.first:])
+		clear(h.segs[n:])
+		h.segs, h.first = h.segs[:n], 0
+	}
+}
+
+// write queues all of p, waiting for room where there is a limit. Errors come bare.
+func (h *half) write(p []byte) (n int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for {
+		if err := h.writableLocked(); err != nil {
+			return 0, err
+		}
+		if !h.writing {
+			break
+		}
+		h.w.Wait()
+	}
+	h.writing = true
+	defer func() {
+		h.writing = false
+		h.w.Broadcast()
+	}()
+
+	var at time.Time
+	if latency := h.latency; latency != nil {
+		h.mu.Unlock() // a stranger's function is not called under the lock
+		delay := latency()
+		h.mu.Lock()
+		at = time.Now().Add(delay)
+	}
+	for {
+		if err := h.writableLocked(); err != nil {
+			return n, err
+		}
+		if n == len(p) {
+			return n, nil
+		}
+		k := len(p) - n
+		if h.limit > 0 {
+			k = min(k, h.limit-h.size)
+		}
+		if k > 0 {
+			h.queueLocked(p[n:n+k], at)
+			n += k
+			continue
+		}
+		h.w.Wait()
+	}
+}
+
+func (h *half) writableLocked() error {
+	switch {
+	case h.wclosed:
+		return net.ErrClosed
+	case h.broken:
+		return os.NewSyscallError("write", syscall.ECONNRESET)
+	case h.wline.passed():
+		return os.ErrDeadlineExceeded
+	case h.ended, h.rclosed && !h.held: // over a dead link nobody learns that the peer is gone
+		return os.NewSyscallError("write", syscall.EPIPE)
+	}
+	return nil
+}
+
+// queueLocked copies p to the end of the queue.
+func (h *half) queueLocked(p []byte, at time.Time) {
+	if h.rclosed {
+		return // held, and nobody will ever read it
+	}
+	if at.Before(h.last) {
+		at = h.last
+	}
+	if !at.IsZero() && time.Until(at) <= 0 {
+		at = time.Time{}
+	}
+	if !at.IsZero() {
+		h.last = at
+	}
+	h.size += len(p)
+	if k := len(h.segs); k > h.first {
+		if s := &h.segs[k-1]; !s.eof && s.at.Equal(at) && len(s.buf)+len(p) <= segmentSize {
+			s.buf = append(s.buf, p...)
+			h.r.Broadcast()
+			return
+		}
+	}
+	h.segs = append(h.segs, segment{buf: append(h.spare, p...), at: at})
+	h.spare = nil
+	h.r.Broadcast()
+}
+
+// end queues the end of the stream, behind all bytes.
+func (h *half) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.endLocked()
+}
+
+func (h *half) endLocked() {
+	if h.ended || h.broken {
+		return
+	}
+	h.ended = true
+	h.segs = append(h.segs, segment{eof: true, at: h.last})
+	h.r.Broadcast()
+	h.w.Broadcast()
+}
+
+// closeWriter ends the stream for good; false when that was done before.
+func (h *half) closeWriter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.wclosed {
+		return false
+	}
+	h.endLocked()
+	h.wclosed = true
+	h.wline.stop()
+	h.w.Broadcast()
+	return true
+}
+
+// closeReader drops what is queued and fails the reader, and the writer unless the link is held.
+func (h *half) closeReader() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rclosed = true
+	h.rline.stop()
+	h.dropLocked()
+	h.r.Broadcast()
+	h.w.Broadcast()
+}
+
+func (h *half) reset() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.broken = true
+	h.dropLocked()
+	h.r.Broadcast()
+	h.w.Broadcast()
+}
+
+func (h *half) dropLocked() {
+	h.segs, h.first, h.size, h.spare = nil, 0, 0, nil
+	if h.arrival != nil {
+		h.arrival.Stop()
+	}
+}
+
+func (h *half) setReadDeadline(t time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.rclosed {
+		return net.ErrClosed
+	}
+	h.rline.set(t)
+	h.r.Broadcast()
+	return nil
+}
+
+func (h *half) setWriteDeadline(t time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.wclosed {
+		return net.ErrClosed
+	}
+	h.wline.set(t)
+	h.w.Broadcast()
+	return nil
+}
+
+func (h *half) setHeld(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held = on
+	h.r.Broadcast()
+	h.w.Broadcast()
+}
+
+func (h *half) setLimit(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.limit = max(n, 0)
+	h.w.Broadcast()
+}
+
+func (h *half) setLatency(f func() time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.latency = f
+}
