@@ -35,13 +35,15 @@ var documented = ExponentialBackoffWithJitter{
 	C: 100 * time.Millisecond, Cmin: 100 * time.Millisecond, Cmax: 10 * time.Second, Jd: 0.5, Ju: 0.25,
 }
 
-// Decide always retries, after F(a.Retry) computed in whole nanoseconds. A Retry below 1 counts as 1.
+// Decide always retries, after F(a.Retry) in whole nanoseconds: the bounds of rand are rounded to the nearest, its draw down. A Retry
+// below 1 counts as 1. What Validate refuses does not panic, but its delays mean nothing.
 func (e ExponentialBackoffWithJitter) Decide(a Attempt) Decision {
 	if e == (ExponentialBackoffWithJitter{}) {
 		e = documented
 	}
-	low := e.C - fraction(e.C, e.Jd)
-	high := e.C - fraction(e.C, e.Ju)
+	c := max(e.C, 0)
+	low := c - fraction(c, e.Jd)
+	high := c - fraction(c, e.Ju)
 	r := uint64(low)
 	if high > low {
 		above, _ := bits.Mul64(uint64(high-low), a.Rand)
@@ -66,10 +68,21 @@ func growth(x int, r uint64, least, most time.Duration) time.Duration {
 	return least + time.Duration(factor*r)
 }
 
-// fraction is d*f, rounded towards zero. The product is rounded to a float64 of its own, so that no processor fuses it with what follows.
+// fraction is d*f to the nearest nanosecond, for d >= 0; an f outside 0 to 1 counts as the nearer end, NaN as 0.
 func fraction(d time.Duration, f float64) time.Duration {
+	switch {
+	case f >= 1:
+		return d // float64(d) may be 2^63, which no Duration holds
+	case !(f > 0):
+		return 0
+	}
+	// The product is rounded to a float64 of its own, so that no processor fuses it with the subtraction.
 	product := float64(float64(d) * f)
-	return time.Duration(product)
+	whole := time.Duration(product)
+	if product-float64(whole) >= 0.5 {
+		whole++
+	}
+	return min(whole, d)
 }
 
 // Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid.

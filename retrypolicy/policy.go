@@ -56,6 +56,14 @@ func (f Func) Decide(a Attempt) Decision {
 	return Decision{Retry: again, Delay: delay}
 }
 
+// Validate refuses a nil f.
+func (f Func) Validate() error {
+	if f == nil {
+		return invalid("Func is nil; give a function, or use NoRetry{}")
+	}
+	return nil
+}
+
 // NoRetry never retries.
 type NoRetry struct{}
 

@@ -79,23 +79,20 @@ var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // NewToken returns a token for a new connection: from Token, or signed for TokenLife. The zero Token means that none is to be sent.
 //
-// Errors have Scope Connection: ClockUnset when the clock shows a time before the year 2000; Unauthorized when Sign failed; what Token's own error
-// says if it is an *Error, else Network, for a token service out of reach is like a hub out of reach; ctx's error when that ended.
+// An error is ctx's when that ended, else an *Error of Scope Connection: ClockUnset when the clock shows a time before the year 2000; what the
+// error of Token or Sign says if it has a Kind; else Network for Token, for a token service out of reach is like a hub out of reach, and
+// Unauthorized for Sign.
 func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
 	switch {
 	case c.Token != nil:
 		t, err := c.Token(ctx)
-		switch {
-		case err == nil && t.Text == "":
-			return Token{}, dialError(Unauthorized, errors.New("the token source returned an empty token"))
-		case err == nil:
-			return t, nil
-		case ctx.Err() != nil:
-			return Token{}, ctx.Err()
-		case Find(err) != nil:
-			return Token{}, err
+		if err != nil {
+			return Token{}, tokenError(ctx, err, Network)
 		}
-		return Token{}, dialError(Network, err)
+		if t.Text == "" {
+			return Token{}, dialError(Unauthorized, errors.New("the token source returned an empty token"))
+		}
+		return t, nil
 	case c.Sign != nil:
 		now := c.Time()
 		if now.Before(clockSet) {
@@ -106,15 +103,35 @@ func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
 			life = time.Hour
 		}
 		t, err := SignToken(ctx, c.Sign, c.Resource(), c.KeyName, now.Add(life))
-		switch {
-		case err == nil:
-			return t, nil
-		case ctx.Err() != nil:
-			return Token{}, ctx.Err()
+		if err != nil {
+			return Token{}, tokenError(ctx, err, Unauthorized)
 		}
-		return Token{}, dialError(Unauthorized, err)
+		return t, nil
 	}
 	return Token{}, nil
+}
+
+// tokenError makes of err, which a function of the user's returned, what NewToken promises. An err without a Kind is of the kind otherwise.
+func tokenError(ctx context.Context, err error, otherwise Kind) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	e := Find(err)
+	if e == nil {
+		if k := KindOf(err); k != Unknown {
+			otherwise = k
+		}
+		return dialError(otherwise, err)
+	}
+	dial := *e
+	dial.Scope = Connection
+	if dial.Op == OpNone {
+		dial.Op = OpDial
+	}
+	if error(e) != err { // keep what was wrapped around it
+		dial.Op, dial.Proto, dial.Err = OpDial, "", err
+	}
+	return &dial
 }
 
 // Resource is what the identity's tokens are for: "HOST/devices/ID", with "/modules/ID" for a module, ids percent-encoded by SignToken.

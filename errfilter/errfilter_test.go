@@ -1,0 +1,162 @@
+package errfilter_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestTableHasOneRowPerKindAtItsOwnIndex(t *testing.T) {
+	rules, kinds := errfilter.Rules(), transport.Kinds()
+	if len(rules) != len(kinds) {
+		t.Errorf("%d rows for %d kinds", len(rules), len(kinds))
+		return
+	}
+	seen := map[string]transport.Kind{}
+	for i, k := range kinds {
+		r := rules[i]
+		if r.Kind != k {
+			t.Errorf("row %d is of %v, want %v", i, r.Kind, k)
+		}
+		if errfilter.OfKind(k) != r {
+			t.Errorf("OfKind(%v) = %+v, want row %+v", k, errfilter.OfKind(k), r)
+		}
+		if r.Reason == "" || strings.TrimSpace(r.Reason) != r.Reason || strings.HasSuffix(r.Reason, ".") {
+			t.Errorf("%v: reason %q; want text without stop and space around it", k, r.Reason)
+		}
+		if other, twice := seen[r.Reason]; twice {
+			t.Errorf("%v and %v share the reason %q", k, other, r.Reason)
+		}
+		seen[r.Reason] = k
+		if r.Pace == errfilter.Slow && !r.Retry {
+			t.Errorf("%v is paced but not retried", k)
+		}
+	}
+}
+
+// The verdicts that were decided, by the situation in which a device meets them; each transport's own table maps the situation to the kind.
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		situation string
+		kind      transport.Kind
+		retry     bool
+		pace      errfilter.Pace
+	}{
+		// Retryable.
+		{"connection refused", transport.Network, true, errfilter.Normal},
+		{"connection reset", transport.Network, true, errfilter.Normal},
+		{"no route to the host", transport.Network, true, errfilter.Normal},
+		{"name look-up failed", transport.Network, true, errfilter.Normal},
+		{"TLS handshake cut short", transport.Network, true, errfilter.Normal},
+		{"live session lost", transport.Network, true, errfilter.Normal},
+		{"time-out of a dial or an answer", transport.Timeout, true, errfilter.Normal},
+		{"status 408", transport.Timeout, true, errfilter.Normal},
+		{"CONNACK 3", transport.Unavailable, true, errfilter.Normal},
+		{"status 500, 502, 503, 504", transport.Unavailable, true, errfilter.Normal},
+		{"AMQP connection forced and its like", transport.Unavailable, true, errfilter.Normal},
+		{"AMQP released, or modified unless undeliverable here", transport.Unavailable, true, errfilter.Normal},
+		{"status 429", transport.Throttled, true, errfilter.Slow},
+		{"today's quota used up", transport.Quota, true, errfilter.Slow},
+		{"AMQP resource limit exceeded", transport.Quota, true, errfilter.Slow},
+		{"clock still in 1970", transport.ClockUnset, true, errfilter.Slow},
+		// Terminal.
+		{"certificate does not verify", transport.Untrusted, false, errfilter.Normal},
+		{"CONNACK 1", transport.Protocol, false, errfilter.Normal},
+		{"CONNACK 2", transport.Invalid, false, errfilter.Normal},
+		{"CONNACK 4 and 5", transport.Unauthorized, false, errfilter.Normal},
+		{"CONNACK 6 to 255, which no table lists", transport.Unknown, false, errfilter.Normal},
+		{"bad request", transport.Invalid, false, errfilter.Normal},
+		{"not found", transport.NotFound, false, errfilter.Normal},
+		{"too large", transport.TooLarge, false, errfilter.Normal},
+		{"credentials refused", transport.Unauthorized, false, errfilter.Normal},
+		{"no right to do this", transport.Forbidden, false, errfilter.Normal},
+		{"version conflict", transport.Conflict, false, errfilter.Normal},
+		{"operation that the protocol lacks", transport.Unsupported, false, errfilter.Normal},
+		{"the peer broke the protocol", transport.Protocol, false, errfilter.Normal},
+		{"answer that no table lists", transport.Unknown, false, errfilter.Normal},
+		{"retries ended", transport.RetryExpired, false, errfilter.Normal},
+		{"message expired", transport.Expired, false, errfilter.Normal},
+		{"message dropped", transport.Dropped, false, errfilter.Normal},
+		{"client closed", transport.Closed, false, errfilter.Normal},
+	} {
+		for _, scope := range []transport.Scope{transport.Connection, transport.Operation} {
+			err := &transport.Error{Kind: c.kind, Scope: scope, Err: errors.New(c.situation)}
+			r := errfilter.Of(err)
+			if r.Retry != c.retry || r.Pace != c.pace || r.Kind != c.kind {
+				t.Errorf("%s (%v, %v): %+v, want retry %v, pace %v", c.situation, c.kind, scope, r, c.retry, c.pace)
+			}
+			if errfilter.Retryable(err) != c.retry {
+				t.Errorf("%s: Retryable disagrees with Of", c.situation)
+			}
+		}
+	}
+}
+
+// wrapped is a user's error type around a cause.
+type wrapped struct{ cause error }
+
+func (w wrapped) Error() string { return "wrapped: " + w.cause.Error() }
+func (w wrapped) Unwrap() error { return w.cause }
+
+// incomparable would make a comparison of interface values panic if the types were the same.
+type incomparable []error
+
+func (incomparable) Error() string { return "incomparable" }
+
+func TestOfLooksThroughWraps(t *testing.T) {
+	throttled := &transport.Error{Kind: transport.Throttled, RetryAfter: time.Minute}
+	for _, c := range []struct {
+		name   string
+		err    error
+		kind   transport.Kind
+		retry  bool
+		reason string // part of it
+	}{
+		{"nil", nil, transport.Unknown, false, "there is no error"},
+		{"an error", throttled, transport.Throttled, true, "wait"},
+		{"wrapped twice", wrapped{wrapped{throttled}}, transport.Throttled, true, "wait"},
+		{"a bare kind", transport.Network, transport.Network, true, "connections come back"},
+		{"a wrapped bare kind", wrapped{transport.Unauthorized}, transport.Unauthorized, false, "same credentials"},
+		{"the outermost of two decides", &transport.Error{Kind: transport.RetryExpired, Err: throttled}, transport.RetryExpired, false, "outage limit"},
+		{"an error of kind Unknown", &transport.Error{Kind: transport.Unknown}, transport.Unknown, false, "answer that is not known"},
+		{"an error without kind", errors.New("?"), transport.Unknown, false, "answer that is not known"},
+		{"an error that cannot be compared", incomparable{nil}, transport.Unknown, false, "answer that is not known"},
+		{"a kind past the table", transport.Kind(200), transport.Unknown, false, "answer that is not known"},
+		{"cancelled by the caller", context.Canceled, transport.Unknown, false, "caller's context"},
+		{"cancelled, wrapped", wrapped{context.Canceled}, transport.Unknown, false, "caller's context"},
+		{"the caller's deadline", context.DeadlineExceeded, transport.Unknown, false, "caller's context"},
+		{"the caller's deadline, wrapped", wrapped{wrapped{context.DeadlineExceeded}}, transport.Unknown, false, "caller's context"},
+		{"a transport's own time limit is a time-out", &transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded}, transport.Timeout, true, "slow network"},
+		{"an unknown answer with a context's error behind it", &transport.Error{Err: context.Canceled}, transport.Unknown, false, "answer that is not known"},
+		{"the service asked not to be tried again", &transport.Error{Kind: transport.Throttled, RetryAfter: -1}, transport.Throttled, false, "asked not to be tried"},
+		{"the same, wrapped", wrapped{&transport.Error{Kind: transport.Unavailable, RetryAfter: -time.Second}}, transport.Unavailable, false, "asked not to be tried"},
+		{"terminal keeps its own reason", &transport.Error{Kind: transport.NotFound, RetryAfter: -1}, transport.NotFound, false, "does not exist"},
+		{"a wait asked for does not make it retryable", &transport.Error{Kind: transport.NotFound, RetryAfter: time.Minute}, transport.NotFound, false, "does not exist"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := errfilter.Of(c.err)
+			if r.Kind != c.kind || r.Retry != c.retry || !strings.Contains(r.Reason, c.reason) {
+				t.Errorf("Of = %+v, want kind %v, retry %v, reason with %q", r, c.kind, c.retry, c.reason)
+			}
+			if errfilter.Retryable(c.err) != c.retry {
+				t.Errorf("Retryable = %v", !c.retry)
+			}
+		})
+	}
+}
+
+func TestRulesIsACopyThatCannotChangeTheTable(t *testing.T) {
+	rules := errfilter.Rules()
+	for i := range rules {
+		rules[i].Retry = !rules[i].Retry
+	}
+	_ = append(rules[:1], errfilter.Rule{Reason: "mine"})
+	if !errfilter.Retryable(transport.Network) || errfilter.Retryable(transport.Invalid) || errfilter.OfKind(transport.Network).Reason == "mine" {
+		t.Error("the table was changed from outside")
+	}
+}

@@ -1,0 +1,124 @@
+// Command telemetry sends numbered readings from a device to a hub and proves at the end that none was lost.
+//
+// Without a connection string it brings its own hub, which goes through a schedule of faults while the device sends; every fault that the hub can
+// play is in it. The exit status is 0 only if every reading arrived unchanged and every fault really happened.
+//
+//	go run ./examples/telemetry              twenty seconds of faults, then a ledger
+//	go run ./examples/telemetry -sabotage    the hub forgets a reading that it acknowledged: the ledger finds it, status 1
+//	go run ./examples/telemetry -policy none the first fault ends it: NoRetry
+//	HUBLINE_CONNECTION_STRING=... go run ./examples/telemetry    to a real hub, without faults
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+)
+
+// settings are the command line.
+type settings struct {
+	connect  string
+	rate     float64
+	count    int
+	policy   string
+	sabotage bool
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.connect, "connect", "", "connection string of a device; empty: $HUBLINE_CONNECTION_STRING, and if that is empty, an in-process hub")
+	flag.Float64Var(&s.rate, "rate", 100, "readings per second")
+	flag.IntVar(&s.count, "count", 0, "readings in all; 0: twenty seconds of them")
+	flag.StringVar(&s.policy, "policy", "azure", "retry policy: azure (exponential back-off with jitter) or none")
+	flag.BoolVar(&s.sabotage, "sabotage", false, "make the in-process hub forget a reading that it acknowledged")
+	flag.Parse()
+	if s.connect == "" { // not the flag's default: -h would print the key
+		s.connect = os.Getenv("HUBLINE_CONNECTION_STRING")
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, s); err != nil {
+		fmt.Fprintln(os.Stderr, "telemetry:", err)
+		os.Exit(1)
+	}
+}
+
+// run sends all readings and prints the ledger. It returns an error if anything is wrong with it.
+func run(ctx context.Context, s settings) error {
+	policies := map[string]retrypolicy.Policy{"azure": retrypolicy.ExponentialBackoffWithJitter{}, "none": retrypolicy.NoRetry{}}
+	policy, ok := policies[s.policy]
+	if !ok {
+		return fmt.Errorf("flag -policy: %q is not a policy; give azure or none", s.policy)
+	}
+	if s.rate <= 0 || s.rate > 10_000 || s.count < 0 {
+		return errors.New("flags -rate and -count: give a rate up to 10000 a second and a count of 0 or more")
+	}
+	if s.count == 0 {
+		s.count = max(1, int(s.rate*showTime.Seconds()))
+	}
+	out := newPrinter()
+	options := &device.Options{RetryPolicy: policy, OnStatus: out.status}
+
+	// The first program of the README is these few lines; the rest is the show around them.
+	var hub *show
+	transport := mqtt.New(nil)
+	if s.connect == "" {
+		var err error
+		if hub, err = newShow(out); err != nil {
+			return err
+		}
+		defer hub.close()
+		s.connect, transport = hub.connect()
+		hub.hurry(options)
+	}
+	creds, err := device.ParseConnectionString(s.connect)
+	if err != nil {
+		return err
+	}
+	client, err := device.New(creds, transport, options)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	out.line("device %s connects to %s, sends %d readings, %g a second, retry policy %s", creds.DeviceID, creds.Host, s.count, s.rate, s.policy)
+	if err := client.Open(ctx); err != nil {
+		return err
+	}
+	if hub != nil {
+		hub.start(s.sabotage)
+	}
+	readings := newReadings(s.count)
+	sendErr := readings.send(ctx, client, s.rate, out)
+
+	flushCtx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	flushErr := client.Flush(flushCtx)
+	stats := client.Stats()
+	closeErr := client.Close()
+	readings.collect()
+	if hub != nil {
+		hub.finish()
+	}
+	interrupted := errors.Is(sendErr, context.Canceled)
+	if interrupted {
+		out.line("interrupted: what was accepted was flushed")
+		sendErr = nil
+	}
+	out.settle()
+	ledgerErr := readings.ledger(stats, hub, interrupted)
+	if sendErr != nil {
+		flushErr = nil // it has the same cause
+	}
+	return errors.Join(sendErr, flushErr, closeErr, ledgerErr)
+}

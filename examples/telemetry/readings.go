@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// readings are the messages, each with its receipt, the hash of its body, and in the end its result.
+type readings struct {
+	messages []transport.Message
+	hashes   [][sha256.Size]byte
+	receipts []device.Receipt
+	accepted int
+	results  []error
+}
+
+func newReadings(n int) *readings {
+	r := &readings{messages: make([]transport.Message, n), hashes: make([][sha256.Size]byte, n), receipts: make([]device.Receipt, n)}
+	for i := range r.messages {
+		body := fmt.Sprintf(`{"number":%d,"temperature":%.2f}`, i+1, 20+5*math.Sin(float64(i)/50))
+		r.messages[i] = transport.Message{
+			ID: strconv.Itoa(i + 1), ContentType: "application/json", ContentEncoding: "utf-8",
+			Properties: []transport.Property{{Name: "sensor", Value: "roof"}},
+			Body:       []byte(body),
+		}
+		r.hashes[i] = sha256.Sum256([]byte(body))
+	}
+	return r
+}
+
+// send puts the readings into the outbox at a steady rate, whatever the connection does, and tells the progress each second.
+func (r *readings) send(ctx context.Context, c *device.Client, rate float64, out *printer) error {
+	start := time.Now()
+	tick := time.NewTicker(min(50*time.Millisecond, time.Duration(float64(time.Second)/rate)))
+	defer tick.Stop()
+	told := start
+	for r.accepted < len(r.messages) {
+		for due := min(len(r.messages), 1+int(rate*time.Since(start).Seconds())); r.accepted < due; r.accepted++ {
+			if err := c.Enqueue(ctx, &r.messages[r.accepted], &r.receipts[r.accepted]); err != nil {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				return err
+			}
+		}
+		if time.Since(told) >= time.Second {
+			told = time.Now()
+			s := c.Stats()
+			out.line("progress   sent %d, acknowledged %d, waiting %d", s.Accepted, s.Acknowledged, s.Queued)
+		}
+		if s := c.Status(); s.State == device.Disconnected {
+			return fmt.Errorf("the client gave up: %w", s.Err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// collect takes the results, which are all known after Close.
+func (r *readings) collect() {
+	for i := range r.accepted {
+		r.results = append(r.results, r.receipts[i].Wait(context.Background()))
+	}
+}
+
+// ledger prints the account and reports what is wrong with it. Without a hub of our own only the device's side is known. After an
+// interruption it is no fault that the schedule was not played to its end.
+func (r *readings) ledger(s device.Stats, hub *show, interrupted bool) error {
+	acknowledged, failed := 0, 0
+	var firstFailure error
+	for _, err := range r.results {
+		if err == nil {
+			acknowledged++
+		} else if failed++; firstFailure == nil {
+			firstFailure = err
+		}
+	}
+	fmt.Printf("\nledger\n  sent            %6d\n  acknowledged    %6d\n", r.accepted, acknowledged)
+	var errs []error
+	if failed > 0 {
+		fmt.Printf("  not delivered   %6d   (each was told so; the first: %v)\n", failed, firstFailure)
+		errs = append(errs, fmt.Errorf("%d readings were not delivered", failed))
+	}
+	if hub != nil {
+		errs = append(errs, r.check(hub.log()))
+	}
+	fmt.Printf("  reconnects      %6d   in %d attempts\n  longest outage  %6.2fs\n", max(1, s.Connections)-1, max(1, s.Attempts)-1, s.LongestOutage.Seconds())
+	if hub != nil {
+		if err := hub.account(); !interrupted {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// entry is a message in the hub's log.
+type entry struct {
+	id   string
+	body []byte
+}
+
+// check compares the hub's log with what was acknowledged, by number and by hash of the body.
+func (r *readings) check(log []entry) error {
+	seen := make(map[string]int, len(log))
+	corrupt := 0
+	for _, e := range log {
+		n, err := strconv.Atoi(e.id)
+		if err != nil || n < 1 || n > r.accepted || sha256.Sum256(e.body) != r.hashes[n-1] {
+			corrupt++
+			continue
+		}
+		seen[e.id]++
+	}
+	lost := 0
+	for i, err := range r.results {
+		if err == nil && seen[strconv.Itoa(i+1)] == 0 {
+			lost++
+			fmt.Printf("  LOST            reading %d was acknowledged and the hub does not have it\n", i+1)
+		}
+	}
+	fmt.Printf("  received        %6d   different readings at the hub, number and hash of the body compared\n", len(seen))
+	fmt.Printf("  duplicates      %6d\n  corrupt         %6d\n  lost            %6d\n", len(log)-corrupt-len(seen), corrupt, lost)
+	switch {
+	case lost > 0:
+		return fmt.Errorf("%d readings were lost", lost)
+	case corrupt > 0:
+		return fmt.Errorf("%d readings were corrupted", corrupt)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+)
+
+// showTime is how long the schedule takes.
+const showTime = 20 * time.Second
+
+// act is one step of the schedule.
+type act struct {
+	at    time.Duration
+	what  string
+	fault testbroker.Fault
+	cut   bool // cut the connection, so that the fault meets a connect
+}
+
+// schedule has every fault of the hub that a device can survive.
+var schedule = []act{
+	{1000 * time.Millisecond, "cuts the connection before it stores a reading", testbroker.Fault{Kind: testbroker.DropBeforePublish}, false},
+	{2200 * time.Millisecond, "cuts it in the middle of a reading", testbroker.Fault{Kind: testbroker.DropDuringPublish}, false},
+	{3400 * time.Millisecond, "stores a reading and cuts before the PUBACK", testbroker.Fault{Kind: testbroker.DropAfterPublish}, false},
+	{4600 * time.Millisecond, "cuts after the 20th PUBACK from now", testbroker.Fault{Kind: testbroker.DropAfterPuback, After: 19}, false},
+	{5800 * time.Millisecond, "cuts and refuses two connects with CONNACK 3", testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3, Times: 2}, true},
+	{7200 * time.Millisecond, "cuts and is 600 ms late with the CONNACK", testbroker.Fault{Kind: testbroker.SlowConnack, Delay: 600 * time.Millisecond}, true},
+	{8600 * time.Millisecond, "cuts and drops the next connect unanswered", testbroker.Fault{Kind: testbroker.DropConnect}, true},
+	{9600 * time.Millisecond, "cuts and never answers the next connect", testbroker.Fault{Kind: testbroker.NoConnack}, true},
+	{11400 * time.Millisecond, "delays 50 PUBACKs by 300 ms", testbroker.Fault{Kind: testbroker.DelayPuback, Times: 50, Delay: 300 * time.Millisecond}, false},
+	{12600 * time.Millisecond, "swallows a PUBACK", testbroker.Fault{Kind: testbroker.SwallowPuback}, false},
+	{14400 * time.Millisecond, "throttles for 1 s: 20 PUBACKs a second, CONNACK 3", testbroker.Fault{Kind: testbroker.Throttle, Rate: 20, Limit: 60, For: time.Second}, false},
+	{15900 * time.Millisecond, "goes silent for 0.5 s, connections stay open", testbroker.Fault{Kind: testbroker.HalfOpen, For: 500 * time.Millisecond}, false},
+	{18200 * time.Millisecond, "is absent from the network for 1 s", testbroker.Fault{Kind: testbroker.Absent, For: time.Second}, false},
+}
+
+// sabotage is what must not go unnoticed.
+var sabotage = act{6800 * time.Millisecond, "SABOTAGE: forgets a reading that it acknowledges", testbroker.Fault{Kind: testbroker.Forget}, false}
+
+// show is the in-process hub and its schedule.
+type show struct {
+	out    *printer
+	hub    *testbroker.Hub
+	device string
+	addr   string
+
+	acts    []act
+	stop    chan struct{}
+	stage   sync.WaitGroup
+	mu      sync.Mutex // guards played
+	played  []*testbroker.Injected
+	account func() error
+}
+
+func newShow(out *printer) (*show, error) {
+	s := &show{out: out, stop: make(chan struct{})}
+	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e testbroker.Event) {
+		if e.Kind == testbroker.FaultFired && e.Fault != testbroker.DelayPuback && e.Fault != testbroker.Throttle {
+			out.line("       hub %v", e)
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	s.hub = hub
+	addr, err := hub.ListenTLS("127.0.0.1:0")
+	if err != nil {
+		return nil, errors.Join(err, hub.Close())
+	}
+	d, err := hub.AddDevice("roof-7")
+	if err != nil {
+		return nil, errors.Join(err, hub.Close())
+	}
+	s.addr, s.device = addr.String(), d.ID
+	s.account = func() error { return errors.New("the hub's schedule did not begin") }
+	return s, nil
+}
+
+// connect returns what the device needs: a connection string, and a transport that trusts this hub and finds its port.
+func (s *show) connect() (string, *mqtt.Transport) {
+	return s.hub.ConnectionString(s.device), mqtt.New(&mqtt.Options{Addr: s.addr, TLS: s.hub.ClientTLS()})
+}
+
+// hurry shortens the patience of the device, so that twenty seconds are enough for everything.
+func (s *show) hurry(o *device.Options) {
+	o.AckTimeout, o.DialTimeout, o.StableTime = 1200*time.Millisecond, 1200*time.Millisecond, 500*time.Millisecond
+}
+
+// start prints the schedule and plays it in the background until finish.
+func (s *show) start(withSabotage bool) {
+	s.acts = append(s.acts, schedule...)
+	if withSabotage {
+		s.acts = append(s.acts, sabotage)
+	}
+	begin := time.Now()
+	fmt.Println("\nschedule of the hub, seconds from now")
+	for _, a := range s.acts {
+		fmt.Printf("%6.1fs  %s\n", a.at.Seconds(), a.what)
+	}
+	fmt.Println()
+	s.played = make([]*testbroker.Injected, len(s.acts))
+	for i, a := range s.acts {
+		s.stage.Go(func() { // plays one act; ends with it or with finish
+			timer := time.NewTimer(time.Until(begin.Add(a.at)))
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-s.stop:
+				return
+			}
+			s.out.line("       hub now %s", a.what)
+			in := s.hub.Inject(a.fault)
+			s.mu.Lock()
+			s.played[i] = in
+			s.mu.Unlock()
+			if a.cut {
+				s.hub.Drop(s.device)
+			}
+		})
+	}
+}
+
+// finish ends the schedule and readies the account of it.
+func (s *show) finish() {
+	close(s.stop)
+	s.stage.Wait()
+	s.account = func() error {
+		var missing []string
+		fmt.Println("\nfaults")
+		for i, a := range s.acts {
+			fired := 0
+			if s.played[i] != nil {
+				fired = s.played[i].Fired()
+			}
+			fmt.Printf("  %3d times  %s\n", fired, a.what)
+			if fired == 0 {
+				missing = append(missing, a.what)
+			}
+		}
+		if len(missing) > 0 {
+			return errors.New("scheduled faults that did not happen: " + strings.Join(missing, "; "))
+		}
+		return nil
+	}
+}
+
+// log is what the hub has stored.
+func (s *show) log() []entry {
+	all := s.hub.Messages()
+	log := make([]entry, len(all))
+	for i, m := range all {
+		log[i] = entry{m.MessageID, m.Body}
+	}
+	return log
+}
+
+func (s *show) close() {
+	if err := s.hub.Close(); err != nil {
+		s.out.line("hub: %v", err)
+	}
+}

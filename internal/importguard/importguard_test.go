@@ -1,0 +1,301 @@
+package importguard
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/hubline-iot/hubline"
+
+// core are the packages that boards run, those of them that exist yet.
+var core = existing("./transport", "./errfilter", "./retrypolicy", "./device", "./transport/mqtt/lean")
+
+// allowed is what a package of the core may import freely.
+//
+// Two that are small by themselves are not in it, for their imports are not: encoding/hex and net/url import fmt. Write the four-line loop.
+var allowed = []string{
+	"bufio", "bytes", "cmp", "context", "crypto/hmac", "crypto/sha256", "crypto/subtle", "encoding/base64", "encoding/binary", "errors", "io",
+	"iter", "maps", "math/bits", "math/rand/v2", "slices", "strconv", "strings", "sync", "sync/atomic", "time", "unicode/utf8",
+}
+
+// costly is what a package of the core may import if grants says why.
+var costly = map[string]string{
+	"crypto/aes":    "tables in flash",
+	"crypto/cipher": "comes with crypto/aes",
+	"hash/crc32":    "a table in RAM",
+	"math":          "soft float on most boards; math.Ldexp is the cheap one",
+	"sort":          "package slices is the smaller one",
+}
+
+// grants are the reasons given so far.
+var grants = []struct{ importer, costly, reason string }{}
+
+// forbidden names some of the rest, for a better message than "not in the list".
+var forbidden = map[string]string{
+	"crypto/rand":   "panics on boards without a random number source; take a source as a value",
+	"crypto/tls":    "2.5 MB on Linux, a stub on boards; TLS belongs to a transport's options or the board's dial function",
+	"crypto/x509":   "254 KB flash; it belongs to a transport's options",
+	"encoding/hex":  "imports fmt; write the loop",
+	"encoding/json": "122 KB flash; bodies are bytes that the user brings",
+	"fmt":           "53 KB flash; use strconv and errors.New",
+	"log":           "the core has no log; it reports events",
+	"log/slog":      "145 KB flash; the core has no log, it reports events",
+	"math/big":      "large; only tests need it",
+	"net":           "75 KB flash; the board brings the connection",
+	"net/http":      "270 KB flash; it belongs to the HTTP transport",
+	"net/url":       "64 KB flash; package internal/percent escapes",
+	"os":            "boards have no files and no processes",
+	"os/signal":     "boards have no signals",
+	"reflect":       "partial on boards; use type assertions",
+	"regexp":        "large; write the loop",
+	"runtime/debug": "absent on boards",
+	"testing":       "only tests need it",
+	"unique":        "absent on boards",
+	"unsafe":        "layout differs between boards",
+	"weak":          "absent on boards",
+}
+
+// heavy must not be linked into a program by way of the core at all, neither directly nor through another package.
+var heavy = []string{"crypto/tls", "crypto/x509", "encoding/json", "fmt", "log/slog", "net", "net/http"}
+
+// platforms are the ways in which files of the core can be chosen.
+var platforms = []struct{ goos, goarch, tags string }{
+	{"linux", "amd64", ""},
+	{"linux", "arm", ""},
+	{"linux", "386", ""},
+	{"linux", "arm", "tinygo"}, // what the compiler for boards sees
+	{"windows", "amd64", ""},
+}
+
+// A goPackage is what go list tells.
+type goPackage struct {
+	ImportPath string
+	Dir        string
+	Standard   bool
+	GoFiles    []string
+	Imports    []string // by its own files, without those of tests
+	Deps       []string // all that these lead to
+	Export     string
+}
+
+// judge says what is wrong with importer's import of path, nothing if it is in order.
+func judge(importer, path string) string {
+	if slices.Contains(allowed, path) {
+		return ""
+	}
+	if why, ok := forbidden[path]; ok {
+		return "forbidden: " + why
+	}
+	cost, ok := costly[path]
+	if !ok {
+		return "not in the list of what the core may import"
+	}
+	for _, g := range grants {
+		if g.importer == importer && g.costly == path && g.reason != "" {
+			return ""
+		}
+	}
+	return "needs a reason in grants: " + cost
+}
+
+func TestCoreImportsOnlyWhatBoardsCarry(t *testing.T) {
+	for _, p := range platforms {
+		t.Run(strings.Trim(p.goos+"/"+p.goarch+" "+p.tags, " "), func(t *testing.T) {
+			t.Parallel()
+			own := 0
+			for _, pkg := range list(t, p.goos, p.goarch, []string{"-deps", "-tags=" + p.tags}, core...) {
+				switch {
+				case pkg.Standard:
+					if slices.Contains(heavy, pkg.ImportPath) {
+						t.Errorf("the core leads to %s", pkg.ImportPath)
+					}
+				case !isOwn(pkg.ImportPath):
+					t.Errorf("the core leads to %s, which is neither of this module nor of the standard library", pkg.ImportPath)
+				default:
+					own++
+					for _, path := range pkg.Imports {
+						if isOwn(path) {
+							continue // judged when its turn comes
+						}
+						if wrong := judge(pkg.ImportPath, path); wrong != "" {
+							t.Errorf("%s imports %s: %s", pkg.ImportPath, path, wrong)
+						}
+					}
+				}
+			}
+			if own < len(core) {
+				t.Errorf("%d packages of this module seen, want %d at least", own, len(core))
+			}
+		})
+	}
+}
+
+// The list itself keeps its promise: nothing in it drags in what is heavy.
+func TestAllowedListIsLight(t *testing.T) {
+	var all []string
+	all = append(all, allowed...)
+	for path := range costly {
+		all = append(all, path)
+	}
+	for _, pkg := range list(t, "linux", "arm", nil, all...) {
+		for _, dep := range pkg.Deps {
+			if slices.Contains(heavy, dep) {
+				t.Errorf("%s leads to %s; take it out of the list", pkg.ImportPath, dep)
+			}
+		}
+	}
+	for _, path := range allowed {
+		if forbidden[path] != "" || costly[path] != "" {
+			t.Errorf("%s is in two lists", path)
+		}
+	}
+	for _, g := range grants {
+		if costly[g.costly] == "" || g.reason == "" {
+			t.Errorf("grant of %s to %s: not a costly package, or no reason", g.costly, g.importer)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for path, want := range map[string]string{
+		"time": "", "math/bits": "", "math/rand/v2": "", "fmt": "forbidden: 53 KB", "net": "forbidden", "os": "forbidden", "reflect": "forbidden", "crypto/tls": "forbidden",
+		"math": "needs a reason", "math/rand": "not in the list", "html/template": "not in the list", "github.com/stretchr/testify/assert": "not in the list", "unsafe": "forbidden",
+	} {
+		if got := judge(module+"/nobody", path); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("judge(%s) = %q, want %q", path, got, want)
+		}
+	}
+}
+
+// The layers: who may lead to whom, inside the module.
+func TestLayers(t *testing.T) {
+	for _, layer := range []struct {
+		name     string
+		packages []string
+		barred   []string // packages and all below them
+		but      []string // packages alone
+		why      string
+	}{
+		{
+			"the contract knows none of its users", []string{"./transport"},
+			[]string{"device", "errfilter", "retrypolicy", "testbroker", "transport/mqtt", "transport/amqp", "transport/http", "transport/transporttest"}, nil,
+			"imports go one way",
+		},
+		{
+			"filter and policies know the contract alone", []string{"./errfilter", "./retrypolicy"},
+			[]string{"device", "testbroker", "transport"}, []string{"transport"},
+			"imports go one way",
+		},
+		{
+			"the client knows no protocol", []string{"./device"},
+			[]string{"transport", "testbroker", "outbox", "fileupload", "provisioning"}, []string{"transport"},
+			"the user brings the transport as a value, so an unused protocol is never linked",
+		},
+		{
+			"the emulator shares nothing with the client", existing("./testbroker/..."),
+			[]string{"device", "transport", "errfilter", "retrypolicy"}, nil,
+			"both sides would share a mistake",
+		},
+		{
+			"transports know neither client nor emulator", existing("./transport/mqtt/...", "./transport/amqp/...", "./transport/http/..."),
+			[]string{"device", "testbroker", "transport/transporttest"}, nil,
+			"imports go one way",
+		},
+	} {
+		t.Run(layer.name, func(t *testing.T) {
+			t.Parallel()
+			if len(layer.packages) == 0 {
+				t.Log("no such package yet")
+				return
+			}
+			for _, pkg := range list(t, "linux", "amd64", nil, layer.packages...) {
+				for _, dep := range pkg.Deps {
+					path, ok := strings.CutPrefix(dep, module+"/")
+					if !ok || slices.Contains(layer.but, path) {
+						continue
+					}
+					for _, barred := range layer.barred {
+						if path == barred || strings.HasPrefix(path, barred+"/") {
+							t.Errorf("%s leads to %s: %s", pkg.ImportPath, dep, layer.why)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// Test tools stay in tests.
+func TestNoPackageLeadsToTestTools(t *testing.T) {
+	for _, pkg := range list(t, "linux", "amd64", nil, "./...") {
+		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
+		if path == "transport/transporttest" || strings.HasPrefix(path, "examples/") {
+			continue
+		}
+		for _, dep := range pkg.Deps {
+			if strings.HasPrefix(dep, "github.com/stretchr/testify") || dep == "testing" && !strings.HasPrefix(path, "testbroker") {
+				t.Errorf("%s leads to %s", pkg.ImportPath, dep)
+			}
+		}
+	}
+}
+
+func isOwn(path string) bool { return path == module || strings.HasPrefix(path, module+"/") }
+
+// existing are those of the patterns whose folder has Go code that is not a test.
+func existing(patterns ...string) []string {
+	var found []string
+	for _, p := range patterns {
+		files, _ := filepath.Glob(filepath.Join(root, strings.TrimSuffix(p, "/..."), "*.go"))
+		if slices.ContainsFunc(files, func(name string) bool { return !strings.HasSuffix(name, "_test.go") }) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// root is the module's folder, as seen from a test of this package.
+const root = "../.."
+
+// list runs go list for one platform.
+func list(t *testing.T, goos, goarch string, flags []string, patterns ...string) []goPackage {
+	t.Helper()
+	args := append([]string{"list", "-json=ImportPath,Dir,Standard,GoFiles,Imports,Deps,Export"}, flags...)
+	cmd := exec.Command("go", append(args, patterns...)...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, stderr.String())
+	}
+	var all []goPackage
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if !p.Standard && isOwn(p.ImportPath) {
+			// A result of this test is only kept in go test's cache for as long as the folders that were opened stay the same.
+			if _, err := os.ReadDir(p.Dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		t.Fatalf("%v: nothing", cmd)
+	}
+	return all
+}

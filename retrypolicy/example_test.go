@@ -1,0 +1,90 @@
+//go:build !tinygo
+
+package retrypolicy_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The zero value is the documented back-off. The draw comes in with the question, so every delay can be asked for exactly.
+func ExampleExponentialBackoffWithJitter() {
+	var p retrypolicy.ExponentialBackoffWithJitter
+	for x := 1; x <= 9; x++ {
+		least := p.Decide(retrypolicy.Attempt{Retry: x, Rand: 0})
+		middle := p.Decide(retrypolicy.Attempt{Retry: x, Rand: 1 << 63})
+		fmt.Println(x, least.Delay, middle.Delay)
+	}
+	// Output:
+	// 1 100ms 100ms
+	// 2 150ms 162.5ms
+	// 3 250ms 287.5ms
+	// 4 450ms 537.5ms
+	// 5 850ms 1.0375s
+	// 6 1.65s 2.0375s
+	// 7 3.25s 4.0375s
+	// 8 6.45s 8.0375s
+	// 9 10s 10s
+}
+
+// Parameters are checked by Validate, which names the one that is wrong.
+func ExampleValidate() {
+	slow := retrypolicy.ExponentialBackoffWithJitter{C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: time.Minute, Jd: 0.5, Ju: 0.25}
+	fmt.Println(retrypolicy.Validate(slow))
+	slow.Cmax = time.Second
+	fmt.Println(retrypolicy.Validate(slow))
+	// Output:
+	// <nil>
+	// invalid: retry policy: ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (a value that is not all zero has no defaults)
+}
+
+// A function with the number of the retry and the latest error is a policy.
+func ExampleFunc() {
+	p := retrypolicy.Func(func(retry int, last error) (bool, time.Duration) {
+		if errors.Is(last, transport.Throttled) {
+			return true, 30 * time.Second
+		}
+		return retry <= 5, time.Second
+	})
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 5, Err: transport.Network}).Retry)
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 6, Err: transport.Network}).Retry)
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 6, Err: transport.Throttled}).Delay)
+	// Output:
+	// true
+	// false
+	// 30s
+}
+
+func ExampleNoRetry() {
+	d := retrypolicy.NoRetry{}.Decide(retrypolicy.Attempt{Retry: 1, Err: transport.Network})
+	fmt.Println(d.Retry)
+	// Output: false
+}
+
+// patient retries a lost connection for a day and a refused message three times.
+type patient struct{}
+
+func (patient) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	if a.Scope == transport.Connection {
+		return retrypolicy.Decision{Retry: a.Elapsed < 24*time.Hour, Delay: time.Minute}
+	}
+	return retrypolicy.Decision{Retry: a.Retry <= 3, Delay: a.Last.Delay + time.Second}
+}
+
+// A policy of one's own is a type with one method that computes and never sleeps.
+func ExamplePolicy() {
+	var p retrypolicy.Policy = patient{}
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 700, Scope: transport.Connection, Elapsed: 12 * time.Hour}))
+	d := p.Decide(retrypolicy.Attempt{Retry: 1})
+	fmt.Println(d)
+	d = p.Decide(retrypolicy.Attempt{Retry: 2, Last: d})
+	fmt.Println(d)
+	// Output:
+	// {true 1m0s 0}
+	// {true 1s 0}
+	// {true 2s 0}
+}

@@ -1,0 +1,238 @@
+package retrypolicy_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The three draws of the tables: the least, the middle, and the last one below 1.
+const (
+	drawZero = 0
+	drawHalf = 1 << 63
+	drawLast = math.MaxUint64
+)
+
+// throttled is the set for a service that asks for fewer requests.
+var throttled = retrypolicy.ExponentialBackoffWithJitter{
+	C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: 60 * time.Second, Jd: 0.5, Ju: 0.25,
+}
+
+// huge are counts far past every cap, among them those where a shift or an addition would overflow 32 or 64 bits.
+var huge = []int{21, 31, 32, 33, 62, 63, 64, 65, 66, 127, 128, 1 << 30, math.MaxInt32 - 1, math.MaxInt32}
+
+// A vector holds F(x) in nanoseconds for one x and the three draws.
+type vector struct {
+	x    int
+	want [3]int64
+}
+
+// With C = Cmin = 100 ms, Cmax = 10 s, Jd = 0.5, Ju = 0.25 the factor of (2^(x-1)-1) is 50 ms, 62.5 ms and, as the last draw stays below the upper
+// bound of 75 ms, 74.999999 ms.
+var defaultVectors = []vector{
+	{1, [3]int64{100_000_000, 100_000_000, 100_000_000}},
+	{2, [3]int64{150_000_000, 162_500_000, 174_999_999}},
+	{3, [3]int64{250_000_000, 287_500_000, 324_999_997}},
+	{4, [3]int64{450_000_000, 537_500_000, 624_999_993}},
+	{5, [3]int64{850_000_000, 1_037_500_000, 1_224_999_985}},
+	{6, [3]int64{1_650_000_000, 2_037_500_000, 2_424_999_969}},
+	{7, [3]int64{3_250_000_000, 4_037_500_000, 4_824_999_937}},
+	{8, [3]int64{6_450_000_000, 8_037_500_000, 9_624_999_873}},
+	{9, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{10, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{11, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{12, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{13, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{14, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{15, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{16, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{17, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{18, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{19, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{20, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+}
+
+// With C = 5 s, Cmin = 10 s, Cmax = 60 s the factor is 2.5 s, 3.125 s and 3.749999999 s.
+var throttledVectors = []vector{
+	{1, [3]int64{10_000_000_000, 10_000_000_000, 10_000_000_000}},
+	{2, [3]int64{12_500_000_000, 13_125_000_000, 13_749_999_999}},
+	{3, [3]int64{17_500_000_000, 19_375_000_000, 21_249_999_997}},
+	{4, [3]int64{27_500_000_000, 31_875_000_000, 36_249_999_993}},
+	{5, [3]int64{47_500_000_000, 56_875_000_000, 60_000_000_000}},
+	{6, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{7, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{8, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{9, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{10, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{11, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{12, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{13, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{14, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{15, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{16, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{17, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{18, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{19, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+	{20, [3]int64{60_000_000_000, 60_000_000_000, 60_000_000_000}},
+}
+
+func TestFormulaIsExactToTheNanosecond(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		policy retrypolicy.ExponentialBackoffWithJitter
+		table  []vector
+		limit  time.Duration
+	}{
+		{"zero value", retrypolicy.ExponentialBackoffWithJitter{}, defaultVectors, 10 * time.Second},
+		{"documented constants spelled out", retrypolicy.ExponentialBackoffWithJitter{
+			C: 100 * time.Millisecond, Cmin: 100 * time.Millisecond, Cmax: 10 * time.Second, Jd: 0.5, Ju: 0.25,
+		}, defaultVectors, 10 * time.Second},
+		{"throttled set", throttled, throttledVectors, 60 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, v := range c.table {
+				for i, draw := range []uint64{drawZero, drawHalf, drawLast} {
+					checkDelay(t, c.policy, v.x, draw, time.Duration(v.want[i]))
+				}
+			}
+			for _, x := range huge {
+				for _, draw := range []uint64{drawZero, drawHalf, drawLast} {
+					checkDelay(t, c.policy, x, draw, c.limit)
+				}
+			}
+			for _, x := range []int{0, -1, math.MinInt32} { // below 1 counts as 1
+				checkDelay(t, c.policy, x, drawLast, time.Duration(c.table[0].want[2]))
+			}
+		})
+	}
+}
+
+func TestFormulaAtTheEdgesOfItsParameters(t *testing.T) {
+	type exp = retrypolicy.ExponentialBackoffWithJitter
+	const most = time.Duration(math.MaxInt64)
+	for _, c := range []struct {
+		name   string
+		policy exp
+		x      int
+		draw   uint64
+		want   time.Duration
+	}{
+		{"a value that is not all zero keeps its zeros: no Cmin", exp{C: time.Second, Cmax: time.Minute}, 1, drawHalf, 0},
+		{"no jitter means C itself", exp{C: time.Second, Cmax: time.Minute}, 3, drawHalf, 3 * time.Second},
+		{"C of 0 stays at Cmin", exp{Cmin: time.Second, Cmax: time.Minute}, math.MaxInt32, drawLast, time.Second},
+		{"only Jd set: every delay is 0", exp{Jd: 0.5}, 9, drawLast, 0},
+		{"Jd = Ju = 1 stays at Cmin", exp{C: time.Second, Cmin: time.Second, Cmax: time.Hour, Jd: 1, Ju: 1}, 99, drawLast, time.Second},
+		{"Jd = 1 draws from 0", exp{C: time.Second, Cmin: time.Second, Cmax: time.Hour, Jd: 1}, 9, drawZero, time.Second},
+		{"Jd = 1, a quarter", exp{C: time.Second, Cmin: time.Second, Cmax: time.Hour, Jd: 1}, 3, 1 << 62, 1750 * time.Millisecond},
+		{"Cmin = Cmax", exp{C: time.Second, Cmin: time.Second, Cmax: time.Second}, 5, drawHalf, time.Second},
+		{"a bound that binary fractions miss is rounded, not cut", exp{C: 100 * time.Millisecond, Cmax: time.Hour, Jd: 0.29, Ju: 0.29}, 2, drawZero, 71 * time.Millisecond},
+		{"a quarter of 5 ns is 1 ns", exp{C: 5, Cmax: time.Hour, Jd: 0.25, Ju: 0.25}, 2, drawZero, 4},
+		{"a half of 5 ns is 3 ns", exp{C: 5, Cmax: time.Hour, Jd: 0.5, Ju: 0.5}, 2, drawZero, 2},
+		{"2^61-1 ns fits", exp{C: 1, Cmax: most}, 62, drawZero, 1<<61 - 1},
+		{"2^62-1 ns fits", exp{C: 1, Cmax: most}, 63, drawZero, 1<<62 - 1},
+		{"2^63-1 ns is the longest duration", exp{C: 1, Cmax: most}, 64, drawZero, most},
+		{"2^64-1 ns is capped", exp{C: 1, Cmax: most}, 65, drawZero, most},
+		{"one step below a cap", exp{C: 1, Cmin: 1, Cmax: 1<<40 + 1}, 41, drawZero, 1 << 40},
+		{"exactly the cap", exp{C: 1, Cmin: 1, Cmax: 1 << 40}, 41, drawZero, 1 << 40},
+		{"one step over a cap", exp{C: 1, Cmin: 1, Cmax: 1<<40 - 1}, 41, drawZero, 1<<40 - 1},
+		{"the longest C, all of it", exp{C: most, Cmax: most}, 2, drawZero, most},
+		{"the longest C, none of it", exp{C: most, Cmin: 7, Cmax: most, Jd: 1, Ju: 1}, 2, drawLast, 7},
+		{"the longest C, half of it", exp{C: most, Cmax: most, Jd: 0.5, Ju: 0.5}, 2, drawZero, 1<<62 - 1},
+		{"the longest C, the last draw", exp{C: most, Cmax: most, Jd: 1}, 2, drawLast, most - 1},
+		{"the longest Cmin", exp{C: most, Cmin: most, Cmax: most}, math.MaxInt32, drawLast, most},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := c.policy.Validate(); err != nil {
+				t.Errorf("Validate: %v", err)
+			}
+			checkDelay(t, c.policy, c.x, c.draw, c.want)
+		})
+	}
+}
+
+func checkDelay(t *testing.T, p retrypolicy.Policy, x int, draw uint64, want time.Duration) {
+	t.Helper()
+	got := p.Decide(retrypolicy.Attempt{Retry: x, Rand: draw})
+	if got != (retrypolicy.Decision{Retry: true, Delay: want}) {
+		t.Errorf("F(%d) with draw %#x = %+v (%d ns), want a retry after %v (%d ns)", x, draw, got, got.Delay, want, want)
+	}
+}
+
+func TestOnlyCountAndDrawMatter(t *testing.T) {
+	want := throttled.Decide(retrypolicy.Attempt{Retry: 3, Rand: drawHalf})
+	got := throttled.Decide(retrypolicy.Attempt{
+		Retry: 3, Rand: drawHalf, Scope: transport.Connection, Kind: transport.Throttled, After: time.Hour, Elapsed: time.Hour,
+		Last: retrypolicy.Decision{Retry: true, Delay: time.Hour, Cost: 9}, Err: transport.Throttled,
+	})
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestValidateNamesTheFirstParameterThatMakesNoSense(t *testing.T) {
+	type exp = retrypolicy.ExponentialBackoffWithJitter
+	nan := math.NaN()
+	for _, c := range []struct {
+		name   string
+		policy exp
+		want   string // in the error's text; empty: valid
+	}{
+		{"zero value", exp{}, ""},
+		{"throttled set", throttled, ""},
+		{"widest jitter", exp{C: 1, Cmin: 1, Cmax: 1, Jd: 1, Ju: 0}, ""},
+		{"no jitter", exp{C: 1, Cmin: 1, Cmax: 1}, ""},
+		{"Cmax equal to Cmin", exp{Cmin: 5, Cmax: 5}, ""},
+		{"negative C", exp{C: -1, Cmax: 1}, "C is negative"},
+		{"negative Cmin", exp{Cmin: -1, Cmax: 1}, "Cmin is negative"},
+		{"Cmax below Cmin", exp{Cmin: 2, Cmax: 1}, "Cmax is below Cmin"},
+		{"negative Cmax", exp{Cmax: -1}, "Cmax is below Cmin"},
+		{"Cmax left out", exp{C: 1, Cmin: 1}, "Cmax is below Cmin"},
+		{"Ju above Jd", exp{Cmax: 1, Jd: 0.25, Ju: 0.5}, "Jd and Ju"},
+		{"Jd above 1", exp{Cmax: 1, Jd: 1.01}, "Jd and Ju"},
+		{"negative Ju", exp{Cmax: 1, Jd: 0.5, Ju: -0.1}, "Jd and Ju"},
+		{"Jd not a number", exp{Cmax: 1, Jd: nan}, "Jd and Ju"},
+		{"Ju not a number", exp{Cmax: 1, Jd: 1, Ju: nan}, "Jd and Ju"},
+		{"both not numbers, all else zero", exp{Jd: nan, Ju: nan}, "Jd and Ju"},
+		{"Jd infinite", exp{Cmax: 1, Jd: math.Inf(1)}, "Jd and Ju"},
+	} {
+		t.Run(c.name, func(t *testing.T) { checkInvalid(t, c.policy, c.want) })
+	}
+}
+
+// A policy that was not validated must not bring a device down.
+func TestDecideDoesNotPanicOnWhatValidateRefuses(t *testing.T) {
+	type exp = retrypolicy.ExponentialBackoffWithJitter
+	fractions := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0, 0.5, 1, 2, 1e300}
+	durations := []time.Duration{math.MinInt64, -1, 0, 1, math.MaxInt64}
+	for _, jd := range fractions {
+		for _, ju := range fractions {
+			for _, c := range durations {
+				for _, cmin := range durations {
+					for _, x := range []int{math.MinInt32, 0, 1, 2, 64, math.MaxInt32} {
+						exp{C: c, Cmin: cmin, Cmax: time.Second, Jd: jd, Ju: ju}.Decide(retrypolicy.Attempt{Retry: x, Rand: drawLast})
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkInvalid wants an error of Kind Invalid with want in its text, none if want is empty.
+func checkInvalid(t *testing.T, p retrypolicy.Policy, want string) {
+	t.Helper()
+	err := retrypolicy.Validate(p)
+	if want == "" {
+		if err != nil {
+			t.Errorf("Validate: %v, want none", err)
+		}
+		return
+	}
+	if !errors.Is(err, transport.Invalid) || !strings.Contains(err.Error(), want) {
+		t.Errorf("Validate: %v, want Invalid with %q", err, want)
+	}
+}

@@ -1,0 +1,69 @@
+package retrypolicy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestFuncGetsCountAndErrorAndItsAnswerIsTaken(t *testing.T) {
+	lost := &transport.Error{Kind: transport.Network, Scope: transport.Connection}
+	var gotRetry int
+	var gotErr error
+	f := retrypolicy.Func(func(retry int, last error) (bool, time.Duration) {
+		gotRetry, gotErr = retry, last
+		return retry < 3, time.Duration(retry) * time.Second
+	})
+	for _, c := range []struct {
+		retry int
+		want  retrypolicy.Decision
+	}{
+		{1, retrypolicy.Decision{Retry: true, Delay: time.Second}},
+		{2, retrypolicy.Decision{Retry: true, Delay: 2 * time.Second}},
+		{3, retrypolicy.Decision{Retry: false, Delay: 3 * time.Second}},
+	} {
+		got := f.Decide(retrypolicy.Attempt{Retry: c.retry, Err: lost})
+		if got != c.want {
+			t.Errorf("retry %d: %+v, want %+v", c.retry, got, c.want)
+		}
+		if gotRetry != c.retry || gotErr != error(lost) {
+			t.Errorf("the function got (%d, %v), want (%d, %v)", gotRetry, gotErr, c.retry, lost)
+		}
+	}
+}
+
+func TestNoRetryNeverRetries(t *testing.T) {
+	for _, x := range []int{-1, 0, 1, 11, 1 << 30} {
+		got := retrypolicy.NoRetry{}.Decide(retrypolicy.Attempt{Retry: x, Kind: transport.Network, Err: transport.Network, Rand: drawLast})
+		if got != (retrypolicy.Decision{}) {
+			t.Errorf("retry %d: %+v, want the zero Decision", x, got)
+		}
+	}
+}
+
+// stateless has nothing that could be checked.
+type stateless struct{}
+
+func (stateless) Decide(retrypolicy.Attempt) retrypolicy.Decision { return retrypolicy.Decision{} }
+
+func TestValidate(t *testing.T) {
+	bad := retrypolicy.ExponentialBackoffWithJitter{C: -1}
+	for _, c := range []struct {
+		name   string
+		policy retrypolicy.Policy
+		want   string
+	}{
+		{"nil", nil, "policy is nil"},
+		{"nil Func", retrypolicy.Func(nil), "Func is nil"},
+		{"Func", retrypolicy.Func(func(int, error) (bool, time.Duration) { return false, 0 }), ""},
+		{"NoRetry", retrypolicy.NoRetry{}, ""},
+		{"a policy of the user's without Validate", stateless{}, ""},
+		{"good parameters", retrypolicy.ExponentialBackoffWithJitter{}, ""},
+		{"bad parameters", bad, "C is negative"},
+		{"bad parameters behind a pointer", &bad, "C is negative"},
+	} {
+		t.Run(c.name, func(t *testing.T) { checkInvalid(t, c.policy, c.want) })
+	}
+}

@@ -1,0 +1,148 @@
+//go:build !tinygo
+
+package retrypolicy_test
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// TestFormulaAgreesWithArbitraryPrecision compares random parameters with the formula in numbers that cannot overflow.
+func TestFormulaAgreesWithArbitraryPrecision(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for range 20_000 {
+		least := duration(rng)
+		e := retrypolicy.ExponentialBackoffWithJitter{
+			C: duration(rng), Cmin: least, Cmax: least + time.Duration(rng.Int64N(math.MaxInt64-int64(least))), Jd: fraction(rng),
+		}
+		e.Ju = min(fraction(rng), e.Jd)
+		if err := e.Validate(); err != nil {
+			t.Fatalf("seed %d: %+v: %v", seed, e, err)
+		}
+		if e == (retrypolicy.ExponentialBackoffWithJitter{}) {
+			continue
+		}
+		x := 1 + rng.IntN(70)
+		draw := rng.Uint64()
+		want := reference(e, x, draw)
+		if got := e.Decide(retrypolicy.Attempt{Retry: x, Rand: draw}); !got.Retry || got.Delay != want {
+			t.Fatalf("seed %d: %+v, x = %d, draw %#x: %d ns, want %d ns", seed, e, x, draw, got.Delay, want)
+		}
+	}
+}
+
+// duration is spread over all magnitudes, zero and the longest included.
+func duration(rng *rand.Rand) time.Duration {
+	if rng.IntN(16) == 0 {
+		return math.MaxInt64 - 1
+	}
+	return time.Duration(rng.Int64() >> rng.IntN(64))
+}
+
+// fraction is between 0 and 1, and one of the ends now and then.
+func fraction(rng *rand.Rand) float64 {
+	switch rng.IntN(8) {
+	case 0:
+		return 0
+	case 1:
+		return 1
+	}
+	return rng.Float64()
+}
+
+// reference is min(Cmin + (2^(x-1)-1)*rand(C*(1-Jd), C*(1-Ju)), Cmax), with the bounds of rand rounded to the nearest nanosecond.
+func reference(e retrypolicy.ExponentialBackoffWithJitter, x int, draw uint64) time.Duration {
+	bound := func(f float64) *big.Int {
+		if f == 1 {
+			return new(big.Int)
+		}
+		product := new(big.Float).SetPrec(53).SetInt64(int64(e.C)) // 53 bits: what a float64 holds
+		product.Mul(product, big.NewFloat(f))
+		whole, _ := new(big.Float).SetPrec(200).Add(product, big.NewFloat(0.5)).Int(nil)
+		c := big.NewInt(int64(e.C))
+		if whole.Cmp(c) > 0 {
+			whole = c
+		}
+		return new(big.Int).Sub(c, whole)
+	}
+	low, high := bound(e.Jd), bound(e.Ju)
+	r := new(big.Int).Sub(high, low)
+	r.Mul(r, new(big.Int).SetUint64(draw)).Rsh(r, 64).Add(r, low)
+	f := new(big.Int).Lsh(big.NewInt(1), uint(x-1))
+	f.Sub(f, big.NewInt(1)).Mul(f, r).Add(f, big.NewInt(int64(e.Cmin)))
+	if limit := big.NewInt(int64(e.Cmax)); f.Cmp(limit) > 0 {
+		f = limit
+	}
+	return time.Duration(f.Int64())
+}
+
+func TestDelayNeverLeavesItsBoundsAndGrows(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	for range 2000 {
+		draw := rng.Uint64()
+		last := time.Duration(0)
+		for x := 1; x <= 70; x++ {
+			delay := throttled.Decide(retrypolicy.Attempt{Retry: x, Rand: draw}).Delay
+			if delay < throttled.Cmin || delay > throttled.Cmax || delay < last {
+				t.Fatalf("seed %d: x = %d, draw %#x: %v after %v", seed, x, draw, delay, last)
+			}
+			last = delay
+		}
+	}
+}
+
+func TestDecideAllocatesNothing(t *testing.T) {
+	fixed := retrypolicy.Func(func(int, error) (bool, time.Duration) { return true, time.Second })
+	lost := &transport.Error{Kind: transport.Network}
+	for _, c := range []struct {
+		name   string
+		policy retrypolicy.Policy // called through the interface, as the client does
+	}{
+		{"default", retrypolicy.ExponentialBackoffWithJitter{}},
+		{"throttled", throttled},
+		{"pointer", &throttled},
+		{"Func", fixed},
+		{"NoRetry", retrypolicy.NoRetry{}},
+	} {
+		x := 0
+		allocs := testing.AllocsPerRun(200, func() {
+			x++
+			sink = c.policy.Decide(retrypolicy.Attempt{Retry: x, Rand: uint64(x) << 50, Kind: transport.Network, Err: lost, Last: sink})
+		})
+		if allocs != 0 {
+			t.Errorf("%s: %v allocations per decision through Policy", c.name, allocs)
+		}
+	}
+	if allocs := testing.AllocsPerRun(200, func() { sink = throttled.Decide(retrypolicy.Attempt{Retry: 4}) }); allocs != 0 {
+		t.Errorf("%v allocations per direct decision", allocs)
+	}
+	if allocs := testing.AllocsPerRun(200, func() { sinkErr = retrypolicy.Validate(throttledPolicy) }); allocs != 0 || sinkErr != nil {
+		t.Errorf("Validate: %v allocations, %v", allocs, sinkErr)
+	}
+}
+
+var (
+	sink            retrypolicy.Decision
+	sinkErr         error
+	throttledPolicy retrypolicy.Policy = throttled
+)
+
+func BenchmarkDecide(b *testing.B) {
+	var p retrypolicy.Policy = retrypolicy.ExponentialBackoffWithJitter{}
+	b.ReportAllocs()
+	x := 0
+	for b.Loop() {
+		x++
+		sink = p.Decide(retrypolicy.Attempt{Retry: x & 15, Rand: uint64(x) << 50})
+	}
+}

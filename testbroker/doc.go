@@ -1,0 +1,34 @@
+// Package testbroker is an IoT hub that runs inside a test: devices with keys, shared access signatures that are really
+// checked, telemetry that is kept in a log, and faults that happen exactly as declared.
+//
+//	hub, err := testbroker.New(nil)
+//	...
+//	defer hub.Close()
+//	dev, err := hub.AddDevice("dev-1")
+//	// hand dev.ConnectionString() and hub.Dial to the client, and let it send
+//	err = hub.WaitMessages(ctx, 1)
+//	fmt.Println(hub.Messages()[0].Body)
+//
+// Devices reach the hub over MQTT 3.1.1, in memory ([Hub.Dial], [Hub.DialTLSPort]) or on real ports ([Hub.ListenTLS],
+// [Hub.ListenTCP]). With connections in memory everything works in a testing/synctest bubble too; the hub must then be
+// made in the bubble, and closed there. The hub is strict where the service is strict: what the service would refuse,
+// it refuses.
+//
+// # Faults
+//
+// A [Fault] says what goes wrong, for which device, and at which of its connects or messages. [Hub.Inject] puts it in
+// force; the [Injected] it returns tells how often it has really happened.
+//
+//	lost := hub.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, After: 2})
+//	// the third message is stored, but its sender is cut off before it learns so
+//	err = lost.WaitFired(ctx, 1)
+//
+// # Concurrency
+//
+// All methods may be called from any goroutine, except where they say otherwise. [Hub.Close] ends every connection and
+// joins every goroutine of the hub.
+//
+// # What it does not do
+//
+// No other client receives what a device publishes, and nothing is retained: a hub is no general broker.
+package testbroker

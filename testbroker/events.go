@@ -1,0 +1,80 @@
+package testbroker
+
+import (
+	"fmt"
+	"time"
+)
+
+// EventKind says what an [Event] is about.
+type EventKind uint8
+
+const (
+	// Connected: a client was authenticated; its CONNACK is about to be sent.
+	Connected EventKind = iota + 1
+	// Refused: a client got a CONNACK with another code than 0, or was cut off without one.
+	Refused
+	// Disconnected: a connection that was Connected has ended.
+	Disconnected
+	// FaultFired: a declared fault has happened.
+	FaultFired
+)
+
+var eventNames = [...]string{Connected: "connected", Refused: "refused", Disconnected: "disconnected", FaultFired: "fault"}
+
+// String returns the kind in lower case.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) && eventNames[k] != "" {
+		return eventNames[k]
+	}
+	return fmt.Sprintf("EventKind(%d)", uint8(k))
+}
+
+// Event is something that happened at the hub.
+type Event struct {
+	Kind EventKind
+	// Time is by the hub's clock.
+	Time time.Time
+	// Connection is the number of the connection, from 1; zero for a dial that was refused.
+	Connection uint64
+	// DeviceID and ModuleID are what the client said it is, empty before its CONNECT.
+	DeviceID, ModuleID string
+	// Code is the CONNACK code of Refused; zero when none was sent.
+	Code byte
+	// Fault is the kind of the fault of FaultFired.
+	Fault FaultKind
+	// Err is why, for Refused and Disconnected.
+	Err error
+}
+
+// String returns the event as a line of text without its time.
+func (e Event) String() string {
+	s := fmt.Sprintf("#%d %s %s", e.Connection, identity{e.DeviceID, e.ModuleID}, e.Kind)
+	if e.DeviceID == "" {
+		s = fmt.Sprintf("#%d %s", e.Connection, e.Kind)
+	}
+	switch {
+	case e.Kind == FaultFired:
+		s += " " + e.Fault.String()
+	case e.Code != 0:
+		s += fmt.Sprintf(" with code %d", e.Code)
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// event completes e and tells who wants to know. No lock is held.
+func (h *Hub) event(e Event, c *conn) {
+	if h.onEvent == nil {
+		return
+	}
+	e.Time = h.now()
+	if c != nil {
+		h.mu.Lock()
+		id := c.id
+		h.mu.Unlock()
+		e.Connection, e.DeviceID, e.ModuleID = c.number, id.device, id.module
+	}
+	h.onEvent(e)
+}

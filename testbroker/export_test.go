@@ -1,0 +1,55 @@
+package testbroker
+
+// What the tests of the parsers look at.
+
+func ParseBag(s string) ([]Property, error) { return parseBag(s) }
+
+func ParseTelemetry(device, module, topic string) (Message, error) {
+	return parseTelemetry(identity{device, module}, topic)
+}
+
+func ParseUserName(s string) (host, device, module string, params []Property, err error) {
+	u, err := parseUserName(s)
+	return u.host, u.id.device, u.id.module, u.params, err
+}
+
+func ParseToken(s string) (resource string, sig []byte, expires int64, policy string, err error) {
+	t, err := parseToken(s)
+	return t.resource, t.sig, t.expires, t.policy, err
+}
+
+func TokenCovers(tok, host, device, module string) bool {
+	t, err := parseToken(tok)
+	return err == nil && t.covers(host, identity{device, module})
+}
+
+// Packets returns the first bytes of the packets in a stream that arrives in the given pieces, and how many bytes pass
+// when the packet of the given number, from 1, is torn; 0 means none.
+func Packets(pieces [][]byte, tear int) (first []byte, passed int) {
+	var f framer
+	for _, p := range pieces {
+		passed += f.scan(p, func(b byte) bool {
+			first = append(first, b)
+			return len(first) == tear
+		})
+		if f.torn {
+			break
+		}
+	}
+	return first, passed
+}
+
+func (h *Hub) SetPolicyKey(name, key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.policies[name] = keyPair{key, key}
+}
+
+// FaultKinds returns every kind that has a name.
+func FaultKinds() []FaultKind {
+	var all []FaultKind
+	for k := range faultNames {
+		all = append(all, k)
+	}
+	return all
+}

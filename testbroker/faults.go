@@ -1,0 +1,321 @@
+package testbroker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// FaultKind says what goes wrong.
+type FaultKind uint8
+
+// Faults of a connect. Each happens to CONNECT packets, before the credentials are looked at.
+const (
+	// RefuseConnect answers with the CONNACK code Code, by default 3.
+	RefuseConnect FaultKind = iota + 1
+	// SlowConnack goes on with the CONNECT only after Delay.
+	SlowConnack
+	// NoConnack never answers; the connection stays open until the client gives up.
+	NoConnack
+	// DropConnect closes the connection without an answer.
+	DropConnect
+)
+
+// Faults of a message. Each happens to PUBLISH packets; those about PUBACKs, and Forget, only to QoS 1. "Cut" means by
+// RST.
+const (
+	// DropDuringPublish cuts the connection when a part of the packet was read.
+	DropDuringPublish FaultKind = iota + 10
+	// DropBeforePublish cuts the connection before the message is stored.
+	DropBeforePublish
+	// DropAfterPublish stores the message and cuts the connection without a PUBACK.
+	DropAfterPublish
+	// DropAfterPuback ends the connection right after the PUBACK was sent, in order, so that the client can read it.
+	DropAfterPuback
+	// DelayPuback sends the PUBACK after Delay. Later PUBACKs wait behind it; other packets flow.
+	DelayPuback
+	// SwallowPuback stores the message and never sends the PUBACK. The connection lives on.
+	SwallowPuback
+	// Forget sends the PUBACK and does not store the message: the hub lies. It shows that a test would notice.
+	Forget
+)
+
+// Faults with a duration. Each begins at once, or when After is not zero with the message after that many, and lasts
+// until For has passed or it is removed. Times and Probability mean nothing to them. Fired counts their single effects.
+const (
+	// HalfOpen makes connections dead without a sign: they stay open, but what the client sends vanishes and nothing
+	// comes back. New connections are accepted and dead too. A connection that died stays dead when the fault is over,
+	// until the client closes it. Fired counts connections.
+	HalfOpen FaultKind = iota + 20
+	// Throttle sends at most Rate PUBACKs a second, refuses connects with CONNACK 3, and closes a connection on which
+	// more than Limit PUBACKs are due. Fired counts delayed PUBACKs, refused connects and closed connections.
+	Throttle
+	// Absent takes the hub off the network: connections are cut, dials in memory refused, and connections to real
+	// ports cut as soon as they are made. With Device set the hub is there, but cuts that device off at its CONNECT.
+	// Fired counts connections cut and dials refused.
+	Absent
+)
+
+var faultNames = map[FaultKind]string{
+	RefuseConnect: "RefuseConnect", SlowConnack: "SlowConnack", NoConnack: "NoConnack", DropConnect: "DropConnect",
+	DropDuringPublish: "DropDuringPublish", DropBeforePublish: "DropBeforePublish", DropAfterPublish: "DropAfterPublish",
+	DropAfterPuback: "DropAfterPuback", DelayPuback: "DelayPuback", SwallowPuback: "SwallowPuback", Forget: "Forget",
+	HalfOpen: "HalfOpen", Throttle: "Throttle", Absent: "Absent",
+}
+
+// String returns the name of the constant.
+func (k FaultKind) String() string {
+	if s, ok := faultNames[k]; ok {
+		return s
+	}
+	return fmt.Sprintf("FaultKind(%d)", uint8(k))
+}
+
+// lasts says whether the kind has a duration rather than a number of times.
+func (k FaultKind) lasts() bool { return k >= HalfOpen }
+
+// Fault declares what goes wrong, to whom and when.
+type Fault struct {
+	// Kind is required.
+	Kind FaultKind
+	// Device selects a device with its modules by its id, or one module as "deviceID/moduleID". Empty means all.
+	Device string
+
+	// After is how many matching events pass before the fault may happen: with After 2 the third is the first hit.
+	// Events count from Inject on, over all connections. An event that another fault has already ended does not count.
+	After int
+	// Times is how often it happens: 0 means once, negative means until it is removed.
+	Times int
+	// Probability, from 0 to 1, makes each event a hit by chance; 0 means always. The draws follow from Options.Seed.
+	Probability float64
+	// For ends the fault that long after it began; 0 means no end.
+	For time.Duration
+
+	// Code is the CONNACK code of RefuseConnect, 1 to 255. Default: 3, server unavailable.
+	Code byte
+	// Delay is that of SlowConnack and DelayPuback.
+	Delay time.Duration
+	// Rate is the PUBACKs a second of Throttle. Default: 1.
+	Rate float64
+	// Limit is the number of PUBACKs due at which Throttle closes a connection. Default: 100.
+	Limit int
+}
+
+// Injected is a fault in force, or one that was.
+type Injected struct {
+	hub   *Hub
+	fault Fault
+	draws *rand.Rand // used under faults.mu
+
+	// Guarded by faults.mu.
+	seen  int       // matching events so far
+	left  int       // hits to come; negative = no limit
+	fired int       // hits that happened
+	begun bool      // it is in force; false while a fault with a duration waits for its message
+	until time.Time // its end; zero = none
+	next  time.Time // Throttle: when the next PUBACK may go
+}
+
+// faults is all that is injected into a hub.
+type faults struct {
+	seed  uint64
+	count atomic.Int32 // length of list, to pass by quickly when there is none
+
+	mu   sync.Mutex
+	list []*Injected
+	made uint64 // faults so far; each draws from a stream of its own
+}
+
+func (f *faults) init(seed uint64) {
+	f.seed = cmp.Or(seed, rand.Uint64())
+}
+
+// Inject puts a fault in force. It panics if the kind does not exist.
+func (h *Hub) Inject(f Fault) *Injected {
+	if _, ok := faultNames[f.Kind]; !ok {
+		panic("testbroker: Inject: unknown " + f.Kind.String())
+	}
+	f.Times = cmp.Or(f.Times, 1)
+	f.Code = cmp.Or(f.Code, refusedUnavailable)
+	f.Rate = cmp.Or(max(f.Rate, 0), 1)
+	f.Limit = cmp.Or(max(f.Limit, 0), 100)
+	in := &Injected{hub: h, fault: f, left: f.Times}
+
+	h.faults.mu.Lock()
+	h.faults.made++
+	in.draws = rand.New(rand.NewPCG(h.faults.seed, h.faults.made))
+	h.faults.list = append(h.faults.list, in)
+	h.faults.count.Store(int32(len(h.faults.list)))
+	if !f.Kind.lasts() || f.After == 0 {
+		in.beginLocked()
+	}
+	begun := in.begun
+	h.faults.mu.Unlock()
+	if begun {
+		h.begin(in)
+	}
+	return in
+}
+
+func (in *Injected) beginLocked() {
+	in.begun = true
+	if in.fault.For > 0 {
+		in.until = time.Now().Add(in.fault.For)
+	}
+}
+
+// begin does what a fault does to the connections that exist.
+func (h *Hub) begin(in *Injected) {
+	if in.fault.Kind != HalfOpen && in.fault.Kind != Absent {
+		return
+	}
+	for _, c := range h.connsOf(in.fault.Device) {
+		if in.fault.Kind == HalfOpen {
+			if c.silence() {
+				h.happened(in, c)
+			}
+			continue
+		}
+		c.cutFor(faultError(Absent))
+		h.happened(in, c)
+	}
+}
+
+// Fired returns how often the fault has happened.
+func (in *Injected) Fired() int {
+	in.hub.faults.mu.Lock()
+	defer in.hub.faults.mu.Unlock()
+	return in.fired
+}
+
+// WaitFired waits until the fault has happened at least n times. It fails when the context ends or the hub is closed.
+func (in *Injected) WaitFired(ctx context.Context, n int) error {
+	return in.hub.until(ctx, func() bool { return in.Fired() >= n })
+}
+
+// Remove ends the fault. What it has done stays done. A second Remove does nothing.
+func (in *Injected) Remove() {
+	f := &in.hub.faults
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.removeLocked(in)
+}
+
+func (f *faults) removeLocked(in *Injected) {
+	f.list = slices.DeleteFunc(slices.Clone(f.list), func(other *Injected) bool { return other == in })
+	f.count.Store(int32(len(f.list)))
+}
+
+// take asks whether a fault of this kind hits the present event, and if so uses up one of its times. The caller makes
+// it happen, then says so.
+func (f *faults) take(kind FaultKind, id identity) *Injected {
+	if f.count.Load() == 0 {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var hit *Injected
+	for _, in := range f.activeLocked() {
+		if in.fault.Kind != kind || !id.matches(in.fault.Device) {
+			continue
+		}
+		in.seen++
+		if in.seen <= in.fault.After || hit != nil || in.left == 0 {
+			continue
+		}
+		if p := in.fault.Probability; p > 0 && in.draws.Float64() >= p {
+			continue
+		}
+		in.left--
+		hit = in
+	}
+	return hit
+}
+
+// release gives back what take took, because the connection ended before it could happen.
+func (f *faults) release(in *Injected) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	in.left++
+}
+
+// inForce returns a fault with a duration that is in force for an identity.
+func (f *faults) inForce(kind FaultKind, id identity) *Injected {
+	if f.count.Load() == 0 {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, in := range f.activeLocked() {
+		if in.fault.Kind == kind && in.begun && id.matches(in.fault.Device) {
+			return in
+		}
+	}
+	return nil
+}
+
+// reached tells faults with a duration that a message arrived, and returns those that begin with it.
+func (f *faults) reached(id identity) []*Injected {
+	if f.count.Load() == 0 {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var begun []*Injected
+	for _, in := range f.activeLocked() {
+		if in.begun || !id.matches(in.fault.Device) {
+			continue
+		}
+		if in.seen++; in.seen > in.fault.After {
+			in.beginLocked()
+			begun = append(begun, in)
+		}
+	}
+	return begun
+}
+
+// activeLocked returns the faults that are not over. The slice is never changed.
+func (f *faults) activeLocked() []*Injected {
+	for _, in := range f.list {
+		if !in.until.IsZero() && time.Until(in.until) <= 0 {
+			f.removeLocked(in)
+		}
+	}
+	return f.list
+}
+
+// pace returns when Throttle lets the next PUBACK go, the zero time meaning now.
+func (f *faults) pace(in *Injected) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	at := in.next
+	if at.Before(now) {
+		at = now
+	}
+	in.next = at.Add(time.Duration(float64(time.Second) / in.fault.Rate))
+	if at.Equal(now) {
+		return time.Time{}
+	}
+	return at
+}
+
+// happened counts a fault that has taken effect. c is nil when there was no connection yet.
+func (h *Hub) happened(in *Injected, c *conn) {
+	h.faults.mu.Lock()
+	in.fired++
+	h.faults.mu.Unlock()
+	h.event(Event{Kind: FaultFired, Fault: in.fault.Kind}, c)
+	h.changed.wake()
+}
+
+// faultError is the cause of a connection's end by a fault.
+type faultError FaultKind
+
+// Error names the fault.
+func (e faultError) Error() string { return "fault " + FaultKind(e).String() }

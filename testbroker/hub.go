@@ -1,0 +1,315 @@
+package testbroker
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	mochi "github.com/mochi-mqtt/server/v2"
+
+	"github.com/hubline-iot/hubline/internal/memconn"
+)
+
+const (
+	// DefaultHostName is the hub's name when Options do not give one.
+	DefaultHostName = "hub.example.test"
+	// DefaultTokenGrace is how long after its expiry a token is still good, when Options do not say.
+	DefaultTokenGrace = 5 * time.Minute
+
+	connectLimit  = 60 * time.Second // from the network connection to the CONNECT packet
+	frontName     = "hub"            // what the broker calls the place where connections come in
+	writesPending = 256              // packets queued for one connection; the broker reserves room for each
+)
+
+var (
+	// ErrClosed is returned by calls that a closed hub cannot serve any more.
+	ErrClosed = errors.New("testbroker: hub is closed")
+
+	errDropped  = errors.New("dropped by the test")
+	errReplaced = errors.New("replaced by a newer connection of the same identity")
+	errDisabled = errors.New("device is disabled")
+	errRemoved  = errors.New("device was removed")
+	errExpired  = errors.New("token of the connection expired")
+	errParted   = errors.New("client disconnected")
+)
+
+// Options are the settings of a hub. The zero value of each field stands for its default.
+type Options struct {
+	// HostName is the hub's name in user names, tokens and its certificate. Default: [DefaultHostName].
+	HostName string
+	// Now is the hub's clock: it judges tokens, stamps messages and events and dates the certificate. It is called
+	// from any goroutine. Default: [time.Now]. Delays and durations run by the real clock, or the bubble's.
+	Now func() time.Time
+	// TokenGrace is how long after its expiry a token is still good. Default: [DefaultTokenGrace]; negative: no grace.
+	TokenGrace time.Duration
+	// Seed, unless zero, makes keys and the draws of faults repeat from run to run.
+	Seed uint64
+	// OnEvent is told of connections that come and go and of faults that fire. It is called from the goroutines of
+	// connections, several at once, and must not wait. It may call methods that do not wait. Default: nobody is told.
+	OnEvent func(Event)
+}
+
+// Hub is an IoT hub in memory. Make it with [New].
+type Hub struct {
+	host    string
+	now     func() time.Time
+	grace   time.Duration
+	seed    uint64
+	onEvent func(Event)
+
+	server  *mochi.Server
+	done    chan struct{}  // closed when Close begins
+	stopped chan struct{}  // closed when Close is through
+	wg      sync.WaitGroup // every goroutine of the hub; grows only under mu while closed is false, or from a goroutine in it
+	changed notifier
+	log     telemetryLog
+	faults  faults
+	certs   certificates
+
+	mu          sync.Mutex // guards what follows, never held over a wait
+	closed      bool
+	registry    map[identity]*registration
+	policies    map[string]keyPair
+	generations map[string]int // how many pairs of keys each owner was given
+	listeners   []net.Listener
+	conns       map[*conn]struct{} // every connection that was accepted and has not ended
+	current     map[identity]*conn // the newest connection of each identity
+	accepted    uint64             // connections so far
+}
+
+// New makes a hub without devices and without listeners. Nil options mean all defaults.
+func New(o *Options) (*Hub, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	h := &Hub{
+		host:        cmp.Or(o.HostName, DefaultHostName),
+		now:         o.Now,
+		grace:       max(cmp.Or(o.TokenGrace, DefaultTokenGrace), 0),
+		seed:        o.Seed,
+		onEvent:     o.OnEvent,
+		done:        make(chan struct{}),
+		stopped:     make(chan struct{}),
+		registry:    make(map[identity]*registration),
+		policies:    make(map[string]keyPair),
+		generations: make(map[string]int),
+		conns:       make(map[*conn]struct{}),
+		current:     make(map[identity]*conn),
+	}
+	if err := checkHost(h.host); err != nil {
+		return nil, fmt.Errorf("testbroker: Options.HostName: %w", err)
+	}
+	if h.now == nil {
+		h.now = time.Now
+	}
+	h.log.first = make(map[messageKey]int)
+	h.faults.init(o.Seed)
+
+	limits := mochi.NewDefaultServerCapabilities()
+	limits.MaximumClientWritesPending = writesPending
+	limits.MaximumPacketSize = MaxMessage + 1<<16 + 16 // body, topic, lengths
+	limits.RetainAvailable = 0
+	h.server = mochi.New(&mochi.Options{
+		Capabilities:           limits,
+		Logger:                 slog.New(slog.DiscardHandler),
+		SysTopicResendInterval: 3600,
+	})
+	if err := h.server.AddHook(&hook{hub: h}, nil); err != nil {
+		return nil, fmt.Errorf("testbroker: %w", err)
+	}
+	return h, nil
+}
+
+// HostName returns the hub's name.
+func (h *Hub) HostName() string { return h.host }
+
+// Close cuts all connections, stops all listeners and waits for every goroutine of the hub. The log can still be read.
+// A second Close waits for the first.
+func (h *Hub) Close() error {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		<-h.stopped
+		return nil
+	}
+	h.closed = true
+	close(h.done)
+	listeners, open := h.listeners, h.connsLocked("")
+	h.mu.Unlock()
+
+	var errs []error
+	for _, l := range listeners {
+		errs = append(errs, l.Close())
+	}
+	for _, c := range open {
+		c.cutFor(ErrClosed) // the broker's own way to end a connection waits for it to read
+	}
+	h.wg.Wait()
+	// The broker knows no listener of ours, so this only ends its hooks. A second call would panic.
+	errs = append(errs, h.server.Close())
+	close(h.stopped)
+	return errors.Join(errs...)
+}
+
+// Dial connects to the hub in memory and returns the client's end, on which MQTT is spoken without TLS. Network and
+// address are taken as they come. The signature is that of [net.Dialer.DialContext].
+func (h *Hub) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return h.dial(ctx, network, addr, false)
+}
+
+// DialTLSPort is like [Hub.Dial], but at the other end the hub waits for a TLS handshake, which is up to the caller:
+// see [Hub.ClientTLS].
+func (h *Hub) DialTLSPort(ctx context.Context, network, addr string) (net.Conn, error) {
+	return h.dial(ctx, network, addr, true)
+}
+
+func (h *Hub) dial(ctx context.Context, network, addr string, secure bool) (net.Conn, error) {
+	fail := func(err error) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: memconn.Addr(addr), Err: err}
+	}
+	if err := ctx.Err(); err != nil {
+		return fail(err)
+	}
+	refused := os.NewSyscallError("connect", syscall.ECONNREFUSED)
+	if in := h.faults.inForce(Absent, identity{}); in != nil {
+		h.happened(in, nil)
+		return fail(refused)
+	}
+	client, raw := memconn.Pair("mem:"+h.nextPort(), addr)
+	// Both ends may write as much as they like. A hub that waited here for a client to read would hold locks of the
+	// broker over that wait, and time in a bubble would stand still.
+	raw.SetBuffer(0)
+	if !h.serve(raw, secure) {
+		return fail(refused)
+	}
+	return client, nil
+}
+
+func (h *Hub) nextPort() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return fmt.Sprint(h.accepted + 1)
+}
+
+// serve runs a connection in its own goroutine; false when the hub is closed.
+func (h *Hub) serve(raw net.Conn, secure bool) bool {
+	c := &conn{stream: raw, raw: raw, hub: h, closed: make(chan struct{}), done: make(chan struct{})}
+	if secure {
+		c.stream = tls.Server(raw, h.serverTLS())
+	}
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		abort(raw)
+		return false
+	}
+	h.accepted++
+	c.number = h.accepted
+	h.conns[c] = struct{}{}
+	h.wg.Add(1)
+	h.mu.Unlock()
+	go h.run(c)
+	return true
+}
+
+// run is the goroutine of a connection: it reads, and ends with the connection. Close waits for it.
+func (h *Hub) run(c *conn) {
+	defer h.wg.Done()
+	defer close(c.done)
+	c.SetDeadline(time.Now().Add(connectLimit))
+	if in := h.faults.inForce(HalfOpen, identity{}); in != nil {
+		c.stream = c.raw // no handshake either
+		if c.silence() {
+			h.happened(in, c)
+		}
+	}
+	err := h.server.EstablishConnection(frontName, c)
+	h.finish(c, err)
+}
+
+// finish takes a connection out of all tables, and sends its will unless the client took its leave.
+func (h *Hub) finish(c *conn, err error) {
+	c.Close()
+	if c.expiry != nil {
+		c.expiry.Stop()
+	}
+	if c.tear != nil {
+		h.faults.release(c.tear)
+	}
+	h.mu.Lock()
+	delete(h.conns, c)
+	if h.current[c.id] == c {
+		delete(h.current, c.id)
+	}
+	live, closed := c.live, h.closed
+	c.live = false
+	h.mu.Unlock()
+
+	if live && c.will != nil && !c.parted && !closed {
+		m := *c.will
+		m.Received = h.now()
+		h.log.add(m)
+	}
+	cause := c.causeOr(err)
+	if c.parted && errors.Is(cause, net.ErrClosed) || cause == nil {
+		cause = errParted
+	}
+	switch {
+	case live:
+		h.event(Event{Kind: Disconnected, Err: cause}, c)
+	case !c.answered:
+		h.event(Event{Kind: Refused, Err: cause}, c)
+	}
+	h.changed.wake()
+}
+
+// connsLocked returns the connections that a selector means, oldest first.
+func (h *Hub) connsLocked(selector string) []*conn {
+	var all []*conn
+	for c := range h.conns {
+		if c.id.matches(selector) {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
+	return all
+}
+
+func (h *Hub) connsOf(selector string) []*conn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.connsLocked(selector)
+}
+
+// Connections returns how many connections are established, that is, were accepted by CONNACK and have not ended. The
+// device is a device id, which includes its modules, or "deviceID/moduleID", or empty for all.
+func (h *Hub) Connections(device string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for c := range h.conns {
+		if c.live && c.id.matches(device) {
+			n++
+		}
+	}
+	return n
+}
+
+// Drop cuts, by RST, the connections of a device, named as in [Hub.Connections]; empty means all, also those without a
+// CONNECT. It returns how many it cut.
+func (h *Hub) Drop(device string) int {
+	open := h.connsOf(device)
+	for _, c := range open {
+		c.cutFor(errDropped)
+	}
+	return len(open)
+}

@@ -1,0 +1,112 @@
+package testbroker
+
+import (
+	"errors"
+	"time"
+)
+
+var errThrottled = errors.New("too many messages wait for their PUBACK")
+
+// connectFaults lets faults have their way with a CONNECT. An error ends the connection.
+func (h *Hub) connectFaults(c *conn, id identity) error {
+	if in := h.faults.inForce(Absent, id); in != nil {
+		c.cutFor(faultError(Absent))
+		h.happened(in, c)
+		return faultError(Absent)
+	}
+	if in := h.faults.inForce(HalfOpen, id); in != nil {
+		if c.silence() {
+			h.happened(in, c)
+		}
+		c.drain()
+		return faultError(HalfOpen)
+	}
+	if in := h.faults.take(DropConnect, id); in != nil {
+		c.closeFor(faultError(DropConnect))
+		h.happened(in, c)
+		return faultError(DropConnect)
+	}
+	if in := h.faults.take(NoConnack, id); in != nil {
+		c.blame(faultError(NoConnack))
+		c.silence()
+		h.happened(in, c)
+		c.drain()
+		return faultError(NoConnack)
+	}
+	if in := h.faults.take(RefuseConnect, id); in != nil {
+		h.happened(in, c)
+		return h.refuse(c, in.fault.Code, faultError(RefuseConnect))
+	}
+	if in := h.faults.inForce(Throttle, id); in != nil {
+		h.happened(in, c)
+		return h.refuse(c, refusedUnavailable, faultError(Throttle))
+	}
+	if in := h.faults.take(SlowConnack, id); in != nil {
+		h.happened(in, c)
+		if !c.sleep(in.fault.Delay) {
+			return faultError(SlowConnack)
+		}
+	}
+	return nil
+}
+
+// publish stores a message and answers it, unless a fault has it otherwise.
+func (h *Hub) publish(c *conn, m Message) {
+	id := m.sender()
+	for _, in := range h.faults.reached(id) {
+		h.begin(in)
+	}
+	if c.mode.Load() != open {
+		return
+	}
+	if in := h.faults.take(DropBeforePublish, id); in != nil {
+		c.cutFor(faultError(DropBeforePublish))
+		h.happened(in, c)
+		return
+	}
+	var forget *Injected
+	if m.QoS > 0 {
+		forget = h.faults.take(Forget, id)
+	}
+	if forget != nil {
+		h.happened(forget, c)
+	} else {
+		m.Received = h.now()
+		h.log.add(m)
+		h.changed.wake()
+	}
+	if in := h.faults.take(DropAfterPublish, id); in != nil {
+		c.cutFor(faultError(DropAfterPublish))
+		h.happened(in, c)
+		return
+	}
+	if m.QoS > 0 {
+		h.answer(c, m)
+	}
+}
+
+// answer sends the PUBACK of a message, at the time that faults set.
+func (h *Hub) answer(c *conn, m Message) {
+	id := m.sender()
+	if in := h.faults.take(SwallowPuback, id); in != nil {
+		h.happened(in, c)
+		return
+	}
+	var due time.Time
+	if in := h.faults.take(DelayPuback, id); in != nil {
+		due = time.Now().Add(in.fault.Delay)
+		h.happened(in, c)
+	}
+	if in := h.faults.inForce(Throttle, id); in != nil {
+		if c.waiting() >= in.fault.Limit {
+			c.closeFor(errThrottled)
+			h.happened(in, c)
+			return
+		}
+		if at := h.faults.pace(in); at.After(due) {
+			due = at
+			h.happened(in, c)
+		}
+	}
+	c.acknowledge(m.PacketID, due)
+}

@@ -1,0 +1,61 @@
+package testbroker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// acceptPause is the wait after a failed Accept, for example when the process has no file descriptor left.
+const acceptPause = 10 * time.Millisecond
+
+// ListenTLS opens a port on which the hub speaks MQTT over TLS, for example at "127.0.0.1:0", and returns its address.
+// The certificate is for the hub's host name, "localhost" and the addresses 127.0.0.1 and ::1; [Hub.RootCAs] trusts it.
+func (h *Hub) ListenTLS(addr string) (net.Addr, error) { return h.listen(addr, true) }
+
+// ListenTCP is like [Hub.ListenTLS] without TLS. The service has no such port.
+func (h *Hub) ListenTCP(addr string) (net.Addr, error) { return h.listen(addr, false) }
+
+func (h *Hub) listen(addr string, secure bool) (net.Addr, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("testbroker: %w", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		l.Close()
+		return nil, ErrClosed
+	}
+	h.listeners = append(h.listeners, l)
+	h.wg.Go(func() { h.accept(l, secure) })
+	return l.Addr(), nil
+}
+
+// accept is the goroutine of a listener. It ends when the hub closes the listener; Close waits for it.
+func (h *Hub) accept(l net.Listener, secure bool) {
+	for {
+		raw, err := l.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			timer := time.NewTimer(acceptPause)
+			select {
+			case <-timer.C:
+			case <-h.done:
+				timer.Stop()
+				return
+			}
+			continue
+		}
+		// A closed port could be taken by another program before the absence ends, so it stays open.
+		if in := h.faults.inForce(Absent, identity{}); in != nil {
+			abort(raw)
+			h.happened(in, nil)
+			continue
+		}
+		h.serve(raw, secure)
+	}
+}

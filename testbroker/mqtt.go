@@ -1,0 +1,252 @@
+package testbroker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	mochi "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// CONNACK return codes [MQTT-3.2.2.3].
+const (
+	refusedVersion     = 1
+	refusedIdentifier  = 2
+	refusedUnavailable = 3
+	refusedCredentials = 4
+	refusedAuthority   = 5
+)
+
+const (
+	// maxKeepAlive is in seconds; one and a half of it is the longest that the hub waits for a packet.
+	maxKeepAlive = 1178
+	// maxFilters is how many topic filters one client may have.
+	maxFilters = 5
+)
+
+// nothing stands for a packet that the hub has dealt with: a PUBACK that answers no packet, which the broker ignores.
+// There is no other way to keep it from answering and routing a PUBLISH that does not cost more.
+var nothing = packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}}
+
+// hook is the hub as the broker sees it. Every packet goes through OnPacketRead before the broker does anything with
+// it; there the connection is judged, because at later places the broker answers by itself, and not as the hub would.
+type hook struct {
+	mochi.HookBase
+	hub *Hub
+}
+
+// ID names the hook.
+func (k *hook) ID() string { return "hub" }
+
+// Provides says which methods the broker shall call.
+func (k *hook) Provides(b byte) bool {
+	return slices.Contains([]byte{
+		mochi.OnPacketRead, mochi.OnConnectAuthenticate, mochi.OnSessionEstablish, mochi.OnACLCheck, mochi.OnSubscribe,
+	}, b)
+}
+
+// OnPacketRead judges a packet. To return ErrRejectPacket closes the connection.
+func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet, error) {
+	c, ok := cl.Net.Conn.(*conn)
+	if !ok {
+		return pk, packets.ErrRejectPacket
+	}
+	if c.mode.Load() != open {
+		c.drain() // the packet was read before the connection changed its mode
+		return pk, packets.ErrRejectPacket
+	}
+	var err error
+	switch pk.FixedHeader.Type {
+	case packets.Connect:
+		pk, err = k.hub.connect(c, pk)
+	case packets.Publish:
+		var m Message
+		if m, err = k.hub.inspect(c, pk); err == nil {
+			k.hub.publish(c, m)
+			pk = nothing
+		}
+	case packets.Disconnect:
+		c.parted = true
+	}
+	if err != nil {
+		c.blame(err)
+		return pk, packets.ErrRejectPacket
+	}
+	return pk, nil
+}
+
+// OnConnectAuthenticate agrees: who comes so far was let in by connect.
+func (k *hook) OnConnectAuthenticate(*mochi.Client, packets.Packet) bool { return true }
+
+// OnSessionEstablish runs just before the CONNACK.
+func (k *hook) OnSessionEstablish(cl *mochi.Client, _ packets.Packet) {
+	c := cl.Net.Conn.(*conn)
+	h := k.hub
+	h.mu.Lock()
+	c.live = true
+	h.mu.Unlock()
+	h.event(Event{Kind: Connected}, c)
+	h.changed.wake()
+}
+
+// OnACLCheck judges a filter that a client subscribes to. Topics that it publishes to were judged before.
+func (k *hook) OnACLCheck(cl *mochi.Client, filter string, write bool) bool {
+	c, ok := cl.Net.Conn.(*conn)
+	if !ok || write || !mayReceive(c.id, filter) {
+		return false
+	}
+	_, again := cl.State.Subscriptions.Get(filter)
+	return again || cl.State.Subscriptions.Len() < maxFilters
+}
+
+// OnSubscribe lowers what is asked to what the hub grants.
+func (k *hook) OnSubscribe(_ *mochi.Client, pk packets.Packet) packets.Packet {
+	for i := range pk.Filters {
+		pk.Filters[i].Qos = min(pk.Filters[i].Qos, 1)
+	}
+	return pk
+}
+
+// mayReceive says whether a filter is one of those that the hub has for this identity.
+func mayReceive(id identity, filter string) bool {
+	switch filter {
+	case "$iothub/twin/res/#", "$iothub/twin/PATCH/properties/desired/#", "$iothub/methods/POST/#",
+		id.resource() + "/messages/devicebound/#":
+		return true
+	}
+	if name, ok := strings.CutPrefix(filter, "$iothub/methods/POST/"); ok {
+		name, ok = strings.CutSuffix(name, "/#")
+		return ok && name != "" && !strings.ContainsAny(name, "/+#")
+	}
+	return id.module != "" && (filter == id.resource()+"/#" || filter == id.resource()+"/inputs/#")
+}
+
+// connect judges a CONNECT packet. What it lets pass, the broker accepts.
+func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
+	if c.known {
+		return pk, errors.New("second CONNECT [MQTT-3.1.0-2]")
+	}
+	c.known = true
+	switch name := string(pk.Connect.ProtocolName); {
+	case name != "MQTT" && name != "MQIsdp":
+		return pk, fmt.Errorf("protocol %q", name)
+	case name != "MQTT" || pk.ProtocolVersion != 4:
+		return pk, h.refuse(c, refusedVersion, fmt.Errorf("protocol %s level %d, want MQTT 4", name, pk.ProtocolVersion))
+	case pk.ReservedBit != 0, !pk.Connect.WillFlag && (pk.Connect.WillQos != 0 || pk.Connect.WillRetain):
+		return pk, errors.New("connect flags that do not go together [MQTT-3.1.2-3]")
+	}
+
+	user, userErr := parseUserName(string(pk.Connect.Username))
+	h.mu.Lock()
+	c.id = user.id
+	h.mu.Unlock()
+	if err := h.connectFaults(c, user.id); err != nil {
+		return pk, err
+	}
+	switch {
+	case userErr != nil:
+		return pk, h.refuse(c, refusedCredentials, userErr)
+	case pk.Connect.ClientIdentifier != user.id.String():
+		return pk, h.refuse(c, refusedIdentifier, fmt.Errorf("client id %q is not that of the user name, %q", pk.Connect.ClientIdentifier, user.id))
+	case len(pk.Connect.Password) == 0:
+		return pk, h.refuse(c, refusedAuthority, errors.New("no token"))
+	}
+	tok, err := parseToken(string(pk.Connect.Password))
+	if err != nil {
+		return pk, h.refuse(c, refusedCredentials, err)
+	}
+	h.mu.Lock()
+	end, err := h.authorizeLocked(user, tok)
+	h.mu.Unlock()
+	if err != nil {
+		return pk, h.refuse(c, refusedAuthority, err)
+	}
+	if c.will, err = readWill(c, user.id, &pk); err != nil {
+		return pk, err
+	}
+	if err := h.takeOver(c, user.id); err != nil {
+		return pk, err
+	}
+	c.expiry = time.AfterFunc(end.Sub(h.now()), func() { c.closeFor(errExpired) })
+	if k := pk.Connect.Keepalive; k == 0 || k > maxKeepAlive {
+		pk.Connect.Keepalive = maxKeepAlive
+	}
+	return pk, nil
+}
+
+// takeOver makes c the connection of its identity and ends the one before. It waits until that is really gone, so that
+// the broker never sees two of them.
+func (h *Hub) takeOver(c *conn, id identity) error {
+	h.mu.Lock()
+	device := h.registry[identity{device: id.device}]
+	if device == nil || device.disabled || h.registry[id] == nil {
+		h.mu.Unlock()
+		return errRemoved // since it was authorized
+	}
+	before := h.current[id]
+	h.current[id] = c
+	h.mu.Unlock()
+	if before != nil {
+		before.closeFor(errReplaced)
+		<-before.done
+	}
+	return nil
+}
+
+// refuse answers a CONNECT with a code and ends the connection. It writes the packet itself, for the broker knows but a
+// few of the codes.
+func (h *Hub) refuse(c *conn, code byte, why error) error {
+	c.answered = true
+	c.Write([]byte{packetConnack << 4, 2, 0, code})
+	c.farewell(why)
+	h.event(Event{Kind: Refused, Code: code, Err: why}, c)
+	c.drain()
+	return why
+}
+
+// readWill takes the will out of the packet, because the broker would publish it to others. The hub keeps it as the
+// message to be logged.
+func readWill(c *conn, id identity, pk *packets.Packet) (*Message, error) {
+	w := &pk.Connect
+	if !w.WillFlag {
+		return nil, nil
+	}
+	if w.WillQos > 1 {
+		return nil, fmt.Errorf("will with QoS %d", w.WillQos)
+	}
+	m, err := parseTelemetry(id, w.WillTopic)
+	if err != nil {
+		return nil, fmt.Errorf("will: %w", err)
+	}
+	m.Properties = append(m.Properties, Property{"iothub-MessageType", "Will"})
+	m.Body, m.QoS, m.Connection = w.WillPayload, w.WillQos, c.number
+	w.WillFlag, w.WillQos, w.WillRetain, w.WillTopic, w.WillPayload = false, 0, false, "", nil
+	return &m, nil
+}
+
+// inspect reads a PUBLISH. An error closes the connection: 3.1.1 has no other answer.
+func (h *Hub) inspect(c *conn, pk packets.Packet) (Message, error) {
+	switch {
+	case pk.FixedHeader.Qos > 1:
+		return Message{}, errors.New("publish with QoS 2")
+	case pk.FixedHeader.Qos > 0 && pk.PacketID == 0:
+		return Message{}, errors.New("publish with packet id 0 [MQTT-2.3.1-1]")
+	case strings.ContainsAny(pk.TopicName, "+#"):
+		return Message{}, fmt.Errorf("publish to %q, which has wildcards [MQTT-3.3.2-2]", pk.TopicName)
+	}
+	m, err := parseTelemetry(c.id, pk.TopicName)
+	if err != nil {
+		return Message{}, err
+	}
+	m.Body, m.QoS, m.PacketID, m.Dup, m.Connection = pk.Payload, pk.FixedHeader.Qos, pk.PacketID, pk.FixedHeader.Dup, c.number
+	if n := m.size(); n > MaxMessage {
+		return Message{}, fmt.Errorf("message of %d bytes, at most %d are allowed", n, MaxMessage)
+	}
+	if pk.FixedHeader.Retain {
+		m.Properties = append(m.Properties, Property{"mqtt-retain", "true"})
+	}
+	return m, nil
+}

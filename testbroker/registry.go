@@ -1,0 +1,257 @@
+package testbroker
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+var (
+	// ErrNotFound is returned for a device or module that the hub does not know.
+	ErrNotFound = errors.New("testbroker: no such identity")
+	// ErrExists is returned when a device, module or policy is added a second time.
+	ErrExists = errors.New("testbroker: already exists")
+)
+
+// Device is an entry of the hub's registry: a device, or a module of one. It holds secrets: String and the %v verbs of
+// package fmt leave the keys out.
+type Device struct {
+	// HostName is the name of the hub.
+	HostName string
+	// ID is the device id.
+	ID string
+	// ModuleID is empty for the device itself.
+	ModuleID string
+	// PrimaryKey and SecondaryKey are 32 bytes each, in base64. Either signs valid tokens.
+	PrimaryKey, SecondaryKey string
+}
+
+// ConnectionString returns the text that a client needs to connect, with the primary key.
+func (d Device) ConnectionString() string {
+	s := "HostName=" + d.HostName + ";DeviceId=" + d.ID
+	if d.ModuleID != "" {
+		s += ";ModuleId=" + d.ModuleID
+	}
+	return s + ";SharedAccessKey=" + d.PrimaryKey
+}
+
+// String names the device without its keys.
+func (d Device) String() string { return identity{d.ID, d.ModuleID}.String() + " at " + d.HostName }
+
+// GoString is String.
+func (d Device) GoString() string { return d.String() }
+
+// Policy is an access policy of the hub. Its keys sign tokens for any device, with the policy's name in the field skn.
+type Policy struct {
+	// Name is what tokens say in skn.
+	Name string
+	// PrimaryKey and SecondaryKey are 32 bytes each, in base64.
+	PrimaryKey, SecondaryKey string
+}
+
+// String names the policy without its keys.
+func (p Policy) String() string { return "policy " + p.Name }
+
+// GoString is String.
+func (p Policy) GoString() string { return p.String() }
+
+type keyPair struct{ primary, secondary string }
+
+// A registration is what the registry holds for one identity. Guarded by Hub.mu.
+type registration struct {
+	keys     keyPair
+	disabled bool
+}
+
+// AddDevice registers a device, enabled, with new keys. The id has 1 to 128 characters: ASCII letters, digits and
+// - . + % _ # * ? ! ( ) , : = @ $ '.
+func (h *Hub) AddDevice(id string) (Device, error) {
+	if err := checkID("device", id); err != nil {
+		return Device{}, fmt.Errorf("testbroker: %w", err)
+	}
+	return h.add(identity{device: id})
+}
+
+// AddModule registers a module of a device that exists. Modules have own keys and own connections, but no own status.
+// Other methods name it "deviceID/moduleID".
+func (h *Hub) AddModule(deviceID, moduleID string) (Device, error) {
+	if err := checkID("module", moduleID); err != nil {
+		return Device{}, fmt.Errorf("testbroker: %w", err)
+	}
+	return h.add(identity{deviceID, moduleID})
+}
+
+func (h *Hub) add(id identity) (Device, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if id.module != "" && h.registry[identity{device: id.device}] == nil {
+		return Device{}, fmt.Errorf("%w: %s", ErrNotFound, id.device)
+	}
+	if h.registry[id] != nil {
+		return Device{}, fmt.Errorf("%w: %s", ErrExists, id)
+	}
+	h.registry[id] = &registration{keys: h.newKeysLocked("identity/" + id.String())}
+	return h.deviceLocked(id), nil
+}
+
+func (h *Hub) deviceLocked(id identity) Device {
+	keys := h.registry[id].keys
+	return Device{h.host, id.device, id.module, keys.primary, keys.secondary}
+}
+
+// AddPolicy makes an access policy with the right DeviceConnect, under which any device can be connected.
+func (h *Hub) AddPolicy(name string) (Policy, error) {
+	if name == "" {
+		return Policy{}, errors.New("testbroker: policy without a name")
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.policies[name]; ok {
+		return Policy{}, fmt.Errorf("%w: policy %s", ErrExists, name)
+	}
+	keys := h.newKeysLocked("policy/" + name)
+	h.policies[name] = keys
+	return Policy{name, keys.primary, keys.secondary}, nil
+}
+
+// newKeysLocked makes a pair of keys. With a seed they follow from it, from the owner's name and from how many pairs
+// that owner had before, so they do not depend on the order in which others are added.
+func (h *Hub) newKeysLocked(owner string) keyPair {
+	if h.seed == 0 {
+		return keyPair{randomKey(), randomKey()}
+	}
+	h.generations[owner]++
+	derive := func(which string) string {
+		var seed [8]byte
+		binary.BigEndian.PutUint64(seed[:], h.seed)
+		mac := hmac.New(sha256.New, seed[:])
+		fmt.Fprintf(mac, "%s\n%s\n%d", which, owner, h.generations[owner])
+		return base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
+	return keyPair{derive("primary"), derive("secondary")}
+}
+
+func randomKey() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return base64.StdEncoding.EncodeToString(b[:])
+}
+
+// Device returns the entry of a device, or of a module named "deviceID/moduleID".
+func (h *Hub) Device(id string) (Device, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	who := splitIdentity(id)
+	if h.registry[who] == nil {
+		return Device{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return h.deviceLocked(who), nil
+}
+
+// ConnectionString returns the connection string of a device, or of a module named "deviceID/moduleID". It is empty
+// when there is none of that name.
+func (h *Hub) ConnectionString(id string) string {
+	d, err := h.Device(id)
+	if err != nil {
+		return ""
+	}
+	return d.ConnectionString()
+}
+
+// SetKeys replaces both keys, base64 of 16 to 64 bytes, of a device or of a module named "deviceID/moduleID". Tokens
+// signed with the old ones open no new connection; the present one lives on.
+func (h *Hub) SetKeys(id, primary, secondary string) error {
+	for _, key := range []string{primary, secondary} {
+		raw, err := base64.StdEncoding.DecodeString(key)
+		if err != nil || len(raw) < 16 || len(raw) > 64 {
+			return errors.New("testbroker: a key must be base64 of 16 to 64 bytes")
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.registry[splitIdentity(id)]
+	if r == nil {
+		return fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	r.keys = keyPair{primary, secondary}
+	return nil
+}
+
+// SetEnabled allows or forbids a device to connect, together with its modules. Forbidding closes their connections.
+func (h *Hub) SetEnabled(deviceID string, on bool) error {
+	h.mu.Lock()
+	r := h.registry[identity{device: deviceID}]
+	if r == nil {
+		h.mu.Unlock()
+		return fmt.Errorf("%w: %s", ErrNotFound, deviceID)
+	}
+	r.disabled = !on
+	var open []*conn
+	if !on {
+		open = h.connsLocked(deviceID)
+	}
+	h.mu.Unlock()
+	for _, c := range open {
+		c.closeFor(errDisabled)
+	}
+	return nil
+}
+
+// RemoveDevice takes a device with its modules, or one module named "deviceID/moduleID", out of the registry and closes
+// the connections. A device added again under the same id has other keys.
+func (h *Hub) RemoveDevice(id string) error {
+	h.mu.Lock()
+	who := splitIdentity(id)
+	if h.registry[who] == nil {
+		h.mu.Unlock()
+		return fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	for other := range h.registry {
+		if other.matches(id) {
+			delete(h.registry, other)
+		}
+	}
+	open := h.connsLocked(id)
+	h.mu.Unlock()
+	for _, c := range open {
+		c.closeFor(errRemoved)
+	}
+	return nil
+}
+
+// authorizeLocked checks who a client says it is against the registry. The time returned is when the token ends.
+func (h *Hub) authorizeLocked(u userName, t token) (time.Time, error) {
+	now := h.now()
+	end := t.deadline(h.grace)
+	device, entry := h.registry[identity{device: u.id.device}], h.registry[u.id]
+	switch {
+	case !strings.EqualFold(u.host, h.host):
+		return end, fmt.Errorf("host name %q is not this hub", u.host)
+	case device == nil || entry == nil:
+		return end, fmt.Errorf("%w: %s", ErrNotFound, u.id)
+	case device.disabled:
+		return end, errDisabled
+	case now.After(end):
+		return end, fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case !t.covers(h.host, u.id):
+		return end, fmt.Errorf("token for %q does not cover %s", t.resource, u.id.resource())
+	}
+	keys := entry.keys
+	if t.policy != "" {
+		k, ok := h.policies[t.policy]
+		if !ok {
+			return end, fmt.Errorf("token names the policy %q, which does not exist", t.policy)
+		}
+		keys = k
+	}
+	if !t.signedBy(keys) {
+		return end, errors.New("token is signed with another key")
+	}
+	return end, nil
+}

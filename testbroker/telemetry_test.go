@@ -1,0 +1,325 @@
+package testbroker_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+func TestParseTelemetry(t *testing.T) {
+	type props = []testbroker.Property
+	for name, c := range map[string]struct {
+		topic string
+		want  testbroker.Message
+	}{
+		"empty bag":            {events, testbroker.Message{}},
+		"empty bag and slash":  {events + "/", testbroker.Message{}},
+		"encoded dollar":       {events + "%24.mid=m-1", testbroker.Message{MessageID: "m-1", System: props{{"$.mid", "m-1"}}}},
+		"raw dollar":           {events + "$.mid=m-1/", testbroker.Message{MessageID: "m-1", System: props{{"$.mid", "m-1"}}}},
+		"one slash is dropped": {events + "a=b/", testbroker.Message{Properties: props{{"a", "b"}}}},
+		"plus is a plus":       {events + "a+b=c+d", testbroker.Message{Properties: props{{"a+b", "c+d"}}}},
+		"name alone":           {events + "a&b=&c", testbroker.Message{Properties: props{{"a", ""}, {"b", ""}, {"c", ""}}}},
+		"equals in the value":  {events + "a=b=c", testbroker.Message{Properties: props{{"a", "b=c"}}}},
+		"order and case kept":  {events + "b=1&A=2&a=3&b=4", testbroker.Message{Properties: props{{"b", "1"}, {"A", "2"}, {"a", "3"}, {"b", "4"}}}},
+		"not ASCII":            {events + "h%C3%B6he=%E2%82%AC", testbroker.Message{Properties: props{{"höhe", "€"}}}},
+		"dollar is not enough": {events + "%24x=1", testbroker.Message{Properties: props{{"$x", "1"}}}},
+		"all of them": {
+			events + "%24.mid=m-1&%24.cid=c%2F1&%24.ct=application%2Fjson%3Bcharset%3Dutf-8&%24.ce=utf-8" +
+				"&%24.ctime=2030-01-01T00%3A00%3A00Z&%24.exp=2030-01-02T00%3A00%3A00Z&%24.on=out&level=high%20temp",
+			testbroker.Message{
+				MessageID: "m-1", CorrelationID: "c/1", ContentType: "application/json;charset=utf-8", ContentEncoding: "utf-8",
+				CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T00:00:00Z",
+				System: props{
+					{"$.mid", "m-1"}, {"$.cid", "c/1"}, {"$.ct", "application/json;charset=utf-8"}, {"$.ce", "utf-8"},
+					{"$.ctime", "2030-01-01T00:00:00Z"}, {"$.exp", "2030-01-02T00:00:00Z"}, {"$.on", "out"},
+				},
+				Properties: props{{"level", "high temp"}},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.want.DeviceID, c.want.Topic = "dev-1", c.topic
+			got, err := testbroker.ParseTelemetry("dev-1", "", c.topic)
+			require.NoError(t, err)
+			require.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestTopicsThatAreNone(t *testing.T) {
+	for _, topic := range []string{
+		"", "devices/dev-1", "devices/dev-1/messages/events", "devices/dev-2/messages/events/", "devices/dev-1/messages/devicebound/",
+		"devices/dev-1/modules/m/messages/events/", "Devices/dev-1/messages/events/",
+		events + "a=%", events + "a=%2", events + "a=%zz", events + "a=%ff", events + "=b", events + "a=b&", events + "&", events + "a=b//", events + "a/b=c",
+	} {
+		_, err := testbroker.ParseTelemetry("dev-1", "", topic)
+		require.Error(t, err, topic)
+	}
+}
+
+func TestTelemetryIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		mod, err := h.AddModule("dev-1", "mod-1")
+		require.NoError(t, err)
+		w, m := login(t, h, d), login(t, h, mod)
+		w.publish(258, events+"%24.mid=a&x=1", "one")
+		require.Equal(t, uint16(258), w.acked())
+		require.Equal(t, 1, h.Len(), "stored before it is acknowledged")
+
+		time.Sleep(time.Minute / 2)
+		m.publish(1, "devices/dev-1/modules/mod-1/messages/events/", "two")
+		m.acked()
+		w.send(publishBytes(2|8, 7, events+"%24.mid=c", "again")) // DUP
+		w.acked()
+		w.send(publishBytes(0, 0, events, "no answer wanted"))
+		w.send(publishBytes(2|1, 8, events+"x=1", "retained")) // RETAIN
+		require.Equal(t, uint16(8), w.acked())
+
+		start := time.Now().Add(-time.Minute / 2)
+		want := []testbroker.Message{
+			{
+				DeviceID: "dev-1", MessageID: "a", System: []testbroker.Property{{"$.mid", "a"}}, Properties: []testbroker.Property{{"x", "1"}},
+				Topic: events + "%24.mid=a&x=1", Body: []byte("one"), QoS: 1, PacketID: 258, Connection: 1, Received: start,
+			},
+			{
+				DeviceID: "dev-1", ModuleID: "mod-1", Topic: "devices/dev-1/modules/mod-1/messages/events/",
+				Body: []byte("two"), QoS: 1, PacketID: 1, Connection: 2, Received: time.Now(),
+			},
+			{
+				DeviceID: "dev-1", MessageID: "c", System: []testbroker.Property{{"$.mid", "c"}},
+				Topic: events + "%24.mid=c", Body: []byte("again"), QoS: 1, PacketID: 7, Dup: true, Connection: 1, Received: time.Now(),
+			},
+			{DeviceID: "dev-1", Topic: events, Body: []byte("no answer wanted"), Connection: 1, Received: time.Now()},
+			{
+				DeviceID: "dev-1", Properties: []testbroker.Property{{"x", "1"}, {"mqtt-retain", "true"}},
+				Topic: events + "x=1", Body: []byte("retained"), QoS: 1, PacketID: 8, Connection: 1, Received: time.Now(),
+			},
+		}
+		require.Equal(t, want, h.Messages())
+		require.Empty(t, h.Conflicts())
+		value, ok := want[4].Property("mqtt-retain")
+		require.True(t, ok)
+		require.Equal(t, "true", value)
+		_, ok = want[4].Property("y")
+		require.False(t, ok)
+
+		copied := h.Messages()
+		copied[0].Body[0], copied[0].Properties[0].Name = 'X', "X"
+		require.Equal(t, want, h.Messages(), "the log is not the caller's")
+	})
+}
+
+func TestConflicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		two, err := h.AddDevice("dev-2")
+		require.NoError(t, err)
+		w, w2 := login(t, h, d), login(t, h, two)
+		for i, s := range []string{"same", "same", "other"} {
+			w.publish(uint16(i+1), events+"%24.mid=a", s)
+			w.acked()
+		}
+		w.publish(4, events, "no id")
+		w.publish(5, events, "no id either")
+		w.acked()
+		w.acked()
+		w2.publish(1, "devices/dev-2/messages/events/%24.mid=a", "of another device")
+		w2.acked()
+		got := h.Conflicts()
+		require.Len(t, got, 1)
+		require.Equal(t, "same", string(got[0].First.Body))
+		require.Equal(t, "other", string(got[0].Second.Body))
+	})
+}
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		go func() {
+			w := login(t, h, d)
+			for i := range uint16(5) {
+				time.Sleep(time.Second)
+				w.publish(i+1, events, "x")
+				w.acked()
+			}
+			w.conn.Close()
+		}()
+		start := time.Now()
+		require.NoError(t, h.WaitMessages(t.Context(), 2))
+		require.Equal(t, 2*time.Second, time.Since(start))
+		require.NoError(t, h.Wait(t.Context(), func(log []testbroker.Message) bool { return len(log) == 5 && log[4].PacketID == 5 }))
+		require.NoError(t, h.Wait(t.Context(), func([]testbroker.Message) bool { return h.Connections("") == 0 }))
+		require.Equal(t, 5*time.Second, time.Since(start))
+	})
+}
+
+func TestSizeLimit(t *testing.T) {
+	const bag = "%24.mid=12345&abc=de%20"   // counts 5 + 3 + 3
+	body := strings.Repeat("x", 256<<10-11) // just fits
+	for name, c := range map[string]struct {
+		body string
+		ok   bool
+	}{"fits": {body, true}, "one byte too many": {body + "x", false}, "far too many": {strings.Repeat(body, 2), false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				w := login(t, h, d)
+				w.publish(1, events+bag, c.body)
+				if c.ok {
+					require.Equal(t, uint16(1), w.acked())
+					require.Len(t, h.Messages()[0].Body, len(c.body))
+					return
+				}
+				require.Equal(t, io.EOF, w.end())
+				require.Zero(t, h.Len())
+			})
+		})
+	}
+}
+
+func TestPacketsThatCloseTheConnection(t *testing.T) {
+	for name, p := range map[string][]byte{
+		"publish to another device":  publishBytes(2, 1, "devices/dev-2/messages/events/", "x"),
+		"publish to the device":      publishBytes(2, 1, "devices/dev-1/messages/devicebound/", "x"),
+		"publish anywhere":           publishBytes(2, 1, "a/b", "x"),
+		"publish anywhere, QoS 0":    publishBytes(0, 0, "a/b", "x"),
+		"publish to $SYS":            publishBytes(2, 1, "$SYS/broker/version", "x"),
+		"publish with a wildcard":    publishBytes(2, 1, events+"a=#", "x"),
+		"publish with a bad bag":     publishBytes(2, 1, events+"a=%zz", "x"),
+		"publish without a topic":    publishBytes(2, 1, "", "x"),
+		"publish with packet id 0":   publishBytes(2, 0, events, "x"),
+		"publish with QoS 2":         publishBytes(4, 1, events, "x"),
+		"publish with QoS 3":         publishBytes(6, 1, events, "x"),
+		"subscribe without QoS":      frame(0x80, []byte{0, 1}, str("$iothub/twin/res/#"), []byte{1}),
+		"connack from a client":      {0x20, 2, 0, 0},
+		"length that does not end":   {0x30, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+		"packet of a type not known": {0xf0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				w := login(t, h, d)
+				w.send(p)
+				require.Equal(t, io.EOF, w.end(), "and no packet before")
+				require.Zero(t, h.Len())
+			})
+		})
+	}
+}
+
+func TestSubscribe(t *testing.T) {
+	const refused = 0x80
+	for name, c := range map[string]struct {
+		module  bool
+		qos     byte
+		filters []string
+		want    []byte
+	}{
+		"device's own":         {false, 1, []string{"devices/dev-1/messages/devicebound/#", "$iothub/twin/res/#", "$iothub/twin/PATCH/properties/desired/#", "$iothub/methods/POST/#"}, []byte{1, 1, 1, 1}},
+		"QoS 0":                {false, 0, []string{"$iothub/twin/res/#"}, []byte{0}},
+		"QoS 2 is lowered":     {false, 2, []string{"$iothub/twin/res/#"}, []byte{1}},
+		"one method":           {false, 1, []string{"$iothub/methods/POST/reboot/#", "$iothub/methods/POST/+/#", "$iothub/methods/POST//#", "$iothub/methods/POST/a"}, []byte{1, refused, refused, refused}},
+		"of others":            {false, 1, []string{"devices/dev-2/messages/devicebound/#", "devices/+/messages/devicebound/#", "#", "$SYS/#"}, []byte{refused, refused, refused, refused}},
+		"events":               {false, 1, []string{"devices/dev-1/messages/events/#", "devices/dev-1/#"}, []byte{refused, refused}},
+		"module's own":         {true, 1, []string{"devices/dev-1/modules/mod-1/#", "devices/dev-1/modules/mod-1/inputs/#", "devices/dev-1/modules/mod-1/messages/devicebound/#", "$iothub/methods/POST/#"}, []byte{1, 1, 1, 1}},
+		"device's by module":   {true, 1, []string{"devices/dev-1/messages/devicebound/#"}, []byte{refused}},
+		"module's by device":   {false, 1, []string{"devices/dev-1/modules/mod-1/#"}, []byte{refused}},
+		"five and no more":     {false, 1, []string{"$iothub/methods/POST/a/#", "$iothub/methods/POST/b/#", "$iothub/methods/POST/c/#", "$iothub/methods/POST/d/#", "$iothub/methods/POST/e/#", "$iothub/methods/POST/f/#", "$iothub/methods/POST/a/#"}, []byte{1, 1, 1, 1, 1, refused, 1}},
+		"refused do not count": {false, 1, []string{"a", "b", "c", "d", "e", "$iothub/methods/POST/a/#"}, []byte{refused, refused, refused, refused, refused, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				mod, err := h.AddModule("dev-1", "mod-1")
+				require.NoError(t, err)
+				if c.module {
+					d = mod
+				}
+				w := login(t, h, d)
+				require.Equal(t, c.want, w.subscribe(c.qos, c.filters...))
+				w.ping()
+			})
+		})
+	}
+}
+
+func TestUnsubscribeMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := login(t, h, d)
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			require.Equal(t, []byte{1}, w.subscribe(1, "$iothub/methods/POST/"+name+"/#"))
+		}
+		require.Equal(t, []byte{0x80}, w.subscribe(1, "$iothub/twin/res/#"))
+		w.send(frame(0xa2, []byte{0, 9}, str("$iothub/methods/POST/c/#")))
+		require.Equal(t, []byte{0, 9}, w.expect(unsuback))
+		require.Equal(t, []byte{1}, w.subscribe(1, "$iothub/twin/res/#"))
+	})
+}
+
+func TestTelemetryReachesNoSubscriber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		mod, err := h.AddModule("dev-1", "mod-1")
+		require.NoError(t, err)
+		w := login(t, h, mod)
+		require.Equal(t, []byte{1}, w.subscribe(1, "devices/dev-1/modules/mod-1/#"))
+		w.publish(1, "devices/dev-1/modules/mod-1/messages/events/", "x")
+		w.acked()
+		w.ping()
+	})
+}
+
+func TestWill(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire)
+		sent bool
+	}{
+		"client goes without a word": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { w.conn.Close() }, true},
+		"client falls silent":        {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { time.Sleep(91 * time.Second) }, true},
+		"newer connection":           {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { login(t, h, d) }, true},
+		"cut by the hub":             {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { h.Drop("dev-1") }, true},
+		"client disconnects":         {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { w.send([]byte{0xe0, 0}); w.end() }, false},
+		"hub closes":                 {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { h.Close() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				con := connectOf(d)
+				con.will = &will{topic: events + "%24.mid=w&a=b", body: "gone", qos: 1}
+				w := dial(t, h)
+				require.Equal(t, []byte{0, 0}, w.connect(con))
+				c.end(t, h, d, w)
+				synctest.Wait()
+				if !c.sent {
+					require.Zero(t, h.Len())
+					return
+				}
+				require.Equal(t, []testbroker.Message{{
+					DeviceID: "dev-1", MessageID: "w", System: []testbroker.Property{{"$.mid", "w"}},
+					Properties: []testbroker.Property{{"a", "b"}, {"iothub-MessageType", "Will"}},
+					Topic:      events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1, Received: time.Now(),
+				}}, h.Messages())
+			})
+		})
+	}
+}
+
+func TestWillMayBeEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		con := connectOf(d)
+		con.will = &will{topic: events}
+		w := dial(t, h)
+		require.Equal(t, []byte{0, 0}, w.connect(con))
+		w.conn.Close()
+		require.NoError(t, h.WaitMessages(t.Context(), 1))
+	})
+}

@@ -1,0 +1,108 @@
+package transport_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestErrorText(t *testing.T) {
+	cause := errors.New("CONNACK 5 (not authorized)")
+	for _, c := range []struct {
+		err  transport.Error
+		want string
+	}{
+		{transport.Error{}, "unknown error"},
+		{transport.Error{Kind: transport.Network}, "network failure"},
+		{transport.Error{Kind: transport.Unauthorized, Op: transport.OpDial, Proto: "mqtt", Err: cause}, "mqtt dial: unauthorized: CONNACK 5 (not authorized)"},
+		{transport.Error{Kind: transport.Unauthorized, Proto: "mqtt"}, "mqtt unauthorized"},
+		{transport.Error{Kind: transport.Throttled, Op: transport.OpTwinGet}, "twin get: throttled"},
+		{transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: cause}, "send: client closed: CONNACK 5 (not authorized)"},
+		{transport.Error{Kind: transport.Kind(99), Op: transport.Op(99)}, "undefined operation: undefined kind"},
+		{
+			transport.Error{Kind: transport.RetryExpired, Op: transport.OpOpen, Err: &transport.Error{Kind: transport.Network, Op: transport.OpDial, Proto: "amqp"}},
+			"open: retries ended: amqp dial: network failure",
+		},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.err, got, c.want)
+		}
+	}
+}
+
+// statusError stands for a protocol's own error type.
+type statusError struct{ code int }
+
+func (*statusError) Error() string { return "status" }
+
+// wrapped is a wrap without a Kind.
+type wrapped struct{ cause error }
+
+func (w wrapped) Error() string { return "wrapped: " + w.cause.Error() }
+func (w wrapped) Unwrap() error { return w.cause }
+
+func TestChainIsSearchedThroughSeveralWraps(t *testing.T) {
+	status := &statusError{429}
+	inner := &transport.Error{Kind: transport.Throttled, Proto: "http", Err: status}
+	outer := &transport.Error{Kind: transport.RetryExpired, Err: wrapped{inner}}
+	deep := wrapped{wrapped{wrapped{outer}}}
+
+	if errors.Unwrap(inner) != error(status) {
+		t.Error("Unwrap does not return the cause")
+	}
+	for _, k := range []transport.Kind{transport.RetryExpired, transport.Throttled} {
+		if !errors.Is(deep, k) {
+			t.Errorf("errors.Is does not find %v", k)
+		}
+	}
+	if errors.Is(deep, transport.Network) {
+		t.Error("errors.Is finds a kind that is not in the chain")
+	}
+	var found *transport.Error
+	if !errors.As(deep, &found) || found != outer {
+		t.Errorf("errors.As gives %v, want the outermost error", found)
+	}
+	var detail *statusError
+	if !errors.As(deep, &detail) || detail.code != 429 {
+		t.Errorf("errors.As does not reach the protocol's own error")
+	}
+	if got := transport.Find(deep); got != outer {
+		t.Errorf("Find gives %v, want the outermost error", got)
+	}
+	if got := transport.KindOf(deep); got != transport.RetryExpired {
+		t.Errorf("KindOf gives %v", got)
+	}
+}
+
+func TestFindAndKindOf(t *testing.T) {
+	e := &transport.Error{Kind: transport.Quota}
+	for _, c := range []struct {
+		name string
+		err  error
+		find *transport.Error
+		kind transport.Kind
+	}{
+		{"nil", nil, nil, transport.Unknown},
+		{"foreign", errors.New("?"), nil, transport.Unknown},
+		{"foreign, wrapped", wrapped{errors.New("?")}, nil, transport.Unknown},
+		{"wrap around nothing", wrapped{}, nil, transport.Unknown},
+		{"an error", e, e, transport.Quota},
+		{"wrapped", wrapped{e}, e, transport.Quota},
+		{"a kind", transport.Forbidden, nil, transport.Forbidden},
+		{"a kind, wrapped twice", wrapped{wrapped{transport.Forbidden}}, nil, transport.Forbidden},
+		{"the error outside decides over the kind inside", &transport.Error{Kind: transport.Closed, Err: transport.Network}, nil, transport.Closed},
+		{"several causes are not followed", errors.Join(e, transport.Network), nil, transport.Unknown},
+	} {
+		want := c.find
+		if o, ok := c.err.(*transport.Error); ok {
+			want = o
+		}
+		if got := transport.Find(c.err); got != want {
+			t.Errorf("%s: Find = %v, want %v", c.name, got, want)
+		}
+		if got := transport.KindOf(c.err); got != c.kind {
+			t.Errorf("%s: KindOf = %v, want %v", c.name, got, c.kind)
+		}
+	}
+}

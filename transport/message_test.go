@@ -1,0 +1,145 @@
+package transport_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+var someTime = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestSizeCountsWhatTheHubCounts(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		m    transport.Message
+		want int
+	}{
+		{"nothing", transport.Message{}, 0},
+		{"body", transport.Message{Body: make([]byte, 1000)}, 1000},
+		{"id", transport.Message{ID: "m-1"}, 3},
+		{"correlation id", transport.Message{CorrelationID: "c-12"}, 4},
+		{"content type", transport.Message{ContentType: "application/json"}, 16},
+		{"content encoding", transport.Message{ContentEncoding: "utf-8"}, 5},
+		{"creation time", transport.Message{Created: someTime}, 24},
+		{"expiry time", transport.Message{Expires: someTime}, 24},
+		{"properties by name and value", transport.Message{Properties: []transport.Property{{"level", "high"}, {"n", ""}}}, 10},
+		{"bytes, not letters", transport.Message{ID: "é"}, 2},
+		{"everything", transport.Message{
+			ID: "m-1", CorrelationID: "c-12", ContentType: "application/json", ContentEncoding: "utf-8", Created: someTime, Expires: someTime,
+			Properties: []transport.Property{{"level", "high"}}, Body: []byte("{}"),
+		}, 3 + 4 + 16 + 5 + 24 + 24 + 9 + 2},
+	} {
+		if got := c.m.Size(); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestMessageAtTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
+	const limit = 262_144 // 256 KB
+	if transport.MaxMessageSize != limit {
+		t.Errorf("MaxMessageSize = %d, want %d", transport.MaxMessageSize, limit)
+	}
+	rest := transport.Message{ID: "m-1", Created: someTime, Properties: []transport.Property{{"level", "high"}}}
+	for _, c := range []struct {
+		name string
+		m    transport.Message
+		room int
+	}{
+		{"body alone", transport.Message{}, limit},
+		{"body and the rest", rest, limit - 3 - 24 - 9},
+		{"property value", transport.Message{Properties: []transport.Property{{"p", strings.Repeat("v", limit-1)}}}, 0},
+	} {
+		m := c.m
+		m.Body = make([]byte, c.room)
+		if err := m.Validate(); err != nil {
+			t.Errorf("%s: %d bytes: %v", c.name, m.Size(), err)
+		}
+		m.Body = make([]byte, c.room+1)
+		err := m.Validate()
+		checkMessageError(t, c.name, err, transport.TooLarge, "message of 262145 bytes is over the limit of 262144")
+	}
+}
+
+func TestTooLargeError(t *testing.T) {
+	err := transport.TooLargeError(70_000, 65_536)
+	checkMessageError(t, "smaller limit", err, transport.TooLarge, "message of 70000 bytes is over the limit of 65536; split it")
+}
+
+// reservedNames are what hubs set themselves or read as system properties.
+var reservedNames = []string{
+	"absolute-expiry-time", "connectionDeviceId", "connectionModuleId", "content-encoding", "content-type", "correlation-id", "creation-time",
+	"group-id", "group-sequence", "message-id", "mqtt-dup", "mqtt-retain", "reply-to", "reply-to-group-id", "subject", "to", "user-id",
+	"dt-dataschema", "dt-subject",
+	"iothub-", "iothub-ack", "iothub-operation", "iothub-enqueuedtime", "iothub-connection-device-id", "iothub-connection-auth-method",
+	"iothub-connection-auth-generation-id", "iothub-connection-module-id", "iothub-creation-time-utc", "iothub-interface-id",
+	"iothub-message-schema", "iothub-message-source", "iothub-outputname",
+	"$", "$.mid", "$.ct", "$anything",
+}
+
+func TestReservedPropertyNamesAreRefusedInAnyCase(t *testing.T) {
+	for _, name := range reservedNames {
+		for _, n := range []string{name, strings.ToUpper(name), strings.ToLower(name), strings.ToUpper(name[:1]) + name[1:]} {
+			m := transport.Message{Properties: []transport.Property{{"fine", "1"}, {n, "2"}}}
+			checkMessageError(t, n, m.Validate(), transport.Invalid, `message property name "`+n+`" is reserved`)
+		}
+	}
+	for _, name := range []string{
+		"t", "too", "tow", "x-to", "iothub", "iothubx-ack", "xiothub-ack", "message", "message-id2", "my-message-id", "subjects", "a$", "dt-", "level", " to", "é",
+	} {
+		m := transport.Message{Properties: []transport.Property{{name, ""}}}
+		if err := m.Validate(); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestMessageValidateNamesTheField(t *testing.T) {
+	const bad = "a\xffb"
+	long := strings.Repeat("x", transport.MaxIDLength)
+	if transport.MaxIDLength != 128 {
+		t.Errorf("MaxIDLength = %d", transport.MaxIDLength)
+	}
+	for _, c := range []struct {
+		name string
+		m    transport.Message
+		want string // empty: valid
+	}{
+		{"empty message", transport.Message{}, ""},
+		{"binary body", transport.Message{Body: []byte(bad)}, ""},
+		{"all fields", transport.Message{
+			ID: long, CorrelationID: long, ContentType: long + "+", ContentEncoding: long + "+", Created: someTime, Expires: someTime,
+			Properties: []transport.Property{{long + "+", "välue"}, {"same", "1"}, {"same", "2"}},
+		}, ""},
+		{"long id", transport.Message{ID: long + "x"}, "message ID is longer than 128 bytes"},
+		{"long correlation id", transport.Message{CorrelationID: long + "x"}, "message CorrelationID is longer than 128 bytes"},
+		{"id", transport.Message{ID: bad}, "message ID is not valid UTF-8"},
+		{"correlation id", transport.Message{CorrelationID: bad}, "message CorrelationID is not valid UTF-8"},
+		{"content type", transport.Message{ContentType: bad}, "message ContentType is not valid UTF-8"},
+		{"content encoding", transport.Message{ContentEncoding: bad}, "message ContentEncoding is not valid UTF-8"},
+		{"empty name", transport.Message{Properties: []transport.Property{{"a", "b"}, {"", "v"}}}, "empty name"},
+		{"name", transport.Message{Properties: []transport.Property{{bad, "v"}}}, `message property "a\xffb" is not valid UTF-8`},
+		{"value", transport.Message{Properties: []transport.Property{{"n", bad}}}, `message property "n" is not valid UTF-8`},
+		{"half a letter", transport.Message{Properties: []transport.Property{{"n", "\xc3"}}}, `message property "n" is not valid UTF-8`},
+		{"surrogate", transport.Message{ID: "\xed\xa0\x80"}, "message ID is not valid UTF-8"},
+	} {
+		err := c.m.Validate()
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		checkMessageError(t, c.name, err, transport.Invalid, c.want)
+	}
+}
+
+func checkMessageError(t *testing.T, name string, err error, kind transport.Kind, text string) {
+	t.Helper()
+	e := transport.Find(err)
+	if e == nil || e.Kind != kind || e.Op != transport.OpSend || e.Scope != transport.Operation || !strings.Contains(e.Error(), text) {
+		t.Errorf("%s: %#v (%v), want %v on send with %q", name, e, err, kind, text)
+	}
+}

@@ -1,0 +1,121 @@
+package mqtt
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A bag is the last level of a message's topic: properties as in a URL's query, percent-encoded, system properties under names
+// that begin with "$.".
+
+// hasBag reports whether m has anything to put into a bag.
+func hasBag(m *transport.Message) bool {
+	return m.ID != "" || len(m.Properties) > 0 || m.CorrelationID != "" || m.ContentType != "" || m.ContentEncoding != "" ||
+		!m.Created.IsZero() || !m.Expires.IsZero()
+}
+
+// appendBag appends m's bag to dst. It allocates only when dst must grow.
+func appendBag(dst []byte, m *transport.Message) []byte {
+	start := len(dst)
+	system := func(key, value string) {
+		if value != "" {
+			dst = append(pair(dst, start), key...)
+			dst = percent.Append(dst, value)
+		}
+	}
+	moment := func(key string, t time.Time) {
+		if !t.IsZero() {
+			dst = append(pair(dst, start), key...)
+			dst = appendTime(dst, t)
+		}
+	}
+	system("%24.mid=", m.ID)
+	system("%24.cid=", m.CorrelationID)
+	system("%24.ct=", m.ContentType)
+	system("%24.ce=", m.ContentEncoding)
+	moment("%24.ctime=", m.Created)
+	moment("%24.exp=", m.Expires)
+	for i := range m.Properties {
+		p := &m.Properties[i]
+		dst = percent.Append(pair(dst, start), p.Name)
+		dst = append(dst, '=')
+		dst = percent.Append(dst, p.Value)
+	}
+	return dst
+}
+
+// pair separates a pair from the one before.
+func pair(dst []byte, start int) []byte {
+	if len(dst) > start {
+		dst = append(dst, '&')
+	}
+	return dst
+}
+
+// appendTime appends t in ISO 8601, UTC, with milliseconds, percent-encoded: 2030-01-01T00%3A00%3A00.000Z.
+func appendTime(dst []byte, t time.Time) []byte {
+	var buf [32]byte
+	for _, b := range t.UTC().AppendFormat(buf[:0], "2006-01-02T15:04:05.000Z") {
+		if b == ':' {
+			dst = append(dst, "%3A"...)
+		} else {
+			dst = append(dst, b)
+		}
+	}
+	return dst
+}
+
+// decodeBag reads a bag into m. It takes what hubs are known to send: a raw "$" for "%24", a pair without "=", an empty value, one "/" behind
+// the bag. What is not percent-encoded properly is taken as it stands. System properties that a Message has no field for are left out.
+func decodeBag(bag string, m *transport.Message) {
+	bag = strings.TrimSuffix(bag, "/")
+	for bag != "" {
+		var item string
+		item, bag, _ = strings.Cut(bag, "&")
+		rawName, rawValue, _ := strings.Cut(item, "=")
+		if rawName == "" {
+			continue
+		}
+		name, value := unescape(rawName), unescape(rawValue)
+		if !strings.HasPrefix(name, "$.") {
+			m.Properties = append(m.Properties, transport.Property{Name: name, Value: value})
+			continue
+		}
+		switch name[2:] {
+		case "mid":
+			m.ID = value
+		case "cid":
+			m.CorrelationID = value
+		case "ct":
+			m.ContentType = value
+		case "ce":
+			m.ContentEncoding = value
+		case "ctime":
+			m.Created = parseTime(value)
+		case "exp":
+			m.Expires = parseTime(value)
+		}
+	}
+}
+
+func unescape(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
+	if out, ok := percent.Decode(make([]byte, 0, len(s)), s); ok {
+		return string(out)
+	}
+	return s
+}
+
+// parseTime takes any number of decimals. What is no time is zero.
+func parseTime(s string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}

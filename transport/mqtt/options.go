@@ -1,0 +1,138 @@
+package mqtt
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Options are the settings of a Transport. The zero value and nil mean all defaults: TLS to port 8883 of the credentials' host.
+type Options struct {
+	// TLS is the base of each connection's TLS settings; it is cloned. Its ServerName defaults to Credentials.DialHost, its Time to the
+	// credentials' clock, its MinVersion to TLS 1.2. Nil: the system's roots and these defaults.
+	TLS *tls.Config
+	// Plaintext leaves TLS out: for brokers on the same machine and for in-memory tests. Tokens cross the wire readable.
+	Plaintext bool
+	// Addr is the "host:port" to connect to. The certificate is still verified for Credentials.DialHost. Empty: DialHost, port
+	// 8883, with Plaintext 1883.
+	Addr string
+	// Dial makes the connection below TLS. It is called by one dial at a time per client and must end when ctx does. An *transport.Error
+	// that it returns keeps its Kind. Nil: a net.Dialer.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// ConnectTimeout bounds a dial as a whole, from the token to the CONNACK. 0: 30 s.
+	ConnectTimeout time.Duration
+	// KeepAlive is how long the line may be quiet before a ping, in whole seconds from 1 s to 65535 s. A hub closes the connection after 1.5 times this. 0: 60 s.
+	KeepAlive time.Duration
+	// PingTimeout is how long the answer to a ping may take. It is looked at every 5 s, or every quarter of a KeepAlive up to
+	// 10 s. 0: 20 s.
+	PingTimeout time.Duration
+	// WriteTimeout is how long the network may take for 16 KB before the connection counts as lost. 0: 10 s.
+	WriteTimeout time.Duration
+	// ProductInfo is added to the name that the device gives itself to the hub (DeviceClientType). Empty: nothing.
+	ProductInfo string
+}
+
+const (
+	defaultConnectTimeout = 30 * time.Second
+	defaultKeepAlive      = 60 * time.Second
+	defaultPingTimeout    = 20 * time.Second
+	defaultWriteTimeout   = 10 * time.Second
+
+	maxKeepAlive = 65535 * time.Second
+)
+
+// resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first wrong field.
+func (o *Options) resolve() (Options, error) {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	for _, d := range [...]struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"ConnectTimeout", &r.ConnectTimeout, defaultConnectTimeout},
+		{"KeepAlive", &r.KeepAlive, defaultKeepAlive},
+		{"PingTimeout", &r.PingTimeout, defaultPingTimeout},
+		{"WriteTimeout", &r.WriteTimeout, defaultWriteTimeout},
+	} {
+		switch {
+		case *d.value < 0:
+			return r, invalid("options: " + d.name + " is negative; give a positive duration, or 0 for " + d.def.String())
+		case *d.value == 0:
+			*d.value = d.def
+		}
+	}
+	if r.KeepAlive%time.Second != 0 || r.KeepAlive > maxKeepAlive {
+		return r, invalid("options: KeepAlive is " + r.KeepAlive.String() + "; give whole seconds from 1s to 65535s")
+	}
+	if r.Addr != "" {
+		host, port, err := net.SplitHostPort(r.Addr)
+		if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || numErr != nil || n == 0 {
+			return r, invalid("options: Addr " + strconv.Quote(r.Addr) + " is not host:port; give both, such as \"gateway:8883\"")
+		}
+	}
+	if r.Dial == nil {
+		r.Dial = new(net.Dialer).DialContext
+	}
+	return r, nil
+}
+
+// addr is where to connect to.
+func (o *Options) addr(creds *transport.Credentials) string {
+	switch {
+	case o.Addr != "":
+		return o.Addr
+	case o.Plaintext:
+		return net.JoinHostPort(creds.DialHost(), "1883")
+	}
+	return net.JoinHostPort(creds.DialHost(), "8883")
+}
+
+// tlsConfig is for one connection.
+func (o *Options) tlsConfig(creds *transport.Credentials) *tls.Config {
+	c := o.TLS.Clone() // nil stays nil
+	if c == nil {
+		c = new(tls.Config)
+	}
+	if c.ServerName == "" {
+		c.ServerName = creds.DialHost()
+	}
+	if c.MinVersion == 0 {
+		c.MinVersion = tls.VersionTLS12
+	}
+	if c.Time == nil {
+		c.Time = creds.Time
+	}
+	return c
+}
+
+// apiVersion is the hub's interface that the topics and bags here follow.
+const apiVersion = "2021-04-12"
+
+// userName is the user name of CONNECT.
+func (o *Options) userName(creds *transport.Credentials) string {
+	agent := "Hubline (" + runtime.Version() + "; " + runtime.GOOS + "; " + runtime.GOARCH + ")"
+	if o.ProductInfo != "" {
+		agent += " " + o.ProductInfo
+	}
+	b := append([]byte(creds.Host), '/')
+	b = append(b, clientID(creds)...)
+	b = append(b, "/?api-version="+apiVersion+"&DeviceClientType="...)
+	return string(percent.Append(b, agent))
+}
+
+// clientID is the client id of CONNECT: the device's id, for a module with the module's behind a slash.
+func clientID(creds *transport.Credentials) string {
+	if creds.ModuleID == "" {
+		return creds.DeviceID
+	}
+	return creds.DeviceID + "/" + creds.ModuleID
+}

@@ -1,0 +1,633 @@
+package mqtt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The tests of this file stand for what is known to go wrong on top of the library; the comments name it.
+
+// A CONNECT that is refused would be repeated with MQTT 3.1 on a second connection.
+func TestARefusedConnectIsNotRepeatedWithAnOlderProtocol(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		connections := 0
+		go func() {
+			for {
+				c, err := h.net.Accept()
+				if err != nil {
+					return
+				}
+				connections++
+				l := newLink(t, c)
+				connect := l.expect(1)
+				require.Equal(t, "\x00\x04MQTT\x04\xC0\x00\x3C", string(connect.body[:10]), "3.1.1, session kept, user name and password, 60 s")
+				l.send(typeConnack<<4, 2, 0, 5)
+				_ = l.Close()
+			}
+		}()
+		_, err := New(h.options()).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+		require.ErrorIs(t, err, transport.Unauthorized)
+		synctest.Wait()
+		require.Equal(t, 1, connections)
+	})
+}
+
+// For codes above 5 the library returns no error and says that it is connected.
+func TestEveryConnackCodeButZeroIsARefusal(t *testing.T) {
+	for code := 1; code < 256; code++ {
+		bubble(t, func(t *testing.T) {
+			h := newHub(t)
+			go func() {
+				l := h.accept()
+				l.send(typeConnack<<4, 2, 0, byte(code))
+				_, _ = l.drain()
+			}()
+			_, err := New(h.options()).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+			e := transport.Find(err)
+			require.NotNil(t, e)
+			require.Equal(t, connackTable[code].kind, e.Kind)
+			require.Equal(t, transport.Connection, e.Scope)
+			require.Equal(t, transport.OpDial, e.Op)
+			refusal, ok := errors.AsType[*ConnackError](err)
+			require.True(t, ok)
+			require.Equal(t, byte(code), refusal.Code)
+		})
+	}
+}
+
+// The library has no context: a dial would last as long as the network likes.
+func TestTheEndOfCtxEndsTheDialAtOnce(t *testing.T) {
+	stages := map[string]func(h *hub, o *Options){
+		"while the network hangs": func(h *hub, _ *Options) { h.net.Hang(true) },
+		"in the TLS handshake":    func(_ *hub, o *Options) { o.Plaintext = false },
+		"before the CONNACK":      func(*hub, *Options) {},
+	}
+	for name, prepare := range stages {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				h := newHub(t)
+				o := h.options()
+				prepare(h, o)
+				ctx, cancel := context.WithCancel(context.Background())
+				time.AfterFunc(3*time.Second, cancel)
+				began := time.Now()
+				_, err := New(o).Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+				require.Equal(t, 3*time.Second, time.Since(began))
+				require.ErrorIs(t, err, context.Canceled)
+				require.Equal(t, transport.Connection, transport.Find(err).Scope)
+				requireNothingLeft(t, h)
+			})
+		})
+	}
+}
+
+// requireNothingLeft fails when the client's end of the last connection is open.
+func requireNothingLeft(t *testing.T, h *hub) {
+	t.Helper()
+	if c := h.net.Last(); c != nil {
+		_, err := c.Write([]byte{0})
+		require.ErrorIs(t, err, net.ErrClosed)
+	}
+}
+
+func TestConnectTimeoutBoundsTheDial(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		o := h.options()
+		o.ConnectTimeout = 7 * time.Second
+		began := time.Now()
+		_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+		require.Equal(t, 7*time.Second, time.Since(began))
+		require.ErrorIs(t, err, transport.Timeout)
+		requireNothingLeft(t, h)
+	})
+}
+
+// ctx may end in the moment in which the library takes the connection up.
+func TestCtxThatEndsWithTheConnackLeavesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			l := h.accept()
+			l.send(typeConnack<<4, 2, 0, 0)
+			cancel()
+		}()
+		s, err := New(h.options()).Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+		if err == nil { // the session was quicker
+			require.Error(t, s.Run(ctx))
+		}
+		requireNothingLeft(t, h)
+	})
+}
+
+// Messages that wait at the hub come right behind the CONNACK, before anybody could have subscribed or begun Run.
+func TestNothingIsReportedBeforeRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		var l *link
+		s, k, ctx, cancel := dial(t, h.options(), func() {
+			l = h.accept()
+			l.send(append([]byte{typeConnack << 4, 2, 1, 0}, publishBytes("devices/dev-1/messages/devicebound/%24.mid=m1", 7, "early")...)...)
+		})
+		time.Sleep(time.Second)
+		require.Empty(t, k.messages)
+		run(t, s, k, ctx, cancel)
+		synctest.Wait()
+		require.Len(t, k.messages, 1)
+		require.Equal(t, "early", string(k.messages[0].Body))
+	})
+}
+
+// A CONNACK may come in pieces.
+func TestAConnackInSingleBytesIsAccepted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		s, k, ctx, cancel := dial(t, h.options(), func() {
+			l := h.accept()
+			for _, b := range []byte{typeConnack << 4, 2, 0, 0} {
+				l.send(b)
+				time.Sleep(time.Second)
+			}
+		})
+		run(t, s, k, ctx, cancel)
+	})
+}
+
+// The library compares the text of a read error with that of a closed connection and then keeps silent, for ever.
+func TestALossThatLooksLikeOurOwnCloseIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, _ := start(t, h, h.options())
+		synctest.Wait()
+		require.NoError(t, h.net.Last().Close()) // somebody closes the socket below us
+		synctest.Wait()
+		select {
+		case err := <-r.ran:
+			require.ErrorIs(t, err, transport.Network)
+		default:
+			t.Fatal("the loss was not noticed")
+		}
+	})
+}
+
+// PINGREQ is written without a deadline; behind a full buffer the ping's time-out is never looked at.
+func TestAPeerThatStopsReadingIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		h.net.SetBuffer(1000)
+		r, _ := start(t, h, h.options())
+		began := time.Now()
+		body := strings.Repeat("x", 400)
+		r.send(body, body, body, body)
+		err := <-r.ran
+		require.ErrorIs(t, err, transport.Timeout)
+		require.Equal(t, defaultWriteTimeout, time.Since(began))
+		require.NotContains(t, err.Error(), "closed")
+	})
+}
+
+// The same when nothing but a ping is to be sent: the line is full from before.
+func TestAPeerThatStopsReadingIsFoundByPings(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, h.options())
+		synctest.Wait()
+		h.net.Last().SetBuffer(1) // PINGREQ has two bytes
+		began := time.Now()
+		err := <-r.ran
+		require.ErrorIs(t, err, transport.Timeout)
+		require.LessOrEqual(t, time.Since(began), 60*time.Second+defaultPingTimeout+10*time.Second)
+		_ = l
+	})
+}
+
+// A silent peer is noticed on the library's ticker.
+func TestASilentPeerIsFoundByPings(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, _ := start(t, h, h.options())
+		began := time.Now()
+		err := <-r.ran
+		require.ErrorIs(t, err, transport.Timeout)
+		require.ErrorIs(t, err, errNoPong)
+		require.LessOrEqual(t, time.Since(began), defaultKeepAlive+defaultPingTimeout+10*time.Second)
+	})
+}
+
+// An idle line stays up for as long as pings are answered.
+func TestAnIdleSessionLivesOnPings(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, h.options())
+		var pings atomic.Int64
+		go func() {
+			for {
+				p, err := l.next()
+				if err != nil {
+					return
+				}
+				if p.kind == 12 {
+					pings.Add(1)
+					l.send(typePingresp<<4, 0)
+				}
+			}
+		}()
+		time.Sleep(time.Hour)
+		require.Empty(t, r.ran)
+		require.InDelta(t, 60, pings.Load(), 5)
+		r.cancel()
+		synctest.Wait()
+	})
+}
+
+// More codes than filters make the library's reader panic, and the process with it; so would a SUBACK for another's id confuse it.
+func TestASubackThatDoesNotFitEndsTheSession(t *testing.T) {
+	for name, answer := range map[string]func(id uint16) []byte{
+		"with too many codes": func(id uint16) []byte { return []byte{typeSuback << 4, 5, byte(id >> 8), byte(id), 1, 1, 1} },
+		"with far more codes": func(id uint16) []byte {
+			return append([]byte{typeSuback << 4, 100, byte(id >> 8), byte(id)}, make([]byte, 98)...)
+		},
+		"without codes":         func(id uint16) []byte { return []byte{typeSuback << 4, 2, byte(id >> 8), byte(id)} },
+		"for an id never used":  func(id uint16) []byte { return []byte{typeSuback << 4, 3, 9, 9, 1} },
+		"as PUBACK":             func(id uint16) []byte { return []byte{typePuback << 4, 2, byte(id >> 8), byte(id)} },
+		"for a PUBLISH instead": func(id uint16) []byte { return []byte{typeSuback << 4, 3, byte((id - 1) >> 8), byte(id - 1), 1} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				h := newHub(t)
+				r, l := start(t, h, h.options())
+				r.send("first")
+				l.expect(typePublish)
+				r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+				l.send(answer(l.expect(8).id())...)
+				require.ErrorIs(t, <-r.ran, transport.Network)
+				require.Empty(t, r.sink.replies)
+				require.Empty(t, r.sink.done)
+			})
+		})
+	}
+}
+
+// A refused filter completes the library's token without an error.
+func TestARefusedSubscriptionIsReplied(t *testing.T) {
+	for code, kind := range map[byte]transport.Kind{0x80: transport.Unavailable, 3: transport.Protocol, 0xFF: transport.Protocol} {
+		bubble(t, func(t *testing.T) {
+			h := newHub(t)
+			r, l := start(t, h, h.options())
+			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+			id := l.expect(8).id()
+			l.send(typeSuback<<4, 3, byte(id>>8), byte(id), code)
+			synctest.Wait()
+			require.Len(t, r.sink.replies, 1)
+			err := r.sink.replies[0].Err
+			require.ErrorIs(t, err, kind)
+			require.Equal(t, transport.Operation, transport.Find(err).Scope)
+			refusal, ok := errors.AsType[*SubackError](err)
+			require.True(t, ok)
+			require.Equal(t, SubackError{"devices/dev-1/messages/devicebound/#", code}, *refusal)
+			require.Empty(t, r.ran, "the session lives")
+		})
+	}
+}
+
+// The library allocates an announced length, up to 256 MB, before it reads.
+func TestAHugePacketIsRefusedBeforeItIsAllocated(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, h.options())
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		l.send(typePublish<<4, 0xFF, 0xFF, 0xFF, 0x7F)
+		require.ErrorIs(t, <-r.ran, transport.Network)
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
+	})
+}
+
+// The library's own resend uses ids that we know nothing of, its store keeps what we keep. DUP cannot be asked for.
+func TestOnlyWhatIsHandedOverAgainCarriesDup(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, h.options())
+		again := &transport.Message{Body: []byte("again")}
+		fresh := &transport.Message{Body: []byte("new")}
+		r.Send([]transport.Item{{Tag: 4, Again: true, Msg: again}, {Tag: 5, Msg: fresh}})
+		first, second := l.expect(typePublish), l.expect(typePublish)
+		require.Equal(t, byte(2|8), first.flags)
+		require.Equal(t, byte(2), second.flags)
+	})
+}
+
+// Tokens of a persistent session never complete after a loss, and a caller inside Publish is held until a timer fires: Run must not be.
+func TestRunReturnsSoonAfterALossInTheMiddleOfSending(t *testing.T) {
+	for cut := range 50 {
+		bubble(t, func(t *testing.T) {
+			h := newHub(t)
+			r, l := start(t, h, h.options())
+			bodies := make([]string, 200)
+			r.send(bodies...)
+			for range cut {
+				l.puback(l.expect(typePublish).id())
+			}
+			began := time.Now()
+			require.NoError(t, l.Close())
+			require.ErrorIs(t, <-r.ran, transport.Network)
+			require.LessOrEqual(t, time.Since(began), libraryWait)
+			r.send("after the end")
+			r.Do(&transport.Request{ID: 1, Op: transport.OpTwinGet})
+			synctest.Wait()
+			require.LessOrEqual(t, len(r.sink.done), cut)
+		})
+	}
+}
+
+// stubborn is the library on a machine so slow that its goroutines do not take a packet in time.
+type stubborn struct {
+	paho.Client
+	store paho.Store
+	fails int
+	id    uint16
+}
+
+func (c *stubborn) Publish(topic string, qos byte, retained bool, payload any) paho.Token {
+	if c.fails == 0 {
+		return c.Client.Publish(topic, qos, retained, payload)
+	}
+	c.fails--
+	p := newPublish(topic, payload.([]byte))
+	c.id++
+	p.MessageID = 60000 + c.id
+	c.store.Put("o.", p)
+	return &failedToken{}
+}
+
+type failedToken struct{ paho.DummyToken }
+
+func (*failedToken) Error() error { return errors.New("publish was broken by timeout") }
+
+// A Publish that was not taken in time leaves the packet's id taken and the packet unsent: the message would be in flight for ever.
+func TestAMessageTheLibraryDidNotTakeIsHandedOverAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		var l *link
+		s, k, ctx, cancel := dial(t, h.options(), func() { l = h.welcome() })
+		s.client = &stubborn{Client: s.client, store: (*packetStore)(s), fails: 2}
+		r := run(t, s, k, ctx, cancel)
+		r.send("stubborn", "next")
+		a, b := l.expect(typePublish), l.expect(typePublish)
+		require.Equal(t, "stubborn", a.payload())
+		require.Equal(t, "next", b.payload())
+		require.Len(t, s.flights, 2)
+		l.puback(a.id())
+		l.puback(b.id())
+		synctest.Wait()
+		require.Equal(t, []uint16{0, 1}, k.tags())
+		require.Empty(t, s.flights)
+	})
+}
+
+// A connection that coalesces must let out what was written before the DISCONNECT, and the library closes right behind it.
+func TestGoodbyeLetsOutWhatWasSent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		h.net.SetLatency(func() time.Duration { return time.Millisecond })
+		r, l := start(t, h, h.options())
+		r.send("one", "two", "three")
+		synctest.Wait()
+		r.cancel()
+		packets, err := l.drain()
+		require.Equal(t, io.EOF, err)
+		require.Len(t, packets, 4)
+		require.Equal(t, byte(typeDisconnect), packets[3].kind)
+	})
+}
+
+// A stuck peer must not hold the goodbye, which cannot be written; nor must TLS, which waits 5 s to say close_notify.
+func TestGoodbyeToAStuckPeerTakesLessThanASecond(t *testing.T) {
+	for name, secure := range map[string]bool{"plain": false, "with TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				h := newHub(t)
+				o := h.options()
+				if secure {
+					h.serveTLS(t, o)
+				}
+				r, _ := start(t, h, o)
+				synctest.Wait()
+				h.net.Last().SetBuffer(1)
+				r.send("stuck")
+				time.Sleep(time.Second)
+				began := time.Now()
+				r.cancel()
+				require.Error(t, <-r.ran)
+				require.LessOrEqual(t, time.Since(began), time.Second)
+			})
+		})
+	}
+}
+
+// In TLS the goodbye is written well, but close_notify is not.
+func TestGoodbyeIsBoundedWhenOnlyCloseNotifyIsStuck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := memconn.Pair("a", "b")
+		defer b.Close()
+		c := newConn(&slowCloser{Conn: a}, a, time.Second, new(session))
+		_, _ = c.Write([]byte{typeDisconnect << 4, 0})
+		began := time.Now()
+		require.NoError(t, c.Close())
+		<-c.flushed
+		require.LessOrEqual(t, time.Since(began), drainTime)
+	})
+}
+
+// slowCloser takes 5 s to close unless the socket below is closed.
+type slowCloser struct{ *memconn.Conn }
+
+func (c *slowCloser) Close() error {
+	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_, _ = c.Read(make([]byte, 1))
+	return nil
+}
+
+// Ordered delivery with the library's own acknowledgements locks up when both ends send much: its reader waits for the writer, the writer for the
+// peer, the peer for our reader.
+func TestTrafficBothWaysDoesNotLockUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 300
+		h := newHub(t)
+		h.net.SetBuffer(4 << 10)
+		r, l := start(t, h, h.options())
+		body := strings.Repeat("x", 5000)
+		got := make(chan int)
+		go func() { // a hub that reads nothing while it writes
+			count := 0
+			for i := range n {
+				l.publish("devices/dev-1/messages/devicebound/a=b", uint16(i+1), body)
+				for count < i-3 {
+					if p, err := l.next(); err != nil {
+						break
+					} else if p.kind == typePublish {
+						count++
+						l.puback(p.id())
+					}
+				}
+			}
+			for count < n {
+				p, err := l.next()
+				if err != nil {
+					break
+				}
+				if p.kind == typePublish {
+					count++
+					l.puback(p.id())
+				}
+			}
+			got <- count
+		}()
+		for i := range n {
+			r.Send([]transport.Item{{Tag: uint16(i), Msg: &transport.Message{Body: []byte(body)}}})
+			for len(r.sink.seen()) > 0 {
+				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.takeRef()})
+			}
+		}
+		require.Equal(t, n, <-got)
+		synctest.Wait()
+		require.Len(t, r.sink.tags(), n)
+		require.Len(t, r.sink.messages, n)
+	})
+}
+
+func (s *sink) seen() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refs
+}
+
+func (s *sink) takeRef() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ref := s.refs[0]
+	s.refs = s.refs[1:]
+	return ref
+}
+
+// The library writes from several goroutines at once, closes twice, and sets deadlines of its own.
+func TestTheConnectionBearsWhatTheLibraryDoesToIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := memconn.Pair("a", "b")
+		b.SetBuffer(0)
+		c := newConn(a, a, time.Second, new(session))
+		var sent int
+		for range 4 {
+			go func() {
+				for range 100 {
+					_, _ = c.Write([]byte("abcd"))
+				}
+			}()
+			sent += 400
+		}
+		require.NoError(t, c.SetWriteDeadline(time.Now().Add(-time.Hour)))
+		got := make([]byte, sent)
+		_, err := io.ReadFull(b, got)
+		require.NoError(t, err)
+		require.Equal(t, bytes.Repeat([]byte("abcd"), 400), got)
+		_, _ = c.Write([]byte{typeDisconnect << 4, 0})
+		for range 3 {
+			go func() { _ = c.Close() }()
+		}
+		require.NoError(t, c.Close())
+		<-c.flushed
+		rest, err := io.ReadAll(b)
+		require.NoError(t, err)
+		require.Equal(t, []byte{typeDisconnect << 4, 0}, rest)
+		_, err = c.Write([]byte("x"))
+		require.ErrorIs(t, err, errClosed)
+		_, err = c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, errClosed)
+		require.NotErrorIs(t, err, net.ErrClosed)
+	})
+}
+
+// A write error is reported by the next Write and by Read, which waits for nothing else.
+func TestAWriteErrorReachesReadAndTheNextWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := memconn.Pair("a", "b")
+		defer b.Close()
+		a.SetBuffer(1)
+		c := newConn(a, a, time.Second, new(session))
+		_, err := c.Write([]byte("too much"))
+		require.NoError(t, err)
+		_, err = c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		_, err = c.Write([]byte("x"))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		<-c.flushed
+	})
+}
+
+// A link that is slow but moves is not taken for one that stands.
+func TestASlowLinkIsNotADeadOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		o := h.options()
+		o.KeepAlive = 10 * time.Minute
+		r, l := start(t, h, o)
+		synctest.Wait()
+		h.net.Last().SetBuffer(2000)
+		r.send(strings.Repeat("x", 200_000))
+		began := time.Now()
+		got := 0
+		for got < 200_000 {
+			n, err := io.ReadFull(l.r, make([]byte, 2000))
+			require.NoError(t, err)
+			got += n
+			time.Sleep(time.Second) // 2 KB/s: 100 s
+		}
+		require.Greater(t, time.Since(began), 5*defaultWriteTimeout)
+		require.Empty(t, r.ran)
+	})
+}
+
+// What waits to be written is bounded: the session publishes no more than the network takes.
+func TestPublishingStopsWhileTheNetworkTakesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		h.net.SetBuffer(1000)
+		var l *link
+		s, k, ctx, cancel := dial(t, h.options(), func() { l = h.welcome() })
+		r := run(t, s, k, ctx, cancel)
+		bodies := make([]string, 100)
+		for i := range bodies {
+			bodies[i] = strings.Repeat("x", 10_000)
+		}
+		r.send(bodies...)
+		synctest.Wait()
+		s.conn.mu.Lock()
+		pending := len(s.conn.pending)
+		s.conn.mu.Unlock()
+		require.Less(t, pending, highWater+30_000)
+		for range bodies {
+			l.puback(l.expect(typePublish).id())
+		}
+		synctest.Wait()
+		require.Len(t, k.tags(), len(bodies))
+	})
+}

@@ -1,0 +1,183 @@
+// Package mqtt carries a device over MQTT 3.1.1, on the library eclipse/paho.mqtt.golang.
+//
+//	client, err := device.New(creds, mqtt.New(nil), nil)
+//
+// A Transport keeps nothing between dials and is safe for use by many clients at a time.
+//
+// Telemetry goes out with QoS 1 and is done when the hub's PUBACK has come. MQTT has no way to refuse a single message: a hub that does not
+// like one closes the connection, so Done reports an error only for what is too large to be sent at all. Messages handed over
+// again carry the DUP flag. Cloud-to-device messages come with QoS 1; Accept and Reject acknowledge them, Release does not, so the hub delivers
+// them again on a later connection. Sessions are persistent (CleanSession 0): the hub keeps subscriptions and messages while the
+// device is away. Twin and methods are not carried yet: their requests are replied to with Unsupported.
+//
+// A hub learns of a new token only by a new connection: OpRenew is unsupported, and Info.RenewAt tells, by the credentials' clock, when 85 % of the
+// token's remaining life will be over.
+//
+// # Errors
+//
+// A failed Dial returns an *transport.Error of Scope Connection and Op OpDial. Kind is Invalid for wrong options or credentials; Network and
+// Timeout when the hub was not reached, the TLS handshake was cut short, or ctx ended; Untrusted when the hub's certificate does not verify; Unauthorized for CONNACK 2, 4 and 5 and a
+// refused client certificate; Unavailable for CONNACK 3; Unsupported for CONNACK 1 and for TLS without common ground; Protocol for other
+// CONNACKs and for peers that speak something else; NotFound or Forbidden when a TLS alert says so; and what
+// Credentials.NewToken returns. The code of a refusal is in the *ConnackError reached with errors.As.
+//
+// The end of a live session is always worth a retry: Network, or Timeout when the hub answers no ping or takes no data.
+package mqtt
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/url"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Transport makes MQTT sessions. It is safe for concurrent use.
+type Transport struct {
+	opt Options
+	err error // what Dial returns for wrong options
+}
+
+// New returns a Transport with the given options, which are copied; nil means all defaults. Wrong options are reported by
+// Dial, with Kind Invalid.
+func New(o *Options) *Transport {
+	t := new(Transport)
+	t.opt, t.err = o.resolve()
+	return t
+}
+
+var _ transport.Transport = (*Transport)(nil)
+
+// Dial makes a session as transport.Transport says: token, connection, TLS, CONNECT. The Sink is not called before Run. The
+// package documentation lists the errors.
+func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	s, err := t.dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	if err := cfg.Creds.Validate(); err != nil {
+		return nil, dialError(err)
+	}
+	dctx, cancel := context.WithTimeoutCause(ctx, t.opt.ConnectTimeout, errConnectTimeout)
+	defer cancel()
+
+	s, err := t.connect(dctx, cfg)
+	if err != nil {
+		if dctx.Err() != nil {
+			err = context.Cause(dctx) // what the end of ctx did to the socket is of no interest
+		}
+		return nil, dialError(err)
+	}
+	return s, nil
+}
+
+// connect does the work of dial within ctx.
+func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
+	token, err := cfg.Creds.NewToken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	outer, socket, err := t.open(ctx, cfg.Creds)
+	if err != nil {
+		return nil, err
+	}
+	s := newSession(cfg, token)
+	s.conn = newConn(outer, socket, t.opt.WriteTimeout, s)
+	s.client = paho.NewClient(t.clientOptions(s, token))
+
+	aborted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(aborted)
+		s.conn.fail(errAborted)
+	})
+	connected := s.client.Connect()
+	<-connected.Done()
+	err = connected.Error()
+	if !stop() {
+		<-aborted
+	}
+	if err == nil && ctx.Err() == nil {
+		return s, nil
+	}
+	cause := s.conn.fail(errAborted) // the first failure; the library's error wraps it among others
+	if err == nil {
+		<-s.lost // the library took the connection up and notices its end
+	}
+	<-s.conn.flushed
+	return nil, cause
+}
+
+// connectTimeout's error has the marks of a time-out.
+var errConnectTimeout error = &timeoutError{"the connection was not made within ConnectTimeout"}
+
+type timeoutError struct{ text string }
+
+func (e *timeoutError) Error() string   { return e.text }
+func (e *timeoutError) Timeout() bool   { return true }
+func (e *timeoutError) Temporary() bool { return true }
+
+// open dials and does the TLS handshake. It returns the outer connection and the socket below.
+func (t *Transport) open(ctx context.Context, creds *transport.Credentials) (outer, socket net.Conn, err error) {
+	socket, err = t.opt.Dial(ctx, "tcp", t.opt.addr(creds))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case t.opt.Plaintext:
+		return socket, socket, nil
+	}
+	secure := tls.Client(socket, t.opt.tlsConfig(creds))
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = socket.Close()
+		return nil, nil, err
+	}
+	return secure, socket, nil
+}
+
+// libraryWait bounds how long the library's Publish and Subscribe hold their caller after the connection was lost: it looks only when
+// the time is up. Writes to conn do not block, so on a live connection it does not matter.
+const libraryWait = 250 * time.Millisecond
+
+// clientOptions are for one connection: the library redials nothing, keeps nothing, retries nothing. Its acknowledgements are off because sending one may
+// wait for the goroutine that asks for it.
+func (t *Transport) clientOptions(s *session, token transport.Token) *paho.ClientOptions {
+	o := paho.NewClientOptions()
+	o.Servers = []*url.URL{{Scheme: "tcp", Host: "hub"}} // one is needed; it is not looked at
+	o.SetAutoReconnect(false)
+	o.SetConnectRetry(false)
+	o.SetProtocolVersion(4) // else a refused CONNECT is repeated with MQTT 3.1
+	o.SetCleanSession(false)
+	o.SetOrderMatters(true)
+	o.SetAutoAckDisabled(true)
+	o.SetWriteTimeout(libraryWait)
+	o.SetConnectTimeout(t.opt.ConnectTimeout)
+	o.SetKeepAlive(t.opt.KeepAlive)
+	o.SetPingTimeout(t.opt.PingTimeout)
+	o.SetStore((*packetStore)(s))
+	o.SetResumeSubs(true) // puts SUBSCRIBE packets into the store too, which is where their ids are learnt
+	o.SetClientID(clientID(s.cfg.Creds))
+	o.SetUsername(t.opt.userName(s.cfg.Creds))
+	o.SetPassword(token.Text)
+	o.SetDefaultPublishHandler(s.received)
+	o.SetConnectionLostHandler(func(paho.Client, error) { close(s.lost) })
+	used := false
+	o.SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) {
+		if used {
+			return nil, errors.New("one connection per client")
+		}
+		used = true
+		return s.conn, nil
+	})
+	return o
+}

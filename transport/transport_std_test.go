@@ -1,0 +1,79 @@
+//go:build !tinygo
+
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+var (
+	sinkKind  transport.Kind
+	sinkError *transport.Error
+	sinkBool  bool
+	sinkInt   int
+	sinkErr   error
+)
+
+func TestLookingUpAnErrorAllocatesNothing(t *testing.T) {
+	inner := &transport.Error{Kind: transport.Throttled}
+	deep := error(&transport.Error{Kind: transport.RetryExpired, Err: fmt.Errorf("in: %w", inner)})
+	for range 6 {
+		deep = fmt.Errorf("level: %w", deep)
+	}
+	for name, f := range map[string]func(){
+		"Find":      func() { sinkError = transport.Find(deep) },
+		"KindOf":    func() { sinkKind = transport.KindOf(deep) },
+		"errors.Is": func() { sinkBool = errors.Is(deep, transport.Throttled) },
+		"errors.As": func() { sinkBool = errors.As(deep, &sinkError) },
+		"String":    func() { sinkInt = len(transport.Throttled.String()) },
+	} {
+		if n := testing.AllocsPerRun(200, f); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func TestCheckingAMessageAllocatesNothing(t *testing.T) {
+	m := &transport.Message{
+		ID: "m-1", ContentType: "application/json", Created: someTime, Body: []byte("{}"), Properties: []transport.Property{{"level", "high"}, {"site", "7"}},
+	}
+	if n := testing.AllocsPerRun(200, func() { sinkInt, sinkErr = m.Size(), m.Validate() }); n != 0 || sinkErr != nil {
+		t.Errorf("%v allocations, %v", n, sinkErr)
+	}
+}
+
+// Whatever way a program prints what it holds, the key and the token stay out of the log.
+func TestPrintingShowsNoSecret(t *testing.T) {
+	sign, err := transport.SharedKey(goldenKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := transport.Token{Text: golden[0].token, Expires: goldenExpiry}
+	signing := transport.Credentials{Host: "hub1.example.test", DeviceID: "dev-1", Sign: sign}
+	given := transport.Credentials{
+		Host: "hub1.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) { return token, nil },
+	}
+	config := transport.Config{Creds: &signing}
+	var text strings.Builder
+	for _, v := range []any{token, &token, []transport.Token{token}, map[string]transport.Token{"t": token}, struct{ T transport.Token }{token}, signing, &signing, given, &given, config, &config} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+			fmt.Fprintf(&text, verb+"\n", v)
+		}
+	}
+	slog.New(slog.NewTextHandler(&text, nil)).Info("dial", "token", token, "creds", signing)
+	for _, secret := range []string{goldenKey, goldenKey[:8], "D3YPCbjg", "sig=", "SharedAccessSignature", "[0 1 2 3", "0x0, 0x1, 0x2"} {
+		if strings.Contains(text.String(), secret) {
+			t.Errorf("%q was printed:\n%s", secret, text.String())
+		}
+	}
+	if !strings.Contains(text.String(), "dev-1") || !strings.Contains(text.String(), "expires 1893456000") {
+		t.Errorf("what is not secret is missing:\n%s", text.String())
+	}
+}

@@ -1,0 +1,408 @@
+package transporttest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// window and queue are what sessions are made with.
+const (
+	window = 32
+	queue  = 8
+)
+
+// patience is how long the suite waits for something that must come, in fake time.
+const patience = time.Minute
+
+// probe is one check under way.
+type probe struct {
+	testing.TB
+	*Pair
+	skipped string
+}
+
+// skip ends the check, which does not apply.
+func (p *probe) skip(why string) {
+	p.skipped = why
+	p.Skip(why)
+}
+
+// session is a session with its Run, and what it reported.
+type session struct {
+	p *probe
+	transport.Session
+	sink   *sink
+	ctx    context.Context
+	cancel context.CancelFunc
+	before int // goroutines before the dial
+
+	ended chan struct{} // closed after Run
+	err   error         // Run's, valid then
+	over  time.Time     // when Run returned
+}
+
+// dial makes a session and does not run it.
+func (p *probe) dial() *session {
+	p.Helper()
+	s, err := p.tryDial()
+	if err != nil {
+		p.Fatalf("Dial: %v", err)
+	}
+	return s
+}
+
+func (p *probe) tryDial() (*session, error) {
+	s := &session{p: p, sink: newSink(p), ended: make(chan struct{})}
+	s.before = p.goroutines()
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	var err error
+	s.Session, err = p.Transport.Dial(s.ctx, p.config(p.Creds, s.sink))
+	if err != nil {
+		s.cancel()
+	}
+	return s, err
+}
+
+func (p *probe) config(creds *transport.Credentials, k transport.Sink) *transport.Config {
+	return &transport.Config{Creds: creds, Window: window, Queue: queue, Sink: k}
+}
+
+// start dials and runs. The session is ended, and looked at, when the check is over.
+func (p *probe) start() *session {
+	p.Helper()
+	s := p.dial()
+	s.run()
+	return s
+}
+
+func (s *session) run() {
+	go func() {
+		err := s.Run(s.ctx)
+		s.sink.close()
+		s.err, s.over = err, time.Now()
+		close(s.ended)
+	}()
+	stopPings := make(chan struct{})
+	pinged := make(chan struct{})
+	go s.ping(stopPings, pinged)
+	s.p.Cleanup(func() {
+		close(stopPings)
+		<-pinged
+		s.end()
+	})
+}
+
+// ping does what the session's Info asks of its caller.
+func (s *session) ping(stop, stopped chan struct{}) {
+	defer close(stopped)
+	every := s.Info().KeepAlive
+	if every <= 0 {
+		return
+	}
+	for {
+		select {
+		case <-time.After(every):
+			s.Do(&transport.Request{Op: transport.OpPing})
+		case <-s.ended:
+			return
+		case <-stop:
+			return
+		}
+	}
+}
+
+// end ends the session if it lives, and checks what holds for each one that ended.
+func (s *session) end() {
+	s.p.Helper()
+	s.cancel()
+	s.awaitEnd(patience)
+	if s.err == nil {
+		s.p.Errorf("Run returned nil")
+	}
+	s.p.requireGoroutines(s.before)
+	s.sink.report()
+}
+
+// awaitEnd waits for Run and checks that nothing of the session is left.
+func (s *session) awaitEnd(d time.Duration) {
+	s.p.Helper()
+	select {
+	case <-s.ended:
+	case <-time.After(d):
+		s.p.Fatalf("Run did not return within %v\n%s", d, s.p.stacks())
+	}
+}
+
+// requireLoss waits for the end of a session whose connection was lost.
+func (s *session) requireLoss(d time.Duration) {
+	s.p.Helper()
+	s.awaitEnd(d)
+	e := transport.Find(s.err)
+	switch {
+	case s.err == nil:
+		s.p.Errorf("Run returned nil")
+	case e == nil:
+		s.p.Errorf("Run returned %T (%v), no *transport.Error", s.err, s.err)
+	case e.Scope != transport.Connection || e.Op != transport.OpRun:
+		s.p.Errorf("Run returned scope %v and op %v, want connection and %v: %v", e.Scope, e.Op, transport.OpRun, s.err)
+	case !errfilter.Retryable(s.err):
+		s.p.Errorf("Run returned what is not worth a retry: %v", s.err)
+	}
+}
+
+// requireDialError checks the error of a failed dial and that it left nothing.
+func (p *probe) requireDialError(err error, before int, kinds ...transport.Kind) {
+	p.Helper()
+	e := transport.Find(err)
+	switch {
+	case err == nil:
+		p.Fatalf("Dial succeeded, want %v", kinds)
+	case e == nil:
+		p.Fatalf("Dial returned %T (%v), no *transport.Error", err, err)
+	case e.Scope != transport.Connection || e.Op != transport.OpDial:
+		p.Errorf("Dial returned scope %v and op %v, want connection and %v: %v", e.Scope, e.Op, transport.OpDial, err)
+	}
+	for i, k := range kinds {
+		if e.Kind == k {
+			break
+		}
+		if i == len(kinds)-1 {
+			p.Errorf("Dial returned kind %v, want one of %v: %v", e.Kind, kinds, err)
+		}
+	}
+	p.requireGoroutines(before)
+}
+
+// requireGoroutines fails when there are more goroutines than before.
+func (p *probe) requireGoroutines(before int) {
+	p.Helper()
+	if n := p.goroutines(); n > before {
+		p.Errorf("%d goroutines were left behind:\n%s", n-before, p.stacks())
+	}
+}
+
+// send hands messages over, with the tags from first up.
+func (s *session) send(first int, messages ...*transport.Message) {
+	items := make([]transport.Item, len(messages))
+	for i, m := range messages {
+		items[i] = transport.Item{Tag: uint16(first + i), Msg: m}
+	}
+	s.sendItems(items)
+}
+
+func (s *session) sendItems(items []transport.Item) {
+	s.sink.fly(items)
+	s.Send(items)
+}
+
+// numbered makes n messages with the ids and bodies m-first and so on.
+func numbered(first, n int) []*transport.Message {
+	out := make([]*transport.Message, n)
+	for i := range out {
+		text := fmt.Sprintf("m-%d", first+i)
+		out[i] = &transport.Message{ID: text, Body: []byte(text)}
+	}
+	return out
+}
+
+// eventually waits until ok holds.
+func (p *probe) eventually(what string, ok func() bool) {
+	p.Helper()
+	for waited := time.Duration(0); !ok(); waited += 10 * time.Millisecond {
+		if waited > patience {
+			p.Fatalf("after %v: %s", patience, what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// awaitDone waits until no message is in flight.
+func (s *session) awaitDone() {
+	s.p.Helper()
+	s.p.eventually("not every message is done", func() bool { return s.sink.flying() == 0 })
+}
+
+// bodies are those of the messages received.
+func (p *probe) bodies() []string {
+	var out []string
+	for _, m := range p.Hub.Received() {
+		out = append(out, string(m.Body))
+	}
+	return out
+}
+
+// sink is the suite's transport.Sink. It reports what must never happen.
+type sink struct {
+	p        *probe
+	mu       sync.Mutex
+	inFlight map[uint16]bool
+	done     map[uint16][]error
+	replies  map[uint32][]transport.Reply
+	bodies   []string
+	refs     [][]byte
+	refuse   bool
+	closed   bool
+	faults   []string
+}
+
+func newSink(p *probe) *sink {
+	return &sink{p: p, inFlight: map[uint16]bool{}, done: map[uint16][]error{}, replies: map[uint32][]transport.Reply{}}
+}
+
+func (k *sink) fly(items []transport.Item) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, it := range items {
+		k.inFlight[it.Tag] = true
+	}
+}
+
+func (k *sink) flying() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.inFlight)
+}
+
+// close marks Run's end.
+func (k *sink) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+}
+
+func (k *sink) faultLocked(format string, args ...any) {
+	k.faults = append(k.faults, fmt.Sprintf(format, args...))
+}
+
+// report tells the faults, on the check's own goroutine.
+func (k *sink) report() {
+	k.p.Helper()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, f := range k.faults {
+		k.p.Error(f)
+	}
+	k.faults = nil
+}
+
+// enterLocked is the beginning of each call.
+func (k *sink) enterLocked(call string) {
+	if k.closed {
+		k.faultLocked("Sink.%s was called after Run had returned", call)
+	}
+}
+
+// operationLocked checks an error about one operation.
+func (k *sink) operationLocked(call string, err error) {
+	e := transport.Find(err)
+	switch {
+	case err == nil:
+	case e == nil:
+		k.faultLocked("Sink.%s got %T (%v), no *transport.Error", call, err, err)
+	case e.Scope != transport.Operation:
+		k.faultLocked("Sink.%s got an error of scope %v: %v", call, e.Scope, err)
+	}
+}
+
+func (k *sink) Done(tag uint16, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.enterLocked("Done")
+	k.operationLocked("Done", err)
+	if !k.inFlight[tag] {
+		k.faultLocked("Sink.Done was called for tag %d, which was not in flight", tag)
+	}
+	delete(k.inFlight, tag)
+	k.done[tag] = append(k.done[tag], err)
+}
+
+func (k *sink) Reply(id uint32, r transport.Reply) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.enterLocked("Reply")
+	k.operationLocked("Reply", r.Err)
+	r.Body = bytes.Clone(r.Body)
+	k.replies[id] = append(k.replies[id], r)
+}
+
+func (k *sink) Deliver(d *transport.Delivery) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.enterLocked("Deliver")
+	if d.Kind != transport.Messages || d.Msg == nil {
+		k.faultLocked("Sink.Deliver got kind %b, which was not subscribed to, or no message", d.Kind)
+		return false
+	}
+	k.bodies = append(k.bodies, string(d.Msg.Body))
+	k.refs = append(k.refs, bytes.Clone(d.Ref))
+	return !k.refuse
+}
+
+// delivered returns bodies and refs so far.
+func (k *sink) delivered() ([]string, [][]byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]string(nil), k.bodies...), append([][]byte(nil), k.refs...)
+}
+
+func (k *sink) doneErrors(tag uint16) []error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]error(nil), k.done[tag]...)
+}
+
+// ask does a request and waits for its one reply.
+func (s *session) ask(r *transport.Request) transport.Reply {
+	s.p.Helper()
+	var got []transport.Reply
+	s.Do(r)
+	s.p.eventually(fmt.Sprintf("no reply to %v", r.Op), func() bool {
+		s.sink.mu.Lock()
+		defer s.sink.mu.Unlock()
+		got = s.sink.replies[r.ID]
+		return len(got) > 0
+	})
+	synctest.Wait()
+	if len(got) > 1 {
+		s.p.Errorf("%v got %d replies", r.Op, len(got))
+	}
+	return got[0]
+}
+
+var bubbleMark = regexp.MustCompile(`synctest bubble \d+`)
+
+// goroutines counts those of the bubble, once all wait for something, without the hub's.
+func (p *probe) goroutines() int {
+	synctest.Wait()
+	return strings.Count(p.stacks(), "goroutine ")
+}
+
+// stacks shows the goroutines of the bubble, the caller's first, without the hub's.
+func (p *probe) stacks() string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	all := strings.Split(string(buf), "\n\n")
+	mark := bubbleMark.FindString(all[0])
+	var out []string
+	for i, g := range all {
+		first, rest, _ := strings.Cut(g, "\n")
+		ours := strings.Contains(first, mark+"]") || strings.Contains(first, mark+",")
+		hubs := slices.ContainsFunc(p.HubMarks, func(mark string) bool { return strings.Contains(rest, mark) })
+		if ours && (i == 0 || !hubs) {
+			out = append(out, first+"\n"+strings.ReplaceAll(rest, "goroutine ", "go "))
+		}
+	}
+	return strings.Join(out, "\n\n")
+}

@@ -1,0 +1,456 @@
+package transporttest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// fault is a way in which the reference transport breaks the contract; right is none.
+type fault string
+
+const right fault = ""
+
+// The reference transport: no protocol, the sessions call the hub's methods. It is the smallest thing that passes the suite, and with a fault
+// in it, what the suite must reject.
+type refTransport struct {
+	hub   *refHub
+	fault fault
+}
+
+type refHub struct {
+	mu       sync.Mutex
+	received []Received
+	holding  bool
+	held     []func()
+	refusal  Refusal
+	sessions map[*refSession]bool
+	inbox    []*refDelivery
+}
+
+type refDelivery struct {
+	body string
+	by   *refSession // who has it
+}
+
+// refSession's Run does everything; all others leave word in the fields and wake it.
+type refSession struct {
+	t    *refTransport
+	cfg  *transport.Config
+	wake chan struct{} // capacity 1
+	dead chan struct{} // closed by Cut
+
+	mu         sync.Mutex
+	items      []transport.Item
+	batch      []transport.Item // of fault "keeps the batch"
+	reqs       []transport.Request
+	answered   []uint16
+	ended      bool
+	silent     bool
+	subscribed bool
+	waiting    int // messages without an answer
+}
+
+const goodToken, badToken = "SharedAccessSignature good", "SharedAccessSignature bad"
+
+func refCreds(token string) *transport.Credentials {
+	return &transport.Credentials{Host: "hub", DeviceID: "dev", Token: func(context.Context) (transport.Token, error) {
+		return transport.Token{Text: token}, nil
+	}}
+}
+
+func newReference(f fault) func(t testing.TB) *Pair {
+	return func(testing.TB) *Pair {
+		h := &refHub{sessions: map[*refSession]bool{}}
+		return &Pair{
+			Transport: &refTransport{h, f}, Creds: refCreds(goodToken), WrongCreds: refCreds(badToken), Hub: h,
+			Features: transport.Messages, MarksAgain: true,
+		}
+	}
+}
+
+func refError(scope transport.Scope, op transport.Op, k transport.Kind, text string) error {
+	return &transport.Error{Kind: k, Scope: scope, Op: op, Proto: "ref", Err: errors.New(text)}
+}
+
+func (t *refTransport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	fail := func(k transport.Kind, text string) (transport.Session, error) {
+		switch t.fault {
+		case "a failed dial leaves a goroutine":
+			go time.Sleep(time.Hour)
+		case "a failed dial returns another error type":
+			return nil, errors.New(text)
+		case "a failed dial has the wrong scope":
+			return nil, refError(transport.Operation, transport.OpDial, k, text)
+		case "a failed dial is always a network failure":
+			k = transport.Network
+		case "a failed dial is always unauthorized":
+			k = transport.Unauthorized
+		}
+		return nil, refError(transport.Connection, transport.OpDial, k, text)
+	}
+	token, err := cfg.Creds.NewToken(ctx)
+	switch {
+	case ctx.Err() != nil && t.fault != "Dial does not look at its context":
+		return fail(transport.Network, ctx.Err().Error())
+	case err != nil && t.fault == "the token source's error is lost":
+		return fail(transport.ClockUnset, "no token")
+	case err != nil:
+		e := *transport.Find(err)
+		e.Scope, e.Op = transport.Connection, transport.OpDial
+		return nil, &e
+	}
+	t.hub.mu.Lock()
+	refusal := t.hub.refusal
+	t.hub.mu.Unlock()
+	switch refusal {
+	case Unreachable:
+		return fail(transport.Network, "refused")
+	case Unavailable:
+		return fail(transport.Unavailable, "not now")
+	case Mute:
+		<-ctx.Done()
+		if t.fault == "Dial ends late" {
+			time.Sleep(time.Minute)
+		}
+		return fail(transport.Network, "nobody answers")
+	}
+	if token.Text != goodToken && t.fault != "Dial takes all credentials" {
+		text := "bad token"
+		if t.fault == "errors show the token" {
+			text += " " + token.Text
+		}
+		return fail(transport.Unauthorized, text)
+	}
+	s := &refSession{t: t, cfg: cfg, wake: make(chan struct{}, 1), dead: make(chan struct{})}
+	t.hub.mu.Lock()
+	t.hub.sessions[s] = true
+	t.hub.mu.Unlock()
+	return s, nil
+}
+
+func (s *refSession) Info() transport.Info {
+	return transport.Info{MaxSize: transport.MaxMessageSize}
+}
+
+func (s *refSession) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *refSession) Send(batch []transport.Item) {
+	switch s.t.fault {
+	case "Send waits for answers":
+		if len(batch) > 1 {
+			time.Sleep(time.Second)
+		}
+	case "a batch arrives in reverse":
+		batch = slices.Clone(batch)
+		slices.Reverse(batch)
+	case "the batch is kept":
+		s.mu.Lock()
+		s.batch = batch
+		s.mu.Unlock()
+		s.poke()
+		return
+	case "messages are done as soon as they are sent":
+		for _, it := range batch {
+			s.cfg.Sink.Done(it.Tag, nil)
+		}
+		return
+	}
+	s.mu.Lock()
+	ended := s.ended
+	if !ended {
+		s.items = append(s.items, batch...)
+	}
+	s.mu.Unlock()
+	if ended && s.t.fault == "Send works after the end" {
+		s.t.hub.take(s, batch[0])
+	}
+	s.poke()
+}
+
+func (s *refSession) Do(r *transport.Request) {
+	s.mu.Lock()
+	ended := s.ended
+	if !ended {
+		s.reqs = append(s.reqs, *r)
+	}
+	s.mu.Unlock()
+	if ended && s.t.fault == "Do replies after the end" {
+		s.cfg.Sink.Reply(r.ID, transport.Reply{})
+	}
+	s.poke()
+}
+
+func (s *refSession) Run(ctx context.Context) error {
+	err := s.serve(ctx)
+	s.mu.Lock()
+	s.ended = true
+	s.items, s.reqs = nil, nil
+	s.mu.Unlock()
+	s.t.hub.forget(s)
+	switch s.t.fault {
+	case "a goroutine is left behind":
+		go time.Sleep(time.Hour)
+	case "a late goroutine calls the sink":
+		go func() { s.cfg.Sink.Done(0, nil) }()
+	case "Run returns nil":
+		return nil
+	}
+	return err
+}
+
+func (s *refSession) serve(ctx context.Context) error {
+	lost := func(k transport.Kind) error {
+		scope, op := transport.Connection, transport.OpRun
+		switch s.t.fault {
+		case "a loss has the scope of an operation":
+			scope = transport.Operation
+		case "a loss is terminal":
+			k = transport.Protocol
+		case "a loss fails the messages in flight":
+			s.cfg.Sink.Done(0, refError(transport.Operation, transport.OpSend, transport.Network, "lost"))
+		case "a loss is not noticed":
+			<-time.After(time.Hour)
+		case "a loss is another error type":
+			return errors.New("lost")
+		}
+		return refError(scope, op, k, "lost")
+	}
+	for {
+		s.work()
+		var quiet <-chan time.Time
+		if s.waiting > 0 && s.t.fault != "silence is not noticed" {
+			quiet = time.After(10 * time.Minute)
+		} else if s.waiting > 0 {
+			quiet = time.After(10 * time.Hour)
+		}
+		select {
+		case <-s.wake:
+		case <-s.dead:
+			return lost(transport.Network)
+		case <-quiet:
+			return lost(transport.Timeout)
+		case <-ctx.Done():
+			switch {
+			case s.t.fault == "the goodbye takes long":
+				time.Sleep(3 * time.Second)
+			case s.t.fault == "the goodbye waits for answers" && s.waiting > 0:
+				time.Sleep(3 * time.Second)
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+// work does what there is to do.
+func (s *refSession) work() {
+	s.mu.Lock()
+	items, reqs, answered := append(s.items, s.batch...), s.reqs, s.answered
+	s.items, s.reqs, s.answered, s.batch = nil, nil, nil, nil
+	silent := s.silent
+	s.mu.Unlock()
+	for _, tag := range answered {
+		s.waiting--
+		s.cfg.Sink.Done(tag, nil)
+		if s.t.fault == "Done comes twice" {
+			s.cfg.Sink.Done(tag, nil)
+		}
+	}
+	for _, it := range items {
+		if it.Msg == nil {
+			continue
+		}
+		switch size := it.Msg.Size(); {
+		case size > transport.MaxMessageSize && s.t.fault == "too large goes unanswered":
+			continue
+		case size > transport.MaxMessageSize && s.t.fault == "too large has the wrong scope":
+			s.cfg.Sink.Done(it.Tag, refError(transport.Connection, transport.OpSend, transport.TooLarge, ""))
+			continue
+		case size > transport.MaxMessageSize:
+			s.cfg.Sink.Done(it.Tag, transport.TooLargeError(size, transport.MaxMessageSize))
+			continue
+		}
+		s.waiting++
+		if silent {
+			continue
+		}
+		switch s.t.fault {
+		case "properties are lost":
+			m := *it.Msg
+			m.Properties = nil
+			it.Msg = &m
+		case "every tenth message is lost":
+			if it.Tag%10 == 9 {
+				continue
+			}
+		case "messages arrive twice":
+			s.t.hub.take(s, it)
+		case "what is sent again is not marked":
+			it.Again = false
+		}
+		s.t.hub.take(s, it)
+	}
+	for i := range reqs {
+		s.request(&reqs[i])
+	}
+	if s.subscribed && !silent {
+		s.t.hub.serve(s)
+	}
+}
+
+func (s *refSession) request(r *transport.Request) {
+	switch {
+	case r.Op == transport.OpSettle:
+		s.t.hub.settle(s, string(r.Ref), r.Outcome)
+	case r.Op == transport.OpSubscribe && r.Want&^transport.Messages == 0:
+		s.subscribed = s.subscribed || r.Want != 0
+		if s.t.fault != "subscribing is not replied to" {
+			s.cfg.Sink.Reply(r.ID, transport.Reply{})
+		}
+		if s.t.fault == "subscribing is replied to twice" {
+			s.cfg.Sink.Reply(r.ID, transport.Reply{})
+		}
+	case r.Op == transport.OpPing || r.Op == transport.OpRespond:
+	case s.t.fault == "lacking operations get no reply":
+	case s.t.fault == "lacking operations succeed":
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Status: 200})
+	default:
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: refError(transport.Operation, r.Op, transport.Unsupported, "")})
+	}
+}
+
+// take is how a message reaches the hub.
+func (h *refHub) take(s *refSession, it transport.Item) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := *it.Msg
+	h.received = append(h.received, Received{m, it.Again})
+	answer := func() {
+		s.mu.Lock()
+		s.answered = append(s.answered, it.Tag)
+		s.mu.Unlock()
+		s.poke()
+	}
+	if h.holding {
+		h.held = append(h.held, answer)
+	} else {
+		answer()
+	}
+}
+
+func (h *refHub) forget(s *refSession) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.sessions, s)
+	for _, d := range h.inbox {
+		if d.by == s {
+			d.by = nil
+		}
+	}
+}
+
+// serve delivers to s what nobody has.
+func (h *refHub) serve(s *refSession) {
+	h.mu.Lock()
+	var now []*refDelivery
+	for _, d := range h.inbox {
+		if d.by == nil {
+			d.by = s
+			now = append(now, d)
+		}
+	}
+	h.mu.Unlock()
+	if s.t.fault == "deliveries come in reverse" {
+		slices.Reverse(now)
+	}
+	for _, d := range now {
+		took := s.cfg.Sink.Deliver(&transport.Delivery{
+			Kind: transport.Messages, Ref: []byte(d.body), Msg: &transport.Message{Body: []byte(d.body)},
+		})
+		if s.t.fault == "deliveries are accepted at once" || !took && s.t.fault == "what nobody took is accepted" {
+			h.settle(s, d.body, transport.Accept)
+		}
+	}
+}
+
+func (h *refHub) settle(s *refSession, ref string, o transport.Outcome) {
+	switch {
+	case s.t.fault == "accepting does nothing":
+		return
+	case o == transport.Release && s.t.fault != "releasing accepts":
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.inbox = slices.DeleteFunc(h.inbox, func(d *refDelivery) bool { return d.by == s && d.body == ref })
+}
+
+func (h *refHub) Received() []Received {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.received)
+}
+
+func (h *refHub) HoldAnswers(on bool) {
+	h.mu.Lock()
+	held := h.held
+	h.holding, h.held = on, nil
+	h.mu.Unlock()
+	for _, answer := range held {
+		answer()
+	}
+}
+
+func (h *refHub) Cut() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.sessions {
+		close(s.dead)
+		delete(h.sessions, s)
+	}
+}
+
+func (h *refHub) Silence() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.sessions {
+		s.mu.Lock()
+		s.silent = true
+		s.mu.Unlock()
+	}
+}
+
+func (h *refHub) Refuse(r Refusal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refusal = r
+}
+
+func (h *refHub) Deliver(body string) {
+	h.mu.Lock()
+	h.inbox = append(h.inbox, &refDelivery{body: body})
+	var all []*refSession
+	for s := range h.sessions {
+		all = append(all, s)
+	}
+	h.mu.Unlock()
+	for _, s := range all {
+		s.poke()
+	}
+}
+
+func (h *refHub) Undelivered() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.inbox)
+}

@@ -1,0 +1,139 @@
+// Package transporttest is the conformance suite of package transport: what every Transport must do, whatever its protocol. The
+// tests of a transport bring a hub and call Run:
+//
+//	func TestConformance(t *testing.T) {
+//		transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
+//			hub := newHub(t) // closed by t.Cleanup
+//			return &transporttest.Pair{Transport: mqtt.New(...), Creds: ..., WrongCreds: ..., Hub: hub}
+//		})
+//	}
+//
+// Each check runs in a testing/synctest bubble of its own, so time costs nothing and a goroutine left behind is found; all
+// that a Pair consists of must live in memory.
+package transporttest
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Pair is a transport and the hub that it reaches, with nothing sent yet.
+type Pair struct {
+	Transport transport.Transport
+	// Creds name a device that the hub knows. WrongCreds are the same with another key.
+	Creds, WrongCreds *transport.Credentials
+	Hub               Hub
+
+	// HubMarks are texts of which one is in the stack of each of the hub's goroutines, such as import paths; those are not looked at
+	// when the suite searches for what a session left behind.
+	HubMarks []string
+	// Features is what OpSubscribe can be asked for; all else must be replied to with Unsupported.
+	Features transport.Features
+	// MarksAgain says that the hub can tell messages that were handed over again (Item.Again), by Received.Again.
+	MarksAgain bool
+}
+
+// Hub is the far end, and the network before it, in the hands of the suite. Its methods are called from any goroutine of the bubble.
+type Hub interface {
+	// Received returns all telemetry that arrived so far, in order of arrival.
+	Received() []Received
+	// HoldAnswers keeps the hub from answering telemetry for 15 s at least; it is taken in all the same. With false it answers what was held back
+	// within half a minute.
+	HoldAnswers(on bool)
+	// Cut breaks all connections abruptly. New ones can be made.
+	Cut()
+	// Silence makes the network swallow all that is sent over present connections, in both directions, which stay open.
+	Silence()
+	// Refuse settles what becomes of new connections.
+	Refuse(r Refusal)
+}
+
+// Inbox is what a Hub that has cloud-to-device messages implements too; without it they are not checked.
+type Inbox interface {
+	// Deliver gives the device a message with this body, now or when it is subscribed.
+	Deliver(body string)
+	// Undelivered counts the messages that the device did not accept yet.
+	Undelivered() int
+}
+
+// Received is a message as the hub got it.
+type Received struct {
+	transport.Message
+	// Again: it was marked as handed over before.
+	Again bool
+}
+
+// Refusal is a way to turn connections down.
+type Refusal int
+
+const (
+	// None: connections are accepted.
+	None Refusal = iota
+	// Unreachable: the network refuses them.
+	Unreachable
+	// Mute: the network accepts them, and nobody ever answers.
+	Mute
+	// Unavailable: the hub answers that it cannot serve at the moment.
+	Unavailable
+)
+
+// Run runs the suite. newPair is called in each bubble and releases what it made by t.Cleanup; before that the suite has
+// ended all sessions.
+func Run(t *testing.T, newPair func(t testing.TB) *Pair) {
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			var p *probe
+			synctest.Test(t, func(t *testing.T) {
+				p = &probe{TB: t, Pair: newPair(t)}
+				c.check(p)
+			})
+			if p != nil && p.skipped != "" {
+				t.Skip(p.skipped)
+			}
+		})
+	}
+}
+
+// checks is the suite.
+var checks = []struct {
+	name  string
+	check func(p *probe)
+}{
+	{"Dial makes a session that the hub accepts", dialMakesASession},
+	{"Dial fails with Unauthorized for wrong credentials", dialFailsForWrongCredentials},
+	{"Dial fails with Network when the hub is unreachable", dialFailsWhenUnreachable},
+	{"Dial fails with Unavailable when the hub says so", dialFailsWhenUnavailable},
+	{"Dial fails with the token source's error", dialFailsWithTheTokenSource},
+	{"Dial ends soon after its context", dialEndsWithItsContext},
+	{"Dial fails when its context ended before", dialFailsWhenTheContextEndedBefore},
+	{"Dial can fail many times and leaves nothing", dialFailsManyTimes},
+	{"errors of Dial do not show secrets", dialShowsNoSecret},
+
+	{"each message is answered by one Done", eachMessageIsDoneOnce},
+	{"messages arrive in the order of Send", messagesArriveInOrder},
+	{"messages arrive as they were sent", messagesArriveAsSent},
+	{"a batch belongs to the caller again after Send", batchIsTheCallersAgain},
+	{"a tag can be used again after its Done", tagsAreReusable},
+	{"Send does not wait for answers while the window fills", sendDoesNotWait},
+	{"a message is not done before the hub answered", notDoneBeforeTheAnswer},
+	{"a message handed over again arrives, marked if the protocol can", againIsMarked},
+	{"a message that is too large fails alone", tooLargeFailsAlone},
+
+	{"the loss of the connection ends Run with one retryable error", lossEndsRun},
+	{"messages in flight at a loss get no Done", lossAnswersNothing},
+	{"a network that falls silent ends Run", silenceEndsRun},
+	{"a new session works after a loss", sessionAfterALoss},
+	{"Run ends within a second after its context when idle", runEndsWhenIdle},
+	{"Run ends within a second after its context with messages in flight", runEndsInFlight},
+	{"Run ends within a second after its context when the network is silent", runEndsWhenSilent},
+	{"Run ends when its context ended before it began", runEndsAtOnce},
+	{"Send and Do after Run's end do nothing", nothingAfterTheEnd},
+
+	{"operations that the protocol lacks are replied to with Unsupported", lackingOpsAreUnsupported},
+	{"OpSubscribe is replied to for each feature", subscribeIsReplied},
+	{"deliveries come in order and accepting removes them", deliveriesAreAccepted},
+	{"a delivery that was released comes again", releasedComesAgain},
+	{"a delivery that nobody took comes again", refusedComesAgain},
+}

@@ -1,0 +1,145 @@
+package transporttest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestTheReferenceTransportPasses(t *testing.T) { Run(t, newReference(right)) }
+
+// faults are what the suite must find, each with a check that finds it.
+var faults = map[fault]string{
+	"a failed dial leaves a goroutine":           "Dial fails with Unauthorized for wrong credentials",
+	"a failed dial returns another error type":   "Dial fails with Unauthorized for wrong credentials",
+	"a failed dial has the wrong scope":          "Dial fails with Network when the hub is unreachable",
+	"a failed dial is always a network failure":  "Dial fails with Unauthorized for wrong credentials",
+	"a failed dial is always unauthorized":       "Dial fails with Unavailable when the hub says so",
+	"Dial takes all credentials":                 "Dial fails with Unauthorized for wrong credentials",
+	"the token source's error is lost":           "Dial fails with the token source's error",
+	"Dial ends late":                             "Dial ends soon after its context",
+	"Dial does not look at its context":          "Dial fails when its context ended before",
+	"errors show the token":                      "errors of Dial do not show secrets",
+	"Done comes twice":                           "each message is answered by one Done",
+	"every tenth message is lost":                "each message is answered by one Done",
+	"messages arrive twice":                      "each message is answered by one Done",
+	"a batch arrives in reverse":                 "messages arrive in the order of Send",
+	"properties are lost":                        "messages arrive as they were sent",
+	"the batch is kept":                          "a batch belongs to the caller again after Send",
+	"Send waits for answers":                     "Send does not wait for answers while the window fills",
+	"messages are done as soon as they are sent": "a message is not done before the hub answered",
+	"what is sent again is not marked":           "a message handed over again arrives, marked if the protocol can",
+	"too large goes unanswered":                  "a message that is too large fails alone",
+	"too large has the wrong scope":              "a message that is too large fails alone",
+	"a loss has the scope of an operation":       "the loss of the connection ends Run with one retryable error",
+	"a loss is another error type":               "the loss of the connection ends Run with one retryable error",
+	"a loss is terminal":                         "the loss of the connection ends Run with one retryable error",
+	"a loss is not noticed":                      "the loss of the connection ends Run with one retryable error",
+	"a loss fails the messages in flight":        "messages in flight at a loss get no Done",
+	"silence is not noticed":                     "a network that falls silent ends Run",
+	"the goodbye takes long":                     "Run ends within a second after its context when idle",
+	"the goodbye waits for answers":              "Run ends within a second after its context with messages in flight",
+	"Run returns nil":                            "Dial makes a session that the hub accepts",
+	"a goroutine is left behind":                 "Dial makes a session that the hub accepts",
+	"a late goroutine calls the sink":            "Dial makes a session that the hub accepts",
+	"Send works after the end":                   "Send and Do after Run's end do nothing",
+	"Do replies after the end":                   "Send and Do after Run's end do nothing",
+	"lacking operations get no reply":            "operations that the protocol lacks are replied to with Unsupported",
+	"lacking operations succeed":                 "operations that the protocol lacks are replied to with Unsupported",
+	"subscribing is not replied to":              "OpSubscribe is replied to for each feature",
+	"subscribing is replied to twice":            "OpSubscribe is replied to for each feature",
+	"deliveries come in reverse":                 "deliveries come in order and accepting removes them",
+	"deliveries are accepted at once":            "deliveries come in order and accepting removes them",
+	"accepting does nothing":                     "deliveries come in order and accepting removes them",
+	"releasing accepts":                          "a delivery that was released comes again",
+	"what nobody took is accepted":               "a delivery that nobody took comes again",
+}
+
+func TestTheSuiteFindsEachFault(t *testing.T) {
+	found := map[string]bool{}
+	for f, name := range faults {
+		t.Run(string(f), func(t *testing.T) {
+			for _, c := range checks {
+				if c.name == name {
+					found[name] = true
+					if failures := examine(t, c.check, newReference(f)); len(failures) == 0 {
+						t.Errorf("%q passed", name)
+					}
+					return
+				}
+			}
+			t.Fatalf("there is no check %q", name)
+		})
+	}
+	if !t.Failed() {
+		for _, c := range checks {
+			if !found[c.name] {
+				t.Logf("no fault is aimed at %q", c.name)
+			}
+		}
+	}
+}
+
+// examine runs one check and returns what it complains about.
+func examine(t *testing.T, check func(*probe), newPair func(testing.TB) *Pair) []string {
+	r := &recorder{TB: t}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		r.ctx = ctx
+		r.do(func() { check(&probe{TB: r, Pair: newPair(r)}) })
+		cancel()
+		for i := len(r.cleanups) - 1; i >= 0; i-- {
+			r.do(r.cleanups[i])
+		}
+		time.Sleep(24 * time.Hour) // what a fault left behind ends by itself
+	})
+	return r.failures
+}
+
+// recorder is a testing.TB whose failures are no failures.
+type recorder struct {
+	testing.TB
+	ctx      context.Context
+	mu       sync.Mutex
+	failures []string
+	cleanups []func()
+}
+
+// do calls f, which may end early by FailNow.
+func (r *recorder) do(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+func (r *recorder) fail(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, text)
+}
+
+func (r *recorder) Helper()                           {}
+func (r *recorder) Context() context.Context          { return r.ctx }
+func (r *recorder) Cleanup(f func())                  { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Errorf(format string, args ...any) { r.fail(fmt.Sprintf(format, args...)) }
+func (r *recorder) Error(args ...any)                 { r.fail(fmt.Sprint(args...)) }
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.fail(fmt.Sprintf(format, args...))
+	runtime.Goexit()
+}
+func (r *recorder) Skip(...any) { runtime.Goexit() }
+
+var (
+	_ Hub   = (*refHub)(nil)
+	_ Inbox = (*refHub)(nil)
+)
+var _ transport.Transport = (*refTransport)(nil)
