@@ -108,6 +108,13 @@ func (c *conn) closeFor(cause error) {
 	c.Close()
 }
 
+// expire ends the connection with its token. A client at the other end of a dead link would not learn of it.
+func (c *conn) expire() {
+	if c.mode.Load() != silent {
+		c.closeFor(errExpired)
+	}
+}
+
 // cutFor ends the connection by RST.
 func (c *conn) cutFor(cause error) {
 	c.blame(cause)

@@ -26,6 +26,10 @@ func (f *framer) scan(p []byte, begins func(first byte) bool) int {
 			f.shift += 7
 			// A length has four bytes at most [MQTT-2.2.3]; the broker ends a connection that sends more.
 			f.length = p[i]&0x80 != 0 && f.shift < 28
+			if f.mark && !f.length && f.left == 0 { // there is no body to cut in
+				f.torn = true
+				return i
+			}
 			i++
 		case f.left == 0 && !f.mark:
 			f.mark = begins(p[i])

@@ -170,7 +170,7 @@ func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
 	if err := h.takeOver(c, user.id); err != nil {
 		return pk, err
 	}
-	c.expiry = time.AfterFunc(end.Sub(h.now()), func() { c.closeFor(errExpired) })
+	c.expiry = time.AfterFunc(end.Sub(h.now()), c.expire)
 	if k := pk.Connect.Keepalive; k == 0 || k > maxKeepAlive {
 		pk.Connect.Keepalive = maxKeepAlive
 	}

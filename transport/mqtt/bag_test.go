@@ -143,7 +143,7 @@ func TestCloudToDeviceMessagesAreDecodedAndSettled(t *testing.T) {
 		r, l := start(t, h, h.options())
 		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
 		sub := l.expect(8)
-		require.Equal(t, "\x00\x23devices/dev-1/messages/devicebound/#\x01", string(sub.body[2:]))
+		require.Equal(t, "\x00\x24devices/dev-1/messages/devicebound/#\x01", string(sub.body[2:]))
 		l.send(typeSuback<<4, 3, sub.body[0], sub.body[1], 1)
 		l.publish("devices/dev-1/messages/devicebound/%24.mid=one&a=1", 300, "first")
 		l.publish("devices/dev-1/messages/devicebound/%24.mid=two", 0, "QoS 0")

@@ -1,18 +1,26 @@
 package mqtt
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
+	"io"
 	"math/big"
 	"net"
+	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // issue makes a certificate for host, signed by itself, valid around now.
@@ -37,4 +45,167 @@ func (h *hub) serveTLS(t testing.TB, o *Options) {
 	cert, pool := issue(t, "hub.example.test", time.Now())
 	h.wrap = func(c net.Conn) net.Conn { return tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}}) }
 	o.Plaintext, o.TLS = false, &tls.Config{RootCAs: pool}
+}
+
+// realHub is a hub on a real TLS port.
+func realHub(t *testing.T) (*testbroker.Hub, testbroker.Device, string) {
+	h, err := testbroker.New(nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	dev, err := h.AddDevice("dev-1")
+	require.NoError(t, err)
+	addr, err := h.ListenTLS("127.0.0.1:0")
+	require.NoError(t, err)
+	return h, dev, addr.String()
+}
+
+func TestRealTLS(t *testing.T) {
+	h, dev, addr := realHub(t)
+	trusting := &Options{Addr: addr, TLS: h.ClientTLS()}
+	dialWith := func(o *Options, creds *transport.Credentials) (transport.Session, *sink, error) {
+		k := new(sink)
+		s, err := New(o).Dial(t.Context(), &transport.Config{Creds: creds, Window: 16, Sink: k})
+		return s, k, err
+	}
+
+	t.Run("a session over a real port", func(t *testing.T) {
+		s, k, err := dialWith(trusting, credsOf(t, dev, dev.PrimaryKey))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		r := run(t, s.(*session), k, ctx, cancel)
+		r.send("one", "two")
+		require.NoError(t, h.WaitMessages(ctx, 2))
+		h.Drop("")
+		require.ErrorIs(t, <-r.ran, transport.Network)
+	})
+	t.Run("a wrong key is Unauthorized", func(t *testing.T) {
+		_, _, err := dialWith(trusting, credsOf(t, dev, testKey))
+		require.ErrorIs(t, err, transport.Unauthorized)
+		require.NotContains(t, err.Error(), testKey)
+	})
+	t.Run("an unknown authority is Untrusted", func(t *testing.T) {
+		_, _, err := dialWith(&Options{Addr: addr}, credsOf(t, dev, dev.PrimaryKey))
+		require.ErrorIs(t, err, transport.Untrusted)
+	})
+	t.Run("a host name that the certificate lacks is Untrusted", func(t *testing.T) {
+		creds := credsOf(t, dev, dev.PrimaryKey)
+		creds.GatewayHost = "gateway.local"
+		_, _, err := dialWith(byName(h, addr), creds)
+		require.ErrorIs(t, err, transport.Untrusted)
+		_, ok := errors.AsType[x509.HostnameError](err)
+		require.True(t, ok)
+	})
+	t.Run("an expired certificate is Untrusted", func(t *testing.T) {
+		o := byName(h, addr)
+		creds := credsOf(t, dev, dev.PrimaryKey)
+		creds.Now = func() time.Time { return time.Now().AddDate(50, 0, 0) }
+		_, _, err := dialWith(o, creds)
+		require.ErrorIs(t, err, transport.Untrusted)
+		require.ErrorContains(t, err, "check the clock")
+	})
+	t.Run("nobody at the port is Network", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		_, _, err = dialWith(&Options{Addr: l.Addr().String()}, credsOf(t, dev, dev.PrimaryKey))
+		require.ErrorIs(t, err, transport.Network)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	})
+}
+
+// byName trusts the hub's authority and leaves the name to be verified to the transport.
+func byName(h *testbroker.Hub, addr string) *Options {
+	c := h.ClientTLS()
+	c.ServerName = ""
+	return &Options{Addr: addr, TLS: c}
+}
+
+// answering is a TCP server that answers the first bytes with the given ones and closes.
+func answering(t *testing.T, answer func(net.Conn)) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() { // ends with the listener
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			answer(c)
+			_ = c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestPeersThatAreNoHubs(t *testing.T) {
+	cert, pool := issue(t, "hub.example.test", time.Now())
+	for name, c := range map[string]struct {
+		answer func(net.Conn)
+		plain  bool
+		kind   transport.Kind
+		text   string
+	}{
+		"HTTP where TLS is expected": {
+			answer: func(c net.Conn) {
+				_, _ = c.Read(make([]byte, 1))
+				_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+				_, _ = io.Copy(io.Discard, c)
+			},
+			kind: transport.Protocol, text: "does not speak TLS: check host and port",
+		},
+		"HTTP where MQTT is expected": {
+			answer: func(c net.Conn) {
+				_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+				_, _ = io.Copy(io.Discard, c)
+			},
+			plain: true, kind: transport.Protocol, text: "check host and port",
+		},
+		"a handshake cut short": {
+			answer: func(c net.Conn) { _, _ = c.Read(make([]byte, 2000)) },
+			kind:   transport.Network,
+		},
+		"a client certificate required": {
+			answer: func(c net.Conn) {
+				s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAnyClientCert})
+				_ = s.Handshake()
+				_, _ = io.Copy(io.Discard, c)
+			},
+			kind: transport.Unauthorized, text: "client certificate",
+		},
+		"no TLS version in common": {
+			answer: func(c net.Conn) {
+				s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10})
+				_ = s.Handshake()
+				_, _ = io.Copy(io.Discard, c)
+			},
+			kind: transport.Unsupported,
+		},
+		"closed without a CONNACK": {
+			answer: func(c net.Conn) {
+				s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}})
+				_, _ = s.Read(make([]byte, 2000))
+				_ = s.Close()
+			},
+			kind: transport.Network, text: "the hub closed the connection",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &Options{Addr: answering(t, c.answer), Plaintext: c.plain, TLS: &tls.Config{RootCAs: pool}}
+			_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+			require.ErrorIs(t, err, c.kind, "%v", err)
+			require.ErrorContains(t, err, c.text)
+		})
+	}
+}
+
+// Failed dials must leave no goroutine. (Eventually has one more while it looks.)
+func TestDialsOverRealPortsLeaveNoGoroutine(t *testing.T) {
+	h, dev, addr := realHub(t)
+	before := runtime.NumGoroutine()
+	for range 20 {
+		_, err := New(&Options{Addr: addr, TLS: h.ClientTLS()}).Dial(t.Context(), &transport.Config{Creds: credsOf(t, dev, testKey), Sink: new(sink)})
+		require.Error(t, err)
+	}
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 5*time.Second, 10*time.Millisecond)
 }

@@ -1,0 +1,371 @@
+package sim_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	seeds   = flag.Int("seeds", 50, "how many seeds the simulation tries")
+	oneSeed = flag.Uint64("seed", 0, "the one seed to try")
+)
+
+func TestSimulation(t *testing.T) {
+	from, to := uint64(1), uint64(*seeds)
+	if *oneSeed != 0 {
+		from, to = *oneSeed, *oneSeed
+	}
+	for seed := from; seed <= to; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			p := drawPlan(seed)
+			synctest.Test(t, func(t *testing.T) { simulate(t, p) })
+		})
+	}
+}
+
+// A ledger that cannot find a loss proves nothing.
+func TestTheLedgerNoticesASabotage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := drawPlan(1)
+		p.steps = []step{
+			{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.Forget, After: 3}},
+			{at: 2 * time.Second, what: enqueue, count: 10, size: 100},
+		}
+		w := play(t, p)
+		require.ErrorContains(t, w.check(), "message 4 was acknowledged and the hub does not have it")
+	})
+}
+
+func simulate(t *testing.T, p *plan) {
+	w := play(t, p)
+	err := w.check()
+	if err != nil || *oneSeed != 0 {
+		t.Logf("%v\n%s", p, strings.Join(w.events, "\n"))
+	}
+	if err != nil {
+		t.Errorf("seed %d: %v", p.seed, err)
+	}
+}
+
+// world is one run.
+type world struct {
+	p      *plan
+	start  time.Time
+	hub    *testbroker.Hub
+	client *device.Client
+	calls  sync.WaitGroup
+	log    []testbroker.Message
+	stats  device.Stats
+	closed time.Duration // what Close took
+
+	mu     sync.Mutex
+	events []string
+	msgs   []*entry
+	errs   []error
+}
+
+// entry is a message and what became of it.
+type entry struct {
+	n        int
+	m        transport.Message
+	receipt  device.Receipt
+	accepted bool
+	result   error
+	called   bool // by Send
+}
+
+func (w *world) event(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, fmt.Sprintf("%14v %s", time.Since(w.start), fmt.Sprintf(format, args...)))
+}
+
+func (w *world) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.errs = append(w.errs, err)
+}
+
+// play runs the plan and everything down again. It must be called in a bubble.
+func play(t *testing.T, p *plan) *world {
+	w := &world{p: p, start: time.Now()}
+	var err error
+	w.hub, err = testbroker.New(&testbroker.Options{Seed: p.seed + 1, OnEvent: func(e testbroker.Event) { w.event("hub    %v", e) }})
+	require.NoError(t, err)
+	_, err = w.hub.AddDevice("dev-1")
+	require.NoError(t, err)
+
+	o := &mqtt.Options{Plaintext: true, Dial: w.hub.Dial}
+	if p.tls {
+		o = &mqtt.Options{TLS: w.hub.ClientTLS(), Dial: w.hub.DialTLSPort}
+	}
+	creds, err := device.ParseConnectionString(w.hub.ConnectionString("dev-1"))
+	require.NoError(t, err)
+	w.client, err = device.New(creds, mqtt.New(o), &device.Options{
+		RetryPolicy: w.policy(p.policy), Window: p.window, MaxMessages: p.maxOutbox, AckTimeout: p.ackTimeout, StableTime: p.stable,
+		Rand: rand.NewPCG(p.seed, 2).Uint64,
+		OnStatus: func(s device.Status) {
+			w.event("device %v (%v) retry %d delay %v: %v", s.State, s.Reason, s.Retry, s.Delay, s.Err)
+		},
+	})
+	require.NoError(t, err)
+	require.NoError(t, w.client.Start())
+
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { // the supervisor
+		defer close(stopped)
+		w.supervise(stop)
+	}()
+
+	var faults []*testbroker.Injected
+	for i := range p.steps {
+		s := &p.steps[i]
+		time.Sleep(time.Until(w.start.Add(s.at)))
+		if f := w.do(s); f != nil {
+			faults = append(faults, f)
+		}
+	}
+	time.Sleep(p.tail)
+	for _, f := range faults {
+		f.Remove()
+	}
+	w.event("all faults removed")
+	w.calls.Wait()
+	w.flush()
+	close(stop)
+	<-stopped
+	w.stats = w.client.Stats()
+
+	before := time.Now()
+	if err := w.client.Close(); err != nil {
+		w.fail(fmt.Errorf("Close: %w", err))
+	}
+	w.closed = time.Since(before)
+	w.settle()
+	synctest.Wait()
+	if n := w.hub.Connections(""); n != 0 {
+		w.fail(fmt.Errorf("%d connections left at the hub", n))
+	}
+	for _, c := range w.hub.Conflicts() {
+		w.fail(fmt.Errorf("message %s came with two bodies", c.First.MessageID))
+	}
+	w.log = w.hub.Messages()
+	if err := w.hub.Close(); err != nil {
+		w.fail(err)
+	}
+	synctest.Wait()
+	return w
+}
+
+func (w *world) policy(name string) retrypolicy.Policy {
+	if name == "constant" {
+		return retrypolicy.Func(func(int, error) (bool, time.Duration) { return true, 1234567891 * time.Nanosecond })
+	}
+	return retrypolicy.ExponentialBackoffWithJitter{}
+}
+
+// do plays one step.
+func (w *world) do(s *step) *testbroker.Injected {
+	switch s.what {
+	case enqueue:
+		w.calls.Add(1)
+		batch := w.messages(s)
+		go func() { // one producer; it may block on a full outbox
+			defer w.calls.Done()
+			for _, e := range batch {
+				if err := w.client.Enqueue(context.Background(), &e.m, &e.receipt); err == nil {
+					e.accepted = true
+				} else if !errors.Is(err, transport.Expired) {
+					w.fail(fmt.Errorf("Enqueue: %w", err))
+				}
+			}
+		}()
+	case send:
+		for _, e := range w.messages(s) {
+			e.called, e.accepted = true, true
+			w.calls.Add(1)
+			go func() { // one caller
+				defer w.calls.Done()
+				ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+				defer cancel()
+				e.result = w.client.Send(ctx, &e.m)
+			}()
+		}
+	case inject:
+		w.event("inject %+v", s.fault)
+		return w.hub.Inject(s.fault)
+	case drop:
+		w.event("drop")
+		w.hub.Drop("")
+	case reconnect:
+		_ = w.client.Reconnect()
+	case newPolicy:
+		if err := w.client.SetRetryPolicy(w.policy("constant")); err != nil {
+			w.fail(err)
+		}
+	}
+	return nil
+}
+
+// supervise is an application that does not take Disconnected for an answer. It ends with stop.
+func (w *world) supervise(stop <-chan struct{}) {
+	tick := time.NewTicker(w.p.reopenAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := w.client.Start(); err != nil {
+				w.fail(err)
+			}
+		case <-stop:
+			return
+		}
+	}
+}
+
+// messages makes the messages of a step, numbered through.
+func (w *world) messages(s *step) (batch []*entry) {
+	r := rand.New(rand.NewPCG(w.p.seed, uint64(s.at)))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for range s.count {
+		e := &entry{n: len(w.msgs) + 1}
+		body := make([]byte, s.size)
+		for i := range body {
+			body[i] = byte(r.Uint32())
+		}
+		e.m = transport.Message{ID: strconv.Itoa(e.n), Body: body, Properties: []transport.Property{{Name: "n", Value: "#" + strconv.Itoa(e.n)}}}
+		if s.expires > 0 {
+			e.m.Expires = time.Now().Add(s.expires)
+		}
+		w.msgs = append(w.msgs, e)
+		batch = append(batch, e)
+	}
+	return batch
+}
+
+// flush gets everything out; while the client has given up, it waits for the supervisor.
+func (w *world) flush() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	for {
+		err := w.client.Flush(ctx)
+		switch {
+		case err == nil:
+			return
+		case ctx.Err() != nil:
+			w.fail(fmt.Errorf("Flush: %w", err))
+			return
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// settle takes the results of what was enqueued.
+func (w *world) settle() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, e := range w.msgs {
+		if !e.accepted || e.called {
+			continue
+		}
+		e.result = e.receipt.Wait(ctx)
+		if errors.Is(e.result, context.DeadlineExceeded) {
+			w.fail(fmt.Errorf("message %d has no result", e.n))
+		} else if !errors.Is(e.receipt.Wait(ctx), transport.Invalid) {
+			w.fail(fmt.Errorf("message %d has two results", e.n))
+		}
+	}
+}
+
+// check is the ledger.
+func (w *world) check() error {
+	byID := make(map[string]*entry, len(w.msgs))
+	for _, e := range w.msgs {
+		byID[e.m.ID] = e
+	}
+	seen := map[string]bool{}
+	lastOf := map[uint64]int{} // the newest message of each connection
+	inOrder := !w.hasConcurrentProducers()
+	for _, l := range w.log {
+		e := byID[l.MessageID]
+		if e == nil {
+			w.fail(fmt.Errorf("the hub has message %q that was never sent", l.MessageID))
+			continue
+		}
+		if !bytes.Equal(l.Body, e.m.Body) {
+			w.fail(fmt.Errorf("message %d arrived with another body", e.n))
+		}
+		if v, _ := l.Property("n"); v != "#"+l.MessageID {
+			w.fail(fmt.Errorf("message %d arrived with property %q", e.n, v))
+		}
+		if seen[l.MessageID] && !l.Dup {
+			w.fail(fmt.Errorf("message %d came again without DUP", e.n))
+		}
+		seen[l.MessageID] = true
+		if inOrder && e.n <= lastOf[l.Connection] {
+			w.fail(fmt.Errorf("message %d came after %d on connection %d", e.n, lastOf[l.Connection], l.Connection))
+		}
+		lastOf[l.Connection] = e.n
+	}
+	accepted, acknowledged := uint64(0), uint64(0)
+	for _, e := range w.msgs {
+		if !e.accepted {
+			continue
+		}
+		accepted++
+		switch {
+		case e.result == nil:
+			acknowledged++
+			if !seen[e.m.ID] {
+				w.fail(fmt.Errorf("message %d was acknowledged and the hub does not have it", e.n))
+			}
+		case e.called && errors.Is(e.result, device.ErrOutcomeUnknown):
+		case e.called: // withdrawn, refused as not open, or ended with the client
+			if seen[e.m.ID] && errors.Is(e.result, transport.Timeout) {
+				w.fail(fmt.Errorf("message %d was withdrawn and the hub has it: %w", e.n, e.result))
+			}
+		case errors.Is(e.result, transport.Expired) && !e.m.Expires.IsZero():
+		default:
+			w.fail(fmt.Errorf("message %d failed: %w", e.n, e.result))
+		}
+	}
+	s := w.stats
+	if s.Queued != 0 || s.InFlight != 0 || s.QueuedBytes != 0 {
+		w.fail(fmt.Errorf("left over: %+v", s))
+	}
+	if s.Accepted != s.Acknowledged+s.Refused+s.Expired+s.Dropped+s.Cancelled || s.Acknowledged < acknowledged || s.Accepted > accepted {
+		w.fail(fmt.Errorf("the client's own account is wrong: %d accepted, %d acknowledged, %+v", accepted, acknowledged, s))
+	}
+	if w.closed > time.Second {
+		w.fail(fmt.Errorf("Close took %v", w.closed))
+	}
+	return errors.Join(w.errs...)
+}
+
+// hasConcurrentProducers reports whether two producers could have run at a time, so that numbers say nothing about the order of acceptance.
+func (w *world) hasConcurrentProducers() bool {
+	for _, s := range w.p.steps {
+		if s.what == send {
+			return true
+		}
+	}
+	return len(w.msgs) > w.p.maxOutbox // a producer may have been blocked when the next began
+}

@@ -1,0 +1,78 @@
+package mqtt_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+)
+
+// The device client is given a transport as a value: device.New(creds, mqtt.New(nil), nil). Here it is used without one.
+func ExampleNew() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Close()
+	dev, err := hub.AddDevice("thermometer")
+	if err != nil {
+		panic(err)
+	}
+	sign, err := transport.SharedKey(dev.PrimaryKey)
+	if err != nil {
+		panic(err)
+	}
+
+	t := mqtt.New(&mqtt.Options{Dial: hub.DialTLSPort, TLS: hub.ClientTLS()})
+	creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Sign: sign}
+	ctx, cancel := context.WithCancel(context.Background())
+	session, err := t.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: goodbye{cancel}})
+	if err != nil {
+		panic(err)
+	}
+	session.Send([]transport.Item{{Msg: &transport.Message{ID: "m-1", Body: []byte("21.5")}}})
+	session.Run(ctx) // until the message is done, which ends ctx
+	fmt.Printf("the hub has %s: %s\n", hub.Messages()[0].MessageID, hub.Messages()[0].Body)
+	// Output: the hub has m-1: 21.5
+}
+
+// goodbye is a transport.Sink that ends the session with the first result.
+type goodbye struct{ end context.CancelFunc }
+
+func (g goodbye) Done(uint16, error)               { g.end() }
+func (g goodbye) Reply(uint32, transport.Reply)    {}
+func (g goodbye) Deliver(*transport.Delivery) bool { return false }
+
+// A gateway on the local network with its own name and a slower line.
+func ExampleOptions() {
+	t := mqtt.New(&mqtt.Options{
+		TLS:          &tls.Config{MinVersion: tls.VersionTLS13},
+		Addr:         "192.0.2.1:8883",
+		KeepAlive:    4 * time.Minute,
+		WriteTimeout: 30 * time.Second,
+		ProductInfo:  "Thermometer/2.1",
+	})
+	fmt.Printf("%T\n", t)
+	// Output: *mqtt.Transport
+}
+
+func ExampleConnackError() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Close()
+	sign, _ := transport.SharedKey("d3Jvbmc=")
+	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "unknown", Sign: sign}
+
+	_, err = mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}).Dial(context.Background(), &transport.Config{Creds: creds})
+	if refusal, ok := errors.AsType[*mqtt.ConnackError](err); ok {
+		fmt.Println("code", refusal.Code, "unauthorized:", errors.Is(err, transport.Unauthorized))
+	}
+	// Output: code 5 unauthorized: true
+}
