@@ -61,8 +61,8 @@ func (c *conn) puback(id uint16) {
 		return
 	}
 	if in := c.hub.faults.take(DropAfterPuback, c.id); in != nil {
-		c.farewell(faultError(DropAfterPuback))
 		c.hub.happened(in, c)
+		c.farewell(faultError(DropAfterPuback))
 	}
 }
 

@@ -57,8 +57,8 @@ var _ net.Conn = (*conn)(nil)
 func (c *conn) Read(p []byte) (int, error) {
 	for {
 		if c.framer.torn {
-			c.cutFor(faultError(c.tear.fault.Kind))
 			c.hub.happened(c.tear, c)
+			c.cutFor(faultError(DropDuringPublish))
 			c.tear, c.framer.torn = nil, false
 		}
 		n, err := c.stream.Read(p)

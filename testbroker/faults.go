@@ -181,8 +181,10 @@ func (h *Hub) begin(in *Injected) {
 			}
 			continue
 		}
-		c.cutFor(faultError(Absent))
-		h.happened(in, c)
+		if c.mode.Load() != over {
+			h.happened(in, c)
+			c.cutFor(faultError(Absent))
+		}
 	}
 }
 
@@ -305,7 +307,8 @@ func (f *faults) pace(in *Injected) time.Time {
 	return at
 }
 
-// happened counts a fault that has taken effect. c is nil when there was no connection yet.
+// happened counts a fault. It is called when nothing can prevent the effect any more and, where the client could see
+// it, just before: who has seen a fault finds it counted. c is nil when there is no connection yet.
 func (h *Hub) happened(in *Injected, c *conn) {
 	h.faults.mu.Lock()
 	in.fired++

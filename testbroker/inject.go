@@ -10,8 +10,8 @@ var errThrottled = errors.New("too many messages wait for their PUBACK")
 // connectFaults lets faults have their way with a CONNECT. An error ends the connection.
 func (h *Hub) connectFaults(c *conn, id identity) error {
 	if in := h.faults.inForce(Absent, id); in != nil {
-		c.cutFor(faultError(Absent))
 		h.happened(in, c)
+		c.cutFor(faultError(Absent))
 		return faultError(Absent)
 	}
 	if in := h.faults.inForce(HalfOpen, id); in != nil {
@@ -22,8 +22,8 @@ func (h *Hub) connectFaults(c *conn, id identity) error {
 		return faultError(HalfOpen)
 	}
 	if in := h.faults.take(DropConnect, id); in != nil {
-		c.closeFor(faultError(DropConnect))
 		h.happened(in, c)
+		c.closeFor(faultError(DropConnect))
 		return faultError(DropConnect)
 	}
 	if in := h.faults.take(NoConnack, id); in != nil {
@@ -60,8 +60,8 @@ func (h *Hub) publish(c *conn, m Message) {
 		return
 	}
 	if in := h.faults.take(DropBeforePublish, id); in != nil {
-		c.cutFor(faultError(DropBeforePublish))
 		h.happened(in, c)
+		c.cutFor(faultError(DropBeforePublish))
 		return
 	}
 	var forget *Injected
@@ -76,8 +76,8 @@ func (h *Hub) publish(c *conn, m Message) {
 		h.changed.wake()
 	}
 	if in := h.faults.take(DropAfterPublish, id); in != nil {
-		c.cutFor(faultError(DropAfterPublish))
 		h.happened(in, c)
+		c.cutFor(faultError(DropAfterPublish))
 		return
 	}
 	if m.QoS > 0 {
@@ -99,8 +99,8 @@ func (h *Hub) answer(c *conn, m Message) {
 	}
 	if in := h.faults.inForce(Throttle, id); in != nil {
 		if c.waiting() >= in.fault.Limit {
-			c.closeFor(errThrottled)
 			h.happened(in, c)
+			c.closeFor(errThrottled)
 			return
 		}
 		if at := h.faults.pace(in); at.After(due) {

@@ -52,8 +52,8 @@ func (h *Hub) accept(l net.Listener, secure bool) {
 		}
 		// A closed port could be taken by another program before the absence ends, so it stays open.
 		if in := h.faults.inForce(Absent, identity{}); in != nil {
-			abort(raw)
 			h.happened(in, nil)
+			abort(raw)
 			continue
 		}
 		h.serve(raw, secure)

@@ -58,6 +58,9 @@ func (t Token) String() string {
 // GoString is String.
 func (t Token) GoString() string { return t.String() }
 
+// MarshalText is String, so that encoders and structured loggers do not show the text either.
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
 // DialHost is the name to connect to and to verify: the gateway's if there is one.
 func (c *Credentials) DialHost() string {
 	if c.GatewayHost != "" {
@@ -188,7 +191,7 @@ func validHost(s string) bool {
 	return true
 }
 
-// validID checks the character set of wire document A.1.
+// validID checks the length and character set that a hub allows for ids.
 func validID(s string) bool {
 	if len(s) > 128 {
 		return false

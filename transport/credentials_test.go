@@ -250,3 +250,11 @@ func TestTokenText(t *testing.T) {
 		}
 	}
 }
+
+// An encoder or structured logger that meets a token shows no more than String does.
+func TestTokenMarshalsWithoutItsText(t *testing.T) {
+	text, err := transport.Token{Text: "SharedAccessSignature sr=a&sig=secret&se=1", Expires: time.Unix(1, 0)}.MarshalText()
+	if err != nil || string(text) != "token (hidden, expires 1)" {
+		t.Fatalf("%s, %v", text, err)
+	}
+}

@@ -80,6 +80,9 @@ func KindOf(err error) Kind {
 	for err != nil {
 		switch e := err.(type) {
 		case *Error:
+			if e == nil {
+				return Unknown
+			}
 			return e.Kind
 		case Kind:
 			return e

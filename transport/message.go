@@ -94,8 +94,7 @@ func invalidMessage(text string) *Error {
 	return &Error{Kind: Invalid, Op: OpSend, Err: errors.New(text)}
 }
 
-// reservedNames are the names that a hub sets itself or takes for system properties (wire A and B.4; the list that the
-// official SDKs refuse), besides all that begin with "$" or "iothub-".
+// reservedNames are the names that a hub sets itself or takes for system properties, and that the official SDKs refuse, besides all that begin with "$" or "iothub-".
 var reservedNames = [...]string{
 	"absolute-expiry-time", "connectiondeviceid", "connectionmoduleid", "content-encoding", "content-type", "correlation-id", "creation-time",
 	"group-id", "group-sequence", "message-id", "mqtt-dup", "mqtt-retain", "reply-to", "reply-to-group-id", "subject", "to", "user-id",

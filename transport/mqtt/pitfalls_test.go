@@ -125,17 +125,34 @@ func TestCtxThatEndsWithTheConnackLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		ctx, cancel := context.WithCancel(context.Background())
+		o := h.options()
+		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := h.net.DialContext(ctx, network, addr)
+			return &readHook{c, cancel}, err
+		}
 		go func() {
 			l := h.accept()
 			l.send(typeConnack<<4, 2, 0, 0)
-			cancel()
+			_, _ = l.drain()
 		}()
-		s, err := New(h.options()).Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
-		if err == nil { // the session was quicker
-			require.Error(t, s.Run(ctx))
-		}
+		_, err := New(o).Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+		require.ErrorIs(t, err, context.Canceled)
 		requireNothingLeft(t, h)
 	})
+}
+
+// readHook calls a function when bytes have come.
+type readHook struct {
+	net.Conn
+	hook func()
+}
+
+func (c *readHook) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.hook()
+	}
+	return n, err
 }
 
 // Messages that wait at the hub come right behind the CONNACK, before anybody could have subscribed or begun Run.
@@ -246,7 +263,7 @@ func TestAnIdleSessionLivesOnPings(t *testing.T) {
 				}
 				if p.kind == 12 {
 					pings.Add(1)
-					l.send(typePingresp<<4, 0)
+					_, _ = l.Write([]byte{typePingresp << 4, 0}) // fails at the end
 				}
 			}
 		}()
@@ -338,23 +355,65 @@ func TestOnlyWhatIsHandedOverAgainCarriesDup(t *testing.T) {
 
 // Tokens of a persistent session never complete after a loss, and a caller inside Publish is held until a timer fires: Run must not be.
 func TestRunReturnsSoonAfterALossInTheMiddleOfSending(t *testing.T) {
-	for cut := range 50 {
+	for cut := range 12 {
 		bubble(t, func(t *testing.T) {
 			h := newHub(t)
 			r, l := start(t, h, h.options())
-			bodies := make([]string, 200)
-			r.send(bodies...)
-			for range cut {
+			r.send(make([]string, 3000)...)
+			for range cut * 200 {
 				l.puback(l.expect(typePublish).id())
 			}
 			began := time.Now()
 			require.NoError(t, l.Close())
 			require.ErrorIs(t, <-r.ran, transport.Network)
-			require.LessOrEqual(t, time.Since(began), libraryWait)
+			require.LessOrEqual(t, time.Since(began), libraryWaitWanted)
 			r.send("after the end")
 			r.Do(&transport.Request{ID: 1, Op: transport.OpTwinGet})
 			synctest.Wait()
-			require.LessOrEqual(t, len(r.sink.done), cut)
+			require.LessOrEqual(t, len(r.sink.done), cut*200)
+			require.Empty(t, r.Session.(*session).items)
+			require.Empty(t, r.Session.(*session).reqs)
+		})
+	}
+}
+
+const libraryWaitWanted = 300 * time.Millisecond
+
+// slowSink takes its time, which shows who waits for whom.
+type slowSink struct {
+	*sink
+	entered chan struct{}
+}
+
+func (k *slowSink) Done(tag uint16, err error) {
+	close(k.entered)
+	time.Sleep(5 * time.Second)
+	k.sink.Done(tag, err)
+}
+
+// The library's goroutines outlive the news of the loss; one of them may be on its way to the sink.
+func TestRunWaitsForTheLastCallOfTheSink(t *testing.T) {
+	for name, end := range map[string]func(h *hub, cancel func()){
+		"after a loss":             func(h *hub, _ func()) { h.net.Last().Reset() },
+		"after its context's end ": func(_ *hub, cancel func()) { cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				h := newHub(t)
+				var l *link
+				s, k, ctx, cancel := dial(t, h.options(), func() { l = h.welcome() })
+				slow := &slowSink{k, make(chan struct{})}
+				s.cfg.Sink = slow
+				r := run(t, s, k, ctx, cancel)
+				r.send("one")
+				l.puback(l.expect(typePublish).id())
+				<-slow.entered
+				end(h, cancel)
+				r.send("notices a reset")
+				require.Error(t, <-r.ran)
+				require.Len(t, k.tags(), 1)
+				require.Zero(t, k.late)
+			})
 		})
 	}
 }
@@ -575,6 +634,8 @@ func TestAWriteErrorReachesReadAndTheNextWrite(t *testing.T) {
 		c := newConn(a, a, time.Second, new(session))
 		_, err := c.Write([]byte("too much"))
 		require.NoError(t, err)
+		synctest.Wait()
+		require.NoError(t, c.SetWriteDeadline(time.Time{})) // the library does so behind each PUBLISH
 		_, err = c.Read(make([]byte, 1))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		_, err = c.Write([]byte("x"))

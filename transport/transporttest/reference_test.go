@@ -158,7 +158,7 @@ func (s *refSession) Send(batch []transport.Item) {
 		s.mu.Lock()
 		s.batch = batch
 		s.mu.Unlock()
-		s.poke()
+		time.AfterFunc(time.Millisecond, s.poke)
 		return
 	case "messages are done as soon as they are sent":
 		for _, it := range batch {

@@ -1,0 +1,176 @@
+package device_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+)
+
+// exampleHub is an in-process hub with one device; the examples talk to it in memory. A program uses mqtt.New(nil) and its device's
+// connection string instead.
+func exampleHub() (hub *testbroker.Hub, connect string, overMemory *mqtt.Transport) {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := hub.AddDevice("dev-1"); err != nil {
+		log.Fatal(err)
+	}
+	return hub, hub.ConnectionString("dev-1"), mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial})
+}
+
+func Example() {
+	hub, connect, overMemory := exampleHub()
+	defer hub.Close()
+
+	creds, err := device.ParseConnectionString(connect)
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := device.New(creds, overMemory, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	ctx := context.Background()
+	if err := client.Open(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if err := client.Send(ctx, &transport.Message{ID: "1", Body: []byte(`{"temperature":21.5}`)}); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(client.Status().State)
+	fmt.Println(string(hub.Messages()[0].Body))
+	// Output:
+	// connected
+	// {"temperature":21.5}
+}
+
+// A few receipts keep a window in flight; each is used again when its message has its result. Readings that are taken before the first connection wait
+// in the outbox.
+func ExampleClient_Enqueue() {
+	hub, connect, overMemory := exampleHub()
+	defer hub.Close()
+	creds, _ := device.ParseConnectionString(connect)
+	client, err := device.New(creds, overMemory, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	ctx := context.Background()
+	var receipts [4]device.Receipt
+	for i := range 10 {
+		r := &receipts[i%len(receipts)]
+		if i == len(receipts) {
+			if err := client.Open(ctx); err != nil {
+				log.Fatal(err)
+			}
+		}
+		if i >= len(receipts) {
+			if err := r.Wait(ctx); err != nil {
+				log.Print("reading lost: ", err)
+			}
+		}
+		if err := client.Enqueue(ctx, &transport.Message{Body: []byte{byte(i)}}, r); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := client.Flush(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(hub.Len(), "readings,", client.Stats().Acknowledged, "acknowledged")
+	// Output: 10 readings, 10 acknowledged
+}
+
+// OnStatus tells each step of the connection.
+func ExampleOptions_onStatus() {
+	hub, connect, overMemory := exampleHub()
+	defer hub.Close()
+	hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
+
+	creds, _ := device.ParseConnectionString(connect)
+	client, err := device.New(creds, overMemory, &device.Options{
+		OnStatus: func(s device.Status) {
+			fmt.Printf("%v, %v", s.State, s.Reason)
+			if s.Err != nil {
+				fmt.Printf(": %v; retry %d in %v", s.Err, s.Retry, s.Delay)
+			}
+			fmt.Println()
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := client.Open(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	client.Close()
+	// Output:
+	// retrying, connecting
+	// retrying, attempt failed: mqtt dial: service unavailable: CONNACK 3 (server unavailable); retry 1 in 100ms
+	// retrying, connecting
+	// connected, connection ok
+	// disconnected, client closed
+}
+
+// A policy of your own gets the number of the retry and the latest error. It is only asked about errors that a retry can mend.
+func ExampleClient_SetRetryPolicy() {
+	hub, connect, overMemory := exampleHub()
+	defer hub.Close()
+	hub.Inject(testbroker.Fault{Kind: testbroker.DropConnect, Times: -1})
+
+	creds, _ := device.ParseConnectionString(connect)
+	client, err := device.New(creds, overMemory, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	err = client.SetRetryPolicy(retrypolicy.Func(func(retry int, last error) (again bool, delay time.Duration) {
+		return retry <= 3, 10 * time.Millisecond
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = client.Open(context.Background())
+	fmt.Println("retries ended:", errors.Is(err, transport.RetryExpired))
+	fmt.Println("because of the network:", errors.Is(err, transport.Network))
+	fmt.Println("attempts:", client.Stats().Attempts)
+	// Output:
+	// retries ended: true
+	// because of the network: true
+	// attempts: 4
+}
+
+// What is hopeless is not retried, and the hint says what helps.
+func ExampleStatus_Hint() {
+	hub, connect, overMemory := exampleHub()
+	defer hub.Close()
+	_ = hub.SetEnabled("dev-1", false)
+
+	creds, _ := device.ParseConnectionString(connect)
+	client, err := device.New(creds, overMemory, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	err = client.Open(context.Background())
+	fmt.Println("unauthorized:", errors.Is(err, transport.Unauthorized))
+	fmt.Println("retryable:", errfilter.Retryable(err))
+	fmt.Println(client.Status().Hint())
+	// Output:
+	// unauthorized: true
+	// retryable: false
+	// the same credentials would be refused again; check key, device id, and that the device is enabled
+}

@@ -1,0 +1,107 @@
+package sim_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/stretchr/testify/require"
+)
+
+// Over real TLS on loopback, what is hopeless is said at once: a typed error, one attempt, no retry, no secret in the text.
+func TestHopelessCredentialsEndOpenAtOnce(t *testing.T) {
+	hub, err := testbroker.New(nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, hub.Close()) }()
+	addr, err := hub.ListenTLS("127.0.0.1:0")
+	require.NoError(t, err)
+	_, err = hub.AddDevice("dev-1")
+	require.NoError(t, err)
+	good := hub.ConnectionString("dev-1")
+	otherKey := base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
+	host := "HostName=" + hub.HostName()
+
+	for _, tc := range []struct {
+		name    string
+		connect string
+		tls     bool // trust the hub's certificate
+		before  func(t *testing.T)
+		kind    transport.Kind
+	}{
+		{"wrong key", host + ";DeviceId=dev-1;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized},
+		{"unknown device", host + ";DeviceId=dev-2;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized},
+		{"disabled device", good, true, func(t *testing.T) {
+			require.NoError(t, hub.SetEnabled("dev-1", false))
+			t.Cleanup(func() { require.NoError(t, hub.SetEnabled("dev-1", true)) })
+		}, transport.Unauthorized},
+		{"certificate of nobody we know", good, false, nil, transport.Untrusted},
+		{"certificate for another host", good, true, func(t *testing.T) {
+			require.NoError(t, hub.PresentName("other.example.test"))
+			t.Cleanup(func() { require.NoError(t, hub.PresentName("")) })
+		}, transport.Untrusted},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.before != nil {
+				tc.before(t)
+			}
+			o := &mqtt.Options{Addr: addr.String()}
+			if tc.tls {
+				o.TLS = hub.ClientTLS()
+			}
+			creds, err := device.ParseConnectionString(tc.connect)
+			require.NoError(t, err)
+			c, err := device.New(creds, mqtt.New(o), nil)
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+
+			err = c.Open(ctx)
+			require.ErrorIs(t, err, tc.kind)
+			require.False(t, errfilter.Retryable(err))
+			require.Equal(t, uint64(1), c.Stats().Attempts, "one attempt, no retry")
+			require.Equal(t, device.NotRetryable, c.Status().Reason)
+			require.NotEmpty(t, c.Status().Hint())
+			for _, secret := range []string{otherKey, "SharedAccessSignature", "sig="} {
+				require.False(t, strings.Contains(err.Error(), secret), "%v", err)
+			}
+			require.ErrorIs(t, c.Send(ctx, &transport.Message{}), tc.kind, "a Send says why")
+			require.NoError(t, c.Close())
+		})
+	}
+
+	t.Run("the refusal's code can be asked for", func(t *testing.T) {
+		creds, err := device.ParseConnectionString(host + ";DeviceId=dev-1;SharedAccessKey=" + otherKey)
+		require.NoError(t, err)
+		c, err := device.New(creds, mqtt.New(&mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), nil)
+		require.NoError(t, err)
+		defer c.Close()
+		var refusal *mqtt.ConnackError
+		require.True(t, errors.As(c.Open(t.Context()), &refusal))
+		require.EqualValues(t, 5, refusal.Code)
+	})
+	t.Run("a message of the largest size arrives, one byte more is refused", func(t *testing.T) {
+		creds, err := device.ParseConnectionString(good)
+		require.NoError(t, err)
+		c, err := device.New(creds, mqtt.New(&mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), nil)
+		require.NoError(t, err)
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		require.NoError(t, c.Open(ctx))
+		m := &transport.Message{ID: "1", Properties: []transport.Property{{Name: "k", Value: "v"}}}
+		m.Body = make([]byte, transport.MaxMessageSize-m.Size())
+		require.NoError(t, c.Send(ctx, m))
+		require.Equal(t, 1, hub.Len())
+		m.Body = append(m.Body, 0)
+		require.ErrorIs(t, c.Send(ctx, m), transport.TooLarge)
+		require.Equal(t, device.Connected, c.Status().State)
+	})
+}

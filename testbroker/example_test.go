@@ -1,0 +1,80 @@
+package testbroker_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"net/url"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// connectPaho stands for the client under test. It understands just enough to connect.
+func connectPaho(hub *testbroker.Hub, dev testbroker.Device) paho.Client {
+	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://hub").SetClientID(dev.ID).SetAutoReconnect(false).
+		SetUsername(dev.HostName + "/" + dev.ID + "/?api-version=2021-04-12").SetPassword(token(dev)).
+		SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) {
+			return hub.Dial(context.Background(), "tcp", "hub")
+		}))
+	if t := c.Connect(); t.Wait() && t.Error() != nil {
+		log.Fatal(t.Error())
+	}
+	return c
+}
+
+func ExampleHub() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	dev, err := hub.AddDevice("dev-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	client := connectPaho(hub, dev)
+	defer client.Disconnect(0)
+	client.Publish("devices/dev-1/messages/events/%24.mid=1&level=high%20temp", 1, false, `{"celsius":71}`)
+
+	if err := hub.WaitMessages(context.Background(), 1); err != nil {
+		log.Fatal(err)
+	}
+	m := hub.Messages()[0]
+	fmt.Println(m.DeviceID, m.MessageID, m.Properties, string(m.Body))
+	// Output: dev-1 1 [{level high temp}] {"celsius":71}
+}
+
+func ExampleFault() {
+	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e testbroker.Event) { fmt.Println(e) }})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	dev, err := hub.AddDevice("dev-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// The second message will be stored, but its sender is cut off before it learns so.
+	hub.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, Device: "dev-1", After: 1})
+
+	client := connectPaho(hub, dev)
+	for i := range 2 {
+		t := client.Publish(fmt.Sprintf("devices/dev-1/messages/events/%%24.mid=%d", i), 1, false, "")
+		t.Wait()
+	}
+	err = hub.Wait(context.Background(), func([]testbroker.Message) bool { return hub.Connections("") == 0 })
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(hub.Len(), "messages stored")
+	// Output:
+	// #1 dev-1 connected
+	// #1 dev-1 fault DropAfterPublish
+	// #1 dev-1 disconnected: fault DropAfterPublish
+	// 2 messages stored
+}

@@ -1,0 +1,346 @@
+package testbroker_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/url"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+const patience = 10 * time.Second // on real sockets, where nothing should take that long
+
+// realTCP connects to a listener of the hub.
+func realTCP(t testing.TB, addr net.Addr) *wire {
+	conn, err := net.Dial("tcp", addr.String())
+	require.NoError(t, err)
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	return newWire(t, conn)
+}
+
+// realTLS connects, does the handshake and sends a CONNECT that must be accepted.
+func realTLS(t testing.TB, h *testbroker.Hub, addr net.Addr, d testbroker.Device) *wire {
+	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
+	require.NoError(t, err)
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	w := newWire(t, conn)
+	require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+	return w
+}
+
+func TestRealTLS(t *testing.T) {
+	h, d := newHub(t, nil)
+	addr, err := h.ListenTLS("127.0.0.1:0")
+	require.NoError(t, err)
+	w := realTLS(t, h, addr, d)
+	w.publish(1, events+"a=b", "over TLS")
+	require.Equal(t, uint16(1), w.acked())
+	require.Equal(t, "over TLS", string(h.Messages()[0].Body))
+
+	for name, server := range map[string]string{"localhost": "localhost", "address": "127.0.0.1"} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := tls.Dial("tcp", addr.String(), &tls.Config{RootCAs: h.RootCAs(), ServerName: server})
+			require.NoError(t, err)
+			conn.Close()
+		})
+	}
+	t.Run("CA in PEM", func(t *testing.T) {
+		pool := x509.NewCertPool()
+		require.True(t, pool.AppendCertsFromPEM(h.CAPEM()))
+		conn, err := tls.Dial("tcp", addr.String(), &tls.Config{RootCAs: pool, ServerName: h.HostName()})
+		require.NoError(t, err)
+		conn.Close()
+	})
+	t.Run("CA not known", func(t *testing.T) {
+		_, err := tls.Dial("tcp", addr.String(), &tls.Config{RootCAs: x509.NewCertPool(), ServerName: h.HostName()})
+		var unknown x509.UnknownAuthorityError
+		require.ErrorAs(t, err, &unknown)
+	})
+	t.Run("wrong host name", func(t *testing.T) {
+		require.Error(t, h.PresentName("not a name"))
+		require.NoError(t, h.PresentName("other.example.test"))
+		_, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
+		var wrong x509.HostnameError
+		require.ErrorAs(t, err, &wrong)
+		require.NoError(t, h.PresentName(""))
+		realTLS(t, h, addr, d)
+	})
+	t.Run("old TLS", func(t *testing.T) {
+		c := h.ClientTLS()
+		c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+		_, err := tls.Dial("tcp", addr.String(), c)
+		require.Error(t, err)
+	})
+}
+
+func TestCertificateOfAHubWhoseClockIsAhead(t *testing.T) {
+	h, _ := newHub(t, &testbroker.Options{Now: func() time.Time { return time.Now().Add(24 * time.Hour) }})
+	addr, err := h.ListenTLS("127.0.0.1:0")
+	require.NoError(t, err)
+	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
+	require.NoError(t, err)
+	conn.Close()
+}
+
+func TestCutsOnRealSocketsAreResets(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		name := map[bool]string{false: "TCP", true: "TLS"}[secure]
+		open := func(t *testing.T) (*testbroker.Hub, func() *wire) {
+			h, d := newHub(t, nil)
+			listen := h.ListenTCP
+			if secure {
+				listen = h.ListenTLS
+			}
+			addr, err := listen("127.0.0.1:0")
+			require.NoError(t, err)
+			return h, func() *wire {
+				if secure {
+					return realTLS(t, h, addr, d)
+				}
+				w := realTCP(t, addr)
+				require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+				return w
+			}
+		}
+		for _, c := range []struct {
+			kind   testbroker.FaultKind
+			stored int
+		}{{testbroker.DropDuringPublish, 0}, {testbroker.DropBeforePublish, 0}, {testbroker.DropAfterPublish, 1}, {testbroker.Absent, 0}} {
+			t.Run(name+"/"+c.kind.String(), func(t *testing.T) {
+				h, dial := open(t)
+				w := dial()
+				in := h.Inject(testbroker.Fault{Kind: c.kind})
+				if c.kind != testbroker.Absent { // which needs no message; a write would swallow the error
+					w.send(publishBytes(2, 1, events, "x"))
+				}
+				require.ErrorIs(t, w.end(), syscall.ECONNRESET)
+				require.NoError(t, in.WaitFired(t.Context(), 1))
+				require.Equal(t, c.stored, h.Len())
+				require.Equal(t, 1, in.Fired())
+			})
+		}
+		t.Run(name+"/DropAfterPuback", func(t *testing.T) {
+			h, dial := open(t)
+			w := dial()
+			in := h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPuback})
+			for id := range uint16(50) { // still sending when the hub says its last word
+				w.conn.Write(publishBytes(2, id+1, events, "x"))
+			}
+			require.Equal(t, uint16(1), w.acked())
+			require.Equal(t, io.EOF, w.end())
+			w.conn.Close()
+			require.NoError(t, in.WaitFired(t.Context(), 1))
+			require.Equal(t, 1, h.Len())
+		})
+		t.Run(name+"/refusal can be read", func(t *testing.T) {
+			h, dial := open(t)
+			dial()
+			h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 6})
+			w := dialRaw(t, h, secure)
+			d, err := h.Device("dev-1")
+			require.NoError(t, err)
+			var all []byte // a client that does not wait for the CONNACK
+			all = append(all, connectOf(d).bytes()...)
+			for id := range uint16(50) {
+				all = append(all, publishBytes(2, id+1, events, "x")...)
+			}
+			w.send(all)
+			require.Equal(t, []byte{0, 6}, w.expect(connack))
+			require.Equal(t, io.EOF, w.end())
+		})
+		t.Run(name+"/HalfOpen", func(t *testing.T) {
+			h, dial := open(t)
+			w := dial()
+			in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+			require.Equal(t, 1, in.Fired())
+			w.send([]byte{0xc0, 0})
+			require.NoError(t, w.conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+			_, _, err := w.read()
+			var ne net.Error
+			require.ErrorAs(t, err, &ne)
+			require.True(t, ne.Timeout())
+			in.Remove()
+			dial().ping()
+		})
+	}
+}
+
+// dialRaw opens another port of the hub and connects to it, with the handshake done but nothing sent.
+func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *wire {
+	if !secure {
+		addr, err := h.ListenTCP("127.0.0.1:0")
+		require.NoError(t, err)
+		return realTCP(t, addr)
+	}
+	addr, err := h.ListenTLS("127.0.0.1:0")
+	require.NoError(t, err)
+	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
+	require.NoError(t, err)
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	return newWire(t, conn)
+}
+
+func TestAbsentOnARealPort(t *testing.T) {
+	h, d := newHub(t, nil)
+	addr, err := h.ListenTCP("127.0.0.1:0")
+	require.NoError(t, err)
+	in := h.Inject(testbroker.Fault{Kind: testbroker.Absent})
+	conn, err := net.Dial("tcp", addr.String())
+	if err == nil { // the reset may come before or after
+		_, err = conn.Read(make([]byte, 1))
+		conn.Close()
+	}
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+	require.NoError(t, in.WaitFired(t.Context(), 1))
+	in.Remove()
+	w := realTCP(t, addr)
+	require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+}
+
+func TestCloseOnRealSocketsIsQuick(t *testing.T) {
+	h, d := newHub(t, nil)
+	plain, err := h.ListenTCP("127.0.0.1:0")
+	require.NoError(t, err)
+	secure, err := h.ListenTLS("127.0.0.1:0")
+	require.NoError(t, err)
+	ends := []*wire{
+		realTLS(t, h, secure, d), // says nothing more
+		realTCP(t, plain),        // never says CONNECT
+		realTCP(t, secure),       // never begins the handshake
+	}
+	stuck := realTCP(t, plain) // publishes and never reads
+	other, err := h.AddDevice("dev-2")
+	require.NoError(t, err)
+	stuck.send(connectOf(other).bytes())
+	flood := make(chan struct{})
+	go func() {
+		defer close(flood)
+		p := publishBytes(2, 1, "devices/dev-2/messages/events/", "x")
+		for {
+			if _, err := stuck.conn.Write(p); err != nil {
+				return
+			}
+		}
+	}()
+	require.NoError(t, h.WaitMessages(t.Context(), 1000))
+	start := time.Now()
+	require.NoError(t, h.Close())
+	require.Less(t, time.Since(start), patience/2)
+	<-flood
+	for _, w := range ends {
+		_, _, err := w.read()
+		require.Error(t, err)
+	}
+	_, err = net.DialTimeout("tcp", plain.String(), patience)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+func TestListenErrors(t *testing.T) {
+	h, _ := newHub(t, nil)
+	addr, err := h.ListenTCP("127.0.0.1:0")
+	require.NoError(t, err)
+	_, err = h.ListenTLS(addr.String())
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+}
+
+func TestTLSInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		open := func() *wire {
+			raw, err := h.DialTLSPort(t.Context(), "tcp", "hub:8883")
+			require.NoError(t, err)
+			conn := tls.Client(raw, h.ClientTLS())
+			require.NoError(t, conn.HandshakeContext(t.Context()))
+			w := newWire(t, conn)
+			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+			return w
+		}
+		w := open()
+		w.publish(1, events, "x")
+		w.acked()
+		h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish})
+		w.publish(2, events, "x")
+		require.ErrorIs(t, w.end(), syscall.ECONNRESET)
+		w = open()
+		h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPuback})
+		w.publish(3, events, "x")
+		require.Equal(t, uint16(3), w.acked())
+		require.Equal(t, io.EOF, w.end())
+
+		in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+		raw, err := h.DialTLSPort(t.Context(), "tcp", "hub:8883")
+		require.NoError(t, err)
+		defer raw.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.ErrorIs(t, tls.Client(raw, h.ClientTLS()).HandshakeContext(ctx), context.DeadlineExceeded)
+		require.Equal(t, 1, in.Fired(), "the new one; the old ones are over")
+	})
+}
+
+// pahoClient is another implementation of MQTT than the hub's.
+func pahoClient(h *testbroker.Hub, d testbroker.Device, open func() (net.Conn, error)) paho.Client {
+	con := connectOf(d)
+	return paho.NewClient(paho.NewClientOptions().AddBroker("tcp://hub:1883").SetClientID(con.clientID).
+		SetUsername(con.user).SetPassword(con.password).SetAutoReconnect(false).SetKeepAlive(4 * time.Minute).
+		SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return open() }))
+}
+
+func done(t *testing.T, tok paho.Token) {
+	t.Helper()
+	tok.Wait()
+	require.NoError(t, tok.Error())
+}
+
+func TestPahoOverRealTLS(t *testing.T) {
+	h, d := newHub(t, nil)
+	addr, err := h.ListenTLS("127.0.0.1:0")
+	require.NoError(t, err)
+	c := pahoClient(h, d, func() (net.Conn, error) { return tls.Dial("tcp", addr.String(), h.ClientTLS()) })
+	done(t, c.Connect())
+	defer c.Disconnect(0)
+	const n = 200
+	var last paho.Token
+	for range n {
+		last = c.Publish(events+"%24.ct=text%2Fplain", 1, false, "x")
+	}
+	done(t, last)
+	require.NoError(t, h.WaitMessages(t.Context(), n))
+	require.Equal(t, "text/plain", h.Messages()[n-1].ContentType)
+}
+
+func TestPahoForADayInABubble(t *testing.T) {
+	begin := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		lost := make(chan error, 1)
+		con := connectOf(d)
+		con.password = sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, time.Now().Add(48*time.Hour).Unix())
+		o := paho.NewClientOptions().AddBroker("tcp://hub:1883").SetClientID(con.clientID).SetUsername(con.user).
+			SetPassword(con.password).SetAutoReconnect(false).SetKeepAlive(4 * time.Minute).
+			SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }).
+			SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return h.Dial(t.Context(), "tcp", "hub:1883") })
+		c := paho.NewClient(o)
+		done(t, c.Connect())
+		for range 100 {
+			done(t, c.Publish(events, 1, false, "x"))
+		}
+		time.Sleep(24 * time.Hour)
+		require.True(t, c.IsConnectionOpen())
+		h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+		require.Error(t, <-lost, "found by its keep-alive")
+		c.Disconnect(0)
+		require.Equal(t, 100, h.Len())
+	})
+	require.Less(t, time.Since(begin), 5*time.Second, "an idle day must cost little")
+}
