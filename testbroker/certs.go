@@ -65,7 +65,7 @@ func (h *Hub) PresentName(host string) error {
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
 	h.authorityLocked()
-	h.issueLocked(host)
+	h.certifyLocked(host)
 	return nil
 }
 
@@ -93,10 +93,10 @@ func (h *Hub) authorityLocked() {
 	h.certs.caKey = newKey()
 	h.certs.ca = sign(template, template, h.certs.caKey, h.certs.caKey)
 	h.certs.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.certs.ca.Raw})
-	h.issueLocked("")
+	h.certifyLocked("")
 }
 
-func (h *Hub) issueLocked(host string) {
+func (h *Hub) certifyLocked(host string) {
 	template := h.templateLocked(h.host)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}

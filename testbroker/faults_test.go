@@ -408,6 +408,24 @@ func TestHalfOpenOfOneDeviceFromAMessageOn(t *testing.T) {
 	})
 }
 
+func TestHalfOpenSwallowsWhatWasAlreadyRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, After: 1})
+		w := login(t, h, d)
+		var all []byte
+		for id := range uint16(3) {
+			all = append(all, publishBytes(2, id+1, events, "x")...)
+		}
+		w.send(append(all, 0xe0, 0)) // and a DISCONNECT, all in one piece
+		require.Equal(t, uint16(1), w.acked())
+		require.NoError(t, w.conn.SetReadDeadline(time.Now().Add(time.Hour)))
+		require.ErrorIs(t, w.end(), os.ErrDeadlineExceeded)
+		require.Equal(t, 1, h.Len())
+		require.Equal(t, 1, in.Fired())
+	})
+}
+
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)

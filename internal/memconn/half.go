@@ -26,7 +26,8 @@ type segment struct {
 	eof bool      // no bytes, and none will follow
 }
 
-// A half is one direction of a connection: one end writes to it, the other reads from it.
+// A half is one direction of a connection: one end writes to it, the other reads from it. It is a queue, so a segment
+// with a short way still arrives behind the one before, and the end of the stream behind all.
 type half struct {
 	mu sync.Mutex // guards memory only, never held over a wait
 	r  sync.Cond  // readers wait: bytes, end, deadline
@@ -34,10 +35,9 @@ type half struct {
 
 	// The queue.
 	segs  []segment
-	first int       // index of the oldest segment in segs
-	size  int       // bytes in segs
-	last  time.Time // delivery time of the newest segment, so that nothing overtakes
-	spare []byte    // buffer of a drained segment, for the next one
+	first int    // index of the oldest segment in segs
+	size  int    // bytes in segs
+	spare []byte // buffer of a drained segment, for the next one
 
 	// Settings.
 	limit   int // bytes, 0 = no limit
@@ -220,14 +220,8 @@ func (h *half) queueLocked(p []byte, at time.Time) {
 	if h.rclosed {
 		return // held, and nobody will ever read it
 	}
-	if at.Before(h.last) {
-		at = h.last
-	}
 	if !at.IsZero() && time.Until(at) <= 0 {
 		at = time.Time{}
-	}
-	if !at.IsZero() {
-		h.last = at
 	}
 	h.size += len(p)
 	if k := len(h.segs); k > h.first {
@@ -254,7 +248,7 @@ func (h *half) endLocked() {
 		return
 	}
 	h.ended = true
-	h.segs = append(h.segs, segment{eof: true, at: h.last})
+	h.segs = append(h.segs, segment{eof: true})
 	h.r.Broadcast()
 	h.w.Broadcast()
 }

@@ -6,52 +6,104 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The benchmarks compare a session with the library used by itself: QoS 1, 128 in flight, 100 bytes, over TCP on this machine to a responder that does
-// nothing but acknowledge.
+// The benchmarks compare a session with the library used by itself: QoS 1, 128 in flight, 100 bytes, over TCP on this machine, to a responder that does
+// nothing but acknowledge and to testbroker, which keeps every message.
 const (
 	benchWindow = 128
 	benchBody   = 100
 )
 
-func BenchmarkSession(b *testing.B) {
-	addr := responder(b)
+func BenchmarkSession(b *testing.B)      { benchmark(b, throughSession) }
+func BenchmarkLibraryAlone(b *testing.B) { benchmark(b, throughLibrary) }
+
+func benchmark(b *testing.B, through sender) {
+	b.Run("responder", func(b *testing.B) {
+		send := through(b, responder(b), testCreds(b))
+		b.ReportAllocs()
+		b.ResetTimer()
+		send(b.N)
+	})
+	b.Run("hub", func(b *testing.B) {
+		send := through(benchHub(b))
+		b.ReportAllocs()
+		b.ResetTimer()
+		send(b.N)
+	})
+}
+
+// A session allocates no more for a message than the library by itself.
+func TestAMessageAllocatesNoMoreThanWithTheLibraryAlone(t *testing.T) {
+	addr, creds := responder(t), testCreds(t)
+	perMessage := func(through sender) float64 {
+		const n = 5000
+		send := through(t, addr, creds)
+		send(n)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		send(n)
+		runtime.ReadMemStats(&after)
+		return float64(after.Mallocs-before.Mallocs) / n
+	}
+	ours, alone := perMessage(throughSession), perMessage(throughLibrary)
+	t.Logf("session %.2f, library alone %.2f allocations per message", ours, alone)
+	require.LessOrEqual(t, ours, alone)
+}
+
+// sender connects and returns what sends n messages and waits for their results.
+type sender func(t testing.TB, addr string, creds *transport.Credentials) (send func(n int))
+
+func benchHub(b *testing.B) (testing.TB, string, *transport.Credentials) {
+	h, err := testbroker.New(nil)
+	require.NoError(b, err)
+	b.Cleanup(func() { _ = h.Close() })
+	dev, err := h.AddDevice("dev-1")
+	require.NoError(b, err)
+	addr, err := h.ListenTCP("127.0.0.1:0")
+	require.NoError(b, err)
+	return b, addr.String(), credsOf(b, dev, dev.PrimaryKey)
+}
+
+func throughSession(t testing.TB, addr string, creds *transport.Credentials) func(n int) {
 	k := &benchSink{free: make(chan uint16, benchWindow)}
 	for i := range benchWindow {
 		k.free <- uint16(i)
 	}
-	s, err := New(&Options{Plaintext: true, Addr: addr}).Dial(b.Context(), &transport.Config{Creds: testCreds(b), Window: benchWindow, Sink: k})
-	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(context.Background())
+	s, err := New(&Options{Plaintext: true, Addr: addr}).Dial(ctx, &transport.Config{Creds: creds, Window: benchWindow, Sink: k})
+	require.NoError(t, err)
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ran })
 	m := &transport.Message{Body: make([]byte, benchBody)}
 	batch := make([]transport.Item, 0, benchWindow)
-
-	b.ReportAllocs()
-	b.ResetTimer()
-	for left := b.N; left > 0; {
-		batch = append(batch[:0], transport.Item{Tag: <-k.free, Msg: m})
-		for len(batch) < left && len(k.free) > 0 {
-			batch = append(batch, transport.Item{Tag: <-k.free, Msg: m})
+	return func(n int) {
+		for left := n; left > 0; {
+			batch = append(batch[:0], transport.Item{Tag: <-k.free, Msg: m})
+			for len(batch) < left && len(k.free) > 0 {
+				batch = append(batch, transport.Item{Tag: <-k.free, Msg: m})
+			}
+			s.Send(batch)
+			left -= len(batch)
 		}
-		s.Send(batch)
-		left -= len(batch)
+		var all [benchWindow]uint16
+		for i := range all {
+			all[i] = <-k.free
+		}
+		for _, tag := range all {
+			k.free <- tag
+		}
 	}
-	for range benchWindow {
-		<-k.free
-	}
-	b.StopTimer()
-	cancel()
-	<-ran
 }
 
 // benchSink gives tags back.
@@ -61,34 +113,35 @@ func (k *benchSink) Done(tag uint16, _ error)         { k.free <- tag }
 func (k *benchSink) Reply(uint32, transport.Reply)    {}
 func (k *benchSink) Deliver(*transport.Delivery) bool { return false }
 
-func BenchmarkLibraryAlone(b *testing.B) {
-	o := paho.NewClientOptions().AddBroker("tcp://" + responder(b)).SetClientID("dev-1").SetProtocolVersion(4).SetKeepAlive(60 * time.Second)
+func throughLibrary(t testing.TB, addr string, creds *transport.Credentials) func(n int) {
+	token, err := creds.NewToken(t.Context())
+	require.NoError(t, err)
+	o := paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("dev-1").SetProtocolVersion(4).SetKeepAlive(60 * time.Second)
+	o.SetUsername(new(Options).userName(creds)).SetPassword(token.Text)
 	c := paho.NewClient(o)
 	connected := c.Connect()
 	connected.Wait()
-	require.NoError(b, connected.Error())
-	var ring [benchWindow]paho.Token
+	require.NoError(t, connected.Error())
+	t.Cleanup(func() { c.Disconnect(250) })
 	body := make([]byte, benchBody)
-
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := range b.N {
-		if t := ring[i%benchWindow]; t != nil {
-			t.Wait()
+	return func(n int) {
+		var ring [benchWindow]paho.Token
+		for i := range n {
+			if t := ring[i%benchWindow]; t != nil {
+				t.Wait()
+			}
+			ring[i%benchWindow] = c.Publish("devices/dev-1/messages/events/", 1, false, body)
 		}
-		ring[i%benchWindow] = c.Publish("devices/dev-1/messages/events/", 1, false, body)
-	}
-	for _, t := range ring {
-		if t != nil {
-			t.Wait()
+		for _, t := range ring {
+			if t != nil {
+				t.Wait()
+			}
 		}
 	}
-	b.StopTimer()
-	c.Disconnect(250)
 }
 
 // responder accepts connections and acknowledges, without allocating.
-func responder(b *testing.B) string {
+func responder(b testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = l.Close() })

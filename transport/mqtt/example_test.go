@@ -76,3 +76,15 @@ func ExampleConnackError() {
 	}
 	// Output: code 5 unauthorized: true
 }
+
+// A refused subscription is found in the reply to OpSubscribe.
+func ExampleSubackError() {
+	reply := transport.Reply{Err: &transport.Error{
+		Kind: transport.Unavailable, Op: transport.OpSubscribe, Proto: "mqtt",
+		Err: &mqtt.SubackError{Filter: "devices/dev-1/messages/devicebound/#", Code: 0x80},
+	}}
+	if refusal, ok := errors.AsType[*mqtt.SubackError](reply.Err); ok {
+		fmt.Println(refusal)
+	}
+	// Output: SUBACK 128 (subscription refused) for devices/dev-1/messages/devicebound/#
+}

@@ -63,15 +63,16 @@ type subscribe struct {
 
 func newSession(cfg *transport.Config, token transport.Token) *session {
 	s := &session{
-		cfg:     *cfg,
-		topics:  newTopics(cfg.Creds),
-		lost:    make(chan struct{}),
-		closed:  make(chan struct{}, 1),
-		wake:    make(chan struct{}, 1),
-		flights: make(map[uint16]flight, cfg.Window),
+		cfg:    *cfg,
+		topics: newTopics(cfg.Creds),
+		lost:   make(chan struct{}),
+		closed: make(chan struct{}, 1),
+		wake:   make(chan struct{}, 1),
 	}
-	s.items = make([]transport.Item, 0, cfg.Window)
-	s.spareItems = make([]transport.Item, 0, cfg.Window)
+	window := max(cfg.Window, 0)
+	s.flights = make(map[uint16]flight, window)
+	s.items = make([]transport.Item, 0, window)
+	s.spareItems = make([]transport.Item, 0, window)
 	s.info.MaxSize = transport.MaxMessageSize
 	if !token.Expires.IsZero() {
 		now := cfg.Creds.Time()

@@ -1,8 +1,11 @@
 package mqtt
 
 import (
+	"context"
 	"errors"
 	"io"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -51,5 +54,73 @@ func TestTheLossOfALiveSessionIsReportedOnce(t *testing.T) {
 		require.Equal(t, transport.OpRun, e.Op)
 		require.True(t, errors.Is(err, io.EOF))
 		require.Equal(t, "mqtt connection: network failure: the hub closed the connection", err.Error())
+	})
+}
+
+func TestAnIdleSessionHasTwelveGoroutines(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		start(t, h, h.options())
+		synctest.Wait()
+		buf := make([]byte, 1<<20)
+		n := 0
+		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if strings.Contains(g, "eclipse/paho") || strings.Contains(g, "mqtt.(*conn)") || strings.Contains(g, "mqtt.(*session).Run") {
+				n++
+			}
+		}
+		require.Equal(t, 10+1+1, n, "the library's, the flusher, Run")
+	})
+}
+
+// Several clients may share one Transport.
+func TestATransportServesSeveralClients(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		shared := New(h.options())
+		for range 3 {
+			go func() {
+				_, _ = h.welcome().drain()
+			}()
+		}
+		ended := make(chan error, 3)
+		ctx, cancel := context.WithCancel(context.Background())
+		for range 3 {
+			go func() {
+				s, err := shared.Dial(ctx, &transport.Config{Creds: testCreds(t), Window: 4, Sink: new(sink)})
+				if err == nil {
+					err = s.Run(ctx)
+				}
+				ended <- err
+			}()
+		}
+		synctest.Wait()
+		require.Empty(t, ended)
+		cancel()
+		for range 3 {
+			require.ErrorIs(t, <-ended, context.Canceled)
+		}
+	})
+}
+
+// Without Sign and Token a certificate proves the identity.
+func TestCredentialsWithoutATokenSendNoPassword(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		go func() {
+			c, err := h.net.Accept()
+			require.NoError(t, err)
+			l := newLink(t, c)
+			connect := l.expect(1)
+			require.Equal(t, byte(0x80), connect.body[7], "user name only")
+			l.send(typeConnack<<4, 2, 0, 0)
+		}()
+		ctx, cancel := context.WithCancel(context.Background())
+		creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", ModuleID: "mod"}
+		s, err := New(h.options()).Dial(ctx, &transport.Config{Creds: creds, Sink: new(sink)})
+		require.NoError(t, err)
+		require.True(t, s.Info().RenewAt.IsZero())
+		cancel()
+		require.Error(t, s.Run(ctx))
 	})
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// issue makes a certificate for host, signed by itself, valid around now.
-func issue(t testing.TB, host string, now time.Time) (tls.Certificate, *x509.CertPool) {
+// certify makes a certificate for host, signed by itself, valid around now.
+func certify(t testing.TB, host string, now time.Time) (tls.Certificate, *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
@@ -42,7 +42,7 @@ func issue(t testing.TB, host string, now time.Time) (tls.Certificate, *x509.Cer
 
 // serveTLS makes the hub speak TLS, and o trust it.
 func (h *hub) serveTLS(t testing.TB, o *Options) {
-	cert, pool := issue(t, "hub.example.test", time.Now())
+	cert, pool := certify(t, "hub.example.test", time.Now())
 	h.wrap = func(c net.Conn) net.Conn { return tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}}) }
 	o.Plaintext, o.TLS = false, &tls.Config{RootCAs: pool}
 }
@@ -103,6 +103,12 @@ func TestRealTLS(t *testing.T) {
 		require.ErrorIs(t, err, transport.Untrusted)
 		require.ErrorContains(t, err, "check the clock")
 	})
+	t.Run("a certificate that is not valid in 1970 is a clock not set", func(t *testing.T) {
+		creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Now: func() time.Time { return time.Unix(100, 0) }}
+		_, _, err := dialWith(byName(h, addr), creds)
+		require.ErrorIs(t, err, transport.ClockUnset)
+		require.Equal(t, transport.Connection, transport.Find(err).Scope)
+	})
 	t.Run("nobody at the port is Network", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -139,7 +145,7 @@ func answering(t *testing.T, answer func(net.Conn)) string {
 }
 
 func TestPeersThatAreNoHubs(t *testing.T) {
-	cert, pool := issue(t, "hub.example.test", time.Now())
+	cert, pool := certify(t, "hub.example.test", time.Now())
 	for name, c := range map[string]struct {
 		answer func(net.Conn)
 		plain  bool

@@ -16,7 +16,8 @@
 // # Errors
 //
 // A failed Dial returns an *transport.Error of Scope Connection and Op OpDial. Kind is Invalid for wrong options or credentials; Network and
-// Timeout when the hub was not reached, the TLS handshake was cut short, or ctx ended; Untrusted when the hub's certificate does not verify; Unauthorized for CONNACK 2, 4 and 5 and a
+// Timeout when the hub was not reached, the TLS handshake was cut short, or ctx ended; Untrusted when the hub's certificate does not verify, or ClockUnset when that
+// is because the clock shows a year before 2000; Unauthorized for CONNACK 2, 4 and 5 and a
 // refused client certificate; Unavailable for CONNACK 3; Unsupported for CONNACK 1 and for TLS without common ground; Protocol for other
 // CONNACKs and for peers that speak something else; NotFound or Forbidden when a TLS alert says so; and what
 // Credentials.NewToken returns. The code of a refusal is in the *ConnackError reached with errors.As.
@@ -27,6 +28,7 @@ package mqtt
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/url"
@@ -140,6 +142,9 @@ func (t *Transport) open(ctx context.Context, creds *transport.Credentials) (out
 	secure := tls.Client(socket, t.opt.tlsConfig(creds))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = socket.Close()
+		if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && creds.Time().Year() < 2000 {
+			err = &transport.Error{Kind: transport.ClockUnset, Err: err} // no certificate is valid in 1970
+		}
 		return nil, nil, err
 	}
 	return secure, socket, nil

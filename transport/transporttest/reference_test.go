@@ -29,6 +29,8 @@ type refHub struct {
 	holding  bool
 	held     []func()
 	refusal  Refusal
+	failures int // dials that failed
+	cuts     int
 	sessions map[*refSession]bool
 	inbox    []*refDelivery
 }
@@ -54,6 +56,7 @@ type refSession struct {
 	silent     bool
 	subscribed bool
 	waiting    int // messages without an answer
+	used       map[uint16]bool
 }
 
 const goodToken, badToken = "SharedAccessSignature good", "SharedAccessSignature bad"
@@ -80,7 +83,15 @@ func refError(scope transport.Scope, op transport.Op, k transport.Kind, text str
 
 func (t *refTransport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	fail := func(k transport.Kind, text string) (transport.Session, error) {
+		t.hub.mu.Lock()
+		t.hub.failures++
+		failures := t.hub.failures
+		t.hub.mu.Unlock()
 		switch t.fault {
+		case "failed dials use something up":
+			if failures > 5 {
+				k = transport.Unavailable
+			}
 		case "a failed dial leaves a goroutine":
 			go time.Sleep(time.Hour)
 		case "a failed dial returns another error type":
@@ -96,6 +107,8 @@ func (t *refTransport) Dial(ctx context.Context, cfg *transport.Config) (transpo
 	}
 	token, err := cfg.Creds.NewToken(ctx)
 	switch {
+	case t.fault == "there is no session after a loss" && t.hub.cut():
+		return fail(transport.Network, "used up")
 	case ctx.Err() != nil && t.fault != "Dial does not look at its context":
 		return fail(transport.Network, ctx.Err().Error())
 	case err != nil && t.fault == "the token source's error is lost":
@@ -127,7 +140,7 @@ func (t *refTransport) Dial(ctx context.Context, cfg *transport.Config) (transpo
 		}
 		return fail(transport.Unauthorized, text)
 	}
-	s := &refSession{t: t, cfg: cfg, wake: make(chan struct{}, 1), dead: make(chan struct{})}
+	s := &refSession{t: t, cfg: cfg, wake: make(chan struct{}, 1), dead: make(chan struct{}), used: map[uint16]bool{}}
 	t.hub.mu.Lock()
 	t.hub.sessions[s] = true
 	t.hub.mu.Unlock()
@@ -226,6 +239,9 @@ func (s *refSession) serve(ctx context.Context) error {
 		}
 		return refError(scope, op, k, "lost")
 	}
+	if ctx.Err() != nil && s.t.fault == "a context that ended before is not seen" {
+		time.Sleep(3 * time.Second)
+	}
 	for {
 		s.work()
 		var quiet <-chan time.Time
@@ -246,6 +262,8 @@ func (s *refSession) serve(ctx context.Context) error {
 				time.Sleep(3 * time.Second)
 			case s.t.fault == "the goodbye waits for answers" && s.waiting > 0:
 				time.Sleep(3 * time.Second)
+			case s.t.fault == "the goodbye waits for the network" && s.silent:
+				time.Sleep(3 * time.Second)
 			}
 			return ctx.Err()
 		}
@@ -261,6 +279,10 @@ func (s *refSession) work() {
 	s.mu.Unlock()
 	for _, tag := range answered {
 		s.waiting--
+		if s.used[tag] && s.t.fault == "a tag works once" {
+			continue
+		}
+		s.used[tag] = true
 		s.cfg.Sink.Done(tag, nil)
 		if s.t.fault == "Done comes twice" {
 			s.cfg.Sink.Done(tag, nil)
@@ -414,10 +436,17 @@ func (h *refHub) HoldAnswers(on bool) {
 func (h *refHub) Cut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.cuts++
 	for s := range h.sessions {
 		close(s.dead)
 		delete(h.sessions, s)
 	}
+}
+
+func (h *refHub) cut() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cuts > 0
 }
 
 func (h *refHub) Silence() {

@@ -16,6 +16,11 @@ func TestTheReferenceTransportPasses(t *testing.T) { Run(t, newReference(right))
 
 // faults are what the suite must find, each with a check that finds it.
 var faults = map[fault]string{
+	"failed dials use something up":              "Dial can fail many times and leaves nothing",
+	"a tag works once":                           "a tag can be used again after its Done",
+	"there is no session after a loss":           "a new session works after a loss",
+	"the goodbye waits for the network":          "Run ends within a second after its context when the network is silent",
+	"a context that ended before is not seen":    "Run ends when its context ended before it began",
 	"a failed dial leaves a goroutine":           "Dial fails with Unauthorized for wrong credentials",
 	"a failed dial returns another error type":   "Dial fails with Unauthorized for wrong credentials",
 	"a failed dial has the wrong scope":          "Dial fails with Network when the hub is unreachable",
@@ -80,7 +85,7 @@ func TestTheSuiteFindsEachFault(t *testing.T) {
 	if !t.Failed() {
 		for _, c := range checks {
 			if !found[c.name] {
-				t.Logf("no fault is aimed at %q", c.name)
+				t.Errorf("no fault is aimed at %q", c.name)
 			}
 		}
 	}

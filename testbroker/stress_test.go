@@ -1,0 +1,133 @@
+package testbroker_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// TestWhatWasAcknowledgedIsInTheLog drives a few devices through many faults. A device sends each message until it has
+// a PUBACK for it, over new connections where needed; then the log must hold them all, in order but for repetitions.
+func TestWhatWasAcknowledgedIsInTheLog(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { stress(t, seed) })
+		})
+	}
+}
+
+func stress(t *testing.T, seed uint64) {
+	const devices, messages = 3, 60
+	rng := rand.New(rand.NewPCG(seed, 1))
+	h, _ := newHub(t, &testbroker.Options{Seed: seed + 1})
+	kinds := []testbroker.FaultKind{
+		testbroker.RefuseConnect, testbroker.SlowConnack, testbroker.NoConnack, testbroker.DropConnect,
+		testbroker.DropDuringPublish, testbroker.DropBeforePublish, testbroker.DropAfterPublish, testbroker.DropAfterPuback,
+		testbroker.DelayPuback, testbroker.SwallowPuback, testbroker.HalfOpen, testbroker.Throttle, testbroker.Absent,
+	}
+	var faults []*testbroker.Injected
+	var plan []testbroker.Fault
+	var pauses []time.Duration
+	for range 25 {
+		f := testbroker.Fault{
+			Kind: kinds[rng.IntN(len(kinds))], After: rng.IntN(5), Times: 1 + rng.IntN(2),
+			Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(20*time.Second))), Rate: 10,
+		}
+		if rng.IntN(2) == 0 {
+			f.Device = fmt.Sprint("d", rng.IntN(devices))
+		}
+		plan = append(plan, f)
+		pauses = append(pauses, time.Duration(rng.Int64N(int64(5*time.Second))))
+	}
+
+	var wg sync.WaitGroup
+	for i := range devices {
+		d, err := h.AddDevice(fmt.Sprint("d", i))
+		require.NoError(t, err)
+		wg.Go(func() { sendAll(t, h, d, messages) })
+	}
+	for i, f := range plan {
+		time.Sleep(pauses[i])
+		faults = append(faults, h.Inject(f))
+	}
+	wg.Wait()
+
+	next := make(map[string]int)
+	for _, m := range h.Messages() {
+		var n int
+		_, err := fmt.Sscan(m.MessageID, &n)
+		require.NoError(t, err)
+		if n > next[m.DeviceID] {
+			t.Errorf("%s: message %d is missing", m.DeviceID, next[m.DeviceID])
+		}
+		next[m.DeviceID] = max(next[m.DeviceID], n+1)
+	}
+	for i := range devices {
+		require.Equal(t, messages, next[fmt.Sprint("d", i)])
+	}
+	require.Empty(t, h.Conflicts())
+	fired := 0
+	for _, in := range faults {
+		fired += in.Fired()
+	}
+	require.NotZero(t, fired)
+}
+
+// sendAll sends one message a second until each is acknowledged. It gives up a connection that does not answer.
+func sendAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, messages int) {
+	for n := 0; n < messages; time.Sleep(123 * time.Millisecond) {
+		raw, err := h.Dial(t.Context(), "tcp", "hub")
+		if err != nil {
+			continue
+		}
+		w := newWire(t, raw)
+		answer := func(p []byte) (byte, []byte, error) {
+			raw.SetDeadline(time.Now().Add(5 * time.Second))
+			raw.Write(p) // that it failed is seen in the answer
+			return w.read()
+		}
+		kind, body, err := answer(connectOf(d).bytes())
+		if err == nil && kind == connack && body[1] == 0 {
+			for n < messages {
+				topic := fmt.Sprintf("devices/%s/messages/events/%%24.mid=%d", d.ID, n)
+				kind, body, err = answer(publishBytes(2, uint16(n+1), topic, fmt.Sprint("body ", n)))
+				if err != nil {
+					break
+				}
+				if kind != puback || body[1] != byte(n+1) {
+					t.Errorf("packet of type %d with %x for message %d", kind, body, n)
+				}
+				n++
+				time.Sleep(time.Second)
+			}
+		}
+		raw.Close()
+	}
+}
+
+func BenchmarkPublish(b *testing.B) {
+	h, d := newHub(b, nil)
+	w := login(b, h, d)
+	p := publishBytes(2, 1, events+"%24.ct=application%2Fjson&level=high%20temp", `{"celsius":71}`)
+	b.ReportAllocs()
+	const window = 100
+	sent, acked := 0, 0
+	for b.Loop() {
+		if sent-acked == window {
+			w.acked()
+			acked++
+		}
+		w.send(p)
+		sent++
+	}
+	for ; acked < sent; acked++ {
+		w.acked()
+	}
+}
