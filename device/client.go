@@ -23,8 +23,10 @@ type Client struct {
 	reconnect atomic.Bool
 	wake      chan struct{} // capacity 1; carries no data: whoever is woken looks at everything
 
-	box   *outbox
-	calls chan *call // idle ones, to be used again
+	box    *outbox
+	in     *inbox
+	events chan event // to the loop, from a session and its goroutine
+	calls  chan *call // idle ones, to be used again
 
 	closing chan struct{} // closed when Close begins
 	closed  chan struct{} // closed when Close has ended
@@ -65,6 +67,7 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	c := &Client{
 		creds: &own, transport: t, set: set,
 		wake:    make(chan struct{}, 1),
+		events:  make(chan event, 3),
 		calls:   make(chan *call, 8),
 		closing: make(chan struct{}), closed: make(chan struct{}),
 		status: Status{State: Disconnected, Reason: NotOpened, Since: time.Now()},
@@ -74,6 +77,7 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
 	}
 	c.box = newOutbox(&set, c.poke)
+	c.in = newInbox(&set, c.poke)
 	return c, nil
 }
 
@@ -189,8 +193,8 @@ func (c *Client) join(done <-chan struct{}) bool {
 }
 
 // Close ends the client for good: it says goodbye to the hub, waits for every goroutine of the client, and gives all messages without a result the
-// result Closed; call Flush before it to send them. It takes CloseTimeout at the most for each of two things: the transport's
-// end and a call of OnStatus under way; when one of them does not end by then, Close returns Timeout. Further calls wait for the first and return nil.
+// result Closed; call Flush before it to send them. It takes CloseTimeout at the most for each of three things: the transport's
+// end and a call of OnMessage or OnStatus under way; when one of them does not end by then, Close returns Timeout. Further calls wait for the first and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.shut {
@@ -212,6 +216,9 @@ func (c *Client) Close() error {
 		}
 	}
 	c.box.drain()
+	if handling := c.in.end(); handling != nil && !c.join(handling) {
+		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnMessage did not return within CloseTimeout"), nil)
+	}
 
 	c.mu.Lock()
 	if r != nil {
@@ -264,6 +271,7 @@ func (c *Client) Status() Status {
 // Stats returns counters and levels.
 func (c *Client) Stats() Stats {
 	s := c.box.stats()
+	c.in.fill(&s)
 	c.mu.Lock()
 	c.counters.fill(&s, time.Now())
 	c.mu.Unlock()

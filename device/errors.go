@@ -43,3 +43,14 @@ func (g *gaveUp) Unwrap() []error {
 func timedOut(op transport.Op, scope transport.Scope, ended, state error) *transport.Error {
 	return &transport.Error{Kind: transport.Timeout, Scope: scope, Op: op, Err: &gaveUp{ended, state}}
 }
+
+// ofConnection is err, which was about one operation, as the end of an attempt to connect.
+func ofConnection(err error) error {
+	e := transport.Find(err)
+	if e == nil {
+		return err
+	}
+	own := *e
+	own.Scope = transport.Connection
+	return &own
+}

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -22,6 +23,16 @@ type Options struct {
 	// OnStatus is told each Status, in order, by one goroutine at a time. It may call the client's methods, but Close only in a goroutine of
 	// its own (Close waits for OnStatus). While it is busy up to 16 further statuses wait; older ones give way, counted in Status.Missed. Default: none.
 	OnStatus func(Status)
+
+	// OnMessage takes cloud-to-device messages, one at a time, in the order in which they come; a client with it subscribes before each connection counts as Connected.
+	// Its return value settles the message: nil accepts; an error with ErrReject in its chain rejects; any other error, and a panic,
+	// releases it, so the hub delivers it again (over MQTT on the next connection). m is valid until OnMessage returns. ctx ends
+	// when the client is closed. A slow handler holds up nothing but further messages. Default: none, nothing is subscribed to.
+	OnMessage func(ctx context.Context, m *transport.Message) error
+	// Inbox is how many delivered messages may wait for OnMessage; what comes beyond is left to the hub, which delivers it again. Default 64, at most 4,096.
+	Inbox int
+	// Trace is told details that Status leaves out. Default: none.
+	Trace *Trace
 
 	// Window is the most messages in flight. Default 128; at most 61,440. A session may allow fewer.
 	Window int
@@ -46,6 +57,17 @@ type Options struct {
 	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this after the connection was lost, or after Open or Start. Default 0: no
 	// limit.
 	OutageLimit time.Duration
+	// TryAgainAfter makes nothing final but Close: where the client would become Disconnected (NotRetryable, RetryExpired), it waits this long and
+	// begins again, with the count of retries at 0. For devices that nobody can reach. Default 0: Disconnected.
+	TryAgainAfter time.Duration
+	// ReconnectSpread adds a random part, up to this, to the delay before each retry of a connection, so that a fleet that lost its hub together does not come back together.
+	// Default 0.
+	ReconnectSpread time.Duration
+	// Dials limits the attempts to connect of all clients that share it. Default: no limit.
+	Dials *DialLimiter
+	// RenewAt is the part of a token's life after which the client replaces its connection by one with a fresh token, as a planned reconnect, less up to 5 % at
+	// random. Default 0.85; negative: never, the hub will cut the connection.
+	RenewAt float64
 
 	// Rand is the source of random numbers for the policies, called by one goroutine of each client. Default: a generator of the client's own, seeded from the
 	// identity and the time, so no two devices draw the same.
@@ -84,6 +106,7 @@ func newSettings(o *Options) (settings, error) {
 		{"Window", &s.Window, 128, transport.MaxTags},
 		{"MaxMessages", &s.MaxMessages, 4096, transport.MaxTags},
 		{"MaxBytes", &s.MaxBytes, 16 << 20, 1<<31 - 1},
+		{"Inbox", &s.Inbox, 64, 4096},
 	} {
 		if *f.value == 0 {
 			*f.value = f.def
@@ -104,6 +127,8 @@ func newSettings(o *Options) (settings, error) {
 		{"CloseTimeout", &s.CloseTimeout, 5 * time.Second, false},
 		{"StableTime", &s.StableTime, 30 * time.Second, false},
 		{"OutageLimit", &s.OutageLimit, 0, false},
+		{"TryAgainAfter", &s.TryAgainAfter, 0, false},
+		{"ReconnectSpread", &s.ReconnectSpread, 0, false},
 	} {
 		if *f.value == 0 {
 			*f.value = f.def
@@ -111,6 +136,12 @@ func newSettings(o *Options) (settings, error) {
 		if *f.value < 0 && !f.off {
 			return s, invalidOption(f.name + " is negative; give a positive duration, or 0 for the default")
 		}
+	}
+	if s.RenewAt == 0 {
+		s.RenewAt = 0.85
+	}
+	if !(s.RenewAt < 1) {
+		return s, invalidOption("RenewAt is not a part of a life; give a number below 1, or 0 for 0.85")
 	}
 	if s.Overflow >= overflows {
 		return s, invalidOption("Overflow is not one of Block, Fail, DropOldest, DropNewest")

@@ -25,6 +25,10 @@ type Stats struct {
 	// InFlight is how many of them are handed over and not answered.
 	InFlight int
 
+	// Received counts the cloud-to-device messages taken for OnMessage; MessagesAccepted, MessagesReleased and MessagesRejected its verdicts; HandlerPanics
+	// how often it panicked.
+	Received, MessagesAccepted, MessagesReleased, MessagesRejected, HandlerPanics uint64
+
 	// Attempts counts attempts to connect, Connections those that succeeded.
 	Attempts, Connections uint64
 	// Outage is how long the client has been trying without a connection by now; 0 when it is connected or does not try.

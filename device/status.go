@@ -41,8 +41,12 @@ const (
 	AttemptFailed
 	// Paused: the service refused a message for now; all sending pauses for Delay. The connection is up.
 	Paused
-	// Planned: the client replaces a healthy connection: Reconnect was called.
+	// Planned: the client replaces a healthy connection because Reconnect was called.
 	Planned
+	// TokenRenewal: the client replaces a healthy connection because its token is about to run out.
+	TokenRenewal
+	// ClockJumped: the client replaces a connection because the clock jumped ahead: the device has slept, or the clock was set.
+	ClockJumped
 	// NotRetryable: the failure in Err is one that no retry mends (package errfilter).
 	NotRetryable
 	// RetryExpired: the retry policy or OutageLimit ended the retries; Err has the last failure as its cause.
@@ -58,7 +62,7 @@ func (r Reason) String() string { return name(int(r), reasonText[:]) }
 
 var reasonText = [...]string{
 	NotOpened: "not opened", Connecting: "connecting", ConnectionOK: "connection ok", ConnectionLost: "connection lost", AttemptFailed: "attempt failed",
-	Paused: "paused", Planned: "planned", NotRetryable: "not retryable", RetryExpired: "retries ended", OpenCancelled: "open cancelled", ClientClosed: "client closed",
+	Paused: "paused", Planned: "planned", TokenRenewal: "token renewal", ClockJumped: "clock jumped", NotRetryable: "not retryable", RetryExpired: "retries ended", OpenCancelled: "open cancelled", ClientClosed: "client closed",
 }
 
 func name(i int, names []string) string {
@@ -66,6 +70,33 @@ func name(i int, names []string) string {
 		return "undefined"
 	}
 	return names[i]
+}
+
+// Suspect is a guess why a connection does not last.
+type Suspect uint8
+
+const (
+	// NoSuspect: there is no pattern, or the connection lasts.
+	NoSuspect Suspect = iota
+	// SecondDevice: connections end while nothing is in flight: another program may use the same device id, and each connection of one ends that of the other.
+	SecondDevice
+	// BadMessage: connections end with the same large message in flight and nothing acknowledged: the hub may not take it.
+	BadMessage
+	// QuotaUsedUp: connections end as soon as something is sent, and nothing is acknowledged: a quota may be used up, or the hub throttles.
+	QuotaUsedUp
+	// Unstable: messages get through, but connections do not last: the network, or the hub's throttling.
+	Unstable
+)
+
+// String returns the guess as a sentence; empty for NoSuspect.
+func (s Suspect) String() string { return name(int(s), suspectText[:]) }
+
+var suspectText = [...]string{
+	NoSuspect:    "",
+	SecondDevice: "another program may be using the same device id",
+	BadMessage:   "the hub may not take the message that is first in the queue",
+	QuotaUsedUp:  "the hub's quota may be used up, or it throttles",
+	Unstable:     "the network is unstable, or the hub throttles",
 }
 
 // Status is one step in the life of the connection. It is a value of its own: it does not change.
@@ -79,6 +110,10 @@ type Status struct {
 	Delay time.Duration
 	// Err is the failure that led here, an *transport.Error; nil when there was none.
 	Err error
+	// Flaps counts the connections in a row that were lost before they were up for Options.StableTime; 0 or 1 is nothing to speak of.
+	Flaps int
+	// Suspect is a guess at the cause when Flaps is 3 or more. A hub that does not like what a device does can often only hang up.
+	Suspect Suspect
 	// Since is when the client got here, by the clock of the process.
 	Since time.Time
 	// Missed counts the statuses before this one that OnStatus was too busy to be told.

@@ -63,8 +63,9 @@ type Info struct {
 	MaxSize int
 	// KeepAlive asks the caller for an OpPing this often. 0: the session keeps itself alive.
 	KeepAlive time.Duration
-	// RenewAt is when to ask for OpRenew, or to replace the session if that is unsupported. Zero: never.
-	RenewAt time.Time
+	// Expires is when the credentials of the session run out, by their clock. Before that the caller asks for OpRenew, or replaces the session if that
+	// is unsupported. Zero: never.
+	Expires time.Time
 }
 
 // MaxTags is the number of tags: an Item's Tag is below it. An MQTT session may use tag+1 as packet id and has the ids above
@@ -88,7 +89,7 @@ type Sink interface {
 	Done(tag uint16, err error)
 	// Reply answers one request. Unknown and late ids are ignored. r.Body is valid until Reply returns.
 	Reply(id uint32, r Reply)
-	// Deliver brings something from the hub; d and all in it is valid until Deliver returns. False: no room or no
+	// Deliver brings something from the hub; d and the slices in it are valid until Deliver returns. False: no room or no
 	// taker, do not acknowledge.
 	Deliver(d *Delivery) bool
 }
@@ -110,7 +111,7 @@ const (
 	// OpTwinGet and OpTwinPatch read the twin and change its reported part; replied.
 	OpTwinGet
 	OpTwinPatch
-	// OpRenew renews the credentials in place; replied with the next RenewAt.
+	// OpRenew renews the credentials in place; replied with the next Expires.
 	OpRenew
 	// OpPing keeps the connection alive; one-way.
 	OpPing
@@ -152,7 +153,7 @@ type Reply struct {
 	Status  int
 	Version int64
 	Body    []byte
-	RenewAt time.Time // OpRenew
+	Expires time.Time // OpRenew
 	Err     error     // *Error of Scope Operation
 }
 
@@ -185,6 +186,8 @@ type Delivery struct {
 	Ref []byte
 	// Version is the twin's version.
 	Version int64
+	// Again: the hub says that it delivered this before.
+	Again bool
 	// Msg carries the body, and for Messages the properties.
 	Msg *Message
 }

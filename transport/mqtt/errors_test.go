@@ -207,9 +207,9 @@ func TestTheUserNameIsWhatTheHubWants(t *testing.T) {
 	require.Equal(t, "dev-1/mod", clientID(creds))
 }
 
-func TestRenewalIsDueBeforeTheTokenExpires(t *testing.T) {
+func TestInfoTellsWhenTheTokenExpires(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	cfg := &transport.Config{Creds: &transport.Credentials{Now: func() time.Time { return now }}}
-	require.Equal(t, now.Add(51*time.Minute), newSession(cfg, transport.Token{Expires: now.Add(time.Hour)}).Info().RenewAt)
-	require.True(t, newSession(cfg, transport.Token{}).Info().RenewAt.IsZero())
+	require.Equal(t, now.Add(time.Hour), newSession(cfg, transport.Token{Expires: now.Add(time.Hour)}).Info().Expires)
+	require.True(t, newSession(cfg, transport.Token{}).Info().Expires.IsZero())
 }

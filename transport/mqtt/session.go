@@ -74,10 +74,7 @@ func newSession(cfg *transport.Config, token transport.Token) *session {
 	s.items = make([]transport.Item, 0, window)
 	s.spareItems = make([]transport.Item, 0, window)
 	s.info.MaxSize = transport.MaxMessageSize
-	if !token.Expires.IsZero() {
-		now := cfg.Creds.Time()
-		s.info.RenewAt = now.Add(token.Expires.Sub(now) / 100 * 85)
-	}
+	s.info.Expires = token.Expires
 	return s
 }
 

@@ -119,7 +119,7 @@ func TestCredentialsWithoutATokenSendNoPassword(t *testing.T) {
 		creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", ModuleID: "mod"}
 		s, err := New(h.options()).Dial(ctx, &transport.Config{Creds: creds, Sink: new(sink)})
 		require.NoError(t, err)
-		require.True(t, s.Info().RenewAt.IsZero())
+		require.True(t, s.Info().Expires.IsZero())
 		cancel()
 		require.Error(t, s.Run(ctx))
 	})

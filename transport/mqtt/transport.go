@@ -10,8 +10,7 @@
 // them again on a later connection. Sessions are persistent (CleanSession 0): the hub keeps subscriptions and messages while the
 // device is away. Twin and methods are not carried yet: their requests are replied to with Unsupported.
 //
-// A hub learns of a new token only by a new connection: OpRenew is unsupported, and Info.RenewAt tells, by the credentials' clock, when 85 % of the
-// token's remaining life will be over.
+// A hub learns of a new token only by a new connection: OpRenew is unsupported, and Info.Expires tells when the present token runs out.
 //
 // # Errors
 //

@@ -1,0 +1,27 @@
+package device
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Trace is a set of optional functions that are told what happens inside, in the manner of httptrace. They run on the client's own goroutines and must return
+// at once; they must not call the client. Use it to log, count and measure; a program that only wants to know the state uses Options.OnStatus.
+type Trace struct {
+	// Connected: a session is up and subscribed. took is the time since its attempt began.
+	Connected func(info transport.Info, took time.Duration)
+	// SessionEnd: a session that was up has ended. err is nil when the client hung up as planned.
+	SessionEnd func(err error, up time.Duration)
+	// Decision: a policy was asked, or asked again after SetRetryPolicy. d is what the client does: RetryAfter, patience and spread included.
+	Decision func(a retrypolicy.Attempt, d retrypolicy.Decision)
+	// Sent: n messages were handed to the session.
+	Sent func(n int)
+	// Settled: a verdict on a cloud-to-device message was handed to the session.
+	Settled func(o transport.Outcome)
+	// HandlerPanic: OnMessage panicked with v; the message was released. Called on OnMessage's goroutine.
+	HandlerPanic func(v any)
+	// ClockJump: the credentials' clock moved by this much more than time passed: the device slept, or the clock was set.
+	ClockJump func(by time.Duration)
+}
