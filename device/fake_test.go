@@ -20,13 +20,29 @@ type fake struct {
 	dial func(n int, ctx context.Context) error
 	// verdict decides about message m; nil error acknowledges, errHold leaves it open. Nil: every message is acknowledged.
 	verdict func(conn int, it transport.Item) error
-	info    transport.Info
+	// subscribe decides about the subscription on connection conn; errHold leaves it without an answer. Nil: granted.
+	subscribe func(conn int) error
+	// expires is when the credentials of a session made now run out. Nil: never.
+	expires func() time.Time
 
 	mu       sync.Mutex
 	dials    []time.Time
 	open     int
 	sessions []*fakeSession
 	log      []received
+	settled  []settled
+}
+
+type settled struct {
+	conn    int
+	ref     string
+	outcome transport.Outcome
+}
+
+func (f *fake) verdicts() []settled {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]settled(nil), f.settled...)
 }
 
 type received struct {
@@ -52,7 +68,11 @@ func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessi
 	if f.open++; f.open > 1 {
 		panic("two sessions overlap")
 	}
-	s := &fakeSession{f: f, cfg: cfg, conn: n, wake: make(chan struct{}, 1), kill: make(chan error, 1), dead: make(chan struct{})}
+	var info transport.Info
+	if f.expires != nil {
+		info.Expires = f.expires()
+	}
+	s := &fakeSession{f: f, info: info, cfg: cfg, conn: n, wake: make(chan struct{}, 1), kill: make(chan error, 1), dead: make(chan struct{})}
 	f.sessions = append(f.sessions, s)
 	return s, nil
 }
@@ -87,6 +107,7 @@ type fakeSession struct {
 	f     *fake
 	cfg   *transport.Config
 	conn  int
+	info  transport.Info
 	wake  chan struct{}
 	kill  chan error
 	dead  chan struct{}
@@ -96,7 +117,7 @@ type fakeSession struct {
 	queue []transport.Item
 }
 
-func (s *fakeSession) Info() transport.Info { return s.f.info }
+func (s *fakeSession) Info() transport.Info { return s.info }
 
 func (s *fakeSession) Run(ctx context.Context) error {
 	defer func() {
@@ -151,7 +172,29 @@ func (s *fakeSession) Send(batch []transport.Item) {
 	}
 }
 
-func (s *fakeSession) Do(*transport.Request) { panic("no requests yet") }
+func (s *fakeSession) Do(r *transport.Request) {
+	switch r.Op {
+	case transport.OpSubscribe:
+		var err error
+		if s.f.subscribe != nil {
+			err = s.f.subscribe(s.conn)
+		}
+		if err != errHold {
+			s.cfg.Sink.Reply(r.ID, transport.Reply{Err: err})
+		}
+	case transport.OpSettle:
+		s.f.mu.Lock()
+		s.f.settled = append(s.f.settled, settled{s.conn, string(r.Ref), r.Outcome})
+		s.f.mu.Unlock()
+	default:
+		panic("unexpected " + r.Op.String())
+	}
+}
+
+// deliver brings a cloud-to-device message and reports whether it was taken.
+func (s *fakeSession) deliver(ref string) bool {
+	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte(ref), Msg: &transport.Message{ID: ref, Body: []byte("body of " + ref)}})
+}
 
 // fault makes an error as a transport reports it.
 func fault(k transport.Kind, sc transport.Scope) *transport.Error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -48,9 +47,10 @@ type loop struct {
 	expires time.Time // zero: never
 	renewAt time.Time // when to replace the session; zero: never
 	drainBy time.Time // when to replace it at the latest, by the process's clock; zero: it is not being replaced
+	renewal bool      // the session before was replaced to get a fresh token
 
-	batch [64]transport.Item
-	ref   []byte // of the delivery that is being settled
+	batch   [64]transport.Item
+	request transport.Request
 }
 
 // event is what a session and its goroutine report: a session, the answer to the subscription, or the end of a session or attempt.
@@ -102,126 +102,6 @@ func (l *loop) run() {
 			p = l.wait()
 		}
 	}
-}
-
-// connect makes one attempt.
-func (l *loop) connect() phase {
-	c := l.c
-	if !l.queueToDial() {
-		return ended
-	}
-	ctx, cancel := context.WithCancel(l.ctx)
-	l.hangUp = cancel
-	c.reconnect.Store(false)
-	began := time.Now()
-	deadline := began.Add(c.set.DialTimeout)
-	go l.session(ctx)
-	for {
-		now := time.Now()
-		if !now.Before(deadline) {
-			l.end()
-			return l.lost(AttemptFailed, timedOut(transport.OpDial, transport.Connection, errDialTimeout, nil))
-		}
-		l.arm(now, deadline, l.expire(now))
-		select {
-		case e := <-l.events:
-			switch {
-			case e.session != nil && c.set.OnMessage != nil:
-				l.live = e.session
-				l.live.Do(&transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: transport.Messages})
-			case e.session != nil:
-				l.live = e.session
-				return l.connected(began)
-			case e.subscribed && e.err == nil:
-				return l.connected(began)
-			case e.subscribed:
-				l.end()
-				return l.lost(AttemptFailed, ofConnection(e.err))
-			default:
-				l.hangUp()
-				l.settle()
-				return l.lost(AttemptFailed, e.err)
-			}
-		case <-l.timer.C:
-			l.armed = time.Time{}
-		case <-c.wake:
-		case <-l.ctx.Done():
-			l.end()
-			return ended
-		}
-	}
-}
-
-// queueToDial waits for a place of the shared limiter, which the session's goroutine gives back. It returns false when the loop shall end.
-func (l *loop) queueToDial() bool {
-	limiter := l.c.set.Dials
-	if limiter == nil {
-		return true
-	}
-	var at time.Time // our turn; zero: we have no place yet
-	for {
-		now := time.Now()
-		places := limiter.places
-		if !at.IsZero() {
-			if !now.Before(at) {
-				return true
-			}
-			places = nil
-		}
-		l.arm(now, at, l.expire(now))
-		select {
-		case places <- struct{}{}:
-			at = limiter.turn(now)
-		case <-l.timer.C:
-			l.armed = time.Time{}
-		case <-l.c.wake:
-		case <-l.ctx.Done():
-			if !at.IsZero() {
-				<-limiter.places
-			}
-			return false
-		}
-	}
-}
-
-// session is the goroutine of one attempt: it dials, serves and reports. end joins it.
-func (l *loop) session(ctx context.Context) {
-	c := l.c
-	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.creds, Window: c.set.Window, Queue: c.set.Inbox, Sink: (*sink)(c)})
-	if c.set.Dials != nil {
-		<-c.set.Dials.places
-	}
-	if err == nil {
-		l.events <- event{session: s}
-		err = s.Run(ctx)
-	}
-	l.events <- event{err: err}
-}
-
-// connected notes that a session is up.
-func (l *loop) connected(began time.Time) phase {
-	info := l.live.Info()
-	l.upSince = time.Now()
-	l.flaps.begin(l.c.box.evidence())
-	l.drainBy = time.Time{}
-	l.planRenewal(info.Expires)
-	if t := l.c.set.Trace; t != nil && t.Connected != nil {
-		t.Connected(info, l.upSince.Sub(began))
-	}
-	return connected
-}
-
-// planRenewal settles when a session whose credentials expire then is replaced. Credentials that expire no later than the last session's cannot be renewed.
-func (l *loop) planRenewal(expires time.Time) {
-	fresh := expires.After(l.expires)
-	l.expires, l.renewAt = expires, time.Time{}
-	if expires.IsZero() || !fresh || l.c.set.RenewAt < 0 {
-		return
-	}
-	wall := l.c.creds.Time()
-	life := expires.Sub(wall)
-	early := float64(l.c.set.Rand()>>11) / (1 << 53) * 0.05 // a fraction of 5 %
-	l.renewAt = wall.Add(time.Duration(float64(life) * max(0, l.c.set.RenewAt-early)))
 }
 
 // end hangs up and joins the session's goroutine, and puts back what was in flight.
@@ -310,7 +190,7 @@ func (l *loop) serve() phase {
 			}
 			continue
 		}
-		l.arm(now, ackCheck, l.resumeAt, l.drainBy, l.renewal(now), now.Add(clockCheck), l.expire(now))
+		l.arm(now, ackCheck, l.resumeAt, l.drainBy, l.renewalDue(now), now.Add(clockCheck), l.expire(now))
 		select {
 		case e := <-l.events:
 			return l.ended(e)
@@ -340,58 +220,19 @@ func (l *loop) over() {
 // stable reports whether the live session was up long enough for retries to be counted anew after it.
 func (l *loop) stable() bool { return time.Since(l.upSince) >= l.c.set.StableTime }
 
-// drainTime is how long a replaced session may take to get the answers to what is in flight, so that nothing is sent twice.
-const drainTime = 5 * time.Second
-
-// replaceNow reports whether, and why, the live session is to be replaced at this moment.
-func (l *loop) replaceNow(now time.Time) (Reason, bool) {
-	if l.c.reconnect.Swap(false) {
-		return Planned, true
-	}
-	if l.clockJumped(now) > 0 {
-		return ClockJumped, true
-	}
-	if l.drainBy.IsZero() {
-		if at := l.renewal(now); at.IsZero() || now.Before(at) {
-			return 0, false
-		}
-		l.drainBy = now.Add(drainTime)
-	}
-	if _, flying := l.c.box.oldestFlight(); flying && now.Before(l.drainBy) {
-		return 0, false
-	}
-	return TokenRenewal, true
-}
-
-// renewal returns when the session is to be replaced by the process's clock, zero for never.
-func (l *loop) renewal(now time.Time) time.Time {
-	if l.renewAt.IsZero() {
-		return time.Time{}
-	}
-	return now.Add(l.renewAt.Sub(l.c.creds.Time()))
-}
-
 // passVerdicts hands the handler's verdicts to the session.
 func (l *loop) passVerdicts() {
 	for {
-		ref, outcome, ok := l.c.in.verdict(l.ref)
+		ref, outcome, ok := l.c.in.verdict(l.request.Ref)
 		if !ok {
 			return
 		}
-		l.ref = ref
-		l.live.Do(&transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: outcome})
+		l.request = transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: outcome}
+		l.live.Do(&l.request)
 		if t := l.c.set.Trace; t != nil && t.Settled != nil {
 			t.Settled(outcome)
 		}
 	}
-}
-
-// replace goes on to a new connection after a healthy one was hung up.
-func (l *loop) replace(reason Reason) phase {
-	l.down(nil)
-	l.c.publish(Status{State: DisconnectedRetrying, Reason: reason})
-	l.c.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
-	return connecting
 }
 
 // down notes the end of a session: an outage begins, and retries are counted anew if the session was stable.
@@ -404,175 +245,6 @@ func (l *loop) down(err error) {
 	}
 	l.since = time.Now()
 	l.upSince = time.Time{}
-}
-
-// lost takes the end of a connection or attempt through filter and policy.
-func (l *loop) lost(reason Reason, err error) phase {
-	c := l.c
-	if l.ctx.Err() != nil {
-		return ended
-	}
-	wasUp := !l.upSince.IsZero()
-	if wasUp {
-		l.down(err)
-	}
-	now := time.Now()
-	failure := transport.Find(err)
-	if failure == nil { // a transport that does not translate lost its connection all the same
-		failure = &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Err: err}
-	}
-	l.askedAbout = nil
-	if !errfilter.Retryable(failure) {
-		if failure.Kind != transport.Unauthorized || l.renewed || !wasUp && c.creds.Token == nil {
-			return l.giveUp(NotRetryable, failure)
-		}
-		// The token may be the cause: it ran out under a session that was good, or its source gave an old one. The next dial asks for a fresh one, once.
-		l.renewed = true
-		l.retry++
-		l.c.publish(Status{State: DisconnectedRetrying, Reason: reason, Retry: l.retry, Err: failure, Flaps: l.flaps.flaps, Suspect: l.flaps.suspect()})
-		return l.again()
-	}
-	l.retry++
-	l.incident = incident{
-		attempt: retrypolicy.Attempt{
-			Retry: l.retry, Scope: transport.Connection, Kind: failure.Kind, After: failure.RetryAfter,
-			Elapsed: now.Sub(l.since), Last: l.last, Rand: c.set.Rand(), Err: failure,
-		},
-		failure: failure, reason: reason, began: now,
-	}
-	l.spread = 0
-	if most := c.set.ReconnectSpread; most > 0 {
-		l.spread = time.Duration(c.set.Rand() % uint64(most))
-	}
-	return waiting
-}
-
-// wait asks the policy about the incident and sleeps as it says.
-func (l *loop) wait() phase {
-	c := l.c
-	var until time.Time
-	for {
-		now := time.Now()
-		if p := c.policies.Load(); p != l.askedAbout {
-			l.askedAbout = p
-			d := p.decide(l.incident.attempt)
-			d.Delay += l.spread
-			l.traceDecision(d)
-			limit := c.set.OutageLimit
-			if !d.Retry || limit > 0 && l.incident.attempt.Elapsed+d.Delay > limit {
-				return l.giveUp(RetryExpired, retriesEnded(l.incident.failure))
-			}
-			l.last = d
-			until = l.incident.began.Add(d.Delay)
-			c.publish(Status{
-				State: DisconnectedRetrying, Reason: l.incident.reason, Retry: l.retry, Delay: d.Delay, Err: l.incident.failure,
-				Flaps: l.flaps.flaps, Suspect: l.flaps.suspect(),
-			})
-		}
-		if c.reconnect.Swap(false) || l.clockJumped(now) != 0 || !now.Before(until) {
-			return l.again()
-		}
-		l.arm(now, until, now.Add(clockCheck), l.expire(now))
-		select {
-		case <-l.timer.C:
-			l.armed = time.Time{}
-		case <-c.wake:
-		case <-l.ctx.Done():
-			return ended
-		}
-	}
-}
-
-// again goes on to the next attempt.
-func (l *loop) again() phase {
-	l.incident = incident{}
-	l.c.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
-	return connecting
-}
-
-// giveUp makes the client Disconnected, unless TryAgainAfter is set. Enqueued messages stay for the next Open; calls of Send end with the failure.
-func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
-	c := l.c
-	if c.set.TryAgainAfter > 0 {
-		return l.rest(reason, failure)
-	}
-	c.mu.Lock()
-	mine := !l.own.over
-	if mine {
-		l.own.over = true
-		c.publishLocked(Status{State: Disconnected, Reason: reason, Retry: l.retry, Err: failure, Flaps: l.flaps.flaps, Suspect: l.flaps.suspect()})
-		c.box.halt(failure)
-	}
-	c.mu.Unlock()
-	return ended
-}
-
-// rest waits for TryAgainAfter and begins from scratch.
-func (l *loop) rest(reason Reason, failure *transport.Error) phase {
-	c := l.c
-	c.publish(Status{State: DisconnectedRetrying, Reason: reason, Delay: c.set.TryAgainAfter, Err: failure, Flaps: l.flaps.flaps, Suspect: l.flaps.suspect()})
-	until := time.Now().Add(c.set.TryAgainAfter)
-	for {
-		now := time.Now()
-		if c.reconnect.Swap(false) || l.clockJumped(now) != 0 || !now.Before(until) {
-			l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, now
-			return l.again()
-		}
-		l.arm(now, until, now.Add(clockCheck), l.expire(now))
-		select {
-		case <-l.timer.C:
-			l.armed = time.Time{}
-		case <-c.wake:
-		case <-l.ctx.Done():
-			return ended
-		}
-	}
-}
-
-// refused asks the message policy about the oldest message that the service does not take for now, and pauses all sending as it says. A message
-// for which it stops fails alone; then the next is asked about.
-func (l *loop) refused(now time.Time) {
-	tag, r, ok := l.c.box.oldestRefused()
-	if !ok {
-		return
-	}
-	failure := r.err
-	l.incident = incident{
-		attempt: retrypolicy.Attempt{
-			Retry: r.count, Scope: transport.Operation, Kind: failure.Kind, After: failure.RetryAfter,
-			Elapsed: now.Sub(r.since), Last: r.last, Rand: l.c.set.Rand(), Err: failure,
-		},
-		failure: failure, reason: Paused, tag: tag, began: now,
-	}
-	l.pause(l.c.policies.Load(), now)
-}
-
-// pause asks p about the incident of a refused message and stops sending as it says.
-func (l *loop) pause(p *policies, now time.Time) {
-	l.askedAbout = p
-	d := p.decide(l.incident.attempt)
-	l.traceDecision(d)
-	if !d.Retry {
-		l.c.box.fail(l.incident.tag, retriesEnded(l.incident.failure))
-		l.resumeAt, l.incident = time.Time{}, incident{}
-		return
-	}
-	l.c.box.decided(l.incident.tag, d)
-	l.resumeAt = l.incident.began.Add(d.Delay)
-	l.c.publish(Status{State: Connected, Reason: Paused, Retry: l.incident.attempt.Retry, Delay: d.Delay, Err: l.incident.failure})
-}
-
-func (l *loop) traceDecision(d retrypolicy.Decision) {
-	if t := l.c.set.Trace; t != nil && t.Decision != nil {
-		t.Decision(l.incident.attempt, d)
-	}
-}
-
-// resume ends a pause: what was refused goes first.
-func (l *loop) resume() {
-	l.resumeAt, l.incident = time.Time{}, incident{}
-	l.c.box.requeue()
-	l.c.publish(Status{State: Connected, Reason: ConnectionOK, Retry: l.retry})
 }
 
 // expire ends the messages whose time is over and returns when to look again, zero for never.

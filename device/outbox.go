@@ -39,6 +39,7 @@ type outbox struct {
 
 	window   int  // of the session; 0 while there is none
 	parked   bool // the loop waits for a message or for room in the window
+	draining bool // the loop waits until nothing is in flight
 	seq      uint64
 	expiry   time.Time // no queued or refused message expires earlier; zero: none expires
 	halted   error     // why calls of Send are refused; nil while the client is open
@@ -318,6 +319,17 @@ func (b *outbox) done(tag uint16, err error) {
 		b.parked = false
 		b.poke()
 	}
+	if b.draining && b.flying == 0 {
+		b.poke()
+	}
+}
+
+// idle reports whether nothing is in flight; from then on the loop is poked when that comes true, until the session's end.
+func (b *outbox) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.draining = true
+	return b.flying == 0
 }
 
 // oldestRefused describes the first refused message in order of acceptance.
@@ -373,7 +385,7 @@ func (b *outbox) rewind() {
 	b.back(slotFlying)
 	b.back(slotRefused)
 	b.window = 0
-	b.parked = false
+	b.parked, b.draining = false, false
 	b.mu.Unlock()
 }
 

@@ -42,6 +42,8 @@ type Token struct {
 	Text string
 	// Expires is when the hub stops taking it. Zero: not known.
 	Expires time.Time
+	// Fixed: asking again brings the same token, so there is nothing to renew.
+	Fixed bool
 }
 
 // String tells the expiry and hides the text.

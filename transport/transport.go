@@ -50,7 +50,7 @@ type Session interface {
 	// for those keeps a queue of Config.Window entries. After Run's return Send does nothing.
 	Send(batch []Item)
 
-	// Do starts one request, with the blocking rule of Send. Ops that are replied to are answered by one Sink.Reply with the same
+	// Do starts one request, with the blocking rule of Send. r and what it points to is the caller's again on return. Ops that are replied to are answered by one Sink.Reply with the same
 	// ID unless Run returns first; an Op that the protocol lacks is replied to with Unsupported at once, possibly inside Do.
 	Do(r *Request)
 }
@@ -64,7 +64,7 @@ type Info struct {
 	// KeepAlive asks the caller for an OpPing this often. 0: the session keeps itself alive.
 	KeepAlive time.Duration
 	// Expires is when the credentials of the session run out, by their clock. Before that the caller asks for OpRenew, or replaces the session if that
-	// is unsupported. Zero: never.
+	// is unsupported. Zero: never, or there will be no later ones (Token.Fixed).
 	Expires time.Time
 }
 

@@ -1,0 +1,116 @@
+package device
+
+import (
+	"context"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// connect makes one attempt.
+func (l *loop) connect() phase {
+	c := l.c
+	if !l.queueToDial() {
+		return ended
+	}
+	ctx, cancel := context.WithCancel(l.ctx)
+	l.hangUp = cancel
+	c.reconnect.Store(false)
+	began := time.Now()
+	deadline := began.Add(c.set.DialTimeout)
+	go l.session(ctx)
+	for {
+		now := time.Now()
+		if !now.Before(deadline) {
+			l.end()
+			return l.lost(AttemptFailed, timedOut(transport.OpDial, transport.Connection, errDialTimeout, nil))
+		}
+		l.arm(now, deadline, l.expire(now))
+		select {
+		case e := <-l.events:
+			switch {
+			case e.session != nil && c.set.OnMessage != nil:
+				l.live = e.session
+				l.request = transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: transport.Messages}
+				l.live.Do(&l.request)
+			case e.session != nil:
+				l.live = e.session
+				return l.connected(began)
+			case e.subscribed && e.err == nil:
+				return l.connected(began)
+			case e.subscribed:
+				l.end()
+				return l.lost(AttemptFailed, ofConnection(e.err))
+			default:
+				l.hangUp()
+				l.settle()
+				return l.lost(AttemptFailed, e.err)
+			}
+		case <-l.timer.C:
+			l.armed = time.Time{}
+		case <-c.wake:
+		case <-l.ctx.Done():
+			l.end()
+			return ended
+		}
+	}
+}
+
+// queueToDial waits for a place of the shared limiter, which the session's goroutine gives back. It returns false when the loop shall end.
+func (l *loop) queueToDial() bool {
+	limiter := l.c.set.Dials
+	if limiter == nil {
+		return true
+	}
+	var at time.Time // our turn; zero: we have no place yet
+	for {
+		now := time.Now()
+		places := limiter.places
+		if !at.IsZero() {
+			if !now.Before(at) {
+				return true
+			}
+			places = nil
+		}
+		l.arm(now, at, l.expire(now))
+		select {
+		case places <- struct{}{}:
+			at = limiter.turn(time.Now())
+		case <-l.timer.C:
+			l.armed = time.Time{}
+		case <-l.c.wake:
+		case <-l.ctx.Done():
+			if !at.IsZero() {
+				<-limiter.places
+			}
+			return false
+		}
+	}
+}
+
+// session is the goroutine of one attempt: it dials, serves and reports. end joins it.
+func (l *loop) session(ctx context.Context) {
+	c := l.c
+	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.creds, Window: c.set.Window, Queue: c.set.Inbox, Sink: (*sink)(c)})
+	if c.set.Dials != nil {
+		<-c.set.Dials.places
+	}
+	if err == nil {
+		l.events <- event{session: s}
+		err = s.Run(ctx)
+	}
+	l.events <- event{err: err}
+}
+
+// connected notes that a session is up.
+func (l *loop) connected(began time.Time) phase {
+	info := l.live.Info()
+	l.upSince = time.Now()
+	l.flaps.begin(l.c.box.evidence())
+	l.drainBy = time.Time{}
+	l.planRenewal(info.Expires)
+	if t := l.c.set.Trace; t != nil && t.Connected != nil {
+		t.Connected(info, l.upSince.Sub(began))
+	}
+	return connected
+}

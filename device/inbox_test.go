@@ -1,0 +1,200 @@
+package device_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// handled collects what a handler was given.
+type handled struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (h *handled) add(id string) {
+	h.mu.Lock()
+	h.ids = append(h.ids, id)
+	h.mu.Unlock()
+}
+
+func (h *handled) list() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.ids...)
+}
+
+func TestMessagesAreHandledInOrderAndTheReturnValueSettles(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := &handled{}
+		f := &fake{}
+		c, _ := client(t, f, &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+			require.Equal(t, "body of "+m.ID, string(m.Body))
+			h.add(m.ID)
+			switch m.ID {
+			case "2":
+				return errors.New("not now")
+			case "3":
+				return fmt.Errorf("nonsense: %w", device.ErrReject)
+			case "4":
+				panic("boom")
+			}
+			return nil
+		}})
+		open(t, c)
+		for i := range 6 {
+			require.True(t, f.last().deliver(strconv.Itoa(i+1)))
+		}
+		synctest.Wait()
+		require.Equal(t, ids(1, 6), h.list())
+		require.Equal(t, []settled{{1, "1", transport.Accept}, {1, "2", transport.Release}, {1, "3", transport.Reject}, {1, "4", transport.Release},
+			{1, "5", transport.Accept}, {1, "6", transport.Accept}}, f.verdicts())
+		s := c.Stats()
+		require.Equal(t, []uint64{6, 3, 2, 1, 1}, []uint64{s.Received, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected, s.HandlerPanics})
+	})
+}
+
+// A handler that takes an hour holds up neither sending nor settling what came before, and what finds no room is left to the hub.
+func TestASlowHandlerHoldsUpNothingElse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, &device.Options{Inbox: 3, OnMessage: func(_ context.Context, m *transport.Message) error {
+			if m.ID == "2" {
+				time.Sleep(time.Hour)
+			}
+			return nil
+		}})
+		open(t, c)
+		require.True(t, f.last().deliver("1"))
+		synctest.Wait()
+		require.Len(t, f.verdicts(), 1)
+		for _, id := range ids(2, 4) {
+			require.True(t, f.last().deliver(id))
+		}
+		require.False(t, f.last().deliver("5"), "no room")
+		start := time.Now()
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		require.Zero(t, time.Since(start))
+		time.Sleep(2 * time.Hour)
+		require.Len(t, f.verdicts(), 4)
+		require.True(t, f.last().deliver("5"))
+	})
+}
+
+// What a lost session brought is void: waiting deliveries are forgotten, and a verdict that comes late is not passed to the next session, where
+// the same reference may name something else.
+func TestDeliveriesOfALostSessionAreVoid(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := &handled{}
+		f := &fake{}
+		c, _ := client(t, f, &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+			h.add(m.ID)
+			if m.ID == "slow" {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		}})
+		open(t, c)
+		f.last().deliver("slow")
+		f.last().deliver("waiting")
+		synctest.Wait()
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Second)
+		require.Equal(t, device.Connected, c.Status().State)
+		f.last().deliver("slow 2")
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, []string{"slow", "slow 2"}, h.list())
+		require.Equal(t, []settled{{2, "slow 2", transport.Accept}}, f.verdicts())
+	})
+}
+
+// Pain 3: Connected means subscribed, on every connection.
+func TestPain3_ConnectedMeansSubscribed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		subscribed := 0
+		f := &fake{}
+		f.subscribe = func(conn int) error {
+			switch conn {
+			case 1:
+				return refused(transport.Unavailable)
+			case 2:
+				return errHold
+			}
+			subscribed++
+			return nil
+		}
+		states := &watch{}
+		c, _ := client(t, f, &device.Options{
+			OnMessage:   func(context.Context, *transport.Message) error { return nil },
+			DialTimeout: 10 * time.Second,
+			OnStatus: func(s device.Status) {
+				if s.State == device.Connected && subscribed == 0 {
+					t.Error("connected before the subscription")
+				}
+				states.add(s)
+			},
+		})
+		start := time.Now()
+		open(t, c)
+		require.Equal(t, 10*time.Second+250*ms, time.Since(start), "refused, 100 ms, no answer for 10 s, 150 ms, granted")
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Second)
+		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, 2, subscribed)
+		require.ErrorIs(t, states.list()[1].Err, transport.Unavailable)
+		require.Equal(t, transport.Connection, transport.Find(states.list()[1].Err).Scope)
+		require.ErrorIs(t, states.list()[3].Err, transport.Timeout)
+	})
+}
+
+func TestCloseEndsTheHandlersContextAndWaitsForIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		ended := false
+		c, _ := client(t, f, &device.Options{OnMessage: func(ctx context.Context, _ *transport.Message) error {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			ended = true
+			return nil
+		}})
+		open(t, c)
+		f.last().deliver("1")
+		f.last().deliver("2")
+		synctest.Wait()
+		start := time.Now()
+		require.NoError(t, c.Close())
+		require.Equal(t, time.Second, time.Since(start))
+		require.True(t, ended)
+		require.Equal(t, uint64(1), c.Stats().MessagesReleased+c.Stats().MessagesAccepted, "the second was not begun")
+	})
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		release := make(chan struct{})
+		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { <-release; return nil }})
+		open(t, c)
+		f.last().deliver("1")
+		synctest.Wait()
+		start := time.Now()
+		require.ErrorIs(t, c.Close(), transport.Timeout)
+		require.Equal(t, 5*time.Second, time.Since(start))
+		close(release)
+	})
+}
+
+func TestWithoutAHandlerNothingIsTakenOrSubscribed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{subscribe: func(int) error { t.Error("subscribed"); return nil }}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.False(t, f.last().deliver("1"))
+	})
+}

@@ -1,0 +1,406 @@
+package device_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// Pain 12: a token is renewed before it expires, by a planned reconnect that waits for what is in flight: no failure, no policy asked, nothing sent
+// twice.
+func TestPain12_TokenRenewalIsPlanned(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		policy := &recorder{}
+		f := &fake{expires: func() time.Time { return time.Now().Add(time.Hour) }}
+		f.verdict = func(conn int, it transport.Item) error {
+			if it.Msg.ID == "1" && conn == 1 {
+				go func() { // the answer takes a second
+					time.Sleep(time.Second)
+					f.sessions[0].cfg.Sink.Done(it.Tag, nil)
+				}()
+				return errHold
+			}
+			return nil
+		}
+		c, w := client(t, f, &device.Options{RetryPolicy: policy})
+		open(t, c)
+		start := time.Now()
+		time.Sleep(51*time.Minute - time.Millisecond)
+		var first, second device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &first))
+		time.Sleep(500 * time.Millisecond)
+		require.NoError(t, c.Enqueue(t.Context(), msg(2), &second)) // goes out on the next connection
+		require.NoError(t, second.Wait(t.Context()))
+		require.NoError(t, first.Wait(t.Context()))
+		require.Equal(t, 51*time.Minute-time.Millisecond+time.Second, time.Since(start), "85 % of an hour, and the answer")
+		require.Equal(t, []received{{1, "1", false}, {2, "2", false}}, f.received())
+		synctest.Wait()
+		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK, device.TokenRenewal, device.Connecting, device.ConnectionOK}, w.reasons())
+		require.Empty(t, policy.asked)
+
+		time.Sleep(24*time.Hour - time.Since(start))
+		require.Equal(t, 1+24*60/51, len(f.dialTimes()))
+	})
+}
+
+func TestRenewalIsJitteredAndCanBeOff(t *testing.T) {
+	for _, tc := range []struct {
+		draw uint64
+		at   float64
+		want time.Duration // 0: never
+	}{
+		{0, 0, 85 * time.Minute}, {1<<64 - 1, 0, 80 * time.Minute}, {0, 0.5, 50 * time.Minute}, {0, -1, 0},
+	} {
+		bubble(t, func(t *testing.T) {
+			f := &fake{expires: func() time.Time { return time.Now().Add(100 * time.Minute) }}
+			c, _ := client(t, f, &device.Options{RenewAt: tc.at, Rand: func() uint64 { return tc.draw }})
+			open(t, c)
+			time.Sleep(99 * time.Minute)
+			if tc.want == 0 {
+				require.Len(t, f.dialTimes(), 1)
+				return
+			}
+			require.InDelta(t, float64(tc.want), float64(gaps(f)[0]), float64(time.Millisecond))
+		})
+	}
+}
+
+// A drain that does not come to an end is cut off; what was in flight goes again.
+func TestRenewalDoesNotWaitForEver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{expires: func() time.Time { return time.Now().Add(time.Hour) }, verdict: func(conn int, _ transport.Item) error {
+			if conn == 1 {
+				return errHold
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{AckTimeout: time.Minute})
+		open(t, c)
+		time.Sleep(51*time.Minute - time.Second)
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		require.Equal(t, []time.Duration{51*time.Minute + 5*time.Second}, gaps(f))
+	})
+}
+
+// A source that gives the same token again is not asked for it over and over.
+func TestATokenThatCannotBeRenewedIsTriedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		expires := time.Now().Add(time.Hour)
+		f := &fake{expires: func() time.Time { return expires }}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		time.Sleep(24 * time.Hour)
+		require.Equal(t, []time.Duration{51 * time.Minute}, gaps(f))
+	})
+}
+
+// skewed is a wall clock that can be moved.
+type skewed struct {
+	mu sync.Mutex
+	by time.Duration
+}
+
+func (s *skewed) now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Add(s.by)
+}
+
+func (s *skewed) move(by time.Duration) {
+	s.mu.Lock()
+	s.by += by
+	s.mu.Unlock()
+}
+
+func skewedClient(t *testing.T, f *fake, o *device.Options) (*device.Client, *skewed, *watch) {
+	t.Helper()
+	k, w := &skewed{}, &watch{}
+	id := creds()
+	id.Now = k.now
+	o.OnStatus, o.Rand = w.add, func() uint64 { return 0 }
+	c, err := device.New(id, f, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c, k, w
+}
+
+// Pain 13, 21: a device that slept (its clock jumped ahead) replaces its connection at once when it wakes, with a fresh token.
+func TestPain21_AConnectionIsReplacedAfterSleep(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var jumps []time.Duration
+		f := &fake{}
+		c, k, w := skewedClient(t, f, &device.Options{Trace: &device.Trace{ClockJump: func(by time.Duration) { jumps = append(jumps, by) }}})
+		open(t, c)
+		time.Sleep(time.Hour)
+		k.move(3 * time.Second)
+		time.Sleep(time.Hour)
+		require.Len(t, f.dialTimes(), 1, "a small correction is none")
+		k.move(8 * time.Hour)
+		time.Sleep(31 * time.Second)
+		require.Len(t, f.dialTimes(), 2)
+		synctest.Wait()
+		require.Equal(t, device.ClockJumped, w.list()[2].Reason)
+		k.move(-8 * time.Hour)
+		time.Sleep(time.Hour)
+		require.Len(t, f.dialTimes(), 2, "a step back says nothing about the connection")
+		synctest.Wait()
+		require.Equal(t, []time.Duration{8 * time.Hour, -8 * time.Hour}, jumps)
+	})
+}
+
+// A board that boots in 1970 waits patiently, and connects as soon as its clock is set.
+func TestABoardThatBootsIn1970ConnectsWhenItsClockIsSet(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		var c *device.Client
+		var k *skewed
+		id := creds()
+		k = &skewed{by: -30 * 365 * 24 * time.Hour}
+		id.Now = k.now
+		sign, err := transport.SharedKey("c2VjcmV0LWtleS1vZi10aGUtZGV2aWNl")
+		require.NoError(t, err)
+		id.Sign = sign
+		f.dial = func(_ int, ctx context.Context) error {
+			_, err := id.NewToken(ctx)
+			return err
+		}
+		c, err = device.New(id, f, nil)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.Start())
+		time.Sleep(25 * time.Second)
+		require.Len(t, f.dialTimes(), 3, "at 0, 10 and 22.5 to 23.75 s")
+		require.ErrorIs(t, c.Status().Err, transport.ClockUnset)
+		k.move(30 * 365 * 24 * time.Hour)
+		set := time.Now()
+		open(t, c)
+		require.LessOrEqual(t, time.Since(set), 30*time.Second)
+	})
+}
+
+// Pain 10, 11: a link that drops again soon after each success backs off, and a cause is named.
+func TestPain10_FlappingIsNamed(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		play func(t *testing.T, c *device.Client, f *fake) // on each connection, before it is lost
+		want device.Suspect
+	}{
+		{"idle", func(*testing.T, *device.Client, *fake) {}, device.SecondDevice},
+		{"nothing acknowledged", func(t *testing.T, c *device.Client, f *fake) {
+			f.verdict = func(int, transport.Item) error { return errHold }
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		}, device.QuotaUsedUp},
+		{"a large message in front", func(t *testing.T, c *device.Client, f *fake) {
+			f.verdict = func(int, transport.Item) error { return errHold }
+			m := msg(1)
+			m.Body = make([]byte, 200<<10)
+			require.NoError(t, c.Enqueue(t.Context(), m, nil))
+		}, device.BadMessage},
+		{"messages get through", func(t *testing.T, c *device.Client, f *fake) {
+			f.verdict = func(_ int, it transport.Item) error {
+				if it.Msg.ID == "2" {
+					return errHold
+				}
+				return nil
+			}
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+			require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		}, device.Unstable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{}
+				c, w := client(t, f, &device.Options{AckTimeout: time.Hour})
+				open(t, c)
+				for range 5 {
+					tc.play(t, c, f)
+					time.Sleep(time.Second)
+					f.last().kill <- lost(transport.Network)
+					synctest.Wait()
+					open(t, c)
+				}
+				synctest.Wait()
+				var flaps []int
+				var suspects []device.Suspect
+				var delays []time.Duration
+				for _, s := range w.list() {
+					if s.Reason == device.ConnectionLost {
+						flaps, suspects, delays = append(flaps, s.Flaps), append(suspects, s.Suspect), append(delays, s.Delay)
+					}
+				}
+				require.Equal(t, []int{1, 2, 3, 4, 5}, flaps)
+				require.Equal(t, []device.Suspect{device.NoSuspect, device.NoSuspect, tc.want, tc.want, tc.want}, suspects)
+				require.Equal(t, []time.Duration{100 * ms, 150 * ms, 250 * ms, 450 * ms, 850 * ms}, delays)
+				require.NotEmpty(t, tc.want.String())
+
+				time.Sleep(time.Minute)
+				f.last().kill <- lost(transport.Network)
+				synctest.Wait()
+				require.Zero(t, c.Status().Flaps, "a connection that lasted ends the series")
+			})
+		})
+	}
+}
+
+// TryAgainAfter: nothing is final, and each beginning is from scratch.
+func TestTryAgainAfterATerminalEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(n int, _ context.Context) error {
+			switch {
+			case n <= 2:
+				return lost(transport.Unauthorized)
+			case n <= 4:
+				return lost(transport.Network)
+			}
+			return nil
+		}}
+		c, w := client(t, f, &device.Options{TryAgainAfter: time.Hour})
+		open(t, c)
+		require.Equal(t, []time.Duration{time.Hour, time.Hour, 100 * ms, 150 * ms}, gaps(f))
+		synctest.Wait()
+		require.Equal(t, device.DisconnectedRetrying, w.list()[1].State)
+		require.Equal(t, device.NotRetryable, w.list()[1].Reason)
+		require.Equal(t, time.Hour, w.list()[1].Delay)
+	})
+	bubble(t, func(t *testing.T) { // the end of the retries, and Close and Reconnect during the rest
+		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		c, w := client(t, f, &device.Options{TryAgainAfter: time.Hour, RetryPolicy: retrypolicy.NoRetry{}})
+		require.NoError(t, c.Start())
+		time.Sleep(time.Minute)
+		require.NoError(t, c.Reconnect())
+		time.Sleep(time.Minute)
+		require.Equal(t, []time.Duration{time.Minute}, gaps(f))
+		require.Equal(t, device.RetryExpired, w.list()[1].Reason)
+		start := time.Now()
+		require.NoError(t, c.Close())
+		require.Zero(t, time.Since(start))
+	})
+}
+
+// ReconnectSpread keeps a fleet from coming back together: the first retries of 1,000 devices are spread over the whole of it.
+func TestReconnectSpread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const spread = 100 * time.Second
+		start := time.Now()
+		var tenths [10]int
+		for i := range 1000 {
+			id := creds()
+			id.DeviceID = strconv.Itoa(i)
+			f := &fake{dial: failing(lost(transport.Network))}
+			c, err := device.New(id, f, &device.Options{ReconnectSpread: spread})
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Start())
+			synctest.Wait()
+			delay := c.Status().Delay
+			require.GreaterOrEqual(t, delay, 100*ms)
+			require.Less(t, delay, 100*ms+spread)
+			tenths[(delay-100*ms)/(spread/10)]++
+		}
+		require.Equal(t, start, time.Now())
+		for _, n := range tenths {
+			require.InDelta(t, 100, n, 60)
+		}
+	})
+}
+
+// A shared limiter: never more than two attempts at a time, and they begin at least 10 ms apart; those who wait for their turn can be closed.
+func TestDialLimiter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		limiter := device.NewDialLimiter(2, 10*time.Millisecond)
+		var mu sync.Mutex
+		var now, most int
+		var begins []time.Time
+		r := rand.New(rand.NewPCG(1, 2))
+		dial := func(_ int, ctx context.Context) error {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			begins = append(begins, time.Now())
+			wait := time.Duration(r.IntN(100)) * time.Millisecond
+			mu.Unlock()
+			time.Sleep(wait)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return nil
+		}
+		var all []*device.Client
+		for i := range 50 {
+			id := creds()
+			id.DeviceID = strconv.Itoa(i)
+			c, err := device.New(id, &fake{dial: dial}, &device.Options{Dials: limiter})
+			require.NoError(t, err)
+			all = append(all, c)
+			require.NoError(t, c.Start())
+		}
+		time.Sleep(200 * time.Millisecond)
+		for _, c := range all[40:] {
+			start := time.Now()
+			require.NoError(t, c.Close())
+			require.Less(t, time.Since(start), time.Second)
+		}
+		for _, c := range all[:40] {
+			require.NoError(t, c.Open(t.Context()))
+			require.NoError(t, c.Close())
+		}
+		require.Equal(t, 2, most)
+		for i := 1; i < len(begins); i++ {
+			require.GreaterOrEqual(t, begins[i].Sub(begins[i-1]), 10*time.Millisecond)
+		}
+	})
+}
+
+// Pain 23: Reconnect is the hook for a program that knows that the network has changed; see also the test of the planned reconnect.
+func TestPain23_ReconnectNow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Network), lost(transport.Network))}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
+		require.NoError(t, c.Start())
+		for range 2 {
+			time.Sleep(time.Second)
+			require.NoError(t, c.Reconnect())
+		}
+		open(t, c)
+		require.Equal(t, []time.Duration{time.Second, time.Second}, gaps(f))
+	})
+}
+
+func TestTraceTellsWhatStatusLeavesOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var told []string
+		var mu sync.Mutex
+		tell := func(s string) { mu.Lock(); told = append(told, s); mu.Unlock() }
+		f := &fake{dial: failing(lost(transport.Network))}
+		c, _ := client(t, f, &device.Options{
+			OnMessage: func(context.Context, *transport.Message) error { panic("boom") },
+			Trace: &device.Trace{
+				Connected:  func(_ transport.Info, took time.Duration) { tell("connected " + took.String()) },
+				SessionEnd: func(err error, up time.Duration) { tell("end " + up.String()) },
+				Decision: func(a retrypolicy.Attempt, d retrypolicy.Decision) {
+					tell("decision " + strconv.Itoa(a.Retry) + " " + d.Delay.String())
+				},
+				Sent:         func(n int) { tell("sent " + strconv.Itoa(n)) },
+				Settled:      func(o transport.Outcome) { tell("settled " + strconv.Itoa(int(o))) },
+				HandlerPanic: func(v any) { tell("panic " + v.(string)) },
+			},
+		})
+		open(t, c)
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		f.last().deliver("1")
+		time.Sleep(time.Second)
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"decision 1 100ms", "connected 0s", "sent 1", "panic boom", "settled 1", "end 1s", "decision 2 150ms", "connected 0s"}, told)
+	})
+}
