@@ -189,40 +189,35 @@ func TestABoardThatBootsIn1970ConnectsWhenItsClockIsSet(t *testing.T) {
 
 // Pain 10, 11: a link that drops again soon after each success backs off, and a cause is named.
 func TestPain10_FlappingIsNamed(t *testing.T) {
+	hold := func(int, transport.Item) error { return errHold }
+	holdTwo := func(_ int, it transport.Item) error {
+		if it.Msg.ID == "2" {
+			return errHold
+		}
+		return nil
+	}
+	large := msg(1)
+	large.Body = make([]byte, 200<<10)
 	for _, tc := range []struct {
-		name string
-		play func(t *testing.T, c *device.Client, f *fake) // on each connection, before it is lost
-		want device.Suspect
+		name    string
+		verdict func(int, transport.Item) error
+		sent    []*transport.Message // on each connection, before it is lost
+		want    device.Suspect
 	}{
-		{"idle", func(*testing.T, *device.Client, *fake) {}, device.SecondDevice},
-		{"nothing acknowledged", func(t *testing.T, c *device.Client, f *fake) {
-			f.verdict = func(int, transport.Item) error { return errHold }
-			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		}, device.QuotaUsedUp},
-		{"a large message in front", func(t *testing.T, c *device.Client, f *fake) {
-			f.verdict = func(int, transport.Item) error { return errHold }
-			m := msg(1)
-			m.Body = make([]byte, 200<<10)
-			require.NoError(t, c.Enqueue(t.Context(), m, nil))
-		}, device.BadMessage},
-		{"messages get through", func(t *testing.T, c *device.Client, f *fake) {
-			f.verdict = func(_ int, it transport.Item) error {
-				if it.Msg.ID == "2" {
-					return errHold
-				}
-				return nil
-			}
-			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-			require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
-		}, device.Unstable},
+		{"idle", nil, nil, device.SecondDevice},
+		{"nothing acknowledged", hold, []*transport.Message{msg(1)}, device.QuotaUsedUp},
+		{"a large message in front", hold, []*transport.Message{large}, device.BadMessage},
+		{"messages get through", holdTwo, []*transport.Message{msg(1), msg(2)}, device.Unstable},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				f := &fake{}
+				f := &fake{verdict: tc.verdict}
 				c, w := client(t, f, &device.Options{AckTimeout: time.Hour})
 				open(t, c)
 				for range 5 {
-					tc.play(t, c, f)
+					for _, m := range tc.sent {
+						require.NoError(t, c.Enqueue(t.Context(), m, nil))
+					}
 					time.Sleep(time.Second)
 					f.last().kill <- lost(transport.Network)
 					synctest.Wait()
