@@ -28,8 +28,7 @@ type Client struct {
 	events chan event // to the loop, from a session and its goroutine
 	calls  chan *call // idle ones, to be used again
 
-	closing chan struct{} // closed when Close begins
-	closed  chan struct{} // closed when Close has ended
+	closed chan struct{} // closed when Close has ended
 
 	mu       sync.Mutex // guards what follows; held for moments only
 	status   Status
@@ -44,7 +43,11 @@ type Client struct {
 type run struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the loop has ended
-	over   bool          // the loop has published its end, or someone ended it; guarded by Client.mu
+
+	// Guarded by Client.mu.
+	kept bool  // somebody besides the Open that began it wants it
+	over bool  // it has come to its end: it publishes nothing more
+	err  error // why, when over
 }
 
 // New returns a client that is Disconnected and takes messages by Enqueue. Nothing is dialed and no goroutine runs before Open or Start. t carries
@@ -66,17 +69,17 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	own := *creds
 	c := &Client{
 		creds: &own, transport: t, set: set,
-		wake:    make(chan struct{}, 1),
-		events:  make(chan event, 3),
-		calls:   make(chan *call, 8),
-		closing: make(chan struct{}), closed: make(chan struct{}),
+		wake:   make(chan struct{}, 1),
+		events: make(chan event, 3),
+		calls:  make(chan *call, 8),
+		closed: make(chan struct{}),
 		status: Status{State: Disconnected, Reason: NotOpened, Since: time.Now()},
 	}
 	c.policies.Store(&policies{set.RetryPolicy, set.MessagePolicy, set.PacedPolicy})
 	if c.set.Rand == nil {
 		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
 	}
-	c.box = newOutbox(&set, c.poke)
+	c.box = newOutbox(&set, own.Time, c.poke)
 	c.in = newInbox(&set, c.poke)
 	return c, nil
 }
@@ -101,22 +104,24 @@ func (c *Client) poke() {
 // Start begins to connect in the background. It does nothing on a client that is open. After Disconnected it begins anew, with a fresh count of
 // retries. After Close it returns Closed.
 func (c *Client) Start() error {
-	_, _, err := c.start()
+	_, _, err := c.start(true)
 	return err
 }
 
-func (c *Client) start() (r *run, began bool, err error) {
+// start returns the run that is under way, or begins one. keep says that it shall outlive the context of an Open.
+func (c *Client) start(keep bool) (r *run, began bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.shut {
 		return nil, false, &transport.Error{Kind: transport.Closed, Op: transport.OpOpen, Err: errClosed.Err}
 	}
 	if c.run != nil && !c.run.over {
+		c.run.kept = true
 		return c.run, false, nil
 	}
 	before := c.run
 	ctx, cancel := context.WithCancel(context.Background())
-	r = &run{cancel: cancel, done: make(chan struct{})}
+	r = &run{cancel: cancel, done: make(chan struct{}), kept: keep}
 	c.run = r
 	c.reconnect.Store(false)
 	c.box.resume()
@@ -132,15 +137,16 @@ func (c *Client) start() (r *run, began bool, err error) {
 
 // Open starts the client and waits until it is connected for the first time. The first connection is retried like any other, so only
 // three things end Open with an error: a failure that no retry mends or the end of the retries (that failure), ctx's end (Timeout; the client stops
-// again if this Open started it) and Close (Closed). On a connected client Open returns at once.
+// again if this Open started it and nobody else has called Open or Start since, which takes CloseTimeout at the most) and Close (Closed). On a
+// connected client Open returns at once.
 func (c *Client) Open(ctx context.Context) error {
-	r, began, err := c.start()
+	r, began, err := c.start(false)
 	if err != nil {
 		return err
 	}
 	for {
 		c.mu.Lock()
-		status, over := c.status, r.over
+		status, over, err := c.status, r.over, r.err
 		if c.changed == nil {
 			c.changed = make(chan struct{})
 		}
@@ -148,10 +154,8 @@ func (c *Client) Open(ctx context.Context) error {
 		c.mu.Unlock()
 
 		switch {
-		case over && status.Err != nil:
-			return status.Err
 		case over:
-			return &transport.Error{Kind: transport.Closed, Scope: transport.Connection, Op: transport.OpOpen, Err: errClosed.Err}
+			return err
 		case status.State == Connected:
 			return nil
 		}
@@ -167,17 +171,24 @@ func (c *Client) Open(ctx context.Context) error {
 	}
 }
 
-// stop ends a loop from outside and publishes why.
-func (c *Client) stop(r *run, why error) {
+// stop ends the run of an Open that gave up, unless somebody else wants it.
+func (c *Client) stop(r *run, why *transport.Error) {
+	c.mu.Lock()
+	if r.kept || r.over {
+		c.mu.Unlock()
+		return
+	}
+	r.over, r.err = true, why // whoever starts from now on begins a new run, after this one
+	c.mu.Unlock()
 	r.cancel()
 	c.join(r.done)
+
 	c.mu.Lock()
-	if !r.over {
-		r.over = true
+	defer c.mu.Unlock()
+	if c.run == r {
 		c.publishLocked(Status{State: Disconnected, Reason: OpenCancelled, Err: why})
 		c.box.halt(why)
 	}
-	c.mu.Unlock()
 }
 
 // join waits for done, for CloseTimeout at the most.
@@ -199,7 +210,7 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.shut {
 		c.mu.Unlock()
-		c.join(c.closed)
+		<-c.closed
 		return nil
 	}
 	c.shut = true
@@ -207,7 +218,6 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 
 	c.box.shut()
-	close(c.closing)
 	var late error
 	if r != nil {
 		r.cancel()
@@ -221,8 +231,8 @@ func (c *Client) Close() error {
 	}
 
 	c.mu.Lock()
-	if r != nil {
-		r.over = true
+	if r != nil && !r.over {
+		r.over, r.err = true, &transport.Error{Kind: transport.Closed, Scope: transport.Connection, Op: transport.OpOpen, Err: errClosed.Err}
 	}
 	c.publishLocked(Status{State: Disconnected, Reason: ClientClosed})
 	dispatching, ended := c.notices.running, c.notices.ended

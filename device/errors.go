@@ -6,8 +6,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ErrOutcomeUnknown is in the chain of a Send's error when the message had been handed to a connection and may reach the hub yet, or has
-// reached it. The message then still belongs to the client.
+// ErrOutcomeUnknown is in the chain of a message's error when it had been handed to a connection and was not answered: the hub may have it. After a
+// Send that ended with Timeout the message still belongs to the client, which goes on trying.
 var ErrOutcomeUnknown = errors.New("the message was handed over and its outcome is unknown")
 
 var (
@@ -37,6 +37,13 @@ func (g *gaveUp) Unwrap() []error {
 		return []error{g.ended}
 	}
 	return []error{g.ended, g.state}
+}
+
+// unknownOutcome is err, with the word that the hub may have the message.
+func unknownOutcome(err *transport.Error) *transport.Error {
+	own := *err
+	own.Err = &gaveUp{ErrOutcomeUnknown, err.Err}
+	return &own
 }
 
 // timedOut is the error of an operation whose caller gave up.

@@ -24,6 +24,8 @@ type fake struct {
 	subscribe func(conn int) error
 	// expires is when the credentials of a session made now run out. Nil: never.
 	expires func() time.Time
+	// keepAlive is how often sessions want to be asked for a ping.
+	keepAlive time.Duration
 
 	mu       sync.Mutex
 	dials    []time.Time
@@ -31,6 +33,7 @@ type fake struct {
 	sessions []*fakeSession
 	log      []received
 	settled  []settled
+	pings    []time.Time
 }
 
 type settled struct {
@@ -68,7 +71,7 @@ func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessi
 	if f.open++; f.open > 1 {
 		panic("two sessions overlap")
 	}
-	var info transport.Info
+	info := transport.Info{KeepAlive: f.keepAlive}
 	if f.expires != nil {
 		info.Expires = f.expires()
 	}
@@ -185,6 +188,10 @@ func (s *fakeSession) Do(r *transport.Request) {
 	case transport.OpSettle:
 		s.f.mu.Lock()
 		s.f.settled = append(s.f.settled, settled{s.conn, string(r.Ref), r.Outcome})
+		s.f.mu.Unlock()
+	case transport.OpPing:
+		s.f.mu.Lock()
+		s.f.pings = append(s.f.pings, time.Now())
 		s.f.mu.Unlock()
 	default:
 		panic("unexpected " + r.Op.String())

@@ -31,23 +31,24 @@ type loop struct {
 	timer *time.Timer
 	armed time.Time // when the timer fires; zero: not armed
 
-	since      time.Time            // when the present outage began
-	upSince    time.Time            // when the live session began; zero: there is none
-	retry      int                  // number of the latest retry asked for; goes on until a session was stable
-	last       retrypolicy.Decision // the decision that led to the latest attempt
-	renewed    bool                 // a refusal of the credentials was answered by one more try with a fresh token
-	incident   incident             // what a wait is about
-	resumeAt   time.Time            // sending pauses until then; zero: it does not
-	askedAbout *policies            // whose decision is being waited for
-	spread     time.Duration        // random part of this wait
-	flaps      flapping
-	clock      clock
+	since   time.Time            // when the present outage began
+	upSince time.Time            // when the live session began; zero: there is none
+	retry   int                  // number of the latest retry asked for; goes on until a session was stable
+	last    retrypolicy.Decision // the decision that led to the latest attempt
+	renewed bool                 // a refusal of the credentials was answered by one more try with a fresh token
+	outage  question             // what the wait for the next attempt is about
+	reason  Reason               // and what it is called
+	spread  time.Duration        // random part of that wait
+	pause   pause
+	flaps   flapping
+	clock   clock
 
 	// The live session's credentials, by their clock.
 	expires time.Time // zero: never
 	renewAt time.Time // when to replace the session; zero: never
 	drainBy time.Time // when to replace it at the latest, by the process's clock; zero: it is not being replaced
 	renewal bool      // the session before was replaced to get a fresh token
+	pinged  time.Time // when the live session was last asked to ping
 
 	batch   [64]transport.Item
 	request transport.Request
@@ -62,15 +63,6 @@ type event struct {
 
 // subscribeID is the id of the one request that is replied to.
 const subscribeID = 1
-
-// incident is a failure that the policy was asked about, kept so that it can be asked again.
-type incident struct {
-	attempt retrypolicy.Attempt
-	failure *transport.Error
-	reason  Reason
-	tag     uint16 // Operation: the oldest refused message
-	began   time.Time
-}
 
 type phase uint8
 
@@ -118,6 +110,9 @@ func (l *loop) end() {
 // settle cleans up after the session's goroutine has ended.
 func (l *loop) settle() {
 	l.live = nil
+	if l.pause.until.IsZero() {
+		l.refused(false) // what the service asked for with its last breath counts
+	}
 	l.c.box.rewind()
 	l.c.in.void()
 }
@@ -131,7 +126,12 @@ func (l *loop) serve() phase {
 	}
 	c.box.connect(window)
 	c.reconnect.Store(false) // one that came during the attempt has what it wanted
-	c.publish(Status{State: Connected, Reason: ConnectionOK, Retry: l.retry})
+	if l.pause.until.IsZero() {
+		l.tellOK()
+	} else {
+		l.tellPause(l.upSince)
+	}
+	l.pinged = l.upSince
 	ackCheck := time.Time{} // when to look for an overdue answer; zero: nothing is in flight that was not looked at
 	for {
 		now := time.Now()
@@ -143,10 +143,10 @@ func (l *loop) serve() phase {
 		parked := true
 		if !l.drainBy.IsZero() {
 			// Nothing more goes out on this session.
-		} else if l.resumeAt.IsZero() {
+		} else if l.pause.until.IsZero() {
 			switch n := c.box.take(l.batch[:], now, c.creds.Time()); {
 			case n < 0:
-				l.refused(now)
+				l.refused(true)
 				continue
 			case n > 0:
 				l.live.Send(l.batch[:n])
@@ -159,11 +159,11 @@ func (l *loop) serve() phase {
 				}
 				parked = false
 			}
-		} else if !now.Before(l.resumeAt) {
-			l.resume()
+		} else if c.policies.Load() != l.pause.askedOf {
+			l.askAgain(now)
 			continue
-		} else if p := c.policies.Load(); l.incident.failure != nil && p != l.askedAbout {
-			l.pause(p, now)
+		} else if !now.Before(l.pause.until) {
+			l.resume()
 			continue
 		}
 
@@ -182,6 +182,9 @@ func (l *loop) serve() phase {
 		if !parked { // there may be more to send: look, but do not wait
 			select {
 			case e := <-l.events:
+				if e.subscribed {
+					continue
+				}
 				return l.ended(e)
 			case <-l.ctx.Done():
 				l.end()
@@ -190,9 +193,12 @@ func (l *loop) serve() phase {
 			}
 			continue
 		}
-		l.arm(now, ackCheck, l.resumeAt, l.drainBy, l.renewalDue(now), now.Add(clockCheck), l.expire(now))
+		l.arm(now, ackCheck, l.pause.until, l.drainBy, l.renewalDue(now), l.ping(now), now.Add(clockCheck), l.expire(now))
 		select {
 		case e := <-l.events:
+			if e.subscribed {
+				continue // answered twice
+			}
 			return l.ended(e)
 		case <-l.timer.C:
 			l.armed = time.Time{}
@@ -219,6 +225,20 @@ func (l *loop) over() {
 
 // stable reports whether the live session was up long enough for retries to be counted anew after it.
 func (l *loop) stable() bool { return time.Since(l.upSince) >= l.c.set.StableTime }
+
+// ping asks the session for a ping when it wants one and returns when to do so again, zero for never.
+func (l *loop) ping(now time.Time) time.Time {
+	every := l.live.Info().KeepAlive
+	if every <= 0 {
+		return time.Time{}
+	}
+	if now.Sub(l.pinged) >= every {
+		l.pinged = now
+		l.request = transport.Request{Op: transport.OpPing}
+		l.live.Do(&l.request)
+	}
+	return l.pinged.Add(every)
+}
 
 // passVerdicts hands the handler's verdicts to the session.
 func (l *loop) passVerdicts() {

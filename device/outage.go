@@ -10,7 +10,6 @@ import (
 
 // lost takes the end of a connection or attempt through filter and policy.
 func (l *loop) lost(reason Reason, err error) phase {
-	c := l.c
 	if l.ctx.Err() != nil {
 		return ended
 	}
@@ -23,30 +22,59 @@ func (l *loop) lost(reason Reason, err error) phase {
 	if failure == nil { // a transport that does not translate lost its connection all the same
 		failure = &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Err: err}
 	}
-	l.askedAbout = nil
+	l.reason = reason
 	if !errfilter.Retryable(failure) {
-		if failure.Kind != transport.Unauthorized || l.renewed || !wasUp && c.creds.Token == nil {
+		if failure.Kind != transport.Unauthorized || l.renewed || !wasUp && l.c.creds.Token == nil {
 			return l.giveUp(NotRetryable, failure)
 		}
 		// The token may be the cause: it ran out under a session that was good, or its source gave an old one. The next dial asks for a fresh one, once.
 		l.renewed = true
 		l.retry++
-		l.c.publish(Status{State: DisconnectedRetrying, Reason: reason, Retry: l.retry, Err: failure, Flaps: l.flaps.flaps, Suspect: l.flaps.suspect()})
+		l.tellOutage(reason, 0, failure)
 		return l.again()
 	}
 	l.retry++
-	l.incident = incident{
+	l.outage = question{
 		attempt: retrypolicy.Attempt{
 			Retry: l.retry, Scope: transport.Connection, Kind: failure.Kind, After: failure.RetryAfter,
-			Elapsed: now.Sub(l.since), Last: l.last, Rand: c.set.Rand(), Err: failure,
+			Elapsed: now.Sub(l.since), Last: l.last, Rand: l.c.set.Rand(), Err: failure,
 		},
-		failure: failure, reason: reason, began: now,
+		failure: failure, began: now,
 	}
 	l.spread = 0
-	if most := c.set.ReconnectSpread; most > 0 {
-		l.spread = time.Duration(c.set.Rand() % uint64(most))
+	if most := l.c.set.ReconnectSpread; most > 0 {
+		l.spread = time.Duration(l.c.set.Rand() % uint64(most))
 	}
 	return waiting
+}
+
+// question is a failure that a policy is asked about, kept so that it can be asked again.
+type question struct {
+	attempt retrypolicy.Attempt
+	failure *transport.Error
+	began   time.Time
+	askedOf *policies
+}
+
+// ask puts q to the policies of this moment. extra is added to the delay of a retry.
+func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
+	q.askedOf = l.c.policies.Load()
+	d := q.askedOf.decide(q.attempt)
+	if d.Retry && d.Delay <= maxDelay-extra {
+		d.Delay += extra
+	}
+	if t := l.c.set.Trace; t != nil && t.Decision != nil {
+		t.Decision(q.attempt, d)
+	}
+	return d
+}
+
+const maxDelay = time.Duration(1<<63 - 1)
+
+func (l *loop) tellOutage(reason Reason, delay time.Duration, failure *transport.Error) {
+	l.publish(Status{
+		State: DisconnectedRetrying, Reason: reason, Retry: l.retry, Delay: delay, Err: failure, Flaps: l.flaps.flaps, Suspect: l.flaps.suspect(),
+	})
 }
 
 // wait asks the policy about the incident and sleeps as it says.
@@ -55,21 +83,16 @@ func (l *loop) wait() phase {
 	var until time.Time
 	for {
 		now := time.Now()
-		if p := c.policies.Load(); p != l.askedAbout {
-			l.askedAbout = p
-			d := p.decide(l.incident.attempt)
-			d.Delay += l.spread
-			l.traceDecision(d)
+		if c.policies.Load() != l.outage.askedOf {
+			d := l.ask(&l.outage, l.spread)
 			limit := c.set.OutageLimit
-			if !d.Retry || limit > 0 && l.incident.attempt.Elapsed+d.Delay > limit {
-				return l.giveUp(RetryExpired, retriesEnded(l.incident.failure))
+			if !d.Retry || limit > 0 && d.Delay > limit-l.outage.attempt.Elapsed {
+				return l.giveUp(RetryExpired, retriesEnded(l.outage.failure))
 			}
+			until = l.outage.began.Add(d.Delay)
+			l.tellOutage(l.reason, d.Delay, l.outage.failure)
+			d.Delay -= l.spread
 			l.last = d
-			until = l.incident.began.Add(d.Delay)
-			c.publish(Status{
-				State: DisconnectedRetrying, Reason: l.incident.reason, Retry: l.retry, Delay: d.Delay, Err: l.incident.failure,
-				Flaps: l.flaps.flaps, Suspect: l.flaps.suspect(),
-			})
 		}
 		if c.reconnect.Swap(false) || l.clockJumped(now) != 0 || !now.Before(until) {
 			return l.again()
@@ -87,8 +110,8 @@ func (l *loop) wait() phase {
 
 // again goes on to the next attempt.
 func (l *loop) again() phase {
-	l.incident = incident{}
-	l.c.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
+	l.outage = question{}
+	l.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
 	return connecting
 }
 
@@ -99,9 +122,8 @@ func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
 		return l.rest(reason, failure)
 	}
 	c.mu.Lock()
-	mine := !l.own.over
-	if mine {
-		l.own.over = true
+	if !l.own.over {
+		l.own.over, l.own.err = true, failure
 		c.publishLocked(Status{State: Disconnected, Reason: reason, Retry: l.retry, Err: failure, Flaps: l.flaps.flaps, Suspect: l.flaps.suspect()})
 		c.box.halt(failure)
 	}
@@ -112,7 +134,7 @@ func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
 // rest waits for TryAgainAfter and begins from scratch.
 func (l *loop) rest(reason Reason, failure *transport.Error) phase {
 	c := l.c
-	c.publish(Status{State: DisconnectedRetrying, Reason: reason, Delay: c.set.TryAgainAfter, Err: failure, Flaps: l.flaps.flaps, Suspect: l.flaps.suspect()})
+	l.tellOutage(reason, c.set.TryAgainAfter, failure)
 	until := time.Now().Add(c.set.TryAgainAfter)
 	for {
 		now := time.Now()
@@ -128,11 +150,5 @@ func (l *loop) rest(reason Reason, failure *transport.Error) phase {
 		case <-l.ctx.Done():
 			return ended
 		}
-	}
-}
-
-func (l *loop) traceDecision(d retrypolicy.Decision) {
-	if t := l.c.set.Trace; t != nil && t.Decision != nil {
-		t.Decision(l.incident.attempt, d)
 	}
 }

@@ -45,8 +45,11 @@ type outbox struct {
 	halted   error     // why calls of Send are refused; nil while the client is open
 	closed   bool
 	flushers []flusher
-	blocked  int           // calls waiting for room
-	room     chan struct{} // the baton of one of them, capacity 1
+	blocked  bool          // somebody waits on room
+	room     chan struct{} // closed, and replaced, when those who wait shall look again
+
+	wall  func() time.Time // the clock that messages expire by
+	sweep *time.Timer      // ends messages while no loop does; nil until it is needed
 
 	totals Stats // the counters of messages
 }
@@ -88,45 +91,42 @@ type flusher struct {
 	done chan error // capacity 1
 }
 
-func newOutbox(s *settings, poke func()) *outbox {
+func newOutbox(s *settings, wall func() time.Time, poke func()) *outbox {
 	return &outbox{
-		poke: poke, maxMessages: s.MaxMessages, maxBytes: s.MaxBytes, overflow: s.Overflow, base: time.Now(),
+		poke: poke, wall: wall, maxMessages: s.MaxMessages, maxBytes: s.MaxBytes, overflow: s.Overflow, base: time.Now(),
 		slots: make([]slot, 0, min(s.MaxMessages, 16)), free: none, head: none, tail: none, cursor: none,
-		halted: errNotOpen, room: make(chan struct{}, 1),
+		halted: errNotOpen, room: make(chan struct{}),
 	}
 }
 
-// putResult says what became of a message that was offered.
-type putResult uint8
+// offer is a message on its way into the outbox.
+type offer struct {
+	m       *transport.Message
+	size    int
+	receipt *Receipt
+	call    bool
+}
 
-const (
-	putDone  putResult = iota
-	putFull            // Block: wait on b.room and offer it again
-	putError           // the error says why
-)
-
-// put offers m. waiting says that the caller is registered as blocked.
-func (b *outbox) put(m *transport.Message, size int, r *Receipt, call bool) (tag uint16, seq uint64, res putResult, err error) {
+// put takes m, or says why not. tag and seq name the message if it was taken; room is what to wait for if there was none.
+func (b *outbox) put(o offer) (tag uint16, seq uint64, room <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
-		return 0, 0, putError, errClosed
-	case call && b.halted != nil:
-		return 0, 0, putError, b.halted
+		return 0, 0, nil, errClosed
+	case o.call && b.halted != nil:
+		return 0, 0, nil, b.halted
 	}
+	m, size, r := o.m, o.size, o.receipt
 	if b.full(size) {
 		switch b.overflow {
 		case Block:
-			b.blocked++
-			return 0, 0, putFull, nil
+			b.blocked = true
+			return 0, 0, b.room, nil
 		case Fail:
-			return 0, 0, putError, errFull
+			return 0, 0, nil, errFull
 		case DropOldest:
-			for b.full(size) && b.cursor != none {
-				b.totals.Dropped++
-				b.remove(b.cursor, errFull)
-			}
+			b.dropFor(size)
 		}
 		if b.full(size) {
 			b.totals.Accepted++
@@ -134,24 +134,44 @@ func (b *outbox) put(m *transport.Message, size int, r *Receipt, call bool) (tag
 			if r != nil {
 				r.set(errFull)
 			}
-			return 0, 0, putDone, nil
+			return 0, 0, nil, nil
 		}
 	}
 
-	i := b.append(m, size, r, call)
+	i := b.append(m, size, r, o.call)
 	wake := b.parked && b.flying < b.window
 	if !m.Expires.IsZero() && (b.expiry.IsZero() || m.Expires.Before(b.expiry)) {
 		b.expiry = m.Expires
 		wake = true
+		b.armSweep()
 	}
 	if wake {
 		b.parked = false
 		b.poke()
 	}
-	if b.blocked > 0 && !b.full(0) {
-		b.passBaton()
+	return uint16(i), b.seq, nil, nil
+}
+
+// dropFor makes room for size more bytes by dropping the oldest messages that are not in flight, if that can make enough.
+func (b *outbox) dropFor(size int) {
+	flyingBytes := 0
+	for i, left := b.head, b.flying; left > 0; i = b.slots[i].next {
+		if s := &b.slots[i]; s.state == slotFlying {
+			flyingBytes += int(s.size)
+			left--
+		}
 	}
-	return uint16(i), b.seq, putDone, nil
+	if b.flying >= b.maxMessages || flyingBytes+size > b.maxBytes {
+		return
+	}
+	for i := b.head; b.full(size); {
+		next := b.slots[i].next
+		if b.slots[i].state != slotFlying {
+			b.totals.Dropped++
+			b.remove(i, errFull)
+		}
+		i = next
+	}
 }
 
 // full reports whether a message of size finds no room.
@@ -159,20 +179,12 @@ func (b *outbox) full(size int) bool {
 	return b.count >= b.maxMessages || b.bytes+size > b.maxBytes
 }
 
-// leave takes back what a put that returned putFull registered.
-func (b *outbox) leave() {
-	b.mu.Lock()
-	b.blocked--
-	if b.blocked > 0 && !b.full(0) {
-		b.passBaton() // it may have been meant for the one that left
-	}
-	b.mu.Unlock()
-}
-
-func (b *outbox) passBaton() {
-	select {
-	case b.room <- struct{}{}:
-	default:
+// wakeBlocked lets all who wait for room look again.
+func (b *outbox) wakeBlocked() {
+	if b.blocked {
+		b.blocked = false
+		close(b.room)
+		b.room = make(chan struct{})
 	}
 }
 
@@ -237,9 +249,7 @@ func (b *outbox) remove(i int32, result error) {
 	*s = slot{next: b.free}
 	b.free = i
 
-	if b.blocked > 0 {
-		b.passBaton()
-	}
+	b.wakeBlocked()
 	if len(b.flushers) > 0 {
 		b.releaseFlushers()
 	}
@@ -267,7 +277,7 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) int {
 		s := &b.slots[i]
 		if !s.msg.Expires.IsZero() && !wall.Before(s.msg.Expires) {
 			b.totals.Expired++
-			b.remove(i, errExpired)
+			b.remove(i, b.outcome(i, errExpired))
 			continue
 		}
 		batch[n] = transport.Item{Tag: uint16(i), Again: s.again, Msg: s.msg}
@@ -333,36 +343,44 @@ func (b *outbox) idle() bool {
 }
 
 // oldestRefused describes the first refused message in order of acceptance.
-func (b *outbox) oldestRefused() (tag uint16, r refusal, ok bool) {
+func (b *outbox) oldestRefused() (tag uint16, seq uint64, r refusal, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.refused == 0 {
-		return 0, refusal{}, false
+		return 0, 0, refusal{}, false
 	}
 	i := b.head
 	for b.slots[i].state != slotRefused {
 		i = b.slots[i].next
 	}
-	return uint16(i), *b.slots[i].refusal, true
+	return uint16(i), b.slots[i].seq, *b.slots[i].refusal, true
 }
 
 // decided notes the decision that a refused message waits for.
-func (b *outbox) decided(tag uint16, d retrypolicy.Decision) {
+func (b *outbox) decided(tag uint16, seq uint64, d retrypolicy.Decision) {
 	b.mu.Lock()
-	if s := &b.slots[tag]; s.state == slotRefused {
+	if s := &b.slots[tag]; s.seq == seq && s.refusal != nil {
 		s.refusal.last = d
 	}
 	b.mu.Unlock()
 }
 
-// fail ends a refused message.
-func (b *outbox) fail(tag uint16, err error) {
+// fail ends a message that was refused, unless it was handed over again meanwhile.
+func (b *outbox) fail(tag uint16, seq uint64, err error) {
 	b.mu.Lock()
-	if b.slots[tag].state == slotRefused {
+	if s := &b.slots[tag]; s.seq == seq && s.refusal != nil && (s.state == slotRefused || s.state == slotQueued) {
 		b.totals.Refused++
 		b.remove(int32(tag), err)
 	}
 	b.mu.Unlock()
+}
+
+// outcome is the result err for a message that leaves the outbox without an answer of the hub: it may have been handed over.
+func (b *outbox) outcome(i int32, err *transport.Error) error {
+	if s := &b.slots[i]; s.state == slotFlying || s.again {
+		return unknownOutcome(err)
+	}
+	return err
 }
 
 // requeue puts the refused messages back, to be taken before all that came after them.
@@ -433,6 +451,10 @@ func (b *outbox) noteExpiry(m *transport.Message) {
 func (b *outbox) expire(wall time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.expireLocked(wall)
+}
+
+func (b *outbox) expireLocked(wall time.Time) time.Time {
 	if b.expiry.IsZero() || wall.Before(b.expiry) {
 		return b.expiry
 	}
@@ -445,12 +467,32 @@ func (b *outbox) expire(wall time.Time) time.Time {
 				b.noteExpiry(s.msg)
 			} else {
 				b.totals.Expired++
-				b.remove(i, errExpired)
+				b.remove(i, b.outcome(i, errExpired))
 			}
 		}
 		i = next
 	}
 	return b.expiry
+}
+
+// armSweep makes messages expire while no loop runs that would see to it.
+func (b *outbox) armSweep() {
+	if b.halted == nil || b.closed || b.expiry.IsZero() {
+		return
+	}
+	wait := max(0, b.expiry.Sub(b.wall()))
+	if b.sweep == nil {
+		b.sweep = time.AfterFunc(wait, func() {
+			b.mu.Lock()
+			if b.halted != nil && !b.closed {
+				b.expireLocked(b.wall())
+				b.armSweep()
+			}
+			b.mu.Unlock()
+		})
+		return
+	}
+	b.sweep.Reset(wait)
 }
 
 // withdrawal says what withdraw found.
@@ -481,14 +523,16 @@ func (b *outbox) withdraw(tag uint16, seq uint64) withdrawal {
 }
 
 // halt refuses calls of Send from now on and ends those that wait; enqueued messages stay.
-func (b *outbox) halt(err error) {
+func (b *outbox) halt(err *transport.Error) {
 	b.mu.Lock()
 	b.halted = err
+	b.wakeBlocked()
+	b.armSweep()
 	for i := b.head; i != none; {
 		next := b.slots[i].next
 		if b.slots[i].call {
 			b.totals.Cancelled++
-			b.remove(i, err)
+			b.remove(i, b.outcome(i, err))
 		}
 		i = next
 	}
@@ -503,6 +547,9 @@ func (b *outbox) halt(err error) {
 func (b *outbox) resume() {
 	b.mu.Lock()
 	b.halted = nil
+	if b.sweep != nil {
+		b.sweep.Stop()
+	}
 	b.mu.Unlock()
 }
 
@@ -510,6 +557,10 @@ func (b *outbox) resume() {
 func (b *outbox) shut() {
 	b.mu.Lock()
 	b.closed = true
+	b.wakeBlocked()
+	if b.sweep != nil {
+		b.sweep.Stop()
+	}
 	b.mu.Unlock()
 }
 
@@ -519,7 +570,7 @@ func (b *outbox) drain() {
 	b.mu.Lock()
 	for b.head != none {
 		b.totals.Cancelled++
-		b.remove(b.head, errClosed)
+		b.remove(b.head, b.outcome(b.head, errClosed))
 	}
 	b.mu.Unlock()
 }

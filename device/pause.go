@@ -7,42 +7,76 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// refused asks the message policy about the oldest message that the service does not take for now, and pauses all sending as it says. A message
-// for which it stops fails alone; then the next is asked about.
-func (l *loop) refused(now time.Time) {
-	tag, r, ok := l.c.box.oldestRefused()
-	if !ok {
-		return
-	}
-	failure := r.err
-	l.incident = incident{
-		attempt: retrypolicy.Attempt{
-			Retry: r.count, Scope: transport.Operation, Kind: failure.Kind, After: failure.RetryAfter,
-			Elapsed: now.Sub(r.since), Last: r.last, Rand: l.c.set.Rand(), Err: failure,
-		},
-		failure: failure, reason: Paused, tag: tag, began: now,
-	}
-	l.pause(l.c.policies.Load(), now)
+// pause is the time in which nothing is sent because the service refused a message for now. It belongs to the loop and outlives sessions: a new connection is
+// no way around it.
+type pause struct {
+	question
+	tag   uint16 // the oldest message refused
+	seq   uint64
+	until time.Time // zero: there is no pause
 }
 
-// pause asks p about the incident of a refused message and stops sending as it says.
-func (l *loop) pause(p *policies, now time.Time) {
-	l.askedAbout = p
-	d := p.decide(l.incident.attempt)
-	l.traceDecision(d)
+// refused asks the message policy about the oldest message that the service does not take for now, and pauses all sending as it says. A message
+// for which it stops fails alone; then the next is asked about. tell says whether the status shall tell.
+func (l *loop) refused(tell bool) {
+	for {
+		tag, seq, r, ok := l.c.box.oldestRefused()
+		if !ok {
+			return
+		}
+		now := time.Now()
+		l.pause = pause{tag: tag, seq: seq, question: question{
+			attempt: retrypolicy.Attempt{
+				Retry: r.count, Scope: transport.Operation, Kind: r.err.Kind, After: r.err.RetryAfter,
+				Elapsed: now.Sub(r.since), Last: r.last, Rand: l.c.set.Rand(), Err: r.err,
+			},
+			failure: r.err, began: now,
+		}}
+		if l.askToPause() {
+			if tell {
+				l.tellPause(now)
+			}
+			return
+		}
+	}
+}
+
+// askToPause asks the policy of this moment and returns false when it stops: then the message has failed and there is no pause.
+func (l *loop) askToPause() bool {
+	d := l.ask(&l.pause.question, 0)
 	if !d.Retry {
-		l.c.box.fail(l.incident.tag, retriesEnded(l.incident.failure))
-		l.resumeAt, l.incident = time.Time{}, incident{}
+		l.c.box.fail(l.pause.tag, l.pause.seq, retriesEnded(l.pause.failure))
+		l.pause = pause{}
+		return false
+	}
+	l.c.box.decided(l.pause.tag, l.pause.seq, d)
+	l.pause.until = l.pause.began.Add(d.Delay)
+	return true
+}
+
+// askAgain asks a new policy about the pause.
+func (l *loop) askAgain(now time.Time) {
+	if l.askToPause() {
+		l.tellPause(now)
 		return
 	}
-	l.c.box.decided(l.incident.tag, d)
-	l.resumeAt = l.incident.began.Add(d.Delay)
-	l.c.publish(Status{State: Connected, Reason: Paused, Retry: l.incident.attempt.Retry, Delay: d.Delay, Err: l.incident.failure})
+	l.refused(true)
+	if l.pause.until.IsZero() {
+		l.tellOK()
+	}
 }
 
 // resume ends a pause: what was refused goes first.
 func (l *loop) resume() {
-	l.resumeAt, l.incident = time.Time{}, incident{}
+	l.pause = pause{}
 	l.c.box.requeue()
-	l.c.publish(Status{State: Connected, Reason: ConnectionOK, Retry: l.retry})
+	l.tellOK()
+}
+
+func (l *loop) tellPause(now time.Time) {
+	l.publish(Status{State: Connected, Reason: Paused, Retry: l.pause.attempt.Retry, Delay: l.pause.until.Sub(now), Err: l.pause.failure})
+}
+
+func (l *loop) tellOK() {
+	l.publish(Status{State: Connected, Reason: ConnectionOK, Retry: l.retry})
 }

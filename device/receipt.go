@@ -11,19 +11,26 @@ import (
 // Receipt brings the result of one message from Enqueue to whoever waits for it. Its zero value is ready. After Wait has returned the
 // result the same Receipt may be used for another message, so a program that keeps a few allocates nothing per message. A Receipt must not be copied.
 type Receipt struct {
-	result chan error  // capacity 1; made at first use
-	inUse  atomic.Bool // from put to the end of Wait
+	result chan error // capacity 1; made at first use, before state says receiptBusy
+	state  atomic.Uint32
 }
 
+const (
+	receiptIdle uint32 = iota
+	receiptClaimed
+	receiptBusy // from Enqueue to the end of Wait
+)
+
 // Wait returns the result: nil when the service acknowledged the message, else an *transport.Error. When ctx ends first it returns ctx's error and
-// the result can still be waited for. One goroutine may wait at a time. A Receipt without a message gives Invalid.
+// the result can still be waited for. Wait may be called as soon as Enqueue has returned, by one goroutine at a time. A Receipt without a message gives
+// Invalid.
 func (r *Receipt) Wait(ctx context.Context) error {
-	if !r.inUse.Load() {
+	if r.state.Load() != receiptBusy {
 		return errReceiptIdle
 	}
 	select {
 	case err := <-r.result:
-		r.inUse.Store(false)
+		r.state.Store(receiptIdle)
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -32,12 +39,13 @@ func (r *Receipt) Wait(ctx context.Context) error {
 
 // take claims r for a message.
 func (r *Receipt) take() bool {
-	if !r.inUse.CompareAndSwap(false, true) {
+	if !r.state.CompareAndSwap(receiptIdle, receiptClaimed) {
 		return false
 	}
 	if r.result == nil {
 		r.result = make(chan error, 1)
 	}
+	r.state.Store(receiptBusy)
 	return true
 }
 

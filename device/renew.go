@@ -7,6 +7,9 @@ import (
 // drainTime is how long a replaced session may take to get the answers to what is in flight, so that nothing is sent twice.
 const drainTime = 5 * time.Second
 
+// shortLife is the life below which a token is not worth a renewal.
+const shortLife = 5 * time.Second
+
 // planRenewal settles when a session whose credentials expire then is replaced. When a renewal brought nothing later, there is nothing to be had.
 func (l *loop) planRenewal(expires time.Time) {
 	vain := l.renewal && !expires.After(l.expires)
@@ -16,6 +19,9 @@ func (l *loop) planRenewal(expires time.Time) {
 	}
 	wall := l.c.creds.Time()
 	life := expires.Sub(wall)
+	if life < shortLife {
+		return // it has run out by our clock, which may be wrong; the hub judges by its own
+	}
 	early := float64(l.c.set.Rand()>>11) / (1 << 53) * 0.05 // a fraction of 5 %
 	l.renewAt = wall.Add(time.Duration(float64(life) * max(0, l.c.set.RenewAt-early)))
 }
@@ -52,7 +58,7 @@ func (l *loop) renewalDue(now time.Time) time.Time {
 func (l *loop) replace(reason Reason) phase {
 	l.renewal = reason == TokenRenewal
 	l.down(nil)
-	l.c.publish(Status{State: DisconnectedRetrying, Reason: reason})
-	l.c.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
+	l.publish(Status{State: DisconnectedRetrying, Reason: reason})
+	l.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
 	return connecting
 }

@@ -29,7 +29,7 @@ func (c *Client) keepCall(k *call) {
 	if k.timer != nil {
 		k.timer.Stop()
 	}
-	k.receipt.inUse.Store(false)
+	k.receipt.state.Store(receiptIdle)
 	select {
 	case c.calls <- k:
 	default:
@@ -45,7 +45,8 @@ func (c *Client) keepCall(k *call) {
 //   - Timeout, when ctx or OperationTimeout ended first: the message is withdrawn, unless ErrOutcomeUnknown is in the error's chain;
 //   - with the service's refusal of this message, Expired or Dropped.
 //
-// m must not be changed until Send returns, and not at all after an ErrOutcomeUnknown.
+// Whatever ended it, ErrOutcomeUnknown in the chain says that the hub may have the message. m must not be changed until Send returns, and not at all after a
+// Timeout with ErrOutcomeUnknown.
 func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	size, err := c.check(m)
 	if err != nil {
@@ -53,10 +54,6 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	}
 	k := c.newCall()
 	defer c.keepCall(k)
-	tag, seq, err := c.put(ctx, m, size, &k.receipt, true)
-	if err != nil {
-		return err
-	}
 	var late <-chan time.Time
 	if limit := c.set.OperationTimeout; limit > 0 {
 		if k.timer == nil {
@@ -65,6 +62,10 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 			k.timer.Reset(limit)
 		}
 		late = k.timer.C
+	}
+	tag, seq, err := c.put(ctx, late, offer{m, size, &k.receipt, true})
+	if err != nil {
+		return err
 	}
 	var ended error
 	select {
@@ -100,9 +101,9 @@ func (c *Client) Enqueue(ctx context.Context, m *transport.Message, r *Receipt) 
 	if r != nil && !r.take() {
 		return errReceiptBusy
 	}
-	_, _, err = c.put(ctx, m, size, r, false)
+	_, _, err = c.put(ctx, nil, offer{m, size, r, false})
 	if err != nil && r != nil {
-		r.inUse.Store(false)
+		r.state.Store(receiptIdle)
 	}
 	return err
 }
@@ -125,22 +126,19 @@ func (c *Client) check(m *transport.Message) (size int, err error) {
 	return size, nil
 }
 
-// put offers m to the outbox until it is taken or refused.
-func (c *Client) put(ctx context.Context, m *transport.Message, size int, r *Receipt, call bool) (tag uint16, seq uint64, err error) {
+// put offers a message to the outbox until it is taken or refused, or ctx or late end the wait for room.
+func (c *Client) put(ctx context.Context, late <-chan time.Time, o offer) (tag uint16, seq uint64, err error) {
 	for {
-		tag, seq, res, err := c.box.put(m, size, r, call)
-		if res != putFull {
+		tag, seq, room, err := c.box.put(o)
+		if room == nil {
 			return tag, seq, err
 		}
 		select {
-		case <-c.box.room:
-		case <-c.closing:
+		case <-room:
 		case <-ctx.Done():
-			err = timedOut(transport.OpSend, transport.Operation, ctx.Err(), errors.New("the outbox was full"))
-		}
-		c.box.leave()
-		if err != nil {
-			return 0, 0, err
+			return 0, 0, timedOut(transport.OpSend, transport.Operation, ctx.Err(), errFull.Err)
+		case <-late:
+			return 0, 0, timedOut(transport.OpSend, transport.Operation, errNoAck, errFull.Err)
 		}
 	}
 }

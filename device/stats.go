@@ -55,7 +55,8 @@ func (k *counters) observe(old, new Status) {
 	if new.State == Connected && old.State != Connected {
 		k.connections++
 	}
-	if new.Err != nil {
+	switch new.Reason {
+	case ConnectionLost, AttemptFailed, NotRetryable, RetryExpired:
 		k.lastError = new.Err
 	}
 	if new.State == DisconnectedRetrying {

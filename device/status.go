@@ -104,9 +104,9 @@ type Status struct {
 	State  State
 	Reason Reason
 	// Retry is the number of the attempt that is about to come (ConnectionLost, AttemptFailed), has begun (Connecting) or, for Paused, of the resend. 0 is a first
-	// attempt. The count goes back to 0 once a connection stayed up for Options.StableTime.
+	// attempt. For ConnectionOK it is how many retries it took. Once a connection stayed up for Options.StableTime its loss begins the count anew.
 	Retry int
-	// Delay is the wait before that attempt. It is shorter when Reconnect or SetRetryPolicy ends it.
+	// Delay is the wait before that attempt, from the failure on. Reconnect ends it early. After SetRetryPolicy it is told anew, still from the failure on.
 	Delay time.Duration
 	// Err is the failure that led here, an *transport.Error; nil when there was none.
 	Err error
@@ -160,13 +160,16 @@ func (q *notices) pop() (Status, bool) {
 	return s, true
 }
 
-// publish is the one place where the status changes.
-func (c *Client) publish(s Status) {
-	c.mu.Lock()
-	c.publishLocked(s)
-	c.mu.Unlock()
+// publish is what the loop publishes; once its run is over, nothing.
+func (l *loop) publish(s Status) {
+	l.c.mu.Lock()
+	if !l.own.over {
+		l.c.publishLocked(s)
+	}
+	l.c.mu.Unlock()
 }
 
+// publishLocked is the one place where the status changes.
 func (c *Client) publishLocked(s Status) {
 	if c.status.Reason == ClientClosed {
 		return

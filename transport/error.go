@@ -57,7 +57,12 @@ func (e *Error) Is(target error) bool {
 }
 
 // Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
 
 // Find returns the outermost *Error in err's chain, or nil. It does what errors.As would, without reflection,
 // and follows single causes only.
