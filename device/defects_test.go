@@ -1,6 +1,6 @@
 package device_test
 
-// The defects of the Java SDK's loop (L1 to L7) and what users of all official SDKs suffered from (pain 1 to 16), a test each.
+// Defects of the Java SDK's loop (L and a number) and what users of all official SDKs suffered from (Pain and a number), each with a test of that name.
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func TestL2_OpenKeepsTheCauseAndItsHint(t *testing.T) {
 	})
 }
 
-// L4, pain 16: what was in flight goes again on the next connection, first, in its order and marked; nothing overtakes it.
+// L4: what was in flight goes again on the next connection, first, in its order and marked; nothing overtakes it.
 func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -75,6 +75,36 @@ func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
 		}
 		want := []received{{2, "1", true}, {2, "2", true}, {2, "4", true}, {2, "5", true}, {2, "6", false}, {2, "7", false}, {2, "8", false}, {2, "9", false}}
 		require.Equal(t, want, second)
+	})
+}
+
+// Pain 16: the order of a stream survives many losses: on each connection the numbers only grow, and what comes again is marked.
+func TestPain16_OrderSurvivesManyLosses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(16, 16))
+		f := &fake{verdict: func(int, transport.Item) error {
+			if r.IntN(4) == 0 {
+				return errHold
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{Window: 8, RetryPolicy: constant(time.Second), AckTimeout: 2 * time.Second})
+		open(t, c)
+		for i := 1; i <= 300; i++ {
+			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
+		}
+		require.NoError(t, c.Flush(t.Context()))
+		newest, seen := map[int]int{}, map[string]bool{}
+		for _, m := range f.received() {
+			n, err := strconv.Atoi(m.id)
+			require.NoError(t, err)
+			require.Greater(t, n, newest[m.conn], "on connection %d", m.conn)
+			newest[m.conn] = n
+			require.Equal(t, seen[m.id], m.again, "message %s", m.id)
+			seen[m.id] = true
+		}
+		require.Len(t, seen, 300)
+		require.Greater(t, len(newest), 10, "there were many losses")
 	})
 }
 

@@ -28,7 +28,7 @@ type Message struct {
 	ContentEncoding string
 	// Created is when the reading was taken. Zero: not sent.
 	Created time.Time
-	// Expires is when the message loses its worth. The client drops it then if it was not yet handed over (result Expired), and sends the
+	// Expires is when the message loses its worth. The client drops it then (result Expired) unless it is in flight at that moment, and sends the
 	// time along. Zero: never.
 	Expires time.Time
 	// Properties are application properties, sent in this order.

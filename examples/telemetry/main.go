@@ -47,6 +47,7 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	if err := run(ctx, s); err != nil {
 		fmt.Fprintln(os.Stderr, "telemetry:", err)
 		os.Exit(1)
@@ -62,6 +63,9 @@ func run(ctx context.Context, s settings) error {
 	}
 	if s.rate <= 0 || s.rate > 10_000 || s.count < 0 {
 		return errors.New("flags -rate and -count: give a rate up to 10000 a second and a count of 0 or more")
+	}
+	if s.sabotage && s.connect != "" {
+		return errors.New("flag -sabotage: only the in-process hub can be sabotaged; leave the connection string out")
 	}
 	if s.count == 0 {
 		s.count = max(1, int(s.rate*showTime.Seconds()))
@@ -100,6 +104,9 @@ func run(ctx context.Context, s settings) error {
 	}
 	readings := newReadings(s.count)
 	sendErr := readings.send(ctx, client, s.rate, out)
+	if hub != nil {
+		hub.finish()
+	}
 
 	flushCtx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
@@ -107,9 +114,6 @@ func run(ctx context.Context, s settings) error {
 	stats := client.Stats()
 	closeErr := client.Close()
 	readings.collect()
-	if hub != nil {
-		hub.finish()
-	}
 	interrupted := errors.Is(sendErr, context.Canceled)
 	if interrupted {
 		out.line("interrupted: what was accepted was flushed")

@@ -126,7 +126,7 @@ func (s *show) start(withSabotage bool) {
 	}
 }
 
-// finish ends the schedule and readies the account of it.
+// finish ends the schedule, also before its time, and readies the account of it: a fault whose time came must have happened.
 func (s *show) finish() {
 	close(s.stop)
 	s.stage.Wait()
@@ -134,10 +134,11 @@ func (s *show) finish() {
 		var missing []string
 		fmt.Println("\nfaults")
 		for i, a := range s.acts {
-			fired := 0
-			if s.played[i] != nil {
-				fired = s.played[i].Fired()
+			if s.played[i] == nil {
+				fmt.Printf("  not begun  %s\n", a.what)
+				continue
 			}
+			fired := s.played[i].Fired()
 			fmt.Printf("  %3d times  %s\n", fired, a.what)
 			if fired == 0 {
 				missing = append(missing, a.what)

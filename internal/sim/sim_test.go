@@ -75,6 +75,8 @@ type world struct {
 	stats  device.Stats
 	closed time.Duration // what Close took
 
+	producers int
+
 	mu     sync.Mutex
 	events []string
 	msgs   []*entry
@@ -84,6 +86,7 @@ type world struct {
 // entry is a message and what became of it.
 type entry struct {
 	n        int
+	producer int // who enqueues one after the other; each Send is one of its own
 	m        transport.Message
 	receipt  device.Receipt
 	accepted bool
@@ -199,7 +202,7 @@ func (w *world) do(s *step) *testbroker.Injected {
 		}()
 	case send:
 		for _, e := range w.messages(s) {
-			e.called, e.accepted = true, true
+			e.called, e.accepted, e.producer = true, true, -e.n
 			w.calls.Add(1)
 			go func() { // one caller
 				defer w.calls.Done()
@@ -245,8 +248,9 @@ func (w *world) messages(s *step) (batch []*entry) {
 	r := rand.New(rand.NewPCG(w.p.seed, uint64(s.at)))
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.producers++
 	for range s.count {
-		e := &entry{n: len(w.msgs) + 1}
+		e := &entry{n: len(w.msgs) + 1, producer: w.producers}
 		body := make([]byte, s.size)
 		for i := range body {
 			body[i] = byte(r.Uint32())
@@ -302,8 +306,11 @@ func (w *world) check() error {
 		byID[e.m.ID] = e
 	}
 	seen := map[string]bool{}
-	lastOf := map[uint64]int{} // the newest message of each connection
-	inOrder := !w.hasConcurrentProducers()
+	type line struct { // one producer's messages on one connection
+		connection uint64
+		producer   int
+	}
+	newest := map[line]int{}
 	for _, l := range w.log {
 		e := byID[l.MessageID]
 		if e == nil {
@@ -320,10 +327,11 @@ func (w *world) check() error {
 			w.fail(fmt.Errorf("message %d came again without DUP", e.n))
 		}
 		seen[l.MessageID] = true
-		if inOrder && e.n <= lastOf[l.Connection] {
-			w.fail(fmt.Errorf("message %d came after %d on connection %d", e.n, lastOf[l.Connection], l.Connection))
+		on := line{l.Connection, e.producer}
+		if e.n <= newest[on] {
+			w.fail(fmt.Errorf("message %d came after %d on connection %d", e.n, newest[on], l.Connection))
 		}
-		lastOf[l.Connection] = e.n
+		newest[on] = e.n
 	}
 	accepted, acknowledged := uint64(0), uint64(0)
 	for _, e := range w.msgs {
@@ -358,14 +366,4 @@ func (w *world) check() error {
 		w.fail(fmt.Errorf("Close took %v", w.closed))
 	}
 	return errors.Join(w.errs...)
-}
-
-// hasConcurrentProducers reports whether two producers could have run at a time, so that numbers say nothing about the order of acceptance.
-func (w *world) hasConcurrentProducers() bool {
-	for _, s := range w.p.steps {
-		if s.what == send {
-			return true
-		}
-	}
-	return len(w.msgs) > w.p.maxOutbox // a producer may have been blocked when the next began
 }

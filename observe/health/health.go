@@ -1,0 +1,281 @@
+// Package health answers over HTTP how device clients are: for a watchdog or load balancer with a status code, for a person or a collector with numbers.
+//
+//	h := &health.Handler{}
+//	h.Add("dev-1", client)
+//	err := http.ListenAndServe("127.0.0.1:8080", h)
+//
+// # Answers
+//
+// GET /healthz is 200 when every client is healthy and 503 when one is not, with a line for each in JSON. A client is healthy while it is connected, also
+// while sending is paused, and while it has been trying without a connection for less than Handler.Grace. One that does not try (not opened, given up,
+// closed) is not. Without clients the answer is 200.
+//
+// GET /stats is always 200: of each client device.Status and device.Stats in JSON. Durations are in seconds, as decimal numbers, and say so in their names; times are in
+// UTC by the device's clock, RFC 3339. Names are added in later versions, and stay.
+//
+// Both take ?client=NAME to ask for one client; an unknown one is 404. HEAD is GET without a body. Other methods are 405, other paths 404; below
+// a prefix use http.StripPrefix. Nothing may be cached.
+//
+// # What is not in them
+//
+// Secrets: the handler never sees keys or tokens, Hubline's errors hold none, and in errors that came from the program's own functions what looks like one is
+// hidden, such as the value of sig= in a URL. Error texts, names and counts are there for everybody who may ask, so listen where only those can who should.
+//
+// A hub that is out of reach makes clients unhealthy for reasons that a restart of the program does not mend, and a restart loses what an outbox in memory
+// holds: use /healthz to raise an alarm rather than to kill.
+package health
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/observe/internal/scrub"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// DefaultGrace is how long a client may try to connect and count as healthy when Handler.Grace does not say.
+const DefaultGrace = 5 * time.Minute
+
+// Client is the part of *device.Client that is asked. Both methods are called by any number of goroutines.
+type Client interface {
+	Status() device.Status
+	Stats() device.Stats
+}
+
+// Handler is an http.Handler for /healthz and /stats. Its zero value is ready. Its methods may be called by any number of goroutines, also while requests are
+// served; Grace is set before the first.
+type Handler struct {
+	// Grace is how long a client may have been trying without a connection and count as healthy. Default: DefaultGrace; negative: not at all.
+	Grace time.Duration
+
+	mu      sync.RWMutex // not held while clients are asked
+	clients map[string]Client
+}
+
+// Add makes the handler tell of c under a name; another client of that name is forgotten. c is not nil.
+func (h *Handler) Add(name string, c Client) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.clients == nil {
+		h.clients = make(map[string]Client)
+	}
+	h.clients[name] = c
+}
+
+// Remove forgets a client. It does nothing when there is none of that name.
+func (h *Handler) Remove(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.clients, name)
+}
+
+// ServeHTTP answers a request; the package's documentation says how.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var answer func([]named) (int, any)
+	switch r.URL.Path {
+	case "/healthz":
+		answer = h.health
+	case "/stats":
+		answer = stats
+	default:
+		reply(w, r, http.StatusNotFound, failure{"there is only /healthz and /stats"})
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		reply(w, r, http.StatusMethodNotAllowed, failure{"there is only GET and HEAD"})
+		return
+	}
+	query := r.URL.Query()
+	asked := h.list()
+	if query.Has("client") {
+		name := query.Get("client")
+		asked = slices.DeleteFunc(asked, func(n named) bool { return n.name != name })
+		if len(asked) == 0 {
+			reply(w, r, http.StatusNotFound, failure{"there is no client of that name"})
+			return
+		}
+	}
+	code, body := answer(asked)
+	reply(w, r, code, body)
+}
+
+type named struct {
+	name   string
+	client Client
+}
+
+func (h *Handler) list() []named {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	all := make([]named, 0, len(h.clients))
+	for name, c := range h.clients {
+		all = append(all, named{name, c})
+	}
+	return all
+}
+
+type failure struct {
+	Error string `json:"error"`
+}
+
+func reply(w http.ResponseWriter, r *http.Request, code int, body any) {
+	text, err := json.MarshalIndent(body, "", "  ")
+	if err != nil { // a clock beyond the year 9999
+		code, text = http.StatusInternalServerError, []byte(`{"error":"internal"}`)
+	}
+	text = append(text, '\n')
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(len(text)))
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(text) // who asked may have gone
+	}
+}
+
+// healthAnswer is the body of /healthz.
+type healthAnswer struct {
+	Healthy bool                    `json:"healthy"`
+	Clients map[string]clientHealth `json:"clients"`
+}
+
+type clientHealth struct {
+	Healthy bool    `json:"healthy"`
+	State   string  `json:"state"`
+	Reason  string  `json:"reason"`
+	Outage  float64 `json:"outage_seconds"`
+}
+
+func (h *Handler) health(asked []named) (int, any) {
+	grace := h.Grace
+	if grace == 0 {
+		grace = DefaultGrace
+	}
+	a := healthAnswer{Healthy: true, Clients: make(map[string]clientHealth, len(asked))}
+	for _, n := range asked {
+		// In this order: the other way round a client that gives up in between would seem to have been trying for no time at all.
+		outage := n.client.Stats().Outage
+		s := n.client.Status()
+		c := clientHealth{State: s.State.String(), Reason: s.Reason.String()}
+		switch s.State {
+		case device.Connected:
+			c.Healthy = true
+		case device.DisconnectedRetrying:
+			c.Healthy = outage < grace
+			c.Outage = outage.Seconds()
+		}
+		a.Healthy = a.Healthy && c.Healthy
+		a.Clients[n.name] = c
+	}
+	if a.Healthy {
+		return http.StatusOK, a
+	}
+	return http.StatusServiceUnavailable, a
+}
+
+// statsAnswer is the body of /stats.
+type statsAnswer struct {
+	Time    time.Time              `json:"time"` // the device's
+	Clients map[string]clientStats `json:"clients"`
+}
+
+type clientStats struct {
+	Status statusOf `json:"status"`
+	Stats  statsOf  `json:"stats"`
+}
+
+type statusOf struct {
+	State   string    `json:"state"`
+	Reason  string    `json:"reason"`
+	Since   time.Time `json:"since"`
+	Age     float64   `json:"age_seconds"` // since then, whatever was done to the clock
+	Retry   int       `json:"retry"`
+	Delay   float64   `json:"delay_seconds"`
+	Error   *errorOf  `json:"error"`
+	Hint    string    `json:"hint"`
+	Flaps   int       `json:"flaps"`
+	Suspect string    `json:"suspect"`
+}
+
+// errorOf is a failure, null when there is none.
+type errorOf struct {
+	Text       string  `json:"text"`
+	Kind       string  `json:"kind"`
+	Cause      string  `json:"cause"` // the kind of the failure that ended the retries
+	Scope      string  `json:"scope"`
+	Op         string  `json:"op"`
+	Proto      string  `json:"proto"`
+	RetryAfter float64 `json:"retry_after_seconds"`
+}
+
+type statsOf struct {
+	Accepted     uint64 `json:"accepted"`
+	Acknowledged uint64 `json:"acknowledged"`
+	Refused      uint64 `json:"refused"`
+	Expired      uint64 `json:"expired"`
+	Dropped      uint64 `json:"dropped"`
+	Cancelled    uint64 `json:"cancelled"`
+	Resent       uint64 `json:"resent"`
+
+	Queued      int `json:"queued"`
+	QueuedBytes int `json:"queued_bytes"`
+	InFlight    int `json:"in_flight"`
+
+	Received         uint64 `json:"received"`
+	MessagesAccepted uint64 `json:"messages_accepted"`
+	MessagesReleased uint64 `json:"messages_released"`
+	MessagesRejected uint64 `json:"messages_rejected"`
+	HandlerPanics    uint64 `json:"handler_panics"`
+
+	Attempts      uint64   `json:"attempts"`
+	Connections   uint64   `json:"connections"`
+	Outage        float64  `json:"outage_seconds"`
+	LongestOutage float64  `json:"longest_outage_seconds"`
+	LastError     *errorOf `json:"last_error"`
+}
+
+func stats(asked []named) (int, any) {
+	a := statsAnswer{Time: time.Now().UTC(), Clients: make(map[string]clientStats, len(asked))}
+	for _, n := range asked {
+		a.Clients[n.name] = clientStats{describeStatus(n.client.Status()), describeStats(n.client.Stats())}
+	}
+	return http.StatusOK, a
+}
+
+func describeStatus(s device.Status) statusOf {
+	return statusOf{
+		State: s.State.String(), Reason: s.Reason.String(), Since: s.Since.UTC(), Age: max(0, time.Since(s.Since)).Seconds(),
+		Retry: s.Retry, Delay: s.Delay.Seconds(), Error: describeError(s.Err), Hint: s.Hint(), Flaps: s.Flaps, Suspect: s.Suspect.String(),
+	}
+}
+
+func describeStats(s device.Stats) statsOf {
+	return statsOf{
+		Accepted: s.Accepted, Acknowledged: s.Acknowledged, Refused: s.Refused, Expired: s.Expired, Dropped: s.Dropped, Cancelled: s.Cancelled, Resent: s.Resent,
+		Queued: s.Queued, QueuedBytes: s.QueuedBytes, InFlight: s.InFlight,
+		Received: s.Received, MessagesAccepted: s.MessagesAccepted, MessagesReleased: s.MessagesReleased, MessagesRejected: s.MessagesRejected, HandlerPanics: s.HandlerPanics,
+		Attempts: s.Attempts, Connections: s.Connections, Outage: s.Outage.Seconds(), LongestOutage: s.LongestOutage.Seconds(), LastError: describeError(s.LastError),
+	}
+}
+
+func describeError(err error) *errorOf {
+	if err == nil {
+		return nil
+	}
+	d := &errorOf{Text: scrub.Error(err), Kind: transport.KindOf(err).String()}
+	if e := transport.Find(err); e != nil {
+		d.Scope, d.Op, d.Proto, d.RetryAfter = e.Scope.String(), e.Op.String(), e.Proto, e.RetryAfter.Seconds()
+		if cause := transport.Find(e.Err); cause != nil {
+			d.Cause = cause.Kind.String()
+		}
+	}
+	return d
+}

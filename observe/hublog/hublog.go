@@ -1,0 +1,268 @@
+// Package hublog writes what a device client does to a log/slog logger.
+//
+//	options := &device.Options{}
+//	hublog.Attach(options, logger.With("device", "dev-1"))
+//	client, err := device.New(creds, mqtt.New(nil), options)
+//
+// # Levels
+//
+//	Error   the client gave up (not retryable, retries ended), or will only begin anew after TryAgainAfter; OnMessage panicked
+//	Warn    the connection was lost, an attempt failed, sending pauses, Open was cancelled; statuses are missing
+//	Info    connected; the connection is replaced as planned, for a new token or after a clock jump; the clock jumped; closed
+//	Debug   each attempt, each session's begin and end, each decision of a policy, messages and verdicts handed over
+//
+// So Info tells the story of a device in few lines, and Debug all of it. The level is asked for each event and may change at any time; an event
+// whose level is off allocates nothing.
+//
+// # Attributes
+//
+// A status has state and reason, and where they apply: retry (the number of the attempt to come or under way), delay (the wait before it), error, kind, cause (the kind
+// of failure that ended the retries), scope, op, proto, retry_after (what the service asked for), hint (what helps), flaps (connections in a row that did not last), suspect (a guess
+// why). Durations are slog durations.
+//
+// Debug events have took, window and expires (session up), up and the error (session ended), again, retry, delay, elapsed, kind, scope and retry_after (decision), messages (handed over),
+// outcome (verdict); a clock jump has by, a panic panic, a gap in the statuses missed.
+//
+// The device's id is not in them: put it into the logger. Secrets are not either: Hubline's errors hold none, and in errors that came from the program's own functions what looks like one is
+// hidden, such as the value of sig= in a URL. Of a panic's value that is no string and no error only the type is told.
+//
+// # Concurrency
+//
+// The hooks may be shared by any number of clients, as loggers may. Statuses come on a goroutine of their own, so with a slow handler the log lags and then has gaps, which
+// it tells; the client does not wait, but for Close. The Debug events, clock jumps and panics come on the client's own goroutines: with Debug on, a handler that blocks holds up the client.
+package hublog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/observe/internal/scrub"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Attach makes clients made with o log to l; nil means slog.Default(). Functions that o has already in OnStatus and Trace are called too, after each event was logged. Call it
+// before device.New, once for each logger.
+func Attach(o *device.Options, l *slog.Logger) {
+	o.OnStatus = OnStatus(l, o.OnStatus)
+	o.Trace = Trace(l, o.Trace)
+}
+
+// OnStatus returns a function for device.Options.OnStatus that logs each status to l and then calls next. A nil l means slog.Default(), a nil next nothing.
+func OnStatus(l *slog.Logger, next func(device.Status)) func(device.Status) {
+	l = orDefault(l)
+	return func(s device.Status) {
+		logStatus(l, s)
+		if next != nil {
+			next(s)
+		}
+	}
+}
+
+// Trace returns hooks for device.Options.Trace that log each event to l and then call those of next, which is not changed. A nil l means slog.Default(), a nil next
+// nothing. Without OnStatus it tells the details and not the story.
+func Trace(l *slog.Logger, next *device.Trace) *device.Trace {
+	l = orDefault(l)
+	var user device.Trace
+	if next != nil {
+		user = *next
+	}
+	t := user // what this package does not know yet goes to the user alone
+	t.Connected = func(info transport.Info, took time.Duration) {
+		if on(l, slog.LevelDebug) {
+			attrs := []slog.Attr{slog.Duration("took", took)}
+			if info.Window > 0 {
+				attrs = append(attrs, slog.Int("window", info.Window))
+			}
+			if !info.Expires.IsZero() {
+				attrs = append(attrs, slog.Time("expires", info.Expires))
+			}
+			log(l, slog.LevelDebug, "session up", attrs...)
+		}
+		if user.Connected != nil {
+			user.Connected(info, took)
+		}
+	}
+	t.SessionEnd = func(err error, up time.Duration) {
+		if on(l, slog.LevelDebug) {
+			log(l, slog.LevelDebug, "session ended", appendError([]slog.Attr{slog.Duration("up", up)}, err)...)
+		}
+		if user.SessionEnd != nil {
+			user.SessionEnd(err, up)
+		}
+	}
+	t.Decision = func(a retrypolicy.Attempt, d retrypolicy.Decision) {
+		if on(l, slog.LevelDebug) {
+			attrs := []slog.Attr{
+				slog.Bool("again", d.Retry), slog.Int("retry", a.Retry), slog.Duration("delay", d.Delay), slog.Duration("elapsed", a.Elapsed),
+				slog.String("kind", a.Kind.String()), slog.String("scope", a.Scope.String()),
+			}
+			if a.After != 0 {
+				attrs = append(attrs, slog.Duration("retry_after", a.After))
+			}
+			log(l, slog.LevelDebug, "retry policy decided", attrs...)
+		}
+		if user.Decision != nil {
+			user.Decision(a, d)
+		}
+	}
+	t.Sent = func(n int) {
+		if on(l, slog.LevelDebug) {
+			log(l, slog.LevelDebug, "messages handed over", slog.Int("messages", n))
+		}
+		if user.Sent != nil {
+			user.Sent(n)
+		}
+	}
+	t.Settled = func(o transport.Outcome) {
+		if on(l, slog.LevelDebug) {
+			log(l, slog.LevelDebug, "verdict handed over", slog.String("outcome", outcome(o)))
+		}
+		if user.Settled != nil {
+			user.Settled(o)
+		}
+	}
+	t.HandlerPanic = func(v any) {
+		if on(l, slog.LevelError) {
+			log(l, slog.LevelError, "OnMessage panicked", slog.String("panic", panicText(v)))
+		}
+		if user.HandlerPanic != nil {
+			user.HandlerPanic(v)
+		}
+	}
+	t.ClockJump = func(by time.Duration) {
+		if on(l, slog.LevelInfo) {
+			log(l, slog.LevelInfo, "the clock jumped", slog.Duration("by", by))
+		}
+		if user.ClockJump != nil {
+			user.ClockJump(by)
+		}
+	}
+	return &t
+}
+
+// event is how a status with a certain reason is logged.
+type event struct {
+	level slog.Level
+	text  string
+}
+
+var events = [...]event{
+	device.NotOpened:      {slog.LevelDebug, "not opened yet"},
+	device.Connecting:     {slog.LevelDebug, "connecting to the hub"},
+	device.ConnectionOK:   {slog.LevelInfo, "the connection to the hub is up"},
+	device.ConnectionLost: {slog.LevelWarn, "the connection to the hub was lost"},
+	device.AttemptFailed:  {slog.LevelWarn, "an attempt to connect to the hub failed"},
+	device.Paused:         {slog.LevelWarn, "the hub refused a message for now, sending pauses"},
+	device.Planned:        {slog.LevelInfo, "replacing the connection as asked"},
+	device.TokenRenewal:   {slog.LevelInfo, "replacing the connection to renew the token"},
+	device.ClockJumped:    {slog.LevelInfo, "replacing the connection after a clock jump"},
+	device.NotRetryable:   {slog.LevelError, "the connection failed in a way that no retry mends"},
+	device.RetryExpired:   {slog.LevelError, "the retries ended without a connection"},
+	device.OpenCancelled:  {slog.LevelWarn, "Open was cancelled before the first connection"},
+	device.ClientClosed:   {slog.LevelInfo, "the client was closed"},
+}
+
+// eventOf also knows reasons that are newer than the table.
+func eventOf(s device.Status) event {
+	if int(s.Reason) < len(events) {
+		return events[s.Reason]
+	}
+	if s.Err != nil {
+		return event{slog.LevelWarn, s.Reason.String()}
+	}
+	return event{slog.LevelInfo, s.Reason.String()}
+}
+
+func logStatus(l *slog.Logger, s device.Status) {
+	if s.Missed > 0 && on(l, slog.LevelWarn) {
+		log(l, slog.LevelWarn, "statuses are missing here, OnStatus was too slow", slog.Int("missed", s.Missed))
+	}
+	e := eventOf(s)
+	if !on(l, e.level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 16)
+	attrs = append(attrs, slog.String("state", s.State.String()), slog.String("reason", s.Reason.String()))
+	waits := s.Reason == device.ConnectionLost || s.Reason == device.AttemptFailed || s.Reason == device.Paused
+	if s.Retry > 0 {
+		attrs = append(attrs, slog.Int("retry", s.Retry))
+	}
+	if waits || s.Delay > 0 {
+		attrs = append(attrs, slog.Duration("delay", s.Delay))
+	}
+	attrs = appendError(attrs, s.Err)
+	if hint := s.Hint(); hint != "" {
+		attrs = append(attrs, slog.String("hint", hint))
+	}
+	if s.Flaps > 0 {
+		attrs = append(attrs, slog.Int("flaps", s.Flaps))
+	}
+	if suspect := s.Suspect.String(); suspect != "" {
+		attrs = append(attrs, slog.String("suspect", suspect))
+	}
+	log(l, e.level, e.text, attrs...)
+}
+
+// appendError appends err's text and facts; nothing without an error.
+func appendError(attrs []slog.Attr, err error) []slog.Attr {
+	if err == nil {
+		return attrs
+	}
+	attrs = append(attrs, slog.String("error", scrub.Error(err)), slog.String("kind", transport.KindOf(err).String()))
+	e := transport.Find(err)
+	if e == nil {
+		return attrs
+	}
+	if cause := transport.Find(e.Err); cause != nil {
+		attrs = append(attrs, slog.String("cause", cause.Kind.String()))
+	}
+	attrs = append(attrs, slog.String("scope", e.Scope.String()))
+	if op := e.Op.String(); op != "" {
+		attrs = append(attrs, slog.String("op", op))
+	}
+	if e.Proto != "" {
+		attrs = append(attrs, slog.String("proto", e.Proto))
+	}
+	if e.RetryAfter != 0 {
+		attrs = append(attrs, slog.Duration("retry_after", e.RetryAfter))
+	}
+	return attrs
+}
+
+func outcome(o transport.Outcome) string {
+	switch o {
+	case transport.Accept:
+		return "accepted"
+	case transport.Release:
+		return "released"
+	case transport.Reject:
+		return "rejected"
+	}
+	return "undefined"
+}
+
+// panicText is v where it is meant to be read; other values may hold what is in a message.
+func panicText(v any) string {
+	switch v.(type) {
+	case string, error:
+		return scrub.Text(fmt.Sprint(v))
+	}
+	return fmt.Sprintf("a %T", v)
+}
+
+func orDefault(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		return slog.Default()
+	}
+	return l
+}
+
+func on(l *slog.Logger, level slog.Level) bool { return l.Enabled(context.Background(), level) }
+
+func log(l *slog.Logger, level slog.Level, text string, attrs ...slog.Attr) {
+	l.LogAttrs(context.Background(), level, text, attrs...)
+}

@@ -1,0 +1,53 @@
+package scrub_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hubline-iot/hubline/observe/internal/scrub"
+)
+
+func TestText(t *testing.T) {
+	for _, row := range []struct{ name, in, want string }{
+		{"nothing", "mqtt dial: service unavailable: CONNACK 3 (server unavailable)", "mqtt dial: service unavailable: CONNACK 3 (server unavailable)"},
+		{"empty", "", ""},
+		{"token of a hub", "SharedAccessSignature sr=hub%2Fdevices%2Fd&sig=aB%2Bc%3D&se=1700000000&skn=device", "SharedAccessSignature sr=hub%2Fdevices%2Fd&sig=(hidden)&se=1700000000&skn=device"},
+		{"connection string", "bad: HostName=h;DeviceId=d;SharedAccessKeyName=device;SharedAccessKey=c2VjcmV0Pz8/;x", "bad: HostName=h;DeviceId=d;SharedAccessKeyName=device;SharedAccessKey=(hidden);x"},
+		{"at the end", "password=hunter2", "password=(hidden)"},
+		{"without a value", "token=", "token="},
+		{"quoted", `pwd="two words", host`, `pwd="(hidden)", host`},
+		{"in a quoted URL", `Get "https://t.example/?access_token=eyJ.a.b": EOF`, `Get "https://t.example/?access_token=(hidden)": EOF`},
+		{"user of a URL", "dial https://user:pass@proxy.example:8080/a@b: refused", "dial https://(hidden)@proxy.example:8080/a@b: refused"},
+		{"address without a user", "wss://hub.example/$iothub a@b", "wss://hub.example/$iothub a@b"},
+		{"percent-encoded", "next=https%3A%2F%2Fx%3Fa%26sig%3Dabc", "next=https%3A%2F%2Fx%3Fa%26sig%3D(hidden)"},
+		{"encoded name after a mark", "?sig%3Dabc", "?sig%3D(hidden)"},
+		{"header", "Authorization: Bearer eyJabc", "Authorization: Bearer (hidden)"},
+		{"inside a word", "design=1 monkey=2", "design=1 monkey=2"},
+		{"several", "sig=a&token=b", "sig=(hidden)&token=(hidden)"},
+		{"letters beyond ASCII", "İ sig=geheim ß", "İ sig=(hidden) ß"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if got := scrub.Text(row.in); got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+func TestErrorOfNil(t *testing.T) {
+	if got := scrub.Error(nil) + scrub.Error(errors.New("sig=x")); got != "sig=(hidden)" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("a://b@c?sig=", "d")
+	f.Add("bearer '", "'")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		out := scrub.Text(before + " SharedAccessKey=4Z7Kv0Qw1x5Tn9 " + after)
+		if strings.Contains(out, "4Z7Kv0Qw1x5Tn9") {
+			t.Errorf("%q", out)
+		}
+	})
+}

@@ -1,0 +1,230 @@
+// Package otelmetrics tells OpenTelemetry what device clients count. It is a module of its own, so that only programs that want it depend on
+// OpenTelemetry; of that it uses the metrics API alone, and the program brings the SDK.
+//
+//	unregister, err := otelmetrics.Register(provider, nil, client)
+//	defer unregister()
+//
+// # Instruments
+//
+// All are observed when a reader collects, from one device.Stats of each client, so nothing is paid per message. Counters count since device.New.
+//
+//	hubline.client.messages.accepted        counter          {message}     entered the outbox
+//	hubline.client.messages.acknowledged    counter          {message}     the hub has them
+//	hubline.client.messages.refused         counter          {message}     the service refused them for good, or the message policy stopped
+//	hubline.client.messages.expired         counter          {message}     their time was over
+//	hubline.client.messages.dropped         counter          {message}     the full outbox's rule chose them
+//	hubline.client.messages.cancelled       counter          {message}     ended with Close or with their Send
+//	hubline.client.messages.resent          counter          {message}     handed to a connection again
+//	hubline.client.messages.received        counter          {message}     came from the hub, for OnMessage
+//	hubline.client.messages.settled         counter          {message}     of those, by hubline.client.verdict: accepted, released, rejected
+//	hubline.client.handler.panics           counter          {panic}       OnMessage panicked
+//	hubline.client.connection.attempts      counter          {attempt}     attempts to connect
+//	hubline.client.connection.successes     counter          {connection}  those that succeeded
+//	hubline.client.connection.state         up-down counter  {client}      by hubline.client.connection.state: 1 for the present state, 0 for the others
+//	hubline.client.queue.size               up-down counter  {message}     in the outbox, in flight or not
+//	hubline.client.queue.bytes              up-down counter  By            the size of those
+//	hubline.client.queue.in_flight          up-down counter  {message}     handed over and not answered
+//	hubline.client.outage.duration          gauge            s             trying without a connection by now; 0 when connected or not trying
+//	hubline.client.outage.longest           gauge            s             the longest time of that kind so far
+//
+// The states are connected, paused (connected, and the service refused a message for now), retrying and disconnected. In each collection, accepted is the sum of
+// acknowledged, refused, expired, dropped, cancelled and queue.size.
+//
+// # Attributes
+//
+// Besides the two above there are only those given to Register. The device's id is not among them unless the program says so, with DeviceID: one
+// set of series for each device of a large fleet is expensive. No key, token or error text is told.
+package otelmetrics
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Scope is the name of the meter that Register asks the provider for.
+const Scope = "github.com/hubline-iot/hubline/observe/otelmetrics"
+
+// Keys of the attributes that this package sets.
+const (
+	KeyDeviceID = attribute.Key("hubline.device.id")
+	KeyState    = attribute.Key("hubline.client.connection.state")
+	KeyVerdict  = attribute.Key("hubline.client.verdict")
+)
+
+// DeviceID is the attribute for programs that want series of their own for a device.
+func DeviceID(id string) attribute.KeyValue { return KeyDeviceID.String(id) }
+
+// Client is the part of *device.Client that is asked. Both methods are called by any number of goroutines.
+type Client interface {
+	Status() device.Status
+	Stats() device.Stats
+}
+
+// Register makes p observe the clients, until unregister, under the attributes attrs, which may be nil. Several clients in one call are told as one: their numbers are added up, of
+// the outages the longest counts. To tell clients apart call Register for each; the attributes of each call must differ from those of all others with the
+// same provider, or what p makes of them is not defined.
+//
+// unregister ends the series and lets go of the clients; it may be called more than once. A closed client is told
+// until then. Register and unregister may be called by any goroutine.
+func Register(p metric.MeterProvider, attrs []attribute.KeyValue, clients ...Client) (unregister func() error, err error) {
+	m := p.Meter(Scope)
+	g := &group{clients: slices.Clone(clients)}
+	var all []metric.Observable
+	var errs []error
+	note := func(o metric.Observable, err error) {
+		all = append(all, o)
+		errs = append(errs, err)
+	}
+	with := func(more ...attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(append(slices.Clone(attrs), more...)...))
+	}
+	plain := with()
+
+	for _, d := range counters {
+		i, err := m.Int64ObservableCounter(d.name, metric.WithUnit(d.unit), metric.WithDescription(d.text))
+		note(i, err)
+		g.sums = append(g.sums, sum{i, plain, d.value})
+	}
+	settled, err := m.Int64ObservableCounter("hubline.client.messages.settled", metric.WithUnit("{message}"), metric.WithDescription("Cloud-to-device messages with a verdict."))
+	note(settled, err)
+	for _, v := range verdicts {
+		g.sums = append(g.sums, sum{settled, with(KeyVerdict.String(v.name)), v.value})
+	}
+	for _, d := range levels {
+		i, err := m.Int64ObservableUpDownCounter(d.name, metric.WithUnit(d.unit), metric.WithDescription(d.text))
+		note(i, err)
+		g.sums = append(g.sums, sum{i, plain, d.value})
+	}
+	state, err := m.Int64ObservableUpDownCounter("hubline.client.connection.state", metric.WithUnit("{client}"), metric.WithDescription("Clients in each state of the connection."))
+	note(state, err)
+	for _, name := range states {
+		g.states = append(g.states, stateCount{state, with(KeyState.String(name)), name})
+	}
+	for _, d := range gauges {
+		i, err := m.Float64ObservableGauge(d.name, metric.WithUnit("s"), metric.WithDescription(d.text))
+		note(i, err)
+		g.longest = append(g.longest, longest{i, plain, d.value})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	r, err := m.RegisterCallback(g.observe, all...)
+	if err != nil {
+		return nil, err
+	}
+	return r.Unregister, nil
+}
+
+// row describes an instrument whose values are added up over clients.
+type row struct {
+	name, unit, text string
+	value            func(*device.Stats) uint64
+}
+
+var counters = [...]row{
+	{"hubline.client.messages.accepted", "{message}", "Messages that entered the outbox.", func(s *device.Stats) uint64 { return s.Accepted }},
+	{"hubline.client.messages.acknowledged", "{message}", "Messages that the hub has.", func(s *device.Stats) uint64 { return s.Acknowledged }},
+	{"hubline.client.messages.refused", "{message}", "Messages that the service refused for good, or for which the message policy stopped.", func(s *device.Stats) uint64 { return s.Refused }},
+	{"hubline.client.messages.expired", "{message}", "Messages whose time was over before they were acknowledged.", func(s *device.Stats) uint64 { return s.Expired }},
+	{"hubline.client.messages.dropped", "{message}", "Messages that the overflow rule of the full outbox chose.", func(s *device.Stats) uint64 { return s.Dropped }},
+	{"hubline.client.messages.cancelled", "{message}", "Messages that ended with Close or with their Send.", func(s *device.Stats) uint64 { return s.Cancelled }},
+	{"hubline.client.messages.resent", "{message}", "Messages handed to a connection again.", func(s *device.Stats) uint64 { return s.Resent }},
+	{"hubline.client.messages.received", "{message}", "Cloud-to-device messages taken.", func(s *device.Stats) uint64 { return s.Received }},
+	{"hubline.client.handler.panics", "{panic}", "Panics of OnMessage.", func(s *device.Stats) uint64 { return s.HandlerPanics }},
+	{"hubline.client.connection.attempts", "{attempt}", "Attempts to connect.", func(s *device.Stats) uint64 { return s.Attempts }},
+	{"hubline.client.connection.successes", "{connection}", "Attempts to connect that succeeded.", func(s *device.Stats) uint64 { return s.Connections }},
+}
+
+var verdicts = [...]struct {
+	name  string
+	value func(*device.Stats) uint64
+}{
+	{"accepted", func(s *device.Stats) uint64 { return s.MessagesAccepted }},
+	{"released", func(s *device.Stats) uint64 { return s.MessagesReleased }},
+	{"rejected", func(s *device.Stats) uint64 { return s.MessagesRejected }},
+}
+
+var levels = [...]row{
+	{"hubline.client.queue.size", "{message}", "Messages in the outbox, in flight or not.", func(s *device.Stats) uint64 { return uint64(s.Queued) }},
+	{"hubline.client.queue.bytes", "By", "Size of the messages in the outbox.", func(s *device.Stats) uint64 { return uint64(s.QueuedBytes) }},
+	{"hubline.client.queue.in_flight", "{message}", "Messages handed over and not answered.", func(s *device.Stats) uint64 { return uint64(s.InFlight) }},
+}
+
+var gauges = [...]struct {
+	name, text string
+	value      func(*device.Stats) time.Duration
+}{
+	{"hubline.client.outage.duration", "Time for which the client has been trying without a connection.", func(s *device.Stats) time.Duration { return s.Outage }},
+	{"hubline.client.outage.longest", "Longest time for which the client has been trying without a connection.", func(s *device.Stats) time.Duration { return s.LongestOutage }},
+}
+
+const paused = "paused"
+
+var states = [...]string{device.Connected.String(), paused, device.DisconnectedRetrying.String(), device.Disconnected.String()}
+
+func stateOf(s device.Status) string {
+	if s.State == device.Connected && s.Reason == device.Paused {
+		return paused
+	}
+	return s.State.String()
+}
+
+// group is what one Register observes. It does not change after that.
+type group struct {
+	clients []Client
+	sums    []sum
+	states  []stateCount
+	longest []longest
+}
+
+type sum struct {
+	instrument metric.Int64Observable
+	attrs      metric.MeasurementOption
+	value      func(*device.Stats) uint64
+}
+
+type stateCount struct {
+	instrument metric.Int64Observable
+	attrs      metric.MeasurementOption
+	name       string
+}
+
+type longest struct {
+	instrument metric.Float64Observable
+	attrs      metric.MeasurementOption
+	value      func(*device.Stats) time.Duration
+}
+
+// observe is the callback. Readers may call it at the same time.
+func (g *group) observe(_ context.Context, o metric.Observer) error {
+	stats := make([]device.Stats, len(g.clients))
+	inState := make(map[string]int64, len(states))
+	for i, c := range g.clients {
+		stats[i] = c.Stats()
+		inState[stateOf(c.Status())]++
+	}
+	for _, s := range g.sums {
+		var n uint64
+		for i := range stats {
+			n += s.value(&stats[i])
+		}
+		o.ObserveInt64(s.instrument, int64(n), s.attrs)
+	}
+	for _, s := range g.states {
+		o.ObserveInt64(s.instrument, inState[s.name], s.attrs)
+	}
+	for _, l := range g.longest {
+		var d time.Duration
+		for i := range stats {
+			d = max(d, l.value(&stats[i]))
+		}
+		o.ObserveFloat64(l.instrument, d.Seconds(), l.attrs)
+	}
+	return nil
+}
