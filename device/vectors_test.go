@@ -1,0 +1,442 @@
+package device_test
+
+// The behaviour vectors of the official Java SDK's tests (T and a number), and more of its defects and its users' pains. Where Hubline differs on purpose,
+// the test says why.
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// T1: open while retrying. Java refuses; here a second Open joins the attempts under way, because its caller wants to be connected, no matter who began.
+func TestT1_OpenWhileRetryingJoins(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Network))}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Minute)})
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		require.Equal(t, device.DisconnectedRetrying, c.Status().State)
+		start := time.Now()
+		open(t, c)
+		require.Equal(t, time.Minute, time.Since(start))
+		require.Len(t, f.dialTimes(), 2, "no attempt more than the policy's")
+	})
+}
+
+// T2: open while connected does nothing.
+func TestT2_OpenWhileConnectedDoesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, w := client(t, f, nil)
+		open(t, c)
+		synctest.Wait()
+		n := len(w.list())
+		open(t, c)
+		synctest.Wait()
+		require.Len(t, w.list(), n)
+		require.Len(t, f.dialTimes(), 1)
+	})
+}
+
+// T3, T4: an Open whose retries or time ended says so and keeps the cause; Java hides it.
+func TestT3_T4_OpenThatGaveUpKeepsTheCause(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { return lost(transport.Unavailable) }}
+		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+		err := c.Open(t.Context())
+		require.ErrorIs(t, err, transport.RetryExpired)
+		require.ErrorIs(t, err, transport.Unavailable)
+
+		require.NoError(t, c.SetRetryPolicy(constant(time.Second)))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err = c.Open(ctx)
+		require.ErrorIs(t, err, transport.Timeout)
+		require.ErrorIs(t, err, transport.Unavailable)
+	})
+}
+
+// T5: close with one message waiting and one in flight: both are told Closed, and the one in flight that its outcome is unknown.
+func TestT5_CloseEndsWaitingAndFlyingMessages(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+		c, _ := client(t, f, &device.Options{Window: 1})
+		open(t, c)
+		var flying, queued device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &flying))
+		require.NoError(t, c.Enqueue(t.Context(), msg(2), &queued))
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		err := flying.Wait(t.Context())
+		require.ErrorIs(t, err, transport.Closed)
+		require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+		err = queued.Wait(t.Context())
+		require.ErrorIs(t, err, transport.Closed)
+		require.NotErrorIs(t, err, device.ErrOutcomeUnknown)
+	})
+}
+
+// T6: a message refused for now goes again after the policy's delay; nothing is reported in between. T8: refused for good, it fails at once.
+// T9: the policy says no, it fails with the cause.
+func TestT6_T8_T9_RefusedMessages(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		kind   transport.Kind
+		policy retrypolicy.Policy
+		want   error
+		after  time.Duration
+	}{
+		{"T6", transport.Unavailable, constant(3 * time.Second), nil, 3 * time.Second},
+		{"T8", transport.Invalid, constant(3 * time.Second), transport.Invalid, 0},
+		{"T9", transport.Unavailable, retrypolicy.NoRetry{}, transport.RetryExpired, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				first := true
+				f := &fake{verdict: func(int, transport.Item) error {
+					if first {
+						first = false
+						return refused(tc.kind)
+					}
+					return nil
+				}}
+				c, _ := client(t, f, &device.Options{MessagePolicy: tc.policy})
+				open(t, c)
+				start := time.Now()
+				err := c.Send(t.Context(), msg(1))
+				if tc.want == nil {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, tc.want)
+					require.ErrorIs(t, err, tc.kind)
+				}
+				require.Equal(t, tc.after, time.Since(start))
+			})
+		})
+	}
+}
+
+// T7: the operation's time ends while its message waits to go again: Timeout, and the policy is not asked another time.
+func TestT7_OperationTimeoutDuringAPause(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		policy := &recorder{delay: time.Hour}
+		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
+		c, _ := client(t, f, &device.Options{MessagePolicy: policy, OperationTimeout: time.Minute})
+		open(t, c)
+		start := time.Now()
+		err := c.Send(t.Context(), msg(1))
+		require.ErrorIs(t, err, transport.Timeout)
+		require.NotErrorIs(t, err, device.ErrOutcomeUnknown, "the service refused it: it does not have it")
+		require.Equal(t, time.Minute, time.Since(start))
+		require.Len(t, policy.asked, 1)
+	})
+}
+
+// T10, T11, L3: refused credentials. Java goes on for the whole operation time as long as the credentials can be renewed; a revoked key is then tried for minutes. Here the key
+// signs a fresh token for every dial anyway, so a refused dial is final, and a token source is asked for another token once.
+func TestT10_T11_L3_RefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
+	refusing := func(int, context.Context) error { return lost(transport.Unauthorized) }
+	bubble(t, func(t *testing.T) { // T11: a key
+		f := &fake{dial: refusing}
+		c, _ := client(t, f, nil)
+		require.ErrorIs(t, c.Open(t.Context()), transport.Unauthorized)
+		require.Len(t, f.dialTimes(), 1)
+	})
+	bubble(t, func(t *testing.T) { // T10: a source
+		f := &fake{dial: refusing}
+		id := creds()
+		id.Token = func(context.Context) (transport.Token, error) { return transport.Token{Text: "t"}, nil }
+		c, err := device.New(id, f, nil)
+		require.NoError(t, err)
+		defer c.Close()
+		require.ErrorIs(t, c.Open(t.Context()), transport.Unauthorized)
+		require.Len(t, f.dialTimes(), 2)
+	})
+}
+
+// T12, pain 17: one table of states and reasons, and every step tells its own.
+func TestT12_Pain17_StatesAndReasons(t *testing.T) {
+	type step struct {
+		state  device.State
+		reason device.Reason
+	}
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Network), nil, lost(transport.Timeout), nil, lost(transport.Unauthorized))}
+		c, w := client(t, f, nil)
+		require.Equal(t, device.NotOpened, c.Status().Reason)
+		open(t, c)
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		require.NoError(t, c.Reconnect())
+		synctest.Wait()
+		require.ErrorIs(t, c.Status().Err, transport.Unauthorized)
+		require.NoError(t, c.Close())
+		var got []step
+		for _, s := range w.list() {
+			got = append(got, step{s.State, s.Reason})
+		}
+		require.Equal(t, []step{
+			{device.DisconnectedRetrying, device.Connecting},
+			{device.DisconnectedRetrying, device.AttemptFailed},
+			{device.DisconnectedRetrying, device.Connecting},
+			{device.Connected, device.ConnectionOK},
+			{device.DisconnectedRetrying, device.ConnectionLost},
+			{device.DisconnectedRetrying, device.Connecting},
+			{device.DisconnectedRetrying, device.AttemptFailed},
+			{device.DisconnectedRetrying, device.Connecting},
+			{device.Connected, device.ConnectionOK},
+			{device.DisconnectedRetrying, device.Planned},
+			{device.DisconnectedRetrying, device.Connecting},
+			{device.Disconnected, device.NotRetryable},
+			{device.Disconnected, device.ClientClosed},
+		}, got)
+	})
+}
+
+// T13: an expired message that waits is Expired at its time. Java also drops it from what is in flight; here it stays there, for the hub may be about to acknowledge it, and
+// expires if it comes back.
+func TestT13_ExpiryWaitingAndInFlight(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+		c, _ := client(t, f, &device.Options{Window: 1, AckTimeout: 30 * time.Second})
+		open(t, c)
+		var flying, queued device.Receipt
+		for i, r := range []*device.Receipt{&flying, &queued} {
+			m := msg(i)
+			m.Expires = time.Now().Add(10 * time.Second)
+			require.NoError(t, c.Enqueue(t.Context(), m, r))
+		}
+		start := time.Now()
+		require.ErrorIs(t, queued.Wait(t.Context()), transport.Expired)
+		require.Equal(t, 10*time.Second, time.Since(start))
+		err := flying.Wait(t.Context())
+		require.ErrorIs(t, err, transport.Expired)
+		require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+		require.GreaterOrEqual(t, time.Since(start), 30*time.Second)
+	})
+}
+
+// T14: no limit means no limit.
+func TestT14_NoLimitIsNoLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		up := time.Now().Add(1000 * time.Hour)
+		f := &fake{dial: func(int, context.Context) error {
+			if time.Now().Before(up) {
+				return lost(transport.Network)
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{OperationTimeout: -1, RetryPolicy: constant(time.Hour)})
+		require.NoError(t, c.Start())
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+	})
+}
+
+// L9: a token that lives for longer than 32 bits of milliseconds can count is renewed in its time.
+func TestL9_LongTokensAreRenewedInTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const life = 60 * 24 * time.Hour
+		f := &fake{expires: func() time.Time { return time.Now().Add(life) }}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		time.Sleep(life)
+		require.Equal(t, []time.Duration{life / 100 * 85}, gaps(f))
+	})
+}
+
+// L10: the renewal point is a part of the life, whatever its unit: 85 % of 100 s is 85 s.
+func TestL10_ShortTokensAreRenewedInTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{expires: func() time.Time { return time.Now().Add(100 * time.Second) }}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		time.Sleep(200 * time.Second)
+		require.Equal(t, []time.Duration{85 * time.Second, 85 * time.Second}, gaps(f))
+	})
+}
+
+// L11: every connection subscribes anew, and counts as connected only then; the hub's memory of the session is not relied upon.
+func TestL11_EveryConnectionSubscribes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var on []int
+		f := &fake{}
+		f.subscribe = func(conn int) error { on = append(on, conn); return nil }
+		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
+		open(t, c)
+		for range 4 {
+			f.last().kill <- lost(transport.Network)
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		require.Equal(t, []int{1, 2, 3, 4, 5}, on)
+	})
+}
+
+// Pain 6: clients that come and go leave no memory behind.
+func TestPain6_ClientsThatComeAndGoLeaveNoMemory(t *testing.T) {
+	cycle := func(n int) {
+		for range n {
+			c, err := device.New(creds(), &instant{}, nil)
+			require.NoError(t, err)
+			require.NoError(t, c.Open(t.Context()))
+			require.NoError(t, c.Send(t.Context(), msg(1)))
+			require.NoError(t, c.Close())
+		}
+	}
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	cycle(100)
+	before := heap()
+	cycle(10_000)
+	require.Less(t, heap()-before, int64(1<<20), "a leak of 100 bytes each would be as much")
+}
+
+// Pain 11: the count of a flapping link is not reset by connecting.
+func TestPain11_ConnectingDoesNotResetTheCount(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		start := time.Now()
+		for time.Since(start) < time.Hour {
+			f.last().kill <- lost(transport.Network) // as soon as it is up
+			synctest.Wait()
+			open(t, c)
+		}
+		require.Less(t, len(f.dialTimes()), 380, "an hour at 10 s each, and the first few")
+	})
+}
+
+// Pain 13: a token source that fails for a while delays the connection, no more; each dial asks it anew.
+func TestPain13_ATokenSourceThatFailsIsAskedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		asked := 0
+		id := creds()
+		id.Token = func(context.Context) (transport.Token, error) {
+			if asked++; asked < 4 {
+				return transport.Token{}, context.DeadlineExceeded
+			}
+			return transport.Token{Text: "t"}, nil
+		}
+		f := &fake{dial: func(_ int, ctx context.Context) error {
+			_, err := id.NewToken(ctx)
+			return err
+		}}
+		c, err := device.New(id, f, nil)
+		require.NoError(t, err)
+		defer c.Close()
+		open(t, c)
+		require.Equal(t, 4, asked)
+		require.NoError(t, c.Reconnect())
+		synctest.Wait()
+		require.Equal(t, 5, asked)
+	})
+}
+
+// Pain 15: the queue is bounded; see also the tests of the overflow rules.
+func TestPain15_TheQueueIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{}, &device.Options{Overflow: device.DropOldest, MaxMessages: 100, MaxBytes: 5000})
+		for i := range 10_000 {
+			require.NoError(t, c.Enqueue(t.Context(), sized(strconv.Itoa(i), 5+i%90), nil))
+			s := c.Stats()
+			require.LessOrEqual(t, s.Queued, 100)
+			require.LessOrEqual(t, s.QueuedBytes, 5000)
+		}
+		s := c.Stats()
+		require.Equal(t, s.Accepted, s.Dropped+uint64(s.Queued))
+	})
+}
+
+// Pain 18: OperationTimeout has one meaning, in every state.
+func TestPain18_OperationTimeoutInEveryState(t *testing.T) {
+	for name, f := range map[string]*fake{
+		"connecting": {dial: func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
+		"waiting":    {dial: func(int, context.Context) error { return lost(transport.Network) }},
+		"connected":  {verdict: func(int, transport.Item) error { return errHold }},
+		"paused":     {verdict: func(int, transport.Item) error { return refused(transport.Throttled) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c, _ := client(t, f, &device.Options{OperationTimeout: 77 * time.Second, AckTimeout: time.Hour})
+				require.NoError(t, c.Start())
+				synctest.Wait()
+				start := time.Now()
+				require.ErrorIs(t, c.Send(context.Background(), msg(1)), transport.Timeout)
+				require.Equal(t, 77*time.Second, time.Since(start))
+			})
+		})
+	}
+}
+
+// Pain 19: the first connection is retried like any other, a hopeless one is not, and a client without retries can connect.
+func TestPain19_OpenIsRetriedUnlessItIsHopeless(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unavailable), lost(transport.Timeout))}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.Len(t, f.dialTimes(), 4)
+	})
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Untrusted))}
+		c, _ := client(t, f, nil)
+		require.ErrorIs(t, c.Open(t.Context()), transport.Untrusted)
+		require.Len(t, f.dialTimes(), 1)
+	})
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{}, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+		open(t, c)
+	})
+}
+
+// Pain 22: connections and messages have a policy each.
+func TestPain22_ConnectionsAndMessagesHaveAPolicyEach(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		connections, messages := &recorder{delay: time.Second}, &recorder{delay: 2 * time.Second}
+		first := true
+		f := &fake{dial: failing(lost(transport.Network)), verdict: func(int, transport.Item) error {
+			if first {
+				first = false
+				return refused(transport.Unavailable)
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{RetryPolicy: connections, MessagePolicy: messages})
+		open(t, c)
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		require.Len(t, connections.asked, 1)
+		require.Len(t, messages.asked, 1)
+		require.Equal(t, transport.Connection, connections.asked[0].Scope)
+		require.Equal(t, transport.Operation, messages.asked[0].Scope)
+	})
+}
+
+// Pain 24: the delays are capped, and the status tells each.
+func TestPain24_DelaysAreCappedAndTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		c, w := client(t, f, nil)
+		require.NoError(t, c.Start())
+		time.Sleep(24 * time.Hour)
+		for _, s := range w.list() {
+			require.LessOrEqual(t, s.Delay, 10*time.Second)
+		}
+		for i, g := range gaps(f)[8:] {
+			require.Equal(t, 10*time.Second, g, "retry %d", i+9)
+		}
+	})
+}
