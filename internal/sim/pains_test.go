@@ -1,0 +1,118 @@
+package sim_test
+
+import (
+	"context"
+	"io"
+	"log"
+	"os"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/stretchr/testify/require"
+)
+
+// Pain 7: neither a connection that was closed nor one that failed leaves a socket open.
+func TestPain7_NoSocketIsLeftOpen(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: open files can be counted on Linux only")
+	}
+	sockets := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(entries)
+	}
+	hub, err := testbroker.New(nil)
+	require.NoError(t, err)
+	addr, err := hub.ListenTLS("127.0.0.1:0")
+	require.NoError(t, err)
+	_, err = hub.AddDevice("dev-1")
+	require.NoError(t, err)
+	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cycle := func(n int) {
+		for i := range n {
+			c, err := device.New(creds, mqtt.New(&mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+			require.NoError(t, err)
+			if i%2 == 0 {
+				hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
+				require.ErrorIs(t, c.Open(ctx), transport.Unavailable)
+			} else {
+				require.NoError(t, c.Open(ctx))
+				require.NoError(t, c.Send(ctx, &transport.Message{}))
+			}
+			require.NoError(t, c.Close())
+		}
+		require.NoError(t, hub.Wait(ctx, func([]testbroker.Message) bool { return hub.Connections("") == 0 }))
+	}
+	cycle(4)
+	before := sockets()
+	cycle(60)
+	require.Less(t, sockets(), before+10, "a leak would be one for each of 60 cycles")
+	require.NoError(t, hub.Close())
+}
+
+// Pain 14: a peer that went silent is found within stated times: with a message in flight after AckTimeout, without one after KeepAlive + PingTimeout and the 10 s
+// at which the pings' answers are looked at.
+func TestPain14_ASilentPeerIsFoundInTime(t *testing.T) {
+	for name, idle := range map[string]bool{"idle": true, "sending": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hub, err := testbroker.New(nil)
+				require.NoError(t, err)
+				_, err = hub.AddDevice("dev-1")
+				require.NoError(t, err)
+				creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
+				require.NoError(t, err)
+				lost := make(chan time.Time, 10)
+				c, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial, KeepAlive: 40 * time.Second, PingTimeout: 10 * time.Second}),
+					&device.Options{AckTimeout: 15 * time.Second, OnStatus: func(s device.Status) {
+						if s.Reason == device.ConnectionLost {
+							lost <- time.Now()
+						}
+					}})
+				require.NoError(t, err)
+				require.NoError(t, c.Open(t.Context()))
+				hub.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, For: time.Second})
+				start := time.Now()
+				limit := 60 * time.Second
+				if !idle {
+					limit = 15 * time.Second
+					require.NoError(t, c.Enqueue(t.Context(), &transport.Message{}, nil))
+				}
+				require.LessOrEqual(t, (<-lost).Sub(start), limit)
+				require.NoError(t, c.Close())
+				require.NoError(t, hub.Close())
+			})
+		})
+	}
+}
+
+// Pain 25: the library prints nothing, whatever happens: errors come through the API and the status.
+func TestPain25_NothingIsPrinted(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	stdout, stderr := os.Stdout, os.Stderr
+	os.Stdout, os.Stderr = w, w
+	log.SetOutput(w)
+	printed := make(chan string, 1)
+	go func() { // ends with the pipe
+		all, _ := io.ReadAll(r)
+		printed <- string(all)
+	}()
+	for seed := uint64(1000); seed < 1010; seed++ {
+		synctest.Test(t, func(t *testing.T) { play(t, drawPlan(seed)) })
+	}
+	os.Stdout, os.Stderr = stdout, stderr
+	log.SetOutput(stderr)
+	require.NoError(t, w.Close())
+	require.Empty(t, <-printed)
+}
