@@ -57,13 +57,36 @@ func (c *conn) sendAcks() {
 
 // puback writes the packet, past the broker, which would keep books about it.
 func (c *conn) puback(id uint16) {
-	if _, err := c.Write([]byte{packetPuback << 4, 2, byte(id >> 8), byte(id)}); err != nil || c.mode.Load() != open {
+	if c.mode.Load() != open {
+		return
+	}
+	send := func(id uint16) error {
+		_, err := c.Write([]byte{packetPuback << 4, 2, byte(id >> 8), byte(id)})
+		return err
+	}
+	if in := c.hub.faults.take(StrayPuback, c.id); in != nil {
+		c.hub.happened(in, c)
+		send(stray(id))
+	}
+	if in := c.hub.faults.take(DuplicatePuback, c.id); in != nil {
+		c.hub.happened(in, c)
+		send(id)
+	}
+	if err := send(id); err != nil || c.mode.Load() != open {
 		return
 	}
 	if in := c.hub.faults.take(DropAfterPuback, c.id); in != nil {
 		c.hub.happened(in, c)
 		c.farewell(faultError(DropAfterPuback))
 	}
+}
+
+// stray returns another packet id, one that a client that counts is not about to use.
+func stray(id uint16) uint16 {
+	if id == 1<<15 {
+		return 1
+	}
+	return id ^ 1<<15
 }
 
 // sleep waits; false when the connection ended meanwhile.

@@ -73,6 +73,7 @@ func (h *Hub) PresentName(host string) error {
 func (h *Hub) serverTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.RequestClientCert, // it is judged when the client says who it is
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			h.certs.mu.Lock()
 			defer h.certs.mu.Unlock()
@@ -80,6 +81,22 @@ func (h *Hub) serverTLS() *tls.Config {
 			return h.certs.server, nil
 		},
 	}
+}
+
+// expiredCertificate makes one that is not valid any more.
+func (h *Hub) expiredCertificate() *tls.Certificate {
+	h.certs.mu.Lock()
+	defer h.certs.mu.Unlock()
+	h.authorityLocked()
+	present := h.certs.server
+	template := h.templateLocked(h.host)
+	template.KeyUsage, template.ExtKeyUsage = present.Leaf.KeyUsage, present.Leaf.ExtKeyUsage
+	template.DNSNames, template.IPAddresses = present.Leaf.DNSNames, present.Leaf.IPAddresses
+	template.NotAfter = template.NotBefore
+	template.NotBefore = template.NotAfter.Add(-certBackdate)
+	key := newKey()
+	leaf := sign(template, h.certs.ca, key, h.certs.caKey)
+	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 }
 
 // authorityLocked makes the authority and the hub's certificate unless they exist.

@@ -2,6 +2,7 @@ package testbroker
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -23,8 +24,9 @@ const (
 
 // conn is the hub's end of a connection, between the network and the broker. Faults act here, on bytes.
 type conn struct {
-	stream net.Conn // what MQTT is spoken on: raw, or TLS over it. Set before the first read.
-	raw    net.Conn // a *net.TCPConn or *memconn.Conn
+	stream net.Conn // what MQTT is spoken on: raw, or TLS, or a WebSocket over it. Set before the first packet.
+	port   port
+	raw    net.Conn // a *socket or *memconn.Conn; neither ever waits in Write
 	hub    *Hub
 	number uint64
 	closed chan struct{} // closed when the connection is over; hooks that wait also wait for it
@@ -45,8 +47,14 @@ type conn struct {
 	known    bool        // a CONNECT was read
 	answered bool        // and refused by CONNACK
 	parted   bool        // a DISCONNECT was read
+	session  *session    // from the CONNECT on
+	tls      *tls.Conn   // nil without TLS
+	pending  *Injected   // a fault of the handshake that is still to happen
+	present  bool        // it was kept from an earlier connection
+	spent    *Injected   // a quota that closes the connection as soon as it is accepted
 	will     *Message    // to be logged when the client vanishes
-	expiry   *time.Timer // ends the connection with its token
+	until    time.Time   // when its token ends; zero = it has none
+	expiry   *time.Timer // ends the connection then
 	framer   framer      // where the packets begin
 	tear     *Injected   // a fault that cuts the connection inside the packet being read
 }
@@ -87,7 +95,11 @@ func (c *conn) begins(first byte) bool {
 func (c *conn) Write(p []byte) (int, error) {
 	switch c.mode.Load() {
 	case open:
-		return c.stream.Write(p)
+		n, err := c.stream.Write(p)
+		if errors.Is(err, ErrSlowReader) {
+			c.cutFor(ErrSlowReader)
+		}
+		return n, err
 	case over:
 		return 0, net.ErrClosed
 	}
@@ -111,7 +123,7 @@ func (c *conn) closeFor(cause error) {
 // expire ends the connection with its token. A client at the other end of a dead link would not learn of it.
 func (c *conn) expire() {
 	if c.mode.Load() != silent {
-		c.closeFor(errExpired)
+		c.closeFor(ErrTokenExpired)
 	}
 }
 
@@ -129,6 +141,8 @@ func abort(raw net.Conn) {
 		raw.Reset()
 	case *net.TCPConn:
 		raw.SetLinger(0)
+	case *socket:
+		raw.abort()
 	}
 	raw.Close()
 }
@@ -157,7 +171,7 @@ func (c *conn) farewell(cause error) {
 	c.mode.Store(draining)
 	c.raw.SetDeadline(time.Now().Add(farewellLimit))
 	c.mu.Unlock()
-	if s, ok := c.stream.(*tls.Conn); ok {
+	if s, ok := c.stream.(interface{ CloseWrite() error }); ok && c.stream != c.raw {
 		s.CloseWrite()
 	}
 	if s, ok := c.raw.(interface{ CloseWrite() error }); ok {

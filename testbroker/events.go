@@ -17,9 +17,11 @@ const (
 	Disconnected
 	// FaultFired: a declared fault has happened.
 	FaultFired
+	// FaultObeyed: a fault that a device asked for by a message has happened.
+	FaultObeyed
 )
 
-var eventNames = [...]string{Connected: "connected", Refused: "refused", Disconnected: "disconnected", FaultFired: "fault"}
+var eventNames = [...]string{Connected: "connected", Refused: "refused", Disconnected: "disconnected", FaultFired: "fault", FaultObeyed: "fault"}
 
 // String returns the kind in lower case.
 func (k EventKind) String() string {
@@ -42,7 +44,7 @@ type Event struct {
 	Code byte
 	// Fault is the kind of the fault of FaultFired.
 	Fault FaultKind
-	// Err is why, for Refused and Disconnected.
+	// Err is why, for Refused and Disconnected, and what was asked for, for FaultObeyed.
 	Err error
 }
 

@@ -24,6 +24,11 @@ const (
 	NoConnack
 	// DropConnect closes the connection without an answer.
 	DropConnect
+	// ForgetSession forgets the session of a client that is about to take it up again. It happens to CONNECT packets
+	// with CleanSession=0 for which there is a session, after the credentials were found good.
+	ForgetSession
+	// GarbageOnConnect sends Bytes right after the CONNACK of a connection that is accepted.
+	GarbageOnConnect
 )
 
 // Faults of a message. Each happens to PUBLISH packets; those about PUBACKs, and Forget, only to QoS 1. "Cut" means by
@@ -43,6 +48,12 @@ const (
 	SwallowPuback
 	// Forget sends the PUBACK and does not store the message: the hub lies. It shows that a test would notice.
 	Forget
+	// StrayPuback sends, before the PUBACK, another one with a packet id that the message does not have.
+	StrayPuback
+	// DuplicatePuback sends the PUBACK twice.
+	DuplicatePuback
+	// GarbageOnPublish sends Bytes when the message is stored, before its PUBACK.
+	GarbageOnPublish
 )
 
 // Faults with a duration. Each begins at once, or when After is not zero with the message after that many, and lasts
@@ -59,13 +70,61 @@ const (
 	// ports cut as soon as they are made. With Device set the hub is there, but cuts that device off at its CONNECT.
 	// Fired counts connections cut and dials refused.
 	Absent
+	// Quota lets messages through until Limit of them were sent on one day, UTC by the hub's clock; the default is 100,
+	// negative means none. Messages count in steps of 4 KB, telemetry and commands alike. When they are used up, a
+	// connection is closed at its next message, which is not stored; connects are refused with CONNACK 3, or with
+	// AcceptConnects accepted and closed at once; and SendC2D fails. Fired counts messages, connects and commands.
+	Quota
 )
+
+// Faults of a subscription. Each happens to SUBSCRIBE packets.
+const (
+	// RefuseSubscribe grants no filter: the SUBACK has the code Code for each, by default 0x80.
+	RefuseSubscribe FaultKind = iota + 30
+	// DropOnSubscribe cuts the connection by RST. The filters are not granted.
+	DropOnSubscribe
+	// SwallowSuback grants the filters and never sends the SUBACK.
+	SwallowSuback
+	// SlowSuback sends the SUBACK after Delay, and what the filters let through only then. Other packets flow.
+	SlowSuback
+	// LongSuback sends a SUBACK with one code too many.
+	LongSuback
+	// ShortSuback sends a SUBACK without the last code.
+	ShortSuback
+	// GarbageOnSubscribe sends Bytes before the SUBACK.
+	GarbageOnSubscribe
+)
+
+// Faults of a TLS handshake. Each happens to connections to a port with TLS, before anything is known of the device:
+// with Device set they never happen.
+const (
+	// MuteHandshake never answers; the connection stays open until the client gives up.
+	MuteHandshake FaultKind = iota + 40
+	// NotTLS answers the client's first bytes with a response of HTTP, and ends the connection.
+	NotTLS
+	// CutHandshake sends the first bytes of the hub's answer and cuts the connection by RST.
+	CutHandshake
+	// OldTLS offers no version above TLS 1.1.
+	OldTLS
+	// ExpiredCertificate presents a certificate that expired an hour ago.
+	ExpiredCertificate
+)
+
+// SwallowPingresp never answers a PINGREQ. It happens to PINGREQ packets.
+const SwallowPingresp FaultKind = 50
 
 var faultNames = map[FaultKind]string{
 	RefuseConnect: "RefuseConnect", SlowConnack: "SlowConnack", NoConnack: "NoConnack", DropConnect: "DropConnect",
 	DropDuringPublish: "DropDuringPublish", DropBeforePublish: "DropBeforePublish", DropAfterPublish: "DropAfterPublish",
 	DropAfterPuback: "DropAfterPuback", DelayPuback: "DelayPuback", SwallowPuback: "SwallowPuback", Forget: "Forget",
-	HalfOpen: "HalfOpen", Throttle: "Throttle", Absent: "Absent",
+	HalfOpen: "HalfOpen", Throttle: "Throttle", Absent: "Absent", Quota: "Quota",
+	ForgetSession: "ForgetSession", GarbageOnConnect: "GarbageOnConnect",
+	StrayPuback: "StrayPuback", DuplicatePuback: "DuplicatePuback", GarbageOnPublish: "GarbageOnPublish",
+	RefuseSubscribe: "RefuseSubscribe", DropOnSubscribe: "DropOnSubscribe", SwallowSuback: "SwallowSuback",
+	SlowSuback: "SlowSuback", LongSuback: "LongSuback", ShortSuback: "ShortSuback", GarbageOnSubscribe: "GarbageOnSubscribe",
+	MuteHandshake: "MuteHandshake", NotTLS: "NotTLS", CutHandshake: "CutHandshake", OldTLS: "OldTLS",
+	ExpiredCertificate: "ExpiredCertificate",
+	SwallowPingresp:    "SwallowPingresp",
 }
 
 // String returns the name of the constant.
@@ -77,7 +136,7 @@ func (k FaultKind) String() string {
 }
 
 // lasts says whether the kind has a duration rather than a number of times.
-func (k FaultKind) lasts() bool { return k >= HalfOpen }
+func (k FaultKind) lasts() bool { return k >= HalfOpen && k <= Quota }
 
 // Fault declares what goes wrong, to whom and when.
 type Fault struct {
@@ -96,14 +155,21 @@ type Fault struct {
 	// For ends the fault that long after it began; 0 means no end.
 	For time.Duration
 
-	// Code is the CONNACK code of RefuseConnect, 1 to 255. Default: 3, server unavailable.
+	// Code is the CONNACK code of RefuseConnect, 1 to 255; default: 3, server unavailable. It is also the SUBACK code
+	// of RefuseSubscribe; default: 0x80, failure.
 	Code byte
-	// Delay is that of SlowConnack and DelayPuback.
+	// Delay is that of SlowConnack, DelayPuback and SlowSuback.
 	Delay time.Duration
 	// Rate is the PUBACKs a second of Throttle. Default: 1.
 	Rate float64
-	// Limit is the number of PUBACKs due at which Throttle closes a connection. Default: 100.
+	// Limit is the number of PUBACKs due at which Throttle closes a connection, or the messages a day of Quota.
+	// Default: 100.
 	Limit int
+	// AcceptConnects makes Quota accept connects and close them at once, instead of refusing them.
+	AcceptConnects bool
+	// Bytes is what GarbageOnConnect, GarbageOnSubscribe and GarbageOnPublish send. Default: the first bytes of a
+	// packet of a type that does not exist and a length that never ends.
+	Bytes []byte
 }
 
 // Injected is a fault in force, or one that was.
@@ -119,6 +185,8 @@ type Injected struct {
 	begun bool      // it is in force; false while a fault with a duration waits for its message
 	until time.Time // its end; zero = none
 	next  time.Time // Throttle: when the next PUBACK may go
+	day   int64     // Quota: the day that used is about
+	used  int       // Quota: messages so far
 }
 
 // faults is all that is injected into a hub.
@@ -141,9 +209,19 @@ func (h *Hub) Inject(f Fault) *Injected {
 		panic("testbroker: Inject: unknown " + f.Kind.String())
 	}
 	f.Times = cmp.Or(f.Times, 1)
+	if f.Kind == RefuseSubscribe {
+		f.Code = cmp.Or(f.Code, refusedFilter)
+	}
 	f.Code = cmp.Or(f.Code, refusedUnavailable)
 	f.Rate = cmp.Or(max(f.Rate, 0), 1)
-	f.Limit = cmp.Or(max(f.Limit, 0), 100)
+	if f.Kind == Quota {
+		f.Limit = max(cmp.Or(f.Limit, 100), 0)
+	} else {
+		f.Limit = cmp.Or(max(f.Limit, 0), 100)
+	}
+	if f.Bytes = slices.Clone(f.Bytes); len(f.Bytes) == 0 {
+		f.Bytes = []byte{0x0f, 0xff, 0xff, 0xff, 0xff, 0xff}
+	}
 	in := &Injected{hub: h, fault: f, left: f.Times}
 
 	h.faults.mu.Lock()

@@ -3,7 +3,7 @@ package testbroker
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,12 +34,18 @@ var (
 	// ErrClosed is returned by calls that a closed hub cannot serve any more.
 	ErrClosed = errors.New("testbroker: hub is closed")
 
-	errDropped  = errors.New("dropped by the test")
-	errReplaced = errors.New("replaced by a newer connection of the same identity")
-	errDisabled = errors.New("device is disabled")
-	errRemoved  = errors.New("device was removed")
-	errExpired  = errors.New("token of the connection expired")
-	errParted   = errors.New("client disconnected")
+	// ErrDropped is the cause of a connection's end by [Hub.Drop].
+	ErrDropped = errors.New("dropped by the test")
+	// ErrReplaced is the cause of a connection's end by a newer one of the same identity.
+	ErrReplaced = errors.New("replaced by a newer connection of the same identity")
+	// ErrDisabled is why a disabled device is refused, and the cause of the end of its connection.
+	ErrDisabled = errors.New("device is disabled")
+	// ErrRemoved is the cause of a connection's end by [Hub.RemoveDevice].
+	ErrRemoved = errors.New("device was removed")
+	// ErrTokenExpired is the cause of a connection's end with its token.
+	ErrTokenExpired = errors.New("token of the connection expired")
+	// ErrParted is the cause of a connection's end by a DISCONNECT of the client.
+	ErrParted = errors.New("client disconnected")
 )
 
 // Options are the settings of a hub. The zero value of each field stands for its default.
@@ -51,6 +57,16 @@ type Options struct {
 	Now func() time.Time
 	// TokenGrace is how long after its expiry a token is still good. Default: [DefaultTokenGrace]; negative: no grace.
 	TokenGrace time.Duration
+	// ConnectionGrace is how long after the expiry of its token a connection is cut. Default: that of tokens; negative:
+	// no grace.
+	ConnectionGrace time.Duration
+	// C2D is about the queues of commands.
+	C2D C2DOptions
+	// FaultMessages says what the hub does with messages by which a device asks for a fault. Default: it obeys.
+	FaultMessages FaultMessages
+	// WebSocketFrame, unless zero, is how many bytes the hub puts into one frame at most, regardless of where packets
+	// begin. Default: what it writes at a time is one frame.
+	WebSocketFrame int
 	// Seed, unless zero, makes keys and the draws of faults repeat from run to run.
 	Seed uint64
 	// OnEvent is told of connections that come and go and of faults that fire. It is called from the goroutines of
@@ -60,11 +76,15 @@ type Options struct {
 
 // Hub is an IoT hub in memory. Make it with [New].
 type Hub struct {
-	host    string
-	now     func() time.Time
-	grace   time.Duration
-	seed    uint64
-	onEvent func(Event)
+	host     string
+	now      func() time.Time
+	grace    time.Duration // of tokens
+	life     time.Duration // of connections, beyond their token's
+	seed     uint64
+	c2d      C2DOptions
+	obedient FaultMessages
+	wsFrame  int
+	onEvent  func(Event)
 
 	server  *mochi.Server
 	done    chan struct{}  // closed when Close begins
@@ -81,9 +101,14 @@ type Hub struct {
 	policies    map[string]keyPair
 	generations map[string]int // how many pairs of keys each owner was given
 	listeners   []net.Listener
-	conns       map[*conn]struct{} // every connection that was accepted and has not ended
-	current     map[identity]*conn // the newest connection of each identity
-	accepted    uint64             // connections so far
+	conns       map[*conn]struct{}    // every connection that was accepted and has not ended
+	current     map[identity]*conn    // the newest connection of each identity
+	accepted    uint64                // connections so far
+	sessions    map[identity]*session // those kept
+	queues      map[identity]*c2dQueue
+	cas         *x509.CertPool // of devices
+	standing    map[identity]standingOrder
+	orders      []*FaultMessage
 }
 
 // New makes a hub without devices and without listeners. Nil options mean all defaults.
@@ -95,7 +120,11 @@ func New(o *Options) (*Hub, error) {
 		host:        cmp.Or(o.HostName, DefaultHostName),
 		now:         o.Now,
 		grace:       max(cmp.Or(o.TokenGrace, DefaultTokenGrace), 0),
+		life:        max(cmp.Or(o.ConnectionGrace, o.TokenGrace, DefaultTokenGrace), 0),
 		seed:        o.Seed,
+		c2d:         o.C2D.withDefaults(),
+		obedient:    o.FaultMessages,
+		wsFrame:     o.WebSocketFrame,
 		onEvent:     o.OnEvent,
 		done:        make(chan struct{}),
 		stopped:     make(chan struct{}),
@@ -104,6 +133,10 @@ func New(o *Options) (*Hub, error) {
 		generations: make(map[string]int),
 		conns:       make(map[*conn]struct{}),
 		current:     make(map[identity]*conn),
+		sessions:    make(map[identity]*session),
+		queues:      make(map[identity]*c2dQueue),
+		cas:         x509.NewCertPool(),
+		standing:    make(map[identity]standingOrder),
 	}
 	if err := checkHost(h.host); err != nil {
 		return nil, fmt.Errorf("testbroker: Options.HostName: %w", err)
@@ -154,6 +187,9 @@ func (h *Hub) Close() error {
 		c.cutFor(ErrClosed) // the broker's own way to end a connection waits for it to read
 	}
 	h.wg.Wait()
+	for _, q := range h.queuesOf("") {
+		q.stop()
+	}
 	// The broker knows no listener of ours, so this only ends its hooks. A second call would panic.
 	errs = append(errs, h.server.Close())
 	close(h.stopped)
@@ -163,16 +199,16 @@ func (h *Hub) Close() error {
 // Dial connects to the hub in memory and returns the client's end, on which MQTT is spoken without TLS. Network and
 // address are taken as they come. The signature is that of [net.Dialer.DialContext].
 func (h *Hub) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, false)
+	return h.dial(ctx, network, addr, port{})
 }
 
 // DialTLSPort is like [Hub.Dial], but at the other end the hub waits for a TLS handshake, which is up to the caller:
 // see [Hub.ClientTLS].
 func (h *Hub) DialTLSPort(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, true)
+	return h.dial(ctx, network, addr, port{secure: true})
 }
 
-func (h *Hub) dial(ctx context.Context, network, addr string, secure bool) (net.Conn, error) {
+func (h *Hub) dial(ctx context.Context, network, addr string, at port) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: memconn.Addr(addr), Err: err}
 	}
@@ -188,7 +224,7 @@ func (h *Hub) dial(ctx context.Context, network, addr string, secure bool) (net.
 	// Both ends may write as much as they like. A hub that waited here for a client to read would hold locks of the
 	// broker over that wait, and time in a bubble would stand still.
 	raw.SetBuffer(0)
-	if !h.serve(raw, secure) {
+	if !h.serve(raw, at) {
 		return fail(refused)
 	}
 	return client, nil
@@ -201,11 +237,14 @@ func (h *Hub) nextPort() string {
 }
 
 // serve runs a connection in its own goroutine; false when the hub is closed.
-func (h *Hub) serve(raw net.Conn, secure bool) bool {
-	c := &conn{stream: raw, raw: raw, hub: h, closed: make(chan struct{}), done: make(chan struct{})}
-	if secure {
-		c.stream = tls.Server(raw, h.serverTLS())
+func (h *Hub) serve(raw net.Conn, at port) bool {
+	sock, real := raw.(*net.TCPConn)
+	var queue *socket
+	if real {
+		queue = newSocket(sock)
+		raw = queue
 	}
+	c := &conn{stream: raw, raw: raw, port: at, hub: h, closed: make(chan struct{}), done: make(chan struct{})}
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
@@ -216,6 +255,9 @@ func (h *Hub) serve(raw net.Conn, secure bool) bool {
 	c.number = h.accepted
 	h.conns[c] = struct{}{}
 	h.wg.Add(1)
+	if real {
+		h.wg.Go(queue.send)
+	}
 	h.mu.Unlock()
 	go h.run(c)
 	return true
@@ -227,23 +269,39 @@ func (h *Hub) run(c *conn) {
 	defer close(c.done)
 	c.SetDeadline(time.Now().Add(connectLimit))
 	if in := h.faults.inForce(HalfOpen, identity{}); in != nil {
-		c.stream = c.raw // no handshake either
-		if c.silence() {
+		if c.silence() { // no handshake either
 			h.happened(in, c)
 		}
 	}
-	err := h.server.EstablishConnection(frontName, c)
+	err := h.prepare(c)
+	if err == nil {
+		err = h.server.EstablishConnection(frontName, c)
+	}
 	h.finish(c, err)
+}
+
+// enter adds the caller, a timer, to the goroutines that Close waits for; false when the hub is closed.
+func (h *Hub) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
+	}
+	h.wg.Add(1)
+	return true
 }
 
 // finish takes a connection out of all tables, and sends its will unless the client took its leave.
 func (h *Hub) finish(c *conn, err error) {
 	c.Close()
+	h.detach(c)
 	if c.expiry != nil {
 		c.expiry.Stop()
 	}
-	if c.tear != nil {
-		h.faults.release(c.tear)
+	for _, in := range []*Injected{c.tear, c.pending} {
+		if in != nil {
+			h.faults.release(in)
+		}
 	}
 	h.mu.Lock()
 	delete(h.conns, c)
@@ -261,7 +319,7 @@ func (h *Hub) finish(c *conn, err error) {
 	}
 	cause := c.causeOr(err)
 	if c.parted && errors.Is(cause, net.ErrClosed) || cause == nil {
-		cause = errParted
+		cause = ErrParted
 	}
 	switch {
 	case live:
@@ -309,7 +367,7 @@ func (h *Hub) Connections(device string) int {
 func (h *Hub) Drop(device string) int {
 	open := h.connsOf(device)
 	for _, c := range open {
-		c.cutFor(errDropped)
+		c.cutFor(ErrDropped)
 	}
 	return len(open)
 }

@@ -41,6 +41,15 @@ func (h *Hub) connectFaults(c *conn, id identity) error {
 		h.happened(in, c)
 		return h.refuse(c, refusedUnavailable, faultError(Throttle))
 	}
+	if err := h.ordered(c, id); err != nil {
+		return err
+	}
+	if in := h.faults.exhausted(id, h.now()); in != nil && !in.fault.AcceptConnects {
+		h.happened(in, c)
+		return h.refuse(c, refusedUnavailable, ErrQuota)
+	} else if in != nil {
+		c.spent = in
+	}
 	if in := h.faults.take(SlowConnack, id); in != nil {
 		h.happened(in, c)
 		if !c.sleep(in.fault.Delay) {
@@ -52,11 +61,19 @@ func (h *Hub) connectFaults(c *conn, id identity) error {
 
 // publish stores a message and answers it, unless a fault has it otherwise.
 func (h *Hub) publish(c *conn, m Message) {
+	if h.order(c, m) {
+		return
+	}
 	id := m.sender()
 	for _, in := range h.faults.reached(id) {
 		h.begin(in)
 	}
 	if c.mode.Load() != open {
+		return
+	}
+	if in := h.faults.exhausted(id, h.now()); in != nil {
+		h.happened(in, c)
+		c.closeFor(ErrQuota)
 		return
 	}
 	if in := h.faults.take(DropBeforePublish, id); in != nil {
@@ -73,6 +90,7 @@ func (h *Hub) publish(c *conn, m Message) {
 	} else {
 		m.Received = h.now()
 		h.log.add(m)
+		h.faults.spend(id, m.Received, m.size())
 		h.changed.wake()
 	}
 	if in := h.faults.take(DropAfterPublish, id); in != nil {
@@ -80,6 +98,7 @@ func (h *Hub) publish(c *conn, m Message) {
 		c.cutFor(faultError(DropAfterPublish))
 		return
 	}
+	h.garbage(GarbageOnPublish, c)
 	if m.QoS > 0 {
 		h.answer(c, m)
 	}

@@ -12,12 +12,12 @@ const acceptPause = 10 * time.Millisecond
 
 // ListenTLS opens a port on which the hub speaks MQTT over TLS, for example at "127.0.0.1:0", and returns its address.
 // The certificate is for the hub's host name, "localhost" and the addresses 127.0.0.1 and ::1; [Hub.RootCAs] trusts it.
-func (h *Hub) ListenTLS(addr string) (net.Addr, error) { return h.listen(addr, true) }
+func (h *Hub) ListenTLS(addr string) (net.Addr, error) { return h.listen(addr, port{secure: true}) }
 
 // ListenTCP is like [Hub.ListenTLS] without TLS. The service has no such port.
-func (h *Hub) ListenTCP(addr string) (net.Addr, error) { return h.listen(addr, false) }
+func (h *Hub) ListenTCP(addr string) (net.Addr, error) { return h.listen(addr, port{}) }
 
-func (h *Hub) listen(addr string, secure bool) (net.Addr, error) {
+func (h *Hub) listen(addr string, at port) (net.Addr, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("testbroker: %w", err)
@@ -29,12 +29,12 @@ func (h *Hub) listen(addr string, secure bool) (net.Addr, error) {
 		return nil, ErrClosed
 	}
 	h.listeners = append(h.listeners, l)
-	h.wg.Go(func() { h.accept(l, secure) })
+	h.wg.Go(func() { h.accept(l, at) })
 	return l.Addr(), nil
 }
 
 // accept is the goroutine of a listener. It ends when the hub closes the listener; Close waits for it.
-func (h *Hub) accept(l net.Listener, secure bool) {
+func (h *Hub) accept(l net.Listener, at port) {
 	for {
 		raw, err := l.Accept()
 		switch {
@@ -56,6 +56,6 @@ func (h *Hub) accept(l net.Listener, secure bool) {
 			abort(raw)
 			continue
 		}
-		h.serve(raw, secure)
+		h.serve(raw, at)
 	}
 }

@@ -1,6 +1,7 @@
 package testbroker
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,12 +21,8 @@ const (
 	refusedAuthority   = 5
 )
 
-const (
-	// maxKeepAlive is in seconds; one and a half of it is the longest that the hub waits for a packet.
-	maxKeepAlive = 1178
-	// maxFilters is how many topic filters one client may have.
-	maxFilters = 5
-)
+// maxKeepAlive is in seconds; one and a half of it is the longest that the hub waits for a packet.
+const maxKeepAlive = 1178
 
 // nothing stands for a packet that the hub has dealt with: a PUBACK that answers no packet, which the broker ignores.
 // There is no other way to keep it from answering and routing a PUBLISH that does not cost more.
@@ -44,7 +41,7 @@ func (k *hook) ID() string { return "hub" }
 // Provides says which methods the broker shall call.
 func (k *hook) Provides(b byte) bool {
 	return slices.Contains([]byte{
-		mochi.OnPacketRead, mochi.OnConnectAuthenticate, mochi.OnSessionEstablish, mochi.OnACLCheck, mochi.OnSubscribe,
+		mochi.OnPacketRead, mochi.OnConnectAuthenticate, mochi.OnSessionEstablish, mochi.OnPacketEncode, mochi.OnSessionEstablished,
 	}, b)
 }
 
@@ -66,6 +63,20 @@ func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 		var m Message
 		if m, err = k.hub.inspect(c, pk); err == nil {
 			k.hub.publish(c, m)
+			pk = nothing
+		}
+	case packets.Puback:
+		k.hub.complete(c, pk.PacketID)
+		pk = nothing
+	case packets.Subscribe:
+		err = k.hub.subscribe(c, pk)
+		pk = nothing
+	case packets.Unsubscribe:
+		err = k.hub.unsubscribe(c, pk)
+		pk = nothing
+	case packets.Pingreq:
+		if in := k.hub.faults.take(SwallowPingresp, c.id); in != nil {
+			k.hub.happened(in, c)
 			pk = nothing
 		}
 	case packets.Disconnect:
@@ -92,36 +103,24 @@ func (k *hook) OnSessionEstablish(cl *mochi.Client, _ packets.Packet) {
 	h.changed.wake()
 }
 
-// OnACLCheck judges a filter that a client subscribes to. Topics that it publishes to were judged before.
-func (k *hook) OnACLCheck(cl *mochi.Client, filter string, write bool) bool {
-	c, ok := cl.Net.Conn.(*conn)
-	if !ok || write || !mayReceive(c.id, filter) {
-		return false
-	}
-	_, again := cl.State.Subscriptions.Get(filter)
-	return again || cl.State.Subscriptions.Len() < maxFilters
-}
-
-// OnSubscribe lowers what is asked to what the hub grants.
-func (k *hook) OnSubscribe(_ *mochi.Client, pk packets.Packet) packets.Packet {
-	for i := range pk.Filters {
-		pk.Filters[i].Qos = min(pk.Filters[i].Qos, 1)
+// OnPacketEncode says in the CONNACK whether the session was kept, of which the broker knows nothing.
+func (k *hook) OnPacketEncode(cl *mochi.Client, pk packets.Packet) packets.Packet {
+	if c, ok := cl.Net.Conn.(*conn); ok && pk.FixedHeader.Type == packets.Connack {
+		pk.SessionPresent = c.present && pk.ReasonCode == 0
 	}
 	return pk
 }
 
-// mayReceive says whether a filter is one of those that the hub has for this identity.
-func mayReceive(id identity, filter string) bool {
-	switch filter {
-	case "$iothub/twin/res/#", "$iothub/twin/PATCH/properties/desired/#", "$iothub/methods/POST/#",
-		id.resource() + "/messages/devicebound/#":
-		return true
+// OnSessionEstablished runs just after the CONNACK.
+func (k *hook) OnSessionEstablished(cl *mochi.Client, _ packets.Packet) {
+	c := cl.Net.Conn.(*conn)
+	if c.spent != nil {
+		k.hub.happened(c.spent, c)
+		c.farewell(ErrQuota)
+		return
 	}
-	if name, ok := strings.CutPrefix(filter, "$iothub/methods/POST/"); ok {
-		name, ok = strings.CutSuffix(name, "/#")
-		return ok && name != "" && !strings.ContainsAny(name, "/+#")
-	}
-	return id.module != "" && (filter == id.resource()+"/#" || filter == id.resource()+"/inputs/#")
+	k.hub.garbage(GarbageOnConnect, c)
+	k.hub.attach(c)
 }
 
 // connect judges a CONNECT packet. What it lets pass, the broker accepts.
@@ -151,18 +150,10 @@ func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
 		return pk, h.refuse(c, refusedCredentials, userErr)
 	case pk.Connect.ClientIdentifier != user.id.String():
 		return pk, h.refuse(c, refusedIdentifier, fmt.Errorf("client id %q is not that of the user name, %q", pk.Connect.ClientIdentifier, user.id))
-	case len(pk.Connect.Password) == 0:
-		return pk, h.refuse(c, refusedAuthority, errors.New("no token"))
 	}
-	tok, err := parseToken(string(pk.Connect.Password))
+	code, err := h.authenticate(c, user, string(pk.Connect.Password))
 	if err != nil {
-		return pk, h.refuse(c, refusedCredentials, err)
-	}
-	h.mu.Lock()
-	end, err := h.authorizeLocked(user, tok)
-	h.mu.Unlock()
-	if err != nil {
-		return pk, h.refuse(c, refusedAuthority, err)
+		return pk, h.refuse(c, code, err)
 	}
 	if c.will, err = readWill(c, user.id, &pk); err != nil {
 		return pk, err
@@ -170,11 +161,40 @@ func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
 	if err := h.takeOver(c, user.id); err != nil {
 		return pk, err
 	}
-	c.expiry = time.AfterFunc(end.Sub(h.now()), c.expire)
+	if !c.until.IsZero() {
+		c.expiry = time.AfterFunc(c.until.Sub(h.now()), c.expire)
+	}
+	h.resume(c, pk.Connect.Clean)
+	pk.Connect.Clean = true // sessions are the hub's, and the broker shall keep none
 	if k := pk.Connect.Keepalive; k == 0 || k > maxKeepAlive {
 		pk.Connect.Keepalive = maxKeepAlive
 	}
 	return pk, nil
+}
+
+// authenticate checks the credentials of a client: its token, or without one its certificate. The code is that of a
+// refusal.
+func (h *Hub) authenticate(c *conn, user userName, password string) (code byte, err error) {
+	if password == "" {
+		var chain []*x509.Certificate
+		if c.tls != nil {
+			chain = c.tls.ConnectionState().PeerCertificates
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return refusedAuthority, h.certifiedLocked(user, chain)
+	}
+	tok, err := parseToken(password)
+	if err != nil {
+		return refusedCredentials, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.authorizeLocked(user, tok); err != nil {
+		return refusedAuthority, err
+	}
+	c.until = tok.deadline(h.life)
+	return 0, nil
 }
 
 // takeOver makes c the connection of its identity and ends the one before. It waits until that is really gone, so that
@@ -184,13 +204,13 @@ func (h *Hub) takeOver(c *conn, id identity) error {
 	device := h.registry[identity{device: id.device}]
 	if device == nil || device.disabled || h.registry[id] == nil {
 		h.mu.Unlock()
-		return errRemoved // since it was authorized
+		return ErrRemoved // since it was authorized
 	}
 	before := h.current[id]
 	h.current[id] = c
 	h.mu.Unlock()
 	if before != nil {
-		before.closeFor(errReplaced)
+		before.closeFor(ErrReplaced)
 		<-before.done
 	}
 	return nil

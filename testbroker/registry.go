@@ -28,7 +28,8 @@ type Device struct {
 	ID string
 	// ModuleID is empty for the device itself.
 	ModuleID string
-	// PrimaryKey and SecondaryKey are 32 bytes each, in base64. Either signs valid tokens.
+	// PrimaryKey and SecondaryKey are 32 bytes each, in base64. Either signs valid tokens. They are empty for a device
+	// that has a certificate.
 	PrimaryKey, SecondaryKey string
 }
 
@@ -37,6 +38,9 @@ func (d Device) ConnectionString() string {
 	s := "HostName=" + d.HostName + ";DeviceId=" + d.ID
 	if d.ModuleID != "" {
 		s += ";ModuleId=" + d.ModuleID
+	}
+	if d.PrimaryKey == "" {
+		return s + ";x509=true"
 	}
 	return s + ";SharedAccessKey=" + d.PrimaryKey
 }
@@ -65,8 +69,10 @@ type keyPair struct{ primary, secondary string }
 
 // A registration is what the registry holds for one identity. Guarded by Hub.mu.
 type registration struct {
-	keys     keyPair
-	disabled bool
+	keys        keyPair
+	x509        bool     // it has a certificate and no keys
+	thumbprints []string // digests of its certificates; nil = an authority signed it
+	disabled    bool
 }
 
 // AddDevice registers a device, enabled, with new keys. The id has 1 to 128 characters: ASCII letters, digits and
@@ -75,7 +81,7 @@ func (h *Hub) AddDevice(id string) (Device, error) {
 	if err := checkID("device", id); err != nil {
 		return Device{}, fmt.Errorf("testbroker: %w", err)
 	}
-	return h.add(identity{device: id})
+	return h.add(identity{device: id}, registration{})
 }
 
 // AddModule registers a module of a device that exists. Modules have own keys and own connections, but no own status.
@@ -84,10 +90,10 @@ func (h *Hub) AddModule(deviceID, moduleID string) (Device, error) {
 	if err := checkID("module", moduleID); err != nil {
 		return Device{}, fmt.Errorf("testbroker: %w", err)
 	}
-	return h.add(identity{deviceID, moduleID})
+	return h.add(identity{deviceID, moduleID}, registration{})
 }
 
-func (h *Hub) add(id identity) (Device, error) {
+func (h *Hub) add(id identity, r registration) (Device, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if id.module != "" && h.registry[identity{device: id.device}] == nil {
@@ -96,7 +102,10 @@ func (h *Hub) add(id identity) (Device, error) {
 	if h.registry[id] != nil {
 		return Device{}, fmt.Errorf("%w: %s", ErrExists, id)
 	}
-	h.registry[id] = &registration{keys: h.newKeysLocked("identity/" + id.String())}
+	if !r.x509 {
+		r.keys = h.newKeysLocked("identity/" + id.String())
+	}
+	h.registry[id] = &r
 	return h.deviceLocked(id), nil
 }
 
@@ -179,6 +188,9 @@ func (h *Hub) SetKeys(id, primary, secondary string) error {
 	if r == nil {
 		return fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
+	if r.x509 {
+		return fmt.Errorf("testbroker: %s has a certificate and no keys", id)
+	}
 	r.keys = keyPair{primary, secondary}
 	return nil
 }
@@ -198,7 +210,7 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	}
 	h.mu.Unlock()
 	for _, c := range open {
-		c.closeFor(errDisabled)
+		c.closeFor(ErrDisabled)
 	}
 	return nil
 }
@@ -217,41 +229,54 @@ func (h *Hub) RemoveDevice(id string) error {
 			delete(h.registry, other)
 		}
 	}
+	h.forgetLocked(id)
 	open := h.connsLocked(id)
 	h.mu.Unlock()
 	for _, c := range open {
-		c.closeFor(errRemoved)
+		c.closeFor(ErrRemoved)
 	}
+	h.PurgeC2D(id)
 	return nil
 }
 
-// authorizeLocked checks who a client says it is against the registry. The time returned is when the token ends.
-func (h *Hub) authorizeLocked(u userName, t token) (time.Time, error) {
-	now := h.now()
-	end := t.deadline(h.grace)
+// knownLocked returns the entry of a client by what it says it is.
+func (h *Hub) knownLocked(u userName) (*registration, error) {
 	device, entry := h.registry[identity{device: u.id.device}], h.registry[u.id]
 	switch {
 	case !strings.EqualFold(u.host, h.host):
-		return end, fmt.Errorf("host name %q is not this hub", u.host)
+		return nil, fmt.Errorf("host name %q is not this hub", u.host)
 	case device == nil || entry == nil:
-		return end, fmt.Errorf("%w: %s", ErrNotFound, u.id)
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, u.id)
 	case device.disabled:
-		return end, errDisabled
-	case now.After(end):
-		return end, fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return nil, ErrDisabled
+	}
+	return entry, nil
+}
+
+// authorizeLocked checks who a client says it is against its token.
+func (h *Hub) authorizeLocked(u userName, t token) error {
+	entry, err := h.knownLocked(u)
+	now := h.now()
+	switch {
+	case err != nil:
+		return err
+	case now.After(t.deadline(h.grace)):
+		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case !t.covers(h.host, u.id):
-		return end, fmt.Errorf("token for %q does not cover %s", t.resource, u.id.resource())
+		return fmt.Errorf("token for %q does not cover %s", t.resource, u.id.resource())
 	}
 	keys := entry.keys
 	if t.policy != "" {
 		k, ok := h.policies[t.policy]
 		if !ok {
-			return end, fmt.Errorf("token names the policy %q, which does not exist", t.policy)
+			return fmt.Errorf("token names the policy %q, which does not exist", t.policy)
 		}
 		keys = k
+	} else if entry.x509 {
+		return fmt.Errorf("%s has a certificate and no keys", u.id)
 	}
 	if !t.signedBy(keys) {
-		return end, errors.New("token is signed with another key")
+		return errors.New("token is signed with another key")
 	}
-	return end, nil
+	return nil
 }

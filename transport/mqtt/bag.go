@@ -68,8 +68,23 @@ func appendTime(dst []byte, t time.Time) []byte {
 	return dst
 }
 
+// systemNames are what the service calls the system properties that a Message has no field for. Applications cannot use these names, so they stand
+// among the Properties without being mistaken. Of those that are not listed the name of the wire stays.
+var systemNames = map[string]string{
+	"uid":     "user-id",
+	"schema":  "iothub-message-schema",
+	"ifid":    "iothub-interface-id",
+	"sub":     "dt-subject",
+	"on":      "iothub-outputname",
+	"cdid":    "iothub-connection-device-id",
+	"cmid":    "iothub-connection-module-id",
+	"diagid":  "iothub-diagnostics-id",
+	"diagctx": "iothub-diagnostics-context",
+}
+
 // decodeBag reads a bag into m. It takes what hubs are known to send: a raw "$" for "%24", a pair without "=", an empty value, one "/" behind
-// the bag. What is not percent-encoded properly is taken as it stands. System properties that a Message has no field for are left out.
+// the bag. What is not percent-encoded properly is taken as it stands. System properties that a Message has no field for become Properties, but
+// for the address.
 func decodeBag(bag string, m *transport.Message) {
 	bag = strings.TrimSuffix(bag, "/")
 	for bag != "" {
@@ -97,6 +112,12 @@ func decodeBag(bag string, m *transport.Message) {
 			m.Created = parseTime(value)
 		case "exp":
 			m.Expires = parseTime(value)
+		case "to": // our own address
+		default:
+			if known, ok := systemNames[name[2:]]; ok {
+				name = known
+			}
+			m.Properties = append(m.Properties, transport.Property{Name: name, Value: value})
 		}
 	}
 }

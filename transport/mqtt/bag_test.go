@@ -74,7 +74,10 @@ func TestBagsAreDecodedAsHubsSendThem(t *testing.T) {
 		},
 		"%24.exp=2030-01-01T00%3A00%3A00.0000000Z&%24.ctime=2030-01-01T01%3A00%3A00%2B01%3A00": {Expires: someTime, Created: someTime},
 		"%24.exp=tomorrow": {},
-		"%24.ct=text%2Fplain&%24.ce=utf-8&%24.uid=me": {ContentType: "text/plain", ContentEncoding: "utf-8"},
+		"%24.ct=text%2Fplain&%24.ce=utf-8&%24.uid=me": {ContentType: "text/plain", ContentEncoding: "utf-8", Properties: props("user-id", "me")},
+		"%24.to=%2Fx&iothub-operation=d2c&$.schema=s&%24.new&%24.": {
+			Properties: props("iothub-operation", "d2c", "iothub-message-schema", "s", "$.new", "", "$.", ""),
+		},
 	} {
 		var got transport.Message
 		decodeBag(bag, &got)
@@ -82,9 +85,11 @@ func TestBagsAreDecodedAsHubsSendThem(t *testing.T) {
 	}
 }
 
-func FuzzDecodeBag(f *testing.F) {
+func FuzzBag(f *testing.F) {
 	f.Add("%24.mid=m-1&level=high%20temp/")
 	f.Add("%&=%4&&a==")
+	f.Add("null&empty=&=&==x&%24.mid&%24.uid=&$.=&%24.exp=&iothub-ack=full/")
+	f.Add("%24.to=%2Fdevices%2Fd&%24.exp=2030-01-01T00%3A00%3A00.0000000Z&a=b&a=c")
 	f.Fuzz(func(t *testing.T, bag string) {
 		var once, twice transport.Message
 		decodeBag(bag, &once)

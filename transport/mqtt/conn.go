@@ -21,17 +21,20 @@ const (
 	keepBuffer = 32 << 10
 	// drainTime bounds what is still written after DISCONNECT.
 	drainTime = 500 * time.Millisecond
+	// lastWordsTime is how long the hub's reason is waited for when CONNECT could not be written.
+	lastWordsTime = 250 * time.Millisecond
 )
 
-// conn is the connection that the MQTT library is given. Under it lies TLS, if any, and the socket.
+// conn is the connection that the MQTT library is given. Under it lie the tunnel and TLS, if any, and the socket.
 //
 // Reads are buffered and checked by a framer. Writes only append to a buffer and never block: a goroutine of its own, the flusher, is the sole
 // writer to the socket. It sends all that has come together in one go, with a deadline, so a peer that stops reading is found whoever
 // wrote. The first failure is kept; it closes the socket, and from then on Read and Write return it. Its text never is that of net.ErrClosed, which the
 // library takes for its own doing and does not report.
 type conn struct {
-	net.Conn          // TLS or the socket; its Read and Write are not called from outside
-	socket   net.Conn // below TLS
+	net.Conn          // tunnel, TLS or the socket; its Read and Write are not called from outside
+	socket   net.Conn // the lowest
+	owed     <-chan struct{}
 	timeout  time.Duration
 	// open is closed when the session may report to its sink; until then only the CONNACK is read.
 	open chan struct{}
@@ -63,13 +66,16 @@ var (
 	errAborted = errors.New("the connection was given up")
 )
 
-// newConn starts the flusher, which ends after Close or fail. socket is what lies under outer; they are the same without TLS.
+// newConn starts the flusher, which ends after Close or fail. socket is what lies under outer; they are the same without TLS and tunnel.
 func newConn(outer, socket net.Conn, timeout time.Duration, sink frameSink) *conn {
 	c := &conn{
 		Conn: outer, socket: socket, timeout: timeout,
 		open: make(chan struct{}), dead: make(chan struct{}), flushed: make(chan struct{}),
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
 		buf: make([]byte, readBuffer),
+	}
+	if o, ok := outer.(owing); ok {
+		c.owed = o.Owed()
 	}
 	c.frames.sink = sink
 	go c.flush()
@@ -224,6 +230,7 @@ func (c *conn) flush() {
 		case len(out) > 0:
 			poke(c.room)
 			if err := c.send(out); err != nil {
+				c.lastWords()
 				c.fail(&writeError{err})
 				return
 			}
@@ -235,15 +242,38 @@ func (c *conn) flush() {
 			return
 		default:
 			_ = c.socket.SetWriteDeadline(time.Time{}) // TLS also writes when it reads
-			<-c.wake
-			runtime.Gosched() // let more come together: a quarter more throughput, and nothing lost on an idle machine
+			select {
+			case <-c.wake:
+				runtime.Gosched() // let more come together: a quarter more throughput, and nothing lost on an idle machine
+			case <-c.owed:
+				if err := c.send(nil); err != nil {
+					c.fail(&writeError{err})
+					return
+				}
+			}
 		}
 	}
 }
 
-// send writes p in chunks, each with the deadline anew.
+// lastWords waits a moment for the reading goroutine to learn why the hub hung up on CONNECT. With TLS 1.3 a client certificate is refused after the
+// handshake, and the write may fail before the alert was read.
+func (c *conn) lastWords() {
+	select {
+	case <-c.open:
+		return
+	default:
+	}
+	t := time.NewTimer(lastWordsTime)
+	defer t.Stop()
+	select {
+	case <-c.dead:
+	case <-t.C:
+	}
+}
+
+// send writes p in chunks, each with the deadline anew. An empty p is for a tunnel that owes something.
 func (c *conn) send(p []byte) error {
-	for len(p) > 0 {
+	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
 		c.mu.Lock()
 		deadline := c.drainBy

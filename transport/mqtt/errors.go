@@ -50,10 +50,10 @@ type verdict struct {
 var connackTable = fill(verdict{transport.Protocol, "reserved code"}, map[byte]verdict{
 	0: {transport.Unknown, "accepted"},
 	1: {transport.Unsupported, "MQTT 3.1.1 not accepted"},
-	2: {transport.Unauthorized, "client id rejected; check device and module id"},
+	2: {transport.Unauthorized, "identifier rejected"},
 	3: {transport.Unavailable, "server unavailable"},
 	4: {transport.Unauthorized, "bad user name or password"},
-	5: {transport.Unauthorized, "not authorized; check key, device id, clock, and that the device is enabled"},
+	5: {transport.Unauthorized, "not authorized"},
 })
 
 // subackTable has a row for each SUBACK return code, MQTT 3.1.1 section 3.9.3. 0 to 2 grant a QoS. The refusal has no reason, so it is
@@ -62,7 +62,7 @@ var subackTable = fill(verdict{transport.Protocol, "reserved code"}, map[byte]ve
 	0:    {transport.Unknown, "QoS 0 granted"},
 	1:    {transport.Unknown, "QoS 1 granted"},
 	2:    {transport.Unknown, "QoS 2 granted"},
-	0x80: {transport.Unavailable, "subscription refused"},
+	0x80: {transport.Unavailable, "refused"},
 })
 
 func granted(code byte) bool { return code <= 2 }
@@ -207,6 +207,15 @@ type hintError struct {
 
 func (e *hintError) Error() string { return e.error.Error() + e.hint }
 func (e *hintError) Unwrap() error { return e.error }
+
+// labelError says what a cause is about.
+type labelError struct {
+	label string
+	error
+}
+
+func (e *labelError) Error() string { return e.label + e.error.Error() }
+func (e *labelError) Unwrap() error { return e.error }
 
 // lossError is the *transport.Error for the end of a live session, always worth a retry: Timeout when the hub fell silent or
 // takes no data, else Network.

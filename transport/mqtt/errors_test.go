@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func TestTheSubackTableIsComplete(t *testing.T) {
 		}
 		require.NotEmpty(t, subackTable[code].text)
 	}
-	require.Equal(t, "SUBACK 128 (subscription refused) for a/#", (&SubackError{"a/#", 0x80}).Error())
+	require.Equal(t, "SUBACK 128 (refused) for a/#", (&SubackError{"a/#", 0x80}).Error())
 }
 
 func TestTheAlertTableIsComplete(t *testing.T) {
@@ -86,7 +87,6 @@ func TestDialErrorsAreToldApart(t *testing.T) {
 		{sys(syscall.ETIMEDOUT), transport.Timeout},
 		{opError(os.ErrDeadlineExceeded), transport.Timeout},
 		{context.DeadlineExceeded, transport.Timeout},
-		{errConnectTimeout, transport.Timeout},
 		{context.Canceled, transport.Network},
 		{io.EOF, transport.Network},
 		{io.ErrUnexpectedEOF, transport.Network},
@@ -151,17 +151,20 @@ func TestLossesAreWorthARetry(t *testing.T) {
 
 func TestWrongOptionsAndCredentialsAreInvalid(t *testing.T) {
 	for text, o := range map[string]Options{
-		"KeepAlive is 1.5s":          {KeepAlive: 1500 * time.Millisecond},
-		"KeepAlive is 900ms":         {KeepAlive: 900 * time.Millisecond},
-		"KeepAlive is 18h12m16s":     {KeepAlive: 65536 * time.Second},
-		"KeepAlive is negative":      {KeepAlive: -time.Second},
-		"PingTimeout is negative":    {PingTimeout: -1},
-		"WriteTimeout is negative":   {WriteTimeout: -1},
-		"ConnectTimeout is negative": {ConnectTimeout: -1},
-		`Addr "hub" is not`:          {Addr: "hub"},
-		`Addr ":8883" is not`:        {Addr: ":8883"},
-		`Addr "hub:0" is not`:        {Addr: "hub:0"},
-		`Addr "hub:mqtt" is not`:     {Addr: "hub:mqtt"},
+		"KeepAlive is 1.5s":              {KeepAlive: 1500 * time.Millisecond},
+		"KeepAlive is 900ms":             {KeepAlive: 900 * time.Millisecond},
+		"KeepAlive is 18h12m16s":         {KeepAlive: 65536 * time.Second},
+		"KeepAlive is negative":          {KeepAlive: -time.Second},
+		"PingTimeout is negative":        {PingTimeout: -1},
+		"WriteTimeout is negative":       {WriteTimeout: -1},
+		"both Plaintext and Certificate": {Plaintext: true, Certificate: always(nil)},
+		`ModelID "Thermostat" is no`:     {ModelID: "Thermostat"},
+		"ModelID has 4097 bytes":         {ModelID: "dtmi:" + strings.Repeat("x", 4092)},
+		"ProductInfo has 4097 bytes":     {ProductInfo: strings.Repeat("x", 4097)},
+		`Addr "hub" is not`:              {Addr: "hub"},
+		`Addr ":8883" is not`:            {Addr: ":8883"},
+		`Addr "hub:0" is not`:            {Addr: "hub:0"},
+		`Addr "hub:mqtt" is not`:         {Addr: "hub:mqtt"},
 	} {
 		_, err := New(&o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 		require.ErrorIs(t, err, transport.Invalid)
@@ -179,7 +182,6 @@ func TestOptionsAreCopiedAndHaveDefaults(t *testing.T) {
 	require.Equal(t, 60*time.Second, r.KeepAlive)
 	require.Equal(t, 20*time.Second, r.PingTimeout)
 	require.Equal(t, 10*time.Second, r.WriteTimeout)
-	require.Equal(t, 30*time.Second, r.ConnectTimeout)
 	require.NotNil(t, r.Dial)
 
 	creds := &transport.Credentials{Host: "hub.example.test", GatewayHost: "gateway.local", DeviceID: "d"}
@@ -187,15 +189,17 @@ func TestOptionsAreCopiedAndHaveDefaults(t *testing.T) {
 	require.Equal(t, "gateway.local:1883", (&Options{Plaintext: true}).addr(creds))
 	require.Equal(t, "[::1]:99", (&Options{Addr: "[::1]:99"}).addr(creds))
 
+	require.Equal(t, "gateway.local:1", (&Options{Tunnel: failingTunnel{}}).addr(creds))
+
 	base := &tls.Config{}
 	o := Options{TLS: base}
-	c := o.tlsConfig(creds)
+	c := o.tlsConfig(creds, nil)
 	require.Equal(t, "gateway.local", c.ServerName)
 	require.Equal(t, uint16(tls.VersionTLS12), c.MinVersion)
 	require.Empty(t, base.ServerName, "the user's config is not touched")
 	base.ServerName, base.MinVersion = "other", tls.VersionTLS13
-	require.Equal(t, "other", o.tlsConfig(creds).ServerName)
-	require.Equal(t, uint16(tls.VersionTLS13), o.tlsConfig(creds).MinVersion)
+	require.Equal(t, "other", o.tlsConfig(creds, nil).ServerName)
+	require.Equal(t, uint16(tls.VersionTLS13), o.tlsConfig(creds, nil).MinVersion)
 }
 
 func TestTheUserNameIsWhatTheHubWants(t *testing.T) {

@@ -2,9 +2,12 @@ package mqtt_test
 
 import (
 	"context"
+	"crypto"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
@@ -86,5 +89,60 @@ func ExampleSubackError() {
 	if refusal, ok := errors.AsType[*mqtt.SubackError](reply.Err); ok {
 		fmt.Println(refusal)
 	}
-	// Output: SUBACK 128 (subscription refused) for devices/dev-1/messages/devicebound/#
+	// Output: SUBACK 128 (refused) for devices/dev-1/messages/devicebound/#
+}
+
+// A device that proves itself by a certificate whose files are renewed now and then. It needs no Sign and no Token.
+func ExampleCertificateFiles() {
+	t := mqtt.New(&mqtt.Options{Certificate: mqtt.CertificateFiles("/etc/device/cert.pem", "/etc/device/key.pem")})
+	creds := &transport.Credentials{Host: "hub1.azure-devices.net", DeviceID: "thermometer"}
+	_, err := t.Dial(context.Background(), &transport.Config{Creds: creds})
+	fmt.Println(err)
+	// Output: mqtt dial: invalid: client certificate: open /etc/device/cert.pem: no such file or directory
+}
+
+// A key that does not leave its chip is a crypto.Signer. Here an ordinary one stands for it.
+func ExampleOptions_certificate() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Close()
+	made := testbroker.NewClientCert("thermometer", time.Time{}, time.Time{})
+	if _, err := hub.AddDeviceX509("thermometer", testbroker.Thumbprint(made.Leaf)); err != nil {
+		panic(err)
+	}
+	var chip crypto.Signer = made.PrivateKey.(crypto.Signer)
+
+	t := mqtt.New(&mqtt.Options{
+		Dial: hub.DialTLSPort, TLS: hub.ClientTLS(),
+		Certificate: func(context.Context) (*tls.Certificate, error) {
+			return &tls.Certificate{Certificate: made.Certificate, PrivateKey: chip}, nil
+		},
+	})
+	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "thermometer"}
+	ctx, cancel := context.WithCancel(context.Background())
+	session, err := t.Dial(ctx, &transport.Config{Creds: creds})
+	fmt.Println("connected:", err == nil)
+	cancel()
+	session.Run(ctx)
+	// Output: connected: true
+}
+
+// A gateway has a certificate from an authority of its own.
+func ExampleOptions_gateway() {
+	roots := x509.NewCertPool()
+	pem, _ := os.ReadFile("trust-bundle.pem")
+	roots.AppendCertsFromPEM(pem)
+
+	t := mqtt.New(&mqtt.Options{TLS: &tls.Config{RootCAs: roots}})
+	creds := &transport.Credentials{Host: "hub1.azure-devices.net", GatewayHost: "gateway.local", DeviceID: "thermometer", ModuleID: "filter"}
+	_, _ = t, creds // for device.New
+}
+
+// The model that the device follows, for Plug and Play.
+func ExampleOptions_modelID() {
+	t := mqtt.New(&mqtt.Options{ModelID: "dtmi:com:example:Thermostat;1"})
+	fmt.Printf("%T\n", t)
+	// Output: *mqtt.Transport
 }

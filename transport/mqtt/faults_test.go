@@ -46,7 +46,9 @@ func breakSessions(t *testing.T, seed uint64) {
 	for !row.complete() {
 		ctx, cancel := context.WithCancel(context.Background())
 		row.begin()
+		limit := time.AfterFunc(30*time.Second, cancel)
 		s, err := transportUnderTest.Dial(ctx, &transport.Config{Creds: creds, Window: row.window(), Sink: row})
+		limit.Stop()
 		if err != nil {
 			require.True(t, errfilter.Retryable(err), "%v", err)
 			time.Sleep(time.Second)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/percent"
@@ -19,14 +20,19 @@ type Options struct {
 	TLS *tls.Config
 	// Plaintext leaves TLS out: for brokers on the same machine and for in-memory tests. Tokens cross the wire readable.
 	Plaintext bool
+	// Certificate is asked for the client certificate at each dial, so that a renewed one is taken up: CertificateFiles reads files, any
+	// crypto.Signer as the PrivateKey lets the key stay in a secure element. It must end when ctx does. The certificate is sent whatever authorities the hub names. One that
+	// cannot work (no key, another's key, expired) fails the dial before anything is sent. An *transport.Error or transport.Kind that it returns keeps
+	// its Kind, any other error is Unauthorized. Nil: what TLS says.
+	Certificate func(ctx context.Context) (*tls.Certificate, error)
 	// Addr is the "host:port" to connect to. The certificate is still verified for Credentials.DialHost. Empty: DialHost, port
-	// 8883, with Plaintext 1883.
+	// 8883, with Plaintext 1883, with a Tunnel its own.
 	Addr string
-	// Dial makes the connection below TLS. It is called by one dial at a time per client and must end when ctx does. An *transport.Error
-	// that it returns keeps its Kind. Nil: a net.Dialer.
+	// Dial makes the connection below TLS: the place for proxies (package netproxy), other network interfaces and networks in memory. It is called by one
+	// dial at a time per client and must end when ctx does. An *transport.Error that it returns keeps its Kind. Nil: a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// ConnectTimeout bounds a dial as a whole, from the token to the CONNACK. 0: 30 s.
-	ConnectTimeout time.Duration
+	// Tunnel carries MQTT within another protocol above TLS: package mqttws has WebSocket. Nil: none.
+	Tunnel Tunnel
 	// KeepAlive is how long the line may be quiet before a ping, in whole seconds from 1 s to 65535 s. A hub closes the connection after 1.5 times this. 0: 60 s.
 	KeepAlive time.Duration
 	// PingTimeout is how long the answer to a ping may take. It is looked at every 5 s, or every quarter of a KeepAlive up to
@@ -36,15 +42,19 @@ type Options struct {
 	WriteTimeout time.Duration
 	// ProductInfo is added to the name that the device gives itself to the hub (DeviceClientType). Empty: nothing.
 	ProductInfo string
+	// ModelID is the Plug and Play model that the device says it follows, such as "dtmi:com:example:Thermostat;1". Empty: none.
+	ModelID string
 }
 
 const (
-	defaultConnectTimeout = 30 * time.Second
-	defaultKeepAlive      = 60 * time.Second
-	defaultPingTimeout    = 20 * time.Second
-	defaultWriteTimeout   = 10 * time.Second
+	defaultKeepAlive    = 60 * time.Second
+	defaultPingTimeout  = 20 * time.Second
+	defaultWriteTimeout = 10 * time.Second
 
 	maxKeepAlive = 65535 * time.Second
+
+	// maxInfo bounds what goes into the user name, which has 65535 bytes at most when all is percent-encoded.
+	maxInfo = 4096
 )
 
 // resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first wrong field.
@@ -58,7 +68,6 @@ func (o *Options) resolve() (Options, error) {
 		value *time.Duration
 		def   time.Duration
 	}{
-		{"ConnectTimeout", &r.ConnectTimeout, defaultConnectTimeout},
 		{"KeepAlive", &r.KeepAlive, defaultKeepAlive},
 		{"PingTimeout", &r.PingTimeout, defaultPingTimeout},
 		{"WriteTimeout", &r.WriteTimeout, defaultWriteTimeout},
@@ -79,6 +88,17 @@ func (o *Options) resolve() (Options, error) {
 			return r, invalid("options: Addr " + strconv.Quote(r.Addr) + " is not host:port; give both, such as \"gateway:8883\"")
 		}
 	}
+	if r.Plaintext && r.Certificate != nil {
+		return r, invalid("options: both Plaintext and Certificate are set; a certificate needs TLS")
+	}
+	if r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:") {
+		return r, invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is no model; give one such as \"dtmi:com:example:Thermostat;1\"")
+	}
+	for _, f := range [...]struct{ name, value string }{{"ProductInfo", r.ProductInfo}, {"ModelID", r.ModelID}} {
+		if len(f.value) > maxInfo {
+			return r, invalid("options: " + f.name + " has " + strconv.Itoa(len(f.value)) + " bytes; give " + strconv.Itoa(maxInfo) + " at most")
+		}
+	}
 	if r.Dial == nil {
 		r.Dial = new(net.Dialer).DialContext
 	}
@@ -87,17 +107,21 @@ func (o *Options) resolve() (Options, error) {
 
 // addr is where to connect to.
 func (o *Options) addr(creds *transport.Credentials) string {
-	switch {
-	case o.Addr != "":
+	if o.Addr != "" {
 		return o.Addr
-	case o.Plaintext:
-		return net.JoinHostPort(creds.DialHost(), "1883")
 	}
-	return net.JoinHostPort(creds.DialHost(), "8883")
+	port := "8883"
+	switch {
+	case o.Tunnel != nil:
+		port = o.Tunnel.Port(!o.Plaintext)
+	case o.Plaintext:
+		port = "1883"
+	}
+	return net.JoinHostPort(creds.DialHost(), port)
 }
 
-// tlsConfig is for one connection.
-func (o *Options) tlsConfig(creds *transport.Credentials) *tls.Config {
+// tlsConfig is for one connection. cert is what Certificate returned, if it is set.
+func (o *Options) tlsConfig(creds *transport.Credentials, cert *tls.Certificate) *tls.Config {
 	c := o.TLS.Clone() // nil stays nil
 	if c == nil {
 		c = new(tls.Config)
@@ -111,7 +135,16 @@ func (o *Options) tlsConfig(creds *transport.Credentials) *tls.Config {
 	if c.Time == nil {
 		c.Time = creds.Time
 	}
+	if cert != nil {
+		// Certificates would be passed over when the hub names other authorities, as it may for a certificate that it knows by its thumbprint.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
+	}
 	return c
+}
+
+// clientCertificate reports whether a client certificate is at hand.
+func (o *Options) clientCertificate() bool {
+	return o.Certificate != nil || o.TLS != nil && (len(o.TLS.Certificates) > 0 || o.TLS.GetClientCertificate != nil)
 }
 
 // apiVersion is the hub's interface that the topics and bags here follow.
@@ -126,7 +159,11 @@ func (o *Options) userName(creds *transport.Credentials) string {
 	b := append([]byte(creds.Host), '/')
 	b = append(b, clientID(creds)...)
 	b = append(b, "/?api-version="+apiVersion+"&DeviceClientType="...)
-	return string(percent.Append(b, agent))
+	b = percent.Append(b, agent)
+	if o.ModelID != "" {
+		b = percent.Append(append(b, "&model-id="...), o.ModelID)
+	}
+	return string(b)
 }
 
 // clientID is the client id of CONNECT: the device's id, for a module with the module's behind a slash.

@@ -107,17 +107,20 @@ func requireNothingLeft(t *testing.T, h *hub) {
 	}
 }
 
-func TestConnectTimeoutBoundsTheDial(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h := newHub(t)
-		o := h.options()
-		o.ConnectTimeout = 7 * time.Second
-		began := time.Now()
-		_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
-		require.Equal(t, 7*time.Second, time.Since(began))
-		require.ErrorIs(t, err, transport.Timeout)
-		requireNothingLeft(t, h)
-	})
+// The library has a limit of its own, 30 s by default; the caller's context is the only one.
+func TestOnlyTheContextLimitsTheDial(t *testing.T) {
+	for _, limit := range []time.Duration{7 * time.Second, 7 * time.Hour} {
+		bubble(t, func(t *testing.T) {
+			h := newHub(t)
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			began := time.Now()
+			_, err := New(h.options()).Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+			require.Equal(t, limit, time.Since(began))
+			require.ErrorIs(t, err, transport.Timeout)
+			requireNothingLeft(t, h)
+		})
+	}
 }
 
 // ctx may end in the moment in which the library takes the connection up.

@@ -24,7 +24,7 @@ func TestConformanceWithAScriptedHub(t *testing.T) {
 		}
 		return &transporttest.Pair{
 			Transport: New(h.options()), Creds: good, WrongCreds: bad, Hub: h,
-			HubMarks: []string{"(*scriptedHub)"}, Features: transport.Messages, MarksAgain: true,
+			HubMarks: []string{"(*scriptedHub)"}, Features: transport.Messages, MarksAgain: true, TellsAgain: true,
 		}
 	})
 }
@@ -48,6 +48,7 @@ type scriptedMessage struct {
 	body string
 	id   uint16
 	by   *scriptedLink
+	sent bool
 }
 
 type scriptedLink struct {
@@ -183,7 +184,12 @@ func (h *scriptedHub) deliver() {
 			if m.by == nil && l.subscribed {
 				h.lastID++
 				m.by, m.id = l, h.lastID
-				_, _ = l.Write(publishBytes("devices/dev-1/messages/devicebound/%24.to=x", m.id, m.body)) // never blocks: no limit
+				packet := publishBytes("devices/dev-1/messages/devicebound/%24.to=x", m.id, m.body)
+				if m.sent {
+					packet[0] |= 8 // DUP
+				}
+				m.sent = true
+				_, _ = l.Write(packet) // never blocks: no limit
 			}
 		}
 	}

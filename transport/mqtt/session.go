@@ -74,7 +74,9 @@ func newSession(cfg *transport.Config, token transport.Token) *session {
 	s.items = make([]transport.Item, 0, window)
 	s.spareItems = make([]transport.Item, 0, window)
 	s.info.MaxSize = transport.MaxMessageSize
-	s.info.Expires = token.Expires
+	if !token.Fixed {
+		s.info.Expires = token.Expires
+	}
 	return s
 }
 

@@ -104,7 +104,9 @@ func TestRealTLS(t *testing.T) {
 		require.ErrorContains(t, err, "check the clock")
 	})
 	t.Run("a certificate that is not valid in 1970 is a clock not set", func(t *testing.T) {
-		creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Now: func() time.Time { return time.Unix(100, 0) }}
+		creds := credsOf(t, dev, dev.PrimaryKey)
+		creds.Sign, creds.Now = nil, func() time.Time { return time.Unix(100, 0) }
+		creds.Token = func(context.Context) (transport.Token, error) { return transport.Token{Text: "made elsewhere"}, nil }
 		_, _, err := dialWith(byName(h, addr), creds)
 		require.ErrorIs(t, err, transport.ClockUnset)
 		require.Equal(t, transport.Connection, transport.Find(err).Scope)
@@ -214,4 +216,10 @@ func TestDialsOverRealPortsLeaveNoGoroutine(t *testing.T) {
 		require.Error(t, err)
 	}
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 5*time.Second, 10*time.Millisecond)
+}
+
+func credsOf(t testing.TB, dev testbroker.Device, key string) *transport.Credentials {
+	sign, err := transport.SharedKey(key)
+	require.NoError(t, err)
+	return &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, ModuleID: dev.ModuleID, Sign: sign}
 }

@@ -42,7 +42,7 @@ func (s *session) received(_ paho.Client, m paho.Message) {
 	in := &s.message
 	in.message = transport.Message{Body: m.Payload(), Properties: in.message.Properties[:0]}
 	decodeBag(topic[len(s.topics.inbox):], &in.message)
-	in.delivery = transport.Delivery{Kind: transport.Messages, Msg: &in.message}
+	in.delivery = transport.Delivery{Kind: transport.Messages, Again: m.Duplicate(), Msg: &in.message}
 	if m.Qos() > 0 {
 		in.ref = [2]byte{byte(m.MessageID() >> 8), byte(m.MessageID())}
 		in.delivery.Ref = in.ref[:]

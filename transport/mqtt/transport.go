@@ -6,20 +6,35 @@
 //
 // Telemetry goes out with QoS 1 and is done when the hub's PUBACK has come. MQTT has no way to refuse a single message: a hub that does not
 // like one closes the connection, so Done reports an error only for what is too large to be sent at all. Messages handed over
-// again carry the DUP flag. Cloud-to-device messages come with QoS 1; Accept and Reject acknowledge them, Release does not, so the hub delivers
-// them again on a later connection. Sessions are persistent (CleanSession 0): the hub keeps subscriptions and messages while the
+// again carry the DUP flag. Sessions are persistent (CleanSession 0): the hub keeps subscriptions and messages while the
 // device is away. Twin and methods are not carried yet: their requests are replied to with Unsupported.
 //
+// Cloud-to-device messages come with QoS 1; Accept and Reject acknowledge them, Release does not, so the hub delivers
+// them again on a later connection, with Delivery.Again. Their system properties fill the fields of Message. Those that it has no field for become Properties,
+// behind names that applications cannot use: "iothub-ack" and "iothub-operation" as they are, "user-id", "iothub-message-schema" and the
+// like under the service's names for them, unknown ones as they came ("$.xyz"). The address ("to") is left out: it is always the device's own.
+//
 // A hub learns of a new token only by a new connection: OpRenew is unsupported, and Info.Expires tells when the present token runs out.
+//
+// # Ways to the hub
+//
+// Options.Dial makes the connection, straight or through a proxy; TLS comes on top, with a client certificate from
+// Options.Certificate if the device has one; Options.Tunnel, for instance WebSocket, on top of that; and then MQTT. All three are independent of each other. WebSocket and
+// proxies are packages of their own.
+//
+// A Dial has no time limit but its context's: package device bounds it.
+//
+// A connection that died without a sign is found by a ping within KeepAlive, PingTimeout and 10 s, by default 90 s; while something is being sent, within
+// WriteTimeout of the network's buffers being full.
 //
 // # Errors
 //
 // A failed Dial returns an *transport.Error of Scope Connection and Op OpDial. Kind is Invalid for wrong options or credentials; Network and
 // Timeout when the hub was not reached, the TLS handshake was cut short, or ctx ended; Untrusted when the hub's certificate does not verify, or ClockUnset when that
-// is because the clock shows a year before 2000; Unauthorized for CONNACK 2, 4 and 5 and a
-// refused client certificate; Unavailable for CONNACK 3; Unsupported for CONNACK 1 and for TLS without common ground; Protocol for other
+// is because the clock shows a year before 2000; Unauthorized for CONNACK 2, 4 and 5 and a client certificate that was
+// refused or has expired; Unavailable for CONNACK 3; Unsupported for CONNACK 1 and for TLS without common ground; Protocol for other
 // CONNACKs and for peers that speak something else; NotFound or Forbidden when a TLS alert says so; and what
-// Credentials.NewToken returns. The code of a refusal is in the *ConnackError reached with errors.As.
+// Credentials.NewToken, Options.Certificate, Options.Dial and Options.Tunnel return. The code of a refusal is in the *ConnackError reached with errors.As.
 //
 // The end of a live session is always worth a retry: Network, or Timeout when the hub answers no ping or takes no data.
 package mqtt
@@ -31,6 +46,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"strconv"
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
@@ -71,26 +87,30 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 	if err := cfg.Creds.Validate(); err != nil {
 		return nil, dialError(err)
 	}
-	dctx, cancel := context.WithTimeoutCause(ctx, t.opt.ConnectTimeout, errConnectTimeout)
-	defer cancel()
-
-	s, err := t.connect(dctx, cfg)
+	s, err := t.connect(ctx, cfg)
 	if err != nil {
-		if dctx.Err() != nil {
-			err = context.Cause(dctx) // what the end of ctx did to the socket is of no interest
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // what the end of ctx did to the socket is of no interest
 		}
 		return nil, dialError(err)
 	}
 	return s, nil
 }
 
-// connect does the work of dial within ctx.
+// connect does the work of dial.
 func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
-	token, err := cfg.Creds.NewToken(ctx)
+	cert, err := t.opt.certificate(ctx, cfg.Creds)
 	if err != nil {
 		return nil, err
 	}
-	outer, socket, err := t.open(ctx, cfg.Creds)
+	token, err := cfg.Creds.NewToken(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(token.Text) > maxField:
+		return nil, invalid("the token has " + strconv.Itoa(len(token.Text)) + " bytes; a password of MQTT has 65535 at most")
+	}
+	outer, socket, err := t.open(ctx, cfg.Creds, cert)
 	if err != nil {
 		return nil, err
 	}
@@ -120,34 +140,37 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	return nil, cause
 }
 
-// connectTimeout's error has the marks of a time-out.
-var errConnectTimeout error = &timeoutError{"the connection was not made within ConnectTimeout"}
+// maxField is the longest text in a CONNECT, in bytes.
+const maxField = 65535
 
-type timeoutError struct{ text string }
-
-func (e *timeoutError) Error() string   { return e.text }
-func (e *timeoutError) Timeout() bool   { return true }
-func (e *timeoutError) Temporary() bool { return true }
-
-// open dials and does the TLS handshake. It returns the outer connection and the socket below.
-func (t *Transport) open(ctx context.Context, creds *transport.Credentials) (outer, socket net.Conn, err error) {
+// open dials, does the TLS handshake and opens the tunnel. It returns the outer connection and the socket below.
+func (t *Transport) open(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate) (outer, socket net.Conn, err error) {
 	socket, err = t.opt.Dial(ctx, "tcp", t.opt.addr(creds))
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, nil, err
-	case t.opt.Plaintext:
-		return socket, socket, nil
 	}
-	secure := tls.Client(socket, t.opt.tlsConfig(creds))
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = socket.Close()
-		if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && creds.Time().Year() < 2000 {
-			err = &transport.Error{Kind: transport.ClockUnset, Err: err} // no certificate is valid in 1970
+	outer = socket
+	if !t.opt.Plaintext {
+		secure := tls.Client(socket, t.opt.tlsConfig(creds, cert))
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = socket.Close()
+			if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && unset(creds) {
+				err = &transport.Error{Kind: transport.ClockUnset, Err: err} // no certificate is valid in 1970
+			}
+			return nil, nil, err
 		}
-		return nil, nil, err
+		outer = secure
 	}
-	return secure, socket, nil
+	if t.opt.Tunnel != nil {
+		if outer, err = t.openTunnel(ctx, creds, outer, socket); err != nil {
+			return nil, nil, err
+		}
+	}
+	return outer, socket, nil
 }
+
+// unset reports whether the clock obviously was not set yet.
+func unset(creds *transport.Credentials) bool { return creds.Time().Year() < 2000 }
 
 // libraryWait bounds how long the library's Publish and Subscribe hold their caller after the connection was lost: it looks only when
 // the time is up. Writes to conn do not block, so on a live connection it does not matter.
@@ -165,7 +188,6 @@ func (t *Transport) clientOptions(s *session, token transport.Token) *paho.Clien
 	o.SetOrderMatters(true)
 	o.SetAutoAckDisabled(true)
 	o.SetWriteTimeout(libraryWait)
-	o.SetConnectTimeout(t.opt.ConnectTimeout)
 	o.SetKeepAlive(t.opt.KeepAlive)
 	o.SetPingTimeout(t.opt.PingTimeout)
 	o.SetStore((*packetStore)(s))

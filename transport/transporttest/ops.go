@@ -98,6 +98,9 @@ func deliveriesAreAccepted(p *probe) {
 	if got, _ := s.sink.delivered(); len(got) != len(want) {
 		p.Errorf("delivered %q, want %q", got, want)
 	}
+	if slices.Contains(s.sink.marks(), true) {
+		p.Errorf("messages are marked as delivered again that were not")
+	}
 }
 
 // comesAgain checks that a message that was not accepted by s is there again, on s or on another session.
@@ -119,6 +122,9 @@ func (p *probe) comesAgain(s *session, in Inbox, body string) {
 	got, refs := s.sink.delivered()
 	if got[len(got)-1] != body {
 		p.Errorf("delivered %q, want %q", got, body)
+	}
+	if marks := s.sink.marks(); p.TellsAgain && !marks[len(marks)-1] {
+		p.Errorf("a message that was delivered again is not marked")
 	}
 	s.Do(&transport.Request{Op: transport.OpSettle, Ref: refs[len(refs)-1], Outcome: transport.Accept})
 	p.eventually("an accepted message stays at the hub", func() bool { return in.Undelivered() == 0 })

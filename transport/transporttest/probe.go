@@ -252,6 +252,7 @@ type sink struct {
 	replies  map[uint32][]transport.Reply
 	bodies   []string
 	refs     [][]byte
+	again    []bool
 	refuse   bool
 	closed   bool
 	faults   []string
@@ -347,6 +348,7 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 	}
 	k.bodies = append(k.bodies, string(d.Msg.Body))
 	k.refs = append(k.refs, bytes.Clone(d.Ref))
+	k.again = append(k.again, d.Again)
 	return !k.refuse
 }
 
@@ -355,6 +357,13 @@ func (k *sink) delivered() ([]string, [][]byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return append([]string(nil), k.bodies...), append([][]byte(nil), k.refs...)
+}
+
+// marks are the Again of what was delivered.
+func (k *sink) marks() []bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.again)
 }
 
 func (k *sink) doneErrors(tag uint16) []error {

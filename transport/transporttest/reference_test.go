@@ -38,6 +38,7 @@ type refHub struct {
 type refDelivery struct {
 	body string
 	by   *refSession // who has it
+	sent bool        // before
 }
 
 // refSession's Run does everything; all others leave word in the fields and wake it.
@@ -72,7 +73,7 @@ func newReference(f fault) func(t testing.TB) *Pair {
 		h := &refHub{sessions: map[*refSession]bool{}}
 		return &Pair{
 			Transport: &refTransport{h, f}, Creds: refCreds(goodToken), WrongCreds: refCreds(badToken), Hub: h,
-			Features: transport.Messages, MarksAgain: true,
+			Features: transport.Messages, MarksAgain: true, TellsAgain: true,
 		}
 	}
 }
@@ -384,11 +385,12 @@ func (h *refHub) forget(s *refSession) {
 // serve delivers to s what nobody has.
 func (h *refHub) serve(s *refSession) {
 	h.mu.Lock()
-	var now []*refDelivery
+	var now []refDelivery
 	for _, d := range h.inbox {
 		if d.by == nil {
 			d.by = s
-			now = append(now, d)
+			now = append(now, *d)
+			d.sent = true
 		}
 	}
 	h.mu.Unlock()
@@ -397,7 +399,7 @@ func (h *refHub) serve(s *refSession) {
 	}
 	for _, d := range now {
 		took := s.cfg.Sink.Deliver(&transport.Delivery{
-			Kind: transport.Messages, Ref: []byte(d.body), Msg: &transport.Message{Body: []byte(d.body)},
+			Kind: transport.Messages, Ref: []byte(d.body), Again: d.sent && s.t.fault != "redelivery is not marked" || s.t.fault == "every delivery is marked", Msg: &transport.Message{Body: []byte(d.body)},
 		})
 		if s.t.fault == "deliveries are accepted at once" || !took && s.t.fault == "what nobody took is accepted" {
 			h.settle(s, d.body, transport.Accept)

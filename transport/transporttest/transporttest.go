@@ -33,6 +33,8 @@ type Pair struct {
 	Features transport.Features
 	// MarksAgain says that the hub can tell messages that were handed over again (Item.Again), by Received.Again.
 	MarksAgain bool
+	// TellsAgain says that the hub marks what it delivers again, for Delivery.Again.
+	TellsAgain bool
 }
 
 // Hub is the far end, and the network before it, in the hands of the suite. Its methods are called from any goroutine of the bubble.

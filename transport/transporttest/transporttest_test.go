@@ -64,6 +64,8 @@ var faults = map[fault]string{
 	"accepting does nothing":                     "deliveries come in order and accepting removes them",
 	"releasing accepts":                          "a delivery that was released comes again",
 	"what nobody took is accepted":               "a delivery that nobody took comes again",
+	"redelivery is not marked":                   "a delivery that was released comes again",
+	"every delivery is marked":                   "deliveries come in order and accepting removes them",
 }
 
 func TestTheSuiteFindsEachFault(t *testing.T) {

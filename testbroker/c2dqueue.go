@@ -1,0 +1,275 @@
+package testbroker
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// A c2dQueue holds the commands to one identity. It lives as long as the hub, over all connections.
+type c2dQueue struct {
+	hub *Hub
+	id  identity
+
+	mu       sync.Mutex // guards what follows; held over writes, which never wait, so that commands stay in order
+	log      []*c2dEntry
+	waiting  []*c2dEntry // those of log that have not ended
+	counts   [c2dStates]int
+	conn     *conn // of a client that receives commands, or did so before; nil = there is none
+	paused   bool  // it has unsubscribed; it can still acknowledge what it has
+	qos      byte  // that it was granted
+	packetID uint16
+	timer    *time.Timer // the next lock or expiry that ends
+}
+
+// c2dEntry is a command in a queue.
+type c2dEntry struct {
+	C2DRecord
+	locked time.Time // when its lock ends, while it is Invisible
+}
+
+func (q *c2dQueue) add(m C2D, topic string) error {
+	now := q.hub.now()
+	if m.Expiry.IsZero() {
+		m.Expiry = now.Add(q.hub.c2d.TTL)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) >= q.hub.c2d.Queue {
+		return ErrQueueFull
+	}
+	e := &c2dEntry{C2DRecord: C2DRecord{
+		DeviceID: q.id.device, ModuleID: q.id.module, Sequence: len(q.log) + 1, C2D: m, Topic: topic, State: Enqueued, Enqueued: now,
+	}}
+	q.log = append(q.log, e)
+	q.waiting = append(q.waiting, e)
+	q.counts[Enqueued]++
+	q.dispatchLocked()
+	return nil
+}
+
+func (q *c2dQueue) becomeLocked(e *c2dEntry, s C2DState) {
+	q.counts[e.State]--
+	q.counts[s]++
+	e.State = s
+	if s != Enqueued && s != Invisible {
+		e.Ended = q.hub.now()
+		e.Feedback = e.C2D.feedback(s)
+	}
+}
+
+// releaseLocked ends the lock of a command that was not acknowledged.
+func (q *c2dQueue) releaseLocked(e *c2dEntry) {
+	if e.Deliveries >= q.hub.c2d.MaxDeliveries {
+		q.becomeLocked(e, DeadLettered)
+		return
+	}
+	q.becomeLocked(e, Enqueued)
+}
+
+// dispatchLocked ends what is due, delivers what may be delivered, in order, and sets the timer.
+func (q *c2dQueue) dispatchLocked() {
+	now, clock := time.Now(), q.hub.now()
+	unacked := 0
+	for _, e := range q.waiting {
+		if e.State == Invisible && !e.locked.After(now) {
+			q.releaseLocked(e)
+		}
+		if e.State == Enqueued && !e.C2D.Expiry.After(clock) {
+			q.becomeLocked(e, Expired)
+		}
+		if e.State == Invisible {
+			unacked++
+		}
+	}
+	var next time.Duration // until something is due; zero = nothing
+	for _, e := range q.waiting {
+		if e.State == Enqueued && q.conn != nil && !q.paused && unacked < q.hub.c2d.Window && q.deliverLocked(e) {
+			if e.State == Invisible {
+				unacked++
+			}
+		}
+		var wait time.Duration
+		switch e.State {
+		case Enqueued:
+			wait = e.C2D.Expiry.Sub(clock)
+		case Invisible:
+			wait = e.locked.Sub(now)
+		default:
+			continue
+		}
+		if next == 0 || wait < next {
+			next = wait
+		}
+	}
+	q.waiting = slices.DeleteFunc(q.waiting, func(e *c2dEntry) bool { return e.State != Enqueued && e.State != Invisible })
+	switch {
+	case next == 0:
+		if q.timer != nil {
+			q.timer.Stop()
+		}
+	case q.timer == nil:
+		q.timer = time.AfterFunc(next, q.tick)
+	default:
+		q.timer.Reset(next)
+	}
+}
+
+// tick runs when something is due.
+func (q *c2dQueue) tick() {
+	if !q.hub.enter() {
+		return
+	}
+	defer q.hub.wg.Done()
+	q.mu.Lock()
+	q.dispatchLocked()
+	q.mu.Unlock()
+	q.hub.changed.wake()
+}
+
+// deliverLocked publishes a command; false when the connection is over. A client at the other end of a dead link would
+// not learn of it, and the hub does not know.
+func (q *c2dQueue) deliverLocked(e *c2dEntry) bool {
+	if mode := q.conn.mode.Load(); mode != open && mode != silent {
+		return false
+	}
+	flags := q.qos << 1
+	var id []byte
+	if q.qos > 0 {
+		if e.PacketID == 0 {
+			e.PacketID = q.nextIDLocked()
+		}
+		id = []byte{byte(e.PacketID >> 8), byte(e.PacketID)}
+		if e.Deliveries > 0 {
+			flags |= 8
+		}
+	}
+	topic := []byte{byte(len(e.Topic) >> 8), byte(len(e.Topic))}
+	if _, err := q.conn.Write(packet(packetPublish<<4|flags, append(topic, e.Topic...), id, e.C2D.Body)); err != nil {
+		return false
+	}
+	e.Deliveries++
+	e.Connection = q.conn.number
+	if q.qos == 0 {
+		q.becomeLocked(e, Completed)
+		return true
+	}
+	q.becomeLocked(e, Invisible)
+	e.locked = time.Now().Add(q.hub.c2d.Lock)
+	return true
+}
+
+// nextIDLocked returns a packet id that no waiting command has.
+func (q *c2dQueue) nextIDLocked() uint16 {
+	for {
+		q.packetID++
+		if q.packetID != 0 && !slices.ContainsFunc(q.waiting, func(e *c2dEntry) bool { return e.PacketID == q.packetID }) {
+			return q.packetID
+		}
+	}
+}
+
+// attach lets the queue deliver to a connection as its session says.
+func (h *Hub) attach(c *conn) {
+	qos, ok := h.commands(c)
+	h.mu.Lock()
+	q := h.queues[c.id]
+	if q == nil && ok && h.registry[c.id] != nil {
+		q = h.queueLocked(c.id)
+	}
+	h.mu.Unlock()
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	switch {
+	case !ok && q.conn == c:
+		q.paused = true
+	case ok && c.mode.Load() != over: // or it would never be detached
+		q.conn, q.qos, q.paused = c, qos, false
+		q.dispatchLocked()
+	}
+	q.mu.Unlock()
+	h.changed.wake()
+}
+
+// detach stops deliveries to a connection. What it has not acknowledged is delivered again to the next.
+func (h *Hub) detach(c *conn) {
+	h.mu.Lock()
+	q := h.queues[c.id]
+	h.mu.Unlock()
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	if q.conn == c {
+		q.conn = nil
+		for _, e := range q.waiting {
+			if e.State == Invisible {
+				q.releaseLocked(e)
+			}
+		}
+		q.dispatchLocked()
+	}
+	q.mu.Unlock()
+	h.changed.wake()
+}
+
+// complete is told of a PUBACK. One that comes after the lock has ended finds nothing.
+func (h *Hub) complete(c *conn, packetID uint16) {
+	h.mu.Lock()
+	q := h.queues[c.id]
+	h.mu.Unlock()
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	for _, e := range q.waiting {
+		if e.PacketID == packetID && e.State == Invisible && q.conn == c {
+			q.becomeLocked(e, Completed)
+			q.dispatchLocked()
+			break
+		}
+	}
+	q.mu.Unlock()
+	h.changed.wake()
+}
+
+func (q *c2dQueue) purge() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := len(q.waiting)
+	for _, e := range q.waiting {
+		q.becomeLocked(e, Purged)
+	}
+	q.dispatchLocked()
+	return n
+}
+
+func (q *c2dQueue) stop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+}
+
+func (q *c2dQueue) appendLog(all []C2DRecord) []C2DRecord {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.log {
+		r := e.C2DRecord
+		r.C2D.Body, r.C2D.Properties = slices.Clone(r.C2D.Body), slices.Clone(r.C2D.Properties)
+		all = append(all, r)
+	}
+	return all
+}
+
+func (q *c2dQueue) count(s C2DState) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s >= c2dStates {
+		return 0
+	}
+	return q.counts[s]
+}

@@ -1,0 +1,98 @@
+package testbroker
+
+import (
+	"crypto/tls"
+	"net"
+)
+
+// port is what the hub speaks at a place where connections come in.
+type port struct {
+	secure bool // TLS
+	web    bool // WebSocket, over TLS if secure
+}
+
+// prepare brings a connection to where MQTT begins. An error means that it ends before.
+func (h *Hub) prepare(c *conn) error {
+	if c.port.secure && c.mode.Load() == open {
+		if err := h.secure(c); err != nil {
+			return err
+		}
+	}
+	if c.port.web && c.mode.Load() == open {
+		return h.upgrade(c)
+	}
+	return nil
+}
+
+// secure puts TLS on a connection. The handshake itself happens when the connection is first read, unless a fault has
+// it otherwise.
+func (h *Hub) secure(c *conn) error {
+	if in := h.faults.take(MuteHandshake, c.id); in != nil {
+		c.blame(faultError(MuteHandshake))
+		if c.silence() {
+			h.happened(in, c)
+		}
+		return nil
+	}
+	if in := h.faults.take(NotTLS, c.id); in != nil {
+		var first [16]byte
+		if _, err := c.raw.Read(first[:]); err != nil {
+			h.faults.release(in)
+			return err
+		}
+		h.happened(in, c)
+		c.Write([]byte("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
+		c.farewell(faultError(NotTLS))
+		c.drain()
+		return faultError(NotTLS)
+	}
+	below := net.Conn(c.raw)
+	config := h.serverTLS()
+	if in := h.faults.take(CutHandshake, c.id); in != nil {
+		c.pending = in
+		below = cutter{c.raw, c}
+	} else if in := h.faults.take(OldTLS, c.id); in != nil {
+		c.pending = in
+		config.MinVersion, config.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+		config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			c.happened()
+			return nil, nil
+		}
+	} else if in := h.faults.take(ExpiredCertificate, c.id); in != nil {
+		c.pending = in
+		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			c.happened()
+			return h.expiredCertificate(), nil
+		}
+	}
+	c.tls = tls.Server(below, config)
+	c.stream = c.tls
+	return nil
+}
+
+// happened counts the fault that was pending.
+func (c *conn) happened() {
+	if c.pending != nil {
+		c.hub.happened(c.pending, c)
+		c.pending = nil
+	}
+}
+
+// A cutter lets the beginning of the first write through and ends the connection.
+type cutter struct {
+	net.Conn
+	c *conn
+}
+
+// Write sends a few bytes.
+func (k cutter) Write(p []byte) (int, error) {
+	if k.c.mode.Load() != open {
+		return 0, net.ErrClosed
+	}
+	k.c.happened()
+	k.Conn.Write(p[:min(len(p), 10)])
+	k.c.blame(faultError(CutHandshake))
+	k.c.leave(over)
+	k.Conn.Close()
+	return 0, net.ErrClosed
+}

@@ -1,0 +1,182 @@
+package mqttws
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// lower is the connection below WebSocket as the library is given it. It keeps the first failure as it was, for the library changes it; it bounds the
+// answer to the request; it is not closed and has no deadlines, for both are the business of package mqtt.
+type lower struct {
+	net.Conn
+	room int // bytes that the answer may still have; negative: it is over
+
+	mu  sync.Mutex // guards memory only
+	err error
+}
+
+func (l *lower) Read(p []byte) (int, error) {
+	if l.room == 0 {
+		return 0, errors.New("the answer is too long")
+	}
+	if l.room > 0 {
+		p = p[:min(len(p), l.room)]
+	}
+	n, err := l.Conn.Read(p)
+	if l.room > 0 {
+		l.room -= n
+	}
+	return n, l.keep(err)
+}
+
+func (l *lower) Write(p []byte) (int, error) {
+	n, err := l.Conn.Write(p)
+	return n, l.keep(err)
+}
+
+// keep keeps err, if it is the first, and returns it.
+func (l *lower) keep(err error) error {
+	if err != nil {
+		l.mu.Lock()
+		if l.err == nil {
+			l.err = err
+		}
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// failure is the first failure.
+func (l *lower) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+func (*lower) Close() error                     { return nil }
+func (*lower) SetDeadline(time.Time) error      { return nil }
+func (*lower) SetReadDeadline(time.Time) error  { return nil }
+func (*lower) SetWriteDeadline(time.Time) error { return nil }
+
+// conn is the stream of bytes in the binary messages of a WebSocket.
+type conn struct {
+	net.Conn // below WebSocket
+	below    *lower
+	ws       *websocket.Conn
+	message  io.Reader     // of the reading goroutine, nil between messages
+	owed     chan struct{} // capacity 1: there is a pong to be sent
+
+	mu   sync.Mutex // guards memory only
+	pong []byte     // nil: none
+}
+
+// Read returns what is left of the message or begins the next one.
+func (c *conn) Read(p []byte) (int, error) {
+	for {
+		if c.message == nil {
+			kind, message, err := c.ws.NextReader()
+			switch {
+			case err != nil:
+				return 0, c.explain(err)
+			case kind != websocket.BinaryMessage:
+				return 0, failed(transport.Protocol, errors.New("the hub sent text over WebSocket"))
+			}
+			c.message = message
+		}
+		n, err := c.message.Read(p)
+		switch {
+		case err == io.EOF:
+			c.message, err = nil, nil
+		case err != nil:
+			err = c.explain(err)
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+// explain makes of the library's error what package mqtt understands.
+func (c *conn) explain(err error) error {
+	if closed, ok := errors.AsType[*websocket.CloseError](err); ok && closed.Code != websocket.CloseAbnormalClosure {
+		return &closedError{closed.Code, closed.Text}
+	}
+	if below := c.below.failure(); below != nil {
+		return below
+	}
+	return failed(transport.Protocol, err)
+}
+
+// Write sends the pong that is owed, if any, and p, each piece as a message.
+func (c *conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	pong := c.pong
+	c.pong = nil
+	c.mu.Unlock()
+	if pong != nil {
+		if err := c.ws.WriteControl(websocket.PongMessage, pong, time.Time{}); err != nil {
+			return 0, c.writeError(err)
+		}
+	}
+	sent := 0
+	for sent < len(p) {
+		n := min(len(p)-sent, frameSize)
+		if err := c.ws.WriteMessage(websocket.BinaryMessage, p[sent:sent+n]); err != nil {
+			return sent, c.writeError(err)
+		}
+		sent += n
+	}
+	return sent, nil
+}
+
+func (c *conn) writeError(err error) error {
+	if below := c.below.failure(); below != nil {
+		return below
+	}
+	return err
+}
+
+// Owed tells of pongs to be sent.
+func (c *conn) Owed() <-chan struct{} { return c.owed }
+
+// pinged is called within Read. Of several pings the last one is answered, as the protocol allows.
+func (c *conn) pinged(data string) error {
+	c.mu.Lock()
+	c.pong = append(make([]byte, 0, len(data)), data...)
+	c.mu.Unlock()
+	select {
+	case c.owed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Close says goodbye, does not wait for the answer, and closes what is below.
+func (c *conn) Close() error {
+	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Time{})
+	return c.Conn.Close()
+}
+
+// closedError is a close frame of the peer.
+type closedError struct {
+	code int
+	text string
+}
+
+func (e *closedError) Error() string {
+	text := "the hub closed the WebSocket with code " + strconv.Itoa(e.code)
+	if e.text != "" {
+		text += ": " + strconv.Quote(e.text)
+	}
+	return text
+}
+
+func (e *closedError) Unwrap() error { return io.EOF }

@@ -1,0 +1,87 @@
+package mqttws_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/netproxy"
+)
+
+// The same session as over TLS, on port 443.
+func ExampleNew() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Close()
+	dev, err := hub.AddDevice("thermometer")
+	if err != nil {
+		panic(err)
+	}
+	sign, err := transport.SharedKey(dev.PrimaryKey)
+	if err != nil {
+		panic(err)
+	}
+
+	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(nil), Dial: hub.DialWSPort, TLS: hub.ClientTLS()})
+	creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Sign: sign}
+	ctx, cancel := context.WithCancel(context.Background())
+	session, err := t.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: goodbye{cancel}})
+	if err != nil {
+		panic(err)
+	}
+	session.Send([]transport.Item{{Msg: &transport.Message{ID: "m-1", Body: []byte("21.5")}}})
+	session.Run(ctx) // until the message is done, which ends ctx
+	fmt.Printf("the hub has %s: %s\n", hub.Messages()[0].MessageID, hub.Messages()[0].Body)
+	// Output: the hub has m-1: 21.5
+}
+
+// goodbye is a transport.Sink that ends the session with the first result.
+type goodbye struct{ end context.CancelFunc }
+
+func (g goodbye) Done(uint16, error)               { g.end() }
+func (g goodbye) Reply(uint32, transport.Reply)    {}
+func (g goodbye) Deliver(*transport.Delivery) bool { return false }
+
+// Through the proxy of a company network, and nothing but port 443.
+func ExampleNew_proxy() {
+	dial, err := netproxy.New("http://user:password@proxy.example.com:3128", nil)
+	if err != nil {
+		panic(err)
+	}
+	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(nil), Dial: dial})
+	fmt.Printf("%T\n", t)
+	// Output: *mqtt.Transport
+}
+
+// A broker that is no hub serves WebSocket elsewhere.
+func ExampleOptions() {
+	t := mqtt.New(&mqtt.Options{Addr: "broker.local:9001", Tunnel: mqttws.New(&mqttws.Options{
+		Path: "/mqtt", Header: http.Header{"X-Site": {"7"}},
+	})})
+	fmt.Printf("%T\n", t)
+	// Output: *mqtt.Transport
+}
+
+func ExampleStatusError() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Close()
+	sign, _ := transport.SharedKey("a2V5")
+	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "thermometer", Sign: sign}
+
+	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(&mqttws.Options{Path: "/elsewhere"}), Plaintext: true, Dial: hub.DialWS})
+	_, err = t.Dial(context.Background(), &transport.Config{Creds: creds})
+	if refusal, ok := errors.AsType[*mqttws.StatusError](err); ok {
+		fmt.Println("code", refusal.Code, "not found:", errors.Is(err, transport.NotFound))
+	}
+	// Output: code 404 not found: true
+}

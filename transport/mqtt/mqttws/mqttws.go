@@ -1,0 +1,131 @@
+// Package mqttws carries MQTT over WebSocket, for networks that let nothing but HTTPS out, on the library gorilla/websocket.
+//
+//	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(nil)})
+//
+// This connects to wss://HOST:443/$iothub/websocket. It is a package of its own because it brings net/http along.
+//
+// # Errors
+//
+// A server that answers with anything but the upgrade is a *StatusError within the *transport.Error of the failed Dial. Kind is Unauthorized for 401 and 407; Forbidden
+// for 402, 403 and 451; NotFound for 404 and 410; Timeout for 408; Throttled for 429; Unavailable for 500, 502, 503, 504 and all others from
+// 500 on that are not listed; Unsupported for 426, 501 and 505; Unknown for all others from 400 on that are not listed; Protocol for 400, 405, 406, for
+// redirections, which are not followed, and for all below. Retry-After is kept. A server that speaks no HTTP or WebSocket, or does not agree to MQTT, is Protocol. What the network does, and what
+// the hub answers within the tunnel, is as without it.
+package mqttws
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+)
+
+// Options are the settings of a Tunnel. The zero value and nil are right for a hub.
+type Options struct {
+	// Path is the path and query of the request, beginning with "/". Empty: "/$iothub/websocket", with "?iothub-no-client-cert=true" unless a
+	// client certificate is at hand.
+	Path string
+	// Header is added to the request, which shows it readable below TLS only. It is copied.
+	Header http.Header
+}
+
+// Tunnel is MQTT over WebSocket, for mqtt.Options.Tunnel. It is safe for concurrent use.
+type Tunnel struct {
+	opt Options
+	err error // what Open returns for wrong options
+}
+
+// New returns a Tunnel with the given options, which are copied; nil means all defaults. Wrong options are reported by Dial, with Kind
+// Invalid.
+func New(o *Options) *Tunnel {
+	t := new(Tunnel)
+	if o != nil {
+		t.opt = Options{Path: o.Path, Header: o.Header.Clone()}
+	}
+	if _, err := url.Parse(t.opt.Path); err != nil || t.opt.Path != "" && t.opt.Path[0] != '/' || strings.ContainsAny(t.opt.Path, "# ") {
+		t.err = failed(transport.Invalid, errors.New("websocket options: Path is not the path of a URL; give one such as \"/mqtt\""))
+	}
+	for name := range t.opt.Header {
+		switch http.CanonicalHeaderKey(name) {
+		case "Host", "Upgrade", "Connection", "Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Extensions", "Sec-Websocket-Protocol":
+			t.err = failed(transport.Invalid, errors.New("websocket options: Header sets "+name+", which is set by the protocol"))
+		}
+	}
+	return t
+}
+
+var _ mqtt.Tunnel = (*Tunnel)(nil)
+
+// Port returns 443, without TLS 80.
+func (t *Tunnel) Port(secure bool) string {
+	if secure {
+		return "443"
+	}
+	return "80"
+}
+
+const (
+	subprotocol = "mqtt"
+
+	// frameSize is the most that goes into a frame. The session writes no more than this at a time, so its writes are not cut.
+	frameSize = 16 << 10
+	readSize  = 4 << 10
+	// maxAnswer is the longest answer to the request, headers and all.
+	maxAnswer = 64 << 10
+)
+
+// buffers are lent to connections while they write, not while they are idle.
+var buffers sync.Pool
+
+// Open sends the request and returns the connection, for package mqtt.
+func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer mqtt.Peer) (net.Conn, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	below := &lower{Conn: c, room: maxAnswer}
+	dialer := websocket.Dialer{
+		// There is a connection already, with TLS as it may be.
+		NetDialContext:  func(context.Context, string, string) (net.Conn, error) { return below, nil },
+		Subprotocols:    []string{subprotocol},
+		ReadBufferSize:  readSize,
+		WriteBufferSize: frameSize,
+		WriteBufferPool: &buffers,
+	}
+	// The library looks at a context's deadline only; package mqtt closes the connection when ctx ends.
+	ws, answer, err := dialer.DialContext(context.WithoutCancel(ctx), "ws://"+peer.Host+t.path(peer), t.opt.Header)
+	switch {
+	case err == nil:
+	case answer != nil && answer.StatusCode != http.StatusSwitchingProtocols:
+		return nil, refusal(answer)
+	case below.failure() != nil:
+		return nil, &handshakeError{below.failure()}
+	default:
+		return nil, failed(transport.Protocol, &handshakeError{err})
+	}
+	if !strings.EqualFold(ws.Subprotocol(), subprotocol) {
+		return nil, failed(transport.Protocol, errors.New("the server did not agree to MQTT over WebSocket; check host, port and path"))
+	}
+	below.room = -1
+	w := &conn{Conn: c, below: below, ws: ws, owed: make(chan struct{}, 1)}
+	ws.SetPingHandler(w.pinged)
+	ws.SetCloseHandler(func(int, string) error { return nil }) // the library's own would write within Read
+	return w, nil
+}
+
+func (t *Tunnel) path(peer mqtt.Peer) string {
+	switch {
+	case t.opt.Path != "":
+		return t.opt.Path
+	case peer.ClientCertificate:
+		return "/$iothub/websocket"
+	}
+	return "/$iothub/websocket?iothub-no-client-cert=true"
+}

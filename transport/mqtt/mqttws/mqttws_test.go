@@ -1,0 +1,340 @@
+package mqttws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+)
+
+// hub is a scripted hub in memory.
+type hub struct {
+	t   testing.TB
+	net *memconn.Network
+}
+
+func newHub(t testing.TB) *hub {
+	h := &hub{t, memconn.NewNetwork("hub.example.test:80")}
+	t.Cleanup(func() { _ = h.net.Close() })
+	return h
+}
+
+func (h *hub) options(o *Options) *mqtt.Options {
+	return &mqtt.Options{Plaintext: true, Dial: h.net.DialContext, Tunnel: New(o)}
+}
+
+func (h *hub) accept() net.Conn {
+	c, err := h.net.Accept()
+	require.NoError(h.t, err)
+	return c
+}
+
+// welcome accepts a WebSocket and a CONNECT.
+func (h *hub) welcome() *server {
+	w, err := accept(h.accept())
+	require.NoError(h.t, err)
+	h.connect(w)
+	return w
+}
+
+func (h *hub) connect(w *server) {
+	require.Equal(h.t, byte(1), next(h.t, w)[0]>>4)
+	_, err := w.Write([]byte{0x20, 2, 0, 0})
+	require.NoError(h.t, err)
+}
+
+// next reads an MQTT packet whose length fits two bytes.
+func next(t testing.TB, r io.Reader) []byte {
+	head := make([]byte, 3)
+	_, err := io.ReadFull(r, head[:2])
+	require.NoError(t, err)
+	size := int(head[1])
+	if size >= 0x80 {
+		_, err = io.ReadFull(r, head[2:])
+		require.NoError(t, err)
+		size = size&0x7f | int(head[2])<<7
+	}
+	body := make([]byte, size)
+	_, err = io.ReadFull(r, body)
+	require.NoError(t, err)
+	return append(head[:1], body...)
+}
+
+// sink records.
+type sink struct {
+	mu       sync.Mutex
+	done     []uint16
+	messages []string
+}
+
+func (k *sink) Done(tag uint16, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.done = append(k.done, tag)
+}
+
+func (k *sink) Reply(uint32, transport.Reply) {}
+
+func (k *sink) Deliver(d *transport.Delivery) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.messages = append(k.messages, string(d.Msg.Body))
+	return true
+}
+
+func creds() *transport.Credentials {
+	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) {
+		return transport.Token{Text: "secret"}, nil
+	}}
+}
+
+func dial(ctx context.Context, o *mqtt.Options) (transport.Session, *sink, error) {
+	k := new(sink)
+	s, err := mqtt.New(o).Dial(ctx, &transport.Config{Creds: creds(), Window: 16, Queue: 16, Sink: k})
+	return s, k, err
+}
+
+type running struct {
+	transport.Session
+	*sink
+	ran    chan error
+	cancel context.CancelFunc
+}
+
+// start makes a session and runs it.
+func start(t testing.TB, h *hub, o *mqtt.Options) (*running, *server) {
+	t.Helper()
+	var w *server
+	played := make(chan struct{})
+	go func() {
+		defer close(played)
+		w = h.welcome()
+	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	s, k, err := dial(ctx, o)
+	require.NoError(t, err)
+	<-played
+	r := &running{s, k, make(chan error, 1), cancel}
+	go func() { r.ran <- s.Run(ctx) }()
+	t.Cleanup(cancel)
+	return r, w
+}
+
+func (r *running) send(bodies ...string) {
+	var items []transport.Item
+	for i, b := range bodies {
+		items = append(items, transport.Item{Tag: uint16(i), Msg: &transport.Message{Body: []byte(b)}})
+	}
+	r.Send(items)
+}
+
+func TestTheRequestIsWhatTheHubWants(t *testing.T) {
+	for name, c := range map[string]struct {
+		opt  *Options
+		peer mqtt.Peer
+		want string
+	}{
+		"token":       {nil, mqtt.Peer{}, "/$iothub/websocket?iothub-no-client-cert=true"},
+		"certificate": {nil, mqtt.Peer{ClientCertificate: true}, "/$iothub/websocket"},
+		"own path":    {&Options{Path: "/mqtt?a=b", Header: http.Header{"X-Site": {"7"}}}, mqtt.Peer{}, "/mqtt?a=b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := memconn.Pair("a", "b")
+				defer a.Close()
+				got := make(chan *server, 1)
+				go func() {
+					w, err := accept(b)
+					require.NoError(t, err)
+					got <- w
+				}()
+				c.peer.Host = "hub.example.test"
+				_, err := New(c.opt).Open(t.Context(), a, c.peer)
+				require.NoError(t, err)
+				r := (<-got).request
+				require.Equal(t, c.want, r.RequestURI)
+				require.Equal(t, "hub.example.test", r.Host)
+				require.Equal(t, []string{"mqtt"}, r.Header.Values("Sec-WebSocket-Protocol"))
+				require.Empty(t, r.Header.Get("Sec-WebSocket-Extensions"))
+				require.NotContains(t, fmt.Sprint(r.Header), "secret")
+				if c.opt != nil {
+					require.Equal(t, "7", r.Header.Get("X-Site"))
+				}
+			})
+		})
+	}
+}
+
+func TestPorts(t *testing.T) {
+	require.Equal(t, "443", New(nil).Port(true))
+	require.Equal(t, "80", New(nil).Port(false))
+}
+
+func TestWrongOptionsAreInvalid(t *testing.T) {
+	for _, o := range []Options{{Path: "mqtt"}, {Path: "/a#b"}, {Path: "/a b"}, {Path: "/%zz"}, {Path: "/\n"}, {Header: http.Header{"sec-websocket-key": {"x"}}}} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHub(t)
+			_, _, err := dial(t.Context(), h.options(&o))
+			require.ErrorIs(t, err, transport.Invalid, "%+v", o)
+			require.Equal(t, transport.OpDial, transport.Find(err).Op)
+			require.Equal(t, "mqtt", transport.Find(err).Proto)
+		})
+	}
+}
+
+func TestOptionsAreCopied(t *testing.T) {
+	o := &Options{Header: http.Header{"A": {"1"}}}
+	w := New(o)
+	o.Header.Set("A", "2")
+	require.Equal(t, "1", w.opt.Header.Get("A"))
+}
+
+// Every status has a Kind, and the error shows the code.
+func TestRefusedUpgradesAreToldApart(t *testing.T) {
+	want := map[int]transport.Kind{
+		101: transport.Protocol, 200: transport.Protocol, 301: transport.Protocol, 302: transport.Protocol,
+		400: transport.Protocol, 401: transport.Unauthorized, 402: transport.Forbidden, 403: transport.Forbidden, 404: transport.NotFound, 405: transport.Protocol,
+		406: transport.Protocol, 407: transport.Unauthorized, 408: transport.Timeout, 410: transport.NotFound, 426: transport.Unsupported, 429: transport.Throttled,
+		451: transport.Forbidden, 418: transport.Unknown, 500: transport.Unavailable, 501: transport.Unsupported, 502: transport.Unavailable, 503: transport.Unavailable,
+		504: transport.Unavailable, 505: transport.Unsupported, 511: transport.Unavailable, 599: transport.Unavailable,
+	}
+	for status := range statusTable {
+		require.Contains(t, want, status)
+	}
+	for status, kind := range want {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHub(t)
+			go func() {
+				c := h.accept()
+				w, err := readRequest(c)
+				require.NoError(t, err)
+				fmt.Fprintf(w.Conn, "HTTP/1.1 %d Whatever\r\nLocation: https://elsewhere/\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nbody", status)
+				_, _ = io.Copy(io.Discard, c)
+			}()
+			_, _, err := dial(t.Context(), h.options(nil))
+			require.ErrorIs(t, err, kind, "%d: %v", status, err)
+			e := transport.Find(err)
+			require.Equal(t, transport.Connection, e.Scope)
+			require.Equal(t, transport.OpDial, e.Op)
+			require.Equal(t, "mqtt", e.Proto)
+			if status == 101 {
+				return
+			}
+			require.Equal(t, 7*time.Second, e.RetryAfter)
+			refused, ok := errors.AsType[*StatusError](err)
+			require.True(t, ok)
+			require.Equal(t, status, refused.Code)
+			require.Equal(t, kind == transport.Throttled || kind == transport.Unavailable || kind == transport.Timeout, errfilter.Retryable(err))
+			require.NotContains(t, err.Error(), "Whatever")
+		})
+	}
+	require.Equal(t, "HTTP 404 (Not Found) in place of WebSocket", (&StatusError{404}).Error())
+	for status := range 1000 {
+		require.Less(t, kindOf(status), transport.RetryExpired)
+	}
+}
+
+// The service's clock counts, not ours.
+func TestRetryAfter(t *testing.T) {
+	for _, c := range []struct {
+		after, date string
+		want        time.Duration
+	}{
+		{"", "", 0},
+		{"120", "", 2 * time.Minute},
+		{"0", "", 0},
+		{"-1", "", 0},
+		{"99999999999999999999", "", 0},
+		{"soon", "", 0},
+		{"Fri, 31 Dec 1999 23:59:59 GMT", "Fri, 31 Dec 1999 23:59:49 GMT", 10 * time.Second},
+		{"Fri, 31 Dec 1999 23:59:59 GMT", "", 0},
+	} {
+		require.Equal(t, c.want, retryAfter(http.Header{"Retry-After": {c.after}, "Date": {c.date}}), c.after)
+	}
+}
+
+func TestPeersThatDoNotSpeakMQTTOverWebSocket(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(w *server)
+		kind   transport.Kind
+		text   string
+	}{
+		"no HTTP":             {func(w *server) { _, _ = io.WriteString(w.Conn, "220 mail\r\n\r\n") }, transport.Protocol, "WebSocket handshake"},
+		"MQTT":                {func(w *server) { _, _ = w.Conn.Write([]byte{0x20, 2, 0, 0, '\r', '\n', '\r', '\n'}) }, transport.Protocol, "WebSocket handshake"},
+		"an endless answer":   {func(w *server) { endless(w.Conn) }, transport.Protocol, "too long"},
+		"no subprotocol":      {func(w *server) { _ = w.upgrade("") }, transport.Protocol, "did not agree to MQTT"},
+		"another subprotocol": {func(w *server) { _ = w.upgrade("Sec-WebSocket-Protocol: amqp\r\n") }, transport.Protocol, "did not agree to MQTT"},
+		"a wrong key": {func(w *server) {
+			w.request.Header.Set("Sec-WebSocket-Key", "x")
+			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
+		}, transport.Protocol, "bad handshake"},
+		"text in place of CONNACK": {func(w *server) {
+			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
+			_ = w.writeFrame(opText, true, []byte{0x20, 2, 0, 0})
+		}, transport.Protocol, "text"},
+		"a masked frame": {func(w *server) {
+			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
+			_, _ = w.Conn.Write([]byte{0x82, 0x84, 1, 2, 3, 4, 0x20, 2, 0, 0})
+		}, transport.Protocol, "bad MASK"},
+		"a close frame in place of CONNACK": {func(w *server) {
+			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
+			_ = w.writeFrame(opClose, true, []byte("\x03\xE9moving"))
+		}, transport.Network, `with code 1001: "moving"`},
+		"hung up":                   {func(w *server) { _ = w.Conn.Close() }, transport.Network, "WebSocket handshake: EOF"},
+		"reset":                     {func(w *server) { w.Conn.(*memconn.Conn).Reset() }, transport.Network, "connection reset"},
+		"hung up within the answer": {func(w *server) { _, _ = io.WriteString(w.Conn, "HTTP/1.1 101 Swi"); _ = w.Conn.Close() }, transport.Network, "EOF"},
+		"hung up after the upgrade": {func(w *server) { _ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n"); _ = w.Conn.Close() }, transport.Network, "the hub closed the connection"},
+		"hung up within a frame": {func(w *server) {
+			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
+			_, _ = w.Conn.Write([]byte{0x82, 4, 0x20})
+			_ = w.Conn.Close()
+		}, transport.Network, "the hub closed the connection"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHub(t)
+				go func() {
+					raw := h.accept()
+					w, err := readRequest(raw)
+					require.NoError(t, err)
+					c.answer(w)
+					_, _ = io.Copy(io.Discard, raw)
+				}()
+				_, _, err := dial(t.Context(), h.options(nil))
+				require.ErrorIs(t, err, c.kind, "%v", err)
+				require.ErrorContains(t, err, c.text)
+				requireClosed(t, h)
+			})
+		})
+	}
+}
+
+// requireClosed fails when the client's end of the last connection is open.
+func requireClosed(t *testing.T, h *hub) {
+	t.Helper()
+	_, err := h.net.Last().Write([]byte{0})
+	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+func endless(c net.Conn) {
+	_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n")
+	for range 10_000 {
+		if _, err := io.WriteString(c, "X-Filler: "+strings.Repeat("x", 80)+"\r\n"); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package netproxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// maxHead is the longest answer to CONNECT that is read.
+const maxHead = 16 << 10
+
+// connect is the DialFunc of an HTTP proxy.
+func (p *proxy) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	if _, _, err := net.SplitHostPort(addr); err != nil || strings.ContainsAny(addr, " \r\n") {
+		return nil, &net.AddrError{Err: "no host:port", Addr: addr}
+	}
+	c, err := p.dial(ctx, network, p.addr)
+	if err != nil {
+		return nil, p.onTheWay(err)
+	}
+	aborted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(aborted)
+		_ = c.Close()
+	})
+	outer, err := p.handshake(ctx, c, addr)
+	if !stop() {
+		<-aborted
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return outer, nil
+}
+
+// handshake does TLS with the proxy, if so wished, and asks it for a connection to addr.
+func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Conn, error) {
+	if p.tls != nil {
+		secure := tls.Client(c, p.tls)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return nil, p.onTheWay(err)
+		}
+		c = &secured{secure, c}
+	}
+	request := "CONNECT " + addr + " HTTP/1.1\r\nHost: " + addr + "\r\n"
+	if p.authorization != "" {
+		request += "Proxy-Authorization: " + p.authorization + "\r\n"
+	}
+	if _, err := io.WriteString(c, request+"\r\n"); err != nil {
+		return nil, p.onTheWay(err)
+	}
+	head, err := readHead(c)
+	if err != nil {
+		return nil, p.onTheWay(err)
+	}
+	status, header, ok := parseHead(head)
+	switch {
+	case !ok:
+		return nil, p.failed(transport.Protocol, errors.New("the answer is not HTTP; check host and port of the proxy"))
+	case status/100 != 2:
+		e := p.failed(statusKind(status), &StatusError{status})
+		e.RetryAfter = retryAfter(header)
+		return nil, e
+	}
+	return c, nil
+}
+
+// secured is TLS with the proxy. Its Close is the socket's, for that of TLS waits up to 5 s for a peer that takes nothing; the hub is told of the
+// end by the TLS within.
+type secured struct {
+	*tls.Conn
+	socket net.Conn
+}
+
+func (s *secured) Close() error { return s.socket.Close() }
+
+// readHead reads up to the empty line and nothing beyond, for that would be the hub's.
+func readHead(c net.Conn) ([]byte, error) {
+	var head []byte
+	var b [1]byte
+	for len(head) < maxHead && !bytes.HasSuffix(head, []byte("\r\n\r\n")) && !bytes.HasSuffix(head, []byte("\n\n")) {
+		if _, err := io.ReadFull(c, b[:]); err != nil {
+			if err == io.EOF {
+				err = errHungUp
+			}
+			return nil, err
+		}
+		head = append(head, b[0])
+	}
+	return head, nil
+}
+
+// errHungUp is io.EOF said more clearly.
+var errHungUp error = hungUp{}
+
+type hungUp struct{}
+
+func (hungUp) Error() string { return "it closed the connection" }
+func (hungUp) Unwrap() error { return io.EOF }
+
+func parseHead(head []byte) (status int, header textproto.MIMEHeader, ok bool) {
+	r := textproto.NewReader(bufio.NewReader(bytes.NewReader(head)))
+	line, err := r.ReadLine()
+	if err != nil {
+		return 0, nil, false
+	}
+	version, rest, _ := strings.Cut(line, " ")
+	code, _, _ := strings.Cut(rest, " ")
+	if n, err := strconv.ParseUint(code, 10, 16); err == nil && len(code) == 3 {
+		status = int(n)
+	}
+	header, err = r.ReadMIMEHeader()
+	return status, header, err == nil && status >= 100 && (version == "HTTP/1.1" || version == "HTTP/1.0")
+}
+
+// retryAfter reads the seconds that the proxy asked for, 0 for none.
+func retryAfter(h textproto.MIMEHeader) time.Duration {
+	seconds, err := strconv.ParseUint(h.Get("Retry-After"), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// StatusError is an HTTP proxy's refusal to connect, reachable with errors.As.
+type StatusError struct {
+	// Code is the HTTP status, such as 407.
+	Code int
+}
+
+// Error gives the status and its meaning. The proxy's own words are left out: they may repeat what it was sent.
+func (e *StatusError) Error() string {
+	text := "HTTP " + strconv.Itoa(e.Code)
+	if row, ok := statusTable[e.Code]; ok {
+		text += " (" + row.text + ")"
+	}
+	return text
+}
+
+// statusTable is what an answer to CONNECT means.
+var statusTable = map[int]struct {
+	kind transport.Kind
+	text string
+}{
+	400: {transport.Protocol, "bad request"},
+	401: {transport.Unauthorized, "unauthorized"},
+	403: {transport.Forbidden, "forbidden"},
+	404: {transport.Protocol, "not found, so probably no proxy"},
+	405: {transport.Forbidden, "CONNECT not allowed"},
+	407: {transport.Unauthorized, "proxy authentication required"},
+	408: {transport.Timeout, "request timeout"},
+	429: {transport.Throttled, "too many requests"},
+	451: {transport.Forbidden, "unavailable for legal reasons"},
+	500: {transport.Unavailable, "internal server error"},
+	501: {transport.Unsupported, "not implemented"},
+	502: {transport.Unavailable, "bad gateway"},
+	503: {transport.Unavailable, "service unavailable"},
+	504: {transport.Unavailable, "gateway timeout"},
+	505: {transport.Unsupported, "HTTP version not supported"},
+}
+
+// statusKind is total: statuses that are not listed go by their class.
+func statusKind(status int) transport.Kind {
+	if row, ok := statusTable[status]; ok {
+		return row.kind
+	}
+	switch {
+	case status < 400 || status >= 600:
+		return transport.Protocol
+	case status < 500:
+		return transport.Unknown
+	}
+	return transport.Unavailable
+}

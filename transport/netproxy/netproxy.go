@@ -1,0 +1,133 @@
+// Package netproxy connects through proxies: HTTP CONNECT and SOCKS5, with user name and password. What it returns has the form of a net.Dialer's
+// DialContext, so it fits mqtt.Options.Dial and its like; TLS to the hub, and WebSocket, run through the proxy end to end.
+//
+//	dial, err := netproxy.New("http://user:password@proxy.local:3128", nil)
+//	...
+//	t := mqtt.New(&mqtt.Options{Dial: dial})
+//
+// The hub's name is looked up by the proxy. The environment (HTTPS_PROXY and so on) is not looked at.
+//
+// # Errors
+//
+// A proxy that answered and refused is a *StatusError (HTTP) or a *ReplyError (SOCKS5) within an *transport.Error. Kind is Unauthorized for HTTP 401 and 407 and where SOCKS5
+// does not take the user or needs one; Forbidden for HTTP 403, 405 and 451 and SOCKS5's "not allowed"; Timeout for HTTP 408; Throttled for 429;
+// Unavailable for HTTP 500, 502, 503, 504 and others of that class, and a general failure of SOCKS5; Network where SOCKS5 says that the hub is out of
+// its reach; Unsupported for HTTP 501 and 505 and for SOCKS5 commands and addresses unsupported; Unknown for HTTP statuses from 400 on that are not listed; Protocol for 400,
+// 404, redirections and the like, and for peers that are no proxies. What the network does on the way to the proxy is reported as it
+// is, with the proxy's address. No error shows user name or password.
+package netproxy
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// DialFunc makes a connection, as net.Dialer.DialContext does.
+type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// Options are settings beyond the proxy's URL. The zero value and nil mean all defaults.
+type Options struct {
+	// Dial connects to the proxy; another proxy's DialFunc makes a chain. It must end when ctx does. Nil: a net.Dialer.
+	Dial DialFunc
+	// TLS is the base of the TLS settings towards a proxy of scheme "https"; it is cloned. Nil: the system's roots.
+	TLS *tls.Config
+}
+
+// New returns the function that connects through the proxy at rawURL, "scheme://[user:password@]host[:port]". Schemes are "http" (port 80), "https" (443: TLS to
+// the proxy itself), "socks5" and "socks5h" (1080). User name and password are percent-encoded, as in every URL. Errors are of Kind Invalid and do not repeat the
+// URL.
+func New(rawURL string, o *Options) (DialFunc, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, invalid("is no URL") // the cause would repeat it
+	}
+	port, known := defaultPorts[u.Scheme]
+	switch {
+	case !known:
+		return nil, invalid("has no scheme that is known; give http, https, socks5 or socks5h")
+	case u.Hostname() == "":
+		return nil, invalid("has no host")
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		return nil, invalid("has something behind host and port; leave it out")
+	}
+	if u.Port() != "" {
+		port = u.Port()
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, invalid("has a wrong port; give 1 to 65535")
+		}
+	}
+	p := &proxy{host: u.Hostname(), addr: net.JoinHostPort(u.Hostname(), port), dial: o.Dial}
+	if p.dial == nil {
+		p.dial = new(net.Dialer).DialContext
+	}
+	user := u.User.Username()
+	password, _ := u.User.Password()
+	switch u.Scheme {
+	case "http", "https":
+		if u.User != nil {
+			if strings.Contains(user, ":") {
+				return nil, invalid("has a user name with a colon, which Basic authentication cannot carry")
+			}
+			p.authorization = "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+		}
+		if u.Scheme == "https" {
+			p.tls = o.TLS.Clone()
+			if p.tls == nil {
+				p.tls = new(tls.Config)
+			}
+			if p.tls.ServerName == "" {
+				p.tls.ServerName = p.host
+			}
+		}
+		return p.connect, nil
+	}
+	if u.User != nil && (user == "" || len(user) > 255 || len(password) > 255) {
+		return nil, invalid("has a user name or password that SOCKS5 cannot carry; give 1 to 255 bytes")
+	}
+	return p.socks(u.User != nil, user, password)
+}
+
+var defaultPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
+
+// proxy is one that New was given. It is not changed.
+type proxy struct {
+	host, addr    string
+	dial          DialFunc
+	tls           *tls.Config // nil: none
+	authorization string      // secret
+}
+
+func (p *proxy) String() string   { return "proxy " + p.addr }
+func (p *proxy) GoString() string { return p.String() }
+
+// onTheWay is a failure between here and the proxy.
+func (p *proxy) onTheWay(err error) error { return &proxyError{p.addr, err} }
+
+// failed is a failure of the proxy.
+func (p *proxy) failed(kind transport.Kind, cause error) *transport.Error {
+	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Err: &proxyError{p.addr, cause}}
+}
+
+func invalid(what string) *transport.Error {
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpOpen, Err: errors.New("the proxy's URL " + what)}
+}
+
+// proxyError names the proxy.
+type proxyError struct {
+	addr string
+	err  error
+}
+
+func (e *proxyError) Error() string { return "proxy " + e.addr + ": " + e.err.Error() }
+func (e *proxyError) Unwrap() error { return e.err }

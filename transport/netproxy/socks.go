@@ -1,0 +1,145 @@
+package netproxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+
+	xproxy "golang.org/x/net/proxy"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// socks makes the DialFunc of a SOCKS5 proxy.
+func (p *proxy) socks(auth bool, user, password string) (DialFunc, error) {
+	var a *xproxy.Auth
+	if auth {
+		a = &xproxy.Auth{User: user, Password: password}
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		way := &way{dial: p.dial}
+		d, err := xproxy.SOCKS5("tcp", p.addr, a, way)
+		if err != nil {
+			return nil, p.failed(transport.Invalid, err)
+		}
+		c, err := d.(xproxy.ContextDialer).DialContext(ctx, network, addr)
+		if err == nil {
+			return c, nil
+		}
+		return nil, p.socksError(ctx, way.failure(), err)
+	}, nil
+}
+
+// socksError tells what the library's error means. onTheWay is what the network did, if it failed.
+func (p *proxy) socksError(ctx context.Context, onTheWay, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case onTheWay != nil:
+		return p.onTheWay(onTheWay)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Err != nil {
+		err = e.Err // without addresses, which ours has
+	}
+	for _, row := range replyTable {
+		if strings.HasSuffix(err.Error(), row.text) {
+			return p.failed(row.kind, &ReplyError{row.text})
+		}
+	}
+	if strings.Contains(err.Error(), "unknown code: ") {
+		return p.failed(transport.Unknown, &ReplyError{"a refusal for no reason that SOCKS5 knows"})
+	}
+	return p.failed(transport.Protocol, &hintError{err})
+}
+
+// replyTable is what a SOCKS5 proxy can say, in the library's words: it has no codes.
+var replyTable = []struct {
+	text string
+	kind transport.Kind
+}{
+	{"general SOCKS server failure", transport.Unavailable},
+	{"connection not allowed by ruleset", transport.Forbidden},
+	{"network unreachable", transport.Network},
+	{"host unreachable", transport.Network},
+	{"connection refused", transport.Network},
+	{"TTL expired", transport.Network},
+	{"command not supported", transport.Unsupported},
+	{"address type not supported", transport.Unsupported},
+	{"no acceptable authentication methods", transport.Unauthorized},
+	{"username/password authentication failed", transport.Unauthorized},
+}
+
+// ReplyError is a SOCKS5 proxy's refusal to connect, reachable with errors.As.
+type ReplyError struct {
+	// Reason is the refusal in words.
+	Reason string
+}
+
+// Error gives the reason.
+func (e *ReplyError) Error() string { return "SOCKS5: " + e.Reason }
+
+type hintError struct{ err error }
+
+func (e *hintError) Error() string {
+	return "SOCKS5: " + e.err.Error() + "; check host and port of the proxy"
+}
+func (e *hintError) Unwrap() error { return e.err }
+
+// way is the way to the proxy of one dial. It keeps the first failure, so that the network's are told from the proxy's.
+type way struct {
+	dial DialFunc
+
+	mu  sync.Mutex // guards memory only
+	err error
+}
+
+// Dial is not called.
+func (w *way) Dial(network, addr string) (net.Conn, error) {
+	return w.DialContext(context.Background(), network, addr)
+}
+
+func (w *way) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := w.dial(ctx, network, addr)
+	if err != nil {
+		return nil, w.keep(err)
+	}
+	return &wayConn{c, w}, nil
+}
+
+func (w *way) keep(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+	return err
+}
+
+func (w *way) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+type wayConn struct {
+	net.Conn
+	way *way
+}
+
+func (c *wayConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.way.keep(err)
+	}
+	return n, err
+}
+
+func (c *wayConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		c.way.keep(err)
+	}
+	return n, err
+}
