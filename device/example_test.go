@@ -174,3 +174,74 @@ func ExampleStatus_Hint() {
 	// retryable: false
 	// the same credentials would be refused again; check key, device id, and that the device is enabled
 }
+
+// Commands from the cloud go to a handler; its return value settles them. Each connection subscribes before it counts as connected.
+func ExampleOptions_onMessage() {
+	hub, connect, overMemory := exampleHub()
+	defer hub.Close()
+	creds, _ := device.ParseConnectionString(connect)
+	client, err := device.New(creds, overMemory, &device.Options{
+		OnMessage: func(ctx context.Context, m *transport.Message) error {
+			fmt.Println("command:", string(m.Body))
+			return nil // accepted: the hub forgets it
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+	if err := client.Open(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if err := hub.SendC2D("dev-1", testbroker.C2D{MessageID: "c-1", Body: []byte("blink")}); err != nil {
+		log.Fatal(err)
+	}
+	if err := hub.WaitC2D(ctx, "dev-1", testbroker.Completed, 1); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("completed")
+	// Output:
+	// command: blink
+	// completed
+}
+
+// A device that nobody can reach tries again from scratch even after a terminal end; a fleet spreads its reconnects; the clients of one
+// process share a limit.
+func ExampleOptions_unattended() {
+	limit := device.NewDialLimiter(4, 20*time.Millisecond)
+	options := &device.Options{
+		TryAgainAfter:   time.Hour,
+		ReconnectSpread: 30 * time.Second,
+		Dials:           limit,
+		Overflow:        device.DropOldest,
+	}
+	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "buoy-12"}
+	client, err := device.New(creds, mqtt.New(nil), options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(client.Status().State, client.Close())
+	// Output: disconnected <nil>
+}
+
+// The trace tells what the status leaves out: here the policy's decisions.
+func ExampleTrace() {
+	hub, connect, overMemory := exampleHub()
+	defer hub.Close()
+	hub.Inject(testbroker.Fault{Kind: testbroker.DropConnect})
+	creds, _ := device.ParseConnectionString(connect)
+	client, err := device.New(creds, overMemory, &device.Options{Trace: &device.Trace{
+		Decision: func(a retrypolicy.Attempt, d retrypolicy.Decision) {
+			fmt.Printf("%v failed, %v: retry %d after %v\n", a.Scope, a.Kind, a.Retry, d.Delay)
+		},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.Open(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: connection failed, network failure: retry 1 after 100ms
+}

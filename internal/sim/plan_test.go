@@ -47,12 +47,13 @@ const (
 	drop
 	reconnect
 	newPolicy
+	command // count commands from the cloud
 
 	actions
 )
 
 func (a action) String() string {
-	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy"}[a]
+	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "command"}[a]
 }
 
 func (s step) String() string {
@@ -62,6 +63,8 @@ func (s step) String() string {
 		text += fmt.Sprintf(" %d of %d B, expiry %v", s.count, s.size, s.expires)
 	case send:
 		text += fmt.Sprintf(" %d of %d B, time-out %v", s.count, s.size, s.timeout)
+	case command:
+		text += fmt.Sprintf(" %d", s.count)
 	case inject:
 		text += fmt.Sprintf(" %+v", s.fault)
 	}
@@ -112,6 +115,9 @@ func drawPlan(seed uint64) *plan {
 	}
 	if r.IntN(3) == 0 {
 		add(step{what: newPolicy})
+	}
+	for range r.IntN(8) {
+		add(step{what: command, count: 1 + r.IntN(12)})
 	}
 	p.tail = between(time.Second, time.Minute)
 	p.reopenAfter = between(time.Second, 30*time.Second)

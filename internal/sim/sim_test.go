@@ -77,10 +77,12 @@ type world struct {
 
 	producers int
 
-	mu     sync.Mutex
-	events []string
-	msgs   []*entry
-	errs   []error
+	mu       sync.Mutex
+	events   []string
+	msgs     []*entry
+	errs     []error
+	commands int            // sent
+	handled  map[string]int // how often the handler was given each
 }
 
 // entry is a message and what became of it.
@@ -108,9 +110,9 @@ func (w *world) fail(err error) {
 
 // play runs the plan and everything down again. It must be called in a bubble.
 func play(t *testing.T, p *plan) *world {
-	w := &world{p: p, start: time.Now()}
+	w := &world{p: p, start: time.Now(), handled: map[string]int{}}
 	var err error
-	w.hub, err = testbroker.New(&testbroker.Options{Seed: p.seed + 1, OnEvent: func(e testbroker.Event) { w.event("hub    %v", e) }})
+	w.hub, err = testbroker.New(&testbroker.Options{Seed: p.seed + 1, C2D: testbroker.C2DOptions{TTL: 1000 * time.Hour, MaxDeliveries: 1000}, OnEvent: func(e testbroker.Event) { w.event("hub    %v", e) }})
 	require.NoError(t, err)
 	_, err = w.hub.AddDevice("dev-1")
 	require.NoError(t, err)
@@ -123,7 +125,8 @@ func play(t *testing.T, p *plan) *world {
 	require.NoError(t, err)
 	w.client, err = device.New(creds, mqtt.New(o), &device.Options{
 		RetryPolicy: w.policy(p.policy), Window: p.window, MaxMessages: p.maxOutbox, AckTimeout: p.ackTimeout, StableTime: p.stable,
-		Rand: rand.NewPCG(p.seed, 2).Uint64,
+		Rand:      rand.NewPCG(p.seed, 2).Uint64,
+		OnMessage: w.handle,
 		OnStatus: func(s device.Status) {
 			w.event("device %v (%v) retry %d delay %v: %v", s.State, s.Reason, s.Retry, s.Delay, s.Err)
 		},
@@ -152,6 +155,7 @@ func play(t *testing.T, p *plan) *world {
 	w.event("all faults removed")
 	w.calls.Wait()
 	w.flush()
+	w.complete()
 	close(stop)
 	<-stopped
 	w.stats = w.client.Stats()
@@ -214,6 +218,17 @@ func (w *world) do(s *step) *testbroker.Injected {
 	case inject:
 		w.event("inject %+v", s.fault)
 		return w.hub.Inject(s.fault)
+	case command:
+		for range s.count {
+			id := "c-" + strconv.Itoa(w.commands+1)
+			err := w.hub.SendC2D("dev-1", testbroker.C2D{MessageID: id, Body: []byte("do " + id)})
+			if errors.Is(err, testbroker.ErrQueueFull) {
+				break
+			} else if err != nil {
+				w.fail(err)
+			}
+			w.commands++
+		}
 	case drop:
 		w.event("drop")
 		w.hub.Drop("")
@@ -263,6 +278,52 @@ func (w *world) messages(s *step) (batch []*entry) {
 		batch = append(batch, e)
 	}
 	return batch
+}
+
+// handle is the application's handler of commands: it now and then takes its time, releases a command twice before it takes it, or panics at first.
+func (w *world) handle(ctx context.Context, m *transport.Message) error {
+	w.mu.Lock()
+	w.handled[m.ID]++
+	times := w.handled[m.ID]
+	w.mu.Unlock()
+	if string(m.Body) != "do "+m.ID {
+		w.fail(fmt.Errorf("command %s came with body %q", m.ID, m.Body))
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(m.ID, "c-"))
+	if err != nil {
+		w.fail(err)
+	}
+	switch {
+	case n%7 == 0:
+		select {
+		case <-time.After(time.Duration(n) * time.Second):
+		case <-ctx.Done():
+		}
+	case n%5 == 0 && times <= 2:
+		return errors.New("not now")
+	case n%11 == 0 && times == 1:
+		panic("a bug of the application")
+	}
+	return nil
+}
+
+// complete waits until every command was handled and the hub knows.
+func (w *world) complete() {
+	for range 3600 {
+		synctest.Wait()
+		if w.hub.CountC2D("dev-1", testbroker.Completed) == w.commands {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	if n := w.hub.CountC2D("dev-1", testbroker.Completed); n != w.commands {
+		w.fail(fmt.Errorf("%d of %d commands completed: %+v", n, w.commands, w.hub.C2DLog("dev-1")))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.handled) != w.commands {
+		w.errs = append(w.errs, fmt.Errorf("%d of %d commands were handled", len(w.handled), w.commands))
+	}
 }
 
 // flush gets everything out; while the client has given up, it waits for the supervisor.

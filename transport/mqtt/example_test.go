@@ -97,8 +97,8 @@ func ExampleCertificateFiles() {
 	t := mqtt.New(&mqtt.Options{Certificate: mqtt.CertificateFiles("/etc/device/cert.pem", "/etc/device/key.pem")})
 	creds := &transport.Credentials{Host: "hub1.azure-devices.net", DeviceID: "thermometer"}
 	_, err := t.Dial(context.Background(), &transport.Config{Creds: creds})
-	fmt.Println(err)
-	// Output: mqtt dial: invalid: client certificate: open /etc/device/cert.pem: no such file or directory
+	fmt.Println("files are missing:", errors.Is(err, transport.Invalid))
+	// Output: files are missing: true
 }
 
 // A key that does not leave its chip is a crypto.Signer. Here an ordinary one stands for it.

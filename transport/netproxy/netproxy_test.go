@@ -453,6 +453,13 @@ func TestAProxyWithTLS(t *testing.T) {
 		require.Error(t, <-ran)
 		require.LessOrEqual(t, time.Since(began), time.Second)
 
+		c, err := d(t.Context(), "tcp", dev.HostName+":8883")
+		require.NoError(t, err)
+		n.Last().SetBuffer(1)
+		began = time.Now()
+		require.NoError(t, c.Close())
+		require.Zero(t, time.Since(began))
+
 		d, err = New("https://proxy.local", &Options{Dial: n.DialContext})
 		require.NoError(t, err)
 		_, err = mqtt.New(&mqtt.Options{Dial: d}).Dial(t.Context(), config(creds))

@@ -13,14 +13,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// lower is the connection below WebSocket as the library is given it. It keeps the first failure as it was, for the library changes it; it bounds the
+// lower is the connection below WebSocket as the library is given it. It keeps failures as they were, for the library changes them; it bounds the
 // answer to the request; it is not closed and has no deadlines, for both are the business of package mqtt.
 type lower struct {
 	net.Conn
 	room int // bytes that the answer may still have; negative: it is over
 
-	mu  sync.Mutex // guards memory only
-	err error
+	mu                sync.Mutex // guards memory only
+	readErr, writeErr error      // the first ones
 }
 
 func (l *lower) Read(p []byte) (int, error) {
@@ -34,31 +34,29 @@ func (l *lower) Read(p []byte) (int, error) {
 	if l.room > 0 {
 		l.room -= n
 	}
-	return n, l.keep(err)
+	l.keep(&l.readErr, err)
+	return n, err
 }
 
 func (l *lower) Write(p []byte) (int, error) {
 	n, err := l.Conn.Write(p)
-	return n, l.keep(err)
+	l.keep(&l.writeErr, err)
+	return n, err
 }
 
-// keep keeps err, if it is the first, and returns it.
-func (l *lower) keep(err error) error {
-	if err != nil {
-		l.mu.Lock()
-		if l.err == nil {
-			l.err = err
-		}
-		l.mu.Unlock()
-	}
-	return err
-}
-
-// failure is the first failure.
-func (l *lower) failure() error {
+func (l *lower) keep(first *error, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.err
+	if *first == nil {
+		*first = err
+	}
+}
+
+// failures are the first ones, nil where there is none.
+func (l *lower) failures() (read, write error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.readErr, l.writeErr
 }
 
 func (*lower) Close() error                     { return nil }
@@ -109,7 +107,7 @@ func (c *conn) explain(err error) error {
 	if closed, ok := errors.AsType[*websocket.CloseError](err); ok && closed.Code != websocket.CloseAbnormalClosure {
 		return &closedError{closed.Code, closed.Text}
 	}
-	if below := c.below.failure(); below != nil {
+	if below, _ := c.below.failures(); below != nil {
 		return below
 	}
 	return failed(transport.Protocol, err)
@@ -138,7 +136,7 @@ func (c *conn) Write(p []byte) (int, error) {
 }
 
 func (c *conn) writeError(err error) error {
-	if below := c.below.failure(); below != nil {
+	if _, below := c.below.failures(); below != nil {
 		return below
 	}
 	return err

@@ -101,12 +101,15 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer mqtt.Peer) (net.Conn
 	}
 	// The library looks at a context's deadline only; package mqtt closes the connection when ctx ends.
 	ws, answer, err := dialer.DialContext(context.WithoutCancel(ctx), "ws://"+peer.Host+t.path(peer), t.opt.Header)
+	readErr, writeErr := below.failures()
 	switch {
 	case err == nil:
 	case answer != nil && answer.StatusCode != http.StatusSwitchingProtocols:
 		return nil, refusal(answer)
-	case below.failure() != nil:
-		return nil, &handshakeError{below.failure()}
+	case readErr != nil:
+		return nil, &handshakeError{readErr}
+	case writeErr != nil:
+		return nil, &handshakeError{writeErr}
 	default:
 		return nil, failed(transport.Protocol, &handshakeError{err})
 	}

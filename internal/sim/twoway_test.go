@@ -1,0 +1,83 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/stretchr/testify/require"
+)
+
+// 10,000 messages each way at once, over real TCP with full socket buffers, 4 KB each, while the handler of commands sends telemetry itself: nobody waits for somebody who
+// waits for him.
+func TestTwoWayTrafficAtFullSpeed(t *testing.T) {
+	const n = 10_000
+	hub, err := testbroker.New(nil)
+	require.NoError(t, err)
+	addr, err := hub.ListenTCP("127.0.0.1:0")
+	require.NoError(t, err)
+	_, err = hub.AddDevice("dev-1")
+	require.NoError(t, err)
+	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+
+	var handled, answered atomic.Int64
+	var c *device.Client
+	c, err = device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Addr: addr.String()}), &device.Options{
+		OnMessage: func(ctx context.Context, m *transport.Message) error {
+			if handled.Add(1)%100 == 0 { // a handler that waits for an acknowledgement
+				if err := c.Send(ctx, &transport.Message{ID: "answer to " + m.ID}); err != nil {
+					return err
+				}
+				answered.Add(1)
+			}
+			return nil
+		},
+	})
+	require.NoError(t, err)
+	require.NoError(t, c.Open(ctx))
+
+	body := make([]byte, 4096)
+	commands := make(chan error, 1)
+	go func() { // the cloud; ends with its last command
+		commands <- func() error {
+			for sent := 0; sent < n; {
+				err := hub.SendC2D("dev-1", testbroker.C2D{Body: body})
+				switch {
+				case err == nil:
+					sent++
+				case errors.Is(err, testbroker.ErrQueueFull):
+					done := hub.CountC2D("dev-1", testbroker.Completed)
+					if err := hub.WaitC2D(ctx, "dev-1", testbroker.Completed, done+1); err != nil {
+						return err
+					}
+				default:
+					return err
+				}
+			}
+			return nil
+		}()
+	}()
+	m := &transport.Message{Body: body}
+	for range n {
+		require.NoError(t, c.Enqueue(ctx, m, nil))
+	}
+	require.NoError(t, c.Flush(ctx))
+	require.NoError(t, <-commands)
+	require.NoError(t, hub.WaitC2D(ctx, "dev-1", testbroker.Completed, n))
+	require.NoError(t, c.Flush(ctx))
+	require.EqualValues(t, n, handled.Load())
+	require.EqualValues(t, n/100, answered.Load())
+	require.Equal(t, n+n/100, hub.Len())
+	require.EqualValues(t, 1, c.Stats().Connections)
+	require.NoError(t, c.Close())
+	require.NoError(t, hub.Close())
+}
