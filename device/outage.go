@@ -72,9 +72,7 @@ func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
 const maxDelay = time.Duration(1<<63 - 1)
 
 func (l *loop) tellOutage(reason Reason, delay time.Duration, failure *transport.Error) {
-	l.publish(Status{
-		State: DisconnectedRetrying, Reason: reason, Retry: l.retry, Delay: delay, Err: failure, Flaps: l.flaps.flaps, Suspect: l.flaps.suspect(),
-	})
+	l.publish(Status{State: DisconnectedRetrying, Reason: reason, Retry: l.retry, Delay: delay, Err: failure})
 }
 
 // wait asks the policy about the incident and sleeps as it says.

@@ -110,7 +110,7 @@ type Status struct {
 	Delay time.Duration
 	// Err is the failure that led here, an *transport.Error; nil when there was none.
 	Err error
-	// Flaps counts the connections in a row that were lost before they were up for Options.StableTime; 0 or 1 is nothing to speak of.
+	// Flaps counts the connections in a row, up to this status, that were lost before they were up for Options.StableTime; 0 or 1 is nothing to speak of.
 	Flaps int
 	// Suspect is a guess at the cause when Flaps is 3 or more. A hub that does not like what a device does can often only hang up.
 	Suspect Suspect
@@ -162,6 +162,7 @@ func (q *notices) pop() (Status, bool) {
 
 // publish is what the loop publishes; once its run is over, nothing.
 func (l *loop) publish(s Status) {
+	s.Flaps, s.Suspect = l.flaps.flaps, l.flaps.suspect()
 	l.c.mu.Lock()
 	if !l.own.over {
 		l.c.publishLocked(s)

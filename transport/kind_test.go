@@ -110,3 +110,11 @@ func TestScopeText(t *testing.T) {
 		t.Errorf("%q, %q", transport.Operation, transport.Connection)
 	}
 }
+
+func TestOutcomesHaveNames(t *testing.T) {
+	for o, want := range map[transport.Outcome]string{transport.Accept: "accept", transport.Release: "release", transport.Reject: "reject", 9: "undefined outcome"} {
+		if o.String() != want {
+			t.Errorf("%d: %s", o, o)
+		}
+	}
+}

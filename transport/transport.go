@@ -176,6 +176,19 @@ const (
 	Reject                 // cannot be handled; the hub sets it aside
 )
 
+// String returns "accept", "release" or "reject".
+func (o Outcome) String() string {
+	switch o {
+	case Accept:
+		return "accept"
+	case Release:
+		return "release"
+	case Reject:
+		return "reject"
+	}
+	return "undefined outcome"
+}
+
 // Delivery is something that the hub sent.
 type Delivery struct {
 	// Kind is one bit.

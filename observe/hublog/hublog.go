@@ -119,7 +119,7 @@ func Trace(l *slog.Logger, next *device.Trace) *device.Trace {
 	}
 	t.Settled = func(o transport.Outcome) {
 		if on(l, slog.LevelDebug) {
-			log(l, slog.LevelDebug, "verdict handed over", slog.String("outcome", outcome(o)))
+			log(l, slog.LevelDebug, "verdict handed over", slog.String("outcome", o.String()))
 		}
 		if user.Settled != nil {
 			user.Settled(o)
@@ -231,18 +231,6 @@ func appendError(attrs []slog.Attr, err error) []slog.Attr {
 		attrs = append(attrs, slog.Duration("retry_after", e.RetryAfter))
 	}
 	return attrs
-}
-
-func outcome(o transport.Outcome) string {
-	switch o {
-	case transport.Accept:
-		return "accepted"
-	case transport.Release:
-		return "released"
-	case transport.Reject:
-		return "rejected"
-	}
-	return "undefined"
 }
 
 // panicText is v where it is meant to be read; other values may hold what is in a message.

@@ -228,9 +228,9 @@ func TestDebugTellsAll(t *testing.T) {
 			`level=DEBUG msg="retry policy decided" again=true retry=1 delay=100ms elapsed=0s kind="timed out" scope=connection`,
 			`level=DEBUG msg="session up" took=0s`,
 			`level=DEBUG msg="messages handed over" messages=1`,
-			`level=DEBUG msg="verdict handed over" outcome=accepted`,
-			`level=DEBUG msg="verdict handed over" outcome=rejected`,
-			`level=DEBUG msg="verdict handed over" outcome=released`,
+			`level=DEBUG msg="verdict handed over" outcome=accept`,
+			`level=DEBUG msg="verdict handed over" outcome=reject`,
+			`level=DEBUG msg="verdict handed over" outcome=release`,
 			`level=ERROR msg="OnMessage panicked" panic="token=(hidden)"`,
 			`level=DEBUG msg="session ended" up=10s error="scripted connection: network failure: as the script says" kind="network failure" scope=connection op=connection proto=scripted`,
 		} {
@@ -301,7 +301,7 @@ func TestTheUsersHooksRunToo(t *testing.T) {
 		require.Contains(t, all, `msg="session up" took=1s window=7 expires=2000-01-01T`)
 		require.Contains(t, all, `msg="OnMessage panicked" panic="a struct { key string }"`)
 		require.Contains(t, all, `scope=operation retry_after=1s`)
-		require.Contains(t, all, `outcome=undefined`)
+		require.Contains(t, all, `outcome="undefined outcome"`)
 	})
 }
 
