@@ -86,11 +86,6 @@ type refusal struct {
 	last  retrypolicy.Decision
 }
 
-type flusher struct {
-	upTo uint64
-	done chan error // capacity 1
-}
-
 func newOutbox(s *settings, wall func() time.Time, poke func()) *outbox {
 	return &outbox{
 		poke: poke, wall: wall, maxMessages: s.MaxMessages, maxBytes: s.MaxBytes, overflow: s.Overflow, base: time.Now(),
@@ -186,80 +181,6 @@ func (b *outbox) wakeBlocked() {
 		close(b.room)
 		b.room = make(chan struct{})
 	}
-}
-
-// append takes a free slot, growing the table if need be, to the end of the list.
-func (b *outbox) append(m *transport.Message, size int, r *Receipt, call bool) int32 {
-	i := b.free
-	if i != none {
-		b.free = b.slots[i].next
-	} else {
-		if len(b.slots) == cap(b.slots) {
-			grown := make([]slot, len(b.slots), min(2*cap(b.slots), b.maxMessages))
-			copy(grown, b.slots)
-			b.slots = grown
-		}
-		i = int32(len(b.slots))
-		b.slots = b.slots[:i+1]
-	}
-	b.seq++
-	b.slots[i] = slot{msg: m, receipt: r, seq: b.seq, size: int32(size), next: none, prev: b.tail, state: slotQueued, call: call}
-	if b.tail == none {
-		b.head = i
-	} else {
-		b.slots[b.tail].next = i
-	}
-	b.tail = i
-	if b.cursor == none {
-		b.cursor = i
-	}
-	b.count++
-	b.bytes += size
-	b.totals.Accepted++
-	return i
-}
-
-// remove takes a slot out of the list and gives its message the result.
-func (b *outbox) remove(i int32, result error) {
-	s := &b.slots[i]
-	switch s.state {
-	case slotFlying:
-		b.flying--
-	case slotRefused:
-		b.refused--
-	}
-	if b.cursor == i {
-		b.cursor = b.nextQueued(s.next)
-	}
-	if s.prev == none {
-		b.head = s.next
-	} else {
-		b.slots[s.prev].next = s.next
-	}
-	if s.next == none {
-		b.tail = s.prev
-	} else {
-		b.slots[s.next].prev = s.prev
-	}
-	b.count--
-	b.bytes -= int(s.size)
-	if s.receipt != nil {
-		s.receipt.set(result)
-	}
-	*s = slot{next: b.free}
-	b.free = i
-
-	b.wakeBlocked()
-	if len(b.flushers) > 0 {
-		b.releaseFlushers()
-	}
-}
-
-func (b *outbox) nextQueued(i int32) int32 {
-	for i != none && b.slots[i].state != slotQueued {
-		i = b.slots[i].next
-	}
-	return i
 }
 
 // take marks queued messages as flying, as far as the window and batch go, and describes them in batch. When there is nothing to hand over, the
@@ -441,60 +362,6 @@ func (b *outbox) oldestFlight() (at time.Time, ok bool) {
 	return b.base.Add(oldest), true
 }
 
-func (b *outbox) noteExpiry(m *transport.Message) {
-	if !m.Expires.IsZero() && (b.expiry.IsZero() || m.Expires.Before(b.expiry)) {
-		b.expiry = m.Expires
-	}
-}
-
-// expire gives all queued and refused messages whose time is over their result and returns when to look again, zero for never.
-func (b *outbox) expire(wall time.Time) time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.expireLocked(wall)
-}
-
-func (b *outbox) expireLocked(wall time.Time) time.Time {
-	if b.expiry.IsZero() || wall.Before(b.expiry) {
-		return b.expiry
-	}
-	b.expiry = time.Time{}
-	for i := b.head; i != none; {
-		s := &b.slots[i]
-		next := s.next
-		if s.state != slotFlying && !s.msg.Expires.IsZero() {
-			if wall.Before(s.msg.Expires) {
-				b.noteExpiry(s.msg)
-			} else {
-				b.totals.Expired++
-				b.remove(i, b.outcome(i, errExpired))
-			}
-		}
-		i = next
-	}
-	return b.expiry
-}
-
-// armSweep makes messages expire while no loop runs that would see to it.
-func (b *outbox) armSweep() {
-	if b.halted == nil || b.closed || b.expiry.IsZero() {
-		return
-	}
-	wait := max(0, b.expiry.Sub(b.wall()))
-	if b.sweep == nil {
-		b.sweep = time.AfterFunc(wait, func() {
-			b.mu.Lock()
-			if b.halted != nil && !b.closed {
-				b.expireLocked(b.wall())
-				b.armSweep()
-			}
-			b.mu.Unlock()
-		})
-		return
-	}
-	b.sweep.Reset(wait)
-}
-
 // withdrawal says what withdraw found.
 type withdrawal uint8
 
@@ -573,46 +440,6 @@ func (b *outbox) drain() {
 		b.remove(b.head, b.outcome(b.head, errClosed))
 	}
 	b.mu.Unlock()
-}
-
-// flush returns a channel that gets nil when every message accepted so far has its result, or an error when the client stops trying before that.
-// The channel is nil when there is nothing to wait for.
-func (b *outbox) flush() (chan error, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.head == none {
-		return nil, nil
-	}
-	if b.halted != nil {
-		return nil, b.halted
-	}
-	done := make(chan error, 1)
-	b.flushers = append(b.flushers, flusher{b.seq, done})
-	return done, nil
-}
-
-// unflush forgets a flusher whose caller gave up.
-func (b *outbox) unflush(done chan error) {
-	b.mu.Lock()
-	for i := range b.flushers {
-		if b.flushers[i].done == done {
-			b.flushers = append(b.flushers[:i], b.flushers[i+1:]...)
-			break
-		}
-	}
-	b.mu.Unlock()
-}
-
-func (b *outbox) releaseFlushers() {
-	kept := b.flushers[:0]
-	for _, f := range b.flushers {
-		if b.head == none || b.slots[b.head].seq > f.upTo {
-			f.done <- nil
-		} else {
-			kept = append(kept, f)
-		}
-	}
-	b.flushers = kept
 }
 
 // stats returns the counters of messages.

@@ -1,0 +1,61 @@
+package device
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func (b *outbox) noteExpiry(m *transport.Message) {
+	if !m.Expires.IsZero() && (b.expiry.IsZero() || m.Expires.Before(b.expiry)) {
+		b.expiry = m.Expires
+	}
+}
+
+// expire gives all queued and refused messages whose time is over their result and returns when to look again, zero for never.
+func (b *outbox) expire(wall time.Time) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.expireLocked(wall)
+}
+
+func (b *outbox) expireLocked(wall time.Time) time.Time {
+	if b.expiry.IsZero() || wall.Before(b.expiry) {
+		return b.expiry
+	}
+	b.expiry = time.Time{}
+	for i := b.head; i != none; {
+		s := &b.slots[i]
+		next := s.next
+		if s.state != slotFlying && !s.msg.Expires.IsZero() {
+			if wall.Before(s.msg.Expires) {
+				b.noteExpiry(s.msg)
+			} else {
+				b.totals.Expired++
+				b.remove(i, b.outcome(i, errExpired))
+			}
+		}
+		i = next
+	}
+	return b.expiry
+}
+
+// armSweep makes messages expire while no loop runs that would see to it.
+func (b *outbox) armSweep() {
+	if b.halted == nil || b.closed || b.expiry.IsZero() {
+		return
+	}
+	wait := max(0, b.expiry.Sub(b.wall()))
+	if b.sweep == nil {
+		b.sweep = time.AfterFunc(wait, func() {
+			b.mu.Lock()
+			if b.halted != nil && !b.closed {
+				b.expireLocked(b.wall())
+				b.armSweep()
+			}
+			b.mu.Unlock()
+		})
+		return
+	}
+	b.sweep.Reset(wait)
+}

@@ -1,0 +1,79 @@
+package device
+
+import (
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// append takes a free slot, growing the table if need be, to the end of the list.
+func (b *outbox) append(m *transport.Message, size int, r *Receipt, call bool) int32 {
+	i := b.free
+	if i != none {
+		b.free = b.slots[i].next
+	} else {
+		if len(b.slots) == cap(b.slots) {
+			grown := make([]slot, len(b.slots), min(2*cap(b.slots), b.maxMessages))
+			copy(grown, b.slots)
+			b.slots = grown
+		}
+		i = int32(len(b.slots))
+		b.slots = b.slots[:i+1]
+	}
+	b.seq++
+	b.slots[i] = slot{msg: m, receipt: r, seq: b.seq, size: int32(size), next: none, prev: b.tail, state: slotQueued, call: call}
+	if b.tail == none {
+		b.head = i
+	} else {
+		b.slots[b.tail].next = i
+	}
+	b.tail = i
+	if b.cursor == none {
+		b.cursor = i
+	}
+	b.count++
+	b.bytes += size
+	b.totals.Accepted++
+	return i
+}
+
+// remove takes a slot out of the list and gives its message the result.
+func (b *outbox) remove(i int32, result error) {
+	s := &b.slots[i]
+	switch s.state {
+	case slotFlying:
+		b.flying--
+	case slotRefused:
+		b.refused--
+	}
+	if b.cursor == i {
+		b.cursor = b.nextQueued(s.next)
+	}
+	if s.prev == none {
+		b.head = s.next
+	} else {
+		b.slots[s.prev].next = s.next
+	}
+	if s.next == none {
+		b.tail = s.prev
+	} else {
+		b.slots[s.next].prev = s.prev
+	}
+	b.count--
+	b.bytes -= int(s.size)
+	if s.receipt != nil {
+		s.receipt.set(result)
+	}
+	*s = slot{next: b.free}
+	b.free = i
+
+	b.wakeBlocked()
+	if len(b.flushers) > 0 {
+		b.releaseFlushers()
+	}
+}
+
+func (b *outbox) nextQueued(i int32) int32 {
+	for i != none && b.slots[i].state != slotQueued {
+		i = b.slots[i].next
+	}
+	return i
+}
