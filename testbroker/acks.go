@@ -72,11 +72,13 @@ func (c *conn) puback(id uint16) {
 		c.hub.happened(in, c)
 		send(id)
 	}
-	if err := send(id); err != nil || c.mode.Load() != open {
-		return
-	}
-	if in := c.hub.faults.take(DropAfterPuback, c.id); in != nil {
-		c.hub.happened(in, c)
+	drop := c.hub.faults.take(DropAfterPuback, c.id) // before a client that has the PUBACK can declare one
+	switch err := send(id); {
+	case drop == nil:
+	case err != nil || c.mode.Load() != open:
+		c.hub.faults.release(drop)
+	default:
+		c.hub.happened(drop, c)
 		c.farewell(faultError(DropAfterPuback))
 	}
 }

@@ -1,5 +1,5 @@
-// Package testbroker is an IoT hub that runs inside a test: devices with keys, shared access signatures that are really
-// checked, telemetry that is kept in a log, and faults that happen exactly as declared.
+// Package testbroker is an IoT hub that runs inside a test: devices with keys or certificates that are really checked,
+// telemetry that is kept in a log, commands that wait in queues, and faults that happen exactly as declared.
 //
 //	hub, err := testbroker.New(nil)
 //	...
@@ -10,9 +10,24 @@
 //	fmt.Println(hub.Messages()[0].Body)
 //
 // Devices reach the hub over MQTT 3.1.1, in memory ([Hub.Dial], [Hub.DialTLSPort]) or on real ports ([Hub.ListenTLS],
-// [Hub.ListenTCP]). With connections in memory everything works in a testing/synctest bubble too; the hub must then be
-// made in the bubble, and closed there. The hub is strict where the service is strict: what the service would refuse,
-// it refuses.
+// [Hub.ListenTCP]), and the same over WebSocket ([Hub.DialWS], [Hub.DialWSPort], [Hub.ListenWS]). With connections in
+// memory everything works in a testing/synctest bubble too; the hub must then be made in the bubble, and closed there.
+// The hub is strict where the service is strict: what the service would refuse, it refuses.
+//
+// # Commands
+//
+// [Hub.SendC2D] puts a message into the queue of a device, from where it goes to a client that has subscribed, now or
+// later, and again until the client acknowledges it. [Hub.C2DLog] and [Hub.WaitC2D] tell what became of it.
+//
+//	err = hub.SendC2D("dev-1", testbroker.C2D{MessageID: "1", Body: []byte("reboot")})
+//	err = hub.WaitC2D(ctx, "dev-1", testbroker.Completed, 1)
+//
+// The hub keeps the subscriptions of a client with CleanSession=0.
+//
+// # Certificates
+//
+// A device registered with [Hub.AddDeviceX509] or [Hub.AddDeviceCA] proves who it is by its certificate in the TLS
+// handshake. [NewClientCert] and [NewCertAuthority] make certificates for it.
 //
 // # Faults
 //
@@ -22,6 +37,8 @@
 //	lost := hub.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, After: 2})
 //	// the third message is stored, but its sender is cut off before it learns so
 //	err = lost.WaitFired(ctx, 1)
+//
+// A device can also ask for a fault, by a message with properties that the service knows: see [FaultMessages].
 //
 // # Concurrency
 //

@@ -48,6 +48,34 @@ func ExampleHub() {
 	// Output: dev-1 1 [{level high temp}] {"celsius":71}
 }
 
+func ExampleHub_SendC2D() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	dev, err := hub.AddDevice("dev-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	client := connectPaho(hub, dev)
+	defer client.Disconnect(0)
+	client.Subscribe("devices/dev-1/messages/devicebound/#", 1, func(_ paho.Client, m paho.Message) { fmt.Println(string(m.Payload())) })
+
+	if err := hub.SendC2D("dev-1", testbroker.C2D{Ack: "full", Body: []byte("reboot")}); err != nil {
+		log.Fatal(err)
+	}
+	if err := hub.WaitC2D(context.Background(), "dev-1", testbroker.Completed, 1); err != nil {
+		log.Fatal(err)
+	}
+	c := hub.C2DLog("dev-1")[0]
+	fmt.Println(c.State, c.Deliveries, c.Feedback)
+	// Output:
+	// reboot
+	// completed 1 Success
+}
+
 func ExampleFault() {
 	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e testbroker.Event) { fmt.Println(e) }})
 	if err != nil {

@@ -53,3 +53,23 @@ func FaultKinds() []FaultKind {
 	}
 	return all
 }
+
+// SetPacketID says which packet id the last command had.
+func (h *Hub) SetPacketID(id string, last uint16) {
+	q := h.queuesOf(id)[0]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.packetID = last
+}
+
+// CommandTopic returns the topic of a command.
+func CommandTopic(device, module string, m C2D) string { return m.topic(identity{device, module}) }
+
+// ReadOrder reads a message that asks for a fault.
+func ReadOrder(m Message) (FaultMessage, bool) {
+	_, f, ok := readOrder(m)
+	return f, ok
+}
+
+// ParseThumbprint returns the bytes of a thumbprint.
+func ParseThumbprint(s string) (string, error) { return parseThumbprint(s) }

@@ -14,7 +14,7 @@ import (
 // FaultKind says what goes wrong.
 type FaultKind uint8
 
-// Faults of a connect. Each happens to CONNECT packets, before the credentials are looked at.
+// Faults of a connect. Each happens to CONNECT packets, before the credentials are looked at unless it says otherwise.
 const (
 	// RefuseConnect answers with the CONNACK code Code, by default 3.
 	RefuseConnect FaultKind = iota + 1

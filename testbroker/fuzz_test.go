@@ -2,9 +2,14 @@ package testbroker_test
 
 import (
 	"bytes"
+	"encoding/hex"
+	"errors"
+	"io"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
 )
@@ -132,6 +137,101 @@ func FuzzFramer(f *testing.F) {
 		first, passed := testbroker.Packets([][]byte{stream[:i], stream[i:j], stream[j:]}, tear)
 		if tear >= 1 && tear < len(whole) && (len(first) != tear || passed >= len(stream)) {
 			t.Fatalf("%x: packet %d was not torn: %x, %d bytes passed", stream, tear, first, passed)
+		}
+	})
+}
+
+// FuzzCommandTopic writes the topic of a command, which must be one that a client may be sent, and reads it as a client
+// would.
+func FuzzCommandTopic(f *testing.F) {
+	f.Add("dev-1", "", "m-1", "application/json;charset=utf-8", "color", "blue")
+	f.Add("a:b@c$d", "m", "", "", "a b&=%/+#?", "")
+	f.Add("d", "", "\x00\xff", "ü", "$.mid", "%24")
+	f.Fuzz(func(t *testing.T, device, module, id, kind, name, value string) {
+		m := testbroker.C2D{MessageID: id, ContentType: kind, Properties: []testbroker.Property{{Name: name, Value: value}}}
+		head := "devices/" + device
+		if module != "" {
+			head += "/modules/" + module
+		}
+		bag, ok := strings.CutPrefix(testbroker.CommandTopic(device, module, m), head+"/messages/devicebound/")
+		if !ok || !strings.HasPrefix(bag, "%24.to=%2F") || strings.ContainsAny(bag, "+#$/\x00") {
+			t.Fatalf("bag %q", bag)
+		}
+		got := make(map[string]string)
+		last := ""
+		for pair := range strings.SplitSeq(bag, "&") {
+			k, v, ok := strings.Cut(pair, "=")
+			key, err1 := url.PathUnescape(k)
+			text, err2 := url.PathUnescape(v)
+			if !ok || err1 != nil || err2 != nil {
+				t.Fatalf("pair %q: %v, %v", pair, err1, err2)
+			}
+			got[key], last = text, key+"="+text
+		}
+		if name != "$.mid" && got["$.mid"] != id || name != "$.ct" && got["$.ct"] != kind || last != name+"="+value {
+			t.Fatalf("%+v became %q, read as %v", m, bag, got)
+		}
+	})
+}
+
+func FuzzReadOrder(f *testing.F) {
+	f.Add("killtcp", "boom", "1", "5")
+	f.Add("KillAmqpc2dLink", "", "", "")
+	f.Add("InvokeThrottling", "20", "99999999999999999999", "-1")
+	f.Fuzz(func(t *testing.T, kind, reason, delay, duration string) {
+		m := testbroker.Message{DeviceID: "d", Properties: []testbroker.Property{
+			{Name: "AzIoTHub_FaultOperationType", Value: kind}, {Name: "AzIoTHub_FaultOperationCloseReason", Value: reason},
+			{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: delay}, {Name: "AzIoTHub_FaultOperationDurationInSecs", Value: duration},
+		}}
+		o, ok := testbroker.ReadOrder(m)
+		if !ok {
+			return
+		}
+		if !strings.EqualFold(o.Type, kind) || o.Reason != reason || o.Delay < 0 || o.Duration < 0 || o.Delay%time.Second != 0 || o.Happened {
+			t.Fatalf("%q %q %q %q read as %+v", kind, reason, delay, duration, o)
+		}
+	})
+}
+
+func FuzzParseThumbprint(f *testing.F) {
+	f.Add("AB:cd")
+	f.Add(strings.Repeat("0a", 20))
+	f.Add(strings.Repeat("F0:", 31) + "F0")
+	f.Fuzz(func(t *testing.T, s string) {
+		digest, err := testbroker.ParseThumbprint(s)
+		if err == nil && (len(digest) != 20 && len(digest) != 32 || !strings.EqualFold(hex.EncodeToString([]byte(digest)), strings.ReplaceAll(s, ":", ""))) {
+			t.Fatalf("%q read as %x", s, digest)
+		}
+	})
+}
+
+// FuzzWebSocket sends bytes to the place where a request for a WebSocket is expected, and then into a WebSocket: the
+// hub must end the connection or wait for more, and serve others.
+func FuzzWebSocket(f *testing.F) {
+	const request = "GET /$iothub/websocket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), false)
+	f.Add([]byte{0x82, 0x82, 0, 0, 0, 0, 0xc0, 0}, true)
+	f.Add([]byte{0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, true)
+	f.Add([]byte{0x88, 0x80, 0, 0, 0, 0}, true)
+	f.Fuzz(func(t *testing.T, p []byte, upgraded bool) {
+		h, err := testbroker.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		conn, err := h.DialWS(t.Context(), "tcp", "hub")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if upgraded {
+			p = append([]byte(request), p...)
+		}
+		conn.Write(p)
+		conn.(interface{ CloseWrite() error }).CloseWrite()
+		conn.SetReadDeadline(time.Now().Add(patience))
+		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatal(err)
 		}
 	})
 }

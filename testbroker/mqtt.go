@@ -114,6 +114,9 @@ func (k *hook) OnPacketEncode(cl *mochi.Client, pk packets.Packet) packets.Packe
 // OnSessionEstablished runs just after the CONNACK.
 func (k *hook) OnSessionEstablished(cl *mochi.Client, _ packets.Packet) {
 	c := cl.Net.Conn.(*conn)
+	if !c.until.IsZero() {
+		c.expiry = time.AfterFunc(c.until.Sub(k.hub.now()), c.expire)
+	}
 	if c.spent != nil {
 		k.hub.happened(c.spent, c)
 		c.farewell(ErrQuota)
@@ -160,9 +163,6 @@ func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
 	}
 	if err := h.takeOver(c, user.id); err != nil {
 		return pk, err
-	}
-	if !c.until.IsZero() {
-		c.expiry = time.AfterFunc(c.until.Sub(h.now()), c.expire)
 	}
 	h.resume(c, pk.Connect.Clean)
 	pk.Connect.Clean = true // sessions are the hub's, and the broker shall keep none

@@ -30,7 +30,7 @@ func stress(t *testing.T, seed uint64) {
 	kinds := []testbroker.FaultKind{
 		testbroker.RefuseConnect, testbroker.SlowConnack, testbroker.NoConnack, testbroker.DropConnect,
 		testbroker.DropDuringPublish, testbroker.DropBeforePublish, testbroker.DropAfterPublish, testbroker.DropAfterPuback,
-		testbroker.DelayPuback, testbroker.SwallowPuback, testbroker.HalfOpen, testbroker.Throttle, testbroker.Absent,
+		testbroker.DelayPuback, testbroker.SwallowPuback, testbroker.HalfOpen, testbroker.Throttle, testbroker.Absent, testbroker.Quota,
 	}
 	var faults []*testbroker.Injected
 	var plan []testbroker.Fault

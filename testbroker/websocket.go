@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ func (h *Hub) upgrade(c *conn) error {
 	request, err := http.ReadRequest(in)
 	answer := &response{conn: below, rw: bufio.NewReadWriter(in, bufio.NewWriter(below)), header: make(http.Header)}
 	if err != nil {
-		if c.mode.Load() != open || errors.Is(err, io.EOF) {
+		if c.mode.Load() != open || errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
 		http.Error(answer, "not a request", http.StatusBadRequest)

@@ -2,10 +2,12 @@ package mqtt_test
 
 import (
 	"context"
+	"crypto/tls"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +46,25 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Certificate, WebSocket and TLS together; the request then does not ask the hub to do without a certificate.
+func TestACertificateOverWebSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBroker(t)
+		cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
+		_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
+		require.NoError(t, err)
+		o := &mqtt.Options{Tunnel: mqttws.New(nil), Dial: h.DialWSPort, TLS: h.ClientTLS()}
+		o.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
+		ctx, cancel := context.WithCancel(t.Context())
+		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
+		s, err := mqtt.New(o).Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: goodbye{cancel}})
+		require.NoError(t, err)
+		s.Send([]transport.Item{{Msg: &transport.Message{Body: []byte("x")}}})
+		require.Error(t, s.Run(ctx))
+		require.Len(t, h.Messages(), 1)
+	})
 }
 
 // A thousand reconnects a day must not use up a process's descriptors.

@@ -32,9 +32,9 @@ const (
 // wrote. The first failure is kept; it closes the socket, and from then on Read and Write return it. Its text never is that of net.ErrClosed, which the
 // library takes for its own doing and does not report.
 type conn struct {
-	net.Conn          // tunnel, TLS or the socket; its Read and Write are not called from outside
-	socket   net.Conn // the lowest
-	owed     <-chan struct{}
+	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
+	socket   net.Conn        // the lowest
+	owed     <-chan struct{} // the tunnel has something to write, nil: never
 	timeout  time.Duration
 	// open is closed when the session may report to its sink; until then only the CONNACK is read.
 	open chan struct{}

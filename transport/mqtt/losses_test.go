@@ -220,7 +220,7 @@ func TestL8_AFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 	}
 }
 
-// The vector T16 goes through the error codes of the Java client: CONNACK's codes, 32106 (wrong TLS settings), and the eight that are worth a retry. 32110
+// These are the error codes of the official Java client: CONNACK's codes, 32106 (wrong TLS settings), and the eight that are worth a retry. 32110
 // (connecting already), 32201 (token in use) and 32202 (too many in flight) are faults of that client's own that cannot arise here.
 func TestT16_TheCodesOfTheProtocol(t *testing.T) {
 	connack := func(code byte) func(*testing.T, *hub) error {

@@ -118,6 +118,18 @@ func TestBytesBehindTheAnswerAreTheHubs(t *testing.T) {
 	})
 }
 
+func FuzzHead(f *testing.F) {
+	f.Add([]byte("HTTP/1.1 200 Connection established\r\nVia: 1.1 proxy\r\n\r\n"))
+	f.Add([]byte("HTTP/1.0 407\n\n"))
+	f.Add([]byte("HTTP/1.1 +20 x\r\n : \r\n\r\n"))
+	f.Fuzz(func(t *testing.T, head []byte) {
+		status, header, ok := parseHead(head)
+		if ok && (status < 100 || status > 999 || retryAfter(header) < 0) {
+			t.Errorf("%d, %v", status, header)
+		}
+	})
+}
+
 func TestHTTPRefusalsAreToldApart(t *testing.T) {
 	want := map[int]transport.Kind{
 		100: transport.Protocol, 302: transport.Protocol, 400: transport.Protocol, 401: transport.Unauthorized, 403: transport.Forbidden, 404: transport.Protocol,
@@ -447,18 +459,22 @@ func TestAProxyWithTLS(t *testing.T) {
 		s.Send([]transport.Item{{Msg: &transport.Message{Body: []byte("x")}}})
 		require.NoError(t, hub.WaitMessages(ctx, 1))
 
+		n.Last().Hold(true)
 		n.Last().SetBuffer(1) // a stuck proxy must not hold the goodbye
 		began := time.Now()
 		cancel()
 		require.Error(t, <-ran)
 		require.LessOrEqual(t, time.Since(began), time.Second)
+		n.Last().Hold(false)
 
 		c, err := d(t.Context(), "tcp", dev.HostName+":8883")
 		require.NoError(t, err)
+		n.Last().Hold(true)
 		n.Last().SetBuffer(1)
 		began = time.Now()
 		require.NoError(t, c.Close())
 		require.Zero(t, time.Since(began))
+		n.Last().Hold(false)
 
 		d, err = New("https://proxy.local", &Options{Dial: n.DialContext})
 		require.NoError(t, err)

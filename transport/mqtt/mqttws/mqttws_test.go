@@ -317,6 +317,7 @@ func TestPeersThatDoNotSpeakMQTTOverWebSocket(t *testing.T) {
 				_, _, err := dial(t.Context(), h.options(nil))
 				require.ErrorIs(t, err, c.kind, "%v", err)
 				require.ErrorContains(t, err, c.text)
+				require.Equal(t, c.kind == transport.Network, errfilter.Retryable(err))
 				requireClosed(t, h)
 			})
 		})

@@ -178,7 +178,7 @@ func TestPingsDoNotStopReading(t *testing.T) {
 	})
 }
 
-func TestLossesAreFoundAndRetryable(t *testing.T) {
+func TestL8_AnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 	for name, c := range map[string]struct {
 		cut  func(h *hub, r *running, w *server)
 		kind transport.Kind

@@ -1,0 +1,145 @@
+package testbroker_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// TestNoCommandIsLost sends commands to a device that meets many faults and acknowledges what it gets. Each command
+// must be completed, the device must have had each at least once, and first deliveries must be in order.
+func TestNoCommandIsLost(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { commandStress(t, seed) })
+		})
+	}
+}
+
+func commandStress(t *testing.T, seed uint64) {
+	const commands = 200
+	rng := rand.New(rand.NewPCG(seed, 2))
+	h, d := newHub(t, &testbroker.Options{Seed: seed + 1, C2D: testbroker.C2DOptions{TTL: 48 * time.Hour, MaxDeliveries: 1000, Window: 1 + rng.IntN(20)}})
+	clean := rng.IntN(2) == 0
+	kinds := []testbroker.FaultKind{
+		testbroker.RefuseConnect, testbroker.NoConnack, testbroker.DropConnect, testbroker.HalfOpen, testbroker.Absent, testbroker.ForgetSession,
+		testbroker.RefuseSubscribe, testbroker.DropOnSubscribe, testbroker.SlowSuback, testbroker.SwallowSuback, testbroker.DropAfterPublish,
+		testbroker.SwallowPingresp,
+	}
+	stop := make(chan struct{})
+	got := make(chan []int, 1)
+	go func() { got <- receiveAll(t, h, d, clean, seed, stop) }()
+	var faults []*testbroker.Injected
+	for n := range commands {
+		for {
+			err := h.SendC2D("dev-1", testbroker.C2D{Body: fmt.Append(nil, n)})
+			if err == nil {
+				break
+			}
+			require.ErrorIs(t, err, testbroker.ErrQueueFull)
+			time.Sleep(time.Second)
+		}
+		if n%8 == 0 {
+			faults = append(faults, h.Inject(testbroker.Fault{
+				Kind: kinds[rng.IntN(len(kinds))], Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(20*time.Second))),
+			}))
+		}
+		time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+	defer cancel()
+	err := h.WaitC2D(ctx, "", testbroker.Completed, commands)
+	close(stop)
+	require.NoError(t, err, "%v", states(h))
+	seen := make(map[int]bool)
+	for _, n := range <-got {
+		if !seen[n] {
+			require.Equal(t, len(seen), n, "the first of its kind comes in order")
+			seen[n] = true
+		}
+	}
+	require.Len(t, seen, commands)
+	fired := 0
+	for _, in := range faults {
+		fired += in.Fired()
+	}
+	require.NotZero(t, fired)
+}
+
+// receiveAll connects again and again, acknowledges most of what comes, and returns the numbers in the order in which
+// they came.
+func receiveAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, clean bool, seed uint64, stop <-chan struct{}) (all []int) {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	subscribed := false // as the session was left
+	for ; ; time.Sleep(234 * time.Millisecond) {
+		select {
+		case <-stop:
+			return all
+		default:
+		}
+		raw, err := h.Dial(t.Context(), "tcp", "hub")
+		if err != nil {
+			continue
+		}
+		received := receive(newWire(t, raw), raw, d, clean, rng, &subscribed, stop)
+		all = append(all, received...)
+		raw.Close()
+	}
+}
+
+func receive(w *wire, raw net.Conn, d testbroker.Device, clean bool, rng *rand.Rand, subscribed *bool, stop <-chan struct{}) (all []int) {
+	con := connectOf(d)
+	con.password = sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, time.Now().Add(time.Hour).Unix())
+	if !clean {
+		con.flags = 0
+	}
+	raw.SetDeadline(time.Now().Add(5 * time.Second))
+	raw.Write(con.bytes())
+	kind, body, err := w.read()
+	if err != nil || kind != connack || body[1] != 0 {
+		return nil
+	}
+	if *subscribed = *subscribed && body[0] == 1; !*subscribed {
+		raw.Write(subscribeBytes(7, devicebound))
+	}
+	for {
+		select {
+		case <-stop:
+			return all
+		default:
+		}
+		raw.SetDeadline(time.Now().Add(5 * time.Second))
+		kind, body, err := w.read()
+		switch {
+		case err != nil, kind == suback && body[2] != 1:
+			return all
+		case kind == suback:
+			*subscribed = true
+		case kind == 3:
+			n := binary.BigEndian.Uint16(body)
+			id := body[2+n : 4+n]
+			number, err := strconv.Atoi(string(body[4+n:]))
+			if err != nil {
+				panic(err)
+			}
+			all = append(all, number)
+			if rng.IntN(20) == 0 {
+				return all // without a PUBACK
+			}
+			raw.Write(append([]byte{0x40, 2}, id...))
+			if rng.IntN(10) == 0 {
+				raw.Write(publishBytes(2, 1, events, "x"))
+			}
+		}
+	}
+}

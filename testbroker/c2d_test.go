@@ -1,0 +1,673 @@
+package testbroker_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+const devicebound = "devices/dev-1/messages/devicebound/#"
+
+// command is a PUBLISH from the hub.
+type command struct {
+	qos   byte
+	dup   bool
+	topic string
+	id    uint16
+	body  string
+}
+
+// command reads a PUBLISH.
+func (w *wire) command() command {
+	w.t.Helper()
+	first, err := w.in.Peek(1)
+	require.NoError(w.t, err)
+	body := w.expect(3)
+	n := binary.BigEndian.Uint16(body)
+	c := command{qos: first[0] >> 1 & 3, dup: first[0]&8 != 0, topic: string(body[2 : 2+n])}
+	require.Zero(w.t, first[0]&1, "RETAIN")
+	body = body[2+n:]
+	if c.qos > 0 {
+		c.id = binary.BigEndian.Uint16(body)
+		body = body[2:]
+	}
+	c.body = string(body)
+	return c
+}
+
+// commands reads PUBLISH packets and returns their bodies, with a plus sign for DUP.
+func (w *wire) commands(n int) (all []string) {
+	w.t.Helper()
+	for range n {
+		c := w.command()
+		if c.dup {
+			c.body = "+" + c.body
+		}
+		all = append(all, c.body)
+	}
+	return all
+}
+
+func (w *wire) ack(id uint16) {
+	w.t.Helper()
+	w.send([]byte{0x40, 2, byte(id >> 8), byte(id)})
+}
+
+// quiet says that the hub sends nothing more of itself.
+func (w *wire) quiet() {
+	w.t.Helper()
+	synctest.Wait()
+	w.ping()
+}
+
+// receiver logs in and subscribes to commands.
+func receiver(t testing.TB, h *testbroker.Hub, d testbroker.Device, qos byte) *wire {
+	w := login(t, h, d)
+	filter := devicebound
+	if d.ModuleID != "" {
+		filter = "devices/dev-1/modules/" + d.ModuleID + "/messages/devicebound/#"
+	}
+	require.Equal(t, []byte{qos}, w.subscribe(qos, filter))
+	return w
+}
+
+// keeper connects with CleanSession=0 and returns the session-present flag.
+func keeper(t testing.TB, h *testbroker.Hub, d testbroker.Device) (*wire, byte) {
+	c := connectOf(d)
+	c.flags = 0
+	w := dial(t, h)
+	answer := w.connect(c)
+	require.Zero(t, answer[1])
+	return w, answer[0]
+}
+
+func enqueue(t testing.TB, h *testbroker.Hub, bodies ...string) {
+	t.Helper()
+	for _, b := range bodies {
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte(b)}))
+	}
+}
+
+// states returns the states of all commands with their numbers of deliveries.
+func states(h *testbroker.Hub) (all []string) {
+	for _, r := range h.C2DLog("") {
+		all = append(all, fmt.Sprint(r.State, " ", r.Deliveries))
+	}
+	return all
+}
+
+func TestCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := receiver(t, h, d, 1)
+		start := time.Now()
+		sent := testbroker.C2D{
+			MessageID: "c2d-7", CorrelationID: "op-3", UserID: "me", ContentType: "application/json;charset=utf-8", ContentEncoding: "utf-8",
+			Ack: "full", Expiry: time.Date(2000, 1, 1, 0, 30, 0, 1200, time.FixedZone("", 600)),
+			Properties: []testbroker.Property{{Name: "color", Value: "blue"}, {Name: "a b&=", Value: "ü/+#%"}, {Name: "z", Value: ""}}, Body: []byte("hello"),
+		}
+		require.NoError(t, h.SendC2D("dev-1", sent))
+		topic := "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound" +
+			"&%24.mid=c2d-7&%24.cid=op-3&%24.uid=me&%24.ct=application%2Fjson%3Bcharset%3Dutf-8&%24.ce=utf-8" +
+			"&%24.exp=2000-01-01T00%3A20%3A00.0000012Z&iothub-ack=full&color=blue&a%20b%26%3D=%C3%BC%2F%2B%23%25&z="
+		require.Equal(t, command{qos: 1, topic: topic, id: 1, body: "hello"}, w.command())
+
+		want := testbroker.C2DRecord{
+			DeviceID: "dev-1", Sequence: 1, C2D: sent, Topic: topic, State: testbroker.Invisible, Deliveries: 1, Connection: 1, PacketID: 1, Enqueued: start,
+		}
+		require.Equal(t, []testbroker.C2DRecord{want}, h.C2DLog("dev-1"))
+		time.Sleep(time.Second)
+		w.ack(1)
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, 1))
+		want.State, want.Ended, want.Feedback = testbroker.Completed, start.Add(time.Second), "Success"
+		require.Equal(t, []testbroker.C2DRecord{want}, h.C2DLog(""))
+		w.quiet()
+	})
+}
+
+func TestCommandWithoutAnything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := receiver(t, h, d, 1)
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
+		require.Equal(t, "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound", w.command().topic, "the bag is never empty")
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Extra: "&nothing&empty=/"}))
+		require.Equal(t, "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound&nothing&empty=/", w.command().topic)
+	})
+}
+
+func TestCommandsThatAreNotAccepted(t *testing.T) {
+	h, _ := newHub(t, nil)
+	for name, c := range map[string]testbroker.C2D{
+		"too large":          {Body: make([]byte, testbroker.MaxC2D+1)},
+		"long id":            {MessageID: strings.Repeat("x", 129)},
+		"unknown ack":        {Ack: "maybe"},
+		"nameless":           {Properties: []testbroker.Property{{Value: "x"}}},
+		"topic that is long": {Properties: []testbroker.Property{{Name: "x", Value: strings.Repeat("/", 1<<15)}}},
+	} {
+		require.Error(t, h.SendC2D("dev-1", c), name)
+	}
+	require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: make([]byte, testbroker.MaxC2D)}))
+	require.ErrorIs(t, h.SendC2D("dev-2", testbroker.C2D{}), testbroker.ErrNotFound)
+	require.ErrorIs(t, h.SendC2D("dev-1/mod", testbroker.C2D{}), testbroker.ErrNotFound)
+	require.NoError(t, h.Close())
+	require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrClosed)
+	require.Equal(t, "C2DState(0)", testbroker.C2DState(0).String())
+	require.Equal(t, "C2DState(99)", testbroker.C2DState(99).String())
+	require.Zero(t, h.CountC2D("", 99))
+}
+
+func TestQueueOfCommandsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		for range 50 {
+			enqueue(t, h, "x")
+		}
+		require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrQueueFull)
+		w := receiver(t, h, d, 1)
+		require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrQueueFull, "what is not acknowledged still counts")
+		w.ack(w.command().id)
+		require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Completed, 1))
+		enqueue(t, h, "x")
+		require.Equal(t, 50, h.PurgeC2D("dev-1"))
+		require.Equal(t, 50, h.CountC2D("", testbroker.Purged))
+	})
+}
+
+func TestWindowOfCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Window: 3}})
+		w := receiver(t, h, d, 1)
+		enqueue(t, h, "a", "b", "c", "d", "e")
+		require.Equal(t, []string{"a", "b", "c"}, w.commands(3))
+		w.quiet()
+		w.ack(2)
+		require.Equal(t, "d", w.command().body)
+		w.ack(2) // a second time, and one for nothing
+		w.ack(77)
+		w.quiet()
+		w.ack(1)
+		require.Equal(t, "e", w.command().body)
+		require.Equal(t, []string{"completed 1", "completed 1", "invisible 1", "invisible 1", "invisible 1"}, states(h))
+	})
+}
+
+func TestCommandsWithQoS0(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := receiver(t, h, d, 0)
+		for range 50 {
+			enqueue(t, h, "x")
+			require.Equal(t, command{topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound", body: "x"}, w.command())
+		}
+		require.Equal(t, 50, h.CountC2D("dev-1", testbroker.Completed))
+		w.quiet()
+	})
+}
+
+func TestCommandsAreForSubscribersOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := login(t, h, d)
+		w.subscribe(1, "$iothub/twin/res/#")
+		enqueue(t, h, "a", "b")
+		w.quiet()
+		require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
+		require.Equal(t, []string{"a", "b"}, w.commands(2))
+
+		w.send(frame(0xa2, []byte{0, 9}, str(devicebound)))
+		w.expect(unsuback)
+		enqueue(t, h, "c")
+		w.ack(1)
+		w.quiet()
+		require.Equal(t, []string{"completed 1", "invisible 1", "enqueued 0"}, states(h), "what was under way can be acknowledged")
+		w.subscribe(1, devicebound)
+		require.Equal(t, "c", w.command().body)
+	})
+}
+
+func TestCommandsToModules(t *testing.T) {
+	for _, filter := range []string{"devices/dev-1/modules/mod-1/messages/devicebound/#", "devices/dev-1/modules/mod-1/#"} {
+		t.Run(filter, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				mod, err := h.AddModule("dev-1", "mod-1")
+				require.NoError(t, err)
+				device, module := receiver(t, h, d, 1), login(t, h, mod)
+				require.Equal(t, []byte{1, 0}, append(module.subscribe(1, filter), module.subscribe(0, "devices/dev-1/modules/mod-1/inputs/#")...))
+				require.NoError(t, h.SendC2D("dev-1/mod-1", testbroker.C2D{Body: []byte("x")}))
+				c := module.command()
+				require.Equal(t, "devices/dev-1/modules/mod-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2FdeviceBound", c.topic)
+				device.quiet()
+				module.ack(c.id)
+				require.NoError(t, h.WaitC2D(t.Context(), "dev-1/mod-1", testbroker.Completed, 1))
+				require.Equal(t, "mod-1", h.C2DLog("dev-1")[0].ModuleID)
+			})
+		})
+	}
+}
+
+func TestTheHigherQoSOfTwoFiltersHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		mod, err := h.AddModule("dev-1", "m")
+		require.NoError(t, err)
+		w := login(t, h, mod)
+		w.subscribe(1, "devices/dev-1/modules/m/#")
+		w.subscribe(0, "devices/dev-1/modules/m/messages/devicebound/#")
+		require.NoError(t, h.SendC2D("dev-1/m", testbroker.C2D{}))
+		require.Equal(t, byte(1), w.command().qos)
+		w.quiet()
+	})
+}
+
+func TestCommandIsDeliveredAgainAfterItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := receiver(t, h, d, 1)
+		start := time.Now()
+		enqueue(t, h, "a", "b")
+		require.Equal(t, []string{"a", "b"}, w.commands(2))
+		w.ack(2)
+		c := w.command()
+		require.Equal(t, time.Minute, time.Since(start))
+		require.True(t, c.dup)
+		require.Equal(t, uint16(1), c.id, "the packet id stays")
+		w.ack(1)
+		require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Completed, 2))
+		require.Equal(t, []string{"completed 2", "completed 1"}, states(h))
+	})
+}
+
+func TestCommandIsDeliveredAgainToTheNextConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(t *testing.T, h *testbroker.Hub, w *wire)
+		missed bool
+	}{
+		"cut by the hub":     {func(t *testing.T, h *testbroker.Hub, w *wire) { h.Drop("") }, false},
+		"client vanishes":    {func(t *testing.T, h *testbroker.Hub, w *wire) { w.conn.Close() }, false},
+		"client disconnects": {func(t *testing.T, h *testbroker.Hub, w *wire) { w.send([]byte{0xe0, 0}); w.end() }, false},
+		"newer connection":   {func(*testing.T, *testbroker.Hub, *wire) {}, true},
+		"half-open for some time": {func(t *testing.T, h *testbroker.Hub, w *wire) {
+			h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, For: time.Second})
+			time.Sleep(2 * time.Second)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				w := receiver(t, h, d, 1)
+				enqueue(t, h, "a", "b", "c")
+				require.Equal(t, []string{"a", "b", "c"}, w.commands(3))
+				w.ack(2)
+				synctest.Wait()
+				c.end(t, h, w)
+				synctest.Wait()
+				enqueue(t, h, "d")
+				w = receiver(t, h, d, 1)
+				got := w.commands(3)
+				if c.missed { // the old one had it, as far as the hub knows
+					require.Equal(t, "+d", got[2])
+					got[2] = strings.TrimPrefix(got[2], "+")
+				}
+				require.Equal(t, []string{"+a", "+c", "d"}, got)
+			})
+		})
+	}
+}
+
+func TestCommandIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := receiver(t, h, d, 1)
+		start := time.Now()
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Ack: "negative", Body: []byte("x")}))
+		w.conn.SetDeadline(time.Now().Add(time.Hour))
+		for n := range 10 {
+			require.Equal(t, n > 0, w.command().dup)
+			require.Equal(t, time.Duration(n)*time.Minute, time.Since(start))
+			w.ping()
+		}
+		require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.DeadLettered, 1))
+		require.Equal(t, 10*time.Minute, time.Since(start))
+		require.Equal(t, []string{"dead-lettered 10"}, states(h))
+		require.Equal(t, "DeliveryCountExceeded", h.C2DLog("")[0].Feedback)
+		w = receiver(t, h, d, 1)
+		w.quiet()
+	})
+}
+
+func TestCommandExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{TTL: 10 * time.Minute, MaxDeliveries: 100}})
+		start := time.Now()
+		enqueue(t, h, "short of time")
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Expiry: start.Add(20 * time.Minute), Ack: "full"}))
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Expiry: start.Add(-time.Second)}))
+		require.Equal(t, []string{"enqueued 0", "enqueued 0", "expired 0"}, states(h))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Expired, 2))
+		require.Equal(t, 10*time.Minute, time.Since(start), "without a connection")
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Expired, 3))
+		require.Equal(t, 20*time.Minute, time.Since(start))
+		require.Equal(t, "Expired", h.C2DLog("")[1].Feedback)
+
+		w := receiver(t, h, d, 1)
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Expiry: time.Now().Add(90 * time.Second)}))
+		require.False(t, w.command().dup)
+		time.Sleep(30 * time.Second)
+		w.ping()
+		require.True(t, w.command().dup)
+		time.Sleep(45 * time.Second)
+		require.Equal(t, "invisible 2", states(h)[3], "a lock outlives the expiry")
+		w.ping()
+		require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Expired, 4))
+		w.quiet()
+	})
+}
+
+func TestFeedback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		for _, ack := range []string{"", "none", "positive", "negative", "full"} {
+			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Ack: ack}))
+		}
+		h.PurgeC2D("")
+		w := receiver(t, h, d, 0)
+		for _, ack := range []string{"", "none", "positive", "negative", "full"} {
+			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Ack: ack}))
+		}
+		w.commands(5)
+		var got []string
+		for _, r := range h.C2DLog("") {
+			got = append(got, r.Feedback)
+		}
+		require.Equal(t, []string{"", "", "", "Purged", "Purged", "", "", "Success", "", "Success"}, got)
+	})
+}
+
+func TestLatePubackFindsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Window: 1, Lock: 10 * time.Second}})
+		w := receiver(t, h, d, 1)
+		enqueue(t, h, "a")
+		id := w.command().id
+		h.Drop("")
+		synctest.Wait()
+		w = login(t, h, d) // it has not subscribed again
+		w.ack(id)
+		w.quiet()
+		require.Equal(t, []string{"enqueued 1"}, states(h))
+	})
+}
+
+func TestKeptSessionReceivesWithoutSubscribing(t *testing.T) {
+	for name, end := range map[string]func(h *testbroker.Hub, w *wire){
+		"abrupt":   func(h *testbroker.Hub, w *wire) { h.Drop("") },
+		"in order": func(h *testbroker.Hub, w *wire) { w.send([]byte{0xe0, 0}); w.end() },
+		"replaced": func(h *testbroker.Hub, w *wire) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				w, present := keeper(t, h, d)
+				require.Zero(t, present)
+				require.Equal(t, []byte{1, 1}, w.subscribe(1, devicebound, "$iothub/twin/res/#"))
+				for range 3 {
+					end(h, w)
+					enqueue(t, h, "a")
+					w, present = keeper(t, h, d)
+					require.Equal(t, byte(1), present)
+					c := w.command()
+					require.Equal(t, "a", c.body)
+					w.ack(c.id)
+					w.ping()
+				}
+				require.Equal(t, []byte{1, 1, 1}, w.subscribe(1, "$iothub/methods/POST/a/#", "$iothub/methods/POST/b/#", "$iothub/methods/POST/c/#"))
+				require.Equal(t, []byte{0x80}, w.subscribe(1, "$iothub/methods/POST/d/#"), "the filters of before count")
+			})
+		})
+	}
+}
+
+func TestUnsubscribedStaysSoInAKeptSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w, _ := keeper(t, h, d)
+		w.subscribe(1, devicebound)
+		w.send(frame(0xa2, []byte{0, 9}, str(devicebound)))
+		w.expect(unsuback)
+		enqueue(t, h, "a")
+		w, present := keeper(t, h, d)
+		require.Equal(t, byte(1), present)
+		w.quiet()
+	})
+}
+
+func TestCleanSessionForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w, _ := keeper(t, h, d)
+		w.subscribe(1, devicebound)
+		w = login(t, h, d)
+		enqueue(t, h, "a")
+		w.quiet()
+		w.subscribe(1, devicebound)
+		require.Equal(t, "a", w.command().body, "the queue is the hub's")
+		w, present := keeper(t, h, d)
+		require.Zero(t, present, "neither the older session nor that of the clean connection")
+		w.quiet()
+	})
+}
+
+func TestRemoveDeviceForgetsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		mod, err := h.AddModule("dev-1", "m")
+		require.NoError(t, err)
+		w, _ := keeper(t, h, d)
+		w.subscribe(1, devicebound)
+		keeper(t, h, mod)
+		enqueue(t, h, "a")
+		w.command()
+		require.NoError(t, h.SendC2D("dev-1/m", testbroker.C2D{}))
+		require.NoError(t, h.RemoveDevice("dev-1"))
+		require.Equal(t, []string{"purged 1", "purged 0"}, states(h))
+		d, err = h.AddDevice("dev-1")
+		require.NoError(t, err)
+		w, present := keeper(t, h, d)
+		require.Zero(t, present)
+		w.subscribe(1, devicebound)
+		w.quiet()
+		enqueue(t, h, "b")
+		require.Equal(t, command{qos: 1, topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound", id: 2, body: "b"}, w.command())
+	})
+}
+
+func TestForgetSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		in := h.Inject(testbroker.Fault{Kind: testbroker.ForgetSession})
+		login(t, h, d)
+		w, _ := keeper(t, h, d)
+		require.Zero(t, in.Fired(), "there was nothing to forget")
+		w.subscribe(1, devicebound)
+		enqueue(t, h, "a")
+		w.command()
+		w, present := keeper(t, h, d)
+		require.Zero(t, present)
+		require.Equal(t, 1, in.Fired())
+		w.quiet()
+		w.subscribe(1, devicebound)
+		require.Equal(t, []string{"+a"}, w.commands(1))
+		_, present = keeper(t, h, d)
+		require.Equal(t, byte(1), present)
+	})
+}
+
+func TestPacketIDsOfCommandsBeginAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := receiver(t, h, d, 1)
+		enqueue(t, h, "a", "b", "c")
+		w.commands(3)
+		w.ack(1)
+		w.ack(3)
+		synctest.Wait()
+		h.SetPacketID("dev-1", 65534)
+		enqueue(t, h, "d", "e", "f")
+		require.Equal(t, []uint16{65535, 1, 3}, []uint16{w.command().id, w.command().id, w.command().id}, "zero is none, and two is taken")
+	})
+}
+
+// TestTwoWayTraffic sends 10,000 messages each way at full speed, to a client that reads and writes independently.
+func TestTwoWayTraffic(t *testing.T) {
+	for name, open := range twoWays(t) {
+		t.Run(name, func(t *testing.T) {
+			n := 10000
+			if strings.HasPrefix(name, "WebSocket") {
+				n = 3000 // which cost more
+			}
+			h, d, conn := open(t)
+			w := newWire(t, conn)
+			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+			require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
+			read := make(chan []string, 1)
+			acks := make(chan uint16, n)
+			go func() { // the client's reader
+				var bodies []string
+				pubacks := 0
+				for pubacks < n || len(bodies) < n {
+					kind, body, err := w.read()
+					if err != nil {
+						t.Errorf("after %d PUBACKs and %d commands: %v", pubacks, len(bodies), err)
+						break
+					}
+					if kind == puback {
+						pubacks++
+						continue
+					}
+					topic := binary.BigEndian.Uint16(body)
+					body = body[2+topic:]
+					acks <- binary.BigEndian.Uint16(body)
+					bodies = append(bodies, string(body[2:]))
+				}
+				close(acks)
+				read <- bodies
+			}()
+			sent := make(chan error, 1)
+			go func() { // the cloud
+				for i := range n {
+					for {
+						err := h.SendC2D("dev-1", testbroker.C2D{Body: []byte(fmt.Sprint(i))})
+						if err == nil {
+							break
+						}
+						if err := h.WaitC2D(t.Context(), "", testbroker.Completed, i-40); err != nil {
+							sent <- err
+							return
+						}
+					}
+				}
+				sent <- nil
+			}()
+			for i := range n { // the client's writer
+				w.send(publishBytes(2, uint16(i%60000+1), events, fmt.Sprint(i)))
+				for more := true; more; {
+					select {
+					case id, ok := <-acks:
+						if more = ok; ok {
+							w.ack(id)
+						}
+					default:
+						more = false
+					}
+				}
+			}
+			for id := range acks {
+				w.ack(id)
+			}
+			require.NoError(t, <-sent)
+			bodies := <-read
+			require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Completed, n))
+			require.Equal(t, n, h.Len())
+			for i, m := range h.Messages() {
+				require.Equal(t, fmt.Sprint(i), string(m.Body))
+				require.Equal(t, fmt.Sprint(i), bodies[i])
+			}
+			require.Empty(t, h.Conflicts())
+		})
+	}
+}
+
+// TestClientThatDoesNotRead floods the hub and lets everything come.
+func TestClientThatDoesNotRead(t *testing.T) {
+	var last testbroker.Event
+	h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) { last = e }})
+	addr, err := h.ListenTCP("127.0.0.1:0")
+	require.NoError(t, err)
+	w := realTCP(t, addr)
+	w.conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+	require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
+	start := time.Now()
+	for range 50 {
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: make([]byte, testbroker.MaxC2D)}))
+	}
+	require.Less(t, time.Since(start), patience/2, "nobody waits for it")
+	require.Equal(t, 16, h.CountC2D("", testbroker.Invisible))
+	for range 2 { // the system has buffers of its own
+		h.SendRaw("dev-1", make([]byte, 8<<20))
+	}
+	require.NoError(t, h.Wait(t.Context(), func([]testbroker.Message) bool { return h.Connections("") == 0 }))
+	require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Enqueued, 50))
+	require.NoError(t, h.Close())
+	require.ErrorIs(t, last.Err, testbroker.ErrSlowReader)
+	_, err = io.Copy(io.Discard, w.conn)
+	require.Error(t, err)
+}
+
+// TestTwoWayTrafficWithPaho gives a client that does one thing after the other, and acknowledges from where it reads,
+// no reason to lock up.
+func TestTwoWayTrafficWithPaho(t *testing.T) {
+	const n = 300
+	h, d := newHub(t, nil)
+	addr, err := h.ListenTCP("127.0.0.1:0")
+	require.NoError(t, err)
+	c := pahoClient(h, d, func() (net.Conn, error) { return net.Dial("tcp", addr.String()) })
+	done(t, c.Connect())
+	defer c.Disconnect(0)
+	done(t, c.Subscribe(devicebound, 1, func(paho.Client, paho.Message) {}))
+	body := make([]byte, 60<<10)
+	sent := make(chan error, 1)
+	go func() {
+		for i := range n {
+			for h.SendC2D("dev-1", testbroker.C2D{Body: body}) != nil {
+				if err := h.WaitC2D(t.Context(), "", testbroker.Completed, i-40); err != nil {
+					sent <- err
+					return
+				}
+			}
+		}
+		sent <- nil
+	}()
+	var all []paho.Token
+	for range n {
+		all = append(all, c.Publish(events, 1, false, body))
+	}
+	for _, tok := range all {
+		done(t, tok)
+	}
+	require.NoError(t, <-sent)
+	require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Completed, n))
+	require.Equal(t, n, h.Len())
+}

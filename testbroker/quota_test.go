@@ -1,0 +1,175 @@
+package testbroker_test
+
+import (
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// recorder keeps events as text.
+type recorder struct {
+	mu  sync.Mutex
+	all []testbroker.Event
+}
+
+func (r *recorder) event(e testbroker.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, e)
+}
+
+func (r *recorder) text() (all []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.all {
+		all = append(all, e.String())
+	}
+	return all
+}
+
+func TestQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rec recorder
+		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event, TokenGrace: 100 * time.Hour})
+		two, err := h.AddDevice("dev-2")
+		require.NoError(t, err)
+		in := h.Inject(testbroker.Fault{Kind: testbroker.Quota, Device: "dev-1", Limit: 6})
+		w, w2 := login(t, h, d), login(t, h, two)
+		for _, body := range []string{"", strings.Repeat("x", 4096), strings.Repeat("x", 4097)} { // one, one and two
+			w.publish(1, events, body)
+			w.acked()
+		}
+		enqueue(t, h, "a")
+		require.Zero(t, in.Fired())
+		w.publish(2, events, strings.Repeat("x", 4000)) // the sixth
+		w.acked()
+		require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrQuota)
+		w.publish(3, events, "x")
+		require.Equal(t, io.EOF, w.end())
+		require.Equal(t, 4, h.Len())
+		require.Equal(t, []byte{0, 3}, dial(t, h).connect(connectOf(d)))
+		require.Equal(t, 3, in.Fired())
+		w2.publish(1, "devices/dev-2/messages/events/", "x")
+		w2.acked()
+		synctest.Wait()
+		require.Contains(t, rec.text(), "#1 dev-1 disconnected: testbroker: quota of messages is used up")
+
+		time.Sleep(24*time.Hour - time.Second) // the bubble begins at midnight
+		require.Equal(t, []byte{0, 3}, dial(t, h).connect(connectOf(d)))
+		time.Sleep(time.Second)
+		w = login(t, h, d)
+		w.publish(1, events, "x")
+		w.acked()
+		require.Equal(t, 4, in.Fired())
+	})
+}
+
+func TestQuotaThatAcceptsConnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rec recorder
+		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		in := h.Inject(testbroker.Fault{Kind: testbroker.Quota, Limit: -1, AcceptConnects: true, For: time.Hour})
+		for range 3 {
+			w := dial(t, h)
+			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+			require.Equal(t, io.EOF, w.end())
+			w.conn.Close()
+			synctest.Wait()
+		}
+		require.Equal(t, 3, in.Fired())
+		require.Equal(t, []string{"#1 dev-1 connected", "#1 dev-1 fault Quota", "#1 dev-1 disconnected: testbroker: quota of messages is used up"}, rec.text()[:3])
+		require.Equal(t, rec.all[2].Err, testbroker.ErrQuota)
+		time.Sleep(time.Hour)
+		login(t, h, d).ping()
+	})
+}
+
+func TestReasonsOfEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		act  func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire)
+		want error
+	}{
+		"replaced": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { login(t, h, d) }, testbroker.ErrReplaced},
+		"dropped":  {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { h.Drop("") }, testbroker.ErrDropped},
+		"disabled": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+			require.NoError(t, h.SetEnabled("dev-1", false))
+		}, testbroker.ErrDisabled},
+		"removed": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+			require.NoError(t, h.RemoveDevice("dev-1"))
+		}, testbroker.ErrRemoved},
+		"parted":  {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { w.send([]byte{0xe0, 0}) }, testbroker.ErrParted},
+		"expired": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { time.Sleep(70 * time.Minute) }, testbroker.ErrTokenExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var rec recorder
+				h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+				con := connectOf(d)
+				con.keepAlive = 0
+				w := dial(t, h)
+				require.Equal(t, []byte{0, 0}, w.connect(con))
+				time.Sleep(20 * time.Minute)
+				w.ping()
+				if name == "expired" {
+					go func() {
+						for w.conn.SetDeadline(time.Time{}) == nil {
+							time.Sleep(10 * time.Minute)
+							if _, err := w.conn.Write([]byte{0xc0, 0}); err != nil {
+								return
+							}
+						}
+					}()
+				}
+				c.act(t, h, d, w)
+				synctest.Wait()
+				ends := 0
+				rec.mu.Lock()
+				all := rec.all
+				rec.mu.Unlock()
+				for _, e := range all {
+					if e.Kind == testbroker.Disconnected && e.Connection == 1 {
+						require.ErrorIs(t, e.Err, c.want)
+						ends++
+					}
+				}
+				require.Equal(t, 1, ends)
+				time.Sleep(10 * time.Minute)
+			})
+		})
+	}
+}
+
+func TestConnectionGrace(t *testing.T) {
+	for name, c := range map[string]struct{ tokens, connections, want time.Duration }{
+		"its own":        {5 * time.Minute, 10 * time.Minute, 20 * time.Minute},
+		"none":           {5 * time.Minute, -1, 10 * time.Minute},
+		"that of tokens": {2 * time.Minute, 0, 12 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, &testbroker.Options{TokenGrace: c.tokens, ConnectionGrace: c.connections})
+				con := connectOf(d)
+				con.keepAlive = 0
+				start := time.Now()
+				con.password = sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, start.Add(10*time.Minute).Unix())
+				w := dial(t, h)
+				require.Equal(t, []byte{0, 0}, w.connect(con))
+				require.Equal(t, io.EOF, w.end())
+				require.Equal(t, c.want, time.Since(start))
+				if c.connections < 0 { // the token is still good, but not for a connection
+					w = dial(t, h)
+					require.Equal(t, []byte{0, 0}, w.connect(con))
+					require.Equal(t, io.EOF, w.end())
+					require.Equal(t, c.want, time.Since(start))
+				}
+			})
+		})
+	}
+}

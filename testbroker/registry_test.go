@@ -1,0 +1,59 @@
+package testbroker_test
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// TestDisabledDevice is cut at once with its modules, on any kind of connection, and finds all as it was when it is
+// enabled again.
+func TestDisabledDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rec recorder
+		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		mod, err := h.AddModule("dev-1", "m")
+		require.NoError(t, err)
+		w, _ := keeper(t, h, d)
+		w.subscribe(1, devicebound)
+		m := newWire(t, dialWeb(t, h))
+		require.Equal(t, []byte{0, 0}, m.connect(connectOf(mod)))
+		enqueue(t, h, "a")
+		w.command()
+		require.NoError(t, h.SetEnabled("dev-1", false))
+		require.Equal(t, io.EOF, w.end())
+		require.True(t, websocket.IsCloseError(m.end(), websocket.CloseNormalClosure))
+		enqueue(t, h, "b")
+		for _, who := range []testbroker.Device{d, mod} {
+			require.Equal(t, []byte{0, 5}, dial(t, h).connect(connectOf(who)))
+		}
+		synctest.Wait()
+		require.Zero(t, h.Connections(""))
+		require.NoError(t, h.SetEnabled("dev-1", true))
+		w, present := keeper(t, h, d)
+		require.Equal(t, byte(1), present)
+		require.Equal(t, []string{"+a", "b"}, w.commands(2))
+	})
+}
+
+func TestRemovedDeviceWithACertificate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		root := testbroker.NewCertAuthority("root")
+		require.NoError(t, h.AddCA(root.Cert()))
+		d, err := h.AddDeviceCA("dev-ca")
+		require.NoError(t, err)
+		w := dialWith(t, h, root.NewClientCert("dev-ca", time.Time{}, time.Time{}))
+		require.Equal(t, []byte{0, 0}, w.connect(certified(d)))
+		require.NoError(t, h.RemoveDevice("dev-ca"))
+		require.Equal(t, io.EOF, w.end())
+		w = dialWith(t, h, root.NewClientCert("dev-ca", time.Time{}, time.Time{}))
+		require.Equal(t, []byte{0, 5}, w.connect(certified(d)))
+	})
+}

@@ -1,0 +1,342 @@
+package testbroker_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// webConn is the client's end of a WebSocket as a stream.
+type webConn struct {
+	*websocket.Conn
+	message io.Reader
+	frame   int // bytes of the frames it writes; 0 = each Write is one
+}
+
+func (c *webConn) Read(p []byte) (int, error) {
+	for {
+		if c.message == nil {
+			kind, r, err := c.NextReader()
+			if err != nil {
+				return 0, err
+			}
+			if kind != websocket.BinaryMessage {
+				return 0, fmt.Errorf("frame of kind %d", kind)
+			}
+			c.message = r
+		}
+		n, err := c.message.Read(p)
+		if err == io.EOF {
+			c.message, err = nil, nil
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+func (c *webConn) Write(p []byte) (int, error) {
+	for n := 0; n < len(p); {
+		part := p[n:]
+		if c.frame > 0 {
+			part = part[:min(len(part), c.frame)]
+		}
+		if err := c.WriteMessage(websocket.BinaryMessage, part); err != nil {
+			return n, err
+		}
+		n += len(part)
+	}
+	return len(p), nil
+}
+
+func (c *webConn) SetDeadline(t time.Time) error {
+	c.SetReadDeadline(t)
+	return c.SetWriteDeadline(t)
+}
+
+// webDialer dials the hub in memory.
+func webDialer(h *testbroker.Hub, protocols ...string) *websocket.Dialer {
+	return &websocket.Dialer{NetDialContext: h.DialWS, Subprotocols: protocols}
+}
+
+func dialWeb(t testing.TB, h *testbroker.Hub) *webConn {
+	conn, _, err := webDialer(h, "mqtt").DialContext(t.Context(), "ws://"+h.HostName()+"/$iothub/websocket", nil)
+	require.NoError(t, err)
+	return &webConn{Conn: conn}
+}
+
+// twoWays are connections of every kind to a hub.
+func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, testbroker.Device, net.Conn) {
+	type hub struct {
+		*testbroker.Hub
+		addr net.Addr
+	}
+	open := func(listen func(*testbroker.Hub) (net.Addr, error), dial func(h hub) (net.Conn, error)) func(t *testing.T) (*testbroker.Hub, testbroker.Device, net.Conn) {
+		return func(t *testing.T) (*testbroker.Hub, testbroker.Device, net.Conn) {
+			h, d := newHub(t, nil)
+			var addr net.Addr
+			if listen != nil {
+				var err error
+				addr, err = listen(h)
+				require.NoError(t, err)
+			}
+			conn, err := dial(hub{h, addr})
+			require.NoError(t, err)
+			return h, d, conn
+		}
+	}
+	const any = "127.0.0.1:0"
+	return map[string]func(t *testing.T) (*testbroker.Hub, testbroker.Device, net.Conn){
+		"memory": open(nil, func(h hub) (net.Conn, error) { return h.Dial(context.Background(), "tcp", "hub") }),
+		"TCP": open(func(h *testbroker.Hub) (net.Addr, error) { return h.ListenTCP(any) }, func(h hub) (net.Conn, error) {
+			return net.Dial("tcp", h.addr.String())
+		}),
+		"TLS": open(func(h *testbroker.Hub) (net.Addr, error) { return h.ListenTLS(any) }, func(h hub) (net.Conn, error) {
+			return tls.Dial("tcp", h.addr.String(), h.ClientTLS())
+		}),
+		"WebSocket in memory": open(nil, func(h hub) (net.Conn, error) {
+			ws, _, err := webDialer(h.Hub, "mqtt").Dial("ws://hub/$iothub/websocket", nil)
+			return &webConn{Conn: ws}, err
+		}),
+		"WebSocket": open(func(h *testbroker.Hub) (net.Addr, error) { return h.ListenWS(any) }, func(h hub) (net.Conn, error) {
+			dialer := websocket.Dialer{Subprotocols: []string{"mqtt"}, TLSClientConfig: h.ClientTLS()}
+			ws, _, err := dialer.Dial("wss://"+h.addr.String()+"/$iothub/websocket", nil)
+			return &webConn{Conn: ws, frame: 40}, err
+		}),
+	}
+}
+
+func TestWebSocketRequests(t *testing.T) {
+	for name, c := range map[string]struct {
+		url       string
+		protocols []string
+		want      string // subprotocol; empty = refused
+		status    int
+	}{
+		"as documented":       {"/$iothub/websocket", []string{"mqtt"}, "mqtt", 101},
+		"encoded":             {"/%24iothub/websocket", []string{"mqtt"}, "mqtt", 101},
+		"no certificate":      {"/$iothub/websocket?iothub-no-client-cert=true", []string{"mqtt"}, "mqtt", 101},
+		"capitals":            {"/$iothub/websocket", []string{"MQTT"}, "MQTT", 101},
+		"one of several":      {"/$iothub/websocket", []string{"AMQPWSB10", "Mqtt", "mqtt"}, "Mqtt", 101},
+		"another path":        {"/mqtt", []string{"mqtt"}, "", 404},
+		"another subprotocol": {"/$iothub/websocket", []string{"mqttv3.1"}, "", 400},
+		"no subprotocol":      {"/$iothub/websocket", nil, "", 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var refused error
+				h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
+					if e.Kind == testbroker.Refused {
+						refused = e.Err
+					}
+				}})
+				dialer := webDialer(h, c.protocols...)
+				dialer.EnableCompression = true
+				ws, answer, err := dialer.Dial("ws://hub"+c.url, nil)
+				require.NotNil(t, answer)
+				require.Equal(t, c.status, answer.StatusCode)
+				if c.want == "" {
+					require.ErrorIs(t, err, websocket.ErrBadHandshake)
+					synctest.Wait()
+					require.Error(t, refused)
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, c.want, ws.Subprotocol())
+				w := newWire(t, &webConn{Conn: ws})
+				require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+				w.ping()
+			})
+		})
+	}
+}
+
+func TestNotARequestForAWebSocket(t *testing.T) {
+	for name, c := range map[string]struct{ send, want string }{
+		"plain GET":    {"GET /$iothub/websocket HTTP/1.1\r\nHost: hub\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n", "HTTP/1.1 400 "},
+		"POST":         {"POST /$iothub/websocket HTTP/1.1\r\nHost: hub\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 400 "},
+		"not HTTP":     {"\x10\x0c\x00\x04MQTT\r\n\r\n", "HTTP/1.1 400 "},
+		"without end":  {"GET / HTTP/1.1\r\nA: " + strings.Repeat("x", 70000), "HTTP/1.1 400 "},
+		"half and end": {"GET / HT", "HTTP/1.1 400 "},
+		"end":          {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newHub(t, nil)
+				conn, err := h.DialWS(t.Context(), "tcp", "hub:443")
+				require.NoError(t, err)
+				defer conn.Close()
+				_, err = io.WriteString(conn, c.send)
+				require.NoError(t, err)
+				if strings.Contains(name, "end") {
+					conn.(interface{ CloseWrite() error }).CloseWrite()
+				}
+				all, err := io.ReadAll(conn)
+				require.NoError(t, err)
+				require.True(t, strings.HasPrefix(string(all), c.want), "%q", all)
+				require.Equal(t, c.want == "", len(all) == 0)
+			})
+		})
+	}
+}
+
+// TestFramesMeanNothing sends packets in pieces and several at a time, and has the hub do so.
+func TestFramesMeanNothing(t *testing.T) {
+	for _, frame := range []int{1, 3, 1000} {
+		t.Run(fmt.Sprint(frame), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, &testbroker.Options{WebSocketFrame: frame})
+				conn := dialWeb(t, h)
+				conn.frame = frame
+				w := newWire(t, conn)
+				all := connectOf(d).bytes()
+				for id := range uint16(20) {
+					all = append(all, publishBytes(2, id+1, events, "body")...)
+				}
+				w.send(append(all, 0xc0, 0))
+				w.expect(connack)
+				for id := range uint16(20) {
+					require.Equal(t, id+1, w.acked())
+				}
+				w.expect(pingresp)
+				require.NoError(t, conn.WriteMessage(websocket.BinaryMessage, nil), "an empty frame")
+				w.ping()
+				require.Equal(t, 20, h.Len())
+			})
+		})
+	}
+}
+
+func TestFragmentedMessageOfAWebSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		conn := dialWeb(t, h)
+		w := newWire(t, conn)
+		require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+		p := publishBytes(2, 1, events, strings.Repeat("x", 100))
+		out, err := conn.NextWriter(websocket.BinaryMessage)
+		require.NoError(t, err)
+		for _, b := range bytes.SplitAfter(p, []byte("e")) {
+			_, err = out.Write(b)
+			require.NoError(t, err)
+		}
+		require.NoError(t, out.Close())
+		require.Equal(t, uint16(1), w.acked())
+	})
+}
+
+func TestTextIsNotAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		conn := dialWeb(t, h)
+		w := newWire(t, conn)
+		require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+		require.NoError(t, conn.WriteMessage(websocket.TextMessage, []byte{0xc0, 0}))
+		require.True(t, websocket.IsCloseError(w.end(), websocket.CloseUnsupportedData))
+	})
+}
+
+func TestEndsOfAWebSocket(t *testing.T) {
+	t.Run("refusal can be read", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h, d := newHub(t, nil)
+			h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
+			w := newWire(t, dialWeb(t, h))
+			require.Equal(t, []byte{0, 3}, w.connect(connectOf(d)))
+			require.True(t, websocket.IsCloseError(w.end(), websocket.CloseNormalClosure))
+		})
+	})
+	t.Run("cut", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h, d := newHub(t, nil)
+			w := newWire(t, dialWeb(t, h))
+			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+			h.Drop("")
+			require.ErrorContains(t, w.end(), "reset")
+		})
+	})
+	t.Run("client says goodbye", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h, d := newHub(t, nil)
+			conn := dialWeb(t, h)
+			w := newWire(t, conn)
+			con := connectOf(d)
+			con.will = &will{topic: events, body: "gone"}
+			require.Equal(t, []byte{0, 0}, w.connect(con))
+			require.NoError(t, conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), time.Time{}))
+			require.True(t, websocket.IsCloseError(w.end(), 1000))
+			require.NoError(t, h.WaitMessages(t.Context(), 1), "to MQTT it is no goodbye")
+		})
+	})
+	t.Run("half-open", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h, d := newHub(t, nil)
+			conn := dialWeb(t, h)
+			w := newWire(t, conn)
+			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+			in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+			conn.SetPongHandler(func(string) error { t.Error("a dead link answered"); return nil })
+			require.NoError(t, conn.WriteControl(websocket.PingMessage, nil, time.Time{}))
+			w.send([]byte{0xc0, 0})
+			conn.SetReadDeadline(time.Now().Add(time.Hour))
+			var late net.Error
+			require.ErrorAs(t, w.end(), &late)
+			require.True(t, late.Timeout())
+			require.Equal(t, 1, in.Fired())
+
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, _, err := webDialer(h, "mqtt").DialContext(ctx, "ws://hub/$iothub/websocket", nil)
+			require.Error(t, err)
+			require.Equal(t, 2, in.Fired())
+		})
+	})
+	t.Run("nobody asks", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h, _ := newHub(t, nil)
+			start := time.Now()
+			conn, err := h.DialWS(t.Context(), "tcp", "hub")
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = conn.Read(make([]byte, 1))
+			require.Equal(t, io.EOF, err)
+			require.Equal(t, time.Minute, time.Since(start))
+		})
+	})
+}
+
+func TestWebSocketOverTLSInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		dialer := websocket.Dialer{NetDialContext: h.DialWSPort, TLSClientConfig: h.ClientTLS(), Subprotocols: []string{"mqtt"}}
+		ws, _, err := dialer.Dial("wss://hub/$iothub/websocket", http.Header{"Origin": {"https://elsewhere"}})
+		require.NoError(t, err)
+		w := newWire(t, &webConn{Conn: ws})
+		require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+		w.publish(1, events, "x")
+		require.Equal(t, uint16(1), w.acked())
+		h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPuback})
+		w.publish(2, events, "x")
+		require.Equal(t, uint16(2), w.acked())
+		require.True(t, websocket.IsCloseError(w.end(), 1000))
+		w.conn.Close()
+		synctest.Wait()
+		in := h.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		_, err = h.DialWSPort(t.Context(), "tcp", "hub")
+		require.Error(t, err)
+		require.Equal(t, 1, in.Fired())
+	})
+}

@@ -1,0 +1,316 @@
+package testbroker_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// certified is a CONNECT without a password.
+func certified(d testbroker.Device) connect {
+	c := connect{name: "MQTT", level: 4, flags: 2, keepAlive: 60, clientID: d.ID, user: d.HostName + "/" + d.ID + "/?api-version=2021-04-12"}
+	if d.ModuleID != "" {
+		c.clientID += "/" + d.ModuleID
+		c.user = d.HostName + "/" + c.clientID + "/?api-version=2021-04-12"
+	}
+	return c
+}
+
+// dialWith does a handshake in memory, with certificates if there are any.
+func dialWith(t testing.TB, h *testbroker.Hub, certs ...tls.Certificate) *wire {
+	raw, err := h.DialTLSPort(t.Context(), "tcp", "hub:8883")
+	require.NoError(t, err)
+	config := h.ClientTLS()
+	config.Certificates = certs
+	conn := tls.Client(raw, config)
+	require.NoError(t, conn.HandshakeContext(t.Context()))
+	return newWire(t, conn)
+}
+
+func TestCertificatesOfDevices(t *testing.T) {
+	var none time.Time
+	own := func(name string) tls.Certificate { return testbroker.NewClientCert(name, none, none) }
+	var root, stranger, between *testbroker.CertAuthority // made anew in each bubble, for its time
+	var good, second tls.Certificate
+	x := func(h *testbroker.Hub) (testbroker.Device, error) {
+		return h.AddDeviceX509("dev-x", testbroker.Thumbprint(good.Leaf), testbroker.ThumbprintSHA1(second.Leaf))
+	}
+	ca := func(h *testbroker.Hub) (testbroker.Device, error) { return h.AddDeviceCA("dev-ca") }
+	sas := func(h *testbroker.Hub) (testbroker.Device, error) { return h.Device("dev-1") }
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of a bubble
+
+	for name, c := range map[string]struct {
+		device func(h *testbroker.Hub) (testbroker.Device, error)
+		cert   func() []tls.Certificate
+		change func(c *connect, h *testbroker.Hub)
+		want   byte
+	}{
+		"SHA-256":                {x, func() []tls.Certificate { return []tls.Certificate{good} }, nil, 0},
+		"SHA-1":                  {x, func() []tls.Certificate { return []tls.Certificate{second} }, nil, 0},
+		"another certificate":    {x, func() []tls.Certificate { return []tls.Certificate{own("dev-x")} }, nil, 5},
+		"none":                   {x, func() []tls.Certificate { return nil }, nil, 5},
+		"signed by an authority": {ca, func() []tls.Certificate { return []tls.Certificate{root.NewClientCert("dev-ca", none, none)} }, nil, 0},
+		"with a chain":           {ca, func() []tls.Certificate { return []tls.Certificate{between.NewClientCert("dev-ca", none, none)} }, nil, 0},
+		"chain is missing": {ca, func() []tls.Certificate {
+			cert := between.NewClientCert("dev-ca", none, none)
+			cert.Certificate = cert.Certificate[:1]
+			return []tls.Certificate{cert}
+		}, nil, 5},
+		"unknown authority":       {ca, func() []tls.Certificate { return []tls.Certificate{stranger.NewClientCert("dev-ca", none, none)} }, nil, 5},
+		"self-signed":             {ca, func() []tls.Certificate { return []tls.Certificate{own("dev-ca")} }, nil, 5},
+		"common name of another":  {ca, func() []tls.Certificate { return []tls.Certificate{root.NewClientCert("dev-x", none, none)} }, nil, 5},
+		"common name in capitals": {ca, func() []tls.Certificate { return []tls.Certificate{root.NewClientCert("DEV-CA", none, none)} }, nil, 5},
+		"expired": {ca, func() []tls.Certificate {
+			return []tls.Certificate{root.NewClientCert("dev-ca", now.Add(-2*time.Hour), now.Add(-time.Hour))}
+		}, nil, 5},
+		"not yet valid": {ca, func() []tls.Certificate {
+			return []tls.Certificate{root.NewClientCert("dev-ca", now.Add(time.Hour), now.Add(2*time.Hour))}
+		}, nil, 5},
+		"none for an authority": {ca, func() []tls.Certificate { return nil }, nil, 5},
+		"token instead": {x, func() []tls.Certificate { return []tls.Certificate{good} }, func(c *connect, h *testbroker.Hub) {
+			c.password = sign("hub.example.test%2Fdevices%2Fdev-x", goldenKey, time.Now().Add(time.Hour).Unix())
+		}, 5},
+		"token of a policy": {x, func() []tls.Certificate { return nil }, func(c *connect, h *testbroker.Hub) {
+			p, err := h.AddPolicy("device")
+			require.NoError(t, err)
+			c.password = sign("hub.example.test", p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=device"
+		}, 0},
+		"disabled": {x, func() []tls.Certificate { return []tls.Certificate{good} }, func(c *connect, h *testbroker.Hub) {
+			require.NoError(t, h.SetEnabled("dev-x", false))
+		}, 5},
+		"of another hub": {x, func() []tls.Certificate { return []tls.Certificate{good} }, func(c *connect, h *testbroker.Hub) {
+			c.user = strings.Replace(c.user, "hub.", "hub2.", 1)
+		}, 5},
+		"device with a key": {sas, func() []tls.Certificate { return []tls.Certificate{root.NewClientCert("dev-1", none, none)} }, nil, 5},
+		"device with a key and its token": {sas, func() []tls.Certificate { return []tls.Certificate{good} }, func(c *connect, h *testbroker.Hub) {
+			d, err := h.Device("dev-1")
+			require.NoError(t, err)
+			c.password = token(d)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				root, stranger = testbroker.NewCertAuthority("root"), testbroker.NewCertAuthority("root")
+				between = root.NewAuthority("between").NewAuthority("further down")
+				good, second = own("anything"), own("dev-x")
+				h, _ := newHub(t, nil)
+				require.NoError(t, h.AddCA(root.Cert()))
+				d, err := c.device(h)
+				require.NoError(t, err)
+				con := certified(d)
+				if c.change != nil {
+					c.change(&con, h)
+				}
+				w := dialWith(t, h, c.cert()...)
+				require.Equal(t, []byte{0, c.want}, w.connect(con))
+				if c.want != 0 {
+					require.Equal(t, io.EOF, w.end())
+					return
+				}
+				w.ping()
+			})
+		})
+	}
+}
+
+func TestCertificateOfAModule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		root := testbroker.NewCertAuthority("root")
+		require.NoError(t, h.AddCA(root.Cert()))
+		m, err := h.AddDeviceCA("dev-1/m")
+		require.NoError(t, err)
+		require.Equal(t, "HostName=hub.example.test;DeviceId=dev-1;ModuleId=m;x509=true", m.ConnectionString())
+		w := dialWith(t, h, root.NewClientCert("dev-1/m", time.Time{}, time.Time{}))
+		require.Equal(t, []byte{0, 0}, w.connect(certified(m)))
+		w = dialWith(t, h, root.NewClientCert("dev-1", time.Time{}, time.Time{}))
+		require.Equal(t, []byte{0, 5}, w.connect(certified(m)))
+	})
+}
+
+func TestCertificateWithoutTLS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		d, err := h.AddDeviceCA("dev-ca")
+		require.NoError(t, err)
+		require.Equal(t, []byte{0, 5}, dial(t, h).connect(certified(d)))
+	})
+}
+
+func TestRegistryOfCertificates(t *testing.T) {
+	h, _ := newHub(t, nil)
+	cert := testbroker.NewClientCert("x", time.Time{}, time.Time{})
+	long, short := testbroker.Thumbprint(cert.Leaf), testbroker.ThumbprintSHA1(cert.Leaf)
+	require.Len(t, long, 64)
+	require.Len(t, short, 40)
+	var colons []string
+	for i := 0; i < len(short); i += 2 {
+		colons = append(colons, strings.ToLower(short[i:i+2]))
+	}
+	d, err := h.AddDeviceX509("x", strings.Join(colons, ":"))
+	require.NoError(t, err)
+	require.Equal(t, "HostName=hub.example.test;DeviceId=x;x509=true", d.ConnectionString())
+	require.Empty(t, d.PrimaryKey)
+	require.Error(t, h.SetKeys("x", goldenKey, goldenKey))
+	for _, c := range [][]string{nil, {long, short, long}, {""}, {"zz"}, {long[:62]}} {
+		_, err = h.AddDeviceX509("y", c...)
+		require.Error(t, err, "%q", c)
+	}
+	for _, id := range []string{"", "a b", "x/", "x/m/n", "nobody/m"} {
+		_, err = h.AddDeviceX509(id, long)
+		require.Error(t, err, id)
+	}
+	_, err = h.AddDeviceCA("x")
+	require.ErrorIs(t, err, testbroker.ErrExists)
+	require.Error(t, h.AddCA(cert.Leaf))
+}
+
+func TestCertificateOverRealPorts(t *testing.T) {
+	h, _ := newHub(t, nil)
+	cert := testbroker.NewClientCert("x", time.Time{}, time.Time{})
+	d, err := h.AddDeviceX509("x", testbroker.Thumbprint(cert.Leaf))
+	require.NoError(t, err)
+	config := h.ClientTLS()
+	config.Certificates = []tls.Certificate{cert}
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(fmt.Sprintf("TLS %#x", version), func(t *testing.T) {
+			config := config.Clone()
+			config.MinVersion, config.MaxVersion = version, version
+			addr, err := h.ListenTLS("127.0.0.1:0")
+			require.NoError(t, err)
+			conn, err := tls.Dial("tcp", addr.String(), config)
+			require.NoError(t, err)
+			require.Equal(t, []byte{0, 0}, newWire(t, conn).connect(certified(d)))
+		})
+	}
+	t.Run("WebSocket", func(t *testing.T) {
+		addr, err := h.ListenWS("127.0.0.1:0")
+		require.NoError(t, err)
+		dialer := websocket.Dialer{Subprotocols: []string{"mqtt"}, TLSClientConfig: config}
+		ws, _, err := dialer.Dial("wss://"+addr.String()+"/$iothub/websocket", nil)
+		require.NoError(t, err)
+		require.Equal(t, []byte{0, 0}, newWire(t, &webConn{Conn: ws}).connect(certified(d)))
+	})
+}
+
+// handshake tries one in memory within a minute.
+func handshake(t *testing.T, h *testbroker.Hub, config *tls.Config) error {
+	raw, err := h.DialTLSPort(t.Context(), "tcp", "hub:8883")
+	require.NoError(t, err)
+	defer raw.Close()
+	require.NoError(t, raw.SetDeadline(time.Now().Add(time.Minute)))
+	conn := tls.Client(raw, config)
+	return conn.Handshake()
+}
+
+func TestFaultsOfTheHandshake(t *testing.T) {
+	for _, c := range []struct {
+		kind  testbroker.FaultKind
+		check func(t *testing.T, err error)
+	}{
+		{testbroker.MuteHandshake, func(t *testing.T, err error) { require.ErrorContains(t, err, "timeout") }},
+		{testbroker.NotTLS, func(t *testing.T, err error) {
+			var wrong tls.RecordHeaderError
+			require.ErrorAs(t, err, &wrong)
+			require.Equal(t, "HTTP/", string(wrong.RecordHeader[:]))
+		}},
+		{testbroker.CutHandshake, func(t *testing.T, err error) { require.ErrorIs(t, err, io.ErrUnexpectedEOF) }},
+		{testbroker.OldTLS, func(t *testing.T, err error) {
+			require.ErrorContains(t, err, "remote error: tls: protocol version not supported")
+		}},
+		{testbroker.ExpiredCertificate, func(t *testing.T, err error) {
+			var invalid x509.CertificateInvalidError
+			require.ErrorAs(t, err, &invalid)
+			require.Equal(t, x509.Expired, invalid.Reason)
+		}},
+	} {
+		t.Run(c.kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var rec recorder
+				h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+				in := h.Inject(testbroker.Fault{Kind: c.kind, After: 1})
+				require.NoError(t, handshake(t, h, h.ClientTLS()))
+				synctest.Wait()
+				rec.mu.Lock()
+				rec.all = nil
+				rec.mu.Unlock()
+				c.check(t, handshake(t, h, h.ClientTLS()))
+				synctest.Wait()
+				require.Equal(t, 1, in.Fired())
+				require.Equal(t, "#2 fault "+c.kind.String(), rec.text()[0])
+				require.Contains(t, rec.text()[1], "#2 refused: ")
+				require.NoError(t, handshake(t, h, h.ClientTLS()), "it happened once")
+				login(t, h, d).ping()
+			})
+		})
+		t.Run(c.kind.String()+" on a real port", func(t *testing.T) {
+			if c.kind == testbroker.MuteHandshake {
+				t.Skip("takes as long as the client's patience")
+			}
+			h, d := newHub(t, nil)
+			addr, err := h.ListenTLS("127.0.0.1:0")
+			require.NoError(t, err)
+			in := h.Inject(testbroker.Fault{Kind: c.kind})
+			_, err = tls.Dial("tcp", addr.String(), h.ClientTLS())
+			c.check(t, err)
+			require.NoError(t, in.WaitFired(t.Context(), 1))
+			realTLS(t, h, addr, d).ping()
+		})
+	}
+}
+
+func TestFaultOfTheHandshakeNeedsAHandshake(t *testing.T) {
+	for _, k := range []testbroker.FaultKind{testbroker.NotTLS, testbroker.CutHandshake, testbroker.OldTLS, testbroker.ExpiredCertificate} {
+		t.Run(k.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				in := h.Inject(testbroker.Fault{Kind: k})
+				h.Inject(testbroker.Fault{Kind: k, Device: "dev-1", Times: -1})
+				login(t, h, d)
+				raw, err := h.DialTLSPort(t.Context(), "tcp", "hub:8883")
+				require.NoError(t, err)
+				raw.Close() // without a word
+				synctest.Wait()
+				require.Zero(t, in.Fired())
+				require.Error(t, handshake(t, h, h.ClientTLS()))
+				require.Equal(t, 1, in.Fired())
+				require.NoError(t, handshake(t, h, h.ClientTLS()))
+			})
+		})
+	}
+}
+
+func TestOldTLSServesOldClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		in := h.Inject(testbroker.Fault{Kind: testbroker.OldTLS})
+		config := h.ClientTLS()
+		config.MinVersion = tls.VersionTLS10
+		require.NoError(t, handshake(t, h, config))
+		require.Equal(t, 1, in.Fired())
+	})
+}
+
+func TestHandshakeFaultsBelowAWebSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		in := h.Inject(testbroker.Fault{Kind: testbroker.CutHandshake})
+		dialer := websocket.Dialer{NetDialContext: h.DialWSPort, TLSClientConfig: h.ClientTLS(), Subprotocols: []string{"mqtt"}}
+		_, _, err := dialer.Dial("wss://hub/$iothub/websocket", nil)
+		require.Error(t, err)
+		require.Equal(t, 1, in.Fired())
+		ws, _, err := dialer.Dial("wss://hub/$iothub/websocket", nil)
+		require.NoError(t, err)
+		ws.Close()
+	})
+}
