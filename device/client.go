@@ -204,8 +204,8 @@ func (c *Client) join(done <-chan struct{}) bool {
 }
 
 // Close ends the client for good: it says goodbye to the hub, waits for every goroutine of the client, and gives all messages without a result the
-// result Closed; call Flush before it to send them. It takes CloseTimeout at the most for each of three things: the transport's
-// end and a call of OnMessage or OnStatus under way; when one of them does not end by then, Close returns Timeout. Further calls wait for the first and return nil.
+// result Closed; call Flush before it to send them. It takes CloseTimeout at the most for each of three things: a call of OnMessage under way, the
+// transport's end, and a call of OnStatus under way; when one of them does not end by then, Close returns Timeout. Further calls wait for the first and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.shut {
@@ -219,6 +219,9 @@ func (c *Client) Close() error {
 
 	c.box.shut()
 	var late error
+	if handling := c.in.end(); handling != nil && !c.join(handling) { // before the loop, which passes its last verdict on
+		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnMessage did not return within CloseTimeout"), nil)
+	}
 	if r != nil {
 		r.cancel()
 		if !c.join(r.done) {
@@ -226,9 +229,6 @@ func (c *Client) Close() error {
 		}
 	}
 	c.box.drain()
-	if handling := c.in.end(); handling != nil && !c.join(handling) {
-		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnMessage did not return within CloseTimeout"), nil)
-	}
 
 	c.mu.Lock()
 	if r != nil && !r.over {

@@ -36,11 +36,14 @@ func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if slow && p.paced == nil {
 		d.Delay = max(d.Delay, patience.Decide(a).Delay)
 	}
-	d.Delay = max(d.Delay, a.After, 0)
+	d.Delay = max(d.Delay, min(a.After, maxRetryAfter), 0)
 	return d
 }
 
+// maxRetryAfter is the longest wait that a service can ask for: a device must not be put to sleep for years by one answer, which may not even be the hub's.
+const maxRetryAfter = time.Hour
+
 // retriesEnded is the error when the policy or OutageLimit ended the retries after cause.
 func retriesEnded(cause *transport.Error) *transport.Error {
-	return &transport.Error{Kind: transport.RetryExpired, Scope: cause.Scope, Op: cause.Op, Proto: cause.Proto, Err: cause}
+	return &transport.Error{Kind: transport.RetryExpired, Scope: cause.Scope, Op: cause.Op, Proto: cause.Proto, RetryAfter: cause.RetryAfter, Err: cause}
 }

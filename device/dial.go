@@ -17,6 +17,7 @@ func (l *loop) connect() phase {
 	l.hangUp = cancel
 	c.reconnect.Store(false)
 	began := time.Now()
+	l.clockJumped(began) // what happened before this attempt does not concern its session
 	deadline := began.Add(c.set.DialTimeout)
 	go l.session(ctx)
 	for {
@@ -106,7 +107,7 @@ func (l *loop) session(ctx context.Context) {
 func (l *loop) connected(began time.Time) phase {
 	info := l.live.Info()
 	l.upSince = time.Now()
-	l.flaps.begin(l.c.box.evidence())
+	l.flaps.begin(l.evidence())
 	l.drainBy = time.Time{}
 	l.planRenewal(info.Expires)
 	if t := l.c.set.Trace; t != nil && t.Connected != nil {

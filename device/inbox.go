@@ -66,7 +66,10 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.n == len(b.places) {
+	if d.Again && b.holds(d) {
+		return true // the handler is slower than the hub's lock: one verdict settles both
+	}
+	if b.n == len(b.places) || b.ctx.Err() != nil {
 		return false
 	}
 	p := &b.places[(b.first+b.n)%len(b.places)]
@@ -86,9 +89,21 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 	return true
 }
 
+// holds reports whether the live session has brought d before and its verdict is still to come.
+func (b *inbox) holds(d *transport.Delivery) bool {
+	for i := range b.n {
+		p := &b.places[(b.first+i)%len(b.places)]
+		if p.session == b.session && string(p.ref) == string(d.Ref) {
+			return true
+		}
+	}
+	return false
+}
+
 // run calls the handler until nothing waits, and ends. There is one at a time; deliver starts it, Close joins it.
 func (b *inbox) run(ended chan struct{}) {
 	defer close(ended)
+	defer b.rescue()
 	for {
 		b.mu.Lock()
 		if b.answered == b.n || b.ctx.Err() != nil {
@@ -103,23 +118,48 @@ func (b *inbox) run(ended chan struct{}) {
 		outcome, panicked := b.call(&p.msg)
 
 		b.mu.Lock()
-		p.outcome = outcome
-		b.busy = false
-		b.answered++
-		switch outcome {
-		case transport.Accept:
-			b.totals.accepted++
-		case transport.Release:
-			b.totals.released++
-		case transport.Reject:
-			b.totals.rejected++
-		}
-		if panicked {
-			b.totals.panics++
-		}
+		b.answer(outcome, panicked)
 		b.mu.Unlock()
 		b.poke()
 	}
+}
+
+// answer notes the verdict on what the handler has in its hands.
+func (b *inbox) answer(outcome transport.Outcome, panicked bool) {
+	b.places[(b.first+b.answered)%len(b.places)].outcome = outcome
+	b.busy = false
+	b.answered++
+	switch outcome {
+	case transport.Accept:
+		b.totals.accepted++
+	case transport.Release:
+		b.totals.released++
+	case transport.Reject:
+		b.totals.rejected++
+	}
+	if panicked {
+		b.totals.panics++
+	}
+}
+
+// rescue goes on in another goroutine when the handler ended this one by runtime.Goexit.
+func (b *inbox) rescue() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.busy {
+		return
+	}
+	b.answer(transport.Release, true)
+	b.ended = make(chan struct{})
+	go b.run(b.ended)
+	b.poke()
+}
+
+// working reports whether the handler has something in its hands or a verdict is on its way to the loop, which is poked when that changes.
+func (b *inbox) working() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.busy || b.answered > 0
 }
 
 // call is one call of the handler. A panic releases the message and ends there.
@@ -188,6 +228,13 @@ func (b *inbox) end() chan struct{} {
 		return nil
 	}
 	return b.ended
+}
+
+// received returns how many deliveries were taken.
+func (b *inbox) received() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.totals.received
 }
 
 func (b *inbox) fill(s *Stats) {

@@ -91,15 +91,15 @@ func TestRenewalDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-// A source that gives the same token again is not asked for it over and over.
-func TestATokenThatCannotBeRenewedIsTriedOnce(t *testing.T) {
+// A source that gives the same token again, because it caches, is asked again after 85 % of what remains: a few times, not over and over.
+func TestASourceThatCachesIsAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		expires := time.Now().Add(time.Hour)
 		f := &fake{expires: func() time.Time { return expires }}
 		c, _ := client(t, f, nil)
 		open(t, c)
 		time.Sleep(24 * time.Hour)
-		require.Equal(t, []time.Duration{51 * time.Minute}, gaps(f))
+		require.Equal(t, []time.Duration{51 * time.Minute, 459 * time.Second, 68850 * ms, 10327500 * time.Microsecond}, gaps(f))
 	})
 }
 

@@ -44,10 +44,9 @@ type loop struct {
 	clock   clock
 
 	// The live session's credentials, by their clock.
-	expires time.Time // zero: never
 	renewAt time.Time // when to replace the session; zero: never
 	drainBy time.Time // when to replace it at the latest, by the process's clock; zero: it is not being replaced
-	renewal bool      // the session before was replaced to get a fresh token
+	leaving Reason    // why it is being replaced
 	pinged  time.Time // when the live session was last asked to ping
 
 	batch   [64]transport.Item
@@ -135,11 +134,12 @@ func (l *loop) serve() phase {
 	ackCheck := time.Time{} // when to look for an overdue answer; zero: nothing is in flight that was not looked at
 	for {
 		now := time.Now()
+		l.passVerdicts()
 		if reason, yes := l.replaceNow(now); yes {
 			l.end()
 			return l.replace(reason)
 		}
-		l.passVerdicts()
+		l.calmDown()
 		parked := true
 		if !l.drainBy.IsZero() {
 			// Nothing more goes out on this session.
@@ -169,8 +169,8 @@ func (l *loop) serve() phase {
 
 		if !ackCheck.IsZero() && !now.Before(ackCheck) {
 			ackCheck = time.Time{}
-			if oldest, ok := c.box.oldestFlight(); ok {
-				ackCheck = oldest.Add(c.set.AckTimeout)
+			if from, ok := c.box.answerDueFrom(); ok {
+				ackCheck = from.Add(c.set.AckTimeout)
 			}
 			if !ackCheck.IsZero() && !now.Before(ackCheck) {
 				l.over()
@@ -187,13 +187,16 @@ func (l *loop) serve() phase {
 				}
 				return l.ended(e)
 			case <-l.ctx.Done():
-				l.end()
-				return ended
+				return l.leave()
 			default:
 			}
 			continue
 		}
-		l.arm(now, ackCheck, l.pause.until, l.drainBy, l.renewalDue(now), l.ping(now), now.Add(clockCheck), l.expire(now))
+		resume := l.pause.until
+		if !l.drainBy.IsZero() {
+			resume = time.Time{} // not on this session
+		}
+		l.arm(now, ackCheck, resume, l.drainBy, l.renewalDue(now), l.calmAt(), l.ping(now), now.Add(clockCheck), l.expire(now))
 		select {
 		case e := <-l.events:
 			if e.subscribed {
@@ -204,9 +207,41 @@ func (l *loop) serve() phase {
 			l.armed = time.Time{}
 		case <-c.wake:
 		case <-l.ctx.Done():
-			l.end()
-			return ended
+			return l.leave()
 		}
+	}
+}
+
+// leave is serve's way out when the client closes.
+func (l *loop) leave() phase {
+	l.passVerdicts()
+	l.end()
+	l.down(nil)
+	return ended
+}
+
+// calmAt returns when a connection after flaps counts as stable, zero if there were none.
+func (l *loop) calmAt() time.Time {
+	if l.flaps.flaps == 0 {
+		return time.Time{}
+	}
+	return l.upSince.Add(l.c.set.StableTime)
+}
+
+// calmDown ends a series of flaps once a connection lasts, and tells so if it was one to speak of.
+func (l *loop) calmDown() {
+	if l.flaps.flaps == 0 || !l.stable() {
+		return
+	}
+	told := l.flaps.flaps > 1
+	l.flaps = flapping{before: l.flaps.before}
+	if !told {
+		return
+	}
+	if l.pause.until.IsZero() {
+		l.tellOK()
+	} else {
+		l.tellPause(time.Now())
 	}
 }
 
@@ -220,7 +255,13 @@ func (l *loop) ended(e event) phase {
 
 // over notes, before the outbox is rewound, what was under way when a session was lost.
 func (l *loop) over() {
-	l.flaps.end(l.c.box.evidence(), l.stable())
+	l.flaps.end(l.evidence(), l.stable())
+}
+
+func (l *loop) evidence() evidence {
+	e := l.c.box.evidence()
+	e.acknowledged += l.c.in.received()
+	return e
 }
 
 // stable reports whether the live session was up long enough for retries to be counted anew after it.
@@ -261,7 +302,7 @@ func (l *loop) down(err error) {
 		t.SessionEnd(err, time.Since(l.upSince))
 	}
 	if l.stable() {
-		l.retry, l.last, l.renewed = 0, retrypolicy.Decision{}, false
+		l.retry, l.last, l.renewed, l.flaps = 0, retrypolicy.Decision{}, false, flapping{}
 	}
 	l.since = time.Now()
 	l.upSince = time.Time{}

@@ -27,9 +27,11 @@ type Options struct {
 	// OnMessage takes cloud-to-device messages, one at a time, in the order in which they come; a client with it subscribes before each connection counts as Connected.
 	// Its return value settles the message: nil accepts; an error with ErrReject in its chain rejects; any other error, and a panic,
 	// releases it, so the hub delivers it again (over MQTT on the next connection). m is valid until OnMessage returns. ctx ends
-	// when the client is closed. A slow handler holds up nothing but further messages. Default: none, nothing is subscribed to.
+	// when the client is closed. A slow handler holds up nothing but further messages; Close waits for it, so it may call Close only in a goroutine of its own.
+	// Default: none, nothing is subscribed to.
 	OnMessage func(ctx context.Context, m *transport.Message) error
-	// Inbox is how many delivered messages may wait for OnMessage; what comes beyond is left to the hub, which delivers it again. Default 64, at most 4,096.
+	// Inbox is how many delivered messages may wait for OnMessage; what comes beyond is left to the hub, which delivers it again, later than it came first.
+	// Default 64, which is more than a hub keeps for a device; at most 4,096.
 	Inbox int
 	// Trace is told details that Status leaves out. Default: none.
 	Trace *Trace
@@ -45,11 +47,12 @@ type Options struct {
 
 	// DialTimeout bounds one attempt to connect, handshake included. Default 30 s.
 	DialTimeout time.Duration
-	// AckTimeout is how long a message may be in flight without an answer before the connection is taken for dead. Default 30 s.
+	// AckTimeout is how long the oldest message in flight may wait for its answer, since it was handed over or since the one before it was answered, before the
+	// connection is taken for dead. A message has a second more for each 4 KiB of its size. Default 30 s.
 	AckTimeout time.Duration
 	// OperationTimeout bounds a Send in all. Default 4 minutes; negative: only its context does.
 	OperationTimeout time.Duration
-	// CloseTimeout bounds Close. Default 5 s.
+	// CloseTimeout bounds each of the steps of Close: the end of a running OnMessage, of the transport, and of a running OnStatus. Default 5 s.
 	CloseTimeout time.Duration
 	// StableTime is how long a connection must have stayed up for the count of retries to begin at 1 again. After one that was lost earlier the count
 	// goes on, so a flapping link backs off. Default 30 s.
@@ -58,12 +61,13 @@ type Options struct {
 	// limit.
 	OutageLimit time.Duration
 	// TryAgainAfter makes nothing final but Close: where the client would become Disconnected (NotRetryable, RetryExpired), it waits this long and
-	// begins again, with the count of retries at 0. For devices that nobody can reach. Default 0: Disconnected.
+	// begins again, with the count of retries at 0; longer if the service asked for it. Open then waits through all of that, for its context alone. For devices
+	// that nobody can reach. Default 0: Disconnected.
 	TryAgainAfter time.Duration
 	// ReconnectSpread adds a random part, up to this, to the delay before each retry of a connection, so that a fleet that lost its hub together does not come back together.
 	// Default 0.
 	ReconnectSpread time.Duration
-	// Dials limits the attempts to connect of all clients that share it. Default: no limit.
+	// Dials limits the attempts to connect of all clients that share it. Waiting for a turn is not bounded by DialTimeout or OutageLimit. Default: no limit.
 	Dials *DialLimiter
 	// RenewAt is the part of a token's life after which the client replaces its connection by one with a fresh token, as a planned reconnect, less up to 5 % at
 	// random. Default 0.85; negative: never, the hub will cut the connection.
@@ -140,8 +144,11 @@ func newSettings(o *Options) (settings, error) {
 	if s.RenewAt == 0 {
 		s.RenewAt = 0.85
 	}
-	if !(s.RenewAt < 1) {
-		return s, invalidOption("RenewAt is not a part of a life; give a number below 1, or 0 for 0.85")
+	if s.RenewAt > 0 && s.RenewAt < 0.1 || !(s.RenewAt < 1) {
+		return s, invalidOption("RenewAt is not a sensible part of a life; give 0.1 to less than 1, 0 for 0.85, or a negative number for never")
+	}
+	if s.Dials != nil && s.Dials.places == nil {
+		return s, invalidOption("Dials was not made by NewDialLimiter; make it so")
 	}
 	if s.Overflow >= overflows {
 		return s, invalidOption("Overflow is not one of Block, Fail, DropOldest, DropNewest")

@@ -10,12 +10,12 @@ import (
 
 // lost takes the end of a connection or attempt through filter and policy.
 func (l *loop) lost(reason Reason, err error) phase {
-	if l.ctx.Err() != nil {
-		return ended
-	}
 	wasUp := !l.upSince.IsZero()
 	if wasUp {
 		l.down(err)
+	}
+	if l.ctx.Err() != nil {
+		return ended
 	}
 	now := time.Now()
 	failure := transport.Find(err)
@@ -41,11 +41,21 @@ func (l *loop) lost(reason Reason, err error) phase {
 		},
 		failure: failure, began: now,
 	}
-	l.spread = 0
-	if most := l.c.set.ReconnectSpread; most > 0 {
-		l.spread = time.Duration(l.c.set.Rand() % uint64(most))
-	}
+	l.spread = l.drawSpread()
 	return waiting
+}
+
+func (l *loop) drawSpread() time.Duration {
+	most := l.c.set.ReconnectSpread
+	if most <= 0 {
+		return 0
+	}
+	return time.Duration(l.c.set.Rand() % uint64(most))
+}
+
+// hurried reports whether a jump of the clock ends the wait after failure: the network or the token may be good now. It does not make the service more patient.
+func (l *loop) hurried(now time.Time, failure *transport.Error) bool {
+	return l.clockJumped(now) != 0 && failure.Kind != transport.Throttled && failure.Kind != transport.Quota
 }
 
 // question is a failure that a policy is asked about, kept so that it can be asked again.
@@ -92,7 +102,7 @@ func (l *loop) wait() phase {
 			d.Delay -= l.spread
 			l.last = d
 		}
-		if c.reconnect.Swap(false) || l.clockJumped(now) != 0 || !now.Before(until) {
+		if c.reconnect.Swap(false) || l.hurried(now, l.outage.failure) || !now.Before(until) {
 			return l.again()
 		}
 		l.arm(now, until, now.Add(clockCheck), l.expire(now))
@@ -132,11 +142,12 @@ func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
 // rest waits for TryAgainAfter and begins from scratch.
 func (l *loop) rest(reason Reason, failure *transport.Error) phase {
 	c := l.c
-	l.tellOutage(reason, c.set.TryAgainAfter, failure)
-	until := time.Now().Add(c.set.TryAgainAfter)
+	delay := max(c.set.TryAgainAfter, min(failure.RetryAfter, maxRetryAfter)) + l.drawSpread()
+	l.tellOutage(reason, delay, failure)
+	until := time.Now().Add(delay)
 	for {
 		now := time.Now()
-		if c.reconnect.Swap(false) || l.clockJumped(now) != 0 || !now.Before(until) {
+		if c.reconnect.Swap(false) || l.hurried(now, failure) || !now.Before(until) {
 			l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, now
 			return l.again()
 		}

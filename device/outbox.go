@@ -51,6 +51,8 @@ type outbox struct {
 	wall  func() time.Time // the clock that messages expire by
 	sweep *time.Timer      // ends messages while no loop does; nil until it is needed
 
+	progress time.Duration // when the oldest message was last answered, since base
+
 	totals Stats // the counters of messages
 }
 
@@ -223,6 +225,9 @@ func (b *outbox) done(tag uint16, err error) {
 		return
 	}
 	wake := false
+	if i == b.head {
+		b.progress = time.Since(b.base)
+	}
 	switch {
 	case err == nil:
 		b.totals.Acknowledged++
@@ -346,20 +351,22 @@ func (b *outbox) back(from slotState) {
 	b.cursor = b.nextQueued(b.head)
 }
 
-// oldestFlight returns when the message longest in flight was handed over; ok is false when none flies.
-func (b *outbox) oldestFlight() (at time.Time, ok bool) {
+// answerDueFrom returns since when the answer to the message longest in flight is due: since it was handed over, or since the one before it was
+// answered, for a slow link is not a dead one; large messages have a second more for each 4 KiB. ok is false when none flies.
+func (b *outbox) answerDueFrom() (from time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.flying == 0 {
 		return time.Time{}, false
 	}
-	oldest := time.Duration(1<<63 - 1)
+	oldest := none
 	for i := b.head; i != none; i = b.slots[i].next {
-		if s := &b.slots[i]; s.state == slotFlying && s.handed < oldest {
-			oldest = s.handed
+		if s := &b.slots[i]; s.state == slotFlying && (oldest == none || s.handed < b.slots[oldest].handed) {
+			oldest = i
 		}
 	}
-	return b.base.Add(oldest), true
+	s := &b.slots[oldest]
+	return b.base.Add(max(s.handed, b.progress) + time.Duration(s.size/(4<<10))*time.Second), true
 }
 
 // withdrawal says what withdraw found.

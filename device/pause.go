@@ -74,7 +74,7 @@ func (l *loop) resume() {
 }
 
 func (l *loop) tellPause(now time.Time) {
-	l.publish(Status{State: Connected, Reason: Paused, Retry: l.pause.attempt.Retry, Delay: l.pause.until.Sub(now), Err: l.pause.failure})
+	l.publish(Status{State: Connected, Reason: Paused, Retry: l.pause.attempt.Retry, Delay: max(0, l.pause.until.Sub(now)), Err: l.pause.failure})
 }
 
 func (l *loop) tellOK() {

@@ -1,0 +1,291 @@
+package device_test
+
+// Corners of sessions that are replaced, handlers at work and slow links that a review found, a test each.
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// A pause that ends while the session is being replaced wakes nobody over and over.
+func TestAPauseThatEndsWhileDrainingDoesNotSpin(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		start := time.Now()
+		f := &fake{}
+		f.expires = func() time.Time { return start.Add(100 * time.Second) }
+		f.verdict = func(conn int, it transport.Item) error {
+			if it.Msg.ID == "1" {
+				return refused(transport.Throttled)
+			}
+			return errHold
+		}
+		reads := atomic.Int64{}
+		cr := creds()
+		cr.Now = func() time.Time {
+			if reads.Add(1) == 100000 {
+				panic("loop spins: 100000 looks at the clock")
+			}
+			return time.Now()
+		}
+		c, err := device.New(cr, f, &device.Options{Rand: func() uint64 { return 0 }})
+		require.NoError(t, err)
+		defer c.Close()
+		open(t, c)
+		time.Sleep(76 * time.Second) // renewal at 85 s, pause of 10 s begins now
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		time.Sleep(20 * time.Second)
+	})
+}
+
+// A command whose handler calls Reconnect is settled before the connection is replaced.
+func TestAHandlerMayCallReconnect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		var c *device.Client
+		calls := 0
+		c, _ = client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+			calls++
+			return c.Reconnect()
+		}})
+		open(t, c)
+		for i := range 10 {
+			f.last().deliver(fmt.Sprint(i)) // the hub redelivers what was not settled
+			synctest.Wait()
+			if len(f.verdicts()) > 0 {
+				break
+			}
+		}
+		require.NotEmpty(t, f.verdicts())
+	})
+}
+
+// Close waits for the handler at work and passes its verdict before it hangs up.
+func TestCloseSettlesWhatTheHandlerHasInItsHands(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+			time.Sleep(100 * time.Millisecond)
+			return nil
+		}})
+		open(t, c)
+		f.last().deliver("1")
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		require.EqualValues(t, 1, c.Stats().MessagesAccepted)
+		require.NotEmpty(t, f.verdicts(), "Close waited for the handler, counted its Accept and did not pass it")
+	})
+}
+
+// A renewal waits for a command in the handler's hands as for a message in flight.
+func TestARenewalWaitsForTheHandlerAtWork(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		f.expires = func() time.Time { return time.Now().Add(100 * time.Second) }
+		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { time.Sleep(time.Second); return nil }})
+		open(t, c)
+		time.Sleep(84500 * time.Millisecond)
+		f.last().deliver("1")
+		time.Sleep(5 * time.Second)
+		require.NotEmpty(t, f.verdicts(), "a renewal that drains what is sent does not wait for a command of 1 s")
+	})
+}
+
+// A peer that answers one message after the other, slowly, is alive, though the last of them waits for longer than AckTimeout.
+func TestASlowLinkIsNotADeadOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		var mu sync.Mutex
+		var tags []transport.Item
+		cur := 0
+		f.verdict = func(conn int, it transport.Item) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if conn != cur {
+				cur, tags = conn, nil
+			}
+			tags = append(tags, it)
+			return errHold
+		}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		for i := range 100 {
+			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for c.Stats().Queued > 0 {
+				time.Sleep(time.Second)
+				mu.Lock()
+				var it *transport.Item
+				if len(tags) > 0 {
+					x := tags[0]
+					it = &x
+					tags = tags[1:]
+				}
+				mu.Unlock()
+				if it != nil {
+					f.last().cfg.Sink.Done(it.Tag, nil)
+				}
+			}
+		}()
+		<-done
+		require.Len(t, f.received(), 100)
+	})
+}
+
+// A handler that calls runtime.Goexit, as a failing test does, releases its message and holds up none.
+func TestAHandlerThatEndsItsGoroutineStopsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		h := &handled{}
+		c, _ := client(t, f, &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+			h.add(m.ID)
+			if m.ID == "1" {
+				runtime.Goexit()
+			}
+			return nil
+		}})
+		open(t, c)
+		f.last().deliver("1")
+		synctest.Wait()
+		f.last().deliver("2")
+		synctest.Wait()
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		f.last().deliver("3")
+		synctest.Wait()
+		require.Equal(t, []string{"1", "2", "3"}, h.list())
+	})
+}
+
+// Each session that the trace told as connected is told as ended.
+func TestTraceTellsTheEndOfEverySession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		ups, downs := 0, 0
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{Connected: func(transport.Info, time.Duration) { ups++ }, SessionEnd: func(error, time.Duration) { downs++ }}})
+		open(t, c)
+		require.NoError(t, c.Close())
+		require.Equal(t, ups, downs)
+	})
+}
+
+// A pause that ran out during an outage is told with no delay, not a negative one.
+func TestDelaysAreNeverNegative(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		f.verdict = func(conn int, it transport.Item) error {
+			if conn == 1 {
+				return refused(transport.Throttled)
+			}
+			return nil
+		}
+		f.dial = func(n int, ctx context.Context) error {
+			if n == 2 {
+				time.Sleep(20 * time.Second)
+			}
+			return nil
+		}
+		c, w := client(t, f, nil)
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		time.Sleep(time.Second)
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		for _, s := range w.list() {
+			require.GreaterOrEqual(t, s.Delay, time.Duration(0), "%v", s)
+		}
+	})
+}
+
+// A connection that lasts ends a series of flaps, whatever ends it.
+func TestFlapsEndWithAConnectionThatLasts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, w := client(t, f, nil)
+		open(t, c)
+		for range 3 {
+			time.Sleep(time.Second)
+			f.last().kill <- lost(transport.Network)
+			time.Sleep(11 * time.Second)
+		}
+		time.Sleep(24 * time.Hour)
+		require.Zero(t, c.Status().Flaps)
+		require.Equal(t, device.NoSuspect, c.Status().Suspect)
+		require.NoError(t, c.Reconnect())
+		time.Sleep(time.Second)
+		f.last().kill <- lost(transport.Network)
+		synctest.Wait()
+		l := w.list()
+		require.Equal(t, 1, l[len(l)-1].Flaps)
+	})
+}
+
+// TryAgainAfter does not go under what the service asked for.
+func TestTryAgainAfterRespectsTheService(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		e := lost(transport.Throttled)
+		e.RetryAfter = time.Hour
+		f.dial = failing(e, e, e)
+		c, _ := client(t, f, &device.Options{OutageLimit: 10 * time.Minute, TryAgainAfter: time.Minute, ReconnectSpread: 30 * time.Second, Rand: func() uint64 { return 1<<63 + 12345678912 }})
+		require.NoError(t, c.Start())
+		time.Sleep(3 * time.Hour)
+		d := f.dialTimes()
+		require.GreaterOrEqual(t, d[1].Sub(d[0]), time.Hour)
+	})
+}
+
+// A delivery that comes again while the handler still has it is not handed to it another time; one verdict settles both.
+func TestARedeliveryOfWhatTheHandlerHasIsNotHandledTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		h := &handled{}
+		c, _ := client(t, f, &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+			h.add(m.ID)
+			time.Sleep(150 * time.Second)
+			return nil
+		}})
+		open(t, c)
+		f.last().deliver("1")
+		for range 2 {
+			time.Sleep(time.Minute)
+			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Again: true, Ref: []byte("1"), Msg: &transport.Message{ID: "1"}}))
+		}
+		time.Sleep(time.Hour)
+		require.Equal(t, []string{"1"}, h.list())
+		require.Len(t, f.verdicts(), 1)
+	})
+}
+
+func TestOptionsThatWouldHammerOrHangAreRefused(t *testing.T) {
+	for name, o := range map[string]*device.Options{"RenewAt": {RenewAt: 0.02}, "Dials": {Dials: new(device.DialLimiter)}} {
+		_, err := device.New(creds(), &fake{}, o)
+		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorContains(t, err, name)
+	}
+}
+
+// One answer cannot put a device to sleep for years.
+func TestRetryAfterIsCapped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := lost(transport.Unavailable)
+		e.RetryAfter = 1 << 62
+		f := &fake{dial: failing(e)}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.Equal(t, []time.Duration{time.Hour}, gaps(f))
+	})
+}
