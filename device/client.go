@@ -75,6 +75,9 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 		closed: make(chan struct{}),
 		status: Status{State: Disconnected, Reason: NotOpened, Since: time.Now()},
 	}
+	if set.OnStatus != nil {
+		c.notices.queue = make([]Status, noticeQueue)
+	}
 	c.policies.Store(&policies{set.RetryPolicy, set.MessagePolicy, set.PacedPolicy})
 	if c.set.Rand == nil {
 		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64

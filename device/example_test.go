@@ -172,7 +172,7 @@ func ExampleStatus_Hint() {
 	// Output:
 	// unauthorized: true
 	// retryable: false
-	// the same credentials would be refused again; check key, device id, and that the device is enabled
+	// the same credentials would be refused again; check key, device id, the clock, and that the device is enabled
 }
 
 // Commands from the cloud go to a handler; its return value settles them. Each connection subscribes before it counts as connected.

@@ -128,9 +128,12 @@ func (s Status) Hint() string {
 	return errfilter.Of(s.Err).Reason
 }
 
+// noticeQueue is how many statuses wait for OnStatus at the most.
+const noticeQueue = 16
+
 // notices is the queue of statuses for OnStatus. Client.mu guards it.
 type notices struct {
-	queue   [16]Status
+	queue   []Status // noticeQueue long, nil without OnStatus
 	first   int
 	n       int
 	missed  int

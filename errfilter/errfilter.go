@@ -36,7 +36,7 @@ var table = [...]Rule{
 	{transport.Throttled, true, Slow, "the service takes more when it gets less: wait"},
 	{transport.Quota, true, Slow, "the allowance is refilled with time (a hub's daily quota at 00:00 UTC); buy units or send less"},
 	{transport.ClockUnset, true, Slow, "the clock may be set any moment; set it, by SNTP for one"},
-	{transport.Unauthorized, false, Normal, "the same credentials would be refused again; check key, device id, and that the device is enabled"},
+	{transport.Unauthorized, false, Normal, "the same credentials would be refused again; check key, device id, the clock, and that the device is enabled"},
 	{transport.Untrusted, false, Normal, "the same certificate would fail again; check host name, trusted roots and the clock"},
 	{transport.Forbidden, false, Normal, "the identity lacks the right; grant it on the hub"},
 	{transport.NotFound, false, Normal, "what does not exist will not appear by asking again; check names, and create it"},

@@ -69,10 +69,7 @@ func newSession(cfg *transport.Config, token transport.Token) *session {
 		closed: make(chan struct{}, 1),
 		wake:   make(chan struct{}, 1),
 	}
-	window := max(cfg.Window, 0)
-	s.flights = make(map[uint16]flight, window)
-	s.items = make([]transport.Item, 0, window)
-	s.spareItems = make([]transport.Item, 0, window)
+	s.flights = make(map[uint16]flight) // it and the queues grow with use: an idle session is small
 	s.info.MaxSize = transport.MaxMessageSize
 	if !token.Fixed {
 		s.info.Expires = token.Expires

@@ -1,0 +1,60 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	Child()
+	os.Exit(m.Run())
+}
+
+func limit(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestAnIdleClientKeepsToItsBudget(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		t.Run(fmt.Sprintf("TLS %v", secure), func(t *testing.T) {
+			r, err := Idle(limit(t), IdleSettings{Clients: 1000, Secure: secure})
+			if err == nil {
+				t.Logf("%+v", *r)
+				err = r.Over()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A tenth of the minute that the command takes.
+func TestAnOutageCostsLittleAndLosesNothing(t *testing.T) {
+	r, err := Outage(limit(t), OutageSettings{
+		Before: 1500 * time.Millisecond, Absent: 3 * time.Second, After: 1500 * time.Millisecond, Every: 100 * time.Millisecond, Secure: true,
+	})
+	if err == nil {
+		t.Logf("%+v", *r)
+		err = r.Over()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestChurnLosesNothing(t *testing.T) {
+	r, err := Churn(limit(t), 10_000, 20, 64)
+	if err == nil {
+		t.Logf("%+v", *r)
+		err = r.Over()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

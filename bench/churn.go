@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// ChurnReport is what became of messages while connections were reset.
+type ChurnReport struct {
+	Messages, Resets, Window int
+
+	Lost          int // the hub does not have them
+	FalseErrors   int // reported as failed, though the client was never closed and the messages were good
+	FalseSuccess  int // reported as acknowledged, and lost
+	Duplicates    int // copies that the hub has too many
+	OutOfOrder    int // first copies that came after a later message's
+	Resent        uint64
+	Connections   uint64
+	LongestOutage time.Duration
+	Took          time.Duration
+}
+
+// Over says what is over the budget, nothing if all is well.
+func (r *ChurnReport) Over() error {
+	if r.Lost+r.FalseErrors+r.FalseSuccess+r.OutOfOrder > 0 || r.Duplicates > r.Window*r.Resets {
+		return fmt.Errorf("churn: %d lost, %d false errors, %d false successes, %d out of order, %d duplicates; the budget is 0, 0, 0, 0 and %d",
+			r.Lost, r.FalseErrors, r.FalseSuccess, r.OutOfOrder, r.Duplicates, r.Window*r.Resets)
+	}
+	if r.Connections != uint64(r.Resets)+1 {
+		return fmt.Errorf("churn: %d connections for %d resets", r.Connections, r.Resets)
+	}
+	return nil
+}
+
+// Churn sends n messages over loopback, with window in flight, while the hub resets the connection at even intervals.
+func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
+	hub, a, err := newHub(1, false)
+	if err != nil {
+		return nil, err
+	}
+	defer hub.Close()
+	creds, err := a.creds(0)
+	if err != nil {
+		return nil, err
+	}
+	t := a.transport()
+	// Each reset is to count as an outage of its own, so that the delays stay at the first one's.
+	c, err := device.New(creds, t, &device.Options{Window: window, StableTime: time.Millisecond})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if err := c.Open(ctx); err != nil {
+		return nil, err
+	}
+
+	start := time.Now()
+	cutting := make(chan error, 1)
+	go func() { cutting <- cut(ctx, hub, n, resets) }() // ends with the last reset, or ctx
+	r := &ChurnReport{Messages: n, Resets: resets, Window: window}
+	results := make([]error, n)
+	ring := make([]device.Receipt, 2*window)
+	for i := range n + len(ring) {
+		slot := &ring[i%len(ring)]
+		if done := i - len(ring); done >= 0 && done < n {
+			results[done] = slot.Wait(ctx)
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if results[done] != nil {
+				r.FalseErrors++
+			}
+		}
+		if i < n {
+			m := &transport.Message{ID: strconv.Itoa(i), Body: make([]byte, 100)}
+			if err := c.Enqueue(ctx, m, slot); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r.Took = time.Since(start)
+	if err := <-cutting; err != nil {
+		return nil, err
+	}
+	s := c.Stats()
+	r.Resent, r.Connections, r.LongestOutage = s.Resent, s.Connections, s.LongestOutage
+
+	copies := make([]int, n)
+	last := -1
+	for _, m := range hub.Messages() {
+		i, err := strconv.Atoi(m.MessageID)
+		if err != nil || i < 0 || i >= n {
+			return nil, fmt.Errorf("the hub has a message %q that was never sent", m.MessageID)
+		}
+		if copies[i]++; copies[i] == 1 {
+			if i < last {
+				r.OutOfOrder++
+			}
+			last = max(last, i)
+		}
+	}
+	r.Lost, r.Duplicates = ledger(copies)
+	for i, err := range results {
+		if err == nil && copies[i] == 0 {
+			r.FalseSuccess++
+		}
+	}
+	return r, nil
+}
+
+// cut resets the connection each time that another part of the messages was stored.
+func cut(ctx context.Context, hub *testbroker.Hub, n, resets int) error {
+	for i := range resets {
+		at := (i + 1) * n / (resets + 1)
+		if err := hub.Wait(ctx, func(log []testbroker.Message) bool { return len(log) >= at && hub.Connections("") > 0 }); err != nil {
+			return err
+		}
+		if hub.Drop("") == 0 {
+			return errors.New("churn: nothing to reset")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+// Command budgets measures what a client may cost and exits with status 1 if it costs more: idle, in an outage, and under resets.
+//
+//	go run ./cmd/budgets idle -clients 1000 -tls
+//	go run ./cmd/budgets outage
+//	go run ./cmd/budgets churn -messages 10000 -resets 20 -window 64
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/hubline-iot/hubline/bench"
+)
+
+func main() {
+	bench.Child()
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "budgets:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("say what: idle, outage or churn")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
+	var measure func() (interface{ Over() error }, error)
+	switch args[0] {
+	case "idle":
+		var s bench.IdleSettings
+		flags.IntVar(&s.Clients, "clients", 1000, "clients in one process")
+		flags.BoolVar(&s.Secure, "tls", false, "over TLS")
+		flags.BoolVar(&s.Raw, "raw", false, "clients of the raw library instead, for comparison")
+		measure = func() (interface{ Over() error }, error) {
+			r, err := bench.Idle(ctx, s)
+			if err == nil {
+				fmt.Printf("%s: %d idle clients, TLS %v, raw %v: per client %.2f goroutines, %.1f KB anonymous memory (%.1f KB resident; heap %.1f KB, stacks %.1f KB)\n",
+					runtime.Version(), r.Clients, r.Secure, r.Raw, r.Goroutines, r.Anon, r.RSS, r.Heap, r.Stacks)
+			}
+			return r, err
+		}
+	case "outage":
+		var s bench.OutageSettings
+		flags.DurationVar(&s.Before, "before", 15*time.Second, "how long the hub is there at first")
+		flags.DurationVar(&s.Absent, "absent", 30*time.Second, "how long it is absent")
+		flags.DurationVar(&s.After, "after", 15*time.Second, "how long it is there again")
+		flags.DurationVar(&s.Every, "every", 100*time.Millisecond, "a message each")
+		flags.BoolVar(&s.Secure, "tls", true, "over TLS")
+		measure = func() (interface{ Over() error }, error) {
+			r, err := bench.Outage(ctx, s)
+			if err == nil {
+				fmt.Printf("%s: hub absent for %v of %.1f s, TLS %v: %v CPU time, %v of it for ticks; %d messages, %d lost, %d duplicates, up to %d waited; %d attempts, %d connections\n",
+					runtime.Version(), s.Absent, r.Took.Seconds(), s.Secure, r.CPU.Round(time.Millisecond), r.Ticks.Round(time.Millisecond), r.Messages, r.Lost, r.Duplicates, r.HighWater, r.Attempts, r.Connections)
+			}
+			return r, err
+		}
+	case "churn":
+		n := flags.Int("messages", 10_000, "messages")
+		resets := flags.Int("resets", 20, "resets of the connection")
+		window := flags.Int("window", 64, "messages in flight")
+		measure = func() (interface{ Over() error }, error) {
+			r, err := bench.Churn(ctx, *n, *resets, *window)
+			if err == nil {
+				fmt.Printf("%s: %d messages, %d resets, window %d: %d lost, %d false errors, %d false successes, %d out of order, %d duplicates (limit %d), %d sent again, %d connections, longest outage %v, %.1f s\n",
+					runtime.Version(), r.Messages, r.Resets, r.Window, r.Lost, r.FalseErrors, r.FalseSuccess, r.OutOfOrder, r.Duplicates, r.Window*r.Resets,
+					r.Resent, r.Connections, r.LongestOutage.Round(time.Millisecond), r.Took.Seconds())
+			}
+			return r, err
+		}
+	default:
+		return fmt.Errorf("%q is no measurement; say idle, outage or churn", args[0])
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	r, err := measure()
+	if err != nil {
+		return err
+	}
+	return r.Over()
+}

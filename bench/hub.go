@@ -1,0 +1,35 @@
+package bench
+
+import (
+	"fmt"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// newHub makes a hub with n devices on a loopback port, and what a client needs to reach it.
+func newHub(n int, secure bool) (*testbroker.Hub, *access, error) {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	a := &access{Host: hub.HostName()}
+	listen := hub.ListenTCP
+	if secure {
+		listen, a.CA = hub.ListenTLS, hub.CAPEM()
+	}
+	addr, err := listen("127.0.0.1:0")
+	if err != nil {
+		_ = hub.Close()
+		return nil, nil, err
+	}
+	a.Addr = addr.String()
+	for i := range n {
+		dev, err := hub.AddDevice(fmt.Sprintf("dev-%d", i))
+		if err != nil {
+			_ = hub.Close()
+			return nil, nil, err
+		}
+		a.Devices = append(a.Devices, identity{dev.ID, dev.PrimaryKey})
+	}
+	return hub, a, nil
+}

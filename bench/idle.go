@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The budget of an idle client: what it costs now and a tenth, so that it does not grow. The goal is 45 KB, which it has not reached: the raw library alone costs
+// 34 KB, and over TLS 52 KB.
+const (
+	IdleGoroutines = 13
+	IdleKB         = 67
+	IdleTLSKB      = 86
+)
+
+// IdleReport is what an open client costs its process while nothing is sent.
+type IdleReport struct {
+	IdleSettings
+	Goroutines float64 // per client
+	// Resident memory per client in KB (1024 bytes): all of it, and the part that is neither the program's nor a file's.
+	RSS, Anon float64
+	// Heap and Stacks are the parts of it that the Go runtime counts, in KB per client.
+	Heap, Stacks float64
+}
+
+// Over says what is over the budget, nothing if all is well.
+func (r *IdleReport) Over() error {
+	kb := IdleKB
+	if r.Secure {
+		kb = IdleTLSKB
+	}
+	if r.Goroutines > IdleGoroutines || r.Anon > float64(kb) {
+		return fmt.Errorf("idle client: %.2f goroutines and %.1f KB; the budget is %d and %d KB", r.Goroutines, r.Anon, IdleGoroutines, kb)
+	}
+	return nil
+}
+
+// IdleSettings say what is measured.
+type IdleSettings struct {
+	Clients int
+	Secure  bool // over TLS
+	Raw     bool // clients of the raw library instead, for comparison
+}
+
+// idleOrder is what the child is told.
+type idleOrder struct {
+	Access access
+	IdleSettings
+}
+
+// Idle opens clients in a child process, each with a connection of its own to a hub in this one, and measures what they cost.
+func Idle(ctx context.Context, s IdleSettings) (*IdleReport, error) {
+	hub, a, err := newHub(s.Clients+1, s.Secure)
+	if err != nil {
+		return nil, err
+	}
+	defer hub.Close()
+	r := new(IdleReport)
+	return r, inChild(ctx, "idle", idleOrder{*a, s}, r, nil)
+}
+
+// level is what the process uses at a moment.
+type level struct {
+	goroutines                int
+	rss, anon, heap, stackMem float64 // KB
+}
+
+func idleChild(in *json.Decoder, ready func()) (any, error) {
+	var o idleOrder
+	if err := in.Decode(&o); err != nil {
+		return nil, err
+	}
+	ready()
+	t := o.Access.transport()
+	clients := make([]idler, o.Clients+1)
+	open := func(i int) error {
+		creds, err := o.Access.creds(i)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		if o.Raw {
+			clients[i], err = openRaw(ctx, &o.Access, creds)
+			return err
+		}
+		c, err := device.New(creds, t, nil)
+		if err != nil {
+			return err
+		}
+		clients[i] = idleClient{c}
+		return c.Open(ctx)
+	}
+
+	if err := open(0); err != nil { // what is needed once is not a client's cost
+		return nil, err
+	}
+	before, err := measure()
+	if err != nil {
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	const atATime = 8
+	errs := make(chan error, atATime)
+	for worker := range atATime {
+		wg.Go(func() {
+			for i := 1 + worker; i < len(clients); i += atATime {
+				if err := open(i); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	select {
+	case err := <-errs:
+		return nil, err
+	default:
+	}
+	after, err := measure()
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range clients {
+		if !c.idle() {
+			return nil, fmt.Errorf("client %d has lost its connection", i)
+		}
+	}
+	n := float64(len(clients) - 1)
+	return &IdleReport{
+		IdleSettings: o.IdleSettings, Goroutines: float64(after.goroutines-before.goroutines) / n,
+		RSS: (after.rss - before.rss) / n, Anon: (after.anon - before.anon) / n,
+		Heap: (after.heap - before.heap) / n, Stacks: (after.stackMem - before.stackMem) / n,
+	}, nil
+}
+
+// An idler is an open client.
+type idler interface {
+	// idle reports whether the first connection is still up.
+	idle() bool
+}
+
+type idleClient struct{ *device.Client }
+
+func (c idleClient) idle() bool {
+	return c.Stats().Connections == 1 && c.Status().State == device.Connected
+}
+
+type idlePaho struct{ paho.Client }
+
+func (c idlePaho) idle() bool { return c.IsConnectionOpen() }
+
+// openRaw makes a client of the raw library with a connection to the same hub.
+func openRaw(ctx context.Context, a *access, creds *transport.Credentials) (idler, error) {
+	token, err := creds.NewToken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scheme := "tcp://"
+	o := paho.NewClientOptions()
+	if a.CA != nil {
+		scheme = "tls://"
+		o.SetTLSConfig(&tls.Config{RootCAs: a.roots(), ServerName: a.Host})
+	}
+	o.AddBroker(scheme + a.Addr).SetClientID(creds.DeviceID).SetUsername(a.Host + "/" + creds.DeviceID + "/?api-version=2021-04-12").
+		SetPassword(token.Text).SetProtocolVersion(4).SetAutoReconnect(false).SetCleanSession(false).SetOrderMatters(false).
+		SetKeepAlive(time.Minute).SetWriteTimeout(10 * time.Second)
+	c := paho.NewClient(o)
+	if t := c.Connect(); t.Wait() && t.Error() != nil {
+		return nil, t.Error()
+	}
+	return idlePaho{c}, nil
+}
+
+// measure lets garbage and the stacks that grew during a handshake go, and looks.
+func measure() (l level, err error) {
+	for range 6 { // each halves a stack that is too large
+		time.Sleep(100 * time.Millisecond)
+		runtime.GC()
+	}
+	debug.FreeOSMemory()
+	time.Sleep(100 * time.Millisecond)
+	l.goroutines = runtime.NumGoroutine()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	l.heap, l.stackMem = float64(m.HeapInuse)/1024, float64(m.StackInuse)/1024
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return l, err
+	}
+	for name, value := range map[string]*float64{"VmRSS:": &l.rss, "RssAnon:": &l.anon} {
+		_, rest, ok := bytes.Cut(status, []byte("\n"+name))
+		fields := bytes.Fields(rest)
+		if !ok || len(fields) == 0 {
+			return l, fmt.Errorf("/proc/self/status does not tell %s", name)
+		}
+		if *value, err = strconv.ParseFloat(string(fields[0]), 64); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}

@@ -1,0 +1,21 @@
+module github.com/hubline-iot/hubline/interop
+
+go 1.26
+
+replace github.com/hubline-iot/hubline => ../
+
+require (
+	github.com/eclipse/paho.golang v0.23.0
+	github.com/hubline-iot/hubline v0.0.0
+	github.com/stretchr/testify v1.12.1
+)
+
+require (
+	github.com/eclipse/paho.mqtt.golang v1.5.1 // indirect
+	github.com/gorilla/websocket v1.5.3 // indirect
+	github.com/mochi-mqtt/server/v2 v2.7.9 // indirect
+	github.com/rs/xid v1.4.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/net v0.44.0 // indirect
+	golang.org/x/sync v0.17.0 // indirect
+)

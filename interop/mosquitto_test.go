@@ -1,0 +1,215 @@
+package interop
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/pbkdf2"
+	"crypto/rand"
+	"crypto/sha512"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	hostName = "hub.example.test"
+	deviceID = "dev-1"
+)
+
+// authority signs certificates for one test.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t testing.TB) *authority {
+	a := &authority{}
+	c := a.sign(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "Authority of the test"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	})
+	a.cert, a.key = c.Leaf, c.PrivateKey.(*ecdsa.PrivateKey)
+	return a
+}
+
+// sign makes a key and a certificate for it, signed by a, or by itself as long as a has none.
+func (a *authority) sign(t testing.TB, c *x509.Certificate) tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	c.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62))
+	require.NoError(t, err)
+	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
+	require.NoError(t, err)
+	leaf, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+func (a *authority) server(t testing.TB, names ...string) tls.Certificate {
+	return a.sign(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+}
+
+func (a *authority) client(t testing.TB, name string) tls.Certificate {
+	return a.sign(t, &x509.Certificate{
+		Subject:  pkix.Name{CommonName: name},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// pool trusts the authority and nothing else.
+func (a *authority) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+func certPEM(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+}
+
+func keyPEM(t testing.TB, c tls.Certificate) []byte {
+	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// settings of a broker. The zero value lets everybody in.
+type settings struct {
+	passwords   map[string]string // by user name
+	clientCerts *authority        // whose signature it wants on a client's certificate
+}
+
+// A broker is a running mosquitto.
+type broker struct {
+	t          testing.TB
+	ca         *authority
+	cert       tls.Certificate
+	secure     string // address of the port with TLS
+	plain      string // address of the port without
+	plainPort  int
+	configFile string
+	cmd        *exec.Cmd
+	log        *bytes.Buffer
+}
+
+// startBroker runs mosquitto until the test ends.
+func startBroker(t testing.TB, s settings) *broker {
+	path, err := exec.LookPath("mosquitto")
+	if err != nil {
+		if path = "/usr/sbin/mosquitto"; !executable(path) {
+			missing(t, "mosquitto")
+		}
+	}
+	b := &broker{t: t, ca: newAuthority(t), cmd: &exec.Cmd{Path: path}}
+	b.cert = b.ca.server(t, hostName)
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		p := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(p, content, 0o600))
+		return p
+	}
+	ports := freePorts(t, 2)
+	b.plainPort = ports[1]
+	b.secure, b.plain = loopback(ports[0]), loopback(ports[1])
+	config := "user root\n" + // it would change to a user of its own, who cannot read the files here
+		"persistence false\nlog_dest stderr\nlog_type error\nlog_type warning\nlog_type notice\nset_tcp_nodelay true\n" +
+		"max_queued_messages 0\n" + // a subscriber that is slow loses nothing
+		"per_listener_settings true\n"
+	access := "allow_anonymous true\n"
+	if s.passwords != nil {
+		access = "allow_anonymous false\npassword_file " + file("passwords", passwordFile(t, s.passwords)) + "\n"
+	}
+	config += fmt.Sprintf("listener %d 127.0.0.1\ncertfile %s\nkeyfile %s\n%s", ports[0],
+		file("cert.pem", certPEM(b.cert.Leaf)), file("key.pem", keyPEM(t, b.cert)), access)
+	if s.clientCerts != nil {
+		config += "require_certificate true\ncafile " + file("clients.pem", certPEM(s.clientCerts.cert)) + "\n"
+	}
+	config += fmt.Sprintf("listener %d 127.0.0.1\nallow_anonymous true\n", ports[1])
+	b.configFile = file("mosquitto.conf", []byte(config))
+
+	b.start()
+	t.Cleanup(func() {
+		b.stop()
+		if t.Failed() {
+			t.Logf("mosquitto said:\n%s", b.log)
+		}
+	})
+	return b
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&0o111 != 0
+}
+
+// freePorts are free at the moment; nobody keeps them so.
+func freePorts(t testing.TB, n int) []int {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer l.Close() // after all were found
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+func loopback(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
+
+// start runs the broker, also again after stop, and waits until it listens.
+func (b *broker) start() {
+	b.t.Helper()
+	b.log = new(bytes.Buffer)
+	b.cmd = exec.Command(b.cmd.Path, "-c", b.configFile)
+	b.cmd.Stderr = b.log
+	require.NoError(b.t, b.cmd.Start())
+	for _, addr := range []string{b.plain, b.secure} {
+		eventually(b.t, "mosquitto listens at "+addr, func() bool {
+			c, err := net.Dial("tcp", addr)
+			if err == nil {
+				_ = c.Close()
+			}
+			return err == nil
+		})
+	}
+}
+
+func (b *broker) stop() { stop(b.cmd) }
+
+// trust is the configuration of a client that trusts this broker.
+func (b *broker) trust() *tls.Config { return &tls.Config{RootCAs: b.ca.pool()} }
+
+// passwordFile is in mosquitto's format: PBKDF2 with SHA-512.
+func passwordFile(t testing.TB, passwords map[string]string) []byte {
+	var file []byte
+	for user, password := range passwords {
+		salt := make([]byte, 12)
+		_, _ = rand.Read(salt)
+		hash, err := pbkdf2.Key(sha512.New, password, salt, 101, 64)
+		require.NoError(t, err)
+		file = fmt.Appendf(file, "%s:$7$101$%s$%s\n", user, base64.StdEncoding.EncodeToString(salt), base64.StdEncoding.EncodeToString(hash))
+	}
+	return file
+}

@@ -1,0 +1,195 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// patience bounds every wait for a peer. It is long because nothing is measured here.
+const patience = 60 * time.Second
+
+// soon is a context for one wait.
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually waits for something that has no event to wait for.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v in vain: %s", patience, what)
+		}
+	}
+}
+
+// missing ends a test whose peer is not there.
+func missing(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("HUBLINE_REQUIRE_PEERS") == "1" {
+		t.Fatalf("%s is missing, and HUBLINE_REQUIRE_PEERS=1", what)
+	}
+	line := "SKIPPED: " + t.Name() + ": " + what + " is missing"
+	fmt.Fprintln(os.Stderr, line)
+	t.Skip(line)
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if modules.dir != "" {
+		_ = os.RemoveAll(modules.dir)
+	}
+	os.Exit(code)
+}
+
+// modules is where the Node.js packages are installed, once for all tests.
+var modules struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// nodeDir returns a directory with the scripts and what they need.
+func nodeDir(t testing.TB) string {
+	for _, tool := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing(t, tool)
+		}
+	}
+	m := &modules
+	m.once.Do(func() {
+		if m.dir, m.err = os.MkdirTemp("", "hubline-interop-"); m.err != nil {
+			return
+		}
+		if m.err = os.CopyFS(m.dir, os.DirFS("node")); m.err != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer cancel()
+		ci := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+		ci.Dir = m.dir
+		if out, err := ci.CombinedOutput(); err != nil {
+			m.err = fmt.Errorf("npm ci: %w\n%s", err, out)
+		}
+	})
+	if m.err != nil {
+		t.Log(m.err)
+		missing(t, "what npm installs")
+	}
+	return m.dir
+}
+
+// A script is a running Node.js program that is talked to in lines of JSON.
+type script struct {
+	t      testing.TB
+	in     *json.Encoder
+	mu     sync.Mutex // guards what follows
+	events []event
+	seen   int
+	more   chan struct{} // capacity 1
+}
+
+// event is what a script says. Which fields count depends on On.
+type event struct {
+	On, Name, Topic, Payload, Text string
+	Code, QoS, Port                int
+	Session, Dup, Retain           bool
+}
+
+func startScript(t testing.TB, name string) *script {
+	dir := nodeDir(t)
+	cmd := exec.Command("node", filepath.Join(dir, name))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	s := &script{t: t, in: json.NewEncoder(in), more: make(chan struct{}, 1)}
+	read := make(chan struct{})
+	go func() { // ends with the script
+		defer close(read)
+		s.read(out)
+	}()
+	t.Cleanup(func() {
+		_ = in.Close() // which ends it
+		limit := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
+		<-read
+		_ = cmd.Wait()
+		limit.Stop()
+	})
+	return s
+}
+
+func (s *script) read(out io.Reader) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 4<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			e = event{On: "garbage", Text: lines.Text()}
+		}
+		s.mu.Lock()
+		s.events = append(s.events, e)
+		s.mu.Unlock()
+		select {
+		case s.more <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// tell gives the script a command.
+func (s *script) tell(command map[string]any) {
+	s.t.Helper()
+	require.NoError(s.t, s.in.Encode(command))
+}
+
+// next waits for the next event of that kind about that client, and passes over others.
+func (s *script) next(on, name string) event {
+	s.t.Helper()
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for {
+		s.mu.Lock()
+		for i := s.seen; i < len(s.events); i++ {
+			if e := s.events[i]; e.On == on && e.Name == name {
+				// What was passed over stays for others to find.
+				copy(s.events[s.seen+1:i+1], s.events[s.seen:i])
+				s.events[s.seen] = e
+				s.seen++
+				s.mu.Unlock()
+				return e
+			}
+		}
+		waiting := append([]event(nil), s.events[s.seen:]...)
+		s.mu.Unlock()
+		select {
+		case <-s.more:
+		case <-limit.C:
+			s.t.Fatalf("no %q about %q within %v; instead: %+v", on, name, patience, waiting)
+		}
+	}
+}
+
+// stop ends a process, at first kindly.
+func stop(cmd *exec.Cmd) {
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	limit := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
+	_ = cmd.Wait()
+	limit.Stop()
+}

@@ -1,0 +1,181 @@
+package interop
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A relay is the network between a client and a broker, in the hands of a test.
+type relay struct {
+	target   string
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	lines map[*line]struct{}
+	made  int
+	shut  bool
+}
+
+// line is one connection through the relay.
+type line struct {
+	client, server *net.TCPConn
+	silent         atomic.Bool // what is sent vanishes, in both directions
+}
+
+func newRelay(t testing.TB, target string) *relay {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := &relay{target: target, listener: l, lines: make(map[*line]struct{})}
+	r.wg.Go(r.accept)
+	t.Cleanup(func() {
+		r.mu.Lock()
+		r.shut = true
+		r.mu.Unlock()
+		_ = l.Close()
+		r.cut()
+		r.wg.Wait()
+	})
+	return r
+}
+
+func (r *relay) addr() string { return r.listener.Addr().String() }
+
+// accept ends with the listener.
+func (r *relay) accept() {
+	for {
+		c, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		s, err := net.Dial("tcp", r.target)
+		if err != nil {
+			_ = c.Close()
+			continue
+		}
+		ln := &line{client: c.(*net.TCPConn), server: s.(*net.TCPConn)}
+		r.mu.Lock()
+		if r.shut {
+			ln.reset()
+		}
+		r.lines[ln] = struct{}{}
+		r.made++
+		r.mu.Unlock()
+		r.wg.Go(func() { r.pump(ln, ln.client, ln.server) })
+		r.wg.Go(func() { r.pump(ln, ln.server, ln.client) })
+	}
+}
+
+// pump ends with the connection that it reads from.
+func (r *relay) pump(ln *line, from, to *net.TCPConn) {
+	buf := make([]byte, 4096)
+	for {
+		n, err := from.Read(buf)
+		if !ln.silent.Load() && n > 0 {
+			_, _ = to.Write(buf[:n])
+		}
+		if err == nil {
+			continue
+		}
+		_ = from.Close()
+		if !ln.silent.Load() {
+			_ = to.Close() // over a silent line not even the end gets through
+		}
+		return
+	}
+}
+
+func (ln *line) reset() {
+	for _, c := range []*net.TCPConn{ln.client, ln.server} {
+		_ = c.SetLinger(0) // RST
+		_ = c.Close()
+	}
+}
+
+// cut resets all present connections.
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for ln := range r.lines {
+		ln.reset()
+		delete(r.lines, ln)
+	}
+}
+
+// silence makes all present connections half-open.
+func (r *relay) silence() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for ln := range r.lines {
+		ln.silent.Store(true)
+	}
+}
+
+// connections counts those made so far.
+func (r *relay) connections() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.made
+}
+
+// newConnectSpy listens, and passes on the user name of the first CONNECT that comes.
+func newConnectSpy(t testing.TB, user chan<- string) (addr string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() { // ends with the listener or the first connection
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		r := bufio.NewReader(c)
+		_, _ = r.Discard(1)
+		size, _ := binary.ReadUvarint(r) // the remaining length has the same form
+		packet := make([]byte, size)
+		if _, err := io.ReadFull(r, packet); err != nil {
+			close(user)
+			return
+		}
+		rest := packet[10:] // behind protocol, level, flags and keep-alive
+		var field []byte
+		for range 2 { // client id, user name
+			n := int(binary.BigEndian.Uint16(rest))
+			field, rest = rest[2:2+n], rest[2+n:]
+		}
+		user <- string(field)
+	}()
+	return l.Addr().String()
+}
+
+// recorder keeps what was read from a recording.
+type recorder struct {
+	mu  sync.Mutex
+	all []byte
+}
+
+func (r *recorder) bytes() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]byte(nil), r.all...)
+}
+
+type recording struct {
+	net.Conn
+	to *recorder
+}
+
+func (c recording) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.to.mu.Lock()
+	c.to.all = append(c.to.all, p[:n]...)
+	c.to.mu.Unlock()
+	return n, err
+}
