@@ -48,6 +48,7 @@ type run struct {
 	kept bool  // somebody besides the Open that began it wants it
 	over bool  // it has come to its end: it publishes nothing more
 	err  error // why, when over
+	last error // the latest failure while it is not connected
 }
 
 // New returns a client that is Disconnected and takes messages by Enqueue. Nothing is dialed and no goroutine runs before Open or Start. t carries
@@ -149,7 +150,7 @@ func (c *Client) Open(ctx context.Context) error {
 	}
 	for {
 		c.mu.Lock()
-		status, over, err := c.status, r.over, r.err
+		status, over, err, last := c.status, r.over, r.err, r.last
 		if c.changed == nil {
 			c.changed = make(chan struct{})
 		}
@@ -165,7 +166,7 @@ func (c *Client) Open(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			gaveUp := timedOut(transport.OpOpen, transport.Connection, ctx.Err(), status.Err)
+			gaveUp := timedOut(transport.OpOpen, transport.Connection, ctx.Err(), last)
 			if began {
 				c.stop(r, gaveUp)
 			}
@@ -279,6 +280,16 @@ func (c *Client) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.status
+}
+
+// trouble returns the failure that keeps the client from being connected, nil if there is none.
+func (c *Client) trouble() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.run == nil {
+		return nil
+	}
+	return c.run.last
 }
 
 // Stats returns counters and levels.

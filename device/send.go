@@ -82,7 +82,7 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 		case unknown:
 			err = timedOut(transport.OpSend, transport.Operation, ended, ErrOutcomeUnknown)
 		case withdrawn:
-			err = timedOut(transport.OpSend, transport.Operation, ended, c.Status().Err)
+			err = timedOut(transport.OpSend, transport.Operation, ended, c.trouble())
 		}
 	}
 	return err
@@ -155,6 +155,6 @@ func (c *Client) Flush(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		c.box.unflush(done)
-		return timedOut(transport.OpSend, transport.Operation, ctx.Err(), c.Status().Err)
+		return timedOut(transport.OpSend, transport.Operation, ctx.Err(), c.trouble())
 	}
 }

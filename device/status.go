@@ -168,6 +168,9 @@ func (l *loop) publish(s Status) {
 	s.Flaps, s.Suspect = l.flaps.flaps, l.flaps.suspect()
 	l.c.mu.Lock()
 	if !l.own.over {
+		if s.Err != nil || s.State == Connected {
+			l.own.last = s.Err
+		}
 		l.c.publishLocked(s)
 	}
 	l.c.mu.Unlock()
