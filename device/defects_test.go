@@ -57,11 +57,11 @@ func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
 			return nil
 		}
 		c, _ := client(t, f, &device.Options{Window: 5})
-		open(t, c)
 		var rs [9]device.Receipt
 		for i := range rs {
 			require.NoError(t, c.Enqueue(t.Context(), msg(i+1), &rs[i]))
 		}
+		open(t, c) // five at once go out
 		synctest.Wait()
 		f.last().kill <- lost(transport.Network)
 		for i := range rs {

@@ -362,10 +362,11 @@ func TestMessagePolicyThatStopsFailsThatMessageAlone(t *testing.T) {
 		}}
 		c, _ := client(t, f, nil)
 		require.NoError(t, c.SetRetryPolicy(retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) { return retry < 3, time.Second })))
-		open(t, c)
-		var r device.Receipt
+		var r, other device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
-		require.NoError(t, c.Send(t.Context(), msg(2)))
+		require.NoError(t, c.Enqueue(t.Context(), msg(2), &other))
+		open(t, c) // both at once go out
+		require.NoError(t, other.Wait(t.Context()))
 		err := r.Wait(t.Context())
 		require.ErrorIs(t, err, transport.RetryExpired)
 		require.ErrorIs(t, err, transport.Unavailable)
