@@ -103,12 +103,18 @@ func (b *inbox) holds(d *transport.Delivery) bool {
 // run calls the handler until nothing waits, and ends. There is one at a time; deliver starts it, Close joins it.
 func (b *inbox) run(ended chan struct{}) {
 	defer close(ended)
-	defer b.rescue()
+	done := false
+	defer func() {
+		if !done {
+			b.rescue()
+		}
+	}()
 	for {
 		b.mu.Lock()
 		if b.answered == b.n || b.ctx.Err() != nil {
 			b.running = false
 			b.mu.Unlock()
+			done = true // from now on another goroutine may have the places
 			return
 		}
 		p := &b.places[(b.first+b.answered)%len(b.places)]
@@ -146,9 +152,6 @@ func (b *inbox) answer(outcome transport.Outcome, panicked bool) {
 func (b *inbox) rescue() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.busy {
-		return
-	}
 	b.answer(transport.Release, true)
 	b.ended = make(chan struct{})
 	go b.run(b.ended)
