@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -73,7 +74,8 @@ func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
 				second = append(second, r)
 			}
 		}
-		want := []received{{2, "1", true}, {2, "2", true}, {2, "4", true}, {2, "5", true}, {2, "6", false}, {2, "7", false}, {2, "8", false}, {2, "9", false}}
+		sixth := slices.Contains(f.received(), received{1, "6", false}) // it may have had the place of 3
+		want := []received{{2, "1", true}, {2, "2", true}, {2, "4", true}, {2, "5", true}, {2, "6", sixth}, {2, "7", false}, {2, "8", false}, {2, "9", false}}
 		require.Equal(t, want, second)
 	})
 }
