@@ -100,7 +100,7 @@ func ExampleFault() {
 		log.Fatal(err)
 	}
 	fmt.Println(hub.Len(), "messages stored")
-	// Output:
+	// Unordered output:
 	// #1 dev-1 connected
 	// #1 dev-1 fault DropAfterPublish
 	// #1 dev-1 disconnected: fault DropAfterPublish
