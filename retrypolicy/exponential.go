@@ -1,11 +1,8 @@
 package retrypolicy
 
 import (
-	"errors"
 	"math/bits"
 	"time"
-
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // ExponentialBackoffWithJitter is the back-off that the Azure device SDKs document:
@@ -100,8 +97,4 @@ func (e ExponentialBackoffWithJitter) Validate() error {
 		return invalid("ExponentialBackoffWithJitter.Jd and Ju make no range; give 0 <= Ju <= Jd <= 1")
 	}
 	return nil
-}
-
-func invalid(text string) *transport.Error {
-	return &transport.Error{Kind: transport.Invalid, Err: errors.New("retry policy: " + text)}
 }

@@ -1,8 +1,8 @@
 // Package retrypolicy decides whether to try again, and after what delay.
 //
-// A Policy computes; it never sleeps, never sees an error that package errfilter calls terminal, and allocates nothing. The waiting is
-// done by the caller. Random numbers come in with the question (Attempt.Rand), so a policy without state of its own is a plain value that
-// any number of clients can share, and a test can ask for the exact answer.
+// A Policy computes; it never sleeps, and allocates nothing. The waiting is done by the caller: the device client, Do, or a loop of one's own
+// around a Series. Time and random numbers come in with the question (Attempt.Now, Attempt.Rand), so a policy without state of its own is a plain
+// value that any number of clients can share, and a test can ask for the exact answer.
 package retrypolicy
 
 import (
@@ -13,16 +13,29 @@ import (
 
 // Attempt is the question: what failed, how often, since when.
 type Attempt struct {
-	// Retry is the number of the retry that is asked about: 1 for the first.
+	// Retry is the number of the retry that is asked about: 1 for the first. For Observe and Admit it is the number of the try that ended or is about to begin:
+	// 0 for the first try.
 	Retry int
+	// Count is how many outcomes of the same sort an Observe stands for; 0 counts as 1.
+	Count int
 	// Scope tells a reconnect (Connection) from sending a message again (Operation).
 	Scope transport.Scope
-	// Kind is the Kind of Err.
+	// Kind is the Kind of Err: the class of the failure.
 	Kind transport.Kind
-	// After is the wait that the service asked for, 0 if it did not. The caller waits at least that long whatever the answer is.
+	// Terminal: the failure is one that no retry mends. Only Observe sees it; Decide is not asked then.
+	Terminal bool
+	// Safe says whether the failure leaves it safe to repeat the operation.
+	Safe Safe
+	// Fault says whose fault the failure was.
+	Fault Fault
+	// After is the wait that the service asked for, 0 if it did not, negative if it asked not to be tried again.
 	After time.Duration
-	// Elapsed is the time since the first failure of this series: since the connection was lost, since the message was first refused.
+	// Elapsed is the time since this series began: since the connection was lost, since the message was first refused, since the first try of Do.
 	Elapsed time.Duration
+	// Now is the time of the question.
+	Now time.Time
+	// Key names what the operation works on (a host, a tenant, a device), for policies that keep one state for each; see PerKey.
+	Key string
 	// Last is the decision that led to the try that failed now; zero at the first.
 	Last Decision
 	// Rand is a draw for this decision, uniform over all values: Rand / 2^64 is a fraction in [0, 1).
@@ -35,16 +48,52 @@ type Attempt struct {
 type Decision struct {
 	// Retry: try again, after Delay. A Delay of 0 is a valid retry.
 	Retry bool
-	// Delay is the wait before the retry.
-	Delay time.Duration
-	// Cost is what the retry took out of a quota, to be given back on success.
+	// Reason says why there is no retry.
+	Reason Reason
+	// Cost is what the retry took out of a quota, to be given back on success. It belongs to Quota.
 	Cost uint16
+	// Delay is the wait before the retry. With Retry false it is the wait that a caller who polls in a loop should make before it gives up, mostly 0.
+	Delay time.Duration
+	// Step is what a back-off wants to remember until the next question of the same series.
+	Step uint64
+	// Counts is what ByKind remembers: how often each of its rules applied.
+	Counts uint64
 }
 
-// Policy decides. Decide may be called by any goroutine, by several clients at a time if they share the value.
+// Policy decides. Decide may be called by any goroutine, by several clients at a time if they share the value. It is called once for each try that failed
+// and may be repeated.
 type Policy interface {
 	Decide(a Attempt) Decision
 }
+
+// Observer is a Policy that learns from outcomes: a quota, a rate limiter, a breaker. Whoever asks such a policy reports every try that ended, once and
+// before Decide is asked about it. Err nil is a success.
+type Observer interface {
+	Observe(a Attempt)
+}
+
+// Gate is a Policy that has a say before each try, first ones included. Whoever asks such a policy calls Admit before a try: Retry with no Delay lets it
+// begin, Retry with a Delay says to wait that long and ask again, no Retry refuses. A try that was let in is reported to Observe when it ends.
+type Gate interface {
+	Admit(a Attempt) Decision
+}
+
+// Observe reports the end of a try to p, if p is an Observer. Wrappers use it to pass outcomes on.
+func Observe(p Policy, a Attempt) {
+	if o, ok := p.(Observer); ok {
+		o.Observe(a)
+	}
+}
+
+// Admit asks p whether a try may begin, if p is a Gate; otherwise it may. Wrappers use it to pass the question on.
+func Admit(p Policy, a Attempt) Decision {
+	if g, ok := p.(Gate); ok {
+		return g.Admit(a)
+	}
+	return admitted
+}
+
+var admitted = Decision{Retry: true}
 
 // Func is the shape that the Azure SDKs give a policy, as a Policy: the number of the retry (1 for the first) and the latest error in,
 // whether to retry and after what delay out.
@@ -69,20 +118,3 @@ type NoRetry struct{}
 
 // Decide stops.
 func (NoRetry) Decide(Attempt) Decision { return Decision{} }
-
-// Validator is what a Policy implements whose parameters can make no sense. Whoever takes a policy calls Validate first.
-type Validator interface {
-	// Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid that names it.
-	Validate() error
-}
-
-// Validate checks p if it can be checked. A nil p is an error.
-func Validate(p Policy) error {
-	if p == nil {
-		return invalid("policy is nil; give one, NoRetry{} for none")
-	}
-	if v, ok := p.(Validator); ok {
-		return v.Validate()
-	}
-	return nil
-}

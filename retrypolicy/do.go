@@ -1,0 +1,285 @@
+package retrypolicy
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Do runs op under p until it succeeds, p stops, or ctx ends, and returns nil or an *Error. op runs at least once, unless p holds a gate that refuses it. It gets ctx. An error
+// that Classify fails, or that Permanent marked, ends it. Do never sleeps past ctx's deadline.
+func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
+	r := Retrier{Policy: p}
+	return r.Do(ctx, op)
+}
+
+// DoValue is Do for an operation with a value.
+func DoValue[T any](ctx context.Context, p Policy, op func(context.Context) (T, error)) (T, error) {
+	r := Retrier{Policy: p}
+	return Until(ctx, &r, op, nil)
+}
+
+// Retrier runs operations under a policy. The zero value but for Policy is ready; a copy with another Policy serves a single call. Its methods may be
+// called by many goroutines at a time; its fields must not change meanwhile.
+type Retrier struct {
+	// Policy decides. Nil is an error of Kind Invalid, as are parameters that Validate refuses; then nothing is run.
+	Policy Policy
+	// Classify judges errors. What it leaves Undecided, and everything if it is nil, goes to the package's function Classify.
+	Classify Classifier
+	// Once: the operation must not happen twice. It is only repeated after a failure of which is known that nothing was done (SafeYes).
+	Once bool
+	// LongPoll: the operation is called again and again by a loop that must not spin; a refusal that carries a delay (OutOfQuota) is slept before Do returns.
+	LongPoll bool
+	// Limit is the time for all tries and waits together; when it is over, a running try is cancelled and the failure before it is returned with OutOfTime. 0: none.
+	Limit time.Duration
+	// TryLimit is the time for one try; a try that is cut short counts as a Timeout. 0: none.
+	TryLimit time.Duration
+	// Key goes into Attempt.Key, for policies with a state for each.
+	Key string
+	// Rand gives the draws; called by all goroutines that use the Retrier. Nil: a generator of each call's own.
+	Rand func() uint64
+	// OnRetry, if not nil, is told each retry before its delay.
+	OnRetry func(retry int, delay time.Duration, err error)
+}
+
+// Validate reports the first field that makes no sense, as a *transport.Error of Kind Invalid.
+func (r *Retrier) Validate() error {
+	switch {
+	case r.Limit < 0:
+		return invalid("Retrier.Limit is negative; give a duration, 0 for none")
+	case r.TryLimit < 0:
+		return invalid("Retrier.TryLimit is negative; give a duration, 0 for none")
+	}
+	return within("Retrier.Policy", r.Policy)
+}
+
+// Do is the function Do with the Retrier's settings.
+func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error {
+	_, err := Until(ctx, r, func(ctx context.Context) (struct{}, error) { return struct{}{}, op(ctx) }, nil)
+	return err
+}
+
+// NotYet is the failure when judge asked for another try of an operation that returned no error.
+var NotYet = errors.New("not yet what was waited for")
+
+// Until runs op until judge says that it is over: a waiter. judge sees value and error of each try and may succeed on an error, fail on a value, and ask
+// for another try on either, with a Kind that costs and delays are chosen by. What it leaves Undecided, and everything if it is nil, is judged as Do does:
+// no error is a success. Until returns the last try's value; after a success its error is nil.
+func Until[T any](ctx context.Context, r *Retrier, op func(context.Context) (T, error), judge func(T, error) Info) (T, error) {
+	var value T
+	run := runner{r: *r, caller: ctx, ctx: ctx}
+	if err := run.begin(); err != nil {
+		return value, err
+	}
+	defer run.end()
+	for {
+		if err := run.admit(); err != nil {
+			return value, err
+		}
+		try, cancel := run.try()
+		var failure error
+		value, failure = op(try)
+		var info Info
+		if judge != nil {
+			info = judge(value, failure)
+		}
+		over, err := run.ended(try, info, failure)
+		if cancel != nil {
+			cancel()
+		}
+		if over {
+			return value, err
+		}
+	}
+}
+
+// runner is one Do.
+type runner struct {
+	r        Retrier
+	caller   context.Context // the caller's
+	ctx      context.Context // the same under Limit
+	cancel   context.CancelFunc
+	series   Series
+	gated    bool
+	observed bool
+	last     error // the last real failure
+	timer    *time.Timer
+	draws    rand.PCG
+	seeded   bool
+}
+
+func (u *runner) begin() error {
+	r := &u.r
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	_, u.gated = r.Policy.(Gate)
+	_, u.observed = r.Policy.(Observer)
+	if r.Limit > 0 {
+		u.ctx, u.cancel = context.WithTimeout(u.caller, r.Limit)
+	}
+	u.series = Begin(r.Policy, r.Key, time.Now())
+	return nil
+}
+
+func (u *runner) end() {
+	if u.timer != nil {
+		u.timer.Stop()
+	}
+	if u.cancel != nil {
+		u.cancel()
+	}
+}
+
+// admit waits until the gates let a try begin.
+func (u *runner) admit() error {
+	if !u.gated {
+		_, err := u.series.Admit(time.Time{}, 0)
+		return err
+	}
+	for {
+		now := time.Now()
+		d, err := u.series.Admit(now, u.draw())
+		switch {
+		case err != nil:
+			return err
+		case !d.Retry:
+			if d.Reason == ByPolicy {
+				d.Reason = Rejected
+			}
+			return u.failed(d.Reason, nil)
+		case d.Delay <= 0:
+			return nil
+		}
+		if reason, ok := u.sleep(now, d.Delay); !ok {
+			u.abandon(now)
+			return u.failed(reason, u.ctx.Err())
+		}
+	}
+}
+
+// try returns the context of a try.
+func (u *runner) try() (context.Context, context.CancelFunc) {
+	if u.r.TryLimit <= 0 {
+		return u.ctx, nil
+	}
+	return context.WithTimeout(u.ctx, u.r.TryLimit)
+}
+
+// ended takes the outcome of a try and, if another is to follow, waits until it may.
+func (u *runner) ended(try context.Context, info Info, failure error) (over bool, err error) {
+	if info.Verdict == Undecided {
+		info = u.judge(try, failure)
+	}
+	if info.Verdict == Succeed {
+		var now time.Time
+		if u.observed {
+			now = time.Now()
+		}
+		return true, u.series.Success(now)
+	}
+	if failure == nil {
+		failure = NotYet
+	}
+	now := time.Now()
+	if cause := u.ctx.Err(); cause != nil { // the failure may be nothing but the end of the context
+		if u.last == nil || !errors.Is(failure, cause) {
+			u.last = failure
+		}
+		u.abandon(now)
+		return true, u.failed(u.ending(), cause)
+	}
+	u.last = failure
+	if u.r.Once && info.Safe == SafeUnknown {
+		info.Safe = SafeNo
+	}
+	d, err := u.series.Failure(now, u.draw(), info, failure)
+	if err != nil {
+		return true, err
+	}
+	if !d.Retry {
+		if d.Delay > 0 && u.r.LongPoll {
+			u.sleep(now, d.Delay)
+		}
+		return true, u.failed(d.Reason, nil)
+	}
+	if u.r.OnRetry != nil {
+		u.r.OnRetry(u.series.Retries()+1, d.Delay, failure)
+	}
+	if reason, ok := u.sleep(now, d.Delay); !ok {
+		u.abandon(now)
+		return true, u.failed(reason, u.ctx.Err())
+	}
+	return false, nil
+}
+
+// judge classifies what the caller's judge left open.
+func (u *runner) judge(try context.Context, failure error) Info {
+	if failure == nil {
+		return Info{Verdict: Succeed}
+	}
+	if try != u.ctx && try.Err() != nil && u.ctx.Err() == nil && errors.Is(failure, context.DeadlineExceeded) {
+		return Info{Verdict: Again, Kind: transport.Timeout}
+	}
+	if u.r.Classify != nil {
+		if info := u.r.Classify(failure); info.Verdict != Undecided {
+			return info
+		}
+	}
+	return Classify(failure)
+}
+
+// sleep waits for d after now. It returns false, and why, if the context ended or would end before; then it has not waited in vain.
+func (u *runner) sleep(now time.Time, d time.Duration) (Reason, bool) {
+	if u.ctx.Err() != nil {
+		return u.ending(), false
+	}
+	if d <= 0 {
+		return 0, true
+	}
+	if deadline, ok := u.ctx.Deadline(); ok && d >= deadline.Sub(now) {
+		if own, ok := u.caller.Deadline(); ok && !own.After(deadline) {
+			return PastDeadline, false
+		}
+		return OutOfTime, false
+	}
+	if u.timer == nil {
+		u.timer = time.NewTimer(d)
+	} else {
+		u.timer.Reset(d)
+	}
+	select {
+	case <-u.timer.C:
+		return 0, true
+	case <-u.ctx.Done():
+		return u.ending(), false
+	}
+}
+
+// ending says why u.ctx is over.
+func (u *runner) ending() Reason {
+	if u.caller.Err() == nil {
+		return OutOfTime
+	}
+	return Cancelled
+}
+
+func (u *runner) abandon(now time.Time) { _ = u.series.Abandon(now, u.last) }
+
+func (u *runner) failed(reason Reason, cause error) error {
+	return &Error{Reason: reason, Retries: u.series.Retries(), Err: u.last, Cause: cause}
+}
+
+func (u *runner) draw() uint64 {
+	if u.r.Rand != nil {
+		return u.r.Rand()
+	}
+	if !u.seeded {
+		u.seeded = true
+		u.draws.Seed(entropy(), entropy())
+	}
+	return u.draws.Uint64()
+}

@@ -1,0 +1,164 @@
+package retrypolicy
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Series is one operation with its retries: the token that the caller's own loop carries from try to try. Do is such a loop. The order of calls is
+//
+//	for {
+//		Admit, until it returns Retry without Delay
+//		the operation itself
+//		Success, and the series is over
+//		or Failure: wait as it says and go on, or stop
+//	}
+//
+// Success, a Failure without Retry, and Abandon resolve a series; after that every call is an error of Kind Invalid. A Series is a value of its
+// caller's and not for concurrent use; the policy may be shared.
+type Series struct {
+	policy Policy
+	key    string
+	began  time.Time
+	retry  int // number of the try under way, or of the latest
+	next   int // number of the try to begin
+	last   Decision
+	kind   transport.Kind
+	err    error
+	state  seriesState
+}
+
+type seriesState uint8
+
+const (
+	seriesIdle   seriesState = iota // before a try, or between two
+	seriesTrying                    // a try was let in
+	seriesOver
+)
+
+// Begin starts a series under p at the time now; key goes into Attempt.Key. p is not checked: see Validate.
+func Begin(p Policy, key string, now time.Time) Series {
+	return Series{policy: p, key: key, began: now}
+}
+
+var (
+	errResolved = invalid("Series is over; begin a new one, a series is resolved once")
+	errNoTry    = invalid("Series has no try under way; call Admit before the operation")
+	errOneTry   = invalid("Series has a try under way; report its end by Success or Failure first")
+)
+
+func (s *Series) attempt(now time.Time, rand uint64) Attempt {
+	return Attempt{
+		Retry: s.retry, Kind: s.kind, Elapsed: now.Sub(s.began), Now: now, Key: s.key, Last: s.last, Rand: rand, Err: s.err,
+	}
+}
+
+// Admit asks the policy's gates whether the next try may begin: with Retry and no Delay it has begun, with a Delay ask again after it, without Retry it is refused and
+// the series is over.
+func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
+	switch s.state {
+	case seriesOver:
+		return Decision{}, errResolved
+	case seriesTrying:
+		return Decision{}, errOneTry
+	}
+	d := admitted
+	if g, ok := s.policy.(Gate); ok {
+		a := s.attempt(now, rand)
+		a.Retry = s.next
+		d = g.Admit(a)
+	}
+	switch {
+	case !d.Retry:
+		s.state = seriesOver
+	case d.Delay <= 0:
+		s.state = seriesTrying
+		s.retry = s.next
+		if d.Cost != 0 {
+			s.last.Cost = d.Cost
+		}
+	}
+	return d, nil
+}
+
+// Failure reports that the try failed with err, which info describes, and returns what to do. What info does not let pass is not put to the policy.
+func (s *Series) Failure(now time.Time, rand uint64, info Info, err error) (Decision, error) {
+	if e := s.ended(); e != nil {
+		return Decision{}, e
+	}
+	s.kind, s.err = info.Kind, err
+	a := s.attempt(now, rand)
+	a.Safe, a.Fault, a.After, a.Terminal = info.Safe, info.Fault, info.After, info.Verdict != Again
+	Observe(s.policy, a)
+	d := s.decide(a, info)
+	if !d.Retry {
+		s.state = seriesOver
+		return d, nil
+	}
+	s.state = seriesIdle
+	s.last = d
+	s.next = min(s.retry, maxRetry) + 1
+	return d, nil
+}
+
+// maxRetry keeps the count within 32 bits.
+const maxRetry = 1<<31 - 2
+
+func (s *Series) decide(a Attempt, info Info) Decision {
+	switch {
+	case info.Verdict != Again:
+		return stop(NotRetryable)
+	case info.Safe == SafeNo:
+		return stop(Unsafe)
+	case info.After < 0:
+		return stop(ToldNotTo)
+	}
+	a.Retry = min(a.Retry, maxRetry) + 1
+	return s.policy.Decide(a)
+}
+
+// Success reports that the try succeeded.
+func (s *Series) Success(now time.Time) error {
+	if e := s.ended(); e != nil {
+		return e
+	}
+	s.state = seriesOver
+	if o, ok := s.policy.(Observer); ok {
+		s.err, s.kind = nil, transport.Unknown
+		o.Observe(s.attempt(now, 0))
+	}
+	return nil
+}
+
+// Abandon ends a series without an outcome, because the caller gave up. A try that was let in is reported to the policy as failed with cause.
+func (s *Series) Abandon(now time.Time, cause error) error {
+	switch s.state {
+	case seriesOver:
+		return errResolved
+	case seriesTrying:
+		s.kind, s.err = transport.Unknown, cause
+		if s.err == nil {
+			s.err = errAbandoned
+		}
+		Observe(s.policy, s.attempt(now, 0))
+	}
+	s.state = seriesOver
+	return nil
+}
+
+var errAbandoned = errors.New("abandoned")
+
+// Retries is the number of retries made so far.
+func (s *Series) Retries() int { return s.retry }
+
+func (s *Series) ended() error {
+	switch s.state {
+	case seriesOver:
+		return errResolved
+	case seriesIdle:
+		return errNoTry
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package retrypolicy
+
+import (
+	"errors"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Validator is what a Policy implements whose parameters can make no sense. Whoever takes a policy calls Validate first.
+type Validator interface {
+	// Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid that names it.
+	Validate() error
+}
+
+// Validate checks p if it can be checked. A nil p is an error.
+func Validate(p Policy) error {
+	if p == nil {
+		return invalid("policy is nil; give one, NoRetry{} for none")
+	}
+	if v, ok := p.(Validator); ok {
+		return v.Validate()
+	}
+	return nil
+}
+
+func invalid(text string) *transport.Error {
+	return &transport.Error{Kind: transport.Invalid, Err: errors.New("retry policy: " + text)}
+}
+
+// within validates the policy that a wrapper's field holds.
+func within(field string, p Policy) error {
+	if p == nil {
+		return invalid(field + " is nil; give a policy, NoRetry{} for none")
+	}
+	return Validate(p)
+}
