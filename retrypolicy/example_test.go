@@ -84,7 +84,7 @@ func ExamplePolicy() {
 	d = p.Decide(retrypolicy.Attempt{Retry: 2, Last: d})
 	fmt.Println(d)
 	// Output:
-	// {true 1m0s 0}
-	// {true 1s 0}
-	// {true 2s 0}
+	// retry after 1m0s
+	// retry after 1s
+	// retry after 2s
 }

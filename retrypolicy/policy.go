@@ -60,6 +60,14 @@ type Decision struct {
 	Counts uint64
 }
 
+// String gives the answer in words, such as "retry after 1.5s" or "stop: out of attempts".
+func (d Decision) String() string {
+	if d.Retry {
+		return "retry after " + d.Delay.String()
+	}
+	return "stop: " + d.Reason.String()
+}
+
 // Policy decides. Decide may be called by any goroutine, by several clients at a time if they share the value. It is called once for each try that failed
 // and may be repeated.
 type Policy interface {
