@@ -79,7 +79,7 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	if set.OnStatus != nil {
 		c.notices.queue = make([]Status, noticeQueue)
 	}
-	c.policies.Store(&policies{set.RetryPolicy, set.MessagePolicy, set.PacedPolicy})
+	c.policies.Store(newPolicies(set.RetryPolicy, set.MessagePolicy, set.PacedPolicy))
 	if c.set.Rand == nil {
 		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
 	}
@@ -134,7 +134,7 @@ func (c *Client) start(keep bool) (r *run, began bool, err error) {
 		if before != nil {
 			<-before.done
 		}
-		newLoop(c, ctx, r).run()
+		newLoop(c, ctx, r).run(connecting)
 	}()
 	return r, true, nil
 }
@@ -151,7 +151,7 @@ func (c *Client) Open(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		status, over, err, last := c.status, r.over, r.err, r.last
-		if c.changed == nil {
+		if c.changed == nil && !over && status.State != Connected {
 			c.changed = make(chan struct{})
 		}
 		changed := c.changed
@@ -270,7 +270,7 @@ func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {
 	if err := retrypolicy.Validate(p); err != nil {
 		return err
 	}
-	c.policies.Store(&policies{p, p, c.set.PacedPolicy})
+	c.policies.Store(newPolicies(p, p, c.set.PacedPolicy))
 	c.poke()
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -152,7 +153,7 @@ func unquote(s string) (string, error) {
 // connKey is the index of the key called name, -1 if there is none.
 func connKey(name string) int {
 	for i, known := range connKeyNames {
-		if strings.EqualFold(name, known) {
+		if ascii.EqualFold(name, known) {
 			return i
 		}
 	}
@@ -162,7 +163,7 @@ func connKey(name string) int {
 // unknownKey says what is wrong with a key, and what was probably meant. It shows a name only if that cannot be a displaced secret.
 func unknownKey(name string) string {
 	for _, f := range foreignKeys {
-		if strings.EqualFold(name, f.name) {
+		if ascii.EqualFold(name, f.name) {
 			return " has the key " + f.name + "; " + f.advice
 		}
 	}
@@ -232,8 +233,8 @@ func (v *connValues) check() error {
 		}
 	}
 
-	certificate := strings.EqualFold(v[keyX509], "true")
-	if v[keyX509] != "" && !certificate && !strings.EqualFold(v[keyX509], "false") {
+	certificate := ascii.EqualFold(v[keyX509], "true")
+	if v[keyX509] != "" && !certificate && !ascii.EqualFold(v[keyX509], "false") {
 		return badConnString("x509 is neither true nor false; write x509=true if the device has a certificate")
 	}
 	proofs := 0
@@ -282,11 +283,11 @@ func fixedToken(c *transport.Credentials, text string) (func(context.Context) (t
 		field, rest, more = strings.Cut(rest, "&")
 		name, value, _ := strings.Cut(field, "=")
 		switch {
-		case strings.EqualFold(name, "sr"):
+		case ascii.EqualFold(name, "sr"):
 			sr = value
-		case strings.EqualFold(name, "sig"):
+		case ascii.EqualFold(name, "sig"):
 			sig = value
-		case strings.EqualFold(name, "se"):
+		case ascii.EqualFold(name, "se"):
 			se = value
 		}
 	}
@@ -327,7 +328,7 @@ func opens(sr string, c *transport.Credentials) bool {
 		sr = string(plain)
 		host, path, _ := strings.Cut(sr, "/")
 		own := c.Resource()[len(c.Host)+1:]
-		if strings.EqualFold(host, c.Host) && strings.HasPrefix(own+"/", path+"/") || strings.EqualFold(sr, c.Host) {
+		if ascii.EqualFold(host, c.Host) && strings.HasPrefix(own+"/", path+"/") || ascii.EqualFold(sr, c.Host) {
 			return true
 		}
 	}
@@ -335,7 +336,7 @@ func opens(sr string, c *transport.Credentials) bool {
 }
 
 func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+	return len(s) >= len(prefix) && ascii.EqualFold(s[:len(prefix)], prefix)
 }
 
 // allDigits reports whether s is digits and nothing else.

@@ -12,6 +12,19 @@ import (
 type policies struct {
 	connection, message retrypolicy.Policy
 	paced               retrypolicy.Policy // nil: the others, not faster than patience
+
+	// What connection and message are besides, nil if they are not.
+	connectionGate, messageGate retrypolicy.Gate
+	connectionEye, messageEye   retrypolicy.Observer
+}
+
+func newPolicies(connection, message, paced retrypolicy.Policy) *policies {
+	p := &policies{connection: connection, message: message, paced: paced}
+	p.connectionGate, _ = connection.(retrypolicy.Gate)
+	p.messageGate, _ = message.(retrypolicy.Gate)
+	p.connectionEye, _ = connection.(retrypolicy.Observer)
+	p.messageEye, _ = message.(retrypolicy.Observer)
+	return p
 }
 
 // patience is the least delay after failures that ask for it, as the Azure SDKs document it for throttling.
@@ -33,8 +46,11 @@ func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if !d.Retry {
 		return d
 	}
-	if slow && p.paced == nil {
+	switch {
+	case slow && p.paced == nil:
 		d.Delay = max(d.Delay, patience.Decide(a).Delay)
+	case slow: // what the other policy remembers of the series is kept for it
+		d.Cost, d.Step, d.Counts = a.Last.Cost, a.Last.Step, a.Last.Counts
 	}
 	d.Delay = max(d.Delay, min(a.After, maxRetryAfter), 0)
 	return d
@@ -43,7 +59,20 @@ func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // maxRetryAfter is the longest wait that a service can ask for: a device must not be put to sleep for years by one answer, which may not even be the hub's.
 const maxRetryAfter = time.Hour
 
-// retriesEnded is the error when the policy or OutageLimit ended the retries after cause.
-func retriesEnded(cause *transport.Error) *transport.Error {
-	return &transport.Error{Kind: transport.RetryExpired, Scope: cause.Scope, Op: cause.Op, Proto: cause.Proto, RetryAfter: cause.RetryAfter, Err: cause}
+// retriesEnded is the error when a policy or OutageLimit ended the retries after cause, for reason.
+func retriesEnded(cause *transport.Error, reason retrypolicy.Reason, retries int) *transport.Error {
+	return &transport.Error{
+		Kind: transport.RetryExpired, Scope: cause.Scope, Op: cause.Op, Proto: cause.Proto, RetryAfter: cause.RetryAfter,
+		Err: &retrypolicy.Error{Reason: reason, Retries: retries, Err: cause},
+	}
+}
+
+// refusedTry is the error when a gate refuses a try. cause is the failure before it, nil before a first try.
+func refusedTry(scope transport.Scope, op transport.Op, d retrypolicy.Decision, retries int, cause error) *transport.Error {
+	if d.Reason == retrypolicy.ByPolicy {
+		d.Reason = retrypolicy.Rejected
+	}
+	return &transport.Error{
+		Kind: transport.RetryExpired, Scope: scope, Op: op, Err: &retrypolicy.Error{Reason: d.Reason, Retries: retries, Err: cause},
+	}
 }

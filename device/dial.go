@@ -10,7 +10,11 @@ import (
 // connect makes one attempt.
 func (l *loop) connect() phase {
 	c := l.c
+	if p, ok := l.admitted(); !ok {
+		return p
+	}
 	if !l.queueToDial() {
+		l.tried(errClosed, time.Now())
 		return ended
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
@@ -52,6 +56,7 @@ func (l *loop) connect() phase {
 		case <-c.wake:
 		case <-l.ctx.Done():
 			l.end()
+			l.tried(errClosed, time.Now())
 			return ended
 		}
 	}
@@ -89,7 +94,7 @@ func (l *loop) queueToDial() bool {
 	}
 }
 
-// session is the goroutine of one attempt: it dials, serves and reports. end joins it.
+// session is the goroutine of one attempt: it dials, serves and reports. end joins it. It serves in a goroutine of its own, for dialing needs a large stack.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
 	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.creds, Window: c.set.Window, Queue: c.set.Inbox, Sink: (*sink)(c)})
@@ -98,7 +103,8 @@ func (l *loop) session(ctx context.Context) {
 	}
 	if err == nil {
 		l.events <- event{session: s}
-		err = s.Run(ctx)
+		go func() { l.events <- event{err: s.Run(ctx)} }()
+		return
 	}
 	l.events <- event{err: err}
 }

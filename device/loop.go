@@ -38,6 +38,7 @@ type loop struct {
 	renewed bool                 // a refusal of the credentials was answered by one more try with a fresh token
 	outage  question             // what the wait for the next attempt is about
 	reason  Reason               // and what it is called
+	failure *transport.Error     // the latest, of connections
 	spread  time.Duration        // random part of that wait
 	pause   pause
 	flaps   flapping
@@ -49,7 +50,14 @@ type loop struct {
 	leaving Reason    // why it is being replaced
 	pinged  time.Time // when the live session was last asked to ping
 
-	batch   [64]transport.Item
+	taught *policies            // whose message policy is told outcomes
+	spare  []outcome            // of learn
+	untold retrypolicy.Observer // the connection policy, while it is to be told how the latest attempt ended; nil otherwise
+	hold   hold
+
+	ackCheck time.Time // when to look for an overdue answer; zero: nothing is in flight that was not looked at
+
+	batch   []transport.Item // of send; it grows with use
 	request transport.Request
 }
 
@@ -73,26 +81,30 @@ const (
 )
 
 func newLoop(c *Client, ctx context.Context, r *run) *loop {
-	l := &loop{c: c, ctx: ctx, own: r, events: c.events, timer: time.NewTimer(time.Hour)}
+	l := &loop{c: c, ctx: ctx, own: r, events: c.events, timer: time.NewTimer(time.Hour), since: time.Now()}
 	l.timer.Stop()
 	return l
 }
 
-// run is the only code that moves from phase to phase.
-func (l *loop) run() {
-	defer close(l.own.done)
-	defer l.timer.Stop()
-	l.since = time.Now()
-	for p := connecting; p != ended; {
-		switch p {
-		case connecting:
-			p = l.connect()
-		case connected:
-			p = l.serve()
-		case waiting:
-			p = l.wait()
+// run is the only code that moves from phase to phase. Each phase has a goroutine of its own, begun when the one before it ends: what dials needs a large
+// stack, which a goroutine keeps for good, and a client spends its life in the phases that wait.
+func (l *loop) run(p phase) {
+	switch p {
+	case connecting:
+		if p = l.connect(); p == connected {
+			l.begin()
 		}
+	case connected:
+		p = l.serve()
+	case waiting:
+		p = l.wait()
 	}
+	if p == ended {
+		l.timer.Stop()
+		close(l.own.done)
+		return
+	}
+	go l.run(p)
 }
 
 // end hangs up and joins the session's goroutine, and puts back what was in flight.
@@ -112,12 +124,17 @@ func (l *loop) settle() {
 	if l.pause.until.IsZero() {
 		l.refused(false) // what the service asked for with its last breath counts
 	}
-	l.c.box.rewind()
+	now := time.Now()
+	l.learn(now)
+	flying := l.c.box.rewind()
+	if eye := l.taught.messageEye; eye != nil {
+		l.abandon(eye, now, flying, errGoneWith)
+	}
 	l.c.in.void()
 }
 
-// serve hands messages over until the session ends.
-func (l *loop) serve() phase {
+// begin opens the window for a session that is up, and tells so.
+func (l *loop) begin() {
 	c := l.c
 	window := c.set.Window
 	if w := l.live.Info().Window; w > 0 {
@@ -125,91 +142,152 @@ func (l *loop) serve() phase {
 	}
 	c.box.connect(window)
 	c.reconnect.Store(false) // one that came during the attempt has what it wanted
+	l.pinged, l.ackCheck = l.upSince, time.Time{}
 	if l.pause.until.IsZero() {
 		l.tellOK()
 	} else {
 		l.tellPause(l.upSince)
 	}
-	l.pinged = l.upSince
-	ackCheck := time.Time{} // when to look for an overdue answer; zero: nothing is in flight that was not looked at
+}
+
+// serve hands messages over until the session ends. Here and in what it calls while nothing happens little is put on the stack.
+func (l *loop) serve() phase {
 	for {
-		now := time.Now()
-		l.passVerdicts()
-		if reason, yes := l.replaceNow(now); yes {
-			l.end()
-			return l.replace(reason)
-		}
-		l.calmDown()
-		parked := true
-		if !l.drainBy.IsZero() {
-			// Nothing more goes out on this session.
-		} else if l.pause.until.IsZero() {
-			switch n := c.box.take(l.batch[:], now, c.creds.Time()); {
-			case n < 0:
-				l.refused(true)
-				continue
-			case n > 0:
-				l.live.Send(l.batch[:n])
-				if t := c.set.Trace; t != nil && t.Sent != nil {
-					t.Sent(n)
-				}
-				clear(l.batch[:n])
-				if ackCheck.IsZero() {
-					ackCheck = now.Add(c.set.AckTimeout)
-				}
-				parked = false
-			}
-		} else if c.policies.Load() != l.pause.askedOf {
-			l.askAgain(now)
-			continue
-		} else if !now.Before(l.pause.until) {
-			l.resume()
-			continue
-		}
-
-		if !ackCheck.IsZero() && !now.Before(ackCheck) {
-			ackCheck = time.Time{}
-			if from, ok := c.box.answerDueFrom(); ok {
-				ackCheck = from.Add(c.set.AckTimeout)
-			}
-			if !ackCheck.IsZero() && !now.Before(ackCheck) {
-				l.over()
-				l.end()
-				return l.lost(ConnectionLost, timedOut(transport.OpRun, transport.Connection, errNoAck, nil))
-			}
-		}
-
-		if !parked { // there may be more to send: look, but do not wait
+		next, idle := l.turn()
+		switch {
+		case next != connected:
+			return next
+		case idle:
 			select {
 			case e := <-l.events:
-				if e.subscribed {
-					continue
+				if !e.subscribed { // else it was answered twice
+					return l.ended(e)
 				}
-				return l.ended(e)
+			case <-l.timer.C:
+				l.armed = time.Time{}
+			case <-l.c.wake:
+			case <-l.ctx.Done():
+				return l.leave()
+			}
+		default: // there may be more to send: look, but do not wait
+			select {
+			case e := <-l.events:
+				if !e.subscribed {
+					return l.ended(e)
+				}
 			case <-l.ctx.Done():
 				return l.leave()
 			default:
 			}
-			continue
-		}
-		resume := l.pause.until
-		if !l.drainBy.IsZero() {
-			resume = time.Time{} // not on this session
-		}
-		l.arm(now, ackCheck, resume, l.drainBy, l.renewalDue(now), l.calmAt(), l.ping(now), now.Add(clockCheck), l.expire(now))
-		select {
-		case e := <-l.events:
-			if e.subscribed {
-				continue // answered twice
-			}
-			return l.ended(e)
-		case <-l.timer.C:
-			l.armed = time.Time{}
-		case <-c.wake:
-		case <-l.ctx.Done():
-			return l.leave()
 		}
 	}
+}
+
+// turn does what is to be done now. It returns the phase to go on to, and whether there was nothing to do; then the timer is armed for when there is.
+func (l *loop) turn() (next phase, idle bool) {
+	now := time.Now()
+	l.learn(now)
+	if l.untold != nil && l.stable() {
+		l.tried(nil, now)
+	}
+	l.passVerdicts()
+	if reason, yes := l.replaceNow(now); yes {
+		l.end()
+		return l.replace(reason), false
+	}
+	l.calmDown()
+	idle = l.handOver(now)
+	if l.overdue(now) {
+		l.over()
+		l.end()
+		return l.lost(ConnectionLost, timedOut(transport.OpRun, transport.Connection, errNoAck, nil)), false
+	}
+	if idle {
+		l.arm(now, l.due(now))
+	}
+	return connected, idle
+}
+
+// handOver gives the session what may go now, and reports whether there was nothing.
+func (l *loop) handOver(now time.Time) (idle bool) {
+	switch {
+	case !l.drainBy.IsZero():
+		return true // nothing more goes out on this session
+	case l.held(now):
+		return true
+	case l.pause.until.IsZero():
+		return l.send(now)
+	case l.c.policies.Load() != l.pause.askedOf:
+		l.askAgain(now)
+	case !now.Before(l.pause.until):
+		l.resume()
+	default:
+		return true
+	}
+	return false
+}
+
+// send gives the session a batch of messages, and reports whether there were none.
+func (l *loop) send(now time.Time) (none bool) {
+	c := l.c
+	batch, refused := c.box.take(l.batch[:0], now, c.creds.Time())
+	switch {
+	case refused:
+		l.refused(true)
+		return false
+	case len(batch) == 0:
+		return true
+	}
+	if batch = l.admit(batch, now); len(batch) == 0 {
+		return !l.hold.until.IsZero()
+	}
+	l.live.Send(batch)
+	if t := c.set.Trace; t != nil && t.Sent != nil {
+		t.Sent(len(batch))
+	}
+	clear(batch)
+	l.batch = batch
+	if l.ackCheck.IsZero() {
+		l.ackCheck = now.Add(c.set.AckTimeout)
+	}
+	return false
+}
+
+// overdue reports whether an answer has been due for too long, and settles when to look again.
+func (l *loop) overdue(now time.Time) bool {
+	if l.ackCheck.IsZero() || now.Before(l.ackCheck) {
+		return false
+	}
+	from, ok := l.c.box.answerDueFrom()
+	if !ok {
+		l.ackCheck = time.Time{}
+		return false
+	}
+	l.ackCheck = from.Add(l.c.set.AckTimeout)
+	return !now.Before(l.ackCheck)
+}
+
+// due returns when the next thing is to be done while a session is up and idle.
+func (l *loop) due(now time.Time) time.Time {
+	at := earlier(now.Add(clockCheck), l.ackCheck)
+	at = earlier(at, l.drainBy)
+	if l.drainBy.IsZero() { // else no pause ends on this session
+		at = earlier(at, l.pause.until)
+	}
+	at = earlier(at, l.hold.until)
+	at = earlier(at, l.stableAt())
+	at = earlier(at, l.renewalDue(now))
+	at = earlier(at, l.calmAt())
+	at = earlier(at, l.ping(now))
+	return earlier(at, l.expire(now))
+}
+
+// earlier returns the earlier one of at, which is not zero, and other, which does not count when it is.
+func earlier(at, other time.Time) time.Time {
+	if other.IsZero() || at.Before(other) {
+		return at
+	}
+	return other
 }
 
 // leave is serve's way out when the client closes.
@@ -301,6 +379,11 @@ func (l *loop) down(err error) {
 	if t := l.c.set.Trace; t != nil && t.SessionEnd != nil {
 		t.SessionEnd(err, time.Since(l.upSince))
 	}
+	var failure *transport.Error
+	if err != nil && !l.stable() {
+		failure = ofTransport(err)
+	}
+	l.tried(failure, time.Now())
 	if l.stable() {
 		l.retry, l.last, l.renewed, l.flaps = 0, retrypolicy.Decision{}, false, flapping{}
 	}

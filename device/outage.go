@@ -14,15 +14,13 @@ func (l *loop) lost(reason Reason, err error) phase {
 	if wasUp {
 		l.down(err)
 	}
+	now := time.Now()
+	failure := ofTransport(err)
+	l.tried(failure, now)
 	if l.ctx.Err() != nil {
 		return ended
 	}
-	now := time.Now()
-	failure := transport.Find(err)
-	if failure == nil { // a transport that does not translate lost its connection all the same
-		failure = &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Err: err}
-	}
-	l.reason = reason
+	l.reason, l.failure = reason, failure
 	if !errfilter.Retryable(failure) {
 		if failure.Kind != transport.Unauthorized || l.renewed || !wasUp && l.c.creds.Token == nil {
 			return l.giveUp(NotRetryable, failure)
@@ -35,14 +33,22 @@ func (l *loop) lost(reason Reason, err error) phase {
 	}
 	l.retry++
 	l.outage = question{
-		attempt: retrypolicy.Attempt{
-			Retry: l.retry, Scope: transport.Connection, Kind: failure.Kind, After: failure.RetryAfter,
-			Elapsed: now.Sub(l.since), Last: l.last, Rand: l.c.set.Rand(), Err: failure,
-		},
+		attempt: l.attempt(transport.Connection, now),
 		failure: failure, began: now,
 	}
+	a := &l.outage.attempt
+	a.Retry, a.Last, a.Elapsed, a.Rand = l.retry, l.last, now.Sub(l.since), l.c.set.Rand()
+	describe(a, failure)
 	l.spread = l.drawSpread()
 	return waiting
+}
+
+// ofTransport is err as a transport should have reported it: one that does not translate has lost its connection all the same.
+func ofTransport(err error) *transport.Error {
+	if failure := transport.Find(err); failure != nil {
+		return failure
+	}
+	return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Err: err}
 }
 
 func (l *loop) drawSpread() time.Duration {
@@ -94,8 +100,11 @@ func (l *loop) wait() phase {
 		if c.policies.Load() != l.outage.askedOf {
 			d := l.ask(&l.outage, l.spread)
 			limit := c.set.OutageLimit
-			if !d.Retry || limit > 0 && d.Delay > limit-l.outage.attempt.Elapsed {
-				return l.giveUp(RetryExpired, retriesEnded(l.outage.failure))
+			if d.Retry && limit > 0 && d.Delay > limit-l.outage.attempt.Elapsed {
+				d = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
+			}
+			if !d.Retry {
+				return l.giveUp(RetryExpired, retriesEnded(l.outage.failure, d.Reason, l.retry-1))
 			}
 			until = l.outage.began.Add(d.Delay)
 			l.tellOutage(l.reason, d.Delay, l.outage.failure)

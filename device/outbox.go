@@ -45,8 +45,7 @@ type outbox struct {
 	halted   error     // why calls of Send are refused; nil while the client is open
 	closed   bool
 	flushers []flusher
-	blocked  bool          // somebody waits on room
-	room     chan struct{} // closed, and replaced, when those who wait shall look again
+	room     chan struct{} // closed when those who wait for room shall look again; nil while nobody waits
 
 	wall  func() time.Time // the clock that messages expire by
 	sweep *time.Timer      // ends messages while no loop does; nil until it is needed
@@ -54,6 +53,9 @@ type outbox struct {
 	progress time.Duration // when the oldest message was last answered, since base
 
 	totals Stats // the counters of messages
+
+	watched  bool // somebody collects outcomes
+	outcomes []outcome
 }
 
 const none int32 = -1
@@ -91,8 +93,8 @@ type refusal struct {
 func newOutbox(s *settings, wall func() time.Time, poke func()) *outbox {
 	return &outbox{
 		poke: poke, wall: wall, maxMessages: s.MaxMessages, maxBytes: s.MaxBytes, overflow: s.Overflow, base: time.Now(),
-		slots: make([]slot, 0, min(s.MaxMessages, 16)), free: none, head: none, tail: none, cursor: none,
-		halted: errNotOpen, room: make(chan struct{}),
+		free: none, head: none, tail: none, cursor: none,
+		halted: errNotOpen,
 	}
 }
 
@@ -118,7 +120,9 @@ func (b *outbox) put(o offer) (tag uint16, seq uint64, room <-chan struct{}, err
 	if b.full(size) {
 		switch b.overflow {
 		case Block:
-			b.blocked = true
+			if b.room == nil {
+				b.room = make(chan struct{})
+			}
 			return 0, 0, b.room, nil
 		case Fail:
 			return 0, 0, nil, errFull
@@ -178,24 +182,25 @@ func (b *outbox) full(size int) bool {
 
 // wakeBlocked lets all who wait for room look again.
 func (b *outbox) wakeBlocked() {
-	if b.blocked {
-		b.blocked = false
+	if b.room != nil {
 		close(b.room)
-		b.room = make(chan struct{})
+		b.room = nil
 	}
 }
 
-// take marks queued messages as flying, as far as the window and batch go, and describes them in batch. When there is nothing to hand over, the
-// loop counts as parked: it will be poked. It returns -1, and takes nothing, when refused messages wait for a decision.
-func (b *outbox) take(batch []transport.Item, now, wall time.Time) int {
+// batchSize is the most that take takes.
+const batchSize = 64
+
+// take marks queued messages as flying, as far as the window and batchSize go, and describes them in batch, which is empty. When there is nothing to hand over, the
+// loop counts as parked: it will be poked. It takes nothing when refused messages wait for a decision.
+func (b *outbox) take(batch []transport.Item, now, wall time.Time) (_ []transport.Item, refused bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.refused > 0 {
-		return -1
+		return batch, true
 	}
-	n := 0
 	handed := now.Sub(b.base)
-	for n < len(batch) && b.cursor != none && b.flying < b.window {
+	for len(batch) < batchSize && b.cursor != none && b.flying < b.window {
 		i := b.cursor
 		s := &b.slots[i]
 		if !s.msg.Expires.IsZero() && !wall.Before(s.msg.Expires) {
@@ -203,8 +208,7 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) int {
 			b.remove(i, b.outcome(i, errExpired))
 			continue
 		}
-		batch[n] = transport.Item{Tag: uint16(i), Again: s.again, Msg: s.msg}
-		n++
+		batch = append(batch, transport.Item{Tag: uint16(i), Again: s.again, Msg: s.msg})
 		if s.again || s.refusal != nil {
 			b.totals.Resent++
 		}
@@ -212,8 +216,8 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) int {
 		b.flying++
 		b.cursor = b.nextQueued(s.next)
 	}
-	b.parked = n == 0
-	return n
+	b.parked = len(batch) == 0
+	return batch, false
 }
 
 // done takes the verdict on a message in flight; tags of no such message are ignored.
@@ -228,20 +232,22 @@ func (b *outbox) done(tag uint16, err error) {
 	if i == b.head {
 		b.progress = time.Since(b.base)
 	}
+	failure := transport.Find(err)
+	if failure == nil && err != nil {
+		failure = &transport.Error{Kind: transport.KindOf(err), Op: transport.OpSend, Err: err}
+	}
+	s := &b.slots[i]
+	b.note(s, failure)
 	switch {
 	case err == nil:
 		b.totals.Acknowledged++
 		b.remove(i, nil)
 	case errfilter.Retryable(err):
-		s := &b.slots[i]
 		if s.refusal == nil {
 			s.refusal = &refusal{since: time.Now()}
 		}
 		s.refusal.count++
-		s.refusal.err = transport.Find(err)
-		if s.refusal.err == nil {
-			s.refusal.err = &transport.Error{Kind: transport.KindOf(err), Op: transport.OpSend, Err: err}
-		}
+		s.refusal.err = failure
 		s.state = slotRefused
 		b.flying--
 		b.refused++
@@ -291,14 +297,44 @@ func (b *outbox) decided(tag uint16, seq uint64, d retrypolicy.Decision) {
 	b.mu.Unlock()
 }
 
-// fail ends a message that was refused, unless it was handed over again meanwhile.
+// fail ends a message that is not in flight.
 func (b *outbox) fail(tag uint16, seq uint64, err error) {
 	b.mu.Lock()
-	if s := &b.slots[tag]; s.seq == seq && s.refusal != nil && (s.state == slotRefused || s.state == slotQueued) {
+	if s := &b.slots[tag]; s.seq == seq && (s.state == slotRefused || s.state == slotQueued) {
 		b.totals.Refused++
 		b.remove(int32(tag), err)
 	}
 	b.mu.Unlock()
+}
+
+// untake puts back what take took and was not handed over.
+func (b *outbox) untake(batch []transport.Item) {
+	if len(batch) == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, item := range batch {
+		s := &b.slots[item.Tag]
+		if s.again || s.refusal != nil {
+			b.totals.Resent--
+		}
+		s.state = slotQueued
+		b.flying--
+		b.noteExpiry(s.msg)
+	}
+	b.cursor = int32(batch[0].Tag)
+}
+
+// taken describes a message that take took: how often it was refused, and its number.
+func (b *outbox) taken(tag uint16) (seq uint64, r refusal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := &b.slots[tag]
+	if s.refusal != nil {
+		r = *s.refusal
+	}
+	return s.seq, r
 }
 
 // outcome is the result err for a message that leaves the outbox without an answer of the hub: it may have been handed over.
@@ -323,14 +359,16 @@ func (b *outbox) connect(window int) {
 	b.mu.Unlock()
 }
 
-// rewind puts all that was in flight or refused back, after the end of a session.
-func (b *outbox) rewind() {
+// rewind puts all that was in flight or refused back, after the end of a session. It returns how many were in flight.
+func (b *outbox) rewind() (flying int) {
 	b.mu.Lock()
+	flying = b.flying
 	b.back(slotFlying)
 	b.back(slotRefused)
 	b.window = 0
 	b.parked, b.draining = false, false
 	b.mu.Unlock()
+	return flying
 }
 
 func (b *outbox) back(from slotState) {

@@ -11,7 +11,7 @@ func (b *outbox) append(m *transport.Message, size int, r *Receipt, call bool) i
 		b.free = b.slots[i].next
 	} else {
 		if len(b.slots) == cap(b.slots) {
-			grown := make([]slot, len(b.slots), min(2*cap(b.slots), b.maxMessages))
+			grown := make([]slot, len(b.slots), min(max(8, 2*cap(b.slots)), b.maxMessages))
 			copy(grown, b.slots)
 			b.slots = grown
 		}

@@ -3,7 +3,6 @@ package device
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -19,6 +18,7 @@ type pause struct {
 // refused asks the message policy about the oldest message that the service does not take for now, and pauses all sending as it says. A message
 // for which it stops fails alone; then the next is asked about. tell says whether the status shall tell.
 func (l *loop) refused(tell bool) {
+	l.learn(time.Now())
 	for {
 		tag, seq, r, ok := l.c.box.oldestRefused()
 		if !ok {
@@ -26,12 +26,12 @@ func (l *loop) refused(tell bool) {
 		}
 		now := time.Now()
 		l.pause = pause{tag: tag, seq: seq, question: question{
-			attempt: retrypolicy.Attempt{
-				Retry: r.count, Scope: transport.Operation, Kind: r.err.Kind, After: r.err.RetryAfter,
-				Elapsed: now.Sub(r.since), Last: r.last, Rand: l.c.set.Rand(), Err: r.err,
-			},
+			attempt: l.attempt(transport.Operation, now),
 			failure: r.err, began: now,
 		}}
+		a := &l.pause.attempt
+		a.Retry, a.Last, a.Elapsed, a.Rand = r.count, r.last, now.Sub(r.since), l.c.set.Rand()
+		describe(a, r.err)
 		if l.askToPause() {
 			if tell {
 				l.tellPause(now)
@@ -45,7 +45,7 @@ func (l *loop) refused(tell bool) {
 func (l *loop) askToPause() bool {
 	d := l.ask(&l.pause.question, 0)
 	if !d.Retry {
-		l.c.box.fail(l.pause.tag, l.pause.seq, retriesEnded(l.pause.failure))
+		l.c.box.fail(l.pause.tag, l.pause.seq, retriesEnded(l.pause.failure, d.Reason, l.pause.attempt.Retry-1))
 		l.pause = pause{}
 		return false
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strconv"
 	"time"
+
+	"github.com/hubline-iot/hubline/internal/ascii"
 )
 
 // Credentials name a device (or one of its modules) and its hub, and make the tokens that prove it. They hold no key as plain
@@ -215,6 +217,6 @@ func alphanumeric(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9'
 }
 
-func quote(s string) string { return strconv.Quote(s) }
+func quote(s string) string { return ascii.Quote(s) }
 
 func itoa(n int) string { return strconv.Itoa(n) }

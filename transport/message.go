@@ -2,9 +2,10 @@ package transport
 
 import (
 	"errors"
-	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hubline-iot/hubline/internal/ascii"
 )
 
 // MaxMessageSize is the largest telemetry message that a hub takes, as counted by Message.Size: 256 KB.
@@ -103,11 +104,11 @@ var reservedNames = [...]string{
 
 func reserved(name string) bool {
 	const prefix = "iothub-"
-	if name[0] == '$' || len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+	if name[0] == '$' || len(name) >= len(prefix) && ascii.EqualFold(name[:len(prefix)], prefix) {
 		return true
 	}
 	for _, r := range reservedNames {
-		if strings.EqualFold(name, r) {
+		if ascii.EqualFold(name, r) {
 			return true
 		}
 	}

@@ -1,0 +1,111 @@
+package device
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A policy may have a say before each try (retrypolicy.Gate): a rate limiter, a breaker, a quota that waits. The loop asks it before each attempt to connect
+// and for each message before it is handed over. A gate that waits holds everything behind it; one that refuses ends what it was asked about, as a policy
+// that stops does.
+
+// admitted asks the connection policy's gate and waits as it says. Where it refuses, or the client closes, ok is false and p is what follows.
+func (l *loop) admitted() (p phase, ok bool) {
+	c := l.c
+	var until time.Time
+	var asked *policies
+	for {
+		now := time.Now()
+		if set := c.policies.Load(); set != asked || !now.Before(until) {
+			asked, l.untold = set, set.connectionEye
+			if set.connectionGate == nil {
+				return connecting, true
+			}
+			a := l.attempt(transport.Connection, now)
+			a.Retry, a.Last, a.Elapsed, a.Rand = l.retry, l.last, now.Sub(l.since), c.set.Rand()
+			if l.failure != nil {
+				describe(&a, l.failure)
+			}
+			d := set.connectionGate.Admit(a)
+			switch {
+			case !d.Retry:
+				l.untold = nil
+				var cause error
+				if l.failure != nil {
+					cause = l.failure
+				}
+				return l.giveUp(RetryExpired, refusedTry(transport.Connection, transport.OpDial, d, max(l.retry-1, 0), cause)), false
+			case d.Delay <= 0:
+				if d.Cost != 0 {
+					l.last.Cost = d.Cost
+				}
+				return connecting, true
+			}
+			l.untold = nil
+			until = now.Add(d.Delay)
+		}
+		l.arm(now, until, l.expire(now))
+		select {
+		case <-l.timer.C:
+			l.armed = time.Time{}
+		case <-c.wake:
+		case <-l.ctx.Done():
+			return ended, false
+		}
+	}
+}
+
+// hold is a wait that the message policy's gate asked for.
+type hold struct {
+	until time.Time // zero: there is none
+	by    *policies
+}
+
+// held reports whether messages wait for the gate.
+func (l *loop) held(now time.Time) bool {
+	if l.hold.until.IsZero() {
+		return false
+	}
+	if now.Before(l.hold.until) && l.hold.by == l.c.policies.Load() {
+		return true
+	}
+	l.hold = hold{}
+	return false
+}
+
+// admit asks the message policy's gate about a batch and returns the part that may go; the rest is put back. What the gate refuses fails alone.
+func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
+	p := l.c.policies.Load()
+	if p.messageGate == nil {
+		return batch
+	}
+	for i, item := range batch {
+		seq, r := l.c.box.taken(item.Tag)
+		a := l.attempt(transport.Operation, now)
+		a.Retry, a.Last, a.Rand = r.count, r.last, l.c.set.Rand()
+		var cause error
+		if r.err != nil {
+			cause = r.err
+			a.Elapsed = now.Sub(r.since)
+			describe(&a, r.err)
+		}
+		d := p.messageGate.Admit(a)
+		if d.Retry && d.Delay <= 0 {
+			if d.Cost != 0 {
+				r.last.Cost = d.Cost
+				l.c.box.decided(item.Tag, seq, r.last)
+			}
+			continue
+		}
+		l.c.box.untake(batch[i:])
+		if d.Retry {
+			l.hold = hold{until: now.Add(d.Delay), by: p}
+		} else {
+			l.c.box.fail(item.Tag, seq, refusedTry(transport.Operation, transport.OpSend, d, max(r.count-1, 0), cause))
+		}
+		clear(batch[i:])
+		return batch[:i]
+	}
+	return batch
+}

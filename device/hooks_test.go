@@ -1,0 +1,366 @@
+package device_test
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// witness is a policy with all the optional parts; it keeps what it was told.
+type witness struct {
+	retrypolicy.Policy
+	admit func(a retrypolicy.Attempt) retrypolicy.Decision
+
+	mu       sync.Mutex
+	told     []string
+	inFlight map[transport.Scope]int
+	acked    int
+}
+
+func (w *witness) note(text string) {
+	w.mu.Lock()
+	w.told = append(w.told, text)
+	w.mu.Unlock()
+}
+
+func (w *witness) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	told := w.told
+	w.told = nil
+	return told
+}
+
+func (w *witness) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	w.note(fmt.Sprintf("decide %v %d", a.Scope, a.Retry))
+	return w.Policy.Decide(a)
+}
+
+func (w *witness) Observe(a retrypolicy.Attempt) {
+	n := max(a.Count, 1)
+	w.mu.Lock()
+	w.inFlight[a.Scope] -= n
+	if a.Err == nil && a.Scope == transport.Operation {
+		w.acked += n
+	}
+	w.mu.Unlock()
+	outcome := "ok"
+	if a.Err != nil {
+		outcome = a.Kind.String()
+		if a.Terminal {
+			outcome += ", terminal"
+		}
+	}
+	w.note(fmt.Sprintf("observe %v %d x%d: %s", a.Scope, a.Retry, n, outcome))
+}
+
+func (w *witness) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := retrypolicy.Decision{Retry: true}
+	if w.admit != nil {
+		d = w.admit(a)
+	}
+	if d.Retry && d.Delay == 0 {
+		w.mu.Lock()
+		w.inFlight[a.Scope]++
+		w.mu.Unlock()
+	}
+	return d
+}
+
+// balanced checks that each try that was let in was reported once.
+func (w *witness) balanced(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Equal(t, map[transport.Scope]int{transport.Operation: 0, transport.Connection: 0}, w.inFlight)
+}
+
+func newWitness(p retrypolicy.Policy) *witness {
+	return &witness{Policy: p, inFlight: map[transport.Scope]int{transport.Operation: 0, transport.Connection: 0}}
+}
+
+func TestThePolicyIsToldHowEachAttemptToConnectEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unavailable), nil, nil, lost(transport.Unauthorized), lost(transport.Unauthorized))}
+		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
+		c, _ := client(t, f, &device.Options{RetryPolicy: w, StableTime: 10 * time.Second})
+		open(t, c)
+		synctest.Wait()
+		require.Equal(t, []string{
+			"observe connection 0 x1: network failure", "decide connection 1", "observe connection 1 x1: service unavailable", "decide connection 2",
+		}, w.take(), "an outcome is told before the question about it; a success not before the connection is stable")
+
+		f.last().kill <- lost(transport.Network) // too early
+		synctest.Wait()
+		require.Equal(t, []string{"observe connection 2 x1: network failure", "decide connection 3"}, w.take(), "a connection that does not last is a failure")
+		time.Sleep(time.Second + 10*time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"observe connection 3 x1: ok"}, w.take())
+
+		f.last().kill <- lost(transport.Network)
+		synctest.Wait()
+		require.Equal(t, []string{"decide connection 1"}, w.take(), "one that lasted was told already")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, "observe connection 1 x1: unauthorized, terminal", w.take()[0])
+		require.NoError(t, c.Close())
+		w.balanced(t)
+	})
+}
+
+func TestAnAttemptThatCloseCutsShortIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
+		c, _ := client(t, f, &device.Options{RetryPolicy: w})
+		open(t, c)
+		require.NoError(t, c.Close())
+		require.Equal(t, []string{"observe connection 0 x1: ok"}, w.take())
+		w.balanced(t)
+	})
+}
+
+func TestThePolicyIsToldHowMessagesEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		throttle := true
+		f := &fake{verdict: func(conn int, it transport.Item) error {
+			switch {
+			case it.Msg.ID == "3" && throttle:
+				throttle = false
+				return refused(transport.Unavailable)
+			case it.Msg.ID == "5":
+				return refused(transport.TooLarge)
+			case it.Msg.ID == "9" && conn == 1:
+				return errHold
+			}
+			return nil
+		}}
+		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
+		c, _ := client(t, f, &device.Options{MessagePolicy: w})
+		for i := range 10 {
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
+		}
+		open(t, c)
+		synctest.Wait()
+		require.Equal(t, []string{
+			"observe operation 0 x3: ok", "observe operation 0 x1: service unavailable", "observe operation 0 x1: ok",
+			"observe operation 0 x1: too large, terminal", "observe operation 0 x3: ok", "decide operation 1",
+		}, w.take())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"observe operation 1 x1: ok"}, w.take(), "the retry of message 3")
+		f.last().kill <- lost(transport.Network)
+		synctest.Wait()
+		require.Equal(t, []string{"observe operation 0 x1: network failure"}, w.take(), "message 9 was in flight")
+		require.NoError(t, c.Flush(t.Context()))
+		synctest.Wait()
+		require.Equal(t, []string{"observe operation 0 x1: ok"}, w.take())
+		require.NoError(t, c.Close())
+		w.balanced(t)
+		require.Equal(t, 9, w.acked)
+	})
+}
+
+func TestAGateHoldsMessagesAndKeepsTheirOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		w := newWitness(retrypolicy.NoRetry{})
+		var next time.Time
+		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision { // one in 100 ms
+			require.Equal(t, "hub.example.test", a.Key)
+			if wait := next.Sub(a.Now); wait > 0 {
+				return retrypolicy.Decision{Retry: true, Delay: wait}
+			}
+			next = a.Now.Add(100 * time.Millisecond)
+			return retrypolicy.Decision{Retry: true}
+		}
+		c, _ := client(t, f, &device.Options{MessagePolicy: w})
+		open(t, c)
+		began := time.Now()
+		var want []string
+		for i := range 50 {
+			want = append(want, strconv.Itoa(i))
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: want[i]}, nil))
+		}
+		time.Sleep(950 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, want[:10], f.ids())
+		f.last().kill <- lost(transport.Network) // a new connection is no way around the gate
+		require.NoError(t, c.Flush(t.Context()))
+		require.Equal(t, 4950*time.Millisecond, time.Since(began), "the retry came 50 ms after the gate would have let the next one pass")
+		require.Equal(t, want, f.ids())
+		require.NoError(t, c.Close())
+		w.balanced(t)
+	})
+}
+
+func TestAGateThatRefusesEndsTheMessageAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		w := newWitness(retrypolicy.NoRetry{})
+		n := 0
+		w.admit = func(retrypolicy.Attempt) retrypolicy.Decision {
+			n++
+			return retrypolicy.Decision{Retry: n != 2}
+		}
+		c, _ := client(t, f, &device.Options{MessagePolicy: w})
+		var receipts [4]device.Receipt
+		for i := range receipts {
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, &receipts[i]))
+		}
+		open(t, c)
+		for i := range receipts {
+			err := receipts[i].Wait(t.Context())
+			if i != 1 {
+				require.NoError(t, err)
+				continue
+			}
+			require.ErrorIs(t, err, transport.RetryExpired)
+			require.ErrorIs(t, err, retrypolicy.Rejected)
+		}
+		require.Equal(t, []string{"0", "2", "3"}, f.ids())
+		require.NoError(t, c.Close())
+		w.balanced(t)
+	})
+}
+
+func TestAGateHoldsAttemptsToConnect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Network))}
+		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
+		asked := 0
+		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
+			if asked++; asked%2 == 1 {
+				return retrypolicy.Decision{Retry: true, Delay: 5 * time.Second}
+			}
+			return retrypolicy.Decision{Retry: true}
+		}
+		began := time.Now()
+		c, _ := client(t, f, &device.Options{RetryPolicy: w, MessagePolicy: retrypolicy.NoRetry{}})
+		open(t, c)
+		require.Equal(t, []time.Time{began.Add(5 * time.Second), began.Add(11 * time.Second)}, f.dialTimes())
+		require.NoError(t, c.Close())
+		w.balanced(t)
+	})
+}
+
+func TestAGateThatRefusesEndsTheAttempts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Unavailable))}
+		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
+		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision { return retrypolicy.Decision{Retry: a.Retry == 0} }
+		c, _ := client(t, f, &device.Options{RetryPolicy: w})
+		err := c.Open(t.Context())
+		require.ErrorIs(t, err, transport.RetryExpired)
+		require.ErrorIs(t, err, retrypolicy.Rejected)
+		require.ErrorIs(t, err, transport.Unavailable, "the failure before it is kept")
+		require.Len(t, f.dialTimes(), 1)
+		w.balanced(t)
+	})
+}
+
+// A gate that waits must not hold Close.
+func TestCloseEndsAWaitAtTheGate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWitness(retrypolicy.NoRetry{})
+		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
+			return retrypolicy.Decision{Retry: true, Delay: time.Hour}
+		}
+		c, _ := client(t, &fake{}, &device.Options{RetryPolicy: w})
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, c.Close())
+		require.Zero(t, time.Since(began))
+		w.balanced(t)
+	})
+}
+
+func TestANewPolicyTakesOverWhatIsInFlight(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hold := true
+		f := &fake{verdict: func(int, transport.Item) error {
+			if hold {
+				return errHold
+			}
+			return nil
+		}}
+		old, next := newWitness(retrypolicy.Fixed{}), newWitness(retrypolicy.Fixed{})
+		c, _ := client(t, f, &device.Options{RetryPolicy: old, StableTime: time.Second})
+		open(t, c)
+		time.Sleep(time.Second)
+		for i := range 3 {
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
+		}
+		synctest.Wait()
+		require.NoError(t, c.SetRetryPolicy(next))
+		synctest.Wait()
+		require.Equal(t, []string{"observe connection 0 x1: ok", "observe operation 0 x3: client closed, terminal"}, old.take())
+		old.balanced(t)
+		hold = false
+		f.last().kill <- lost(transport.Network)
+		require.NoError(t, c.Flush(t.Context()))
+		require.NoError(t, c.Close())
+		old.balanced(t)
+	})
+}
+
+// A quota shared by the clients of a process bounds their reconnects together.
+func TestAQuotaSharedByManyClients(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q, err := retrypolicy.NewQuota(&retrypolicy.QuotaOptions{Size: 50, Retry: 5})
+		require.NoError(t, err)
+		shared := q.Wrap(retrypolicy.Fixed{Delay: time.Second})
+		dials := 0
+		for range 20 {
+			f := &fake{dial: failing(lost(transport.Network), lost(transport.Network), lost(transport.Network))}
+			c, _ := client(t, f, &device.Options{RetryPolicy: shared})
+			err := c.Open(t.Context())
+			if err != nil {
+				require.ErrorIs(t, err, retrypolicy.OutOfQuota)
+			}
+			dials += len(f.dialTimes())
+			require.NoError(t, c.Close())
+		}
+		// Each of the first three clients makes three retries and gives back the cost of its last one; what is left pays for a retry of the fourth.
+		require.Less(t, dials, 20+10+6)
+		require.Greater(t, dials, 20+9)
+	})
+}
+
+// The send-rate limiter slows all of a client's messages once one was throttled.
+func TestThrottlingSlowsTheWholePipeline(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		throttled := 0
+		f := &fake{verdict: func(_ int, it transport.Item) error {
+			if it.Msg.ID == "5" && throttled == 0 {
+				throttled++
+				return refused(transport.Throttled)
+			}
+			return nil
+		}}
+		c, w := client(t, f, &device.Options{Window: 4})
+		open(t, c)
+		for i := range 20 {
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
+		}
+		synctest.Wait()
+		paused := len(f.ids())
+		require.Less(t, paused, 20, "nothing more is sent in the pause")
+		require.Equal(t, device.Paused, w.list()[len(w.list())-1].Reason)
+		require.Equal(t, 10*time.Second, w.list()[len(w.list())-1].Delay, "paced")
+		time.Sleep(10*time.Second - 1)
+		synctest.Wait()
+		require.Len(t, f.ids(), paused)
+		require.NoError(t, c.Flush(t.Context()))
+		require.Equal(t, "5", f.ids()[paused], "what was refused goes first")
+	})
+}

@@ -1,0 +1,41 @@
+package ascii_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hubline-iot/hubline/internal/ascii"
+)
+
+func TestEqualFold(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"", "", true}, {"a", "A", true}, {"HostName", "hostname", true}, {"a", "b", false}, {"a", "aa", false},
+		{"[", "{", false}, {"@", "`", false}, {"K", "\u212a", false}, {"é", "É", false},
+	} {
+		if got := ascii.EqualFold(c.a, c.b); got != c.want {
+			t.Errorf("EqualFold(%q, %q) = %v", c.a, c.b, got)
+		}
+	}
+}
+
+// On ASCII the functions do what those of the library do.
+func FuzzAgainstTheLibrary(f *testing.F) {
+	f.Add("HostName", "hostname")
+	f.Add("a\"b\\c", "A\"B\\C")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		text, err := strconv.Unquote(ascii.Quote(a))
+		if err != nil || text != a {
+			t.Errorf("Quote(%q) = %s, which reads as %q, %v", a, ascii.Quote(a), text, err)
+		}
+		if strings.ContainsFunc(a+b, func(r rune) bool { return r > '~' }) {
+			return
+		}
+		if ascii.EqualFold(a, b) != strings.EqualFold(a, b) {
+			t.Errorf("EqualFold(%q, %q) = %v", a, b, !strings.EqualFold(a, b))
+		}
+	})
+}
