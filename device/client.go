@@ -20,6 +20,7 @@ type Client struct {
 
 	// Read by the loop, written by anybody, who then pokes wake.
 	policies  atomic.Pointer[policies]
+	fixed     atomic.Bool // the latest token was one that cannot be renewed
 	reconnect atomic.Bool
 	wake      chan struct{} // capacity 1; carries no data: whoever is woken looks at everything
 
@@ -78,6 +79,13 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	}
 	if set.OnStatus != nil {
 		c.notices.queue = make([]Status, noticeQueue)
+	}
+	if source := creds.Token; source != nil {
+		own.Token = func(ctx context.Context) (transport.Token, error) {
+			token, err := source(ctx)
+			c.fixed.Store(err == nil && token.Fixed)
+			return token, err
+		}
 	}
 	c.policies.Store(newPolicies(set.RetryPolicy, set.MessagePolicy, set.PacedPolicy))
 	if c.set.Rand == nil {
@@ -197,12 +205,12 @@ func (c *Client) stop(r *run, why *transport.Error) {
 
 // join waits for done, for CloseTimeout at the most.
 func (c *Client) join(done <-chan struct{}) bool {
-	timer := time.NewTimer(c.set.CloseTimeout)
-	defer timer.Stop()
+	late := newAlarm(c.set.CloseTimeout)
+	defer late.stop()
 	select {
 	case <-done:
 		return true
-	case <-timer.C:
+	case <-late.rang:
 		return false
 	}
 }

@@ -51,8 +51,6 @@ func (l *loop) connect() phase {
 				l.settle()
 				return l.lost(AttemptFailed, e.err)
 			}
-		case <-l.timer.C:
-			l.armed = time.Time{}
 		case <-c.wake:
 		case <-l.ctx.Done():
 			l.end()
@@ -82,8 +80,6 @@ func (l *loop) queueToDial() bool {
 		select {
 		case places <- struct{}{}:
 			at = limiter.turn(time.Now())
-		case <-l.timer.C:
-			l.armed = time.Time{}
 		case <-l.c.wake:
 		case <-l.ctx.Done():
 			if !at.IsZero() {

@@ -61,6 +61,11 @@ func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessi
 	f.dials = append(f.dials, time.Now())
 	n := len(f.dials)
 	f.mu.Unlock()
+	if cfg.Creds.Token != nil { // each dial asks for a token
+		if _, err := cfg.Creds.NewToken(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if f.dial != nil {
 		if err := f.dial(n, ctx); err != nil {
 			return nil, err

@@ -45,12 +45,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 			l.untold = nil
 			until = now.Add(d.Delay)
 		}
-		l.arm(now, until, l.expire(now))
-		select {
-		case <-l.timer.C:
-			l.armed = time.Time{}
-		case <-c.wake:
-		case <-l.ctx.Done():
+		if !l.doze(now, until) {
 			return ended, false
 		}
 	}

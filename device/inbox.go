@@ -27,10 +27,10 @@ type inbox struct {
 	panics func(v any) // told of a panic in the handler; may be nil
 
 	mu       sync.Mutex
-	places   []delivery
-	first    int // the oldest place in use
-	answered int // so many from there have their verdict
-	n        int // so many are in use
+	places   []*delivery // made at first use, for a client that nothing is sent to shall be small
+	first    int         // the oldest place in use; 0 when there is none
+	answered int         // so many from there have their verdict
+	n        int         // so many are in use
 	session  uint32
 	busy     bool          // the handler has the first place without a verdict in its hands
 	running  bool          // the handler's goroutine runs
@@ -50,7 +50,7 @@ type delivery struct {
 func newInbox(s *settings, poke func()) *inbox {
 	b := &inbox{handle: s.OnMessage, poke: poke}
 	if b.handle != nil {
-		b.places = make([]delivery, s.Inbox)
+		b.places = make([]*delivery, s.Inbox)
 		b.ctx, b.stop = context.WithCancel(context.Background())
 		if s.Trace != nil {
 			b.panics = s.Trace.HandlerPanic
@@ -72,7 +72,11 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 	if b.n == len(b.places) || b.ctx.Err() != nil {
 		return false
 	}
-	p := &b.places[(b.first+b.n)%len(b.places)]
+	at := (b.first + b.n) % len(b.places)
+	if b.places[at] == nil {
+		b.places[at] = new(delivery)
+	}
+	p := b.places[at]
 	body, props := p.msg.Body, p.msg.Properties
 	p.msg = *d.Msg
 	p.msg.Body = append(body[:0], d.Msg.Body...)
@@ -92,7 +96,7 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 // holds reports whether the live session has brought d before and its verdict is still to come.
 func (b *inbox) holds(d *transport.Delivery) bool {
 	for i := range b.n {
-		p := &b.places[(b.first+i)%len(b.places)]
+		p := b.places[(b.first+i)%len(b.places)]
 		if p.session == b.session && string(p.ref) == string(d.Ref) {
 			return true
 		}
@@ -117,7 +121,7 @@ func (b *inbox) run(ended chan struct{}) {
 			done = true // from now on another goroutine may have the places
 			return
 		}
-		p := &b.places[(b.first+b.answered)%len(b.places)]
+		p := b.places[(b.first+b.answered)%len(b.places)]
 		b.busy = true
 		b.mu.Unlock()
 
@@ -193,10 +197,12 @@ func (b *inbox) verdict(ref []byte) (_ []byte, outcome transport.Outcome, ok boo
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for b.answered > 0 {
-		p := &b.places[b.first]
+		p := b.places[b.first]
 		b.first = (b.first + 1) % len(b.places)
 		b.answered--
-		b.n--
+		if b.n--; b.n == 0 {
+			b.first = 0
+		}
 		if p.session == b.session {
 			return append(ref[:0], p.ref...), p.outcome, true
 		}
@@ -212,11 +218,13 @@ func (b *inbox) void() {
 	if b.handle == nil {
 		return
 	}
-	b.first = (b.first + b.answered) % len(b.places)
-	b.answered, b.n = 0, 0
 	if b.busy {
+		b.first = (b.first + b.answered) % len(b.places)
 		b.n = 1
+	} else {
+		b.first, b.n = 0, 0
 	}
+	b.answered = 0
 }
 
 // end tells the handler that the client closes and returns what to wait for, nil for nothing.

@@ -28,8 +28,8 @@ type loop struct {
 	hangUp context.CancelFunc
 	live   transport.Session // nil unless connected
 
-	timer *time.Timer
-	armed time.Time // when the timer fires; zero: not armed
+	timer *time.Timer // pokes the loop; nil until it is needed
+	armed time.Time   // when it does
 
 	since   time.Time            // when the present outage began
 	upSince time.Time            // when the live session began; zero: there is none
@@ -81,8 +81,7 @@ const (
 )
 
 func newLoop(c *Client, ctx context.Context, r *run) *loop {
-	l := &loop{c: c, ctx: ctx, own: r, events: c.events, timer: time.NewTimer(time.Hour), since: time.Now()}
-	l.timer.Stop()
+	l := &loop{c: c, ctx: ctx, own: r, events: c.events, since: time.Now()}
 	return l
 }
 
@@ -100,7 +99,9 @@ func (l *loop) run(p phase) {
 		p = l.wait()
 	}
 	if p == ended {
-		l.timer.Stop()
+		if l.timer != nil {
+			l.timer.Stop()
+		}
 		close(l.own.done)
 		return
 	}
@@ -163,8 +164,6 @@ func (l *loop) serve() phase {
 				if !e.subscribed { // else it was answered twice
 					return l.ended(e)
 				}
-			case <-l.timer.C:
-				l.armed = time.Time{}
 			case <-l.c.wake:
 			case <-l.ctx.Done():
 				return l.leave()
@@ -410,11 +409,15 @@ func (l *loop) arm(now time.Time, times ...time.Time) {
 			at = t
 		}
 	}
-	if at.IsZero() || !l.armed.IsZero() && !at.Before(l.armed) {
+	if at.IsZero() || now.Before(l.armed) && !at.Before(l.armed) {
 		return
 	}
 	l.armed = at
-	l.timer.Reset(at.Sub(now))
+	if l.timer == nil {
+		l.timer = time.AfterFunc(at.Sub(now), l.c.poke)
+	} else {
+		l.timer.Reset(at.Sub(now))
+	}
 }
 
 // sink is the Client as its sessions see it.

@@ -22,7 +22,7 @@ func (l *loop) lost(reason Reason, err error) phase {
 	}
 	l.reason, l.failure = reason, failure
 	if !errfilter.Retryable(failure) {
-		if failure.Kind != transport.Unauthorized || l.renewed || !wasUp && l.c.creds.Token == nil {
+		if failure.Kind != transport.Unauthorized || l.renewed || l.c.fixed.Load() || !wasUp && l.c.creds.Token == nil {
 			return l.giveUp(NotRetryable, failure)
 		}
 		// The token may be the cause: it ran out under a session that was good, or its source gave an old one. The next dial asks for a fresh one, once.
@@ -114,14 +114,20 @@ func (l *loop) wait() phase {
 		if c.reconnect.Swap(false) || l.hurried(now, l.outage.failure) || !now.Before(until) {
 			return l.again()
 		}
-		l.arm(now, until, now.Add(clockCheck), l.expire(now))
-		select {
-		case <-l.timer.C:
-			l.armed = time.Time{}
-		case <-c.wake:
-		case <-l.ctx.Done():
+		if !l.doze(now, until) {
 			return ended
 		}
+	}
+}
+
+// doze waits until then, or until there is something else to look at. It returns false when the loop shall end.
+func (l *loop) doze(now, until time.Time) bool {
+	l.arm(now, until, now.Add(clockCheck), l.expire(now))
+	select {
+	case <-l.c.wake:
+		return true
+	case <-l.ctx.Done():
+		return false
 	}
 }
 
@@ -160,12 +166,7 @@ func (l *loop) rest(reason Reason, failure *transport.Error) phase {
 			l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, now
 			return l.again()
 		}
-		l.arm(now, until, now.Add(clockCheck), l.expire(now))
-		select {
-		case <-l.timer.C:
-			l.armed = time.Time{}
-		case <-c.wake:
-		case <-l.ctx.Done():
+		if !l.doze(now, until) {
 			return ended
 		}
 	}

@@ -3,7 +3,6 @@ package device
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -11,7 +10,7 @@ import (
 // call is what one Send needs; calls are used again.
 type call struct {
 	receipt Receipt
-	timer   *time.Timer
+	alarm   *alarm // nil until it is needed
 }
 
 func (c *Client) newCall() *call {
@@ -26,8 +25,8 @@ func (c *Client) newCall() *call {
 }
 
 func (c *Client) keepCall(k *call) {
-	if k.timer != nil {
-		k.timer.Stop()
+	if k.alarm != nil && !k.alarm.stop() {
+		return
 	}
 	k.receipt.state.Store(receiptIdle)
 	select {
@@ -54,14 +53,14 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	}
 	k := c.newCall()
 	defer c.keepCall(k)
-	var late <-chan time.Time
+	var late <-chan struct{}
 	if limit := c.set.OperationTimeout; limit > 0 {
-		if k.timer == nil {
-			k.timer = time.NewTimer(limit)
+		if k.alarm == nil {
+			k.alarm = newAlarm(limit)
 		} else {
-			k.timer.Reset(limit)
+			k.alarm.set(limit)
 		}
-		late = k.timer.C
+		late = k.alarm.rang
 	}
 	tag, seq, err := c.put(ctx, late, offer{m, size, &k.receipt, true})
 	if err != nil {
@@ -127,7 +126,7 @@ func (c *Client) check(m *transport.Message) (size int, err error) {
 }
 
 // put offers a message to the outbox until it is taken or refused, or ctx or late end the wait for room.
-func (c *Client) put(ctx context.Context, late <-chan time.Time, o offer) (tag uint16, seq uint64, err error) {
+func (c *Client) put(ctx context.Context, late <-chan struct{}, o offer) (tag uint16, seq uint64, err error) {
 	for {
 		tag, seq, room, err := c.box.put(o)
 		if room == nil {

@@ -161,6 +161,20 @@ func TestT10_T11_L3_RefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 		require.ErrorIs(t, c.Open(t.Context()), transport.Unauthorized)
 		require.Len(t, f.dialTimes(), 2)
 	})
+	bubble(t, func(t *testing.T) { // a source that has no other token
+		f := &fake{dial: failing(nil, lost(transport.Unauthorized))}
+		id := creds()
+		id.Token = func(context.Context) (transport.Token, error) { return transport.Token{Text: "t", Fixed: true}, nil }
+		c, err := device.New(id, f, nil)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.Open(t.Context()))
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, device.NotRetryable, c.Status().Reason)
+		require.Len(t, f.dialTimes(), 2)
+	})
 }
 
 // T12, pain 17: one table of states and reasons, and every step tells its own.
@@ -332,11 +346,7 @@ func TestPain13_ATokenSourceThatFailsIsAskedAgain(t *testing.T) {
 			}
 			return transport.Token{Text: "t"}, nil
 		}
-		f := &fake{dial: func(_ int, ctx context.Context) error {
-			_, err := id.NewToken(ctx)
-			return err
-		}}
-		c, err := device.New(id, f, nil)
+		c, err := device.New(id, &fake{}, nil)
 		require.NoError(t, err)
 		defer c.Close()
 		open(t, c)
