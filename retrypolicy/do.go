@@ -79,18 +79,14 @@ func Until[T any](ctx context.Context, r *Retrier, op func(context.Context) (T, 
 		if err := run.admit(); err != nil {
 			return value, err
 		}
-		try, cancel := run.try()
+		try := run.try()
 		var failure error
 		value, failure = op(try)
 		var info Info
 		if judge != nil {
 			info = judge(value, failure)
 		}
-		over, err := run.ended(try, info, failure)
-		if cancel != nil {
-			cancel()
-		}
-		if over {
+		if over, err := run.ended(try, info, failure); over {
 			return value, err
 		}
 	}
@@ -102,6 +98,7 @@ type runner struct {
 	caller   context.Context // the caller's
 	ctx      context.Context // the same under Limit
 	cancel   context.CancelFunc
+	untry    context.CancelFunc // releases the context of the try under way
 	series   Series
 	gated    bool
 	observed bool
@@ -126,9 +123,13 @@ func (u *runner) begin() error {
 }
 
 func (u *runner) end() {
+	if u.series.state == seriesTrying { // op panicked or ended its goroutine; the policy may count on an outcome
+		u.abandon(time.Now())
+	}
 	if u.timer != nil {
 		u.timer.Stop()
 	}
+	u.tried()
 	if u.cancel != nil {
 		u.cancel()
 	}
@@ -162,11 +163,21 @@ func (u *runner) admit() error {
 }
 
 // try returns the context of a try.
-func (u *runner) try() (context.Context, context.CancelFunc) {
+func (u *runner) try() context.Context {
 	if u.r.TryLimit <= 0 {
-		return u.ctx, nil
+		return u.ctx
 	}
-	return context.WithTimeout(u.ctx, u.r.TryLimit)
+	try, cancel := context.WithTimeout(u.ctx, u.r.TryLimit)
+	u.untry = cancel
+	return try
+}
+
+// tried releases the context of a try.
+func (u *runner) tried() {
+	if u.untry != nil {
+		u.untry()
+		u.untry = nil
+	}
 }
 
 // ended takes the outcome of a try and, if another is to follow, waits until it may.
@@ -174,6 +185,7 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 	if info.Verdict == Undecided {
 		info = u.judge(try, failure)
 	}
+	u.tried()
 	if info.Verdict == Succeed {
 		var now time.Time
 		if u.observed {
@@ -206,10 +218,14 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		}
 		return true, u.failed(d.Reason, nil)
 	}
-	if u.r.OnRetry != nil {
+	reason, ok := u.reaches(now, d.Delay)
+	if ok && u.r.OnRetry != nil {
 		u.r.OnRetry(u.series.Retries()+1, d.Delay, failure)
 	}
-	if reason, ok := u.sleep(now, d.Delay); !ok {
+	if ok {
+		reason, ok = u.sleep(now, d.Delay)
+	}
+	if !ok {
 		u.abandon(now)
 		return true, u.failed(reason, u.ctx.Err())
 	}
@@ -232,8 +248,8 @@ func (u *runner) judge(try context.Context, failure error) Info {
 	return Classify(failure)
 }
 
-// sleep waits for d after now. It returns false, and why, if the context ended or would end before; then it has not waited in vain.
-func (u *runner) sleep(now time.Time, d time.Duration) (Reason, bool) {
+// reaches tells whether the context will last for d after now, and why not.
+func (u *runner) reaches(now time.Time, d time.Duration) (Reason, bool) {
 	if u.ctx.Err() != nil {
 		return u.ending(), false
 	}
@@ -245,6 +261,14 @@ func (u *runner) sleep(now time.Time, d time.Duration) (Reason, bool) {
 			return PastDeadline, false
 		}
 		return OutOfTime, false
+	}
+	return 0, true
+}
+
+// sleep waits for d after now. It returns false, and why, if the context ended or would end before; then it has not waited in vain.
+func (u *runner) sleep(now time.Time, d time.Duration) (Reason, bool) {
+	if reason, ok := u.reaches(now, d); !ok || d <= 0 {
+		return reason, ok
 	}
 	if u.timer == nil {
 		u.timer = time.NewTimer(d)

@@ -26,7 +26,8 @@ type TokenBucket struct {
 	rest   int64 // nanoseconds times refill that have not made a token yet
 }
 
-// NewTokenBucket makes a bucket that holds size tokens and has all of them but spent; refill of them come back each second.
+// NewTokenBucket makes a bucket that holds size tokens and has all of them but spent; refill of them come back each second,
+// from the first call of a method on.
 func NewTokenBucket(size, spent, refill int) (*TokenBucket, error) {
 	switch {
 	case size < 0 || size > math.MaxInt32:
@@ -124,6 +125,8 @@ type QuotaOptions struct {
 	First int
 	// Success is what comes back when a first try succeeds. Default: 1. After a retry the cost of that last retry comes back.
 	Success int
+	// Back is what comes back at least when a retry succeeds, where its cost was less. Default: none. The Java SDK and the one for JavaScript: 1.
+	Back int
 	// Late takes the cost after the delay, right before the retry, instead of before the delay. So what is refilled meanwhile counts, and the wait may have been
 	// in vain. The order of smithy-kotlin before May 2026.
 	Late bool
@@ -132,7 +135,7 @@ type QuotaOptions struct {
 }
 
 // Quota bounds the retries of all operations that share it: each retry costs tokens, and a success gives back those of its own last retry. While there are
-// none there are no retries. First tries are free, unless First says otherwise. Safe for concurrent use.
+// none there are no retries. First tries are free, unless First says otherwise. A policy holds one Quota at most. Safe for concurrent use.
 //
 // Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore RetryQuota).
 type Quota struct {
@@ -141,6 +144,7 @@ type Quota struct {
 	costs   []Cost
 	first   int
 	success int
+	back    int
 	late    bool
 	wait    bool
 }
@@ -160,6 +164,8 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 		return nil, invalid("QuotaOptions.First is out of range; give 0 to 65535 tokens")
 	case badTokens(set.Success):
 		return nil, invalid("QuotaOptions.Success is out of range; give 0 to 65535 tokens")
+	case badTokens(set.Back):
+		return nil, invalid("QuotaOptions.Back is out of range; give 0 to 65535 tokens")
 	case set.Bucket != nil && (set.Size != 0 || set.Spent != 0 || set.Refill != 0):
 		return nil, invalid("QuotaOptions.Size, Spent and Refill belong to the built-in bucket; leave them 0 with a Bucket")
 	case set.Wait && set.Bucket == nil && set.Refill == 0:
@@ -183,7 +189,7 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	}
 	return &Quota{
 		bucket: set.Bucket, retry: uint16(set.Retry), costs: append([]Cost(nil), set.Costs...), first: set.First, success: set.Success,
-		late: set.Late || set.Wait, wait: set.Wait,
+		back: set.Back, late: set.Late || set.Wait, wait: set.Wait,
 	}, nil
 }
 
@@ -205,7 +211,11 @@ type charged struct {
 
 func (c charged) Decide(a Attempt) Decision {
 	d := c.policy.Decide(a)
-	if !d.Retry || c.quota.late {
+	if !d.Retry {
+		return d
+	}
+	if c.quota.late {
+		c.quota.bucket.Give(a.Now, 0) // lets a bucket that was never asked see the time, so that the delay counts for its refill
 		return d
 	}
 	d.Cost = c.quota.cost(a.Kind)
@@ -225,26 +235,31 @@ func (c charged) Admit(a Attempt) Decision {
 			cost = q.cost(a.Kind)
 		}
 	}
-	if d := Admit(c.policy, a); !d.Retry || d.Delay > 0 || cost == 0 {
-		return d
+	if cost == 0 {
+		return Admit(c.policy, a)
 	}
-	wait, ok := q.bucket.Take(a.Now, int(cost))
+	if wait, ok := q.bucket.Take(a.Now, int(cost)); !ok {
+		if q.wait && wait >= 0 {
+			return Decision{Retry: true, Delay: max(wait, 1)}
+		}
+		return stop(OutOfQuota)
+	}
+	// The policy inside is asked last, for it may count what it lets in.
+	d := Admit(c.policy, a)
 	switch {
-	case ok && a.Retry == 0:
-		return admitted
-	case ok:
-		return Decision{Retry: true, Cost: cost}
-	case q.wait && wait >= 0:
-		return Decision{Retry: true, Delay: max(wait, 1)}
+	case !d.Retry || d.Delay > 0:
+		q.bucket.Give(a.Now, int(cost))
+	case a.Retry > 0:
+		d.Cost = cost
 	}
-	return stop(OutOfQuota)
+	return d
 }
 
 func (c charged) Observe(a Attempt) {
 	if a.Err == nil {
 		back := c.quota.success * max(a.Count, 1)
 		if a.Retry > 0 {
-			back = int(a.Last.Cost)
+			back = max(int(a.Last.Cost), c.quota.back)
 		}
 		c.quota.bucket.Give(a.Now, back)
 	}

@@ -1,0 +1,119 @@
+package retrypolicy
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The AWS SDKs tell failures apart by classes of their own. Here a class is a transport.Kind:
+//
+//	throttling                        Throttled
+//	transient: connection, time-out   Network, Timeout
+//	server side                       Unavailable, and every other Kind
+//	retryable client side             Conflict
+//
+// A delay or a cost "for throttling" applies to Throttled alone.
+const throttling = KindSet(1 << transport.Throttled)
+
+// AWSOptions describe the standard retry mode that the AWS SDKs share. The functions AWSKotlin, AWSBotocore and so on return the published settings; take one, change
+// what is to differ, and give it to NewAWS.
+type AWSOptions struct {
+	// Attempts is the greatest number of tries, the first included.
+	Attempts int
+	// SafeOnly retries only after failures with SafeYes. Without it all but SafeNo are retried.
+	SafeOnly bool
+	// Backoff gives the delays.
+	Backoff Policy
+	// Throttled gives the delays after Throttled. Nil: Backoff.
+	Throttled Policy
+	// ReadAfter: the wait that the service asked for counts, as AfterMode says. Otherwise only a negative one does, which always ends the series.
+	ReadAfter bool
+	AfterMode AfterMode
+	// Over is for Clamp: how far the wish may exceed the computed delay.
+	Over time.Duration
+	// Quota is shared by all operations under the policy. Nil: none.
+	Quota *QuotaOptions
+	// PlainPoll: a refusal of the quota always carries Backoff's delay, after Throttled too. Go v2.
+	PlainPoll bool
+}
+
+// NewAWS makes the policy that o describes. In this order it asks: is it safe, are there tries left, what is the delay, and last the quota, so that
+// nothing is paid for a retry that another rule prevents.
+//
+// The quota lives in the policy: make one policy for a client, a host or a tenant (see PerKey) and use it for all operations there. Safe for concurrent use. Errors
+// are of Kind Invalid.
+func NewAWS(o AWSOptions) (Policy, error) {
+	p := o.Backoff
+	if p == nil {
+		return nil, invalid("AWSOptions.Backoff is nil; start from a preset such as AWSKotlin2026")
+	}
+	if o.Throttled != nil {
+		p = ByKind{Rules: []Rule{{Kinds: throttling, Policy: o.Throttled}}, Default: p}
+	}
+	if o.ReadAfter {
+		p = RetryAfter{Mode: o.AfterMode, Over: o.Over, Policy: p}
+	}
+	if o.Quota != nil {
+		q, err := NewQuota(o.Quota)
+		if err != nil {
+			return nil, err
+		}
+		p = q.Wrap(p)
+		if o.PlainPoll {
+			p = plainPoll{p, o.Backoff}
+		}
+	}
+	p = MaxAttempts{Total: o.Attempts, Policy: p}
+	if o.SafeOnly {
+		p = SafeOnly{p}
+	}
+	if err := Validate(p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// plainPoll replaces the delay of a refusal by the quota.
+type plainPoll struct {
+	Policy
+	backoff Policy
+}
+
+func (p plainPoll) Decide(a Attempt) Decision {
+	d := p.Policy.Decide(a)
+	if d.Reason == OutOfQuota {
+		d.Delay = p.backoff.Decide(a).Delay
+	}
+	return d
+}
+
+func (p plainPoll) Observe(a Attempt)        { Observe(p.Policy, a) }
+func (p plainPoll) Admit(a Attempt) Decision { return Admit(p.Policy, a) }
+func (p plainPoll) Validate() error          { return Validate(p.Policy) }
+
+// AWSGoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry, and from the first n with 2^n s > Max on exactly Max, without jitter. With Max = 20 s
+// that is 0 to 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.
+//
+// Source: aws-sdk-go-v2, aws/retry/jitter_backoff.go.
+type AWSGoBackoff struct {
+	Max time.Duration
+}
+
+// Decide always retries.
+func (b AWSGoBackoff) Decide(a Attempt) Decision {
+	n := max(a.Retry, 1)
+	if n > bits.Len64(uint64(max(b.Max, 0)/time.Second))-1 {
+		return Decision{Retry: true, Delay: max(b.Max, 0)}
+	}
+	return Decision{Retry: true, Delay: duration(unit(a.Rand) * float64(time.Second<<n))}
+}
+
+// Validate reports a Max that makes no sense.
+func (b AWSGoBackoff) Validate() error {
+	if b.Max < 0 {
+		return invalid("AWSGoBackoff.Max is negative; give the longest delay")
+	}
+	return nil
+}

@@ -1,0 +1,433 @@
+//go:build !tinygo
+
+package retrypolicy_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Short names for the vectors' answers.
+const (
+	kServer   = transport.Unavailable // status 500, 502, ...
+	kThrottle = transport.Throttled   // "Throttling"
+	kTimeout  = transport.Timeout
+	kNetwork  = transport.Network
+	kClient   = transport.Conflict
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// awsPresets are all presets. Those that have no quota leave 0 as its size.
+var awsPresets = []struct {
+	name   string
+	preset func() retrypolicy.AWSOptions
+}{
+	{"AWSKotlin", retrypolicy.AWSKotlin},
+	{"AWSKotlin2026", retrypolicy.AWSKotlin2026},
+	{"AWSBotocore", retrypolicy.AWSBotocore},
+	{"AWSBotocore2026", retrypolicy.AWSBotocore2026},
+	{"AWSDynamoDB", retrypolicy.AWSDynamoDB},
+	{"AWSBotocoreLegacy", retrypolicy.AWSBotocoreLegacy},
+	{"AWSBotocoreLegacyDynamoDB", retrypolicy.AWSBotocoreLegacyDynamoDB},
+	{"AWSPython", retrypolicy.AWSPython},
+	{"AWSPythonSimple", retrypolicy.AWSPythonSimple},
+	{"AWSGo", retrypolicy.AWSGo},
+	{"AWSGo2026", retrypolicy.AWSGo2026},
+	{"AWSJava", retrypolicy.AWSJava},
+	{"AWSJava2026", retrypolicy.AWSJava2026},
+	{"AWSJavaLegacy", retrypolicy.AWSJavaLegacy},
+	{"AWSJS", retrypolicy.AWSJS},
+	{"AWSJS2026", retrypolicy.AWSJS2026},
+}
+
+// bucketed gives o a bucket that the test can look into, with tokens of 500 in it.
+func bucketed(t testing.TB, o *retrypolicy.AWSOptions, size, tokens int) *retrypolicy.TokenBucket {
+	t.Helper()
+	b, err := retrypolicy.NewTokenBucket(size, size-tokens, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Quota.Bucket = b
+	return b
+}
+
+func newAWS(t testing.TB, o retrypolicy.AWSOptions) retrypolicy.Policy {
+	t.Helper()
+	p, err := retrypolicy.NewAWS(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A step is one line of a published vector: an answer, and what it leads to.
+type step struct {
+	kind    transport.Kind // of the failure
+	success bool
+	after   time.Duration
+	safe    retrypolicy.Safe
+	stop    retrypolicy.Reason // no retry; ByPolicy (0) stands for a retry
+	delay   time.Duration
+	quota   int // after the step; -1: there is none
+}
+
+func try(t *testing.T, what string, s *retrypolicy.Series, now time.Time, draw uint64, st step) {
+	t.Helper()
+	if d, err := s.Admit(now, draw); err != nil || !d.Retry || d.Delay != 0 {
+		t.Fatalf("%s: Admit: %v, %v", what, d, err)
+	}
+	if st.success {
+		if err := s.Success(now); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		return
+	}
+	info := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: st.kind, After: st.after, Safe: st.safe}
+	d, err := s.Failure(now, draw, info, st.kind)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if d.Retry != (st.stop == 0) || d.Reason != st.stop || d.Delay != st.delay {
+		t.Errorf("%s: %v (delay %v), want retry %v, %v, delay %v", what, d, d.Delay, st.stop == 0, st.stop, st.delay)
+	}
+}
+
+// ms is a shorthand of the tables.
+const ms = time.Millisecond
+
+func TestAWSPublishedSequences(t *testing.T) {
+	s := time.Second
+	preS := func() retrypolicy.AWSOptions { // the settings of the vectors S1 to S5
+		o := retrypolicy.AWSKotlin()
+		o.Backoff = retrypolicy.Backoff{Base: s, Max: 20 * s, Jitter: retrypolicy.FullJitter}
+		o.Throttled = nil
+		return o
+	}
+	fail := func(k transport.Kind, quota int, delay time.Duration) step {
+		return step{kind: k, quota: quota, delay: delay}
+	}
+	end := func(k transport.Kind, why retrypolicy.Reason, quota int, delay time.Duration) step {
+		return step{kind: k, stop: why, quota: quota, delay: delay}
+	}
+	wish := func(after time.Duration, quota int, delay time.Duration) step {
+		return step{kind: kServer, after: after, quota: quota, delay: delay}
+	}
+	ok := func(quota int) step { return step{success: true, quota: quota} }
+	sum := func(o func() retrypolicy.AWSOptions, attempts int) func() retrypolicy.AWSOptions {
+		return func() retrypolicy.AWSOptions {
+			set := o()
+			set.Attempts = attempts
+			return set
+		}
+	}
+	for _, c := range []struct {
+		id     string
+		preset func() retrypolicy.AWSOptions
+		tokens int
+		steps  []step
+	}{
+		{"S1", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), ok(495)}},
+		{"S2", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), end(kServer, retrypolicy.OutOfAttempts, 490, 0)}},
+		{"S4", preS, 0, []step{end(kServer, retrypolicy.OutOfQuota, 0, s)}},
+		{"S5", sum(preS, 5), 500, []step{
+			fail(kServer, 495, s), fail(kServer, 490, 2*s), fail(kServer, 485, 4*s), fail(kServer, 480, 8*s), end(kServer, retrypolicy.OutOfAttempts, 480, 0),
+		}},
+		{"N1", retrypolicy.AWSKotlin2026, 500, []step{fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), ok(486)}},
+		{"N3", retrypolicy.AWSKotlin2026, 14, []step{fail(kServer, 0, 50*ms), end(kServer, retrypolicy.OutOfQuota, 0, 100*ms)}},
+		{"N5", sum(retrypolicy.AWSKotlin2026, 5), 500, []step{
+			fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), fail(kServer, 458, 200*ms), fail(kServer, 444, 400*ms), end(kServer, retrypolicy.OutOfAttempts, 444, 0),
+		}},
+		{"N7", sum(retrypolicy.AWSGo2026, 5), 20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.OutOfQuota, 6, 100*ms)}},
+		{"N8", retrypolicy.AWSBotocore2026, 500, []step{fail(kThrottle, 495, s), ok(500)}},
+		{"N9", retrypolicy.AWSKotlin2026, 500, []step{wish(retrypolicy.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N9 JavaScript", retrypolicy.AWSJS2026, 500, []step{wish(retrypolicy.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N11", retrypolicy.AWSBotocore2026, 500, []step{wish(retrypolicy.AWSRetryAfter("10000"), 486, 5050*ms), ok(500)}},
+		{"N12", retrypolicy.AWSKotlin2026, 500, []step{wish(retrypolicy.AWSRetryAfter("invalid"), 486, 50*ms), ok(500)}},
+		{"N16, the refusal", retrypolicy.AWSKotlin2026, 0, []step{end(kServer, retrypolicy.OutOfQuota, 0, 50*ms)}},
+		{"N17, the refusal", retrypolicy.AWSKotlin2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
+		{"N17, the refusal, Go", retrypolicy.AWSGo2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, 50*ms)}},
+		{"kotlin, transient, before 2026", retrypolicy.AWSKotlin, 500, []step{fail(kNetwork, 490, 10*ms)}},
+		{"kotlin, transient, 2026", retrypolicy.AWSKotlin2026, 500, []step{fail(kNetwork, 486, 50*ms)}},
+		{"kotlin, throttling, before 2026", retrypolicy.AWSKotlin, 500, []step{fail(kThrottle, 490, s), fail(kThrottle, 480, 1500*ms)}},
+		{"kotlin, client side", retrypolicy.AWSKotlin, 500, []step{fail(kClient, 495, 10*ms), fail(kServer, 490, 15*ms)}},
+		{"botocore, retry then 2xx", retrypolicy.AWSBotocore, 500, []step{fail(kServer, 495, s), ok(500)}},
+		{"botocore, retry then 500", sum(retrypolicy.AWSBotocore, 2), 500, []step{fail(kServer, 495, s), end(kServer, retrypolicy.OutOfAttempts, 495, 0)}},
+		{"botocore, a success without a retry", retrypolicy.AWSBotocore, 495, []step{ok(496)}},
+		{"botocore, time-out", retrypolicy.AWSBotocore, 500, []step{fail(kTimeout, 490, s), ok(500)}},
+		{"botocore, no time-out", retrypolicy.AWSBotocore, 500, []step{fail(kThrottle, 495, s), fail(kNetwork, 490, 2*s), ok(495)}},
+		{"botocore does not read the wish", retrypolicy.AWSBotocore, 500, []step{wish(7*s, 495, s)}},
+		{"botocore 2026, retry then 2xx", retrypolicy.AWSBotocore2026, 500, []step{fail(kServer, 486, 50*ms), ok(500)}},
+		{"botocore 2026, a success without a retry", retrypolicy.AWSBotocore2026, 486, []step{ok(487)}},
+		{"DynamoDB", retrypolicy.AWSDynamoDB, 500, []step{
+			fail(kServer, 486, 25*ms), fail(kThrottle, 481, 2*s), fail(kServer, 467, 100*ms), end(kServer, retrypolicy.OutOfAttempts, 467, 0),
+		}},
+		{"python: safe, unknown", retrypolicy.AWSPython, 28, []step{
+			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, stop: retrypolicy.Unsafe, quota: 14},
+		}},
+		{"python: quota", sum(retrypolicy.AWSPython, 5), 28, []step{
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 100 * ms},
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 200 * ms, stop: retrypolicy.OutOfQuota},
+		}},
+		{"python: quota 0", retrypolicy.AWSPython, 0, []step{{kind: kServer, safe: retrypolicy.SafeYes, delay: 50 * ms, stop: retrypolicy.OutOfQuota}}},
+		{"python: unsafe", retrypolicy.AWSPython, 0, []step{{kind: kServer, safe: retrypolicy.SafeNo, stop: retrypolicy.Unsafe}}},
+		{"python: 500 500 200", retrypolicy.AWSPython, 500, []step{
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes, quota: 472, delay: 100 * ms}, ok(486),
+		}},
+		{"python: time-out twice, 200", retrypolicy.AWSPython, 500, []step{
+			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kTimeout, safe: retrypolicy.SafeYes, quota: 472, delay: 100 * ms}, ok(486),
+		}},
+		{"python: 14, two failures", retrypolicy.AWSPython, 14, []step{
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes, delay: 100 * ms, stop: retrypolicy.OutOfQuota},
+		}},
+		{"JavaScript, transient x7", sum(retrypolicy.AWSJS, 8), 500, []step{
+			fail(kNetwork, 490, 100*ms), fail(kTimeout, 480, 200*ms), fail(kServer, 470, 400*ms), fail(kServer, 460, 800*ms), fail(kServer, 450, 1600*ms),
+			fail(kServer, 440, 3200*ms), fail(kServer, 430, 6400*ms),
+		}},
+		{"JavaScript, throttling x7", sum(retrypolicy.AWSJS, 8), 500, []step{
+			fail(kThrottle, 495, 500*ms), fail(kThrottle, 490, s), fail(kThrottle, 485, 2*s), fail(kThrottle, 480, 4*s), fail(kThrottle, 475, 8*s),
+			fail(kThrottle, 470, 16*s), fail(kThrottle, 465, 20*s),
+		}},
+		{"JavaScript, tT", retrypolicy.AWSJS, 500, []step{fail(kServer, 490, 100*ms), fail(kThrottle, 485, s)}},
+		{"JavaScript, Tt", retrypolicy.AWSJS, 500, []step{fail(kThrottle, 495, 500*ms), fail(kServer, 485, 200*ms)}},
+		{"JavaScript 2026, TTttttT", sum(retrypolicy.AWSJS2026, 8), 500, []step{
+			fail(kThrottle, 495, s), fail(kThrottle, 490, 2*s), fail(kServer, 476, 200*ms), fail(kServer, 462, 400*ms), fail(kServer, 448, 800*ms),
+			fail(kServer, 434, 1600*ms), fail(kThrottle, 429, 20*s),
+		}},
+		{"Java, the wish has no ceiling", retrypolicy.AWSJava, 500, []step{wish(time.Hour, 495, time.Hour), wish(ms, 490, 200*ms), ok(495)}},
+		{"Java 2026", retrypolicy.AWSJava2026, 500, []step{wish(time.Hour, 486, time.Hour), fail(kThrottle, 481, 2*s), ok(486)}},
+		{"Java legacy, throttling is free and gives back 1", retrypolicy.AWSJavaLegacy, 400, []step{fail(kThrottle, 400, 500*ms), ok(401)}},
+		{"Java legacy", retrypolicy.AWSJavaLegacy, 500, []step{
+			fail(kServer, 495, 100*ms), fail(kThrottle, 495, s), fail(kServer, 490, 400*ms), end(kServer, retrypolicy.OutOfAttempts, 490, 0),
+		}},
+		{"Go", retrypolicy.AWSGo, 500, []step{fail(kTimeout, 490, 2*s), fail(kServer, 485, 4*s), ok(490)}},
+	} {
+		t.Run(c.id, func(t *testing.T) {
+			o := c.preset()
+			b := bucketed(t, &o, 500, c.tokens)
+			series := retrypolicy.Begin(newAWS(t, o), "", epoch)
+			for i, st := range c.steps {
+				what := fmt.Sprintf("step %d", i+1)
+				try(t, what, &series, epoch, drawLast, st) // drawLast: U = 1
+				if got := b.Tokens(epoch); got != st.quota {
+					t.Fatalf("%s: quota %d, want %d", what, got, st.quota)
+				}
+			}
+		})
+	}
+}
+
+// Two operations share one quota (vector N14). Only the cost of A's first retry stays spent, whatever the order.
+func TestAWSTwoOperationsShareAQuota(t *testing.T) {
+	for _, order := range []string{"AABBA", "ABAAB", "BAABA", "ABABA", "AABAB"} {
+		o := retrypolicy.AWSKotlin2026()
+		o.Attempts = 5
+		b := bucketed(t, &o, 500, 500)
+		p := newAWS(t, o)
+		series := map[rune]*retrypolicy.Series{'A': ptr(retrypolicy.Begin(p, "", epoch)), 'B': ptr(retrypolicy.Begin(p, "", epoch))}
+		toFail := map[rune]int{'A': 2, 'B': 1}
+		failed := map[rune]int{}
+		for i, who := range order {
+			st := step{success: true}
+			if failed[who] < toFail[who] {
+				st = step{kind: kServer, delay: 50 * ms << failed[who]}
+				failed[who]++
+			}
+			try(t, fmt.Sprintf("%s step %d", order, i+1), series[who], epoch, drawLast, st)
+		}
+		if got := b.Tokens(epoch); got != 486 {
+			t.Errorf("%s: quota %d at the end, want 486", order, got)
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestAWSPresetsAreValidAndLeaveTheQuotaTheirSize(t *testing.T) {
+	for _, c := range awsPresets {
+		p := newAWS(t, c.preset())
+		if err := retrypolicy.Validate(p); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		o := c.preset()
+		if o.Quota == nil {
+			continue
+		}
+		if o.Quota.Size != 0 || o.Quota.Success != 0 || o.Quota.First != 0 || o.Quota.Refill != 0 {
+			t.Errorf("%s: %+v: want the common 500 tokens, 1 for a success, no refill", c.name, o.Quota)
+		}
+		if c.preset().Quota == c.preset().Quota {
+			t.Errorf("%s: two calls share the options of the quota", c.name)
+		}
+	}
+}
+
+func TestNewAWSRefusesBadOptions(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*retrypolicy.AWSOptions)
+		want   string
+	}{
+		{"no back-off", func(o *retrypolicy.AWSOptions) { o.Backoff = nil }, "AWSOptions.Backoff is nil"},
+		{"no attempts", func(o *retrypolicy.AWSOptions) { o.Attempts = 0 }, "Total is below 1"},
+		{"negative attempts", func(o *retrypolicy.AWSOptions) { o.Attempts = -1 }, "Total is below 1"},
+		{"negative base", func(o *retrypolicy.AWSOptions) { o.Backoff = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
+		{"negative base after throttling", func(o *retrypolicy.AWSOptions) { o.Throttled = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
+		{"negative Over", func(o *retrypolicy.AWSOptions) { o.Over = -1 }, "Over is negative"},
+		{"bad quota", func(o *retrypolicy.AWSOptions) { o.Quota = &retrypolicy.QuotaOptions{Size: -1} }, "size is out of range"},
+		{"bad Back", func(o *retrypolicy.AWSOptions) { o.Quota = &retrypolicy.QuotaOptions{Back: -1} }, "Back is out of range"},
+		{"negative Max of Go", func(o *retrypolicy.AWSOptions) { o.Backoff = retrypolicy.AWSGoBackoff{Max: -1} }, "AWSGoBackoff.Max is negative"},
+	} {
+		o := retrypolicy.AWSPython()
+		c.change(&o)
+		p, err := retrypolicy.NewAWS(o)
+		if p != nil || !errors.Is(err, transport.Invalid) || !contains(err, c.want) {
+			t.Errorf("%s: %v, %v", c.name, p, err)
+		}
+	}
+}
+
+// delays asks p for the n-th retries in a row, as a series would.
+func delays(p retrypolicy.Policy, kind transport.Kind, draw uint64, first, count int) []time.Duration {
+	var out []time.Duration
+	var last retrypolicy.Decision
+	for n := first; n < first+count; n++ {
+		last = p.Decide(retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Last: last})
+		out = append(out, last.Delay)
+	}
+	return out
+}
+
+func TestAWSPublishedDelays(t *testing.T) {
+	s := time.Second
+	curve := func(base, most time.Duration, j retrypolicy.Jitter) retrypolicy.Backoff {
+		return retrypolicy.Backoff{Base: base, Max: most, Jitter: j}
+	}
+	kotlin := retrypolicy.AWSKotlin().Backoff
+	for _, c := range []struct {
+		name   string
+		policy retrypolicy.Policy
+		kind   transport.Kind
+		draw   uint64
+		first  int
+		want   []float64 // ms
+	}{
+		{"kotlin", curve(10*ms, 0, retrypolicy.NoJitter), kServer, drawLast, 1, []float64{10, 20, 40, 80, 160, 320}},
+		{"kotlin, cap", curve(10*ms, 100*ms, retrypolicy.NoJitter), kServer, drawLast, 1, []float64{10, 20, 40, 80, 100, 100}},
+		{"kotlin, throttling", retrypolicy.AWSKotlin2026().Throttled, kThrottle, drawLast, 1, []float64{1000, 2000, 4000}},
+		{"kotlin, factor 1.5", kotlin, kServer, drawLast, 1, []float64{10, 15, 22.5, 33.75}},
+		{"kotlin, the cap of the preset", kotlin, kServer, drawLast, 30, []float64{20000, 20000}},
+		{"botocore", retrypolicy.AWSBotocore().Backoff, kServer, drawLast, 1, []float64{1000, 2000, 4000, 8000, 16000, 20000, 20000, 20000, 20000}},
+		{"botocore legacy", retrypolicy.AWSBotocoreLegacy().Backoff, kServer, drawLast, 1, []float64{1000, 2000, 4000, 8000, 16000, 32000, 64000}},
+		{"botocore legacy, base 3, third retry", curve(3*s, 0, retrypolicy.NoJitter), kServer, 0, 3, []float64{12000}},
+		{"botocore legacy, DynamoDB", retrypolicy.AWSBotocoreLegacyDynamoDB().Backoff, kServer, 0, 1, []float64{50, 100, 200, 400, 800, 1600, 3200, 6400, 12800}},
+		{"Go, U=0", retrypolicy.AWSGo().Backoff, kServer, 0, 1, []float64{0, 0, 0, 0, 20000, 20000}},
+		{"Go, U=.5", retrypolicy.AWSGo().Backoff, kServer, drawHalf, 1, []float64{1000, 2000, 4000, 8000, 20000, 20000}},
+		{"Go, a short Max", retrypolicy.AWSGoBackoff{Max: s / 2}, kServer, 0, 1, []float64{500, 500}},
+		{"Go, no Max", retrypolicy.AWSGoBackoff{}, kServer, drawHalf, 1, []float64{0, 0}},
+		{"python none", curve(2*s, 20*s, retrypolicy.NoJitter), kServer, drawHalf, 0, []float64{0, 2000, 4000, 8000, 16000, 20000, 20000}},
+		{"python none, the cap counts first", curve(4*s, 2*s, retrypolicy.NoJitter), kServer, drawHalf, 0, []float64{0, 2000, 2000, 2000}},
+		{"python none, fractions", curve(23400*ms, 76500*ms, retrypolicy.NoJitter), kServer, drawHalf, 0, []float64{0, 23400, 46800, 76500, 76500}},
+		{"python full", curve(2*s, 20*s, retrypolicy.FullJitter), kServer, drawHalf, 0, []float64{0, 1000, 2000, 4000, 8000, 10000, 10000}},
+		{"python full, cap", curve(5*s, 10*s, retrypolicy.FullJitter), kServer, drawHalf, 0, []float64{0, 2500, 5000, 5000, 5000}},
+		{"python equal", curve(2*s, 20*s, retrypolicy.EqualJitter), kServer, drawHalf, 0, []float64{0, 1500, 3000, 6000, 12000, 15000, 15000}},
+		{"python decorrelated", curve(2*s, 20*s, retrypolicy.DecorrelatedSmithy), kServer, drawHalf, 0, []float64{0, 5000, 9500, 16250, 20000, 20000}},
+		{"python full, base 0", curve(0, 5*s, retrypolicy.FullJitter), kServer, drawHalf, 0, []float64{0, 0, 0, 0}},
+		{"python simple, U=0", retrypolicy.AWSPythonSimple().Backoff, kServer, 0, 1, []float64{12.5, 25, 50}},
+		{"Java legacy, throttling, U=0", retrypolicy.AWSJavaLegacy().Throttled, kThrottle, 0, 1, []float64{250, 500, 1000}},
+		{"a count past all caps", newAWSUnlimited(t), kServer, drawLast, math.MaxInt32 - 1, []float64{20000}},
+	} {
+		got := delays(c.policy, c.kind, c.draw, c.first, len(c.want))
+		for i, want := range c.want {
+			if w := time.Duration(want * float64(ms)); got[i] != w {
+				t.Errorf("%s: retry %d: %v, want %v", c.name, c.first+i, got[i], w)
+			}
+		}
+	}
+}
+
+func newAWSUnlimited(t *testing.T) retrypolicy.Policy {
+	o := retrypolicy.AWSKotlin2026()
+	o.Attempts = math.MaxInt32
+	return newAWS(t, o)
+}
+
+func TestAWSWish(t *testing.T) {
+	flat := func(o retrypolicy.AWSOptions, base time.Duration) retrypolicy.Policy {
+		o.Backoff = retrypolicy.Backoff{Base: base}
+		return newAWS(t, o)
+	}
+	for _, c := range []struct {
+		name        string
+		policy      retrypolicy.Policy
+		after, want time.Duration
+	}{
+		{"kotlin 1500", flat(retrypolicy.AWSKotlin2026(), 50*ms), 1500 * ms, 1500 * ms},
+		{"kotlin 10000", flat(retrypolicy.AWSKotlin2026(), 50*ms), 10 * time.Second, 5050 * ms},
+		{"kotlin none", flat(retrypolicy.AWSKotlin2026(), 50*ms), 0, 50 * ms},
+		{"kotlin below the delay", flat(retrypolicy.AWSKotlin2026(), 50*ms), ms, 50 * ms},
+		{"python 3 s", flat(retrypolicy.AWSPython(), time.Second), 3 * time.Second, 3 * time.Second},
+		{"python 10 s", flat(retrypolicy.AWSPython(), time.Second), 10 * time.Second, 6 * time.Second},
+		{"python, the longest", flat(retrypolicy.AWSPython(), time.Second), math.MaxInt64, 6 * time.Second},
+	} {
+		d := c.policy.Decide(retrypolicy.Attempt{Retry: 1, Kind: kServer, Safe: retrypolicy.SafeYes, After: c.after})
+		if !d.Retry || d.Delay != c.want {
+			t.Errorf("%s: %v, want %v", c.name, d, c.want)
+		}
+	}
+}
+
+// smithy-python, max 2, 3 or 10: exactly one less retries.
+func TestAWSAttemptsAreTotal(t *testing.T) {
+	for _, total := range []int{1, 2, 3, 10} {
+		for _, preset := range []func() retrypolicy.AWSOptions{retrypolicy.AWSPython, retrypolicy.AWSPythonSimple} {
+			o := preset()
+			o.Attempts = total
+			s := retrypolicy.Begin(newAWS(t, o), "", epoch)
+			for i := 1; i < total; i++ {
+				if d := failOnce(t, &s); !d.Retry {
+					t.Errorf("total %d: retry %d refused: %v", total, i, d)
+				}
+			}
+			if d := failOnce(t, &s); d.Retry || d.Reason != retrypolicy.OutOfAttempts || d.Delay != 0 {
+				t.Errorf("total %d: %v after all tries", total, d)
+			}
+		}
+	}
+}
+
+func failOnce(t *testing.T, s *retrypolicy.Series) retrypolicy.Decision {
+	t.Helper()
+	if d, err := s.Admit(epoch, 0); err != nil || !d.Retry {
+		t.Fatal(d, err)
+	}
+	d, err := s.Failure(epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: kServer, Safe: retrypolicy.SafeYes}, kServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestAWSDecisionsAllocateNothing(t *testing.T) {
+	for _, c := range awsPresets {
+		o := c.preset()
+		o.Attempts = math.MaxInt32
+		p := newAWS(t, o)
+		n := 0
+		if allocs := testing.AllocsPerRun(200, func() {
+			n++
+			a := retrypolicy.Attempt{Retry: n % 9, Kind: kThrottle, Safe: retrypolicy.SafeYes, Now: epoch, Rand: uint64(n) << 50, Err: kThrottle, Last: sink}
+			sink = retrypolicy.Admit(p, a)
+			retrypolicy.Observe(p, a)
+			sink = p.Decide(a)
+		}); allocs != 0 {
+			t.Errorf("%s: %v allocations per decision", c.name, allocs)
+		}
+	}
+}

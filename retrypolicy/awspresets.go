@@ -1,0 +1,183 @@
+package retrypolicy
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// awsMax is the longest delay before the service's wish in every SDK but botocore legacy.
+const awsMax = 20 * time.Second
+
+// awsOver is how far a service's wish may exceed the computed delay.
+const awsOver = 5 * time.Second
+
+func full(base time.Duration) Policy {
+	return Backoff{Base: base, Max: awsMax, Jitter: FullJitter}
+}
+
+// aws2026 is what all SDKs have in common since 2026.
+func aws2026() AWSOptions {
+	return AWSOptions{
+		Attempts: 3, Backoff: full(50 * time.Millisecond), Throttled: full(time.Second),
+		ReadAfter: true, AfterMode: Clamp, Over: awsOver,
+		Quota: &QuotaOptions{Retry: 14, Costs: []Cost{{throttling, 5}}},
+	}
+}
+
+// AWSKotlin is the standard mode of smithy-kotlin, 2021 to 2026: 3 tries, delay U * min(10 ms * 1.5^(n-1), 20 s) before the n-th retry, 1 s instead of 10 ms after Throttled,
+// the service's wish between that and 5 s more; a quota of 500 with 5 for a retry, but 10 after Throttled, Network and Timeout.
+//
+// U is a draw from 0 to 1, as in all that follows. The SDK cuts delays to whole milliseconds; these are not cut. Before May 2026 it took the cost after the delay: set
+// Quota.Late for that.
+//
+// Source: smithy-kotlin, StandardRetryStrategy, StandardRetryTokenBucket, ExponentialBackoffWithJitter.
+func AWSKotlin() AWSOptions {
+	return AWSOptions{
+		Attempts:  3,
+		Backoff:   Backoff{Base: 10 * time.Millisecond, Factor: 1.5, Max: awsMax, Jitter: FullJitter},
+		Throttled: Backoff{Base: time.Second, Factor: 1.5, Max: awsMax, Jitter: FullJitter},
+		ReadAfter: true, AfterMode: Clamp, Over: awsOver,
+		Quota: &QuotaOptions{Costs: []Cost{{Kinds(transport.Throttled, transport.Network, transport.Timeout), 10}}},
+	}
+}
+
+// AWSKotlin2026 is the same with the switch for the retries of 2026: delay U * min(50 ms * 2^(n-1), 20 s), 1 s instead of 50 ms after Throttled; 14 for a retry, but 5 after Throttled.
+// So Throttled, once the dear failure, is the cheap one, and waits twenty times as long.
+//
+// Source: smithy-kotlin, as AWSKotlin.
+func AWSKotlin2026() AWSOptions { return aws2026() }
+
+// AWSBotocore is the standard mode of botocore (boto3) before 2026: 3 tries, delay U * min(2^(n-1), 20) s; a quota of 500 with 5 for a retry, but 10 after Timeout. It does not read what the
+// service asks for. With Adaptive around it, it is the adaptive mode.
+//
+// The counting trap: botocore's client option max_attempts counts retries; Attempts counts tries, as total_max_attempts does.
+//
+// Source: botocore, retries/standard.py, retries/quota.py.
+func AWSBotocore() AWSOptions {
+	return AWSOptions{
+		Attempts: 3, Backoff: full(time.Second),
+		Quota: &QuotaOptions{Costs: []Cost{{Kinds(transport.Timeout), 10}}},
+	}
+}
+
+// AWSBotocore2026 is the standard mode of botocore with the switch for the retries of 2026: as AWSKotlin2026.
+//
+// Source: botocore, retries/standard.py.
+func AWSBotocore2026() AWSOptions { return aws2026() }
+
+// AWSDynamoDB is AWSBotocore2026 as it is for DynamoDB and its streams: 4 tries, and 25 ms instead of 50 ms. smithy-python has the same four tries and 25 ms.
+//
+// Source: botocore, retries/standard.py; the DynamoDB plug-in of smithy-python.
+func AWSDynamoDB() AWSOptions {
+	o := aws2026()
+	o.Attempts, o.Backoff = 4, full(25*time.Millisecond)
+	return o
+}
+
+// AWSBotocoreLegacy is the mode that botocore had first and as its default until 2026: 5 tries, delay U * 2^(n-1) s without a cap, no quota. Its own list of what is worth a retry is AWSLegacyRules.
+//
+// Source: botocore, retryhandler.py, data/_retry.json.
+func AWSBotocoreLegacy() AWSOptions {
+	return AWSOptions{Attempts: 5, Backoff: Backoff{Base: time.Second, Jitter: FullJitter}}
+}
+
+// AWSBotocoreLegacyDynamoDB is the same for DynamoDB: 10 tries, delay 50 ms * 2^(n-1) without jitter.
+//
+// Source: botocore, data/_retry.json.
+func AWSBotocoreLegacyDynamoDB() AWSOptions {
+	return AWSOptions{Attempts: 10, Backoff: Backoff{Base: 50 * time.Millisecond}}
+}
+
+// AWSPython is the standard strategy of smithy-python: as AWSKotlin2026, but only failures that are known to be safe to repeat (SafeYes) are retried.
+// A refusal by the quota carries the delay that the retry would have had; see Retrier.LongPoll. The strategy accepts scopes and ignores them; PerKey keeps them apart.
+//
+// Source: smithy-python, retries.py, StandardRetryStrategy.
+func AWSPython() AWSOptions {
+	o := aws2026()
+	o.SafeOnly = true
+	return o
+}
+
+// AWSPythonSimple is the simple strategy of smithy-python: 5 tries, delay (0.5 + U/2) * min(25 ms * 2^(n-1), 20 s), no quota, only what is known to be safe. The library's other back-offs
+// are Backoff with NoJitter, FullJitter and DecorrelatedSmithy; that one keeps its state in the series here, not in the strategy.
+//
+// Source: smithy-python, retries.py, SimpleRetryStrategy.
+func AWSPythonSimple() AWSOptions {
+	return AWSOptions{
+		Attempts: 5, SafeOnly: true,
+		Backoff: Backoff{Base: 25 * time.Millisecond, Max: awsMax, Jitter: EqualJitter},
+	}
+}
+
+// AWSGo is aws-sdk-go-v2 before 2026: 3 tries, delay as AWSGoBackoff with 20 s; a quota of 500 with 5 for a retry, but 10 after Timeout. It does not read what the service asks for.
+//
+// Source: aws-sdk-go-v2, aws/retry/standard.go.
+func AWSGo() AWSOptions {
+	return AWSOptions{
+		Attempts: 3, Backoff: AWSGoBackoff{awsMax},
+		Quota: &QuotaOptions{Costs: []Cost{{Kinds(transport.Timeout), 10}}},
+	}
+}
+
+// AWSGo2026 is aws-sdk-go-v2 since 2026: as AWSKotlin2026, but a long poll that the quota refuses waits 50 ms at most, after Throttled too.
+//
+// Source: aws-sdk-go-v2, the test of its retries of 2026.
+func AWSGo2026() AWSOptions {
+	o := aws2026()
+	o.PlainPoll = true
+	return o
+}
+
+// AWSJava is the standard mode of aws-sdk-java-v2 before 2026: 3 tries, delay U * min(100 ms * 2^(n-1), 20 s), 1 s instead of 100 ms after Throttled, at least what the service
+// asks for, without a limit (set ReadAfter to false, or put RetryAfter with a Max inside Backoff, where that is too trusting); a quota of 500 with 5 for every retry.
+// A retry that succeeds gives back its cost, and 1 at least. The SDK has a quota for each scope: see PerKey.
+//
+// Source: aws-sdk-java-v2, DefaultRetryStrategy, StandardRetryStrategy.
+func AWSJava() AWSOptions {
+	return AWSOptions{
+		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(time.Second),
+		ReadAfter: true, AfterMode: Floor,
+		Quota: &QuotaOptions{Back: 1},
+	}
+}
+
+// AWSJava2026 is the standard mode of aws-sdk-java-v2 since 2026: AWSJava with 50 ms instead of 100 ms, 14 for a retry, but 5 after Throttled.
+//
+// Source: aws-sdk-java-v2, the constants of its retries 2.1.
+func AWSJava2026() AWSOptions {
+	o := aws2026()
+	o.AfterMode, o.Over = Floor, 0
+	o.Quota.Back = 1
+	return o
+}
+
+// AWSJavaLegacy is the legacy mode of aws-sdk-java-v2: 4 tries, delay U * min(100 ms * 2^(n-1), 20 s), after Throttled (0.5 + U/2) * min(500 ms * 2^(n-1), 20 s); a quota
+// of 500 with 5 for a retry, but 0 after Throttled. The service's wish and what comes back are as in AWSJava.
+//
+// Source: aws-sdk-java-v2, LegacyRetryStrategy.
+func AWSJavaLegacy() AWSOptions {
+	return AWSOptions{
+		Attempts: 4, Backoff: full(100 * time.Millisecond),
+		Throttled: Backoff{Base: 500 * time.Millisecond, Max: awsMax, Jitter: EqualJitter},
+		ReadAfter: true, AfterMode: Floor,
+		Quota: &QuotaOptions{Back: 1, Costs: []Cost{{throttling, 0}}},
+	}
+}
+
+// AWSJS is aws-sdk-js-v3 before 2026: 3 tries, delay U * min(100 ms * 2^(n-1), 20 s), 500 ms instead of 100 ms after Throttled, the service's wish between that and
+// 5 s more; a quota of 500 with 10 for a retry, but 5 after Throttled. The SDK cuts delays to whole milliseconds; these are not cut.
+//
+// Source: smithy-typescript, util-retry, StandardRetryStrategy and its constants.
+func AWSJS() AWSOptions {
+	return AWSOptions{
+		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(500 * time.Millisecond),
+		ReadAfter: true, AfterMode: Clamp, Over: awsOver,
+		Quota: &QuotaOptions{Retry: 10, Back: 1, Costs: []Cost{{throttling, 5}}},
+	}
+}
+
+// AWSJS2026 is aws-sdk-js-v3 since 2026: as AWSKotlin2026.
+//
+// Source: smithy-typescript, util-retry.
+func AWSJS2026() AWSOptions { return aws2026() }

@@ -1,0 +1,289 @@
+package retrypolicy_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func newBreaker(t testing.TB, o *retrypolicy.BreakerOptions) *retrypolicy.Breaker {
+	t.Helper()
+	b, err := retrypolicy.NewBreaker(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A step happens to a breaker at a time; then it stands so.
+type breakerStep struct {
+	at   time.Duration
+	do   byte // see play
+	want string
+}
+
+const (
+	stepAdmit  = 'a' // let in
+	stepRefuse = 'r' // not let in
+	stepOK     = '+' // a try succeeded
+	stepFail   = '-' // a try failed
+	stepWrong  = 't' // a failure that no retry mends
+	stepCancel = 'c' // the caller cancelled a try
+	stepLost   = 'l' // what the last success made is lost
+	stepLook   = ' ' // nothing happens
+)
+
+// play runs a script and compares the state after each step.
+func play(t *testing.T, o retrypolicy.BreakerOptions, script []breakerStep) {
+	t.Helper()
+	b := newBreaker(t, &o)
+	p := b.Wrap(always)
+	for i, s := range script {
+		a := at(s.at)
+		switch s.do {
+		case stepAdmit, stepRefuse:
+			if d := retrypolicy.Admit(p, a); (d.Retry && d.Delay <= 0) != (s.do == stepAdmit) {
+				t.Errorf("step %d at %v: Admit %+v", i, s.at, d)
+			}
+		case stepOK:
+			retrypolicy.Observe(p, as(a, nil))
+		case stepFail:
+			retrypolicy.Observe(p, as(a, transport.Unavailable))
+		case stepWrong:
+			a.Terminal = true
+			retrypolicy.Observe(p, as(a, transport.NotFound))
+		case stepCancel:
+			retrypolicy.Observe(p, as(a, context.Canceled))
+		case stepLost:
+			b.Lost(a.Now)
+		}
+		if got := b.Status(a.Now).State.String(); got != s.want {
+			t.Errorf("step %d at %v: %v, want %v", i, s.at, got, s.want)
+		}
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	const s = time.Second
+	type steps = []breakerStep
+	type options = retrypolicy.BreakerOptions
+	for _, c := range []struct {
+		name   string
+		o      options
+		script steps
+	}{
+		{"opens after failures in a row, probes once, closes", options{Failures: 3, Cooldown: 10 * s}, steps{
+			{0, stepFail, "closed"}, {0, stepFail, "closed"}, {0, stepOK, "closed"},
+			{1 * s, stepFail, "closed"}, {1 * s, stepFail, "closed"}, {2 * s, stepFail, "open"},
+			{2 * s, stepRefuse, "open"}, {12*s - 1, stepRefuse, "open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepRefuse, "half-open"},
+			{13 * s, stepOK, "closed"}, {13 * s, stepAdmit, "closed"}, {13 * s, stepAdmit, "closed"},
+			{13 * s, stepFail, "closed"}, {13 * s, stepFail, "closed"}, {13 * s, stepFail, "open"},
+		}},
+		{"a probe that fails opens it for longer, up to the most; closing forgets that", options{Failures: 1, Cooldown: 10 * s, Growth: 3, MaxCooldown: 50 * s}, steps{
+			{0, stepFail, "open"}, {10*s - 1, stepRefuse, "open"},
+			{10 * s, stepAdmit, "half-open"}, {10 * s, stepFail, "open"}, {40*s - 1, stepRefuse, "open"}, // 30 s
+			{40 * s, stepAdmit, "half-open"}, {40 * s, stepFail, "open"}, {90*s - 1, stepRefuse, "open"}, // 50 s
+			{90 * s, stepAdmit, "half-open"}, {90 * s, stepFail, "open"}, {140*s - 1, stepRefuse, "open"}, // 50 s
+			{140 * s, stepAdmit, "half-open"}, {140 * s, stepOK, "closed"},
+			{140 * s, stepFail, "open"}, {150*s - 1, stepRefuse, "open"}, {150 * s, stepAdmit, "half-open"}, // 10 s
+		}},
+		{"several successes close it, several probes at a time", options{Failures: 1, Cooldown: 10 * s, Probes: 2, Successes: 3}, steps{
+			{0, stepAdmit, "closed"}, {0, stepFail, "open"},
+			{10 * s, stepAdmit, "half-open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepRefuse, "half-open"},
+			{11 * s, stepOK, "half-open"}, {11 * s, stepAdmit, "half-open"}, {11 * s, stepRefuse, "half-open"},
+			{12 * s, stepOK, "half-open"}, {12 * s, stepOK, "closed"},
+		}},
+		{"what was begun before it opened neither closes it nor makes room for a second probe", options{Failures: 1, Cooldown: 10 * s, Successes: 3}, steps{
+			{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"},
+			{0, stepFail, "open"}, {1 * s, stepOK, "open"}, {1 * s, stepFail, "open"},
+			{10 * s, stepAdmit, "half-open"}, {11 * s, stepOK, "half-open"}, {11 * s, stepRefuse, "half-open"},
+			{12 * s, stepOK, "half-open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepOK, "closed"},
+		}},
+		{"a lost probe is replaced after a cooldown", options{Failures: 1, Cooldown: 10 * s}, steps{
+			{0, stepFail, "open"}, {15 * s, stepAdmit, "half-open"}, {25*s - 1, stepRefuse, "half-open"}, {25 * s, stepAdmit, "half-open"},
+			{25 * s, stepRefuse, "half-open"}, {26 * s, stepOK, "closed"},
+		}},
+		{"cancelled tries count neither way", options{Failures: 2, Cooldown: 10 * s}, steps{
+			{0, stepFail, "closed"}, {0, stepCancel, "closed"}, {0, stepCancel, "closed"}, {0, stepFail, "open"},
+			{10 * s, stepAdmit, "half-open"}, {10 * s, stepRefuse, "half-open"}, {11 * s, stepCancel, "half-open"}, {11 * s, stepAdmit, "half-open"},
+		}},
+		{"an answer that no retry mends is one of a service that works", options{Failures: 2, Cooldown: 10 * s}, steps{
+			{0, stepFail, "closed"}, {0, stepWrong, "closed"}, {0, stepFail, "closed"}, {0, stepFail, "open"},
+			{10 * s, stepAdmit, "half-open"}, {10 * s, stepWrong, "closed"},
+		}},
+		{"only the Kinds that count", options{Failures: 1, Kinds: retrypolicy.Kinds(transport.Throttled)}, steps{{0, stepFail, "closed"}}},
+		{"in a window, successes or not", options{Failures: 3, Window: 20 * s, Cooldown: 10 * s}, steps{
+			{0, stepFail, "closed"}, {0, stepOK, "closed"}, {10 * s, stepFail, "closed"}, {21 * s, stepFail, "closed"}, {22 * s, stepOK, "closed"}, {23 * s, stepFail, "open"},
+			{33 * s, stepAdmit, "half-open"}, {33 * s, stepOK, "closed"}, {33 * s, stepFail, "closed"}, {33 * s, stepFail, "closed"}, // those before are forgotten
+		}},
+		{"in a window, and a share of all", options{Failures: 2, Window: 20 * s, Share: 0.5}, steps{
+			{0, stepOK, "closed"}, {0, stepOK, "closed"}, {0, stepOK, "closed"}, {0, stepFail, "closed"}, {0, stepFail, "closed"}, {0, stepFail, "open"},
+		}},
+		{"flapping: connected, and dropped at once", options{Failures: 3, Cooldown: 60 * s, MinUp: 10 * s}, steps{
+			{0, stepAdmit, "closed"}, {0, stepOK, "closed"}, {1 * s, stepLost, "closed"},
+			{2 * s, stepAdmit, "closed"}, {2 * s, stepOK, "closed"}, {3 * s, stepLost, "closed"},
+			{4 * s, stepAdmit, "closed"}, {4 * s, stepOK, "closed"}, {5 * s, stepLost, "open"},
+			{65 * s, stepAdmit, "half-open"}, {65 * s, stepOK, "half-open"}, {70 * s, stepLost, "open"}, // a probe that does not last
+			{130 * s, stepAdmit, "half-open"}, {130 * s, stepOK, "half-open"}, {140*s - 1, stepLook, "half-open"}, {140 * s, stepLook, "closed"},
+			{500 * s, stepLost, "closed"}, {501 * s, stepLost, "closed"}, {502 * s, stepLost, "closed"}, {503 * s, stepLost, "closed"}, // lasted, and then nothing more to lose
+		}},
+		{"a connection that lasts ends the row", options{Failures: 2, MinUp: 10 * s}, steps{
+			{0, stepOK, "closed"}, {9 * s, stepLost, "closed"}, {20 * s, stepOK, "closed"}, {31 * s, stepLost, "closed"}, {32 * s, stepOK, "closed"}, {33 * s, stepLost, "closed"},
+			{34 * s, stepOK, "closed"}, {35 * s, stepLost, "open"},
+		}},
+		{"a success that a failure follows too soon is another failure", options{Failures: 4, MinUp: 10 * s}, steps{
+			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {2 * s, stepOK, "closed"}, {3 * s, stepFail, "closed"}, {3 * s, stepFail, "open"},
+		}},
+		{"the same in a window with a share", options{Failures: 4, Window: 60 * s, Share: 1, MinUp: 10 * s}, steps{
+			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {3 * s, stepFail, "closed"}, {3 * s, stepFail, "open"},
+		}},
+		{"the clock is set back by a year", options{Failures: 1, Cooldown: 10 * s, MinUp: 5 * s}, steps{
+			{0, stepFail, "open"}, {-8760 * time.Hour, stepRefuse, "open"}, {-8760*time.Hour + 10*s - 1, stepRefuse, "open"},
+			{-8760*time.Hour + 10*s, stepAdmit, "half-open"},
+			{-9000 * time.Hour, stepRefuse, "half-open"}, {-9000*time.Hour + 10*s, stepAdmit, "half-open"},
+			{-9000*time.Hour + 11*s, stepOK, "half-open"}, {-9999 * time.Hour, stepLook, "half-open"}, {-9999*time.Hour + 5*s, stepLook, "closed"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) { play(t, c.o, c.script) })
+	}
+}
+
+func TestBreakerRefuses(t *testing.T) {
+	p := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1}).Wrap(retrypolicy.Fixed{Delay: 5 * time.Second})
+	retrypolicy.Observe(p, as(at(0), transport.Network))
+	if d := retrypolicy.Admit(p, at(10*time.Second)); d != (retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: 20 * time.Second}) {
+		t.Errorf("Admit: %+v", d)
+	}
+	for _, c := range []struct {
+		at   time.Duration
+		want retrypolicy.Decision
+	}{
+		{0, retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: 30 * time.Second}},
+		{25*time.Second - 1, retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: 5*time.Second + 1}},
+		{25 * time.Second, retrypolicy.Decision{Retry: true, Delay: 5 * time.Second}}, // it ends with the cooldown
+		{40 * time.Second, retrypolicy.Decision{Retry: true, Delay: 5 * time.Second}},
+	} {
+		if d := p.Decide(retried(as(at(c.at), transport.Network), 1)); d != c.want {
+			t.Errorf("Decide at %v: %+v, want %+v", c.at, d, c.want)
+		}
+	}
+}
+
+func TestBreakerWaits(t *testing.T) {
+	b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1, Cooldown: 8 * time.Second, Wait: true})
+	p := b.Wrap(retrypolicy.Fixed{Delay: time.Second})
+	retrypolicy.Observe(p, as(at(0), transport.Network))
+	for _, c := range []struct {
+		at, wait time.Duration
+	}{
+		{0, 8 * time.Second}, {7 * time.Second, time.Second}, {8 * time.Second, 0},
+		{9 * time.Second, time.Second}, {15500 * time.Millisecond, 500 * time.Millisecond}, // an eighth, and until the probe is given up
+		{16 * time.Second, 0},
+	} {
+		if d := retrypolicy.Admit(p, at(c.at)); d != (retrypolicy.Decision{Retry: true, Delay: c.wait}) {
+			t.Errorf("at %v: %+v, want a wait of %v", c.at, d, c.wait)
+		}
+	}
+	retrypolicy.Observe(p, as(at(17*time.Second), transport.Network))
+	if d := p.Decide(retried(as(at(17*time.Second), transport.Network), 1)); d != (retrypolicy.Decision{Retry: true, Delay: time.Second}) {
+		t.Errorf("Decide of a breaker that waits: %+v", d)
+	}
+}
+
+func TestBreakerStatus(t *testing.T) {
+	b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 3})
+	p := b.Wrap(always)
+	check := func(d time.Duration, want retrypolicy.BreakerStatus) {
+		t.Helper()
+		if got := b.Status(day.Add(d)); got != want {
+			t.Errorf("at %v: %+v, want %+v", d, got, want)
+		}
+	}
+	check(0, retrypolicy.BreakerStatus{})
+	for range 4 {
+		letsIn(p, at(0))
+	}
+	retrypolicy.Observe(p, many(as(at(0), transport.Network), 2))
+	check(0, retrypolicy.BreakerStatus{Failures: 2, InFlight: 2})
+	retrypolicy.Observe(p, as(at(0), transport.Network))
+	check(time.Second, retrypolicy.BreakerStatus{State: retrypolicy.BreakerOpen, InFlight: 1, Cooldown: 29 * time.Second, Openings: 1})
+	letsIn(p, at(30*time.Second))
+	check(30*time.Second, retrypolicy.BreakerStatus{State: retrypolicy.BreakerHalfOpen, InFlight: 2, Probes: 1, Openings: 1})
+	retrypolicy.Observe(p, many(as(at(30*time.Second), nil), 2))
+	check(30*time.Second, retrypolicy.BreakerStatus{Openings: 1})
+	if s := retrypolicy.BreakerState(9).String(); s != "undefined state" {
+		t.Error(s)
+	}
+}
+
+// A probe that a gate further in refuses or holds up was none.
+func TestBreakerTakesBackWhatDidNotBegin(t *testing.T) {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1})
+		p := b.Wrap(&refusing{answer: d})
+		retrypolicy.Observe(p, as(at(0), transport.Network))
+		for range 3 {
+			if got := retrypolicy.Admit(p, at(30*time.Second)); got != d {
+				t.Errorf("%+v, want the inner gate's %+v", got, d)
+			}
+		}
+		if s := b.Status(day.Add(30 * time.Second)); s.InFlight != 0 || s.Probes != 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+func TestBreakerUnderDo(t *testing.T) {
+	b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 2, Cooldown: time.Hour})
+	p := retrypolicy.MaxAttempts{Total: 10, Policy: b.Wrap(always)}
+	runs := 0
+	err := retrypolicy.Do(context.Background(), p, func(context.Context) error {
+		runs++
+		return transport.Unavailable
+	})
+	if runs != 2 || !errors.Is(err, retrypolicy.Rejected) || !errors.Is(err, transport.Unavailable) {
+		t.Errorf("%d runs, %v", runs, err)
+	}
+	err = retrypolicy.Do(context.Background(), p, func(context.Context) error {
+		t.Error("it ran")
+		return nil
+	})
+	if !errors.Is(err, retrypolicy.Rejected) {
+		t.Error(err)
+	}
+}
+
+func TestNewBreakerRefuses(t *testing.T) {
+	type o = retrypolicy.BreakerOptions
+	for _, c := range []struct {
+		o    o
+		want string
+	}{
+		{o{}, ""},
+		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, MaxCooldown: 1, Probes: 1, Successes: 1, MinUp: 1, Wait: true}, ""},
+		{o{Cooldown: math.MaxInt64}, ""},
+		{o{Failures: -1}, "BreakerOptions.Failures"},
+		{o{Window: -1}, "BreakerOptions.Window"},
+		{o{Window: 1}, "BreakerOptions.Window"},
+		{o{Window: time.Minute, Share: 1.1}, "BreakerOptions.Share"},
+		{o{Window: time.Minute, Share: math.NaN()}, "BreakerOptions.Share"},
+		{o{Share: 0.5}, "BreakerOptions.Share needs Window"},
+		{o{Cooldown: -1}, "BreakerOptions.Cooldown"},
+		{o{Growth: 0.5}, "BreakerOptions.Growth"},
+		{o{Growth: math.NaN()}, "BreakerOptions.Growth"},
+		{o{Growth: math.Inf(1)}, "BreakerOptions.Growth"},
+		{o{MaxCooldown: -1}, "BreakerOptions.MaxCooldown"},
+		{o{MaxCooldown: time.Second}, "BreakerOptions.MaxCooldown"},
+		{o{Probes: -1}, "BreakerOptions.Probes"},
+		{o{Successes: -1}, "BreakerOptions.Successes"},
+		{o{MinUp: -1}, "BreakerOptions.MinUp"},
+	} {
+		_, err := retrypolicy.NewBreaker(&c.o)
+		checkRefusal(t, err, c.want)
+	}
+}

@@ -1,0 +1,100 @@
+//go:build !tinygo
+
+package retrypolicy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestClassify(t *testing.T) {
+	const (
+		again = retrypolicy.Again
+		fail  = retrypolicy.Fail
+		open  = retrypolicy.SafeUnknown
+		yes   = retrypolicy.SafeYes
+	)
+	wrap := func(err error) error { return fmt.Errorf("wrapped: %w", err) }
+	dial := &transport.Error{Kind: transport.Network, Op: transport.OpDial}
+	for _, c := range []struct {
+		name string
+		err  error
+		want retrypolicy.Info
+	}{
+		{"no error", nil, retrypolicy.Info{Verdict: retrypolicy.Succeed}},
+		{"unknown", errors.New("?"), retrypolicy.Info{Verdict: again}},
+		{"a kind", transport.Network, retrypolicy.Info{Verdict: again, Kind: transport.Network}},
+		{"throttled", wrap(transport.Throttled), retrypolicy.Info{Verdict: again, Kind: transport.Throttled, Safe: yes, Fault: retrypolicy.FaultClient}},
+		{"unavailable", transport.Unavailable, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable, Fault: retrypolicy.FaultServer}},
+		{"forbidden", transport.Forbidden, retrypolicy.Info{Verdict: fail, Kind: transport.Forbidden, Safe: yes, Fault: retrypolicy.FaultClient}},
+		{"an answer that no table lists", transport.Unknown, retrypolicy.Info{Verdict: fail}},
+		{"a kind that does not exist", transport.Kind(200), retrypolicy.Info{Verdict: fail, Kind: 200}},
+		{"a failed dial did nothing", wrap(dial), retrypolicy.Info{Verdict: again, Kind: transport.Network, Safe: yes}},
+		{"the wait asked for", &transport.Error{Kind: transport.Timeout, RetryAfter: time.Minute}, retrypolicy.Info{Verdict: again, Kind: transport.Timeout, After: time.Minute}},
+		{"not again", &transport.Error{Kind: transport.Timeout, RetryAfter: -1}, retrypolicy.Info{Verdict: again, Kind: transport.Timeout, After: -1}},
+		{"cancelled", wrap(context.Canceled), retrypolicy.Info{Verdict: fail}},
+		{"deadline", wrap(context.DeadlineExceeded), retrypolicy.Info{Verdict: fail}},
+		{"a time-out of the system's", wrap(os.ErrDeadlineExceeded), retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
+		{"permanent", wrap(retrypolicy.Permanent(transport.Network)), retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
+		{"permanent inside an error with a kind", &transport.Error{Kind: transport.Network, Err: retrypolicy.Permanent(errors.New("?"))}, retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
+	} {
+		if got := retrypolicy.Classify(c.err); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// Every Kind is judged as package errfilter does, and none breaks the tables.
+func TestClassifyFollowsErrfilter(t *testing.T) {
+	for _, k := range transport.Kinds() {
+		got := retrypolicy.Classify(&transport.Error{Kind: k})
+		if (got.Verdict == retrypolicy.Again) != errfilter.OfKind(k).Retry || got.Kind != k || got.Safe == retrypolicy.SafeNo {
+			t.Errorf("%v: %+v", k, got)
+		}
+	}
+}
+
+func TestPermanent(t *testing.T) {
+	if retrypolicy.Permanent(nil) != nil {
+		t.Error("Permanent(nil) is an error")
+	}
+	cause := &transport.Error{Kind: transport.Network}
+	err := retrypolicy.Permanent(cause)
+	if err.Error() != cause.Error() || !errors.Is(err, transport.Network) || transport.Find(err) != cause {
+		t.Errorf("%v hides its cause", err)
+	}
+}
+
+func TestChainAsksInTurn(t *testing.T) {
+	asked := ""
+	say := func(name string, v retrypolicy.Verdict) retrypolicy.Classifier {
+		return func(error) retrypolicy.Info {
+			asked += name
+			return retrypolicy.Info{Verdict: v, Fault: retrypolicy.FaultServer}
+		}
+	}
+	got := retrypolicy.Chain(say("a", retrypolicy.Undecided), nil, say("b", retrypolicy.Succeed), say("c", retrypolicy.Fail))(transport.Network)
+	if got.Verdict != retrypolicy.Succeed || asked != "ab" {
+		t.Errorf("%+v, asked %s", got, asked)
+	}
+	if got := retrypolicy.Chain(nil, say("d", retrypolicy.Undecided))(transport.Network); got != (retrypolicy.Info{}) {
+		t.Errorf("nobody decided, and yet %+v", got)
+	}
+}
+
+func TestKindSet(t *testing.T) {
+	set := retrypolicy.Kinds(transport.Network, transport.Closed)
+	for _, k := range append(transport.Kinds(), 31, 32, 255) {
+		if set.Has(k) != (k == transport.Network || k == transport.Closed) {
+			t.Errorf("%v in the set: %v", k, set.Has(k))
+		}
+	}
+}

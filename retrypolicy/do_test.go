@@ -1,0 +1,654 @@
+//go:build !tinygo
+
+package retrypolicy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// scripted is an operation that returns these errors in turn, and then the last for ever. It notes when it ran.
+type scripted struct {
+	began   time.Time
+	outcome []error
+	at      []time.Duration
+}
+
+func perform(outcome ...error) *scripted { return &scripted{began: time.Now(), outcome: outcome} }
+
+func (s *scripted) run(context.Context) error {
+	n := len(s.at)
+	s.at = append(s.at, time.Since(s.began))
+	return s.outcome[min(n, len(s.outcome)-1)]
+}
+
+func (s *scripted) want(t *testing.T, at ...time.Duration) {
+	t.Helper()
+	if fmt.Sprint(s.at) != fmt.Sprint(at) {
+		t.Errorf("ran at %v, want %v", s.at, at)
+	}
+}
+
+// every waits a second each time, total tries.
+func every(total int) retrypolicy.Policy {
+	return retrypolicy.MaxAttempts{Total: total, Policy: again(time.Second)}
+}
+
+var bg = context.Background()
+
+// wantError wants an *Error with reason, which errors.Is finds together with all of is.
+func wantError(t *testing.T, err error, reason retrypolicy.Reason, retries int, is ...error) {
+	t.Helper()
+	var e *retrypolicy.Error
+	if !errors.As(err, &e) || e.Reason != reason || e.Retries != retries || !errors.Is(err, reason) {
+		t.Errorf("%v; want %v after %d retries", err, reason, retries)
+		return
+	}
+	for _, target := range is {
+		if !errors.Is(err, target) {
+			t.Errorf("%v: errors.Is does not find %v", err, target)
+		}
+	}
+}
+
+func TestDoRetriesUntilItSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op := perform(transport.Network, transport.Timeout, nil)
+		if err := retrypolicy.Do(bg, every(5), op.run); err != nil {
+			t.Error(err)
+		}
+		op.want(t, 0, time.Second, 2*time.Second)
+	})
+}
+
+func TestDoStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := &transport.Error{Kind: transport.Network}
+		for _, c := range []struct {
+			name    string
+			policy  retrypolicy.Policy
+			outcome []error
+			reason  retrypolicy.Reason
+			runs    int
+			is      error
+		}{
+			{"out of attempts", every(3), []error{transport.Timeout, transport.Timeout, lost}, retrypolicy.OutOfAttempts, 3, lost},
+			{"not retryable", every(3), []error{lost, transport.Forbidden}, retrypolicy.NotRetryable, 2, transport.Forbidden},
+			{"permanent", every(3), []error{retrypolicy.Permanent(lost)}, retrypolicy.NotRetryable, 1, lost},
+			{"asked not to", every(3), []error{&transport.Error{Kind: transport.Network, RetryAfter: -1}}, retrypolicy.ToldNotTo, 1, transport.Network},
+			{"a zero delay is a retry", retrypolicy.MaxAttempts{Total: 3, Policy: again(0)}, []error{lost}, retrypolicy.OutOfAttempts, 3, lost},
+			{"no retry", retrypolicy.NoRetry{}, []error{lost}, retrypolicy.ByPolicy, 1, lost},
+		} {
+			op := perform(c.outcome...)
+			err := retrypolicy.Do(bg, c.policy, op.run)
+			if len(op.at) != c.runs {
+				t.Errorf("%s: %d runs, want %d", c.name, len(op.at), c.runs)
+			}
+			wantError(t, err, c.reason, c.runs-1, c.is)
+		}
+	})
+}
+
+func TestDoRunsNothingWithBadParameters(t *testing.T) {
+	op := perform(nil)
+	for _, r := range []retrypolicy.Retrier{
+		{}, {Policy: every(0)}, {Policy: every(1), Limit: -1}, {Policy: every(1), TryLimit: -1}, {Policy: retrypolicy.Func(nil)},
+	} {
+		if err := r.Do(bg, op.run); !errors.Is(err, transport.Invalid) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	op.want(t)
+}
+
+func TestDoValueReturnsTheLastValue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		v, err := retrypolicy.DoValue(bg, every(3), func(context.Context) (int, error) {
+			if n++; n < 3 {
+				return n, transport.Network
+			}
+			return n, nil
+		})
+		if v != 3 || err != nil {
+			t.Error(v, err)
+		}
+		v, err = retrypolicy.DoValue(bg, every(3), func(context.Context) (int, error) { n++; return n, transport.Network })
+		if v != 6 {
+			t.Error(v)
+		}
+		wantError(t, err, retrypolicy.OutOfAttempts, 2, transport.Network)
+	})
+}
+
+// A delay that would end at the deadline or after it is not slept: the error comes at once.
+func TestDoNeverSleepsPastADeadline(t *testing.T) {
+	for _, c := range []struct {
+		deadline time.Duration
+		at       []time.Duration
+	}{
+		{time.Hour, []time.Duration{0, time.Second, 2 * time.Second}},
+		{2*time.Second + 1, []time.Duration{0, time.Second, 2 * time.Second}},
+		{2 * time.Second, []time.Duration{0, time.Second}},
+		{1500 * ms, []time.Duration{0, time.Second}},
+		{time.Second, []time.Duration{0}},
+		{1, []time.Duration{0}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(bg, c.deadline)
+			defer cancel()
+			told := 0
+			r := retrypolicy.Retrier{Policy: every(3), OnRetry: func(int, time.Duration, error) { told++ }}
+			op := perform(transport.Network)
+			err := r.Do(ctx, op.run)
+			op.want(t, c.at...)
+			reason := retrypolicy.PastDeadline
+			if len(c.at) == 3 {
+				reason = retrypolicy.OutOfAttempts
+			}
+			wantError(t, err, reason, len(c.at)-1, transport.Network)
+			if ended := time.Since(op.began); ended != c.at[len(c.at)-1] {
+				t.Errorf("deadline %v: returned after %v", c.deadline, ended)
+			}
+			if told != len(c.at)-1 {
+				t.Errorf("deadline %v: %d retries announced, %d made", c.deadline, told, len(c.at)-1)
+			}
+		})
+	}
+}
+
+func TestDoEndsInTheMiddleOfAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := errors.New("why")
+		ctx, cancel := context.WithCancelCause(bg)
+		time.AfterFunc(1300*ms, func() { cancel(why) })
+		op := perform(transport.Network)
+		err := retrypolicy.Do(ctx, every(5), op.run)
+		op.want(t, 0, time.Second)
+		wantError(t, err, retrypolicy.Cancelled, 1, context.Canceled, transport.Network)
+		if ended := time.Since(op.began); ended != 1300*ms {
+			t.Errorf("returned after %v", ended)
+		}
+	})
+}
+
+// The try that a context cut short has an error of its own; what counts is the real failure before.
+func TestDoEndsInTheMiddleOfATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(bg, 1300*ms)
+		defer cancel()
+		runs := 0
+		err := retrypolicy.Do(ctx, every(5), func(ctx context.Context) error {
+			if runs++; runs == 1 {
+				return transport.Unavailable
+			}
+			<-ctx.Done()
+			return fmt.Errorf("read: %w", ctx.Err())
+		})
+		wantError(t, err, retrypolicy.Cancelled, 1, context.DeadlineExceeded, transport.Unavailable)
+		if contains(err, "read:") {
+			t.Errorf("%v: the echo of the context hides the failure", err)
+		}
+		// Without a failure before, the try's own error is all there is.
+		err = retrypolicy.Do(ctx, every(5), func(ctx context.Context) error { return fmt.Errorf("read: %w", ctx.Err()) })
+		wantError(t, err, retrypolicy.Cancelled, 0, context.DeadlineExceeded)
+		// A success counts, though the context has ended.
+		if err := retrypolicy.Do(ctx, every(5), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRetrierLimitEndsARunningTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := retrypolicy.Retrier{Policy: every(9), Limit: 2500 * ms}
+		began, runs := time.Now(), 0
+		err := r.Do(bg, func(ctx context.Context) error {
+			if runs++; runs < 3 {
+				return transport.Throttled
+			}
+			<-ctx.Done() // begun at 2 s
+			return ctx.Err()
+		})
+		wantError(t, err, retrypolicy.OutOfTime, 2, transport.Throttled, context.DeadlineExceeded)
+		if ended := time.Since(began); ended != 2500*ms {
+			t.Errorf("ended after %v", ended)
+		}
+		// It does not sleep past the limit either, and a failure that is not the context's replaces the one before.
+		op := perform(transport.Network)
+		err = r.Do(bg, op.run)
+		op.want(t, 0, time.Second, 2*time.Second)
+		wantError(t, err, retrypolicy.OutOfTime, 2, transport.Network)
+		// The nearer of the two counts: the caller's deadline keeps its own reason.
+		ctx, cancel := context.WithTimeout(bg, 1500*ms)
+		defer cancel()
+		wantError(t, r.Do(ctx, perform(transport.Network).run), retrypolicy.PastDeadline, 1, transport.Network)
+	})
+}
+
+func TestRetrierTryLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rec := open()
+		r := retrypolicy.Retrier{Policy: rec, TryLimit: 300 * ms}
+		began, runs := time.Now(), 0
+		err := r.Do(bg, func(ctx context.Context) error {
+			if runs++; runs == 3 {
+				return nil
+			}
+			<-ctx.Done()
+			return fmt.Errorf("read: %w", ctx.Err())
+		})
+		if err != nil || time.Since(began) != 2*(300*ms+time.Second) {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		if len(rec.decide) != 2 || rec.decide[0].Kind != transport.Timeout {
+			t.Errorf("asked %d times, first about %v", len(rec.decide), rec.decide[0].Kind)
+		}
+		// The context of a try is released when it ends.
+		var of context.Context
+		r.Policy = retrypolicy.NoRetry{}
+		if err := r.Do(bg, func(ctx context.Context) error { of = ctx; return nil }); err != nil || of.Err() == nil {
+			t.Errorf("%v; the try's context lives on", err)
+		}
+		// An operation whose own deadline is over, not the try's, is not retried.
+		wantError(t, r.Do(bg, func(context.Context) error { return context.DeadlineExceeded }), retrypolicy.NotRetryable, 0, context.DeadlineExceeded)
+	})
+}
+
+func TestRetrierOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial := &transport.Error{Kind: transport.Network, Op: transport.OpDial}
+		for _, c := range []struct {
+			err    error
+			reason retrypolicy.Reason
+			runs   int
+		}{
+			{transport.Network, retrypolicy.Unsafe, 1}, // who knows whether it was done
+			{dial, retrypolicy.OutOfAttempts, 3},       // it never got there
+			{transport.Throttled, retrypolicy.OutOfAttempts, 3},
+			{transport.Forbidden, retrypolicy.NotRetryable, 1},
+		} {
+			r := retrypolicy.Retrier{Policy: every(3), Once: true}
+			op := perform(c.err)
+			wantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.err)
+			if len(op.at) != c.runs {
+				t.Errorf("%v: %d runs", c.err, len(op.at))
+			}
+		}
+	})
+}
+
+// N16 and N17 of the published sequences: a long poll that the quota refuses is slowed down, all else is not.
+func TestRetrierLongPoll(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		preset func() retrypolicy.AWSOptions
+		poll   bool
+		total  int
+		spent  int
+		kind   transport.Kind
+		runs   int
+		took   time.Duration
+		reason retrypolicy.Reason
+	}{
+		{"N16", retrypolicy.AWSKotlin2026, true, 3, 500, kServer, 1, 50 * ms, retrypolicy.OutOfQuota},
+		{"N17", retrypolicy.AWSPython, true, 3, 500, kThrottle, 1, time.Second, retrypolicy.OutOfQuota},
+		{"N17, Go", retrypolicy.AWSGo2026, true, 3, 500, kThrottle, 1, 50 * ms, retrypolicy.OutOfQuota},
+		{"no long poll", retrypolicy.AWSKotlin2026, false, 3, 500, kServer, 1, 0, retrypolicy.OutOfQuota},
+		{"out of attempts", retrypolicy.AWSKotlin2026, true, 2, 0, kServer, 2, 50 * ms, retrypolicy.OutOfAttempts},
+		{"not retryable", retrypolicy.AWSKotlin2026, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.NotRetryable},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o := c.preset()
+			o.Attempts, o.Quota.Spent = c.total, c.spent
+			r := retrypolicy.Retrier{
+				Policy: newAWS(t, o), LongPoll: c.poll, Rand: func() uint64 { return drawLast },
+				Classify: func(err error) retrypolicy.Info {
+					info := retrypolicy.Classify(err)
+					info.Safe = retrypolicy.SafeYes
+					return info
+				},
+			}
+			op := perform(c.kind)
+			wantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.kind)
+			if took := time.Since(op.began); len(op.at) != c.runs || took != c.took {
+				t.Errorf("%s: %d runs, %v; want %d, %v", c.name, len(op.at), took, c.runs, c.took)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // N19, and a success: no delay
+		r := retrypolicy.Retrier{Policy: newAWS(t, retrypolicy.AWSKotlin2026()), LongPoll: true, Rand: func() uint64 { return drawLast }}
+		op := perform(kServer, nil)
+		if err := r.Do(bg, op.run); err != nil || time.Since(op.began) != 50*ms {
+			t.Errorf("%v after %v", err, time.Since(op.began))
+		}
+		ctx, cancel := context.WithTimeout(bg, 10*ms) // the poller's own end comes first
+		defer cancel()
+		o := retrypolicy.AWSKotlin2026()
+		o.Quota.Spent = 500
+		r.Policy = newAWS(t, o)
+		began := time.Now()
+		wantError(t, r.Do(ctx, perform(kServer).run), retrypolicy.OutOfQuota, 0, kServer)
+		if time.Since(began) != 0 {
+			t.Errorf("slept %v towards a deadline that is nearer", time.Since(began))
+		}
+	})
+}
+
+func TestRetrierTellsRetriesAndPassesTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rec := open()
+		var told []string
+		n := uint64(0)
+		began := time.Now()
+		r := retrypolicy.Retrier{
+			Policy: rec, Key: "tenant", Rand: func() uint64 { n++; return n },
+			OnRetry: func(retry int, delay time.Duration, err error) {
+				told = append(told, fmt.Sprint(retry, delay, err, time.Since(began)))
+			},
+		}
+		op := perform(transport.Network, transport.Timeout, nil)
+		if err := r.Do(bg, op.run); err != nil {
+			t.Error(err)
+		}
+		if want := "[1 1s network failure 0s 2 1s timed out 1s]"; fmt.Sprint(told) != want {
+			t.Errorf("%v, want %v", told, want)
+		}
+		for i, a := range [][]retrypolicy.Attempt{rec.admit, rec.decide, rec.observe} {
+			for _, a := range a {
+				if a.Key != "tenant" {
+					t.Errorf("%d: key %q", i, a.Key)
+				}
+			}
+		}
+		// Three tries: each has one Admit and one Observe, the two failures a Decide.
+		if len(rec.admit) != 3 || len(rec.observe) != 3 || len(rec.decide) != 2 || rec.observe[2].Err != nil {
+			t.Errorf("%d, %d, %d calls", len(rec.admit), len(rec.observe), len(rec.decide))
+		}
+		if rec.decide[0].Rand != 2 || rec.decide[1].Rand != 4 {
+			t.Errorf("draws %d, %d", rec.decide[0].Rand, rec.decide[1].Rand)
+		}
+	})
+}
+
+// Two calls of Do draw different numbers, within a call too.
+func TestDoDrawsItsOwnNumbers(t *testing.T) {
+	seen := map[uint64]bool{}
+	for range 20 {
+		rec := &recorder{entry: retrypolicy.Decision{Retry: true}, answer: retrypolicy.Decision{Retry: true}}
+		count := 0
+		_ = retrypolicy.Do(bg, rec, func(context.Context) error {
+			if count++; count > 5 {
+				return nil
+			}
+			return transport.Network
+		})
+		for _, a := range rec.decide {
+			if seen[a.Rand] {
+				t.Fatalf("%#x twice", a.Rand)
+			}
+			seen[a.Rand] = true
+		}
+	}
+	if len(seen) != 100 {
+		t.Errorf("%d draws", len(seen))
+	}
+}
+
+func TestRetrierClassifyFallsThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		odd := errors.New("odd")
+		r := retrypolicy.Retrier{Policy: every(3), Classify: retrypolicy.Chain(
+			func(err error) retrypolicy.Info { // the hook for single errors
+				if errors.Is(err, odd) {
+					return retrypolicy.Info{Verdict: retrypolicy.Fail}
+				}
+				return retrypolicy.Info{}
+			},
+			retrypolicy.AWSClassifier(retrypolicy.AWSStandardRules().Judge, nil),
+		)}
+		for _, c := range []struct {
+			err    error
+			reason retrypolicy.Reason
+			runs   int
+		}{
+			{odd, retrypolicy.NotRetryable, 1},
+			{&apiError{"SlowDown"}, retrypolicy.OutOfAttempts, 3},
+			{&apiError{"NoSuchKey"}, retrypolicy.NotRetryable, 1},
+			{transport.Network, retrypolicy.OutOfAttempts, 3}, // nobody knew it: the package's own
+			{transport.Forbidden, retrypolicy.NotRetryable, 1},
+		} {
+			op := perform(c.err)
+			wantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.err)
+		}
+		// A classifier can call an error a success.
+		r.Classify = func(error) retrypolicy.Info { return retrypolicy.Info{Verdict: retrypolicy.Succeed} }
+		if err := r.Do(bg, perform(odd).run); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A waiter: the directive is drawn from value and error together.
+func TestUntil(t *testing.T) {
+	missing := errors.New("missing")
+	type answer struct {
+		state string
+		err   error
+	}
+	judge := func(state string, err error) retrypolicy.Info {
+		switch {
+		case err == missing:
+			return retrypolicy.Info{Verdict: retrypolicy.Succeed} // waiting for it to be gone
+		case state == "failed":
+			return retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: transport.Conflict}
+		case state == "busy":
+			return retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Throttled}
+		case state == "deleting" && err == nil:
+			return retrypolicy.Info{Verdict: retrypolicy.Again}
+		}
+		return retrypolicy.Info{} // as Do does
+	}
+	for _, c := range []struct {
+		name    string
+		answers []answer
+		value   string
+		reason  retrypolicy.Reason // ByPolicy: success
+		is      error
+		took    time.Duration
+	}{
+		{"retry on a value, succeed on an error", []answer{{"deleting", nil}, {"deleting", nil}, {"", missing}}, "", 0, nil, 2 * time.Second},
+		{"a value that is what was waited for", []answer{{"deleting", nil}, {"gone", nil}}, "gone", 0, nil, time.Second},
+		{"a value that fails", []answer{{"deleting", nil}, {"failed", nil}}, "failed", retrypolicy.NotRetryable, retrypolicy.NotYet, time.Second},
+		{"a value with a class of its own", []answer{{"busy", nil}, {"gone", nil}}, "gone", 0, nil, time.Minute},
+		{"an error left to the classifiers", []answer{{"", transport.Network}, {"gone", nil}}, "gone", 0, nil, time.Second},
+		{"an error that they fail", []answer{{"old", transport.Forbidden}}, "old", retrypolicy.NotRetryable, transport.Forbidden, 0},
+		{"never", []answer{{"deleting", nil}}, "deleting", retrypolicy.OutOfAttempts, retrypolicy.NotYet, 3 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.ByKind{
+				Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: again(time.Minute)}}, Default: again(time.Second),
+			}}}
+			began, n := time.Now(), 0
+			value, err := retrypolicy.Until(bg, &r, func(context.Context) (string, error) {
+				a := c.answers[min(n, len(c.answers)-1)]
+				n++
+				return a.state, a.err
+			}, judge)
+			if value != c.value || time.Since(began) != c.took {
+				t.Errorf("%s: %q after %v", c.name, value, time.Since(began))
+			}
+			if c.is == nil {
+				if err != nil {
+					t.Errorf("%s: %v", c.name, err)
+				}
+				return
+			}
+			wantError(t, err, c.reason, n-1, c.is)
+		})
+	}
+}
+
+func TestGateBeforeTheFirstTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rec := open()
+		op := perform(nil)
+		for _, c := range []struct{ says, want retrypolicy.Reason }{
+			{retrypolicy.ByPolicy, retrypolicy.Rejected}, {retrypolicy.Rejected, retrypolicy.Rejected}, {retrypolicy.OutOfQuota, retrypolicy.OutOfQuota},
+		} {
+			rec.entry = retrypolicy.Decision{Reason: c.says}
+			err := retrypolicy.Do(bg, rec, op.run)
+			wantError(t, err, c.want, 0)
+			if errors.Unwrap(err) != nil || len(rec.observe) != 0 {
+				t.Errorf("%v: a try that never was has a failure, or %d outcomes", err, len(rec.observe))
+			}
+		}
+		// A wait that reaches over the deadline is not made.
+		rec.entry = retrypolicy.Decision{Retry: true, Delay: time.Hour}
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
+		defer cancel()
+		wantError(t, retrypolicy.Do(ctx, rec, op.run), retrypolicy.PastDeadline, 0)
+		r := retrypolicy.Retrier{Policy: rec, Limit: time.Minute}
+		wantError(t, r.Do(bg, op.run), retrypolicy.OutOfTime, 0)
+		op.want(t)
+		if time.Since(op.began) != 0 {
+			t.Errorf("took %v", time.Since(op.began))
+		}
+	})
+}
+
+// waits lets a try in after so many questions.
+type waits struct{ left int }
+
+func (w *waits) Decide(retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Decision{Retry: true, Delay: time.Second}
+}
+func (w *waits) Admit(retrypolicy.Attempt) retrypolicy.Decision {
+	if w.left--; w.left < 0 {
+		return retrypolicy.Decision{Retry: true}
+	}
+	return retrypolicy.Decision{Retry: true, Delay: 100 * ms}
+}
+
+func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op := perform(transport.Network, nil)
+		if err := retrypolicy.Do(bg, &waits{left: 3}, op.run); err != nil {
+			t.Error(err)
+		}
+		op.want(t, 300*ms, 1300*ms)
+	})
+}
+
+// An operation that panics, or ends its goroutine, is reported as failed: a policy that counts tries under way stays right. Its contexts are released.
+func TestDoReportsATryThatPanics(t *testing.T) {
+	for name, leave := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
+		rec := open()
+		var of context.Context
+		r := retrypolicy.Retrier{Policy: rec, TryLimit: time.Hour, Limit: 2 * time.Hour}
+		done := make(chan any)
+		go func() {
+			defer func() { done <- recover() }()
+			_ = r.Do(bg, func(ctx context.Context) error { of = ctx; leave(); return nil })
+		}()
+		got := <-done
+		if (got == "oh") != (name == "panic") {
+			t.Errorf("%s: recovered %v", name, got)
+		}
+		if len(rec.observe) != 1 || rec.observe[0].Err == nil {
+			t.Errorf("%s: outcomes %+v, want one failure", name, rec.observe)
+		}
+		if of.Err() == nil {
+			t.Errorf("%s: the try's context lives on", name)
+		}
+	}
+}
+
+func TestRetrierIsForManyGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := retrypolicy.AWSKotlin2026()
+		b := bucketed(t, &o, 500, 500)
+		r := retrypolicy.Retrier{Policy: newAWS(t, o)}
+		var all sync.WaitGroup
+		var failed atomic.Int64
+		for i := range 200 {
+			all.Go(func() {
+				n := 0
+				err := r.Do(bg, func(context.Context) error {
+					if n++; i%2 == 0 && n == 1 {
+						return transport.Unavailable
+					}
+					return nil
+				})
+				if err != nil {
+					failed.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		// 100 operations want a retry for 14 each, and no more than the quota has get one.
+		if f := failed.Load(); f < 30 || f > 70 {
+			t.Errorf("%d of 100 were refused", f)
+		}
+		if n := b.Tokens(time.Now()); n < 400 || n > 500 {
+			t.Errorf("%d tokens at the end: refunds were lost or made up", n)
+		}
+	})
+}
+
+func TestDoAllocatesNothingForASuccess(t *testing.T) {
+	ctx := context.Background()
+	op := func(context.Context) error { return nil }
+	p := newAWS(t, retrypolicy.AWSKotlin2026())
+	adaptive := newAdaptive(t, nil).Wrap(p)
+	r := retrypolicy.Retrier{Policy: p, Once: true, Key: "k"}
+	for name, f := range map[string]func(){
+		"plain":    func() { sinkErr = retrypolicy.Do(ctx, retrypolicy.NoRetry{}, op) },
+		"quota":    func() { sinkErr = retrypolicy.Do(ctx, p, op) },
+		"adaptive": func() { sinkErr = retrypolicy.Do(ctx, adaptive, op) },
+		"retrier":  func() { sinkErr = r.Do(ctx, op) },
+	} {
+		if allocs := testing.AllocsPerRun(200, f); allocs != 0 || sinkErr != nil {
+			t.Errorf("%s: %v allocations, %v", name, allocs, sinkErr)
+		}
+	}
+	value := func(context.Context) (int, error) { return 7, nil }
+	if allocs := testing.AllocsPerRun(200, func() { sinkInt, sinkErr = retrypolicy.DoValue(ctx, p, value) }); allocs != 0 || sinkInt != 7 {
+		t.Errorf("DoValue: %v allocations", allocs)
+	}
+	// A retry without a delay allocates nothing either.
+	flat := retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: retrypolicy.Fixed{}}
+	var asPolicy retrypolicy.Policy = flat
+	n := 0
+	again := func(context.Context) error {
+		if n++; n%5 != 0 {
+			return transport.Network
+		}
+		return nil
+	}
+	if allocs := testing.AllocsPerRun(200, func() { sinkErr = retrypolicy.Do(ctx, asPolicy, again) }); allocs != 0 || sinkErr != nil {
+		t.Errorf("four retries: %v allocations, %v", allocs, sinkErr)
+	}
+}
+
+var sinkInt int
+
+func BenchmarkDo(b *testing.B) {
+	p := newAWS(b, retrypolicy.AWSKotlin2026())
+	op := func(context.Context) error { return nil }
+	b.ReportAllocs()
+	for b.Loop() {
+		sinkErr = retrypolicy.Do(bg, p, op)
+	}
+}

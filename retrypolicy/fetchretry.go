@@ -1,0 +1,81 @@
+package retrypolicy
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// FetchRetry is what the JavaScript library fetch-retry does. Attempts count from 0 for the failure of the first try. It tells an answer from a network error by the StatusError in the failure, so
+// the operation returns an answer that may have to be repeated as such an error; with it go Retrier{Policy: f, Classify: f.Classify}.
+//
+// There is no jitter, no cap, no limit of time, and no heed of Retry-After. NewFetchRetry has the library's defaults; the zero value never retries.
+//
+// Source: the library's code.
+type FetchRetry struct {
+	// Retries is how many retries there may be. OnFunc makes it void.
+	Retries int
+	// Delay is the same before each retry, unless there is a DelayFunc, which is told the attempt, 0 before the first retry.
+	Delay     time.Duration
+	DelayFunc func(attempt int, err error) time.Duration
+	// On lists the statuses that are worth a retry, besides network errors. Other answers are final; so are all of them if the list is empty.
+	On []int
+	// OnFunc decides alone, as often as it likes: Retries is ignored. It is told the attempt.
+	OnFunc func(attempt int, err error) bool
+}
+
+// NewFetchRetry returns the library's defaults: three retries after network errors, 1 s apart.
+func NewFetchRetry() FetchRetry { return FetchRetry{Retries: 3, Delay: time.Second} }
+
+// Decide stops with OutOfAttempts after Retries, with NotRetryable after an answer that On does not list, and with ByPolicy where OnFunc says no.
+func (f FetchRetry) Decide(a Attempt) Decision {
+	attempt := max(a.Retry, 1) - 1
+	if f.OnFunc != nil {
+		if !f.OnFunc(attempt, a.Err) {
+			return stop(ByPolicy)
+		}
+	} else {
+		if s, ok := findStatus(a.Err); ok && !has(f.On, s.HTTPStatus()) {
+			return stop(NotRetryable)
+		}
+		if attempt >= f.Retries {
+			return stop(OutOfAttempts)
+		}
+	}
+	delay := f.Delay
+	if f.DelayFunc != nil {
+		delay = f.DelayFunc(attempt, a.Err)
+	}
+	return Decision{Retry: true, Delay: max(delay, 0)}
+}
+
+// Classify leaves every failure to Decide, as the library does: also those that the function Classify would end. Only what Permanent marked fails. A status below 400 that the settings do not want
+// repeated is a success.
+func (f FetchRetry) Classify(err error) Info {
+	if isPermanent(err) {
+		return Info{}
+	}
+	s, ok := findStatus(err)
+	if !ok {
+		return Info{Verdict: Again, Kind: transport.KindOf(err)}
+	}
+	info := HTTPStatus(s.HTTPStatus())
+	if info.Verdict == Succeed && f.OnFunc == nil && !has(f.On, s.HTTPStatus()) {
+		return info
+	}
+	info.Verdict = Again
+	return info
+}
+
+// Validate reports the first parameter that makes no sense.
+func (f FetchRetry) Validate() error {
+	switch {
+	case f.Retries < 0:
+		return invalid("FetchRetry.Retries is negative; give 0 or more")
+	case f.Delay < 0:
+		return invalid("FetchRetry.Delay is negative; give 0 or more")
+	case f.On != nil && f.OnFunc != nil:
+		return invalid("FetchRetry.On and OnFunc are both set; give one, the function decides alone")
+	}
+	return nil
+}

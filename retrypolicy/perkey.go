@@ -1,0 +1,104 @@
+package retrypolicy
+
+import (
+	"strings"
+	"sync"
+)
+
+// PerKey has a policy of its own, with its own quota, limiter or breaker, for each Attempt.Key: a host, a tenant, a device. What happens under one key does not
+// reach another.
+//
+// At most a set number of keys is remembered; the one that was not used for longest makes room and begins anew when it comes back, so the number should be above that of keys
+// in use at a time. Safe for concurrent use; the lock is not held while a key's policy is asked.
+type PerKey struct {
+	most  int
+	build func(key string) Policy
+
+	mu   sync.Mutex
+	keys map[string]*keyed
+	ring keyed // next is the key used last, prev the one to go first
+}
+
+type keyed struct {
+	key        string
+	policy     Policy
+	prev, next *keyed
+}
+
+// NewPerKey makes one for at most max keys; make makes the policy of a key that is new. It is called under a lock: it must not ask the PerKey. It is called once here, for the
+// empty key, to see that what it makes is valid; what it makes later and Validate refuses does not retry.
+func NewPerKey(max int, make func(key string) Policy) (*PerKey, error) {
+	switch {
+	case max < 1:
+		return nil, invalid("PerKey max is below 1; give how many keys to remember")
+	case make == nil:
+		return nil, invalid("PerKey make is nil; give a function that makes the policy of a key")
+	}
+	first := make("")
+	if err := within("what PerKey's make returns", first); err != nil {
+		return nil, err
+	}
+	k := &PerKey{most: max, build: make, keys: map[string]*keyed{}}
+	k.ring.next, k.ring.prev = &k.ring, &k.ring
+	k.insert(&keyed{policy: first})
+	return k, nil
+}
+
+// Decide asks the key's policy.
+func (k *PerKey) Decide(a Attempt) Decision { return k.of(a.Key).Decide(a) }
+
+// Observe tells the key's policy.
+func (k *PerKey) Observe(a Attempt) { Observe(k.of(a.Key), a) }
+
+// Admit asks the key's policy.
+func (k *PerKey) Admit(a Attempt) Decision { return Admit(k.of(a.Key), a) }
+
+// Validate refuses what NewPerKey did not make.
+func (k *PerKey) Validate() error {
+	if k == nil || k.build == nil {
+		return invalid("PerKey is not made; use NewPerKey")
+	}
+	return nil
+}
+
+// Len is how many keys are remembered.
+func (k *PerKey) Len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.keys)
+}
+
+// of returns the key's policy, which is the one used last now.
+func (k *PerKey) of(key string) Policy {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e, ok := k.keys[key]; ok {
+		if k.ring.next != e {
+			e.prev.next, e.next.prev = e.next, e.prev
+			k.link(e)
+		}
+		return e.policy
+	}
+	p := k.build(key)
+	if Validate(p) != nil {
+		p = NoRetry{}
+	}
+	if len(k.keys) >= k.most {
+		oldest := k.ring.prev
+		oldest.prev.next, oldest.next.prev = oldest.next, oldest.prev
+		delete(k.keys, oldest.key)
+	}
+	k.insert(&keyed{key: strings.Clone(key), policy: p}) // a clone, lest a key that is part of a long text keeps all of it
+	return p
+}
+
+func (k *PerKey) insert(e *keyed) {
+	k.keys[e.key] = e
+	k.link(e)
+}
+
+// link puts e first.
+func (k *PerKey) link(e *keyed) {
+	e.prev, e.next = &k.ring, k.ring.next
+	e.prev.next, e.next.prev = e, e
+}

@@ -1,0 +1,298 @@
+//go:build !tinygo
+
+package retrypolicy_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// recorder notes every question, and answers as it is told.
+type recorder struct {
+	decide, admit, observe []retrypolicy.Attempt
+	answer, entry          retrypolicy.Decision
+}
+
+func (r *recorder) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	r.decide = append(r.decide, a)
+	return r.answer
+}
+func (r *recorder) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	r.admit = append(r.admit, a)
+	return r.entry
+}
+func (r *recorder) Observe(a retrypolicy.Attempt) { r.observe = append(r.observe, a) }
+
+func open() *recorder {
+	return &recorder{answer: retrypolicy.Decision{Retry: true, Delay: time.Second}, entry: retrypolicy.Decision{Retry: true}}
+}
+
+var worthAnother = retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Network}
+
+func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
+	r := open()
+	r.answer.Step, r.answer.Counts, r.answer.Cost = 7, 8, 9
+	s := retrypolicy.Begin(r, "key", epoch)
+	lost := errors.New("lost")
+	if d, err := s.Admit(sec(0), 1); err != nil || d != r.entry {
+		t.Fatal(d, err)
+	}
+	info := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Throttled, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultServer, After: 3 * time.Second}
+	d, err := s.Failure(sec(1), 2, info, lost)
+	if err != nil || d != r.answer {
+		t.Fatal(d, err)
+	}
+	want := retrypolicy.Attempt{
+		Retry: 0, Kind: transport.Throttled, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultServer, After: 3 * time.Second,
+		Elapsed: time.Second, Now: sec(1), Key: "key", Rand: 2, Err: lost,
+	}
+	if r.observe[0] != want {
+		t.Errorf("Observe got %+v, want %+v", r.observe[0], want)
+	}
+	want.Retry = 1
+	if r.decide[0] != want {
+		t.Errorf("Decide got %+v, want %+v", r.decide[0], want)
+	}
+	if s.Retries() != 0 {
+		t.Errorf("%d retries before the first", s.Retries())
+	}
+	// The next question comes with the decision before.
+	r.entry.Delay = time.Minute
+	if d, err := s.Admit(sec(2), 3); err != nil || d.Delay != time.Minute {
+		t.Fatal(d, err)
+	}
+	r.entry.Delay = 0
+	if _, err := s.Admit(sec(62), 3); err != nil {
+		t.Fatal(err)
+	}
+	a := r.admit[2]
+	if a.Retry != 1 || a.Last != r.answer || a.Kind != transport.Throttled || a.Err != lost || a.Elapsed != 62*time.Second || len(r.admit) != 3 {
+		t.Errorf("Admit got %+v", a)
+	}
+	if s.Retries() != 1 {
+		t.Errorf("%d retries", s.Retries())
+	}
+	if err := s.Success(sec(63)); err != nil {
+		t.Fatal(err)
+	}
+	a = r.observe[1]
+	if a.Err != nil || a.Kind != transport.Unknown || a.Retry != 1 || a.Last != r.answer || a.Elapsed != 63*time.Second || len(r.decide) != 1 {
+		t.Errorf("Observe of the success got %+v", a)
+	}
+}
+
+// A failure that is the end reaches Observe, marked, and never Decide.
+func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		info retrypolicy.Info
+		want retrypolicy.Reason
+	}{
+		{retrypolicy.Info{Verdict: retrypolicy.Fail}, retrypolicy.NotRetryable},
+		{retrypolicy.Info{}, retrypolicy.NotRetryable},
+		{retrypolicy.Info{Verdict: retrypolicy.Again, Safe: retrypolicy.SafeNo}, retrypolicy.Unsafe},
+		{retrypolicy.Info{Verdict: retrypolicy.Again, After: -1}, retrypolicy.ToldNotTo},
+	} {
+		r := open()
+		s := retrypolicy.Begin(r, "", epoch)
+		_, _ = s.Admit(epoch, 0)
+		d, err := s.Failure(epoch, 0, c.info, transport.Network)
+		if err != nil || d.Retry || d.Reason != c.want || len(r.decide) != 0 || len(r.observe) != 1 {
+			t.Errorf("%+v: %v, %v, %d questions", c.info, d, err, len(r.decide))
+		}
+		if terminal := c.info.Verdict != retrypolicy.Again; r.observe[0].Terminal != terminal {
+			t.Errorf("%+v: Terminal %v", c.info, r.observe[0].Terminal)
+		}
+		wantResolved(t, &s)
+	}
+}
+
+// wantResolved wants every call to be refused.
+func wantResolved(t *testing.T, s *retrypolicy.Series) {
+	t.Helper()
+	_, admit := s.Admit(epoch, 0)
+	_, failure := s.Failure(epoch, 0, worthAnother, transport.Network)
+	for i, err := range []error{admit, failure, s.Success(epoch), s.Abandon(epoch, nil)} {
+		if !errors.Is(err, transport.Invalid) || !contains(err, "Series is over") {
+			t.Errorf("call %d of a series that is over: %v", i, err)
+		}
+	}
+}
+
+func TestSeriesIsResolvedOnce(t *testing.T) {
+	for name, resolve := range map[string]func(*retrypolicy.Series) error{
+		"success": func(s *retrypolicy.Series) error { return s.Success(epoch) },
+		"failure": func(s *retrypolicy.Series) error {
+			_, err := s.Failure(epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Fail}, transport.Invalid)
+			return err
+		},
+		"abandon": func(s *retrypolicy.Series) error { return s.Abandon(epoch, nil) },
+	} {
+		r := open()
+		s := retrypolicy.Begin(r, "", epoch)
+		_, _ = s.Admit(epoch, 0)
+		if err := resolve(&s); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		wantResolved(t, &s)
+		if len(r.observe) != 1 {
+			t.Errorf("%s: %d outcomes reported for one try", name, len(r.observe))
+		}
+	}
+	// The policy's stop and the gate's refusal are the end too.
+	r := open()
+	r.answer = retrypolicy.Decision{Reason: retrypolicy.OutOfTime, Delay: time.Second}
+	s := retrypolicy.Begin(r, "", epoch)
+	_, _ = s.Admit(epoch, 0)
+	if d, err := s.Failure(epoch, 0, worthAnother, transport.Network); err != nil || d != r.answer {
+		t.Error(d, err)
+	}
+	wantResolved(t, &s)
+	r = open()
+	r.entry = retrypolicy.Decision{Reason: retrypolicy.Rejected}
+	s = retrypolicy.Begin(r, "", epoch)
+	if d, err := s.Admit(epoch, 0); err != nil || d != r.entry {
+		t.Error(d, err)
+	}
+	wantResolved(t, &s)
+	if len(r.observe) != 0 {
+		t.Error("a try that was refused was reported as ended")
+	}
+}
+
+func TestSeriesWantsItsOrder(t *testing.T) {
+	r := open()
+	s := retrypolicy.Begin(r, "", epoch)
+	for range 2 { // before the first try, and before the second
+		if _, err := s.Failure(epoch, 0, worthAnother, transport.Network); !errors.Is(err, transport.Invalid) || !contains(err, "no try under way") {
+			t.Errorf("Failure without a try: %v", err)
+		}
+		if err := s.Success(epoch); !errors.Is(err, transport.Invalid) || !contains(err, "no try under way") {
+			t.Errorf("Success without a try: %v", err)
+		}
+		r.entry.Delay = time.Second
+		if _, err := s.Admit(epoch, 0); err != nil {
+			t.Error(err)
+		}
+		if err := s.Success(epoch); !contains(err, "no try under way") {
+			t.Errorf("Success while a gate has it wait: %v", err)
+		}
+		r.entry.Delay = 0
+		if _, err := s.Admit(epoch, 0); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Admit(epoch, 0); !errors.Is(err, transport.Invalid) || !contains(err, "has a try under way") {
+			t.Errorf("Admit twice: %v", err)
+		}
+		if d, err := s.Failure(epoch, 0, worthAnother, transport.Network); err != nil || !d.Retry {
+			t.Error(d, err)
+		}
+	}
+	if len(r.observe) != 2 || len(r.decide) != 2 {
+		t.Errorf("%d outcomes, %d questions", len(r.observe), len(r.decide))
+	}
+}
+
+func TestSeriesAbandon(t *testing.T) {
+	gone := errors.New("gone")
+	for _, c := range []struct {
+		trying bool
+		cause  error
+		want   int
+	}{{true, gone, 1}, {true, nil, 1}, {false, gone, 0}} {
+		r := open()
+		s := retrypolicy.Begin(r, "", epoch)
+		if c.trying {
+			_, _ = s.Admit(epoch, 0)
+		}
+		if err := s.Abandon(sec(2), c.cause); err != nil {
+			t.Error(err)
+		}
+		if len(r.observe) != c.want {
+			t.Fatalf("%+v: %d outcomes reported", c, len(r.observe))
+		}
+		if c.want == 1 && (r.observe[0].Err == nil || c.cause != nil && r.observe[0].Err != c.cause || r.observe[0].Now != sec(2)) {
+			t.Errorf("%+v: %+v; a try that was given up is no success", c, r.observe[0])
+		}
+		wantResolved(t, &s)
+	}
+}
+
+// A policy that is neither Gate nor Observer lets everything pass.
+func TestSeriesOfAPlainPolicy(t *testing.T) {
+	s := retrypolicy.Begin(retrypolicy.Fixed{Delay: time.Second}, "", epoch)
+	for i := range 100 {
+		if d, err := s.Admit(time.Time{}, 0); err != nil || d != (retrypolicy.Decision{Retry: true}) {
+			t.Fatal(d, err)
+		}
+		if s.Retries() != i {
+			t.Fatalf("%d retries, want %d", s.Retries(), i)
+		}
+		if d, err := s.Failure(epoch, 0, worthAnother, transport.Network); err != nil || d.Delay != time.Second {
+			t.Fatal(d, err)
+		}
+	}
+	_, _ = s.Admit(time.Time{}, 0)
+	if err := s.Success(time.Time{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSeriesAllocatesNothing(t *testing.T) {
+	o := retrypolicy.AWSKotlin2026()
+	o.Attempts = math.MaxInt32
+	p := newAWS(t, o)
+	var err error = transport.Throttled
+	if allocs := testing.AllocsPerRun(200, func() {
+		s := retrypolicy.Begin(p, "k", epoch)
+		for range 3 {
+			_, sinkErr = s.Admit(epoch, 0)
+			sink, sinkErr = s.Failure(epoch, 0, worthAnother, err)
+		}
+		_, sinkErr = s.Admit(epoch, 0)
+		sinkErr = s.Success(epoch)
+		sinkErr = s.Success(epoch)
+	}); allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+	sinkErr = nil
+}
+
+func TestReasonsHaveTexts(t *testing.T) {
+	seen := map[string]bool{}
+	for r := retrypolicy.ByPolicy; r <= retrypolicy.Cancelled; r++ {
+		text := r.Error()
+		if text == "" || seen[text] || text != r.String() || text == "undefined reason" {
+			t.Errorf("reason %d: %q", r, text)
+		}
+		seen[text] = true
+		for other := retrypolicy.ByPolicy; other <= retrypolicy.Cancelled; other++ {
+			if errors.Is(&retrypolicy.Error{Reason: r}, other) != (r == other) {
+				t.Errorf("errors.Is(%v, %v)", r, other)
+			}
+		}
+	}
+	if got := (retrypolicy.Cancelled + 1).String(); got != "undefined reason" {
+		t.Error(got)
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	for _, c := range []struct {
+		err  retrypolicy.Error
+		want string
+	}{
+		{retrypolicy.Error{Reason: retrypolicy.Rejected}, "rejected before the attempt"},
+		{retrypolicy.Error{Reason: retrypolicy.OutOfAttempts, Retries: 1, Err: transport.Network}, "out of attempts after 1 retry: network failure"},
+		{retrypolicy.Error{Reason: retrypolicy.OutOfQuota, Retries: 2, Err: transport.Throttled}, "retry quota exceeded after 2 retries: throttled"},
+		{retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: errors.New("why"), Err: transport.Network}, "cancelled: why: network failure"},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

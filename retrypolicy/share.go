@@ -1,0 +1,222 @@
+package retrypolicy
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// RetryBudgetOptions describe a RetryBudget. The zero value makes the one of the SRE book: 10 %.
+type RetryBudgetOptions struct {
+	// Share is how many retries there may be for each request, above 0, in steps of a millionth. Default: 0.1.
+	Share float64
+	// Window is how far back both are counted. Default: two minutes.
+	Window time.Duration
+	// Least is how many retries there may be in the window in any case. A client with few requests has little use of a share: with none but Share it can retry once
+	// and then not until ten requests later. Default: 0.
+	Least int
+}
+
+// RetryBudget keeps the retries of all operations that share it below a Share of their requests: a retry is allowed while
+//
+//	retries < Share * requests, or retries < Least
+//
+// in Window, as counted before it. So a service that fails gets at most 1 + Share times the load of one that is well (and one retry more). A request is a first try that
+// the gates let in; it is counted at Admit and never refused. A retry is counted when it is decided on; a refused one ends its series with OutOfQuota and carries the delay
+// that it would have had. Safe for concurrent use.
+//
+// Source: Site Reliability Engineering, "Handling Overload", per-client retry budget.
+type RetryBudget struct {
+	share share
+	least int64
+
+	mu   sync.Mutex
+	seen window // all: requests, marked: retries
+}
+
+// NewRetryBudget makes a budget. o may be nil.
+func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
+	var set RetryBudgetOptions
+	if o != nil {
+		set = *o
+	}
+	fallback(&set.Share, 0.1)
+	fallback(&set.Window, 2*time.Minute)
+	switch {
+	case !(set.Share >= 1e-6 && set.Share <= 100):
+		return nil, invalid("RetryBudgetOptions.Share is out of range; give retries for each request, a millionth to 100")
+	case set.Window < shortestWindow:
+		return nil, invalid("RetryBudgetOptions.Window is too short; give 20 ms or more")
+	case set.Least < 0:
+		return nil, invalid("RetryBudgetOptions.Least is negative; give 0 or more retries")
+	}
+	return &RetryBudget{share: shareOf(set.Share), least: int64(set.Least), seen: newWindow(set.Window)}, nil
+}
+
+// Wrap puts the budget around p: p decides first, and only a retry that it wants is counted.
+func (b *RetryBudget) Wrap(p Policy) Policy { return budgeted{b, p} }
+
+// Counts returns the requests and the retries in the window at now.
+func (b *RetryBudget) Counts(now time.Time) (requests, retries int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.advance(now)
+	return whole(b.seen.sum.all), whole(b.seen.sum.marked)
+}
+
+func (b *RetryBudget) request(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.advance(now)
+	b.seen.add(tally{all: 1})
+}
+
+func (b *RetryBudget) retry(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.advance(now)
+	n := b.seen.sum
+	if n.marked >= b.least && !b.share.below(n.marked, n.all) {
+		return false
+	}
+	b.seen.add(tally{marked: 1})
+	return true
+}
+
+type budgeted struct {
+	budget *RetryBudget
+	policy Policy
+}
+
+func (b budgeted) Decide(a Attempt) Decision {
+	d := b.policy.Decide(a)
+	if d.Retry && !b.budget.retry(a.Now) {
+		return Decision{Reason: OutOfQuota, Delay: d.Delay}
+	}
+	return d
+}
+
+func (b budgeted) Admit(a Attempt) Decision {
+	d := Admit(b.policy, a)
+	if a.Retry <= 0 && d.Retry && d.Delay <= 0 {
+		b.budget.request(a.Now)
+	}
+	return d
+}
+
+func (b budgeted) Observe(a Attempt) { Observe(b.policy, a) }
+
+func (b budgeted) Validate() error {
+	if b.budget == nil {
+		return invalid("RetryBudget is nil; make one with NewRetryBudget")
+	}
+	return within("the policy that RetryBudget.Wrap was given", b.policy)
+}
+
+// ConcurrencyBudgetOptions describe a ConcurrencyBudget. The zero value makes the one of failsafe-go.
+type ConcurrencyBudgetOptions struct {
+	// Share is the greatest share of retries among all tries in flight, above 0 and at most 1, in steps of a millionth. Default: 0.2.
+	Share float64
+	// Least is how many retries can be in flight in any case. Default: 3.
+	Least int
+}
+
+// ConcurrencyBudget bounds how many of the tries in flight at one time are retries. A retry is refused when, as counted before it,
+//
+//	retries in flight >= Least  and  retries in flight > Share * all in flight
+//
+// It is asked right before the retry, after its delay, and ends the series with OutOfQuota. First tries are counted, never refused. Nothing is remembered
+// of what has ended, so it needs no clock. Safe for concurrent use; it is exact, where failsafe-go may let in a few more.
+//
+// Every try that was let in has to be reported to Observe, once; Do and the device client see to it.
+//
+// Source: the retry budget of failsafe-go.
+type ConcurrencyBudget struct {
+	share share
+	least int64
+
+	mu      sync.Mutex
+	all     int64
+	retries int64
+}
+
+// NewConcurrencyBudget makes a budget. o may be nil.
+func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, error) {
+	var set ConcurrencyBudgetOptions
+	if o != nil {
+		set = *o
+	}
+	fallback(&set.Share, 0.2)
+	fallback(&set.Least, 3)
+	switch {
+	case !(set.Share >= 1e-6 && set.Share <= 1):
+		return nil, invalid("ConcurrencyBudgetOptions.Share is out of range; give a millionth to 1")
+	case set.Least < 1 || set.Least > math.MaxInt32:
+		return nil, invalid("ConcurrencyBudgetOptions.Least is out of range; give 1 or more retries")
+	}
+	return &ConcurrencyBudget{share: shareOf(set.Share), least: int64(set.Least)}, nil
+}
+
+// Wrap puts the budget around p.
+func (b *ConcurrencyBudget) Wrap(p Policy) Policy { return crowded{b, p} }
+
+// InFlight returns how many tries are in flight, and how many of them are retries.
+func (b *ConcurrencyBudget) InFlight() (all, retries int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int(b.all), int(b.retries)
+}
+
+func (b *ConcurrencyBudget) enter(retry bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if retry {
+		if b.retries >= b.least && b.share.above(b.retries, b.all) {
+			return false
+		}
+		b.retries++
+	}
+	b.all++
+	return true
+}
+
+// leave stops at 0: who changed the policy in mid-flight reports tries that were not let in here.
+func (b *ConcurrencyBudget) leave(retry bool, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = max(b.all-n, 0)
+	if retry {
+		b.retries = max(b.retries-n, 0)
+	}
+	b.retries = min(b.retries, b.all)
+}
+
+type crowded struct {
+	budget *ConcurrencyBudget
+	policy Policy
+}
+
+func (c crowded) Decide(a Attempt) Decision { return c.policy.Decide(a) }
+
+func (c crowded) Admit(a Attempt) Decision {
+	if !c.budget.enter(a.Retry > 0) {
+		return stop(OutOfQuota)
+	}
+	d := Admit(c.policy, a)
+	if !d.Retry || d.Delay > 0 {
+		c.budget.leave(a.Retry > 0, 1)
+	}
+	return d
+}
+
+func (c crowded) Observe(a Attempt) {
+	c.budget.leave(a.Retry > 0, outcomes(a))
+	Observe(c.policy, a)
+}
+
+func (c crowded) Validate() error {
+	if c.budget == nil {
+		return invalid("ConcurrencyBudget is nil; make one with NewConcurrencyBudget")
+	}
+	return within("the policy that ConcurrencyBudget.Wrap was given", c.policy)
+}

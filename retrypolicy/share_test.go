@@ -1,0 +1,225 @@
+package retrypolicy_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func newRetryBudget(t testing.TB, o *retrypolicy.RetryBudgetOptions) *retrypolicy.RetryBudget {
+	t.Helper()
+	b, err := retrypolicy.NewRetryBudget(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// grants is how many retries in a row p allows at a, at most 1000.
+func grants(p retrypolicy.Policy, a retrypolicy.Attempt) int {
+	for n := range 1000 {
+		if d := p.Decide(retried(as(a, transport.Unavailable), 1)); !d.Retry {
+			return n
+		}
+	}
+	return 1000
+}
+
+func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
+	for _, c := range []struct {
+		o        *retrypolicy.RetryBudgetOptions
+		requests int
+		want     int
+	}{
+		{nil, 0, 0},
+		{nil, 1, 1},  // 0 < 0.1
+		{nil, 10, 1}, // 1 is not below 1
+		{nil, 11, 2}, // 1 < 1.1
+		{nil, 30, 3}, // where 0.1*30 in floating point may be a little more than 3
+		{nil, 1000, 100},
+		{&retrypolicy.RetryBudgetOptions{Share: 0.3}, 10, 3},
+		{&retrypolicy.RetryBudgetOptions{Share: 2}, 10, 20},
+		{&retrypolicy.RetryBudgetOptions{Least: 5}, 0, 5},
+		{&retrypolicy.RetryBudgetOptions{Least: 5}, 1000, 100},
+	} {
+		b := newRetryBudget(t, c.o)
+		p := b.Wrap(always)
+		for range c.requests {
+			if !letsIn(p, at(0)) {
+				t.Fatal("a first try was refused")
+			}
+		}
+		if got := grants(p, at(0)); got != c.want {
+			t.Errorf("%+v, %d requests: %d retries, want %d", c.o, c.requests, got, c.want)
+		}
+		for range c.want { // retries let in are no requests
+			letsIn(p, retried(at(0), 1))
+		}
+		if requests, retries := b.Counts(day); requests != c.requests || retries != c.want {
+			t.Errorf("counts %d, %d, want %d, %d", requests, retries, c.requests, c.want)
+		}
+	}
+}
+
+func TestRetryBudgetRefusalCarriesTheDelay(t *testing.T) {
+	p := newRetryBudget(t, nil).Wrap(retrypolicy.Fixed{Delay: 3 * time.Second})
+	got := p.Decide(retried(at(0), 1))
+	if want := (retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: 3 * time.Second}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestRetryBudgetSlides(t *testing.T) {
+	p := newRetryBudget(t, nil).Wrap(always)
+	for range 10 {
+		letsIn(p, at(0))
+	}
+	if n := grants(p, at(0)); n != 1 {
+		t.Fatalf("%d retries, want 1", n)
+	}
+	for range 10 {
+		letsIn(p, at(time.Minute))
+	}
+	if n := grants(p, at(time.Minute)); n != 1 {
+		t.Errorf("after 20 requests: %d retries more, want 1", n)
+	}
+	if n := grants(p, at(2*time.Minute)); n != 0 { // 10 requests and 1 retry are left
+		t.Errorf("%d retries more, want 0", n)
+	}
+	for range 10 {
+		letsIn(p, at(2*time.Minute))
+	}
+	if n := grants(p, at(2*time.Minute)); n != 1 {
+		t.Errorf("%d retries more, want 1", n)
+	}
+}
+
+// A try that a gate further in refuses or holds up was no request.
+func TestRetryBudgetCountsWhatBegan(t *testing.T) {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+		b := newRetryBudget(t, nil)
+		retrypolicy.Admit(b.Wrap(&refusing{answer: d}), at(0))
+		if n, _ := b.Counts(day); n != 0 {
+			t.Errorf("%d requests, want none", n)
+		}
+	}
+}
+
+func TestNewRetryBudgetRefuses(t *testing.T) {
+	for _, c := range []struct {
+		o    retrypolicy.RetryBudgetOptions
+		want string
+	}{
+		{retrypolicy.RetryBudgetOptions{}, ""},
+		{retrypolicy.RetryBudgetOptions{Share: -0.1}, "RetryBudgetOptions.Share"},
+		{retrypolicy.RetryBudgetOptions{Share: 1e-7}, "RetryBudgetOptions.Share"},
+		{retrypolicy.RetryBudgetOptions{Share: math.NaN()}, "RetryBudgetOptions.Share"},
+		{retrypolicy.RetryBudgetOptions{Share: 101}, "RetryBudgetOptions.Share"},
+		{retrypolicy.RetryBudgetOptions{Window: 1}, "RetryBudgetOptions.Window"},
+		{retrypolicy.RetryBudgetOptions{Least: -1}, "RetryBudgetOptions.Least"},
+	} {
+		_, err := retrypolicy.NewRetryBudget(&c.o)
+		checkRefusal(t, err, c.want)
+	}
+}
+
+func newConcurrencyBudget(t testing.TB, o *retrypolicy.ConcurrencyBudgetOptions) *retrypolicy.ConcurrencyBudget {
+	t.Helper()
+	b, err := retrypolicy.NewConcurrencyBudget(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// The published sequence: share 0.5, least 1; two in flight of which one is a retry.
+func TestConcurrencyBudgetVector(t *testing.T) {
+	b := newConcurrencyBudget(t, &retrypolicy.ConcurrencyBudgetOptions{Share: 0.5, Least: 1})
+	p := b.Wrap(always)
+	retry := retried(at(0), 1)
+	if !letsIn(p, at(0)) || !letsIn(p, retry) {
+		t.Fatal("the first two were refused")
+	}
+	want := func(step string, permit bool, all, retries int) {
+		t.Helper()
+		d := retrypolicy.Admit(p, retry)
+		if d.Retry != permit || !permit && d.Reason != retrypolicy.OutOfQuota {
+			t.Errorf("%s: %+v, want a permit %v", step, d, permit)
+		}
+		if gotAll, gotRetries := b.InFlight(); gotAll != all || gotRetries != retries {
+			t.Errorf("%s: %d in flight, %d retries, want %d, %d", step, gotAll, gotRetries, all, retries)
+		}
+	}
+	want("1 of 2", true, 3, 2)
+	want("2 of 3", false, 3, 2)
+	retrypolicy.Observe(p, as(retry, transport.Network))
+	want("after one release", true, 3, 2)
+	want("and then", false, 3, 2)
+}
+
+func TestConcurrencyBudgetAllowsTheLeast(t *testing.T) {
+	b := newConcurrencyBudget(t, nil)
+	p := b.Wrap(always)
+	retry := retried(at(0), 2)
+	for i := range 4 {
+		if got := letsIn(p, retry); got != (i < 3) {
+			t.Errorf("retry %d alone in flight: let in %v", i+1, got)
+		}
+	}
+	for range 1000 {
+		if !letsIn(p, at(0)) {
+			t.Fatal("a first try was refused")
+		}
+	}
+	// 3 of 1003; they are let in as long as no more than a fifth of those in flight are retries: k <= 0.2*(1000+k).
+	for i := 3; i < 252; i++ {
+		if got := letsIn(p, retry); got != (i <= 250) {
+			t.Fatalf("retry %d among 1000 first tries: let in %v", i+1, got)
+		}
+	}
+	retrypolicy.Observe(p, many(as(at(0), nil), 1000))
+	for range 251 {
+		retrypolicy.Observe(p, as(retry, nil))
+	}
+	if all, retries := b.InFlight(); all != 0 || retries != 0 {
+		t.Errorf("at the end %d in flight, %d retries", all, retries)
+	}
+	retrypolicy.Observe(p, many(as(retry, nil), math.MaxInt32)) // from before the policy was set
+	if all, retries := b.InFlight(); all != 0 || retries != 0 {
+		t.Errorf("below nothing: %d in flight, %d retries", all, retries)
+	}
+}
+
+func TestConcurrencyBudgetTakesBackWhatDidNotBegin(t *testing.T) {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+		b := newConcurrencyBudget(t, nil)
+		p := b.Wrap(&refusing{answer: d})
+		for range 5 {
+			retrypolicy.Admit(p, at(0))
+			retrypolicy.Admit(p, retried(at(0), 1))
+		}
+		if all, retries := b.InFlight(); all != 0 || retries != 0 {
+			t.Errorf("%d in flight, %d retries, want none", all, retries)
+		}
+	}
+}
+
+func TestNewConcurrencyBudgetRefuses(t *testing.T) {
+	for _, c := range []struct {
+		o    retrypolicy.ConcurrencyBudgetOptions
+		want string
+	}{
+		{retrypolicy.ConcurrencyBudgetOptions{}, ""},
+		{retrypolicy.ConcurrencyBudgetOptions{Share: 1, Least: math.MaxInt32}, ""},
+		{retrypolicy.ConcurrencyBudgetOptions{Share: 1.01}, "ConcurrencyBudgetOptions.Share"},
+		{retrypolicy.ConcurrencyBudgetOptions{Share: -1}, "ConcurrencyBudgetOptions.Share"},
+		{retrypolicy.ConcurrencyBudgetOptions{Share: math.NaN()}, "ConcurrencyBudgetOptions.Share"},
+		{retrypolicy.ConcurrencyBudgetOptions{Least: -1}, "ConcurrencyBudgetOptions.Least"},
+	} {
+		_, err := retrypolicy.NewConcurrencyBudget(&c.o)
+		checkRefusal(t, err, c.want)
+	}
+}

@@ -1,0 +1,311 @@
+package retrypolicy_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// day is where the clocks of these tests begin.
+var day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// at is a question at d after the beginning.
+func at(d time.Duration) retrypolicy.Attempt { return retrypolicy.Attempt{Now: day.Add(d)} }
+
+// as is a with an outcome; nil is a success.
+func as(a retrypolicy.Attempt, err error) retrypolicy.Attempt {
+	a.Err, a.Kind = err, transport.KindOf(err)
+	return a
+}
+
+// retried is a as the n-th retry.
+func retried(a retrypolicy.Attempt, n int) retrypolicy.Attempt {
+	a.Retry = n
+	return a
+}
+
+// many is a n times.
+func many(a retrypolicy.Attempt, n int) retrypolicy.Attempt {
+	a.Count = n
+	return a
+}
+
+// always retries at once.
+var always = retrypolicy.Fixed{}
+
+// letsIn reports whether a try may begin.
+func letsIn(p retrypolicy.Policy, a retrypolicy.Attempt) bool {
+	d := retrypolicy.Admit(p, a)
+	return d.Retry && d.Delay <= 0
+}
+
+// refusing is a gate that says what it is told to, and counts.
+type refusing struct {
+	answer          retrypolicy.Decision
+	asked, observed int
+}
+
+func (*refusing) Decide(retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Decision{Retry: true, Delay: time.Second, Step: 7}
+}
+
+func (r *refusing) Admit(retrypolicy.Attempt) retrypolicy.Decision {
+	r.asked++
+	return r.answer
+}
+
+func (r *refusing) Observe(retrypolicy.Attempt) { r.observed++ }
+
+// checkRefusal wants an error of Kind Invalid that names want; none if want is empty.
+func checkRefusal(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case want != "" && (!errors.Is(err, transport.Invalid) || !strings.Contains(err.Error(), want)):
+		t.Errorf("error %v, want one of Kind Invalid with %q", err, want)
+	}
+}
+
+func newThrottle(t testing.TB, o *retrypolicy.ThrottleOptions) *retrypolicy.Throttle {
+	t.Helper()
+	th, err := retrypolicy.NewThrottle(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return th
+}
+
+// The published formula and figures.
+func TestThrottleProbability(t *testing.T) {
+	failsafe := retrypolicy.ThrottleOptions{K: 1 / 0.9, Ceiling: 0.9, Ended: true, Window: time.Minute, Refusals: ^retrypolicy.KindSet(0)}
+	low := failsafe
+	low.Ceiling = 0.8
+	late := failsafe
+	late.Least = 2
+	for _, c := range []struct {
+		name      string
+		o         *retrypolicy.ThrottleOptions
+		n, accept int
+		want      float64
+	}{
+		{"SRE 100 100", nil, 100, 100, 0},
+		{"SRE 100 50", nil, 100, 50, 0},
+		{"SRE 100 25", nil, 100, 25, 0.495050},
+		{"SRE 100 0", nil, 100, 0, 0.990099},
+		{"SRE 1 0", nil, 1, 0, 0.5},
+		{"SRE 1000 400", nil, 1000, 400, 0.199800},
+		{"SRE 0 0", nil, 0, 0, 0},
+		{"SRE with K 1.1", &retrypolicy.ThrottleOptions{K: 1.1}, 100, 50, 45.0 / 101},
+		{"failsafe default, one failure", &failsafe, 1, 0, 0.5},
+		{"failsafe 100 95", &low, 100, 95, 0},
+		{"failsafe 120 90", &low, 120, 90, 0.165289},
+		{"failsafe at its ceiling", &low, 100, 0, 0.8},
+		{"failsafe below its threshold", &late, 1, 0, 0},
+		{"failsafe at its threshold", &late, 2, 0, 2.0 / 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			th := newThrottle(t, c.o)
+			p := th.Wrap(always)
+			for i := range c.n {
+				a := at(0)
+				a.Rand = math.MaxUint64 // the draw that is rejected last
+				if !letsIn(p, a) {
+					t.Fatalf("request %d was rejected with the greatest draw", i)
+				}
+				if i < c.accept {
+					retrypolicy.Observe(p, as(at(0), nil))
+				} else {
+					retrypolicy.Observe(p, as(at(0), transport.Unavailable))
+				}
+			}
+			if got := th.Probability(day); math.Abs(got-c.want) > 5e-7 {
+				t.Errorf("probability %v, want %v", got, c.want)
+			}
+			if n, accept := th.Counts(day); n != c.n || accept != c.accept {
+				t.Errorf("counts %d, %d, want %d, %d", n, accept, c.n, c.accept)
+			}
+		})
+	}
+}
+
+func TestThrottleDrawsByRand(t *testing.T) {
+	p := newThrottle(t, nil).Wrap(always)
+	letsIn(p, at(0)) // requests 1, accepts 0: one half; the next questions raise it
+	a := at(0)
+	a.Rand = 1<<63 - 1024
+	d := retrypolicy.Admit(p, a)
+	if d.Retry || d.Reason != retrypolicy.Rejected {
+		t.Errorf("a draw below one half: %+v, want Rejected", d)
+	}
+	q := newThrottle(t, nil).Wrap(always)
+	letsIn(q, at(0))
+	a.Rand = 1 << 63
+	if !letsIn(q, a) {
+		t.Error("a draw of one half was rejected; the probability is one half")
+	}
+}
+
+// A rejected request counts for SRE, and does not for failsafe.
+func TestThrottleCountsWhatItRejected(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		th := newThrottle(t, &retrypolicy.ThrottleOptions{Ended: ended})
+		p := th.Wrap(always)
+		letsIn(p, at(0))
+		retrypolicy.Observe(p, as(at(0), transport.Throttled))
+		if letsIn(p, at(0)) { // a draw of 0
+			t.Fatal("a draw of 0 was let in")
+		}
+		want := 2
+		if ended {
+			want = 1
+		}
+		if n, _ := th.Counts(day); n != want {
+			t.Errorf("Ended %v: %d requests, want %d", ended, n, want)
+		}
+	}
+}
+
+func TestThrottleForgetsAfterTheWindow(t *testing.T) {
+	th := newThrottle(t, nil)
+	p := th.Wrap(always)
+	for i := range 10 {
+		a := at(time.Duration(i) * 6 * time.Second)
+		a.Rand = math.MaxUint64
+		letsIn(p, a)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		want  int
+	}{
+		{54 * time.Second, 10}, {120*time.Second - 1, 10}, {120 * time.Second, 9}, {126 * time.Second, 8}, {173 * time.Second, 1}, {174 * time.Second, 0}, {time.Hour, 0},
+	} {
+		if n, _ := th.Counts(day.Add(c.after)); n != c.want {
+			t.Errorf("after %v: %d requests, want %d", c.after, n, c.want)
+		}
+	}
+}
+
+// A clock that is set back must not keep old failures for as long as it was set back.
+func TestThrottleForgetsAlthoughTheClockWasSetBack(t *testing.T) {
+	th := newThrottle(t, nil)
+	p := th.Wrap(always)
+	letsIn(p, at(0))
+	year := -365 * 24 * time.Hour
+	if n, _ := th.Counts(day.Add(year)); n != 1 {
+		t.Fatalf("%d requests right after the step, want 1", n)
+	}
+	if n, _ := th.Counts(day.Add(year + 2*time.Minute)); n != 0 {
+		t.Errorf("%d requests two minutes after the step, want 0", n)
+	}
+	if n, _ := th.Counts(day.Add(year + 2*time.Minute - time.Second)); n != 0 { // somewhat older than the latest
+		t.Errorf("%d requests, want 0", n)
+	}
+}
+
+// Everything that the service answered is accepted, whatever it was.
+func TestThrottleAccepts(t *testing.T) {
+	refused := map[transport.Kind]bool{transport.Throttled: true, transport.Unavailable: true, transport.Network: true, transport.Timeout: true}
+	for _, k := range transport.Kinds() {
+		th := newThrottle(t, nil)
+		retrypolicy.Observe(th.Wrap(always), as(at(0), k))
+		if _, accepts := th.Counts(day); accepts != 0 == refused[k] {
+			t.Errorf("%v: %d accepts", k, accepts)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"success", nil, 3}, {"an error of the operation's own", errors.New("no"), 3}, {"a deadline", context.DeadlineExceeded, 0},
+		{"a cancelled try", &retrypolicy.Error{Err: context.Canceled}, 0},
+	} {
+		th := newThrottle(t, nil)
+		retrypolicy.Observe(th.Wrap(always), many(as(at(0), c.err), 3))
+		if _, accepts := th.Counts(day); accepts != c.want {
+			t.Errorf("%s: %d accepts, want %d", c.name, accepts, c.want)
+		}
+	}
+}
+
+// What a gate further in refuses or holds up was no request.
+func TestThrottleTakesBackWhatDidNotBegin(t *testing.T) {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+		inner := &refusing{answer: d}
+		th := newThrottle(t, nil)
+		p := th.Wrap(inner)
+		for range 5 {
+			if got := retrypolicy.Admit(p, at(0)); got != d {
+				t.Fatalf("%+v, want the inner gate's %+v", got, d)
+			}
+		}
+		if n, _ := th.Counts(day); n != 0 || inner.asked != 5 {
+			t.Errorf("%d requests, gate asked %d times", n, inner.asked)
+		}
+	}
+}
+
+func TestSharedStatePassesOn(t *testing.T) {
+	budget, _ := retrypolicy.NewRetryBudget(&retrypolicy.RetryBudgetOptions{Least: 10})
+	crowd, _ := retrypolicy.NewConcurrencyBudget(nil)
+	ratio, _ := retrypolicy.NewRetryThrottle(10, 0.1)
+	breaker, _ := retrypolicy.NewBreaker(nil)
+	for name, wrap := range map[string]func(retrypolicy.Policy) retrypolicy.Policy{
+		"Throttle": newThrottle(t, nil).Wrap, "RetryBudget": budget.Wrap, "ConcurrencyBudget": crowd.Wrap, "RetryThrottle": ratio.Wrap, "Breaker": breaker.Wrap,
+	} {
+		inner := &refusing{answer: retrypolicy.Decision{Retry: true, Cost: 3}}
+		p := wrap(inner)
+		if d := retrypolicy.Admit(p, at(0)); d != inner.answer {
+			t.Errorf("%s: Admit %+v", name, d)
+		}
+		retrypolicy.Observe(p, as(at(0), transport.Network))
+		if d := p.Decide(retried(as(at(0), transport.Network), 1)); d != (retrypolicy.Decision{Retry: true, Delay: time.Second, Step: 7}) {
+			t.Errorf("%s: Decide %+v", name, d)
+		}
+		if d := wrap(retrypolicy.NoRetry{}).Decide(retried(as(at(0), transport.Network), 1)); d != (retrypolicy.Decision{}) {
+			t.Errorf("%s around NoRetry: %+v", name, d)
+		}
+		if inner.asked != 1 || inner.observed != 1 {
+			t.Errorf("%s: inner was asked %d times and told %d times", name, inner.asked, inner.observed)
+		}
+		checkRefusal(t, retrypolicy.Validate(p), "")
+		checkRefusal(t, retrypolicy.Validate(wrap(nil)), name+".Wrap was given is nil")
+		checkRefusal(t, retrypolicy.Validate(wrap(retrypolicy.Fixed{Delay: -1})), "Fixed.Delay")
+	}
+}
+
+func TestSharedStateThatWasNotMade(t *testing.T) {
+	checkRefusal(t, retrypolicy.Validate((*retrypolicy.Throttle)(nil).Wrap(always)), "NewThrottle")
+	checkRefusal(t, retrypolicy.Validate((*retrypolicy.RetryBudget)(nil).Wrap(always)), "NewRetryBudget")
+	checkRefusal(t, retrypolicy.Validate((*retrypolicy.ConcurrencyBudget)(nil).Wrap(always)), "NewConcurrencyBudget")
+	checkRefusal(t, retrypolicy.Validate((*retrypolicy.RetryThrottle)(nil).Wrap(always)), "NewRetryThrottle")
+	checkRefusal(t, retrypolicy.Validate((*retrypolicy.Breaker)(nil).Wrap(always)), "NewBreaker")
+}
+
+func TestNewThrottleRefuses(t *testing.T) {
+	for _, c := range []struct {
+		o    retrypolicy.ThrottleOptions
+		want string
+	}{
+		{retrypolicy.ThrottleOptions{}, ""},
+		{retrypolicy.ThrottleOptions{K: 1, Window: 20 * time.Millisecond, Ceiling: 1, Least: 5}, ""},
+		{retrypolicy.ThrottleOptions{K: 0.99}, "ThrottleOptions.K"},
+		{retrypolicy.ThrottleOptions{K: math.NaN()}, "ThrottleOptions.K"},
+		{retrypolicy.ThrottleOptions{K: math.Inf(1)}, "ThrottleOptions.K"},
+		{retrypolicy.ThrottleOptions{Window: time.Millisecond}, "ThrottleOptions.Window"},
+		{retrypolicy.ThrottleOptions{Window: -1}, "ThrottleOptions.Window"},
+		{retrypolicy.ThrottleOptions{Ceiling: 1.1}, "ThrottleOptions.Ceiling"},
+		{retrypolicy.ThrottleOptions{Ceiling: math.NaN()}, "ThrottleOptions.Ceiling"},
+		{retrypolicy.ThrottleOptions{Least: -1}, "ThrottleOptions.Least"},
+	} {
+		_, err := retrypolicy.NewThrottle(&c.o)
+		checkRefusal(t, err, c.want)
+	}
+}
