@@ -12,12 +12,17 @@ import (
 // Options tune a Client. Nil, and the zero value of each field, mean the stated default.
 type Options struct {
 	// RetryPolicy decides about reconnects, and about messages unless MessagePolicy is set. Default: ExponentialBackoffWithJitter{}.
+	//
+	// A policy that is a retrypolicy.Gate is asked before each attempt to connect and for each message before it is handed over: one that waits holds what is
+	// behind it too, one that refuses ends the attempts, or that message alone, with RetryExpired. A retrypolicy.Observer is told how each of them ended: an attempt to
+	// connect has succeeded once the connection is up for StableTime. Attempt.Key is the hub's host name. Clients of one process may share a policy.
 	RetryPolicy retrypolicy.Policy
 	// MessagePolicy decides about sending a message again that the service refused for now. Default: RetryPolicy. A message that was
 	// in flight when the connection was lost is not refused: it goes again without asking.
 	MessagePolicy retrypolicy.Policy
 	// PacedPolicy decides alone about failures that ask for patience (errfilter.Slow: Throttled, Quota, ClockUnset). Default: the
-	// policies above decide whether, and the delay is at least that of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s.
+	// policies above decide whether, and the delay is at least that of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. It is only asked to
+	// decide; gates, quotas and observers belong into the policies above.
 	PacedPolicy retrypolicy.Policy
 
 	// OnStatus is told each Status, in order, by one goroutine at a time. It may call the client's methods, but Close only in a goroutine of

@@ -6,6 +6,7 @@
 //	go run ./examples/telemetry              twenty seconds of faults, then a ledger
 //	go run ./examples/telemetry -sabotage    the hub forgets a reading that it acknowledged: the ledger finds it, status 1
 //	go run ./examples/telemetry -policy none the first fault ends it: NoRetry
+//	go run ./examples/telemetry -transport mqtt-lean    the same on the small MQTT engine, which boards use too
 //	HUBLINE_CONNECTION_STRING=... go run ./examples/telemetry    to a real hub, without faults
 package main
 
@@ -21,21 +22,22 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/transport/mqtt"
 )
 
 // settings are the command line.
 type settings struct {
-	connect  string
-	rate     float64
-	count    int
-	policy   string
-	sabotage bool
+	connect   string
+	transport string
+	rate      float64
+	count     int
+	policy    string
+	sabotage  bool
 }
 
 func main() {
 	var s settings
 	flag.StringVar(&s.connect, "connect", "", "connection string of a device; empty: $HUBLINE_CONNECTION_STRING, and if that is empty, an in-process hub")
+	flag.StringVar(&s.transport, "transport", "mqtt", "what carries the readings: mqtt (on the library paho) or mqtt-lean (the small engine)")
 	flag.Float64Var(&s.rate, "rate", 100, "readings per second")
 	flag.IntVar(&s.count, "count", 0, "readings in all; 0: twenty seconds of them")
 	flag.StringVar(&s.policy, "policy", "azure", "retry policy: azure (exponential back-off with jitter) or none")
@@ -61,6 +63,10 @@ func run(ctx context.Context, s settings) error {
 	if !ok {
 		return fmt.Errorf("flag -policy: %q is not a policy; give azure or none", s.policy)
 	}
+	newTransport, ok := transports[s.transport]
+	if !ok {
+		return fmt.Errorf("flag -transport: %q is not a transport; give mqtt or mqtt-lean", s.transport)
+	}
 	if s.rate <= 0 || s.rate > 10_000 || s.count < 0 {
 		return errors.New("flags -rate and -count: give a rate up to 10000 a second and a count of 0 or more")
 	}
@@ -75,27 +81,27 @@ func run(ctx context.Context, s settings) error {
 
 	// The first program of the README is these few lines; the rest is the show around them.
 	var hub *show
-	transport := mqtt.New(nil)
+	var at place
 	if s.connect == "" {
 		var err error
 		if hub, err = newShow(out); err != nil {
 			return err
 		}
 		defer hub.close()
-		s.connect, transport = hub.connect()
+		s.connect, at = hub.connect()
 		hub.hurry(options)
 	}
 	creds, err := device.ParseConnectionString(s.connect)
 	if err != nil {
 		return err
 	}
-	client, err := device.New(creds, transport, options)
+	client, err := device.New(creds, newTransport(creds, at), options)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 
-	out.line("device %s connects to %s, sends %d readings, %g a second, retry policy %s", creds.DeviceID, creds.Host, s.count, s.rate, s.policy)
+	out.line("device %s connects to %s, sends %d readings, %g a second, retry policy %s, transport %s", creds.DeviceID, creds.Host, s.count, s.rate, s.policy, s.transport)
 	if err := client.Open(ctx); err != nil {
 		return err
 	}

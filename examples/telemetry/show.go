@@ -9,7 +9,6 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
-	"github.com/hubline-iot/hubline/transport/mqtt"
 )
 
 // showTime is how long the schedule takes.
@@ -82,9 +81,9 @@ func newShow(out *printer) (*show, error) {
 	return s, nil
 }
 
-// connect returns what the device needs: a connection string, and a transport that trusts this hub and finds its port.
-func (s *show) connect() (string, *mqtt.Transport) {
-	return s.hub.ConnectionString(s.device), mqtt.New(&mqtt.Options{Addr: s.addr, TLS: s.hub.ClientTLS()})
+// connect returns what the device needs: a connection string, and the hub's port and whom to trust there.
+func (s *show) connect() (string, place) {
+	return s.hub.ConnectionString(s.device), place{s.addr, s.hub.ClientTLS()}
 }
 
 // hurry shortens the patience of the device, so that twenty seconds are enough for everything.

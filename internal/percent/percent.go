@@ -17,6 +17,17 @@ func Append(dst []byte, s string) []byte {
 	return dst
 }
 
+// Size is the size of what Append appends.
+func Size(s string) int {
+	n := len(s)
+	for i := 0; i < len(s); i++ {
+		if !unreserved(s[i]) {
+			n += 2
+		}
+	}
+	return n
+}
+
 // unreserved is the set of RFC 3986 section 2.3.
 func unreserved(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '-' || b == '.' || b == '_' || b == '~'

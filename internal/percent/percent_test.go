@@ -28,6 +28,9 @@ func TestVectors(t *testing.T) {
 		if got := string(percent.Append(nil, v.plain)); got != v.escaped {
 			t.Errorf("Append(%q) = %q, want %q", v.plain, got, v.escaped)
 		}
+		if got := percent.Size(v.plain); got != len(v.escaped) {
+			t.Errorf("Size(%q) = %d, want %d", v.plain, got, len(v.escaped))
+		}
 		if got, ok := percent.Decode(nil, v.escaped); !ok || string(got) != v.plain {
 			t.Errorf("Decode(%q) = %q, %v, want %q", v.escaped, got, ok, v.plain)
 		}

@@ -18,6 +18,10 @@ import (
 
 // Over real TLS on loopback, what is hopeless is said at once: a typed error, one attempt, no retry, no secret in the text.
 func TestHopelessCredentialsEndOpenAtOnce(t *testing.T) {
+	withEachEngine(t, hopelessCredentialsEndOpenAtOnce)
+}
+
+func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 	hub, err := testbroker.New(nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, hub.Close()) }()
@@ -58,7 +62,7 @@ func TestHopelessCredentialsEndOpenAtOnce(t *testing.T) {
 			}
 			creds, err := device.ParseConnectionString(tc.connect)
 			require.NoError(t, err)
-			c, err := device.New(creds, mqtt.New(o), nil)
+			c, err := device.New(creds, with.make(creds, o), nil)
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
@@ -80,7 +84,7 @@ func TestHopelessCredentialsEndOpenAtOnce(t *testing.T) {
 	t.Run("the refusal's code can be asked for", func(t *testing.T) {
 		creds, err := device.ParseConnectionString(host + ";DeviceId=dev-1;SharedAccessKey=" + otherKey)
 		require.NoError(t, err)
-		c, err := device.New(creds, mqtt.New(&mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), nil)
+		c, err := device.New(creds, with.make(creds, &mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), nil)
 		require.NoError(t, err)
 		defer c.Close()
 		var refusal *mqtt.ConnackError
@@ -90,7 +94,7 @@ func TestHopelessCredentialsEndOpenAtOnce(t *testing.T) {
 	t.Run("a message of the largest size arrives, one byte more is refused", func(t *testing.T) {
 		creds, err := device.ParseConnectionString(good)
 		require.NoError(t, err)
-		c, err := device.New(creds, mqtt.New(&mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), nil)
+		c, err := device.New(creds, with.make(creds, &mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), nil)
 		require.NoError(t, err)
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -210,7 +210,7 @@ type env struct {
 	got      map[string]int
 }
 
-func newEnv(t *testing.T) *env {
+func newEnv(t *testing.T, with engine) *env {
 	e := &env{t: t, start: time.Now(), got: map[string]int{}}
 	var err error
 	e.hub, err = testbroker.New(nil)
@@ -221,7 +221,7 @@ func newEnv(t *testing.T) *env {
 	require.NoError(t, err)
 	creds.TokenLife = 10 * time.Minute
 	o := &mqtt.Options{Dial: e.hub.DialTLSPort, TLS: e.hub.ClientTLS(), KeepAlive: 20 * time.Second, PingTimeout: 5 * time.Second}
-	e.client, err = device.New(creds, mqtt.New(o), &device.Options{
+	e.client, err = device.New(creds, with.make(creds, o), &device.Options{
 		AckTimeout: 10 * time.Second, DialTimeout: 10 * time.Second, StableTime: time.Second,
 		OnStatus: func(s device.Status) {
 			e.mu.Lock()
@@ -387,7 +387,9 @@ func (e *env) promised(r row, closing bool) error {
 
 // TestMatrix plays every fault of the hub in the middle of every operation that it can meet. A cell is red when the fault did not happen there or the
 // promise was not kept. go test -run TestMatrix -v ./internal/sim prints the table.
-func TestMatrix(t *testing.T) {
+func TestMatrix(t *testing.T) { withEachEngine(t, matrix) }
+
+func matrix(t *testing.T, with engine) {
 	rows := matrixRows()
 	cells := make(map[[2]string]string)
 	for _, r := range rows {
@@ -400,7 +402,7 @@ func TestMatrix(t *testing.T) {
 			t.Run(o.name+"/"+r.name, func(t *testing.T) {
 				cells[key] = "RED"
 				synctest.Test(t, func(t *testing.T) {
-					if err := cell(t, o, r); err != nil {
+					if err := cell(t, with, o, r); err != nil {
 						t.Error(err)
 						return
 					}
@@ -433,8 +435,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-func cell(t *testing.T, o op, r row) error {
-	e := newEnv(t)
+func cell(t *testing.T, with engine, o op, r row) error {
+	e := newEnv(t, with)
 	err := o.run(e, r)
 	fired := e.in != nil && e.in.Fired() > 0
 	if closeErr := e.client.Close(); err == nil {

@@ -19,7 +19,9 @@ import (
 )
 
 // Pain 7: neither a connection that was closed nor one that failed leaves a socket open.
-func TestPain7_NoSocketIsLeftOpen(t *testing.T) {
+func TestPain7_NoSocketIsLeftOpen(t *testing.T) { withEachEngine(t, noSocketIsLeftOpen) }
+
+func noSocketIsLeftOpen(t *testing.T, with engine) {
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED: open files can be counted on Linux only")
 	}
@@ -40,7 +42,7 @@ func TestPain7_NoSocketIsLeftOpen(t *testing.T) {
 	defer cancel()
 	cycle := func(n int) {
 		for i := range n {
-			c, err := device.New(creds, mqtt.New(&mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+			c, err := device.New(creds, with.make(creds, &mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 			require.NoError(t, err)
 			if i%2 == 0 {
 				hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
@@ -62,7 +64,9 @@ func TestPain7_NoSocketIsLeftOpen(t *testing.T) {
 
 // Pain 14: a peer that went silent is found within stated times: with a message in flight after AckTimeout, without one after KeepAlive + PingTimeout and the 10 s
 // at which the pings' answers are looked at.
-func TestPain14_ASilentPeerIsFoundInTime(t *testing.T) {
+func TestPain14_ASilentPeerIsFoundInTime(t *testing.T) { withEachEngine(t, aSilentPeerIsFoundInTime) }
+
+func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 	for name, idle := range map[string]bool{"idle": true, "sending": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -73,7 +77,7 @@ func TestPain14_ASilentPeerIsFoundInTime(t *testing.T) {
 				creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
 				require.NoError(t, err)
 				lost := make(chan time.Time, 10)
-				c, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial, KeepAlive: 40 * time.Second, PingTimeout: 10 * time.Second}),
+				c, err := device.New(creds, with.make(creds, &mqtt.Options{Plaintext: true, Dial: hub.Dial, KeepAlive: 40 * time.Second, PingTimeout: 10 * time.Second}),
 					&device.Options{AckTimeout: 15 * time.Second, OnStatus: func(s device.Status) {
 						if s.Reason == device.ConnectionLost {
 							lost <- time.Now()
@@ -109,7 +113,9 @@ func TestPain25_NothingIsPrinted(t *testing.T) {
 		printed <- string(all)
 	}()
 	for seed := uint64(1000); seed < 1010; seed++ {
-		synctest.Test(t, func(t *testing.T) { play(t, drawPlan(seed)) })
+		p := drawPlan(seed)
+		p.engine = engines[seed%uint64(len(engines))]
+		synctest.Test(t, func(t *testing.T) { play(t, p) })
 	}
 	os.Stdout, os.Stderr = stdout, stderr
 	log.SetOutput(stderr)

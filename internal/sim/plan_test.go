@@ -13,6 +13,7 @@ import (
 // plan is everything random about one run, drawn before it begins.
 type plan struct {
 	seed       uint64
+	engine     engine // not drawn: each plan is played with all
 	tls        bool
 	window     int
 	maxOutbox  int

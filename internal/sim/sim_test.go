@@ -32,24 +32,30 @@ func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		from, to = *oneSeed, *oneSeed
 	}
-	for seed := from; seed <= to; seed++ {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			p := drawPlan(seed)
-			synctest.Test(t, func(t *testing.T) { simulate(t, p) })
-		})
-	}
+	withEachEngine(t, func(t *testing.T, e engine) {
+		for seed := from; seed <= to; seed++ {
+			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+				p := drawPlan(seed)
+				p.engine = e
+				synctest.Test(t, func(t *testing.T) { simulate(t, p) })
+			})
+		}
+	})
 }
 
 // A ledger that cannot find a loss proves nothing.
 func TestTheLedgerNoticesASabotage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := drawPlan(1)
-		p.steps = []step{
-			{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.Forget, After: 3}},
-			{at: 2 * time.Second, what: enqueue, count: 10, size: 100},
-		}
-		w := play(t, p)
-		require.ErrorContains(t, w.check(), "message 4 was acknowledged and the hub does not have it")
+	withEachEngine(t, func(t *testing.T, e engine) {
+		synctest.Test(t, func(t *testing.T) {
+			p := drawPlan(1)
+			p.engine = e
+			p.steps = []step{
+				{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.Forget, After: 3}},
+				{at: 2 * time.Second, what: enqueue, count: 10, size: 100},
+			}
+			w := play(t, p)
+			require.ErrorContains(t, w.check(), "message 4 was acknowledged and the hub does not have it")
+		})
 	})
 }
 
@@ -123,7 +129,7 @@ func play(t *testing.T, p *plan) *world {
 	}
 	creds, err := device.ParseConnectionString(w.hub.ConnectionString("dev-1"))
 	require.NoError(t, err)
-	w.client, err = device.New(creds, mqtt.New(o), &device.Options{
+	w.client, err = device.New(creds, p.engine.make(creds, o), &device.Options{
 		RetryPolicy: w.policy(p.policy), Window: p.window, MaxMessages: p.maxOutbox, AckTimeout: p.ackTimeout, StableTime: p.stable,
 		Rand:      rand.NewPCG(p.seed, 2).Uint64,
 		OnMessage: w.handle,

@@ -16,7 +16,9 @@ import (
 
 // 10,000 messages each way at once, over real TCP with full socket buffers, 4 KB each, while the handler of commands sends telemetry itself: nobody waits for somebody who
 // waits for him.
-func TestTwoWayTrafficAtFullSpeed(t *testing.T) {
+func TestTwoWayTrafficAtFullSpeed(t *testing.T) { withEachEngine(t, twoWay) }
+
+func twoWay(t *testing.T, with engine) {
 	const n = 10_000
 	hub, err := testbroker.New(nil)
 	require.NoError(t, err)
@@ -31,7 +33,7 @@ func TestTwoWayTrafficAtFullSpeed(t *testing.T) {
 
 	var handled, answered atomic.Int64
 	var c *device.Client
-	c, err = device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Addr: addr.String()}), &device.Options{
+	c, err = device.New(creds, with.make(creds, &mqtt.Options{Plaintext: true, Addr: addr.String()}), &device.Options{
 		OnMessage: func(ctx context.Context, m *transport.Message) error {
 			if handled.Add(1)%100 == 0 { // a handler that waits for an acknowledgement
 				if err := c.Send(ctx, &transport.Message{ID: "answer to " + m.ID}); err != nil {

@@ -125,7 +125,7 @@ func TestTheEndIsAnError(t *testing.T) {
 		},
 		{
 			"retries ended", device.Options{RetryPolicy: retrypolicy.NoRetry{}}, true,
-			`level=ERROR msg="the retries ended without a connection" state=disconnected reason="retries ended" retry=1 error="mqtt dial: retries ended: mqtt dial: network failure: `,
+			`level=ERROR msg="the retries ended without a connection" state=disconnected reason="retries ended" retry=1 error="mqtt dial: retries ended: stopped by the retry policy: mqtt dial: network failure: `,
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -280,11 +280,3 @@ func TestTheAlertCountsMoreThanTheWriteThatFailed(t *testing.T) {
 		require.ErrorIs(t, err, transport.Unauthorized, "%v", err)
 	})
 }
-
-func TestClientCertificatesOfTheTLSSettingsCount(t *testing.T) {
-	require.False(t, new(Options).clientCertificate())
-	require.False(t, (&Options{TLS: &tls.Config{}}).clientCertificate())
-	require.True(t, (&Options{Certificate: always(nil)}).clientCertificate())
-	require.True(t, (&Options{TLS: &tls.Config{Certificates: make([]tls.Certificate, 1)}}).clientCertificate())
-	require.True(t, (&Options{TLS: &tls.Config{GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return nil, nil }}}).clientCertificate())
-}

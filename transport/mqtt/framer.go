@@ -2,16 +2,17 @@ package mqtt
 
 import (
 	"encoding/binary"
-	"errors"
 	"strconv"
 )
 
 // Packet types of MQTT 3.1.1, section 2.2.1.
 const (
+	typeConnect    = 1
 	typeConnack    = 2
 	typePublish    = 3
 	typePuback     = 4
 	typeSuback     = 9
+	typePingreq    = 12
 	typePingresp   = 13
 	typeDisconnect = 14
 )
@@ -44,6 +45,7 @@ type frameSink interface {
 	puback(id uint16) error
 	// codes is valid until return.
 	suback(id uint16, codes []byte) error
+	pingresp()
 }
 
 // framer checks the hub's bytes as they stream past, so that the library behind it sees only packets that it can survive: it
@@ -166,6 +168,9 @@ func (f *framer) length(b byte) error {
 		f.state = inTopicSize
 	case f.left == 0:
 		f.state = inHeader
+		if f.kind == typePingresp {
+			f.sink.pingresp()
+		}
 	default:
 		f.state = inSmall
 	}
@@ -234,8 +239,3 @@ func (f *framer) publishID() error {
 	}
 	return nil
 }
-
-// A violationError says how the hub broke MQTT.
-type violationError struct{ error }
-
-func violation(text string) error { return violationError{errors.New(text)} }

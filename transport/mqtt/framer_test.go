@@ -8,6 +8,8 @@ import (
 
 	"github.com/eclipse/paho.mqtt.golang/packets"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // events records what the framer reports.
@@ -15,15 +17,18 @@ type events struct {
 	connacks []byte
 	pubacks  []uint16
 	subacks  [][]byte
+	pongs    int
 }
 
 func (e *events) connack(code byte) error {
 	e.connacks = append(e.connacks, code)
 	if code != 0 {
-		return &ConnackError{code}
+		return &ConnackError{Code: code}
 	}
 	return nil
 }
+
+func (e *events) pingresp() { e.pongs++ }
 
 func (e *events) puback(id uint16) error { e.pubacks = append(e.pubacks, id); return nil }
 
@@ -172,7 +177,7 @@ func TestWhatCameBeforeAViolationIsHandedOn(t *testing.T) {
 		l.send(0x40, 2, byte(id>>8), byte(id), 0xF0, 0)
 		err := <-r.ran
 		require.Equal(t, []uint16{0}, r.sink.tags())
-		_, ok := errors.AsType[violationError](err)
+		_, ok := errors.AsType[wire.Violation](err)
 		require.True(t, ok, "%v", err)
 	})
 }

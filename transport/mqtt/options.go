@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/way"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Options are the settings of a Transport. The zero value and nil mean all defaults: TLS to port 8883 of the credentials' host.
@@ -35,8 +36,7 @@ type Options struct {
 	Tunnel Tunnel
 	// KeepAlive is how long the line may be quiet before a ping, in whole seconds from 1 s to 65535 s. A hub closes the connection after 1.5 times this. 0: 60 s.
 	KeepAlive time.Duration
-	// PingTimeout is how long the answer to a ping may take. It is looked at every 5 s, or every quarter of a KeepAlive up to
-	// 10 s. 0: 20 s.
+	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
 	PingTimeout time.Duration
 	// WriteTimeout is how long the network may take for 16 KB before the connection counts as lost. 0: 10 s.
 	WriteTimeout time.Duration
@@ -52,9 +52,6 @@ const (
 	defaultWriteTimeout = 10 * time.Second
 
 	maxKeepAlive = 65535 * time.Second
-
-	// maxInfo bounds what goes into the user name, which has 65535 bytes at most when all is percent-encoded.
-	maxInfo = 4096
 )
 
 // resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first wrong field.
@@ -74,81 +71,34 @@ func (o *Options) resolve() (Options, error) {
 	} {
 		switch {
 		case *d.value < 0:
-			return r, invalid("options: " + d.name + " is negative; give a positive duration, or 0 for " + d.def.String())
+			return r, wire.Invalid("options: " + d.name + " is negative; give a positive duration, or 0 for " + d.def.String())
 		case *d.value == 0:
 			*d.value = d.def
 		}
 	}
 	if r.KeepAlive%time.Second != 0 || r.KeepAlive > maxKeepAlive {
-		return r, invalid("options: KeepAlive is " + r.KeepAlive.String() + "; give whole seconds from 1s to 65535s")
+		return r, wire.Invalid("options: KeepAlive is " + r.KeepAlive.String() + "; give whole seconds from 1s to 65535s")
 	}
-	if r.Addr != "" {
-		host, port, err := net.SplitHostPort(r.Addr)
-		if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || numErr != nil || n == 0 {
-			return r, invalid("options: Addr " + strconv.Quote(r.Addr) + " is not host:port; give both, such as \"gateway:8883\"")
-		}
+	below := r.below()
+	if err := below.Resolve(); err != nil {
+		return r, err
 	}
-	if r.Plaintext && r.Certificate != nil {
-		return r, invalid("options: both Plaintext and Certificate are set; a certificate needs TLS")
-	}
+	r.Dial = below.Dial
 	if r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:") {
-		return r, invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is no model; give one such as \"dtmi:com:example:Thermostat;1\"")
+		return r, wire.Invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is no model; give one such as \"dtmi:com:example:Thermostat;1\"")
 	}
 	for _, f := range [...]struct{ name, value string }{{"ProductInfo", r.ProductInfo}, {"ModelID", r.ModelID}} {
-		if len(f.value) > maxInfo {
-			return r, invalid("options: " + f.name + " has " + strconv.Itoa(len(f.value)) + " bytes; give " + strconv.Itoa(maxInfo) + " at most")
+		if len(f.value) > wire.MaxInfo {
+			return r, wire.Invalid("options: " + f.name + " has " + strconv.Itoa(len(f.value)) + " bytes; give " + strconv.Itoa(wire.MaxInfo) + " at most")
 		}
-	}
-	if r.Dial == nil {
-		r.Dial = new(net.Dialer).DialContext
 	}
 	return r, nil
 }
 
-// addr is where to connect to.
-func (o *Options) addr(creds *transport.Credentials) string {
-	if o.Addr != "" {
-		return o.Addr
-	}
-	port := "8883"
-	switch {
-	case o.Tunnel != nil:
-		port = o.Tunnel.Port(!o.Plaintext)
-	case o.Plaintext:
-		port = "1883"
-	}
-	return net.JoinHostPort(creds.DialHost(), port)
+// below is how to connect.
+func (o *Options) below() way.Options {
+	return way.Options{TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial, Tunnel: o.Tunnel}
 }
-
-// tlsConfig is for one connection. cert is what Certificate returned, if it is set.
-func (o *Options) tlsConfig(creds *transport.Credentials, cert *tls.Certificate) *tls.Config {
-	c := o.TLS.Clone() // nil stays nil
-	if c == nil {
-		c = new(tls.Config)
-	}
-	if c.ServerName == "" {
-		c.ServerName = creds.DialHost()
-	}
-	if c.MinVersion == 0 {
-		c.MinVersion = tls.VersionTLS12
-	}
-	if c.Time == nil {
-		c.Time = creds.Time
-	}
-	if cert != nil {
-		// Certificates would be passed over when the hub names other authorities, as it may for a certificate that it knows by its thumbprint.
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
-	}
-	return c
-}
-
-// clientCertificate reports whether a client certificate is at hand.
-func (o *Options) clientCertificate() bool {
-	return o.Certificate != nil || o.TLS != nil && (len(o.TLS.Certificates) > 0 || o.TLS.GetClientCertificate != nil)
-}
-
-// apiVersion is the hub's interface that the topics and bags here follow.
-const apiVersion = "2021-04-12"
 
 // userName is the user name of CONNECT.
 func (o *Options) userName(creds *transport.Credentials) string {
@@ -156,20 +106,5 @@ func (o *Options) userName(creds *transport.Credentials) string {
 	if o.ProductInfo != "" {
 		agent += " " + o.ProductInfo
 	}
-	b := append([]byte(creds.Host), '/')
-	b = append(b, clientID(creds)...)
-	b = append(b, "/?api-version="+apiVersion+"&DeviceClientType="...)
-	b = percent.Append(b, agent)
-	if o.ModelID != "" {
-		b = percent.Append(append(b, "&model-id="...), o.ModelID)
-	}
-	return string(b)
-}
-
-// clientID is the client id of CONNECT: the device's id, for a module with the module's behind a slash.
-func clientID(creds *transport.Credentials) string {
-	if creds.ModuleID == "" {
-		return creds.DeviceID
-	}
-	return creds.DeviceID + "/" + creds.ModuleID
+	return wire.UserName(creds, agent, o.ModelID)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // The tests of this file stand for what is known to go wrong on top of the library; the comments name it.
@@ -62,7 +63,7 @@ func TestEveryConnackCodeButZeroIsARefusal(t *testing.T) {
 			_, err := New(h.options()).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 			e := transport.Find(err)
 			require.NotNil(t, e)
-			require.Equal(t, connackTable[code].kind, e.Kind)
+			require.Equal(t, wire.ConnackMeaning(byte(code)).Kind, e.Kind)
 			require.Equal(t, transport.Connection, e.Scope)
 			require.Equal(t, transport.OpDial, e.Op)
 			refusal, ok := errors.AsType[*ConnackError](err)
@@ -234,12 +235,11 @@ func TestAPeerThatStopsReadingIsFoundByPings(t *testing.T) {
 		began := time.Now()
 		err := <-r.ran
 		require.ErrorIs(t, err, transport.Timeout)
-		require.LessOrEqual(t, time.Since(began), 60*time.Second+defaultPingTimeout+10*time.Second)
+		require.Equal(t, defaultKeepAlive+defaultWriteTimeout, time.Since(began))
 		_ = l
 	})
 }
 
-// A silent peer is noticed on the library's ticker.
 func TestASilentPeerIsFoundByPings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -248,7 +248,7 @@ func TestASilentPeerIsFoundByPings(t *testing.T) {
 		err := <-r.ran
 		require.ErrorIs(t, err, transport.Timeout)
 		require.ErrorIs(t, err, errNoPong)
-		require.LessOrEqual(t, time.Since(began), defaultKeepAlive+defaultPingTimeout+10*time.Second)
+		require.Equal(t, defaultKeepAlive+defaultPingTimeout, time.Since(began))
 	})
 }
 
@@ -322,7 +322,7 @@ func TestARefusedSubscriptionIsReplied(t *testing.T) {
 			require.Equal(t, transport.Operation, transport.Find(err).Scope)
 			refusal, ok := errors.AsType[*SubackError](err)
 			require.True(t, ok)
-			require.Equal(t, SubackError{"devices/dev-1/messages/devicebound/#", code}, *refusal)
+			require.Equal(t, SubackError{Filter: "devices/dev-1/messages/devicebound/#", Code: code}, *refusal)
 			require.Empty(t, r.ran, "the session lives")
 		})
 	}
@@ -718,7 +718,8 @@ func TestPublishingStopsWhileTheNetworkTakesNothing(t *testing.T) {
 		r.send(bodies...)
 		synctest.Wait()
 		s.conn.mu.Lock()
-		pending := len(s.conn.pending)
+		require.NotNil(t, s.conn.pending)
+		pending := len(s.conn.pending.b)
 		s.conn.mu.Unlock()
 		require.Less(t, pending, highWater+30_000)
 		for range bodies {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
@@ -163,7 +164,7 @@ func (h *scriptedHub) publish(l *scriptedLink, p packet) {
 		_ = l.Close()
 		return
 	}
-	decodeBag(bag, &m.Message)
+	wire.DecodeBag(bag, &m.Message)
 	answer := func() { _, _ = l.Write([]byte{typePuback << 4, 2, byte(p.id() >> 8), byte(p.id())}) }
 	h.mu.Lock()
 	h.received = append(h.received, m)

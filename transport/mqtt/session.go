@@ -9,6 +9,7 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // A session is one connection, on one client of the library that is never used again.
@@ -19,12 +20,12 @@ import (
 type session struct {
 	cfg    transport.Config
 	info   transport.Info
-	topics topics
+	topics wire.Topics
 	conn   *conn
 	client paho.Client
 
-	// lost is closed when the library has reported the loss of the connection, closed (capacity 1) gets a value when it has disconnected. After either its
-	// goroutines are done.
+	// lost is closed when the library has reported the loss of the connection, closed (capacity 1, made by goodbye) gets a value when it has disconnected. After
+	// either its goroutines are done.
 	lost   chan struct{}
 	closed chan struct{}
 	wake   chan struct{} // capacity 1: there is something in the queue
@@ -44,7 +45,7 @@ type session struct {
 	topicBuf   []byte
 
 	// Of the routing goroutine.
-	message inbound
+	message *wire.Inbound // nil before the first
 }
 
 // flight is a packet that waits for its answer: a PUBLISH, or a SUBSCRIBE when it has filters.
@@ -64,9 +65,8 @@ type subscribe struct {
 func newSession(cfg *transport.Config, token transport.Token) *session {
 	s := &session{
 		cfg:    *cfg,
-		topics: newTopics(cfg.Creds),
+		topics: wire.NewTopics(cfg.Creds),
 		lost:   make(chan struct{}),
-		closed: make(chan struct{}, 1),
 		wake:   make(chan struct{}, 1),
 	}
 	s.flights = make(map[uint16]flight) // it and the queues grow with use: an idle session is small
@@ -123,18 +123,18 @@ func (s *session) Run(ctx context.Context) error {
 
 // serve returns when the connection is gone and all goroutines are joined.
 func (s *session) serve(ctx context.Context) error {
+	beat := time.NewTimer(s.conn.keepAlive())
+	defer beat.Stop()
 	for {
 		select {
 		case <-s.wake:
 			s.sendQueued(ctx)
+		case <-beat.C:
+			beat.Reset(s.conn.keepAlive())
 		case <-s.conn.dead:
 			<-s.lost
 			<-s.conn.flushed
-			err := s.conn.failure()
-			if err == errDropped {
-				err = errNoPong // the library drops a live connection for nothing else
-			}
-			return lossError(err)
+			return lossError(s.conn.failure())
 		case <-ctx.Done():
 			s.goodbye()
 			return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Proto: proto, Err: ctx.Err()}
@@ -151,6 +151,7 @@ const (
 
 // goodbye sends DISCONNECT and joins all goroutines.
 func (s *session) goodbye() {
+	s.closed = make(chan struct{}, 1)
 	limit := time.AfterFunc(goodbyeLimit, func() { s.conn.fail(errAborted) })
 	s.client.Disconnect(disconnectWait)
 	<-s.conn.flushed
@@ -186,11 +187,11 @@ func (s *session) publish(ctx context.Context, it *transport.Item) {
 		s.tooLarge(it.Tag, size, s.info.MaxSize)
 		return
 	}
-	topic := s.topics.telemetry
-	if hasBag(it.Msg) {
-		s.topicBuf = appendBag(append(s.topicBuf[:0], topic...), it.Msg)
-		if len(s.topicBuf) > maxTopic {
-			s.tooLarge(it.Tag, len(s.topicBuf), maxTopic)
+	topic := s.topics.Telemetry
+	if wire.HasBag(it.Msg) {
+		s.topicBuf = wire.AppendBag(append(s.topicBuf[:0], topic...), it.Msg)
+		if len(s.topicBuf) > wire.MaxTopic {
+			s.tooLarge(it.Tag, len(s.topicBuf), wire.MaxTopic)
 			return
 		}
 		topic = string(s.topicBuf)
@@ -212,15 +213,13 @@ func (s *session) publish(ctx context.Context, it *transport.Item) {
 }
 
 func (s *session) tooLarge(tag uint16, size, limit int) {
-	e := transport.TooLargeError(size, limit)
-	e.Proto = proto
-	s.cfg.Sink.Done(tag, e)
+	s.cfg.Sink.Done(tag, wire.TooLarge(size, limit))
 }
 
 // request hands one SUBSCRIBE to the library, or replies at once.
 func (s *session) request(r subscribe) {
 	if r.op != transport.OpSubscribe || r.want&^transport.Messages != 0 {
-		s.cfg.Sink.Reply(r.id, transport.Reply{Err: refused(r.op, transport.Unsupported, errors.New("not available over this transport"))})
+		s.cfg.Sink.Reply(r.id, transport.Reply{Err: wire.Refused(r.op, transport.Unsupported, errors.New("not available over this transport"))})
 		return
 	}
 	if r.want == 0 {
@@ -228,22 +227,22 @@ func (s *session) request(r subscribe) {
 		return
 	}
 	s.now, s.nowID = flight{req: r.id}, 0
-	token := s.client.SubscribeMultiple(map[string]byte{s.topics.messages: 1}, nil)
+	token := s.client.SubscribeMultiple(map[string]byte{s.topics.Messages: 1}, nil)
 	switch err := token.Error(); {
 	case err == nil || s.conn.failure() != nil:
 	case s.nowID != 0:
 		s.land(s.nowID)
-		s.cfg.Sink.Reply(r.id, transport.Reply{Err: refused(r.op, transport.Timeout, err)})
+		s.cfg.Sink.Reply(r.id, transport.Reply{Err: wire.Refused(r.op, transport.Timeout, err)})
 	case errors.Is(err, paho.ErrNotConnected): // it noticed a loss before we did
 	default: // no filter can be made from this id
-		s.cfg.Sink.Reply(r.id, transport.Reply{Err: refused(r.op, transport.Invalid, err)})
+		s.cfg.Sink.Reply(r.id, transport.Reply{Err: wire.Refused(r.op, transport.Invalid, err)})
 	}
 }
 
 // connack is called by the framer. The library knows codes 0 to 5 only and takes all others for success.
 func (s *session) connack(code byte) error {
 	if code != 0 {
-		return &ConnackError{code}
+		return &ConnackError{Code: code}
 	}
 	return nil
 }
@@ -266,6 +265,9 @@ func (s *session) puback(id uint16) error {
 	return nil
 }
 
+// pingresp is called by the framer.
+func (s *session) pingresp() { s.conn.pong() }
+
 // suback is called by the framer. What does not fit the SUBSCRIBE must not reach the library, which would panic.
 func (s *session) suback(id uint16, codes []byte) error {
 	f := s.land(id)
@@ -274,8 +276,8 @@ func (s *session) suback(id uint16, codes []byte) error {
 	}
 	var reply transport.Reply
 	for i, code := range codes {
-		if !granted(code) {
-			reply.Err = refused(transport.OpSubscribe, subackTable[code].kind, &SubackError{f.filters[i], code})
+		if !wire.Granted(code) {
+			reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: f.filters[i], Code: code})
 			break
 		}
 	}

@@ -24,7 +24,7 @@
 //
 // A Dial has no time limit but its context's: package device bounds it.
 //
-// A connection that died without a sign is found by a ping within KeepAlive, PingTimeout and 10 s, by default 90 s; while something is being sent, within
+// A connection that died without a sign is found by a ping within KeepAlive and PingTimeout, by default 80 s; while something is being sent, within
 // WriteTimeout of the network's buffers being full.
 //
 // # Errors
@@ -41,8 +41,6 @@ package mqtt
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"net"
 	"net/url"
@@ -52,6 +50,8 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/way"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Transport makes MQTT sessions. It is safe for concurrent use.
@@ -85,21 +85,22 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 		return nil, t.err
 	}
 	if err := cfg.Creds.Validate(); err != nil {
-		return nil, dialError(err)
+		return nil, way.Error(err)
 	}
 	s, err := t.connect(ctx, cfg)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // what the end of ctx did to the socket is of no interest
 		}
-		return nil, dialError(err)
+		return nil, way.Error(err)
 	}
 	return s, nil
 }
 
 // connect does the work of dial.
 func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
-	cert, err := t.opt.certificate(ctx, cfg.Creds)
+	below := t.opt.below()
+	cert, err := below.ClientCertificate(ctx, cfg.Creds)
 	if err != nil {
 		return nil, err
 	}
@@ -107,28 +108,28 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	switch {
 	case err != nil:
 		return nil, err
-	case len(token.Text) > maxField:
-		return nil, invalid("the token has " + strconv.Itoa(len(token.Text)) + " bytes; a password of MQTT has 65535 at most")
+	case len(token.Text) > wire.MaxField:
+		return nil, wire.Invalid("the token has " + strconv.Itoa(len(token.Text)) + " bytes; a password of MQTT has 65535 at most")
 	}
-	outer, socket, err := t.open(ctx, cfg.Creds, cert)
+	outer, socket, err := below.Open(ctx, cfg.Creds, cert)
 	if err != nil {
 		return nil, err
 	}
 	s := newSession(cfg, token)
 	s.conn = newConn(outer, socket, t.opt.WriteTimeout, s)
-	s.client = paho.NewClient(t.clientOptions(s, token))
+	s.conn.beat = newHeartbeat(time.Now(), t.opt.KeepAlive, t.opt.PingTimeout)
+	password := token.Text
+	s.client = paho.NewClient(t.clientOptions(s, &password))
 
-	aborted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(aborted)
-		s.conn.fail(errAborted)
-	})
 	connected := s.client.Connect()
-	<-connected.Done()
-	err = connected.Error()
-	if !stop() {
-		<-aborted
+	select {
+	case <-connected.Done():
+	case <-ctx.Done():
+		s.conn.fail(errAborted)
+		<-connected.Done()
 	}
+	err = connected.Error()
+	password = "" // or it would stay with the library for as long as the session
 	if err == nil && ctx.Err() == nil {
 		return s, nil
 	}
@@ -140,47 +141,18 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	return nil, cause
 }
 
-// maxField is the longest text in a CONNECT, in bytes.
-const maxField = 65535
-
-// open dials, does the TLS handshake and opens the tunnel. It returns the outer connection and the socket below.
-func (t *Transport) open(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate) (outer, socket net.Conn, err error) {
-	socket, err = t.opt.Dial(ctx, "tcp", t.opt.addr(creds))
-	if err != nil {
-		return nil, nil, err
-	}
-	outer = socket
-	if !t.opt.Plaintext {
-		secure := tls.Client(socket, t.opt.tlsConfig(creds, cert))
-		if err := secure.HandshakeContext(ctx); err != nil {
-			_ = socket.Close()
-			if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && unset(creds) {
-				err = &transport.Error{Kind: transport.ClockUnset, Err: err} // no certificate is valid in 1970
-			}
-			return nil, nil, err
-		}
-		outer = secure
-	}
-	if t.opt.Tunnel != nil {
-		if outer, err = t.openTunnel(ctx, creds, outer, socket); err != nil {
-			return nil, nil, err
-		}
-	}
-	return outer, socket, nil
-}
-
-// unset reports whether the clock obviously was not set yet.
-func unset(creds *transport.Credentials) bool { return creds.Time().Year() < 2000 }
-
 // libraryWait bounds how long the library's Publish and Subscribe hold their caller after the connection was lost: it looks only when
 // the time is up. Writes to conn do not block, so on a live connection it does not matter.
 const libraryWait = 250 * time.Millisecond
 
+// anyServer is what the library is given because it wants one; it is not looked at.
+var anyServer = []*url.URL{{Scheme: "tcp", Host: "hub"}}
+
 // clientOptions are for one connection: the library redials nothing, keeps nothing, retries nothing. Its acknowledgements are off because sending one may
 // wait for the goroutine that asks for it.
-func (t *Transport) clientOptions(s *session, token transport.Token) *paho.ClientOptions {
+func (t *Transport) clientOptions(s *session, password *string) *paho.ClientOptions {
 	o := paho.NewClientOptions()
-	o.Servers = []*url.URL{{Scheme: "tcp", Host: "hub"}} // one is needed; it is not looked at
+	o.Servers = anyServer
 	o.SetAutoReconnect(false)
 	o.SetConnectRetry(false)
 	o.SetProtocolVersion(4) // else a refused CONNECT is repeated with MQTT 3.1
@@ -188,13 +160,12 @@ func (t *Transport) clientOptions(s *session, token transport.Token) *paho.Clien
 	o.SetOrderMatters(true)
 	o.SetAutoAckDisabled(true)
 	o.SetWriteTimeout(libraryWait)
-	o.SetKeepAlive(t.opt.KeepAlive)
-	o.SetPingTimeout(t.opt.PingTimeout)
+	o.SetKeepAlive(0) // the connection does that
+	o.Dialer, o.HTTPHeaders = nil, nil
 	o.SetStore((*packetStore)(s))
 	o.SetResumeSubs(true) // puts SUBSCRIBE packets into the store too, which is where their ids are learnt
-	o.SetClientID(clientID(s.cfg.Creds))
-	o.SetUsername(t.opt.userName(s.cfg.Creds))
-	o.SetPassword(token.Text)
+	o.SetClientID(wire.ClientID(s.cfg.Creds))
+	o.SetCredentialsProvider(func() (string, string) { return t.opt.userName(s.cfg.Creds), *password })
 	o.SetDefaultPublishHandler(s.received)
 	o.SetConnectionLostHandler(func(paho.Client, error) { close(s.lost) })
 	used := false

@@ -91,7 +91,7 @@ type handshakeError struct{ err error }
 func (e *handshakeError) Error() string { return "WebSocket handshake: " + e.err.Error() }
 func (e *handshakeError) Unwrap() error { return e.err }
 
-// failed is for package mqtt, which fills in the rest.
+// failed is for the engine, which fills in the rest.
 func failed(kind transport.Kind, cause error) *transport.Error {
 	return &transport.Error{Kind: kind, Scope: transport.Connection, Err: cause}
 }

@@ -1,8 +1,9 @@
 // Package mqttws carries MQTT over WebSocket, for networks that let nothing but HTTPS out, on the library gorilla/websocket.
 //
 //	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(nil)})
+//	t := lean.New(leannet.Dialer(creds, &leannet.Options{Tunnel: mqttws.New(nil)}), nil)
 //
-// This connects to wss://HOST:443/$iothub/websocket. It is a package of its own because it brings net/http along.
+// Each connects to wss://HOST:443/$iothub/websocket. It is a package of its own because it brings net/http along.
 //
 // # Errors
 //
@@ -25,7 +26,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/way"
 )
 
 // Options are the settings of a Tunnel. The zero value and nil are right for a hub.
@@ -37,7 +38,7 @@ type Options struct {
 	Header http.Header
 }
 
-// Tunnel is MQTT over WebSocket, for mqtt.Options.Tunnel. It is safe for concurrent use.
+// Tunnel is MQTT over WebSocket, for mqtt.Options.Tunnel and leannet.Options.Tunnel. It is safe for concurrent use.
 type Tunnel struct {
 	opt Options
 	err error // what Open returns for wrong options
@@ -62,7 +63,7 @@ func New(o *Options) *Tunnel {
 	return t
 }
 
-var _ mqtt.Tunnel = (*Tunnel)(nil)
+var _ way.Tunnel = (*Tunnel)(nil)
 
 // Port returns 443, without TLS 80.
 func (t *Tunnel) Port(secure bool) string {
@@ -85,8 +86,8 @@ const (
 // buffers are lent to connections while they write, not while they are idle.
 var buffers sync.Pool
 
-// Open sends the request and returns the connection, for package mqtt.
-func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer mqtt.Peer) (net.Conn, error) {
+// Open sends the request and returns the connection, for the engine.
+func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer way.Peer) (net.Conn, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -99,7 +100,7 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer mqtt.Peer) (net.Conn
 		WriteBufferSize: frameSize,
 		WriteBufferPool: &buffers,
 	}
-	// The library looks at a context's deadline only; package mqtt closes the connection when ctx ends.
+	// The library looks at a context's deadline only; the caller closes the connection when ctx ends.
 	ws, answer, err := dialer.DialContext(context.WithoutCancel(ctx), "ws://"+peer.Host+t.path(peer), t.opt.Header)
 	readErr, writeErr := below.failures()
 	switch {
@@ -123,7 +124,7 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer mqtt.Peer) (net.Conn
 	return w, nil
 }
 
-func (t *Tunnel) path(peer mqtt.Peer) string {
+func (t *Tunnel) path(peer way.Peer) string {
 	switch {
 	case t.opt.Path != "":
 		return t.opt.Path

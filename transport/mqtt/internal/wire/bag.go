@@ -1,4 +1,4 @@
-package mqtt
+package wire
 
 import (
 	"strings"
@@ -11,33 +11,43 @@ import (
 // A bag is the last level of a message's topic: properties as in a URL's query, percent-encoded, system properties under names
 // that begin with "$.".
 
-// hasBag reports whether m has anything to put into a bag.
-func hasBag(m *transport.Message) bool {
+// HasBag reports whether m has anything to put into a bag.
+func HasBag(m *transport.Message) bool {
 	return m.ID != "" || len(m.Properties) > 0 || m.CorrelationID != "" || m.ContentType != "" || m.ContentEncoding != "" ||
 		!m.Created.IsZero() || !m.Expires.IsZero()
 }
 
-// appendBag appends m's bag to dst. It allocates only when dst must grow.
-func appendBag(dst []byte, m *transport.Message) []byte {
+// field is a system property of m's as the bag has it. value or at is zero when it is not sent.
+type field struct {
+	key   string // with the "=" behind it
+	value string
+	at    time.Time
+}
+
+// fields are the system properties, in the order in which they are sent.
+func fields(m *transport.Message) [6]field {
+	return [6]field{
+		{key: "%24.mid=", value: m.ID},
+		{key: "%24.cid=", value: m.CorrelationID},
+		{key: "%24.ct=", value: m.ContentType},
+		{key: "%24.ce=", value: m.ContentEncoding},
+		{key: "%24.ctime=", at: m.Created},
+		{key: "%24.exp=", at: m.Expires},
+	}
+}
+
+// AppendBag appends m's bag to dst. It allocates only when dst must grow.
+func AppendBag(dst []byte, m *transport.Message) []byte {
 	start := len(dst)
-	system := func(key, value string) {
-		if value != "" {
-			dst = append(pair(dst, start), key...)
-			dst = percent.Append(dst, value)
+	all := fields(m)
+	for i := range all {
+		switch f := &all[i]; {
+		case f.value != "":
+			dst = percent.Append(append(pair(dst, start), f.key...), f.value)
+		case !f.at.IsZero():
+			dst = appendTime(append(pair(dst, start), f.key...), f.at)
 		}
 	}
-	moment := func(key string, t time.Time) {
-		if !t.IsZero() {
-			dst = append(pair(dst, start), key...)
-			dst = appendTime(dst, t)
-		}
-	}
-	system("%24.mid=", m.ID)
-	system("%24.cid=", m.CorrelationID)
-	system("%24.ct=", m.ContentType)
-	system("%24.ce=", m.ContentEncoding)
-	moment("%24.ctime=", m.Created)
-	moment("%24.exp=", m.Expires)
 	for i := range m.Properties {
 		p := &m.Properties[i]
 		dst = percent.Append(pair(dst, start), p.Name)
@@ -45,6 +55,26 @@ func appendBag(dst []byte, m *transport.Message) []byte {
 		dst = percent.Append(dst, p.Value)
 	}
 	return dst
+}
+
+// BagSize is the size of what AppendBag appends.
+func BagSize(m *transport.Message) int {
+	n, pairs := 0, len(m.Properties)
+	all := fields(m)
+	for i := range all {
+		switch f := &all[i]; {
+		case f.value != "":
+			n += len(f.key) + percent.Size(f.value)
+			pairs++
+		case !f.at.IsZero():
+			n += len(f.key) + timeSize(f.at)
+			pairs++
+		}
+	}
+	for i := range m.Properties {
+		n += percent.Size(m.Properties[i].Name) + 1 + percent.Size(m.Properties[i].Value)
+	}
+	return n + max(0, pairs-1)
 }
 
 // pair separates a pair from the one before.
@@ -68,24 +98,32 @@ func appendTime(dst []byte, t time.Time) []byte {
 	return dst
 }
 
-// systemNames are what the service calls the system properties that a Message has no field for. Applications cannot use these names, so they stand
-// among the Properties without being mistaken. Of those that are not listed the name of the wire stays.
-var systemNames = map[string]string{
-	"uid":     "user-id",
-	"schema":  "iothub-message-schema",
-	"ifid":    "iothub-interface-id",
-	"sub":     "dt-subject",
-	"on":      "iothub-outputname",
-	"cdid":    "iothub-connection-device-id",
-	"cmid":    "iothub-connection-module-id",
-	"diagid":  "iothub-diagnostics-id",
-	"diagctx": "iothub-diagnostics-context",
+// timeSize is the size of what appendTime appends.
+func timeSize(t time.Time) int {
+	if y := t.UTC().Year(); 0 <= y && y <= 9999 {
+		return len("2030-01-01T00%3A00%3A00.000Z")
+	}
+	return len(appendTime(nil, t))
 }
 
-// decodeBag reads a bag into m. It takes what hubs are known to send: a raw "$" for "%24", a pair without "=", an empty value, one "/" behind
+// systemNames are what the service calls the system properties that a Message has no field for. Applications cannot use these names, so they stand
+// among the Properties without being mistaken. Of those that are not listed the name of the wire stays.
+var systemNames = [...]struct{ wire, name string }{
+	{"uid", "user-id"},
+	{"schema", "iothub-message-schema"},
+	{"ifid", "iothub-interface-id"},
+	{"sub", "dt-subject"},
+	{"on", "iothub-outputname"},
+	{"cdid", "iothub-connection-device-id"},
+	{"cmid", "iothub-connection-module-id"},
+	{"diagid", "iothub-diagnostics-id"},
+	{"diagctx", "iothub-diagnostics-context"},
+}
+
+// DecodeBag reads a bag into m. It takes what hubs are known to send: a raw "$" for "%24", a pair without "=", an empty value, one "/" behind
 // the bag. What is not percent-encoded properly is taken as it stands. System properties that a Message has no field for become Properties, but
 // for the address.
-func decodeBag(bag string, m *transport.Message) {
+func DecodeBag(bag string, m *transport.Message) {
 	bag = strings.TrimSuffix(bag, "/")
 	for bag != "" {
 		var item string
@@ -114,8 +152,11 @@ func decodeBag(bag string, m *transport.Message) {
 			m.Expires = parseTime(value)
 		case "to": // our own address
 		default:
-			if known, ok := systemNames[name[2:]]; ok {
-				name = known
+			for i := range systemNames {
+				if systemNames[i].wire == name[2:] {
+					name = systemNames[i].name
+					break
+				}
 			}
 			m.Properties = append(m.Properties, transport.Property{Name: name, Value: value})
 		}

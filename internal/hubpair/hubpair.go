@@ -1,0 +1,151 @@
+// Package hubpair is the hub emulator as the conformance suite wants it, for the tests of every MQTT engine.
+package hubpair
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/transporttest"
+)
+
+// marks are in the stacks of testbroker's goroutines.
+var marks = []string{"hubline/testbroker.", "mochi-mqtt/server"}
+
+// WrongKey is base64 and nobody's key.
+const WrongKey = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="
+
+// Broker is a testbroker with one identity, and the transporttest.Hub and transporttest.Inbox of it.
+type Broker struct {
+	*testbroker.Hub
+	dev testbroker.Device
+	id  string
+
+	mu            sync.Mutex
+	refusal, held *testbroker.Injected
+}
+
+var (
+	_ transporttest.Hub   = (*Broker)(nil)
+	_ transporttest.Inbox = (*Broker)(nil)
+)
+
+// New makes a hub with the device "dev-1", closed by t.Cleanup.
+func New(t testing.TB) *Broker {
+	h := open(t)
+	var err error
+	if h.dev, err = h.AddDevice("dev-1"); err != nil {
+		t.Fatal(err)
+	}
+	h.id = "dev-1"
+	return h
+}
+
+// BecomeModule makes the identity the module "mod-1" of the device "dev-1".
+func (h *Broker) BecomeModule(t testing.TB) {
+	var err error
+	if h.dev, err = h.AddModule("dev-1", "mod-1"); err != nil {
+		t.Fatal(err)
+	}
+	h.id = "dev-1/mod-1"
+}
+
+func open(t testing.TB) *Broker {
+	h := new(Broker)
+	var err error
+	if h.Hub, err = testbroker.New(nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// CredsWith are the identity's with this key, its own if key is empty.
+func (h *Broker) CredsWith(t testing.TB, key string) *transport.Credentials {
+	if key == "" {
+		key = h.dev.PrimaryKey
+	}
+	sign, err := transport.SharedKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &transport.Credentials{Host: h.dev.HostName, DeviceID: h.dev.ID, ModuleID: h.dev.ModuleID, Sign: sign}
+}
+
+// Pair is what the suite takes, with the given transport to this hub.
+func (h *Broker) Pair(t testing.TB, tr transport.Transport) *transporttest.Pair {
+	return &transporttest.Pair{
+		Transport: tr, Creds: h.CredsWith(t, ""), WrongCreds: h.CredsWith(t, WrongKey), Hub: h,
+		HubMarks: marks, Features: transport.Messages, MarksAgain: true, TellsAgain: true,
+	}
+}
+
+func (h *Broker) Received() []transporttest.Received {
+	var out []transporttest.Received
+	for _, m := range h.Messages() {
+		r := transporttest.Received{Again: m.Dup, Message: transport.Message{
+			ID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
+			Created: moment(m.CreationTime), Expires: moment(m.Expiry), Body: m.Body,
+		}}
+		for _, p := range m.Properties {
+			r.Properties = append(r.Properties, transport.Property(p))
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func moment(s string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+func (h *Broker) HoldAnswers(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if on {
+		h.held = h.Inject(testbroker.Fault{Kind: testbroker.DelayPuback, Times: -1, Delay: 20 * time.Second})
+	} else {
+		h.held.Remove()
+	}
+}
+
+func (h *Broker) Cut() { h.Drop("") }
+
+func (h *Broker) Silence() { h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen}).Remove() }
+
+func (h *Broker) Refuse(r transporttest.Refusal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refusal != nil {
+		h.refusal.Remove()
+		h.refusal = nil
+	}
+	switch r {
+	case transporttest.Unreachable:
+		h.refusal = h.Inject(testbroker.Fault{Kind: testbroker.Absent})
+	case transporttest.Mute:
+		h.refusal = h.Inject(testbroker.Fault{Kind: testbroker.NoConnack, Times: -1})
+	case transporttest.Unavailable:
+		h.refusal = h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Times: -1})
+	}
+}
+
+func (h *Broker) Deliver(body string) {
+	if err := h.SendC2D(h.id, testbroker.C2D{Body: []byte(body)}); err != nil {
+		panic(err)
+	}
+}
+
+func (h *Broker) Undelivered() int {
+	return h.CountC2D(h.id, testbroker.Enqueued) + h.CountC2D(h.id, testbroker.Invisible)
+}

@@ -1,0 +1,99 @@
+package way
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+func TestTheAlertTableIsComplete(t *testing.T) {
+	for code := range 256 {
+		// crypto/tls knows the assigned ones by name.
+		known := tls.AlertError(code).Error() != fmt.Sprintf("tls: alert(%d)", code)
+		if known {
+			require.NotEqual(t, "unassigned alert", alertTable[code].text, "code %d: %v", code, tls.AlertError(code))
+		}
+		err := &net.OpError{Op: "remote error", Err: tls.AlertError(code)}
+		require.Equal(t, alertTable[code].kind, Error(err).Kind)
+	}
+	require.Equal(t, transport.Unauthorized, alertTable[116].kind)
+	require.False(t, errfilter.Retryable(Error(&net.OpError{Op: "remote error", Err: tls.AlertError(42)})))
+}
+
+func TestDialErrorsAreToldApart(t *testing.T) {
+	opError := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	sys := func(e syscall.Errno) error { return opError(os.NewSyscallError("connect", e)) }
+	for _, c := range []struct {
+		err  error
+		kind transport.Kind
+	}{
+		{opError(&net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}), transport.Network},
+		{opError(&net.DNSError{Err: "server misbehaving", Name: "x", IsTemporary: true}), transport.Network},
+		{opError(&net.DNSError{Err: "i/o timeout", Name: "x", IsTimeout: true}), transport.Timeout},
+		{sys(syscall.ECONNREFUSED), transport.Network},
+		{sys(syscall.ECONNRESET), transport.Network},
+		{sys(syscall.EHOSTUNREACH), transport.Network},
+		{sys(syscall.ENETUNREACH), transport.Network},
+		{sys(syscall.EPIPE), transport.Network},
+		{sys(syscall.EACCES), transport.Network},
+		{sys(syscall.EMFILE), transport.Network},
+		{sys(syscall.ETIMEDOUT), transport.Timeout},
+		{opError(os.ErrDeadlineExceeded), transport.Timeout},
+		{context.DeadlineExceeded, transport.Timeout},
+		{context.Canceled, transport.Network},
+		{io.EOF, transport.Network},
+		{io.ErrUnexpectedEOF, transport.Network},
+		{net.ErrClosed, transport.Network},
+		{errors.New("anything else"), transport.Network},
+		{x509.UnknownAuthorityError{}, transport.Untrusted},
+		{x509.HostnameError{Host: "x", Certificate: new(x509.Certificate)}, transport.Untrusted},
+		{x509.CertificateInvalidError{Cert: new(x509.Certificate), Reason: x509.Expired}, transport.Untrusted},
+		{x509.UnhandledCriticalExtension{}, transport.Untrusted},
+		{x509.InsecureAlgorithmError(1), transport.Untrusted},
+		{x509.ConstraintViolationError{}, transport.Untrusted},
+		{x509.SystemRootsError{}, transport.Untrusted},
+		{&tls.CertificateVerificationError{Err: errors.New("by the user's VerifyConnection")}, transport.Untrusted},
+		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, transport.Protocol},
+		{&tls.ECHRejectionError{}, transport.Unsupported},
+		{wire.NewViolation("x"), transport.Protocol},
+		{&wire.ConnackError{Code: 5}, transport.Unauthorized},
+		{opError(&net.AddrError{Err: "missing port", Addr: "x"}), transport.Invalid},
+		{opError(net.InvalidAddrError("x")), transport.Invalid},
+		{opError(net.UnknownNetworkError("x")), transport.Invalid},
+		{&net.ParseError{Type: "IP address", Text: "x"}, transport.Invalid},
+		{&transport.Error{Kind: transport.Forbidden, Op: transport.OpSend}, transport.Forbidden},
+		{fmt.Errorf("token: %w", &transport.Error{Kind: transport.ClockUnset}), transport.ClockUnset},
+	} {
+		e := Error(c.err)
+		require.Equal(t, c.kind, e.Kind, "%T %v", c.err, c.err)
+		require.Equal(t, transport.Connection, e.Scope)
+		require.Equal(t, transport.OpDial, e.Op)
+		require.Equal(t, "mqtt", e.Proto)
+		if transport.Find(c.err) == nil {
+			require.ErrorIs(t, e, c.err, "the cause stays reachable")
+		}
+	}
+}
+
+func TestEachRowOfTheDialTableIsReached(t *testing.T) {
+	seen := map[string]bool{}
+	for _, row := range dialTable {
+		require.NotEmpty(t, row.name)
+		require.False(t, seen[row.name])
+		seen[row.name] = true
+	}
+	require.Equal(t, transport.Network, dialTable[len(dialTable)-1].kind)
+}

@@ -1,0 +1,82 @@
+package wire
+
+import (
+	"strconv"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// ConnackError is a CONNECT that the hub refused: the cause of the *transport.Error of a failed dial, reachable with errors.As.
+type ConnackError struct {
+	// Code is the CONNACK's return code, 1 to 255.
+	Code byte
+}
+
+// Error gives the code and its meaning.
+func (e *ConnackError) Error() string {
+	return "CONNACK " + strconv.Itoa(int(e.Code)) + " (" + ConnackMeaning(e.Code).Text + ")"
+}
+
+// SubackError is a subscription that the hub refused: the cause of the *transport.Error in the Reply to OpSubscribe, reachable
+// with errors.As.
+type SubackError struct {
+	// Filter is the topic filter refused.
+	Filter string
+	// Code is its return code in the SUBACK.
+	Code byte
+}
+
+// Error gives filter, code and meaning.
+func (e *SubackError) Error() string {
+	return "SUBACK " + strconv.Itoa(int(e.Code)) + " (" + SubackMeaning(e.Code).Text + ") for " + e.Filter
+}
+
+// Meaning is a row of a table: what a code of the protocol means.
+type Meaning struct {
+	Kind transport.Kind
+	Text string
+}
+
+var reserved = Meaning{transport.Protocol, "reserved code"}
+
+// connackTable has a row for each CONNACK return code that has a meaning, MQTT 3.1.1 table 3.1. Code 0 is no error.
+var connackTable = [...]Meaning{
+	0: {transport.Unknown, "accepted"},
+	1: {transport.Unsupported, "MQTT 3.1.1 not accepted"},
+	2: {transport.Unauthorized, "identifier rejected"},
+	3: {transport.Unavailable, "server unavailable"},
+	4: {transport.Unauthorized, "bad user name or password"},
+	5: {transport.Unauthorized, "not authorized"},
+}
+
+// ConnackMeaning says what a CONNACK return code means.
+func ConnackMeaning(code byte) Meaning {
+	if int(code) < len(connackTable) {
+		return connackTable[code]
+	}
+	return reserved
+}
+
+// subackTable has a row for each SUBACK return code that grants a QoS, MQTT 3.1.1 section 3.9.3.
+var subackTable = [...]Meaning{
+	0: {transport.Unknown, "QoS 0 granted"},
+	1: {transport.Unknown, "QoS 1 granted"},
+	2: {transport.Unknown, "QoS 2 granted"},
+}
+
+// subackRefused is the row of code 0x80. The refusal has no reason, so it is taken as one for now, as the official Java SDK does.
+var subackRefused = Meaning{transport.Unavailable, "refused"}
+
+// SubackMeaning says what a SUBACK return code means.
+func SubackMeaning(code byte) Meaning {
+	switch {
+	case int(code) < len(subackTable):
+		return subackTable[code]
+	case code == 0x80:
+		return subackRefused
+	}
+	return reserved
+}
+
+// Granted reports whether a SUBACK return code grants the subscription.
+func Granted(code byte) bool { return int(code) < len(subackTable) }

@@ -1,0 +1,44 @@
+package lean_test
+
+import (
+	"testing"
+
+	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/transporttest"
+)
+
+// The suite over every way to the hub, and with buffers as boards have them.
+func TestConformance(t *testing.T) {
+	for _, way := range []struct {
+		name   string
+		module bool
+		net    func(h *hubpair.Broker) *leannet.Options
+		opt    *lean.Options
+	}{
+		{"plain", false, func(h *hubpair.Broker) *leannet.Options { return &leannet.Options{Plaintext: true, Dial: h.Dial} }, nil},
+		{"fixed buffers", false, func(h *hubpair.Broker) *leannet.Options { return &leannet.Options{Plaintext: true, Dial: h.Dial} }, &lean.Options{ReadBuffer: 512, WriteBuffer: 1024}},
+		{"TLS", false, func(h *hubpair.Broker) *leannet.Options {
+			return &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS()}
+		}, nil},
+		{"module", true, func(h *hubpair.Broker) *leannet.Options { return &leannet.Options{Plaintext: true, Dial: h.Dial} }, nil},
+		{"WebSocket without TLS", false, func(h *hubpair.Broker) *leannet.Options {
+			return &leannet.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.DialWS}
+		}, nil},
+		{"WebSocket", false, func(h *hubpair.Broker) *leannet.Options {
+			return &leannet.Options{Tunnel: mqttws.New(nil), Dial: h.DialWSPort, TLS: h.ClientTLS()}
+		}, nil},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
+				h := hubpair.New(t)
+				if way.module {
+					h.BecomeModule(t)
+				}
+				return h.Pair(t, lean.New(leannet.Dialer(h.CredsWith(t, ""), way.net(h)), way.opt))
+			})
+		})
+	}
+}

@@ -1,0 +1,375 @@
+package leannet_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+)
+
+// quitter ends its session when a message is done.
+type quitter struct{ cancel context.CancelFunc }
+
+func (q quitter) Done(uint16, error)             { q.cancel() }
+func (quitter) Reply(uint32, transport.Reply)    {}
+func (quitter) Deliver(*transport.Delivery) bool { return true }
+
+// send dials, sends one message and ends.
+func send(t testing.TB, creds *transport.Credentials, o *leannet.Options) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	s, err := lean.New(leannet.Dialer(creds, o), nil).Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: quitter{cancel}})
+	if err != nil {
+		return err
+	}
+	s.Send([]transport.Item{{Msg: &transport.Message{Body: []byte("x")}}})
+	require.ErrorIs(t, s.Run(ctx), context.Canceled)
+	return nil
+}
+
+func TestTheFailuresOfADialAreToldApart(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault testbroker.FaultKind
+		opt   func(h *hubpair.Broker, o *leannet.Options)
+		creds func(c *transport.Credentials)
+		kind  transport.Kind
+	}{
+		"all is well":  {},
+		"no trust":     {opt: func(_ *hubpair.Broker, o *leannet.Options) { o.TLS = nil }, kind: transport.Untrusted},
+		"another host": {opt: func(_ *hubpair.Broker, o *leannet.Options) { o.TLS.ServerName = "other.example.test" }, kind: transport.Untrusted},
+		"clock not set": {creds: func(c *transport.Credentials) {
+			c.Now = func() time.Time { return time.Unix(1000, 0) }
+			c.Sign = nil
+			c.Token = fixed
+		}, kind: transport.ClockUnset},
+		"no token":            {creds: func(c *transport.Credentials) { c.Sign = nil }, kind: transport.Invalid},
+		"token refused":       {creds: func(c *transport.Credentials) { c.Sign = nil; c.Token = fixed }, kind: transport.Unauthorized},
+		"not TLS":             {fault: testbroker.NotTLS, kind: transport.Protocol},
+		"old TLS":             {fault: testbroker.OldTLS, kind: transport.Unsupported},
+		"handshake cut":       {fault: testbroker.CutHandshake, kind: transport.Network},
+		"certificate too old": {fault: testbroker.ExpiredCertificate, kind: transport.Untrusted},
+		"nobody there": {opt: func(_ *hubpair.Broker, o *leannet.Options) {
+			o.Dial = func(context.Context, string, string) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
+			}
+		}, kind: transport.Timeout},
+		"a kind of the dial's own": {opt: func(_ *hubpair.Broker, o *leannet.Options) {
+			o.Dial = func(context.Context, string, string) (net.Conn, error) {
+				return nil, &transport.Error{Kind: transport.Forbidden}
+			}
+		}, kind: transport.Forbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := hubpair.New(t)
+				if c.fault != 0 {
+					h.Inject(testbroker.Fault{Kind: c.fault})
+				}
+				o := &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS().Clone()}
+				if c.opt != nil {
+					c.opt(h, o)
+				}
+				creds := h.CredsWith(t, "")
+				if c.creds != nil {
+					c.creds(creds)
+				}
+				err := send(t, creds, o)
+				if c.kind == transport.Unknown {
+					require.NoError(t, err)
+					require.Len(t, h.Messages(), 1)
+					return
+				}
+				require.ErrorIs(t, err, c.kind, "%v", err)
+				e := transport.Find(err)
+				require.Equal(t, transport.Connection, e.Scope)
+				require.Equal(t, transport.OpDial, e.Op)
+				require.Equal(t, "mqtt", e.Proto)
+			})
+		})
+	}
+}
+
+func fixed(context.Context) (transport.Token, error) { return transport.Token{Text: "no token"}, nil }
+
+func TestWrongOptionsAreInvalid(t *testing.T) {
+	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
+	for text, o := range map[string]*leannet.Options{
+		"WriteTimeout is negative":       {WriteTimeout: -1},
+		`Addr "hub" is not`:              {Addr: "hub"},
+		"both Plaintext and Certificate": {Plaintext: true, Certificate: func(context.Context) (*tls.Certificate, error) { return nil, nil }},
+	} {
+		err := send(t, creds, o)
+		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorContains(t, err, text)
+	}
+}
+
+// With TLS 1.3 the hub refuses a client certificate after the handshake: an alert comes in place of the CONNACK.
+func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
+	h := hubpair.New(t)
+	addr, err := h.ListenTLS("127.0.0.1:0")
+	require.NoError(t, err)
+	_, err = h.AddDeviceX509("dev-x", strings.Repeat("ab", 20))
+	require.NoError(t, err)
+	cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
+	creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
+	o := &leannet.Options{Addr: addr.String(), TLS: h.ClientTLS(), Certificate: func(context.Context) (*tls.Certificate, error) { return &cert, nil }}
+	require.ErrorIs(t, send(t, creds, o), transport.Unauthorized)
+
+	// A server that refuses them itself, in the handshake or after it.
+	host, roots := certify(t)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+			Certificates: []tls.Certificate{host}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: version,
+			VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { return errors.New("revoked") },
+		})
+		require.NoError(t, err)
+		go func() { // ends with the listener
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_ = c.(*tls.Conn).Handshake()
+				_ = c.Close() // whatever was sent to it
+			}
+		}()
+		told := 0
+		for range 50 {
+			o := &leannet.Options{Addr: l.Addr().String(), TLS: &tls.Config{RootCAs: roots, ServerName: "hub.example.test"}, Certificate: o.Certificate}
+			err := send(t, creds, o)
+			if errors.Is(err, syscall.ECONNRESET) {
+				continue // the kernel threw the alert away
+			}
+			require.ErrorIs(t, err, transport.Unauthorized, "%v", err)
+			told++
+		}
+		require.NotZero(t, told)
+		t.Logf("%d of 50 refusals had a reason with %s", told, tls.VersionName(version))
+		require.NoError(t, l.Close())
+	}
+}
+
+// certify makes a certificate for hub.example.test, signed by itself, valid around now.
+func certify(t testing.TB) (tls.Certificate, *x509.CertPool) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"hub.example.test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	leaf, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
+}
+
+// A renewed certificate is taken up by the next dial.
+func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hubpair.New(t)
+		dir := t.TempDir()
+		certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
+		o := &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS(), Certificate: leannet.CertificateFiles(certFile, keyFile)}
+		tr := lean.New(leannet.Dialer(creds, o), nil)
+		_, err := tr.Dial(t.Context(), &transport.Config{Creds: creds, Sink: quitter{}})
+		require.ErrorIs(t, err, transport.Invalid, "there are no files yet")
+		for i, id := range []string{"dev-x", "dev-y"} {
+			cert := testbroker.NewClientCert(id, time.Time{}, time.Time{})
+			key, err := x509.MarshalECPrivateKey(cert.PrivateKey.(*ecdsa.PrivateKey))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o600))
+			require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key}), 0o600))
+			_, err = h.AddDeviceX509(id, testbroker.Thumbprint(cert.Leaf))
+			require.NoError(t, err)
+			creds.DeviceID = id
+			ctx, cancel := context.WithCancel(t.Context())
+			s, err := tr.Dial(ctx, &transport.Config{Creds: creds, Sink: quitter{cancel}})
+			require.NoError(t, err)
+			s.Send([]transport.Item{{Msg: &transport.Message{}}})
+			require.Error(t, s.Run(ctx))
+			require.Len(t, h.Messages(), i+1)
+		}
+	})
+}
+
+// The board has 80 s for this, standard Go has WriteTimeout.
+func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := memconn.Pair("near", "far")
+		near.SetBuffer(16 << 10)
+		go func() { // a hub that says hello and nothing else
+			_, _ = far.Read(make([]byte, 4096))
+			_, _ = far.Write([]byte{0x20, 2, 0, 0})
+		}()
+		creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
+		dial := leannet.Dialer(creds, &leannet.Options{
+			Plaintext: true, WriteTimeout: 3 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil },
+		})
+		s, err := lean.New(dial, nil).Dial(t.Context(), &transport.Config{Creds: creds, Window: 64, Sink: quitter{func() {}}})
+		require.NoError(t, err)
+		ran := make(chan error)
+		go func() { ran <- s.Run(t.Context()) }()
+		begun := time.Now()
+		batch := make([]transport.Item, 64)
+		for i := range batch {
+			batch[i] = transport.Item{Tag: uint16(i), Msg: &transport.Message{Body: make([]byte, 100_000)}}
+		}
+		s.Send(batch)
+		err = <-ran
+		require.Equal(t, 3*time.Second, time.Since(begun))
+		require.ErrorIs(t, err, transport.Timeout)
+		require.ErrorContains(t, err, "the hub takes no data")
+	})
+}
+
+// A tunnel that owes answers: its goroutine pays them between the session's writes, and ends with the connection.
+func TestATunnelPaysWhatItOwes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := memconn.Pair("near", "far")
+		tunnel := &owing{owed: make(chan struct{}, 1)}
+		before := runtime.NumGoroutine()
+		dial := leannet.Dialer(&transport.Credentials{Host: "h"}, &leannet.Options{
+			Plaintext: true, Tunnel: tunnel, Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil },
+		})
+		c, err := dial(t.Context())
+		require.NoError(t, err)
+		for range 100 {
+			tunnel.owed <- struct{}{}
+			_, err := c.Write([]byte("data"))
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.EqualValues(t, 100, tunnel.paid.Load())
+		require.Equal(t, before+1, runtime.NumGoroutine())
+
+		// Close is bounded although a write is stuck, and frees it.
+		near.SetBuffer(1000)
+		far.SetBuffer(1000)
+		stuck := make(chan error)
+		go func() {
+			_, err := c.Write(make([]byte, 100_000))
+			stuck <- err
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		_ = c.Close()
+		require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)
+		require.Error(t, <-stuck)
+		_, err = c.Write(nil)
+		require.Error(t, err)
+		synctest.Wait()
+		require.Equal(t, before, runtime.NumGoroutine())
+		require.EqualValues(t, 1, tunnel.writers.Load(), "never two at a time")
+	})
+}
+
+type owing struct {
+	net.Conn
+	owed    chan struct{}
+	paid    atomic.Int64
+	now     atomic.Int64
+	writers atomic.Int64 // the most at a time
+}
+
+func (o *owing) Port(bool) string { return "1" }
+
+func (o *owing) Open(_ context.Context, c net.Conn, _ leannet.Peer) (net.Conn, error) {
+	o.Conn = c
+	return o, nil
+}
+
+func (o *owing) Owed() <-chan struct{} { return o.owed }
+
+func (o *owing) Write(p []byte) (int, error) {
+	if n := o.now.Add(1); n > o.writers.Load() {
+		o.writers.Store(n)
+	}
+	defer o.now.Add(-1)
+	if len(p) == 0 {
+		o.paid.Add(1)
+	}
+	return o.Conn.Write(p)
+}
+
+// A thousand reconnects a day must not use up a process's descriptors.
+func TestNoSocketStaysOpen(t *testing.T) {
+	h := hubpair.New(t)
+	tlsAddr, err := h.ListenTLS("127.0.0.1:0")
+	require.NoError(t, err)
+	wsAddr, err := h.ListenWS("127.0.0.1:0")
+	require.NoError(t, err)
+	before := openSockets(t)
+	for name, o := range map[string]leannet.Options{
+		"TLS":       {Addr: tlsAddr.String()},
+		"WebSocket": {Addr: wsAddr.String(), Tunnel: mqttws.New(nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trusting := o
+			trusting.TLS = h.ClientTLS()
+			for range 10 {
+				require.NoError(t, send(t, h.CredsWith(t, ""), &trusting))
+				require.ErrorIs(t, send(t, h.CredsWith(t, hubpair.WrongKey), &trusting), transport.Unauthorized)
+				require.ErrorIs(t, send(t, h.CredsWith(t, ""), &o), transport.Untrusted)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return openSockets(t) <= before }, 5*time.Second, 10*time.Millisecond)
+}
+
+// openSockets counts this process's, where that can be known.
+func openSockets(t testing.TB) int {
+	const dir = "/proc/self/fd/"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Skip("SKIPPED: open sockets cannot be counted here:", err)
+	}
+	n := 0
+	for _, e := range entries {
+		if to, err := os.Readlink(dir + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestTheCodeOfARefusalIsReachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hubpair.New(t)
+		h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 2})
+		var refusal *lean.ConnackError
+		err := send(t, h.CredsWith(t, ""), &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS()})
+		require.True(t, errors.As(err, &refusal), "%v", err)
+		require.EqualValues(t, 2, refusal.Code)
+		require.ErrorIs(t, err, transport.Unauthorized)
+	})
+}

@@ -1,0 +1,98 @@
+package lean
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+// Options are the settings of a Transport. The zero value and nil mean all defaults.
+type Options struct {
+	// KeepAlive is how often the hub is pinged, in whole seconds from 1 s to 65535 s. A hub closes the connection after a silence of 1.5 times this. 0: 60 s.
+	KeepAlive time.Duration
+	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
+	PingTimeout time.Duration
+	// ProductInfo is added to the name that the device gives itself to the hub (DeviceClientType). Empty: nothing.
+	ProductInfo string
+	// ModelID is the Plug and Play model that the device says it follows, such as "dtmi:com:example:Thermostat;1". Empty: none.
+	ModelID string
+	// Will is a message that the hub takes in when the device vanishes without a goodbye. It must not be changed afterwards. Nil: none.
+	Will *transport.Message
+	// CleanSession asks for a session that is not persistent: what is sent while the device is away is lost.
+	CleanSession bool
+	// AtMostOnce sends telemetry with QoS 0: a message is done when it was handed to the network, and may be lost with the connection.
+	AtMostOnce bool
+	// ReadBuffer and WriteBuffer are the sizes of buffers that are allocated once, by New, and do not grow: 64 bytes at least; what boards need. CONNECT with its token must fit into
+	// the write buffer, some 600 bytes, and so must a message without its body. A message from the hub that does not fit into the read buffer is skipped and
+	// not acknowledged. 0: buffers that grow with use, the first up to 1 MB for a message from the hub, the second up to 16 KB.
+	ReadBuffer, WriteBuffer int
+}
+
+const (
+	defaultKeepAlive   = 60 * time.Second
+	defaultPingTimeout = 20 * time.Second
+
+	maxKeepAlive = 65535 * time.Second
+	leastBuffer  = 64
+)
+
+// resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first wrong field.
+func (o *Options) resolve() (Options, error) {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	if r.KeepAlive == 0 {
+		r.KeepAlive = defaultKeepAlive
+	}
+	if r.PingTimeout == 0 {
+		r.PingTimeout = defaultPingTimeout
+	}
+	switch {
+	case r.KeepAlive < 0 || r.KeepAlive%time.Second != 0 || r.KeepAlive > maxKeepAlive:
+		return r, wire.Invalid("options: KeepAlive is " + r.KeepAlive.String() + "; give whole seconds from 1s to 65535s, or 0 for 1m0s")
+	case r.PingTimeout < 0:
+		return r, wire.Invalid("options: PingTimeout is negative; give a positive duration, or 0 for 20s")
+	case r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:"):
+		return r, wire.Invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is no model; give one such as \"dtmi:com:example:Thermostat;1\"")
+	case len(r.ProductInfo) > wire.MaxInfo:
+		return r, tooLong("ProductInfo", len(r.ProductInfo))
+	case len(r.ModelID) > wire.MaxInfo:
+		return r, tooLong("ModelID", len(r.ModelID))
+	case r.ReadBuffer != 0 && r.ReadBuffer < leastBuffer:
+		return r, tooSmall("ReadBuffer", r.ReadBuffer)
+	case r.WriteBuffer != 0 && r.WriteBuffer < leastBuffer:
+		return r, tooSmall("WriteBuffer", r.WriteBuffer)
+	}
+	if w := r.Will; w != nil {
+		if err := w.Validate(); err != nil {
+			return r, wire.Invalid("options: Will: " + err.Error())
+		}
+		if len(w.Body) > wire.MaxField {
+			return r, wire.Invalid("options: Will has a body of " + strconv.Itoa(len(w.Body)) + " bytes; give 65535 at most")
+		}
+	}
+	return r, nil
+}
+
+func tooLong(field string, n int) error {
+	return wire.Invalid("options: " + field + " has " + strconv.Itoa(n) + " bytes; give " + strconv.Itoa(wire.MaxInfo) + " at most")
+}
+
+func tooSmall(field string, n int) error {
+	return wire.Invalid("options: " + field + " is " + strconv.Itoa(n) + "; give 64 bytes at least, or 0 for a buffer that grows")
+}
+
+// silence is how long nothing may come from the hub.
+func (o *Options) silence() time.Duration { return o.KeepAlive + o.PingTimeout }
+
+// agent is the name that the device gives itself to the hub.
+func (o *Options) agent() string {
+	if o.ProductInfo == "" {
+		return "Hubline (lean)"
+	}
+	return "Hubline (lean) " + o.ProductInfo
+}

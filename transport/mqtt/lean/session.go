@@ -1,0 +1,323 @@
+package lean
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
+)
+
+// A session is one connection.
+//
+// Run's goroutine reads and never writes, so it always notices death; by closing the connection it frees a writer that is stuck. Send and Do write on their caller's
+// goroutine, under the write side's token; who takes leave keeps the token, so nothing is written, and no message touched, afterwards.
+type session struct {
+	t      *Transport
+	conn   Conn
+	sink   transport.Sink
+	info   transport.Info
+	topics wire.Topics
+
+	writing chan struct{} // the write side's token is taken by a value in it; capacity 1
+	parted  chan struct{} // closed when goodbye is over
+
+	// Of whoever reads.
+	unread  int       // so many bytes of the read buffer wait
+	skip    int       // so many bytes to come are of a packet that does not fit
+	filled  bool      // the latest read filled the read buffer
+	armed   time.Time // when the read deadline was moved
+	message wire.Inbound
+
+	// Of the write side.
+	lastID uint16
+
+	mu   sync.Mutex // guards what follows; held for memory only
+	err  error      // the first failure
+	subs [maxSubs]subscription
+}
+
+// subscription is a SUBSCRIBE that waits for its SUBACK; id is zero when there is none.
+type subscription struct {
+	id  uint16
+	req uint32
+}
+
+// maxSubs is the most subscriptions under way.
+const maxSubs = 4
+
+func newSession(t *Transport, cfg *transport.Config, token transport.Token, topics wire.Topics, c Conn) *session {
+	s := &session{
+		t: t, conn: c, sink: cfg.Sink, topics: topics,
+		writing: make(chan struct{}, 1), parted: make(chan struct{}), lastID: transport.MaxTags,
+	}
+	s.info = transport.Info{MaxSize: transport.MaxMessageSize, KeepAlive: t.opt.KeepAlive}
+	if !token.Fixed {
+		s.info.Expires = token.Expires
+	}
+	return s
+}
+
+// Info tells the size limit, the pings wanted and the token's expiry.
+func (s *session) Info() transport.Info { return s.info }
+
+// Run is the session's life, and the reader.
+func (s *session) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.goodbye) // ends with parted
+	s.fail(s.read())
+	if stop() {
+		s.writing <- struct{}{} // for good; the connection is closed, so whoever has it is quick
+	} else {
+		<-s.parted
+	}
+	err, ended := s.failure(), ctx.Err()
+	s.t.busy.Store(false)
+	switch {
+	case ended != nil:
+		return wire.Loss(transport.Network, ended)
+	case wire.TimedOut(err) || err == wire.ErrNoPong:
+		return wire.Loss(transport.Timeout, err)
+	}
+	return wire.Loss(transport.Network, err)
+}
+
+const (
+	// goodbyeLimit is when a goodbye is cut off.
+	goodbyeLimit = 600 * time.Millisecond
+	// maxIncoming caps a packet's remaining length. A hub sends nothing larger than a method's or a twin's JSON.
+	maxIncoming = 1 << 20
+	// firstRead and fullRead are the sizes between which the read buffer grows when much comes at a time.
+	firstRead, fullRead = 256, 8 << 10
+)
+
+// goodbye sends DISCONNECT and closes. It is called when Run's context ends, on a goroutine of its own.
+func (s *session) goodbye() {
+	defer close(s.parted)
+	fired := make(chan struct{})
+	limit := time.AfterFunc(goodbyeLimit, func() { // frees a write that is stuck
+		s.fail(errAborted)
+		close(fired)
+	})
+	s.writing <- struct{}{} // for good
+	var buf [2]byte
+	_, _ = s.conn.Write(packet.AppendDisconnect(buf[:0]))
+	if !limit.Stop() {
+		<-fired
+	}
+	s.fail(errClosed)
+}
+
+// fail records the first failure and closes the connection, which frees whoever is inside it.
+func (s *session) fail(err error) {
+	s.mu.Lock()
+	first := s.err == nil
+	if first {
+		s.err = err
+	}
+	s.mu.Unlock()
+	if first {
+		_ = s.conn.Close()
+	}
+}
+
+// failure returns the first failure, nil as long as there is none.
+func (s *session) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// read returns why the connection ended.
+func (s *session) read() error {
+	for {
+		want, err := s.packets()
+		if err != nil {
+			return err
+		}
+		room := s.room(want)
+		s.arm()
+		n, err := s.conn.Read(room)
+		if n == 0 {
+			switch {
+			case err == nil:
+				return io.ErrNoProgress
+			case err == io.EOF:
+				return wire.HubClosed{}
+			case wire.TimedOut(err):
+				return wire.ErrNoPong
+			}
+			return err
+		}
+		s.filled = n == len(room)
+		if n <= s.skip {
+			s.skip -= n
+			continue
+		}
+		s.unread += copy(room, room[s.skip:n])
+		s.skip = 0
+	}
+}
+
+// packets handles the whole packets in the read buffer and moves what is left to its front. It returns how many bytes of the packet there are known to be missing.
+func (s *session) packets() (want int, err error) {
+	in := s.t.in[:s.unread]
+	for want = 1; len(in) > 0; {
+		h, ok, err := packet.Next(in)
+		if err != nil {
+			return 0, wire.Violation{Err: err}
+		}
+		if !ok {
+			break
+		}
+		if most := bodyLimit(h.Type); h.Body > most {
+			return 0, wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " + strconv.Itoa(h.Body) + " bytes")
+		}
+		size := h.Size + h.Body
+		if size > len(in) {
+			want = size - len(in)
+			if fixed := s.t.opt.ReadBuffer; fixed > 0 && size > fixed {
+				s.skip, s.unread = want, 0
+				return 1, nil
+			}
+			break
+		}
+		if err := s.handle(h, in[h.Size:size]); err != nil {
+			return 0, err
+		}
+		in = in[size:]
+	}
+	s.unread = copy(s.t.in, in)
+	return want, nil
+}
+
+// bodyLimit is the most bytes that a hub may send in a packet's body.
+func bodyLimit(t packet.Type) int {
+	if t == packet.Publish {
+		return maxIncoming
+	}
+	return 2 + maxCodes
+}
+
+// maxCodes is the most return codes in a SUBACK that are read at all.
+const maxCodes = 5
+
+// handle takes one packet in. Some hubs say DISCONNECT before they close, though 3.1.1 has it from clients only.
+func (s *session) handle(h packet.Header, body []byte) error {
+	switch h.Type {
+	case packet.Puback:
+		id, err := packet.ReadID(body)
+		if err != nil {
+			return wire.Violation{Err: err}
+		}
+		return s.puback(id)
+	case packet.Publish:
+		in, err := packet.ReadPublish(h.Flags, body)
+		if err != nil {
+			return wire.Violation{Err: err}
+		}
+		return s.received(&in)
+	case packet.Suback:
+		id, codes, err := packet.ReadSuback(body)
+		if err != nil {
+			return wire.Violation{Err: err}
+		}
+		return s.suback(id, codes)
+	case packet.Pingresp, packet.Disconnect:
+		if err := packet.ReadEmpty(body); err != nil {
+			return wire.Violation{Err: err}
+		}
+		return nil
+	case packet.Connack:
+		return wire.NewViolation("the hub sent a second CONNACK") // [MQTT-3.2.0-1]
+	}
+	return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + ", which is not for clients")
+}
+
+// puback passes the acknowledgement on. The sink knows which tags are in flight.
+func (s *session) puback(id uint16) error {
+	if id <= transport.MaxTags {
+		s.sink.Done(id-1, nil)
+		return nil
+	}
+	if _, ok := s.land(id); ok {
+		return wire.NewViolation("the hub answered a SUBSCRIBE with PUBACK")
+	}
+	return nil // answered before, or never sent
+}
+
+// suback answers the request. There is one filter in each of our SUBSCRIBE.
+func (s *session) suback(id uint16, codes []byte) error {
+	req, ok := s.land(id)
+	if !ok || len(codes) != 1 {
+		return wire.NewViolation("the hub sent a SUBACK that answers no SUBSCRIBE")
+	}
+	var reply transport.Reply
+	if code := codes[0]; !wire.Granted(code) {
+		reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: s.topics.Messages, Code: code})
+	}
+	s.sink.Reply(req, reply)
+	return nil
+}
+
+// received delivers a message. What is no cloud-to-device message is left alone, unacknowledged: nothing else was subscribed to.
+func (s *session) received(in *packet.Incoming) error {
+	if in.QoS > 1 {
+		return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not asked for")
+	}
+	inbox := s.topics.Inbox
+	if len(in.Topic) >= len(inbox) && string(in.Topic[:len(inbox)]) == inbox {
+		s.sink.Deliver(s.message.Decode(string(in.Topic[len(inbox):]), in.Body, in.ID, in.Dup))
+	}
+	return nil
+}
+
+// land takes a subscription out of those under way.
+func (s *session) land(id uint16) (req uint32, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.subs {
+		if s.subs[i].id == id {
+			s.subs[i].id = 0
+			return s.subs[i].req, true
+		}
+	}
+	return 0, false
+}
+
+// armEvery is how often the read deadline is moved.
+const armEvery = time.Second
+
+// arm moves the read deadline, if it has not been done lately.
+func (s *session) arm() {
+	if now := time.Now(); now.Sub(s.armed) >= armEvery {
+		s.armed = now
+		_ = s.conn.SetReadDeadline(now.Add(s.t.opt.silence()))
+	}
+}
+
+// room returns the free part of the read buffer, with space for want bytes at least.
+func (s *session) room(want int) []byte {
+	t := s.t
+	if t.opt.ReadBuffer > 0 {
+		return t.in[s.unread:] // a packet that does not fit does not get here
+	}
+	size := max(len(t.in), firstRead)
+	switch {
+	case s.unread+want > size:
+		size = s.unread + want
+	case s.filled && size < fullRead:
+		size *= 2
+	case s.unread == 0 && size > fullRead:
+		size = fullRead // a large packet is over
+	}
+	if size != len(t.in) {
+		grown := make([]byte, size)
+		copy(grown, t.in[:s.unread])
+		t.in = grown
+	}
+	return t.in[s.unread:]
+}
