@@ -3,6 +3,7 @@ module github.com/hubline-iot/hubline
 go 1.26
 
 require (
+	github.com/Azure/go-amqp v1.7.0
 	github.com/eclipse/paho.mqtt.golang v1.5.1
 	github.com/gorilla/websocket v1.5.3
 	github.com/mochi-mqtt/server/v2 v2.7.9

@@ -1,57 +1,74 @@
 package testbroker
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
-// An ack is a PUBACK that waits.
+// An ack is an acknowledgement that waits.
 type ack struct {
-	id  uint16
-	due time.Time
+	due  time.Time
+	send func()
 }
 
-// acknowledge sends a PUBACK when it is due, the zero time meaning at once, but never before an earlier one. Only the
-// connection's goroutine calls it.
-func (c *conn) acknowledge(id uint16, due time.Time) {
-	c.mu.Lock()
-	if due.IsZero() && !c.acker {
-		c.mu.Unlock()
-		c.puback(id)
-		return
+// An ackQueue holds acknowledgements back. They are sent in order.
+type ackQueue struct {
+	mu      sync.Mutex
+	acks    []ack
+	running bool // a goroutine takes care of them
+}
+
+// add has an acknowledgement sent when it is due, the zero time meaning at once, but never before an earlier one. False
+// means that the caller can send it itself. Only the connection's goroutine calls it.
+func (q *ackQueue) add(c *conn, due time.Time, send func()) bool {
+	q.mu.Lock()
+	if due.IsZero() && !q.running {
+		q.mu.Unlock()
+		return false
 	}
-	c.acks = append(c.acks, ack{id, due})
-	start := !c.acker
-	c.acker = true
-	c.mu.Unlock()
+	q.acks = append(q.acks, ack{due, send})
+	start := !q.running
+	q.running = true
+	q.mu.Unlock()
 	if start {
-		c.hub.wg.Go(c.sendAcks)
+		c.hub.wg.Go(func() { q.run(c) })
 	}
+	return true
 }
 
-// waiting returns how many PUBACKs are held back.
-func (c *conn) waiting() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.acks)
+// waiting returns how many are held back.
+func (q *ackQueue) waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.acks)
 }
 
-// sendAcks is a goroutine that exists while PUBACKs are held back. It ends when there are none, or with the
+// run is a goroutine that exists while acknowledgements are held back. It ends when there are none, or with the
 // connection; the hub's Close waits for it.
-func (c *conn) sendAcks() {
+func (q *ackQueue) run(c *conn) {
 	for {
-		c.mu.Lock()
-		if len(c.acks) == 0 {
-			c.acker = false
-			c.mu.Unlock()
+		q.mu.Lock()
+		if len(q.acks) == 0 {
+			q.running = false
+			q.mu.Unlock()
 			return
 		}
-		head := c.acks[0]
-		c.mu.Unlock()
+		head := q.acks[0]
+		q.mu.Unlock()
 		if !c.sleep(time.Until(head.due)) {
 			return
 		}
-		c.puback(head.id)
-		c.mu.Lock()
-		c.acks = c.acks[1:]
-		c.mu.Unlock()
+		head.send()
+		q.mu.Lock()
+		q.acks = q.acks[1:]
+		q.mu.Unlock()
+	}
+}
+
+// acknowledge sends a PUBACK when it is due. See ackQueue.add.
+func (c *conn) acknowledge(id uint16, due time.Time) {
+	if !c.acks.add(c, due, func() { c.puback(id) }) {
+		c.puback(id)
 	}
 }
 

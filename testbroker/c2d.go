@@ -26,11 +26,13 @@ type C2DOptions struct {
 	Queue int
 	// TTL is how long after [Hub.SendC2D] a command without an Expiry of its own expires. Default: 1 hour.
 	TTL time.Duration
-	// Lock is how long a command that was delivered waits for its PUBACK before it is delivered again. Default: 60 s.
+	// Lock is how long a command that was delivered waits for its PUBACK or outcome before it is delivered again.
+	// Default: 60 s.
 	Lock time.Duration
 	// MaxDeliveries is how often a command is delivered before it is given up. Default: 10.
 	MaxDeliveries int
-	// Window is how many commands may be delivered to a client that has not acknowledged them yet. Default: 16.
+	// Window is how many commands may be delivered over MQTT to a client that has not acknowledged them yet. Over AMQP the
+	// client says so by its credit. Default: 16.
 	Window int
 }
 
@@ -80,12 +82,15 @@ const (
 	DeadLettered
 	// Purged: it was thrown away by [Hub.PurgeC2D] or [Hub.RemoveDevice].
 	Purged
+	// Rejected: the device refused it, which it can do over AMQP.
+	Rejected
 
-	c2dStates = Purged + 1
+	c2dStates = Rejected + 1
 )
 
 var c2dStateNames = [c2dStates]string{
 	Enqueued: "enqueued", Invisible: "invisible", Completed: "completed", Expired: "expired", DeadLettered: "dead-lettered", Purged: "purged",
+	Rejected: "rejected",
 }
 
 // String returns the state in lower case.
@@ -97,7 +102,7 @@ func (s C2DState) String() string {
 }
 
 // feedbackCodes is what feedback says of a state that is an end.
-var feedbackCodes = [c2dStates]string{Completed: "Success", Expired: "Expired", DeadLettered: "DeliveryCountExceeded", Purged: "Purged"}
+var feedbackCodes = [c2dStates]string{Completed: "Success", Expired: "Expired", DeadLettered: "DeliveryCountExceeded", Purged: "Purged", Rejected: "Rejected"}
 
 // C2DRecord is a command and what has become of it.
 type C2DRecord struct {
@@ -117,10 +122,12 @@ type C2DRecord struct {
 	Connection uint64
 	// PacketID is that of its deliveries with QoS 1. It stays the same.
 	PacketID uint16
+	// LockToken is that of the last delivery over AMQP.
+	LockToken string
 	// Enqueued and Ended are times by the hub's clock. Ended is zero while the command waits.
 	Enqueued, Ended time.Time
 	// Feedback is the status code that the sender is told when it has ended: "Success", "Expired",
-	// "DeliveryCountExceeded", "Purged". It is empty if Ack does not ask for it.
+	// "DeliveryCountExceeded", "Purged", "Rejected". It is empty if Ack does not ask for it.
 	Feedback string
 }
 

@@ -15,9 +15,8 @@ type c2dQueue struct {
 	log      []*c2dEntry
 	waiting  []*c2dEntry // those of log that have not ended
 	counts   [c2dStates]int
-	conn     *conn // of a client that receives commands, or did so before; nil = there is none
-	paused   bool  // it has unsubscribed; it can still acknowledge what it has
-	qos      byte  // that it was granted
+	to       c2dReceiver // who receives commands, or did so before; nil = nobody
+	paused   bool        // it has unsubscribed; it can still acknowledge what it has
 	packetID uint16
 	timer    *time.Timer // the next lock or expiry that ends
 }
@@ -26,7 +25,28 @@ type c2dQueue struct {
 type c2dEntry struct {
 	C2DRecord
 	locked time.Time // when its lock ends, while it is Invisible
+	tag    string    // of the delivery over AMQP that it is locked by
 }
+
+// A c2dReceiver takes the commands to an identity. Its methods are called with the queue's lock held, and must not wait.
+type c2dReceiver interface {
+	// deliver sends a command while unacked others are locked; false when it cannot. A command that is settled is done.
+	deliver(q *c2dQueue, e *c2dEntry, unacked int) (sent, settled bool)
+	// client is the connection of the receiver.
+	client() *conn
+	// replaced tells the receiver that another, on the given connection, has taken its place.
+	replaced(by *conn)
+}
+
+// An mqttReceiver is a client that has subscribed.
+type mqttReceiver struct {
+	c   *conn
+	qos byte // that it was granted
+}
+
+func (r mqttReceiver) client() *conn { return r.c }
+
+func (r mqttReceiver) replaced(*conn) { r.c.closeFor(ErrReplaced) }
 
 func (q *c2dQueue) add(m C2D, topic string) error {
 	now := q.hub.now()
@@ -67,6 +87,41 @@ func (q *c2dQueue) releaseLocked(e *c2dEntry) {
 	q.becomeLocked(e, Enqueued)
 }
 
+// takeLocked makes a receiver the one that receives. What the one before has not acknowledged is delivered again.
+func (q *c2dQueue) takeLocked(to c2dReceiver) {
+	before, paused := q.to, q.paused
+	q.to, q.paused = to, false
+	if before == nil {
+		return
+	}
+	if _, mqtt := before.(mqttReceiver); mqtt && before.client() == to.client() {
+		return // it has subscribed once more
+	}
+	q.unlockLocked()
+	if !paused {
+		before.replaced(to.client())
+	}
+}
+
+// leaveLocked ends deliveries to a receiver, if it is the one that receives.
+func (q *c2dQueue) leaveLocked(of func(c2dReceiver) bool) {
+	if q.to == nil || !of(q.to) {
+		return
+	}
+	q.to = nil
+	q.unlockLocked()
+	q.dispatchLocked()
+}
+
+// unlockLocked ends all locks.
+func (q *c2dQueue) unlockLocked() {
+	for _, e := range q.waiting {
+		if e.State == Invisible {
+			q.releaseLocked(e)
+		}
+	}
+}
+
 // dispatchLocked ends what is due, delivers what may be delivered, in order, and sets the timer.
 func (q *c2dQueue) dispatchLocked() {
 	now, clock := time.Now(), q.hub.now()
@@ -84,7 +139,7 @@ func (q *c2dQueue) dispatchLocked() {
 	}
 	var next time.Duration // until something is due; zero = nothing
 	for _, e := range q.waiting {
-		if e.State == Enqueued && q.conn != nil && !q.paused && unacked < q.hub.c2d.Window && q.deliverLocked(e) {
+		if e.State == Enqueued && q.to != nil && !q.paused && q.deliverLocked(e, unacked) {
 			if e.State == Invisible {
 				unacked++
 			}
@@ -127,15 +182,32 @@ func (q *c2dQueue) tick() {
 	q.hub.changed.wake()
 }
 
-// deliverLocked publishes a command; false when the connection is over. A client at the other end of a dead link would
-// not learn of it, and the hub does not know.
-func (q *c2dQueue) deliverLocked(e *c2dEntry) bool {
-	if mode := q.conn.mode.Load(); mode != open && mode != silent {
+// deliverLocked hands a command to the receiver; false when it does not take it.
+func (q *c2dQueue) deliverLocked(e *c2dEntry, unacked int) bool {
+	sent, settled := q.to.deliver(q, e, unacked)
+	if !sent {
 		return false
 	}
-	flags := q.qos << 1
+	e.Deliveries++
+	e.Connection = q.to.client().number
+	if settled {
+		q.becomeLocked(e, Completed)
+		return true
+	}
+	q.becomeLocked(e, Invisible)
+	e.locked = time.Now().Add(q.hub.c2d.Lock)
+	return true
+}
+
+// deliver publishes a command; false when the window is full or the connection is over. A client at the other end of a
+// dead link would not learn of it, and the hub does not know.
+func (r mqttReceiver) deliver(q *c2dQueue, e *c2dEntry, unacked int) (sent, settled bool) {
+	if mode := r.c.mode.Load(); unacked >= q.hub.c2d.Window || mode != open && mode != silent {
+		return false, false
+	}
+	flags := r.qos << 1
 	var id []byte
-	if q.qos > 0 {
+	if r.qos > 0 {
 		if e.PacketID == 0 {
 			e.PacketID = q.nextIDLocked()
 		}
@@ -145,18 +217,8 @@ func (q *c2dQueue) deliverLocked(e *c2dEntry) bool {
 		}
 	}
 	topic := []byte{byte(len(e.Topic) >> 8), byte(len(e.Topic))}
-	if _, err := q.conn.Write(packet(packetPublish<<4|flags, append(topic, e.Topic...), id, e.C2D.Body)); err != nil {
-		return false
-	}
-	e.Deliveries++
-	e.Connection = q.conn.number
-	if q.qos == 0 {
-		q.becomeLocked(e, Completed)
-		return true
-	}
-	q.becomeLocked(e, Invisible)
-	e.locked = time.Now().Add(q.hub.c2d.Lock)
-	return true
+	_, err := r.c.Write(packet(packetPublish<<4|flags, append(topic, e.Topic...), id, e.C2D.Body))
+	return err == nil, r.qos == 0
 }
 
 // nextIDLocked returns a packet id that no waiting command has.
@@ -183,10 +245,10 @@ func (h *Hub) attach(c *conn) {
 	}
 	q.mu.Lock()
 	switch {
-	case !ok && q.conn == c:
+	case !ok && q.to != nil && q.to.client() == c:
 		q.paused = true
 	case ok && c.mode.Load() != over: // or it would never be detached
-		q.conn, q.qos, q.paused = c, qos, false
+		q.takeLocked(mqttReceiver{c, qos})
 		q.dispatchLocked()
 	}
 	q.mu.Unlock()
@@ -202,15 +264,7 @@ func (h *Hub) detach(c *conn) {
 		return
 	}
 	q.mu.Lock()
-	if q.conn == c {
-		q.conn = nil
-		for _, e := range q.waiting {
-			if e.State == Invisible {
-				q.releaseLocked(e)
-			}
-		}
-		q.dispatchLocked()
-	}
+	q.leaveLocked(func(r c2dReceiver) bool { return r.client() == c })
 	q.mu.Unlock()
 	h.changed.wake()
 }
@@ -225,7 +279,7 @@ func (h *Hub) complete(c *conn, packetID uint16) {
 	}
 	q.mu.Lock()
 	for _, e := range q.waiting {
-		if e.PacketID == packetID && e.State == Invisible && q.conn == c {
+		if e.PacketID == packetID && e.State == Invisible && q.to != nil && q.to.client() == c {
 			q.becomeLocked(e, Completed)
 			q.dispatchLocked()
 			break

@@ -24,7 +24,7 @@ const (
 
 // conn is the hub's end of a connection, between the network and the broker. Faults act here, on bytes.
 type conn struct {
-	stream net.Conn // what MQTT is spoken on: raw, or TLS, or a WebSocket over it. Set before the first packet.
+	stream net.Conn // what MQTT or AMQP is spoken on: raw, or TLS, or a WebSocket over it. Set before the first packet.
 	port   port
 	raw    net.Conn // a *socket or *memconn.Conn; neither ever waits in Write
 	hub    *Hub
@@ -36,12 +36,13 @@ type conn struct {
 
 	mu    sync.Mutex // guards what follows, and the mode against deadlines
 	cause error      // why the hub ended it
-	acks  []ack      // PUBACKs that wait for their time, in order
-	acker bool       // a goroutine takes care of acks
+
+	acks ackQueue // PUBACKs that wait for their time
 
 	// Written under Hub.mu by the connection's goroutine, which reads id also without it.
-	id   identity // what the CONNECT says, whether or not it is true
-	live bool     // accepted by CONNACK and not ended
+	id   identity  // what the CONNECT says, whether or not it is true
+	live bool      // accepted by CONNACK, or opened, and not ended
+	amqp *amqpConn // nil unless AMQP is spoken, and has begun
 
 	// Of the connection's own goroutine.
 	known    bool        // a CONNECT was read
@@ -75,6 +76,9 @@ func (c *conn) Read(p []byte) (int, error) {
 				return 0, err
 			}
 			continue
+		}
+		if c.port.amqp {
+			return n, err
 		}
 		if n = c.framer.scan(p[:n], c.begins); n > 0 || err != nil {
 			return n, err
@@ -201,6 +205,19 @@ func (c *conn) leave(mode int32) int32 {
 		}
 	}
 	return before
+}
+
+// matchesLocked says whether a selector means the connection. Hub.mu is held.
+func (c *conn) matchesLocked(selector string) bool {
+	if c.amqp == nil || selector == "" {
+		return c.id.matches(selector)
+	}
+	for id := range c.amqp.who {
+		if id.matches(selector) {
+			return true
+		}
+	}
+	return false
 }
 
 // blame keeps the first reason why the hub ended the connection.

@@ -9,11 +9,13 @@ import (
 type EventKind uint8
 
 const (
-	// Connected: a client was authenticated; its CONNACK is about to be sent.
+	// Connected: a client was authenticated; its CONNACK is about to be sent. Over AMQP, where a connection can have many
+	// devices, it was told of one more of them.
 	Connected EventKind = iota + 1
-	// Refused: a client got a CONNACK with another code than 0, or was cut off without one.
+	// Refused: a client got a CONNACK with another code than 0, or was cut off without one. Over AMQP, its SASL outcome,
+	// put-token or attach was not good, or it was cut off before any was.
 	Refused
-	// Disconnected: a connection that was Connected has ended.
+	// Disconnected: a connection that was Connected has ended, or lost the right to act for a device.
 	Disconnected
 	// FaultFired: a declared fault has happened.
 	FaultFired
@@ -76,7 +78,10 @@ func (h *Hub) event(e Event, c *conn) {
 		h.mu.Lock()
 		id := c.id
 		h.mu.Unlock()
-		e.Connection, e.DeviceID, e.ModuleID = c.number, id.device, id.module
+		e.Connection = c.number
+		if e.DeviceID == "" {
+			e.DeviceID, e.ModuleID = id.device, id.module
+		}
 	}
 	h.onEvent(e)
 }

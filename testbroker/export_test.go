@@ -48,7 +48,7 @@ func (h *Hub) SetPolicyKey(name, key string) {
 // FaultKinds returns every kind that has a name.
 func FaultKinds() []FaultKind {
 	var all []FaultKind
-	for k := range faultNames {
+	for k := range faultTable {
 		all = append(all, k)
 	}
 	return all

@@ -9,14 +9,21 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
 // FaultKind says what goes wrong.
 type FaultKind uint8
 
+// Which protocols a kind is for is told by [FaultKind.Protocols]. What is said of packets of MQTT holds for what AMQP has
+// in their place: the open of a connection for CONNECT and CONNACK, a telemetry message for PUBLISH, its disposition for
+// PUBACK. At the open the hub knows the device only of a client that used SASL PLAIN; for others, faults of a connect
+// with Device set never happen, but there are those of a put-token.
+
 // Faults of a connect. Each happens to CONNECT packets, before the credentials are looked at unless it says otherwise.
 const (
-	// RefuseConnect answers with the CONNACK code Code, by default 3.
+	// RefuseConnect answers with the CONNACK code Code, by default 3; over AMQP it closes the connection with Condition.
 	RefuseConnect FaultKind = iota + 1
 	// SlowConnack goes on with the CONNECT only after Delay.
 	SlowConnack
@@ -64,16 +71,20 @@ const (
 	// until the client closes it. Fired counts connections.
 	HalfOpen FaultKind = iota + 20
 	// Throttle sends at most Rate PUBACKs a second, refuses connects with CONNACK 3, and closes a connection on which
-	// more than Limit PUBACKs are due. Fired counts delayed PUBACKs, refused connects and closed connections.
+	// more than Limit PUBACKs are due. Over AMQP it refuses attaches instead of connects, and rejects messages instead of
+	// closing connections, with "com.microsoft:device-container-throttled". Fired counts delayed PUBACKs, refusals,
+	// rejected messages and closed connections.
 	Throttle
 	// Absent takes the hub off the network: connections are cut, dials in memory refused, and connections to real
-	// ports cut as soon as they are made. With Device set the hub is there, but cuts that device off at its CONNECT.
+	// ports cut as soon as they are made. With Device set the hub is there, but cuts that device off at its CONNECT, or
+	// put-token, or attach.
 	// Fired counts connections cut and dials refused.
 	Absent
 	// Quota lets messages through until Limit of them were sent on one day, UTC by the hub's clock; the default is 100,
 	// negative means none. Messages count in steps of 4 KB, telemetry and commands alike. When they are used up, a
 	// connection is closed at its next message, which is not stored; connects are refused with CONNACK 3, or with
-	// AcceptConnects accepted and closed at once; and SendC2D fails. Fired counts messages, connects and commands.
+	// AcceptConnects accepted and closed at once; and SendC2D fails. Over AMQP messages are rejected with
+	// "amqp:resource-limit-exceeded" and nothing else happens. Fired counts messages, connects and commands.
 	Quota
 )
 
@@ -113,24 +124,156 @@ const (
 // SwallowPingresp never answers a PINGREQ. It happens to PINGREQ packets.
 const SwallowPingresp FaultKind = 50
 
-var faultNames = map[FaultKind]string{
-	RefuseConnect: "RefuseConnect", SlowConnack: "SlowConnack", NoConnack: "NoConnack", DropConnect: "DropConnect",
-	DropDuringPublish: "DropDuringPublish", DropBeforePublish: "DropBeforePublish", DropAfterPublish: "DropAfterPublish",
-	DropAfterPuback: "DropAfterPuback", DelayPuback: "DelayPuback", SwallowPuback: "SwallowPuback", Forget: "Forget",
-	HalfOpen: "HalfOpen", Throttle: "Throttle", Absent: "Absent", Quota: "Quota",
-	ForgetSession: "ForgetSession", GarbageOnConnect: "GarbageOnConnect",
-	StrayPuback: "StrayPuback", DuplicatePuback: "DuplicatePuback", GarbageOnPublish: "GarbageOnPublish",
-	RefuseSubscribe: "RefuseSubscribe", DropOnSubscribe: "DropOnSubscribe", SwallowSuback: "SwallowSuback",
-	SlowSuback: "SlowSuback", LongSuback: "LongSuback", ShortSuback: "ShortSuback", GarbageOnSubscribe: "GarbageOnSubscribe",
-	MuteHandshake: "MuteHandshake", NotTLS: "NotTLS", CutHandshake: "CutHandshake", OldTLS: "OldTLS",
-	ExpiredCertificate: "ExpiredCertificate",
-	SwallowPingresp:    "SwallowPingresp",
+// Faults of an attach over AMQP. Each happens to attaches of links of the kind Link, or of any if Link is [LinkAny], after
+// the client was found to have the right to attach.
+const (
+	// RefuseAttach refuses the link with Condition.
+	RefuseAttach FaultKind = iota + 100
+	// SlowAttach answers the attach after Delay.
+	SlowAttach
+	// NoAttach never answers the attach.
+	NoAttach
+	// DropOnAttach cuts the connection by RST.
+	DropOnAttach
+	// WithholdCredit gives the client no credit before Delay has passed, or ever if Delay is zero. It happens to links on
+	// which the client sends.
+	WithholdCredit
+	// DetachWhileIdle detaches the link with Condition when Delay has passed.
+	DetachWhileIdle
+)
+
+// Faults of a telemetry message over AMQP. Each happens to messages, of which a batch is one. Only DetachAfterMessage
+// stores it.
+const (
+	// RejectMessage answers with the outcome rejected and Condition.
+	RejectMessage FaultKind = iota + 110
+	// ReleaseMessage answers with the outcome released.
+	ReleaseMessage
+	// ModifyMessage answers with the outcome modified, delivery-failed, and undeliverable-here if UndeliverableHere is set.
+	ModifyMessage
+	// CloseOnMessage closes the connection with Condition.
+	CloseOnMessage
+	// EndOnMessage ends the session with Condition.
+	EndOnMessage
+	// DetachOnMessage detaches the link with Condition.
+	DetachOnMessage
+	// DetachAfterMessage detaches the link with Condition instead of telling an outcome.
+	DetachAfterMessage
+)
+
+// Faults of authentication over AMQP.
+const (
+	// RefuseSASL answers a choice of mechanism with the outcome Code, 1 to 4; default: 1, auth. It happens before the hub
+	// knows who the client is: with Device set it never does.
+	RefuseSASL FaultKind = iota + 120
+	// RefuseToken answers a put-token with Status, without looking at the token. It happens, like those that follow, to
+	// put-tokens for an identity.
+	RefuseToken
+	// SlowToken deals with the put-token after Delay.
+	SlowToken
+	// NoToken never answers the put-token, whose token does not count.
+	NoToken
+	// DropOnToken cuts the connection by RST.
+	DropOnToken
+)
+
+// Protocol is a set of protocols that devices speak.
+type Protocol uint8
+
+// The protocols.
+const (
+	MQTT Protocol = 1 << iota
+	AMQP
+)
+
+// String names the protocols.
+func (p Protocol) String() string {
+	switch p {
+	case MQTT:
+		return "MQTT"
+	case AMQP:
+		return "AMQP"
+	case MQTT | AMQP:
+		return "MQTT and AMQP"
+	}
+	return fmt.Sprintf("Protocol(%d)", uint8(p))
 }
+
+// A faultRow is what there is to know of a kind.
+type faultRow struct {
+	name      string
+	on        Protocol
+	condition wire.Symbol // the default; empty = the kind has none
+}
+
+var faultTable = map[FaultKind]faultRow{
+	RefuseConnect:    {"RefuseConnect", MQTT | AMQP, wire.ConnectionForced},
+	SlowConnack:      {name: "SlowConnack", on: MQTT | AMQP},
+	NoConnack:        {name: "NoConnack", on: MQTT | AMQP},
+	DropConnect:      {name: "DropConnect", on: MQTT | AMQP},
+	ForgetSession:    {name: "ForgetSession", on: MQTT},
+	GarbageOnConnect: {name: "GarbageOnConnect", on: MQTT | AMQP},
+
+	DropDuringPublish: {name: "DropDuringPublish", on: MQTT},
+	DropBeforePublish: {name: "DropBeforePublish", on: MQTT | AMQP},
+	DropAfterPublish:  {name: "DropAfterPublish", on: MQTT | AMQP},
+	DropAfterPuback:   {name: "DropAfterPuback", on: MQTT | AMQP},
+	DelayPuback:       {name: "DelayPuback", on: MQTT | AMQP},
+	SwallowPuback:     {name: "SwallowPuback", on: MQTT | AMQP},
+	Forget:            {name: "Forget", on: MQTT | AMQP},
+	StrayPuback:       {name: "StrayPuback", on: MQTT},
+	DuplicatePuback:   {name: "DuplicatePuback", on: MQTT},
+	GarbageOnPublish:  {name: "GarbageOnPublish", on: MQTT | AMQP},
+
+	HalfOpen: {name: "HalfOpen", on: MQTT | AMQP},
+	Throttle: {name: "Throttle", on: MQTT | AMQP},
+	Absent:   {name: "Absent", on: MQTT | AMQP},
+	Quota:    {name: "Quota", on: MQTT | AMQP},
+
+	RefuseSubscribe:    {name: "RefuseSubscribe", on: MQTT},
+	DropOnSubscribe:    {name: "DropOnSubscribe", on: MQTT},
+	SwallowSuback:      {name: "SwallowSuback", on: MQTT},
+	SlowSuback:         {name: "SlowSuback", on: MQTT},
+	LongSuback:         {name: "LongSuback", on: MQTT},
+	ShortSuback:        {name: "ShortSuback", on: MQTT},
+	GarbageOnSubscribe: {name: "GarbageOnSubscribe", on: MQTT},
+	SwallowPingresp:    {name: "SwallowPingresp", on: MQTT},
+
+	MuteHandshake:      {name: "MuteHandshake", on: MQTT | AMQP},
+	NotTLS:             {name: "NotTLS", on: MQTT | AMQP},
+	CutHandshake:       {name: "CutHandshake", on: MQTT | AMQP},
+	OldTLS:             {name: "OldTLS", on: MQTT | AMQP},
+	ExpiredCertificate: {name: "ExpiredCertificate", on: MQTT | AMQP},
+
+	RefuseAttach:    {"RefuseAttach", AMQP, wire.InternalError},
+	SlowAttach:      {name: "SlowAttach", on: AMQP},
+	NoAttach:        {name: "NoAttach", on: AMQP},
+	DropOnAttach:    {name: "DropOnAttach", on: AMQP},
+	WithholdCredit:  {name: "WithholdCredit", on: AMQP},
+	DetachWhileIdle: {"DetachWhileIdle", AMQP, wire.DetachForced},
+
+	RejectMessage:      {"RejectMessage", AMQP, wire.InternalError},
+	ReleaseMessage:     {name: "ReleaseMessage", on: AMQP},
+	ModifyMessage:      {name: "ModifyMessage", on: AMQP},
+	CloseOnMessage:     {"CloseOnMessage", AMQP, wire.ConnectionForced},
+	EndOnMessage:       {"EndOnMessage", AMQP, wire.InternalError},
+	DetachOnMessage:    {"DetachOnMessage", AMQP, wire.DetachForced},
+	DetachAfterMessage: {"DetachAfterMessage", AMQP, wire.DetachForced},
+
+	RefuseSASL:  {name: "RefuseSASL", on: AMQP},
+	RefuseToken: {name: "RefuseToken", on: AMQP},
+	SlowToken:   {name: "SlowToken", on: AMQP},
+	NoToken:     {name: "NoToken", on: AMQP},
+	DropOnToken: {name: "DropOnToken", on: AMQP},
+}
+
+// Protocols says over which protocols the fault can happen.
+func (k FaultKind) Protocols() Protocol { return faultTable[k].on }
 
 // String returns the name of the constant.
 func (k FaultKind) String() string {
-	if s, ok := faultNames[k]; ok {
-		return s
+	if row, ok := faultTable[k]; ok {
+		return row.name
 	}
 	return fmt.Sprintf("FaultKind(%d)", uint8(k))
 }
@@ -156,9 +299,21 @@ type Fault struct {
 	For time.Duration
 
 	// Code is the CONNACK code of RefuseConnect, 1 to 255; default: 3, server unavailable. It is also the SUBACK code
-	// of RefuseSubscribe; default: 0x80, failure.
+	// of RefuseSubscribe; default: 0x80, failure; and the outcome of RefuseSASL; default: 1.
 	Code byte
-	// Delay is that of SlowConnack, DelayPuback and SlowSuback.
+	// Condition and Description are the error of AMQP with which the hub refuses, closes, ends, detaches or rejects. The
+	// default is "amqp:connection:forced" for a connection, "amqp:link:detach-forced" for a link that is detached, and
+	// "amqp:internal-error" otherwise.
+	Condition, Description string
+	// Status is the status code of RefuseToken. Default: 401.
+	Status int
+	// Link is the kind of links to which faults of an attach happen.
+	Link LinkKind
+	// Unclosed makes the detach of a fault one that does not close the link: clients are in doubt what to do about it.
+	Unclosed bool
+	// UndeliverableHere is a flag of ModifyMessage.
+	UndeliverableHere bool
+	// Delay is that of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit, DetachWhileIdle and SlowToken.
 	Delay time.Duration
 	// Rate is the PUBACKs a second of Throttle. Default: 1.
 	Rate float64
@@ -168,7 +323,7 @@ type Fault struct {
 	// AcceptConnects makes Quota accept connects and close them at once, instead of refusing them.
 	AcceptConnects bool
 	// Bytes is what GarbageOnConnect, GarbageOnSubscribe and GarbageOnPublish send. Default: the first bytes of a
-	// packet of a type that does not exist and a length that never ends.
+	// packet of a type that does not exist and a length that never ends; over AMQP a frame that is too short to be one.
 	Bytes []byte
 }
 
@@ -205,13 +360,19 @@ func (f *faults) init(seed uint64) {
 
 // Inject puts a fault in force. It panics if the kind does not exist.
 func (h *Hub) Inject(f Fault) *Injected {
-	if _, ok := faultNames[f.Kind]; !ok {
+	row, ok := faultTable[f.Kind]
+	if !ok {
 		panic("testbroker: Inject: unknown " + f.Kind.String())
 	}
 	f.Times = cmp.Or(f.Times, 1)
-	if f.Kind == RefuseSubscribe {
+	switch f.Kind {
+	case RefuseSubscribe:
 		f.Code = cmp.Or(f.Code, refusedFilter)
+	case RefuseSASL:
+		f.Code = cmp.Or(f.Code, wire.SASLAuth)
 	}
+	f.Condition = cmp.Or(f.Condition, string(row.condition))
+	f.Status = cmp.Or(f.Status, 401)
 	f.Code = cmp.Or(f.Code, refusedUnavailable)
 	f.Rate = cmp.Or(max(f.Rate, 0), 1)
 	if f.Kind == Quota {
@@ -219,9 +380,7 @@ func (h *Hub) Inject(f Fault) *Injected {
 	} else {
 		f.Limit = cmp.Or(max(f.Limit, 0), 100)
 	}
-	if f.Bytes = slices.Clone(f.Bytes); len(f.Bytes) == 0 {
-		f.Bytes = []byte{0x0f, 0xff, 0xff, 0xff, 0xff, 0xff}
-	}
+	f.Bytes = slices.Clone(f.Bytes)
 	in := &Injected{hub: h, fault: f, left: f.Times}
 
 	h.faults.mu.Lock()
@@ -293,7 +452,10 @@ func (f *faults) removeLocked(in *Injected) {
 
 // take asks whether a fault of this kind hits the present event, and if so uses up one of its times. The caller makes
 // it happen, then says so.
-func (f *faults) take(kind FaultKind, id identity) *Injected {
+func (f *faults) take(kind FaultKind, id identity) *Injected { return f.takeIf(kind, id, nil) }
+
+// takeIf is take for faults that are about more than the identity.
+func (f *faults) takeIf(kind FaultKind, id identity, ok func(*Fault) bool) *Injected {
 	if f.count.Load() == 0 {
 		return nil
 	}
@@ -301,7 +463,7 @@ func (f *faults) take(kind FaultKind, id identity) *Injected {
 	defer f.mu.Unlock()
 	var hit *Injected
 	for _, in := range f.activeLocked() {
-		if in.fault.Kind != kind || !id.matches(in.fault.Device) {
+		if in.fault.Kind != kind || !id.matches(in.fault.Device) || ok != nil && !ok(&in.fault) {
 			continue
 		}
 		in.seen++
@@ -387,11 +549,14 @@ func (f *faults) pace(in *Injected) time.Time {
 
 // happened counts a fault. It is called when nothing can prevent the effect any more and, where the client could see
 // it, just before: who has seen a fault finds it counted. c is nil when there is no connection yet.
-func (h *Hub) happened(in *Injected, c *conn) {
+func (h *Hub) happened(in *Injected, c *conn) { h.happenedTo(in, c, identity{}) }
+
+// happenedTo is happened for an identity of a connection that may have many.
+func (h *Hub) happenedTo(in *Injected, c *conn, id identity) {
 	h.faults.mu.Lock()
 	in.fired++
 	h.faults.mu.Unlock()
-	h.event(Event{Kind: FaultFired, Fault: in.fault.Kind}, c)
+	h.event(Event{Kind: FaultFired, Fault: in.fault.Kind, DeviceID: id.device, ModuleID: id.module}, c)
 	h.changed.wake()
 }
 

@@ -4,8 +4,18 @@ package testbroker
 func (h *Hub) garbage(kind FaultKind, c *conn) {
 	if in := h.faults.take(kind, c.id); in != nil {
 		h.happened(in, c)
-		c.Write(in.fault.Bytes)
+		c.Write(in.fault.garbage(c))
 	}
+}
+
+func (f *Fault) garbage(c *conn) []byte {
+	switch {
+	case len(f.Bytes) > 0:
+		return f.Bytes
+	case c.port.amqp:
+		return []byte{0, 0, 0, 4, 2, 0, 0, 0}
+	}
+	return []byte{0x0f, 0xff, 0xff, 0xff, 0xff, 0xff}
 }
 
 // SendRaw sends bytes as they are to the established connections of a device, named as in [Hub.Connections], between

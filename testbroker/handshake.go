@@ -9,9 +9,10 @@ import (
 type port struct {
 	secure bool // TLS
 	web    bool // WebSocket, over TLS if secure
+	amqp   bool // AMQP instead of MQTT; on a WebSocket without it, the client chooses by the subprotocol
 }
 
-// prepare brings a connection to where MQTT begins. An error means that it ends before.
+// prepare brings a connection to where MQTT or AMQP begins. An error means that it ends before.
 func (h *Hub) prepare(c *conn) error {
 	if c.port.secure && c.mode.Load() == open {
 		if err := h.secure(c); err != nil {

@@ -64,6 +64,8 @@ type Options struct {
 	C2D C2DOptions
 	// FaultMessages says what the hub does with messages by which a device asks for a fault. Default: it obeys.
 	FaultMessages FaultMessages
+	// AMQP is about connections that speak it.
+	AMQP AMQPOptions
 	// WebSocketFrame, unless zero, is how many bytes the hub puts into one frame at most, regardless of where packets
 	// begin. Default: what it writes at a time is one frame.
 	WebSocketFrame int
@@ -82,6 +84,7 @@ type Hub struct {
 	life     time.Duration // of connections, beyond their token's
 	seed     uint64
 	c2d      C2DOptions
+	amqp     AMQPOptions
 	obedient FaultMessages
 	wsFrame  int
 	onEvent  func(Event)
@@ -109,6 +112,9 @@ type Hub struct {
 	cas         *x509.CertPool // of devices
 	standing    map[identity]standingOrder
 	orders      []*FaultMessage
+	methodPairs map[identity]*amqpPair // the newest of each identity
+	twins       amqpFacility
+	methods     amqpFacility
 }
 
 // New makes a hub without devices and without listeners. Nil options mean all defaults.
@@ -123,6 +129,7 @@ func New(o *Options) (*Hub, error) {
 		life:        max(cmp.Or(o.ConnectionGrace, o.TokenGrace, DefaultTokenGrace), 0),
 		seed:        o.Seed,
 		c2d:         o.C2D.withDefaults(),
+		amqp:        o.AMQP.withDefaults(),
 		obedient:    o.FaultMessages,
 		wsFrame:     o.WebSocketFrame,
 		onEvent:     o.OnEvent,
@@ -137,6 +144,9 @@ func New(o *Options) (*Hub, error) {
 		queues:      make(map[identity]*c2dQueue),
 		cas:         x509.NewCertPool(),
 		standing:    make(map[identity]standingOrder),
+		methodPairs: make(map[identity]*amqpPair),
+		twins:       noTwins{},
+		methods:     noMethods{},
 	}
 	if err := checkHost(h.host); err != nil {
 		return nil, fmt.Errorf("testbroker: Options.HostName: %w", err)
@@ -274,7 +284,11 @@ func (h *Hub) run(c *conn) {
 		}
 	}
 	err := h.prepare(c)
-	if err == nil {
+	switch {
+	case err != nil:
+	case c.port.amqp:
+		err = h.serveAMQP(c)
+	default:
 		err = h.server.EstablishConnection(frontName, c)
 	}
 	h.finish(c, err)
@@ -322,6 +336,8 @@ func (h *Hub) finish(c *conn, err error) {
 		cause = ErrParted
 	}
 	switch {
+	case c.amqp != nil:
+		c.amqp.finish(cause)
 	case live:
 		h.event(Event{Kind: Disconnected, Err: cause}, c)
 	case !c.answered:
@@ -334,7 +350,7 @@ func (h *Hub) finish(c *conn, err error) {
 func (h *Hub) connsLocked(selector string) []*conn {
 	var all []*conn
 	for c := range h.conns {
-		if c.id.matches(selector) {
+		if c.matchesLocked(selector) {
 			all = append(all, c)
 		}
 	}
@@ -348,14 +364,15 @@ func (h *Hub) connsOf(selector string) []*conn {
 	return h.connsLocked(selector)
 }
 
-// Connections returns how many connections are established, that is, were accepted by CONNACK and have not ended. The
-// device is a device id, which includes its modules, or "deviceID/moduleID", or empty for all.
+// Connections returns how many connections are established, that is, were accepted by CONNACK, or over AMQP opened, and
+// have not ended. The device is a device id, which includes its modules, or "deviceID/moduleID", or empty for all. A
+// connection over AMQP counts for each device that was authenticated on it.
 func (h *Hub) Connections(device string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
 	for c := range h.conns {
-		if c.live && c.id.matches(device) {
+		if c.live && c.matchesLocked(device) {
 			n++
 		}
 	}

@@ -117,7 +117,7 @@ func (h *Hub) answer(c *conn, m Message) {
 		h.happened(in, c)
 	}
 	if in := h.faults.inForce(Throttle, id); in != nil {
-		if c.waiting() >= in.fault.Limit {
+		if c.acks.waiting() >= in.fault.Limit {
 			h.happened(in, c)
 			c.closeFor(errThrottled)
 			return

@@ -242,7 +242,7 @@ func readWill(c *conn, id identity, pk *packets.Packet) (*Message, error) {
 		return nil, fmt.Errorf("will: %w", err)
 	}
 	m.Properties = append(m.Properties, Property{"iothub-MessageType", "Will"})
-	m.Body, m.QoS, m.Connection = w.WillPayload, w.WillQos, c.number
+	m.Protocol, m.Body, m.QoS, m.Connection = MQTT, w.WillPayload, w.WillQos, c.number
 	w.WillFlag, w.WillQos, w.WillRetain, w.WillTopic, w.WillPayload = false, 0, false, "", nil
 	return &m, nil
 }
@@ -261,6 +261,7 @@ func (h *Hub) inspect(c *conn, pk packets.Packet) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
+	m.Protocol = MQTT
 	m.Body, m.QoS, m.PacketID, m.Dup, m.Connection = pk.Payload, pk.FixedHeader.Qos, pk.PacketID, pk.FixedHeader.Dup, c.number
 	if n := m.size(); n > MaxMessage {
 		return Message{}, fmt.Errorf("message of %d bytes, at most %d are allowed", n, MaxMessage)

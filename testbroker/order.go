@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
 // FaultMessages says what the hub does with a message by which a device asks for a fault: one with the application
@@ -13,7 +15,13 @@ import (
 //
 // "KillTcp" cuts the connection, and with a duration every new one until that has passed. "ShutDownMqtt" ends the
 // connection in order. "InvokeThrottling", "InvokeMaxMessageQuota" and "InvokeAuthError" end it in order and refuse new
-// ones, with CONNACK 3, 3 and 5, for the duration. The types that are about AMQP do nothing. The other properties are
+// ones, with CONNACK 3, 3 and 5, for the duration.
+//
+// Over AMQP, the three that begin with "Invoke" leave the connection as it is and reject messages for the duration.
+// "ShutDownAmqp" and "KillAmqpConnection" close the connection with "amqp:connection:forced", "KillAmqpSession" ends the
+// session, and the other types detach the link that they name with "amqp:link:detach-forced". A type that is about the
+// other protocol does nothing. A new connection of a device that asked for "KillTcp" is known by its put-token, or by
+// SASL PLAIN. The other properties are
 // "AzIoTHub_FaultOperationCloseReason", which is put into the cause, "AzIoTHub_FaultOperationDelayInSecs" and
 // "AzIoTHub_FaultOperationDurationInSecs". Such a message is no telemetry: it is not in the log, and faults declared
 // with [Hub.Inject] pass it by. See [Hub.FaultMessages].
@@ -39,30 +47,44 @@ type FaultMessage struct {
 	Delay, Duration time.Duration
 	// Received is when the message came, by the hub's clock.
 	Received time.Time
-	// Happened says that it has ended a connection, or began to refuse them. It stays false for types about AMQP.
+	// Happened says that it has ended a connection, session or link, or began to refuse what comes. It stays false for
+	// types about the other protocol.
 	Happened bool
-	// Refused is how many connects were refused or cut because of it.
+	// Refused is how many connects were refused or cut because of it, or messages rejected.
 	Refused int
 }
 
-// orderKind is what a type does over MQTT.
+// orderKind is what a type does.
 type orderKind struct {
 	name    string
-	mqtt    bool // it does something
-	cut     bool // by RST
-	refuses bool // for the duration
-	code    byte // the CONNACK with which it refuses
+	on      Protocol // it does something
+	cut     bool     // by RST
+	refuses bool     // for the duration
+	code    byte     // the CONNACK with which it refuses
+
+	// Over AMQP.
+	condition wire.Symbol // with which it rejects messages
+	session   bool        // it ends the session
+	link      LinkKind    // it detaches the links of a kind
 }
 
 var orderKinds = []orderKind{
-	{name: "KillTcp", mqtt: true, cut: true, refuses: true},
-	{name: "ShutDownMqtt", mqtt: true},
-	{name: "InvokeThrottling", mqtt: true, refuses: true, code: refusedUnavailable},
-	{name: "InvokeMaxMessageQuota", mqtt: true, refuses: true, code: refusedUnavailable},
-	{name: "InvokeAuthError", mqtt: true, refuses: true, code: refusedAuthority},
-	{name: "KillAmqpConnection"}, {name: "KillAmqpSession"}, {name: "KillAmqpCBSLinkReq"}, {name: "KillAmqpCBSLinkResp"},
-	{name: "KillAmqpD2CLink"}, {name: "KillAmqpC2DLink"}, {name: "KillAmqpTwinLinkReq"}, {name: "KillAmqpTwinLinkResp"},
-	{name: "KillAmqpMethodReqLink"}, {name: "KillAmqpMethodRespLink"}, {name: "ShutDownAmqp"},
+	{name: "KillTcp", on: MQTT | AMQP, cut: true, refuses: true},
+	{name: "ShutDownMqtt", on: MQTT},
+	{name: "InvokeThrottling", on: MQTT | AMQP, refuses: true, code: refusedUnavailable, condition: "com.microsoft:device-container-throttled"},
+	{name: "InvokeMaxMessageQuota", on: MQTT | AMQP, refuses: true, code: refusedUnavailable, condition: wire.ResourceLimitExceeded},
+	{name: "InvokeAuthError", on: MQTT | AMQP, refuses: true, code: refusedAuthority, condition: wire.UnauthorizedAccess},
+	{name: "ShutDownAmqp", on: AMQP},
+	{name: "KillAmqpConnection", on: AMQP},
+	{name: "KillAmqpSession", on: AMQP, session: true},
+	{name: "KillAmqpCBSLinkReq", on: AMQP, link: LinkCBSSender},
+	{name: "KillAmqpCBSLinkResp", on: AMQP, link: LinkCBSReceiver},
+	{name: "KillAmqpD2CLink", on: AMQP, link: LinkTelemetry},
+	{name: "KillAmqpC2DLink", on: AMQP, link: LinkC2D},
+	{name: "KillAmqpTwinLinkReq", on: AMQP, link: LinkTwinSender},
+	{name: "KillAmqpTwinLinkResp", on: AMQP, link: LinkTwinReceiver},
+	{name: "KillAmqpMethodReqLink", on: AMQP, link: LinkMethodReceiver},
+	{name: "KillAmqpMethodRespLink", on: AMQP, link: LinkMethodSender},
 }
 
 // orderError is the cause of what happens because a device asked for it.
@@ -109,6 +131,15 @@ func readOrder(m Message) (orderKind, FaultMessage, bool) {
 
 // order takes a message that asks for a fault and has the fault happen in its time; false when it is none.
 func (h *Hub) order(c *conn, m Message) bool {
+	return h.take(m, func(kind orderKind) {
+		if m.QoS > 0 && (h.obedient == ObeyFaultMessages || kind.on&MQTT == 0) {
+			c.acknowledge(m.PacketID, time.Time{})
+		}
+	}, h.obey)
+}
+
+// take has a fault happen that a message asks for, after telling who can acknowledge the message.
+func (h *Hub) take(m Message, acknowledge func(orderKind), obey func(orderKind, *FaultMessage)) bool {
 	if h.obedient == StoreFaultMessages {
 		return false
 	}
@@ -120,21 +151,19 @@ func (h *Hub) order(c *conn, m Message) bool {
 	h.mu.Lock()
 	h.orders = append(h.orders, &f)
 	h.mu.Unlock()
-	if m.QoS > 0 && (h.obedient == ObeyFaultMessages || !kind.mqtt) {
-		c.acknowledge(m.PacketID, time.Time{})
-	}
+	acknowledge(kind)
 	h.changed.wake()
 	switch {
-	case !kind.mqtt:
+	case kind.on&m.Protocol == 0:
 	case f.Delay == 0:
-		h.obey(kind, &f)
+		obey(kind, &f)
 	default:
 		due := time.NewTimer(f.Delay)
 		h.wg.Go(func() {
 			defer due.Stop()
 			select {
 			case <-due.C:
-				h.obey(kind, &f)
+				obey(kind, &f)
 			case <-h.done:
 			}
 		})
@@ -168,18 +197,24 @@ func (h *Hub) obey(kind orderKind, f *FaultMessage) {
 	h.changed.wake()
 }
 
-// ordered refuses a CONNECT because its device asked for that. An error ends the connection.
-func (h *Hub) ordered(c *conn, id identity) error {
+// stands returns the order because of which an identity is refused, if it is of the right kind, and counts that.
+func (h *Hub) stands(id identity, right func(orderKind) bool) (standingOrder, bool) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	o, ok := h.standing[id]
 	if ok && !o.until.After(time.Now()) {
 		delete(h.standing, id)
 		ok = false
 	}
-	if ok {
+	if ok = ok && right(o.orderKind); ok {
 		o.record.Refused++
 	}
-	h.mu.Unlock()
+	return o, ok
+}
+
+// ordered refuses a CONNECT because its device asked for that. An error ends the connection.
+func (h *Hub) ordered(c *conn, id identity) error {
+	o, ok := h.stands(id, func(orderKind) bool { return true })
 	if !ok {
 		return nil
 	}

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
 var (
@@ -209,9 +211,7 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 		open = h.connsLocked(deviceID)
 	}
 	h.mu.Unlock()
-	for _, c := range open {
-		c.closeFor(ErrDisabled)
-	}
+	h.expel(open, deviceID, ErrDisabled, wire.UnauthorizedAccess)
 	return nil
 }
 
@@ -232,11 +232,20 @@ func (h *Hub) RemoveDevice(id string) error {
 	h.forgetLocked(id)
 	open := h.connsLocked(id)
 	h.mu.Unlock()
-	for _, c := range open {
-		c.closeFor(ErrRemoved)
-	}
+	h.expel(open, id, ErrRemoved, wire.ResourceDeleted)
 	h.PurgeC2D(id)
 	return nil
+}
+
+// expel ends what connections do for a device: those of MQTT as a whole.
+func (h *Hub) expel(open []*conn, selector string, cause error, condition wire.Symbol) {
+	for _, c := range open {
+		if c.amqp != nil {
+			c.amqp.expel(selector, cause, condition)
+		} else {
+			c.closeFor(cause)
+		}
+	}
 }
 
 // knownLocked returns the entry of a client by what it says it is.

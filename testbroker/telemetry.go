@@ -38,11 +38,13 @@ type Message struct {
 	// Body is the payload.
 	Body []byte
 
-	// Topic is what the client published to, undecoded.
+	// Protocol is what it came over.
+	Protocol Protocol
+	// Topic is what the client published to, undecoded; over AMQP the address of the link.
 	Topic string
-	// QoS is 0 or 1.
+	// QoS is 0 or 1; over AMQP 0 for a message that was sent settled.
 	QoS byte
-	// PacketID is zero with QoS 0 and for a will.
+	// PacketID is zero with QoS 0, for a will and over AMQP.
 	PacketID uint16
 	// Dup is the DUP flag: the sender says that it tries again.
 	Dup bool

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,12 +19,13 @@ import (
 
 const (
 	webPath     = "/$iothub/websocket"
-	webProtocol = "mqtt"   // in any letter case
+	webProtocol = "mqtt" // in any letter case
+	webAMQP     = "AMQPWSB10"
 	maxRequest  = 64 << 10 // bytes of the request that asks for a WebSocket
 )
 
 // DialWS is like [Hub.Dial], but at the other end the hub waits for the request of HTTP that asks for a WebSocket: path
-// "/$iothub/websocket" with or without a query, subprotocol "mqtt" in any letter case. The request is up to the caller.
+// "/$iothub/websocket" with or without a query, subprotocol "mqtt" in any letter case, or "AMQPWSB10" for AMQP. The request is up to the caller.
 func (h *Hub) DialWS(ctx context.Context, network, addr string) (net.Conn, error) {
 	return h.dial(ctx, network, addr, port{web: true})
 }
@@ -66,16 +68,25 @@ func (h *Hub) upgradeFor(c *conn, below *gate, answer *response, request *http.R
 		http.NotFound(answer, request)
 		return fmt.Errorf("path %q", request.URL.Path)
 	}
-	protocol := ""
-	for _, p := range websocket.Subprotocols(request) {
-		if strings.EqualFold(p, webProtocol) {
-			protocol = p
-			break
+	offered := websocket.Subprotocols(request)
+	pick := func(name string) string {
+		i := slices.IndexFunc(offered, func(p string) bool { return strings.EqualFold(p, name) })
+		if i < 0 {
+			return ""
 		}
+		return offered[i]
+	}
+	protocol := ""
+	if !c.port.amqp {
+		protocol = pick(webProtocol)
+	}
+	if protocol == "" {
+		protocol = pick(webAMQP)
+		c.port.amqp = true
 	}
 	if protocol == "" {
 		http.Error(answer, "subprotocol", http.StatusBadRequest)
-		return fmt.Errorf("subprotocols %q", websocket.Subprotocols(request))
+		return fmt.Errorf("subprotocols %q", offered)
 	}
 	u := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
 	ws, err := u.Upgrade(answer, request, http.Header{"Sec-Websocket-Protocol": {protocol}})

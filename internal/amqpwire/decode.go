@@ -1,0 +1,352 @@
+package amqpwire
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"unicode/utf8"
+)
+
+// Decode reads one value and returns what follows it. Nothing in the value shares memory with b.
+func Decode(b []byte) (v any, rest []byte, err error) {
+	d := newDecoder(b)
+	if v, err = d.value(0); err != nil {
+		return nil, nil, err
+	}
+	return v, d.b, nil
+}
+
+// A decoder takes values off the front of a slice.
+type decoder struct {
+	b     []byte
+	items int // that may still be decoded
+}
+
+func newDecoder(b []byte) decoder { return decoder{b: b, items: len(b) + spareItems} }
+
+func (d *decoder) value(depth int) (any, error) {
+	code, err := d.byte()
+	if err != nil {
+		return nil, err
+	}
+	if code != codeDescribed {
+		return d.body(code, depth)
+	}
+	if depth >= maxDepth {
+		return nil, malformed("value nested more than %d deep", maxDepth)
+	}
+	descriptor, err := d.value(depth + 1)
+	if err != nil {
+		return nil, err
+	}
+	v, err := d.value(depth + 1)
+	if err != nil {
+		return nil, err
+	}
+	return &Described{descriptor, v}, nil
+}
+
+// body reads what follows a constructor.
+func (d *decoder) body(code byte, depth int) (any, error) {
+	if d.items--; d.items < 0 {
+		return nil, malformed("too many items")
+	}
+	var width int
+	switch code >> 4 {
+	case 4:
+		width = 0
+	case 5:
+		width = 1
+	case 6:
+		width = 2
+	case 7:
+		width = 4
+	case 8:
+		width = 8
+	case 9:
+		width = 16
+	case 0xa, 0xb:
+		return d.variable(code)
+	case 0xc, 0xd, 0xe, 0xf:
+		return d.compound(code, depth)
+	default:
+		return nil, malformed("constructor 0x%02x", code)
+	}
+	p, err := d.take(width)
+	if err != nil {
+		return nil, err
+	}
+	be := binary.BigEndian
+	switch code {
+	case codeNull:
+		return nil, nil
+	case codeTrue:
+		return true, nil
+	case codeFalse:
+		return false, nil
+	case codeBoolean:
+		if p[0] > 1 {
+			return nil, malformed("boolean 0x%02x", p[0])
+		}
+		return p[0] == 1, nil
+	case codeUint0:
+		return uint32(0), nil
+	case codeUlong0:
+		return uint64(0), nil
+	case codeList0:
+		return List(nil), nil
+	case codeUbyte:
+		return p[0], nil
+	case codeByte:
+		return int8(p[0]), nil
+	case codeSmallUint:
+		return uint32(p[0]), nil
+	case codeSmallUlong:
+		return uint64(p[0]), nil
+	case codeSmallInt:
+		return int32(int8(p[0])), nil
+	case codeSmallLong:
+		return int64(int8(p[0])), nil
+	case codeUshort:
+		return be.Uint16(p), nil
+	case codeShort:
+		return int16(be.Uint16(p)), nil
+	case codeUint:
+		return be.Uint32(p), nil
+	case codeInt:
+		return int32(be.Uint32(p)), nil
+	case codeFloat:
+		return math.Float32frombits(be.Uint32(p)), nil
+	case codeChar:
+		c := be.Uint32(p)
+		if c > utf8.MaxRune || !utf8.ValidRune(rune(c)) {
+			return nil, malformed("char 0x%x", c)
+		}
+		return Char(c), nil
+	case codeDecimal32:
+		return Decimal32(p), nil
+	case codeUlong:
+		return be.Uint64(p), nil
+	case codeLong:
+		return int64(be.Uint64(p)), nil
+	case codeDouble:
+		return math.Float64frombits(be.Uint64(p)), nil
+	case codeTimestamp:
+		return Timestamp(be.Uint64(p)), nil
+	case codeDecimal64:
+		return Decimal64(p), nil
+	case codeDecimal128:
+		return Decimal128(p), nil
+	case codeUUID:
+		return UUID(p), nil
+	}
+	return nil, malformed("constructor 0x%02x", code)
+}
+
+// variable reads a binary, string or symbol.
+func (d *decoder) variable(code byte) (any, error) {
+	n, err := d.length(code)
+	if err != nil {
+		return nil, err
+	}
+	p, err := d.take(n)
+	if err != nil {
+		return nil, err
+	}
+	switch code {
+	case codeBinary8, codeBinary32:
+		return append(make([]byte, 0, len(p)), p...), nil
+	case codeString8, codeString32:
+		if !utf8.Valid(p) {
+			return nil, malformed("string %q is not UTF-8", p)
+		}
+		return string(p), nil
+	case codeSymbol8, codeSymbol32:
+		s := Symbol(p)
+		if checkSymbol(s) != nil {
+			return nil, malformed("symbol %q is not ASCII", p)
+		}
+		return s, nil
+	}
+	return nil, malformed("constructor 0x%02x", code)
+}
+
+// compound reads a list, map or array. Its size counts what follows the size.
+func (d *decoder) compound(code byte, depth int) (any, error) {
+	if depth >= maxDepth {
+		return nil, malformed("value nested more than %d deep", maxDepth)
+	}
+	size, err := d.length(code)
+	if err != nil {
+		return nil, err
+	}
+	p, err := d.take(size)
+	if err != nil {
+		return nil, err
+	}
+	in := decoder{p, d.items}
+	count, err := in.length(code)
+	if err != nil {
+		return nil, err
+	}
+	var v any
+	switch code {
+	case codeList8, codeList32:
+		v, err = in.list(count, depth+1)
+	case codeMap8, codeMap32:
+		v, err = in.pairs(count, depth+1)
+	case codeArray8, codeArray32:
+		v, err = in.array(count, depth+1)
+	default:
+		return nil, malformed("constructor 0x%02x", code)
+	}
+	if err == nil && len(in.b) > 0 {
+		err = malformed("%d bytes behind the last item", len(in.b))
+	}
+	d.items = in.items
+	return v, err
+}
+
+func (d *decoder) list(count, depth int) (List, error) {
+	if count > len(d.b) { // each item has one byte at least
+		return nil, malformed("%d items in %d bytes", count, len(d.b))
+	}
+	all := make(List, count)
+	for i := range all {
+		v, err := d.value(depth)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = v
+	}
+	return all, nil
+}
+
+func (d *decoder) pairs(count, depth int) (Map, error) {
+	switch {
+	case count > len(d.b):
+		return nil, malformed("%d items in %d bytes", count, len(d.b))
+	case count%2 != 0:
+		return nil, malformed("map of %d items", count)
+	}
+	m := make(Map, count/2)
+	seen := make(map[any]bool, len(m))
+	for i := range m {
+		key, err := d.value(depth)
+		if err != nil {
+			return nil, err
+		}
+		if k, ok := keyOf(key); ok {
+			if seen[k] {
+				return nil, malformed("map with the key %v twice", key)
+			}
+			seen[k] = true
+		}
+		value, err := d.value(depth)
+		if err != nil {
+			return nil, err
+		}
+		m[i] = Pair{key, value}
+	}
+	return m, nil
+}
+
+// keyOf returns a form of a key that equals that of an equal key; false for the types that Go cannot compare, and
+// no one uses.
+func keyOf(key any) (any, bool) {
+	type binary string
+	switch k := key.(type) {
+	case []byte:
+		return binary(k), true
+	case List, Map, Array, *Described:
+		return nil, false
+	}
+	return key, true
+}
+
+func (d *decoder) array(count, depth int) (Array, error) {
+	code, err := d.byte()
+	if err != nil {
+		return nil, err
+	}
+	var descriptor any
+	described := code == codeDescribed
+	if described {
+		if depth >= maxDepth {
+			return nil, malformed("value nested more than %d deep", maxDepth)
+		}
+		if descriptor, err = d.value(depth + 1); err != nil {
+			return nil, err
+		}
+		if code, err = d.byte(); err != nil {
+			return nil, err
+		}
+		if code == codeDescribed {
+			return nil, malformed("array of values described twice")
+		}
+	}
+	if least := widthOf(code) * count; least > len(d.b) || count > d.items {
+		return nil, malformed("%d items in %d bytes", count, len(d.b))
+	}
+	all := make(Array, count)
+	for i := range all {
+		v, err := d.body(code, depth)
+		if err != nil {
+			return nil, err
+		}
+		if described {
+			v = &Described{descriptor, v}
+		}
+		all[i] = v
+	}
+	return all, nil
+}
+
+// widthOf returns the least number of bytes that follow a constructor.
+func widthOf(code byte) int {
+	return [16]int{4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16, 0xa: 1, 0xb: 4, 0xc: 2, 0xd: 8, 0xe: 3, 0xf: 9}[code>>4]
+}
+
+// length reads a length or a count, of four bytes where the constructor's high nibble is odd.
+func (d *decoder) length(code byte) (int, error) {
+	if code&0x10 == 0 {
+		n, err := d.byte()
+		return int(n), err
+	}
+	p, err := d.take(4)
+	if err != nil {
+		return 0, err
+	}
+	n := binary.BigEndian.Uint32(p)
+	if n > math.MaxInt32 {
+		return 0, malformed("length %d", n)
+	}
+	return int(n), nil
+}
+
+func (d *decoder) byte() (byte, error) {
+	if len(d.b) == 0 {
+		return 0, malformed("value cut short")
+	}
+	c := d.b[0]
+	d.b = d.b[1:]
+	return c, nil
+}
+
+func (d *decoder) take(n int) ([]byte, error) {
+	if n > len(d.b) {
+		return nil, malformed("value cut short: %d bytes of %d", len(d.b), n)
+	}
+	p := d.b[:n]
+	d.b = d.b[n:]
+	return p, nil
+}
+
+// symbolArray is an array of symbols, even if there is but one: some clients insist on it.
+func symbolArray(all []Symbol) Array {
+	a := make(Array, len(all))
+	for i, s := range all {
+		a[i] = s
+	}
+	return slices.Clip(a)
+}

@@ -1,0 +1,241 @@
+package amqpwire
+
+// BatchFormat is the message format of a batch: its body is data sections, each of which holds a message.
+const BatchFormat uint32 = 0x80013700
+
+// Message is a message [3.2]. Sections that are nil are absent.
+type Message struct {
+	Header                *Header
+	DeliveryAnnotations   Map
+	MessageAnnotations    Map
+	Properties            *Properties
+	ApplicationProperties Map
+	// The body is one of these: data sections, sequence sections, or a value if HasValue is set. The standard wants
+	// one; a message without any is read all the same, because there are clients that send it.
+	Data     [][]byte
+	Sequence []List
+	Value    any
+	HasValue bool
+	Footer   Map
+}
+
+// Header is about the delivery [3.2.1].
+type Header struct {
+	Durable       bool
+	Priority      uint8 // default 4
+	TTL           Opt[uint32]
+	FirstAcquirer bool
+	DeliveryCount uint32
+}
+
+func (*Header) code() uint64 { return codeHeader }
+func (h *Header) fields(f *fieldset) {
+	or(f, &h.Durable, false)
+	or(f, &h.Priority, 4)
+	may(f, &h.TTL) // milliseconds
+	or(f, &h.FirstAcquirer, false)
+	or(f, &h.DeliveryCount, 0)
+}
+
+// Properties are those that the standard names [3.2.4].
+type Properties struct {
+	MessageID          any // uint64, UUID, []byte or string
+	UserID             []byte
+	To                 Opt[string]
+	Subject            Opt[string]
+	ReplyTo            Opt[string]
+	CorrelationID      any // as MessageID
+	ContentType        Symbol
+	ContentEncoding    Symbol
+	AbsoluteExpiryTime Opt[Timestamp]
+	CreationTime       Opt[Timestamp]
+	GroupID            Opt[string]
+	GroupSequence      Opt[uint32]
+	ReplyToGroupID     Opt[string]
+}
+
+func (*Properties) code() uint64 { return codeProperties }
+func (p *Properties) fields(f *fieldset) {
+	messageID(f, &p.MessageID)
+	blob(f, &p.UserID)
+	may(f, &p.To) // an address; nobody uses another type than string
+	may(f, &p.Subject)
+	may(f, &p.ReplyTo)
+	messageID(f, &p.CorrelationID)
+	or(f, &p.ContentType, "")
+	or(f, &p.ContentEncoding, "")
+	may(f, &p.AbsoluteExpiryTime)
+	may(f, &p.CreationTime)
+	may(f, &p.GroupID)
+	may(f, &p.GroupSequence)
+	may(f, &p.ReplyToGroupID)
+}
+
+// Body returns the bytes of the data sections, one after the other.
+func (m *Message) Body() []byte {
+	if len(m.Data) == 1 {
+		return m.Data[0]
+	}
+	var all []byte
+	for _, d := range m.Data {
+		all = append(all, d...)
+	}
+	return all
+}
+
+// DecodeMessage reads a message. Sections must come in their order, and each but those of the body once. Nothing in it
+// shares memory with b.
+func DecodeMessage(b []byte) (*Message, error) {
+	m := &Message{}
+	last := uint64(0)
+	for d := newDecoder(b); len(d.b) > 0; {
+		v, err := d.value(0)
+		if err != nil {
+			return nil, err
+		}
+		section, ok := v.(*Described)
+		if !ok {
+			return nil, malformed("section of a message is a %T", v)
+		}
+		code, ok := descriptorCode(section.Descriptor)
+		if !ok || code < codeHeader || code > codeFooter {
+			return nil, malformed("section %v of a message", section.Descriptor)
+		}
+		repeats := code == last && (code == codeData || code == codeSequence)
+		second := isBody(code) && isBody(last) && !repeats
+		if code <= last && !repeats || second {
+			return nil, malformed("section %s behind %s", names[code], names[last])
+		}
+		last = code
+		if err := m.section(code, section); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func isBody(code uint64) bool { return code >= codeData && code <= codeValue }
+
+func (m *Message) section(code uint64, d *Described) error {
+	switch code {
+	case codeHeader, codeProperties:
+		c, err := undescribe(d, sections)
+		if err != nil {
+			return err
+		}
+		switch c := c.(type) {
+		case *Header:
+			m.Header = c
+		case *Properties:
+			m.Properties = c
+		}
+		return nil
+	case codeValue:
+		m.Value, m.HasValue = d.Value, true
+		return nil
+	}
+	ok := false
+	switch v := d.Value.(type) {
+	case []byte:
+		if ok = code == codeData; ok {
+			m.Data = append(m.Data, v)
+		}
+	case List:
+		if ok = code == codeSequence; ok {
+			m.Sequence = append(m.Sequence, v)
+		}
+	case Map:
+		if v == nil {
+			v = Map{}
+		}
+		ok = code != codeData && code != codeSequence
+		switch code {
+		case codeDeliveryAnnotations:
+			m.DeliveryAnnotations = v
+		case codeMessageAnnotations:
+			m.MessageAnnotations = v
+		case codeApplicationProperties:
+			m.ApplicationProperties = v
+			return checkProperties(v)
+		case codeFooter:
+			m.Footer = v
+		}
+		if ok {
+			return checkAnnotations(code, v)
+		}
+	}
+	if !ok {
+		return malformed("%s is a %T", names[code], d.Value)
+	}
+	return nil
+}
+
+// checkProperties looks whether keys are strings and values are simple.
+func checkProperties(m Map) error {
+	for _, p := range m {
+		if _, ok := p.Key.(string); !ok {
+			return malformed("application property with a key that is a %T", p.Key)
+		}
+		switch p.Value.(type) {
+		case List, Map, Array, *Described:
+			return malformed("application property %q is a %T", p.Key, p.Value)
+		}
+	}
+	return nil
+}
+
+// checkAnnotations looks whether keys are symbols or numbers.
+func checkAnnotations(code uint64, m Map) error {
+	for _, p := range m {
+		switch p.Key.(type) {
+		case Symbol, uint64:
+		default:
+			return malformed("%s with a key that is a %T", names[code], p.Key)
+		}
+	}
+	return nil
+}
+
+// AppendMessage appends a message. It fails as [Append] does.
+func AppendMessage(dst []byte, m *Message) ([]byte, error) {
+	var sections []*Described
+	add := func(code uint64, v any) { sections = append(sections, &Described{code, v}) }
+	if m.Header != nil {
+		sections = append(sections, describe(m.Header))
+	}
+	if m.DeliveryAnnotations != nil {
+		add(codeDeliveryAnnotations, m.DeliveryAnnotations)
+	}
+	if m.MessageAnnotations != nil {
+		add(codeMessageAnnotations, m.MessageAnnotations)
+	}
+	if m.Properties != nil {
+		sections = append(sections, describe(m.Properties))
+	}
+	if m.ApplicationProperties != nil {
+		add(codeApplicationProperties, m.ApplicationProperties)
+	}
+	for _, d := range m.Data {
+		add(codeData, d)
+	}
+	for _, l := range m.Sequence {
+		add(codeSequence, l)
+	}
+	if m.HasValue {
+		add(codeValue, m.Value)
+	}
+	if m.Footer != nil {
+		add(codeFooter, m.Footer)
+	}
+	var err error
+	for _, s := range sections {
+		if dst, err = Append(dst, s); err != nil {
+			return dst, err
+		}
+	}
+	return dst, nil
+}
+
+var sections = map[uint64]func() composite{
+	codeHeader: func() composite { return new(Header) }, codeProperties: func() composite { return new(Properties) },
+}

@@ -1,0 +1,351 @@
+package testbroker_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// peer is a client that speaks AMQP through a library that is not ours.
+type peer struct {
+	t    testing.TB
+	hub  *testbroker.Hub
+	conn *amqp.Conn
+}
+
+// newPeer opens a connection on a stream.
+func newPeer(t testing.TB, h *testbroker.Hub, stream net.Conn, o *amqp.ConnOptions) *peer {
+	t.Helper()
+	if o == nil {
+		o = &amqp.ConnOptions{}
+	}
+	o.ContainerID, o.HostName = "client", h.HostName()
+	conn, err := amqp.NewConn(t.Context(), stream, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return &peer{t, h, conn}
+}
+
+// dialPeer opens a connection in memory.
+func dialPeer(t testing.TB, h *testbroker.Hub) *peer {
+	t.Helper()
+	stream, err := h.DialAMQP(t.Context(), "tcp", "hub:5672")
+	require.NoError(t, err)
+	return newPeer(t, h, stream, nil)
+}
+
+func (p *peer) session() *amqp.Session {
+	p.t.Helper()
+	s, err := p.conn.NewSession(p.t.Context(), nil)
+	require.NoError(p.t, err)
+	return s
+}
+
+// cbs is a pair of links to $cbs.
+type cbs struct {
+	t        testing.TB
+	sender   *amqp.Sender
+	receiver *amqp.Receiver
+}
+
+func (p *peer) cbs() *cbs {
+	p.t.Helper()
+	s := p.session()
+	sender, err := s.NewSender(p.t.Context(), "$cbs", nil)
+	require.NoError(p.t, err)
+	receiver, err := s.NewReceiver(p.t.Context(), "$cbs", &amqp.ReceiverOptions{Credit: 50})
+	require.NoError(p.t, err)
+	return &cbs{p.t, sender, receiver}
+}
+
+func tokenMessage(id any, name string, body any) *amqp.Message {
+	return &amqp.Message{
+		Properties: &amqp.MessageProperties{MessageID: id},
+		ApplicationProperties: map[string]any{
+			"operation": "put-token", "type": "servicebus.windows.net:sastoken", "name": name,
+		},
+		Value: body,
+	}
+}
+
+// ask sends a request and returns the answer.
+func (c *cbs) ask(m *amqp.Message) *amqp.Message {
+	c.t.Helper()
+	require.NoError(c.t, c.sender.Send(c.t.Context(), m, nil))
+	answer, err := c.receiver.Receive(c.t.Context(), nil)
+	require.NoError(c.t, err)
+	require.NoError(c.t, c.receiver.AcceptMessage(c.t.Context(), answer))
+	return answer
+}
+
+// put puts a token and returns the status.
+func (c *cbs) put(token string) int {
+	c.t.Helper()
+	answer := c.ask(tokenMessage("1", "x", token))
+	require.IsType(c.t, "", answer.ApplicationProperties["status-description"])
+	return int(answer.ApplicationProperties["status-code"].(int32))
+}
+
+// loginAMQP opens a connection and puts the token of a device.
+func loginAMQP(t testing.TB, h *testbroker.Hub, d testbroker.Device) *peer {
+	t.Helper()
+	p := dialPeer(t, h)
+	require.Equal(t, 200, p.cbs().put(token(d)))
+	return p
+}
+
+func resource(d testbroker.Device) string {
+	if d.ModuleID != "" {
+		return "/devices/" + d.ID + "/modules/" + d.ModuleID
+	}
+	return "/devices/" + d.ID
+}
+
+// telemetry attaches a link for telemetry.
+func (p *peer) telemetry(d testbroker.Device) *amqp.Sender {
+	p.t.Helper()
+	l, err := p.session().NewSender(p.t.Context(), resource(d)+"/messages/events", nil)
+	require.NoError(p.t, err)
+	return l
+}
+
+// commands attaches a link for commands.
+func (p *peer) commands(d testbroker.Device, o *amqp.ReceiverOptions) *amqp.Receiver {
+	p.t.Helper()
+	l, err := p.session().NewReceiver(p.t.Context(), resource(d)+"/messages/devicebound", o)
+	require.NoError(p.t, err)
+	return l
+}
+
+// condition returns the condition of an error of AMQP.
+func condition(t testing.TB, err error) string {
+	t.Helper()
+	var e *amqp.Error
+	require.ErrorAs(t, err, &e)
+	return string(e.Condition)
+}
+
+func body(s string) *amqp.Message { return amqp.NewMessage([]byte(s)) }
+
+// soon is a context that ends in a second.
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestTelemetryOverAMQP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := loginAMQP(t, h, d)
+		require.Equal(t, 1, h.Connections("dev-1"))
+		l := p.telemetry(d)
+		subject, text := "application/json", "utf-8"
+		user := []byte("u")
+		expiry := time.Date(2030, 1, 2, 3, 4, 5, 6000000, time.UTC)
+		require.NoError(t, l.Send(t.Context(), &amqp.Message{
+			Properties: &amqp.MessageProperties{
+				MessageID: "m-1", CorrelationID: uint64(7), ContentType: &subject, ContentEncoding: &text, UserID: user, AbsoluteExpiryTime: &expiry,
+			},
+			Annotations:           amqp.Annotations{"dt-subject": "comp"},
+			ApplicationProperties: map[string]any{"level": "high", "iothub-creation-time-utc": "2030-01-01T00:00:00Z"},
+			Data:                  [][]byte{[]byte("one")},
+		}, nil))
+		require.NoError(t, l.Send(t.Context(), &amqp.Message{
+			Properties: &amqp.MessageProperties{MessageID: amqp.UUID{0x12, 0x34, 15: 0xff}},
+			Data:       [][]byte{[]byte("t"), []byte("wo")},
+		}, &amqp.SendOptions{Settled: true}))
+		synctest.Wait()
+		all := h.Messages()
+		require.Len(t, all, 2)
+		first := all[0]
+		require.Len(t, first.System, 8)
+		require.Equal(t, testbroker.Message{
+			DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "7", ContentType: "application/json", ContentEncoding: "utf-8",
+			CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T03:04:05.0060000Z", System: first.System,
+			Properties: []testbroker.Property{{"level", "high"}}, Body: []byte("one"), Protocol: testbroker.AMQP,
+			Topic: "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: time.Now(),
+		}, first)
+		require.Contains(t, first.System, testbroker.Property{Name: "dt-subject", Value: "comp"})
+		require.Equal(t, "two", string(all[1].Body))
+		require.Equal(t, "12340000-0000-0000-0000-0000000000ff", all[1].MessageID)
+		require.Zero(t, all[1].QoS)
+	})
+}
+
+// everyWay is how a client can reach the hub by AMQP.
+func everyWay(t *testing.T, h *testbroker.Hub) map[string]func() (net.Conn, error) {
+	listen := func(open func(string) (net.Addr, error)) string {
+		addr, err := open("127.0.0.1:0")
+		require.NoError(t, err)
+		return addr.String()
+	}
+	ctx := t.Context()
+	secure := func(raw net.Conn, err error) (net.Conn, error) {
+		if err != nil {
+			return nil, err
+		}
+		return tls.Client(raw, h.ClientTLS()), nil
+	}
+	web := func(dial func(context.Context, string, string) (net.Conn, error), scheme, addr string) (net.Conn, error) {
+		d := webDialer(h, "amqpwsb10")
+		d.NetDialContext, d.TLSClientConfig = dial, h.ClientTLS()
+		ws, _, err := d.DialContext(ctx, scheme+"://"+addr+"/$iothub/websocket", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &webConn{Conn: ws}, nil
+	}
+	return map[string]func() (net.Conn, error){
+		"memory":                   func() (net.Conn, error) { return h.DialAMQP(ctx, "tcp", "hub") },
+		"memory TLS":               func() (net.Conn, error) { return secure(h.DialAMQPTLSPort(ctx, "tcp", "hub")) },
+		"memory WebSocket":         func() (net.Conn, error) { return web(h.DialAMQPWS, "ws", h.HostName()) },
+		"memory WebSocket TLS":     func() (net.Conn, error) { return web(h.DialAMQPWSPort, "wss", h.HostName()) },
+		"memory WebSocket of both": func() (net.Conn, error) { return web(h.DialWS, "ws", h.HostName()) },
+		"TCP":                      func() (net.Conn, error) { return net.Dial("tcp", listen(h.ListenAMQPTCP)) },
+		"TLS":                      func() (net.Conn, error) { return secure(net.Dial("tcp", listen(h.ListenAMQP))) },
+		"WebSocket":                func() (net.Conn, error) { return web((&net.Dialer{}).DialContext, "wss", listen(h.ListenAMQPWS)) },
+		"WebSocket of both":        func() (net.Conn, error) { return web((&net.Dialer{}).DialContext, "wss", listen(h.ListenWS)) },
+	}
+}
+
+func TestEveryWayIntoTheHubByAMQP(t *testing.T) {
+	h, d := newHub(t, nil)
+	for name, dial := range everyWay(t, h) {
+		t.Run(name, func(t *testing.T) {
+			stream, err := dial()
+			require.NoError(t, err)
+			p := newPeer(t, h, stream, nil)
+			require.Equal(t, 200, p.cbs().put(token(d)))
+			large := make([]byte, 200<<10)
+			before := h.Len()
+			l := p.telemetry(d)
+			for range 5 {
+				require.NoError(t, l.Send(t.Context(), amqp.NewMessage(large), nil))
+			}
+			require.Equal(t, before+5, h.Len())
+			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: make([]byte, testbroker.MaxC2D)}))
+			m, err := p.commands(d, nil).Receive(t.Context(), nil)
+			require.NoError(t, err)
+			require.Len(t, m.GetData(), testbroker.MaxC2D)
+			p.conn.Close()
+			require.NoError(t, h.Wait(t.Context(), func([]testbroker.Message) bool { return h.Connections("") == 0 }))
+			h.PurgeC2D("")
+		})
+	}
+}
+
+func TestSASL(t *testing.T) {
+	for name, c := range map[string]struct {
+		sasl func(d, mod testbroker.Device, whole string) amqp.SASLType
+		code string // of the outcome that refuses
+		cbs  bool   // a token must be put before anything is allowed
+	}{
+		"none":      {func(_, _ testbroker.Device, _ string) amqp.SASLType { return nil }, "", true},
+		"anonymous": {func(_, _ testbroker.Device, _ string) amqp.SASLType { return amqp.SASLTypeAnonymous() }, "", true},
+		"plain": {func(d, _ testbroker.Device, _ string) amqp.SASLType {
+			return amqp.SASLTypePlain("dev-1@sas.hub", token(d))
+		}, "", false},
+		"plain of a policy": {func(_, _ testbroker.Device, whole string) amqp.SASLType {
+			return amqp.SASLTypePlain("service@sas.root.hub", whole)
+		}, "", false},
+		"plain of a module": {func(_, mod testbroker.Device, _ string) amqp.SASLType {
+			return amqp.SASLTypePlain("dev-1/mod-1@sas.hub", token(mod))
+		}, "", true},
+		"plain, another hub": {func(d, _ testbroker.Device, _ string) amqp.SASLType {
+			return amqp.SASLTypePlain("dev-1@sas.hub2", token(d))
+		}, "0x1", false},
+		"plain, another device": {func(d, _ testbroker.Device, _ string) amqp.SASLType {
+			return amqp.SASLTypePlain("dev-2@sas.hub", token(d))
+		}, "0x1", false},
+		"plain, no token": {func(_, _ testbroker.Device, _ string) amqp.SASLType {
+			return amqp.SASLTypePlain("dev-1@sas.hub", "secret")
+		}, "0x1", false},
+		"plain, name alone": {func(d, _ testbroker.Device, _ string) amqp.SASLType { return amqp.SASLTypePlain("dev-1", token(d)) }, "0x1", false},
+		"plain, another policy": {func(_, _ testbroker.Device, whole string) amqp.SASLType {
+			return amqp.SASLTypePlain("owner@sas.root.hub", whole)
+		}, "0x1", false},
+		"external, no certificate": {func(_, _ testbroker.Device, _ string) amqp.SASLType { return amqp.SASLTypeExternal("") }, "0x1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var refused []error
+				h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
+					if e.Kind == testbroker.Refused {
+						refused = append(refused, e.Err)
+					}
+				}})
+				policy, err := h.AddPolicy("service")
+				require.NoError(t, err)
+				mod, err := h.AddModule("dev-1", "mod-1")
+				require.NoError(t, err)
+				whole := sign("hub.example.test", policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=service"
+				stream, err := h.DialAMQP(t.Context(), "tcp", "hub")
+				require.NoError(t, err)
+				conn, err := amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", HostName: h.HostName(), SASLType: c.sasl(d, mod, whole)})
+				if c.code != "" {
+					require.ErrorContains(t, err, "failed with code "+c.code)
+					synctest.Wait()
+					require.Len(t, refused, 1)
+					require.NotContains(t, refused[0].Error(), d.PrimaryKey)
+					require.Zero(t, h.Connections(""))
+					return
+				}
+				require.NoError(t, err)
+				defer conn.Close()
+				s, err := conn.NewSession(t.Context(), nil)
+				require.NoError(t, err)
+				_, err = s.NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+				if c.cbs {
+					require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+					require.Zero(t, h.Connections("dev-1/"))
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, 1, h.Connections("dev-1"))
+			})
+		})
+	}
+}
+
+// A client with a certificate needs neither SASL nor a token, but may use EXTERNAL.
+func TestCertificatesOverAMQP(t *testing.T) {
+	for name, sasl := range map[string]amqp.SASLType{"no SASL": nil, "external": amqp.SASLTypeExternal(""), "external by name": amqp.SASLTypeExternal("x-1")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newHub(t, nil)
+				cert := testbroker.NewClientCert("x-1", time.Time{}, time.Time{})
+				other := testbroker.NewClientCert("x-2", time.Time{}, time.Time{})
+				_, err := h.AddDeviceX509("x-1", testbroker.Thumbprint(cert.Leaf))
+				require.NoError(t, err)
+				attach := func(cert tls.Certificate, device string) error {
+					raw, err := h.DialAMQPTLSPort(t.Context(), "tcp", "hub")
+					require.NoError(t, err)
+					config := h.ClientTLS()
+					config.Certificates = []tls.Certificate{cert}
+					conn, err := amqp.NewConn(t.Context(), tls.Client(raw, config), &amqp.ConnOptions{ContainerID: "c", SASLType: sasl})
+					if err != nil {
+						raw.Close()
+						return err
+					}
+					defer conn.Close()
+					s, err := conn.NewSession(t.Context(), nil)
+					require.NoError(t, err)
+					_, err = s.NewSender(t.Context(), "/devices/"+device+"/messages/events", nil)
+					return err
+				}
+				require.NoError(t, attach(cert, "x-1"))
+				require.Error(t, attach(other, "x-1"))
+				require.Error(t, attach(cert, "dev-1"), "it has keys")
+			})
+		})
+	}
+}

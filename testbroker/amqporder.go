@@ -1,0 +1,70 @@
+package testbroker
+
+import (
+	"strings"
+	"time"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+)
+
+// orderAMQP takes a message over AMQP that asks for a fault; false when it is none.
+func (h *Hub) orderAMQP(l *amqpLink, d amqp.Delivery, m Message) bool {
+	return h.take(m, func(kind orderKind) {
+		if h.obedient == ObeyFaultMessages || kind.on&AMQP == 0 {
+			l.settle(d, nil)
+			l.conn.engine.Flush()
+		}
+	}, func(kind orderKind, f *FaultMessage) { h.obeyAMQP(l, kind, f) })
+}
+
+// obeyAMQP does what a device asked for on a link.
+func (h *Hub) obeyAMQP(l *amqpLink, kind orderKind, f *FaultMessage) {
+	a, id := l.conn, l.id
+	h.mu.Lock()
+	lives := !a.ended && a.c.mode.Load() == open
+	stands := kind.refuses && f.Duration > 0
+	if stands {
+		h.standing[id] = standingOrder{kind, time.Now().Add(f.Duration), f}
+	}
+	links := []*amqpLink{}
+	if kind.link != LinkAny {
+		links = a.linksLocked(id.String(), kind.link)
+		lives = lives && len(links) > 0
+	}
+	f.Happened = stands || lives && (!kind.refuses || kind.cut)
+	happened := f.Happened
+	h.mu.Unlock()
+	if !happened {
+		return
+	}
+	cause := orderError{f.Type, f.Reason}
+	h.event(Event{Kind: FaultObeyed, DeviceID: id.device, ModuleID: id.module, Err: cause}, a.c)
+	switch {
+	case kind.cut:
+		a.c.cutFor(cause)
+	case kind.refuses: // messages, from now on
+	case kind.link != LinkAny:
+		for _, l := range links {
+			l.detach(wire.Errorf(wire.DetachForced, "%s", f.Reason), true)
+		}
+	case kind.session:
+		a.end(l.Session(), wire.Errorf(wire.DetachForced, "%s", f.Reason))
+	case kind.name == "ShutDownAmqp" && strings.EqualFold(f.Reason, "byebye"):
+		a.close(nil, cause)
+	default:
+		a.close(wire.Errorf(wire.ConnectionForced, "%s", f.Reason), cause)
+	}
+	h.changed.wake()
+}
+
+// barred cuts a connection that wants to act for an identity that asked to be cut off.
+func (a *amqpConn) barred(id identity) error {
+	o, ok := a.hub.stands(id, func(k orderKind) bool { return k.cut })
+	if !ok {
+		return nil
+	}
+	cause := orderError{o.name, o.record.Reason}
+	a.c.cutFor(cause)
+	return cause
+}

@@ -1,0 +1,236 @@
+package amqp
+
+import (
+	"errors"
+	"slices"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+// The states of a link.
+const (
+	asked     = iota // an attach came that was not answered
+	attached         // both sides have attached
+	detaching        // the server has detached; what comes is ignored up to the client's detach
+	gone
+)
+
+// Link is a link. What is not exported is guarded by the connection's lock.
+type Link struct {
+	// Asked is the client's attach. It must not be changed.
+	Asked *wire.Attach
+	// Answer is what is answered if the link is accepted: an echo of what was asked, which Handler.Attach may change.
+	Answer *wire.Attach
+	// Value is the handler's.
+	Value any
+
+	session *Session
+	handle  uint32 // of both sides
+	state   int
+	count   uint32 // delivery-count
+	initial uint32 // that of a link that the server sends on
+	credit  uint32
+	failed  bool // the server has detached with an error
+
+	// Of a link that the server receives on.
+	window uint32    // of credit
+	part   *Delivery // of the goroutine in Serve
+
+	// Of a link that the server sends on.
+	drain, echo bool
+}
+
+// Receives says whether the server receives on the link.
+func (l *Link) Receives() bool { return l.Asked.Role == wire.RoleSender }
+
+// Session returns the link's session.
+func (l *Link) Session() *Session { return l.session }
+
+// attach deals with an attach of the client.
+func (s *Session) attach(a *wire.Attach) error {
+	c := s.conn
+	switch {
+	case a.Handle > c.cfg.HandleMax:
+		return wire.Errorf(wire.FramingError, "handle %d, the highest is %d", a.Handle, c.cfg.HandleMax)
+	case a.SndSettleMode > wire.SendMixed, a.RcvSettleMode > wire.ReceiveSecond:
+		return broken(wire.InvalidField, "attach with settle modes %d and %d", a.SndSettleMode, a.RcvSettleMode)
+	case a.Role == wire.RoleSender && !a.InitialDeliveryCount.OK:
+		return broken(wire.InvalidField, "attach of a sender without initial-delivery-count")
+	}
+	c.mu.Lock()
+	if s.links[a.Handle] != nil {
+		c.mu.Unlock()
+		return broken(wire.HandleInUse, "attach with handle %d, which is in use", a.Handle)
+	}
+	l := &Link{Asked: a, session: s, handle: a.Handle, count: a.InitialDeliveryCount.V, Answer: answerTo(a)}
+	var stolen *Link
+	for _, other := range s.links {
+		if other.Asked.Name == a.Name && other.Asked.Role == a.Role && other.state == attached {
+			stolen = other
+		}
+	}
+	if stolen != nil {
+		s.detachLocked(stolen, wire.Errorf(wire.LinkStolen, "link %q was attached again", a.Name), true)
+	}
+	s.links[a.Handle] = l
+	delete(s.detached, a.Handle)
+	c.mu.Unlock()
+	if stolen != nil {
+		c.handler.Detached(stolen)
+	}
+
+	var refusal *wire.Error
+	err := unsupported(a)
+	if err == nil {
+		err = c.handler.Attach(l)
+	}
+	switch {
+	case err == nil:
+		if l.Accept() {
+			c.handler.Attached(l)
+		}
+	case errors.As(err, &refusal):
+		l.Refuse(refusal)
+	case err != ErrLater:
+		return err
+	}
+	return nil
+}
+
+// unsupported refuses what the server does not do.
+func unsupported(a *wire.Attach) error {
+	_, transactions := a.Target.(*wire.Coordinator)
+	target, _ := a.Target.(*wire.Target)
+	switch {
+	case transactions:
+		return wire.Errorf(wire.NotImplemented, "transactions")
+	case a.Source != nil && a.Source.Dynamic, target != nil && target.Dynamic:
+		return wire.Errorf(wire.NotImplemented, "dynamic nodes")
+	case len(a.Unsettled) > 0, a.IncompleteUnsettled:
+		return wire.Errorf(wire.NotImplemented, "links that resume")
+	case a.Role == wire.RoleSender && target == nil:
+		return wire.Errorf(wire.InvalidField, "attach of a sender without a target")
+	case a.Role == wire.RoleReceiver && a.Source == nil:
+		return wire.Errorf(wire.InvalidField, "attach of a receiver without a source")
+	}
+	return nil
+}
+
+// answerTo is an echo of an attach.
+func answerTo(a *wire.Attach) *wire.Attach {
+	answer := &wire.Attach{
+		Name: a.Name, Handle: a.Handle, Role: !a.Role, SndSettleMode: a.SndSettleMode, RcvSettleMode: wire.ReceiveFirst,
+		Source: a.Source, Target: a.Target, Properties: a.Properties,
+	}
+	if a.Role == wire.RoleReceiver {
+		answer.RcvSettleMode = a.RcvSettleMode
+		answer.InitialDeliveryCount = wire.Some(uint32(0))
+	}
+	return answer
+}
+
+// Accept answers the attach in the affirmative, if it was not answered yet and the link is still wanted. It is for who
+// returned ErrLater from Handler.Attach, and may be called from anywhere; then Handler.Attached is not called.
+func (l *Link) Accept() bool {
+	c := l.session.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ok := l.state == asked && !c.dead
+	if ok {
+		l.state = attached
+		c.sayLocked(l.session.channel, l.Answer, nil)
+	}
+	c.doneLocked()
+	return ok
+}
+
+// Refuse answers the attach with none of the client's terminus, and a detach [2.6.3]. See Accept.
+func (l *Link) Refuse(e *wire.Error) {
+	c := l.session.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.state != asked || c.dead {
+		return
+	}
+	l.refuseLocked(e)
+	l.state = detaching
+	c.doneLocked()
+}
+
+func (l *Link) refuseLocked(e *wire.Error) {
+	answer := answerTo(l.Asked)
+	if l.Receives() {
+		answer.Target = nil
+	} else {
+		answer.Source = nil
+	}
+	l.session.conn.sayLocked(l.session.channel, answer, nil)
+	l.session.conn.sayLocked(l.session.channel, &wire.Detach{Handle: l.handle, Closed: true, Error: e}, nil)
+}
+
+// detach deals with a detach of the client. It is answered once.
+func (s *Session) detach(d *wire.Detach) error {
+	c := s.conn
+	c.mu.Lock()
+	l := s.links[d.Handle]
+	if l == nil {
+		c.mu.Unlock()
+		return broken(wire.UnattachedHandle, "detach of handle %d", d.Handle)
+	}
+	delete(s.links, d.Handle)
+	s.detached[d.Handle] = l.failed
+	before := l.state
+	switch before {
+	case asked:
+		l.refuseLocked(nil)
+	case attached:
+		s.forgetLocked(l)
+		s.tellLocked()
+		c.sayLocked(s.channel, &wire.Detach{Handle: l.handle, Closed: d.Closed}, nil)
+	}
+	l.state = gone
+	c.mu.Unlock()
+	if before == attached {
+		c.handler.Detached(l)
+	}
+	return nil
+}
+
+// Detach detaches the link with an error unless it is nil. Closed is what everybody expects; false leaves clients in
+// doubt. It says whether the link was attached. The handler is not told.
+func (l *Link) Detach(e *wire.Error, closed bool) bool {
+	c := l.session.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.state != attached || c.dead {
+		return false
+	}
+	l.session.detachLocked(l, e, closed)
+	c.doneLocked()
+	return true
+}
+
+func (s *Session) detachLocked(l *Link, e *wire.Error, closed bool) {
+	s.tellLocked()
+	s.forgetLocked(l)
+	l.state, l.failed = detaching, e != nil
+	s.conn.sayLocked(s.channel, &wire.Detach{Handle: l.handle, Closed: closed, Error: e}, nil)
+}
+
+// forgetLocked drops the messages of a link that are on their way.
+func (s *Session) forgetLocked(l *Link) {
+	for id, m := range s.unsettled {
+		if m.link == l {
+			delete(s.unsettled, id)
+		}
+	}
+	s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return q.link == l })
+}
+
+// fault detaches a link for a fault of the client, and tells the handler.
+func (l *Link) fault(condition wire.Symbol, format string, args ...any) error {
+	if l.Detach(wire.Errorf(condition, format, args...), true) {
+		l.session.conn.handler.Detached(l)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package amqp
+
+import (
+	"bytes"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+const (
+	maxTag       = 32
+	transferRoom = 80 // bytes of a frame that are not payload, at most
+)
+
+// transfer deals with a message, or a part of one, from the client.
+func (s *Session) transfer(t *wire.Transfer, payload []byte) error {
+	c := s.conn
+	c.mu.Lock()
+	if s.window == 0 {
+		c.mu.Unlock()
+		return broken(wire.WindowViolation, "transfer beyond the window")
+	}
+	s.window--
+	s.nextIncoming++
+	if s.window <= c.cfg.SessionWindow/2 && !s.renew {
+		s.renew = true
+		c.unsaid = append(c.unsaid, s)
+	}
+	l := s.links[t.Handle]
+	if l == nil {
+		failed := s.detached[t.Handle]
+		c.mu.Unlock()
+		if failed {
+			return broken(wire.ErrantLink, "transfer on handle %d, which was detached with an error", t.Handle)
+		}
+		return broken(wire.UnattachedHandle, "transfer on handle %d", t.Handle)
+	}
+	state := l.state
+	c.mu.Unlock()
+	switch {
+	case state != attached && state != asked:
+		return nil // it crossed the detach
+	case state == asked:
+		return broken(wire.UnattachedHandle, "transfer on handle %d, whose attach was not answered", t.Handle)
+	case !l.Receives():
+		return broken(wire.NotAllowed, "transfer on handle %d, which receives", t.Handle)
+	case t.Resume:
+		return l.fault(wire.NotImplemented, "delivery that resumes")
+	}
+	return s.assemble(l, t, payload)
+}
+
+// assemble puts the frames of a message together and hands it over.
+func (s *Session) assemble(l *Link, t *wire.Transfer, payload []byte) error {
+	d := l.part
+	if d == nil {
+		switch {
+		case !t.DeliveryID.OK:
+			return l.fault(wire.InvalidField, "first transfer of a delivery without delivery-id")
+		case len(t.DeliveryTag) == 0, len(t.DeliveryTag) > maxTag:
+			return l.fault(wire.InvalidField, "delivery-tag of %d bytes", len(t.DeliveryTag))
+		case s.delivered && int32(t.DeliveryID.V-s.lastDelivery) <= 0:
+			return broken(wire.InvalidField, "delivery-id %d after %d", t.DeliveryID.V, s.lastDelivery)
+		}
+		s.delivered, s.lastDelivery = true, t.DeliveryID.V
+		if !l.takeCredit() {
+			return l.fault(wire.TransferLimitExceeded, "transfer without credit")
+		}
+		d = &Delivery{ID: t.DeliveryID.V, Tag: t.DeliveryTag, Format: t.MessageFormat.V}
+	} else if t.DeliveryID.OK && t.DeliveryID.V != d.ID || t.DeliveryTag != nil && !bytes.Equal(t.DeliveryTag, d.Tag) ||
+		t.MessageFormat.OK && t.MessageFormat.V != d.Format {
+		return l.fault(wire.InvalidField, "transfer of another delivery before the end of delivery %d", d.ID)
+	}
+	l.part = nil
+	d.Settled = d.Settled || t.Settled.V
+	if t.Aborted {
+		return nil
+	}
+	if limit := l.Answer.MaxMessageSize; limit > 0 && uint64(len(d.Payload)+len(payload)) > limit {
+		return l.fault(wire.MessageSizeExceeded, "message of more than %d bytes", limit)
+	}
+	d.Payload = append(d.Payload, payload...)
+	if t.More {
+		l.part = d
+		return nil
+	}
+	switch mode := l.Asked.SndSettleMode; {
+	case mode == wire.SendSettled && !d.Settled, mode == wire.SendUnsettled && d.Settled:
+		return l.fault(wire.InvalidField, "delivery %d is not settled as snd-settle-mode %d says", d.ID, mode)
+	}
+	return s.conn.handler.Message(l, *d)
+}
+
+// takeCredit uses up one of the credit, and renews it at half of the window.
+func (l *Link) takeCredit() bool {
+	c := l.session.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.credit == 0 {
+		return false
+	}
+	l.count++
+	l.credit--
+	if l.credit <= l.window/2 && l.window > 0 && !l.thirsty {
+		l.thirsty = true
+		l.session.thirsty = append(l.session.thirsty, l)
+		c.unsaid = append(c.unsaid, l.session)
+	}
+	return true
+}
+
+// Allow gives the client the credit for n messages, again and again: it is renewed at half. Zero renews no more.
+func (l *Link) Allow(n uint32) {
+	c := l.session.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.state != attached || c.dead {
+		return
+	}
+	l.window = n
+	if n > l.credit {
+		l.credit = n
+		l.session.sayFlowLocked(l)
+	}
+	c.doneLocked()
+}
+
+// Settle tells the client what became of a message that it sent unsettled. The state must not be nil.
+func (l *Link) Settle(id uint32, state wire.DeliveryState) {
+	s := l.session
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	if l.state != attached || s.conn.dead {
+		return
+	}
+	if _, ok := state.(*wire.Accepted); ok {
+		s.acceptLocked(id)
+	} else {
+		s.tellLocked()
+		s.conn.sayLocked(s.channel, &wire.Disposition{Role: wire.RoleReceiver, First: id, Last: wire.Some(id), Settled: true, State: state}, nil)
+	}
+	s.conn.doneLocked()
+}
+
+// Ready says whether a message could be sent now.
+func (l *Link) Ready() bool {
+	c := l.session.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return l.readyLocked()
+}
+
+func (l *Link) readyLocked() bool { return l.state == attached && l.credit > 0 && !l.session.conn.dead }
+
+// Send sends a message; false when the client has given no credit, or the link is not attached. A message that is
+// unsettled is reported to Handler.Settled in the end, or the link to Handler.Detached.
+func (l *Link) Send(m Outgoing) bool {
+	s, c := l.session, l.session.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !l.readyLocked() {
+		return false
+	}
+	l.credit--
+	l.count++
+	id := s.nextDelivery
+	s.nextDelivery++
+	if !m.Settled {
+		s.unsettled[id] = &sent{l, m.Tag}
+	}
+	for first, rest := true, m.Payload; first || len(rest) > 0; first = false {
+		t := &wire.Transfer{Handle: l.handle}
+		if first {
+			t.DeliveryID, t.DeliveryTag, t.MessageFormat, t.Settled = wire.Some(id), m.Tag, wire.Some(uint32(0)), wire.Some(m.Settled)
+		}
+		part := rest[:min(len(rest), int(min(c.frame, 1<<30))-transferRoom)]
+		rest = rest[len(part):]
+		t.More = len(rest) > 0
+		frame, err := wire.AppendFrame(nil, s.channel, t, part)
+		if err != nil {
+			panic("amqp: " + err.Error()) // there is nothing in it that could fail
+		}
+		if s.remote > 0 && len(s.queue) == 0 {
+			s.putLocked(frame)
+		} else {
+			s.queue = append(s.queue, queued{l, frame})
+		}
+	}
+	c.doneLocked()
+	return true
+}
