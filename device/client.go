@@ -20,6 +20,7 @@ type Client struct {
 
 	// Read by the loop, written by anybody, who then pokes wake.
 	policies  atomic.Pointer[policies]
+	sink      sink
 	fixed     atomic.Bool // the latest token was one that cannot be renewed
 	reconnect atomic.Bool
 	wake      chan struct{} // capacity 1; carries no data: whoever is woken looks at everything
@@ -93,6 +94,7 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	}
 	c.box = newOutbox(&set, own.Time, c.poke)
 	c.in = newInbox(&set, c.poke)
+	c.sink = sink{c.box.done, c.replied, c.in.deliver}
 	return c, nil
 }
 

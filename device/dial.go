@@ -93,7 +93,7 @@ func (l *loop) queueToDial() bool {
 // session is the goroutine of one attempt: it dials, serves and reports. end joins it. It serves in a goroutine of its own, for dialing needs a large stack.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
-	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.creds, Window: c.set.Window, Queue: c.set.Inbox, Sink: (*sink)(c)})
+	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.creds, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink})
 	if c.set.Dials != nil {
 		<-c.set.Dials.places
 	}

@@ -420,16 +420,21 @@ func (l *loop) arm(now time.Time, times ...time.Time) {
 	}
 }
 
-// sink is the Client as its sessions see it.
-type sink Client
-
-func (s *sink) Done(tag uint16, err error) { s.box.done(tag, err) }
-
-// Reply is called once in an attempt at most: the subscription is all that is asked for.
-func (s *sink) Reply(id uint32, r transport.Reply) {
-	if id == subscribeID {
-		s.events <- event{subscribed: true, err: r.Err}
-	}
+// sink is the client as its sessions see it. It holds functions, because the methods of a type that reaches the Client make a board's linker keep the description
+// of everything that the Client consists of, which is 6 KB.
+type sink struct {
+	done    func(tag uint16, err error)
+	reply   func(id uint32, r transport.Reply)
+	deliver func(d *transport.Delivery) bool
 }
 
-func (s *sink) Deliver(d *transport.Delivery) bool { return s.in.deliver(d) }
+func (s *sink) Done(tag uint16, err error)         { s.done(tag, err) }
+func (s *sink) Reply(id uint32, r transport.Reply) { s.reply(id, r) }
+func (s *sink) Deliver(d *transport.Delivery) bool { return s.deliver(d) }
+
+// replied is called once in an attempt at most: the subscription is all that is asked for.
+func (c *Client) replied(id uint32, r transport.Reply) {
+	if id == subscribeID {
+		c.events <- event{subscribed: true, err: r.Err}
+	}
+}

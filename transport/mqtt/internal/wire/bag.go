@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/isotime"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -67,7 +68,7 @@ func BagSize(m *transport.Message) int {
 			n += len(f.key) + percent.Size(f.value)
 			pairs++
 		case !f.at.IsZero():
-			n += len(f.key) + timeSize(f.at)
+			n += len(f.key) + timeSize
 			pairs++
 		}
 	}
@@ -87,8 +88,8 @@ func pair(dst []byte, start int) []byte {
 
 // appendTime appends t in ISO 8601, UTC, with milliseconds, percent-encoded: 2030-01-01T00%3A00%3A00.000Z.
 func appendTime(dst []byte, t time.Time) []byte {
-	var buf [32]byte
-	for _, b := range t.UTC().AppendFormat(buf[:0], "2006-01-02T15:04:05.000Z") {
+	var buf [isotime.Size]byte
+	for _, b := range isotime.Append(buf[:0], t) {
 		if b == ':' {
 			dst = append(dst, "%3A"...)
 		} else {
@@ -99,12 +100,7 @@ func appendTime(dst []byte, t time.Time) []byte {
 }
 
 // timeSize is the size of what appendTime appends.
-func timeSize(t time.Time) int {
-	if y := t.UTC().Year(); 0 <= y && y <= 9999 {
-		return len("2030-01-01T00%3A00%3A00.000Z")
-	}
-	return len(appendTime(nil, t))
-}
+const timeSize = isotime.Size + 2*len("3A")
 
 // systemNames are what the service calls the system properties that a Message has no field for. Applications cannot use these names, so they stand
 // among the Properties without being mistaken. Of those that are not listed the name of the wire stays.
@@ -175,9 +171,6 @@ func unescape(s string) string {
 
 // parseTime takes any number of decimals. What is no time is zero.
 func parseTime(s string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC()
+	t, _ := isotime.Parse(s)
+	return t
 }
