@@ -20,9 +20,10 @@ func limit(t *testing.T) context.Context {
 }
 
 func TestAnIdleClientKeepsToItsBudget(t *testing.T) {
-	for _, secure := range []bool{false, true} {
-		t.Run(fmt.Sprintf("TLS %v", secure), func(t *testing.T) {
-			r, err := Idle(limit(t), IdleSettings{Clients: 1000, Secure: secure})
+	for _, s := range []IdleSettings{{}, {Secure: true}, {Lean: true}, {Lean: true, Secure: true}} {
+		t.Run(fmt.Sprintf("lean %v, TLS %v", s.Lean, s.Secure), func(t *testing.T) {
+			s.Clients = 1000
+			r, err := Idle(limit(t), s)
 			if err == nil {
 				t.Logf("%+v", *r)
 				err = r.Over()

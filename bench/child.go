@@ -14,6 +14,8 @@ import (
 
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 )
 
 // childEnv names the measurement that a child process is for.
@@ -98,6 +100,15 @@ func (a *access) transport() *mqtt.Transport {
 		o.TLS = &tls.Config{RootCAs: a.roots()}
 	}
 	return mqtt.New(o)
+}
+
+// lean makes transports on the MQTT engine of our own, which needs one for each client. They share the settings of TLS.
+func (a *access) lean() func(*transport.Credentials) transport.Transport {
+	o := &leannet.Options{Addr: a.Addr, Plaintext: a.CA == nil}
+	if a.CA != nil {
+		o.TLS = &tls.Config{RootCAs: a.roots()}
+	}
+	return func(creds *transport.Credentials) transport.Transport { return lean.New(leannet.Dialer(creds, o), nil) }
 }
 
 func (a *access) roots() *x509.CertPool {

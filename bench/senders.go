@@ -10,6 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 )
 
 // A Sender sends n messages of the given body at QoS 1 with window in flight and returns when all are acknowledged.
@@ -51,10 +53,24 @@ func (p pahoSender) Send(n, window int, body []byte) error {
 
 func (p pahoSender) Close() { p.c.Disconnect(250) }
 
-// Hubline is the device client over the MQTT transport, receipts in a ring.
+// Hubline is the device client over the MQTT transport on the raw library, receipts in a ring.
 func Hubline(addr string, window int) (Sender, error) {
-	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
-	c, err := device.New(creds, mqtt.New(&mqtt.Options{Addr: addr, Plaintext: true}), &device.Options{Window: window})
+	creds := benchCreds()
+	return newHubline(creds, mqtt.New(&mqtt.Options{Addr: addr, Plaintext: true}), window)
+}
+
+// Lean is the same client over the MQTT engine of our own.
+func Lean(addr string, window int) (Sender, error) {
+	creds := benchCreds()
+	return newHubline(creds, lean.New(leannet.Dialer(creds, &leannet.Options{Addr: addr, Plaintext: true}), nil), window)
+}
+
+func benchCreds() *transport.Credentials {
+	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
+}
+
+func newHubline(creds *transport.Credentials, t transport.Transport, window int) (Sender, error) {
+	c, err := device.New(creds, t, &device.Options{Window: window})
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,7 @@ type Adaptive struct {
 	tokens  fillBucket
 	growth  float64
 	enabled bool
+	waiting int // how many were told to wait since a token was taken last
 }
 
 // NewAdaptive makes a limiter. o may be nil. Errors are of Kind Invalid.
@@ -106,7 +107,8 @@ func (l *Adaptive) at(now time.Time) time.Duration {
 	return l.latest
 }
 
-// Admit takes a token. Without one it returns the Delay after which there would be one if nobody else took it.
+// Admit takes a token. Without one it returns the Delay after which there would be one if nobody else took it, and for those who ask next the times of the tokens after that
+// one, at most a second later: a thousand who wait should not all come back for each token. Those who come in vain ask again.
 func (l *Adaptive) Admit(a Attempt) Decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,14 +116,23 @@ func (l *Adaptive) Admit(a Attempt) Decision {
 	if !l.enabled {
 		return admitted
 	}
-	return Decision{Retry: true, Delay: l.tokens.take(t, 1)}
+	wait := l.tokens.take(t, 1)
+	if wait == 0 {
+		l.waiting = 0
+		return admitted
+	}
+	turn := duration(float64(l.waiting) / l.tokens.rate * float64(time.Second))
+	l.waiting = min(l.waiting, math.MaxInt32-1) + 1
+	return Decision{Retry: true, Delay: wait + min(turn, time.Second)}
 }
 
 // giveBack returns the token of a try that did not begin after all.
 func (l *Adaptive) giveBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tokens.give(1)
+	if l.enabled {
+		l.tokens.give(1)
+	}
 }
 
 // Observe measures the rate and sets the limit anew. Failures that are not throttled count like successes.

@@ -262,7 +262,7 @@ func TestAWSPresetsAreValidAndLeaveTheQuotaTheirSize(t *testing.T) {
 		if o.Quota.Size != 0 || o.Quota.Success != 0 || o.Quota.First != 0 || o.Quota.Refill != 0 {
 			t.Errorf("%s: %+v: want the common 500 tokens, 1 for a success, no refill", c.name, o.Quota)
 		}
-		if c.preset().Quota == c.preset().Quota {
+		if again := c.preset(); again.Quota == o.Quota {
 			t.Errorf("%s: two calls share the options of the quota", c.name)
 		}
 	}
@@ -291,6 +291,25 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.name, p, err)
 		}
 	}
+}
+
+// awsEndless is the policy of o without the quota and the limit of tries, which would end a long series of questions.
+func awsEndless(o retrypolicy.AWSOptions) retrypolicy.Policy {
+	o.Attempts, o.Quota = math.MaxInt32, nil
+	p, err := retrypolicy.NewAWS(o)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// perKeyRow is a PerKey for the table of policies.
+func perKeyRow() retrypolicy.Policy {
+	p, err := retrypolicy.NewPerKey(3, func(string) retrypolicy.Policy { return awsEndless(retrypolicy.AWSGo()) })
+	if err != nil {
+		panic(err)
+	}
+	return p
 }
 
 // delays asks p for the n-th retries in a row, as a series would.
@@ -341,7 +360,7 @@ func TestAWSPublishedDelays(t *testing.T) {
 		{"python full, base 0", curve(0, 5*s, retrypolicy.FullJitter), kServer, drawHalf, 0, []float64{0, 0, 0, 0}},
 		{"python simple, U=0", retrypolicy.AWSPythonSimple().Backoff, kServer, 0, 1, []float64{12.5, 25, 50}},
 		{"Java legacy, throttling, U=0", retrypolicy.AWSJavaLegacy().Throttled, kThrottle, 0, 1, []float64{250, 500, 1000}},
-		{"a count past all caps", newAWSUnlimited(t), kServer, drawLast, math.MaxInt32 - 1, []float64{20000}},
+		{"a count past all caps", awsEndless(retrypolicy.AWSKotlin2026()), kServer, drawLast, math.MaxInt32 - 1, []float64{20000}},
 	} {
 		got := delays(c.policy, c.kind, c.draw, c.first, len(c.want))
 		for i, want := range c.want {
@@ -350,12 +369,6 @@ func TestAWSPublishedDelays(t *testing.T) {
 			}
 		}
 	}
-}
-
-func newAWSUnlimited(t *testing.T) retrypolicy.Policy {
-	o := retrypolicy.AWSKotlin2026()
-	o.Attempts = math.MaxInt32
-	return newAWS(t, o)
 }
 
 func TestAWSWish(t *testing.T) {

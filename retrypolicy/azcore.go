@@ -42,10 +42,7 @@ func (z Azcore) Decide(a Attempt) Decision {
 	case a.After > 0:
 		return Decision{Retry: true, Delay: a.After}
 	}
-	grown := (math.Exp2(float64(n)) - 1) * float64(delay)
-	if delay == 0 {
-		grown = 0 // at huge n the product is not a number
-	}
+	grown := (math.Exp2(float64(n)) - 1) * float64(delay) // may be infinite, or not a number if there is no delay: duration sees to that
 	return Decision{Retry: true, Delay: min(duration(grown*(0.8+0.5*unit(a.Rand))), most)}
 }
 

@@ -77,10 +77,12 @@ func (b Backoff) Decide(a Attempt) Decision {
 		}
 		d.Step = math.Float64bits(next)
 	case FullJitter:
-		d.Delay = duration(u * float64(b.plain(a.Retry, most)))
+		v := b.plain(a.Retry, most)
+		d.Delay = min(duration(u*float64(v)), v)
 	case EqualJitter:
-		half := float64(b.plain(a.Retry, most)) / 2
-		d.Delay = duration(half + u*half)
+		v := b.plain(a.Retry, most)
+		half := float64(v) / 2
+		d.Delay = min(duration(half+u*half), v)
 	case Proportional:
 		d.Delay = duration(float64(b.plain(a.Retry, most)) * (b.Low + u*(b.High-b.Low)))
 		if b.Hard {

@@ -102,7 +102,7 @@ type Breaker struct {
 	state    BreakerState
 	row      int64  // failures in a row
 	seen     window // marked: failures
-	up       bool   // there was a success since the last failure,
+	up       bool   // there was a success since the last failure, the first at upSince
 	upSince  time.Time
 	cooldown time.Duration // the present one
 	until    time.Time     // when it is over
@@ -208,7 +208,7 @@ func (b *Breaker) settle(now time.Time) {
 			return
 		}
 		b.state = BreakerHalfOpen
-		b.up, b.good, b.probing = false, 0, 0
+		b.up, b.good = false, 0
 	}
 	if b.up && now.Sub(b.upSince) < -b.minUp {
 		b.upSince = now // the same
@@ -216,7 +216,7 @@ func (b *Breaker) settle(now time.Time) {
 	if b.up && b.lasted(now) {
 		b.row = 0
 		if b.state == BreakerHalfOpen && b.good >= b.successes {
-			b.state, b.cooldown = BreakerClosed, b.first
+			b.state, b.probing = BreakerClosed, 0
 		}
 	}
 }
@@ -315,15 +315,11 @@ func (b *Breaker) failed(now time.Time, bad tally) {
 	}
 	b.state = BreakerOpen
 	b.until = now.Add(b.cooldown)
-	b.row = 0
 	b.seen.clear()
 	b.openings = min(b.openings+1, math.MaxInt32)
 }
 
 func (b *Breaker) succeeded(now time.Time, n int64) {
-	if b.state == BreakerOpen {
-		return
-	}
 	if !b.up {
 		b.up, b.upSince = true, now
 	}

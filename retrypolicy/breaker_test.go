@@ -23,7 +23,7 @@ func newBreaker(t testing.TB, o *retrypolicy.BreakerOptions) *retrypolicy.Breake
 // A step happens to a breaker at a time; then it stands so.
 type breakerStep struct {
 	at   time.Duration
-	do   byte // see play
+	do   byte // see playBreaker
 	want string
 }
 
@@ -38,8 +38,8 @@ const (
 	stepLook   = ' ' // nothing happens
 )
 
-// play runs a script and compares the state after each step.
-func play(t *testing.T, o retrypolicy.BreakerOptions, script []breakerStep) {
+// playBreaker runs a script and compares the state after each step.
+func playBreaker(t *testing.T, o retrypolicy.BreakerOptions, script []breakerStep) {
 	t.Helper()
 	b := newBreaker(t, &o)
 	p := b.Wrap(always)
@@ -104,6 +104,19 @@ func TestBreaker(t *testing.T) {
 			{10 * s, stepAdmit, "half-open"}, {11 * s, stepOK, "half-open"}, {11 * s, stepRefuse, "half-open"},
 			{12 * s, stepOK, "half-open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepOK, "closed"},
 		}},
+		{"successes before the last failure do not help to close it", options{Failures: 1, Cooldown: 10 * s, Successes: 2}, steps{
+			{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "half-open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepFail, "open"},
+			{20 * s, stepAdmit, "half-open"}, {20 * s, stepOK, "half-open"}, {20 * s, stepAdmit, "half-open"}, {20 * s, stepOK, "closed"},
+		}},
+		{"a probe that outlasts a cooldown takes a place in the next round", options{Failures: 1, Cooldown: 10 * s, Probes: 2}, steps{
+			{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {11 * s, stepAdmit, "half-open"}, {11 * s, stepFail, "open"},
+			{21 * s, stepAdmit, "half-open"}, {21 * s, stepRefuse, "half-open"}, {22 * s, stepOK, "closed"},
+		}},
+		{"a probe that ends after it has closed takes no place in a later round", options{Failures: 1, Cooldown: 10 * s, Probes: 2}, steps{
+			{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "closed"},
+			{10 * s, stepAdmit, "closed"}, {10 * s, stepAdmit, "closed"}, {10 * s, stepOK, "closed"}, {10 * s, stepFail, "open"},
+			{20 * s, stepAdmit, "half-open"}, {20 * s, stepAdmit, "half-open"}, {20 * s, stepRefuse, "half-open"},
+		}},
 		{"a lost probe is replaced after a cooldown", options{Failures: 1, Cooldown: 10 * s}, steps{
 			{0, stepFail, "open"}, {15 * s, stepAdmit, "half-open"}, {25*s - 1, stepRefuse, "half-open"}, {25 * s, stepAdmit, "half-open"},
 			{25 * s, stepRefuse, "half-open"}, {26 * s, stepOK, "closed"},
@@ -136,6 +149,13 @@ func TestBreaker(t *testing.T) {
 			{0, stepOK, "closed"}, {9 * s, stepLost, "closed"}, {20 * s, stepOK, "closed"}, {31 * s, stepLost, "closed"}, {32 * s, stepOK, "closed"}, {33 * s, stepLost, "closed"},
 			{34 * s, stepOK, "closed"}, {35 * s, stepLost, "open"},
 		}},
+		{"what succeeded while it was open does not make a probe's success last", options{Failures: 1, Cooldown: 10 * s, MinUp: 5 * s}, steps{
+			{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepFail, "open"}, {1 * s, stepOK, "open"},
+			{10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "half-open"}, {15*s - 1, stepLook, "half-open"}, {15 * s, stepLook, "closed"},
+		}},
+		{"a row of successes lasts from the first on", options{Failures: 2, MinUp: 10 * s}, steps{
+			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {8 * s, stepOK, "closed"}, {12 * s, stepFail, "closed"}, {12 * s, stepFail, "open"},
+		}},
 		{"a success that a failure follows too soon is another failure", options{Failures: 4, MinUp: 10 * s}, steps{
 			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {2 * s, stepOK, "closed"}, {3 * s, stepFail, "closed"}, {3 * s, stepFail, "open"},
 		}},
@@ -149,7 +169,7 @@ func TestBreaker(t *testing.T) {
 			{-9000*time.Hour + 11*s, stepOK, "half-open"}, {-9999 * time.Hour, stepLook, "half-open"}, {-9999*time.Hour + 5*s, stepLook, "closed"},
 		}},
 	} {
-		t.Run(c.name, func(t *testing.T) { play(t, c.o, c.script) })
+		t.Run(c.name, func(t *testing.T) { playBreaker(t, c.o, c.script) })
 	}
 }
 
@@ -196,7 +216,7 @@ func TestBreakerWaits(t *testing.T) {
 }
 
 func TestBreakerStatus(t *testing.T) {
-	b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 3})
+	b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 3, Successes: 2})
 	p := b.Wrap(always)
 	check := func(d time.Duration, want retrypolicy.BreakerStatus) {
 		t.Helper()

@@ -39,20 +39,12 @@ func (c Cenkalti) Decide(a Attempt) Decision {
 	if a.Retry > 1 && a.Last.Step != 0 {
 		i = max(min(time.Duration(min(a.Last.Step, math.MaxInt64)), c.Max), c.Initial)
 	}
-	d := Decision{Retry: true, Delay: i, Step: uint64(c.next(i))}
+	d := Decision{Retry: true, Delay: i, Step: uint64(min(duration(float64(i)*c.Multiplier), c.Max))}
 	if f := c.Randomization; f != 0 {
 		low, high := float64(i)*(1-f), float64(i)*(1+f)
 		d.Delay = duration(low + unit(a.Rand)*(high-low+1))
 	}
 	return d
-}
-
-// next is the interval after i: i times the multiplier, at most Max, without overflow.
-func (c Cenkalti) next(i time.Duration) time.Duration {
-	if float64(i) >= float64(c.Max)/c.Multiplier {
-		return c.Max
-	}
-	return duration(float64(i) * c.Multiplier)
 }
 
 // Validate reports the first parameter that makes no sense.

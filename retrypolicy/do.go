@@ -62,8 +62,8 @@ func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error 
 	return err
 }
 
-// NotYet is the failure when judge asked for another try of an operation that returned no error.
-var NotYet = errors.New("not yet what was waited for")
+// ErrNotYet is the failure when judge asked for another try of an operation that returned no error.
+var ErrNotYet = errors.New("not yet what was waited for")
 
 // Until runs op until judge says that it is over: a waiter. judge sees value and error of each try and may succeed on an error, fail on a value, and ask
 // for another try on either, with a Kind that costs and delays are chosen by. What it leaves Undecided, and everything if it is nil, is judged as Do does:
@@ -194,7 +194,7 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		return true, u.series.Success(now)
 	}
 	if failure == nil {
-		failure = NotYet
+		failure = ErrNotYet
 	}
 	now := time.Now()
 	if cause := u.ctx.Err(); cause != nil { // the failure may be nothing but the end of the context

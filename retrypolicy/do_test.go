@@ -470,11 +470,11 @@ func TestUntil(t *testing.T) {
 	}{
 		{"retry on a value, succeed on an error", []answer{{"deleting", nil}, {"deleting", nil}, {"", missing}}, "", 0, nil, 2 * time.Second},
 		{"a value that is what was waited for", []answer{{"deleting", nil}, {"gone", nil}}, "gone", 0, nil, time.Second},
-		{"a value that fails", []answer{{"deleting", nil}, {"failed", nil}}, "failed", retrypolicy.NotRetryable, retrypolicy.NotYet, time.Second},
+		{"a value that fails", []answer{{"deleting", nil}, {"failed", nil}}, "failed", retrypolicy.NotRetryable, retrypolicy.ErrNotYet, time.Second},
 		{"a value with a class of its own", []answer{{"busy", nil}, {"gone", nil}}, "gone", 0, nil, time.Minute},
 		{"an error left to the classifiers", []answer{{"", transport.Network}, {"gone", nil}}, "gone", 0, nil, time.Second},
 		{"an error that they fail", []answer{{"old", transport.Forbidden}}, "old", retrypolicy.NotRetryable, transport.Forbidden, 0},
-		{"never", []answer{{"deleting", nil}}, "deleting", retrypolicy.OutOfAttempts, retrypolicy.NotYet, 3 * time.Second},
+		{"never", []answer{{"deleting", nil}}, "deleting", retrypolicy.OutOfAttempts, retrypolicy.ErrNotYet, 3 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.ByKind{
@@ -556,7 +556,7 @@ func TestDoReportsATryThatPanics(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
 		rec := open()
 		var of context.Context
-		r := retrypolicy.Retrier{Policy: rec, TryLimit: time.Hour, Limit: 2 * time.Hour}
+		r := retrypolicy.Retrier{Policy: rec, TryLimit: time.Hour}
 		done := make(chan any)
 		go func() {
 			defer func() { done <- recover() }()

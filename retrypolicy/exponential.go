@@ -35,18 +35,24 @@ var documented = ExponentialBackoffWithJitter{
 // Decide always retries, after F(a.Retry) in whole nanoseconds: the bounds of rand are rounded to the nearest, its draw down. A Retry
 // below 1 counts as 1. What Validate refuses does not panic, but its delays mean nothing.
 func (e ExponentialBackoffWithJitter) Decide(a Attempt) Decision {
-	if e == (ExponentialBackoffWithJitter{}) {
-		e = documented
+	return Decision{Retry: true, Delay: e.delay(a.Retry, a.Rand)}
+}
+
+// delay is F(x) for a draw. It is a function of its own so that Decide is short enough to be inlined where it is called through an interface, which saves a copy of the
+// Attempt.
+func (e *ExponentialBackoffWithJitter) delay(x int, draw uint64) time.Duration {
+	if *e == (ExponentialBackoffWithJitter{}) {
+		e = &documented
 	}
 	c := max(e.C, 0)
 	low := c - fraction(c, e.Jd)
 	high := c - fraction(c, e.Ju)
 	r := uint64(low)
 	if high > low {
-		above, _ := bits.Mul64(uint64(high-low), a.Rand)
+		above, _ := bits.Mul64(uint64(high-low), draw)
 		r += above
 	}
-	return Decision{Retry: true, Delay: growth(a.Retry, r, e.Cmin, e.Cmax)}
+	return growth(x, r, e.Cmin, e.Cmax)
 }
 
 // growth is min(least + (2^(x-1)-1)*r, most) without overflow at any x.

@@ -45,7 +45,7 @@ func (f Failsafe) Decide(a Attempt) Decision {
 		delay = Backoff{Base: f.Delay, Factor: f.Factor}.plain(n, f.Max)
 	case f.Most > 0:
 		// Jitter does not go with Most, so one draw serves.
-		delay = duration(float64(f.Delay) + u*float64(f.Most-f.Delay))
+		delay = min(duration(float64(f.Delay)+u*float64(f.Most-f.Delay)), f.Most)
 	}
 	switch {
 	case f.Jitter != 0:

@@ -197,7 +197,7 @@ func NewRetryThrottle(maxTokens int, ratio float64) (*RetryThrottle, error) {
 		return nil, invalid("RetryThrottle ratio is out of range; give tokens for a success, 0.001 to 1000")
 	}
 	most := int64(maxTokens) * 1000
-	return &RetryThrottle{most: most, tokens: most, ratio: int64(ratio*1000 + 1e-6)}, nil // 0.57*1000 is below 570
+	return &RetryThrottle{most: most, tokens: most, ratio: int64(ratio*1000 + 1e-6)}, nil // 1.001*1000 is below 1001
 }
 
 // Wrap puts the throttle around p: p decides first.

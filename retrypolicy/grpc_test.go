@@ -89,8 +89,10 @@ func TestGRPCPushback(t *testing.T) {
 		}
 	}
 	// What another policy left in Step must not shift the growth to before its beginning.
-	if d := a6.Decide(retrypolicy.Attempt{Retry: 2, Rand: drawHalf, Last: retrypolicy.Decision{Step: math.MaxUint64}}); d.Delay < 199*time.Millisecond || d.Delay > 201*time.Millisecond {
-		t.Errorf("with another's Step: %v", d)
+	for _, step := range []uint64{2, 3, math.MaxUint64} {
+		if d := a6.Decide(retrypolicy.Attempt{Retry: 2, Rand: drawHalf, Last: retrypolicy.Decision{Step: step}}); d.Delay < 199*time.Millisecond || d.Delay > 201*time.Millisecond {
+			t.Errorf("with Step %d: %v", step, d)
+		}
 	}
 }
 
@@ -254,7 +256,7 @@ func TestRetryThrottleTokens(t *testing.T) {
 		{"unless it asks not to be tried again", 0.5, []retrypolicy.Attempt{told}, 9},
 		{"what the caller cancelled does not count", 0.5, []retrypolicy.Attempt{as(at(0), context.Canceled)}, 10},
 		{"thousandths", 0.5466, []retrypolicy.Attempt{unavailable, unavailable, as(at(0), nil)}, 8.546},
-		{"exact where floating point is not", 0.57, []retrypolicy.Attempt{unavailable, as(at(0), nil)}, 9.57},
+		{"exact where floating point is not", 1.001, []retrypolicy.Attempt{unavailable, unavailable, as(at(0), nil)}, 9.001},
 	} {
 		th := newRetryThrottle(t, 10, c.ratio)
 		for _, a := range c.seen {

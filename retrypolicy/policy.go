@@ -1,8 +1,3 @@
-// Package retrypolicy decides whether to try again, and after what delay.
-//
-// A Policy computes; it never sleeps, and allocates nothing. The waiting is done by the caller: the device client, Do, or a loop of one's own
-// around a Series. Time and random numbers come in with the question (Attempt.Now, Attempt.Rand), so a policy without state of its own is a plain
-// value that any number of clients can share, and a test can ask for the exact answer.
 package retrypolicy
 
 import (

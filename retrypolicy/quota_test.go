@@ -123,6 +123,15 @@ func TestTokenBucketRefill(t *testing.T) {
 	if got := b.Tokens(epoch.AddDate(5000, 0, 0).Add(200 * ms)); got != 0 {
 		t.Errorf("%d out of nothing", got)
 	}
+	b = newBucket(t, 10, 1, 4)
+	b.Tokens(epoch)
+	if got := b.Tokens(sec(.4)); got != 10 { // 1.6 tokens for a place of one
+		t.Errorf("%d", got)
+	}
+	b.Take(sec(.4), 10)
+	if got := b.Tokens(sec(.6)); got != 0 {
+		t.Errorf("%d of what there was no room for", got)
+	}
 	if wait, ok := newBucket(t, 10, 10, 3).Take(epoch, 1); ok || wait != 333_333_334 {
 		t.Errorf("a third of a second is rounded up: %d, %v", wait, ok)
 	}

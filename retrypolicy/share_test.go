@@ -42,6 +42,7 @@ func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
 		{nil, 1000, 100},
 		{&retrypolicy.RetryBudgetOptions{Share: 0.3}, 10, 3},
 		{&retrypolicy.RetryBudgetOptions{Share: 2}, 10, 20},
+		{&retrypolicy.RetryBudgetOptions{Share: 0.000249}, 1_000_000, 249}, // in floating point less than 249 millionths
 		{&retrypolicy.RetryBudgetOptions{Least: 5}, 0, 5},
 		{&retrypolicy.RetryBudgetOptions{Least: 5}, 1000, 100},
 	} {
@@ -69,6 +70,14 @@ func TestRetryBudgetRefusalCarriesTheDelay(t *testing.T) {
 	got := p.Decide(retried(at(0), 1))
 	if want := (retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: 3 * time.Second}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestRetryBudgetCountsNoRetryThatIsNotWanted(t *testing.T) {
+	b := newRetryBudget(t, &retrypolicy.RetryBudgetOptions{Least: 5})
+	b.Wrap(retrypolicy.NoRetry{}).Decide(retried(at(0), 1))
+	if _, n := b.Counts(day); n != 0 {
+		t.Errorf("%d retries, want none", n)
 	}
 }
 

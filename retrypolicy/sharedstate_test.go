@@ -20,6 +20,7 @@ type sharedState struct {
 	crowd    *retrypolicy.ConcurrencyBudget
 	ratio    *retrypolicy.RetryThrottle
 	breaker  *retrypolicy.Breaker
+	probes   int
 	named    map[string]retrypolicy.Policy
 }
 
@@ -27,6 +28,7 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 	t.Helper()
 	pick := func(least, most float64) float64 { return least + rng.Float64()*(most-least) }
 	length := func() time.Duration { return 20*time.Millisecond + time.Duration(rng.Int64()>>(1+rng.IntN(43))) }
+	probes := 1 + rng.IntN(3)
 	cooldown := time.Duration(1 + rng.Int64()>>(1+rng.IntN(63)))
 	var window time.Duration
 	var part float64
@@ -38,6 +40,7 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 		minUp = length()
 	}
 	s := &sharedState{
+		probes: probes,
 		throttle: newThrottle(t, &retrypolicy.ThrottleOptions{
 			K: pick(1, 10), Window: length(), Ceiling: pick(0.01, 1), Least: rng.IntN(5), Ended: rng.IntN(2) == 0, Refusals: retrypolicy.KindSet(rng.Uint32()),
 		}),
@@ -46,7 +49,7 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 		ratio:  newRetryThrottle(t, 1+rng.IntN(1000), pick(0.001, 1000)),
 		breaker: newBreaker(t, &retrypolicy.BreakerOptions{
 			Failures: rng.IntN(10), Window: window, Share: part, Kinds: retrypolicy.KindSet(rng.Uint32() & rng.Uint32()), Cooldown: cooldown,
-			Growth: pick(1, 1e6), MaxCooldown: cooldown + time.Duration(rng.Int64N(math.MaxInt64-int64(cooldown)+1)), Probes: rng.IntN(4), Successes: rng.IntN(4),
+			Growth: pick(1, 1e6), MaxCooldown: cooldown + time.Duration(rng.Int64N(math.MaxInt64-int64(cooldown)+1)), Probes: probes, Successes: rng.IntN(4),
 			MinUp: minUp, Wait: rng.IntN(2) == 0,
 		}),
 	}
@@ -83,7 +86,7 @@ func (s *sharedState) check(now time.Time) string {
 		return "ConcurrencyBudget"
 	case !(tokens >= 0 && tokens <= 1000):
 		return "RetryThrottle"
-	case b.Failures < 0 || b.InFlight < 0 || b.Probes < 0 || b.Probes > b.InFlight || b.Cooldown < 0 || b.Openings < 0:
+	case b.Failures < 0 || b.InFlight < 0 || b.Probes < 0 || b.Probes > min(b.InFlight, s.probes) || b.Cooldown < 0 || b.Openings < 0:
 		return "Breaker"
 	case b.State == retrypolicy.BreakerOpen && b.Cooldown == 0:
 		return "Breaker open without a cooldown"

@@ -401,12 +401,6 @@ func (c *conn) SetDeadline(time.Time) error      { return nil }
 func (c *conn) SetReadDeadline(time.Time) error  { return nil }
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// errHubClosed is io.EOF said more clearly.
-type errHubClosed struct{}
-
-func (errHubClosed) Error() string { return "the hub closed the connection" }
-func (errHubClosed) Unwrap() error { return io.EOF }
-
 // A writeError is a failure of the flusher.
 type writeError struct{ err error }
 

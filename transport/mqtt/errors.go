@@ -30,4 +30,6 @@ func lossError(err error) *transport.Error {
 
 var errNoPong = wire.ErrNoPong
 
+type errHubClosed = wire.HubClosed
+
 func violation(text string) error { return wire.NewViolation(text) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
@@ -26,9 +27,10 @@ type session struct {
 
 	// lost is closed when the library has reported the loss of the connection, closed (capacity 1, made by goodbye) gets a value when it has disconnected. After
 	// either its goroutines are done.
-	lost   chan struct{}
-	closed chan struct{}
-	wake   chan struct{} // capacity 1: there is something in the queue
+	lost    chan struct{}
+	closed  chan struct{}
+	wake    chan struct{} // capacity 1: there is something in the queue, or beatDue is set
+	beatDue atomic.Bool   // it is time to look whether the connection wants a ping
 
 	mu      sync.Mutex // guards what follows; held for memory only
 	items   []transport.Item
@@ -123,14 +125,18 @@ func (s *session) Run(ctx context.Context) error {
 
 // serve returns when the connection is gone and all goroutines are joined.
 func (s *session) serve(ctx context.Context) error {
-	beat := time.NewTimer(s.conn.keepAlive())
+	beat := time.AfterFunc(s.conn.keepAlive(), func() {
+		s.beatDue.Store(true)
+		poke(s.wake)
+	})
 	defer beat.Stop()
 	for {
 		select {
 		case <-s.wake:
 			s.sendQueued(ctx)
-		case <-beat.C:
-			beat.Reset(s.conn.keepAlive())
+			if s.beatDue.CompareAndSwap(true, false) {
+				beat.Reset(s.conn.keepAlive())
+			}
 		case <-s.conn.dead:
 			<-s.lost
 			<-s.conn.flushed

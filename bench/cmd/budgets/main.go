@@ -1,6 +1,7 @@
 // Command budgets measures what a client may cost and exits with status 1 if it costs more: idle, in an outage, and under resets.
 //
 //	go run ./cmd/budgets idle -clients 1000 -tls
+//	go run ./cmd/budgets idle -clients 10000 -lean
 //	go run ./cmd/budgets outage
 //	go run ./cmd/budgets churn -messages 10000 -resets 20 -window 64
 package main
@@ -37,12 +38,14 @@ func run(args []string) error {
 		var s bench.IdleSettings
 		flags.IntVar(&s.Clients, "clients", 1000, "clients in one process")
 		flags.BoolVar(&s.Secure, "tls", false, "over TLS")
+		flags.BoolVar(&s.Sent, "sent", false, "each client has sent a message before")
+		flags.BoolVar(&s.Lean, "lean", false, "on the MQTT engine of our own")
 		flags.BoolVar(&s.Raw, "raw", false, "clients of the raw library instead, for comparison")
 		measure = func() (interface{ Over() error }, error) {
 			r, err := bench.Idle(ctx, s)
 			if err == nil {
-				fmt.Printf("%s: %d idle clients, TLS %v, raw %v: per client %.2f goroutines, %.1f KB anonymous memory (%.1f KB resident; heap %.1f KB, stacks %.1f KB)\n",
-					runtime.Version(), r.Clients, r.Secure, r.Raw, r.Goroutines, r.Anon, r.RSS, r.Heap, r.Stacks)
+				fmt.Printf("%s: %d idle clients, TLS %v, lean %v, raw %v, sent %v: per client %.2f goroutines, %.1f KB anonymous memory (%.1f KB resident; heap %.1f KB, stacks %.1f KB)\n",
+					runtime.Version(), r.Clients, r.Secure, r.Lean, r.Raw, r.Sent, r.Goroutines, r.Anon, r.RSS, r.Heap, r.Stacks)
 			}
 			return r, err
 		}

@@ -1,4 +1,4 @@
-// Command compare runs Hubline and raw paho in turns against the same peers and prints medians and their ratio.
+// Command compare runs Hubline, on both MQTT engines, and raw paho in turns against the same peers and prints medians and their ratio.
 package main
 
 import (
@@ -24,9 +24,18 @@ func main() {
 	}
 }
 
+// senders are compared with the first of them.
+var senders = []struct {
+	name string
+	open func(addr string, window int) (bench.Sender, error)
+}{
+	{"paho", func(addr string, _ int) (bench.Sender, error) { return bench.Paho(addr) }},
+	{"hubline on paho", bench.Hubline},
+	{"hubline on lean", bench.Lean},
+}
+
 // figures of one sender, a value per round.
 type figures struct {
-	name           string
 	rate, mallocs  []float64
 	bytesPerOneMsg []float64
 }
@@ -51,16 +60,10 @@ func run(rounds, n, window, size int) error {
 
 func compare(p *bench.Peer, rounds, n, window, size int) error {
 	body := make([]byte, size)
-	all := [2]figures{{name: "paho"}, {name: "hubline"}}
+	all := make([]figures, len(senders))
 	for round := range rounds + 1 {
 		for i := range all {
-			var s bench.Sender
-			var err error
-			if i == 0 {
-				s, err = bench.Paho(p.Addr)
-			} else {
-				s, err = bench.Hubline(p.Addr, window)
-			}
+			s, err := senders[i].open(p.Addr, window)
 			if err != nil {
 				return err
 			}
@@ -84,16 +87,16 @@ func compare(p *bench.Peer, rounds, n, window, size int) error {
 			f.bytesPerOneMsg = append(f.bytesPerOneMsg, float64(after.TotalAlloc-before.TotalAlloc)/float64(n))
 		}
 	}
-	var ratios []float64
-	for i := range all[0].rate {
-		ratios = append(ratios, all[1].rate[i]/all[0].rate[i])
-	}
 	for i, f := range all {
 		ratio := "1"
-		if i == 1 {
+		if i > 0 {
+			var ratios []float64
+			for round := range f.rate {
+				ratios = append(ratios, f.rate[round]/all[0].rate[round])
+			}
 			ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", median(ratios), slices.Min(ratios), slices.Max(ratios))
 		}
-		fmt.Printf("| %s | %s | %.0f | %.0f | %.0f | %.1f | %.0f | %s |\n", p.Name, f.name,
+		fmt.Printf("| %s | %s | %.0f | %.0f | %.0f | %.1f | %.0f | %s |\n", p.Name, senders[i].name,
 			median(f.rate), slices.Min(f.rate), slices.Max(f.rate), median(f.mallocs), median(f.bytesPerOneMsg), ratio)
 	}
 	return nil

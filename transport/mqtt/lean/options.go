@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -53,11 +54,11 @@ func (o *Options) resolve() (Options, error) {
 	}
 	switch {
 	case r.KeepAlive < 0 || r.KeepAlive%time.Second != 0 || r.KeepAlive > maxKeepAlive:
-		return r, wire.Invalid("options: KeepAlive is " + r.KeepAlive.String() + "; give whole seconds from 1s to 65535s, or 0 for 1m0s")
+		return r, wire.Invalid("options: KeepAlive is out of range; give whole seconds from 1s to 65535s, or 0 for 1m0s")
 	case r.PingTimeout < 0:
 		return r, wire.Invalid("options: PingTimeout is negative; give a positive duration, or 0 for 20s")
 	case r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:"):
-		return r, wire.Invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is no model; give one such as \"dtmi:com:example:Thermostat;1\"")
+		return r, wire.Invalid("options: ModelID " + ascii.Quote(r.ModelID) + " is no model; give one such as \"dtmi:com:example:Thermostat;1\"")
 	case len(r.ProductInfo) > wire.MaxInfo:
 		return r, tooLong("ProductInfo", len(r.ProductInfo))
 	case len(r.ModelID) > wire.MaxInfo:

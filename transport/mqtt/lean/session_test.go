@@ -74,8 +74,11 @@ func TestTheLossOfALiveSessionIsReportedOnce(t *testing.T) {
 		err := r.requireLoss(t, transport.Network)
 		require.ErrorIs(t, err, io.EOF)
 		require.Equal(t, "mqtt connection: network failure: the hub closed the connection", err.Error())
-		r.send("nobody hears it")
+		r.send("nobody hears it", strings.Repeat("x", transport.MaxMessageSize+1))
 		r.Do(&transport.Request{Op: transport.OpPing})
+		r.Do(&transport.Request{Op: transport.OpTwinGet})
+		require.Empty(t, r.sink.done)
+		require.Empty(t, r.sink.replies)
 		require.Equal(t, 1, counter.closes)
 	})
 }

@@ -281,6 +281,8 @@ func TestATunnelPaysWhatItOwes(t *testing.T) {
 			stuck <- err
 		}()
 		synctest.Wait()
+		tunnel.owed <- struct{}{} // must wait for the write
+		synctest.Wait()
 		begun := time.Now()
 		_ = c.Close()
 		require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)

@@ -1,0 +1,132 @@
+package retrypolicy_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// kindsOf asks p about failures of these Kinds in turn and returns the decisions.
+func kindsOf(p retrypolicy.Policy, kinds ...transport.Kind) []retrypolicy.Decision {
+	var all []retrypolicy.Decision
+	a := retrypolicy.Attempt{Rand: drawLast}
+	for i, k := range kinds {
+		a.Retry, a.Kind = i+1, k
+		d := p.Decide(a)
+		all = append(all, d)
+		a.Last = d
+	}
+	return all
+}
+
+// The throttled back-off begins slower, at the index of all retries: aws-sdk-js-v3 before 2026.
+func TestByKindSharesTheCount(t *testing.T) {
+	const T, N = transport.Throttled, transport.Timeout
+	p := retrypolicy.ByKind{
+		Rules:   []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(T), Policy: retrypolicy.Backoff{Base: 500 * msec, Max: 20 * s, Jitter: retrypolicy.FullJitter}}},
+		Default: retrypolicy.Backoff{Base: 100 * msec, Max: 20 * s, Jitter: retrypolicy.FullJitter},
+	}
+	for _, c := range []struct {
+		kinds []transport.Kind
+		want  []int // ms
+	}{
+		{[]transport.Kind{N, N, N, N, N, N, N}, []int{100, 200, 400, 800, 1600, 3200, 6400}},
+		{[]transport.Kind{T, T, T, T, T, T, T}, []int{500, 1000, 2000, 4000, 8000, 16000, 20000}},
+		{[]transport.Kind{N, T}, []int{100, 1000}},
+		{[]transport.Kind{T, N}, []int{500, 200}},
+	} {
+		for i, d := range kindsOf(p, c.kinds...) {
+			if !d.Retry || int(d.Delay/msec) != c.want[i] {
+				t.Errorf("%v: retry %d is %v, want after %d ms", c.kinds, i+1, d, c.want[i])
+			}
+		}
+	}
+}
+
+func TestByKindOwnCounts(t *testing.T) {
+	const T, U, N = transport.Throttled, transport.Unavailable, transport.Network
+	p := retrypolicy.ByKind{
+		Rules: []retrypolicy.Rule{
+			{Kinds: retrypolicy.Kinds(T), Own: true, Policy: retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.Incremental{Step: s}}},
+			{Kinds: retrypolicy.Kinds(T, U), Own: true, Policy: retrypolicy.Incremental{Step: 10 * s}},
+		},
+		Default: retrypolicy.Incremental{Step: msec},
+	}
+	checkInvalid(t, p, "")
+	got := kindsOf(p, N, T, U, N, T, U, N, T)
+	want := []int{1, 1000, 10000, 4, 2000, 20000, 7, -1} // ms
+	for i, d := range got {
+		if want[i] < 0 {
+			if d.Retry || d.Reason != retrypolicy.OutOfAttempts {
+				t.Errorf("question %d: %+v, want a stop", i+1, d)
+			}
+		} else if !d.Retry || int(d.Delay/msec) != want[i] {
+			t.Errorf("question %d: %+v, want after %d ms", i+1, d, want[i])
+		}
+	}
+}
+
+// A counter that is full stays full and does not spill into its neighbour.
+func TestByKindCountersSaturate(t *testing.T) {
+	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
+	for i := range 8 {
+		p.Rules = append(p.Rules, retrypolicy.Rule{Kinds: retrypolicy.Kinds(transport.Kind(i)), Own: true, Policy: retrypolicy.Incremental{Step: s}})
+	}
+	checkInvalid(t, p, "")
+	var a retrypolicy.Attempt
+	for n := 1; n <= 300; n++ {
+		for i := range 8 {
+			if i == 3 && n > 2 {
+				continue
+			}
+			a.Retry = math.MaxInt32
+			a.Kind = transport.Kind(i)
+			a.Last = p.Decide(a)
+		}
+	}
+	for i := range 8 {
+		a.Kind = transport.Kind(i)
+		want := 255 * s
+		if i == 3 {
+			want = 3 * s
+		}
+		if d := p.Decide(a); d.Delay != want {
+			t.Errorf("rule %d: %v, want after %v", i, d, want)
+		}
+	}
+}
+
+func TestByKindTellsEveryRule(t *testing.T) {
+	one, other, rest := &noter{}, &noter{}, &noter{gate: retrypolicy.Decision{Retry: true, Delay: s}}
+	p := retrypolicy.ByKind{
+		Rules:   []retrypolicy.Rule{{Kinds: 1, Policy: one}, {Kinds: 2, Policy: other}},
+		Default: rest,
+	}
+	retrypolicy.Observe(p, retrypolicy.Attempt{Kind: transport.Network})
+	if len(one.seen) != 1 || len(other.seen) != 1 || len(rest.seen) != 1 {
+		t.Error("not all were told")
+	}
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{}); d.Delay != s || len(one.asked)+len(other.asked) != 0 {
+		t.Errorf("Admit: %+v; only Default is asked", d)
+	}
+}
+
+func TestByKindValidate(t *testing.T) {
+	rule := retrypolicy.Rule{Kinds: 1, Policy: second}
+	for _, c := range []struct {
+		policy retrypolicy.ByKind
+		want   string
+	}{
+		{retrypolicy.ByKind{Default: second}, ""},
+		{retrypolicy.ByKind{}, "ByKind.Default is nil"},
+		{retrypolicy.ByKind{Default: retrypolicy.Fixed{Delay: -1}}, "Fixed.Delay"},
+		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Policy: second}}, Default: second}, "row without Kinds"},
+		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: 1}}, Default: second}, "ByKind.Rules.Policy is nil"},
+		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{rule, {Kinds: 1, Policy: retrypolicy.Fixed{Jitter: 2}}}, Default: second}, "Fixed.Jitter"},
+		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{rule, rule, rule, rule, rule, rule, rule, rule, rule}, Default: second}, "more than 8"},
+	} {
+		checkInvalid(t, c.policy, c.want)
+	}
+}

@@ -1,0 +1,80 @@
+//go:build !tinygo
+
+package retrypolicy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// An operation that fails twice and then succeeds.
+func Example() {
+	tries := 0
+	err := retrypolicy.Do(context.Background(), retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{
+		Base: time.Millisecond, Max: 10 * time.Millisecond, Jitter: retrypolicy.FullJitter,
+	}}, func(context.Context) error {
+		tries++
+		if tries < 3 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	fmt.Println(tries, err)
+	// Output: 3 <nil>
+}
+
+// A call of a cloud service, with all that is useful. The quota and the breaker are shared by all calls of the process.
+func Example_cloudCall() {
+	quota, err := retrypolicy.NewQuota(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	breaker, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 20, Window: time.Minute, Share: 0.5})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r := retrypolicy.Retrier{
+		Policy: quota.Wrap(breaker.Wrap(retrypolicy.MaxElapsed{Limit: time.Minute, Mode: retrypolicy.LookAhead,
+			Policy: retrypolicy.MaxAttempts{Total: 4,
+				Policy: retrypolicy.RetryAfter{Max: 30 * time.Second,
+					Policy: retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 20 * time.Second, Jitter: retrypolicy.FullJitter}}}})),
+		TryLimit: 10 * time.Second,
+		Once:     true, // a time-out leaves open whether it was done: then it is not done again
+	}
+	if err := r.Validate(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = r.Do(context.Background(), func(context.Context) error { return transport.Timeout })
+	fmt.Println(err)
+	// Output: outcome unknown and not safe to repeat: timed out
+}
+
+// The connections of a gateway: one breaker for all of them. While the service is down a single one probes; what one learns spares the others.
+func Example_gateway() {
+	breaker, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 20, Window: time.Minute, Cooldown: 10 * time.Second, Growth: 2, Wait: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := breaker.Wrap(retrypolicy.ExponentialBackoffWithJitter{}) // the RetryPolicy of each client; MessagePolicy is set apart
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for range 20 { // twenty devices lose their connection
+		retrypolicy.Observe(p, retrypolicy.Attempt{Now: now, Kind: transport.Network, Err: transport.Network})
+	}
+	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
+	now = now.Add(10 * time.Second)
+	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
+	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
+	// Output:
+	// retry after 10s
+	// retry after 0s
+	// retry after 1.25s
+}

@@ -1,0 +1,196 @@
+package retrypolicy_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+var second = retrypolicy.Fixed{Delay: s}
+
+func TestMaxAttemptsCountsTheFirst(t *testing.T) {
+	for total := 1; total < 5; total++ {
+		p := retrypolicy.MaxAttempts{Total: total, Policy: second}
+		got := sequence(p, retrypolicy.Attempt{}, 9)
+		if last := got[len(got)-1]; len(got) != total || last.Retry || last.Reason != retrypolicy.OutOfAttempts {
+			t.Errorf("Total %d: %d retries, then %+v", total, len(got)-1, last)
+		}
+	}
+	most := retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: second}
+	checkDelay(t, most, math.MaxInt32-1, drawZero, s)
+	wantStop(t, most, retrypolicy.Attempt{Retry: math.MaxInt32}, retrypolicy.OutOfAttempts)
+}
+
+func TestMaxElapsedModes(t *testing.T) {
+	for _, c := range []struct {
+		mode    retrypolicy.ElapsedMode
+		elapsed time.Duration
+		want    time.Duration // negative: stop
+	}{
+		{retrypolicy.Strict, 0, s},
+		{retrypolicy.Strict, -time.Hour, s},
+		{retrypolicy.Strict, 10 * s, s},
+		{retrypolicy.Strict, 10*s + 1, -1},
+		{retrypolicy.LookAhead, 9 * s, s},
+		{retrypolicy.LookAhead, 9*s + 1, -1},
+		{retrypolicy.LookAhead, 10 * s, -1},
+		{retrypolicy.LookAhead, -time.Hour, s},
+		{retrypolicy.LookAhead, math.MaxInt64, -1},
+		{retrypolicy.Shorten, 9 * s, s},
+		{retrypolicy.Shorten, 9500 * msec, 500 * msec},
+		{retrypolicy.Shorten, 10 * s, 0},
+		{retrypolicy.Shorten, 10*s + 1, -1},
+	} {
+		p := retrypolicy.MaxElapsed{Limit: 10 * s, Mode: c.mode, Policy: second}
+		d := p.Decide(retrypolicy.Attempt{Retry: 1, Elapsed: c.elapsed})
+		want := retrypolicy.Decision{Retry: true, Delay: c.want}
+		if c.want < 0 {
+			want = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
+		}
+		if d != want {
+			t.Errorf("mode %d, elapsed %v: %+v, want %+v", c.mode, c.elapsed, d, want)
+		}
+	}
+	inside := retrypolicy.MaxElapsed{Limit: s, Mode: retrypolicy.LookAhead, Policy: retrypolicy.MaxAttempts{Total: 1, Policy: second}}
+	wantStop(t, inside, retrypolicy.Attempt{Retry: 1}, retrypolicy.OutOfAttempts) // not the limit's reason
+}
+
+func TestRetryAfterModes(t *testing.T) {
+	const most = math.MaxInt64
+	only := retrypolicy.Kinds(transport.Throttled)
+	backoff := retrypolicy.Backoff{Base: s, Max: s}
+	kotlin := retrypolicy.Backoff{Base: 50 * msec}
+	for _, c := range []struct {
+		name  string
+		p     retrypolicy.RetryAfter
+		kind  transport.Kind
+		after time.Duration
+		want  time.Duration // negative: stop with ToldNotTo
+	}{
+		{"floor: none asked", retrypolicy.RetryAfter{Policy: backoff}, 0, 0, s},
+		{"floor: longer", retrypolicy.RetryAfter{Policy: backoff}, 0, 3 * s, 3 * s},
+		{"floor: shorter", retrypolicy.RetryAfter{Policy: backoff}, 0, msec, s},
+		{"floor: days, limited", retrypolicy.RetryAfter{Max: time.Hour, Policy: backoff}, 0, 99 * time.Hour, time.Hour},
+		{"floor: days, not limited", retrypolicy.RetryAfter{Policy: backoff}, 0, 99 * time.Hour, 99 * time.Hour},
+		{"exact: shorter", retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Policy: backoff}, 0, msec, msec},
+		{"exact: longer", retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Policy: backoff}, 0, time.Hour, time.Hour},
+		{"exact: limited", retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Max: time.Minute, Policy: backoff}, 0, time.Hour, time.Minute},
+		{"smithy-kotlin: 1500", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 1500 * msec, 1500 * msec},
+		{"smithy-kotlin: 10000", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 10 * s, 5050 * msec},
+		{"smithy-kotlin: none", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 0, 50 * msec},
+		{"smithy-python: 3", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: backoff}, 0, 3 * s, 3 * s},
+		{"smithy-python: 10", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: backoff}, 0, 10 * s, 6 * s},
+		{"clamp: shorter", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: backoff}, 0, msec, s},
+		{"clamp: no overflow", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: most, Policy: retrypolicy.Fixed{Delay: most}}, 0, most, most},
+		{"stop if over: at most Max", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Max: time.Minute, Policy: backoff}, 0, time.Minute, time.Minute},
+		{"stop if over: above", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Max: time.Minute, Policy: backoff}, 0, time.Minute + 1, -1},
+		{"stop if over: no Max", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Policy: backoff}, 0, 99 * time.Hour, 99 * time.Hour},
+		{"told not to", retrypolicy.RetryAfter{Policy: backoff}, 0, -1, -1},
+		{"only: named", retrypolicy.RetryAfter{Only: only, Policy: backoff}, transport.Throttled, time.Hour, time.Hour},
+		{"only: not named", retrypolicy.RetryAfter{Only: only, Policy: backoff}, transport.Network, time.Hour, s},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			checkInvalid(t, c.p, "")
+			a := retrypolicy.Attempt{Retry: 1, Kind: c.kind, After: c.after}
+			if c.want < 0 {
+				wantStop(t, c.p, a, retrypolicy.ToldNotTo)
+				return
+			}
+			if d := c.p.Decide(a); d != (retrypolicy.Decision{Retry: true, Delay: c.want}) {
+				t.Errorf("%+v, want after %v", d, c.want)
+			}
+		})
+	}
+	inside := retrypolicy.RetryAfter{Policy: retrypolicy.MaxAttempts{Total: 1, Policy: second}}
+	wantStop(t, inside, retrypolicy.Attempt{Retry: 1, After: time.Hour}, retrypolicy.OutOfAttempts)
+}
+
+func TestSafeOnly(t *testing.T) {
+	p := retrypolicy.SafeOnly{Policy: second}
+	for _, c := range []struct {
+		safe  retrypolicy.Safe
+		again bool
+	}{{retrypolicy.SafeUnknown, false}, {retrypolicy.SafeNo, false}, {retrypolicy.SafeYes, true}} {
+		d := p.Decide(retrypolicy.Attempt{Retry: 1, Safe: c.safe})
+		if d.Retry != c.again || !c.again && d.Reason != retrypolicy.Unsafe {
+			t.Errorf("safe %d: %+v", c.safe, d)
+		}
+	}
+}
+
+// noter is a gate and observer that notes what it is told.
+type noter struct {
+	seen  []retrypolicy.Attempt
+	asked []retrypolicy.Attempt
+	gate  retrypolicy.Decision
+}
+
+func (r *noter) Decide(retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Decision{Retry: true}
+}
+func (r *noter) Observe(a retrypolicy.Attempt) { r.seen = append(r.seen, a) }
+func (r *noter) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	r.asked = append(r.asked, a)
+	return r.gate
+}
+
+func TestWrappersPassOutcomesAndGatesOn(t *testing.T) {
+	for _, wrap := range []func(p retrypolicy.Policy) retrypolicy.Policy{
+		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.MaxAttempts{Total: 2, Policy: p} },
+		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.MaxElapsed{Limit: s, Policy: p} },
+		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.RetryAfter{Policy: p} },
+		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.SafeOnly{Policy: p} },
+		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.ByKind{Default: p} },
+	} {
+		inner := &noter{gate: retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: s}}
+		p := wrap(inner)
+		checkInvalid(t, p, "")
+		a := retrypolicy.Attempt{Retry: 7, Key: "k", Err: lost}
+		retrypolicy.Observe(p, a)
+		if d := retrypolicy.Admit(p, a); d != inner.gate {
+			t.Errorf("%T: the gate's answer became %+v", p, d)
+		}
+		if len(inner.seen) != 1 || inner.seen[0] != a || len(inner.asked) != 1 || inner.asked[0] != a {
+			t.Errorf("%T: told %+v, asked %+v", p, inner.seen, inner.asked)
+		}
+		plain := wrap(second)
+		retrypolicy.Observe(plain, a)
+		if d := retrypolicy.Admit(plain, a); !d.Retry || d.Delay != 0 {
+			t.Errorf("%T without a gate: %+v", p, d)
+		}
+	}
+}
+
+func TestWrappersValidate(t *testing.T) {
+	bad := retrypolicy.Fixed{Delay: -1}
+	for _, c := range []struct {
+		policy retrypolicy.Policy
+		want   string
+	}{
+		{retrypolicy.MaxAttempts{Total: 1, Policy: second}, ""},
+		{retrypolicy.MaxAttempts{Policy: second}, "MaxAttempts.Total"},
+		{retrypolicy.MaxAttempts{Total: -1, Policy: second}, "MaxAttempts.Total"},
+		{retrypolicy.MaxAttempts{Total: 1}, "MaxAttempts.Policy is nil"},
+		{retrypolicy.MaxAttempts{Total: 1, Policy: bad}, "Fixed.Delay"},
+		{retrypolicy.MaxElapsed{Limit: 1, Mode: retrypolicy.Shorten, Policy: second}, ""},
+		{retrypolicy.MaxElapsed{Policy: second}, "MaxElapsed.Limit"},
+		{retrypolicy.MaxElapsed{Limit: -1, Policy: second}, "MaxElapsed.Limit"},
+		{retrypolicy.MaxElapsed{Limit: 1, Mode: retrypolicy.Shorten + 1, Policy: second}, "MaxElapsed.Mode"},
+		{retrypolicy.MaxElapsed{Limit: 1}, "MaxElapsed.Policy is nil"},
+		{retrypolicy.MaxElapsed{Limit: 1, Policy: bad}, "Fixed.Delay"},
+		{retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver + 1, Policy: second}, "RetryAfter.Mode"},
+		{retrypolicy.RetryAfter{Max: -1, Policy: second}, "RetryAfter.Max"},
+		{retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: -1, Policy: second}, "RetryAfter.Over is negative"},
+		{retrypolicy.RetryAfter{Over: 1, Policy: second}, "for Clamp only"},
+		{retrypolicy.RetryAfter{}, "RetryAfter.Policy is nil"},
+		{retrypolicy.RetryAfter{Policy: bad}, "Fixed.Delay"},
+		{retrypolicy.SafeOnly{}, "SafeOnly.Policy is nil"},
+		{retrypolicy.SafeOnly{Policy: bad}, "Fixed.Delay"},
+		{retrypolicy.SafeOnly{Policy: retrypolicy.MaxElapsed{Limit: 1, Policy: retrypolicy.MaxAttempts{Total: 1, Policy: bad}}}, "Fixed.Delay"},
+	} {
+		checkInvalid(t, c.policy, c.want)
+	}
+}

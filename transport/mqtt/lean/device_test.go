@@ -1,0 +1,150 @@
+package lean_test
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+)
+
+// A PUBACK that does not come is missed after AckTimeout: the message goes again on a new connection, with the same packet id and marked.
+func TestAMissingPubackIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hubpair.New(t)
+		var lost time.Time
+		c, err := device.New(h.CredsWith(t, ""), lean.New(func(ctx context.Context) (lean.Conn, error) { return h.Dial(ctx, "", "") }, nil), &device.Options{
+			AckTimeout: 7 * time.Second,
+			OnStatus: func(s device.Status) {
+				if s.Reason == device.ConnectionLost {
+					lost = time.Now()
+				}
+			},
+		})
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		h.Inject(testbroker.Fault{Kind: testbroker.SwallowPuback})
+		begun := time.Now()
+		require.NoError(t, c.Send(t.Context(), &transport.Message{ID: "1"}))
+		synctest.Wait()
+		require.Equal(t, 7*time.Second, lost.Sub(begun))
+		log := h.Messages()
+		require.Len(t, log, 2)
+		require.False(t, log[0].Dup)
+		require.True(t, log[1].Dup)
+		require.Equal(t, log[0].PacketID, log[1].PacketID)
+		require.NoError(t, c.Close())
+	})
+}
+
+// The loop is inside a write that will never end; Close gets it out.
+func TestCloseFreesAStuckWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := memconn.Pair("near", "far")
+		near.SetBuffer(8 << 10)
+		go func() { // a hub that says hello and nothing else
+			_, _ = far.Read(make([]byte, 4096))
+			_, _ = far.Write([]byte{0x20, 2, 0, 0})
+		}()
+		creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
+		c, err := device.New(creds, lean.New(func(context.Context) (lean.Conn, error) { return near, nil }, nil), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: make([]byte, 100_000)}, &r))
+		time.Sleep(10 * time.Second)
+		begun := time.Now()
+		require.NoError(t, c.Close())
+		require.LessOrEqual(t, time.Since(begun), time.Second)
+		require.ErrorIs(t, r.Wait(t.Context()), transport.Closed)
+	})
+}
+
+// slowSerial is a line that brings a byte at a time, as a UART does.
+type slowSerial struct{ net.Conn }
+
+func (s slowSerial) Read(p []byte) (int, error) { return s.Conn.Read(p[:1]) }
+
+// A board: fixed buffers, a serial line, cut again and again under load in both directions; nothing is lost and nothing grows.
+func TestABoardUnderCuts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hubpair.New(t)
+		dial := func(ctx context.Context) (lean.Conn, error) {
+			c, err := h.Dial(ctx, "", "")
+			if err != nil {
+				return nil, err
+			}
+			return slowSerial{c}, nil
+		}
+		var mu sync.Mutex
+		handled := map[string]bool{}
+		c, err := device.New(h.CredsWith(t, ""), lean.New(dial, &lean.Options{ReadBuffer: 512, WriteBuffer: 1024}), &device.Options{
+			Window: 16, MaxMessages: 16, AckTimeout: 5 * time.Second, StableTime: time.Millisecond,
+			OnMessage: func(_ context.Context, m *transport.Message) error {
+				mu.Lock()
+				defer mu.Unlock()
+				handled[m.ID] = true
+				return nil
+			},
+		})
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		const n = 2000
+		for i := range n {
+			if i%100 == 50 {
+				h.Inject(testbroker.Fault{Kind: []testbroker.FaultKind{testbroker.DropDuringPublish, testbroker.DropAfterPublish, testbroker.SwallowPuback}[i/100%3]})
+				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: strconv.Itoa(i), Body: make([]byte, 200)}))
+			}
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i), Body: make([]byte, i%3000)}, nil))
+		}
+		require.NoError(t, c.Flush(t.Context()))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, n/100))
+		seen := map[string]int{}
+		for _, m := range h.Messages() {
+			id, err := strconv.Atoi(m.MessageID)
+			require.NoError(t, err)
+			require.Len(t, m.Body, id%3000)
+			if seen[m.MessageID]++; seen[m.MessageID] > 1 {
+				require.True(t, m.Dup)
+			}
+		}
+		require.Len(t, seen, n)
+		require.Len(t, handled, n/100)
+		require.Greater(t, c.Stats().Connections, uint64(10))
+		require.NoError(t, c.Close())
+	})
+}
+
+// The hub takes the will in when the device vanishes, and not when it says goodbye.
+func TestTheWillIsForThoseWhoVanish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hubpair.New(t)
+		will := &transport.Message{ID: "last words", Body: []byte("gone")}
+		c, err := device.New(h.CredsWith(t, ""), lean.New(func(ctx context.Context) (lean.Conn, error) { return h.Dial(ctx, "", "") }, &lean.Options{Will: will}), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		h.Drop("")
+		require.NoError(t, h.WaitMessages(t.Context(), 1))
+		m := h.Messages()[0]
+		require.Equal(t, "last words", m.MessageID)
+		require.Equal(t, "gone", string(m.Body))
+		kind, _ := m.Property("iothub-MessageType")
+		require.Equal(t, "Will", kind)
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, c.Send(t.Context(), &transport.Message{}))
+		require.NoError(t, c.Close())
+		synctest.Wait()
+		require.Equal(t, 2, h.Len())
+	})
+}
