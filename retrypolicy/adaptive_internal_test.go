@@ -86,6 +86,11 @@ func TestFillBucketVectors(t *testing.T) {
 		near(t, "wait at "+secs(c.at).String(), b.take(secs(c.at), 1).Seconds(), c.wait)
 	}
 
+	b = fillBucket{least: 0.1}
+	b.setRate(0, 10)
+	b.setRate(time.Second, 0.5)
+	near(t, "what the old rate brought counts", b.tokens, 1)
+
 	b = fillBucket{rate: 1, size: 10, least: 0.5}
 	if wait := b.take(0, 5); wait != 5*time.Second {
 		t.Errorf("5 tokens at 1 a second: wait %v", wait)

@@ -101,6 +101,15 @@ func TestAdaptiveLimitIsBoundedByTheMeasuredRate(t *testing.T) {
 	wantNear(t, "ceiling", rateOf(l), 2*(2490/99.5*.8+16*.2))
 }
 
+// Before the first throttle the curve counts from the start, not from the whole second below it.
+func TestAdaptiveCurveBeginsAtTheStart(t *testing.T) {
+	l := newAdaptive(t, &retrypolicy.AdaptiveOptions{Start: sec(.5)})
+	a := outcome(2.5, false)
+	a.Count = 1000
+	l.Observe(a)
+	wantNear(t, "rate after 2 s", rateOf(l), .4*8)
+}
+
 func rateOf(l *retrypolicy.Adaptive) float64 {
 	rate, _ := l.Rate()
 	return rate

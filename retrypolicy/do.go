@@ -119,12 +119,15 @@ func (u *runner) begin() error {
 		u.ctx, u.cancel = context.WithTimeout(u.caller, r.Limit)
 	}
 	u.series = Begin(r.Policy, r.Key, time.Now())
+	if deadline, ok := u.ctx.Deadline(); ok {
+		u.series.Bound(deadline)
+	}
 	return nil
 }
 
 func (u *runner) end() {
 	if u.series.state == seriesTrying { // op panicked or ended its goroutine; the policy may count on an outcome
-		u.abandon(time.Now())
+		_ = u.series.Abandon(time.Now(), nil)
 	}
 	if u.timer != nil {
 		u.timer.Stop()
@@ -156,7 +159,7 @@ func (u *runner) admit() error {
 			return nil
 		}
 		if reason, ok := u.sleep(now, d.Delay); !ok {
-			u.abandon(now)
+			_ = u.series.Abandon(now, u.ctx.Err())
 			return u.failed(reason, u.ctx.Err())
 		}
 	}
@@ -201,7 +204,7 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		if u.last == nil || !errors.Is(failure, cause) {
 			u.last = failure
 		}
-		u.abandon(now)
+		_ = u.series.Abandon(now, cause)
 		return true, u.failed(u.ending(), cause)
 	}
 	u.last = failure
@@ -216,6 +219,9 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		if d.Delay > 0 && u.r.LongPoll {
 			u.sleep(now, d.Delay)
 		}
+		if d.Reason == PastDeadline {
+			d.Reason = u.deadline()
+		}
 		return true, u.failed(d.Reason, nil)
 	}
 	reason, ok := u.reaches(now, d.Delay)
@@ -226,7 +232,7 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		reason, ok = u.sleep(now, d.Delay)
 	}
 	if !ok {
-		u.abandon(now)
+		_ = u.series.Abandon(now, u.ctx.Err())
 		return true, u.failed(reason, u.ctx.Err())
 	}
 	return false, nil
@@ -240,7 +246,7 @@ func (u *runner) judge(try context.Context, failure error) Info {
 	if try != u.ctx && try.Err() != nil && u.ctx.Err() == nil && errors.Is(failure, context.DeadlineExceeded) {
 		return Info{Verdict: Again, Kind: transport.Timeout}
 	}
-	if u.r.Classify != nil {
+	if u.r.Classify != nil && !isPermanent(failure) {
 		if info := u.r.Classify(failure); info.Verdict != Undecided {
 			return info
 		}
@@ -257,12 +263,18 @@ func (u *runner) reaches(now time.Time, d time.Duration) (Reason, bool) {
 		return 0, true
 	}
 	if deadline, ok := u.ctx.Deadline(); ok && d >= deadline.Sub(now) {
-		if own, ok := u.caller.Deadline(); ok && !own.After(deadline) {
-			return PastDeadline, false
-		}
-		return OutOfTime, false
+		return u.deadline(), false
 	}
 	return 0, true
+}
+
+// deadline says whose it is that comes first.
+func (u *runner) deadline() Reason {
+	deadline, _ := u.ctx.Deadline()
+	if own, ok := u.caller.Deadline(); ok && !own.After(deadline) {
+		return PastDeadline
+	}
+	return OutOfTime
 }
 
 // sleep waits for d after now. It returns false, and why, if the context ended or would end before; then it has not waited in vain.
@@ -290,8 +302,6 @@ func (u *runner) ending() Reason {
 	}
 	return Cancelled
 }
-
-func (u *runner) abandon(now time.Time) { _ = u.series.Abandon(now, u.last) }
 
 func (u *runner) failed(reason Reason, cause error) error {
 	return &Error{Reason: reason, Retries: u.series.Retries(), Err: u.last, Cause: cause}

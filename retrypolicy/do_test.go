@@ -339,7 +339,7 @@ func TestRetrierLongPoll(t *testing.T) {
 		o.Quota.Spent = 500
 		r.Policy = newAWS(t, o)
 		began := time.Now()
-		wantError(t, r.Do(ctx, perform(kServer).run), retrypolicy.OutOfQuota, 0, kServer)
+		wantError(t, r.Do(ctx, perform(kServer).run), retrypolicy.PastDeadline, 0, kServer)
 		if time.Since(began) != 0 {
 			t.Errorf("slept %v towards a deadline that is nearer", time.Since(began))
 		}

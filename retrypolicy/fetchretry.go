@@ -35,7 +35,7 @@ func (f FetchRetry) Decide(a Attempt) Decision {
 			return stop(ByPolicy)
 		}
 	} else {
-		if s, ok := findStatus(a.Err); ok && !has(f.On, s.HTTPStatus()) {
+		if s, ok := findStatus(a.Err); ok && !has(f.On, s.HTTPStatusCode()) {
 			return stop(NotRetryable)
 		}
 		if attempt >= f.Retries {
@@ -59,8 +59,8 @@ func (f FetchRetry) Classify(err error) Info {
 	if !ok {
 		return Info{Verdict: Again, Kind: transport.KindOf(err)}
 	}
-	info := HTTPStatus(s.HTTPStatus())
-	if info.Verdict == Succeed && f.OnFunc == nil && !has(f.On, s.HTTPStatus()) {
+	info := HTTPStatus(s.HTTPStatusCode())
+	if info.Verdict == Succeed && f.OnFunc == nil && !has(f.On, s.HTTPStatusCode()) {
 		return info
 	}
 	info.Verdict = Again

@@ -71,7 +71,7 @@ func HTTPStatus(status int) Info {
 // StatusError is an error that knows the HTTP status of the answer. It may also have a method RetryAfter() time.Duration with the wait that the service asked for; see ParseRetryAfter.
 type StatusError interface {
 	error
-	HTTPStatus() int
+	HTTPStatusCode() int
 }
 
 // findStatus returns the outermost error of err's chain that has a status.
@@ -90,7 +90,7 @@ func ClassifyHTTP(err error) Info {
 	if !ok || isPermanent(err) {
 		return Info{}
 	}
-	info := HTTPStatus(s.HTTPStatus())
+	info := HTTPStatus(s.HTTPStatusCode())
 	if info.Verdict == Succeed {
 		return Info{}
 	}
@@ -106,7 +106,7 @@ func ClassifyStatuses(statuses ...int) Classifier {
 		if !ok || isPermanent(err) {
 			return Info{}
 		}
-		status := s.HTTPStatus()
+		status := s.HTTPStatusCode()
 		info := HTTPStatus(status)
 		switch {
 		case has(own, status):

@@ -27,6 +27,8 @@ type Attempt struct {
 	After time.Duration
 	// Elapsed is the time since this series began: since the connection was lost, since the message was first refused, since the first try of Do.
 	Elapsed time.Duration
+	// Left is the time until the caller's own deadline, 0 if there is none. A retry that would begin later is not made, so a policy that pays for retries need not.
+	Left time.Duration
 	// Now is the time of the question.
 	Now time.Time
 	// Key names what the operation works on (a host, a tenant, a device), for policies that keep one state for each; see PerKey.

@@ -70,7 +70,7 @@ type statusError struct {
 }
 
 func (e *statusError) Error() string             { return "status" }
-func (e *statusError) HTTPStatus() int           { return e.status }
+func (e *statusError) HTTPStatusCode() int       { return e.status }
 func (e *statusError) RetryAfter() time.Duration { return e.after }
 
 func status(n int) error { return &statusError{status: n} }

@@ -211,8 +211,11 @@ type charged struct {
 
 func (c charged) Decide(a Attempt) Decision {
 	d := c.policy.Decide(a)
-	if !d.Retry {
+	switch {
+	case !d.Retry:
 		return d
+	case a.Left > 0 && d.Delay >= a.Left:
+		return stop(PastDeadline) // nothing is paid for a retry that will not be made
 	}
 	if c.quota.late {
 		c.quota.bucket.Give(a.Now, 0) // lets a bucket that was never asked see the time, so that the delay counts for its refill

@@ -139,11 +139,12 @@ func TestTokenBucketRefill(t *testing.T) {
 
 func TestQuotaOptionsAreChecked(t *testing.T) {
 	b := newBucket(t, 1, 0, 0)
+	beyond := int64(1) << 31 // negative where an int has 32 bits
 	for _, c := range []struct {
 		o    retrypolicy.QuotaOptions
 		want string
 	}{
-		{retrypolicy.QuotaOptions{Size: -1}, "size"}, {retrypolicy.QuotaOptions{Size: 1 << 31}, "size"},
+		{retrypolicy.QuotaOptions{Size: -1}, "size"}, {retrypolicy.QuotaOptions{Size: int(beyond)}, "size"},
 		{retrypolicy.QuotaOptions{Spent: -1}, "spent"}, {retrypolicy.QuotaOptions{Size: 5, Spent: 6}, "spent"}, {retrypolicy.QuotaOptions{Spent: 501}, "spent"},
 		{retrypolicy.QuotaOptions{Refill: -1}, "refill"}, {retrypolicy.QuotaOptions{Refill: 1_000_001}, "refill"},
 		{retrypolicy.QuotaOptions{Retry: -1}, "Retry"}, {retrypolicy.QuotaOptions{Retry: 65536}, "Retry"},

@@ -44,7 +44,7 @@ func (r RetryableHTTP) Decide(a Attempt) Decision {
 // overloaded reports whether the failure was a 429 or 503; without a status, whether it is of their Kinds.
 func overloaded(a Attempt) bool {
 	if s, ok := findStatus(a.Err); ok {
-		status := s.HTTPStatus()
+		status := s.HTTPStatusCode()
 		return status == 429 || status == 503
 	}
 	return a.Kind == transport.Throttled || a.Kind == transport.Unavailable

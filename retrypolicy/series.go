@@ -22,8 +22,9 @@ type Series struct {
 	policy Policy
 	key    string
 	began  time.Time
-	retry  int // number of the try under way, or of the latest
-	next   int // number of the try to begin
+	until  time.Time // zero: no deadline
+	retry  int       // number of the try under way, or of the latest
+	next   int       // number of the try to begin
 	last   Decision
 	kind   transport.Kind
 	err    error
@@ -43,6 +44,9 @@ func Begin(p Policy, key string, now time.Time) Series {
 	return Series{policy: p, key: key, began: now}
 }
 
+// Bound tells the policy, in Attempt.Left, that nothing begins after deadline. It is the caller who sees to that.
+func (s *Series) Bound(deadline time.Time) { s.until = deadline }
+
 var (
 	errResolved = invalid("Series is over; begin a new one, a series is resolved once")
 	errNoTry    = invalid("Series has no try under way; call Admit before the operation")
@@ -50,9 +54,13 @@ var (
 )
 
 func (s *Series) attempt(now time.Time, rand uint64) Attempt {
-	return Attempt{
+	a := Attempt{
 		Retry: s.retry, Kind: s.kind, Elapsed: now.Sub(s.began), Now: now, Key: s.key, Last: s.last, Rand: rand, Err: s.err,
 	}
+	if !s.until.IsZero() {
+		a.Left = max(s.until.Sub(now), 1)
+	}
+	return a
 }
 
 // Admit asks the policy's gates whether the next try may begin: with Retry and no Delay it has begun, with a Delay ask again after it, without Retry it is refused and

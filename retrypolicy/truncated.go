@@ -69,7 +69,7 @@ func ClassifyTruncated(err error) Info {
 		return info
 	}
 	s, _ := findStatus(err)
-	switch status := s.HTTPStatus(); {
+	switch status := s.HTTPStatusCode(); {
 	case status >= 500:
 		info.Verdict, info.Kind = Again, transport.Unavailable
 	case status >= 400 && status != 408 && status != 429:
