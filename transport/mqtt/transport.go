@@ -2,7 +2,8 @@
 //
 //	client, err := device.New(creds, mqtt.New(nil), nil)
 //
-// A Transport keeps nothing between dials and is safe for use by many clients at a time.
+// A Transport keeps nothing between dials and is safe for use by many clients at a time. Package lean, beside this one, speaks the same on an engine of our own, which is
+// faster, smaller and younger.
 //
 // Telemetry goes out with QoS 1 and is done when the hub's PUBACK has come. MQTT has no way to refuse a single message: a hub that does not
 // like one closes the connection, so Done reports an error only for what is too large to be sent at all. Messages handed over

@@ -16,6 +16,7 @@ import (
 //
 // Run's goroutine reads and never writes, so it always notices death; by closing the connection it frees a writer that is stuck. Send and Do write on their caller's
 // goroutine, under the write side's token; who takes leave keeps the token, so nothing is written, and no message touched, afterwards.
+// The Sink may be called with the token: nothing that a Sink waits for could need it.
 type session struct {
 	t      *Transport
 	conn   Conn

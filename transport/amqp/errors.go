@@ -1,0 +1,314 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/internal/way"
+)
+
+const proto = "amqp"
+
+// protocol is what the connection below is made for.
+var protocol = way.Protocol{Name: proto, Secure: "5671", Plain: "5672", Kind: protocolKind}
+
+// ConditionError is what the hub said when it refused or ended something: the cause of a *transport.Error, reachable with errors.As.
+type ConditionError struct {
+	// What was refused or ended: "connection", "session", "link", "message", or empty.
+	What string
+	// Condition is AMQP's, such as "amqp:link:detach-forced"; empty when the hub gave none.
+	Condition string
+	// Description is the hub's text, at most 1 KB of it.
+	Description string
+}
+
+// Error gives what, condition and description.
+func (e *ConditionError) Error() string {
+	text := e.Condition
+	if text == "" {
+		text = "no reason given"
+	}
+	if e.What != "" {
+		text = e.What + " ended or refused by the hub: " + text
+	}
+	if e.Description != "" {
+		text += " (" + e.Description + ")"
+	}
+	return text
+}
+
+// TokenError is a token that the hub refused: the cause of the *transport.Error of a failed dial or renewal, reachable with errors.As.
+type TokenError struct {
+	// Status is the hub's, as in HTTP.
+	Status int
+	// Description is the hub's text, at most 1 KB of it.
+	Description string
+}
+
+// Error gives status and description.
+func (e *TokenError) Error() string {
+	return "the hub refused the token with status " + strconv.Itoa(e.Status) + " (" + e.Description + ")"
+}
+
+// SASLError is an authentication by SASL that was refused: the cause of the *transport.Error of a failed dial, reachable with errors.As.
+type SASLError struct {
+	// Code is the outcome: 1 auth, 2 sys, 3 sys-perm, 4 sys-temp.
+	Code int
+}
+
+// Error gives the code and its meaning.
+func (e *SASLError) Error() string {
+	return "SASL outcome " + strconv.Itoa(e.Code) + " (" + saslMeaning(e.Code).text + ")"
+}
+
+// conditionTable is what a condition of AMQP means. What it ended, the connection, a link or one message, is the Scope's business.
+var conditionTable = map[string]transport.Kind{
+	"amqp:internal-error":          transport.Unavailable,
+	"amqp:not-found":               transport.NotFound,
+	"amqp:unauthorized-access":     transport.Unauthorized,
+	"amqp:decode-error":            transport.Invalid,
+	"amqp:resource-limit-exceeded": transport.Quota,
+	"amqp:not-allowed":             transport.Forbidden,
+	"amqp:invalid-field":           transport.Invalid,
+	"amqp:not-implemented":         transport.Unsupported,
+	"amqp:resource-locked":         transport.Unavailable,
+	"amqp:precondition-failed":     transport.Conflict,
+	"amqp:resource-deleted":        transport.NotFound,
+	"amqp:illegal-state":           transport.Protocol,
+	"amqp:frame-size-too-small":    transport.Protocol,
+
+	"amqp:connection:forced":        transport.Unavailable,
+	"amqp:connection:framing-error": transport.Network,
+	"amqp:connection:redirect":      transport.Unavailable,
+
+	"amqp:session:window-violation":  transport.Network,
+	"amqp:session:errant-link":       transport.Network,
+	"amqp:session:handle-in-use":     transport.Network,
+	"amqp:session:unattached-handle": transport.Network,
+
+	"amqp:link:detach-forced":           transport.Unavailable,
+	"amqp:link:transfer-limit-exceeded": transport.Unavailable,
+	"amqp:link:message-size-exceeded":   transport.TooLarge,
+	"amqp:link:redirect":                transport.Unavailable,
+	"amqp:link:stolen":                  transport.Unavailable,
+
+	"amqp:transaction:unknown-id": transport.Unavailable,
+	"amqp:transaction:rollback":   transport.Unavailable,
+	"amqp:transaction:timeout":    transport.Timeout,
+
+	"com.microsoft:timeout":                    transport.Timeout,
+	"com.microsoft:server-busy":                transport.Unavailable,
+	"com.microsoft:operation-cancelled":        transport.Unavailable,
+	"com.microsoft:message-lock-lost":          transport.Conflict,
+	"com.microsoft:session-cannot-be-locked":   transport.Conflict,
+	"com.microsoft:link-creation-conflict":     transport.Unavailable,
+	"com.microsoft:device-already-exists":      transport.Conflict,
+	"com.microsoft:precondition-failed":        transport.Conflict,
+	"com.microsoft:iot-hub-not-found-error":    transport.NotFound,
+	"com.microsoft:argument-error":             transport.Invalid,
+	"com.microsoft:argument-out-of-range":      transport.Invalid,
+	"com.microsoft:device-container-throttled": transport.Throttled,
+	"com.microsoft:quota-exceeded":             transport.Quota,
+	"com.microsoft:iot-hub-suspended":          transport.Forbidden,
+	"com.microsoft:entity-disabled":            transport.Forbidden,
+
+	"proton:io": transport.Network, // a library's own, but it does cross gateways
+}
+
+// conditionKind is total: Unknown for what is not listed.
+func conditionKind(condition string) transport.Kind { return conditionTable[condition] }
+
+// meaning is what a number stands for.
+type meaning struct {
+	kind transport.Kind
+	text string
+}
+
+// tokenTable is what the answer to a token means, by its status.
+var tokenTable = map[int]transport.Kind{
+	400: transport.Invalid,
+	401: transport.Unauthorized,
+	403: transport.Quota, // too many tokens on one connection
+	404: transport.NotFound,
+	408: transport.Timeout,
+	410: transport.NotFound,
+	429: transport.Throttled,
+	500: transport.Unavailable,
+	502: transport.Unavailable,
+	503: transport.Unavailable,
+	504: transport.Unavailable,
+}
+
+func tokenKind(status int) transport.Kind {
+	kind, ok := tokenTable[status]
+	if !ok && status > 500 && status < 600 {
+		return transport.Unavailable
+	}
+	return kind
+}
+
+// saslTable is what a SASL outcome means.
+var saslTable = map[int]meaning{
+	1: {transport.Unauthorized, "the credentials were refused"},
+	2: {transport.Unavailable, "error in the hub"},
+	3: {transport.Forbidden, "permanent error in the hub"},
+	4: {transport.Unavailable, "transient error in the hub"},
+}
+
+func saslMeaning(code int) meaning {
+	if m, ok := saslTable[code]; ok {
+		return m
+	}
+	return meaning{transport.Unknown, "not a code of SASL"}
+}
+
+// maxDescription bounds what is kept of a peer's text.
+const maxDescription = 1 << 10
+
+func shorten(text string) string {
+	if len(text) > maxDescription {
+		text = strings.ToValidUTF8(text[:maxDescription], "") + "..."
+	}
+	return text
+}
+
+// conditionOf makes a ConditionError of what the hub said, which may be nothing.
+func conditionOf(what string, e *amqp.Error) *ConditionError {
+	c := &ConditionError{What: what}
+	if e != nil {
+		c.Condition, c.Description = shorten(string(e.Condition)), shorten(e.Description)
+	}
+	return c
+}
+
+// Texts of the library's that stand for errors without a type. A test notices when they change.
+const (
+	saslPrefix   = "SASL "
+	saslRefused  = " auth failed with code 0x"
+	noMechanism  = "no supported auth mechanism"
+	wrongHeader  = "unexpected protocol header"
+	badHeader    = "invalid protoHeader"
+	wrongSetting = "settlement mode"
+)
+
+// protocolKind is for way.Protocol: what a failed handshake of AMQP means.
+func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
+	if e, ok := errors.AsType[*SASLError](err); ok {
+		return saslMeaning(e.Code).kind, "", true
+	}
+	if e, ok := errors.AsType[*TokenError](err); ok {
+		return tokenKind(e.Status), "", true
+	}
+	if e, ok := errors.AsType[*ConditionError](err); ok {
+		return endKind(e), "", true
+	}
+	if errors.Is(err, errFrameSize) || errors.Is(err, errNotAMQP) {
+		return transport.Protocol, "; check host and port", true
+	}
+	if errors.Is(err, errNoMechanism) {
+		return transport.Unsupported, "", true
+	}
+	return 0, "", false
+}
+
+var (
+	errNotAMQP     = errors.New("the peer does not speak AMQP 1.0")
+	errNoMechanism = errors.New("the peer offers no way to authenticate that the options allow")
+)
+
+// endKind is the Kind of what ended something that had been granted. Unlike a refusal, an end without a reason that we know is worth another try.
+func endKind(e *ConditionError) transport.Kind {
+	if kind := conditionKind(e.Condition); kind != transport.Unknown {
+		return kind
+	}
+	return transport.Network
+}
+
+// handshakeError makes of the library's error of a handshake one that has a type.
+func handshakeError(err error) error {
+	text := err.Error()
+	if _, code, ok := strings.Cut(text, saslRefused); ok && strings.HasPrefix(text, saslPrefix) {
+		digits, _, _ := strings.Cut(code, ":")
+		n, _ := strconv.ParseInt(strings.TrimSpace(digits), 16, 16)
+		return &SASLError{int(n)} // the library's text may repeat what the peer said about the credentials
+	}
+	switch {
+	case strings.HasPrefix(text, noMechanism):
+		return errNoMechanism
+	case strings.HasPrefix(text, wrongHeader), strings.HasPrefix(text, badHeader):
+		return errNotAMQP
+	}
+	if c := ended(err); c != nil {
+		return c
+	}
+	return err
+}
+
+// ended finds what the hub said in an error of the library; nil when it is no word of the hub's.
+func ended(err error) *ConditionError {
+	if e, ok := errors.AsType[*amqp.ConnError](err); ok {
+		if e.RemoteErr == nil {
+			return nil // the stream knows more
+		}
+		return conditionOf("connection", e.RemoteErr)
+	}
+	if e, ok := errors.AsType[*amqp.SessionError](err); ok {
+		return conditionOf("session", e.RemoteErr)
+	}
+	if e, ok := errors.AsType[*amqp.LinkError](err); ok {
+		return conditionOf("link", e.RemoteErr)
+	}
+	if e, ok := errors.AsType[*amqp.Error](err); ok {
+		return conditionOf("link", e)
+	}
+	return nil
+}
+
+// isConn reports whether err says that the connection is gone.
+func isConn(err error) bool { _, ok := errors.AsType[*amqp.ConnError](err); return ok }
+
+// isSession reports whether err says that the session is gone.
+func isSession(err error) bool { _, ok := errors.AsType[*amqp.SessionError](err); return ok }
+
+// failed is the error of one operation.
+func failed(op transport.Op, kind transport.Kind, cause error) *transport.Error {
+	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: cause}
+}
+
+// lost is the *transport.Error for the end of a live session.
+func lost(kind transport.Kind, cause error) *transport.Error {
+	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRun, Proto: proto, Err: cause}
+}
+
+// lossOf is lost with the Kind that the cause has: what the hub said, or Timeout when it fell silent or takes no data, else Network.
+func lossOf(cause error) *transport.Error {
+	if e := transport.Find(cause); e != nil {
+		return lost(e.Kind, e.Err)
+	}
+	if e, ok := errors.AsType[*ConditionError](cause); ok {
+		return lost(endKind(e), cause)
+	}
+	kind := transport.Network
+	if errors.Is(cause, os.ErrDeadlineExceeded) || errors.Is(cause, context.DeadlineExceeded) {
+		kind = transport.Timeout
+	}
+	return lost(kind, cause)
+}
+
+// aboutMessage reports whether a refusal with this Kind is about the message and not about the device or the hub's state.
+func aboutMessage(k transport.Kind) bool {
+	switch k {
+	case transport.TooLarge, transport.Invalid, transport.Unknown, transport.Unsupported, transport.Conflict, transport.Protocol, transport.Forbidden:
+		return true
+	}
+	return false
+}
+
+// aboutDevice reports whether a refusal with this Kind would meet each message of the device.
+func aboutDevice(k transport.Kind) bool { return k == transport.Unauthorized || k == transport.NotFound }

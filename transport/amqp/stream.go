@@ -1,0 +1,299 @@
+package amqp
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// highWater is how many bytes may wait to be written before the library has to wait.
+	highWater = 256 << 10
+	// writeChunk is written under one deadline, so that a slow link is told from a dead one.
+	writeChunk = 16 << 10
+	// keepBuffer is the largest write buffer that is kept for the next time.
+	keepBuffer = 32 << 10
+	// drainTime bounds what is still written after the goodbye.
+	drainTime = 500 * time.Millisecond
+	// maxFrame is the largest frame that is taken, and what the peer is told.
+	maxFrame = 64 << 10
+)
+
+// stream is the connection that the AMQP library is given. Under it lie the tunnel and TLS, if any, and the socket.
+//
+// Writes only append to a buffer, unless much waits in it; another goroutine, the flusher, is the sole writer to the socket and sends all that has come together in
+// one go, with a deadline of its own. So one frame does not cost one packet, and a deadline that the library takes from some caller's context does not
+// cut a frame in two, which would end the connection for all. Reads are checked for the size of frames, which the library does not bound. The first failure is kept: the library
+// hides it.
+type stream struct {
+	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
+	socket   net.Conn        // the lowest
+	owed     <-chan struct{} // the tunnel has something to write; nil: never
+	timeout  time.Duration   // of a chunk's write
+	wake     chan struct{}   // capacity 1: the flusher has something to do
+	room     chan struct{}   // capacity 1: the flusher took what waited
+	dead     chan struct{}   // closed by the first failure
+	flushed  chan struct{}   // closed when the flusher has ended
+
+	frames frameSizes // of the reading goroutine
+
+	mu      sync.Mutex // guards what follows; held for memory only
+	pending []byte
+	spare   []byte
+	err     error     // the first failure
+	closing bool      // Close was called
+	drainBy time.Time // when closing
+}
+
+var (
+	errClosed    = errors.New("the connection was closed on this side")
+	errHubClosed = errors.New("the hub closed the connection")
+	errFrameSize = errors.New("the peer sent a frame that is larger than agreed, or is no AMQP")
+)
+
+// newStream returns a stream that must be ended by Close or fail. socket is what lies under outer; they are the same without TLS and tunnel.
+func newStream(outer, socket net.Conn, timeout time.Duration) *stream {
+	s := &stream{
+		Conn: outer, socket: socket, timeout: timeout,
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), dead: make(chan struct{}), flushed: make(chan struct{}),
+	}
+	if o, ok := outer.(owing); ok {
+		s.owed = o.Owed()
+	}
+	go s.flush()
+	return s
+}
+
+// Read is called by one goroutine.
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if !s.frames.scan(p[:n]) {
+		return 0, s.failed(errFrameSize)
+	}
+	switch {
+	case err == nil:
+	case n > 0: // it will be told again
+		err = nil
+	case errors.Is(err, io.EOF):
+		err = s.failed(errHubClosed)
+	default:
+		err = s.failed(err)
+	}
+	return n, err
+}
+
+// failed ends the stream and returns what the library is to get: the end that it caused itself by net.ErrClosed.
+func (s *stream) failed(err error) error {
+	if err = s.fail(err); err == errClosed {
+		return net.ErrClosed
+	}
+	return err
+}
+
+// Write appends p to what the flusher sends. It waits while too much waits.
+func (s *stream) Write(p []byte) (int, error) {
+	for {
+		s.mu.Lock()
+		err, full := s.err, len(s.pending) >= highWater
+		if err == nil && s.closing {
+			err = net.ErrClosed
+		}
+		if err == nil && !full {
+			s.pending = append(s.pending, p...)
+		}
+		s.mu.Unlock()
+		if err != nil {
+			return 0, err
+		}
+		if !full {
+			poke(s.wake)
+			return len(p), nil
+		}
+		select {
+		case <-s.room:
+		case <-s.dead:
+		}
+	}
+}
+
+// Close ends the stream and returns at once. What was written before is still sent, for drainTime at most.
+func (s *stream) Close() error {
+	s.mu.Lock()
+	if !s.closing {
+		s.closing = true
+		s.drainBy = time.Now().Add(drainTime)
+		_ = s.socket.SetWriteDeadline(s.drainBy) // shortens a write under way
+	}
+	s.mu.Unlock()
+	poke(s.wake)
+	return nil
+}
+
+// fail records the first failure and closes the socket, which frees whoever is inside it. It returns the first failure.
+func (s *stream) fail(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		err = errClosed
+	}
+	s.mu.Lock()
+	first := s.err == nil
+	if first {
+		s.err = err
+	}
+	err = s.err
+	s.mu.Unlock()
+	if first {
+		close(s.dead)
+		_ = s.socket.Close()
+	}
+	return err
+}
+
+// failure returns the first failure, nil as long as there is none.
+func (s *stream) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// flush is the flusher.
+func (s *stream) flush() {
+	defer close(s.flushed)
+	for {
+		s.mu.Lock()
+		out, closing, failed := s.pending, s.closing, s.err != nil
+		s.pending, s.spare = s.spare[:0], nil
+		s.mu.Unlock()
+		switch {
+		case failed:
+			return
+		case len(out) > 0:
+			poke(s.room)
+			if err := s.send(out); err != nil {
+				s.fail(&writeError{err})
+			}
+		case closing:
+			s.hangUp()
+			return
+		}
+		s.mu.Lock()
+		if cap(out) <= keepBuffer {
+			s.spare = out[:0]
+		}
+		idle := len(s.pending) == 0 && s.err == nil && !s.closing
+		if idle {
+			_ = s.socket.SetWriteDeadline(time.Time{}) // TLS also writes when it reads
+		}
+		s.mu.Unlock()
+		if !idle {
+			continue
+		}
+		select {
+		case <-s.wake:
+		case <-s.dead:
+		case <-s.owed:
+			if err := s.send(nil); err != nil {
+				s.fail(&writeError{err})
+			}
+		}
+	}
+}
+
+// send writes p in chunks, each with the deadline anew. An empty p is for a tunnel that owes something.
+func (s *stream) send(p []byte) error {
+	for first := true; first || len(p) > 0; first = false {
+		n := min(len(p), writeChunk)
+		s.mu.Lock()
+		deadline := s.drainBy
+		if deadline.IsZero() {
+			deadline = time.Now().Add(s.timeout)
+		}
+		_ = s.socket.SetWriteDeadline(deadline)
+		s.mu.Unlock()
+		if _, err := s.Conn.Write(p[:n]); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// hangUp closes after an orderly goodbye. TLS says its own goodbye, for which it would wait 5 s.
+func (s *stream) hangUp() {
+	if s.Conn != s.socket {
+		s.mu.Lock()
+		rest := time.Until(s.drainBy)
+		s.mu.Unlock()
+		t := time.AfterFunc(rest, func() { _ = s.socket.Close() })
+		_ = s.Conn.Close()
+		t.Stop()
+	}
+	s.fail(errClosed)
+}
+
+// Read deadlines are the library's idle time-out. The others are not used: the handshake is bounded by the dial's context, writes by the flusher.
+
+func (s *stream) SetDeadline(time.Time) error       { return nil }
+func (s *stream) SetReadDeadline(t time.Time) error { return s.socket.SetReadDeadline(t) }
+func (s *stream) SetWriteDeadline(time.Time) error  { return nil }
+
+// A writeError is a failure of the flusher.
+type writeError struct{ err error }
+
+func (e *writeError) Error() string {
+	if errors.Is(e.err, os.ErrDeadlineExceeded) {
+		return "the hub takes no data: " + e.err.Error()
+	}
+	return e.err.Error()
+}
+
+func (e *writeError) Unwrap() error { return e.err }
+
+// poke makes a token available in ch, of capacity 1.
+func poke(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// frameSizes follows the frames of AMQP in a stream of bytes, as far as their sizes.
+type frameSizes struct {
+	head [4]byte
+	have int // bytes of head
+	rest int // bytes of the frame still to come
+}
+
+// header is how a protocol header of 8 bytes begins, read as a size.
+var header = binary.BigEndian.Uint32([]byte("AMQP"))
+
+// scan takes the next bytes in. It returns false for a frame that is too large or too small to be one.
+func (f *frameSizes) scan(p []byte) bool {
+	for len(p) > 0 {
+		if f.rest > 0 {
+			n := min(f.rest, len(p))
+			f.rest -= n
+			p = p[n:]
+			continue
+		}
+		n := copy(f.head[f.have:], p)
+		f.have += n
+		p = p[n:]
+		if f.have < len(f.head) {
+			return true
+		}
+		f.have = 0
+		switch size := binary.BigEndian.Uint32(f.head[:]); {
+		case size == header:
+			f.rest = 4
+		case size < 8 || size > maxFrame:
+			return false
+		default:
+			f.rest = int(size) - 4
+		}
+	}
+	return true
+}

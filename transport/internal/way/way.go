@@ -1,0 +1,119 @@
+// Package way makes the connection below a protocol, for every transport that runs on standard Go: the socket, TLS with a client certificate, a tunnel such as
+// WebSocket; and it says what the failures of all these mean.
+package way
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"strconv"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Protocol is what goes over the connection, as far as this package must know.
+type Protocol struct {
+	// Name is that in errors, such as "mqtt".
+	Name string
+	// Secure and Plain are the ports, over TLS and without.
+	Secure, Plain string
+	// Kind says what an error of the protocol's own means, with a hint for its reader that may be empty. It returns false for all others.
+	Kind func(err error) (kind transport.Kind, hint string, ok bool)
+}
+
+// Options say how to connect. The transports document the fields, under the same names.
+type Options struct {
+	Protocol    *Protocol
+	TLS         *tls.Config
+	Plaintext   bool
+	Certificate func(ctx context.Context) (*tls.Certificate, error)
+	Addr        string
+	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
+	Tunnel      Tunnel
+}
+
+// Resolve fills in defaults and returns an *Error of Kind Invalid about the first wrong field.
+func (o *Options) Resolve() error {
+	if o.Addr != "" {
+		host, port, err := net.SplitHostPort(o.Addr)
+		if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || numErr != nil || n == 0 {
+			return o.Protocol.Invalid("options: Addr " + strconv.Quote(o.Addr) + " is not host:port; give both, such as \"gateway:" + o.Protocol.Secure + "\"")
+		}
+	}
+	if o.Plaintext && o.Certificate != nil {
+		return o.Protocol.Invalid("options: both Plaintext and Certificate are set; a certificate needs TLS")
+	}
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
+	}
+	return nil
+}
+
+// Target is where to connect to.
+func (o *Options) Target(creds *transport.Credentials) string {
+	if o.Addr != "" {
+		return o.Addr
+	}
+	port := o.Protocol.Secure
+	switch {
+	case o.Tunnel != nil:
+		port = o.Tunnel.Port(!o.Plaintext)
+	case o.Plaintext:
+		port = o.Protocol.Plain
+	}
+	return net.JoinHostPort(creds.DialHost(), port)
+}
+
+// Config is TLS's for one connection. cert is what ClientCertificate returned.
+func (o *Options) Config(creds *transport.Credentials, cert *tls.Certificate) *tls.Config {
+	c := o.TLS.Clone() // nil stays nil
+	if c == nil {
+		c = new(tls.Config)
+	}
+	if c.ServerName == "" {
+		c.ServerName = creds.DialHost()
+	}
+	if c.MinVersion == 0 {
+		c.MinVersion = tls.VersionTLS12
+	}
+	if c.Time == nil {
+		c.Time = creds.Time
+	}
+	if cert != nil {
+		// Certificates would be passed over when the hub names other authorities, as it may for a certificate that it knows by its thumbprint.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
+	}
+	return c
+}
+
+// Open dials, does the TLS handshake and opens the tunnel. It returns the outer connection and the socket below, which are the same without TLS and tunnel. cert
+// is what ClientCertificate returned. The error is a cause for Protocol.Error.
+func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate) (outer, socket net.Conn, err error) {
+	socket, err = o.Dial(ctx, "tcp", o.Target(creds))
+	if err != nil {
+		return nil, nil, err
+	}
+	outer = socket
+	if !o.Plaintext {
+		secure := tls.Client(socket, o.Config(creds, cert))
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = socket.Close()
+			if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && unset(creds) {
+				err = &transport.Error{Kind: transport.ClockUnset, Err: err} // no certificate is valid in 1970
+			}
+			return nil, nil, err
+		}
+		outer = secure
+	}
+	if o.Tunnel != nil {
+		if outer, err = o.openTunnel(ctx, creds, outer, socket); err != nil {
+			return nil, nil, err
+		}
+	}
+	return outer, socket, nil
+}
+
+// unset reports whether the clock obviously was not set yet.
+func unset(creds *transport.Credentials) bool { return creds.Time().Year() < 2000 }
