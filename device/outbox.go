@@ -30,7 +30,8 @@ type outbox struct {
 
 	mu     sync.Mutex
 	slots  []slot // grows up to maxMessages
-	free   int32  // first free slot, none if there is none
+	free   int32  // first free slot, none if there is none; the one that is free longest
+	spare  int32  // the last free slot, if there is one
 	head   int32
 	tail   int32
 	cursor int32 // the first queued slot in the list

@@ -62,8 +62,14 @@ func (b *outbox) remove(i int32, result error) {
 	if s.receipt != nil {
 		s.receipt.set(result)
 	}
-	*s = slot{next: b.free}
-	b.free = i
+	// A slot is used again as late as can be: a hub that acknowledges a tag twice should not meet the tag's next message.
+	*s = slot{next: none}
+	if b.free == none {
+		b.free = i
+	} else {
+		b.slots[b.spare].next = i
+	}
+	b.spare = i
 
 	b.wakeBlocked()
 	if len(b.flushers) > 0 {

@@ -1,0 +1,41 @@
+package device_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// A hub that acknowledges a message twice does not acknowledge the one after it: a tag is used again as late as can be.
+func TestAnAcknowledgementThatComesTwiceDoesNotHitTheNextMessage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var tags []uint16
+		f := &fake{}
+		f.verdict = func(_ int, it transport.Item) error {
+			tags = append(tags, it.Tag)
+			if len(tags) > 4 {
+				return errHold
+			}
+			return nil
+		}
+		c, _ := client(t, f, nil)
+		var receipts [5]device.Receipt
+		for i := range 4 { // four slots
+			require.NoError(t, c.Enqueue(t.Context(), msg(i), &receipts[i]))
+		}
+		open(t, c)
+		for i := range 4 {
+			require.NoError(t, receipts[i].Wait(t.Context()))
+		}
+		require.NoError(t, c.Enqueue(t.Context(), msg(4), &receipts[4]))
+		synctest.Wait()
+		f.last().cfg.Sink.Done(tags[3], nil) // again
+		require.Equal(t, 1, c.Stats().InFlight)
+		f.last().cfg.Sink.Done(tags[4], nil)
+		require.NoError(t, receipts[4].Wait(t.Context()))
+		require.EqualValues(t, 5, c.Stats().Acknowledged)
+	})
+}
