@@ -11,15 +11,20 @@ import (
 // lost takes the end of a connection or attempt through filter and policy.
 func (l *loop) lost(reason Reason, err error) phase {
 	wasUp := !l.upSince.IsZero()
-	if wasUp {
+	closing := l.ctx.Err() != nil // so that is why it ended
+	switch {
+	case wasUp && closing:
+		l.down(nil)
+	case wasUp:
 		l.down(err)
 	}
 	now := time.Now()
 	failure := ofTransport(err)
-	l.tried(failure, now)
-	if l.ctx.Err() != nil {
+	if closing {
+		l.tried(errClosed, now)
 		return ended
 	}
+	l.tried(failure, now)
 	l.reason, l.failure = reason, failure
 	if !errfilter.Retryable(failure) {
 		if failure.Kind != transport.Unauthorized || l.renewed || l.c.fixed.Load() || !wasUp && l.c.creds.Token == nil {
