@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"flag"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,6 +18,8 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 )
 
@@ -69,10 +72,26 @@ func create(t testing.TB, m mqtt.Options, d device.Options) *device.Client {
 	if d.RetryPolicy == nil {
 		d.RetryPolicy = hasty{}
 	}
-	c, err := device.New(creds(), mqtt.New(&m), &d)
+	c, err := device.New(creds(), overMQTT(t, creds(), m), &d)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
+}
+
+var engine = flag.String("engine", "paho", "MQTT engine of the device: paho or lean")
+
+// overMQTT is the transport of the engine that was chosen, with settings that both have.
+func overMQTT(t testing.TB, creds *transport.Credentials, m mqtt.Options) transport.Transport {
+	t.Helper()
+	switch *engine {
+	case "paho":
+		return mqtt.New(&m)
+	case "lean":
+		dial := leannet.Dialer(creds, &leannet.Options{TLS: m.TLS, Plaintext: m.Plaintext, Certificate: m.Certificate, Addr: m.Addr, Tunnel: m.Tunnel})
+		return lean.New(dial, &lean.Options{KeepAlive: m.KeepAlive, PingTimeout: m.PingTimeout})
+	}
+	t.Fatalf("-engine is %q; give paho or lean", *engine)
+	return nil
 }
 
 func TestNothingIsLost(t *testing.T) {
@@ -333,7 +352,7 @@ func TestPasswords(t *testing.T) {
 	_ = create(t, mqtt.Options{Addr: spy, Plaintext: true}, device.Options{}).Start()
 	b := startBroker(t, settings{passwords: map[string]string{<-user: "SharedAccessSignature sr=a&sig=b&se=1"}})
 	for text, right := range map[string]bool{"SharedAccessSignature sr=a&sig=b&se=1": true, "SharedAccessSignature sr=a&sig=B&se=1": false} {
-		c, err := device.New(credsWith(text), mqtt.New(&mqtt.Options{Addr: b.secure, TLS: b.trust()}), nil)
+		c, err := device.New(credsWith(text), overMQTT(t, credsWith(text), mqtt.Options{Addr: b.secure, TLS: b.trust()}), nil)
 		require.NoError(t, err)
 		defer c.Close()
 		err = c.Open(soon(t))
