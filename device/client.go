@@ -88,7 +88,7 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 			return token, err
 		}
 	}
-	c.policies.Store(newPolicies(set.RetryPolicy, set.MessagePolicy, set.PacedPolicy))
+	c.policies.Store(&policies{set.RetryPolicy, set.MessagePolicy, set.PacedPolicy})
 	if c.set.Rand == nil {
 		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
 	}
@@ -280,7 +280,7 @@ func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {
 	if err := retrypolicy.Validate(p); err != nil {
 		return err
 	}
-	c.policies.Store(newPolicies(p, p, c.set.PacedPolicy))
+	c.policies.Store(&policies{p, p, c.set.PacedPolicy})
 	c.poke()
 	return nil
 }

@@ -12,19 +12,18 @@ import (
 type policies struct {
 	connection, message retrypolicy.Policy
 	paced               retrypolicy.Policy // nil: the others, not faster than patience
-
-	// What connection and message are besides, nil if they are not.
-	connectionGate, messageGate retrypolicy.Gate
-	connectionEye, messageEye   retrypolicy.Observer
 }
 
-func newPolicies(connection, message, paced retrypolicy.Policy) *policies {
-	p := &policies{connection: connection, message: message, paced: paced}
-	p.connectionGate, _ = connection.(retrypolicy.Gate)
-	p.messageGate, _ = message.(retrypolicy.Gate)
-	p.connectionEye, _ = connection.(retrypolicy.Observer)
-	p.messageEye, _ = message.(retrypolicy.Observer)
-	return p
+// What a policy is besides is asked where it matters, each time: so a board whose program has no policy of the kind links none of what would follow.
+
+func isGate(p retrypolicy.Policy) (retrypolicy.Gate, bool) {
+	g, ok := p.(retrypolicy.Gate)
+	return g, ok
+}
+
+func isObserver(p retrypolicy.Policy) (retrypolicy.Observer, bool) {
+	o, ok := p.(retrypolicy.Observer)
+	return o, ok
 }
 
 // patience is the least delay after failures that ask for it, as the Azure SDKs document it for throttling.

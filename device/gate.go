@@ -18,8 +18,9 @@ func (l *loop) admitted() (p phase, ok bool) {
 	for {
 		now := time.Now()
 		if set := c.policies.Load(); set != asked || !now.Before(until) {
-			asked, l.untold = set, set.connectionEye
-			if set.connectionGate == nil {
+			asked, l.untold = set, set
+			gate, ok := isGate(set.connection)
+			if !ok {
 				return connecting, true
 			}
 			a := l.attempt(transport.Connection, now)
@@ -27,7 +28,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 			if l.failure != nil {
 				describe(&a, l.failure)
 			}
-			d := set.connectionGate.Admit(a)
+			d := gate.Admit(a)
 			switch {
 			case !d.Retry:
 				l.untold = nil
@@ -72,7 +73,8 @@ func (l *loop) held(now time.Time) bool {
 // admit asks the message policy's gate about a batch and returns the part that may go; the rest is put back. What the gate refuses fails alone.
 func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 	p := l.c.policies.Load()
-	if p.messageGate == nil {
+	gate, ok := isGate(p.message)
+	if !ok {
 		return batch
 	}
 	for i, item := range batch {
@@ -85,7 +87,7 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 			a.Elapsed = now.Sub(r.since)
 			describe(&a, r.err)
 		}
-		d := p.messageGate.Admit(a)
+		d := gate.Admit(a)
 		if d.Retry && d.Delay <= 0 {
 			if d.Cost != 0 {
 				r.last.Cost = d.Cost

@@ -50,9 +50,9 @@ type loop struct {
 	leaving Reason    // why it is being replaced
 	pinged  time.Time // when the live session was last asked to ping
 
-	taught *policies            // whose message policy is told outcomes
-	spare  []outcome            // of learn
-	untold retrypolicy.Observer // the connection policy, while it is to be told how the latest attempt ended; nil otherwise
+	taught *policies // whose message policy is told outcomes
+	spare  []outcome // of learn
+	untold *policies // whose connection policy is to be told how the latest attempt ended; nil: it was told
 	hold   hold
 
 	ackCheck time.Time // when to look for an overdue answer; zero: nothing is in flight that was not looked at
@@ -128,7 +128,7 @@ func (l *loop) settle() {
 	now := time.Now()
 	l.learn(now)
 	flying := l.c.box.rewind()
-	if eye := l.taught.messageEye; eye != nil {
+	if eye, ok := isObserver(l.taught.message); ok {
 		l.abandon(eye, now, flying, errGoneWith)
 	}
 	l.c.in.void()

@@ -69,19 +69,22 @@ func (l *loop) learn(now time.Time) {
 	if p != l.taught {
 		l.teach(p, now)
 	}
-	if p.messageEye != nil {
-		l.report(p.messageEye, now)
+	if eye, ok := isObserver(p.message); ok {
+		l.report(eye, now)
 	}
 }
 
 // teach changes the policy that learns. The one before is told that what is in flight was given up, for nobody will tell it more.
 func (l *loop) teach(p *policies, now time.Time) {
-	if l.taught != nil && l.taught.messageEye != nil {
-		l.report(l.taught.messageEye, now)
-		l.abandon(l.taught.messageEye, now, l.c.box.stats().InFlight, errReplaced)
+	if l.taught != nil {
+		if eye, ok := isObserver(l.taught.message); ok {
+			l.report(eye, now)
+			l.abandon(eye, now, l.c.box.stats().InFlight, errReplaced)
+		}
 	}
 	l.taught = p
-	l.c.box.watch(p.messageEye != nil)
+	_, watched := isObserver(p.message)
+	l.c.box.watch(watched)
 }
 
 func (l *loop) report(eye retrypolicy.Observer, now time.Time) {
@@ -118,11 +121,14 @@ func describe(a *retrypolicy.Attempt, failure *transport.Error) {
 
 // tried tells the connection policy how the latest attempt to connect ended, unless it was told.
 func (l *loop) tried(failure *transport.Error, now time.Time) {
-	eye := l.untold
-	if eye == nil {
+	if l.untold == nil {
 		return
 	}
+	eye, ok := isObserver(l.untold.connection)
 	l.untold = nil
+	if !ok {
+		return
+	}
 	a := l.attempt(transport.Connection, now)
 	a.Retry, a.Last, a.Elapsed = l.retry, l.last, now.Sub(l.since)
 	if failure != nil {

@@ -6,38 +6,38 @@ import "time"
 // Size is the length of what Append appends.
 const Size = len("2030-01-01T00:00:00.000Z")
 
-const daySeconds = 24 * 60 * 60
+const (
+	daySeconds = 24 * 60 * 60
+	first      = -62167219200 // 0000-01-01T00:00:00Z
+	last       = 253402300799 // 9999-12-31T23:59:59Z
+)
 
 // Append appends t in UTC with milliseconds, cut and not rounded. Years before 0 and after 9999 become those.
 func Append(dst []byte, t time.Time) []byte {
 	seconds, milli := t.Unix(), t.Nanosecond()/1e6
-	days := seconds / daySeconds
-	seconds -= days * daySeconds
-	if seconds < 0 {
-		seconds += daySeconds
-		days--
+	if seconds < first {
+		seconds, milli = first, 0
+	} else if seconds > last {
+		seconds, milli = last, 999
 	}
-	y, m, d := civil(days)
-	switch {
-	case y < 0:
-		y, m, d, seconds, milli = 0, 1, 1, 0, 0
-	case y > 9999:
-		y, m, d, seconds, milli = 9999, 12, 31, daySeconds-1, 999
-	}
-	dst = append(digits(dst, int(y), 4), '-')
-	dst = append(digits(dst, m, 2), '-')
-	dst = append(digits(dst, d, 2), 'T')
-	dst = append(digits(dst, int(seconds/3600), 2), ':')
-	dst = append(digits(dst, int(seconds/60%60), 2), ':')
-	dst = append(digits(dst, int(seconds%60), 2), '.')
-	return append(digits(dst, milli, 3), 'Z')
+	day := int((seconds - first) / daySeconds)
+	second := int((seconds - first) % daySeconds)
+	y, m, d := civil(day)
+	dst = digits(dst, y, 1000, '-')
+	dst = digits(dst, m, 10, '-')
+	dst = digits(dst, d, 10, 'T')
+	dst = digits(dst, second/3600, 10, ':')
+	dst = digits(dst, second/60%60, 10, ':')
+	dst = digits(dst, second%60, 10, '.')
+	return digits(dst, milli, 100, 'Z')
 }
 
-func digits(dst []byte, n, width int) []byte {
-	for unit := [...]int{1, 10, 100, 1000}[width-1]; unit > 0; unit /= 10 {
+// digits appends n, whose first digit counts unit, and what follows it.
+func digits(dst []byte, n, unit int, behind byte) []byte {
+	for ; unit > 0; unit /= 10 {
 		dst = append(dst, byte('0'+n/unit%10))
 	}
-	return dst
+	return append(dst, behind)
 }
 
 // Parse reads a time of RFC 3339 with any number of decimals; those beyond nanoseconds are cut. The result is in UTC. False: s is no such time.
@@ -59,7 +59,7 @@ func Parse(s string) (time.Time, bool) {
 	if !r.ok || r.rest != "" || m < 1 || m > 12 || d < 1 || d > daysIn(y, m) || hour > 23 || minute > 59 || second > 59 {
 		return time.Time{}, false
 	}
-	seconds := days(int64(y), m, d)*daySeconds + int64(hour*3600+minute*60+second-offset)
+	seconds := first + int64(days(y, m, d))*daySeconds + int64(hour*3600+minute*60+second-offset)
 	return time.Unix(seconds, int64(nanos)).UTC(), true
 }
 
@@ -145,45 +145,42 @@ func daysIn(y, m int) int {
 	return 31
 }
 
-// The Gregorian calendar is counted in eras of 400 years that begin with March, so that the day which comes and goes is the last of a year.
+// Days are counted from 0000-01-01, in years that begin with March, so that the day which comes and goes is the last of a year. The one numbered 0 began on 1 March of
+// the year before, 306 days earlier.
 
-const (
-	eraDays  = 146097
-	eraEpoch = 719468 // from 0000-03-01 to 1970-01-01
-)
+const before = 306
 
-// days counts from 1970-01-01.
-func days(y int64, m, d int) int64 {
-	if m <= 2 {
-		y--
+// days counts from 0000-01-01.
+func days(y, m, d int) int {
+	if m > 2 {
+		y++ // the year that began in March
 	}
-	era := floor(y, 400)
-	year := y - 400*era
-	month := int64((m + 9) % 12) // March is 0
-	return era*eraDays + year*365 + year/4 - year/100 + (153*month+2)/5 + int64(d-1) - eraEpoch
+	month := (m + 9) % 12 // March is 0
+	return y*365 + leaps(y) + (153*month+2)/5 + d - 1 - before
+}
+
+// leaps is how many of the years before y have a 29 February. Year 0 has one.
+func leaps(y int) int {
+	if y == 0 {
+		return 0
+	}
+	y--
+	return y/4 - y/100 + y/400 + 1
 }
 
 // civil is the inverse of days.
-func civil(n int64) (y int64, m, d int) {
-	n += eraEpoch
-	era := floor(n, eraDays)
-	n -= era * eraDays
-	year := (n - n/1460 + n/36524 - n/146096) / 365
-	n -= year*365 + year/4 - year/100
-	month := (5*n + 2) / 153
-	d = int(n-(153*month+2)/5) + 1
-	m = int(month+2)%12 + 1
-	y = year + 400*era
-	if m <= 2 {
+func civil(n int) (y, m, d int) {
+	n += before
+	y = n / 366
+	for (y+1)*365+leaps(y+1) <= n {
 		y++
 	}
-	return y, m, d
-}
-
-func floor(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
+	n -= y*365 + leaps(y)
+	month := (5*n + 2) / 153
+	d = n - (153*month+2)/5 + 1
+	m = (month+2)%12 + 1
+	if m > 2 {
+		y--
 	}
-	return q
+	return y, m, d
 }
