@@ -38,19 +38,13 @@ func displaced(old, by *conn, l *amqpLink) *wire.Error {
 	return wire.Errorf("com.microsoft:link-creation-conflict", "409002 LinkCreationConflict: %s is connected elsewhere", l.id)
 }
 
-// receive gives a link the commands of its identity. The link before loses them.
+// receive gives a link the commands of its identity. The receiver before loses them.
 func (a *amqpConn) receive(l *amqpLink) {
-	h := a.hub
-	q, err := h.queue(l.id)
-	if err != nil { // removed just now; the link goes the same way
-		l.detach(wire.Errorf(wire.NotFound, "%v", err), true)
-		return
-	}
+	q := l.to.q
 	q.mu.Lock()
-	l.to = &amqpReceiver{l, q}
+	defer q.mu.Unlock()
 	q.takeLocked(l.to)
 	q.dispatchLocked()
-	q.mu.Unlock()
 }
 
 // unreceive ends that.
@@ -63,8 +57,9 @@ func (a *amqpConn) unreceive(l *amqpLink) {
 // kick delivers what may be delivered.
 func (q *c2dQueue) kick() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.dispatchLocked()
+	q.mu.Unlock()
+	q.hub.changed.wake()
 }
 
 // deliver sends a command, for which the client has given credit.

@@ -1,20 +1,16 @@
 package testbroker
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
-
-// maxPosted is how many answers may wait for credit on a link.
-const maxPosted = 1000
 
 // tokenTypes are what clients call tokens.
 var tokenTypes = map[string]bool{"servicebus.windows.net:sastoken": true, "azure-devices.net:sastoken": true}
@@ -44,6 +40,10 @@ func (a *amqpConn) grant(id identity, t token, sasl bool) error {
 	h := a.hub
 	until := t.deadline(h.life)
 	h.mu.Lock()
+	if a.ended {
+		h.mu.Unlock()
+		return net.ErrClosed
+	}
 	before := a.grants[id]
 	if before == nil && len(a.grants) >= h.amqp.MaxTokens {
 		h.mu.Unlock()
@@ -90,6 +90,9 @@ func (a *amqpConn) expire(id identity, g *grant, sasl bool) {
 	if a.c.mode.Load() != open {
 		return
 	}
+	for _, who := range lost {
+		h.event(Event{Kind: Disconnected, DeviceID: who.device, ModuleID: who.module, Err: ErrTokenExpired}, a.c)
+	}
 	e := wire.Errorf(wire.UnauthorizedAccess, "401003 IotHubUnauthorized: token expired")
 	if sasl {
 		a.close(e, ErrTokenExpired)
@@ -97,9 +100,6 @@ func (a *amqpConn) expire(id identity, g *grant, sasl bool) {
 		for _, l := range links {
 			l.detach(e, true)
 		}
-	}
-	for _, who := range lost {
-		h.event(Event{Kind: Disconnected, DeviceID: who.device, ModuleID: who.module, Err: ErrTokenExpired}, a.c)
 	}
 	h.changed.wake()
 }
@@ -284,48 +284,4 @@ func (a *amqpConn) answerToken(request *amqpLink, m *wire.Message) {
 		return
 	}
 	to.post.send(to, m)
-}
-
-// An outbox holds answers until the client gives credit for them.
-type outbox struct {
-	mu      sync.Mutex
-	number  uint64
-	waiting [][]byte
-}
-
-// send sends an answer or keeps it.
-func (o *outbox) send(l *amqpLink, m *wire.Message) {
-	payload, err := wire.AppendMessage(nil, m)
-	if err != nil { // a description that cannot be sent
-		l.detach(wire.Errorf(wire.InternalError, "answer that cannot be encoded"), true)
-		return
-	}
-	o.mu.Lock()
-	full := len(o.waiting) >= maxPosted
-	if !full {
-		o.waiting = append(o.waiting, payload)
-		o.flushLocked(l)
-	}
-	o.mu.Unlock()
-	if full {
-		l.detach(wire.Errorf(wire.ResourceLimitExceeded, "%d answers wait for credit", maxPosted), true)
-	}
-}
-
-func (o *outbox) flush(l *amqpLink) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.flushLocked(l)
-}
-
-func (o *outbox) flushLocked(l *amqpLink) {
-	for len(o.waiting) > 0 {
-		var tag [16]byte
-		o.number++
-		binary.BigEndian.PutUint64(tag[8:], o.number)
-		if !l.Send(amqp.Outgoing{Tag: tag[:], Settled: l.Asked.SndSettleMode != wire.SendUnsettled, Payload: o.waiting[0]}) {
-			return
-		}
-		o.waiting = o.waiting[1:]
-	}
 }

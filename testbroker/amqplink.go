@@ -225,9 +225,9 @@ func (h *Hub) EndSessions(device string, e AMQPError) int {
 	return n
 }
 
-// CloseConnections closes the connections over AMQP of a device, named as in [Hub.Connections], with an error unless it is
+// CloseAMQP closes the connections over AMQP of a device, named as in [Hub.Connections], with an error unless it is
 // empty. It returns how many they were.
-func (h *Hub) CloseConnections(device string, e AMQPError) int {
+func (h *Hub) CloseAMQP(device string, e AMQPError) int {
 	n := 0
 	for _, c := range h.connsOf(device) {
 		if c.amqp != nil {

@@ -23,9 +23,12 @@ func (h *Hub) obeyAMQP(l *amqpLink, kind orderKind, f *FaultMessage) {
 	a, id := l.conn, l.id
 	h.mu.Lock()
 	lives := !a.ended && a.c.mode.Load() == open
-	stands := kind.refuses && f.Duration > 0
-	if stands {
-		h.standing[id] = standingOrder{kind, time.Now().Add(f.Duration), f}
+	once := kind.condition != "" && f.Duration == 0
+	stands := kind.refuses && f.Duration > 0 || once
+	if once {
+		h.standing[id] = standingOrder{orderKind: kind, until: time.Now().Add(maxOrderSeconds * time.Second), once: true, record: f}
+	} else if stands {
+		h.standing[id] = standingOrder{orderKind: kind, until: time.Now().Add(f.Duration), record: f}
 	}
 	links := []*amqpLink{}
 	if kind.link != LinkAny {
@@ -60,7 +63,7 @@ func (h *Hub) obeyAMQP(l *amqpLink, kind orderKind, f *FaultMessage) {
 
 // barred cuts a connection that wants to act for an identity that asked to be cut off.
 func (a *amqpConn) barred(id identity) error {
-	o, ok := a.hub.stands(id, func(k orderKind) bool { return k.cut })
+	o, ok := a.hub.stands(id, func(o standingOrder) bool { return o.cut })
 	if !ok {
 		return nil
 	}

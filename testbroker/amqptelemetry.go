@@ -32,7 +32,7 @@ func (a *amqpConn) telemetry(l *amqpLink, d amqp.Delivery) error {
 		c.drain()
 		return net.ErrClosed
 	}
-	if refusal := h.overdrawn(c, id); refusal != nil {
+	if refusal := h.overdrawn(l); refusal != nil {
 		l.settle(d, refusal)
 		return nil
 	}
@@ -75,13 +75,18 @@ func (a *amqpConn) telemetry(l *amqpLink, d amqp.Delivery) error {
 	return nil
 }
 
-// overdrawn refuses a message for a quota, or because its device asked for that.
-func (h *Hub) overdrawn(c *conn, id identity) *wire.Error {
+// overdrawn refuses a message for a quota or a throttle, or because its device asked for that.
+func (h *Hub) overdrawn(l *amqpLink) *wire.Error {
+	c, id := l.conn.c, l.id
+	if in := h.faults.inForce(Throttle, id); in != nil && l.acks.waiting() >= in.fault.Limit {
+		h.happenedTo(in, c, id)
+		return throttled()
+	}
 	if in := h.faults.exhausted(id, h.now()); in != nil {
 		h.happenedTo(in, c, id)
 		return wire.Errorf(wire.ResourceLimitExceeded, "403002 IotHubQuotaExceeded")
 	}
-	o, ok := h.stands(id, func(k orderKind) bool { return k.condition != "" })
+	o, ok := h.stands(id, func(o standingOrder) bool { return o.condition != "" })
 	if !ok {
 		return nil
 	}

@@ -10,7 +10,9 @@
 //	fmt.Println(hub.Messages()[0].Body)
 //
 // Devices reach the hub over MQTT 3.1.1, in memory ([Hub.Dial], [Hub.DialTLSPort]) or on real ports ([Hub.ListenTLS],
-// [Hub.ListenTCP]), and the same over WebSocket ([Hub.DialWS], [Hub.DialWSPort], [Hub.ListenWS]). With connections in
+// [Hub.ListenTCP]), and the same over WebSocket ([Hub.DialWS], [Hub.DialWSPort], [Hub.ListenWS]). They reach it over AMQP
+// 1.0 in as many ways: [Hub.DialAMQP], [Hub.ListenAMQP] and those beside them. Both are one hub: the registry, the log,
+// the queues and the faults are the same. With connections in
 // memory everything works in a testing/synctest bubble too; the hub must then be made in the bubble, and closed there.
 // The hub is strict where the service is strict: what the service would refuse, it refuses.
 //
@@ -23,6 +25,20 @@
 //	err = hub.WaitC2D(ctx, "dev-1", testbroker.Completed, 1)
 //
 // The hub keeps the subscriptions of a client with CleanSession=0.
+//
+// Over AMQP the device decides what becomes of a command: accepted completes it, rejected ends it, released and modified
+// have it delivered again. The newest link for commands of a device, or the newest subscription, takes over from the one
+// before.
+//
+// # AMQP
+//
+// A client may use SASL PLAIN with "device@sas.hub" and a token, EXTERNAL or no SASL with a certificate, or anything with
+// tokens that it puts on the links to $cbs. One connection can act for as many devices as it has tokens for. There are
+// links for telemetry, single or in batches, and for commands. Links for twins and for methods attach, and pair by
+// "com.microsoft:channel-correlation-id", but there is nothing behind them yet: requests for a twin are answered with the
+// status 501, and no method is called. What breaks the standard is answered with the condition that the standard has, on
+// the link, the session or the connection. [Hub.DetachLinks], [Hub.EndSessions] and [Hub.CloseAMQP] do at any
+// moment what a service does without a reason.
 //
 // # Certificates
 //
@@ -38,7 +54,8 @@
 //	// the third message is stored, but its sender is cut off before it learns so
 //	err = lost.WaitFired(ctx, 1)
 //
-// A device can also ask for a fault, by a message with properties that the service knows: see [FaultMessages].
+// [FaultKind.Protocols] tells for which protocols a kind is. A device can also ask for a fault, by a message with properties
+// that the service knows: see [FaultMessages].
 //
 // # Concurrency
 //
@@ -47,5 +64,6 @@
 //
 // # What it does not do
 //
-// No other client receives what a device publishes, and nothing is retained: a hub is no general broker.
+// No other client receives what a device publishes, and nothing is retained: a hub is no general broker. Over AMQP there
+// are no links of back ends, no routes to inputs of modules, no transactions, and links do not resume.
 package testbroker

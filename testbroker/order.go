@@ -17,7 +17,8 @@ import (
 // connection in order. "InvokeThrottling", "InvokeMaxMessageQuota" and "InvokeAuthError" end it in order and refuse new
 // ones, with CONNACK 3, 3 and 5, for the duration.
 //
-// Over AMQP, the three that begin with "Invoke" leave the connection as it is and reject messages for the duration.
+// Over AMQP, the three that begin with "Invoke" leave the connection as it is and reject messages for the duration, or
+// the next message if there is none.
 // "ShutDownAmqp" and "KillAmqpConnection" close the connection with "amqp:connection:forced", "KillAmqpSession" ends the
 // session, and the other types detach the link that they name with "amqp:link:detach-forced". A type that is about the
 // other protocol does nothing. A new connection of a device that asked for "KillTcp" is known by its put-token, or by
@@ -99,6 +100,7 @@ func (e orderError) Error() string {
 type standingOrder struct {
 	orderKind
 	until  time.Time
+	once   bool // it ends with the first message that it rejects
 	record *FaultMessage
 }
 
@@ -178,7 +180,7 @@ func (h *Hub) obey(kind orderKind, f *FaultMessage) {
 	c := h.current[id]
 	stands := kind.refuses && f.Duration > 0
 	if stands {
-		h.standing[id] = standingOrder{kind, time.Now().Add(f.Duration), f}
+		h.standing[id] = standingOrder{orderKind: kind, until: time.Now().Add(f.Duration), record: f}
 	}
 	f.Happened = c != nil || stands
 	happened := f.Happened
@@ -198,7 +200,7 @@ func (h *Hub) obey(kind orderKind, f *FaultMessage) {
 }
 
 // stands returns the order because of which an identity is refused, if it is of the right kind, and counts that.
-func (h *Hub) stands(id identity, right func(orderKind) bool) (standingOrder, bool) {
+func (h *Hub) stands(id identity, right func(standingOrder) bool) (standingOrder, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o, ok := h.standing[id]
@@ -206,15 +208,18 @@ func (h *Hub) stands(id identity, right func(orderKind) bool) (standingOrder, bo
 		delete(h.standing, id)
 		ok = false
 	}
-	if ok = ok && right(o.orderKind); ok {
+	if ok = ok && right(o); ok {
 		o.record.Refused++
+		if o.once {
+			delete(h.standing, id)
+		}
 	}
 	return o, ok
 }
 
 // ordered refuses a CONNECT because its device asked for that. An error ends the connection.
 func (h *Hub) ordered(c *conn, id identity) error {
-	o, ok := h.stands(id, func(orderKind) bool { return true })
+	o, ok := h.stands(id, func(o standingOrder) bool { return !o.once })
 	if !ok {
 		return nil
 	}

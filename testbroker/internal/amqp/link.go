@@ -33,8 +33,9 @@ type Link struct {
 	failed  bool // the server has detached with an error
 
 	// Of a link that the server receives on.
-	window uint32    // of credit
-	part   *Delivery // of the goroutine in Serve
+	window  uint32    // of credit
+	thirsty bool      // it is among those whose credit is to be renewed
+	part    *Delivery // of the goroutine in Serve
 
 	// Of a link that the server sends on.
 	drain, echo bool

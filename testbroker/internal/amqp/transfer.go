@@ -141,6 +141,14 @@ func (l *Link) Settle(id uint32, state wire.DeliveryState) {
 	s.conn.doneLocked()
 }
 
+// Attached says whether both sides have attached, and neither has detached.
+func (l *Link) Attached() bool {
+	c := l.session.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return l.state == attached && !c.dead
+}
+
 // Ready says whether a message could be sent now.
 func (l *Link) Ready() bool {
 	c := l.session.conn
@@ -172,7 +180,7 @@ func (l *Link) Send(m Outgoing) bool {
 		if first {
 			t.DeliveryID, t.DeliveryTag, t.MessageFormat, t.Settled = wire.Some(id), m.Tag, wire.Some(uint32(0)), wire.Some(m.Settled)
 		}
-		part := rest[:min(len(rest), int(min(c.frame, 1<<30))-transferRoom)]
+		part := rest[:min(len(rest), int(min(c.frame, maxFrame))-transferRoom)]
 		rest = rest[len(part):]
 		t.More = len(rest) > 0
 		frame, err := wire.AppendFrame(nil, s.channel, t, part)

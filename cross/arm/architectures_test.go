@@ -1,0 +1,133 @@
+package arm
+
+import (
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// architecture is a sort of Linux board.
+type architecture struct {
+	name, arch string
+	setting    string // GOARM or GOMIPS, empty for none
+	emulator   string // of its processor; empty: this machine runs it
+	cpu        string // QEMU_CPU: without it the emulator has the richest processor, and a wrong setting goes unseen
+	machine    elf.Machine
+	always     bool // its tests find what others do not: they run without -all too
+	skip       string
+}
+
+// socketError are the tests that fail only because QEMU 7.2, playing a MIPS, tells a failed connect by this machine's error number and not by MIPS's, which are others.
+const socketError = "TestRealTLS/nobody_at_the_port_is_Network"
+
+var architectures = []architecture{
+	{"386", "386", "", "", "", elf.EM_386, true, ""},
+	{"armv5", "arm", "GOARM=5", "qemu-arm-static", "arm926", elf.EM_ARM, false, ""},
+	{"armv6", "arm", "GOARM=6", "qemu-arm-static", "arm1176", elf.EM_ARM, true, ""},
+	{"armv7", "arm", "GOARM=7", "qemu-arm-static", "cortex-a7", elf.EM_ARM, false, ""},
+	{"arm64", "arm64", "", "qemu-aarch64-static", "cortex-a53", elf.EM_AARCH64, false, ""},
+	{"mipsle", "mipsle", "GOMIPS=softfloat", "qemu-mipsel-static", "", elf.EM_MIPS, false, socketError},
+	{"mips", "mips", "GOMIPS=softfloat", "qemu-mips-static", "", elf.EM_MIPS, true, socketError}, // big endian
+	{"riscv64", "riscv64", "", "qemu-riscv64-static", "", elf.EM_RISCV, false, ""},
+}
+
+func (a *architecture) env() []string {
+	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + a.arch}
+	if a.setting != "" {
+		env = append(env, a.setting)
+	}
+	if a.cpu != "" {
+		env = append(env, "QEMU_CPU="+a.cpu)
+	}
+	return env
+}
+
+// suites are the packages whose tests must pass on every processor: the core and both engines of MQTT.
+var suites = []string{
+	"./transport", "./errfilter", "./retrypolicy", "./device", "./internal/ascii", "./internal/percent",
+	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/lean/...",
+}
+
+// The tests of the core and of MQTT, on other processors than this one. Emulation is 2 to 50 times slower; it shows faults, not speed.
+func TestSuites(t *testing.T) {
+	if raceDetector {
+		t.Skip("there is no race detector for these processors; the run without -race has this test")
+	}
+	for i := range architectures {
+		a := &architectures[i]
+		if !a.always && !*all {
+			continue
+		}
+		t.Run(a.name, func(t *testing.T) {
+			watch(t)
+			args := []string{"test", "-timeout", "600s"}
+			if a.emulator != "" {
+				if !*all && os.Getenv("HUBLINE_REQUIRE_ARM") != "1" {
+					t.Skip("SKIPPED: minutes of emulation; " + a.name + " NOT verified (set HUBLINE_REQUIRE_ARM=1, or give -all)")
+				}
+				need(t, "HUBLINE_REQUIRE_ARM", a.name, a.emulator)
+				args = append(args, "-exec", a.emulator)
+			}
+			if a.skip != "" {
+				args = append(args, "-skip", a.skip)
+			}
+			t.Log("\n" + run(t, root, a.env(), "go", append(args, suites...)...))
+		})
+	}
+}
+
+// One static binary for each sort of board.
+func TestLinuxBinaryOfEveryArchitecture(t *testing.T) {
+	if testing.Short() || raceDetector {
+		t.Skip("builds for eight processors")
+	}
+	watch(t)
+	for i := range architectures {
+		a := &architectures[i]
+		t.Run(a.name, func(t *testing.T) {
+			binary := filepath.Join(t.TempDir(), "hubline-telemetry")
+			run(t, root, a.env(), "go", "build", "-ldflags", "-s -w", "-o", binary, "./cross/arm/linux")
+			f, err := elf.Open(binary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if f.Machine != a.machine {
+				t.Errorf("built for %v", f.Machine)
+			}
+			if big := a.name == "mips"; (f.ByteOrder.String() == "BigEndian") != big {
+				t.Errorf("built %v", f.ByteOrder)
+			}
+			for _, p := range f.Progs {
+				if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+					t.Errorf("not static: it has a segment %v", p.Type)
+				}
+			}
+			info, err := os.Stat(binary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%.2f MB", float64(info.Size())/1e6)
+			// It starts: without a connection string it says which flag is missing.
+			if a.emulator != "" {
+				if _, err := exec.LookPath(a.emulator); err != nil {
+					t.Logf("SKIPPED: %s not found; start NOT verified", a.emulator)
+					return
+				}
+			}
+			args := []string{binary}
+			if a.emulator != "" {
+				args = append([]string{a.emulator}, args...)
+			}
+			cmd := exec.Command(args[0], args[1:]...)
+			cmd.Env = append(os.Environ(), a.env()...)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "flag -connect") {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}

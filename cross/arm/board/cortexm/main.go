@@ -1,0 +1,101 @@
+//go:build tinygo
+
+// Command cortexm is the firmware for a Cortex-M3 with a modem on its second serial port: the LM3S6965, which QEMU emulates (TinyGo target cortex-m-qemu). It is the
+// pattern for all boards with a serial modem.
+//
+// Identity and mode come in at build time:
+//
+//	tinygo build -target cortex-m-qemu -panic=trap -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" ./cross/arm/board/cortexm
+package main
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/cross/arm/board"
+	"github.com/hubline-iot/hubline/device"
+)
+
+// Set by the linker. TinyGo sets only what has no value here.
+var (
+	host, deviceID, key string
+	milliseconds        string // between readings; empty: one minute
+	mode                string // "sleep": wake, connect, flush, sleep; empty: stay connected
+)
+
+func main() {
+	secret := board.Key(key)
+	if secret == nil {
+		println("FATAL the key is not base64")
+		return
+	}
+	var interval time.Duration
+	for _, digit := range []byte(milliseconds) { // strconv.Atoi brings 4 KB of error texts
+		interval = interval*10 + time.Duration(digit-'0')*time.Millisecond
+	}
+	line.start()
+	dog.start()
+	modem := board.NewModem(&line)
+	for !modem.SetClock(2 * time.Second) {
+		println("no time from the modem")
+		dog.feed()
+	}
+
+	var firmware *board.Firmware
+	var err error
+	firmware, err = board.New(board.Config{
+		Host: host, DeviceID: deviceID, Sign: board.Signer(secret),
+		Dial: modem.Dial, Now: modem.Now,
+		Seed:     uint64(modem.Now().UnixNano()), // this chip has no better noise; see the guide
+		Read:     readTemperature,
+		Interval: interval,
+		Command:  func(body []byte) { println("command", string(body)) },
+		Status: func(s device.Status) {
+			println("status", s.State.String(), s.Reason.String())
+			if s.Err != nil {
+				println("because", s.Err.Error())
+			}
+		},
+		Feed: func() {
+			dog.feed()
+			if firmware != nil && mode != "sleep" {
+				tell(firmware)
+			}
+		},
+		RebootAfter: time.Hour,
+	})
+	if err != nil {
+		println("FATAL", err.Error())
+		return
+	}
+	if mode == "sleep" {
+		println("cycle", firmware.Cycle(20*time.Second) == nil)
+		tell(firmware)
+		deepSleep(interval)
+	}
+	println("ended", firmware.Run(context.Background()).Error())
+}
+
+// readTemperature stands for a sensor: a saw-tooth from 18.0 to 25.9 degrees.
+func readTemperature(b []byte) []byte {
+	tenths++
+	t := 180 + tenths%80
+	b = append(b, `"celsius":`...)
+	b = strconv.AppendUint(b, uint64(t/10), 10)
+	b = append(b, '.')
+	return strconv.AppendUint(b, uint64(t%10), 10)
+}
+
+var tenths uint
+
+// tell prints what a person at the console wants to know: readings and memory.
+func tell(f *board.Firmware) {
+	c := f.Counts()
+	runtime.GC() // so that what is told is in use
+	runtime.ReadMemStats(&memory)
+	println("counts taken", c.Taken, "acknowledged", c.Acknowledged, "lost", c.Lost, "heap", memory.HeapInuse, "of", memory.HeapSys, "allocations", memory.Mallocs)
+}
+
+var memory runtime.MemStats

@@ -1,0 +1,297 @@
+package board
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+)
+
+// Port is a serial line.
+type Port interface {
+	// Read takes what has come in, into p, without waiting; 0 when nothing has.
+	Read(p []byte) int
+	// Write sends all of p. It may block while the line takes it.
+	Write(p []byte)
+	// Pause lets about a millisecond pass and other goroutines run: time.Sleep on most boards. A line of 115200 baud brings 11 bytes in this time, and UARTs keep 16.
+	Pause()
+}
+
+// Modem is a network behind a serial line: the other end makes connections (with TLS) when asked to, tells their end, and knows the time, as cellular modems
+// and WiFi co-processors do. For such a part of a board of yours, write its commands in place of these.
+//
+// All bytes stand for themselves but Escape, which begins a command:
+//
+//	Escape Escape           one data byte of that value
+//	Escape 'T'              board: what is the time?
+//	Escape 'T' 16 hex       modem: milliseconds since 1970
+//	Escape 'D' N            board: connect; N is a letter that names the connection
+//	Escape 'C' N            modem: connected; data of N follows
+//	Escape 'H' N            board: hang up. Modem: there is no connection N (any more)
+type Modem struct {
+	port Port
+
+	writing sync.Mutex // so that commands and data do not mix
+	reading sync.Mutex
+	decoder decoder
+	raw     [32]byte
+	rest    []byte // of raw: read and not looked at
+
+	name   byte        // of the latest connection
+	clock  atomic.Bool // the time was told
+	offset atomic.Int64
+}
+
+// Escape begins a command on a Modem's line.
+const Escape = 0x10
+
+// NewModem returns the modem at the other end of port.
+func NewModem(port Port) *Modem { return &Modem{port: port, name: 'a' - 1} }
+
+// SetClock asks the modem for the time, for as long as patience, and reports whether it answered. Now is right from then on. Call it before the first Dial, or between connections.
+func (m *Modem) SetClock(patience time.Duration) bool {
+	m.command('T')
+	for end := time.Now().Add(patience); time.Now().Before(end); m.port.Pause() {
+		m.reading.Lock()
+		for e := m.next(); e.what != nothing; e = m.next() {
+			if e.what == theTime {
+				m.offset.Store(e.millis - time.Now().UnixMilli())
+				m.clock.Store(true)
+			}
+		}
+		m.reading.Unlock()
+		if m.clock.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// Now is the time that the modem told, gone on by the board's own clock; 1970 and a little before that.
+func (m *Modem) Now() time.Time {
+	now := time.Now()
+	if !m.clock.Load() {
+		return now
+	}
+	return time.UnixMilli(now.UnixMilli() + m.offset.Load())
+}
+
+// Dial is a lean.Dial.
+func (m *Modem) Dial(ctx context.Context) (lean.Conn, error) {
+	if m.name++; m.name > 'z' {
+		m.name = 'a'
+	}
+	c := &modemConn{m: m, name: m.name}
+	m.command('D', c.name)
+	for ; ; m.port.Pause() {
+		if err := ctx.Err(); err != nil {
+			m.command('H', c.name)
+			return nil, err
+		}
+		m.reading.Lock()
+		up, down := false, false
+		for e := m.next(); e.what != nothing; e = m.next() { // data are of a connection before this one
+			if e.name == c.name {
+				up, down = e.what == connected, e.what == hungUp
+				if up || down {
+					break
+				}
+			}
+		}
+		m.reading.Unlock()
+		switch {
+		case up:
+			return c, nil
+		case down:
+			return nil, errNoCarrier
+		}
+	}
+}
+
+func (m *Modem) command(c ...byte) {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	m.port.Write([]byte{Escape})
+	m.port.Write(c)
+}
+
+// next returns the next thing on the line. The caller has reading.
+func (m *Modem) next() element {
+	for {
+		if len(m.rest) == 0 {
+			n := m.port.Read(m.raw[:])
+			if n == 0 {
+				return element{}
+			}
+			m.rest = m.raw[:n]
+		}
+		b := m.rest[0]
+		m.rest = m.rest[1:]
+		if e := m.decoder.feed(b); e.what != nothing {
+			return e
+		}
+	}
+}
+
+// modemConn is one connection.
+type modemConn struct {
+	m        *Modem
+	name     byte
+	closed   atomic.Bool
+	deadline atomic.Int64 // milliseconds of the board's clock; 0: none
+}
+
+func (c *modemConn) Read(p []byte) (int, error) {
+	for ; ; c.m.port.Pause() {
+		if c.closed.Load() {
+			return 0, errHungUp
+		}
+		c.m.reading.Lock()
+		n, lost := 0, false
+		for n < len(p) && !lost {
+			e := c.m.next()
+			if e.what == nothing {
+				break
+			}
+			switch {
+			case e.what == data:
+				p[n] = e.data
+				n++
+			case e.what == hungUp && e.name == c.name:
+				lost = true
+			}
+		}
+		c.m.reading.Unlock()
+		if lost {
+			c.closed.Store(true)
+			if n == 0 {
+				return 0, io.EOF
+			}
+		}
+		if n > 0 {
+			return n, nil
+		}
+		if d := c.deadline.Load(); d != 0 && time.Now().UnixMilli() >= d {
+			return 0, errTimeout{}
+		}
+	}
+}
+
+func (c *modemConn) Write(p []byte) (int, error) {
+	c.m.writing.Lock()
+	defer c.m.writing.Unlock()
+	if c.closed.Load() {
+		return 0, errHungUp
+	}
+	start := 0
+	for i, b := range p {
+		if b == Escape {
+			c.m.port.Write(p[start : i+1])
+			start = i // the byte goes out twice
+		}
+	}
+	c.m.port.Write(p[start:])
+	return len(p), nil
+}
+
+func (c *modemConn) Close() error {
+	if !c.closed.Swap(true) {
+		c.m.command('H', c.name)
+	}
+	return nil
+}
+
+func (c *modemConn) SetReadDeadline(t time.Time) error {
+	if t.IsZero() {
+		c.deadline.Store(0)
+	} else {
+		c.deadline.Store(t.UnixMilli())
+	}
+	return nil
+}
+
+var (
+	errNoCarrier = errors.New("the modem could not connect")
+	errHungUp    = errors.New("the connection was hung up")
+)
+
+type errTimeout struct{}
+
+func (errTimeout) Error() string { return "nothing came in time" }
+func (errTimeout) Timeout() bool { return true }
+
+// element is one thing on the line.
+type element struct {
+	what   what
+	data   byte
+	name   byte
+	millis int64
+}
+
+type what uint8
+
+const (
+	nothing what = iota
+	data
+	connected
+	hungUp
+	theTime
+)
+
+// decoder takes the line apart, byte by byte.
+type decoder struct {
+	escaped bool
+	command byte // whose rest is awaited; 0 for none
+	digits  int
+	millis  int64
+}
+
+func (d *decoder) feed(b byte) element {
+	switch {
+	case d.command == 'T':
+		d.millis = d.millis<<4 | int64(hex(b))
+		if d.digits++; d.digits < 16 {
+			return element{}
+		}
+		d.command = 0
+		return element{what: theTime, millis: d.millis}
+	case d.command != 0:
+		e := element{what: connected, name: b}
+		if d.command == 'H' {
+			e.what = hungUp
+		}
+		d.command = 0
+		return e
+	case d.escaped:
+		d.escaped = false
+		switch b {
+		case Escape:
+			return element{what: data, data: b}
+		case 'T':
+			d.digits, d.millis = 0, 0
+			d.command = b
+		case 'C', 'H':
+			d.command = b
+		}
+		return element{}
+	case b == Escape:
+		d.escaped = true
+		return element{}
+	}
+	return element{what: data, data: b}
+}
+
+// hex is the value of a digit; of what is none, 0.
+func hex(b byte) byte {
+	switch {
+	case '0' <= b && b <= '9':
+		return b - '0'
+	case 'a' <= b && b <= 'f':
+		return b - 'a' + 10
+	}
+	return 0
+}

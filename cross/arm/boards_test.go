@@ -1,0 +1,243 @@
+package arm
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// program is what is built for boards, and what it may cost. The heap is checked where the firmware runs, in uart_test.go.
+type program struct {
+	name   string
+	folder string
+	flags  []string
+	boards []boardBudget
+}
+
+// boardBudget is the most flash and static RAM (data, zeroed data and the first stack), in bytes, as tinygo build -size short counts them. Raise a number only in the change that
+// explains why. Zero: only that it builds.
+type boardBudget struct {
+	target     string
+	flash, ram int
+}
+
+const kb = 1 << 10
+
+// identity is what the linker puts into a firmware.
+const identity = "-X main.host=hub.example.test -X main.deviceID=board-1 -X main.key=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
+var firmware = []string{"-panic=trap", "-ldflags", identity}
+
+var programs = []program{
+	{"policy and filter alone", "probe/policy", nil, []boardBudget{
+		{"cortex-m-qemu", 24 * kb, 4*kb + 512}, {"microbit", 24 * kb, 4*kb + 512}, {"arduino-nano33", 0, 0}, {"hifive1b", 0, 0},
+	}},
+	{"MQTT codec alone", "probe/codec", nil, []boardBudget{{"cortex-m-qemu", 16 * kb, 4*kb + 512}, {"microbit", 16 * kb, 4*kb + 512}}},
+	{"whole client, serial modem", "cross/arm/board/cortexm", firmware, []boardBudget{{"cortex-m-qemu", 96 * kb, 8 * kb}}},
+	{"whole client, TinyGo's net", "cross/arm/board/tinynet", firmware, []boardBudget{
+		{"pico", 180 * kb, 16 * kb}, {"pico-w", 180 * kb, 16 * kb}, {"nano-rp2040", 180 * kb, 16 * kb}, {"wioterminal", 180 * kb, 16 * kb}, {"metro-m4-airlift", 180 * kb, 16 * kb},
+	}},
+	{"whole client, WASI", "cross/arm/board/wasi", firmware, []boardBudget{{"wasip1", 0, 0}}},
+}
+
+// probes are programs that only the checks build. Their output does not depend on the processor, and that is what TestProbes checks.
+var probes = map[string]string{
+	"probe/policy": `package main
+
+import (
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+var policies = [...]retrypolicy.Policy{
+	retrypolicy.ExponentialBackoffWithJitter{},
+	retrypolicy.ExponentialBackoffWithJitter{C: 5e9, Cmin: 10e9, Cmax: 60e9, Jd: 0.3, Ju: 0.1},
+	retrypolicy.NoRetry{},
+}
+
+func main() {
+	random := uint64(1)
+	for i, p := range policies {
+		for retry := 1; retry <= 80; retry++ {
+			random = random*6364136223846793005 + 1442695040888963407
+			d := p.Decide(retrypolicy.Attempt{Retry: retry, Kind: transport.Network, Rand: random})
+			println("policy", i, retry, d.Retry, int64(d.Delay))
+		}
+	}
+	for k := transport.Kind(0); k < 40; k++ {
+		rule := errfilter.Of(k)
+		println("filter", int(k), errfilter.Retryable(k), rule.Reason)
+	}
+	println("PASS")
+}
+`,
+	"probe/codec": `package main
+
+import "github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
+
+// sum is FNV-1a.
+func sum(b []byte) uint32 {
+	h := uint32(2166136261)
+	for _, c := range b {
+		h = (h ^ uint32(c)) * 16777619
+	}
+	return h
+}
+
+func main() {
+	out := make([]byte, 0, 512)
+	out, err := packet.AppendConnect(out, &packet.Greeting{ClientID: "id", UserName: "user", Password: "password", KeepAlive: 60})
+	println("connect", len(out), sum(out), err == nil)
+	read(out)
+	// What nobody should send: each byte of a PUBLISH changed in turn, and every length cut short.
+	publish := []byte("\x32\x0d\x00\x05topic\x00\x07body")
+	read(publish)
+	for i := range publish {
+		read(publish[:i])
+		for _, mask := range [...]byte{0x01, 0x80, 0xff} {
+			publish[i] ^= mask
+			read(publish)
+			publish[i] ^= mask
+		}
+	}
+	random := uint32(1)
+	for range 300 {
+		out = out[:0]
+		for range 24 {
+			random = random*1664525 + 1013904223
+			out = append(out, byte(random>>24))
+		}
+		read(out)
+	}
+	println("PASS")
+}
+
+func read(in []byte) {
+	h, ok, err := packet.Next(in)
+	if !ok || err != nil || len(in) < h.Size+h.Body {
+		println("next", ok, err == nil, h.Size, h.Body)
+		return
+	}
+	body := in[h.Size : h.Size+h.Body]
+	p, err := packet.ReadPublish(h.Flags, body)
+	println("publish", int(h.Type), len(p.Topic), sum(p.Topic), sum(p.Body), p.ID, err == nil)
+	id, err := packet.ReadID(body)
+	println("id", id, err == nil)
+	id, codes, err := packet.ReadSuback(body)
+	println("suback", id, sum(codes), err == nil)
+	_, code, err := packet.ReadConnack(body)
+	println("connack", code, err == nil)
+}
+`,
+}
+
+func TestBoardBudgets(t *testing.T) {
+	tinyGo(t)
+	watch(t)
+	folder := probeModule(t)
+	for _, p := range programs {
+		for _, b := range p.boards {
+			t.Run(p.name+"/"+b.target, func(t *testing.T) {
+				args := append([]string{"build", "-target", b.target, "-size", "short", "-o", filepath.Join(t.TempDir(), "firmware"+extension(b.target))}, p.flags...)
+				out := run(t, folder, nil, "tinygo", append(args, "./"+p.folder)...)
+				flash, ram := sizesOf(t, out)
+				if b.flash != 0 && flash > b.flash {
+					t.Errorf("%d bytes of flash, want %d at most", flash, b.flash)
+				}
+				if b.ram != 0 && ram > b.ram {
+					t.Errorf("%d bytes of static RAM, want %d at most", ram, b.ram)
+				}
+				t.Logf("%-26s %-16s flash %6d of %6d, static RAM %5d of %5d", p.name, b.target, flash, b.flash, ram, b.ram)
+			})
+		}
+	}
+}
+
+// extension is the name's end by which tinygo knows what to write.
+func extension(target string) string {
+	if target == "wasip1" {
+		return ".wasm"
+	}
+	return ".elf"
+}
+
+// sizesOf reads the table of -size short: code, data, bss, flash, ram.
+func sizesOf(t *testing.T, out string) (flash, ram int) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	fields := strings.Fields(strings.ReplaceAll(lines[len(lines)-1], "|", " "))
+	if len(fields) != 5 {
+		t.Fatalf("tinygo printed %q", out)
+	}
+	flash, err := strconv.Atoi(fields[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ram, err = strconv.Atoi(fields[4]); err != nil {
+		t.Fatal(err)
+	}
+	return flash, ram
+}
+
+// probeModule is boardModule with the probes in it.
+func probeModule(t *testing.T) string {
+	t.Helper()
+	folder := boardModule(t)
+	for name, text := range probes {
+		write(t, filepath.Join(folder, name, "main.go"), []byte(text))
+	}
+	return folder
+}
+
+// A probe prints the same on this machine, by standard Go, and on the emulated Cortex-M3, by TinyGo: policy (soft float), filter, codec.
+func TestProbesOnACortexM3(t *testing.T) {
+	tinyGo(t, "qemu-system-arm")
+	watch(t)
+	folder := probeModule(t)
+	for name := range probes {
+		t.Run(name, func(t *testing.T) {
+			want := run(t, folder, nil, "go", "run", "./"+name)
+			elf := filepath.Join(t.TempDir(), "probe.elf")
+			run(t, folder, nil, "tinygo", "build", "-target", "cortex-m-qemu", "-o", elf, "./"+name)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			out, err := exec.CommandContext(ctx, "qemu-system-arm", "-machine", "lm3s6965evb", "-semihosting", "-display", "none", "-monitor", "none", "-serial", "stdio", "-kernel", elf).Output()
+			got := strings.ReplaceAll(string(out), "\r", "")
+			wantLines, gotLines := strings.Split(want, "\n"), strings.Split(got, "\n")
+			for i := range wantLines {
+				if i >= len(gotLines) || gotLines[i] != wantLines[i] {
+					t.Fatalf("%v, line %d is\n%s\nwant\n%s", err, i+1, gotLines[min(i, len(gotLines)-1)], wantLines[i])
+				}
+			}
+			if len(wantLines) < 250 || wantLines[len(wantLines)-2] != "PASS" {
+				t.Errorf("the probe printed %d lines, the last %q", len(wantLines), wantLines[max(0, len(wantLines)-2)])
+			}
+			t.Logf("%d lines are the same", len(wantLines)-1)
+		})
+	}
+}
+
+// tested are the packages whose tests run on the emulated Cortex-M3, in 64 KB of RAM: those of their test files that need no more than TinyGo has. Others need more RAM or more of
+// package testing; the probes stand in for them.
+var tested = []string{"errfilter", "internal/percent", "internal/ascii"}
+
+func TestTablesOnACortexM3(t *testing.T) {
+	tinyGo(t, "qemu-system-arm")
+	watch(t)
+	folder := boardModule(t, tested...)
+	for _, path := range tested {
+		t.Run(path, func(t *testing.T) {
+			out := run(t, folder, nil, "tinygo", "test", "-target", "cortex-m-qemu", "-v", "./"+path)
+			passed := strings.Count(out, "--- PASS")
+			if passed == 0 || strings.Contains(out, "panic") || strings.Contains(out, "FAIL") {
+				t.Errorf("%d tests passed\n%s", passed, out)
+			}
+			t.Logf("%d tests passed", passed)
+		})
+	}
+}

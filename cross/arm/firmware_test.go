@@ -1,0 +1,424 @@
+package arm
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/cross/arm/board"
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// The firmware of all boards, on standard Go and in fake time: a modem on a serial line in memory, the in-process hub behind it.
+
+// bench is a hub, a modem and a board's end of its line.
+type bench struct {
+	hub   *testbroker.Hub
+	key   []byte
+	modem *modem
+	port  *port
+	board *board.Modem
+	ended chan error
+}
+
+const boardID = "board-1"
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	hub, err := testbroker.New(&testbroker.Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := hub.AddDevice(boardID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := board.Key(dev.PrimaryKey)
+	near, far := memconn.Pair("board", "modem")
+	b := &bench{hub: hub, key: key, modem: &modem{line: far, dial: hub.Dial, now: time.Now}, port: newPort(near), ended: make(chan error, 1)}
+	b.board = board.NewModem(b.port)
+	go func() { b.ended <- b.modem.serve() }()
+	t.Cleanup(func() {
+		near.Close()
+		if err := <-b.ended; !errors.Is(err, io.EOF) {
+			t.Errorf("the modem ended with %v", err)
+		}
+		<-b.port.ended
+		if err := hub.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if !b.board.SetClock(time.Second) {
+		t.Fatal("the modem does not tell the time")
+	}
+	return b
+}
+
+// config is a board's, with n readings a second.
+func (b *bench) config(n int) board.Config {
+	return board.Config{
+		Host: b.hub.HostName(), DeviceID: boardID, Sign: board.Signer(b.key), Dial: b.board.Dial, Now: b.board.Now,
+		Read:     func(p []byte) []byte { return append(p, `"celsius":21.5`...) },
+		Interval: time.Second / time.Duration(n),
+	}
+}
+
+// port is a serial port on a connection.
+type port struct {
+	conn  net.Conn
+	ended chan struct{}
+
+	mu  sync.Mutex
+	got []byte
+}
+
+func newPort(c net.Conn) *port {
+	p := &port{conn: c, ended: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		for {
+			var buf [256]byte
+			n, err := c.Read(buf[:])
+			p.mu.Lock()
+			p.got = append(p.got, buf[:n]...)
+			p.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return p
+}
+
+func (p *port) Read(b []byte) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := copy(b[:min(len(b), 16)], p.got) // as deep as a UART's FIFO
+	p.got = p.got[n:]
+	return n
+}
+
+func (p *port) Write(b []byte) { _, _ = p.conn.Write(b) }
+
+func (p *port) Pause() { time.Sleep(time.Millisecond) } // fake
+
+// numbers are the numbers of the readings in the hub's log, each once, in order of their first arrival.
+func numbers(t *testing.T, hub *testbroker.Hub) (seen []int, duplicates int) {
+	t.Helper()
+	have := map[int]bool{}
+	for _, m := range hub.Messages() {
+		var reading struct {
+			N       int     `json:"n"`
+			Celsius float64 `json:"celsius"`
+		}
+		if err := json.Unmarshal(m.Body, &reading); err != nil || reading.N == 0 || reading.Celsius == 0 {
+			t.Fatalf("the hub has the message %q: %v", m.Body, err)
+		}
+		if have[reading.N] {
+			duplicates++
+			continue
+		}
+		have[reading.N] = true
+		seen = append(seen, reading.N)
+	}
+	return seen, duplicates
+}
+
+// checkNumbers wants each of 1 to n, in order.
+func checkNumbers(t *testing.T, hub *testbroker.Hub, n int) (duplicates int) {
+	t.Helper()
+	seen, duplicates := numbers(t, hub)
+	if len(seen) != n {
+		t.Errorf("the hub has %d different readings, want %d", len(seen), n)
+	}
+	for i, got := range seen {
+		if got != i+1 {
+			t.Errorf("reading %d came in place %d", got, i+1)
+			break
+		}
+	}
+	return duplicates
+}
+
+func TestFirmwareBringsEveryReadingThroughLostConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		c := b.config(2)
+		c.Slots = 64 // a flapping link backs off to 10 s
+		fed := 0
+		c.Feed = func() { fed++ }
+		var states []string
+		c.Status = func(s device.Status) { states = append(states, s.Reason.String()) }
+		f, err := board.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go func() {
+			defer stop()
+			for i := range 60 {
+				if i%2 == 0 {
+					b.hub.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, After: 3})
+				}
+				time.Sleep(17 * time.Second)
+				b.hub.Drop(boardID)
+			}
+			time.Sleep(time.Minute)
+		}()
+		start := time.Now()
+		if err := f.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		counts := f.Counts()
+		if counts.Lost != 0 || counts.Acknowledged != counts.Taken || counts.Taken < 2000 {
+			t.Errorf("%+v", counts)
+		}
+		duplicates := checkNumbers(t, b.hub, int(counts.Taken))
+		if seconds := int(time.Since(start).Seconds()); fed < seconds {
+			t.Errorf("the watchdog was fed %d times in %d s", fed, seconds)
+		}
+		if b.modem.dials < 60 || duplicates == 0 {
+			t.Errorf("%d connections, %d duplicates, want one connection for each loss, and some of both", b.modem.dials, duplicates)
+		}
+		t.Logf("%+v, %d duplicates, %d connections, %d changes of state", counts, duplicates, b.modem.dials, len(states))
+	})
+}
+
+func TestFirmwareKeepsTheNewestReadingsThroughALongOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		outage := b.hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		c := b.config(1)
+		c.Slots = 10
+		f, err := board.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go func() {
+			defer stop()
+			time.Sleep(100*time.Second + 500*time.Millisecond)
+			outage.Remove()
+			time.Sleep(time.Minute)
+		}()
+		if err := f.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		counts := f.Counts()
+		seen, _ := numbers(t, b.hub)
+		if counts.Lost == 0 || counts.Acknowledged+counts.Lost != counts.Taken || len(seen) != int(counts.Acknowledged) {
+			t.Errorf("%+v, the hub has %d", counts, len(seen))
+		}
+		for i, n := range seen {
+			if want := int(counts.Lost) + i + 1; n != want {
+				t.Errorf("reading %d came in place %d, want %d: the oldest give way", n, i, want)
+				break
+			}
+		}
+	})
+}
+
+func TestFirmwareThatSleepsBringsWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		f, err := board.New(b.config(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const wakings = 40
+		failed := 0
+		for i := range wakings {
+			if i%10 == 4 || i%10 == 5 { // two in a row
+				b.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: 15 * time.Second})
+			}
+			if err := f.Cycle(10 * time.Second); err != nil {
+				failed++
+			}
+			if n := b.hub.Connections(boardID); n != 0 {
+				t.Fatalf("%d connections while the board sleeps", n)
+			}
+			time.Sleep(10 * time.Minute)
+		}
+		if counts := f.Counts(); counts.Acknowledged != wakings || counts.Lost != 0 || failed != 8 {
+			t.Errorf("%+v, %d wakings without a hub", counts, failed)
+		}
+		checkNumbers(t, b.hub, wakings)
+	})
+}
+
+// flash is a board.Store in RAM.
+type flash struct {
+	kept map[uint32]string
+	last uint32
+}
+
+func (f *flash) Keep(n uint32, body []byte) error {
+	f.kept[n], f.last = string(body), n
+	return nil
+}
+
+func (f *flash) Forget(n uint32) error {
+	delete(f.kept, n)
+	return nil
+}
+
+func (f *flash) Load(take func(uint32, []byte)) (uint32, error) {
+	for n := uint32(1); n <= f.last; n++ {
+		if body, ok := f.kept[n]; ok {
+			take(n, []byte(body))
+		}
+	}
+	return f.last, nil
+}
+
+func TestFirmwareWithAStoreOutlivesALossOfPower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		memory := &flash{kept: map[uint32]string{}}
+		const lives = 12
+		for i := range lives {
+			c := b.config(1)
+			c.Store = memory
+			f, err := board.New(c) // all that was in RAM is gone
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i%3 != 2 {
+				b.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Minute})
+			}
+			_ = f.Cycle(10 * time.Second)
+			time.Sleep(time.Hour)
+		}
+		if len(memory.kept) != 0 {
+			t.Errorf("%d readings are still in the store", len(memory.kept))
+		}
+		checkNumbers(t, b.hub, lives)
+	})
+}
+
+func TestFirmwareStarvesTheWatchdogWhenNothingMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		c := b.config(1)
+		c.RebootAfter = 10 * time.Minute
+		var fed time.Duration
+		start := time.Now()
+		c.Feed = func() { fed = time.Since(start) }
+		f, err := board.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer stop()
+		_ = f.Run(ctx)
+		if fed < 9*time.Minute || fed > 10*time.Minute {
+			t.Errorf("fed until %v, want until 10 min without progress", fed)
+		}
+	})
+}
+
+func TestFirmwareObeysCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		c := b.config(1)
+		var got []string
+		c.Command = func(body []byte) { got = append(got, string(body)) }
+		f, err := board.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 { // as many as there are places
+			if err := b.hub.SendC2D(boardID, testbroker.C2D{MessageID: strconv.Itoa(i), Body: []byte{'c', '0' + byte(i), board.Escape}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer stop()
+		if err := f.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if len(got) != 4 || got[3] != "c3\x10" || b.hub.CountC2D(boardID, testbroker.Completed) != 4 {
+			t.Errorf("%q, %d settled", got, b.hub.CountC2D(boardID, testbroker.Completed))
+		}
+	})
+}
+
+func TestFirmwareSaysWhatIsMissing(t *testing.T) {
+	good := func() board.Config {
+		return board.Config{
+			Host: "hub", DeviceID: "d", Sign: board.Signer([]byte("k")), Dial: board.NewModem(nil).Dial, Now: time.Now,
+			Read: func(b []byte) []byte { return b },
+		}
+	}
+	for _, probe := range []struct {
+		word  string
+		spoil func(*board.Config)
+	}{
+		{"Sign", func(c *board.Config) { c.Sign = nil }},
+		{"Dial", func(c *board.Config) { c.Dial = nil }},
+		{"Now", func(c *board.Config) { c.Now = nil }},
+		{"Read", func(c *board.Config) { c.Read = nil }},
+		{"Slots", func(c *board.Config) { c.Slots = 1 }},
+		{"SlotSize", func(c *board.Config) { c.SlotSize = 8 }},
+		{"Interval", func(c *board.Config) { c.Interval = -1 }},
+	} {
+		c := good()
+		if _, err := board.New(c); err != nil {
+			t.Fatal(err)
+		}
+		probe.spoil(&c)
+		if _, err := board.New(c); err == nil || !bytes.Contains([]byte(err.Error()), []byte(probe.word)) {
+			t.Errorf("without %s: %v", probe.word, err)
+		}
+	}
+}
+
+// The board's own base64 is the library's.
+func TestKey(t *testing.T) {
+	for n := range 70 {
+		key := make([]byte, n+1)
+		for i := range key {
+			key[i] = byte(37*i + 251*n)
+		}
+		if got := board.Key(base64.StdEncoding.EncodeToString(key)); !bytes.Equal(got, key) {
+			t.Errorf("%x, want %x", got, key)
+		}
+	}
+	for _, text := range []string{"", "=", "a b", "AAA\n", "AA=A", "\xff"} {
+		if got := board.Key(text); got != nil {
+			t.Errorf("%q: %x", text, got)
+		}
+	}
+}
+
+// The board's own HMAC is the library's, for keys and texts of all sizes around the block.
+func TestSignerIsHMAC(t *testing.T) {
+	for _, size := range []int{0, 1, 32, 63, 64, 65, 128, 1000} {
+		for _, length := range []int{0, 1, 55, 64, 120, 5000} {
+			key, text := bytes.Repeat([]byte{7, 9, 11}, size)[:size], bytes.Repeat([]byte("text"), length)[:length]
+			mac := hmac.New(sha256.New, key)
+			mac.Write(text)
+			sign := board.Signer(key)
+			for range 2 {
+				got, err := sign(t.Context(), text)
+				if err != nil || !bytes.Equal(got, mac.Sum(nil)) {
+					t.Errorf("key of %d, text of %d bytes: %x, %v", size, length, got, err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,15 @@
+//go:build !paho
+
+package main
+
+import (
+	"crypto/tls"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+)
+
+func engine(creds *transport.Credentials, addr string, roots *tls.Config) transport.Transport {
+	return lean.New(leannet.Dialer(creds, &leannet.Options{Addr: addr, TLS: roots}), nil)
+}

@@ -1,0 +1,171 @@
+// Command linux is telemetry for Linux boards, from ARMv5 gateways to routers: one static binary that reads a number from a file, such as a thermometer's in /sys, and brings it to
+// an IoT hub over MQTT with TLS.
+//
+//	CGO_ENABLED=0 GOOS=linux GOARCH=arm GOARM=6 go build -trimpath -ldflags "-s -w" -o hubline-telemetry ./cross/arm/linux
+//
+// It is made for systemd (see hubline-telemetry.service): it tells when it is ready, feeds the watchdog as long as things move, and flushes within TimeoutStopSec on SIGTERM. It runs
+// without systemd too. The connection string is read from a file, never from the command line, where every user of the board could read it.
+//
+// MQTT is by package lean; build with -tags paho for the Eclipse client, which makes the binary 1 MB larger.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func main() {
+	var s settings
+	flag.StringVar(&s.connect, "connect", "", "file with the device's connection string; empty: connection-string in $CREDENTIALS_DIRECTORY, where systemd puts it")
+	flag.StringVar(&s.source, "source", "/sys/class/thermal/thermal_zone0/temp", "file with a number to send")
+	flag.DurationVar(&s.interval, "interval", time.Minute, "time between readings")
+	flag.StringVar(&s.addr, "addr", "", "host:port to connect to instead of the hub's, such as a gateway's")
+	flag.StringVar(&s.roots, "roots", "", "file with the certificates (PEM) to trust; empty: the system's. Small images often have none")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	if err := run(ctx, s); err != nil {
+		os.Stderr.WriteString("hubline-telemetry: " + err.Error() + "\n")
+		os.Exit(1)
+	}
+}
+
+// settings are the command line.
+type settings struct {
+	connect, source, addr, roots string
+	interval                     time.Duration
+}
+
+// flushTime is what is left for the outbox after SIGTERM. Closing takes 15 s at the worst; together they stay below the unit's TimeoutStopSec.
+const flushTime = 10 * time.Second
+
+// run sends readings until ctx ends.
+func run(ctx context.Context, s settings) error {
+	if s.interval <= 0 {
+		return errors.New("flag -interval: give a positive time")
+	}
+	creds, err := credentials(s.connect)
+	if err != nil {
+		return err
+	}
+	roots, err := trust(s.roots)
+	if err != nil {
+		return err
+	}
+	client, err := device.New(creds, engine(creds, s.addr, roots), &device.Options{
+		OnStatus:        say,
+		MaxMessages:     1024,
+		MaxBytes:        256 << 10,
+		Overflow:        device.DropOldest,
+		TryAgainAfter:   10 * time.Minute, // nobody comes to start it again
+		ReconnectSpread: 5 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := client.Start(); err != nil {
+		return err
+	}
+	service := newService()
+	service.tell("READY=1")
+	if err := sample(ctx, client, service, s); err != nil {
+		return err
+	}
+	service.tell("STOPPING=1")
+	flush, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	return errors.Join(client.Flush(flush), client.Close())
+}
+
+// sample takes a reading each interval and feeds the watchdog, until ctx ends.
+func sample(ctx context.Context, client *device.Client, service *service, s settings) error {
+	next := time.NewTicker(s.interval)
+	defer next.Stop()
+	feed := time.NewTicker(service.feedEvery)
+	defer feed.Stop()
+	for n := uint64(1); ; n++ {
+		body, err := reading(s.source, n)
+		if err != nil {
+			return err
+		}
+		m := &transport.Message{ContentType: "application/json", ContentEncoding: "utf-8", Created: time.Now(), Body: body}
+		if err := client.Enqueue(ctx, m, nil); err != nil && ctx.Err() == nil {
+			return err
+		}
+		for due := false; !due; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-feed.C:
+				service.feed(client)
+			case <-next.C:
+				due = true
+			}
+		}
+	}
+}
+
+// reading is the body of message n.
+func reading(source string, n uint64) ([]byte, error) {
+	text, err := os.ReadFile(source)
+	if err != nil {
+		return nil, errors.New("flag -source: " + err.Error())
+	}
+	number := strings.TrimSpace(string(text))
+	if _, err := strconv.ParseFloat(number, 64); err != nil {
+		return nil, errors.New("flag -source: " + source + " does not hold a number")
+	}
+	b := append(make([]byte, 0, 48), `{"n":`...)
+	b = strconv.AppendUint(b, n, 10)
+	b = append(b, `,"value":`...)
+	b = append(b, number...)
+	return append(b, '}'), nil
+}
+
+// credentials reads the connection string.
+func credentials(path string) (*transport.Credentials, error) {
+	if path == "" {
+		dir := os.Getenv("CREDENTIALS_DIRECTORY")
+		if dir == "" {
+			return nil, errors.New("flag -connect: give a file with the device's connection string")
+		}
+		path = filepath.Join(dir, "connection-string")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, errors.New("flag -connect: " + err.Error())
+	}
+	return device.ParseConnectionString(string(text))
+}
+
+// trust reads certificates to trust, nil for the system's.
+func trust(path string) (*tls.Config, error) {
+	if path == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, errors.New("flag -roots: " + err.Error())
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New("flag -roots: " + path + " has no certificate in PEM")
+	}
+	return &tls.Config{RootCAs: pool}, nil
+}

@@ -1,0 +1,248 @@
+package arm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// sizes are the most that a stripped binary for ARMv6 may have, in bytes. It grows in steps of 64 KB. Raise a number only in the change that explains why.
+var sizes = []struct {
+	name, tags string
+	most       int64
+}{
+	{"lean with TLS", "", 5_500_000},
+	{"paho with TLS", "paho", 6_500_000},
+}
+
+func TestLinuxSize(t *testing.T) {
+	if raceDetector {
+		t.Skip("the run without -race has this test")
+	}
+	watch(t)
+	for _, s := range sizes {
+		binary := filepath.Join(t.TempDir(), "hubline-telemetry")
+		run(t, root, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm", "GOARM=6"},
+			"go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", s.tags, "-o", binary, "./cross/arm/linux")
+		info, err := os.Stat(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > s.most {
+			t.Errorf("%s: %d bytes, want %d at most", s.name, info.Size(), s.most)
+		}
+		t.Logf("%s: %d bytes of %d", s.name, info.Size(), s.most)
+	}
+}
+
+// telemetry is the Linux board's program, running on this machine against the in-process hub over TLS.
+type telemetry struct {
+	cmd    *exec.Cmd
+	stderr *bytes.Buffer
+	notify *net.UnixConn
+	ended  chan error
+}
+
+// start builds the program, for GOARCH arch, and starts it as systemd would.
+func start(t *testing.T, hub *testbroker.Hub, arch, tags string, interval, watchdog time.Duration) *telemetry {
+	t.Helper()
+	folder := t.TempDir()
+	binary := filepath.Join(folder, "hubline-telemetry")
+	run(t, root, []string{"CGO_ENABLED=0", "GOARCH=" + arch}, "go", "build", "-ldflags", "-s -w", "-tags", tags, "-o", binary, "./cross/arm/linux")
+	dev, err := hub.AddDevice(boardID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := hub.ListenTLS("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, source := filepath.Join(folder, "roots.pem"), filepath.Join(folder, "temp")
+	write(t, filepath.Join(folder, "connection-string"), []byte(dev.ConnectionString()+"\n"))
+	write(t, roots, hub.CAPEM())
+	write(t, source, []byte("21500\n"))
+	socket := filepath.Join(folder, "notify")
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &telemetry{cmd: exec.Command(binary, "-source", source, "-addr", addr.String(), "-roots", roots, "-interval", interval.String()), stderr: new(bytes.Buffer), notify: notify, ended: make(chan error, 1)}
+	p.cmd.Env = append(os.Environ(), "CREDENTIALS_DIRECTORY="+folder, "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC="+strconv.FormatInt(watchdog.Microseconds(), 10))
+	p.cmd.Stderr = p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		notify.Close()
+	})
+	return p
+}
+
+// told waits for a line from the program to its manager.
+func (p *telemetry) told(t *testing.T, want string) {
+	t.Helper()
+	_ = p.notify.SetReadDeadline(time.Now().Add(20 * time.Second))
+	var buf [256]byte
+	n, err := p.notify.Read(buf[:])
+	if got := string(buf[:n]); err != nil || got != want {
+		t.Fatalf("the manager was told %q, %v, want %q\n%s", got, err, want, p.stderr)
+	}
+}
+
+// stop sends SIGTERM and waits for a clean end.
+func (p *telemetry) stop(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			t.Errorf("ended with %v\n%s", err, p.stderr)
+		}
+	case <-time.After(25 * time.Second):
+		t.Fatalf("still running 25 s after SIGTERM")
+	}
+}
+
+func waitFor(t *testing.T, hub *testbroker.Hub, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := hub.WaitMessages(ctx, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLinuxBoardIsAGoodService(t *testing.T) {
+	watch(t)
+	for _, tags := range []string{"", "paho"} {
+		t.Run("tags="+tags, func(t *testing.T) {
+			hub, err := testbroker.New(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer hub.Close()
+			p := start(t, hub, runtime.GOARCH, tags, 50*time.Millisecond, 400*time.Millisecond)
+			p.told(t, "READY=1")
+			p.told(t, "WATCHDOG=1")
+			waitFor(t, hub, 10)
+			hub.Drop(boardID)
+			p.told(t, "WATCHDOG=1")
+			waitFor(t, hub, 20)
+			// What was read while the hub was away goes out when it is back, also after SIGTERM.
+			away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+			p.told(t, "WATCHDOG=1")
+			p.told(t, "WATCHDOG=1")
+			if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			for line := ""; line != "STOPPING=1"; {
+				var buf [64]byte
+				_ = p.notify.SetReadDeadline(time.Now().Add(20 * time.Second))
+				n, err := p.notify.Read(buf[:])
+				if line = string(buf[:n]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			away.Remove()
+			select {
+			case err := <-p.ended:
+				if err != nil {
+					t.Errorf("ended with %v\n%s", err, p.stderr)
+				}
+			case <-time.After(25 * time.Second):
+				t.Fatal("still running 25 s after SIGTERM")
+			}
+			last := 0
+			for _, m := range hub.Messages() {
+				var reading struct{ N, Value int }
+				if err := json.Unmarshal(m.Body, &reading); err != nil || reading.Value != 21500 || reading.N > last+1 {
+					t.Fatalf("%q after reading %d: %v", m.Body, last, err)
+				}
+				last = max(last, reading.N)
+			}
+			if last < 25 {
+				t.Errorf("%d readings at the hub", last)
+			}
+			if strings.Contains(p.stderr.String(), "SharedAccess") {
+				t.Error("the log shows a secret")
+			}
+		})
+	}
+}
+
+// What an idle device needs of a small board's memory: resident at its highest, and that part which is not pages of the binary.
+const (
+	residentLimit  = 9_000 // KB
+	anonymousLimit = 4_000
+)
+
+func TestIdleMemory(t *testing.T) {
+	if runtime.GOOS != "linux" || raceDetector {
+		t.Skip("reads /proc; the run without -race has this test")
+	}
+	watch(t)
+	for _, arch := range []string{"386", "amd64"} { // 386 stands for ARM: 32 bits, run natively
+		if arch != runtime.GOARCH && runtime.GOARCH != "amd64" {
+			continue
+		}
+		for _, tags := range []string{"", "paho"} {
+			t.Run(arch+" "+tags, func(t *testing.T) {
+				hub, err := testbroker.New(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer hub.Close()
+				p := start(t, hub, arch, tags, time.Hour, time.Hour)
+				p.told(t, "READY=1")
+				waitFor(t, hub, 1)
+				high, anonymous := memory(t, p.cmd.Process.Pid)
+				p.stop(t)
+				if high > residentLimit || anonymous > anonymousLimit {
+					t.Errorf("%d KB resident, %d KB of it anonymous, want %d and %d at most", high, anonymous, residentLimit, anonymousLimit)
+				}
+				t.Logf("%d KB resident at most, %d KB anonymous", high, anonymous)
+			})
+		}
+	}
+}
+
+// memory reads the highest resident size of a process and its present anonymous part, in KB.
+func memory(t *testing.T, pid int) (high, anonymous int) {
+	t.Helper()
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		switch kb, _, _ := strings.Cut(strings.TrimSpace(value), " "); name {
+		case "VmHWM":
+			high, _ = strconv.Atoi(kb)
+		case "RssAnon":
+			anonymous, _ = strconv.Atoi(kb)
+		}
+	}
+	if high == 0 || anonymous == 0 {
+		t.Fatal("no memory in /proc/PID/status")
+	}
+	return high, anonymous
+}

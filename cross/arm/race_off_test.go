@@ -1,0 +1,5 @@
+//go:build !race
+
+package arm
+
+const raceDetector = false

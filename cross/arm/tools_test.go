@@ -1,0 +1,71 @@
+package arm
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// all asks for every architecture.
+var all = flag.Bool("all", false, "test every architecture, not only 386, ARMv6 and big-endian MIPS")
+
+// root is the module's folder.
+const root = "../.."
+
+const module = "github.com/hubline-iot/hubline"
+
+// need skips the test, or fails it if the environment says that nothing may be missing, unless all commands are there.
+func need(t *testing.T, require, what string, commands ...string) {
+	t.Helper()
+	for _, c := range commands {
+		if _, err := exec.LookPath(c); err != nil {
+			lack(t, require, c+" not found", what)
+		}
+	}
+}
+
+// lack skips or fails the test.
+func lack(t *testing.T, require, why, what string) {
+	t.Helper()
+	text := why + "; " + what + " NOT verified"
+	if os.Getenv(require) == "1" {
+		t.Fatal(text + " (" + require + "=1)")
+	}
+	t.Skip("SKIPPED: " + text + " (set " + require + "=1 to fail instead)")
+}
+
+// run runs a command in dir, with more in its environment, and returns what it printed.
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", strings.Join(env, " "), cmd, err, out.String())
+	}
+	return out.String()
+}
+
+// watch makes go test's cache forget the results of this package when a file of the module changes: it notes the folders that a test reads.
+func watch(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || name == "node_modules") {
+			return filepath.SkipDir
+		}
+		_, err = os.ReadDir(path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,242 @@
+package arm
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// The firmware on an emulated Cortex-M3 with 64 KB of RAM, its second serial port tied to a modem, behind it the in-process hub.
+
+// machine is an emulated board.
+type machine struct {
+	hub   *testbroker.Hub
+	modem *modem
+
+	mu    sync.Mutex
+	lines []string // of the console
+	grown chan struct{}
+}
+
+// emulate builds the firmware and starts it. flags are of the linker.
+func emulate(t *testing.T, milliseconds int, mode string) *machine {
+	t.Helper()
+	hub, err := testbroker.New(&testbroker.Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := hub.AddDevice(boardID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elf := filepath.Join(t.TempDir(), "firmware.elf")
+	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=%d -X main.mode=%s", hub.HostName(), boardID, dev.PrimaryKey, milliseconds, mode)
+	run(t, boardModule(t), nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size=3kb", "-ldflags", flags, "-o", elf, "./cross/arm/board/cortexm")
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	qemu := exec.Command("qemu-system-arm", "-machine", "lm3s6965evb", "-semihosting", "-display", "none", "-monitor", "none",
+		"-serial", "stdio", "-serial", "tcp:"+listener.Addr().String(), "-kernel", elf)
+	console, err := qemu.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := qemu.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{hub: hub, modem: &modem{line: line, dial: hub.Dial, now: time.Now}, grown: make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- m.modem.serve() }()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		m.read(console)
+	}()
+	t.Cleanup(func() {
+		line.Close()
+		listener.Close()
+		_ = qemu.Process.Kill()
+		<-read
+		_ = qemu.Wait()
+		if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) {
+			t.Errorf("the modem ended with %v", err)
+		}
+		if err := hub.Close(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("the console:\n%s", strings.Join(m.console(), "\n"))
+		}
+	})
+	return m
+}
+
+// read notes what the console says.
+func (m *machine) read(console io.Reader) {
+	for lines := bufio.NewScanner(console); lines.Scan(); {
+		m.mu.Lock()
+		m.lines = append(m.lines, strings.TrimSpace(lines.Text()))
+		close(m.grown)
+		m.grown = make(chan struct{})
+		m.mu.Unlock()
+	}
+}
+
+func (m *machine) console() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lines[:len(m.lines):len(m.lines)]
+}
+
+// said is how often the console had a line.
+func (m *machine) said(line string) (n int) {
+	for _, l := range m.console() {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}
+
+// counts is one report of the firmware's.
+type counts struct{ taken, acknowledged, lost, heap, memory, allocations int }
+
+// reports are all reports so far.
+func (m *machine) reports() (all []counts) {
+	for _, line := range m.console() {
+		var c counts
+		if n, _ := fmt.Sscanf(line, "counts taken %d acknowledged %d lost %d heap %d of %d allocations %d", &c.taken, &c.acknowledged, &c.lost, &c.heap, &c.memory, &c.allocations); n == 6 {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// await waits until the reports say so, or fails.
+func (m *machine) await(t *testing.T, limit time.Duration, what string, ok func(last counts) bool) {
+	t.Helper()
+	end := time.NewTimer(limit)
+	defer end.Stop()
+	for {
+		m.mu.Lock()
+		grown := m.grown
+		m.mu.Unlock()
+		if all := m.reports(); len(all) > 0 && ok(all[len(all)-1]) {
+			return
+		}
+		for _, line := range m.console() {
+			if strings.Contains(line, "panic") || strings.Contains(line, "fatal") || strings.Contains(line, "FATAL") {
+				t.Fatalf("the board said %q", line)
+			}
+		}
+		select {
+		case <-grown:
+		case <-end.C:
+			t.Fatalf("after %v the board has not %s", limit, what)
+		}
+	}
+}
+
+// heapLimit is the most heap that the firmware may have in use, stacks included, by the median of its reports. The collector of boards takes every word for a pointer that looks like
+// one, so at times it keeps what is dead, mostly a stack of 3 KB or two; heapPeak allows for that.
+const (
+	heapLimit = 24 << 10
+	heapPeak  = 32 << 10
+)
+
+func TestFirmwareOnACortexM3(t *testing.T) {
+	tinyGo(t, "qemu-system-arm")
+	watch(t)
+	const readings, perKill, kills = 4000, 250, 14
+	m := emulate(t, 5, "run")
+	for i := range kills {
+		m.await(t, time.Minute, "brought its readings", func(c counts) bool { return c.acknowledged >= (i+1)*perKill })
+		if i%2 == 0 {
+			m.hub.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, After: 2})
+		} else {
+			m.hub.Drop(boardID)
+		}
+	}
+	m.await(t, time.Minute, "brought all readings", func(c counts) bool { return c.acknowledged >= readings })
+	all := m.reports()
+	last := all[len(all)-1]
+	seen, duplicates := numbers(t, m.hub)
+	if len(seen) < readings-last.lost {
+		t.Errorf("the hub has %d different readings, the board counts %+v", len(seen), last)
+	}
+	have := map[int]bool{}
+	for _, n := range seen {
+		have[n] = true
+	}
+	missing := 0
+	for n := 1; n <= seen[len(seen)-1]; n++ {
+		if !have[n] {
+			missing++
+		}
+	}
+	if missing > last.lost {
+		t.Errorf("%d readings are missing at the hub, and the board gave up %d", missing, last.lost)
+	}
+	checkHeap(t, all)
+	t.Logf("%+v; at the hub %d, %d duplicates, %d given up while the link backed off; %d connections", last, len(seen), duplicates, missing, m.modem.dials)
+}
+
+// checkHeap wants the heap below its limits, and its floor not to rise from the first to the last third of the reports.
+func checkHeap(t *testing.T, all []counts) {
+	t.Helper()
+	heaps := make([]int, len(all))
+	for i, c := range all {
+		heaps[i] = c.heap
+	}
+	third := len(heaps) / 3
+	early, late := slices.Min(heaps[third/2:third]), slices.Min(heaps[2*third:])
+	slices.Sort(heaps)
+	median, peak := heaps[len(heaps)/2], heaps[len(heaps)-1]
+	if median > heapLimit || peak > heapPeak {
+		t.Errorf("%d bytes of heap in use, at times %d, want %d and %d at most", median, peak, heapLimit, heapPeak)
+	}
+	if late > early+1024 {
+		t.Errorf("the heap grew from %d to %d bytes", early, late)
+	}
+	t.Logf("heap in use: %d bytes by the median, at times %d; at least %d early and %d late; %d in all", median, peak, early, late, all[0].memory)
+}
+
+// A board that sleeps begins anew at each waking: nothing in RAM is left.
+func TestFirmwareThatSleepsOnACortexM3(t *testing.T) {
+	tinyGo(t, "qemu-system-arm")
+	watch(t)
+	const wakings = 40
+	m := emulate(t, 20, "sleep")
+	m.await(t, 2*time.Minute, "slept so often", func(counts) bool { return m.said("cycle true") >= wakings })
+	if failed := m.said("cycle false"); failed != 0 {
+		t.Errorf("%d wakings did not bring their reading", failed)
+	}
+	if n := m.hub.Len(); n < wakings {
+		t.Errorf("the hub has %d readings of %d wakings", n, wakings)
+	}
+	all := m.reports()
+	for _, c := range all {
+		if c.taken != 1 || c.acknowledged != 1 || c.heap > heapLimit {
+			t.Errorf("%+v", c)
+			break
+		}
+	}
+	t.Logf("%d wakings, %+v", len(all), all[len(all)-1])
+}

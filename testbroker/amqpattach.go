@@ -1,0 +1,135 @@
+package testbroker
+
+import (
+	"errors"
+	"fmt"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+)
+
+// Attach judges a link.
+func (a *amqpConn) Attach(link *amqp.Link) error {
+	l, err := a.classify(link)
+	if err != nil {
+		return err
+	}
+	link.Value = l
+	if !l.kind.cbs() {
+		if err := a.permit(l); err != nil {
+			return err
+		}
+	}
+	if err := a.prepare(l); err != nil {
+		return err
+	}
+	return a.attachFaults(l)
+}
+
+// permit looks whether the client may attach the link.
+func (a *amqpConn) permit(l *amqpLink) error {
+	h := a.hub
+	if err := a.gone(l.id); err != nil {
+		return err
+	}
+	chain := a.chain()
+	h.mu.Lock()
+	_, err := h.knownLocked(userName{host: h.host, id: l.id})
+	if err == nil && !a.grantedLocked(l.id) {
+		if err = h.certifiedLocked(userName{host: h.host, id: l.id}, chain); err != nil {
+			err = fmt.Errorf("no token for %s was put on this connection: %w", l.id.resource(), err)
+		}
+	}
+	h.mu.Unlock()
+	switch {
+	case errors.Is(err, ErrNotFound):
+		a.refused(l.id, err)
+		return wire.Errorf(wire.NotFound, "404001 DeviceNotFound: %s", l.id)
+	case err != nil:
+		a.refused(l.id, err)
+		return wire.Errorf(wire.UnauthorizedAccess, "401003 IotHubUnauthorized: %v", err)
+	}
+	if in := h.faults.inForce(Throttle, l.id); in != nil {
+		h.happenedTo(in, a.c, l.id)
+		return throttled()
+	}
+	a.admit(l.id)
+	return nil
+}
+
+func throttled() *wire.Error {
+	return wire.Errorf("com.microsoft:device-container-throttled", "429001 ThrottlingException")
+}
+
+// prepare sets what is answered to an attach.
+func (a *amqpConn) prepare(l *amqpLink) error {
+	if l.Receives() {
+		l.Answer.MaxMessageSize = a.hub.amqp.MaxMessageSize
+	}
+	if l.kind == LinkC2D {
+		q, err := a.hub.queue(l.id)
+		if err != nil {
+			return wire.Errorf(wire.NotFound, "%v", err)
+		}
+		l.to = &amqpReceiver{l, q}
+	}
+	return nil
+}
+
+// Attached lets a link work.
+func (a *amqpConn) Attached(link *amqp.Link) { a.start(link.Value.(*amqpLink)) }
+
+// start is Attached for any goroutine.
+func (a *amqpConn) start(l *amqpLink) {
+	h := a.hub
+	h.mu.Lock()
+	if a.ended {
+		h.mu.Unlock()
+		return
+	}
+	a.links[l] = struct{}{}
+	h.mu.Unlock()
+	switch {
+	case l.to != nil:
+		a.receive(l)
+	case l.kind.paired():
+		a.join(l)
+	}
+	if l.Receives() {
+		a.allow(l)
+	}
+	a.idleFault(l)
+	if !l.Attached() { // somebody detached it meanwhile, and could not know of all this
+		a.leave(l)
+	}
+	h.changed.wake()
+}
+
+// Detached takes a link out of all tables.
+func (a *amqpConn) Detached(link *amqp.Link) {
+	if l, ok := link.Value.(*amqpLink); ok {
+		a.leave(l)
+	}
+}
+
+// leave takes a link that has ended out of all tables. No lock is held.
+func (a *amqpConn) leave(l *amqpLink) {
+	h := a.hub
+	h.mu.Lock()
+	delete(a.links, l)
+	h.mu.Unlock()
+	if l.to != nil {
+		a.unreceive(l)
+	}
+	if l.kind.paired() {
+		a.part(l)
+	}
+	h.changed.wake()
+}
+
+// detach detaches a link.
+func (l *amqpLink) detach(e *wire.Error, closed bool) {
+	if l.Detach(e, closed) {
+		l.conn.leave(l)
+	}
+}

@@ -1,0 +1,284 @@
+package testbroker_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// An answer names its request by an id of the same type: there are clients that cast it, and others that compare it.
+func TestCorrelationIDsKeepTheirType(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		c := dialPeer(t, h).cbs()
+		for _, id := range []any{"text", uint64(0), uint64(7), uint64(1 << 40), amqp.UUID{1, 15: 2}, []byte{1, 2}, nil} {
+			m := c.ask(tokenMessage(id, "x", token(d)))
+			require.Equal(t, id, m.Properties.CorrelationID)
+			require.Equal(t, int32(200), m.ApplicationProperties["status-code"])
+			require.Equal(t, "OK", m.ApplicationProperties["status-description"])
+		}
+		m := tokenMessage(nil, "x", token(d))
+		m.Properties = nil
+		require.Equal(t, int32(200), c.ask(m).ApplicationProperties["status-code"])
+	})
+}
+
+func TestPutToken(t *testing.T) {
+	const sr = "hub.example.test%2Fdevices%2Fdev-1"
+	type world struct {
+		dev, mod, two, off, odd testbroker.Device
+		policy                  testbroker.Policy
+	}
+	soon := func() int64 { return time.Now().Add(time.Hour).Unix() }
+	tok := func(f func(w world) string) func(m *amqp.Message, w world) {
+		return func(m *amqp.Message, w world) { m.Value = f(w) }
+	}
+	for name, c := range map[string]struct {
+		status int
+		change func(m *amqp.Message, w world)
+		opens  string // an identity for which links may be attached then, or not if the status is a refusal
+	}{
+		"all in order":           {200, func(*amqp.Message, world) {}, "dev-1"},
+		"the other type":         {200, func(m *amqp.Message, _ world) { m.ApplicationProperties["type"] = "azure-devices.net:sastoken" }, "dev-1"},
+		"name encoded":           {200, func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = sr }, "dev-1"},
+		"name of a gateway":      {200, func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = "gateway/devices/dev-1" }, "dev-1"},
+		"expiration":             {200, func(m *amqp.Message, _ world) { m.ApplicationProperties["expiration"] = time.Now() }, "dev-1"},
+		"secondary key":          {200, tok(func(w world) string { return sign(sr, w.dev.SecondaryKey, soon()) }), "dev-1"},
+		"resource not encoded":   {200, tok(func(w world) string { return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"resource encoded twice": {200, tok(func(w world) string { return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"id with a percent sign": {200, tok(func(w world) string { return token(w.odd) }), "a%20b"},
+		"module":                 {200, tok(func(w world) string { return token(w.mod) }), "dev-1/mod-1"},
+		"policy for whole hub": {200, tok(func(w world) string {
+			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
+		}), "dev-2"},
+		"policy for all devices": {200, tok(func(w world) string {
+			return sign("hub.example.test%2Fdevices", w.policy.SecondaryKey, soon()) + "&skn=" + w.policy.Name
+		}), "dev-1/mod-1"},
+		"policy for one": {200, tok(func(w world) string { return sign(sr, w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name }), "dev-1"},
+		"within the grace": {200, tok(func(w world) string {
+			return sign(sr, w.dev.PrimaryKey, time.Now().Add(time.Second-5*time.Minute).Unix())
+		}), "dev-1"},
+
+		"no operation":          {400, func(m *amqp.Message, _ world) { delete(m.ApplicationProperties, "operation") }, "dev-1"},
+		"another operation":     {400, func(m *amqp.Message, _ world) { m.ApplicationProperties["operation"] = "delete-token" }, "dev-1"},
+		"another type of token": {400, func(m *amqp.Message, _ world) { m.ApplicationProperties["type"] = "jwt" }, "dev-1"},
+		"no name":               {400, func(m *amqp.Message, _ world) { delete(m.ApplicationProperties, "name") }, "dev-1"},
+		"name that is no text":  {400, func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = int32(1) }, "dev-1"},
+		"body of bytes":         {400, func(m *amqp.Message, w world) { m.Value, m.Data = nil, [][]byte{[]byte(token(w.dev))} }, "dev-1"},
+		"token of words":        {400, tok(func(world) string { return "let me in" }), "dev-1"},
+		"key of another":        {401, tok(func(w world) string { return sign(sr, w.two.PrimaryKey, soon()) }), "dev-1"},
+		"expired": {401, tok(func(w world) string {
+			return sign(sr, w.dev.PrimaryKey, time.Now().Add(-5*time.Minute-time.Second).Unix())
+		}), "dev-1"},
+		"another hub":     {401, tok(func(w world) string { return sign("hub2.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"hub without skn": {401, tok(func(w world) string { return sign("hub.example.test", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"policy unknown":  {401, tok(func(w world) string { return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=owner" }), "dev-1"},
+		"policy, bad key": {401, tok(func(w world) string {
+			return sign("hub.example.test", w.dev.PrimaryKey, soon()) + "&skn=" + w.policy.Name
+		}), "dev-1"},
+		"policy, expired": {401, tok(func(w world) string {
+			return sign("hub.example.test", w.policy.PrimaryKey, 1) + "&skn=" + w.policy.Name
+		}), "dev-1"},
+		"below the device": {401, tok(func(w world) string { return sign(sr+"%2Fx", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"not of devices":   {401, tok(func(w world) string { return sign("hub.example.test%2Fthings%2Fdev-1", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"disabled":         {401, tok(func(w world) string { return token(w.off) }), "off"},
+		"unknown device":   {404, tok(func(w world) string { return sign("hub.example.test%2Fdevices%2Fnobody", w.dev.PrimaryKey, soon()) }), "dev-1"},
+
+		"device's for its module": {200, func(*amqp.Message, world) {}, "!dev-1/mod-1"},
+		"device's for another":    {200, func(*amqp.Message, world) {}, "!dev-2"},
+		"module's for its device": {200, tok(func(w world) string { return token(w.mod) }), "!dev-1"},
+		"policy's for one disabled": {200, tok(func(w world) string {
+			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
+		}), "!off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var events []string
+				h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) { events = append(events, e.String()) }})
+				w := world{dev: d}
+				var err error
+				w.mod, err = h.AddModule("dev-1", "mod-1")
+				require.NoError(t, err)
+				w.two, err = h.AddDevice("dev-2")
+				require.NoError(t, err)
+				w.off, err = h.AddDevice("off")
+				require.NoError(t, err)
+				w.odd, err = h.AddDevice("a%20b")
+				require.NoError(t, err)
+				require.NoError(t, h.SetEnabled("off", false))
+				w.policy, err = h.AddPolicy("service")
+				require.NoError(t, err)
+				p := dialPeer(t, h)
+				m := tokenMessage("id", "hub.example.test/devices/dev-1", token(d))
+				c.change(m, w)
+				answer := p.cbs().ask(m)
+				require.Equal(t, int32(c.status), answer.ApplicationProperties["status-code"], answer.ApplicationProperties["status-description"])
+				require.NotContains(t, fmt.Sprint(answer.ApplicationProperties, events), d.PrimaryKey)
+
+				who, not := strings.CutPrefix(c.opens, "!")
+				id, module, _ := strings.Cut(who, "/")
+				_, err = p.session().NewSender(t.Context(), resource(testbroker.Device{ID: id, ModuleID: module})+"/messages/events", nil)
+				if c.status == 200 && !not {
+					require.NoError(t, err)
+					require.Equal(t, 1, h.Connections(who))
+				} else {
+					require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+					require.Zero(t, h.Connections("dev-2"))
+				}
+			})
+		})
+	}
+}
+
+func TestTokensEndAndAreRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gone []string
+		h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
+			if e.Kind == testbroker.Disconnected {
+				gone = append(gone, e.String())
+			}
+		}})
+		two, err := h.AddDevice("dev-2")
+		require.NoError(t, err)
+		p := dialPeer(t, h)
+		c := p.cbs()
+		short := func(d testbroker.Device) string {
+			return sign(url.QueryEscape(d.HostName+"/devices/"+d.ID), d.PrimaryKey, time.Now().Add(10*time.Minute).Unix())
+		}
+		require.Equal(t, 200, c.put(short(d)))
+		require.Equal(t, 200, c.put(short(two)))
+		s1, s2 := p.telemetry(d), p.telemetry(two)
+		r1 := p.commands(d, nil)
+		time.Sleep(14 * time.Minute)
+		require.NoError(t, s1.Send(t.Context(), body("x"), nil))
+		require.Equal(t, 200, c.put(short(two)), "renewed")
+		_, err = r1.Receive(t.Context(), nil)
+		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		require.Equal(t, "amqp:unauthorized-access", condition(t, s1.Send(t.Context(), body("x"), nil)))
+		require.NoError(t, s2.Send(t.Context(), body("x"), nil), "others are not touched")
+		require.Zero(t, h.Connections("dev-1"))
+		require.Equal(t, 1, h.Connections("dev-2"))
+		require.Equal(t, []string{"#1 dev-1 disconnected: token of the connection expired"}, gone)
+		_, err = p.session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		require.Equal(t, 200, c.put(short(d)))
+		p.telemetry(d)
+		require.Equal(t, 1, h.Connections("dev-1"))
+	})
+}
+
+func TestTokenOfSASLEndsTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		stream, err := h.DialAMQP(t.Context(), "tcp", "hub")
+		require.NoError(t, err)
+		p := newPeer(t, h, stream, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("dev-1@sas.hub", token(d))})
+		r := p.commands(d, nil)
+		start := time.Now()
+		_, err = r.Receive(t.Context(), nil)
+		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		require.Equal(t, 65*time.Minute, time.Since(start))
+		<-p.conn.Done()
+		require.Equal(t, "amqp:unauthorized-access", condition(t, p.conn.Err()))
+	})
+}
+
+func TestTooManyTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{MaxTokens: 1}})
+		two, err := h.AddDevice("dev-2")
+		require.NoError(t, err)
+		c := dialPeer(t, h).cbs()
+		require.Equal(t, 200, c.put(token(d)))
+		require.Equal(t, 403, c.put(token(two)))
+		require.Equal(t, 200, c.put(token(d)))
+	})
+}
+
+func TestDisabledAndRemovedOverAMQP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		two, err := h.AddDevice("dev-2")
+		require.NoError(t, err)
+		p := dialPeer(t, h)
+		c := p.cbs()
+		require.Equal(t, 200, c.put(token(d)))
+		require.Equal(t, 200, c.put(token(two)))
+		s1, s2 := p.telemetry(d), p.telemetry(two)
+		require.NoError(t, h.SetEnabled("dev-1", false))
+		require.Equal(t, "amqp:unauthorized-access", condition(t, s1.Send(t.Context(), body("x"), nil)))
+		require.NoError(t, s2.Send(t.Context(), body("x"), nil))
+		require.NoError(t, h.RemoveDevice("dev-2"))
+		require.Equal(t, "amqp:resource-deleted", condition(t, s2.Send(t.Context(), body("x"), nil)))
+		require.Zero(t, h.Connections("dev-1")+h.Connections("dev-2"))
+		require.Equal(t, 1, h.Connections(""))
+		_, err = p.session().NewSender(t.Context(), "/devices/dev-2/messages/events", nil)
+		require.Equal(t, "amqp:not-found", condition(t, err))
+		require.Equal(t, 401, c.put(token(d)))
+		require.Equal(t, 404, c.put(token(two)))
+	})
+}
+
+// Many devices on one connection, each with a session and links of the same names.
+func TestAThousandDevicesOnOneConnection(t *testing.T) {
+	const devices = 1000
+	h, _ := newHub(t, nil)
+	p := dialFrames(t, h)
+	p.open(nil)
+	p.begin(0)
+	p.say(0, senderTo("$cbs", 100))
+	want[*amqpwire.Attach](p)
+	want[*amqpwire.Flow](p)
+	p.say(0, receiverFrom("$cbs", 101))
+	want[*amqpwire.Attach](p)
+	wide := credit(101, 2*devices)
+	wide.IncomingWindow = 2 * devices
+	p.say(0, wide)
+	for i := range uint16(devices) {
+		d, err := h.AddDevice(fmt.Sprint("d", i))
+		require.NoError(t, err)
+		require.Equal(t, 200, p.put(uint32(i), "put-token", token(d)))
+		p.say(i+1, beginOf(100))
+		want[*amqpwire.Begin](p)
+		a := senderTo("amqps://hub.example.test:5671"+resource(d)+"/messages/events", 0)
+		a.Name = "TelemetrySenderLink"
+		p.say(i+1, a)
+		want[*amqpwire.Attach](p)
+		want[*amqpwire.Flow](p)
+		r := receiverFrom("amqps://hub.example.test:5671"+resource(d)+"/messages/deviceBound", 1)
+		r.Name = "TelemetryReceiverLink"
+		p.say(i+1, r)
+		want[*amqpwire.Attach](p)
+		p.say(i+1, credit(1, 10))
+	}
+	require.Equal(t, 2*devices, h.Links("", testbroker.LinkAny))
+	require.Equal(t, 1, h.Connections("d999"))
+	for i := range uint16(devices) {
+		p.say(i+1, transferOf(0, 0), dataOf(t, fmt.Sprint(i))...)
+	}
+	for range devices {
+		want[*amqpwire.Disposition](p)
+	}
+	for i, m := range h.Messages() {
+		require.Equal(t, fmt.Sprint("d", i), m.DeviceID)
+		require.Equal(t, fmt.Sprint(i), string(m.Body))
+	}
+	require.NoError(t, h.SendC2D("d500", testbroker.C2D{Body: []byte("you")}))
+	_, f := want[*amqpwire.Transfer](p)
+	require.EqualValues(t, 501, f.channel)
+	require.NoError(t, h.RemoveDevice("d7"))
+	for range 2 {
+		_, f := want[*amqpwire.Detach](p)
+		require.EqualValues(t, 8, f.channel)
+	}
+	require.Equal(t, 2*devices-2, h.Links("", testbroker.LinkAny))
+}

@@ -1,0 +1,53 @@
+package testbroker_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+func ExampleHub_DialAMQP() {
+	ctx := context.Background()
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	dev, err := hub.AddDevice("dev-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	stream, err := hub.DialAMQP(ctx, "tcp", "hub")
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn, err := amqp.NewConn(ctx, stream, &amqp.ConnOptions{
+		HostName: hub.HostName(), SASLType: amqp.SASLTypePlain("dev-1@sas.hub", token(dev)),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	session, err := conn.NewSession(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	sender, err := session.NewSender(ctx, "/devices/dev-1/messages/events", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	hub.Inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:device-container-throttled", Description: "slow down"})
+	for range 2 {
+		err := sender.Send(ctx, amqp.NewMessage([]byte(`{"celsius":71}`)), nil)
+		fmt.Println(err != nil, hub.Len())
+	}
+	// Output:
+	// true 0
+	// false 1
+}

@@ -1,0 +1,582 @@
+package testbroker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// lostBy says what kind of thing an error says is lost: "connection", "session", "link", or "" for none.
+func lostBy(err error) string {
+	var c *amqp.ConnError
+	var s *amqp.SessionError
+	var l *amqp.LinkError
+	switch {
+	case errors.As(err, &c):
+		return "connection"
+	case errors.As(err, &s):
+		return "session"
+	case errors.As(err, &l):
+		return "link"
+	}
+	return ""
+}
+
+// TestFaultsOfMessages sends one message under a fault, and looks what the client sees and what the hub has.
+func TestFaultsOfMessages(t *testing.T) {
+	const deadline = "context deadline exceeded"
+	for name, c := range map[string]struct {
+		fault     testbroker.Fault
+		lost      string
+		condition string
+		text      string // of an error without a condition
+		stored    int
+	}{
+		"DropBeforePublish":         {testbroker.Fault{Kind: testbroker.DropBeforePublish}, "connection", "", "", 0},
+		"DropAfterPublish":          {testbroker.Fault{Kind: testbroker.DropAfterPublish}, "connection", "", "", 1},
+		"DropAfterPuback":           {testbroker.Fault{Kind: testbroker.DropAfterPuback}, "either", "", "", 1},
+		"SwallowPuback":             {testbroker.Fault{Kind: testbroker.SwallowPuback}, "", "", deadline, 1},
+		"DelayPuback":               {testbroker.Fault{Kind: testbroker.DelayPuback, Delay: 2 * time.Second}, "", "", deadline, 1},
+		"DelayPuback, short":        {testbroker.Fault{Kind: testbroker.DelayPuback, Delay: time.Second / 2}, "none", "", "", 1},
+		"Forget":                    {testbroker.Fault{Kind: testbroker.Forget}, "none", "", "", 0},
+		"GarbageOnPublish":          {testbroker.Fault{Kind: testbroker.GarbageOnPublish}, "connection", "", "", 1},
+		"HalfOpen":                  {testbroker.Fault{Kind: testbroker.HalfOpen}, "", "", deadline, 0},
+		"Absent":                    {testbroker.Fault{Kind: testbroker.Absent, Device: "dev-1"}, "connection", "", "", 0},
+		"Quota":                     {testbroker.Fault{Kind: testbroker.Quota, Limit: -1}, "", "amqp:resource-limit-exceeded", "", 0},
+		"RejectMessage":             {testbroker.Fault{Kind: testbroker.RejectMessage}, "", "amqp:internal-error", "", 0},
+		"RejectMessage, any":        {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:timeout", Description: "why"}, "", "com.microsoft:timeout", "", 0},
+		"ReleaseMessage":            {testbroker.Fault{Kind: testbroker.ReleaseMessage}, "none", "", "", 0},
+		"ModifyMessage":             {testbroker.Fault{Kind: testbroker.ModifyMessage, UndeliverableHere: true}, "none", "", "", 0},
+		"CloseOnMessage":            {testbroker.Fault{Kind: testbroker.CloseOnMessage}, "connection", "amqp:connection:forced", "", 0},
+		"EndOnMessage":              {testbroker.Fault{Kind: testbroker.EndOnMessage, Condition: "amqp:session:errant-link"}, "session", "amqp:session:errant-link", "", 0},
+		"DetachOnMessage":           {testbroker.Fault{Kind: testbroker.DetachOnMessage}, "link", "amqp:link:detach-forced", "", 0},
+		"DetachAfterMessage":        {testbroker.Fault{Kind: testbroker.DetachAfterMessage, Condition: "amqp:link:stolen"}, "link", "amqp:link:stolen", "", 1},
+		"DetachOnMessage, unclosed": {testbroker.Fault{Kind: testbroker.DetachOnMessage, Unclosed: true}, "", "", deadline, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				l := loginAMQP(t, h, d).telemetry(d)
+				in := h.Inject(c.fault)
+				receipt, err := l.SendWithReceipt(soon(t), body("x"), nil)
+				var state amqp.DeliveryState
+				if err == nil {
+					state, err = receipt.Wait(soon(t))
+				}
+				switch s := state.(type) {
+				case *amqp.StateRejected:
+					err = s.Error
+				case *amqp.StateReleased:
+					require.Equal(t, testbroker.ReleaseMessage, c.fault.Kind)
+				case *amqp.StateModified:
+					require.Equal(t, testbroker.ModifyMessage, c.fault.Kind)
+					require.True(t, s.DeliveryFailed && s.UndeliverableHere)
+				}
+				synctest.Wait()
+				require.Equal(t, c.stored, h.Len())
+				require.Equal(t, 1, in.Fired())
+				require.True(t, c.fault.Kind.Protocols()&testbroker.AMQP != 0)
+				if c.lost == "none" {
+					require.NoError(t, err)
+					return
+				}
+				if c.lost == "either" { // the client has the outcome and the end at the same time, and takes one
+					if err != nil {
+						require.Equal(t, "connection", lostBy(err))
+					}
+					return
+				}
+				require.Error(t, err)
+				require.Equal(t, c.lost, lostBy(err), "%v", err)
+				if c.condition != "" {
+					require.Equal(t, c.condition, condition(t, err))
+				}
+				require.ErrorContains(t, err, c.text)
+			})
+		})
+	}
+}
+
+func TestFaultsOfAnAttach(t *testing.T) {
+	attach := func(p *peer, ctx context.Context) error {
+		_, err := p.session().NewReceiver(ctx, "/devices/dev-1/messages/devicebound", nil)
+		return err
+	}
+	for name, c := range map[string]struct {
+		fault testbroker.Fault
+		want  string
+	}{
+		"RefuseAttach":      {testbroker.Fault{Kind: testbroker.RefuseAttach}, "amqp:internal-error"},
+		"RefuseAttach, any": {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:link:redirect", Link: testbroker.LinkC2D}, "amqp:link:redirect"},
+		"another link":      {testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTelemetry}, "none"},
+		"another device":    {testbroker.Fault{Kind: testbroker.RefuseAttach, Device: "dev-2"}, "none"},
+		"SlowAttach":        {testbroker.Fault{Kind: testbroker.SlowAttach, Delay: time.Second / 2}, "slow"},
+		"NoAttach":          {testbroker.Fault{Kind: testbroker.NoAttach}, "deadline"},
+		"DropOnAttach":      {testbroker.Fault{Kind: testbroker.DropOnAttach}, "connection"},
+		"Throttle":          {testbroker.Fault{Kind: testbroker.Throttle}, "com.microsoft:device-container-throttled"},
+		"Absent":            {testbroker.Fault{Kind: testbroker.Absent, Device: "dev-1", After: 0}, "connection"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				p := loginAMQP(t, h, d)
+				in := h.Inject(c.fault)
+				if c.fault.Kind == testbroker.Absent {
+					<-p.conn.Done()
+					require.Equal(t, 1, in.Fired())
+					q := dialPeer(t, h)
+					tokens := q.cbs()
+					require.Error(t, tokens.sender.Send(soon(t), tokenMessage("1", "x", token(d)), nil))
+					require.Equal(t, 2, in.Fired(), "the device is cut off at its put-token")
+					return
+				}
+				start := time.Now()
+				err := attach(p, soon(t))
+				fired := 1
+				switch c.want {
+				case "none":
+					require.NoError(t, err)
+					fired = 0
+				case "slow":
+					require.NoError(t, err)
+					require.Equal(t, c.fault.Delay, time.Since(start))
+					require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
+					require.NoError(t, h.WaitC2D(soon(t), "dev-1", testbroker.Invisible, 1))
+				case "deadline":
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				case "connection":
+					require.Equal(t, "connection", lostBy(err))
+				default:
+					require.Equal(t, c.want, condition(t, err))
+					in.Remove()
+					require.NoError(t, attach(p, soon(t)))
+				}
+				require.Equal(t, fired, in.Fired())
+			})
+		})
+	}
+}
+
+func TestCreditIsWithheld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := loginAMQP(t, h, d)
+		in := h.Inject(testbroker.Fault{Kind: testbroker.WithholdCredit})
+		require.Equal(t, "amqp:link:transfer-limit-exceeded", condition(t, p.telemetry(d).Send(soon(t), body("x"), nil)))
+		later := h.Inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Delay: 3 * time.Second})
+		start := time.Now()
+		require.NoError(t, p.telemetry(d).Send(t.Context(), body("x"), nil))
+		require.Equal(t, 3*time.Second, time.Since(start))
+		require.NoError(t, p.telemetry(d).Send(soon(t), body("x"), nil))
+		require.Equal(t, []int{1, 1}, []int{in.Fired(), later.Fired()})
+	})
+}
+
+// Between messages, without any sign before.
+func TestIdleLinksAreDetached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := loginAMQP(t, h, d)
+		in := h.Inject(testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D, Delay: time.Hour / 2})
+		l, r := p.telemetry(d), p.commands(d, nil)
+		start := time.Now()
+		_, err := r.Receive(t.Context(), nil)
+		require.Equal(t, "amqp:link:detach-forced", condition(t, err))
+		require.Equal(t, time.Hour/2, time.Since(start))
+		require.NoError(t, l.Send(t.Context(), body("x"), nil))
+		require.Equal(t, 1, in.Fired())
+
+		e := testbroker.AMQPError{Condition: "com.microsoft:timeout", Description: "no reason"}
+		require.Zero(t, h.DetachLinks("dev-1", testbroker.LinkC2D, e))
+		require.Equal(t, 1, h.DetachLinks("", testbroker.LinkAny, e))
+		require.Equal(t, "com.microsoft:timeout", condition(t, l.Send(t.Context(), body("x"), nil)))
+		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkCBSReceiver, testbroker.AMQPError{}))
+
+		l, r = p.telemetry(d), p.commands(d, nil)
+		require.Equal(t, 2, h.EndSessions("dev-1", e))
+		err = l.Send(t.Context(), body("x"), nil)
+		require.Equal(t, "session", lostBy(err))
+		require.Equal(t, "com.microsoft:timeout", condition(t, err))
+		_, err = r.Receive(t.Context(), nil)
+		require.Equal(t, "session", lostBy(err))
+		require.Zero(t, h.Links("dev-1", testbroker.LinkAny))
+
+		l = p.telemetry(d)
+		require.Equal(t, 1, h.CloseAMQP("dev-1", e))
+		err = l.Send(t.Context(), body("x"), nil)
+		require.Equal(t, "connection", lostBy(err))
+		require.Equal(t, "com.microsoft:timeout", condition(t, err))
+		require.Error(t, testbroker.AMQPError{Condition: "a"})
+	})
+}
+
+func TestFaultsOfTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		c := dialPeer(t, h).cbs()
+		for _, status := range []int{400, 401, 403, 404, 429, 500, 503} {
+			in := h.Inject(testbroker.Fault{Kind: testbroker.RefuseToken, Device: "dev-1", Status: status})
+			require.Equal(t, status, c.put(token(d)))
+			require.Equal(t, 1, in.Fired())
+		}
+		slow := h.Inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: 100 * time.Second})
+		start := time.Now()
+		require.Equal(t, 200, c.put(token(d)))
+		require.Equal(t, 100*time.Second, time.Since(start))
+		require.Equal(t, 1, slow.Fired())
+		none := h.Inject(testbroker.Fault{Kind: testbroker.NoToken})
+		require.NoError(t, c.sender.Send(t.Context(), tokenMessage("1", "x", token(d)), nil))
+		_, err := c.receiver.Receive(soon(t), nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 1, none.Fired())
+		drop := h.Inject(testbroker.Fault{Kind: testbroker.DropOnToken})
+		require.NoError(t, c.sender.Send(t.Context(), tokenMessage("1", "x", token(d)), &amqp.SendOptions{Settled: true}))
+		_, err = c.receiver.Receive(t.Context(), nil)
+		require.Equal(t, "connection", lostBy(err))
+		require.Equal(t, 1, drop.Fired())
+	})
+}
+
+func TestFaultsOfAnOpen(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault testbroker.Fault
+		sasl  amqp.SASLType
+		want  string
+	}{
+		"RefuseConnect":      {testbroker.Fault{Kind: testbroker.RefuseConnect}, nil, "amqp:connection:forced"},
+		"RefuseConnect, any": {testbroker.Fault{Kind: testbroker.RefuseConnect, Condition: "amqp:connection:redirect"}, nil, "amqp:connection:redirect"},
+		"GarbageOnConnect":   {testbroker.Fault{Kind: testbroker.GarbageOnConnect}, nil, "lost"},
+		"DropConnect":        {testbroker.Fault{Kind: testbroker.DropConnect}, nil, "EOF"},
+		"NoConnack":          {testbroker.Fault{Kind: testbroker.NoConnack}, nil, "timeout"},
+		"HalfOpen":           {testbroker.Fault{Kind: testbroker.HalfOpen}, nil, "timeout"},
+		"Absent":             {testbroker.Fault{Kind: testbroker.Absent}, nil, "refused"},
+		"RefuseSASL":         {testbroker.Fault{Kind: testbroker.RefuseSASL, Code: 4}, amqp.SASLTypeAnonymous(), "code 0x4"},
+		"RefuseSASL, auth":   {testbroker.Fault{Kind: testbroker.RefuseSASL}, amqp.SASLTypeAnonymous(), "code 0x1"},
+		"of another device":  {testbroker.Fault{Kind: testbroker.DropConnect, Device: "dev-1"}, nil, ""},
+		"SlowConnack":        {testbroker.Fault{Kind: testbroker.SlowConnack, Delay: time.Second / 2}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newHub(t, nil)
+				in := h.Inject(c.fault)
+				stream, err := h.DialAMQP(t.Context(), "tcp", "hub")
+				var conn *amqp.Conn
+				if err == nil {
+					defer stream.Close()
+					conn, err = amqp.NewConn(soon(t), stream, &amqp.ConnOptions{ContainerID: "c", SASLType: c.sasl})
+				}
+				if err == nil {
+					defer conn.Close()
+					if c.want != "" { // the open was answered, then closed
+						<-conn.Done()
+						if err = conn.Err(); c.want == "lost" {
+							require.Equal(t, "connection", lostBy(err))
+							c.want = ""
+						}
+					}
+				}
+				if c.want == "" && name != "GarbageOnConnect" {
+					require.NoError(t, err)
+				} else {
+					require.Error(t, err)
+					if c.want != "timeout" || !errors.Is(err, context.DeadlineExceeded) { // either may come first
+						require.ErrorContains(t, err, c.want)
+					}
+				}
+				want := 1
+				if c.fault.Device != "" {
+					want = 0
+				}
+				require.Equal(t, want, in.Fired())
+			})
+		})
+	}
+}
+
+func TestThrottleOverAMQP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		l := loginAMQP(t, h, d).telemetry(d)
+		in := h.Inject(testbroker.Fault{Kind: testbroker.Throttle, Rate: 2, Limit: 4})
+		start := time.Now()
+		var receipts []amqp.SendReceipt
+		for i := range 7 {
+			r, err := l.SendWithReceipt(t.Context(), body(fmt.Sprint(i)), nil)
+			require.NoError(t, err)
+			receipts = append(receipts, r)
+			synctest.Wait()
+		}
+		rejected := 0
+		for _, r := range receipts {
+			state, err := r.Wait(t.Context())
+			require.NoError(t, err)
+			if s, ok := state.(*amqp.StateRejected); ok {
+				require.EqualValues(t, "com.microsoft:device-container-throttled", s.Error.Condition)
+				rejected++
+			}
+		}
+		require.Equal(t, 2, rejected)
+		require.Equal(t, 5, h.Len())
+		require.Equal(t, 2*time.Second, time.Since(start))
+		require.Equal(t, 6, in.Fired())
+	})
+}
+
+// The messages by which a device asks for a fault.
+func TestFaultMessagesOverAMQP(t *testing.T) {
+	type links struct {
+		telemetry                *amqp.Sender
+		commands                 *amqp.Receiver
+		twinOut, methodOut       *amqp.Sender
+		twinIn, methodIn, tokens *amqp.Receiver
+		cbs                      *amqp.Sender
+		conn                     *amqp.Conn
+	}
+	receive := func(r *amqp.Receiver) error { _, err := r.Receive(context.Background(), nil); return err }
+	send := func(s *amqp.Sender) error { return s.Send(context.Background(), body("x"), nil) }
+	for name, c := range map[string]struct {
+		lost, condition string
+		of              func(l links) error
+		left            int // links, but those to $cbs
+	}{
+		"KillTcp":                {"connection", "", func(l links) error { return receive(l.commands) }, 0},
+		"KillAmqpConnection":     {"connection", "amqp:connection:forced", func(l links) error { return receive(l.commands) }, 0},
+		"ShutDownAmqp":           {"connection", "amqp:connection:forced", func(l links) error { return receive(l.commands) }, 0},
+		"KillAmqpSession":        {"session", "amqp:link:detach-forced", func(l links) error { return send(l.telemetry) }, 5},
+		"KillAmqpD2CLink":        {"link", "amqp:link:detach-forced", func(l links) error { return send(l.telemetry) }, 5},
+		"KillAmqpc2dLink":        {"link", "amqp:link:detach-forced", func(l links) error { return receive(l.commands) }, 5},
+		"KillAmqpTwinLinkReq":    {"link", "amqp:link:detach-forced", func(l links) error { return send(l.twinOut) }, 5},
+		"KillAmqpTwinLinkResp":   {"link", "amqp:link:detach-forced", func(l links) error { return receive(l.twinIn) }, 5},
+		"KillAmqpMethodReqLink":  {"link", "amqp:link:detach-forced", func(l links) error { return receive(l.methodIn) }, 5},
+		"KillAmqpMethodRespLink": {"link", "amqp:link:detach-forced", func(l links) error { return send(l.methodOut) }, 5},
+		"KillAmqpCBSLinkReq":     {"link", "amqp:link:detach-forced", func(l links) error { return send(l.cbs) }, 6},
+		"KillAmqpCBSLinkResp":    {"link", "amqp:link:detach-forced", func(l links) error { return receive(l.tokens) }, 6},
+		"InvokeThrottling":       {"", "com.microsoft:device-container-throttled", func(l links) error { return send(l.telemetry) }, 6},
+		"InvokeMaxMessageQuota":  {"", "amqp:resource-limit-exceeded", func(l links) error { return send(l.telemetry) }, 6},
+		"InvokeAuthError":        {"", "amqp:unauthorized-access", func(l links) error { return send(l.telemetry) }, 6},
+		"ShutDownMqtt":           {"none", "", func(l links) error { return send(l.telemetry) }, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				p := dialPeer(t, h)
+				tokens := p.cbs()
+				require.Equal(t, 200, tokens.put(token(d)))
+				l := links{telemetry: p.telemetry(d), commands: p.commands(d, nil), tokens: tokens.receiver, cbs: tokens.sender, conn: p.conn}
+				l.twinOut, l.twinIn = p.pair("/devices/dev-1/twin", "t")
+				l.methodOut, l.methodIn = p.pair("/devices/dev-1/methods/devicebound", "m")
+				require.Equal(t, 6, h.Links("dev-1", testbroker.LinkAny))
+				require.NoError(t, l.telemetry.Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
+					"AzIoTHub_FaultOperationType": name, "AzIoTHub_FaultOperationCloseReason": "boom",
+					"AzIoTHub_FaultOperationDelayInSecs": "2", "AzIoTHub_FaultOperationDurationInSecs": "5",
+				}, Data: [][]byte{{1}}}, nil))
+				time.Sleep(2*time.Second - 1)
+				require.Equal(t, 6, h.Links("dev-1", testbroker.LinkAny))
+				time.Sleep(2 * time.Nanosecond)
+				require.Zero(t, h.Len(), "it is no telemetry")
+				err := c.of(l)
+				if c.lost == "none" {
+					require.NoError(t, err)
+					require.False(t, h.FaultMessages()[0].Happened)
+					return
+				}
+				require.Equal(t, c.lost, lostBy(err), "%v", err)
+				if c.condition != "" {
+					require.Equal(t, c.condition, condition(t, err))
+					require.ErrorContains(t, err, "boom")
+				}
+				require.Equal(t, c.left, h.Links("dev-1", testbroker.LinkAny))
+				require.True(t, h.FaultMessages()[0].Happened)
+				if c.lost == "" {
+					require.Equal(t, 1, h.FaultMessages()[0].Refused)
+					time.Sleep(5 * time.Second)
+					require.NoError(t, c.of(l), "it is over")
+				}
+				if name == "KillTcp" {
+					q := dialPeer(t, h).cbs()
+					require.Error(t, q.sender.Send(t.Context(), tokenMessage("1", "x", token(d)), nil), "cut for the duration")
+					time.Sleep(5 * time.Second)
+					loginAMQP(t, h, d)
+				}
+			})
+		})
+	}
+}
+
+func TestInvokedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		l := loginAMQP(t, h, d).telemetry(d)
+		require.NoError(t, l.Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
+			"AzIoTHub_FaultOperationType": "InvokeMaxMessageQuota", "AzIoTHub_FaultOperationCloseReason": "20",
+		}, Data: [][]byte{{1}}}, nil))
+		login(t, h, d).conn.Close()
+		require.Equal(t, "amqp:resource-limit-exceeded", condition(t, l.Send(t.Context(), body("x"), nil)))
+		require.NoError(t, l.Send(t.Context(), body("x"), nil))
+		require.Equal(t, 1, h.FaultMessages()[0].Refused)
+	})
+}
+
+func TestGracefulShutDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := loginAMQP(t, h, d)
+		require.NoError(t, p.telemetry(d).Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
+			"AzIoTHub_FaultOperationType": "ShutDownAmqp", "AzIoTHub_FaultOperationCloseReason": "byebye",
+		}, Data: [][]byte{{1}}}, nil))
+		<-p.conn.Done()
+		require.NoError(t, p.conn.Err(), "a close without an error")
+	})
+}
+
+// Every fault that a kind says is for AMQP is in one of the tests above.
+func TestNoFaultIsForgotten(t *testing.T) {
+	n := 0
+	for _, k := range testbroker.FaultKinds() {
+		require.NotZero(t, k.Protocols(), k)
+		require.NotContains(t, k.Protocols().String(), "(")
+		if k.Protocols() == testbroker.AMQP {
+			n++
+		}
+	}
+	require.Equal(t, 18, n)
+	require.Equal(t, "Protocol(8)", testbroker.Protocol(8).String())
+	require.Equal(t, "LinkKind(99)", testbroker.LinkKind(99).String())
+	require.Equal(t, "method sender", testbroker.LinkMethodSender.String())
+}
+
+// The outcome can be read before the end.
+func TestDropAfterTheOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		in := h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPuback})
+		p := dialFrames(t, h)
+		p.login(d)
+		p.attach(senderTo(telemetryAddress, 1))
+		p.say(0, transferOf(1, 5), dataOf(t, "x")...)
+		told, _ := want[*amqpwire.Disposition](p)
+		require.Equal(t, &amqpwire.Accepted{}, told.State)
+		require.ErrorIs(t, p.ended(), io.EOF)
+		require.Equal(t, 1, in.Fired())
+	})
+}
+
+// A dead link shows nothing: not even the end of the client's token, or of its silence.
+func TestHalfOpenIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
+		p := dialFrames(t, h)
+		p.login(d)
+		p.attach(senderTo(telemetryAddress, 1))
+		in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+		require.Equal(t, 1, in.Fired())
+		p.say(0, transferOf(1, 5), dataOf(t, "x")...)
+		p.conn.SetReadDeadline(time.Now().Add(2 * time.Hour))
+		_, err := p.next()
+		require.ErrorContains(t, err, "timeout")
+		require.Zero(t, h.Len())
+	})
+}
+
+// An error that cannot be sent as it is goes without what cannot be sent.
+func TestErrorsThatDoNotFit(t *testing.T) {
+	for name, c := range map[string]struct{ give, want testbroker.AMQPError }{
+		"too long":  {testbroker.AMQPError{Condition: "a:b", Description: string(make([]byte, 600))}, testbroker.AMQPError{Condition: "a:b"}},
+		"not UTF-8": {testbroker.AMQPError{Condition: "a:b", Description: "\xff"}, testbroker.AMQPError{Condition: "a:b", Description: "?"}},
+		"not ASCII": {testbroker.AMQPError{Condition: "ä:b"}, testbroker.AMQPError{}},
+		"none":      {testbroker.AMQPError{}, testbroker.AMQPError{}},
+		"as it is":  {testbroker.AMQPError{Condition: "a:b", Description: "c"}, testbroker.AMQPError{Condition: "a:b", Description: "c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				same := func(e *amqpwire.Error) {
+					t.Helper()
+					if e == nil {
+						e = &amqpwire.Error{}
+					}
+					require.Equal(t, c.want, testbroker.AMQPError{Condition: string(e.Condition), Description: e.Description})
+				}
+				p := dialFrames(t, h)
+				p.open(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512})
+				p.begin(0)
+				p.say(0, senderTo("$cbs", 100))
+				want[*amqpwire.Attach](p)
+				want[*amqpwire.Flow](p)
+				p.say(0, receiverFrom("$cbs", 101))
+				want[*amqpwire.Attach](p)
+				p.say(0, credit(101, 10))
+				require.Equal(t, 200, p.put(0, "put-token", token(d)))
+				a := senderTo(telemetryAddress, 1)
+				a.Properties = amqpwire.Map{{Key: amqpwire.Symbol("long"), Value: string(make([]byte, 400))}}
+				require.Empty(t, p.attach(a).Properties, "the echo would not fit either")
+				h.Inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: c.give.Condition, Description: c.give.Description})
+				if name != "none" {
+					p.say(0, transferOf(1, 5), dataOf(t, "x")...)
+					rejected, _ := want[*amqpwire.Disposition](p)
+					same(rejected.State.(*amqpwire.Rejected).Error)
+				}
+				require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkAny, c.give))
+				detach, _ := want[*amqpwire.Detach](p)
+				same(detach.Error)
+				p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})
+				p.attach(senderTo(telemetryAddress, 1))
+				require.Equal(t, 1, h.EndSessions("dev-1", c.give))
+				end, _ := want[*amqpwire.End](p)
+				same(end.Error)
+				require.Equal(t, 1, h.CloseAMQP("dev-1", c.give))
+				closed, _ := want[*amqpwire.Close](p)
+				same(closed.Error)
+			})
+		})
+	}
+}
+
+// A device that asked to be cut off is known by its user name, too.
+func TestKillTcpWithSASL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		open := func() (*amqp.Conn, error) {
+			stream, err := h.DialAMQP(t.Context(), "tcp", "hub")
+			require.NoError(t, err)
+			return amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", SASLType: amqp.SASLTypePlain("dev-1@sas.hub", token(d))})
+		}
+		conn, err := open()
+		require.NoError(t, err)
+		p := &peer{t, h, conn}
+		require.NoError(t, p.telemetry(d).Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
+			"AzIoTHub_FaultOperationType": "KillTcp", "AzIoTHub_FaultOperationDelayInSecs": "1", "AzIoTHub_FaultOperationDurationInSecs": "5",
+		}, Data: [][]byte{{1}}}, nil))
+		<-conn.Done()
+		_, err = open()
+		require.Error(t, err)
+		time.Sleep(5 * time.Second)
+		conn, err = open()
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+	})
+}
+
+// A frame that is too large for the dialogue of SASL is not answered with frames of AMQP.
+func TestSASLFramesAreShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		p := dialFrames(t, h)
+		header := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
+		p.send(header[:])
+		require.Equal(t, amqpwire.ProtocolSASL, p.header())
+		want[*amqpwire.Mechanisms](p)
+		p.say(0, &amqpwire.Init{Mechanism: "PLAIN", InitialResponse: make([]byte, 600)})
+		require.ErrorIs(t, p.ended(), io.EOF)
+	})
+}

@@ -1,0 +1,522 @@
+package testbroker_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+func TestAddressesOfLinks(t *testing.T) {
+	for _, c := range []struct {
+		address  string
+		sender   string // the condition that refuses; empty = accepted
+		receiver string
+	}{
+		{"/devices/dev-1/messages/events", "", "amqp:not-allowed"},
+		{"devices/dev-1/messages/events", "", "amqp:not-allowed"},
+		{"/devices/dev%2D1/messages/events", "", "amqp:not-allowed"},
+		{"amqps://hub.example.test/devices/dev-1/messages/events", "", "amqp:not-allowed"},
+		{"amqps://HUB.example.test:5671/devices/dev-1/messages/events", "", "amqp:not-allowed"},
+		{"amqps://localhost/devices/dev-1/messages/events", "", "amqp:not-allowed"},
+		{"amqps://hub2.example.test/devices/dev-1/messages/events", "amqp:not-found", "amqp:not-found"},
+		{"/devices/dev-1/messages/devicebound", "amqp:not-allowed", ""},
+		{"/devices/dev-1/messages/deviceBound", "amqp:not-allowed", ""},
+		{"/devices/dev-1/modules/mod-1/messages/events", "", "amqp:not-implemented"},
+		{"/devices/dev-1/modules/mod-1/messages/devicebound", "amqp:not-allowed", ""},
+		{"/devices/dev-1/twin", "", ""},
+		{"/devices/dev-1/modules/mod-1/twin", "", ""},
+		{"/devices/dev-1/methods/devicebound", "", ""},
+		{"/devices/dev-1/methods/deviceBound", "", ""},
+		{"/devices/a%20b/messages/events", "", "amqp:not-allowed"},
+		{"/devices/a%2520b/messages/events", "", "amqp:not-allowed"},
+		{"/devices/dev-2/messages/events", "amqp:unauthorized-access", "amqp:not-allowed"},
+		{"/devices/nobody/messages/events", "amqp:not-found", "amqp:not-allowed"},
+		{"/devices/nobody/messages/devicebound", "amqp:not-allowed", "amqp:not-found"},
+		{"/devices/dev-1/modules/nobody/messages/events", "amqp:not-found", "amqp:not-implemented"},
+		{"/devices/dev-1/messages", "amqp:not-found", "amqp:not-found"},
+		{"/devices/dev-1/messages/events/", "amqp:not-found", "amqp:not-found"},
+		{"/devices//messages/events", "amqp:not-found", "amqp:not-found"},
+		{"/devices/%zz/messages/events", "amqp:not-found", "amqp:not-allowed"},
+		{"/messages/devicebound", "amqp:not-found", "amqp:not-found"},
+		{"", "amqp:invalid-field", "amqp:invalid-field"},
+	} {
+		t.Run(c.address, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				mod, err := h.AddModule("dev-1", "mod-1")
+				require.NoError(t, err)
+				_, err = h.AddDevice("dev-2")
+				require.NoError(t, err)
+				odd, err := h.AddDevice("a%20b")
+				require.NoError(t, err)
+				p := dialPeer(t, h)
+				tokens := p.cbs()
+				for _, d := range []testbroker.Device{d, mod, odd} {
+					require.Equal(t, 200, tokens.put(token(d)))
+				}
+				s := p.session()
+				check := func(want string, err error) {
+					t.Helper()
+					if want == "" {
+						require.NoError(t, err)
+					} else {
+						require.Equal(t, want, condition(t, err))
+					}
+				}
+				_, err = s.NewSender(t.Context(), c.address, nil)
+				check(c.sender, err)
+				_, err = s.NewReceiver(t.Context(), c.address, nil)
+				check(c.receiver, err)
+				_, err = s.NewSender(t.Context(), telemetryAddress, nil)
+				require.NoError(t, err, "a refusal leaves the session as it is")
+			})
+		})
+	}
+}
+
+func TestLinksThatTheHubDoesNotHave(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(a *amqpwire.Attach)
+		want   amqpwire.Symbol
+	}{
+		"transactions":         {func(a *amqpwire.Attach) { a.Target = &amqpwire.Coordinator{} }, amqpwire.NotImplemented},
+		"dynamic":              {func(a *amqpwire.Attach) { a.Target = &amqpwire.Target{Dynamic: true} }, amqpwire.NotImplemented},
+		"resumed":              {func(a *amqpwire.Attach) { a.Unsettled = amqpwire.Map{{Key: []byte{1}, Value: nil}} }, amqpwire.NotImplemented},
+		"no target":            {func(a *amqpwire.Attach) { a.Target = nil }, amqpwire.InvalidField},
+		"address of a number":  {func(a *amqpwire.Attach) { a.Target = &amqpwire.Target{Address: uint32(1)} }, amqpwire.InvalidField},
+		"without an address":   {func(a *amqpwire.Attach) { a.Target = &amqpwire.Target{} }, amqpwire.InvalidField},
+		"receiver, no source":  {func(a *amqpwire.Attach) { a.Role, a.Source = amqpwire.RoleReceiver, nil }, amqpwire.InvalidField},
+		"receiver, no address": {func(a *amqpwire.Attach) { a.Role = amqpwire.RoleReceiver }, amqpwire.InvalidField},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				p := dialFrames(t, h)
+				p.login(d)
+				a := senderTo(telemetryAddress, 1)
+				c.change(a)
+				p.say(0, a)
+				answer, _ := want[*amqpwire.Attach](p)
+				if a.Role == amqpwire.RoleSender {
+					require.Nil(t, answer.Target)
+				} else {
+					require.Nil(t, answer.Source)
+				}
+				detach, _ := want[*amqpwire.Detach](p)
+				require.True(t, detach.Closed)
+				require.Equal(t, c.want, detach.Error.Condition)
+				p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})
+				p.attach(senderTo(telemetryAddress, 1))
+			})
+		})
+	}
+}
+
+func TestWhatTelemetryIsRejected(t *testing.T) {
+	text := func(n int) string { return strings.Repeat("x", n) }
+	for name, c := range map[string]struct {
+		m    *amqp.Message
+		want string
+	}{
+		"value":                   {&amqp.Message{Value: "x"}, "amqp:not-allowed"},
+		"sequence":                {&amqp.Message{Sequence: [][]any{{"x"}}}, "amqp:not-allowed"},
+		"number":                  {&amqp.Message{Data: [][]byte{{1}}, ApplicationProperties: map[string]any{"a": int32(1)}}, "amqp:invalid-field"},
+		"nameless property":       {&amqp.Message{Data: [][]byte{{1}}, ApplicationProperties: map[string]any{"": "x"}}, "amqp:invalid-field"},
+		"long id":                 {&amqp.Message{Data: [][]byte{{1}}, Properties: &amqp.MessageProperties{MessageID: text(129)}}, "amqp:invalid-field"},
+		"large":                   {&amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage+1)}}, "amqp:link:message-size-exceeded"},
+		"large by its properties": {&amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage)}, ApplicationProperties: map[string]any{"a": "b"}}, "amqp:link:message-size-exceeded"},
+		"another format":          {&amqp.Message{Format: 7, Data: [][]byte{{1}}}, "amqp:not-implemented"},
+		"batch of nothing":        {&amqp.Message{Format: amqpwire.BatchFormat, ApplicationProperties: map[string]any{"a": "b"}}, "amqp:invalid-field"},
+		"batch of nonsense":       {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{{0x40}}}, "amqp:decode-error"},
+		"batch of 501":            {&amqp.Message{Format: amqpwire.BatchFormat, Data: make([][]byte, 501)}, "amqp:invalid-field"},
+		"batch, one is bad":       {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{dataOf(t, "good"), encoded(t, &amqpwire.Message{Value: true, HasValue: true})}}, "amqp:not-allowed"},
+		"batch, too large":        {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{dataOf(t, text(200<<10)), dataOf(t, text(100<<10))}}, "amqp:link:message-size-exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				l := loginAMQP(t, h, d).telemetry(d)
+				require.Equal(t, c.want, condition(t, l.Send(t.Context(), c.m, nil)))
+				require.Zero(t, h.Len())
+				require.NoError(t, l.Send(t.Context(), &amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage)}}, nil), "the link lives on")
+			})
+		})
+	}
+}
+
+func TestMaxMessageSizeOfALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{MaxMessageSize: 1000, MaxFrameSize: 512}})
+		l := loginAMQP(t, h, d).telemetry(d)
+		require.EqualValues(t, 1000, l.MaxMessageSize())
+		require.Equal(t, "amqp:link:message-size-exceeded", condition(t, l.Send(t.Context(), body(strings.Repeat("x", 1000)), nil)))
+		require.NoError(t, l.Send(t.Context(), body(strings.Repeat("x", 990)), nil), "in frames")
+		require.Len(t, h.Messages()[0].Body, 990)
+	})
+}
+
+func TestBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		l := loginAMQP(t, h, d).telemetry(d)
+		batch := &amqp.Message{Format: amqpwire.BatchFormat}
+		for i := range 500 {
+			batch.Data = append(batch.Data, encoded(t, &amqpwire.Message{
+				Properties: &amqpwire.Properties{MessageID: fmt.Sprint(i)}, Data: [][]byte{[]byte("x")},
+				ApplicationProperties: amqpwire.Map{{Key: "n", Value: fmt.Sprint(i)}},
+			}))
+		}
+		require.NoError(t, l.Send(t.Context(), batch, nil))
+		require.Equal(t, 500, h.Len())
+		for i, m := range h.Messages() {
+			require.Equal(t, fmt.Sprint(i), m.MessageID)
+			n, _ := m.Property("n")
+			require.Equal(t, m.MessageID, n)
+		}
+	})
+}
+
+func TestCommandsOverAMQP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{Seed: 7})
+		expiry := time.Now().Add(time.Minute)
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{
+			MessageID: "m", CorrelationID: "c", UserID: "u", ContentType: "t", ContentEncoding: "e", Ack: "full", Expiry: expiry,
+			Properties: []testbroker.Property{{Name: "a", Value: "b"}, {Name: "empty"}}, Body: []byte("reboot"),
+		}))
+		r := loginAMQP(t, h, d).commands(d, nil)
+		m, err := r.Receive(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, "reboot", string(m.GetData()))
+		p := m.Properties
+		require.Equal(t, "m", p.MessageID)
+		require.Equal(t, "c", p.CorrelationID)
+		require.Equal(t, "u", string(p.UserID))
+		require.Equal(t, "/devices/dev-1/messages/devicebound", *p.To)
+		require.Equal(t, "t", *p.ContentType)
+		require.Equal(t, "e", *p.ContentEncoding)
+		require.True(t, p.AbsoluteExpiryTime.Equal(expiry))
+		require.Equal(t, map[string]any{"a": "b", "empty": "", "iothub-ack": "full"}, m.ApplicationProperties)
+		require.Len(t, m.DeliveryTag, 16)
+		record := h.C2DLog("dev-1")[0]
+		require.Equal(t, testbroker.Invisible, record.State)
+		require.Regexp(t, "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", record.LockToken)
+		b := m.DeliveryTag
+		require.Equal(t, fmt.Sprintf("%x-%x-%x-%x-%x", []byte{b[3], b[2], b[1], b[0]}, []byte{b[5], b[4]}, []byte{b[7], b[6]}, b[8:10], b[10:]), record.LockToken)
+		require.Equal(t, amqp.Annotations{
+			"iothub-enqueuedtime": record.Enqueued, "iothub-deliverycount": uint8(0), "x-opt-sequence-number": uint64(1), "x-opt-lock-token": record.LockToken,
+		}, m.Annotations)
+		require.NoError(t, r.AcceptMessage(t.Context(), m))
+		require.NoError(t, h.WaitC2D(soon(t), "dev-1", testbroker.Completed, 1))
+		require.Equal(t, "Success", h.C2DLog("dev-1")[0].Feedback)
+	})
+}
+
+func TestOutcomesOfCommands(t *testing.T) {
+	second, settled := amqp.ReceiverSettleModeSecond, amqp.SenderSettleModeSettled
+	accept := func(r *amqp.Receiver, m *amqp.Message) error { return r.AcceptMessage(context.Background(), m) }
+	for name, c := range map[string]struct {
+		o        *amqp.ReceiverOptions
+		settle   func(r *amqp.Receiver, m *amqp.Message) error
+		state    testbroker.C2DState
+		feedback string
+		times    int // deliveries
+	}{
+		"accepted":         {nil, accept, testbroker.Completed, "Success", 1},
+		"accepted, second": {&amqp.ReceiverOptions{SettlementMode: &second}, accept, testbroker.Completed, "Success", 1},
+		"settled":          {&amqp.ReceiverOptions{RequestedSenderSettleMode: &settled}, accept, testbroker.Completed, "Success", 1},
+		"rejected": {nil, func(r *amqp.Receiver, m *amqp.Message) error {
+			return r.RejectMessage(context.Background(), m, &amqp.Error{Condition: "x"})
+		}, testbroker.Rejected, "Rejected", 1},
+		"rejected, second": {&amqp.ReceiverOptions{SettlementMode: &second}, func(r *amqp.Receiver, m *amqp.Message) error {
+			return r.RejectMessage(context.Background(), m, nil)
+		}, testbroker.Rejected, "Rejected", 1},
+		"released": {nil, func(r *amqp.Receiver, m *amqp.Message) error {
+			return r.ReleaseMessage(context.Background(), m)
+		}, testbroker.DeadLettered, "DeliveryCountExceeded", 10},
+		"released, second": {&amqp.ReceiverOptions{SettlementMode: &second}, func(r *amqp.Receiver, m *amqp.Message) error {
+			return r.ReleaseMessage(context.Background(), m)
+		}, testbroker.DeadLettered, "DeliveryCountExceeded", 10},
+		"modified": {nil, func(r *amqp.Receiver, m *amqp.Message) error {
+			return r.ModifyMessage(context.Background(), m, &amqp.ModifyMessageOptions{DeliveryFailed: true})
+		}, testbroker.DeadLettered, "DeliveryCountExceeded", 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Ack: "full", Body: []byte("1")}))
+				r := loginAMQP(t, h, d).commands(d, c.o)
+				tags := make(map[string]bool)
+				for i := range c.times {
+					m, err := r.Receive(soon(t), nil)
+					require.NoError(t, err)
+					require.Equal(t, uint8(i), m.Annotations["iothub-deliverycount"])
+					tags[string(m.DeliveryTag)] = true
+					require.NoError(t, c.settle(r, m))
+				}
+				require.NoError(t, h.WaitC2D(soon(t), "dev-1", c.state, 1))
+				require.Len(t, tags, c.times)
+				record := h.C2DLog("dev-1")[0]
+				require.Equal(t, c.feedback, record.Feedback)
+				require.Equal(t, c.times, record.Deliveries)
+				_, err := r.Receive(soon(t), nil)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+		})
+	}
+}
+
+// A client that is late learns so if it wants to be told, and the command comes again.
+func TestLockOfACommandEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("1")}))
+		p := dialFrames(t, h)
+		p.login(d)
+		a := receiverFrom("/devices/dev-1/messages/devicebound", 1)
+		a.RcvSettleMode = amqpwire.ReceiveSecond
+		require.Equal(t, amqpwire.ReceiveSecond, p.attach(a).RcvSettleMode)
+		p.say(0, credit(1, 10))
+		first, _ := want[*amqpwire.Transfer](p)
+		time.Sleep(61 * time.Second)
+		again, _ := want[*amqpwire.Transfer](p)
+		require.NotEqual(t, first.DeliveryTag, again.DeliveryTag)
+		settle := func(x *amqpwire.Transfer, state amqpwire.DeliveryState) amqpwire.DeliveryState {
+			p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: x.DeliveryID.V, State: state})
+			answer, _ := want[*amqpwire.Disposition](p)
+			require.Equal(t, amqpwire.RoleSender, answer.Role)
+			require.True(t, answer.Settled)
+			require.Equal(t, x.DeliveryID.V, answer.First)
+			return answer.State
+		}
+		late := settle(first, &amqpwire.Accepted{})
+		require.EqualValues(t, "com.microsoft:message-lock-lost", late.(*amqpwire.Rejected).Error.Condition)
+		require.Equal(t, testbroker.Invisible, h.C2DLog("dev-1")[0].State)
+		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: again.DeliveryID.V, State: &amqpwire.Received{}})
+		require.Equal(t, &amqpwire.Accepted{}, settle(again, &amqpwire.Accepted{}))
+		require.Equal(t, testbroker.Completed, h.C2DLog("dev-1")[0].State)
+		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(1<<31 - 1)), Settled: true})
+		p.say(0, &amqpwire.Close{})
+		want[*amqpwire.Close](p)
+	})
+}
+
+// Settling many at once, some of them with no word about what became of them.
+func TestRangesOfDispositions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		for i := range 6 {
+			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte{byte(i)}}))
+		}
+		p := dialFrames(t, h)
+		p.login(d)
+		p.attach(receiverFrom("/devices/dev-1/messages/devicebound", 1))
+		p.say(0, credit(1, 6))
+		var ids []uint32
+		for range 6 {
+			x, _ := want[*amqpwire.Transfer](p)
+			ids = append(ids, x.DeliveryID.V)
+		}
+		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: ids[1], Last: amqpwire.Some(ids[3]), Settled: true, State: &amqpwire.Accepted{}})
+		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: ids[5], Settled: true})
+		synctest.Wait()
+		var states []testbroker.C2DState
+		for _, r := range h.C2DLog("dev-1") {
+			states = append(states, r.State)
+		}
+		const done, there, back = testbroker.Completed, testbroker.Invisible, testbroker.Enqueued
+		require.Equal(t, []testbroker.C2DState{there, done, done, done, there, back}, states)
+		p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})
+		synctest.Wait()
+		require.Equal(t, 3, h.CountC2D("dev-1", back), "what is unsettled goes back")
+	})
+}
+
+func TestTakeOverOfCommands(t *testing.T) {
+	for name, c := range map[string]struct {
+		other bool // connection
+		want  string
+	}{"same connection": {false, "amqp:link:stolen"}, "another connection": {true, "com.microsoft:link-creation-conflict"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				p := loginAMQP(t, h, d)
+				old, s := p.commands(d, &amqp.ReceiverOptions{Credit: 5}), p.telemetry(d)
+				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("1")}))
+				_, err := old.Receive(t.Context(), nil)
+				require.NoError(t, err)
+				if c.other {
+					p = loginAMQP(t, h, d)
+				}
+				fresh := p.commands(d, &amqp.ReceiverOptions{Credit: 5})
+				m, err := fresh.Receive(soon(t), nil)
+				require.NoError(t, err, "what was not settled comes again")
+				require.NoError(t, fresh.AcceptMessage(t.Context(), m))
+				_, err = old.Receive(t.Context(), nil)
+				require.Equal(t, c.want, condition(t, err))
+				require.NoError(t, s.Send(t.Context(), body("x"), nil), "telemetry goes on")
+				require.NoError(t, h.WaitC2D(soon(t), "dev-1", testbroker.Completed, 1))
+				require.Equal(t, 1, h.Links("dev-1", testbroker.LinkC2D))
+			})
+		})
+	}
+}
+
+// MQTT and AMQP share the queue; the newest receiver gets what waits.
+func TestTakeOverAcrossProtocols(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		m := login(t, h, d)
+		require.Equal(t, []byte{1}, m.subscribe(1, "devices/dev-1/messages/devicebound/#"))
+		r := loginAMQP(t, h, d).commands(d, nil)
+		require.Error(t, m.end())
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("1")}))
+		_, err := r.Receive(soon(t), nil)
+		require.NoError(t, err)
+
+		m = login(t, h, d)
+		require.Equal(t, []byte{1}, m.subscribe(1, "devices/dev-1/messages/devicebound/#"))
+		require.Contains(t, string(m.expect(3)), "1")
+		_, err = r.Receive(soon(t), nil)
+		require.Equal(t, "com.microsoft:link-creation-conflict", condition(t, err))
+	})
+}
+
+// There are clients that repeat names of links in all sessions; in one session a name is that of one link.
+func TestNamesOfLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := dialFrames(t, h)
+		p.login(d)
+		p.attach(senderTo(telemetryAddress, 1))
+		p.begin(1)
+		p.say(1, senderTo(telemetryAddress, 1))
+		want[*amqpwire.Attach](p)
+		want[*amqpwire.Flow](p)
+		require.Equal(t, 2, h.Links("dev-1", testbroker.LinkTelemetry))
+		p.say(0, senderTo(telemetryAddress, 2))
+		detach, f := want[*amqpwire.Detach](p)
+		require.EqualValues(t, 0, f.channel)
+		require.EqualValues(t, 1, detach.Handle)
+		require.Equal(t, amqpwire.LinkStolen, detach.Error.Condition)
+		want[*amqpwire.Attach](p)
+		want[*amqpwire.Flow](p)
+		require.Equal(t, 2, h.Links("dev-1", testbroker.LinkTelemetry))
+	})
+}
+
+// A client's own limit of messages is obeyed: what is larger waits for a link that can carry it.
+func TestCommandsTooLargeForALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: make([]byte, 5000)}))
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("small")}))
+		p := loginAMQP(t, h, d)
+		m, err := p.commands(d, &amqp.ReceiverOptions{MaxMessageSize: 1000}).Receive(soon(t), nil)
+		require.NoError(t, err)
+		require.Equal(t, "small", string(m.GetData()))
+		m, err = p.commands(d, nil).Receive(soon(t), nil)
+		require.NoError(t, err)
+		require.Len(t, m.GetData(), 5000)
+	})
+}
+
+// pairOptions give a link the property that names its pair.
+func pairOptions(channel string) (*amqp.SenderOptions, *amqp.ReceiverOptions) {
+	properties := map[string]any{"com.microsoft:channel-correlation-id": channel, "com.microsoft:api-version": "2021-04-12"}
+	return &amqp.SenderOptions{Properties: properties}, &amqp.ReceiverOptions{Properties: properties, Credit: 10}
+}
+
+func (p *peer) pair(address, channel string) (*amqp.Sender, *amqp.Receiver) {
+	p.t.Helper()
+	so, ro := pairOptions(channel)
+	session := p.session()
+	s, err := session.NewSender(p.t.Context(), address, so)
+	require.NoError(p.t, err)
+	r, err := session.NewReceiver(p.t.Context(), address, ro)
+	require.NoError(p.t, err)
+	return s, r
+}
+
+// There are no twins yet; every request is answered, on the receiver that belongs to its sender.
+func TestLinksForTwins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := loginAMQP(t, h, d)
+		s1, r1 := p.pair("/devices/dev-1/twin", "twin:1")
+		s2, r2 := p.pair("/devices/dev-1/twin", "twin:2")
+		for i, c := range []struct {
+			s *amqp.Sender
+			r *amqp.Receiver
+		}{{s1, r1}, {s2, r2}, {s1, r1}} {
+			for _, id := range []any{fmt.Sprint("GET-", i), amqp.UUID{1, 15: byte(i)}, uint64(i)} {
+				require.NoError(t, c.s.Send(t.Context(), &amqp.Message{
+					Annotations: amqp.Annotations{"operation": "GET"}, Properties: &amqp.MessageProperties{CorrelationID: id}, Data: [][]byte{[]byte(" ")},
+				}, nil))
+				m, err := c.r.Receive(soon(t), nil)
+				require.NoError(t, err)
+				require.Equal(t, id, m.Properties.CorrelationID)
+				require.Equal(t, int32(501), m.Annotations["status"])
+				require.NotEmpty(t, m.GetData())
+			}
+		}
+		require.Equal(t, "amqp:invalid-field", condition(t, s1.Send(t.Context(), body(" "), nil)))
+		require.NoError(t, r2.Close(t.Context()))
+		require.Equal(t, "amqp:precondition-failed", condition(t, s2.Send(t.Context(), &amqp.Message{Properties: &amqp.MessageProperties{CorrelationID: "x"}}, nil)))
+		require.Equal(t, 3, h.Links("dev-1", testbroker.LinkAny))
+	})
+}
+
+// A second pair of links for methods takes over from the first.
+func TestTakeOverOfMethods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := loginAMQP(t, h, d)
+		s1, r1 := p.pair("/devices/dev-1/methods/devicebound", "methods:1")
+		require.Equal(t, "amqp:not-found", condition(t, s1.Send(t.Context(), body("{}"), nil)), "nothing was called")
+		s2, _ := p.pair("/devices/dev-1/methods/devicebound", "methods:2")
+		_, err := r1.Receive(t.Context(), nil)
+		require.Equal(t, "amqp:link:stolen", condition(t, err))
+		require.Equal(t, "amqp:link:stolen", condition(t, s1.Send(t.Context(), body("{}"), nil)))
+		require.Equal(t, 2, h.Links("dev-1", testbroker.LinkAny))
+		q := loginAMQP(t, h, d)
+		q.pair("/devices/dev-1/methods/devicebound", "methods:2")
+		require.Equal(t, "com.microsoft:link-creation-conflict", condition(t, s2.Send(t.Context(), body("{}"), nil)))
+		require.Equal(t, 2, h.Links("dev-1", testbroker.LinkAny))
+		two, err := h.AddDevice("dev-2")
+		require.NoError(t, err)
+		o := loginAMQP(t, h, two)
+		o.pair("/devices/dev-2/methods/devicebound", "methods:2")
+		require.Equal(t, 4, h.Links("", testbroker.LinkAny), "another device is another")
+	})
+}
+
+// SendRaw and the log are the same as over MQTT: one hub.
+func TestBothProtocolsFeedOneLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := login(t, h, d)
+		l := loginAMQP(t, h, d).telemetry(d)
+		w.publish(1, events+"%24.mid=a", "same")
+		w.acked()
+		id := func(s string) *amqp.Message {
+			return &amqp.Message{Properties: &amqp.MessageProperties{MessageID: "a"}, Data: [][]byte{[]byte(s)}}
+		}
+		require.NoError(t, l.Send(t.Context(), id("same"), nil))
+		require.Empty(t, h.Conflicts())
+		require.NoError(t, l.Send(t.Context(), id("other"), nil))
+		require.Len(t, h.Conflicts(), 1)
+		require.Equal(t, 2, h.Connections("dev-1"))
+		require.True(t, bytes.Equal(h.Messages()[0].Body, h.Messages()[1].Body))
+	})
+}

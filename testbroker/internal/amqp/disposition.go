@@ -1,0 +1,78 @@
+package amqp
+
+import (
+	"slices"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+// sent is a message that went unsettled.
+type sent struct {
+	link *Link
+	tag  []byte
+}
+
+// disposition deals with what the client says of messages that the server sent. Of those that it sent itself, there is
+// nothing to remember.
+func (s *Session) disposition(d *wire.Disposition) error {
+	if d.Role == wire.RoleSender {
+		return nil
+	}
+	last := d.First
+	if d.Last.OK {
+		last = d.Last.V
+	}
+	if int32(last-d.First) < 0 {
+		return broken(wire.InvalidField, "disposition of %d to %d", d.First, last)
+	}
+	type one struct {
+		id uint32
+		*sent
+	}
+	var all []one
+	c := s.conn
+	c.mu.Lock()
+	_, partial := d.State.(*wire.Received)
+	final := d.Settled || d.State != nil && !partial
+	if final {
+		for id, m := range s.unsettled {
+			if id-d.First <= last-d.First {
+				all = append(all, one{id, m})
+				delete(s.unsettled, id)
+			}
+		}
+	}
+	c.mu.Unlock()
+	slices.SortFunc(all, func(a, b one) int { return int(int32(a.id - b.id)) })
+	for _, m := range all {
+		state := d.State
+		if partial {
+			state = nil
+		}
+		end := c.handler.Settled(m.link, m.tag, state)
+		if !d.Settled {
+			c.say(s.channel, &wire.Disposition{Role: wire.RoleSender, First: m.id, Last: wire.Some(m.id), Settled: true, State: end}, nil)
+		}
+	}
+	return nil
+}
+
+// acceptLocked adds a delivery to those that are accepted, to be told together.
+func (s *Session) acceptLocked(id uint32) {
+	if s.count > 0 && id == s.run.Last.V+1 {
+		s.run.Last.V = id
+		s.count++
+		return
+	}
+	s.tellLocked()
+	s.run, s.count = wire.Disposition{Role: wire.RoleReceiver, First: id, Last: wire.Some(id), Settled: true, State: &wire.Accepted{}}, 1
+	s.conn.unsaid = append(s.conn.unsaid, s)
+}
+
+func (s *Session) tellLocked() {
+	if s.count > 0 && !s.ended {
+		run := s.run
+		s.conn.sayLocked(s.channel, &run, nil)
+	}
+	s.count = 0
+}

@@ -1,0 +1,156 @@
+package amqp
+
+import (
+	"slices"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+// queued is a transfer frame that waits for the client's window.
+type queued struct {
+	link  *Link
+	frame []byte
+}
+
+// flow deals with windows, then with a link's credit.
+func (s *Session) flow(f *wire.Flow) error {
+	c := s.conn
+	c.mu.Lock()
+	next := uint32(sessionStart)
+	if f.NextIncomingID.OK {
+		next = f.NextIncomingID.V
+	}
+	s.remote = remaining(f.IncomingWindow, s.nextOutgoing-next)
+	s.pumpLocked()
+	if !f.Handle.OK {
+		if f.DeliveryCount.OK || f.LinkCredit.OK || f.Drain {
+			c.mu.Unlock()
+			return broken(wire.InvalidField, "flow with the credit of no link")
+		}
+		if f.Echo {
+			s.sayFlowLocked(nil)
+		}
+		c.mu.Unlock()
+		return nil
+	}
+	l := s.links[f.Handle.V]
+	if l == nil {
+		_, crossed := s.detached[f.Handle.V]
+		c.mu.Unlock()
+		if crossed {
+			return nil
+		}
+		return broken(wire.UnattachedHandle, "flow on handle %d", f.Handle.V)
+	}
+	if l.state != attached && l.state != asked {
+		c.mu.Unlock()
+		return nil
+	}
+	if l.Receives() {
+		if f.Echo && l.state == attached {
+			s.sayFlowLocked(l)
+		}
+		c.mu.Unlock()
+		return nil
+	}
+	seen := l.initial
+	if f.DeliveryCount.OK {
+		seen = f.DeliveryCount.V
+	}
+	if f.LinkCredit.OK {
+		l.credit = remaining(f.LinkCredit.V, l.count-seen)
+	}
+	l.drain, l.echo = f.Drain, f.Echo
+	wanted := l.credit > 0 && l.state == attached // who asked need not wait for the answer to give credit
+	c.mu.Unlock()
+	if wanted {
+		c.handler.Credit(l)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.drainLocked(l)
+	if l.echo && l.state == attached {
+		l.echo = false
+		s.sayFlowLocked(l)
+	}
+	return nil
+}
+
+// remaining is what is left of a window, or of credit, of which the client did not know that some was used.
+func remaining(given, used uint32) uint32 {
+	if int32(used) < 0 {
+		return given
+	}
+	return given - min(given, used)
+}
+
+// drainLocked gives back the credit that a client wants back, when there is nothing left to send.
+func (s *Session) drainLocked(l *Link) {
+	if !l.drain || l.state != attached || slices.ContainsFunc(s.queue, func(q queued) bool { return q.link == l }) {
+		return
+	}
+	l.count += l.credit
+	l.credit = 0
+	s.sayFlowLocked(l)
+	l.drain, l.echo = false, false
+}
+
+// sayFlowLocked tells the windows, and the state of a link unless it is nil.
+func (s *Session) sayFlowLocked(l *Link) {
+	f := &wire.Flow{
+		NextIncomingID: wire.Some(s.nextIncoming), IncomingWindow: s.window,
+		NextOutgoingID: s.nextOutgoing, OutgoingWindow: 1<<31 - 1,
+	}
+	if l != nil {
+		f.Handle = wire.Some(l.handle)
+		f.DeliveryCount, f.LinkCredit = wire.Some(l.count), wire.Some(l.credit)
+		f.Drain = l.drain
+	}
+	s.conn.sayLocked(s.channel, f, nil)
+}
+
+// pumpLocked sends what waited for the window.
+func (s *Session) pumpLocked() {
+	n := 0
+	for n < len(s.queue) && s.remote > 0 {
+		s.putLocked(s.queue[n].frame)
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	s.queue = slices.Delete(s.queue, 0, n)
+	for _, l := range s.links {
+		if l.drain {
+			s.drainLocked(l)
+		}
+	}
+}
+
+func (s *Session) putLocked(frame []byte) {
+	if !s.conn.dead {
+		s.conn.out = append(s.conn.out, frame...)
+	}
+	s.nextOutgoing++
+	s.remote--
+}
+
+// renewLocked renews the window and the credit of links of which much was used.
+func (s *Session) renewLocked() {
+	if s.ended {
+		return
+	}
+	if s.renew {
+		s.renew, s.window = false, s.conn.cfg.SessionWindow
+		if len(s.thirsty) == 0 {
+			s.sayFlowLocked(nil)
+		}
+	}
+	for _, l := range s.thirsty {
+		if l.thirsty = false; l.state == attached && l.window > l.credit {
+			l.credit = l.window
+			s.sayFlowLocked(l)
+		}
+	}
+	s.thirsty = s.thirsty[:0]
+}

@@ -1,0 +1,145 @@
+package amqp
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"time"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+// header reads the protocol header and, if it is that of SASL, goes through the dialogue and reads another.
+func (c *Conn) header() error {
+	first, err := c.protocol()
+	if err != nil {
+		return err
+	}
+	if first == wire.ProtocolSASL {
+		if err := c.sasl(); err != nil {
+			return err
+		}
+		c.handshake = true
+		if first, err = c.protocol(); err != nil {
+			return err
+		}
+	}
+	if first != wire.ProtocolAMQP {
+		return c.wrongHeader()
+	}
+	c.sayHeader(wire.ProtocolAMQP)
+	c.framing = true
+	return nil
+}
+
+var errHeader = errors.New("amqp: protocol header that the server does not speak")
+
+// protocol reads a protocol header and returns its id.
+func (c *Conn) protocol() (byte, error) {
+	if err := c.fill(wire.HeaderSize); err != nil {
+		return 0, err
+	}
+	got := c.in[:wire.HeaderSize]
+	c.in = c.in[wire.HeaderSize:]
+	want := wire.ProtocolHeader(got[4])
+	if id := got[4]; !bytes.Equal(got, want[:]) || id != wire.ProtocolAMQP && id != wire.ProtocolSASL {
+		return 0, c.wrongHeader()
+	}
+	return got[4], nil
+}
+
+// wrongHeader answers with the header that would have been right [2.2].
+func (c *Conn) wrongHeader() error {
+	id := wire.ProtocolSASL
+	if c.handshake {
+		id = wire.ProtocolAMQP
+	}
+	c.sayHeader(id)
+	return errHeader
+}
+
+func (c *Conn) sayHeader(id byte) {
+	h := wire.ProtocolHeader(id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out = append(c.out, h[:]...)
+}
+
+// sasl is the server's side of the dialogue. A failure is told by the outcome, and ends the connection.
+func (c *Conn) sasl() error {
+	c.sayHeader(wire.ProtocolSASL)
+	offered := c.handler.Mechanisms()
+	c.say(0, &wire.Mechanisms{Mechanisms: offered}, nil)
+	f, err := c.next()
+	if err != nil {
+		return err
+	}
+	if f.Type != wire.FrameSASL {
+		return errors.New("amqp: frame of AMQP in the dialogue of SASL")
+	}
+	p, _, err := f.Performative()
+	if err != nil {
+		return errors.New("amqp: SASL: " + err.Error())
+	}
+	init, ok := p.(*wire.Init)
+	if !ok {
+		return errors.New("amqp: SASL: not an init")
+	}
+	code := wire.SASLAuth
+	if slices.Contains(offered, init.Mechanism) {
+		code = c.handler.Authenticate(init.Mechanism, init.InitialResponse)
+	}
+	c.say(0, &wire.Outcome{Code: code}, nil)
+	if code != wire.SASLOK {
+		return &OutcomeError{code}
+	}
+	return nil
+}
+
+// OutcomeError is how a connection ends whose client was not authenticated.
+type OutcomeError struct{ Code uint8 }
+
+// Error tells the code.
+func (e *OutcomeError) Error() string {
+	return "amqp: SASL outcome " + string('0'+rune(e.Code))
+}
+
+func (c *Conn) open(channel uint16, o *wire.Open) error {
+	if c.opened {
+		return wire.Errorf(wire.IllegalState, "second open")
+	}
+	refusal := c.handler.Open(o)
+	var violation *wire.Error
+	if refusal != nil && !errors.As(refusal, &violation) {
+		return refusal
+	}
+	c.answerOpen(o)
+	switch idle := time.Duration(o.IdleTimeout.V) * time.Millisecond; {
+	case refusal != nil:
+		return violation
+	case channel != 0:
+		return wire.Errorf(wire.FramingError, "open on channel %d", channel)
+	case o.ContainerID == "":
+		return wire.Errorf(wire.InvalidField, "open without a container id")
+	case o.MaxFrameSize < wire.MinMaxFrameSize:
+		return wire.Errorf(wire.InvalidField, "max-frame-size %d, %d at least", o.MaxFrameSize, wire.MinMaxFrameSize)
+	case idle > 0 && idle < leastIdle:
+		return wire.Errorf(wire.NotAllowed, "idle-time-out of %s, %s at least", idle, leastIdle)
+	default:
+		c.watch(idle)
+	}
+	c.Flush()
+	return c.handler.Opened()
+}
+
+func (c *Conn) answerOpen(o *wire.Open) {
+	answer := &wire.Open{ContainerID: c.cfg.ContainerID, MaxFrameSize: c.cfg.MaxFrameSize, ChannelMax: c.cfg.ChannelMax}
+	if c.cfg.IdleTimeout > 0 {
+		answer.IdleTimeout = wire.Some(uint32((c.cfg.IdleTimeout / 2).Milliseconds()))
+	}
+	c.say(0, answer, nil)
+	c.mu.Lock()
+	c.frame, c.said = max(o.MaxFrameSize, wire.MinMaxFrameSize), true
+	c.mu.Unlock()
+	c.opened, c.limit = true, c.cfg.MaxFrameSize
+}
