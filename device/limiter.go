@@ -9,25 +9,25 @@ import (
 // Options.Dials. It is safe for concurrent use.
 type DialLimiter struct {
 	places chan struct{}
-	gap    time.Duration
-
-	mu   sync.Mutex
-	next time.Time // no attempt begins earlier
+	// turn says when the holder of a place may begin, and books that time. A function, so that who makes no limiter links none.
+	turn func(now time.Time) time.Time
 }
 
 // NewDialLimiter returns a limiter that lets at most attempts run at a time (1 or more), and begin at least gap after one another (0: no gap).
 func NewDialLimiter(attempts int, gap time.Duration) *DialLimiter {
-	return &DialLimiter{places: make(chan struct{}, max(1, attempts)), gap: max(0, gap)}
-}
-
-// turn says when the holder of a place may begin, and books that time.
-func (l *DialLimiter) turn(now time.Time) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := now
-	if l.next.After(now) {
-		at = l.next
+	var mu sync.Mutex
+	var next time.Time // no attempt begins earlier
+	return &DialLimiter{
+		places: make(chan struct{}, max(1, attempts)),
+		turn: func(now time.Time) time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			at := now
+			if next.After(now) {
+				at = next
+			}
+			next = at.Add(max(0, gap))
+			return at
+		},
 	}
-	l.next = at.Add(l.gap)
-	return at
 }

@@ -278,15 +278,15 @@ func (b *outbox) idle() bool {
 // oldestRefused describes the first refused message in order of acceptance.
 func (b *outbox) oldestRefused() (tag uint16, seq uint64, r refusal, ok bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.refused == 0 {
-		return 0, 0, refusal{}, false
+	if ok = b.refused > 0; ok {
+		i := b.head
+		for b.slots[i].state != slotRefused {
+			i = b.slots[i].next
+		}
+		tag, seq, r = uint16(i), b.slots[i].seq, *b.slots[i].refusal
 	}
-	i := b.head
-	for b.slots[i].state != slotRefused {
-		i = b.slots[i].next
-	}
-	return uint16(i), b.slots[i].seq, *b.slots[i].refusal, true
+	b.mu.Unlock()
+	return tag, seq, r, ok
 }
 
 // decided notes the decision that a refused message waits for.
