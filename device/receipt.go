@@ -22,19 +22,24 @@ const (
 )
 
 // Wait returns the result: nil when the service acknowledged the message, else an *transport.Error. When ctx ends first it returns ctx's error and
-// the result can still be waited for. Wait may be called as soon as Enqueue has returned, by one goroutine at a time. A Receipt without a message gives
+// the result can still be waited for; a result that is there already comes first, so a context that has ended only looks. Wait may be called as soon as Enqueue has returned, by one goroutine at a time. A Receipt without a message gives
 // Invalid.
 func (r *Receipt) Wait(ctx context.Context) error {
 	if r.state.Load() != receiptBusy {
 		return errReceiptIdle
 	}
+	var err error
 	select {
-	case err := <-r.result:
-		r.state.Store(receiptIdle)
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
+	case err = <-r.result:
+	default:
+		select {
+		case err = <-r.result:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	r.state.Store(receiptIdle)
+	return err
 }
 
 // take claims r for a message.

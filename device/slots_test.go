@@ -1,6 +1,7 @@
 package device_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 
@@ -37,5 +38,24 @@ func TestAnAcknowledgementThatComesTwiceDoesNotHitTheNextMessage(t *testing.T) {
 		f.last().cfg.Sink.Done(tags[4], nil)
 		require.NoError(t, receipts[4].Wait(t.Context()))
 		require.EqualValues(t, 5, c.Stats().Acknowledged)
+	})
+}
+
+// A context that has ended only looks for a result.
+func TestWaitPrefersAResultThatIsThere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{}, nil)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		var r device.Receipt
+		for i := range 100 {
+			require.NoError(t, c.Enqueue(t.Context(), msg(i), &r))
+			if i == 0 {
+				require.ErrorIs(t, r.Wait(over), context.Canceled)
+				open(t, c)
+			}
+			synctest.Wait()
+			require.NoError(t, r.Wait(over))
+		}
 	})
 }
