@@ -273,7 +273,7 @@ func (c *Client) Reconnect() error {
 	return nil
 }
 
-// SetRetryPolicy sets the policy for connections and for messages. It works at any time; a wait under way is decided anew, counted from its
+// SetRetryPolicy sets the policy for connections and for messages, also where the options have set them apart. It works at any time; a wait under way is decided anew, counted from its
 // beginning: the new policy may shorten, lengthen or end it. The error, of Kind Invalid, names the parameter that makes no sense; the old
 // policy then stays.
 func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {

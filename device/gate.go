@@ -3,6 +3,7 @@ package device
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -10,14 +11,15 @@ import (
 // and for each message before it is handed over. A gate that waits holds everything behind it; one that refuses ends what it was asked about, as a policy
 // that stops does.
 
-// admitted asks the connection policy's gate and waits as it says. Where it refuses, or the client closes, ok is false and p is what follows.
+// admitted asks the connection policy's gate and waits as it says, and for a share of ReconnectSpread. Where it refuses, OutageLimit would pass, or the client closes, ok is
+// false and p is what follows.
 func (l *loop) admitted() (p phase, ok bool) {
 	c := l.c
 	var until time.Time
 	var asked *policies
 	for {
 		now := time.Now()
-		if set := c.policies.Load(); set != asked || !now.Before(until) {
+		if set := c.policies.Load(); set != asked || c.reconnect.Swap(false) || !now.Before(until) {
 			asked, l.untold = set, set
 			gate, ok := isGate(set.connection)
 			if !ok {
@@ -29,22 +31,21 @@ func (l *loop) admitted() (p phase, ok bool) {
 				describe(&a, l.failure)
 			}
 			d := gate.Admit(a)
-			switch {
-			case !d.Retry:
-				l.untold = nil
-				var cause error
-				if l.failure != nil {
-					cause = l.failure
-				}
-				return l.giveUp(RetryExpired, refusedTry(transport.Connection, transport.OpDial, d, max(l.retry-1, 0), cause)), false
-			case d.Delay <= 0:
+			if d.Retry && d.Delay <= 0 {
 				if d.Cost != 0 {
 					l.last.Cost = d.Cost
 				}
 				return connecting, true
 			}
 			l.untold = nil
+			if d.Delay += l.drawSpread(); d.Retry && c.set.OutageLimit > 0 && d.Delay > c.set.OutageLimit-a.Elapsed {
+				d = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
+			}
+			if !d.Retry {
+				return l.giveUp(RetryExpired, refusedTry(transport.Connection, transport.OpDial, d, max(l.retry-1, 0), a.Err)), false
+			}
 			until = now.Add(d.Delay)
+			l.publish(Status{State: DisconnectedRetrying, Reason: Held, Retry: l.retry, Delay: d.Delay, Err: a.Err})
 		}
 		if !l.doze(now, until) {
 			return ended, false
@@ -70,39 +71,40 @@ func (l *loop) held(now time.Time) bool {
 	return false
 }
 
-// admit asks the message policy's gate about a batch and returns the part that may go; the rest is put back. What the gate refuses fails alone.
+// admit asks the message policy's gate about a batch and returns the part that may go. What the gate refuses fails alone; what it holds is put back, with all behind it.
 func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 	p := l.c.policies.Load()
 	gate, ok := isGate(p.message)
 	if !ok {
 		return batch
 	}
+	may := batch[:0]
 	for i, item := range batch {
 		seq, r := l.c.box.taken(item.Tag)
 		a := l.attempt(transport.Operation, now)
 		a.Retry, a.Last, a.Rand = r.count, r.last, l.c.set.Rand()
-		var cause error
 		if r.err != nil {
-			cause = r.err
 			a.Elapsed = now.Sub(r.since)
 			describe(&a, r.err)
 		}
 		d := gate.Admit(a)
-		if d.Retry && d.Delay <= 0 {
+		switch {
+		case !d.Retry:
+			l.c.box.reject(item.Tag, seq, refusedTry(transport.Operation, transport.OpSend, d, max(r.count-1, 0), a.Err))
+			continue
+		case d.Delay > 0:
+			l.c.box.untake(batch[i:])
+			l.hold = hold{until: now.Add(d.Delay), by: p}
+		default:
 			if d.Cost != 0 {
 				r.last.Cost = d.Cost
 				l.c.box.decided(item.Tag, seq, r.last)
 			}
+			may = append(may, item)
 			continue
 		}
-		l.c.box.untake(batch[i:])
-		if d.Retry {
-			l.hold = hold{until: now.Add(d.Delay), by: p}
-		} else {
-			l.c.box.fail(item.Tag, seq, refusedTry(transport.Operation, transport.OpSend, d, max(r.count-1, 0), cause))
-		}
-		clear(batch[i:])
-		return batch[:i]
+		break
 	}
-	return batch
+	clear(batch[len(may):])
+	return may
 }

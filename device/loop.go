@@ -125,12 +125,8 @@ func (l *loop) settle() {
 	if l.pause.until.IsZero() {
 		l.refused(false) // what the service asked for with its last breath counts
 	}
-	now := time.Now()
-	l.learn(now)
-	flying := l.c.box.rewind()
-	if eye, ok := isObserver(l.taught.message); ok {
-		l.abandon(eye, now, flying, errGoneWith)
-	}
+	l.c.box.rewind()
+	l.learn(time.Now())
 	l.c.in.void()
 }
 
@@ -212,10 +208,10 @@ func (l *loop) handOver(now time.Time) (idle bool) {
 	switch {
 	case !l.drainBy.IsZero():
 		return true // nothing more goes out on this session
-	case l.held(now):
-		return true
+	case l.pause.until.IsZero() && l.c.box.anyRefused():
+		l.refused(true)
 	case l.pause.until.IsZero():
-		return l.send(now)
+		return l.held(now) || l.send(now)
 	case l.c.policies.Load() != l.pause.askedOf:
 		l.askAgain(now)
 	case !now.Before(l.pause.until):
@@ -229,16 +225,12 @@ func (l *loop) handOver(now time.Time) (idle bool) {
 // send gives the session a batch of messages, and reports whether there were none.
 func (l *loop) send(now time.Time) (none bool) {
 	c := l.c
-	batch, refused := c.box.take(l.batch[:0], now, c.creds.Time())
-	switch {
-	case refused:
-		l.refused(true)
-		return false
-	case len(batch) == 0:
+	batch := c.box.take(l.batch[:0], now, c.creds.Time())
+	if len(batch) == 0 {
 		return true
 	}
 	if batch = l.admit(batch, now); len(batch) == 0 {
-		return !l.hold.until.IsZero()
+		return false // look again: there may be a hold now, or more behind what was refused
 	}
 	l.live.Send(batch)
 	if t := c.set.Trace; t != nil && t.Sent != nil {
@@ -270,10 +262,13 @@ func (l *loop) overdue(now time.Time) bool {
 func (l *loop) due(now time.Time) time.Time {
 	at := earlier(now.Add(clockCheck), l.ackCheck)
 	at = earlier(at, l.drainBy)
-	if l.drainBy.IsZero() { // else no pause ends on this session
+	switch {
+	case !l.drainBy.IsZero(): // no pause and no hold ends on this session
+	case !l.pause.until.IsZero():
 		at = earlier(at, l.pause.until)
+	default:
+		at = earlier(at, l.hold.until)
 	}
-	at = earlier(at, l.hold.until)
 	at = earlier(at, l.stableAt())
 	at = earlier(at, l.renewalDue(now))
 	at = earlier(at, l.calmAt())

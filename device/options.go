@@ -16,6 +16,9 @@ type Options struct {
 	// A policy that is a retrypolicy.Gate is asked before each attempt to connect and for each message before it is handed over: one that waits holds what is
 	// behind it too, one that refuses ends the attempts, or that message alone, with RetryExpired. A retrypolicy.Observer is told how each of them ended: an attempt to
 	// connect has succeeded once the connection is up for StableTime. Attempt.Key is the hub's host name. Clients of one process may share a policy.
+	//
+	// A policy that can stop (MaxAttempts, MaxElapsed, a quota, a gate that refuses) makes the client Disconnected when it stops about a connection, and gives
+	// the message up, with RetryExpired, when it stops about a message. If only connections shall be given up, set MessagePolicy to one that does not stop.
 	RetryPolicy retrypolicy.Policy
 	// MessagePolicy decides about sending a message again that the service refused for now. Default: RetryPolicy. A message that was
 	// in flight when the connection was lost is not refused: it goes again without asking.

@@ -55,7 +55,8 @@ type outbox struct {
 
 	totals Stats // the counters of messages
 
-	watched  bool // somebody collects outcomes
+	watched  bool  // somebody collects outcomes
+	watch    uint8 // who, as a number that changes with the policy
 	outcomes []outcome
 }
 
@@ -81,6 +82,7 @@ type slot struct {
 	state      slotState
 	again      bool // was in flight when a session ended: its outcome is unknown
 	call       bool // a Send waits for it
+	watch      uint8
 }
 
 // refusal is what the policy needs to know of a message that the service did not take.
@@ -193,13 +195,10 @@ func (b *outbox) wakeBlocked() {
 const batchSize = 64
 
 // take marks queued messages as flying, as far as the window and batchSize go, and describes them in batch, which is empty. When there is nothing to hand over, the
-// loop counts as parked: it will be poked. It takes nothing when refused messages wait for a decision.
-func (b *outbox) take(batch []transport.Item, now, wall time.Time) (_ []transport.Item, refused bool) {
+// loop counts as parked: it will be poked.
+func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.Item {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refused > 0 {
-		return batch, true
-	}
 	handed := now.Sub(b.base)
 	for len(batch) < batchSize && b.cursor != none && b.flying < b.window {
 		i := b.cursor
@@ -213,12 +212,12 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) (_ []transpor
 		if s.again || s.refusal != nil {
 			b.totals.Resent++
 		}
-		s.state, s.handed = slotFlying, handed
+		s.state, s.handed, s.watch = slotFlying, handed, b.watch
 		b.flying++
 		b.cursor = b.nextQueued(s.next)
 	}
 	b.parked = len(batch) == 0
-	return batch, false
+	return batch
 }
 
 // done takes the verdict on a message in flight; tags of no such message are ignored.
@@ -258,7 +257,7 @@ func (b *outbox) done(tag uint16, err error) {
 		b.totals.Refused++
 		b.remove(i, err)
 	}
-	if b.parked && (wake || b.cursor != none && b.flying <= b.window/2) {
+	if wake || b.parked && (b.cursor != none && b.flying <= b.window/2) {
 		b.parked = false
 		b.poke()
 	}
@@ -317,6 +316,9 @@ func (b *outbox) untake(batch []transport.Item) {
 	defer b.mu.Unlock()
 	for _, item := range batch {
 		s := &b.slots[item.Tag]
+		if s.state != slotFlying {
+			continue // a hub has answered for it meanwhile, though it has not seen it
+		}
 		if s.again || s.refusal != nil {
 			b.totals.Resent--
 		}
@@ -324,7 +326,24 @@ func (b *outbox) untake(batch []transport.Item) {
 		b.flying--
 		b.noteExpiry(s.msg)
 	}
-	b.cursor = int32(batch[0].Tag)
+	b.cursor = b.nextQueued(b.head)
+}
+
+// reject ends a message that take took and that is not handed over.
+func (b *outbox) reject(tag uint16, seq uint64, err error) {
+	b.mu.Lock()
+	if s := &b.slots[tag]; s.seq == seq && s.state == slotFlying {
+		b.totals.Refused++
+		b.remove(int32(tag), err)
+	}
+	b.mu.Unlock()
+}
+
+// anyRefused reports whether refused messages wait for a decision.
+func (b *outbox) anyRefused() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refused > 0
 }
 
 // taken describes a message that take took: how often it was refused, and its number.
@@ -360,16 +379,15 @@ func (b *outbox) connect(window int) {
 	b.mu.Unlock()
 }
 
-// rewind puts all that was in flight or refused back, after the end of a session. It returns how many were in flight.
-func (b *outbox) rewind() (flying int) {
+// rewind puts all that was in flight or refused back, after the end of a session.
+func (b *outbox) rewind() {
 	b.mu.Lock()
-	flying = b.flying
+	b.noteFlying(errGoneWith)
 	b.back(slotFlying)
 	b.back(slotRefused)
 	b.window = 0
 	b.parked, b.draining = false, false
 	b.mu.Unlock()
-	return flying
 }
 
 func (b *outbox) back(from slotState) {

@@ -19,17 +19,34 @@ type outcome struct {
 	last  retrypolicy.Decision // the one that led to a retry
 }
 
-// watch begins or ends the collection of outcomes.
-func (b *outbox) watch(on bool) {
+// turnOver begins or ends the collection of outcomes for a new policy and returns those that are left for the one before: what was not collected, and what is in
+// flight, of which that policy will not hear again.
+func (b *outbox) turnOver(watched bool) []outcome {
 	b.mu.Lock()
-	b.watched = on
-	b.outcomes = b.outcomes[:0]
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	b.noteFlying(errReplaced)
+	left := b.outcomes
+	b.outcomes, b.watched = nil, watched
+	b.watch++
+	return left
 }
 
-// note adds an outcome of slot s, joined with the one before it where both are first tries that ended alike, and pokes the loop for the first one.
-func (b *outbox) note(s *slot, err *transport.Error) {
+// noteFlying notes that what is in flight ended with err.
+func (b *outbox) noteFlying(err *transport.Error) {
 	if !b.watched {
+		return
+	}
+	for i := b.head; i != none; i = b.slots[i].next {
+		if s := &b.slots[i]; s.state == slotFlying {
+			b.note(s, err)
+		}
+	}
+}
+
+// note adds an outcome of slot s, joined with the one before it where both are first tries that ended alike, and pokes the loop for the first one. What was handed
+// over under another policy is none of this one's.
+func (b *outbox) note(s *slot, err *transport.Error) {
+	if !b.watched || s.watch != b.watch {
 		return
 	}
 	o := outcome{err: err, count: 1}
@@ -67,28 +84,26 @@ func (l *loop) attempt(scope transport.Scope, now time.Time) retrypolicy.Attempt
 func (l *loop) learn(now time.Time) {
 	p := l.c.policies.Load()
 	if p != l.taught {
-		l.teach(p, now)
-	}
-	if eye, ok := isObserver(p.message); ok {
-		l.report(eye, now)
-	}
-}
-
-// teach changes the policy that learns. The one before is told that what is in flight was given up, for nobody will tell it more.
-func (l *loop) teach(p *policies, now time.Time) {
-	if l.taught != nil {
-		if eye, ok := isObserver(l.taught.message); ok {
-			l.report(eye, now)
-			l.abandon(eye, now, l.c.box.stats().InFlight, errReplaced)
+		before := l.taught
+		l.taught = p
+		_, watched := isObserver(p.message)
+		left := l.c.box.turnOver(watched)
+		if before != nil {
+			if eye, ok := isObserver(before.message); ok {
+				l.report(eye, left, now)
+			}
 		}
 	}
-	l.taught = p
-	_, watched := isObserver(p.message)
-	l.c.box.watch(watched)
+	if eye, ok := isObserver(p.message); ok {
+		if seen := l.c.box.collect(l.spare); seen != nil {
+			l.report(eye, seen, now)
+			clear(seen)
+			l.spare = seen
+		}
+	}
 }
 
-func (l *loop) report(eye retrypolicy.Observer, now time.Time) {
-	seen := l.c.box.collect(l.spare)
+func (l *loop) report(eye retrypolicy.Observer, seen []outcome, now time.Time) {
 	for _, o := range seen {
 		a := l.attempt(transport.Operation, now)
 		a.Retry, a.Count, a.Last = o.retry, o.count, o.last
@@ -97,21 +112,6 @@ func (l *loop) report(eye retrypolicy.Observer, now time.Time) {
 		}
 		eye.Observe(a)
 	}
-	if seen != nil {
-		clear(seen)
-		l.spare = seen
-	}
-}
-
-// abandon tells eye of n messages whose outcome nobody will learn.
-func (l *loop) abandon(eye retrypolicy.Observer, now time.Time, n int, err *transport.Error) {
-	if n == 0 {
-		return
-	}
-	a := l.attempt(transport.Operation, now)
-	a.Count = n
-	describe(&a, err)
-	eye.Observe(a)
 }
 
 // describe adds a failure to a question.
@@ -135,6 +135,9 @@ func (l *loop) tried(failure *transport.Error, now time.Time) {
 		describe(&a, failure)
 	}
 	eye.Observe(a)
+	if failure == nil {
+		l.last.Cost = 0 // it was given back
+	}
 }
 
 // stableAt returns when the connection policy can be told that the attempt to connect succeeded, zero if there is nothing to tell.

@@ -39,6 +39,8 @@ const (
 	ConnectionLost
 	// AttemptFailed: an attempt to connect failed; the next is Retry, after Delay.
 	AttemptFailed
+	// Held: the retry policy is a gate (retrypolicy.Gate) that holds the next attempt to connect back for Delay.
+	Held
 	// Paused: the service refused a message for now; all sending pauses for Delay. The connection is up.
 	Paused
 	// Planned: the client replaces a healthy connection because Reconnect was called.
@@ -61,7 +63,7 @@ const (
 func (r Reason) String() string { return name(int(r), reasonText[:]) }
 
 var reasonText = [...]string{
-	NotOpened: "not opened", Connecting: "connecting", ConnectionOK: "connection ok", ConnectionLost: "connection lost", AttemptFailed: "attempt failed",
+	NotOpened: "not opened", Connecting: "connecting", ConnectionOK: "connection ok", ConnectionLost: "connection lost", AttemptFailed: "attempt failed", Held: "held back",
 	Paused: "paused", Planned: "planned", TokenRenewal: "token renewal", ClockJumped: "clock jumped", NotRetryable: "not retryable", RetryExpired: "retries ended", OpenCancelled: "open cancelled", ClientClosed: "client closed",
 }
 

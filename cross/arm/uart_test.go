@@ -42,7 +42,7 @@ func emulate(t *testing.T, milliseconds int, mode string) *machine {
 	}
 	elf := filepath.Join(t.TempDir(), "firmware.elf")
 	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=%d -X main.mode=%s", hub.HostName(), boardID, dev.PrimaryKey, milliseconds, mode)
-	run(t, boardModule(t), nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size=3kb", "-ldflags", flags, "-o", elf, "./cross/arm/board/cortexm")
+	run(t, boardModule(t), nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size=4kb", "-ldflags", flags, "-o", elf, "./cross/arm/board/cortexm")
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -155,7 +155,7 @@ func (m *machine) await(t *testing.T, limit time.Duration, what string, ok func(
 }
 
 // heapLimit is the most heap that the firmware may have in use, stacks included, by the median of its reports. The collector of boards takes every word for a pointer that looks like
-// one, so at times it keeps what is dead, mostly a stack of 3 KB or two; heapPeak allows for that.
+// one, so at times it keeps what is dead, mostly a stack of 4 KB or two; heapPeak allows for that.
 const (
 	heapLimit = 24 << 10
 	heapPeak  = 32 << 10

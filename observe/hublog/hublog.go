@@ -156,6 +156,7 @@ var events = [...]event{
 	device.ConnectionOK:   {slog.LevelInfo, "the connection to the hub is up"},
 	device.ConnectionLost: {slog.LevelWarn, "the connection to the hub was lost"},
 	device.AttemptFailed:  {slog.LevelWarn, "an attempt to connect to the hub failed"},
+	device.Held:           {slog.LevelInfo, "the retry policy holds the next attempt back"},
 	device.Paused:         {slog.LevelWarn, "the hub refused a message for now, sending pauses"},
 	device.Planned:        {slog.LevelInfo, "replacing the connection as asked"},
 	device.TokenRenewal:   {slog.LevelInfo, "replacing the connection to renew the token"},
@@ -187,7 +188,7 @@ func logStatus(l *slog.Logger, s device.Status) {
 	}
 	attrs := make([]slog.Attr, 0, 16)
 	attrs = append(attrs, slog.String("state", s.State.String()), slog.String("reason", s.Reason.String()))
-	waits := s.Reason == device.ConnectionLost || s.Reason == device.AttemptFailed || s.Reason == device.Paused
+	waits := s.Reason == device.ConnectionLost || s.Reason == device.AttemptFailed || s.Reason == device.Held || s.Reason == device.Paused
 	if s.Retry > 0 {
 		attrs = append(attrs, slog.Int("retry", s.Retry))
 	}

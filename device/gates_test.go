@@ -1,0 +1,364 @@
+package device_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// a hold that ends while the session is drained must not spin
+func TestAHoldThatEndsWhileTheSessionDrainsDoesNotSpin(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		start := time.Now()
+		f := &fake{}
+		f.expires = func() time.Time { return start.Add(100 * time.Second) }
+		f.verdict = func(conn int, it transport.Item) error { return errHold }
+		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
+		n := 0
+		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
+			n++
+			if n == 2 {
+				return retrypolicy.Decision{Retry: true, Delay: 10 * time.Second}
+			}
+			return retrypolicy.Decision{Retry: true}
+		}
+		reads := atomic.Int64{}
+		cr := creds()
+		cr.Now = func() time.Time {
+			if reads.Add(1) == 100000 {
+				panic("loop spins: 100000 looks at the clock")
+			}
+			return time.Now()
+		}
+		c, err := device.New(cr, f, &device.Options{Rand: func() uint64 { return 0 }, MessagePolicy: w})
+		require.NoError(t, err)
+		defer c.Close()
+		open(t, c)
+		time.Sleep(76 * time.Second)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		time.Sleep(20 * time.Second)
+	})
+}
+
+// double refund by Reconnect within StableTime
+func TestACostIsGivenBackOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, err := retrypolicy.NewTokenBucket(100, 0, 0)
+		require.NoError(t, err)
+		q, err := retrypolicy.NewQuota(&retrypolicy.QuotaOptions{Bucket: b, Retry: 5})
+		require.NoError(t, err)
+		f := &fake{dial: failing(lost(transport.Network), lost(transport.Network), lost(transport.Network), lost(transport.Network))}
+		c, _ := client(t, f, &device.Options{RetryPolicy: q.Wrap(retrypolicy.Fixed{Delay: time.Second}), MessagePolicy: retrypolicy.NoRetry{}})
+		open(t, c)
+		require.Equal(t, 80, b.Tokens(time.Now()))
+		for range 4 {
+			require.NoError(t, c.Reconnect())
+			time.Sleep(2 * time.Second)
+		}
+		require.NoError(t, c.Close())
+		require.Equal(t, 85, b.Tokens(time.Now()), "only the cost of the last retry comes back, once")
+	})
+}
+
+// Close during a probe must not close a shared breaker
+func TestAProbeThatCloseCutsShortIsNoSuccess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		br, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
+		require.NoError(t, err)
+		f := &fake{dial: func(n int, ctx context.Context) error {
+			if n == 1 {
+				return lost(transport.Network)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		c, _ := client(t, f, &device.Options{RetryPolicy: br.Wrap(retrypolicy.Fixed{Delay: time.Second}), MessagePolicy: retrypolicy.NoRetry{}})
+		require.NoError(t, c.Start())
+		time.Sleep(15 * time.Second) // the probe is dialing
+		require.Equal(t, retrypolicy.BreakerHalfOpen, br.Status(time.Now()).State)
+		require.NoError(t, c.Close())
+		require.NotEqual(t, retrypolicy.BreakerClosed, br.Status(time.Now()).State, "a probe that Close cut short is no success")
+	})
+}
+
+// A replaced policy: messages in flight are "successes" for a breaker
+func TestAMessageOfAReplacedPolicyIsNoSuccess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		br, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
+		require.NoError(t, err)
+		n := 0
+		f := &fake{verdict: func(int, transport.Item) error {
+			if n++; n == 1 {
+				return refused(transport.Unavailable)
+			}
+			return errHold
+		}}
+		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Fixed{}, MessagePolicy: br.Wrap(retrypolicy.Fixed{Delay: time.Second})})
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		time.Sleep(15 * time.Second)
+		require.Equal(t, retrypolicy.BreakerHalfOpen, br.Status(time.Now()).State)
+		require.NoError(t, c.SetRetryPolicy(retrypolicy.Fixed{}))
+		synctest.Wait()
+		require.NotEqual(t, retrypolicy.BreakerClosed, br.Status(time.Now()).State)
+	})
+}
+
+// a retry in flight at a session's death leaks in ConcurrencyBudget
+func TestARetryInFlightWithItsSessionIsReportedAsOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cb, err := retrypolicy.NewConcurrencyBudget(nil)
+		require.NoError(t, err)
+		p := cb.Wrap(retrypolicy.Fixed{Delay: time.Second})
+		for range 5 { // others' tries
+			require.True(t, retrypolicy.Admit(p, retrypolicy.Attempt{}).Retry)
+		}
+		f := &fake{verdict: func(conn int, it transport.Item) error {
+			switch {
+			case conn == 1 && !resent(it):
+				return refused(transport.Unavailable)
+			case conn == 1:
+				return errHold
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{MessagePolicy: p})
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		time.Sleep(1500 * time.Millisecond)
+		all, retries := cb.InFlight()
+		require.Equal(t, []int{6, 1}, []int{all, retries})
+		f.last().kill <- lost(transport.Network)
+		require.NoError(t, c.Flush(t.Context()))
+		time.Sleep(time.Minute)
+		all, retries = cb.InFlight()
+		require.Equal(t, []int{5, 0}, []int{all, retries}, "nothing of ours is in flight")
+	})
+}
+
+var seen = map[string]int{}
+
+func resent(it transport.Item) bool { seen[it.Msg.ID]++; return seen[it.Msg.ID] > 1 }
+
+// SetRetryPolicy with a policy over the same budget counts twice
+func TestTheSamePolicyAgainCountsNothingTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cb, err := retrypolicy.NewConcurrencyBudget(nil)
+		require.NoError(t, err)
+		p := cb.Wrap(retrypolicy.Fixed{Delay: time.Second})
+		for range 50 {
+			require.True(t, retrypolicy.Admit(p, retrypolicy.Attempt{}).Retry) // other clients
+		}
+		hold := atomic.Bool{}
+		hold.Store(true)
+		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
+		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Fixed{}, MessagePolicy: p})
+		open(t, c)
+		for i := range 20 {
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
+		}
+		synctest.Wait()
+		all, _ := cb.InFlight()
+		require.Equal(t, 70, all)
+		require.NoError(t, c.SetRetryPolicy(p))
+		synctest.Wait()
+		for i := range 20 {
+			f.last().cfg.Sink.Done(uint16(i), nil)
+		}
+		synctest.Wait()
+		all, _ = cb.InFlight()
+		require.GreaterOrEqual(t, all, 50)
+	})
+}
+
+// an outcome between teach's report and its count of what is in flight is lost
+type acker struct {
+	*witness
+	once func()
+}
+
+func (a *acker) Observe(x retrypolicy.Attempt) {
+	a.witness.Observe(x)
+	if a.once != nil && x.Scope == transport.Operation {
+		f := a.once
+		a.once = nil
+		f()
+	}
+}
+
+func TestNoOutcomeIsLostWhenThePolicyIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
+		old := &acker{witness: newWitness(retrypolicy.Fixed{})}
+		var c *device.Client
+		entered, gone := make(chan struct{}), make(chan struct{})
+		c, _ = client(t, f, &device.Options{RetryPolicy: retrypolicy.Fixed{}, MessagePolicy: old})
+		open(t, c)
+		for i := range 3 {
+			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
+		}
+		synctest.Wait()
+		// While the loop is inside Observe (of message 0) the policy is replaced and message 1 is acknowledged; Observe of the report of teach is where message 2 comes in.
+		old.once = func() {
+			close(entered)
+			<-gone
+			old.once = func() { f.last().cfg.Sink.Done(2, nil) }
+		}
+		f.last().cfg.Sink.Done(0, nil)
+		<-entered
+		f.last().cfg.Sink.Done(1, nil)
+		require.NoError(t, c.SetRetryPolicy(retrypolicy.Fixed{}))
+		close(gone)
+		synctest.Wait()
+		require.Equal(t, 0, old.inFlight[transport.Operation], old.told)
+	})
+}
+
+// OutageLimit with a gate that waits
+func TestOutageLimitBoundsTheWaitAtAGate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
+		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
+			if a.Retry == 0 {
+				return retrypolicy.Decision{Retry: true}
+			}
+			return retrypolicy.Decision{Retry: true, Delay: time.Hour}
+		}
+		c, _ := client(t, f, &device.Options{RetryPolicy: w, MessagePolicy: retrypolicy.NoRetry{}, OutageLimit: time.Minute})
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+		defer cancel()
+		began := time.Now()
+		err := c.Open(ctx)
+		require.ErrorIs(t, err, transport.RetryExpired)
+		require.LessOrEqual(t, time.Since(began), time.Minute)
+	})
+}
+
+// a message refused while a gate holds: Decide is asked only afterwards
+func TestARefusalIsDecidedWhileAGateHolds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
+		w := newWitness(retrypolicy.MaxAttempts{Total: 1, Policy: retrypolicy.Fixed{}})
+		n := 0
+		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
+			if n++; n == 2 {
+				return retrypolicy.Decision{Retry: true, Delay: time.Hour}
+			}
+			return retrypolicy.Decision{Retry: true}
+		}
+		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Fixed{}, MessagePolicy: w})
+		open(t, c)
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		synctest.Wait()
+		f.last().cfg.Sink.Done(0, refused(transport.Unavailable))
+		began := time.Now()
+		err := r.Wait(t.Context())
+		require.ErrorIs(t, err, transport.RetryExpired)
+		require.Less(t, time.Since(began), time.Minute, "the policy stops; the message has to fail now")
+	})
+}
+
+// The answer that a hub gives twice comes between taking and asking.
+func TestASecondAnswerMeetsAMessageAtTheGate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
+		n := 0
+		var c *device.Client
+		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
+			if n++; n == 1 {
+				f.last().cfg.Sink.Done(0, nil) // a second answer to an old message with the tag
+				return retrypolicy.Decision{Retry: true, Delay: time.Second}
+			}
+			return retrypolicy.Decision{Retry: true}
+		}
+		c, _ = client(t, f, &device.Options{RetryPolicy: retrypolicy.Fixed{}, MessagePolicy: w})
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		require.NoError(t, c.Flush(t.Context()))
+	})
+}
+
+// A pause that ends while the gate still holds messages wakes nobody over and over.
+func TestAPauseThatEndsWhileAGateHoldsDoesNotSpin(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
+		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
+		n := 0
+		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
+			if n++; n == 2 {
+				return retrypolicy.Decision{Retry: true, Delay: time.Minute}
+			}
+			return retrypolicy.Decision{Retry: true}
+		}
+		reads := atomic.Int64{}
+		cr := creds()
+		cr.Now = func() time.Time {
+			if reads.Add(1) == 100000 {
+				panic("loop spins: 100000 looks at the clock")
+			}
+			return time.Now()
+		}
+		c, err := device.New(cr, f, &device.Options{RetryPolicy: retrypolicy.Fixed{Delay: time.Second}, MessagePolicy: w})
+		require.NoError(t, err)
+		defer c.Close()
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		synctest.Wait()
+		f.last().cfg.Sink.Done(0, refused(transport.Unavailable))
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(30 * time.Second)
+	})
+}
+
+// Clients that wait at one gate do not all come when it lets them.
+func TestClientsThatWaitAtOneGateSpread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		br, _ := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Wait: true})
+		up := atomic.Bool{}
+		var fs []*fake
+		start := time.Now()
+		for i := range 200 {
+			f := &fake{dial: func(int, context.Context) error {
+				if !up.Load() {
+					return lost(transport.Network)
+				}
+				return nil
+			}}
+			fs = append(fs, f)
+			c, err := device.New(creds(), f, &device.Options{RetryPolicy: br.Wrap(retrypolicy.ExponentialBackoffWithJitter{}), MessagePolicy: retrypolicy.Fixed{}, ReconnectSpread: 20 * time.Second, Rand: rand.NewPCG(uint64(i), 1).Uint64})
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Start())
+		}
+		time.Sleep(5 * time.Minute)
+		up.Store(true)
+		time.Sleep(5 * time.Minute)
+		per := map[time.Duration]int{}
+		for _, f := range fs {
+			for _, d := range f.dialTimes() {
+				per[d.Sub(start).Truncate(100*time.Millisecond)]++
+			}
+		}
+		for at, n := range per {
+			if at > time.Minute {
+				require.LessOrEqual(t, n, 40, "so many of 200 dialed within 100 ms, %v after the start", at)
+			}
+		}
+	})
+}
