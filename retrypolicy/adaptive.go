@@ -102,10 +102,18 @@ func (l *Adaptive) at(now time.Time) time.Duration {
 		l.epoch = now.Add(-l.latest)
 		l.curve.throttledAt = l.latest
 	default:
-		l.latest = max(l.latest, now.Sub(l.epoch))
+		t := now.Sub(l.epoch)
+		if t < l.latest-setBack {
+			l.epoch, t = now.Add(-l.latest), l.latest
+		}
+		l.latest = max(l.latest, t)
 	}
 	return l.latest
 }
+
+// setBack is how far behind the latest time a question can be before it means that the clock was set back, rather than that its caller was slow. Time goes on from there
+// then; it would stand still otherwise.
+const setBack = 10 * time.Second
 
 // Admit takes a token. Without one it returns the Delay after which there would be one if nobody else took it, and for those who ask next the times of the tokens after that
 // one, at most a second later: a thousand who wait should not all come back for each token. Those who come in vain ask again.

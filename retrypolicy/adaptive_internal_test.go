@@ -6,6 +6,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // The parts of Adaptive have published vectors of their own. Tolerance 5e-7: the SDK for JavaScript rounds to 8 decimals.
@@ -18,6 +20,30 @@ func near(t *testing.T, what string, got, want float64) {
 }
 
 func secs(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
+
+// A clock that is set back stops neither the tokens nor the growth.
+func TestAdaptiveGoesOnAlthoughTheClockWasSetBack(t *testing.T) {
+	l, err := NewAdaptive(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	l.Observe(Attempt{Now: now, Err: transport.Throttled, Kind: transport.Throttled})
+	for l.Admit(Attempt{Now: now}).Delay == 0 {
+		now = now.Add(time.Millisecond)
+	}
+	now = now.AddDate(-1, 0, 0)
+	if d := l.Admit(Attempt{Now: now.Add(3 * time.Second)}); d.Delay == 0 { // the first look after it: time goes on from here
+		t.Error("a token out of nowhere")
+	}
+	if d := l.Admit(Attempt{Now: now.Add(6 * time.Second)}); d.Delay != 0 { // at half a token a second
+		t.Errorf("%+v three seconds later", d)
+	}
+	before := l.latest
+	if l.at(now.Add(time.Second)) != before || l.at(now.Add(7*time.Second)) != before+time.Second {
+		t.Error("a look that is somewhat older than the latest moved the time")
+	}
+}
 
 func TestCubicVectors(t *testing.T) {
 	c := cubic{beta: 0.7, scale: 0.4, most: 10}

@@ -259,7 +259,7 @@ func TestAdaptiveManyUsers(t *testing.T) {
 	t.Logf("seed %d", seed)
 	const users, capacity = 2000, 200
 	synctest.Test(t, func(t *testing.T) {
-		o := retrypolicy.AWSBotocore2026()
+		o := retrypolicy.AWS2026()
 		o.Attempts = 1000
 		o.Quota = nil
 		l := newAdaptive(t, nil)

@@ -47,7 +47,7 @@ type AWSOptions struct {
 func NewAWS(o AWSOptions) (Policy, error) {
 	p := o.Backoff
 	if p == nil {
-		return nil, invalid("AWSOptions.Backoff is nil; start from a preset such as AWSKotlin2026")
+		return nil, invalid("AWSOptions.Backoff is nil; start from a preset such as AWS2026")
 	}
 	if o.Throttled != nil {
 		p = ByKind{Rules: []Rule{{Kinds: throttling, Policy: o.Throttled}}, Default: p}

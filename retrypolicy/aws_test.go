@@ -30,9 +30,8 @@ var awsPresets = []struct {
 	preset func() retrypolicy.AWSOptions
 }{
 	{"AWSKotlin", retrypolicy.AWSKotlin},
-	{"AWSKotlin2026", retrypolicy.AWSKotlin2026},
+	{"AWS2026", retrypolicy.AWS2026},
 	{"AWSBotocore", retrypolicy.AWSBotocore},
-	{"AWSBotocore2026", retrypolicy.AWSBotocore2026},
 	{"AWSDynamoDB", retrypolicy.AWSDynamoDB},
 	{"AWSBotocoreLegacy", retrypolicy.AWSBotocoreLegacy},
 	{"AWSBotocoreLegacyDynamoDB", retrypolicy.AWSBotocoreLegacyDynamoDB},
@@ -44,7 +43,6 @@ var awsPresets = []struct {
 	{"AWSJava2026", retrypolicy.AWSJava2026},
 	{"AWSJavaLegacy", retrypolicy.AWSJavaLegacy},
 	{"AWSJS", retrypolicy.AWSJS},
-	{"AWSJS2026", retrypolicy.AWSJS2026},
 }
 
 // bucketed gives o a bucket that the test can look into, with tokens of 500 in it.
@@ -139,22 +137,22 @@ func TestAWSPublishedSequences(t *testing.T) {
 		{"S5", sum(preS, 5), 500, []step{
 			fail(kServer, 495, s), fail(kServer, 490, 2*s), fail(kServer, 485, 4*s), fail(kServer, 480, 8*s), end(kServer, retrypolicy.OutOfAttempts, 480, 0),
 		}},
-		{"N1", retrypolicy.AWSKotlin2026, 500, []step{fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), ok(486)}},
-		{"N3", retrypolicy.AWSKotlin2026, 14, []step{fail(kServer, 0, 50*ms), end(kServer, retrypolicy.OutOfQuota, 0, 100*ms)}},
-		{"N5", sum(retrypolicy.AWSKotlin2026, 5), 500, []step{
+		{"N1", retrypolicy.AWS2026, 500, []step{fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), ok(486)}},
+		{"N3", retrypolicy.AWS2026, 14, []step{fail(kServer, 0, 50*ms), end(kServer, retrypolicy.OutOfQuota, 0, 100*ms)}},
+		{"N5", sum(retrypolicy.AWS2026, 5), 500, []step{
 			fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), fail(kServer, 458, 200*ms), fail(kServer, 444, 400*ms), end(kServer, retrypolicy.OutOfAttempts, 444, 0),
 		}},
 		{"N7", sum(retrypolicy.AWSGo2026, 5), 20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.OutOfQuota, 6, 100*ms)}},
-		{"N8", retrypolicy.AWSBotocore2026, 500, []step{fail(kThrottle, 495, s), ok(500)}},
-		{"N9", retrypolicy.AWSKotlin2026, 500, []step{wish(retrypolicy.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
-		{"N9 JavaScript", retrypolicy.AWSJS2026, 500, []step{wish(retrypolicy.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
-		{"N11", retrypolicy.AWSBotocore2026, 500, []step{wish(retrypolicy.AWSRetryAfter("10000"), 486, 5050*ms), ok(500)}},
-		{"N12", retrypolicy.AWSKotlin2026, 500, []step{wish(retrypolicy.AWSRetryAfter("invalid"), 486, 50*ms), ok(500)}},
-		{"N16, the refusal", retrypolicy.AWSKotlin2026, 0, []step{end(kServer, retrypolicy.OutOfQuota, 0, 50*ms)}},
-		{"N17, the refusal", retrypolicy.AWSKotlin2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
+		{"N8", retrypolicy.AWS2026, 500, []step{fail(kThrottle, 495, s), ok(500)}},
+		{"N9", retrypolicy.AWS2026, 500, []step{wish(retrypolicy.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N9 JavaScript", retrypolicy.AWS2026, 500, []step{wish(retrypolicy.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N11", retrypolicy.AWS2026, 500, []step{wish(retrypolicy.AWSRetryAfter("10000"), 486, 5050*ms), ok(500)}},
+		{"N12", retrypolicy.AWS2026, 500, []step{wish(retrypolicy.AWSRetryAfter("invalid"), 486, 50*ms), ok(500)}},
+		{"N16, the refusal", retrypolicy.AWS2026, 0, []step{end(kServer, retrypolicy.OutOfQuota, 0, 50*ms)}},
+		{"N17, the refusal", retrypolicy.AWS2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
 		{"N17, the refusal, Go", retrypolicy.AWSGo2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, 50*ms)}},
 		{"kotlin, transient, before 2026", retrypolicy.AWSKotlin, 500, []step{fail(kNetwork, 490, 10*ms)}},
-		{"kotlin, transient, 2026", retrypolicy.AWSKotlin2026, 500, []step{fail(kNetwork, 486, 50*ms)}},
+		{"kotlin, transient, 2026", retrypolicy.AWS2026, 500, []step{fail(kNetwork, 486, 50*ms)}},
 		{"kotlin, throttling, before 2026", retrypolicy.AWSKotlin, 500, []step{fail(kThrottle, 490, s), fail(kThrottle, 480, 1500*ms)}},
 		{"kotlin, client side", retrypolicy.AWSKotlin, 500, []step{fail(kClient, 495, 10*ms), fail(kServer, 490, 15*ms)}},
 		{"botocore, retry then 2xx", retrypolicy.AWSBotocore, 500, []step{fail(kServer, 495, s), ok(500)}},
@@ -163,8 +161,8 @@ func TestAWSPublishedSequences(t *testing.T) {
 		{"botocore, time-out", retrypolicy.AWSBotocore, 500, []step{fail(kTimeout, 490, s), ok(500)}},
 		{"botocore, no time-out", retrypolicy.AWSBotocore, 500, []step{fail(kThrottle, 495, s), fail(kNetwork, 490, 2*s), ok(495)}},
 		{"botocore does not read the wish", retrypolicy.AWSBotocore, 500, []step{wish(7*s, 495, s)}},
-		{"botocore 2026, retry then 2xx", retrypolicy.AWSBotocore2026, 500, []step{fail(kServer, 486, 50*ms), ok(500)}},
-		{"botocore 2026, a success without a retry", retrypolicy.AWSBotocore2026, 486, []step{ok(487)}},
+		{"botocore 2026, retry then 2xx", retrypolicy.AWS2026, 500, []step{fail(kServer, 486, 50*ms), ok(500)}},
+		{"botocore 2026, a success without a retry", retrypolicy.AWS2026, 486, []step{ok(487)}},
 		{"DynamoDB", retrypolicy.AWSDynamoDB, 500, []step{
 			fail(kServer, 486, 25*ms), fail(kThrottle, 481, 2*s), fail(kServer, 467, 100*ms), end(kServer, retrypolicy.OutOfAttempts, 467, 0),
 		}},
@@ -196,7 +194,7 @@ func TestAWSPublishedSequences(t *testing.T) {
 		}},
 		{"JavaScript, tT", retrypolicy.AWSJS, 500, []step{fail(kServer, 490, 100*ms), fail(kThrottle, 485, s)}},
 		{"JavaScript, Tt", retrypolicy.AWSJS, 500, []step{fail(kThrottle, 495, 500*ms), fail(kServer, 485, 200*ms)}},
-		{"JavaScript 2026, TTttttT", sum(retrypolicy.AWSJS2026, 8), 500, []step{
+		{"JavaScript 2026, TTttttT", sum(retrypolicy.AWS2026, 8), 500, []step{
 			fail(kThrottle, 495, s), fail(kThrottle, 490, 2*s), fail(kServer, 476, 200*ms), fail(kServer, 462, 400*ms), fail(kServer, 448, 800*ms),
 			fail(kServer, 434, 1600*ms), fail(kThrottle, 429, 20*s),
 		}},
@@ -226,7 +224,7 @@ func TestAWSPublishedSequences(t *testing.T) {
 // Two operations share one quota (vector N14). Only the cost of A's first retry stays spent, whatever the order.
 func TestAWSTwoOperationsShareAQuota(t *testing.T) {
 	for _, order := range []string{"AABBA", "ABAAB", "BAABA", "ABABA", "AABAB"} {
-		o := retrypolicy.AWSKotlin2026()
+		o := retrypolicy.AWS2026()
 		o.Attempts = 5
 		b := bucketed(t, &o, 500, 500)
 		p := newAWS(t, o)
@@ -281,7 +279,7 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 		{"negative base after throttling", func(o *retrypolicy.AWSOptions) { o.Throttled = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
 		{"negative Over", func(o *retrypolicy.AWSOptions) { o.Over = -1 }, "Over is negative"},
 		{"bad quota", func(o *retrypolicy.AWSOptions) { o.Quota = &retrypolicy.QuotaOptions{Size: -1} }, "size is out of range"},
-		{"bad Back", func(o *retrypolicy.AWSOptions) { o.Quota = &retrypolicy.QuotaOptions{Back: -1} }, "Back is out of range"},
+		{"bad LeastBack", func(o *retrypolicy.AWSOptions) { o.Quota = &retrypolicy.QuotaOptions{LeastBack: -1} }, "LeastBack is out of range"},
 		{"negative Max of Go", func(o *retrypolicy.AWSOptions) { o.Backoff = retrypolicy.AWSGoBackoff{Max: -1} }, "AWSGoBackoff.Max is negative"},
 	} {
 		o := retrypolicy.AWSPython()
@@ -339,7 +337,7 @@ func TestAWSPublishedDelays(t *testing.T) {
 	}{
 		{"kotlin", curve(10*ms, 0, retrypolicy.NoJitter), kServer, drawLast, 1, []float64{10, 20, 40, 80, 160, 320}},
 		{"kotlin, cap", curve(10*ms, 100*ms, retrypolicy.NoJitter), kServer, drawLast, 1, []float64{10, 20, 40, 80, 100, 100}},
-		{"kotlin, throttling", retrypolicy.AWSKotlin2026().Throttled, kThrottle, drawLast, 1, []float64{1000, 2000, 4000}},
+		{"kotlin, throttling", retrypolicy.AWS2026().Throttled, kThrottle, drawLast, 1, []float64{1000, 2000, 4000}},
 		{"kotlin, factor 1.5", kotlin, kServer, drawLast, 1, []float64{10, 15, 22.5, 33.75}},
 		{"kotlin, the cap of the preset", kotlin, kServer, drawLast, 30, []float64{20000, 20000}},
 		{"botocore", retrypolicy.AWSBotocore().Backoff, kServer, drawLast, 1, []float64{1000, 2000, 4000, 8000, 16000, 20000, 20000, 20000, 20000}},
@@ -360,7 +358,7 @@ func TestAWSPublishedDelays(t *testing.T) {
 		{"python full, base 0", curve(0, 5*s, retrypolicy.FullJitter), kServer, drawHalf, 0, []float64{0, 0, 0, 0}},
 		{"python simple, U=0", retrypolicy.AWSPythonSimple().Backoff, kServer, 0, 1, []float64{12.5, 25, 50}},
 		{"Java legacy, throttling, U=0", retrypolicy.AWSJavaLegacy().Throttled, kThrottle, 0, 1, []float64{250, 500, 1000}},
-		{"a count past all caps", awsEndless(retrypolicy.AWSKotlin2026()), kServer, drawLast, math.MaxInt32 - 1, []float64{20000}},
+		{"a count past all caps", awsEndless(retrypolicy.AWS2026()), kServer, drawLast, math.MaxInt32 - 1, []float64{20000}},
 	} {
 		got := delays(c.policy, c.kind, c.draw, c.first, len(c.want))
 		for i, want := range c.want {
@@ -381,10 +379,10 @@ func TestAWSWish(t *testing.T) {
 		policy      retrypolicy.Policy
 		after, want time.Duration
 	}{
-		{"kotlin 1500", flat(retrypolicy.AWSKotlin2026(), 50*ms), 1500 * ms, 1500 * ms},
-		{"kotlin 10000", flat(retrypolicy.AWSKotlin2026(), 50*ms), 10 * time.Second, 5050 * ms},
-		{"kotlin none", flat(retrypolicy.AWSKotlin2026(), 50*ms), 0, 50 * ms},
-		{"kotlin below the delay", flat(retrypolicy.AWSKotlin2026(), 50*ms), ms, 50 * ms},
+		{"kotlin 1500", flat(retrypolicy.AWS2026(), 50*ms), 1500 * ms, 1500 * ms},
+		{"kotlin 10000", flat(retrypolicy.AWS2026(), 50*ms), 10 * time.Second, 5050 * ms},
+		{"kotlin none", flat(retrypolicy.AWS2026(), 50*ms), 0, 50 * ms},
+		{"kotlin below the delay", flat(retrypolicy.AWS2026(), 50*ms), ms, 50 * ms},
 		{"python 3 s", flat(retrypolicy.AWSPython(), time.Second), 3 * time.Second, 3 * time.Second},
 		{"python 10 s", flat(retrypolicy.AWSPython(), time.Second), 10 * time.Second, 6 * time.Second},
 		{"python, the longest", flat(retrypolicy.AWSPython(), time.Second), math.MaxInt64, 6 * time.Second},

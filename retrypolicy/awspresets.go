@@ -16,8 +16,14 @@ func full(base time.Duration) Policy {
 	return Backoff{Base: base, Max: awsMax, Jitter: FullJitter}
 }
 
-// aws2026 is what all SDKs have in common since 2026.
-func aws2026() AWSOptions {
+// AWS2026 is the standard mode that the AWS SDKs share since 2026, behind a switch at first: 3 tries, delay U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, 1 s instead of 50 ms after Throttled,
+// the service's wish between that and 5 s more; a quota of 500 with 14 for a retry, but 5 after Throttled. So Throttled, the dear failure of some SDKs before, is the cheap one, and waits twenty
+// times as long. U is a draw from 0 to 1, as in all that follows. SDKs cut delays to whole milliseconds; these are not cut.
+//
+// It is the same in smithy-kotlin, botocore (boto3) and aws-sdk-js-v3. Those that differ in something have their own: AWSGo2026, AWSJava2026, AWSPython, and AWSDynamoDB for that service.
+//
+// Source: smithy-kotlin, StandardRetryStrategy; botocore, retries/standard.py; smithy-typescript, util-retry.
+func AWS2026() AWSOptions {
 	return AWSOptions{
 		Attempts: 3, Backoff: full(50 * time.Millisecond), Throttled: full(time.Second),
 		ReadAfter: true, AfterMode: Clamp, Over: awsOver,
@@ -28,8 +34,7 @@ func aws2026() AWSOptions {
 // AWSKotlin is the standard mode of smithy-kotlin, 2021 to 2026: 3 tries, delay U * min(10 ms * 1.5^(n-1), 20 s) before the n-th retry, 1 s instead of 10 ms after Throttled,
 // the service's wish between that and 5 s more; a quota of 500 with 5 for a retry, but 10 after Throttled, Network and Timeout.
 //
-// U is a draw from 0 to 1, as in all that follows. The SDK cuts delays to whole milliseconds; these are not cut. Before May 2026 it took the cost after the delay: set
-// Quota.Late for that.
+// Before May 2026 it took the cost after the delay: set Quota.Late for that.
 //
 // Source: smithy-kotlin, StandardRetryStrategy, StandardRetryTokenBucket, ExponentialBackoffWithJitter.
 func AWSKotlin() AWSOptions {
@@ -41,12 +46,6 @@ func AWSKotlin() AWSOptions {
 		Quota: &QuotaOptions{Costs: []Cost{{Kinds(transport.Throttled, transport.Network, transport.Timeout), 10}}},
 	}
 }
-
-// AWSKotlin2026 is the same with the switch for the retries of 2026: delay U * min(50 ms * 2^(n-1), 20 s), 1 s instead of 50 ms after Throttled; 14 for a retry, but 5 after Throttled.
-// So Throttled, once the dear failure, is the cheap one, and waits twenty times as long.
-//
-// Source: smithy-kotlin, as AWSKotlin.
-func AWSKotlin2026() AWSOptions { return aws2026() }
 
 // AWSBotocore is the standard mode of botocore (boto3) before 2026: 3 tries, delay U * min(2^(n-1), 20) s; a quota of 500 with 5 for a retry, but 10 after Timeout. It does not read what the
 // service asks for. With Adaptive around it, it is the adaptive mode.
@@ -61,16 +60,11 @@ func AWSBotocore() AWSOptions {
 	}
 }
 
-// AWSBotocore2026 is the standard mode of botocore with the switch for the retries of 2026: as AWSKotlin2026.
-//
-// Source: botocore, retries/standard.py.
-func AWSBotocore2026() AWSOptions { return aws2026() }
-
-// AWSDynamoDB is AWSBotocore2026 as it is for DynamoDB and its streams: 4 tries, and 25 ms instead of 50 ms. smithy-python has the same four tries and 25 ms.
+// AWSDynamoDB is AWS2026 as it is for DynamoDB and its streams: 4 tries, and 25 ms instead of 50 ms. smithy-python has the same four tries and 25 ms.
 //
 // Source: botocore, retries/standard.py; the DynamoDB plug-in of smithy-python.
 func AWSDynamoDB() AWSOptions {
-	o := aws2026()
+	o := AWS2026()
 	o.Attempts, o.Backoff = 4, full(25*time.Millisecond)
 	return o
 }
@@ -89,12 +83,12 @@ func AWSBotocoreLegacyDynamoDB() AWSOptions {
 	return AWSOptions{Attempts: 10, Backoff: Backoff{Base: 50 * time.Millisecond}}
 }
 
-// AWSPython is the standard strategy of smithy-python: as AWSKotlin2026, but only failures that are known to be safe to repeat (SafeYes) are retried.
+// AWSPython is the standard strategy of smithy-python: as AWS2026, but only failures that are known to be safe to repeat (SafeYes) are retried.
 // A refusal by the quota carries the delay that the retry would have had; see Retrier.LongPoll. The strategy accepts scopes and ignores them; PerKey keeps them apart.
 //
 // Source: smithy-python, retries.py, StandardRetryStrategy.
 func AWSPython() AWSOptions {
-	o := aws2026()
+	o := AWS2026()
 	o.SafeOnly = true
 	return o
 }
@@ -120,11 +114,11 @@ func AWSGo() AWSOptions {
 	}
 }
 
-// AWSGo2026 is aws-sdk-go-v2 since 2026: as AWSKotlin2026, but a long poll that the quota refuses waits 50 ms at most, after Throttled too.
+// AWSGo2026 is aws-sdk-go-v2 since 2026: as AWS2026, but a long poll that the quota refuses waits 50 ms at most, after Throttled too.
 //
 // Source: aws-sdk-go-v2, the test of its retries of 2026.
 func AWSGo2026() AWSOptions {
-	o := aws2026()
+	o := AWS2026()
 	o.PlainPoll = true
 	return o
 }
@@ -138,7 +132,7 @@ func AWSJava() AWSOptions {
 	return AWSOptions{
 		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(time.Second),
 		ReadAfter: true, AfterMode: Floor,
-		Quota: &QuotaOptions{Back: 1},
+		Quota: &QuotaOptions{LeastBack: 1},
 	}
 }
 
@@ -146,9 +140,9 @@ func AWSJava() AWSOptions {
 //
 // Source: aws-sdk-java-v2, the constants of its retries 2.1.
 func AWSJava2026() AWSOptions {
-	o := aws2026()
+	o := AWS2026()
 	o.AfterMode, o.Over = Floor, 0
-	o.Quota.Back = 1
+	o.Quota.LeastBack = 1
 	return o
 }
 
@@ -161,23 +155,18 @@ func AWSJavaLegacy() AWSOptions {
 		Attempts: 4, Backoff: full(100 * time.Millisecond),
 		Throttled: Backoff{Base: 500 * time.Millisecond, Max: awsMax, Jitter: EqualJitter},
 		ReadAfter: true, AfterMode: Floor,
-		Quota: &QuotaOptions{Back: 1, Costs: []Cost{{throttling, 0}}},
+		Quota: &QuotaOptions{LeastBack: 1, Costs: []Cost{{throttling, 0}}},
 	}
 }
 
 // AWSJS is aws-sdk-js-v3 before 2026: 3 tries, delay U * min(100 ms * 2^(n-1), 20 s), 500 ms instead of 100 ms after Throttled, the service's wish between that and
-// 5 s more; a quota of 500 with 10 for a retry, but 5 after Throttled. The SDK cuts delays to whole milliseconds; these are not cut.
+// 5 s more; a quota of 500 with 10 for a retry, but 5 after Throttled.
 //
 // Source: smithy-typescript, util-retry, StandardRetryStrategy and its constants.
 func AWSJS() AWSOptions {
 	return AWSOptions{
 		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(500 * time.Millisecond),
 		ReadAfter: true, AfterMode: Clamp, Over: awsOver,
-		Quota: &QuotaOptions{Retry: 10, Back: 1, Costs: []Cost{{throttling, 5}}},
+		Quota: &QuotaOptions{Retry: 10, LeastBack: 1, Costs: []Cost{{throttling, 5}}},
 	}
 }
-
-// AWSJS2026 is aws-sdk-js-v3 since 2026: as AWSKotlin2026.
-//
-// Source: smithy-typescript, util-retry.
-func AWSJS2026() AWSOptions { return aws2026() }

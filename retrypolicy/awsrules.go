@@ -1,7 +1,6 @@
 package retrypolicy
 
 import (
-	"errors"
 	"strconv"
 	"time"
 
@@ -217,14 +216,15 @@ func AWSClassifier(judge func(AWSFailure) Info, of func(error) (AWSFailure, bool
 // AWSFailureOf reads an error's code and HTTP status from the methods ErrorCode() string and HTTPStatusCode() int, which the errors of aws-sdk-go-v2 have, anywhere in its chain. What it
 // does not know is the service, the model's marks and the wait asked for; a function of one's own can add them.
 func AWSFailureOf(err error) (f AWSFailure, ok bool) {
-	for ; err != nil; err = errors.Unwrap(err) {
+	transport.Walk(err, func(err error) bool {
 		if e, is := err.(interface{ ErrorCode() string }); is && f.Code == "" {
 			f.Code = e.ErrorCode()
 		}
 		if e, is := err.(interface{ HTTPStatusCode() int }); is && f.Status == 0 {
 			f.Status = e.HTTPStatusCode()
 		}
-	}
+		return f.Code != "" && f.Status != 0
+	})
 	return f, f.Code != "" || f.Status != 0
 }
 

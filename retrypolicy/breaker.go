@@ -14,10 +14,11 @@ type BreakerOptions struct {
 	Window time.Duration
 	// Share is what part of all outcomes in Window the failures must be too, from 0 to 1 in steps of a millionth. Default: none.
 	Share float64
-	// Kinds are those of the failures that count; every other outcome is a success. Default: all that are worth a retry. A failure that no retry mends is the
-	// answer of a service that works.
+	// Kinds are those of the failures that count; every other outcome that says something of the service is a success. Default: all that are worth a retry. A failure that no retry mends is
+	// the answer of a service that works.
 	Kinds KindSet
-	// Cooldown is how long it stays open. Default: 30 s.
+	// Cooldown is how long it stays open; also how long a probe may take before it is given up for lost, so it should be longer than a try and the report of its end. The device client
+	// reports a connection when it has lasted: there give more than its StableTime and DialTimeout together, 60 s unless they are set. Default: 30 s.
 	Cooldown time.Duration
 	// Growth makes the cooldown that much longer each time that probing failed, until it closes. Default: 1, no growth.
 	Growth float64
@@ -32,6 +33,8 @@ type BreakerOptions struct {
 	MinUp time.Duration
 	// Wait: instead of being refused, a try waits until the cooldown is over. For a loop that has nothing else to do, such as that of a connection.
 	Wait bool
+	// Spread goes with Wait: each who waits waits longer by a part of it, drawn at random, so that not all come at once when the breaker closes. Default: half of Cooldown.
+	Spread time.Duration
 }
 
 // BreakerState is where a Breaker is.
@@ -80,9 +83,10 @@ type BreakerStatus struct {
 //	half-open  at most Probes are in flight; Successes close it, a failure opens it again, for Cooldown*Growth up to MaxCooldown
 //
 // A refused try ends its series with Rejected and carries the cooldown that is left. Unless Wait is set a retry that would find the breaker open is refused before its delay.
-// With Wait a try waits for the cooldown, and while others probe for an eighth of it at a time.
+// With Wait a try waits for the cooldown, and while others probe for an eighth of it at a time, with a random part of Spread added each time.
 //
-// What the caller cancelled counts neither way. A probe whose end is not reported within a cooldown is given up for lost, and another takes its place.
+// What says nothing of the service counts neither way: a try that the caller gave up or cancelled, an operation's own context that ended (Terminal), Kind Closed, what Permanent marked, and Kind
+// Invalid without an HTTP status. A probe whose end is not reported within a cooldown is given up for lost, and another takes its place.
 //
 // There is no timer in it: it changes when it is asked or told. Safe for concurrent use. Source: Nygard, "Release It!"; the parameters of failsafe-go and Polly.
 type Breaker struct {
@@ -97,6 +101,7 @@ type Breaker struct {
 	successes int64
 	minUp     time.Duration
 	wait      bool
+	spread    time.Duration
 
 	mu       sync.Mutex
 	state    BreakerState
@@ -145,12 +150,17 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 		return nil, invalid("BreakerOptions.Successes is out of range; give 1 or more")
 	case set.MinUp < 0:
 		return nil, invalid("BreakerOptions.MinUp is negative; give 0 or more")
+	case set.Spread < 0:
+		return nil, invalid("BreakerOptions.Spread is negative; give a duration, 0 for half of Cooldown")
+	case set.Spread > 0 && !set.Wait:
+		return nil, invalid("BreakerOptions.Spread needs Wait; nobody waits otherwise")
 	}
+	fallback(&set.Spread, set.Cooldown/2)
 	fallback(&set.MaxCooldown, duration(10*float64(set.Cooldown)))
 	return &Breaker{
 		failures: int64(set.Failures), share: shareOf(set.Share), windowed: set.Window != 0, kinds: set.Kinds,
 		first: set.Cooldown, most: set.MaxCooldown, growth: set.Growth, probes: int64(set.Probes), successes: int64(set.Successes),
-		minUp: set.MinUp, wait: set.Wait, seen: newWindow(set.Window), cooldown: set.Cooldown,
+		minUp: set.MinUp, wait: set.Wait, spread: set.Spread, seen: newWindow(set.Window), cooldown: set.Cooldown,
 	}, nil
 }
 
@@ -273,7 +283,7 @@ func (b *Breaker) learn(a Attempt) {
 	b.settle(a.Now)
 	b.released(n)
 	switch {
-	case a.Err != nil && cancelled(a.Err):
+	case saysNothing(a):
 	case b.bad(a):
 		bad := tally{all: n, marked: n}
 		if b.broke(a.Now) {
@@ -350,7 +360,7 @@ func (g guarded) Admit(a Attempt) Decision {
 	wait, ok := g.breaker.enter(a.Now)
 	switch {
 	case !ok && g.breaker.wait:
-		return Decision{Retry: true, Delay: wait}
+		return Decision{Retry: true, Delay: wait + g.breaker.more(a, wait)}
 	case !ok:
 		return Decision{Reason: Rejected, Delay: wait}
 	}
@@ -359,6 +369,15 @@ func (g guarded) Admit(a Attempt) Decision {
 		g.breaker.leave()
 	}
 	return d
+}
+
+// more is the random part of a wait. It leaves alone a deadline that the wait itself does not reach.
+func (b *Breaker) more(a Attempt, wait time.Duration) time.Duration {
+	room := min(b.spread, longest-wait)
+	if a.Left > wait {
+		room = min(room, a.Left-wait-1)
+	}
+	return min(duration(unit(a.Rand)*float64(room)), room)
 }
 
 func (g guarded) Observe(a Attempt) {

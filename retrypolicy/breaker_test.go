@@ -3,6 +3,7 @@ package retrypolicy_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -173,6 +174,54 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// ownFailures are failures that no retry mends, and whether they say nothing of the service.
+var ownFailures = map[string]struct {
+	err    error
+	silent bool
+}{
+	"own deadline":              {fmt.Errorf("read: %w", context.DeadlineExceeded), true},
+	"own context":               {errors.Join(errors.New("?"), context.Canceled), true},
+	"permanent":                 {retrypolicy.Permanent(errors.New("local")), true},
+	"permanent among several":   {fmt.Errorf("%w: %w", errors.New("?"), retrypolicy.Permanent(errors.New("local"))), true},
+	"client closed":             {&transport.Error{Kind: transport.Closed}, true},
+	"wrong input":               {&transport.Error{Kind: transport.Invalid}, true},
+	"an answer":                 {transport.NotFound, false},
+	"an answer with a status":   {fmt.Errorf("%w", &httpError{400, errors.New("?")}), false},
+	"a status, permanent":       {retrypolicy.Permanent(&httpError{404, errors.New("?")}), false},
+	"an answer nobody can tell": {errors.New("?"), false},
+}
+
+// A half-open breaker is not closed by what was settled on this side, and the place of the probe is free again.
+func TestBreakerLeavesOutWhatSaysNothing(t *testing.T) {
+	for name, c := range ownFailures {
+		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1})
+		p := b.Wrap(always)
+		retrypolicy.Observe(p, as(at(0), transport.Network))
+		letsIn(p, at(30*time.Second))
+		a := as(at(30*time.Second), c.err)
+		a.Terminal = true
+		retrypolicy.Observe(p, a)
+		want := retrypolicy.BreakerStatus{Openings: 1}
+		if c.silent {
+			want.State = retrypolicy.BreakerHalfOpen
+		}
+		if got := b.Status(a.Now); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// A time-out that the classifiers let pass is the service's fault, though a context's error is in it; so is a deadline that passed meanwhile.
+func TestBreakerCountsTimeouts(t *testing.T) {
+	for _, err := range []error{&transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded}, context.DeadlineExceeded} {
+		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1})
+		retrypolicy.Observe(b.Wrap(always), as(at(0), err))
+		if s := b.Status(day); s.State != retrypolicy.BreakerOpen {
+			t.Errorf("%v: %+v", err, s)
+		}
+	}
+}
+
 func TestBreakerRefuses(t *testing.T) {
 	p := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1}).Wrap(retrypolicy.Fixed{Delay: 5 * time.Second})
 	retrypolicy.Observe(p, as(at(0), transport.Network))
@@ -212,6 +261,48 @@ func TestBreakerWaits(t *testing.T) {
 	retrypolicy.Observe(p, as(at(17*time.Second), transport.Network))
 	if d := p.Decide(retried(as(at(17*time.Second), transport.Network), 1)); d != (retrypolicy.Decision{Retry: true, Delay: time.Second}) {
 		t.Errorf("Decide of a breaker that waits: %+v", d)
+	}
+}
+
+// The random part of a wait.
+func TestBreakerSpreadsWhoWaits(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		spread     time.Duration
+		at, left   time.Duration
+		rand       uint64
+		wait       time.Duration
+		halfOpened bool
+	}{
+		{"none drawn", 0, 0, 0, 0, 8 * time.Second, false},
+		{"half of half the cooldown", 0, 0, 0, drawHalf, 10 * time.Second, false},
+		{"later", 0, 7 * time.Second, 0, drawHalf, 3 * time.Second, false},
+		{"a spread of one's own", 10 * time.Second, 0, 0, drawHalf, 13 * time.Second, false},
+		{"the same while others probe", 10 * time.Second, 8 * time.Second, 0, drawHalf, 6 * time.Second, true},
+		{"a deadline that the wait does not reach", 10 * time.Second, 0, 9 * time.Second, drawLast, 9*time.Second - 1, false},
+		{"a deadline that it reaches anyhow", 10 * time.Second, 0, 5 * time.Second, drawHalf, 13 * time.Second, false},
+	} {
+		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1, Cooldown: 8 * time.Second, Wait: true, Spread: c.spread})
+		p := b.Wrap(always)
+		retrypolicy.Observe(p, as(at(0), transport.Network))
+		if c.halfOpened {
+			letsIn(p, at(c.at))
+		}
+		a := at(c.at)
+		a.Rand, a.Left = c.rand, c.left
+		if d := retrypolicy.Admit(p, a); d != (retrypolicy.Decision{Retry: true, Delay: c.wait}) {
+			t.Errorf("%s: %+v, want a wait of %v", c.name, d, c.wait)
+		}
+	}
+	b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1, Cooldown: longest, Wait: true})
+	p := b.Wrap(always)
+	retrypolicy.Observe(p, as(at(0), transport.Network))
+	for _, draw := range []uint64{1, drawHalf, drawLast} {
+		a := at(time.Hour)
+		a.Rand = draw
+		if d := retrypolicy.Admit(p, a); d.Delay <= 0 {
+			t.Errorf("%+v at the end of time", d)
+		}
 	}
 }
 
@@ -285,10 +376,12 @@ func TestNewBreakerRefuses(t *testing.T) {
 		want string
 	}{
 		{o{}, ""},
-		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, MaxCooldown: 1, Probes: 1, Successes: 1, MinUp: 1, Wait: true}, ""},
+		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, MaxCooldown: 1, Probes: 1, Successes: 1, MinUp: 1, Wait: true, Spread: 1}, ""},
 		{o{Cooldown: math.MaxInt64}, ""},
 		{o{Failures: -1}, "BreakerOptions.Failures"},
 		{o{Window: -1}, "BreakerOptions.Window"},
+		{o{Wait: true, Spread: -1}, "BreakerOptions.Spread is negative"},
+		{o{Spread: 1}, "BreakerOptions.Spread needs Wait"},
 		{o{Window: 1}, "BreakerOptions.Window"},
 		{o{Window: time.Minute, Share: 1.1}, "BreakerOptions.Share"},
 		{o{Window: time.Minute, Share: math.NaN()}, "BreakerOptions.Share"},

@@ -1,8 +1,11 @@
 package retrypolicy
 
 // ByKind has a policy for each class of failure: the first rule whose Kinds include the failure's decides, or Default.
+//
+// There is room for what one of them remembers (Decision.Step). Where several are curves with a memory, such as Backoff with Decorrelated, a rule that takes turns with another of them
+// begins anew each time. ByKind inside ByKind does not work: the two would count in the same place.
 type ByKind struct {
-	Rules []Rule // at most 8
+	Rules []Rule // at most 7
 	// Default decides what no rule names.
 	Default Policy
 }
@@ -15,8 +18,11 @@ type Rule struct {
 	Own bool
 }
 
-// maxRules is how many counters fit into Decision.Counts.
-const maxRules = 8
+// maxRules is how many counters of a byte fit into Decision.Counts, beside the byte at stepOwner.
+const (
+	maxRules  = 7
+	stepOwner = 8 * maxRules
+)
 
 // Decide asks the rule's policy.
 func (b ByKind) Decide(a Attempt) Decision {
@@ -34,12 +40,22 @@ func (b ByKind) Decide(a Attempt) Decision {
 		if r.Own {
 			a.Retry = int(n)
 		}
-		d := r.Policy.Decide(a)
-		d.Counts = counts
-		return d
+		return decideAs(uint64(i+1), r.Policy, a, counts)
 	}
-	d := b.Default.Decide(a)
-	d.Counts = a.Last.Counts
+	return decideAs(maxRules+1, b.Default, a, a.Last.Counts)
+}
+
+// decideAs asks p, which is number who, and hands it no Step but its own. The top byte of counts holds whose the Step is.
+func decideAs(who uint64, p Policy, a Attempt, counts uint64) Decision {
+	owner, step := counts>>stepOwner, a.Last.Step
+	if owner != who {
+		a.Last.Step = 0
+	}
+	d := p.Decide(a)
+	if d.Step == 0 && owner != who { // p remembers nothing, so what another does is kept
+		d.Step, who = step, owner
+	}
+	d.Counts = counts&(1<<stepOwner-1) | who<<stepOwner
 	return d
 }
 
@@ -57,7 +73,7 @@ func (b ByKind) Admit(a Attempt) Decision { return Admit(b.Default, a) }
 // Validate reports the first parameter that makes no sense.
 func (b ByKind) Validate() error {
 	if len(b.Rules) > maxRules {
-		return invalid("ByKind.Rules has more than 8 rows; put several Kinds into one")
+		return invalid("ByKind.Rules has more than 7 rows; put several Kinds into one")
 	}
 	for i := range b.Rules {
 		if b.Rules[i].Kinds == 0 {

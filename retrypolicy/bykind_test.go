@@ -71,13 +71,13 @@ func TestByKindOwnCounts(t *testing.T) {
 // A counter that is full stays full and does not spill into its neighbour.
 func TestByKindCountersSaturate(t *testing.T) {
 	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
-	for i := range 8 {
+	for i := range 7 {
 		p.Rules = append(p.Rules, retrypolicy.Rule{Kinds: retrypolicy.Kinds(transport.Kind(i)), Own: true, Policy: retrypolicy.Incremental{Step: s}})
 	}
 	checkInvalid(t, p, "")
 	var a retrypolicy.Attempt
 	for n := 1; n <= 300; n++ {
-		for i := range 8 {
+		for i := range 7 {
 			if i == 3 && n > 2 {
 				continue
 			}
@@ -86,7 +86,7 @@ func TestByKindCountersSaturate(t *testing.T) {
 			a.Last = p.Decide(a)
 		}
 	}
-	for i := range 8 {
+	for i := range 7 {
 		a.Kind = transport.Kind(i)
 		want := 255 * s
 		if i == 3 {
@@ -95,6 +95,39 @@ func TestByKindCountersSaturate(t *testing.T) {
 		if d := p.Decide(a); d.Delay != want {
 			t.Errorf("rule %d: %v, want after %v", i, d, want)
 		}
+	}
+}
+
+// A curve does not take the memory of another for its own.
+func TestByKindKeepsStepsApart(t *testing.T) {
+	const T, U, N = transport.Throttled, transport.Unavailable, transport.Network
+	decorrelated := retrypolicy.Backoff{Base: s, Jitter: retrypolicy.Decorrelated}
+	v2 := retrypolicy.Backoff{Base: 100 * msec, Jitter: retrypolicy.DecorrelatedV2}
+	p := retrypolicy.ByKind{
+		Rules:   []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(T), Policy: decorrelated}, {Kinds: retrypolicy.Kinds(U), Policy: retrypolicy.Fixed{Delay: 7 * s}}},
+		Default: v2,
+	}
+	draws := func(p retrypolicy.Policy, kinds ...transport.Kind) []retrypolicy.Decision {
+		var all []retrypolicy.Decision
+		var last retrypolicy.Decision
+		for i, k := range kinds {
+			last = p.Decide(retrypolicy.Attempt{Retry: i + 1, Kind: k, Rand: drawHalf, Last: last})
+			all = append(all, last)
+		}
+		return all
+	}
+	mixed := draws(p, N, T, T, U, T, N, N)
+	alone := draws(decorrelated, T, T, T) // 2, 3.5, 5.75 s
+	for i, n := range []int{1, 2, 4} {
+		if mixed[n].Delay != alone[i].Delay {
+			t.Errorf("retry %d after %v, want %v: what Fixed does between is no reason to forget", n+1, mixed[n].Delay, alone[i].Delay)
+		}
+	}
+	if v := v2.Decide(retrypolicy.Attempt{Retry: 6, Rand: drawHalf}); mixed[5].Delay != v.Delay || mixed[5].Step != v.Step {
+		t.Errorf("the other curve: %+v, want %+v as without a memory", mixed[5], v)
+	}
+	if v := v2.Decide(retrypolicy.Attempt{Retry: 7, Rand: drawHalf, Last: mixed[5]}); mixed[6].Delay != v.Delay {
+		t.Errorf("the other curve again: %+v, want %+v", mixed[6], v)
 	}
 }
 
@@ -125,7 +158,7 @@ func TestByKindValidate(t *testing.T) {
 		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Policy: second}}, Default: second}, "row without Kinds"},
 		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: 1}}, Default: second}, "ByKind.Rules.Policy is nil"},
 		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{rule, {Kinds: 1, Policy: retrypolicy.Fixed{Jitter: 2}}}, Default: second}, "Fixed.Jitter"},
-		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{rule, rule, rule, rule, rule, rule, rule, rule, rule}, Default: second}, "more than 8"},
+		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{rule, rule, rule, rule, rule, rule, rule, rule}, Default: second}, "more than 7"},
 	} {
 		checkInvalid(t, c.policy, c.want)
 	}

@@ -2,7 +2,6 @@ package retrypolicy
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
@@ -73,9 +72,15 @@ func Chain(classifiers ...Classifier) Classifier {
 	}
 }
 
-// Classify is the classifier that is asked last. In this order: what Permanent marked fails; an error with a transport.Kind is judged by package errfilter,
-// with its RetryAfter; a context's error fails; an error whose method Timeout reports true is a Timeout; any other error is worth another try,
-// with Kind Unknown: whoever runs an operation under a policy wants it repeated unless there is a reason not to.
+// Classify is the classifier that is asked last. In this order:
+//
+//  1. What Permanent marked fails.
+//  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter.
+//  3. A context's own error fails, but for one inside an error that says of itself, by a method Timeout, that time was up: that is a Timeout, as is any other such error. So the
+//     *url.Error of an HTTP client whose time was up is tried again, and a bare context.DeadlineExceeded is not.
+//  4. Any other error is worth another try, with Kind Unknown: whoever runs an operation under a policy wants it repeated unless there is a reason not to.
+//
+// It looks through all that an error wraps, several causes included, in the order of errors.Is; within a step the first that is found counts.
 func Classify(err error) Info {
 	if err == nil {
 		return Info{Verdict: Succeed}
@@ -96,15 +101,19 @@ func Classify(err error) Info {
 		}
 		return info
 	}
-	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
-		if cause == context.Canceled || cause == context.DeadlineExceeded {
-			return Info{Verdict: Fail, Kind: transport.Unknown}
+	info := Info{Verdict: Again, Kind: transport.Unknown}
+	transport.Walk(err, func(err error) bool {
+		if err == context.Canceled || err == context.DeadlineExceeded { // the latter has a method Timeout too
+			info.Verdict = Fail
+			return true
 		}
-		if t, ok := cause.(interface{ Timeout() bool }); ok && t.Timeout() {
-			return Info{Verdict: Again, Kind: transport.Timeout}
+		if t, ok := err.(interface{ Timeout() bool }); ok && t.Timeout() {
+			info.Kind = transport.Timeout
+			return true
 		}
-	}
-	return Info{Verdict: Again, Kind: transport.Unknown}
+		return false
+	})
+	return info
 }
 
 // safe holds, for each Kind, whether a service that answers so has not acted. Those that are not listed leave it open.
@@ -122,16 +131,20 @@ var fault = [...]Fault{
 }
 
 // kindOf is transport.KindOf, which also tells whether there is one.
-func kindOf(err error) (transport.Kind, bool) {
-	for ; err != nil; err = errors.Unwrap(err) {
+func kindOf(err error) (kind transport.Kind, ok bool) {
+	transport.Walk(err, func(err error) bool {
 		switch e := err.(type) {
 		case *transport.Error:
-			return transport.KindOf(e), e != nil
+			if ok = e != nil; ok {
+				kind = e.Kind
+			}
+			return true
 		case transport.Kind:
-			return e, true
+			kind, ok = e, true
 		}
-	}
-	return transport.Unknown, false
+		return ok
+	})
+	return kind, ok
 }
 
 // Permanent marks err as one that must not be retried, for operations that know better than any classifier. nil stays nil.
@@ -148,12 +161,44 @@ func (p *permanent) Error() string { return p.err.Error() }
 func (p *permanent) Unwrap() error { return p.err }
 
 func isPermanent(err error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if _, ok := err.(*permanent); ok {
-			return true
-		}
+	return transport.Walk(err, func(err error) bool {
+		_, ok := err.(*permanent)
+		return ok
+	})
+}
+
+// cancelled reports whether err is what the caller's own giving up leaves.
+func cancelled(err error) bool { return wraps(err, context.Canceled) }
+
+// endedByContext reports whether err is a context's: nobody answered.
+func endedByContext(err error) bool {
+	return cancelled(err) || wraps(err, context.DeadlineExceeded)
+}
+
+// wraps is errors.Is for a target that is compared only: errors of package net call themselves a context's without being one.
+func wraps(err, target error) bool {
+	return transport.Walk(err, func(err error) bool { return err == target })
+}
+
+// saysNothing reports whether the outcome a says nothing of the service, neither that it works nor that it does not: the caller gave the try up, the client was closed, or the failure was settled on
+// this side: by an own context, by Permanent, by input that is wrong. An answer with an HTTP status is one of the service whatever it was made into.
+//
+// A deadline that passed while the service was to answer is not among these: it comes as what may be tried again.
+func saysNothing(a Attempt) bool {
+	switch {
+	case a.Err == nil:
+		return false
+	case a.Kind == transport.Closed || a.Err == errAbandoned || cancelled(a.Err):
+		return true
+	case !a.Terminal:
+		return false
+	case endedByContext(a.Err):
+		return true
 	}
-	return false
+	if _, answered := findStatus(a.Err); answered {
+		return false
+	}
+	return a.Kind == transport.Invalid || isPermanent(a.Err)
 }
 
 // KindSet is a set of Kinds.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"testing"
 	"time"
@@ -43,12 +44,40 @@ func TestClassify(t *testing.T) {
 		{"cancelled", wrap(context.Canceled), retrypolicy.Info{Verdict: fail}},
 		{"deadline", wrap(context.DeadlineExceeded), retrypolicy.Info{Verdict: fail}},
 		{"a time-out of the system's", wrap(os.ErrDeadlineExceeded), retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
+		{"a time-out made of a deadline", wrap(&url.Error{Op: "Get", Err: context.DeadlineExceeded}), retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
+		{"cancelled in an error that can time out", &url.Error{Op: "Get", Err: context.Canceled}, retrypolicy.Info{Verdict: fail}},
+		{"cancelled, among several", errors.Join(errors.New("?"), context.Canceled), retrypolicy.Info{Verdict: fail}},
+		{"a deadline before a time-out", errors.Join(context.DeadlineExceeded, os.ErrDeadlineExceeded), retrypolicy.Info{Verdict: fail}},
+		{"a time-out before a deadline", errors.Join(wrap(os.ErrDeadlineExceeded), context.DeadlineExceeded), retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
+		{"permanent, and what the clean-up said", fmt.Errorf("%w (clean-up: %w)", retrypolicy.Permanent(errors.New("no")), errors.New("?")), retrypolicy.Info{Verdict: fail}},
+		{"permanent, the last of several", errors.Join(transport.Network, wrap(retrypolicy.Permanent(errors.New("no")))), retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
+		{"a kind among several", fmt.Errorf("%w: %w", &transport.Error{Kind: transport.NotFound}, errors.New("?")), retrypolicy.Info{Verdict: fail, Kind: transport.NotFound, Safe: yes, Fault: retrypolicy.FaultClient}},
+		{"the wait asked for, among several", errors.Join(errors.New("?"), wrap(&transport.Error{Kind: transport.Timeout, RetryAfter: s})), retrypolicy.Info{Verdict: again, Kind: transport.Timeout, After: s}},
 		{"permanent", wrap(retrypolicy.Permanent(transport.Network)), retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
 		{"permanent inside an error with a kind", &transport.Error{Kind: transport.Network, Err: retrypolicy.Permanent(errors.New("?"))}, retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
 	} {
 		if got := retrypolicy.Classify(c.err); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
+	}
+}
+
+// The look through errors that wrap several costs no memory.
+func TestClassifyAllocatesNothing(t *testing.T) {
+	err := error(&transport.Error{Kind: transport.Throttled})
+	for range 4 {
+		err = errors.Join(errors.New("?"), fmt.Errorf("%w, %w", errors.New("?"), err))
+	}
+	late := errors.Join(errors.New("?"), context.DeadlineExceeded)
+	var info, other retrypolicy.Info
+	if n := testing.AllocsPerRun(100, func() { info, other = retrypolicy.Classify(err), retrypolicy.Classify(late) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if info.Kind != transport.Throttled || other.Verdict != retrypolicy.Fail {
+		t.Errorf("%+v, %+v", info, other)
+	}
+	if info, n := retrypolicy.ClassifyHTTP(errors.Join(errors.New("?"), &httpError{503, errors.New("?")})), retrypolicy.ClassifyHTTP(errors.New("?")); info.Kind != transport.Unavailable || n.Verdict != retrypolicy.Undecided {
+		t.Errorf("a status among several: %+v, %+v", info, n)
 	}
 }
 

@@ -34,6 +34,24 @@ func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 	})
 }
 
+func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newRetryBudget(t, &retrypolicy.RetryBudgetOptions{Least: 10})
+		failing := func(context.Context) error { return errors.New("down") }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := retrypolicy.Do(ctx, b.Wrap(retrypolicy.Fixed{Delay: time.Second}), failing)
+		require.ErrorIs(t, err, retrypolicy.PastDeadline)
+		requests, retries := b.Counts(time.Now())
+		require.Equal(t, []int{1, 0}, []int{requests, retries})
+
+		err = retrypolicy.Do(ctx, b.Wrap(retrypolicy.Fixed{Delay: 400 * time.Millisecond}), failing)
+		require.ErrorIs(t, err, retrypolicy.PastDeadline)
+		requests, retries = b.Counts(time.Now())
+		require.Equal(t, []int{2, 2}, []int{requests, retries}, "two are made and counted, the third is neither")
+	})
+}
+
 // No classifier revives what the operation itself has marked.
 func TestPermanentIsAboveEveryClassifier(t *testing.T) {
 	r := retrypolicy.Retrier{

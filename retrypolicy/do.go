@@ -31,7 +31,7 @@ type Retrier struct {
 	Classify Classifier
 	// Once: the operation must not happen twice. It is only repeated after a failure of which is known that nothing was done (SafeYes).
 	Once bool
-	// LongPoll: the operation is called again and again by a loop that must not spin; a refusal that carries a delay (OutOfQuota) is slept before Do returns.
+	// LongPoll: the operation is called again and again by a loop that must not spin; a refusal that carries a delay (OutOfQuota, or Rejected by a Breaker) is slept before Do returns.
 	LongPoll bool
 	// Limit is the time for all tries and waits together; when it is over, a running try is cancelled and the failure before it is returned with OutOfTime. 0: none.
 	Limit time.Duration
@@ -62,8 +62,13 @@ func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error 
 	return err
 }
 
-// ErrNotYet is the failure when judge asked for another try of an operation that returned no error.
-var ErrNotYet = errors.New("not yet what was waited for")
+// What Until reports as the failure of an operation that returned no error.
+var (
+	// ErrNotYet: judge asked for another try.
+	ErrNotYet = errors.New("not yet what was waited for")
+	// ErrFailed: judge said that the value is the end, and a failure.
+	ErrFailed = errors.New("the value is a failure")
+)
 
 // Until runs op until judge says that it is over: a waiter. judge sees value and error of each try and may succeed on an error, fail on a value, and ask
 // for another try on either, with a Kind that costs and delays are chosen by. What it leaves Undecided, and everything if it is nil, is judged as Do does:
@@ -154,6 +159,7 @@ func (u *runner) admit() error {
 			if d.Reason == ByPolicy {
 				d.Reason = Rejected
 			}
+			u.slowDown(now, d)
 			return u.failed(d.Reason, nil)
 		case d.Delay <= 0:
 			return nil
@@ -196,16 +202,16 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		}
 		return true, u.series.Success(now)
 	}
-	if failure == nil {
+	switch {
+	case failure != nil:
+	case info.Verdict == Fail:
+		failure = ErrFailed
+	default:
 		failure = ErrNotYet
 	}
 	now := time.Now()
-	if cause := u.ctx.Err(); cause != nil { // the failure may be nothing but the end of the context
-		if u.last == nil || !errors.Is(failure, cause) {
-			u.last = failure
-		}
-		_ = u.series.Abandon(now, cause)
-		return true, u.failed(u.ending(), cause)
+	if cause := u.ctx.Err(); cause != nil {
+		return true, u.cutShort(now, info, failure, cause)
 	}
 	u.last = failure
 	if u.r.Once && info.Safe == SafeUnknown {
@@ -216,9 +222,7 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		return true, err
 	}
 	if !d.Retry {
-		if d.Delay > 0 && u.r.LongPoll {
-			u.sleep(now, d.Delay)
-		}
+		u.slowDown(now, d)
 		if d.Reason == PastDeadline {
 			d.Reason = u.deadline()
 		}
@@ -236,6 +240,23 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		return true, u.failed(reason, u.ctx.Err())
 	}
 	return false, nil
+}
+
+// cutShort takes the outcome of a try during which the context ended. The failure may be nothing but an echo of that; otherwise it is an answer, which the policy may learn from.
+func (u *runner) cutShort(now time.Time, info Info, failure, cause error) error {
+	if endedByContext(failure) || errors.Is(failure, cause) || errors.Is(failure, context.Cause(u.ctx)) {
+		if u.last == nil {
+			u.last = failure
+		}
+		_ = u.series.Abandon(now, cause)
+		return u.failed(u.ending(), cause)
+	}
+	u.last = failure
+	u.series.close(now, info, failure)
+	if info.Verdict == Fail {
+		return u.failed(NotRetryable, nil)
+	}
+	return u.failed(u.ending(), cause)
 }
 
 // judge classifies what the caller's judge left open.
@@ -275,6 +296,13 @@ func (u *runner) deadline() Reason {
 		return PastDeadline
 	}
 	return OutOfTime
+}
+
+// slowDown makes who polls in a loop wait as a refusal says.
+func (u *runner) slowDown(now time.Time, refusal Decision) {
+	if u.r.LongPoll && refusal.Delay > 0 {
+		u.sleep(now, refusal.Delay)
+	}
 }
 
 // sleep waits for d after now. It returns false, and why, if the context ended or would end before; then it has not waited in vain.

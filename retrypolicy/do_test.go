@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -302,12 +304,12 @@ func TestRetrierLongPoll(t *testing.T) {
 		took   time.Duration
 		reason retrypolicy.Reason
 	}{
-		{"N16", retrypolicy.AWSKotlin2026, true, 3, 500, kServer, 1, 50 * ms, retrypolicy.OutOfQuota},
+		{"N16", retrypolicy.AWS2026, true, 3, 500, kServer, 1, 50 * ms, retrypolicy.OutOfQuota},
 		{"N17", retrypolicy.AWSPython, true, 3, 500, kThrottle, 1, time.Second, retrypolicy.OutOfQuota},
 		{"N17, Go", retrypolicy.AWSGo2026, true, 3, 500, kThrottle, 1, 50 * ms, retrypolicy.OutOfQuota},
-		{"no long poll", retrypolicy.AWSKotlin2026, false, 3, 500, kServer, 1, 0, retrypolicy.OutOfQuota},
-		{"out of attempts", retrypolicy.AWSKotlin2026, true, 2, 0, kServer, 2, 50 * ms, retrypolicy.OutOfAttempts},
-		{"not retryable", retrypolicy.AWSKotlin2026, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.NotRetryable},
+		{"no long poll", retrypolicy.AWS2026, false, 3, 500, kServer, 1, 0, retrypolicy.OutOfQuota},
+		{"out of attempts", retrypolicy.AWS2026, true, 2, 0, kServer, 2, 50 * ms, retrypolicy.OutOfAttempts},
+		{"not retryable", retrypolicy.AWS2026, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.NotRetryable},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			o := c.preset()
@@ -328,14 +330,14 @@ func TestRetrierLongPoll(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // N19, and a success: no delay
-		r := retrypolicy.Retrier{Policy: newAWS(t, retrypolicy.AWSKotlin2026()), LongPoll: true, Rand: func() uint64 { return drawLast }}
+		r := retrypolicy.Retrier{Policy: newAWS(t, retrypolicy.AWS2026()), LongPoll: true, Rand: func() uint64 { return drawLast }}
 		op := perform(kServer, nil)
 		if err := r.Do(bg, op.run); err != nil || time.Since(op.began) != 50*ms {
 			t.Errorf("%v after %v", err, time.Since(op.began))
 		}
 		ctx, cancel := context.WithTimeout(bg, 10*ms) // the poller's own end comes first
 		defer cancel()
-		o := retrypolicy.AWSKotlin2026()
+		o := retrypolicy.AWS2026()
 		o.Quota.Spent = 500
 		r.Policy = newAWS(t, o)
 		began := time.Now()
@@ -344,6 +346,109 @@ func TestRetrierLongPoll(t *testing.T) {
 			t.Errorf("slept %v towards a deadline that is nearer", time.Since(began))
 		}
 	})
+}
+
+// A poll that a gate refuses is slowed down too.
+func TestRetrierLongPollAtABreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1})
+		r := retrypolicy.Retrier{Policy: b.Wrap(retrypolicy.NoRetry{}), LongPoll: true}
+		op := perform(transport.Network)
+		for range 5 {
+			_ = r.Do(bg, op.run)
+		}
+		op.want(t, 0, 30*time.Second, 60*time.Second) // a poll that runs and one that is refused, in turn
+		if took := time.Since(op.began); took != time.Minute {
+			t.Errorf("5 polls in %v", took)
+		}
+		ctx, cancel := context.WithTimeout(bg, time.Second) // the poller's own end comes first
+		defer cancel()
+		wantError(t, r.Do(ctx, op.run), retrypolicy.Rejected, 0)
+		if took := time.Since(op.began); took != time.Minute {
+			t.Errorf("slept %v towards a deadline that is nearer", took-time.Minute)
+		}
+	})
+}
+
+// 200 callers wait at a breaker. When the probe has succeeded they do not all come at once.
+func TestABreakerThatClosesLetsNoCrowdIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 200
+		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
+		p := b.Wrap(again(time.Second))
+		retrypolicy.Observe(p, retrypolicy.Attempt{Now: time.Now(), Kind: transport.Network, Err: transport.Network})
+		began := time.Now()
+		var lock sync.Mutex
+		var came []time.Duration
+		var all sync.WaitGroup
+		for i := range uint64(callers) {
+			all.Go(func() {
+				draws := rand.New(rand.NewPCG(15, i))
+				r := retrypolicy.Retrier{Policy: p, Rand: draws.Uint64}
+				err := r.Do(bg, func(context.Context) error {
+					lock.Lock()
+					came = append(came, time.Since(began))
+					lock.Unlock()
+					time.Sleep(time.Second)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		slices.Sort(came)
+		most := 0
+		for i := range came {
+			n, _ := slices.BinarySearch(came[i:], came[i]+100*ms)
+			most = max(most, n)
+		}
+		if len(came) != callers || most > callers/10 {
+			t.Errorf("%d came, %d of them within 100 ms", len(came), most)
+		}
+		if came[0] < 10*time.Second || came[1] < came[0]+time.Second || came[callers-1] > 20*time.Second {
+			t.Errorf("the first at %v, the second at %v, the last at %v", came[0], came[1], came[callers-1])
+		}
+		t.Logf("%d of %d within 100 ms, from %v to %v", most, callers, came[0], came[callers-1])
+	})
+}
+
+// The context ended during a try that has an answer all the same: the policy learns of the answer, and is not asked.
+func TestDoTellsAnAnswerThoughTheContextEnded(t *testing.T) {
+	invalid := retrypolicy.Permanent(errors.New("bad"))
+	why := errors.New("why")
+	for _, c := range []struct {
+		name     string
+		err      error
+		reason   retrypolicy.Reason
+		told     error
+		kind     transport.Kind
+		terminal bool
+	}{
+		{"throttled", transport.Throttled, retrypolicy.Cancelled, transport.Throttled, transport.Throttled, false},
+		{"permanent", invalid, retrypolicy.NotRetryable, invalid, 0, true},
+		{"no more than an echo", fmt.Errorf("read: %w", context.Canceled), retrypolicy.Cancelled, context.Canceled, 0, false},
+		{"an echo of another context", context.DeadlineExceeded, retrypolicy.Cancelled, context.Canceled, 0, false},
+		{"an echo of the cause", fmt.Errorf("read: %w", why), retrypolicy.Cancelled, context.Canceled, 0, false},
+	} {
+		ctx, cancel := context.WithCancelCause(bg)
+		rec := open()
+		err := retrypolicy.Do(ctx, rec, func(context.Context) error { cancel(why); return c.err })
+		wantError(t, err, c.reason, 0, c.err)
+		if errors.Is(err, context.Canceled) != (c.reason == retrypolicy.Cancelled) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if len(rec.decide) != 0 || len(rec.observe) != 1 || rec.observe[0].Err != c.told || rec.observe[0].Kind != c.kind || rec.observe[0].Terminal != c.terminal {
+			t.Errorf("%s: asked %d times, told %+v", c.name, len(rec.decide), rec.observe)
+		}
+	}
+	a := newAdaptive(t, nil)
+	ctx, cancel := context.WithCancel(bg)
+	_ = retrypolicy.Do(ctx, a.Wrap(retrypolicy.Fixed{}), func(context.Context) error { cancel(); return transport.Throttled })
+	if _, on := a.Rate(); !on {
+		t.Error("Adaptive did not see the throttling")
+	}
 }
 
 func TestRetrierTellsRetriesAndPassesTheKey(t *testing.T) {
@@ -470,7 +575,7 @@ func TestUntil(t *testing.T) {
 	}{
 		{"retry on a value, succeed on an error", []answer{{"deleting", nil}, {"deleting", nil}, {"", missing}}, "", 0, nil, 2 * time.Second},
 		{"a value that is what was waited for", []answer{{"deleting", nil}, {"gone", nil}}, "gone", 0, nil, time.Second},
-		{"a value that fails", []answer{{"deleting", nil}, {"failed", nil}}, "failed", retrypolicy.NotRetryable, retrypolicy.ErrNotYet, time.Second},
+		{"a value that fails", []answer{{"deleting", nil}, {"failed", nil}}, "failed", retrypolicy.NotRetryable, retrypolicy.ErrFailed, time.Second},
 		{"a value with a class of its own", []answer{{"busy", nil}, {"gone", nil}}, "gone", 0, nil, time.Minute},
 		{"an error left to the classifiers", []answer{{"", transport.Network}, {"gone", nil}}, "gone", 0, nil, time.Second},
 		{"an error that they fail", []answer{{"old", transport.Forbidden}}, "old", retrypolicy.NotRetryable, transport.Forbidden, 0},
@@ -577,7 +682,7 @@ func TestDoReportsATryThatPanics(t *testing.T) {
 
 func TestRetrierIsForManyGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := retrypolicy.AWSKotlin2026()
+		o := retrypolicy.AWS2026()
 		b := bucketed(t, &o, 500, 500)
 		r := retrypolicy.Retrier{Policy: newAWS(t, o)}
 		var all sync.WaitGroup
@@ -610,7 +715,7 @@ func TestRetrierIsForManyGoroutines(t *testing.T) {
 func TestDoAllocatesNothingForASuccess(t *testing.T) {
 	ctx := context.Background()
 	op := func(context.Context) error { return nil }
-	p := newAWS(t, retrypolicy.AWSKotlin2026())
+	p := newAWS(t, retrypolicy.AWS2026())
 	adaptive := newAdaptive(t, nil).Wrap(p)
 	r := retrypolicy.Retrier{Policy: p, Once: true, Key: "k"}
 	for name, f := range map[string]func(){
@@ -645,7 +750,7 @@ func TestDoAllocatesNothingForASuccess(t *testing.T) {
 var sinkInt int
 
 func BenchmarkDo(b *testing.B) {
-	p := newAWS(b, retrypolicy.AWSKotlin2026())
+	p := newAWS(b, retrypolicy.AWS2026())
 	op := func(context.Context) error { return nil }
 	b.ReportAllocs()
 	for b.Loop() {

@@ -20,11 +20,13 @@
 // finds what it really does by its name: [AzureJava], [AzureC], [AzureNode], [CSharpExponential] and others.
 //
 // A gateway has many connections to one service, so what one of them learns should spare the others. Give all clients one [Breaker] with Wait as the connection policy around the
-// default, so that when the service is down a probe goes out and not a thousand, and the client's Dials to limit how many connect at a time. Keep it out of the messages: the client's
-// MessagePolicy is the connection policy unless it is set.
+// default, so that when the service is down a probe goes out and not a thousand, and the client's Dials to limit how many connect at a time. Its Cooldown should be longer than the clients'
+// StableTime and DialTimeout together, which are 30 s each unless set: a probe may take all of DialTimeout, its success is told only after StableTime, and a probe that is not
+// heard of within a cooldown is given up for lost. When the breaker closes, those who wait come within the next half of a Cooldown or so, not at once (Spread). Keep it out of the messages: the
+// client's MessagePolicy is the connection policy unless it is set.
 //
 // A call of a cloud service has a caller who waits, so it gives up soon: three or four tries, [FullJitter], the service's wish heard with [RetryAfter], and a [Quota] that all
-// calls share, so that an outage is not made worse by everybody's retries. For the services of Azure and AWS take what their own SDKs do, [Azcore] and [AWSKotlin2026] (both a value whose
+// calls share, so that an outage is not made worse by everybody's retries. For the services of Azure and AWS take what their own SDKs do, [Azcore] and [AWS2026] (both a value whose
 // documentation says where it comes from). For gRPC, [GRPC] in a [RetryThrottle] for each server.
 //
 // What is safe to repeat is another question, and no policy knows the answer: set [Retrier].Once for an operation that must not happen twice, or let a [Classifier] say

@@ -57,9 +57,10 @@ func Example_cloudCall() {
 	// Output: outcome unknown and not safe to repeat: timed out
 }
 
-// The connections of a gateway: one breaker for all of them. While the service is down a single one probes; what one learns spares the others.
+// The connections of a gateway: one breaker for all of them. While the service is down a single one probes; what one learns spares the others. A probe may take the clients' DialTimeout, and is
+// told as a success after their StableTime, 30 s each; the cooldown is longer than both.
 func Example_gateway() {
-	breaker, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 20, Window: time.Minute, Cooldown: 10 * time.Second, Growth: 2, Wait: true})
+	breaker, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 20, Window: time.Minute, Cooldown: 90 * time.Second, Growth: 2, Wait: true})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -70,11 +71,13 @@ func Example_gateway() {
 		retrypolicy.Observe(p, retrypolicy.Attempt{Now: now, Kind: transport.Network, Err: transport.Network})
 	}
 	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
-	now = now.Add(10 * time.Second)
+	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now, Rand: 1 << 63})) // those who wait are spread over half a cooldown more
+	now = now.Add(90 * time.Second)
 	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
 	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
 	// Output:
-	// retry after 10s
+	// retry after 1m30s
+	// retry after 1m52.5s
 	// retry after 0s
-	// retry after 1.25s
+	// retry after 11.25s
 }

@@ -220,7 +220,7 @@ func (t *RetryThrottle) learn(a Attempt) {
 	change := t.ratio
 	switch {
 	case a.Err == nil:
-	case a.After >= 0 && (a.Terminal || cancelled(a.Err)):
+	case a.After >= 0 && (a.Terminal || saysNothing(a)):
 		return
 	default:
 		change = -1000

@@ -1,7 +1,6 @@
 package retrypolicy
 
 import (
-	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
@@ -75,13 +74,12 @@ type StatusError interface {
 }
 
 // findStatus returns the outermost error of err's chain that has a status.
-func findStatus(err error) (StatusError, bool) {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if s, ok := err.(StatusError); ok {
-			return s, true
-		}
-	}
-	return nil, false
+func findStatus(err error) (found StatusError, ok bool) {
+	transport.Walk(err, func(err error) bool {
+		found, ok = err.(StatusError)
+		return ok
+	})
+	return found, ok
 }
 
 // ClassifyHTTP judges an error that is or wraps a StatusError by HTTPStatus, and leaves others open; so also what Permanent marked, and a status below 400, which is not why there is an error.
@@ -122,13 +120,15 @@ func ClassifyStatuses(statuses ...int) Classifier {
 }
 
 // wished is the wait that the service asked for, if an error of the chain tells.
-func wished(err error) time.Duration {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if w, ok := err.(interface{ RetryAfter() time.Duration }); ok {
-			return w.RetryAfter()
+func wished(err error) (after time.Duration) {
+	transport.Walk(err, func(err error) bool {
+		w, ok := err.(interface{ RetryAfter() time.Duration })
+		if ok {
+			after = w.RetryAfter()
 		}
-	}
-	return 0
+		return ok
+	})
+	return after
 }
 
 func has(list []int, n int) bool {

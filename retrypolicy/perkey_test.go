@@ -181,7 +181,7 @@ func TestPerKeyConcurrentUse(t *testing.T) {
 	var made atomic.Int64
 	p, err := retrypolicy.NewPerKey(16, func(string) retrypolicy.Policy {
 		made.Add(1)
-		o := retrypolicy.AWSKotlin2026()
+		o := retrypolicy.AWS2026()
 		q, err := retrypolicy.NewAWS(o)
 		if err != nil {
 			t.Error(err)

@@ -51,9 +51,9 @@ type Decision struct {
 	Cost uint16
 	// Delay is the wait before the retry. With Retry false it is the wait that a caller who polls in a loop should make before it gives up, mostly 0.
 	Delay time.Duration
-	// Step is what a back-off wants to remember until the next question of the same series.
+	// Step is what a back-off wants to remember until the next question of the same series. 0: nothing.
 	Step uint64
-	// Counts is what ByKind remembers: how often each of its rules applied.
+	// Counts is what ByKind remembers: how often each of its rules applied, a byte each from the lowest, and in the highest byte whose Step is.
 	Counts uint64
 }
 

@@ -75,7 +75,7 @@ var policyRows = []policyRow{
 	{name: "CenkaltiV4", policy: retrypolicy.CenkaltiV4(), most: 90*s + 1},
 	{name: "Failsafe", policy: retrypolicy.Failsafe{Retries: -1, Delay: s, Max: time.Minute, JitterFactor: 0.5}, most: 90 * s},
 	{name: "Failsafe jitter", policy: retrypolicy.Failsafe{Retries: -1, Delay: s, Max: longest, Jitter: longest}, most: longest},
-	{name: "Failsafe range", policy: retrypolicy.Failsafe{Retries: -1, Delay: s, Most: longest}, most: longest},
+	{name: "Failsafe range", policy: retrypolicy.Failsafe{Retries: -1, Delay: s, RandomMax: longest}, most: longest},
 	{name: "Polly", policy: retrypolicy.Polly{Retries: math.MaxInt32, Delay: s, Jitter: true}, most: 1250 * msec},
 	{name: "Polly linear", policy: retrypolicy.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour, Curve: retrypolicy.PollyLinear, Jitter: true}, most: time.Hour},
 	{name: "Polly exponential", policy: retrypolicy.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour, Curve: retrypolicy.PollyExponential}, most: time.Hour},
@@ -84,7 +84,7 @@ var policyRows = []policyRow{
 	{name: "AWSGoBackoff", policy: retrypolicy.AWSGoBackoff{Max: 20 * s}, most: 20 * s},
 	{name: "AWSGoBackoff longest", policy: retrypolicy.AWSGoBackoff{Max: longest}, most: longest},
 	{name: "AWSKotlin", policy: awsEndless(retrypolicy.AWSKotlin()), most: 25 * s},
-	{name: "AWSKotlin2026", policy: awsEndless(retrypolicy.AWSKotlin2026()), most: 25 * s},
+	{name: "AWS2026", policy: awsEndless(retrypolicy.AWS2026()), most: 25 * s},
 	{name: "AWSDynamoDB", policy: awsEndless(retrypolicy.AWSDynamoDB()), most: 25 * s},
 	{name: "AWSBotocore", policy: awsEndless(retrypolicy.AWSBotocore()), most: 20 * s},
 	{name: "AWSBotocoreLegacy", policy: awsEndless(retrypolicy.AWSBotocoreLegacy()), most: longest},
@@ -292,7 +292,7 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		f := retrypolicy.Failsafe{Retries: p.n, Delay: p.d1, Max: p.d2, Factor: p.f1, JitterFactor: p.f2}
 		if p.flag {
-			f = retrypolicy.Failsafe{Retries: p.n, Delay: p.d1, Most: p.d2}
+			f = retrypolicy.Failsafe{Retries: p.n, Delay: p.d1, RandomMax: p.d2}
 			return f, max(p.d1, p.d2)
 		}
 		return f, twice(max(p.d1, p.d2))

@@ -76,16 +76,19 @@ func (b *TokenBucket) fill(now time.Time) {
 	if b.refill == 0 {
 		return
 	}
+	// After this long the bucket is full in any case, and the product below stays far from overflow.
+	enough := time.Duration(b.size/b.refill+1) * time.Second
 	passed := now.Sub(b.mark)
-	if b.mark.IsZero() {
+	switch {
+	case b.mark.IsZero():
 		passed = 0
-	}
-	if passed < 0 {
+	case passed < -enough: // the clock was set back; otherwise nothing would be refilled until it is where it was
+		passed = 0
+	case passed < 0:
 		return // a caller's look at the clock that is older than the last
 	}
 	b.mark = now
-	// After this long the bucket is full in any case, and the product below stays far from overflow.
-	if passed > time.Duration(b.size/b.refill+1)*time.Second {
+	if passed > enough {
 		b.tokens, b.rest = b.size, 0
 		return
 	}
@@ -125,8 +128,8 @@ type QuotaOptions struct {
 	First int
 	// Success is what comes back when a first try succeeds. Default: 1. After a retry the cost of that last retry comes back.
 	Success int
-	// Back is what comes back at least when a retry succeeds, where its cost was less. Default: none. The Java SDK and the one for JavaScript: 1.
-	Back int
+	// LeastBack is what comes back at least when a retry succeeds, where its cost was less. Default: none. The Java SDK and the one for JavaScript: 1.
+	LeastBack int
 	// Late takes the cost after the delay, right before the retry, instead of before the delay. So what is refilled meanwhile counts, and the wait may have been
 	// in vain. The order of smithy-kotlin before May 2026.
 	Late bool
@@ -164,8 +167,8 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 		return nil, invalid("QuotaOptions.First is out of range; give 0 to 65535 tokens")
 	case badTokens(set.Success):
 		return nil, invalid("QuotaOptions.Success is out of range; give 0 to 65535 tokens")
-	case badTokens(set.Back):
-		return nil, invalid("QuotaOptions.Back is out of range; give 0 to 65535 tokens")
+	case badTokens(set.LeastBack):
+		return nil, invalid("QuotaOptions.LeastBack is out of range; give 0 to 65535 tokens")
 	case set.Bucket != nil && (set.Size != 0 || set.Spent != 0 || set.Refill != 0):
 		return nil, invalid("QuotaOptions.Size, Spent and Refill belong to the built-in bucket; leave them 0 with a Bucket")
 	case set.Wait && set.Bucket == nil && set.Refill == 0:
@@ -189,7 +192,7 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	}
 	return &Quota{
 		bucket: set.Bucket, retry: uint16(set.Retry), costs: append([]Cost(nil), set.Costs...), first: set.First, success: set.Success,
-		back: set.Back, late: set.Late || set.Wait, wait: set.Wait,
+		back: set.LeastBack, late: set.Late || set.Wait, wait: set.Wait,
 	}, nil
 }
 
@@ -214,8 +217,8 @@ func (c charged) Decide(a Attempt) Decision {
 	switch {
 	case !d.Retry:
 		return d
-	case a.Left > 0 && d.Delay >= a.Left:
-		return stop(PastDeadline) // nothing is paid for a retry that will not be made
+	case tooLate(a, d):
+		return stop(PastDeadline)
 	}
 	if c.quota.late {
 		c.quota.bucket.Give(a.Now, 0) // lets a bucket that was never asked see the time, so that the delay counts for its refill
@@ -227,6 +230,9 @@ func (c charged) Decide(a Attempt) Decision {
 	}
 	return d
 }
+
+// tooLate reports whether the retry d will not be made, because the caller's deadline comes first: then nothing is to be paid for it.
+func tooLate(a Attempt, d Decision) bool { return a.Left > 0 && d.Delay >= a.Left }
 
 // Admit takes what is to be paid before a try.
 func (c charged) Admit(a Attempt) Decision {

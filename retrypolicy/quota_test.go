@@ -57,6 +57,25 @@ func TestTokenBucketTakeAndGive(t *testing.T) {
 	}
 }
 
+// A clock that is set back stops the refill for no longer than it takes to fill the bucket.
+func TestTokenBucketIsRefilledAlthoughTheClockWasSetBack(t *testing.T) {
+	b := newBucket(t, 10, 0, 5)
+	b.Take(epoch, 10)
+	back := epoch.AddDate(-1, 0, 0)
+	if n := b.Tokens(back); n != 0 {
+		t.Errorf("%d tokens right after the step", n)
+	}
+	if n := b.Tokens(back.Add(time.Second)); n != 5 {
+		t.Errorf("%d tokens a second after the step, want 5", n)
+	}
+	if n := b.Tokens(back); n != 5 { // a look that is somewhat older
+		t.Errorf("%d tokens, want 5", n)
+	}
+	if n := b.Tokens(back.Add(2 * time.Second)); n != 10 {
+		t.Errorf("%d tokens two seconds after the step, want 10", n)
+	}
+}
+
 // smithy-kotlin loses fractions of a token at every look at the bucket; with 10 a second and a look each 90 ms it is never refilled.
 func TestTokenBucketCarriesFractionsOver(t *testing.T) {
 	b := newBucket(t, 100, 100, 10)
@@ -150,7 +169,7 @@ func TestQuotaOptionsAreChecked(t *testing.T) {
 		{retrypolicy.QuotaOptions{Retry: -1}, "Retry"}, {retrypolicy.QuotaOptions{Retry: 65536}, "Retry"},
 		{retrypolicy.QuotaOptions{First: -1}, "First"}, {retrypolicy.QuotaOptions{First: 65536}, "First"},
 		{retrypolicy.QuotaOptions{Success: -1}, "Success"}, {retrypolicy.QuotaOptions{Success: 65536}, "Success"},
-		{retrypolicy.QuotaOptions{Back: -1}, "Back"}, {retrypolicy.QuotaOptions{Back: 65536}, "Back"},
+		{retrypolicy.QuotaOptions{LeastBack: -1}, "LeastBack"}, {retrypolicy.QuotaOptions{LeastBack: 65536}, "LeastBack"},
 		{retrypolicy.QuotaOptions{Bucket: b, Size: 1}, "leave them 0"}, {retrypolicy.QuotaOptions{Bucket: b, Spent: 1}, "leave them 0"},
 		{retrypolicy.QuotaOptions{Bucket: b, Refill: 1}, "leave them 0"}, {retrypolicy.QuotaOptions{Wait: true}, "needs Refill"},
 		{retrypolicy.QuotaOptions{Costs: []retrypolicy.Cost{{Tokens: 1}}}, "without Kinds"},
@@ -214,8 +233,8 @@ func TestQuotaRefund(t *testing.T) {
 		{"no failure, full", retrypolicy.QuotaOptions{Success: 3}, 2, nil, 100},
 		{"a free retry", retrypolicy.QuotaOptions{Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle), 0}}}, 50, []transport.Kind{kThrottle}, 50},
 		{"a free retry, late", retrypolicy.QuotaOptions{Late: true, Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle), 0}}}, 50, []transport.Kind{kServer, kThrottle}, 45},
-		{"a free retry, 1 back", retrypolicy.QuotaOptions{Back: 1, Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle), 0}}}, 50, []transport.Kind{kThrottle}, 51},
-		{"less than the cost back: the cost", retrypolicy.QuotaOptions{Back: 1}, 50, []transport.Kind{kServer}, 50},
+		{"a free retry, 1 back", retrypolicy.QuotaOptions{LeastBack: 1, Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle), 0}}}, 50, []transport.Kind{kThrottle}, 51},
+		{"less than the cost back: the cost", retrypolicy.QuotaOptions{LeastBack: 1}, 50, []transport.Kind{kServer}, 50},
 	} {
 		b := newBucket(t, 100, c.spent, 0)
 		c.o.Bucket = b

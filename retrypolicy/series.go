@@ -96,10 +96,7 @@ func (s *Series) Failure(now time.Time, rand uint64, info Info, err error) (Deci
 	if e := s.ended(); e != nil {
 		return Decision{}, e
 	}
-	s.kind, s.err = info.Kind, err
-	a := s.attempt(now, rand)
-	a.Safe, a.Fault, a.After, a.Terminal = info.Safe, info.Fault, info.After, info.Verdict != Again
-	Observe(s.policy, a)
+	a := s.observe(now, rand, info, err)
 	d := s.decide(a, info)
 	if !d.Retry {
 		s.state = seriesOver
@@ -109,6 +106,20 @@ func (s *Series) Failure(now time.Time, rand uint64, info Info, err error) (Deci
 	s.last = d
 	s.next = min(s.retry, maxRetry) + 1
 	return d, nil
+}
+
+// close ends the series with the failure of the try under way, which the policy learns of and is not asked about.
+func (s *Series) close(now time.Time, info Info, err error) {
+	s.observe(now, 0, info, err)
+	s.state = seriesOver
+}
+
+func (s *Series) observe(now time.Time, rand uint64, info Info, err error) Attempt {
+	s.kind, s.err = info.Kind, err
+	a := s.attempt(now, rand)
+	a.Safe, a.Fault, a.After, a.Terminal = info.Safe, info.Fault, info.After, info.Verdict != Again
+	Observe(s.policy, a)
+	return a
 }
 
 // maxRetry keeps the count within 32 bits.

@@ -243,7 +243,7 @@ func TestSeriesOfAPlainPolicy(t *testing.T) {
 }
 
 func TestSeriesAllocatesNothing(t *testing.T) {
-	o := retrypolicy.AWSKotlin2026()
+	o := retrypolicy.AWS2026()
 	o.Attempts = math.MaxInt32
 	p := newAWS(t, o)
 	var err error = transport.Throttled

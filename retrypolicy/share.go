@@ -22,7 +22,7 @@ type RetryBudgetOptions struct {
 //	retries < Share * requests, or retries < Least
 //
 // in Window, as counted before it. So a service that fails gets at most 1 + Share times the load of one that is well (and one retry more). A request is a first try that
-// the gates let in; it is counted at Admit and never refused. A retry is counted when it is decided on; a refused one ends its series with OutOfQuota and carries the delay
+// the gates let in; it is counted at Admit and never refused. A retry is counted when it is decided on, unless the deadline comes first; a refused one ends its series with OutOfQuota and carries the delay
 // that it would have had. Safe for concurrent use.
 //
 // Source: Site Reliability Engineering, "Handling Overload", per-client retry budget.
@@ -90,7 +90,11 @@ type budgeted struct {
 
 func (b budgeted) Decide(a Attempt) Decision {
 	d := b.policy.Decide(a)
-	if d.Retry && !b.budget.retry(a.Now) {
+	switch {
+	case !d.Retry:
+	case tooLate(a, d):
+		return stop(PastDeadline)
+	case !b.budget.retry(a.Now):
 		return Decision{Reason: OutOfQuota, Delay: d.Delay}
 	}
 	return d

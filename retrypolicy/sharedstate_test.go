@@ -4,6 +4,7 @@ package retrypolicy_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -39,6 +40,10 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 	if rng.IntN(2) == 0 {
 		minUp = length()
 	}
+	wait, spread := rng.IntN(2) == 0, time.Duration(0)
+	if wait {
+		spread = time.Duration(rng.Int64() >> rng.IntN(64))
+	}
 	s := &sharedState{
 		probes: probes,
 		throttle: newThrottle(t, &retrypolicy.ThrottleOptions{
@@ -50,7 +55,7 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 		breaker: newBreaker(t, &retrypolicy.BreakerOptions{
 			Failures: rng.IntN(10), Window: window, Share: part, Kinds: retrypolicy.KindSet(rng.Uint32() & rng.Uint32()), Cooldown: cooldown,
 			Growth: pick(1, 1e6), MaxCooldown: cooldown + time.Duration(rng.Int64N(math.MaxInt64-int64(cooldown)+1)), Probes: probes, Successes: rng.IntN(4),
-			MinUp: minUp, Wait: rng.IntN(2) == 0,
+			MinUp: minUp, Wait: wait, Spread: spread,
 		}),
 	}
 	curve := retrypolicy.Backoff{Base: time.Second, Max: time.Hour, Jitter: retrypolicy.FullJitter}
@@ -101,7 +106,8 @@ var extremes = append([]int{math.MinInt32, -1, 0, 1, 2, 3, 4, 5}, huge...)
 func runSharedState(t testing.TB, seed uint64, steps int) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	s := newSharedState(t, rng)
-	errs := []error{nil, transport.Network, transport.Throttled, transport.NotFound, context.Canceled, context.DeadlineExceeded}
+	errs := []error{nil, transport.Network, transport.Throttled, transport.NotFound, context.Canceled, context.DeadlineExceeded,
+		transport.Closed, transport.Invalid, errors.Join(transport.Timeout, context.DeadlineExceeded), retrypolicy.Permanent(transport.Network)}
 	now := day
 	var last retrypolicy.Decision
 	for range steps {

@@ -293,9 +293,9 @@ func TestFailsafe(t *testing.T) {
 		u      float64
 		want   time.Duration
 	}{
-		{"range", p{Delay: 10, Most: 100}, 0, 10},
-		{"range", p{Delay: 10, Most: 100}, 0.5, 55},
-		{"range", p{Delay: 10, Most: 100}, 1, 100},
+		{"range", p{Delay: 10, RandomMax: 100}, 0, 10},
+		{"range", p{Delay: 10, RandomMax: 100}, 0.5, 55},
+		{"range", p{Delay: 10, RandomMax: 100}, 1, 100},
 		{"factor", p{Delay: 100, JitterFactor: 0.5}, 0, 150},
 		{"factor", p{Delay: 100, JitterFactor: 0.5}, 0.25, 125},
 		{"factor", p{Delay: 100, JitterFactor: 0.5}, 0.5, 100},
@@ -427,8 +427,8 @@ func TestSystemsValidate(t *testing.T) {
 		{retrypolicy.Failsafe{Delay: -1}, "Failsafe.Delay"},
 		{retrypolicy.Failsafe{Delay: 2, Max: 1}, "Failsafe.Max"},
 		{retrypolicy.Failsafe{Factor: 0.5}, "Failsafe.Factor"},
-		{retrypolicy.Failsafe{Delay: 2, Most: 1}, "Failsafe.Most is below"},
-		{retrypolicy.Failsafe{Most: 1, Jitter: 1}, "Failsafe.Most does not go"},
+		{retrypolicy.Failsafe{Delay: 2, RandomMax: 1}, "Failsafe.RandomMax is below"},
+		{retrypolicy.Failsafe{RandomMax: 1, Jitter: 1}, "Failsafe.RandomMax does not go"},
 		{retrypolicy.Failsafe{Jitter: -1}, "Failsafe.Jitter is"},
 		{retrypolicy.Failsafe{JitterFactor: math.NaN()}, "Failsafe.JitterFactor"},
 		{retrypolicy.Failsafe{Jitter: 1, JitterFactor: 1}, "both set"},

@@ -1,8 +1,6 @@
 package retrypolicy
 
 import (
-	"context"
-	"errors"
 	"math"
 	"sync"
 	"time"
@@ -27,7 +25,7 @@ type ThrottleOptions struct {
 	// Without it a burst of requests at the start, of which none was answered yet, looks like a service that accepts none: set it where much is in flight at a time.
 	Ended bool
 	// Refusals are the Kinds that say that the service did not take the request. Default: Throttled, Unavailable, Network, Timeout. Whatever else came back was
-	// accepted: an answer, though perhaps not the one hoped for. A try that its context ended was not.
+	// accepted: an answer, though perhaps not the one hoped for. A try that its context ended was not, nor one that failed on this side: given up, closed, marked by Permanent, Invalid.
 	Refusals KindSet
 }
 
@@ -136,6 +134,9 @@ func (t *Throttle) takeBack() {
 }
 
 func (t *Throttle) learn(a Attempt) {
+	if saysNothing(a) {
+		return
+	}
 	var seen tally
 	if a.Err == nil || !t.refusals.Has(a.Kind) && !endedByContext(a.Err) {
 		seen.marked = outcomes(a)
@@ -147,24 +148,6 @@ func (t *Throttle) learn(a Attempt) {
 	defer t.mu.Unlock()
 	t.seen.advance(a.Now)
 	t.seen.add(seen)
-}
-
-// cancelled reports whether err is what the caller's own giving up leaves, which says nothing of the service.
-func cancelled(err error) bool { return chainHas(err, context.Canceled) }
-
-// endedByContext reports whether err is a context's: nobody answered.
-func endedByContext(err error) bool {
-	return cancelled(err) || chainHas(err, context.DeadlineExceeded)
-}
-
-// chainHas is errors.Is for a target that is compared only.
-func chainHas(err, target error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if err == target {
-			return true
-		}
-	}
-	return false
 }
 
 type throttled struct {

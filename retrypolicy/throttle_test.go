@@ -211,7 +211,7 @@ func TestThrottleForgetsAlthoughTheClockWasSetBack(t *testing.T) {
 
 // Everything that the service answered is accepted, whatever it was.
 func TestThrottleAccepts(t *testing.T) {
-	refused := map[transport.Kind]bool{transport.Throttled: true, transport.Unavailable: true, transport.Network: true, transport.Timeout: true}
+	refused := map[transport.Kind]bool{transport.Throttled: true, transport.Unavailable: true, transport.Network: true, transport.Timeout: true, transport.Closed: true} // the last was none of the service's
 	for _, k := range transport.Kinds() {
 		th := newThrottle(t, nil)
 		retrypolicy.Observe(th.Wrap(always), as(at(0), k))
@@ -231,6 +231,23 @@ func TestThrottleAccepts(t *testing.T) {
 		retrypolicy.Observe(th.Wrap(always), many(as(at(0), c.err), 3))
 		if _, accepts := th.Counts(day); accepts != c.want {
 			t.Errorf("%s: %d accepts, want %d", c.name, accepts, c.want)
+		}
+	}
+}
+
+// What was settled on this side is neither accepted nor refused.
+func TestThrottleLeavesOutWhatSaysNothing(t *testing.T) {
+	for name, c := range ownFailures {
+		th := newThrottle(t, &retrypolicy.ThrottleOptions{Ended: true})
+		a := as(at(0), c.err)
+		a.Terminal = true
+		retrypolicy.Observe(th.Wrap(always), a)
+		want := 1
+		if c.silent {
+			want = 0
+		}
+		if requests, accepts := th.Counts(day); requests != want || accepts != want {
+			t.Errorf("%s: %d requests, %d accepts, want %d", name, requests, accepts, want)
 		}
 	}
 }

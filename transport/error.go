@@ -64,39 +64,56 @@ func (e *Error) Unwrap() error {
 	return e.Err
 }
 
-// Find returns the outermost *Error in err's chain, or nil. It does what errors.As would, without reflection,
-// and follows single causes only.
-func Find(err error) *Error {
+// Walk shows visit err and everything that it wraps, several causes (Unwrap() []error) included, until visit returns true, and reports whether it did. It goes depth first, as
+// errors.Is does, and needs neither reflection nor memory.
+func Walk(err error, visit func(error) bool) bool {
 	for err != nil {
-		if e, ok := err.(*Error); ok {
-			return e
+		if visit(err) {
+			return true
 		}
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return nil
+		switch u := err.(type) {
+		case interface{ Unwrap() error }:
+			err = u.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, cause := range u.Unwrap() {
+				if Walk(cause, visit) {
+					return true
+				}
+			}
+			return false
+		default:
+			return false
 		}
-		err = u.Unwrap()
 	}
-	return nil
+	return false
 }
 
-// KindOf returns the Kind of the outermost *Error or Kind in err's chain, Unknown when there is none.
-func KindOf(err error) Kind {
-	for err != nil {
+// Find returns the first *Error that Walk comes upon in err, which is the outermost, or nil. It does what errors.As would, without reflection.
+func Find(err error) (found *Error) {
+	Walk(err, func(err error) bool {
+		e, ok := err.(*Error)
+		if ok {
+			found = e
+		}
+		return ok
+	})
+	return found
+}
+
+// KindOf returns the Kind of the first *Error or Kind that Walk comes upon in err, Unknown when there is none.
+func KindOf(err error) (kind Kind) {
+	Walk(err, func(err error) bool {
 		switch e := err.(type) {
 		case *Error:
-			if e == nil {
-				return Unknown
+			if e != nil {
+				kind = e.Kind
 			}
-			return e.Kind
+			return true
 		case Kind:
-			return e
+			kind = e
+			return true
 		}
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return Unknown
-		}
-		err = u.Unwrap()
-	}
-	return Unknown
+		return false
+	})
+	return kind
 }

@@ -42,6 +42,11 @@ type wrapped struct{ cause error }
 func (w wrapped) Error() string { return "wrapped: " + w.cause.Error() }
 func (w wrapped) Unwrap() error { return w.cause }
 
+type several []error
+
+func (s several) Error() string   { return "several" }
+func (s several) Unwrap() []error { return s }
+
 func TestChainIsSearchedThroughSeveralWraps(t *testing.T) {
 	status := &statusError{429}
 	inner := &transport.Error{Kind: transport.Throttled, Proto: "http", Err: status}
@@ -75,6 +80,74 @@ func TestChainIsSearchedThroughSeveralWraps(t *testing.T) {
 	}
 }
 
+func TestWalkStopsAtTheFirstThatIsFound(t *testing.T) {
+	a, b, c := errors.New("a"), errors.New("b"), errors.New("c")
+	var seen []error
+	found := transport.Walk(errors.Join(wrapped{a}, errors.Join(b), c), func(err error) bool {
+		if err == a || err == b || err == c {
+			seen = append(seen, err)
+		}
+		return err == b
+	})
+	if !found || len(seen) != 2 || seen[0] != a || seen[1] != b {
+		t.Errorf("%v, after %v", found, seen)
+	}
+	if transport.Walk(nil, func(error) bool { return true }) {
+		t.Error("found something in nothing")
+	}
+}
+
+// grow makes an error from bytes: leaves that are of interest or not, wraps, and lists.
+func grow(seed *[]byte, depth int) error {
+	b := byte(0)
+	if len(*seed) > 0 {
+		b, *seed = (*seed)[0], (*seed)[1:]
+	}
+	if depth == 0 {
+		b %= 4
+	}
+	switch b % 8 {
+	case 0:
+		return errors.New("?")
+	case 1:
+		return transport.Kind(b >> 3)
+	case 2:
+		return &transport.Error{Kind: transport.Kind(b >> 3)}
+	case 3:
+		return nil
+	case 4:
+		return &transport.Error{Kind: transport.Kind(b >> 3), Err: grow(seed, depth-1)}
+	case 5:
+		return wrapped{grow(seed, depth-1)}
+	}
+	var list several
+	for range b >> 3 % 4 {
+		list = append(list, grow(seed, depth-1))
+	}
+	return list
+}
+
+// Whatever wraps what, Find finds what errors.As does.
+func FuzzFind(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{5, 5, 2})
+	f.Add([]byte{30, 0, 5, 1, 4, 2})
+	f.Add([]byte{31, 6, 22, 3, 9, 10, 17, 12, 18, 255, 254, 252})
+	f.Fuzz(func(t *testing.T, seed []byte) {
+		err := grow(&seed, 5)
+		var want *transport.Error
+		errors.As(err, &want)
+		if got := transport.Find(err); got != want {
+			t.Errorf("Find = %v, errors.As finds %v", got, want)
+		}
+		transport.KindOf(err)
+		var own transport.Kind
+		if want == nil && errors.As(err, &own) && transport.KindOf(err) != own {
+			t.Errorf("KindOf = %v, errors.As finds %v", transport.KindOf(err), own)
+		}
+	})
+}
+
 func TestFindAndKindOf(t *testing.T) {
 	e := &transport.Error{Kind: transport.Quota}
 	for _, c := range []struct {
@@ -92,7 +165,12 @@ func TestFindAndKindOf(t *testing.T) {
 		{"a kind", transport.Forbidden, nil, transport.Forbidden},
 		{"a kind, wrapped twice", wrapped{wrapped{transport.Forbidden}}, nil, transport.Forbidden},
 		{"the error outside decides over the kind inside", &transport.Error{Kind: transport.Closed, Err: transport.Network}, nil, transport.Closed},
-		{"several causes are not followed", errors.Join(e, transport.Network), nil, transport.Unknown},
+		{"one of several causes", errors.Join(errors.New("?"), wrapped{e}), e, transport.Quota},
+		{"the first of several causes", wrapped{errors.Join(wrapped{transport.Forbidden}, e)}, e, transport.Forbidden},
+		{"depth first", errors.Join(wrapped{errors.Join(errors.New("?"), transport.TooLarge)}, transport.Network), nil, transport.TooLarge},
+		{"no cause among several", errors.Join(errors.New("?"), errors.New("!")), nil, transport.Unknown},
+		{"a list that is empty", several{}, nil, transport.Unknown},
+		{"a list with a hole", several{nil, e}, e, transport.Quota},
 	} {
 		want := c.find
 		if o, ok := c.err.(*transport.Error); ok {
