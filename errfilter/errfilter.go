@@ -91,17 +91,7 @@ func Retryable(err error) bool { return Of(err).Retry }
 // Rules returns the whole table, one row per Kind in order.
 func Rules() []Rule { return append([]Rule(nil), table[:]...) }
 
-// hasCause looks for target along single causes; errors.Is needs reflection.
+// hasCause looks for target; errors.Is needs reflection.
 func hasCause(err, target error) bool {
-	for err != nil {
-		if err == target {
-			return true
-		}
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return false
-		}
-		err = u.Unwrap()
-	}
-	return false
+	return transport.Walk(err, func(e error) bool { return e == target })
 }
