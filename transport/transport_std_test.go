@@ -27,8 +27,10 @@ func TestLookingUpAnErrorAllocatesNothing(t *testing.T) {
 	for range 6 {
 		deep = fmt.Errorf("level: %w", deep)
 	}
+	joined := errors.Join(errors.New("?"), fmt.Errorf("%w, %w", errors.New("?"), deep))
 	for name, f := range map[string]func(){
 		"Find":      func() { sinkError = transport.Find(deep) },
+		"joined":    func() { sinkKind = transport.KindOf(joined) },
 		"KindOf":    func() { sinkKind = transport.KindOf(deep) },
 		"errors.Is": func() { sinkBool = errors.Is(deep, transport.Throttled) },
 		"errors.As": func() { sinkBool = errors.As(deep, &sinkError) },

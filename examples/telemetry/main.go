@@ -7,6 +7,7 @@
 //	go run ./examples/telemetry -sabotage    the hub forgets a reading that it acknowledged: the ledger finds it, status 1
 //	go run ./examples/telemetry -policy none the first fault ends it: NoRetry
 //	go run ./examples/telemetry -transport mqtt-lean    the same on the small MQTT engine, which boards use too
+//	go run ./examples/telemetry -transport amqp         the same over AMQP 1.0, with faults of its own; amqp-ws: over WebSocket
 //	HUBLINE_CONNECTION_STRING=... go run ./examples/telemetry    to a real hub, without faults
 package main
 
@@ -37,7 +38,7 @@ type settings struct {
 func main() {
 	var s settings
 	flag.StringVar(&s.connect, "connect", "", "connection string of a device; empty: $HUBLINE_CONNECTION_STRING, and if that is empty, an in-process hub")
-	flag.StringVar(&s.transport, "transport", "mqtt", "what carries the readings: mqtt (on the library paho) or mqtt-lean (the small engine)")
+	flag.StringVar(&s.transport, "transport", "mqtt", "what carries the readings: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws (over WebSocket)")
 	flag.Float64Var(&s.rate, "rate", 100, "readings per second")
 	flag.IntVar(&s.count, "count", 0, "readings in all; 0: twenty seconds of them")
 	flag.StringVar(&s.policy, "policy", "azure", "retry policy: azure (exponential back-off with jitter) or none")
@@ -63,9 +64,9 @@ func run(ctx context.Context, s settings) error {
 	if !ok {
 		return fmt.Errorf("flag -policy: %q is not a policy; give azure or none", s.policy)
 	}
-	newTransport, ok := transports[s.transport]
+	way, ok := transports[s.transport]
 	if !ok {
-		return fmt.Errorf("flag -transport: %q is not a transport; give mqtt or mqtt-lean", s.transport)
+		return fmt.Errorf("flag -transport: %q is not a transport; give mqtt, mqtt-lean, amqp or amqp-ws", s.transport)
 	}
 	if s.rate <= 0 || s.rate > 10_000 || s.count < 0 {
 		return errors.New("flags -rate and -count: give a rate up to 10000 a second and a count of 0 or more")
@@ -84,7 +85,7 @@ func run(ctx context.Context, s settings) error {
 	var at place
 	if s.connect == "" {
 		var err error
-		if hub, err = newShow(out); err != nil {
+		if hub, err = newShow(out, way); err != nil {
 			return err
 		}
 		defer hub.close()
@@ -95,7 +96,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	client, err := device.New(creds, newTransport(creds, at), options)
+	client, err := device.New(creds, way.make(creds, at), options)
 	if err != nil {
 		return err
 	}

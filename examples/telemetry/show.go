@@ -22,12 +22,16 @@ type act struct {
 	cut   bool // cut the connection, so that the fault meets a connect
 }
 
-// schedule has every fault of the hub that a device can survive.
+// schedule has the faults of the hub that a device can survive. A transport meets those that its protocol has.
 var schedule = []act{
 	{1000 * time.Millisecond, "cuts the connection before it stores a reading", testbroker.Fault{Kind: testbroker.DropBeforePublish}, false},
+	{1600 * time.Millisecond, "detaches the link in place of an outcome", testbroker.Fault{Kind: testbroker.DetachAfterMessage}, false},
 	{2200 * time.Millisecond, "cuts it in the middle of a reading", testbroker.Fault{Kind: testbroker.DropDuringPublish}, false},
+	{2800 * time.Millisecond, "ends the session", testbroker.Fault{Kind: testbroker.EndOnMessage}, false},
 	{3400 * time.Millisecond, "stores a reading and cuts before the PUBACK", testbroker.Fault{Kind: testbroker.DropAfterPublish}, false},
+	{4000 * time.Millisecond, "closes the connection in order", testbroker.Fault{Kind: testbroker.CloseOnMessage}, false},
 	{4600 * time.Millisecond, "cuts after the 20th PUBACK from now", testbroker.Fault{Kind: testbroker.DropAfterPuback, After: 19}, false},
+	{5200 * time.Millisecond, "releases a message: it wants it later", testbroker.Fault{Kind: testbroker.ReleaseMessage}, false},
 	{5800 * time.Millisecond, "cuts and refuses two connects with CONNACK 3", testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3, Times: 2}, true},
 	{7200 * time.Millisecond, "cuts and is 600 ms late with the CONNACK", testbroker.Fault{Kind: testbroker.SlowConnack, Delay: 600 * time.Millisecond}, true},
 	{8600 * time.Millisecond, "cuts and drops the next connect unanswered", testbroker.Fault{Kind: testbroker.DropConnect}, true},
@@ -49,6 +53,8 @@ type show struct {
 	device string
 	addr   string
 
+	protocol testbroker.Protocol
+
 	acts    []act
 	stop    chan struct{}
 	stage   sync.WaitGroup
@@ -57,8 +63,8 @@ type show struct {
 	account func() error
 }
 
-func newShow(out *printer) (*show, error) {
-	s := &show{out: out, stop: make(chan struct{})}
+func newShow(out *printer, w way) (*show, error) {
+	s := &show{out: out, protocol: w.protocol, stop: make(chan struct{})}
 	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e testbroker.Event) {
 		if e.Kind == testbroker.FaultFired && e.Fault != testbroker.DelayPuback && e.Fault != testbroker.Throttle {
 			out.line("       hub %v", e)
@@ -68,7 +74,7 @@ func newShow(out *printer) (*show, error) {
 		return nil, err
 	}
 	s.hub = hub
-	addr, err := hub.ListenTLS("127.0.0.1:0")
+	addr, err := w.listen(hub, "127.0.0.1:0")
 	if err != nil {
 		return nil, errors.Join(err, hub.Close())
 	}
@@ -93,7 +99,11 @@ func (s *show) hurry(o *device.Options) {
 
 // start prints the schedule and plays it in the background until finish.
 func (s *show) start(withSabotage bool) {
-	s.acts = append(s.acts, schedule...)
+	for _, a := range schedule {
+		if a.fault.Kind.Protocols()&s.protocol != 0 {
+			s.acts = append(s.acts, a)
+		}
+	}
 	if withSabotage {
 		s.acts = append(s.acts, sabotage)
 	}

@@ -189,12 +189,11 @@ func conditionOf(what string, e *amqp.Error) *ConditionError {
 
 // Texts of the library's that stand for errors without a type. A test notices when they change.
 const (
-	saslPrefix   = "SASL "
-	saslRefused  = " auth failed with code 0x"
-	noMechanism  = "no supported auth mechanism"
-	wrongHeader  = "unexpected protocol header"
-	badHeader    = "invalid protoHeader"
-	wrongSetting = "settlement mode"
+	saslPrefix  = "SASL "
+	saslRefused = " auth failed with code 0x"
+	noMechanism = "no supported auth mechanism"
+	wrongHeader = "unexpected protocol"
+	badHeader   = "invalid protoHeader"
 )
 
 // protocolKind is for way.Protocol: what a failed handshake of AMQP means.
@@ -311,4 +310,6 @@ func aboutMessage(k transport.Kind) bool {
 }
 
 // aboutDevice reports whether a refusal with this Kind would meet each message of the device.
-func aboutDevice(k transport.Kind) bool { return k == transport.Unauthorized || k == transport.NotFound }
+func aboutDevice(k transport.Kind) bool {
+	return k == transport.Unauthorized || k == transport.NotFound
+}

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -11,7 +12,7 @@ import (
 )
 
 const (
-	// highWater is how many bytes may wait to be written before the library has to wait.
+	// highWater is how many bytes may wait to be written before telemetry has to wait.
 	highWater = 256 << 10
 	// writeChunk is written under one deadline, so that a slow link is told from a dead one.
 	writeChunk = 16 << 10
@@ -25,17 +26,16 @@ const (
 
 // stream is the connection that the AMQP library is given. Under it lie the tunnel and TLS, if any, and the socket.
 //
-// Writes only append to a buffer, unless much waits in it; another goroutine, the flusher, is the sole writer to the socket and sends all that has come together in
-// one go, with a deadline of its own. So one frame does not cost one packet, and a deadline that the library takes from some caller's context does not
-// cut a frame in two, which would end the connection for all. Reads are checked for the size of frames, which the library does not bound. The first failure is kept: the library
-// hides it.
+// Writes only append to a buffer and never block; another goroutine, the flusher, is the sole writer to the socket and sends all that has come together in
+// one go, with a deadline of its own. So one frame does not cost one packet, no goroutine of the library waits for the socket, and a deadline that the library takes from some
+// caller's context does not cut a frame in two, which would end the connection for all. Who sends much asks waitRoom before. Reads are checked for the size of frames, which
+// the library does not bound. The first failure is kept: the library hides it.
 type stream struct {
 	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
 	socket   net.Conn        // the lowest
 	owed     <-chan struct{} // the tunnel has something to write; nil: never
 	timeout  time.Duration   // of a chunk's write
 	wake     chan struct{}   // capacity 1: the flusher has something to do
-	room     chan struct{}   // capacity 1: the flusher took what waited
 	dead     chan struct{}   // closed by the first failure
 	flushed  chan struct{}   // closed when the flusher has ended
 
@@ -44,9 +44,10 @@ type stream struct {
 	mu      sync.Mutex // guards what follows; held for memory only
 	pending []byte
 	spare   []byte
-	err     error     // the first failure
-	closing bool      // Close was called
-	drainBy time.Time // when closing
+	room    chan struct{} // closed when the flusher takes pending; nil unless somebody waits for that
+	err     error         // the first failure
+	closing bool          // Close was called
+	drainBy time.Time     // when closing
 }
 
 var (
@@ -59,7 +60,7 @@ var (
 func newStream(outer, socket net.Conn, timeout time.Duration) *stream {
 	s := &stream{
 		Conn: outer, socket: socket, timeout: timeout,
-		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), dead: make(chan struct{}), flushed: make(chan struct{}),
+		wake: make(chan struct{}, 1), dead: make(chan struct{}), flushed: make(chan struct{}),
 	}
 	if o, ok := outer.(owing); ok {
 		s.owed = o.Owed()
@@ -94,28 +95,42 @@ func (s *stream) failed(err error) error {
 	return err
 }
 
-// Write appends p to what the flusher sends. It waits while too much waits.
+// Write appends p to what the flusher sends. It does not block.
 func (s *stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	err := s.err
+	if err == nil && s.closing {
+		err = net.ErrClosed
+	}
+	if err == nil {
+		s.pending = append(s.pending, p...)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	poke(s.wake)
+	return len(p), nil
+}
+
+// waitRoom returns when less than highWater waits to be written, or the stream or ctx ended.
+func (s *stream) waitRoom(ctx context.Context) {
 	for {
 		s.mu.Lock()
-		err, full := s.err, len(s.pending) >= highWater
-		if err == nil && s.closing {
-			err = net.ErrClosed
+		full := len(s.pending) >= highWater && s.err == nil && !s.closing
+		if full && s.room == nil {
+			s.room = make(chan struct{})
 		}
-		if err == nil && !full {
-			s.pending = append(s.pending, p...)
-		}
+		room := s.room
 		s.mu.Unlock()
-		if err != nil {
-			return 0, err
-		}
 		if !full {
-			poke(s.wake)
-			return len(p), nil
+			return
 		}
 		select {
-		case <-s.room:
+		case <-room:
 		case <-s.dead:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -166,12 +181,15 @@ func (s *stream) flush() {
 		s.mu.Lock()
 		out, closing, failed := s.pending, s.closing, s.err != nil
 		s.pending, s.spare = s.spare[:0], nil
+		if s.room != nil {
+			close(s.room)
+			s.room = nil
+		}
 		s.mu.Unlock()
 		switch {
 		case failed:
 			return
 		case len(out) > 0:
-			poke(s.room)
 			if err := s.send(out); err != nil {
 				s.fail(&writeError{err})
 			}

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/way"
+	"github.com/hubline-iot/hubline/transport/internal/way"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -97,7 +98,7 @@ func (o *Options) resolve() (Options, error) {
 
 // below is how to connect.
 func (o *Options) below() way.Options {
-	return way.Options{TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial, Tunnel: o.Tunnel}
+	return way.Options{Protocol: &front.Protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial, Tunnel: o.Tunnel}
 }
 
 // userName is the user name of CONNECT.

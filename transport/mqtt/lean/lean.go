@@ -89,6 +89,8 @@ type Transport struct {
 	busy atomic.Bool // there is a session
 	in   []byte      // of Dial, then of Run
 	out  []byte      // of Dial, then of whoever has session.writing
+
+	unanswered []uint16 // the tags of a batch that no PUBACK will come for; of whoever has session.writing
 }
 
 // New returns a Transport with the given options, which are copied; nil means all defaults. Wrong options are reported by

@@ -12,7 +12,7 @@ import (
 const (
 	// fullWrite is how much is put together before it is written, when the buffer may grow.
 	fullWrite = 16 << 10
-	// slowWrite is how long a write takes that counts as a sign of life: what blocked got on.
+	// slowWrite is how long writing takes, from the start of a Send or Do or from the last sign of life, when a write that ends is one: what blocked got on.
 	slowWrite = time.Second
 )
 
@@ -34,18 +34,18 @@ func (s *session) Send(batch []transport.Item) {
 		return
 	}
 	defer s.leave()
+	s.began = time.Now()
+	s.t.unanswered = s.t.unanswered[:0]
 	for i := range batch {
 		if !s.publish(&batch[i]) {
 			return
 		}
 	}
-	if !s.flush() || !s.t.opt.AtMostOnce {
+	if !s.flush() {
 		return
 	}
-	for i := range batch {
-		if _, err := s.shape(&batch[i]); err == nil {
-			s.sink.Done(batch[i].Tag, nil)
-		}
+	for _, tag := range s.t.unanswered {
+		s.sink.Done(tag, nil)
 	}
 }
 
@@ -80,6 +80,9 @@ func (s *session) publish(it *transport.Item) bool {
 	t, limit := s.t, s.writeLimit()
 	if len(t.out) > 0 && len(t.out)+o.HeadSize() > limit && !s.flush() {
 		return false
+	}
+	if o.QoS == 0 {
+		t.unanswered = append(t.unanswered, it.Tag)
 	}
 	out := packet.AppendPublish(t.out, &o)
 	out = append(out, s.topics.Telemetry...)
@@ -121,12 +124,12 @@ func (s *session) flush() bool {
 func (s *session) write(p []byte) bool {
 	for len(p) > 0 {
 		n := min(len(p), s.writeLimit())
-		began := time.Now()
 		if _, err := s.conn.Write(p[:n]); err != nil {
 			s.fail(&writeError{err})
 			return false
 		}
-		if now := time.Now(); now.Sub(began) > slowWrite {
+		if now := time.Now(); now.Sub(s.began) > slowWrite {
+			s.began = now
 			_ = s.conn.SetReadDeadline(now.Add(s.t.opt.silence()))
 		}
 		p = p[n:]
@@ -140,6 +143,7 @@ func (s *session) Do(r *transport.Request) {
 		return
 	}
 	defer s.leave()
+	s.began = time.Now()
 	switch r.Op {
 	case transport.OpPing:
 		s.t.out = packet.AppendPingreq(s.t.out[:0])

@@ -36,6 +36,7 @@ type session struct {
 
 	// Of the write side.
 	lastID uint16
+	began  time.Time // when what is being written began, or last got on
 
 	mu   sync.Mutex // guards what follows; held for memory only
 	err  error      // the first failure

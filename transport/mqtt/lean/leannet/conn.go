@@ -4,7 +4,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/way"
+	"github.com/hubline-iot/hubline/transport/internal/way"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
 )
 
 // closeTime is how long TLS and a tunnel may take for their goodbyes.
@@ -97,4 +98,4 @@ func (c *conn) Close() error {
 func (c *conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }
 
 // Explain tells what a failed handshake means, such as a TLS alert in place of a CONNACK.
-func (c *conn) Explain(err error) error { return way.Error(err) }
+func (c *conn) Explain(err error) error { return front.Error(err) }

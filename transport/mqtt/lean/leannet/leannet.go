@@ -18,7 +18,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/way"
+	"github.com/hubline-iot/hubline/transport/internal/way"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
@@ -71,7 +72,7 @@ func Dialer(creds *transport.Credentials, o *Options) lean.Dial {
 	if o != nil {
 		opt = *o
 	}
-	below := way.Options{TLS: opt.TLS, Plaintext: opt.Plaintext, Certificate: opt.Certificate, Addr: opt.Addr, Dial: opt.Dial, Tunnel: opt.Tunnel}
+	below := way.Options{Protocol: &front.Protocol, TLS: opt.TLS, Plaintext: opt.Plaintext, Certificate: opt.Certificate, Addr: opt.Addr, Dial: opt.Dial, Tunnel: opt.Tunnel}
 	wrong := below.Resolve()
 	switch {
 	case wrong != nil:
@@ -86,11 +87,11 @@ func Dialer(creds *transport.Credentials, o *Options) lean.Dial {
 		}
 		cert, err := below.ClientCertificate(ctx, creds)
 		if err != nil {
-			return nil, way.Error(err)
+			return nil, front.Error(err)
 		}
 		outer, socket, err := below.Open(ctx, creds, cert)
 		if err != nil {
-			return nil, way.Error(err)
+			return nil, front.Error(err)
 		}
 		return newConn(outer, socket, opt.WriteTimeout), nil
 	}

@@ -1,4 +1,4 @@
-package mqttws
+package websock
 
 import (
 	"net/http"

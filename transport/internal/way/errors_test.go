@@ -16,8 +16,15 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
+
+// errOwn is an error of the protocol's own.
+var errOwn = errors.New("the protocol's own")
+
+// proto is a protocol that knows one error.
+var proto = &Protocol{Name: "example", Secure: "8883", Plain: "1883", Kind: func(err error) (transport.Kind, string, bool) {
+	return transport.Conflict, "", err == errOwn
+}}
 
 func TestTheAlertTableIsComplete(t *testing.T) {
 	for code := range 256 {
@@ -27,10 +34,10 @@ func TestTheAlertTableIsComplete(t *testing.T) {
 			require.NotEqual(t, "unassigned alert", alertTable[code].text, "code %d: %v", code, tls.AlertError(code))
 		}
 		err := &net.OpError{Op: "remote error", Err: tls.AlertError(code)}
-		require.Equal(t, alertTable[code].kind, Error(err).Kind)
+		require.Equal(t, alertTable[code].kind, proto.Error(err).Kind)
 	}
 	require.Equal(t, transport.Unauthorized, alertTable[116].kind)
-	require.False(t, errfilter.Retryable(Error(&net.OpError{Op: "remote error", Err: tls.AlertError(42)})))
+	require.False(t, errfilter.Retryable(proto.Error(&net.OpError{Op: "remote error", Err: tls.AlertError(42)})))
 }
 
 func TestDialErrorsAreToldApart(t *testing.T) {
@@ -68,8 +75,7 @@ func TestDialErrorsAreToldApart(t *testing.T) {
 		{&tls.CertificateVerificationError{Err: errors.New("by the user's VerifyConnection")}, transport.Untrusted},
 		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, transport.Protocol},
 		{&tls.ECHRejectionError{}, transport.Unsupported},
-		{wire.NewViolation("x"), transport.Protocol},
-		{&wire.ConnackError{Code: 5}, transport.Unauthorized},
+		{errOwn, transport.Conflict},
 		{opError(&net.AddrError{Err: "missing port", Addr: "x"}), transport.Invalid},
 		{opError(net.InvalidAddrError("x")), transport.Invalid},
 		{opError(net.UnknownNetworkError("x")), transport.Invalid},
@@ -77,11 +83,11 @@ func TestDialErrorsAreToldApart(t *testing.T) {
 		{&transport.Error{Kind: transport.Forbidden, Op: transport.OpSend}, transport.Forbidden},
 		{fmt.Errorf("token: %w", &transport.Error{Kind: transport.ClockUnset}), transport.ClockUnset},
 	} {
-		e := Error(c.err)
+		e := proto.Error(c.err)
 		require.Equal(t, c.kind, e.Kind, "%T %v", c.err, c.err)
 		require.Equal(t, transport.Connection, e.Scope)
 		require.Equal(t, transport.OpDial, e.Op)
-		require.Equal(t, "mqtt", e.Proto)
+		require.Equal(t, "example", e.Proto)
 		if transport.Find(c.err) == nil {
 			require.ErrorIs(t, e, c.err, "the cause stays reachable")
 		}

@@ -1,4 +1,4 @@
-package mqttws
+package websock
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 )
 
 // lower is the connection below WebSocket as the library is given it. It keeps failures as they were, for the library changes them; it bounds the
-// answer to the request; it is not closed and has no deadlines, for both are the business of package mqtt.
+// answer to the request; it is not closed and has no deadlines, for both are the business of its transport.
 type lower struct {
 	net.Conn
 	room int // bytes that the answer may still have; negative: it is over
@@ -102,7 +102,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// explain makes of the library's error what package mqtt understands.
+// explain makes of the library's error what the transports understand.
 func (c *conn) explain(err error) error {
 	if closed, ok := errors.AsType[*websocket.CloseError](err); ok && closed.Code != websocket.CloseAbnormalClosure {
 		return &closedError{closed.Code, closed.Text}

@@ -18,11 +18,11 @@ func (wsTunnel) Open(context.Context, net.Conn, Peer) (net.Conn, error) { return
 
 func TestTheTargetAndTheConfigFollowTheCredentials(t *testing.T) {
 	creds := &transport.Credentials{Host: "hub.example.test", GatewayHost: "gateway.local", DeviceID: "d"}
-	require.Equal(t, "gateway.local:8883", new(Options).Target(creds))
-	require.Equal(t, "gateway.local:1883", (&Options{Plaintext: true}).Target(creds))
-	require.Equal(t, "[::1]:99", (&Options{Addr: "[::1]:99"}).Target(creds))
+	require.Equal(t, "gateway.local:8883", (&Options{Protocol: proto}).Target(creds))
+	require.Equal(t, "gateway.local:1883", (&Options{Protocol: proto, Plaintext: true}).Target(creds))
+	require.Equal(t, "[::1]:99", (&Options{Protocol: proto, Addr: "[::1]:99"}).Target(creds))
 
-	require.Equal(t, "gateway.local:1", (&Options{Tunnel: wsTunnel{}}).Target(creds))
+	require.Equal(t, "gateway.local:1", (&Options{Protocol: proto, Tunnel: wsTunnel{}}).Target(creds))
 
 	base := &tls.Config{}
 	o := Options{TLS: base}

@@ -1,0 +1,100 @@
+package amqpws_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+	"github.com/hubline-iot/hubline/transport/transporttest"
+)
+
+func TestConformance(t *testing.T) {
+	for name, opt := range map[string]func(h *hubpair.Broker) *amqp.Options{
+		"WebSocket without TLS": func(h *hubpair.Broker) *amqp.Options {
+			return &amqp.Options{Tunnel: amqpws.New(nil), Plaintext: true, Dial: h.DialAMQPWS}
+		},
+		"WebSocket": func(h *hubpair.Broker) *amqp.Options {
+			return &amqp.Options{Tunnel: amqpws.New(nil), Dial: h.DialAMQPWSPort, TLS: h.ClientTLS()}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
+				h := hubpair.New(t)
+				p := h.Pair(t, amqp.New(opt(h)))
+				p.MarksAgain = false
+				p.HubMarks = append(p.HubMarks, "hubline/testbroker/")
+				return p
+			})
+		})
+	}
+}
+
+// Real sockets, real time: one port for TLS, one for WebSocket, with messages in both directions and a connection that is cut.
+func TestOverRealPorts(t *testing.T) {
+	h := hubpair.New(t)
+	secure, err := h.ListenAMQP("127.0.0.1:0")
+	require.NoError(t, err)
+	web, err := h.ListenAMQPWS("127.0.0.1:0")
+	require.NoError(t, err)
+	for name, o := range map[string]amqp.Options{
+		"TLS":       {Addr: secure.String(), TLS: h.ClientTLS()},
+		"WebSocket": {Addr: web.String(), TLS: h.ClientTLS(), Tunnel: amqpws.New(nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make(chan string, 10)
+			c, err := device.New(h.CredsWith(t, ""), amqp.New(&o), &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+				got <- string(m.Body)
+				return nil
+			}})
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Open(t.Context()))
+			before := h.Len()
+			large := make([]byte, 200<<10)
+			for range 5 {
+				require.NoError(t, c.Send(t.Context(), &transport.Message{Body: large}))
+			}
+			h.Drop("")
+			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("after")}))
+			require.GreaterOrEqual(t, h.Len(), before+6)
+			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("down")}))
+			select {
+			case body := <-got:
+				require.Equal(t, "down", body)
+			case <-time.After(30 * time.Second):
+				t.Fatal("no command")
+			}
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	h := hubpair.New(t)
+	dial := func(o *amqp.Options) error {
+		_, err := amqp.New(o).Dial(t.Context(), &transport.Config{Creds: h.CredsWith(t, "")})
+		require.Error(t, err)
+		require.Equal(t, "amqp", transport.Find(err).Proto)
+		return err
+	}
+	err := dial(&amqp.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "/elsewhere"}), Plaintext: true, Dial: h.DialAMQPWS})
+	require.Equal(t, transport.NotFound, transport.KindOf(err))
+	said, ok := errors.AsType[*amqpws.StatusError](err)
+	require.True(t, ok)
+	require.Equal(t, 404, said.Code)
+	err = dial(&amqp.Options{Tunnel: amqpws.NewStandard(nil), Plaintext: true, Dial: h.DialAMQPWS})
+	require.ErrorIs(t, err, transport.Protocol, "%v", err) // a hub knows the other name only
+	err = dial(&amqp.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "x"}), Plaintext: true, Dial: h.DialAMQPWS})
+	require.ErrorIs(t, err, transport.Invalid)
+	err = dial(&amqp.Options{Tunnel: amqpws.New(nil), Plaintext: true, Dial: h.DialAMQP})
+	require.ErrorContains(t, err, "WebSocket")
+}

@@ -1,0 +1,213 @@
+package amqp_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+func TestTokensAreRefused(t *testing.T) {
+	for status, kind := range map[int]transport.Kind{
+		400: transport.Invalid, 401: transport.Unauthorized, 403: transport.Quota, 404: transport.NotFound, 408: transport.Timeout, 410: transport.NotFound,
+		429: transport.Throttled, 500: transport.Unavailable, 502: transport.Unavailable, 503: transport.Unavailable, 504: transport.Unavailable,
+		599: transport.Unavailable, 418: transport.Unknown,
+	} {
+		bubble(t, func(t *testing.T, h *hub) {
+			h.inject(testbroker.Fault{Kind: testbroker.RefuseToken, Status: status})
+			_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
+			e := transport.Find(err)
+			require.Equal(t, kind, e.Kind, "%d: %v", status, err)
+			require.Equal(t, transport.Connection, e.Scope)
+			require.Equal(t, transport.OpDial, e.Op)
+			said, ok := errors.AsType[*amqp.TokenError](err)
+			require.True(t, ok)
+			require.Equal(t, status, said.Status)
+			synctest.Wait()
+			require.Zero(t, h.Connections(""))
+		})
+	}
+}
+
+func TestTokensAreLate(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		h.inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: 15 * time.Second})
+		began := time.Now()
+		h.dev1(t, h.options()).requireSends("x")
+		require.InDelta(t, 15, time.Since(began).Seconds(), 0.2)
+
+		h.inject(testbroker.Fault{Kind: testbroker.NoToken})
+		began = time.Now()
+		_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
+		require.Equal(t, transport.Timeout, transport.KindOf(err), "%v", err)
+		require.Equal(t, 20*time.Second, time.Since(began))
+	})
+}
+
+// A renewal leaves the connection and all links as they are.
+func TestATokenIsRenewedInPlace(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		r.subscribe(1)
+		require.Equal(t, time.Hour, time.Until(r.Info().Expires).Round(time.Second))
+		for i := range 20 {
+			time.Sleep(50 * time.Minute)
+			reply := r.ask(&transport.Request{ID: uint32(10 + i), Op: transport.OpRenew})
+			require.NoError(t, reply.Err)
+			require.InDelta(t, time.Hour.Seconds(), time.Until(reply.Expires).Seconds(), 2)
+		}
+		r.requireSends("x")
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("down")}))
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"down"}, r.sink.bodies())
+		require.EqualValues(t, 1, h.dials.Load())
+		require.Equal(t, 1, h.Connections("dev-1"))
+	})
+}
+
+// A renewal that is refused concerns the request alone, and one of a token link that was lost finds another.
+func TestARenewalFails(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(testbroker.Fault{Kind: testbroker.RefuseToken, Status: 503})
+		err := r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err
+		e := transport.Find(err)
+		require.Equal(t, transport.Unavailable, e.Kind)
+		require.Equal(t, transport.Operation, e.Scope)
+		require.Equal(t, transport.OpRenew, e.Op)
+		r.requireSends("x")
+
+		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkCBSSender, testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+		time.Sleep(time.Second)
+		require.NoError(t, r.ask(&transport.Request{ID: 2, Op: transport.OpRenew}).Err)
+		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkCBSReceiver, testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+		time.Sleep(time.Second)
+		require.NoError(t, r.ask(&transport.Request{ID: 3, Op: transport.OpRenew}).Err)
+		r.requireSends("y")
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+// Nobody renews: the hub detaches the links, and the session says why.
+func TestATokenRunsOut(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		r.subscribe(1)
+		r.requireEnd(transport.Unauthorized)
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+func TestSASLPlain(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		o.Auth = amqp.Plain
+		r := h.dev1(t, o)
+		r.requireSends("x")
+		require.Equal(t, transport.Unsupported, transport.KindOf(r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err), "only a new connection takes a new token")
+		require.False(t, r.Info().Expires.IsZero())
+		require.Zero(t, h.Links("", testbroker.LinkCBSSender))
+		r.requireEnd(transport.Unauthorized) // when the token has run out
+
+		_, err := tryStart(t, amqp.New(o), h.CredsWith(t, hubpair.WrongKey))
+		require.Equal(t, transport.Unauthorized, transport.KindOf(err))
+		said, ok := errors.AsType[*amqp.SASLError](err)
+		require.True(t, ok, "the library still words it as it did: %v", err)
+		require.Equal(t, 1, said.Code)
+		for code, kind := range map[byte]transport.Kind{2: transport.Unavailable, 3: transport.Forbidden, 4: transport.Unavailable} {
+			h.inject(testbroker.Fault{Kind: testbroker.RefuseSASL, Code: code})
+			_, err := tryStart(t, amqp.New(o), h.CredsWith(t, ""))
+			require.Equal(t, kind, transport.KindOf(err), "%v", err)
+		}
+	})
+}
+
+func TestCertificates(t *testing.T) {
+	for _, auth := range []amqp.Auth{amqp.AuthDefault, amqp.External} {
+		t.Run(auth.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
+				_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
+				require.NoError(t, err)
+				creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
+				o := &amqp.Options{Auth: auth, Dial: h.DialAMQPTLSPort, TLS: h.ClientTLS()}
+				_, err = tryStart(t, amqp.New(o), creds)
+				require.Equal(t, transport.Invalid, transport.KindOf(err))
+				require.ErrorContains(t, err, "Certificate")
+				o.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
+				r := start(t, amqp.New(o), creds)
+				r.requireSends("x")
+				r.subscribe(1)
+				require.True(t, r.Info().Expires.IsZero())
+				require.Equal(t, "dev-x", h.Messages()[0].DeviceID)
+				require.Zero(t, h.Links("", testbroker.LinkCBSSender))
+			})
+		})
+	}
+}
+
+// A broker of which nothing is known but where messages go: the addresses are the options' and no token is put.
+func TestAddressesOfOnesOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		token, err := h.CredsWith(t, "").NewToken(t.Context())
+		require.NoError(t, err)
+		o := h.options()
+		o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text, nil }
+		o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events", Commands: "/devices/{device}/messages/devicebound"}
+		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1"}
+		for name, tr := range map[string]transport.Transport{"alone": amqp.New(o), "shared": amqp.NewMux(o)} {
+			r := start(t, tr, creds)
+			require.Zero(t, r.Info().MaxSize)
+			r.requireSends(name)
+			r.subscribe(1)
+			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("down")}))
+			time.Sleep(time.Second)
+			require.Equal(t, []string{"down"}, r.sink.bodies())
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(0)})
+			require.Error(t, r.outcome(strings.Repeat("x", 2<<20), time.Second), "more than the link takes")
+			r.requireSends("after")
+			r.cancel()
+			<-r.over
+		}
+		o.Addresses.Commands = ""
+		r := start(t, amqp.New(o), creds)
+		require.Equal(t, transport.Unsupported, transport.KindOf(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages}).Err))
+	})
+}
+
+func TestWrongOptions(t *testing.T) {
+	for field, o := range map[string]amqp.Options{
+		"IdleTimeout":         {IdleTimeout: time.Second},
+		"WriteTimeout":        {WriteTimeout: -1},
+		"OperationTimeout":    {OperationTimeout: -1},
+		"CreditTimeout":       {CreditTimeout: -1},
+		"Batch":               {Batch: 501},
+		"Devices":             {Devices: -1},
+		"Parallel":            {Parallel: 1001},
+		"Auth":                {Auth: 99},
+		"Addresses":           {Addresses: &amqp.Addresses{}},
+		"Auth is CBS":         {Auth: amqp.CBS, Addresses: &amqp.Addresses{Telemetry: "q"}},
+		"Login":               {Login: func(context.Context) (string, string, error) { return "", "", nil }},
+		"ModelID":             {ModelID: "x"},
+		"ProductInfo":         {ProductInfo: "\xff"},
+		"Addresses.Telemetry": {Addresses: &amqp.Addresses{Telemetry: strings.Repeat("x", 2000)}},
+		"Addr":                {Addr: "nowhere"},
+		"Certificate":         {Plaintext: true, Certificate: func(context.Context) (*tls.Certificate, error) { return nil, nil }},
+	} {
+		for _, tr := range []transport.Transport{amqp.New(&o), amqp.NewMux(&o)} {
+			_, err := tr.Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}})
+			require.Equal(t, transport.Invalid, transport.KindOf(err), "%s: %v", field, err)
+			require.ErrorContains(t, err, field)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/Azure/go-amqp"
+)
+
+// tokens puts tokens to the hub over the one pair of links to $cbs that a connection has. The pair is opened when the first token is put, and anew when it was lost. Any
+// number of tokens may be on their way at a time.
+type tokens struct {
+	c      *connection
+	gate   chan struct{} // capacity 1: held to use links and to send, for the library's lock knows no context
+	links  *tokenLinks   // nil: none; held by gate
+	reader sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows; held for memory only
+	last    uint64
+	waiting map[string]chan tokenAnswer
+}
+
+// tokenLinks are a session with its pair of links.
+type tokenLinks struct {
+	session  *amqp.Session
+	sender   *amqp.Sender
+	receiver *amqp.Receiver
+	dead     chan struct{} // closed by the reader at their end
+	err      error         // why, valid then
+}
+
+type tokenAnswer struct {
+	status int
+	text   string
+}
+
+const (
+	cbsAddress = "$cbs"
+	tokenType  = "servicebus.windows.net:sastoken"
+	// cbsCredit is how many answers may be on their way.
+	cbsCredit = 100
+)
+
+// errNoAnswer ends a wait after Options.OperationTimeout.
+var errNoAnswer = &timeoutError{"the hub did not answer in time"}
+
+// timeoutError is a time-out of ours.
+type timeoutError struct{ text string }
+
+func (e *timeoutError) Error() string { return e.text }
+
+// Is makes it one of those that a context has.
+func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+func newTokens(c *connection) *tokens {
+	return &tokens{c: c, gate: make(chan struct{}, 1), waiting: make(map[string]chan tokenAnswer)}
+}
+
+// join waits for the reader. The connection must have ended.
+func (t *tokens) join() { t.reader.Wait() }
+
+// put puts the token for an audience and waits for the hub's verdict, for Options.OperationTimeout at most. The error is a *TokenError, or a cause for lossOf and
+// way.Protocol; ctx's when that ended.
+func (t *tokens) put(ctx context.Context, audience, token string) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, t.c.opt.OperationTimeout, errNoAnswer)
+	defer cancel()
+	answer, err := t.ask(bounded, audience, token)
+	if _, ok := errors.AsType[*ConditionError](err); ok && bounded.Err() == nil && !t.c.gone() {
+		answer, err = t.ask(bounded, audience, token) // the links had been lost, perhaps long ago
+	}
+	switch {
+	case bounded.Err() != nil && err != nil:
+		return context.Cause(bounded)
+	case err != nil:
+		return err
+	case answer.status != 200 && answer.status != 202:
+		return &TokenError{answer.status, answer.text}
+	}
+	return nil
+}
+
+// ask puts the token once.
+func (t *tokens) ask(ctx context.Context, audience, token string) (tokenAnswer, error) {
+	select {
+	case t.gate <- struct{}{}:
+	case <-ctx.Done():
+		return tokenAnswer{}, ctx.Err()
+	}
+	id, answered := t.expect()
+	defer t.forget(id)
+	links, err := t.send(ctx, &amqp.Message{
+		Properties: &amqp.MessageProperties{MessageID: id, To: &cbsTo, ReplyTo: &cbsReplyTo},
+		ApplicationProperties: map[string]any{
+			"operation": "put-token", "type": tokenType, "name": audience,
+		},
+		Value: token,
+	})
+	<-t.gate
+	if err != nil {
+		return tokenAnswer{}, t.c.explain(err)
+	}
+	select {
+	case a := <-answered:
+		return a, nil
+	case <-links.dead:
+		return tokenAnswer{}, t.c.explain(links.err)
+	case <-t.c.ended():
+		return tokenAnswer{}, t.c.loss()
+	case <-ctx.Done():
+		return tokenAnswer{}, ctx.Err()
+	}
+}
+
+var cbsTo, cbsReplyTo = cbsAddress, "cbs"
+
+// send opens the links if there are none and sends m. gate is held.
+func (t *tokens) send(ctx context.Context, m *amqp.Message) (*tokenLinks, error) {
+	if t.links != nil {
+		select {
+		case <-t.links.dead:
+			t.drop(ctx)
+		default:
+		}
+	}
+	if t.links == nil {
+		links, err := t.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t.links = links
+	}
+	links := t.links
+	if _, err := links.sender.SendWithReceipt(ctx, m, nil); err != nil {
+		t.drop(ctx)
+		return nil, err
+	}
+	return links, nil
+}
+
+// drop gives the links up. gate is held. The reader ends with the session.
+func (t *tokens) drop(ctx context.Context) {
+	_ = t.links.session.Close(ctx) // bounded; what remains goes with the connection
+	t.links = nil
+}
+
+func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
+	session, err := t.c.amqp.NewSession(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	l := &tokenLinks{session: session, dead: make(chan struct{})}
+	if l.sender, err = session.NewSender(ctx, cbsAddress, &amqp.SenderOptions{Name: "cbs-sender"}); err == nil {
+		l.receiver, err = session.NewReceiver(ctx, cbsAddress, &amqp.ReceiverOptions{
+			Name: "cbs-receiver", TargetAddress: cbsReplyTo, Credit: cbsCredit, MaxMessageSize: maxFrame,
+		})
+	}
+	if err != nil {
+		_ = session.Close(ctx)
+		return nil, err
+	}
+	t.reader.Go(func() {
+		defer close(l.dead)
+		l.err = t.read(l.receiver)
+	})
+	return l, nil
+}
+
+// read hands answers to those who wait for them, until the links are gone.
+func (t *tokens) read(r *amqp.Receiver) error {
+	ctx := context.Background() // the session's or the connection's end ends the wait
+	for {
+		m, err := r.Receive(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if m.Properties != nil {
+			t.answer(idText(m.Properties.CorrelationID), m.ApplicationProperties)
+		}
+		if err := r.AcceptMessage(ctx, m); err != nil {
+			return err
+		}
+	}
+}
+
+// expect makes an id for a request and the channel for its answer.
+func (t *tokens) expect() (string, chan tokenAnswer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last++
+	id := "put-token-" + strconv.FormatUint(t.last, 10)
+	ch := make(chan tokenAnswer, 1)
+	t.waiting[id] = ch
+	return id, ch
+}
+
+func (t *tokens) forget(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.waiting, id)
+}
+
+func (t *tokens) answer(id string, p map[string]any) {
+	t.mu.Lock()
+	ch := t.waiting[id]
+	delete(t.waiting, id)
+	t.mu.Unlock()
+	if ch == nil {
+		return // late, or never asked
+	}
+	status, ok := p["status-code"]
+	if !ok {
+		status = p["statusCode"]
+	}
+	n, _ := strconv.Atoi(valueText(status))
+	ch <- tokenAnswer{n, shorten(valueText(p["status-description"]))}
+}

@@ -1,0 +1,130 @@
+package amqp_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+// The link for commands comes back at once, whatever was lost; what was not settled is delivered again.
+func TestTheLinkForCommandsComesBack(t *testing.T) {
+	for name, lose := range map[string]func(h *hub){
+		"link": func(h *hub) {
+			h.DetachLinks("dev-1", testbroker.LinkC2D, testbroker.AMQPError{Condition: "amqp:link:detach-forced"})
+		},
+		"session": func(h *hub) { h.EndSessions("dev-1", testbroker.AMQPError{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := h.dev1(t, h.options())
+				r.subscribe(1)
+				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("down")}))
+				time.Sleep(10 * time.Second)
+				lose(h)
+				time.Sleep(time.Second)
+				require.Equal(t, []string{"down", "down"}, r.sink.bodies())
+				synctest.Wait()
+				require.Equal(t, []bool{false, true}, r.sink.again)
+				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(0)}) // of the link that is gone
+				synctest.Wait()
+				require.Zero(t, h.CountC2D("dev-1", testbroker.Completed))
+				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(1)})
+				synctest.Wait()
+				require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Completed))
+				require.EqualValues(t, 1, h.dials.Load())
+			})
+		})
+	}
+}
+
+// A link that is lost again and again is the retry policy's business.
+func TestALinkForCommandsThatDoesNotStay(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D, Delay: time.Second, Condition: "amqp:internal-error"})
+		r.subscribe(1)
+		r.requireEnd(transport.Unavailable)
+	})
+}
+
+func TestASubscriptionIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkC2D, Condition: "com.microsoft:device-container-throttled"})
+		e := transport.Find(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages}).Err)
+		require.Equal(t, transport.Throttled, e.Kind)
+		require.Equal(t, transport.Operation, e.Scope)
+		require.Equal(t, transport.OpSubscribe, e.Op)
+		r.subscribe(2)
+	})
+}
+
+// The hub's lock runs out while a command waits for its handler: it is not handled twice for that, and settling it late still counts.
+func TestALockRunsOutInHand(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		r.subscribe(1)
+		for _, body := range []string{"a", "b", "c"} {
+			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte(body)}))
+		}
+		time.Sleep(5*time.Minute + 10*time.Second)
+		require.Greater(t, h.C2DLog("dev-1")[0].Deliveries, 3)
+		require.Equal(t, []string{"a", "b", "c"}, r.sink.bodies())
+		for i, o := range []transport.Outcome{transport.Accept, transport.Reject, transport.Accept} {
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(i), Outcome: o})
+		}
+		synctest.Wait()
+		require.Equal(t, 2, h.CountC2D("dev-1", testbroker.Completed))
+		require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Rejected))
+	})
+}
+
+// No more are in hand than the sink has room for.
+func TestCreditBoundsWhatIsInHand(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		r.subscribe(1)
+		for range 20 {
+			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("x")}))
+		}
+		time.Sleep(time.Second)
+		require.Len(t, r.sink.bodies(), 8)
+		for i := range 20 {
+			time.Sleep(time.Millisecond)
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(i)})
+			synctest.Wait()
+		}
+		require.Equal(t, 20, h.CountC2D("dev-1", testbroker.Completed))
+	})
+}
+
+// What nobody took goes back after a while, and comes again.
+func TestWhatNobodyTakesGoesBack(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		r.subscribe(1)
+		r.sink.mu.Lock()
+		r.sink.refuse = true
+		r.sink.mu.Unlock()
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("x")}))
+		time.Sleep(17 * time.Second)
+		require.Len(t, r.sink.bodies(), 4)
+	})
+}
+
+// Refs that nobody gave out are ignored.
+func TestStrangeRefs(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := start(t, amqp.New(h.options()), h.CredsWith(t, ""))
+		for _, ref := range [][]byte{nil, {1}, {0, 0, 0, 9}, make([]byte, 16)} {
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: ref})
+		}
+		r.requireSends("x")
+	})
+}

@@ -1,0 +1,49 @@
+package amqp_test
+
+import (
+	"testing"
+
+	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/transporttest"
+)
+
+// pair is what the suite takes. AMQP has no mark for what is handed over again.
+func pair(t testing.TB, h *hubpair.Broker, o *amqp.Options, mux bool) *transporttest.Pair {
+	p := h.Pair(t, amqp.New(o))
+	if mux {
+		p.Transport = amqp.NewMux(o)
+	}
+	p.MarksAgain = false
+	p.HubMarks = append(p.HubMarks, "hubline/testbroker/")
+	return p
+}
+
+// The suite over every way to the hub.
+func TestConformance(t *testing.T) {
+	for _, way := range []struct {
+		name        string
+		module, mux bool
+		opt         func(h *hubpair.Broker) *amqp.Options
+	}{
+		{"plain", false, false, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
+		{"TLS", false, false, func(h *hubpair.Broker) *amqp.Options {
+			return &amqp.Options{Dial: h.DialAMQPTLSPort, TLS: h.ClientTLS()}
+		}},
+		{"module", true, false, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
+		{"SASL PLAIN", false, false, func(h *hubpair.Broker) *amqp.Options {
+			return &amqp.Options{Plaintext: true, Dial: h.DialAMQP, Auth: amqp.Plain}
+		}},
+		{"mux", false, true, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
+				h := hubpair.New(t)
+				if way.module {
+					h.BecomeModule(t)
+				}
+				return pair(t, h, way.opt(h), way.mux)
+			})
+		})
+	}
+}

@@ -1,0 +1,170 @@
+package amqp
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// connection is one connection of AMQP, of one device or shared by the devices of a Mux.
+type connection struct {
+	opt    *Options
+	stream *stream
+	amqp   *amqp.Conn
+	tokens *tokens
+	host   string
+
+	// strays are goroutines of devices that left while a call of the library still held them, which takes no notice of a context. close joins them.
+	strays sync.WaitGroup
+
+	users int // of a Mux's
+}
+
+const (
+	// goodbyeLimit is when a goodbye is cut off.
+	goodbyeLimit = 700 * time.Millisecond
+	// partLimit is how long a device that leaves a shared connection waits for the end of its session.
+	partLimit = 500 * time.Millisecond
+)
+
+// login is what proves an identity.
+type login struct {
+	auth           Auth
+	cert           *tls.Certificate
+	token          transport.Token // the zero Token when none is needed
+	user, password string          // of Plain
+}
+
+// prove asks for all that proves an identity. Its error is a cause for way.Protocol.
+func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l login, err error) {
+	l.auth = o.auth(creds)
+	below := o.below()
+	if o.Certificate != nil || l.auth == AuthDefault || l.auth == External {
+		if l.cert, err = below.ClientCertificate(ctx, creds); err != nil {
+			return l, err
+		}
+	}
+	if l.auth == CBS || l.auth == Plain && o.Login == nil {
+		switch l.token, err = creds.NewToken(ctx); {
+		case err != nil:
+			return l, err
+		case l.token.Text == "":
+			return l, protocol.Invalid("options: Auth is " + l.auth.String() + ", but the credentials have neither Sign nor Token")
+		}
+	}
+	switch {
+	case l.auth != Plain:
+	case o.Login == nil:
+		l.user, l.password = userName(creds), l.token.Text
+	default:
+		if l.user, l.password, err = o.Login(ctx); err != nil {
+			if transport.KindOf(err) == transport.Unknown && ctx.Err() == nil {
+				err = &transport.Error{Kind: transport.Unauthorized, Err: err}
+			}
+			return l, err
+		}
+	}
+	return l, nil
+}
+
+// sasl is the mechanism; nil for none, which is what a hub wants where CBS or TLS prove the identity.
+func (l *login) sasl() amqp.SASLType {
+	switch l.auth {
+	case Plain:
+		return amqp.SASLTypePlain(l.user, l.password)
+	case External:
+		return amqp.SASLTypeExternal("")
+	case Anonymous:
+		return amqp.SASLTypeAnonymous()
+	}
+	return nil
+}
+
+// connect dials and does the handshakes. On error nothing is left. The error is a cause for way.Protocol.
+func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login) (*connection, error) {
+	below := o.below()
+	outer, socket, err := below.Open(ctx, creds, l.cert)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{opt: o, host: creds.DialHost(), stream: newStream(outer, socket, o.WriteTimeout)}
+	stop := context.AfterFunc(ctx, func() { c.stream.fail(errClosed) }) // the library's own way says goodbye first
+	c.amqp, err = amqp.NewConn(ctx, c.stream, &amqp.ConnOptions{
+		ContainerID: "hubline-" + rand.Text(), HostName: creds.Host, MaxFrameSize: maxFrame,
+		IdleTimeout: o.IdleTimeout, WriteTimeout: -1, SASLType: l.sasl(),
+	})
+	stop()
+	switch cause := c.stream.failure(); {
+	case err == nil && ctx.Err() == nil:
+		c.tokens = newTokens(c)
+		return c, nil
+	case err == nil:
+		err = context.Cause(ctx)
+		c.stream.fail(errClosed)
+		_ = c.amqp.Close()
+	case cause != nil && cause != errClosed:
+		err = cause // the library's error may be about the consequences
+	default:
+		err = handshakeError(err)
+	}
+	c.stream.fail(errClosed)
+	<-c.stream.flushed
+	return nil, err
+}
+
+// ended is closed when the connection is gone.
+func (c *connection) ended() <-chan struct{} { return c.amqp.Done() }
+
+// gone reports whether the connection has ended.
+func (c *connection) gone() bool {
+	select {
+	case <-c.ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// loss is why the connection ended: what the hub said, or what the network did.
+func (c *connection) loss() error {
+	<-c.ended()
+	err := c.amqp.Err()
+	if e, ok := errors.AsType[*amqp.ConnError](err); ok && e.RemoteErr != nil {
+		return conditionOf("connection", e.RemoteErr)
+	}
+	if cause := c.stream.failure(); cause != nil && cause != errClosed {
+		return cause
+	}
+	if err == nil {
+		return conditionOf("connection", nil) // the hub closed it without a word; or we did, and nobody asks
+	}
+	return err
+}
+
+// explain makes of an error of the library what really happened.
+func (c *connection) explain(err error) error {
+	if isConn(err) {
+		return c.loss()
+	}
+	if e := ended(err); e != nil {
+		return e
+	}
+	return err
+}
+
+// close says goodbye, for goodbyeLimit at most, and joins all goroutines of the connection.
+func (c *connection) close() {
+	limit := time.AfterFunc(goodbyeLimit, func() { c.stream.fail(errClosed) })
+	_ = c.amqp.Close()
+	<-c.stream.flushed
+	limit.Stop()
+	c.tokens.join()
+	c.strays.Wait()
+}

@@ -1,0 +1,221 @@
+package amqp_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+// requireAll wants n messages at the hub, numbered from 0, each at least once.
+func requireAll(t testing.TB, h *hub, id string, n int) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, m := range h.Messages() {
+		if m.DeviceID == id {
+			require.Equal(t, m.MessageID, string(m.Body))
+			seen[m.MessageID] = true
+		}
+	}
+	require.Len(t, seen, n)
+}
+
+func numbered(i int) *transport.Message {
+	id := strconv.Itoa(i)
+	return &transport.Message{ID: id, Body: []byte(id)}
+}
+
+// The whole client over every kind of loss: nothing that was acknowledged is missing, and commands come through.
+func TestAClientUnderFaults(t *testing.T) {
+	for _, seed := range []uint64{1, 2, 3, 4, 5, 6} {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				dice, own := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+				var mu sync.Mutex
+				handled := map[string]bool{}
+				c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), &device.Options{
+					AckTimeout: 5 * time.Second, StableTime: time.Millisecond, Rand: own.Uint64,
+					OnMessage: func(_ context.Context, m *transport.Message) error {
+						mu.Lock()
+						defer mu.Unlock()
+						handled[m.ID] = true
+						return nil
+					},
+				})
+				require.NoError(t, err)
+				require.NoError(t, c.Open(t.Context()))
+				faults := []testbroker.Fault{
+					{Kind: testbroker.DropBeforePublish}, {Kind: testbroker.DropAfterPublish}, {Kind: testbroker.SwallowPuback}, {Kind: testbroker.ReleaseMessage},
+					{Kind: testbroker.ModifyMessage}, {Kind: testbroker.RejectMessage}, {Kind: testbroker.CloseOnMessage}, {Kind: testbroker.EndOnMessage},
+					{Kind: testbroker.DetachOnMessage}, {Kind: testbroker.DetachAfterMessage}, {Kind: testbroker.DetachOnMessage, Unclosed: true},
+				}
+				const n = 1000
+				for i := range n {
+					if i%40 == 20 {
+						h.inject(faults[(i/40+int(seed))%len(faults)])
+						require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: strconv.Itoa(i), Body: []byte("x")}))
+					}
+					if i%100 == 99 {
+						h.DetachLinks("dev-1", testbroker.LinkC2D, testbroker.AMQPError{})
+					}
+					require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
+					time.Sleep(time.Duration(dice.IntN(1000)) * time.Millisecond)
+				}
+				require.NoError(t, c.Flush(t.Context()))
+				require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, n/40))
+				requireAll(t, h, "dev-1", n)
+				require.Len(t, handled, n/40)
+				require.Greater(t, h.dials.Load(), int32(3))
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}
+
+// A rejected command is set aside by the hub, one that is abandoned comes again.
+func TestCommandsAreSettled(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		tries := map[string]int{}
+		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), &device.Options{
+			OnMessage: func(_ context.Context, m *transport.Message) error {
+				tries[m.ID]++
+				switch {
+				case m.ID == "bad":
+					return device.ErrReject
+				case m.ID == "later" && tries[m.ID] < 3:
+					return context.DeadlineExceeded
+				}
+				return nil
+			},
+		})
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		for _, id := range []string{"good", "bad", "later"} {
+			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: id}))
+		}
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, 2))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Rejected, 1))
+		require.Equal(t, map[string]int{"good": 1, "bad": 1, "later": 3}, tries)
+		require.NoError(t, c.Close())
+	})
+}
+
+// A token that runs out, day after day: the client renews it in time.
+func TestADayWithTokensOfAnHour(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		for i := range 48 {
+			require.NoError(t, c.Send(t.Context(), numbered(i)))
+			time.Sleep(30 * time.Minute)
+		}
+		requireAll(t, h, "dev-1", 48)
+		require.NoError(t, c.Close())
+		synctest.Wait()
+		require.Zero(t, h.Connections(""))
+	})
+}
+
+// A hub that falls silent, and one that takes nothing: Close is bounded whatever the state.
+func TestCloseIsBounded(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, h *hub, c *device.Client){
+		"idle":   func(*testing.T, *hub, *device.Client) {},
+		"silent": func(_ *testing.T, h *hub, _ *device.Client) { h.Silence() },
+		"no credit": func(_ *testing.T, h *hub, _ *device.Client) {
+			h.inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Times: -1})
+		},
+		"attach hangs": func(_ *testing.T, h *hub, _ *device.Client) {
+			h.inject(testbroker.Fault{Kind: testbroker.NoAttach, Times: -1})
+		},
+		"no outcomes": func(_ *testing.T, h *hub, _ *device.Client) {
+			h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback, Times: -1})
+		},
+		"detach in doubt": func(_ *testing.T, h *hub, _ *device.Client) {
+			h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, Unclosed: true, Times: -1})
+		},
+		"hub gone": func(_ *testing.T, h *hub, _ *device.Client) { h.inject(testbroker.Fault{Kind: testbroker.Absent}) },
+		"token hangs": func(_ *testing.T, h *hub, _ *device.Client) {
+			h.inject(testbroker.Fault{Kind: testbroker.NoToken, Times: -1})
+			h.Drop("")
+		},
+	} {
+		for _, shared := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", shared: ", shared), func(t *testing.T) {
+				bubble(t, func(t *testing.T, h *hub) {
+					o := h.options()
+					var tr transport.Transport = amqp.New(o)
+					if shared {
+						mux := amqp.NewMux(o)
+						other, err := device.New(h.device(t, "other"), mux, nil)
+						require.NoError(t, err)
+						require.NoError(t, other.Open(t.Context()))
+						defer other.Close()
+						tr = mux
+					}
+					c, err := device.New(h.CredsWith(t, ""), tr, nil)
+					require.NoError(t, err)
+					require.NoError(t, c.Open(t.Context()))
+					prepare(t, h, c)
+					large := make([]byte, 200_000)
+					for range 8 {
+						require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: large}, nil))
+					}
+					time.Sleep(5 * time.Second)
+					began := time.Now()
+					require.NoError(t, c.Close())
+					require.LessOrEqual(t, time.Since(began), 1100*time.Millisecond)
+				})
+			})
+		}
+	}
+}
+
+// The faults that the service plays on request, which the official SDKs are tested with. Each is mended at its own level.
+func TestFaultsOnRequest(t *testing.T) {
+	for name, c := range map[string]struct {
+		dials   int32
+		seconds int
+	}{
+		"KillTcp": {2, 0}, "KillAmqpConnection": {2, 0}, "ShutDownAmqp": {2, 0}, "KillAmqpSession": {1, 0}, "KillAmqpCBSLinkReq": {1, 0}, "KillAmqpCBSLinkResp": {1, 0},
+		"KillAmqpD2CLink": {1, 0}, "KillAmqpC2DLink": {1, 0}, "KillAmqpTwinLinkReq": {1, 0}, "InvokeThrottling": {1, 20}, "InvokeMaxMessageQuota": {1, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				var got []string
+				c1, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+					got = append(got, m.ID)
+					return nil
+				}})
+				require.NoError(t, err)
+				require.NoError(t, c1.Open(t.Context()))
+				time.Sleep(10 * time.Second)
+				require.NoError(t, c1.Send(t.Context(), numbered(0)))
+				require.NoError(t, c1.Send(t.Context(), &transport.Message{Properties: []transport.Property{
+					{Name: "AzIoTHub_FaultOperationType", Value: name}, {Name: "AzIoTHub_FaultOperationCloseReason", Value: "test"},
+					{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: "1"}, {Name: "AzIoTHub_FaultOperationDurationInSecs", Value: strconv.Itoa(c.seconds)},
+				}}))
+				time.Sleep(3 * time.Second)
+				require.NoError(t, c1.Send(t.Context(), numbered(1)))
+				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "down"}))
+				require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, 1))
+				require.Equal(t, []string{"down"}, got)
+				requireAll(t, h, "dev-1", 2)
+				require.Equal(t, c.dials, h.dials.Load())
+				require.Len(t, h.FaultMessages(), 1)
+				require.NoError(t, c1.Close())
+			})
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package amqp
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Recorded from the specification's rules, byte by byte.
+func TestTheEncodingIsAMQPs(t *testing.T) {
+	require.Equal(t, []byte{0, 0x53, 0x75, 0xa0, 1, 'x'}, appendMessage(nil, &transport.Message{Body: []byte("x")}))
+	require.Equal(t, []byte{
+		0, 0x53, 0x73, 0xd0, 0, 0, 0, 16, 0, 0, 0, 7, 0xa1, 1, 'i', 0x40, 0x40, 0x40, 0x40, 0x40, 0xa3, 2, 'c', 't',
+		0, 0x53, 0x74, 0xd1, 0, 0, 0, 10, 0, 0, 0, 2, 0xa1, 1, 'n', 0xa1, 1, 'v',
+		0, 0x53, 0x75, 0xa0, 0,
+	}, appendMessage(nil, &transport.Message{ID: "i", ContentType: "ct", Properties: []transport.Property{{Name: "n", Value: "v"}}}))
+}
+
+func TestEncodingAllocatesNothing(t *testing.T) {
+	m := &transport.Message{ID: "1", Created: time.Now(), Expires: time.Now(), Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: make([]byte, 100)}
+	buf := make([]byte, 0, 1024)
+	require.Zero(t, testing.AllocsPerRun(100, func() { buf = appendMessage(buf[:0], m) }))
+}
+
+// requireSame checks that the library reads what we wrote, or what it wrote itself, as it was meant.
+func requireSame(t testing.TB, m *transport.Message, encoded []byte) {
+	t.Helper()
+	var got amqp.Message
+	require.NoError(t, got.UnmarshalBinary(encoded))
+	require.Len(t, got.Data, 1)
+	back, again := inbound(&got)
+	require.False(t, again)
+	require.Equal(t, m.ID, back.ID)
+	require.Equal(t, m.CorrelationID, back.CorrelationID)
+	require.Equal(t, m.ContentType, back.ContentType)
+	require.Equal(t, m.ContentEncoding, back.ContentEncoding)
+	require.True(t, m.Expires.Truncate(time.Millisecond).Equal(back.Expires), "%v, %v", m.Expires, back.Expires)
+	require.True(t, m.Created.Truncate(time.Millisecond).Equal(back.Created), "%v, %v", m.Created, back.Created)
+	require.True(t, bytes.Equal(m.Body, back.Body))
+	last := map[string]string{}
+	for _, p := range m.Properties {
+		last[p.Name] = p.Value
+	}
+	require.Len(t, back.Properties, len(last))
+	for _, p := range back.Properties {
+		require.Equal(t, last[p.Name], p.Value)
+	}
+}
+
+func FuzzMessage(f *testing.F) {
+	f.Add("id", "corr", "application/json", "utf-8", "name", "value", "other", "", []byte("body"), int64(1), int64(0))
+	f.Add("", "", "", "", "", "", "", "", []byte(nil), int64(0), int64(1893456000000))
+	f.Add(strings.Repeat("x", 300), "ä€", strings.Repeat("t", 256), "", "same", "1", "same", "2", bytes.Repeat([]byte{0xff}, 70_000), int64(946684800000), int64(-1))
+	f.Fuzz(func(t *testing.T, id, corr, ct, ce, n1, v1, n2, v2 string, body []byte, created, expires int64) {
+		for _, s := range []string{id, corr, ct, ce, n1, v1, n2, v2} {
+			if !utf8.ValidString(s) {
+				t.Skip() // Validate refuses it
+			}
+		}
+		m := &transport.Message{ID: id, CorrelationID: corr, ContentType: ct, ContentEncoding: ce, Body: body}
+		for _, p := range []transport.Property{{Name: n1, Value: v1}, {Name: n2, Value: v2}} {
+			if p.Name != "" && p.Name != creationTime {
+				m.Properties = append(m.Properties, p)
+			}
+		}
+		const year = 365 * 24 * int64(time.Hour/time.Millisecond)
+		if created > 0 && created < 7000*year {
+			m.Created = time.UnixMilli(created)
+		}
+		if expires > -1000*year && expires < 1000*year {
+			m.Expires = time.UnixMilli(expires)
+		}
+		requireSame(t, m, appendMessage([]byte("before"), m)[len("before"):])
+		for _, hub := range []bool{true, false} {
+			encoded, err := plainMessage(m, hub).MarshalBinary()
+			require.NoError(t, err)
+			requireSame(t, m, encoded)
+		}
+	})
+}
+
+// No message of a peer's makes the mapping panic.
+func FuzzInbound(f *testing.F) {
+	full := appendMessage(nil, &transport.Message{ID: "i", Created: time.UnixMilli(1), Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: []byte("x")})
+	f.Add(full)
+	f.Add([]byte{0, 0x53, 0x77, 0x44})
+	f.Add([]byte{0, 0x53, 0x70, 0xc0, 7, 5, 0x40, 0x40, 0x40, 0x40, 0x52, 3, 0, 0x53, 0x75, 0xa0, 0})
+	f.Fuzz(func(t *testing.T, encoded []byte) {
+		var m amqp.Message
+		if err := m.UnmarshalBinary(encoded); err == nil {
+			inbound(&m)
+		}
+	})
+}
+
+func TestInboundMessages(t *testing.T) {
+	ct, ce := "application/json", "utf-8"
+	at := time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
+	m := &amqp.Message{
+		Header: &amqp.MessageHeader{DeliveryCount: 1},
+		Properties: &amqp.MessageProperties{
+			MessageID: amqp.UUID{1, 15: 2}, CorrelationID: uint64(7), UserID: []byte("u"), ContentType: &ct, ContentEncoding: &ce, AbsoluteExpiryTime: &at,
+		},
+		ApplicationProperties: map[string]any{"z": int32(1), "a": "b", "flag": true, "iothub-ack": "full", creationTime: "2030-01-01T00:00:00Z"},
+		Annotations:           amqp.Annotations{"iothub-enqueuedtime": at, "x-opt-lock-token": "secret", "iothub-deliverycount": uint8(1)},
+		Data:                  [][]byte{[]byte("o"), []byte("ne")},
+	}
+	got, again := inbound(m)
+	require.True(t, again)
+	require.Equal(t, transport.Message{
+		ID: "01000000-0000-0000-0000-000000000002", CorrelationID: "7", ContentType: ct, ContentEncoding: ce, Expires: at, Created: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		Properties: []transport.Property{{Name: "a", Value: "b"}, {Name: "flag", Value: "true"}, {Name: "iothub-ack", Value: "full"}, {Name: "user-id", Value: "u"}, {Name: "z", Value: "1"},
+			{Name: "iothub-enqueuedtime", Value: "2031-02-03T04:05:06.000Z"}},
+		Body: []byte("one"),
+	}, got)
+	for _, v := range []any{"text", []byte("text")} {
+		got, _ := inbound(&amqp.Message{Value: v})
+		require.Equal(t, "text", string(got.Body))
+	}
+}

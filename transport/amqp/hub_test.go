@@ -1,0 +1,265 @@
+package amqp_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+// bubble runs f with fake time and a hub that knows "dev-1". All that f starts must have ended when it returns.
+func bubble(t *testing.T, f func(t *testing.T, h *hub)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newHub(t)) })
+}
+
+// hub is the emulator, and a network that counts dials.
+type hub struct {
+	*hubpair.Broker
+	dials atomic.Int32
+}
+
+func newHub(t testing.TB) *hub { return &hub{Broker: hubpair.New(t)} }
+
+// options reach the hub without TLS.
+func (h *hub) options() *amqp.Options {
+	return &amqp.Options{Plaintext: true, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		h.dials.Add(1)
+		return h.DialAMQP(ctx, network, addr)
+	}}
+}
+
+// device adds a device and returns its credentials.
+func (h *hub) device(t testing.TB, id string) *transport.Credentials {
+	t.Helper()
+	d, err := h.AddDevice(id)
+	require.NoError(t, err)
+	sign, err := transport.SharedKey(d.PrimaryKey)
+	require.NoError(t, err)
+	return &transport.Credentials{Host: d.HostName, DeviceID: id, Sign: sign}
+}
+
+// sink records what a session reports.
+type sink struct {
+	mu      sync.Mutex
+	done    []result
+	replies map[uint32]transport.Reply
+	got     []transport.Message
+	refs    [][]byte
+	again   []bool
+	refuse  bool // Deliver returns false
+	ended   bool // Run has returned
+	late    int  // calls after that
+}
+
+type result struct {
+	tag uint16
+	err error
+}
+
+func (k *sink) enter() func() {
+	k.mu.Lock()
+	if k.ended {
+		k.late++
+	}
+	return k.mu.Unlock
+}
+
+func (k *sink) Done(tag uint16, err error) {
+	defer k.enter()()
+	k.done = append(k.done, result{tag, err})
+}
+
+func (k *sink) Reply(id uint32, r transport.Reply) {
+	defer k.enter()()
+	k.replies[id] = r
+}
+
+func (k *sink) Deliver(d *transport.Delivery) bool {
+	defer k.enter()()
+	k.got = append(k.got, *d.Msg)
+	k.refs = append(k.refs, slices.Clone(d.Ref))
+	k.again = append(k.again, d.Again)
+	return !k.refuse
+}
+
+// results are those so far.
+func (k *sink) results() []result {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.done)
+}
+
+// forget forgets them.
+func (k *sink) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.done = nil
+}
+
+// bodies are those of the messages delivered.
+func (k *sink) bodies() (all []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, m := range k.got {
+		all = append(all, string(m.Body))
+	}
+	return all
+}
+
+func (k *sink) ref(i int) []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.refs[i]
+}
+
+func (k *sink) reply(id uint32) (transport.Reply, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r, ok := k.replies[id]
+	return r, ok
+}
+
+// running is a session with its Run on a goroutine.
+type running struct {
+	transport.Session
+	t      testing.TB
+	sink   *sink
+	cancel context.CancelFunc
+	over   chan struct{} // closed after Run
+	err    error         // Run's, valid then
+}
+
+// tryStart dials and runs.
+func tryStart(t testing.TB, tr transport.Transport, creds *transport.Credentials) (*running, error) {
+	t.Helper()
+	r := &running{t: t, sink: &sink{replies: map[uint32]transport.Reply{}}, over: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	var err error
+	r.Session, err = tr.Dial(ctx, &transport.Config{Creds: creds, Window: 64, Queue: 8, Sink: r.sink})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	go func() {
+		r.err = r.Run(ctx)
+		r.sink.mu.Lock()
+		r.sink.ended = true
+		r.sink.mu.Unlock()
+		close(r.over)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-r.over
+		if r.sink.late > 0 {
+			t.Errorf("%d calls of the sink after Run had returned", r.sink.late)
+		}
+	})
+	return r, nil
+}
+
+func start(t testing.TB, tr transport.Transport, creds *transport.Credentials) *running {
+	t.Helper()
+	r, err := tryStart(t, tr, creds)
+	require.NoError(t, err)
+	return r
+}
+
+// dev1 starts a session of "dev-1" on a connection of its own.
+func (h *hub) dev1(t testing.TB, o *amqp.Options) *running {
+	t.Helper()
+	return start(t, amqp.New(o), h.CredsWith(t, ""))
+}
+
+// send hands over bodies under the tags from first up.
+func (r *running) send(first int, bodies ...string) {
+	items := make([]transport.Item, len(bodies))
+	for i, b := range bodies {
+		items[i] = transport.Item{Tag: uint16(first + i), Msg: &transport.Message{Body: []byte(b)}}
+	}
+	r.Send(items)
+}
+
+// outcome sends one message and returns its result, within d.
+func (r *running) outcome(body string, d time.Duration) error {
+	r.t.Helper()
+	r.sink.forget()
+	r.send(7, body)
+	for range 1000 {
+		if all := r.sink.results(); len(all) > 0 {
+			require.Len(r.t, all, 1)
+			require.Equal(r.t, uint16(7), all[0].tag)
+			return all[0].err
+		}
+		time.Sleep(d / 1000)
+	}
+	r.t.Fatalf("no result for %q after %v", body, d)
+	return nil
+}
+
+// requireSends sends one message and wants it accepted.
+func (r *running) requireSends(body string) {
+	r.t.Helper()
+	require.NoError(r.t, r.outcome(body, time.Minute))
+}
+
+// ask starts a request and waits for its reply.
+func (r *running) ask(q *transport.Request) transport.Reply {
+	r.t.Helper()
+	r.Do(q)
+	for range 6000 {
+		if reply, ok := r.sink.reply(q.ID); ok {
+			return reply
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.t.Fatalf("no reply to %v", q.Op)
+	return transport.Reply{}
+}
+
+func (r *running) subscribe(id uint32) {
+	r.t.Helper()
+	require.NoError(r.t, r.ask(&transport.Request{ID: id, Op: transport.OpSubscribe, Want: transport.Messages}).Err)
+}
+
+// requireEnd waits for Run's error.
+func (r *running) requireEnd(kind transport.Kind) *transport.Error {
+	r.t.Helper()
+	select {
+	case <-r.over:
+	case <-time.After(2 * time.Hour):
+		r.t.Fatal("the session does not end")
+	}
+	e := transport.Find(r.err)
+	require.NotNil(r.t, e)
+	require.Equal(r.t, kind, e.Kind, "%v", e)
+	require.Equal(r.t, transport.Connection, e.Scope)
+	require.Equal(r.t, transport.OpRun, e.Op)
+	return e
+}
+
+// requireAlive wants the session not to have ended.
+func (r *running) requireAlive() {
+	r.t.Helper()
+	synctest.Wait()
+	select {
+	case <-r.over:
+		r.t.Fatalf("the session ended: %v", r.err)
+	default:
+	}
+}
+
+// inject puts a fault in force.
+func (h *hub) inject(f testbroker.Fault) *testbroker.Injected { return h.Inject(f) }

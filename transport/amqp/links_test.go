@@ -1,0 +1,378 @@
+package amqp_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+func TestOutcomesOfAMessage(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault testbroker.Fault
+		kind  transport.Kind
+	}{
+		"released":                    {testbroker.Fault{Kind: testbroker.ReleaseMessage}, transport.Unavailable},
+		"modified":                    {testbroker.Fault{Kind: testbroker.ModifyMessage}, transport.Unavailable},
+		"modified, undeliverable":     {testbroker.Fault{Kind: testbroker.ModifyMessage, UndeliverableHere: true}, transport.Forbidden},
+		"rejected, throttled":         {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:device-container-throttled"}, transport.Throttled},
+		"rejected, quota":             {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:resource-limit-exceeded"}, transport.Quota},
+		"rejected, internal":          {testbroker.Fault{Kind: testbroker.RejectMessage}, transport.Unavailable},
+		"rejected, too large":         {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:link:message-size-exceeded"}, transport.TooLarge},
+		"rejected, malformed":         {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:decode-error"}, transport.Invalid},
+		"rejected, not allowed":       {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:not-allowed"}, transport.Forbidden},
+		"rejected, never heard of it": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.example:odd"}, transport.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := h.dev1(t, h.options())
+				r.requireSends("before")
+				in := h.inject(c.fault)
+				err := r.outcome("refused", time.Second)
+				require.Equal(t, 1, in.Fired())
+				e := transport.Find(err)
+				require.NotNil(t, e, "%v", err)
+				require.Equal(t, c.kind, e.Kind)
+				require.Equal(t, transport.Operation, e.Scope)
+				require.Equal(t, transport.OpSend, e.Op)
+				if c.fault.Kind == testbroker.RejectMessage {
+					said, ok := errors.AsType[*amqp.ConditionError](err)
+					require.True(t, ok)
+					require.NotEmpty(t, said.Condition)
+				}
+				r.requireSends("after")
+				require.EqualValues(t, 1, h.dials.Load())
+				require.Len(t, h.Messages(), 2)
+			})
+		})
+	}
+}
+
+// What is about the device would meet each message: the session ends, and no message is blamed.
+func TestARefusalOfTheDeviceEndsItsSession(t *testing.T) {
+	for condition, kind := range map[string]transport.Kind{"amqp:unauthorized-access": transport.Unauthorized, "amqp:not-found": transport.NotFound} {
+		bubble(t, func(t *testing.T, h *hub) {
+			r := h.dev1(t, h.options())
+			h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: condition})
+			r.send(0, "x")
+			r.requireEnd(kind)
+			require.Empty(t, r.sink.results())
+		})
+	}
+}
+
+// A batch that is rejected for one of its messages is taken apart.
+func TestARejectedBatchIsTakenApart(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		r.requireSends("the link is open")
+		r.sink.forget()
+		in := h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:decode-error"})
+		r.send(0, "a", "b", "c")
+		time.Sleep(time.Second)
+		require.Equal(t, 1, in.Fired(), "one transfer")
+		require.Equal(t, []result{{0, nil}, {1, nil}, {2, nil}}, r.sink.results())
+		var bodies []string
+		for _, m := range h.Messages() {
+			bodies = append(bodies, string(m.Body))
+		}
+		require.Equal(t, []string{"the link is open", "a", "b", "c"}, bodies)
+	})
+}
+
+// Several that wait at the same moment share a transfer; a message too many does not get lost.
+func TestBatches(t *testing.T) {
+	for _, batch := range []int{1, 2, 100} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				o := h.options()
+				o.Batch = batch
+				r := h.dev1(t, o)
+				large := string(make([]byte, 100_000))
+				r.send(0, "a", large, large, large, "b", "c")
+				time.Sleep(time.Second)
+				require.Len(t, r.sink.results(), 6)
+				require.ElementsMatch(t, []result{{0, nil}, {1, nil}, {2, nil}, {3, nil}, {4, nil}, {5, nil}}, r.sink.results())
+				require.Len(t, h.Messages(), 6)
+			})
+		})
+	}
+}
+
+// A hub that takes little at a time gets smaller batches, and nobody is told that a message is too large which is not.
+func TestBatchesFitTheLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{MaxMessageSize: 10_000}})
+		require.NoError(t, err)
+		defer h.Close()
+		d, err := h.AddDevice("dev-1")
+		require.NoError(t, err)
+		sign, err := transport.SharedKey(d.PrimaryKey)
+		require.NoError(t, err)
+		r := start(t, amqp.New(&amqp.Options{Plaintext: true, Dial: h.DialAMQP}), &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1", Sign: sign})
+		bodies := make([]string, 60)
+		for i := range bodies {
+			bodies[i] = string(make([]byte, 50*i))
+		}
+		bodies[30] = string(make([]byte, 11_000))
+		r.send(0, bodies...)
+		time.Sleep(time.Second)
+		require.Len(t, r.sink.results(), 60)
+		for _, d := range r.sink.results() {
+			if d.tag == 30 {
+				require.Equal(t, transport.TooLarge, transport.KindOf(d.err), "%v", d.err)
+			} else {
+				require.NoError(t, d.err)
+			}
+		}
+		require.Len(t, h.Messages(), 59)
+		r.requireAlive()
+		r.cancel()
+		<-r.over
+	})
+}
+
+// An answer that never comes holds up nobody else's.
+func TestAnswersInAnyOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		o.Batch = 1
+		r := h.dev1(t, o)
+		h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback, After: 1})
+		for tag := range 20 {
+			r.send(tag, "x")
+		}
+		time.Sleep(time.Second)
+		got := r.sink.results()
+		require.Len(t, got, 19)
+		for _, d := range got {
+			require.NoError(t, d.err)
+			require.NotEqual(t, uint16(1), d.tag)
+		}
+	})
+}
+
+// A detached link is opened again on the same connection; what was in flight is told to try again.
+func TestALinkIsLostUnderWay(t *testing.T) {
+	for _, condition := range []string{"", "amqp:link:detach-forced", "amqp:internal-error", "com.microsoft:device-container-throttled", "com.microsoft:link-creation-conflict", "com.example:odd"} {
+		t.Run(condition, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				o := h.options()
+				o.Batch = 1
+				r := h.dev1(t, o)
+				in := h.inject(testbroker.Fault{Kind: testbroker.DetachAfterMessage, After: 2, Condition: condition})
+				r.send(0, "a", "b", "c", "d", "e")
+				time.Sleep(time.Second)
+				all := r.sink.results()
+				require.Len(t, all, 5)
+				kind := transport.Unavailable
+				if condition == "com.microsoft:device-container-throttled" {
+					kind = transport.Throttled
+				}
+				require.Equal(t, 1, in.Fired())
+				last, failures := uint16(0), 0
+				for _, d := range all {
+					if d.err == nil { // also the one that the hub got, if the library gave it back as not sent: it went again
+						continue
+					}
+					failures++
+					require.GreaterOrEqual(t, d.tag, uint16(2))
+					require.Greater(t, d.tag, last, "in the order of sending")
+					last = d.tag
+					require.Equal(t, kind, transport.KindOf(d.err), "%v", d.err)
+					require.Equal(t, transport.Operation, transport.Find(d.err).Scope)
+				}
+				t.Logf("%d of 3 were told to try again", failures)
+				r.requireSends("again")
+				require.EqualValues(t, 1, h.dials.Load())
+				r.requireAlive()
+			})
+		})
+	}
+}
+
+// The message that makes the hub detach the link is found, and the others get through.
+func TestTheMessageThatEndsLinksIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		o.Batch = 1
+		r := h.dev1(t, o)
+		h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback, After: 0, Times: 2})
+		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Condition: "amqp:link:message-size-exceeded"})
+		r.send(0, "a", "b", "bad")
+		time.Sleep(time.Second)
+		for _, d := range r.sink.results() {
+			require.Equal(t, transport.Unavailable, transport.KindOf(d.err), "nobody is blamed yet: %v", d.err)
+		}
+		require.Len(t, r.sink.results(), 3)
+		r.sink.forget()
+		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Condition: "amqp:link:message-size-exceeded"})
+		r.send(0, "a", "b", "bad", "d")
+		time.Sleep(time.Second)
+		kinds := map[uint16]error{}
+		for _, d := range r.sink.results() {
+			kinds[d.tag] = d.err
+		}
+		require.NoError(t, kinds[0])
+		require.NoError(t, kinds[1])
+		require.Equal(t, transport.TooLarge, transport.KindOf(kinds[2]))
+		require.Equal(t, transport.Unavailable, transport.KindOf(kinds[3]))
+	})
+}
+
+// A link that was lost while it was idle is replaced without a word.
+func TestALinkIsLostWhileIdle(t *testing.T) {
+	for name, lose := range map[string]func(h *hub){
+		"link": func(h *hub) {
+			h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{Condition: "amqp:link:detach-forced"})
+		},
+		"session": func(h *hub) { h.EndSessions("dev-1", testbroker.AMQPError{Condition: "amqp:session:errant-link"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := h.dev1(t, h.options())
+				for range 5 {
+					r.requireSends("x")
+					lose(h)
+					time.Sleep(10 * time.Minute)
+				}
+				r.requireSends("y")
+				require.Len(t, h.Messages(), 6)
+				require.EqualValues(t, 1, h.dials.Load())
+			})
+		})
+	}
+}
+
+func TestTheSessionIsLostUnderWay(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		r.subscribe(1)
+		time.Sleep(time.Minute)
+		h.inject(testbroker.Fault{Kind: testbroker.EndOnMessage, Condition: "amqp:session:window-violation"})
+		err := r.outcome("x", time.Second)
+		require.Equal(t, transport.Unavailable, transport.KindOf(err))
+		r.requireSends("y")
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("down")}))
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"down"}, r.sink.bodies(), "the link for commands is back too")
+		require.EqualValues(t, 1, h.dials.Load())
+		r.requireAlive()
+	})
+}
+
+func TestTheConnectionIsClosed(t *testing.T) {
+	for condition, kind := range map[string]transport.Kind{
+		"": transport.Network, "amqp:connection:forced": transport.Unavailable, "amqp:unauthorized-access": transport.Unauthorized, "amqp:connection:framing-error": transport.Network,
+		"com.example:odd": transport.Network,
+	} {
+		t.Run(condition, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := h.dev1(t, h.options())
+				r.requireSends("x")
+				require.Equal(t, 1, h.CloseAMQP("dev-1", testbroker.AMQPError{Condition: condition}))
+				e := r.requireEnd(kind)
+				require.ErrorContains(t, e, condition)
+				require.Len(t, r.sink.results(), 1)
+			})
+		})
+	}
+}
+
+// The hub gives no credit: what waits is told so in time, and the link is tried anew.
+func TestCreditIsWithheld(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Link: testbroker.LinkTelemetry})
+		began := time.Now()
+		r.send(0, "a", "b")
+		for len(r.sink.results()) < 2 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.InDelta(t, 20, time.Since(began).Seconds(), 0.2)
+		for _, d := range r.sink.results() {
+			require.Equal(t, transport.Throttled, transport.KindOf(d.err))
+		}
+		require.Empty(t, h.Messages())
+		r.requireSends("c")
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+func TestCreditComesLate(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Delay: 15 * time.Second, Link: testbroker.LinkTelemetry})
+		began := time.Now()
+		r.requireSends("a")
+		require.InDelta(t, 15, time.Since(began).Seconds(), 0.2)
+	})
+}
+
+// A refused or unanswered attach ends the session, with the kind that the hub gave.
+func TestALinkIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault testbroker.Fault
+		kind  transport.Kind
+		after time.Duration
+	}{
+		"forbidden":   {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:not-allowed"}, transport.Forbidden, 0},
+		"token ended": {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:unauthorized-access"}, transport.Unauthorized, 0},
+		"throttled":   {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "com.microsoft:device-container-throttled"}, transport.Throttled, 0},
+		"no answer":   {testbroker.Fault{Kind: testbroker.NoAttach}, transport.Timeout, 20 * time.Second},
+		"cut":         {testbroker.Fault{Kind: testbroker.DropOnAttach}, transport.Network, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := h.dev1(t, h.options())
+				h.inject(c.fault)
+				began := time.Now()
+				r.send(0, "x")
+				r.requireEnd(c.kind)
+				require.InDelta(t, c.after.Seconds(), time.Since(began).Seconds(), 0.8)
+				require.Empty(t, r.sink.results())
+			})
+		})
+	}
+}
+
+func TestASlowAttachIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(testbroker.Fault{Kind: testbroker.SlowAttach, Delay: 10 * time.Second})
+		r.requireSends("x")
+	})
+}
+
+// Nothing is heard any more: the idle time-out finds it.
+func TestSilence(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		r.requireSends("x")
+		h.Silence()
+		began := time.Now()
+		r.requireEnd(transport.Timeout)
+		require.LessOrEqual(t, time.Since(began), 60*time.Second)
+	})
+}
+
+// An idle session stays up for as long as it may.
+func TestIdleForADay(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		r.requireSends("x")
+		time.Sleep(50 * time.Minute)
+		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err)
+		time.Sleep(50 * time.Minute)
+		r.requireSends("y")
+		require.EqualValues(t, 1, h.dials.Load())
+		synctest.Wait()
+	})
+}

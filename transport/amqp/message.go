@@ -1,0 +1,148 @@
+package amqp
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// plainMessage is m for a broker that is no hub, or a hub that is to get no batches: encoded by the library. A hub has the time of creation among the application properties.
+func plainMessage(m *transport.Message, hub bool) *amqp.Message {
+	out := amqp.NewMessage(m.Body)
+	p := new(amqp.MessageProperties)
+	set := false
+	if m.ID != "" {
+		p.MessageID, set = m.ID, true
+	}
+	if m.CorrelationID != "" {
+		p.CorrelationID, set = m.CorrelationID, true
+	}
+	if m.ContentType != "" {
+		p.ContentType, set = &m.ContentType, true
+	}
+	if m.ContentEncoding != "" {
+		p.ContentEncoding, set = &m.ContentEncoding, true
+	}
+	if !m.Expires.IsZero() {
+		at := m.Expires.Truncate(time.Millisecond)
+		p.AbsoluteExpiryTime, set = &at, true
+	}
+	if !m.Created.IsZero() && !hub {
+		at := m.Created.Truncate(time.Millisecond)
+		p.CreationTime, set = &at, true
+	}
+	if set {
+		out.Properties = p
+	}
+	named := !m.Created.IsZero() && hub
+	if n := len(m.Properties); n > 0 || named {
+		out.ApplicationProperties = make(map[string]any, n+1)
+		if named {
+			out.ApplicationProperties[creationTime] = m.Created.UTC().Format(timeLayout)
+		}
+		for _, q := range m.Properties {
+			out.ApplicationProperties[q.Name] = q.Value
+		}
+	}
+	return out
+}
+
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// annotationNames are the annotations of a command that an application may want, under the names that it finds them by in the properties. The lock token and the
+// sequence number are the hub's own business.
+var annotationNames = []string{"iothub-enqueuedtime", "iothub-deliverycount", "x-opt-input-name"}
+
+// inbound is a command as the device gets it. again says that the hub delivered it before.
+func inbound(m *amqp.Message) (out transport.Message, again bool) {
+	switch {
+	case len(m.Data) == 1:
+		out.Body = m.Data[0]
+	case len(m.Data) > 1:
+		out.Body = slices.Concat(m.Data...)
+	default:
+		switch v := m.Value.(type) {
+		case string:
+			out.Body = []byte(v)
+		case []byte:
+			out.Body = v
+		}
+	}
+	if h := m.Header; h != nil {
+		again = h.DeliveryCount > 0
+	}
+	if p := m.Properties; p != nil {
+		out.ID, out.CorrelationID = idText(p.MessageID), idText(p.CorrelationID)
+		if p.ContentType != nil {
+			out.ContentType = *p.ContentType
+		}
+		if p.ContentEncoding != nil {
+			out.ContentEncoding = *p.ContentEncoding
+		}
+		if p.AbsoluteExpiryTime != nil {
+			out.Expires = p.AbsoluteExpiryTime.UTC()
+		}
+		if p.CreationTime != nil {
+			out.Created = p.CreationTime.UTC()
+		}
+		if len(p.UserID) > 0 {
+			out.Properties = append(out.Properties, transport.Property{Name: "user-id", Value: string(p.UserID)})
+		}
+	}
+	for name, v := range m.ApplicationProperties {
+		if text, ok := v.(string); ok && name == creationTime {
+			if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+				out.Created = at.UTC()
+				continue
+			}
+		}
+		out.Properties = append(out.Properties, transport.Property{Name: name, Value: valueText(v)})
+	}
+	// The library hands out a map, so the order in which they came is lost. One that is always the same is the next best.
+	slices.SortFunc(out.Properties, func(a, b transport.Property) int { return strings.Compare(a.Name, b.Name) })
+	for _, name := range annotationNames {
+		v, ok := m.Annotations[name]
+		if !ok {
+			continue
+		}
+		if name == "iothub-deliverycount" {
+			n, _ := strconv.Atoi(valueText(v))
+			again = again || n > 0
+			continue
+		}
+		out.Properties = append(out.Properties, transport.Property{Name: name, Value: valueText(v)})
+	}
+	return out, again
+}
+
+// idText is a message id, of any of the four types that it may have, as text.
+func idText(id any) string {
+	if id == nil {
+		return ""
+	}
+	return valueText(id)
+}
+
+// valueText is a simple value of AMQP as text.
+func valueText(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case []byte:
+		return base64.StdEncoding.EncodeToString(v)
+	case amqp.UUID:
+		return v.String()
+	case time.Time:
+		return v.UTC().Format(timeLayout)
+	}
+	return fmt.Sprint(v)
+}

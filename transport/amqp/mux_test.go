@@ -1,0 +1,244 @@
+package amqp_test
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+// fleet opens n clients on one mux.
+func fleet(t testing.TB, h *hub, mux *amqp.Mux, n int) []*device.Client {
+	t.Helper()
+	var all []*device.Client
+	for i := range n {
+		c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, &device.Options{StableTime: time.Second})
+		require.NoError(t, err)
+		all = append(all, c)
+	}
+	var wg sync.WaitGroup
+	for _, c := range all {
+		wg.Go(func() {
+			if err := c.Open(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	return all
+}
+
+// each runs f for all at the same time.
+func each(all []*device.Client, f func(i int, c *device.Client)) {
+	var wg sync.WaitGroup
+	for i, c := range all {
+		wg.Go(func() { f(i, c) })
+	}
+	wg.Wait()
+}
+
+// A thousand devices on one connection, which is lost and comes back.
+func TestAThousandDevices(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		const n, messages = 1000, 3
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		all := fleet(t, h, amqp.NewMux(h.options()), n)
+		require.EqualValues(t, 1, h.dials.Load())
+		for round := range messages {
+			each(all, func(i int, c *device.Client) {
+				if err := c.Send(t.Context(), numbered(round)); err != nil {
+					t.Error(err)
+				}
+			})
+			if round == 0 {
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				t.Logf("%d devices that have sent: %d goroutines, %d KB of heap each with the hub's", n, runtime.NumGoroutine(), (int(after.HeapAlloc)-int(before.HeapAlloc))/n/1024)
+			}
+			if round == 1 {
+				h.Drop("")
+			}
+		}
+		require.EqualValues(t, 2, h.dials.Load(), "dialed once for all")
+		for i := range all {
+			requireAll(t, h, fmt.Sprintf("fleet-%d", i), messages)
+		}
+		each(all, func(_ int, c *device.Client) { _ = c.Close() })
+		synctest.Wait()
+		require.Zero(t, h.Connections(""))
+	})
+}
+
+// What happens to one device does not disturb another.
+func TestOneBadDevice(t *testing.T) {
+	for name, f := range map[string]testbroker.Fault{
+		"detached":         {Kind: testbroker.DetachOnMessage},
+		"detach in doubt":  {Kind: testbroker.DetachOnMessage, Unclosed: true},
+		"ended":            {Kind: testbroker.EndOnMessage},
+		"rejected":         {Kind: testbroker.RejectMessage, Condition: "com.microsoft:device-container-throttled"},
+		"quota":            {Kind: testbroker.RejectMessage, Condition: "amqp:resource-limit-exceeded"},
+		"unauthorized":     {Kind: testbroker.RejectMessage, Condition: "amqp:unauthorized-access"},
+		"no credit":        {Kind: testbroker.WithholdCredit},
+		"no outcomes":      {Kind: testbroker.SwallowPuback},
+		"attach refused":   {Kind: testbroker.RefuseAttach, Condition: "amqp:not-found"},
+		"attach hangs":     {Kind: testbroker.NoAttach},
+		"token refused":    {Kind: testbroker.RefuseToken},
+		"token unanswered": {Kind: testbroker.NoToken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				mux := amqp.NewMux(h.options())
+				good := fleet(t, h, mux, 3)
+				f.Device, f.Times = "dev-1", -1
+				in := h.inject(f)
+				bad, err := device.New(h.CredsWith(t, ""), mux, nil)
+				require.NoError(t, err)
+				require.NoError(t, bad.Start())
+				for i := range 100 {
+					_ = bad.Enqueue(t.Context(), numbered(i), nil)
+				}
+				for i := range 60 {
+					each(good, func(_ int, c *device.Client) {
+						began := time.Now()
+						if err := c.Send(t.Context(), numbered(i)); err != nil {
+							t.Error(err)
+						}
+						if took := time.Since(began); took > time.Second {
+							t.Errorf("a good device waited %v", took)
+						}
+					})
+					time.Sleep(time.Second)
+				}
+				require.NotZero(t, in.Fired())
+				require.EqualValues(t, 1, h.dials.Load())
+				for i, c := range good {
+					require.EqualValues(t, 1, c.Stats().Connections)
+					requireAll(t, h, fmt.Sprintf("fleet-%d", i), 60)
+					require.NoError(t, c.Close())
+				}
+				_ = bad.Close()
+			})
+		})
+	}
+}
+
+// Devices come and go while the connection stays; the last one closes it.
+func TestDevicesJoinAndLeave(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		mux := amqp.NewMux(h.options())
+		a := start(t, mux, h.CredsWith(t, ""))
+		for i := range 20 {
+			b := start(t, mux, h.device(t, fmt.Sprintf("guest-%d", i)))
+			b.requireSends("x")
+			b.cancel()
+			<-b.over
+			require.Zero(t, h.Links(fmt.Sprintf("guest-%d", i), testbroker.LinkAny))
+		}
+		a.requireSends("y")
+		require.EqualValues(t, 1, h.dials.Load())
+		a.cancel()
+		<-a.over
+		synctest.Wait()
+		require.Zero(t, h.Connections(""))
+		start(t, mux, h.CredsWith(t, "")).requireSends("z")
+		require.EqualValues(t, 2, h.dials.Load())
+	})
+}
+
+// While the hub is out of reach, a thousand devices do not dial a thousand times.
+func TestAnOutageIsNotDialedByAll(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		all := fleet(t, h, amqp.NewMux(h.options()), 200)
+		before := h.dials.Load()
+		absent := h.inject(testbroker.Fault{Kind: testbroker.Absent})
+		time.Sleep(5 * time.Minute)
+		dials := h.dials.Load() - before
+		t.Logf("200 devices, 5 minutes: %d dials", dials)
+		require.Less(t, dials, int32(100))
+		absent.Remove()
+		each(all, func(_ int, c *device.Client) {
+			if err := c.Send(t.Context(), numbered(0)); err != nil {
+				t.Error(err)
+			}
+		})
+		require.EqualValues(t, 1, h.dials.Load()-before-dials)
+		each(all, func(_ int, c *device.Client) { _ = c.Close() })
+	})
+}
+
+func TestWhoMayNotJoin(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		o.Devices = 2
+		mux := amqp.NewMux(o)
+		start(t, mux, h.CredsWith(t, ""))
+		_, err := tryStart(t, mux, h.CredsWith(t, hubpair.WrongKey))
+		require.Equal(t, transport.Unauthorized, transport.KindOf(err))
+
+		elsewhere := *h.CredsWith(t, "")
+		elsewhere.Host = "other.example.test"
+		_, err = tryStart(t, mux, &elsewhere)
+		require.Equal(t, transport.Invalid, transport.KindOf(err))
+		require.ErrorContains(t, err, "another Mux")
+
+		_, err = tryStart(t, mux, &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1"})
+		require.Equal(t, transport.Invalid, transport.KindOf(err))
+
+		b := start(t, mux, h.device(t, "b"))
+		c := h.device(t, "c")
+		_, err = tryStart(t, mux, c)
+		require.Equal(t, transport.Quota, transport.KindOf(err))
+		b.cancel()
+		<-b.over
+		start(t, mux, c).requireSends("x")
+
+		o = h.options()
+		o.Auth = amqp.Plain
+		_, err = tryStart(t, amqp.NewMux(o), c)
+		require.Equal(t, transport.Invalid, transport.KindOf(err))
+	})
+}
+
+// A fleet on one connection, under faults that meet some of it and faults that meet all: nothing that was acknowledged is missing.
+func TestAFleetUnderFaults(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		const n, messages = 20, 100
+		all := fleet(t, h, amqp.NewMux(h.options()), n)
+		kinds := []testbroker.FaultKind{
+			testbroker.DetachAfterMessage, testbroker.EndOnMessage, testbroker.ReleaseMessage, testbroker.DropAfterPublish, testbroker.DetachOnMessage, testbroker.CloseOnMessage,
+			testbroker.ModifyMessage, testbroker.DropBeforePublish, testbroker.RefuseToken,
+		}
+		for i := range messages {
+			if i%5 == 0 {
+				h.inject(testbroker.Fault{Kind: kinds[i/5%len(kinds)], Status: 503, Device: fmt.Sprintf("fleet-%d", i%n)})
+			}
+			for _, c := range all {
+				require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
+			}
+			time.Sleep(777 * time.Millisecond)
+		}
+		each(all, func(_ int, c *device.Client) {
+			if err := c.Flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		for i, c := range all {
+			requireAll(t, h, fmt.Sprintf("fleet-%d", i), messages)
+			require.NoError(t, c.Close())
+		}
+		require.Greater(t, h.dials.Load(), int32(3))
+		require.Less(t, h.dials.Load(), int32(40))
+	})
+}

@@ -1,0 +1,116 @@
+package amqp_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+// A peer that is no hub fails the dial with a Kind that says so.
+func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
+	header := "AMQP\x00\x01\x00\x00"
+	for name, c := range map[string]struct {
+		says string
+		kind transport.Kind
+	}{
+		"HTTP":                {"HTTP/1.1 400 Bad Request\r\n\r\n", transport.Protocol},
+		"AMQP 0.9.1":          {"AMQP\x00\x00\x09\x01", transport.Protocol},
+		"SASL, not asked for": {"AMQP\x03\x01\x00\x00", transport.Protocol},
+		"a frame without end": {header + "\x7f\xff\xff\xff\x02\x00\x00\x00", transport.Protocol},
+		"nothing":             {"", transport.Network},
+		"half a header":       {"AMQ", transport.Network},
+		"half a frame":        {header + "\x00\x00\x01\x00\x02\x00", transport.Network},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
+					return transport.Token{Text: "SharedAccessSignature sr=x&sig=secret"}, nil
+				}}
+				_, err := amqp.New(&amqp.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+					near, far := memconn.Pair("near", "far")
+					go func() {
+						_, _ = io.ReadFull(far, make([]byte, 8))
+						_, _ = io.WriteString(far, c.says)
+						_ = far.CloseWrite()
+						_, _ = io.Copy(io.Discard, far)
+					}()
+					return near, nil
+				}}).Dial(t.Context(), &transport.Config{Creds: creds})
+				require.ErrorIs(t, err, c.kind, "%v", err)
+				require.NotContains(t, err.Error(), "secret")
+			})
+		})
+	}
+}
+
+// The hub's TLS, its certificate, and junk behind its open.
+func TestFaultsOfTheConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		_, err := tryStart(t, amqp.New(&amqp.Options{Dial: h.DialAMQPTLSPort}), h.CredsWith(t, ""))
+		require.ErrorIs(t, err, transport.Untrusted)
+		for kind, want := range map[testbroker.FaultKind]transport.Kind{
+			testbroker.NotTLS: transport.Protocol, testbroker.CutHandshake: transport.Network, testbroker.OldTLS: transport.Unsupported, testbroker.ExpiredCertificate: transport.Untrusted,
+		} {
+			h.inject(testbroker.Fault{Kind: kind})
+			_, err := tryStart(t, amqp.New(&amqp.Options{Dial: h.DialAMQPTLSPort, TLS: h.ClientTLS()}), h.CredsWith(t, ""))
+			require.ErrorIs(t, err, want, "%v: %v", kind, err)
+		}
+		r := h.dev1(t, h.options())
+		r.requireSends("x")
+		require.Equal(t, 1, h.SendRaw("dev-1", []byte{0, 0, 0, 1, 2, 3}))
+		<-r.over
+		require.True(t, errfilter.Retryable(r.err), "%v", r.err)
+	})
+}
+
+// A gateway stands between: it is dialed and verified, and the token names the hub.
+func TestAGateway(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		creds := *h.CredsWith(t, "")
+		creds.GatewayHost = "gateway.local"
+		require.NoError(t, h.PresentName("gateway.local"))
+		var dialed string
+		tlsConfig := h.ClientTLS()
+		tlsConfig.ServerName = ""
+		r, err := tryStart(t, amqp.New(&amqp.Options{TLS: tlsConfig, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dialed = addr
+			return h.DialAMQPTLSPort(ctx, network, addr)
+		}}), &creds)
+		require.NoError(t, err)
+		require.Equal(t, "gateway.local:5671", dialed)
+		r.requireSends("x")
+	})
+}
+
+// The handshake of AMQP takes as long as its context, whatever the peer does.
+func TestAMutePeer(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		for _, fault := range []testbroker.Fault{
+			{Kind: testbroker.NoConnack}, {Kind: testbroker.SlowConnack, Delay: time.Hour}, {Kind: testbroker.MuteHandshake}, {Kind: testbroker.NoToken},
+		} {
+			in := h.inject(fault)
+			o := h.options()
+			if fault.Kind == testbroker.MuteHandshake {
+				o = &amqp.Options{Dial: h.DialAMQPTLSPort, TLS: h.ClientTLS()}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			began := time.Now()
+			_, err := amqp.New(o).Dial(ctx, &transport.Config{Creds: h.CredsWith(t, ""), Sink: &sink{}})
+			require.ErrorIs(t, err, transport.Timeout, "%v", err)
+			require.InDelta(t, 5, time.Since(began).Seconds(), 0.6)
+			cancel()
+			in.Remove()
+		}
+	})
+}

@@ -1,0 +1,369 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// telemetry sends messages over one link, which is opened when the first message comes and again when there is something to send after it was lost. Its goroutine
+// sends; the link's reaper collects the answers. A link without credit holds up only what waits for it.
+type telemetry struct {
+	s    *session
+	wake chan struct{} // capacity 1: there is something in the queue
+
+	// Of the goroutine.
+	link  *outLink // nil: none
+	alone int      // so many messages are to be sent one at a time: one of them ended a link
+	guard bool     // the latest one was sent so
+	// patience ends when limit fires, which runs while a transfer waits for credit. Both are used again for as long as that does not happen.
+	patience context.Context
+	limit    *time.Timer
+	calls    atomic.Uint32 // begun and ended; odd while one is under way
+
+	parts [][]byte // encoded messages of a batch, to be used again
+	buf   []byte
+	msg   amqp.Message
+
+	// Guarded by session.mu.
+	started bool
+	queue   []transport.Item
+	single  []transport.Item // to be sent in a transfer each, before the queue
+}
+
+// putLocked takes messages in. session.mu is held.
+func (t *telemetry) putLocked(batch []transport.Item) {
+	t.queue = append(t.queue, batch...)
+	if !t.started && len(t.queue) > 0 {
+		t.started = true
+		t.s.goLocked(t.run)
+	}
+}
+
+// run is the goroutine.
+func (t *telemetry) run() {
+	s := t.s
+	for s.ctx.Err() == nil {
+		var over chan struct{}
+		if t.link != nil {
+			over = t.link.over
+		}
+		select {
+		case <-t.wake:
+			t.sendQueued()
+		case <-over:
+			t.lose(t.link.err, nil)
+		case <-s.ctx.Done():
+		}
+	}
+	if t.link != nil {
+		t.link.stop()
+	}
+}
+
+// sendQueued sends all that waits, or reports it.
+func (t *telemetry) sendQueued() {
+	s := t.s
+	for s.ctx.Err() == nil {
+		s.mu.Lock()
+		single, queue := t.single, t.queue
+		t.single, t.queue = nil, nil
+		s.mu.Unlock()
+		if len(single)+len(queue) == 0 {
+			return
+		}
+		t.alone += len(single)
+		items := append(single, queue...)
+		for len(items) > 0 {
+			n, ok := t.sendSome(items)
+			if !ok {
+				return
+			}
+			items = items[n:]
+		}
+	}
+}
+
+// sendSome sends the first messages, as many as go into one transfer, and returns how many. False: the link, or more, was lost; that was reported.
+func (t *telemetry) sendSome(items []transport.Item) (int, bool) {
+	s := t.s
+	if limit := s.info.MaxSize; limit > 0 {
+		if size := items[0].Msg.Size(); size > limit {
+			e := transport.TooLargeError(size, limit)
+			e.Proto = proto
+			s.cfg.Sink.Done(items[0].Tag, e)
+			return 1, true
+		}
+	}
+	for {
+		if !t.ready() {
+			return 0, false
+		}
+		m, n := t.encode(items)
+		s.conn.stream.waitRoom(s.ctx)
+		fresh := t.link.sends == 0
+		err := t.transfer(m, items[:n])
+		switch {
+		case err == nil:
+			t.guard = t.alone > 0
+			t.alone = max(0, t.alone-n)
+			return n, true
+		case s.ctx.Err() != nil || s.conn.gone():
+			return 0, false
+		case localRefusal(err) && n > 1:
+			t.alone = max(t.alone, n) // one of them it is about
+		case localRefusal(err):
+			t.report(items[:n], failed(transport.OpSend, localKind(err), err))
+			return n, true
+		case err != errNoCredit && !fresh && t.link.inFlight() == 0 && ended(err) != nil:
+			// It was lost while nothing was under way: a new one, and nobody needs to know.
+			t.drop(err)
+		default:
+			t.lose(err, items)
+			return 0, false
+		}
+	}
+}
+
+// ready opens the link if there is none, and waits until a message that must be alone is alone. False: there is no link, which was reported.
+func (t *telemetry) ready() bool {
+	s := t.s
+	for {
+		if t.link == nil {
+			var err error
+			if t.link, err = s.openOutLink(); err != nil {
+				if s.ctx.Err() == nil && !s.conn.gone() {
+					s.fail(lossOf(err))
+				}
+				return false
+			}
+		}
+		if t.alone == 0 && !t.guard || t.link.inFlight() == 0 {
+			return true
+		}
+		select {
+		case <-t.link.landed:
+		case <-t.link.over:
+			return true // sending will say so
+		case <-s.ctx.Done():
+			return false
+		}
+	}
+}
+
+// errNoCredit: the hub gives no credit.
+var errNoCredit = errors.New("the hub gave the link no credit in time")
+
+// errNoWindow: the hub does not let the session send.
+var errNoWindow = errors.New("the hub did not open the window of the session in time")
+
+// transfer sends m, with a limit for the wait for credit.
+func (t *telemetry) transfer(m *amqp.Message, items []transport.Item) error {
+	if t.patience == nil || t.patience.Err() != nil {
+		ctx, cancel := context.WithCancelCause(t.s.ctx)
+		t.patience, t.limit = ctx, time.AfterFunc(t.s.opt.CreditTimeout, func() { t.hurry(cancel) })
+	} else {
+		t.limit.Reset(t.s.opt.CreditTimeout)
+	}
+	ctx := t.patience
+	t.calls.Add(1)
+	err := t.link.send(ctx, m, items)
+	t.calls.Add(1)
+	t.limit.Stop()
+	if err != nil && context.Cause(ctx) == errNoCredit {
+		return errNoCredit
+	}
+	return err
+}
+
+// hurry ends the wait for credit. When it is the window of the session that is closed, the library takes no notice, so what is above must end.
+func (t *telemetry) hurry(cancel context.CancelCauseFunc) {
+	call := t.calls.Load()
+	cancel(errNoCredit)
+	time.AfterFunc(strayLimit, func() {
+		if call%2 == 1 && t.calls.Load() == call {
+			t.s.fail(lost(transport.Timeout, errNoWindow))
+		}
+	})
+}
+
+// sectionHead is what the head of a message's section in a batch takes at most.
+const sectionHead = 8
+
+// encode makes a transfer of the first items, for the link that there is, and returns of how many.
+func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int) {
+	if t.s.opt.Batch == 1 {
+		return plainMessage(items[0].Msg, t.s.opt.Addresses == nil), 1
+	}
+	most := t.s.opt.Batch
+	if t.alone > 0 {
+		most = 1
+	}
+	if cap(t.buf) > keepBuffer {
+		t.buf = nil
+	}
+	t.buf, t.parts = t.buf[:0], t.parts[:0]
+	limit := transport.MaxMessageSize
+	if peer := t.link.sender.MaxMessageSize(); peer > 0 && peer < uint64(limit) {
+		limit = int(peer)
+	}
+	var ends [maxBatch]int
+	n, size := 0, 0
+	for n < len(items) && n < most {
+		size += items[n].Msg.Size()
+		begin := len(t.buf)
+		if n > 0 && size > limit {
+			break
+		}
+		t.buf = appendMessage(t.buf, items[n].Msg)
+		if n > 0 && len(t.buf)+(n+1)*sectionHead > limit {
+			t.buf = t.buf[:begin]
+			break
+		}
+		ends[n] = len(t.buf)
+		n++
+	}
+	begin := 0
+	for _, end := range ends[:n] {
+		t.parts = append(t.parts, t.buf[begin:end])
+		begin = end
+	}
+	t.msg = amqp.Message{Format: batchFormat, Data: t.parts}
+	return &t.msg, n
+}
+
+// localRefusal reports whether the library would not send a message. It is then certain that the hub has not got it, and the link lives.
+func localRefusal(err error) bool {
+	if e, ok := err.(*amqp.Error); ok { // not within the error of a link
+		return e.Condition == amqp.ErrCondMessageSizeExceeded
+	}
+	return ended(err) == nil && !isConn(err) && err != errNoCredit
+}
+
+func localKind(err error) transport.Kind {
+	if _, ok := err.(*amqp.Error); ok {
+		return transport.TooLarge
+	}
+	return transport.Invalid
+}
+
+// report tells the same about each message.
+func (t *telemetry) report(items []transport.Item, err error) {
+	for i := range items {
+		t.s.cfg.Sink.Done(items[i].Tag, err)
+	}
+}
+
+// drop gives the link up.
+func (t *telemetry) drop(cause error) []transport.Item {
+	l := t.link
+	t.link = nil
+	items := l.abandon(cause != errNoCredit)
+	switch {
+	case isSession(cause):
+		t.s.forget(l.under)
+	case cause == errNoCredit: // it lives, and half a message may be on it
+		ctx, cancel := context.WithTimeout(t.s.ctx, t.s.opt.OperationTimeout)
+		if l.sender.Close(ctx) != nil && t.s.ctx.Err() == nil {
+			t.s.forget(l.under)
+		}
+		cancel()
+	}
+	return items
+}
+
+// lose deals with the loss of the link. What was in flight, what was to be sent next and what waits behind it are reported, in this order, so that they are sent again in this order. What
+// the hub says about the device ends the session instead.
+func (t *telemetry) lose(cause error, next []transport.Item) {
+	s := t.s
+	flying := t.drop(cause)
+	if s.ctx.Err() != nil || s.conn.gone() {
+		return
+	}
+	var e *transport.Error
+	if cause == errNoCredit {
+		e = failed(transport.OpSend, transport.Throttled, cause)
+	} else {
+		why := lossOf(s.conn.explain(cause))
+		if aboutDevice(why.Kind) {
+			s.fail(why)
+			return
+		}
+		e = failed(transport.OpSend, why.Kind, why.Err)
+	}
+	s.mu.Lock()
+	waiting := append(t.single, t.queue...)
+	t.single, t.queue = nil, nil
+	s.mu.Unlock()
+	suspects := len(flying)
+	if suspects == 0 && len(next) > 0 {
+		suspects = 1
+	}
+	all := append(append(flying, next...), waiting...)
+	if aboutMessage(e.Kind) {
+		if suspects == 1 {
+			t.report(all[:1], e)
+			all = all[1:]
+		}
+		t.alone = max(t.alone, suspects)
+	}
+	if aboutMessage(e.Kind) || e.Kind == transport.Network {
+		e = failed(transport.OpSend, transport.Unavailable, e.Err)
+	}
+	t.report(all, e)
+}
+
+// outcome reports what became of a transfer. It is called by the reaper.
+func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
+	s := t.s
+	e := verdict(state)
+	switch {
+	case e == nil: // not report: a nil *Error is no nil error
+		for i := range items {
+			s.cfg.Sink.Done(items[i].Tag, nil)
+		}
+	case aboutDevice(e.Kind):
+		s.fail(lost(e.Kind, e.Err))
+	case aboutMessage(e.Kind) && len(items) > 1:
+		// Which of them it is about is found out by sending each alone.
+		s.mu.Lock()
+		if !s.over {
+			t.single = append(t.single, items...)
+		}
+		s.mu.Unlock()
+		poke(t.wake)
+	default:
+		t.report(items, e)
+	}
+}
+
+// verdict is what an outcome means for the message; nil if the hub took it.
+func verdict(state amqp.DeliveryState) *transport.Error {
+	switch state := state.(type) {
+	case nil, *amqp.StateAccepted:
+		return nil
+	case *amqp.StateRejected:
+		c := conditionOf("message", state.Error)
+		return failed(transport.OpSend, conditionKind(c.Condition), c)
+	case *amqp.StateReleased:
+		return failed(transport.OpSend, transport.Unavailable, errReleased)
+	case *amqp.StateModified:
+		if state.UndeliverableHere {
+			return failed(transport.OpSend, transport.Forbidden, errUndeliverable)
+		}
+		return failed(transport.OpSend, transport.Unavailable, errModified)
+	}
+	return failed(transport.OpSend, transport.Unavailable, errNoOutcome)
+}
+
+var (
+	errReleased      = errors.New("the hub released the message: it wants it later")
+	errModified      = errors.New("the hub could not deliver the message this time (modified)")
+	errUndeliverable = errors.New("the hub cannot deliver the message on this link (modified, undeliverable here)")
+	errNoOutcome     = errors.New("the hub settled the message without an outcome")
+)

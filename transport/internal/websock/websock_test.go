@@ -1,0 +1,50 @@
+package websock
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestOptionsAreCopied(t *testing.T) {
+	o := &Options{Header: http.Header{"A": {"1"}}}
+	w := New(Protocol{}, o)
+	o.Header.Set("A", "2")
+	require.Equal(t, "1", w.opt.Header.Get("A"))
+}
+
+func TestEachStatusHasAKind(t *testing.T) {
+	listed := map[int]transport.Kind{
+		400: transport.Protocol, 401: transport.Unauthorized, 402: transport.Forbidden, 403: transport.Forbidden, 404: transport.NotFound, 405: transport.Protocol,
+		406: transport.Protocol, 407: transport.Unauthorized, 408: transport.Timeout, 410: transport.NotFound, 426: transport.Unsupported, 429: transport.Throttled,
+		451: transport.Forbidden, 500: transport.Unavailable, 501: transport.Unsupported, 502: transport.Unavailable, 503: transport.Unavailable,
+		504: transport.Unavailable, 505: transport.Unsupported,
+	}
+	require.Equal(t, listed, statusTable)
+	for status := range 1000 {
+		require.Less(t, kindOf(status), transport.RetryExpired)
+	}
+}
+
+// The service's clock counts, not ours.
+func TestRetryAfter(t *testing.T) {
+	for _, c := range []struct {
+		after, date string
+		want        time.Duration
+	}{
+		{"", "", 0},
+		{"120", "", 2 * time.Minute},
+		{"0", "", 0},
+		{"-1", "", 0},
+		{"99999999999999999999", "", 0},
+		{"soon", "", 0},
+		{"Fri, 31 Dec 1999 23:59:59 GMT", "Fri, 31 Dec 1999 23:59:49 GMT", 10 * time.Second},
+		{"Fri, 31 Dec 1999 23:59:59 GMT", "", 0},
+	} {
+		require.Equal(t, c.want, retryAfter(http.Header{"Retry-After": {c.after}, "Date": {c.date}}), c.after)
+	}
+}
