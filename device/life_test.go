@@ -391,6 +391,7 @@ func TestTraceTellsWhatStatusLeavesOut(t *testing.T) {
 		})
 		open(t, c)
 		require.NoError(t, c.Send(t.Context(), msg(1)))
+		synctest.Wait() // the answer may be here before the loop has told that it sent
 		f.last().deliver("1")
 		time.Sleep(time.Second)
 		f.last().kill <- lost(transport.Network)
