@@ -89,10 +89,7 @@ func newConn(outer, socket net.Conn, timeout time.Duration, sink frameSink) *con
 	}
 	c.frames.sink = sink
 	if o, ok := outer.(owing); ok {
-		c.owed, c.wake = o.Owed(), make(chan struct{}, 1)
-		c.mu.Lock()
-		c.stir()
-		c.mu.Unlock()
+		c.owed, c.wake = o.Owed(), make(chan struct{}, 1) // what is owed before CONNECT goes with it
 	}
 	return c
 }
@@ -129,7 +126,7 @@ func (c *conn) fill() error {
 	c.greeting += n
 	if n > 0 {
 		c.mu.Lock()
-		c.beat.heard = time.Now()
+		c.beat.hear(time.Now())
 		c.mu.Unlock()
 	}
 	good, frameErr := c.frames.scan(buf[:n])
@@ -205,7 +202,7 @@ func (c *conn) stir() {
 	go c.flush()
 }
 
-// keepAlive pings if it is time to, or fails if a ping was not answered, and returns when to call it again.
+// keepAlive pings if it is time to, or fails if nothing came after a ping, and returns when to call it again.
 func (c *conn) keepAlive() time.Duration {
 	c.mu.Lock()
 	wait, ping, silent := c.beat.look(time.Now())
@@ -222,7 +219,7 @@ func (c *conn) keepAlive() time.Duration {
 // pong notes the answer to a ping.
 func (c *conn) pong() {
 	c.mu.Lock()
-	c.beat.pinged = time.Time{}
+	c.beat.hear(time.Now())
 	c.mu.Unlock()
 }
 
@@ -311,6 +308,7 @@ func (c *conn) flush() {
 		if idle {
 			_ = c.socket.SetWriteDeadline(time.Time{}) // TLS also writes when it reads
 			c.flushing = c.owed != nil
+			c.beat.drained(time.Now())
 		}
 		stay := c.flushing
 		c.mu.Unlock()

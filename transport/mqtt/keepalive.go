@@ -4,12 +4,16 @@ import "time"
 
 // heartbeat tells when to ping: when a keep-alive has passed since something was sent, or since something was heard. It stands in for the library's keep-alive,
 // which costs each client a goroutine, a ticker, and two allocations for each packet. It has no lock of its own.
+//
+// Whatever comes answers a ping: the line lives. The patience for that begins when all is written, the ping and what stood before and behind it. Until then
+// the line gets on, if slowly, or the deadline of a write finds that it does not.
 type heartbeat struct {
 	every    time.Duration // how long the line may be quiet
 	patience time.Duration // how long the answer to a ping may take
 	sent     time.Time     // when something was sent last
 	heard    time.Time     // when something came last
-	pinged   time.Time     // when the ping was sent whose answer is awaited; zero: there is none
+	asked    bool          // there is a ping, perhaps not written yet, since which nothing came
+	written  time.Time     // when all was written for the first time since asked; zero: not yet
 }
 
 // newHeartbeat begins with a line on which something was sent and heard now.
@@ -17,11 +21,25 @@ func newHeartbeat(now time.Time, every, patience time.Duration) heartbeat {
 	return heartbeat{every: every, patience: patience, sent: now, heard: now}
 }
 
-// look returns what is to be done: ping, or give up because a ping was not answered, and else after how long to look again.
+// hear notes that something came.
+func (h *heartbeat) hear(now time.Time) { h.heard, h.asked, h.written = now, false, time.Time{} }
+
+// drained notes that nothing more waits to be written.
+func (h *heartbeat) drained(now time.Time) {
+	if h.asked && h.written.IsZero() {
+		h.written = now
+	}
+}
+
+// look returns what is to be done: ping, or give up because nothing came after a ping, and else after how long to look again. That is never later than the
+// next ping may be due.
 func (h *heartbeat) look(now time.Time) (wait time.Duration, ping, silent bool) {
-	if !h.pinged.IsZero() {
-		wait = h.pinged.Add(h.patience).Sub(now)
-		return wait, false, wait <= 0
+	if h.asked {
+		wait = h.patience
+		if !h.written.IsZero() {
+			wait = h.written.Add(h.patience).Sub(now)
+		}
+		return min(wait, h.every), false, wait <= 0
 	}
 	quiet := h.sent
 	if h.heard.Before(quiet) {
@@ -30,8 +48,8 @@ func (h *heartbeat) look(now time.Time) (wait time.Duration, ping, silent bool) 
 	if wait = quiet.Add(h.every).Sub(now); wait > 0 {
 		return wait, false, false
 	}
-	h.pinged = now
-	return h.patience, true, false
+	h.asked = true
+	return min(h.patience, h.every), true, false
 }
 
 // setKeepAlive puts the keep-alive into a CONNECT of MQTT 3.1.1, which the library left at 0: it stands behind the header, the protocol's name and level,

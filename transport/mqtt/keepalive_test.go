@@ -1,6 +1,8 @@
 package mqtt
 
 import (
+	"context"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -107,16 +109,101 @@ func TestAPingThatIsNotAnsweredEndsTheSession(t *testing.T) {
 	}
 }
 
-// That the hub says something else is no answer.
-func TestOtherPacketsDoNotAnswerAPing(t *testing.T) {
+// A hub that talks is alive, if it answers pings or not; and it hears pings all the same.
+func TestWhateverComesAnswersAPing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, h.options())
+		pings := pinged(l, 0)
+		began := time.Now()
+		for i := range 20 { // 80 s; the first ping is sent after 60 s
+			time.Sleep(4 * time.Second)
+			l.publish("devices/dev-1/messages/devicebound/", uint16(i+1), "x")
+		}
+		require.ErrorIs(t, <-r.ran, errNoPong)
+		require.Equal(t, 2*defaultKeepAlive+defaultPingTimeout, time.Since(began))
+		require.Equal(t, 2, *pings)
+	})
+}
+
+// The patience for an answer may be longer than the keep-alive; the next ping does not wait for it.
+func TestPingsComeInTimeWhateverThePatience(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		o := h.options()
+		o.KeepAlive, o.PingTimeout = time.Second, 20*time.Second
+		r, l := start(t, h, o)
+		pings := pinged(l, 10)
+		began := time.Now()
+		require.ErrorIs(t, <-r.ran, errNoPong)
+		require.Equal(t, 31*time.Second, time.Since(began))
+		require.Equal(t, 11, *pings)
+	})
+}
+
+// slowLink takes 2 KB a second.
+type slowLink struct {
+	net.Conn
+	wrote time.Time // the end of the latest write
+}
+
+func (c *slowLink) Write(p []byte) (int, error) {
+	time.Sleep(time.Duration(len(p)) * time.Second / 2000)
+	c.wrote = time.Now()
+	return c.Conn.Write(p)
+}
+
+// startSlow is start over a slowLink.
+func startSlow(t *testing.T) (*running, *link, *slowLink) {
+	h := newHub(t)
+	o := h.options()
+	dial, line := o.Dial, new(slowLink)
+	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		line.Conn = c
+		return line, err
+	}
+	r, l := start(t, h, o)
+	return r, l, line
+}
+
+// A message that takes two minutes to write over a link that gets on is no sign of a dead one, though the ping is stuck behind it.
+func TestAPingStuckBehindALargeMessageIsNotADeadLine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, l, _ := startSlow(t)
+		pings := pinged(l, 1000)
+		r.send(strings.Repeat("x", 250_000))
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		require.Empty(t, r.ran)
+		require.Equal(t, 8, *pings, "one queued after 60 s and written after 125 s, then one a minute until 545 s")
+	})
+}
+
+// When all is written, the patience begins.
+func TestASlowLinkThatDiesIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, l, line := startSlow(t)
+		pings := pinged(l, 0)
+		began := time.Now()
+		r.send(strings.Repeat("x", 250_000))
+		require.ErrorIs(t, <-r.ran, errNoPong)
+		require.Equal(t, 1, *pings)
+		require.Equal(t, defaultPingTimeout, time.Since(line.wrote))
+		require.Less(t, time.Since(began), 126*time.Second+defaultPingTimeout)
+	})
+}
+
+// What the network takes at once and nobody answers is no sign of life.
+func TestADeadLineIsFoundThoughTheDeviceTalks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, h.options())
 		pinged(l, 0)
 		began := time.Now()
-		for i := range 20 {
-			time.Sleep(4 * time.Second)
-			_, _ = l.Write(publishBytes("devices/dev-1/messages/devicebound/", uint16(i+1), "x")) // the last one meets the end
+		for range 7 {
+			time.Sleep(10 * time.Second)
+			r.send("x")
 		}
 		require.ErrorIs(t, <-r.ran, errNoPong)
 		require.Equal(t, defaultKeepAlive+defaultPingTimeout, time.Since(began))

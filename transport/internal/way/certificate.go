@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -14,24 +15,39 @@ import (
 
 // CertificateFiles returns a function for Options.Certificate that reads a certificate chain and its key from PEM files at each dial, the
 // certificate of the device first. Both may be the same file. While files that were read well once cannot be read or do not fit each other, as may be
-// in the middle of a renewal, it returns what it read last. Before that its errors are of Kind Invalid; they name the file and show
-// nothing of its content.
+// in the middle of a renewal, it returns what it read last; when that has expired, the dial's error also says what is wrong with the files. Before that its
+// errors are of Kind Invalid; they name the file, or both, and show nothing of its content. The function is safe for concurrent use.
 func CertificateFiles(certPEM, keyPEM string) func(context.Context) (*tls.Certificate, error) {
-	var mu sync.Mutex
+	return certificateFiles(certPEM, keyPEM, tls.LoadX509KeyPair)
+}
+
+func certificateFiles(certPEM, keyPEM string, load func(certPEM, keyPEM string) (tls.Certificate, error)) func(context.Context) (*tls.Certificate, error) {
+	var mu sync.Mutex // held while the files are read, so that none of two dials at a time puts an older certificate over a newer one
 	var last *tls.Certificate
-	return func(context.Context) (*tls.Certificate, error) {
-		cert, err := tls.LoadX509KeyPair(certPEM, keyPEM)
+	return func(ctx context.Context) (*tls.Certificate, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		switch {
-		case err == nil:
+		cert, err := load(certPEM, keyPEM)
+		if err == nil {
 			last = &cert
-		case last == nil:
+			return last, nil
+		}
+		if _, named := err.(*fs.PathError); !named {
+			err = &labelError{certPEM + " with key " + keyPEM + ": ", err}
+		}
+		if last == nil {
 			return nil, certificateError(transport.Invalid, err)
+		}
+		if why, ok := ctx.Value(fallbackKey{}).(*error); ok {
+			*why = err
 		}
 		return last, nil
 	}
 }
+
+// fallbackKey is the context's key for a *error, in which CertificateFiles leaves why it returned what it read last. The function may be wrapped in one of the
+// user's, so there is no other way to tell.
+type fallbackKey struct{}
 
 // ClientCertificate asks for the client certificate, nil if there is none to be asked for, and checks that the handshake can do with it.
 func (o *Options) ClientCertificate(ctx context.Context, creds *transport.Credentials) (*tls.Certificate, error) {
@@ -41,7 +57,8 @@ func (o *Options) ClientCertificate(ctx context.Context, creds *transport.Creden
 		}
 		return nil, nil
 	}
-	cert, err := o.Certificate(ctx)
+	var fallback error
+	cert, err := o.Certificate(context.WithValue(ctx, fallbackKey{}, &fallback))
 	switch kind := transport.KindOf(err); {
 	case err == nil:
 	case transport.Find(err) != nil:
@@ -68,7 +85,11 @@ func (o *Options) ClientCertificate(ctx context.Context, creds *transport.Creden
 		return nil, certificateError(transport.Invalid, errors.New("the private key belongs to another one"))
 	}
 	if leaf.NotAfter.Before(creds.Time()) { // one that is not valid yet is left to the hub: our clock may be a little behind
-		return nil, certificateError(transport.Unauthorized, errors.New("it expired at "+leaf.NotAfter.UTC().Format(time.RFC3339)+"; renew it, or check the clock"))
+		text := "it expired at " + leaf.NotAfter.UTC().Format(time.RFC3339) + "; renew it, or check the clock"
+		if fallback != nil {
+			return nil, certificateError(transport.Unauthorized, &labelError{text + "; there may be a newer one, but: ", fallback})
+		}
+		return nil, certificateError(transport.Unauthorized, errors.New(text))
 	}
 	return cert, nil
 }

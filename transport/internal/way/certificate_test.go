@@ -1,0 +1,121 @@
+package way
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// pair makes the two PEM files' contents of a new certificate.
+func pair(t *testing.T, until time.Time) (cert, key []byte) {
+	c := testbroker.NewClientCert("d", until.Add(-time.Hour), until)
+	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+func TestCertificateFilesErrorsNameTheFiles(t *testing.T) {
+	cert, key := pair(t, time.Now().Add(time.Hour))
+	_, otherKey := pair(t, time.Now().Add(time.Hour))
+	for name, c := range map[string]struct {
+		cert, key []byte // nil: there is none
+		names     []string
+	}{
+		"no certificate":   {nil, key, []string{"cert.pem"}},
+		"no key":           {cert, nil, []string{"key.pem"}},
+		"bad certificate":  {[]byte("junk"), key, []string{"cert.pem", "key.pem"}},
+		"bad key":          {cert, []byte("junk"), []string{"cert.pem", "key.pem"}},
+		"another one's":    {cert, otherKey, []string{"cert.pem", "key.pem"}},
+		"the wrong way up": {key, cert, []string{"cert.pem", "key.pem"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, content := range map[string][]byte{"cert.pem": c.cert, "key.pem": c.key} {
+				if content != nil {
+					require.NoError(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
+				}
+			}
+			_, err := CertificateFiles(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))(t.Context())
+			require.ErrorIs(t, err, transport.Invalid)
+			for _, file := range c.names {
+				require.ErrorContains(t, err, filepath.Join(dir, file))
+			}
+		})
+	}
+}
+
+// The device's trouble is then the file, not the old certificate.
+func TestAnExpiredLastCertificateTellsWhyThereIsNoNewerOne(t *testing.T) {
+	dir := t.TempDir()
+	certPath, keyPath := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	until := time.Now().Add(time.Hour)
+	cert, key := pair(t, until)
+	require.NoError(t, os.WriteFile(certPath, cert, 0o600))
+	require.NoError(t, os.WriteFile(keyPath, key, 0o600))
+	now := time.Now()
+	creds := &transport.Credentials{Now: func() time.Time { return now }}
+	files := CertificateFiles(certPath, keyPath)
+	o := &Options{Protocol: proto, Certificate: func(ctx context.Context) (*tls.Certificate, error) { return files(ctx) }}
+	dial := func() error {
+		_, err := o.ClientCertificate(t.Context(), creds)
+		return err
+	}
+	require.NoError(t, dial())
+	require.NoError(t, os.Remove(keyPath))
+	require.NoError(t, dial(), "the last one is still good")
+
+	now = until.Add(time.Minute)
+	err := dial()
+	require.ErrorIs(t, err, transport.Unauthorized)
+	require.ErrorContains(t, err, "expired at ")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, keyPath)
+
+	require.NoError(t, os.WriteFile(keyPath, []byte("half a key"), 0o600))
+	require.ErrorContains(t, dial(), keyPath)
+
+	require.NoError(t, os.WriteFile(keyPath, key, 0o600))
+	err = dial()
+	require.ErrorContains(t, err, "expired at ")
+	require.NotContains(t, err.Error(), "newer", "the files were read well")
+}
+
+// Of two dials at a time the one that read first must not store last.
+func TestCertificateFilesAreReadByOneDialAtATime(t *testing.T) {
+	var inside, loads atomic.Int32
+	load := certificateFiles("", "", func(string, string) (tls.Certificate, error) {
+		if inside.Add(1) != 1 {
+			t.Error("two dials read at a time")
+		}
+		for range 10 {
+			runtime.Gosched()
+		}
+		inside.Add(-1)
+		loads.Add(1)
+		return tls.Certificate{}, nil
+	})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				_, _ = load(t.Context())
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 800, loads.Load())
+}
