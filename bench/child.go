@@ -3,39 +3,32 @@ package bench
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"time"
-
-	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 )
 
 // childEnv names the measurement that a child process is for.
 const childEnv = "HUBLINE_BENCH_CHILD"
 
-// children are the measurements that need a process of their own. Each reads its settings from in and returns its report; ready is called when the
+// children are what needs a process of its own. Each reads its settings from in and returns its report; say tells the parent something before, "ready" when the
 // parent's part begins.
-var children = map[string]func(in *json.Decoder, ready func()) (any, error){
+var children = map[string]func(in *json.Decoder, say func(any)) (any, error){
 	"idle":   idleChild,
 	"outage": outageChild,
+	"peer":   peerChild,
 }
 
-// Child does a measurement and exits, if this process was started for that; else it does nothing. What measures in a child process calls it before all else.
+// Child does what this process was started for as a child, and exits; in other processes it does nothing. What uses children calls it before all else.
 func Child() {
 	f, ok := children[os.Getenv(childEnv)]
 	if !ok {
 		return
 	}
 	out := json.NewEncoder(os.Stdout)
-	report, err := f(json.NewDecoder(os.Stdin), func() { _ = out.Encode("ready") })
+	report, err := f(json.NewDecoder(os.Stdin), func(v any) { _ = out.Encode(v) })
 	if err == nil {
 		err = out.Encode(report)
 	}
@@ -46,81 +39,65 @@ func Child() {
 	os.Exit(0)
 }
 
-// inChild runs a measurement in another process of the same program. ready is called when the child says so.
-func inChild(ctx context.Context, name string, settings, report any, ready func()) error {
+// A child is another process of the same program.
+type child struct {
+	cmd       *exec.Cmd
+	in        io.WriteCloser
+	out       io.Reader
+	said      *json.Decoder
+	complaint bytes.Buffer
+}
+
+// startChild starts one and gives it its settings. It lives until end, or ctx.
+func startChild(ctx context.Context, name string, settings any) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	in, err := json.Marshal(settings)
-	if err != nil {
-		return err
+	c := &child{cmd: exec.CommandContext(ctx, self)}
+	c.cmd.Env = append(os.Environ(), childEnv+"="+name)
+	c.cmd.Stderr = &c.complaint
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), childEnv+"="+name)
-	cmd.Stdin = bytes.NewReader(in)
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
+	if c.out, err = c.cmd.StdoutPipe(); err != nil {
+		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
+	c.said = json.NewDecoder(c.out)
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
 	}
-	lines := json.NewDecoder(out)
-	var word string
-	err = lines.Decode(&word)
-	if err == nil {
-		if ready != nil {
-			ready()
-		}
-		err = lines.Decode(report)
+	if err := json.NewEncoder(c.in).Encode(settings); err != nil {
+		return nil, c.end(err)
 	}
-	_, _ = io.Copy(io.Discard, out)
-	if waitErr := cmd.Wait(); waitErr != nil {
-		return fmt.Errorf("child process: %w: %s", waitErr, complaint.Bytes())
+	return c, nil
+}
+
+// hear waits for what the child says next.
+func (c *child) hear(v any) error { return c.said.Decode(v) }
+
+// end closes the child's input, which ends a peer, and waits for the process. It returns why the child failed, or else err.
+func (c *child) end(err error) error {
+	_ = c.in.Close()
+	_, _ = io.Copy(io.Discard, c.out)
+	if waitErr := c.cmd.Wait(); waitErr != nil {
+		return fmt.Errorf("child process: %w: %s", waitErr, c.complaint.Bytes())
 	}
 	return err
 }
 
-// access is what a child needs to reach its parent's hub.
-type access struct {
-	Addr, Host string
-	Devices    []identity
-	CA         []byte // of a hub with TLS
-}
-
-type identity struct{ ID, Key string }
-
-// transport makes one transport, which all clients of the process share.
-func (a *access) transport() *mqtt.Transport {
-	o := &mqtt.Options{Addr: a.Addr, Plaintext: a.CA == nil}
-	if a.CA != nil {
-		o.TLS = &tls.Config{RootCAs: a.roots()}
-	}
-	return mqtt.New(o)
-}
-
-// lean makes transports on the MQTT engine of our own, which needs one for each client. They share the settings of TLS.
-func (a *access) lean() func(*transport.Credentials) transport.Transport {
-	o := &leannet.Options{Addr: a.Addr, Plaintext: a.CA == nil}
-	if a.CA != nil {
-		o.TLS = &tls.Config{RootCAs: a.roots()}
-	}
-	return func(creds *transport.Credentials) transport.Transport { return lean.New(leannet.Dialer(creds, o), nil) }
-}
-
-func (a *access) roots() *x509.CertPool {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(a.CA)
-	return roots
-}
-
-func (a *access) creds(i int) (*transport.Credentials, error) {
-	sign, err := transport.SharedKey(a.Devices[i].Key)
+// inChild runs a measurement in another process of the same program. ready is called when the child says so.
+func inChild(ctx context.Context, name string, settings, report any, ready func()) error {
+	c, err := startChild(ctx, name, settings)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &transport.Credentials{Host: a.Host, DeviceID: a.Devices[i].ID, Sign: sign, TokenLife: 24 * time.Hour}, nil
+	var word string
+	if err = c.hear(&word); err == nil {
+		if ready != nil {
+			ready()
+		}
+		err = c.hear(report)
+	}
+	return c.end(err)
 }

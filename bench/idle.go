@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -97,12 +96,12 @@ type level struct {
 	rss, anon, heap, stackMem float64 // KB
 }
 
-func idleChild(in *json.Decoder, ready func()) (any, error) {
+func idleChild(in *json.Decoder, say func(any)) (any, error) {
 	var o idleOrder
 	if err := in.Decode(&o); err != nil {
 		return nil, err
 	}
-	ready()
+	say("ready")
 	shared := o.Access.transport()
 	transportFor := func(*transport.Credentials) transport.Transport { return shared }
 	if o.Lean {
@@ -192,25 +191,16 @@ func (c idlePaho) idle() bool { return c.IsConnectionOpen() }
 
 // openRaw makes a client of the raw library with a connection to the same hub.
 func openRaw(ctx context.Context, a *access, creds *transport.Credentials, sent bool) (idler, error) {
-	token, err := creds.NewToken(ctx)
+	o, err := a.rawOptions(ctx, creds)
 	if err != nil {
 		return nil, err
 	}
-	scheme := "tcp://"
-	o := paho.NewClientOptions()
-	if a.CA != nil {
-		scheme = "tls://"
-		o.SetTLSConfig(&tls.Config{RootCAs: a.roots(), ServerName: a.Host})
-	}
-	o.AddBroker(scheme + a.Addr).SetClientID(creds.DeviceID).SetUsername(a.Host + "/" + creds.DeviceID + "/?api-version=2021-04-12").
-		SetPassword(token.Text).SetProtocolVersion(4).SetAutoReconnect(false).SetCleanSession(false).SetOrderMatters(false).
-		SetKeepAlive(time.Minute).SetWriteTimeout(10 * time.Second)
-	c := paho.NewClient(o)
+	c := paho.NewClient(o.SetCleanSession(false))
 	if t := c.Connect(); t.Wait() && t.Error() != nil {
 		return nil, t.Error()
 	}
 	if sent {
-		if t := c.Publish("devices/"+creds.DeviceID+"/messages/events/", 1, false, make([]byte, 100)); t.Wait() && t.Error() != nil {
+		if t := c.Publish(telemetryTopic(creds), 1, false, make([]byte, 100)); t.Wait() && t.Error() != nil {
 			return nil, t.Error()
 		}
 	}

@@ -98,7 +98,7 @@ func ledger(copies []int) (lost, duplicates int) {
 	return lost, duplicates
 }
 
-func outageChild(in *json.Decoder, ready func()) (any, error) {
+func outageChild(in *json.Decoder, say func(any)) (any, error) {
 	var o outageOrder
 	if err := in.Decode(&o); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func outageChild(in *json.Decoder, ready func()) (any, error) {
 	}
 
 	cpu, start := cpuTime(), time.Now()
-	ready()
+	say("ready")
 	r := new(OutageReport)
 	for time.Since(start) < o.Before+o.Absent+o.After {
 		<-ticks.C

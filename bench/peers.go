@@ -1,49 +1,147 @@
-// Package bench compares Hubline with the raw library below it: the same messages, the same window, the same peer, in the same process and run.
+// Package bench compares Hubline with the raw library below it: the same messages, the same window, the same peer, in turns in one run; and holds it to budgets.
 package bench
 
 import (
 	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
 	"io"
-	"log/slog"
+	"math/big"
 	"net"
+	"time"
 
-	"github.com/mochi-mqtt/server/v2"
-	"github.com/mochi-mqtt/server/v2/hooks/auth"
-	"github.com/mochi-mqtt/server/v2/listeners"
+	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A Peer is what the senders talk to, on TCP loopback.
+// A Peer is what the senders talk to: another process, on TCP loopback, so that what this one uses is the senders' alone.
 type Peer struct {
-	Name  string
-	Addr  string
-	Close func()
+	Name   string
+	access access
+	close  func() error
 }
 
-// Mochi is a whole broker.
-func Mochi() (*Peer, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// Close ends the peer's process and waits for it.
+func (p *Peer) Close() error { return p.close() }
+
+// peers start them. The error of one that is not installed is ErrMissing.
+var peers = map[string]func(ctx context.Context, secure bool) (*Peer, error){
+	"hub":       func(ctx context.Context, secure bool) (*Peer, error) { return childPeer(ctx, "hub", secure) },
+	"bare":      func(ctx context.Context, secure bool) (*Peer, error) { return childPeer(ctx, "bare", secure) },
+	"mosquitto": mosquitto,
+}
+
+// PeerNames are the peers there are: the in-process hub, a responder that only acknowledges, and the broker mosquitto.
+var PeerNames = []string{"hub", "bare", "mosquitto"}
+
+// OpenPeer starts the peer of that name, with TLS or without. It ends with Close, or ctx.
+func OpenPeer(ctx context.Context, name string, secure bool) (*Peer, error) {
+	open, ok := peers[name]
+	if !ok {
+		return nil, fmt.Errorf("there is no peer %q; give one of %q", name, PeerNames)
+	}
+	return open(ctx, secure)
+}
+
+// peerOrder is what a child is told that is to be a peer.
+type peerOrder struct {
+	Name   string
+	Secure bool
+}
+
+func childPeer(ctx context.Context, name string, secure bool) (*Peer, error) {
+	c, err := startChild(ctx, "peer", peerOrder{name, secure})
 	if err != nil {
 		return nil, err
 	}
-	s := mqtt.New(&mqtt.Options{Logger: slog.New(slog.DiscardHandler), SysTopicResendInterval: 3600})
-	if err := s.AddHook(new(auth.AllowHook), nil); err != nil {
-		return nil, err
+	p := &Peer{Name: name, close: func() error { return c.end(nil) }}
+	if err := c.hear(&p.access); err != nil {
+		return nil, c.end(err)
 	}
-	if err := s.AddListener(listeners.NewNet("bench", l)); err != nil {
-		return nil, err
-	}
-	if err := s.Serve(); err != nil {
-		return nil, err
-	}
-	return &Peer{"mochi", l.Addr().String(), func() { _ = s.Close() }}, nil
+	return p, nil
 }
 
-// Bare acknowledges and does nothing else: the peer's own cost is next to nothing.
-func Bare() (*Peer, error) {
+// peerChild is a peer until the parent closes the child's input, or is gone.
+func peerChild(in *json.Decoder, say func(any)) (any, error) {
+	var o peerOrder
+	if err := in.Decode(&o); err != nil {
+		return nil, err
+	}
+	if o.Name == "hub" {
+		hub, a, err := newHub(1, o.Secure)
+		if err != nil {
+			return nil, err
+		}
+		defer hub.Close()
+		say(a)
+	} else {
+		l, a, err := listenBare(o.Secure)
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		say(a)
+	}
+	if err := in.Decode(new(any)); err != io.EOF {
+		return nil, fmt.Errorf("a peer is told nothing more than its settings: %w", err)
+	}
+	return nil, nil
+}
+
+// foreign is access to a peer that looks at no key.
+func foreign(addr string, ca []byte) *access {
+	return &access{Addr: addr, Host: testbroker.DefaultHostName, CA: ca, Devices: []identity{{"dev-0", base64.StdEncoding.EncodeToString(make([]byte, 32))}}}
+}
+
+// certificate makes one for the host name of all peers, of the kind that the hub has; and both halves in PEM.
+func certificate() (cert tls.Certificate, certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return cert, nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: testbroker.DefaultHostName}, DNSNames: []string{testbroker.DefaultHostName},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return cert, nil, nil, err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return cert, nil, nil, err
+	}
+	certPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	cert, err = tls.X509KeyPair(certPEM, keyPEM)
+	return cert, certPEM, keyPEM, err
+}
+
+// listenBare opens the port of a peer that acknowledges and does nothing else: its own cost is next to nothing.
+func listenBare(secure bool) (net.Listener, *access, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	addr := l.Addr().String()
+	var ca []byte
+	if secure {
+		var cert tls.Certificate
+		if cert, ca, _, err = certificate(); err != nil {
+			_ = l.Close()
+			return nil, nil, err
+		}
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}})
 	}
 	go func() { // ends with the listener
 		for {
@@ -57,12 +155,13 @@ func Bare() (*Peer, error) {
 			}()
 		}
 	}()
-	return &Peer{"bare", l.Addr().String(), func() { _ = l.Close() }}, nil
+	return l, foreign(addr, ca), nil
 }
 
-// answer gives every packet the shortest answer that MQTT 3.1.1 allows.
+// answer gives every packet the shortest answer that MQTT 3.1.1 allows, and allocates nothing for it.
 func answer(c net.Conn) error {
 	r, w := bufio.NewReaderSize(c, 64<<10), bufio.NewWriterSize(c, 64<<10)
+	reply := make([]byte, 4)
 	for {
 		if r.Buffered() == 0 {
 			if err := w.Flush(); err != nil {
@@ -73,39 +172,39 @@ func answer(c net.Conn) error {
 		if err != nil {
 			return err
 		}
-		length, err := binary.ReadUvarint(r) // the remaining length has the same form
+		size, err := binary.ReadUvarint(r) // the remaining length has the same form
 		if err != nil {
 			return err
 		}
-		var reply []byte
-		used := 0
+		rest := int(size)
+		reply = reply[:0]
 		switch kind >> 4 {
 		case 1: // CONNECT
-			reply = []byte{0x20, 2, 0, 0}
+			reply = append(reply, 0x20, 2, 0, 0)
 		case 3: // PUBLISH
 			head, err := r.Peek(2)
 			if err != nil {
 				return err
 			}
-			topic := int(binary.BigEndian.Uint16(head))
-			if _, err := r.Discard(2 + topic); err != nil {
+			topic := 2 + int(binary.BigEndian.Uint16(head))
+			if _, err := r.Discard(topic); err != nil {
 				return err
 			}
-			var ack [4]byte
-			ack[0], ack[1] = 0x40, 2
-			if _, err := io.ReadFull(r, ack[2:]); err != nil {
+			rest -= topic
+			if kind&6 == 0 { // at most once
+				break
+			}
+			id, err := r.Peek(2)
+			if err != nil {
 				return err
 			}
-			used = 4 + topic
-			if _, err := w.Write(ack[:]); err != nil {
-				return err
-			}
+			reply = append(reply, 0x40, 2, id[0], id[1])
 		case 12: // PINGREQ
-			reply = []byte{0xD0, 0}
+			reply = append(reply, 0xD0, 0)
 		case 14: // DISCONNECT
-			return nil
+			return w.Flush()
 		}
-		if _, err := r.Discard(int(length) - used); err != nil {
+		if _, err := r.Discard(rest); err != nil {
 			return err
 		}
 		if _, err := w.Write(reply); err != nil {

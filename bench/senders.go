@@ -3,105 +3,167 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 )
 
-// A Sender sends n messages of the given body at QoS 1 with window in flight and returns when all are acknowledged.
+// A Sender has a connection to a peer and sends messages of one size at QoS 1, a window of them in flight.
 type Sender interface {
-	Send(n, window int, body []byte) error
+	// Send sends n messages and returns when all are acknowledged, or with an error when ctx ends.
+	Send(ctx context.Context, n int) error
 	Close()
 }
 
+// Senders are what is compared. The first is what the others are compared with.
+var Senders = []struct {
+	Name string
+	Open func(p *Peer, window, size int) (Sender, error)
+}{
+	{"raw paho", Paho},
+	{"limit", Limit},
+	{"over paho", OverPaho},
+	{"over lean", OverLean},
+}
+
 // Paho is the raw library, used as well as its interface allows: one goroutine, tokens in a ring.
-func Paho(addr string) (Sender, error) {
-	o := paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("dev-1").SetProtocolVersion(4).
-		SetAutoReconnect(false).SetCleanSession(true).SetOrderMatters(false).SetWriteTimeout(10 * time.Second)
-	c := paho.NewClient(o)
+func Paho(p *Peer, window, size int) (Sender, error) {
+	creds, err := p.access.creds(0)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := opening()
+	defer cancel()
+	o, err := p.access.rawOptions(ctx, creds)
+	if err != nil {
+		return nil, err
+	}
+	c := paho.NewClient(o.SetCleanSession(true)) // else its tokens would never tell of a lost connection
 	if t := c.Connect(); t.Wait() && t.Error() != nil {
 		return nil, t.Error()
 	}
-	return pahoSender{c}, nil
+	return &pahoSender{c, telemetryTopic(creds), make([]byte, size), make([]paho.Token, window)}, nil
 }
 
-type pahoSender struct{ c paho.Client }
+type pahoSender struct {
+	client paho.Client
+	topic  string
+	body   []byte
+	ring   []paho.Token
+}
 
-func (p pahoSender) Send(n, window int, body []byte) error {
-	ring := make([]paho.Token, window)
+func (p *pahoSender) Send(ctx context.Context, n int) error {
+	window := len(p.ring)
 	for i := range n + window {
-		slot := &ring[i%window]
+		slot := &p.ring[i%window]
 		if *slot != nil {
-			(*slot).Wait()
+			select {
+			case <-(*slot).Done():
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 			if err := (*slot).Error(); err != nil {
 				return err
 			}
 			*slot = nil
 		}
 		if i < n {
-			*slot = p.c.Publish("devices/dev-1/messages/events/", 1, false, body)
+			*slot = p.client.Publish(p.topic, 1, false, p.body)
 		}
 	}
 	return nil
 }
 
-func (p pahoSender) Close() { p.c.Disconnect(250) }
+func (p *pahoSender) Close() { p.client.Disconnect(250) }
 
-// Hubline is the device client over the MQTT transport on the raw library, receipts in a ring.
-func Hubline(addr string, window int) (Sender, error) {
-	creds := benchCreds()
-	return newHubline(creds, mqtt.New(&mqtt.Options{Addr: addr, Plaintext: true}), window)
+// OverPaho is the device client over the MQTT transport on the raw library, receipts in a ring.
+func OverPaho(p *Peer, window, size int) (Sender, error) {
+	return newHubline(p, window, size, func(*transport.Credentials) transport.Transport { return p.access.transport() })
 }
 
-// Lean is the same client over the MQTT engine of our own.
-func Lean(addr string, window int) (Sender, error) {
-	creds := benchCreds()
-	return newHubline(creds, lean.New(leannet.Dialer(creds, &leannet.Options{Addr: addr, Plaintext: true}), nil), window)
+// OverLean is the same client over the MQTT engine of our own.
+func OverLean(p *Peer, window, size int) (Sender, error) {
+	return newHubline(p, window, size, p.access.lean())
 }
 
-func benchCreds() *transport.Credentials {
-	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
-}
-
-func newHubline(creds *transport.Credentials, t transport.Transport, window int) (Sender, error) {
-	c, err := device.New(creds, t, &device.Options{Window: window})
+func newHubline(p *Peer, window, size int, transportFor func(*transport.Credentials) transport.Transport) (Sender, error) {
+	creds, err := p.access.creds(0)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	c, err := device.New(creds, transportFor(creds), &device.Options{Window: window})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := opening()
 	defer cancel()
 	if err := c.Open(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return hublineSender{c}, nil
+	return &hublineSender{c, &transport.Message{Body: make([]byte, size)}, make([]device.Receipt, window)}, nil
 }
 
-type hublineSender struct{ c *device.Client }
+// openTime bounds how long a sender may take to connect.
+const openTime = 10 * time.Second
 
-func (h hublineSender) Send(n, window int, body []byte) error {
-	ctx := context.Background()
-	ring := make([]device.Receipt, window)
-	m := &transport.Message{Body: body}
+func opening() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), openTime)
+}
+
+type hublineSender struct {
+	client  *device.Client
+	message *transport.Message
+	ring    []device.Receipt
+}
+
+func (h *hublineSender) Send(ctx context.Context, n int) error {
+	window := len(h.ring)
 	for i := range n + window {
-		r := &ring[i%window]
+		r := &h.ring[i%window]
 		if i >= window && i-window < n {
 			if err := r.Wait(ctx); err != nil {
 				return err
 			}
 		}
 		if i < n {
-			if err := h.c.Enqueue(ctx, m, r); err != nil {
+			if err := h.client.Enqueue(ctx, h.message, r); err != nil {
 				return err
 			}
 		}
 	}
+	if s := h.client.Stats(); s.Connections != 1 || s.Resent > 0 {
+		return fmt.Errorf("the connection was lost meanwhile: %d connections, %d messages sent again", s.Connections, s.Resent)
+	}
 	return nil
 }
 
-func (h hublineSender) Close() { _ = h.c.Close() }
+func (h *hublineSender) Close() { _ = h.client.Close() }
+
+// Figures are what a sender does, and what it costs this process.
+type Figures struct {
+	Rate   float64 // messages per second
+	CPU    float64 // ns of CPU time for a message, user and system, the garbage collector's included
+	Allocs float64 // allocations for a message
+	Bytes  float64 // bytes allocated for a message
+}
+
+// Measure lets s send n messages. What the process did before has been collected.
+func Measure(ctx context.Context, s Sender, n int) (Figures, error) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	cpu, start := cpuTime(), time.Now()
+	err := s.Send(ctx, n)
+	took, used := time.Since(start), cpuTime()-cpu
+	runtime.ReadMemStats(&after)
+	each := func(v uint64) float64 { return float64(v) / float64(n) }
+	return Figures{
+		Rate: float64(n) / took.Seconds(), CPU: float64(used) / float64(n),
+		Allocs: each(after.Mallocs - before.Mallocs), Bytes: each(after.TotalAlloc - before.TotalAlloc),
+	}, err
+}

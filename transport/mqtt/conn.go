@@ -15,7 +15,7 @@ const (
 	// idleRead is the read buffer of a line on which little comes, busyRead that of another.
 	idleRead, busyRead = 64, 4 << 10
 	// highWater is how many bytes may wait for the flusher before the session stops publishing.
-	highWater = 64 << 10
+	highWater = 24 << 10
 	// writeChunk is written under one deadline, so that a slow link is told from a dead one.
 	writeChunk = 16 << 10
 	// keepBuffer is the largest write buffer that is pooled; a window of ordinary messages fits.

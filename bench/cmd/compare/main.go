@@ -1,109 +1,119 @@
-// Command compare runs Hubline, on both MQTT engines, and raw paho in turns against the same peers and prints medians and their ratio.
+// Command compare runs raw paho, the limit of the wire and Hubline on both MQTT engines in turns against the same peers, and prints what it found: rates and their ratio to raw
+// paho's, allocations, CPU time.
+//
+//	go run ./cmd/compare -quick
+//	go run ./cmd/compare -peers bare -windows 128 -sizes 100 -tls off
+//	go run ./cmd/compare -write
+//
+// With -write, in bench/, the tables go into README.md and the picture into ../docs/mqtt-throughput.svg.
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
-	"slices"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hubline-iot/hubline/bench"
 )
 
+// Where -write writes.
+const (
+	readme  = "README.md"
+	picture = "../docs/mqtt-throughput.svg"
+)
+
 func main() {
-	rounds := flag.Int("rounds", 7, "counted rounds of each")
-	n := flag.Int("n", 50_000, "messages in a round")
-	window := flag.Int("window", 128, "messages in flight")
-	size := flag.Int("size", 100, "bytes in a body")
-	flag.Parse()
-	if err := run(*rounds, *n, *window, *size); err != nil {
+	bench.Child()
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
 }
 
-// senders are compared with the first of them.
-var senders = []struct {
-	name string
-	open func(addr string, window int) (bench.Sender, error)
-}{
-	{"paho", func(addr string, _ int) (bench.Sender, error) { return bench.Paho(addr) }},
-	{"hubline on paho", bench.Hubline},
-	{"hubline on lean", bench.Lean},
-}
+func run(args []string) error {
+	flags := flag.NewFlagSet("compare", flag.ExitOnError)
+	p := plan{log: os.Stderr}
+	peers := flags.String("peers", strings.Join(bench.PeerNames, ","), "whom to send to")
+	windows := flags.String("windows", "1,16,128,1024", "messages in flight")
+	sizes := flags.String("sizes", "100,1024", "bytes in a body")
+	ways := flags.String("tls", "off,on", "without TLS, with it, or both; with it also "+strconv.Itoa(cpuSize)+" B are measured, for their CPU time")
+	flags.IntVar(&p.Rounds, "rounds", 9, "counted rounds of each")
+	flags.DurationVar(&p.Length, "length", 300*time.Millisecond, "about how long a sender sends in a round")
+	quick := flags.Bool("quick", false, "one short round: does it work?")
+	write := flags.Bool("write", false, "write the tables into "+readme+" and the picture to "+picture)
+	save := flags.String("save", "", "also write the results to this file")
+	from := flags.String("load", "", "do not measure, take the results from this file")
+	_ = flags.Parse(args) // it exits
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is no flag", flags.Arg(0))
+	}
+	if *quick {
+		p.Rounds, p.Length = 1, 30*time.Millisecond
+	}
+	if p.Rounds < 1 || p.Length <= 0 {
+		return errors.New("-rounds and -length must be positive")
+	}
+	var err error
+	if p.windows, err = numbers("windows", *windows, 1024); err != nil {
+		return err
+	}
+	if p.sizes, err = numbers("sizes", *sizes, 128<<10); err != nil {
+		return err
+	}
+	p.peers = strings.Split(*peers, ",")
+	for _, way := range strings.Split(*ways, ",") {
+		if way != "on" && way != "off" {
+			return fmt.Errorf("-tls: %q is neither on nor off", way)
+		}
+		p.ways = append(p.ways, way == "on")
+	}
 
-// figures of one sender, a value per round.
-type figures struct {
-	rate, mallocs  []float64
-	bytesPerOneMsg []float64
-}
-
-func run(rounds, n, window, size int) error {
-	fmt.Printf("%s, %d CPUs, %d messages of %d B a round, window %d, %d rounds in turns\n\n",
-		runtime.Version(), runtime.NumCPU(), n, size, window, rounds)
-	fmt.Println("| peer | sender | msg/s (median) | least | most | allocations/msg | B/msg | ratio to paho (median of rounds) |")
-	fmt.Println("|--|--|--|--|--|--|--|--|")
-	for _, peer := range []func() (*bench.Peer, error){bench.Mochi, bench.Bare} {
-		p, err := peer()
-		if err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var r *results
+	if *from != "" {
+		r, err = loadResults(*from)
+	} else {
+		r, err = p.measure(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if *save != "" {
+		if err := r.save(*save); err != nil {
 			return err
 		}
-		if err := compare(p, rounds, n, window, size); err != nil {
-			return err
-		}
-		p.Close()
 	}
-	return nil
+	fmt.Print(r.text())
+	if !*write {
+		return nil
+	}
+	old, err := os.ReadFile(readme)
+	if err != nil {
+		return err
+	}
+	text, err := between(old, r.text())
+	if err != nil {
+		return fmt.Errorf("%s: %w", readme, err)
+	}
+	return errors.Join(os.WriteFile(picture, r.draw(), 0o644), os.WriteFile(readme, text, 0o644))
 }
 
-func compare(p *bench.Peer, rounds, n, window, size int) error {
-	body := make([]byte, size)
-	all := make([]figures, len(senders))
-	for round := range rounds + 1 {
-		for i := range all {
-			s, err := senders[i].open(p.Addr, window)
-			if err != nil {
-				return err
-			}
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			start := time.Now()
-			err = s.Send(n, window, body)
-			took := time.Since(start)
-			runtime.ReadMemStats(&after)
-			s.Close()
-			if err != nil {
-				return err
-			}
-			if round == 0 {
-				continue // warm-up
-			}
-			f := &all[i]
-			f.rate = append(f.rate, float64(n)/took.Seconds())
-			f.mallocs = append(f.mallocs, float64(after.Mallocs-before.Mallocs)/float64(n))
-			f.bytesPerOneMsg = append(f.bytesPerOneMsg, float64(after.TotalAlloc-before.TotalAlloc)/float64(n))
+// numbers reads a list of numbers from 1 to most.
+func numbers(flag, list string, most int) (all []int, err error) {
+	for _, s := range strings.Split(list, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > most {
+			return nil, fmt.Errorf("-%s: %q is no number from 1 to %d", flag, s, most)
 		}
+		all = append(all, n)
 	}
-	for i, f := range all {
-		ratio := "1"
-		if i > 0 {
-			var ratios []float64
-			for round := range f.rate {
-				ratios = append(ratios, f.rate[round]/all[0].rate[round])
-			}
-			ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", median(ratios), slices.Min(ratios), slices.Max(ratios))
-		}
-		fmt.Printf("| %s | %s | %.0f | %.0f | %.0f | %.1f | %.0f | %s |\n", p.Name, senders[i].name,
-			median(f.rate), slices.Min(f.rate), slices.Max(f.rate), median(f.mallocs), median(f.bytesPerOneMsg), ratio)
-	}
-	return nil
-}
-
-func median(v []float64) float64 {
-	v = slices.Clone(v)
-	slices.Sort(v)
-	return v[len(v)/2]
+	return all, nil
 }

@@ -1,0 +1,77 @@
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+)
+
+// access is what a client needs to reach a hub in another process.
+type access struct {
+	Addr, Host string
+	Devices    []identity
+	CA         []byte // of a hub with TLS
+}
+
+type identity struct{ ID, Key string }
+
+// transport makes one transport, which all clients of the process share.
+func (a *access) transport() *mqtt.Transport {
+	return mqtt.New(&mqtt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()})
+}
+
+// lean makes transports on the MQTT engine of our own, which needs one for each client. They share the settings of TLS.
+func (a *access) lean() func(*transport.Credentials) transport.Transport {
+	o := &leannet.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}
+	return func(creds *transport.Credentials) transport.Transport { return lean.New(leannet.Dialer(creds, o), nil) }
+}
+
+// rawOptions are those of the raw library, used as well as its interface allows.
+func (a *access) rawOptions(ctx context.Context, creds *transport.Credentials) (*paho.ClientOptions, error) {
+	token, err := creds.NewToken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scheme := "tcp://"
+	o := paho.NewClientOptions()
+	if a.CA != nil {
+		scheme = "tls://"
+		o.SetTLSConfig(a.tls())
+	}
+	return o.AddBroker(scheme + a.Addr).SetClientID(creds.DeviceID).SetUsername(userName(creds)).SetPassword(token.Text).SetProtocolVersion(4).
+		SetAutoReconnect(false).SetOrderMatters(false).SetKeepAlive(time.Minute).SetWriteTimeout(10 * time.Second), nil
+}
+
+func userName(creds *transport.Credentials) string {
+	return creds.Host + "/" + creds.DeviceID + "/?api-version=2021-04-12"
+}
+
+func telemetryTopic(creds *transport.Credentials) string {
+	return "devices/" + creds.DeviceID + "/messages/events/"
+}
+
+// tls trusts the hub's authority and nobody else. Nil: the hub speaks no TLS.
+func (a *access) tls() *tls.Config {
+	if a.CA == nil {
+		return nil
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(a.CA)
+	return &tls.Config{RootCAs: roots, ServerName: a.Host}
+}
+
+func (a *access) creds(i int) (*transport.Credentials, error) {
+	sign, err := transport.SharedKey(a.Devices[i].Key)
+	if err != nil {
+		return nil, err
+	}
+	return &transport.Credentials{Host: a.Host, DeviceID: a.Devices[i].ID, Sign: sign, TokenLife: 24 * time.Hour}, nil
+}

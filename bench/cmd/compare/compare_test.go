@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/bench"
+)
+
+func TestMain(m *testing.M) {
+	bench.Child()
+	m.Run()
+}
+
+// invented are results with figures that are easy to follow: three rounds, in which raw paho has a rate of 100, 200 and 400 and the others multiples of it.
+func invented() *results {
+	p := plan{peers: bench.PeerNames, ways: []bool{false, true}, sizes: []int{100, 1024}, windows: []int{1, 128}}
+	r := &results{settings: settings{3, time.Second}, Machine: "a machine", Missing: []string{"nobody"}, All: p.comparisons()}
+	for _, c := range r.All {
+		for round := range 3 {
+			base := float64(int(100) << round)
+			wobble := 1 + float64(round)/10 // 1, 1.1, 1.2
+			c.Senders[raw] = append(c.Senders[raw], bench.Figures{Rate: base, CPU: 10_000, Allocs: 40, Bytes: 1400})
+			c.Senders[top] = append(c.Senders[top], bench.Figures{Rate: base * 30, CPU: 100})
+			c.Senders[paho] = append(c.Senders[paho], bench.Figures{Rate: base * 2 * wobble, CPU: 8_000, Allocs: 37, Bytes: 1300})
+			c.Senders[lean] = append(c.Senders[lean], bench.Figures{Rate: base * 20 * wobble, CPU: 5_000})
+		}
+	}
+	return r
+}
+
+func TestTables(t *testing.T) {
+	r := invented()
+	for _, c := range r.All {
+		if c.Peer == "hub" && !c.TLS && c.Size == 100 && c.Window == 128 {
+			for i := range c.Senders[lean] {
+				c.Senders[lean][i].Rate = c.Senders[raw][i].Rate * 1.25
+			}
+		}
+		if c.Peer == "bare" && c.Size == cpuSize {
+			for i := range c.Senders[lean] {
+				c.Senders[lean][i].CPU = 1_000
+			}
+		}
+	}
+	text := r.text()
+	for _, line := range []string{
+		"**Left out, because not installed: nobody.**",
+		"| over lean, hub, window 128 and more: times raw paho | at least 1.5 | **1.25** | 22.00 | 22.00 | 22.00 |",
+		"| over paho, everywhere: times raw paho | at least 0.95 | 2.20 | 2.20 | 2.20 | 2.20 |",
+		"| over lean, everywhere: allocations for a message | 0 | 0.00 | 0.00 | 0.00 | 0.00 |",
+		"part of raw paho's | at most 0.47 | **0.50** | 0.10 | **0.50** |",
+		"<details><summary>mosquitto, TLS</summary>",
+		"| 1 KiB | 128 | over lean | 4,400 | 2,000 to 9,600 | 22.00 (20.00 to 24.00) | 0.00 | 0 | 5.00 µs |",
+		"| 256 B | 128 | raw paho | 200 | 100 to 400 | 1 | 40.00 | 1400 | 10.00 µs |",
+	} {
+		if !strings.Contains(text, line+"\n") && !strings.Contains(text, line+"\n\n") {
+			t.Errorf("no line ends with %q", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+func TestBetween(t *testing.T) {
+	page, err := between([]byte("before\n"+begin+"old\n"+end+"after\n"), "new\n")
+	if want := "before\n" + begin + "new\n" + end + "after\n"; string(page) != want || err != nil {
+		t.Errorf("%q, %v", page, err)
+	}
+	for _, page := range []string{"", begin, end, end + begin} {
+		if _, err := between([]byte(page), "new\n"); err == nil {
+			t.Errorf("%q has marks", page)
+		}
+	}
+}
+
+func TestPictureIsXML(t *testing.T) {
+	whole := invented()
+	part := invented()
+	part.All = part.where(func(c *comparison) bool { return c.Peer == "bare" && !c.TLS && c.Size == 100 && c.Window == 1 })
+	for _, r := range []*results{whole, part} {
+		text := 0
+		for d := xml.NewDecoder(bytes.NewReader(r.draw())); ; {
+			token, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, ok := token.(xml.StartElement); ok && e.Name.Local == "polyline" {
+				text++
+			}
+		}
+		panels := len(r.ways()) * len(r.peers())
+		if text != 3*panels {
+			t.Errorf("%d lines in %d panels", text, panels)
+		}
+	}
+}
+
+func TestLabelsDoNotOverlap(t *testing.T) {
+	labels := []label{{"a", "", 100}, {"b", "", 10}, {"c", "", 101}, {"d", "", 99}}
+	spread(labels, 102)
+	for i, l := range labels {
+		if l.y > 102 || i > 0 && l.y-labels[i-1].y < spacing-0.001 {
+			t.Errorf("%+v", labels)
+		}
+	}
+	if labels[0] != (label{"b", "", 10}) {
+		t.Errorf("%+v was moved for nothing", labels[0])
+	}
+}
+
+// What is saved can be loaded.
+func TestSaveAndLoad(t *testing.T) {
+	r, file := invented(), t.TempDir()+"/results"
+	if err := r.save(file); err != nil {
+		t.Fatal(err)
+	}
+	back, err := loadResults(file)
+	if err != nil || back.text() != r.text() || !bytes.Equal(back.draw(), r.draw()) {
+		t.Errorf("%v; or not the same", err)
+	}
+}
+
+// One round with real senders.
+func TestMeasure(t *testing.T) {
+	p := plan{settings: settings{1, 5 * time.Millisecond}, peers: []string{"bare"}, ways: []bool{true}, sizes: []int{100}, windows: []int{16}, log: io.Discard}
+	r, err := p.measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.All) != 2 {
+		t.Fatalf("%d settings", len(r.All))
+	}
+	for _, c := range r.All {
+		for i, s := range bench.Senders {
+			if f := c.Senders[i]; len(f) != 1 || f[0].Rate <= 0 || f[0].CPU <= 0 {
+				t.Errorf("%+v, %s: %+v", c.setting, s.Name, f)
+			}
+		}
+	}
+	p.peers = []string{"nobody"}
+	if _, err := p.measure(t.Context()); err == nil {
+		t.Error("there is a peer called nobody")
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for text, args := range map[string][]string{
+		"-windows":   {"-windows", "1,x"},
+		"-sizes":     {"-sizes", "0"},
+		"-tls":       {"-tls", "maybe"},
+		"-rounds":    {"-rounds", "0"},
+		"no flag":    {"quick"},
+		"no such f":  {"-load", t.TempDir() + "/none"},
+		`no peer "x`: {"-peers", "x"},
+	} {
+		if err := run(args); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}

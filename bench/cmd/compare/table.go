@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hubline-iot/hubline/bench"
+)
+
+// The senders, by their places in bench.Senders.
+var (
+	raw  = place("raw paho")
+	top  = place("limit")
+	paho = place("over paho")
+	lean = place("over lean")
+)
+
+func place(name string) int {
+	for i, s := range bench.Senders {
+		if s.Name == name {
+			return i
+		}
+	}
+	panic("no sender " + name)
+}
+
+// series are the values of one sender, one for each round.
+type series []float64
+
+func (v series) quantile(q float64) float64 {
+	v = slices.Clone(v)
+	slices.Sort(v)
+	return v[int(q*float64(len(v)-1))]
+}
+
+func (v series) least() float64  { return v.quantile(0) }
+func (v series) median() float64 { return v.quantile(0.5) }
+func (v series) most() float64   { return v.quantile(1) }
+
+func rate(f bench.Figures) float64      { return f.Rate }
+func cpu(f bench.Figures) float64       { return f.CPU }
+func allocated(f bench.Figures) float64 { return f.Allocs }
+func octets(f bench.Figures) float64    { return f.Bytes }
+
+// of picks one figure of a sender's.
+func (c *comparison) of(sender int, figure func(bench.Figures) float64) (v series) {
+	for _, f := range c.Senders[sender] {
+		v = append(v, figure(f))
+	}
+	return v
+}
+
+// ratio sets a figure of a sender's in relation to raw paho's in the same round.
+func (c *comparison) ratio(sender int, figure func(bench.Figures) float64) (v series) {
+	for round, f := range c.Senders[sender] {
+		v = append(v, figure(f)/figure(c.Senders[raw][round]))
+	}
+	return v
+}
+
+// A goal is what was asked of Hubline; of all settings it is about, the worst counts.
+type goal struct {
+	about  string
+	peers  []string // none: all
+	window int      // and larger ones
+	value  func(c *comparison) float64
+	limit  float64
+	most   bool // limit is the most, not the least
+}
+
+func throughput(sender int) func(*comparison) float64 {
+	return func(c *comparison) float64 { return c.ratio(sender, rate).median() }
+}
+
+var goals = []goal{
+	{"over lean, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(lean), 1.5, false},
+	{"over lean, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(lean), 10, false},
+	{"over paho, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(paho), 1.3, false},
+	{"over paho, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(paho), 1.8, false},
+	{"over paho, everywhere: times raw paho", nil, 1, throughput(paho), 0.95, false},
+	{"over lean, everywhere: allocations for a message", nil, 1, func(c *comparison) float64 { return c.of(lean, allocated).median() }, 0, true},
+}
+
+// cpuGoal is about settings of cpuSize.
+var cpuGoal = goal{"over lean, TLS, 256 B, window 128: CPU time for a message, as a part of raw paho's", nil, cpuWindow,
+	func(c *comparison) float64 { return c.ratio(lean, cpu).median() }, 0.47, true}
+
+// reached is the worst value of some settings, as text; bold if it misses the goal.
+func (g *goal) reached(all []*comparison) string {
+	worst, n := 0.0, 0
+	for _, c := range all {
+		if c.Window < g.window || len(g.peers) > 0 && !slices.Contains(g.peers, c.Peer) {
+			continue
+		}
+		v := g.value(c)
+		if n++; n == 1 || g.most == (v > worst) {
+			worst = v
+		}
+	}
+	if n == 0 {
+		return "–"
+	}
+	text := strconv.FormatFloat(worst, 'f', 2, 64)
+	shown, _ := strconv.ParseFloat(text, 64)
+	if g.most && shown > g.limit || !g.most && shown < g.limit {
+		return "**" + text + "**"
+	}
+	return text
+}
+
+func (g *goal) asked() string {
+	limit := strconv.FormatFloat(g.limit, 'f', -1, 64)
+	switch {
+	case g.limit == 0:
+		return limit
+	case g.most:
+		return "at most " + limit
+	}
+	return "at least " + limit
+}
+
+// way is one kind of traffic; each has a column of goals and a row of the picture.
+type way struct {
+	TLS  bool
+	Size int
+}
+
+func (w way) String() string {
+	text := octetsText(w.Size)
+	if w.TLS {
+		text += ", TLS"
+	}
+	return text
+}
+
+func octetsText(n int) string {
+	if n >= 1024 && n%1024 == 0 {
+		return strconv.Itoa(n/1024) + " KiB"
+	}
+	return strconv.Itoa(n) + " B"
+}
+
+// ways are those with more than the setting for the CPU time.
+func (r *results) ways() (all []way) {
+	for _, c := range r.All {
+		if w := (way{c.TLS, c.Size}); c.Size != cpuSize && !slices.Contains(all, w) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+func (r *results) peers() (all []string) {
+	for _, c := range r.All {
+		if !slices.Contains(all, c.Peer) {
+			all = append(all, c.Peer)
+		}
+	}
+	return all
+}
+
+func (r *results) where(ok func(*comparison) bool) (all []*comparison) {
+	for _, c := range r.All {
+		if ok(c) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// text is all that was found, as Markdown.
+func (r *results) text() string {
+	var b strings.Builder
+	p := func(format string, values ...any) { fmt.Fprintf(&b, format+"\n", values...) }
+	p("%s. %d rounds, in each of which each sender sends for about %v in turn.", r.Machine, r.Rounds, r.Length)
+	for _, peer := range r.Missing {
+		p("\n**Left out, because not installed: %s.**", peer)
+	}
+	r.goals(p)
+	for _, peer := range r.peers() {
+		for _, secure := range []bool{false, true} {
+			all := r.where(func(c *comparison) bool { return c.Peer == peer && c.TLS == secure })
+			if len(all) == 0 {
+				continue
+			}
+			p("\n<details><summary>%s</summary>\n", title(peer, secure))
+			p("| body | window | sender | msg/s (median) | least to most | times raw paho, by round | allocations/msg | B/msg | CPU/msg |\n|--|--|--|--|--|--|--|--|--|")
+			for _, c := range all {
+				for i, s := range bench.Senders {
+					c.row(p, i, s.Name)
+				}
+			}
+			p("\n</details>")
+		}
+	}
+	return b.String()
+}
+
+func title(peer string, secure bool) string {
+	if secure {
+		return peer + ", TLS"
+	}
+	return peer + ", without TLS"
+}
+
+// goals are the first tables.
+func (r *results) goals(p func(string, ...any)) {
+	ways := r.ways()
+	head, line := "| goal: the worst case counts | asked |", "|--|--|"
+	for _, w := range ways {
+		head += " " + w.String() + " |"
+		line += "--|"
+	}
+	p("\n%s\n%s", head, line)
+	for _, g := range goals {
+		cells := ""
+		for _, w := range ways {
+			cells += " " + g.reached(r.where(func(c *comparison) bool { return w == way{c.TLS, c.Size} })) + " |"
+		}
+		p("| %s | %s |%s", g.about, g.asked(), cells)
+	}
+	head, line, cells := "| goal | asked |", "|--|--|", ""
+	for _, peer := range r.peers() {
+		all := r.where(func(c *comparison) bool { return c.Peer == peer && c.TLS && c.Size == cpuSize && c.Window == cpuWindow })
+		head, line, cells = head+" "+peer+" |", line+"--|", cells+" "+cpuGoal.reached(all)+" |"
+	}
+	p("\n%s\n%s\n| %s | %s |%s", head, line, cpuGoal.about, cpuGoal.asked(), cells)
+	p("\nBold: missed.")
+}
+
+func (c *comparison) row(p func(string, ...any), i int, name string) {
+	rates, ratio := c.of(i, rate), "1"
+	if i != raw {
+		v := c.ratio(i, rate)
+		ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", v.median(), v.least(), v.most())
+	}
+	p("| %s | %s | %s | %s | %s to %s | %s | %.2f | %.0f | %.2f µs |", octetsText(c.Size), thousands(float64(c.Window)), name, thousands(rates.median()),
+		thousands(rates.least()), thousands(rates.most()), ratio, c.of(i, allocated).median(), c.of(i, octets).median(), c.of(i, cpu).median()/1000)
+}
+
+// thousands is v without decimals, in groups of three digits.
+func thousands(v float64) string {
+	s := strconv.FormatFloat(math.Round(v), 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// The marks in the page between which the tables stand.
+const (
+	begin = "<!-- compare: begin; written by go run ./cmd/compare -write -->\n"
+	end   = "<!-- compare: end -->\n"
+)
+
+// between puts text between the marks of a page.
+func between(page []byte, text string) ([]byte, error) {
+	before, rest, ok := bytes.Cut(page, []byte(begin))
+	_, after, ok2 := bytes.Cut(rest, []byte(end))
+	if !ok || !ok2 {
+		return nil, errors.New("the marks between which the tables belong are not there: " + strings.TrimSpace(begin) + " and " + strings.TrimSpace(end))
+	}
+	return slices.Concat(before, []byte(begin), []byte(text), []byte(end), after), nil
+}
