@@ -66,54 +66,58 @@ func (e *Error) Unwrap() error {
 
 // Walk shows visit err and everything that it wraps, several causes (Unwrap() []error) included, until visit returns true, and reports whether it did. It goes depth first, as
 // errors.Is does, and needs neither reflection nor memory.
-func Walk(err error, visit func(error) bool) bool {
+func Walk(err error, visit func(error) bool) bool { return first(err, visit) != nil }
+
+// first returns the first error in Walk's order that is wanted, nil if there is none.
+func first(err error, wanted func(error) bool) error {
 	for err != nil {
-		if visit(err) {
-			return true
+		if wanted(err) {
+			return err
 		}
 		switch u := err.(type) {
 		case interface{ Unwrap() error }:
 			err = u.Unwrap()
 		case interface{ Unwrap() []error }:
 			for _, cause := range u.Unwrap() {
-				if Walk(cause, visit) {
-					return true
+				if found := first(cause, wanted); found != nil {
+					return found
 				}
 			}
-			return false
+			return nil
 		default:
-			return false
+			return nil
 		}
 	}
-	return false
+	return nil
 }
 
 // Find returns the first *Error that Walk comes upon in err, which is the outermost, or nil. It does what errors.As would, without reflection.
-func Find(err error) (found *Error) {
-	Walk(err, func(err error) bool {
-		e, ok := err.(*Error)
-		if ok {
-			found = e
-		}
-		return ok
-	})
-	return found
+func Find(err error) *Error {
+	e, _ := first(err, isError).(*Error)
+	return e
 }
 
 // KindOf returns the Kind of the first *Error or Kind that Walk comes upon in err, Unknown when there is none.
-func KindOf(err error) (kind Kind) {
-	Walk(err, func(err error) bool {
-		switch e := err.(type) {
-		case *Error:
-			if e != nil {
-				kind = e.Kind
-			}
-			return true
-		case Kind:
-			kind = e
-			return true
+func KindOf(err error) Kind {
+	switch e := first(err, hasKind).(type) {
+	case *Error:
+		if e != nil {
+			return e.Kind
 		}
-		return false
-	})
-	return kind
+	case Kind:
+		return e
+	}
+	return Unknown
+}
+
+// Functions without variables of their own, because a board allocates for those that have some.
+
+func isError(err error) bool {
+	_, ok := err.(*Error)
+	return ok
+}
+
+func hasKind(err error) bool {
+	_, ok := err.(Kind)
+	return ok || isError(err)
 }

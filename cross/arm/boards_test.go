@@ -34,9 +34,9 @@ var firmware = []string{"-panic=trap", "-ldflags", identity}
 
 var programs = []program{
 	{"policy and filter alone", "probe/policy", nil, []boardBudget{
-		{"cortex-m-qemu", 24 * kb, 4*kb + 512}, {"microbit", 24 * kb, 4*kb + 512}, {"arduino-nano33", 0, 0}, {"hifive1b", 0, 0},
+		{"cortex-m-qemu", 24 * kb, 4*kb + 512}, {"microbit", 24 * kb, 4*kb + 512}, {"arduino-nano33", 0, 0}, {"hifive1b", 0, 0}, {"riscv-qemu", 0, 0}, {"qtpy-esp32c3", 0, 0},
 	}},
-	{"MQTT codec alone", "probe/codec", nil, []boardBudget{{"cortex-m-qemu", 16 * kb, 4*kb + 512}, {"microbit", 16 * kb, 4*kb + 512}}},
+	{"MQTT codec alone", "probe/codec", nil, []boardBudget{{"cortex-m-qemu", 16 * kb, 4*kb + 512}, {"microbit", 16 * kb, 4*kb + 512}, {"riscv-qemu", 0, 0}, {"qtpy-esp32c3", 0, 0}}},
 	{"whole client, serial modem", "cross/arm/board/cortexm", firmware, []boardBudget{{"cortex-m-qemu", 96 * kb, 8 * kb}}},
 	{"whole client, TinyGo's net", "cross/arm/board/tinynet", firmware, []boardBudget{
 		{"pico", 180 * kb, 16 * kb}, {"pico-w", 180 * kb, 16 * kb}, {"nano-rp2040", 180 * kb, 16 * kb}, {"wioterminal", 180 * kb, 16 * kb}, {"metro-m4-airlift", 180 * kb, 16 * kb},

@@ -8,8 +8,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -327,6 +329,138 @@ func TestFirmwareStarvesTheWatchdogWhenNothingMoves(t *testing.T) {
 		_ = f.Run(ctx)
 		if fed < 9*time.Minute || fed > 10*time.Minute {
 			t.Errorf("fed until %v, want until 10 min without progress", fed)
+		}
+	})
+}
+
+// A board whose watchdog goes on while it sleeps is fed through Cycle, also without a hub, and through Sleep; until RebootAfter has passed without progress.
+func TestFirmwareThatSleepsFeedsTheWatchdog(t *testing.T) {
+	const watchdog = 8 * time.Second
+	for _, probe := range []struct {
+		name   string
+		absent time.Duration
+		reset  bool
+	}{{"hub there", 0, false}, {"hub away for a while", 30 * time.Minute, false}, {"hub away for good", 24 * time.Hour, true}} {
+		t.Run(probe.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				if probe.absent != 0 {
+					b.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: probe.absent})
+				}
+				c := b.config(1)
+				c.RebootAfter = time.Hour
+				var longest time.Duration
+				last := time.Now()
+				c.Feed = func() {
+					longest, last = max(longest, time.Since(last)), time.Now()
+				}
+				f, err := board.New(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 12 {
+					_ = f.Cycle(20 * time.Second)
+					start := time.Now()
+					f.Sleep(10 * time.Minute)
+					if d := time.Since(start); d != 10*time.Minute {
+						t.Errorf("slept %v", d)
+					}
+				}
+				longest = max(longest, time.Since(last))
+				if (longest > watchdog) != probe.reset {
+					t.Errorf("not fed for %v by a watchdog of %v", longest, watchdog)
+				}
+				if counts := f.Counts(); !probe.reset && counts.Acknowledged != 12 {
+					t.Errorf("%+v", counts)
+				}
+			})
+		})
+	}
+}
+
+// What the hub has not answered keeps its place in flight; behind it the oldest give way, and the newest stay.
+func TestFirmwareOldestGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		slow := b.hub.Inject(testbroker.Fault{Kind: testbroker.DelayPuback, Times: -1, Delay: 25 * time.Second})
+		c := b.config(1)
+		c.Slots = 16
+		f, err := board.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		ended := make(chan error, 1)
+		go func() { ended <- f.Run(ctx) }()
+		time.Sleep(24*time.Second + 500*time.Millisecond)
+		slow.Remove()
+		time.Sleep(time.Minute)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		counts := f.Counts()
+		seen, _ := numbers(t, b.hub)
+		have := map[int]bool{}
+		for _, n := range seen {
+			have[n] = true
+		}
+		for n := 20; n <= int(counts.Taken); n++ {
+			if !have[n] {
+				t.Errorf("reading %d gave way, and older ones did not", n)
+			}
+		}
+		if !slices.IsSorted(seen) || counts.Lost == 0 || counts.Acknowledged+counts.Lost != counts.Taken || len(seen) != int(counts.Acknowledged) {
+			t.Errorf("%+v, at the hub %v", counts, seen)
+		}
+	})
+}
+
+// locked is a store with a lock that is not to be taken twice.
+type locked struct {
+	flash
+	mu sync.Mutex
+}
+
+func (l *locked) Forget(n uint32) error {
+	if !l.mu.TryLock() {
+		return errors.New("called from within Load")
+	}
+	defer l.mu.Unlock()
+	return l.flash.Forget(n)
+}
+
+func (l *locked) Load(take func(uint32, []byte)) (uint32, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.flash.Load(take)
+}
+
+// A store that has more than the ring, or larger readings, is freed of them, after Load. The oldest of what is left gives way to the new reading.
+func TestFirmwareForgetsAfterLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		memory := &locked{flash: flash{kept: map[uint32]string{}}}
+		for n := uint32(1); n <= 40; n++ {
+			_ = memory.Keep(n, fmt.Appendf(nil, `{"n":%d,"celsius":1}`, n))
+		}
+		_ = memory.Keep(38, bytes.Repeat([]byte("x"), 200))
+		memory.last = 40
+		c := b.config(1)
+		c.Slots, c.Store = 16, memory
+		f, err := board.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if counts := f.Counts(); counts.Lost != 25 || counts.StoreErrors != 0 || len(memory.kept) != 15 {
+			t.Errorf("%+v, %d in the store", counts, len(memory.kept))
+		}
+		if err := f.Cycle(10 * time.Second); err != nil {
+			t.Error(err)
+		}
+		if seen, _ := numbers(t, b.hub); !slices.Equal(seen, []int{26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 39, 40, 41}) || len(memory.kept) != 0 {
+			t.Errorf("at the hub %v, %d in the store", seen, len(memory.kept))
 		}
 	})
 }

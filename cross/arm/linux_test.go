@@ -54,6 +54,7 @@ type telemetry struct {
 	cmd    *exec.Cmd
 	stderr *bytes.Buffer
 	notify *net.UnixConn
+	source string // the file with the number
 	ended  chan error
 }
 
@@ -80,7 +81,7 @@ func start(t *testing.T, hub *testbroker.Hub, arch, tags string, interval, watch
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &telemetry{cmd: exec.Command(binary, "-source", source, "-addr", addr.String(), "-roots", roots, "-interval", interval.String()), stderr: new(bytes.Buffer), notify: notify, ended: make(chan error, 1)}
+	p := &telemetry{cmd: exec.Command(binary, "-source", source, "-addr", addr.String(), "-roots", roots, "-interval", interval.String()), stderr: new(bytes.Buffer), notify: notify, source: source, ended: make(chan error, 1)}
 	p.cmd.Env = append(os.Environ(), "CREDENTIALS_DIRECTORY="+folder, "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC="+strconv.FormatInt(watchdog.Microseconds(), 10))
 	p.cmd.Stderr = p.stderr
 	if err := p.cmd.Start(); err != nil {
@@ -102,6 +103,17 @@ func (p *telemetry) told(t *testing.T, want string) {
 	n, err := p.notify.Read(buf[:])
 	if got := string(buf[:n]); err != nil || got != want {
 		t.Fatalf("the manager was told %q, %v, want %q\n%s", got, err, want, p.stderr)
+	}
+}
+
+// forget drops what the manager was told so far and has not looked at.
+func (p *telemetry) forget() {
+	_ = p.notify.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	for {
+		var buf [256]byte
+		if _, err := p.notify.Read(buf[:]); err != nil {
+			return
+		}
 	}
 }
 
@@ -148,6 +160,8 @@ func TestLinuxBoardIsAGoodService(t *testing.T) {
 			waitFor(t, hub, 20)
 			// What was read while the hub was away goes out when it is back, also after SIGTERM.
 			away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+			p.forget()
+			p.told(t, "WATCHDOG=1")
 			p.told(t, "WATCHDOG=1")
 			p.told(t, "WATCHDOG=1")
 			if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -185,6 +199,57 @@ func TestLinuxBoardIsAGoodService(t *testing.T) {
 				t.Error("the log shows a secret")
 			}
 		})
+	}
+}
+
+// A sensor that goes away while the hub is away costs its readings, not those that wait.
+func TestLinuxBoardOutlivesItsSensor(t *testing.T) {
+	watch(t)
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hub.Close()
+	p := start(t, hub, runtime.GOARCH, "", 50*time.Millisecond, 400*time.Millisecond)
+	p.told(t, "READY=1")
+	waitFor(t, hub, 5)
+	away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+	hub.Drop(boardID)
+	p.told(t, "WATCHDOG=1")
+	if err := os.Remove(p.source); err != nil {
+		t.Fatal(err)
+	}
+	p.forget()
+	p.told(t, "WATCHDOG=1")
+	p.told(t, "WATCHDOG=1")
+	write(t, p.source, []byte("NaN\n"))
+	p.forget()
+	p.told(t, "WATCHDOG=1")
+	p.told(t, "WATCHDOG=1")
+	away.Remove()
+	write(t, p.source, []byte("+3\n"))
+	for got := 0; got != 3; {
+		waitFor(t, hub, hub.Len()+1)
+		var reading struct{ N, Value int }
+		all := hub.Messages()
+		if err := json.Unmarshal(all[len(all)-1].Body, &reading); err != nil {
+			t.Fatalf("%q: %v", all[len(all)-1].Body, err)
+		}
+		got = reading.Value
+	}
+	p.stop(t)
+	last := 0
+	for _, m := range hub.Messages() {
+		var reading struct{ N, Value int }
+		if err := json.Unmarshal(m.Body, &reading); err != nil || reading.Value != 21500 && reading.Value != 3 || reading.N > last+1 {
+			t.Fatalf("%q after reading %d: %v", m.Body, last, err)
+		}
+		last = max(last, reading.N)
+	}
+	for _, word := range []string{"no such file", "decimal number"} {
+		if n := strings.Count(p.stderr.String(), word); n != 1 {
+			t.Errorf("the log says %q %d times, want once", word, n)
+		}
 	}
 }
 

@@ -161,11 +161,17 @@ const (
 	heapPeak  = 32 << 10
 )
 
+const (
+	slots = 16 // of the firmware's ring
+	// longestOutage is the retry policy's longest delay, the firmware's spread, and the time to connect.
+	longestOutage = 10*time.Second + 2*time.Second + 2*time.Second
+)
+
 func TestFirmwareOnACortexM3(t *testing.T) {
 	tinyGo(t, "qemu-system-arm")
 	watch(t)
-	const readings, perKill, kills = 4000, 250, 14
-	m := emulate(t, 5, "run")
+	const readings, perKill, kills, milliseconds = 4000, 250, 14, 5
+	m := emulate(t, milliseconds, "run")
 	for i := range kills {
 		m.await(t, time.Minute, "brought its readings", func(c counts) bool { return c.acknowledged >= (i+1)*perKill })
 		if i%2 == 0 {
@@ -193,6 +199,20 @@ func TestFirmwareOnACortexM3(t *testing.T) {
 	}
 	if missing > last.lost {
 		t.Errorf("%d readings are missing at the hub, and the board gave up %d", missing, last.lost)
+	}
+	if !slices.IsSorted(seen) {
+		t.Error("readings arrived for the first time out of order")
+	}
+	if last.taken < last.acknowledged+last.lost || last.taken > last.acknowledged+last.lost+slots {
+		t.Errorf("%+v: more or fewer readings are on their way than the ring holds", last)
+	}
+	// What gives way is read while there is no connection: longestOutage at each loss, of the board's time.
+	if outages := m.modem.dials - 1; last.lost > outages*int(longestOutage/time.Millisecond)/milliseconds {
+		t.Errorf("%d readings gave way in %d outages, one each %d ms", last.lost, outages, milliseconds)
+	}
+	// A connection takes some 90; a message, and one that gives way, takes none.
+	if limit := 200 * m.modem.dials; last.allocations > limit {
+		t.Errorf("%d allocations for %d readings and %d connections, want %d at most", last.allocations, last.taken, m.modem.dials, limit)
 	}
 	checkHeap(t, all)
 	t.Logf("%+v; at the hub %d, %d duplicates, %d given up while the link backed off; %d connections", last, len(seen), duplicates, missing, m.modem.dials)

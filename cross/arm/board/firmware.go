@@ -152,20 +152,26 @@ func (f *Firmware) load() error {
 	if f.set.Store == nil {
 		return nil
 	}
+	var lost []uint32 // few: a store has no more than the ring that filled it; and Load must have ended before anything is forgotten
 	last, err := f.set.Store.Load(func(number uint32, body []byte) {
 		if len(body) > f.set.SlotSize {
-			f.lose(number)
+			lost = append(lost, number)
 			return
 		}
 		if f.ring.n == len(f.ring.slots)-1 {
-			f.lose(f.ring.at(0).number)
-			f.ring.drop()
+			oldest := f.ring.slots[0]
+			lost = append(lost, oldest.number)
+			oldest.done = true
+			f.ring.trim()
 		}
 		s := f.ring.add(number)
 		s.message.Body = append(s.message.Body, body...)
 	})
 	if err != nil {
 		return errors.New("board: Store: " + err.Error())
+	}
+	for _, number := range lost {
+		f.lose(number)
 	}
 	f.number = last
 	return nil
@@ -210,11 +216,11 @@ func (f *Firmware) Cycle(limit time.Duration) error {
 	if err != nil {
 		return err
 	}
+	if f.ring.n == 0 || f.progress.IsZero() {
+		f.progress = time.Now()
+	}
 	f.take()
 	f.enqueue(client)
-	if f.set.Feed != nil {
-		f.set.Feed()
-	}
 	if err := client.Start(); err != nil {
 		return err
 	}
@@ -228,20 +234,34 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// finish flushes, closes and takes all results.
+// Sleep lets d pass and feeds the watchdog each FeedEvery: for boards whose watchdog goes on while they sleep, and whose sleep does not end with a reset.
+func (f *Firmware) Sleep(d time.Duration) {
+	for end := time.Now().Add(d); d > 0; d = time.Until(end) {
+		if f.set.Feed != nil {
+			f.set.Feed()
+		}
+		time.Sleep(min(d, f.set.FeedEvery))
+	}
+}
+
+// finish flushes, feeding the watchdog as it is due, closes and takes all results.
 func (f *Firmware) finish(client *device.Client, limit time.Duration) error {
-	stop := f.pause.endAfter(limit)
-	err := client.Flush(f.pause)
-	stop()
+	var err error
+	now := time.Now()
+	for end := now.Add(limit); ; {
+		f.feed(now)
+		start, slice := now, min(f.set.FeedEvery, end.Sub(now))
+		stop := f.pause.endAfter(slice)
+		err = client.Flush(f.pause)
+		stop()
+		if now = time.Now(); now.Sub(start) < slice/2 || !now.Before(end) { // half: timers of boards may be a little early
+			break
+		}
+	}
 	if closing := client.Close(); err == nil {
 		err = closing
 	}
-	for i := range f.ring.n { // each has its result now
-		if s := f.ring.at(i); s.sent {
-			f.judge(s, s.receipt.Wait(context.Background()))
-		}
-	}
-	f.ring.trim()
+	f.judgeAll() // each has its result now
 	return err
 }
 
@@ -269,7 +289,7 @@ func (f *Firmware) take() {
 // enqueue hands what the client does not have yet to it, in order.
 func (f *Firmware) enqueue(client *device.Client) {
 	for i := range f.ring.n {
-		if s := f.ring.at(i); !s.sent && !s.done {
+		if s := f.ring.slots[i]; !s.sent {
 			s.sent = client.Enqueue(context.Background(), &s.message, &s.receipt) == nil
 		}
 	}
@@ -282,16 +302,7 @@ const lookEvery = 20 * time.Millisecond
 func (f *Firmware) settle(end time.Time) {
 	for {
 		now := time.Now()
-		for f.ring.n > 0 && f.ring.at(0).sent {
-			s := f.ring.at(0)
-			f.pause.end() // do not wait for what is not there
-			err := s.receipt.Wait(f.pause)
-			if err == context.DeadlineExceeded {
-				break
-			}
-			f.judge(s, err)
-			f.ring.trim()
-		}
+		f.judgeAll()
 		rest := end.Sub(now)
 		if f.ring.n == 0 {
 			f.progress = now
@@ -303,6 +314,21 @@ func (f *Firmware) settle(end time.Time) {
 		}
 		time.Sleep(rest)
 	}
+}
+
+// judgeAll takes the results that there are, in any order: those in the middle that gave way make room for newer ones.
+func (f *Firmware) judgeAll() {
+	for i := range f.ring.n {
+		s := f.ring.slots[i]
+		if !s.sent {
+			continue
+		}
+		f.pause.end() // do not wait for what is not there
+		if err := s.receipt.Wait(f.pause); err != context.DeadlineExceeded {
+			f.judge(s, err)
+		}
+	}
+	f.ring.trim()
 }
 
 // judge takes the result of a reading.

@@ -12,10 +12,13 @@ import (
 )
 
 // Port is a serial line.
+//
+// Bytes come while the program does something else: signing a token alone takes a small processor longer than a UART's FIFO lasts. So on a real board the port needs a ring that an
+// interrupt fills, from which Read takes, or a line with flow control (RTS/CTS). A lost byte is not noticed here; it breaks the MQTT session, and the client connects anew.
 type Port interface {
 	// Read takes what has come in, into p, without waiting; 0 when nothing has.
 	Read(p []byte) int
-	// Write sends all of p. It may block while the line takes it.
+	// Write sends all of p. It may block while the line takes it, and should let other goroutines run then.
 	Write(p []byte)
 	// Pause lets about a millisecond pass and other goroutines run: time.Sleep on most boards. A line of 115200 baud brings 11 bytes in this time, and UARTs keep 16.
 	Pause()
@@ -28,10 +31,12 @@ type Port interface {
 //
 //	Escape Escape           one data byte of that value
 //	Escape 'T'              board: what is the time?
-//	Escape 'T' 16 hex       modem: milliseconds since 1970
+//	Escape 'T' 16 hex       modem: milliseconds since 1970; digits 0-9 and a-f
 //	Escape 'D' N            board: connect; N is a letter that names the connection
 //	Escape 'C' N            modem: connected; data of N follows
 //	Escape 'H' N            board: hang up. Modem: there is no connection N (any more)
+//
+// Escape within a command ends that one and begins another, so a lost byte costs one command.
 type Modem struct {
 	port Port
 
@@ -42,6 +47,7 @@ type Modem struct {
 	rest    []byte // of raw: read and not looked at
 
 	name   byte        // of the latest connection
+	asked  atomic.Bool // for the time, and it was not told yet
 	clock  atomic.Bool // the time was told
 	offset atomic.Int64
 }
@@ -52,23 +58,26 @@ const Escape = 0x10
 // NewModem returns the modem at the other end of port.
 func NewModem(port Port) *Modem { return &Modem{port: port, name: 'a' - 1} }
 
-// SetClock asks the modem for the time, for as long as patience, and reports whether it answered. Now is right from then on. Call it before the first Dial, or between connections.
+// SetClock asks the modem for the time, for as long as patience, and reports whether it answered this call. Now is right from then on. Call it before the first Dial, or between
+// connections: what comes for a connection is lost. An answer after patience is not taken, for nobody knows how long it lay on the line.
 func (m *Modem) SetClock(patience time.Duration) bool {
+	m.skip()
+	m.asked.Store(true)
 	m.command('T')
 	for end := time.Now().Add(patience); time.Now().Before(end); m.port.Pause() {
-		m.reading.Lock()
-		for e := m.next(); e.what != nothing; e = m.next() {
-			if e.what == theTime {
-				m.offset.Store(e.millis - time.Now().UnixMilli())
-				m.clock.Store(true)
-			}
-		}
-		m.reading.Unlock()
-		if m.clock.Load() {
+		if m.skip(); !m.asked.Load() {
 			return true
 		}
 	}
-	return false
+	return !m.asked.Swap(false)
+}
+
+// skip takes what is on the line.
+func (m *Modem) skip() {
+	m.reading.Lock()
+	defer m.reading.Unlock()
+	for m.next().what != nothing {
+	}
 }
 
 // Now is the time that the modem told, gone on by the board's own clock; 1970 and a little before that.
@@ -119,7 +128,7 @@ func (m *Modem) command(c ...byte) {
 	m.port.Write(c)
 }
 
-// next returns the next thing on the line. The caller has reading.
+// next returns the next thing on the line. The time it takes itself, whoever is reading. The caller has reading.
 func (m *Modem) next() element {
 	for {
 		if len(m.rest) == 0 {
@@ -131,7 +140,14 @@ func (m *Modem) next() element {
 		}
 		b := m.rest[0]
 		m.rest = m.rest[1:]
-		if e := m.decoder.feed(b); e.what != nothing {
+		switch e := m.decoder.feed(b); e.what {
+		case nothing:
+		case theTime:
+			if m.asked.Swap(false) {
+				m.offset.Store(e.millis - time.Now().UnixMilli())
+				m.clock.Store(true)
+			}
+		default:
 			return e
 		}
 	}
@@ -252,8 +268,16 @@ type decoder struct {
 
 func (d *decoder) feed(b byte) element {
 	switch {
+	case b == Escape && !d.escaped:
+		d.escaped, d.command = true, 0
+		return element{}
 	case d.command == 'T':
-		d.millis = d.millis<<4 | int64(hex(b))
+		digit := hex(b)
+		if digit > 15 { // the rest was lost
+			d.command = 0
+			return element{what: data, data: b}
+		}
+		d.millis = d.millis<<4 | int64(digit)
 		if d.digits++; d.digits < 16 {
 			return element{}
 		}
@@ -278,14 +302,11 @@ func (d *decoder) feed(b byte) element {
 			d.command = b
 		}
 		return element{}
-	case b == Escape:
-		d.escaped = true
-		return element{}
 	}
 	return element{what: data, data: b}
 }
 
-// hex is the value of a digit; of what is none, 0.
+// hex is the value of a digit; of what is none, more than 15.
 func hex(b byte) byte {
 	switch {
 	case '0' <= b && b <= '9':
@@ -293,5 +314,5 @@ func hex(b byte) byte {
 	case 'a' <= b && b <= 'f':
 		return b - 'a' + 10
 	}
-	return 0
+	return 255
 }

@@ -20,13 +20,19 @@ func (p *pause) end() {
 
 // endAfter calls end later, unless stopped. On boards that costs a stack for a goroutine that lives for a moment: not for every turn of a loop.
 func (p *pause) endAfter(d time.Duration) (stop func()) {
+	p.drain()
 	timer := time.AfterFunc(d, p.end)
 	return func() {
 		timer.Stop()
-		select {
-		case <-p.ended:
-		default:
-		}
+		p.drain()
+	}
+}
+
+// drain forgets an end that ended nothing.
+func (p *pause) drain() {
+	select {
+	case <-p.ended:
+	default:
 	}
 }
 

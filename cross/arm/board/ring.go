@@ -14,15 +14,14 @@ type Store interface {
 	Keep(number uint32, body []byte) error
 	// Forget forgets a reading that the hub has, or that was given up. A reading that was not forgotten before the power went is sent again after it.
 	Forget(number uint32) error
-	// Load calls f for each reading that is kept, in order, and returns the highest number ever kept, 0 for none.
+	// Load calls f for each reading that is kept, in order, and returns the highest number ever kept, 0 for none. f does not call the store.
 	Load(f func(number uint32, body []byte)) (last uint32, err error)
 }
 
-// ring holds the readings that the hub does not have yet, in memory that is allocated once.
+// ring holds the readings that the hub does not have yet, in memory that is allocated once. A slot never moves, for the client may have it; places in the order do.
 type ring struct {
-	slots []slot
-	first int // the oldest
-	n     int // so many are in use
+	slots []*slot // the oldest first; those from n on are free
+	n     int     // so many are in use
 }
 
 // slot is one reading. The message and its receipt belong to the client while sent is true.
@@ -36,39 +35,37 @@ type slot struct {
 
 // newRing allocates slots of size bytes each.
 func newRing(slots, size int) ring {
-	r := ring{slots: make([]slot, slots)}
+	r := ring{slots: make([]*slot, slots)}
+	all := make([]slot, slots)
 	memory := make([]byte, slots*size)
-	for i := range r.slots {
-		r.slots[i].message.Body = memory[i*size : i*size : (i+1)*size]
+	for i := range all {
+		all[i].message.Body = memory[i*size : i*size : (i+1)*size]
+		r.slots[i] = &all[i]
 	}
 	return r
 }
 
 func (r *ring) full() bool { return r.n == len(r.slots) }
 
-// at returns the i-th oldest reading.
-func (r *ring) at(i int) *slot { return &r.slots[(r.first+i)%len(r.slots)] }
-
 // add takes a free slot; there must be one.
 func (r *ring) add(number uint32) *slot {
-	s := r.at(r.n)
+	s := r.slots[r.n]
 	r.n++
 	s.number, s.sent, s.done = number, false, false
 	s.message.Body = s.message.Body[:0]
 	return s
 }
 
-// drop frees the oldest.
-func (r *ring) drop() {
-	r.first = (r.first + 1) % len(r.slots)
-	r.n--
-}
-
-// trim frees what is done at the old end.
+// trim frees what is done, wherever it is.
 func (r *ring) trim() {
-	for r.n > 0 && r.at(0).done {
-		r.drop()
+	kept := 0
+	for i := range r.n {
+		if s := r.slots[i]; !s.done {
+			r.slots[i], r.slots[kept] = r.slots[kept], s
+			kept++
+		}
 	}
+	r.n = kept
 }
 
 // undo takes the newest back.

@@ -15,6 +15,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"flag"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -99,14 +100,19 @@ func sample(ctx context.Context, client *device.Client, service *service, s sett
 	defer next.Stop()
 	feed := time.NewTicker(service.feedEvery)
 	defer feed.Stop()
-	for n := uint64(1); ; n++ {
+	trouble := ""
+	for n := uint64(1); ; {
 		body, err := reading(s.source, n)
-		if err != nil {
-			return err
-		}
-		m := &transport.Message{ContentType: "application/json", ContentEncoding: "utf-8", Created: time.Now(), Body: body}
-		if err := client.Enqueue(ctx, m, nil); err != nil && ctx.Err() == nil {
-			return err
+		if err == nil {
+			n++
+			trouble = ""
+			m := &transport.Message{ContentType: "application/json", ContentEncoding: "utf-8", Created: time.Now(), Body: body}
+			if err := client.Enqueue(ctx, m, nil); err != nil && ctx.Err() == nil {
+				return err
+			}
+		} else if err.Error() != trouble { // sensors come and go; what was read before still has to reach the hub
+			trouble = err.Error()
+			os.Stderr.WriteString("no reading: " + trouble + "\n")
 		}
 		for due := false; !due; {
 			select {
@@ -121,20 +127,24 @@ func sample(ctx context.Context, client *device.Client, service *service, s sett
 	}
 }
 
-// reading is the body of message n.
+// reading is the body of message n, in JSON.
 func reading(source string, n uint64) ([]byte, error) {
 	text, err := os.ReadFile(source)
 	if err != nil {
 		return nil, errors.New("flag -source: " + err.Error())
 	}
-	number := strings.TrimSpace(string(text))
-	if _, err := strconv.ParseFloat(number, 64); err != nil {
-		return nil, errors.New("flag -source: " + source + " does not hold a number")
-	}
-	b := append(make([]byte, 0, 48), `{"n":`...)
+	b := append(make([]byte, 0, 64), `{"n":`...)
 	b = strconv.AppendUint(b, n, 10)
 	b = append(b, `,"value":`...)
-	b = append(b, number...)
+	// Written anew, for much that Go takes for a number is none in JSON: +5, 0x1p4, NaN.
+	number := strings.TrimSpace(string(text))
+	if whole, err := strconv.ParseInt(number, 10, 64); err == nil {
+		b = strconv.AppendInt(b, whole, 10)
+	} else if v, err := strconv.ParseFloat(number, 64); err == nil && !math.IsNaN(v) && !math.IsInf(v, 0) {
+		b = strconv.AppendFloat(b, v, 'g', -1, 64)
+	} else {
+		return nil, errors.New("flag -source: " + source + " does not hold a decimal number")
+	}
 	return append(b, '}'), nil
 }
 

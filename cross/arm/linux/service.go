@@ -26,7 +26,9 @@ const stuckAfter = 15 * time.Minute
 func newService() *service {
 	s := &service{socket: os.Getenv("NOTIFY_SOCKET"), feedEvery: time.Minute, moved: time.Now()}
 	// The manager kills the program when it has not heard of it for $WATCHDOG_USEC.
-	if usec, err := strconv.ParseUint(os.Getenv("WATCHDOG_USEC"), 10, 40); err == nil && usec > 0 {
+	pid := os.Getenv("WATCHDOG_PID") // whom it watches; a program that this one was started by may have left it
+	mine := pid == "" || pid == strconv.Itoa(os.Getpid())
+	if usec, err := strconv.ParseUint(os.Getenv("WATCHDOG_USEC"), 10, 40); err == nil && usec > 0 && mine {
 		s.watched = true
 		s.feedEvery = max(time.Duration(usec)*time.Microsecond/2, time.Millisecond)
 	}
@@ -59,5 +61,6 @@ func (s *service) tell(line string) {
 		return
 	}
 	defer c.Close()
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // a manager that does not read must not stop the readings
 	_, _ = c.Write([]byte(line))
 }

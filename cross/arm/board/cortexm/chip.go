@@ -3,6 +3,7 @@
 package main
 
 import (
+	"runtime"
 	"runtime/volatile"
 	"time"
 	"unsafe"
@@ -35,7 +36,7 @@ func (u *uart) start() {
 	register(u.base + uartControl).Set(0x301)
 }
 
-// Read takes what is in the FIFO.
+// Read takes what is in the FIFO. That is enough in the emulator, whose line waits for the reader; on a real board an interrupt has to fill a ring (see board.Port).
 func (u *uart) Read(p []byte) int {
 	flags, data := register(u.base+uartFlags), register(u.base+uartData)
 	n := 0
@@ -51,6 +52,7 @@ func (u *uart) Write(p []byte) {
 	flags, data := register(u.base+uartFlags), register(u.base+uartData)
 	for _, b := range p {
 		for flags.Get()&transmitFull != 0 {
+			runtime.Gosched() // whoever reads goes on
 		}
 		data.Set(uint32(b))
 	}
@@ -75,6 +77,7 @@ const ticksPerMillisecond = 12_000
 // deepSleep stops the chip for d. Waking is a reset: what was in RAM is gone, as it is on most chips. This one has no wake-up timer in the emulator, so it waits and resets itself.
 func deepSleep(d time.Duration) {
 	for ; d > 0; d -= time.Millisecond {
+		dog.feed()
 		line.Pause()
 	}
 	register(0xE000_ED0C).Set(0x05FA_0004) // AIRCR: system reset

@@ -35,6 +35,9 @@ func main() {
 	for _, digit := range []byte(milliseconds) { // strconv.Atoi brings 4 KB of error texts
 		interval = interval*10 + time.Duration(digit-'0')*time.Millisecond
 	}
+	if interval == 0 {
+		interval = time.Minute
+	}
 	line.start()
 	dog.start()
 	modem := board.NewModem(&line)

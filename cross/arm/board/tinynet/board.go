@@ -31,7 +31,7 @@ func seed() uint64 {
 	return uint64(time.Now().UnixNano())
 }
 
-// feed feeds the watchdog; the first call starts it.
+// feed feeds the watchdog; the first call starts it. Its time must be longer than closing a connection may take, 5 s.
 func feed() {
 	if !fed {
 		fed = true
@@ -43,9 +43,6 @@ func feed() {
 }
 
 var fed bool
-
-// deepSleep stands for the chip's own: set the wake-up timer, switch the radio off, stop the clocks.
-func deepSleep(d time.Duration) { time.Sleep(d) }
 
 // dialTLS lets the network chip make TLS, with the certificates that it has in its own flash.
 func dialTLS(addr string) (lean.Conn, error) {

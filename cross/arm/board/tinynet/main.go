@@ -53,7 +53,7 @@ func main() {
 	}
 	for mode == "sleep" {
 		println("all sent:", firmware.Cycle(20*time.Second) == nil)
-		deepSleep(10 * time.Minute)
+		firmware.Sleep(10 * time.Minute) // stands for the chip's own: set the wake-up timer, switch the radio off, stop the clocks
 	}
 	println(firmware.Run(context.Background()).Error())
 }
