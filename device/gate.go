@@ -38,7 +38,8 @@ func (l *loop) admitted() (p phase, ok bool) {
 				return connecting, true
 			}
 			l.untold = nil
-			if d.Delay += l.drawSpread(); d.Retry && c.set.OutageLimit > 0 && d.Delay > c.set.OutageLimit-a.Elapsed {
+			spread := l.drawSpread()
+			if d.Delay = min(d.Delay, maxDelay-spread) + spread; d.Retry && c.set.OutageLimit > 0 && d.Delay > c.set.OutageLimit-a.Elapsed {
 				d = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
 			}
 			if !d.Retry {
