@@ -27,8 +27,9 @@ type Client struct {
 
 	box    *outbox
 	in     *inbox
-	events chan event // to the loop, from a session and its goroutine
-	calls  chan *call // idle ones, to be used again
+	more   atomic.Pointer[any] // what also returns; replaced under mu
+	events chan event          // to the loop, from a session and its goroutine
+	calls  chan *call          // idle ones, to be used again
 
 	closed chan struct{} // closed when Close has ended
 
@@ -43,7 +44,7 @@ type Client struct {
 
 // run is one life of the loop, from Start to Disconnected.
 type run struct {
-	cancel context.CancelFunc
+	cancel func()
 	done   chan struct{} // closed when the loop has ended
 
 	// Guarded by Client.mu.
@@ -73,7 +74,7 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	c := &Client{
 		creds: &own, transport: t, set: set,
 		wake:   make(chan struct{}, 1),
-		events: make(chan event, 3),
+		events: make(chan event, 4),
 		calls:  make(chan *call, 8),
 		closed: make(chan struct{}),
 		status: Status{State: Disconnected, Reason: NotOpened, Since: time.Now()},
@@ -94,7 +95,7 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	}
 	c.box = newOutbox(&set, own.Time, c.poke)
 	c.in = newInbox(&set, c.poke)
-	c.sink = sink{c.box.done, c.replied, c.in.deliver}
+	c.sink = sink{c.box.done, c.replied, c.deliver}
 	return c, nil
 }
 
@@ -134,11 +135,14 @@ func (c *Client) start(keep bool) (r *run, began bool, err error) {
 		return c.run, false, nil
 	}
 	before := c.run
-	ctx, cancel := context.WithCancel(context.Background())
-	r = &run{cancel: cancel, done: make(chan struct{}), kept: keep}
+	ctx := newLifetime()
+	r = &run{cancel: ctx.end, done: make(chan struct{}), kept: keep}
 	c.run = r
 	c.reconnect.Store(false)
 	c.box.resume()
+	if x := c.also(); x != nil {
+		x.resume()
+	}
 	c.publishLocked(Status{State: DisconnectedRetrying, Reason: Connecting})
 	go func() { // the loop; ends with Disconnected or cancel, joined by Close
 		if before != nil {
@@ -185,6 +189,14 @@ func (c *Client) Open(ctx context.Context) error {
 	}
 }
 
+// halt ends what waits for a connection, but for enqueued messages. The status is Disconnected; c.mu is held.
+func (c *Client) halt(why *transport.Error) {
+	c.box.halt(why)
+	if x := c.also(); x != nil {
+		x.halt(why)
+	}
+}
+
 // stop ends the run of an Open that gave up, unless somebody else wants it.
 func (c *Client) stop(r *run, why *transport.Error) {
 	c.mu.Lock()
@@ -201,7 +213,7 @@ func (c *Client) stop(r *run, why *transport.Error) {
 	defer c.mu.Unlock()
 	if c.run == r {
 		c.publishLocked(Status{State: Disconnected, Reason: OpenCancelled, Err: why})
-		c.box.halt(why)
+		c.halt(why)
 	}
 }
 
@@ -236,6 +248,9 @@ func (c *Client) Close() error {
 	if handling := c.in.end(); handling != nil && !c.join(handling) { // before the loop, which passes its last verdict on
 		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnMessage did not return within CloseTimeout"), nil)
 	}
+	if x := c.also(); x != nil && !c.join(x.end()) { // shut is set, so there will be no more
+		late = timedOut(transport.OpClose, transport.Connection, errors.New("a handler for the twin or a method did not return within CloseTimeout"), nil)
+	}
 	if r != nil {
 		r.cancel()
 		if !c.join(r.done) {
@@ -243,6 +258,9 @@ func (c *Client) Close() error {
 		}
 	}
 	c.box.drain()
+	if x := c.also(); x != nil {
+		x.halt(errClosed)
+	}
 
 	c.mu.Lock()
 	if r != nil && !r.over {
@@ -306,6 +324,9 @@ func (c *Client) trouble() error {
 func (c *Client) Stats() Stats {
 	s := c.box.stats()
 	c.in.fill(&s)
+	if x := c.also(); x != nil {
+		x.fill(&s)
+	}
 	c.mu.Lock()
 	c.counters.fill(&s, time.Now())
 	c.mu.Unlock()

@@ -17,8 +17,8 @@ func (l *loop) connect() phase {
 		l.tried(errClosed, time.Now())
 		return ended
 	}
-	ctx, cancel := context.WithCancel(l.ctx)
-	l.hangUp = cancel
+	ctx, end := l.ctx.within()
+	l.hangUp = end
 	c.reconnect.Store(false)
 	began := time.Now()
 	l.clockJumped(began) // what happened before this attempt does not concern its session
@@ -34,14 +34,15 @@ func (l *loop) connect() phase {
 		select {
 		case e := <-l.events:
 			switch {
-			case e.session != nil && c.set.OnMessage != nil:
-				l.live = e.session
-				l.request = transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: transport.Messages}
-				l.live.Do(&l.request)
 			case e.session != nil:
 				l.live = e.session
-				return l.connected(began)
+				want, _ := l.wants()
+				if want == 0 {
+					return l.connected(began)
+				}
+				l.subscribe(want)
 			case e.subscribed && e.err == nil:
+				l.granted, l.asked = l.asked, 0
 				return l.connected(began)
 			case e.subscribed:
 				l.end()
@@ -110,7 +111,7 @@ func (l *loop) connected(began time.Time) phase {
 	info := l.live.Info()
 	l.upSince = time.Now()
 	l.flaps.begin(l.evidence())
-	l.drainBy = time.Time{}
+	l.drainBy, l.renewBy = time.Time{}, time.Time{}
 	l.planRenewal(info.Expires)
 	if t := l.c.set.Trace; t != nil && t.Connected != nil {
 		t.Connected(info, l.upSince.Sub(began))

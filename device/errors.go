@@ -6,9 +6,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ErrOutcomeUnknown is in the chain of a message's error when it had been handed to a connection and was not answered: the hub may have it. After a
+// ErrOutcomeUnknown is in the chain of an error about a message or a call when it had been handed to a connection and was not answered: the hub may have it. After a
 // Send that ended with Timeout the message still belongs to the client, which goes on trying.
-var ErrOutcomeUnknown = errors.New("the message was handed over and its outcome is unknown")
+var ErrOutcomeUnknown = errors.New("it was handed over and its outcome is unknown")
 
 var (
 	errClosed      = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("Close was called")}
@@ -16,8 +16,10 @@ var (
 	errFull        = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend, Err: errors.New("the outbox is full")}
 	errExpired     = &transport.Error{Kind: transport.Expired, Op: transport.OpSend}
 	errReplaced    = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("the retry policy was replaced while the message was in flight")}
-	errGoneWith    = &transport.Error{Kind: transport.Network, Op: transport.OpSend, Err: errors.New("the connection was lost while the message was in flight")}
+	errGoneWith    = &transport.Error{Kind: transport.Network, Op: transport.OpSend, Err: errors.New("the connection was lost before the answer")}
 	errNoAck       = errors.New("no acknowledgement in time")
+	errNoGrant     = errors.New("the subscription was not answered within DialTimeout")
+	errNoRenewal   = errors.New("the renewal was not answered within AckTimeout")
 	errDialTimeout = errors.New("no connection within DialTimeout")
 )
 

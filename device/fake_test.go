@@ -24,6 +24,8 @@ type fake struct {
 	subscribe func(conn int) error
 	// expires is when the credentials of a session made now run out. Nil: never.
 	expires func() time.Time
+	// request decides about a request for the twin, a renewal or an answer to a method; false leaves it without an answer. Nil: Unsupported.
+	request func(s *fakeSession, r *transport.Request) (transport.Reply, bool)
 	// keepAlive is how often sessions want to be asked for a ping.
 	keepAlive time.Duration
 
@@ -34,6 +36,22 @@ type fake struct {
 	log      []received
 	settled  []settled
 	pings    []time.Time
+	asked    []transport.Request
+	wanted   []transport.Features
+}
+
+// requests returns the requests, but for subscriptions, settlements and pings.
+func (f *fake) requests() []transport.Request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]transport.Request(nil), f.asked...)
+}
+
+// subscriptions returns what was subscribed to.
+func (f *fake) subscriptions() []transport.Features {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]transport.Features(nil), f.wanted...)
 }
 
 type settled struct {
@@ -183,6 +201,9 @@ func (s *fakeSession) Send(batch []transport.Item) {
 func (s *fakeSession) Do(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSubscribe:
+		s.f.mu.Lock()
+		s.f.wanted = append(s.f.wanted, r.Want)
+		s.f.mu.Unlock()
 		var err error
 		if s.f.subscribe != nil {
 			err = s.f.subscribe(s.conn)
@@ -199,7 +220,18 @@ func (s *fakeSession) Do(r *transport.Request) {
 		s.f.pings = append(s.f.pings, time.Now())
 		s.f.mu.Unlock()
 	default:
-		panic("unexpected " + r.Op.String())
+		own := *r
+		own.Ref, own.Body = append([]byte(nil), r.Ref...), append([]byte(nil), r.Body...)
+		s.f.mu.Lock()
+		s.f.asked = append(s.f.asked, own)
+		s.f.mu.Unlock()
+		reply, ok := transport.Reply{Err: refused(transport.Unsupported)}, true
+		if s.f.request != nil {
+			reply, ok = s.f.request(s, &own)
+		}
+		if ok && r.Op != transport.OpRespond {
+			s.cfg.Sink.Reply(r.ID, reply)
+		}
 	}
 }
 

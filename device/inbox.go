@@ -21,8 +21,7 @@ var ErrReject = errors.New("message rejected by its handler")
 // are void. It is a monitor like the outbox: its lock is never held while anything waits.
 type inbox struct {
 	handle func(ctx context.Context, m *transport.Message) error
-	ctx    context.Context // of the handler; ends with Close
-	stop   context.CancelFunc
+	ctx    *lifetime // of the handler; ends with Close
 	poke   func()
 	panics func(v any) // told of a panic in the handler; may be nil
 
@@ -51,7 +50,7 @@ func newInbox(s *settings, poke func()) *inbox {
 	b := &inbox{handle: s.OnMessage, poke: poke}
 	if b.handle != nil {
 		b.places = make([]*delivery, s.Inbox)
-		b.ctx, b.stop = context.WithCancel(context.Background())
+		b.ctx = newLifetime()
 		if s.Trace != nil {
 			b.panics = s.Trace.HandlerPanic
 		}
@@ -232,7 +231,7 @@ func (b *inbox) end() chan struct{} {
 	if b.handle == nil {
 		return nil
 	}
-	b.stop()
+	b.ctx.end()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.running {

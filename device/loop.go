@@ -1,7 +1,6 @@
 package device
 
 import (
-	"context"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -21,11 +20,11 @@ import (
 //	any --> ended: not retryable, policy or OutageLimit says stop, cancelled
 type loop struct {
 	c   *Client
-	ctx context.Context // ends with Close, or with the Open that started the loop
+	ctx *lifetime // ends with Close, or with the Open that started the loop
 	own *run
 
-	events chan event // of one attempt: dialed, subscribed, ended; so its capacity is 3
-	hangUp context.CancelFunc
+	events chan event // of one session: dialed, subscribed, renewed, ended; so its capacity is 4
+	hangUp func()
 	live   transport.Session // nil unless connected
 
 	timer *time.Timer // pokes the loop; nil until it is needed
@@ -45,7 +44,8 @@ type loop struct {
 	clock   clock
 
 	// The live session's credentials, by their clock.
-	renewAt time.Time // when to replace the session; zero: never
+	renewAt time.Time // when to renew them; zero: never
+	renewBy time.Time // when the session has to have done so, by the process's clock; zero: it is not asked to
 	drainBy time.Time // when to replace it at the latest, by the process's clock; zero: it is not being replaced
 	leaving Reason    // why it is being replaced
 	pinged  time.Time // when the live session was last asked to ping
@@ -55,21 +55,33 @@ type loop struct {
 	untold *policies // whose connection policy is to be told how the latest attempt ended; nil: it was told
 	hold   hold
 
+	granted, asked transport.Features // what the live session is subscribed to, and is asked for
+	askedBy        time.Time          // when that has to be answered
+	extraDue       time.Time          // when the extras want their turn; zero: when poked
+
 	ackCheck time.Time // when to look for an overdue answer; zero: nothing is in flight that was not looked at
 
 	batch   []transport.Item // of send; it grows with use
 	request transport.Request
 }
 
-// event is what a session and its goroutine report: a session, the answer to the subscription, or the end of a session or attempt.
+// event is what a session and its goroutine report: a session, the answer to a subscription or to a renewal, or the end of a session or attempt.
 type event struct {
 	session    transport.Session
 	subscribed bool
+	renewed    bool
+	expires    time.Time // of renewed
 	err        error
 }
 
-// subscribeID is the id of the one request that is replied to.
-const subscribeID = 1
+func (e *event) isEnd() bool { return e.session == nil && !e.subscribed && !e.renewed }
+
+// The ids of the requests that the loop makes itself. Those of the extras are above.
+const (
+	subscribeID = 1
+	renewID     = 2
+	firstID     = 16
+)
 
 type phase uint8
 
@@ -80,7 +92,7 @@ const (
 	ended
 )
 
-func newLoop(c *Client, ctx context.Context, r *run) *loop {
+func newLoop(c *Client, ctx *lifetime, r *run) *loop {
 	l := &loop{c: c, ctx: ctx, own: r, events: c.events, since: time.Now()}
 	return l
 }
@@ -112,7 +124,7 @@ func (l *loop) run(p phase) {
 func (l *loop) end() {
 	l.hangUp()
 	for {
-		if e := <-l.events; e.session == nil && !e.subscribed {
+		if e := <-l.events; e.isEnd() {
 			break
 		}
 	}
@@ -121,11 +133,14 @@ func (l *loop) end() {
 
 // settle cleans up after the session's goroutine has ended.
 func (l *loop) settle() {
-	l.live = nil
+	l.live, l.asked, l.granted = nil, 0, 0
 	if l.pause.until.IsZero() {
 		l.refused(false) // what the service asked for with its last breath counts
 	}
 	l.c.box.rewind()
+	if x := l.c.also(); x != nil {
+		x.over(l)
+	}
 	l.learn(time.Now())
 	l.c.in.void()
 }
@@ -140,6 +155,9 @@ func (l *loop) begin() {
 	c.box.connect(window)
 	c.reconnect.Store(false) // one that came during the attempt has what it wanted
 	l.pinged, l.ackCheck = l.upSince, time.Time{}
+	if x := c.also(); x != nil {
+		x.begin()
+	}
 	if l.pause.until.IsZero() {
 		l.tellOK()
 	} else {
@@ -157,8 +175,8 @@ func (l *loop) serve() phase {
 		case idle:
 			select {
 			case e := <-l.events:
-				if !e.subscribed { // else it was answered twice
-					return l.ended(e)
+				if next := l.heard(e); next != connected {
+					return next
 				}
 			case <-l.c.wake:
 			case <-l.ctx.Done():
@@ -167,8 +185,8 @@ func (l *loop) serve() phase {
 		default: // there may be more to send: look, but do not wait
 			select {
 			case e := <-l.events:
-				if !e.subscribed {
-					return l.ended(e)
+				if next := l.heard(e); next != connected {
+					return next
 				}
 			case <-l.ctx.Done():
 				return l.leave()
@@ -176,6 +194,23 @@ func (l *loop) serve() phase {
 			}
 		}
 	}
+}
+
+// heard takes what a session that is up reports.
+func (l *loop) heard(e event) phase {
+	switch {
+	case e.isEnd():
+		return l.ended(e)
+	case e.renewed:
+		l.tokenRenewed(e.expires, e.err, time.Now())
+		return connected
+	}
+	if x := l.c.also(); x != nil {
+		if failure := l.subscribed(x, e.err); failure != nil {
+			return l.cut(failure)
+		}
+	}
+	return connected
 }
 
 // turn does what is to be done now. It returns the phase to go on to, and whether there was nothing to do; then the timer is armed for when there is.
@@ -186,6 +221,12 @@ func (l *loop) turn() (next phase, idle bool) {
 		l.tried(nil, now)
 	}
 	l.passVerdicts()
+	if x := l.c.also(); x != nil {
+		l.serveExtras(x, now)
+		if l.ungranted(now) {
+			return l.cut(timedOut(transport.OpSubscribe, transport.Connection, errNoGrant, nil)), false
+		}
+	}
 	if reason, yes := l.replaceNow(now); yes {
 		l.end()
 		return l.replace(reason), false
@@ -193,9 +234,7 @@ func (l *loop) turn() (next phase, idle bool) {
 	l.calmDown()
 	idle = l.handOver(now)
 	if l.overdue(now) {
-		l.over()
-		l.end()
-		return l.lost(ConnectionLost, timedOut(transport.OpRun, transport.Connection, errNoAck, nil)), false
+		return l.cut(timedOut(transport.OpRun, transport.Connection, errNoAck, nil)), false
 	}
 	if idle {
 		l.arm(now, l.due(now))
@@ -271,7 +310,9 @@ func (l *loop) due(now time.Time) time.Time {
 	}
 	at = earlier(at, l.stableAt())
 	at = earlier(at, l.renewalDue(now))
+	at = earlier(at, l.renewBy)
 	at = earlier(at, l.calmAt())
+	at = earlier(at, l.extraDue)
 	at = earlier(at, l.ping(now))
 	return earlier(at, l.expire(now))
 }
@@ -287,6 +328,9 @@ func earlier(at, other time.Time) time.Time {
 // leave is serve's way out when the client closes.
 func (l *loop) leave() phase {
 	l.passVerdicts()
+	if x := l.c.also(); x != nil {
+		l.serveExtras(x, time.Now())
+	}
 	l.end()
 	l.down(nil)
 	return ended
@@ -323,6 +367,13 @@ func (l *loop) ended(e event) phase {
 	l.over()
 	l.settle()
 	return l.lost(ConnectionLost, e.err)
+}
+
+// cut is serve's way out when the session is not good anymore.
+func (l *loop) cut(failure error) phase {
+	l.over()
+	l.end()
+	return l.lost(ConnectionLost, failure)
 }
 
 // over notes, before the outbox is rewound, what was under way when a session was lost.
@@ -427,9 +478,24 @@ func (s *sink) Done(tag uint16, err error)         { s.done(tag, err) }
 func (s *sink) Reply(id uint32, r transport.Reply) { s.reply(id, r) }
 func (s *sink) Deliver(d *transport.Delivery) bool { return s.deliver(d) }
 
-// replied is called once in an attempt at most: the subscription is all that is asked for.
 func (c *Client) replied(id uint32, r transport.Reply) {
-	if id == subscribeID {
+	switch id {
+	case subscribeID:
 		c.events <- event{subscribed: true, err: r.Err}
+		return
+	case renewID:
+		c.events <- event{renewed: true, expires: r.Expires, err: r.Err}
+		return
 	}
+	if x := c.also(); x != nil {
+		x.reply(id, r)
+	}
+}
+
+func (c *Client) deliver(d *transport.Delivery) bool {
+	if d.Kind == transport.Messages {
+		return c.in.deliver(d)
+	}
+	x := c.also()
+	return x != nil && x.deliver(d)
 }

@@ -41,6 +41,10 @@ type Options struct {
 	// Inbox is how many delivered messages may wait for OnMessage; what comes beyond is left to the hub, which delivers it again, later than it came first.
 	// Default 64, which is more than a hub keeps for a device; at most 4,096.
 	Inbox int
+	// MethodLimit is how many handlers of direct methods (Client.HandleMethod) run at a time. Default 4; at most 1,024.
+	MethodLimit int
+	// MethodTimeout is how long a handler of a direct method has until its context ends. Default 30 s, which is how long a hub waits unless the caller says otherwise.
+	MethodTimeout time.Duration
 	// Trace is told details that Status leaves out. Default: none.
 	Trace *Trace
 
@@ -119,6 +123,7 @@ func newSettings(o *Options) (settings, error) {
 		{"MaxMessages", &s.MaxMessages, 4096, transport.MaxTags},
 		{"MaxBytes", &s.MaxBytes, 16 << 20, 1<<31 - 1},
 		{"Inbox", &s.Inbox, 64, 4096},
+		{"MethodLimit", &s.MethodLimit, 4, 1024},
 	} {
 		if *f.value == 0 {
 			*f.value = f.def
@@ -136,6 +141,7 @@ func newSettings(o *Options) (settings, error) {
 		{"DialTimeout", &s.DialTimeout, 30 * time.Second, false},
 		{"AckTimeout", &s.AckTimeout, 30 * time.Second, false},
 		{"OperationTimeout", &s.OperationTimeout, 4 * time.Minute, true},
+		{"MethodTimeout", &s.MethodTimeout, 30 * time.Second, false},
 		{"CloseTimeout", &s.CloseTimeout, 5 * time.Second, false},
 		{"StableTime", &s.StableTime, 30 * time.Second, false},
 		{"OutageLimit", &s.OutageLimit, 0, false},

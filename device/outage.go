@@ -153,7 +153,7 @@ func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
 	if !l.own.over {
 		l.own.over, l.own.err = true, failure
 		c.publishLocked(Status{State: Disconnected, Reason: reason, Retry: l.retry, Err: failure, Flaps: l.flaps.flaps, Suspect: l.flaps.suspect()})
-		c.box.halt(failure)
+		c.halt(failure)
 	}
 	c.mu.Unlock()
 	return ended

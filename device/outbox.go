@@ -474,6 +474,17 @@ func (b *outbox) halt(err *transport.Error) {
 	b.mu.Unlock()
 }
 
+// whyHalted returns why calls of Send are refused, nil if they are not.
+func (b *outbox) whyHalted() *transport.Error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	why, _ := b.halted.(*transport.Error)
+	if b.closed {
+		why = errClosed
+	}
+	return why
+}
+
 // resume lets calls of Send in again.
 func (b *outbox) resume() {
 	b.mu.Lock()

@@ -2,6 +2,8 @@ package device
 
 import (
 	"time"
+
+	"github.com/hubline-iot/hubline/transport"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 // shortLife is the life below which a token is not worth a renewal.
 const shortLife = 5 * time.Second
 
-// planRenewal settles when a session whose credentials expire then is replaced. A source that gave the same token again is asked once more after 85 % of what
+// planRenewal settles when the session's credentials, which expire then, are renewed. A source that gave the same token again is asked once more after 85 % of what
 // remains, and so on.
 func (l *loop) planRenewal(expires time.Time) {
 	l.renewAt = time.Time{}
@@ -40,12 +42,17 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 	case l.c.reconnect.Swap(false):
 		l.leaving, l.drainBy = Planned, now.Add(handlerTime)
 	case !at.IsZero() && !now.Before(at):
-		l.leaving, l.drainBy = TokenRenewal, now.Add(drainTime)
+		l.renew(now)
+	case !l.renewBy.IsZero() && !now.Before(l.renewBy):
+		l.tokenRenewed(time.Time{}, errNoRenewal, now)
 	}
 	if l.drainBy.IsZero() {
 		return 0, false
 	}
 	busy := l.c.in.working() || l.leaving == TokenRenewal && !l.c.box.idle()
+	if x := l.c.also(); x != nil {
+		busy = busy || x.busy()
+	}
 	return l.leaving, !busy || !now.Before(l.drainBy)
 }
 
@@ -55,6 +62,30 @@ func (l *loop) renewalDue(now time.Time) time.Time {
 		return time.Time{}
 	}
 	return now.Add(l.renewAt.Sub(l.c.creds.Time()))
+}
+
+// renew asks the session to renew its credentials in place.
+func (l *loop) renew(now time.Time) {
+	l.renewAt = time.Time{}
+	l.renewBy = now.Add(l.c.set.AckTimeout)
+	l.request = transport.Request{ID: renewID, Op: transport.OpRenew}
+	l.live.Do(&l.request)
+}
+
+// tokenRenewed takes the session's answer. Without new credentials, for whatever reason, the session is replaced.
+func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
+	if l.renewBy.IsZero() {
+		return // it came too late
+	}
+	l.renewBy = time.Time{}
+	if t := l.c.set.Trace; t != nil && t.Renewed != nil && transport.KindOf(err) != transport.Unsupported {
+		t.Renewed(expires, err)
+	}
+	if err == nil {
+		l.planRenewal(expires)
+		return
+	}
+	l.leaving, l.drainBy = TokenRenewal, now.Add(drainTime)
 }
 
 // replace goes on to a new connection after a healthy one was hung up.

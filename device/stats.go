@@ -26,8 +26,14 @@ type Stats struct {
 	InFlight int
 
 	// Received counts the cloud-to-device messages taken for OnMessage; MessagesAccepted, MessagesReleased and MessagesRejected its verdicts; HandlerPanics
-	// how often it panicked.
+	// how often a handler of any kind panicked.
 	Received, MessagesAccepted, MessagesReleased, MessagesRejected, HandlerPanics uint64
+
+	// DesiredChanges counts what OnDesired's handler was, or is about to be, told; DesiredSkipped the notifications that were not newer than that.
+	DesiredChanges, DesiredSkipped uint64
+	// MethodCalls counts the calls of direct methods that were taken; MethodsRefused those answered at once, for want of a handler or of room; AnswersLost the answers that
+	// could not be sent, MethodsDoubled the calls that came twice and were run once.
+	MethodCalls, MethodsRefused, AnswersLost, MethodsDoubled uint64
 
 	// Attempts counts attempts to connect, Connections those that succeeded.
 	Attempts, Connections uint64

@@ -16,12 +16,19 @@ type Trace struct {
 	SessionEnd func(err error, up time.Duration)
 	// Decision: a policy was asked, or asked again after SetRetryPolicy. d is what the client does: RetryAfter, patience and spread included.
 	Decision func(a retrypolicy.Attempt, d retrypolicy.Decision)
+	// Renewed: the session's credentials were renewed in place and expire then; or, with err, they could not be, and the session is about to be replaced. Not called for
+	// sessions that are always replaced (MQTT).
+	Renewed func(expires time.Time, err error)
 	// Sent: n messages were handed to the session.
 	Sent func(n int)
 	// Settled: a verdict on a cloud-to-device message was handed to the session.
 	Settled func(o transport.Outcome)
-	// HandlerPanic: OnMessage panicked with v; the message was released. Called on OnMessage's goroutine.
+	// HandlerPanic: a handler panicked with v; OnMessage's message was released, a method was answered with the status 500. Called on the handler's goroutine.
 	HandlerPanic func(v any)
+	// AnswerLost: the answer to a direct method could not be sent, because the session that brought the call has ended. The hub has given it up.
+	AnswerLost func(method string)
+	// TwinUnread: the twin could not be read to catch up with desired properties, for a reason that no retry mends. It is read again with the next connection or change.
+	TwinUnread func(err error)
 	// ClockJump: the credentials' clock moved by this much more than time passed: the device slept, or the clock was set.
 	ClockJump func(by time.Duration)
 }

@@ -55,7 +55,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	}
 	s := newSession(t, cfg, token, topics, c)
 	aborted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
+	stop := afterEnd(ctx, func() {
 		defer close(aborted)
 		s.fail(errAborted)
 	})

@@ -225,8 +225,13 @@ func dialed(t testing.TB, tr *Transport, script func()) (transport.Session, *sin
 	k := new(sink)
 	s, err := tr.Dial(ctx, &transport.Config{Creds: testCreds(t), Window: 16, Queue: 16, Sink: k})
 	<-played
-	return s, k, ctx, cancel, err
+	return s, k, withAfterFunc{ctx}, cancel, err
 }
+
+// withAfterFunc is a context like those of package device. (Dial gets one without, so both ways of afterEnd are walked.)
+type withAfterFunc struct{ context.Context }
+
+func (c withAfterFunc) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
 
 // start dials the hub and runs the session.
 func start(t testing.TB, h *hub, tr *Transport) (*running, *link) {

@@ -69,7 +69,7 @@ func (s *session) Info() transport.Info { return s.info }
 
 // Run is the session's life, and the reader.
 func (s *session) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, s.goodbye) // ends with parted
+	stop := afterEnd(ctx, s.goodbye) // ends with parted
 	s.fail(s.read())
 	if stop() {
 		s.writing <- struct{}{} // for good; the connection is closed, so whoever has it is quick

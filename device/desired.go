@@ -1,0 +1,230 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Desired is a change of the twin's desired properties.
+type Desired struct {
+	// Version is that of the desired properties after the change.
+	Version int64
+	// Full: JSON is all of the desired properties, and takes the place of what came before. Otherwise it is a merge patch (RFC 7396): a member that is null was removed.
+	Full bool
+	// JSON is an object, with "$version". It is valid until the handler returns.
+	JSON []byte
+}
+
+// OnDesired has changes of the twin's desired properties told to handle, in the order of their versions and each once: first all properties as they are, then each change. After
+// changes that did not reach the device (it was disconnected, or handle was busy while more than 8 came), all properties come again as they are by then,
+// with Full set; nothing comes if nothing has changed. So what the device knows when handle has returned is always what was desired at some moment, and
+// never older than before.
+//
+// handle is called by one goroutine at a time and may call the client's methods, but Close only in a goroutine of its own. ctx ends when the client is closed. A panic is reported to
+// Trace.HandlerPanic and counted; the change is not told again. A client with a handler subscribes before each connection counts as Connected; over a transport without twins it becomes
+// Disconnected with Unsupported. Another call replaces handle. The error is Invalid for nil.
+func (c *Client) OnDesired(handle func(ctx context.Context, d Desired)) error {
+	if handle == nil {
+		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe, Err: errors.New("OnDesired needs a handler; it is nil")}
+	}
+	t := c.twinExtra()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.changes == nil {
+		t.changes = &desired{ctx: newLifetime()}
+		if t.ended {
+			t.changes.ctx.end()
+		}
+		t.changes.begin()
+	}
+	t.changes.handle = handle
+	c.poke()
+	return nil
+}
+
+// desiredQueue is how many changes wait for the handler at the most.
+const desiredQueue = 8
+
+// desired keeps what the handler is told in step with the hub. It is part of the twin's monitor.
+//
+// Notifications may be lost, doubled or late. So it counts: the version after the one told last is told; an older one was told before; anything else means that something was missed,
+// and then the twin is read, and told as a whole. Reading begins anew until what was read is as new as any notification seen meanwhile.
+type desired struct {
+	handle  func(ctx context.Context, d Desired)
+	ctx     *lifetime // of the handler; ends with Close
+	queue   []Desired
+	running bool
+	ended   chan struct{} // closed when the handler's goroutine has ended
+
+	told    int64     // the version that was told last, or waits in the queue
+	ever    bool      // one was
+	stale   bool      // something may have been missed: the twin is to be read
+	reading bool      // it is being read
+	seen    int64     // the newest version of notifications not told since it became stale
+	again   time.Time // not to be read before
+
+	changes, panics, skipped uint64
+}
+
+func (d *desired) begin() {
+	d.stale, d.seen, d.again = true, 0, time.Time{}
+}
+
+// rereadAfter is how long a hub that answers with an older twin than it notified about is given.
+const rereadAfter = time.Second
+
+// catchUp begins to read the twin if something was missed, and returns when to look again. The lock is held.
+func (t *twin) catchUp(now time.Time) time.Time {
+	d := t.changes
+	switch {
+	case !d.stale || d.reading || len(d.queue) > 0:
+		return time.Time{}
+	case now.Before(d.again):
+		return d.again
+	}
+	d.reading = true
+	t.addLocked(transport.Request{Op: transport.OpTwinGet}, func(r transport.Reply) { t.caughtUp(r) })
+	return time.Time{}
+}
+
+// caughtUp takes the twin. The lock is held.
+func (t *twin) caughtUp(r transport.Reply) {
+	d := t.changes
+	d.reading = false
+	var doc *Twin
+	err := r.Err
+	if err == nil {
+		doc, err = parseTwin(r.Body)
+	}
+	switch {
+	case err != nil:
+		d.stale = false // until the next session, or notification
+		if trace := t.c.set.Trace; t.down == nil && trace != nil && trace.TwinUnread != nil {
+			trace.TwinUnread(err)
+		}
+		return
+	case doc.DesiredVersion < d.seen:
+		d.again = time.Now().Add(rereadAfter)
+		return
+	}
+	d.stale, d.seen = false, 0
+	if !d.ever || doc.DesiredVersion != d.told {
+		t.tell(Desired{Version: doc.DesiredVersion, Full: true, JSON: doc.Desired})
+	}
+}
+
+// deliver takes a notification.
+func (t *twin) deliver(n *transport.Delivery) bool {
+	if n.Kind != transport.Desired {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := t.changes
+	if d == nil || n.Msg == nil || !jsonscan.IsObject(n.Msg.Body) {
+		return false
+	}
+	version := n.Version
+	if version == 0 {
+		version = versionOf(n.Msg.Body)
+	}
+	switch {
+	case version <= d.told && d.ever && version != 0:
+		d.skipped++
+	case d.stale || version != d.told+1 || len(d.queue) == desiredQueue:
+		d.stale, d.seen = true, max(d.seen, version)
+		t.c.poke()
+	default:
+		t.tell(Desired{Version: version, JSON: append([]byte(nil), n.Msg.Body...)})
+	}
+	return true
+}
+
+// tell queues a change for the handler. The lock is held.
+func (t *twin) tell(change Desired) {
+	d := t.changes
+	d.queue = append(d.queue, change)
+	d.told, d.ever = change.Version, true
+	d.changes++
+	if !d.running && d.ctx.Err() == nil {
+		d.running, d.ended = true, make(chan struct{})
+		go t.handle(d.ended)
+	}
+}
+
+// handle calls the handler until nothing waits, and ends. There is one at a time; tell starts it, Close joins it.
+func (t *twin) handle(ended chan struct{}) {
+	defer close(ended)
+	d := t.changes
+	done := false
+	defer func() {
+		if done {
+			return
+		}
+		t.mu.Lock() // the handler ended this goroutine
+		defer t.mu.Unlock()
+		d.panics++
+		d.ended = make(chan struct{})
+		go t.handle(d.ended)
+	}()
+	for {
+		t.mu.Lock()
+		if len(d.queue) == 0 || d.ctx.Err() != nil {
+			d.running = false
+			d.queue = nil
+			t.mu.Unlock()
+			t.c.poke() // it may be time to catch up
+			done = true
+			return
+		}
+		change, handle := d.queue[0], d.handle
+		d.queue = d.queue[1:]
+		t.mu.Unlock()
+		if protect(t.c.set.Trace, func() { handle(d.ctx, change) }) {
+			t.mu.Lock()
+			d.panics++
+			t.mu.Unlock()
+		}
+	}
+}
+
+// protect calls a handler and reports whether it panicked.
+func protect(trace *Trace, handler func()) (panicked bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			panicked = true
+			if trace != nil && trace.HandlerPanic != nil {
+				trace.HandlerPanic(v)
+			}
+		}
+	}()
+	handler()
+	return false
+}
+
+func (t *twin) end() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	if t.changes == nil {
+		return nil
+	}
+	t.changes.ctx.end()
+	if !t.changes.running {
+		return nil
+	}
+	return t.changes.ended
+}
+
+func (t *twin) fill(s *Stats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d := t.changes; d != nil {
+		s.DesiredChanges, s.DesiredSkipped = d.changes, d.skipped
+		s.HandlerPanics += d.panics
+	}
+}

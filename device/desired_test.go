@@ -1,0 +1,343 @@
+package device_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// twinHub is a hub's twin as its sessions see it: a version that a back end moves on, notifications that may get lost.
+type twinHub struct {
+	f *fake
+
+	mu      sync.Mutex
+	version int64
+	reads   int
+	lag     int64 // reads see a document that is older by so much
+}
+
+func newTwinHub() *twinHub {
+	h := &twinHub{f: &fake{}, version: 1}
+	h.f.request = func(_ *fakeSession, r *transport.Request) (transport.Reply, bool) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if r.Op != transport.OpTwinGet {
+			return transport.Reply{Status: 204, Version: 1}, true
+		}
+		h.reads++
+		return transport.Reply{Status: 200, Body: fmt.Appendf(nil, `{"desired":{"n":%d,"$version":%[1]d},"reported":{"$version":1}}`, h.version-h.lag)}, true
+	}
+	return h
+}
+
+// change moves the twin on and notifies the newest session, if notify is set.
+func (h *twinHub) change(notify bool) {
+	h.mu.Lock()
+	h.version++
+	v := h.version
+	h.mu.Unlock()
+	if notify {
+		h.notify(v)
+	}
+}
+
+func (h *twinHub) notify(version int64) {
+	s := h.f.last()
+	s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: version, Msg: &transport.Message{Body: fmt.Appendf(nil, `{"n":%d,"$version":%[1]d}`, version)}})
+}
+
+func (h *twinHub) readCount() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reads
+}
+
+// told collects what a handler is told, as "full 4" or "patch 5".
+type told struct {
+	mu  sync.Mutex
+	all []string
+	bad string
+}
+
+func (w *told) handle(_ context.Context, d device.Desired) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kind := "patch"
+	if d.Full {
+		kind = "full"
+	}
+	w.all = append(w.all, fmt.Sprint(kind, " ", d.Version))
+	n, _ := jsonscan.Member(d.JSON, "n")
+	if string(n) != fmt.Sprint(d.Version) {
+		w.bad = string(d.JSON)
+	}
+}
+
+func (w *told) list() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bad != "" {
+		panic("document of another version: " + w.bad)
+	}
+	return append([]string(nil), w.all...)
+}
+
+func TestDesiredChangesComeInOrderAndOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		c, _ := client(t, h.f, nil)
+		require.NoError(t, c.OnDesired(w.handle))
+		open(t, c)
+		synctest.Wait()
+		require.Equal(t, []transport.Features{transport.Twin | transport.Desired}, h.f.subscriptions(), "before it is connected")
+		require.Equal(t, []string{"full 1"}, w.list())
+		h.change(true)
+		h.change(true)
+		h.notify(3) // twice
+		h.notify(2) // late
+		synctest.Wait()
+		require.Equal(t, []string{"full 1", "patch 2", "patch 3"}, w.list())
+		require.Equal(t, 1, h.readCount())
+
+		h.change(false) // lost
+		h.change(true)
+		synctest.Wait()
+		require.Equal(t, []string{"full 1", "patch 2", "patch 3", "full 5"}, w.list(), "a gap is filled by reading")
+
+		h.f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		require.Len(t, w.list(), 4, "nothing has changed meanwhile")
+		h.f.last().kill <- lost(transport.Network)
+		h.change(false)
+		h.change(false)
+		time.Sleep(time.Minute)
+		h.change(true)
+		synctest.Wait()
+		require.Equal(t, []string{"full 7", "patch 8"}, w.list()[4:])
+		s := c.Stats()
+		require.EqualValues(t, 6, s.DesiredChanges)
+		require.EqualValues(t, 2, s.DesiredSkipped)
+	})
+}
+
+// A handler that is set while the client is connected is served on the live session.
+func TestADesiredHandlerThatComesLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		c, _ := client(t, h.f, nil)
+		open(t, c)
+		require.NoError(t, c.OnDesired(w.handle))
+		synctest.Wait()
+		require.Equal(t, []string{"full 1"}, w.list())
+		require.ErrorIs(t, c.OnDesired(nil), transport.Invalid)
+		other := &told{}
+		require.NoError(t, c.OnDesired(other.handle))
+		h.change(true)
+		synctest.Wait()
+		require.Equal(t, []string{"full 1"}, w.list())
+		require.Equal(t, []string{"patch 2"}, other.list())
+	})
+}
+
+func TestASlowDesiredHandlerGetsTheNewest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		c, _ := client(t, h.f, nil)
+		gate := make(chan struct{})
+		require.NoError(t, c.OnDesired(func(ctx context.Context, d device.Desired) {
+			w.handle(ctx, d)
+			<-gate
+		}))
+		open(t, c)
+		synctest.Wait()
+		for range 20 {
+			h.change(true)
+		}
+		synctest.Wait()
+		close(gate)
+		synctest.Wait()
+		all := w.list()
+		require.Equal(t, []string{"full 1", "patch 2", "patch 3", "patch 4", "patch 5", "patch 6", "patch 7", "patch 8", "patch 9", "full 21"}, all)
+	})
+}
+
+// What is read must not be older than what was notified: the hub is asked again.
+func TestAReadThatIsOlderThanANotification(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		c, _ := client(t, h.f, nil)
+		require.NoError(t, c.OnDesired(w.handle))
+		open(t, c)
+		synctest.Wait()
+		h.lag = 1
+		h.change(false)
+		h.change(true)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []string{"full 1"}, w.list())
+		require.Greater(t, h.readCount(), 5)
+		require.Less(t, h.readCount(), 15, "once a second")
+		h.mu.Lock()
+		h.lag = 0
+		h.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"full 1", "full 3"}, w.list())
+	})
+}
+
+// The twin of a device that was registered anew begins at version 1 again.
+func TestATwinThatBeginsAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		h.version = 40
+		c, _ := client(t, h.f, nil)
+		require.NoError(t, c.OnDesired(w.handle))
+		open(t, c)
+		synctest.Wait()
+		h.mu.Lock()
+		h.version = 1
+		h.mu.Unlock()
+		h.f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		h.change(true)
+		synctest.Wait()
+		require.Equal(t, []string{"full 40", "full 1", "patch 2"}, w.list())
+	})
+}
+
+func TestDesiredHandlersThatPanic(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		var panics []any
+		c, _ := client(t, h.f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) { panics = append(panics, v) }}})
+		require.NoError(t, c.OnDesired(func(ctx context.Context, d device.Desired) {
+			w.handle(ctx, d)
+			if d.Version == 2 {
+				panic("two")
+			}
+		}))
+		open(t, c)
+		synctest.Wait()
+		h.change(true)
+		h.change(true)
+		synctest.Wait()
+		require.Equal(t, []string{"full 1", "patch 2", "patch 3"}, w.list())
+		require.Equal(t, []any{"two"}, panics)
+		require.EqualValues(t, 1, c.Stats().HandlerPanics)
+	})
+}
+
+// A hub that refuses to show the twin leaves the rest alone, and says so once.
+func TestATwinThatCannotBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
+			return transport.Reply{Err: refused(transport.Forbidden)}, true
+		}}
+		var unread []error
+		c, w := client(t, f, &device.Options{Trace: &device.Trace{TwinUnread: func(err error) { unread = append(unread, err) }}})
+		require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { panic("nothing to tell") }))
+		open(t, c)
+		time.Sleep(time.Minute)
+		require.Len(t, unread, 1)
+		require.ErrorIs(t, unread[0], transport.Forbidden)
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK}, w.reasons())
+		require.NoError(t, c.Close())
+		require.Len(t, unread, 1)
+	})
+}
+
+func TestDesiredOverATransportWithoutTwins(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{subscribe: func(int) error { return refused(transport.Unsupported) }}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.OnDesired(func(context.Context, device.Desired) {}))
+		require.ErrorIs(t, c.Open(t.Context()), transport.Unsupported)
+	})
+}
+
+// Close ends the handler's context and waits for it.
+func TestCloseWaitsForTheDesiredHandler(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newTwinHub()
+		c, _ := client(t, h.f, nil)
+		ended := false
+		require.NoError(t, c.OnDesired(func(ctx context.Context, _ device.Desired) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			ended = true
+		}))
+		open(t, c)
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		require.True(t, ended)
+	})
+}
+
+// Whatever is lost, doubled or late, versions only rise, and in the end the newest was told.
+func TestDesiredLedger(t *testing.T) {
+	for range 30 {
+		seed := rand.Uint64()
+		bubble(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			h := newTwinHub()
+			var mu sync.Mutex
+			var versions []int64
+			state := ""
+			c, _ := client(t, h.f, nil)
+			require.NoError(t, c.OnDesired(func(_ context.Context, d device.Desired) {
+				if r := d.Version % 7; r == 0 {
+					time.Sleep(300 * time.Millisecond)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if n := len(versions); n > 0 && !d.Full && d.Version != versions[n-1]+1 {
+					t.Errorf("seed %d: patch %d after %d", seed, d.Version, versions[n-1])
+				}
+				versions = append(versions, d.Version)
+				n, _ := jsonscan.Member(d.JSON, "n")
+				state = string(n)
+			}))
+			open(t, c)
+			for range 200 {
+				switch r.IntN(12) {
+				case 0:
+					select {
+					case h.f.last().kill <- lost(transport.Network):
+					default: // it is dead already
+					}
+					time.Sleep(time.Duration(r.IntN(500)) * time.Millisecond)
+				case 1:
+					h.change(false)
+				case 2:
+					h.notify(max(1, h.version-int64(r.IntN(4))))
+				case 3:
+					time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
+				default:
+					h.change(true)
+				}
+				time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
+			}
+			h.change(true)
+			time.Sleep(time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range versions[1:] {
+				if versions[i+1] <= versions[i] {
+					t.Errorf("seed %d: %d after %d", seed, versions[i+1], versions[i])
+				}
+			}
+			if state != fmt.Sprint(h.version) {
+				t.Errorf("seed %d: the device has %s, the hub %d", seed, state, h.version)
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package device
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// lifetime is a context that ends when it is told to. context.WithCancel would do, but for boards, into whose programs it links maps and reflection.
+type lifetime struct {
+	done chan struct{}
+
+	mu    sync.Mutex
+	err   error
+	after []*func()
+}
+
+func newLifetime() *lifetime { return &lifetime{done: make(chan struct{})} }
+
+// within returns a lifetime that ends with l at the latest, and what ends it; call that in any case.
+func (l *lifetime) within() (*lifetime, func()) {
+	child := newLifetime()
+	stop := l.AfterFunc(child.end)
+	return child, func() {
+		stop()
+		child.end()
+	}
+}
+
+// end ends the context as cancelled, once.
+func (l *lifetime) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return
+	}
+	l.err = context.Canceled
+	close(l.done)
+	for _, f := range l.after {
+		go (*f)()
+	}
+	l.after = nil
+}
+
+// AfterFunc is what context.AfterFunc looks for: f is run in a goroutine of its own when l has ended, unless stop was called before and returned true.
+func (l *lifetime) AfterFunc(f func()) (stop func() bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		go f()
+		return func() bool { return false }
+	}
+	mine := &f
+	l.after = append(l.after, mine)
+	return func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		at := slices.Index(l.after, mine)
+		if at < 0 {
+			return false
+		}
+		l.after = slices.Delete(l.after, at, at+1)
+		return true
+	}
+}
+
+func (l *lifetime) Deadline() (deadline time.Time, ok bool) { return }
+func (l *lifetime) Done() <-chan struct{}                   { return l.done }
+func (l *lifetime) Value(any) any                           { return nil }
+
+func (l *lifetime) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}

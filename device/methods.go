@@ -1,0 +1,304 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// MethodCall is a direct method that a back end calls.
+type MethodCall struct {
+	Name string
+	// Body is a JSON value, or empty.
+	Body []byte
+}
+
+// MethodHandler runs a direct method and returns its answer: a status of the handler's own choice (200 is usual for success) and a JSON value, or nothing. m is the handler's own. ctx ends with the
+// call's time (Options.MethodTimeout, since the hub does not tell how long it waits) and when the client is closed; an answer given later is still sent, though the
+// hub has given up.
+type MethodHandler func(ctx context.Context, m *MethodCall) (status int, body []byte)
+
+const (
+	// methodsWaiting is how many calls wait at the most while as many as Options.MethodLimit run.
+	methodsWaiting = 16
+	// methodsKnown is how many calls of a session are remembered, to tell one that is delivered twice.
+	methodsKnown = 32
+	// maxPayload is the largest body of a method's request or answer that a hub takes ("Understand and invoke direct methods from IoT Hub").
+	maxPayload = 128 << 10
+)
+
+// Statuses that the client answers with by itself.
+const (
+	statusNoMethod = 404
+	statusFailed   = 500 // the handler panicked, or its answer is none
+	statusBusy     = 503
+)
+
+// HandleMethod has the direct method called name run by handle; the name "" is for all methods that have no handler of their own. A method without a handler is answered with the status
+// 404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond is answered with 503. A handler that panics, or whose answer is not JSON, is answered for with 500; the panic is reported to
+// Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its answer could not be sent because the connection ended (Trace.AnswerLost).
+//
+// A client with a handler subscribes before each connection counts as Connected; over a transport without methods it becomes Disconnected with Unsupported. A further call for a name replaces its
+// handler; nil removes it. The error is Invalid for a name that no hub passes on.
+func (c *Client) HandleMethod(name string, handle MethodHandler) error {
+	if !validMethod(name) {
+		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe, Err: errors.New("the method's name has a character that no hub passes on; use printable ASCII without space and $()<>@,;:\\\"/[]?={}")}
+	}
+	m := c.extra(
+		func(x extra) bool { _, ok := x.(*methods); return ok },
+		func() extra { return &methods{c: c, ctx: newLifetime()} },
+	).(*methods)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.handlers = slices.DeleteFunc(m.handlers, func(h handler) bool { return h.name == name })
+	if handle != nil {
+		m.handlers = append(m.handlers, handler{name, handle})
+	}
+	c.poke()
+	return nil
+}
+
+func validMethod(name string) bool {
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case c <= ' ' || c > '~':
+			return false
+		case c == '$' || c == '(' || c == ')' || c == '<' || c == '>' || c == '@' || c == ',' || c == ';' || c == ':' || c == '\\' || c == '"' || c == '/' ||
+			c == '[' || c == ']' || c == '?' || c == '=' || c == '{' || c == '}':
+			return false
+		}
+	}
+	return true
+}
+
+type handler struct {
+	name   string
+	handle MethodHandler
+}
+
+// methods is the extra for direct methods: a monitor of the calls under way. Handlers have goroutines of their own, one per call; answers go out by the loop.
+type methods struct {
+	c   *Client
+	ctx *lifetime // of handlers; ends with Close
+
+	mu       sync.Mutex
+	handlers []handler
+	session  uint32
+	waiting  []*methodRun
+	running  int
+	answers  []methodAnswer
+	known    [][]byte      // references of the session's latest calls
+	ended    chan struct{} // closed when no handler runs; nil until Close
+	totals   struct{ calls, refused, lost, doubled, panics uint64 }
+}
+
+type methodRun struct {
+	call    MethodCall
+	handle  MethodHandler
+	ref     []byte
+	session uint32
+}
+
+type methodAnswer struct {
+	name    string
+	ref     []byte
+	session uint32
+	status  int
+	body    []byte
+}
+
+// deliver takes a call.
+func (m *methods) deliver(d *transport.Delivery) bool {
+	if d.Kind != transport.Methods || d.Msg == nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.ContainsFunc(m.known, func(ref []byte) bool { return string(ref) == string(d.Ref) }) {
+		m.totals.doubled++
+		return true
+	}
+	if m.ctx.Err() != nil {
+		return false
+	}
+	r := &methodRun{
+		call: MethodCall{Name: string(d.Name), Body: append([]byte(nil), d.Msg.Body...)}, ref: append([]byte(nil), d.Ref...), session: m.session,
+	}
+	if len(m.known) == methodsKnown {
+		m.known = append(m.known[:0], m.known[1:]...)
+	}
+	m.known = append(m.known, r.ref)
+	r.handle = m.handlerOf(r.call.Name)
+	switch {
+	case r.handle == nil:
+		m.refuse(r, statusNoMethod, `{"message":"the device has no such method"}`)
+	case m.running < m.c.set.MethodLimit:
+		m.totals.calls++
+		m.running++
+		go m.run(r)
+	case len(m.waiting) < methodsWaiting:
+		m.totals.calls++
+		m.waiting = append(m.waiting, r)
+	default:
+		m.refuse(r, statusBusy, `{"message":"the device has too many calls under way"}`)
+	}
+	return true
+}
+
+func (m *methods) handlerOf(name string) MethodHandler {
+	var other MethodHandler
+	for _, h := range m.handlers {
+		switch h.name {
+		case name:
+			return h.handle
+		case "":
+			other = h.handle
+		}
+	}
+	return other
+}
+
+// refuse answers a call that is not run. The lock is held. Hubs limit how many calls wait for a device, and so the answers.
+func (m *methods) refuse(r *methodRun, status int, body string) {
+	m.totals.refused++
+	m.answer(r, status, []byte(body))
+}
+
+// answer queues an answer for the loop. The lock is held.
+func (m *methods) answer(r *methodRun, status int, body []byte) {
+	m.answers = append(m.answers, methodAnswer{r.call.Name, r.ref, r.session, status, body})
+	m.c.poke()
+}
+
+// run runs calls until none waits, and ends; so many of it run as handlers may.
+func (m *methods) run(r *methodRun) {
+	var status int
+	var body []byte
+	done := false
+	defer func() { // also when the handler ends the goroutine
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if !done {
+			m.totals.panics++
+			status, body = statusFailed, []byte(`{"message":"the method failed"}`)
+		}
+		m.answer(r, status, body)
+		if len(m.waiting) > 0 && m.ctx.Err() == nil {
+			next := m.waiting[0]
+			m.waiting = slices.Delete(m.waiting, 0, 1)
+			go m.run(next)
+			return
+		}
+		if m.running--; m.running == 0 && m.ended != nil {
+			close(m.ended)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(m.ctx, m.c.set.MethodTimeout)
+	defer cancel()
+	panicked := protect(m.c.set.Trace, func() { status, body = r.handle(ctx, &r.call) })
+	switch {
+	case panicked:
+		return
+	case len(body) > maxPayload:
+		status, body = statusFailed, []byte(`{"message":"the method's answer is larger than 128 KiB"}`)
+	case len(body) > 0 && !jsonscan.Valid(body):
+		status, body = statusFailed, []byte(`{"message":"the method's answer is not JSON"}`)
+	}
+	done = true
+}
+
+func (m *methods) wants() (always, now transport.Features) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.handlers) > 0 {
+		always = transport.Methods
+	}
+	return always, 0
+}
+
+// serve hands answers to the session that brought the calls; answers to others are lost.
+func (m *methods) serve(l *loop, _ time.Time) time.Time {
+	for {
+		m.mu.Lock()
+		if len(m.answers) == 0 {
+			m.mu.Unlock()
+			return time.Time{}
+		}
+		a := m.answers[0]
+		m.answers = slices.Delete(m.answers, 0, 1)
+		live := a.session == m.session
+		m.mu.Unlock()
+		if !live {
+			m.lost(a)
+			continue
+		}
+		l.request = transport.Request{Op: transport.OpRespond, Ref: a.ref, Status: a.status, Body: a.body}
+		l.live.Do(&l.request)
+	}
+}
+
+func (m *methods) lost(a methodAnswer) {
+	m.mu.Lock()
+	m.totals.lost++
+	m.mu.Unlock()
+	if t := m.c.set.Trace; t != nil && t.AnswerLost != nil {
+		t.AnswerLost(a.name)
+	}
+}
+
+// busy reports whether calls are under way whose answers would be lost.
+func (m *methods) busy() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.running > 0 || len(m.answers) > 0
+}
+
+// over forgets what waits: the hub gives the calls of a session up with it. What runs goes on.
+func (m *methods) over(*loop) {
+	m.mu.Lock()
+	m.session++
+	lost := m.answers
+	m.answers, m.known = nil, nil
+	for _, r := range m.waiting {
+		lost = append(lost, methodAnswer{name: r.call.Name})
+	}
+	m.waiting = nil
+	m.mu.Unlock()
+	for _, a := range lost {
+		m.lost(a)
+	}
+}
+
+func (m *methods) end() <-chan struct{} {
+	m.ctx.end()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.running == 0 {
+		return nil
+	}
+	if m.ended == nil {
+		m.ended = make(chan struct{})
+	}
+	return m.ended
+}
+
+func (m *methods) fill(s *Stats) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.totals
+	s.MethodCalls, s.MethodsRefused, s.AnswersLost, s.MethodsDoubled = t.calls, t.refused, t.lost, t.doubled
+	s.HandlerPanics += t.panics
+}
+
+// The rest concerns calls by the program.
+
+func (m *methods) refused(*transport.Error)      {}
+func (m *methods) begin()                        {}
+func (m *methods) resume()                       {}
+func (m *methods) halt(*transport.Error)         {}
+func (m *methods) reply(uint32, transport.Reply) {}

@@ -1,0 +1,208 @@
+package device_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// call brings a call of a method and reports whether it was taken.
+func (s *fakeSession) call(ref, name, body string) bool {
+	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: []byte(ref), Msg: &transport.Message{Body: []byte(body)}})
+}
+
+// answers returns the answers to methods as "ref status body", in the order of their references.
+func (f *fake) answers() (all []string) {
+	for _, r := range f.requests() {
+		if r.Op == transport.OpRespond {
+			all = append(all, fmt.Sprint(string(r.Ref), " ", r.Status, " ", string(r.Body)))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestMethods(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		var panics []any
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) { panics = append(panics, v) }}})
+		require.NoError(t, c.HandleMethod("echo", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
+		require.NoError(t, c.HandleMethod("bad", func(context.Context, *device.MethodCall) (int, []byte) { return 200, []byte("{") }))
+		require.NoError(t, c.HandleMethod("big", func(context.Context, *device.MethodCall) (int, []byte) {
+			return 200, []byte(`"` + strings.Repeat("x", 128<<10) + `"`)
+		}))
+		require.NoError(t, c.HandleMethod("panic", func(context.Context, *device.MethodCall) (int, []byte) { panic("oh") }))
+		require.NoError(t, c.HandleMethod("exit", func(context.Context, *device.MethodCall) (int, []byte) { runtime.Goexit(); return 0, nil }))
+		open(t, c)
+		require.Equal(t, []transport.Features{transport.Methods}, f.subscriptions())
+		s := f.last()
+		for i, name := range []string{"echo", "bad", "big", "panic", "exit", "none"} {
+			require.True(t, s.call(fmt.Sprint(i), name, `{"a":1}`))
+			synctest.Wait()
+		}
+		require.Equal(t, []string{
+			`0 200 {"a":1}`,
+			`1 500 {"message":"the method's answer is not JSON"}`,
+			`2 500 {"message":"the method's answer is larger than 128 KiB"}`,
+			`3 500 {"message":"the method failed"}`,
+			`4 500 {"message":"the method failed"}`,
+			`5 404 {"message":"the device has no such method"}`,
+		}, f.answers())
+		require.Equal(t, []any{"oh"}, panics)
+
+		require.NoError(t, c.HandleMethod("", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 201, []byte(`"` + m.Name + `"`) }))
+		require.NoError(t, c.HandleMethod("echo", nil))
+		s.call("6", "echo", "")
+		s.call("7", "other", "")
+		synctest.Wait()
+		require.Equal(t, []string{`6 201 "echo"`, `7 201 "other"`}, f.answers()[6:])
+		st := c.Stats()
+		require.EqualValues(t, 7, st.MethodCalls)
+		require.EqualValues(t, 1, st.MethodsRefused)
+		require.EqualValues(t, 2, st.HandlerPanics)
+	})
+}
+
+func TestMethodNames(t *testing.T) {
+	c, _ := client(t, &fake{}, nil)
+	for _, bad := range []string{"a b", "a/b", "ä", "a\x00", "$a", "a?"} {
+		require.ErrorIs(t, c.HandleMethod(bad, func(context.Context, *device.MethodCall) (int, []byte) { return 0, nil }), transport.Invalid, bad)
+	}
+	require.NoError(t, c.HandleMethod("get-Log_1.2!", func(context.Context, *device.MethodCall) (int, []byte) { return 0, nil }))
+}
+
+func TestMethodsRunConcurrentlyUpToALimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, &device.Options{MethodLimit: 2})
+		var running, most atomic.Int32
+		require.NoError(t, c.HandleMethod("slow", func(context.Context, *device.MethodCall) (int, []byte) {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(time.Second)
+			running.Add(-1)
+			return 200, nil
+		}))
+		open(t, c)
+		for i := range 25 {
+			require.True(t, f.last().call(fmt.Sprint(i), "slow", ""))
+		}
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 2, most.Load())
+		ok, busy := 0, 0
+		for _, a := range f.answers() {
+			switch {
+			case strings.Contains(a, " 200 "):
+				ok++
+			case strings.Contains(a, " 503 "):
+				busy++
+			}
+		}
+		require.Equal(t, []int{18, 7}, []int{ok, busy})
+	})
+}
+
+// A call that is delivered twice is run once.
+func TestAMethodCallThatComesTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		runs := 0
+		require.NoError(t, c.HandleMethod("once", func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
+		open(t, c)
+		f.last().call("1", "once", "")
+		f.last().call("1", "once", "")
+		synctest.Wait()
+		f.last().call("1", "once", "")
+		synctest.Wait()
+		require.Equal(t, 1, runs)
+		require.Len(t, f.answers(), 1)
+		require.EqualValues(t, 2, c.Stats().MethodsDoubled)
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		f.last().call("1", "once", "")
+		synctest.Wait()
+		require.Equal(t, 2, runs, "references belong to a session")
+	})
+}
+
+// An answer belongs to the session that brought the call.
+func TestAnAnswerWhoseSessionHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		var lostAnswers []string
+		c, _ := client(t, f, &device.Options{MethodLimit: 1, Trace: &device.Trace{AnswerLost: func(name string) { lostAnswers = append(lostAnswers, name) }}})
+		runs := 0
+		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) {
+			runs++
+			time.Sleep(10 * time.Second)
+			return 200, nil
+		}))
+		open(t, c)
+		f.last().call("1", "running", "")
+		f.last().call("2", "waiting", "")
+		synctest.Wait()
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, runs)
+		require.Equal(t, []string{"waiting", "running"}, lostAnswers)
+		require.Empty(t, f.answers())
+		require.EqualValues(t, 2, c.Stats().AnswersLost)
+	})
+}
+
+func TestAMethodsTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, &device.Options{MethodTimeout: 7 * time.Second})
+		require.NoError(t, c.HandleMethod("wait", func(ctx context.Context, _ *device.MethodCall) (int, []byte) {
+			deadline, ok := ctx.Deadline()
+			if !ok || time.Until(deadline) != 7*time.Second {
+				return 500, nil
+			}
+			<-ctx.Done()
+			return 504, nil
+		}))
+		open(t, c)
+		f.last().call("1", "wait", "")
+		time.Sleep(8 * time.Second)
+		require.Equal(t, []string{"1 504 "}, f.answers())
+
+		f.last().call("2", "wait", "")
+		synctest.Wait()
+		begin := time.Now()
+		require.NoError(t, c.Close())
+		require.Zero(t, time.Since(begin), "Close ends the context, and the answer still goes out")
+		require.Equal(t, []string{"1 504 ", "2 504 "}, f.answers())
+		require.ErrorIs(t, c.Open(t.Context()), transport.Closed)
+	})
+}
+
+// A session that is replaced waits for a method at work, whose answer would be lost.
+func TestARenewalWaitsForAMethod(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		start := time.Now()
+		f := &fake{expires: func() time.Time { return start.Add(100 * time.Second) }}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.HandleMethod("work", func(context.Context, *device.MethodCall) (int, []byte) {
+			time.Sleep(3 * time.Second)
+			return 200, nil
+		}))
+		open(t, c)
+		time.Sleep(84 * time.Second)
+		f.last().call("1", "work", "")
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []string{"1 200 "}, f.answers())
+		require.Len(t, f.dialTimes(), 2)
+	})
+}

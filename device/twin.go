@@ -1,0 +1,141 @@
+package device
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Twin is the document that the hub keeps about a device: what a back end desires and what the device reports.
+type Twin struct {
+	// Desired and Reported are JSON objects as the hub sent them, with their "$version".
+	Desired, Reported []byte
+	// DesiredVersion and ReportedVersion are those versions; 0 when the hub gave none.
+	DesiredVersion, ReportedVersion int64
+}
+
+// maxTwin is the most bytes of reported or desired properties that a hub takes ("Understand and use device twins in IoT Hub").
+const maxTwin = 32 << 10
+
+// GetTwin reads the twin. It waits for a connection if there is none, and repeats what the service refuses for now as the message policy says. It ends with an error
+//
+//   - Closed at once, when the client is not open, or was closed meanwhile;
+//   - with the failure that made the client Disconnected, meanwhile or before;
+//   - Timeout, when ctx or OperationTimeout ended first;
+//   - Unsupported over a transport without twins, Protocol for an answer that is no twin, and with what the service says.
+//
+// Up to 16 calls about the twin, of this and the following kinds, are under way at a time; further ones wait for their turn.
+func (c *Client) GetTwin(ctx context.Context) (*Twin, error) {
+	r, err := c.callTwin(ctx, transport.Request{Op: transport.OpTwinGet})
+	if err != nil {
+		return nil, err
+	}
+	return parseTwin(r.Body)
+}
+
+// PatchReported changes the reported properties of the twin: a JSON object that is merged into them (RFC 7396: a member that is null is removed). It returns the version of the
+// reported properties after it. Patches are applied one at a time, in the order of the calls. A patch whose outcome was lost with its connection is sent again.
+//
+// Errors are those of GetTwin and Invalid for what is not a JSON object, TooLarge for more than 32 KiB; ErrOutcomeUnknown in the chain of a Timeout says
+// that the hub may have the patch.
+func (c *Client) PatchReported(ctx context.Context, patch []byte) (version int64, err error) {
+	return c.patchReported(ctx, patch, 0)
+}
+
+// PatchReportedIf is PatchReported for reported properties of a version that is expected, from 1 on: a hub that has another answers with Conflict. It is not repeated when its outcome is unknown,
+// but ends with ErrOutcomeUnknown in its error's chain.
+func (c *Client) PatchReportedIf(ctx context.Context, patch []byte, expected int64) (version int64, err error) {
+	if expected < 1 {
+		return 0, invalidTwin("the expected version is below 1; versions of reported properties start at 1")
+	}
+	return c.patchReported(ctx, patch, expected)
+}
+
+func (c *Client) patchReported(ctx context.Context, patch []byte, expected int64) (int64, error) {
+	switch {
+	case !jsonscan.IsObject(patch):
+		return 0, invalidTwin("the patch is not a JSON object")
+	case len(patch) > maxTwin:
+		return 0, &transport.Error{Kind: transport.TooLarge, Op: transport.OpTwinPatch, Err: errors.New("the patch is larger than 32 KiB, the most that a twin holds")}
+	}
+	r, err := c.callTwin(ctx, transport.Request{Op: transport.OpTwinPatch, Version: expected, Body: append([]byte(nil), patch...)})
+	return r.Version, err
+}
+
+func invalidTwin(text string) *transport.Error {
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpTwinPatch, Err: errors.New(text)}
+}
+
+// parseTwin takes a twin document apart.
+func parseTwin(doc []byte) (*Twin, error) {
+	desired, okD := jsonscan.Member(doc, "desired")
+	reported, okR := jsonscan.Member(doc, "reported")
+	if !okD || !okR || !jsonscan.IsObject(desired) || !jsonscan.IsObject(reported) {
+		return nil, &transport.Error{Kind: transport.Protocol, Op: transport.OpTwinGet, Err: errors.New("the hub's answer is not a twin document")}
+	}
+	return &Twin{desired, reported, versionOf(desired), versionOf(reported)}, nil
+}
+
+// versionOf returns the "$version" of properties, 0 if they have none.
+func versionOf(properties []byte) int64 {
+	text, _ := jsonscan.Member(properties, "$version")
+	version, _ := jsonscan.Int(text)
+	return version
+}
+
+// callTwin does r and waits for the answer.
+func (c *Client) callTwin(ctx context.Context, r transport.Request) (transport.Reply, error) {
+	t := c.twinExtra()
+	if why := t.closed(r.Op); why != nil {
+		return transport.Reply{}, why
+	}
+	var late <-chan struct{}
+	if limit := c.set.OperationTimeout; limit > 0 {
+		a := newAlarm(limit)
+		defer a.stop()
+		late = a.rang
+	}
+	gaveUp := func() error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return errOperationTimeout
+	}
+	select {
+	case t.places <- struct{}{}:
+		defer func() { <-t.places }()
+	case <-ctx.Done():
+		return transport.Reply{}, timedOut(r.Op, transport.Operation, gaveUp(), errTwinBusy)
+	case <-late:
+		return transport.Reply{}, timedOut(r.Op, transport.Operation, gaveUp(), errTwinBusy)
+	}
+	answer := make(chan transport.Reply, 1)
+	call, err := t.add(r, func(r transport.Reply) { answer <- r })
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	select {
+	case reply := <-answer:
+		return reply, reply.Err
+	case <-ctx.Done():
+	case <-late:
+	}
+	var state error
+	switch t.withdraw(call) {
+	case resolved:
+		reply := <-answer
+		return reply, reply.Err
+	case unknown:
+		state = ErrOutcomeUnknown
+	case withdrawn:
+		state = c.trouble()
+	}
+	return transport.Reply{}, timedOut(r.Op, transport.Operation, gaveUp(), state)
+}
+
+var (
+	errTwinBusy         = errors.New("16 calls about the twin are under way")
+	errOperationTimeout = errors.New("no answer within OperationTimeout")
+)

@@ -1,0 +1,366 @@
+package device_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+const twinDoc = `{"desired":{"interval":30,"$version":4},"reported":{"fw":"1.2","$version":9}}`
+
+// answering answers twin requests as a hub does.
+func answering(_ *fakeSession, r *transport.Request) (transport.Reply, bool) {
+	switch r.Op {
+	case transport.OpTwinGet:
+		return transport.Reply{Status: 200, Body: []byte(twinDoc)}, true
+	case transport.OpTwinPatch:
+		return transport.Reply{Status: 204, Version: 10}, true
+	}
+	return transport.Reply{Err: refused(transport.Unsupported)}, true
+}
+
+func TestTwinGetAndPatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{request: answering}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.Empty(t, f.subscriptions(), "nobody asked for the twin yet")
+		twin, err := c.GetTwin(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, &device.Twin{
+			Desired: []byte(`{"interval":30,"$version":4}`), Reported: []byte(`{"fw":"1.2","$version":9}`), DesiredVersion: 4, ReportedVersion: 9,
+		}, twin)
+		patch := []byte(`{"fw":"1.3","old":null}`)
+		version, err := c.PatchReported(t.Context(), patch)
+		require.NoError(t, err)
+		require.EqualValues(t, 10, version)
+		_, err = c.PatchReportedIf(t.Context(), patch, 10)
+		require.NoError(t, err)
+		require.Equal(t, []transport.Features{transport.Twin}, f.subscriptions(), "once")
+		asked := f.requests()
+		require.Len(t, asked, 3)
+		require.Equal(t, string(patch), string(asked[1].Body))
+		require.EqualValues(t, 10, asked[2].Version)
+
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		require.Equal(t, []transport.Features{transport.Twin, transport.Twin}, f.subscriptions(), "subscribed again before it is connected")
+	})
+}
+
+func TestTwinCallsAreChecked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{request: answering}
+		c, _ := client(t, f, nil)
+		_, err := c.GetTwin(t.Context())
+		require.ErrorIs(t, err, transport.Closed, "not open")
+		require.Equal(t, transport.OpTwinGet, transport.Find(err).Op)
+		open(t, c)
+		for _, bad := range []string{``, `[]`, `{"a":}`, `1`, `{}}`} {
+			_, err = c.PatchReported(t.Context(), []byte(bad))
+			require.ErrorIs(t, err, transport.Invalid, bad)
+		}
+		_, err = c.PatchReported(t.Context(), append(append([]byte(`{"a":"`), make32K()...), `"}`...))
+		require.ErrorIs(t, err, transport.TooLarge)
+		_, err = c.PatchReportedIf(t.Context(), []byte(`{}`), 0)
+		require.ErrorIs(t, err, transport.Invalid)
+		require.Empty(t, f.requests())
+
+		f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) {
+			return transport.Reply{Status: 200, Body: []byte(`{"desired":[]}`)}, true
+		}
+		_, err = c.GetTwin(t.Context())
+		require.ErrorIs(t, err, transport.Protocol)
+		require.NoError(t, c.Close())
+		_, err = c.GetTwin(t.Context())
+		require.ErrorIs(t, err, transport.Closed)
+	})
+}
+
+func make32K() []byte {
+	b := make([]byte, 32<<10)
+	for i := range b {
+		b[i] = 'x'
+	}
+	return b
+}
+
+// A transport without twins refuses the call, and nothing else is disturbed.
+func TestTwinIsUnsupportedWhereItIs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{subscribe: func(int) error { return refused(transport.Unsupported) }}
+		c, w := client(t, f, nil)
+		open(t, c)
+		for range 2 {
+			_, err := c.GetTwin(t.Context())
+			require.ErrorIs(t, err, transport.Unsupported)
+			require.Equal(t, transport.OpTwinGet, transport.Find(err).Op)
+		}
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		synctest.Wait()
+		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK}, w.reasons())
+	})
+}
+
+// What was in flight when the connection ended is repeated where that does no harm.
+func TestTwinCallsOutliveConnections(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if s.conn == 1 {
+				return transport.Reply{}, false
+			}
+			return answering(s, r)
+		}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		results := make(chan error, 3)
+		go func() { _, err := c.GetTwin(t.Context()); results <- err }()
+		go func() { _, err := c.PatchReported(t.Context(), []byte(`{"a":1}`)); results <- err }()
+		synctest.Wait()
+		require.Len(t, f.requests(), 2)
+		f.last().kill <- lost(transport.Network)
+		require.NoError(t, <-results)
+		require.NoError(t, <-results)
+		require.Len(t, f.requests(), 4)
+		for i, r := range f.requests() {
+			for j := range i {
+				require.NotEqual(t, f.requests()[j].ID, r.ID, "an answer that comes late is for nobody")
+			}
+		}
+	})
+}
+
+func TestAConditionalPatchIsNotRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		result := make(chan error, 1)
+		go func() { _, err := c.PatchReportedIf(t.Context(), []byte(`{"a":1}`), 3); result <- err }()
+		synctest.Wait()
+		f.last().kill <- lost(transport.Network)
+		err := <-result
+		require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, transport.Network)
+		require.Len(t, f.requests(), 1)
+	})
+}
+
+// Patches are applied in the order of the calls; a read waits for none of them.
+func TestPatchesGoOneAfterAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if r.Op == transport.OpTwinPatch {
+				return transport.Reply{}, false
+			}
+			return answering(s, r)
+		}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		results := make(chan int64, 2)
+		for i := range 2 {
+			go func() {
+				v, err := c.PatchReported(t.Context(), []byte(`{"n":`+strconv.Itoa(i)+`}`))
+				require.NoError(t, err)
+				results <- v
+			}()
+			synctest.Wait()
+		}
+		_, err := c.GetTwin(t.Context())
+		require.NoError(t, err)
+		asked := f.requests()
+		require.Len(t, asked, 2)
+		require.Equal(t, `{"n":0}`, string(asked[0].Body))
+		f.last().cfg.Sink.Reply(asked[0].ID, transport.Reply{Status: 204, Version: 5})
+		require.EqualValues(t, 5, <-results)
+		synctest.Wait()
+		asked = f.requests()
+		require.Equal(t, `{"n":1}`, string(asked[2].Body))
+		f.last().cfg.Sink.Reply(asked[0].ID, transport.Reply{Status: 204, Version: 99}) // twice
+		f.last().cfg.Sink.Reply(asked[2].ID, transport.Reply{Status: 204, Version: 6})
+		require.EqualValues(t, 6, <-results)
+	})
+}
+
+// What the service refuses is judged by the filter, then by the message policy.
+func TestRefusedTwinCalls(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		kind    transport.Kind
+		policy  retrypolicy.Policy
+		refuses int // so many times, then it answers
+		want    transport.Kind
+		after   time.Duration
+		tries   int
+	}{
+		{"unavailable", transport.Unavailable, nil, 2, 0, 200 * time.Millisecond, 3}, // 100 ms each, the draw being 0: the second 100+C(1-Jd)
+		{"throttled", transport.Throttled, nil, 1, 0, 10 * time.Second, 2},
+		{"invalid", transport.Invalid, nil, 1, transport.Invalid, 0, 1},
+		{"conflict", transport.Conflict, nil, 1, transport.Conflict, 0, 1},
+		{"no retry", transport.Unavailable, retrypolicy.NoRetry{}, 1, transport.RetryExpired, 0, 1},
+		{"retries end", transport.Unavailable, retrypolicy.MaxAttempts{Policy: retrypolicy.Backoff{Base: time.Second}, Total: 3}, 9, transport.RetryExpired, 0, 3},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{}
+				f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+					if len(f.requests()) <= row.refuses {
+						return transport.Reply{Err: refused(row.kind)}, true
+					}
+					return answering(s, r)
+				}
+				c, _ := client(t, f, &device.Options{MessagePolicy: row.policy})
+				open(t, c)
+				begin := time.Now()
+				_, err := c.GetTwin(t.Context())
+				if row.want == 0 {
+					require.NoError(t, err)
+					require.GreaterOrEqual(t, time.Since(begin), row.after)
+				} else {
+					require.Equal(t, row.want, transport.KindOf(err))
+				}
+				require.Len(t, f.requests(), row.tries)
+			})
+		})
+	}
+}
+
+// A request that is never answered is made again after AckTimeout, until OperationTimeout.
+func TestATwinAnswerThatIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if len(f.requests()) == 1 {
+				return transport.Reply{}, false
+			}
+			return answering(s, r)
+		}
+		c, w := client(t, f, &device.Options{AckTimeout: 10 * time.Second, OperationTimeout: time.Minute})
+		open(t, c)
+		begin := time.Now()
+		_, err := c.PatchReported(t.Context(), []byte(`{}`))
+		require.NoError(t, err)
+		require.Equal(t, 10*time.Second+100*time.Millisecond, time.Since(begin))
+
+		f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }
+		begin = time.Now()
+		_, err = c.PatchReported(t.Context(), []byte(`{}`))
+		require.ErrorIs(t, err, transport.Timeout)
+		require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+		require.Equal(t, time.Minute, time.Since(begin))
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = c.GetTwin(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK}, w.reasons(), "no reason to hang up")
+	})
+}
+
+func TestTwinCallsEndWithTheClient(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		results := make(chan error, 20)
+		for range 20 { // 16 and some that wait for their turn
+			go func() { _, err := c.PatchReported(t.Context(), []byte(`{}`)); results <- err }()
+		}
+		synctest.Wait()
+		require.Len(t, f.requests(), 1)
+		f.last().kill <- lost(transport.Forbidden) // Disconnected
+		unknown := 0
+		for range 20 {
+			err := <-results
+			require.ErrorIs(t, err, transport.Forbidden)
+			if errors.Is(err, device.ErrOutcomeUnknown) {
+				unknown++
+			}
+		}
+		require.Equal(t, 1, unknown, "the one that was handed over")
+
+		f.request = answering
+		open(t, c)
+		_, err := c.GetTwin(t.Context())
+		require.NoError(t, err, "open again")
+		f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }
+		go func() { _, err := c.GetTwin(t.Context()); results <- err }()
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, <-results, transport.Closed)
+	})
+}
+
+// A policy that is a gate and an observer sees each try of a call once.
+func TestTwinCallsAreShownToThePolicy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			switch len(f.requests()) {
+			case 1:
+				return transport.Reply{Err: refused(transport.Unavailable)}, true
+			case 2:
+				return transport.Reply{}, false
+			}
+			return answering(s, r)
+		}
+		p := newWitness(retrypolicy.ExponentialBackoffWithJitter{})
+		c, _ := client(t, f, &device.Options{MessagePolicy: p, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{}, AckTimeout: time.Second})
+		open(t, c)
+		_, err := c.GetTwin(t.Context())
+		require.NoError(t, err)
+		require.Len(t, f.requests(), 3)
+
+		f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err = c.GetTwin(ctx) // its caller gives up
+		require.Error(t, err)
+		go func() { _, _ = c.PatchReportedIf(t.Context(), []byte(`{}`), 1) }() // its connection is lost
+		go func() { _, _ = c.GetTwin(t.Context()) }()                          // its policy is replaced
+		synctest.Wait()
+		require.NoError(t, c.SetRetryPolicy(retrypolicy.ExponentialBackoffWithJitter{}))
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		p.balanced(t)
+	})
+}
+
+// A connection that is replaced waits for the answer first.
+func TestARenewalWaitsForTheTwin(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{request: func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if r.Op == transport.OpRenew {
+				return transport.Reply{Err: refused(transport.Unsupported)}, true
+			}
+			time.AfterFunc(2*time.Second, func() { s.cfg.Sink.Reply(r.ID, transport.Reply{Status: 200, Body: []byte(twinDoc)}) })
+			return transport.Reply{}, false
+		}}
+		start := time.Now()
+		f.expires = func() time.Time { return start.Add(100 * time.Second) }
+		c, w := client(t, f, nil)
+		open(t, c)
+		time.Sleep(84 * time.Second)
+		_, err := c.GetTwin(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, device.TokenRenewal, w.reasons()[2])
+		n := 0
+		for _, r := range f.requests() {
+			if r.Op == transport.OpTwinGet {
+				n++
+			}
+		}
+		require.Equal(t, 1, n)
+	})
+}

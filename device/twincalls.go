@@ -1,0 +1,430 @@
+package device
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// twinPlaces is how many calls of users about the twin are under way at a time.
+const twinPlaces = 16
+
+// twin is the extra for the twin: calls that wait for an answer, and changes of the desired properties. It is a monitor like the outbox; the loop alone
+// hands calls over and asks policies about them.
+//
+//	queued -> flying -> answered -> gone
+//	   ^        |           | failed, to be repeated
+//	   |        v           v
+//	   +-- session over   resting
+type twin struct {
+	c       *Client
+	places  chan struct{} // one for each call of a user
+	changes *desired      // nil until OnDesired
+
+	mu    sync.Mutex
+	calls []*twinCall // in the order in which they came
+	id    uint32
+	down  *transport.Error // why calls are refused; nil while the client is open
+	ended bool             // Close was called
+	known bool             // the transport carries twins
+
+	left []*twinCall // in flight when their callers gave up; the policy is to be told
+
+	turn []*twinCall // of serve
+}
+
+// twinCall is one call. The loop alone changes its state from queued, answered and resting.
+type twinCall struct {
+	request transport.Request
+	done    func(transport.Reply) // called once, with the lock held
+	state   callState
+	handed  bool // it was handed over and has no answer
+	answer  transport.Reply
+	sent    time.Time
+	since   time.Time // of the first failure
+	retry   int
+	last    retrypolicy.Decision
+	asked   question
+	until   time.Time // of resting
+	under   *policies // that let the latest try in
+}
+
+type callState uint8
+
+const (
+	callQueued callState = iota
+	callFlying
+	callAnswered
+	callResting
+	callGone
+)
+
+// twinExtra returns the client's twin; it has one from then on.
+func (c *Client) twinExtra() *twin {
+	return c.extra(
+		func(x extra) bool { _, ok := x.(*twin); return ok },
+		func() extra { return &twin{c: c, places: make(chan struct{}, twinPlaces), id: firstID} },
+	).(*twin)
+}
+
+// closed returns why no call can be made now, nil if it can.
+func (t *twin) closed(op transport.Op) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closedLocked(op)
+}
+
+func (t *twin) closedLocked(op transport.Op) error {
+	if t.down == nil {
+		return nil
+	}
+	own := *t.down
+	own.Op = op
+	return &own
+}
+
+// add queues a call. done is told its end, once.
+func (t *twin) add(r transport.Request, done func(transport.Reply)) (*twinCall, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if why := t.closedLocked(r.Op); why != nil {
+		return nil, why
+	}
+	return t.addLocked(r, done), nil
+}
+
+func (t *twin) addLocked(r transport.Request, done func(transport.Reply)) *twinCall {
+	k := &twinCall{request: r, done: done}
+	t.calls = append(t.calls, k)
+	t.c.poke()
+	return k
+}
+
+// finish ends a call. The lock is held.
+func (t *twin) finish(k *twinCall, r transport.Reply) {
+	if k.state == callGone {
+		return
+	}
+	k.state = callGone
+	t.calls = slices.DeleteFunc(t.calls, func(other *twinCall) bool { return other == k })
+	k.done(r)
+	t.c.poke() // a later one may go now
+}
+
+// withdraw takes a call back whose caller gave up.
+func (t *twin) withdraw(k *twinCall) withdrawal {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case k.state == callGone:
+		return resolved
+	case k.state == callAnswered && k.answer.Err == nil:
+		t.finish(k, k.answer)
+		return resolved
+	}
+	if k.state == callFlying || k.state == callAnswered {
+		t.left = append(t.left, k)
+	}
+	t.finish(k, transport.Reply{})
+	if k.handed {
+		return unknown
+	}
+	return withdrawn
+}
+
+func (t *twin) wants() (always, now transport.Features) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.changes != nil {
+		always = transport.Twin | transport.Desired
+	}
+	if t.known {
+		always |= transport.Twin
+	}
+	if len(t.calls) > 0 {
+		now = transport.Twin
+	}
+	return always, now
+}
+
+func (t *twin) refused(why *transport.Error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.calls) > 0 {
+		k := t.calls[0]
+		own := *why
+		own.Op = k.request.Op
+		t.finish(k, transport.Reply{Err: &own})
+	}
+}
+
+func (t *twin) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.changes != nil {
+		t.changes.begin()
+	}
+}
+
+// reply takes an answer of the session.
+func (t *twin) reply(id uint32, r transport.Reply) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range t.calls {
+		if k.state == callFlying && k.request.ID == id {
+			r.Body = append([]byte(nil), r.Body...)
+			k.answer, k.state, k.handed = r, callAnswered, false
+			t.c.poke()
+			return
+		}
+	}
+}
+
+// serve hands over what may go and settles what was answered.
+func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
+	t.settleAnswered(l, now)
+	t.mu.Lock()
+	if t.changes != nil {
+		next = t.catchUp(now)
+	}
+	calls := append(t.turn[:0], t.calls...)
+	t.mu.Unlock()
+	for _, k := range calls {
+		t.mu.Lock()
+		state, may := k.state, t.mayGo(k)
+		due := k.sent.Add(t.c.set.AckTimeout)
+		if state == callFlying && !now.Before(due) {
+			k.answer = transport.Reply{Err: &transport.Error{Kind: transport.Timeout, Op: k.request.Op, Err: errNoAnswer}}
+			k.state, due = callAnswered, now // settled in the next turn
+		}
+		t.mu.Unlock()
+
+		switch state {
+		case callFlying:
+			next = earlier(due, next)
+		case callResting:
+			if k.asked.askedOf != t.c.policies.Load() {
+				t.ask(l, k)
+			}
+			next = earlier(k.until, next)
+			if !now.Before(k.until) {
+				t.set(k, callQueued)
+			}
+		case callQueued:
+			if may && l.granted&transport.Twin != 0 && l.drainBy.IsZero() {
+				next = earlier(t.hand(l, k, now), next)
+			}
+		}
+	}
+	clear(calls)
+	t.turn = calls
+	return next
+}
+
+var errNoAnswer = errors.New("no answer within AckTimeout")
+
+// mayGo reports whether k is not behind an earlier patch, if it is one itself. The lock is held.
+func (t *twin) mayGo(k *twinCall) bool {
+	if k.request.Op != transport.OpTwinPatch {
+		return true
+	}
+	first := slices.IndexFunc(t.calls, func(k *twinCall) bool { return k.request.Op == transport.OpTwinPatch })
+	return first >= 0 && t.calls[first] == k
+}
+
+// set moves a call to state, unless its caller has given up.
+func (t *twin) set(k *twinCall, state callState) {
+	t.mu.Lock()
+	if k.state != callGone {
+		k.state = state
+	}
+	t.mu.Unlock()
+}
+
+// hand gives a call to the session, unless the policy's gate holds it back or refuses it. It returns when to look at the call again.
+func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
+	k.under = t.c.policies.Load()
+	if gate, ok := isGate(k.under.message); ok {
+		d := gate.Admit(t.attempt(l, k, now))
+		switch {
+		case !d.Retry:
+			var cause error
+			if k.asked.failure != nil {
+				cause = k.asked.failure
+			}
+			t.fail(k, refusedTry(transport.Operation, k.request.Op, d, max(k.retry-1, 0), cause))
+			return now
+		case d.Delay > 0:
+			return now.Add(d.Delay)
+		case d.Cost != 0:
+			k.last.Cost = d.Cost
+		}
+	}
+	t.mu.Lock()
+	gone := k.state == callGone
+	if !gone {
+		t.id = max(t.id+1, firstID) // it wraps after four billion calls
+		k.request.ID = t.id
+		k.state, k.sent, k.handed = callFlying, now, true
+	}
+	t.mu.Unlock()
+	if gone {
+		t.observe(l, k, errWithdrawn, now) // the gate let it in
+		return now
+	}
+	l.request = k.request
+	l.live.Do(&l.request)
+	return now.Add(t.c.set.AckTimeout)
+}
+
+var errWithdrawn = &transport.Error{Kind: transport.Closed, Err: errors.New("its caller gave up")}
+
+// settleAnswered ends what was answered well, and asks about the rest.
+func (t *twin) settleAnswered(l *loop, now time.Time) {
+	t.mu.Lock()
+	left := t.left
+	t.left = nil
+	t.mu.Unlock()
+	for _, k := range left {
+		t.observe(l, k, errWithdrawn, now)
+	}
+	for {
+		t.mu.Lock()
+		i := slices.IndexFunc(t.calls, func(k *twinCall) bool { return k.state == callAnswered })
+		if i < 0 {
+			t.mu.Unlock()
+			return
+		}
+		k := t.calls[i]
+		t.known = t.known || k.answer.Err == nil
+		t.mu.Unlock()
+		if k.answer.Err != nil {
+			t.failed(l, k, ofTransport(k.answer.Err), now)
+			continue
+		}
+		t.observe(l, k, nil, now)
+		t.mu.Lock()
+		t.finish(k, k.answer)
+		t.mu.Unlock()
+	}
+}
+
+// failed takes the failure of a try through filter and policy.
+func (t *twin) failed(l *loop, k *twinCall, err *transport.Error, now time.Time) {
+	t.observe(l, k, err, now)
+	switch {
+	case k.handed && !repeats(&k.request):
+		t.fail(k, unknownOutcome(err))
+		return
+	case !errfilter.Retryable(err):
+		t.fail(k, err)
+		return
+	}
+	if k.retry == 0 {
+		k.since = now
+	}
+	k.retry++
+	k.asked = question{failure: err, began: now}
+	k.asked.attempt = t.attempt(l, k, now)
+	t.ask(l, k)
+}
+
+// ask puts the failure of a call to the policy of this moment.
+func (t *twin) ask(l *loop, k *twinCall) {
+	d := l.ask(&k.asked, 0)
+	k.until = k.asked.began // of one that is over: now
+	if !d.Retry {
+		t.fail(k, retriesEnded(k.asked.failure, d.Reason, k.retry-1))
+		return
+	}
+	k.last, k.until = d, k.asked.began.Add(d.Delay)
+	t.set(k, callResting)
+	t.c.poke()
+}
+
+// fail ends a call with an error.
+func (t *twin) fail(k *twinCall, err *transport.Error) {
+	t.mu.Lock()
+	t.finish(k, transport.Reply{Err: err})
+	t.mu.Unlock()
+}
+
+// attempt is the question about the next try of a call.
+func (t *twin) attempt(l *loop, k *twinCall, now time.Time) retrypolicy.Attempt {
+	a := l.attempt(transport.Operation, now)
+	a.Retry, a.Last, a.Rand = k.retry, k.last, t.c.set.Rand()
+	if k.asked.failure != nil {
+		a.Elapsed = now.Sub(k.since)
+		describe(&a, k.asked.failure)
+	}
+	return a
+}
+
+// observe tells the policy that let it in how a try ended.
+func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.Time) {
+	eye, ok := isObserver(k.under.message)
+	if !ok {
+		return
+	}
+	a := l.attempt(transport.Operation, now)
+	a.Retry, a.Last, a.Count = k.retry, k.last, 1
+	if failure != nil {
+		describe(&a, failure)
+	}
+	eye.Observe(a)
+}
+
+func (t *twin) busy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.calls, func(k *twinCall) bool { return k.state == callFlying || k.state == callAnswered })
+}
+
+// over queues again what was in flight and may be repeated, and ends the rest.
+func (t *twin) over(l *loop) {
+	now := time.Now()
+	t.settleAnswered(l, now)
+	t.mu.Lock()
+	var lost []*twinCall
+	for _, k := range t.calls {
+		if k.state == callFlying {
+			lost = append(lost, k)
+		}
+	}
+	for _, k := range lost {
+		if repeats(&k.request) {
+			k.state = callQueued
+		} else {
+			t.finish(k, transport.Reply{Err: unknownOutcome(&transport.Error{Kind: transport.Network, Op: k.request.Op, Err: errGoneWith.Err})})
+		}
+	}
+	t.mu.Unlock()
+	for _, k := range lost {
+		t.observe(l, k, errGoneWith, now)
+	}
+}
+
+func (t *twin) resume() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.down = nil
+}
+
+func (t *twin) halt(why *transport.Error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.down = why
+	for len(t.calls) > 0 {
+		k := t.calls[0]
+		own := *why
+		if own.Op = k.request.Op; k.handed {
+			own = *unknownOutcome(&own)
+		}
+		t.finish(k, transport.Reply{Err: &own})
+	}
+}

@@ -1,0 +1,312 @@
+// Package jsonscan looks into JSON texts without building anything from them: whether a text is valid, and where a member of an object is. It allocates
+// nothing and is for boards, which cannot carry encoding/json.
+//
+// Source: RFC 8259. Texts are checked as encoding/json checks them: strings may hold any byte from 0x20 on, UTF-8 or not.
+package jsonscan
+
+import "unicode/utf8"
+
+// MaxDepth is how deeply arrays and objects may be nested; deeper texts are not valid here. A twin has ten levels.
+const MaxDepth = 64
+
+// Valid reports whether text is one JSON value, with white space around it or not.
+func Valid(text []byte) bool {
+	s := scanner{text: text}
+	return s.value(0) && s.atEnd()
+}
+
+// IsObject reports whether text is one JSON object.
+func IsObject(text []byte) bool {
+	s := scanner{text: text}
+	s.space()
+	return s.peek() == '{' && Valid(text)
+}
+
+// Member returns the value of the member of object that is called name, as it stands there, without white space around it. Of members with one name the last counts. ok is false when there
+// is none, and when object is not a JSON object. A name that is written with escapes is found if it means the same.
+func Member(object []byte, name string) (value []byte, ok bool) {
+	s := scanner{text: object}
+	valid := s.object(0, func(key, v []byte) {
+		if sameName(key, name) {
+			value, ok = v, true
+		}
+	})
+	if !valid || !s.atEnd() {
+		return nil, false
+	}
+	return value, ok
+}
+
+// Int returns the value of a JSON number without fraction and exponent that fits into an int64.
+func Int(number []byte) (n int64, ok bool) {
+	digits := number
+	negative := len(digits) > 0 && digits[0] == '-'
+	if negative {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 || len(digits) > 19 || len(digits) > 1 && digits[0] == '0' {
+		return 0, false
+	}
+	var u uint64
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		u = u*10 + uint64(c-'0') // 19 digits fit
+	}
+	switch {
+	case negative && u <= 1<<63:
+		return -int64(u), true
+	case !negative && u < 1<<63:
+		return int64(u), true
+	}
+	return 0, false
+}
+
+// scanner walks over a text. Its methods consume what they are named after, with white space before it, and report whether it was there.
+type scanner struct {
+	text []byte
+	at   int
+}
+
+func (s *scanner) peek() byte {
+	if s.at < len(s.text) {
+		return s.text[s.at]
+	}
+	return 0
+}
+
+func (s *scanner) take(c byte) bool {
+	s.space()
+	if s.at == len(s.text) || s.text[s.at] != c {
+		return false
+	}
+	s.at++
+	return true
+}
+
+func (s *scanner) space() {
+	for s.at < len(s.text) {
+		switch s.text[s.at] {
+		case ' ', '\t', '\n', '\r':
+			s.at++
+		default:
+			return
+		}
+	}
+}
+
+func (s *scanner) atEnd() bool {
+	s.space()
+	return s.at == len(s.text)
+}
+
+func (s *scanner) value(depth int) bool {
+	s.space()
+	switch c := s.peek(); {
+	case c == '{':
+		return s.object(depth, nil)
+	case c == '[':
+		return s.array(depth)
+	case c == '"':
+		return s.str()
+	case c == 't':
+		return s.word("true")
+	case c == 'f':
+		return s.word("false")
+	case c == 'n':
+		return s.word("null")
+	}
+	return s.number()
+}
+
+// object consumes an object and shows each member; the key comes as it is written, between its quotes.
+func (s *scanner) object(depth int, show func(key, value []byte)) bool {
+	if depth == MaxDepth || !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for {
+		s.space()
+		from := s.at
+		if !s.str() {
+			return false
+		}
+		key := s.text[from+1 : s.at-1]
+		if !s.take(':') {
+			return false
+		}
+		s.space()
+		from = s.at
+		if !s.value(depth + 1) {
+			return false
+		}
+		if show != nil {
+			show(key, s.text[from:s.at])
+		}
+		if s.take('}') {
+			return true
+		}
+		if !s.take(',') {
+			return false
+		}
+	}
+}
+
+func (s *scanner) array(depth int) bool {
+	if depth == MaxDepth || !s.take('[') {
+		return false
+	}
+	if s.take(']') {
+		return true
+	}
+	for {
+		if !s.value(depth + 1) {
+			return false
+		}
+		if s.take(']') {
+			return true
+		}
+		if !s.take(',') {
+			return false
+		}
+	}
+}
+
+func (s *scanner) word(w string) bool {
+	if len(s.text)-s.at < len(w) || string(s.text[s.at:s.at+len(w)]) != w {
+		return false
+	}
+	s.at += len(w)
+	return true
+}
+
+func (s *scanner) number() bool {
+	if s.peek() == '-' {
+		s.at++
+	}
+	if s.peek() == '0' {
+		s.at++
+	} else if !s.digits() {
+		return false
+	}
+	if s.peek() == '.' {
+		s.at++
+		if !s.digits() {
+			return false
+		}
+	}
+	if c := s.peek(); c == 'e' || c == 'E' {
+		s.at++
+		if c := s.peek(); c == '+' || c == '-' {
+			s.at++
+		}
+		return s.digits()
+	}
+	return true
+}
+
+// digits consumes one digit or more.
+func (s *scanner) digits() bool {
+	from := s.at
+	for c := s.peek(); c >= '0' && c <= '9'; c = s.peek() {
+		s.at++
+	}
+	return s.at > from
+}
+
+func (s *scanner) str() bool {
+	if s.peek() != '"' {
+		return false
+	}
+	s.at++
+	for s.at < len(s.text) {
+		c := s.text[s.at]
+		s.at++
+		switch {
+		case c == '"':
+			return true
+		case c < ' ':
+			return false
+		case c == '\\':
+			if !s.escape() {
+				return false
+			}
+		}
+	}
+	return false
+}
+
+// escape consumes what follows a backslash.
+func (s *scanner) escape() bool {
+	c := s.peek()
+	s.at++
+	switch c {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return true
+	case 'u':
+		_, ok := hex4(s.text[min(s.at, len(s.text)):])
+		s.at += 4
+		return ok
+	}
+	return false
+}
+
+func hex4(text []byte) (r rune, ok bool) {
+	if len(text) < 4 {
+		return 0, false
+	}
+	for _, c := range text[:4] {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
+
+// sameName compares a key as it is written in a valid text with a name. A character outside the basic plane is not found if it is escaped.
+func sameName(key []byte, name string) bool {
+	for len(key) > 0 {
+		c := key[0]
+		if c != '\\' {
+			if name == "" || name[0] != c {
+				return false
+			}
+			key, name = key[1:], name[1:]
+			continue
+		}
+		r := rune(key[1])
+		key = key[2:]
+		switch r {
+		case 'b':
+			r = '\b'
+		case 'f':
+			r = '\f'
+		case 'n':
+			r = '\n'
+		case 'r':
+			r = '\r'
+		case 't':
+			r = '\t'
+		case 'u':
+			r, _ = hex4(key)
+			key = key[4:]
+		}
+		got, size := utf8.DecodeRuneInString(name)
+		if size == 0 || got != r {
+			return false
+		}
+		name = name[size:]
+	}
+	return name == ""
+}
