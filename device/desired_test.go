@@ -115,6 +115,7 @@ func TestDesiredChangesComeInOrderAndOnce(t *testing.T) {
 
 		h.f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Len(t, w.list(), 4, "nothing has changed meanwhile")
 		h.f.last().kill <- lost(transport.Network)
 		h.change(false)
@@ -182,6 +183,7 @@ func TestAReadThatIsOlderThanANotification(t *testing.T) {
 		h.change(false)
 		h.change(true)
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		require.Equal(t, []string{"full 1"}, w.list())
 		require.Greater(t, h.readCount(), 5)
 		require.Less(t, h.readCount(), 15, "once a second")
@@ -189,6 +191,7 @@ func TestAReadThatIsOlderThanANotification(t *testing.T) {
 		h.lag = 0
 		h.mu.Unlock()
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		require.Equal(t, []string{"full 1", "full 3"}, w.list())
 	})
 }
@@ -246,6 +249,7 @@ func TestATwinThatCannotBeRead(t *testing.T) {
 		require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { panic("nothing to tell") }))
 		open(t, c)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Len(t, unread, 1)
 		require.ErrorIs(t, unread[0], transport.Forbidden)
 		require.NoError(t, c.Send(t.Context(), msg(1)))

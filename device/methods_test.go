@@ -98,6 +98,7 @@ func TestMethodsRunConcurrentlyUpToALimit(t *testing.T) {
 			require.True(t, f.last().call(fmt.Sprint(i), "slow", ""))
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.EqualValues(t, 2, most.Load())
 		ok, busy := 0, 0
 		for _, a := range f.answers() {
@@ -154,6 +155,7 @@ func TestAnAnswerWhoseSessionHasEnded(t *testing.T) {
 		synctest.Wait()
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, 1, runs)
 		require.Equal(t, []string{"waiting", "running"}, lostAnswers)
 		require.Empty(t, f.answers())
@@ -176,6 +178,7 @@ func TestAMethodsTime(t *testing.T) {
 		open(t, c)
 		f.last().call("1", "wait", "")
 		time.Sleep(8 * time.Second)
+		synctest.Wait()
 		require.Equal(t, []string{"1 504 "}, f.answers())
 
 		f.last().call("2", "wait", "")
@@ -202,6 +205,7 @@ func TestARenewalWaitsForAMethod(t *testing.T) {
 		time.Sleep(84 * time.Second)
 		f.last().call("1", "work", "")
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		require.Equal(t, []string{"1 200 "}, f.answers())
 		require.Len(t, f.dialTimes(), 2)
 	})

@@ -2,6 +2,7 @@ package device_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
@@ -28,6 +29,7 @@ func TestRenewalInPlace(t *testing.T) {
 		open(t, c)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		require.Equal(t, []time.Duration{85 * time.Second, 255 * time.Second, 425 * time.Second, 595 * time.Second}, at)
 		require.Len(t, told, 4)
 		require.Equal(t, 200*time.Second, told[0])
@@ -56,6 +58,7 @@ func TestRenewalInPlaceThatFails(t *testing.T) {
 				}}})
 				open(t, c)
 				time.Sleep(97 * time.Second)
+				synctest.Wait()
 				require.Equal(t, 1, failed)
 				require.Equal(t, row.after, f.dialTimes()[1].Sub(start))
 				require.Equal(t, device.TokenRenewal, w.reasons()[2])
