@@ -43,6 +43,7 @@ type conn struct {
 	id   identity  // what the CONNECT says, whether or not it is true
 	live bool      // accepted by CONNACK, or opened, and not ended
 	amqp *amqpConn // nil unless AMQP is spoken, and has begun
+	http *httpConn // nil unless HTTP is spoken, and the connection is no WebSocket yet
 
 	// Of the connection's own goroutine.
 	known    bool        // a CONNECT was read
@@ -50,6 +51,7 @@ type conn struct {
 	parted   bool        // a DISCONNECT was read
 	session  *session    // from the CONNECT on
 	tls      *tls.Conn   // nil without TLS
+	cable    *cable      // between raw and HTTP or its TLS; nil where there is no HTTP
 	pending  *Injected   // a fault of the handshake that is still to happen
 	present  bool        // it was kept from an earlier connection
 	spent    *Injected   // a quota that closes the connection as soon as it is accepted
@@ -209,10 +211,16 @@ func (c *conn) leave(mode int32) int32 {
 
 // matchesLocked says whether a selector means the connection. Hub.mu is held.
 func (c *conn) matchesLocked(selector string) bool {
-	if c.amqp == nil || selector == "" {
-		return c.id.matches(selector)
+	who := map[identity]struct{}{c.id: {}}
+	switch {
+	case selector == "":
+		return true
+	case c.amqp != nil:
+		who = c.amqp.who
+	case c.http != nil:
+		who = c.http.who
 	}
-	for id := range c.amqp.who {
+	for id := range who {
 		if id.matches(selector) {
 			return true
 		}
@@ -246,6 +254,16 @@ func (c *conn) SetDeadline(t time.Time) error {
 		return nil
 	}
 	return c.raw.SetDeadline(t)
+}
+
+// setReadDeadline is SetDeadline for reading alone.
+func (c *conn) setReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mode.Load() != open {
+		return nil
+	}
+	return c.raw.SetReadDeadline(t)
 }
 
 // SetReadDeadline is part of net.Conn; the broker does not call it.

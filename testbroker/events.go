@@ -10,10 +10,12 @@ type EventKind uint8
 
 const (
 	// Connected: a client was authenticated; its CONNACK is about to be sent. Over AMQP, where a connection can have many
-	// devices, it was told of one more of them.
+	// devices, it was told of one more of them. Over HTTP, a request was the first of its device on a connection that was
+	// authenticated.
 	Connected EventKind = iota + 1
 	// Refused: a client got a CONNACK with another code than 0, or was cut off without one. Over AMQP, its SASL outcome,
-	// put-token or attach was not good, or it was cut off before any was.
+	// put-token or attach was not good, or it was cut off before any was. Over HTTP, a request was not authenticated, or the
+	// connection ended without a request that was.
 	Refused
 	// Disconnected: a connection that was Connected has ended, or lost the right to act for a device.
 	Disconnected
@@ -44,6 +46,8 @@ type Event struct {
 	DeviceID, ModuleID string
 	// Code is the CONNACK code of Refused; zero when none was sent.
 	Code byte
+	// Status is the status code of HTTP of Refused; zero when none was sent.
+	Status int
 	// Fault is the kind of the fault of FaultFired.
 	Fault FaultKind
 	// Err is why, for Refused and Disconnected, and what was asked for, for FaultObeyed.
@@ -61,6 +65,8 @@ func (e Event) String() string {
 		s += " " + e.Fault.String()
 	case e.Code != 0:
 		s += fmt.Sprintf(" with code %d", e.Code)
+	case e.Status != 0:
+		s += fmt.Sprintf(" with status %d", e.Status)
 	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()

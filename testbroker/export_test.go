@@ -73,3 +73,6 @@ func ReadOrder(m Message) (FaultMessage, bool) {
 
 // ParseThumbprint returns the bytes of a thumbprint.
 func ParseThumbprint(s string) (string, error) { return parseThumbprint(s) }
+
+// ErrorName returns the service's name of a code.
+func ErrorName(code int) string { return errorName(code) }

@@ -2,6 +2,7 @@ package testbroker
 
 import (
 	"fmt"
+	"strings"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
@@ -13,19 +14,27 @@ type Protocol uint8
 const (
 	MQTT Protocol = 1 << iota
 	AMQP
+	HTTP
 )
+
+var protocolNames = [...]string{"MQTT", "AMQP", "HTTP"}
 
 // String names the protocols.
 func (p Protocol) String() string {
-	switch p {
-	case MQTT:
-		return "MQTT"
-	case AMQP:
-		return "AMQP"
-	case MQTT | AMQP:
-		return "MQTT and AMQP"
+	var names []string
+	for i, name := range protocolNames {
+		if p&(1<<i) != 0 {
+			names = append(names, name)
+		}
 	}
-	return fmt.Sprintf("Protocol(%d)", uint8(p))
+	switch n := len(names); {
+	case n == 0, p>>len(protocolNames) != 0:
+		return fmt.Sprintf("Protocol(%d)", uint8(p))
+	case n == 1:
+		return names[0]
+	default:
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
 }
 
 // A faultRow is what there is to know of a kind.

@@ -8,19 +8,23 @@ import (
 // port is what the hub speaks at a place where connections come in.
 type port struct {
 	secure bool // TLS
-	web    bool // WebSocket, over TLS if secure
+	web    bool // HTTP, over TLS if secure; a client can make it a WebSocket
 	amqp   bool // AMQP instead of MQTT; on a WebSocket without it, the client chooses by the subprotocol
 }
 
-// prepare brings a connection to where MQTT or AMQP begins. An error means that it ends before.
+// prepare brings a connection to where MQTT or AMQP begins. An error means that it ends before, as it does when nothing
+// but HTTP was spoken on it.
 func (h *Hub) prepare(c *conn) error {
+	if c.port.web {
+		c.cable = &cable{Conn: c.raw, c: c}
+	}
 	if c.port.secure && c.mode.Load() == open {
 		if err := h.secure(c); err != nil {
 			return err
 		}
 	}
-	if c.port.web && c.mode.Load() == open {
-		return h.upgrade(c)
+	if c.port.web {
+		return h.serveHTTP(c)
 	}
 	return nil
 }
@@ -47,11 +51,18 @@ func (h *Hub) secure(c *conn) error {
 		c.drain()
 		return faultError(NotTLS)
 	}
-	below := net.Conn(c.raw)
+	below := c.raw
 	config := h.serverTLS()
+	if c.port.web {
+		below = c.cable
+		config.NextProtos = []string{"h2", "http/1.1"}
+		if h.http.NoHTTP2 {
+			config.NextProtos = config.NextProtos[1:]
+		}
+	}
 	if in := h.faults.take(CutHandshake, c.id); in != nil {
 		c.pending = in
-		below = cutter{c.raw, c}
+		below = cutter{below, c}
 	} else if in := h.faults.take(OldTLS, c.id); in != nil {
 		c.pending = in
 		config.MinVersion, config.MaxVersion = tls.VersionTLS10, tls.VersionTLS11

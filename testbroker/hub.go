@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -66,6 +67,8 @@ type Options struct {
 	FaultMessages FaultMessages
 	// AMQP is about connections that speak it.
 	AMQP AMQPOptions
+	// HTTP is about connections that speak it.
+	HTTP HTTPOptions
 	// WebSocketFrame, unless zero, is how many bytes the hub puts into one frame at most, regardless of where packets
 	// begin. Default: what it writes at a time is one frame.
 	WebSocketFrame int
@@ -85,6 +88,7 @@ type Hub struct {
 	seed     uint64
 	c2d      C2DOptions
 	amqp     AMQPOptions
+	http     HTTPOptions
 	obedient FaultMessages
 	wsFrame  int
 	onEvent  func(Event)
@@ -97,6 +101,10 @@ type Hub struct {
 	log     telemetryLog
 	faults  faults
 	certs   certificates
+	front   webFront
+	routes  []httpRoute
+
+	refusals atomic.Uint64 // requests refused, to tell them apart
 
 	mu          sync.Mutex // guards what follows, never held over a wait
 	closed      bool
@@ -130,6 +138,7 @@ func New(o *Options) (*Hub, error) {
 		seed:        o.Seed,
 		c2d:         o.C2D.withDefaults(),
 		amqp:        o.AMQP.withDefaults(),
+		http:        o.HTTP.withDefaults(),
 		obedient:    o.FaultMessages,
 		wsFrame:     o.WebSocketFrame,
 		onEvent:     o.OnEvent,
@@ -154,6 +163,8 @@ func New(o *Options) (*Hub, error) {
 	if h.now == nil {
 		h.now = time.Now
 	}
+	h.front = webFront{hub: h, conns: make(chan net.Conn)}
+	h.routes = allRoutes()
 	h.log.first = make(map[messageKey]int)
 	h.faults.init(o.Seed)
 
@@ -338,6 +349,8 @@ func (h *Hub) finish(c *conn, err error) {
 	switch {
 	case c.amqp != nil:
 		c.amqp.finish(cause)
+	case c.http != nil:
+		c.http.finish(cause)
 	case live:
 		h.event(Event{Kind: Disconnected, Err: cause}, c)
 	case !c.answered:
@@ -366,7 +379,8 @@ func (h *Hub) connsOf(selector string) []*conn {
 
 // Connections returns how many connections are established, that is, were accepted by CONNACK, or over AMQP opened, and
 // have not ended. The device is a device id, which includes its modules, or "deviceID/moduleID", or empty for all. A
-// connection over AMQP counts for each device that was authenticated on it.
+// connection over AMQP counts for each device that was authenticated on it, and so does one over HTTP from the first such
+// request on.
 func (h *Hub) Connections(device string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -240,9 +240,15 @@ func (h *Hub) RemoveDevice(id string) error {
 // expel ends what connections do for a device: those of MQTT as a whole.
 func (h *Hub) expel(open []*conn, selector string, cause error, condition wire.Symbol) {
 	for _, c := range open {
-		if c.amqp != nil {
+		h.mu.Lock()
+		web := c.http
+		h.mu.Unlock()
+		switch {
+		case c.amqp != nil:
 			c.amqp.expel(selector, cause, condition)
-		} else {
+		case web != nil:
+			web.expel(selector, cause)
+		default:
 			c.closeFor(cause)
 		}
 	}

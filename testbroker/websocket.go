@@ -3,12 +3,12 @@ package testbroker
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,11 +21,11 @@ const (
 	webPath     = "/$iothub/websocket"
 	webProtocol = "mqtt" // in any letter case
 	webAMQP     = "AMQPWSB10"
-	maxRequest  = 64 << 10 // bytes of the request that asks for a WebSocket
 )
 
 // DialWS is like [Hub.Dial], but at the other end the hub waits for the request of HTTP that asks for a WebSocket: path
-// "/$iothub/websocket" with or without a query, subprotocol "mqtt" in any letter case, or "AMQPWSB10" for AMQP. The request is up to the caller.
+// "/$iothub/websocket" with or without a query, subprotocol "mqtt" in any letter case, or "AMQPWSB10" for AMQP. The
+// request is up to the caller. Other requests are those of [Hub.DialHTTP].
 func (h *Hub) DialWS(ctx context.Context, network, addr string) (net.Conn, error) {
 	return h.dial(ctx, network, addr, port{web: true})
 }
@@ -35,40 +35,16 @@ func (h *Hub) DialWSPort(ctx context.Context, network, addr string) (net.Conn, e
 	return h.dial(ctx, network, addr, port{secure: true, web: true})
 }
 
-// ListenWS opens a port on which the hub speaks MQTT over WebSocket over TLS. See [Hub.ListenTLS] and [Hub.DialWS].
+// ListenWS opens a port on which the hub speaks MQTT over WebSocket over TLS. It is [Hub.ListenHTTPS] by another name. See
+// [Hub.DialWS].
 func (h *Hub) ListenWS(addr string) (net.Addr, error) {
 	return h.listen(addr, port{secure: true, web: true})
 }
 
-// upgrade reads the request and makes the connection a WebSocket, or answers with an error and ends it.
-func (h *Hub) upgrade(c *conn) error {
-	below := &gate{Conn: c.stream, c: c, left: maxRequest}
-	in := bufio.NewReader(below)
-	request, err := http.ReadRequest(in)
-	answer := &response{conn: below, rw: bufio.NewReadWriter(in, bufio.NewWriter(below)), header: make(http.Header)}
-	if err != nil {
-		if c.mode.Load() != open || errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-		http.Error(answer, "not a request", http.StatusBadRequest)
-	} else {
-		err = h.upgradeFor(c, below, answer, request)
-	}
-	if err != nil {
-		err = fmt.Errorf("request for a WebSocket: %w", err)
-		answer.send()
-		c.farewell(err)
-		c.drain()
-	}
-	return err
-}
-
-func (h *Hub) upgradeFor(c *conn, below *gate, answer *response, request *http.Request) error {
-	if request.URL.Path != webPath {
-		http.NotFound(answer, request)
-		return fmt.Errorf("path %q", request.URL.Path)
-	}
-	offered := websocket.Subprotocols(request)
+// upgrade makes a connection over HTTP a WebSocket, or answers with an error.
+func (a *httpConn) upgrade(w http.ResponseWriter, r *http.Request) error {
+	c := a.c
+	offered := websocket.Subprotocols(r)
 	pick := func(name string) string {
 		i := slices.IndexFunc(offered, func(p string) bool { return strings.EqualFold(p, name) })
 		if i < 0 {
@@ -76,64 +52,60 @@ func (h *Hub) upgradeFor(c *conn, below *gate, answer *response, request *http.R
 		}
 		return offered[i]
 	}
-	protocol := ""
-	if !c.port.amqp {
+	protocol, amqp := "", c.port.amqp
+	if !amqp {
 		protocol = pick(webProtocol)
 	}
 	if protocol == "" {
-		protocol = pick(webAMQP)
-		c.port.amqp = true
+		protocol, amqp = pick(webAMQP), true
 	}
 	if protocol == "" {
-		http.Error(answer, "subprotocol", http.StatusBadRequest)
+		http.Error(w, "subprotocol", http.StatusBadRequest)
 		return fmt.Errorf("subprotocols %q", offered)
 	}
 	u := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
-	ws, err := u.Upgrade(answer, request, http.Header{"Sec-Websocket-Protocol": {protocol}})
+	taken := &takeover{ResponseWriter: w}
+	ws, err := u.Upgrade(taken, r, http.Header{"Sec-Websocket-Protocol": {protocol}})
 	if err != nil {
+		if taken.gate != nil {
+			a.end()
+		}
 		return err
 	}
-	below.left = -1
-	c.stream = &webStream{Conn: below, ws: ws, frame: h.wsFrame}
+	c.port.amqp = amqp
+	c.stream = &webStream{Conn: taken.gate, ws: ws, frame: a.hub.wsFrame}
+	close(a.upgraded)
 	return nil
 }
 
+// A takeover takes a connection from the server and puts a gate on it.
+type takeover struct {
+	http.ResponseWriter
+	gate *gate
+}
+
+var _ http.Hijacker = (*takeover)(nil)
+
+// Hijack gives the connection away.
+func (t *takeover) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	conn.SetDeadline(time.Time{})
+	t.gate = &gate{conn}
+	return t.gate, rw, nil
+}
+
 // A gate is what a WebSocket is spoken on. A dead link answers no ping either. The broker alone sets deadlines.
-type gate struct {
-	net.Conn
-	c    *conn
-	left int // bytes that may still be read; negative = no limit
-}
-
-// Read waits for bytes.
-func (g *gate) Read(p []byte) (int, error) {
-	if g.left == 0 {
-		return 0, errors.New("request too long")
-	}
-	if g.left > 0 {
-		p = p[:min(len(p), g.left)]
-	}
-	n, err := g.Conn.Read(p)
-	if g.left > 0 {
-		g.left -= n
-	}
-	return n, err
-}
-
-// Write sends bytes or lets them vanish.
-func (g *gate) Write(p []byte) (int, error) {
-	if g.c.mode.Load() == silent {
-		return len(p), nil
-	}
-	return g.Conn.Write(p)
-}
+type gate struct{ net.Conn }
 
 // CloseWrite ends TLS, if there is any; who calls it ends what is below.
 func (g *gate) CloseWrite() error {
-	if g.Conn == g.c.raw {
-		return nil
+	if s, ok := g.Conn.(*tls.Conn); ok {
+		return s.CloseWrite()
 	}
-	return g.Conn.(interface{ CloseWrite() error }).CloseWrite()
+	return nil
 }
 
 // SetDeadline does nothing.
@@ -231,42 +203,4 @@ func (s *webStream) CloseWrite() error {
 func (s *webStream) Close() error {
 	s.sayClose(websocket.CloseNormalClosure)
 	return s.Conn.Close()
-}
-
-// A response collects the answer to a request that is not granted.
-type response struct {
-	conn   net.Conn
-	rw     *bufio.ReadWriter
-	header http.Header
-	status int
-	body   []byte
-}
-
-var _ http.Hijacker = (*response)(nil)
-
-// Header is that of the response.
-func (r *response) Header() http.Header { return r.header }
-
-// WriteHeader sets the status.
-func (r *response) WriteHeader(status int) { r.status = status }
-
-// Write adds to the body.
-func (r *response) Write(p []byte) (int, error) {
-	r.body = append(r.body, p...)
-	return len(p), nil
-}
-
-// Hijack gives the connection away.
-func (r *response) Hijack() (net.Conn, *bufio.ReadWriter, error) { return r.conn, r.rw, nil }
-
-// send writes the response, if there is one.
-func (r *response) send() {
-	if r.status == 0 {
-		return
-	}
-	answer := http.Response{
-		StatusCode: r.status, ProtoMajor: 1, ProtoMinor: 1, Header: r.header, Close: true,
-		ContentLength: int64(len(r.body)), Body: io.NopCloser(strings.NewReader(string(r.body))),
-	}
-	answer.Write(r.conn)
 }

@@ -169,7 +169,7 @@ func TestNotARequestForAWebSocket(t *testing.T) {
 		"plain GET":    {"GET /$iothub/websocket HTTP/1.1\r\nHost: hub\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n", "HTTP/1.1 400 "},
 		"POST":         {"POST /$iothub/websocket HTTP/1.1\r\nHost: hub\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 400 "},
 		"not HTTP":     {"\x10\x0c\x00\x04MQTT\r\n\r\n", "HTTP/1.1 400 "},
-		"without end":  {"GET / HTTP/1.1\r\nA: " + strings.Repeat("x", 70000), "HTTP/1.1 400 "},
+		"without end":  {"GET / HTTP/1.1\r\nA: " + strings.Repeat("x", 70000), "HTTP/1.1 431 "},
 		"half and end": {"GET / HT", "HTTP/1.1 400 "},
 		"end":          {"", ""},
 	} {

@@ -1,0 +1,391 @@
+package testbroker_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+const version = "?api-version=2021-04-12"
+
+// A poster is a client of HTTP that is not ours.
+type poster struct {
+	t      testing.TB
+	client *http.Client
+	base   string
+	token  string // empty = none
+}
+
+// A reply is an answer that was read to its end.
+type reply struct {
+	*http.Response
+	body string
+}
+
+// newPoster returns a client that reaches the hub by a dial function. It speaks TLS if there is a configuration, and
+// then HTTP/2 if the hub does.
+func newPoster(t testing.TB, dial func(ctx context.Context, network, addr string) (net.Conn, error), config *tls.Config, token string) *poster {
+	way := &http.Transport{DialContext: dial, TLSClientConfig: config, ForceAttemptHTTP2: config != nil}
+	t.Cleanup(way.CloseIdleConnections)
+	p := &poster{t: t, client: &http.Client{Transport: way, Timeout: 10 * time.Minute}, base: "http://hub.example.test", token: token}
+	if config != nil {
+		p.base = "https://hub.example.test"
+	}
+	return p
+}
+
+// overHTTP is a client in memory without TLS.
+func overHTTP(t testing.TB, h *testbroker.Hub, d testbroker.Device) *poster {
+	return newPoster(t, h.DialHTTP, nil, token(d))
+}
+
+func (p *poster) try(method, path, body string, header ...string) (reply, error) {
+	r, err := http.NewRequestWithContext(p.t.Context(), method, p.base+path, strings.NewReader(body))
+	require.NoError(p.t, err)
+	if p.token != "" {
+		r.Header.Set("Authorization", p.token)
+	}
+	for i := 0; i < len(header); i += 2 {
+		if r.Header[header[i]] = []string{header[i+1]}; header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+	}
+	answer, err := p.client.Do(r)
+	if err != nil {
+		return reply{}, err
+	}
+	defer answer.Body.Close()
+	all, err := io.ReadAll(answer.Body)
+	return reply{answer, string(all)}, err
+}
+
+func (p *poster) do(method, path, body string, header ...string) reply {
+	r, err := p.try(method, path, body, header...)
+	require.NoError(p.t, err)
+	return r
+}
+
+func (p *poster) post(path, body string, header ...string) reply {
+	return p.do(http.MethodPost, path, body, header...)
+}
+
+// send posts a message for dev-1 and expects it to be taken.
+func (p *poster) send(body string, header ...string) {
+	r := p.post("/devices/dev-1/messages/events"+version, body, header...)
+	require.Equal(p.t, 204, r.StatusCode, r.body)
+}
+
+// refused checks that a reply is a refusal with a code, in the body as well as by its name in the head.
+func (r reply) refused(t testing.TB, code int) {
+	t.Helper()
+	require.Equal(t, code/1000, r.StatusCode, r.body)
+	var outer struct{ Message, ExceptionMessage string }
+	require.NoError(t, json.Unmarshal([]byte(r.body), &outer), r.body)
+	var inner struct {
+		ErrorCode    int
+		TrackingID   string
+		Message      string
+		TimestampUTC time.Time
+	}
+	require.NoError(t, json.Unmarshal([]byte(outer.Message), &inner), outer.Message)
+	require.Equal(t, code, inner.ErrorCode, inner.Message)
+	require.NotEmpty(t, inner.TrackingID)
+	require.NotEmpty(t, inner.Message)
+	require.False(t, inner.TimestampUTC.IsZero())
+	require.Equal(t, testbroker.ErrorName(code), r.Header.Get("iothub-errorcode"))
+	require.Equal(t, inner.TrackingID, r.Header.Get("x-ms-request-id"))
+	require.Equal(t, "application/json; charset=utf-8", r.Header.Get("Content-Type"))
+}
+
+// webWays are clients of every kind, with the major version of HTTP that they speak.
+func webWays(t testing.TB) map[string]func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
+	type way = func(t *testing.T, h *testbroker.Hub, token string) (*poster, int)
+	port := func(t *testing.T, listen func(string) (net.Addr, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+		addr, err := listen("127.0.0.1:0")
+		require.NoError(t, err)
+		return func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, addr.String())
+		}
+	}
+	return map[string]way{
+		"memory": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
+			return newPoster(t, h.DialHTTP, nil, token), 1
+		},
+		"memory, TLS": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
+			return newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token), 2
+		},
+		"TCP": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
+			return newPoster(t, port(t, h.ListenHTTP), nil, token), 1
+		},
+		"TLS, HTTP/2": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
+			return newPoster(t, port(t, h.ListenHTTPS), h.ClientTLS(), token), 2
+		},
+		"TLS, HTTP/1.1": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
+			p := newPoster(t, port(t, h.ListenWS), h.ClientTLS(), token)
+			p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+			return p, 1
+		},
+	}
+}
+
+func TestTelemetryOverHTTP(t *testing.T) {
+	for name, way := range webWays(t) {
+		t.Run(name, func(t *testing.T) {
+			h, d := newHub(t, nil)
+			p, major := way(t, h, token(d))
+			r := p.post("/devices/dev-1/messages/events"+version, `{"celsius":21}`,
+				"iothub-messageid", "m-1", "IoTHub-CorrelationId", "c-1", "iothub-contenttype", "application/json", "iothub-app-level", "high temp",
+				"iothub-to", "/devices/dev-1/messages/events", "Content-Type", "application/octet-stream")
+			require.Equal(t, 204, r.StatusCode, r.body)
+			require.Equal(t, major, r.ProtoMajor)
+			for i := range 3 {
+				p.send(fmt.Sprint(i))
+			}
+			log := h.Messages()
+			require.Len(t, log, 4)
+			m := log[0]
+			require.Equal(t, testbroker.Message{
+				DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "c-1", ContentType: "application/json",
+				System: []testbroker.Property{
+					{"$.ct", "application/json"}, {"$.cid", "c-1"}, {"$.mid", "m-1"}, {"$.to", "/devices/dev-1/messages/events"},
+				},
+				Properties: []testbroker.Property{{"level", "high temp"}}, Body: []byte(`{"celsius":21}`), Protocol: testbroker.HTTP,
+				Topic: "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: m.Received,
+			}, m)
+			require.EqualValues(t, 1, log[3].Connection, "the connection is kept")
+			require.Equal(t, 1, h.Connections("dev-1"))
+			require.Equal(t, 0, h.Connections("dev-2"))
+		})
+	}
+}
+
+func TestHTTPAuthentication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var events []string
+		h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, e.String())
+		}})
+		other, err := h.AddDevice("dev-2")
+		require.NoError(t, err)
+		mod, err := h.AddModule("dev-1", "mod-1")
+		require.NoError(t, err)
+		odd, err := h.AddDevice("a+b#c%41")
+		require.NoError(t, err)
+		policy, err := h.AddPolicy("device")
+		require.NoError(t, err)
+		p := overHTTP(t, h, d)
+		for name, c := range map[string]struct {
+			token, path string
+			code        int // zero = taken
+		}{
+			"own":                            {token(d), "/devices/dev-1/messages/events", 0},
+			"module":                         {token(mod), "/devices/dev-1/modules/mod-1/messages/events", 0},
+			"policy":                         {policyToken(policy, h.HostName()), "/devices/dev-2/messages/events", 0},
+			"odd id":                         {token(odd), "/devices/a+b%23c%2541/messages/events", 0},
+			"of another":                     {token(other), "/devices/dev-1/messages/events", 401003},
+			"none":                           {"", "/devices/dev-1/messages/events", 401003},
+			"rubbish":                        {"Bearer abc", "/devices/dev-1/messages/events", 401003},
+			"unknown device":                 {token(d), "/devices/dev-9/messages/events", 404001},
+			"unknown module":                 {token(d), "/devices/dev-1/modules/mod-9/messages/events", 404010},
+			"impossible device id":           {token(d), "/devices/a%2Fb/messages/events", 400004},
+			"module with the device's token": {token(d), "/devices/dev-1/modules/mod-1/messages/events", 401003},
+		} {
+			p.token = c.token
+			r := p.post(c.path+version, "x")
+			if c.code == 0 {
+				require.Equal(t, 204, r.StatusCode, "%s: %s", name, r.body)
+				continue
+			}
+			r.refused(t, c.code)
+		}
+		require.Equal(t, 4, h.Len())
+		require.Contains(t, events, "#1 dev-1 connected")
+		require.Contains(t, events, "#1 dev-1 refused with status 401: token does not begin with SharedAccessSignature")
+
+		p.token = token(d)
+		require.NoError(t, h.SetEnabled("dev-1", false))
+		require.Contains(t, events, "#1 dev-1 disconnected: device is disabled")
+		p.post("/devices/dev-1/messages/events"+version, "x").refused(t, 403012)
+		require.NoError(t, h.SetEnabled("dev-1", true))
+		p.send("x")
+		time.Sleep(2 * time.Hour) // beyond the token
+		p.post("/devices/dev-1/messages/events"+version, "x").refused(t, 401003)
+		require.NoError(t, h.Close())
+		synctest.Wait()
+		require.Contains(t, events, "#1 dev-2 disconnected: client sent no request in time")
+	})
+}
+
+func TestCertificatesOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
+		_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
+		require.NoError(t, err)
+		for _, config := range []func(*tls.Config){
+			func(c *tls.Config) { c.Certificates = []tls.Certificate{cert} },
+			func(c *tls.Config) {
+				c.Certificates = []tls.Certificate{testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})}
+			},
+			func(c *tls.Config) {},
+		} {
+			secure := h.ClientTLS()
+			config(secure)
+			p := newPoster(t, h.DialHTTPSPort, secure, "")
+			r := p.post("/devices/dev-x/messages/events"+version, "x")
+			if len(secure.Certificates) == 1 && &secure.Certificates[0].Certificate[0][0] == &cert.Certificate[0][0] {
+				require.Equal(t, 204, r.StatusCode, r.body)
+			} else {
+				r.refused(t, 401003)
+			}
+			p.post("/devices/dev-1/messages/events"+version, "x").refused(t, 401003)
+		}
+		require.Equal(t, 1, h.Len())
+	})
+}
+
+func TestWhatHTTPRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := overHTTP(t, h, d)
+		const events = "/devices/dev-1/messages/events"
+		big := strings.Repeat("x", testbroker.MaxMessage)
+		for name, c := range map[string]struct {
+			method, path, body string
+			header             []string
+			code               int
+		}{
+			"no version":           {"POST", events, "x", nil, 400001},
+			"version unknown":      {"POST", events + "?api-version=1999-01-01", "x", nil, 400001},
+			"two versions":         {"POST", events + version + "&api-version=2021-04-12", "x", nil, 400001},
+			"bad query":            {"POST", events + "?api-version=%zz", "x", nil, 400004},
+			"path":                 {"POST", "/devices/dev-1/messages" + version, "x", nil, 404000},
+			"path with more":       {"POST", events + "/more" + version, "x", nil, 404000},
+			"root":                 {"GET", "/", "", nil, 404000},
+			"method":               {"GET", events + version, "", nil, 405000},
+			"host":                 {"POST", events + version, "x", []string{"Host", "other.example.test"}, 404000},
+			"too large":            {"POST", events + version, big + "x", nil, 413001},
+			"property makes it so": {"POST", events + version, big, []string{"iothub-app-a", "b"}, 413001},
+			"long message id":      {"POST", events + version, "x", []string{"iothub-messageid", big[:129]}, 400004},
+			"nameless property":    {"POST", events + version, "x", []string{"iothub-app-", "b"}, 400004},
+			"not UTF-8":            {"POST", events + version, "x", []string{"iothub-app-a", "\xff"}, 400004},
+			"to another":           {"POST", events + version, "x", []string{"iothub-to", "/devices/dev-2/messages/events"}, 400004},
+			"compressed":           {"POST", events + version, "x", []string{"Content-Encoding", "gzip"}, 415000},
+			"no media type":        {"POST", events + version, "x", []string{"Content-Type", ";;"}, 415000},
+		} {
+			t.Log(name)
+			p.do(c.method, c.path, c.body, c.header...).refused(t, c.code)
+		}
+		require.Equal(t, "POST", p.do("GET", events+version, "").Header.Get("Allow"))
+		require.Zero(t, h.Len())
+		p.send(big)
+		p.send("")
+		r := p.post("/DEVICES/dev-1/Messages/EVENTS"+version, "x", "iothub-to", "%2Fdevices%2Fdev-1%2Fmessages%2Fevents")
+		require.Equal(t, 204, r.StatusCode, r.body)
+
+		// A body whose length is not known.
+		r2, err := http.NewRequest("POST", p.base+events+version, struct{ io.Reader }{strings.NewReader(big + "x")})
+		require.NoError(t, err)
+		r2.Header.Set("Authorization", p.token)
+		answer, err := p.client.Do(r2)
+		require.NoError(t, err)
+		require.Equal(t, 413, answer.StatusCode)
+		answer.Body.Close()
+		require.Equal(t, 3, h.Len())
+	})
+}
+
+func TestDateIsTheHubs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+		h, err := testbroker.New(&testbroker.Options{Now: func() time.Time { return clock }, HTTP: testbroker.HTTPOptions{TextErrors: true}})
+		require.NoError(t, err)
+		defer h.Close()
+		p := newPoster(t, h.DialHTTP, nil, "")
+		r := p.post("/devices/dev-1/messages/events"+version, "x")
+		require.Equal(t, "Tue, 06 May 2031 07:08:09 GMT", r.Header.Get("Date"))
+		require.Equal(t, 404, r.StatusCode)
+		require.Equal(t, `{"Message":"ErrorCode:DeviceNotFound;testbroker: no such identity: dev-1","ExceptionMessage":"Tracking ID:1-1"}`, r.body)
+		p.client.CloseIdleConnections()
+	})
+}
+
+// A client that is slow on purpose is not waited for.
+func TestSlowClientsOverHTTP(t *testing.T) {
+	for name, c := range map[string]struct {
+		send string
+		want time.Duration
+		code string
+	}{
+		"no request":     {"", time.Minute, ""},
+		"half a head":    {"POST /devices/dev-1/messages/events HTTP/1.1\r\nHost: hub.example.test\r\nA: ", time.Minute, ""},
+		"half a body":    {"POST /devices/dev-1/messages/events?api-version=2021-04-12 HTTP/1.1\r\nHost: hub.example.test\r\nContent-Length: 10\r\nAuthorization: %s\r\n\r\nabc", 2 * time.Minute, "HTTP/1.1 400 "},
+		"second request": {"GET / HTTP/1.1\r\nHost: hub.example.test\r\n\r\n", 4 * time.Minute, "HTTP/1.1 404 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ended error
+				h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) { ended = e.Err }})
+				conn, err := h.DialHTTP(t.Context(), "tcp", "hub:80")
+				require.NoError(t, err)
+				defer conn.Close()
+				start := time.Now()
+				_, err = io.WriteString(conn, strings.ReplaceAll(c.send, "%s", token(d)))
+				require.NoError(t, err)
+				all, err := io.ReadAll(conn)
+				require.NoError(t, err)
+				require.Equal(t, c.want, time.Since(start).Truncate(time.Second))
+				require.True(t, strings.HasPrefix(string(all), c.code), "%q", all)
+				synctest.Wait()
+				require.ErrorContains(t, ended, "no request in time")
+			})
+		})
+	}
+}
+
+func TestCloseEndsRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token(d))
+		p.send("x")
+		r, w := io.Pipe()
+		defer w.Close()
+		request, err := http.NewRequestWithContext(t.Context(), "POST", p.base+"/devices/dev-1/messages/events"+version, r)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", p.token)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := p.client.Do(request)
+			failed <- err
+		}()
+		time.Sleep(time.Second)
+		start := time.Now()
+		require.NoError(t, h.Close())
+		require.Zero(t, time.Since(start))
+		require.Error(t, <-failed)
+		_, err = h.DialHTTP(t.Context(), "tcp", "hub")
+		require.True(t, errors.Is(err, testbroker.ErrClosed) || err != nil)
+	})
+}
+
+// policyToken is a token for all devices of a hub.
+func policyToken(p testbroker.Policy, host string) string {
+	return sign(host, p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=" + p.Name
+}

@@ -1,0 +1,166 @@
+package testbroker
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+)
+
+// An httpRequest is a request whose route is known.
+type httpRequest struct {
+	*http.Request
+	hub   *Hub
+	conn  *httpConn
+	c     *conn
+	w     http.ResponseWriter
+	route *httpRoute
+	vars  map[string]string // of the path, decoded
+	query url.Values
+	id    identity // who asks; empty for routes without {device}
+}
+
+// path is that of the request, as it came.
+func (q *httpRequest) path() string { return q.URL.EscapedPath() }
+
+// sleep waits; false when the client has gone meanwhile.
+func (q *httpRequest) sleep(d time.Duration) bool {
+	if d <= 0 {
+		return q.Context().Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-q.Context().Done():
+	case <-q.c.closed:
+	}
+	return false
+}
+
+// hang waits until the client has gone. That it does so is only seen when there is nothing left to read of the request.
+func (q *httpRequest) hang() {
+	io.Copy(io.Discard, q.Body)
+	select {
+	case <-q.Context().Done():
+	case <-q.c.closed:
+	}
+}
+
+// read reads the body, of so many bytes at most.
+func (q *httpRequest) read(limit int64) ([]byte, *httpError) {
+	if q.ContentLength > limit {
+		return nil, httpErrorf(413001, "body of %d bytes, at most %d are allowed", q.ContentLength, limit)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.Body, limit))
+	var long *http.MaxBytesError
+	switch {
+	case err == nil:
+		return body, nil
+	case errors.As(err, &long):
+		return nil, httpErrorf(413001, "body of more than %d bytes", limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, httpErrorf(400024, "body did not come in time")
+	}
+	return nil, httpErrorf(400021, "body: %v", err)
+}
+
+// request answers a request, whatever it is.
+func (a *httpConn) request(w http.ResponseWriter, r *http.Request) {
+	h := a.hub
+	if path, err := url.PathUnescape(r.URL.EscapedPath()); err == nil && path == webPath {
+		if err := a.upgrade(w, r); err != nil {
+			a.c.blame(fmt.Errorf("request for a WebSocket: %w", err))
+		}
+		return
+	}
+	q := &httpRequest{Request: r, hub: h, conn: a, c: a.c, w: w}
+	q.send(q.answer())
+}
+
+// answer deals with a request.
+func (q *httpRequest) answer() httpAnswer {
+	h := q.hub
+	var bad *httpError
+	if q.route, q.vars, bad = h.route(q.Request); bad != nil {
+		return q.fail(bad)
+	}
+	q.id = identity{q.vars["device"], q.vars["module"]}
+	query, err := url.ParseQuery(q.URL.RawQuery)
+	if err != nil {
+		return q.fail(httpErrorf(400004, "query: %v", err))
+	}
+	q.query = query
+	if !q.route.open {
+		if bad := q.authenticate(); bad != nil {
+			return q.fail(bad)
+		}
+	}
+	return q.route.do(q)
+}
+
+// authenticate checks the version of the API and who the client is.
+func (q *httpRequest) authenticate() *httpError {
+	h := q.hub
+	if v := q.query["api-version"]; len(v) != 1 || !slices.Contains(h.http.APIVersions, v[0]) {
+		return httpErrorf(400001, "api-version %q, want one of %q", v, h.http.APIVersions)
+	}
+	err := checkID("device", q.id.device)
+	if _, module := q.vars["module"]; err == nil && module {
+		err = checkID("module", q.id.module)
+	}
+	if err != nil {
+		return httpErrorf(400004, "%v", err)
+	}
+	if err := h.authenticateHTTP(q.c, q.id, q.Header.Values("Authorization")); err != nil {
+		bad := asHTTP(err, q.id)
+		q.conn.refused(q.id, bad.status(), err)
+		return bad
+	}
+	q.conn.admit(q.id)
+	return nil
+}
+
+// authenticateHTTP checks the token of a request, or without one the certificate of the connection.
+func (h *Hub) authenticateHTTP(c *conn, id identity, tokens []string) error {
+	user := userName{host: h.host, id: id}
+	switch len(tokens) {
+	case 0:
+		var chain []*x509.Certificate
+		if c.tls != nil {
+			chain = c.tls.ConnectionState().PeerCertificates
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.certifiedLocked(user, chain)
+	case 1:
+		tok, err := parseToken(tokens[0])
+		if err != nil {
+			return err
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.authorizeLocked(user, tok)
+	}
+	return errors.New("more than one token")
+}
+
+// asHTTP is the error for a client that was not authenticated.
+func asHTTP(err error, id identity) *httpError {
+	code := 401003
+	switch {
+	case errors.Is(err, ErrNotFound) && id.module != "":
+		code = 404010
+	case errors.Is(err, ErrNotFound):
+		code = 404001
+	case errors.Is(err, ErrDisabled):
+		code = 403012
+	}
+	return httpErrorf(code, "%v", err)
+}

@@ -1,0 +1,188 @@
+package testbroker
+
+import (
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// telemetryRoutes are the requests that send messages.
+var telemetryRoutes = []httpRoute{
+	{kind: RouteTelemetry, method: http.MethodPost, path: "devices/{device}/messages/events", do: postTelemetry},
+	{kind: RouteTelemetry, method: http.MethodPost, path: "devices/{device}/modules/{module}/messages/events", do: postTelemetry},
+}
+
+// batchType is the content type of a batch.
+const batchType = "application/vnd.microsoft.iothub.json"
+
+// appHeader is what the names of application properties begin with, in any letter case.
+const appHeader = "iothub-app-"
+
+// systemHeaders are the names of system properties over HTTP, in lower case, and what the log calls them. Names that begin
+// with "iothub-" and are not here mean nothing.
+var systemHeaders = map[string]string{
+	"iothub-messageid":       "$.mid",
+	"iothub-correlationid":   "$.cid",
+	"iothub-userid":          "$.uid",
+	"iothub-to":              "$.to",
+	"iothub-contenttype":     "$.ct",
+	"iothub-contentencoding": "$.ce",
+	"iothub-expiry":          "$.exp",
+	"iothub-creationtimeutc": "$.ctime",
+	"iothub-messageschema":   "$.schema",
+	"iothub-interface-id":    "$.ifid",
+	"dt-subject":             "$.sub",
+	"iothub-ack":             "iothub-ack",
+	"iothub-operation":       "iothub-operation",
+}
+
+// postTelemetry stores what a request carries.
+func postTelemetry(q *httpRequest) httpAnswer {
+	all, bad := q.readTelemetry()
+	if bad != nil {
+		return q.fail(bad)
+	}
+	h := q.hub
+	for _, m := range all {
+		m.Received = h.now()
+		h.log.add(m)
+	}
+	h.changed.wake()
+	return httpAnswer{status: http.StatusNoContent}
+}
+
+// readTelemetry reads a message, or all of a batch.
+func (q *httpRequest) readTelemetry() ([]Message, *httpError) {
+	if e := q.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, httpErrorf(415000, "Content-Encoding %q", e)
+	}
+	if t := q.Header.Get("Content-Type"); t != "" {
+		if _, _, err := mime.ParseMediaType(t); err != nil {
+			return nil, httpErrorf(415000, "Content-Type %q: %v", t, err)
+		}
+	}
+	properties, bad := q.headerProperties()
+	if bad != nil {
+		return nil, bad
+	}
+	body, bad := q.read(MaxMessage)
+	if bad != nil {
+		return nil, bad
+	}
+	m, bad := q.message(body, properties)
+	if bad != nil {
+		return nil, bad
+	}
+	return []Message{m}, nil
+}
+
+// headerProperties takes the properties from the head, by their names in lower case: what case they were sent in is not
+// known for sure.
+func (q *httpRequest) headerProperties() (map[string]string, *httpError) {
+	all := make(map[string]string)
+	for name, values := range q.Header {
+		name = strings.ToLower(name)
+		if !strings.HasPrefix(name, "iothub-") && systemHeaders[name] == "" {
+			continue
+		}
+		if len(values) != 1 {
+			return nil, httpErrorf(400004, "header %s comes %d times", name, len(values))
+		}
+		all[name] = values[0]
+	}
+	return all, nil
+}
+
+// message makes of a body and properties, by the names of headers, what the log has.
+func (q *httpRequest) message(body []byte, properties map[string]string) (Message, *httpError) {
+	m := Message{
+		DeviceID: q.id.device, ModuleID: q.id.module, Protocol: HTTP, Topic: q.path(), QoS: 1, Connection: q.c.number, Body: body,
+	}
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		value := properties[name]
+		lower := strings.ToLower(name)
+		if !utf8.ValidString(value) {
+			return m, httpErrorf(400004, "property %s is not UTF-8", name)
+		}
+		if strings.HasPrefix(lower, appHeader) {
+			p := Property{name[len(appHeader):], value}
+			if bad := q.hub.checkProperty(p); bad != nil {
+				return m, bad
+			}
+			m.Properties = append(m.Properties, p)
+			continue
+		}
+		wire := systemHeaders[lower]
+		if wire == "" {
+			continue
+		}
+		m.System = append(m.System, Property{wire, value})
+		switch wire {
+		case "$.mid":
+			m.MessageID = value
+		case "$.cid":
+			m.CorrelationID = value
+		case "$.ct":
+			m.ContentType = value
+		case "$.ce":
+			m.ContentEncoding = value
+		case "$.ctime":
+			m.CreationTime = value
+		case "$.exp":
+			m.Expiry = value
+		case "$.to":
+			if want := "/" + q.id.telemetryPath(); !samePath(value, want) {
+				return m, httpErrorf(400004, "iothub-to %q, want %q", value, want)
+			}
+		}
+	}
+	if len(m.MessageID) > MaxMessageID {
+		return m, httpErrorf(400004, "message id of %d characters, at most %d are allowed", len(m.MessageID), MaxMessageID)
+	}
+	if n := m.size(); n > MaxMessage {
+		return m, httpErrorf(413001, "message of %d bytes, at most %d are allowed", n, MaxMessage)
+	}
+	return m, nil
+}
+
+// telemetryPath is where the identity posts messages.
+func (id identity) telemetryPath() string { return strings.TrimSuffix(id.telemetry(), "/") }
+
+// samePath compares paths, the first of which may be percent-encoded.
+func samePath(a, b string) bool {
+	if strings.EqualFold(a, b) {
+		return true
+	}
+	text, err := url.PathUnescape(a)
+	return err == nil && strings.EqualFold(text, b)
+}
+
+// checkProperty checks the name, and the value if the hub is to be strict with it, of an application property.
+func (h *Hub) checkProperty(p Property) *httpError {
+	switch {
+	case p.Name == "":
+		return httpErrorf(400004, "property without a name")
+	case !isToken(p.Name):
+		return httpErrorf(400004, "property %q: the name has characters that are not allowed", p.Name)
+	case h.http.StrictValues && !isToken(p.Value):
+		return httpErrorf(400004, "property %q: the value has characters that are not allowed", p.Name)
+	}
+	return nil
+}
+
+// isToken says whether a text has nothing but the characters of names [RFC 9110, section 5.6.2].
+func isToken(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return true
+}
