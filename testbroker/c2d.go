@@ -26,7 +26,8 @@ type C2DOptions struct {
 	Queue int
 	// TTL is how long after [Hub.SendC2D] a command without an Expiry of its own expires. Default: 1 hour.
 	TTL time.Duration
-	// Lock is how long a command that was delivered waits for its PUBACK or outcome before it is delivered again.
+	// Lock is how long a command that was delivered waits for its PUBACK or outcome, or over HTTP for its DELETE, before it
+	// is delivered again.
 	// Default: 60 s.
 	Lock time.Duration
 	// MaxDeliveries is how often a command is delivered before it is given up. Default: 10.
@@ -82,7 +83,7 @@ const (
 	DeadLettered
 	// Purged: it was thrown away by [Hub.PurgeC2D] or [Hub.RemoveDevice].
 	Purged
-	// Rejected: the device refused it, which it can do over AMQP.
+	// Rejected: the device refused it, which it can do over AMQP and HTTP.
 	Rejected
 
 	c2dStates = Rejected + 1
@@ -116,13 +117,13 @@ type C2DRecord struct {
 	Topic string
 	// State is what has become of it.
 	State C2DState
-	// Deliveries is how often it was published to the device. All but the first had DUP set.
+	// Deliveries is how often it was delivered to the device. Over MQTT all but the first had DUP set.
 	Deliveries int
 	// Connection is the number of the connection of the last delivery.
 	Connection uint64
 	// PacketID is that of its deliveries with QoS 1. It stays the same.
 	PacketID uint16
-	// LockToken is that of the last delivery over AMQP.
+	// LockToken is that of the last delivery over AMQP or HTTP.
 	LockToken string
 	// Enqueued and Ended are times by the hub's clock. Ended is zero while the command waits.
 	Enqueued, Ended time.Time

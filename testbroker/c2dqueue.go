@@ -26,6 +26,7 @@ type c2dEntry struct {
 	C2DRecord
 	locked time.Time // when its lock ends, while it is Invisible
 	tag    string    // of the delivery over AMQP that it is locked by
+	pulled bool      // a client over HTTP has asked for it; set while it is Invisible
 }
 
 // A c2dReceiver takes the commands to an identity. Its methods are called with the queue's lock held, and must not wait.
@@ -113,10 +114,10 @@ func (q *c2dQueue) leaveLocked(of func(c2dReceiver) bool) {
 	q.dispatchLocked()
 }
 
-// unlockLocked ends all locks.
+// unlockLocked ends the locks of the receiver.
 func (q *c2dQueue) unlockLocked() {
 	for _, e := range q.waiting {
-		if e.State == Invisible {
+		if e.State == Invisible && !e.pulled {
 			q.releaseLocked(e)
 		}
 	}
@@ -133,7 +134,7 @@ func (q *c2dQueue) dispatchLocked() {
 		if e.State == Enqueued && !e.C2D.Expiry.After(clock) {
 			q.becomeLocked(e, Expired)
 		}
-		if e.State == Invisible {
+		if e.State == Invisible && !e.pulled {
 			unacked++
 		}
 	}
@@ -188,6 +189,7 @@ func (q *c2dQueue) deliverLocked(e *c2dEntry, unacked int) bool {
 	if !sent {
 		return false
 	}
+	e.pulled = false
 	e.Deliveries++
 	e.Connection = q.to.client().number
 	if settled {
@@ -279,7 +281,7 @@ func (h *Hub) complete(c *conn, packetID uint16) {
 	}
 	q.mu.Lock()
 	for _, e := range q.waiting {
-		if e.PacketID == packetID && e.State == Invisible && q.to != nil && q.to.client() == c {
+		if e.PacketID == packetID && e.State == Invisible && !e.pulled && q.to != nil && q.to.client() == c {
 			q.becomeLocked(e, Completed)
 			q.dispatchLocked()
 			break

@@ -1,5 +1,10 @@
 package testbroker
 
+import (
+	"net/http"
+	"net/url"
+)
+
 // What the tests of the parsers look at.
 
 func ParseBag(s string) ([]Property, error) { return parseBag(s) }
@@ -76,3 +81,26 @@ func ParseThumbprint(s string) (string, error) { return parseThumbprint(s) }
 
 // ErrorName returns the service's name of a code.
 func ErrorName(code int) string { return errorName(code) }
+
+func anyRequest() *httpRequest {
+	r := &http.Request{URL: &url.URL{Path: "/devices/dev-1/messages/events"}}
+	return &httpRequest{Request: r, hub: &Hub{}, c: &conn{}, id: identity{device: "dev-1"}}
+}
+
+// ReadBatch reads the body of a batch of dev-1; the code is that of a refusal.
+func ReadBatch(text []byte) ([]Message, int) {
+	all, bad := anyRequest().readBatch(text)
+	if bad != nil {
+		return all, bad.code
+	}
+	return all, 0
+}
+
+// ReadProperties reads properties by the names of headers; the code is that of a refusal.
+func ReadProperties(all map[string]string) (Message, int) {
+	m, bad := anyRequest().message(nil, all)
+	if bad != nil {
+		return m, bad.code
+	}
+	return m, 0
+}

@@ -58,7 +58,7 @@ type httpRoute struct {
 
 // allRoutes returns all that a hub understands.
 func allRoutes() []httpRoute {
-	return slices.Concat(telemetryRoutes)
+	return slices.Concat(telemetryRoutes, commandRoutes)
 }
 
 // match compares a path in segments, and returns what stands for the names.

@@ -16,9 +16,6 @@ var telemetryRoutes = []httpRoute{
 	{kind: RouteTelemetry, method: http.MethodPost, path: "devices/{device}/modules/{module}/messages/events", do: postTelemetry},
 }
 
-// batchType is the content type of a batch.
-const batchType = "application/vnd.microsoft.iothub.json"
-
 // appHeader is what the names of application properties begin with, in any letter case.
 const appHeader = "iothub-app-"
 
@@ -60,8 +57,10 @@ func (q *httpRequest) readTelemetry() ([]Message, *httpError) {
 	if e := q.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, httpErrorf(415000, "Content-Encoding %q", e)
 	}
+	kind := ""
 	if t := q.Header.Get("Content-Type"); t != "" {
-		if _, _, err := mime.ParseMediaType(t); err != nil {
+		var err error
+		if kind, _, err = mime.ParseMediaType(t); err != nil {
 			return nil, httpErrorf(415000, "Content-Type %q: %v", t, err)
 		}
 	}
@@ -73,11 +72,11 @@ func (q *httpRequest) readTelemetry() ([]Message, *httpError) {
 	if bad != nil {
 		return nil, bad
 	}
-	m, bad := q.message(body, properties)
-	if bad != nil {
-		return nil, bad
+	if kind == batchType {
+		return q.readBatch(body)
 	}
-	return []Message{m}, nil
+	m, bad := q.message(body, properties)
+	return []Message{m}, bad
 }
 
 // headerProperties takes the properties from the head, by their names in lower case: what case they were sent in is not
@@ -102,9 +101,14 @@ func (q *httpRequest) message(body []byte, properties map[string]string) (Messag
 	m := Message{
 		DeviceID: q.id.device, ModuleID: q.id.module, Protocol: HTTP, Topic: q.path(), QoS: 1, Connection: q.c.number, Body: body,
 	}
+	seen := make(map[string]bool, len(properties))
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		value := properties[name]
 		lower := strings.ToLower(name)
+		if seen[lower] {
+			return m, httpErrorf(400004, "property %s comes more than once", lower)
+		}
+		seen[lower] = true
 		if !utf8.ValidString(value) {
 			return m, httpErrorf(400004, "property %s is not UTF-8", name)
 		}

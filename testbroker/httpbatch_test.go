@@ -1,0 +1,166 @@
+package testbroker_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+const batchType = "application/vnd.microsoft.iothub.json"
+
+func TestBatchOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := overHTTP(t, h, d)
+		p.send(`[
+			{"body":"eyJ0IjoyMX0=","base64Encoded":true,"properties":{"iothub-messageid":"m-1","iothub-app-Level":"low","IoTHub-App-a":"b"}},
+			{"body":"plain text €","base64Encoded":false},
+			{"body":"eyJ0IjoyMn0=","more":[1]}
+		]`, "Content-Type", batchType+"; charset=utf-8", "iothub-to", "/devices/dev-1/messages/events")
+		log := h.Messages()
+		require.Len(t, log, 3)
+		require.Equal(t, "m-1", log[0].MessageID)
+		require.Equal(t, []testbroker.Property{{"a", "b"}, {"Level", "low"}}, log[0].Properties)
+		require.Equal(t, `{"t":21}`, string(log[0].Body))
+		require.Equal(t, "plain text €", string(log[1].Body))
+		require.Equal(t, `{"t":22}`, string(log[2].Body))
+
+		p.send(`[{"body":"x"}]`, "Content-Type", "application/json")
+		require.Equal(t, `[{"body":"x"}]`, string(h.Messages()[3].Body), "the content type tells what it is")
+	})
+}
+
+func TestBatchIsAllOrNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := overHTTP(t, h, d)
+		const good = `{"body":"eA=="}`
+		for name, c := range map[string]struct {
+			body string
+			code int
+		}{
+			"no JSON":         {`[` + good, 400012},
+			"behind the end":  {`[` + good + `]]`, 400012},
+			"object":          {good, 400012},
+			"null":            {`null`, 400004},
+			"nothing":         {``, 400012},
+			"empty":           {`[]`, 400004},
+			"element null":    {`[` + good + `,null]`, 400026},
+			"body missing":    {`[` + good + `,{"properties":{}}]`, 400026},
+			"body not text":   {`[` + good + `,{"body":1}]`, 400012},
+			"bad base64":      {`[` + good + `,{"body":"a"}]`, 400006},
+			"text as base64":  {`[` + good + `,{"body":"plain text","base64Encoded":true}]`, 400006},
+			"value not text":  {`[` + good + `,{"body":"","properties":{"iothub-app-a":1}}]`, 400012},
+			"value null":      {`[` + good + `,{"body":"","properties":{"iothub-app-a":null}}]`, 400004},
+			"bad name":        {`[` + good + `,{"body":"","properties":{"iothub-app-a b":"c"}}]`, 400004},
+			"no name":         {`[` + good + `,{"body":"","properties":{"iothub-app-":"c"}}]`, 400004},
+			"twice":           {`[` + good + `,{"body":"","properties":{"iothub-messageid":"1","IOTHUB-messageid":"2"}}]`, 400004},
+			"long message id": {`[` + good + `,{"body":"","properties":{"iothub-messageid":"` + strings.Repeat("m", 129) + `"}}]`, 400004},
+			"not UTF-8":       {"[{\"body\":\"\xff\",\"base64Encoded\":false}]", 400012},
+			"too many":        {`[` + strings.Repeat(good+`,`, 500) + good + `]`, 400004},
+			"too large":       {`[` + strings.Repeat(" ", testbroker.MaxMessage) + good + `]`, 413001},
+			"deep":            {strings.Repeat(`[`, 100000), 400012},
+		} {
+			t.Log(name)
+			p.post("/devices/dev-1/messages/events"+version, c.body, "Content-Type", batchType).refused(t, c.code)
+		}
+		require.Zero(t, h.Len())
+		p.send(`[`+strings.Repeat(good+`,`, 499)+good+`]`, "Content-Type", batchType)
+		require.Equal(t, 500, h.Len())
+	})
+}
+
+func TestStrictValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{HTTP: testbroker.HTTPOptions{StrictValues: true}})
+		p := overHTTP(t, h, d)
+		p.send("x", "iothub-app-a", "b!#$%&'*+-.^_`|~9", "iothub-app-empty", "")
+		p.post("/devices/dev-1/messages/events"+version, "x", "iothub-app-a", "b c").refused(t, 400004)
+	})
+}
+
+// A repeated message id with another body is noticed whatever way the two came.
+func TestConflictOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := overHTTP(t, h, d)
+		p.send("one", "iothub-messageid", "1")
+		p.send("one", "iothub-messageid", "1")
+		require.Empty(t, h.Conflicts())
+		w := login(t, h, d)
+		w.publish(1, events+"%24.mid=1", "two")
+		w.acked()
+		require.Len(t, h.Conflicts(), 1)
+		require.Equal(t, testbroker.HTTP, h.Conflicts()[0].First.Protocol)
+	})
+}
+
+// FuzzBatch looks for bodies that a hub takes though a batch read by other means is another one.
+func FuzzBatch(f *testing.F) {
+	for _, s := range []string{
+		`[{"body":"eA=="}]`, `[{"body":"x","base64Encoded":false,"properties":{"iothub-app-a":"b"}}]`, `[]`, `null`, `[{}]`, `[null]`, `{`,
+		`[{"body":"eA==","properties":{"iothub-messageid":"1","iothub-to":"/x"}}]`, "[{\"body\":\"\xff\"}]",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		all, code := testbroker.ReadBatch(text)
+		if code != 0 {
+			require.Empty(t, all)
+			require.Contains(t, []int{400004, 400006, 400012, 400026, 413001}, code)
+			return
+		}
+		var want []map[string]any
+		require.NoError(t, json.Unmarshal(text, &want))
+		require.Len(t, all, len(want))
+		total := 0
+		for _, m := range all {
+			require.Equal(t, testbroker.HTTP, m.Protocol)
+			total += len(m.Body)
+			for _, p := range m.Properties {
+				require.NotEmpty(t, p.Name)
+				require.NotContains(t, p.Name, " ")
+			}
+		}
+		require.LessOrEqual(t, total, testbroker.MaxMessage)
+	})
+}
+
+func FuzzBatchBodies(f *testing.F) {
+	f.Add([]byte("x"), "level", "high")
+	f.Add([]byte{0, 255}, "a", "€")
+	f.Fuzz(func(t *testing.T, body []byte, name, value string) {
+		text, err := json.Marshal([]any{map[string]any{
+			"body": base64.StdEncoding.EncodeToString(body), "properties": map[string]string{"iothub-app-" + name: value},
+		}})
+		require.NoError(t, err)
+		all, code := testbroker.ReadBatch(text)
+		if code != 0 {
+			return
+		}
+		require.Equal(t, string(body), string(all[0].Body))
+		require.Len(t, all[0].Properties, 1)
+		require.Equal(t, name, all[0].Properties[0].Name)
+	})
+}
+
+func FuzzHeaderProperties(f *testing.F) {
+	f.Add("iothub-app-level", "high")
+	f.Add("IOTHUB-MESSAGEID", strings.Repeat("m", 200))
+	f.Add("dt-subject", "\x00")
+	f.Fuzz(func(t *testing.T, name, value string) {
+		m, code := testbroker.ReadProperties(map[string]string{name: value})
+		if code != 0 {
+			return
+		}
+		require.LessOrEqual(t, len(m.Properties)+len(m.System), 1, fmt.Sprint(m))
+		require.LessOrEqual(t, len(m.MessageID), testbroker.MaxMessageID)
+	})
+}
