@@ -19,11 +19,13 @@ type FaultKind uint8
 // Which protocols a kind is for is told by [FaultKind.Protocols]. What is said of packets of MQTT holds for what AMQP has
 // in their place: the open of a connection for CONNECT and CONNACK, a telemetry message for PUBLISH, its disposition for
 // PUBACK. At the open the hub knows the device only of a client that used SASL PLAIN; for others, faults of a connect
-// with Device set never happen, but there are those of a put-token.
+// with Device set never happen, but there are those of a put-token. Over HTTP it is the first request of a device on a
+// connection for CONNECT and CONNACK, a request with a message or a batch for PUBLISH, and its answer for PUBACK.
 
 // Faults of a connect. Each happens to CONNECT packets, before the credentials are looked at unless it says otherwise.
 const (
-	// RefuseConnect answers with the CONNACK code Code, by default 3; over AMQP it closes the connection with Condition.
+	// RefuseConnect answers with the CONNACK code Code, by default 3; over AMQP it closes the connection with Condition;
+	// over HTTP it answers with Status, by default 503.
 	RefuseConnect FaultKind = iota + 1
 	// SlowConnack goes on with the CONNECT only after Delay.
 	SlowConnack
@@ -72,19 +74,21 @@ const (
 	HalfOpen FaultKind = iota + 20
 	// Throttle sends at most Rate PUBACKs a second, refuses connects with CONNACK 3, and closes a connection on which
 	// more than Limit PUBACKs are due. Over AMQP it refuses attaches instead of connects, and rejects messages instead of
-	// closing connections, with "com.microsoft:device-container-throttled". Fired counts delayed PUBACKs, refusals,
-	// rejected messages and closed connections.
+	// closing connections, with "com.microsoft:device-container-throttled". Over HTTP it answers requests that come sooner
+	// than Rate allows at once, with the status 429 and Retry-After. Fired counts delayed PUBACKs, refusals, rejected
+	// messages and closed connections.
 	Throttle
 	// Absent takes the hub off the network: connections are cut, dials in memory refused, and connections to real
 	// ports cut as soon as they are made. With Device set the hub is there, but cuts that device off at its CONNECT, or
-	// put-token, or attach.
+	// put-token, or attach, or request.
 	// Fired counts connections cut and dials refused.
 	Absent
 	// Quota lets messages through until Limit of them were sent on one day, UTC by the hub's clock; the default is 100,
 	// negative means none. Messages count in steps of 4 KB, telemetry and commands alike. When they are used up, a
 	// connection is closed at its next message, which is not stored; connects are refused with CONNACK 3, or with
 	// AcceptConnects accepted and closed at once; and SendC2D fails. Over AMQP messages are rejected with
-	// "amqp:resource-limit-exceeded" and nothing else happens. Fired counts messages, connects and commands.
+	// "amqp:resource-limit-exceeded" and nothing else happens, nor does it over HTTP, where the status is 403. Fired counts
+	// messages, connects and commands.
 	Quota
 )
 
@@ -177,6 +181,33 @@ const (
 	DropOnToken
 )
 
+// Faults of a request over HTTP. Each happens to requests of the kind Route, or of any if Route is [RouteAny]. Those that
+// cut or garble what is below HTTP/2 end all that is on the connection.
+const (
+	// AnswerStatus answers with the next of Statuses instead of doing what the request asks. The credentials are not
+	// looked at.
+	AnswerStatus FaultKind = iota + 200
+	// AnswerStatusAfter does what the request asks, then answers with the next of Statuses.
+	AnswerStatusAfter
+	// ResetBeforeRequest cuts the connection by RST. Nothing of what the request asks is done.
+	ResetBeforeRequest
+	// ResetAfterRequest does what the request asks, and cuts the connection by RST without an answer.
+	ResetAfterRequest
+	// NoAnswer does what the request asks and never answers. The connection lives on.
+	NoAnswer
+	// DropDuringAnswer sends half of the answer and ends the connection, in order; over HTTP/2 it resets the stream.
+	DropDuringAnswer
+	// SlowAnswer sends the answer in pieces over the time Delay. Over HTTP/1.1 the connection ends with it.
+	SlowAnswer
+	// GarbageAnswer sends Bytes in place of an answer and ends the connection.
+	GarbageAnswer
+	// WrongDate makes the header Date wrong by Skew.
+	WrongDate
+	// NoContentLength sends an answer without saying how long it is. Over HTTP/1.1 the connection ends with it. It happens
+	// to answers with a body.
+	NoContentLength
+)
+
 // String returns the name of the constant.
 func (k FaultKind) String() string {
 	if row, ok := faultTable[k]; ok {
@@ -212,15 +243,30 @@ type Fault struct {
 	// default is "amqp:connection:forced" for a connection, "amqp:link:detach-forced" for a link that is detached, and
 	// "amqp:internal-error" otherwise.
 	Condition, Description string
-	// Status is the status code of RefuseToken. Default: 401.
+	// Status is the status code of RefuseToken and, over HTTP, of RefuseConnect. Default: 401 and 503.
 	Status int
+	// Statuses are the status codes of AnswerStatus and AnswerStatusAfter, 200 to 599, which take turns. Times is by default
+	// their number. Zero lets a request pass. Default: 503.
+	Statuses []int
+	// ErrorCode is the six-digit code of the service that RefuseConnect over HTTP, AnswerStatus and AnswerStatusAfter put
+	// into answers of 400 and above. Default: the one that usually comes with the status. Description is its text.
+	ErrorCode int
+	// RetryAfter, unless zero, is said in the header Retry-After of those three. RetryAfterDate says it, and what Throttle
+	// says, as a date: see [HTTPOptions].
+	RetryAfter     time.Duration
+	RetryAfterDate bool
+	// Route is the kind of requests over HTTP to which faults of a request, and Throttle, happen.
+	Route RouteKind
+	// Skew is that of WrongDate: positive means that the hub is ahead.
+	Skew time.Duration
 	// Link is the kind of links to which faults of an attach happen.
 	Link LinkKind
 	// Unclosed makes the detach of a fault one that does not close the link: clients are in doubt what to do about it.
 	Unclosed bool
 	// UndeliverableHere is a flag of ModifyMessage.
 	UndeliverableHere bool
-	// Delay is that of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit, DetachWhileIdle and SlowToken.
+	// Delay is that of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit, DetachWhileIdle, SlowToken and
+	// SlowAnswer.
 	Delay time.Duration
 	// Rate is the PUBACKs a second of Throttle. Default: 1.
 	Rate float64
@@ -229,8 +275,9 @@ type Fault struct {
 	Limit int
 	// AcceptConnects makes Quota accept connects and close them at once, instead of refusing them.
 	AcceptConnects bool
-	// Bytes is what GarbageOnConnect, GarbageOnSubscribe and GarbageOnPublish send. Default: the first bytes of a
-	// packet of a type that does not exist and a length that never ends; over AMQP a frame that is too short to be one.
+	// Bytes is what GarbageOnConnect, GarbageOnSubscribe, GarbageOnPublish and GarbageAnswer send. Default: the first bytes
+	// of a packet of a type that does not exist and a length that never ends; over AMQP a frame that is too short to be
+	// one, over HTTP/1.1 a line that is no status, over HTTP/2 a PING without its eight bytes.
 	Bytes []byte
 }
 
@@ -246,7 +293,8 @@ type Injected struct {
 	fired int       // hits that happened
 	begun bool      // it is in force; false while a fault with a duration waits for its message
 	until time.Time // its end; zero = none
-	next  time.Time // Throttle: when the next PUBACK may go
+	step  int       // of Statuses so far
+	next  time.Time // Throttle: when the next PUBACK may go, or the next request come
 	day   int64     // Quota: the day that used is about
 	used  int       // Quota: messages so far
 }
@@ -265,13 +313,16 @@ func (f *faults) init(seed uint64) {
 	f.seed = cmp.Or(seed, rand.Uint64())
 }
 
-// Inject puts a fault in force. It panics if the kind does not exist.
+// Inject puts a fault in force. It panics if the kind does not exist, or one of Statuses.
 func (h *Hub) Inject(f Fault) *Injected {
 	row, ok := faultTable[f.Kind]
 	if !ok {
 		panic("testbroker: Inject: unknown " + f.Kind.String())
 	}
-	f.Times = cmp.Or(f.Times, 1)
+	if f.Kind == AnswerStatus || f.Kind == AnswerStatusAfter {
+		f.Statuses = checkedStatuses(f.Statuses)
+	}
+	f.Times = cmp.Or(f.Times, len(f.Statuses), 1)
 	switch f.Kind {
 	case RefuseSubscribe:
 		f.Code = cmp.Or(f.Code, refusedFilter)
@@ -279,7 +330,7 @@ func (h *Hub) Inject(f Fault) *Injected {
 		f.Code = cmp.Or(f.Code, wire.SASLAuth)
 	}
 	f.Condition = cmp.Or(f.Condition, string(row.condition))
-	f.Status = cmp.Or(f.Status, 401)
+	f.Status = cmp.Or(f.Status, row.status)
 	f.Code = cmp.Or(f.Code, refusedUnavailable)
 	f.Rate = cmp.Or(max(f.Rate, 0), 1)
 	if f.Kind == Quota {
@@ -304,6 +355,18 @@ func (h *Hub) Inject(f Fault) *Injected {
 		h.begin(in)
 	}
 	return in
+}
+
+func checkedStatuses(all []int) []int {
+	if len(all) == 0 {
+		return []int{503}
+	}
+	for _, s := range all {
+		if s != 0 && (s < 200 || s > 599) {
+			panic(fmt.Sprintf("testbroker: Inject: status %d", s))
+		}
+	}
+	return slices.Clone(all)
 }
 
 func (in *Injected) beginLocked() {
@@ -394,14 +457,17 @@ func (f *faults) release(in *Injected) {
 }
 
 // inForce returns a fault with a duration that is in force for an identity.
-func (f *faults) inForce(kind FaultKind, id identity) *Injected {
+func (f *faults) inForce(kind FaultKind, id identity) *Injected { return f.inForceIf(kind, id, nil) }
+
+// inForceIf is inForce for faults that are about more than the identity.
+func (f *faults) inForceIf(kind FaultKind, id identity, ok func(*Fault) bool) *Injected {
 	if f.count.Load() == 0 {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, in := range f.activeLocked() {
-		if in.fault.Kind == kind && in.begun && id.matches(in.fault.Device) {
+		if in.fault.Kind == kind && in.begun && id.matches(in.fault.Device) && (ok == nil || ok(&in.fault)) {
 			return in
 		}
 	}

@@ -40,6 +40,7 @@ type reply struct {
 // then HTTP/2 if the hub does.
 func newPoster(t testing.TB, dial func(ctx context.Context, network, addr string) (net.Conn, error), config *tls.Config, token string) *poster {
 	way := &http.Transport{DialContext: dial, TLSClientConfig: config, ForceAttemptHTTP2: config != nil}
+	way.HTTP2 = &http.HTTP2Config{SendPingTimeout: 3 * time.Second, PingTimeout: 3 * time.Second} // or it never finds a dead link
 	t.Cleanup(way.CloseIdleConnections)
 	p := &poster{t: t, client: &http.Client{Transport: way, Timeout: 10 * time.Minute}, base: "http://hub.example.test", token: token}
 	if config != nil {

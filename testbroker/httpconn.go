@@ -151,7 +151,7 @@ func (h *Hub) serveHTTP(c *conn) error {
 	case <-a.ended:
 	}
 	if mode := c.mode.Load(); mode == silent || mode == draining {
-		c.drain()
+		io.Copy(io.Discard, c.raw) // below TLS, on which the server may still be reading
 	}
 	h.mu.Lock()
 	a.closed = true

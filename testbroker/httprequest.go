@@ -33,6 +33,7 @@ func (q *httpRequest) sleep(d time.Duration) bool {
 	if d <= 0 {
 		return q.Context().Err() == nil
 	}
+	q.unhurry()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -47,11 +48,15 @@ func (q *httpRequest) sleep(d time.Duration) bool {
 // hang waits until the client has gone. That it does so is only seen when there is nothing left to read of the request.
 func (q *httpRequest) hang() {
 	io.Copy(io.Discard, q.Body)
+	q.unhurry()
 	select {
 	case <-q.Context().Done():
 	case <-q.c.closed:
 	}
 }
+
+// unhurry ends the limit of time for the request, which would count as the client's going.
+func (q *httpRequest) unhurry() { http.NewResponseController(q.w).SetReadDeadline(time.Time{}) }
 
 // read reads the body, of so many bytes at most.
 func (q *httpRequest) read(limit int64) ([]byte, *httpError) {
@@ -81,7 +86,11 @@ func (a *httpConn) request(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := &httpRequest{Request: r, hub: h, conn: a, c: a.c, w: w}
-	q.send(q.answer())
+	answer := q.answer()
+	if q.route != nil {
+		answer = q.after(answer)
+	}
+	q.send(answer)
 }
 
 // answer deals with a request.
@@ -97,6 +106,9 @@ func (q *httpRequest) answer() httpAnswer {
 		return q.fail(httpErrorf(400004, "query: %v", err))
 	}
 	q.query = query
+	if a, over := q.before(); over {
+		return a
+	}
 	if !q.route.open {
 		if bad := q.authenticate(); bad != nil {
 			return q.fail(bad)

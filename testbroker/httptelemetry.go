@@ -1,6 +1,7 @@
 package testbroker
 
 import (
+	"io"
 	"maps"
 	"mime"
 	"net/http"
@@ -37,19 +38,84 @@ var systemHeaders = map[string]string{
 	"iothub-operation":       "iothub-operation",
 }
 
-// postTelemetry stores what a request carries.
+// postTelemetry stores what a request carries and answers it, unless a fault has it otherwise.
 func postTelemetry(q *httpRequest) httpAnswer {
+	h, c := q.hub, q.c
+	if in := h.faults.take(DropDuringPublish, q.id); in != nil {
+		io.CopyN(io.Discard, q.Body, max(q.ContentLength/2, 0))
+		return q.cut(in)
+	}
 	all, bad := q.readTelemetry()
 	if bad != nil {
 		return q.fail(bad)
 	}
-	h := q.hub
-	for _, m := range all {
-		m.Received = h.now()
-		h.log.add(m)
+	if len(all) == 1 {
+		if a, ok := q.order(all[0]); ok {
+			return a
+		}
 	}
-	h.changed.wake()
-	return httpAnswer{status: http.StatusNoContent}
+	for _, in := range h.faults.reached(q.id) {
+		h.begin(in)
+	}
+	if c.mode.Load() != open {
+		return httpAnswer{way: wayNone}
+	}
+	if bad := q.overdrawn(); bad != nil {
+		return q.fail(bad)
+	}
+	if in := h.faults.take(DropBeforePublish, q.id); in != nil {
+		return q.cut(in)
+	}
+	if in := h.faults.take(Forget, q.id); in != nil {
+		q.happened(in)
+	} else {
+		for _, m := range all {
+			m.Received = h.now()
+			h.log.add(m)
+			h.faults.spend(q.id, m.Received, m.size())
+		}
+		h.changed.wake()
+	}
+	if in := h.faults.take(DropAfterPublish, q.id); in != nil {
+		return q.cut(in)
+	}
+	if in := h.faults.take(GarbageOnPublish, q.id); in != nil {
+		q.happened(in)
+		c.Write(in.fault.garbageHTTP(q.ProtoMajor))
+	}
+	return q.acknowledge()
+}
+
+// acknowledge is the answer to a message that was taken, at the time that faults set.
+func (q *httpRequest) acknowledge() httpAnswer {
+	h := q.hub
+	if in := h.faults.take(SwallowPuback, q.id); in != nil {
+		return q.mute(in)
+	}
+	if in := h.faults.take(DelayPuback, q.id); in != nil {
+		q.happened(in)
+		if !q.sleep(in.fault.Delay) {
+			return httpAnswer{way: wayNone}
+		}
+	}
+	a := httpAnswer{status: http.StatusNoContent}
+	if in := h.faults.take(DropAfterPuback, q.id); in != nil {
+		a.way, a.fault = wayLast, in
+	}
+	return a
+}
+
+// overdrawn refuses messages for a quota, or because their device asked for that.
+func (q *httpRequest) overdrawn() *httpError {
+	h := q.hub
+	if in := h.faults.exhausted(q.id, h.now()); in != nil {
+		q.happened(in)
+		return httpErrorf(403002, "messages of the day are used up")
+	}
+	if o, ok := h.stands(q.id, func(o standingOrder) bool { return o.refusal != 0 }); ok {
+		return httpErrorf(o.refusal, "%v", orderError{o.name, o.record.Reason})
+	}
+	return nil
 }
 
 // readTelemetry reads a message, or all of a batch.

@@ -20,9 +20,14 @@ import (
 // Over AMQP, the three that begin with "Invoke" leave the connection as it is and reject messages for the duration, or
 // the next message if there is none.
 // "ShutDownAmqp" and "KillAmqpConnection" close the connection with "amqp:connection:forced", "KillAmqpSession" ends the
-// session, and the other types detach the link that they name with "amqp:link:detach-forced". A type that is about the
-// other protocol does nothing. A new connection of a device that asked for "KillTcp" is known by its put-token, or by
-// SASL PLAIN. The other properties are
+// session, and the other types detach the link that they name with "amqp:link:detach-forced". A type that is about
+// another protocol does nothing. A new connection of a device that asked for "KillTcp" is known by its put-token, or by
+// SASL PLAIN.
+//
+// Over HTTP, "KillTcp" cuts the connections that the device has used, and with a duration every new one at its request.
+// The three that begin with "Invoke" answer its messages with 429, 403 and 401, as long as over AMQP.
+//
+// The other properties are
 // "AzIoTHub_FaultOperationCloseReason", which is put into the cause, "AzIoTHub_FaultOperationDelayInSecs" and
 // "AzIoTHub_FaultOperationDurationInSecs". Such a message is no telemetry: it is not in the log, and faults declared
 // with [Hub.Inject] pass it by. See [Hub.FaultMessages].
@@ -49,7 +54,7 @@ type FaultMessage struct {
 	// Received is when the message came, by the hub's clock.
 	Received time.Time
 	// Happened says that it has ended a connection, session or link, or began to refuse what comes. It stays false for
-	// types about the other protocol.
+	// types about another protocol.
 	Happened bool
 	// Refused is how many connects were refused or cut because of it, or messages rejected.
 	Refused int
@@ -67,14 +72,16 @@ type orderKind struct {
 	condition wire.Symbol // with which it rejects messages
 	session   bool        // it ends the session
 	link      LinkKind    // it detaches the links of a kind
+
+	refusal int // the service's code with which it refuses messages over HTTP
 }
 
 var orderKinds = []orderKind{
-	{name: "KillTcp", on: MQTT | AMQP, cut: true, refuses: true},
+	{name: "KillTcp", on: MQTT | AMQP | HTTP, cut: true, refuses: true},
 	{name: "ShutDownMqtt", on: MQTT},
-	{name: "InvokeThrottling", on: MQTT | AMQP, refuses: true, code: refusedUnavailable, condition: "com.microsoft:device-container-throttled"},
-	{name: "InvokeMaxMessageQuota", on: MQTT | AMQP, refuses: true, code: refusedUnavailable, condition: wire.ResourceLimitExceeded},
-	{name: "InvokeAuthError", on: MQTT | AMQP, refuses: true, code: refusedAuthority, condition: wire.UnauthorizedAccess},
+	{name: "InvokeThrottling", on: MQTT | AMQP | HTTP, refuses: true, code: refusedUnavailable, condition: "com.microsoft:device-container-throttled", refusal: 429001},
+	{name: "InvokeMaxMessageQuota", on: MQTT | AMQP | HTTP, refuses: true, code: refusedUnavailable, condition: wire.ResourceLimitExceeded, refusal: 403002},
+	{name: "InvokeAuthError", on: MQTT | AMQP | HTTP, refuses: true, code: refusedAuthority, condition: wire.UnauthorizedAccess, refusal: 401003},
 	{name: "ShutDownAmqp", on: AMQP},
 	{name: "KillAmqpConnection", on: AMQP},
 	{name: "KillAmqpSession", on: AMQP, session: true},
@@ -108,8 +115,16 @@ const maxOrderSeconds = 1 << 31
 
 // readOrder reads a message that asks for a fault; false when it does not.
 func readOrder(m Message) (orderKind, FaultMessage, bool) {
-	text, ok := m.Property("AzIoTHub_FaultOperationType")
-	if !ok {
+	property := func(name string) string { // over HTTP they are in lower case
+		for _, p := range m.Properties {
+			if strings.EqualFold(p.Name, name) {
+				return p.Value
+			}
+		}
+		return ""
+	}
+	text := property("AzIoTHub_FaultOperationType")
+	if text == "" {
 		return orderKind{}, FaultMessage{}, false
 	}
 	i := slices.IndexFunc(orderKinds, func(k orderKind) bool { return strings.EqualFold(k.name, text) })
@@ -117,15 +132,14 @@ func readOrder(m Message) (orderKind, FaultMessage, bool) {
 		return orderKind{}, FaultMessage{}, false
 	}
 	seconds := func(name string) time.Duration {
-		value, _ := m.Property(name)
-		n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+		n, err := strconv.ParseUint(strings.TrimSpace(property(name)), 10, 64)
 		if err != nil {
 			return 0
 		}
 		return time.Duration(min(n, maxOrderSeconds)) * time.Second
 	}
 	f := FaultMessage{DeviceID: m.DeviceID, ModuleID: m.ModuleID, Type: orderKinds[i].name}
-	f.Reason, _ = m.Property("AzIoTHub_FaultOperationCloseReason")
+	f.Reason = property("AzIoTHub_FaultOperationCloseReason")
 	f.Delay = seconds("AzIoTHub_FaultOperationDelayInSecs")
 	f.Duration = seconds("AzIoTHub_FaultOperationDurationInSecs")
 	return orderKinds[i], f, true

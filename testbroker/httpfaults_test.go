@@ -1,0 +1,368 @@
+package testbroker_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// A faultCase is a fault and what three requests, each with a message, and ten seconds for its answer, come to.
+type faultCase struct {
+	fault  testbroker.Fault
+	want   [3]int // status; 0 = no answer
+	stored int
+	fired  int
+	code   int           // of the service, in the first refusal
+	took   time.Duration // by the first request
+	conns  [2]uint64     // connections used, over HTTP/1.1 and HTTP/2; zero = does not matter
+}
+
+const fine = 204
+
+var httpFaultCases = map[string]faultCase{
+	"RefuseConnect":     {fault: testbroker.Fault{Kind: testbroker.RefuseConnect, Times: 2}, want: [3]int{503, 503, fine}, stored: 1, fired: 2, code: 503001, conns: [2]uint64{1, 1}},
+	"RefuseConnect 401": {fault: testbroker.Fault{Kind: testbroker.RefuseConnect, Status: 401}, want: [3]int{401, fine, fine}, stored: 2, fired: 1, code: 401003},
+	"SlowConnack":       {fault: testbroker.Fault{Kind: testbroker.SlowConnack, Delay: 3 * time.Second, Times: 3}, want: [3]int{fine, fine, fine}, stored: 3, fired: 1, took: 3 * time.Second},
+	"NoConnack":         {fault: testbroker.Fault{Kind: testbroker.NoConnack}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second},
+	"DropConnect":       {fault: testbroker.Fault{Kind: testbroker.DropConnect}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2}},
+	"DropDuringPublish": {fault: testbroker.Fault{Kind: testbroker.DropDuringPublish, After: 1}, want: [3]int{fine, 0, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2}},
+	"DropBeforePublish": {fault: testbroker.Fault{Kind: testbroker.DropBeforePublish}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2}},
+	"DropAfterPublish":  {fault: testbroker.Fault{Kind: testbroker.DropAfterPublish}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2}},
+	"DropAfterPuback":   {fault: testbroker.Fault{Kind: testbroker.DropAfterPuback}, want: [3]int{fine, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2}},
+	"DelayPuback":       {fault: testbroker.Fault{Kind: testbroker.DelayPuback, Delay: 4 * time.Second}, want: [3]int{fine, fine, fine}, stored: 3, fired: 1, took: 4 * time.Second},
+	"SwallowPuback":     {fault: testbroker.Fault{Kind: testbroker.SwallowPuback}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, took: 10 * time.Second, conns: [2]uint64{2, 1}},
+	"Forget":            {fault: testbroker.Fault{Kind: testbroker.Forget}, want: [3]int{fine, fine, fine}, stored: 2, fired: 1},
+	"GarbageOnPublish":  {fault: testbroker.Fault{Kind: testbroker.GarbageOnPublish}, want: [3]int{0, fine, fine}, stored: 3, fired: 1},
+	"HalfOpen":          {fault: testbroker.Fault{Kind: testbroker.HalfOpen, For: 5 * time.Second}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second},
+	"HalfOpen of one":   {fault: testbroker.Fault{Kind: testbroker.HalfOpen, Device: "dev-1", For: 5 * time.Second}, want: [3]int{0, fine, fine}, stored: 2, fired: 1},
+	"HalfOpen later":    {fault: testbroker.Fault{Kind: testbroker.HalfOpen, After: 1, For: 5 * time.Second}, want: [3]int{fine, 0, fine}, stored: 2, fired: 1},
+	"Throttle":          {fault: testbroker.Fault{Kind: testbroker.Throttle, Rate: 0.5}, want: [3]int{fine, 429, 429}, stored: 1, fired: 2, code: 429001, conns: [2]uint64{1, 1}},
+	"Absent":            {fault: testbroker.Fault{Kind: testbroker.Absent, Device: "dev-1", For: time.Second}, want: [3]int{0, 0, 0}, stored: 0, fired: 3, conns: [2]uint64{3, 3}},
+	"Absent to all":     {fault: testbroker.Fault{Kind: testbroker.Absent}, want: [3]int{0, 0, 0}, stored: 0, fired: 3},
+	"Quota":             {fault: testbroker.Fault{Kind: testbroker.Quota, Limit: 1}, want: [3]int{fine, 403, 403}, stored: 1, fired: 2, code: 403002},
+
+	"MuteHandshake":      {fault: testbroker.Fault{Kind: testbroker.MuteHandshake}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second},
+	"NotTLS":             {fault: testbroker.Fault{Kind: testbroker.NotTLS}, want: [3]int{0, fine, fine}, stored: 2, fired: 1},
+	"CutHandshake":       {fault: testbroker.Fault{Kind: testbroker.CutHandshake}, want: [3]int{0, fine, fine}, stored: 2, fired: 1},
+	"OldTLS":             {fault: testbroker.Fault{Kind: testbroker.OldTLS}, want: [3]int{0, fine, fine}, stored: 2, fired: 1},
+	"ExpiredCertificate": {fault: testbroker.Fault{Kind: testbroker.ExpiredCertificate}, want: [3]int{0, fine, fine}, stored: 2, fired: 1},
+
+	"AnswerStatus":           {fault: testbroker.Fault{Kind: testbroker.AnswerStatus}, want: [3]int{503, fine, fine}, stored: 2, fired: 1, code: 503001, conns: [2]uint64{1, 1}},
+	"AnswerStatus, list":     {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Statuses: []int{500, 0, 429}}, want: [3]int{500, fine, 429}, stored: 1, fired: 2, code: 500001},
+	"AnswerStatus, code":     {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Statuses: []int{403, 200}, ErrorCode: 403006, Times: -1}, want: [3]int{403, 200, 403}, stored: 0, fired: 3, code: 403006},
+	"AnswerStatus elsewhere": {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteReceive}, want: [3]int{fine, fine, fine}, stored: 3},
+	"AnswerStatusAfter":      {fault: testbroker.Fault{Kind: testbroker.AnswerStatusAfter, Statuses: []int{504}, After: 1, Route: testbroker.RouteTelemetry}, want: [3]int{fine, 504, fine}, stored: 3, fired: 1, code: 504000},
+	"ResetBeforeRequest":     {fault: testbroker.Fault{Kind: testbroker.ResetBeforeRequest}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2}},
+	"ResetAfterRequest":      {fault: testbroker.Fault{Kind: testbroker.ResetAfterRequest}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2}},
+	"NoAnswer":               {fault: testbroker.Fault{Kind: testbroker.NoAnswer, Times: 2}, want: [3]int{0, 0, fine}, stored: 3, fired: 2, took: 10 * time.Second},
+	"DropDuringAnswer":       {fault: testbroker.Fault{Kind: testbroker.DropDuringAnswer}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 1}},
+	"SlowAnswer":             {fault: testbroker.Fault{Kind: testbroker.SlowAnswer, Delay: 8 * time.Second}, want: [3]int{fine, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 1}},
+	"SlowAnswer, too slow":   {fault: testbroker.Fault{Kind: testbroker.SlowAnswer, Delay: 200 * time.Second}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, took: 10 * time.Second},
+	"GarbageAnswer":          {fault: testbroker.Fault{Kind: testbroker.GarbageAnswer}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2}},
+	"WrongDate":              {fault: testbroker.Fault{Kind: testbroker.WrongDate, Skew: time.Hour}, want: [3]int{fine, fine, fine}, stored: 3, fired: 1},
+	"NoContentLength":        {fault: testbroker.Fault{Kind: testbroker.NoContentLength}, want: [3]int{fine, fine, fine}, stored: 3},
+}
+
+func TestFaultsOverHTTP(t *testing.T) {
+	covered := make(map[testbroker.FaultKind]bool)
+	for name, c := range httpFaultCases {
+		require.NotZero(t, c.fault.Kind.Protocols()&testbroker.HTTP, name)
+		covered[c.fault.Kind] = true
+		for major, over := range []string{"HTTP/1.1", "HTTP/2"} {
+			t.Run(name+" over "+over, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { playHTTP(t, c, major) })
+			})
+		}
+	}
+	for _, k := range testbroker.FaultKinds() {
+		require.Equal(t, k.Protocols()&testbroker.HTTP != 0, covered[k], k)
+	}
+}
+
+func playHTTP(t *testing.T, c faultCase, major int) {
+	h, d := newHub(t, nil)
+	p := newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token(d))
+	p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
+	p.client.Timeout = 10 * time.Second
+	in := h.Inject(c.fault)
+	last := uint64(0)
+	for i, want := range c.want {
+		start := time.Now()
+		r, err := p.try("POST", "/devices/dev-1/messages/events"+version, fmt.Sprint(i))
+		got := 0
+		if err == nil {
+			got = r.StatusCode
+		}
+		require.Equal(t, want, got, "request %d: %v", i, err)
+		if i == 0 && c.took > 0 {
+			require.Equal(t, c.took, time.Since(start).Round(time.Millisecond))
+		}
+		if got >= 400 && c.code > 0 {
+			r.refused(t, c.code)
+			c.code = 0
+		}
+		if log := h.Messages(); len(log) > 0 {
+			last = log[len(log)-1].Connection
+		}
+		synctest.Wait()
+	}
+	require.Zero(t, c.code)
+	require.Equal(t, c.stored, h.Len())
+	require.Equal(t, c.fired, in.Fired())
+	if want := c.conns[major]; want > 0 && c.stored > 0 {
+		require.Equal(t, want, last)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for name, c := range map[string]struct {
+		options testbroker.HTTPOptions
+		fault   testbroker.Fault
+		want    []string
+	}{
+		"none":     {testbroker.HTTPOptions{}, testbroker.Fault{Kind: testbroker.AnswerStatus}, []string{"", ""}},
+		"seconds":  {testbroker.HTTPOptions{}, testbroker.Fault{Kind: testbroker.AnswerStatus, RetryAfter: 1500 * time.Millisecond, Times: 2}, []string{"2", "2"}},
+		"date":     {testbroker.HTTPOptions{}, testbroker.Fault{Kind: testbroker.AnswerStatus, RetryAfter: time.Minute, RetryAfterDate: true}, []string{"Sat, 01 Jan 2000 00:01:00 GMT", ""}},
+		"option":   {testbroker.HTTPOptions{RetryAfterDate: true}, testbroker.Fault{Kind: testbroker.RefuseConnect, RetryAfter: time.Second}, []string{"Sat, 01 Jan 2000 00:00:01 GMT", ""}},
+		"throttle": {testbroker.HTTPOptions{}, testbroker.Fault{Kind: testbroker.Throttle, Rate: 0.4}, []string{"", "3"}},
+		"dates":    {testbroker.HTTPOptions{RetryAfterDate: true}, testbroker.Fault{Kind: testbroker.Throttle, Rate: 0.4}, []string{"", "Sat, 01 Jan 2000 00:00:03 GMT"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, &testbroker.Options{HTTP: c.options})
+				p := overHTTP(t, h, d)
+				h.Inject(c.fault)
+				for _, want := range c.want {
+					r := p.post("/devices/dev-1/messages/events"+version, "x")
+					require.Equal(t, want, r.Header.Get("Retry-After"))
+				}
+				time.Sleep(3 * time.Second)
+				p.send("x")
+			})
+		})
+	}
+}
+
+// What happens to answers with a body.
+func TestFaultsOfAnAnswerWithABody(t *testing.T) {
+	for major, over := range []string{"HTTP/1.1", "HTTP/2"} {
+		t.Run(over, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				p := newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token(d))
+				p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
+				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte(strings.Repeat("x", 1000))}))
+				get := func() (reply, error) {
+					time.Sleep(time.Minute) // the lock ends
+					return p.try("GET", inbound+version, "")
+				}
+				h.Inject(testbroker.Fault{Kind: testbroker.DropDuringAnswer})
+				_, err := get()
+				require.Error(t, err)
+				require.Equal(t, 1, h.C2DLog("dev-1")[0].Deliveries)
+
+				h.Inject(testbroker.Fault{Kind: testbroker.NoContentLength})
+				r, err := get()
+				require.NoError(t, err)
+				require.Len(t, r.body, 1000)
+				require.EqualValues(t, -1, r.ContentLength)
+
+				h.Inject(testbroker.Fault{Kind: testbroker.WrongDate, Skew: -time.Hour})
+				r, err = get()
+				require.NoError(t, err)
+				require.EqualValues(t, 1000, r.ContentLength)
+				date, err := http.ParseTime(r.Header.Get("Date"))
+				require.NoError(t, err)
+				require.Equal(t, time.Now().Add(-time.Hour).UTC(), date)
+
+				h.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Delay: 8 * time.Second})
+				start := time.Now()
+				r, err = get()
+				require.NoError(t, err)
+				require.Len(t, r.body, 1000)
+				require.Equal(t, 68*time.Second, time.Since(start))
+			})
+		})
+	}
+}
+
+func TestFaultMessagesOverHTTP(t *testing.T) {
+	ask := func(p *poster, kind string, more ...string) (reply, error) {
+		return p.try("POST", "/devices/dev-1/messages/events"+version, "x",
+			append([]string{"iothub-app-AzIoTHub_FaultOperationType", kind, "iothub-app-AzIoTHub_FaultOperationCloseReason", "boom"}, more...)...)
+	}
+	const delay, duration = "iothub-app-AzIoTHub_FaultOperationDelayInSecs", "iothub-app-AzIoTHub_FaultOperationDurationInSecs"
+	for kind, code := range map[string]int{"InvokeThrottling": 429001, "InvokeMaxMessageQuota": 403002, "InvokeAuthError": 401003} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				p := overHTTP(t, h, d)
+				r, err := ask(p, kind, delay, "2", duration, "5")
+				require.NoError(t, err)
+				require.Equal(t, 204, r.StatusCode)
+				p.send("before")
+				time.Sleep(2001 * time.Millisecond)
+				for range 2 {
+					p.post("/devices/dev-1/messages/events"+version, "x").refused(t, code)
+				}
+				time.Sleep(5 * time.Second)
+				p.send("behind")
+				r, err = ask(p, kind)
+				require.NoError(t, err)
+				require.Equal(t, 204, r.StatusCode)
+				p.post("/devices/dev-1/messages/events"+version, "x").refused(t, code)
+				p.send("one only")
+				require.Equal(t, 3, h.Len())
+				asked := h.FaultMessages()
+				require.Len(t, asked, 2)
+				require.Equal(t, 2, asked[0].Refused)
+				require.Equal(t, "boom", asked[0].Reason)
+				require.True(t, asked[0].Happened)
+			})
+		})
+	}
+	t.Run("KillTcp", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h, d := newHub(t, nil)
+			p := overHTTP(t, h, d)
+			r, err := ask(p, "killtcp", delay, "1", duration, "5")
+			require.NoError(t, err)
+			require.Equal(t, 204, r.StatusCode)
+			require.Equal(t, 1, h.Connections("dev-1"))
+			time.Sleep(2 * time.Second)
+			require.Equal(t, 0, h.Connections("dev-1"))
+			_, err = p.try("POST", "/devices/dev-1/messages/events"+version, "x")
+			require.Error(t, err)
+			time.Sleep(5 * time.Second)
+			p.send("x")
+			require.Equal(t, 1, h.FaultMessages()[0].Refused)
+		})
+	})
+	t.Run("of another protocol", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h, d := newHub(t, nil)
+			p := overHTTP(t, h, d)
+			r, err := ask(p, "KillAmqpSession")
+			require.NoError(t, err)
+			require.Equal(t, 204, r.StatusCode)
+			p.send("x")
+			require.False(t, h.FaultMessages()[0].Happened)
+			require.Equal(t, 1, h.Len())
+		})
+	})
+	t.Run("unacknowledged", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h, d := newHub(t, &testbroker.Options{FaultMessages: testbroker.ObeyFaultMessagesUnacked})
+			p := overHTTP(t, h, d)
+			p.client.Timeout = time.Hour
+			start := time.Now()
+			_, err := ask(p, "KillTcp", delay, "600")
+			require.Error(t, err)
+			require.Equal(t, 10*time.Minute, time.Since(start), "no limit of the hub comes before")
+		})
+	})
+}
+
+// Drop, SendRaw and silence reach connections over HTTP by the devices that have used them.
+func TestConnectionsOverHTTPByDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		other, err := h.AddDevice("dev-2")
+		require.NoError(t, err)
+		p := overHTTP(t, h, d)
+		p.send("x")
+		require.Zero(t, h.Drop("dev-2"))
+		p.token = token(other)
+		require.Equal(t, 204, p.post("/devices/dev-2/messages/events"+version, "x").StatusCode)
+		require.Equal(t, 1, h.Connections("dev-1"))
+		require.Equal(t, 1, h.Connections("dev-2"))
+		require.Equal(t, 1, h.Connections(""))
+		require.NoError(t, h.RemoveDevice("dev-2"))
+		require.Zero(t, h.Connections("dev-2"))
+		require.Equal(t, 1, h.Connections("dev-1"))
+		p.post("/devices/dev-2/messages/events"+version, "x").refused(t, 404001)
+		require.Equal(t, 1, h.Drop("dev-1"))
+		synctest.Wait()
+		require.Zero(t, h.Connections(""))
+	})
+}
+
+// TestWhatWasAnsweredIsInTheLog is TestWhatWasAcknowledgedIsInTheLog over HTTP.
+func TestWhatWasAnsweredIsInTheLog(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { stressHTTP(t, seed) })
+		})
+	}
+}
+
+func stressHTTP(t *testing.T, seed uint64) {
+	const devices, messages = 3, 40
+	rng := rand.New(rand.NewPCG(seed, 1))
+	h, _ := newHub(t, &testbroker.Options{Seed: seed + 1})
+	var kinds []testbroker.FaultKind
+	for k := range testbroker.FaultKind(255) {
+		if k.Protocols()&testbroker.HTTP != 0 && k != testbroker.Forget {
+			kinds = append(kinds, k)
+		}
+	}
+	var plan []testbroker.Fault
+	var pauses []time.Duration
+	for range 40 {
+		plan = append(plan, testbroker.Fault{
+			Kind: kinds[rng.IntN(len(kinds))], After: rng.IntN(5), Times: 1 + rng.IntN(2), Statuses: []int{500 + rng.IntN(5), 429, 0},
+			Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(10*time.Second))), Rate: 10,
+		})
+		pauses = append(pauses, time.Duration(rng.Int64N(int64(3*time.Second))))
+	}
+	var wg sync.WaitGroup
+	for i := range devices {
+		d, err := h.AddDevice(fmt.Sprint("d", i))
+		require.NoError(t, err)
+		p := newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token(d))
+		p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = i > 0
+		p.client.Timeout = 5 * time.Second
+		wg.Go(func() {
+			for n := 0; n < messages; time.Sleep(time.Second) {
+				r, err := p.try("POST", "/devices/"+d.ID+"/messages/events"+version, fmt.Sprint("body ", n), "iothub-messageid", fmt.Sprint(n))
+				if err == nil && r.StatusCode == 204 {
+					n++
+				}
+			}
+		})
+	}
+	fired := 0
+	var faults []*testbroker.Injected
+	for i, f := range plan {
+		time.Sleep(pauses[i])
+		faults = append(faults, h.Inject(f))
+	}
+	wg.Wait()
+	for _, in := range faults {
+		fired += in.Fired()
+	}
+	require.NotZero(t, fired)
+	next := make(map[string]int)
+	for _, m := range h.Messages() {
+		var n int
+		_, err := fmt.Sscan(m.MessageID, &n)
+		require.NoError(t, err)
+		if n > next[m.DeviceID] {
+			t.Errorf("%s: message %d is missing", m.DeviceID, next[m.DeviceID])
+		}
+		next[m.DeviceID] = max(next[m.DeviceID], n+1)
+	}
+	for i := range devices {
+		require.Equal(t, messages, next[fmt.Sprint("d", i)])
+	}
+	require.Empty(t, h.Conflicts())
+}
