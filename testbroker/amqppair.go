@@ -131,29 +131,6 @@ func (a *amqpConn) ask(l *amqpLink, m *wire.Message) *wire.Error {
 	return l.pair.facility(a.hub).ask(l.pair, m)
 }
 
-// noTwins answers every request with the status 501: this hub has no twins yet.
-type noTwins struct{}
-
-func (noTwins) joined(*amqpPair) {}
-func (noTwins) parted(*amqpPair) {}
-func (noTwins) ask(p *amqpPair, m *wire.Message) *wire.Error {
-	var correlation any
-	if m.Properties != nil {
-		correlation = m.Properties.CorrelationID
-	}
-	if correlation == nil {
-		return wire.Errorf(wire.InvalidField, "request without a correlation id")
-	}
-	if !p.answer(&wire.Message{
-		MessageAnnotations: wire.Map{{Key: wire.Symbol("status"), Value: int32(501)}},
-		Properties:         &wire.Properties{CorrelationID: correlation},
-		Data:               [][]byte{[]byte(`{"Message":"this hub has no twins"}`)},
-	}) {
-		return wire.Errorf(wire.PreconditionFailed, "no receiver is attached for the answer")
-	}
-	return nil
-}
-
 // noMethods calls no method, so every answer is one to nothing.
 type noMethods struct{}
 

@@ -1,6 +1,7 @@
 package testbroker
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -233,16 +234,18 @@ func (q *c2dQueue) nextIDLocked() uint16 {
 	}
 }
 
-// attach lets the queue deliver to a connection as its session says.
+// attach lets through to a connection what its session says: from now on, and commands that wait.
 func (h *Hub) attach(c *conn) {
 	qos, ok := h.commands(c)
 	h.mu.Lock()
+	c.heard = maps.Clone(c.session.filters)
 	q := h.queues[c.id]
 	if q == nil && ok && h.registry[c.id] != nil {
 		q = h.queueLocked(c.id)
 	}
 	h.mu.Unlock()
 	if q == nil {
+		h.changed.wake()
 		return
 	}
 	q.mu.Lock()

@@ -45,6 +45,8 @@ type conn struct {
 	amqp *amqpConn // nil unless AMQP is spoken, and has begun
 	http *httpConn // nil unless HTTP is spoken, and the connection is no WebSocket yet
 
+	heard map[string]byte // the filters that let something through, with their QoS; nil before the CONNACK. Guarded by Hub.mu.
+
 	// Of the connection's own goroutine.
 	known    bool        // a CONNECT was read
 	answered bool        // and refused by CONNACK

@@ -14,7 +14,7 @@ import (
 )
 
 // FaultKind says what goes wrong.
-type FaultKind uint8
+type FaultKind uint16
 
 // Which protocols a kind is for is told by [FaultKind.Protocols]. What is said of packets of MQTT holds for what AMQP has
 // in their place: the open of a connection for CONNECT and CONNACK, a telemetry message for PUBLISH, its disposition for
@@ -75,7 +75,7 @@ const (
 	// Throttle sends at most Rate PUBACKs a second, refuses connects with CONNACK 3, and closes a connection on which
 	// more than Limit PUBACKs are due. Over AMQP it refuses attaches instead of connects, and rejects messages instead of
 	// closing connections, with "com.microsoft:device-container-throttled". Over HTTP it answers requests that come sooner
-	// than Rate allows at once, with the status 429 and Retry-After. Fired counts delayed PUBACKs, refusals, rejected
+	// than Rate allows at once, with the status 429 and Retry-After. Requests about twins have the status 429. Fired counts delayed PUBACKs, refusals, rejected
 	// messages and closed connections.
 	Throttle
 	// Absent takes the hub off the network: connections are cut, dials in memory refused, and connections to real
@@ -213,7 +213,7 @@ func (k FaultKind) String() string {
 	if row, ok := faultTable[k]; ok {
 		return row.name
 	}
-	return fmt.Sprintf("FaultKind(%d)", uint8(k))
+	return fmt.Sprintf("FaultKind(%d)", uint16(k))
 }
 
 // lasts says whether the kind has a duration rather than a number of times.
@@ -243,7 +243,8 @@ type Fault struct {
 	// default is "amqp:connection:forced" for a connection, "amqp:link:detach-forced" for a link that is detached, and
 	// "amqp:internal-error" otherwise.
 	Condition, Description string
-	// Status is the status code of RefuseToken and, over HTTP, of RefuseConnect. Default: 401 and 503.
+	// Status is the status code of RefuseToken, by default 401, of RefuseTwin, by default 429, and over HTTP of RefuseConnect,
+	// by default 503.
 	Status int
 	// Statuses are the status codes of AnswerStatus and AnswerStatusAfter, 200 to 599, which take turns. Times is by default
 	// their number. Zero lets a request pass. Default: 503.
@@ -251,7 +252,8 @@ type Fault struct {
 	// ErrorCode is the six-digit code of the service that RefuseConnect over HTTP, AnswerStatus and AnswerStatusAfter put
 	// into answers of 400 and above. Default: the one that usually comes with the status. Description is its text.
 	ErrorCode int
-	// RetryAfter, unless zero, is said in the header Retry-After of those three. RetryAfterDate says it, and what Throttle
+	// RetryAfter, unless zero, is said in the header Retry-After of those three, and in the answer of RefuseTwin, in whole
+	// seconds. RetryAfterDate says it, and what Throttle
 	// says, as a date: see [HTTPOptions].
 	RetryAfter     time.Duration
 	RetryAfterDate bool
@@ -259,14 +261,16 @@ type Fault struct {
 	Route RouteKind
 	// Skew is that of WrongDate: positive means that the hub is ahead.
 	Skew time.Duration
+	// Operation is the kind of requests to which faults of a twin happen.
+	Operation TwinOperation
 	// Link is the kind of links to which faults of an attach happen.
 	Link LinkKind
 	// Unclosed makes the detach of a fault one that does not close the link: clients are in doubt what to do about it.
 	Unclosed bool
 	// UndeliverableHere is a flag of ModifyMessage.
 	UndeliverableHere bool
-	// Delay is that of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit, DetachWhileIdle, SlowToken and
-	// SlowAnswer.
+	// Delay is that of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit, DetachWhileIdle, SlowToken,
+	// SlowAnswer, SlowTwin and SlowDesired.
 	Delay time.Duration
 	// Rate is the PUBACKs a second of Throttle. Default: 1.
 	Rate float64
@@ -278,6 +282,7 @@ type Fault struct {
 	// Bytes is what GarbageOnConnect, GarbageOnSubscribe, GarbageOnPublish and GarbageAnswer send. Default: the first bytes
 	// of a packet of a type that does not exist and a length that never ends; over AMQP a frame that is too short to be
 	// one, over HTTP/1.1 a line that is no status, over HTTP/2 a PING without its eight bytes.
+	// It is also the body of GarbleTwin.
 	Bytes []byte
 }
 

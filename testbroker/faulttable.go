@@ -115,6 +115,20 @@ var faultTable = map[FaultKind]faultRow{
 	GarbageAnswer:      {name: "GarbageAnswer", on: HTTP},
 	WrongDate:          {name: "WrongDate", on: HTTP},
 	NoContentLength:    {name: "NoContentLength", on: HTTP},
+
+	DropBeforeTwin: {name: "DropBeforeTwin", on: MQTT | AMQP},
+	RefuseTwin:     {name: "RefuseTwin", on: MQTT | AMQP, status: 429},
+	DropAfterTwin:  {name: "DropAfterTwin", on: MQTT | AMQP},
+	SwallowTwin:    {name: "SwallowTwin", on: MQTT | AMQP},
+	SlowTwin:       {name: "SlowTwin", on: MQTT | AMQP},
+	MisnameTwin:    {name: "MisnameTwin", on: MQTT | AMQP},
+	DuplicateTwin:  {name: "DuplicateTwin", on: MQTT | AMQP},
+	GarbleTwin:     {name: "GarbleTwin", on: MQTT | AMQP},
+
+	SwallowDesired:   {name: "SwallowDesired", on: MQTT | AMQP},
+	DuplicateDesired: {name: "DuplicateDesired", on: MQTT | AMQP},
+	SlowDesired:      {name: "SlowDesired", on: MQTT | AMQP},
+	DropAfterDesired: {name: "DropAfterDesired", on: MQTT | AMQP},
 }
 
 // Protocols says over which protocols the fault can happen.

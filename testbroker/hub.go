@@ -105,6 +105,7 @@ type Hub struct {
 	routes  []httpRoute
 
 	refusals atomic.Uint64 // requests refused, to tell them apart
+	tracked  atomic.Uint64 // errors that have a tracking id
 
 	mu          sync.Mutex // guards what follows, never held over a wait
 	closed      bool
@@ -120,9 +121,11 @@ type Hub struct {
 	cas         *x509.CertPool // of devices
 	standing    map[identity]standingOrder
 	orders      []*FaultMessage
-	methodPairs map[identity]*amqpPair // the newest of each identity
+	methodPairs map[identity]*amqpPair   // the newest of each identity
+	listening   map[identity][]*amqpPair // those that are told of changes of desired properties
 	twins       amqpFacility
 	methods     amqpFacility
+	twinOf      map[identity]*twin // those that were looked at
 }
 
 // New makes a hub without devices and without listeners. Nil options mean all defaults.
@@ -154,9 +157,10 @@ func New(o *Options) (*Hub, error) {
 		cas:         x509.NewCertPool(),
 		standing:    make(map[identity]standingOrder),
 		methodPairs: make(map[identity]*amqpPair),
-		twins:       noTwins{},
-		methods:     noMethods{},
+		listening:   make(map[identity][]*amqpPair),
+		twinOf:      make(map[identity]*twin),
 	}
+	h.twins, h.methods = twinLinks{h}, noMethods{}
 	if err := checkHost(h.host); err != nil {
 		return nil, fmt.Errorf("testbroker: Options.HostName: %w", err)
 	}

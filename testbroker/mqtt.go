@@ -60,6 +60,11 @@ func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 	case packets.Connect:
 		pk, err = k.hub.connect(c, pk)
 	case packets.Publish:
+		if strings.HasPrefix(pk.TopicName, requestTopics) {
+			err = k.hub.request(c, pk)
+			pk = nothing
+			break
+		}
 		var m Message
 		if m, err = k.hub.inspect(c, pk); err == nil {
 			k.hub.publish(c, m)
@@ -249,13 +254,8 @@ func readWill(c *conn, id identity, pk *packets.Packet) (*Message, error) {
 
 // inspect reads a PUBLISH. An error closes the connection: 3.1.1 has no other answer.
 func (h *Hub) inspect(c *conn, pk packets.Packet) (Message, error) {
-	switch {
-	case pk.FixedHeader.Qos > 1:
-		return Message{}, errors.New("publish with QoS 2")
-	case pk.FixedHeader.Qos > 0 && pk.PacketID == 0:
-		return Message{}, errors.New("publish with packet id 0 [MQTT-2.3.1-1]")
-	case strings.ContainsAny(pk.TopicName, "+#"):
-		return Message{}, fmt.Errorf("publish to %q, which has wildcards [MQTT-3.3.2-2]", pk.TopicName)
+	if err := checkPublish(pk); err != nil {
+		return Message{}, err
 	}
 	m, err := parseTelemetry(c.id, pk.TopicName)
 	if err != nil {

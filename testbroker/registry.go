@@ -230,6 +230,7 @@ func (h *Hub) RemoveDevice(id string) error {
 		}
 	}
 	h.forgetLocked(id)
+	h.forgetTwinsLocked(id)
 	open := h.connsLocked(id)
 	h.mu.Unlock()
 	h.expel(open, id, ErrRemoved, wire.ResourceDeleted)

@@ -64,10 +64,10 @@ func (h *Hub) commands(c *conn) (qos byte, ok bool) {
 // mayReceive says whether a filter is one of those that the hub has for this identity.
 func mayReceive(id identity, filter string) bool {
 	switch filter {
-	case "$iothub/twin/res/#", "$iothub/twin/PATCH/properties/desired/#", "$iothub/methods/POST/#", id.commands() + "#":
+	case twinResultFilter, desiredFilter, methodFilter, id.commands() + "#":
 		return true
 	}
-	if name, ok := strings.CutPrefix(filter, "$iothub/methods/POST/"); ok {
+	if name, ok := strings.CutPrefix(filter, methodTopic); ok {
 		name, ok = strings.CutSuffix(name, "/#")
 		return ok && name != "" && !strings.ContainsAny(name, "/+#")
 	}

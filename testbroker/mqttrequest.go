@@ -1,0 +1,191 @@
+package testbroker
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// Topics of twins and methods. They are the same for all: the connection says whose they are.
+const (
+	requestTopics   = "$iothub/"
+	twinGetTopic    = "$iothub/twin/GET/?"
+	twinPatchTopic  = "$iothub/twin/PATCH/properties/reported/?"
+	twinResultTopic = "$iothub/twin/res/"
+	desiredTopic    = "$iothub/twin/PATCH/properties/desired/"
+	methodTopic     = "$iothub/methods/POST/"
+	methodResTopic  = "$iothub/methods/res/"
+
+	twinResultFilter = twinResultTopic + "#"
+	desiredFilter    = desiredTopic + "#"
+	methodFilter     = methodTopic + "#"
+)
+
+// A requestTopic is what the topic of a request or answer of a client says.
+type requestTopic struct {
+	operation TwinOperation // TwinAny = an answer to a method
+	rid       string        // as it stands
+	version   int64         // of a patch; zero = none
+	status    int           // of an answer to a method
+}
+
+// parseRequestTopic reads
+//
+//	"$iothub/twin/GET/?" query
+//	"$iothub/twin/PATCH/properties/reported/?" query
+//	"$iothub/methods/res/" status "/?" query
+//
+// where query = name "=" value *( "&" name "=" value ) has a $rid, and for a patch perhaps a $version.
+func parseRequestTopic(topic string) (requestTopic, error) {
+	var r requestTopic
+	query, ok := strings.CutPrefix(topic, twinGetTopic)
+	if ok {
+		r.operation = TwinGet
+	} else if query, ok = strings.CutPrefix(topic, twinPatchTopic); ok {
+		r.operation = TwinPatch
+	} else if rest, answer := strings.CutPrefix(topic, methodResTopic); answer {
+		var status string
+		var err error
+		status, query, ok = strings.Cut(rest, "/?")
+		if r.status, err = readStatus(status); err != nil || !ok {
+			return requestTopic{}, fmt.Errorf("topic %q: want a whole number as the status and /?$rid=", topic)
+		}
+	} else {
+		return requestTopic{}, fmt.Errorf("no such topic: %q", topic)
+	}
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		switch name {
+		case "$rid":
+			if r.rid != "" {
+				return requestTopic{}, fmt.Errorf("topic %q: two request ids", topic)
+			}
+			r.rid = value
+		case "$version":
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || n < 1 {
+				return requestTopic{}, fmt.Errorf("topic %q: version that is not a number from 1 on", topic)
+			}
+			r.version = n
+		}
+	}
+	if r.rid == "" {
+		return requestTopic{}, fmt.Errorf("topic %q: no request id", topic)
+	}
+	return r, nil
+}
+
+// readStatus reads a status as devices write them: a whole number of 32 bits.
+func readStatus(s string) (int, error) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	return int(n), err
+}
+
+// request takes a PUBLISH to a topic of twins or methods. An error closes the connection.
+func (h *Hub) request(c *conn, pk packets.Packet) error {
+	if err := checkPublish(pk); err != nil {
+		return err
+	}
+	r, err := parseRequestTopic(pk.TopicName)
+	if err != nil {
+		return err
+	}
+	if n := len(pk.Payload); n > MaxMessage {
+		return fmt.Errorf("request of %d bytes, at most %d are allowed", n, MaxMessage)
+	}
+	if pk.FixedHeader.Qos > 0 {
+		c.acknowledge(pk.PacketID, time.Time{})
+	}
+	if c.mode.Load() != open { // that PUBACK was its last packet
+		return nil
+	}
+	if r.operation == TwinAny { // no method was called
+		return nil
+	}
+	h.askTwin(mqttAsker{c, r.rid}, TwinRequest{
+		DeviceID: c.id.device, ModuleID: c.id.module, Operation: r.operation, RequestID: r.rid, Base: r.version, Body: pk.Payload, Protocol: MQTT,
+	}, nil)
+	return nil
+}
+
+// checkPublish checks what the standard, and the hub, want of any PUBLISH.
+func checkPublish(pk packets.Packet) error {
+	switch {
+	case pk.FixedHeader.Qos > 1:
+		return errors.New("publish with QoS 2")
+	case pk.FixedHeader.Qos > 0 && pk.PacketID == 0:
+		return errors.New("publish with packet id 0 [MQTT-2.3.1-1]")
+	case strings.ContainsAny(pk.TopicName, "+#"):
+		return fmt.Errorf("publish to %q, which has wildcards [MQTT-3.3.2-2]", pk.TopicName)
+	}
+	return nil
+}
+
+// hearsLocked says whether what one of the filters lets through may be sent. Hub.mu is held.
+func (c *conn) hearsLocked(filters ...string) bool {
+	for _, f := range filters {
+		if _, ok := c.heard[f]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// notify publishes to the client with QoS 0.
+func (c *conn) notify(topic string, body []byte) bool {
+	if mode := c.mode.Load(); mode != open && mode != silent {
+		return false
+	}
+	length := []byte{byte(len(topic) >> 8), byte(len(topic))}
+	_, err := c.Write(packet(packetPublish<<4, append(length, topic...), body))
+	return err == nil
+}
+
+// An mqttAsker is a client that has published a request.
+type mqttAsker struct {
+	c   *conn
+	rid string
+}
+
+func (a mqttAsker) client() *conn { return a.c }
+
+func (a mqttAsker) listen(bool) {} // it subscribes
+
+// answer publishes an answer, if the client has subscribed. The request id comes first: there are clients that look for
+// it there.
+func (a mqttAsker) answer(ans twinAnswer, wrong bool) bool {
+	h := a.c.hub
+	h.mu.Lock()
+	hears := a.c.hearsLocked(twinResultFilter)
+	h.mu.Unlock()
+	if !hears {
+		return false
+	}
+	topic := twinResultTopic + strconv.Itoa(ans.status) + "/?$rid=" + a.rid
+	if wrong {
+		topic += "-other"
+	}
+	if ans.version > 0 {
+		topic += "&$version=" + strconv.FormatInt(ans.version, 10)
+	}
+	if ans.retryAfter > 0 {
+		topic += "&retry-after=" + strconv.Itoa(seconds(ans.retryAfter))
+	}
+	return a.c.notify(topic, ans.body)
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
+// An mqttListener is a client that has subscribed to changes of desired properties.
+type mqttListener struct{ c *conn }
+
+func (l mqttListener) client() *conn { return l.c }
+
+func (l mqttListener) tell(ch change) {
+	l.c.notify(desiredTopic+"?$version="+strconv.FormatInt(ch.version, 10), ch.body)
+}

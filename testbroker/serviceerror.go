@@ -1,0 +1,87 @@
+package testbroker
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// ServiceError is an error as the service tells it to a back end, and in the answers about twins.
+type ServiceError struct {
+	// Code has six digits: the status of HTTP, and a number within it. For example, 404103 says that the device is not
+	// online, and 504101 that it gave no answer in time.
+	Code int
+	// Message is for people.
+	Message string
+	// TrackingID names the occasion.
+	TrackingID string
+}
+
+// Status is the status of HTTP that goes with the code.
+func (e *ServiceError) Status() int { return e.Code / 1000 }
+
+// Name is what the service calls the code, empty for one that this hub never tells of its own.
+func (e *ServiceError) Name() string { return codeNames[e.Code] }
+
+// Error returns the code, its name and the message.
+func (e *ServiceError) Error() string {
+	return fmt.Sprintf("testbroker: %d %s: %s", e.Code, e.Name(), e.Message)
+}
+
+// Is makes errors.Is(err, [ErrNotFound]) true for a device or module that does not exist.
+func (e *ServiceError) Is(target error) bool {
+	return target == ErrNotFound && (e.Code == codeDeviceNotFound || e.Code == codeModuleNotFound)
+}
+
+// Codes of errors, from the page "Resolve error codes" of the service's guide. The page does not number a device that gives no answer.
+const (
+	codeInvalidOperation   = 400003
+	codeArgumentInvalid    = 400004
+	codeDisplaced          = 400027
+	codeDeviceNotFound     = 404001
+	codeModuleNotFound     = 404010
+	codeDeviceNotOnline    = 404103
+	codePreconditionFailed = 412001
+	codeMessageTooLarge    = 413001
+	codeThrottled          = 429001
+	codeServerError        = 500001
+	codeBadDeviceResponse  = 502000
+	codeGatewayTimeout     = 504101
+)
+
+var codeNames = map[int]string{
+	codeInvalidOperation:   "InvalidOperation",
+	codeArgumentInvalid:    "ArgumentInvalid",
+	codeDisplaced:          "ConnectionForcefullyClosedOnNewConnection",
+	codeDeviceNotFound:     "DeviceNotFound",
+	codeModuleNotFound:     "ModuleNotFound",
+	codeDeviceNotOnline:    "DeviceNotOnline",
+	codePreconditionFailed: "PreconditionFailed",
+	codeMessageTooLarge:    "MessageTooLarge",
+	codeThrottled:          "ThrottlingException",
+	codeServerError:        "ServerError",
+	codeBadDeviceResponse:  "BadDeviceResponse",
+	codeGatewayTimeout:     "GatewayTimeout",
+}
+
+// statusCodes are the codes for a status that a fault declares.
+var statusCodes = map[int]int{
+	400: codeArgumentInvalid, 404: codeDeviceNotFound, 412: codePreconditionFailed, 413: codeMessageTooLarge, 429: codeThrottled, 500: codeServerError,
+}
+
+func (h *Hub) serviceError(code int, format string, args ...any) *ServiceError {
+	return &ServiceError{code, fmt.Sprintf(format, args...), fmt.Sprintf("%032X", h.tracked.Add(1))}
+}
+
+// errorBody is the error as answers about twins carry it.
+func (h *Hub) errorBody(e *ServiceError) []byte {
+	body, err := json.Marshal(struct {
+		ErrorCode    int    `json:"errorCode"`
+		TrackingID   string `json:"trackingId"`
+		Message      string `json:"message"`
+		TimestampUTC string `json:"timestampUtc"`
+	}{e.Code, e.TrackingID, e.Message, h.now().UTC().Format(timeLayout)})
+	if err != nil {
+		panic(err) // there is nothing in it that JSON does not have
+	}
+	return body
+}
