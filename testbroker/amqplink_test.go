@@ -483,7 +483,7 @@ func TestTakeOverOfMethods(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := loginAMQP(t, h, d)
 		s1, r1 := p.pair("/devices/dev-1/methods/devicebound", "methods:1")
-		require.Equal(t, "amqp:not-found", condition(t, s1.Send(t.Context(), body("{}"), nil)), "nothing was called")
+		require.Equal(t, "amqp:invalid-field", condition(t, s1.Send(t.Context(), body("{}"), nil)), "it answers nothing")
 		s2, _ := p.pair("/devices/dev-1/methods/devicebound", "methods:2")
 		_, err := r1.Receive(t.Context(), nil)
 		require.Equal(t, "amqp:link:stolen", condition(t, err))

@@ -65,11 +65,15 @@ func (a *amqpConn) join(l *amqpLink) {
 		place = &p.sender
 	}
 	var old []*amqpLink
+	var from *conn // whose calls of methods end
 	if *place != nil {
 		old = append(old, *place)
 	}
 	if before := h.methodPairs[l.id]; key.methods && before != p {
 		if before != nil {
+			if before.conn != a {
+				from = before.conn.c
+			}
 			for _, other := range []*amqpLink{before.sender, before.receiver} {
 				if other != nil {
 					old = append(old, other)
@@ -82,6 +86,9 @@ func (a *amqpConn) join(l *amqpLink) {
 	joined := p.sender != nil && p.receiver != nil && !p.whole
 	p.whole = p.whole || joined
 	h.mu.Unlock()
+	if from != nil {
+		h.displaceCalls(from, l.id)
+	}
 	for _, other := range old {
 		other.detach(displaced(other.conn.c, a.c, other), true)
 	}
@@ -129,13 +136,4 @@ func (a *amqpConn) part(l *amqpLink) {
 // ask hands a message on the sender of a pair to what stands behind it.
 func (a *amqpConn) ask(l *amqpLink, m *wire.Message) *wire.Error {
 	return l.pair.facility(a.hub).ask(l.pair, m)
-}
-
-// noMethods calls no method, so every answer is one to nothing.
-type noMethods struct{}
-
-func (noMethods) joined(*amqpPair) {}
-func (noMethods) parted(*amqpPair) {}
-func (noMethods) ask(*amqpPair, *wire.Message) *wire.Error {
-	return wire.Errorf(wire.NotFound, "answer to a method that was not called")
 }

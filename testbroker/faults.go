@@ -253,8 +253,7 @@ type Fault struct {
 	// into answers of 400 and above. Default: the one that usually comes with the status. Description is its text.
 	ErrorCode int
 	// RetryAfter, unless zero, is said in the header Retry-After of those three, and in the answer of RefuseTwin, in whole
-	// seconds. RetryAfterDate says it, and what Throttle
-	// says, as a date: see [HTTPOptions].
+	// seconds. RetryAfterDate says it, and what Throttle says, as a date: see [HTTPOptions].
 	RetryAfter     time.Duration
 	RetryAfterDate bool
 	// Route is the kind of requests over HTTP to which faults of a request, and Throttle, happen.
@@ -263,6 +262,8 @@ type Fault struct {
 	Skew time.Duration
 	// Operation is the kind of requests to which faults of a twin happen.
 	Operation TwinOperation
+	// Method is the name of the method to which faults of methods happen.
+	Method string
 	// Link is the kind of links to which faults of an attach happen.
 	Link LinkKind
 	// Unclosed makes the detach of a fault one that does not close the link: clients are in doubt what to do about it.
@@ -270,7 +271,7 @@ type Fault struct {
 	// UndeliverableHere is a flag of ModifyMessage.
 	UndeliverableHere bool
 	// Delay is that of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit, DetachWhileIdle, SlowToken,
-	// SlowAnswer, SlowTwin and SlowDesired.
+	// SlowAnswer, SlowTwin, SlowDesired, SlowMethod and SlowMethodAnswer.
 	Delay time.Duration
 	// Rate is the PUBACKs a second of Throttle. Default: 1.
 	Rate float64
@@ -282,7 +283,7 @@ type Fault struct {
 	// Bytes is what GarbageOnConnect, GarbageOnSubscribe, GarbageOnPublish and GarbageAnswer send. Default: the first bytes
 	// of a packet of a type that does not exist and a length that never ends; over AMQP a frame that is too short to be
 	// one, over HTTP/1.1 a line that is no status, over HTTP/2 a PING without its eight bytes.
-	// It is also the body of GarbleTwin.
+	// It is also the body of GarbleTwin and GarbleMethod.
 	Bytes []byte
 }
 

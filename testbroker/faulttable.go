@@ -129,6 +129,18 @@ var faultTable = map[FaultKind]faultRow{
 	DuplicateDesired: {name: "DuplicateDesired", on: MQTT | AMQP},
 	SlowDesired:      {name: "SlowDesired", on: MQTT | AMQP},
 	DropAfterDesired: {name: "DropAfterDesired", on: MQTT | AMQP},
+
+	DropBeforeMethod: {name: "DropBeforeMethod", on: MQTT | AMQP},
+	SwallowMethod:    {name: "SwallowMethod", on: MQTT | AMQP},
+	SlowMethod:       {name: "SlowMethod", on: MQTT | AMQP},
+	DuplicateMethod:  {name: "DuplicateMethod", on: MQTT | AMQP},
+	GarbleMethod:     {name: "GarbleMethod", on: MQTT | AMQP},
+	DropAfterMethod:  {name: "DropAfterMethod", on: MQTT | AMQP},
+
+	DropOnMethodAnswer:    {name: "DropOnMethodAnswer", on: MQTT | AMQP},
+	SwallowMethodAnswer:   {name: "SwallowMethodAnswer", on: MQTT | AMQP},
+	SlowMethodAnswer:      {name: "SlowMethodAnswer", on: MQTT | AMQP},
+	DropAfterMethodAnswer: {name: "DropAfterMethodAnswer", on: MQTT | AMQP},
 }
 
 // Protocols says over which protocols the fault can happen.

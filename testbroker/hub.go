@@ -103,6 +103,7 @@ type Hub struct {
 	certs   certificates
 	front   webFront
 	routes  []httpRoute
+	calls   methodCalls
 
 	refusals atomic.Uint64 // requests refused, to tell them apart
 	tracked  atomic.Uint64 // errors that have a tracking id
@@ -160,7 +161,8 @@ func New(o *Options) (*Hub, error) {
 		listening:   make(map[identity][]*amqpPair),
 		twinOf:      make(map[identity]*twin),
 	}
-	h.twins, h.methods = twinLinks{h}, noMethods{}
+	h.twins, h.methods = twinLinks{h}, methodLinks{h}
+	h.calls.named, h.calls.open = make(map[callName]*methodCall), make(map[*methodCall]struct{})
 	if err := checkHost(h.host); err != nil {
 		return nil, fmt.Errorf("testbroker: Options.HostName: %w", err)
 	}
@@ -318,6 +320,26 @@ func (h *Hub) enter() bool {
 	}
 	h.wg.Add(1)
 	return true
+}
+
+// later does something after a delay, in a goroutine of the hub, unless the hub or what done belongs to is closed before.
+// Any goroutine may call it.
+func (h *Hub) later(d time.Duration, done <-chan struct{}, do func()) {
+	due := time.NewTimer(d)
+	if !h.enter() {
+		due.Stop()
+		return
+	}
+	go func() {
+		defer h.wg.Done()
+		defer due.Stop()
+		select {
+		case <-due.C:
+			do()
+		case <-done:
+		case <-h.done:
+		}
+	}()
 }
 
 // finish takes a connection out of all tables, and sends its will unless the client took its leave.

@@ -215,6 +215,7 @@ func (h *Hub) takeOver(c *conn, id identity) error {
 	h.current[id] = c
 	h.mu.Unlock()
 	if before != nil {
+		h.displaceCalls(before, id)
 		before.closeFor(ErrReplaced)
 		<-before.done
 	}

@@ -97,18 +97,24 @@ func (h *Hub) request(c *conn, pk packets.Packet) error {
 	if n := len(pk.Payload); n > MaxMessage {
 		return fmt.Errorf("request of %d bytes, at most %d are allowed", n, MaxMessage)
 	}
-	if pk.FixedHeader.Qos > 0 {
-		c.acknowledge(pk.PacketID, time.Time{})
+	ack := func() bool {
+		if pk.FixedHeader.Qos > 0 {
+			c.acknowledge(pk.PacketID, time.Time{})
+		}
+		return c.mode.Load() == open // unless the PUBACK was its last packet
 	}
-	if c.mode.Load() != open { // that PUBACK was its last packet
+	if r.operation != TwinAny {
+		h.askTwin(mqttAsker{c, r.rid, ack}, TwinRequest{
+			DeviceID: c.id.device, ModuleID: c.id.module, Operation: r.operation, RequestID: r.rid, Base: r.version, Body: pk.Payload, Protocol: MQTT,
+		}, nil)
 		return nil
 	}
-	if r.operation == TwinAny { // no method was called
-		return nil
+	a := MethodAnswer{
+		DeviceID: c.id.device, ModuleID: c.id.module, RequestID: r.rid, MethodResult: MethodResult{r.status, pk.Payload}, Protocol: MQTT,
 	}
-	h.askTwin(mqttAsker{c, r.rid}, TwinRequest{
-		DeviceID: c.id.device, ModuleID: c.id.module, Operation: r.operation, RequestID: r.rid, Base: r.version, Body: pk.Payload, Protocol: MQTT,
-	}, nil)
+	if !h.cutOnAnswer(c, a) && ack() {
+		h.answered(c, a)
+	}
 	return nil
 }
 
@@ -149,7 +155,10 @@ func (c *conn) notify(topic string, body []byte) bool {
 type mqttAsker struct {
 	c   *conn
 	rid string
+	ack func() bool
 }
+
+func (a mqttAsker) taken() bool { return a.ack() }
 
 func (a mqttAsker) client() *conn { return a.c }
 

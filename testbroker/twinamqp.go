@@ -117,6 +117,8 @@ type amqpAsker struct {
 
 func (a *amqpAsker) client() *conn { return a.pair.conn.c }
 
+func (a *amqpAsker) taken() bool { return true } // a disposition follows
+
 func (a *amqpAsker) listen(on bool) { a.pair.conn.hub.listenOn(a.pair, on) }
 
 // answer sends an answer: the status is an int and the version a long, which some clients insist on, and there is one

@@ -10,6 +10,8 @@ type twinAsker interface {
 	// answer puts an answer on the connection; false when the client cannot get it. It is for another request if wrong is
 	// set.
 	answer(a twinAnswer, wrong bool) bool
+	// taken tells the client that its request has arrived; false when its connection ends with that.
+	taken() bool
 	// listen begins or ends notifications of desired properties.
 	listen(on bool)
 	// client is its connection.
@@ -59,6 +61,9 @@ func (h *Hub) askTwin(by twinAsker, r TwinRequest, wrong error) {
 	defer h.changed.wake()
 	if q.take(DropBeforeTwin) != nil {
 		by.client().cutFor(faultError(DropBeforeTwin))
+		return
+	}
+	if !by.taken() {
 		return
 	}
 	a := q.decide(wrong)
@@ -127,11 +132,9 @@ func (q *twinCase) deliver(a twinAnswer) {
 		times = 2
 	}
 	if in := q.take(SlowTwin); in != nil {
-		q.hub.wg.Go(func() {
-			if q.by.client().sleep(in.fault.Delay) {
-				q.answer(a, wrong, times)
-				q.hub.changed.wake()
-			}
+		q.hub.later(in.fault.Delay, q.by.client().closed, func() {
+			q.answer(a, wrong, times)
+			q.hub.changed.wake()
 		})
 		return
 	}
@@ -187,11 +190,7 @@ func (h *Hub) tellChange(id identity, ch change) {
 			times = 2
 		}
 		if in := take(SlowDesired); in != nil {
-			h.wg.Go(func() {
-				if l.client().sleep(in.fault.Delay) {
-					l.tell(ch)
-				}
-			})
+			h.later(in.fault.Delay, l.client().closed, func() { l.tell(ch) })
 			continue
 		}
 		for range times {

@@ -1,0 +1,506 @@
+package testbroker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+const (
+	methodTopics = "$iothub/methods/POST/#"
+	methodAnswer = "$iothub/methods/res/"
+)
+
+// calling is a call that is under way.
+type calling struct {
+	t      testing.TB
+	done   chan struct{}
+	result testbroker.MethodResult
+	err    error
+}
+
+func call(t testing.TB, h *testbroker.Hub, id string, m testbroker.MethodCall) *calling {
+	c := &calling{t: t, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.result, c.err = h.CallMethod(t.Context(), id, m)
+	}()
+	return c
+}
+
+func (c *calling) ok() testbroker.MethodResult {
+	c.t.Helper()
+	<-c.done
+	require.NoError(c.t, c.err)
+	return c.result
+}
+
+// code is that of the error with which the call must fail.
+func (c *calling) code() int {
+	c.t.Helper()
+	<-c.done
+	return codeOf(c.t, c.err)
+}
+
+func codeOf(t testing.TB, err error) int {
+	t.Helper()
+	var e *testbroker.ServiceError
+	require.ErrorAs(t, err, &e)
+	return e.Code
+}
+
+// asked reads the request of a method and returns its id.
+func (w *wire) asked(name string) (rid, payload string) {
+	w.t.Helper()
+	topic, payload := w.received()
+	rid, ok := strings.CutPrefix(topic, "$iothub/methods/POST/"+name+"/?$rid=")
+	require.True(w.t, ok, topic)
+	return rid, payload
+}
+
+func (w *wire) answer(status int, rid, payload string) {
+	w.t.Helper()
+	w.send(publishBytes(0, 0, fmt.Sprintf("%s%d/?$rid=%s", methodAnswer, status, rid), payload))
+}
+
+func fates(h *testbroker.Hub) []string {
+	all := []string{}
+	for _, a := range h.MethodAnswers("") {
+		all = append(all, a.Fate.String())
+	}
+	return all
+}
+
+func TestMethodsOverMQTT(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		d, err := h.AddModule("dev-1", "mod-1")
+		require.NoError(t, err)
+		w := login(t, h, d)
+		w.subscribe(1, methodTopics)
+		c := call(t, h, "dev-1/mod-1", testbroker.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
+		rid, payload := w.asked("reboot")
+		require.Equal(t, "1", rid)
+		require.Equal(t, `{"in":5}`, payload)
+		log := h.MethodLog("dev-1")
+		require.Equal(t, []testbroker.MethodRecord{{
+			DeviceID: "dev-1", ModuleID: "mod-1",
+			MethodCall: testbroker.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`), ResponseTimeout: 30 * time.Second},
+			RequestID:  "1", Protocol: testbroker.MQTT, Connection: 1, Deliveries: 1, Called: time.Now(), Delivered: time.Now(),
+		}}, log)
+		time.Sleep(time.Second)
+		w.answer(-7, rid, `null`)
+		require.Equal(t, testbroker.MethodResult{Status: -7, Payload: []byte("null")}, c.ok())
+		log = h.MethodLog("dev-1/mod-1")
+		require.Equal(t, c.result, log[0].Result)
+		require.Equal(t, time.Second, log[0].Ended.Sub(log[0].Delivered))
+		require.Equal(t, []testbroker.MethodAnswer{{
+			DeviceID: "dev-1", ModuleID: "mod-1", RequestID: "1", MethodResult: c.result, Fate: testbroker.AnswerTaken, Protocol: testbroker.MQTT,
+			Connection: 1, Received: time.Now(),
+		}}, h.MethodAnswers("dev-1"))
+
+		c = call(t, h, "dev-1/mod-1", testbroker.MethodCall{Name: "a%+#b"})
+		rid, payload = w.asked("a%25%2B%23b")
+		require.Empty(t, payload)
+		w.publish(9, methodAnswer+"200/?$rid="+rid, "") // QoS 1, no payload
+		require.EqualValues(t, 9, w.acked())
+		require.Equal(t, testbroker.MethodResult{Status: 200}, c.ok())
+	})
+}
+
+func TestWhoTakesMethods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		offline := func(name string) {
+			t.Helper()
+			require.Equal(t, 404103, call(t, h, "dev-1", testbroker.MethodCall{Name: name}).code())
+		}
+		began := time.Now()
+		offline("a")
+		require.Equal(t, began, time.Now())
+		w := login(t, h, d)
+		offline("a") // it is there, but takes no methods
+		w.subscribe(0, "$iothub/methods/POST/a/#")
+		offline("b")
+		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "a"})
+		rid, _ := w.asked("a")
+		w.answer(200, rid, "")
+		c.ok()
+		w.send(frame(0xa2, []byte{0, 9}, str("$iothub/methods/POST/a/#")))
+		w.expect(unsuback)
+		offline("a")
+		require.Len(t, h.MethodLog("dev-1"), 5)
+		require.Empty(t, h.MethodLog("")[0].RequestID)
+
+		// A call waits for who comes within its time.
+		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "c", ConnectTimeout: time.Minute})
+		time.Sleep(59 * time.Second)
+		w.subscribe(0, methodTopics)
+		rid, _ = w.asked("c")
+		time.Sleep(29 * time.Second) // which does not count for the answer
+		w.answer(200, rid, "")
+		c.ok()
+		w.conn.Close()
+		began = time.Now()
+		require.Equal(t, 404103, call(t, h, "dev-1", testbroker.MethodCall{Name: "c", ConnectTimeout: time.Minute}).code())
+		require.Equal(t, time.Minute, time.Since(began))
+
+		// A client that takes up its session has calls without a new SUBSCRIBE, after its CONNACK.
+		kept := connectOf(d)
+		kept.flags = 0
+		w = dial(t, h)
+		w.connect(kept)
+		w.subscribe(0, methodTopics)
+		w.conn.Close()
+		synctest.Wait()
+		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "d", ConnectTimeout: time.Minute})
+		w = dial(t, h)
+		require.Equal(t, []byte{1, 0}, w.connect(kept))
+		rid, _ = w.asked("d")
+		w.answer(200, rid, "")
+		c.ok()
+	})
+}
+
+func TestCallsThatAreRefused(t *testing.T) {
+	h, _ := newHub(t, nil)
+	large := []byte(`"` + strings.Repeat("x", testbroker.MaxMethodPayload-2) + `"`)
+	for _, c := range []struct {
+		id   string
+		call testbroker.MethodCall
+		code int
+	}{
+		{"dev-2", testbroker.MethodCall{Name: "a"}, 404001},
+		{"dev-1/mod-1", testbroker.MethodCall{Name: "a"}, 404010},
+		{"dev-1", testbroker.MethodCall{}, 400004},
+		{"dev-1", testbroker.MethodCall{Name: "a b"}, 400004},
+		{"dev-1", testbroker.MethodCall{Name: "a/b"}, 400004},
+		{"dev-1", testbroker.MethodCall{Name: "ä"}, 400004},
+		{"dev-1", testbroker.MethodCall{Name: "a", Payload: []byte("{")}, 400004},
+		{"dev-1", testbroker.MethodCall{Name: "a", Payload: append(large, ' ')}, 413001},
+		{"dev-1", testbroker.MethodCall{Name: "a", Payload: large}, 404103},
+	} {
+		_, err := h.CallMethod(t.Context(), c.id, c.call)
+		require.Equal(t, c.code, codeOf(t, err), "%s %.20s", c.id, c.call)
+	}
+	ctx, cancel := contextWithCause(errors.New("enough"))
+	defer cancel()
+	_, err := h.CallMethod(ctx, "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Hour})
+	require.EqualError(t, err, "enough")
+	require.NoError(t, h.Close())
+	_, err = h.CallMethod(context.Background(), "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Hour})
+	require.ErrorIs(t, err, testbroker.ErrClosed)
+}
+
+func TestAnswersThatDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := login(t, h, d)
+		w.subscribe(0, methodTopics)
+		began := time.Now()
+		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "slow", ResponseTimeout: 5 * time.Second})
+		rid, _ := w.asked("slow")
+		w.answer(200, "ff", "")
+		require.Equal(t, 504101, c.code())
+		require.Equal(t, 5*time.Second, time.Since(began))
+		w.answer(200, rid, "")
+		w.silentNow()
+		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "twice"})
+		rid, _ = w.asked("twice")
+		w.answer(200, rid, "1")
+		w.answer(500, rid, "2")
+		require.Equal(t, 200, c.ok().Status)
+		w.silentNow()
+		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "bad"})
+		rid, _ = w.asked("bad")
+		w.answer(200, rid, "{")
+		require.Equal(t, 502000, c.code())
+		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "large"})
+		rid, _ = w.asked("large")
+		w.answer(200, rid, strings.Repeat(" ", testbroker.MaxMethodPayload)+"1")
+		require.Equal(t, 413001, c.code())
+		w.answer(200, rid, "1")
+		w.silentNow()
+		require.Equal(t, []string{"unknown", "late", "taken", "repeated", "refused", "refused", "late"}, fates(h))
+	})
+}
+
+// An answer counts on the connection that had the request.
+func TestMethodsAndReconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := login(t, h, d)
+		w.subscribe(0, methodTopics)
+		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "a"})
+		rid, _ := w.asked("a")
+		w.conn.Close()
+		synctest.Wait()
+		w = login(t, h, d)
+		w.answer(200, rid, "")
+		require.Equal(t, 504101, c.code())
+
+		w.subscribe(0, methodTopics)
+		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "b"})
+		w.asked("b")
+		began := time.Now()
+		login(t, h, d) // while the one before is still there
+		require.Equal(t, 400027, c.code())
+		require.Equal(t, began, time.Now())
+		require.Equal(t, []string{"elsewhere"}, fates(h))
+	})
+}
+
+func TestMethodsOverAMQP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{Seed: 1})
+		p := loginAMQP(t, h, d)
+		so, ro := pairOptions("methods:1")
+		session := p.session()
+		r, err := session.NewReceiver(t.Context(), "/devices/dev-1/methods/devicebound", ro)
+		require.NoError(t, err)
+		require.Equal(t, 404103, call(t, h, "dev-1", testbroker.MethodCall{Name: "a"}).code(), "one link is not enough")
+		s, err := session.NewSender(t.Context(), "/devices/dev-1/methods/devicebound", so)
+		require.NoError(t, err)
+		synctest.Wait()
+
+		answer := func(id any, status any, text string) error {
+			return s.Send(t.Context(), &amqp.Message{
+				Properties: &amqp.MessageProperties{CorrelationID: id}, ApplicationProperties: map[string]any{"IoThub-status": status}, Data: [][]byte{[]byte(text)},
+			}, nil)
+		}
+		for i, asText := range []bool{false, true} {
+			c := call(t, h, "dev-1", testbroker.MethodCall{Name: "reboot", Payload: []byte("[1]")})
+			m, err := r.Receive(t.Context(), nil)
+			require.NoError(t, err)
+			require.NoError(t, r.AcceptMessage(t.Context(), m))
+			require.Equal(t, "reboot", m.ApplicationProperties["IoThub-methodname"])
+			require.Equal(t, "[1]", string(m.GetData()))
+			id, ok := m.Properties.CorrelationID.(amqp.UUID)
+			require.True(t, ok)
+			require.Regexp(t, regexp.MustCompile("^.{8}-.{4}-4.{3}-[89ab].{3}-.{12}$"), id.String())
+			require.Equal(t, id.String(), h.MethodLog("dev-1")[i+1].RequestID)
+			var correlation any = id
+			if asText {
+				correlation = strings.ToUpper(id.String())
+			}
+			require.NoError(t, answer(correlation, int32(200+i), `{"ok":true}`))
+			require.Equal(t, testbroker.MethodResult{Status: 200 + i, Payload: []byte(`{"ok":true}`)}, c.ok())
+			require.NoError(t, answer(correlation, int32(200), `{}`), "one that does not count is accepted all the same")
+		}
+		require.Equal(t, "amqp:invalid-field", condition(t, answer("x", "200", "")))
+		require.NoError(t, answer("x", int64(200), ""))
+		require.Equal(t, []string{"taken", "repeated", "taken", "repeated", "unknown"}, fates(h))
+
+		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "b"})
+		_, err = r.Receive(t.Context(), nil)
+		require.NoError(t, err)
+		loginAMQP(t, h, d).pair("/devices/dev-1/methods/devicebound", "methods:2")
+		require.Equal(t, 400027, c.code())
+
+		w := login(t, h, d)
+		w.subscribe(0, methodTopics)
+		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "c"})
+		rid, _ := w.asked("c") // the newest connection has it
+		w.answer(200, rid, "")
+		c.ok()
+	})
+}
+
+func TestFaultsOfMethods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		var w *wire
+		again := func() {
+			synctest.Wait()
+			w = login(t, h, d)
+			w.subscribe(0, methodTopics)
+		}
+		again()
+		inject := func(f testbroker.Fault) *testbroker.Injected {
+			f.Method = "a"
+			return h.Inject(f)
+		}
+		start := func() *calling {
+			return call(t, h, "dev-1", testbroker.MethodCall{Name: "a", Payload: []byte("1")})
+		}
+		inject(testbroker.Fault{Kind: testbroker.SwallowMethod})
+		other := call(t, h, "dev-1", testbroker.MethodCall{Name: "b"})
+		rid, _ := w.asked("b")
+		w.answer(200, rid, "")
+		other.ok()
+		require.Equal(t, 504101, start().code())
+
+		inject(testbroker.Fault{Kind: testbroker.DuplicateMethod})
+		c := start()
+		rid, _ = w.asked("a")
+		again2, _ := w.asked("a")
+		require.Equal(t, rid, again2)
+		w.answer(200, rid, "")
+		c.ok()
+
+		inject(testbroker.Fault{Kind: testbroker.GarbleMethod, Bytes: []byte("]")})
+		c = start()
+		rid, payload := w.asked("a")
+		require.Equal(t, "]", payload)
+		w.answer(400, rid, "")
+		c.ok()
+
+		inject(testbroker.Fault{Kind: testbroker.SlowMethod, Delay: time.Minute})
+		c = start()
+		require.Equal(t, 504101, c.code())
+		rid, _ = w.asked("a") // when nobody waits any more
+		w.answer(200, rid, "")
+		w.silentNow()
+
+		inject(testbroker.Fault{Kind: testbroker.SwallowMethodAnswer})
+		c = start()
+		rid, _ = w.asked("a")
+		w.answer(200, rid, "")
+		require.Equal(t, 504101, c.code())
+
+		inject(testbroker.Fault{Kind: testbroker.SlowMethodAnswer, Delay: 10 * time.Second})
+		c = start()
+		rid, _ = w.asked("a")
+		began := time.Now()
+		w.answer(200, rid, "")
+		c.ok()
+		require.Equal(t, 10*time.Second, time.Since(began))
+
+		inject(testbroker.Fault{Kind: testbroker.DropBeforeMethod})
+		c = start()
+		require.Error(t, w.end())
+		require.Equal(t, 504101, c.code())
+		again()
+		inject(testbroker.Fault{Kind: testbroker.DropAfterMethod})
+		c = start()
+		w.asked("a")
+		require.Error(t, w.end())
+		require.Equal(t, 504101, c.code())
+		again()
+		inject(testbroker.Fault{Kind: testbroker.DropOnMethodAnswer})
+		c = start()
+		rid, _ = w.asked("a")
+		w.answer(200, rid, "")
+		require.Error(t, w.end())
+		require.Equal(t, 504101, c.code())
+		again()
+		inject(testbroker.Fault{Kind: testbroker.DropAfterMethodAnswer})
+		c = start()
+		rid, _ = w.asked("a")
+		w.answer(200, rid, "")
+		require.Error(t, w.end())
+		c.ok()
+
+		deliveries := []int{}
+		for _, r := range h.MethodLog("") {
+			deliveries = append(deliveries, r.Deliveries)
+		}
+		require.Equal(t, []int{1, 0, 2, 1, 1, 1, 1, 0, 1, 1, 1}, deliveries)
+		require.Equal(t, []string{"taken", "taken", "taken", "late", "lost", "taken", "lost", "taken"}, fates(h))
+	})
+}
+
+// Close does not wait for calls, nor for what faults have put off.
+func TestCloseDuringCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := login(t, h, d)
+		w.subscribe(0, methodTopics, desiredTopics)
+		h.Inject(testbroker.Fault{Kind: testbroker.SlowMethod, Method: "a", Delay: time.Hour})
+		h.Inject(testbroker.Fault{Kind: testbroker.SlowDesired, Delay: time.Hour})
+		_, err := h.PatchDesired("dev-1", "{}")
+		require.NoError(t, err)
+		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "a"})
+		waiting := call(t, h, "dev-1", testbroker.MethodCall{Name: "b"})
+		w.asked("b")
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, h.Close())
+		<-c.done
+		<-waiting.done
+		require.ErrorIs(t, c.err, testbroker.ErrClosed)
+		require.ErrorIs(t, waiting.err, testbroker.ErrClosed)
+		require.Equal(t, began, time.Now())
+	})
+}
+
+// Many calls at once, with connections that come and go: each has one end, and no answer counts for two.
+func TestManyCalls(t *testing.T) {
+	h, d := newHub(t, nil)
+	stop := make(chan struct{})
+	var device sync.WaitGroup
+	device.Go(func() {
+		for {
+			conn, err := h.Dial(context.Background(), "tcp", "hub")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			w := newWire(t, conn)
+			conn.Write(connectOf(d).bytes()) // it may be cut off at any time
+			conn.Write(subscribeBytes(1, methodTopics))
+			for err == nil {
+				var kind byte
+				var body []byte
+				kind, body, err = w.read()
+				if _, rid, ok := strings.Cut(string(body), "$rid="); ok && kind == 3 {
+					conn.Write(publishBytes(0, 0, methodAnswer+"200/?$rid="+rid, ""))
+				}
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	const callers, each = 8, 40
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range each {
+				h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Second, ResponseTimeout: 50 * time.Millisecond})
+			}
+		})
+	}
+	all.Go(func() {
+		for range 20 {
+			h.Drop("dev-1")
+			h.Inject(testbroker.Fault{Kind: testbroker.DropAfterMethod, After: 3})
+			h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Second, ResponseTimeout: 50 * time.Millisecond})
+		}
+	})
+	all.Wait()
+	close(stop)
+	h.Drop("dev-1")
+	device.Wait()
+	taken := map[string]int{}
+	for _, a := range h.MethodAnswers("") {
+		if a.Fate == testbroker.AnswerTaken {
+			taken[a.RequestID]++
+		}
+	}
+	good := 0
+	for _, r := range h.MethodLog("") {
+		require.False(t, r.Ended.IsZero())
+		require.Equal(t, r.Err == nil, taken[r.RequestID] == 1, "%+v", r)
+		require.LessOrEqual(t, r.Deliveries, 1)
+		if r.Err == nil {
+			good++
+		}
+	}
+	require.Len(t, h.MethodLog(""), callers*each+20)
+	require.Positive(t, good)
+	t.Log(good, "calls were answered")
+}
