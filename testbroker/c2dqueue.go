@@ -234,7 +234,7 @@ func (q *c2dQueue) nextIDLocked() uint16 {
 	}
 }
 
-// attach lets through to a connection what its session says: from now on, and commands that wait.
+// attach lets through to a connection what its session says, and commands that wait.
 func (h *Hub) attach(c *conn) {
 	qos, ok := h.commands(c)
 	h.mu.Lock()
