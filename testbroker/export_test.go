@@ -104,3 +104,9 @@ func ReadProperties(all map[string]string) (Message, int) {
 	}
 	return m, 0
 }
+
+// ParseRequestTopic reads the topic of a request or answer of a client.
+func ParseRequestTopic(s string) (op TwinOperation, rid string, version int64, status int, err error) {
+	r, err := parseRequestTopic(s)
+	return r.operation, r.rid, r.version, r.status, err
+}

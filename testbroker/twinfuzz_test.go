@@ -1,0 +1,102 @@
+package testbroker_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+func FuzzRequestTopic(f *testing.F) {
+	for _, s := range []string{
+		"$iothub/twin/GET/?$rid=1", "$iothub/twin/PATCH/properties/reported/?$rid=a-b&$version=7", "$iothub/methods/res/200/?$rid=1f", "$iothub/methods/res/-1/?x=y&$rid=2",
+		"$iothub/twin/GET/", "$iothub/methods/res/", "$iothub/methods/res/1?$rid=1", "$iothub/twin/GET/?&&=&$rid==", "$iothub/twin/PATCH/properties/reported/?$version=-1&$rid=1",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		op, rid, version, status, err := testbroker.ParseRequestTopic(s)
+		if err != nil {
+			return
+		}
+		if rid == "" || version < 0 || !strings.Contains(s, "$rid="+rid) {
+			t.Fatalf("%q read as %v %q %d %d", s, op, rid, version, status)
+		}
+		if (op == testbroker.TwinAny) != strings.HasPrefix(s, "$iothub/methods/res/") || op != testbroker.TwinAny && status != 0 {
+			t.Fatalf("%q read as %v with status %d", s, op, status)
+		}
+	})
+}
+
+// FuzzPatch patches two documents of which the second is what the first has become: what comes out must be the same, and
+// must be as RFC 7396 says.
+func FuzzPatch(f *testing.F) {
+	for _, c := range [][2]string{
+		{`{"a":"b"}`, `{"a":"c"}`}, {`{"a":"b"}`, `{"b":"c"}`}, {`{"a":"b"}`, `{"a":null}`}, {`{"a":["b"]}`, `{"a":"c"}`}, {`{"a":"c"}`, `{"a":["b"]}`},
+		{`{"a":{"b":"c"}}`, `{"a":{"b":"d","c":null}}`}, {`{"a":[{"b":"c"}]}`, `{"a":[1]}`}, {`{}`, `{"a":{"bb":{"ccc":null}}}`}, {`{"e":null}`, `{"a":1}`},
+	} {
+		f.Add(c[0], c[1])
+	}
+	f.Fuzz(func(t *testing.T, document, patch string) {
+		h, err := testbroker.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		if _, err := h.AddDevice("d"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.SetDesired("d", document); err != nil {
+			return
+		}
+		before, _ := h.Twin("d")
+		if _, err = h.PatchDesired("d", patch); err != nil {
+			after, _ := h.Twin("d")
+			if string(after.Desired) != string(before.Desired) || after.Version != before.Version {
+				t.Fatalf("%s refused for %v, yet it made %s of %s", patch, err, after.Desired, before.Desired)
+			}
+			return
+		}
+		after, _ := h.Twin("d")
+		want := rfc7396(decoded(t, before.Desired), decoded(t, []byte(patch)))
+		text, _ := json.Marshal(want)
+		got, _ := json.Marshal(decoded(t, after.Desired))
+		if string(got) != string(text) {
+			t.Fatalf("%s patched with %s is %s, not %s", before.Desired, patch, text, got)
+		}
+		if _, err := h.SetDesired("d", string(after.Desired)); err != nil {
+			t.Fatalf("%s cannot be set: %v", after.Desired, err)
+		}
+	})
+}
+
+func decoded(t *testing.T, text []byte) any {
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return v
+}
+
+// rfc7396 is the pseudocode of RFC 7396, 2.
+func rfc7396(target, patch any) any {
+	p, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	t, ok := target.(map[string]any)
+	if !ok {
+		t = map[string]any{}
+	}
+	for name, value := range p {
+		if value == nil {
+			delete(t, name)
+		} else {
+			t[name] = rfc7396(t[name], value)
+		}
+	}
+	return t
+}
