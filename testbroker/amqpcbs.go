@@ -142,15 +142,13 @@ func (h *Hub) resourceOf(t token) (identity, error) {
 	return last, nil
 }
 
-// authorizePolicyLocked checks a token for all devices.
-func (h *Hub) authorizePolicyLocked(t token) error {
-	keys, ok := h.policies[t.policy]
+// authorizePolicyLocked checks a token that needs one of the rights.
+func (h *Hub) authorizePolicyLocked(t token, need Right) error {
+	keys, err := h.policyKeysLocked(t, need)
 	now := h.now()
 	switch {
-	case t.policy == "":
-		return fmt.Errorf("token for %q names no policy", t.resource)
-	case !ok:
-		return fmt.Errorf("token names the policy %q, which does not exist", t.policy)
+	case err != nil:
+		return err
 	case now.After(t.deadline(h.grace)):
 		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case !t.signedBy(keys):
@@ -233,7 +231,7 @@ func (a *amqpConn) judge(l *amqpLink, m *wire.Message, id identity, tok token, s
 	if status == 0 {
 		h.mu.Lock()
 		if id == (identity{}) {
-			err = h.authorizePolicyLocked(tok)
+			err = h.authorizePolicyLocked(tok, DeviceConnect)
 		} else {
 			err = h.authorizeLocked(userName{host: h.host, id: id}, tok)
 		}

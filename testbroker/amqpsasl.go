@@ -58,7 +58,7 @@ func (a *amqpConn) plain(response string) error {
 			return fmt.Errorf("SASL PLAIN: token is not of the policy %q", part[1][:at])
 		}
 		h.mu.Lock()
-		err = h.authorizePolicyLocked(tok)
+		err = h.authorizePolicyLocked(tok, DeviceConnect)
 		h.mu.Unlock()
 		if err != nil {
 			return err

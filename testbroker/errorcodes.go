@@ -153,4 +153,5 @@ var errorNames = map[int]string{
 	503006: "IotHubRestoring",
 	503008: "ReceiveLinkOpensThrottled",
 	504000: "GenericGatewayTimeout",
+	504101: "GatewayTimeout",
 }

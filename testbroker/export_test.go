@@ -47,7 +47,7 @@ func Packets(pieces [][]byte, tear int) (first []byte, passed int) {
 func (h *Hub) SetPolicyKey(name, key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.policies[name] = keyPair{key, key}
+	h.policies[name] = policy{keyPair{key, key}, DeviceConnect}
 }
 
 // FaultKinds returns every kind that has a name.

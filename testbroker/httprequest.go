@@ -120,8 +120,8 @@ func (q *httpRequest) answer() httpAnswer {
 // authenticate checks the version of the API and who the client is.
 func (q *httpRequest) authenticate() *httpError {
 	h := q.hub
-	if v := q.query["api-version"]; len(v) != 1 || !slices.Contains(h.http.APIVersions, v[0]) {
-		return httpErrorf(400001, "api-version %q, want one of %q", v, h.http.APIVersions)
+	if bad := q.checkVersion(); bad != nil {
+		return bad
 	}
 	err := checkID("device", q.id.device)
 	if _, module := q.vars["module"]; err == nil && module {
@@ -136,6 +136,13 @@ func (q *httpRequest) authenticate() *httpError {
 		return bad
 	}
 	q.conn.admit(q.id)
+	return nil
+}
+
+func (q *httpRequest) checkVersion() *httpError {
+	if v := q.query["api-version"]; len(v) != 1 || !slices.Contains(q.hub.http.APIVersions, v[0]) {
+		return httpErrorf(400001, "api-version %q, want one of %q", v, q.hub.http.APIVersions)
+	}
 	return nil
 }
 

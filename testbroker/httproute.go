@@ -26,11 +26,16 @@ const (
 	RouteUploadDone
 	// RouteBlob is about a file in the store.
 	RouteBlob
+	// RouteRegistry, RouteTwin and RouteMethod are requests of back ends: about the registry, which includes queries, about a
+	// twin, and to call a method.
+	RouteRegistry
+	RouteTwin
+	RouteMethod
 )
 
 var routeNames = [...]string{
 	RouteAny: "any", RouteTelemetry: "telemetry", RouteReceive: "receive", RouteSettle: "settle", RouteUpload: "upload",
-	RouteUploadDone: "upload done", RouteBlob: "blob",
+	RouteUploadDone: "upload done", RouteBlob: "blob", RouteRegistry: "registry", RouteTwin: "twin", RouteMethod: "method",
 }
 
 // String names the kind.
@@ -58,7 +63,7 @@ type httpRoute struct {
 
 // allRoutes returns all that a hub understands.
 func allRoutes() []httpRoute {
-	return slices.Concat(telemetryRoutes, commandRoutes)
+	return slices.Concat(telemetryRoutes, commandRoutes, serviceRoutes)
 }
 
 // match compares a path in segments, and returns what stands for the names.

@@ -111,7 +111,8 @@ type Hub struct {
 	mu          sync.Mutex // guards what follows, never held over a wait
 	closed      bool
 	registry    map[identity]*registration
-	policies    map[string]keyPair
+	entries     int // registered so far
+	policies    map[string]policy
 	generations map[string]int // how many pairs of keys each owner was given
 	listeners   []net.Listener
 	conns       map[*conn]struct{}    // every connection that was accepted and has not ended
@@ -149,7 +150,7 @@ func New(o *Options) (*Hub, error) {
 		done:        make(chan struct{}),
 		stopped:     make(chan struct{}),
 		registry:    make(map[identity]*registration),
-		policies:    make(map[string]keyPair),
+		policies:    make(map[string]policy),
 		generations: make(map[string]int),
 		conns:       make(map[*conn]struct{}),
 		current:     make(map[identity]*conn),

@@ -131,7 +131,10 @@ type methodCall struct {
 // call. The error is a [*ServiceError]: its Code is 404103 if nobody can take the call within the ConnectTimeout, and
 // 504101 if there is no answer within the ResponseTimeout. It is the cause of the context if that ends before.
 func (h *Hub) CallMethod(ctx context.Context, id string, m MethodCall) (MethodResult, error) {
-	who := splitIdentity(id)
+	return h.callMethod(ctx, splitIdentity(id), m)
+}
+
+func (h *Hub) callMethod(ctx context.Context, who identity, m MethodCall) (MethodResult, error) {
 	if err := h.checkCall(who, m); err != nil {
 		return MethodResult{}, err
 	}

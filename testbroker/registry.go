@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -53,20 +54,6 @@ func (d Device) String() string { return identity{d.ID, d.ModuleID}.String() + "
 // GoString is String.
 func (d Device) GoString() string { return d.String() }
 
-// Policy is an access policy of the hub. Its keys sign tokens for any device, with the policy's name in the field skn.
-type Policy struct {
-	// Name is what tokens say in skn.
-	Name string
-	// PrimaryKey and SecondaryKey are 32 bytes each, in base64.
-	PrimaryKey, SecondaryKey string
-}
-
-// String names the policy without its keys.
-func (p Policy) String() string { return "policy " + p.Name }
-
-// GoString is String.
-func (p Policy) GoString() string { return p.String() }
-
 type keyPair struct{ primary, secondary string }
 
 // A registration is what the registry holds for one identity. Guarded by Hub.mu.
@@ -75,6 +62,11 @@ type registration struct {
 	x509        bool     // it has a certificate and no keys
 	thumbprints []string // digests of its certificates; nil = an authority signed it
 	disabled    bool
+
+	generation    string // another for each entry that was ever made
+	changes       int
+	statusReason  string
+	statusUpdated time.Time // zero = never
 }
 
 // AddDevice registers a device, enabled, with new keys. The id has 1 to 128 characters: ASCII letters, digits and
@@ -104,31 +96,23 @@ func (h *Hub) add(id identity, r registration) (Device, error) {
 	if h.registry[id] != nil {
 		return Device{}, fmt.Errorf("%w: %s", ErrExists, id)
 	}
-	if !r.x509 {
+	h.addLocked(id, r)
+	return h.deviceLocked(id), nil
+}
+
+// addLocked enters a registration, which gets keys if it has none and wants some.
+func (h *Hub) addLocked(id identity, r registration) {
+	if !r.x509 && r.keys == (keyPair{}) {
 		r.keys = h.newKeysLocked("identity/" + id.String())
 	}
+	h.entries++
+	r.generation = strconv.FormatInt(637000000000000000+int64(h.entries), 10)
 	h.registry[id] = &r
-	return h.deviceLocked(id), nil
 }
 
 func (h *Hub) deviceLocked(id identity) Device {
 	keys := h.registry[id].keys
 	return Device{h.host, id.device, id.module, keys.primary, keys.secondary}
-}
-
-// AddPolicy makes an access policy with the right DeviceConnect, under which any device can be connected.
-func (h *Hub) AddPolicy(name string) (Policy, error) {
-	if name == "" {
-		return Policy{}, errors.New("testbroker: policy without a name")
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, ok := h.policies[name]; ok {
-		return Policy{}, fmt.Errorf("%w: policy %s", ErrExists, name)
-	}
-	keys := h.newKeysLocked("policy/" + name)
-	h.policies[name] = keys
-	return Policy{name, keys.primary, keys.secondary}, nil
 }
 
 // newKeysLocked makes a pair of keys. With a seed they follow from it, from the owner's name and from how many pairs
@@ -179,9 +163,8 @@ func (h *Hub) ConnectionString(id string) string {
 // signed with the old ones open no new connection; the present one lives on.
 func (h *Hub) SetKeys(id, primary, secondary string) error {
 	for _, key := range []string{primary, secondary} {
-		raw, err := base64.StdEncoding.DecodeString(key)
-		if err != nil || len(raw) < 16 || len(raw) > 64 {
-			return errors.New("testbroker: a key must be base64 of 16 to 64 bytes")
+		if err := checkKeyText(key); err != nil {
+			return fmt.Errorf("testbroker: %w", err)
 		}
 	}
 	h.mu.Lock()
@@ -194,6 +177,15 @@ func (h *Hub) SetKeys(id, primary, secondary string) error {
 		return fmt.Errorf("testbroker: %s has a certificate and no keys", id)
 	}
 	r.keys = keyPair{primary, secondary}
+	r.changes++
+	return nil
+}
+
+func checkKeyText(key string) error {
+	raw, err := base64.StdEncoding.DecodeString(key)
+	if err != nil || len(raw) < 16 || len(raw) > 64 {
+		return errors.New("a key must be base64 of 16 to 64 bytes")
+	}
 	return nil
 }
 
@@ -204,6 +196,10 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	if r == nil {
 		h.mu.Unlock()
 		return fmt.Errorf("%w: %s", ErrNotFound, deviceID)
+	}
+	if r.disabled == on {
+		r.statusUpdated = h.now()
+		r.changes++
 	}
 	r.disabled = !on
 	var open []*conn
@@ -283,11 +279,9 @@ func (h *Hub) authorizeLocked(u userName, t token) error {
 	}
 	keys := entry.keys
 	if t.policy != "" {
-		k, ok := h.policies[t.policy]
-		if !ok {
-			return fmt.Errorf("token names the policy %q, which does not exist", t.policy)
+		if keys, err = h.policyKeysLocked(t, DeviceConnect); err != nil {
+			return err
 		}
-		keys = k
 	} else if entry.x509 {
 		return fmt.Errorf("%s has a certificate and no keys", u.id)
 	}

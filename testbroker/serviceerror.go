@@ -19,8 +19,8 @@ type ServiceError struct {
 // Status is the status of HTTP that goes with the code.
 func (e *ServiceError) Status() int { return e.Code / 1000 }
 
-// Name is what the service calls the code, empty for one that this hub never tells of its own.
-func (e *ServiceError) Name() string { return codeNames[e.Code] }
+// Name is what the service calls the code.
+func (e *ServiceError) Name() string { return errorName(e.Code) }
 
 // Error returns the code, its name and the message.
 func (e *ServiceError) Error() string {
@@ -32,7 +32,7 @@ func (e *ServiceError) Is(target error) bool {
 	return target == ErrNotFound && (e.Code == codeDeviceNotFound || e.Code == codeModuleNotFound)
 }
 
-// Codes of errors, from the page "Resolve error codes" of the service's guide. The page does not number a device that gives no answer.
+// Codes of errors that the hub tells of twins and methods. See errorNames.
 const (
 	codeInvalidOperation   = 400003
 	codeArgumentInvalid    = 400004
@@ -47,21 +47,6 @@ const (
 	codeBadDeviceResponse  = 502000
 	codeGatewayTimeout     = 504101
 )
-
-var codeNames = map[int]string{
-	codeInvalidOperation:   "InvalidOperation",
-	codeArgumentInvalid:    "ArgumentInvalid",
-	codeDisplaced:          "ConnectionForcefullyClosedOnNewConnection",
-	codeDeviceNotFound:     "DeviceNotFound",
-	codeModuleNotFound:     "ModuleNotFound",
-	codeDeviceNotOnline:    "DeviceNotOnline",
-	codePreconditionFailed: "PreconditionFailed",
-	codeMessageTooLarge:    "MessageTooLarge",
-	codeThrottled:          "ThrottlingException",
-	codeServerError:        "ServerError",
-	codeBadDeviceResponse:  "BadDeviceResponse",
-	codeGatewayTimeout:     "GatewayTimeout",
-}
 
 // statusCodes are the codes for a status that a fault declares.
 var statusCodes = map[int]int{

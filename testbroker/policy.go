@@ -1,0 +1,87 @@
+package testbroker
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Right is a set of the rights of an access policy.
+type Right uint8
+
+// The rights.
+const (
+	// RegistryRead reads the registry, and RegistryWrite changes it as well.
+	RegistryRead Right = 1 << iota
+	RegistryWrite
+	// ServiceConnect is that of back ends: twins, methods, commands.
+	ServiceConnect
+	// DeviceConnect connects any device.
+	DeviceConnect
+
+	// AllRights are those of the service's policy "iothubowner".
+	AllRights = RegistryRead | RegistryWrite | ServiceConnect | DeviceConnect
+)
+
+// Policy is an access policy of the hub. Its keys sign tokens with the policy's name in the field skn.
+type Policy struct {
+	// HostName is the name of the hub.
+	HostName string
+	// Name is what tokens say in skn.
+	Name string
+	// PrimaryKey and SecondaryKey are 32 bytes each, in base64.
+	PrimaryKey, SecondaryKey string
+}
+
+// ConnectionString returns the text that a back end needs to connect, with the primary key.
+func (p Policy) ConnectionString() string {
+	return "HostName=" + p.HostName + ";SharedAccessKeyName=" + p.Name + ";SharedAccessKey=" + p.PrimaryKey
+}
+
+// String names the policy without its keys.
+func (p Policy) String() string { return "policy " + p.Name }
+
+// GoString is String.
+func (p Policy) GoString() string { return p.String() }
+
+// policy is what the hub holds of one. Guarded by Hub.mu.
+type policy struct {
+	keys   keyPair
+	rights Right
+}
+
+// AddPolicy makes an access policy with the given rights; none means [DeviceConnect], under which any device can be
+// connected. A new hub has no policies.
+func (h *Hub) AddPolicy(name string, rights ...Right) (Policy, error) {
+	if name == "" {
+		return Policy{}, errors.New("testbroker: policy without a name")
+	}
+	all := Right(0)
+	for _, r := range rights {
+		all |= r
+	}
+	if len(rights) == 0 {
+		all = DeviceConnect
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.policies[name]; ok {
+		return Policy{}, fmt.Errorf("%w: policy %s", ErrExists, name)
+	}
+	keys := h.newKeysLocked("policy/" + name)
+	h.policies[name] = policy{keys, all}
+	return Policy{h.host, name, keys.primary, keys.secondary}, nil
+}
+
+// policyKeysLocked returns the keys of the policy that a token names, if that has one of the rights.
+func (h *Hub) policyKeysLocked(t token, need Right) (keyPair, error) {
+	p, ok := h.policies[t.policy]
+	switch {
+	case t.policy == "":
+		return keyPair{}, fmt.Errorf("token for %q names no policy", t.resource)
+	case !ok:
+		return keyPair{}, fmt.Errorf("token names the policy %q, which does not exist", t.policy)
+	case p.rights&need == 0:
+		return keyPair{}, fmt.Errorf("the policy %q does not have the right", t.policy)
+	}
+	return p.keys, nil
+}

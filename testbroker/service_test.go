@@ -1,0 +1,287 @@
+package testbroker_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// serviceToken makes a token of a policy that is valid for an hour.
+func serviceToken(p testbroker.Policy) string {
+	return sign(url.QueryEscape(p.HostName), p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=" + p.Name
+}
+
+// backEnd is a client of a new policy with the rights.
+func backEnd(t testing.TB, h *testbroker.Hub, rights ...testbroker.Right) *poster {
+	p, err := h.AddPolicy(fmt.Sprint("policy", rights), rights...)
+	require.NoError(t, err)
+	return newPoster(t, h.DialHTTP, nil, serviceToken(p))
+}
+
+// object reads a body.
+func (r reply) object(t testing.TB) map[string]any {
+	t.Helper()
+	require.Equal(t, 200, r.StatusCode, r.body)
+	require.Equal(t, "application/json; charset=utf-8", r.Header.Get("Content-Type"))
+	var v map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.body), &v), r.body)
+	return v
+}
+
+func TestRegistryOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		p := backEnd(t, h, testbroker.AllRights)
+		key := strings.Repeat("QUFB", 8)
+		made := p.do("PUT", "/devices/dev-2"+version, `{"deviceId":"dev-2","status":"enabled","authentication":{"type":"sas","symmetricKey":{"primaryKey":"`+key+`","secondaryKey":"`+key+`"}}}`).object(t)
+		require.Equal(t, "dev-2", made["deviceId"])
+		require.Equal(t, "sas", made["authentication"].(map[string]any)["type"])
+		d, err := h.Device("dev-2")
+		require.NoError(t, err)
+		require.Equal(t, key, d.PrimaryKey)
+		p.do("PUT", "/devices/dev-2"+version, `{"deviceId":"dev-2"}`).refused(t, 409001)
+
+		w := login(t, h, d)
+		got := p.do("GET", "/devices/dev-2"+version, "")
+		doc := got.object(t)
+		require.Equal(t, "Connected", doc["connectionState"])
+		require.Equal(t, `"`+doc["etag"].(string)+`"`, got.Header.Get("ETag"))
+
+		disable := `{"deviceId":"dev-2","status":"disabled","statusReason":"stolen"}`
+		p.do("PUT", "/devices/dev-2"+version, disable, "If-Match", `"MTIz"`).refused(t, 412001)
+		changed := p.do("PUT", "/devices/dev-2"+version, disable, "If-Match", got.Header.Get("ETag")).object(t)
+		require.NotEqual(t, doc["etag"], changed["etag"])
+		require.Equal(t, doc["generationId"], changed["generationId"])
+		require.Equal(t, "stolen", changed["statusReason"])
+		require.Equal(t, "2000-01-01T00:00:00.0000000Z", changed["statusUpdatedTime"])
+		require.Equal(t, doc["authentication"], changed["authentication"], "keys that are not named stay")
+		require.Error(t, w.end(), "who is disabled is cut off")
+
+		p.do("PUT", "/devices/dev-2/modules/m"+version, `{"deviceId":"dev-2","moduleId":"m"}`).object(t)
+		p.do("PUT", "/devices/dev-2/modules/m"+version, `{"deviceId":"dev-2","moduleId":"m"}`).refused(t, 409301)
+		p.do("PUT", "/devices/dev-9/modules/m"+version, `{"deviceId":"dev-9","moduleId":"m"}`).refused(t, 404001)
+		p.do("GET", "/devices/dev-2/modules/x"+version, "").refused(t, 404010)
+		var list []map[string]any
+		require.NoError(t, json.Unmarshal([]byte(p.do("GET", "/devices/dev-2/modules"+version, "").body), &list))
+		require.Len(t, list, 1)
+		require.NoError(t, json.Unmarshal([]byte(p.do("GET", "/devices"+version+"&top=5", "").body), &list))
+		require.Equal(t, []any{"dev-1", "dev-2"}, []any{list[0]["deviceId"], list[1]["deviceId"]})
+		require.JSONEq(t, `{"totalDeviceCount":2,"enabledDeviceCount":1,"disabledDeviceCount":1}`, p.do("GET", "/statistics/devices"+version, "").body)
+		require.JSONEq(t, `{"connectedDeviceCount":0}`, p.do("GET", "/statistics/service"+version, "").body)
+
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("x")}))
+		require.EqualValues(t, 1, p.do("GET", "/devices/dev-1"+version, "").object(t)["cloudToDeviceMessageCount"])
+		require.EqualValues(t, 1, p.do("DELETE", "/devices/dev-1/commands"+version, "").object(t)["totalMessagesPurged"])
+		require.Equal(t, testbroker.Purged, h.C2DLog("dev-1")[0].State)
+
+		p.do("DELETE", "/devices/dev-2"+version, "", "If-Match", "nonsense").refused(t, 412001)
+		require.Equal(t, 204, p.do("DELETE", "/devices/dev-2"+version, "", "If-Match", "*").StatusCode)
+		p.do("GET", "/devices/dev-2"+version, "").refused(t, 404001)
+		p.do("DELETE", "/devices/dev-2"+version, "").refused(t, 404001)
+		again := p.do("PUT", "/devices/dev-2"+version, `{"deviceId":"dev-2"}`).object(t)
+		require.NotEqual(t, doc["generationId"], again["generationId"])
+	})
+}
+
+func TestKindsOfAuthenticationInTheRegistry(t *testing.T) {
+	h, _ := newHub(t, nil)
+	p := backEnd(t, h, testbroker.RegistryWrite)
+	print := strings.Repeat("AB", 20)
+	for i, c := range []struct {
+		authentication string
+		kind           string // empty = refused
+	}{
+		{`{"type":"sas"}`, "sas"},
+		{`{"symmetricKey":{"primaryKey":null,"secondaryKey":null}}`, "sas"},
+		{`{"symmetricKey":{"primaryKey":"QUFBQUFBQUFBQUFBQUFBQQ=="}}`, ""},
+		{`{"symmetricKey":{"primaryKey":"eA==","secondaryKey":"eA=="}}`, ""},
+		{`{"type":"selfSigned","x509Thumbprint":{"primaryThumbprint":"` + print + `"}}`, "selfSigned"},
+		{`{"x509Thumbprint":{"primaryThumbprint":"` + print + `","secondaryThumbprint":"` + print + `"}}`, "selfSigned"},
+		{`{"type":"selfSigned"}`, ""},
+		{`{"x509Thumbprint":{"primaryThumbprint":"x"}}`, ""},
+		{`{"type":"certificateAuthority"}`, "certificateAuthority"},
+		{`{"type":"faith"}`, ""},
+	} {
+		id := fmt.Sprint("d", i)
+		r := p.do("PUT", "/devices/"+id+version, `{"deviceId":"`+id+`","authentication":`+c.authentication+`}`)
+		if c.kind == "" {
+			r.refused(t, 400004)
+			continue
+		}
+		authentication := r.object(t)["authentication"].(map[string]any)
+		require.Equal(t, c.kind, authentication["type"])
+		require.Equal(t, c.kind == "sas", authentication["symmetricKey"].(map[string]any)["primaryKey"] != nil)
+		require.Equal(t, c.kind == "selfSigned", authentication["x509Thumbprint"].(map[string]any)["primaryThumbprint"] == print)
+	}
+	for _, body := range []string{"", "[]", `{"deviceId":"other"}`, `{"deviceId":"x","status":"asleep"}`} {
+		p.do("PUT", "/devices/x"+version, body).refused(t, 400004)
+	}
+	p.do("PUT", "/devices/a%20b"+version, `{"deviceId":"a b"}`).refused(t, 400004)
+}
+
+func TestTwinsOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := backEnd(t, h, testbroker.ServiceConnect)
+		w := login(t, h, d)
+		w.subscribe(0, desiredTopics, twinResults)
+		w.request(twinPatch+"1", `{"fw":"1"}`)
+		got := p.do("GET", "/twins/dev-1"+version, "")
+		require.JSONEq(t, `{
+			"deviceId":"dev-1","etag":"AAAAAAAAAAE=","deviceEtag":"MQ==","version":3,"modelId":"","status":"enabled","statusUpdateTime":"0001-01-01T00:00:00Z",
+			"connectionState":"Connected","lastActivityTime":"0001-01-01T00:00:00Z","cloudToDeviceMessageCount":0,"authenticationType":"sas",
+			"x509Thumbprint":{"primaryThumbprint":null,"secondaryThumbprint":null},"capabilities":{"iotEdge":false},"tags":{},
+			"properties":{
+				"desired":{"$version":1,"$metadata":{"$lastUpdated":"2000-01-01T00:00:00.0000000Z","$lastUpdatedVersion":1}},
+				"reported":{"fw":"1","$version":2,"$metadata":{"$lastUpdated":"2000-01-01T00:00:00.0000000Z","fw":{"$lastUpdated":"2000-01-01T00:00:00.0000000Z"}}}}}`,
+			got.body)
+		require.Equal(t, `"AAAAAAAAAAE="`, got.Header.Get("ETag"))
+
+		patched := p.do("PATCH", "/twins/dev-1"+version, `{"tags":{"site":"x"},"properties":{"desired":{"a":{"b":1},"$version":7,"$metadata":{}}}}`, "If-Match", `"AAAAAAAAAAE="`).object(t)
+		require.Equal(t, map[string]any{"site": "x"}, patched["tags"])
+		_, body := w.received()
+		require.Equal(t, `{"$version":2,"a":{"b":1}}`, body)
+		p.do("PATCH", "/twins/dev-1"+version, `{"tags":{}}`, "If-Match", `"AAAAAAAAAAE="`).refused(t, 412001)
+		p.do("PATCH", "/twins/dev-1"+version, `{"tags":{"site":null}}`, "If-Match", `*`).object(t)
+		w.silentNow() // that was none of its business
+		p.do("PUT", "/twins/dev-1"+version, `{"properties":{"desired":{"c":1}}}`).object(t)
+		_, body = w.received()
+		require.Equal(t, `{"$version":3,"c":1}`, body)
+		p.do("PATCH", "/twins/dev-1"+version, `{"properties":{"desired":{"a b":1}}}`).refused(t, 400004)
+		p.do("PATCH", "/twins/dev-1"+version, `{"properties":{"desired":1}}`).refused(t, 400004)
+		p.do("GET", "/twins/dev-2"+version, "").refused(t, 404001)
+		p.do("GET", "/twins/dev-1/modules/m"+version, "").refused(t, 404010)
+		_, err := h.AddModule("dev-1", "m")
+		require.NoError(t, err)
+		require.Equal(t, "m", p.do("PATCH", "/twins/dev-1/modules/m"+version, `{"properties":{"desired":{"x":1}}}`).object(t)["moduleId"])
+		twin, err := h.Twin("dev-1/m")
+		require.NoError(t, err)
+		require.JSONEq(t, `{"x":1}`, string(twin.Desired))
+	})
+}
+
+func TestMethodsOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := backEnd(t, h, testbroker.ServiceConnect)
+		p.post("/twins/dev-1/methods"+version, `{"methodName":"a"}`).refused(t, 404103)
+		w := login(t, h, d)
+		w.subscribe(0, methodTopics)
+		post := func(body string) chan reply {
+			done := make(chan reply)
+			go func() { done <- p.post("/twins/dev-1/methods"+version, body) }()
+			return done
+		}
+		done := post(`{"methodName":"a","payload":{"x":[1, 2.50]},"responseTimeoutInSeconds":20,"connectTimeoutInSeconds":0}`)
+		rid, payload := w.asked("a")
+		require.Equal(t, `{"x":[1, 2.50]}`, payload)
+		w.answer(201, rid, `{"y":"<"}`)
+		require.Equal(t, `{"status":201,"payload":{"y":"<"}}`, (<-done).body)
+		done = post(`{"methodName":"b","responseTimeoutInSeconds":5}`)
+		rid, payload = w.asked("b")
+		require.Empty(t, payload)
+		w.answer(200, rid, "")
+		require.JSONEq(t, `{"status":200,"payload":null}`, (<-done).body)
+		began := time.Now()
+		done = post(`{"methodName":"c","payload":null,"responseTimeoutInSeconds":5}`)
+		_, payload = w.asked("c")
+		require.Equal(t, "null", payload)
+		(<-done).refused(t, 504101)
+		require.Equal(t, 5*time.Second, time.Since(began))
+		for _, bad := range []string{
+			`{"methodName":"a","responseTimeoutInSeconds":4}`, `{"methodName":"a","responseTimeoutInSeconds":301}`, `{"methodName":"a","connectTimeoutInSeconds":-1}`,
+			`{"methodName":"a","connectTimeoutInSeconds":301}`, `{}`, `{"methodName":"a b"}`, `{"methodName":"a","payload":}`,
+		} {
+			p.post("/twins/dev-1/methods"+version, bad).refused(t, 400004)
+		}
+		p.post("/twins/dev-1/modules/m/methods"+version, `{"methodName":"a"}`).refused(t, 404010)
+		p.post("/twins/dev-1/methods"+version, `{"methodName":"a","payload":"`+strings.Repeat("x", testbroker.MaxMethodPayload)+`"}`).refused(t, 413001)
+	})
+}
+
+func TestRightsOfPolicies(t *testing.T) {
+	h, d := newHub(t, nil)
+	requests := []struct {
+		method, path, body string
+		needs              testbroker.Right
+	}{
+		{"GET", "/devices", "", testbroker.RegistryRead | testbroker.RegistryWrite},
+		{"GET", "/devices/dev-1", "", testbroker.RegistryRead | testbroker.RegistryWrite},
+		{"PUT", "/devices/new", `{"deviceId":"new"}`, testbroker.RegistryWrite},
+		{"DELETE", "/devices/new", "", testbroker.RegistryWrite},
+		{"GET", "/twins/dev-1", "", testbroker.ServiceConnect},
+		{"PATCH", "/twins/dev-1", "{}", testbroker.ServiceConnect},
+		{"DELETE", "/devices/dev-1/commands", "", testbroker.ServiceConnect},
+	}
+	for right := testbroker.RegistryRead; right <= testbroker.DeviceConnect; right <<= 1 {
+		p := backEnd(t, h, right)
+		for _, c := range requests {
+			r := p.do(c.method, c.path+version, c.body)
+			if c.needs&right == 0 {
+				r.refused(t, 401003)
+			} else {
+				require.Less(t, r.StatusCode, 300, "%d: %s %s: %s", right, c.method, c.path, r.body)
+			}
+		}
+	}
+	// A device's own token is for its own requests, and a policy without the right connects no device.
+	overHTTP(t, h, d).do("GET", "/twins/dev-1"+version, "").refused(t, 401003)
+	newPoster(t, h.DialHTTP, nil, "").do("GET", "/twins/dev-1"+version, "").refused(t, 401003)
+	policy, err := h.AddPolicy("service", testbroker.ServiceConnect)
+	require.NoError(t, err)
+	require.NotContains(t, fmt.Sprintf("%v %+v %#v", policy, policy, policy), policy.PrimaryKey)
+	newPoster(t, h.DialHTTP, nil, serviceToken(policy)).do("GET", "/devices/dev-1"+version, "").refused(t, 401003)
+	c := connectOf(d)
+	c.password = serviceToken(policy)
+	require.Equal(t, []byte{0, 5}, dial(t, h).connect(c))
+	foreign := sign("other.example.test", policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=service"
+	newPoster(t, h.DialHTTP, nil, foreign).do("GET", "/twins/dev-1"+version, "").refused(t, 401003)
+	old := sign(h.HostName(), policy.PrimaryKey, time.Now().Add(-time.Hour).Unix()) + "&skn=service"
+	newPoster(t, h.DialHTTP, nil, old).do("GET", "/twins/dev-1"+version, "").refused(t, 401003)
+	newPoster(t, h.DialHTTP, nil, serviceToken(policy)).do("GET", "/twins/dev-1", "").refused(t, 400001)
+}
+
+func TestQueries(t *testing.T) {
+	h, _ := newHub(t, nil)
+	for i := 2; i <= 5; i++ {
+		_, err := h.AddDevice(fmt.Sprint("dev-", i))
+		require.NoError(t, err)
+	}
+	_, err := h.AddModule("dev-3", "m")
+	require.NoError(t, err)
+	require.NoError(t, h.SetEnabled("dev-4", false))
+	p := backEnd(t, h, testbroker.ServiceConnect)
+	query := func(text string, header ...string) (ids []string, next string) {
+		body, err := json.Marshal(map[string]string{"query": text})
+		require.NoError(t, err)
+		r := p.post("/devices/query"+version, string(body), header...)
+		require.Equal(t, 200, r.StatusCode, r.body)
+		require.Equal(t, "Twin", r.Header.Get("x-ms-item-type"))
+		var page []struct{ DeviceID, ModuleID string }
+		require.NoError(t, json.Unmarshal([]byte(r.body), &page))
+		for _, d := range page {
+			ids = append(ids, strings.TrimSuffix(d.DeviceID+"/"+d.ModuleID, "/"))
+		}
+		return ids, r.Header.Get("x-ms-continuation")
+	}
+	ids, next := query("SELECT * FROM devices", "x-ms-max-item-count", "3")
+	require.Equal(t, []string{"dev-1", "dev-2", "dev-3"}, ids)
+	ids, next = query("SELECT * FROM devices", "x-ms-max-item-count", "3", "x-ms-continuation", next)
+	require.Equal(t, []string{"dev-4", "dev-5"}, ids)
+	require.Empty(t, next)
+	ids, _ = query("select * from devices.modules where deviceId = 'dev-3'")
+	require.Equal(t, []string{"dev-3/m"}, ids)
+	ids, _ = query("SELECT * FROM devices WHERE status = 'disabled'")
+	require.Equal(t, []string{"dev-4"}, ids)
+	p.post("/devices/query"+version, `{"query":"SELECT x FROM devices"}`).refused(t, 400004)
+	p.post("/devices/query"+version, `{"query":"SELECT * FROM devices"}`, "x-ms-max-item-count", "0").refused(t, 400004)
+	p.post("/devices/query"+version, `{"query":"SELECT * FROM devices"}`, "x-ms-continuation", "-1").refused(t, 400004)
+}
