@@ -14,6 +14,7 @@ import (
 
 var registryRoutes = []httpRoute{
 	{kind: RouteRegistry, method: http.MethodGet, path: "devices", open: true, do: asService(RegistryRead|RegistryWrite, listDevices)},
+	{kind: RouteRegistry, method: http.MethodGet, path: "devices/", open: true, do: asService(RegistryRead|RegistryWrite, listDevices)},
 	{kind: RouteRegistry, method: http.MethodGet, path: "devices/{device}", open: true, do: asService(RegistryRead|RegistryWrite, getIdentity)},
 	{kind: RouteRegistry, method: http.MethodPut, path: "devices/{device}", open: true, do: asService(RegistryWrite, putIdentity)},
 	{kind: RouteRegistry, method: http.MethodDelete, path: "devices/{device}", open: true, do: asService(RegistryWrite, deleteIdentity)},
