@@ -38,7 +38,7 @@ func Member(object []byte, name string) (value []byte, ok bool) {
 }
 
 // Int returns the value of a JSON number without fraction and exponent that fits into an int64.
-func Int(number []byte) (n int64, ok bool) {
+func Int[T string | []byte](number T) (n int64, ok bool) {
 	digits := number
 	negative := len(digits) > 0 && digits[0] == '-'
 	if negative {
@@ -48,7 +48,8 @@ func Int(number []byte) (n int64, ok bool) {
 		return 0, false
 	}
 	var u uint64
-	for _, c := range digits {
+	for i := 0; i < len(digits); i++ {
+		c := digits[i]
 		if c < '0' || c > '9' {
 			return 0, false
 		}

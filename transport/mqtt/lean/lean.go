@@ -11,10 +11,13 @@
 // Telemetry goes out with QoS 1 and is done when the hub's PUBACK has come. MQTT has no way to refuse a single message: a hub that does not
 // like one closes the connection, so Done reports an error only for what is too large to be sent at all. Messages handed over
 // again carry the DUP flag and the packet id that they had before, [MQTT-4.4.0-1]: it is the tag plus one. Sessions are persistent (CleanSession 0): the hub keeps subscriptions and
-// messages while the device is away. Twin and methods are not carried yet: their requests are replied to with Unsupported.
+// messages while the device is away.
 //
 // Cloud-to-device messages come with QoS 1; Accept and Reject acknowledge them, Release does not, so the hub delivers
 // them again on a later connection, with Delivery.Again.
+//
+// The twin and direct methods go by QoS 0, as in the official SDKs: an answer that a lost connection took along is asked for again by package device. Where ReadBuffer is set, a twin larger than it
+// is answered for with TooLarge, and what else comes larger than it is passed over.
 //
 // A hub learns of a new token only by a new connection: OpRenew is unsupported, and Info.Expires tells when the present token runs out.
 //
@@ -44,6 +47,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/internal/status"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -80,6 +84,10 @@ type ConnackError = wire.ConnackError
 // with errors.As. Its fields are Filter, the topic filter refused, and Code, its return code in the SUBACK. Package mqtt has the same type.
 type SubackError = wire.SubackError
 
+// StatusError is a request for the twin that the hub refused: the cause of the *transport.Error in its Reply, reachable with errors.As. Its fields are Status, Code and Message.
+// Package mqtt has the same type.
+type StatusError = status.Error
+
 // Transport makes sessions, one at a time.
 type Transport struct {
 	opt  Options
@@ -90,6 +98,7 @@ type Transport struct {
 	in   []byte      // of Dial, then of Run
 	out  []byte      // of Dial, then of whoever has session.writing
 
+	topic      []byte   // of a request; of whoever has session.writing
 	unanswered []uint16 // the tags of a batch that no PUBACK will come for; of whoever has session.writing
 }
 

@@ -30,6 +30,8 @@ type Options struct {
 	// the write buffer, some 600 bytes, and so must a message without its body. A message from the hub that does not fit into the read buffer is skipped and
 	// not acknowledged. 0: buffers that grow with use, the first up to 1 MB for a message from the hub, the second up to 16 KB.
 	ReadBuffer, WriteBuffer int
+	// Calls says whether the twin and direct methods are carried: TwinAndMethods or NoCalls. Nil: TwinAndMethods, but NoCalls in programs built by TinyGo.
+	Calls *Calls
 }
 
 const (
@@ -49,10 +51,15 @@ func (o *Options) resolve() (Options, error) {
 	if r.KeepAlive == 0 {
 		r.KeepAlive = defaultKeepAlive
 	}
+	if r.Calls == nil {
+		r.Calls = defaultCalls
+	}
 	if r.PingTimeout == 0 {
 		r.PingTimeout = defaultPingTimeout
 	}
 	switch {
+	case r.Calls.filters == nil:
+		return r, wire.Invalid("options: Calls is neither TwinAndMethods nor NoCalls; give one of them, or nil")
 	case r.KeepAlive < 0 || r.KeepAlive%time.Second != 0 || r.KeepAlive > maxKeepAlive:
 		return r, wire.Invalid("options: KeepAlive is out of range; give whole seconds from 1s to 65535s, or 0 for 1m0s")
 	case r.PingTimeout < 0:

@@ -153,8 +153,9 @@ func (s *session) Do(r *transport.Request) {
 			return
 		}
 		s.t.out = packet.AppendPuback(s.t.out[:0], uint16(r.Ref[0])<<8|uint16(r.Ref[1]))
-	case transport.OpRespond:
-		return // one-way, and not asked for
+	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
+		s.t.opt.Calls.ask(s, r)
+		return
 	case transport.OpSubscribe:
 		if !s.subscribe(r) {
 			return
@@ -177,23 +178,25 @@ func (s *session) refuse(r *transport.Request, kind transport.Kind, cause error)
 
 // subscribe encodes a SUBSCRIBE, or replies at once and returns false.
 func (s *session) subscribe(r *transport.Request) bool {
+	var wanted [wire.MaxFilters]wire.Filter
+	filters := s.t.opt.Calls.filters(&s.topics, wanted[:0], r.Want)
 	switch {
 	case r.Want == 0:
 		s.sink.Reply(r.ID, transport.Reply{})
 		return false
-	case r.Want&^transport.Messages != 0:
+	case len(filters) == 0:
 		s.refuse(r, transport.Unsupported, errLacking)
 		return false
 	}
 	if s.lastID++; s.lastID <= transport.MaxTags { // 65535 was the last
 		s.lastID = transport.MaxTags + 1
 	}
-	out, err := packet.AppendSubscribe(s.t.out[:0], s.lastID, 1, s.topics.Messages)
+	out, err := packet.AppendSubscribe(s.t.out[:0], s.lastID, filters...)
 	if err != nil { // no filter can be made from this id
 		s.refuse(r, transport.Invalid, err)
 		return false
 	}
-	if !s.await(s.lastID, r.ID) {
+	if !s.await(s.lastID, r.ID, r.Want) {
 		s.refuse(r, transport.Unavailable, errTooManySubs)
 		return false
 	}
@@ -202,12 +205,12 @@ func (s *session) subscribe(r *transport.Request) bool {
 }
 
 // await notes a subscription under way, before its SUBSCRIBE is written.
-func (s *session) await(id uint16, req uint32) bool {
+func (s *session) await(id uint16, req uint32, want transport.Features) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.subs {
 		if s.subs[i].id == 0 {
-			s.subs[i] = subscription{id, req}
+			s.subs[i] = subscription{id, req, want}
 			return true
 		}
 	}

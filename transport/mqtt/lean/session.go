@@ -45,8 +45,9 @@ type session struct {
 
 // subscription is a SUBSCRIBE that waits for its SUBACK; id is zero when there is none.
 type subscription struct {
-	id  uint16
-	req uint32
+	id   uint16
+	req  uint32
+	want transport.Features
 }
 
 // maxSubs is the most subscriptions under way.
@@ -182,6 +183,12 @@ func (s *session) packets() (want int, err error) {
 		if size > len(in) {
 			want = size - len(in)
 			if fixed := s.t.opt.ReadBuffer; fixed > 0 && size > fixed {
+				if len(in) < fixed && h.Type == packet.Publish {
+					break // its topic tells what it is
+				}
+				if h.Type == packet.Publish {
+					s.t.opt.Calls.tooLarge(s, h, in[h.Size:], size)
+				}
 				s.skip, s.unread = want, 0
 				return 1, nil
 			}
@@ -251,26 +258,34 @@ func (s *session) puback(id uint16) error {
 	return nil // answered before, or never sent
 }
 
-// suback answers the request. There is one filter in each of our SUBSCRIBE.
+// suback answers the request.
 func (s *session) suback(id uint16, codes []byte) error {
-	req, ok := s.land(id)
-	if !ok || len(codes) != 1 {
+	sub, ok := s.land(id)
+	var buf [wire.MaxFilters]wire.Filter
+	filters := s.t.opt.Calls.filters(&s.topics, buf[:0], sub.want)
+	if !ok || len(codes) != len(filters) {
 		return wire.NewViolation("the hub sent a SUBACK that answers no SUBSCRIBE")
 	}
 	var reply transport.Reply
-	if code := codes[0]; !wire.Granted(code) {
-		reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: s.topics.Messages, Code: code})
+	for i, code := range codes {
+		if !wire.Granted(code) {
+			reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: filters[i].Topic, Code: code})
+			break
+		}
 	}
-	s.sink.Reply(req, reply)
+	s.sink.Reply(sub.req, reply)
 	return nil
 }
 
-// received delivers a message. What is no cloud-to-device message is left alone, unacknowledged: nothing else was subscribed to.
+// received delivers what comes. What was not subscribed to is left alone, unacknowledged.
 func (s *session) received(in *packet.Incoming) error {
 	if in.QoS > 1 {
 		return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not asked for")
 	}
 	inbox := s.topics.Inbox
+	if s.t.opt.Calls.take(s, in) {
+		return nil
+	}
 	if len(in.Topic) >= len(inbox) && string(in.Topic[:len(inbox)]) == inbox {
 		s.sink.Deliver(s.message.Decode(string(in.Topic[len(inbox):]), in.Body, in.ID, in.Dup))
 	}
@@ -278,16 +293,17 @@ func (s *session) received(in *packet.Incoming) error {
 }
 
 // land takes a subscription out of those under way.
-func (s *session) land(id uint16) (req uint32, ok bool) {
+func (s *session) land(id uint16) (sub subscription, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.subs {
 		if s.subs[i].id == id {
-			s.subs[i].id = 0
-			return s.subs[i].req, true
+			sub = s.subs[i]
+			s.subs[i] = subscription{}
+			return sub, true
 		}
 	}
-	return 0, false
+	return sub, false
 }
 
 // armEvery is how often the read deadline is moved.

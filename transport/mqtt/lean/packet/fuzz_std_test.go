@@ -101,7 +101,7 @@ func TestNothingIsAllocated(t *testing.T) {
 			buf = append(packet.AppendID(append(packet.AppendPublish(buf[:0], &o), "t/"...), 7), "abc"...)
 		},
 		"PUBACK":    func() { buf = packet.AppendPuback(buf[:0], 7) },
-		"SUBSCRIBE": func() { buf, _ = packet.AppendSubscribe(buf[:0], 7, 1, "a/#") },
+		"SUBSCRIBE": func() { buf, _ = packet.AppendSubscribe(buf[:0], 7, packet.Filter{Topic: "a/#", QoS: 1}) },
 		"CONNECT":   func() { buf, _ = packet.AppendConnect(buf[:0], &packet.Greeting{ClientID: "d", UserName: "u"}) },
 		"reading": func() {
 			h, _, _ := packet.Next(in)

@@ -61,9 +61,15 @@ var outgoing = []struct {
 	{"PUBLISH, length of 2 bytes, the most", "2.2.3", "32 FF7F 0001't' 0001" + strings.Repeat("00", 16378), publish(packet.Outgoing{QoS: 1}, "t", 1, zeros(16378))},
 	{"PUBLISH, length of 3 bytes, the least", "2.2.3", "32 808001 0001't' 0001" + strings.Repeat("00", 16379), publish(packet.Outgoing{QoS: 1}, "t", 1, zeros(16379))},
 	{"PUBACK", "3.4", "40 02 1234", func(dst []byte) ([]byte, error) { return packet.AppendPuback(dst, 0x1234), nil }},
-	{"SUBSCRIBE", "[MQTT-3.8.1-1] [MQTT-3.8.3-3]", "82 08 000A 0003'a/#' 01", func(dst []byte) ([]byte, error) { return packet.AppendSubscribe(dst, 10, 1, "a/#") }},
-	{"SUBSCRIBE to two", "3.8.3", "82 0C 000B 0002'a/' 00 0002'b/' 00", func(dst []byte) ([]byte, error) { return packet.AppendSubscribe(dst, 11, 0, "a/", "b/") }},
-	{"UNSUBSCRIBE", "[MQTT-3.10.1-1]", "A2 07 0102 0003'a/#'", func(dst []byte) ([]byte, error) { return packet.AppendUnsubscribe(dst, 0x102, "a/#") }},
+	{"SUBSCRIBE", "[MQTT-3.8.1-1] [MQTT-3.8.3-3]", "82 08 000A 0003'a/#' 01", func(dst []byte) ([]byte, error) {
+		return packet.AppendSubscribe(dst, 10, packet.Filter{Topic: "a/#", QoS: 1})
+	}},
+	{"SUBSCRIBE to two", "3.8.3", "82 0C 000B 0002'a/' 00 0002'b/' 00", func(dst []byte) ([]byte, error) {
+		return packet.AppendSubscribe(dst, 11, packet.Filter{Topic: "a/", QoS: 0}, packet.Filter{Topic: "b/", QoS: 0})
+	}},
+	{"UNSUBSCRIBE", "[MQTT-3.10.1-1]", "A2 07 0102 0003'a/#'", func(dst []byte) ([]byte, error) {
+		return packet.AppendUnsubscribe(dst, 0x102, packet.Filter{Topic: "a/#"})
+	}},
 	{"PINGREQ", "3.12", "C0 00", func(dst []byte) ([]byte, error) { return packet.AppendPingreq(dst), nil }},
 	{"DISCONNECT", "[MQTT-3.14.1-1]", "E0 00", func(dst []byte) ([]byte, error) { return packet.AppendDisconnect(dst), nil }},
 }
@@ -138,10 +144,16 @@ func TestWhatCannotBeSent(t *testing.T) {
 		{"a will with QoS 3", "[MQTT-3.1.2-14]", packet.ErrQoS, connect(packet.Greeting{Will: &packet.Will{Topic: []byte("t"), QoS: 3}})},
 		{"a will to nowhere", "[MQTT-4.7.3-1]", packet.ErrTopic, connect(packet.Greeting{Will: &packet.Will{}})},
 		{"a will to a filter", "[MQTT-3.3.2-2]", packet.ErrTopic, connect(packet.Greeting{Will: &packet.Will{Topic: []byte("a/#")}})},
-		{"SUBSCRIBE with id 0", "[MQTT-2.3.1-1]", packet.ErrID, func(dst []byte) ([]byte, error) { return packet.AppendSubscribe(dst, 0, 1, "a") }},
-		{"SUBSCRIBE to nothing", "[MQTT-3.8.3-3]", packet.ErrEmpty, func(dst []byte) ([]byte, error) { return packet.AppendSubscribe(dst, 1, 1) }},
-		{"SUBSCRIBE with QoS 3", "[MQTT-3.8.3-4]", packet.ErrQoS, func(dst []byte) ([]byte, error) { return packet.AppendSubscribe(dst, 1, 3, "a") }},
-		{"SUBSCRIBE to a filter too long", "1.5.3", packet.ErrText, func(dst []byte) ([]byte, error) { return packet.AppendSubscribe(dst, 1, 1, long) }},
+		{"SUBSCRIBE with id 0", "[MQTT-2.3.1-1]", packet.ErrID, func(dst []byte) ([]byte, error) {
+			return packet.AppendSubscribe(dst, 0, packet.Filter{Topic: "a", QoS: 1})
+		}},
+		{"SUBSCRIBE to nothing", "[MQTT-3.8.3-3]", packet.ErrEmpty, func(dst []byte) ([]byte, error) { return packet.AppendSubscribe(dst, 1) }},
+		{"SUBSCRIBE with QoS 3", "[MQTT-3.8.3-4]", packet.ErrQoS, func(dst []byte) ([]byte, error) {
+			return packet.AppendSubscribe(dst, 1, packet.Filter{Topic: "a", QoS: 3})
+		}},
+		{"SUBSCRIBE to a filter too long", "1.5.3", packet.ErrText, func(dst []byte) ([]byte, error) {
+			return packet.AppendSubscribe(dst, 1, packet.Filter{Topic: long, QoS: 1})
+		}},
 		{"UNSUBSCRIBE from nothing", "[MQTT-3.10.3-2]", packet.ErrEmpty, func(dst []byte) ([]byte, error) { return packet.AppendUnsubscribe(dst, 1) }},
 	} {
 		got, err := c.encode([]byte("before"))

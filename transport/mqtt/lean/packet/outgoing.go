@@ -134,39 +134,46 @@ func AppendPuback(dst []byte, id uint16) []byte {
 	return AppendID(AppendHeader(dst, Puback, 0, 2), id)
 }
 
-// AppendSubscribe appends a SUBSCRIBE for one or more filters at the same QoS, section 3.8. When they cannot be sent, dst comes back as it was.
-func AppendSubscribe(dst []byte, id uint16, qos byte, filters ...string) ([]byte, error) {
-	return appendFilters(dst, Subscribe, id, filters, qos, 1)
+// Filter is a topic filter, with the QoS that a SUBSCRIBE asks for.
+type Filter struct {
+	Topic string
+	QoS   byte
 }
 
-// AppendUnsubscribe appends an UNSUBSCRIBE, section 3.10, on the terms of AppendSubscribe.
-func AppendUnsubscribe(dst []byte, id uint16, filters ...string) ([]byte, error) {
-	return appendFilters(dst, Unsubscribe, id, filters, 0, 0)
+// AppendSubscribe appends a SUBSCRIBE for one or more filters, section 3.8. When they cannot be sent, dst comes back as it was.
+func AppendSubscribe(dst []byte, id uint16, filters ...Filter) ([]byte, error) {
+	return appendFilters(dst, Subscribe, id, filters, 1)
 }
 
-func appendFilters(dst []byte, t Type, id uint16, filters []string, qos byte, more int) ([]byte, error) {
+// AppendUnsubscribe appends an UNSUBSCRIBE, section 3.10, on the terms of AppendSubscribe. The filters' QoS does not matter.
+func AppendUnsubscribe(dst []byte, id uint16, filters ...Filter) ([]byte, error) {
+	return appendFilters(dst, Unsubscribe, id, filters, 0)
+}
+
+func appendFilters(dst []byte, t Type, id uint16, filters []Filter, more int) ([]byte, error) {
 	n := 2
 	for _, f := range filters {
-		if len(f) > MaxText {
+		switch {
+		case len(f.Topic) > MaxText:
 			return dst, ErrText
+		case more > 0 && f.QoS > 2:
+			return dst, ErrQoS
 		}
-		n += 2 + len(f) + more
+		n += 2 + len(f.Topic) + more
 	}
 	switch {
 	case len(filters) == 0:
 		return dst, ErrEmpty
 	case id == 0:
 		return dst, ErrID
-	case qos > 2:
-		return dst, ErrQoS
 	case n > MaxBody:
 		return dst, ErrLength
 	}
 	dst = AppendID(AppendHeader(dst, t, 2, n), id) // [MQTT-3.8.1-1], [MQTT-3.10.1-1]
 	for _, f := range filters {
-		dst = appendText(dst, f)
+		dst = appendText(dst, f.Topic)
 		if more > 0 {
-			dst = append(dst, qos)
+			dst = append(dst, f.QoS)
 		}
 	}
 	return dst, nil

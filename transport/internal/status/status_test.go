@@ -1,0 +1,44 @@
+package status_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/internal/status"
+	"github.com/stretchr/testify/require"
+)
+
+func TestStatuses(t *testing.T) {
+	for code, want := range map[int]transport.Kind{
+		400: transport.Invalid, 401: transport.Unauthorized, 403: transport.Forbidden, 404: transport.NotFound, 408: transport.Timeout, 409: transport.Conflict, 412: transport.Conflict,
+		413: transport.TooLarge, 418: transport.Invalid, 429: transport.Throttled, 500: transport.Unavailable, 501: transport.Unsupported, 502: transport.Unavailable, 503: transport.Unavailable,
+		504: transport.Timeout, 599: transport.Unavailable, 0: transport.Protocol, 100: transport.Protocol, 302: transport.Protocol, 600: transport.Protocol, -1: transport.Protocol,
+	} {
+		kind, good := status.KindOf(code)
+		require.Equal(t, want, kind, code)
+		require.False(t, good, code)
+	}
+	for _, code := range []int{200, 204, 299} {
+		_, good := status.KindOf(code)
+		require.True(t, good, code)
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"errorCode":400004,"trackingId":"abc-1","message":"bad reported property"}`: "mqtt twin patch: invalid: status 400, error 400004: bad reported property",
+		`{"ErrorCode":"400004","Message":"old \"form\""}`:                             `mqtt twin patch: invalid: status 400, error 400004: old \"form\"`,
+		`no JSON`:                        "mqtt twin patch: invalid: status 400",
+		``:                               "mqtt twin patch: invalid: status 400",
+		`{"message":17,"errorCode":"x"}`: "mqtt twin patch: invalid: status 400: 17",
+		`{"message":"` + strings.Repeat("x", 999) + `"}`: "mqtt twin patch: invalid: status 400: " + strings.Repeat("x", 200),
+	} {
+		err := status.Refusal(transport.OpTwinPatch, "mqtt", 400, []byte(body))
+		require.Equal(t, want, err.Error())
+		var e *status.Error
+		require.True(t, errors.As(err, &e))
+		require.Equal(t, 400, e.Status)
+	}
+}

@@ -1,0 +1,79 @@
+package lean
+
+import (
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
+)
+
+// Calls says whether sessions carry the twin and direct methods. It is a value and not a switch so that a linker sees what a board's program does not use.
+type Calls struct {
+	filters  func(t *wire.Topics, dst []wire.Filter, want transport.Features) []wire.Filter
+	ask      func(s *session, r *transport.Request)
+	take     func(s *session, in *packet.Incoming) bool
+	tooLarge func(s *session, h packet.Header, body []byte, size int)
+}
+
+var (
+	// TwinAndMethods carries both. It costs a board's program about 5 KB of flash.
+	TwinAndMethods = &Calls{(*wire.Topics).Filters, (*session).ask, (*session).take, (*session).tooLarge}
+	// NoCalls has requests for the twin, and subscriptions to its changes and to methods, replied to with Unsupported.
+	NoCalls = &Calls{
+		filters: messagesOnly,
+		ask: func(s *session, r *transport.Request) {
+			if r.Op != transport.OpRespond {
+				s.refuse(r, transport.Unsupported, errLacking)
+			}
+		},
+		take:     func(*session, *packet.Incoming) bool { return false },
+		tooLarge: func(*session, packet.Header, []byte, int) {},
+	}
+)
+
+func messagesOnly(t *wire.Topics, dst []wire.Filter, want transport.Features) []wire.Filter {
+	if want == transport.Messages {
+		dst = append(dst, wire.Filter{Topic: t.Messages, QoS: 1})
+	}
+	return dst
+}
+
+// ask writes a request for the twin, or an answer to a method, as a PUBLISH with QoS 0.
+func (s *session) ask(r *transport.Request) {
+	t := s.t
+	t.topic, _ = wire.AppendRequest(t.topic[:0], r)
+	o := packet.Outgoing{Topic: len(t.topic), Body: len(r.Body)}
+	size, limit := len(r.Body), s.info.MaxSize
+	if fixed := t.opt.WriteBuffer; fixed > 0 && o.HeadSize() > fixed {
+		size, limit = o.HeadSize(), fixed
+	}
+	if size > limit || o.Topic > wire.MaxTopic {
+		if r.Op != transport.OpRespond { // nobody waits for what becomes of that
+			e := wire.TooLarge(size, limit)
+			e.Op = r.Op
+			s.sink.Reply(r.ID, transport.Reply{Err: e})
+		}
+		return
+	}
+	t.out = append(packet.AppendPublish(t.out[:0], &o), t.topic...)
+	n := max(0, min(len(r.Body), s.writeLimit()-len(t.out)))
+	t.out = append(t.out, r.Body[:n]...)
+	_ = s.flush() && s.write(r.Body[n:])
+}
+
+// take passes on what is about the twin or a method, and reports whether in is.
+func (s *session) take(in *packet.Incoming) bool {
+	if !wire.FromHub(in.Topic) {
+		return false
+	}
+	s.message.Take(s.sink, string(in.Topic), in.Body)
+	return true
+}
+
+// tooLarge answers for a twin that does not fit into the read buffer; body is its begin.
+func (s *session) tooLarge(h packet.Header, body []byte, size int) {
+	if in, err := packet.ReadPublish(h.Flags, body); err == nil && wire.FromHub(in.Topic) {
+		if id, r, ok := wire.AnswerTooLarge(string(in.Topic), size, s.t.opt.ReadBuffer); ok {
+			s.sink.Reply(id, r)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !tinygo
+
+package lean
+
+var defaultCalls = TwinAndMethods
