@@ -2,6 +2,7 @@
 package hubpair
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -28,8 +29,10 @@ type Broker struct {
 }
 
 var (
-	_ transporttest.Hub   = (*Broker)(nil)
-	_ transporttest.Inbox = (*Broker)(nil)
+	_ transporttest.Hub     = (*Broker)(nil)
+	_ transporttest.Inbox   = (*Broker)(nil)
+	_ transporttest.Twins   = (*Broker)(nil)
+	_ transporttest.Methods = (*Broker)(nil)
 )
 
 // New makes a hub with the device "dev-1", closed by t.Cleanup.
@@ -78,7 +81,10 @@ func (h *Broker) CredsWith(t testing.TB, key string) *transport.Credentials {
 	return &transport.Credentials{Host: h.dev.HostName, DeviceID: h.dev.ID, ModuleID: h.dev.ModuleID, Sign: sign}
 }
 
-// Pair is what the suite takes, with the given transport to this hub.
+// Calls are the features of the hub besides messages.
+const Calls = transport.Methods | transport.Desired | transport.Twin
+
+// Pair is what the suite takes, with the given transport to this hub. Transports that carry Calls add them to its Features.
 func (h *Broker) Pair(t testing.TB, tr transport.Transport) *transporttest.Pair {
 	return &transporttest.Pair{
 		Transport: tr, Creds: h.CredsWith(t, ""), WrongCreds: h.CredsWith(t, WrongKey), Hub: h,
@@ -144,6 +150,25 @@ func (h *Broker) Deliver(body string) {
 	if err := h.SendC2D(h.id, testbroker.C2D{Body: []byte(body)}); err != nil {
 		panic(err)
 	}
+}
+
+func (h *Broker) PatchDesired(patch string) {
+	if _, err := h.Hub.PatchDesired(h.id, patch); err != nil {
+		panic(err)
+	}
+}
+
+func (h *Broker) Reported() string {
+	twin, err := h.Twin(h.id)
+	if err != nil {
+		panic(err)
+	}
+	return string(twin.Reported)
+}
+
+func (h *Broker) Call(name, body string) (status int, answer string, err error) {
+	r, err := h.CallMethod(context.Background(), h.id, testbroker.MethodCall{Name: name, Payload: []byte(body)})
+	return r.Status, string(r.Payload), err
 }
 
 func (h *Broker) Undelivered() int {

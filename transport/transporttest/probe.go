@@ -253,6 +253,7 @@ type sink struct {
 	bodies   []string
 	refs     [][]byte
 	again    []bool
+	rest     []other
 	refuse   bool
 	closed   bool
 	faults   []string
@@ -342,9 +343,13 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.enterLocked("Deliver")
-	if d.Kind != transport.Messages || d.Msg == nil {
-		k.faultLocked("Sink.Deliver got kind %b, which was not subscribed to, or no message", d.Kind)
+	switch {
+	case d.Msg == nil || d.Kind&k.p.Features == 0:
+		k.faultLocked("Sink.Deliver got kind %b, which cannot be subscribed to, or no message", d.Kind)
 		return false
+	case d.Kind != transport.Messages:
+		k.rest = append(k.rest, other{d.Kind, string(d.Name), bytes.Clone(d.Ref), d.Version, string(d.Msg.Body)})
+		return !k.refuse
 	}
 	k.bodies = append(k.bodies, string(d.Msg.Body))
 	k.refs = append(k.refs, bytes.Clone(d.Ref))

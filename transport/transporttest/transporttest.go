@@ -60,6 +60,20 @@ type Inbox interface {
 	Undelivered() int
 }
 
+// Twins is what a Hub that has twins implements too; without it they are not checked. The twin is empty in the beginning, both parts with version 1.
+type Twins interface {
+	// PatchDesired merges a patch into the desired properties.
+	PatchDesired(patch string)
+	// Reported returns the reported properties as JSON, without "$version".
+	Reported() string
+}
+
+// Methods is what a Hub that has direct methods implements too; without it they are not checked.
+type Methods interface {
+	// Call calls a method and waits for the answer.
+	Call(name, body string) (status int, answer string, err error)
+}
+
 // Received is a message as the hub got it.
 type Received struct {
 	transport.Message
@@ -138,4 +152,10 @@ var checks = []struct {
 	{"deliveries come in order and accepting removes them", deliveriesAreAccepted},
 	{"a delivery that was released comes again", releasedComesAgain},
 	{"a delivery that nobody took comes again", refusedComesAgain},
+
+	{"the twin is read and its reported part is changed", twinIsReadAndPatched},
+	{"a patch that the hub does not take is refused", badPatchesAreRefused},
+	{"each of many requests at a time is replied to once", requestsAreAnsweredEach},
+	{"changes of desired properties come in order", desiredChangesComeInOrder},
+	{"method calls are delivered and answered in any order", methodsAreCalled},
 }

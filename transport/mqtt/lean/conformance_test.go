@@ -37,7 +37,9 @@ func TestConformance(t *testing.T) {
 				if way.module {
 					h.BecomeModule(t)
 				}
-				return h.Pair(t, lean.New(leannet.Dialer(h.CredsWith(t, ""), way.net(h)), way.opt))
+				p := h.Pair(t, lean.New(leannet.Dialer(h.CredsWith(t, ""), way.net(h)), way.opt))
+				p.Features |= hubpair.Calls
+				return p
 			})
 		})
 	}

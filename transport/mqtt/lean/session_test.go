@@ -153,7 +153,7 @@ func TestCommandsAreDecodedAndSettled(t *testing.T) {
 		again[0] |= 8
 		l.send(again...)
 		l.send(publishBytes("devices/another/messages/devicebound/a=b", 303, "not ours")...)
-		l.send(publishBytes("$iothub/twin/res/200/?$rid=1", 0, "not asked for")...)
+		l.send(publishBytes("$iothub/twin/res/200/?$rid=one", 0, "not asked for")...)
 		synctest.Wait()
 		require.Len(t, r.sink.replies, 1)
 		require.NoError(t, r.sink.replies[0].Err)

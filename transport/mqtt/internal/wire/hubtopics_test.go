@@ -1,0 +1,123 @@
+package wire_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/internal/status"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRequestTopics(t *testing.T) {
+	for want, r := range map[string]transport.Request{
+		"$iothub/twin/GET/?$rid=16":                                  {Op: transport.OpTwinGet, ID: 16},
+		"$iothub/twin/PATCH/properties/reported/?$rid=4294967295":    {Op: transport.OpTwinPatch, ID: 1<<32 - 1},
+		"$iothub/twin/PATCH/properties/reported/?$rid=17&$version=9": {Op: transport.OpTwinPatch, ID: 17, Version: 9},
+		"$iothub/methods/res/200/?$rid=1f":                           {Op: transport.OpRespond, Ref: []byte("1f"), Status: 200},
+		"$iothub/methods/res/-1/?$rid=":                              {Op: transport.OpRespond, Status: -1},
+	} {
+		got, ok := wire.AppendRequest([]byte("x"), &r)
+		require.True(t, ok)
+		require.Equal(t, "x"+want, string(got))
+	}
+	for _, op := range []transport.Op{transport.OpNone, transport.OpSend, transport.OpSubscribe, transport.OpRenew, transport.OpPing, transport.OpSettle} {
+		_, ok := wire.AppendRequest(nil, &transport.Request{Op: op})
+		require.False(t, ok, op)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	topics := wire.NewTopics(&transport.Credentials{DeviceID: "d", ModuleID: "m"})
+	require.Equal(t, []wire.Filter{
+		{Topic: "devices/d/modules/m/messages/devicebound/#", QoS: 1}, {Topic: "$iothub/methods/POST/#"}, {Topic: "$iothub/twin/PATCH/properties/desired/#"}, {Topic: "$iothub/twin/res/#"},
+	}, topics.Filters(nil, transport.Messages|transport.Methods|transport.Desired|transport.Twin))
+	require.Empty(t, topics.Filters(nil, 0))
+}
+
+// sink keeps the latest of each kind.
+type sink struct {
+	id       uint32
+	reply    *transport.Reply
+	delivery *transport.Delivery
+}
+
+func (s *sink) Done(uint16, error) { panic("not for messages") }
+func (s *sink) Reply(id uint32, r transport.Reply) {
+	if s.reply != nil {
+		panic("two replies")
+	}
+	s.id, s.reply = id, &r
+}
+func (s *sink) Deliver(d *transport.Delivery) bool { s.delivery = d; return true }
+
+func take(topic, body string) *sink {
+	var in wire.Inbound
+	s := &sink{}
+	in.Take(s, topic, []byte(body))
+	return s
+}
+
+func TestAnswersOfTheTwin(t *testing.T) {
+	s := take("$iothub/twin/res/200/?$rid=16", `{"desired":{}}`)
+	require.Equal(t, uint32(16), s.id)
+	require.Equal(t, &transport.Reply{Status: 200, Body: []byte(`{"desired":{}}`)}, s.reply)
+	s = take("$iothub/twin/res/204/?$version=10&$rid=17", "")
+	require.Equal(t, uint32(17), s.id)
+	require.EqualValues(t, 10, s.reply.Version)
+	require.NoError(t, s.reply.Err)
+	s = take("$iothub/twin/res/429/?$rid=18", `{"errorCode":429002,"message":"slow down"}`)
+	require.ErrorIs(t, s.reply.Err, transport.Throttled)
+	var refused *status.Error
+	require.True(t, errors.As(s.reply.Err, &refused))
+	require.Equal(t, &status.Error{Status: 429, Code: 429002, Message: "slow down"}, refused)
+	for _, bad := range []string{"", "200", "200/", "200/?", "200/?$rid=", "200/?$rid=x", "200/?$rid=4294967296", "200/?$rid=-1", "x/?$rid=16", "/?$rid=16", "-1/?$rid=16", "1000/?$rid=16", "200/?rid=16"} {
+		s := take("$iothub/twin/res/"+bad, "")
+		require.Nil(t, s.reply, bad)
+		require.Nil(t, s.delivery, bad)
+	}
+	id, r, ok := wire.AnswerTooLarge("$iothub/twin/res/200/?$rid=16", 900, 512)
+	require.True(t, ok)
+	require.Equal(t, uint32(16), id)
+	require.ErrorIs(t, r.Err, transport.TooLarge)
+	_, _, ok = wire.AnswerTooLarge("$iothub/methods/POST/x/?$rid=16", 900, 512)
+	require.False(t, ok)
+}
+
+func TestChangesAndCalls(t *testing.T) {
+	d := take("$iothub/twin/PATCH/properties/desired/?$version=5", `{"$version":5}`).delivery
+	require.Equal(t, transport.Desired, d.Kind)
+	require.EqualValues(t, 5, d.Version)
+	require.Equal(t, `{"$version":5}`, string(d.Msg.Body))
+	d = take("$iothub/methods/POST/get-Log_1.2!/?$rid=a1f", `[1]`).delivery
+	require.Equal(t, transport.Methods, d.Kind)
+	require.Equal(t, "get-Log_1.2!", string(d.Name))
+	require.Equal(t, "a1f", string(d.Ref))
+	require.Equal(t, `[1]`, string(d.Msg.Body))
+	for _, bad := range []string{"$iothub/methods/POST/", "$iothub/methods/POST/x", "$iothub/methods/POST//?$rid=1", "$iothub/methods/POST/x/?$rid=", "$iothub/methods/POST/x/", "$iothub/other", "$iothub/"} {
+		require.Nil(t, take(bad, "").delivery, bad)
+	}
+}
+
+func TestFromHub(t *testing.T) {
+	require.True(t, wire.FromHub("$iothub/x"))
+	require.True(t, wire.FromHub([]byte("$iothub/")))
+	require.False(t, wire.FromHub("$iothub"))
+	require.False(t, wire.FromHub("devices/d"))
+}
+
+func FuzzTake(f *testing.F) {
+	for _, topic := range []string{"$iothub/twin/res/200/?$rid=16&$version=3", "$iothub/twin/PATCH/properties/desired/?$version=5", "$iothub/methods/POST/x/?$rid=1", "$iothub/twin/res/400/?$rid=16"} {
+		f.Add(topic, `{"errorCode":"1","message":2}`)
+	}
+	f.Fuzz(func(t *testing.T, topic, body string) {
+		s := take(topic, body)
+		if s.reply != nil && (s.reply.Err == nil) != (s.reply.Status >= 200 && s.reply.Status < 300) {
+			t.Fatalf("%q: %+v", topic, s.reply)
+		}
+		if d := s.delivery; d != nil && d.Kind == transport.Methods && (len(d.Name) == 0 || len(d.Ref) == 0) {
+			t.Fatalf("%q: %+v", topic, d)
+		}
+	})
+}

@@ -1,0 +1,221 @@
+package transporttest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"testing/synctest"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// other is a delivery that is no message.
+type other struct {
+	kind    transport.Features
+	name    string
+	ref     []byte
+	version int64
+	body    string
+}
+
+// others returns what was delivered besides messages.
+func (k *sink) others() []other {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]other(nil), k.rest...)
+}
+
+func (p *probe) twins() Twins {
+	p.Helper()
+	h, ok := p.Hub.(Twins)
+	if p.Features&transport.Twin == 0 || !ok {
+		p.skip("the transport or the hub has no twins")
+	}
+	return h
+}
+
+// want subscribes.
+func (s *session) want(f transport.Features) {
+	s.p.Helper()
+	if reply := s.ask(&transport.Request{ID: 1000, Op: transport.OpSubscribe, Want: f}); reply.Err != nil {
+		s.p.Fatalf("subscribing to %b: %v", f, reply.Err)
+	}
+}
+
+// sameJSON compares texts of JSON.
+func (p *probe) sameJSON(what, got, want string) {
+	p.Helper()
+	var g, w any
+	if err := json.Unmarshal([]byte(got), &g); err != nil {
+		p.Errorf("%s is no JSON: %q", what, got)
+		return
+	}
+	if err := json.Unmarshal([]byte(want), &w); err != nil {
+		panic(err)
+	}
+	if !reflect.DeepEqual(g, w) {
+		p.Errorf("%s is %s, want %s", what, got, want)
+	}
+}
+
+func twinIsReadAndPatched(p *probe) {
+	h := p.twins()
+	h.PatchDesired(`{"interval":30}`)
+	s := p.start()
+	s.want(transport.Twin)
+	get := s.ask(&transport.Request{ID: 1, Op: transport.OpTwinGet})
+	if get.Err != nil {
+		p.Fatalf("twin get: %v", get.Err)
+	}
+	p.sameJSON("the twin", string(get.Body), `{"desired":{"interval":30,"$version":2},"reported":{"$version":1}}`)
+
+	body := []byte(`{"fw":"1.2","old":null,"deep":{"a":[1,"ä"]}}`)
+	r := &transport.Request{ID: 2, Op: transport.OpTwinPatch, Body: bytes.Clone(body)}
+	patch := s.ask(r)
+	for i := range r.Body {
+		r.Body[i] = 'x' // it is the caller's again
+	}
+	if patch.Err != nil || patch.Version != 2 {
+		p.Errorf("twin patch: version %d, %v; want version 2", patch.Version, patch.Err)
+	}
+	p.sameJSON("what was reported", h.Reported(), `{"fw":"1.2","deep":{"a":[1,"ä"]}}`)
+
+	patch = s.ask(&transport.Request{ID: 3, Op: transport.OpTwinPatch, Version: 2, Body: []byte(`{"fw":null}`)})
+	if patch.Err != nil || patch.Version != 3 {
+		p.Errorf("twin patch of version 2: version %d, %v; want version 3", patch.Version, patch.Err)
+	}
+	p.sameJSON("what was reported", h.Reported(), `{"deep":{"a":[1,"ä"]}}`)
+	if n := len(s.sink.others()); n > 0 {
+		p.Errorf("%d deliveries came that were not subscribed to", n)
+	}
+}
+
+func badPatchesAreRefused(p *probe) {
+	h := p.twins()
+	s := p.start()
+	s.want(transport.Twin)
+	for i, c := range []struct {
+		version int64
+		body    string
+		want    transport.Kind
+	}{
+		{0, `{"a":`, transport.Invalid},
+		{0, `{"a b":1}`, transport.Invalid},
+		{7, `{"a":1}`, transport.Conflict},
+	} {
+		reply := s.ask(&transport.Request{ID: uint32(i + 1), Op: transport.OpTwinPatch, Version: c.version, Body: []byte(c.body)})
+		e := transport.Find(reply.Err)
+		if e == nil || e.Kind != c.want {
+			p.Errorf("patch %s of version %d was replied to with %v, want %v", c.body, c.version, reply.Err, c.want)
+		}
+	}
+	p.sameJSON("what was reported", h.Reported(), `{}`)
+	if get := s.ask(&transport.Request{ID: 9, Op: transport.OpTwinGet}); get.Err != nil {
+		p.Errorf("twin get after patches that were refused: %v", get.Err)
+	}
+}
+
+func requestsAreAnsweredEach(p *probe) {
+	p.twins()
+	s := p.start()
+	s.want(transport.Twin)
+	const n = 20
+	for i := range n {
+		s.Do(&transport.Request{ID: uint32(100 + i), Op: transport.OpTwinGet})
+	}
+	for i := range n {
+		p.eventually("not every request was replied to", func() bool {
+			s.sink.mu.Lock()
+			defer s.sink.mu.Unlock()
+			return len(s.sink.replies[uint32(100+i)]) > 0
+		})
+	}
+	synctest.Wait()
+	s.sink.mu.Lock()
+	defer s.sink.mu.Unlock()
+	for i := range n {
+		if got := s.sink.replies[uint32(100+i)]; len(got) != 1 || got[0].Err != nil {
+			p.Errorf("request %d got %d replies: %v", i, len(got), got)
+		}
+	}
+}
+
+func desiredChangesComeInOrder(p *probe) {
+	h := p.twins()
+	if p.Features&transport.Desired == 0 {
+		p.skip("the transport tells no changes of desired properties")
+	}
+	s := p.start()
+	h.PatchDesired(`{"n":0}`)
+	s.want(transport.Twin | transport.Desired)
+	const n = 10
+	for i := range n {
+		h.PatchDesired(`{"n":` + strconv.Itoa(i+1) + `,"gone":null}`)
+	}
+	p.eventually("not every change was told", func() bool { return len(s.sink.others()) >= n })
+	synctest.Wait()
+	all := s.sink.others()
+	if len(all) != n {
+		p.Errorf("%d changes were told, want %d", len(all), n)
+	}
+	for i, o := range all {
+		version := int64(i + 3) // 1 in the beginning, 2 before it subscribed
+		if o.kind != transport.Desired || o.version != version {
+			p.Errorf("delivery %d is of kind %b and version %d, want %b and %d", i, o.kind, o.version, transport.Desired, version)
+		}
+		p.sameJSON("the change", o.body, fmt.Sprintf(`{"n":%d,"gone":null,"$version":%d}`, i+1, version))
+	}
+}
+
+func methodsAreCalled(p *probe) {
+	h, ok := p.Hub.(Methods)
+	if p.Features&transport.Methods == 0 || !ok {
+		p.skip("the transport or the hub has no methods")
+	}
+	s := p.start()
+	s.want(transport.Methods)
+	type result struct {
+		status int
+		answer string
+		err    error
+	}
+	const n = 5
+	results := make([]chan result, n)
+	for i := range n {
+		results[i] = make(chan result, 1)
+		go func() {
+			status, answer, err := h.Call("do-"+strconv.Itoa(i), `{"n":`+strconv.Itoa(i)+`}`)
+			results[i] <- result{status, answer, err}
+		}()
+		p.eventually("a call was not delivered", func() bool { return len(s.sink.others()) > i })
+	}
+	all := s.sink.others()
+	for i := n - 1; i >= 0; i-- { // in another order
+		o := all[i]
+		if name := "do-" + strconv.Itoa(i); o.kind != transport.Methods || o.name != name || o.body != `{"n":`+strconv.Itoa(i)+`}` || len(o.ref) == 0 {
+			p.Errorf("call %d came as %+v", i, o)
+		}
+		r := &transport.Request{Op: transport.OpRespond, Ref: bytes.Clone(o.ref), Status: 200 + i, Body: []byte(`["` + strconv.Itoa(i) + `"]`)}
+		if i == 0 {
+			r.Body = nil
+		}
+		s.Do(r)
+		for j := range r.Body {
+			r.Body[j] = 'x'
+		}
+		clear(r.Ref)
+		got := <-results[i]
+		want := result{200 + i, `["` + strconv.Itoa(i) + `"]`, nil}
+		if i == 0 && (got.answer == "null" || got.answer == "") {
+			want.answer = got.answer
+		}
+		if got != want {
+			p.Errorf("call %d was answered with %+v, want %+v", i, got, want)
+		}
+	}
+	s.Do(&transport.Request{Op: transport.OpRespond, Ref: all[0].ref, Status: 200}) // to a call that is over: nobody minds
+	s.send(0, numbered(0, 1)...)
+	s.awaitDone()
+}
