@@ -3,6 +3,7 @@ module github.com/hubline-iot/hubline/bench
 go 1.26
 
 require (
+	github.com/Azure/go-amqp v1.7.0
 	github.com/aws/aws-sdk-go-v2 v1.47.7
 	github.com/aws/smithy-go v1.28.8
 	github.com/cenkalti/backoff/v4 v4.3.0
@@ -10,16 +11,15 @@ require (
 	github.com/eclipse/paho.mqtt.golang v1.5.1
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/hubline-iot/hubline v0.0.0
-	github.com/mochi-mqtt/server/v2 v2.7.9
 )
 
 require (
 	github.com/bits-and-blooms/bitset v1.24.4 // indirect
 	github.com/gorilla/websocket v1.5.3 // indirect
+	github.com/mochi-mqtt/server/v2 v2.7.9 // indirect
 	github.com/rs/xid v1.4.0 // indirect
 	golang.org/x/net v0.44.0 // indirect
 	golang.org/x/sync v0.17.0 // indirect
-	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
 
 replace github.com/hubline-iot/hubline => ../

@@ -7,17 +7,16 @@ import (
 )
 
 // newHub makes a hub with n devices on a loopback port, and what a client needs to reach it.
-func newHub(n int, secure bool) (*testbroker.Hub, *access, error) {
+func newHub(p *Protocol, n int, secure bool) (*testbroker.Hub, *access, error) {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	a := &access{Host: hub.HostName()}
-	listen := hub.ListenTCP
 	if secure {
-		listen, a.CA = hub.ListenTLS, hub.CAPEM()
+		a.CA = hub.CAPEM()
 	}
-	addr, err := listen("127.0.0.1:0")
+	addr, err := p.listen(hub, secure)
 	if err != nil {
 		_ = hub.Close()
 		return nil, nil, err

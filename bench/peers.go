@@ -18,6 +18,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
@@ -33,37 +34,29 @@ type Peer struct {
 // Close ends the peer's process and waits for it.
 func (p *Peer) Close() error { return p.close() }
 
-// peers start them. The error of one that is not installed is ErrMissing.
-var peers = map[string]func(ctx context.Context, secure bool) (*Peer, error){
-	"hub":       func(ctx context.Context, secure bool) (*Peer, error) { return childPeer(ctx, "hub", secure) },
-	"bare":      func(ctx context.Context, secure bool) (*Peer, error) { return childPeer(ctx, "bare", secure) },
-	"mosquitto": mosquitto,
-}
-
-// PeerNames are the peers there are: the in-process hub, a responder that only acknowledges, and the broker mosquitto.
-var PeerNames = []string{"hub", "bare", "mosquitto"}
-
-// OpenPeer starts the peer of that name, with TLS or without. It ends with Close, or ctx.
-func OpenPeer(ctx context.Context, name string, secure bool) (*Peer, error) {
-	open, ok := peers[name]
-	if !ok {
-		return nil, fmt.Errorf("there is no peer %q; give one of %q", name, PeerNames)
+// OpenPeer starts the peer of that name, with TLS or without. It ends with Close, or ctx. The error of one that is not installed is ErrMissing.
+func (p *Protocol) OpenPeer(ctx context.Context, name string, secure bool) (*Peer, error) {
+	if !slices.Contains(p.Peers, name) {
+		return nil, fmt.Errorf("there is no peer %q for %s; give one of %q", name, p.Name, p.Peers)
 	}
-	return open(ctx, secure)
+	if name == "mosquitto" {
+		return mosquitto(ctx, secure)
+	}
+	return childPeer(ctx, peerOrder{p.Name, name, secure})
 }
 
 // peerOrder is what a child is told that is to be a peer.
 type peerOrder struct {
-	Name   string
-	Secure bool
+	Protocol, Name string
+	Secure         bool
 }
 
-func childPeer(ctx context.Context, name string, secure bool) (*Peer, error) {
-	c, err := startChild(ctx, "peer", peerOrder{name, secure})
+func childPeer(ctx context.Context, o peerOrder) (*Peer, error) {
+	c, err := startChild(ctx, "peer", o)
 	if err != nil {
 		return nil, err
 	}
-	p := &Peer{Name: name, close: func() error { return c.end(nil) }}
+	p := &Peer{Name: o.Name, close: func() error { return c.end(nil) }}
 	if err := c.hear(&p.access); err != nil {
 		return nil, c.end(err)
 	}
@@ -76,15 +69,16 @@ func peerChild(in *json.Decoder, say func(any)) (any, error) {
 	if err := in.Decode(&o); err != nil {
 		return nil, err
 	}
+	protocol := protocolNamed(o.Protocol)
 	if o.Name == "hub" {
-		hub, a, err := newHub(1, o.Secure)
+		hub, a, err := newHub(protocol, 1, o.Secure)
 		if err != nil {
 			return nil, err
 		}
 		defer hub.Close()
 		say(a)
 	} else {
-		l, a, err := listenBare(o.Secure)
+		l, a, err := listenBare(protocol, o.Secure)
 		if err != nil {
 			return nil, err
 		}
@@ -128,8 +122,8 @@ func certificate() (cert tls.Certificate, certPEM, keyPEM []byte, err error) {
 }
 
 // listenBare opens the port of a peer that acknowledges and does nothing else: its own cost is next to nothing.
-func listenBare(secure bool) (net.Listener, *access, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func listenBare(p *Protocol, secure bool) (net.Listener, *access, error) {
+	l, err := net.Listen("tcp", anyPort)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,7 +144,7 @@ func listenBare(secure bool) (net.Listener, *access, error) {
 				return
 			}
 			go func() { // ends with the connection
-				_ = answer(c)
+				_ = p.answer(c)
 				_ = c.Close()
 			}()
 		}
@@ -158,8 +152,8 @@ func listenBare(secure bool) (net.Listener, *access, error) {
 	return l, foreign(addr, ca), nil
 }
 
-// answer gives every packet the shortest answer that MQTT 3.1.1 allows, and allocates nothing for it.
-func answer(c net.Conn) error {
+// answerMQTT gives every packet the shortest answer that MQTT 3.1.1 allows, and allocates nothing for it.
+func answerMQTT(c net.Conn) error {
 	r, w := bufio.NewReaderSize(c, 64<<10), bufio.NewWriterSize(c, 64<<10)
 	reply := make([]byte, 4)
 	for {

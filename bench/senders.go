@@ -13,22 +13,11 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A Sender has a connection to a peer and sends messages of one size at QoS 1, a window of them in flight.
+// A Sender has a connection to a peer and sends messages of one size, a window of them in flight, each of which is acknowledged.
 type Sender interface {
 	// Send sends n messages and returns when all are acknowledged, or with an error when ctx ends.
 	Send(ctx context.Context, n int) error
 	Close()
-}
-
-// Senders are what is compared. The first is what the others are compared with.
-var Senders = []struct {
-	Name string
-	Open func(p *Peer, window, size int) (Sender, error)
-}{
-	{"raw paho", Paho},
-	{"limit", Limit},
-	{"over paho", OverPaho},
-	{"over lean", OverLean},
 }
 
 // Paho is the raw library, used as well as its interface allows: one goroutine, tokens in a ring.

@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+
+	goamqp "github.com/Azure/go-amqp"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+// amqpOptions are those of Hubline's transport, and of a Mux, but for what is compared.
+func (a *access) amqpOptions() *amqp.Options {
+	return &amqp.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}
+}
+
+// OverAMQP is the device client over the AMQP transport, receipts in a ring. Messages that wait at the same moment share a transfer.
+func OverAMQP(p *Peer, window, size int) (Sender, error) { return overAMQP(p, window, size, 0) }
+
+// OverAMQPAlone is the same with a transfer for each message, as the raw library has it.
+func OverAMQPAlone(p *Peer, window, size int) (Sender, error) { return overAMQP(p, window, size, 1) }
+
+func overAMQP(p *Peer, window, size, batch int) (Sender, error) {
+	return newHubline(p, window, size, func(*transport.Credentials) transport.Transport {
+		o := p.access.amqpOptions()
+		o.Auth, o.Batch = amqp.Plain, batch // as the raw library, so that the bare responder need not know more
+		return amqp.New(o)
+	})
+}
+
+// MoreAllocs is how many allocations for a message Hubline may have more than the raw library over AMQP.
+const MoreAllocs = 2
+
+// GoAMQP is the raw library, used as well as its interface allows: one goroutine, receipts in a ring.
+func GoAMQP(p *Peer, window, size int) (Sender, error) {
+	creds, err := p.access.creds(0)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := opening()
+	defer cancel()
+	conn, err := openGoAMQP(ctx, &p.access, creds)
+	if err != nil {
+		return nil, err
+	}
+	session, err := conn.NewSession(ctx, nil)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	sender, err := session.NewSender(ctx, eventsAddress(creds), nil)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return &goAMQPSender{conn, sender, goamqp.NewMessage(make([]byte, size)), make([]goamqp.SendReceipt, window)}, nil
+}
+
+// openGoAMQP makes a connection of the raw library, which proves one device by SASL PLAIN.
+func openGoAMQP(ctx context.Context, a *access, creds *transport.Credentials) (*goamqp.Conn, error) {
+	token, err := creds.NewToken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var socket net.Conn
+	if settings := a.tls(); settings != nil {
+		socket, err = (&tls.Dialer{Config: settings}).DialContext(ctx, "tcp", a.Addr)
+	} else {
+		socket, err = new(net.Dialer).DialContext(ctx, "tcp", a.Addr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	hub, _, _ := strings.Cut(creds.Host, ".")
+	conn, err := goamqp.NewConn(ctx, socket, &goamqp.ConnOptions{HostName: creds.Host, SASLType: goamqp.SASLTypePlain(creds.DeviceID+"@sas."+hub, token.Text)})
+	if err != nil {
+		_ = socket.Close()
+	}
+	return conn, err
+}
+
+func eventsAddress(creds *transport.Credentials) string {
+	return "/devices/" + creds.DeviceID + "/messages/events"
+}
+
+type goAMQPSender struct {
+	conn    *goamqp.Conn
+	sender  *goamqp.Sender
+	message *goamqp.Message
+	ring    []goamqp.SendReceipt
+}
+
+func (g *goAMQPSender) Send(ctx context.Context, n int) error {
+	window := len(g.ring)
+	for i := range n + window {
+		slot := &g.ring[i%window]
+		if i >= window && i-window < n {
+			switch state, err := slot.Wait(ctx); state.(type) {
+			case *goamqp.StateAccepted:
+			default:
+				return unaccepted(state, err)
+			}
+		}
+		if i < n {
+			var err error
+			if *slot, err = g.sender.SendWithReceipt(ctx, g.message, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *goAMQPSender) Close() { _ = g.conn.Close() }
+
+// unaccepted is what to say of an outcome that is not the one that was wanted.
+func unaccepted(state goamqp.DeliveryState, err error) error {
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the peer answers a message with %#v", state)
+}
