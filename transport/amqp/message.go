@@ -13,11 +13,20 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// plainMessage is m for a broker that is no hub, or a hub that is to get no batches: encoded by the library. A hub has the time of creation among the application properties.
-func plainMessage(m *transport.Message, hub bool) *amqp.Message {
-	out := amqp.NewMessage(m.Body)
-	p := new(amqp.MessageProperties)
-	set := false
+// plain is a message for a broker that is no hub, or a hub that is to get no batches: encoded by the library. It is used again for the next one: of a message that it
+// has sent, the library keeps nothing but the address of Format when the link was lost meanwhile, so that is never written to.
+type plain struct {
+	message    amqp.Message
+	properties amqp.MessageProperties
+	data       [1][]byte
+}
+
+// fill makes it m. A hub has the time of creation among the application properties.
+func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
+	f.data[0] = m.Body
+	f.properties = amqp.MessageProperties{}
+	out, p, set := &f.message, &f.properties, false
+	out.Data, out.Properties, out.ApplicationProperties = f.data[:], nil, nil
 	if m.ID != "" {
 		p.MessageID, set = m.ID, true
 	}

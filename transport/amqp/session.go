@@ -56,6 +56,7 @@ func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.telemetry.s, s.telemetry.wake = s, make(chan struct{}, 1)
+	s.telemetry.batch.Format = batchFormat
 	s.commands.s = s
 	return s
 }

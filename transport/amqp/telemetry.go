@@ -26,9 +26,11 @@ type telemetry struct {
 	limit    *time.Timer
 	calls    atomic.Uint32 // begun and ended; odd while one is under way
 
-	parts [][]byte // encoded messages of a batch, to be used again
+	// What is sent next, to be used again: a batch with its encoded messages, or a message alone. See plain.
+	batch amqp.Message
+	parts [][]byte
 	buf   []byte
-	msg   amqp.Message
+	plain plain
 
 	// Guarded by session.mu.
 	started bool
@@ -198,7 +200,7 @@ const sectionHead = 8
 // encode makes a transfer of the first items, for the link that there is, and returns of how many.
 func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int) {
 	if t.s.opt.Batch == 1 {
-		return plainMessage(items[0].Msg, t.s.opt.Addresses == nil), 1
+		return t.plain.fill(items[0].Msg, t.s.opt.Addresses == nil), 1
 	}
 	most := t.s.opt.Batch
 	if t.alone > 0 {
@@ -233,8 +235,8 @@ func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int) {
 		t.parts = append(t.parts, t.buf[begin:end])
 		begin = end
 	}
-	t.msg = amqp.Message{Format: batchFormat, Data: t.parts}
-	return &t.msg, n
+	t.batch.Data = t.parts
+	return &t.batch, n
 }
 
 // localRefusal reports whether the library would not send a message. It is then certain that the hub has not got it, and the link lives.
