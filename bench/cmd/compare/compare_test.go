@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,21 +18,65 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// invented are results with figures that are easy to follow: three rounds, in which raw paho has a rate of 100, 200 and 400 and the others multiples of it.
-func invented() *results {
-	p := plan{peers: bench.PeerNames, ways: []bool{false, true}, sizes: []int{100, 1024}, windows: []int{1, 128}}
-	r := &results{settings: settings{3, time.Second}, Machine: "a machine", Missing: []string{"nobody"}, All: p.comparisons()}
+// The places of senders.
+const raw = 0
+
+var mqtt, amqp = suites[0], suites[1]
+
+// inventedOf are results with figures that are easy to follow: three rounds, in which the raw library has a rate of 100, 200 and 400.
+func inventedOf(s *suite, others func(c *comparison, base, wobble float64)) *results {
+	p := plan{suite: s, peers: s.protocol.Peers, ways: []bool{false, true}, sizes: []int{100, 1024}, windows: []int{1, 128}}
+	r := &results{settings: settings{3, time.Second}, Protocol: s.protocol.Name, suite: s, Machine: "a machine", Missing: []string{"nobody"}, All: p.comparisons()}
 	for _, c := range r.All {
 		for round := range 3 {
 			base := float64(int(100) << round)
-			wobble := 1 + float64(round)/10 // 1, 1.1, 1.2
 			c.Senders[raw] = append(c.Senders[raw], bench.Figures{Rate: base, CPU: 10_000, Allocs: 40, Bytes: 1400})
-			c.Senders[top] = append(c.Senders[top], bench.Figures{Rate: base * 30, CPU: 100})
-			c.Senders[paho] = append(c.Senders[paho], bench.Figures{Rate: base * 2 * wobble, CPU: 8_000, Allocs: 37, Bytes: 1300})
-			c.Senders[lean] = append(c.Senders[lean], bench.Figures{Rate: base * 20 * wobble, CPU: 5_000})
+			others(c, base, 1+float64(round)/10) // 1, 1.1, 1.2
 		}
 	}
 	return r
+}
+
+// invented are those over MQTT.
+func invented() *results {
+	return inventedOf(mqtt, func(c *comparison, base, wobble float64) {
+		c.Senders[limit] = append(c.Senders[limit], bench.Figures{Rate: base * 30, CPU: 100})
+		c.Senders[paho] = append(c.Senders[paho], bench.Figures{Rate: base * 2 * wobble, CPU: 8_000, Allocs: 37, Bytes: 1300})
+		c.Senders[lean] = append(c.Senders[lean], bench.Figures{Rate: base * 20 * wobble, CPU: 5_000})
+	})
+}
+
+func TestTablesOfAMQP(t *testing.T) {
+	r := inventedOf(amqp, func(c *comparison, base, wobble float64) {
+		c.Senders[batches] = append(c.Senders[batches], bench.Figures{Rate: base * 5 * wobble, CPU: 1_000, Allocs: 0.1, Bytes: 200})
+		allocs := 42.0
+		if c.TLS {
+			allocs = 42.1
+		}
+		c.Senders[alone] = append(c.Senders[alone], bench.Figures{Rate: base * 0.8 * wobble, CPU: 11_000, Allocs: allocs, Bytes: 1500})
+	})
+	text := r.text()
+	for _, line := range []string{
+		"| Hubline, window 128: times raw go-amqp | at least 0.95 | 5.50 | 5.50 | 5.50 | 5.50 |",
+		"| Hubline, no batches, window 128: times raw go-amqp | at least 0.95 | **0.88** | **0.88** | **0.88** | **0.88** |",
+		"| Hubline: allocations for a message more than raw go-amqp | at most 2 | -39.90 | -39.90 | -39.90 | -39.90 |",
+		"| Hubline, no batches: allocations for a message more than raw go-amqp | at most 2 | 2.00 | 2.00 | **2.10** | **2.10** |",
+		"| body | window | sender | msg/s (median) | least to most | times raw go-amqp, by round | allocations/msg | B/msg | CPU/msg |",
+		"| 1 KiB | 128 | Hubline | 1,100 | 500 to 2,400 | 5.50 (5.00 to 6.00) | 0.10 | 200 | 1.00 µs |",
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no line is %q", line)
+		}
+	}
+	if strings.Contains(text, "256 B") || strings.Contains(text, "CPU time") {
+		t.Error("AMQP has a goal for CPU time")
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+	if picture := string(r.draw()); !strings.Contains(picture, "AMQP throughput in relation to raw go-amqp") || strings.Contains(picture, "paho") {
+		t.Error(picture)
+	}
 }
 
 func TestTables(t *testing.T) {
@@ -69,13 +114,32 @@ func TestTables(t *testing.T) {
 }
 
 func TestBetween(t *testing.T) {
-	page, err := between([]byte("before\n"+begin+"old\n"+end+"after\n"), "new\n")
-	if want := "before\n" + begin + "new\n" + end + "after\n"; string(page) != want || err != nil {
-		t.Errorf("%q, %v", page, err)
+	seen := ""
+	for _, s := range suites {
+		begin, end := s.marks()
+		page, err := between([]byte("before\n"+begin+"old\n"+end+"after\n"), begin, end, "new\n")
+		if want := "before\n" + begin + "new\n" + end + "after\n"; string(page) != want || err != nil {
+			t.Errorf("%q, %v", page, err)
+		}
+		for _, page := range []string{"", begin, end, end + begin, seen} {
+			if _, err := between([]byte(page), begin, end, "new\n"); err == nil {
+				t.Errorf("%q has marks", page)
+			}
+		}
+		seen += begin + end
 	}
-	for _, page := range []string{"", begin, end, end + begin} {
-		if _, err := between([]byte(page), "new\n"); err == nil {
-			t.Errorf("%q has marks", page)
+}
+
+// The page has the marks of every suite.
+func TestMarks(t *testing.T) {
+	page, err := os.ReadFile("../../" + readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range suites {
+		begin, end := s.marks()
+		if _, err := between(page, begin, end, ""); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -99,7 +163,7 @@ func TestPictureIsXML(t *testing.T) {
 			}
 		}
 		panels := len(r.ways()) * len(r.peers())
-		if text != 3*panels {
+		if text != len(r.suite.lines)*panels {
 			t.Errorf("%d lines in %d panels", text, panels)
 		}
 	}
@@ -132,24 +196,26 @@ func TestSaveAndLoad(t *testing.T) {
 
 // One round with real senders.
 func TestMeasure(t *testing.T) {
-	p := plan{settings: settings{1, 5 * time.Millisecond}, peers: []string{"bare"}, ways: []bool{true}, sizes: []int{100}, windows: []int{16}, log: io.Discard}
-	r, err := p.measure(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.All) != 2 {
-		t.Fatalf("%d settings", len(r.All))
-	}
-	for _, c := range r.All {
-		for i, s := range bench.Senders {
-			if f := c.Senders[i]; len(f) != 1 || f[0].Rate <= 0 || f[0].CPU <= 0 {
-				t.Errorf("%+v, %s: %+v", c.setting, s.Name, f)
+	for i, s := range suites {
+		p := plan{settings: settings{1, 5 * time.Millisecond}, suite: s, peers: []string{"bare"}, ways: []bool{true}, sizes: []int{100}, windows: []int{16}, log: io.Discard}
+		r, err := p.measure(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 2 - i; len(r.All) != want {
+			t.Fatalf("%s: %d settings", s.protocol.Name, len(r.All))
+		}
+		for _, c := range r.All {
+			for i, s := range s.protocol.Senders {
+				if f := c.Senders[i]; len(f) != 1 || f[0].Rate <= 0 || f[0].CPU <= 0 {
+					t.Errorf("%+v, %s: %+v", c.setting, s.Name, f)
+				}
 			}
 		}
-	}
-	p.peers = []string{"nobody"}
-	if _, err := p.measure(t.Context()); err == nil {
-		t.Error("there is a peer called nobody")
+		p.peers = []string{"nobody"}
+		if _, err := p.measure(t.Context()); err == nil {
+			t.Error("there is a peer called nobody")
+		}
 	}
 }
 
@@ -162,6 +228,7 @@ func TestFlags(t *testing.T) {
 		"no flag":    {"quick"},
 		"no such f":  {"-load", t.TempDir() + "/none"},
 		`no peer "x`: {"-peers", "x"},
+		"mosquitto":  {"-amqp", "-peers", "mosquitto"},
 	} {
 		if err := run(args); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%q: %v", args, err)

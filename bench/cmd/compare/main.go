@@ -1,11 +1,11 @@
-// Command compare runs raw paho, the limit of the wire and Hubline on both MQTT engines in turns against the same peers, and prints what it found: rates and their ratio to raw
-// paho's, allocations, CPU time.
+// Command compare runs a raw library and Hubline in turns against the same peers, and prints what it found: rates and their ratio to the raw library's, allocations, CPU time. Without -amqp
+// it is about MQTT: raw paho, the limit of the wire and Hubline on both engines; with it about AMQP: raw go-amqp and Hubline.
 //
 //	go run ./cmd/compare -quick
 //	go run ./cmd/compare -peers bare -windows 128 -sizes 100 -tls off
-//	go run ./cmd/compare -write
+//	go run ./cmd/compare -amqp -write
 //
-// With -write, in bench/, the tables go into README.md and the picture into ../docs/mqtt-throughput.svg.
+// With -write, in bench/, the tables go into README.md and the picture into ../docs.
 package main
 
 import (
@@ -23,11 +23,8 @@ import (
 	"github.com/hubline-iot/hubline/bench"
 )
 
-// Where -write writes.
-const (
-	readme  = "README.md"
-	picture = "../docs/mqtt-throughput.svg"
-)
+// readme is where -write writes.
+const readme = "README.md"
 
 func main() {
 	bench.Child()
@@ -39,15 +36,16 @@ func main() {
 
 func run(args []string) error {
 	flags := flag.NewFlagSet("compare", flag.ExitOnError)
-	p := plan{log: os.Stderr}
-	peers := flags.String("peers", strings.Join(bench.PeerNames, ","), "whom to send to")
+	p := plan{log: os.Stderr, suite: suites[0]}
+	overAMQP := flags.Bool("amqp", false, "compare over AMQP, not MQTT")
+	peers := flags.String("peers", "", "whom to send to; all, if empty")
 	windows := flags.String("windows", "1,16,128,1024", "messages in flight")
 	sizes := flags.String("sizes", "100,1024", "bytes in a body")
-	ways := flags.String("tls", "off,on", "without TLS, with it, or both; with it also "+strconv.Itoa(cpuSize)+" B are measured, for their CPU time")
+	ways := flags.String("tls", "off,on", "without TLS, with it, or both; with it, over MQTT, also "+strconv.Itoa(cpuSize)+" B are measured, for their CPU time")
 	flags.IntVar(&p.Rounds, "rounds", 9, "counted rounds of each")
 	flags.DurationVar(&p.Length, "length", 300*time.Millisecond, "about how long a sender sends in a round")
 	quick := flags.Bool("quick", false, "one short round: does it work?")
-	write := flags.Bool("write", false, "write the tables into "+readme+" and the picture to "+picture)
+	write := flags.Bool("write", false, "write the tables into "+readme+" and the picture into ../docs")
 	save := flags.String("save", "", "also write the results to this file")
 	from := flags.String("load", "", "do not measure, take the results from this file")
 	_ = flags.Parse(args) // it exits
@@ -67,7 +65,12 @@ func run(args []string) error {
 	if p.sizes, err = numbers("sizes", *sizes, 128<<10); err != nil {
 		return err
 	}
-	p.peers = strings.Split(*peers, ",")
+	if *overAMQP {
+		p.suite = suites[1]
+	}
+	if p.peers = p.suite.protocol.Peers; *peers != "" {
+		p.peers = strings.Split(*peers, ",")
+	}
 	for _, way := range strings.Split(*ways, ",") {
 		if way != "on" && way != "off" {
 			return fmt.Errorf("-tls: %q is neither on nor off", way)
@@ -99,11 +102,12 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	text, err := between(old, r.text())
+	begin, end := r.suite.marks()
+	text, err := between(old, begin, end, r.text())
 	if err != nil {
 		return fmt.Errorf("%s: %w", readme, err)
 	}
-	return errors.Join(os.WriteFile(picture, r.draw(), 0o644), os.WriteFile(readme, text, 0o644))
+	return errors.Join(os.WriteFile(r.suite.picture, r.draw(), 0o644), os.WriteFile(readme, text, 0o644))
 }
 
 // numbers reads a list of numbers from 1 to most.

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/hubline-iot/hubline/bench"
 )
 
 // Measures in pixels.
@@ -17,8 +15,8 @@ const (
 	width      = 960
 	edge       = 20
 	axis       = 30  // room for the labels of the vertical axis
-	names      = 106 // room for the labels at the lines' ends
-	header     = 88  // room for the title
+	names      = 130 // room for the labels at the lines' ends
+	header     = 100 // room for the title
 	heading    = 24  // room for a panel's title
 	plotHeight = 168
 	footing    = 36 // room for the windows
@@ -26,25 +24,30 @@ const (
 	spacing    = 13 // of the labels at the lines' ends
 )
 
-// line is how a sender is drawn. Colours that those who see few colours can tell apart too (Okabe and Ito); marks differ as well.
+// line is how a sender is drawn.
 type line struct {
 	sender int
+	look
+}
+
+// look is a colour, one that those who see few colours can tell from the others too (Okabe and Ito), with marks that differ as well.
+type look struct {
 	colour string
 	dashes string
 	mark   func(x, y float64) string
 }
 
-var lines = []line{
-	{top, "#57606a", "5 4", func(x, y float64) string {
+var (
+	grey = look{"#57606a", "5 4", func(x, y float64) string {
 		return fmt.Sprintf("M%.1f,%.1fl4,4l-4,4l-4,-4z", x, y-4)
-	}},
-	{paho, "#d55e00", "none", func(x, y float64) string {
+	}}
+	orange = look{"#d55e00", "none", func(x, y float64) string {
 		return fmt.Sprintf("M%.1f,%.1fh6v6h-6z", x-3, y-3)
-	}},
-	{lean, "#0072b2", "none", func(x, y float64) string {
+	}}
+	blue = look{"#0072b2", "none", func(x, y float64) string {
 		return fmt.Sprintf("M%.1f,%.1fa3.2,3.2 0 1 0 6.4,0a3.2,3.2 0 1 0 -6.4,0z", x-3.2, y)
-	}},
-}
+	}}
+)
 
 const style = `text{font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2328}
 .title{font-size:17px;font-weight:600}
@@ -60,24 +63,26 @@ func (r *results) draw() []byte {
 	var b bytes.Buffer
 	p := func(format string, values ...any) { fmt.Fprintf(&b, format+"\n", values...) }
 	p(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`, width, height, width, height)
-	p(`<title id="t">MQTT throughput by window, in relation to raw paho</title>`)
+	protocol, raw := r.suite.protocol.Name, r.suite.protocol.Senders[0].Name
+	p(`<title id="t">%s throughput by window, in relation to %s</title>`, protocol, raw)
 	p(`<desc id="d">%s</desc>`, html.EscapeString(r.describe()))
 	p("<style>%s</style>", style)
 	p(`<rect x="0.5" y="0.5" width="%d" height="%d" rx="8" fill="#fff" stroke="#d0d7de"/>`, width-1, height-1)
-	p(`<text class="title" x="%d" y="32">MQTT throughput in relation to raw paho</text>`, edge)
-	p(`<text class="small" x="%d" y="50">Messages per second at QoS 1, as a multiple of raw paho’s in the same round, by messages in flight. Line: median of %d rounds. Band: least to most.</text>`, edge, r.Rounds)
-	p(`<text class="small" x="%d" y="66">over lean, over paho: Hubline’s device client on either engine. limit: packets encoded beforehand, acknowledgements only counted. Scales are logarithmic, and each peer’s own.</text>`, edge)
+	p(`<text class="title" x="%d" y="32">%s throughput in relation to %s</text>`, edge, protocol, raw)
+	p(`<text class="small" x="%d" y="50">Acknowledged messages per second, as a multiple of %s’s in the same round, by messages in flight. Line: median of %d rounds. Band: least to most.</text>`, edge, raw, r.Rounds)
+	p(`<text class="small" x="%d" y="66">%s</text>`, edge, r.suite.legend)
+	p(`<text class="small" x="%d" y="80">Scales are logarithmic, and each peer’s own.</text>`, edge)
 
 	panel := (width - 2*edge) / max(len(peers), 1)
 	for row, w := range ways {
 		for column, peer := range peers {
 			all := r.where(func(c *comparison) bool { return c.Peer == peer && w == way{c.TLS, c.Size} })
-			scale := scale(r.where(func(c *comparison) bool { return c.Peer == peer }))
+			scale := r.scale(r.where(func(c *comparison) bool { return c.Peer == peer }))
 			f := frame{
 				left: float64(edge + column*panel + axis), top: float64(header + row*(heading+plotHeight+footing) + heading),
 				width: float64(panel - axis - names), least: scale[0], most: scale[len(scale)-1],
 			}
-			f.draw(p, peer+", "+w.String(), scale, all)
+			f.draw(p, r.suite, peer+", "+w.String(), scale, all)
 		}
 	}
 	p("</svg>")
@@ -85,10 +90,10 @@ func (r *results) draw() []byte {
 }
 
 // scale are the powers of two that hold all ratios, and 1.
-func scale(all []*comparison) (ticks []float64) {
+func (r *results) scale(all []*comparison) (ticks []float64) {
 	least, most := 1.0, 2.0
 	for _, c := range all {
-		for _, l := range lines {
+		for _, l := range r.suite.lines {
 			v := c.ratio(l.sender, rate)
 			least, most = min(least, v.least()), max(most, v.most())
 		}
@@ -110,7 +115,7 @@ func (f *frame) y(ratio float64) float64 {
 	return f.top + plotHeight*math.Log(f.most/ratio)/math.Log(f.most/f.least)
 }
 
-func (f *frame) draw(p func(string, ...any), title string, ticks []float64, all []*comparison) {
+func (f *frame) draw(p func(string, ...any), s *suite, title string, ticks []float64, all []*comparison) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b *comparison) int { return a.Window - b.Window })
 	p(`<text class="name" x="%.1f" y="%.1f">%s</text>`, f.left, f.top-8, html.EscapeString(title))
@@ -136,8 +141,8 @@ func (f *frame) draw(p func(string, ...any), title string, ticks []float64, all 
 	for i, c := range all {
 		p(`<text class="small" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x(i), f.top+plotHeight+16, thousands(float64(c.Window)))
 	}
-	labels := []label{{"raw paho 1", "#1f2328", f.y(1)}}
-	for _, l := range lines {
+	labels := []label{{s.protocol.Senders[0].Name + " 1", "#1f2328", f.y(1)}}
+	for _, l := range s.lines {
 		var band, middle, marks []string
 		for i, c := range all {
 			v := c.ratio(l.sender, rate)
@@ -152,7 +157,7 @@ func (f *frame) draw(p func(string, ...any), title string, ticks []float64, all 
 		p(`<polyline points="%s" fill="none" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`, strings.Join(middle, " "), l.colour, l.dashes)
 		p(`<path d="%s" fill="%s"/>`, strings.Join(marks, ""), l.colour)
 		last := all[len(all)-1].ratio(l.sender, rate).median()
-		labels = append(labels, label{bench.Senders[l.sender].Name + " " + multiple(last), l.colour, f.y(last)})
+		labels = append(labels, label{s.protocol.Senders[l.sender].Name + " " + multiple(last), l.colour, f.y(last)})
 	}
 	spread(labels, f.top+plotHeight+6)
 	for _, l := range labels {
@@ -218,8 +223,8 @@ func (r *results) describe() string {
 			continue
 		}
 		text := fmt.Sprintf("%s, %s, window %d:", c.Peer, way{c.TLS, c.Size}, c.Window)
-		for _, l := range lines {
-			text += " " + bench.Senders[l.sender].Name + " " + multiple(c.ratio(l.sender, rate).median()) + ","
+		for _, l := range r.suite.lines {
+			text += " " + r.suite.protocol.Senders[l.sender].Name + " " + multiple(c.ratio(l.sender, rate).median()) + ","
 		}
 		parts = append(parts, strings.TrimSuffix(text, ","))
 	}

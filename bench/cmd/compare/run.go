@@ -25,6 +25,7 @@ const (
 // plan says what to measure.
 type plan struct {
 	settings
+	suite          *suite
 	peers          []string
 	ways           []bool // with TLS or not
 	sizes, windows []int
@@ -43,7 +44,7 @@ type setting struct {
 	Size, Window int
 }
 
-// comparison is one setting with the figures of each sender of bench.Senders, a value per round.
+// comparison is one setting with the figures of each sender of the protocol, a value per round.
 type comparison struct {
 	setting
 	Senders [][]bench.Figures
@@ -53,16 +54,18 @@ type comparison struct {
 // results are all there is to say.
 type results struct {
 	settings
-	Machine string
-	Missing []string // peers that are not installed
-	All     []*comparison
+	Protocol string
+	suite    *suite // of Protocol
+	Machine  string
+	Missing  []string // peers that are not installed
+	All      []*comparison
 }
 
 func (p *plan) comparisons() (all []*comparison) {
 	for _, peer := range p.peers {
 		for _, secure := range p.ways {
 			add := func(size, window int) {
-				n := len(bench.Senders)
+				n := len(p.suite.protocol.Senders)
 				all = append(all, &comparison{setting{peer, secure, size, window}, make([][]bench.Figures, n), make([]int, n)})
 			}
 			for _, size := range p.sizes {
@@ -70,7 +73,7 @@ func (p *plan) comparisons() (all []*comparison) {
 					add(size, window)
 				}
 			}
-			if secure && !slices.Contains(p.sizes, cpuSize) {
+			if p.suite.cpu != nil && secure && !slices.Contains(p.sizes, cpuSize) {
 				add(cpuSize, cpuWindow)
 			}
 		}
@@ -80,14 +83,14 @@ func (p *plan) comparisons() (all []*comparison) {
 
 // measure goes through all settings in each round, so that what disturbs the machine for a while disturbs one round.
 func (p *plan) measure(ctx context.Context) (*results, error) {
-	r := &results{settings: p.settings, Machine: machine(), All: p.comparisons()}
+	r := &results{settings: p.settings, Protocol: p.suite.protocol.Name, suite: p.suite, Machine: machine(p.suite.protocol), All: p.comparisons()}
 	start := time.Now()
 	for round := range p.Rounds {
 		for _, c := range r.All {
 			if slices.Contains(r.Missing, c.Peer) {
 				continue
 			}
-			err := c.round(ctx, round, p.Length)
+			err := c.round(ctx, p.suite.protocol, round, p.Length)
 			switch {
 			case ctx.Err() != nil:
 				return nil, context.Cause(ctx)
@@ -108,15 +111,15 @@ func (p *plan) measure(ctx context.Context) (*results, error) {
 }
 
 // round lets each sender send once, to a peer of its own for the round: a hub keeps what it is sent. Who is first is another each time.
-func (c *comparison) round(ctx context.Context, round int, length time.Duration) error {
-	p, err := bench.OpenPeer(ctx, c.Peer, c.TLS)
+func (c *comparison) round(ctx context.Context, protocol *bench.Protocol, round int, length time.Duration) error {
+	p, err := protocol.OpenPeer(ctx, c.Peer, c.TLS)
 	if err != nil {
 		return err
 	}
 	for i := range c.Senders {
 		i := (i + round) % len(c.Senders)
-		if err := c.turn(ctx, i, p, length); err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", bench.Senders[i].Name, err), p.Close())
+		if err := c.turn(ctx, i, protocol.Senders[i].Open, p, length); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", protocol.Senders[i].Name, err), p.Close())
 		}
 	}
 	return p.Close()
@@ -125,11 +128,14 @@ func (c *comparison) round(ctx context.Context, round int, length time.Duration)
 // patience bounds a turn: a client that keeps trying would wait for a dead peer.
 const patience = time.Minute
 
+// opener opens a sender.
+type opener func(p *bench.Peer, window, size int) (bench.Sender, error)
+
 // turn lets one sender warm up and send.
-func (c *comparison) turn(ctx context.Context, i int, p *bench.Peer, length time.Duration) error {
+func (c *comparison) turn(ctx context.Context, i int, open opener, p *bench.Peer, length time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	s, err := bench.Senders[i].Open(p, c.Window, c.Size)
+	s, err := open(p, c.Window, c.Size)
 	if err != nil {
 		return err
 	}
@@ -161,14 +167,14 @@ func enough(ctx context.Context, s bench.Sender, least int, length time.Duration
 }
 
 // machine says what this runs on, and how much of it others have.
-func machine() string {
+func machine(p *bench.Protocol) string {
 	parts := []string{runtime.Version(), fmt.Sprintf("%d CPUs", runtime.NumCPU())}
 	info, _ := os.ReadFile("/proc/cpuinfo")
 	if _, rest, ok := strings.Cut(string(info), "model name\t: "); ok {
 		name, _, _ := strings.Cut(rest, "\n")
 		parts = append(parts, name)
 	}
-	if v := bench.MosquittoVersion(); v != "" {
+	if v := bench.MosquittoVersion(); v != "" && slices.Contains(p.Peers, "mosquitto") {
 		parts = append(parts, v)
 	}
 	parts = append(parts, time.Now().Format("2 January 2006"))
@@ -201,5 +207,9 @@ func loadResults(name string) (*results, error) {
 	r := new(results)
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	return r, d.Decode(r)
+	if err := d.Decode(r); err != nil {
+		return nil, err
+	}
+	r.suite, err = suiteOf(r.Protocol)
+	return r, err
 }

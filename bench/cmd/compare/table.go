@@ -12,23 +12,6 @@ import (
 	"github.com/hubline-iot/hubline/bench"
 )
 
-// The senders, by their places in bench.Senders.
-var (
-	raw  = place("raw paho")
-	top  = place("limit")
-	paho = place("over paho")
-	lean = place("over lean")
-)
-
-func place(name string) int {
-	for i, s := range bench.Senders {
-		if s.Name == name {
-			return i
-		}
-	}
-	panic("no sender " + name)
-}
-
 // series are the values of one sender, one for each round.
 type series []float64
 
@@ -55,10 +38,10 @@ func (c *comparison) of(sender int, figure func(bench.Figures) float64) (v serie
 	return v
 }
 
-// ratio sets a figure of a sender's in relation to raw paho's in the same round.
+// ratio sets a figure of a sender's in relation to the raw library's in the same round.
 func (c *comparison) ratio(sender int, figure func(bench.Figures) float64) (v series) {
 	for round, f := range c.Senders[sender] {
-		v = append(v, figure(f)/figure(c.Senders[raw][round]))
+		v = append(v, figure(f)/figure(c.Senders[0][round]))
 	}
 	return v
 }
@@ -72,23 +55,6 @@ type goal struct {
 	limit  float64
 	most   bool // limit is the most, not the least
 }
-
-func throughput(sender int) func(*comparison) float64 {
-	return func(c *comparison) float64 { return c.ratio(sender, rate).median() }
-}
-
-var goals = []goal{
-	{"over lean, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(lean), 1.5, false},
-	{"over lean, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(lean), 10, false},
-	{"over paho, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(paho), 1.3, false},
-	{"over paho, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(paho), 1.8, false},
-	{"over paho, everywhere: times raw paho", nil, 1, throughput(paho), 0.95, false},
-	{"over lean, everywhere: allocations for a message", nil, 1, func(c *comparison) float64 { return c.of(lean, allocated).median() }, 0, true},
-}
-
-// cpuGoal is about settings of cpuSize.
-var cpuGoal = goal{"over lean, TLS, 256 B, window 128: CPU time for a message, as a part of raw paho's", nil, cpuWindow,
-	func(c *comparison) float64 { return c.ratio(lean, cpu).median() }, 0.47, true}
 
 // reached is the worst value of some settings, as text; bold if it misses the goal.
 func (g *goal) reached(all []*comparison) string {
@@ -189,9 +155,9 @@ func (r *results) text() string {
 				continue
 			}
 			p("\n<details><summary>%s</summary>\n", title(peer, secure))
-			p("| body | window | sender | msg/s (median) | least to most | times raw paho, by round | allocations/msg | B/msg | CPU/msg |\n|--|--|--|--|--|--|--|--|--|")
+			p("| body | window | sender | msg/s (median) | least to most | times %s, by round | allocations/msg | B/msg | CPU/msg |\n|--|--|--|--|--|--|--|--|--|", r.suite.protocol.Senders[0].Name)
 			for _, c := range all {
-				for i, s := range bench.Senders {
+				for i, s := range r.suite.protocol.Senders {
 					c.row(p, i, s.Name)
 				}
 			}
@@ -217,25 +183,27 @@ func (r *results) goals(p func(string, ...any)) {
 		line += "--|"
 	}
 	p("\n%s\n%s", head, line)
-	for _, g := range goals {
+	for _, g := range r.suite.goals {
 		cells := ""
 		for _, w := range ways {
 			cells += " " + g.reached(r.where(func(c *comparison) bool { return w == way{c.TLS, c.Size} })) + " |"
 		}
 		p("| %s | %s |%s", g.about, g.asked(), cells)
 	}
-	head, line, cells := "| goal | asked |", "|--|--|", ""
-	for _, peer := range r.peers() {
-		all := r.where(func(c *comparison) bool { return c.Peer == peer && c.TLS && c.Size == cpuSize && c.Window == cpuWindow })
-		head, line, cells = head+" "+peer+" |", line+"--|", cells+" "+cpuGoal.reached(all)+" |"
+	if g := r.suite.cpu; g != nil {
+		head, line, cells := "| goal | asked |", "|--|--|", ""
+		for _, peer := range r.peers() {
+			all := r.where(func(c *comparison) bool { return c.Peer == peer && c.TLS && c.Size == cpuSize && c.Window == cpuWindow })
+			head, line, cells = head+" "+peer+" |", line+"--|", cells+" "+g.reached(all)+" |"
+		}
+		p("\n%s\n%s\n| %s | %s |%s", head, line, g.about, g.asked(), cells)
 	}
-	p("\n%s\n%s\n| %s | %s |%s", head, line, cpuGoal.about, cpuGoal.asked(), cells)
 	p("\nBold: missed.")
 }
 
 func (c *comparison) row(p func(string, ...any), i int, name string) {
 	rates, ratio := c.of(i, rate), "1"
-	if i != raw {
+	if i > 0 {
 		v := c.ratio(i, rate)
 		ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", v.median(), v.least(), v.most())
 	}
@@ -252,14 +220,8 @@ func thousands(v float64) string {
 	return s
 }
 
-// The marks in the page between which the tables stand.
-const (
-	begin = "<!-- compare: begin; written by go run ./cmd/compare -write -->\n"
-	end   = "<!-- compare: end -->\n"
-)
-
-// between puts text between the marks of a page.
-func between(page []byte, text string) ([]byte, error) {
+// between puts text between two marks of a page.
+func between(page []byte, begin, end, text string) ([]byte, error) {
 	before, rest, ok := bytes.Cut(page, []byte(begin))
 	_, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
