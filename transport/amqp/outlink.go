@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// outLink is a link that sends, with its transfers in flight. One goroutine, the reaper, collects the hub's answers to all of them; another one sends.
+// outLink is a link that sends, with its transfers in flight. One goroutine, the reaper, collects the hub's answers to all of them; another one sends. The reaper starts with a transfer, and
+// ends when there was none for a while.
 //
 // The library hands out a receipt for each transfer, which can be waited for, and calls a function for each answer, without saying to what. So the reaper waits for the oldest
 // receipt; the function pokes it when there may be news of another one, and counts. Answers may come in any order.
@@ -22,41 +24,49 @@ type outLink struct {
 	under  *amqp.Session
 
 	arrived atomic.Int64  // answers that the library has told of
-	sending atomic.Bool   // a transfer is with the library and not in flights yet, though its answer may be here
+	sending atomic.Bool   // a transfer is with the library and not in fresh yet, though its answer may be here
 	owing   atomic.Bool   // the reaper looked for an answer that may be to that one: it wants to be poked
 	news    chan struct{} // capacity 1: arrived has grown, or stopped is set
 	stopped atomic.Bool
 	ending  atomic.Bool   // the link is gone: the reaper may end when nothing is in flight
 	more    chan struct{} // capacity 1: there is one more in flight, or stopped or ending is set
-	landed  chan struct{} // capacity 1: there is one less in flight
-	over    chan struct{} // closed when the reaper has ended
-	err     error         // why the link is gone, nil if it was stopped; valid after over
+	flying  atomic.Int64  // transfers in flight
+	landed  chan struct{} // capacity 1: there is one less
+	over    chan struct{} // closed when the reaper has met the end of the link
+	err     error         // why the link is gone; valid after over
 
 	unhook func() bool // of the hook that stops the reaper when the session's context ends
 	sends  int         // of the sending goroutine
+	reaper sync.WaitGroup
 
-	mu      sync.Mutex // guards flights; held for memory only
-	flights []*flight  // in the order of sending
+	// Of the reaper, and of the next one when it has ended.
+	flights  []*flight // in the order of sending, from head on
+	head     int
+	resolved int64 // answers that were seen
+
+	mu      sync.Mutex // guards what follows; held for memory only
+	fresh   []*flight  // those that the reaper has not taken over into flights
+	reaping bool       // there is a reaper, or was one when the link was lost
 }
 
 // flight is one transfer: a message or a batch.
 type flight struct {
 	receipt amqp.SendReceipt
 	items   []transport.Item
-	one     [1]transport.Item // what items is for one message
 }
 
 var flightPool = sync.Pool{New: func() any { return new(flight) }}
 
-func newFlight(items []transport.Item) *flight {
+func newFlight(receipt amqp.SendReceipt, items []transport.Item) *flight {
 	f := flightPool.Get().(*flight)
-	f.items = append(f.one[:0], items...)
+	f.receipt, f.items = receipt, append(f.items, items...)
 	return f
 }
 
 // free gives f back. Its messages are not ours any more.
 func (f *flight) free() {
-	*f = flight{}
+	clear(f.items)
+	f.receipt, f.items = amqp.SendReceipt{}, f.items[:0]
 	flightPool.Put(f)
 }
 
@@ -80,7 +90,6 @@ func (s *session) openOutLink() (*outLink, error) {
 		return nil, err
 	}
 	l.unhook = context.AfterFunc(s.ctx, l.halt)
-	s.group.Go(l.reap) // the caller is of the group, so it has not ended
 	return l, nil
 }
 
@@ -89,13 +98,20 @@ func (l *outLink) send(ctx context.Context, m *amqp.Message, items []transport.I
 	l.sending.Store(true)
 	receipt, err := l.sender.SendWithReceipt(ctx, m, nil)
 	if err == nil {
-		f := newFlight(items)
-		f.receipt = receipt
+		f := newFlight(receipt, items)
 		l.sends++
+		l.flying.Add(1)
 		l.mu.Lock()
-		l.flights = append(l.flights, f)
+		l.fresh = append(l.fresh, f)
+		start := !l.reaping
+		l.reaping = true
 		l.mu.Unlock()
-		poke(l.more)
+		if start {
+			l.reaper.Add(1)
+			l.s.group.Go(l.reap) // the caller is of the group, so it has not ended
+		} else {
+			poke(l.more)
+		}
 	}
 	l.sending.Store(false)
 	if l.owing.Load() {
@@ -105,17 +121,13 @@ func (l *outLink) send(ctx context.Context, m *amqp.Message, items []transport.I
 }
 
 // inFlight counts transfers.
-func (l *outLink) inFlight() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.flights)
-}
+func (l *outLink) inFlight() int64 { return l.flying.Load() }
 
 // stop ends the reaper, after which nothing is reported any more. The link itself is left as it is.
 func (l *outLink) stop() {
 	l.unhook()
 	l.halt()
-	<-l.over
+	l.reaper.Wait()
 }
 
 // halt tells the reaper to stop.
@@ -130,94 +142,142 @@ func (l *outLink) abandon(gone bool) []transport.Item {
 	if gone {
 		l.ending.Store(true)
 		poke(l.more)
-		<-l.over
+		l.reaper.Wait()
 	}
 	l.stop()
+	l.gather()
 	var items []transport.Item
-	for _, f := range l.flights {
+	for _, f := range l.flights[l.head:] {
 		items = append(items, f.items...)
 	}
-	l.flights = nil
+	l.flights, l.head = nil, 0
 	return items
 }
 
 // reap is the reaper.
 func (l *outLink) reap() {
-	defer close(l.over)
-	resolved := int64(0)
+	defer l.reaper.Done()
+	idle := newLinger()
+	defer idle.Stop()
 	for !l.stopped.Load() {
 		f := l.oldest()
 		if f == nil {
-			if l.ending.Load() {
+			if l.ending.Load() || !l.rest(&idle) {
 				return
 			}
-			<-l.more
 			continue
 		}
 		state, err := f.receipt.Wait(wakeable{l.news})
 		switch {
 		case err == nil:
-			resolved++
-			l.land(f, state)
+			l.land(l.head, state)
 		case err == errNews:
 			l.owing.Store(false)
-			resolved = l.scan(resolved)
+			l.scan()
 		default:
-			l.scan(resolved) // answers that came before the end
+			l.scan() // answers that came before the end
 			l.err = err
+			close(l.over)
 			return
 		}
 	}
 }
 
-func (l *outLink) oldest() *flight {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.flights) == 0 {
-		return nil
+// rest waits until there is something in flight. False: there was nothing for so long that the reaper has retired.
+func (l *outLink) rest(idle *linger) bool {
+	select {
+	case <-l.more:
+		idle.used = true
+	case <-idle.C:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if idle.expired() && len(l.fresh) == 0 {
+			l.reaping = false
+			return false
+		}
 	}
-	return l.flights[0]
+	return true
 }
 
-// passes is how often scan looks: a look misses each answer half of the time.
-const passes = 64
+// oldest is the transfer that was sent first of those in flight, nil if there is none.
+func (l *outLink) oldest() *flight {
+	if l.head == len(l.flights) {
+		l.gather()
+	}
+	if l.head == len(l.flights) {
+		return nil
+	}
+	return l.flights[l.head]
+}
 
-// scan looks at all flights until as many are resolved as answers have come. It returns how many are.
-func (l *outLink) scan(resolved int64) int64 {
+// gather takes over what was sent since.
+func (l *outLink) gather() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.flights)+len(l.fresh) > cap(l.flights) {
+		l.flights, l.head = slices.Delete(l.flights, 0, l.head), 0
+	}
+	l.flights = append(l.flights, l.fresh...)
+	clear(l.fresh)
+	l.fresh = l.fresh[:0]
+}
+
+const (
+	// passes is how often scan looks at all flights: a look misses each answer half of the time.
+	passes = 64
+	// looks is how often it looks at the oldest, which is the one that is answered, if the hub does that in order.
+	looks = 8
+)
+
+// scan looks at the flights until as many are resolved as answers have come.
+func (l *outLink) scan() {
 	for !l.stopped.Load() {
 		target := l.arrived.Load()
-		complete := !l.sending.Load() // flights has all to which those answers are
-		for pass := 0; pass < passes && resolved < target && !l.stopped.Load(); pass++ {
-			resolved += l.look()
+		complete := !l.sending.Load() // flights will have all to which those answers are
+		l.gather()
+		for pass := 0; pass < passes && l.resolved < target && !l.stopped.Load(); pass++ {
+			l.look(target)
 		}
 		switch {
-		case resolved >= target:
-			if resolved >= l.arrived.Load() {
-				return resolved
+		case l.resolved >= target:
+			if l.resolved >= l.arrived.Load() {
+				return
 			}
 		case complete:
-			resolved = target // some were no final states
+			l.resolved = target // some were no final states
 		case !l.owing.Swap(true) || !l.sending.Load():
 			// Once more, now that the sender will poke, or has just ended.
 		default:
-			return resolved
+			return
 		}
 	}
-	return resolved
 }
 
-// look takes out the flights whose answers it sees, and counts them.
-func (l *outLink) look() (found int64) {
-	l.mu.Lock()
-	all := append([]*flight(nil), l.flights...)
-	l.mu.Unlock()
-	for _, f := range all {
+// look takes out flights whose answers it sees, until target are resolved.
+func (l *outLink) look(target int64) {
+	for i := l.head; i < len(l.flights) && l.resolved < target && !l.stopped.Load(); {
+		n := 1
+		if i == l.head {
+			n = looks
+		}
+		state, seen := l.flights[i].look(n)
+		if !seen {
+			i++
+			continue
+		}
+		l.land(i, state) // what is at i now, or the head, is next
+		i = max(i, l.head)
+	}
+}
+
+// look looks for an answer, n times at most.
+func (f *flight) look(n int) (amqp.DeliveryState, bool) {
+	for range n {
 		if state, err := f.receipt.Wait(look{}); err == nil {
-			found++
-			l.land(f, state)
+			return state, true
 		}
 	}
-	return found
+	return nil, false
 }
 
 // wakeable is a context that ends a wait when there are news, any number of times.
@@ -242,19 +302,20 @@ var always = func() chan struct{} {
 func (look) Done() <-chan struct{} { return always }
 
 // land takes a flight out and reports its outcome.
-func (l *outLink) land(f *flight, state amqp.DeliveryState) {
-	l.mu.Lock()
-	for i, g := range l.flights {
-		if g == f {
-			l.flights = append(l.flights[:i], l.flights[i+1:]...)
-			break
-		}
-	}
-	l.mu.Unlock()
+func (l *outLink) land(i int, state amqp.DeliveryState) {
 	if l.stopped.Load() {
-		return
+		return // it stays for abandon
 	}
+	f := l.flights[i]
+	if i == l.head {
+		l.flights[i] = nil
+		l.head++
+	} else {
+		l.flights = slices.Delete(l.flights, i, i+1)
+	}
+	l.resolved++
 	l.s.telemetry.outcome(f.items, state)
 	f.free()
+	l.flying.Add(-1)
 	poke(l.landed)
 }

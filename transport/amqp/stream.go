@@ -16,8 +16,10 @@ const (
 	highWater = 256 << 10
 	// writeChunk is written under one deadline, so that a slow link is told from a dead one.
 	writeChunk = 16 << 10
-	// keepBuffer is the largest write buffer that is kept for the next time.
+	// keepBuffer is the largest write buffer that a connection keeps for the next time.
 	keepBuffer = 32 << 10
+	// largeBuffer is the size of those that all connections share: what may wait, and a batch.
+	largeBuffer = highWater + 2*batchBytes
 	// drainTime bounds what is still written after the goodbye.
 	drainTime = 500 * time.Millisecond
 	// maxFrame is the largest frame that is taken, and what the peer is told.
@@ -49,6 +51,8 @@ type stream struct {
 	closing bool          // Close was called
 	drainBy time.Time     // when closing
 }
+
+var largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 
 var (
 	errClosed    = errors.New("the connection was closed on this side")
@@ -103,6 +107,9 @@ func (s *stream) Write(p []byte) (int, error) {
 		err = net.ErrClosed
 	}
 	if err == nil {
+		if n := len(s.pending) + len(p); n > keepBuffer && n > cap(s.pending) && n <= largeBuffer {
+			s.pending = append(largeBuffers.Get().(*[largeBuffer]byte)[:0], s.pending...)
+		}
 		s.pending = append(s.pending, p...)
 	}
 	s.mu.Unlock()
@@ -198,8 +205,11 @@ func (s *stream) flush() {
 			return
 		}
 		s.mu.Lock()
-		if cap(out) <= keepBuffer {
+		switch {
+		case cap(out) <= keepBuffer:
 			s.spare = out[:0]
+		case cap(out) == largeBuffer:
+			largeBuffers.Put((*[largeBuffer]byte)(out[:largeBuffer]))
 		}
 		idle := len(s.pending) == 0 && s.err == nil && !s.closing
 		if idle {

@@ -12,12 +12,12 @@ import (
 )
 
 // telemetry sends messages over one link, which is opened when the first message comes and again when there is something to send after it was lost. Its goroutine
-// sends; the link's reaper collects the answers. A link without credit holds up only what waits for it.
+// sends; the link's reaper collects the answers. A link without credit holds up only what waits for it. Both goroutines end when there was nothing to do for a while.
 type telemetry struct {
 	s    *session
 	wake chan struct{} // capacity 1: there is something in the queue
 
-	// Of the goroutine.
+	// Of the goroutine, and of the next one when it has ended.
 	link  *outLink // nil: none
 	alone int      // so many messages are to be sent one at a time: one of them ended a link
 	guard bool     // the latest one was sent so
@@ -33,7 +33,7 @@ type telemetry struct {
 	plain plain
 
 	// Guarded by session.mu.
-	started bool
+	running bool // there is a goroutine
 	queue   []transport.Item
 	single  []transport.Item // to be sent in a transfer each, before the queue
 }
@@ -41,8 +41,15 @@ type telemetry struct {
 // putLocked takes messages in. session.mu is held.
 func (t *telemetry) putLocked(batch []transport.Item) {
 	t.queue = append(t.queue, batch...)
-	if !t.started && len(t.queue) > 0 {
-		t.started = true
+	if len(t.queue) > 0 {
+		t.startLocked()
+	}
+}
+
+// startLocked sees to it that there is a goroutine. session.mu is held.
+func (t *telemetry) startLocked() {
+	if !t.running {
+		t.running = true
 		t.s.goLocked(t.run)
 	}
 }
@@ -50,6 +57,8 @@ func (t *telemetry) putLocked(batch []transport.Item) {
 // run is the goroutine.
 func (t *telemetry) run() {
 	s := t.s
+	idle := newLinger()
+	defer idle.Stop()
 	for s.ctx.Err() == nil {
 		var over chan struct{}
 		if t.link != nil {
@@ -57,7 +66,12 @@ func (t *telemetry) run() {
 		}
 		select {
 		case <-t.wake:
+			idle.used = true
 			t.sendQueued()
+		case <-idle.C:
+			if idle.expired() && t.retire() {
+				return
+			}
 		case <-over:
 			t.lose(t.link.err, nil)
 		case <-s.ctx.Done():
@@ -66,6 +80,22 @@ func (t *telemetry) run() {
 	if t.link != nil {
 		t.link.stop()
 	}
+}
+
+// retire gives the goroutine up, unless something waits or is in flight. It reports whether it did.
+func (t *telemetry) retire() bool {
+	s := t.s
+	if t.link != nil && t.link.inFlight() > 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(t.queue)+len(t.single) > 0 {
+		return false
+	}
+	t.parts, t.buf = nil, nil
+	t.running = false
+	return true
 }
 
 // sendQueued sends all that waits, or reports it.
@@ -194,6 +224,9 @@ func (t *telemetry) hurry(cancel context.CancelCauseFunc) {
 	})
 }
 
+// batchBytes is how large a batch becomes at most, unless its first message is larger. More in one transfer saves nothing, and would wait longer for its answer.
+const batchBytes = 24 << 10
+
 // sectionHead is what the head of a message's section in a batch takes at most.
 const sectionHead = 8
 
@@ -210,7 +243,7 @@ func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int) {
 		t.buf = nil
 	}
 	t.buf, t.parts = t.buf[:0], t.parts[:0]
-	limit := transport.MaxMessageSize
+	limit := batchBytes
 	if peer := t.link.sender.MaxMessageSize(); peer > 0 && peer < uint64(limit) {
 		limit = int(peer)
 	}
@@ -336,6 +369,7 @@ func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 		s.mu.Lock()
 		if !s.over {
 			t.single = append(t.single, items...)
+			t.startLocked()
 		}
 		s.mu.Unlock()
 		poke(t.wake)
