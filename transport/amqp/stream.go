@@ -16,9 +16,8 @@ const (
 	highWater = 256 << 10
 	// writeChunk is written under one deadline, so that a slow link is told from a dead one.
 	writeChunk = 16 << 10
-	// keepBuffer is the largest write buffer that a connection keeps for the next time.
-	keepBuffer = 32 << 10
-	// largeBuffer is the size of those that all connections share: what may wait, and a batch.
+	// smallBuffer and largeBuffer are the sizes of what is written to: for the most part, and for all that may wait with a batch or two more.
+	smallBuffer = 16 << 10
 	largeBuffer = highWater + 2*batchBytes
 	// drainTime bounds what is still written after the goodbye.
 	drainTime = 500 * time.Millisecond
@@ -45,14 +44,11 @@ type stream struct {
 
 	mu      sync.Mutex // guards what follows; held for memory only
 	pending []byte
-	spare   []byte
 	room    chan struct{} // closed when the flusher takes pending; nil unless somebody waits for that
 	err     error         // the first failure
 	closing bool          // Close was called
 	drainBy time.Time     // when closing
 }
-
-var largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 
 var (
 	errClosed    = errors.New("the connection was closed on this side")
@@ -107,10 +103,7 @@ func (s *stream) Write(p []byte) (int, error) {
 		err = net.ErrClosed
 	}
 	if err == nil {
-		if n := len(s.pending) + len(p); n > keepBuffer && n > cap(s.pending) && n <= largeBuffer {
-			s.pending = append(largeBuffers.Get().(*[largeBuffer]byte)[:0], s.pending...)
-		}
-		s.pending = append(s.pending, p...)
+		s.pending = append(room(s.pending, len(p)), p...)
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -187,7 +180,7 @@ func (s *stream) flush() {
 	for {
 		s.mu.Lock()
 		out, closing, failed := s.pending, s.closing, s.err != nil
-		s.pending, s.spare = s.spare[:0], nil
+		s.pending = nil
 		if s.room != nil {
 			close(s.room)
 			s.room = nil
@@ -204,13 +197,8 @@ func (s *stream) flush() {
 			s.hangUp()
 			return
 		}
+		release(out)
 		s.mu.Lock()
-		switch {
-		case cap(out) <= keepBuffer:
-			s.spare = out[:0]
-		case cap(out) == largeBuffer:
-			largeBuffers.Put((*[largeBuffer]byte)(out[:largeBuffer]))
-		}
 		idle := len(s.pending) == 0 && s.err == nil && !s.closing
 		if idle {
 			_ = s.socket.SetWriteDeadline(time.Time{}) // TLS also writes when it reads

@@ -26,7 +26,8 @@ type telemetry struct {
 	limit    *time.Timer
 	calls    atomic.Uint32 // begun and ended; odd while one is under way
 
-	// What is sent next, to be used again: a batch with its encoded messages, or a message alone. See plain.
+	// What is sent next, to be used again: messages as they were handed over; a batch with those that are encoded, or a message alone. See plain.
+	items []transport.Item
 	batch amqp.Message
 	parts [][]byte
 	buf   []byte
@@ -93,7 +94,7 @@ func (t *telemetry) retire() bool {
 	if len(t.queue)+len(t.single) > 0 {
 		return false
 	}
-	t.parts, t.buf = nil, nil
+	t.items, t.parts, t.buf, t.queue = nil, nil, nil, nil
 	t.running = false
 	return true
 }
@@ -103,21 +104,22 @@ func (t *telemetry) sendQueued() {
 	s := t.s
 	for s.ctx.Err() == nil {
 		s.mu.Lock()
-		single, queue := t.single, t.queue
-		t.single, t.queue = nil, nil
+		t.alone += len(t.single)
+		t.items = append(append(t.items[:0], t.single...), t.queue...)
+		clear(t.queue)
+		t.single, t.queue = nil, t.queue[:0]
 		s.mu.Unlock()
-		if len(single)+len(queue) == 0 {
+		if len(t.items) == 0 {
 			return
 		}
-		t.alone += len(single)
-		items := append(single, queue...)
-		for len(items) > 0 {
+		for items := t.items; len(items) > 0; {
 			n, ok := t.sendSome(items)
 			if !ok {
 				return
 			}
 			items = items[n:]
 		}
+		clear(t.items)
 	}
 }
 
@@ -227,6 +229,9 @@ func (t *telemetry) hurry(cancel context.CancelCauseFunc) {
 // batchBytes is how large a batch becomes at most, unless its first message is larger. More in one transfer saves nothing, and would wait longer for its answer.
 const batchBytes = 24 << 10
 
+// keepBatch is the largest buffer for a batch that is kept for the next one.
+const keepBatch = batchBytes + batchBytes/2
+
 // sectionHead is what the head of a message's section in a batch takes at most.
 const sectionHead = 8
 
@@ -239,7 +244,7 @@ func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int) {
 	if t.alone > 0 {
 		most = 1
 	}
-	if cap(t.buf) > keepBuffer {
+	if cap(t.buf) > keepBatch {
 		t.buf = nil
 	}
 	t.buf, t.parts = t.buf[:0], t.parts[:0]

@@ -1,0 +1,36 @@
+package amqp
+
+import "sync"
+
+// What waits to be written lies in buffers that all connections share: an idle one has none.
+var (
+	smallBuffers = sync.Pool{New: func() any { return new([smallBuffer]byte) }}
+	largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
+)
+
+// room returns b, or a larger buffer with the same content in its place, that has room for n bytes more. More than largeBuffer is left to append.
+func room(b []byte, n int) []byte {
+	need := len(b) + n
+	var larger []byte
+	switch {
+	case need <= cap(b) || need > largeBuffer:
+		return b
+	case need <= smallBuffer:
+		larger = smallBuffers.Get().(*[smallBuffer]byte)[:0]
+	default:
+		larger = largeBuffers.Get().(*[largeBuffer]byte)[:0]
+	}
+	larger = append(larger, b...)
+	release(b)
+	return larger
+}
+
+// release gives a buffer back.
+func release(b []byte) {
+	switch cap(b) {
+	case smallBuffer:
+		smallBuffers.Put((*[smallBuffer]byte)(b[:smallBuffer]))
+	case largeBuffer:
+		largeBuffers.Put((*[largeBuffer]byte)(b[:largeBuffer]))
+	}
+}
