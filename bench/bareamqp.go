@@ -18,7 +18,8 @@ const (
 )
 
 // answerAMQP gives every frame the shortest answer that AMQP 1.0 allows: whoever says who he is is believed, every address exists, every transfer is accepted, together with all
-// that were read with it. A connection has one session with one link, whose deliveries are numbered from 0. Nothing is allocated for a transfer.
+// that were read with it. There may be any number of sessions and links; but
+// transfers come over the link that was attached last, and their deliveries are numbered from 0. Nothing is allocated for a transfer.
 func answerAMQP(c net.Conn) error {
 	b := &bareAMQP{r: bufio.NewReaderSize(c, 64<<10), c: c}
 	for {
@@ -98,11 +99,13 @@ func (b *bareAMQP) answer(channel uint16, p wire.Performative) error {
 	case *wire.Init:
 		return b.say(0, &wire.Outcome{Code: wire.SASLOK})
 	case *wire.Open:
-		return b.say(0, &wire.Open{ContainerID: "bare", MaxFrameSize: bareFrame, ChannelMax: 1})
+		return b.say(0, &wire.Open{ContainerID: "bare", MaxFrameSize: bareFrame, ChannelMax: 1<<16 - 1})
 	case *wire.Begin:
 		return b.say(channel, &wire.Begin{RemoteChannel: wire.Some(channel), IncomingWindow: bareWindow, OutgoingWindow: bareWindow, HandleMax: 255})
 	case *wire.Attach:
-		if err := b.say(channel, &wire.Attach{Name: p.Name, Handle: p.Handle, Role: wire.RoleReceiver, Source: p.Source, Target: p.Target}); err != nil {
+		if err := b.say(channel, &wire.Attach{
+			Name: p.Name, Handle: p.Handle, Role: !p.Role, Source: p.Source, Target: p.Target, InitialDeliveryCount: wire.Some[uint32](0),
+		}); err != nil || p.Role == wire.RoleReceiver {
 			return err
 		}
 		b.channel, b.handle = channel, p.Handle

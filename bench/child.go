@@ -16,6 +16,7 @@ const childEnv = "HUBLINE_BENCH_CHILD"
 // children are what needs a process of its own. Each reads its settings from in and returns its report; say tells the parent something before, "ready" when the
 // parent's part begins.
 var children = map[string]func(in *json.Decoder, say func(any)) (any, error){
+	"fleet":  fleetChild,
 	"idle":   idleChild,
 	"outage": outageChild,
 	"peer":   peerChild,

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
-	"sync"
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
@@ -137,24 +136,8 @@ func idleChild(in *json.Decoder, say func(any)) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var wg sync.WaitGroup
-	const atATime = 8
-	errs := make(chan error, atATime)
-	for worker := range atATime {
-		wg.Go(func() {
-			for i := 1 + worker; i < len(clients); i += atATime {
-				if err := open(i); err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	select {
-	case err := <-errs:
+	if err := each(1, len(clients), open); err != nil {
 		return nil, err
-	default:
 	}
 	after, err := measure()
 	if err != nil {

@@ -57,11 +57,13 @@ func TestAThousandDevices(t *testing.T) {
 		all := fleet(t, h, amqp.NewMux(h.options()), n)
 		require.EqualValues(t, 1, h.dials.Load())
 		for round := range messages {
+			began := time.Now()
 			each(all, func(i int, c *device.Client) {
 				if err := c.Send(t.Context(), numbered(round)); err != nil {
 					t.Error(err)
 				}
 			})
+			require.Less(t, time.Since(began), 3*time.Second, "all are back soon after the loss")
 			if round == 0 {
 				runtime.GC()
 				runtime.ReadMemStats(&after)

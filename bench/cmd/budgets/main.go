@@ -1,9 +1,10 @@
-// Command budgets measures what a client may cost and exits with status 1 if it costs more: idle, in an outage, and under resets.
+// Command budgets measures what a client may cost and exits with status 1 if it costs more: idle, in an outage, under resets, and as one of many on a connection.
 //
 //	go run ./cmd/budgets idle -clients 1000 -tls
 //	go run ./cmd/budgets idle -clients 10000 -lean
 //	go run ./cmd/budgets outage
 //	go run ./cmd/budgets churn -messages 10000 -resets 20 -window 64
+//	go run ./cmd/budgets fleet -devices 1000 -commands
 package main
 
 import (
@@ -27,7 +28,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("say what: idle, outage or churn")
+		return fmt.Errorf("say what: idle, outage, churn or fleet")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -77,8 +78,25 @@ func run(args []string) error {
 			}
 			return r, err
 		}
+	case "fleet":
+		var s bench.FleetSettings
+		flags.IntVar(&s.Devices, "devices", 1000, "devices on one connection of AMQP")
+		flags.BoolVar(&s.Commands, "commands", false, "each receives commands, too")
+		flags.BoolVar(&s.Raw, "raw", false, "sessions and links of the raw library instead, for comparison")
+		measure = func() (interface{ Over() error }, error) {
+			r, err := bench.Fleet(ctx, s)
+			if err == nil {
+				fmt.Printf("%s: %d devices on one connection, commands %v, raw %v: per device %.2f goroutines, %.1f KB heap, %.1f KB stacks, %.1f KB anonymous memory",
+					runtime.Version(), r.Devices, r.Commands, r.Raw, r.Goroutines, r.Heap, r.Stacks, r.Anon)
+				if !r.Raw {
+					fmt.Printf("; connection cut: all connected after %v, each message acknowledged after %v", r.Back.Round(time.Millisecond), r.Served.Round(time.Millisecond))
+				}
+				fmt.Println()
+			}
+			return r, err
+		}
 	default:
-		return fmt.Errorf("%q is no measurement; say idle, outage or churn", args[0])
+		return fmt.Errorf("%q is no measurement; say idle, outage, churn or fleet", args[0])
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err

@@ -1,0 +1,96 @@
+package amqp_test
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The goroutines that send and collect answers end when there is nothing to do, whatever came last, and start again.
+func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
+	for name, last := range map[string]func(h *hub, r *running){
+		"accepted": func(_ *hub, r *running) { r.requireSends("x") },
+		"a rejected batch, taken apart": func(h *hub, r *running) {
+			h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:not-allowed"})
+			r.sink.forget()
+			r.send(0, "a", "b", "c")
+			for len(r.sink.results()) < 3 {
+				time.Sleep(time.Millisecond)
+			}
+		},
+		"the link was lost": func(h *hub, r *running) {
+			r.requireSends("x")
+			h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{})
+			time.Sleep(time.Millisecond)
+			r.requireSends("y")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := h.dev1(t, h.options())
+				r.requireSends("x")
+				for range 3 {
+					last(h, r)
+					synctest.Wait()
+					busy := runtime.NumGoroutine()
+					time.Sleep(5 * time.Second)
+					synctest.Wait()
+					require.Equal(t, busy-2, runtime.NumGoroutine())
+				}
+			})
+		})
+	}
+}
+
+// They do not end while an answer is awaited.
+func TestALateAnswerIsCollected(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(testbroker.Fault{Kind: testbroker.DelayPuback, Delay: 100 * time.Second, Times: 2})
+		require.NoError(t, r.outcome("x", 200*time.Second))
+		r.sink.forget()
+		r.send(0, "y")
+		time.Sleep(50 * time.Second)
+		require.Empty(t, r.sink.results())
+		h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{})
+		time.Sleep(time.Second)
+		require.Len(t, r.sink.results(), 1)
+		require.Equal(t, transport.Unavailable, transport.KindOf(r.sink.results()[0].err), "the loss of the link is noticed, too")
+	})
+}
+
+// Answers of which some come at once, and the others later, in a window of hundreds: each message gets one.
+func TestManyAnswersOutOfOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		const n = 400
+		o := h.options()
+		o.Batch = 1
+		r := h.dev1(t, o)
+		h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:not-allowed", Times: -1, Probability: 0.3})
+		h.inject(testbroker.Fault{Kind: testbroker.DelayPuback, Delay: time.Second, Times: -1})
+		for tag := 0; tag < n; tag += 40 {
+			r.send(tag, make([]string, 40)...)
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(500 * time.Millisecond)
+		early := r.sink.results()
+		for _, d := range early {
+			require.Error(t, d.err)
+		}
+		require.Greater(t, len(early), n/10)
+		time.Sleep(time.Second)
+		seen := map[uint16]bool{}
+		for _, d := range r.sink.results() {
+			require.False(t, seen[d.tag], "tag %d twice", d.tag)
+			seen[d.tag] = true
+		}
+		require.Len(t, seen, n)
+		require.Len(t, h.Messages(), n-len(early))
+	})
+}
