@@ -121,41 +121,47 @@ func TestTheLimitNoticesWhatIsNoPUBACK(t *testing.T) {
 
 // Every peer takes every sender's messages; and from Enqueue to its acknowledgement Hubline over lean allocates nothing for one, over AMQP hardly more than the raw library.
 func TestPeers(t *testing.T) {
-	const window, size, n = 128, 100, 10_000
 	for _, p := range Protocols {
 		for _, name := range p.Peers {
 			t.Run(p.Name+"/"+name, func(t *testing.T) {
 				for _, secure := range []bool{false, true} {
-					peer, raw := openPeer(t, p, name, secure), 0.0
-					for i, s := range p.Senders {
-						sender, err := s.Open(peer, window, size)
-						if err != nil {
-							t.Fatal(s.Name, secure, err)
-						}
-						if err := sender.Send(t.Context(), n); err != nil { // whatever is needed once
-							t.Fatal(s.Name, secure, err)
-						}
-						f, err := Measure(t.Context(), sender, n)
-						sender.Close()
-						if err != nil {
-							t.Fatal(s.Name, secure, err)
-						}
-						if i == 0 {
-							raw = f.Allocs
-						}
-						most := math.Inf(1)
-						switch {
-						case p == AMQP:
-							most = raw + MoreAllocs
-						case s.Name == "over lean" && !secure: // crypto/tls allocates for each read from the socket
-							most = 0.01 // what the runtime does by the way
-						}
-						if f.Allocs > most {
-							t.Errorf("%s: %.3f allocations for a message, at most %.2f are allowed", s.Name, f.Allocs, most)
-						}
-					}
+					peer := openPeer(t, p, name, secure)
+					comparePeer(t, p, peer, secure, 128, 10_000)
+					comparePeer(t, p, peer, secure, 1, 1_000)
 				}
 			})
+		}
+	}
+}
+
+// comparePeer lets each sender send n messages and looks at their allocations.
+func comparePeer(t *testing.T, p *Protocol, peer *Peer, secure bool, window, n int) {
+	raw := 0.0
+	for i, s := range p.Senders {
+		sender, err := s.Open(peer, window, 100)
+		if err != nil {
+			t.Fatal(s.Name, secure, err)
+		}
+		if err := sender.Send(t.Context(), n); err != nil { // whatever is needed once
+			t.Fatal(s.Name, secure, err)
+		}
+		f, err := Measure(t.Context(), sender, n)
+		sender.Close()
+		if err != nil {
+			t.Fatal(s.Name, secure, err)
+		}
+		if i == 0 {
+			raw = f.Allocs
+		}
+		most := math.Inf(1)
+		switch {
+		case p == AMQP:
+			most = raw + MoreAllocs
+		case s.Name == "over lean" && !secure && window > 1: // crypto/tls allocates for each read from the socket
+			most = 0.01 // what the runtime does by the way
+		}
+		if f.Allocs > most {
+			t.Errorf("%s, TLS %v, window %d: %.3f allocations for a message, at most %.2f are allowed", s.Name, secure, window, f.Allocs, most)
 		}
 	}
 }

@@ -35,6 +35,32 @@ func TestAnIdleClientKeepsToItsBudget(t *testing.T) {
 	}
 }
 
+func TestADeviceOnASharedConnectionKeepsToItsBudget(t *testing.T) {
+	for _, commands := range []bool{false, true} {
+		t.Run(fmt.Sprintf("commands %v", commands), func(t *testing.T) {
+			r, err := Fleet(limit(t), FleetSettings{Devices: 1000, Commands: commands})
+			if err == nil {
+				t.Logf("%+v", *r)
+				err = r.Over()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// The raw library's sessions and links can be measured beside.
+func TestTheFloorOfASharedConnection(t *testing.T) {
+	r, err := Fleet(limit(t), FleetSettings{Devices: 100, Commands: true, Raw: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Logf("%+v", *r); r.Goroutines != 3 {
+		t.Errorf("%v goroutines for a session with two links", r.Goroutines)
+	}
+}
+
 // A tenth of the minute that the command takes.
 func TestAnOutageCostsLittleAndLosesNothing(t *testing.T) {
 	r, err := Outage(limit(t), OutageSettings{

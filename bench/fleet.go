@@ -42,7 +42,7 @@ type FleetReport struct {
 	Served time.Duration // each has had another message acknowledged
 }
 
-// Over says what is over the budget, nothing if all is well. There is none for Raw.
+// Over says what is over the budget but for time, nothing if all is well. There is none for Raw.
 func (r *FleetReport) Over() error {
 	kb := float64(FleetHeapKB)
 	if r.Commands {
@@ -52,7 +52,13 @@ func (r *FleetReport) Over() error {
 	case r.Raw:
 	case r.Goroutines > FleetGoroutines || r.Heap > kb:
 		return fmt.Errorf("device on a shared connection: %.2f goroutines and %.1f KB of heap; the budget is %d and %.0f KB", r.Goroutines, r.Heap, FleetGoroutines, kb)
-	case r.Back > FleetBack:
+	}
+	return nil
+}
+
+// Late says whether the devices took longer to come back than FleetBack.
+func (r *FleetReport) Late() error {
+	if r.Back > FleetBack {
 		return fmt.Errorf("devices on a shared connection: all back after %v; the budget is %v", r.Back, FleetBack)
 	}
 	return nil
@@ -128,7 +134,12 @@ func fleetChild(in *json.Decoder, say func(any)) (any, error) {
 	if err := open(ctx, 0); err != nil { // what is needed once is not a device's cost
 		return nil, err
 	}
-	time.Sleep(fleetIdle)
+	rest := func() {
+		if !o.Raw { // which is idle at once
+			time.Sleep(fleetIdle)
+		}
+	}
+	rest()
 	before, err := measure()
 	if err != nil {
 		return nil, err
@@ -136,7 +147,7 @@ func fleetChild(in *json.Decoder, say func(any)) (any, error) {
 	if err := each(1, o.Devices+1, func(i int) error { return open(ctx, i) }); err != nil {
 		return nil, err
 	}
-	time.Sleep(fleetIdle)
+	rest()
 	after, err := measure()
 	if err != nil {
 		return nil, err
@@ -192,7 +203,7 @@ func (f *fleet) send(ctx context.Context, i int) error {
 	return f.devices[i].Send(ctx, &transport.Message{Body: make([]byte, 100)})
 }
 
-// connected waits until all devices are, for the given time.
+// connected waits until all devices are, over that many-th connection, and returns when that was.
 func (f *fleet) connected(ctx context.Context, connection uint64) (time.Time, error) {
 	for _, c := range f.devices {
 		for c.Stats().Connections != connection || c.Status().State != device.Connected {

@@ -92,6 +92,7 @@ func run(args []string) error {
 					fmt.Printf("; connection cut: all connected after %v, each message acknowledged after %v", r.Back.Round(time.Millisecond), r.Served.Round(time.Millisecond))
 				}
 				fmt.Println()
+				err = r.Late()
 			}
 			return r, err
 		}
