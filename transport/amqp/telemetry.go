@@ -42,14 +42,7 @@ type telemetry struct {
 // putLocked takes messages in. session.mu is held.
 func (t *telemetry) putLocked(batch []transport.Item) {
 	t.queue = append(t.queue, batch...)
-	if len(t.queue) > 0 {
-		t.startLocked()
-	}
-}
-
-// startLocked sees to it that there is a goroutine. session.mu is held.
-func (t *telemetry) startLocked() {
-	if !t.running {
+	if !t.running && len(t.queue) > 0 {
 		t.running = true
 		t.s.goLocked(t.run)
 	}
@@ -358,7 +351,7 @@ func (t *telemetry) lose(cause error, next []transport.Item) {
 	t.report(all, e)
 }
 
-// outcome reports what became of a transfer. It is called by the reaper.
+// outcome reports what became of a transfer. It is called by the reaper while that still counts as in flight, so there is a goroutine to wake.
 func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 	s := t.s
 	e := verdict(state)
@@ -374,7 +367,6 @@ func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 		s.mu.Lock()
 		if !s.over {
 			t.single = append(t.single, items...)
-			t.startLocked()
 		}
 		s.mu.Unlock()
 		poke(t.wake)
