@@ -89,8 +89,8 @@ type Options struct {
 	// CreditTimeout is how long the hub may leave a link without credit, while messages wait, before those are reported as Throttled. When it is
 	// the whole session of AMQP that may not send, the device's session ends instead, with Timeout. 0: 20 s.
 	CreditTimeout time.Duration
-	// Batch is the most messages that travel in one transfer, up to 500: those that wait at the same moment go together, and share one answer of the hub. 1: each goes
-	// alone, as a plain message, whose properties are in no order. 0: 100; with Addresses always 1.
+	// Batch is the most messages that travel in one transfer, up to 500: those that wait at the same moment go together, 24 KB of them or a larger one, and share one answer of the
+	// hub. 1: each goes alone, as a plain message, whose properties are in no order. 0: 100; with Addresses always 1.
 	Batch int
 
 	// ProductInfo is added to the name that the device gives itself to the hub (com.microsoft:client-version). Empty: nothing.

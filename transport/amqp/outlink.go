@@ -192,6 +192,7 @@ func (l *outLink) rest(idle *linger) bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if idle.expired() && len(l.fresh) == 0 {
+			l.flights, l.head, l.fresh = nil, 0, nil
 			l.reaping = false
 			return false
 		}
