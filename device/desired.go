@@ -129,9 +129,6 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 		return false
 	}
 	version := n.Version
-	if version == 0 {
-		version = versionOf(n.Msg.Body)
-	}
 	switch {
 	case version <= d.told && d.ever && version != 0:
 		d.skipped++

@@ -178,7 +178,7 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 	for _, k := range t.calls {
 		if k.state == callFlying && k.request.ID == id {
 			r.Body = append([]byte(nil), r.Body...)
-			k.answer, k.state, k.handed = r, callAnswered, false
+			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil && r.Unknown
 			t.c.poke()
 			return
 		}
@@ -304,7 +304,9 @@ func (t *twin) settleAnswered(l *loop, now time.Time) {
 		t.known = t.known || k.answer.Err == nil
 		t.mu.Unlock()
 		if k.answer.Err != nil {
-			t.failed(l, k, ofTransport(k.answer.Err), now)
+			failure := *ofTransport(k.answer.Err)
+			failure.Op = k.request.Op // an answer does not tell
+			t.failed(l, k, &failure, now)
 			continue
 		}
 		t.observe(l, k, nil, now)

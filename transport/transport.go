@@ -155,6 +155,7 @@ type Reply struct {
 	Body    []byte
 	Expires time.Time // OpRenew
 	Err     error     // *Error of Scope Operation
+	Unknown bool      // with Err: the request may have been carried out
 }
 
 // Features is a set of what a hub can deliver to a device.
@@ -197,7 +198,7 @@ type Delivery struct {
 	Name []byte
 	// Ref is the transport's own name of this delivery, to be copied into the Request that settles or answers it.
 	Ref []byte
-	// Version is the twin's version.
+	// Version is the version of the desired properties. 0: changes may have been missed, and the twin is to be read.
 	Version int64
 	// Again: the hub says that it delivered this before.
 	Again bool

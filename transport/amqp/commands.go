@@ -33,7 +33,7 @@ type commands struct {
 
 	// Guarded by session.mu.
 	started, attached bool
-	waiting           []uint32 // OpSubscribe to be replied to
+	waiting           []*grant // OpSubscribe to be replied to
 	link              *amqp.Receiver
 	number            uint32
 	unsettled         map[uint32]*held  // at most Config.Queue of them, by credit
@@ -52,21 +52,21 @@ type declined struct {
 	due    time.Time
 }
 
-// subscribe deals with OpSubscribe.
-func (c *commands) subscribe(id uint32, want transport.Features) {
+// subscribe has the link opened, if it is not, and g told.
+func (c *commands) subscribe(g *grant) {
 	s := c.s
 	s.mu.Lock()
-	over, now := s.over, want == 0 || c.attached
-	if !over && !now {
-		c.waiting = append(c.waiting, id)
+	attached := c.attached
+	if !attached {
+		c.waiting = append(c.waiting, g)
 		if !c.started {
 			c.started = true
 			s.goLocked(c.run)
 		}
 	}
 	s.mu.Unlock()
-	if now && !over {
-		s.cfg.Sink.Reply(id, transport.Reply{})
+	if attached {
+		s.settle(g, nil)
 	}
 }
 
@@ -81,8 +81,8 @@ func (c *commands) reply(err error, attached bool) {
 		c.started = false // the next OpSubscribe tries anew
 	}
 	s.mu.Unlock()
-	for _, id := range waiting {
-		s.cfg.Sink.Reply(id, transport.Reply{Err: err})
+	for _, g := range waiting {
+		s.settle(g, err)
 	}
 }
 

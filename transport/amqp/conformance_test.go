@@ -14,6 +14,7 @@ func pair(t testing.TB, h *hubpair.Broker, o *amqp.Options, mux bool) *transport
 	if mux {
 		p.Transport = amqp.NewMux(o)
 	}
+	p.Features |= hubpair.Calls
 	p.MarksAgain = false
 	p.HubMarks = append(p.HubMarks, "hubline/testbroker/")
 	return p

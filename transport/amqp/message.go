@@ -69,21 +69,26 @@ const timeLayout = "2006-01-02T15:04:05.000Z"
 // sequence number are the hub's own business.
 var annotationNames = []string{"iothub-enqueuedtime", "iothub-deliverycount", "x-opt-input-name"}
 
-// inbound is a command as the device gets it. again says that the hub delivered it before.
-func inbound(m *amqp.Message) (out transport.Message, again bool) {
+// bodyOf returns the body, which is data, or a value that is a text or bytes.
+func bodyOf(m *amqp.Message) []byte {
 	switch {
 	case len(m.Data) == 1:
-		out.Body = m.Data[0]
+		return m.Data[0]
 	case len(m.Data) > 1:
-		out.Body = slices.Concat(m.Data...)
-	default:
-		switch v := m.Value.(type) {
-		case string:
-			out.Body = []byte(v)
-		case []byte:
-			out.Body = v
-		}
+		return slices.Concat(m.Data...)
 	}
+	switch v := m.Value.(type) {
+	case string:
+		return []byte(v)
+	case []byte:
+		return v
+	}
+	return nil
+}
+
+// inbound is a command as the device gets it. again says that the hub delivered it before.
+func inbound(m *amqp.Message) (out transport.Message, again bool) {
+	out.Body = bodyOf(m)
 	if h := m.Header; h != nil {
 		again = h.DeliveryCount > 0
 	}

@@ -51,6 +51,8 @@ type Addresses struct {
 	Telemetry string
 	// Commands is the source to receive from. Empty: there is none, and OpSubscribe is unsupported.
 	Commands string
+
+	twin, methods string // of a hub
 }
 
 // Options are the settings of a Transport or a Mux. The zero value and nil mean all defaults: TLS to port 5671 of the credentials' host.
@@ -214,13 +216,13 @@ func (o *Options) auth(creds *transport.Credentials) Auth {
 func (o *Options) addresses(creds *transport.Credentials) Addresses {
 	if a := o.Addresses; a != nil {
 		fill := strings.NewReplacer("{device}", creds.DeviceID, "{module}", creds.ModuleID)
-		return Addresses{fill.Replace(a.Telemetry), fill.Replace(a.Commands)}
+		return Addresses{Telemetry: fill.Replace(a.Telemetry), Commands: fill.Replace(a.Commands)}
 	}
 	path := string(percent.Append([]byte("/devices/"), creds.DeviceID))
 	if creds.ModuleID != "" {
 		path = string(percent.Append([]byte(path+"/modules/"), creds.ModuleID))
 	}
-	return Addresses{path + "/messages/events", path + "/messages/devicebound"}
+	return Addresses{path + "/messages/events", path + "/messages/devicebound", path + "/twin", path + "/methods/devicebound"}
 }
 
 // userName is the hub's for an identity, in SASL PLAIN.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type session struct {
 
 	telemetry telemetry
 	commands  commands
+	twin      twin
+	methods   methods
 
 	mu   sync.Mutex // guards over, and what telemetry and commands say; held for memory only
 	over bool       // Run has ended: no goroutine starts any more
@@ -58,6 +61,8 @@ func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login)
 	s.telemetry.s, s.telemetry.wake = s, make(chan struct{}, 1)
 	s.telemetry.batch.Format = batchFormat
 	s.commands.s = s
+	s.twin.init(s)
+	s.methods.init(s)
 	return s
 }
 
@@ -157,13 +162,19 @@ func (s *session) Do(r *transport.Request) {
 		if len(r.Ref) == refSize {
 			s.commands.settle(binary.BigEndian.Uint32(r.Ref), r.Outcome)
 		}
-	case transport.OpPing, transport.OpRespond: // one-way, and not asked for
-	case transport.OpSubscribe:
-		if r.Want&^transport.Messages != 0 || r.Want != 0 && s.addr.Commands == "" {
+	case transport.OpPing: // one-way, and not asked for
+	case transport.OpRespond:
+		if s.addr.methods != "" {
+			s.methods.respond(r)
+		}
+	case transport.OpTwinGet, transport.OpTwinPatch:
+		if s.addr.twin == "" {
 			s.unsupported(r)
 			return
 		}
-		s.commands.subscribe(r.ID, r.Want)
+		s.twin.request(r)
+	case transport.OpSubscribe:
+		s.subscribe(r)
 	case transport.OpRenew:
 		if s.auth != CBS {
 			s.unsupported(r)
@@ -176,6 +187,30 @@ func (s *session) Do(r *transport.Request) {
 	default:
 		s.unsupported(r)
 	}
+}
+
+// subscribe has the links opened that are wanted; the answer comes when all are.
+func (s *session) subscribe(r *transport.Request) {
+	const calls = transport.Twin | transport.Desired | transport.Methods
+	if r.Want&transport.Messages != 0 && s.addr.Commands == "" || r.Want&calls != 0 && s.addr.twin == "" || r.Want&^(transport.Messages|calls) != 0 {
+		s.unsupported(r)
+		return
+	}
+	g := &grant{id: r.ID, left: 1 + bits.OnesCount8(uint8(r.Want))}
+	for _, part := range [...]struct {
+		feature transport.Features
+		ask     func(*grant)
+	}{
+		{transport.Messages, s.commands.subscribe},
+		{transport.Twin, s.twin.open},
+		{transport.Desired, s.twin.want},
+		{transport.Methods, s.methods.open},
+	} {
+		if r.Want&part.feature != 0 {
+			part.ask(g)
+		}
+	}
+	s.settle(g, nil)
 }
 
 func (s *session) unsupported(r *transport.Request) {

@@ -13,8 +13,11 @@
 // Both are safe for use by many clients at a time.
 //
 // Tokens are put to the hub over the open connection (CBS), and renewed there by OpRenew without a disconnect. X.509 certificates, SASL PLAIN, EXTERNAL and ANONYMOUS
-// are the other ways to prove an identity; see Auth. With Options.Addresses the same transport talks to any broker of AMQP 1.0. Twin and methods are not carried yet: their requests are
-// replied to with Unsupported.
+// are the other ways to prove an identity; see Auth. With Options.Addresses the same transport talks to any broker of AMQP 1.0, which has no twin
+// and no methods: requests for them are replied to with Unsupported.
+//
+// The twin and direct methods have a pair of links each, opened when they are subscribed to and again when they are lost. What was asked on a pair that is lost is replied to with Unavailable, its
+// outcome unknown; that changes of desired properties may have been missed is told by a Delivery without a version.
 //
 // # Telemetry
 //

@@ -30,6 +30,7 @@ func TestConformance(t *testing.T) {
 			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
 				h := hubpair.New(t)
 				p := h.Pair(t, amqp.New(opt(h)))
+				p.Features |= hubpair.Calls
 				p.MarksAgain = false
 				p.HubMarks = append(p.HubMarks, "hubline/testbroker/")
 				return p

@@ -3,6 +3,7 @@ package wire
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/transport"
@@ -20,8 +21,9 @@ const (
 	methodCall    = "$iothub/methods/POST/"
 	methodAnswer  = "$iothub/methods/res/"
 
-	paramVersion = "$version="
-	paramRequest = "$rid="
+	paramVersion    = "$version="
+	paramRequest    = "$rid="
+	paramRetryAfter = "retry-after="
 )
 
 // MaxFilters is the most filters in one SUBSCRIBE.
@@ -118,7 +120,11 @@ func answer(rest string, body []byte) (id uint32, r transport.Reply, ok bool) {
 	r.Status, r.Body = int(n), body
 	r.Version, _ = jsonscan.Int(param(query, paramVersion))
 	if _, good := status.KindOf(r.Status); !good {
-		r.Err = status.Refusal(transport.OpTwinGet, Proto, r.Status, body)
+		e := status.Refusal(transport.OpTwinGet, Proto, r.Status, body)
+		if after, ok := jsonscan.Int(param(query, paramRetryAfter)); ok && after > 0 && after < 1<<31 {
+			e.RetryAfter = time.Duration(after) * time.Second
+		}
+		r.Err = e
 	}
 	return uint32(request), r, true
 }

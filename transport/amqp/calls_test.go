@@ -1,0 +1,140 @@
+package amqp_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+const everything = transport.Messages | transport.Twin | transport.Desired | transport.Methods
+
+// The links for the twin are opened again when they are lost; that changes may have been missed meanwhile is told.
+func TestTwinLinksThatAreLost(t *testing.T) {
+	for _, kind := range []testbroker.LinkKind{testbroker.LinkTwinSender, testbroker.LinkTwinReceiver} {
+		t.Run(kind.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := h.dev1(t, h.options())
+				require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: everything}).Err)
+				require.Equal(t, 200, r.ask(&transport.Request{ID: 16, Op: transport.OpTwinGet}).Status)
+				time.Sleep(10 * time.Second)
+				require.Equal(t, 1, h.DetachLinks("dev-1", kind, testbroker.AMQPError{Condition: "amqp:internal-error"}))
+				time.Sleep(time.Second)
+				if kind == testbroker.LinkTwinSender { // noticed by the next request only, whose outcome is not known then
+					reply := r.ask(&transport.Request{ID: 17, Op: transport.OpTwinGet})
+					require.ErrorIs(t, reply.Err, transport.Unavailable)
+					require.True(t, reply.Unknown)
+				}
+				time.Sleep(time.Second)
+				require.Equal(t, []string{"{}"}, r.sink.bodies(), "changes may have been missed")
+				reply := r.ask(&transport.Request{ID: 18, Op: transport.OpTwinPatch, Body: []byte(`{"a":1}`)})
+				require.NoError(t, reply.Err)
+				require.EqualValues(t, 2, reply.Version)
+				h.PatchDesired(`{"n":1}`)
+				synctest.Wait()
+				require.Len(t, r.sink.bodies(), 2)
+				require.EqualValues(t, 1, h.dials.Load())
+				r.requireSends("telemetry was not disturbed")
+			})
+		})
+	}
+}
+
+// The links for methods are opened again when they are lost.
+func TestMethodLinksThatAreLost(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkMethodReceiver, testbroker.AMQPError{}))
+		time.Sleep(time.Second)
+		done := make(chan int, 1)
+		go func() {
+			status, _, err := h.Call("x", "{}")
+			require.NoError(t, err)
+			done <- status
+		}()
+		synctest.Wait()
+		require.Equal(t, []string{"{}"}, r.sink.bodies())
+		r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.refs[0], Status: 207})
+		require.Equal(t, 207, <-done)
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+// Links that are lost as soon as they are open would be opened for ever: the session ends instead, and the device's policy paces what follows.
+func TestTwinLinksThatDoNotLast(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Twin}).Err)
+		h.DetachLinks("dev-1", testbroker.LinkTwinReceiver, testbroker.AMQPError{Condition: "amqp:internal-error"})
+		r.requireEnd(transport.Unavailable)
+	})
+}
+
+// A request whose link is refused is replied to, and so is the next.
+func TestTwinLinksThatAreRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		in := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Times: 2, Condition: "amqp:resource-limit-exceeded"})
+		for id := range uint32(2) {
+			reply := r.ask(&transport.Request{ID: 16 + id, Op: transport.OpTwinGet})
+			require.ErrorIs(t, reply.Err, transport.Quota)
+			require.Equal(t, transport.OpTwinGet, transport.Find(reply.Err).Op)
+		}
+		require.Equal(t, 2, in.Fired())
+		require.NoError(t, r.ask(&transport.Request{ID: 20, Op: transport.OpTwinGet}).Err)
+	})
+}
+
+func TestWhatTheHubSaysAboutTwinRequests(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(testbroker.Fault{Kind: testbroker.RefuseTwin, RetryAfter: 7 * time.Second})
+		e := transport.Find(r.ask(&transport.Request{ID: 16, Op: transport.OpTwinGet}).Err)
+		require.Equal(t, transport.Throttled, e.Kind)
+		require.Equal(t, 7*time.Second, e.RetryAfter)
+		h.inject(testbroker.Fault{Kind: testbroker.MisnameTwin})
+		r.Do(&transport.Request{ID: 17, Op: transport.OpTwinGet})
+		h.inject(testbroker.Fault{Kind: testbroker.DuplicateTwin})
+		require.NoError(t, r.ask(&transport.Request{ID: 18, Op: transport.OpTwinGet}).Err)
+		require.NoError(t, r.ask(&transport.Request{ID: 19, Op: transport.OpTwinPatch, Body: []byte(`{"a":"` + strings.Repeat("x", 4000) + `"}`)}).Err)
+	})
+}
+
+// A device on a shared connection keeps its twin to itself.
+func TestTwinsOnASharedConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		all := fleet(t, h, amqp.NewMux(h.options()), 2)
+		defer each(all, func(_ int, c *device.Client) { _ = c.Close() })
+		var changes, calls [2]atomic.Int32
+		for i, c := range all {
+			require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { changes[i].Add(1) }))
+			require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { calls[i].Add(1); return 200, nil }))
+			_, err := c.PatchReported(t.Context(), []byte(`{"me":`+strconv.Itoa(i)+`}`))
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		_, err := h.Hub.PatchDesired("fleet-0", `{"for":"0"}`)
+		require.NoError(t, err)
+		_, err = h.CallMethod(t.Context(), "fleet-1", testbroker.MethodCall{Name: "only-1"})
+		require.NoError(t, err)
+		synctest.Wait()
+		twin, err := h.Twin("fleet-1")
+		require.NoError(t, err)
+		require.JSONEq(t, `{"me":1}`, string(twin.Reported))
+		require.Equal(t, []int32{2, 1}, []int32{changes[0].Load(), changes[1].Load()}, "one in the beginning, and the change")
+		require.Equal(t, []int32{0, 1}, []int32{calls[0].Load(), calls[1].Load()})
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}

@@ -1,0 +1,242 @@
+package amqp
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"maps"
+	"time"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// pair is a link out and a link in that belong together: those for the twin, and those for methods. They are opened when they are needed first. A goroutine
+// receives as long as they live; another one sends while there is something to send. A pair that is lost is opened again, as the link for commands is.
+type pair struct {
+	s       *session
+	name    string // begins the correlation id that tells the hub that both belong together
+	address string // empty: there is none
+	wait    amqp.SenderSettleMode
+	take    func(m *amqp.Message)
+	opened  func(again bool) // the pair is open, before that is told to those who asked for it; may be nil
+	lost    func()           // what was under way is; may be nil
+	refused func(err error)  // the pair is not to be had; may be nil
+
+	// Guarded by session.mu.
+	started, attached bool
+	sending           bool
+	waiting           []*grant
+	queue             []*amqp.Message // at most what Do was given; package device bounds that
+	out               *amqp.Sender
+	stop              context.CancelFunc // ends receiving on the present links
+}
+
+// grant is an OpSubscribe under way. Guarded by session.mu.
+type grant struct {
+	id   uint32
+	left int // so many links are still to be opened
+	err  error
+}
+
+// settle notes that one of the links is open, or is not to be had, and replies to the request when it was the last.
+func (s *session) settle(g *grant, err error) {
+	s.mu.Lock()
+	if g.err == nil {
+		g.err = err
+	}
+	g.left--
+	done := g.left == 0 && !s.over
+	s.mu.Unlock()
+	if done {
+		s.cfg.Sink.Reply(g.id, transport.Reply{Err: g.err})
+	}
+}
+
+// open has the pair opened, if it is not, and g told.
+func (p *pair) open(g *grant) {
+	s := p.s
+	s.mu.Lock()
+	attached := p.attached
+	if !attached {
+		p.waiting = append(p.waiting, g)
+		p.startLocked()
+	}
+	s.mu.Unlock()
+	if attached {
+		s.settle(g, nil)
+	}
+}
+
+func (p *pair) startLocked() {
+	if !p.started {
+		p.started = true
+		p.s.goLocked(p.run)
+	}
+}
+
+// send queues a message.
+func (p *pair) send(m *amqp.Message) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.s.over {
+		return
+	}
+	p.queue = append(p.queue, m)
+	p.startLocked()
+	p.flushLocked()
+}
+
+func (p *pair) flushLocked() {
+	if p.attached && !p.sending && len(p.queue) > 0 {
+		p.sending = true
+		p.s.goLocked(p.flush)
+	}
+}
+
+// flush sends what is queued, and ends.
+func (p *pair) flush() {
+	s := p.s
+	for {
+		s.mu.Lock()
+		if len(p.queue) == 0 || !p.attached || s.over {
+			p.sending = false
+			s.mu.Unlock()
+			return
+		}
+		m, out, stop := p.queue[0], p.out, p.stop
+		p.queue = p.queue[1:]
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeoutCause(s.ctx, s.opt.OperationTimeout, errNoAnswer)
+		err := out.Send(ctx, m, nil)
+		cancel()
+		if err != nil {
+			stop() // the pair is lost, and with it what was under way
+		}
+	}
+}
+
+// told tells those who wait for the pair.
+func (p *pair) told(err error) {
+	s := p.s
+	s.mu.Lock()
+	waiting := p.waiting
+	p.waiting = nil
+	if err != nil {
+		p.started, p.queue = false, nil // the next one tries anew
+	}
+	s.mu.Unlock()
+	for _, g := range waiting {
+		s.settle(g, err)
+	}
+	if err != nil && p.refused != nil {
+		p.refused(err)
+	}
+}
+
+// run is the goroutine that receives.
+func (p *pair) run() {
+	s := p.s
+	for first := true; ; first = false {
+		in, under, err := p.attach()
+		switch {
+		case s.ctx.Err() != nil || s.conn.gone():
+			return
+		case err != nil && first:
+			e := lossOf(err)
+			p.told(failed(transport.OpSubscribe, e.Kind, e.Err))
+			return
+		case err != nil:
+			s.fail(lossOf(err))
+			return
+		}
+		since := time.Now()
+		ctx, stop := context.WithCancel(s.ctx)
+		s.mu.Lock()
+		p.attached, p.stop = true, stop
+		s.mu.Unlock()
+		if p.opened != nil {
+			p.opened(!first)
+		}
+		p.told(nil)
+		s.mu.Lock()
+		p.flushLocked()
+		s.mu.Unlock()
+		err = p.receive(ctx, in)
+		stop()
+		s.mu.Lock()
+		p.attached, p.queue = false, nil
+		s.mu.Unlock()
+		if s.ctx.Err() != nil || isConn(err) {
+			return
+		}
+		if isSession(err) {
+			s.forget(under)
+		} else {
+			p.close(in)
+		}
+		if p.lost != nil {
+			p.lost()
+		}
+		e := lossOf(s.conn.explain(err))
+		if time.Since(since) < shortLife || aboutDevice(e.Kind) || aboutMessage(e.Kind) {
+			s.fail(e)
+			return
+		}
+	}
+}
+
+// close closes both links, for one may be left when the other is gone.
+func (p *pair) close(in *amqp.Receiver) {
+	ctx, cancel := context.WithTimeout(p.s.ctx, p.s.opt.OperationTimeout)
+	defer cancel()
+	p.s.mu.Lock()
+	out := p.out
+	p.s.mu.Unlock()
+	_ = out.Close(ctx)
+	_ = in.Close(ctx)
+}
+
+// pairCredit is how many messages the hub may send ahead.
+const pairCredit = 16
+
+// attach opens both links.
+func (p *pair) attach() (in *amqp.Receiver, under *amqp.Session, err error) {
+	s := p.s
+	properties := maps.Clone(s.opt.linkProperties())
+	properties["com.microsoft:channel-correlation-id"] = p.name + ":" + newUUID()
+	var out *amqp.Sender
+	under, err = s.attach(func(ctx context.Context, under *amqp.Session) (err error) {
+		if in, err = under.NewReceiver(ctx, p.address, &amqp.ReceiverOptions{Credit: pairCredit, Properties: properties}); err != nil {
+			return err
+		}
+		out, err = under.NewSender(ctx, p.address, &amqp.SenderOptions{SettlementMode: &p.wait, Properties: properties})
+		return err
+	})
+	s.mu.Lock()
+	p.out = out
+	s.mu.Unlock()
+	return in, under, err
+}
+
+// newUUID makes a uuid of version 4 (RFC 9562).
+func newUUID() string {
+	var u [16]byte
+	_, _ = rand.Read(u[:]) // it never fails
+	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
+	h := hex.EncodeToString(u[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// receive takes what comes until the link is gone.
+func (p *pair) receive(ctx context.Context, in *amqp.Receiver) error {
+	for {
+		m, err := in.Receive(ctx, nil)
+		if err != nil {
+			return err
+		}
+		_ = in.AcceptMessage(ctx, m)
+		p.take(m)
+	}
+}
