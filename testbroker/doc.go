@@ -11,9 +11,9 @@
 //
 // Devices reach the hub over MQTT 3.1.1, in memory ([Hub.Dial], [Hub.DialTLSPort]) or on real ports ([Hub.ListenTLS],
 // [Hub.ListenTCP]), and the same over WebSocket ([Hub.DialWS], [Hub.DialWSPort], [Hub.ListenWS]). They reach it over AMQP
-// 1.0 in as many ways: [Hub.DialAMQP], [Hub.ListenAMQP] and those beside them. Both are one hub: the registry, the log,
-// the queues and the faults are the same. With connections in
-// memory everything works in a testing/synctest bubble too; the hub must then be made in the bubble, and closed there.
+// 1.0 in as many ways: [Hub.DialAMQP], [Hub.ListenAMQP] and those beside them; and over HTTPS: [Hub.DialHTTP],
+// [Hub.ListenHTTPS]. They all are one hub: the registry, the log, the queues and the faults are the same. With connections
+// in memory everything works in a testing/synctest bubble too; the hub must then be made in the bubble, and closed there.
 // The hub is strict where the service is strict: what the service would refuse, it refuses.
 //
 // # Commands
@@ -40,6 +40,13 @@
 // the link, the session or the connection. [Hub.DetachLinks], [Hub.EndSessions] and [Hub.CloseAMQP] do at any
 // moment what a service does without a reason.
 //
+// # HTTPS
+//
+// A device can send messages, single or in batches, and ask for commands and settle them by their lock tokens, over HTTP/1.1
+// or HTTP/2. Each request proves by itself whose it is, so one connection can serve many devices. The port is that of
+// WebSocket, as it is at the service. What is refused is told by the service's codes, in its JSON and in the header
+// iothub-errorcode. [HTTPOptions] has the limits that keep slow clients from staying.
+//
 // # Certificates
 //
 // A device registered with [Hub.AddDeviceX509] or [Hub.AddDeviceCA] proves who it is by its certificate in the TLS
@@ -65,5 +72,6 @@
 // # What it does not do
 //
 // No other client receives what a device publishes, and nothing is retained: a hub is no general broker. Over AMQP there
-// are no links of back ends, no routes to inputs of modules, no transactions, and links do not resume.
+// are no links of back ends, no routes to inputs of modules, no transactions, and links do not resume. Over HTTPS there are
+// no requests of back ends, and no commands to modules.
 package testbroker

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -389,4 +390,64 @@ func TestCloseEndsRequests(t *testing.T) {
 // policyToken is a token for all devices of a hub.
 func policyToken(p testbroker.Policy, host string) string {
 	return sign(host, p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=" + p.Name
+}
+
+// Over HTTP/2 a body that does not come is not waited for either, and others on the connection do not wait for it.
+func TestSlowStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token(d))
+		body, w := io.Pipe()
+		defer w.Close()
+		r, err := http.NewRequestWithContext(t.Context(), "POST", p.base+"/devices/dev-1/messages/events"+version, body)
+		require.NoError(t, err)
+		r.Header.Set("Authorization", p.token)
+		start := time.Now()
+		answered := make(chan int)
+		go func() {
+			answer, err := p.client.Do(r)
+			if err != nil {
+				answered <- 0
+				return
+			}
+			answer.Body.Close()
+			answered <- answer.StatusCode
+		}()
+		w.Write([]byte("half"))
+		p.send("x")
+		require.Zero(t, time.Since(start))
+		require.Equal(t, 400, <-answered)
+		require.Equal(t, 2*time.Minute, time.Since(start))
+		require.Equal(t, 1, h.Len())
+		require.EqualValues(t, 1, h.Messages()[0].Connection)
+	})
+}
+
+// FuzzHTTP sends bytes to the hub as they are.
+func FuzzHTTP(f *testing.F) {
+	h, err := testbroker.New(nil)
+	require.NoError(f, err)
+	f.Cleanup(func() { h.Close() })
+	d, err := h.AddDevice("dev-1")
+	require.NoError(f, err)
+	head := " HTTP/1.1\r\nHost: hub.example.test\r\nAuthorization: " + token(d) + "\r\n"
+	for _, s := range []string{
+		"POST /devices/dev-1/messages/events?api-version=2021-04-12" + head + "Content-Length: 1\r\n\r\nx",
+		"POST /devices/dev-1/messages/events?api-version=2021-04-12" + head + "Content-Type: " + batchType + "\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n",
+		"GET /devices/dev-1/messages/devicebound?api-version=2021-04-12" + head + "\r\n",
+		"DELETE /devices/dev-1/messages/devicebound/x?reject&api-version=2021-04-12" + head + "If-Match: \"x\"\r\n\r\n",
+		"GET /%24iothub/websocket" + head + "\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET //%2F%zz?%zz" + head + "\r\n", "\x16\x03\x01",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, p []byte) {
+		conn, err := h.DialHTTP(t.Context(), "tcp", "hub")
+		require.NoError(t, err)
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.Write(p)
+		conn.(interface{ CloseWrite() error }).CloseWrite()
+		_, err = io.Copy(io.Discard, conn)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	})
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -84,6 +86,15 @@ func (f *webFront) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // a late stream of a connection that is over
 	}
 	defer a.leave()
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default: // the server would hide it
+			go panic(fmt.Sprintf("testbroker: %v\n%s", p, debug.Stack()))
+		}
+	}()
 	a.request(w, r)
 }
 
@@ -143,6 +154,7 @@ func (h *Hub) serveHTTP(c *conn) error {
 	}
 	select {
 	case <-a.upgraded:
+		a.handlers.Wait()
 		h.mu.Lock()
 		c.http = nil
 		h.mu.Unlock()

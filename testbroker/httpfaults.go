@@ -78,7 +78,7 @@ func (q *httpRequest) gone() (httpAnswer, bool) {
 }
 
 // firstFaults lets faults of a connect have their way with the first request of a device on a connection. One that is
-// refused is no first request: the next is.
+// refused is no first request: the next is. Who is not in the registry is not kept in mind.
 func (q *httpRequest) firstFaults() (httpAnswer, bool) {
 	h, a := q.hub, q.conn
 	h.mu.Lock()
@@ -106,7 +106,9 @@ func (q *httpRequest) firstFaults() (httpAnswer, bool) {
 		}
 	}
 	h.mu.Lock()
-	a.met[q.id] = struct{}{}
+	if h.registry[q.id] != nil {
+		a.met[q.id] = struct{}{}
+	}
 	h.mu.Unlock()
 	return httpAnswer{}, false
 }

@@ -366,3 +366,40 @@ func stressHTTP(t *testing.T, seed uint64) {
 	}
 	require.Empty(t, h.Conflicts())
 }
+
+// On real sockets, where a reset overtakes what was sent, and an end does not.
+func TestFaultsOverRealHTTPS(t *testing.T) {
+	for _, c := range []struct {
+		fault testbroker.Fault
+		want  int // the first status; 0 = no answer
+		err   string
+	}{
+		{testbroker.Fault{Kind: testbroker.ResetBeforeRequest}, 0, "reset"},
+		{testbroker.Fault{Kind: testbroker.ResetAfterRequest}, 0, "reset"},
+		{testbroker.Fault{Kind: testbroker.DropDuringAnswer}, 0, "unexpected EOF"},
+		{testbroker.Fault{Kind: testbroker.GarbageAnswer}, 0, "malformed HTTP"},
+		{testbroker.Fault{Kind: testbroker.GarbageOnPublish}, 0, "malformed HTTP"},
+		{testbroker.Fault{Kind: testbroker.NotTLS}, 0, "HTTP response to HTTPS client"},
+		{testbroker.Fault{Kind: testbroker.ExpiredCertificate}, 0, "expired"},
+		{testbroker.Fault{Kind: testbroker.DropAfterPuback}, fine, ""},
+		{testbroker.Fault{Kind: testbroker.SlowAnswer, Delay: 80 * time.Millisecond}, fine, ""},
+		{testbroker.Fault{Kind: testbroker.AnswerStatus}, 503, ""},
+	} {
+		t.Run(c.fault.Kind.String(), func(t *testing.T) {
+			h, d := newHub(t, nil)
+			p, _ := webWays(t)["TLS, HTTP/1.1"](t, h, token(d))
+			in := h.Inject(c.fault)
+			r, err := p.try("POST", "/devices/dev-1/messages/events"+version, "x")
+			if c.want == 0 {
+				require.ErrorContains(t, err, c.err)
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, c.want, r.StatusCode)
+			}
+			require.NoError(t, in.WaitFired(t.Context(), 1))
+			// A POST is not repeated by the client when the connection turns out to have ended, so it starts anew.
+			p.client.CloseIdleConnections()
+			p.send("x")
+		})
+	}
+}

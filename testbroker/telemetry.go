@@ -30,23 +30,25 @@ type Message struct {
 	CreationTime    string
 	Expiry          string
 
-	// System holds all system properties in the order of the topic, decoded, with their wire names such as "$.mid".
+	// System holds all system properties in the order of the topic, decoded, with their wire names such as "$.mid". Over
+	// HTTP, where there is no order, they and the application properties are in the order of their headers' names.
 	System []Property
 	// Properties holds the application properties in the order of the topic, decoded. The hub adds "mqtt-retain" to a
-	// message sent with RETAIN, and "iothub-MessageType" to a will.
+	// message sent with RETAIN, and "iothub-MessageType" to a will. Names that came as headers of HTTP are in lower case;
+	// those of a batch are as they were sent.
 	Properties []Property
 	// Body is the payload.
 	Body []byte
 
 	// Protocol is what it came over.
 	Protocol Protocol
-	// Topic is what the client published to, undecoded; over AMQP the address of the link.
+	// Topic is what the client published to, undecoded; over AMQP the address of the link, over HTTP the path.
 	Topic string
-	// QoS is 0 or 1; over AMQP 0 for a message that was sent settled.
+	// QoS is 0 or 1; over AMQP 0 for a message that was sent settled, over HTTP 1.
 	QoS byte
-	// PacketID is zero with QoS 0, for a will and over AMQP.
+	// PacketID is that of MQTT; zero with QoS 0 and for a will.
 	PacketID uint16
-	// Dup is the DUP flag: the sender says that it tries again.
+	// Dup is the DUP flag of MQTT: the sender says that it tries again.
 	Dup bool
 	// Connection is the number of the connection that the message came by, counted from 1 over the life of the hub.
 	Connection uint64
