@@ -201,7 +201,7 @@ func TestHTTPAuthentication(t *testing.T) {
 			"module":                         {token(mod), "/devices/dev-1/modules/mod-1/messages/events", 0},
 			"policy":                         {policyToken(policy, h.HostName()), "/devices/dev-2/messages/events", 0},
 			"odd id":                         {token(odd), "/devices/a+b%23c%2541/messages/events", 0},
-			"of another":                     {token(other), "/devices/dev-1/messages/events", 401003},
+			"of another":                     {token(other), "/devices/dev-1/messages/events", 401002},
 			"none":                           {"", "/devices/dev-1/messages/events", 401003},
 			"rubbish":                        {"Bearer abc", "/devices/dev-1/messages/events", 401003},
 			"unknown device":                 {token(d), "/devices/dev-9/messages/events", 404001},
@@ -336,9 +336,10 @@ func TestSlowClientsOverHTTP(t *testing.T) {
 		want time.Duration
 		code string
 	}{
-		"no request":     {"", time.Minute, ""},
-		"half a head":    {"POST /devices/dev-1/messages/events HTTP/1.1\r\nHost: hub.example.test\r\nA: ", time.Minute, ""},
-		"half a body":    {"POST /devices/dev-1/messages/events?api-version=2021-04-12 HTTP/1.1\r\nHost: hub.example.test\r\nContent-Length: 10\r\nAuthorization: %s\r\n\r\nabc", 2 * time.Minute, "HTTP/1.1 400 "},
+		"no request":  {"", time.Minute, ""},
+		"half a head": {"POST /devices/dev-1/messages/events HTTP/1.1\r\nHost: hub.example.test\r\nA: ", time.Minute, ""},
+		"half a body": {"POST /devices/dev-1/messages/events?api-version=2021-04-12 HTTP/1.1\r\nHost: hub.example.test\r\n" +
+			"Content-Length: 10\r\nAuthorization: %s\r\n\r\nabc", 2 * time.Minute, "HTTP/1.1 400 "},
 		"second request": {"GET / HTTP/1.1\r\nHost: hub.example.test\r\n\r\n", 4 * time.Minute, "HTTP/1.1 404 "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -433,7 +434,8 @@ func FuzzHTTP(f *testing.F) {
 	head := " HTTP/1.1\r\nHost: hub.example.test\r\nAuthorization: " + token(d) + "\r\n"
 	for _, s := range []string{
 		"POST /devices/dev-1/messages/events?api-version=2021-04-12" + head + "Content-Length: 1\r\n\r\nx",
-		"POST /devices/dev-1/messages/events?api-version=2021-04-12" + head + "Content-Type: " + batchType + "\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n",
+		"POST /devices/dev-1/messages/events?api-version=2021-04-12" + head + "Content-Type: " + batchType +
+			"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n",
 		"GET /devices/dev-1/messages/devicebound?api-version=2021-04-12" + head + "\r\n",
 		"DELETE /devices/dev-1/messages/devicebound/x?reject&api-version=2021-04-12" + head + "If-Match: \"x\"\r\n\r\n",
 		"GET /%24iothub/websocket" + head + "\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET //%2F%zz?%zz" + head + "\r\n", "\x16\x03\x01",

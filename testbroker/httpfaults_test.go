@@ -28,53 +28,173 @@ type faultCase struct {
 
 const fine = 204
 
-var httpFaultCases = map[string]faultCase{
-	"RefuseConnect":     {fault: testbroker.Fault{Kind: testbroker.RefuseConnect, Times: 2}, want: [3]int{503, 503, fine}, stored: 1, fired: 2, code: 503001, conns: [2]uint64{1, 1}},
-	"RefuseConnect 401": {fault: testbroker.Fault{Kind: testbroker.RefuseConnect, Status: 401}, want: [3]int{401, fine, fine}, stored: 2, fired: 1, code: 401003},
-	"SlowConnack":       {fault: testbroker.Fault{Kind: testbroker.SlowConnack, Delay: 3 * time.Second, Times: 3}, want: [3]int{fine, fine, fine}, stored: 3, fired: 1, took: 3 * time.Second},
-	"NoConnack":         {fault: testbroker.Fault{Kind: testbroker.NoConnack}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second},
-	"DropConnect":       {fault: testbroker.Fault{Kind: testbroker.DropConnect}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2}},
-	"DropDuringPublish": {fault: testbroker.Fault{Kind: testbroker.DropDuringPublish, After: 1}, want: [3]int{fine, 0, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2}},
-	"DropBeforePublish": {fault: testbroker.Fault{Kind: testbroker.DropBeforePublish}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2}},
-	"DropAfterPublish":  {fault: testbroker.Fault{Kind: testbroker.DropAfterPublish}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2}},
-	"DropAfterPuback":   {fault: testbroker.Fault{Kind: testbroker.DropAfterPuback}, want: [3]int{fine, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2}},
-	"DelayPuback":       {fault: testbroker.Fault{Kind: testbroker.DelayPuback, Delay: 4 * time.Second}, want: [3]int{fine, fine, fine}, stored: 3, fired: 1, took: 4 * time.Second},
-	"SwallowPuback":     {fault: testbroker.Fault{Kind: testbroker.SwallowPuback}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, took: 10 * time.Second, conns: [2]uint64{2, 1}},
-	"Forget":            {fault: testbroker.Fault{Kind: testbroker.Forget}, want: [3]int{fine, fine, fine}, stored: 2, fired: 1},
-	"GarbageOnPublish":  {fault: testbroker.Fault{Kind: testbroker.GarbageOnPublish}, want: [3]int{0, fine, fine}, stored: 3, fired: 1},
-	"HalfOpen":          {fault: testbroker.Fault{Kind: testbroker.HalfOpen, For: 5 * time.Second}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second},
-	"HalfOpen of one":   {fault: testbroker.Fault{Kind: testbroker.HalfOpen, Device: "dev-1", For: 5 * time.Second}, want: [3]int{0, fine, fine}, stored: 2, fired: 1},
-	"HalfOpen later":    {fault: testbroker.Fault{Kind: testbroker.HalfOpen, After: 1, For: 5 * time.Second}, want: [3]int{fine, 0, fine}, stored: 2, fired: 1},
-	"Throttle":          {fault: testbroker.Fault{Kind: testbroker.Throttle, Rate: 0.5}, want: [3]int{fine, 429, 429}, stored: 1, fired: 2, code: 429001, conns: [2]uint64{1, 1}},
-	"Absent":            {fault: testbroker.Fault{Kind: testbroker.Absent, Device: "dev-1", For: time.Second}, want: [3]int{0, 0, 0}, stored: 0, fired: 3, conns: [2]uint64{3, 3}},
-	"Absent to all":     {fault: testbroker.Fault{Kind: testbroker.Absent}, want: [3]int{0, 0, 0}, stored: 0, fired: 3},
-	"Quota":             {fault: testbroker.Fault{Kind: testbroker.Quota, Limit: 1}, want: [3]int{fine, 403, 403}, stored: 1, fired: 2, code: 403002},
+func httpFaultCases() map[string]faultCase {
+	type F = testbroker.Fault
+	return map[string]faultCase{
+		"RefuseConnect": {
+			fault: F{Kind: testbroker.RefuseConnect, Times: 2},
+			want:  [3]int{503, 503, fine}, stored: 1, fired: 2, code: 503001, conns: [2]uint64{1, 1},
+		},
+		"RefuseConnect 401": {
+			fault: F{Kind: testbroker.RefuseConnect, Status: 401},
+			want:  [3]int{401, fine, fine}, stored: 2, fired: 1, code: 401003,
+		},
+		"SlowConnack": {
+			fault: F{Kind: testbroker.SlowConnack, Delay: 3 * time.Second, Times: 3},
+			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1, took: 3 * time.Second,
+		},
+		"NoConnack": {
+			fault: F{Kind: testbroker.NoConnack},
+			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second,
+		},
+		"DropConnect": {
+			fault: F{Kind: testbroker.DropConnect},
+			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2},
+		},
+		"DropDuringPublish": {
+			fault: F{Kind: testbroker.DropDuringPublish, After: 1},
+			want:  [3]int{fine, 0, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2},
+		},
+		"DropBeforePublish": {
+			fault: F{Kind: testbroker.DropBeforePublish},
+			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2},
+		},
+		"DropAfterPublish": {
+			fault: F{Kind: testbroker.DropAfterPublish},
+			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2},
+		},
+		"DropAfterPuback": {
+			fault: F{Kind: testbroker.DropAfterPuback},
+			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2},
+		},
+		"DelayPuback": {
+			fault: F{Kind: testbroker.DelayPuback, Delay: 4 * time.Second},
+			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1, took: 4 * time.Second,
+		},
+		"SwallowPuback": {
+			fault: F{Kind: testbroker.SwallowPuback},
+			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, took: 10 * time.Second, conns: [2]uint64{2, 1},
+		},
+		"Forget": {
+			fault: F{Kind: testbroker.Forget},
+			want:  [3]int{fine, fine, fine}, stored: 2, fired: 1,
+		},
+		"GarbageOnPublish": {
+			fault: F{Kind: testbroker.GarbageOnPublish},
+			want:  [3]int{0, fine, fine}, stored: 3, fired: 1,
+		},
+		"HalfOpen": {
+			fault: F{Kind: testbroker.HalfOpen, For: 5 * time.Second},
+			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second,
+		},
+		"HalfOpen of one": {
+			fault: F{Kind: testbroker.HalfOpen, Device: "dev-1", For: 5 * time.Second},
+			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
+		},
+		"HalfOpen later": {
+			fault: F{Kind: testbroker.HalfOpen, After: 1, For: 5 * time.Second},
+			want:  [3]int{fine, 0, fine}, stored: 2, fired: 1,
+		},
+		"Throttle": {
+			fault: F{Kind: testbroker.Throttle, Rate: 0.5},
+			want:  [3]int{fine, 429, 429}, stored: 1, fired: 2, code: 429001, conns: [2]uint64{1, 1},
+		},
+		"Absent": {
+			fault: F{Kind: testbroker.Absent, Device: "dev-1", For: time.Second},
+			want:  [3]int{0, 0, 0}, stored: 0, fired: 3, conns: [2]uint64{3, 3},
+		},
+		"Absent to all": {
+			fault: F{Kind: testbroker.Absent},
+			want:  [3]int{0, 0, 0}, stored: 0, fired: 3,
+		},
+		"Quota": {
+			fault: F{Kind: testbroker.Quota, Limit: 1},
+			want:  [3]int{fine, 403, 403}, stored: 1, fired: 2, code: 403002,
+		},
 
-	"MuteHandshake":      {fault: testbroker.Fault{Kind: testbroker.MuteHandshake}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second},
-	"NotTLS":             {fault: testbroker.Fault{Kind: testbroker.NotTLS}, want: [3]int{0, fine, fine}, stored: 2, fired: 1},
-	"CutHandshake":       {fault: testbroker.Fault{Kind: testbroker.CutHandshake}, want: [3]int{0, fine, fine}, stored: 2, fired: 1},
-	"OldTLS":             {fault: testbroker.Fault{Kind: testbroker.OldTLS}, want: [3]int{0, fine, fine}, stored: 2, fired: 1},
-	"ExpiredCertificate": {fault: testbroker.Fault{Kind: testbroker.ExpiredCertificate}, want: [3]int{0, fine, fine}, stored: 2, fired: 1},
+		"MuteHandshake": {
+			fault: F{Kind: testbroker.MuteHandshake},
+			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second,
+		},
+		"NotTLS": {
+			fault: F{Kind: testbroker.NotTLS},
+			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
+		},
+		"CutHandshake": {
+			fault: F{Kind: testbroker.CutHandshake},
+			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
+		},
+		"OldTLS": {
+			fault: F{Kind: testbroker.OldTLS},
+			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
+		},
+		"ExpiredCertificate": {
+			fault: F{Kind: testbroker.ExpiredCertificate},
+			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
+		},
 
-	"AnswerStatus":           {fault: testbroker.Fault{Kind: testbroker.AnswerStatus}, want: [3]int{503, fine, fine}, stored: 2, fired: 1, code: 503001, conns: [2]uint64{1, 1}},
-	"AnswerStatus, list":     {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Statuses: []int{500, 0, 429}}, want: [3]int{500, fine, 429}, stored: 1, fired: 2, code: 500001},
-	"AnswerStatus, code":     {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Statuses: []int{403, 200}, ErrorCode: 403006, Times: -1}, want: [3]int{403, 200, 403}, stored: 0, fired: 3, code: 403006},
-	"AnswerStatus elsewhere": {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteReceive}, want: [3]int{fine, fine, fine}, stored: 3},
-	"AnswerStatusAfter":      {fault: testbroker.Fault{Kind: testbroker.AnswerStatusAfter, Statuses: []int{504}, After: 1, Route: testbroker.RouteTelemetry}, want: [3]int{fine, 504, fine}, stored: 3, fired: 1, code: 504000},
-	"ResetBeforeRequest":     {fault: testbroker.Fault{Kind: testbroker.ResetBeforeRequest}, want: [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2}},
-	"ResetAfterRequest":      {fault: testbroker.Fault{Kind: testbroker.ResetAfterRequest}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2}},
-	"NoAnswer":               {fault: testbroker.Fault{Kind: testbroker.NoAnswer, Times: 2}, want: [3]int{0, 0, fine}, stored: 3, fired: 2, took: 10 * time.Second},
-	"DropDuringAnswer":       {fault: testbroker.Fault{Kind: testbroker.DropDuringAnswer}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 1}},
-	"SlowAnswer":             {fault: testbroker.Fault{Kind: testbroker.SlowAnswer, Delay: 8 * time.Second}, want: [3]int{fine, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 1}},
-	"SlowAnswer, too slow":   {fault: testbroker.Fault{Kind: testbroker.SlowAnswer, Delay: 200 * time.Second}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, took: 10 * time.Second},
-	"GarbageAnswer":          {fault: testbroker.Fault{Kind: testbroker.GarbageAnswer}, want: [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2}},
-	"WrongDate":              {fault: testbroker.Fault{Kind: testbroker.WrongDate, Skew: time.Hour}, want: [3]int{fine, fine, fine}, stored: 3, fired: 1},
-	"NoContentLength":        {fault: testbroker.Fault{Kind: testbroker.NoContentLength}, want: [3]int{fine, fine, fine}, stored: 3},
+		"AnswerStatus": {
+			fault: F{Kind: testbroker.AnswerStatus},
+			want:  [3]int{503, fine, fine}, stored: 2, fired: 1, code: 503001, conns: [2]uint64{1, 1},
+		},
+		"AnswerStatus, list": {
+			fault: F{Kind: testbroker.AnswerStatus, Statuses: []int{500, 0, 429}},
+			want:  [3]int{500, fine, 429}, stored: 1, fired: 2, code: 500001,
+		},
+		"AnswerStatus, code": {
+			fault: F{Kind: testbroker.AnswerStatus, Statuses: []int{403, 200}, ErrorCode: 403006, Times: -1},
+			want:  [3]int{403, 200, 403}, stored: 0, fired: 3, code: 403006,
+		},
+		"AnswerStatus elsewhere": {
+			fault: F{Kind: testbroker.AnswerStatus, Route: testbroker.RouteReceive},
+			want:  [3]int{fine, fine, fine}, stored: 3,
+		},
+		"AnswerStatusAfter": {
+			fault: F{Kind: testbroker.AnswerStatusAfter, Statuses: []int{504}, After: 1, Route: testbroker.RouteTelemetry},
+			want:  [3]int{fine, 504, fine}, stored: 3, fired: 1, code: 504000,
+		},
+		"ResetBeforeRequest": {
+			fault: F{Kind: testbroker.ResetBeforeRequest},
+			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2},
+		},
+		"ResetAfterRequest": {
+			fault: F{Kind: testbroker.ResetAfterRequest},
+			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2},
+		},
+		"NoAnswer": {
+			fault: F{Kind: testbroker.NoAnswer, Times: 2},
+			want:  [3]int{0, 0, fine}, stored: 3, fired: 2, took: 10 * time.Second,
+		},
+		"DropDuringAnswer": {
+			fault: F{Kind: testbroker.DropDuringAnswer},
+			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 1},
+		},
+		"SlowAnswer": {
+			fault: F{Kind: testbroker.SlowAnswer, Delay: 8 * time.Second},
+			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 1},
+		},
+		"SlowAnswer, too slow": {
+			fault: F{Kind: testbroker.SlowAnswer, Delay: 200 * time.Second},
+			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, took: 10 * time.Second,
+		},
+		"GarbageAnswer": {
+			fault: F{Kind: testbroker.GarbageAnswer},
+			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2},
+		},
+		"WrongDate": {
+			fault: F{Kind: testbroker.WrongDate, Skew: time.Hour},
+			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1,
+		},
+		"NoContentLength": {
+			fault: F{Kind: testbroker.NoContentLength},
+			want:  [3]int{fine, fine, fine}, stored: 3,
+		},
+	}
 }
 
 func TestFaultsOverHTTP(t *testing.T) {
 	covered := make(map[testbroker.FaultKind]bool)
-	for name, c := range httpFaultCases {
+	for name, c := range httpFaultCases() {
 		require.NotZero(t, c.fault.Kind.Protocols()&testbroker.HTTP, name)
 		covered[c.fault.Kind] = true
 		for major, over := range []string{"HTTP/1.1", "HTTP/2"} {
@@ -124,17 +244,21 @@ func playHTTP(t *testing.T, c faultCase, major int) {
 }
 
 func TestRetryAfter(t *testing.T) {
+	type (
+		F = testbroker.Fault
+		H = testbroker.HTTPOptions
+	)
 	for name, c := range map[string]struct {
 		options testbroker.HTTPOptions
 		fault   testbroker.Fault
 		want    []string
 	}{
-		"none":     {testbroker.HTTPOptions{}, testbroker.Fault{Kind: testbroker.AnswerStatus}, []string{"", ""}},
-		"seconds":  {testbroker.HTTPOptions{}, testbroker.Fault{Kind: testbroker.AnswerStatus, RetryAfter: 1500 * time.Millisecond, Times: 2}, []string{"2", "2"}},
-		"date":     {testbroker.HTTPOptions{}, testbroker.Fault{Kind: testbroker.AnswerStatus, RetryAfter: time.Minute, RetryAfterDate: true}, []string{"Sat, 01 Jan 2000 00:01:00 GMT", ""}},
-		"option":   {testbroker.HTTPOptions{RetryAfterDate: true}, testbroker.Fault{Kind: testbroker.RefuseConnect, RetryAfter: time.Second}, []string{"Sat, 01 Jan 2000 00:00:01 GMT", ""}},
-		"throttle": {testbroker.HTTPOptions{}, testbroker.Fault{Kind: testbroker.Throttle, Rate: 0.4}, []string{"", "3"}},
-		"dates":    {testbroker.HTTPOptions{RetryAfterDate: true}, testbroker.Fault{Kind: testbroker.Throttle, Rate: 0.4}, []string{"", "Sat, 01 Jan 2000 00:00:03 GMT"}},
+		"none":     {H{}, F{Kind: testbroker.AnswerStatus}, []string{"", ""}},
+		"seconds":  {H{}, F{Kind: testbroker.AnswerStatus, RetryAfter: 1500 * time.Millisecond, Times: 2}, []string{"2", "2"}},
+		"date":     {H{}, F{Kind: testbroker.AnswerStatus, RetryAfter: time.Minute, RetryAfterDate: true}, []string{"Sat, 01 Jan 2000 00:01:00 GMT", ""}},
+		"option":   {H{RetryAfterDate: true}, F{Kind: testbroker.RefuseConnect, RetryAfter: time.Second}, []string{"Sat, 01 Jan 2000 00:00:01 GMT", ""}},
+		"throttle": {H{}, F{Kind: testbroker.Throttle, Rate: 0.4}, []string{"", "3"}},
+		"dates":    {H{RetryAfterDate: true}, F{Kind: testbroker.Throttle, Rate: 0.4}, []string{"", "Sat, 01 Jan 2000 00:00:03 GMT"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

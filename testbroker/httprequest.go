@@ -180,6 +180,8 @@ func asHTTP(err error, id identity) *httpError {
 		code = 404001
 	case errors.Is(err, ErrDisabled):
 		code = 403012
+	case errors.Is(err, errNotCovered):
+		code = 401002
 	}
 	return httpErrorf(code, "%v", err)
 }

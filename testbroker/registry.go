@@ -20,6 +20,8 @@ var (
 	ErrNotFound = errors.New("testbroker: no such identity")
 	// ErrExists is returned when a device, module or policy is added a second time.
 	ErrExists = errors.New("testbroker: already exists")
+
+	errNotCovered = errors.New("does not cover")
 )
 
 // Device is an entry of the hub's registry: a device, or a module of one. It holds secrets: String and the %v verbs of
@@ -275,7 +277,7 @@ func (h *Hub) authorizeLocked(u userName, t token) error {
 	case now.After(t.deadline(h.grace)):
 		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case !t.covers(h.host, u.id):
-		return fmt.Errorf("token for %q does not cover %s", t.resource, u.id.resource())
+		return fmt.Errorf("token for %q %w %s", t.resource, errNotCovered, u.id.resource())
 	}
 	keys := entry.keys
 	if t.policy != "" {
