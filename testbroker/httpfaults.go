@@ -7,9 +7,14 @@ import (
 	"time"
 )
 
+// meant says whether a fault is about requests of this kind.
+func (q *httpRequest) meant(f *Fault) bool {
+	return f.Route == q.route.kind || f.Route == RouteAny && !q.route.kind.backEnds()
+}
+
 // takeRoute is take for faults that are about requests of one kind.
 func (q *httpRequest) takeRoute(kind FaultKind) *Injected {
-	return q.hub.faults.takeIf(kind, q.id, func(f *Fault) bool { return f.Route == RouteAny || f.Route == q.route.kind })
+	return q.hub.faults.takeIf(kind, q.id, q.meant)
 }
 
 func (q *httpRequest) happened(in *Injected) { q.hub.happenedTo(in, q.c, q.id) }
@@ -31,11 +36,13 @@ func (q *httpRequest) mute(in *Injected) httpAnswer {
 // before lets the faults have their way that happen to a request before anything is known but whose it says it is; false
 // when there are none and it is to be dealt with.
 func (q *httpRequest) before() (httpAnswer, bool) {
-	if a, over := q.gone(); over {
-		return a, true
-	}
-	if a, over := q.firstFaults(); over {
-		return a, true
+	if !q.route.kind.backEnds() {
+		if a, over := q.gone(); over {
+			return a, true
+		}
+		if a, over := q.firstFaults(); over {
+			return a, true
+		}
 	}
 	if in := q.takeRoute(ResetBeforeRequest); in != nil {
 		return q.cut(in), true
@@ -46,8 +53,7 @@ func (q *httpRequest) before() (httpAnswer, bool) {
 			return q.scripted(in, status), true
 		}
 	}
-	throttle := q.hub.faults.inForceIf(Throttle, q.id, func(f *Fault) bool { return f.Route == RouteAny || f.Route == q.route.kind })
-	if throttle != nil && !q.route.open {
+	if throttle := q.hub.faults.inForceIf(Throttle, q.id, q.meant); throttle != nil {
 		if wait := q.hub.faults.early(throttle); wait > 0 {
 			q.happened(throttle)
 			a := q.fail(httpErrorf(429001, "too many requests"))

@@ -527,3 +527,27 @@ func TestFaultsOverRealHTTPS(t *testing.T) {
 		})
 	}
 }
+
+// What happens to a device does not happen to a back end that asks about it, unless the fault says so.
+func TestFaultsSpareBackEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		p := backEnd(t, h, testbroker.AllRights)
+		ask := func() int { return p.do("GET", "/devices/dev-1"+version, "").StatusCode }
+		for _, k := range testbroker.FaultKinds() {
+			switch k {
+			case testbroker.HalfOpen, testbroker.Absent: // of all
+				h.Inject(testbroker.Fault{Kind: k, Device: "dev-1"})
+			default:
+				h.Inject(testbroker.Fault{Kind: k, Rate: 0.1})
+			}
+		}
+		require.Equal(t, 200, ask())
+		require.Equal(t, 200, ask())
+		h.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteTwin})
+		require.Equal(t, 200, ask())
+		h.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteRegistry})
+		require.Equal(t, 503, ask())
+		require.Equal(t, 200, ask())
+	})
+}

@@ -12,7 +12,7 @@ import (
 type RouteKind uint8
 
 const (
-	// RouteAny stands for requests of all kinds.
+	// RouteAny stands for requests of devices, of all kinds.
 	RouteAny RouteKind = iota
 	// RouteTelemetry sends a message or a batch.
 	RouteTelemetry
@@ -45,6 +45,10 @@ func (k RouteKind) String() string {
 	}
 	return fmt.Sprintf("RouteKind(%d)", uint8(k))
 }
+
+// backEnds says whether requests of the kind come from back ends: whom they are about is not who asks, and what happens to
+// that device does not happen to them.
+func (k RouteKind) backEnds() bool { return k >= RouteRegistry }
 
 // An httpRoute is a kind of request that the hub understands. Who adds some gives them to allRoutes.
 type httpRoute struct {
