@@ -34,8 +34,8 @@ type HTTPOptions struct {
 // KnownAPIVersions returns the versions of the service's API that devices are known to ask for.
 func KnownAPIVersions() []string {
 	return []string{
-		"2016-02-03", "2016-11-14", "2017-06-30", "2018-01-16", "2018-04-01", "2018-06-30", "2019-03-30", "2019-07-01", "2019-10-01",
-		"2020-03-01", "2020-03-13", "2020-05-31-preview", "2020-09-30", "2021-04-12",
+		"2016-02-03", "2016-11-14", "2017-06-30", "2018-06-30", "2019-03-30", "2019-10-01", "2020-03-13", "2020-05-31-preview", "2020-09-30",
+		"2021-04-12",
 	}
 }
 

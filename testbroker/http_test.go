@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -452,4 +453,70 @@ func FuzzHTTP(f *testing.F) {
 		_, err = io.Copy(io.Discard, conn)
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	})
+}
+
+// What is no HTTP/2 ends the connection and nothing else.
+func TestBadHTTP2(t *testing.T) {
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	for name, c := range map[string]struct {
+		send string
+		want time.Duration
+	}{
+		"no preface":        {strings.Repeat("x", 100), 0},
+		"no settings":       {preface, 10 * time.Second},
+		"ping too short":    {preface + settings + "\x00\x00\x06\x06\x00\x00\x00\x00\x00abcdef", 0},
+		"frame too long":    {preface + settings + "\xff\xff\xff\x00\x00\x00\x00\x00\x01", 0},
+		"headers, no end":   {preface + settings + "\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82", 4 * time.Minute},
+		"bad header block":  {preface + settings + "\x00\x00\x02\x01\x05\x00\x00\x00\x01\xff\xff", 0},
+		"nothing behind it": {preface + settings, 4 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newHub(t, nil)
+				raw, err := h.DialHTTPSPort(t.Context(), "tcp", "hub:443")
+				require.NoError(t, err)
+				config := h.ClientTLS()
+				config.NextProtos = []string{"h2"}
+				conn := tls.Client(raw, config)
+				defer conn.Close()
+				start := time.Now()
+				_, err = io.WriteString(conn, c.send)
+				require.NoError(t, err)
+				io.Copy(io.Discard, conn)
+				require.LessOrEqual(t, time.Since(start), c.want+2*time.Second)
+				conn.Close()
+				synctest.Wait()
+				require.Zero(t, h.Connections(""))
+			})
+		})
+	}
+}
+
+// On real sockets Close leaves no goroutine, whatever the clients are about.
+func TestCloseOverHTTPSLeavesNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	h, d := newHub(t, nil)
+	h.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteReceive, Times: -1})
+	h.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteTelemetry, Delay: time.Hour, After: 10, Times: -1})
+	var clients []*poster
+	var wg sync.WaitGroup
+	for range 10 {
+		for _, name := range []string{"TLS, HTTP/1.1", "TLS, HTTP/2", "TCP"} {
+			p, _ := webWays(t)[name](t, h, token(d))
+			clients = append(clients, p)
+			wg.Go(func() { p.try("POST", "/devices/dev-1/messages/events"+version, "x") })
+			wg.Go(func() { p.try("GET", inbound+version, "") })
+		}
+	}
+	require.NoError(t, h.WaitMessages(t.Context(), 30))
+	start := time.Now()
+	require.NoError(t, h.Close())
+	require.Less(t, time.Since(start), 10*time.Second)
+	wg.Wait()
+	for _, p := range clients {
+		p.client.CloseIdleConnections()
+	}
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 10*time.Second, 10*time.Millisecond, // one asks
+		"%d goroutines, %d before", runtime.NumGoroutine(), before)
 }

@@ -81,7 +81,7 @@ func (a *httpConn) request(w http.ResponseWriter, r *http.Request) {
 	h := a.hub
 	if path, err := url.PathUnescape(r.URL.EscapedPath()); err == nil && path == webPath {
 		if err := a.upgrade(w, r); err != nil {
-			a.c.blame(fmt.Errorf("request for a WebSocket: %w", err))
+			a.refused(identity{}, http.StatusBadRequest, fmt.Errorf("request for a WebSocket: %w", err))
 		}
 		return
 	}
