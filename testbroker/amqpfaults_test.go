@@ -433,6 +433,7 @@ func TestGracefulShutDown(t *testing.T) {
 		p := loginAMQP(t, h, d)
 		require.NoError(t, p.telemetry(d).Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 			"AzIoTHub_FaultOperationType": "ShutDownAmqp", "AzIoTHub_FaultOperationCloseReason": "byebye",
+			"AzIoTHub_FaultOperationDelayInSecs": "1", // or the client may find the close before the outcome
 		}, Data: [][]byte{{1}}}, nil))
 		<-p.conn.Done()
 		require.NoError(t, p.conn.Err(), "a close without an error")
