@@ -211,3 +211,12 @@ func TestWrongOptions(t *testing.T) {
 		}
 	}
 }
+
+// A frame that the line garbled is no reason to give the address up; a peer that never spoke AMQP is.
+func TestGarbageAfterTheOpen(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		h.inject(testbroker.Fault{Kind: testbroker.GarbageOnConnect})
+		_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
+		require.Equal(t, transport.Network, transport.KindOf(err), "%v", err)
+	})
+}

@@ -134,6 +134,7 @@ func TestLosses(t *testing.T) {
 		{errNoAnswer, transport.Timeout},
 		{context.DeadlineExceeded, transport.Timeout},
 		{fmt.Errorf("read: %w", errFrameSize), transport.Network},
+		{errGarbled, transport.Network},
 		{&transport.Error{Kind: transport.Throttled}, transport.Throttled},
 	} {
 		require.Equal(t, c.kind, lossOf(c.cause).Kind, "%v", c.cause)

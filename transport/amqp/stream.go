@@ -54,6 +54,8 @@ var (
 	errClosed    = errors.New("the connection was closed on this side")
 	errHubClosed = errors.New("the hub closed the connection")
 	errFrameSize = errors.New("the peer sent a frame that is larger than agreed, or is no AMQP")
+	// errGarbled is what follows good AMQP: the address is right, and another try may help.
+	errGarbled = errors.New("the peer sent a frame that is larger than agreed, or the line garbled it")
 )
 
 // newStream returns a stream that must be ended by Close or fail. socket is what lies under outer; they are the same without TLS and tunnel.
@@ -72,7 +74,11 @@ func newStream(outer, socket net.Conn, timeout time.Duration) *stream {
 // Read is called by one goroutine.
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
-	if !s.frames.scan(p[:n]) {
+	switch {
+	case s.frames.scan(p[:n]):
+	case s.frames.good:
+		return 0, s.failed(errGarbled)
+	default:
 		return 0, s.failed(errFrameSize)
 	}
 	switch {
@@ -279,8 +285,9 @@ func poke(ch chan struct{}) {
 // frameSizes follows the frames of AMQP in a stream of bytes, as far as their sizes.
 type frameSizes struct {
 	head [4]byte
-	have int // bytes of head
-	rest int // bytes of the frame still to come
+	have int  // bytes of head
+	rest int  // bytes of the frame still to come
+	good bool // there was a frame that could be one
 }
 
 // header is how a protocol header of 8 bytes begins, read as a size.
@@ -308,7 +315,7 @@ func (f *frameSizes) scan(p []byte) bool {
 		case size < 8 || size > maxFrame:
 			return false
 		default:
-			f.rest = int(size) - 4
+			f.rest, f.good = int(size)-4, true
 		}
 	}
 	return true

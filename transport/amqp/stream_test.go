@@ -117,6 +117,9 @@ func TestReadsTellWhy(t *testing.T) {
 	}{
 		"closed": {func(far *memconn.Conn) { _ = far.Close() }, errHubClosed},
 		"junk":   {func(far *memconn.Conn) { _, _ = far.Write([]byte("HTTP/1.1 400 Bad Request\r\n")) }, errFrameSize},
+		"garbled": {func(far *memconn.Conn) {
+			_, _ = far.Write([]byte("AMQP\x00\x01\x00\x00\x00\x00\x00\x08\x02\x00\x00\x00\x00\x00\x00\x04\x02\x00\x00\x00"))
+		}, errGarbled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
