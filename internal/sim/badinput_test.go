@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/stretchr/testify/require"
 )
@@ -25,7 +27,7 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 	hub, err := testbroker.New(nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, hub.Close()) }()
-	addr, err := hub.ListenTLS("127.0.0.1:0")
+	addr, err := places[with.protocol].listenTLS(hub, "127.0.0.1:0")
 	require.NoError(t, err)
 	_, err = hub.AddDevice("dev-1")
 	require.NoError(t, err)
@@ -39,24 +41,29 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 		tls     bool // trust the hub's certificate
 		before  func(t *testing.T)
 		kind    transport.Kind
+		token   transport.Kind // where the answer is one to a token that was put; zero: the same
 	}{
-		{"wrong key", host + ";DeviceId=dev-1;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized},
-		{"unknown device", host + ";DeviceId=dev-2;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized},
+		{"wrong key", host + ";DeviceId=dev-1;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized, 0},
+		{"unknown device", host + ";DeviceId=dev-2;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized, transport.NotFound},
 		{"disabled device", good, true, func(t *testing.T) {
 			require.NoError(t, hub.SetEnabled("dev-1", false))
 			t.Cleanup(func() { require.NoError(t, hub.SetEnabled("dev-1", true)) })
-		}, transport.Unauthorized},
-		{"certificate of nobody we know", good, false, nil, transport.Untrusted},
+		}, transport.Unauthorized, 0},
+		{"certificate of nobody we know", good, false, nil, transport.Untrusted, 0},
 		{"certificate for another host", good, true, func(t *testing.T) {
 			require.NoError(t, hub.PresentName("other.example.test"))
 			t.Cleanup(func() { require.NoError(t, hub.PresentName("")) })
-		}, transport.Untrusted},
+		}, transport.Untrusted, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			kind := tc.kind
+			if with.protocol == testbroker.AMQP && !with.sasl {
+				kind = cmp.Or(tc.token, tc.kind)
+			}
 			if tc.before != nil {
 				tc.before(t)
 			}
-			o := &mqtt.Options{Addr: addr.String()}
+			o := &way{Addr: addr.String()}
 			if tc.tls {
 				o.TLS = hub.ClientTLS()
 			}
@@ -68,7 +75,7 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 			defer cancel()
 
 			err = c.Open(ctx)
-			require.ErrorIs(t, err, tc.kind)
+			require.ErrorIs(t, err, kind)
 			require.False(t, errfilter.Retryable(err))
 			require.Equal(t, uint64(1), c.Stats().Attempts, "one attempt, no retry")
 			require.Equal(t, device.NotRetryable, c.Status().Reason)
@@ -76,7 +83,7 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 			for _, secret := range []string{otherKey, "SharedAccessSignature", "sig="} {
 				require.False(t, strings.Contains(err.Error(), secret), "%v", err)
 			}
-			require.ErrorIs(t, c.Send(ctx, &transport.Message{}), tc.kind, "a Send says why")
+			require.ErrorIs(t, c.Send(ctx, &transport.Message{}), kind, "a Send says why")
 			require.NoError(t, c.Close())
 		})
 	}
@@ -84,17 +91,29 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 	t.Run("the refusal's code can be asked for", func(t *testing.T) {
 		creds, err := device.ParseConnectionString(host + ";DeviceId=dev-1;SharedAccessKey=" + otherKey)
 		require.NoError(t, err)
-		c, err := device.New(creds, with.make(creds, &mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), nil)
+		c, err := device.New(creds, with.make(creds, &way{Addr: addr.String(), TLS: hub.ClientTLS()}), nil)
 		require.NoError(t, err)
 		defer c.Close()
-		var refusal *mqtt.ConnackError
-		require.True(t, errors.As(c.Open(t.Context()), &refusal))
-		require.EqualValues(t, 5, refusal.Code)
+		err = c.Open(t.Context())
+		switch {
+		case with.protocol == testbroker.MQTT:
+			refusal, ok := errors.AsType[*mqtt.ConnackError](err)
+			require.True(t, ok)
+			require.EqualValues(t, 5, refusal.Code)
+		case with.sasl:
+			refusal, ok := errors.AsType[*amqp.SASLError](err)
+			require.True(t, ok)
+			require.Equal(t, 1, refusal.Code)
+		default:
+			refusal, ok := errors.AsType[*amqp.TokenError](err)
+			require.True(t, ok)
+			require.Equal(t, 401, refusal.Status)
+		}
 	})
 	t.Run("a message of the largest size arrives, one byte more is refused", func(t *testing.T) {
 		creds, err := device.ParseConnectionString(good)
 		require.NoError(t, err)
-		c, err := device.New(creds, with.make(creds, &mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), nil)
+		c, err := device.New(creds, with.make(creds, &way{Addr: addr.String(), TLS: hub.ClientTLS()}), nil)
 		require.NoError(t, err)
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -1,7 +1,11 @@
 package sim_test
 
 import (
+	"context"
+	"crypto/tls"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -11,61 +15,93 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 )
 
+// way is how a transport gets to the hub: what all have in common. What a transport lacks it does not look at.
+type way struct {
+	TLS       *tls.Config
+	Plaintext bool
+	Addr      string
+	Dial      func(ctx context.Context, network, addr string) (net.Conn, error)
+	// KeepAlive and PingTimeout are MQTT's.
+	KeepAlive, PingTimeout time.Duration
+}
+
 // An engine makes a transport to the same place by the same settings. The whole system is tried with each.
 type engine struct {
-	name string
-	make func(creds *transport.Credentials, o *mqtt.Options) transport.Transport
-	// amqp: it speaks AMQP; batches: with several messages in a transfer.
-	amqp, batches bool
+	name     string
+	protocol testbroker.Protocol
+	make     func(creds *transport.Credentials, w *way) transport.Transport
+
+	batches bool // several messages go in a transfer
+	shared  bool // many devices may have one connection
+	sasl    bool // the token is told by SASL, and none is put
 }
 
 var engines = []engine{
-	{name: "paho", make: func(_ *transport.Credentials, o *mqtt.Options) transport.Transport { return mqtt.New(o) }},
-	{name: "lean", make: func(creds *transport.Credentials, o *mqtt.Options) transport.Transport {
-		dial := leannet.Dialer(creds, &leannet.Options{TLS: o.TLS, Plaintext: o.Plaintext, Addr: o.Addr, Dial: o.Dial, WriteTimeout: o.WriteTimeout})
-		return lean.New(dial, &lean.Options{KeepAlive: o.KeepAlive, PingTimeout: o.PingTimeout})
+	{name: "paho", protocol: testbroker.MQTT, make: func(_ *transport.Credentials, w *way) transport.Transport {
+		return mqtt.New(&mqtt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
 	}},
-	{name: "lean with the buffers of a board", make: func(creds *transport.Credentials, o *mqtt.Options) transport.Transport {
-		dial := leannet.Dialer(creds, &leannet.Options{TLS: o.TLS, Plaintext: o.Plaintext, Addr: o.Addr, Dial: o.Dial, WriteTimeout: o.WriteTimeout})
-		return lean.New(dial, &lean.Options{KeepAlive: o.KeepAlive, PingTimeout: o.PingTimeout, ReadBuffer: 4096 + 512, WriteBuffer: 1024})
+	{name: "lean", protocol: testbroker.MQTT, make: func(creds *transport.Credentials, w *way) transport.Transport {
+		return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
+	}},
+	{name: "lean with the buffers of a board", protocol: testbroker.MQTT, make: func(creds *transport.Credentials, w *way) transport.Transport {
+		return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout, ReadBuffer: 4096 + 512, WriteBuffer: 1024})
+	}},
+	{name: "amqp", protocol: testbroker.AMQP, batches: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+		return amqp.New(w.amqp())
+	}},
+	{name: "amqp, a message a transfer", protocol: testbroker.AMQP, make: func(_ *transport.Credentials, w *way) transport.Transport {
+		o := w.amqp()
+		o.Batch = 1
+		return amqp.New(o)
+	}},
+	{name: "amqp, SASL PLAIN", protocol: testbroker.AMQP, batches: true, sasl: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+		o := w.amqp()
+		o.Auth = amqp.Plain
+		return amqp.New(o)
+	}},
+	{name: "amqp, shared", protocol: testbroker.AMQP, batches: true, shared: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+		return amqp.NewMux(w.amqp())
 	}},
 }
 
-// others do not speak MQTT: they are tried where the protocol does not matter.
-var others = []engine{
-	{name: "amqp", amqp: true, batches: true, make: func(_ *transport.Credentials, o *mqtt.Options) transport.Transport {
-		return amqp.New(&amqp.Options{TLS: o.TLS, Plaintext: o.Plaintext, Addr: o.Addr, Dial: o.Dial, WriteTimeout: o.WriteTimeout})
-	}},
-	{name: "amqp, a message a transfer", amqp: true, make: func(_ *transport.Credentials, o *mqtt.Options) transport.Transport {
-		return amqp.New(&amqp.Options{TLS: o.TLS, Plaintext: o.Plaintext, Addr: o.Addr, Dial: o.Dial, WriteTimeout: o.WriteTimeout, Batch: 1})
-	}},
-	{name: "amqp, shared", amqp: true, batches: true, make: func(_ *transport.Credentials, o *mqtt.Options) transport.Transport {
-		return amqp.NewMux(&amqp.Options{TLS: o.TLS, Plaintext: o.Plaintext, Addr: o.Addr, Dial: o.Dial, WriteTimeout: o.WriteTimeout})
-	}},
+func (w *way) leanDial(creds *transport.Credentials) lean.Dial {
+	return leannet.Dialer(creds, &leannet.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial})
 }
 
-// options reach the hub in memory.
-func (e engine) options(h *testbroker.Hub, secure bool) *mqtt.Options {
-	switch {
-	case e.amqp && secure:
-		return &mqtt.Options{TLS: h.ClientTLS(), Dial: h.DialAMQPTLSPort}
-	case e.amqp:
-		return &mqtt.Options{Plaintext: true, Dial: h.DialAMQP}
-	case secure:
-		return &mqtt.Options{TLS: h.ClientTLS(), Dial: h.DialTLSPort}
+func (w *way) amqp() *amqp.Options {
+	return &amqp.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial}
+}
+
+// place is where a hub speaks a protocol.
+type place struct {
+	dial, dialTLS     func(h *testbroker.Hub) func(ctx context.Context, network, addr string) (net.Conn, error)
+	listen, listenTLS func(h *testbroker.Hub, addr string) (net.Addr, error)
+}
+
+var places = map[testbroker.Protocol]place{
+	testbroker.MQTT: {
+		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) { return h.Dial },
+		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) { return h.DialTLSPort },
+		(*testbroker.Hub).ListenTCP, (*testbroker.Hub).ListenTLS,
+	},
+	testbroker.AMQP: {
+		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) { return h.DialAMQP },
+		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) {
+			return h.DialAMQPTLSPort
+		},
+		(*testbroker.Hub).ListenAMQPTCP, (*testbroker.Hub).ListenAMQP,
+	},
+}
+
+// inMemory reaches the hub without sockets.
+func (e engine) inMemory(h *testbroker.Hub, secure bool) *way {
+	if secure {
+		return &way{TLS: h.ClientTLS(), Dial: places[e.protocol].dialTLS(h)}
 	}
-	return &mqtt.Options{Plaintext: true, Dial: h.Dial}
+	return &way{Plaintext: true, Dial: places[e.protocol].dial(h)}
 }
 
-// withEachProtocol runs f once for each engine, of all protocols.
-func withEachProtocol(t *testing.T, f func(t *testing.T, e engine)) {
-	withEachEngine(t, f)
-	for _, e := range others {
-		t.Run(e.name, func(t *testing.T) { f(t, e) })
-	}
-}
-
-// withEachEngine runs f once for each engine that speaks MQTT.
+// withEachEngine runs f once for each engine.
 func withEachEngine(t *testing.T, f func(t *testing.T, e engine)) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) { f(t, e) })

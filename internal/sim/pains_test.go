@@ -14,7 +14,6 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,7 +31,7 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 	}
 	hub, err := testbroker.New(nil)
 	require.NoError(t, err)
-	addr, err := hub.ListenTLS("127.0.0.1:0")
+	addr, err := places[with.protocol].listenTLS(hub, "127.0.0.1:0")
 	require.NoError(t, err)
 	_, err = hub.AddDevice("dev-1")
 	require.NoError(t, err)
@@ -42,7 +41,7 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 	defer cancel()
 	cycle := func(n int) {
 		for i := range n {
-			c, err := device.New(creds, with.make(creds, &mqtt.Options{Addr: addr.String(), TLS: hub.ClientTLS()}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+			c, err := device.New(creds, with.make(creds, &way{Addr: addr.String(), TLS: hub.ClientTLS()}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 			require.NoError(t, err)
 			if i%2 == 0 {
 				hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
@@ -77,7 +76,9 @@ func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 				creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
 				require.NoError(t, err)
 				lost := make(chan time.Time, 10)
-				c, err := device.New(creds, with.make(creds, &mqtt.Options{Plaintext: true, Dial: hub.Dial, KeepAlive: 40 * time.Second, PingTimeout: 10 * time.Second}),
+				w := with.inMemory(hub, false)
+				w.KeepAlive, w.PingTimeout = 40*time.Second, 10*time.Second
+				c, err := device.New(creds, with.make(creds, w),
 					&device.Options{AckTimeout: 15 * time.Second, OnStatus: func(s device.Status) {
 						if s.Reason == device.ConnectionLost {
 							lost <- time.Now()

@@ -31,7 +31,7 @@ func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		from, to = *oneSeed, *oneSeed
 	}
-	withEachProtocol(t, func(t *testing.T, e engine) {
+	withEachEngine(t, func(t *testing.T, e engine) {
 		for seed := from; seed <= to; seed++ {
 			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 				p := drawPlan(seed)
@@ -44,7 +44,7 @@ func TestSimulation(t *testing.T) {
 
 // A ledger that cannot find a loss proves nothing.
 func TestTheLedgerNoticesASabotage(t *testing.T) {
-	withEachProtocol(t, func(t *testing.T, e engine) {
+	withEachEngine(t, func(t *testing.T, e engine) {
 		if e.batches {
 			t.Skip("the fault would meet a batch")
 		}
@@ -127,7 +127,7 @@ func play(t *testing.T, p *plan) *world {
 
 	creds, err := device.ParseConnectionString(w.hub.ConnectionString("dev-1"))
 	require.NoError(t, err)
-	w.client, err = device.New(creds, p.engine.make(creds, p.engine.options(w.hub, p.tls)), &device.Options{
+	w.client, err = device.New(creds, p.engine.make(creds, p.engine.inMemory(w.hub, p.tls)), &device.Options{
 		RetryPolicy: w.policy(p.policy), Window: p.window, MaxMessages: p.maxOutbox, AckTimeout: p.ackTimeout, StableTime: p.stable,
 		Rand:      rand.NewPCG(p.seed, 2).Uint64,
 		OnMessage: w.handle,
@@ -388,12 +388,12 @@ func (w *world) check() error {
 		if v, _ := l.Property("n"); v != "#"+l.MessageID {
 			w.fail(fmt.Errorf("message %d arrived with property %q", e.n, v))
 		}
-		if seen[l.MessageID] && !l.Dup && !w.p.engine.amqp { // AMQP has no such mark
+		if seen[l.MessageID] && !l.Dup && w.p.engine.protocol == testbroker.MQTT { // AMQP has no such mark
 			w.fail(fmt.Errorf("message %d came again without DUP", e.n))
 		}
 		seen[l.MessageID] = true
 		on := line{l.Connection, e.producer}
-		if e.n <= newest[on] && !w.p.engine.amqp { // which may refuse a message and take the next one
+		if e.n <= newest[on] && w.p.engine.protocol != testbroker.AMQP { // which may refuse a message and take the next one
 			w.fail(fmt.Errorf("message %d came after %d on connection %d", e.n, newest[on], l.Connection))
 		}
 		newest[on] = e.n

@@ -10,7 +10,6 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +21,7 @@ func twoWay(t *testing.T, with engine) {
 	const n = 10_000
 	hub, err := testbroker.New(nil)
 	require.NoError(t, err)
-	addr, err := hub.ListenTCP("127.0.0.1:0")
+	addr, err := places[with.protocol].listen(hub, "127.0.0.1:0")
 	require.NoError(t, err)
 	_, err = hub.AddDevice("dev-1")
 	require.NoError(t, err)
@@ -33,7 +32,7 @@ func twoWay(t *testing.T, with engine) {
 
 	var handled, answered atomic.Int64
 	var c *device.Client
-	c, err = device.New(creds, with.make(creds, &mqtt.Options{Plaintext: true, Addr: addr.String()}), &device.Options{
+	c, err = device.New(creds, with.make(creds, &way{Plaintext: true, Addr: addr.String()}), &device.Options{
 		OnMessage: func(ctx context.Context, m *transport.Message) error {
 			if handled.Add(1)%100 == 0 { // a handler that waits for an acknowledgement
 				if err := c.Send(ctx, &transport.Message{ID: "answer to " + m.ID}); err != nil {

@@ -1,0 +1,342 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// env is the system under one cell of a matrix.
+type env struct {
+	t     *testing.T
+	with  engine
+	start time.Time
+	hub   *testbroker.Hub
+	tr    transport.Transport // of all devices, if the engine is shared
+	row   row
+	in    *testbroker.Injected // nil: not yet
+	dev   *party               // the one that the fault is about
+	all   []*party
+
+	dropped bool // by ourselves
+}
+
+// party is a device in it.
+type party struct {
+	*env
+	id       string
+	client   *device.Client
+	sent     []*entry
+	commands int                         // sent to it
+	settled  map[testbroker.C2DState]int // what is to become of them
+
+	mu       sync.Mutex
+	outcome  transport.Outcome // what the handler does to commands
+	statuses []device.Status
+	got      map[string]int // commands, and how often the handler was given each
+}
+
+func newEnv(t *testing.T, with engine) *env {
+	e := &env{t: t, with: with, start: time.Now()}
+	var err error
+	e.hub, err = testbroker.New(nil)
+	require.NoError(t, err)
+	e.dev = e.join("dev-1")
+	return e
+}
+
+// join adds a device.
+func (e *env) join(id string) *party {
+	p := &party{env: e, id: id, got: map[string]int{}, settled: map[testbroker.C2DState]int{}}
+	_, err := e.hub.AddDevice(id)
+	require.NoError(e.t, err)
+	creds, err := device.ParseConnectionString(e.hub.ConnectionString(id))
+	require.NoError(e.t, err)
+	creds.TokenLife = 10 * time.Minute
+	if e.tr == nil || !e.with.shared {
+		w := e.with.inMemory(e.hub, true)
+		w.KeepAlive, w.PingTimeout = 20*time.Second, 5*time.Second
+		e.tr = e.with.make(creds, w)
+	}
+	p.client, err = device.New(creds, e.tr, &device.Options{
+		AckTimeout: 25 * time.Second, DialTimeout: 10 * time.Second, StableTime: time.Second,
+		OnStatus: func(s device.Status) {
+			p.mu.Lock()
+			p.statuses = append(p.statuses, s)
+			p.mu.Unlock()
+		},
+		OnMessage: p.handle,
+	})
+	require.NoError(e.t, err)
+	e.all = append(e.all, p)
+	return p
+}
+
+// handle does to a command what is told; one that is released is taken the second time.
+func (p *party) handle(_ context.Context, m *transport.Message) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got[m.ID]++
+	switch {
+	case p.outcome == transport.Reject:
+		return device.ErrReject
+	case p.outcome == transport.Release && p.got[m.ID] == 1:
+		return errors.New("not now")
+	}
+	return nil
+}
+
+func (e *env) inject(r row) {
+	if r.alone && len(e.all) > 1 {
+		r.fault.Device = e.dev.id
+	}
+	e.row, e.in = r, e.hub.Inject(r.fault)
+}
+
+// provoke brings the fault about where it would not come by itself.
+func (e *env) provoke(r row) {
+	switch {
+	case r.reconnects() && e.in.Fired() == 0 && len(e.all) > 1 && r.class != atConnect:
+		_ = e.dev.client.Reconnect() // the others stay
+	case r.reconnects():
+		e.drop()
+	case r.class == atLink:
+		e.hub.DetachLinks(e.dev.id, testbroker.LinkTelemetry, testbroker.AMQPError{})
+		synctest.Wait() // nothing is under way on it
+	}
+}
+
+// drop cuts all connections, which the status may tell.
+func (e *env) drop() {
+	e.dropped = true
+	e.hub.Drop("")
+}
+
+// until waits until ok, looking and nudging every tenth of a second of fake time.
+func (e *env) until(limit time.Duration, ok func() bool, nudge func()) error {
+	for end := time.Now().Add(limit); !ok(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("not within %v; last status %+v", limit, e.dev.client.Status())
+		}
+		if nudge != nil {
+			nudge()
+		}
+	}
+	return nil
+}
+
+// happened waits until the fault has.
+func (e *env) happened() error {
+	return e.until(2*time.Minute, func() bool { return e.in.Fired() > 0 }, nil)
+}
+
+// close closes everything.
+func (e *env) close() (err error) {
+	for _, p := range e.all {
+		err = errors.Join(err, p.client.Close())
+	}
+	return errors.Join(err, e.hub.Close())
+}
+
+// reconnected opens the client, again if it has given up, until it is connected.
+func (p *party) reconnected() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	for {
+		err := p.client.Open(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (p *party) publish(n int) {
+	for range n {
+		m := &entry{n: len(p.sent) + 1}
+		m.m = transport.Message{ID: strconv.Itoa(m.n)}
+		if err := p.client.Enqueue(context.Background(), &m.m, &m.receipt); err != nil {
+			p.t.Error(err)
+		}
+		p.sent = append(p.sent, m)
+	}
+}
+
+// flushed gets everything out, opening the client when it has given up, and compares with the hub's log.
+func (p *party) flushed() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	for {
+		err := p.client.Flush(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		if err := p.reconnected(); err != nil {
+			return err
+		}
+	}
+	return p.compare(false)
+}
+
+// compare checks that each message has its result and that what was acknowledged is at the hub, marked if it came again.
+func (p *party) compare(closed bool) error {
+	seen := map[string]bool{}
+	for _, l := range p.hub.Messages() {
+		if l.DeviceID != p.id {
+			continue
+		}
+		if seen[l.MessageID] && !l.Dup && p.with.protocol == testbroker.MQTT {
+			return fmt.Errorf("message %s came again without DUP", l.MessageID)
+		}
+		seen[l.MessageID] = true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, m := range p.sent {
+		if m.called { // its result was taken
+			continue
+		}
+		m.called = true
+		err := m.receipt.Wait(ctx)
+		switch {
+		case err == nil && !seen[m.m.ID]:
+			return fmt.Errorf("message %s was acknowledged and is not at the hub", m.m.ID)
+		case err == nil, closed && errors.Is(err, transport.Closed), slices.Contains(p.row.refused, transport.KindOf(err)):
+		default:
+			return fmt.Errorf("message %s: %w", m.m.ID, err)
+		}
+	}
+	return nil
+}
+
+// command sends n commands.
+func (p *party) command(n int) error {
+	for range n {
+		p.commands++
+		if err := p.hub.SendC2D(p.id, testbroker.C2D{MessageID: strconv.Itoa(p.commands)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// received waits until all commands were handled, those since the last call with this outcome, and the hub knows.
+func (p *party) received(o transport.Outcome) error {
+	state := testbroker.Completed
+	if o == transport.Reject && p.with.protocol != testbroker.MQTT { // which cannot say it
+		state = testbroker.Rejected
+	}
+	fresh := p.commands
+	for _, n := range p.settled {
+		fresh -= n
+	}
+	p.settled[state] += fresh
+	err := p.until(10*time.Minute, func() bool {
+		for state, n := range p.settled {
+			if p.hub.CountC2D(p.id, state) != n {
+				return false
+			}
+		}
+		return true
+	}, func() {
+		if p.client.Status().State == device.Disconnected {
+			_ = p.client.Start()
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %+v", err, p.hub.C2DLog(p.id))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.commands {
+		least := 1
+		if o == transport.Release && i >= p.commands-fresh {
+			least = 2
+		}
+		if n := p.got[strconv.Itoa(i+1)]; n < least {
+			return fmt.Errorf("command %d was handled %d times", i+1, n)
+		}
+	}
+	return nil
+}
+
+// works looks whether all is well.
+func (p *party) works() error {
+	p.mu.Lock()
+	p.outcome = transport.Accept
+	p.mu.Unlock()
+	p.publish(1)
+	if err := p.flushed(); err != nil {
+		return fmt.Errorf("afterwards: %w", err)
+	}
+	if err := p.command(1); err != nil {
+		return fmt.Errorf("afterwards: %w", err)
+	}
+	if err := p.received(transport.Accept); err != nil {
+		return fmt.Errorf("afterwards: %w", err)
+	}
+	return nil
+}
+
+func (p *party) closed() error {
+	start := time.Now()
+	if err := p.client.Close(); err != nil {
+		return err
+	}
+	if took := time.Since(start); took > time.Second {
+		return fmt.Errorf("Close took %v", took)
+	}
+	return p.compare(true)
+}
+
+// promised compares what the status told with what the row promises.
+func (p *party) promised(r row, unnoticed bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	noticed := false
+	for _, s := range p.statuses {
+		switch {
+		case s.Err == nil || s.Reason == device.OpenCancelled:
+		case slices.Contains(r.kinds, transport.KindOf(s.Err)):
+			noticed = true
+			if (s.State == device.Disconnected) != r.terminal {
+				return fmt.Errorf("%v on %w: terminal is promised to be %v", s.State, s.Err, r.terminal)
+			}
+		case p.dropped && errors.Is(s.Err, transport.Network) && s.Reason == device.ConnectionLost:
+		default:
+			return fmt.Errorf("the status tells %w, promised were %v", s.Err, r.kinds)
+		}
+	}
+	if len(r.kinds) > 0 && !noticed && !r.perhaps && !unnoticed {
+		return fmt.Errorf("the status never told one of %v", r.kinds)
+	}
+	return nil
+}
+
+// undisturbed wants the connection to be the one and only, and no failure to have been told.
+func (p *party) undisturbed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.statuses {
+		if s.Err != nil {
+			return fmt.Errorf("%s was told %w", p.id, s.Err)
+		}
+	}
+	if n := p.client.Stats().Connections; n != 1 {
+		return fmt.Errorf("%s connected %d times", p.id, n)
+	}
+	return nil
+}
