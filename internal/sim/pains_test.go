@@ -113,9 +113,8 @@ func TestPain25_NothingIsPrinted(t *testing.T) {
 		all, _ := io.ReadAll(r)
 		printed <- string(all)
 	}()
-	for seed := uint64(1000); seed < 1010; seed++ {
-		p := drawPlan(seed)
-		p.engine = engines[seed%uint64(len(engines))]
+	for seed := uint64(1000); seed < 1014; seed++ {
+		p := drawPlan(seed, engines[seed%uint64(len(engines))])
 		synctest.Test(t, func(t *testing.T) { play(t, p) })
 	}
 	os.Stdout, os.Stderr = stdout, stderr

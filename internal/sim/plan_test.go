@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,7 +14,7 @@ import (
 // plan is everything random about one run, drawn before it begins.
 type plan struct {
 	seed       uint64
-	engine     engine // not drawn: each plan is played with all
+	engine     engine // not drawn: each plan is played with all, with faults of its protocol besides
 	tls        bool
 	window     int
 	maxOutbox  int
@@ -23,6 +24,7 @@ type plan struct {
 	// reopenAfter is how often the application looks whether the client gave up, and opens it again.
 	reopenAfter time.Duration
 	steps       []step
+	length      time.Duration
 	tail        time.Duration // from the last step to the end of all faults
 }
 
@@ -49,12 +51,15 @@ const (
 	reconnect
 	newPolicy
 	command // count commands from the cloud
+	detach  // the hub ends something over AMQP that fault is about: links, or the session, or the connection
+	end
+	hangUp
 
 	actions
 )
 
 func (a action) String() string {
-	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "command"}[a]
+	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "command", "detach", "end", "hang up"}[a]
 }
 
 func (s step) String() string {
@@ -68,31 +73,47 @@ func (s step) String() string {
 		text += fmt.Sprintf(" %d", s.count)
 	case inject:
 		text += fmt.Sprintf(" %+v", s.fault)
+	case detach, end, hangUp:
+		text += fmt.Sprintf(" %v %s", s.fault.Link, s.fault.Condition)
 	}
 	return text
 }
 
 func (p *plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: tls %v, window %d, outbox %d, ack time-out %v, stable %v, policy %s\n", p.seed, p.tls, p.window, p.maxOutbox, p.ackTimeout, p.stable, p.policy)
+	fmt.Fprintf(&b, "seed %d, %s: tls %v, window %d, outbox %d, ack time-out %v, stable %v, policy %s\n", p.seed, p.engine.name, p.tls, p.window, p.maxOutbox, p.ackTimeout, p.stable, p.policy)
 	for _, s := range p.steps {
 		b.WriteString(s.String() + "\n")
 	}
 	return b.String()
 }
 
-func drawPlan(seed uint64) *plan {
+func drawPlan(seed uint64, e engine) *plan {
+	p := drawCommon(seed)
+	p.engine = e
+	if draw := drawers[e.protocol]; draw != nil {
+		draw(p, rand.New(rand.NewPCG(seed, 100+uint64(e.protocol))))
+	}
+	slices.SortStableFunc(p.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	return p
+}
+
+// drawers add to a plan what only one protocol knows.
+var drawers = map[testbroker.Protocol]func(p *plan, r *rand.Rand){testbroker.AMQP: drawAMQP}
+
+// drawCommon draws what is the same for all engines.
+func drawCommon(seed uint64) *plan {
 	r := rand.New(rand.NewPCG(seed, 1))
-	between := func(from, to time.Duration) time.Duration { return from + time.Duration(r.Int64N(int64(to-from))) }
+	between := durations(r)
 	p := &plan{
 		seed: seed, tls: seed%10 == 9,
 		window: 1 + r.IntN(100), maxOutbox: 10 + r.IntN(300),
 		ackTimeout: between(3*time.Second, 40*time.Second), stable: between(time.Second, time.Minute),
 		policy: []string{"documented", "constant"}[r.IntN(2)],
 	}
-	length := between(30*time.Second, 15*time.Minute)
+	p.length = between(30*time.Second, 15*time.Minute)
 	add := func(s step) {
-		s.at = between(0, length)
+		s.at = between(0, p.length)
 		p.steps = append(p.steps, s)
 	}
 	for range 5 + r.IntN(15) {
@@ -122,8 +143,11 @@ func drawPlan(seed uint64) *plan {
 	}
 	p.tail = between(time.Second, time.Minute)
 	p.reopenAfter = between(time.Second, 30*time.Second)
-	slices.SortFunc(p.steps, func(a, b step) int { return int(a.at - b.at) })
 	return p
+}
+
+func durations(r *rand.Rand) func(from, to time.Duration) time.Duration {
+	return func(from, to time.Duration) time.Duration { return from + time.Duration(r.Int64N(int64(to-from))) }
 }
 
 func drawFault(r *rand.Rand, between func(from, to time.Duration) time.Duration) testbroker.Fault {
@@ -150,4 +174,54 @@ func drawFault(r *rand.Rand, between func(from, to time.Duration) time.Duration)
 	}
 	f.Delay = between(time.Millisecond, 20*time.Second)
 	return f
+}
+
+// drawAMQP adds faults at connections, sessions, links and messages of AMQP.
+func drawAMQP(p *plan, r *rand.Rand) {
+	between := durations(r)
+	links := []testbroker.LinkKind{testbroker.LinkAny, testbroker.LinkTelemetry, testbroker.LinkC2D, testbroker.LinkCBSSender, testbroker.LinkCBSReceiver}
+	// What ends something, and what refuses messages. Empty is the fault's own.
+	conditions := []string{
+		"", "", "amqp:internal-error", "amqp:connection:forced", "amqp:connection:framing-error", "amqp:session:window-violation", "amqp:link:detach-forced", "amqp:link:stolen",
+		"amqp:not-allowed", "amqp:decode-error", "amqp:not-found", "amqp:unauthorized-access", "amqp:resource-limit-exceeded", "com.microsoft:device-container-throttled", "com.example:odd",
+	}
+	kinds := []testbroker.FaultKind{
+		testbroker.RefuseConnect, testbroker.GarbageOnConnect, testbroker.GarbageOnPublish,
+		testbroker.RefuseAttach, testbroker.SlowAttach, testbroker.NoAttach, testbroker.DropOnAttach, testbroker.WithholdCredit, testbroker.DetachWhileIdle,
+		testbroker.RejectMessage, testbroker.ReleaseMessage, testbroker.ModifyMessage, testbroker.CloseOnMessage, testbroker.EndOnMessage, testbroker.DetachOnMessage, testbroker.DetachAfterMessage,
+		testbroker.RefuseSASL, testbroker.RefuseToken, testbroker.SlowToken, testbroker.NoToken, testbroker.DropOnToken,
+	}
+	for range r.IntN(12) {
+		s := step{at: between(0, p.length), what: inject}
+		s.fault = testbroker.Fault{
+			Kind: kinds[r.IntN(len(kinds))], After: r.IntN(4), Times: 1 + r.IntN(3), Delay: between(time.Millisecond, 20*time.Second),
+			Condition: conditions[r.IntN(len(conditions))], Link: links[r.IntN(len(links))],
+			Unclosed: r.IntN(5) == 0, UndeliverableHere: r.IntN(3) == 0,
+			Status: []int{0, 400, 403, 404, 408, 429, 500, 503, 599}[r.IntN(9)], Code: byte(r.IntN(5)),
+		}
+		if r.IntN(4) == 0 {
+			s.fault.Probability = 0.1 + 0.8*r.Float64()
+		}
+		if r.IntN(8) == 0 {
+			s.fault.Delay = 0
+		}
+		p.steps = append(p.steps, s)
+	}
+	for range r.IntN(5) {
+		p.steps = append(p.steps, step{
+			at: between(0, p.length), what: []action{detach, detach, end, hangUp}[r.IntN(4)],
+			fault: testbroker.Fault{Condition: conditions[r.IntN(len(conditions))], Link: links[r.IntN(len(links))]},
+		})
+	}
+}
+
+// refuses: messages may fail by it, and not more than it fires.
+func refuses(f testbroker.Fault) bool {
+	switch f.Kind {
+	case 0, testbroker.DetachWhileIdle, testbroker.RejectMessage, testbroker.DetachOnMessage, testbroker.DetachAfterMessage, testbroker.EndOnMessage:
+		return f.Condition == "amqp:not-allowed" || f.Condition == "amqp:decode-error" || f.Condition == "com.example:odd"
+	case testbroker.ModifyMessage:
+		return f.UndeliverableHere
+	}
+	return false
 }
