@@ -30,7 +30,7 @@ const (
 // Writes only append to a buffer and never block; another goroutine, the flusher, is the sole writer to the socket and sends all that has come together in
 // one go, with a deadline of its own. So one frame does not cost one packet, no goroutine of the library waits for the socket, and a deadline that the library takes from some
 // caller's context does not cut a frame in two, which would end the connection for all. Who sends much asks waitRoom before. Reads are checked for the size of frames, which
-// the library does not bound. The first failure is kept: the library hides it.
+// the library does not bound, and begins and ends of sessions are kept in order. The first failure is kept: the library hides it.
 type stream struct {
 	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
 	socket   net.Conn        // the lowest
@@ -42,12 +42,13 @@ type stream struct {
 
 	frames frameSizes // of the reading goroutine
 
-	mu      sync.Mutex // guards what follows; held for memory only
-	pending []byte
-	room    chan struct{} // closed when the flusher takes pending; nil unless somebody waits for that
-	err     error         // the first failure
-	closing bool          // Close was called
-	drainBy time.Time     // when closing
+	mu       sync.Mutex // guards what follows; held for memory only
+	pending  []byte
+	channels channels
+	room     chan struct{} // closed when the flusher takes pending; nil unless somebody waits for that
+	err      error         // the first failure
+	closing  bool          // Close was called
+	drainBy  time.Time     // when closing
 }
 
 var (
@@ -101,7 +102,7 @@ func (s *stream) failed(err error) error {
 	return err
 }
 
-// Write appends p to what the flusher sends. It does not block.
+// Write appends p, which is a frame or a protocol header, to what the flusher sends. It does not block.
 func (s *stream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	err := s.err
@@ -109,7 +110,7 @@ func (s *stream) Write(p []byte) (int, error) {
 		err = net.ErrClosed
 	}
 	if err == nil {
-		s.pending = append(room(s.pending, len(p)), p...)
+		s.pending = s.channels.pass(room(s.pending, len(p)), p)
 	}
 	s.mu.Unlock()
 	if err != nil {
