@@ -8,8 +8,25 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
+// What a client may do that has not proved anything yet.
+const (
+	maxAttaches     = 64 // of any links, good or not
+	maxTokenLinks   = 32 // to $cbs, on one connection, also later
+	maxTokenMessage = 64 << 10
+)
+
+// errAttaches is the cause of a connection's end whose client attaches and attaches, and never says who it is.
+var errAttaches = errors.New("client attaches many links and has not authenticated")
+
 // Attach judges a link.
 func (a *amqpConn) Attach(link *amqp.Link) error {
+	if a.attaches++; a.attaches > maxAttaches {
+		if !a.knowsSomebody() {
+			a.close(wire.Errorf(wire.ResourceLimitExceeded, "%d links were attached and nobody has authenticated", maxAttaches), errAttaches)
+			return errAttaches
+		}
+		a.attaches = 0
+	}
 	l, err := a.classify(link)
 	if err != nil {
 		return err
@@ -24,6 +41,13 @@ func (a *amqpConn) Attach(link *amqp.Link) error {
 		return err
 	}
 	return a.attachFaults(l)
+}
+
+// knowsSomebody says whether anybody has authenticated, and has not lost the right since.
+func (a *amqpConn) knowsSomebody() bool {
+	a.hub.mu.Lock()
+	defer a.hub.mu.Unlock()
+	return len(a.who)+len(a.grants) > 0
 }
 
 // permit looks whether the client may attach the link.
@@ -65,6 +89,20 @@ func throttled() *wire.Error {
 func (a *amqpConn) prepare(l *amqpLink) error {
 	if l.Receives() {
 		l.Answer.MaxMessageSize = a.hub.amqp.MaxMessageSize
+	}
+	if l.kind.cbs() { // before anybody has proved anything
+		l.Answer.MaxMessageSize = min(l.Answer.MaxMessageSize, maxTokenMessage)
+		a.hub.mu.Lock()
+		n := 0
+		for other := range a.links {
+			if other.kind.cbs() {
+				n++
+			}
+		}
+		a.hub.mu.Unlock()
+		if n >= maxTokenLinks {
+			return wire.Errorf(wire.ResourceLimitExceeded, "%d links to $cbs are attached", n)
+		}
 	}
 	if l.kind == LinkC2D {
 		q, err := a.hub.queue(l.id)

@@ -17,6 +17,8 @@ type amqpConn struct {
 	c      *conn
 	engine *amqp.Conn
 
+	attaches int // since somebody was known; of the connection's goroutine
+
 	// Guarded by Hub.mu.
 	who    map[identity]struct{} // those that were authenticated, by whatever way
 	grants map[identity]*grant   // what tokens allow; that of the empty identity is for all devices

@@ -13,6 +13,7 @@ func (c *Conn) watch(theirs time.Duration) {
 	if c.dead {
 		return
 	}
+	c.heard = time.Now()
 	if c.cfg.IdleTimeout > 0 {
 		c.idle = time.AfterFunc(c.cfg.IdleTimeout, c.timer(c.silentLocked))
 	}

@@ -23,8 +23,8 @@ type Config struct {
 	HandleMax  uint32
 	// SessionWindow is how many transfer frames a session may be sent ahead.
 	SessionWindow uint32
-	// IdleTimeout is how long a client may send nothing before the connection is closed. Half of it is announced, as
-	// the standard recommends. Zero means no limit.
+	// IdleTimeout is how long a client may send no frame before the connection is closed; parts of one do not count. Half
+	// of it is announced, as the standard recommends. Zero means no limit.
 	IdleTimeout time.Duration
 }
 
@@ -52,7 +52,8 @@ type Handler interface {
 	Attached(l *Link)
 	// Message takes a message that came over a link. Unless it is settled, somebody must call [Link.Settle] at some time.
 	Message(l *Link, d Delivery) error
-	// Credit is told that a client has given credit to a link that the server sends on.
+	// Credit is told that a client has given credit to a link that the server sends on, or that there is room again for
+	// what that credit allows.
 	Credit(l *Link)
 	// Settled is told what the client says of a message that was sent unsettled. The state may be nil. What is
 	// returned is the final state, for a client that wants to be told.

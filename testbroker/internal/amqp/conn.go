@@ -28,8 +28,10 @@ type Conn struct {
 	in        []byte // read and not dealt with
 	limit     uint32 // of frames that come
 	opened    bool
-	handshake bool // SASL is through
-	framing   bool // frames of AMQP are expected
+	handshake bool               // SASL is through
+	framing   bool               // frames of AMQP are expected
+	framed    bool               // a frame has come since heard was set
+	parts     map[*Link]struct{} // links with half a message; some may be gone
 
 	mu       sync.Mutex // guards what follows, and all sessions and links; held over writes, which never wait
 	out      []byte     // not written yet
@@ -39,7 +41,7 @@ type Conn struct {
 	frame    uint32     // limit of frames that go
 	sessions map[uint16]*Session
 	unsaid   []*Session // with dispositions, windows or credit to be told
-	heard    time.Time
+	heard    time.Time  // when the last frame was dealt with
 	wrote    time.Time
 	idle     *time.Timer
 	alive    *time.Timer
@@ -51,6 +53,7 @@ type Conn struct {
 func NewConn(stream io.ReadWriter, cfg Config, h Handler) *Conn {
 	return &Conn{
 		net: stream, cfg: cfg, handler: h, limit: wire.MinMaxFrameSize, frame: wire.MinMaxFrameSize, sessions: make(map[uint16]*Session),
+		parts: make(map[*Link]struct{}),
 	}
 }
 
@@ -144,6 +147,9 @@ func (c *Conn) read() error {
 	c.mu.Lock()
 	c.flushLocked()
 	c.busy = false
+	if c.framed { // only whole frames are signs of life, not bytes that drip in
+		c.framed, c.heard = false, time.Now()
+	}
 	c.mu.Unlock()
 	if cap(c.in)-len(c.in) < readSize/4 {
 		c.in = append(make([]byte, 0, max(readSize, 2*len(c.in))), c.in...)
@@ -152,7 +158,6 @@ func (c *Conn) read() error {
 	c.in = c.in[:len(c.in)+n]
 	c.mu.Lock()
 	c.busy = true
-	c.heard = time.Now()
 	c.mu.Unlock()
 	if n > 0 {
 		return nil
@@ -171,7 +176,7 @@ func (c *Conn) next() (wire.Frame, error) {
 			return f, err
 		}
 		if n > 0 {
-			c.in = c.in[n:]
+			c.in, c.framed = c.in[n:], true
 			return f, nil
 		}
 		if err := c.read(); err != nil {

@@ -34,6 +34,7 @@ func (s *Session) disposition(d *wire.Disposition) error {
 	c.mu.Lock()
 	_, partial := d.State.(*wire.Received)
 	final := d.Settled || d.State != nil && !partial
+	full := s.fullLocked()
 	if final {
 		for id, m := range s.unsettled {
 			if id-d.First <= last-d.First {
@@ -41,6 +42,10 @@ func (s *Session) disposition(d *wire.Disposition) error {
 				delete(s.unsettled, id)
 			}
 		}
+	}
+	var credited []*Link
+	if full && !s.fullLocked() {
+		credited = s.creditedLocked()
 	}
 	c.mu.Unlock()
 	slices.SortFunc(all, func(a, b one) int { return int(int32(a.id - b.id)) })
@@ -53,6 +58,9 @@ func (s *Session) disposition(d *wire.Disposition) error {
 		if !d.Settled {
 			c.say(s.channel, &wire.Disposition{Role: wire.RoleSender, First: m.id, Last: wire.Some(m.id), Settled: true, State: end}, nil)
 		}
+	}
+	for _, l := range credited {
+		c.handler.Credit(l)
 	}
 	return nil
 }

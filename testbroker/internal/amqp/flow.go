@@ -20,8 +20,17 @@ func (s *Session) flow(f *wire.Flow) error {
 	if f.NextIncomingID.OK {
 		next = f.NextIncomingID.V
 	}
+	full := s.fullLocked()
 	s.remote = remaining(f.IncomingWindow, s.nextOutgoing-next)
 	s.pumpLocked()
+	if full && !s.fullLocked() {
+		all := s.creditedLocked()
+		c.mu.Unlock()
+		for _, l := range all {
+			c.handler.Credit(l)
+		}
+		c.mu.Lock()
+	}
 	if !f.Handle.OK {
 		if f.DeliveryCount.OK || f.LinkCredit.OK || f.Drain {
 			c.mu.Unlock()

@@ -2,6 +2,8 @@ package amqp
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
@@ -9,6 +11,13 @@ import (
 const (
 	maxTag       = 32
 	transferRoom = 80 // bytes of a frame that are not payload, at most
+
+	// maxParts is how many messages of a connection may be half there. It bounds what a client can make the server keep.
+	maxParts = 64
+	// maxQueued and maxUnsettled are how many frames of a session may wait for the client's window, and how many messages
+	// for what it says of them, before nothing more is sent.
+	maxQueued    = 4096
+	maxUnsettled = 4096
 )
 
 // transfer deals with a message, or a part of one, from the client.
@@ -81,13 +90,31 @@ func (s *Session) assemble(l *Link, t *wire.Transfer, payload []byte) error {
 	d.Payload = append(d.Payload, payload...)
 	if t.More {
 		l.part = d
-		return nil
+		return s.keepPart(l)
 	}
 	switch mode := l.Asked.SndSettleMode; {
 	case mode == wire.SendSettled && !d.Settled, mode == wire.SendUnsettled && d.Settled:
 		return l.fault(wire.InvalidField, "delivery %d is not settled as snd-settle-mode %d says", d.ID, mode)
 	}
 	return s.conn.handler.Message(l, *d)
+}
+
+// keepPart notes that a link has half a message.
+func (s *Session) keepPart(l *Link) error {
+	parts := s.conn.parts
+	parts[l] = struct{}{}
+	if len(parts) <= maxParts {
+		return nil
+	}
+	for other := range parts {
+		if other.part == nil || !other.Attached() {
+			delete(parts, other)
+		}
+	}
+	if len(parts) <= maxParts {
+		return nil
+	}
+	return wire.Errorf(wire.ResourceLimitExceeded, "more than %d messages that are not complete", maxParts)
 }
 
 // takeCredit uses up one of the credit, and renews it at half of the window.
@@ -149,7 +176,7 @@ func (l *Link) Attached() bool {
 	return l.state == attached && !c.dead
 }
 
-// Ready says whether a message could be sent now.
+// Ready says whether a message could be sent now: there is credit, and room for what waits for the client.
 func (l *Link) Ready() bool {
 	c := l.session.conn
 	c.mu.Lock()
@@ -157,9 +184,28 @@ func (l *Link) Ready() bool {
 	return l.readyLocked()
 }
 
-func (l *Link) readyLocked() bool { return l.state == attached && l.credit > 0 && !l.session.conn.dead }
+func (l *Link) readyLocked() bool {
+	return l.state == attached && l.credit > 0 && !l.session.conn.dead && !l.session.fullLocked()
+}
 
-// Send sends a message; false when the client has given no credit, or the link is not attached. A message that is
+// fullLocked says that the client has to do something before more is sent in the session.
+func (s *Session) fullLocked() bool {
+	return len(s.queue) >= maxQueued || len(s.unsettled) >= maxUnsettled
+}
+
+// creditedLocked returns the links on which the client may be sent messages, by their handles.
+func (s *Session) creditedLocked() []*Link {
+	var all []*Link
+	for _, l := range s.links {
+		if !l.Receives() && l.readyLocked() {
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Link) int { return cmp.Compare(a.handle, b.handle) })
+	return all
+}
+
+// Send sends a message; false when the link is not ready. A message that is
 // unsettled is reported to Handler.Settled in the end, or the link to Handler.Detached.
 func (l *Link) Send(m Outgoing) bool {
 	s, c := l.session, l.session.conn

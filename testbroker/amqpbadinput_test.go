@@ -1,0 +1,464 @@
+package testbroker_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// dialers reach the hub's AMQP in a bubble.
+var dialers = map[string]func(t testing.TB, h *testbroker.Hub) net.Conn{
+	"memory": func(t testing.TB, h *testbroker.Hub) net.Conn {
+		c, err := h.DialAMQP(t.Context(), "tcp", "hub")
+		require.NoError(t, err)
+		return c
+	},
+	"TLS": func(t testing.TB, h *testbroker.Hub) net.Conn {
+		c, err := h.DialAMQPTLSPort(t.Context(), "tcp", "hub")
+		require.NoError(t, err)
+		config := h.ClientTLS()
+		config.ServerName = h.HostName()
+		return tls.Client(c, config)
+	},
+}
+
+// neighbour is a good device on a connection of its own.
+type neighbour struct {
+	*rawPeer
+	id, sent uint32
+}
+
+func newNeighbour(t testing.TB, h *testbroker.Hub) *neighbour {
+	d, err := h.AddDevice("neighbour")
+	require.NoError(t, err)
+	n := &neighbour{rawPeer: dialFrames(t, h), id: 10}
+	n.login(d)
+	n.attach(senderTo("/devices/neighbour/messages/events", 1))
+	n.attach(receiverFrom("/devices/neighbour/messages/devicebound", 2))
+	n.say(0, credit(2, 1000))
+	return n
+}
+
+// works sends a message and receives a command.
+func (n *neighbour) works(h *testbroker.Hub) {
+	n.t.Helper()
+	n.id++
+	n.say(0, transferOf(1, n.id), dataOf(n.t, "x")...)
+	told, _ := want[*amqpwire.Disposition](n.rawPeer)
+	require.Equal(n.t, &amqpwire.Accepted{}, told.State)
+	require.NoError(n.t, h.SendC2D("neighbour", testbroker.C2D{Body: []byte("y")}))
+	got, _ := want[*amqpwire.Transfer](n.rawPeer)
+	n.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true, State: &amqpwire.Accepted{}})
+	synctest.Wait()
+	n.sent++
+	require.EqualValues(n.t, n.sent, h.CountC2D("neighbour", testbroker.Completed))
+}
+
+// alive keeps the neighbour's connection up, for idle time-outs; ends with stop.
+func (n *neighbour) alive(stop chan struct{}) {
+	for {
+		select {
+		case <-time.After(20 * time.Second):
+			n.conn.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
+		case <-stop:
+			return
+		}
+	}
+}
+
+// badInput is what a client does, and how the hub ends it.
+type badInput struct {
+	login bool // before
+	do    func(p *rawPeer)
+	// closes is the condition of the close; empty: there is none, the connection just ends. header is the id of the protocol header in its place.
+	closes amqpwire.Symbol
+	header byte
+	// within is how long it may take.
+	within time.Duration
+}
+
+func badInputs() map[string]badInput {
+	raw := func(s string) func(p *rawPeer) { return func(p *rawPeer) { p.write([]byte(s)) } }
+	plain, sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP), amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
+	frame := func(p amqpwire.Performative) []byte {
+		b, err := amqpwire.AppendFrame(nil, 0, p, nil)
+		if err != nil {
+			panic(err)
+		}
+		return b
+	}
+	initFrame := frame(&amqpwire.Init{Mechanism: "PLAIN", InitialResponse: []byte("\x00a\x00b")})
+	openFrame := frame(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512})
+	drip := func(all []byte, every time.Duration) func(p *rawPeer) {
+		return func(p *rawPeer) {
+			for i := 0; p.write(all[i%len(all):i%len(all)+1]) && i < 100_000; i++ {
+				time.Sleep(every)
+			}
+		}
+	}
+	long := make([]byte, 60_000)
+	binary.BigEndian.PutUint32(long, uint32(len(long)))
+	long[4] = 2
+
+	all := map[string]badInput{
+		// Half a handshake, then silence.
+		"nothing":                   {within: time.Minute},
+		"half a header":             {do: raw("AMQP\x03"), within: time.Minute},
+		"header of SASL":            {do: raw(string(sasl[:])), within: time.Minute},
+		"half an init":              {do: raw(string(sasl[:]) + string(initFrame[:20])), within: time.Minute},
+		"header of AMQP":            {do: raw(string(plain[:])), within: time.Minute},
+		"half an open":              {do: raw(string(plain[:]) + string(openFrame[:10])), within: time.Minute},
+		"the outcome is not waited": {do: raw(string(sasl[:]) + string(initFrame)), within: time.Minute},
+		// Slow loris: a byte now and then, for ever.
+		"headers dripping in":              {do: drip([]byte{'A', 'M', 'Q', 'P', 3, 1, 0, 0}, 9*time.Second), within: 62 * time.Second},
+		"an init dripping in":              {do: drip(append(sasl[:], long...), time.Second), within: 62 * time.Second, closes: ""},
+		"an open dripping in":              {do: drip(append(plain[:], openFrame[:len(openFrame)-1]...), 2*time.Second), within: 62 * time.Second},
+		"a frame dripping in":              {login: true, do: drip(long, time.Second), closes: amqpwire.ResourceLimitExceeded, within: 122 * time.Second},
+		"a header of a frame that drips":   {login: true, do: drip([]byte{0, 0, 0xff, 0}, 50*time.Second), closes: amqpwire.ResourceLimitExceeded, within: 122 * time.Second},
+		"bytes of many frames of nonsense": {login: true, do: drip([]byte{0, 0, 0, 8, 2, 7, 0, 0}, time.Second), closes: amqpwire.FramingError, within: 20 * time.Second},
+		// Garbage.
+		"TLS within":          {do: raw("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), header: amqpwire.ProtocolSASL},
+		"MQTT":                {do: raw("\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00"), header: amqpwire.ProtocolSASL},
+		"an empty init":       {do: raw(string(sasl[:]) + "\x00\x00\x00\x0c\x02\x01\x00\x00\x00\x53\x41\x45")},
+		"a frame of 4 GB":     {login: true, do: raw("\xff\xff\xff\xff\x02\x00\x00\x00"), closes: amqpwire.FramingError},
+		"a frame of 0 B":      {login: true, do: raw("\x00\x00\x00\x00\x02\x00\x00\x00"), closes: amqpwire.FramingError},
+		"open of 4 GB":        {do: raw(string(plain[:]) + "\xff\xff\xff\xff\x02\x00\x00\x00"), closes: amqpwire.FramingError},
+		"init of 4 GB":        {do: raw(string(sasl[:]) + "\xff\xff\xff\xff\x02\x01\x00\x00")},
+		"a list of 2^31":      {login: true, do: raw("\x00\x00\x00\x14\x02\x00\x00\x00\x00\x53\x12\xd0\x00\x00\x00\x04\x7f\xff\xff\xff"), closes: amqpwire.DecodeError},
+		"an array of 2^31":    {login: true, do: raw("\x00\x00\x00\x15\x02\x00\x00\x00\x00\x53\x12\xf0\x00\x00\x00\x05\x7f\xff\xff\xff\x40"), closes: amqpwire.DecodeError},
+		"lists without end":   {login: true, do: raw("\x00\x00\x00\x6c\x02\x00\x00\x00\x00\x53\x12" + strings.Repeat("\xc0\x10\x01", 32) + "\x40"), closes: amqpwire.DecodeError},
+		"text that is none":   {login: true, do: raw("\x00\x00\x00\x13\x02\x00\x00\x00\x00\x53\x12\xc0\x06\x01\xa1\x03\xff\xfe\xfd"), closes: amqpwire.DecodeError},
+		"a frame of SASL":     {login: true, do: raw("\x00\x00\x00\x08\x02\x01\x00\x00"), closes: amqpwire.FramingError},
+		"a header once more":  {login: true, do: raw(string(plain[:])), closes: amqpwire.FramingError},
+		"an open once more":   {login: true, do: raw(string(openFrame)), closes: amqpwire.IllegalState},
+		"a close before open": {do: func(p *rawPeer) { p.write(plain[:]); p.write(frame(&amqpwire.Close{})) }, closes: amqpwire.IllegalState},
+		// Floods.
+		"attaches of nobody": {do: func(p *rawPeer) {
+			all := append(append(plain[:], openFrame...), frame(beginOf(100))...)
+			for i := range uint32(200) {
+				all = append(all, frame(senderTo(telemetryAddress, i))...)
+			}
+			p.write(all)
+		}, closes: amqpwire.ResourceLimitExceeded},
+		"messages without end on many links": {login: true, do: func(p *rawPeer) {
+			var all []byte
+			for i := range uint32(70) {
+				a := senderTo(telemetryAddress, i)
+				a.Name += string(rune('a' + i))
+				all, _ = amqpwire.AppendFrame(all, 0, a, nil)
+				x := transferOf(i, 10+i)
+				x.More = true
+				all, _ = amqpwire.AppendFrame(all, 0, x, make([]byte, 1000))
+			}
+			p.write(all)
+		}, closes: amqpwire.ResourceLimitExceeded},
+	}
+	for seed := range uint64(10) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		junk := make([]byte, 20_000)
+		for i := range junk {
+			junk[i] = byte(r.Uint32())
+		}
+		junk[0] = 0x80 // no frame is so long
+		all["junk "+string(rune('0'+seed))] = badInput{login: true, do: func(p *rawPeer) { p.write(junk) }, closes: amqpwire.FramingError}
+		all["junk at once "+string(rune('0'+seed))] = badInput{do: func(p *rawPeer) { p.write(junk) }, header: amqpwire.ProtocolSASL}
+	}
+	return all
+}
+
+// write says what the hub may be tired of hearing.
+func (p *rawPeer) write(b []byte) bool {
+	_, err := p.conn.Write(b)
+	return err == nil
+}
+
+// Whatever a client does, the hub ends its connection in time and says why; a device beside it does not notice.
+func TestAMQPBadInput(t *testing.T) {
+	for way, dial := range dialers {
+		for name, c := range badInputs() {
+			t.Run(way+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h, d := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
+					n := newNeighbour(t, h)
+					n.works(h)
+					stop := make(chan struct{})
+					var others sync.WaitGroup
+					others.Go(func() { n.alive(stop) })
+
+					p := &rawPeer{t: t, conn: dial(t, h)}
+					if c.login {
+						p.login(d)
+					} else if s, ok := p.conn.(*tls.Conn); ok {
+						require.NoError(t, s.Handshake())
+					}
+					start := time.Now()
+					if c.do != nil {
+						others.Go(func() { c.do(p) })
+					}
+					said := p.rest()
+					require.LessOrEqual(t, time.Since(start), max(c.within, time.Second))
+					switch {
+					case c.header != 0:
+						want := amqpwire.ProtocolHeader(c.header)
+						require.True(t, bytes.HasPrefix(said, want[:]), "%x", said)
+					case c.closes != "":
+						last := lastFrame(t, said)
+						require.IsType(t, &amqpwire.Close{}, last)
+						require.NotNil(t, last.(*amqpwire.Close).Error)
+						require.Equal(t, c.closes, last.(*amqpwire.Close).Error.Condition)
+					}
+					p.conn.Close()
+					close(stop)
+					others.Wait()
+					synctest.Wait()
+					require.Equal(t, 1, h.Connections(""))
+					n.works(h)
+				})
+			})
+		}
+	}
+}
+
+// rest reads all that the hub says, to the end.
+func (p *rawPeer) rest() []byte {
+	p.t.Helper()
+	b, err := io.ReadAll(p.conn)
+	if err != nil { // it may be cut off while it talks
+		var late net.Error
+		require.False(p.t, errors.As(err, &late) && late.Timeout(), "%v", err)
+	}
+	return append(p.in, b...)
+}
+
+// lastFrame is the last frame of what was said, headers of protocols aside.
+func lastFrame(t *testing.T, said []byte) (last amqpwire.Performative) {
+	t.Helper()
+	for len(said) > 0 {
+		if bytes.HasPrefix(said, []byte("AMQP")) {
+			said = said[8:]
+			continue
+		}
+		f, n, err := amqpwire.Split(said, 1<<20)
+		require.NoError(t, err)
+		require.NotZero(t, n, "%x", said)
+		if len(f.Body) > 0 {
+			last, _, err = f.Performative()
+			require.NoError(t, err)
+		}
+		said = said[n:]
+	}
+	return last
+}
+
+// What clients say may be as strange as it likes: only what the hub promised is done.
+func TestStrangeConditions(t *testing.T) {
+	for _, condition := range []amqpwire.Symbol{"", "x", "amqp:", "com.example:\x7f", amqpwire.Symbol(strings.Repeat("long", 2000)), "%s%n%!", "amqp:link:detach-forced"} {
+		synctest.Test(t, func(t *testing.T) {
+			h, d := newHub(t, nil)
+			e := &amqpwire.Error{Condition: condition, Description: strings.Repeat("\x00é", 1000), Info: amqpwire.Map{{Key: amqpwire.Symbol("k"), Value: amqpwire.List{nil, uint8(1)}}}}
+			p := dialFrames(t, h)
+			p.login(d)
+			p.attach(receiverFrom("/devices/dev-1/messages/devicebound", 1))
+			p.say(0, credit(1, 10))
+			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("x")}))
+			got, _ := want[*amqpwire.Transfer](p)
+			p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true, State: &amqpwire.Rejected{Error: e}})
+			synctest.Wait()
+			require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Rejected))
+			p.say(0, &amqpwire.Detach{Handle: 1, Closed: true, Error: e})
+			detach, _ := want[*amqpwire.Detach](p)
+			require.Nil(t, detach.Error)
+			p.say(0, &amqpwire.End{Error: e})
+			want[*amqpwire.End](p)
+			p.say(0, &amqpwire.Close{Error: e})
+			want[*amqpwire.Close](p)
+			require.ErrorIs(t, p.ended(), io.EOF)
+		})
+	}
+}
+
+// A client that takes nothing cannot make the hub keep all that it has to say.
+func TestWhatIsKeptForAClientIsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		window uint32
+		mode   uint8
+	}{"window": {0, amqpwire.SendMixed}, "settlement": {1 << 30, amqpwire.SendUnsettled}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				n := newNeighbour(t, h)
+				p := dialFrames(t, h)
+				p.open(nil)
+				p.say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})
+				want[*amqpwire.Begin](p)
+				p.say(0, senderTo("$cbs", 100))
+				want[*amqpwire.Attach](p)
+				want[*amqpwire.Flow](p)
+				in := receiverFrom("$cbs", 101)
+				in.SndSettleMode = c.mode
+				p.say(0, in)
+				want[*amqpwire.Attach](p)
+				all := credit(101, 1<<30)
+				all.IncomingWindow = c.window
+				p.say(0, all)
+				request := func(id uint32) []byte {
+					m := encoded(t, &amqpwire.Message{
+						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: token(d), HasValue: true,
+						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"}, {Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
+					})
+					b, err := amqpwire.AppendFrame(nil, 0, transferOf(100, id), m)
+					require.NoError(t, err)
+					return b
+				}
+				detached := false
+				for id := uint32(1); id < 20_000 && !detached; id++ {
+					p.send(request(id))
+					if id%100 == 0 {
+						synctest.Wait()
+						for !detached && (len(p.in) > 0 || p.readable()) {
+							f, err := p.next()
+							require.NoError(t, err)
+							if end, ok := f.body.(*amqpwire.Detach); ok {
+								require.EqualValues(t, 101, end.Handle)
+								require.Equal(t, amqpwire.ResourceLimitExceeded, end.Error.Condition)
+								detached = true
+							}
+						}
+					}
+				}
+				require.True(t, detached)
+				n.works(h)
+			})
+		})
+	}
+}
+
+// What waited for the client to open its window, or to settle, goes on when it does.
+func TestWhatWaitedGoesOn(t *testing.T) {
+	for name, mode := range map[string]uint8{"window": amqpwire.SendMixed, "settlement": amqpwire.SendUnsettled} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				p := dialFrames(t, h)
+				p.open(nil)
+				p.say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})
+				want[*amqpwire.Begin](p)
+				p.say(0, senderTo("$cbs", 100))
+				want[*amqpwire.Attach](p)
+				want[*amqpwire.Flow](p)
+				in := receiverFrom("$cbs", 101)
+				in.SndSettleMode = mode
+				p.say(0, in)
+				want[*amqpwire.Attach](p)
+				all := credit(101, 1<<30)
+				all.IncomingWindow = 1 << 30
+				if mode == amqpwire.SendMixed {
+					all.IncomingWindow = 0
+				}
+				p.say(0, all)
+				const n = 4500 // more than the hub lets wait in a session, less than with those that wait on the link
+				answers := 0
+				read := func() {
+					synctest.Wait()
+					for len(p.in) > 0 || p.readable() {
+						f, err := p.next()
+						require.NoError(t, err)
+						if _, ok := f.body.(*amqpwire.Transfer); ok {
+							answers++
+						}
+					}
+				}
+				for id := uint32(1); id <= n; id++ {
+					p.say(0, transferOf(100, id), encoded(t, &amqpwire.Message{
+						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: token(d), HasValue: true,
+						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"}, {Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
+					})...)
+					if id%200 == 0 {
+						read()
+					}
+				}
+				read()
+				require.Less(t, answers, n)
+				if mode == amqpwire.SendMixed {
+					p.say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(0)), IncomingWindow: 1 << 30})
+				} else {
+					p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(n)), Settled: true, State: &amqpwire.Accepted{}})
+				}
+				read()
+				require.Equal(t, n, answers)
+			})
+		})
+	}
+}
+
+// Over real TLS: peers that begin a handshake and go, or say nonsense, a hundred times. Nothing is left of them.
+func TestAMQPBadInputLeavesNothingBehind(t *testing.T) {
+	h, _ := newHub(t, nil)
+	addr, err := h.ListenAMQP("127.0.0.1:0")
+	require.NoError(t, err)
+	plain, sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP), amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
+	inputs := [][]byte{nil, []byte("GET / HTTP/1.1\r\n\r\n"), sasl[:], plain[:], append(plain[:], 0xff, 0xff, 0xff, 0xff), append(sasl[:], 0, 0, 0, 40, 2, 1, 0, 0, 0x40), make([]byte, 100_000)}
+	round := func() {
+		var peers sync.WaitGroup
+		for _, input := range inputs {
+			for _, secure := range []bool{true, false} {
+				peers.Go(func() {
+					raw, err := net.Dial("tcp", addr.String())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer raw.Close()
+					c := raw
+					if secure {
+						config := h.ClientTLS()
+						config.ServerName = h.HostName()
+						c = tls.Client(raw, config)
+					}
+					c.SetDeadline(time.Now().Add(10 * time.Second))
+					c.Write(input) // it may be cut off
+					c.SetDeadline(time.Now().Add(50 * time.Millisecond))
+					io.Copy(io.Discard, c)
+				})
+			}
+		}
+		peers.Wait()
+		require.NoError(t, h.Wait(t.Context(), func([]testbroker.Message) bool { return h.Connections("") == 0 }))
+	}
+	round()
+	goroutines, heap := runtime.NumGoroutine(), heapInUse()
+	for range 20 {
+		round()
+	}
+	for range 200 { // those that are about to end
+		if runtime.NumGoroutine() <= goroutines+3 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+3)
+	require.Less(t, heapInUse(), heap+4<<20)
+}
+
+func heapInUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
