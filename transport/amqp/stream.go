@@ -30,7 +30,7 @@ const (
 // Writes only append to a buffer and never block; another goroutine, the flusher, is the sole writer to the socket and sends all that has come together in
 // one go, with a deadline of its own. So one frame does not cost one packet, no goroutine of the library waits for the socket, and a deadline that the library takes from some
 // caller's context does not cut a frame in two, which would end the connection for all. Who sends much asks waitRoom before. Reads are checked for the size of frames, which
-// the library does not bound, and begins and ends of sessions are kept in order. The first failure is kept: the library hides it.
+// the library does not bound, and for messages that would make it panic; begins and ends of sessions are kept in order. The first failure is kept: the library hides it.
 type stream struct {
 	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
 	socket   net.Conn        // the lowest
@@ -57,6 +57,7 @@ var (
 	errFrameSize = errors.New("the peer sent a frame that is larger than agreed, or is no AMQP")
 	// errGarbled is what follows good AMQP: the address is right, and another try may help.
 	errGarbled = errors.New("the peer sent a frame that is larger than agreed, or the line garbled it")
+	errUnsound = errors.New("the peer sent a message that is not sound AMQP")
 )
 
 // newStream returns a stream that must be ended by Close or fail. socket is what lies under outer; they are the same without TLS and tunnel.
@@ -75,12 +76,8 @@ func newStream(outer, socket net.Conn, timeout time.Duration) *stream {
 // Read is called by one goroutine.
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
-	switch {
-	case s.frames.scan(p[:n]):
-	case s.frames.good:
-		return 0, s.failed(errGarbled)
-	default:
-		return 0, s.failed(errFrameSize)
+	if err := s.frames.scan(p[:n]); err != nil {
+		return 0, s.failed(err)
 	}
 	switch {
 	case err == nil:
@@ -283,41 +280,76 @@ func poke(ch chan struct{}) {
 	}
 }
 
-// frameSizes follows the frames of AMQP in a stream of bytes, as far as their sizes.
+// frameSizes follows the frames of AMQP in a stream of bytes, as far as their sizes; those with messages are looked at.
 type frameSizes struct {
-	head [4]byte
-	have int  // bytes of head
-	rest int  // bytes of the frame still to come
-	good bool // there was a frame that could be one
+	head   [11]byte // of the frame that has begun, up to the code of its performative
+	have   int      // bytes of the frame so far
+	size   int      // of the frame, or protocol header; 0: not known yet
+	plain  bool     // it is a protocol header
+	good   bool     // there was a frame that could be one
+	kept   []byte   // the frame, if it is one of interest; its memory is used again
+	screen screen
 }
 
 // header is how a protocol header of 8 bytes begins, read as a size.
 var header = binary.BigEndian.Uint32([]byte("AMQP"))
 
-// scan takes the next bytes in. It returns false for a frame that is too large or too small to be one.
-func (f *frameSizes) scan(p []byte) bool {
+// scan takes the next bytes in. It returns an error for a frame that is too large or too small to be one, and for a message that would do harm.
+func (f *frameSizes) scan(p []byte) error {
 	for len(p) > 0 {
-		if f.rest > 0 {
-			n := min(f.rest, len(p))
-			f.rest -= n
-			p = p[n:]
-			continue
+		n := min(len(p), f.left())
+		switch {
+		case f.have < len(f.head):
+			copy(f.head[f.have:], p[:n])
+		case len(f.kept) > 0:
+			f.kept = append(f.kept, p[:n]...)
 		}
-		n := copy(f.head[f.have:], p)
 		f.have += n
 		p = p[n:]
-		if f.have < len(f.head) {
-			return true
+		switch {
+		case f.have == 4 && f.size == 0:
+			if err := f.begin(binary.BigEndian.Uint32(f.head[:])); err != nil {
+				return err
+			}
+		case f.have == len(f.head) && !f.plain && interesting(f.head[:]):
+			f.kept = append(f.kept, f.head[:]...)
 		}
-		f.have = 0
-		switch size := binary.BigEndian.Uint32(f.head[:]); {
-		case size == header:
-			f.rest = 4
-		case size < 8 || size > maxFrame:
-			return false
-		default:
-			f.rest, f.good = int(size)-4, true
+		if f.size > 0 && f.have == f.size {
+			if len(f.kept) > 0 && !f.screen.frame(f.kept) {
+				return errUnsound
+			}
+			if cap(f.kept) > smallBuffer {
+				f.kept = nil
+			}
+			f.have, f.size, f.kept = 0, 0, f.kept[:0]
 		}
 	}
-	return true
+	return nil
+}
+
+// left is how many bytes there are to the next place where something is known, at most.
+func (f *frameSizes) left() int {
+	switch {
+	case f.size == 0:
+		return 4 - f.have
+	case f.have < len(f.head):
+		return min(f.size, len(f.head)) - f.have
+	}
+	return f.size - f.have
+}
+
+// begin notes the size of a frame, or refuses it.
+func (f *frameSizes) begin(size uint32) error {
+	f.plain = size == header
+	switch {
+	case f.plain:
+		f.size = 8
+	case size >= 8 && size <= maxFrame:
+		f.size, f.good = int(size), true
+	case f.good:
+		return errGarbled
+	default:
+		return errFrameSize
+	}
+	return nil
 }

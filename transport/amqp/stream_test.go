@@ -26,13 +26,13 @@ func TestFramesOfAnySizeAreTold(t *testing.T) {
 		var f frameSizes
 		for rest := good; len(rest) > 0; {
 			n := min(step, len(rest))
-			require.True(t, f.scan(rest[:n]))
+			require.NoError(t, f.scan(rest[:n]))
 			rest = rest[n:]
 		}
 	}
 	for _, bad := range []int{0, 7, maxFrame + 1, 1 << 31, int(binary.BigEndian.Uint32([]byte("HTTP")))} {
 		var f frameSizes
-		require.False(t, f.scan(frame(bad)), "%d", bad)
+		require.Error(t, f.scan(frame(bad)), "%d", bad)
 	}
 }
 
