@@ -48,7 +48,7 @@ func (k RouteKind) String() string {
 
 // backEnds says whether requests of the kind come from back ends: whom they are about is not who asks, and what happens to
 // that device does not happen to them.
-func (k RouteKind) backEnds() bool { return k >= RouteRegistry }
+func (k RouteKind) backEnds() bool { return k >= RouteRegistry && k <= RouteMethod }
 
 // An httpRoute is a kind of request that the hub understands. Who adds some gives them to allRoutes.
 type httpRoute struct {

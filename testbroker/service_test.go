@@ -249,6 +249,20 @@ func TestRightsOfPolicies(t *testing.T) {
 	newPoster(t, h.DialHTTP, nil, serviceToken(policy)).do("GET", "/twins/dev-1", "").refused(t, 400001)
 }
 
+// What is declared for devices does not happen to back ends, unless it names their requests.
+func TestFaultsAndBackEnds(t *testing.T) {
+	h, _ := newHub(t, nil)
+	p := backEnd(t, h, testbroker.ServiceConnect)
+	for _, kind := range []testbroker.FaultKind{testbroker.AnswerStatus, testbroker.ResetBeforeRequest, testbroker.RefuseConnect, testbroker.DropConnect, testbroker.Absent} {
+		in := h.Inject(testbroker.Fault{Kind: kind, Device: "dev-1"})
+		p.do("GET", "/twins/dev-1"+version, "").object(t)
+		require.Zero(t, in.Fired())
+	}
+	in := h.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteTwin, Device: "dev-1"})
+	require.Equal(t, 503, p.do("GET", "/twins/dev-1"+version, "").StatusCode)
+	require.Equal(t, 1, in.Fired())
+}
+
 func TestQueries(t *testing.T) {
 	h, _ := newHub(t, nil)
 	for i := 2; i <= 5; i++ {
