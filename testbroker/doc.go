@@ -30,13 +30,37 @@
 // have it delivered again. The newest link for commands of a device, or the newest subscription, takes over from the one
 // before.
 //
+// # Twins
+//
+// [Hub.PatchDesired] and [Hub.SetDesired] change the desired properties of a twin, of which clients are told that have
+// subscribed; nothing is kept for those that are not there. [Hub.WaitReported] waits for what a device reports, [Hub.Twin]
+// returns the present state, and [Hub.TwinLog] what clients have asked.
+//
+//	version, err := hub.PatchDesired("dev-1", `{"interval":60}`)
+//	err = hub.WaitReported(ctx, "dev-1", func(t testbroker.Twin) bool { return string(t.Reported) == `{"interval":60}` })
+//
+// The limits of the service hold: keys, texts, depth, whole numbers, 32 KB of desired and of reported properties.
+//
+// # Direct methods
+//
+// [Hub.CallMethod] calls a method and waits for the answer, within the time-outs and with the error codes of the service.
+// An answer counts once, in time, and on the connection that had the request. [Hub.MethodLog] and [Hub.MethodAnswers]
+// tell of each call how often it was sent and of each answer what became of it, so that a test can prove that no call was
+// carried out twice.
+//
+//	result, err := hub.CallMethod(ctx, "dev-1", testbroker.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
+//
+// # Back ends
+//
+// A program that uses the service's API over HTTPS ([Hub.ListenHTTPS]) finds the registry, twins, methods, the simplest
+// queries and counts there. It needs a policy: see [Hub.AddPolicy] and [Policy.ConnectionString].
+//
 // # AMQP
 //
 // A client may use SASL PLAIN with "device@sas.hub" and a token, EXTERNAL or no SASL with a certificate, or anything with
 // tokens that it puts on the links to $cbs. One connection can act for as many devices as it has tokens for. There are
-// links for telemetry, single or in batches, and for commands. Links for twins and for methods attach, and pair by
-// "com.microsoft:channel-correlation-id", but there is nothing behind them yet: requests for a twin are answered with the
-// status 501, and no method is called. What breaks the standard is answered with the condition that the standard has, on
+// links for telemetry, single or in batches, for commands, and pairs of links for twins and for methods, which are told
+// from others by "com.microsoft:channel-correlation-id". What breaks the standard is answered with the condition that the standard has, on
 // the link, the session or the connection. [Hub.DetachLinks], [Hub.EndSessions] and [Hub.CloseAMQP] do at any
 // moment what a service does without a reason.
 //
@@ -73,5 +97,5 @@
 //
 // No other client receives what a device publishes, and nothing is retained: a hub is no general broker. Over AMQP there
 // are no links of back ends, no routes to inputs of modules, no transactions, and links do not resume. Over HTTPS there are
-// no requests of back ends, and no commands to modules.
+// no commands to modules, no jobs, configurations and imports.
 package testbroker

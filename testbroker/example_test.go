@@ -6,6 +6,8 @@ import (
 	"log"
 	"net"
 	"net/url"
+	"strings"
+	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 
@@ -74,6 +76,73 @@ func ExampleHub_SendC2D() {
 	// Output:
 	// reboot
 	// completed 1 Success
+}
+
+func ExampleHub_CallMethod() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	dev, err := hub.AddDevice("dev-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	client := connectPaho(hub, dev)
+	defer client.Disconnect(0)
+	client.Subscribe("$iothub/methods/POST/#", 0, func(c paho.Client, m paho.Message) {
+		_, rid, _ := strings.Cut(m.Topic(), "$rid=")
+		c.Publish("$iothub/methods/res/200/?$rid="+rid, 0, false, `{"done":true}`)
+	})
+
+	result, err := hub.CallMethod(context.Background(), "dev-1", testbroker.MethodCall{
+		Name: "reboot", Payload: []byte(`{"in":5}`), ConnectTimeout: time.Minute,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Status, string(result.Payload))
+	fmt.Println(hub.MethodLog("dev-1")[0].Deliveries, hub.MethodAnswers("dev-1")[0].Fate)
+	// Output:
+	// 200 {"done":true}
+	// 1 taken
+}
+
+func ExampleHub_PatchDesired() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	dev, err := hub.AddDevice("dev-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	client := connectPaho(hub, dev)
+	defer client.Disconnect(0)
+	client.Subscribe("$iothub/twin/PATCH/properties/desired/#", 0, func(c paho.Client, m paho.Message) {
+		fmt.Println(string(m.Payload()))
+		c.Publish("$iothub/twin/PATCH/properties/reported/?$rid=1", 0, false, `{"interval":60}`)
+	}).Wait()
+
+	version, err := hub.PatchDesired("dev-1", `{"interval":60}`)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = hub.WaitReported(context.Background(), "dev-1", func(t testbroker.Twin) bool { return t.ReportedVersion > 1 })
+	if err != nil {
+		log.Fatal(err)
+	}
+	twin, err := hub.Twin("dev-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(version, string(twin.Reported))
+	// Output:
+	// {"$version":2,"interval":60}
+	// 2 {"interval":60}
 }
 
 func ExampleFault() {
