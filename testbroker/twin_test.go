@@ -640,3 +640,37 @@ func TestNotificationsInOrder(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("$iothub/twin/PATCH/properties/desired/?$version=%d", i+2), topic)
 	}
 }
+
+// Faults of answers and notifications are the same over AMQP; ids keep their types.
+func TestFaultsOfTwinsOverAMQP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := loginAMQP(t, h, d)
+		s, r := p.pair("/devices/dev-1/twin", "twin:1")
+		l := twinAMQP{t, s, r}
+		for id, other := range map[any]any{"a": "a-other", amqp.UUID{1}: amqp.UUID{1, 15: 0xff}, uint64(7): uint64(7 + 1<<32)} {
+			h.Inject(testbroker.Fault{Kind: testbroker.MisnameTwin})
+			require.Equal(t, other, l.request("GET", nil, id, "").Properties.CorrelationID)
+		}
+		h.Inject(testbroker.Fault{Kind: testbroker.RefuseTwin, RetryAfter: time.Minute, Operation: testbroker.TwinSubscribe})
+		m := l.request("PUT", amqp.Annotations{"resource": "/notifications/twin/properties/desired"}, "1", "")
+		require.Equal(t, amqp.Annotations{"status": int32(429), "retry-after": int32(60)}, m.Annotations)
+		_, err := h.PatchDesired("dev-1", `{"a":1}`)
+		require.NoError(t, err)
+		l.request("PUT", amqp.Annotations{"resource": "/notifications/twin/properties/desired"}, "2", "")
+		h.Inject(testbroker.Fault{Kind: testbroker.DuplicateDesired})
+		_, err = h.PatchDesired("dev-1", `{"a":2}`)
+		require.NoError(t, err)
+		require.Equal(t, int64(3), l.next().Annotations["version"], "the request that was refused was not carried out")
+		require.Equal(t, int64(3), l.next().Annotations["version"])
+		h.Inject(testbroker.Fault{Kind: testbroker.DropAfterTwin})
+		s.Send(t.Context(), &amqp.Message{
+			Annotations: amqp.Annotations{"operation": "PATCH", "resource": "/properties/reported"}, Properties: &amqp.MessageProperties{CorrelationID: "3"}, Data: [][]byte{[]byte(`{"x":1}`)},
+		}, &amqp.SendOptions{Settled: true})
+		<-p.conn.Done()
+		twin, err := h.Twin("dev-1")
+		require.NoError(t, err)
+		require.EqualValues(t, 2, twin.ReportedVersion)
+		require.Zero(t, h.TwinLog("dev-1")[5].Answers)
+	})
+}
