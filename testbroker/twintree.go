@@ -68,7 +68,7 @@ func checkMembers(t tree, path string, depth int) error {
 		return fmt.Errorf("%s: deeper than %d levels", path, maxTwinDepth)
 	}
 	for key, v := range t {
-		at := path + "." + key
+		at := strings.TrimPrefix(path+"."+key, ".")
 		if err := checkKey(key); err != nil {
 			return fmt.Errorf("%.100s: %w", at, err)
 		}
