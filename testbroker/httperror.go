@@ -33,7 +33,7 @@ func (q *httpRequest) fail(e *httpError) httpAnswer {
 	name := errorName(e.code)
 	text := strings.ToValidUTF8(e.text, "?")
 	var outer struct{ Message, ExceptionMessage string }
-	if h.http.TextErrors {
+	if h.http.TextErrors || q.route != nil && q.route.kind.textErrors() {
 		outer.Message = "ErrorCode:" + name + ";" + text
 		outer.ExceptionMessage = "Tracking ID:" + tracking
 	} else {

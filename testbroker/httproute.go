@@ -50,6 +50,10 @@ func (k RouteKind) String() string {
 // that device does not happen to them.
 func (k RouteKind) backEnds() bool { return k >= RouteRegistry && k <= RouteMethod }
 
+// textErrors says whether errors have the older form whatever [HTTPOptions] say: SDKs for back ends find the name of a
+// code in the text.
+func (k RouteKind) textErrors() bool { return k == RouteRegistry || k == RouteTwin }
+
 // An httpRoute is a kind of request that the hub understands. Who adds some gives them to allRoutes.
 type httpRoute struct {
 	kind   RouteKind

@@ -243,7 +243,7 @@ func (h *Hub) createIdentity(id identity, r registration) error {
 	defer h.mu.Unlock()
 	if id.module != "" {
 		if h.registry[identity{device: id.device}] == nil {
-			return h.serviceError(codeDeviceNotFound, "%s", id.device)
+			return h.serviceError(codeDeviceNotFound, "%s is not registered", id.device)
 		}
 		n := 0
 		for other := range h.registry {
@@ -257,9 +257,9 @@ func (h *Hub) createIdentity(id identity, r registration) error {
 	}
 	switch {
 	case h.registry[id] != nil && id.module != "":
-		return h.serviceError(409301, "%s", id)
+		return h.serviceError(409301, "%s is registered already", id)
 	case h.registry[id] != nil:
-		return h.serviceError(409001, "%s", id)
+		return h.serviceError(409001, "%s is registered already", id)
 	}
 	h.addLocked(id, r)
 	return nil
@@ -304,7 +304,7 @@ func deleteIdentity(q *httpRequest) (httpAnswer, error) {
 		return httpAnswer{}, q.hub.serviceError(codePreconditionFailed, "the etag of %s is %s", q.id, d.ETag)
 	}
 	if err := q.hub.RemoveDevice(q.id.String()); err != nil {
-		return httpAnswer{}, q.hub.serviceError(codeDeviceNotFound, "%s", q.id)
+		return httpAnswer{}, q.hub.serviceError(codeDeviceNotFound, "%s is not registered", q.id)
 	}
 	return httpAnswer{status: http.StatusNoContent}, nil
 }

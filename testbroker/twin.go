@@ -104,9 +104,9 @@ func (h *Hub) twin(id identity) (*twin, error) {
 	switch {
 	case h.registry[id] != nil:
 	case id.module != "" && h.registry[identity{device: id.device}] != nil:
-		return nil, h.serviceError(codeModuleNotFound, "%s", id)
+		return nil, h.serviceError(codeModuleNotFound, "%s is not registered", id)
 	default:
-		return nil, h.serviceError(codeDeviceNotFound, "%s", id)
+		return nil, h.serviceError(codeDeviceNotFound, "%s is not registered", id)
 	}
 	t := h.twinOf[id]
 	if t == nil {
