@@ -74,8 +74,8 @@ func (h *Hub) WaitMessages(ctx context.Context, n int) error {
 }
 
 // Wait waits until ok returns true. It is asked at once, and again after each change: a message stored, a connection
-// that came or went, a fault that fired, a request about a twin, a method called or answered. It may call methods of the hub that do not wait; it must not modify the log
-// it is given. Wait fails when the context ends or the hub is closed.
+// that came or went, a fault that fired, a request about a twin, a method called or answered. It may call methods of the
+// hub that do not wait; it must not modify the log it is given. Wait fails when the context ends or the hub is closed.
 func (h *Hub) Wait(ctx context.Context, ok func(log []Message) bool) error {
 	return h.until(ctx, func() bool { return ok(h.log.view()) })
 }
