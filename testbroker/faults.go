@@ -243,14 +243,14 @@ type Fault struct {
 	// default is "amqp:connection:forced" for a connection, "amqp:link:detach-forced" for a link that is detached, and
 	// "amqp:internal-error" otherwise.
 	Condition, Description string
-	// Status is the status code of RefuseToken, by default 401, of RefuseTwin, by default 429, and over HTTP of RefuseConnect,
-	// by default 503.
+	// Status is the status code of RefuseToken, by default 401, of RefuseTwin and RefuseMethod, by default 429, and over HTTP of
+	// RefuseConnect, by default 503.
 	Status int
 	// Statuses are the status codes of AnswerStatus and AnswerStatusAfter, 200 to 599, which take turns. Times is by default
 	// their number. Zero lets a request pass. Default: 503.
 	Statuses []int
-	// ErrorCode is the six-digit code of the service that RefuseConnect over HTTP, AnswerStatus and AnswerStatusAfter put
-	// into answers of 400 and above. Default: the one that usually comes with the status. Description is its text.
+	// ErrorCode is the six-digit code of the service that RefuseConnect over HTTP, AnswerStatus, AnswerStatusAfter,
+	// RefuseTwin and RefuseMethod put into answers of 400 and above. Default: the one that usually comes with the status. Description is its text.
 	ErrorCode int
 	// RetryAfter, unless zero, is said in the header Retry-After of those three, and in the answer of RefuseTwin, in whole
 	// seconds. RetryAfterDate says it, and what Throttle says, as a date: see [HTTPOptions].

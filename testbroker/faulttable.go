@@ -136,6 +136,8 @@ var faultTable = map[FaultKind]faultRow{
 	DuplicateMethod:  {name: "DuplicateMethod", on: MQTT | AMQP},
 	GarbleMethod:     {name: "GarbleMethod", on: MQTT | AMQP},
 	DropAfterMethod:  {name: "DropAfterMethod", on: MQTT | AMQP},
+	MisnameMethod:    {name: "MisnameMethod", on: MQTT | AMQP},
+	RefuseMethod:     {name: "RefuseMethod", on: MQTT | AMQP, status: 429},
 
 	DropOnMethodAnswer:    {name: "DropOnMethodAnswer", on: MQTT | AMQP},
 	SwallowMethodAnswer:   {name: "SwallowMethodAnswer", on: MQTT | AMQP},

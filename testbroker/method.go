@@ -232,6 +232,8 @@ type methodTarget interface {
 	request(rid, name string, payload []byte) bool
 	// newID makes a request id of the n-th request, in the form that the protocol has.
 	newID(n uint64) string
+	// otherID makes another of the same form.
+	otherID(rid string) string
 	protocol() Protocol
 	client() *conn
 }
@@ -270,8 +272,15 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 		c.cutFor(faultError(DropBeforeMethod))
 		return true
 	}
+	if in := take(RefuseMethod); in != nil {
+		h.endCall(call, MethodResult{}, h.declared(&in.fault))
+		return true
+	}
 	if take(SwallowMethod) != nil {
 		return true
+	}
+	if take(MisnameMethod) != nil {
+		rid = to.otherID(rid)
 	}
 	payload := call.Payload
 	if in := take(GarbleMethod); in != nil {
@@ -287,7 +296,7 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 	}
 	if !h.sendCall(call, to, rid, payload, times) {
 		h.calls.mu.Lock()
-		delete(h.calls.named, callName{call.id, rid})
+		delete(h.calls.named, callName{call.id, call.RequestID})
 		call.RequestID, call.to, call.Protocol, call.Connection = "", nil, 0, 0
 		h.calls.mu.Unlock()
 		return false
@@ -454,6 +463,8 @@ type mqttTarget struct{ c *conn }
 func (t mqttTarget) client() *conn       { return t.c }
 func (mqttTarget) protocol() Protocol    { return MQTT }
 func (mqttTarget) newID(n uint64) string { return strconv.FormatUint(n, 16) }
+
+func (mqttTarget) otherID(rid string) string { return "f" + rid }
 
 // request publishes a request. The id is all that the query has: there are clients that take what follows for a part of
 // it.

@@ -356,6 +356,19 @@ func TestFaultsOfMethods(t *testing.T) {
 		w.answer(400, rid, "")
 		c.ok()
 
+		inject(testbroker.Fault{Kind: testbroker.RefuseMethod, Status: 503})
+		require.Equal(t, 503001, start().code())
+		inject(testbroker.Fault{Kind: testbroker.RefuseMethod, ErrorCode: 404103})
+		require.Equal(t, 404103, start().code())
+		inject(testbroker.Fault{Kind: testbroker.RefuseMethod})
+		require.Equal(t, 429001, start().code())
+		inject(testbroker.Fault{Kind: testbroker.MisnameMethod})
+		c = start()
+		rid, _ = w.asked("a")
+		w.answer(200, rid, "")
+		require.Equal(t, 504101, c.code())
+		w.ping() // or the hub would take it for gone
+
 		inject(testbroker.Fault{Kind: testbroker.SlowMethod, Delay: time.Minute})
 		c = start()
 		require.Equal(t, 504101, c.code())
@@ -406,8 +419,8 @@ func TestFaultsOfMethods(t *testing.T) {
 		for _, r := range h.MethodLog("") {
 			deliveries = append(deliveries, r.Deliveries)
 		}
-		require.Equal(t, []int{1, 0, 2, 1, 1, 1, 1, 0, 1, 1, 1}, deliveries)
-		require.Equal(t, []string{"taken", "taken", "taken", "late", "lost", "taken", "lost", "taken"}, fates(h))
+		require.Equal(t, []int{1, 0, 2, 1, 0, 0, 0, 1, 1, 1, 1, 0, 1, 1, 1}, deliveries)
+		require.Equal(t, []string{"taken", "taken", "taken", "unknown", "late", "lost", "taken", "lost", "taken"}, fates(h))
 	})
 }
 

@@ -64,12 +64,18 @@ func (t amqpTarget) newID(n uint64) string {
 	return wire.UUID(id).String()
 }
 
+func (amqpTarget) otherID(rid string) string { return otherID(uuidOf(rid)).(wire.UUID).String() }
+
+// uuidOf reads what newID has made.
+func uuidOf(rid string) (id wire.UUID) {
+	hex.Decode(id[:], []byte(strings.ReplaceAll(rid, "-", "")))
+	return id
+}
+
 // request sends a request with one data section.
 func (t amqpTarget) request(rid, name string, payload []byte) bool {
-	var id wire.UUID
-	hex.Decode(id[:], []byte(strings.ReplaceAll(rid, "-", ""))) // we wrote it
 	return t.pair.answer(&wire.Message{
-		Properties:            &wire.Properties{CorrelationID: id},
+		Properties:            &wire.Properties{CorrelationID: uuidOf(rid)},
 		ApplicationProperties: wire.Map{{Key: "IoThub-methodname", Value: name}},
 		Data:                  [][]byte{payload},
 	})

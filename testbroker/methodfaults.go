@@ -15,6 +15,10 @@ const (
 	GarbleMethod
 	// DropAfterMethod ends the connection right after it was sent, in order, so that the client can read it.
 	DropAfterMethod
+	// MisnameMethod sends it with another request id, so that the answer is to nothing.
+	MisnameMethod
+	// RefuseMethod does not send it: the call fails with the code of Status, by default 429.
+	RefuseMethod
 )
 
 // Faults of an answer to a method. Each happens to answers whose request id is that of a call of the method Method, or of

@@ -1,6 +1,7 @@
 package testbroker
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 )
@@ -48,9 +49,13 @@ const (
 	codeGatewayTimeout     = 504101
 )
 
-// statusCodes are the codes for a status that a fault declares.
-var statusCodes = map[int]int{
-	400: codeArgumentInvalid, 404: codeDeviceNotFound, 412: codePreconditionFailed, 413: codeMessageTooLarge, 429: codeThrottled, 500: codeServerError,
+// declared is the error of a fault that refuses.
+func (h *Hub) declared(f *Fault) *ServiceError {
+	code := f.ErrorCode
+	if code == 0 {
+		code = commonCode(f.Status)
+	}
+	return h.serviceError(code, "%s", cmp.Or(f.Description, "fault "+f.Kind.String()))
 }
 
 func (h *Hub) serviceError(code int, format string, args ...any) *ServiceError {

@@ -547,7 +547,7 @@ func TestFaultsOfTwins(t *testing.T) {
 		inject(testbroker.Fault{Kind: testbroker.RefuseTwin, Status: 503})
 		topic, body := w.request(twinGet+"2", "")
 		require.Equal(t, "$iothub/twin/res/503/?$rid=2", topic)
-		require.Contains(t, body, `"errorCode":503000`)
+		require.Contains(t, body, `"errorCode":503001`)
 		inject(testbroker.Fault{Kind: testbroker.MisnameTwin})
 		require.Equal(t, "200/?$rid=3-other", get("3"))
 		inject(testbroker.Fault{Kind: testbroker.DuplicateTwin})

@@ -77,11 +77,7 @@ func (h *Hub) askTwin(by twinAsker, r TwinRequest, wrong error) {
 func (q *twinCase) decide(wrong error) twinAnswer {
 	h := q.hub
 	if in := q.take(RefuseTwin); in != nil {
-		code := statusCodes[in.fault.Status]
-		if code == 0 {
-			code = in.fault.Status * 1000
-		}
-		a := h.refusal(h.serviceError(code, "%s", faultError(RefuseTwin)))
+		a := h.refusal(h.declared(&in.fault))
 		a.retryAfter = in.fault.RetryAfter
 		return a
 	}
