@@ -23,6 +23,18 @@ func TestTheEncodingIsAMQPs(t *testing.T) {
 	}, appendMessage(nil, &transport.Message{ID: "i", ContentType: "ct", Properties: []transport.Property{{Name: "n", Value: "v"}}}))
 }
 
+// A broker keeps what it acknowledges only if it is asked to; a hub does anyway.
+func TestBrokersAreSentDurableMessages(t *testing.T) {
+	for hub, header := range map[bool][]byte{
+		true:  nil,
+		false: {0, 0x53, 0x70, 0xd0, 0, 0, 0, 5, 0, 0, 0, 1, 0x41}, // durable; the priority is the default, so it is left out
+	} {
+		encoded, err := new(plain).fill(&transport.Message{Body: []byte("x")}, hub).MarshalBinary()
+		require.NoError(t, err)
+		require.Equal(t, append(header, 0, 0x53, 0x75, 0xa0, 1, 'x'), encoded)
+	}
+}
+
 func TestEncodingAllocatesNothing(t *testing.T) {
 	m := &transport.Message{ID: "1", Created: time.Now(), Expires: time.Now(), Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: make([]byte, 100)}
 	buf := make([]byte, 0, 1024)

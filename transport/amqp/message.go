@@ -21,12 +21,16 @@ type plain struct {
 	data       [1][]byte
 }
 
-// fill makes it m. A hub has the time of creation among the application properties.
+// fill makes it m. A hub has the time of creation among the application properties, and keeps whatever it acknowledges; a broker is asked to.
 func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	f.data[0] = m.Body
 	f.properties = amqp.MessageProperties{}
 	out, p, set := &f.message, &f.properties, false
 	out.Data, out.Properties, out.ApplicationProperties = f.data[:], nil, nil
+	out.Header = nil
+	if !hub {
+		out.Header = &durable
+	}
 	if m.ID != "" {
 		p.MessageID, set = m.ID, true
 	}
@@ -62,6 +66,9 @@ func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	}
 	return out
 }
+
+// durable is the header of a message that outlives the broker's process. Without it a broker forgets, when it restarts, what it has acknowledged. The library does not write to it.
+var durable = amqp.MessageHeader{Durable: true, Priority: 4}
 
 const timeLayout = "2006-01-02T15:04:05.000Z"
 

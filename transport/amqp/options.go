@@ -45,7 +45,8 @@ func (a Auth) String() string {
 	return authText[a]
 }
 
-// Addresses are where a broker that is no hub takes and gives messages. "{device}" and "{module}" in them stand for the ids.
+// Addresses are where a broker that is no hub takes and gives messages. "{device}" and "{module}" in them stand for the ids. Messages are sent as durable, so that
+// a broker with a queue that is durable too keeps over its restart what it has acknowledged.
 type Addresses struct {
 	// Telemetry is the target to send to, such as "/queue/telemetry". Required.
 	Telemetry string
