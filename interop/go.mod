@@ -5,6 +5,7 @@ go 1.26
 replace github.com/hubline-iot/hubline => ../
 
 require (
+	github.com/Azure/go-amqp v1.7.0
 	github.com/eclipse/paho.golang v0.23.0
 	github.com/hubline-iot/hubline v0.0.0
 	github.com/stretchr/testify v1.12.1

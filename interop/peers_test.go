@@ -37,6 +37,11 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// seen prints what a test has seen, one line for each case, for the log of whoever runs it.
+func seen(t testing.TB, format string, args ...any) {
+	fmt.Printf("SEEN: %s: %s\n", t.Name(), fmt.Sprintf(format, args...))
+}
+
 // missing ends a test whose peer is not there.
 func missing(t testing.TB, what string) {
 	t.Helper()
@@ -80,7 +85,7 @@ func nodeDir(t testing.TB) string {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
-		ci := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+		ci := exec.CommandContext(ctx, "npm", "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
 		ci.Dir = m.dir
 		if out, err := ci.CombinedOutput(); err != nil {
 			m.err = fmt.Errorf("npm ci: %w\n%s", err, out)
@@ -108,7 +113,16 @@ type event struct {
 	On, Name, Topic, Payload, Text string
 	Code, QoS, Port                int
 	Session, Dup, Retain           bool
+
+	// Of AMQP and of the device SDK.
+	ID, Correlation, ContentType, ContentEncoding, To, Link, Action, Outcome, Condition string
+	Properties, Annotations                                                             map[string]string
+	Connection, Delivery, Count                                                         int
+	Durable                                                                             bool
 }
+
+// is says that an event is of that kind and about that client, for script.next.
+func (e event) is(on, name string) bool { return e.On == on && e.Name == name }
 
 func startScript(t testing.TB, name string) *script {
 	dir := nodeDir(t)
@@ -162,12 +176,18 @@ func (s *script) tell(command map[string]any) {
 // next waits for the next event of that kind about that client, and passes over others.
 func (s *script) next(on, name string) event {
 	s.t.Helper()
+	return s.wait(fmt.Sprintf("%q about %q", on, name), func(e event) bool { return e.is(on, name) })
+}
+
+// wait waits for the next event that is wanted, and passes over others.
+func (s *script) wait(what string, wanted func(event) bool) event {
+	s.t.Helper()
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	for {
 		s.mu.Lock()
 		for i := s.seen; i < len(s.events); i++ {
-			if e := s.events[i]; e.On == on && e.Name == name {
+			if e := s.events[i]; wanted(e) {
 				// What was passed over stays for others to find.
 				copy(s.events[s.seen+1:i+1], s.events[s.seen:i])
 				s.events[s.seen] = e
@@ -181,7 +201,10 @@ func (s *script) next(on, name string) event {
 		select {
 		case <-s.more:
 		case <-limit.C:
-			s.t.Fatalf("no %q about %q within %v; instead: %+v", on, name, patience, waiting)
+			if n := len(waiting); n > 20 {
+				waiting = waiting[n-20:]
+			}
+			s.t.Fatalf("no %s within %v; instead, at last: %+v", what, patience, waiting)
 		}
 	}
 }

@@ -1,0 +1,175 @@
+package interop
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// rabbitProgram is where Debian's package has the server. The one on PATH would change to a user of its own.
+const rabbitProgram = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+
+// What the broker knows from its first start.
+const (
+	rabbitUser, rabbitPassword = deviceID, "a password" // the name is also that in the client certificate
+	queueTelemetry             = "telemetry"
+	queueCommands              = "commands" // what is rejected from here goes to queueDead
+	queueDead                  = "dead"
+	queueSmall                 = "small" // holds smallQueue messages and refuses what comes then
+	smallQueue                 = 5
+)
+
+// A rabbit is a running RabbitMQ with the plugin for AMQP 1.0. All that it has is in a directory of its own.
+type rabbit struct {
+	t             testing.TB
+	ca            *authority
+	devices       *authority // whose client certificates it takes
+	dir           string
+	env           []string
+	secure, plain string
+	plainPort     int
+	node          *child
+}
+
+// startRabbit runs RabbitMQ until the test ends.
+func startRabbit(t testing.TB) *rabbit {
+	if !executable(rabbitProgram) {
+		missing(t, "RabbitMQ ("+rabbitProgram+")")
+	}
+	epmd, err := exec.LookPath("epmd")
+	if err != nil {
+		missing(t, "Erlang's epmd")
+	}
+	b := &rabbit{t: t, ca: newAuthority(t), devices: newAuthority(t), dir: t.TempDir()}
+	file := func(name string, content []byte) string {
+		p := filepath.Join(b.dir, name)
+		require.NoError(t, os.WriteFile(p, content, 0o600))
+		return p
+	}
+	ports := freePorts(t, 4)
+	b.plainPort = ports[1]
+	b.secure, b.plain = loopback(ports[0]), loopback(ports[1])
+	cert := b.ca.server(t, hostName)
+	queue := func(name string, arguments map[string]any) map[string]any {
+		return map[string]any{"name": name, "vhost": "/", "durable": true, "auto_delete": false, "arguments": arguments}
+	}
+	none := map[string]any{} // not nil, which it refuses
+	definitions, err := json.Marshal(map[string]any{
+		"vhosts":      []any{map[string]any{"name": "/"}},
+		"users":       []any{map[string]any{"name": rabbitUser, "password": rabbitPassword, "tags": ""}},
+		"permissions": []any{map[string]any{"user": rabbitUser, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}},
+		"queues": []any{
+			queue(queueTelemetry, none), queue(queueDead, none),
+			queue(queueCommands, map[string]any{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queueDead}),
+			queue(queueSmall, map[string]any{"x-max-length": smallQueue, "x-overflow": "reject-publish"}),
+		},
+	})
+	require.NoError(t, err)
+	config := []string{
+		"listeners.ssl.1 = " + b.secure,
+		"listeners.tcp.1 = " + b.plain,
+		"ssl_options.certfile = " + file("cert.pem", certPEM(cert.Leaf)),
+		"ssl_options.keyfile = " + file("key.pem", keyPEM(t, cert)),
+		"ssl_options.cacertfile = " + file("devices.pem", certPEM(b.devices.cert)),
+		"ssl_options.verify = verify_peer",
+		"ssl_options.fail_if_no_peer_cert = false",
+		"ssl_cert_login_from = common_name",
+		"auth_mechanisms.1 = PLAIN",
+		"auth_mechanisms.2 = EXTERNAL",
+		"load_definitions = " + file("definitions.json", definitions),
+		"log.console = true",
+		"log.file = false",
+	}
+	for name, value := range map[string]string{
+		"HOME": b.dir, "ERL_EPMD_PORT": fmt.Sprint(ports[2]), "ERL_EPMD_ADDRESS": "127.0.0.1",
+		"RABBITMQ_NODENAME": "hubline-interop@localhost", "RABBITMQ_DIST_PORT": fmt.Sprint(ports[3]),
+		"RABBITMQ_CONF_ENV_FILE":              file("env.conf", nil),
+		"RABBITMQ_CONFIG_FILE":                file("rabbitmq.conf", []byte(strings.Join(config, "\n")+"\n")),
+		"RABBITMQ_ADVANCED_CONFIG_FILE":       file("advanced.config", []byte("[].\n")),
+		"RABBITMQ_ENABLED_PLUGINS_FILE":       file("plugins", []byte("[rabbitmq_amqp1_0,rabbitmq_auth_mechanism_ssl].\n")),
+		"RABBITMQ_GENERATED_CONFIG_DIR":       filepath.Join(b.dir, "generated"),
+		"RABBITMQ_FEATURE_FLAGS_FILE":         filepath.Join(b.dir, "feature_flags"),
+		"RABBITMQ_PLUGINS_EXPAND_DIR":         filepath.Join(b.dir, "expanded"),
+		"RABBITMQ_MNESIA_BASE":                filepath.Join(b.dir, "mnesia"),
+		"RABBITMQ_LOG_BASE":                   filepath.Join(b.dir, "log"),
+		"RABBITMQ_LOGS":                       "-",
+		"RABBITMQ_ALLOW_INPUT":                "1", // the program becomes Erlang instead of starting it
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
+	} {
+		b.env = append(b.env, name+"="+value)
+	}
+	// Started by Erlang it would stay behind as a daemon.
+	startChild(t, b.dir, b.env, epmd, "-port", fmt.Sprint(ports[2]))
+	eventually(t, "epmd listens", func() bool { return listens(loopback(ports[2])) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("RabbitMQ said:\n%s", b.node.said())
+		}
+	})
+	b.start()
+	return b
+}
+
+// start runs the broker, also again after kill, and waits until it listens.
+func (b *rabbit) start() {
+	b.t.Helper()
+	b.node = startChild(b.t, b.dir, b.env, rabbitProgram)
+	for _, addr := range []string{b.plain, b.secure} {
+		eventually(b.t, "RabbitMQ listens at "+addr, func() bool { return listens(addr) })
+	}
+}
+
+// kill ends it without a warning.
+func (b *rabbit) kill() { b.node.kill() }
+
+func listens(addr string) bool {
+	c, err := net.Dial("tcp", addr)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err == nil
+}
+
+// A child is a process that cannot outlive the test.
+type child struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	log   *os.File
+}
+
+// startChild runs a program below a shell that kills it when it is told to, at the end of the test, or when this process is gone.
+func startChild(t testing.TB, dir string, env []string, program string, args ...string) *child {
+	t.Helper()
+	const watch = `"$@" & child=$!; read -r _; kill -9 $child; wait $child`
+	log, err := os.CreateTemp(dir, filepath.Base(program)+"-*.log")
+	require.NoError(t, err)
+	c := &child{cmd: exec.Command("/bin/sh", append([]string{"-c", watch, "sh", program}, args...)...), log: log}
+	c.cmd.Env, c.cmd.Dir = append(os.Environ(), env...), dir
+	c.cmd.Stdout, c.cmd.Stderr = log, log
+	c.stdin, err = c.cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.cmd.Start())
+	t.Cleanup(c.kill)
+	return c
+}
+
+// kill ends the program and waits for its end. A second call does nothing.
+func (c *child) kill() {
+	_ = c.stdin.Close()
+	_ = c.cmd.Wait()
+	_ = c.log.Close()
+}
+
+// said is all that the program wrote.
+func (c *child) said() []byte {
+	all, _ := os.ReadFile(c.log.Name())
+	return all
+}

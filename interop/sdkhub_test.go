@@ -1,0 +1,301 @@
+package interop
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// sdkTransport is a way of the official device SDK to a hub.
+type sdkTransport struct {
+	name    string
+	service int                                                    // the port that the SDK goes to
+	listen  func(h *testbroker.Hub, addr string) (net.Addr, error) // opens that of the hub
+	settles bool                                                   // abandon and reject are there
+	inPlace bool                                                   // a token is replaced on the connection, without a new one
+	web     bool                                                   // each request stands for itself, and can be a batch; properties are headers, so they are ASCII
+}
+
+var sdkTransports = []sdkTransport{
+	{name: "amqp", service: 5671, listen: (*testbroker.Hub).ListenAMQP, settles: true, inPlace: true},
+	{name: "amqp-ws", service: 443, listen: (*testbroker.Hub).ListenAMQPWS, settles: true, inPlace: true},
+	{name: "mqtt", service: 8883, listen: (*testbroker.Hub).ListenTLS},
+	{name: "mqtt-ws", service: 443, listen: (*testbroker.Hub).ListenWS},
+	{name: "http", service: 443, listen: (*testbroker.Hub).ListenHTTPS, settles: true, web: true},
+}
+
+// sdk is the official device SDK with a hub.
+type sdk struct {
+	*script
+	sdkTransport
+	hub *testbroker.Hub
+}
+
+// eachSDKTransport runs check for each transport, against a hub of its own.
+func eachSDKTransport(t *testing.T, o *testbroker.Options, check func(t *testing.T, s *sdk)) {
+	for _, way := range sdkTransports {
+		t.Run(way.name, func(t *testing.T) {
+			hub, err := testbroker.New(o)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, hub.Close()) })
+			addr, err := way.listen(hub, "127.0.0.1:0")
+			require.NoError(t, err)
+			s := &sdk{startScript(t, "device.js"), way, hub}
+			s.tell(map[string]any{"do": "ports", "forward": [][]int{{way.service, addr.(*net.TCPAddr).Port}}})
+			s.next("done", "")
+			check(t, s)
+		})
+	}
+}
+
+// open makes a client called name for a device of the hub.
+func (s *sdk) open(name string, dev testbroker.Device, more map[string]any) {
+	s.t.Helper()
+	command := map[string]any{
+		"do": "open", "name": name, "transport": s.name, "connectionString": dev.ConnectionString(), "trust": string(s.hub.CAPEM()),
+	}
+	for k, v := range more {
+		command[k] = v
+	}
+	s.tell(command)
+	require.Empty(s.t, s.next("opened", name).Text)
+}
+
+// telemetry sends n messages at a time and checks what the hub has got. Messages that find no connection are tried again each after a while of its own, so they need not
+// arrive in order; over HTTP several connections carry them. It returns the number of the connection of the last one.
+func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
+	s.t.Helper()
+	properties := map[string]string{"größe": "1 & 2 = 3/Ω", "a+b#c": "100 %", "quote\"": "\\", "empty": ""}
+	if s.web {
+		properties = map[string]string{"a+b#c": "100 % & 2 = 3/", "empty": ""}
+	}
+	var messages []map[string]any
+	for i := range n {
+		messages = append(messages, map[string]any{
+			"payload": fmt.Sprintf(`{"%s":%d}`, prefix, i), "id": fmt.Sprint(prefix, i), "correlation": "c/ &=", "contentType": "application/json", "contentEncoding": "utf-8",
+			"properties": properties,
+		})
+	}
+	s.tell(map[string]any{"do": "send", "name": name, "messages": messages})
+	for range n {
+		e := s.next("sent", name)
+		require.Empty(s.t, e.Text, e.ID)
+	}
+	got := map[string]bool{}
+	var connection uint64
+	for _, m := range s.hub.Messages() {
+		number, found := strings.CutPrefix(m.MessageID, prefix)
+		if !found || got[number] {
+			continue
+		}
+		if ordered && !s.web {
+			require.Equal(s.t, fmt.Sprint(len(got)), number)
+		}
+		got[number] = true
+		connection = m.Connection
+		require.Equal(s.t, fmt.Sprintf(`{"%s":%s}`, prefix, number), string(m.Body))
+		require.Equal(s.t, "c/ &= application/json utf-8", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding)
+		read := map[string]string{}
+		for _, p := range m.Properties {
+			read[p.Name] = p.Value
+		}
+		require.Equal(s.t, properties, read)
+	}
+	require.Len(s.t, got, n, "all have arrived")
+	require.Empty(s.t, s.hub.Conflicts())
+	return connection
+}
+
+// command sends one to the device, has it settled, and checks what the hub makes of it.
+func (s *sdk) command(name, deviceID, body, outcome string, want testbroker.C2DState) {
+	s.t.Helper()
+	require.NoError(s.t, s.hub.SendC2D(deviceID, testbroker.C2D{
+		MessageID: "id of " + body, CorrelationID: "c", ContentType: "text/plain", Properties: []testbroker.Property{{Name: s.property(), Value: "100 %"}}, Body: []byte(body),
+	}))
+	e := s.taken(name, body)
+	if outcome == "abandon" {
+		s.settle(name, e.Delivery, outcome)
+		e = s.taken(name, body)
+		outcome = "complete"
+	}
+	s.settle(name, e.Delivery, outcome)
+	s.becomes(deviceID, body, want)
+}
+
+func (s *sdk) taken(name, body string) event {
+	s.t.Helper()
+	e := s.next("message", name)
+	require.Equal(s.t, body, e.Payload)
+	require.Equal(s.t, "id of "+body, e.ID)
+	require.Equal(s.t, "c", e.Correlation)
+	require.Contains(s.t, strings.ToLower(e.To), "/messages/devicebound")
+	require.Equal(s.t, "100 %", e.Properties[s.property()]+e.Properties["iothub-app-"+s.property()]) // over HTTP the SDK leaves the prefix on
+	return e
+}
+
+// property is the name of one that commands have.
+func (s *sdk) property() string {
+	if s.web {
+		return "a-b"
+	}
+	return "ä/b"
+}
+
+// drop resets what is connected.
+func (s *sdk) drop() {
+	s.t.Helper()
+	if n := s.hub.Drop(""); !s.web {
+		require.Equal(s.t, 1, n)
+	}
+}
+
+func (s *sdk) settle(name string, delivery int, outcome string) {
+	s.t.Helper()
+	s.tell(map[string]any{"do": "settle", "name": name, "delivery": delivery, "outcome": outcome})
+	e := s.next("settled", name)
+	require.Empty(s.t, e.Text, outcome)
+}
+
+func (s *sdk) becomes(deviceID, body string, want testbroker.C2DState) {
+	s.t.Helper()
+	require.NoError(s.t, s.hub.Wait(soon(s.t), func([]testbroker.Message) bool {
+		for _, c := range s.hub.C2DLog(deviceID) {
+			if string(c.C2D.Body) == body && c.State == want {
+				return true
+			}
+		}
+		return false
+	}), "%s: want %v of %+v", body, want, s.hub.C2DLog(deviceID))
+}
+
+// all is what a device does with the hub.
+func (s *sdk) all(name, deviceID, round string, ordered bool) {
+	s.t.Helper()
+	n := 100
+	if s.web {
+		n = 10 // with a handshake of TLS each
+	}
+	s.telemetry(name, round, n, ordered)
+	done := "completed"
+	s.command(name, deviceID, round+" complete", "complete", testbroker.Completed)
+	if s.settles {
+		s.command(name, deviceID, round+" abandon", "abandon", testbroker.Completed)
+		s.command(name, deviceID, round+" reject", "reject", testbroker.Rejected)
+		done = "completed, abandoned and delivered again, rejected"
+	}
+	seen(s.t, "%s: %d messages, lost 0, properties as sent; commands %s", round, n, done)
+}
+
+// batch sends one, where the SDK has that.
+func (s *sdk) batch(t *testing.T) {
+	before := s.hub.Len()
+	s.tell(map[string]any{"do": "batch", "name": "a", "messages": []map[string]any{
+		{"payload": "one", "properties": map[string]string{"n": "1"}}, {"payload": "two", "properties": map[string]string{"n": "2"}},
+	}})
+	answer := s.next("batch", "a").Text
+	if !s.web {
+		require.Contains(t, answer, "NotImplementedError")
+		seen(t, "a batch: %s", answer)
+		return
+	}
+	require.Empty(t, answer)
+	got := s.hub.Messages()[before:]
+	require.Len(t, got, 2)
+	for i, body := range []string{"one", "two"} {
+		require.Equal(t, body, string(got[i].Body))
+		require.Equal(t, []testbroker.Property{{Name: "n", Value: fmt.Sprint(i + 1)}}, got[i].Properties)
+	}
+	seen(t, "a batch of 2: arrived, properties as sent")
+}
+
+func TestDeviceSDK(t *testing.T) {
+	eachSDKTransport(t, nil, func(t *testing.T, s *sdk) {
+		dev, err := s.hub.AddDevice(deviceID)
+		require.NoError(t, err)
+		s.open("a", dev, nil)
+		s.tell(map[string]any{"do": "listen", "name": "a"})
+		s.all("a", deviceID, "first connection", true)
+		s.batch(t)
+		for i := range 2 {
+			s.drop()
+			s.all("a", deviceID, fmt.Sprint("after reset ", i+1), false)
+		}
+		s.tell(map[string]any{"do": "close", "name": "a"})
+		require.Empty(t, s.next("closed", "a").Text)
+		if !s.web {
+			eventually(t, "the hub notices the goodbye", func() bool { return s.hub.Connections(deviceID) == 0 })
+		}
+	})
+}
+
+func TestDeviceSDKRenewsItsToken(t *testing.T) {
+	t.Parallel()
+	eachSDKTransport(t, &testbroker.Options{TokenGrace: -1}, func(t *testing.T, s *sdk) {
+		t.Parallel()
+		dev, err := s.hub.AddDevice(deviceID)
+		require.NoError(t, err)
+		s.open("a", dev, map[string]any{"life": 10, "margin": 6})
+		s.tell(map[string]any{"do": "listen", "name": "a"})
+		s.command("a", deviceID, "before", "complete", testbroker.Completed)
+		before := s.telemetry("a", "before", 1, true)
+		began, renewals := time.Now(), 0
+		for ; time.Since(began) < 11*time.Second; renewals++ { // longer than a token lives
+			s.next("renewed", "a")
+		}
+		s.all("a", deviceID, "after renewal", false)
+		how := "on new connections"
+		switch {
+		case s.inPlace:
+			how = "in place"
+		case s.web:
+			how = "for the requests that follow"
+		}
+		if later := s.telemetry("a", "later", 1, true); !s.web {
+			require.Equal(t, s.inPlace, later == before, "the connection is the first one")
+		}
+		seen(t, "%d renewals in %.0f s, %s, with tokens for 10 s", renewals, time.Since(began).Seconds(), how)
+	})
+}
+
+func TestDeviceSDKWithACertificate(t *testing.T) {
+	eachSDKTransport(t, nil, func(t *testing.T, s *sdk) {
+		cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
+		dev, err := s.hub.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
+		require.NoError(t, err)
+		s.open("a", dev, map[string]any{"cert": string(certPEM(cert.Leaf)), "key": string(keyPEM(t, cert))})
+		s.tell(map[string]any{"do": "listen", "name": "a"})
+		s.all("a", "dev-x", "X.509", true)
+		s.drop()
+		s.all("a", "dev-x", "X.509 after reset", false)
+	})
+}
+
+func TestDeviceSDKIsRefused(t *testing.T) {
+	eachSDKTransport(t, nil, func(t *testing.T, s *sdk) {
+		dev, err := s.hub.AddDevice(deviceID)
+		require.NoError(t, err)
+		other, err := s.hub.AddDevice("dev-2")
+		require.NoError(t, err)
+		forged := dev
+		forged.PrimaryKey = other.PrimaryKey
+		s.tell(map[string]any{
+			"do": "open", "name": "a", "transport": s.name, "connectionString": forged.ConnectionString(), "trust": string(s.hub.CAPEM()),
+		})
+		e := s.next("opened", "a")
+		if s.web { // which sends nothing yet
+			require.Empty(t, e.Text)
+			s.tell(map[string]any{"do": "send", "name": "a", "messages": []map[string]any{{"payload": "x"}}})
+			e = s.next("sent", "a")
+		}
+		require.Contains(t, e.Text, "UnauthorizedError")
+		seen(t, "another device's key: %s", e.Text)
+		s.open("b", dev, nil)
+		s.telemetry("b", "allowed", 1, true)
+	})
+}
