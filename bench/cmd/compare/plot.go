@@ -15,7 +15,6 @@ const (
 	width      = 960
 	edge       = 20
 	axis       = 30  // room for the labels of the vertical axis
-	names      = 130 // room for the labels at the lines' ends
 	header     = 100 // room for the title
 	heading    = 24  // room for a panel's title
 	plotHeight = 168
@@ -80,13 +79,22 @@ func (r *results) draw() []byte {
 			scale := r.scale(r.where(func(c *comparison) bool { return c.Peer == peer }))
 			f := frame{
 				left: float64(edge + column*panel + axis), top: float64(header + row*(heading+plotHeight+footing) + heading),
-				width: float64(panel - axis - names), least: scale[0], most: scale[len(scale)-1],
+				width: float64(panel-axis) - r.names(), least: scale[0], most: scale[len(scale)-1],
 			}
 			f.draw(p, r.suite, peer+", "+w.String(), scale, all)
 		}
 	}
 	p("</svg>")
 	return b.Bytes()
+}
+
+// names is the room for the labels at the lines' ends: the longest name and a number.
+func (r *results) names() float64 {
+	longest := 0
+	for _, s := range r.suite.protocol.Senders {
+		longest = max(longest, len(s.Name+" 10.0"))
+	}
+	return 8 + 5.6*float64(longest)
 }
 
 // scale are the powers of two that hold all ratios, and 1.

@@ -39,7 +39,6 @@ var suites = []*suite{
 		protocol: bench.AMQP,
 		goals: []goal{
 			{"Hubline, window 128 and more: times raw go-amqp", nil, 128, throughput(batches), 0.95, false},
-			{"Hubline, no batches, window 128 and more: times raw go-amqp", nil, 128, throughput(alone), 0.95, false},
 			{"Hubline: allocations for a message more than raw go-amqp", nil, 1, moreAllocations(batches), bench.MoreAllocs, true},
 			{"Hubline, no batches: allocations for a message more than raw go-amqp", nil, 1, moreAllocations(alone), bench.MoreAllocs, true},
 		},
