@@ -17,7 +17,7 @@ import (
 )
 
 func TestFramesOfAnySizeAreTold(t *testing.T) {
-	frame := func(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
+	frame := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 	good := append([]byte("AMQP\x00\x01\x00\x00"), frame(8)...)
 	good = append(append(good, 2, 0, 0, 0), frame(maxFrame)...)
 	good = append(good, make([]byte, maxFrame-4)...)
@@ -30,7 +30,7 @@ func TestFramesOfAnySizeAreTold(t *testing.T) {
 			rest = rest[n:]
 		}
 	}
-	for _, bad := range []int{0, 7, maxFrame + 1, 1 << 31, int(binary.BigEndian.Uint32([]byte("HTTP")))} {
+	for _, bad := range []uint32{0, 7, maxFrame + 1, 1 << 31, binary.BigEndian.Uint32([]byte("HTTP"))} {
 		var f frameSizes
 		require.Error(t, f.scan(frame(bad)), "%d", bad)
 	}
