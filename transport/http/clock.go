@@ -1,0 +1,52 @@
+package http
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// clock is the hub's, as far as its Date headers tell. It is kept as an offset from this process's own clock, so that it does not depend on what the credentials' clock
+// says, which may be this one.
+type clock struct {
+	offset atomic.Int64 // of the hub's clock from time.Now
+	known  atomic.Bool
+}
+
+const (
+	// resolution is that of a Date header, and what is not worth a correction.
+	resolution = time.Second
+	// tolerance is the error of the credentials' clock that tokens stand: a hub allows five minutes.
+	tolerance = time.Minute
+)
+
+// learn reads the Date of an answer to a request that was sent at this moment and answered at that.
+func (c *clock) learn(header http.Header, sent, answered time.Time) {
+	date, err := http.ParseTime(header.Get("Date"))
+	if err != nil || date.Year() < 2000 {
+		return
+	}
+	trip := answered.Sub(sent)
+	offset := date.Add(resolution / 2).Sub(sent.Add(trip / 2))
+	if offset.Abs() <= resolution+trip/2 {
+		offset = 0
+	}
+	c.offset.Store(int64(offset))
+	c.known.Store(true)
+}
+
+// now is the hub's time, or this process's while nothing is known.
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+
+// judge is the time to make tokens by: the credentials', unless the hub's is known to be another.
+func (c *clock) judge(creds *transport.Credentials) time.Time {
+	own := creds.Time()
+	if c.known.Load() {
+		if hubs := c.now(); hubs.Sub(own).Abs() > tolerance {
+			return hubs
+		}
+	}
+	return own
+}

@@ -1,0 +1,208 @@
+package http
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/isotime"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The hub's names for what a message consists of besides its body. They are headers of a single message and members of "properties" in a batch.
+const (
+	headerID          = "iothub-messageid"
+	headerCorrelation = "iothub-correlationid"
+	headerType        = "iothub-contenttype"
+	headerEncoding    = "iothub-contentencoding"
+	headerCreated     = "iothub-creationtimeutc"
+	headerExpires     = "iothub-expiry"
+	headerApp         = "iothub-app-"
+)
+
+const (
+	batchType = "application/vnd.microsoft.iothub.json"
+	plainType = "application/octet-stream"
+
+	// batchBytes is the longest body of a batch: the service's limit of 256 KB, with the distance that the official Java SDK keeps.
+	batchBytes = 255*1024 - 1
+	// headerBytes is what a single message may put into headers: front ends commonly refuse more than 16 KB of them.
+	headerBytes = 8 << 10
+)
+
+// check refuses what HTTP cannot carry, or no hub would take.
+func check(m *transport.Message) *transport.Error {
+	if size := m.Size(); size > transport.MaxMessageSize {
+		e := transport.TooLargeError(size, transport.MaxMessageSize)
+		e.Proto = proto
+		return e
+	}
+	for _, f := range [...]struct{ name, value string }{
+		{"ID", m.ID}, {"CorrelationID", m.CorrelationID}, {"ContentType", m.ContentType}, {"ContentEncoding", m.ContentEncoding},
+	} {
+		if !utf8.ValidString(f.value) {
+			return invalid("message " + f.name + " is not valid UTF-8")
+		}
+	}
+	for i := range m.Properties {
+		p := &m.Properties[i]
+		switch {
+		case !isToken(p.Name):
+			return invalid("message property name " + strconv.Quote(p.Name) + " cannot be sent over HTTP; use ASCII letters, digits and ! # $ % & ' * + - . ^ _ ` | ~")
+		case !utf8.ValidString(p.Value):
+			return invalid("message property " + strconv.Quote(p.Name) + " is not valid UTF-8; carry binary data in the body")
+		}
+	}
+	if name, twice := repeated(m.Properties); twice {
+		return invalid("message property " + strconv.Quote(name) + " is there twice, which HTTP cannot say; give each name once, whatever its case")
+	}
+	return nil
+}
+
+func invalid(text string) *transport.Error {
+	return failed(transport.OpSend, transport.Invalid, errors.New(text))
+}
+
+// repeated finds a name that is there twice. Hubs compare names without case.
+func repeated(properties []transport.Property) (string, bool) {
+	const few = 16
+	if len(properties) > few {
+		seen := make(map[string]bool, len(properties))
+		for i := range properties {
+			lower := strings.ToLower(properties[i].Name)
+			if seen[lower] {
+				return properties[i].Name, true
+			}
+			seen[lower] = true
+		}
+		return "", false
+	}
+	for i := range properties {
+		for j := range i {
+			if ascii.EqualFold(properties[i].Name, properties[j].Name) {
+				return properties[i].Name, true
+			}
+		}
+	}
+	return "", false
+}
+
+// isToken reports whether s can be part of a header's name, RFC 9110 section 5.6.2.
+func isToken(s string) bool {
+	for i := 0; i < len(s); i++ {
+		switch b := s[i]; {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// plain reports whether a value arrives unchanged as that of a header.
+func plain(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s == "" || s[0] != ' ' && s[len(s)-1] != ' '
+}
+
+// fitsHeaders reports whether all that a message has besides its body can be headers. Their names lose their case on the way, so one with capitals cannot, unless it
+// is the only way.
+func fitsHeaders(m *transport.Message, capitals bool) bool {
+	if !plain(m.ID) || !plain(m.CorrelationID) || !plain(m.ContentType) || !plain(m.ContentEncoding) {
+		return false
+	}
+	size := 0
+	for i := range m.Properties {
+		p := &m.Properties[i]
+		if !plain(p.Value) || !capitals && strings.ToLower(p.Name) != p.Name {
+			return false
+		}
+		size += len(headerApp) + len(p.Name) + len(p.Value) + len(": \r\n")
+	}
+	return size <= headerBytes
+}
+
+// addHeaders adds all that a message has besides its body.
+func addHeaders(h http.Header, m *transport.Message) {
+	each(m, func(name, value string) { h[name] = []string{value} })
+	for i := range m.Properties {
+		p := &m.Properties[i]
+		h[headerApp+p.Name] = []string{p.Value}
+	}
+}
+
+// each calls f with the system properties that are set.
+func each(m *transport.Message, f func(name, value string)) {
+	if m.ID != "" {
+		f(headerID, m.ID)
+	}
+	if m.CorrelationID != "" {
+		f(headerCorrelation, m.CorrelationID)
+	}
+	if m.ContentType != "" {
+		f(headerType, m.ContentType)
+	}
+	if m.ContentEncoding != "" {
+		f(headerEncoding, m.ContentEncoding)
+	}
+	if !m.Created.IsZero() {
+		f(headerCreated, string(isotime.Append(make([]byte, 0, isotime.Size), m.Created)))
+	}
+	if !m.Expires.IsZero() {
+		f(headerExpires, string(isotime.Append(make([]byte, 0, isotime.Size), m.Expires)))
+	}
+}
+
+// appendEntry appends a message as it stands in a batch.
+func appendEntry(dst []byte, m *transport.Message) []byte {
+	dst = append(dst, `{"body":"`...)
+	dst = base64.StdEncoding.AppendEncode(dst, m.Body)
+	dst = append(dst, `","base64Encoded":true`...)
+	begin := len(dst)
+	each(m, func(name, value string) { dst = appendMember(dst, begin, "", name, value) })
+	for i := range m.Properties {
+		dst = appendMember(dst, begin, headerApp, m.Properties[i].Name, m.Properties[i].Value)
+	}
+	if len(dst) > begin {
+		dst = append(dst, '}')
+	}
+	return append(dst, '}')
+}
+
+// appendMember appends a member of "properties", which begin at begin.
+func appendMember(dst []byte, begin int, prefix, name, value string) []byte {
+	if len(dst) == begin {
+		dst = append(dst, `,"properties":{"`...)
+	} else {
+		dst = append(dst, ',', '"')
+	}
+	dst = append(dst, prefix...)
+	dst = append(dst, name...) // a token: nothing to escape
+	dst = append(dst, '"', ':', '"')
+	dst = appendEscaped(dst, value)
+	return append(dst, '"')
+}
+
+// appendEscaped appends the inside of a JSON string, RFC 8259 section 7. s is valid UTF-8.
+func appendEscaped(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	for i := 0; i < len(s); i++ {
+		switch b := s[i]; {
+		case b == '"' || b == '\\':
+			dst = append(dst, '\\', b)
+		case b < ' ':
+			dst = append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
+		default:
+			dst = append(dst, b)
+		}
+	}
+	return dst
+}

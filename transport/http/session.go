@@ -1,0 +1,262 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// session is one device. HTTP has no connection that is more than a way to send requests faster, so "connected" means that the last exchange succeeded: the session
+// ends with the first one that the network or an answer about the identity makes fail. A connection that the hub closes in good order while nothing is under way is no loss.
+//
+// Telemetry and commands have a goroutine and a connection each, so that a slow answer to the one does not hold up the other.
+type session struct {
+	cfg    transport.Config
+	opt    *Options
+	urls   urls
+	clock  *clock
+	tokens *tokens
+
+	ctx    context.Context // ends with Run
+	cancel context.CancelFunc
+	fatal  chan error // capacity 1: why the session must end
+	group  sync.WaitGroup
+
+	telemetry telemetry
+	commands  commands
+
+	mu      sync.Mutex // guards running, over, and what telemetry and commands say; held for memory only
+	running bool
+	over    bool // Run has ended
+}
+
+// goodbyeLimit is when a goodbye is cut off.
+const goodbyeLimit = 700 * time.Millisecond
+
+func newSession(t *Transport, cfg *transport.Config) *session {
+	s := &session{
+		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, tokens: newTokens(cfg.Creds, &t.clock),
+		fatal: make(chan error, 1),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.telemetry = telemetry{s: s, lane: lane{s: s}, wake: make(chan struct{}, 1), limit: batchBytes}
+	s.commands = commands{s: s, lane: lane{s: s}, wake: make(chan struct{}, 1)}
+	return s
+}
+
+// Info tells the size limit. Tokens are renewed without anybody's help.
+func (s *session) Info() transport.Info { return transport.Info{MaxSize: transport.MaxMessageSize} }
+
+// Run is the session's life.
+func (s *session) Run(ctx context.Context) error {
+	s.mu.Lock()
+	s.running = true
+	s.group.Go(s.telemetry.run)
+	if s.commands.wanted {
+		s.group.Go(s.commands.run)
+	}
+	s.mu.Unlock()
+	var err error
+	select {
+	case <-ctx.Done():
+		err = lost(context.Cause(ctx))
+	case err = <-s.fatal:
+	}
+	s.mu.Lock()
+	s.over = true
+	s.telemetry.queue = nil
+	s.commands.polite = ctx.Err() != nil
+	s.mu.Unlock()
+	s.cancel()
+	limit := time.AfterFunc(goodbyeLimit, s.cut)
+	s.group.Wait()
+	limit.Stop()
+	return err
+}
+
+// cut closes the sockets under whatever uses them.
+func (s *session) cut() {
+	s.telemetry.lane.cut()
+	s.commands.lane.cut()
+}
+
+// fail ends the session. The first call counts.
+func (s *session) fail(err error) {
+	select {
+	case s.fatal <- err:
+	default:
+	}
+}
+
+// Send puts the batch into the queue. It does not block.
+func (s *session) Send(batch []transport.Item) {
+	s.mu.Lock()
+	if !s.over {
+		s.telemetry.queue = append(s.telemetry.queue, batch...)
+	}
+	s.mu.Unlock()
+	poke(s.telemetry.wake)
+}
+
+// Do starts a request. Nothing blocks.
+func (s *session) Do(r *transport.Request) {
+	switch r.Op {
+	case transport.OpSettle:
+		s.commands.settle(r)
+	case transport.OpPing, transport.OpRespond: // one-way, and not asked for
+	case transport.OpSubscribe:
+		if r.Want&^transport.Messages != 0 {
+			s.reply(r.ID, failed(r.Op, transport.Unsupported, errUnsupported))
+			return
+		}
+		s.commands.subscribe(r.ID, r.Want)
+	case transport.OpRenew:
+		s.tokens.forget(s.ctx) // the next request makes one, so there is nothing to expire
+		s.reply(r.ID, nil)
+	default:
+		s.reply(r.ID, failed(r.Op, transport.Unsupported, errUnsupported))
+	}
+}
+
+var errUnsupported = errors.New("not available over HTTP")
+
+// reply answers a request, unless the session is over. err may be nil.
+func (s *session) reply(id uint32, err *transport.Error) {
+	s.mu.Lock()
+	over := s.over
+	s.mu.Unlock()
+	if over {
+		return
+	}
+	var r transport.Reply
+	if err != nil {
+		r.Err = err
+	}
+	s.cfg.Sink.Reply(id, r)
+}
+
+// header is what each request has, without the token.
+func (s *session) header() http.Header {
+	return http.Header{"User-Agent": s.urls.agent}
+}
+
+// do makes a request with the token that it needs. An answer that is no success comes as a refusal; an error is a cause for lost. Where the token may be why the hub refused, it is tried
+// once more with another one.
+func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusal, error) {
+	for again := false; ; again = true {
+		token, fresh, err := s.tokens.get(ctx)
+		if transport.KindOf(err) == transport.ClockUnset && !s.clock.known.Load() && !again {
+			// The hub tells the time to anybody.
+			if _, err := l.exchange(ctx, s.bare(q)); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if token.Text != "" {
+			q.header["Authorization"] = []string{token.Text}
+		}
+		a, err := l.exchange(ctx, q)
+		if err != nil {
+			return nil, nil, err
+		}
+		r := refusalOf(a.status, a.header, a.body, s.clock.now())
+		if r == nil || r.kind != transport.Unauthorized || again || !s.tokens.refused(ctx, token, fresh) {
+			return a, r, nil
+		}
+	}
+}
+
+// bare is a request that does nothing.
+func (s *session) bare(*request) *request {
+	return &request{http.MethodPost, s.urls.lock(noLock, "/abandon", ""), s.header(), nil}
+}
+
+// noLock is a lock token that no hub gives.
+const noLock = "00000000-0000-0000-0000-000000000000"
+
+// prove makes an exchange that succeeds only with the right credentials and does nothing: it gives back a message under a lock that does not exist, which a hub refuses with 412 or 404, but only after it
+// has found out who asks.
+func (s *session) prove(ctx context.Context) error {
+	l := &s.telemetry.lane
+	if s.opt.NoProof {
+		link, err := s.opt.connect(ctx, s.cfg.Creds)
+		if err == nil {
+			l.set(link)
+		}
+		return err
+	}
+	_, r, err := s.do(ctx, l, s.bare(nil))
+	switch {
+	case err != nil:
+		return err
+	case r == nil || r.proves():
+		return nil
+	}
+	return r.connection(transport.OpDial)
+}
+
+// proves reports whether a hub that knows the device may have said so: the lock is lost, or wrong, or its tier has no commands.
+func (r *refusal) proves() bool {
+	const noCommands = 403010
+	return r.ofLock().about == message && (r.cause.Status != http.StatusBadRequest || r.cause.Code != 0) || r.cause.Code == noCommands
+}
+
+// ofLock is the refusal of a request that names a lock: what is not found may be the lock, unless the hub says otherwise.
+func (r *refusal) ofLock() *refusal {
+	if r.cause.Status != http.StatusNotFound || r.about != identity || r.cause.Code != 0 && r.cause.Code != 404000 {
+		return r
+	}
+	own := *r
+	own.verdict = verdict{transport.Conflict, message, "lock lost"}
+	return &own
+}
+
+// urls are the hub's addresses for one identity.
+type urls struct {
+	events, inbox *url.URL
+	agent         []string
+}
+
+// apiVersion is the version of the hub's interface.
+const apiVersion = "2021-04-12"
+
+func addresses(o *Options, creds *transport.Credentials) urls {
+	path := percent.Append([]byte("/devices/"), creds.DeviceID)
+	raw := "/devices/" + creds.DeviceID
+	if creds.ModuleID != "" {
+		path = percent.Append(append(path, "/modules/"...), creds.ModuleID)
+		raw += "/modules/" + creds.ModuleID
+	}
+	of := func(what string) *url.URL {
+		return &url.URL{
+			Scheme: o.scheme(), Host: creds.DialHost(), Path: raw + what, RawPath: string(path) + what, RawQuery: "api-version=" + apiVersion,
+		}
+	}
+	return urls{of("/messages/events"), of("/messages/deviceBound"), []string{o.agent()}}
+}
+
+// lock is the address of a locked message, with what is to be done to it.
+func (u *urls) lock(token, action, query string) *url.URL {
+	at := *u.inbox
+	at.Path += "/" + token + action
+	at.RawPath += "/" + string(percent.Append(nil, token)) + action
+	at.RawQuery += query
+	return &at
+}
+
+// poke wakes who waits for c.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

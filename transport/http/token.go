@@ -1,0 +1,92 @@
+package http
+
+import (
+	"context"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// tokens are the tokens of one identity. Each request carries one; it is made anew before it runs out, so the session does not have to be renewed.
+type tokens struct {
+	creds *transport.Credentials
+	clock *clock
+	turn  chan struct{} // capacity 1: held to look at what follows, and while a token is made
+
+	now     transport.Token
+	made    time.Time // by the clock that it was made by
+	renewAt time.Time
+}
+
+// life is the part of a token's life after which it is renewed.
+const life = 0.85
+
+// renewPause is how long a token that could not be renewed, and is valid still, is used before the next try.
+const renewPause = 30 * time.Second
+
+func newTokens(creds *transport.Credentials, c *clock) *tokens {
+	return &tokens{creds: creds, clock: c, turn: make(chan struct{}, 1)}
+}
+
+// get returns the token to send, the zero Token if none is to be sent. fresh says that it was made for this call.
+func (t *tokens) get(ctx context.Context) (token transport.Token, fresh bool, err error) {
+	select {
+	case t.turn <- struct{}{}:
+	case <-ctx.Done():
+		return token, false, context.Cause(ctx)
+	}
+	defer func() { <-t.turn }()
+	now := t.clock.judge(t.creds)
+	if t.now.Text != "" && (t.renewAt.IsZero() || now.Before(t.renewAt)) {
+		return t.now, false, nil
+	}
+	creds := *t.creds
+	creds.Now = func() time.Time { return now }
+	token, err = creds.NewToken(ctx)
+	switch {
+	case err != nil && t.now.Text != "" && now.Before(t.now.Expires):
+		t.renewAt = now.Add(renewPause)
+		return t.now, false, nil
+	case err != nil:
+		return token, false, err
+	}
+	t.now, t.made, t.renewAt = token, now, time.Time{}
+	if !token.Fixed && !token.Expires.IsZero() {
+		if left := token.Expires.Sub(now); left > 0 {
+			t.renewAt = now.Add(time.Duration(life * float64(left)))
+		}
+	}
+	return token, true, nil
+}
+
+// refused says that the hub did not take a token, and reports whether another one may be taken: where the token was made earlier, or by a clock that the hub has
+// set right meanwhile. A token that cannot be renewed stays what it is.
+func (t *tokens) refused(ctx context.Context, token transport.Token, fresh bool) bool {
+	if token.Text == "" || token.Fixed {
+		return false
+	}
+	select {
+	case t.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	defer func() { <-t.turn }()
+	if t.now.Text != token.Text {
+		return t.now.Text != "" // the other one made a new one meanwhile
+	}
+	better := !fresh || t.clock.judge(t.creds).Sub(t.made).Abs() > tolerance
+	t.now = transport.Token{}
+	return better
+}
+
+// forget makes the next request carry a new token.
+func (t *tokens) forget(ctx context.Context) {
+	select {
+	case t.turn <- struct{}{}:
+		if !t.now.Fixed {
+			t.now = transport.Token{}
+		}
+		<-t.turn
+	case <-ctx.Done():
+	}
+}
