@@ -1,7 +1,6 @@
 package http
 
 import (
-	"context"
 	"encoding/binary"
 	"net/http"
 	"slices"
@@ -23,8 +22,6 @@ const (
 	declinedFor = 5 * time.Second
 	// firstPause and lastPause are between tries that the hub does not take at the moment; they double.
 	firstPause, lastPause = time.Second, time.Minute
-	// farewell is how long a session that ends may take to give back what is not settled.
-	farewell = 500 * time.Millisecond
 )
 
 // commands looks for cloud-to-device messages, and settles them. Its goroutine begins with the first OpSubscribe.
@@ -45,7 +42,6 @@ type commands struct {
 
 	// Guarded by session.mu.
 	wanted    bool
-	polite    bool // the session ends because it was asked to
 	active    bool // looks are made
 	waiting   []uint32
 	number    uint32
@@ -58,6 +54,11 @@ type held struct {
 	lock     string
 	sequence string // the hub's number of it; empty: it gave none
 	since    time.Time
+}
+
+func heldOf(a *answer, since time.Time) held {
+	lock := strings.Trim(strings.TrimPrefix(a.header.Get("ETag"), "W/"), `"`)
+	return held{lock, a.header.Get("iothub-sequencenumber"), since}
 }
 
 // errand is a settlement to be told to the hub.
@@ -191,9 +192,12 @@ func (c *commands) step() (next time.Time, alive bool) {
 func (c *commands) ask() bool {
 	s := c.s
 	asked := time.Now()
-	a, refused, err := s.do(s.ctx, &c.lane, &request{http.MethodGet, s.urls.inbox, s.header(), nil})
+	a, refused, err := s.do(s.late, &c.lane, &request{http.MethodGet, s.urls.inbox, s.header(), nil})
 	switch {
 	case s.ctx.Err() != nil:
+		if err == nil && refused == nil && a.status == http.StatusOK {
+			c.keep(heldOf(a, asked)) // to be given back
+		}
 		return false
 	case err != nil:
 		s.fail(lost(err))
@@ -246,7 +250,7 @@ func (c *commands) granted(err *transport.Error) bool {
 // deliver reports a message.
 func (c *commands) deliver(a *answer, since time.Time) {
 	s := c.s
-	h := held{lock: strings.Trim(strings.TrimPrefix(a.header.Get("ETag"), "W/"), `"`), sequence: a.header.Get("iothub-sequencenumber"), since: since}
+	h := heldOf(a, since)
 	if i := slices.IndexFunc(c.verdict, func(v pastVerdict) bool { return h.sequence != "" && v.sequence == h.sequence }); i >= 0 {
 		c.due = append(c.due, errand{held: h, outcome: c.verdict[i].outcome})
 		c.verdict = slices.Delete(c.verdict, i, i+1)
@@ -299,7 +303,7 @@ func (c *commands) do(e errand) bool {
 		e.held, e.number = *h, 0
 		c.look = time.Time{} // it is there again
 	}
-	_, refused, err := s.do(s.ctx, &c.lane, c.request(e.lock, e.outcome))
+	_, refused, err := s.do(s.late, &c.lane, c.request(e.lock, e.outcome))
 	if refused != nil {
 		refused = refused.ofLock()
 	}
@@ -356,21 +360,18 @@ func (c *commands) request(lock string, o transport.Outcome) *request {
 func (c *commands) leave() {
 	s := c.s
 	s.mu.Lock()
-	polite := c.polite
 	left := append(c.due, c.errands...)
 	for _, h := range c.unsettled {
 		left = append(left, errand{held: *h, outcome: transport.Release})
 	}
 	c.unsettled, c.errands = nil, nil
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
-	defer cancel()
 	for _, e := range left {
-		if !polite || e.lock == "" || c.lane.link == nil { // no connection is made for that
-			continue
-		}
-		if _, _, err := s.do(ctx, &c.lane, c.request(e.lock, e.outcome)); err != nil {
+		if s.late.Err() != nil || c.lane.link == nil { // no connection is made for that
 			return
+		}
+		if e.lock != "" {
+			_, _, _ = s.do(s.late, &c.lane, c.request(e.lock, e.outcome))
 		}
 	}
 }

@@ -35,7 +35,8 @@ type scripted struct {
 	ended   chan struct{}
 
 	// answer, if set, is asked first; true means that it has answered. Set before the first request.
-	answer func(w http.ResponseWriter, r *http.Request, body []byte) bool
+	answer   func(w http.ResponseWriter, r *http.Request, body []byte) bool
+	scriptMu sync.Mutex // held while answer runs
 
 	mu        sync.Mutex
 	requests  []seen
@@ -139,7 +140,10 @@ func (h *scripted) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, 503005, "ServerBusy")
 		return
 	}
-	if h.early {
+	h.mu.Lock()
+	early := h.early
+	h.mu.Unlock()
+	if early {
 		refuse(w, 413001, "MessageTooLarge")
 		return
 	}
@@ -149,12 +153,25 @@ func (h *scripted) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	h.note(r, body)
 	switch {
-	case h.answer != nil && h.answer(w, r, body):
+	case h.answered(w, r, body):
 	case !h.authorized(r):
 		refuse(w, 401003, "IotHubUnauthorized")
 	default:
 		h.route(w, r, body)
 	}
+}
+
+func (h *scripted) answered(w http.ResponseWriter, r *http.Request, body []byte) bool {
+	h.scriptMu.Lock()
+	defer h.scriptMu.Unlock()
+	return h.answer != nil && h.answer(w, r, body)
+}
+
+// change changes what answer looks at.
+func (h *scripted) change(f func()) {
+	h.scriptMu.Lock()
+	defer h.scriptMu.Unlock()
+	f()
 }
 
 func (h *scripted) route(w http.ResponseWriter, r *http.Request, body []byte) {

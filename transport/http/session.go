@@ -23,8 +23,10 @@ type session struct {
 	clock  *clock
 	tokens *tokens
 
-	ctx    context.Context // ends with Run
+	ctx    context.Context // ends when Run is to end
 	cancel context.CancelFunc
+	late   context.Context // ends a little later, when that was asked for: what is under way for commands may be finished
+	hurry  context.CancelFunc
 	fatal  chan error // capacity 1: why the session must end
 	group  sync.WaitGroup
 
@@ -36,15 +38,20 @@ type session struct {
 	over    bool // Run has ended
 }
 
-// goodbyeLimit is when a goodbye is cut off.
-const goodbyeLimit = 700 * time.Millisecond
+const (
+	// farewell is how long a session that ends may take to finish with commands.
+	farewell = 500 * time.Millisecond
+	// goodbyeLimit is when a goodbye is cut off.
+	goodbyeLimit = 700 * time.Millisecond
+)
 
 func newSession(t *Transport, cfg *transport.Config) *session {
 	s := &session{
 		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, tokens: newTokens(cfg.Creds, &t.clock),
 		fatal: make(chan error, 1),
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.late, s.hurry = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(s.late)
 	s.telemetry = telemetry{s: s, lane: lane{s: s}, wake: make(chan struct{}, 1), limit: batchBytes}
 	s.commands = commands{s: s, lane: lane{s: s}, wake: make(chan struct{}, 1)}
 	return s
@@ -71,12 +78,17 @@ func (s *session) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.over = true
 	s.telemetry.queue = nil
-	s.commands.polite = ctx.Err() != nil
 	s.mu.Unlock()
 	s.cancel()
-	limit := time.AfterFunc(goodbyeLimit, s.cut)
+	if ctx.Err() == nil {
+		s.hurry()
+	}
+	limits := [...]*time.Timer{time.AfterFunc(farewell, s.hurry), time.AfterFunc(goodbyeLimit, s.cut)}
 	s.group.Wait()
-	limit.Stop()
+	for _, limit := range limits {
+		limit.Stop()
+	}
+	s.hurry()
 	return err
 }
 

@@ -374,8 +374,10 @@ func TestARefusalForNowHoldsUpAll(t *testing.T) {
 					require.Equal(t, row.want, e.RetryAfter)
 					require.True(t, errfilter.Retryable(err))
 				}
-				busy = false
+				h.change(func() { busy = false })
+				r.mu.Lock()
 				clear(r.done)
+				r.mu.Unlock()
 				r.send(0, all...)
 				synctest.Wait()
 				h.requireArrived(t, all)
@@ -610,7 +612,9 @@ func TestAnEarlyAnswer(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, r.results()[0], transport.TooLarge)
 		clear(m.Body) // the race detector watches
+		h.mu.Lock()
 		h.early = false
+		h.mu.Unlock()
 		r.send(1, &transport.Message{Body: []byte("x")})
 		synctest.Wait()
 		require.NoError(t, r.results()[1])

@@ -1,0 +1,304 @@
+package http_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/transport"
+	hubhttp "github.com/hubline-iot/hubline/transport/http"
+)
+
+// refused counts the answers 401.
+func (h *scripted) counting401(n *int) {
+	h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+		if h.authorized(r) {
+			return false
+		}
+		*n++
+		refuse(w, 401003, "IotHubUnauthorized")
+		return true
+	}
+}
+
+// Tokens are renewed before they end, day after day, and kept as long as they are good.
+func TestTokensAreRenewedInTime(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		refused := 0
+		h.counting401(&refused)
+		r := h.start(t, h.options())
+		for i := range 240 {
+			r.send(i, numbered(1)...)
+			synctest.Wait()
+			require.NoError(t, r.results()[uint16(i)])
+			time.Sleep(6 * time.Minute)
+		}
+		require.Zero(t, refused)
+		tokens := map[string]bool{}
+		for _, s := range h.requests {
+			tokens[s.header.Get("Authorization")] = true
+		}
+		require.Len(t, tokens, 27, "in a day, with 51 minutes each, seen every six")
+	})
+}
+
+// Vector T10 of the Java SDK, HTTP's case: credentials that are refused while a token can be renewed. There the error is marked retryable for the whole operation time; here a token that was made
+// for an earlier request is replaced once, and a second refusal is final.
+func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		revoked, refused := "", 0
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			token := r.Header.Get("Authorization")
+			if revoked != "all" && token != revoked {
+				return false
+			}
+			refused++
+			refuse(w, 401003, "IotHubUnauthorized")
+			return true
+		}
+		r := h.start(t, h.options())
+		time.Sleep(time.Second)
+		h.change(func() { revoked = h.requests[0].header.Get("Authorization") })
+		r.send(0, numbered(1)...)
+		synctest.Wait()
+		require.NoError(t, r.results()[0])
+		require.Equal(t, 1, refused)
+
+		time.Sleep(time.Second)
+		h.change(func() { revoked = "all" })
+		r.send(1, numbered(1)...)
+		e := r.requireLoss(transport.Unauthorized)
+		require.False(t, errfilter.Retryable(e))
+		require.Equal(t, 3, refused, "the old one and a fresh one")
+	})
+	bubble(t, func(t *testing.T, h *scripted) { // fresh credentials that are refused: no second try in the same breath
+		refused := 0
+		h.counting401(&refused)
+		_, err := h.dial(t, hubhttp.New(h.options()), h.creds(badKey))
+		require.ErrorIs(t, err, transport.Unauthorized)
+		require.Equal(t, 1, refused)
+	})
+	bubble(t, func(t *testing.T, h *scripted) { // nor one with a token that cannot be renewed
+		refused := 0
+		h.counting401(&refused)
+		creds := h.creds(goodKey)
+		token, err := creds.NewToken(t.Context())
+		require.NoError(t, err)
+		creds.Sign, creds.Token = nil, func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: token.Text, Expires: token.Expires, Fixed: true}, nil
+		}
+		r, err := h.dial(t, hubhttp.New(h.options()), creds)
+		require.NoError(t, err)
+		time.Sleep(61 * time.Minute)
+		r.send(0, numbered(1)...)
+		r.requireLoss(transport.Unauthorized)
+		require.Equal(t, 1, refused)
+	})
+}
+
+// A token source that fails is not asked for long while the old token is good, and ends the session with its own error after that.
+func TestATokenSourceThatFails(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		creds := h.creds(goodKey)
+		own := *creds
+		down, asked := false, 0
+		creds.Sign, creds.Token = nil, func(ctx context.Context) (transport.Token, error) {
+			asked++
+			if down {
+				return transport.Token{}, errSource
+			}
+			return own.NewToken(ctx)
+		}
+		r, err := h.dial(t, hubhttp.New(h.options()), creds)
+		require.NoError(t, err)
+		down = true
+		time.Sleep(55 * time.Minute)
+		for i := range 25 {
+			r.send(i, numbered(1)...)
+			time.Sleep(10 * time.Second)
+		}
+		require.Len(t, r.results(), 25)
+		require.Equal(t, 1+9, asked, "every half a minute")
+		time.Sleep(time.Minute)
+		r.send(100, numbered(1)...)
+		e := r.requireLoss(transport.Network)
+		require.ErrorIs(t, e, errSource)
+	})
+}
+
+var errSource = errors.New("no token today")
+
+// A device whose clock is wrong by hours: the first answer tells the time, and the token of the second try is good. Transport.Now is right from then on.
+func TestAWrongClockIsSetRight(t *testing.T) {
+	for _, off := range []time.Duration{-3 * time.Hour, -90 * time.Minute} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			refused := 0
+			h.counting401(&refused)
+			creds := h.creds(goodKey)
+			creds.Now = func() time.Time { return time.Now().Add(off) }
+			tr := hubhttp.New(h.options())
+			_, known := tr.Skew()
+			require.False(t, known)
+			r, err := h.dial(t, tr, creds)
+			require.NoError(t, err)
+			require.Equal(t, 1, refused)
+			_, known = tr.Skew()
+			require.True(t, known)
+			require.WithinDuration(t, time.Now(), tr.Now(), time.Second)
+			for i := range 30 { // over renewals too
+				r.send(i, numbered(1)...)
+				time.Sleep(5 * time.Minute)
+			}
+			require.Len(t, r.results(), 30)
+			require.Equal(t, 1, refused)
+
+			// With the hub's clock as its own the device does not even need the first refusal.
+			creds.Now = tr.Now
+			_, err = h.dial(t, tr, creds)
+			require.NoError(t, err)
+			require.Equal(t, 1, refused)
+		})
+	}
+}
+
+// The process's own clock is wrong: then the skew is what it is off by.
+func TestTheSkewIsThatOfTheProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			w.Header().Set("Date", time.Now().Add(2*time.Hour).UTC().Format(http.TimeFormat))
+			w.WriteHeader(204)
+			return true
+		}
+		tr := hubhttp.New(h.options())
+		_, err := h.dial(t, tr, h.creds(goodKey))
+		require.NoError(t, err)
+		skew, known := tr.Skew()
+		require.True(t, known)
+		require.InDelta(t, 2*time.Hour, skew, float64(time.Second))
+		require.WithinDuration(t, time.Now().Add(2*time.Hour), tr.Now(), time.Second)
+	})
+}
+
+// A clock in 1970, where TLS is none of our business: the hub is asked for the time before there is a token.
+func TestAnUnsetClockIsSetByTheHub(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		creds := h.creds(goodKey)
+		creds.Now = func() time.Time { return time.Unix(1000, 0) }
+		r, err := h.dial(t, hubhttp.New(h.options()), creds)
+		require.NoError(t, err)
+		require.Empty(t, h.requests[0].header.Get("Authorization"))
+		r.send(0, numbered(1)...)
+		synctest.Wait()
+		require.NoError(t, r.results()[0])
+	})
+	bubble(t, func(t *testing.T, h *scripted) { // a hub that does not tell
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			w.Header()["Date"] = nil
+			refuse(w, 401003, "")
+			return true
+		}
+		creds := h.creds(goodKey)
+		creds.Now = func() time.Time { return time.Unix(1000, 0) }
+		_, err := h.dial(t, hubhttp.New(h.options()), creds)
+		require.ErrorIs(t, err, transport.ClockUnset)
+		require.Len(t, h.requests, 1)
+	})
+}
+
+func TestWrongOptions(t *testing.T) {
+	for want, o := range map[string]hubhttp.Options{
+		"Timeout":      {Timeout: -1},
+		"IdleTimeout":  {IdleTimeout: -1},
+		"PollInterval": {PollInterval: time.Millisecond},
+		"Batch":        {Batch: 501},
+		"Addr":         {Addr: "nowhere"},
+		"ProductInfo":  {ProductInfo: "a\r\nb"},
+		"both":         {Plaintext: true, Certificate: hubhttp.CertificateFiles("a", "b")},
+	} {
+		_, err := hubhttp.New(&o).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}})
+		require.ErrorIs(t, err, transport.Invalid, want)
+		require.ErrorContains(t, err, want)
+	}
+	_, err := hubhttp.New(nil).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}})
+	require.ErrorIs(t, err, transport.Invalid)
+	require.ErrorContains(t, err, "nothing proves the identity")
+	_, err = hubhttp.New(nil).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h"}})
+	require.ErrorIs(t, err, transport.Invalid)
+}
+
+// Options.Proxy is asked as net/http asks, and its answer is gone through.
+func TestAProxyIsGoneThrough(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		through := memconn.NewNetwork("proxy.example.test:3128")
+		done := make(chan struct{})
+		var asked atomic.Pointer[http.Request]
+		go func() {
+			defer close(done)
+			for {
+				c, err := through.Accept()
+				if err != nil {
+					return
+				}
+				q, err := http.ReadRequest(bufio.NewReader(c))
+				if err != nil {
+					continue
+				}
+				asked.Store(q)
+				up, err := h.network.DialContext(context.Background(), "tcp", q.Host)
+				if err != nil {
+					continue
+				}
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
+				go func() { _, _ = io.Copy(up, c); _ = up.Close() }()
+				go func() { _, _ = io.Copy(c, up); _ = c.Close() }()
+			}
+		}()
+		t.Cleanup(func() { _ = through.Close(); <-done })
+		o := &hubhttp.Options{Plaintext: true, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			require.Equal(t, "proxy.example.test:3128", addr)
+			return through.DialContext(ctx, network, addr)
+		}, Proxy: func(r *http.Request) (*url.URL, error) {
+			require.Equal(t, hostName, r.URL.Host)
+			return url.Parse("http://user:secret@proxy.example.test:3128")
+		}}
+		r := h.start(t, o)
+		r.send(0, numbered(1)...)
+		synctest.Wait()
+		require.NoError(t, r.results()[0])
+		require.Equal(t, hostName+":80", asked.Load().Host)
+		require.True(t, strings.HasPrefix(asked.Load().Header.Get("Proxy-Authorization"), "Basic "))
+		r.close()
+	})
+	for what, proxy := range map[string]func(*http.Request) (*url.URL, error){
+		"an error": func(*http.Request) (*url.URL, error) { return nil, errors.New("proxy http://user:secret@x") },
+		"no scheme": func(*http.Request) (*url.URL, error) {
+			return &url.URL{Host: "x", User: url.UserPassword("user", "secret")}, nil
+		},
+	} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			o := h.options()
+			o.Proxy = proxy
+			_, err := h.dial(t, hubhttp.New(o), h.creds(goodKey))
+			require.ErrorIs(t, err, transport.Invalid, what)
+			require.NotContains(t, err.Error(), "secret")
+		})
+	}
+	bubble(t, func(t *testing.T, h *scripted) {
+		o := h.options()
+		o.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+		h.start(t, o)
+	})
+}

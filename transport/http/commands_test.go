@@ -1,0 +1,342 @@
+package http_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+	hubhttp "github.com/hubline-iot/hubline/transport/http"
+)
+
+// looks counts the requests for commands.
+func (h *scripted) looks() int {
+	n := 0
+	for _, s := range h.seen() {
+		if s.method == http.MethodGet {
+			n++
+		}
+	}
+	return n
+}
+
+// deliveries is how often the oldest command was given out.
+func (h *scripted) deliveries() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.inbox[0].delivered
+}
+
+// polling are options with looks this far apart.
+func (h *scripted) polling(every time.Duration) *hubhttp.Options {
+	o := h.options()
+	o.PollInterval = every
+	return o
+}
+
+// Looks are as far apart as the service wants by default, nobody looks who was not asked to, and after a command all others come at once.
+func TestLooksForCommands(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		r := h.start(t, h.options())
+		time.Sleep(time.Hour)
+		require.Zero(t, h.looks())
+		require.NoError(t, r.subscribe())
+		require.Equal(t, 1, h.looks())
+		time.Sleep(24*time.Minute + 59*time.Second)
+		require.Equal(t, 1, h.looks())
+		for i := range 3 {
+			h.command(fmt.Sprint("c-", i), nil)
+		}
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"c-0", "c-1", "c-2"}, r.bodies())
+		require.Equal(t, 1+4, h.looks(), "until there is none")
+		for _, d := range r.delivered() {
+			r.settle(d.ref, transport.Accept)
+		}
+		time.Sleep(25 * time.Minute)
+		require.Equal(t, 6, h.looks())
+
+		r.Do(&transport.Request{ID: 9, Op: transport.OpSubscribe})
+		time.Sleep(time.Hour)
+		require.Equal(t, 6, h.looks(), "nobody wants them any more")
+	})
+}
+
+// A command with all that it may have.
+func TestACommandAsItComes(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("body", map[string]string{
+			"IoTHub-MessageId": "id", "iothub-correlationid": "corr", "iothub-contenttype": "text/plain", "iothub-contentencoding": "utf-8",
+			"iothub-expiry": "2031-02-03T04:05:06.7890000Z", "iothub-creationtimeutc": "Mon, 03 Feb 2031 04:05:06 GMT", "iothub-userid": "me",
+			"iothub-enqueuedtime": "2031-01-01T00:00:00Z", "iothub-app-Level": "high", "iothub-app-a": "", "iothub-to": "/devices/dev-1/messages/deviceBound",
+		})
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		require.Equal(t, transport.Message{
+			ID: "id", CorrelationID: "corr", ContentType: "text/plain", ContentEncoding: "utf-8", Body: []byte("body"),
+			Expires: time.Date(2031, 2, 3, 4, 5, 6, 789e6, time.UTC), Created: time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC),
+			Properties: []transport.Property{{Name: "a", Value: ""}, {Name: "iothub-enqueuedtime", Value: "2031-01-01T00:00:00Z"}, {Name: "level", Value: "high"}, {Name: "user-id", Value: "me"}},
+		}, r.delivered()[0].msg)
+		require.False(t, r.delivered()[0].again)
+	})
+}
+
+// Complete, reject, abandon, each with the lock in the path and in If-Match.
+func TestSettling(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		for i := range 3 {
+			h.command(fmt.Sprint(i), nil)
+		}
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		d := r.delivered()
+		r.settle(d[0].ref, transport.Accept)
+		r.settle(d[0].ref, transport.Accept) // a second time it means nothing
+		r.settle(d[1].ref, transport.Reject)
+		r.settle([]byte("no ref of ours"), transport.Accept)
+		r.settle(d[2].ref, transport.Release)
+		require.Equal(t, []string{"complete 1", "reject 2", "abandon 3"}, h.verdicts())
+		require.Equal(t, 1, h.Undelivered())
+		for _, s := range h.seen() {
+			if s.method == http.MethodDelete {
+				lock := s.path[strings.LastIndex(s.path, "/")+1:]
+				require.Equal(t, `"`+lock+`"`, s.header.Get("If-Match"))
+			}
+		}
+		time.Sleep(26 * time.Minute)
+		require.Equal(t, "2", string(r.delivered()[3].msg.Body))
+		require.True(t, r.delivered()[3].again)
+	})
+}
+
+// Never are more messages unsettled than the client has room for.
+func TestNoMoreUnsettledThanTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		for i := range 10 {
+			h.command(fmt.Sprint(i), nil)
+		}
+		r := h.start(t, h.polling(time.Second))
+		require.NoError(t, r.subscribe())
+		time.Sleep(10 * time.Second)
+		require.Len(t, r.delivered(), 4)
+		looks := h.looks()
+		r.settle(r.delivered()[1].ref, transport.Accept)
+		require.Len(t, r.delivered(), 5, "the next one comes at once")
+		require.Equal(t, looks+1, h.looks())
+	})
+}
+
+// Who cannot take a message gets it again a little later, not in a loop that uses up its deliveries.
+func TestAMessageThatNobodyTakes(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("x", nil)
+		r := h.start(t, h.options())
+		r.mu.Lock()
+		r.refuse = true
+		r.mu.Unlock()
+		require.NoError(t, r.subscribe())
+		time.Sleep(16 * time.Second)
+		require.Equal(t, []string{"x", "x", "x", "x"}, r.bodies())
+		require.Equal(t, []string{"abandon 1", "abandon 1", "abandon 1"}, h.verdicts())
+	})
+}
+
+// Vector T15 of the Java SDK: an acknowledgement of a command that failed is made again. There the message goes back into the queue; here the verdict stays due while the hub's lock lasts.
+func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("x", nil)
+		fails, after := 3, ""
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if r.Method != http.MethodDelete || fails == 0 {
+				return false
+			}
+			fails--
+			if after != "" {
+				w.Header().Set("Retry-After", after)
+			}
+			refuse(w, 503005, "ServerBusy")
+			return true
+		}
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		r.settle(r.delivered()[0].ref, transport.Accept)
+		require.Equal(t, 1, h.Undelivered())
+		time.Sleep(7 * time.Second) // 1, 2 and 4 s
+		synctest.Wait()
+		require.Equal(t, []string{"complete 1"}, h.verdicts())
+		require.Len(t, r.delivered(), 1)
+
+		// With a hub that is busy for longer than the lock lasts, the message comes again, and the verdict that is known is told at once, without asking anybody.
+		h.command("y", nil)
+		h.change(func() { fails, after = 1, "61" })
+		time.Sleep(25 * time.Minute)
+		require.Len(t, r.delivered(), 2)
+		r.settle(r.delivered()[1].ref, transport.Reject)
+		h.change(func() { fails = 1 })
+		time.Sleep(25 * time.Minute)
+		require.Equal(t, []string{"complete 1"}, h.verdicts()[:1])
+		h.change(func() { fails = 0 })
+		time.Sleep(50 * time.Minute)
+		synctest.Wait()
+		require.Len(t, r.delivered(), 2, "the handler is asked once")
+		require.Equal(t, []string{"complete 1", "reject 2"}, h.verdicts())
+	})
+}
+
+// A handler that is slower than the lock: the verdict that comes too late is told with the next lock; a message whose new delivery is in hand is not reported again, and settled with
+// the lock that holds.
+func TestALockThatWasLost(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("slow", nil)
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		time.Sleep(2 * time.Minute)
+		r.settle(r.delivered()[0].ref, transport.Accept)
+		require.Equal(t, 1, h.Undelivered(), "the lock was lost")
+		time.Sleep(25 * time.Minute)
+		require.Zero(t, h.Undelivered())
+		require.Len(t, r.delivered(), 1)
+
+		h.command("slower", nil)
+		for h.deliveries() < 2 {
+			time.Sleep(time.Second)
+		}
+		require.Len(t, r.delivered(), 2)
+		r.settle(r.delivered()[1].ref, transport.Accept)
+		require.Zero(t, h.Undelivered())
+		require.Equal(t, []string{"complete 1", "complete 2"}, h.verdicts())
+
+		h.command("given back late", nil)
+		time.Sleep(25 * time.Minute)
+		time.Sleep(2 * time.Minute)
+		r.settle(r.delivered()[2].ref, transport.Release)
+		time.Sleep(25 * time.Minute)
+		require.Len(t, r.delivered(), 4, "a release is no verdict to remember")
+	})
+}
+
+// A hub that is busy when asked for commands does not undo the connection: the looks go on, further and further apart.
+func TestABusyHubGivesCommandsLater(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("x", nil)
+		busy, after := true, ""
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if r.Method != http.MethodGet || !busy {
+				return false
+			}
+			w.Header().Set("Retry-After", after)
+			refuse(w, 429001, "ThrottlingException")
+			return true
+		}
+		r := h.start(t, h.polling(time.Hour))
+		require.NoError(t, r.subscribe())
+		time.Sleep(16 * time.Second)
+		require.Equal(t, 5, h.looks(), "at 0, 1, 3, 7 and 15 s")
+		h.change(func() { after = "600" })
+		time.Sleep(16 * time.Second)
+		require.Equal(t, 6, h.looks())
+		h.change(func() { busy = false })
+		time.Sleep(9*time.Minute + 30*time.Second)
+		require.Equal(t, 6, h.looks())
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"x"}, r.bodies())
+	})
+}
+
+// A hub that gives no commands at all says so to who asks for them; one that does so later ends the session.
+func TestAHubWithoutCommands(t *testing.T) {
+	without := true
+	answer := func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+		if r.Method != http.MethodGet || !without {
+			return false
+		}
+		refuse(w, 403010, "OperationNotAvailableInCurrentTier")
+		return true
+	}
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.answer = answer
+		r := h.start(t, h.polling(time.Minute))
+		err := r.subscribe()
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.Equal(t, transport.Operation, transport.Find(err).Scope)
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, h.looks())
+		r.send(0, numbered(1)...) // telemetry goes on
+		synctest.Wait()
+		require.NoError(t, r.results()[0])
+	})
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.answer = answer
+		without = false
+		r := h.start(t, h.polling(time.Minute))
+		require.NoError(t, r.subscribe())
+		h.change(func() { without = true })
+		time.Sleep(time.Minute)
+		r.requireLoss(transport.Unsupported)
+	})
+}
+
+// A reset connection ends the session also when only commands are asked for.
+func TestAnUnreachableHubIsFoundByALook(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		r := h.start(t, h.polling(10*time.Minute))
+		require.NoError(t, r.subscribe())
+		time.Sleep(2 * time.Minute) // all connections are given up as idle
+		h.network.Refuse(true)
+		time.Sleep(7 * time.Minute)
+		select {
+		case <-r.ended:
+			require.Fail(t, "who would know?")
+		default:
+		}
+		time.Sleep(2 * time.Minute)
+		r.requireLoss(transport.Network)
+	})
+}
+
+// What is not settled when the session ends is given back, so that the next one does not wait for the locks; verdicts that were given are told.
+func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		for i := range 3 {
+			h.command(fmt.Sprint(i), nil)
+		}
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[1].ref, Outcome: transport.Accept})
+		r.close()
+		got := h.verdicts()
+		slices.Sort(got)
+		require.Equal(t, []string{"abandon 1", "abandon 3", "complete 2"}, got)
+		again := h.start(t, h.options())
+		require.NoError(t, again.subscribe())
+		require.Equal(t, []string{"0", "2"}, again.bodies())
+	})
+	bubble(t, func(t *testing.T, h *scripted) { // a hub that does not answer holds nobody up
+		h.command("x", nil)
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		h.Silence()
+		r.close()
+	})
+}
+
+// Commands and telemetry do not wait for each other.
+func TestASlowAnswerToTelemetryHoldsUpNoVerdict(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("x", nil)
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		h.HoldAnswers(true)
+		r.send(0, numbered(1)...)
+		synctest.Wait()
+		r.settle(r.delivered()[0].ref, transport.Accept)
+		require.Equal(t, []string{"complete 1"}, h.verdicts())
+		h.HoldAnswers(false)
+	})
+}
