@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -24,6 +25,8 @@ type link struct {
 const (
 	// recordSize is what one record of TLS carries, and so what goes to the network in one call.
 	recordSize = 16 << 10
+	// smallBody is the largest body that is rather copied than sent in a record of its own.
+	smallBody = 4 << 10
 	// maxHeader bounds the header of an answer, a command's properties included.
 	maxHeader = 128 << 10
 	// maxBody bounds the body of an answer: a command has 64 KB at most.
@@ -97,14 +100,18 @@ type answer struct {
 
 // exchange makes one request. Redirections are not followed. The error is a cause for way.Protocol; after one the link is of no use any more.
 func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
-	p := &payload{data: r.body}
-	defer p.revoke()
 	q := (&http.Request{
 		Method: r.method, URL: r.url, Host: r.url.Host, Header: r.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		ContentLength: int64(len(r.body)), Body: p,
+		ContentLength: int64(len(r.body)), Body: http.NoBody,
 	}).WithContext(ctx)
-	if len(r.body) == 0 {
-		q.Body = http.NoBody
+	switch n := len(r.body); {
+	case n == 0:
+	case n <= smallBody: // net/http sends a body of this type together with the header, in one record
+		q.Body = io.NopCloser(bytes.NewReader(bytes.Clone(r.body)))
+	default:
+		p := &payload{data: r.body}
+		defer p.revoke()
+		q.Body = p
 	}
 	response, err := l.conn.RoundTrip(q)
 	if err != nil {

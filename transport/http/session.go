@@ -123,7 +123,7 @@ func (s *session) Do(r *transport.Request) {
 		s.commands.settle(r)
 	case transport.OpPing, transport.OpRespond: // one-way, and not asked for
 	case transport.OpSubscribe:
-		if r.Want&^transport.Messages != 0 {
+		if r.Want&^transport.Messages != 0 || r.Want != 0 && s.cfg.Creds.ModuleID != "" {
 			s.reply(r.ID, failed(r.Op, transport.Unsupported, errUnsupported))
 			return
 		}
@@ -165,7 +165,7 @@ func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusa
 		token, fresh, err := s.tokens.get(ctx)
 		if transport.KindOf(err) == transport.ClockUnset && !s.clock.known.Load() && !again {
 			// The hub tells the time to anybody.
-			if _, err := l.exchange(ctx, s.bare(q)); err != nil {
+			if _, err := l.exchange(ctx, s.bare()); err != nil {
 				return nil, nil, err
 			}
 			continue
@@ -187,16 +187,21 @@ func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusa
 	}
 }
 
-// bare is a request that does nothing.
-func (s *session) bare(*request) *request {
-	return &request{http.MethodPost, s.urls.lock(noLock, "/abandon", ""), s.header(), nil}
-}
-
 // noLock is a lock token that no hub gives.
 const noLock = "00000000-0000-0000-0000-000000000000"
 
-// prove makes an exchange that succeeds only with the right credentials and does nothing: it gives back a message under a lock that does not exist, which a hub refuses with 412 or 404, but only after it
-// has found out who asks.
+// bare is a request that does nothing, and that a hub refuses only after it has found out who asks: it gives back a message under a lock that does not exist, or for a
+// module, which has no commands, sends a batch of no messages.
+func (s *session) bare() *request {
+	h := s.header()
+	if s.cfg.Creds.ModuleID == "" {
+		return &request{http.MethodPost, s.urls.lock(noLock, "/abandon", ""), h, nil}
+	}
+	h["Content-Type"] = []string{batchType}
+	return &request{http.MethodPost, s.urls.events, h, []byte("[]")}
+}
+
+// prove makes a connection, and an exchange that succeeds, or fails as it must, only with the right credentials.
 func (s *session) prove(ctx context.Context) error {
 	l := &s.telemetry.lane
 	if s.opt.NoProof {
@@ -206,20 +211,23 @@ func (s *session) prove(ctx context.Context) error {
 		}
 		return err
 	}
-	_, r, err := s.do(ctx, l, s.bare(nil))
+	_, r, err := s.do(ctx, l, s.bare())
 	switch {
 	case err != nil:
 		return err
-	case r == nil || r.proves():
+	case r == nil || s.proves(r):
 		return nil
 	}
 	return r.connection(transport.OpDial)
 }
 
-// proves reports whether a hub that knows the device may have said so: the lock is lost, or wrong, or its tier has no commands.
-func (r *refusal) proves() bool {
+// proves reports whether a hub that knows the device may have refused bare so: the lock is lost, or is none, or the batch is empty; or its tier has no commands.
+func (s *session) proves(r *refusal) bool {
 	const noCommands = 403010
-	return r.ofLock().about == message && (r.cause.Status != http.StatusBadRequest || r.cause.Code != 0) || r.cause.Code == noCommands
+	if s.cfg.Creds.ModuleID == "" {
+		r = r.ofLock()
+	}
+	return r.about == message && (r.cause.Status != http.StatusBadRequest || r.cause.Code != 0) || r.cause.Code == noCommands
 }
 
 // ofLock is the refusal of a request that names a lock: what is not found may be the lock, unless the hub says otherwise.

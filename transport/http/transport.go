@@ -17,7 +17,7 @@
 // # Connected
 //
 // HTTP knows no connection that lasts. Connected means that the last exchange succeeded. Dial connects, does TLS and proves the credentials by an exchange that does nothing: it gives
-// back a message under a lock that does not exist, which the hub refuses only after it has found out who asks (see Options.NoProof). Run ends, with an error of Scope Connection, when an exchange fails because of
+// back a message under a lock that does not exist (a module sends a batch of no messages), which the hub refuses only after it has found out who asks (see Options.NoProof). Run ends, with an error of Scope Connection, when an exchange fails because of
 // the network, or with an answer about the identity (401, a 404 for the device, a disabled device). A connection that the hub closes while nothing is under way is replaced
 // without a word; one that is reset is a loss. A device that the hub has gone away from finds out with its next message or look for commands.
 //
@@ -30,7 +30,7 @@
 // because of the moment is tried again while the lock lasts. When the lock was lost before the verdict came, the hub delivers the message again: if it had been accepted or rejected, that is repeated without asking
 // anybody again, as long as the session lives. A message that the Sink does not take is abandoned after 5 s. At the end of a session what is not settled is abandoned.
 //
-// Names of properties come in lower case, for the case of a header's name says nothing.
+// Names of properties come in lower case, for the case of a header's name says nothing. Modules have no commands over HTTPS.
 //
 // # Tokens, certificates, clock
 //

@@ -102,10 +102,18 @@ func messagesArriveAsSent(p *probe) {
 		p.Fatalf("the hub got %d messages, want %d", len(got), len(messages))
 	}
 	for i, m := range messages {
+		if p.NoOrder {
+			sortProperties(m)
+			sortProperties(&got[i].Message)
+		}
 		if diff := difference(&got[i].Message, m); diff != "" {
 			p.Errorf("message %d arrived with another %s: %.200q, want %.200q", i, diff, []any{got[i].Message}, []any{*m})
 		}
 	}
+}
+
+func sortProperties(m *transport.Message) {
+	slices.SortFunc(m.Properties, func(a, b transport.Property) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // difference names the first field in which the messages differ.

@@ -35,6 +35,8 @@ type Pair struct {
 	MarksAgain bool
 	// TellsAgain says that the hub marks what it delivers again, for Delivery.Again.
 	TellsAgain bool
+	// NoOrder says that the protocol has no order of a message's properties.
+	NoOrder bool
 }
 
 // Hub is the far end, and the network before it, in the hands of the suite. Its methods are called from any goroutine of the bubble.

@@ -1,0 +1,118 @@
+// Command https measures telemetry over HTTPS: a request for each message against batches, in turns, and what a message costs. It exits with status 1 when batches are less than 50
+// times as fast as a request for each message, in the median of all rounds, against the peer that does nothing but answer.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/hubline-iot/hubline/bench"
+)
+
+// asked is the goal.
+const asked = 50
+
+func main() {
+	bench.Child()
+	rounds := flag.Int("rounds", 9, "rounds, in each of which each sender has a turn")
+	turn := flag.Duration("turn", 300*time.Millisecond, "about how long a turn takes")
+	size := flag.Int("size", 100, "bytes of a body")
+	window := flag.Int("window", 2000, "messages in flight")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	met := true
+	fmt.Printf("%s, %d CPUs, bodies of %d B, TLS, window %d, %d rounds of about %v for each sender in turn\n", runtime.Version(), runtime.NumCPU(), *size, *window, *rounds, *turn)
+	for _, name := range bench.HTTPSPeers {
+		ratio, err := measure(ctx, name, *rounds, *turn, *window, *size)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "https:", err)
+			os.Exit(1)
+		}
+		if name == bench.HTTPSPeers[0] {
+			met = ratio >= asked
+		}
+	}
+	if !met {
+		fmt.Printf("\nbatches are less than %d times as fast as a request for each message\n", asked)
+		os.Exit(1)
+	}
+}
+
+// one is a sender and its figures, a value per round.
+type one struct {
+	name                              string
+	sender                            bench.Sender
+	calls                             *bench.Calls
+	n                                 int
+	rate, cpu, allocs, reads, written []float64
+}
+
+// measure returns how much faster batches are than single requests, in the median.
+func measure(ctx context.Context, peer string, rounds int, turn time.Duration, window, size int) (float64, error) {
+	p, err := bench.StartHTTPSPeer(ctx, peer)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	var all []*one
+	for _, s := range bench.HTTPSSenders {
+		o := &one{name: s.Name, calls: new(bench.Calls)}
+		if o.sender, err = s.Open(p, window, size, o.calls); err != nil {
+			return 0, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		defer o.sender.Close()
+		for o.n = 200; ; o.n *= 2 { // warms up, too
+			began := time.Now()
+			if err := o.sender.Send(ctx, o.n); err != nil {
+				return 0, fmt.Errorf("%s: %w", s.Name, err)
+			}
+			if took := time.Since(began); took >= turn/2 {
+				o.n = max(1, int(float64(o.n)*float64(turn)/float64(took)))
+				break
+			}
+		}
+		all = append(all, o)
+	}
+	for range rounds {
+		for _, o := range all {
+			if err := o.round(ctx); err != nil {
+				return 0, fmt.Errorf("%s: %w", o.name, err)
+			}
+		}
+	}
+	fmt.Printf("\n%s:\n\n| sender | msg/s (median) | least to most | times a request a message, by round | allocations/msg | socket writes/msg | reads/msg | CPU/msg |\n|--|--|--|--|--|--|--|--|\n", peer)
+	single := all[1]
+	var median float64
+	for _, o := range all {
+		ratios := make([]float64, rounds)
+		for i := range ratios {
+			ratios[i] = o.rate[i] / single.rate[i]
+		}
+		median = quantile(ratios, 0.5)
+		fmt.Printf("| %s | %.0f | %.0f to %.0f | %.2f (%.2f to %.2f) | %.2f | %.4f | %.4f | %.2f µs |\n", o.name, quantile(o.rate, 0.5), quantile(o.rate, 0), quantile(o.rate, 1),
+			median, quantile(ratios, 0), quantile(ratios, 1), quantile(o.allocs, 0.5), quantile(o.written, 0.5), quantile(o.reads, 0.5), quantile(o.cpu, 0.5)/1000)
+	}
+	return median, nil
+}
+
+func (o *one) round(ctx context.Context) error {
+	reads, writes := o.calls.Reads.Load(), o.calls.Writes.Load()
+	f, err := bench.Measure(ctx, o.sender, o.n)
+	each := func(v int64) float64 { return float64(v) / float64(o.n) }
+	o.rate, o.cpu, o.allocs = append(o.rate, f.Rate), append(o.cpu, f.CPU), append(o.allocs, f.Allocs)
+	o.reads, o.written = append(o.reads, each(o.calls.Reads.Load()-reads)), append(o.written, each(o.calls.Writes.Load()-writes))
+	return err
+}
+
+// quantile returns the value below which the part q of all lies.
+func quantile(all []float64, q float64) float64 {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[int(q*float64(len(sorted)-1)+0.5)]
+}
