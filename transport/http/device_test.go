@@ -1,0 +1,264 @@
+package http_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	hubhttp "github.com/hubline-iot/hubline/transport/http"
+)
+
+// client opens a device client on a scripted hub.
+func (h *scripted) client(t testing.TB, o *hubhttp.Options, d *device.Options) *device.Client {
+	t.Helper()
+	c, err := device.New(h.creds(goodKey), hubhttp.New(o), d)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.Open(t.Context()))
+	return c
+}
+
+// losing makes the hub do what some requests ask and break the connection instead of answering, n times.
+func (h *scripted) losing(n int, which func(r *http.Request) bool) {
+	h.answer = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
+		if n == 0 || !which(r) {
+			return false
+		}
+		n--
+		h.route(discard{http.Header{}}, r, body)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// discard is where an answer is lost.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d discard) WriteHeader(int)             {}
+
+// An answer to telemetry that was lost: the hub has the message, we do not know, so it goes again under the same id, before all that came after it.
+func TestTelemetryIsRepeatedAfterALostAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.losing(1, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/events") })
+		c := h.client(t, h.options(), nil)
+		for i := range 3 {
+			require.NoError(t, c.Enqueue(t.Context(), numbered(3)[i], nil))
+		}
+		require.NoError(t, c.Flush(t.Context()))
+		var ids []string
+		for _, m := range h.Received() {
+			ids = append(ids, m.ID)
+		}
+		first := h.seen()[0].messages
+		require.Equal(t, first+3, len(ids))
+		require.Equal(t, []string{"m-0", "m-1", "m-2"}, ids[first:])
+		require.Equal(t, uint64(2), c.Stats().Connections)
+	})
+}
+
+// A verdict whose answer was lost is not repeated: it dies with its session, and the hub delivers again what it does not know to be settled.
+func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("x", nil)
+		h.losing(1, func(r *http.Request) bool { return r.Method == http.MethodDelete })
+		var handled atomic.Int32
+		c := h.client(t, h.polling(time.Minute), &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+			handled.Add(1)
+			return nil
+		}})
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, []string{"complete 1"}, h.verdicts())
+		require.Equal(t, int32(1), handled.Load())
+		require.Equal(t, uint64(2), c.Stats().Connections)
+	})
+	bubble(t, func(t *testing.T, h *scripted) { // the request was lost, not its answer: the handler sees the message twice
+		h.command("x", nil)
+		lose := true
+		h.answer = func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if lose && r.Method == http.MethodDelete {
+				lose = false
+				panic(http.ErrAbortHandler)
+			}
+			return false
+		}
+		var handled atomic.Int32
+		h.client(t, h.polling(time.Minute), &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+			handled.Add(1)
+			return nil
+		}})
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, []string{"complete 1"}, h.verdicts())
+		require.Equal(t, int32(2), handled.Load())
+	})
+}
+
+// A look whose answer was lost is repeated; the message that it would have brought stays locked for a minute, and comes then.
+func TestALookWhoseAnswerWasLost(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("x", nil)
+		h.losing(1, func(r *http.Request) bool { return r.Method == http.MethodGet })
+		var handled atomic.Int32
+		h.client(t, h.polling(10*time.Second), &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+			handled.Add(1)
+			return nil
+		}})
+		time.Sleep(50 * time.Second)
+		require.Zero(t, handled.Load())
+		time.Sleep(30 * time.Second)
+		require.Equal(t, int32(1), handled.Load())
+		require.Equal(t, []string{"complete 1"}, h.verdicts())
+	})
+}
+
+// The client pauses as the hub asks, and loses nothing.
+func TestAThrottledClient(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		n := 0
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if n++; !strings.HasSuffix(r.URL.Path, "/events") || n%4 != 0 {
+				return false
+			}
+			w.Header().Set("Retry-After", "30")
+			refuse(w, 429001, "ThrottlingException")
+			return true
+		}
+		var paused []time.Duration
+		c := h.client(t, h.options(), &device.Options{OnStatus: func(s device.Status) {
+			if s.Reason == device.Paused {
+				paused = append(paused, s.Delay)
+			}
+		}})
+		for i := range 1000 {
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i), Body: []byte(strconv.Itoa(i))}, nil))
+			time.Sleep(time.Second)
+		}
+		require.NoError(t, c.Flush(t.Context()))
+		got := h.Received()
+		require.Len(t, got, 1000)
+		for i, m := range got {
+			require.Equal(t, strconv.Itoa(i), m.ID)
+		}
+		synctest.Wait()
+		require.NotEmpty(t, paused)
+		for _, d := range paused {
+			require.GreaterOrEqual(t, d, 30*time.Second)
+		}
+		require.Equal(t, uint64(1), c.Stats().Connections)
+	})
+}
+
+// The whole client under everything that a scripted hub can do: nothing that was acknowledged is missing, what is bad fails alone, and commands come through.
+func TestAClientUnderFaults(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *scripted) {
+				dice := rand.New(rand.NewPCG(seed, 1)) // of the hub
+				h.answer = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
+					if strings.HasSuffix(r.URL.Path, "/events") {
+						if messages, err := parse(r.Header, body); err == nil {
+							for _, m := range messages {
+								if strings.HasPrefix(m.ID, "bad") {
+									refuse(w, 400006, "IotHubFormatError")
+									return true
+								}
+							}
+						}
+					}
+					switch dice.IntN(16) {
+					case 0:
+						refuse(w, []int{429001, 500001, 503005, 403002, 408000, 502000}[dice.IntN(6)], "")
+					case 1:
+						h.route(discard{http.Header{}}, r, body)
+						panic(http.ErrAbortHandler)
+					case 2:
+						panic(http.ErrAbortHandler)
+					case 3:
+						w.Header().Set("Connection", "close")
+						return false
+					default:
+						return false
+					}
+					return true
+				}
+				own := rand.New(rand.NewPCG(seed, 2)) // of the device
+				var mu sync.Mutex
+				handled := map[string]bool{}
+				c := h.client(t, h.polling(5*time.Second), &device.Options{
+					StableTime: time.Millisecond, Rand: own.Uint64, OnMessage: func(_ context.Context, m *transport.Message) error {
+						mu.Lock()
+						defer mu.Unlock()
+						handled[string(m.Body)] = true
+						return nil
+					},
+				})
+				const n = 600
+				receipts := make([]device.Receipt, n)
+				for i := range n {
+					id := strconv.Itoa(i)
+					if i%50 == 7 {
+						id = "bad-" + id
+					}
+					if i%60 == 0 {
+						h.command(id, nil)
+					}
+					require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: id, Body: []byte(id)}, &receipts[i]))
+					if i%3 == 0 {
+						time.Sleep(200 * time.Millisecond)
+					}
+				}
+				require.NoError(t, c.Flush(t.Context()))
+				have := map[string]bool{}
+				for _, m := range h.Received() {
+					have[m.ID] = true
+				}
+				for i := range n {
+					err := receipts[i].Wait(t.Context())
+					if i%50 == 7 {
+						require.ErrorIs(t, err, transport.Invalid)
+						continue
+					}
+					require.NoError(t, err)
+					require.True(t, have[strconv.Itoa(i)], i)
+				}
+				require.Len(t, have, n-n/50)
+				for waited := 0; h.Undelivered() > 0; waited++ {
+					require.Less(t, waited, 3600)
+					time.Sleep(time.Second)
+				}
+				mu.Lock()
+				require.Len(t, handled, n/60)
+				mu.Unlock()
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}
+
+// Close ends everything in its time, also in the middle of a request that nobody answers.
+func TestCloseWithARequestUnderWay(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		c := h.client(t, h.options(), nil)
+		h.HoldAnswers(true)
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), numbered(1)[0], &r))
+		time.Sleep(time.Second)
+		began := time.Now()
+		require.NoError(t, c.Close())
+		require.LessOrEqual(t, time.Since(began), time.Second)
+		require.True(t, errors.Is(r.Wait(t.Context()), transport.Closed))
+	})
+}
