@@ -1,0 +1,45 @@
+package http_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/transporttest"
+)
+
+// The suite over every way to the hub emulator.
+func TestConformance(t *testing.T) {
+	for _, way := range []struct {
+		name   string
+		module bool
+		opt    func(h *hubpair.Broker) http.Options
+	}{
+		{"plain", false, func(h *hubpair.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP} }},
+		{"a message a request", false, func(h *hubpair.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP, Batch: 1} }},
+		{"TLS", false, func(h *hubpair.Broker) http.Options { return http.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS()} }},
+		{"HTTP/2", false, func(h *hubpair.Broker) http.Options {
+			return http.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS(), HTTP2: true}
+		}},
+		{"module", true, func(h *hubpair.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP} }},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
+				h := hubpair.New(t)
+				if way.module {
+					h.BecomeModule(t)
+				}
+				opt := way.opt(h)
+				opt.PollInterval = time.Second
+				p := h.Pair(t, http.New(&opt))
+				p.MarksAgain, p.NoOrder = false, true
+				p.HubMarks = append(p.HubMarks, hubMarks...)
+				if way.module {
+					p.Features = 0
+				}
+				return p
+			})
+		})
+	}
+}
