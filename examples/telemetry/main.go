@@ -8,6 +8,7 @@
 //	go run ./examples/telemetry -policy none the first fault ends it: NoRetry
 //	go run ./examples/telemetry -transport mqtt-lean    the same on the small MQTT engine, which boards use too
 //	go run ./examples/telemetry -transport amqp         the same over AMQP 1.0, with faults of its own; amqp-ws: over WebSocket
+//	go run ./examples/telemetry -transport http         the same over HTTPS, with faults of its own
 //	HUBLINE_CONNECTION_STRING=... go run ./examples/telemetry    to a real hub, without faults
 package main
 
@@ -38,7 +39,7 @@ type settings struct {
 func main() {
 	var s settings
 	flag.StringVar(&s.connect, "connect", "", "connection string of a device; empty: $HUBLINE_CONNECTION_STRING, and if that is empty, an in-process hub")
-	flag.StringVar(&s.transport, "transport", "mqtt", "what carries the readings: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws (over WebSocket)")
+	flag.StringVar(&s.transport, "transport", "mqtt", "what carries the readings: mqtt (on the library paho), mqtt-lean (the small engine), amqp, amqp-ws (over WebSocket) or http (over TLS)")
 	flag.Float64Var(&s.rate, "rate", 100, "readings per second")
 	flag.IntVar(&s.count, "count", 0, "readings in all; 0: twenty seconds of them")
 	flag.StringVar(&s.policy, "policy", "azure", "retry policy: azure (exponential back-off with jitter) or none")
@@ -66,7 +67,7 @@ func run(ctx context.Context, s settings) error {
 	}
 	way, ok := transports[s.transport]
 	if !ok {
-		return fmt.Errorf("flag -transport: %q is not a transport; give mqtt, mqtt-lean, amqp or amqp-ws", s.transport)
+		return fmt.Errorf("flag -transport: %q is not a transport; give mqtt, mqtt-lean, amqp, amqp-ws or http", s.transport)
 	}
 	if s.rate <= 0 || s.rate > 10_000 || s.count < 0 {
 		return errors.New("flags -rate and -count: give a rate up to 10000 a second and a count of 0 or more")

@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
@@ -42,4 +43,7 @@ var transports = map[string]way{
 	"amqp-ws": {func(_ *transport.Credentials, at place) transport.Transport {
 		return amqp.New(&amqp.Options{Addr: at.addr, TLS: at.tls, Tunnel: amqpws.New(nil)})
 	}, (*testbroker.Hub).ListenAMQPWS, testbroker.AMQP},
+	"http": {func(_ *transport.Credentials, at place) transport.Transport {
+		return http.New(&http.Options{Addr: at.addr, TLS: at.tls})
+	}, (*testbroker.Hub).ListenHTTPS, testbroker.HTTP},
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/stretchr/testify/require"
 )
@@ -42,22 +43,26 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 		before  func(t *testing.T)
 		kind    transport.Kind
 		token   transport.Kind // where the answer is one to a token that was put; zero: the same
+		http    transport.Kind // over HTTP; zero: the same
 	}{
-		{"wrong key", host + ";DeviceId=dev-1;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized, 0},
-		{"unknown device", host + ";DeviceId=dev-2;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized, transport.NotFound},
+		{"wrong key", host + ";DeviceId=dev-1;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized, 0, 0},
+		{"unknown device", host + ";DeviceId=dev-2;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized, transport.NotFound, transport.NotFound},
 		{"disabled device", good, true, func(t *testing.T) {
 			require.NoError(t, hub.SetEnabled("dev-1", false))
 			t.Cleanup(func() { require.NoError(t, hub.SetEnabled("dev-1", true)) })
-		}, transport.Unauthorized, 0},
-		{"certificate of nobody we know", good, false, nil, transport.Untrusted, 0},
+		}, transport.Unauthorized, 0, transport.Forbidden},
+		{"certificate of nobody we know", good, false, nil, transport.Untrusted, 0, 0},
 		{"certificate for another host", good, true, func(t *testing.T) {
 			require.NoError(t, hub.PresentName("other.example.test"))
 			t.Cleanup(func() { require.NoError(t, hub.PresentName("")) })
-		}, transport.Untrusted, 0},
+		}, transport.Untrusted, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			kind := tc.kind
-			if with.protocol == testbroker.AMQP && !with.sasl {
+			switch {
+			case with.protocol == testbroker.HTTP:
+				kind = cmp.Or(tc.http, tc.kind)
+			case with.protocol == testbroker.AMQP && !with.sasl:
 				kind = cmp.Or(tc.token, tc.kind)
 			}
 			if tc.before != nil {
@@ -100,6 +105,10 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 			refusal, ok := errors.AsType[*mqtt.ConnackError](err)
 			require.True(t, ok)
 			require.EqualValues(t, 5, refusal.Code)
+		case with.protocol == testbroker.HTTP:
+			refusal, ok := errors.AsType[*http.StatusError](err)
+			require.True(t, ok)
+			require.Equal(t, 401003, refusal.Code)
 		case with.sasl:
 			refusal, ok := errors.AsType[*amqp.SASLError](err)
 			require.True(t, ok)

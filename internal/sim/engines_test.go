@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
@@ -23,6 +25,8 @@ type way struct {
 	Dial      func(ctx context.Context, network, addr string) (net.Conn, error)
 	// KeepAlive and PingTimeout are MQTT's.
 	KeepAlive, PingTimeout time.Duration
+	// Poll is HTTP's. Default: 5 s.
+	Poll time.Duration
 }
 
 // An engine makes a transport to the same place by the same settings. The whole system is tried with each.
@@ -62,6 +66,19 @@ var engines = []engine{
 	{name: "amqp, shared", protocol: testbroker.AMQP, batches: true, shared: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
 		return amqp.NewMux(w.amqp())
 	}},
+	{name: "http", protocol: testbroker.HTTP, batches: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+		return http.New(w.http())
+	}},
+	{name: "http, a message a request", protocol: testbroker.HTTP, make: func(_ *transport.Credentials, w *way) transport.Transport {
+		o := w.http()
+		o.Batch = 1
+		return http.New(o)
+	}},
+	{name: "http/2", protocol: testbroker.HTTP, batches: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+		o := w.http()
+		o.HTTP2 = true
+		return http.New(o)
+	}},
 }
 
 func (w *way) leanDial(creds *transport.Credentials) lean.Dial {
@@ -70,6 +87,10 @@ func (w *way) leanDial(creds *transport.Credentials) lean.Dial {
 
 func (w *way) amqp() *amqp.Options {
 	return &amqp.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial}
+}
+
+func (w *way) http() *http.Options {
+	return &http.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, PollInterval: cmp.Or(w.Poll, 5*time.Second)}
 }
 
 // place is where a hub speaks a protocol.
@@ -90,6 +111,13 @@ var places = map[testbroker.Protocol]place{
 			return h.DialAMQPTLSPort
 		},
 		(*testbroker.Hub).ListenAMQPTCP, (*testbroker.Hub).ListenAMQP,
+	},
+	testbroker.HTTP: {
+		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) { return h.DialHTTP },
+		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) {
+			return h.DialHTTPSPort
+		},
+		(*testbroker.Hub).ListenHTTP, (*testbroker.Hub).ListenHTTPS,
 	},
 }
 

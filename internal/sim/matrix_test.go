@@ -23,6 +23,7 @@ const (
 	atSubscribe              // needs a subscription, or a link for commands, which each connect of a device brings
 	atLink                   // needs a link for telemetry, which the first message brings
 	atPublish                // needs a telemetry message
+	atSettle                 // needs a verdict on a command
 	atPing                   // needs a ping
 	always                   // a state of hub or network
 )
@@ -82,7 +83,7 @@ type matrix struct {
 	rowless map[testbroker.FaultKind]string
 }
 
-var matrices = []matrix{mqttMatrix, amqpMatrix}
+var matrices = []matrix{mqttMatrix, amqpMatrix, httpMatrix}
 
 // From noOperation on there are faults of twins and methods, for which no matrix has operations yet. Who adds those moves it.
 const noOperation = testbroker.DropBeforeTwin

@@ -99,7 +99,7 @@ func drawPlan(seed uint64, e engine) *plan {
 }
 
 // drawers add to a plan what only one protocol knows.
-var drawers = map[testbroker.Protocol]func(p *plan, r *rand.Rand){testbroker.AMQP: drawAMQP}
+var drawers = map[testbroker.Protocol]func(p *plan, r *rand.Rand){testbroker.AMQP: drawAMQP, testbroker.HTTP: drawHTTP}
 
 // drawCommon draws what is the same for all engines.
 func drawCommon(seed uint64) *plan {
@@ -215,6 +215,41 @@ func drawAMQP(p *plan, r *rand.Rand) {
 	}
 }
 
+// drawHTTP adds faults of requests.
+func drawHTTP(p *plan, r *rand.Rand) {
+	between := durations(r)
+	routes := []testbroker.RouteKind{testbroker.RouteAny, testbroker.RouteTelemetry, testbroker.RouteReceive, testbroker.RouteSettle}
+	kinds := []testbroker.FaultKind{
+		testbroker.RefuseConnect, testbroker.AnswerStatus, testbroker.AnswerStatus, testbroker.AnswerStatus, testbroker.AnswerStatusAfter, testbroker.AnswerStatusAfter,
+		testbroker.ResetBeforeRequest, testbroker.ResetAfterRequest, testbroker.NoAnswer, testbroker.DropDuringAnswer, testbroker.SlowAnswer, testbroker.GarbageAnswer,
+		testbroker.WrongDate, testbroker.NoContentLength, testbroker.GarbageOnPublish,
+	}
+	statuses := []int{0, 302, 401, 401, 403, 404, 405, 408, 429, 429, 500, 502, 503, 503, 504, 599}
+	for range r.IntN(16) {
+		s := step{at: between(0, p.length), what: inject}
+		s.fault = testbroker.Fault{
+			Kind: kinds[r.IntN(len(kinds))], After: r.IntN(4), Times: 1 + r.IntN(4), Delay: between(time.Millisecond, 20*time.Second), Route: routes[r.IntN(len(routes))],
+			Status: []int{0, 401, 403, 404, 429, 500, 503, 599}[r.IntN(8)], RetryAfterDate: r.IntN(2) == 0,
+			Skew: between(-12*time.Hour, 12*time.Hour),
+		}
+		if s.fault.Kind == testbroker.AnswerStatus || s.fault.Kind == testbroker.AnswerStatusAfter {
+			for range 1 + r.IntN(4) {
+				s.fault.Statuses = append(s.fault.Statuses, statuses[r.IntN(len(statuses))])
+			}
+			if s.fault.Route == testbroker.RouteTelemetry && r.IntN(3) == 0 && s.fault.Kind == testbroker.AnswerStatus {
+				s.fault.Statuses = []int{400, 413}[:1+r.IntN(2)]
+			}
+		}
+		if r.IntN(3) == 0 {
+			s.fault.RetryAfter = between(0, time.Minute)
+		}
+		if r.IntN(4) == 0 {
+			s.fault.Probability = 0.1 + 0.8*r.Float64()
+		}
+		p.steps = append(p.steps, s)
+	}
+}
+
 // refuses: messages may fail by it, and not more than it fires.
 func refuses(f testbroker.Fault) bool {
 	switch f.Kind {
@@ -222,6 +257,8 @@ func refuses(f testbroker.Fault) bool {
 		return f.Condition == "amqp:not-allowed" || f.Condition == "amqp:decode-error" || f.Condition == "com.example:odd"
 	case testbroker.ModifyMessage:
 		return f.UndeliverableHere
+	case testbroker.AnswerStatus:
+		return slices.Contains(f.Statuses, 400)
 	}
 	return false
 }

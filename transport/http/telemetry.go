@@ -194,10 +194,10 @@ func errNotPlain(size int) *transport.Error {
 
 var errOnlyBatch = errors.New("it has properties that are not printable ASCII or longer than 8 KB, which HTTP carries only in messages of up to about 190 KB")
 
+// plain is the request for a message alone. Header iothub-to, which official SDKs send, would only repeat the address, and count against the hub's limit of size.
 func (t *telemetry) plain(m *transport.Message) *request {
 	h := t.s.header()
 	h["Content-Type"] = []string{plainType}
-	h["iothub-to"] = []string{t.s.urls.events.EscapedPath()}
 	addHeaders(h, m)
 	return &request{http.MethodPost, t.s.urls.events, h, m.Body}
 }
@@ -205,7 +205,6 @@ func (t *telemetry) plain(m *transport.Message) *request {
 func (t *telemetry) batch(body []byte) *request {
 	h := t.s.header()
 	h["Content-Type"] = []string{batchType}
-	h["iothub-to"] = []string{t.s.urls.events.EscapedPath()}
 	return &request{http.MethodPost, t.s.urls.events, h, body}
 }
 
