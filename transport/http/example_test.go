@@ -1,0 +1,124 @@
+package http_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/http"
+)
+
+// A device over HTTPS. What waits while a request is under way travels in the next one.
+func ExampleNew() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Close()
+	if _, err := hub.AddDevice("thermometer"); err != nil {
+		panic(err)
+	}
+	creds, err := device.ParseConnectionString(hub.ConnectionString("thermometer"))
+	if err != nil {
+		panic(err)
+	}
+
+	ctx := context.Background()
+	client, err := device.New(creds, http.New(&http.Options{Dial: hub.DialHTTPSPort, TLS: hub.ClientTLS()}), nil)
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	if err := client.Open(ctx); err != nil {
+		panic(err)
+	}
+	for i := range 3 {
+		m := &transport.Message{ID: fmt.Sprint("m-", i), Body: []byte("21.5")}
+		if err := client.Enqueue(ctx, m, nil); err != nil {
+			panic(err)
+		}
+	}
+	if err := client.Flush(ctx); err != nil {
+		panic(err)
+	}
+	for _, m := range hub.Messages() {
+		fmt.Println(m.MessageID, string(m.Body))
+	}
+	// Output:
+	// m-0 21.5
+	// m-1 21.5
+	// m-2 21.5
+}
+
+// Commands are looked for each PollInterval, and at once after one that came.
+func ExampleOptions_commands() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Close()
+	if _, err := hub.AddDevice("lamp"); err != nil {
+		panic(err)
+	}
+	creds, err := device.ParseConnectionString(hub.ConnectionString("lamp"))
+	if err != nil {
+		panic(err)
+	}
+	if err := hub.SendC2D("lamp", testbroker.C2D{Body: []byte("on")}); err != nil {
+		panic(err)
+	}
+
+	done := make(chan string)
+	t := http.New(&http.Options{Dial: hub.DialHTTPSPort, TLS: hub.ClientTLS(), PollInterval: time.Hour})
+	client, err := device.New(creds, t, &device.Options{
+		OnMessage: func(_ context.Context, m *transport.Message) error {
+			done <- string(m.Body)
+			return nil
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	if err := client.Open(context.Background()); err != nil {
+		panic(err)
+	}
+	fmt.Println("the lamp is to be", <-done)
+	// Output: the lamp is to be on
+}
+
+// A device without a clock that can be trusted goes by the hub's.
+func ExampleTransport_Now() {
+	t := http.New(nil)
+	creds := &transport.Credentials{Host: "hub1.example.test", DeviceID: "dev-1", Now: t.Now}
+	_, known := t.Skew()
+	fmt.Println(creds.Time().After(time.Unix(0, 0)), known)
+	// Output: true false
+}
+
+// The proxy that the environment names.
+func ExampleOptions_proxy() {
+	t := http.New(&http.Options{Proxy: nethttp.ProxyFromEnvironment})
+	fmt.Printf("%T\n", t)
+	// Output: *http.Transport
+}
+
+func ExampleStatusError() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Close()
+	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "nobody", Sign: func(context.Context, []byte) ([]byte, error) { return make([]byte, 32), nil }}
+
+	_, err = http.New(&http.Options{Plaintext: true, Dial: hub.DialHTTP}).Dial(context.Background(), &transport.Config{Creds: creds})
+	if said, ok := errors.AsType[*http.StatusError](err); ok {
+		fmt.Println(said.Status, said.Code, said.Name, "not found:", errors.Is(err, transport.NotFound))
+	}
+	// Output: 404 404001 DeviceNotFound not found: true
+}

@@ -1,0 +1,158 @@
+package http_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	hubhttp "github.com/hubline-iot/hubline/transport/http"
+)
+
+// emulated runs f in a bubble with the hub emulator.
+func emulated(t *testing.T, f func(t *testing.T, h *testbroker.Hub)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h, err := testbroker.New(nil)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, h.Close()) }()
+		f(t, h)
+	})
+}
+
+// A certificate proves the identity, no token is sent, and it is asked for at each connection.
+func TestCertificates(t *testing.T) {
+	for _, two := range []bool{false, true} {
+		emulated(t, func(t *testing.T, h *testbroker.Hub) {
+			cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
+			_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
+			require.NoError(t, err)
+			creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
+			o := &hubhttp.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS(), HTTP2: two}
+			_, err = hubhttp.New(o).Dial(t.Context(), &transport.Config{Creds: creds})
+			require.ErrorIs(t, err, transport.Invalid)
+			require.ErrorContains(t, err, "Certificate")
+
+			asked := 0
+			o.Certificate = func(context.Context) (*tls.Certificate, error) { asked++; return &cert, nil }
+			c, err := device.New(creds, hubhttp.New(o), nil)
+			require.NoError(t, err)
+			require.NoError(t, c.Open(t.Context()))
+			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
+			require.Equal(t, 1, asked)
+			time.Sleep(2 * time.Minute) // the connection is given up meanwhile
+			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("y")}))
+			require.Equal(t, 2, asked)
+			require.Equal(t, "dev-x", h.Messages()[1].DeviceID)
+			require.Equal(t, uint64(1), c.Stats().Connections)
+			require.NoError(t, c.Close())
+
+			other := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
+			o.Certificate = func(context.Context) (*tls.Certificate, error) { return &other, nil }
+			_, err = hubhttp.New(o).Dial(t.Context(), &transport.Config{Creds: creds})
+			require.ErrorIs(t, err, transport.Unauthorized)
+		})
+	}
+}
+
+// What TLS says is known at Dial, before anything is sent.
+func TestWhatTLSSaysIsKnownAtDial(t *testing.T) {
+	emulated(t, func(t *testing.T, h *testbroker.Hub) {
+		_, err := h.AddDevice("dev-1")
+		require.NoError(t, err)
+		creds, err := device.ParseConnectionString(h.ConnectionString("dev-1"))
+		require.NoError(t, err)
+		cfg := &transport.Config{Creds: creds}
+
+		_, err = hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort}).Dial(t.Context(), cfg)
+		require.ErrorIs(t, err, transport.Untrusted)
+		require.NoError(t, h.PresentName("other.example.test"))
+		_, err = hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS()}).Dial(t.Context(), cfg)
+		require.ErrorIs(t, err, transport.Untrusted)
+		require.NoError(t, h.PresentName(""))
+		_, err = hubhttp.New(&hubhttp.Options{Dial: h.DialHTTP, TLS: h.ClientTLS()}).Dial(t.Context(), cfg)
+		require.ErrorIs(t, err, transport.Protocol)
+
+		unset := *creds
+		unset.Now = func() time.Time { return time.Unix(1000, 0) }
+		_, err = hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS()}).Dial(t.Context(), &transport.Config{Creds: &unset})
+		require.ErrorIs(t, err, transport.ClockUnset)
+		require.True(t, errfilter.Retryable(err))
+
+		// With a time for TLS that is near enough, the hub sets the clock.
+		base := h.ClientTLS()
+		base.Time = func() time.Time { return time.Now().Add(-time.Minute) }
+		s, err := hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort, TLS: base}).Dial(t.Context(), &transport.Config{Creds: &unset})
+		require.NoError(t, err)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Error(t, s.Run(over))
+	})
+}
+
+// HTTP/2 is spoken where both want it, HTTP/1.1 where one of them does not.
+func TestHTTP2(t *testing.T) {
+	for _, row := range []struct{ client, hub, two bool }{{true, true, true}, {false, true, false}, {true, false, false}} {
+		seen := make(chan string, 10)
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen <- r.Proto
+			w.WriteHeader(http.StatusNoContent)
+		}))
+		server.EnableHTTP2 = row.hub
+		server.StartTLS()
+		sign, err := transport.SharedKey(goodKey)
+		require.NoError(t, err)
+		roots := server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+		o := &hubhttp.Options{Addr: strings.TrimPrefix(server.URL, "https://"), TLS: &tls.Config{RootCAs: roots}, HTTP2: row.client}
+		c, err := device.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, hubhttp.New(o), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
+		require.NoError(t, c.Close())
+		for range 2 {
+			require.Equal(t, row.two, <-seen == "HTTP/2.0")
+		}
+		server.Close()
+	}
+}
+
+// No goroutine and no socket is left by many sessions on real sockets.
+func TestNothingIsLeftOnRealSockets(t *testing.T) {
+	h, err := testbroker.New(nil)
+	require.NoError(t, err)
+	defer h.Close()
+	addr, err := h.ListenHTTPS("127.0.0.1:0")
+	require.NoError(t, err)
+	_, err = h.AddDevice("dev-1")
+	require.NoError(t, err)
+	creds, err := device.ParseConnectionString(h.ConnectionString("dev-1"))
+	require.NoError(t, err)
+	inClient := func() int { // goroutines of net/http's client side
+		buf := make([]byte, 1<<20)
+		return strings.Count(string(buf[:runtime.Stack(buf, true)]), "net/http.(*persistConn)")
+	}
+	for i := range 20 {
+		c, err := device.New(creds, hubhttp.New(&hubhttp.Options{Addr: addr.String(), TLS: h.ClientTLS()}), &device.Options{
+			OnMessage: func(context.Context, *transport.Message) error { return nil },
+		})
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		if i%2 == 0 {
+			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
+		}
+		require.NoError(t, c.Close())
+	}
+	require.Eventually(t, func() bool { return inClient() == 0 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return h.Connections("") == 0 }, 5*time.Second, 10*time.Millisecond)
+}
