@@ -84,13 +84,13 @@ func (c *commands) subscribe(id uint32, want transport.Features) {
 		s.mu.Unlock()
 		return
 	}
+	c.waiting = append(c.waiting, id)
 	if want == 0 {
 		c.active = false
 		s.mu.Unlock()
-		s.cfg.Sink.Reply(id, transport.Reply{})
+		c.granted(nil) // those that were not replied to, too
 		return
 	}
-	c.waiting = append(c.waiting, id)
 	c.active = true
 	if !c.wanted {
 		c.wanted = true
@@ -160,6 +160,10 @@ func (c *commands) step() (next time.Time, alive bool) {
 		room := len(c.unsettled) < max(1, s.cfg.Queue)
 		looking, asked := c.active && room, len(c.waiting) > 0
 		s.mu.Unlock()
+		if asked && !room {
+			c.granted(nil) // what is unsettled came by looks
+			continue
+		}
 		now := time.Now()
 		if i := slices.IndexFunc(c.due, func(e errand) bool { return !now.Before(e.at) }); i >= 0 {
 			e := c.due[i]

@@ -68,6 +68,30 @@ func TestLooksForCommands(t *testing.T) {
 	})
 }
 
+// Each OpSubscribe is replied to, also one that the next one undoes, and one that comes while there is no room.
+func TestEachSubscriptionIsRepliedTo(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		for range 4 {
+			h.command("x", nil)
+		}
+		r := h.start(t, h.options())
+		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+		r.Do(&transport.Request{ID: 2, Op: transport.OpSubscribe})
+		r.Do(&transport.Request{ID: 3, Op: transport.OpSubscribe, Want: transport.Messages})
+		synctest.Wait()
+		require.Len(t, r.delivered(), 4)
+		r.Do(&transport.Request{ID: 4, Op: transport.OpSubscribe, Want: transport.Messages})
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for id := uint32(1); id <= 4; id++ {
+			err, replied := r.replies[id]
+			require.True(t, replied, id)
+			require.NoError(t, err)
+		}
+	})
+}
+
 // A command with all that it may have.
 func TestACommandAsItComes(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {

@@ -129,7 +129,7 @@ func (s *session) Do(r *transport.Request) {
 		}
 		s.commands.subscribe(r.ID, r.Want)
 	case transport.OpRenew:
-		s.tokens.forget(s.ctx) // the next request makes one, so there is nothing to expire
+		s.tokens.forget() // the next request makes one, so there is nothing to expire
 		s.reply(r.ID, nil)
 	default:
 		s.reply(r.ID, failed(r.Op, transport.Unsupported, errUnsupported))

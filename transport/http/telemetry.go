@@ -40,7 +40,9 @@ func (t *telemetry) run() {
 		case <-s.ctx.Done():
 			return
 		case <-t.wake:
-			t.sendQueued()
+			if !t.sendQueued() {
+				return
+			}
 		case <-t.lane.gone():
 			if err := t.lane.retire(); err != nil {
 				s.fail(lost(err))
@@ -53,17 +55,17 @@ func (t *telemetry) run() {
 }
 
 // sendQueued sends all that waits, in order. What the hub does not take at the moment is reported, with all that waits behind it, so that the order is kept and the hub is left
-// alone until the client sends again.
-func (t *telemetry) sendQueued() {
+// alone until the client sends again. False: the session is at its end.
+func (t *telemetry) sendQueued() bool {
 	for t.s.ctx.Err() == nil {
 		t.takeIn()
 		if len(t.items) == 0 {
-			return
+			return true
 		}
 		t.done, t.later = 0, nil
 		if _, going := t.some(t.items); !going {
 			if t.later == nil {
-				return // the session is at its end
+				return false
 			}
 			t.takeIn()
 			t.report(t.items[t.done:], t.later.operation(transport.OpSend))
@@ -75,6 +77,7 @@ func (t *telemetry) sendQueued() {
 			t.items = nil
 		}
 	}
+	return false
 }
 
 // takeIn adds what is in the queue, but for what cannot be sent.

@@ -72,21 +72,21 @@ func (t *tokens) refused(ctx context.Context, token transport.Token, fresh bool)
 	}
 	defer func() { <-t.turn }()
 	if t.now.Text != token.Text {
-		return t.now.Text != "" // the other one made a new one meanwhile
+		return true // somebody else was told already
 	}
 	better := !fresh || t.clock.judge(t.creds).Sub(t.made).Abs() > tolerance
 	t.now = transport.Token{}
 	return better
 }
 
-// forget makes the next request carry a new token.
-func (t *tokens) forget(ctx context.Context) {
+// forget makes the next request carry a new token, unless one is being made at this moment.
+func (t *tokens) forget() {
 	select {
 	case t.turn <- struct{}{}:
 		if !t.now.Fixed {
 			t.now = transport.Token{}
 		}
 		<-t.turn
-	case <-ctx.Done():
+	default:
 	}
 }

@@ -1,0 +1,41 @@
+package http
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Two requests at a time are refused with one token: both may try another one, whoever is told first.
+func TestOneTokenRefusedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+		require.NoError(t, err)
+		all := newTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, new(clock))
+		first, fresh, err := all.get(t.Context())
+		require.NoError(t, err)
+		require.True(t, fresh)
+		time.Sleep(time.Second)
+		again, fresh, err := all.get(t.Context())
+		require.NoError(t, err)
+		require.False(t, fresh)
+		require.Equal(t, first, again)
+
+		require.True(t, all.refused(t.Context(), first, false))
+		require.True(t, all.refused(t.Context(), first, false))
+		second, fresh, err := all.get(t.Context())
+		require.NoError(t, err)
+		require.True(t, fresh)
+		require.NotEqual(t, first, second)
+		require.True(t, all.refused(t.Context(), first, false))
+		third, fresh, err := all.get(t.Context())
+		require.NoError(t, err)
+		require.False(t, fresh, "a late refusal of the old one costs nothing")
+		require.Equal(t, second, third)
+		require.False(t, all.refused(t.Context(), second, true), "it was made for this request, by a clock that nobody corrected")
+	})
+}
