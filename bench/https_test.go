@@ -1,0 +1,40 @@
+package bench
+
+import "testing"
+
+// What a message costs over HTTPS, alone and in a batch.
+func TestHTTPSCosts(t *testing.T) {
+	p, err := StartHTTPSPeer(limit(t), HTTPSPeers[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	const window, size = 2000, 100
+	for _, row := range []struct {
+		sender         int
+		n              int
+		allocs, writes float64 // for a message, at most
+	}{
+		{1, 2000, 60, 1.1},    // a request a message: 46 allocations, all of them net/http's but a few
+		{2, 200_000, 1, 0.05}, // batches of 500: 7 records of TLS each
+	} {
+		name, calls := HTTPSSenders[row.sender].Name, new(Calls)
+		s, err := HTTPSSenders[row.sender].Open(p, window, size, calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Send(limit(t), row.n/10); err != nil { // warms up
+			t.Fatal(err)
+		}
+		before := calls.Writes.Load()
+		f, err := Measure(limit(t), s, row.n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes := float64(calls.Writes.Load()-before) / float64(row.n)
+		if f.Allocs > row.allocs || writes > row.writes {
+			t.Errorf("%s: %.2f allocations and %.3f writes to the socket for a message, want %v and %v at most", name, f.Allocs, writes, row.allocs, row.writes)
+		}
+		s.Close()
+	}
+}
