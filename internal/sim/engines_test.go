@@ -38,16 +38,17 @@ type engine struct {
 	batches bool // several messages go in a transfer
 	shared  bool // many devices may have one connection
 	sasl    bool // the token is told by SASL, and none is put
+	twins   bool // it carries twins and methods
 }
 
 var engines = []engine{
 	{name: "paho", protocol: testbroker.MQTT, make: func(_ *transport.Credentials, w *way) transport.Transport {
 		return mqtt.New(&mqtt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
 	}},
-	{name: "lean", protocol: testbroker.MQTT, make: func(creds *transport.Credentials, w *way) transport.Transport {
+	{name: "lean", protocol: testbroker.MQTT, twins: true, make: func(creds *transport.Credentials, w *way) transport.Transport {
 		return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
 	}},
-	{name: "lean with the buffers of a board", protocol: testbroker.MQTT, make: func(creds *transport.Credentials, w *way) transport.Transport {
+	{name: "lean with the buffers of a board", protocol: testbroker.MQTT, twins: true, make: func(creds *transport.Credentials, w *way) transport.Transport {
 		return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout, ReadBuffer: 4096 + 512, WriteBuffer: 1024})
 	}},
 	{name: "amqp", protocol: testbroker.AMQP, batches: true, make: func(_ *transport.Credentials, w *way) transport.Transport {

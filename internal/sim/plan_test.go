@@ -54,12 +54,14 @@ const (
 	detach  // the hub ends something over AMQP that fault is about: links, or the session, or the connection
 	end
 	hangUp
+	desire // count changes of the desired properties
+	call   // count calls of a method
 
 	actions
 )
 
 func (a action) String() string {
-	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "command", "detach", "end", "hang up"}[a]
+	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "command", "detach", "end", "hang up", "desire", "call"}[a]
 }
 
 func (s step) String() string {
@@ -69,7 +71,7 @@ func (s step) String() string {
 		text += fmt.Sprintf(" %d of %d B, expiry %v", s.count, s.size, s.expires)
 	case send:
 		text += fmt.Sprintf(" %d of %d B, time-out %v", s.count, s.size, s.timeout)
-	case command:
+	case command, desire, call:
 		text += fmt.Sprintf(" %d", s.count)
 	case inject:
 		text += fmt.Sprintf(" %+v", s.fault)
@@ -93,6 +95,9 @@ func drawPlan(seed uint64, e engine) *plan {
 	p.engine = e
 	if draw := drawers[e.protocol]; draw != nil {
 		draw(p, rand.New(rand.NewPCG(seed, 100+uint64(e.protocol))))
+	}
+	if e.twins {
+		drawTwin(p, rand.New(rand.NewPCG(seed, 3)))
 	}
 	slices.SortStableFunc(p.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	return p

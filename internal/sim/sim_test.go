@@ -85,6 +85,7 @@ type world struct {
 	// Messages may fail for good by these faults, and by so many other ends.
 	refusals []*testbroker.Injected
 	ends     int
+	twin     twinLedger
 
 	producers int
 
@@ -139,6 +140,9 @@ func play(t *testing.T, p *plan) *world {
 		},
 	})
 	require.NoError(t, err)
+	if p.engine.twins {
+		require.NoError(t, w.watchTwin())
+	}
 	require.NoError(t, w.client.Start())
 
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -160,6 +164,9 @@ func play(t *testing.T, p *plan) *world {
 	w.calls.Wait()
 	w.flush()
 	w.complete()
+	if p.engine.twins {
+		w.catchUp()
+	}
 	close(stop)
 	<-stopped
 	w.stats = w.client.Stats()
@@ -252,6 +259,10 @@ func (w *world) do(s *step) {
 		if err := w.client.SetRetryPolicy(w.policy("constant")); err != nil {
 			w.fail(err)
 		}
+	case desire:
+		w.desire(s.count)
+	case call:
+		w.invoke(s.count, s.timeout)
 	case detach:
 		w.event("detach %v %s: %d", s.fault.Link, s.fault.Condition, w.hub.DetachLinks("dev-1", s.fault.Link, testbroker.AMQPError{Condition: s.fault.Condition}))
 	case end:
@@ -475,6 +486,9 @@ func (w *world) check() error {
 	}
 	if w.closed > time.Second {
 		w.fail(fmt.Errorf("Close took %v", w.closed))
+	}
+	if w.p.engine.twins {
+		w.errs = append(w.errs, w.twin.check())
 	}
 	return errors.Join(w.errs...)
 }
