@@ -1,0 +1,80 @@
+package testbroker_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// A client that repeats each patch until it has its answer: whatever faults do, the log tells what was carried out, the
+// versions have no gaps, and the twin is what the last patch made it.
+func TestTwinsUnderFaults(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, &testbroker.Options{Seed: seed + 1})
+				draw := rand.New(rand.NewPCG(seed, 1))
+				kinds := []testbroker.FaultKind{
+					testbroker.DropBeforeTwin, testbroker.RefuseTwin, testbroker.DropAfterTwin, testbroker.SwallowTwin, testbroker.SlowTwin, testbroker.MisnameTwin,
+					testbroker.DuplicateTwin, testbroker.SwallowDesired, testbroker.DuplicateDesired, testbroker.SlowDesired, testbroker.DropAfterDesired,
+				}
+				for _, k := range kinds {
+					h.Inject(testbroker.Fault{Kind: k, Times: -1, Probability: 0.08, Delay: time.Duration(1+draw.IntN(9)) * time.Second})
+				}
+				const patches = 60
+				var w *wire
+				rid := 0
+				try := func(n int) bool { // whether the patch has its answer
+					if w == nil {
+						w = login(t, h, d)
+						w.subscribe(0, twinResults, desiredTopics)
+					}
+					rid++
+					want := fmt.Sprintf("$iothub/twin/res/204/?$rid=%d&", rid)
+					w.send(publishBytes(0, 0, fmt.Sprint(twinPatch, rid), fmt.Sprintf(`{"n":%d}`, n)))
+					w.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+					for {
+						_, body, err := w.read()
+						if err != nil { // also when nothing came in time: then it connects anew
+							w.conn.Close()
+							w = nil
+							return false
+						}
+						if strings.Contains(string(body), want) {
+							return true
+						}
+					}
+				}
+				for n := range patches {
+					_, err := h.PatchDesired("dev-1", fmt.Sprintf(`{"n":%d}`, n))
+					require.NoError(t, err)
+					for !try(n) {
+					}
+				}
+				done := int64(1)
+				last := ""
+				for _, r := range h.TwinLog("dev-1") {
+					if r.Status == 204 {
+						done++
+						require.Equal(t, done, r.Version)
+						last = string(r.Body)
+					}
+				}
+				twin, err := h.Twin("dev-1")
+				require.NoError(t, err)
+				require.Equal(t, done, twin.ReportedVersion)
+				require.Equal(t, last, string(twin.Reported))
+				require.Equal(t, fmt.Sprintf(`{"n":%d}`, patches-1), last)
+				require.Greater(t, len(h.TwinLog("dev-1")), patches, "some were repeated")
+				require.EqualValues(t, patches+1, twin.DesiredVersion)
+			})
+		})
+	}
+}
