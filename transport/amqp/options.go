@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/way"
 )
 
 // Auth is how a device proves who it is.

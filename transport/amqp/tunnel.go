@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 
-	"github.com/hubline-iot/hubline/transport/internal/way"
+	"github.com/hubline-iot/hubline/internal/way"
 )
 
 // A Tunnel carries AMQP within another protocol. It is used by several dials at a time. Package mqtt describes its methods, which are the same there.

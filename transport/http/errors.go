@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/way"
 )
 
 const proto = "http"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 
-	"github.com/hubline-iot/hubline/transport/internal/way"
+	"github.com/hubline-iot/hubline/internal/way"
 )
 
 // CertificateFiles returns a function for Options.Certificate that reads a certificate chain and its key from PEM files at each dial, the

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/way"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )

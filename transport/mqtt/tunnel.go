@@ -1,6 +1,6 @@
 package mqtt
 
-import "github.com/hubline-iot/hubline/transport/internal/way"
+import "github.com/hubline-iot/hubline/internal/way"
 
 // A Tunnel carries MQTT within another protocol. It is used by several dials at a time. It has two methods:
 //

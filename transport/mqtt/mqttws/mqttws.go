@@ -18,7 +18,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/hubline-iot/hubline/transport/internal/way"
+	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport/internal/websock"
 )
 

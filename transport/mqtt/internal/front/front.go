@@ -4,8 +4,8 @@ package front
 import (
 	"errors"
 
+	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/way"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 

@@ -4,7 +4,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/hubline-iot/hubline/transport/internal/way"
+	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
 )
 

@@ -17,8 +17,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/way"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
