@@ -117,7 +117,7 @@ func (h *Hub) certifyLocked(host string) {
 	template := h.templateLocked(h.host)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	template.DNSNames = []string{h.host, "localhost"}
+	template.DNSNames = []string{h.host, "store." + h.host, "localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	if host != "" {
 		template.Subject.CommonName = host

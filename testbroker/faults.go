@@ -258,6 +258,8 @@ type Fault struct {
 	RetryAfterDate bool
 	// Route is the kind of requests over HTTP to which faults of a request, and Throttle, happen.
 	Route RouteKind
+	// Blob is the operation of the store to which these happen, of requests of the kind [RouteBlob].
+	Blob BlobOperation
 	// Skew is that of WrongDate: positive means that the hub is ahead.
 	Skew time.Duration
 	// Operation is the kind of requests to which faults of a twin happen.
@@ -271,7 +273,7 @@ type Fault struct {
 	// UndeliverableHere is a flag of ModifyMessage.
 	UndeliverableHere bool
 	// Delay is that of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit, DetachWhileIdle, SlowToken,
-	// SlowAnswer, SlowTwin, SlowDesired, SlowMethod and SlowMethodAnswer.
+	// SlowAnswer, SlowTwin, SlowDesired, SlowMethod, SlowMethodAnswer and SlowBlob.
 	Delay time.Duration
 	// Rate is the PUBACKs a second of Throttle. Default: 1.
 	Rate float64

@@ -18,7 +18,7 @@ func TestEveryFaultHasAName(t *testing.T) {
 	for _, k := range testbroker.FaultKinds() {
 		require.NotContains(t, k.String(), "FaultKind")
 	}
-	require.Len(t, testbroker.FaultKinds(), 85)
+	require.Len(t, testbroker.FaultKinds(), 89)
 	require.Equal(t, "FaultKind(99)", testbroker.FaultKind(99).String())
 	require.Equal(t, "EventKind(9)", testbroker.EventKind(9).String())
 	h, _ := newHub(t, nil)

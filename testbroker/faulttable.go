@@ -143,6 +143,11 @@ var faultTable = map[FaultKind]faultRow{
 	SwallowMethodAnswer:   {name: "SwallowMethodAnswer", on: MQTT | AMQP},
 	SlowMethodAnswer:      {name: "SlowMethodAnswer", on: MQTT | AMQP},
 	DropAfterMethodAnswer: {name: "DropAfterMethodAnswer", on: MQTT | AMQP},
+
+	CutBlobBody:  {name: "CutBlobBody", on: HTTP},
+	SlowBlob:     {name: "SlowBlob", on: HTTP},
+	DamageBlob:   {name: "DamageBlob", on: HTTP},
+	ExpireUpload: {name: "ExpireUpload", on: HTTP},
 }
 
 // Protocols says over which protocols the fault can happen.

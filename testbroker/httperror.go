@@ -28,6 +28,9 @@ func (e *httpError) status() int { return e.code / 1000 }
 
 // fail is the answer to a request that is refused, in the form that the service gives its errors.
 func (q *httpRequest) fail(e *httpError) httpAnswer {
+	if q.route != nil && q.route.kind == RouteBlob {
+		return q.failBlob(blobErrorOf(e))
+	}
 	h := q.hub
 	tracking := fmt.Sprintf("%d-%d", q.c.number, h.refusals.Add(1))
 	name := errorName(e.code)

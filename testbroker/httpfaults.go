@@ -9,6 +9,9 @@ import (
 
 // meant says whether a fault is about requests of this kind.
 func (q *httpRequest) meant(f *Fault) bool {
+	if f.Blob != BlobAny && f.Blob != q.blobOperation() {
+		return false
+	}
 	return f.Route == q.route.kind || f.Route == RouteAny && !q.route.kind.backEnds()
 }
 

@@ -189,6 +189,28 @@ func httpFaultCases() map[string]faultCase {
 			fault: F{Kind: testbroker.NoContentLength},
 			want:  [3]int{fine, fine, fine}, stored: 3,
 		},
+
+		// Those of uploads do not happen to messages.
+		"CutBlobBody": {
+			fault: F{Kind: testbroker.CutBlobBody},
+			want:  [3]int{fine, fine, fine}, stored: 3,
+		},
+		"SlowBlob": {
+			fault: F{Kind: testbroker.SlowBlob},
+			want:  [3]int{fine, fine, fine}, stored: 3,
+		},
+		"DamageBlob": {
+			fault: F{Kind: testbroker.DamageBlob},
+			want:  [3]int{fine, fine, fine}, stored: 3,
+		},
+		"ExpireUpload": {
+			fault: F{Kind: testbroker.ExpireUpload},
+			want:  [3]int{fine, fine, fine}, stored: 3,
+		},
+		"of blobs": {
+			fault: F{Kind: testbroker.AnswerStatus, Blob: testbroker.PutBlock},
+			want:  [3]int{fine, fine, fine}, stored: 3,
+		},
 	}
 }
 

@@ -71,7 +71,7 @@ type httpRoute struct {
 
 // allRoutes returns all that a hub understands.
 func allRoutes() []httpRoute {
-	return slices.Concat(telemetryRoutes, commandRoutes, serviceRoutes)
+	return slices.Concat(telemetryRoutes, commandRoutes, serviceRoutes, uploadRoutes)
 }
 
 // match compares a path in segments, and returns what stands for the names.

@@ -69,6 +69,8 @@ type Options struct {
 	AMQP AMQPOptions
 	// HTTP is about connections that speak it.
 	HTTP HTTPOptions
+	// Uploads is about files that devices upload.
+	Uploads UploadOptions
 	// WebSocketFrame, unless zero, is how many bytes the hub puts into one frame at most, regardless of where packets
 	// begin. Default: what it writes at a time is one frame.
 	WebSocketFrame int
@@ -101,6 +103,7 @@ type Hub struct {
 	log     telemetryLog
 	faults  faults
 	certs   certificates
+	uploads uploads
 	front   webFront
 	routes  []httpRoute
 	calls   methodCalls
@@ -173,6 +176,7 @@ func New(o *Options) (*Hub, error) {
 	h.front = webFront{hub: h, conns: make(chan net.Conn)}
 	h.routes = allRoutes()
 	h.log.first = make(map[messageKey]int)
+	h.uploads.init(o.Uploads)
 	h.faults.init(o.Seed)
 
 	limits := mochi.NewDefaultServerCapabilities()

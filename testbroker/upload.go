@@ -1,0 +1,220 @@
+package testbroker
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// MaxUploads is how many uploads of a device may run at a time.
+const MaxUploads = 10
+
+// container is where the store keeps what devices upload.
+const container = "uploads"
+
+// UploadOptions are the settings of the upload of files. The zero value of each field stands for its default.
+type UploadOptions struct {
+	// Host is the name of the store, with a port if need be, in what devices are told. The hub is the store as well, at all its
+	// places where HTTP is spoken. Default: the address at which the device reached the hub, or for connections in
+	// memory "store." and the hub's name, which its certificate is for too.
+	Host string
+	// Life is how long a device may take for an upload. Default: 1 hour, as in the service, which allows 1 minute to 24 hours.
+	Life time.Duration
+	// NoStore makes a hub to which no store was given.
+	NoStore bool
+	// Digest makes the store keep size and hash of each block instead of its bytes, for files that are larger than memory: see
+	// [Blob.Matches]. They cannot be downloaded.
+	Digest bool
+	// MaxBlocks is how many blocks a file may have. Default: 50,000, as in the service.
+	MaxBlocks int
+}
+
+func (o UploadOptions) withDefaults() UploadOptions {
+	o.Life = cmp.Or(max(o.Life, 0), time.Hour)
+	o.MaxBlocks = cmp.Or(max(o.MaxBlocks, 0), 50_000)
+	return o
+}
+
+// UploadState says how far an upload is.
+type UploadState uint8
+
+const (
+	// UploadRunning: the device was told where to put the file, and has not said how that went.
+	UploadRunning UploadState = iota
+	// UploadSucceeded: the device said that the file is in the store.
+	UploadSucceeded
+	// UploadFailed: the device said that it gave up.
+	UploadFailed
+	// UploadExpired: its time is over.
+	UploadExpired
+)
+
+var uploadStateNames = [...]string{"running", "succeeded", "failed", "expired"}
+
+// String names the state.
+func (s UploadState) String() string {
+	if int(s) < len(uploadStateNames) {
+		return uploadStateNames[s]
+	}
+	return fmt.Sprintf("UploadState(%d)", uint8(s))
+}
+
+// Upload is the hub's record of an upload.
+type Upload struct {
+	// DeviceID is whose upload it is.
+	DeviceID string
+	// Blob is the file's name in the store: the device's id, a slash, and the name that it asked for.
+	Blob string
+	// CorrelationID is the hub's name for the upload.
+	CorrelationID string
+	// Started and Expires are by the hub's clock.
+	Started, Expires time.Time
+
+	State UploadState
+	// Ended is when the device said how it went; StatusCode and StatusDescription are what it said, and Size is the file's then. A back end
+	// is told of those that succeeded.
+	Ended             time.Time
+	StatusCode        int
+	StatusDescription string
+	Size              int64
+}
+
+// uploads is what the hub knows of uploads.
+type uploads struct {
+	opt   UploadOptions
+	store blobStore
+
+	mu  sync.Mutex
+	all []*Upload
+}
+
+func (u *uploads) init(o UploadOptions) {
+	u.opt = o.withDefaults()
+	u.store.blobs = make(map[string]*storedBlob)
+	u.store.keys.init()
+}
+
+// Uploads returns all uploads, in the order in which they were begun.
+func (h *Hub) Uploads() []Upload {
+	u, now := &h.uploads, h.now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out := make([]Upload, len(u.all))
+	for i, up := range u.all {
+		u.ageLocked(up, now)
+		out[i] = *up
+	}
+	return out
+}
+
+// WaitUploads waits until devices have told the end of at least n uploads, good or bad. It fails when the context ends or the hub is closed.
+func (h *Hub) WaitUploads(ctx context.Context, n int) error {
+	return h.until(ctx, func() bool {
+		told := 0
+		for _, up := range h.Uploads() {
+			if up.State == UploadSucceeded || up.State == UploadFailed {
+				told++
+			}
+		}
+		return told >= n
+	})
+}
+
+// ExpireUploads ends the time of all uploads of a device that are running; empty means of all devices. Upload URIs given out
+// until now are worth nothing any more. It returns how many that were.
+func (h *Hub) ExpireUploads(device string) int {
+	n := 0
+	for _, up := range h.Uploads() {
+		if up.State == UploadRunning && (identity{device: up.DeviceID}).matches(device) && h.expireUpload(up.CorrelationID) {
+			n++
+		}
+	}
+	return n
+}
+
+func (h *Hub) expireUpload(correlation string) bool {
+	u := &h.uploads
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, up := range u.all {
+		if up.CorrelationID == correlation && up.State == UploadRunning {
+			up.State = UploadExpired
+			up.Expires = h.now()
+			u.store.keys.revoke(up.CorrelationID)
+			return true
+		}
+	}
+	return false
+}
+
+// ageLocked ends the time of an upload.
+func (u *uploads) ageLocked(up *Upload, now time.Time) {
+	if up.State == UploadRunning && !now.Before(up.Expires) {
+		up.State = UploadExpired
+	}
+}
+
+// begin makes a record for a device. It returns nil when the device has too many.
+func (u *uploads) begin(device, name string, now time.Time) *Upload {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	running := 0
+	for _, up := range u.all {
+		if u.ageLocked(up, now); up.DeviceID == device && up.State == UploadRunning {
+			running++
+		}
+	}
+	if running >= MaxUploads {
+		return nil
+	}
+	up := &Upload{
+		DeviceID: device, Blob: device + "/" + name, Started: now, Expires: now.Add(u.opt.Life),
+		CorrelationID: base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s_%d", now.UTC().Format("200601021504"), len(u.all)+1)),
+	}
+	u.all = append(u.all, up)
+	own := *up
+	return &own
+}
+
+// end notes what a device says of its upload. The code is that of the error, 0 if it is taken.
+func (u *uploads) end(device, correlation string, success bool, status int, description string, now time.Time) (code int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	i := slices.IndexFunc(u.all, func(up *Upload) bool { return up.DeviceID == device && up.CorrelationID == correlation })
+	if i < 0 {
+		return 400015
+	}
+	up := u.all[i]
+	u.ageLocked(up, now)
+	switch up.State {
+	case UploadExpired:
+		return 400016
+	case UploadSucceeded, UploadFailed:
+		return 400015
+	}
+	size, stored := u.store.size(up.Blob)
+	if success && !stored {
+		return 400020
+	}
+	up.State, up.Ended, up.StatusCode, up.StatusDescription = UploadFailed, now, status, description
+	if success {
+		up.State, up.Size = UploadSucceeded, size
+	}
+	return 0
+}
+
+// Blob returns a file of the store.
+func (h *Hub) Blob(name string) (Blob, bool) { return h.uploads.store.get(name) }
+
+// Blobs returns the names of all files in the store, sorted.
+func (h *Hub) Blobs() []string {
+	s := &h.uploads.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.blobs)), func(name string) bool { return s.blobs[name].file == nil })
+}

@@ -1,0 +1,58 @@
+package testbroker
+
+import "fmt"
+
+// Faults of requests to the store, over HTTP, whose upload URI was found good. Those of requests over HTTP happen there too; [Fault.Blob] chooses for both.
+const (
+	// CutBlobBody cuts the connection by RST when half of the body was read. Nothing is stored. It happens to files and blocks.
+	CutBlobBody FaultKind = iota + 230
+	// SlowBlob goes on with the request only after Delay. Until then its body is not read.
+	SlowBlob
+	// DamageBlob changes a byte of the body on its way. It happens to files and blocks.
+	DamageBlob
+	// ExpireUpload ends the time of the upload at this request, which is refused.
+	ExpireUpload
+)
+
+// BlobOperation is what a request wants of the store.
+type BlobOperation uint8
+
+const (
+	// BlobAny stands for all.
+	BlobAny BlobOperation = iota
+	// PutBlob stores a file in one go.
+	PutBlob
+	// PutBlock stores a block that may become part of a file.
+	PutBlock
+	// PutBlockList makes a file of blocks.
+	PutBlockList
+	// GetBlob reads a file, or what is known of it.
+	GetBlob
+)
+
+var blobOperationNames = [...]string{"any", "Put Blob", "Put Block", "Put Block List", "Get Blob"}
+
+// String gives the name that the service's documents use.
+func (o BlobOperation) String() string {
+	if int(o) < len(blobOperationNames) {
+		return blobOperationNames[o]
+	}
+	return fmt.Sprintf("BlobOperation(%d)", uint8(o))
+}
+
+// blobFaults lets faults have their way with a request to the store that was found good. If over, it is answered.
+func (q *httpRequest) blobFaults() (a httpAnswer, over bool) {
+	if in := q.takeRoute(ExpireUpload); in != nil {
+		q.happened(in)
+		q.hub.expireUpload(q.query.Get("si"))
+		q.hub.changed.wake()
+		return q.failBlob(blobExpired), true
+	}
+	if in := q.takeRoute(SlowBlob); in != nil {
+		q.happened(in)
+		if !q.sleep(in.fault.Delay) {
+			return httpAnswer{way: wayNone}, true
+		}
+	}
+	return httpAnswer{}, false
+}
