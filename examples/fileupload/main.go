@@ -1,0 +1,169 @@
+// Command fileupload uploads a file of a device to the storage of its hub, and shows how far it is.
+//
+// Without a connection string it brings its own hub, which breaks the upload in every way that it knows: the connection is cut in blocks and after them, storage is busy, damages a
+// byte, and takes the upload URI away. The exit status is 0 only if the file arrived unchanged all the same.
+//
+//	go run ./examples/fileupload                  16 MiB of noise through ten faults
+//	go run ./examples/fileupload picture.jpg      a file of yours
+//	HUBLINE_CONNECTION_STRING=... go run ./examples/fileupload picture.jpg    to a real hub
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// faults are what the in-process hub does to the upload, in requests to storage counted from the first.
+var faults = []testbroker.Fault{
+	{Kind: testbroker.CutBlobBody, After: 2, Times: 3},
+	{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, After: 7},
+	{Kind: testbroker.DamageBlob, After: 9},
+	{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{500}, RetryAfter: time.Second, After: 11},
+	{Kind: testbroker.ExpireUpload, After: 13},
+	{Kind: testbroker.SlowBlob, Delay: time.Second, After: 15},
+	{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList},
+	{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteUploadDone},
+}
+
+func main() {
+	connect := flag.String("connect", "", "connection string of a device; empty: $HUBLINE_CONNECTION_STRING, and if that is empty, an in-process hub")
+	flag.Parse()
+	if *connect == "" { // not the flag's default: -h would print the key
+		*connect = os.Getenv("HUBLINE_CONNECTION_STRING")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *connect, flag.Arg(0)); err != nil {
+		fmt.Fprintln(os.Stderr, "fileupload:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, connect, path string) error {
+	name, file := "noise", io.ReadSeeker(bytes.NewReader(noise(16<<20)))
+	if path != "" {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		name, file = filepath.Base(path), f
+	}
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+
+	options := &fileupload.Options{OnProgress: progress, OnRetry: retry}
+	var hub *testbroker.Hub
+	var played []*testbroker.Injected
+	if connect == "" {
+		if hub, err = testbroker.New(nil); err != nil {
+			return err
+		}
+		defer hub.Close()
+		if connect, played, err = prepare(hub, options); err != nil {
+			return err
+		}
+	}
+	creds, err := device.ParseConnectionString(connect)
+	if err != nil {
+		return err
+	}
+	uploader, err := fileupload.New(creds, options)
+	if err != nil {
+		return err
+	}
+	defer uploader.Close()
+	result, err := uploader.Upload(ctx, name, file, size)
+	fmt.Println()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s\n%d bytes in %d blocks, MD5 %x, %d requests sent again, %d upload URIs renewed, %.1f s\n",
+		result.URL, result.Size, result.Blocks, result.MD5, result.Retries, result.Renewals, result.Duration.Seconds())
+	if hub == nil {
+		return nil
+	}
+	for _, fault := range played {
+		if fault.Fired() == 0 && path == "" {
+			return errors.New("a fault did not happen")
+		}
+	}
+	return check(hub, result, file)
+}
+
+// prepare readies the in-process hub and returns a device's connection string, and the faults in force.
+func prepare(hub *testbroker.Hub, options *fileupload.Options) (connect string, played []*testbroker.Injected, err error) {
+	addr, err := hub.ListenHTTPS("127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	dev, err := hub.AddDevice("roof-7")
+	if err != nil {
+		return "", nil, err
+	}
+	options.Addr, options.TLS = addr.String(), hub.ClientTLS()
+	for _, f := range faults {
+		played = append(played, hub.Inject(f))
+	}
+	return dev.ConnectionString(), played, nil
+}
+
+// check compares what the in-process hub has with what was sent.
+func check(hub *testbroker.Hub, result fileupload.Result, file io.ReadSeeker) error {
+	blob, ok := hub.Blob(result.Blob)
+	if !ok {
+		return errors.New("the file is not in storage")
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := blob.Matches(file); err != nil {
+		return err
+	}
+	for _, up := range hub.Uploads() {
+		fmt.Printf("the hub knows of an upload of %s: %v\n", up.Blob, up.State)
+	}
+	fmt.Println("the file in storage is the file that was sent")
+	return nil
+}
+
+// progress draws a bar.
+func progress(p fileupload.Progress) {
+	const width = 40
+	done := width
+	if p.Size > 0 {
+		done = int(p.Sent * width / p.Size)
+	}
+	fmt.Printf("\r[%s%s] %5.1f MiB", strings.Repeat("#", done), strings.Repeat(".", width-done), float64(p.Sent)/(1<<20))
+}
+
+// retry tells why something is sent again.
+func retry(r fileupload.Retry) {
+	fmt.Printf("\r%-56s\n", fmt.Sprintf("%s, retry %d in %v: %v", r.Step, r.Number, r.Delay.Round(time.Millisecond), r.Err))
+}
+
+func noise(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b) // never fails
+	return b
+}

@@ -1,0 +1,57 @@
+package fileupload
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Connections that nobody uses are closed soon: a device pays for those that it keeps alive.
+const idleTimeout = 30 * time.Second
+
+// throughHub makes connections to the hub, as a transport does.
+func (u *Uploader) throughHub() *http.Transport {
+	return u.transport(func(ctx context.Context, _ string) (net.Conn, error) {
+		below := u.opt.toHub()
+		cert, err := below.ClientCertificate(ctx, u.creds)
+		if err != nil {
+			return nil, err
+		}
+		conn, _, err := below.Open(ctx, u.creds, cert)
+		return conn, err
+	})
+}
+
+// throughStorage makes connections to where the hub keeps its files.
+func (u *Uploader) throughStorage() *http.Transport {
+	return u.transport(func(ctx context.Context, addr string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		below := u.opt.toStorage(addr)
+		conn, _, err := below.Open(ctx, &transport.Credentials{Host: host, Now: u.creds.Now}, nil)
+		return conn, err
+	})
+}
+
+// transport speaks HTTP/1.1 over what open makes.
+func (u *Uploader) transport(open func(ctx context.Context, addr string) (net.Conn, error)) *http.Transport {
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, u.opt.RequestTimeout, errSlow) // package net/http may let a dial live on for a later request
+		defer cancel()
+		defer context.AfterFunc(u.closed, cancel)()
+		conn, err := open(ctx, addr)
+		if err != nil {
+			return nil, protocol.Error(err)
+		}
+		return conn, nil
+	}
+	return &http.Transport{
+		DialContext: dial, DialTLSContext: dial,
+		DisableCompression: true, MaxIdleConnsPerHost: u.opt.Parallel, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxAnswer,
+	}
+}

@@ -1,0 +1,99 @@
+package fileupload_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A file whose size nobody knows, from a pipe. The connection is cut on the way.
+func Example() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	if _, err := hub.AddDevice("roof-7"); err != nil {
+		log.Fatal(err)
+	}
+	hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody})
+
+	creds, err := device.ParseConnectionString(hub.ConnectionString("roof-7"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	uploader, err := fileupload.New(creds, &fileupload.Options{Plaintext: true, Dial: hub.DialHTTP}) // a program gives nil
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer uploader.Close()
+
+	from, to := io.Pipe()
+	go func() {
+		for day := range 3 {
+			fmt.Fprintf(to, "day %d: sunny\n", day+1)
+		}
+		to.Close()
+	}()
+	result, err := uploader.Upload(context.Background(), "logs/weather.txt", from, -1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Blob, result.Size, "bytes,", result.Retries, "retry")
+	blob, _ := hub.Blob(result.Blob)
+	text, _ := blob.Bytes()
+	fmt.Print(string(text))
+	// Output:
+	// roof-7/logs/weather.txt 39 bytes, 1 retry
+	// day 1: sunny
+	// day 2: sunny
+	// day 3: sunny
+}
+
+// An upload that must not wait for ever: by the context, or by a policy for each request.
+func ExampleUploader_Upload() {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	if _, err := hub.AddDevice("roof-7"); err != nil {
+		log.Fatal(err)
+	}
+	hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{500}, Times: -1})
+
+	creds, err := device.ParseConnectionString(hub.ConnectionString("roof-7"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	uploader, err := fileupload.New(creds, &fileupload.Options{
+		Plaintext: true, Dial: hub.DialHTTP,
+		RetryPolicy: retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.Fixed{Delay: 10 * time.Millisecond}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer uploader.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, err = uploader.Upload(ctx, "a.txt", strings.NewReader("text"), 4)
+	fmt.Println(errors.Is(err, transport.RetryExpired), errors.Is(err, retrypolicy.OutOfAttempts))
+	if status, ok := errors.AsType[*fileupload.StatusError](err); ok {
+		fmt.Println(status.Service, status.Status, status.Code)
+	}
+	fmt.Println(hub.Uploads()[0].State)
+	// Output:
+	// true true
+	// storage 500 InternalError
+	// failed
+}

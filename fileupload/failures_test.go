@@ -1,0 +1,399 @@
+package fileupload_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// told waits for the hub's record of the only upload.
+func (r *rig) told(t *testing.T) testbroker.Upload {
+	t.Helper()
+	all := r.hub.Uploads()
+	require.Len(t, all, 1)
+	return all[0]
+}
+
+// noSecret checks that an error shows nothing of an upload URI or a token.
+func noSecret(t *testing.T, err error) {
+	t.Helper()
+	for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", err)} {
+		for _, secret := range []string{"sig=", "sig%3D", "SharedAccessSignature"} {
+			require.NotContains(t, text, secret)
+		}
+	}
+}
+
+// failed checks an error of Upload.
+func failed(t *testing.T, err error, kind transport.Kind, texts ...string) {
+	t.Helper()
+	require.Error(t, err)
+	require.IsType(t, (*transport.Error)(nil), err)
+	require.ErrorIs(t, err, kind, "%v", err)
+	for _, text := range texts {
+		require.ErrorContains(t, err, text)
+	}
+	noSecret(t, err)
+}
+
+// A pausing reader waits before each Read from the second on.
+type pausing struct {
+	io.Reader
+	pause time.Duration
+	begun bool
+}
+
+func (p *pausing) Read(b []byte) (int, error) {
+	if p.begun {
+		time.Sleep(p.pause)
+	}
+	p.begun = true
+	return p.Reader.Read(b[:min(len(b), 64*kib)])
+}
+
+func TestAnUploadOutlivesItsURI(t *testing.T) {
+	hours := func(h *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 }
+	body := content(300 * kib)
+
+	t.Run("renewed before the end", func(t *testing.T) {
+		inBubble(t, hours, func(t *testing.T, r *rig) {
+			result, err := r.Upload(t.Context(), "a", &pausing{Reader: bytes.NewReader(body), pause: 55 * time.Minute}, -1)
+			require.NoError(t, err)
+			r.stored(t, "a", body)
+			require.Empty(t, r.steps(), "nothing was ever refused")
+			require.Equal(t, 4, result.Renewals)
+			all := r.hub.Uploads()
+			require.Equal(t, testbroker.UploadExpired, all[0].State)
+			require.Equal(t, testbroker.UploadSucceeded, all[len(all)-1].State)
+		})
+	})
+	t.Run("with a device's clock that is wrong", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			creds := credsOf(t, r.dev)
+			creds.Now = func() time.Time { return time.Now().Add(500 * time.Hour) }
+			u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true, Dial: r.hub.DialHTTP, Parallel: 1})
+			require.NoError(t, err)
+			defer u.Close()
+			result, err := u.Upload(t.Context(), "a", &pausing{Reader: bytes.NewReader(body), pause: 55 * time.Minute}, -1)
+			require.NoError(t, err)
+			require.Equal(t, 4, result.Renewals)
+			require.Zero(t, result.Retries)
+		})
+	})
+	t.Run("after an outage", func(t *testing.T) {
+		inBubble(t, hours, func(t *testing.T, r *rig) {
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody, After: 2})
+			go func() {
+				if in.WaitFired(t.Context(), 1) == nil {
+					r.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: 3 * time.Hour})
+				}
+			}()
+			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			require.NoError(t, err)
+			require.Equal(t, 1, result.Renewals)
+			require.GreaterOrEqual(t, result.Duration, 3*time.Hour)
+			r.stored(t, "a", body)
+		})
+	})
+	t.Run("refused early", func(t *testing.T) {
+		inBubble(t, hours, func(t *testing.T, r *rig) {
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.ExpireUpload, After: 2})
+			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			require.NoError(t, err)
+			require.Equal(t, 1, result.Renewals)
+			require.Zero(t, result.Retries)
+			r.stored(t, "a", body)
+		})
+	})
+	t.Run("refused for good", func(t *testing.T) {
+		inBubble(t, hours, func(t *testing.T, r *rig) {
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.ExpireUpload, After: 2, Times: -1})
+			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Unauthorized, "block 3", "storage answered 403 AuthenticationFailed")
+			require.Equal(t, 2, in.Fired())
+			require.Equal(t, 1, result.Renewals)
+			require.Len(t, r.hub.Uploads(), 2)
+		})
+	})
+	t.Run("when the file is complete and the hub was not told", func(t *testing.T) {
+		inBubble(t, hours, func(t *testing.T, r *rig) {
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500}, RetryAfter: time.Minute})
+			go func() {
+				if in.WaitFired(t.Context(), 1) == nil {
+					require.Equal(t, 1, r.hub.ExpireUploads("dev-1"))
+				}
+			}()
+			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			require.NoError(t, err)
+			r.stored(t, "a", body)
+			all := r.hub.Uploads()
+			require.Len(t, all, 2)
+			require.Equal(t, testbroker.UploadExpired, all[0].State)
+			require.Equal(t, testbroker.UploadSucceeded, all[1].State)
+			require.Equal(t, int64(len(body)), all[1].Size)
+		})
+	})
+}
+
+func TestTheHubIsToldOfFailures(t *testing.T) {
+	body := content(300 * kib)
+	t.Run("cancelled", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowBlob, Delay: 25 * time.Second, Times: -1})
+			result, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Timeout)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.False(t, result.Stored)
+			up := r.told(t)
+			require.Equal(t, testbroker.UploadFailed, up.State)
+			require.Equal(t, 499, up.StatusCode)
+			require.Less(t, up.Ended.Sub(up.Started), 62*time.Second)
+			require.Empty(t, r.hub.Blobs())
+		})
+	})
+	t.Run("cancelled, and out of reach", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody})
+			go func() {
+				if in.WaitFired(t.Context(), 1) == nil {
+					r.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Hour})
+				}
+			}()
+			began := time.Now()
+			_, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Timeout, "the hub could not be told either", "connection refused")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.LessOrEqual(t, time.Since(began), 70*time.Second)
+			require.Greater(t, time.Since(began), 60*time.Second)
+			require.Equal(t, testbroker.UploadRunning, r.told(t).State)
+		})
+	})
+	t.Run("cancelled at the last step", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500}, RetryAfter: 19500 * time.Millisecond})
+			result, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
+			require.NoError(t, err, "the file is stored, so the hub is told of a success")
+			require.True(t, result.Stored)
+			require.Equal(t, testbroker.UploadSucceeded, r.told(t).State)
+		})
+	})
+	t.Run("closed", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteBlob})
+			go func() {
+				if in.WaitFired(t.Context(), 1) == nil {
+					r.Close()
+				}
+			}()
+			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Closed)
+			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
+			_, err = r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Closed, "Close was called")
+		})
+	})
+	t.Run("policy says no", func(t *testing.T) {
+		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) {
+			o.RetryPolicy, o.Parallel = retrypolicy.NoRetry{}, 1
+		}, func(t *testing.T, r *rig) {
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody, After: 1})
+			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.RetryExpired, "block 2")
+			require.ErrorIs(t, err, retrypolicy.ByPolicy)
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
+		})
+	})
+	t.Run("out of attempts", func(t *testing.T) {
+		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) {
+			o.RetryPolicy = retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.ExponentialBackoffWithJitter{}}
+		}, func(t *testing.T, r *rig) {
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody, Times: -1})
+			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body[:1000]), -1)
+			failed(t, err, transport.RetryExpired, "file: out of attempts after 2 retries")
+			require.ErrorIs(t, err, retrypolicy.OutOfAttempts)
+			require.Equal(t, 3, in.Fired())
+		})
+	})
+	t.Run("reader fails", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			broken := errors.New("disk on fire")
+			_, err := r.Upload(t.Context(), "a", io.MultiReader(bytes.NewReader(body), iotest.ErrReader(broken)), -1)
+			failed(t, err, transport.Invalid, "reader of the file: disk on fire")
+			require.ErrorIs(t, err, broken)
+			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
+		})
+	})
+	t.Run("reader ends early", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), int64(len(body))+1)
+			failed(t, err, transport.Invalid, "ended after 307200 of 307201 bytes")
+			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
+		})
+	})
+	t.Run("reader panics", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			require.PanicsWithValue(t, "reader", func() {
+				_, _ = r.Upload(t.Context(), "a", io.MultiReader(bytes.NewReader(body), panicking{}), -1)
+			})
+		})
+	})
+}
+
+type panicking struct{}
+
+func (panicking) Read([]byte) (int, error) { panic("reader") }
+
+func TestReadsNoMoreThanTheSizeGiven(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		body := content(200 * kib)
+		from := bytes.NewReader(body)
+		_, err := r.Upload(t.Context(), "a", from, 150*kib)
+		require.NoError(t, err)
+		r.stored(t, "a", body[:150*kib])
+		require.Equal(t, 50*kib, from.Len())
+	})
+}
+
+func TestWhatTheHubRefuses(t *testing.T) {
+	upload := func(t *testing.T, r *rig) error {
+		_, err := r.Upload(t.Context(), "a", strings.NewReader("a"), 1)
+		return err
+	}
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		require.NoError(t, r.hub.SetEnabled("dev-1", false))
+		failed(t, upload(t, r), transport.Unauthorized, "beginning: hub answered 403 403012", "enable the device")
+		require.NoError(t, r.hub.RemoveDevice("dev-1"))
+		failed(t, upload(t, r), transport.NotFound, "404001")
+	})
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		require.NoError(t, r.hub.SetKeys("dev-1", "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=", "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="))
+		failed(t, upload(t, r), transport.Unauthorized, "hub answered 401")
+	})
+	inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) { h.Uploads.NoStore = true }, func(t *testing.T, r *rig) {
+		err := upload(t, r)
+		failed(t, err, transport.Unsupported, "400014", "give the hub a storage container")
+		require.False(t, errfilter.Retryable(err))
+	})
+	for _, text := range []bool{false, true} {
+		inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) { h.HTTP.TextErrors = text }, func(t *testing.T, r *rig) {
+			r.hub.SetEnabled("dev-1", false)
+			failed(t, upload(t, r), transport.Unauthorized, "403012")
+		})
+	}
+	// A clock that is off by hours is named.
+	inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) {
+		h.Now = func() time.Time { return time.Now().Add(9 * time.Hour) }
+	}, func(t *testing.T, r *rig) {
+		failed(t, upload(t, r), transport.Unauthorized, "the device's clock is off by -9h0m0s")
+	})
+}
+
+func TestTheEleventhUploadWaitsForAPlace(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowBlob, Delay: 25 * time.Second, Times: testbroker.MaxUploads})
+		done := make(chan error)
+		for i := range testbroker.MaxUploads + 3 {
+			go func() {
+				_, err := r.Upload(t.Context(), fmt.Sprint(i), strings.NewReader("a"), 1)
+				done <- err
+			}()
+		}
+		for range testbroker.MaxUploads + 3 {
+			require.NoError(t, <-done)
+		}
+		require.Len(t, r.hub.Blobs(), testbroker.MaxUploads+3)
+		require.Contains(t, r.steps(), "beginning")
+		for _, retry := range r.retries {
+			require.ErrorIs(t, retry.Err, transport.Quota)
+			require.GreaterOrEqual(t, retry.Delay, 10*time.Second)
+		}
+	})
+}
+
+func TestADeadLinkIsNoticed(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowBlob, Delay: time.Second, After: 2})
+		go func() {
+			if in.WaitFired(t.Context(), 1) == nil {
+				r.hub.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, For: 5 * time.Second})
+			}
+		}()
+		body := content(300 * kib)
+		result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+		require.NoError(t, err)
+		r.stored(t, "a", body)
+		require.NotZero(t, result.Retries)
+		require.Less(t, result.Duration, 80*time.Second) // 30 s and 64 KiB at 8 KiB/s, twice at the most
+		require.ErrorIs(t, r.retries[0].Err, transport.Timeout)
+	})
+}
+
+func TestArgumentsAreChecked(t *testing.T) {
+	creds := func() *transport.Credentials {
+		return &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) { return transport.Token{}, nil }}
+	}
+	for _, c := range []struct {
+		o    fileupload.Options
+		text string
+	}{
+		{fileupload.Options{BlockSize: 1}, "BlockSize is 1; give 65536 to 4194304000"},
+		{fileupload.Options{BlockSize: -1}, "BlockSize"},
+		{fileupload.Options{BlockSize: 5 << 30}, "BlockSize"},
+		{fileupload.Options{BlockSize: 1 << 20, MaxBlockSize: 1 << 19}, "MaxBlockSize"},
+		{fileupload.Options{Parallel: -1}, "Parallel"},
+		{fileupload.Options{Parallel: 65}, "Parallel is 65; give 1 to 64"},
+		{fileupload.Options{MinRate: -1}, "MinRate"},
+		{fileupload.Options{RequestTimeout: -1}, "RequestTimeout"},
+		{fileupload.Options{NotifyTimeout: -1}, "NotifyTimeout"},
+		{fileupload.Options{Addr: "nowhere"}, "Addr"},
+		{fileupload.Options{ProductInfo: "a\nb"}, "ProductInfo"},
+		{fileupload.Options{RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{C: -1}}, "RetryPolicy"},
+	} {
+		_, err := fileupload.New(creds(), &c.o)
+		failed(t, err, transport.Invalid, c.text)
+	}
+	_, err := fileupload.New(nil, nil)
+	failed(t, err, transport.Invalid, "credentials are nil")
+	_, err = fileupload.New(&transport.Credentials{}, nil)
+	failed(t, err, transport.Invalid, "Host is empty")
+	module := creds()
+	module.ModuleID = "m"
+	_, err = fileupload.New(module, nil)
+	failed(t, err, transport.Unsupported, "use the credentials of the device")
+
+	u, err := fileupload.New(creds(), nil)
+	require.NoError(t, err)
+	defer u.Close()
+	for _, name := range []string{
+		"", "/a", "a/", "a//b", ".", "a/../b", "a/./b", "a.", "a\\b", "a\x00", "a\nb", "a\xff", strings.Repeat("a", 1023), strings.Repeat("a/", 253) + "a",
+	} {
+		_, err := u.Upload(t.Context(), name, strings.NewReader(""), 0)
+		failed(t, err, transport.Invalid, "name")
+	}
+	_, err = u.Upload(t.Context(), "a", nil, 0)
+	failed(t, err, transport.Invalid, "reader is nil")
+	_, err = u.Upload(t.Context(), "a", strings.NewReader(""), 310_000<<20+1)
+	failed(t, err, transport.TooLarge, "more than 325058560000 bytes", "raise Options.BlockSize")
+}

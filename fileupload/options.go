@@ -1,0 +1,214 @@
+package fileupload
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"math"
+	"net"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hubline-iot/hubline/internal/way"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Options are the settings of an Uploader. The zero value of each field, and nil, mean its default.
+type Options struct {
+	// TLS is the base of the TLS settings towards the hub; it is cloned. Its ServerName defaults to Credentials.DialHost, its Time to the credentials'
+	// clock, its MinVersion to TLS 1.2. Nil: the system's roots and these defaults.
+	TLS *tls.Config
+	// StorageTLS is the same towards storage, where no client certificate is ever shown. Nil: as TLS, without its ServerName and certificates.
+	StorageTLS *tls.Config
+	// Plaintext leaves TLS out, towards both: for in-memory tests. Tokens and the upload URI cross the wire readable.
+	Plaintext bool
+	// Certificate is asked for the client certificate at each connection to the hub; see the field of the same name in package mqtt. Nil: what TLS says.
+	Certificate func(ctx context.Context) (*tls.Certificate, error)
+	// Addr is the "host:port" where the hub is. Its certificate is still verified for Credentials.DialHost. Empty: DialHost, port 443. Where storage is, the hub
+	// says; Dial can lead elsewhere.
+	Addr string
+	// Dial makes the connections below TLS, to the hub and to storage: the place for proxies (package netproxy), other network interfaces and networks in
+	// memory. It must end when ctx does. An *transport.Error that it returns keeps its Kind. Nil: a net.Dialer.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// BlockSize is the size in bytes of the first blocks of a file, 64 KiB to 4000 MiB. What is no larger goes in one request. A block that was cut off is sent
+	// again from its beginning, so a block should fit between two losses of the link. 0: 1 MiB.
+	BlockSize int64
+	// MaxBlockSize is how far blocks may grow in a large file: they double with each 10,000, since a file has 50,000 at most. 0: 16 times BlockSize, which with its
+	// default makes room for 302 GiB.
+	MaxBlockSize int64
+	// Parallel is how many blocks of a file are under way at a time, 1 to 64. An upload takes this many times the size of its blocks in memory. 0: 2.
+	Parallel int
+
+	// RetryPolicy decides about each request on its own: each block, the beginning, the commit and the notification have a series of retries of
+	// their own. Only what package errfilter lets through is put to it. What the service asked for, up to an hour, and at least 10 s after
+	// Throttled and Quota, is waited in any case. Nil: retrypolicy.ExponentialBackoffWithJitter{}, which never stops; then the context bounds the upload.
+	RetryPolicy retrypolicy.Policy
+	// Rand gives the draws for RetryPolicy; called from several goroutines at a time. Nil: generators of its own.
+	Rand func() uint64
+	// RequestTimeout is how long a try of a request may take, beside what its payload takes at MinRate; also how long the network may take none of the
+	// payload. A try that takes longer is a Timeout. 0: 30 s.
+	RequestTimeout time.Duration
+	// MinRate is the slowest link, in bytes a second for each request, that does not count as dead. 0: 8 KiB/s, so that a block of 1 MiB may take 158 s.
+	MinRate int64
+	// NotifyTimeout bounds the notification of a failure, retries included, and after the context's end also that of a success. 0: 10 s.
+	NotifyTimeout time.Duration
+
+	// OnProgress is told of each block that storage has taken. OnRetry is told of each retry before its delay. Both are called from goroutines of the upload, never two at a time for
+	// the same upload, and hold it up while they run. They must not call Close. Nil: nobody is told.
+	OnProgress func(Progress)
+	OnRetry    func(Retry)
+
+	// ProductInfo is added to the User-Agent. Empty: nothing.
+	ProductInfo string
+}
+
+// Limits of the blob service for a block blob since version 2019-12-12.
+const (
+	maxBlocks       = 50_000
+	maxBlock  int64 = min(4000<<20, math.MaxInt) // of which a 32-bit processor can hold no more than that in memory
+)
+
+const (
+	minBlock    = 64 << 10
+	maxParallel = 64
+	maxInfo     = 256
+)
+
+// resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first wrong field.
+func (o *Options) resolve() (Options, error) {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	if r.BlockSize == 0 {
+		r.BlockSize = 1 << 20
+	}
+	for _, f := range []struct {
+		name                  string
+		value                 *int64
+		fallback, least, most int64
+	}{
+		{"BlockSize", &r.BlockSize, 0, minBlock, maxBlock},
+		{"MaxBlockSize", &r.MaxBlockSize, max(16*min(r.BlockSize, maxBlock/16), r.BlockSize), r.BlockSize, maxBlock},
+		{"MinRate", &r.MinRate, 8 << 10, 1, 1 << 40},
+	} {
+		if *f.value == 0 {
+			*f.value = f.fallback
+		}
+		if *f.value < f.least || *f.value > f.most {
+			return r, invalid("options: " + f.name + " is " + strconv.FormatInt(*f.value, 10) + "; give " + strconv.FormatInt(f.least, 10) + " to " + strconv.FormatInt(f.most, 10) + ", or 0 for the default")
+		}
+	}
+	for _, f := range []struct {
+		name     string
+		value    *time.Duration
+		fallback time.Duration
+	}{
+		{"RequestTimeout", &r.RequestTimeout, 30 * time.Second},
+		{"NotifyTimeout", &r.NotifyTimeout, 10 * time.Second},
+	} {
+		if *f.value < 0 {
+			return r, invalid("options: " + f.name + " is negative; give a positive duration, or 0 for the default")
+		}
+		if *f.value == 0 {
+			*f.value = f.fallback
+		}
+	}
+	if r.Parallel == 0 {
+		r.Parallel = 2
+	}
+	if r.RetryPolicy == nil {
+		r.RetryPolicy = retrypolicy.ExponentialBackoffWithJitter{}
+	}
+	switch {
+	case r.Parallel < 0 || r.Parallel > maxParallel:
+		return r, invalid("options: Parallel is " + strconv.Itoa(r.Parallel) + "; give 1 to " + strconv.Itoa(maxParallel))
+	case len(r.ProductInfo) > maxInfo || !printable(r.ProductInfo):
+		return r, invalid("options: ProductInfo has a character that is not printable ASCII, or more than " + strconv.Itoa(maxInfo))
+	}
+	if err := retrypolicy.Validate(r.RetryPolicy); err != nil {
+		return r, invalid("options: RetryPolicy: " + err.Error())
+	}
+	below := r.toHub()
+	if err := below.Resolve(); err != nil {
+		e := *transport.Find(err)
+		e.Scope, e.Op = transport.Operation, transport.OpOpen
+		return r, &e
+	}
+	r.Dial = below.Dial
+	return r, nil
+}
+
+func printable(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// toHub is how to connect to the hub.
+func (o *Options) toHub() way.Options {
+	return way.Options{Protocol: &protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial}
+}
+
+// toStorage is how to connect to storage at addr.
+func (o *Options) toStorage(addr string) way.Options {
+	config := o.StorageTLS.Clone()
+	if config == nil {
+		if config = o.TLS.Clone(); config != nil {
+			config.ServerName = ""
+		}
+	}
+	if config != nil { // the upload URI is what storage goes by; who the device is, is none of its business
+		config.Certificates, config.GetClientCertificate = nil, nil
+	}
+	return way.Options{Protocol: &protocol, TLS: config, Plaintext: o.Plaintext, Addr: addr, Dial: o.Dial}
+}
+
+func invalid(text string) *transport.Error {
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpOpen, Proto: proto, Err: errors.New(text)}
+}
+
+// Limits of the blob service for the name of a blob.
+const (
+	maxName     = 1024
+	maxSegments = 254
+)
+
+// checkName refuses what storage would refuse, or would understand as another name.
+func checkName(device, name string) error {
+	segments, begin := 0, 0
+	for i := 0; i <= len(name); i++ {
+		switch {
+		case i < len(name) && (name[i] < ' ' || name[i] == 0x7f):
+			return invalidName(name, "has a control character")
+		case i < len(name) && name[i] == '\\':
+			return invalidName(name, "has a backslash, which storage takes for a slash; give '/'")
+		case i == len(name) || name[i] == '/':
+			if part := name[begin:i]; part == "" || part == "." || part == ".." {
+				return invalidName(name, "has an empty segment, \".\" or \"..\" between slashes or at its ends")
+			}
+			segments, begin = segments+1, i+1
+		}
+	}
+	switch {
+	case !utf8.ValidString(name):
+		return invalidName(name, "is not valid UTF-8")
+	case name[len(name)-1] == '.':
+		return invalidName(name, "ends in a dot, which storage cuts off")
+	case utf8.RuneCountInString(device)+1+utf8.RuneCountInString(name) > maxName:
+		return invalidName(name[:40]+"...", "is too long; with the device's id before it, it may have "+strconv.Itoa(maxName)+" characters")
+	case segments+1 > maxSegments:
+		return invalidName(name[:40]+"...", "has too many segments; give "+strconv.Itoa(maxSegments-1)+" at most")
+	}
+	return nil
+}
+
+func invalidName(name, what string) *transport.Error {
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Proto: proto, Err: errors.New("name " + strconv.Quote(name) + " " + what)}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package fileupload_test
+
+const raceEnabled = true

@@ -1,0 +1,160 @@
+package fileupload
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A request goes to the hub or to storage. It may be tried any number of times, one after the other.
+type request struct {
+	method string
+	target *url.URL // may hold a secret
+	header http.Header
+	body   []byte
+}
+
+// An answer is what came back, whatever its status.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte // the first maxAnswer bytes
+}
+
+// maxAnswer is how much of an answer's body is read.
+const maxAnswer = 64 << 10
+
+// errSlow is why a try ended that took too long.
+var errSlow = errors.New("no answer in time")
+
+// try sends r once, within its deadlines. The error is ctx's when that ended, else an *Error of Scope Connection: there was no answer. body is the caller's again on return.
+func (u *Uploader) try(ctx context.Context, through http.RoundTripper, r *request) (*answer, error) {
+	deadline, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := newWatch(u.opt.RequestTimeout, u.takes(len(r.body)), func() { cancel(errSlow) })
+	defer w.stop()
+	data := &payload{data: r.body, watch: w}
+	defer data.take() // the transport may still be at it
+
+	h := &http.Request{
+		Method: r.method, URL: r.target, Host: r.target.Host, Header: r.header.Clone(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(len(r.body)), Body: http.NoBody,
+	}
+	if len(r.body) > 0 {
+		h.Body = data.reader()
+		h.GetBody = func() (io.ReadCloser, error) { return data.reader(), nil }
+	}
+	response, err := through.RoundTrip(h.WithContext(deadline)) // an http.Client would show the URL in its errors
+	if err != nil {
+		return nil, failure(ctx, deadline, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, failure(ctx, deadline, err)
+	}
+	return &answer{response.StatusCode, response.Header, text}, nil
+}
+
+// takes is how long a try may take with a payload of n bytes.
+func (u *Uploader) takes(n int) time.Duration {
+	return u.opt.RequestTimeout + time.Duration(float64(n)/float64(u.opt.MinRate)*float64(time.Second))
+}
+
+// failure is the error of a try without an answer.
+func failure(caller, deadline context.Context, err error) error {
+	switch {
+	case caller.Err() != nil:
+		return caller.Err()
+	case errors.Is(context.Cause(deadline), errSlow):
+		return &transport.Error{Kind: transport.Timeout, Scope: transport.Connection, Op: transport.OpSend, Proto: proto, Err: errSlow}
+	case transport.Find(err) != nil: // of the dial
+		return err
+	}
+	e := protocol.Error(err)
+	e.Op = transport.OpSend
+	return e
+}
+
+// A payload is lent to package net/http, which may go on reading it when a try is over, until take.
+type payload struct {
+	watch *watch
+
+	mu   sync.Mutex
+	data []byte // nil = taken back
+}
+
+// take ends all readers; none is at data any more when it returns.
+func (p *payload) take() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.data = nil
+}
+
+func (p *payload) reader() io.ReadCloser { return &payloadReader{payload: p} }
+
+// A payloadReader reads a payload from its beginning.
+type payloadReader struct {
+	*payload
+	read int
+}
+
+// Read copies the next bytes.
+func (r *payloadReader) Read(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.data == nil:
+		return 0, errSlow
+	case r.read == len(r.data):
+		return 0, io.EOF
+	}
+	n := copy(b, r.data[r.read:])
+	r.read += n
+	r.watch.moved(r.read == len(r.data))
+	return n, nil
+}
+
+// Close does nothing: take is what counts.
+func (r *payloadReader) Close() error { return nil }
+
+// A watch ends a try that takes too long in all, or for which nothing moves for too long.
+type watch struct {
+	still time.Duration
+	until time.Time
+
+	mu    sync.Mutex
+	timer *time.Timer
+	over  bool
+}
+
+func newWatch(still, whole time.Duration, end func()) *watch {
+	return &watch{still: still, until: time.Now().Add(whole), timer: time.AfterFunc(min(still, whole), end)}
+}
+
+// moved is told that the network took something. When it took the last of it, only the whole counts, for that may wait in buffers below.
+func (w *watch) moved(last bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return
+	}
+	left := time.Until(w.until)
+	if !last {
+		left = min(left, w.still)
+	}
+	w.timer.Reset(left)
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	w.timer.Stop()
+}

@@ -1,0 +1,75 @@
+package fileupload
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// storageVersion is the blob service's, the first one with blocks of 4000 MiB.
+const storageVersion = "2019-12-12"
+
+// putBlob writes the whole file in one go. One try.
+func (p *upload) putBlob(ctx context.Context, body []byte) error {
+	header := http.Header{"X-Ms-Blob-Type": {"BlockBlob"}, "X-Ms-Blob-Content-Md5": {digest(body)}}
+	return p.put(ctx, "", header, body)
+}
+
+// putBlock stages a block. One try.
+func (p *upload) putBlock(ctx context.Context, id string, body []byte) error {
+	return p.put(ctx, "&comp=block&blockid="+string(percent.Append(nil, id)), http.Header{}, body)
+}
+
+// commit makes a file of the first n blocks. One try. Done twice it does the same: a block is looked for among those staged first, then among those of the file itself.
+func (p *upload) commit(ctx context.Context, n int, sum string) error {
+	var list strings.Builder
+	list.WriteString(`<?xml version="1.0" encoding="utf-8"?><BlockList>`)
+	for i := range n {
+		list.WriteString("<Latest>" + blockID(p.id, i) + "</Latest>")
+	}
+	list.WriteString("</BlockList>")
+	return p.put(ctx, "&comp=blocklist", http.Header{"X-Ms-Blob-Content-Md5": {sum}, "Content-Type": {"application/xml"}}, []byte(list.String()))
+}
+
+// put sends one request to storage. A signature that storage does not take is replaced once and the request sent again.
+func (p *upload) put(ctx context.Context, query string, header http.Header, body []byte) error {
+	u := p.uploader
+	header.Set("x-ms-version", storageVersion)
+	header.Set("Content-MD5", digest(body))
+	header.Set("User-Agent", u.agent)
+	if header.Get("Content-Type") == "" {
+		header.Set("Content-Type", "application/octet-stream")
+	}
+	for {
+		g, err := p.current(ctx)
+		if err != nil {
+			return err
+		}
+		a, err := u.try(ctx, u.storage, &request{http.MethodPut, g.target(u.scheme, query), header, body})
+		switch {
+		case err != nil:
+			return err
+		case a.status == http.StatusCreated:
+			p.worked(ctx, g)
+			return nil
+		}
+		refusal := storageRefusal(a, u.creds.Time())
+		if refusal.Kind != transport.Unauthorized {
+			return refusal
+		}
+		if err := p.refused(ctx, g, refusal); err != nil {
+			return err
+		}
+	}
+}
+
+// digest is the MD5 of a body as headers have it. The blob service checks it, against damage on the way.
+func digest(b []byte) string {
+	sum := md5.Sum(b)
+	return base64.StdEncoding.EncodeToString(sum[:])
+}

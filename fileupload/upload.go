@@ -1,0 +1,332 @@
+package fileupload
+
+import (
+	"context"
+	"crypto/md5"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// upload is one file on its way.
+type upload struct {
+	uploader *Uploader
+	policy   retrypolicy.Policy
+	name     string
+	id       uint64 // of its blocks
+	source   source
+	telling  turn // of the user's functions
+	stored   atomic.Int64
+	retries  atomic.Int64
+
+	turn     turn   // guards the next two, also over the wait for a new grant
+	grant    *grant // nil until the hub gave one
+	renewals int
+}
+
+func newUpload(u *Uploader, name string, r io.Reader, size int64) *upload {
+	var id [8]byte
+	rand.Read(id[:]) // never fails
+	return &upload{
+		uploader: u, policy: patient(u.opt.RetryPolicy), name: name, id: binary.BigEndian.Uint64(id[:]),
+		source: source{r: r, size: max(size, -1), sum: md5.New()}, telling: newTurn(), turn: newTurn(),
+	}
+}
+
+// run is the whole upload: begin, send, tell.
+func (p *upload) run(ctx context.Context) (Result, error) {
+	began := time.Now()
+	result := Result{}
+	err := p.do(ctx, "beginning", func(ctx context.Context) (err error) {
+		p.grant, err = p.uploader.ask(ctx, p.name)
+		return err
+	})
+	if err == nil {
+		result.Blocks, err = p.send(ctx)
+		result.Stored = err == nil
+		err = p.finish(ctx, err)
+		result.URL, result.Blob = p.grant.address(p.uploader.scheme), p.grant.blob
+		p.source.sum.Sum(result.MD5[:0])
+	}
+	result.Size, result.Retries, result.Renewals, result.Duration = p.stored.Load(), int(p.retries.Load()), p.renewals, time.Since(began)
+	return result, err
+}
+
+// send brings the source into storage and returns how many blocks that took. When it returns, nothing is under way any more.
+func (p *upload) send(ctx context.Context) (blocks int, err error) {
+	size := p.uploader.plan.size(0)
+	if p.source.size >= 0 {
+		size = min(size, p.source.size)
+	}
+	first := make([]byte, size)
+	n, last, err := p.source.fill(first)
+	switch {
+	case err != nil:
+		return 0, err
+	case last:
+		if err := p.do(ctx, "file", func(ctx context.Context) error { return p.putBlob(ctx, first[:n]) }); err != nil {
+			return 0, err
+		}
+		p.took(ctx, n)
+		return 0, nil
+	}
+	if blocks, err = p.sendBlocks(ctx, first); err != nil {
+		return blocks, err
+	}
+	sum := base64.StdEncoding.EncodeToString(p.source.sum.Sum(nil))
+	return blocks, p.do(ctx, "commit", func(ctx context.Context) error { return p.commit(ctx, blocks, sum) })
+}
+
+// A block is part of a file, in a buffer that is free again when it was sent.
+type block struct {
+	number int
+	body   []byte
+}
+
+// sendBlocks stages all blocks, of which the first was read into a buffer already. It reads, while goroutines send, each a block at a time, which it joins.
+func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	free := make(chan []byte, p.uploader.opt.Parallel)
+	work := make(chan block)
+	var crew sync.WaitGroup
+	var failed firstError
+	for i := range cap(free) {
+		if i > 0 {
+			free <- nil // becomes a buffer when it is needed
+		}
+		crew.Go(func() {
+			for b := range work {
+				step, id := "block "+strconv.Itoa(b.number+1), blockID(p.id, b.number)
+				if err := p.do(ctx, step, func(ctx context.Context) error { return p.putBlock(ctx, id, b.body) }); err != nil {
+					failed.set(err)
+					cancel(err)
+					continue // the reader may be about to hand over another one
+				}
+				p.took(ctx, len(b.body))
+				free <- b.body[:cap(b.body)]
+			}
+		})
+	}
+	complete := false
+	defer func() { // also when the source's Read panics
+		if err != nil {
+			failed.set(err) // before it stops the others, who would complain
+		}
+		if !complete {
+			cancel(err)
+		}
+		close(work)
+		crew.Wait()
+		if first := failed.get(); first != nil {
+			err = first
+		}
+		cancel(nil)
+	}()
+
+	hand := func(b block) error {
+		select {
+		case work <- b:
+			return nil
+		case <-ctx.Done():
+			return p.ended(ctx, "block "+strconv.Itoa(b.number+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: ctx.Err()})
+		}
+	}
+	if err := hand(block{0, first}); err != nil {
+		return 0, err
+	}
+	for n = 1; ; n++ {
+		var buf []byte
+		select {
+		case buf = <-free:
+		case <-ctx.Done():
+			return n, p.ended(ctx, "block "+strconv.Itoa(n+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: ctx.Err()})
+		}
+		size := p.uploader.plan.size(min(n, maxBlocks-1))
+		if p.source.size >= 0 {
+			size = min(size, p.source.size-p.source.read)
+		}
+		if int64(cap(buf)) < size {
+			buf = make([]byte, size)
+		}
+		got, last, err := p.source.fill(buf[:size])
+		if err != nil {
+			return n, err
+		}
+		if got == 0 {
+			complete = true
+			return n, nil
+		}
+		if n == maxBlocks {
+			return n, p.uploader.plan.tooLarge("the file has")
+		}
+		if err := hand(block{n, buf[:got]}); err != nil {
+			return n, err
+		}
+		if last {
+			complete = true
+			return n + 1, nil
+		}
+	}
+}
+
+// firstError keeps the first of several.
+type firstError struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (f *firstError) set(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *firstError) get() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// do runs a step under the policy.
+func (p *upload) do(ctx context.Context, step string, op func(context.Context) error) error {
+	r := retrypolicy.Retrier{Policy: p.policy, Rand: p.uploader.opt.Rand, OnRetry: func(n int, delay time.Duration, err error) {
+		p.retries.Add(1)
+		if tell := p.uploader.opt.OnRetry; tell != nil && p.telling.take(ctx) == nil {
+			defer p.telling.give()
+			tell(Retry{p.name, step, n, delay, err})
+		}
+	}}
+	if err := r.Do(ctx, op); err != nil {
+		return p.ended(ctx, step, err)
+	}
+	return nil
+}
+
+// took notes that storage has n bytes more.
+func (p *upload) took(ctx context.Context, n int) {
+	p.stored.Add(int64(n))
+	if tell := p.uploader.opt.OnProgress; tell != nil && p.telling.take(ctx) == nil {
+		defer p.telling.give()
+		tell(Progress{p.name, p.stored.Load(), p.source.size})
+	}
+}
+
+// ended is the error for a step that failed for good with err, which is retrypolicy's.
+func (p *upload) ended(ctx context.Context, step string, err error) *transport.Error {
+	e := &transport.Error{Kind: transport.RetryExpired, Op: transport.OpSend, Proto: proto, Err: &stepError{step, err}}
+	why, _ := err.(*retrypolicy.Error)
+	switch {
+	case why == nil: // a policy that makes no sense, which New refuses
+		e.Kind = transport.KindOf(err)
+	case errors.Is(context.Cause(ctx), errClosed):
+		e.Kind = transport.Closed
+	case ctx.Err() != nil:
+		e.Kind = transport.Timeout
+	case why.Reason == retrypolicy.PastDeadline:
+		own := *why
+		own.Cause = context.DeadlineExceeded
+		e.Kind, e.Err = transport.Timeout, &stepError{step, &own}
+	case why.Reason == retrypolicy.NotRetryable:
+		if inner := transport.Find(why.Err); inner != nil {
+			e.Kind, e.Scope, e.Op, e.RetryAfter = inner.Kind, inner.Scope, inner.Op, inner.RetryAfter
+			e.Err = &stepError{step, why.Err}
+			if error(inner) == why.Err {
+				e.Err = &stepError{step, inner.Err}
+			}
+		}
+	}
+	return e
+}
+
+// finish tells the hub how it ended: err is why the file is not stored. It returns what Upload is to return.
+func (p *upload) finish(ctx context.Context, err error) error {
+	if err == nil {
+		if err := p.notify(ctx, notice{IsSuccess: true, StatusCode: 201, StatusDescription: "Created"}); err != nil {
+			e := *transport.Find(err)
+			e.Err = &stepError{"the file is stored, but the hub was not told", e.Err}
+			return &e
+		}
+		return nil
+	}
+	n := notice{StatusCode: 500, StatusDescription: "upload failed: " + transport.KindOf(err).String()}
+	if refusal, ok := errors.AsType[*StatusError](err); ok {
+		n.StatusCode = refusal.Status
+	} else if ctx.Err() != nil {
+		n.StatusCode, n.StatusDescription = 499, "upload cancelled by the device"
+	}
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.uploader.opt.NotifyTimeout)
+	defer cancel()
+	if second := p.tell(short, n, new(bool)); second != nil {
+		e := *transport.Find(err)
+		e.Err = &twoErrors{e.Err, "; the hub could not be told either, so the upload counts as running until its URI expires: ", second}
+		return &e
+	}
+	return err
+}
+
+// notify tells of a success, for some time also after the end of ctx.
+func (p *upload) notify(ctx context.Context, n notice) error {
+	var doubt bool
+	err := p.tell(ctx, n, &doubt)
+	if err == nil || !errors.Is(err, transport.Timeout) { // it is not ctx that ended it
+		return err
+	}
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.uploader.opt.NotifyTimeout)
+	defer cancel()
+	return p.tell(short, n, &doubt)
+}
+
+// tell sends a notice under the policy. doubt says whether the hub may have got it already: then it may not know the correlation any more, and that is as good as an answer.
+func (p *upload) tell(ctx context.Context, n notice, doubt *bool) error {
+	return p.do(ctx, "notification", func(ctx context.Context) error {
+		g, err := p.latest(ctx)
+		if err != nil {
+			return err
+		}
+		n.CorrelationID = g.correlation
+		_, err = p.uploader.post(ctx, "/files/notifications", n)
+		refusal, _ := errors.AsType[*StatusError](err)
+		switch {
+		case err == nil:
+			return nil
+		case refusal == nil || refusal.Status >= 500:
+			*doubt = true
+			return err
+		case refusal.Code == correlationInvalid && *doubt:
+			return nil
+		case refusal.Code == correlationExpired && !n.IsSuccess:
+			return nil // the hub has given it up by itself
+		case refusal.Code == correlationExpired:
+			return p.again(ctx, g, err)
+		}
+		return err
+	})
+}
+
+// latest is the grant of now, however old.
+func (p *upload) latest(ctx context.Context) (*grant, error) {
+	if err := p.turn.take(ctx); err != nil {
+		return nil, err
+	}
+	defer p.turn.give()
+	return p.grant, nil
+}
+
+// again begins another upload of the same file, which is in storage already, because the hub has given up the one that was. Its success is told by the next try.
+func (p *upload) again(ctx context.Context, old *grant, refusal error) error {
+	if err := p.refused(ctx, old, refusal); err != nil {
+		return err
+	}
+	return &transport.Error{Kind: transport.Unavailable, Op: transport.OpSend, Proto: proto, Err: refusal}
+}

@@ -1,0 +1,186 @@
+package fileupload_test
+
+import (
+	"bytes"
+	"crypto/md5"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+const kib = 1 << 10
+
+// A rig is an uploader and its hub, connected in memory.
+type rig struct {
+	hub *testbroker.Hub
+	dev testbroker.Device
+	*fileupload.Uploader
+
+	mu      sync.Mutex
+	retries []fileupload.Retry
+	sent    []int64
+}
+
+// inBubble runs a test in fake time.
+func inBubble(t *testing.T, set func(h *testbroker.Options, o *fileupload.Options), test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h, o := &testbroker.Options{}, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true}
+		if set != nil {
+			set(h, o)
+		}
+		hub, err := testbroker.New(h)
+		require.NoError(t, err)
+		defer hub.Close()
+		r := &rig{hub: hub}
+		r.dev, err = hub.AddDevice("dev-1")
+		require.NoError(t, err)
+		if o.Dial == nil {
+			o.Dial = hub.DialHTTP
+		}
+		o.OnRetry = func(retry fileupload.Retry) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.retries = append(r.retries, retry)
+		}
+		o.OnProgress = func(p fileupload.Progress) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.sent = append(r.sent, p.Sent)
+		}
+		r.Uploader, err = fileupload.New(credsOf(t, r.dev), o)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, r.Close()) }()
+		test(t, r)
+	})
+}
+
+func credsOf(t testing.TB, d testbroker.Device) *transport.Credentials {
+	sign, err := transport.SharedKey(d.PrimaryKey)
+	require.NoError(t, err)
+	return &transport.Credentials{Host: d.HostName, DeviceID: d.ID, Sign: sign}
+}
+
+// steps are those that were tried again.
+func (r *rig) steps() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	for _, retry := range r.retries {
+		all = append(all, retry.Step)
+	}
+	return all
+}
+
+// content is n bytes that look like nothing.
+func content(n int) []byte {
+	b := make([]byte, n)
+	g := rand.NewChaCha8([32]byte{1})
+	g.Read(b)
+	return b
+}
+
+// stored checks that the store has the file, and that the hub knows of one upload.
+func (r *rig) stored(t *testing.T, name string, want []byte) testbroker.Blob {
+	t.Helper()
+	b, ok := r.hub.Blob("dev-1/" + name)
+	require.True(t, ok)
+	require.NoError(t, b.Matches(bytes.NewReader(want)))
+	sum := md5.Sum(want)
+	require.Equal(t, sum[:], b.MD5)
+	return b
+}
+
+func TestFilesOfAllSizesArrive(t *testing.T) {
+	for _, size := range []int{0, 1, 64*kib - 1, 64 * kib, 64*kib + 1, 128 * kib, 1000 * kib} {
+		for _, known := range []bool{true, false} {
+			inBubble(t, nil, func(t *testing.T, r *rig) {
+				body := content(size)
+				announced := int64(-1)
+				if known {
+					announced = int64(size)
+				}
+				result, err := r.Upload(t.Context(), "logs/a b+ü.txt", iotest.OneByteReader(bytes.NewReader(body)), announced)
+				require.NoError(t, err)
+				b := r.stored(t, "logs/a b+ü.txt", body)
+				blocks := len(b.Blocks)
+				if b.Blocks[0].ID == "" {
+					blocks = 0
+				}
+				require.Equal(t, fileupload.Result{
+					URL:  "http://store.hub.example.test/uploads/dev-1/logs/a%20b%2B%C3%BC.txt",
+					Blob: "dev-1/logs/a b+ü.txt", Size: int64(size), Blocks: blocks, MD5: md5.Sum(body), Stored: true, Duration: result.Duration,
+				}, result)
+				require.Equal(t, size > 64*kib || size == 64*kib && !known, blocks > 0)
+				all := r.hub.Uploads()
+				require.Len(t, all, 1)
+				require.Equal(t, testbroker.UploadSucceeded, all[0].State)
+				require.Equal(t, 201, all[0].StatusCode)
+				require.Equal(t, int64(size), all[0].Size)
+				require.Equal(t, int64(size), r.sent[len(r.sent)-1])
+				require.IsIncreasing(t, append([]int64{-1}, r.sent...))
+			})
+		}
+	}
+}
+
+func TestAFileOfTheSameNameIsReplaced(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		for i, size := range []int{300 * kib, 10, 200 * kib} {
+			body := content(size)
+			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			require.NoError(t, err)
+			require.Equal(t, i+1, r.stored(t, "a", body).Version)
+		}
+	})
+}
+
+// Each fault of the hub, and what it costs.
+func TestUploadsSurvive(t *testing.T) {
+	body := content(300 * kib)
+	for _, c := range []struct {
+		name  string
+		fault testbroker.Fault
+		steps []string // tried again
+		least time.Duration
+	}{
+		{"cut in a block", testbroker.Fault{Kind: testbroker.CutBlobBody, After: 1}, []string{"block 2"}, 0},
+		{"cut after a block", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, After: 1, Blob: testbroker.PutBlock}, []string{"block 2"}, 0},
+		{"cut after the commit", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList}, []string{"commit"}, 0},
+		{"busy", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{503}, Blob: testbroker.PutBlock}, []string{"block 1"}, 10 * time.Second},
+		{"busy, with a wish", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{503}, Blob: testbroker.PutBlock, RetryAfter: 17 * time.Second}, []string{"block 1"}, 17 * time.Second},
+		{"internal error", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{500}, Blob: testbroker.PutBlockList, RetryAfter: 3 * time.Second}, []string{"commit"}, 3 * time.Second},
+		{"slow", testbroker.Fault{Kind: testbroker.SlowBlob, Delay: 25 * time.Second}, nil, 25 * time.Second},
+		{"no answer", testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList}, []string{"commit"}, 30 * time.Second},
+		{"damage", testbroker.Fault{Kind: testbroker.DamageBlob, Blob: testbroker.PutBlock}, []string{"block 1"}, 0},
+		{"beginning refused", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUpload, Statuses: []int{429}, RetryAfter: time.Second}, []string{"beginning"}, 10 * time.Second},
+		{"end refused", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500}, RetryAfter: 2 * time.Second}, []string{"notification"}, 2 * time.Second},
+		{"answer to the end lost", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteUploadDone}, []string{"notification"}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 }, func(t *testing.T, r *rig) {
+				in := r.hub.Inject(c.fault)
+				began := time.Now()
+				result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+				require.NoError(t, err)
+				require.Equal(t, 1, in.Fired())
+				require.Equal(t, c.steps, r.steps())
+				require.Equal(t, len(c.steps), result.Retries)
+				took := time.Since(began)
+				require.GreaterOrEqual(t, took, c.least)
+				require.Less(t, took, c.least+2*time.Second)
+				r.stored(t, "a", body)
+				require.Equal(t, testbroker.UploadSucceeded, r.hub.Uploads()[0].State)
+			})
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package fileupload
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Uploader uploads the files of one device. Its methods may be called by any number of goroutines at a time. Make it with New.
+type Uploader struct {
+	creds   *transport.Credentials
+	opt     Options
+	plan    plan
+	agent   string
+	scheme  string
+	hub     *http.Transport
+	storage *http.Transport
+
+	closing, closed   context.Context // ended when Close begins; when its uploads are over
+	beginEnd, finally context.CancelFunc
+
+	mu      sync.Mutex
+	over    bool           // Close was called
+	uploads sync.WaitGroup // grows under mu while over is false
+}
+
+// New returns an Uploader for the device that creds name; nil options mean all defaults. Both are copied. It dials nothing. The error is an *transport.Error of Kind Invalid, or of Kind Unsupported
+// for the credentials of a module, which a hub lets upload nothing.
+func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
+	if creds == nil {
+		return nil, invalid("credentials are nil; device.ParseConnectionString makes some")
+	}
+	if err := creds.Validate(); err != nil {
+		return nil, err
+	}
+	if creds.ModuleID != "" {
+		return nil, &transport.Error{Kind: transport.Unsupported, Op: transport.OpOpen, Proto: proto, Err: errors.New("modules cannot upload files; use the credentials of the device")}
+	}
+	opt, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	own := *creds
+	u := &Uploader{creds: &own, opt: opt, plan: plan{opt.BlockSize, opt.MaxBlockSize}, agent: agent(opt.ProductInfo), scheme: "https"}
+	if opt.Plaintext {
+		u.scheme = "http"
+	}
+	u.closing, u.beginEnd = context.WithCancel(context.Background())
+	u.closed, u.finally = context.WithCancel(context.Background())
+	u.hub, u.storage = u.throughHub(), u.throughStorage()
+	return u, nil
+}
+
+// Result is what became of a file.
+type Result struct {
+	// URL is where the file is, without the signature that the device wrote it with.
+	URL string
+	// Blob is its name in the container, as the hub chose it: the device's id, a slash, and the name that was asked for.
+	Blob string
+	// Size is how many bytes storage has of it.
+	Size int64
+	// Blocks is how many blocks it was sent in; 0: in one go.
+	Blocks int
+	// MD5 is that of the whole file, which storage keeps with it.
+	MD5 [16]byte
+	// Stored: the file is complete in storage. It may be that although Upload failed: then the hub could not be told.
+	Stored bool
+	// Retries is how many requests were sent again.
+	Retries int
+	// Renewals is how many more upload URIs were asked for, because the one in use ran out.
+	Renewals int
+	// Duration is how long it all took.
+	Duration time.Duration
+}
+
+// Progress says how far an upload is.
+type Progress struct {
+	// Name is that given to Upload.
+	Name string
+	// Sent is how many bytes storage has taken.
+	Sent int64
+	// Size is that given to Upload; negative if nobody knows.
+	Size int64
+}
+
+// Retry says that a request is about to be sent again.
+type Retry struct {
+	// Name is that given to Upload.
+	Name string
+	// Step is the request: "beginning", "file", "block 7", "commit" or "notification".
+	Step string
+	// Number is 1 for the first retry of this request.
+	Number int
+	// Delay is the wait before it.
+	Delay time.Duration
+	// Err is why.
+	Err error
+}
+
+var errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Proto: proto, Err: errors.New("Close was called")}
+
+// Upload stores what r gives under name, and tells the hub. It reads size bytes of r and not more, or all up to io.EOF if size is negative, on the caller's goroutine, once, from beginning to end. It returns
+// when storage has the file and the hub knows, when it failed for good, or when ctx ended; in the last two cases the hub was told so, or NotifyTimeout has
+// passed. A Read that blocks holds it up: ctx cannot end that. A file of the same name is replaced at the end, in one step, and stays whole until then.
+//
+// name is the part behind the device's id in the blob's: segments separated by slashes, at most 1024 characters in all.
+//
+// The error is an *transport.Error:
+//   - Timeout, with ctx's error in its chain, when ctx ended; Closed when Close did it;
+//   - RetryExpired when the policy ended the retries; the *retrypolicy.Error in its chain has the reason and the last failure;
+//   - Invalid for a wrong name, and for a reader that fails or ends early: its own error is in the chain, and its Kind counts if it has one;
+//   - TooLarge for a file that does not fit into 50,000 blocks, at once if size tells;
+//   - else what the hub, storage or a connection failed with: see the package documentation.
+//
+// The Result is complete when the error is nil; otherwise it says how far it went.
+func (u *Uploader) Upload(ctx context.Context, name string, r io.Reader, size int64) (Result, error) {
+	if name == "" {
+		return Result{}, invalidName(name, "is empty")
+	}
+	if err := checkName(u.creds.DeviceID, name); err != nil {
+		return Result{}, err
+	}
+	if r == nil {
+		return Result{}, &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Proto: proto, Err: errors.New("reader is nil; give one, strings.NewReader(\"\") for an empty file")}
+	}
+	if size > u.plan.capacity() {
+		return Result{}, u.plan.tooLarge("the file has")
+	}
+	if !u.enter() {
+		return Result{}, errClosed
+	}
+	defer u.uploads.Done()
+
+	own, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(u.closing, func() { cancel(errClosed) })()
+	return newUpload(u, name, r, size).run(own)
+}
+
+func (u *Uploader) enter() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over {
+		return false
+	}
+	u.uploads.Add(1)
+	return true
+}
+
+// Close ends running uploads, whose hub is still told, waits for them, at most for NotifyTimeout and for their readers, and closes all connections. Further Uploads
+// fail with Closed. It may be called more than once and returns nil.
+func (u *Uploader) Close() error {
+	u.mu.Lock()
+	u.over = true
+	u.mu.Unlock()
+	u.beginEnd()
+	u.uploads.Wait()
+	u.finally()
+	u.hub.CloseIdleConnections()
+	u.storage.CloseIdleConnections()
+	return nil
+}
