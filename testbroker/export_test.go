@@ -110,3 +110,12 @@ func ParseRequestTopic(s string) (op TwinOperation, rid string, version int64, s
 	r, err := parseRequestTopic(s)
 	return r.operation, r.rid, r.version, r.status, err
 }
+
+// ParseBlockList returns the IDs of the blocks in a block list.
+func ParseBlockList(body []byte) (ids []string, err error) {
+	list, err := parseBlockList(body)
+	for _, b := range list {
+		ids = append(ids, b.id)
+	}
+	return ids, err
+}
