@@ -55,6 +55,17 @@
 // A program that uses the service's API over HTTPS ([Hub.ListenHTTPS]) finds the registry, twins, methods, the simplest
 // queries and counts there. It needs a policy: see [Hub.AddPolicy] and [Policy.ConnectionString].
 //
+// # Uploads
+//
+// Devices upload files over HTTP: the hub tells them where to, and is the store as well. [Hub.Uploads] has what the hub
+// knows of uploads, [Hub.Blob] the files. What the service's documents say of Put Blob, Put Block and Put Block List
+// holds, with limits, signatures that expire, and errors in XML. [UploadOptions.Digest] makes the store keep hashes only,
+// for files that are larger than memory.
+//
+//	err = hub.WaitUploads(ctx, 1)
+//	file, ok := hub.Blob("dev-1/logs/today.txt")
+//	err = file.Matches(bytes.NewReader(sent))
+//
 // # AMQP
 //
 // A client may use SASL PLAIN with "device@sas.hub" and a token, EXTERNAL or no SASL with a certificate, or anything with

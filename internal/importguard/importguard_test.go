@@ -222,6 +222,11 @@ func TestLayers(t *testing.T) {
 			"both sides would share a mistake",
 		},
 		{
+			"uploads go beside any transport, and bring none", existing("./fileupload"),
+			[]string{"device", "testbroker", "transport"}, []string{"transport"},
+			"a program that uploads files chooses what carries its telemetry",
+		},
+		{
 			"transports know neither client nor emulator", existing("./transport/mqtt/...", "./transport/amqp/...", "./transport/http/..."),
 			[]string{"device", "testbroker", "transport/transporttest"}, nil,
 			"imports go one way",
