@@ -12,14 +12,18 @@ import (
 )
 
 // A plan says how large the blocks of a file are: they double after each step of them, so that a file whose size nobody knows can begin with small ones and still be large.
-type plan struct{ first, most int64 }
+type plan struct {
+	first, most int64 // sizes
+	blocks      int   // of a file, a multiple of 5
+}
 
-const step = maxBlocks / 5
+// step is how many blocks have the same size.
+func (p plan) step() int { return p.blocks / 5 }
 
 // size is that of block n, counted from 0.
 func (p plan) size(n int) int64 {
 	s := p.first
-	for ; n >= step && s < p.most; n -= step {
+	for ; n >= p.step() && s < p.most; n -= p.step() {
 		s = min(2*s, p.most)
 	}
 	return s
@@ -28,15 +32,15 @@ func (p plan) size(n int) int64 {
 // capacity is the size of the largest file.
 func (p plan) capacity() int64 {
 	var sum int64
-	for n := 0; n < maxBlocks; n += step {
-		sum += step * p.size(n)
+	for n := 0; n < p.blocks; n += p.step() {
+		sum += int64(p.step()) * p.size(n)
 	}
 	return sum
 }
 
 func (p plan) tooLarge(what string) *transport.Error {
 	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Proto: proto, Err: errors.New(what + " more than " + strconv.FormatInt(p.capacity(), 10) +
-		" bytes, which is all that " + strconv.Itoa(maxBlocks) + " blocks hold; raise Options.BlockSize or MaxBlockSize")}
+		" bytes, which is all that " + strconv.Itoa(p.blocks) + " blocks hold; raise Options.BlockSize or MaxBlockSize")}
 }
 
 // blockID is the name of block n. All of a blob's have the same length, as storage demands, and those of other uploads are others.

@@ -52,6 +52,6 @@ func (u *Uploader) transport(open func(ctx context.Context, addr string) (net.Co
 	}
 	return &http.Transport{
 		DialContext: dial, DialTLSContext: dial,
-		DisableCompression: true, MaxIdleConnsPerHost: u.opt.Parallel, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxAnswer,
+		DisableCompression: true, MaxIdleConnsPerHost: maxParallel, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxAnswer,
 	}
 }

@@ -18,14 +18,16 @@ import (
 // apiVersion is the version of the hub's interface.
 const apiVersion = "2021-04-12"
 
-// A grant is the hub's leave to write one file: where, and with which signature. It is not changed.
+// A grant is the hub's leave to write one file: where, and with which signature.
 type grant struct {
 	correlation           string
 	host, container, blob string
-	signature             string // the query of the upload URI; secret
-	refreshed             bool   // got because storage refused the one before, and has not worked yet; guarded by upload.turn
+	signature             string    // the query of the upload URI; secret
+	expires               time.Time // by the local clock; zero = not known
 
-	renewAt, expires time.Time // by the local clock; zero = not known
+	// Guarded by upload.turn.
+	refreshed bool      // got because storage refused the one before, and has not worked yet
+	renewAt   time.Time // when to ask for another one; zero = when storage refuses it
 }
 
 // String names the file, and not the signature.
@@ -84,7 +86,7 @@ func (u *Uploader) ask(ctx context.Context, name string) (*grant, error) {
 		return nil, strange("the hub's answer lacks correlationId, containerName or blobName")
 	case !validHost(g.host):
 		return nil, strange("the hub's answer has no valid hostName")
-	case err != nil || fields.Get("sig") == "": // whose error would show it
+	case err != nil || fields.Get("sig") == "" || !printable(g.signature) || strings.ContainsAny(g.signature, " #"): // an error would show it
 		return nil, strange("the hub's answer has no valid sasToken")
 	}
 	g.expire(fields.Get("se"), asked, a.clock(u.creds.Time()))
@@ -144,8 +146,9 @@ func (p *upload) current(ctx context.Context) (*grant, error) {
 		return g, nil
 	}
 	err := p.replaceHolding(ctx, false)
-	if err != nil && time.Now().Before(g.expires) {
-		return g, nil // it is good for a while
+	if err != nil && time.Now().Before(g.expires) { // it is good for a while, and the hub need not be asked before each block
+		g.renewAt = time.Now().Add(p.uploader.opt.RequestTimeout)
+		return g, nil
 	}
 	return p.grant, err
 }

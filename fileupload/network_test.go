@@ -197,6 +197,7 @@ func TestPeersThatAreStrange(t *testing.T) {
 		"host with path":  {script{"files": text(200, fmt.Sprintf(granted, "h/evil", "?sig=c2VjcmV0"))}, transport.Protocol, "hostName"},
 		"host with user":  {script{"files": text(200, fmt.Sprintf(granted, "u:p@h", "?sig=c2VjcmV0"))}, transport.Protocol, "hostName"},
 		"no signature":    {script{"files": text(200, fmt.Sprintf(granted, "h", "?sv=1"))}, transport.Protocol, "sasToken"},
+		"a second line":   {script{"files": text(200, fmt.Sprintf(granted, "h", "?sig=c2VjcmV0 HTTP/1.1"))}, transport.Protocol, "sasToken"},
 		"bad signature":   {script{"files": text(200, fmt.Sprintf(granted, "h", "?sig=%zz"))}, transport.Protocol, "sasToken"},
 		"redirect":        {script{"files": text(302, "")}, transport.Protocol, "302"},
 		"storage moved":   {script{"block": text(307, "")}, transport.Protocol, "storage answered 307"},
@@ -269,7 +270,7 @@ func TestAnotherPlaceForTheRestIsAConflict(t *testing.T) {
 }
 
 func TestManyUploadsAtATime(t *testing.T) {
-	hub, err := testbroker.New(nil)
+	hub, err := testbroker.New(&testbroker.Options{Seed: 1})
 	require.NoError(t, err)
 	defer hub.Close()
 	dev, err := hub.AddDevice("dev-1")

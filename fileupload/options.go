@@ -43,8 +43,8 @@ type Options struct {
 	Parallel int
 
 	// RetryPolicy decides about each request on its own: each block, the beginning, the commit and the notification have a series of retries of
-	// their own. Only what package errfilter lets through is put to it. What the service asked for, up to an hour, and at least 10 s after
-	// Throttled and Quota, is waited in any case. Nil: retrypolicy.ExponentialBackoffWithJitter{}, which never stops; then the context bounds the upload.
+	// their own. Only what package errfilter lets through is put to it. What the service asked for, up to an hour, and from 10 s up to a minute after
+	// failures that ask for patience (Throttled, Quota, ClockUnset), is waited at least. Nil: retrypolicy.ExponentialBackoffWithJitter{}, which never stops; then the context bounds the upload.
 	RetryPolicy retrypolicy.Policy
 	// Rand gives the draws for RetryPolicy; called from several goroutines at a time. Nil: generators of its own.
 	Rand func() uint64

@@ -150,14 +150,14 @@ func TestNoTextOfAPeerShowsASignature(t *testing.T) {
 }
 
 func TestBlocksGrowSoThatFilesFit(t *testing.T) {
-	p := plan{1 << 20, 16 << 20}
+	p := plan{1 << 20, 16 << 20, maxBlocks}
 	for n, want := range map[int]int64{0: 1, 9_999: 1, 10_000: 2, 19_999: 2, 20_000: 4, 30_000: 8, 40_000: 16, 49_999: 16} {
 		require.Equal(t, want<<20, p.size(n), "block %d", n)
 	}
 	require.Equal(t, int64(310_000)<<20, p.capacity())
-	require.Equal(t, int64(maxBlocks)<<20, plan{1 << 20, 1 << 20}.capacity())
-	require.Equal(t, int64(3<<20), plan{1 << 20, 3 << 20}.size(45_000))
-	require.Equal(t, int64(maxBlocks)*maxBlock, plan{maxBlock, maxBlock}.capacity(), "190.7 TiB")
+	require.Equal(t, int64(maxBlocks)<<20, plan{1 << 20, 1 << 20, maxBlocks}.capacity())
+	require.Equal(t, int64(3<<20), plan{1 << 20, 3 << 20, maxBlocks}.size(45_000))
+	require.Equal(t, int64(maxBlocks)*maxBlock, plan{maxBlock, maxBlock, maxBlocks}.capacity(), "190.7 TiB")
 
 	ids := map[string]bool{}
 	for _, upload := range []uint64{0, 1, 1 << 63} {

@@ -150,7 +150,7 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 		case <-ctx.Done():
 			return n, p.ended(ctx, "block "+strconv.Itoa(n+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: ctx.Err()})
 		}
-		size := p.uploader.plan.size(min(n, maxBlocks-1))
+		size := p.uploader.plan.size(n)
 		if p.source.size >= 0 {
 			size = min(size, p.source.size-p.source.read)
 		}
@@ -165,7 +165,7 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 			complete = true
 			return n, nil
 		}
-		if n == maxBlocks {
+		if n == p.uploader.plan.blocks {
 			return n, p.uploader.plan.tooLarge("the file has")
 		}
 		if err := hand(block{n, buf[:got]}); err != nil {

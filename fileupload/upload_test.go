@@ -184,3 +184,27 @@ func TestUploadsSurvive(t *testing.T) {
 		})
 	}
 }
+
+func TestAFileThatDoesNotFitIntoItsBlocks(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		fileupload.Tiny(r.Uploader)
+		body := content(63)
+		result, err := r.Upload(t.Context(), "a", bytes.NewReader(body[:62]), -1)
+		require.NoError(t, err)
+		require.Equal(t, 10, result.Blocks)
+		var sizes []int64
+		for _, b := range r.stored(t, "a", body[:62]).Blocks {
+			sizes = append(sizes, b.Size)
+		}
+		require.Equal(t, []int64{1, 1, 2, 2, 4, 4, 8, 8, 16, 16}, sizes)
+
+		_, err = r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+		failed(t, err, transport.TooLarge, "more than 62 bytes, which is all that 10 blocks hold")
+		_, err = r.Upload(t.Context(), "a", bytes.NewReader(body), 63)
+		failed(t, err, transport.TooLarge, "raise Options.BlockSize")
+		all := r.hub.Uploads()
+		require.Len(t, all, 2, "where the size tells, the hub is not asked")
+		require.Equal(t, testbroker.UploadFailed, all[1].State)
+		r.stored(t, "a", body[:62])
+	})
+}

@@ -46,7 +46,7 @@ func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 		return nil, err
 	}
 	own := *creds
-	u := &Uploader{creds: &own, opt: opt, plan: plan{opt.BlockSize, opt.MaxBlockSize}, agent: agent(opt.ProductInfo), scheme: "https"}
+	u := &Uploader{creds: &own, opt: opt, plan: plan{opt.BlockSize, opt.MaxBlockSize, maxBlocks}, agent: agent(opt.ProductInfo), scheme: "https"}
 	if opt.Plaintext {
 		u.scheme = "http"
 	}

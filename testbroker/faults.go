@@ -84,7 +84,7 @@ const (
 	// Fired counts connections cut and dials refused.
 	Absent
 	// Quota lets messages through until Limit of them were sent on one day, UTC by the hub's clock; the default is 100,
-	// negative means none. Messages count in steps of 4 KB, telemetry and commands alike. When they are used up, a
+	// negative means none. Messages count in steps of 4 KB, telemetry and commands alike; an upload counts as two. When they are used up, a
 	// connection is closed at its next message, which is not stored; connects are refused with CONNACK 3, or with
 	// AcceptConnects accepted and closed at once; and SendC2D fails. Over AMQP messages are rejected with
 	// "amqp:resource-limit-exceeded" and nothing else happens, nor does it over HTTP, where the status is 403. Fired counts

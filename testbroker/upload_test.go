@@ -218,6 +218,21 @@ func TestWhatAHubRefusesOfUploads(t *testing.T) {
 	})
 }
 
+func TestAnUploadCountsAsTwoMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := overHTTP(t, h, d)
+		in := h.Inject(testbroker.Fault{Kind: testbroker.Quota, Limit: 4})
+		p.beginUpload("a")
+		p.beginUpload("a")
+		p.post("/devices/dev-1/files"+version, `{"blobName":"a"}`).refused(t, 403002)
+		require.Equal(t, 1, in.Fired())
+		time.Sleep(24 * time.Hour)
+		p.token = token(d)
+		p.beginUpload("a")
+	})
+}
+
 func TestFilesOfBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)

@@ -21,6 +21,9 @@ var uploadRoutes = []httpRoute{
 // anyHost is for the store, which is found under whatever name a test gives it.
 func anyHost(*Hub, string) bool { return true }
 
+// uploadCost is the size of messages that an upload counts as, two of them.
+const uploadCost = 2 * quotaStep
+
 // beginUpload tells a device where to put a file.
 func beginUpload(q *httpRequest) httpAnswer {
 	h := q.hub
@@ -38,10 +41,14 @@ func beginUpload(q *httpRequest) httpAnswer {
 	case h.uploads.opt.NoStore:
 		return q.fail(httpErrorf(400014, "the hub has no store"))
 	}
+	if bad := q.overdrawn(); bad != nil {
+		return q.fail(bad)
+	}
 	up := h.uploads.begin(q.id.device, *in.BlobName, h.now())
 	if up == nil {
 		return q.fail(httpErrorf(403006, "the device has %d uploads running", MaxUploads))
 	}
+	h.faults.spend(q.id, up.Started, uploadCost)
 	h.changed.wake()
 	return answerJSON(struct {
 		CorrelationID string `json:"correlationId"`
