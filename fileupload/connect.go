@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
@@ -12,9 +13,15 @@ import (
 // Connections that nobody uses are closed soon: a device pays for those that it keeps alive.
 const idleTimeout = 30 * time.Second
 
+// A service is the hub or storage: how to get there.
+type service struct {
+	*http.Transport
+	spoke atomic.Bool // there was an answer, whatever it said
+}
+
 // throughHub makes connections to the hub, as a transport does.
-func (u *Uploader) throughHub() *http.Transport {
-	return u.transport(func(ctx context.Context, _ string) (net.Conn, error) {
+func (u *Uploader) throughHub() *service {
+	return u.service(func(ctx context.Context, _ string) (net.Conn, error) {
 		below := u.opt.toHub()
 		cert, err := below.ClientCertificate(ctx, u.creds)
 		if err != nil {
@@ -26,8 +33,8 @@ func (u *Uploader) throughHub() *http.Transport {
 }
 
 // throughStorage makes connections to where the hub keeps its files.
-func (u *Uploader) throughStorage() *http.Transport {
-	return u.transport(func(ctx context.Context, addr string) (net.Conn, error) {
+func (u *Uploader) throughStorage() *service {
+	return u.service(func(ctx context.Context, addr string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(addr)
 		if err != nil {
 			return nil, err
@@ -38,8 +45,8 @@ func (u *Uploader) throughStorage() *http.Transport {
 	})
 }
 
-// transport speaks HTTP/1.1 over what open makes.
-func (u *Uploader) transport(open func(ctx context.Context, addr string) (net.Conn, error)) *http.Transport {
+// service speaks HTTP/1.1 over what open makes.
+func (u *Uploader) service(open func(ctx context.Context, addr string) (net.Conn, error)) *service {
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, u.opt.RequestTimeout, errSlow) // package net/http may let a dial live on for a later request
 		defer cancel()
@@ -50,8 +57,8 @@ func (u *Uploader) transport(open func(ctx context.Context, addr string) (net.Co
 		}
 		return conn, nil
 	}
-	return &http.Transport{
+	return &service{Transport: &http.Transport{
 		DialContext: dial, DialTLSContext: dial,
 		DisableCompression: true, MaxIdleConnsPerHost: maxParallel, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxAnswer,
-	}
+	}}
 }

@@ -34,7 +34,7 @@ const maxAnswer = 64 << 10
 var errSlow = errors.New("no answer in time")
 
 // try sends r once, within its deadlines. The error is ctx's when that ended, else an *Error of Scope Connection: there was no answer. body is the caller's again on return.
-func (u *Uploader) try(ctx context.Context, through http.RoundTripper, r *request) (*answer, error) {
+func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answer, error) {
 	deadline, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w := newWatch(u.opt.RequestTimeout, u.takes(len(r.body)), func() { cancel(errSlow) })
@@ -52,12 +52,13 @@ func (u *Uploader) try(ctx context.Context, through http.RoundTripper, r *reques
 	}
 	response, err := through.RoundTrip(h.WithContext(deadline)) // an http.Client would show the URL in its errors
 	if err != nil {
-		return nil, failure(ctx, deadline, err)
+		return nil, through.failure(ctx, deadline, err)
 	}
 	defer response.Body.Close()
+	through.spoke.Store(true)
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return nil, failure(ctx, deadline, err)
+		return nil, through.failure(ctx, deadline, err)
 	}
 	return &answer{response.StatusCode, response.Header, text}, nil
 }
@@ -68,7 +69,7 @@ func (u *Uploader) takes(n int) time.Duration {
 }
 
 // failure is the error of a try without an answer.
-func failure(caller, deadline context.Context, err error) error {
+func (s *service) failure(caller, deadline context.Context, err error) error {
 	switch {
 	case caller.Err() != nil:
 		return caller.Err()
@@ -79,6 +80,9 @@ func failure(caller, deadline context.Context, err error) error {
 	}
 	e := protocol.Error(err)
 	e.Op = transport.OpSend
+	if e.Kind == transport.Protocol && s.spoke.Load() {
+		e.Kind = transport.Network // it spoke HTTP before, so what came was damaged
+	}
 	return e
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"sync"
 	"time"
 
@@ -18,8 +17,8 @@ type Uploader struct {
 	plan    plan
 	agent   string
 	scheme  string
-	hub     *http.Transport
-	storage *http.Transport
+	hub     *service
+	storage *service
 
 	closing, closed   context.Context // ended when Close begins; when its uploads are over
 	beginEnd, finally context.CancelFunc

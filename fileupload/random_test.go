@@ -1,0 +1,103 @@
+package fileupload_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+var (
+	seeds = flag.Int("seeds", 30, "how many runs TestRandomFaults makes")
+	seed  = flag.Uint64("seed", 0, "the only run that TestRandomFaults makes, unless 0")
+)
+
+// A few files go through all faults that an upload can survive, at random. A failing seed is printed, and can be seen again with -seed.
+func TestRandomFaults(t *testing.T) {
+	first, last := uint64(1), uint64(*seeds)
+	if *seed != 0 {
+		first, last = *seed, *seed
+	}
+	var fired int
+	for s := first; s <= last; s++ {
+		t.Run(fmt.Sprint("seed ", s), func(t *testing.T) { fired += playFaults(t, s) })
+	}
+	if *seed == 0 {
+		require.Greater(t, fired, 5**seeds, "faults that happened")
+	}
+}
+
+func playFaults(t *testing.T, seed uint64) (fired int) {
+	draw := rand.New(rand.NewPCG(seed, 0))
+	set := func(h *testbroker.Options, o *fileupload.Options) {
+		h.Seed = seed
+		h.Uploads.Digest = draw.IntN(2) == 0
+		o.Parallel = 1 + draw.IntN(4)
+	}
+	inBubble(t, set, func(t *testing.T, r *rig) {
+		var faults []*testbroker.Injected
+		for _, f := range []testbroker.Fault{
+			{Kind: testbroker.CutBlobBody}, {Kind: testbroker.SlowBlob, Delay: 20 * time.Second}, {Kind: testbroker.DamageBlob},
+			{Kind: testbroker.AnswerStatus, Statuses: []int{500, 502, 503, 504, 429, 408}}, {Kind: testbroker.AnswerStatusAfter, Statuses: []int{500, 503}},
+			{Kind: testbroker.ResetBeforeRequest}, {Kind: testbroker.ResetAfterRequest}, {Kind: testbroker.NoAnswer}, {Kind: testbroker.DropDuringAnswer},
+			{Kind: testbroker.SlowAnswer, Delay: 10 * time.Second}, {Kind: testbroker.WrongDate, Skew: 10 * time.Minute}, {Kind: testbroker.NoContentLength},
+			{Kind: testbroker.DropConnect}, {Kind: testbroker.NoConnack}, {Kind: testbroker.SlowConnack, Delay: 5 * time.Second},
+		} {
+			f.Probability, f.Times = 0.04, -1
+			faults = append(faults, r.hub.Inject(f))
+		}
+		faults = append(faults, r.hub.Inject(testbroker.Fault{Kind: testbroker.ExpireUpload, After: draw.IntN(30)}))
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		outages := rand.New(rand.NewPCG(seed, 2))
+		go func() { // outages of the network, until all files have arrived
+			defer close(stopped)
+			kinds := []testbroker.FaultKind{testbroker.Absent, testbroker.HalfOpen}
+			for lasts := time.Duration(0); ; {
+				timer := time.NewTimer(lasts + time.Duration(outages.IntN(120))*time.Second)
+				select {
+				case <-timer.C:
+				case <-stop:
+					timer.Stop()
+					return
+				}
+				lasts = time.Duration(1+outages.IntN(300)) * time.Second
+				r.hub.Inject(testbroker.Fault{Kind: kinds[outages.IntN(2)], For: lasts})
+				r.hub.Drop("")
+			}
+		}()
+		for i := range 3 {
+			body, name := content(draw.IntN(600*kib)), fmt.Sprint("file ", i)
+			size := int64(-1)
+			if draw.IntN(2) == 0 {
+				size = int64(len(body))
+			}
+			result, err := r.Upload(t.Context(), name, bytes.NewReader(body), size)
+			require.NoError(t, err)
+			require.Equal(t, int64(len(body)), result.Size)
+			r.stored(t, name, body)
+			var told int
+			for _, up := range r.hub.Uploads() {
+				require.NotEqual(t, testbroker.UploadFailed, up.State)
+				if up.Blob == result.Blob && up.State == testbroker.UploadSucceeded {
+					told++
+					require.Equal(t, result.Size, up.Size)
+				}
+			}
+			require.GreaterOrEqual(t, told, 1)
+		}
+		close(stop)
+		<-stopped
+		for _, f := range faults {
+			fired += f.Fired()
+			f.Remove()
+		}
+	})
+	return fired
+}
