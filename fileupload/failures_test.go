@@ -358,7 +358,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 		o    fileupload.Options
 		text string
 	}{
-		{fileupload.Options{BlockSize: 1}, "BlockSize is 1; give 65536 to 4194304000"},
+		{fileupload.Options{BlockSize: 1}, "BlockSize is 1; give 65536 to "},
 		{fileupload.Options{BlockSize: -1}, "BlockSize"},
 		{fileupload.Options{BlockSize: 5 << 30}, "BlockSize"},
 		{fileupload.Options{BlockSize: 1 << 20, MaxBlockSize: 1 << 19}, "MaxBlockSize"},
