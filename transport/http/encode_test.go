@@ -1,0 +1,62 @@
+package http
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A message in a batch is JSON that anybody's parser reads as it was meant.
+func FuzzAppendEntry(f *testing.F) {
+	f.Add([]byte("body"), "id", "name", "value")
+	f.Add([]byte{0, 0xff}, "ä\"\\\x00", "a!#$%&'*+-.^_`|~", "line\r\n\u2028</script>\x7f")
+	f.Fuzz(func(t *testing.T, body []byte, id, name, value string) {
+		m := &transport.Message{Body: body, ID: id, Properties: []transport.Property{{Name: name, Value: value}}}
+		if e := check(m); e != nil {
+			if isToken(name) && utf8.ValidString(id) && utf8.ValidString(value) && m.Size() <= transport.MaxMessageSize {
+				t.Fatalf("refused: %v", e)
+			}
+			return
+		}
+		text := appendEntry([]byte("x"), m)[1:]
+		var got struct {
+			Body          []byte
+			Base64Encoded bool
+			Properties    map[string]string
+		}
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&got); err != nil || d.More() {
+			t.Fatalf("%s: %v", text, err)
+		}
+		n := 1
+		if id != "" {
+			n++
+		}
+		if !bytes.Equal(got.Body, body) || !got.Base64Encoded || got.Properties["iothub-messageid"] != id || got.Properties["iothub-app-"+name] != value || len(got.Properties) != n {
+			t.Fatalf("%s", text)
+		}
+		if fitsHeaders(m, true) && (!plain(id) || !plain(value)) {
+			t.Fatal("a header would change it")
+		}
+	})
+}
+
+// Encoding allocates nothing beyond the buffer.
+func TestAnEntryAllocatesNothing(t *testing.T) {
+	m := &transport.Message{ID: "m-1", Body: make([]byte, 100), Properties: []transport.Property{{Name: "level", Value: "high"}, {Name: "unit", Value: "°C"}}}
+	buf := make([]byte, 0, 4096)
+	if n := testing.AllocsPerRun(100, func() { buf = appendEntry(buf[:0], m) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if check(m) != nil {
+			t.Error("refused")
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations to check", n)
+	}
+}
