@@ -50,6 +50,7 @@ func (t *telemetry) run() {
 			}
 		case <-t.lane.unused():
 			t.lane.hangUp()
+			t.buf, t.items = nil, nil // who says little needs little
 		}
 	}
 }
