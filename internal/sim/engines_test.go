@@ -51,20 +51,20 @@ var engines = []engine{
 	{name: "lean with the buffers of a board", protocol: testbroker.MQTT, twins: true, make: func(creds *transport.Credentials, w *way) transport.Transport {
 		return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout, ReadBuffer: 4096 + 512, WriteBuffer: 1024})
 	}},
-	{name: "amqp", protocol: testbroker.AMQP, batches: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+	{name: "amqp", protocol: testbroker.AMQP, twins: true, batches: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
 		return amqp.New(w.amqp())
 	}},
-	{name: "amqp, a message a transfer", protocol: testbroker.AMQP, make: func(_ *transport.Credentials, w *way) transport.Transport {
+	{name: "amqp, a message a transfer", protocol: testbroker.AMQP, twins: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
 		o := w.amqp()
 		o.Batch = 1
 		return amqp.New(o)
 	}},
-	{name: "amqp, SASL PLAIN", protocol: testbroker.AMQP, batches: true, sasl: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+	{name: "amqp, SASL PLAIN", protocol: testbroker.AMQP, twins: true, batches: true, sasl: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
 		o := w.amqp()
 		o.Auth = amqp.Plain
 		return amqp.New(o)
 	}},
-	{name: "amqp, shared", protocol: testbroker.AMQP, batches: true, shared: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+	{name: "amqp, shared", protocol: testbroker.AMQP, twins: true, batches: true, shared: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
 		return amqp.NewMux(w.amqp())
 	}},
 	{name: "http", protocol: testbroker.HTTP, batches: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
