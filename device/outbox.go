@@ -39,7 +39,7 @@ type outbox struct {
 	count, bytes, flying, refused int
 
 	window   int  // of the session; 0 while there is none
-	parked   bool // the loop waits for a message or for room in the window
+	below    int  // the loop waits for a message to hand over while fewer than this many are in flight; 0: it does not wait
 	draining bool // the loop waits until nothing is in flight
 	seq      uint64
 	expiry   time.Time // no queued or refused message expires earlier; zero: none expires
@@ -143,14 +143,14 @@ func (b *outbox) put(o offer) (tag uint16, seq uint64, room <-chan struct{}, err
 	}
 
 	i := b.append(m, size, r, o.call)
-	wake := b.parked && b.flying < b.window
+	wake := b.flying < b.below
 	if !m.Expires.IsZero() && (b.expiry.IsZero() || m.Expires.Before(b.expiry)) {
 		b.expiry = m.Expires
 		wake = true
 		b.armSweep()
 	}
 	if wake {
-		b.parked = false
+		b.below = 0
 		b.poke()
 	}
 	return uint16(i), b.seq, nil, nil
@@ -195,7 +195,7 @@ func (b *outbox) wakeBlocked() {
 const batchSize = 64
 
 // take marks queued messages as flying, as far as the window and batchSize go, and describes them in batch, which is empty. When there is nothing to hand over, the
-// loop counts as parked: it will be poked.
+// loop will be poked: for the next message, or, when the window is full, once half of it is free, so that messages go in batches however the answers come.
 func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.Item {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,7 +216,14 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.I
 		b.flying++
 		b.cursor = b.nextQueued(s.next)
 	}
-	b.parked = len(batch) == 0
+	switch {
+	case len(batch) > 0:
+		b.below = 0
+	case b.flying < b.window:
+		b.below = b.window
+	default:
+		b.below = b.window/2 + 1
+	}
 	return batch
 }
 
@@ -257,8 +264,8 @@ func (b *outbox) done(tag uint16, err error) {
 		b.totals.Refused++
 		b.remove(i, err)
 	}
-	if wake || b.parked && (b.cursor != none && b.flying <= b.window/2) {
-		b.parked = false
+	if wake || b.cursor != none && b.flying < b.below {
+		b.below = 0
 		b.poke()
 	}
 	if b.draining && b.flying == 0 {
@@ -385,8 +392,7 @@ func (b *outbox) rewind() {
 	b.noteFlying(errGoneWith)
 	b.back(slotFlying)
 	b.back(slotRefused)
-	b.window = 0
-	b.parked, b.draining = false, false
+	b.window, b.below, b.draining = 0, 0, false
 	b.mu.Unlock()
 }
 

@@ -1,0 +1,66 @@
+package device_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// A message goes at once while the window has room. Once the window was full, what is enqueued for each answer goes in one batch for half of the window, so a hub
+// that answers messages one by one does not make the client write them one by one.
+func TestAFullWindowOpensByHalves(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var batches []int
+		var tags []uint16
+		f := &fake{verdict: func(_ int, it transport.Item) error {
+			tags = append(tags, it.Tag)
+			return errHold
+		}}
+		c, _ := client(t, f, &device.Options{Window: 8, Trace: &device.Trace{Sent: func(n int) { batches = append(batches, n) }}})
+		open(t, c)
+		enqueue := func(n int) {
+			for i := range n {
+				require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
+				synctest.Wait()
+			}
+		}
+		answer := func(n int) {
+			answered := tags[:n:n]
+			tags = tags[n:]
+			for _, tag := range answered {
+				f.last().cfg.Sink.Done(tag, nil)
+			}
+			synctest.Wait()
+		}
+
+		enqueue(8)
+		require.Equal(t, []int{1, 1, 1, 1, 1, 1, 1, 1}, batches)
+
+		batches = nil
+		for range 3 {
+			answer(1)
+			enqueue(1)
+		}
+		require.Empty(t, batches, "five are in flight")
+		answer(1)
+		require.Equal(t, []int{3}, batches, "four were")
+		enqueue(1)
+		require.Equal(t, []int{3, 1}, batches, "there was room")
+
+		answer(4) // nothing waits
+		batches = nil
+		enqueue(2)
+		require.Equal(t, []int{1, 1}, batches)
+
+		answer(2)
+		enqueue(4)
+		require.Equal(t, 8, c.Stats().InFlight)
+		answer(8)
+		batches = nil
+		enqueue(1)
+		require.Equal(t, []int{1}, batches, "the window was full, and is empty")
+	})
+}
