@@ -98,7 +98,12 @@ func (s *session) publish(it *transport.Item) bool {
 	if body = body[n:]; len(body) == 0 {
 		return true
 	}
-	return s.flush() && s.write(body) // what is larger than the buffer is not copied
+	whole := len(body) - len(body)%limit
+	if !s.flush() || !s.write(body[:whole]) { // what fills the buffer by itself is not copied
+		return false
+	}
+	t.out = append(t.out, body[whole:]...)
+	return true
 }
 
 // writeLimit is how much is put together, and the most that is written at a time, so that a slow link is told from a dead one.
