@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +15,10 @@ const (
 	idleRead, busyRead = 64, 4 << 10
 	// highWater is how many bytes may wait for the flusher before the session stops publishing.
 	highWater = 24 << 10
+	// maxAlone is the largest packet that is written through: it fits into the network's buffers when nothing else is in them.
+	maxAlone = 8 << 10
+	// fullWrite is how many bytes are put together before they are written while more are on their way.
+	fullWrite = 8 << 10
 	// writeChunk is written under one deadline, so that a slow link is told from a dead one.
 	writeChunk = 16 << 10
 	// keepBuffer is the largest write buffer that is pooled; a window of ordinary messages fits.
@@ -28,9 +31,10 @@ const (
 
 // conn is the connection that the MQTT library is given. Under it lie the tunnel and TLS, if any, and the socket.
 //
-// Reads are buffered and checked by a framer. Writes only append to a buffer and never block: another goroutine, the flusher, is the sole
+// Reads are buffered and checked by a framer. Writes only append to a buffer and do not block: another goroutine, the flusher, is the sole
 // writer to the socket. It sends all that has come together in one go, with a deadline, so a peer that stops reading is found whoever
-// wrote. There is at most one; it starts when there is something for it to do and ends when there is no more. The first failure is kept; it closes the socket, and from
+// wrote. There is at most one; it starts when there is something for it to do, which little is not while the session has announced more, and ends when there is no more. One
+// write is different: the PUBLISH of a message that is the only one under way goes straight to the socket, its writer being the flusher for that time. The first failure is kept; it closes the socket, and from
 // then on Read and Write return it. Its text never is that of net.ErrClosed, which the library takes for its own doing and does not report.
 //
 // An idle connection has no flusher, and buffers for a few bytes only.
@@ -59,7 +63,9 @@ type conn struct {
 	mu       sync.Mutex    // guards what follows; held for memory only
 	pending  *writeBuf     // nil: nothing waits to be written
 	room     chan struct{} // capacity 1: tells the session that the flusher took pending; nil until the session waits for that
-	flushing bool          // there is a flusher, or there was the last one
+	flushing bool          // there is a flusher or who stands in for it, or there was the last one
+	coming   int           // so many PUBLISH packets are on their way through the library
+	alone    bool          // there is one, and nothing else that the hub has to answer
 	beat     heartbeat
 	err      error     // the first failure
 	closing  bool      // Close was called
@@ -158,7 +164,7 @@ func (c *conn) readBuf() []byte {
 	return c.few[:]
 }
 
-// Write appends p to what the flusher sends. It never blocks and is safe for concurrent use.
+// Write appends p to what the flusher sends, or writes it through when it is a lone PUBLISH. It is safe for concurrent use.
 func (c *conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -172,24 +178,86 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 		return 0, err
 	}
-	c.put(p)
-	switch p[0] >> 4 {
-	case typeConnect:
-		setKeepAlive(c.pending.b, c.beat.every)
+	kind := p[0] >> 4
+	switch kind {
+	case typePublish:
+		c.coming--
+		if c.alone && !c.flushing && c.pending == nil && len(p) <= maxAlone {
+			c.flushing = true
+			c.mu.Unlock()
+			return c.writeThrough(p)
+		}
 	case typeDisconnect:
-		c.goodbye = true
+		c.goodbye, c.coming = true, 0
+	}
+	c.put(p)
+	if kind == typeConnect {
+		setKeepAlive(c.pending.b, c.beat.every)
 	}
 	c.mu.Unlock()
 	return len(p), nil
+}
+
+// writeThrough writes p in the flusher's stead, and leaves to a flusher what came meanwhile.
+func (c *conn) writeThrough(p []byte) (int, error) {
+	err := c.send(p)
+	if err != nil {
+		err = c.fail(&writeError{err})
+	}
+	c.mu.Lock()
+	if c.due() || c.closing || c.err != nil {
+		go c.flush()
+	} else {
+		c.rest()
+	}
+	c.mu.Unlock()
+	return len(p), err
 }
 
 // put appends p to what the flusher sends. mu is held.
 func (c *conn) put(p []byte) {
 	if c.pending == nil {
 		c.pending = writeBufs.Get().(*writeBuf)
-		c.stir()
 	}
 	c.pending.b = append(c.pending.b, p...)
+	if c.due() {
+		c.stir()
+	}
+}
+
+// due reports whether what is pending is to be written now: there is much, or nothing more is on its way. mu is held.
+func (c *conn) due() bool {
+	return c.pending != nil && (c.coming <= 0 || len(c.pending.b) >= fullWrite)
+}
+
+// rest is for who was the flusher and has no more to do. mu is held.
+func (c *conn) rest() {
+	c.flushing = c.owed != nil
+	if c.Conn != c.socket {
+		_ = c.socket.SetWriteDeadline(time.Time{}) // TLS also writes when it reads
+	}
+	if c.pending == nil && c.beat.asked {
+		c.beat.drained(time.Now())
+	}
+}
+
+// announce says that so many PUBLISH packets are about to be written: until they are, little is not worth a write. One is alone when it is the only packet that the hub
+// has to answer: then it is written through, without a flusher.
+func (c *conn) announce(packets int, alone bool) {
+	c.mu.Lock()
+	c.coming += packets
+	c.alone = alone
+	c.mu.Unlock()
+}
+
+// forgo takes back the announcement of one packet.
+func (c *conn) forgo() {
+	c.mu.Lock()
+	c.coming--
+	if c.due() {
+		c.stir()
+	}
+	c.mu.Unlock()
 }
 
 // stir makes the flusher look. mu is held.
@@ -223,29 +291,32 @@ func (c *conn) pong() {
 	c.mu.Unlock()
 }
 
-// waitRoom returns true when less than highWater waits to be written, false when the connection is dead or stop was closed first.
-func (c *conn) waitRoom(stop <-chan struct{}) bool {
+// waitRoom waits until less than highWater waits to be written, and returns how much less; 0 when the connection is dead or stop was closed first.
+func (c *conn) waitRoom(stop <-chan struct{}) int {
 	for {
 		c.mu.Lock()
 		dead := c.err != nil || c.closing
-		full := c.pending != nil && len(c.pending.b) >= highWater
-		if full && c.room == nil {
+		free := highWater
+		if c.pending != nil {
+			free -= len(c.pending.b)
+		}
+		if free <= 0 && c.room == nil {
 			c.room = make(chan struct{}, 1)
 		}
 		room := c.room
 		c.mu.Unlock()
 		if dead {
-			return false
+			return 0
 		}
-		if !full {
-			return true
+		if free > 0 {
+			return free
 		}
 		select {
 		case <-room:
 		case <-c.dead:
-			return false
+			return 0
 		case <-stop:
-			return false
+			return 0
 		}
 	}
 }
@@ -295,20 +366,18 @@ func (c *conn) failure() error {
 	return c.err
 }
 
-// flush is the flusher: the only goroutine that writes to the socket. It ends when there is nothing to do; for good when the connection failed, or was closed and
+// flush is the flusher: the only goroutine that writes to the socket while flushing is set. It ends when there is nothing to do; for good when the connection failed, or was closed and
 // all is written.
 func (c *conn) flush() {
-	runtime.Gosched() // let more come together: a quarter more throughput, and nothing lost on an idle machine
 	for {
 		c.mu.Lock()
-		out, room := c.pending, c.room
-		failed, closing := c.err != nil, c.closing
-		c.pending = nil
-		idle := out == nil && !failed && !closing
-		if idle {
-			_ = c.socket.SetWriteDeadline(time.Time{}) // TLS also writes when it reads
-			c.flushing = c.owed != nil
-			c.beat.drained(time.Now())
+		var out *writeBuf
+		failed, closing, room := c.err != nil, c.closing, c.room
+		if closing || c.due() {
+			out, c.pending = c.pending, nil
+		}
+		if out == nil && !failed && !closing {
+			c.rest()
 		}
 		stay := c.flushing
 		c.mu.Unlock()
@@ -333,7 +402,6 @@ func (c *conn) flush() {
 		default:
 			select {
 			case <-c.wake:
-				runtime.Gosched()
 			case <-c.owed:
 				if err := c.send(nil); err != nil {
 					c.fail(&writeError{err})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
@@ -15,9 +14,10 @@ import (
 
 // A session is one connection, on one client of the library that is never used again.
 //
-// Run's goroutine is the only one that calls the library's Publish and Subscribe, which may hold their caller for a while. Send and Do put
-// what they are given into a queue for it. Answers are taken from the connection's bytes (the methods connack, puback, suback), on the library's reading
-// goroutine: its own tokens never complete when the connection is lost. Cloud-to-device messages come on its routing goroutine.
+// Send and Do call the library's Publish and Subscribe on their caller's goroutine, with the send side's token; who ends the session keeps the token, so nothing is sent, and
+// no message touched, afterwards. The library may hold them for libraryWait after a loss, else only as long as the network takes no more data. Answers are taken from the
+// connection's bytes (the methods connack, puback, suback), on the library's reading goroutine: its own tokens never complete when the connection is lost. Cloud-to-device
+// messages come on its routing goroutine.
 type session struct {
 	cfg    transport.Config
 	info   transport.Info
@@ -29,22 +29,17 @@ type session struct {
 	// either its goroutines are done.
 	lost    chan struct{}
 	closed  chan struct{}
-	wake    chan struct{} // capacity 1: there is something in the queue, or beatDue is set
-	beatDue atomic.Bool   // it is time to look whether the connection wants a ping
+	sending chan struct{} // the send side's token is taken by a value in it; capacity 1
+	parting chan struct{} // closed when the goodbye begins
 
-	mu      sync.Mutex // guards what follows; held for memory only
-	items   []transport.Item
-	reqs    []subscribe
-	ended   bool
+	mu      sync.Mutex        // held for memory only
 	flights map[uint16]flight // by packet id
 
-	// Of Run's goroutine.
-	spareItems []transport.Item
-	spareReqs  []subscribe
-	now        flight // what Publish or Subscribe was called for
-	again      bool
-	nowID      uint16 // the packet id it got, 0 for none
-	topicBuf   []byte
+	// Of the send side.
+	now      flight // what Publish or Subscribe was called for
+	again    bool
+	nowID    uint16 // the packet id it got, 0 for none
+	topicBuf []byte
 
 	// Of the routing goroutine.
 	message *wire.Inbound // nil before the first
@@ -57,21 +52,15 @@ type flight struct {
 	filters []string
 }
 
-// subscribe is an OpSubscribe, or with an unsupported op the wish for its refusal.
-type subscribe struct {
-	id   uint32
-	op   transport.Op
-	want transport.Features
-}
-
 func newSession(cfg *transport.Config, token transport.Token) *session {
 	s := &session{
-		cfg:    *cfg,
-		topics: wire.NewTopics(cfg.Creds),
-		lost:   make(chan struct{}),
-		wake:   make(chan struct{}, 1),
+		cfg:     *cfg,
+		topics:  wire.NewTopics(cfg.Creds),
+		lost:    make(chan struct{}),
+		sending: make(chan struct{}, 1),
+		parting: make(chan struct{}),
+		flights: make(map[uint16]flight), // it grows with use: an idle session is small
 	}
-	s.flights = make(map[uint16]flight) // it and the queues grow with use: an idle session is small
 	s.info.MaxSize = transport.MaxMessageSize
 	if !token.Fixed {
 		s.info.Expires = token.Expires
@@ -82,17 +71,47 @@ func newSession(cfg *transport.Config, token transport.Token) *session {
 // Info tells the size limit and the token's renewal.
 func (s *session) Info() transport.Info { return s.info }
 
-// Send puts the batch into the queue. It does not block.
-func (s *session) Send(batch []transport.Item) {
-	s.mu.Lock()
-	if !s.ended {
-		s.items = append(s.items, batch...)
+// enter takes the send side. False: the session has ended or takes its leave.
+func (s *session) enter() bool {
+	select {
+	case s.sending <- struct{}{}:
+		return true
+	default:
+		return false
 	}
-	s.mu.Unlock()
-	poke(s.wake)
 }
 
-// Do puts the request into the queue, but for OpSettle, whose PUBACK goes straight to the connection. It does not block.
+func (s *session) leave() { <-s.sending }
+
+// Send hands the batch to the library, unless the connection dies or the session takes its leave.
+func (s *session) Send(batch []transport.Item) {
+	if !s.enter() {
+		return
+	}
+	defer s.leave()
+	s.conn.announce(len(batch), len(batch) == 1 && s.allAnswered())
+	room := 0
+	for i := range batch {
+		if room <= 0 {
+			if room = s.conn.waitRoom(s.parting); room <= 0 {
+				return
+			}
+		}
+		room -= batch[i].Msg.Size() + len(s.topics.Telemetry)
+		if !s.publish(&batch[i]) {
+			s.conn.forgo()
+		}
+	}
+}
+
+// allAnswered reports whether no packet waits for its answer.
+func (s *session) allAnswered() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.flights) == 0
+}
+
+// Do hands a SUBSCRIBE to the library. The PUBACK of an OpSettle goes straight to the connection.
 func (s *session) Do(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSettle:
@@ -104,42 +123,25 @@ func (s *session) Do(r *transport.Request) {
 	case transport.OpPing, transport.OpRespond:
 		return // one-way, and not asked for
 	}
-	s.mu.Lock()
-	if !s.ended {
-		s.reqs = append(s.reqs, subscribe{r.ID, r.Op, r.Want})
+	if s.enter() {
+		s.request(r)
+		s.leave()
 	}
-	s.mu.Unlock()
-	poke(s.wake)
 }
 
-// Run is the session's life, and the sender.
+// Run is the session's life. It returns when the connection is gone and all goroutines are joined.
 func (s *session) Run(ctx context.Context) error {
 	close(s.conn.open)
-	err := s.serve(ctx)
-	s.mu.Lock()
-	s.ended = true
-	s.items, s.reqs = nil, nil
-	s.mu.Unlock()
-	return err
-}
-
-// serve returns when the connection is gone and all goroutines are joined.
-func (s *session) serve(ctx context.Context) error {
-	beat := time.AfterFunc(s.conn.keepAlive(), func() {
-		s.beatDue.Store(true)
-		poke(s.wake)
-	})
+	beat := time.NewTimer(s.conn.keepAlive())
 	defer beat.Stop()
 	for {
 		select {
-		case <-s.wake:
-			s.sendQueued(ctx)
-			if s.beatDue.CompareAndSwap(true, false) {
-				beat.Reset(s.conn.keepAlive())
-			}
+		case <-beat.C:
+			beat.Reset(s.conn.keepAlive())
 		case <-s.conn.dead:
 			<-s.lost
 			<-s.conn.flushed
+			s.sending <- struct{}{} // for good
 			return lossError(s.conn.failure())
 		case <-ctx.Done():
 			s.goodbye()
@@ -159,6 +161,8 @@ const (
 func (s *session) goodbye() {
 	s.closed = make(chan struct{}, 1)
 	limit := time.AfterFunc(goodbyeLimit, func() { s.conn.fail(errAborted) })
+	close(s.parting)
+	s.sending <- struct{}{} // for good
 	s.client.Disconnect(disconnectWait)
 	<-s.conn.flushed
 	limit.Stop()
@@ -168,53 +172,44 @@ func (s *session) goodbye() {
 	}
 }
 
-// sendQueued empties the queue, unless the connection dies or ctx ends.
-func (s *session) sendQueued(ctx context.Context) {
-	s.mu.Lock()
-	items, reqs := s.items, s.reqs
-	s.items, s.reqs = s.spareItems[:0], s.spareReqs[:0]
-	s.mu.Unlock()
-	for i := range reqs {
-		s.request(reqs[i])
-	}
-	for i := range items {
-		if !s.conn.waitRoom(ctx.Done()) {
-			break
-		}
-		s.publish(ctx, &items[i])
-		items[i].Msg = nil
-	}
-	s.spareItems, s.spareReqs = items, reqs
-}
-
-// publish hands one message to the library.
-func (s *session) publish(ctx context.Context, it *transport.Item) {
+// publish hands one message to the library. It returns false when no packet will be written for it.
+func (s *session) publish(it *transport.Item) bool {
 	if size := it.Msg.Size(); size > s.info.MaxSize {
 		s.tooLarge(it.Tag, size, s.info.MaxSize)
-		return
+		return false
 	}
 	topic := s.topics.Telemetry
 	if wire.HasBag(it.Msg) {
 		s.topicBuf = wire.AppendBag(append(s.topicBuf[:0], topic...), it.Msg)
 		if len(s.topicBuf) > wire.MaxTopic {
 			s.tooLarge(it.Tag, len(s.topicBuf), wire.MaxTopic)
-			return
+			return false
 		}
 		topic = string(s.topicBuf)
 	}
 	s.now, s.again = flight{tag: it.Tag}, it.Again
-	for ctx.Err() == nil {
+	for !s.isParting() {
 		s.nowID = 0
 		token := s.client.Publish(topic, 1, false, it.Msg.Body)
-		if token.Error() == nil || s.conn.failure() != nil {
-			return
+		if token.Error() == nil {
+			return true
 		}
-		// The library did not take the packet within libraryWait although the connection lives: the machine is slow. The
+		// Either it was lost, or the library did not take the packet within libraryWait although the connection lives: the machine is slow, or the network. Then the
 		// packet was not sent and its id stays unused.
-		if s.nowID == 0 {
-			return // it noticed a loss before we did
+		if s.nowID == 0 || s.conn.failure() != nil {
+			break
 		}
 		s.land(s.nowID)
+	}
+	return false
+}
+
+func (s *session) isParting() bool {
+	select {
+	case <-s.parting:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -223,25 +218,25 @@ func (s *session) tooLarge(tag uint16, size, limit int) {
 }
 
 // request hands one SUBSCRIBE to the library, or replies at once.
-func (s *session) request(r subscribe) {
-	if r.op != transport.OpSubscribe || r.want&^transport.Messages != 0 {
-		s.cfg.Sink.Reply(r.id, transport.Reply{Err: wire.Refused(r.op, transport.Unsupported, errors.New("not available over this transport"))})
+func (s *session) request(r *transport.Request) {
+	if r.Op != transport.OpSubscribe || r.Want&^transport.Messages != 0 {
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Unsupported, errors.New("not available over this transport"))})
 		return
 	}
-	if r.want == 0 {
-		s.cfg.Sink.Reply(r.id, transport.Reply{})
+	if r.Want == 0 {
+		s.cfg.Sink.Reply(r.ID, transport.Reply{})
 		return
 	}
-	s.now, s.nowID = flight{req: r.id}, 0
+	s.now, s.nowID = flight{req: r.ID}, 0
 	token := s.client.SubscribeMultiple(map[string]byte{s.topics.Messages: 1}, nil)
 	switch err := token.Error(); {
 	case err == nil || s.conn.failure() != nil:
 	case s.nowID != 0:
 		s.land(s.nowID)
-		s.cfg.Sink.Reply(r.id, transport.Reply{Err: wire.Refused(r.op, transport.Timeout, err)})
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Timeout, err)})
 	case errors.Is(err, paho.ErrNotConnected): // it noticed a loss before we did
 	default: // no filter can be made from this id
-		s.cfg.Sink.Reply(r.id, transport.Reply{Err: wire.Refused(r.op, transport.Invalid, err)})
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Invalid, err)})
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 // waits for an answer into its store within Publish and Subscribe, before it is written: the one place to learn its id and to set DUP.
 type packetStore session
 
-// Put is called on Run's goroutine for what goes out, on the reading goroutine for what comes in.
+// Put is called within Send and Do for what goes out, on the reading goroutine for what comes in.
 func (p *packetStore) Put(key string, packet packets.ControlPacket) {
 	if key[0] != 'o' {
 		return
