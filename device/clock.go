@@ -4,7 +4,7 @@ import "time"
 
 // clock notices when the wall clock moves by more, or less, than time passes. It belongs to the loop.
 type clock struct {
-	wall time.Time // without a monotonic reading
+	wall time.Time // as it was looked at last, in serve at the beginning of each turn
 	mono time.Time
 }
 
@@ -17,10 +17,9 @@ const (
 
 // jump returns by how much the wall clock moved beyond the time that passed since the last call; 0 for less than clockJump.
 func (k *clock) jump(wall, mono time.Time) time.Duration {
-	wall = wall.Round(0) // subtract what the clock shows, not the monotonic reading
 	var by time.Duration
 	if !k.mono.IsZero() {
-		by = wall.Sub(k.wall) - mono.Sub(k.mono)
+		by = wall.Round(0).Sub(k.wall) - mono.Sub(k.mono) // what the clock shows, not the monotonic reading
 	}
 	k.wall, k.mono = wall, mono
 	if by < clockJump && by > -clockJump {

@@ -217,7 +217,7 @@ func (l *loop) heard(e event) phase {
 func (l *loop) turn() (next phase, idle bool) {
 	now := time.Now()
 	l.learn(now)
-	if l.untold != nil && l.stable() {
+	if l.untold != nil && now.Sub(l.upSince) >= l.c.set.StableTime {
 		l.tried(nil, now)
 	}
 	l.passVerdicts()
@@ -264,7 +264,7 @@ func (l *loop) handOver(now time.Time) (idle bool) {
 // send gives the session a batch of messages, and reports whether there were none.
 func (l *loop) send(now time.Time) (none bool) {
 	c := l.c
-	batch := c.box.take(l.batch[:0], now, c.creds.Time())
+	batch := c.box.take(l.batch[:0], now, l.clock.wall)
 	if len(batch) == 0 {
 		return true
 	}

@@ -61,7 +61,7 @@ func (l *loop) renewalDue(now time.Time) time.Time {
 	if l.renewAt.IsZero() || !l.drainBy.IsZero() {
 		return time.Time{}
 	}
-	return now.Add(l.renewAt.Sub(l.c.creds.Time()))
+	return now.Add(l.renewAt.Sub(l.clock.wall))
 }
 
 // renew asks the session to renew its credentials in place.
