@@ -15,8 +15,9 @@ func (b *outbox) noteExpiry(m *transport.Message) {
 // expire gives all queued and refused messages whose time is over their result and returns when to look again, zero for never.
 func (b *outbox) expire(wall time.Time) time.Time {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.expireLocked(wall)
+	next := b.expireLocked(wall)
+	b.mu.Unlock()
+	return next
 }
 
 func (b *outbox) expireLocked(wall time.Time) time.Time {

@@ -8,18 +8,18 @@ type flusher struct {
 
 // flush returns a channel that gets nil when every message accepted so far has its result, or an error when the client stops trying before that.
 // The channel is nil when there is nothing to wait for.
-func (b *outbox) flush() (chan error, error) {
+func (b *outbox) flush() (done chan error, err error) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.head == none {
-		return nil, nil
+	switch {
+	case b.head == none:
+	case b.halted != nil:
+		err = b.halted
+	default:
+		done = make(chan error, 1)
+		b.flushers = append(b.flushers, flusher{b.seq, done})
 	}
-	if b.halted != nil {
-		return nil, b.halted
-	}
-	done := make(chan error, 1)
-	b.flushers = append(b.flushers, flusher{b.seq, done})
-	return done, nil
+	b.mu.Unlock()
+	return done, err
 }
 
 // unflush forgets a flusher whose caller gave up.

@@ -23,11 +23,11 @@ type outcome struct {
 // flight, of which that policy will not hear again.
 func (b *outbox) turnOver(watched bool) []outcome {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.noteFlying(errReplaced)
 	left := b.outcomes
 	b.outcomes, b.watched = nil, watched
 	b.watch++
+	b.mu.Unlock()
 	return left
 }
 
@@ -66,12 +66,13 @@ func (b *outbox) note(s *slot, err *transport.Error) {
 // collect returns the outcomes since it was called last, in order; spare is where further ones go.
 func (b *outbox) collect(spare []outcome) []outcome {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.outcomes) == 0 {
-		return nil
-	}
 	seen := b.outcomes
-	b.outcomes = spare[:0]
+	if len(seen) == 0 {
+		seen = nil
+	} else {
+		b.outcomes = spare[:0]
+	}
+	b.mu.Unlock()
 	return seen
 }
 

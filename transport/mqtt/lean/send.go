@@ -30,10 +30,13 @@ func (s *session) leave() { <-s.writing }
 
 // Send encodes the batch and writes it, in one go if the buffer takes it.
 func (s *session) Send(batch []transport.Item) {
-	if !s.enter() {
-		return
+	if s.enter() {
+		s.send(batch)
+		s.leave()
 	}
-	defer s.leave()
+}
+
+func (s *session) send(batch []transport.Item) {
 	s.began = time.Now()
 	s.t.unanswered = s.t.unanswered[:0]
 	for i := range batch {
@@ -98,11 +101,13 @@ func (s *session) publish(it *transport.Item) bool {
 	if body = body[n:]; len(body) == 0 {
 		return true
 	}
-	whole := len(body) - len(body)%limit
-	if !s.flush() || !s.write(body[:whole]) { // what fills the buffer by itself is not copied
+	if !s.flush() {
 		return false
 	}
-	t.out = append(t.out, body[whole:]...)
+	if len(body) > limit {
+		return s.write(body) // what is larger than the buffer is not copied
+	}
+	t.out = append(t.out, body...)
 	return true
 }
 
@@ -144,10 +149,13 @@ func (s *session) write(p []byte) bool {
 
 // Do starts one request. The answers that cannot be given are given at once.
 func (s *session) Do(r *transport.Request) {
-	if !s.enter() {
-		return
+	if s.enter() {
+		s.do(r)
+		s.leave()
 	}
-	defer s.leave()
+}
+
+func (s *session) do(r *transport.Request) {
 	s.began = time.Now()
 	switch r.Op {
 	case transport.OpPing:
@@ -210,16 +218,16 @@ func (s *session) subscribe(r *transport.Request) bool {
 }
 
 // await notes a subscription under way, before its SUBSCRIBE is written.
-func (s *session) await(id uint16, req uint32, want transport.Features) bool {
+func (s *session) await(id uint16, req uint32, want transport.Features) (ok bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for i := range s.subs {
 		if s.subs[i].id == 0 {
-			s.subs[i] = subscription{id, req, want}
-			return true
+			s.subs[i], ok = subscription{id, req, want}, true
+			break
 		}
 	}
-	return false
+	s.mu.Unlock()
+	return ok
 }
 
 // A writeError is the failure of a write.

@@ -99,7 +99,6 @@ const (
 
 // goodbye sends DISCONNECT and closes. It is called when Run's context ends, on a goroutine of its own.
 func (s *session) goodbye() {
-	defer close(s.parted)
 	fired := make(chan struct{})
 	limit := time.AfterFunc(goodbyeLimit, func() { // frees a write that is stuck
 		s.fail(errAborted)
@@ -112,6 +111,7 @@ func (s *session) goodbye() {
 		<-fired
 	}
 	s.fail(errClosed)
+	close(s.parted)
 }
 
 // fail records the first failure and closes the connection, which frees whoever is inside it.
@@ -130,8 +130,9 @@ func (s *session) fail(err error) {
 // failure returns the first failure, nil as long as there is none.
 func (s *session) failure() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
+	err := s.err
+	s.mu.Unlock()
+	return err
 }
 
 // read returns why the connection ended.
@@ -295,15 +296,15 @@ func (s *session) received(in *packet.Incoming) error {
 // land takes a subscription out of those under way.
 func (s *session) land(id uint16) (sub subscription, ok bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for i := range s.subs {
 		if s.subs[i].id == id {
-			sub = s.subs[i]
+			sub, ok = s.subs[i], true
 			s.subs[i] = subscription{}
-			return sub, true
+			break
 		}
 	}
-	return sub, false
+	s.mu.Unlock()
+	return sub, ok
 }
 
 // armEvery is how often the read deadline is moved.
