@@ -91,7 +91,7 @@ func (l *loop) queueToDial() bool {
 	}
 }
 
-// session is the goroutine of one attempt: it dials, serves and reports. end joins it. It serves in a goroutine of its own, for dialing needs a large stack.
+// session is the goroutine of one attempt: it dials, serves and reports. end joins it. With freshStacks it serves in a goroutine of its own.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
 	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.creds, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink})
@@ -100,8 +100,11 @@ func (l *loop) session(ctx context.Context) {
 	}
 	if err == nil {
 		l.events <- event{session: s}
-		go func() { l.events <- event{err: s.Run(ctx)} }()
-		return
+		if freshStacks {
+			go func() { l.events <- event{err: s.Run(ctx)} }()
+			return
+		}
+		err = s.Run(ctx)
 	}
 	l.events <- event{err: err}
 }

@@ -97,27 +97,31 @@ func newLoop(c *Client, ctx *lifetime, r *run) *loop {
 	return l
 }
 
-// run is the only code that moves from phase to phase. Each phase has a goroutine of its own, begun when the one before it ends: what dials needs a large
-// stack, which a goroutine keeps for good, and a client spends its life in the phases that wait.
+// run is the only code that moves from phase to phase. With freshStacks each phase has a goroutine of its own, begun when the one before it ends.
 func (l *loop) run(p phase) {
-	switch p {
-	case connecting:
-		if p = l.connect(); p == connected {
-			l.begin()
+	for {
+		switch p {
+		case connecting:
+			if p = l.connect(); p == connected {
+				l.begin()
+			}
+		case connected:
+			p = l.serve()
+		case waiting:
+			p = l.wait()
 		}
-	case connected:
-		p = l.serve()
-	case waiting:
-		p = l.wait()
-	}
-	if p == ended {
-		if l.timer != nil {
-			l.timer.Stop()
+		if p == ended {
+			break
 		}
-		close(l.own.done)
-		return
+		if freshStacks {
+			go l.run(p)
+			return
+		}
 	}
-	go l.run(p)
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	close(l.own.done)
 }
 
 // end hangs up and joins the session's goroutine, and puts back what was in flight.
