@@ -46,7 +46,7 @@ func TestCloudToDeviceMessagesAreDecodedAndSettled(t *testing.T) {
 		l.publish("devices/dev-1/messages/devicebound/%24.mid=three", 301, "third")
 		l.publish("devices/dev-1/messages/devicebound/%24.mid=four", 302, "fourth")
 		l.publish("devices/another/messages/devicebound/a=b", 303, "not ours")
-		l.publish("$iothub/twin/res/200/?$rid=1", 0, "not asked for")
+		l.publish("$iothub/twin/res/200/?$rid=one", 0, "not asked for")
 		synctest.Wait()
 		require.Len(t, r.sink.replies, 1)
 		require.NoError(t, r.sink.replies[0].Err)

@@ -42,7 +42,9 @@ func TestConformance(t *testing.T) {
 				if way.module {
 					h.BecomeModule(t)
 				}
-				return h.Pair(t, mqtt.New(way.opt(h)))
+				p := h.Pair(t, mqtt.New(way.opt(h)))
+				p.Features |= hubpair.Calls
+				return p
 			})
 		})
 	}

@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
@@ -50,6 +51,15 @@ func (p packet) topic() string { return string(p.body[2 : 2+binary.BigEndian.Uin
 
 // payload is that of a PUBLISH with QoS 1.
 func (p packet) payload() string { return string(p.body[4+binary.BigEndian.Uint16(p.body):]) }
+
+// granted is the SUBACK that grants each filter of a SUBSCRIBE with QoS 1.
+func (p packet) granted() []byte {
+	n := 0
+	for rest := p.body[2:]; len(rest) > 2; n++ {
+		rest = rest[3+binary.BigEndian.Uint16(rest):]
+	}
+	return append([]byte{typeSuback << 4, byte(2 + n), p.body[0], p.body[1]}, bytes.Repeat([]byte{1}, n)...)
+}
 
 // link is the scripted hub's end of a connection. It has no MQTT library, so both ends cannot share a mistake.
 type link struct {

@@ -6,19 +6,22 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
-// received is called by the library for each PUBLISH, in order, on its routing goroutine. What is no cloud-to-device message is left alone, unacknowledged: nothing else
-// was subscribed to.
+// received is called by the library for each PUBLISH, in order, on its routing goroutine. What was not subscribed to is left alone, unacknowledged.
 func (s *session) received(_ paho.Client, m paho.Message) {
 	topic := m.Topic()
+	if s.message == nil {
+		s.message = new(wire.Inbound)
+	}
+	if wire.FromHub(topic) {
+		s.message.Take(s.cfg.Sink, topic, m.Payload())
+		return
+	}
 	if len(topic) < len(s.topics.Inbox) || topic[:len(s.topics.Inbox)] != s.topics.Inbox {
 		return
 	}
 	id := m.MessageID()
 	if m.Qos() == 0 {
 		id = 0
-	}
-	if s.message == nil {
-		s.message = new(wire.Inbound)
 	}
 	s.cfg.Sink.Deliver(s.message.Decode(topic[len(s.topics.Inbox):], m.Payload(), id, m.Duplicate()))
 }

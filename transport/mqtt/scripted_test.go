@@ -25,7 +25,7 @@ func TestConformanceWithAScriptedHub(t *testing.T) {
 		}
 		return &transporttest.Pair{
 			Transport: New(h.options()), Creds: good, WrongCreds: bad, Hub: h,
-			HubMarks: []string{"(*scriptedHub)"}, Features: transport.Messages, MarksAgain: true, TellsAgain: true,
+			HubMarks: []string{"(*scriptedHub)"}, Features: transport.Messages | transport.Methods | transport.Desired | transport.Twin, MarksAgain: true, TellsAgain: true,
 		}
 	})
 }
@@ -150,7 +150,7 @@ func (h *scriptedHub) packet(l *scriptedLink, p packet) {
 		h.mu.Lock()
 		l.subscribed = true
 		h.mu.Unlock()
-		_, _ = l.Write([]byte{typeSuback << 4, 3, p.body[0], p.body[1], 1})
+		_, _ = l.Write(p.granted())
 		h.deliver()
 	case 12: // PINGREQ
 		_, _ = l.Write([]byte{typePingresp << 4, 0})
@@ -158,6 +158,9 @@ func (h *scriptedHub) packet(l *scriptedLink, p packet) {
 }
 
 func (h *scriptedHub) publish(l *scriptedLink, p packet) {
+	if wire.FromHub(p.topic()) {
+		return // it has no twins
+	}
 	m := transporttest.Received{Again: p.flags&8 != 0, Message: transport.Message{Body: []byte(p.payload())}}
 	bag, ok := strings.CutPrefix(p.topic(), "devices/dev-1/messages/events/")
 	if !ok {

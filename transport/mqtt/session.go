@@ -16,8 +16,8 @@ import (
 //
 // Send and Do call the library's Publish and Subscribe on their caller's goroutine, with the send side's token; who ends the session keeps the token, so nothing is sent, and
 // no message touched, afterwards. The library may hold them for libraryWait after a loss, else only as long as the network takes no more data. Answers are taken from the
-// connection's bytes (the methods connack, puback, suback), on the library's reading goroutine: its own tokens never complete when the connection is lost. Cloud-to-device
-// messages come on its routing goroutine.
+// connection's bytes (the methods connack, puback, suback), on the library's reading goroutine: its own tokens never complete when the connection is lost. What
+// the hub publishes comes on its routing goroutine.
 type session struct {
 	cfg    transport.Config
 	info   transport.Info
@@ -111,7 +111,7 @@ func (s *session) allAnswered() bool {
 	return len(s.flights) == 0
 }
 
-// Do hands a SUBSCRIBE to the library. The PUBACK of an OpSettle goes straight to the connection.
+// Do hands a SUBSCRIBE or PUBLISH to the library. The PUBACK of an OpSettle goes straight to the connection.
 func (s *session) Do(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSettle:
@@ -120,7 +120,7 @@ func (s *session) Do(r *transport.Request) {
 			_, _ = s.conn.Write([]byte{typePuback << 4, 2, r.Ref[0], r.Ref[1]})
 		}
 		return
-	case transport.OpPing, transport.OpRespond:
+	case transport.OpPing:
 		return // one-way, and not asked for
 	}
 	if s.enter() {
@@ -217,18 +217,29 @@ func (s *session) tooLarge(tag uint16, size, limit int) {
 	s.cfg.Sink.Done(tag, wire.TooLarge(size, limit))
 }
 
-// request hands one SUBSCRIBE to the library, or replies at once.
+// request hands one SUBSCRIBE or PUBLISH to the library, or replies at once.
 func (s *session) request(r *transport.Request) {
-	if r.Op != transport.OpSubscribe || r.Want&^transport.Messages != 0 {
+	switch r.Op {
+	case transport.OpSubscribe:
+		s.subscribe(r)
+	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
+		s.ask(r)
+	default:
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Unsupported, errors.New("not available over this transport"))})
-		return
 	}
+}
+
+func (s *session) subscribe(r *transport.Request) {
 	if r.Want == 0 {
 		s.cfg.Sink.Reply(r.ID, transport.Reply{})
 		return
 	}
+	filters := make(map[string]byte, wire.MaxFilters)
+	for _, f := range s.topics.Filters(nil, r.Want) {
+		filters[f.Topic] = f.QoS
+	}
 	s.now, s.nowID = flight{req: r.ID}, 0
-	token := s.client.SubscribeMultiple(map[string]byte{s.topics.Messages: 1}, nil)
+	token := s.client.SubscribeMultiple(filters, nil)
 	switch err := token.Error(); {
 	case err == nil || s.conn.failure() != nil:
 	case s.nowID != 0:
@@ -237,6 +248,21 @@ func (s *session) request(r *transport.Request) {
 	case errors.Is(err, paho.ErrNotConnected): // it noticed a loss before we did
 	default: // no filter can be made from this id
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Invalid, err)})
+	}
+}
+
+// ask publishes a request for the twin, or an answer to a method, with QoS 0. What the library does not take within libraryWait is not answered, so it is asked again.
+func (s *session) ask(r *transport.Request) {
+	topic, _ := wire.AppendRequest(nil, r)
+	switch {
+	case len(r.Body) <= s.info.MaxSize && len(topic) <= wire.MaxTopic:
+		if s.conn.waitRoom(s.parting) > 0 {
+			s.client.Publish(string(topic), 0, false, append([]byte(nil), r.Body...))
+		}
+	case r.Op != transport.OpRespond: // nobody waits for what becomes of that
+		e := wire.TooLarge(len(r.Body), s.info.MaxSize)
+		e.Op = r.Op
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: e})
 	}
 }
 

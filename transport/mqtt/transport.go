@@ -8,7 +8,7 @@
 // Telemetry goes out with QoS 1 and is done when the hub's PUBACK has come. MQTT has no way to refuse a single message: a hub that does not
 // like one closes the connection, so Done reports an error only for what is too large to be sent at all. Messages handed over
 // again carry the DUP flag. Sessions are persistent (CleanSession 0): the hub keeps subscriptions and messages while the
-// device is away. Twin and methods are not carried yet: their requests are replied to with Unsupported.
+// device is away. The twin and direct methods go by QoS 0, as in the official SDKs: an answer that a lost connection took along is asked for again by package device.
 //
 // Cloud-to-device messages come with QoS 1; Accept and Reject acknowledge them, Release does not, so the hub delivers
 // them again on a later connection, with Delivery.Again. Their system properties fill the fields of Message. Those that it has no field for become Properties,
