@@ -496,3 +496,25 @@ func oneResultEach(t *testing.T, seed uint64) {
 	require.Equal(t, uint64(acked), s.Acknowledged)
 	require.Equal(t, uint64(other), s.Refused+s.Expired+s.Dropped+s.Cancelled, "%+v", s)
 }
+
+// A refusal that leaves the outcome open is remembered: whoever gives up later learns that the hub may have the message.
+func TestARefusalWithAnUnknownOutcome(t *testing.T) {
+	for _, unknown := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(int, transport.Item) error {
+				e := refused(transport.Throttled)
+				if unknown {
+					e = transport.OutcomeUnknown(e)
+				}
+				return e
+			}}
+			c, _ := client(t, f, nil)
+			open(t, c)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it is to go again after 10 s
+			defer cancel()
+			err := c.Send(ctx, msg(1))
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, unknown, errors.Is(err, device.ErrOutcomeUnknown))
+		})
+	}
+}

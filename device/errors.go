@@ -8,7 +8,7 @@ import (
 
 // ErrOutcomeUnknown is in the chain of an error about a message or a call when it had been handed to a connection and was not answered: the hub may have it. After a
 // Send that ended with Timeout the message still belongs to the client, which goes on trying.
-var ErrOutcomeUnknown = errors.New("it was handed over and its outcome is unknown")
+var ErrOutcomeUnknown = transport.ErrOutcomeUnknown
 
 var (
 	errClosed      = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("Close was called")}
@@ -41,13 +41,6 @@ func (g *gaveUp) Unwrap() []error {
 		return []error{g.ended}
 	}
 	return []error{g.ended, g.state}
-}
-
-// unknownOutcome is err, with the word that the hub may have the message.
-func unknownOutcome(err *transport.Error) *transport.Error {
-	own := *err
-	own.Err = &gaveUp{ErrOutcomeUnknown, err.Err}
-	return &own
 }
 
 // timedOut is the error of an operation whose caller gave up.

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -263,6 +264,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 			s.refusal = &refusal{since: time.Now()}
 		}
 		s.refusal.count++
+		s.again = s.again || errors.Is(err, ErrOutcomeUnknown)
 		s.refusal.err = failure
 		s.state = slotRefused
 		b.flying--
@@ -379,7 +381,7 @@ func (b *outbox) taken(tag uint16) (seq uint64, r refusal) {
 // outcome is the result err for a message that leaves the outbox without an answer of the hub: it may have been handed over.
 func (b *outbox) outcome(i int32, err *transport.Error) error {
 	if s := &b.slots[i]; s.state == slotFlying || s.again {
-		return unknownOutcome(err)
+		return transport.OutcomeUnknown(err)
 	}
 	return err
 }

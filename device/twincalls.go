@@ -178,7 +178,7 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 	for _, k := range t.calls {
 		if k.state == callFlying && k.request.ID == id {
 			r.Body = append([]byte(nil), r.Body...)
-			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil && r.Unknown
+			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil && errors.Is(r.Err, ErrOutcomeUnknown)
 			t.c.poke()
 			return
 		}
@@ -321,7 +321,7 @@ func (t *twin) failed(l *loop, k *twinCall, err *transport.Error, now time.Time)
 	t.observe(l, k, err, now)
 	switch {
 	case k.handed && !repeats(&k.request):
-		t.fail(k, unknownOutcome(err))
+		t.fail(k, transport.OutcomeUnknown(err))
 		return
 	case !errfilter.Retryable(err):
 		t.fail(k, err)
@@ -402,7 +402,7 @@ func (t *twin) over(l *loop) {
 		if repeats(&k.request) {
 			k.state = callQueued
 		} else {
-			t.finish(k, transport.Reply{Err: unknownOutcome(&transport.Error{Kind: transport.Network, Op: k.request.Op, Err: errGoneWith.Err})})
+			t.finish(k, transport.Reply{Err: transport.OutcomeUnknown(&transport.Error{Kind: transport.Network, Op: k.request.Op, Err: errGoneWith.Err})})
 		}
 	}
 	t.mu.Unlock()
@@ -425,7 +425,7 @@ func (t *twin) halt(why *transport.Error) {
 		k := t.calls[0]
 		own := *why
 		if own.Op = k.request.Op; k.handed {
-			own = *unknownOutcome(&own)
+			own = *transport.OutcomeUnknown(&own)
 		}
 		t.finish(k, transport.Reply{Err: &own})
 	}

@@ -85,7 +85,7 @@ type Item struct {
 // a lock held. The calls do not block.
 type Sink interface {
 	// Done resolves one message: nil means acknowledged by the service; an error is an *Error of Scope Operation about
-	// this message alone. A lost connection is never reported here but by Run. A tag that is not in flight is ignored.
+	// this message alone, with ErrOutcomeUnknown in its chain when the service may have it. A lost connection is never reported here but by Run. A tag that is not in flight is ignored.
 	Done(tag uint16, err error)
 	// Reply answers one request. Unknown and late ids are ignored. r.Body is valid until Reply returns.
 	Reply(id uint32, r Reply)
@@ -154,8 +154,7 @@ type Reply struct {
 	Version int64
 	Body    []byte
 	Expires time.Time // OpRenew
-	Err     error     // *Error of Scope Operation
-	Unknown bool      // with Err: the request may have been carried out
+	Err     error     // *Error of Scope Operation, with ErrOutcomeUnknown in its chain when the request may have been carried out
 }
 
 // Features is a set of what a hub can deliver to a device.

@@ -210,6 +210,7 @@ func TestTheMessageThatEndsLinksIsFound(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, d := range r.sink.results() {
 			require.Equal(t, transport.Unavailable, transport.KindOf(d.err), "nobody is blamed yet: %v", d.err)
+			require.ErrorIs(t, d.err, transport.ErrOutcomeUnknown, "the hub has two of them")
 		}
 		require.Len(t, r.sink.results(), 3)
 		r.sink.forget()

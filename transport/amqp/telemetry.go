@@ -337,18 +337,19 @@ func (t *telemetry) lose(cause error, next []transport.Item) {
 	if suspects == 0 && len(next) > 0 {
 		suspects = 1
 	}
-	all := append(append(flying, next...), waiting...)
+	handed := append(flying, next...)
 	if aboutMessage(e.Kind) {
 		if suspects == 1 {
-			t.report(all[:1], e)
-			all = all[1:]
+			t.report(handed[:1], e)
+			handed = handed[1:]
 		}
 		t.alone = max(t.alone, suspects)
 	}
 	if aboutMessage(e.Kind) || e.Kind == transport.Network {
 		e = failed(transport.OpSend, transport.Unavailable, e.Err)
 	}
-	t.report(all, e)
+	t.report(handed, transport.OutcomeUnknown(e))
+	t.report(waiting, e)
 }
 
 // outcome reports what became of a transfer. It is called by the reaper while that still counts as in flight, so there is a goroutine to wake.

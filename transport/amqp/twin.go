@@ -160,7 +160,7 @@ func (t *twin) lost() {
 	t.asked = nil
 	t.s.mu.Unlock()
 	for id, op := range asked {
-		t.s.cfg.Sink.Reply(id, transport.Reply{Unknown: true, Err: failed(op, transport.Unavailable, errLinkLost)})
+		t.s.cfg.Sink.Reply(id, transport.Reply{Err: transport.OutcomeUnknown(failed(op, transport.Unavailable, errLinkLost))})
 	}
 }
 

@@ -367,9 +367,11 @@ func TestARefusalForNowHoldsUpAll(t *testing.T) {
 				for i, tag := range r.order {
 					require.Equal(t, uint16(i), tag)
 				}
-				for _, err := range results {
+				for tag, err := range results {
 					e := transport.Find(err)
 					require.Equal(t, row.kind, e.Kind)
+					asked := tag < 500 // the first batch
+					require.Equal(t, asked && row.code >= 500000, errors.Is(err, transport.ErrOutcomeUnknown))
 					require.Equal(t, transport.Operation, e.Scope)
 					require.Equal(t, row.want, e.RetryAfter)
 					require.True(t, errfilter.Retryable(err))

@@ -17,6 +17,7 @@ type telemetry struct {
 	items []transport.Item // taken from the queue, in order
 	done  int              // so many of them are answered
 	later *refusal         // why the others have to wait
+	asked int              // so many messages that was about
 	buf   []byte           // the body of a batch
 	limit int              // the longest body of a batch; less once the hub refused one as too large
 	alone bool             // a message alone was too large for it, since it refused a batch
@@ -69,7 +70,11 @@ func (t *telemetry) sendQueued() bool {
 				return false
 			}
 			t.takeIn()
-			t.report(t.items[t.done:], t.later.operation(transport.OpSend))
+			e := t.later.operation(transport.OpSend)
+			if t.later.cause.Status >= 500 { // the hub may have taken it in before it failed
+				t.report(t.items[t.done:t.done+t.asked], transport.OutcomeUnknown(e))
+			}
+			t.report(t.items[t.done:], e)
 			t.items = t.items[:0]
 			continue
 		}
@@ -119,7 +124,7 @@ func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 		s.fail(refused.connection(transport.OpRun))
 		return n, false
 	case refused.about == moment:
-		t.later = refused
+		t.later, t.asked = refused, n
 		return n, false
 	case n == 1:
 		t.alone = t.alone || refused.kind == transport.TooLarge

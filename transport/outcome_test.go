@@ -1,0 +1,20 @@
+package transport_test
+
+import (
+	"io"
+	"testing"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOutcomeUnknown(t *testing.T) {
+	e := &transport.Error{Kind: transport.Unavailable, Op: transport.OpSend, Proto: "amqp", Err: io.EOF}
+	u := transport.OutcomeUnknown(e)
+	require.ErrorIs(t, u, transport.ErrOutcomeUnknown)
+	require.ErrorIs(t, u, io.EOF)
+	require.ErrorIs(t, u, transport.Unavailable)
+	require.NotErrorIs(t, e, transport.ErrOutcomeUnknown, "an error is not changed")
+	require.Equal(t, "amqp send: service unavailable: it was handed over and its outcome is unknown; EOF", u.Error())
+	require.Equal(t, "timed out: it was handed over and its outcome is unknown", transport.OutcomeUnknown(&transport.Error{Kind: transport.Timeout}).Error())
+}
