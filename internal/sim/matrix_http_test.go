@@ -31,7 +31,10 @@ var httpMatrix = matrix{
 			return r.fault.Kind == testbroker.HalfOpen || r.fault.Kind == testbroker.Absent
 		}, idleOp, false},
 	},
-	rowless: map[testbroker.FaultKind]string{testbroker.Forget: "a lie: see the simulation"},
+	rowless: map[testbroker.FaultKind]string{
+		testbroker.Forget:      "a lie: see the simulation",
+		testbroker.CutBlobBody: uploads, testbroker.SlowBlob: uploads, testbroker.DamageBlob: uploads, testbroker.ExpireUpload: uploads,
+	},
 }
 
 // sends: faults that meet the way up.
@@ -169,3 +172,6 @@ func byStatus(all map[int]transport.Kind) []answered {
 	}
 	return list
 }
+
+// uploads are no matter of a session.
+const uploads = "about uploads: see the random faults of fileupload"
