@@ -9,7 +9,8 @@ import (
 
 // lifetime is a context that ends when it is told to. context.WithCancel would do, but for boards, into whose programs it links maps and reflection.
 type lifetime struct {
-	done chan struct{}
+	done     chan struct{}
+	deadline time.Time // zero: none
 
 	mu    sync.Mutex
 	err   error
@@ -28,14 +29,27 @@ func (l *lifetime) within() (*lifetime, func()) {
 	}
 }
 
-// end ends the context as cancelled, once.
-func (l *lifetime) end() {
+// withinTime is within, with a deadline.
+func (l *lifetime) withinTime(d time.Duration) (*lifetime, func()) {
+	child, end := l.within()
+	child.deadline = time.Now().Add(d)
+	late := time.AfterFunc(d, func() { child.endAs(context.DeadlineExceeded) })
+	return child, func() {
+		late.Stop()
+		end()
+	}
+}
+
+// end ends the context as cancelled, unless it has ended.
+func (l *lifetime) end() { l.endAs(context.Canceled) }
+
+func (l *lifetime) endAs(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return
 	}
-	l.err = context.Canceled
+	l.err = why
 	close(l.done)
 	for _, f := range l.after {
 		go (*f)()
@@ -65,9 +79,13 @@ func (l *lifetime) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-func (l *lifetime) Deadline() (deadline time.Time, ok bool) { return }
-func (l *lifetime) Done() <-chan struct{}                   { return l.done }
-func (l *lifetime) Value(any) any                           { return nil }
+// Deadline is part of context.Context, as are Done, Value and Err.
+func (l *lifetime) Deadline() (deadline time.Time, ok bool) {
+	return l.deadline, !l.deadline.IsZero()
+}
+
+func (l *lifetime) Done() <-chan struct{} { return l.done }
+func (l *lifetime) Value(any) any         { return nil }
 
 func (l *lifetime) Err() error {
 	l.mu.Lock()

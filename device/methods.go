@@ -198,8 +198,8 @@ func (m *methods) run(r *methodRun) {
 			close(m.ended)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(m.ctx, m.c.set.MethodTimeout)
-	defer cancel()
+	ctx, end := m.ctx.withinTime(m.c.set.MethodTimeout)
+	defer end()
 	panicked := protect(m.c.set.Trace, func() { status, body = r.handle(ctx, &r.call) })
 	switch {
 	case panicked:
