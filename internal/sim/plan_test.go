@@ -26,6 +26,7 @@ type plan struct {
 	steps       []step
 	length      time.Duration
 	tail        time.Duration // from the last step to the end of all faults
+	hidden      bool          // the ledger is not told that the hub swallows notifications
 }
 
 // step is one thing that happens at an instant of its own.
@@ -36,7 +37,8 @@ type step struct {
 	count   int
 	expires time.Duration // 0: never
 	size    int
-	timeout time.Duration // of Send
+	timeout time.Duration // of Send, of a call about the twin, of an answer to a method
+	connect time.Duration // how long a call of a method waits for the device
 	// faults
 	fault testbroker.Fault
 }
@@ -56,12 +58,14 @@ const (
 	hangUp
 	desire // count changes of the desired properties
 	call   // count calls of a method
+	report // count patches of the reported properties, one after the other
+	read   // count reads of the twin, one beside the other
 
 	actions
 )
 
 func (a action) String() string {
-	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "command", "detach", "end", "hang up", "desire", "call"}[a]
+	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "command", "detach", "end", "hang up", "desire", "call", "report", "read"}[a]
 }
 
 func (s step) String() string {
@@ -71,8 +75,10 @@ func (s step) String() string {
 		text += fmt.Sprintf(" %d of %d B, expiry %v", s.count, s.size, s.expires)
 	case send:
 		text += fmt.Sprintf(" %d of %d B, time-out %v", s.count, s.size, s.timeout)
-	case command, desire, call:
+	case command, desire:
 		text += fmt.Sprintf(" %d", s.count)
+	case call, report, read:
+		text += fmt.Sprintf(" %d, time-out %v, connecting %v", s.count, s.timeout, s.connect)
 	case inject:
 		text += fmt.Sprintf(" %+v", s.fault)
 	case detach, end, hangUp:

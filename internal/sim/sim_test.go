@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,6 +87,7 @@ type world struct {
 	refusals []*testbroker.Injected
 	ends     int
 	twin     twinLedger
+	downs    atomic.Int64 // how often the client gave up
 
 	producers int
 
@@ -135,7 +137,11 @@ func play(t *testing.T, p *plan) *world {
 		RetryPolicy: w.policy(p.policy), Window: p.window, MaxMessages: p.maxOutbox, AckTimeout: p.ackTimeout, StableTime: p.stable,
 		Rand:      rand.NewPCG(p.seed, 2).Uint64,
 		OnMessage: w.handle,
+		Trace:     &device.Trace{TwinUnread: w.unread},
 		OnStatus: func(s device.Status) {
+			if s.State == device.Disconnected {
+				w.downs.Add(1)
+			}
 			w.event("device %v (%v) retry %d delay %v: %v", s.State, s.Reason, s.Retry, s.Delay, s.Err)
 		},
 	})
@@ -166,6 +172,7 @@ func play(t *testing.T, p *plan) *world {
 	w.complete()
 	if p.engine.twins {
 		w.catchUp()
+		w.takeTwin()
 	}
 	close(stop)
 	<-stopped
@@ -262,7 +269,11 @@ func (w *world) do(s *step) {
 	case desire:
 		w.desire(s.count)
 	case call:
-		w.invoke(s.count, s.timeout)
+		w.invoke(s)
+	case report:
+		w.report(s)
+	case read:
+		w.read(s)
 	case detach:
 		w.event("detach %v %s: %d", s.fault.Link, s.fault.Condition, w.hub.DetachLinks("dev-1", s.fault.Link, testbroker.AMQPError{Condition: s.fault.Condition}))
 	case end:

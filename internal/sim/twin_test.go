@@ -9,16 +9,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
-	"github.com/stretchr/testify/require"
 )
 
-// drawTwin adds changes of desired properties, calls of methods, and their faults.
+// drawTwin adds what a back end does with the twin and methods of a device, what the application does with its twin, and their faults.
 func drawTwin(p *plan, r *rand.Rand) {
 	between := durations(r)
 	add := func(s step) {
@@ -29,31 +27,64 @@ func drawTwin(p *plan, r *rand.Rand) {
 		add(step{what: desire, count: 1 + r.IntN(12)}) // more than the client queues
 	}
 	for range 2 + r.IntN(10) {
-		add(step{what: call, count: 1 + r.IntN(4), timeout: between(5*time.Second, time.Minute)})
+		s := step{what: call, count: 1 + r.IntN(4), timeout: between(5*time.Second, time.Minute)}
+		if r.IntN(3) == 0 {
+			s.connect = between(time.Second, 30*time.Second)
+		}
+		add(s)
+	}
+	for range 1 + r.IntN(6) {
+		add(step{what: report, count: 1 + r.IntN(10), timeout: between(time.Second, 6*time.Minute)})
+	}
+	for range 1 + r.IntN(5) {
+		add(step{what: read, count: 1 + r.IntN(20), timeout: between(time.Second, 6*time.Minute)}) // more than the client has under way
 	}
 	kinds := []testbroker.FaultKind{
-		testbroker.DropBeforeTwin, testbroker.RefuseTwin, testbroker.DropAfterTwin, testbroker.SwallowTwin, testbroker.SlowTwin, testbroker.DuplicateTwin,
+		testbroker.DropBeforeTwin, testbroker.RefuseTwin, testbroker.DropAfterTwin, testbroker.SwallowTwin, testbroker.SlowTwin, testbroker.MisnameTwin, testbroker.DuplicateTwin,
 		testbroker.SwallowDesired, testbroker.DuplicateDesired, testbroker.SlowDesired, testbroker.DropAfterDesired,
-		testbroker.DropBeforeMethod, testbroker.SwallowMethod, testbroker.SlowMethod, testbroker.DuplicateMethod, testbroker.DropAfterMethod,
+		testbroker.DropBeforeMethod, testbroker.SwallowMethod, testbroker.SlowMethod, testbroker.DuplicateMethod, testbroker.DropAfterMethod, testbroker.MisnameMethod, testbroker.RefuseMethod,
 		testbroker.DropOnMethodAnswer, testbroker.SwallowMethodAnswer, testbroker.SlowMethodAnswer, testbroker.DropAfterMethodAnswer,
 	}
 	for range r.IntN(12) {
-		add(step{what: inject, fault: testbroker.Fault{Kind: kinds[r.IntN(len(kinds))], After: r.IntN(3), Times: 1 + r.IntN(3), Delay: between(time.Millisecond, 10*time.Second)}})
+		f := testbroker.Fault{Kind: kinds[r.IntN(len(kinds))], After: r.IntN(3), Times: 1 + r.IntN(3), Delay: between(time.Millisecond, 10*time.Second)}
+		if f.Kind == testbroker.RefuseTwin {
+			f.Status = []int{0, 429, 500, 503, 400}[r.IntN(5)]
+			f.RetryAfter = []time.Duration{0, 3 * time.Second}[r.IntN(2)]
+		}
+		add(step{what: inject, fault: f})
+	}
+	for range r.IntN(3) { // what happens while the device is away
+		at, away := between(0, p.length), between(2*time.Second, 40*time.Second)
+		p.steps = append(p.steps,
+			step{at: at, what: inject, fault: testbroker.Fault{Kind: testbroker.Absent, For: away}},
+			step{at: at + between(0, away), what: desire, count: 1 + r.IntN(3)},
+			step{at: at + between(0, away), what: call, count: 1, timeout: between(time.Second, time.Minute), connect: between(0, time.Minute)},
+			step{at: at + between(0, away), what: report, count: 2, timeout: between(time.Second, 6*time.Minute)},
+		)
+	}
+	if p.engine.protocol == testbroker.AMQP {
+		drawTwinLinks(p, r)
 	}
 }
 
-// twinLedger is what a back end wants of the device, and what the device saw and did. Guarded by world.mu.
-type twinLedger struct {
-	desired int64 // the latest version
-	seen    []device.Desired
-	calls   map[string]*methodCall
-}
-
-// methodCall is a call and what became of it.
-type methodCall struct {
-	runs   int
-	result testbroker.MethodResult
-	err    error
+// drawTwinLinks adds faults of the links for twin and methods.
+func drawTwinLinks(p *plan, r *rand.Rand) {
+	between := durations(r)
+	links := []testbroker.LinkKind{testbroker.LinkTwinSender, testbroker.LinkTwinReceiver, testbroker.LinkMethodSender, testbroker.LinkMethodReceiver}
+	kinds := []testbroker.FaultKind{
+		testbroker.RefuseAttach, testbroker.SlowAttach, testbroker.NoAttach, testbroker.DropOnAttach, testbroker.WithholdCredit, testbroker.DetachWhileIdle,
+	}
+	conditions := []string{"", "amqp:internal-error", "amqp:link:detach-forced", "com.microsoft:device-container-throttled"}
+	for range r.IntN(8) {
+		s := step{at: between(0, p.length), what: inject, fault: testbroker.Fault{
+			Kind: kinds[r.IntN(len(kinds))], Link: links[r.IntN(len(links))], Condition: conditions[r.IntN(len(conditions))], Unclosed: r.IntN(5) == 0,
+			After: r.IntN(2), Times: 1 + r.IntN(2), Delay: between(time.Millisecond, 20*time.Second),
+		}}
+		if r.IntN(3) == 0 {
+			s.what = detach
+		}
+		p.steps = append(p.steps, s)
+	}
 }
 
 // watchTwin has the client take part.
@@ -66,12 +97,39 @@ func (w *world) watchTwin() error {
 			d.JSON = bytes.Clone(d.JSON)
 			w.twin.seen = append(w.twin.seen, d)
 		}),
-		w.client.HandleMethod("do", func(_ context.Context, m *device.MethodCall) (int, []byte) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.twin.calls[string(m.Body)].runs++
-			return 200, m.Body
-		}))
+		w.client.HandleMethod("do", w.run))
+}
+
+// panics says whether the method panics in the nth call.
+func panics(n int) bool { return n%5 == 0 }
+
+// run is the application's method: it now and then takes its time, or panics.
+func (w *world) run(ctx context.Context, m *device.MethodCall) (int, []byte) {
+	n, err := strconv.Atoi(string(m.Body))
+	if err != nil {
+		w.fail(err)
+		return 400, nil
+	}
+	w.mu.Lock()
+	w.twin.calls[string(m.Body)].runs++
+	w.mu.Unlock()
+	switch {
+	case panics(n):
+		panic("a bug of the application")
+	case n%7 == 0:
+		select {
+		case <-time.After(4 * time.Second):
+		case <-ctx.Done():
+		}
+	}
+	return 200, m.Body
+}
+
+// unread notes that the client cannot know of the latest change until it hears of another.
+func (w *world) unread(error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.twin.unread = true
 }
 
 // desire changes the desired properties.
@@ -91,9 +149,9 @@ func (w *world) desire(n int) {
 	}
 }
 
-// invoke calls a method n times, one beside the other.
-func (w *world) invoke(n int, patience time.Duration) {
-	for range n {
+// invoke calls a method, once beside the other.
+func (w *world) invoke(s *step) {
+	for range s.count {
 		w.mu.Lock()
 		id := strconv.Itoa(len(w.twin.calls) + 1)
 		c := &methodCall{}
@@ -102,7 +160,9 @@ func (w *world) invoke(n int, patience time.Duration) {
 		w.calls.Add(1)
 		go func() { // one caller
 			defer w.calls.Done()
-			result, err := w.hub.CallMethod(context.Background(), "dev-1", testbroker.MethodCall{Name: "do", Payload: []byte(id), ResponseTimeout: patience})
+			result, err := w.hub.CallMethod(context.Background(), "dev-1", testbroker.MethodCall{
+				Name: "do", Payload: []byte(id), ResponseTimeout: s.timeout, ConnectTimeout: s.connect,
+			})
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			c.result, c.err = result, err
@@ -110,81 +170,139 @@ func (w *world) invoke(n int, patience time.Duration) {
 	}
 }
 
-// catchUp makes a last change, now that there are no faults, and waits until the device has seen it.
+// asking does a call about the twin and notes what there is to know about it besides its result.
+func (w *world) asking(s *step, call func(ctx context.Context) error) twinAsk {
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	defer cancel()
+	down := func() (bool, int64) { return w.client.Status().State == device.Disconnected, w.downs.Load() }
+	w.mu.Lock()
+	a := twinAsk{limit: min(s.timeout, 4*time.Minute), desired: w.twin.desired, reported: w.twin.reportedVersion}
+	w.mu.Unlock()
+	before, downs := down()
+	begin := time.Now()
+	a.err = call(ctx)
+	a.took = time.Since(begin)
+	after, now := down()
+	a.down = before || after || downs != now
+	a.ended = true
+	return a
+}
+
+// report patches the reported properties. Each third patch is for an expected version.
+func (w *world) report(s *step) {
+	w.mu.Lock()
+	w.producers++
+	producer := w.producers
+	var patches []*twinPatch
+	for range s.count {
+		k := &twinPatch{n: len(w.twin.patches) + 1, producer: producer}
+		w.twin.patches = append(w.twin.patches, k)
+		patches = append(patches, k)
+	}
+	w.mu.Unlock()
+	w.calls.Add(1)
+	go func() { // one caller
+		defer w.calls.Done()
+		for i, k := range patches {
+			body := fmt.Appendf(nil, `{"p%d": %d, "last%d": %d}`, k.n, k.n, k.producer, k.n)
+			var version int64
+			if i%3 == 2 {
+				k.expected = max(patches[i-1].version, 1)
+			}
+			ask := w.asking(s, func(ctx context.Context) (err error) {
+				if k.expected != 0 {
+					version, err = w.client.PatchReportedIf(ctx, body, k.expected)
+				} else {
+					version, err = w.client.PatchReported(ctx, body)
+				}
+				return err
+			})
+			w.mu.Lock()
+			k.twinAsk, k.version = ask, version
+			w.twin.reportedVersion = max(w.twin.reportedVersion, version)
+			w.mu.Unlock()
+		}
+	}()
+}
+
+// read reads the twin.
+func (w *world) read(s *step) {
+	for range s.count {
+		k := &twinRead{}
+		w.mu.Lock()
+		w.twin.reads = append(w.twin.reads, k)
+		w.mu.Unlock()
+		w.calls.Add(1)
+		go func() { // one caller
+			defer w.calls.Done()
+			ask := w.asking(s, func(ctx context.Context) (err error) {
+				k.twin, err = w.client.GetTwin(ctx)
+				return err
+			})
+			w.mu.Lock()
+			k.twinAsk = ask
+			w.mu.Unlock()
+		}()
+	}
+}
+
+// catchUp waits, now that there are no faults, until the device knows of the latest change, and then of one more. Nobody can know of a change whose notification the hub kept for itself.
 func (w *world) catchUp() {
-	w.desire(1)
-	for range 600 {
+	for range 2 {
+		w.mu.Lock()
+		swallowed := !w.p.hidden && slices.ContainsFunc(w.p.steps, func(s step) bool { return s.fault.Kind == testbroker.SwallowDesired })
+		blind := w.twin.unread || swallowed
+		w.mu.Unlock()
+		if !blind {
+			w.untilTold()
+		}
+		w.desire(1)
+	}
+	w.untilTold()
+}
+
+// untilTold waits until the handler was told of the latest change.
+func (w *world) untilTold() {
+	for range 900 {
 		synctest.Wait()
 		w.mu.Lock()
-		done := len(w.twin.seen) > 0 && w.twin.seen[len(w.twin.seen)-1].Version == w.twin.desired
+		done := w.twin.told() == w.twin.desired
 		w.mu.Unlock()
 		if done {
 			return
 		}
 		time.Sleep(time.Second)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.errs = append(w.errs, fmt.Errorf("a quarter of an hour after all faults, version %d is desired and the device knows of %d", w.twin.desired, w.twin.told()))
 }
 
-// checkTwin is the ledger: each version was told in order and once, the whole is told where some were missed, the last one is known, and it says what was desired; each call ran
-// once at most, and one that was answered ran.
-func (l *twinLedger) check() error {
-	var errs []error
-	last := int64(0)
-	for i, d := range l.seen {
-		switch {
-		case i == 0 && !d.Full:
-			errs = append(errs, fmt.Errorf("the first change told, to version %d, is not the whole", d.Version))
-		case i > 0 && d.Version <= last:
-			errs = append(errs, fmt.Errorf("version %d was told after %d", d.Version, last))
-		case i > 0 && !d.Full && d.Version != last+1:
-			errs = append(errs, fmt.Errorf("the change to version %d was told after version %d: some are missing", d.Version, last))
-		}
-		last = d.Version
-		var said struct{ N int64 }
-		if err := json.Unmarshal(d.JSON, &said); err != nil || said.N != d.Version-1 {
-			errs = append(errs, fmt.Errorf("version %d was told as %s", d.Version, d.JSON))
+// takeTwin takes from the hub what the ledger is to be compared with.
+func (w *world) takeTwin() {
+	now, err := w.hub.Twin("dev-1")
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := json.Unmarshal(now.Reported, &w.twin.reported); err != nil {
+		w.errs = append(w.errs, err)
+	}
+	w.twin.applied = map[int]int{}
+	for _, r := range w.hub.TwinLog("dev-1") {
+		if r.Operation == testbroker.TwinPatch && r.Status == 204 {
+			w.twin.applied[patchNumber(r.Body)]++
 		}
 	}
-	if last != l.desired {
-		errs = append(errs, fmt.Errorf("version %d is desired, the device knows of %d", l.desired, last))
-	}
-	for id, c := range l.calls {
-		switch {
-		case c.runs > 1:
-			errs = append(errs, fmt.Errorf("call %s ran %d times", id, c.runs))
-		case c.err == nil && c.runs != 1:
-			errs = append(errs, fmt.Errorf("call %s was answered and did not run", id))
-		case c.err == nil && (c.result.Status != 200 || string(c.result.Payload) != id):
-			errs = append(errs, fmt.Errorf("call %s was answered by %d %s", id, c.result.Status, c.result.Payload))
-		}
-	}
-	return errors.Join(errs...)
 }
 
-// A ledger that cannot find a fault proves nothing.
-func TestTheTwinLedgerNoticesASabotage(t *testing.T) {
-	change := func(version int64, full bool) device.Desired {
-		return device.Desired{Version: version, Full: full, JSON: fmt.Appendf(nil, `{"n":%d}`, version-1)}
+// patchNumber is the number that report gave a patch.
+func patchNumber(body []byte) int {
+	n := 0
+	if _, err := fmt.Sscanf(string(body), `{"p%d"`, &n); err != nil {
+		panic(err) // nobody else patches
 	}
-	good := func() *twinLedger {
-		return &twinLedger{
-			desired: 6, seen: []device.Desired{change(2, true), change(3, false), change(6, true)},
-			calls: map[string]*methodCall{"1": {runs: 1, result: testbroker.MethodResult{Status: 200, Payload: []byte("1")}}, "2": {err: errors.New("lost")}},
-		}
-	}
-	require.NoError(t, good().check())
-	for want, spoil := range map[string]func(l *twinLedger){
-		"some are missing":              func(l *twinLedger) { l.seen[2].Full = false },
-		"told after":                    func(l *twinLedger) { l.seen = slices.Insert(l.seen, 2, change(3, false)) },
-		"is not the whole":              func(l *twinLedger) { l.seen[0].Full = false },
-		"the device knows of 3":         func(l *twinLedger) { l.seen = l.seen[:2] },
-		"was told as":                   func(l *twinLedger) { l.seen[1].JSON = l.seen[0].JSON },
-		"call 2 ran 2 times":            func(l *twinLedger) { l.calls["2"].runs = 2 },
-		"was answered and did not run":  func(l *twinLedger) { l.calls["1"].runs = 0 },
-		"call 1 was answered by 200 \"": func(l *twinLedger) { l.calls["1"].result.Payload = []byte(`"`) },
-	} {
-		l := good()
-		spoil(l)
-		require.ErrorContains(t, l.check(), want)
-	}
+	return n
 }
