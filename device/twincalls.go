@@ -43,7 +43,8 @@ type twinCall struct {
 	request transport.Request
 	done    func(transport.Reply) // called once, with the lock held
 	state   callState
-	handed  bool // it was handed over and has no answer
+	handed  bool // it was handed over, and the hub may have it: there is no answer, or was none to an earlier try
+	doubt   bool // handed, before the latest try
 	answer  transport.Reply
 	sent    time.Time
 	since   time.Time // of the first failure
@@ -178,7 +179,7 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 	for _, k := range t.calls {
 		if k.state == callFlying && k.request.ID == id {
 			r.Body = append([]byte(nil), r.Body...)
-			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil && errors.Is(r.Err, ErrOutcomeUnknown)
+			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil && (k.doubt || errors.Is(r.Err, ErrOutcomeUnknown))
 			t.c.poke()
 			return
 		}
@@ -270,7 +271,7 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 	if !gone {
 		t.id = max(t.id+1, firstID) // it wraps after four billion calls
 		k.request.ID = t.id
-		k.state, k.sent, k.handed = callFlying, now, true
+		k.state, k.sent, k.doubt, k.handed = callFlying, now, k.handed, true
 	}
 	t.mu.Unlock()
 	if gone {
@@ -321,7 +322,7 @@ func (t *twin) failed(l *loop, k *twinCall, err *transport.Error, now time.Time)
 	t.observe(l, k, err, now)
 	switch {
 	case k.handed && !repeats(&k.request):
-		t.fail(k, transport.OutcomeUnknown(err))
+		t.fail(k, err)
 		return
 	case !errfilter.Retryable(err):
 		t.fail(k, err)
@@ -349,9 +350,12 @@ func (t *twin) ask(l *loop, k *twinCall) {
 	t.c.poke()
 }
 
-// fail ends a call with an error.
+// fail ends a call with an error, which says so if a try may have been taken.
 func (t *twin) fail(k *twinCall, err *transport.Error) {
 	t.mu.Lock()
+	if k.handed {
+		err = transport.OutcomeUnknown(err)
+	}
 	t.finish(k, transport.Reply{Err: err})
 	t.mu.Unlock()
 }
