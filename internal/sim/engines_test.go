@@ -42,7 +42,7 @@ type engine struct {
 }
 
 var engines = []engine{
-	{name: "paho", protocol: testbroker.MQTT, make: func(_ *transport.Credentials, w *way) transport.Transport {
+	{name: "paho", protocol: testbroker.MQTT, twins: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
 		return mqtt.New(&mqtt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
 	}},
 	{name: "lean", protocol: testbroker.MQTT, twins: true, make: func(creds *transport.Credentials, w *way) transport.Transport {

@@ -2,6 +2,7 @@ package amqp_test
 
 import (
 	"context"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -137,4 +138,74 @@ func TestTwinsOnASharedConnection(t *testing.T) {
 		require.Equal(t, []int32{0, 1}, []int32{calls[0].Load(), calls[1].Load()})
 		require.EqualValues(t, 1, h.dials.Load())
 	})
+}
+
+// A device that only listens says nothing on its links out. When the hub takes one away, it is noticed all the same, within lookEvery.
+func TestALinkOutThatIsLostInSilence(t *testing.T) {
+	for _, condition := range []string{"", "amqp:link:detach-forced"} {
+		bubble(t, func(t *testing.T, h *hub) {
+			r := h.dev1(t, h.options())
+			require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Desired | transport.Methods}).Err)
+			time.Sleep(25 * time.Second)
+			for _, kind := range []testbroker.LinkKind{testbroker.LinkTwinSender, testbroker.LinkMethodSender} {
+				require.Equal(t, 1, h.DetachLinks("dev-1", kind, testbroker.AMQPError{Condition: condition}))
+			}
+			h.PatchDesired(`{"n":1}`)
+			synctest.Wait()
+			require.Empty(t, r.sink.bodies(), "the hub does not tell it")
+			time.Sleep(10 * time.Second)
+			require.Equal(t, []string{"{}"}, r.sink.bodies(), "changes may have been missed")
+			h.PatchDesired(`{"n":2}`)
+			synctest.Wait()
+			require.Len(t, r.sink.bodies(), 2)
+			done := make(chan int, 1)
+			go func() {
+				status, _, err := h.Call("x", "{}")
+				require.NoError(t, err)
+				done <- status
+			}()
+			synctest.Wait()
+			r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.refs[len(r.sink.refs)-1], Status: 207})
+			require.Equal(t, 207, <-done)
+			require.EqualValues(t, 1, h.dials.Load())
+		})
+	}
+}
+
+// To look at a link changes nothing: it takes no credit and sends nothing, and the link lives on.
+func TestLooksAtALinkChangeNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: everything}).Err)
+		time.Sleep(time.Hour)
+		for id := range uint32(50) {
+			require.NoError(t, r.ask(&transport.Request{ID: 16 + id, Op: transport.OpTwinGet}).Err)
+		}
+		require.Len(t, h.TwinLog("dev-1"), 51, "with the wish for changes")
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+// A session that ends in the very moment in which a request goes out ends all the same.
+func TestASessionThatEndsWhileARequestGoesOut(t *testing.T) {
+	for i := range 200 {
+		bubble(t, func(t *testing.T, h *hub) {
+			r := h.dev1(t, h.options())
+			require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: everything}).Err)
+			busy := make(chan struct{})
+			go func() {
+				defer close(busy)
+				for id := range uint32(40) {
+					r.Do(&transport.Request{ID: 16 + id, Op: transport.OpTwinGet})
+					runtime.Gosched()
+				}
+			}()
+			for range i % 80 {
+				runtime.Gosched()
+			}
+			r.cancel()
+			r.requireEnd(transport.Network)
+			<-busy
+		})
+	}
 }

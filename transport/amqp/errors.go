@@ -275,6 +275,9 @@ func isConn(err error) bool { _, ok := errors.AsType[*amqp.ConnError](err); retu
 // isSession reports whether err says that the session is gone.
 func isSession(err error) bool { _, ok := errors.AsType[*amqp.SessionError](err); return ok }
 
+// isLink reports whether err says that the link is gone.
+func isLink(err error) bool { _, ok := errors.AsType[*amqp.LinkError](err); return ok }
+
 // failed is the error of one operation.
 func failed(op transport.Op, kind transport.Kind, cause error) *transport.Error {
 	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: cause}

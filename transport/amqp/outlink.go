@@ -89,8 +89,18 @@ func (s *session) openOutLink() (*outLink, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.unhook = context.AfterFunc(s.ctx, l.halt)
+	l.unhook = context.AfterFunc(s.ctx, func() {
+		l.halt()
+		letGo(l.sender)
+	})
 	return l, nil
+}
+
+// letGo has the library let go of who sends on a link whose session ends. When it could not write, it waits for the link, which may be gone by then, or for this (go-amqp 1.7, Sender.send).
+func letGo(link *amqp.Sender) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = link.Close(ctx)
 }
 
 // send hands a transfer to the library, with ctx for the wait for credit. On error the hub may have got it all the same.

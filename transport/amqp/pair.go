@@ -154,6 +154,7 @@ func (p *pair) run() {
 		since := time.Now()
 		ctx, stop := context.WithCancel(s.ctx)
 		s.mu.Lock()
+		out := p.out
 		p.attached, p.stop = true, stop
 		s.mu.Unlock()
 		if p.opened != nil {
@@ -163,7 +164,7 @@ func (p *pair) run() {
 		s.mu.Lock()
 		p.flushLocked()
 		s.mu.Unlock()
-		err = p.receive(ctx, in)
+		err = p.receive(ctx, in, out)
 		stop()
 		s.mu.Lock()
 		p.attached, p.queue = false, nil
@@ -172,6 +173,7 @@ func (p *pair) run() {
 			return
 		}
 		if isSession(err) {
+			letGo(out)
 			s.forget(under)
 		} else {
 			p.close(in)
@@ -229,14 +231,54 @@ func newUUID() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// receive takes what comes until the link is gone.
-func (p *pair) receive(ctx context.Context, in *amqp.Receiver) error {
+// lookEvery is how often the link out is looked at while nothing comes in. The library does not tell that it is lost before something is sent, which a device that only listens never
+// does, and without it the hub neither tells of changes nor calls methods.
+const lookEvery = 10 * time.Second
+
+// receive takes what comes until a link is gone.
+func (p *pair) receive(ctx context.Context, in *amqp.Receiver, out *amqp.Sender) error {
+	for {
+		look, cancel := context.WithTimeout(ctx, lookEvery)
+		err := p.receiveUntil(look, in)
+		due := look.Err() != nil && ctx.Err() == nil
+		cancel()
+		if due && !isConn(err) && !isSession(err) && !isLink(err) {
+			err = lookAt(out)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *pair) receiveUntil(ctx context.Context, in *amqp.Receiver) error {
 	for {
 		m, err := in.Receive(ctx, nil)
 		if err != nil {
 			return err
 		}
-		_ = in.AcceptMessage(ctx, m)
+		_ = in.AcceptMessage(p.s.ctx, m)
 		p.take(m)
+	}
+}
+
+// unsendable is a message whose tag is too long for the library, which looks at the link first.
+var unsendable = &amqp.Message{DeliveryTag: make([]byte, 33)}
+
+// lookAt returns why a link is gone, nil if it is there. Nothing is sent.
+func lookAt(out *amqp.Sender) error {
+	if err := out.Send(context.Background(), unsendable, nil); isConn(err) || isSession(err) || isLink(err) {
+		return err
+	}
+	return nil
+}
+
+// letGo frees who sends on the link, when the session ends.
+func (p *pair) letGo() {
+	p.s.mu.Lock()
+	out := p.out
+	p.s.mu.Unlock()
+	if out != nil {
+		letGo(out)
 	}
 }

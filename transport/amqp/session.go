@@ -78,6 +78,8 @@ func (s *session) Run(ctx context.Context) error {
 	s.telemetry.queue, s.telemetry.single, s.commands.unsettled = nil, nil, nil
 	s.mu.Unlock()
 	s.cancel()
+	s.twin.letGo()
+	s.methods.letGo()
 	if s.shared {
 		s.part()
 		s.join()
