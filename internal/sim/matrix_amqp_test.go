@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
@@ -11,24 +12,27 @@ import (
 var amqpMatrix = matrix{
 	protocol: testbroker.AMQP,
 	rows:     amqpRows(),
-	ops: []op{
+	ops: append([]op{
 		{"open", func(_ engine, r row) bool {
 			return r.reconnects() || r.class == always && r.fault.Kind != testbroker.Quota
 		}, openOp, false},
-		{"send one", func(engine, row) bool { return true }, sendOp(1), false},
-		{"window", func(engine, row) bool { return true }, sendOp(150), true}, // of a batch that was refused for one of its messages nobody is told
+		{"send one", speaks, sendOp(1), false},
+		{"window", speaks, sendOp(150), true}, // of a batch that was refused for one of its messages nobody is told
 		{"accept", receives, receiveOp(transport.Accept), false},
 		{"release", receives, receiveOp(transport.Release), false},
 		{"reject", receives, receiveOp(transport.Reject), false},
-		{"renew", func(engine, row) bool { return true }, renewOp, true},
-		{"close", func(_ engine, r row) bool { return r.fault.Kind != testbroker.DetachWhileIdle }, closeOp, true},
+		{"renew", speaks, renewOp, true},
+		{"close", func(_ engine, r row) bool { return r.fault.Kind != testbroker.DetachWhileIdle && !r.calls() }, closeOp, true},
 		{"idle", func(_ engine, r row) bool {
 			return r.fault.Kind == testbroker.HalfOpen || r.fault.Kind == testbroker.Absent
 		}, idleOp, false},
-		{"two devices", func(e engine, _ row) bool { return e.shared }, twoDevicesOp, true},
-	},
+		{"two devices", func(e engine, r row) bool { return e.shared && !r.calls() }, twoDevicesOp, true},
+	}, callOps()...),
 	rowless: map[testbroker.FaultKind]string{testbroker.Forget: "a lie: see the simulation"},
 }
+
+// speaks: faults that meet the way up.
+func speaks(_ engine, r row) bool { return !r.calls() }
 
 // receives: faults that meet the way down. A quota stops the sender, too.
 func receives(_ engine, r row) bool {
@@ -136,7 +140,32 @@ func amqpRows() []row {
 		{name: "Absent", fault: F{Kind: testbroker.Absent, For: 20 * time.Second}, class: always, kinds: kinds(network)},
 		{name: "Quota", fault: F{Kind: testbroker.Quota, Limit: -1, For: 20 * time.Second}, class: always, kinds: kinds(quota), alone: true},
 	}
-	return sorted(append(rows, belowRows()...))
+	return sorted(slices.Concat(rows, belowRows(), callRows(), watchRows(), linkRows()))
+}
+
+// linkRows are faults of the links for twin and methods, of which each pair is one thing: when one link is gone, so is the other. A device that uses them attaches them before it is connected.
+func linkRows() []row {
+	type F = testbroker.Fault
+	var rows []row
+	for _, p := range []struct {
+		name    string
+		class   class
+		out, in testbroker.LinkKind
+	}{{"twin", atTwinLink, testbroker.LinkTwinSender, testbroker.LinkTwinReceiver}, {"methods", atMethodLink, testbroker.LinkMethodSender, testbroker.LinkMethodReceiver}} {
+		const throttledNow = "com.microsoft:device-container-throttled"
+		rows = append(rows,
+			row{name: "RefuseAttach " + p.name + " in", fault: F{Kind: testbroker.RefuseAttach, Link: p.in}, class: p.class, kinds: kinds(unavailable)},
+			row{name: "RefuseAttach " + p.name + " out", fault: F{Kind: testbroker.RefuseAttach, Link: p.out}, class: p.class, kinds: kinds(unavailable)},
+			row{name: "RefuseAttach " + p.name + ", " + throttledNow, fault: F{Kind: testbroker.RefuseAttach, Link: p.in, Condition: throttledNow}, class: p.class, kinds: kinds(throttled)},
+			row{name: "SlowAttach " + p.name, fault: F{Kind: testbroker.SlowAttach, Link: p.out, Delay: 3 * time.Second}, class: p.class},
+			row{name: "NoAttach " + p.name, fault: F{Kind: testbroker.NoAttach, Link: p.in}, class: p.class, kinds: kinds(timeout)},
+			row{name: "DropOnAttach " + p.name, fault: F{Kind: testbroker.DropOnAttach, Link: p.in}, class: p.class, kinds: kinds(network)},
+			row{name: "DetachWhileIdle " + p.name + " in", fault: F{Kind: testbroker.DetachWhileIdle, Link: p.in, Delay: 10 * time.Second}, class: p.class},
+			row{name: "DetachWhileIdle " + p.name + " out", fault: F{Kind: testbroker.DetachWhileIdle, Link: p.out, Delay: 10 * time.Second}, class: p.class},
+		)
+	}
+	// Of methods there is no such row: until it sends an answer, the library does not tell of a link out that it is closing because the hub detached without closing it.
+	return append(rows, row{name: "DetachWhileIdle twin out, unclosed", fault: F{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkTwinSender, Delay: 10 * time.Second, Unclosed: true}, class: atTwinLink})
 }
 
 // twoDevicesOp has the fault meet one of two devices on a connection. What is not about the connection does not disturb the other; both send all they have.

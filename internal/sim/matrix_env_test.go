@@ -45,6 +45,7 @@ type party struct {
 	outcome  transport.Outcome // what the handler does to commands
 	statuses []device.Status
 	got      map[string]int // commands, and how often the handler was given each
+	calling  calling
 }
 
 func newEnv(t *testing.T, with engine) *env {
@@ -287,6 +288,11 @@ func (p *party) works() error {
 	}
 	if err := p.received(transport.Accept); err != nil {
 		return fmt.Errorf("afterwards: %w", err)
+	}
+	if p.calling.on {
+		if err := p.callsWork(); err != nil {
+			return fmt.Errorf("afterwards: %w", err)
+		}
 	}
 	return nil
 }

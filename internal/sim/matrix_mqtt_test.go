@@ -14,19 +14,19 @@ import (
 var mqttMatrix = matrix{
 	protocol: testbroker.MQTT,
 	rows:     mqttRows(),
-	ops: []op{
+	ops: append([]op{
 		{"connect", func(_ engine, r row) bool { return r.reconnects() || r.class == always }, openOp, false},
-		{"publish", func(_ engine, r row) bool { return r.class != atPing }, sendOp(20), false},
+		{"publish", func(_ engine, r row) bool { return r.class != atPing && !r.calls() }, sendOp(20), false},
 		{"receive", func(_ engine, r row) bool {
 			return r.reconnects() || r.class == always && r.fault.Kind != testbroker.Quota // the quota stops the sender, too
 		}, receiveOp(transport.Accept), false},
 		{"subscribe", func(_ engine, r row) bool { return r.class == atSubscribe || r.class == always }, subscribeOp, false},
-		{"renew", func(_ engine, r row) bool { return r.class != atPing }, renewOp, true},
-		{"close", func(_ engine, r row) bool { return r.class != atPing }, closeOp, true},
+		{"renew", func(_ engine, r row) bool { return r.class != atPing && !r.calls() }, renewOp, true},
+		{"close", func(_ engine, r row) bool { return r.class != atPing && !r.calls() }, closeOp, true},
 		{"keep-alive", func(_ engine, r row) bool {
 			return r.class == atPing || r.fault.Kind == testbroker.HalfOpen || r.fault.Kind == testbroker.Absent
 		}, idleOp, false},
-	},
+	}, callOps()...),
 	rowless: map[testbroker.FaultKind]string{
 		testbroker.Forget:        "a lie: see the simulation",
 		testbroker.ForgetSession: "what every connect bears: see the tests of sessions",
@@ -67,7 +67,7 @@ func mqttRows() []row {
 	for code, k := range map[byte]transport.Kind{1: transport.Unsupported, 2: unauthorized, 4: unauthorized, 5: unauthorized, 6: protocol, 255: protocol} {
 		rows = append(rows, row{name: "RefuseConnect " + strconv.Itoa(int(code)), fault: F{Kind: testbroker.RefuseConnect, Code: code}, kinds: kinds(k), terminal: true})
 	}
-	return sorted(append(rows, belowRows()...))
+	return sorted(slices.Concat(rows, belowRows(), callRows()))
 }
 
 // belowRows are the faults below the protocol, which all have in common.

@@ -18,14 +18,20 @@ import (
 type class uint8
 
 const (
-	atConnect   class = iota // needs a connect
-	atToken                  // needs a token that is put, which each connect of a device brings
-	atSubscribe              // needs a subscription, or a link for commands, which each connect of a device brings
-	atLink                   // needs a link for telemetry, which the first message brings
-	atPublish                // needs a telemetry message
-	atSettle                 // needs a verdict on a command
-	atPing                   // needs a ping
-	always                   // a state of hub or network
+	atConnect    class = iota // needs a connect
+	atToken                   // needs a token that is put, which each connect of a device brings
+	atSubscribe               // needs a subscription, or a link for commands, which each connect of a device brings
+	atLink                    // needs a link for telemetry, which the first message brings
+	atPublish                 // needs a telemetry message
+	atSettle                  // needs a verdict on a command
+	atPing                    // needs a ping
+	always                    // a state of hub or network
+	atTwin                    // needs a request about the twin, which a device that watches its desired properties brings with each connect
+	atWatch                   // needs the wish to be told of changes, which each connect of a device that watches brings over AMQP
+	atTwinLink                // needs a link for the twin, which each connect of a device that watches brings over AMQP
+	atMethodLink              // needs a link for methods, which each connect of a device with a method brings over AMQP
+	atDesired                 // needs a change of desired properties
+	atMethod                  // needs a call of a method
 )
 
 // row is a fault and what the device promises about it.
@@ -39,8 +45,12 @@ type row struct {
 	terminal bool
 	// perhaps: it depends on the moment whether the status tells.
 	perhaps bool
-	// refused are the kinds with which a message may fail because of it; the others arrive.
+	// refused are the kinds with which a message, or a call about the twin, may fail because of it; the others succeed.
 	refused []transport.Kind
+	// unsaid: a change of desired properties is not told before the next one.
+	unsaid bool
+	// uncalled: a call of a method fails because of it.
+	uncalled bool
 	// alone: a fault of one device, or one that can be declared for one. Others on the same connection do not notice.
 	alone bool
 }
@@ -62,6 +72,9 @@ func kinds(k ...transport.Kind) []transport.Kind { return k }
 func (r row) reconnects() bool {
 	return r.class == atConnect || r.class == atToken || r.class == atSubscribe
 }
+
+// calls: it happens to what the twin and methods need.
+func (r row) calls() bool { return r.class >= atTwin }
 
 // op is an operation, with the fault coming in its middle.
 type op struct {
@@ -85,8 +98,8 @@ type matrix struct {
 
 var matrices = []matrix{mqttMatrix, amqpMatrix, httpMatrix}
 
-// From noOperation on there are faults of twins and methods, for which no matrix has operations yet. Who adds those moves it.
-const noOperation = testbroker.DropBeforeTwin
+// From noOperation on there are faults for which no matrix has operations yet. Who adds those moves it.
+const noOperation = testbroker.DropAfterMethodAnswer + 1
 
 // TestMatrix plays every fault of the hub in the middle of every operation that it can meet. A cell is red when the fault did not happen there or the
 // promise was not kept. go test -run TestMatrix -v ./internal/sim prints the tables.
@@ -175,6 +188,7 @@ func (e engine) meets(r row) bool {
 // cell plays one. When the operation is over and the fault is, everything works.
 func cell(t *testing.T, with engine, o op, r row) error {
 	e := newEnv(t, with)
+	e.row = r
 	err := o.run(e, r)
 	fired := e.in != nil && e.in.Fired() > 0
 	if err == nil && e.dev.client.Status().Reason != device.ClientClosed {

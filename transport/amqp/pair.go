@@ -169,7 +169,7 @@ func (p *pair) run() {
 		s.mu.Lock()
 		p.attached, p.queue = false, nil
 		s.mu.Unlock()
-		if s.ctx.Err() != nil || isConn(err) {
+		if s.ctx.Err() != nil || isConn(err) || s.conn.gone() {
 			return
 		}
 		if isSession(err) {

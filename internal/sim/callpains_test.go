@@ -1,0 +1,125 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/stretchr/testify/require"
+)
+
+// withEachTwin runs f in fake time, once for each engine that carries twins and methods.
+func withEachTwin(t *testing.T, f func(t *testing.T, e *env)) {
+	withEachEngine(t, func(t *testing.T, e engine) {
+		if !e.twins {
+			t.Skip("there are no twins")
+		}
+		synctest.Test(t, func(t *testing.T) {
+			v := newEnv(t, e)
+			f(t, v)
+			require.NoError(t, v.close())
+		})
+	})
+}
+
+// Pain 3, L11: whenever the status says connected, twin and methods work, at once, on every connection; the hub's memory of a session is not relied upon.
+func TestPain3_ConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
+	withEachTwin(t, func(t *testing.T, e *env) {
+		p := e.dev
+		require.NoError(t, errors.Join(p.listens(), p.obeys()))
+		for round := range 20 {
+			if round%2 == 0 && e.with.protocol == testbroker.MQTT {
+				e.hub.Inject(testbroker.Fault{Kind: testbroker.ForgetSession})
+			}
+			require.NoError(t, p.reconnected(), "round %d", round)
+			require.Equal(t, device.Connected, p.client.Status().State)
+			begin := time.Now()
+			require.NoError(t, p.calls(answers), "round %d", round)
+			require.NoError(t, errors.Join(p.change(), p.told(), p.asks(getTwin), p.asks(patchTwin)), "round %d", round)
+			require.Less(t, time.Since(begin), 2*time.Second, "round %d", round)
+			switch round % 3 {
+			case 0:
+				e.hub.Drop("")
+			case 1:
+				require.NoError(t, p.client.Reconnect())
+			case 2:
+				e.hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Times: 2, Code: 3})
+				e.hub.Drop("")
+			}
+			synctest.Wait() // it is noticed
+		}
+	})
+}
+
+// Pain 9: each call about the twin gets one result, and each call of a method one answer, also while the connection comes and goes.
+func TestPain9_EachCallGetsExactlyOneResult(t *testing.T) {
+	withEachTwin(t, func(t *testing.T, e *env) {
+		p := e.dev
+		require.NoError(t, errors.Join(p.obeys(), p.reconnected()))
+		const calls = 60
+		results := make(chan error, 2*calls)
+		for i := range calls {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+				defer cancel()
+				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
+				var err error
+				switch i % 3 {
+				case 0:
+					_, err = p.client.GetTwin(ctx)
+				case 1:
+					_, err = p.client.PatchReported(ctx, fmt.Appendf(nil, `{"p%d":1}`, i))
+				default:
+					if err = p.calls(answers); err != nil && !errors.As(err, &errUndue{}) {
+						err = nil // it may have met nobody; that it ran twice is no excuse
+					}
+				}
+				results <- err
+			}()
+		}
+		for range 10 {
+			time.Sleep(550 * time.Millisecond)
+			e.hub.Drop("")
+		}
+		for range calls {
+			require.NoError(t, <-results)
+		}
+		time.Sleep(5 * time.Minute)
+		require.Empty(t, results)
+		taken := map[string]int{}
+		for _, a := range e.hub.MethodAnswers(p.id) {
+			if a.Fate == testbroker.AnswerTaken {
+				taken[a.RequestID]++
+			}
+			require.NotEqual(t, testbroker.AnswerRepeated, a.Fate)
+		}
+		for id, n := range taken {
+			require.Equal(t, 1, n, id)
+		}
+	})
+}
+
+// T17: without retries, a hub that is gone for good shows as retrying, or at once as the end, to the status and to all who call.
+func TestT17_NoRetryEndsTwinCalls(t *testing.T) {
+	withEachTwin(t, func(t *testing.T, e *env) {
+		p := e.dev
+		require.NoError(t, errors.Join(p.listens(), p.obeys(), p.reconnected(), p.told()))
+		require.NoError(t, p.client.SetRetryPolicy(retrypolicy.NoRetry{}))
+		gone := e.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: 100_000 * time.Second})
+		result := make(chan error, 1)
+		go func() { result <- getTwin(context.Background(), p) }()
+		require.Error(t, <-result)
+		synctest.Wait()
+		require.Equal(t, device.Disconnected, p.client.Status().State)
+		require.Error(t, getTwin(context.Background(), p), "at once")
+		gone.Remove()
+		require.NoError(t, p.reconnected())
+		require.NoError(t, p.callsWork())
+	})
+}
