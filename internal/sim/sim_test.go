@@ -477,8 +477,7 @@ func (w *world) check() error {
 			}
 		case e.called && errors.Is(e.result, device.ErrOutcomeUnknown):
 		case e.called: // withdrawn, refused as not open, or ended with the client
-			// A link of AMQP that is lost leaves open what became of its messages, as does a 5xx over HTTP, and there is no way yet to tell the client: it takes them for refused.
-			if seen[e.m.ID] && errors.Is(e.result, transport.Timeout) && w.p.engine.protocol == testbroker.MQTT {
+			if seen[e.m.ID] && errors.Is(e.result, transport.Timeout) {
 				w.fail(fmt.Errorf("message %d was withdrawn and the hub has it: %w", e.n, e.result))
 			}
 		case errors.Is(e.result, transport.Expired) && !e.m.Expires.IsZero():
