@@ -374,13 +374,14 @@ type gateway struct {
 	all []*device.Client
 
 	mu       sync.Mutex
-	got      []int // commands
+	got      []int   // commands
+	desired  []int64 // the version that was told last
 	failures []error
 }
 
 func newGateway(t *testing.T, h *hub, n int, tokenLife time.Duration) *gateway {
 	mux := amqp.NewMux(h.options())
-	g := &gateway{got: make([]int, n)}
+	g := &gateway{got: make([]int, n), desired: make([]int64, n)}
 	for i := range n {
 		creds := h.device(t, fmt.Sprintf("fleet-%d", i))
 		creds.TokenLife = tokenLife
@@ -402,6 +403,12 @@ func newGateway(t *testing.T, h *hub, n int, tokenLife time.Duration) *gateway {
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.OnDesired(func(_ context.Context, d device.Desired) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.desired[i] = d.Version
+		}))
+		require.NoError(t, c.HandleMethod("who", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200 + i, m.Body }))
 		g.all = append(g.all, c)
 	}
 	each(g.all, func(_ int, c *device.Client) {
@@ -436,6 +443,36 @@ func (g *gateway) requireBothWays(t *testing.T, h *hub, round int) {
 	})
 }
 
+// requireCalls wants the twin of each device to be patched and read, a change of its desired properties to arrive, and its method to answer.
+func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
+	t.Helper()
+	each(g.all, func(i int, c *device.Client) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		id, body := fmt.Sprintf("fleet-%d", i), fmt.Sprintf(`{"round":%d}`, round)
+		if _, err := c.PatchReported(ctx, []byte(body)); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+		if twin, err := c.GetTwin(ctx); err != nil || !strings.Contains(string(twin.Reported), body[1:len(body)-1]) {
+			t.Errorf("%d: %v, %+v", i, err, twin)
+		}
+		r, err := h.CallMethod(ctx, id, testbroker.MethodCall{Name: "who", Payload: []byte(body), ResponseTimeout: 5 * time.Second})
+		if err != nil || r.Status != 200+i || string(r.Payload) != body {
+			t.Errorf("%d: %v, %+v", i, err, r)
+		}
+		version, err := h.Hub.PatchDesired(id, body)
+		if err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+		time.Sleep(time.Second)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.desired[i] != version {
+			t.Errorf("%d: version %d is desired, and %d was told", i, version, g.desired[i])
+		}
+	})
+}
+
 // T18: sessions of a shared connection are dropped one by one, all at once, and with the connection: all come back, with what they had subscribed to.
 func TestT18_MultiplexedSessionsComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
@@ -445,6 +482,7 @@ func TestT18_MultiplexedSessionsComeBack(t *testing.T) {
 		check := func(dials int32) {
 			t.Helper()
 			g.requireBothWays(t, h, round)
+			g.requireCalls(t, h, round)
 			require.Equal(t, dials, h.dials.Load())
 			round++
 			time.Sleep(time.Minute)
@@ -526,16 +564,18 @@ func TestT19_MultiplexedBadCredentials(t *testing.T) {
 	})
 }
 
-// T20: tokens that live for ten minutes, on all devices of a connection, for hours: telemetry and commands work after each renewal, and nobody sees a failure.
+// T20: tokens that live for ten minutes, on all devices of a connection, for hours: telemetry, commands, twin and methods work after each renewal, which is done in place, and nobody sees a failure.
 func TestT20_MultiplexedTokenRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		g := newGateway(t, h, 8, 10*time.Minute)
 		const rounds = 30
 		for round := range rounds {
 			g.requireBothWays(t, h, round)
+			g.requireCalls(t, h, round)
 			time.Sleep(7 * time.Minute)
 		}
 		require.Empty(t, g.failures)
+		require.EqualValues(t, 1, h.dials.Load(), "renewed in place")
 		for i, c := range g.all {
 			requireAll(t, h, fmt.Sprintf("fleet-%d", i), rounds)
 			require.NoError(t, c.Close())
