@@ -574,3 +574,47 @@ func TestASessionThatWantsPingsIsAskedForThem(t *testing.T) {
 		}
 	})
 }
+
+// A session that ends while it is asked something may answer all the same. That is no answer of the next one.
+func TestAnAnswerBehindTheEndOfItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		die := func(s *fakeSession) {
+			s.kill <- lost(transport.Network)
+			time.Sleep(time.Millisecond) // the loop waits here; the session does not
+		}
+		f.subscribe = func(conn int) error {
+			if conn == 1 {
+				die(f.last())
+			}
+			return nil
+		}
+		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if r.Op == transport.OpRenew {
+				die(s)
+				return transport.Reply{Err: refused(transport.Unsupported)}, true
+			}
+			return answering(s, r)
+		}
+		start := time.Now()
+		f.expires = func() time.Time {
+			if len(f.sessions) == 1 {
+				return start.Add(time.Hour)
+			}
+			return time.Time{}
+		}
+		f.dial = func(int, context.Context) error { time.Sleep(time.Second); return nil }
+		c, w := client(t, f, nil)
+		open(t, c)
+		_, err := c.GetTwin(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, device.Connected, c.Status().State)
+		time.Sleep(2 * time.Hour)
+		require.Equal(t, device.Connected, c.Status().State)
+		require.Len(t, f.dialTimes(), 3)
+		require.Equal(t, []device.Reason{
+			device.Connecting, device.ConnectionOK, device.ConnectionLost, device.Connecting, device.ConnectionOK,
+			device.ConnectionLost, device.Connecting, device.ConnectionOK,
+		}, w.reasons())
+	})
+}

@@ -138,6 +138,9 @@ func (l *loop) end() {
 // settle cleans up after the session's goroutine has ended.
 func (l *loop) settle() {
 	l.live, l.asked, l.granted = nil, 0, 0
+	for len(l.events) > 0 { // what the session answered inside Do when it had ended already
+		<-l.events
+	}
 	if l.pause.until.IsZero() {
 		l.refused(false) // what the service asked for with its last breath counts
 	}
