@@ -239,6 +239,7 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 		}
 		l.request = transport.Request{Op: transport.OpRespond, Ref: a.ref, Status: a.status, Body: a.body}
 		l.live.Do(&l.request)
+		l.request.Ref = nil // known has it as well, and passVerdicts writes into it
 	}
 }
 

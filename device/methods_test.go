@@ -210,3 +210,21 @@ func TestARenewalWaitsForAMethod(t *testing.T) {
 		require.Len(t, f.dialTimes(), 2)
 	})
 }
+
+// A call that comes twice is known as such also when a command was settled in between.
+func TestAMethodCallThatComesTwiceAmongCommands(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
+		runs := 0
+		require.NoError(t, c.HandleMethod("once", func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
+		open(t, c)
+		f.last().call("ref-1", "once", "")
+		synctest.Wait()
+		require.True(t, f.last().deliver("cmd"))
+		synctest.Wait()
+		f.last().call("ref-1", "once", "")
+		synctest.Wait()
+		require.Equal(t, 1, runs)
+	})
+}
