@@ -345,3 +345,29 @@ func TestDesiredLedger(t *testing.T) {
 		})
 	}
 }
+
+// The twin is read after the hub tells changes, not before: one that came in between would be missed.
+func TestTheTwinIsReadAfterChangesAreTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		held := false
+		h.f.subscribe = func(int) error {
+			if held {
+				return errHold
+			}
+			return nil
+		}
+		c, _ := client(t, h.f, nil)
+		open(t, c)
+		_, err := c.GetTwin(t.Context())
+		require.NoError(t, err)
+		held = true
+		require.NoError(t, c.OnDesired(w.handle))
+		synctest.Wait()
+		require.Equal(t, []transport.Features{transport.Twin, transport.Desired}, h.f.subscriptions())
+		h.change(false) // nobody is told yet
+		h.f.last().cfg.Sink.Reply(1, transport.Reply{})
+		synctest.Wait()
+		require.Equal(t, []string{"full 2"}, w.list())
+	})
+}

@@ -190,7 +190,7 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 	t.settleAnswered(l, now)
 	t.mu.Lock()
-	if t.changes != nil {
+	if t.changes != nil && l.granted&transport.Desired != 0 { // not before: a change that comes after the read has to be told
 		next = t.catchUp(now)
 	}
 	calls := append(t.turn[:0], t.calls...)
