@@ -64,6 +64,7 @@ type desired struct {
 	ever    bool      // one was
 	stale   bool      // something may have been missed: the twin is to be read
 	reading bool      // it is being read
+	void    bool      // and what comes of it may be older than what was missed
 	seen    int64     // the newest version of notifications not told since it became stale
 	again   time.Time // not to be read before
 
@@ -86,7 +87,7 @@ func (t *twin) catchUp(now time.Time) time.Time {
 	case now.Before(d.again):
 		return d.again
 	}
-	d.reading = true
+	d.reading, d.void = true, false
 	t.addLocked(transport.Request{Op: transport.OpTwinGet}, func(r transport.Reply) { t.caughtUp(r) })
 	return time.Time{}
 }
@@ -101,6 +102,8 @@ func (t *twin) caughtUp(r transport.Reply) {
 		doc, err = parseTwin(r.Body)
 	}
 	switch {
+	case d.void: // read again at once
+		return
 	case err != nil:
 		d.stale = false // until the next session, or notification
 		if trace := t.c.set.Trace; t.down == nil && trace != nil && trace.TwinUnread != nil {
@@ -134,6 +137,7 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 		d.skipped++
 	case d.stale || version != d.told+1 || len(d.queue) == desiredQueue:
 		d.stale, d.seen = true, max(d.seen, version)
+		d.void = d.void || version == 0
 		t.c.poke()
 	default:
 		t.tell(Desired{Version: version, JSON: append([]byte(nil), n.Msg.Body...)})

@@ -371,3 +371,25 @@ func TestTheTwinIsReadAfterChangesAreTold(t *testing.T) {
 		require.Equal(t, []string{"full 2"}, w.list())
 	})
 }
+
+// That changes may have been missed is also true for a twin that is being read at that moment.
+func TestChangesMissedWhileTheTwinIsRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		c, _ := client(t, h.f, nil)
+		require.NoError(t, c.OnDesired(w.handle))
+		inner := h.f.request
+		h.f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			reply, ok := inner(s, r)
+			if len(h.f.requests()) == 1 {
+				h.change(false)
+				s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Msg: &transport.Message{Body: []byte("{}")}})
+			}
+			return reply, ok
+		}
+		open(t, c)
+		synctest.Wait()
+		require.Equal(t, []string{"full 2"}, w.list())
+		require.Equal(t, 2, h.readCount())
+	})
+}
