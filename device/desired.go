@@ -128,14 +128,14 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d := t.changes
-	if d == nil || n.Msg == nil || !jsonscan.IsObject(n.Msg.Body) {
+	if d == nil || n.Msg == nil {
 		return false
 	}
 	version := n.Version
 	switch {
 	case version <= d.told && d.ever && version != 0:
 		d.skipped++
-	case d.stale || version != d.told+1 || len(d.queue) == desiredQueue:
+	case d.stale || version != d.told+1 || len(d.queue) == desiredQueue || !jsonscan.IsObject(n.Msg.Body): // the twin has it as well
 		d.stale, d.seen = true, max(d.seen, version)
 		d.void = d.void || version == 0
 		t.c.poke()

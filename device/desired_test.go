@@ -393,3 +393,18 @@ func TestChangesMissedWhileTheTwinIsRead(t *testing.T) {
 		require.Equal(t, 2, h.readCount())
 	})
 }
+
+// A change that cannot be read is a change: the twin has it.
+func TestAChangeThatCannotBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		c, _ := client(t, h.f, nil)
+		require.NoError(t, c.OnDesired(w.handle))
+		open(t, c)
+		synctest.Wait()
+		h.change(false)
+		h.f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: 2, Msg: &transport.Message{Body: []byte(`{"n":`)}})
+		synctest.Wait()
+		require.Equal(t, []string{"full 1", "full 2"}, w.list())
+	})
+}
