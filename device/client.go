@@ -230,8 +230,9 @@ func (c *Client) join(done <-chan struct{}) bool {
 }
 
 // Close ends the client for good: it says goodbye to the hub, waits for every goroutine of the client, and gives all messages without a result the
-// result Closed; call Flush before it to send them. It takes CloseTimeout at the most for each of three things: a call of OnMessage under way, the
-// transport's end, and a call of OnStatus under way; when one of them does not end by then, Close returns Timeout. Further calls wait for the first and return nil.
+// result Closed; call Flush before it to send them. It takes CloseTimeout at the most for each of four things: a call of OnMessage under way, the handlers of
+// desired properties and methods under way, the transport's end, and a call of OnStatus under way; when one of them does not end by then, Close returns Timeout.
+// Further calls wait for the first and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.shut {
@@ -244,11 +245,17 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 
 	c.box.shut()
+	handling := c.in.end() // before the loop, which passes its last verdict on
+	var calls <-chan struct{}
+	x := c.also() // shut is set, so there will be no more
+	if x != nil {
+		calls = x.end()
+	}
 	var late error
-	if handling := c.in.end(); handling != nil && !c.join(handling) { // before the loop, which passes its last verdict on
+	if handling != nil && !c.join(handling) {
 		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnMessage did not return within CloseTimeout"), nil)
 	}
-	if x := c.also(); x != nil && !c.join(x.end()) { // shut is set, so there will be no more
+	if x != nil && !c.join(calls) {
 		late = timedOut(transport.OpClose, transport.Connection, errors.New("a handler for the twin or a method did not return within CloseTimeout"), nil)
 	}
 	if r != nil {

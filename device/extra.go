@@ -69,13 +69,17 @@ func (l extras) deliver(d *transport.Delivery) bool {
 }
 
 func (l extras) end() <-chan struct{} {
+	var ends []<-chan struct{}
+	for _, x := range l { // all are told before one is waited for
+		if one := x.end(); one != nil {
+			ends = append(ends, one)
+		}
+	}
 	all := make(chan struct{})
 	go func() { // ends when all have
 		defer close(all)
-		for _, x := range l {
-			if one := x.end(); one != nil {
-				<-one
-			}
+		for _, one := range ends {
+			<-one
 		}
 	}()
 	return all

@@ -228,3 +228,25 @@ func TestAMethodCallThatComesTwiceAmongCommands(t *testing.T) {
 		require.Equal(t, 1, runs)
 	})
 }
+
+// Close ends the contexts of all handlers at once: one that does not listen keeps no other from ending.
+func TestCloseEndsAllHandlersAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newTwinHub()
+		c, _ := client(t, h.f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { time.Sleep(3 * time.Second); return nil }})
+		require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { time.Sleep(4 * time.Second) }))
+		var ended time.Duration
+		begin := time.Now()
+		require.NoError(t, c.HandleMethod("", func(ctx context.Context, _ *device.MethodCall) (int, []byte) {
+			<-ctx.Done()
+			ended = time.Since(begin)
+			return 200, nil
+		}))
+		open(t, c)
+		h.f.last().call("1", "x", "")
+		require.True(t, h.f.last().deliver("1"))
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		require.Zero(t, ended)
+	})
+}

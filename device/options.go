@@ -64,7 +64,7 @@ type Options struct {
 	AckTimeout time.Duration
 	// OperationTimeout bounds a Send in all. Default 4 minutes; negative: only its context does.
 	OperationTimeout time.Duration
-	// CloseTimeout bounds each of the steps of Close: the end of a running OnMessage, of the transport, and of a running OnStatus. Default 5 s.
+	// CloseTimeout bounds each of the steps of Close: the end of a running OnMessage, of the handlers of desired properties and methods, of the transport, and of a running OnStatus. Default 5 s.
 	CloseTimeout time.Duration
 	// StableTime is how long a connection must have stayed up for the count of retries to begin at 1 again. After one that was lost earlier the count
 	// goes on, so a flapping link backs off. Default 30 s.
