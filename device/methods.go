@@ -105,11 +105,10 @@ type methodRun struct {
 }
 
 type methodAnswer struct {
-	name    string
-	ref     []byte
-	session uint32
-	status  int
-	body    []byte
+	name   string
+	ref    []byte
+	status int
+	body   []byte
 }
 
 // deliver takes a call.
@@ -169,9 +168,9 @@ func (m *methods) refuse(r *methodRun, status int, body string) {
 	m.answer(r, status, []byte(body))
 }
 
-// answer queues an answer for the loop. The lock is held.
+// answer queues an answer to a call of the present session for the loop. The lock is held.
 func (m *methods) answer(r *methodRun, status int, body []byte) {
-	m.answers = append(m.answers, methodAnswer{r.call.Name, r.ref, r.session, status, body})
+	m.answers = append(m.answers, methodAnswer{r.call.Name, r.ref, status, body})
 	m.c.poke()
 }
 
@@ -187,7 +186,13 @@ func (m *methods) run(r *methodRun) {
 			m.totals.panics++
 			status, body = statusFailed, []byte(`{"message":"the method failed"}`)
 		}
-		m.answer(r, status, body)
+		if r.session == m.session {
+			m.answer(r, status, body)
+		} else {
+			m.mu.Unlock()
+			m.lost(r.call.Name)
+			m.mu.Lock()
+		}
 		if len(m.waiting) > 0 && m.ctx.Err() == nil {
 			next := m.waiting[0]
 			m.waiting = slices.Delete(m.waiting, 0, 1)
@@ -221,7 +226,7 @@ func (m *methods) wants() (always, now transport.Features) {
 	return always, 0
 }
 
-// serve hands answers to the session that brought the calls; answers to others are lost.
+// serve hands answers to the session that brought the calls.
 func (m *methods) serve(l *loop, _ time.Time) time.Time {
 	for {
 		m.mu.Lock()
@@ -231,24 +236,19 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 		}
 		a := m.answers[0]
 		m.answers = slices.Delete(m.answers, 0, 1)
-		live := a.session == m.session
 		m.mu.Unlock()
-		if !live {
-			m.lost(a)
-			continue
-		}
 		l.request = transport.Request{Op: transport.OpRespond, Ref: a.ref, Status: a.status, Body: a.body}
 		l.live.Do(&l.request)
 		l.request.Ref = nil // known has it as well, and passVerdicts writes into it
 	}
 }
 
-func (m *methods) lost(a methodAnswer) {
+func (m *methods) lost(name string) {
 	m.mu.Lock()
 	m.totals.lost++
 	m.mu.Unlock()
 	if t := m.c.set.Trace; t != nil && t.AnswerLost != nil {
-		t.AnswerLost(a.name)
+		t.AnswerLost(name)
 	}
 }
 
@@ -263,15 +263,14 @@ func (m *methods) busy() bool {
 func (m *methods) over(*loop) {
 	m.mu.Lock()
 	m.session++
-	lost := m.answers
-	m.answers, m.known = nil, nil
-	for _, r := range m.waiting {
-		lost = append(lost, methodAnswer{name: r.call.Name})
-	}
-	m.waiting = nil
+	answers, waiting := m.answers, m.waiting
+	m.answers, m.waiting, m.known = nil, nil, nil
 	m.mu.Unlock()
-	for _, a := range lost {
-		m.lost(a)
+	for _, a := range answers {
+		m.lost(a.name)
+	}
+	for _, r := range waiting {
+		m.lost(r.call.Name)
 	}
 }
 
