@@ -364,3 +364,32 @@ func TestARenewalWaitsForTheTwin(t *testing.T) {
 		require.Equal(t, 1, n)
 	})
 }
+
+// A policy is told once of a try whose caller gives up in the moment in which the answer comes, and what the answer was.
+func TestACallerThatGivesUpWhenTheAnswerComes(t *testing.T) {
+	for _, err := range []error{nil, refused(transport.Unavailable)} {
+		bubble(t, func(t *testing.T) {
+			f := &fake{}
+			ctx, cancel := context.WithCancel(t.Context())
+			f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+				s.cfg.Sink.Reply(r.ID, transport.Reply{Status: 200, Body: []byte(twinDoc), Err: err})
+				cancel()
+				return transport.Reply{}, false
+			}
+			p := newWitness(retrypolicy.ExponentialBackoffWithJitter{})
+			c, _ := client(t, f, &device.Options{MessagePolicy: p, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{}})
+			open(t, c)
+			done := make(chan struct{})
+			inner := f.request
+			f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+				reply, ok := inner(s, r)
+				<-done // the caller is gone before the loop looks
+				return reply, ok
+			}
+			_, _ = c.GetTwin(ctx)
+			close(done)
+			time.Sleep(time.Minute)
+			p.balanced(t)
+		})
+	}
+}

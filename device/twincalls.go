@@ -17,7 +17,7 @@ const twinPlaces = 16
 // twin is the extra for the twin: calls that wait for an answer, and changes of the desired properties. It is a monitor like the outbox; the loop alone
 // hands calls over and asks policies about them.
 //
-//	queued -> flying -> answered -> gone
+//	queued -> flying -> answered -> settling -> gone
 //	   ^        |           | failed, to be repeated
 //	   |        v           v
 //	   +-- session over   resting
@@ -33,12 +33,12 @@ type twin struct {
 	ended bool             // Close was called
 	known bool             // the transport carries twins
 
-	left []*twinCall // in flight when their callers gave up; the policy is to be told
+	left []*twinCall // in flight, or answered, when their callers gave up; the policy is to be told
 
 	turn []*twinCall // of serve
 }
 
-// twinCall is one call. The loop alone changes its state from queued, answered and resting.
+// twinCall is one call. The loop alone changes its state from queued, answered, settling and resting.
 type twinCall struct {
 	request transport.Request
 	done    func(transport.Reply) // called once, with the lock held
@@ -61,6 +61,7 @@ const (
 	callQueued callState = iota
 	callFlying
 	callAnswered
+	callSettling // the loop has seen the answer
 	callResting
 	callGone
 )
@@ -121,15 +122,19 @@ func (t *twin) finish(k *twinCall, r transport.Reply) {
 func (t *twin) withdraw(k *twinCall) withdrawal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case k.state == callGone:
+	state := k.state
+	switch state {
+	case callGone:
 		return resolved
-	case k.state == callAnswered && k.answer.Err == nil:
+	case callFlying:
+		k.answer = transport.Reply{Err: errWithdrawn}
+		t.left = append(t.left, k)
+	case callAnswered:
+		t.left = append(t.left, k)
+	}
+	if (state == callAnswered || state == callSettling) && k.answer.Err == nil {
 		t.finish(k, k.answer)
 		return resolved
-	}
-	if k.state == callFlying || k.state == callAnswered {
-		t.left = append(t.left, k)
 	}
 	t.finish(k, transport.Reply{})
 	if k.handed {
@@ -292,7 +297,7 @@ func (t *twin) settleAnswered(l *loop, now time.Time) {
 	t.left = nil
 	t.mu.Unlock()
 	for _, k := range left {
-		t.observe(l, k, errWithdrawn, now)
+		t.observe(l, k, k.failure(), now)
 	}
 	for {
 		t.mu.Lock()
@@ -302,12 +307,11 @@ func (t *twin) settleAnswered(l *loop, now time.Time) {
 			return
 		}
 		k := t.calls[i]
+		k.state = callSettling
 		t.known = t.known || k.answer.Err == nil
 		t.mu.Unlock()
-		if k.answer.Err != nil {
-			failure := *ofTransport(k.answer.Err)
-			failure.Op = k.request.Op // an answer does not tell
-			t.failed(l, k, &failure, now)
+		if failure := k.failure(); failure != nil {
+			t.failed(l, k, failure, now)
 			continue
 		}
 		t.observe(l, k, nil, now)
@@ -315,6 +319,16 @@ func (t *twin) settleAnswered(l *loop, now time.Time) {
 		t.finish(k, k.answer)
 		t.mu.Unlock()
 	}
+}
+
+// failure is the failure that k was answered with, nil for a good answer.
+func (k *twinCall) failure() *transport.Error {
+	if k.answer.Err == nil {
+		return nil
+	}
+	own := *ofTransport(k.answer.Err)
+	own.Op = k.request.Op // an answer does not tell
+	return &own
 }
 
 // failed takes the failure of a try through filter and policy.
