@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -392,4 +393,35 @@ func TestACallerThatGivesUpWhenTheAnswerComes(t *testing.T) {
 			p.balanced(t)
 		})
 	}
+}
+
+// patientGate lets tries in 10 s after it was asked first, and counts.
+type patientGate struct {
+	retrypolicy.ExponentialBackoffWithJitter
+	asked *atomic.Int32
+}
+
+func (g patientGate) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	if g.asked.Add(1) == 1 {
+		return retrypolicy.Decision{Retry: true, Delay: 10 * time.Second}
+	}
+	return retrypolicy.Decision{Retry: true}
+}
+
+// A gate that says how long to wait is not asked before that.
+func TestAGateHoldsATwinCall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{request: answering}
+		g := patientGate{asked: new(atomic.Int32)}
+		c, _ := client(t, f, &device.Options{MessagePolicy: g, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{}})
+		open(t, c)
+		begin := time.Now()
+		go func() {
+			time.Sleep(time.Second)
+			_ = c.OnDesired(func(context.Context, device.Desired) {}) // pokes the loop
+		}()
+		_, err := c.GetTwin(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 10*time.Second, time.Since(begin))
+	})
 }

@@ -51,8 +51,8 @@ type twinCall struct {
 	retry   int
 	last    retrypolicy.Decision
 	asked   question
-	until   time.Time // of resting
-	under   *policies // that let the latest try in
+	until   time.Time // of resting, or of the wait that a gate asked for
+	under   *policies // whose gate was asked last
 }
 
 type callState uint8
@@ -222,7 +222,11 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 				t.set(k, callQueued)
 			}
 		case callQueued:
-			if may && l.granted&transport.Twin != 0 && l.drainBy.IsZero() {
+			switch {
+			case !may || l.granted&transport.Twin == 0 || !l.drainBy.IsZero():
+			case now.Before(k.until) && k.under == t.c.policies.Load(): // the gate said so
+				next = earlier(k.until, next)
+			default:
 				next = earlier(t.hand(l, k, now), next)
 			}
 		}
@@ -266,7 +270,8 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 			t.fail(k, refusedTry(transport.Operation, k.request.Op, d, max(k.retry-1, 0), cause))
 			return now
 		case d.Delay > 0:
-			return now.Add(d.Delay)
+			k.until = now.Add(d.Delay)
+			return k.until
 		case d.Cost != 0:
 			k.last.Cost = d.Cost
 		}
