@@ -25,10 +25,11 @@ type Mux struct {
 
 	mu   sync.Mutex // guards what follows; held for memory only
 	conn *connection
-	// After a dial that failed, no other device makes one before until.
+	// After a dial that failed, no other device makes one to that host before until. A host is not held against the devices of another one, which may be mistyped.
 	gap   time.Duration
 	until time.Time
 	last  *transport.Error
+	host  string // that was dialed
 	by    string // the device that met it; its own policy paces its next one
 }
 
@@ -150,7 +151,7 @@ func (m *Mux) living(creds *transport.Credentials) (*connection, error) {
 		c.users++
 		return c, nil
 	}
-	if wait := time.Until(m.until); m.last != nil && wait > 0 && m.by != creds.Resource() {
+	if wait := time.Until(m.until); m.last != nil && wait > 0 && m.host == creds.DialHost() && m.by != creds.Resource() {
 		refused := *m.last
 		refused.RetryAfter = max(refused.RetryAfter, wait)
 		return nil, &refused
@@ -170,6 +171,9 @@ func (m *Mux) failed(ctx context.Context, creds *transport.Credentials, cause er
 	defer m.mu.Unlock()
 	switch e.Kind {
 	case transport.Network, transport.Timeout, transport.Unavailable, transport.Throttled, transport.Quota:
+		if host := creds.DialHost(); m.host != host {
+			m.gap, m.host = 0, host
+		}
 		m.gap = min(max(2*m.gap, minGap), maxGap)
 		m.until, m.last, m.by = time.Now().Add(max(m.gap, e.RetryAfter)), e, creds.Resource()
 	}

@@ -1,7 +1,9 @@
 package amqp_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"testing"
@@ -177,6 +179,36 @@ func TestAnOutageIsNotDialedByAll(t *testing.T) {
 		})
 		require.EqualValues(t, 1, h.dials.Load()-before-dials)
 		each(all, func(_ int, c *device.Client) { _ = c.Close() })
+	})
+}
+
+// A device whose host does not exist does not keep the others from dialing theirs.
+func TestADeviceWithAWrongHostDoesNotHoldUpTheOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		dial := o.Dial
+		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if host, _, _ := net.SplitHostPort(addr); host != h.HostName() {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}}
+			}
+			return dial(ctx, network, addr)
+		}
+		mux := amqp.NewMux(o)
+		lost := *h.device(t, "lost")
+		lost.Host = "typo.example.test"
+		bad, err := device.New(&lost, mux, nil)
+		require.NoError(t, err)
+		defer bad.Close()
+		require.NoError(t, bad.Start())
+		time.Sleep(time.Minute)
+		good, err := device.New(h.CredsWith(t, ""), mux, nil)
+		require.NoError(t, err)
+		defer good.Close()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		require.NoError(t, good.Open(ctx))
+		require.Less(t, time.Since(began), time.Second)
 	})
 }
 
