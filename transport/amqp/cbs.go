@@ -88,6 +88,10 @@ func (t *tokens) ask(ctx context.Context, audience, token string) (tokenAnswer, 
 	case <-ctx.Done():
 		return tokenAnswer{}, ctx.Err()
 	}
+	if ctx.Err() != nil { // the gate may have been free all the same
+		<-t.gate
+		return tokenAnswer{}, ctx.Err()
+	}
 	id, answered := t.expect()
 	defer t.forget(id)
 	links, err := t.send(ctx, &amqp.Message{
@@ -133,7 +137,9 @@ func (t *tokens) send(ctx context.Context, m *amqp.Message) (*tokenLinks, error)
 	}
 	links := t.links
 	if _, err := links.sender.SendWithReceipt(ctx, m, nil); err != nil {
-		t.drop(ctx)
+		if ctx.Err() == nil || context.Cause(ctx) == errNoAnswer {
+			t.drop(ctx)
+		} // else a device was closed meanwhile, which says nothing about the links: other devices wait for answers on them
 		return nil, err
 	}
 	return links, nil

@@ -276,3 +276,30 @@ func TestAFleetUnderFaults(t *testing.T) {
 		require.Less(t, h.dials.Load(), int32(40))
 	})
 }
+
+// Devices that are closed while they join do not cost the others the links over which their tokens go.
+func TestDevicesThatGiveUpDoNotDisturbTheTokensOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		mux := amqp.NewMux(h.options())
+		start(t, mux, h.CredsWith(t, ""))
+		slow := h.inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: 5 * time.Second, Device: "slow", Times: -1})
+		creds := h.device(t, "slow")
+		joined := make(chan *running)
+		go func() {
+			r, _ := tryStart(t, mux, creds)
+			joined <- r
+		}()
+		synctest.Wait()
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		quitter := h.device(t, "quitter")
+		for range 50 {
+			_, err := mux.Dial(over, &transport.Config{Creds: quitter, Window: 1, Queue: 1, Sink: &sink{}})
+			require.Error(t, err)
+		}
+		r := <-joined
+		require.NotNil(t, r, "it was refused for what others did")
+		require.Equal(t, 1, slow.Fired(), "its token was put more than once")
+		r.requireSends("x")
+	})
+}
