@@ -20,9 +20,12 @@ type delivery struct {
 
 // part is the beginning of a message.
 type part struct {
-	id      any
+	id      uint32
 	payload []byte
 }
+
+// maxMessage is the largest message in several frames that is taken. The library would put any number of them together.
+const maxMessage = 16 << 20
 
 // What a frame of interest is, by its performative.
 const (
@@ -46,17 +49,17 @@ func interesting(head []byte) bool {
 	return true
 }
 
-// frame takes a frame in. It returns false for one that must not get to the library.
-func (s *screen) frame(b []byte) bool {
+// frame takes a frame in. It returns an error for one that must not get to the library.
+func (s *screen) frame(b []byte) error {
 	begin := int(b[4]) * 4
 	if begin < wire.HeaderSize || begin >= len(b) {
-		return true // empty, or nonsense that the library refuses
+		return nil // empty, or nonsense that the library refuses
 	}
 	channel := binary.BigEndian.Uint16(b[6:])
 	v, payload, err := wire.Decode(b[begin:])
 	d, _ := v.(*wire.Described)
 	if err != nil || d == nil {
-		return false
+		return errUnsound
 	}
 	fields, _ := d.Value.(wire.List)
 	field := func(i int) any {
@@ -81,18 +84,25 @@ func (s *screen) frame(b []byte) bool {
 	case uint64(codeDetach):
 		delete(s.parts, at(0))
 	case uint64(codeTransfer):
-		return s.transfer(at(0), field(1), field(5) == true, field(9) == true, payload)
+		id, given := field(1).(uint32)
+		if !given && field(1) != nil {
+			return errUnsound
+		}
+		return s.transfer(at(0), id, given, field(5) == true, field(9) == true, payload)
 	}
-	return true
+	return nil
 }
 
-// transfer takes a message or a part of one in.
-func (s *screen) transfer(from delivery, id any, more, aborted bool, payload []byte) bool {
+// transfer takes a message or a part of one in. id is the delivery's, which parts after the first need not give.
+func (s *screen) transfer(from delivery, id uint32, given, more, aborted bool, payload []byte) error {
 	p := s.parts[from]
-	if p != nil && id != nil && id != p.id {
+	if p != nil && given && id != p.id {
 		p = nil // the one before was never finished
 	}
 	if p != nil {
+		if len(p.payload)+len(payload) > maxMessage {
+			return errTooLong
+		}
 		p.payload = append(p.payload, payload...)
 		payload = p.payload
 	}
@@ -105,7 +115,10 @@ func (s *screen) transfer(from delivery, id any, more, aborted bool, payload []b
 		}
 		s.parts[from] = &part{id, append([]byte(nil), payload...)}
 	}
-	return aborted || more || sound(payload)
+	if aborted || more || sound(payload) {
+		return nil
+	}
+	return errUnsound
 }
 
 // sound reports whether the library can read a message without harm.

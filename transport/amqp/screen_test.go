@@ -73,3 +73,37 @@ func TestPoisonIsFound(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, testing.AllocsPerRun(100, func() { _ = f.scan(answer) }), "what telemetry is answered costs nothing")
 }
+
+// What follows each other on the wire may be anything.
+func TestAnOddDeliveryIsFound(t *testing.T) {
+	for name, id := range map[string]any{"list": wire.List{}, "map": wire.Map{}, "binary": []byte("x"), "text": "x"} {
+		t.Run(name, func(t *testing.T) {
+			body, err := wire.Append(nil, &wire.Described{Descriptor: uint64(codeTransfer), Value: wire.List{uint32(3), id, []byte("t"), uint32(0), false, true}})
+			require.NoError(t, err)
+			var s screen
+			b := append([]byte{0, 0, 0, byte(8 + len(body)), 2, 0, 0, 1}, body...)
+			err = s.frame(b)
+			if err == nil {
+				err = s.frame(b)
+			}
+			require.ErrorIs(t, err, errUnsound)
+		})
+	}
+}
+
+// A message without an end does not fill the memory.
+func TestAnEndlessMessageIsCutOff(t *testing.T) {
+	var f frameSizes
+	id := wire.Some(uint32(7))
+	part := make([]byte, maxFrame-100)
+	b, err := wire.AppendFrame(nil, 1, &wire.Transfer{Handle: 3, DeliveryID: id, More: true}, part)
+	require.NoError(t, err)
+	for sent := 0; ; sent += len(part) {
+		if err = f.scan(b); err != nil {
+			require.ErrorIs(t, err, errTooLong)
+			require.InDelta(t, maxMessage, sent, maxFrame)
+			return
+		}
+		require.LessOrEqual(t, sent, maxMessage)
+	}
+}

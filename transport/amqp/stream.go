@@ -58,6 +58,7 @@ var (
 	// errGarbled is what follows good AMQP: the address is right, and another try may help.
 	errGarbled = errors.New("the peer sent a frame that is larger than agreed, or the line garbled it")
 	errUnsound = errors.New("the peer sent a message that is not sound AMQP")
+	errTooLong = errors.New("the peer sent a message of more than 16 MB")
 )
 
 // newStream returns a stream that must be ended by Close or fail. socket is what lies under outer; they are the same without TLS and tunnel.
@@ -315,8 +316,10 @@ func (f *frameSizes) scan(p []byte) error {
 			f.kept = append(f.kept, f.head[:]...)
 		}
 		if f.size > 0 && f.have == f.size {
-			if len(f.kept) > 0 && !f.screen.frame(f.kept) {
-				return errUnsound
+			if len(f.kept) > 0 {
+				if err := f.screen.frame(f.kept); err != nil {
+					return err
+				}
 			}
 			if cap(f.kept) > smallBuffer {
 				f.kept = nil

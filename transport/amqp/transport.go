@@ -34,7 +34,8 @@
 //
 // # Commands
 //
-// Accept, Release and Reject are the outcomes of AMQP; what is released comes again at once. A message that the Sink does not take is released after 5 s. The system properties fill the fields of Message; the
+// Accept, Release and Reject are the outcomes of AMQP; what is released comes again at once. A message that the Sink does not take is released after 5 s. One of more than 16 MB is
+// taken for an attack, and one that is no sound AMQP for a garbled line: both end the connection. The system properties fill the fields of Message; the
 // application properties, sorted by name, and "user-id", "iothub-enqueuedtime" and "x-opt-input-name" where given, are its Properties.
 //
 // # Errors
