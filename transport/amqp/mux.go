@@ -60,23 +60,29 @@ func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessio
 	}
 	select {
 	case m.places <- struct{}{}:
-		defer func() { <-m.places }()
 	case <-ctx.Done():
 		return nil, dialError(ctx, ctx.Err())
 	}
-	s, err := m.join(ctx, cfg)
+	leave := sync.OnceFunc(func() { <-m.places })
+	defer leave()
+	s, err := m.join(ctx, cfg, leave)
 	if err != nil {
 		return nil, dialError(ctx, err)
 	}
 	return s, nil
 }
 
-// join authenticates a device and gives it a session.
-func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error) {
+// placeLimit is after how long a device gives its place to the next one, though its token has not come from where it is made, or was not answered: those that take long do not hold up the others.
+const placeLimit = time.Second
+
+// join authenticates a device and gives it a session. leave gives its place up.
+func (m *Mux) join(ctx context.Context, cfg *transport.Config, leave func()) (*session, error) {
 	if m.opt.Addresses == nil && cfg.Creds.Sign == nil && cfg.Creds.Token == nil {
 		return nil, protocol.Invalid("credentials have neither Sign nor Token, which a Mux needs; a device with a certificate needs a Transport of its own")
 	}
+	limit := time.AfterFunc(placeLimit, leave)
 	l, err := m.prove(ctx, cfg.Creds)
+	limit.Stop()
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +91,8 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 		return nil, err
 	}
 	if l.auth == CBS {
+		limit := time.AfterFunc(placeLimit, leave)
+		defer limit.Stop()
 		if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text); err != nil {
 			m.release(conn)
 			return nil, err

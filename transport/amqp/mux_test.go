@@ -303,3 +303,31 @@ func TestDevicesThatGiveUpDoNotDisturbTheTokensOfOthers(t *testing.T) {
 		r.requireSends("x")
 	})
 }
+
+// Devices whose tokens are not answered do not hold up the others: neither those that join, nor all when the connection was lost.
+func TestManyBadDevices(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		mux := amqp.NewMux(h.options())
+		keep := fleet(t, h, mux, 3)
+		for i := range 40 {
+			id := fmt.Sprintf("bad-%d", i)
+			h.inject(testbroker.Fault{Kind: testbroker.NoToken, Device: id, Times: -1})
+			bad, err := device.New(h.device(t, id), mux, nil)
+			require.NoError(t, err)
+			defer bad.Close()
+			require.NoError(t, bad.Start())
+		}
+		time.Sleep(time.Minute)
+		began := time.Now()
+		h.Drop("")
+		each(keep, func(i int, c *device.Client) {
+			if err := c.Send(t.Context(), numbered(i)); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("a good device was back after %v", took)
+			}
+			_ = c.Close()
+		})
+	})
+}

@@ -103,7 +103,8 @@ type Options struct {
 
 	// Devices is the most that share the connection of a Mux, 1 to 8,000. 0: 1,000. A Transport does not look at it.
 	Devices int
-	// Parallel is how many devices of a Mux are authenticated at a time, so that a thousand that lost their connection do not come back in one burst. 0: 16.
+	// Parallel is how many devices of a Mux are authenticated at a time, so that a thousand that lost their connection do not come back in one burst. One whose token takes more than a second
+	// is not counted any more. 0: 16.
 	Parallel int
 }
 
