@@ -29,8 +29,9 @@ type Mux struct {
 	gap   time.Duration
 	until time.Time
 	last  *transport.Error
-	host  string // that was dialed
-	by    string // the device that met it; its own policy paces its next one
+	host  string        // that was dialed
+	by    string        // the device that met it; its own policy paces its next one
+	news  chan struct{} // closed when a connection is made; nil unless somebody waits for that
 }
 
 var _ transport.Transport = (*Mux)(nil)
@@ -50,13 +51,17 @@ func NewMux(o *Options) *Mux {
 }
 
 // Dial makes the device a session of its own, on the connection that there is or on a new one. The errors are those of Transport.Dial, and Quota when Options.Devices have joined already. While the
-// hub cannot be reached, the calls of all but one device return the latest failure at once, with RetryAfter set.
+// hub cannot be reached, one device dials, as its policy paces it; the calls of the others wait for its success, 30 s at most, and return its latest failure then. What the hub itself wants to be
+// waited for is returned at once, as RetryAfter.
 func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
 	if err := cfg.Creds.Validate(); err != nil {
 		return nil, protocol.Error(err)
+	}
+	if err := m.await(ctx, cfg.Creds); err != nil {
+		return nil, dialError(ctx, err)
 	}
 	select {
 	case m.places <- struct{}{}:
@@ -142,7 +147,59 @@ func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, l *l
 	m.gap, m.last = 0, nil
 	c.users = 1
 	m.conn = c
+	if m.news != nil {
+		close(m.news)
+		m.news = nil
+	}
 	return c, nil
+}
+
+// await returns when there is a connection or the device may make one, or why there is none.
+func (m *Mux) await(ctx context.Context, creds *transport.Credentials) error {
+	limit := time.NewTimer(maxGap)
+	defer limit.Stop()
+	for {
+		m.mu.Lock()
+		refused, wait := m.heldLocked(creds)
+		if refused == nil || m.conn != nil && !m.conn.gone() {
+			m.mu.Unlock()
+			return nil
+		}
+		if refused.RetryAfter > 0 {
+			m.mu.Unlock()
+			return refused
+		}
+		if m.news == nil {
+			m.news = make(chan struct{})
+		}
+		news := m.news
+		m.mu.Unlock()
+		again := time.NewTimer(wait)
+		select {
+		case <-news:
+		case <-again.C:
+		case <-limit.C:
+			again.Stop()
+			return refused
+		case <-ctx.Done():
+			again.Stop()
+			return ctx.Err()
+		}
+		again.Stop()
+	}
+}
+
+// heldLocked returns the failure for which the device must not dial now, and for how long. mu is held.
+func (m *Mux) heldLocked(creds *transport.Credentials) (*transport.Error, time.Duration) {
+	wait := time.Until(m.until)
+	if m.last == nil || wait <= 0 || m.host != creds.DialHost() || m.by == creds.Resource() {
+		return nil, 0
+	}
+	refused := *m.last
+	if refused.RetryAfter > 0 {
+		refused.RetryAfter = wait
+	}
+	return &refused, wait
 }
 
 // living returns the connection if there is one, or why there can be none now, or neither.
@@ -159,10 +216,8 @@ func (m *Mux) living(creds *transport.Credentials) (*connection, error) {
 		c.users++
 		return c, nil
 	}
-	if wait := time.Until(m.until); m.last != nil && wait > 0 && m.host == creds.DialHost() && m.by != creds.Resource() {
-		refused := *m.last
-		refused.RetryAfter = max(refused.RetryAfter, wait)
-		return nil, &refused
+	if refused, _ := m.heldLocked(creds); refused != nil {
+		return nil, refused
 	}
 	return nil, nil
 }

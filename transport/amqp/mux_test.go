@@ -161,6 +161,28 @@ func TestDevicesJoinAndLeave(t *testing.T) {
 	})
 }
 
+// After a short outage all are back as soon as the one that dials.
+func TestAShortOutageIsOverForAllAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		all := fleet(t, h, amqp.NewMux(h.options()), 200)
+		for _, out := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
+			absent := h.inject(testbroker.Fault{Kind: testbroker.Absent})
+			time.Sleep(out)
+			absent.Remove()
+			began := time.Now()
+			each(all, func(i int, c *device.Client) {
+				if err := c.Send(t.Context(), numbered(i)); err != nil {
+					t.Error(err)
+				}
+			})
+			t.Logf("after %v away: all back in %v", out, time.Since(began))
+			require.LessOrEqual(t, time.Since(began), 2*out+time.Second, "the delay of the one that dials")
+			time.Sleep(time.Minute)
+		}
+		each(all, func(_ int, c *device.Client) { _ = c.Close() })
+	})
+}
+
 // While the hub is out of reach, a thousand devices do not dial a thousand times.
 func TestAnOutageIsNotDialedByAll(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
@@ -172,12 +194,14 @@ func TestAnOutageIsNotDialedByAll(t *testing.T) {
 		t.Logf("200 devices, 5 minutes: %d dials", dials)
 		require.Less(t, dials, int32(100))
 		absent.Remove()
+		began := time.Now()
 		each(all, func(_ int, c *device.Client) {
 			if err := c.Send(t.Context(), numbered(0)); err != nil {
 				t.Error(err)
 			}
 		})
 		require.EqualValues(t, 1, h.dials.Load()-before-dials)
+		require.Less(t, time.Since(began), 11*time.Second, "no device waits for longer than its own policy says, which is 10 s at most")
 		each(all, func(_ int, c *device.Client) { _ = c.Close() })
 	})
 }
