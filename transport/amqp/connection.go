@@ -119,6 +119,10 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 	return nil, err
 }
 
+// places is how many devices may share the connection, with a session of AMQP each: the library closes it, for all, when it is asked for one more than the peer allows. One is for tokens, and one
+// for a session that is not quite over.
+func (c *connection) places() int { return int(c.stream.frames.screen.sessions.Load()) - 2 }
+
 // ended is closed when the connection is gone.
 func (c *connection) ended() <-chan struct{} { return c.amqp.Done() }
 

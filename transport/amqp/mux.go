@@ -50,7 +50,7 @@ func NewMux(o *Options) *Mux {
 	return m
 }
 
-// Dial makes the device a session of its own, on the connection that there is or on a new one. The errors are those of Transport.Dial, and Quota when Options.Devices have joined already. While the
+// Dial makes the device a session of its own, on the connection that there is or on a new one. The errors are those of Transport.Dial, and Quota when Options.Devices have joined already, or as many as the peer allows. While the
 // hub cannot be reached, one device dials, as its policy paces it; the calls of the others wait for its success, 30 s at most, and return its latest failure then. What the hub itself wants to be
 // waited for is returned at once, as RetryAfter.
 func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
@@ -212,6 +212,8 @@ func (m *Mux) living(creds *transport.Credentials) (*connection, error) {
 			return nil, protocol.Invalid("the devices of this Mux are connected to " + strconv.Quote(c.host) + ", this one belongs to " + strconv.Quote(creds.DialHost()) + "; give it another Mux")
 		case c.users >= m.opt.Devices:
 			return nil, &transport.Error{Kind: transport.Quota, Err: errFull}
+		case c.users >= c.places():
+			return nil, &transport.Error{Kind: transport.Quota, Err: errNoChannel}
 		}
 		c.users++
 		return c, nil
@@ -222,7 +224,10 @@ func (m *Mux) living(creds *transport.Credentials) (*connection, error) {
 	return nil, nil
 }
 
-var errFull = errors.New("the connection has as many devices as Options.Devices allows; use another Mux")
+var (
+	errFull      = errors.New("the connection has as many devices as Options.Devices allows; use another Mux")
+	errNoChannel = errors.New("the connection has as many devices as the peer allows sessions of AMQP (channel-max); use another Mux")
+)
 
 // failed notes a failed dial, so that a thousand devices do not try the same one after the other. What no other try can mend is not noted: clients stop by themselves.
 func (m *Mux) failed(ctx context.Context, creds *transport.Credentials, cause error) error {

@@ -355,3 +355,32 @@ func TestManyBadDevices(t *testing.T) {
 		})
 	})
 }
+
+// One device more than the peer allows sessions is refused, and does not cost the others their connection.
+func TestMoreDevicesThanSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{ChannelMax: 5}})
+		require.NoError(t, err)
+		defer broker.Close()
+		h := &hub{Broker: &hubpair.Broker{Hub: broker}}
+		mux := amqp.NewMux(h.options())
+		var all []*running
+		for i := range 10 {
+			r, err := tryStart(t, mux, h.device(t, fmt.Sprintf("dev-%d", i)))
+			if i >= 4 {
+				require.Equal(t, transport.Quota, transport.KindOf(err), "%v", err)
+				require.ErrorContains(t, err, "channel-max")
+				continue
+			}
+			require.NoError(t, err)
+			all = append(all, r)
+			r.requireSends("x")
+		}
+		for _, r := range all {
+			r.requireSends("y")
+			r.cancel()
+			<-r.over
+		}
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}

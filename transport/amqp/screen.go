@@ -2,6 +2,8 @@ package amqp
 
 import (
 	"encoding/binary"
+	"math"
+	"sync/atomic"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
@@ -10,6 +12,8 @@ import (
 // encoding.Annotations.Unmarshal), so anybody who can send a message over a broker could end the program.
 type screen struct {
 	parts map[delivery]*part // messages of which more is to come
+	// sessions is how many the peer allows; 0 before its open. It may be read from anywhere.
+	sessions atomic.Int32
 }
 
 // delivery is where a message comes in.
@@ -29,6 +33,7 @@ const maxMessage = 16 << 20
 
 // What a frame of interest is, by its performative.
 const (
+	codeOpen     = 0x10
 	codeAttach   = 0x12
 	codeTransfer = 0x14
 	codeDetach   = 0x16
@@ -41,7 +46,7 @@ func interesting(head []byte) bool {
 	}
 	if head[4] == 2 && head[8] == 0 && head[9] == 0x53 {
 		switch head[10] {
-		case codeBegin, codeAttach, codeTransfer, codeDetach, codeEnd:
+		case codeOpen, codeBegin, codeAttach, codeTransfer, codeDetach, codeEnd:
 		default:
 			return false
 		}
@@ -73,6 +78,12 @@ func (s *screen) frame(b []byte) error {
 		return delivery{channel, handle}
 	}
 	switch d.Descriptor {
+	case uint64(codeOpen):
+		highest, given := field(3).(uint16)
+		if !given {
+			highest = math.MaxUint16
+		}
+		s.sessions.Store(int32(highest) + 1)
 	case uint64(codeBegin), uint64(codeEnd):
 		for k := range s.parts {
 			if k.channel == channel {
