@@ -1,13 +1,13 @@
 package fileupload
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -24,7 +24,7 @@ type StatusError struct {
 	Service string
 	// Status is HTTP's.
 	Status int
-	// Code is the service's own: a hub's number, such as "403006", or storage's word, such as "AuthenticationFailed". Empty when it gave none.
+	// Code is the service's own: a hub's number, such as "403006" (its name where that is no known one), or storage's word, such as "AuthenticationFailed". Empty when it gave none.
 	Code string
 	// Message is the first line of the service's text, at most 200 bytes of it, without anything secret.
 	Message string
@@ -55,30 +55,7 @@ type meaning struct {
 	hint string
 }
 
-// statusTable is what a status means at both services, where no code says more. Statuses that are not listed: 5xx are Unavailable, 3xx Protocol, 4xx Invalid, others Unknown.
-var statusTable = map[int]transport.Kind{
-	400: transport.Invalid,
-	401: transport.Unauthorized,
-	403: transport.Forbidden,
-	404: transport.NotFound,
-	405: transport.Unsupported,
-	408: transport.Timeout,
-	409: transport.Conflict,
-	411: transport.Protocol,
-	412: transport.Conflict,
-	413: transport.TooLarge,
-	415: transport.Unsupported,
-	429: transport.Throttled,
-	499: transport.Unavailable,
-	500: transport.Unavailable,
-	501: transport.Unsupported,
-	502: transport.Unavailable,
-	503: transport.Unavailable,
-	504: transport.Unavailable,
-	505: transport.Unsupported,
-}
-
-// hubTable has the codes of a hub whose status does not say it all.
+// hubTable has the codes of a hub that mean more to who uploads than to others, or that something helps against. What the others mean is in package hubstatus.
 var hubTable = map[string]meaning{
 	correlationInvalid: {transport.Conflict, ""},
 	correlationExpired: {transport.Conflict, ""},
@@ -86,20 +63,9 @@ var hubTable = map[string]meaning{
 	"400014": {transport.Unsupported, "; give the hub a storage container for uploads"},
 	"400017": {transport.Unsupported, "; check the hub's storage container for uploads"},
 	"400020": {transport.Unsupported, "; check the hub's storage container for uploads"},
-	"400021": {transport.Unavailable, ""},
-	"400024": {transport.Timeout, ""},
-	"400027": {transport.Unavailable, ""},
-	"400029": {transport.Unavailable, ""},
-	"400030": {transport.Unavailable, ""},
 	"401001": {transport.NotFound, "; check the hub's name"},
-	"403002": {transport.Quota, ""},
-	"403003": {transport.Quota, ""},
-	"403004": {transport.Quota, ""},
 	"403006": {transport.Quota, "; a device has 10 uploads at a time, and one whose end the hub was not told counts until its URI expires"},
-	"403007": {transport.Quota, ""},
-	"403010": {transport.Unsupported, ""},
-	"403012": {transport.Unauthorized, "; enable the device"},
-	"404012": {transport.Unavailable, ""},
+	"403012": {transport.Forbidden, "; enable the device"},
 }
 
 const (
@@ -135,72 +101,45 @@ var storageTable = map[string]meaning{
 	"SystemInUse":                     {transport.Unavailable, ""},
 }
 
-func statusKind(status int) transport.Kind {
-	if kind, ok := statusTable[status]; ok {
-		return kind
+// storageKind is what a status means at storage, where no code says more: what it means at a hub, but that there a 403 says that an allowance is used up.
+func storageKind(status int) transport.Kind {
+	if status == http.StatusForbidden {
+		return transport.Forbidden
 	}
-	switch {
-	case status >= 600 || status < 200:
-		return transport.Unknown
-	case status >= 500:
-		return transport.Unavailable
-	case status >= 400:
-		return transport.Invalid
-	}
-	return transport.Protocol // 2xx that was not asked for, redirections
+	return unhopedFor(status, hubstatus.OfStatus(status))
 }
 
-// refusal is the *transport.Error for an answer that is not the one hoped for.
-func (a *answer) refusal(table map[string]meaning, e *StatusError, now time.Time) *transport.Error {
+// unhopedFor is the Kind of an answer that is not the one hoped for.
+func unhopedFor(status int, v hubstatus.Verdict) transport.Kind {
+	if v.About == hubstatus.Fine {
+		return transport.Protocol // a success that was not asked for
+	}
+	return v.Kind
+}
+
+// refusal is the *transport.Error for an answer that is not the one hoped for: what the table says of its code, else of the Kind given.
+func (a *answer) refusal(table map[string]meaning, kind transport.Kind, e *StatusError, now time.Time) *transport.Error {
 	e.Status = a.status
-	e.RequestID = shorten(a.header.Get("x-ms-request-id"))
-	e.Code, e.Message = shorten(e.Code), shorten(e.Message)
-	m, ok := table[e.Code]
-	if !ok {
-		m.kind = statusKind(a.status)
+	e.Code, e.Message, e.RequestID = shorten(e.Code), shorten(e.Message), shorten(e.RequestID)
+	if m, ok := table[e.Code]; ok {
+		kind, e.hint = m.kind, m.hint
 	}
-	e.hint = m.hint
 	after, _ := retrypolicy.RetryAfterHeaders(a.header.Get, now)
-	return &transport.Error{Kind: m.kind, Op: transport.OpSend, Proto: proto, RetryAfter: after, Err: e}
+	return &transport.Error{Kind: kind, Op: transport.OpSend, Proto: proto, RetryAfter: after, Err: e}
 }
 
-// hubRefusal reads what a hub said. Its code stands in the body: as a number in a JSON text within the JSON, or, in the older form, as a name in a text.
+// hubRefusal reads what a hub said.
 func hubRefusal(a *answer, now time.Time) *transport.Error {
-	e := &StatusError{Service: "hub"}
-	var outer struct{ Message string }
-	var inner struct {
-		ErrorCode json.Number `json:"errorCode"`
-		Message   string      `json:"message"`
+	said := hubstatus.Read(a.status, a.header, a.body)
+	e := &StatusError{Service: "hub", Code: said.Name, Message: said.Message, RequestID: said.TrackingID}
+	if said.Code != 0 {
+		e.Code = strconv.Itoa(said.Code)
 	}
-	if json.Unmarshal(a.body, &outer) == nil {
-		if json.Unmarshal([]byte(outer.Message), &inner) == nil && inner.ErrorCode != "" {
-			e.Code, e.Message = inner.ErrorCode.String(), inner.Message
-		} else {
-			e.Message = outer.Message
-		}
-	}
-	if e.Code == "" {
-		e.Code = a.header.Get("iothub-errorcode")
-	}
-	if code, ok := hubNames[e.Code]; ok {
-		e.Code = code
-	}
-	r := a.refusal(hubTable, e, now)
+	r := a.refusal(hubTable, unhopedFor(a.status, said.Verdict()), e, now)
 	if skew, known := a.skew(now); known && r.Kind == transport.Unauthorized && (skew > badClock || skew < -badClock) {
 		e.hint += "; the device's clock is off by " + skew.Round(time.Second).String() + ": set it"
 	}
 	return r
-}
-
-// hubNames are the numbers of those codes that matter here, for hubs that give the name alone.
-var hubNames = map[string]string{
-	"DefaultStorageEndpointNotConfigured":        "400014",
-	"InvalidFileUploadCorrelationId":             correlationInvalid,
-	"ExpiredFileUploadCorrelationId":             correlationExpired,
-	"DeviceMaximumActiveFileUploadLimitExceeded": "403006",
-	"IotHubQuotaExceeded":                        "403002",
-	"DeviceDisabled":                             "403012",
-	"IotHubFailingOver":                          "404012",
 }
 
 // badClock is how far off a clock may be before a hub refuses tokens for it, roughly.
@@ -224,7 +163,9 @@ func storageRefusal(a *answer, now time.Time) *transport.Error {
 	if code := a.header.Get("x-ms-error-code"); code != "" {
 		body.Code = code
 	}
-	return a.refusal(storageTable, &StatusError{Service: "storage", Code: body.Code, Message: body.Message}, now)
+	return a.refusal(storageTable, storageKind(a.status), &StatusError{
+		Service: "storage", Code: body.Code, Message: body.Message, RequestID: a.header.Get("x-ms-request-id"),
+	}, now)
 }
 
 // shorten is what is kept of a peer's text: the first line, without control characters, and without what could be a signature.

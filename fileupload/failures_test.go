@@ -283,7 +283,7 @@ func TestWhatTheHubRefuses(t *testing.T) {
 	}
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		require.NoError(t, r.hub.SetEnabled("dev-1", false))
-		failed(t, upload(t, r), transport.Unauthorized, "beginning: hub answered 403 403012", "enable the device")
+		failed(t, upload(t, r), transport.Forbidden, "beginning: hub answered 403 403012", "enable the device")
 		require.NoError(t, r.hub.RemoveDevice("dev-1"))
 		failed(t, upload(t, r), transport.NotFound, "404001")
 	})
@@ -299,7 +299,7 @@ func TestWhatTheHubRefuses(t *testing.T) {
 	for _, text := range []bool{false, true} {
 		inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) { h.HTTP.TextErrors = text }, func(t *testing.T, r *rig) {
 			r.hub.SetEnabled("dev-1", false)
-			failed(t, upload(t, r), transport.Unauthorized, "403012")
+			failed(t, upload(t, r), transport.Forbidden, "403012")
 		})
 	}
 	// A clock that is off by hours is named.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -71,9 +73,10 @@ func TestWhatAnswersMean(t *testing.T) {
 		{503, "", transport.Unavailable},
 		{200, "", transport.Protocol},
 		{307, "", transport.Protocol},
-		{418, "", transport.Invalid},
+		{418, "", transport.Unknown},
 		{599, "", transport.Unavailable},
-		{600, "", transport.Unknown},
+		{504, "", transport.Timeout},
+		{600, "", transport.Protocol},
 	} {
 		byHeader := storageRefusal(answered(c.status, "", "x-ms-error-code", c.code), now)
 		require.Equal(t, c.kind, byHeader.Kind, "%d %s", c.status, c.code)
@@ -104,15 +107,17 @@ RequestId:r</Message></Error>`), now)
 		{"401003", transport.Unauthorized, false},
 		{"403002", transport.Quota, true},
 		{"403006", transport.Quota, true},
-		{"403012", transport.Unauthorized, false},
-		{"403999", transport.Forbidden, false},
+		{"403000", transport.Forbidden, false},
+		{"403001", transport.Forbidden, false},
+		{"403012", transport.Forbidden, false},
+		{"403999", transport.Quota, true},
 		{"404001", transport.NotFound, false},
 		{"404012", transport.Unavailable, true},
 		{"429001", transport.Throttled, true},
 		{"429005", transport.Throttled, true},
 		{"500001", transport.Unavailable, true},
 		{"503003", transport.Unavailable, true},
-		{"504101", transport.Unavailable, true},
+		{"504101", transport.Timeout, true},
 	} {
 		status := int(c.code[0]-'0')*100 + int(c.code[1]-'0')*10 + int(c.code[2]-'0')
 		e := hubRefusal(answered(status, `{"Message":"{\"errorCode\":`+c.code+`,\"message\":\"why\"}"}`, "Retry-After", "7"), now)
@@ -121,10 +126,46 @@ RequestId:r</Message></Error>`), now)
 		require.Equal(t, 7*time.Second, e.RetryAfter)
 		require.ErrorContains(t, e, c.code+" (why)")
 	}
-	for name, code := range hubNames {
-		e, _ := errors.AsType[*StatusError](hubRefusal(answered(400, `{"Message":"ErrorCode:`+name+`;text"}`, "iothub-errorcode", name), now))
-		require.Equal(t, code, e.Code)
+	for name, code := range map[string]string{
+		"DefaultStorageEndpointNotConfigured": "400014", "InvalidFileUploadCorrelationId": correlationInvalid, "ExpiredFileUploadCorrelationId": correlationExpired,
+		"DeviceMaximumActiveFileUploadLimitExceeded": "403006", "InvalidStorageEndpointOrBlob": "400020", "New": "New",
+	} {
+		for _, e := range []*transport.Error{
+			hubRefusal(answered(400, `{"Message":"ErrorCode:`+name+`;text"}`), now),
+			hubRefusal(answered(400, "", "iothub-errorcode", name), now),
+		} {
+			s, _ := errors.AsType[*StatusError](e)
+			require.Equal(t, code, s.Code)
+		}
 	}
+}
+
+// Each status and each code of a hub means here what it means to a transport, but for those few that mean more to who uploads.
+func TestAHubsAnswersMeanTheSameEverywhere(t *testing.T) {
+	for status := 100; status < 600; status++ {
+		want := hubstatus.OfStatus(status)
+		if want.About == hubstatus.Fine {
+			want.Kind = transport.Protocol // the hub has given nothing of what it was asked for
+		}
+		require.Equal(t, want.Kind, hubRefusal(answered(status, ""), time.Now()).Kind, status)
+		if status == http.StatusForbidden {
+			want.Kind = transport.Forbidden
+		}
+		require.Equal(t, want.Kind, storageRefusal(answered(status, ""), time.Now()).Kind, status)
+	}
+	own := 0
+	for code := 400_000; code < 600_000; code++ {
+		body := `{"Message":"{\"errorCode\":` + strconv.Itoa(code) + `}"}`
+		said := hubstatus.Answer{Status: code / 1000, Code: code}
+		e := hubRefusal(answered(code/1000, body), time.Now())
+		if m, is := hubTable[strconv.Itoa(code)]; is && m.kind != said.Verdict().Kind {
+			own++
+			require.Equal(t, m.kind, e.Kind, code)
+			continue
+		}
+		require.Equal(t, said.Verdict().Kind, e.Kind, code)
+	}
+	require.Equal(t, 5, own, "400014 to 400017 and 400020")
 }
 
 func TestNoTextOfAPeerShowsASignature(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/isotime"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -206,7 +207,7 @@ func (c *commands) ask() bool {
 	case err != nil:
 		s.fail(lost(err))
 		return false
-	case refused != nil && refused.about != moment:
+	case refused != nil && refused.About != hubstatus.Moment:
 		// A hub that does not give commands to this device now will not later.
 		if !c.granted(refused.operation(transport.OpSubscribe)) {
 			s.fail(refused.connection(transport.OpRun))
@@ -319,10 +320,10 @@ func (c *commands) do(e errand) bool {
 		s.fail(lost(err))
 		return false
 	case refused == nil:
-	case refused.about == identity:
+	case refused.About == hubstatus.Identity:
 		s.fail(refused.connection(transport.OpRun))
 		return false
-	case refused.about == moment:
+	case refused.About == hubstatus.Moment:
 		e.pause = longer(e.pause)
 		if e.at = now.Add(max(refused.after, e.pause)); e.at.Sub(e.since) < lockTime {
 			c.due = append(c.due, e)

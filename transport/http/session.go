@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -181,7 +182,7 @@ func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusa
 			return nil, nil, err
 		}
 		r := refusalOf(a.status, a.header, a.body, s.clock.now())
-		if r == nil || r.kind != transport.Unauthorized || again || !s.tokens.refused(ctx, token, fresh) {
+		if r == nil || r.Kind != transport.Unauthorized || again || !s.tokens.refused(ctx, token, fresh) {
 			return a, r, nil
 		}
 	}
@@ -227,16 +228,16 @@ func (s *session) proves(r *refusal) bool {
 	if s.cfg.Creds.ModuleID == "" {
 		r = r.ofLock()
 	}
-	return r.about == message && (r.cause.Status != http.StatusBadRequest || r.cause.Code != 0) || r.cause.Code == noCommands
+	return r.About == hubstatus.Message && (r.cause.Status != http.StatusBadRequest || r.cause.Code != 0) || r.cause.Code == noCommands
 }
 
 // ofLock is the refusal of a request that names a lock: what is not found may be the lock, unless the hub says otherwise.
 func (r *refusal) ofLock() *refusal {
-	if r.cause.Status != http.StatusNotFound || r.about != identity || r.cause.Code != 0 && r.cause.Code != 404000 {
+	if r.cause.Status != http.StatusNotFound || r.About != hubstatus.Identity || r.cause.Code != 0 && r.cause.Code != 404000 {
 		return r
 	}
 	own := *r
-	own.verdict = verdict{transport.Conflict, message, "lock lost"}
+	own.Verdict = hubstatus.Verdict{Kind: transport.Conflict, About: hubstatus.Message, Reason: "lock lost"}
 	return &own
 }
 

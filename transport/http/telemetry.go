@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -120,24 +121,24 @@ func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 	case refused == nil:
 		t.succeed(items[:n])
 		return n, true
-	case refused.about == identity:
+	case refused.About == hubstatus.Identity:
 		s.fail(refused.connection(transport.OpRun))
 		return n, false
-	case refused.about == moment:
+	case refused.About == hubstatus.Moment:
 		t.later, t.asked = refused, n
 		return n, false
 	case n == 1:
-		t.alone = t.alone || refused.kind == transport.TooLarge
+		t.alone = t.alone || refused.Kind == transport.TooLarge
 		t.report(items[:1], refused.operation(transport.OpSend))
 		return n, true
 	}
 	// It is about one of them, or about their number.
 	before := t.limit
-	if refused.kind == transport.TooLarge {
+	if refused.Kind == transport.TooLarge {
 		t.limit, t.alone = max(leastLimit, len(q.body)/2), false
 	}
 	going = t.all(items[:n/2]) && t.all(items[n/2:n])
-	if refused.kind == transport.TooLarge && t.alone {
+	if refused.Kind == transport.TooLarge && t.alone {
 		t.limit = before // it was about one
 	}
 	return n, going

@@ -1,0 +1,95 @@
+package hubstatus
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Answer is one that is no success, as the hub explains it.
+type Answer struct {
+	Status     int    // HTTP's
+	Code       int    // the hub's own; 0: it gave none that can be one
+	Name       string // of the code
+	Message    string
+	TrackingID string
+}
+
+// Verdict is what the answer means: by the hub's own code, if there is one that is listed, else by its status.
+func (a *Answer) Verdict() Verdict {
+	if row, listed := codeTable[a.Code]; listed {
+		return row.verdict()
+	}
+	return OfStatus(a.Status)
+}
+
+// MaxText bounds what is kept of a hub's text.
+const MaxText = 1 << 10
+
+// Read reads what the hub says about an error. Header "iothub-errorcode" has the name; the body has one of two forms:
+//
+//	{"Message":"{\"errorCode\":404001,\"trackingId\":\"..\",\"message\":\"..\"}"}
+//	{"Message":"ErrorCode:DeviceNotFound;no such device","ExceptionMessage":"Tracking ID:.."}
+//
+// What is neither is not shown: it may be a page of some gateway's.
+func Read(status int, header http.Header, body []byte) *Answer {
+	e := &Answer{Status: status, Name: header.Get("iothub-errorcode"), TrackingID: header.Get("x-ms-request-id")}
+	var outer struct{ Message, ExceptionMessage string }
+	if json.Unmarshal(body, &outer) == nil {
+		var inner struct {
+			ErrorCode           json.Number
+			TrackingID, Message string
+		}
+		if json.Unmarshal([]byte(outer.Message), &inner) == nil {
+			e.Code, _ = strconv.Atoi(string(inner.ErrorCode))
+			e.Message = inner.Message
+			e.TrackingID = or(inner.TrackingID, e.TrackingID)
+		} else {
+			e.Message = outer.Message
+			if coded, found := strings.CutPrefix(outer.Message, "ErrorCode:"); found {
+				name, text, _ := strings.Cut(coded, ";")
+				e.Name, e.Message = or(e.Name, name), text
+			}
+			if _, id, found := strings.Cut(outer.ExceptionMessage, "Tracking ID:"); found {
+				e.TrackingID = or(id, e.TrackingID)
+			}
+		}
+	}
+	e.Name, e.Message, e.TrackingID = Clean(e.Name), Clean(e.Message), Clean(e.TrackingID)
+	if e.Code == 0 {
+		e.Code = codeNamed[e.Name]
+	}
+	if e.Code/1000 != status && e.Code != 0 && codeTable[e.Code].code == 0 {
+		e.Code = 0 // no code of a hub's
+	}
+	if e.Name == "" {
+		e.Name = codeTable[e.Code].name
+	}
+	return e
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// Clean makes a peer's text fit to be shown: short, valid, on one line, and without the signature of a token that it may repeat.
+func Clean(text string) string {
+	if len(text) > MaxText {
+		text = text[:MaxText] + "..."
+	}
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0xfffd {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, " "))
+	return strings.TrimSpace(signature.ReplaceAllString(text, "sig=(hidden)"))
+}
+
+// signature is the secret part of a token.
+var signature = regexp.MustCompile(`(?i)sig=[^& ,;"'<>]*`)
