@@ -2,6 +2,7 @@ package http
 
 import (
 	"encoding/binary"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -23,6 +24,8 @@ const (
 	declinedFor = 5 * time.Second
 	// firstPause and lastPause are between tries that the hub does not take at the moment; they double.
 	firstPause, lastPause = time.Second, time.Minute
+	// longestPause is the longest one that a hub can ask for.
+	longestPause = time.Hour
 )
 
 // commands looks for cloud-to-device messages, and settles them. Its goroutine begins with the first OpSubscribe.
@@ -216,9 +219,13 @@ func (c *commands) ask() bool {
 		return true
 	case refused != nil:
 		c.pause = longer(c.pause)
-		c.look = time.Now().Add(max(refused.after, c.pause))
+		c.look = time.Now().Add(max(min(refused.after, longestPause), c.pause))
 		c.granted(nil)
 		return true
+	}
+	if a.status == http.StatusOK && heldOf(a, asked).lock == "" {
+		s.fail(lost(errNoLock))
+		return false
 	}
 	c.pause = 0
 	c.granted(nil)
@@ -230,6 +237,8 @@ func (c *commands) ask() bool {
 	c.deliver(a, asked)
 	return true
 }
+
+var errNoLock = errors.New("the hub's answer has no lock token (ETag), as each command has")
 
 // longer is the pause after this one.
 func longer(pause time.Duration) time.Duration {

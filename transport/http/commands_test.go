@@ -364,3 +364,49 @@ func TestASlowAnswerToTelemetryHoldsUpNoVerdict(t *testing.T) {
 		h.HoldAnswers(false)
 	})
 }
+
+// The hub's wish to be left alone counts, up to an hour: one answer, which may not even be the hub's, must not end the looks of a session for years.
+func TestLooksAreNotPutOffForLongerThanAnHour(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("x", nil)
+		busy := true
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if r.Method != http.MethodGet || !busy {
+				return false
+			}
+			busy = false
+			w.Header().Set("Retry-After", "99999999")
+			refuse(w, 429001, "ThrottlingException")
+			return true
+		}
+		r := h.start(t, h.polling(time.Minute))
+		require.NoError(t, r.subscribe())
+		time.Sleep(time.Hour - time.Second)
+		require.Empty(t, r.bodies())
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"x"}, r.bodies())
+	})
+}
+
+// A command without a lock token could never be settled: no hub gives one, so the answer is not what the hub sent.
+func TestACommandWithoutALock(t *testing.T) {
+	for _, tag := range []string{"", `""`, `W/""`} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+				if r.Method != http.MethodGet {
+					return false
+				}
+				if tag != "" {
+					w.Header().Set("ETag", tag)
+				}
+				_, _ = w.Write([]byte("<html>sign in to the network</html>"))
+				return true
+			}
+			r := h.start(t, h.polling(time.Minute))
+			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+			e := r.requireLoss(transport.Network)
+			require.ErrorContains(t, e, "lock token")
+			require.Empty(t, r.bodies())
+		})
+	}
+}
