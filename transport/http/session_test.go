@@ -342,6 +342,10 @@ func TestARefusalForNowHoldsUpAll(t *testing.T) {
 		{429001, "17", transport.Throttled, 17 * time.Second},
 		{503005, "Sat, 01 Jan 2000 00:00:30 GMT", transport.Unavailable, 30 * time.Second}, // the bubble's clock begins at midnight
 		{500001, "", transport.Unavailable, 0},
+		{500008, "", transport.Timeout, 0},
+		{400024, "", transport.Timeout, 0}, // the hub took too long
+		{408000, "", transport.Timeout, 0},
+		{400021, "", transport.Unavailable, 0}, // it cancelled the request
 		{403002, "", transport.Quota, 0},
 	} {
 		t.Run(fmt.Sprint(row.code), func(t *testing.T) {
@@ -371,7 +375,8 @@ func TestARefusalForNowHoldsUpAll(t *testing.T) {
 					e := transport.Find(err)
 					require.Equal(t, row.kind, e.Kind)
 					asked := tag < 500 // the first batch
-					require.Equal(t, asked && row.code >= 500000, errors.Is(err, transport.ErrOutcomeUnknown))
+					open := row.kind == transport.Unavailable || row.kind == transport.Timeout
+					require.Equal(t, asked && open, errors.Is(err, transport.ErrOutcomeUnknown))
 					require.Equal(t, transport.Operation, e.Scope)
 					require.Equal(t, row.want, e.RetryAfter)
 					require.True(t, errfilter.Retryable(err))

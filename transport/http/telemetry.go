@@ -72,7 +72,7 @@ func (t *telemetry) sendQueued() bool {
 			}
 			t.takeIn()
 			e := t.later.operation(transport.OpSend)
-			if t.later.cause.Status >= 500 { // the hub may have taken it in before it failed
+			if open(t.later) {
 				t.report(t.items[t.done:t.done+t.asked], transport.OutcomeUnknown(e))
 			}
 			t.report(t.items[t.done:], e)
@@ -86,6 +86,9 @@ func (t *telemetry) sendQueued() bool {
 	}
 	return false
 }
+
+// open says whether the hub may have taken in what it refused for the moment: not when it did so for a limit, but when it was cancelled, took too long or failed.
+func open(r *refusal) bool { return r.Kind == transport.Unavailable || r.Kind == transport.Timeout || r.cause.Status >= 500 }
 
 // takeIn adds what is in the queue, but for what cannot be sent.
 func (t *telemetry) takeIn() {
