@@ -7,7 +7,7 @@
 // # Telemetry
 //
 // Messages that wait at the same moment travel in one request, up to 500 of them and 255 KB; a message that comes alone goes at once. There is one request for telemetry under way at a time, so
-// messages arrive in order. Requests are not delayed to make batches larger; how many messages can wait is device.Options.Window, 128 by default. A message alone travels in its plain form, with its properties as headers; a message whose
+// messages arrive in order. Requests are not delayed to make batches larger; a batch has at most as many messages as device.Options.Window, 128 by default: programs that send much make it 500 or more. A message alone travels in its plain form, with its properties as headers; a message whose
 // properties a header would change, and each message of a batch, travels as JSON with the body in base64. Names of properties must consist of ASCII letters, digits and ! # $ % & ' * + - . ^ _ ` | ~,
 // and be there once, without regard to case; other messages are refused here, with Kind Invalid.
 //
