@@ -113,6 +113,7 @@ type Hub struct {
 
 	mu          sync.Mutex // guards what follows, never held over a wait
 	closed      bool
+	resetting   chan struct{} // closed when the Reset under way is through; nil = there is none
 	registry    map[identity]*registration
 	entries     int // registered so far
 	policies    map[string]policy
@@ -268,7 +269,7 @@ func (h *Hub) nextPort() string {
 	return fmt.Sprint(h.accepted + 1)
 }
 
-// serve runs a connection in its own goroutine; false when the hub is closed.
+// serve runs a connection in its own goroutine; false when the hub is closed, or being reset.
 func (h *Hub) serve(raw net.Conn, at port) bool {
 	sock, real := raw.(*net.TCPConn)
 	var queue *socket
@@ -278,7 +279,7 @@ func (h *Hub) serve(raw net.Conn, at port) bool {
 	}
 	c := &conn{stream: raw, raw: raw, port: at, hub: h, closed: make(chan struct{}), done: make(chan struct{})}
 	h.mu.Lock()
-	if h.closed {
+	if h.closed || h.resetting != nil {
 		h.mu.Unlock()
 		abort(raw)
 		return false

@@ -1,0 +1,102 @@
+package testbroker
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+// Devices returns the registry: devices and their modules, by name.
+func (h *Hub) Devices() []Device {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]Device, 0, len(h.registry))
+	for id := range h.registry {
+		all = append(all, h.deviceLocked(id))
+	}
+	slices.SortFunc(all, func(a, b Device) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.ModuleID, b.ModuleID))
+	})
+	return all
+}
+
+// CloseConnections ends, in good order, the connections of a device, named as in [Hub.Connections]. A connection over AMQP
+// that acts for others as well lives on for them. It returns how many there were. See [Hub.Drop] for an end by RST.
+func (h *Hub) CloseConnections(device string) int {
+	open := h.connsOf(device)
+	h.expel(open, device, ErrDropped, wire.ConnectionForced)
+	return len(open)
+}
+
+// Reset makes the hub as it was when it was new, but for the registry, the keys and policies, the certificates and the ports, which
+// stay. It cuts all connections by RST, waits for their end, removes the faults, and empties the logs, queues and
+// twins. Until it is through the hub refuses connections. Calls of methods that are under way go on without a client. A second Reset
+// at the same time waits for the first.
+func (h *Hub) Reset() {
+	h.mu.Lock()
+	if other := h.resetting; other != nil {
+		h.mu.Unlock()
+		<-other
+		return
+	}
+	through := make(chan struct{})
+	h.resetting = through
+	open := h.connsLocked("")
+	h.mu.Unlock()
+	for _, c := range open {
+		c.cutFor(ErrDropped)
+	}
+	for _, c := range open {
+		<-c.done
+	}
+
+	h.faults.clear()
+	h.log.clear()
+	h.calls.clear()
+	for _, q := range h.queuesOf("") {
+		q.stop()
+	}
+	h.mu.Lock()
+	clear(h.queues)
+	clear(h.sessions)
+	clear(h.twinOf)
+	clear(h.standing)
+	h.orders = nil
+	h.resetting = nil
+	h.mu.Unlock()
+	close(through)
+	h.changed.wake()
+}
+
+// clear empties the log. Slices of it that are still being read stay as they are.
+func (l *telemetryLog) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.messages, l.conflicts = nil, nil
+	clear(l.first)
+}
+
+// clear removes all faults.
+func (f *faults) clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = nil
+	f.count.Store(0)
+}
+
+// clear forgets all calls but those that have not ended.
+func (m *methodCalls) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log = slices.DeleteFunc(m.log, func(c *methodCall) bool {
+		_, open := m.open[c]
+		return !open
+	})
+	maps.DeleteFunc(m.named, func(_ callName, c *methodCall) bool {
+		_, open := m.open[c]
+		return !open
+	})
+	m.answers = nil
+}

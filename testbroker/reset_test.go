@@ -1,0 +1,104 @@
+package testbroker_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// Nothing of what was before a Reset is seen after it, and the device gets on with the keys that it has.
+func TestReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		cam, err := h.AddModule("dev-1", "cam")
+		require.NoError(t, err)
+		w := login(t, h, d)
+		w.subscribe(1, "devices/dev-1/messages/devicebound/#")
+		w.publish(1, events+"%24.mid=1", "a")
+		w.acked()
+		w.publish(2, events+"%24.mid=1", "b")
+		w.acked()
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("never acknowledged")}))
+		_, err = h.PatchDesired("dev-1", `{"a":1}`)
+		require.NoError(t, err)
+		_, err = h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "reboot"})
+		require.Error(t, err)
+		cut := h.Inject(testbroker.Fault{Kind: testbroker.DropConnect, Times: -1})
+		h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, Device: "dev-1"})
+		require.Len(t, h.Conflicts(), 1)
+
+		h.Reset()
+		require.Zero(t, h.Connections(""))
+		require.Zero(t, h.Len())
+		require.Empty(t, h.Messages())
+		require.Empty(t, h.Conflicts())
+		require.Empty(t, h.C2DLog(""))
+		require.Empty(t, h.MethodLog(""))
+		twin, err := h.Twin("dev-1")
+		require.NoError(t, err)
+		require.JSONEq(t, `{}`, string(twin.Desired))
+		require.EqualValues(t, 1, twin.DesiredVersion)
+		require.Equal(t, []testbroker.Device{d, cam}, h.Devices())
+
+		w = login(t, h, d)
+		w.publish(1, events+"%24.mid=1", "c")
+		w.acked()
+		require.Len(t, h.Messages(), 1)
+		require.Empty(t, h.Conflicts(), "the message of that id before was forgotten")
+		require.Zero(t, cut.Fired())
+		cut.Remove()
+
+		w.subscribe(1, "devices/dev-1/messages/devicebound/#")
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("new")}))
+		w.expect(3)
+		require.Equal(t, 1, h.C2DLog("dev-1")[0].Sequence)
+	})
+}
+
+// A call that a back end waits for does not hold up a Reset, nor does one of the test's own; two at once are one.
+func TestResetWhileCallsAreUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := backEnd(t, h, testbroker.AllRights)
+		w := login(t, h, d)
+		w.subscribe(1, "$iothub/methods/POST/#")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			p.try("POST", "/twins/dev-1/methods"+version, `{"methodName":"a","responseTimeoutInSeconds":300}`)
+		}()
+		ended := make(chan error)
+		go func() {
+			_, err := h.CallMethod(ctx, "dev-1", testbroker.MethodCall{Name: "b", ResponseTimeout: 5 * time.Minute})
+			ended <- err
+		}()
+		w.expect(3)
+		w.expect(3)
+		start := time.Now()
+		again := make(chan struct{})
+		go func() { h.Reset(); close(again) }()
+		h.Reset()
+		<-again
+		require.Less(t, time.Since(start), time.Second)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+}
+
+func TestCloseConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		other, err := h.AddDevice("dev-2")
+		require.NoError(t, err)
+		w, stays := login(t, h, d), login(t, h, other)
+		require.Equal(t, 1, h.CloseConnections("dev-1"))
+		require.EqualError(t, w.end(), "EOF", "in good order")
+		stays.ping()
+		require.Zero(t, h.CloseConnections("dev-1"))
+	})
+}
