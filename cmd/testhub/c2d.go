@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// A command is a cloud-to-device message and what has become of it.
+type command struct {
+	Device     string            `json:"device"`
+	Sequence   int               `json:"sequence"`
+	MessageID  string            `json:"messageId,omitempty"`
+	Properties map[string]string `json:"properties,omitempty"`
+	body
+	State      string     `json:"state"`
+	Deliveries int        `json:"deliveries"`
+	Connection uint64     `json:"connection,omitempty"`
+	Enqueued   time.Time  `json:"enqueued"`
+	Expires    time.Time  `json:"expires"`
+	Ended      *time.Time `json:"ended,omitempty"`
+	Feedback   string     `json:"feedback,omitempty"`
+}
+
+func showCommand(r *testbroker.C2DRecord) command {
+	c := command{
+		Device: join(r.DeviceID, r.ModuleID), Sequence: r.Sequence, MessageID: r.C2D.MessageID, Properties: showProperties(r.C2D.Properties),
+		body: showBody(r.C2D.Body), State: r.State.String(), Deliveries: r.Deliveries, Connection: r.Connection,
+		Enqueued: r.Enqueued, Expires: r.C2D.Expiry, Feedback: r.Feedback,
+	}
+	if !r.Ended.IsZero() {
+		c.Ended = &r.Ended
+	}
+	return c
+}
+
+// states are those of commands, by name.
+var states = func() map[string]testbroker.C2DState {
+	m := make(map[string]testbroker.C2DState)
+	for s := testbroker.Enqueued; s <= testbroker.Rejected; s++ {
+		m[s.String()] = s
+	}
+	return m
+}()
+
+// properties takes an object whose members are texts, in their order.
+func properties(name string, into *[]testbroker.Property) field {
+	return field{name: name, take: func(raw json.RawMessage, path string) *refusal {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		if open, err := d.Token(); err != nil || open != json.Delim('{') {
+			return bad(path, "is no object", `give an object of texts, such as {"unit":"C"}`)
+		}
+		for d.More() {
+			name, _ := d.Token()
+			v, _ := d.Token()
+			n, _ := name.(string)
+			text, ok := v.(string)
+			switch {
+			case n == "":
+				return bad(path, "has a property without a name", "name it")
+			case !ok:
+				return bad(path+"."+n, "is no text", "give a text, also for numbers")
+			}
+			*into = append(*into, testbroker.Property{Name: n, Value: text})
+		}
+		return nil
+	}}
+}
+
+func (c *control) sendC2D(r *call) (any, *refusal) {
+	id, problem := c.device(r)
+	if problem != nil {
+		return nil, problem
+	}
+	var m testbroker.C2D
+	var words *string
+	acks := map[string]string{"none": "none", "positive": "positive", "negative": "negative", "full": "full"}
+	fields := []field{
+		text("messageId", &m.MessageID), text("correlationId", &m.CorrelationID), text("userId", &m.UserID), text("contentType", &m.ContentType),
+		text("contentEncoding", &m.ContentEncoding), choice("ack", acks, &m.Ack), moment("expiry", &m.Expiry), properties("properties", &m.Properties),
+		value("body", `a text; JSON goes into it as a text too: "{\"on\":true}"`, &words, nil), binary("bodyBase64", &m.Body),
+	}
+	if problem := r.read(fields...); problem != nil {
+		return nil, problem
+	}
+	switch {
+	case words != nil && m.Body != nil:
+		return nil, bad("bodyBase64", "is there together with body", "leave one of them out")
+	case words != nil:
+		m.Body = []byte(*words)
+	}
+	if len(m.Body) > testbroker.MaxC2D {
+		return nil, bad("body", "has more than 64 KiB", "send less")
+	}
+	if len(m.MessageID) > testbroker.MaxMessageID {
+		return nil, bad("messageId", "has more than 128 characters", "give a shorter one")
+	}
+	err := c.hub.SendC2D(id, m)
+	switch {
+	case errors.Is(err, testbroker.ErrQueueFull):
+		return nil, &refusal{status: http.StatusTooManyRequests, Problem: "the device's queue is full", Fix: "have the device take some, or DELETE the queue"}
+	case errors.Is(err, testbroker.ErrQuota):
+		return nil, &refusal{status: http.StatusForbidden, Problem: "the fault Quota has used up the messages of the day", Fix: "remove it"}
+	case errors.Is(err, testbroker.ErrNotFound):
+		return nil, noDevice(id)
+	case errors.Is(err, testbroker.ErrClosed):
+		return nil, &refusal{status: http.StatusServiceUnavailable, Problem: "testhub is ending", Fix: "start it again"}
+	case err != nil:
+		return nil, bad("properties", strings.TrimPrefix(err.Error(), "testbroker: "), "send less")
+	}
+	return map[string]any{"device": id}, nil
+}
+
+func (c *control) listC2D(r *call) (any, *refusal) {
+	id, problem := c.device(r)
+	if problem == nil {
+		problem = r.query()
+	}
+	return map[string]any{"commands": c.commands(id)}, problem
+}
+
+func (c *control) commands(id string) []command {
+	all := []command{}
+	for _, record := range c.hub.C2DLog(id) {
+		all = append(all, showCommand(&record))
+	}
+	return all
+}
+
+func (c *control) waitC2D(r *call) (any, *refusal) {
+	state, count, limit := testbroker.Completed, 1, time.Duration(0)
+	id, problem := c.device(r)
+	if problem == nil {
+		problem = r.query(choice("state", states, &state), whole("count", 1, 1<<20, &count), within(&limit))
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	have := func() any { return map[string]int{state.String(): c.hub.CountC2D(id, state)} }
+	problem = c.waits(r, limit, have, func(ctx context.Context) error { return c.hub.WaitC2D(ctx, id, state, count) })
+	return map[string]any{"commands": c.commands(id)}, problem
+}
+
+func (c *control) purgeC2D(r *call) (any, *refusal) {
+	id, problem := c.device(r)
+	if problem == nil {
+		problem = r.read()
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	return map[string]any{"purged": c.hub.PurgeC2D(id)}, nil
+}

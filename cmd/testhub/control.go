@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+const (
+	maxInput    = 1 << 20          // bytes of a request
+	defaultWait = 30 * time.Second // of what waits, when the request does not say
+	maxWait     = 10 * time.Minute
+)
+
+// control is the control API: HTTP with JSON, on loopback.
+type control struct {
+	ctx    context.Context // ends all that waits
+	cancel context.CancelFunc
+	hub    *testbroker.Hub
+	reg    *registry
+	watch  *watcher
+	ready  *readyObject
+
+	server http.Server
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	faults []*declared // in the order of their numbers
+	made   int
+}
+
+func newControl(ctx context.Context, hub *testbroker.Hub, reg *registry, watch *watcher, ready *readyObject) *control {
+	c := &control{hub: hub, reg: reg, watch: watch, ready: ready}
+	c.ctx, c.cancel = context.WithCancel(ctx)
+	c.server = http.Server{
+		Handler:           c.handler(),
+		BaseContext:       func(net.Listener) context.Context { return c.ctx },
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute,
+		IdleTimeout:       time.Minute,
+		ErrorLog:          nil,
+	}
+	return c
+}
+
+// start serves on a goroutine of its own.
+func (c *control) start(l net.Listener) {
+	c.wg.Go(func() { c.server.Serve(l) }) // until stop
+}
+
+// stop ends what waits, lets other answers end, and joins the goroutine. A second stop does nothing.
+func (c *control) stop() {
+	c.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	if c.server.Shutdown(ctx) != nil {
+		c.server.Close()
+	}
+	c.wg.Wait()
+}
+
+// A route is one request of the API.
+type route struct {
+	method, path string
+	does         string
+	handle       func(*control, *call) (any, *refusal)
+}
+
+// routes is the API. README.md has an example of each.
+func routes() []route {
+	return []route{
+		{"GET", "/", "this list", (*control).index},
+		{"GET", "/hub", "host name, addresses and certificate of the hub", (*control).about},
+		{"POST", "/reset", "cut all connections, remove all faults, forget messages, commands, twins and calls; declared devices as they were", (*control).reset},
+
+		{"GET", "/devices", "devices and modules, and how many connections each has", (*control).devices},
+		{"POST", "/devices/{device}/reset", "cut the device's connections by RST", (*control).cutDevice},
+		{"POST", "/devices/{device}/close", "end the device's connections in good order", (*control).closeDevice},
+		{"POST", "/devices/{device}/disable", "forbid the device to connect, and end its connections", (*control).disable},
+		{"POST", "/devices/{device}/enable", "allow the device to connect", (*control).enable},
+		{"GET", "/devices/{device}/wait", "wait until the device has this many connections", (*control).waitConnections},
+
+		{"GET", "/messages", "telemetry, the oldest first", (*control).messages},
+		{"GET", "/messages/wait", "wait until there is this much telemetry", (*control).waitMessages},
+		{"GET", "/conflicts", "pairs of messages that have the same sender and id, but not the same body", (*control).conflicts},
+
+		{"POST", "/devices/{device}/c2d", "send a cloud-to-device message", (*control).sendC2D},
+		{"GET", "/devices/{device}/c2d", "what became of the cloud-to-device messages", (*control).listC2D},
+		{"GET", "/devices/{device}/c2d/wait", "wait until this many of them are in a state", (*control).waitC2D},
+		{"DELETE", "/devices/{device}/c2d", "throw away those that wait", (*control).purgeC2D},
+
+		{"GET", "/devices/{device}/twin", "read the twin", (*control).twin},
+		{"PATCH", "/devices/{device}/twin/desired", "merge into the desired properties; null removes", (*control).patchDesired},
+		{"PUT", "/devices/{device}/twin/desired", "replace the desired properties", (*control).setDesired},
+		{"PATCH", "/devices/{device}/twin/tags", "merge into the tags", (*control).patchTags},
+		{"POST", "/devices/{device}/twin/wait", "wait until the reported properties have these members", (*control).waitReported},
+
+		{"POST", "/devices/{device}/methods", "call a direct method and wait for the answer", (*control).callMethod},
+		{"GET", "/devices/{device}/methods", "all calls, and what became of them", (*control).listMethods},
+
+		{"GET", "/faults/kinds", "all kinds of faults, with their protocols and fields", (*control).kinds},
+		{"POST", "/faults", "declare a fault", (*control).inject},
+		{"GET", "/faults", "the faults that are declared, and how often each has happened", (*control).listFaults},
+		{"GET", "/faults/{fault}", "one of them", (*control).fault},
+		{"GET", "/faults/{fault}/wait", "wait until it has happened this often", (*control).waitFault},
+		{"DELETE", "/faults/{fault}", "remove it", (*control).removeFault},
+		{"DELETE", "/faults", "remove all", (*control).removeFaults},
+	}
+}
+
+// A call is a request.
+type call struct {
+	*http.Request
+	body []byte
+}
+
+// handler is the API behind what keeps others out: pages in a browser can reach loopback, under any name (DNS rebinding), but say so.
+func (c *control) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range routes() {
+		pattern := r.method + " " + r.path
+		if r.path == "/" {
+			pattern += "{$}"
+		}
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
+			body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxInput))
+			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+				refuse(w, &refusal{status: http.StatusRequestEntityTooLarge, Problem: "the body is larger than 1 MiB", Fix: "send less"})
+				return
+			} else if err != nil {
+				return // nobody is there any more
+			}
+			answer, problem := r.handle(c, &call{req, body})
+			if problem != nil {
+				refuse(w, problem)
+				return
+			}
+			reply(w, http.StatusOK, answer)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, &refusal{status: http.StatusNotFound, Field: "path", Problem: r.Method + " " + r.URL.Path + " is not there", Fix: "GET / lists what is"})
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if !isLoopback(host) || r.Header.Get("Origin") != "" {
+			refuse(w, &refusal{status: http.StatusForbidden, Field: "Host and Origin", Problem: "the request comes from a page of a browser, or by another name than that of loopback", Fix: "send it from a program, to 127.0.0.1, [::1] or localhost"})
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func refuse(w http.ResponseWriter, p *refusal) {
+	reply(w, p.status, map[string]*refusal{"error": p})
+}
+
+func reply(w http.ResponseWriter, status int, answer any) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(answer); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(b.Bytes())
+}
+
+// read reads the body, an object of JSON. Nothing at all is an object without members.
+func (r *call) read(fields ...field) *refusal {
+	if problem := r.query(); problem != nil {
+		return problem
+	}
+	data := r.body
+	if len(bytes.TrimSpace(data)) == 0 {
+		data = []byte("{}")
+	}
+	return readObject(data, "", fields...)
+}
+
+// query reads the parameters.
+func (r *call) query(fields ...field) *refusal { return readQuery(r.URL.Query(), fields...) }
+
+// device returns the device or module that the path names.
+func (c *control) device(r *call) (string, *refusal) {
+	id := r.PathValue("device")
+	if _, err := c.hub.Device(id); err != nil {
+		return "", noDevice(id)
+	}
+	return id, nil
+}
+
+func noDevice(id string) *refusal {
+	return &refusal{status: http.StatusNotFound, Field: "device", Problem: id + " is not registered", Fix: "GET /devices lists those that are; a module is device%2Fmodule in a path"}
+}
+
+// selector is the parameter device of a query: one that is registered, or empty for all.
+func (c *control) selector(id string) *refusal {
+	if id == "" {
+		return nil
+	}
+	if _, err := c.hub.Device(id); err != nil {
+		return noDevice(id)
+	}
+	return nil
+}
+
+// within is the parameter of all that waits.
+func within(into *time.Duration) field {
+	*into = defaultWait
+	return span("within", 0, maxWait, into)
+}
+
+// waits calls something that waits, for as long as the request says.
+func (c *control) waits(r *call, limit time.Duration, have func() any, wait func(ctx context.Context) error) *refusal {
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	defer cancel()
+	err := wait(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case c.ctx.Err() != nil, errors.Is(err, testbroker.ErrClosed):
+		return &refusal{status: http.StatusServiceUnavailable, Problem: "testhub is ending", Fix: "start it again"}
+	case errors.Is(err, testbroker.ErrNotFound):
+		return noDevice(r.PathValue("device"))
+	}
+	raw, err := json.Marshal(have())
+	if err != nil {
+		raw = []byte("unknown")
+	}
+	return &refusal{status: http.StatusGatewayTimeout, Problem: "it has not come to that within " + limit.String() + "; there is: " + string(raw),
+		Fix: "find out why, or wait longer: within"}
+}
+
+func (c *control) index(r *call) (any, *refusal) {
+	type entry struct {
+		Request string `json:"request"`
+		Does    string `json:"does"`
+	}
+	var all []entry
+	for _, r := range routes() {
+		all = append(all, entry{r.method + " " + r.path, r.does})
+	}
+	return map[string]any{"requests": all}, r.query()
+}
+
+func (c *control) about(r *call) (any, *refusal) { return c.ready.public(), r.query() }
+
+func (c *control) reset(r *call) (any, *refusal) {
+	if problem := r.read(); problem != nil {
+		return nil, problem
+	}
+	c.mu.Lock() // a fault that is declared meanwhile comes after the reset
+	defer c.mu.Unlock()
+	var err error
+	c.watch.reset(func() {
+		err = c.reg.restore(c.hub)
+		c.hub.Reset()
+	})
+	c.faults = nil
+	if err != nil {
+		return nil, &refusal{status: http.StatusInternalServerError, Problem: err.Error(), Fix: "start testhub again"}
+	}
+	return map[string]any{}, nil
+}

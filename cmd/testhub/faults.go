@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// maxFaults is how many faults may be declared at a time.
+const maxFaults = 1000
+
+// declared is a fault that was declared and not removed.
+type declared struct {
+	ID    int             `json:"id"`
+	Fault json.RawMessage `json:"fault"` // as it was declared
+	Fired int             `json:"fired"`
+
+	injected *testbroker.Injected
+}
+
+// show is a copy with the present count.
+func (d *declared) show() declared {
+	return declared{ID: d.ID, Fault: d.Fault, Fired: d.injected.Fired()}
+}
+
+func (c *control) kinds(r *call) (any, *refusal) {
+	type kind struct {
+		Kind      string   `json:"kind"`
+		Protocols []string `json:"protocols"`
+		Fields    []string `json:"fields"`
+	}
+	all := []kind{}
+	table := faultKinds()
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		k := kind{Kind: name}
+		for _, p := range []testbroker.Protocol{testbroker.MQTT, testbroker.AMQP, testbroker.HTTP} {
+			if table[name].Protocols()&p != 0 {
+				k.Protocols = append(k.Protocols, strings.ToLower(p.String()))
+			}
+		}
+		for _, f := range fieldsOf(table[name], &testbroker.Fault{}) {
+			k.Fields = append(k.Fields, f.name)
+		}
+		all = append(all, k)
+	}
+	return map[string]any{"kinds": all}, r.query()
+}
+
+func (c *control) inject(r *call) (any, *refusal) {
+	if problem := r.query(); problem != nil {
+		return nil, problem
+	}
+	f, problem := readFault(r.body)
+	if problem == nil {
+		if problem = c.selector(f.Device); problem != nil {
+			problem.status = http.StatusBadRequest
+		}
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, r.body); err != nil {
+		return nil, bad("body", "is no JSON", "give an object")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.faults) >= maxFaults {
+		return nil, &refusal{status: http.StatusConflict, Problem: "there are a thousand faults", Fix: "DELETE those that are done with"}
+	}
+	c.made++
+	d := &declared{ID: c.made, Fault: compact.Bytes(), injected: c.hub.Inject(f)}
+	c.faults = append(c.faults, d)
+	return d.show(), nil
+}
+
+func (c *control) listFaults(r *call) (any, *refusal) {
+	all := []declared{}
+	c.mu.Lock()
+	for _, d := range c.faults {
+		all = append(all, d.show())
+	}
+	c.mu.Unlock()
+	return map[string]any{"faults": all}, r.query()
+}
+
+// find returns the fault that the path names.
+func (c *control) find(r *call) (*declared, *refusal) {
+	id, err := strconv.Atoi(r.PathValue("fault"))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.faults, func(d *declared) bool { return d.ID == id })
+	if err != nil || i < 0 {
+		return nil, &refusal{status: http.StatusNotFound, Field: "fault", Problem: "there is no fault " + r.PathValue("fault"), Fix: "GET /faults lists them"}
+	}
+	return c.faults[i], nil
+}
+
+func (c *control) fault(r *call) (any, *refusal) {
+	d, problem := c.find(r)
+	if problem == nil {
+		problem = r.query()
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	return d.show(), nil
+}
+
+func (c *control) waitFault(r *call) (any, *refusal) {
+	count, limit := 1, time.Duration(0)
+	d, problem := c.find(r)
+	if problem == nil {
+		problem = r.query(whole("count", 1, 1<<30, &count), within(&limit))
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	problem = c.waits(r, limit, func() any { return d.show() }, func(ctx context.Context) error { return d.injected.WaitFired(ctx, count) })
+	return d.show(), problem
+}
+
+func (c *control) removeFault(r *call) (any, *refusal) {
+	d, problem := c.find(r)
+	if problem == nil {
+		problem = r.read()
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	c.mu.Lock()
+	c.faults = slices.DeleteFunc(c.faults, func(other *declared) bool { return other == d })
+	c.mu.Unlock()
+	d.injected.Remove()
+	return d.show(), nil
+}
+
+func (c *control) removeFaults(r *call) (any, *refusal) {
+	if problem := r.read(); problem != nil {
+		return nil, problem
+	}
+	c.mu.Lock()
+	gone := c.faults
+	c.faults = nil
+	c.mu.Unlock()
+	for _, d := range gone {
+		d.injected.Remove()
+	}
+	return map[string]any{"removed": len(gone)}, nil
+}

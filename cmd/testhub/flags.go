@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+)
+
+// off is the value of a flag for an address that is not listened at.
+const off = "off"
+
+// settings are the command line.
+type settings struct {
+	host    string
+	mqtt    string
+	amqp    string
+	https   string
+	control string
+	ca      string
+	file    string
+	seed    uint64
+	json    bool
+	devices []entry // of the flags -device and -x509
+}
+
+// parse reads the command line. What is wrong was told to stderr, unless it is flag.ErrHelp, which was answered.
+func parse(args []string, stderr io.Writer) (*settings, error) {
+	s := &settings{}
+	var free bool
+	f := flag.NewFlagSet("testhub", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&s.host, "host", "localhost", "the hub's `name` in connection strings, tokens and its certificate")
+	f.StringVar(&s.mqtt, "mqtt", "", "`address` for MQTT over TLS, or off (default 127.0.0.1:8883)")
+	f.StringVar(&s.amqp, "amqp", "", "`address` for AMQP over TLS, or off (default 127.0.0.1:5671)")
+	f.StringVar(&s.https, "https", "", "`address` for HTTPS and WebSocket, or off (default 127.0.0.1:443)")
+	f.BoolVar(&free, "free", false, "use free ports where no address is given, instead of those of the service")
+	f.StringVar(&s.control, "control", "127.0.0.1:0", "`address` of the control API, on loopback, or off")
+	f.StringVar(&s.ca, "ca", "testhub-ca.pem", "`file` to write the certificate to that clients must trust; it is a new one at each start")
+	f.StringVar(&s.file, "devices", "", "JSON `file` of devices, see README.md")
+	f.Uint64Var(&s.seed, "seed", 0, "make keys and draws of faults repeat from run to run; such keys are no secret (default 0: random)")
+	f.BoolVar(&s.json, "json", false, "print JSON, one object a line")
+	f.Func("device", "register a device `id`, or a module device/module, with new keys; repeatable (default dev-1 if there is none at all)", func(id string) error {
+		s.devices = append(s.devices, entry{id: id, from: "flag -device"})
+		return nil
+	})
+	f.Func("x509", "register a device `id=thumbprint[,thumbprint]` that proves who it is by a certificate; repeatable", func(v string) error {
+		id, prints, ok := strings.Cut(v, "=")
+		if !ok || id == "" || prints == "" {
+			return errors.New("want id=thumbprint, or id=thumbprint,thumbprint")
+		}
+		s.devices = append(s.devices, entry{id: id, thumbprints: strings.Split(prints, ","), from: "flag -x509"})
+		return nil
+	})
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	err := func() error {
+		if f.NArg() > 0 {
+			return fmt.Errorf("argument %q: testhub has flags only; -h lists them", f.Arg(0))
+		}
+		return s.complete(free)
+	}()
+	if err != nil {
+		fmt.Fprintln(stderr, "testhub:", err)
+	}
+	return s, err
+}
+
+// complete sets the defaults of addresses and checks what can be checked before anything is opened.
+func (s *settings) complete(free bool) error {
+	for _, p := range []struct {
+		flag string
+		addr *string
+		port string
+	}{{"mqtt", &s.mqtt, "8883"}, {"amqp", &s.amqp, "5671"}, {"https", &s.https, "443"}} {
+		if free {
+			p.port = "0"
+		}
+		*p.addr = cmp.Or(*p.addr, net.JoinHostPort("127.0.0.1", p.port))
+		if err := checkAddress(p.flag, *p.addr); err != nil {
+			return err
+		}
+	}
+	if s.ca == "" {
+		return errors.New("flag -ca: the name is empty; give a file, clients cannot do without the certificate")
+	}
+	if err := checkAddress("control", s.control); err != nil {
+		return err
+	}
+	if host, _, _ := net.SplitHostPort(s.control); s.control != off && !isLoopback(host) {
+		return fmt.Errorf("flag -control: %s is not an address of loopback; whoever reaches the control API owns the hub, so give 127.0.0.1:port, [::1]:port or off", s.control)
+	}
+	return nil
+}
+
+func checkAddress(name, addr string) error {
+	if addr == off {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return fmt.Errorf("flag -%s: %q is not an address; give host:port such as 127.0.0.1:0 (a free port), or off", name, addr)
+	}
+	return nil
+}
+
+// isLoopback says whether a host can only be reached from this machine. Names but localhost are not looked up.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A refusal says why something was not done, in the words of who asked for it.
+type refusal struct {
+	status int // of HTTP
+	// Field is which part of the input is meant; empty if none is.
+	Field   string `json:"field,omitempty"`
+	Problem string `json:"problem"`
+	Fix     string `json:"fix"`
+	// Code is the service's six digits, of a call of a method and the like.
+	Code int `json:"code,omitempty"`
+}
+
+func bad(field, what, fix string) *refusal {
+	return &refusal{status: http.StatusBadRequest, Field: field, Problem: what, Fix: fix}
+}
+
+// Error tells all of it in a line.
+func (p *refusal) Error() string {
+	s := p.Problem + "; " + p.Fix
+	if p.Field != "" {
+		s = p.Field + ": " + s
+	}
+	return s
+}
+
+// A field is a member of an object of JSON, or a parameter of a query: what it is called, and who takes its value.
+type field struct {
+	name string
+	text bool // its values are texts: in a query they are not quoted
+	take func(raw json.RawMessage, path string) *refusal
+}
+
+// value is a field that is good when json.Unmarshal and ok like it. want says in an error what it must be.
+func value[T any](name, want string, into *T, ok func(T) bool) field {
+	return field{name: name, take: func(raw json.RawMessage, path string) *refusal {
+		var v T
+		if bytes.Equal(raw, []byte("null")) || json.Unmarshal(raw, &v) != nil || ok != nil && !ok(v) {
+			return bad(path, "has a value that does not fit", "give "+want)
+		}
+		*into = v
+		return nil
+	}}
+}
+
+func text(name string, into *string) field {
+	f := value(name, "a text", into, nil)
+	f.text = true
+	return f
+}
+
+func flagField(name string, into *bool) field { return value(name, "true or false", into, nil) }
+
+func whole[T int | uint8](name string, least, most int, into *T) field {
+	return value(name, fmt.Sprintf("a whole number from %d to %d", least, most), into, func(n T) bool { return int(n) >= least && int(n) <= most })
+}
+
+func number(name, want string, into *float64, ok func(float64) bool) field {
+	return value(name, want, into, ok)
+}
+
+// raw takes any JSON, null too.
+func raw(name string, into *json.RawMessage) field {
+	return field{name: name, take: func(raw json.RawMessage, _ string) *refusal {
+		*into = raw
+		return nil
+	}}
+}
+
+func object(name string, into *json.RawMessage) field {
+	return field{name: name, take: func(raw json.RawMessage, path string) *refusal {
+		if !bytes.HasPrefix(raw, []byte("{")) {
+			return bad(path, "is no object", "give an object of JSON")
+		}
+		*into = raw
+		return nil
+	}}
+}
+
+// parsed is a text that means something.
+func parsed[T any](name, want string, into *T, parse func(string) (T, bool)) field {
+	var s string
+	f := text(name, &s)
+	plain := f.take
+	f.take = func(raw json.RawMessage, path string) *refusal {
+		problem := plain(raw, path)
+		v, ok := parse(s)
+		if problem != nil || !ok {
+			return bad(path, "has a value that does not fit", "give "+want)
+		}
+		*into = v
+		return nil
+	}
+	return f
+}
+
+// span is a duration from least to most.
+func span(name string, least, most time.Duration, into *time.Duration) field {
+	want := fmt.Sprintf(`a duration from %v to %v, such as "1.5s" or "200ms"`, least, most)
+	return parsed(name, want, into, func(s string) (time.Duration, bool) {
+		d, err := time.ParseDuration(s)
+		return d, err == nil && d >= least && d <= most
+	})
+}
+
+func moment(name string, into *time.Time) field {
+	return parsed(name, `a time such as "2030-01-02T15:04:05Z"`, into, func(s string) (time.Time, bool) {
+		t, err := time.Parse(time.RFC3339Nano, s)
+		return t, err == nil
+	})
+}
+
+func binary(name string, into *[]byte) field {
+	return parsed(name, "bytes in base64, with padding", into, func(s string) ([]byte, bool) {
+		b, err := base64.StdEncoding.DecodeString(s)
+		return b, err == nil
+	})
+}
+
+// key is a symmetric key. Its value is in no error.
+func key(name string, into *string) field {
+	return parsed(name, "16 to 64 bytes in base64", into, func(s string) (string, bool) {
+		b, err := base64.StdEncoding.DecodeString(s)
+		return s, err == nil && len(b) >= 16 && len(b) <= 64
+	})
+}
+
+// choice is one of the names of a table.
+func choice[T any](name string, table map[string]T, into *T) field {
+	names := strings.Join(slices.Sorted(maps.Keys(table)), ", ")
+	return parsed(name, "one of: "+names, into, func(s string) (T, bool) {
+		v, ok := table[s]
+		return v, ok
+	})
+}
+
+// list takes the members of an array one by one.
+func list(name string, take func(path string, raw json.RawMessage) *refusal) field {
+	return field{name: name, take: func(raw json.RawMessage, path string) *refusal {
+		var all []json.RawMessage
+		if json.Unmarshal(raw, &all) != nil || all == nil {
+			return bad(path, "is no list", "give an array of JSON")
+		}
+		for i, one := range all {
+			if problem := take(fmt.Sprintf("%s[%d]", path, i), one); problem != nil {
+				return problem
+			}
+		}
+		return nil
+	}}
+}
+
+// readObject reads an object of JSON that has no other members than the fields. The path leads to it.
+func readObject(data []byte, path string, fields ...field) *refusal {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil || members == nil {
+		what := "is no object of JSON"
+		if err != nil {
+			what += " (" + err.Error() + ")"
+		}
+		return bad(path, what, "give an object with members out of: "+names(fields))
+	}
+	return readMembers(members, path, fields)
+}
+
+func readMembers(members map[string]json.RawMessage, path string, fields []field) *refusal {
+	if path != "" {
+		path += "."
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if !slices.ContainsFunc(fields, func(f field) bool { return f.name == name }) {
+			return bad(path+name, "is not known", "leave it out; there are: "+names(fields))
+		}
+	}
+	for _, f := range fields {
+		raw, ok := members[f.name]
+		if !ok {
+			continue
+		}
+		if problem := f.take(raw, path+f.name); problem != nil {
+			return problem
+		}
+	}
+	return nil
+}
+
+// readQuery reads the parameters of a query, of which each may be there once.
+func readQuery(q url.Values, fields ...field) *refusal {
+	members := make(map[string]json.RawMessage)
+	for name, values := range q {
+		if len(values) > 1 {
+			return bad(name, "is there more than once", "give it once")
+		}
+		members[name] = json.RawMessage(values[0])
+		if i := slices.IndexFunc(fields, func(f field) bool { return f.name == name }); i >= 0 && fields[i].text {
+			quoted, err := json.Marshal(values[0])
+			if err != nil {
+				return bad(name, "is no text", "give UTF-8")
+			}
+			members[name] = quoted
+		}
+	}
+	return readMembers(members, "", fields)
+}
+
+func names(fields []field) string {
+	var all []string
+	for _, f := range fields {
+		all = append(all, f.name)
+	}
+	if len(all) == 0 {
+		return "none"
+	}
+	return strings.Join(all, ", ")
+}
+
+// cutModule takes "device/module" apart.
+func cutModule(id string) (device, module string, isModule bool) { return strings.Cut(id, "/") }

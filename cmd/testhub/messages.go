@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+const (
+	defaultPage = 1000
+	maxPage     = 10_000 // messages in an answer
+)
+
+// A message is telemetry as the API shows it.
+type message struct {
+	// N is its place in the log, from 0.
+	N               int               `json:"n"`
+	Device          string            `json:"device"`
+	MessageID       string            `json:"messageId,omitempty"`
+	CorrelationID   string            `json:"correlationId,omitempty"`
+	ContentType     string            `json:"contentType,omitempty"`
+	ContentEncoding string            `json:"contentEncoding,omitempty"`
+	CreationTime    string            `json:"creationTime,omitempty"`
+	Expiry          string            `json:"expiry,omitempty"`
+	System          map[string]string `json:"system,omitempty"`
+	Properties      map[string]string `json:"properties,omitempty"`
+	body
+	Protocol   string    `json:"protocol"`
+	QoS        byte      `json:"qos"`
+	Dup        bool      `json:"dup,omitempty"`
+	Connection uint64    `json:"connection"`
+	Received   time.Time `json:"received"`
+}
+
+// body shows bytes: as text if they are UTF-8, otherwise in base64.
+type body struct {
+	Body       *string `json:"body,omitempty"`
+	BodyBase64 *string `json:"bodyBase64,omitempty"`
+}
+
+func showBody(b []byte) body {
+	if s := string(b); utf8.ValidString(s) {
+		return body{Body: &s}
+	}
+	s := base64.StdEncoding.EncodeToString(b)
+	return body{BodyBase64: &s}
+}
+
+// showProperties makes an object of properties. Of those that have the same name the first counts.
+func showProperties(all []testbroker.Property) map[string]string {
+	m := make(map[string]string, len(all))
+	for _, p := range all {
+		if _, ok := m[p.Name]; !ok {
+			m[p.Name] = p.Value
+		}
+	}
+	return m
+}
+
+func showMessage(n int, m *testbroker.Message) message {
+	return message{
+		N: n, Device: join(m.DeviceID, m.ModuleID), MessageID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType,
+		ContentEncoding: m.ContentEncoding, CreationTime: m.CreationTime, Expiry: m.Expiry, System: showProperties(m.System), Properties: showProperties(m.Properties),
+		body: showBody(m.Body), Protocol: m.Protocol.String(), QoS: m.QoS, Dup: m.Dup, Connection: m.Connection, Received: m.Received,
+	}
+}
+
+// A page is a part of the log. Next is the n from which on the next one begins.
+type page struct {
+	Messages []message `json:"messages"`
+	Next     int       `json:"next"`
+}
+
+// pageOf returns the messages of a device with its modules, or of all, from a place of the log on.
+func pageOf(log []testbroker.Message, device string, from, limit int) page {
+	p := page{Messages: []message{}, Next: max(from, 0)}
+	for ; p.Next < len(log) && len(p.Messages) < limit; p.Next++ {
+		if sentBy(&log[p.Next], device) {
+			p.Messages = append(p.Messages, showMessage(p.Next, &log[p.Next]))
+		}
+	}
+	return p
+}
+
+func sentBy(m *testbroker.Message, device string) bool {
+	return device == "" || device == m.DeviceID || device == join(m.DeviceID, m.ModuleID)
+}
+
+// log returns the log as it is.
+func (c *control) log() (log []testbroker.Message) {
+	c.hub.Wait(c.ctx, func(all []testbroker.Message) bool { log = all; return true })
+	return log
+}
+
+func (c *control) messages(r *call) (any, *refusal) {
+	device, from, limit := "", 0, defaultPage
+	if problem := r.query(text("device", &device), whole("from", 0, 1<<30, &from), whole("limit", 1, maxPage, &limit)); problem != nil {
+		return nil, problem
+	}
+	if problem := c.selector(device); problem != nil {
+		return nil, problem
+	}
+	return pageOf(c.log(), device, from, limit), nil
+}
+
+func (c *control) waitMessages(r *call) (any, *refusal) {
+	device, from, count, limit := "", 0, 1, time.Duration(0)
+	if problem := r.query(text("device", &device), whole("from", 0, 1<<30, &from), whole("count", 1, maxPage, &count), within(&limit)); problem != nil {
+		return nil, problem
+	}
+	if problem := c.selector(device); problem != nil {
+		return nil, problem
+	}
+	var got page
+	problem := c.waits(r, limit, func() any { return map[string]int{"messages": len(got.Messages)} }, func(ctx context.Context) error {
+		return c.hub.Wait(ctx, func(log []testbroker.Message) bool {
+			got = pageOf(log, device, from, count)
+			return len(got.Messages) >= count
+		})
+	})
+	return got, problem
+}
+
+func (c *control) conflicts(r *call) (any, *refusal) {
+	type pair struct {
+		First  message `json:"first"`
+		Second message `json:"second"`
+	}
+	all := []pair{}
+	for _, p := range c.hub.Conflicts() {
+		all = append(all, pair{showMessage(-1, &p.First), showMessage(-1, &p.Second)})
+	}
+	return map[string]any{"conflicts": all}, r.query()
+}

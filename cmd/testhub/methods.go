@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+func (c *control) callMethod(r *call) (any, *refusal) {
+	id, problem := c.device(r)
+	if problem != nil {
+		return nil, problem
+	}
+	var m testbroker.MethodCall
+	var payload json.RawMessage
+	problem = r.read(text("name", &m.Name), raw("payload", &payload), span("responseTimeout", time.Second, 5*time.Minute, &m.ResponseTimeout),
+		span("connectTimeout", 0, 5*time.Minute, &m.ConnectTimeout))
+	if problem == nil && m.Name == "" {
+		problem = bad("name", "is missing", "name the method")
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	m.Payload = payload
+	result, err := c.hub.CallMethod(r.Context(), id, m)
+	switch {
+	case err == nil:
+		return methodResult{result.Status, result.Payload}, nil
+	case errors.Is(err, testbroker.ErrNotFound):
+		return nil, noDevice(id)
+	case r.Context().Err() != nil, errors.Is(err, testbroker.ErrClosed):
+		return nil, &refusal{status: http.StatusServiceUnavailable, Problem: "testhub is ending", Fix: "start it again"}
+	}
+	return nil, serviceProblem(err, "name or payload", "see that the device is connected and answers; connectTimeout waits for it to come, responseTimeout for the answer")
+}
+
+type methodResult struct {
+	Status  int             `json:"status"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+}
+
+// A methodCall is a call and what has become of it.
+type methodCall struct {
+	Device     string          `json:"device"`
+	Name       string          `json:"name"`
+	Payload    json.RawMessage `json:"payload,omitempty"`
+	Deliveries int             `json:"deliveries"`
+	Protocol   string          `json:"protocol,omitempty"`
+	Connection uint64          `json:"connection,omitempty"`
+	Called     time.Time       `json:"called"`
+	Ended      *time.Time      `json:"ended,omitempty"`
+	Result     *methodResult   `json:"result,omitempty"`
+	Error      string          `json:"error,omitempty"`
+}
+
+func (c *control) listMethods(r *call) (any, *refusal) {
+	id, problem := c.device(r)
+	if problem == nil {
+		problem = r.query()
+	}
+	all := []methodCall{}
+	for _, m := range c.hub.MethodLog(id) {
+		one := methodCall{Device: join(m.DeviceID, m.ModuleID), Name: m.Name, Payload: m.Payload, Deliveries: m.Deliveries, Connection: m.Connection, Called: m.Called}
+		if m.Protocol != 0 {
+			one.Protocol = m.Protocol.String()
+		}
+		switch {
+		case m.Ended.IsZero():
+		case m.Err != nil:
+			one.Ended, one.Error = &m.Ended, m.Err.Error()
+		default:
+			one.Ended, one.Result = &m.Ended, &methodResult{m.Result.Status, m.Result.Payload}
+		}
+		all = append(all, one)
+	}
+	return map[string]any{"calls": all}, problem
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// ownerPolicy is the policy of back ends, with all rights, under the name that it has at the service.
+const ownerPolicy = "iothubowner"
+
+// farewell bounds each step of the end: answers of the control API that are under way, lines that are not printed yet.
+const farewell = 5 * time.Second
+
+// run is the program: it ends when ctx does. The result is its exit status: 0, 1 for what could not be done, 2 for a command line that is wrong.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	s, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	}
+	if err := serve(ctx, s, stdout); err != nil {
+		fmt.Fprintln(stderr, "testhub:", err)
+		return 1
+	}
+	return 0
+}
+
+// serve opens the hub, tells where it is, and keeps it until ctx ends.
+func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := newPrinter(stdout, s.json, cancel)
+	hub, err := testbroker.New(&testbroker.Options{HostName: s.host, Seed: s.seed, OnEvent: func(e testbroker.Event) { out.offer(hubLine(e)) }})
+	if err != nil {
+		return fmt.Errorf("flag -host: %w; give a name of letters, digits, dots and hyphens", err)
+	}
+	defer func() { err = errors.Join(err, hub.Close()) }()
+
+	reg, err := register(hub, s)
+	if err != nil {
+		return err
+	}
+	owner, err := hub.AddPolicy(ownerPolicy, testbroker.AllRights)
+	if err != nil {
+		return err
+	}
+	ready := newReady(hub, reg, owner)
+	if ready.CA, err = writeCA(s.ca, hub.CAPEM()); err != nil {
+		return err
+	}
+	if err := ready.listen(hub, s); err != nil {
+		return err
+	}
+	watch := &watcher{hub: hub, out: out}
+	c := newControl(ctx, hub, reg, watch, ready)
+	defer c.stop()
+	if s.control != off {
+		l, err := net.Listen("tcp", s.control)
+		if err != nil {
+			return listenError("control", s.control, err)
+		}
+		ready.Control = "http://" + l.Addr().String()
+		c.start(l)
+	}
+	if err := out.ready(ready); err != nil {
+		return err
+	}
+	out.start()
+	watch.start()
+
+	<-ctx.Done()
+	c.stop()
+	watch.stop()
+	closed := hub.Close() // before the output ends, so that the ends of connections are among the lines
+	return errors.Join(closed, out.end())
+}
+
+// writeCA writes the file in one go, so that nobody reads half of it, and returns its full name.
+func writeCA(name string, pem []byte) (string, error) {
+	full, err := filepath.Abs(name)
+	var f *os.File
+	if err == nil {
+		f, err = os.CreateTemp(filepath.Dir(full), ".testhub-ca-*")
+	}
+	if err == nil {
+		_, err = f.Write(pem)
+		err = cmp.Or(err, f.Chmod(0o644), f.Close())
+		if err == nil {
+			err = os.Rename(f.Name(), full)
+		}
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("flag -ca: %w; give a file in a directory that can be written to", err)
+	}
+	return full, nil
+}
+
+// A readyObject tells where everything is. It is the first line with -json.
+type readyObject struct {
+	Event string `json:"event"`
+	Host  string `json:"host"`
+	// Addresses and Ports have the keys mqtt, amqp and https, as far as they are not off.
+	Addresses map[string]string `json:"addresses"`
+	Ports     map[string]int    `json:"ports"`
+	CA        string            `json:"ca"`
+	Control   string            `json:"control,omitempty"`
+	Devices   []readyDevice     `json:"devices"`
+	Service   readyPolicy       `json:"service"`
+}
+
+type readyDevice struct {
+	Device           string `json:"device"`
+	ConnectionString string `json:"connectionString"`
+}
+
+type readyPolicy struct {
+	Policy           string `json:"policy"`
+	ConnectionString string `json:"connectionString"`
+}
+
+func newReady(hub *testbroker.Hub, reg *registry, owner testbroker.Policy) *readyObject {
+	r := &readyObject{
+		Event: "ready", Host: hub.HostName(), Addresses: map[string]string{}, Ports: map[string]int{}, Devices: []readyDevice{},
+		Service: readyPolicy{owner.Name, owner.ConnectionString()},
+	}
+	for _, e := range reg.entries {
+		r.Devices = append(r.Devices, readyDevice{e.id, hub.ConnectionString(e.id)})
+	}
+	return r
+}
+
+// listen opens the ports.
+func (r *readyObject) listen(hub *testbroker.Hub, s *settings) error {
+	for _, p := range []struct {
+		flag, addr string
+		open       func(string) (net.Addr, error)
+	}{{"mqtt", s.mqtt, hub.ListenTLS}, {"amqp", s.amqp, hub.ListenAMQP}, {"https", s.https, hub.ListenHTTPS}} {
+		if p.addr == off {
+			continue
+		}
+		at, err := p.open(p.addr)
+		if err != nil {
+			return listenError(p.flag, p.addr, err)
+		}
+		r.Addresses[p.flag], r.Ports[p.flag] = at.String(), at.(*net.TCPAddr).Port
+	}
+	return nil
+}
+
+// listenError says what to do about a port that cannot be had.
+func listenError(name, addr string, err error) error {
+	fix := "give another address, 127.0.0.1:0 for a free port, or off"
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("flag -%s: %s is taken by another program; end that one, or %s", name, addr, fix)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("flag -%s: no permission to use %s: ports below 1024 are for root and programs with CAP_NET_BIND_SERVICE; get that right, or %s", name, addr, fix)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("flag -%s: %s is not an address of this machine; %s", name, addr, fix)
+	}
+	return fmt.Errorf("flag -%s: %w; %s", name, err, fix)
+}
+
+// public is the object without what is secret.
+func (r *readyObject) public() map[string]any {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		panic("testhub: " + err.Error()) // it consists of texts and numbers
+	}
+	var m map[string]any
+	if err := json.Unmarshal(raw, &m); err != nil {
+		panic("testhub: " + err.Error())
+	}
+	delete(m, "event")
+	delete(m, "devices")
+	delete(m, "service")
+	return m
+}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	httptransport "github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+)
+
+// patience is for what should take no time on loopback, on a machine that has a lot to do.
+const patience = 60 * time.Second
+
+// A program is testhub, run in this process.
+type program struct {
+	t     testing.TB
+	ready readyObject
+	stop  func() int // ends it; the exit status
+
+	mu     sync.Mutex
+	lines  []line // what it printed after ready
+	change chan struct{}
+}
+
+// start runs testhub with -json on free ports until the test ends, and checks that it then ends well and leaves no goroutine.
+func start(t testing.TB, args ...string) *program {
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(context.Background())
+	out, in := io.Pipe()
+	var stderr bytes.Buffer
+	status := make(chan int, 1)
+	args = append([]string{"-free", "-json", "-ca", filepath.Join(t.TempDir(), "ca.pem")}, args...)
+	go func() {
+		code := run(ctx, args, in, &stderr)
+		in.Close()
+		status <- code
+	}()
+	p := &program{t: t, change: make(chan struct{})}
+	p.stop = sync.OnceValue(func() int {
+		cancel()
+		return <-status
+	})
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		require.FailNow(t, "no line", "%d: %s", <-status, stderr.String())
+	}
+	require.NoError(t, json.Unmarshal(lines.Bytes(), &p.ready), lines.Text())
+	require.Equal(t, "ready", p.ready.Event)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines.Scan() {
+			var l line
+			if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+				t.Errorf("%s: %v", lines.Text(), err)
+			}
+			p.mu.Lock()
+			p.lines = append(p.lines, l)
+			close(p.change)
+			p.change = make(chan struct{})
+			p.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		require.Zero(t, p.stop(), stderr.String())
+		<-read
+		if len(p.lines) > 0 {
+			require.Equal(t, "end", p.lines[len(p.lines)-1].Event)
+		}
+		http.DefaultClient.CloseIdleConnections()
+		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, patience, 10*time.Millisecond, // one asks
+			"%d goroutines before", before)
+	})
+	return p
+}
+
+// printed waits for a line.
+func (p *program) printed(ok func(line) bool) line {
+	p.t.Helper()
+	late := time.After(patience)
+	for {
+		p.mu.Lock()
+		for _, l := range p.lines {
+			if ok(l) {
+				p.mu.Unlock()
+				return l
+			}
+		}
+		change := p.change
+		p.mu.Unlock()
+		select {
+		case <-change:
+		case <-late:
+			require.FailNow(p.t, "no such line", "%+v", p.lines)
+		}
+	}
+}
+
+func (p *program) tls() *tls.Config {
+	pem, err := os.ReadFile(p.ready.CA)
+	require.NoError(p.t, err)
+	roots := x509.NewCertPool()
+	require.True(p.t, roots.AppendCertsFromPEM(pem))
+	return &tls.Config{RootCAs: roots}
+}
+
+// ask sends a request to the control API and returns the status and the answer.
+func (p *program) ask(method, path, body string) (int, map[string]any) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, p.ready.Control+path, strings.NewReader(body))
+	require.NoError(p.t, err)
+	r, err := http.DefaultClient.Do(req)
+	require.NoError(p.t, err)
+	defer r.Body.Close()
+	require.Equal(p.t, "application/json", r.Header.Get("Content-Type"))
+	raw, err := io.ReadAll(r.Body)
+	require.NoError(p.t, err)
+	var answer map[string]any
+	require.NoError(p.t, json.Unmarshal(raw, &answer), string(raw))
+	return r.StatusCode, answer
+}
+
+// good is ask for what must succeed.
+func (p *program) good(method, path, body string) map[string]any {
+	p.t.Helper()
+	status, answer := p.ask(method, path, body)
+	require.Equal(p.t, 200, status, answer)
+	return answer
+}
+
+// refused is ask for what must not, and returns the error.
+func (p *program) refused(want int, method, path, body string) refusal {
+	p.t.Helper()
+	status, answer := p.ask(method, path, body)
+	require.Equal(p.t, want, status, answer)
+	raw, err := json.Marshal(answer["error"])
+	require.NoError(p.t, err)
+	var r refusal
+	require.NoError(p.t, json.Unmarshal(raw, &r))
+	require.NotEmpty(p.t, r.Problem)
+	require.NotEmpty(p.t, r.Fix)
+	return r
+}
+
+// transports are Hubline's, for the program's addresses.
+var transports = map[string]func(p *program) transport.Transport{
+	"mqtt": func(p *program) transport.Transport {
+		return mqtt.New(&mqtt.Options{Addr: p.ready.Addresses["mqtt"], TLS: p.tls()})
+	},
+	"amqp": func(p *program) transport.Transport {
+		return amqp.New(&amqp.Options{Addr: p.ready.Addresses["amqp"], TLS: p.tls()})
+	},
+	"https": func(p *program) transport.Transport {
+		return httptransport.New(&httptransport.Options{Addr: p.ready.Addresses["https"], TLS: p.tls(), PollInterval: 10 * time.Millisecond})
+	},
+}
+
+// client makes a client of a device that the program has printed.
+func (p *program) client(id, over string, o *device.Options) *device.Client {
+	p.t.Helper()
+	for _, d := range p.ready.Devices {
+		if d.Device != id {
+			continue
+		}
+		creds, err := device.ParseConnectionString(d.ConnectionString)
+		require.NoError(p.t, err)
+		c, err := device.New(creds, transports[over](p), o)
+		require.NoError(p.t, err)
+		p.t.Cleanup(func() { require.NoError(p.t, c.Close()) })
+		return c
+	}
+	require.FailNow(p.t, "no such device", id)
+	return nil
+}
+
+func within1(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A device over each transport: what it sends is listed, what it is sent arrives and is seen to be settled, it survives what the API does to it, and the
+// program tells of all that.
+func TestADeviceOverEachTransport(t *testing.T) {
+	for over := range transports {
+		t.Run(over, func(t *testing.T) {
+			p := start(t)
+			ctx := within1(t)
+			got := make(chan string, 10)
+			c := p.client("dev-1", over, &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+				got <- string(m.Body)
+				return nil
+			}})
+			require.NoError(t, c.Open(ctx))
+			require.NoError(t, c.Send(ctx, &transport.Message{ID: "1", Body: []byte("one"), Properties: []transport.Property{{Name: "unit", Value: "c d"}}}))
+
+			log := p.good("GET", "/messages/wait?within=30s", "")
+			m := log["messages"].([]any)[0].(map[string]any)
+			require.Equal(t, "dev-1", m["device"])
+			require.Equal(t, "1", m["messageId"])
+			require.Equal(t, "one", m["body"])
+			require.Equal(t, "c d", m["properties"].(map[string]any)["unit"])
+			require.EqualValues(t, 1, log["next"])
+			l := p.printed(func(l line) bool { return l.Event == "message" })
+			require.Equal(t, line{Event: "message", Time: l.Time, Connection: l.Connection, Device: "dev-1", Protocol: l.Protocol, MessageID: "1", Bytes: 3}, l)
+
+			p.good("POST", "/devices/dev-1/c2d", `{"messageId":"c","body":"reboot","ack":"full"}`)
+			commands := p.good("GET", "/devices/dev-1/c2d/wait?state=completed", "")["commands"].([]any)
+			require.Equal(t, "reboot", <-got)
+			require.Equal(t, "Success", commands[0].(map[string]any)["feedback"])
+
+			lost := p.good("POST", "/faults", `{"kind":"DropAfterPublish","device":"dev-1"}`)
+			require.NoError(t, c.Send(ctx, &transport.Message{ID: "2", Body: []byte("two")}))
+			fired := p.good("GET", "/faults/1/wait", "")
+			require.EqualValues(t, 1, fired["fired"])
+			require.EqualValues(t, 1, lost["id"])
+			twice := p.good("GET", "/messages/wait?count=2&from=1", "")["messages"].([]any)
+			require.Equal(t, []any{"2", "2"}, []any{twice[0].(map[string]any)["messageId"], twice[1].(map[string]any)["messageId"]}, "its sender could not know")
+			require.Empty(t, p.good("GET", "/conflicts", "")["conflicts"])
+			p.printed(func(l line) bool { return l.Event == "fault" && l.Fault == "DropAfterPublish" })
+
+			for n, end := range []string{"reset", "close"} {
+				p.good("GET", "/devices/dev-1/wait", "")
+				require.EqualValues(t, 1, p.good("POST", "/devices/dev-1/"+end, "")["connections"])
+				require.NoError(t, c.Send(ctx, &transport.Message{ID: end}), n)
+			}
+			p.printed(func(l line) bool { return l.Event == "disconnected" && l.Device == "dev-1" && strings.Contains(l.Error, "dropped") })
+
+			p.good("POST", "/reset", "")
+			require.NoError(t, c.Send(ctx, &transport.Message{ID: "after"}))
+			log = p.good("GET", "/messages?device=dev-1", "")
+			require.Len(t, log["messages"], 1)
+			require.Empty(t, p.good("GET", "/faults", "")["faults"])
+			require.Empty(t, p.good("GET", "/devices/dev-1/c2d", "")["commands"])
+			p.printed(func(l line) bool { return l.Event == "message" && l.MessageID == "after" })
+		})
+	}
+}
+
+// Twins and methods, over what has them.
+func TestTwinsAndMethods(t *testing.T) {
+	p := start(t)
+	ctx := within1(t)
+	c := p.client("dev-1", "mqtt", nil)
+	desired := make(chan string, 10)
+	require.NoError(t, c.OnDesired(func(_ context.Context, d device.Desired) error {
+		desired <- string(d.JSON)
+		return nil
+	}))
+	require.NoError(t, c.HandleMethod("add", func(_ context.Context, m *device.MethodCall) (int, []byte) {
+		return 200, append(append([]byte(`{"was":`), m.Payload...), '}')
+	}))
+	require.NoError(t, c.Open(ctx))
+	require.JSONEq(t, `{"$version":1}`, <-desired)
+	require.EqualValues(t, 2, p.good("PATCH", "/devices/dev-1/twin/desired", `{"interval":60}`)["desiredVersion"])
+	require.JSONEq(t, `{"$version":2,"interval":60}`, <-desired)
+	require.Equal(t, map[string]any{"mode": "eco"}, p.good("PUT", "/devices/dev-1/twin/desired", `{"mode":"eco"}`)["desired"])
+	require.Contains(t, <-desired, `"mode":"eco"`)
+	_, err := c.PatchReported(ctx, []byte(`{"fan":{"on":true,"speed":3}}`))
+	require.NoError(t, err)
+	twin := p.good("POST", "/devices/dev-1/twin/wait", `{"reported":{"fan":{"on":true},"gone":null}}`)
+	require.Equal(t, map[string]any{"fan": map[string]any{"on": true, "speed": 3.0}}, twin["reported"])
+	late := p.refused(504, "POST", "/devices/dev-1/twin/wait", `{"reported":{"fan":{"on":false}},"within":"50ms"}`)
+	require.Contains(t, late.Problem, `"speed":3`)
+
+	answer := p.good("POST", "/devices/dev-1/methods", `{"name":"add","payload":[1,2],"responseTimeout":"20s"}`)
+	require.Equal(t, map[string]any{"status": 200.0, "payload": map[string]any{"was": []any{1.0, 2.0}}}, answer)
+	require.Len(t, p.good("GET", "/devices/dev-1/methods", "")["calls"], 1)
+
+	require.Equal(t, 404103, p.refused(404, "POST", "/devices/dev-1/methods", `{"name":"other"}`).Code)
+}

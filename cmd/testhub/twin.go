@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+type twin struct {
+	Device          string          `json:"device"`
+	Desired         json.RawMessage `json:"desired"`
+	DesiredVersion  int64           `json:"desiredVersion"`
+	Reported        json.RawMessage `json:"reported"`
+	ReportedVersion int64           `json:"reportedVersion"`
+	Tags            json.RawMessage `json:"tags"`
+	ETag            string          `json:"etag"`
+}
+
+func showTwin(t testbroker.Twin) twin {
+	return twin{join(t.DeviceID, t.ModuleID), t.Desired, t.DesiredVersion, t.Reported, t.ReportedVersion, t.Tags, t.ETag}
+}
+
+func (c *control) twin(r *call) (any, *refusal) {
+	if problem := r.query(); problem != nil {
+		return nil, problem
+	}
+	t, err := c.hub.Twin(r.PathValue("device"))
+	if err != nil {
+		return nil, noDevice(r.PathValue("device"))
+	}
+	return showTwin(t), nil
+}
+
+func (c *control) patchDesired(r *call) (any, *refusal) {
+	return c.changeTwin(r, func(id, doc string) error { _, err := c.hub.PatchDesired(id, doc); return err })
+}
+
+func (c *control) setDesired(r *call) (any, *refusal) {
+	return c.changeTwin(r, func(id, doc string) error { _, err := c.hub.SetDesired(id, doc); return err })
+}
+
+func (c *control) patchTags(r *call) (any, *refusal) { return c.changeTwin(r, c.hub.PatchTags) }
+
+func (c *control) changeTwin(r *call, change func(id, document string) error) (any, *refusal) {
+	id, problem := c.device(r)
+	if problem == nil {
+		problem = r.query()
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	if err := change(id, string(r.body)); err != nil {
+		return nil, serviceProblem(err, "body", "give an object of JSON within the limits of the service")
+	}
+	t, err := c.hub.Twin(id)
+	if err != nil {
+		return nil, noDevice(id)
+	}
+	return showTwin(t), nil
+}
+
+// serviceProblem is an error of the hub as the service would tell it.
+func serviceProblem(err error, field, fix string) *refusal {
+	var s *testbroker.ServiceError
+	if !errors.As(err, &s) {
+		return &refusal{status: http.StatusInternalServerError, Problem: err.Error(), Fix: "try again"}
+	}
+	p := &refusal{status: s.Status(), Problem: s.Name() + ": " + s.Message, Fix: fix, Code: s.Code}
+	if p.status == http.StatusBadRequest || p.status == http.StatusRequestEntityTooLarge {
+		p.Field = field
+	}
+	return p
+}
+
+func (c *control) waitReported(r *call) (any, *refusal) {
+	var want json.RawMessage
+	var limit time.Duration
+	id, problem := c.device(r)
+	if problem == nil {
+		problem = r.read(object("reported", &want), within(&limit))
+	}
+	if problem == nil && want == nil {
+		problem = bad("reported", "is missing", `give the members that must be there, such as {"fan":{"on":true}}`)
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	var subset any
+	if err := json.Unmarshal(want, &subset); err != nil {
+		return nil, bad("reported", "is no JSON", "give an object")
+	}
+	var last twin
+	problem = c.waits(r, limit, func() any { return last }, func(ctx context.Context) error {
+		return c.hub.WaitReported(ctx, id, func(t testbroker.Twin) bool {
+			last = showTwin(t)
+			var have any
+			return json.Unmarshal(t.Reported, &have) == nil && contains(have, subset)
+		})
+	})
+	return last, problem
+}
+
+// contains says whether JSON has all members of an object, with those values; of a null, whether it is not there.
+func contains(have, want any) bool {
+	members, ok := want.(map[string]any)
+	if !ok {
+		return reflect.DeepEqual(have, want)
+	}
+	in, ok := have.(map[string]any)
+	if !ok {
+		return false
+	}
+	for name, v := range members {
+		if got, ok := in[name]; ok != (v != nil) || ok && !contains(got, v) {
+			return false
+		}
+	}
+	return true
+}
