@@ -31,8 +31,8 @@ func (h *Hub) CloseConnections(device string) int {
 }
 
 // Reset makes the hub as it was when it was new, but for the registry, the keys and policies, the certificates and the ports, which
-// stay. It cuts all connections by RST, waits for their end, removes the faults, and empties the logs, queues and
-// twins. Until it is through the hub refuses connections. Calls of methods that are under way go on without a client. A second Reset
+// stay. It cuts all connections by RST, waits for their end, removes the faults, and empties the logs, queues, twins
+// and the store of files. Until it is through the hub refuses connections. Calls of methods that are under way go on without a client. A second Reset
 // at the same time waits for the first.
 func (h *Hub) Reset() {
 	h.mu.Lock()
@@ -55,6 +55,7 @@ func (h *Hub) Reset() {
 	h.faults.clear()
 	h.log.clear()
 	h.calls.clear()
+	h.uploads.clear()
 	for _, q := range h.queuesOf("") {
 		q.stop()
 	}
@@ -99,4 +100,21 @@ func (m *methodCalls) clear() {
 		return !open
 	})
 	m.answers = nil
+}
+
+// clear forgets all uploads and files. Upload URIs that were given out are worth nothing any more.
+func (u *uploads) clear() {
+	u.mu.Lock()
+	gone := u.all
+	u.all = nil
+	u.mu.Unlock()
+	k := &u.store.keys
+	k.mu.Lock()
+	for _, up := range gone {
+		k.revoked[up.CorrelationID] = true
+	}
+	k.mu.Unlock()
+	u.store.mu.Lock()
+	defer u.store.mu.Unlock()
+	clear(u.store.blobs)
 }

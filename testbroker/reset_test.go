@@ -60,6 +60,21 @@ func TestReset(t *testing.T) {
 	})
 }
 
+// An upload URI of before a Reset is worth nothing after it.
+func TestResetForgetsFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := newPoster(t, h.DialHTTP, nil, token(d))
+		place := p.beginUpload("a.txt")
+		p.putBlob(place, "content")
+		require.Equal(t, []string{"dev-1/a.txt"}, h.Blobs())
+		h.Reset()
+		require.Empty(t, h.Uploads())
+		require.Empty(t, h.Blobs())
+		require.Equal(t, 403, p.put(place, "", "content", "x-ms-blob-type", "BlockBlob").StatusCode)
+	})
+}
+
 // A call that a back end waits for does not hold up a Reset, nor does one of the test's own; two at once are one.
 func TestResetWhileCallsAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -99,6 +114,7 @@ func TestCloseConnections(t *testing.T) {
 		require.Equal(t, 1, h.CloseConnections("dev-1"))
 		require.EqualError(t, w.end(), "EOF", "in good order")
 		stays.ping()
+		synctest.Wait()
 		require.Zero(t, h.CloseConnections("dev-1"))
 	})
 }

@@ -86,7 +86,7 @@ func routes() []route {
 		{"POST", "/devices/{device}/close", "end the device's connections in good order", (*control).closeDevice},
 		{"POST", "/devices/{device}/disable", "forbid the device to connect, and end its connections", (*control).disable},
 		{"POST", "/devices/{device}/enable", "allow the device to connect", (*control).enable},
-		{"GET", "/devices/{device}/wait", "wait until the device has this many connections", (*control).waitConnections},
+		{"GET", "/devices/{device}/wait", "wait until the device has at least this many connections, 1 if nothing is said, or none at all for 0", (*control).waitConnections},
 
 		{"GET", "/messages", "telemetry, the oldest first", (*control).messages},
 		{"GET", "/messages/wait", "wait until there is this much telemetry", (*control).waitMessages},
@@ -105,6 +105,10 @@ func routes() []route {
 
 		{"POST", "/devices/{device}/methods", "call a direct method and wait for the answer", (*control).callMethod},
 		{"GET", "/devices/{device}/methods", "all calls, and what became of them", (*control).listMethods},
+
+		{"GET", "/uploads", "uploads of files, and how far they are", (*control).listUploads},
+		{"GET", "/uploads/wait", "wait until devices have told the end of this many uploads", (*control).waitUploads},
+		{"GET", "/files/{file...}", "a file that a device has uploaded", (*control).file},
 
 		{"GET", "/faults/kinds", "all kinds of faults, with their protocols and fields", (*control).kinds},
 		{"POST", "/faults", "declare a fault", (*control).inject},

@@ -41,6 +41,7 @@ var (
 	routeKinds     = named(tb.RouteAny)
 	linkKinds      = named(tb.LinkAny)
 	twinOperations = named(tb.TwinAny)
+	blobOperations = named(tb.BlobAny)
 )
 
 // Groups of kinds that have a field in common, as the constants' documentation has it.
@@ -50,6 +51,7 @@ var (
 		tb.AnswerStatus, tb.AnswerStatusAfter, tb.ResetBeforeRequest, tb.ResetAfterRequest, tb.NoAnswer, tb.DropDuringAnswer, tb.SlowAnswer,
 		tb.GarbageAnswer, tb.WrongDate, tb.NoContentLength,
 	}
+	blobs      = []tb.FaultKind{tb.CutBlobBody, tb.SlowBlob, tb.DamageBlob, tb.ExpireUpload}
 	attaches   = []tb.FaultKind{tb.RefuseAttach, tb.SlowAttach, tb.NoAttach, tb.DropOnAttach, tb.WithholdCredit, tb.DetachWhileIdle}
 	detaches   = []tb.FaultKind{tb.DetachWhileIdle, tb.DetachOnMessage, tb.DetachAfterMessage}
 	conditions = append([]tb.FaultKind{tb.RefuseConnect, tb.RefuseAttach, tb.RejectMessage, tb.CloseOnMessage, tb.EndOnMessage}, detaches...)
@@ -63,7 +65,7 @@ var (
 	}
 	slow = []tb.FaultKind{
 		tb.SlowConnack, tb.DelayPuback, tb.SlowSuback, tb.SlowAttach, tb.WithholdCredit, tb.DetachWhileIdle, tb.SlowToken, tb.SlowAnswer, tb.SlowTwin,
-		tb.SlowDesired, tb.SlowMethod, tb.SlowMethodAnswer,
+		tb.SlowDesired, tb.SlowMethod, tb.SlowMethodAnswer, tb.SlowBlob,
 	}
 	garbage = []tb.FaultKind{tb.GarbageOnConnect, tb.GarbageOnSubscribe, tb.GarbageOnPublish, tb.GarbageAnswer, tb.GarbleTwin, tb.GarbleMethod}
 )
@@ -109,6 +111,7 @@ var faultFields = []faultField{
 		return flagField("retryAfterDate", &f.RetryAfterDate)
 	}},
 	{kinds: slices.Concat(requests, []tb.FaultKind{tb.Throttle}), input: func(f *tb.Fault) field { return choice("route", routeKinds, &f.Route) }},
+	{kinds: slices.Concat(requests, blobs), input: func(f *tb.Fault) field { return choice("blob", blobOperations, &f.Blob) }},
 	{kinds: []tb.FaultKind{tb.WrongDate}, input: func(f *tb.Fault) field { return span("skew", -100*365*maxDelay, 100*365*maxDelay, &f.Skew) }},
 	{kinds: twins, input: func(f *tb.Fault) field { return choice("operation", twinOperations, &f.Operation) }},
 	{kinds: methods, input: func(f *tb.Fault) field { return text("method", &f.Method) }},

@@ -193,7 +193,7 @@ func (p *program) client(id, over string, o *device.Options) *device.Client {
 	return nil
 }
 
-func within1(t testing.TB) context.Context {
+func soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
@@ -205,7 +205,7 @@ func TestADeviceOverEachTransport(t *testing.T) {
 	for over := range transports {
 		t.Run(over, func(t *testing.T) {
 			p := start(t)
-			ctx := within1(t)
+			ctx := soon(t)
 			got := make(chan string, 10)
 			c := p.client("dev-1", over, &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
 				got <- string(m.Body)
@@ -241,10 +241,12 @@ func TestADeviceOverEachTransport(t *testing.T) {
 
 			for n, end := range []string{"reset", "close"} {
 				p.good("GET", "/devices/dev-1/wait", "")
-				require.EqualValues(t, 1, p.good("POST", "/devices/dev-1/"+end, "")["connections"])
+				require.NotZero(t, p.good("POST", "/devices/dev-1/"+end, "")["connections"])
 				require.NoError(t, c.Send(ctx, &transport.Message{ID: end}), n)
 			}
-			p.printed(func(l line) bool { return l.Event == "disconnected" && l.Device == "dev-1" && strings.Contains(l.Error, "dropped") })
+			p.printed(func(l line) bool {
+				return l.Event == "disconnected" && l.Device == "dev-1" && strings.Contains(l.Error, "dropped")
+			})
 
 			p.good("POST", "/reset", "")
 			require.NoError(t, c.Send(ctx, &transport.Message{ID: "after"}))
@@ -259,16 +261,15 @@ func TestADeviceOverEachTransport(t *testing.T) {
 
 // Twins and methods, over what has them.
 func TestTwinsAndMethods(t *testing.T) {
-	p := start(t)
-	ctx := within1(t)
+	p := start(t, "-device", "dev-1", "-device", "away")
+	ctx := soon(t)
 	c := p.client("dev-1", "mqtt", nil)
 	desired := make(chan string, 10)
-	require.NoError(t, c.OnDesired(func(_ context.Context, d device.Desired) error {
+	require.NoError(t, c.OnDesired(func(_ context.Context, d device.Desired) {
 		desired <- string(d.JSON)
-		return nil
 	}))
 	require.NoError(t, c.HandleMethod("add", func(_ context.Context, m *device.MethodCall) (int, []byte) {
-		return 200, append(append([]byte(`{"was":`), m.Payload...), '}')
+		return 200, append(append([]byte(`{"was":`), m.Body...), '}')
 	}))
 	require.NoError(t, c.Open(ctx))
 	require.JSONEq(t, `{"$version":1}`, <-desired)
@@ -287,5 +288,5 @@ func TestTwinsAndMethods(t *testing.T) {
 	require.Equal(t, map[string]any{"status": 200.0, "payload": map[string]any{"was": []any{1.0, 2.0}}}, answer)
 	require.Len(t, p.good("GET", "/devices/dev-1/methods", "")["calls"], 1)
 
-	require.Equal(t, 404103, p.refused(404, "POST", "/devices/dev-1/methods", `{"name":"other"}`).Code)
+	require.Equal(t, 404103, p.refused(404, "POST", "/devices/away/methods", `{"name":"add"}`).Code)
 }
