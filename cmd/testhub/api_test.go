@@ -320,10 +320,22 @@ func TestBackEnds(t *testing.T) {
 // The end does not wait for what waits.
 func TestTheEndOfWhatWaits(t *testing.T) {
 	p := start(t)
-	answer := make(chan refusal)
-	go func() { answer <- p.refused(503, "GET", "/messages/wait?within=10m", "") }()
-	go p.refused(503, "POST", "/devices/dev-1/methods", `{"name":"a","connectTimeout":"5m"}`)
+	type end struct {
+		status int
+		answer map[string]any
+	}
+	ends := make(chan end)
+	for _, r := range [][3]string{{"GET", "/messages/wait?within=10m"}, {"POST", "/devices/dev-1/methods", `{"name":"a","connectTimeout":"5m"}`}} {
+		go func() {
+			status, answer := p.ask(r[0], r[1], r[2])
+			ends <- end{status, answer}
+		}()
+	}
 	require.Eventually(t, func() bool { return len(p.good("GET", "/devices/dev-1/methods", "")["calls"].([]any)) == 1 }, patience, time.Millisecond)
 	require.Zero(t, p.stop())
-	require.Contains(t, (<-answer).Problem, "ending")
+	for range 2 {
+		e := <-ends
+		require.Equal(t, 503, e.status, e.answer)
+		require.Contains(t, e.answer["error"].(map[string]any)["problem"], "ending")
+	}
 }

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+)
+
+// write makes a file in a directory of the test.
+func write(t testing.TB, name, content string) string {
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+// What is wrong is said in one line that names the flag, or the place in the file, and what to do.
+func TestWhatIsWrongIsSaid(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	at := taken.Addr().String()
+	secret := base64.StdEncoding.EncodeToString([]byte("too short"))
+	file := func(content string) []string { return []string{"-devices", write(t, "hub.json", content)} }
+	for name, c := range map[string]struct {
+		args   []string
+		status int
+		want   []string
+	}{
+		"no such flag":           {[]string{"-mqttt", "x"}, 2, []string{"-mqttt"}},
+		"an argument":            {[]string{"dev-1"}, 2, []string{`"dev-1"`, "-h"}},
+		"an address":             {[]string{"-amqp", "5671"}, 2, []string{"-amqp", `"5671"`, "host:port"}},
+		"a control port for all": {[]string{"-control", "0.0.0.0:0"}, 2, []string{"-control", "loopback", "127.0.0.1"}},
+		"a control port by name": {[]string{"-control", ":0"}, 2, []string{"-control", "loopback"}},
+		"no CA":                  {[]string{"-ca", ""}, 2, []string{"-ca", "file"}},
+		"x509 without =":         {[]string{"-x509", "dev-1"}, 2, []string{"-x509", "id=thumbprint"}},
+		"a thumbprint":           {[]string{"-x509", "dev-1=abc"}, 1, []string{"-x509", "dev-1"}},
+		"a port taken, mqtt":     {[]string{"-mqtt", at}, 1, []string{"-mqtt", at, "taken", ":0"}},
+		"a port taken, https":    {[]string{"-https", at}, 1, []string{"-https", at, "taken"}},
+		"a port taken, control":  {[]string{"-control", at}, 1, []string{"-control", at, "taken"}},
+		"another machine":        {[]string{"-mqtt", "192.0.2.1:0"}, 1, []string{"-mqtt", "192.0.2.1:0"}},
+		"a host name":            {[]string{"-host", "a b"}, 1, []string{"-host", "letters"}},
+		"a device":               {[]string{"-device", "a b"}, 1, []string{"-device", `"a b"`}},
+		"a device twice":         {[]string{"-device", "a", "-device", "a"}, 1, []string{"-device", "exists"}},
+		"a module alone":         {[]string{"-device", "a/b"}, 1, []string{"-device", "a/b"}},
+		"the CA's directory":     {[]string{"-ca", "/nowhere/at/all.pem"}, 1, []string{"-ca", "directory"}},
+		"no file":                {[]string{"-devices", "/nowhere.json"}, 1, []string{"-devices", "/nowhere.json"}},
+		"no JSON":                {file(`{`), 1, []string{"-devices", "hub.json", "object"}},
+		"a member":               {file(`{"device":[]}`), 1, []string{"device: is not known", "devices"}},
+		"a member of a device":   {file(`{"devices":[{"id":"a"},{"id":"b","key":"x"}]}`), 1, []string{"devices[1].key", "primaryKey"}},
+		"no id":                  {file(`{"devices":[{}]}`), 1, []string{"devices[0].id", "missing"}},
+		"a key":                  {file(`{"devices":[{"id":"a","primaryKey":"` + secret + `"}]}`), 1, []string{"devices[0].primaryKey", "base64"}},
+		"a key and a thumbprint": {file(`{"devices":[{"id":"a","primaryKey":"MDEyMzQ1Njc4OWFiY2RlZg==","thumbprints":["ab"]}]}`), 1, []string{"devices[0].primaryKey", "leave out"}},
+		"two certificates":       {file(`{"devices":[{"id":"a","certificateAuthority":true,"thumbprints":["ab"]}]}`), 1, []string{"devices[0].thumbprints"}},
+		"a module's modules":     {file(`{"devices":[{"id":"a","modules":[{"id":"b","modules":[]}]}]}`), 1, []string{"devices[0].modules[0].modules"}},
+		"a list":                 {file(`{"devices":{"id":"a"}}`), 1, []string{"devices", "array"}},
+		"an authority":           {file(`{"authorities":["no.pem"]}`), 1, []string{"authorities", "no.pem"}},
+		"a certificate":          {file(`{"authorities":["hub.json"]}`), 1, []string{"hub.json", "PEM"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			args := append([]string{"-free", "-ca", filepath.Join(t.TempDir(), "ca.pem")}, c.args...)
+			require.Equal(t, c.status, run(ctx, args, &stdout, &stderr), stderr.String())
+			require.Empty(t, stdout.String())
+			for _, want := range c.want {
+				require.Contains(t, stderr.String(), want)
+			}
+			require.NotContains(t, stderr.String(), secret)
+			if c.status == 1 {
+				require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	require.Zero(t, run(t.Context(), []string{"-h"}, &stdout, &stderr))
+	for _, name := range []string{"-mqtt", "-amqp", "-https", "-host", "-device", "-x509", "-devices", "-ca", "-control", "-json", "-free", "-seed"} {
+		require.Contains(t, stderr.String(), name)
+	}
+}
+
+// A file with everything: keys that are kept, certificates by thumbprint and by authority, modules, a device that is disabled.
+func TestFileOfDevices(t *testing.T) {
+	primary, secondary := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)), base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, 16))
+	own := testbroker.NewClientCert("by-thumbprint", time.Time{}, time.Time{})
+	authority := testbroker.NewCertAuthority("maker")
+	signed := authority.NewClientCert("by-authority", time.Time{}, time.Time{})
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "maker.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Cert().Raw}), 0o600))
+	doc, err := json.Marshal(map[string]any{
+		"authorities": []string{"maker.pem"},
+		"devices": []any{
+			map[string]any{"id": "keys", "primaryKey": primary, "secondaryKey": secondary, "modules": []any{map[string]any{"id": "cam", "primaryKey": secondary}}},
+			map[string]any{"id": "by-thumbprint", "thumbprints": []string{testbroker.Thumbprint(own.Leaf)}},
+			map[string]any{"id": "by-authority", "certificateAuthority": true},
+			map[string]any{"id": "off", "disabled": true},
+		},
+	})
+	require.NoError(t, err)
+	file := filepath.Join(dir, "hub.json")
+	require.NoError(t, os.WriteFile(file, doc, 0o600))
+
+	p := start(t, "-devices", file, "-device", "more")
+	printed := make(map[string]string)
+	for _, d := range p.ready.Devices {
+		printed[d.Device] = d.ConnectionString
+	}
+	require.Equal(t, "HostName=localhost;DeviceId=keys;SharedAccessKey="+primary, printed["keys"])
+	require.Equal(t, "HostName=localhost;DeviceId=keys;ModuleId=cam;SharedAccessKey="+secondary, printed["keys/cam"])
+	require.Equal(t, "HostName=localhost;DeviceId=by-authority;x509=true", printed["by-authority"])
+	require.Len(t, printed, 6)
+	try := func() {
+		for id, cert := range map[string]*tls.Certificate{"keys": nil, "keys/cam": nil, "more": nil, "by-thumbprint": &own, "by-authority": &signed} {
+			o := &mqtt.Options{Addr: p.ready.Addresses["mqtt"], TLS: p.tls()}
+			if cert != nil {
+				o.Certificate = func(context.Context) (*tls.Certificate, error) { return cert, nil }
+			}
+			creds, err := device.ParseConnectionString(printed[id])
+			require.NoError(t, err)
+			c, err := device.New(creds, mqtt.New(o), nil)
+			require.NoError(t, err)
+			require.NoError(t, c.Open(soon(t)), id)
+			require.NoError(t, c.Close())
+		}
+		require.ErrorIs(t, p.client("off", "mqtt", nil).Open(soon(t)), transport.Unauthorized)
+	}
+	try()
+	p.good("POST", "/devices/off/enable", "")
+	require.NoError(t, p.client("off", "mqtt", nil).Open(soon(t)))
+	p.good("POST", "/reset", "")
+	try()
+}
+
+// For people: connection strings once, no key anywhere else, one line for each event whatever a client says.
+func TestText(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var stdout, stderr bytes.Buffer
+	out, in := io.Pipe()
+	status := make(chan int)
+	go func() {
+		code := run(ctx, []string{"-free", "-ca", filepath.Join(t.TempDir(), "ca.pem"), "-device", "dev-1"}, in, &stderr)
+		in.Close()
+		status <- code
+	}()
+	lines := make(chan string, 1000)
+	go func() {
+		defer close(lines)
+		d := make([]byte, 1<<16)
+		for {
+			n, err := out.Read(d)
+			stdout.Write(d[:n])
+			for l := range strings.Lines(string(d[:n])) {
+				lines <- l
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	p := &program{t: t, ready: readyObject{Addresses: map[string]string{}}}
+	for l := range lines {
+		name, v, _ := strings.Cut(strings.TrimSuffix(l, "\n"), " ")
+		v = strings.TrimSpace(v)
+		switch name {
+		case "mqtt":
+			p.ready.Addresses["mqtt"] = v
+		case "ca":
+			p.ready.CA = v
+		case "device":
+			p.ready.Devices = append(p.ready.Devices, readyDevice{"dev-1", v})
+		}
+		if strings.HasPrefix(l, "ready") {
+			break
+		}
+	}
+	c := p.client("dev-1", "mqtt", nil)
+	require.NoError(t, c.Open(soon(t)))
+	require.NoError(t, c.Send(soon(t), &transport.Message{ID: "a\nb", Body: []byte("x")}))
+	require.NoError(t, c.Close())
+	for l := range lines {
+		if strings.Contains(l, "message") {
+			require.Contains(t, l, `dev-1 message "a\nb", 1 bytes over MQTT`)
+			break
+		}
+	}
+	cancel()
+	require.Zero(t, <-status, stderr.String())
+	for range lines {
+	}
+	_, key, _ := strings.Cut(p.ready.Devices[0].ConnectionString, "SharedAccessKey=")
+	require.NotEmpty(t, key)
+	require.Equal(t, 1, strings.Count(stdout.String(), key))
+	require.Equal(t, 2, strings.Count(stdout.String(), "SharedAccessKey="))
+	require.Contains(t, stdout.String(), "connected")
+	require.Contains(t, stdout.String(), "disconnected")
+	require.Empty(t, stderr.String())
+}
+
+func TestOneLine(t *testing.T) {
+	require.Equal(t, "Grüße, 世界 x", oneLine("Grüße, 世界 x"))
+	require.Equal(t, `a\u000ab\u001b[0m\u2028`, oneLine("a\nb\x1b[0m\u2028"))
+}
+
+// With a seed the keys are the same from run to run; without, never.
+func TestSeed(t *testing.T) {
+	keys := func(args ...string) (all string) {
+		t.Run(fmt.Sprint(args), func(t *testing.T) { all = fmt.Sprint(start(t, args...).ready.Devices) })
+		return all
+	}
+	require.Equal(t, keys("-seed", "7"), keys("-seed", "7"))
+	require.NotEqual(t, keys("-seed", "7"), keys("-seed", "8"))
+	require.NotEqual(t, keys(), keys())
+}
+
+// A slow output holds nothing up: lines are dropped, and the next one says how many.
+func TestSlowOutput(t *testing.T) {
+	gate := make(chan struct{})
+	var got bytes.Buffer
+	p := newPrinter(writerFunc(func(b []byte) (int, error) {
+		<-gate
+		return got.Write(b)
+	}), true, func() {})
+	p.start()
+	for range pending + 100 {
+		p.offer(line{Event: "x"})
+	}
+	close(gate)
+	require.NoError(t, p.end())
+	printed, lost := int64(0), int64(0)
+	d := json.NewDecoder(&got)
+	for {
+		var l line
+		if err := d.Decode(&l); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		lost += l.Lost
+		if l.Event == "x" {
+			printed++
+		}
+	}
+	require.GreaterOrEqual(t, lost, int64(99))
+	require.EqualValues(t, pending+100, printed+lost)
+}
+
+// When nobody reads the output any more, the program ends and says so.
+func TestOutputThatIsGone(t *testing.T) {
+	var once sync.Once
+	var control string
+	ready := make(chan struct{})
+	var stderr bytes.Buffer
+	w := writerFunc(func(b []byte) (int, error) {
+		var r readyObject
+		if json.Unmarshal(b, &r) == nil && r.Event == "ready" {
+			once.Do(func() { control = r.Control; close(ready) })
+			return len(b), nil
+		}
+		return 0, io.ErrClosedPipe
+	})
+	status := make(chan int)
+	go func() {
+		status <- run(t.Context(), []string{"-free", "-json", "-ca", filepath.Join(t.TempDir(), "ca.pem")}, w, &stderr)
+	}()
+	<-ready
+	p := &program{t: t, ready: readyObject{Control: control}}
+	hub := p.good("GET", "/hub", "")
+	conn, err := net.Dial("tcp", hub["addresses"].(map[string]any)["mqtt"].(string))
+	require.NoError(t, err)
+	conn.Close() // an event
+	require.Equal(t, 1, <-status)
+	require.Contains(t, stderr.String(), "output")
+
+	require.Equal(t, 1, run(t.Context(), []string{"-free", "-ca", filepath.Join(t.TempDir(), "ca.pem")}, writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe }), &stderr))
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
