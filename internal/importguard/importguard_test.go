@@ -188,17 +188,17 @@ func TestLayers(t *testing.T) {
 	}{
 		{
 			"the contract knows none of its users", []string{"./transport"},
-			[]string{"device", "errfilter", "retrypolicy", "testbroker", "transport/mqtt", "transport/amqp", "transport/http", "transport/transporttest"}, nil,
+			[]string{"device", "errfilter", "pnp", "retrypolicy", "testbroker", "transport/mqtt", "transport/amqp", "transport/http", "transport/transporttest"}, nil,
 			"imports go one way",
 		},
 		{
 			"filter and policies know the contract alone", []string{"./errfilter", "./retrypolicy"},
-			[]string{"device", "testbroker", "transport"}, []string{"transport"},
+			[]string{"device", "pnp", "testbroker", "transport"}, []string{"transport"},
 			"imports go one way",
 		},
 		{
 			"the client knows no protocol", []string{"./device"},
-			[]string{"transport", "testbroker", "outbox", "fileupload", "provisioning"}, []string{"transport"},
+			[]string{"transport", "testbroker", "outbox", "fileupload", "pnp", "provisioning"}, []string{"transport"},
 			"the user brings the transport as a value, so an unused protocol is never linked",
 		},
 		{
@@ -218,7 +218,7 @@ func TestLayers(t *testing.T) {
 		},
 		{
 			"the emulator shares nothing with the client", existing("./testbroker/..."),
-			[]string{"device", "transport", "errfilter", "retrypolicy"}, nil,
+			[]string{"device", "transport", "errfilter", "pnp", "retrypolicy"}, nil,
 			"both sides would share a mistake",
 		},
 		{
@@ -228,8 +228,18 @@ func TestLayers(t *testing.T) {
 		},
 		{
 			"transports know neither client nor emulator", existing("./transport/mqtt/...", "./transport/amqp/...", "./transport/http/..."),
-			[]string{"device", "testbroker", "transport/transporttest"}, nil,
+			[]string{"device", "pnp", "testbroker", "transport/transporttest"}, nil,
 			"imports go one way",
+		},
+		{
+			"the conventions of Plug and Play know the client and no protocol", existing("./pnp"),
+			[]string{"transport", "testbroker"}, []string{"transport"},
+			"they are the same over each",
+		},
+		{
+			"firmware without models has no JSON", existing("./cross/arm/..."),
+			[]string{"pnp"}, nil,
+			"it links encoding/json, 122 KB flash",
 		},
 	} {
 		t.Run(layer.name, func(t *testing.T) {

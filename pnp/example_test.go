@@ -1,0 +1,137 @@
+package pnp_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/pnp"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+)
+
+// A thermostat takes temperatures that it can reach, and says why it does not take others.
+func Example() {
+	hub, client := exampleClient()
+	defer hub.Close()
+	defer client.Close()
+	ctx := context.Background()
+
+	target := 20.0
+	err := client.OnDesired(func(ctx context.Context, d device.Desired) {
+		wishes, err := pnp.Properties(d, "thermostat1")
+		if err != nil {
+			log.Print(err) // a back end that does not keep to the model
+		}
+		var patch pnp.Patch
+		for _, wish := range wishes {
+			if wish.Component != "thermostat1" || wish.Name != "targetTemperature" {
+				continue
+			}
+			answer := pnp.Answer{Status: pnp.OK}
+			var wanted float64
+			switch err := wish.Decode(&wanted); {
+			case wish.Removed():
+				target = 20
+				answer = pnp.Answer{Status: pnp.Initial, Value: target, Description: "the default"}
+			case err != nil || wanted < 5 || wanted > 30:
+				answer = pnp.Answer{Status: pnp.BadValue, Value: target, Description: "5 to 30 degrees"}
+			default:
+				target = wanted
+			}
+			patch.Answer(wish, answer)
+		}
+		if patch.Empty() {
+			return
+		}
+		body, err := patch.JSON()
+		if err != nil {
+			log.Fatal(err)
+		}
+		if _, err := client.PatchReported(ctx, body); err != nil {
+			log.Print(err)
+		}
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := client.Open(ctx); err != nil {
+		log.Fatal(err)
+	}
+	for version, degrees := range []string{"21.5", "400", "null"} {
+		if _, err := hub.PatchDesired("dev-1", `{"thermostat1":{"__t":"c","targetTemperature":`+degrees+`}}`); err != nil {
+			log.Fatal(err)
+		}
+		err := hub.WaitReported(ctx, "dev-1", func(t testbroker.Twin) bool { return t.ReportedVersion == int64(version+2) })
+		if err != nil {
+			log.Fatal(err)
+		}
+		twin, _ := hub.Twin("dev-1")
+		fmt.Printf("%s\n", twin.Reported)
+	}
+	// Output:
+	// {"thermostat1":{"__t":"c","targetTemperature":{"ac":200,"ad":"","av":2,"value":21.5}}}
+	// {"thermostat1":{"__t":"c","targetTemperature":{"ac":400,"ad":"5 to 30 degrees","av":3,"value":21.5}}}
+	// {"thermostat1":{"__t":"c","targetTemperature":{"ac":203,"ad":"the default","av":4,"value":20}}}
+}
+
+// Read-only properties, and the default of a writable one for which nothing is desired yet.
+func ExamplePatch() {
+	var patch pnp.Patch
+	patch.Report("", "serialNumber", "s-1")
+	patch.Report("thermostat1", "maxTempSinceLastReboot", 24.5)
+	patch.Initial("thermostat1", "targetTemperature", 20, "initialize")
+	body, err := patch.JSON()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", body)
+	// Output: {"serialNumber":"s-1","thermostat1":{"__t":"c","maxTempSinceLastReboot":24.5,"targetTemperature":{"value":20,"ac":203,"av":0,"ad":"initialize"}}}
+}
+
+// The command of a component is a direct method with both names.
+func ExampleCommand() {
+	hub, client := exampleClient()
+	defer hub.Close()
+	defer client.Close()
+	ctx := context.Background()
+
+	err := client.HandleMethod(pnp.Command("thermostat1", "getMaxMinReport"), func(context.Context, *device.MethodCall) (int, []byte) {
+		return 200, []byte(`{"maxTemp":24.5,"minTemp":19}`)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := client.Open(ctx); err != nil {
+		log.Fatal(err)
+	}
+	result, err := hub.CallMethod(ctx, "dev-1", testbroker.MethodCall{Name: "thermostat1*getMaxMinReport"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d %s\n", result.Status, result.Payload)
+	// Output: 200 {"maxTemp":24.5,"minTemp":19}
+}
+
+// exampleClient is a device and an in-process hub, connected in memory.
+func exampleClient() (*testbroker.Hub, *device.Client) {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := hub.AddDevice("dev-1"); err != nil {
+		log.Fatal(err)
+	}
+	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	dial := leannet.Dialer(creds, &leannet.Options{Plaintext: true, Dial: hub.Dial})
+	client, err := device.New(creds, lean.New(dial, &lean.Options{ModelID: "dtmi:com:example:TemperatureController;1"}), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return hub, client
+}

@@ -1,0 +1,50 @@
+package pnp
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// maxName is the longest name that a model may have.
+const maxName = 512
+
+// checkName returns what is wrong with the name of a component or property, by the rules of DTDL: letters, digits and underscores, a letter first, no underscore last.
+func checkName(what, name string) error {
+	ok := name != "" && len(name) <= maxName && isLetter(name[0]) && name[len(name)-1] != '_'
+	for i := 0; ok && i < len(name); i++ {
+		ok = isLetter(name[i]) || name[i] >= '0' && name[i] <= '9' || name[i] == '_'
+	}
+	if !ok {
+		return invalid("the %s's name %s is none that a model can have; use letters, digits and, between them, underscores, beginning with a letter", what, quote(name))
+	}
+	return nil
+}
+
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+
+// quote shows a name, or the beginning of one that is too long.
+func quote(name string) string {
+	if len(name) > 64 {
+		return strconv.Quote(name[:64]) + "..."
+	}
+	return strconv.Quote(name)
+}
+
+// path names a property in an error.
+func path(component, name string) string {
+	if component == "" {
+		return "property " + quote(name)
+	}
+	return "property " + quote(name) + " of component " + quote(component)
+}
+
+func invalid(format string, args ...any) error {
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpTwinPatch, Err: fmt.Errorf(format, args...)}
+}
+
+// broken is for desired properties that are not what the conventions say.
+func broken(format string, args ...any) error {
+	return &transport.Error{Kind: transport.Protocol, Err: fmt.Errorf(format, args...)}
+}
