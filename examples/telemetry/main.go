@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/examples/internal/ways"
 	"github.com/hubline-iot/hubline/retrypolicy"
 )
 
@@ -65,9 +66,9 @@ func run(ctx context.Context, s settings) error {
 	if !ok {
 		return fmt.Errorf("flag -policy: %q is not a policy; give azure or none", s.policy)
 	}
-	way, ok := transports[s.transport]
-	if !ok {
-		return fmt.Errorf("flag -transport: %q is not a transport; give mqtt, mqtt-lean, amqp, amqp-ws or http", s.transport)
+	way, err := ways.Named(s.transport)
+	if err != nil {
+		return err
 	}
 	if s.rate <= 0 || s.rate > 10_000 || s.count < 0 {
 		return errors.New("flags -rate and -count: give a rate up to 10000 a second and a count of 0 or more")
@@ -83,9 +84,8 @@ func run(ctx context.Context, s settings) error {
 
 	// The first program of the README is these few lines; the rest is the show around them.
 	var hub *show
-	var at place
+	var at ways.Place
 	if s.connect == "" {
-		var err error
 		if hub, err = newShow(out, way); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	client, err := device.New(creds, way.make(creds, at), options)
+	client, err := device.New(creds, way.Make(creds, at), options)
 	if err != nil {
 		return err
 	}

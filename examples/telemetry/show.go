@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/examples/internal/ways"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -71,8 +72,8 @@ type show struct {
 	account func() error
 }
 
-func newShow(out *printer, w way) (*show, error) {
-	s := &show{out: out, protocol: w.protocol, stop: make(chan struct{})}
+func newShow(out *printer, w ways.Way) (*show, error) {
+	s := &show{out: out, protocol: w.Protocol, stop: make(chan struct{})}
 	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e testbroker.Event) {
 		if e.Kind == testbroker.FaultFired && e.Fault != testbroker.DelayPuback && e.Fault != testbroker.Throttle {
 			out.line("       hub %v", e)
@@ -82,7 +83,7 @@ func newShow(out *printer, w way) (*show, error) {
 		return nil, err
 	}
 	s.hub = hub
-	addr, err := w.listen(hub, "127.0.0.1:0")
+	addr, err := w.Listen(hub, "127.0.0.1:0")
 	if err != nil {
 		return nil, errors.Join(err, hub.Close())
 	}
@@ -96,8 +97,8 @@ func newShow(out *printer, w way) (*show, error) {
 }
 
 // connect returns what the device needs: a connection string, and the hub's port and whom to trust there.
-func (s *show) connect() (string, place) {
-	return s.hub.ConnectionString(s.device), place{s.addr, s.hub.ClientTLS()}
+func (s *show) connect() (string, ways.Place) {
+	return s.hub.ConnectionString(s.device), ways.Place{Addr: s.addr, TLS: s.hub.ClientTLS()}
 }
 
 // hurry shortens the patience of the device, so that twenty seconds are enough for everything.

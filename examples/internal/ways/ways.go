@@ -1,0 +1,110 @@
+// Package ways holds what the examples have in common: the transports by their names, and an in-process hub with one device.
+package ways
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+	"github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+)
+
+// Place is where the hub is. The zero value: where the credentials say, with a certificate that the system trusts.
+type Place struct {
+	Addr string
+	TLS  *tls.Config
+}
+
+// Way is a value of the flag -transport.
+type Way struct {
+	// Make is all that a program needs; one that names one of them links no other.
+	Make func(creds *transport.Credentials, at Place) transport.Transport
+	// Listen opens the in-process hub's port for it.
+	Listen func(h *testbroker.Hub, addr string) (net.Addr, error)
+	// Protocol is what the hub's faults are about.
+	Protocol testbroker.Protocol
+}
+
+// Transports are the values of the flag.
+var Transports = map[string]Way{
+	"mqtt": {func(_ *transport.Credentials, at Place) transport.Transport {
+		return mqtt.New(&mqtt.Options{Addr: at.Addr, TLS: at.TLS})
+	}, (*testbroker.Hub).ListenTLS, testbroker.MQTT},
+	"mqtt-lean": {func(creds *transport.Credentials, at Place) transport.Transport {
+		return lean.New(leannet.Dialer(creds, &leannet.Options{Addr: at.Addr, TLS: at.TLS}), nil)
+	}, (*testbroker.Hub).ListenTLS, testbroker.MQTT},
+	"amqp": {func(_ *transport.Credentials, at Place) transport.Transport {
+		return amqp.New(&amqp.Options{Addr: at.Addr, TLS: at.TLS})
+	}, (*testbroker.Hub).ListenAMQP, testbroker.AMQP},
+	"amqp-ws": {func(_ *transport.Credentials, at Place) transport.Transport {
+		return amqp.New(&amqp.Options{Addr: at.Addr, TLS: at.TLS, Tunnel: amqpws.New(nil)})
+	}, (*testbroker.Hub).ListenAMQPWS, testbroker.AMQP},
+	"http": {func(_ *transport.Credentials, at Place) transport.Transport {
+		return http.New(&http.Options{Addr: at.Addr, TLS: at.TLS})
+	}, (*testbroker.Hub).ListenHTTPS, testbroker.HTTP},
+}
+
+// Named returns the transport that the flag names.
+func Named(name string) (Way, error) {
+	w, ok := Transports[name]
+	if !ok {
+		return Way{}, fmt.Errorf("flag -transport: %q is not a transport; give one of %s", name, strings.Join(slices.Sorted(maps.Keys(Transports)), ", "))
+	}
+	return w, nil
+}
+
+// Stage is where a small example plays.
+type Stage struct {
+	// Hub is the in-process hub with the device "roof-7"; nil when there is a connection string to another one.
+	Hub       *testbroker.Hub
+	Creds     *transport.Credentials
+	Transport transport.Transport
+}
+
+// NewStage makes what the device needs to connect over the transport of that name. An empty connection string makes a hub, too.
+func NewStage(name, connect string) (*Stage, error) {
+	w, err := Named(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{}
+	var at Place
+	if connect == "" {
+		if s.Hub, err = testbroker.New(nil); err != nil {
+			return nil, err
+		}
+		addr, err := w.Listen(s.Hub, "127.0.0.1:0")
+		if err != nil {
+			return nil, errors.Join(err, s.Hub.Close())
+		}
+		if _, err := s.Hub.AddDevice("roof-7"); err != nil {
+			return nil, errors.Join(err, s.Hub.Close())
+		}
+		connect, at = s.Hub.ConnectionString("roof-7"), Place{addr.String(), s.Hub.ClientTLS()}
+	}
+	if s.Creds, err = device.ParseConnectionString(connect); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.Transport = w.Make(s.Creds, at)
+	return s, nil
+}
+
+// Close closes the hub, if there is one.
+func (s *Stage) Close() error {
+	if s.Hub == nil {
+		return nil
+	}
+	return s.Hub.Close()
+}

@@ -1,0 +1,164 @@
+// Command methods is a device whose direct methods a back end calls.
+//
+// Without a connection string it brings its own hub, whose back end calls methods that there are and one that there is not, calls one while the device is away, and has the device
+// reboot. The exit status is 0 only if every call had the answer that it should have, and was run once.
+//
+//	go run ./examples/methods                     over MQTT
+//	go run ./examples/methods -transport amqp     the same over AMQP 1.0
+//	HUBLINE_CONNECTION_STRING=... go run ./examples/methods    a real hub's device: call blink and reboot, until Ctrl-C
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/examples/internal/ways"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+func main() {
+	transport := flag.String("transport", "mqtt", "what carries the calls: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *transport, os.Getenv("HUBLINE_CONNECTION_STRING")); err != nil {
+		fmt.Fprintln(os.Stderr, "methods:", err)
+		os.Exit(1)
+	}
+}
+
+// rebootAfter is when the device reboots that was told to.
+const rebootAfter = time.Second
+
+func run(ctx context.Context, name, connect string) error {
+	stage, err := ways.NewStage(name, connect)
+	if err != nil {
+		return err
+	}
+	defer stage.Close()
+	connected := make(chan struct{}, 16)
+	client, err := device.New(stage.Creds, stage.Transport, &device.Options{OnStatus: func(s device.Status) {
+		fmt.Println("device  ", s.State, s.Reason)
+		if s.State == device.Connected {
+			select {
+			case connected <- struct{}{}:
+			default: // nobody waits: a hub of one's own
+			}
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	var blinks atomic.Int64
+	reboots := make(chan error, 1)
+	err = errors.Join(
+		client.HandleMethod("blink", func(_ context.Context, m *device.MethodCall) (int, []byte) {
+			var times int
+			if err := json.Unmarshal(m.Body, &times); err != nil || times < 1 {
+				return 400, []byte(`{"message":"give a number of 1 or more"}`)
+			}
+			fmt.Printf("device   blinks %d times\n", times)
+			blinks.Add(int64(times))
+			return 200, fmt.Appendf(nil, `{"blinked":%d}`, times)
+		}),
+		// The answer belongs to the connection that brought the call, so the reboot, here a new connection, comes a while after it.
+		client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) {
+			time.AfterFunc(rebootAfter, func() { reboots <- client.Reconnect() })
+			return 202, []byte(`{"reboot":"in a second"}`)
+		}),
+	)
+	if err != nil {
+		return err
+	}
+	if err := client.Open(ctx); err != nil {
+		return err
+	}
+	if stage.Hub == nil {
+		fmt.Println("call the methods blink, with a number, and reboot; Ctrl-C ends")
+		<-ctx.Done()
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	rebooted := func() error {
+		for range 3 { // once more, after the first connection and the outage
+			select {
+			case <-connected:
+			case <-ctx.Done():
+				return fmt.Errorf("the device did not reboot: %w", ctx.Err())
+			}
+		}
+		return <-reboots
+	}
+	if err := callAround(ctx, stage.Hub, stage.Creds.DeviceID, rebooted); err != nil {
+		return err
+	}
+	if n := blinks.Load(); n != 3+5+7 {
+		return fmt.Errorf("the device blinked %d times, want 15: each call is to run once", n)
+	}
+	s := client.Stats()
+	fmt.Printf("in order: %d methods ran, %d calls were refused, %d connections\n", s.MethodCalls, s.MethodsRefused, s.Connections)
+	return client.Close()
+}
+
+// callAround is the back end.
+func callAround(ctx context.Context, hub *testbroker.Hub, id string, rebooted func() error) error {
+	call := func(method, payload string, patience time.Duration, want string) error {
+		result, err := hub.CallMethod(ctx, id, testbroker.MethodCall{Name: method, Payload: []byte(payload), ConnectTimeout: patience})
+		got := fmt.Sprintf("%d %s", result.Status, result.Payload)
+		var failure *testbroker.ServiceError
+		if errors.As(err, &failure) {
+			got = fmt.Sprintf("error %d", failure.Code)
+		}
+		fmt.Printf("back end calls %s %s: %s\n", method, payload, got)
+		if got != want {
+			return fmt.Errorf("method %s %s: %s, want %s (%w)", method, payload, got, want, err)
+		}
+		return nil
+	}
+	const long = 30 * time.Second // how long a call waits for a device that is away; 0: it fails at once
+	err := errors.Join(
+		call("blink", "3", 0, `200 {"blinked":3}`),
+		call("blink", `"often"`, 0, `400 {"message":"give a number of 1 or more"}`),
+		call("dance", "", 0, `404 {"message":"the device has no such method"}`),
+	)
+	if err != nil {
+		return err
+	}
+
+	fmt.Println("network  is gone")
+	away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent, Times: -1})
+	gone := func([]testbroker.Message) bool { return hub.Connections(id) == 0 }
+	if err := hub.Wait(ctx, gone); err != nil { // a call on the dying connection would wait for an answer in vain
+		return err
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- call("blink", "5", long, `200 {"blinked":5}`) }()
+	if err := errors.Join(call("blink", "9", 0, "error 404103"), away.WaitFired(ctx, 2)); err != nil { // cut, and not let in again
+		return err
+	}
+	away.Remove()
+	fmt.Println("network  is back")
+	if err := <-waiting; err != nil {
+		return err
+	}
+
+	if err := call("reboot", "", 0, `202 {"reboot":"in a second"}`); err != nil {
+		return err
+	}
+	if err := rebooted(); err != nil {
+		return err
+	}
+	return call("blink", "7", long, `200 {"blinked":7}`)
+}

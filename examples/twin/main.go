@@ -1,0 +1,155 @@
+// Command twin is a device that goes by its desired properties, and says so in its reported ones.
+//
+// Without a connection string it brings its own hub, whose back end changes its mind: once while the device is connected, three times while it is away. The device is told
+// the first change, and after the outage what is desired by then, once. The exit status is 0 only if it was told exactly that, and the hub has all answers.
+//
+//	go run ./examples/twin                     over MQTT
+//	go run ./examples/twin -transport amqp     the same over AMQP 1.0
+//	HUBLINE_CONNECTION_STRING=... go run ./examples/twin    a real hub's device: change its twin, until Ctrl-C
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/examples/internal/ways"
+	"github.com/hubline-iot/hubline/pnp"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+func main() {
+	transport := flag.String("transport", "mqtt", "what carries the twin: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *transport, os.Getenv("HUBLINE_CONNECTION_STRING")); err != nil {
+		fmt.Fprintln(os.Stderr, "twin:", err)
+		os.Exit(1)
+	}
+}
+
+// told are the changes that the handler was told, such as "full 5".
+type told struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func run(ctx context.Context, name, connect string) error {
+	stage, err := ways.NewStage(name, connect)
+	if err != nil {
+		return err
+	}
+	defer stage.Close()
+	client, err := device.New(stage.Creds, stage.Transport, &device.Options{OnStatus: func(s device.Status) { fmt.Println("device  ", s.State, s.Reason) }})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	var seen told
+	if err := client.OnDesired(func(ctx context.Context, d device.Desired) { seen.take(ctx, client, d) }); err != nil {
+		return err
+	}
+	if err := client.Open(ctx); err != nil {
+		return err
+	}
+	if stage.Hub == nil {
+		fmt.Println("change the desired property \"interval\" of the device's twin; Ctrl-C ends")
+		<-ctx.Done()
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := changeOnesMind(ctx, stage.Hub, stage.Creds.DeviceID); err != nil {
+		return err
+	}
+	twin, err := client.GetTwin(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("device   reads its twin: desired %s, reported %s\n", twin.Desired, twin.Reported)
+	return errors.Join(client.Close(), seen.check("full 1", "patch 2", "full 5"))
+}
+
+// take answers each change of the interval: what is desired is what will be.
+func (t *told) take(ctx context.Context, client *device.Client, d device.Desired) {
+	what := fmt.Sprintf("patch %d", d.Version)
+	if d.Full {
+		what = fmt.Sprintf("full %d", d.Version)
+	}
+	fmt.Printf("device   is told: %s: %s\n", what, d.JSON)
+	t.mu.Lock()
+	t.list = append(t.list, what)
+	t.mu.Unlock()
+
+	wishes, err := pnp.Properties(d)
+	var patch pnp.Patch
+	if d.Full {
+		patch.Initial("", "interval", 10, "by default") // unless there is a wish
+	}
+	for _, wish := range wishes {
+		if wish.Name == "interval" {
+			patch.Answer(wish, pnp.Answer{Status: pnp.OK})
+		}
+	}
+	if err == nil && !patch.Empty() {
+		var body []byte
+		if body, err = patch.JSON(); err == nil {
+			_, err = client.PatchReported(ctx, body)
+		}
+	}
+	if err != nil {
+		fmt.Println("device   cannot answer:", err)
+	}
+}
+
+func (t *told) check(want ...string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.Equal(t.list, want) {
+		return fmt.Errorf("the device was told %q, want %q", t.list, want)
+	}
+	fmt.Printf("in order: told %q, each once\n", t.list)
+	return nil
+}
+
+// changeOnesMind is the back end.
+func changeOnesMind(ctx context.Context, hub *testbroker.Hub, id string) error {
+	desire := func(seconds int) error {
+		version, err := hub.PatchDesired(id, fmt.Sprintf(`{"interval":%d}`, seconds))
+		fmt.Printf("back end desires an interval of %d seconds: version %d\n", seconds, version)
+		return err
+	}
+	answered := func(want string) error {
+		err := hub.WaitReported(ctx, id, func(t testbroker.Twin) bool { return string(t.Reported) == want })
+		fmt.Println("back end sees reported", want)
+		return err
+	}
+	err := errors.Join(
+		answered(`{"interval":{"ac":203,"ad":"by default","av":0,"value":10}}`),
+		desire(30), answered(`{"interval":{"ac":200,"ad":"","av":2,"value":30}}`),
+	)
+	if err != nil {
+		return err
+	}
+	fmt.Println("network  is gone")
+	away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent, Times: -1})
+	if err := errors.Join(desire(40), desire(50), desire(60)); err != nil {
+		return err
+	}
+	if err := away.WaitFired(ctx, 2); err != nil { // cut, and not let in again
+		return err
+	}
+	away.Remove()
+	fmt.Println("network  is back")
+	return answered(`{"interval":{"ac":200,"ad":"","av":5,"value":60}}`)
+}
