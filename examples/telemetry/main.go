@@ -3,6 +3,9 @@
 // Without a connection string it brings its own hub, which goes through a schedule of faults while the device sends; every fault that the hub can
 // play is in it. The exit status is 0 only if every reading arrived unchanged and every fault really happened.
 //
+// Over transports with twins and methods a back end sets how often it sends (the desired property "interval", in seconds) and has it reboot (the method "reboot"). The in-process hub's does so
+// between the faults, and has to get its answers.
+//
 //	go run ./examples/telemetry              twenty seconds of faults, then a ledger
 //	go run ./examples/telemetry -sabotage    the hub forgets a reading that it acknowledged: the ledger finds it, status 1
 //	go run ./examples/telemetry -policy none the first fault ends it: NoRetry
@@ -107,11 +110,19 @@ func run(ctx context.Context, s settings) error {
 	if err := client.Open(ctx); err != nil {
 		return err
 	}
+	pace := newPace(s.rate)
+	obeys, err := pace.obey(ctx, client, out)
+	if err != nil {
+		return err
+	}
 	if hub != nil {
+		if obeys {
+			hub.wishes = &wishes{usual: pace.usual}
+		}
 		hub.start(s.sabotage)
 	}
 	readings := newReadings(s.count)
-	sendErr := readings.send(ctx, client, s.rate, out)
+	sendErr := readings.send(ctx, client, pace, out)
 	if hub != nil {
 		hub.finish()
 	}
@@ -119,6 +130,10 @@ func run(ctx context.Context, s settings) error {
 	flushCtx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	flushErr := client.Flush(flushCtx)
+	var wishErr error
+	if hub != nil && sendErr == nil {
+		wishErr = hub.wishes.check(flushCtx, hub)
+	}
 	stats := client.Stats()
 	closeErr := client.Close()
 	readings.collect()
@@ -132,5 +147,5 @@ func run(ctx context.Context, s settings) error {
 	if sendErr != nil {
 		flushErr = nil // it has the same cause
 	}
-	return errors.Join(sendErr, flushErr, closeErr, ledgerErr)
+	return errors.Join(sendErr, flushErr, wishErr, closeErr, ledgerErr)
 }

@@ -36,14 +36,14 @@ func newReadings(n int) *readings {
 	return r
 }
 
-// send puts the readings into the outbox at a steady rate, whatever the connection does, and tells the progress each second.
-func (r *readings) send(ctx context.Context, c *device.Client, rate float64, out *printer) error {
-	start := time.Now()
-	tick := time.NewTicker(min(50*time.Millisecond, time.Duration(float64(time.Second)/rate)))
+// send puts the readings into the outbox as they are due, whatever the connection does, and tells the progress each second.
+func (r *readings) send(ctx context.Context, c *device.Client, p *pace, out *printer) error {
+	p.begin()
+	tick := time.NewTicker(min(50*time.Millisecond, time.Duration(p.usual*float64(time.Second))))
 	defer tick.Stop()
-	told := start
+	told := time.Now()
 	for r.accepted < len(r.messages) {
-		for due := min(len(r.messages), 1+int(rate*time.Since(start).Seconds())); r.accepted < due; r.accepted++ {
+		for due := min(len(r.messages), p.now()); r.accepted < due; r.accepted++ {
 			if err := c.Enqueue(ctx, &r.messages[r.accepted], &r.receipts[r.accepted]); err != nil {
 				if ctx.Err() != nil {
 					return ctx.Err()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -65,7 +66,9 @@ type show struct {
 	protocol testbroker.Protocol
 
 	acts    []act
-	stop    chan struct{}
+	wishes  *wishes         // of the back end; nil without twins
+	ctx     context.Context // of the schedule; stop ends it
+	stop    context.CancelFunc
 	stage   sync.WaitGroup
 	mu      sync.Mutex // guards played
 	played  []*testbroker.Injected
@@ -73,7 +76,8 @@ type show struct {
 }
 
 func newShow(out *printer, w ways.Way) (*show, error) {
-	s := &show{out: out, protocol: w.Protocol, stop: make(chan struct{})}
+	s := &show{out: out, protocol: w.Protocol}
+	s.ctx, s.stop = context.WithCancel(context.Background())
 	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e testbroker.Event) {
 		if e.Kind == testbroker.FaultFired && e.Fault != testbroker.DelayPuback && e.Fault != testbroker.Throttle {
 			out.line("       hub %v", e)
@@ -117,19 +121,28 @@ func (s *show) start(withSabotage bool) {
 		s.acts = append(s.acts, sabotage)
 	}
 	begin := time.Now()
+	until := func(at time.Duration) bool { // false: the end came first
+		timer := time.NewTimer(time.Until(begin.Add(at)))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return true
+		case <-s.ctx.Done():
+			return false
+		}
+	}
 	fmt.Println("\nschedule of the hub, seconds from now")
 	for _, a := range s.acts {
 		fmt.Printf("%6.1fs  %s\n", a.at.Seconds(), a.what)
 	}
 	fmt.Println()
+	if s.wishes != nil {
+		s.stage.Go(func() { s.wishes.play(s.ctx, s, until) })
+	}
 	s.played = make([]*testbroker.Injected, len(s.acts))
 	for i, a := range s.acts {
 		s.stage.Go(func() { // plays one act; ends with it or with finish
-			timer := time.NewTimer(time.Until(begin.Add(a.at)))
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-s.stop:
+			if !until(a.at) {
 				return
 			}
 			s.out.line("       hub now %s", a.what)
@@ -146,7 +159,7 @@ func (s *show) start(withSabotage bool) {
 
 // finish ends the schedule, also before its time, and readies the account of it: a fault whose time came must have happened.
 func (s *show) finish() {
-	close(s.stop)
+	s.stop()
 	s.stage.Wait()
 	s.account = func() error {
 		var missing []string

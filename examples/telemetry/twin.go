@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/pnp"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// pace says how many readings are due. A back end changes it by the desired property "interval", in seconds.
+type pace struct {
+	usual float64 // seconds between two readings, unless desired otherwise
+
+	mu       sync.Mutex
+	interval float64
+	since    time.Time
+	due      float64 // at since
+}
+
+func newPace(rate float64) *pace {
+	return &pace{usual: 1 / rate, interval: 1 / rate, since: time.Now(), due: 1}
+}
+
+// now is how many readings are due by now, from the beginning on.
+func (p *pace) now() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int(p.dueLocked(time.Now()))
+}
+
+func (p *pace) dueLocked(now time.Time) float64 {
+	return p.due + now.Sub(p.since).Seconds()/p.interval
+}
+
+// begin starts to count now.
+func (p *pace) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since, p.due = time.Now(), 1
+}
+
+// set takes what is desired, and returns the answer.
+func (p *pace) set(wish pnp.Property) pnp.Answer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	answer := pnp.Answer{Status: pnp.OK}
+	interval := p.usual
+	if wish.Removed() {
+		answer.Status, answer.Description = pnp.Initial, "the usual one"
+	} else if err := wish.Decode(&interval); err != nil || interval < 0.0001 || interval > 3600 {
+		interval = p.interval
+		answer.Status, answer.Description = pnp.BadValue, "give seconds from 0.0001 to 3600"
+	}
+	now := time.Now()
+	p.due, p.since, p.interval = p.dueLocked(now), now, interval
+	answer.Value = interval
+	return answer
+}
+
+// obey has the device go by its desired properties and answer to the method "reboot", if the transport carries twins and methods.
+func (p *pace) obey(ctx context.Context, client *device.Client, out *printer) (bool, error) {
+	switch _, err := client.GetTwin(ctx); {
+	case errors.Is(err, transport.Unsupported):
+		out.line("device     does without the property interval and the method reboot: the transport has neither twins nor methods")
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, errors.Join(
+		client.OnDesired(func(ctx context.Context, d device.Desired) {
+			if err := p.change(ctx, client, d, out); err != nil {
+				out.line("device     cannot answer to version %d of its desired properties: %v", d.Version, err)
+			}
+		}),
+		// The answer belongs to the connection that brought the call, so the reboot, here a new connection, comes a moment after it.
+		client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) {
+			out.line("device     is told to reboot")
+			time.AfterFunc(rebootAfter, func() { client.Reconnect() }) // too late after Close: it does nothing then
+			return 202, nil
+		}),
+	)
+}
+
+// rebootAfter is when the device reboots that was told to.
+const rebootAfter = 300 * time.Millisecond
+
+// change answers to the properties in d.
+func (p *pace) change(ctx context.Context, client *device.Client, d device.Desired, out *printer) error {
+	wishes, err := pnp.Properties(d)
+	if err != nil {
+		return err
+	}
+	var patch pnp.Patch
+	if d.Full {
+		patch.Initial("", "interval", p.usual, "the usual one") // unless there is a wish
+	}
+	for _, wish := range wishes {
+		if wish.Name == "interval" {
+			answer := p.set(wish)
+			out.line("device     interval %s: %d, now %v s", wish.Value, answer.Status, answer.Value)
+			patch.Answer(wish, answer)
+		}
+	}
+	if patch.Empty() {
+		return nil
+	}
+	body, err := patch.JSON()
+	if err != nil {
+		return err
+	}
+	_, err = client.PatchReported(ctx, body)
+	return err
+}
+
+// wishes are what the in-process hub's back end wants meanwhile: half the rate for a while, and a reboot. Faults may come in between, so it is patient.
+type wishes struct {
+	version int64 // of the desired properties that it has set last
+	usual   float64
+	reboot  testbroker.MethodResult
+	err     error
+}
+
+// play wishes until ctx ends. until waits for an instant of the schedule, and reports whether it has come.
+func (w *wishes) play(ctx context.Context, s *show, until func(time.Duration) bool) {
+	desire := func(value string) {
+		version, err := s.hub.PatchDesired(s.device, `{"interval":`+value+`}`)
+		s.out.line("       hub desires the interval %s: version %d", value, version)
+		w.version, w.err = version, errors.Join(w.err, err)
+	}
+	if !until(6500 * time.Millisecond) {
+		return
+	}
+	desire(strconv.FormatFloat(2*w.usual, 'f', -1, 64))
+	until(8 * time.Second) // or the end
+	desire("null")
+	if !until(17600 * time.Millisecond) {
+		return
+	}
+	for range 5 { // an answer may be lost with its connection; nobody minds a second reboot
+		var err error
+		w.reboot, err = s.hub.CallMethod(ctx, s.device, testbroker.MethodCall{Name: "reboot", ConnectTimeout: 5 * time.Second, ResponseTimeout: 2 * time.Second})
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			s.out.line("       hub calls reboot: %d", w.reboot.Status)
+			break
+		}
+		s.out.line("       hub calls reboot: %v", err)
+	}
+	if w.reboot.Status != 202 {
+		w.err = errors.Join(w.err, fmt.Errorf("the device answered %d to the method reboot", w.reboot.Status))
+	}
+}
+
+// check waits for the answer to the last wish. A nil w had none.
+func (w *wishes) check(ctx context.Context, s *show) error {
+	if w == nil {
+		return nil
+	}
+	if w.err != nil || w.version == 0 {
+		return w.err
+	}
+	err := s.hub.WaitReported(ctx, s.device, func(t testbroker.Twin) bool {
+		var reported struct {
+			Interval struct {
+				Value float64 `json:"value"`
+				AC    int     `json:"ac"`
+				AV    int64   `json:"av"`
+			} `json:"interval"`
+		}
+		err := json.Unmarshal(t.Reported, &reported)
+		return err == nil && reported.Interval.AV == w.version && reported.Interval.AC == pnp.Initial && reported.Interval.Value == w.usual
+	})
+	if err != nil {
+		return fmt.Errorf("the device did not answer to version %d of its desired properties: %w", w.version, err)
+	}
+	return nil
+}
