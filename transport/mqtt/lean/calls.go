@@ -69,11 +69,12 @@ func (s *session) take(in *packet.Incoming) bool {
 	return true
 }
 
-// tooLarge answers for a twin that does not fit into the read buffer; body is its begin.
+// tooLarge answers for a twin that does not fit into the read buffer, and tells that a change did not; body is its begin. A method is left to its caller's time-out.
 func (s *session) tooLarge(h packet.Header, body []byte, size int) {
 	if in, err := packet.ReadPublish(h.Flags, body); err == nil && wire.FromHub(in.Topic) {
 		if id, r, ok := wire.AnswerTooLarge(string(in.Topic), size, s.t.opt.ReadBuffer); ok {
 			s.sink.Reply(id, r)
 		}
+		s.message.Missed(s.sink, string(in.Topic))
 	}
 }

@@ -142,6 +142,13 @@ func AnswerTooLarge(topic string, size, limit int) (id uint32, r transport.Reply
 	return id, r, ok
 }
 
+// Missed passes on, if topic is that of a change of the desired properties, that it did not fit into the engine's buffer: changes were missed.
+func (in *Inbound) Missed(sink transport.Sink, topic string) {
+	if strings.HasPrefix(topic, desiredChange) {
+		in.Take(sink, desiredChange, []byte("{}"))
+	}
+}
+
 // param returns the value of a parameter behind a "?"; name ends in "=".
 func param(query, name string) string {
 	query = strings.TrimPrefix(query, "?")
