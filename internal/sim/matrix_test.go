@@ -49,7 +49,7 @@ type row struct {
 	refused []transport.Kind
 	// unsaid: a change of desired properties is not told before the next one.
 	unsaid bool
-	// uncalled: a call of a method fails because of it.
+	// uncalled: a call of a method may fail because of it.
 	uncalled bool
 	// alone: a fault of one device, or one that can be declared for one. Others on the same connection do not notice.
 	alone bool

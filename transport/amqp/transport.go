@@ -17,7 +17,8 @@
 // and no methods: requests for them are replied to with Unsupported.
 //
 // The twin and direct methods have a pair of links each, opened when they are subscribed to and again when they are lost. What was asked on a pair that is lost is replied to with Unavailable, its
-// outcome unknown; that changes of desired properties may have been missed is told by a Delivery without a version.
+// outcome unknown; that changes of desired properties may have been missed is told by a Delivery without a version. That the hub took the link out away is noticed within 10 s, also by a
+// device that only listens.
 //
 // # Telemetry
 //
