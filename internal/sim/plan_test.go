@@ -273,3 +273,10 @@ func refuses(f testbroker.Fault) bool {
 	}
 	return false
 }
+
+// lies: the hub takes requests and then says over HTTP, with a status that leaves no doubt, that it did not.
+func (p *plan) lies() bool {
+	return slices.ContainsFunc(p.steps, func(s step) bool {
+		return s.fault.Kind == testbroker.AnswerStatusAfter && slices.ContainsFunc(s.fault.Statuses, func(status int) bool { return status < 500 && status != 408 })
+	})
+}
