@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -261,4 +262,66 @@ func TestCloseWithARequestUnderWay(t *testing.T) {
 		require.LessOrEqual(t, time.Since(began), time.Second)
 		require.True(t, errors.Is(r.Wait(t.Context()), transport.Closed))
 	})
+}
+
+// slowConn is a link that takes so many bytes a second.
+type slowConn struct {
+	net.Conn
+	rate   int
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *slowConn) Write(b []byte) (int, error) {
+	for n := 0; n < len(b); {
+		piece := b[n:min(n+c.rate, len(b))]
+		select {
+		case <-time.After(time.Duration(len(piece)) * time.Second / time.Duration(c.rate)):
+		case <-c.closed:
+			return n, net.ErrClosed
+		}
+		m, err := c.Conn.Write(piece)
+		if n += m; err != nil {
+			return n, err
+		}
+	}
+	return len(b), nil
+}
+
+func (c *slowConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// A backlog gets through a slow link: batches are no larger than what it carries while the client believes in the connection. As the link gets faster, they grow.
+func TestABacklogOverASlowLink(t *testing.T) {
+	for _, row := range []struct {
+		rate int // bytes a second
+		most time.Duration
+	}{{1500, 4 * time.Minute}, {4 << 10, 90 * time.Second}, {64 << 10, 8 * time.Second}} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			o := h.options()
+			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := h.network.DialContext(ctx, network, addr)
+				if err != nil {
+					return nil, err
+				}
+				return &slowConn{Conn: c, rate: row.rate, closed: make(chan struct{})}, nil
+			}
+			c := h.client(t, o, nil)
+			all := numbered(128)
+			for _, m := range all {
+				m.Body = append(m.Body, make([]byte, 1500)...)
+				require.NoError(t, c.Enqueue(t.Context(), m, nil))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), row.most)
+			defer cancel()
+			require.NoError(t, c.Flush(ctx))
+			require.Equal(t, uint64(1), c.Stats().Connections)
+			h.requireArrived(t, all)
+			if row.rate >= 64<<10 {
+				require.Less(t, len(h.seen()), 6)
+			}
+		})
+	}
 }

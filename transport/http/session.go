@@ -53,7 +53,7 @@ func newSession(t *Transport, cfg *transport.Config) *session {
 	}
 	s.late, s.hurry = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(s.late)
-	s.telemetry = telemetry{s: s, lane: lane{s: s}, wake: make(chan struct{}, 1), limit: batchBytes}
+	s.telemetry = telemetry{s: s, lane: lane{s: s}, wake: make(chan struct{}, 1), limit: batchBytes, pace: firstPace}
 	s.commands = commands{s: s, lane: lane{s: s}, wake: make(chan struct{}, 1)}
 	return s
 }

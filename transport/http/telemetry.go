@@ -3,6 +3,7 @@ package http
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/transport"
@@ -22,6 +23,7 @@ type telemetry struct {
 	buf   []byte           // the body of a batch
 	limit int              // the longest body of a batch; less once the hub refused one as too large
 	alone bool             // a message alone was too large for it, since it refused a batch
+	pace  pace             // the longest body of a batch for the speed of the link
 
 	queue []transport.Item // guarded by session.mu
 }
@@ -32,6 +34,28 @@ const (
 	// keepItems bounds the memory that is kept for items.
 	keepItems = 1024
 )
+
+// pace is the longest body of a batch that the link carries in good time. A client takes a connection for dead on which the oldest message waits for long (device.Options.AckTimeout, 30 s), and
+// all of a batch waits as long as the whole: over a slow link, large batches would be cut off and sent again for ever.
+type pace int
+
+const (
+	// firstPace is that of a new connection, which may have replaced one that was too slow: 30 s at 1.1 KB a second. Batches double while they take less than quickBatch, and are halved when they
+	// take more than slowBatch.
+	firstPace  pace = 32 << 10
+	quickBatch      = 3 * time.Second
+	slowBatch       = 12 * time.Second
+)
+
+// learn is told of a body that was taken, and how long that took.
+func (p *pace) learn(size int, took time.Duration) {
+	switch {
+	case took > slowBatch:
+		*p = max(*p/2, leastLimit)
+	case took < quickBatch && size > int(*p)/4: // small ones tell nothing of large ones
+		*p = min(2**p, batchBytes)
+	}
+}
 
 // run is the goroutine.
 func (t *telemetry) run() {
@@ -88,7 +112,9 @@ func (t *telemetry) sendQueued() bool {
 }
 
 // open says whether the hub may have taken in what it refused for the moment: not when it did so for a limit, but when it was cancelled, took too long or failed.
-func open(r *refusal) bool { return r.Kind == transport.Unavailable || r.Kind == transport.Timeout || r.cause.Status >= 500 }
+func open(r *refusal) bool {
+	return r.Kind == transport.Unavailable || r.Kind == transport.Timeout || r.cause.Status >= 500
+}
 
 // takeIn adds what is in the queue, but for what cannot be sent.
 func (t *telemetry) takeIn() {
@@ -114,6 +140,7 @@ func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 		t.report(items[:1], errNotPlain(items[0].Msg.Size()))
 		return 1, true
 	}
+	began := time.Now()
 	_, refused, err := s.do(s.ctx, &t.lane, q)
 	switch {
 	case s.ctx.Err() != nil:
@@ -122,6 +149,7 @@ func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 		s.fail(lost(err))
 		return n, false
 	case refused == nil:
+		t.pace.learn(len(q.body), time.Since(began))
 		t.succeed(items[:n])
 		return n, true
 	case refused.About == hubstatus.Identity:
@@ -183,7 +211,7 @@ func (t *telemetry) request(items []transport.Item) (*request, int) {
 			t.buf = append(t.buf, ',')
 		}
 		t.buf = appendEntry(t.buf, m)
-		if limit := t.limit; len(t.buf)+len("]") > limit && (n > 0 || len(t.buf)+len("]") > batchBytes) {
+		if limit := min(t.limit, int(t.pace)); len(t.buf)+len("]") > limit && (n > 0 || len(t.buf)+len("]") > batchBytes) {
 			t.buf = t.buf[:end]
 			break
 		}

@@ -11,6 +11,9 @@
 // properties a header would change, and each message of a batch, travels as JSON with the body in base64. Names of properties must consist of ASCII letters, digits and ! # $ % & ' * + - . ^ _ ` | ~,
 // and be there once, without regard to case; other messages are refused here, with Kind Invalid.
 //
+// The first batch of a connection has 32 KB; they double while they go quickly, and get smaller over a slow link, where a large one would take longer than the client believes in a
+// connection (device.Options.AckTimeout).
+//
 // A hub takes a batch as a whole or not at all. One that it refuses because of a message in it (400, 413, 422 and so on) is sent again in halves, so only the bad message fails. What the hub does not take at
 // the moment (429, 5xx, a quota) is reported for all messages that wait, with the time that the hub asked for (Retry-After), as an error of Scope Operation.
 //
