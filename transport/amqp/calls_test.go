@@ -209,3 +209,34 @@ func TestASessionThatEndsWhileARequestGoesOut(t *testing.T) {
 		})
 	}
 }
+
+// Without the hub's promise to tell changes a device would be deaf: the session ends.
+func TestAWishForChangesThatIsNotAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(testbroker.Fault{Kind: testbroker.SwallowTwin, Operation: testbroker.TwinSubscribe})
+		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Desired})
+		time.Sleep(19 * time.Second)
+		r.requireAlive()
+		time.Sleep(2 * time.Second)
+		r.requireEnd(transport.Timeout)
+	})
+}
+
+// What is larger than the hub takes on a link fails alone.
+func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: everything}).Err)
+		large := []byte(`"` + strings.Repeat("x", 1200<<10) + `"`)
+		reply := r.ask(&transport.Request{ID: 16, Op: transport.OpTwinPatch, Body: large})
+		require.ErrorIs(t, reply.Err, transport.TooLarge)
+		go func() { _, _, _ = h.Call("x", "{}") }()
+		synctest.Wait()
+		r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.refs[0], Status: 200, Body: large})
+		synctest.Wait()
+		require.NoError(t, r.ask(&transport.Request{ID: 17, Op: transport.OpTwinGet}).Err)
+		r.requireAlive()
+		time.Sleep(time.Minute) // the call's time
+	})
+}

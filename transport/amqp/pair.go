@@ -20,9 +20,10 @@ type pair struct {
 	address string // empty: there is none
 	wait    amqp.SenderSettleMode
 	take    func(m *amqp.Message)
-	opened  func(again bool) // the pair is open, before that is told to those who asked for it; may be nil
-	lost    func()           // what was under way is; may be nil
-	refused func(err error)  // the pair is not to be had; may be nil
+	opened  func(again bool)              // the pair is open, before that is told to those who asked for it; may be nil
+	lost    func() (tell func())          // what was under way is; mu is held, and not when the result is called; may be nil
+	unsent  func(*amqp.Message, error)    // a message cannot be sent on any link; may be nil
+	refused func(err error) (tell func()) // the pair is not to be had; as lost; may be nil
 
 	// Guarded by session.mu.
 	started, attached bool
@@ -80,6 +81,10 @@ func (p *pair) startLocked() {
 func (p *pair) send(m *amqp.Message) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
+	p.sendLocked(m)
+}
+
+func (p *pair) sendLocked(m *amqp.Message) {
 	if p.s.over {
 		return
 	}
@@ -110,8 +115,15 @@ func (p *pair) flush() {
 		s.mu.Unlock()
 		ctx, cancel := context.WithTimeoutCause(s.ctx, s.opt.OperationTimeout, errNoAnswer)
 		err := out.Send(ctx, m, nil)
+		given := ctx.Err() == nil
 		cancel()
-		if err != nil {
+		switch {
+		case err == nil:
+		case given && !isConn(err) && !isSession(err) && !isLink(err): // it is larger than the hub takes on the link
+			if p.unsent != nil {
+				p.unsent(m, err)
+			}
+		default:
 			stop() // the pair is lost, and with it what was under way
 		}
 	}
@@ -123,16 +135,18 @@ func (p *pair) told(err error) {
 	s.mu.Lock()
 	waiting := p.waiting
 	p.waiting = nil
+	tell := func() {}
 	if err != nil {
 		p.started, p.queue = false, nil // the next one tries anew
+		if p.refused != nil {
+			tell = p.refused(err)
+		}
 	}
 	s.mu.Unlock()
 	for _, g := range waiting {
 		s.settle(g, err)
 	}
-	if err != nil && p.refused != nil {
-		p.refused(err)
-	}
+	tell()
 }
 
 // run is the goroutine that receives.
@@ -168,18 +182,20 @@ func (p *pair) run() {
 		stop()
 		s.mu.Lock()
 		p.attached, p.queue = false, nil
+		tell := func() {}
+		if p.lost != nil {
+			tell = p.lost()
+		}
 		s.mu.Unlock()
 		if s.ctx.Err() != nil || isConn(err) || s.conn.gone() {
 			return
 		}
+		tell()
 		if isSession(err) {
 			letGo(out)
 			s.forget(under)
 		} else {
 			p.close(in)
-		}
-		if p.lost != nil {
-			p.lost()
 		}
 		e := lossOf(s.conn.explain(err))
 		if time.Since(since) < shortLife || aboutDevice(e.Kind) || aboutMessage(e.Kind) {

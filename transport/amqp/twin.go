@@ -20,16 +20,17 @@ type twin struct {
 
 	// Guarded by session.mu.
 	asked   map[uint32]transport.Op
-	desired bool     // changes are wanted
-	granted bool     // and the hub tells them
-	wishes  []*grant // OpSubscribe for them
+	desired bool        // changes are wanted
+	granted bool        // and the hub tells them
+	wishes  []*grant    // OpSubscribe for them
+	late    *time.Timer // ends the session when they are not answered; nil before the first
 }
 
 // desiredID is the correlation id of the request to tell changes. Those of requests are numbers.
 const desiredID = "desired"
 
 func (t *twin) init(s *session) {
-	t.pair = pair{s: s, name: "twin", address: s.addr.twin, wait: amqp.SenderSettleModeSettled, take: t.take, opened: t.opened, lost: t.lost, refused: t.refused}
+	t.pair = pair{s: s, name: "twin", address: s.addr.twin, wait: amqp.SenderSettleModeSettled, take: t.take, opened: t.opened, lost: t.lost, refused: t.refused, unsent: t.unsent}
 }
 
 // request sends one.
@@ -46,12 +47,24 @@ func (t *twin) request(r *transport.Request) {
 		m.Data = [][]byte{append([]byte(nil), r.Body...)}
 	}
 	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
 	if t.asked == nil {
 		t.asked = make(map[uint32]transport.Op)
 	}
 	t.asked[r.ID] = r.Op
+	t.sendLocked(m)
+}
+
+// unsent replies to a request that is larger than the hub takes.
+func (t *twin) unsent(m *amqp.Message, err error) {
+	n, bad := strconv.ParseUint(idText(m.Properties.CorrelationID), 10, 32)
+	t.s.mu.Lock()
+	op, asked := t.asked[uint32(n)]
+	delete(t.asked, uint32(n))
 	t.s.mu.Unlock()
-	t.send(m)
+	if bad == nil && asked {
+		t.s.cfg.Sink.Reply(uint32(n), transport.Reply{Err: failed(op, transport.TooLarge, err)})
+	}
 }
 
 // want asks for changes of the desired properties to be told.
@@ -79,7 +92,15 @@ func (t *twin) askLocked() {
 		Data:        [][]byte{{' '}},
 	})
 	t.flushLocked()
+	if t.late == nil {
+		t.late = time.AfterFunc(t.s.opt.OperationTimeout, t.unanswered)
+	} else {
+		t.late.Reset(t.s.opt.OperationTimeout)
+	}
 }
+
+// unanswered ends the session: without the hub's promise the device would be deaf.
+func (t *twin) unanswered() { t.s.fail(lost(transport.Timeout, errNoAnswer)) }
 
 func (t *twin) opened(bool) {
 	t.s.mu.Lock()
@@ -133,6 +154,9 @@ func (t *twin) granting(good bool, code int, body []byte) {
 	s.mu.Lock()
 	again := t.granted
 	t.granted = good
+	if t.late != nil { // else it was not asked
+		t.late.Stop()
+	}
 	wishes := t.wishes
 	t.wishes = nil
 	s.mu.Unlock()
@@ -153,29 +177,32 @@ func (t *twin) granting(good bool, code int, body []byte) {
 
 var errLinkLost = errors.New("the link was lost before the answer")
 
-// lost replies to what was under way.
-func (t *twin) lost() {
-	t.s.mu.Lock()
+// lost is told that what was under way is lost.
+func (t *twin) lost() (tell func()) {
 	asked := t.asked
 	t.asked = nil
-	t.s.mu.Unlock()
-	for id, op := range asked {
-		t.s.cfg.Sink.Reply(id, transport.Reply{Err: transport.OutcomeUnknown(failed(op, transport.Unavailable, errLinkLost))})
+	if t.late != nil {
+		t.late.Stop()
+	}
+	return func() {
+		for id, op := range asked {
+			t.s.cfg.Sink.Reply(id, transport.Reply{Err: transport.OutcomeUnknown(failed(op, transport.Unavailable, errLinkLost))})
+		}
 	}
 }
 
-// refused replies to requests that wait for links that are not to be had.
-func (t *twin) refused(err error) {
-	t.s.mu.Lock()
+// refused is told that the links are not to be had.
+func (t *twin) refused(err error) (tell func()) {
 	asked, wishes := t.asked, t.wishes
 	t.asked, t.wishes = nil, nil
-	t.s.mu.Unlock()
-	e := transport.Find(err)
-	for id, op := range asked {
-		t.s.cfg.Sink.Reply(id, transport.Reply{Err: failed(op, e.Kind, e.Err)})
-	}
-	for _, g := range wishes {
-		t.s.settle(g, err)
+	return func() {
+		e := transport.Find(err)
+		for id, op := range asked {
+			t.s.cfg.Sink.Reply(id, transport.Reply{Err: failed(op, e.Kind, e.Err)})
+		}
+		for _, g := range wishes {
+			t.s.settle(g, err)
+		}
 	}
 }
 
