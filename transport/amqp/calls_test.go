@@ -1,6 +1,7 @@
 package amqp_test
 
 import (
+	"bytes"
 	"context"
 	"runtime"
 	"strconv"
@@ -70,6 +71,58 @@ func TestMethodLinksThatAreLost(t *testing.T) {
 		r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.refs[0], Status: 207})
 		require.Equal(t, 207, <-done)
 		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+// An answer that was handed over just before the session is ended goes out: the method may have been the one that asked for a new connection.
+func TestAnAnswerBeforeTheGoodbye(t *testing.T) {
+	for name, make := range map[string]func(*amqp.Options) transport.Transport{
+		"alone":  func(o *amqp.Options) transport.Transport { return amqp.New(o) },
+		"shared": func(o *amqp.Options) transport.Transport { return amqp.NewMux(o) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := start(t, make(h.options()), h.CredsWith(t, ""))
+				require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
+				statuses := new(atomic.Int64)
+				for range 3 {
+					go func() {
+						status, _, err := h.Call("x", "{}")
+						if err == nil {
+							statuses.Add(int64(status))
+						}
+					}()
+				}
+				synctest.Wait()
+				for i := range 3 {
+					r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.ref(i), Status: 200})
+				}
+				r.cancel()
+				<-r.over
+				synctest.Wait()
+				require.EqualValues(t, 600, statuses.Load())
+			})
+		})
+	}
+}
+
+// An answer that a silent network does not take is given up.
+func TestAnAnswerThatNobodyTakes(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
+		go h.Call("x", "{}")
+		synctest.Wait()
+		h.inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+		large := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, 100<<10)...), '"')
+		for range 40 { // more than the network takes
+			r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.ref(0), Status: 200, Body: large})
+		}
+		synctest.Wait()
+		began := time.Now()
+		r.cancel()
+		<-r.over
+		require.Less(t, time.Since(began), time.Second)
 	})
 }
 

@@ -28,6 +28,7 @@ type pair struct {
 	// Guarded by session.mu.
 	started, attached bool
 	sending           bool
+	sent              chan struct{} // of those under way: closed when sending is false again
 	waiting           []*grant
 	queue             []*amqp.Message // at most what Do was given; package device bounds that
 	out               *amqp.Sender
@@ -95,7 +96,7 @@ func (p *pair) sendLocked(m *amqp.Message) {
 
 func (p *pair) flushLocked() {
 	if p.attached && !p.sending && len(p.queue) > 0 {
-		p.sending = true
+		p.sending, p.sent = true, make(chan struct{})
 		p.s.goLocked(p.flush)
 	}
 }
@@ -107,6 +108,7 @@ func (p *pair) flush() {
 		s.mu.Lock()
 		if len(p.queue) == 0 || !p.attached || s.over {
 			p.sending = false
+			close(p.sent)
 			s.mu.Unlock()
 			return
 		}
@@ -126,6 +128,26 @@ func (p *pair) flush() {
 		default:
 			stop() // the pair is lost, and with it what was under way
 		}
+	}
+}
+
+// lastWordsLimit is how long a session that is ended in good order lets out what it was given before. The network takes it at once, or is silent.
+const lastWordsLimit = 100 * time.Millisecond
+
+// lastWords waits until what was queued is sent.
+func (p *pair) lastWords() {
+	p.s.mu.Lock()
+	sending, sent := p.sending, p.sent
+	p.s.mu.Unlock()
+	if !sending {
+		return
+	}
+	limit := time.NewTimer(lastWordsLimit)
+	defer limit.Stop()
+	select {
+	case <-sent:
+	case <-limit.C:
+	case <-p.s.conn.ended():
 	}
 }
 

@@ -73,6 +73,9 @@ func (s *session) Info() transport.Info { return s.info }
 func (s *session) Run(ctx context.Context) error {
 	close(s.open)
 	err := s.wait(ctx)
+	if ctx.Err() != nil {
+		s.methods.lastWords() // what else was under way is repeated, or the hub repeats it
+	}
 	s.mu.Lock()
 	s.over = true
 	s.telemetry.queue, s.telemetry.single, s.commands.unsettled = nil, nil, nil
