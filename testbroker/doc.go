@@ -104,6 +104,11 @@
 // All methods may be called from any goroutine, except where they say otherwise. [Hub.Close] ends every connection and
 // joins every goroutine of the hub.
 //
+// # A hub for many tests
+//
+// [Hub.Reset] makes a hub as new but for its registry, keys and ports. Command testhub is this hub as a program, for tests in
+// other languages.
+//
 // # What it does not do
 //
 // No other client receives what a device publishes, and nothing is retained: a hub is no general broker. Over AMQP there

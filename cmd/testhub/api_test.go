@@ -198,7 +198,7 @@ func TestTheControlAPIIsNotForBrowsers(t *testing.T) {
 	for _, c := range []struct {
 		host, origin string
 		status       int
-	}{{"", "", 200}, {"localhost:80", "", 200}, {"[::1]:1", "", 200}, {"127.0.0.1", "", 200}, {"attacker.test", "", 403}, {"", "http://attacker.test", 403}, {"", "null", 403}} {
+	}{{"", "", 200}, {"localhost:80", "", 200}, {"[::1]:1", "", 200}, {"[::1]", "", 200}, {"127.0.0.1", "", 200}, {"attacker.test", "", 403}, {"", "http://attacker.test", 403}, {"", "null", 403}} {
 		r, err := http.NewRequestWithContext(soon(t), "GET", p.ready.Control+"/hub", nil)
 		require.NoError(t, err)
 		r.Host = c.host
@@ -315,6 +315,29 @@ func TestBackEnds(t *testing.T) {
 	p.good("POST", "/reset", "")
 	again := p.client("dev-1", "mqtt", nil)
 	require.NoError(t, again.Open(soon(t)), "with the keys that it had at first")
+}
+
+// Who waits for messages while the hub is reset waits for those that come after it.
+func TestWaitOverAReset(t *testing.T) {
+	p := start(t)
+	c := p.client("dev-1", "mqtt", nil)
+	require.NoError(t, c.Open(soon(t)))
+	for _, id := range []string{"1", "2"} {
+		require.NoError(t, c.Send(soon(t), &transport.Message{ID: id}))
+	}
+	answer := make(chan map[string]any)
+	go func() {
+		_, got := p.ask("GET", "/messages/wait?count=3&device=dev-1", "")
+		answer <- got
+	}()
+	p.good("GET", "/messages/wait?count=2", "")
+	p.good("POST", "/reset", "")
+	for _, id := range []string{"3", "4", "5"} {
+		require.NoError(t, c.Send(soon(t), &transport.Message{ID: id}))
+	}
+	got := <-answer
+	require.Len(t, got["messages"], 3, got)
+	require.Equal(t, "3", got["messages"].([]any)[0].(map[string]any)["messageId"])
 }
 
 // The end does not wait for what waits.

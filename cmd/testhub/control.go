@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 const (
 	maxInput    = 1 << 20          // bytes of a request
+	bodyTime    = 10 * time.Second // for its head, and for its body
 	defaultWait = 30 * time.Second // of what waits, when the request does not say
 	maxWait     = 10 * time.Minute
 )
@@ -43,10 +45,8 @@ func newControl(ctx context.Context, hub *testbroker.Hub, reg *registry, watch *
 	c.server = http.Server{
 		Handler:           c.handler(),
 		BaseContext:       func(net.Listener) context.Context { return c.ctx },
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       time.Minute,
+		ReadHeaderTimeout: bodyTime, // ReadTimeout would end what waits longer
 		IdleTimeout:       time.Minute,
-		ErrorLog:          nil,
 	}
 	return c
 }
@@ -135,7 +135,10 @@ func (c *control) handler() http.Handler {
 			pattern += "{$}"
 		}
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
+			line := http.NewResponseController(w)
+			line.SetReadDeadline(time.Now().Add(bodyTime))
 			body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxInput))
+			line.SetReadDeadline(time.Time{})
 			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 				refuse(w, &refusal{status: http.StatusRequestEntityTooLarge, Problem: "the body is larger than 1 MiB", Fix: "send less"})
 				return
@@ -156,7 +159,7 @@ func (c *control) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
-			host = r.Host
+			host = strings.Trim(r.Host, "[]") // there is no port
 		}
 		if !isLoopback(host) || r.Header.Get("Origin") != "" {
 			refuse(w, &refusal{status: http.StatusForbidden, Field: "Host and Origin", Problem: "the request comes from a page of a browser, or by another name than that of loopback", Fix: "send it from a program, to 127.0.0.1, [::1] or localhost"})

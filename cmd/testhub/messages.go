@@ -115,10 +115,20 @@ func (c *control) waitMessages(r *call) (any, *refusal) {
 		return nil, problem
 	}
 	var got page
-	problem := c.waits(r, limit, func() any { return map[string]int{"messages": len(got.Messages)} }, func(ctx context.Context) error {
+	matched := 0
+	problem := c.waits(r, limit, func() any { return map[string]int{"messages": matched} }, func(ctx context.Context) error {
 		return c.hub.Wait(ctx, func(log []testbroker.Message) bool {
+			matched = 0 // from the beginning: the log may have been reset
+			for i := from; i < len(log) && matched < count; i++ {
+				if sentBy(&log[i], device) {
+					matched++
+				}
+			}
+			if matched < count {
+				return false
+			}
 			got = pageOf(log, device, from, count)
-			return len(got.Messages) >= count
+			return true
 		})
 	})
 	return got, problem
