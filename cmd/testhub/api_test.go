@@ -9,10 +9,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,11 +28,15 @@ import (
 
 // constants are the names of the constants of a type in package testbroker, by its source.
 func constants(t *testing.T, of string) []string {
-	set := token.NewFileSet()
-	packages, err := parser.ParseDir(set, "../../testbroker", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+	files, err := filepath.Glob("../../testbroker/*.go")
 	require.NoError(t, err)
 	var all []string
-	for _, file := range packages["testbroker"].Files {
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		require.NoError(t, err)
 		for _, d := range file.Decls {
 			group, ok := d.(*ast.GenDecl)
 			if !ok || group.Tok != token.CONST {
