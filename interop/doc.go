@@ -9,9 +9,12 @@
 //   - The hub over AMQP against the libraries Azure/go-amqp (with batches, and renewal of tokens) and rhea (over WebSocket too) as plain clients: CBS and SASL, telemetry,
 //     commands with all outcomes in both settle modes, detached links, closed and reset connections.
 //   - The hub against the official device SDK for Node.js, azure-iot-device, over amqp, amqp-ws, mqtt, mqtt-ws and http: telemetry, batches (HTTP has them), commands,
-//     renewal of tokens, X.509, refusals, and all of it again after resets. Its twin, methods and file upload are not tried yet.
+//     renewal of tokens, X.509, refusals; twin, desired properties and direct methods, of devices and modules (not over HTTP, which has none of it); uploads of files; and all
+//     of it again after resets.
+//   - The hub's service side against the official SDK for back ends, azure-iothub, over HTTPS: devices and modules in the registry, queries, twins, methods. What that SDK does
+//     over AMQP (sending commands, feedback) and its bulk changes, configurations and jobs the hub does not have: they fail at once.
 //
-// The tests against AMQP and the SDK print a line for each thing that was seen, which begins with SEEN.
+// The tests against AMQP and the SDKs print a line for each thing that was seen, which begins with SEEN.
 //
 // What they need beside Go: the brokers (Debian's packages mosquitto and rabbitmq-server; no service of the system is touched, each test runs its own in a directory and on
 // ports of its own), and Node.js with npm, which installs what node/package-lock.json says into a directory of its own. Tests whose peer is missing are skipped;
@@ -27,4 +30,9 @@
 //     on it, which ends the connection at the other side.
 //   - azure-iot-device has no batches over AMQP and MQTT; over HTTP it leaves the prefix "iothub-app-" on the properties of commands, and calls back from setOptions only if
 //     they say how to poll.
+//   - azure-iot-device over MQTT (not over WebSocket) does not connect again after a reset before the application sends something; what it had subscribed to it takes for kept by
+//     the hub. A twin request whose answer is lost with the connection has no end, over MQTT and AMQP.
+//   - azure-iot-device leaves a method without a handler unanswered, and over MQTT answers one without a payload by 400, without asking its handler.
+//   - azure-iot-device cannot upload under a name that is not ASCII (its Content-Length counts characters), and takes the authority that signed the store's certificate from
+//     NODE_EXTRA_CA_CERTS only. It repeats blocks, but not the requests to the hub before and after them.
 package interop

@@ -124,9 +124,11 @@ type event struct {
 // is says that an event is of that kind and about that client, for script.next.
 func (e event) is(on, name string) bool { return e.On == on && e.Name == name }
 
-func startScript(t testing.TB, name string) *script {
+// startScript starts a script with what env has beside the environment of the test.
+func startScript(t testing.TB, name string, env ...string) *script {
 	dir := nodeDir(t)
 	cmd := exec.Command("node", filepath.Join(dir, name))
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -207,6 +209,19 @@ func (s *script) wait(what string, wanted func(event) bool) event {
 			s.t.Fatalf("no %s within %v; instead, at last: %+v", what, patience, waiting)
 		}
 	}
+}
+
+// saying counts what the script has said so far of that kind about that client.
+func (s *script) saying(on, name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, e := range s.events {
+		if e.is(on, name) {
+			n++
+		}
+	}
+	return n
 }
 
 // stop ends a process, at first kindly.

@@ -3,6 +3,7 @@ package interop
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,17 +18,22 @@ type sdkTransport struct {
 	name    string
 	service int                                                    // the port that the SDK goes to
 	listen  func(h *testbroker.Hub, addr string) (net.Addr, error) // opens that of the hub
-	settles bool                                                   // abandon and reject are there
-	inPlace bool                                                   // a token is replaced on the connection, without a new one
-	web     bool                                                   // each request stands for itself, and can be a batch; properties are headers, so they are ASCII
+	amqp    bool
+	settles bool // abandon and reject are there
+	inPlace bool // a token is replaced on the connection, without a new one
+	web     bool // each request stands for itself, and can be a batch; properties are headers, so they are ASCII
 }
 
 var sdkTransports = []sdkTransport{
-	{name: "amqp", service: 5671, listen: (*testbroker.Hub).ListenAMQP, settles: true, inPlace: true},
-	{name: "amqp-ws", service: 443, listen: (*testbroker.Hub).ListenAMQPWS, settles: true, inPlace: true},
+	{name: "amqp", service: 5671, listen: (*testbroker.Hub).ListenAMQP, amqp: true, settles: true, inPlace: true},
+	{name: "amqp-ws", service: 443, listen: (*testbroker.Hub).ListenAMQPWS, amqp: true, settles: true, inPlace: true},
 	{name: "mqtt", service: 8883, listen: (*testbroker.Hub).ListenTLS},
 	{name: "mqtt-ws", service: 443, listen: (*testbroker.Hub).ListenWS},
 	{name: "http", service: 443, listen: (*testbroker.Hub).ListenHTTPS, settles: true, web: true},
+}
+
+func wayOf(name string) sdkTransport {
+	return sdkTransports[slices.IndexFunc(sdkTransports, func(w sdkTransport) bool { return w.name == name })]
 }
 
 // sdk is the official device SDK with a hub.
@@ -40,18 +46,27 @@ type sdk struct {
 // eachSDKTransport runs check for each transport, against a hub of its own.
 func eachSDKTransport(t *testing.T, o *testbroker.Options, check func(t *testing.T, s *sdk)) {
 	for _, way := range sdkTransports {
-		t.Run(way.name, func(t *testing.T) {
-			hub, err := testbroker.New(o)
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, hub.Close()) })
-			addr, err := way.listen(hub, "127.0.0.1:0")
-			require.NoError(t, err)
-			s := &sdk{startScript(t, "device.js"), way, hub}
-			s.tell(map[string]any{"do": "ports", "forward": [][]int{{way.service, addr.(*net.TCPAddr).Port}}})
-			s.next("done", "")
-			check(t, s)
-		})
+		t.Run(way.name, func(t *testing.T) { check(t, startSDK(t, way, newHubWith(t, o))) })
 	}
+}
+
+func newHubWith(t testing.TB, o *testbroker.Options) *testbroker.Hub {
+	hub, err := testbroker.New(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, hub.Close()) })
+	return hub
+}
+
+// startSDK starts the SDK with env, and shows it the way to the hub. Port 443 leads there in any case, for uploads.
+func startSDK(t testing.TB, way sdkTransport, hub *testbroker.Hub, env ...string) *sdk {
+	s := &sdk{startScript(t, "device.js", env...), way, hub}
+	web, err := hub.ListenHTTPS("127.0.0.1:0")
+	require.NoError(t, err)
+	addr, err := way.listen(hub, "127.0.0.1:0")
+	require.NoError(t, err)
+	s.tell(map[string]any{"do": "ports", "forward": [][]int{{443, web.(*net.TCPAddr).Port}, {way.service, addr.(*net.TCPAddr).Port}}})
+	s.next("done", "")
+	return s
 }
 
 // open makes a client called name for a device of the hub.

@@ -1,32 +1,16 @@
 // The official device SDK for Node.js under remote control, over any of its transports. Each line of standard input is a command, each line of standard output something
 // that happened; both are JSON. What the SDK retries by itself, it retries; nothing else is.
 'use strict'
-const net = require('net')
 const readline = require('readline')
-const { Client, Message, SharedAccessKeyAuthenticationProvider } = require('azure-iot-device')
+const { Readable } = require('stream')
+const { Client, Message, ModuleClient, SharedAccessKeyAuthenticationProvider } = require('azure-iot-device')
 const { Amqp, AmqpWs } = require('azure-iot-device-amqp')
 const { Http } = require('azure-iot-device-http')
 const { Mqtt, MqttWs } = require('azure-iot-device-mqtt')
+const { forward, say, text, why } = require('./common')
 
 const transports = { amqp: Amqp, 'amqp-ws': AmqpWs, mqtt: Mqtt, 'mqtt-ws': MqttWs, http: Http }
-const clients = new Map() // by name: SDK's client, its deliveries by number
-const say = (event) => process.stdout.write(JSON.stringify(event) + '\n')
-const text = (v) => (v === undefined || v === null ? '' : String(v))
-const why = (err) => (err ? `${err.name}: ${err.message}` : '')
-
-// The ports of the service are fixed in the SDK. In their place come those of the hub under test, by a name look-up and a port forwarding of this process; names in TLS and in
-// what is signed stay as they are.
-const ports = new Map()
-const connect = net.Socket.prototype.connect
-net.Socket.prototype.connect = function (...args) {
-  const options = Array.isArray(args[0]) ? args[0][0] : args[0]
-  const port = options && ports.get(Number(options.port))
-  if (port) {
-    options.port = port
-    options.lookup = (host, o, done) => (o.all ? done(null, [{ address: '127.0.0.1', family: 4 }]) : done(null, '127.0.0.1', 4))
-  }
-  return connect.apply(this, args)
-}
+const clients = new Map() // by name: SDK's client, its deliveries by number, its twin
 
 function made({ payload, id, correlation, contentType, contentEncoding, properties }) {
   const m = new Message(payload)
@@ -38,17 +22,29 @@ function made({ payload, id, correlation, contentType, contentEncoding, properti
   return m
 }
 
+// content is what files contain.
+function content(size) {
+  const all = Buffer.alloc(size)
+  for (let i = 0; i < size; i++) all[i] = i ^ (i >> 8) ^ (i >> 16)
+  return all
+}
+
+function* slices(all, size) {
+  for (let at = 0; at < all.length; at += size) yield all.subarray(at, at + size)
+}
+
 const commands = {
   // ports says where what is sent to ports of the service goes: pairs of numbers.
-  ports({ forward }) {
-    for (const [service, hub] of forward) ports.set(service, hub)
+  ports({ forward: pairs }) {
+    forward(pairs)
     say({ on: 'done' })
   },
   // open makes a client and opens it. life and margin, in seconds, are of the tokens that the SDK makes.
   async open({ name, transport, connectionString, trust, cert, key, life, margin }) {
     const how = transports[transport]
+    const Kind = connectionString.includes(';ModuleId=') ? ModuleClient : Client
     const provider = life && SharedAccessKeyAuthenticationProvider.fromConnectionString(connectionString, life, margin)
-    const client = provider ? Client.fromAuthenticationProvider(provider, how) : Client.fromConnectionString(connectionString, how)
+    const client = provider ? Kind.fromAuthenticationProvider(provider, how) : Kind.fromConnectionString(connectionString, how)
     clients.set(name, { client, deliveries: new Map() })
     client.on('error', (err) => say({ on: 'error', name, text: why(err) }))
     client.on('disconnect', (err) => say({ on: 'disconnected', name, text: why(err && err.transportObj) }))
@@ -87,7 +83,59 @@ const commands = {
       done(err)
     }
   },
-  // Here twin, methods and file upload find their places.
+  // twin reads it. The SDK then tells of all desired properties as if they had changed.
+  async twin({ name }) {
+    const state = clients.get(name)
+    try {
+      const twin = await state.client.getTwin()
+      if (state.twin !== twin) twin.on('error', (err) => say({ on: 'error', name, text: why(err) }))
+      state.twin = twin
+      say({ on: 'twin', name, payload: JSON.stringify(twin.properties), text: '' })
+    } catch (err) {
+      say({ on: 'twin', name, text: why(err) })
+    }
+  },
+  // watch tells of each change of desired properties from now on.
+  watch({ name }) {
+    clients.get(name).twin.on('properties.desired', (patch) => say({ on: 'desired', name, payload: JSON.stringify(patch) }))
+  },
+  // report changes reported properties.
+  report({ name, patch }) {
+    clients.get(name).twin.properties.reported.update(patch, (err) => say({ on: 'reported', name, text: why(err) }))
+  },
+  // method carries out a method: it answers with status and what it was given, or without payload if it was given none.
+  method({ name, method, status }) {
+    const { client } = clients.get(name)
+    const register = client.onMethod ? 'onMethod' : 'onDeviceMethod' // of a module and of a device
+    client[register](method, (request, response) => {
+      say({ on: 'called', name, id: request.methodName, payload: JSON.stringify(request.payload), correlation: text(request.requestId) })
+      const args = request.payload === undefined || request.payload === null ? [status] : [status, { given: request.payload }]
+      response.send(...args, (err) => say({ on: 'answered', name, text: why(err) }))
+    })
+  },
+  // upload sends a file of so many bytes: see content.
+  async upload({ name, blob, size }) {
+    const state = clients.get(name)
+    try {
+      await state.client.uploadToBlob(blob, Readable.from(slices(content(size), 50000)), size)
+      say({ on: 'uploaded', name, id: blob, text: '' })
+    } catch (err) {
+      say({ on: 'uploaded', name, id: blob, text: why(err) + (err.innerError ? ': ' + why(err.innerError) : '') })
+    }
+  },
+  // uploadByHand does so with a client of the store that the application brings.
+  async uploadByHand({ name, blob, size }) {
+    const { client } = clients.get(name)
+    const { BlockBlobClient } = require('@azure/storage-blob') // that of azure-iot-device; it takes a while to load
+    try {
+      const { correlationId, hostName, containerName, blobName, sasToken } = await client.getBlobSharedAccessSignature(blob)
+      const done = await new BlockBlobClient(`https://${hostName}/${containerName}/${blobName}${sasToken}`).uploadData(content(size))
+      await client.notifyBlobUploadStatus(correlationId, true, done._response.status, 'by hand')
+      say({ on: 'uploaded', name, id: blob, text: '' })
+    } catch (err) {
+      say({ on: 'uploaded', name, id: blob, text: why(err) })
+    }
+  },
   close({ name }) {
     clients.get(name).client.close((err) => say({ on: 'closed', name, text: why(err) }))
   },

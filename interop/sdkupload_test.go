@@ -1,0 +1,144 @@
+package interop
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// store is the name under which the hub is found as the store of files.
+const store = "store." + testbroker.DefaultHostName
+
+// trusting is a variable of the environment that makes Node.js trust the hub: when it talks to the store, the device SDK has no other way to be told so, and the service SDK never has.
+func trusting(t testing.TB, hub *testbroker.Hub) string {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(file, hub.CAPEM(), 0o600))
+	return "NODE_EXTRA_CA_CERTS=" + file
+}
+
+// content is what the script puts into files.
+func content(size int) []byte {
+	all := make([]byte, size)
+	for i := range all {
+		all[i] = byte(i ^ i>>8 ^ i>>16)
+	}
+	return all
+}
+
+// An uploader is a device whose client of the SDK uploads files.
+type uploader struct {
+	*sdk
+	deviceID string
+}
+
+// upload has the SDK upload a file and returns what that says, with the hub's record.
+func (u *uploader) upload(how, blob string, size int) (string, testbroker.Upload) {
+	u.t.Helper()
+	u.tell(map[string]any{"do": how, "name": u.deviceID, "blob": blob, "size": size})
+	e := u.next("uploaded", u.deviceID)
+	require.Equal(u.t, blob, e.ID)
+	all := u.hub.Uploads()
+	if len(all) == 0 {
+		return e.Text, testbroker.Upload{}
+	}
+	return e.Text, all[len(all)-1]
+}
+
+// succeeds has a file uploaded that must arrive, in so many blocks.
+func (u *uploader) succeeds(how, blob string, size, blocks int) testbroker.Upload {
+	u.t.Helper()
+	text, record := u.upload(how, blob, size)
+	require.Empty(u.t, text)
+	require.Equal(u.t, u.deviceID+"/"+blob, record.Blob)
+	require.Equal(u.t, testbroker.UploadSucceeded, record.State)
+	require.EqualValues(u.t, size, record.Size)
+	file, ok := u.hub.Blob(record.Blob)
+	require.True(u.t, ok)
+	require.NoError(u.t, file.Matches(bytes.NewReader(content(size))))
+	require.Len(u.t, file.Blocks, blocks)
+	return record
+}
+
+func (u *uploader) round(round string) {
+	u.t.Helper()
+	u.succeeds("upload", round+"/one byte.bin", 1, 1)
+	u.succeeds("upload", round+"/a b+c&d=e.bin", 9<<20, 3)
+	record := u.succeeds("uploadByHand", round+"/by hand", 70_000, 1)
+	require.Equal(u.t, "201 by hand", statusOf(record))
+	seen(u.t, "%s: files of 1 byte and of 9 MiB in 3 blocks by uploadToBlob, one of 70,000 bytes by getBlobSharedAccessSignature and Put Blob: arrived as sent, and the hub was told", round)
+}
+
+// trouble is what goes wrong on the way, and what the SDK makes of it.
+func (u *uploader) trouble() {
+	u.t.Helper()
+	cut := u.hub.Inject(testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, After: 1})
+	u.succeeds("upload", "cut.bin", 9<<20, 3)
+	require.Equal(u.t, 1, cut.Fired())
+	seen(u.t, "a reset in the middle of the blocks: one is sent again, the file arrives as sent")
+
+	refused := u.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Statuses: []int{403}, Route: testbroker.RouteBlob})
+	text, record := u.upload("upload", "refused.bin", 100)
+	require.Equal(u.t, 1, refused.Fired())
+	require.Contains(u.t, text, "UploadToBlob failed")
+	require.Equal(u.t, testbroker.UploadFailed, record.State)
+	seen(u.t, "403 from the store: %s; the hub was told: %s", text, statusOf(record))
+
+	for _, c := range []struct {
+		name string
+		when testbroker.RouteKind
+		want string // of the error
+	}{
+		{"beginning", testbroker.RouteUpload, "BlobSasError"},
+		{"end", testbroker.RouteUploadDone, "BlobUploadNotificationError"},
+	} {
+		cut := u.hub.Inject(testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: c.when})
+		text, _ := u.upload("upload", c.name+".bin", 100)
+		require.Equal(u.t, 1, cut.Fired())
+		require.Contains(u.t, text, c.want)
+		u.succeeds("upload", c.name+".bin", 100, 1)
+		seen(u.t, "a reset at the %s: %s; the next upload arrives", c.name, text)
+	}
+
+	text, _ = u.upload("upload", "größe.bin", 100)
+	require.Contains(u.t, text, "BlobSasError")
+	seen(u.t, "a name that is not ASCII: %s (the SDK counts characters in Content-Length)", text)
+}
+
+func TestDeviceSDKUploads(t *testing.T) {
+	for _, way := range sdkTransports {
+		if way.service == 443 && !way.web {
+			continue // they change nothing for uploads, which go over HTTPS in any case
+		}
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			hub := newHubWith(t, &testbroker.Options{Uploads: testbroker.UploadOptions{Host: store}})
+			s := startSDK(t, way, hub, trusting(t, hub))
+			dev, err := hub.AddDevice(deviceID)
+			require.NoError(t, err)
+			s.open(deviceID, dev, nil)
+			u := &uploader{sdk: s, deviceID: deviceID}
+			u.round("first connection")
+			hub.Drop("")
+			s.telemetry(deviceID, "after reset", 1, false) // by then the SDK has noticed on all its connections; it keeps them for the requests to come
+			u.round("after reset")
+			if way.web {
+				u.trouble()
+			}
+
+			cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
+			dev, err = hub.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
+			require.NoError(t, err)
+			s.open("dev-x", dev, map[string]any{"cert": string(certPEM(cert.Leaf)), "key": string(keyPEM(t, cert))})
+			(&uploader{sdk: s, deviceID: "dev-x"}).round("X.509")
+		})
+	}
+}
+
+func statusOf(u testbroker.Upload) string { return fmt.Sprint(u.StatusCode, " ", u.StatusDescription) }
