@@ -1,0 +1,230 @@
+package interop
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// backEnd is the official SDK for back ends with a hub.
+type backEnd struct {
+	*script
+	hub *testbroker.Hub
+}
+
+// startBackEnd starts one with a policy of the given rights.
+func startBackEnd(t testing.TB, hub *testbroker.Hub, rights testbroker.Right) *backEnd {
+	policy, err := hub.AddPolicy(fmt.Sprint("back end ", rights), rights)
+	require.NoError(t, err)
+	b := &backEnd{startScript(t, "service.js", trusting(t, hub)), hub}
+	web, err := hub.ListenHTTPS("127.0.0.1:0")
+	require.NoError(t, err)
+	links, err := hub.ListenAMQP("127.0.0.1:0")
+	require.NoError(t, err)
+	b.tell(map[string]any{
+		"do": "open", "connectionString": policy.ConnectionString(), "forward": [][]int{{443, web.(*net.TCPAddr).Port}, {5671, links.(*net.TCPAddr).Port}},
+	})
+	b.next("done", "")
+	return b
+}
+
+// object is what an answer holds; of an array, its elements are under "all".
+type object map[string]any
+
+// at goes down into an object.
+func (o object) at(path ...string) any {
+	var v any = map[string]any(o)
+	for _, name := range path {
+		inner, _ := v.(map[string]any)
+		v = inner[name]
+	}
+	return v
+}
+
+// ids are the names of devices and modules in an answer that is an array.
+func (o object) ids() []string {
+	var ids []string
+	all, _ := o["all"].([]any)
+	for _, v := range all {
+		inner, _ := v.(map[string]any)
+		id := fmt.Sprint(inner["deviceId"])
+		if m, ok := inner["moduleId"].(string); ok && m != "" {
+			id += "/" + m
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// try calls a method of "registry", "client" or a query, and returns the answer or the error as text.
+func (b *backEnd) try(name, method string, args ...any) (object, string) {
+	b.t.Helper()
+	if args == nil {
+		args = []any{}
+	}
+	b.tell(map[string]any{"do": "call", "name": name, "method": method, "args": args})
+	e := b.next("answer", name)
+	if e.Text != "" || e.Payload == "" {
+		return nil, e.Text
+	}
+	var o object
+	if err := json.Unmarshal([]byte(e.Payload), &o); err != nil {
+		var all any
+		require.NoError(b.t, json.Unmarshal([]byte(e.Payload), &all), e.Payload)
+		o = object{"all": all}
+	}
+	return o, ""
+}
+
+// call must succeed.
+func (b *backEnd) call(name, method string, args ...any) object {
+	b.t.Helper()
+	o, text := b.try(name, method, args...)
+	require.Empty(b.t, text, method)
+	return o
+}
+
+// refused must fail with an error of the class.
+func (b *backEnd) refused(class, name, method string, args ...any) {
+	b.t.Helper()
+	_, text := b.try(name, method, args...)
+	require.Contains(b.t, text, class, method)
+}
+
+func TestServiceSDKRegistry(t *testing.T) {
+	t.Parallel()
+	b := startBackEnd(t, newHubWith(t, nil), testbroker.AllRights)
+	made := b.call("registry", "create", object{"deviceId": "dev-1"})
+	require.Equal(t, "sas", made.at("authentication", "type"))
+	dev, err := b.hub.Device("dev-1")
+	require.NoError(t, err)
+	require.Equal(t, dev.PrimaryKey, made.at("authentication", "symmetricKey", "primaryKey"))
+	b.refused("DeviceAlreadyExistsError", "registry", "create", object{"deviceId": "dev-1"})
+	b.refused("ArgumentError", "registry", "create", object{"deviceId": "a b"})
+	b.refused("DeviceNotFoundError", "registry", "get", "dev-9")
+	print := testbroker.Thumbprint(newAuthority(t).cert)
+	x509 := object{"type": "selfSigned", "x509Thumbprint": object{"primaryThumbprint": print, "secondaryThumbprint": print}}
+	b.call("registry", "create", object{"deviceId": "dev-2", "authentication": x509})
+	require.Equal(t, "selfSigned", b.call("registry", "get", "dev-2").at("authentication", "type"))
+	made["status"], made["statusReason"] = "disabled", "stolen"
+	b.call("registry", "update", made)
+	require.Equal(t, "disabled", b.call("registry", "get", "dev-1").at("status"))
+	require.Equal(t, []string{"dev-1", "dev-2"}, b.call("registry", "list").ids())
+	require.Equal(t, object{"totalDeviceCount": 2.0, "enabledDeviceCount": 1.0, "disabledDeviceCount": 1.0}, b.call("registry", "getRegistryStatistics"))
+	seen(t, "devices: made with keys and with a certificate, read, changed, listed, counted; refusals have the right classes")
+
+	mod := b.call("registry", "addModule", object{"deviceId": "dev-1", "moduleId": "mod-1"})
+	require.Equal(t, mod, b.call("registry", "getModule", "dev-1", "mod-1"))
+	require.Equal(t, []string{"dev-1/mod-1"}, b.call("registry", "getModulesOnDevice", "dev-1").ids())
+	changed := b.call("registry", "updateModule", mod)
+	require.NotEqual(t, mod["etag"], changed["etag"])
+	b.refused("InvalidEtagError", "registry", "updateModule", mod)
+	b.call("registry", "removeModule", "dev-1", "mod-1")
+	b.refused("Not found", "registry", "getModule", "dev-1", "mod-1")
+	seen(t, "modules: made, read, listed, changed once with an etag, removed")
+
+	for i := 3; i <= 5; i++ {
+		b.call("registry", "create", object{"deviceId": fmt.Sprint("dev-", i)})
+	}
+	b.tell(map[string]any{"do": "query", "name": "pages", "query": "SELECT * FROM devices", "page": 3})
+	b.next("done", "")
+	require.Equal(t, []string{"dev-1", "dev-2", "dev-3"}, b.call("pages", "next").ids())
+	require.Equal(t, []string{"dev-4", "dev-5"}, b.call("pages", "nextAsTwin").ids())
+	seen(t, "a query: 5 twins in 2 pages")
+
+	b.call("registry", "delete", "dev-1")
+	b.refused("DeviceNotFoundError", "registry", "delete", "dev-1")
+	_, err = b.hub.Device("dev-1")
+	require.ErrorIs(t, err, testbroker.ErrNotFound)
+	for _, missing := range []struct {
+		method string
+		args   []any
+	}{
+		{"addDevices", []any{[]object{{"deviceId": "dev-6"}}}}, {"getConfigurations", nil}, {"listJobs", nil},
+	} {
+		_, text := b.try("registry", missing.method, missing.args...)
+		require.NotEmpty(t, text)
+		seen(t, "%s, which the hub does not have: %s", missing.method, text)
+	}
+
+	reader := startBackEnd(t, b.hub, testbroker.RegistryRead)
+	reader.call("registry", "get", "dev-2")
+	reader.refused("UnauthorizedError", "registry", "delete", "dev-2")
+	reader.refused("UnauthorizedError", "registry", "getTwin", "dev-2")
+	seen(t, "a policy that may only read: the rest is refused")
+}
+
+// The device is the official device SDK.
+func TestServiceSDKTwinAndMethods(t *testing.T) {
+	t.Parallel()
+	b := startBackEnd(t, newHubWith(t, nil), testbroker.AllRights)
+	dev, err := b.hub.AddDevice(deviceID)
+	require.NoError(t, err)
+	mod, err := b.hub.AddModule(deviceID, "mod-1")
+	require.NoError(t, err)
+
+	b.refused("DeviceNotFoundError", "registry", "getTwin", "dev-9")
+	b.refused("(DeviceNotFound)", "client", "invokeDeviceMethod", "dev-9", object{"methodName": "reboot"})
+	_, absent := b.try("client", "invokeDeviceMethod", deviceID, object{"methodName": "reboot"})
+	require.Contains(t, absent, "(DeviceNotOnline)")
+	seen(t, "a method of a device that is not there: %s", absent)
+
+	s := startSDK(t, wayOf("mqtt"), b.hub)
+	s.open("device", dev, nil)
+	s.open("module", mod, nil)
+	for _, m := range []*member{{sdk: s, name: "device", id: deviceID}, {sdk: s, name: "module", id: deviceID + "/mod-1"}} {
+		whose, kind := []any{deviceID}, ""
+		if m.name == "module" {
+			whose, kind = append(whose, "mod-1"), "Module"
+		}
+		with := func(args ...any) []any { return append(append([]any{}, whose...), args...) }
+		m.begin()
+		twin := b.call("registry", "get"+kind+"Twin", whose...)
+		require.Equal(t, deviceID, twin["deviceId"])
+		patch := object{"tags": object{"site": "Köln"}, "properties": object{"desired": object{"a": object{"b": 1, "c": 2}, "text": "größe"}}}
+		changed := b.call("registry", "update"+kind+"Twin", with(patch, twin["etag"])...)
+		require.Equal(t, "Köln", changed.at("tags", "site"))
+		m.hears(`{"a":{"b":1,"c":2},"text":"größe","$version":2}`)
+		b.refused("InvalidEtagError", "registry", "update"+kind+"Twin", with(patch, twin["etag"])...)
+		b.call("registry", "update"+kind+"Twin", with(object{"properties": object{"desired": object{"a": object{"b": nil}}}}, "*")...)
+		m.hears(`{"a":{"b":null},"$version":3}`)
+		require.Empty(t, m.reports(`{"fw":"1"}`))
+		twin = b.call("registry", "get"+kind+"Twin", whose...)
+		require.Equal(t, "1", twin.at("properties", "reported", "fw"))
+		require.Equal(t, map[string]any{"c": 2.0}, twin.at("properties", "desired", "a"))
+		_, text := b.try("registry", "update"+kind+"Twin", with(object{"properties": object{"desired": object{"a b": 1}}}, "*")...)
+		require.Contains(t, text, "ArgumentError")
+		seen(t, "%s: twin read, changed with and without etag, removed by null; the device SDK hears it, and what that reports is read; a bad patch: %s", m.id, text)
+
+		call := object{"methodName": "reboot", "payload": object{"in": "größe"}, "responseTimeoutInSeconds": 20, "connectTimeoutInSeconds": 20}
+		require.Equal(t, object{"status": 201.0, "payload": map[string]any{"given": map[string]any{"in": "größe"}}}, b.call("client", "invokeDeviceMethod", with(call)...))
+		call = object{"methodName": "empty", "responseTimeoutInSeconds": 20}
+		require.Equal(t, object{"status": 404.0, "payload": nil}, b.call("client", "invokeDeviceMethod", with(call)...))
+		seen(t, "%s: methods with and without payload, answered by the device SDK", m.id)
+	}
+
+	cut := b.hub.Inject(testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: testbroker.RouteTwin})
+	_, text := b.try("registry", "getTwin", deviceID)
+	require.Equal(t, 1, cut.Fired())
+	require.Contains(t, text, "ECONNRESET")
+	b.call("registry", "getTwin", deviceID)
+	seen(t, "a reset: %s; the next request is answered", text)
+}
+
+// Commands go over AMQP links of back ends, which the hub does not have.
+func TestServiceSDKCommands(t *testing.T) {
+	t.Parallel()
+	b := startBackEnd(t, newHubWith(t, nil), testbroker.AllRights)
+	_, err := b.hub.AddDevice(deviceID)
+	require.NoError(t, err)
+	b.tell(map[string]any{"do": "send", "device": deviceID, "payload": "x"})
+	text := b.next("answer", "client").Text
+	require.NotEmpty(t, text)
+	require.Empty(t, b.hub.C2DLog(deviceID))
+	seen(t, "a command: %s", text)
+}
