@@ -11,6 +11,8 @@
 //   - The hub against the official device SDK for Node.js, azure-iot-device, over amqp, amqp-ws, mqtt, mqtt-ws and http: telemetry, batches (HTTP has them), commands,
 //     renewal of tokens, X.509, refusals; twin, desired properties and direct methods, of devices and modules (not over HTTP, which has none of it); uploads of files; and all
 //     of it again after resets.
+//   - The program cmd/testhub, built and started as a process of its own, with the same SDK over mqtt, amqp and http; commands, desired properties, methods and resets go through
+//     its control API, which also tells what arrived.
 //   - The hub's service side against the official SDK for back ends, azure-iothub, over HTTPS: devices and modules in the registry, queries, twins, methods. What that SDK does
 //     over AMQP (sending commands, feedback) and its bulk changes, configurations and jobs the hub does not have: they fail at once.
 //

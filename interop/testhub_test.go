@@ -1,0 +1,249 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// testhub is the program cmd/testhub, running. The exported fields are those of its first line.
+type testhub struct {
+	Control, CA string
+	Ports       map[string]int
+	Devices     []struct{ Device, ConnectionString string }
+
+	cmd  *exec.Cmd
+	read chan struct{}  // closed when its output has ended; what follows may be looked at then
+	told map[string]int // lines by event
+	last string         // event
+}
+
+// startTesthub builds the program and starts it with some devices, on free ports.
+func startTesthub(t testing.TB, devices ...string) *testhub {
+	if _, err := exec.LookPath("go"); err != nil {
+		missing(t, "go")
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "testhub")
+	build := exec.CommandContext(soon(t), "go", "build", "-o", program, "./cmd/testhub")
+	build.Dir = ".."
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	args := []string{"-json", "-free", "-ca", filepath.Join(dir, "ca.pem")}
+	for _, id := range devices {
+		args = append(args, "-device", id)
+	}
+	h := &testhub{cmd: exec.Command(program, args...), read: make(chan struct{}), told: map[string]int{}}
+	h.cmd.Stderr = os.Stderr
+	lines, err := h.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, h.cmd.Start())
+	t.Cleanup(h.end)
+	first := make(chan []byte, 1)
+	go h.listen(lines, first) // ends with the program
+	select {
+	case line := <-first:
+		require.NoError(t, json.Unmarshal(line, h), "%s", line)
+	case <-h.read:
+		t.Fatal("testhub ends at once")
+	case <-time.After(patience):
+		t.Fatal("testhub does not say that it is ready")
+	}
+	return h
+}
+
+// end ends the program, at first kindly, and reads all that it has to say.
+func (h *testhub) end() {
+	_ = h.cmd.Process.Signal(syscall.SIGTERM)
+	limit := time.AfterFunc(15*time.Second, func() { _ = h.cmd.Process.Kill() })
+	<-h.read
+	_ = h.cmd.Wait()
+	limit.Stop()
+}
+
+func (h *testhub) listen(out io.Reader, first chan<- []byte) {
+	defer close(h.read)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var e struct{ Event string }
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			e.Event = "garbage"
+		}
+		if len(h.told) == 0 {
+			first <- []byte(lines.Text())
+		}
+		h.told[e.Event]++
+		h.last = e.Event
+	}
+}
+
+// ask sends a request to the control API and returns its answer.
+func (h *testhub) ask(t testing.TB, method, path, body string) object {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, h.Control+path, strings.NewReader(body))
+	require.NoError(t, err)
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	var o object
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&o))
+	require.Equal(t, http.StatusOK, answer.StatusCode, "%s %s: %v", method, path, o)
+	return o
+}
+
+// A hubClient is a device that is the official device SDK, with testhub.
+type hubClient struct {
+	*script
+	hub *testhub
+	id  string // also the name of its client, and of its transport
+}
+
+// do gives the script a command and waits for what comes of it, which must be no error.
+func (c *hubClient) do(what, then string, more object) event {
+	c.t.Helper()
+	command := map[string]any{"do": what, "name": c.id}
+	for k, v := range more {
+		command[k] = v
+	}
+	c.tell(command)
+	e := c.next(then, c.id)
+	require.Empty(c.t, e.Text, what)
+	return e
+}
+
+func (c *hubClient) ask(method, path, body string) object {
+	c.t.Helper()
+	return c.hub.ask(c.t, method, "/devices/"+c.id+path, body)
+}
+
+// telemetry sends n messages and looks for them in the list of the control API. It returns the connection of the last one.
+func (c *hubClient) telemetry(prefix string, n int) any {
+	c.t.Helper()
+	var messages []object
+	var want []string
+	for i := range n {
+		id := fmt.Sprint(prefix, i)
+		messages, want = append(messages, object{"id": id, "payload": "body of " + id, "properties": object{"unit": "100 %"}}), append(want, id)
+	}
+	c.tell(map[string]any{"do": "send", "name": c.id, "messages": messages})
+	for range n {
+		require.Empty(c.t, c.next("sent", c.id).Text)
+	}
+	var got []string
+	var connection any
+	for _, v := range c.hub.ask(c.t, "GET", "/messages?device="+c.id, "")["messages"].([]any) {
+		m := object(v.(map[string]any))
+		id := fmt.Sprint(m["messageId"])
+		if !strings.HasPrefix(id, prefix) {
+			continue
+		}
+		require.Equal(c.t, c.id, m["device"])
+		require.Equal(c.t, "body of "+id, m["body"])
+		require.Equal(c.t, "100 %", m.at("properties", "unit"))
+		require.Equal(c.t, strings.ToUpper(c.id), m["protocol"])
+		got, connection = append(got, id), m["connection"]
+	}
+	require.ElementsMatch(c.t, want, got)
+	return connection
+}
+
+// command sends one, which the SDK completes.
+func (c *hubClient) command(body string) {
+	c.t.Helper()
+	c.tell(map[string]any{"do": "listen", "name": c.id})
+	c.ask("POST", "/c2d", fmt.Sprintf(`{"messageId":"c-1","ack":"full","body":%q}`, body))
+	e := c.next("message", c.id)
+	require.Equal(c.t, body, e.Payload)
+	c.do("settle", "settled", object{"delivery": e.Delivery, "outcome": "complete"})
+	all := c.ask("GET", "/c2d/wait?state=completed&within=30s", "")["commands"].([]any)
+	require.Len(c.t, all, 1)
+	require.Equal(c.t, "c-1", object(all[0].(map[string]any))["messageId"])
+	require.Equal(c.t, "Success", object(all[0].(map[string]any))["feedback"])
+}
+
+// twin reads the twin and changes both halves of it.
+func (c *hubClient) twin() {
+	c.t.Helper()
+	c.ask("PATCH", "/twin/desired", `{"interval":60}`)
+	require.JSONEq(c.t, `{"desired":{"interval":60,"$version":2},"reported":{"$version":1}}`, c.do("twin", "twin", nil).Payload)
+	c.tell(map[string]any{"do": "watch", "name": c.id})
+	c.do("twin", "twin", nil) // after it on the same way, so the hub knows by now who watches
+	c.ask("PATCH", "/twin/desired", `{"interval":null,"size":"größe"}`)
+	c.wait("change", func(e event) bool {
+		return e.is("desired", c.id) && sameJSON(e.Payload, `{"interval":null,"size":"größe","$version":3}`)
+	})
+	c.do("report", "reported", object{"patch": object{"fan": object{"on": true}}})
+	twin := c.ask("POST", "/twin/wait", `{"reported":{"fan":{"on":true}},"within":"30s"}`)
+	require.Equal(c.t, map[string]any{"size": "größe"}, twin["desired"])
+}
+
+// method calls one, which the SDK carries out once.
+func (c *hubClient) method() {
+	c.t.Helper()
+	c.tell(map[string]any{"do": "method", "name": c.id, "method": "reboot", "status": 201})
+	answer := c.ask("POST", "/methods", `{"name":"reboot","payload":{"in":5},"responseTimeout":"30s","connectTimeout":"30s"}`)
+	require.Equal(c.t, object{"status": 201.0, "payload": map[string]any{"given": map[string]any{"in": 5.0}}}, answer)
+	require.Len(c.t, c.ask("GET", "/methods", "")["calls"], 1)
+	require.Equal(c.t, 1, c.saying("called", c.id))
+}
+
+// The hub is a process of its own and is seen through its control API alone.
+func TestDeviceSDKWithTesthub(t *testing.T) {
+	nodeDir(t) // before anything is built
+	h := startTesthub(t, "mqtt", "amqp", "http")
+	require.Len(t, h.Devices, 3)
+	trust, err := os.ReadFile(h.CA)
+	require.NoError(t, err)
+	for _, dev := range h.Devices {
+		way := wayOf(dev.Device)
+		t.Run(way.name, func(t *testing.T) {
+			c := &hubClient{startScript(t, "device.js"), h, dev.Device}
+			c.tell(map[string]any{"do": "ports", "forward": [][]int{{8883, h.Ports["mqtt"]}, {5671, h.Ports["amqp"]}, {443, h.Ports["https"]}}})
+			c.next("done", "")
+			c.do("open", "opened", object{"transport": way.name, "connectionString": dev.ConnectionString, "trust": string(trust)})
+			before := c.telemetry("first-", 10)
+			c.command("größe")
+			what := "telemetry, a command"
+			if !way.web {
+				c.twin()
+				c.method()
+				what += ", twin and a method"
+			}
+			cut := c.ask("POST", "/reset", "")["connections"]
+			after := c.telemetry("second-", 10)
+			if !way.web {
+				require.Equal(t, 1.0, cut)
+				require.NotEqual(t, before, after, "the connection is a new one")
+				c.ask("GET", "/wait?connections=1&within=30s", "")
+			}
+			require.Zero(t, c.saying("unhandled", "")+c.saying("uncaught", ""))
+			c.do("close", "closed", nil)
+			if !way.web { // whose connections outlive it for a while
+				c.ask("GET", "/wait?connections=0&within=30s", "")
+			}
+			seen(t, "%s; after a reset of what was connected (%v) telemetry again: lost 0", what, cut)
+		})
+	}
+	require.Empty(t, h.ask(t, "GET", "/conflicts", "")["conflicts"])
+	stored := h.ask(t, "GET", "/messages", "")["messages"]
+	h.end()
+	require.True(t, h.cmd.ProcessState.Success(), h.cmd.ProcessState)
+	require.Equal(t, "end", h.last)
+	require.Len(t, stored, h.told["message"], "a line for each message")
+	require.Zero(t, h.told["garbage"])
+	seen(t, "testhub told of %d messages and %d connections, line by line, and ended in good order", h.told["message"], h.told["connected"])
+}
