@@ -235,6 +235,13 @@ type statsOf struct {
 	MessagesRejected uint64 `json:"messages_rejected"`
 	HandlerPanics    uint64 `json:"handler_panics"`
 
+	DesiredChanges uint64 `json:"desired_changes"`
+	DesiredSkipped uint64 `json:"desired_skipped"`
+	MethodCalls    uint64 `json:"method_calls"`
+	MethodsRefused uint64 `json:"methods_refused"`
+	AnswersLost    uint64 `json:"answers_lost"`
+	MethodsDoubled uint64 `json:"methods_doubled"`
+
 	Attempts      uint64   `json:"attempts"`
 	Connections   uint64   `json:"connections"`
 	Outage        float64  `json:"outage_seconds"`
@@ -262,6 +269,7 @@ func describeStats(s device.Stats) statsOf {
 		Accepted: s.Accepted, Acknowledged: s.Acknowledged, Refused: s.Refused, Expired: s.Expired, Dropped: s.Dropped, Cancelled: s.Cancelled, Resent: s.Resent,
 		Queued: s.Queued, QueuedBytes: s.QueuedBytes, InFlight: s.InFlight,
 		Received: s.Received, MessagesAccepted: s.MessagesAccepted, MessagesReleased: s.MessagesReleased, MessagesRejected: s.MessagesRejected, HandlerPanics: s.HandlerPanics,
+		DesiredChanges: s.DesiredChanges, DesiredSkipped: s.DesiredSkipped, MethodCalls: s.MethodCalls, MethodsRefused: s.MethodsRefused, AnswersLost: s.AnswersLost, MethodsDoubled: s.MethodsDoubled,
 		Attempts: s.Attempts, Connections: s.Connections, Outage: s.Outage.Seconds(), LongestOutage: s.LongestOutage.Seconds(), LastError: describeError(s.LastError),
 	}
 }

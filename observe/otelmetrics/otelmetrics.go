@@ -17,7 +17,13 @@
 //	hubline.client.messages.resent          counter          {message}     handed to a connection again
 //	hubline.client.messages.received        counter          {message}     came from the hub, for OnMessage
 //	hubline.client.messages.settled         counter          {message}     of those, by hubline.client.verdict: accepted, released, rejected
-//	hubline.client.handler.panics           counter          {panic}       OnMessage panicked
+//	hubline.client.handler.panics           counter          {panic}       a handler panicked
+//	hubline.client.desired.changes          counter          {change}      changes of desired properties told
+//	hubline.client.desired.skipped          counter          {change}      notifications that were not new
+//	hubline.client.method.calls             counter          {call}        direct methods called
+//	hubline.client.method.refused           counter          {call}        answered at once: no handler, or no room
+//	hubline.client.method.answers_lost      counter          {answer}      answers whose connection had ended
+//	hubline.client.method.doubled           counter          {call}        calls that came twice and were run once
 //	hubline.client.connection.attempts      counter          {attempt}     attempts to connect
 //	hubline.client.connection.successes     counter          {connection}  those that succeeded
 //	hubline.client.connection.state         up-down counter  {client}      by hubline.client.connection.state: 1 for the present state, 0 for the others
@@ -136,7 +142,13 @@ var counters = [...]row{
 	{"hubline.client.messages.cancelled", "{message}", "Messages that ended with Close or with their Send.", func(s *device.Stats) uint64 { return s.Cancelled }},
 	{"hubline.client.messages.resent", "{message}", "Messages handed to a connection again.", func(s *device.Stats) uint64 { return s.Resent }},
 	{"hubline.client.messages.received", "{message}", "Cloud-to-device messages taken.", func(s *device.Stats) uint64 { return s.Received }},
-	{"hubline.client.handler.panics", "{panic}", "Panics of OnMessage.", func(s *device.Stats) uint64 { return s.HandlerPanics }},
+	{"hubline.client.handler.panics", "{panic}", "Panics of handlers.", func(s *device.Stats) uint64 { return s.HandlerPanics }},
+	{"hubline.client.desired.changes", "{change}", "Changes of desired properties told, or about to be.", func(s *device.Stats) uint64 { return s.DesiredChanges }},
+	{"hubline.client.desired.skipped", "{change}", "Notifications of desired properties that were not new.", func(s *device.Stats) uint64 { return s.DesiredSkipped }},
+	{"hubline.client.method.calls", "{call}", "Calls of direct methods taken.", func(s *device.Stats) uint64 { return s.MethodCalls }},
+	{"hubline.client.method.refused", "{call}", "Calls of direct methods answered at once, for want of a handler or of room.", func(s *device.Stats) uint64 { return s.MethodsRefused }},
+	{"hubline.client.method.answers_lost", "{answer}", "Answers to direct methods whose connection had ended.", func(s *device.Stats) uint64 { return s.AnswersLost }},
+	{"hubline.client.method.doubled", "{call}", "Calls of direct methods that came twice and were run once.", func(s *device.Stats) uint64 { return s.MethodsDoubled }},
 	{"hubline.client.connection.attempts", "{attempt}", "Attempts to connect.", func(s *device.Stats) uint64 { return s.Attempts }},
 	{"hubline.client.connection.successes", "{connection}", "Attempts to connect that succeeded.", func(s *device.Stats) uint64 { return s.Connections }},
 }

@@ -51,7 +51,7 @@ func NewMux(o *Options) *Mux {
 }
 
 // Dial makes the device a session of its own, on the connection that there is or on a new one. The errors are those of Transport.Dial, and Quota when Options.Devices have joined already, or as many as the peer allows. While the
-// hub cannot be reached, one device dials, as its policy paces it; the calls of the others wait for its success, 30 s at most, and return its latest failure then. What the hub itself wants to be
+// hub cannot be reached, one device dials, as its policy paces it; the calls of the others wait for its success, 8 s at most, and return its latest failure then. What the hub itself wants to be
 // waited for is returned at once, as RetryAfter.
 func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	if m.err != nil {
@@ -79,6 +79,9 @@ func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessio
 
 // placeLimit is after how long a device gives its place to the next one, though its token has not come from where it is made, or was not answered: those that take long do not hold up the others.
 const placeLimit = time.Second
+
+// awaitLimit is how long a device waits for the one that dials before it is told why there is no connection: less than the DialTimeout of most, which would not know.
+const awaitLimit = 8 * time.Second
 
 // join authenticates a device and gives it a session. leave gives its place up.
 func (m *Mux) join(ctx context.Context, cfg *transport.Config, leave func()) (*session, error) {
@@ -156,7 +159,7 @@ func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, l *l
 
 // await returns when there is a connection or the device may make one, or why there is none.
 func (m *Mux) await(ctx context.Context, creds *transport.Credentials) error {
-	limit := time.NewTimer(maxGap)
+	limit := time.NewTimer(awaitLimit)
 	defer limit.Stop()
 	for {
 		m.mu.Lock()
