@@ -8,7 +8,7 @@ import (
 )
 
 // An extra is a feature beside messages: the twin, direct methods. The client gets it when the program asks for it first; the program of a board that never does links none
-// of it. Its methods but the last three are called by the loop, or while there is none.
+// of it. The loop calls wants to over; resume, halt and end come with Start, Disconnected and Close; the last three may come at any time, from anywhere.
 type extra interface {
 	// wants returns what a session has to be subscribed to before the connection counts as up, and what beyond that it has to be subscribed to for what waits now.
 	wants() (always, now transport.Features)

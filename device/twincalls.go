@@ -372,7 +372,7 @@ func (t *twin) ask(l *loop, k *twinCall) {
 // fail ends a call with an error, which says so if a try may have been taken.
 func (t *twin) fail(k *twinCall, err *transport.Error) {
 	t.mu.Lock()
-	if k.handed && !errors.Is(err, ErrOutcomeUnknown) {
+	if k.handed {
 		err = transport.OutcomeUnknown(err)
 	}
 	t.finish(k, transport.Reply{Err: err})

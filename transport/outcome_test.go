@@ -15,6 +15,7 @@ func TestOutcomeUnknown(t *testing.T) {
 	require.ErrorIs(t, u, io.EOF)
 	require.ErrorIs(t, u, transport.Unavailable)
 	require.NotErrorIs(t, e, transport.ErrOutcomeUnknown, "an error is not changed")
+	require.Same(t, u, transport.OutcomeUnknown(u), "it is said once")
 	require.Equal(t, "amqp send: service unavailable: it was handed over and its outcome is unknown; EOF", u.Error())
 	require.Equal(t, "timed out: it was handed over and its outcome is unknown", transport.OutcomeUnknown(&transport.Error{Kind: transport.Timeout}).Error())
 }
