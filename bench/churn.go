@@ -63,7 +63,7 @@ func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 
 	start := time.Now()
 	cutting := make(chan error, 1)
-	go func() { cutting <- cut(ctx, hub, n, resets) }() // ends with the last reset, or ctx
+	go func() { cutting <- cut(ctx, hub, c, n, resets) }() // ends with the last reset, or ctx
 	r := &ChurnReport{Messages: n, Resets: resets, Window: window}
 	results := make([]error, n)
 	ring := make([]device.Receipt, 2*window)
@@ -115,11 +115,12 @@ func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 	return r, nil
 }
 
-// cut resets the connection each time that another part of the messages was stored.
-func cut(ctx context.Context, hub *testbroker.Hub, n, resets int) error {
+// cut resets the connection each time that another part of the messages was stored. The hub lists a connection that it
+// has reset until that has ended, so it is the client that says which connection is the next one.
+func cut(ctx context.Context, hub *testbroker.Hub, c *device.Client, n, resets int) error {
 	for i := range resets {
-		at := (i + 1) * n / (resets + 1)
-		if err := hub.Wait(ctx, func(log []testbroker.Message) bool { return len(log) >= at && hub.Connections("") > 0 }); err != nil {
+		at, connections := (i+1)*n/(resets+1), uint64(i)+1
+		if err := hub.Wait(ctx, func(log []testbroker.Message) bool { return len(log) >= at && c.Stats().Connections == connections }); err != nil {
 			return err
 		}
 		if hub.Drop("") == 0 {
