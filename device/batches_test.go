@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A message goes at once while the window has room. Once the window was full, what is enqueued for each answer goes in one batch for half of the window, so a hub
-// that answers messages one by one does not make the client write them one by one.
-func TestAFullWindowOpensByHalves(t *testing.T) {
+// A message goes at once while the window has room. Once the window was full, what is enqueued for each answer goes in one batch for an eighth of the window, so a hub
+// that answers messages one by one does not make the client write them one by one; a small window is used at once.
+func TestAFullWindowOpensByEighths(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var batches []int
 		var tags []uint16
@@ -19,7 +19,7 @@ func TestAFullWindowOpensByHalves(t *testing.T) {
 			tags = append(tags, it.Tag)
 			return errHold
 		}}
-		c, _ := client(t, f, &device.Options{Window: 8, Trace: &device.Trace{Sent: func(n int) { batches = append(batches, n) }}})
+		c, _ := client(t, f, &device.Options{Window: 32, Trace: &device.Trace{Sent: func(n int) { batches = append(batches, n) }}})
 		open(t, c)
 		enqueue := func(n int) {
 			for i := range n {
@@ -36,17 +36,17 @@ func TestAFullWindowOpensByHalves(t *testing.T) {
 			synctest.Wait()
 		}
 
-		enqueue(8)
-		require.Equal(t, []int{1, 1, 1, 1, 1, 1, 1, 1}, batches)
+		enqueue(32)
+		require.Len(t, batches, 32)
 
 		batches = nil
 		for range 3 {
 			answer(1)
 			enqueue(1)
 		}
-		require.Empty(t, batches, "five are in flight")
+		require.Empty(t, batches, "29 are in flight")
 		answer(1)
-		require.Equal(t, []int{3}, batches, "four were")
+		require.Equal(t, []int{3}, batches, "28 were")
 		enqueue(1)
 		require.Equal(t, []int{3, 1}, batches, "there was room")
 
@@ -57,8 +57,8 @@ func TestAFullWindowOpensByHalves(t *testing.T) {
 
 		answer(2)
 		enqueue(4)
-		require.Equal(t, 8, c.Stats().InFlight)
-		answer(8)
+		require.Equal(t, 32, c.Stats().InFlight)
+		answer(32)
 		batches = nil
 		enqueue(1)
 		require.Equal(t, []int{1}, batches, "the window was full, and is empty")

@@ -201,7 +201,8 @@ func (b *outbox) wakeBlocked() {
 const batchSize = 64
 
 // take marks queued messages as flying, as far as the window and batchSize go, and describes them in batch, which is empty. When there is nothing to hand over, the
-// loop will be poked: for the next message, or, when the window is full, once half of it is free, so that messages go in batches however the answers come.
+// loop will be poked: for the next message, or, when the window is full, once an eighth of it is free, so that messages go in batches although answers come one by one; waiting for
+// more of it would leave the line idle with a small window.
 func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.Item {
 	handed := now.Sub(b.base)
 	b.mu.Lock()
@@ -227,7 +228,7 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.I
 	case b.flying < b.window:
 		b.below = b.window
 	default:
-		b.below = b.window/2 + 1
+		b.below = b.window - max(1, b.window/8) + 1
 	}
 	b.mu.Unlock()
 	return batch
