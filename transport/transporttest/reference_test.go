@@ -179,10 +179,12 @@ func (s *refSession) Send(batch []transport.Item) {
 		batch = slices.Clone(batch)
 		slices.Reverse(batch)
 	case "the batch is kept":
-		s.mu.Lock()
-		s.batch = batch
-		s.mu.Unlock()
-		time.AfterFunc(time.Millisecond, s.poke)
+		time.AfterFunc(time.Millisecond, func() { // Run may be about to look for work
+			s.mu.Lock()
+			s.batch = batch
+			s.mu.Unlock()
+			s.poke()
+		})
 		return
 	case "messages are done as soon as they are sent":
 		for _, it := range batch {
