@@ -26,7 +26,7 @@ type MethodHandler func(ctx context.Context, m *MethodCall) (status int, body []
 const (
 	// methodsWaiting is how many calls wait at the most while as many as Options.MethodLimit run.
 	methodsWaiting = 16
-	// methodsKnown is how many calls of a session are remembered, to tell one that is delivered twice.
+	// methodsKnown is how many calls of a session are remembered after their end, to tell one that is delivered twice.
 	methodsKnown = 32
 	// maxPayload is the largest body of a method's request or answer that a hub takes ("Understand and invoke direct methods from IoT Hub").
 	maxPayload = 128 << 10
@@ -92,7 +92,7 @@ type methods struct {
 	waiting  []*methodRun
 	running  int
 	answers  []methodAnswer
-	known    [][]byte      // references of the session's latest calls
+	known    []*methodRef  // of the session: all under way, and the latest that ended
 	ended    chan struct{} // closed when no handler runs; nil until Close
 	totals   struct{ calls, refused, lost, doubled, panics uint64 }
 }
@@ -100,8 +100,14 @@ type methods struct {
 type methodRun struct {
 	call    MethodCall
 	handle  MethodHandler
-	ref     []byte
+	ref     *methodRef
 	session uint32
+}
+
+// methodRef is what the hub calls a call.
+type methodRef struct {
+	text  []byte
+	ended bool
 }
 
 type methodAnswer struct {
@@ -118,7 +124,7 @@ func (m *methods) deliver(d *transport.Delivery) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.known, func(ref []byte) bool { return string(ref) == string(d.Ref) }) {
+	if slices.ContainsFunc(m.known, func(ref *methodRef) bool { return string(ref.text) == string(d.Ref) }) {
 		m.totals.doubled++
 		return true
 	}
@@ -126,12 +132,9 @@ func (m *methods) deliver(d *transport.Delivery) bool {
 		return false
 	}
 	r := &methodRun{
-		call: MethodCall{Name: string(d.Name), Body: append([]byte(nil), d.Msg.Body...)}, ref: append([]byte(nil), d.Ref...), session: m.session,
+		call: MethodCall{Name: string(d.Name), Body: append([]byte(nil), d.Msg.Body...)}, ref: &methodRef{text: append([]byte(nil), d.Ref...)}, session: m.session,
 	}
-	if len(m.known) == methodsKnown {
-		m.known = append(m.known[:0], m.known[1:]...)
-	}
-	m.known = append(m.known, r.ref)
+	m.remember(r.ref)
 	r.handle = m.handlerOf(r.call.Name)
 	switch {
 	case r.handle == nil:
@@ -147,6 +150,16 @@ func (m *methods) deliver(d *transport.Delivery) bool {
 		m.refuse(r, statusBusy, `{"message":"the device has too many calls under way"}`)
 	}
 	return true
+}
+
+// remember adds a call to those that are known, and forgets the oldest that has ended when there are many. The lock is held.
+func (m *methods) remember(ref *methodRef) {
+	if len(m.known) >= methodsKnown {
+		if i := slices.IndexFunc(m.known, func(k *methodRef) bool { return k.ended }); i >= 0 {
+			m.known = slices.Delete(m.known, i, i+1)
+		}
+	}
+	m.known = append(m.known, ref)
 }
 
 func (m *methods) handlerOf(name string) MethodHandler {
@@ -165,12 +178,13 @@ func (m *methods) handlerOf(name string) MethodHandler {
 // refuse answers a call that is not run. The lock is held. Hubs limit how many calls wait for a device, and so the answers.
 func (m *methods) refuse(r *methodRun, status int, body string) {
 	m.totals.refused++
+	r.ref.ended = true
 	m.answer(r, status, []byte(body))
 }
 
 // answer queues an answer to a call of the present session for the loop. The lock is held.
 func (m *methods) answer(r *methodRun, status int, body []byte) {
-	m.answers = append(m.answers, methodAnswer{r.call.Name, r.ref, status, body})
+	m.answers = append(m.answers, methodAnswer{r.call.Name, r.ref.text, status, body})
 	m.c.poke()
 }
 
@@ -182,6 +196,7 @@ func (m *methods) run(r *methodRun) {
 	defer func() { // also when the handler ends the goroutine
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		r.ref.ended = true
 		if !done {
 			m.totals.panics++
 			status, body = statusFailed, []byte(`{"message":"the method failed"}`)

@@ -137,6 +137,30 @@ func TestAMethodCallThatComesTwice(t *testing.T) {
 	})
 }
 
+// A call under way is known however many come after it.
+func TestALongMethodCallThatComesTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, &device.Options{MethodLimit: 2})
+		runs := 0
+		require.NoError(t, c.HandleMethod("long", func(ctx context.Context, _ *device.MethodCall) (int, []byte) { runs++; <-ctx.Done(); return 200, nil }))
+		require.NoError(t, c.HandleMethod("quick", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		open(t, c)
+		f.last().call("0", "long", "")
+		for i := range 100 {
+			f.last().call(fmt.Sprint(i+1), "quick", "")
+			synctest.Wait()
+		}
+		f.last().call("0", "long", "")
+		f.last().call("100", "quick", "")
+		synctest.Wait()
+		require.Equal(t, 1, runs)
+		require.EqualValues(t, 2, c.Stats().MethodsDoubled)
+		time.Sleep(time.Hour)
+		require.Len(t, f.answers(), 101)
+	})
+}
+
 // An answer belongs to the session that brought the call.
 func TestAnAnswerWhoseSessionHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
