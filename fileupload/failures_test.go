@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -221,7 +220,7 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.RetryExpired, "block 2")
 			require.ErrorIs(t, err, retrypolicy.ByPolicy)
-			require.ErrorIs(t, err, syscall.ECONNRESET)
+			require.ErrorIs(t, err, transport.Network, "what the write says depends on whether net/http has read of the reset")
 			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
 		})
 	})
