@@ -1,6 +1,7 @@
 package device
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -29,6 +30,7 @@ type loop struct {
 
 	timer *time.Timer // pokes the loop; nil until it is needed
 	armed time.Time   // when it does
+	fired atomic.Bool // it did since it was armed; on boards it may do so a tick too early
 
 	since   time.Time            // when the present outage began
 	upSince time.Time            // when the live session began; zero: there is none
@@ -239,6 +241,7 @@ func (l *loop) turn() (next phase, idle bool) {
 		return l.replace(reason), false
 	}
 	l.calmDown()
+	l.ping(now)
 	idle = l.handOver(now)
 	if l.overdue(now) {
 		return l.cut(timedOut(transport.OpRun, transport.Connection, errNoAck, nil)), false
@@ -320,7 +323,7 @@ func (l *loop) due(now time.Time) time.Time {
 	at = earlier(at, l.renewBy)
 	at = earlier(at, l.calmAt())
 	at = earlier(at, l.extraDue)
-	at = earlier(at, l.ping(now))
+	at = earlier(at, l.pingDue())
 	return earlier(at, l.expire(now))
 }
 
@@ -397,16 +400,21 @@ func (l *loop) evidence() evidence {
 // stable reports whether the live session was up long enough for retries to be counted anew after it.
 func (l *loop) stable() bool { return time.Since(l.upSince) >= l.c.set.StableTime }
 
-// ping asks the session for a ping when it wants one and returns when to do so again, zero for never.
-func (l *loop) ping(now time.Time) time.Time {
+// ping asks the session for a ping when one is due, however busy it is.
+func (l *loop) ping(now time.Time) {
+	if at := l.pingDue(); at.IsZero() || now.Before(at) {
+		return
+	}
+	l.pinged = now
+	l.request = transport.Request{Op: transport.OpPing}
+	l.live.Do(&l.request)
+}
+
+// pingDue returns when the session wants to be asked for its next ping, zero for never.
+func (l *loop) pingDue() time.Time {
 	every := l.live.Info().KeepAlive
 	if every <= 0 {
 		return time.Time{}
-	}
-	if now.Sub(l.pinged) >= every {
-		l.pinged = now
-		l.request = transport.Request{Op: transport.OpPing}
-		l.live.Do(&l.request)
 	}
 	return l.pinged.Add(every)
 }
@@ -462,15 +470,27 @@ func (l *loop) arm(now time.Time, times ...time.Time) {
 			at = t
 		}
 	}
-	if at.IsZero() || now.Before(l.armed) && !at.Before(l.armed) {
+	fired := l.fired.Load()
+	if at.IsZero() || now.Before(l.armed) && !at.Before(l.armed) && !fired {
 		return
 	}
-	l.armed = at
-	if l.timer == nil {
-		l.timer = time.AfterFunc(at.Sub(now), l.c.poke)
-	} else {
-		l.timer.Reset(at.Sub(now))
+	wait := at.Sub(now)
+	if fired && now.Before(l.armed) {
+		wait = max(wait, time.Millisecond) // what is less than a tick would come too early again
 	}
+	l.armed = at
+	l.fired.Store(false)
+	if l.timer == nil {
+		l.timer = time.AfterFunc(wait, l.alarm)
+	} else {
+		l.timer.Reset(wait)
+	}
+}
+
+// alarm is what the timer does.
+func (l *loop) alarm() {
+	l.fired.Store(true)
+	l.c.poke()
 }
 
 // sink is the client as its sessions see it. It holds functions, because the methods of a type that reaches the Client make a board's linker keep the description

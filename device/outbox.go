@@ -171,14 +171,14 @@ func (b *outbox) dropFor(size int) {
 			left--
 		}
 	}
-	if b.flying >= b.maxMessages || flyingBytes+size > b.maxBytes {
+	if b.flying >= b.maxMessages || size > b.maxBytes-flyingBytes {
 		return
 	}
 	for i := b.head; b.full(size); {
 		next := b.slots[i].next
 		if b.slots[i].state != slotFlying {
 			b.totals.Dropped++
-			b.remove(i, errFull)
+			b.remove(i, b.outcome(i, errFull))
 		}
 		i = next
 	}
@@ -186,7 +186,7 @@ func (b *outbox) dropFor(size int) {
 
 // full reports whether a message of size finds no room.
 func (b *outbox) full(size int) bool {
-	return b.count >= b.maxMessages || b.bytes+size > b.maxBytes
+	return b.count >= b.maxMessages || size > b.maxBytes-b.bytes
 }
 
 // wakeBlocked lets all who wait for room look again.
@@ -247,7 +247,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 		return
 	}
 	wake := false
-	if i == b.head {
+	if i == b.firstFlying() {
 		b.progress = time.Since(b.base)
 	}
 	failure := transport.Find(err)
@@ -274,6 +274,9 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 		wake = true
 	default:
 		b.totals.Refused++
+		if s.again { // what the hub says of this try says nothing of the one before
+			err = transport.OutcomeUnknown(failure)
+		}
 		b.remove(i, err)
 	}
 	if wake || b.cursor != none && b.flying < b.below {
@@ -283,6 +286,15 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 	if b.draining && b.flying == 0 {
 		b.poke()
 	}
+}
+
+// firstFlying returns the first message in flight in order of acceptance; there is one.
+func (b *outbox) firstFlying() int32 {
+	i := b.head
+	for b.slots[i].state != slotFlying {
+		i = b.slots[i].next
+	}
+	return i
 }
 
 // idle reports whether nothing is in flight; from then on the loop is poked when that comes true, until the session's end.
@@ -318,11 +330,11 @@ func (b *outbox) decided(tag uint16, seq uint64, d retrypolicy.Decision) {
 }
 
 // fail ends a message that is not in flight.
-func (b *outbox) fail(tag uint16, seq uint64, err error) {
+func (b *outbox) fail(tag uint16, seq uint64, err *transport.Error) {
 	b.mu.Lock()
 	if s := &b.slots[tag]; s.seq == seq && (s.state == slotRefused || s.state == slotQueued) {
 		b.totals.Refused++
-		b.remove(int32(tag), err)
+		b.remove(int32(tag), b.outcome(int32(tag), err))
 	}
 	b.mu.Unlock()
 }
@@ -350,10 +362,13 @@ func (b *outbox) untake(batch []transport.Item) {
 }
 
 // reject ends a message that take took and that is not handed over.
-func (b *outbox) reject(tag uint16, seq uint64, err error) {
+func (b *outbox) reject(tag uint16, seq uint64, err *transport.Error) {
 	b.mu.Lock()
 	if s := &b.slots[tag]; s.seq == seq && s.state == slotFlying {
 		b.totals.Refused++
+		if s.again {
+			err = transport.OutcomeUnknown(err)
+		}
 		b.remove(int32(tag), err)
 	}
 	b.mu.Unlock()

@@ -2,6 +2,7 @@ package device_test
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -320,4 +321,45 @@ func TestAClientPrintsNoSecret(t *testing.T) {
 			require.False(t, strings.Contains(sprintf(verb, v), key))
 		}
 	}
+}
+
+// The bytes that wait are compared without overflow where an int has 32 bits, too.
+func TestTheLargestOutbox(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{}, &device.Options{MaxBytes: math.MaxInt32, MaxMessages: 10_000, Overflow: device.Fail})
+		m := &transport.Message{Body: make([]byte, 255<<10)} // one body for all
+		n := 0
+		for n < 10_000 && c.Enqueue(t.Context(), m, nil) == nil {
+			n++
+		}
+		require.Equal(t, math.MaxInt32/m.Size(), n)
+	})
+}
+
+// The message at the front waits for a retry; those behind it are answered one by one by a slow link, which is not dead.
+func TestASlowLinkBehindARefusedMessage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var tags []uint16
+		f := &fake{verdict: func(_ int, it transport.Item) error {
+			if it.Msg.ID == "1" {
+				return refused(transport.Unavailable)
+			}
+			tags = append(tags, it.Tag)
+			return errHold
+		}}
+		c, _ := client(t, f, &device.Options{AckTimeout: 30 * time.Second, RetryPolicy: constant(time.Hour)})
+		for i := range 8 {
+			require.NoError(t, c.Enqueue(t.Context(), msg(i+1), nil))
+		}
+		open(t, c)
+		synctest.Wait()
+		require.Len(t, tags, 7)
+		for _, tag := range tags {
+			time.Sleep(10 * time.Second)
+			f.last().cfg.Sink.Done(tag, nil)
+			synctest.Wait()
+		}
+		require.NoError(t, c.Stats().LastError)
+		require.Equal(t, device.Connected, c.Status().State)
+	})
 }

@@ -145,6 +145,22 @@ func TestASlowLinkIsNotADeadOne(t *testing.T) {
 	})
 }
 
+// OnStatus may end its goroutine as well, and is told of what comes then.
+func TestAStatusHandlerThatEndsItsGoroutine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var told []device.State
+		c, _ := client(t, &fake{}, &device.Options{OnStatus: func(s device.Status) {
+			told = append(told, s.State)
+			runtime.Goexit()
+		}})
+		open(t, c)
+		synctest.Wait()
+		require.Equal(t, device.Connected, told[len(told)-1])
+		require.NoError(t, c.Close())
+		require.Equal(t, device.Disconnected, told[len(told)-1])
+	})
+}
+
 // A handler that calls runtime.Goexit, as a failing test does, releases its message and holds up none.
 func TestAHandlerThatEndsItsGoroutineStopsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {

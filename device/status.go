@@ -204,12 +204,22 @@ func (c *Client) publishLocked(s Status) {
 // dispatch calls OnStatus until the queue is empty and ends. There is one at a time; publish starts it, Close joins it.
 func (c *Client) dispatch(ended chan struct{}) {
 	defer close(ended)
+	done := false
+	defer func() {
+		if !done { // OnStatus ended this goroutine
+			c.mu.Lock()
+			c.notices.ended = make(chan struct{})
+			go c.dispatch(c.notices.ended)
+			c.mu.Unlock()
+		}
+	}()
 	for {
 		c.mu.Lock()
 		s, ok := c.notices.pop()
 		if !ok {
 			c.notices.running = false
 			c.mu.Unlock()
+			done = true
 			return
 		}
 		c.mu.Unlock()

@@ -73,12 +73,12 @@ func (c *Credentials) DialHost() string {
 	return c.Host
 }
 
-// Time reads the credentials' clock.
+// Time reads the credentials' clock: what it shows, without a monotonic reading, for that stands still while a machine is suspended.
 func (c *Credentials) Time() time.Time {
 	if c.Now != nil {
-		return c.Now()
+		return c.Now().Round(0)
 	}
-	return time.Now()
+	return time.Now().Round(0)
 }
 
 // clockSet is the earliest time that a set clock can show: boards without a clock battery start in 1970.

@@ -84,6 +84,15 @@ func TestDialHostAndResource(t *testing.T) {
 	}
 }
 
+// A monotonic reading stands still while a machine is suspended, and two times that have one are compared by it.
+func TestTimeIsWhatTheClockShows(t *testing.T) {
+	for _, c := range []*transport.Credentials{{}, {Now: time.Now}} {
+		if s := c.Time().String(); strings.Contains(s, "m=") {
+			t.Errorf("%s has a monotonic reading", s)
+		}
+	}
+}
+
 func TestTimeIsNowOrTheWallClock(t *testing.T) {
 	c := transport.Credentials{Now: func() time.Time { return someTime }}
 	if !c.Time().Equal(someTime) {

@@ -1,0 +1,29 @@
+package device
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Timers of boards are rounded down to a tick, so they fire before their time. The loop looks, finds nothing to do, and must have its timer again.
+func TestATimerThatIsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, early := range []time.Duration{20 * time.Millisecond, 10 * time.Microsecond} {
+			l := &loop{c: &Client{wake: make(chan struct{}, 1)}}
+			at := time.Now().Add(50 * time.Millisecond)
+			l.arm(time.Now(), at)
+			l.timer.Reset(time.Until(at) - early)
+			<-l.c.wake
+			l.arm(time.Now(), at)
+			select {
+			case <-l.c.wake:
+			case <-time.After(time.Second):
+				t.Fatal("the loop sleeps for ever")
+			}
+			if late := time.Since(at); late < 0 || late > time.Millisecond {
+				t.Errorf("woken %v late", late)
+			}
+		}
+	})
+}

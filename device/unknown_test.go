@@ -1,0 +1,88 @@
+package device_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// oneGate lets one message through.
+type oneGate struct{ asked *int }
+
+func (oneGate) Decide(retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Decision{Retry: true, Delay: time.Second}
+}
+
+func (g oneGate) Admit(retrypolicy.Attempt) retrypolicy.Decision {
+	*g.asked++
+	return retrypolicy.Decision{Retry: *g.asked == 1}
+}
+
+// A message that was in flight when a session ended may be at the hub. However it ends after that, its result says so.
+func TestAnOutcomeStaysUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind    transport.Kind
+		options device.Options
+		again   error // the hub's answer to the second try
+	}{
+		"refused for good":       {transport.Invalid, device.Options{}, refused(transport.Invalid)},
+		"given up by the policy": {transport.RetryExpired, device.Options{MessagePolicy: retrypolicy.NoRetry{}}, refused(transport.Unavailable)},
+		"refused by a gate":      {transport.RetryExpired, device.Options{MessagePolicy: oneGate{new(int)}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{verdict: func(conn int, _ transport.Item) error {
+					if conn == 1 {
+						return errHold
+					}
+					return c.again
+				}}
+				c.options.RetryPolicy = constant(time.Second)
+				client, _ := client(t, f, &c.options)
+				open(t, client)
+				var r device.Receipt
+				require.NoError(t, client.Enqueue(t.Context(), msg(1), &r))
+				synctest.Wait()
+				f.last().kill <- lost(transport.Network)
+				err := r.Wait(t.Context())
+				require.ErrorIs(t, err, c.kind)
+				require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+			})
+		})
+	}
+	t.Run("dropped for another", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(int, transport.Item) error { return errHold }, dial: failing()}
+			c, _ := client(t, f, &device.Options{MaxMessages: 2, Overflow: device.DropOldest, RetryPolicy: constant(time.Hour)})
+			open(t, c)
+			var r [4]device.Receipt
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), &r[0]))
+			synctest.Wait()
+			f.last().kill <- lost(transport.Network)
+			synctest.Wait()
+			for i := range 3 {
+				require.NoError(t, c.Enqueue(t.Context(), msg(i+2), &r[i+1]))
+			}
+			err := r[0].Wait(t.Context())
+			require.ErrorIs(t, err, transport.Dropped)
+			require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+			err = r[1].Wait(t.Context())
+			require.ErrorIs(t, err, transport.Dropped)
+			require.NotErrorIs(t, err, device.ErrOutcomeUnknown, "it was never handed over")
+		})
+	})
+	t.Run("refused at the first try", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c, _ := client(t, &fake{verdict: func(int, transport.Item) error { return refused(transport.Invalid) }}, nil)
+			open(t, c)
+			err := c.Send(t.Context(), msg(1))
+			require.ErrorIs(t, err, transport.Invalid)
+			require.NotErrorIs(t, err, device.ErrOutcomeUnknown)
+		})
+	})
+}
