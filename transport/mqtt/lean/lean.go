@@ -99,7 +99,7 @@ type Transport struct {
 	out  []byte      // of Dial, then of whoever has session.writing
 
 	topic      []byte   // of a request; of whoever has session.writing
-	unanswered []uint16 // the tags of a batch that no PUBACK will come for; of whoever has session.writing
+	unanswered []uint16 // the tags of the messages in out that no PUBACK will come for; of whoever has session.writing
 }
 
 // New returns a Transport with the given options, which are copied; nil means all defaults. Wrong options are reported by

@@ -97,6 +97,9 @@ func tooSmall(field string, n int) error {
 // silence is how long nothing may come from the hub.
 func (o *Options) silence() time.Duration { return o.KeepAlive + o.PingTimeout }
 
+// armEvery is how often the read deadline is moved. PingTimeout loses up to that much.
+func (o *Options) armEvery() time.Duration { return min(time.Second, o.PingTimeout/8) }
+
 // agent is the name that the device gives itself to the hub.
 func (o *Options) agent() string {
 	if o.ProductInfo == "" {

@@ -40,16 +40,20 @@ func (s *session) send(batch []transport.Item) {
 	s.began = time.Now()
 	s.t.unanswered = s.t.unanswered[:0]
 	for i := range batch {
-		if !s.publish(&batch[i]) {
+		it := &batch[i]
+		o, err := s.shape(it)
+		if err != nil {
+			s.sink.Done(it.Tag, err)
+			continue
+		}
+		if !s.publish(it, &o) {
 			return
 		}
+		if o.QoS == 0 {
+			s.t.unanswered = append(s.t.unanswered, it.Tag)
+		}
 	}
-	if !s.flush() {
-		return
-	}
-	for _, tag := range s.t.unanswered {
-		s.sink.Done(tag, nil)
-	}
+	s.flush()
 }
 
 // shape is how the message goes out, or says what is too large about it.
@@ -74,20 +78,12 @@ func (s *session) shape(it *transport.Item) (o packet.Outgoing, err error) {
 }
 
 // publish encodes one message behind those that wait. It returns false when the connection is gone.
-func (s *session) publish(it *transport.Item) bool {
-	o, err := s.shape(it)
-	if err != nil {
-		s.sink.Done(it.Tag, err)
-		return true
-	}
+func (s *session) publish(it *transport.Item, o *packet.Outgoing) bool {
 	t, limit := s.t, s.writeLimit()
 	if len(t.out) > 0 && len(t.out)+o.HeadSize() > limit && !s.flush() {
 		return false
 	}
-	if o.QoS == 0 {
-		t.unanswered = append(t.unanswered, it.Tag)
-	}
-	out := packet.AppendPublish(t.out, &o)
+	out := packet.AppendPublish(t.out, o)
 	out = append(out, s.topics.Telemetry...)
 	if o.Topic > len(s.topics.Telemetry) {
 		out = wire.AppendBag(out, it.Msg)
@@ -119,11 +115,17 @@ func (s *session) writeLimit() int {
 	return fullWrite
 }
 
-// flush writes what waits. It returns false when the connection is gone.
+// flush writes what waits, and tells of the messages that are done by it. It returns false when the connection is gone.
 func (s *session) flush() bool {
 	t := s.t
 	ok := s.write(t.out)
 	t.out = t.out[:0]
+	if ok {
+		for _, tag := range t.unanswered {
+			s.sink.Done(tag, nil)
+		}
+		t.unanswered = t.unanswered[:0]
+	}
 	if t.opt.WriteBuffer == 0 && cap(t.out) > 2*fullWrite {
 		t.out = nil // a long topic is over
 	}

@@ -307,12 +307,9 @@ func (s *session) land(id uint16) (sub subscription, ok bool) {
 	return sub, ok
 }
 
-// armEvery is how often the read deadline is moved.
-const armEvery = time.Second
-
 // arm moves the read deadline, if it has not been done lately.
 func (s *session) arm() {
-	if now := time.Now(); now.Sub(s.armed) >= armEvery {
+	if now := time.Now(); now.Sub(s.armed) >= s.t.opt.armEvery() {
 		s.armed = now
 		_ = s.conn.SetReadDeadline(now.Add(s.t.opt.silence()))
 	}

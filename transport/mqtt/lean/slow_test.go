@@ -1,12 +1,14 @@
 package lean
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -60,5 +62,111 @@ func TestASlowLinkIsNoDeadOne(t *testing.T) {
 			default:
 			}
 		})
+	}
+}
+
+// breaking fails the fourth write.
+type breaking struct {
+	Conn
+	writes *int
+}
+
+func (c breaking) Write(p []byte) (int, error) {
+	if *c.writes++; *c.writes == 4 {
+		return 0, errors.New("gone")
+	}
+	return c.Conn.Write(p)
+}
+
+// With QoS 0 what the network took is done, though a later write of the batch fails: it is not sent again.
+func TestAtMostOnceOfABatchThatBreaks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		writes := 0
+		h.wrap = func(c Conn) Conn { return breaking{c, &writes} }
+		r, l := start(t, h, New(h.dial, &Options{AtMostOnce: true}))
+		var batch []transport.Item
+		for i := range 64 {
+			batch = append(batch, transport.Item{Tag: uint16(i), Msg: &transport.Message{Body: make([]byte, 1000)}})
+		}
+		arrived := make(chan int)
+		go func() { all, _ := l.drain(); arrived <- len(all) }()
+		r.Send(batch)
+		n := <-arrived
+		require.Greater(t, n, 15)
+		require.Len(t, r.sink.done, n)
+	})
+}
+
+// What comes shortly before a ping does not take from the time that its answer has.
+func TestAPingHasItsTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, &Options{KeepAlive: 10 * time.Second, PingTimeout: time.Second}))
+		go func() { _, _ = l.drain() }()
+		time.Sleep(9050 * time.Millisecond)
+		l.puback(60000)
+		time.Sleep(950 * time.Millisecond)
+		for range 5 {
+			r.Do(&transport.Request{Op: transport.OpPing})
+			time.Sleep(800 * time.Millisecond)
+			l.send(0xd0, 0)
+			time.Sleep(9200 * time.Millisecond)
+		}
+		require.Empty(t, r.ran)
+	})
+}
+
+// uplink takes 100 ms for a write.
+type uplink struct{ Conn }
+
+func (c uplink) Write(p []byte) (int, error) {
+	time.Sleep(100 * time.Millisecond)
+	return c.Conn.Write(p)
+}
+
+// With QoS 0 and always something to send, the answers to pings are all that comes.
+func TestPingsGoOutHoweverBusyTheClientIs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		h.wrap = func(c Conn) Conn { return uplink{c} }
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				conn, err := h.net.Accept()
+				if err != nil {
+					return
+				}
+				go answer(newLink(t, conn))
+			}
+		}()
+		c, err := device.New(testCreds(t), New(h.dial, &Options{AtMostOnce: true}), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		m := &transport.Message{Body: make([]byte, 10_000)}
+		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
+			require.NoError(t, c.Enqueue(t.Context(), m, nil))
+		}
+		require.EqualValues(t, 1, c.Stats().Connections)
+		require.NoError(t, c.Close())
+		_ = h.net.Close()
+		<-ended
+	})
+}
+
+// answer answers CONNECT and pings.
+func answer(l *link) {
+	for {
+		p, err := l.next()
+		if err != nil {
+			return
+		}
+		switch p.first & 0xf0 {
+		case 0x10:
+			l.send(0x20, 2, 0, 0)
+		case 0xc0:
+			l.send(0xd0, 0)
+		}
 	}
 }
