@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/pnp"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 )
@@ -113,6 +114,29 @@ func ExampleCommand() {
 	}
 	fmt.Printf("%d %s\n", result.Status, result.Payload)
 	// Output: 200 {"maxTemp":24.5,"minTemp":19}
+}
+
+// The telemetry of a component is a message that names it.
+func ExampleSetComponent() {
+	hub, client := exampleClient()
+	defer hub.Close()
+	defer client.Close()
+	ctx := context.Background()
+
+	m := &transport.Message{ContentType: "application/json", ContentEncoding: "utf-8", Body: []byte(`{"temperature":21.5}`)}
+	if err := pnp.SetComponent(m, "thermostat1"); err != nil {
+		log.Fatal(err)
+	}
+	if err := client.Open(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if err := client.Send(ctx, m); err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range hub.Messages() {
+		fmt.Printf("%s: %s\n", m.Component, m.Body)
+	}
+	// Output: thermostat1: {"temperature":21.5}
 }
 
 // exampleClient is a device and an in-process hub, connected in memory.

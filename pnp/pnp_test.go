@@ -174,6 +174,23 @@ func TestCommandNames(t *testing.T) {
 	}
 }
 
+func TestTheComponentOfTelemetry(t *testing.T) {
+	m := transport.Message{ID: "1", Body: []byte("{}")}
+	for _, name := range []string{"thermostat1", "a", "a_1", strings.Repeat("x", 512), ""} {
+		require.NoError(t, pnp.SetComponent(&m, name))
+		require.Equal(t, transport.Message{ID: "1", Component: name, Body: []byte("{}")}, m)
+		require.NoError(t, m.Validate())
+	}
+	m.Component = "before"
+	for _, name := range []string{"a*b", "1a", "a_", "_a", "$sub", "a b", "größe", "a\xff", strings.Repeat("x", 513)} {
+		err := pnp.SetComponent(&m, name)
+		require.ErrorIs(t, err, transport.Invalid, name)
+		require.ErrorContains(t, err, "message Component: the component's name \""+name[:1])
+		require.Equal(t, transport.OpSend, transport.Find(err).Op)
+		require.Equal(t, "before", m.Component)
+	}
+}
+
 // What is read can be answered, and the answer is a patch that the client takes; nothing panics.
 func FuzzProperties(f *testing.F) {
 	for _, seed := range []string{

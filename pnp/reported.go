@@ -78,7 +78,7 @@ func (p *Patch) set(component, name string, text json.RawMessage) {
 	_, isProperty := p.root[component]
 	switch {
 	case err != nil:
-		p.fail(err)
+		p.fail(invalid("%w", err))
 	case component == "" && isComponent || isProperty:
 		p.fail(invalid("%s: the patch has both a property of the root and a component of one name; a model gives it to one of them", path(component, name)))
 	case component == "":

@@ -170,11 +170,11 @@ func TestTelemetryOverAMQP(t *testing.T) {
 		require.Len(t, first.System, 8)
 		require.Equal(t, testbroker.Message{
 			DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "7", ContentType: "application/json", ContentEncoding: "utf-8",
-			CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T03:04:05.0060000Z", System: first.System,
+			Component: "comp", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T03:04:05.0060000Z", System: first.System,
 			Properties: []testbroker.Property{{"level", "high"}}, Body: []byte("one"), Protocol: testbroker.AMQP,
 			Topic: "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: time.Now(),
 		}, first)
-		require.Contains(t, first.System, testbroker.Property{Name: "dt-subject", Value: "comp"})
+		require.Contains(t, first.System, testbroker.Property{Name: "$.sub", Value: "comp"})
 		require.Equal(t, "two", string(all[1].Body))
 		require.Equal(t, "12340000-0000-0000-0000-0000000000ff", all[1].MessageID)
 		require.Zero(t, all[1].QoS)

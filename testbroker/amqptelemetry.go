@@ -198,8 +198,15 @@ func telemetryOf(m *wire.Message) (Message, error) {
 		return t, wire.Errorf(wire.InvalidField, "message id of %d characters, at most %d are allowed", len(t.MessageID), MaxMessageID)
 	}
 	for _, p := range m.MessageAnnotations {
-		if text, ok := p.Value.(string); ok {
-			name, _ := p.Key.(wire.Symbol)
+		name, _ := p.Key.(wire.Symbol)
+		text, ok := p.Value.(string)
+		switch {
+		case name == "dt-subject" && !ok:
+			return t, wire.Errorf(wire.InvalidField, "annotation dt-subject is a %T, only strings are allowed", p.Value)
+		case name == "dt-subject":
+			t.Component = text
+			system("$.sub", text)
+		case ok:
 			system(string(name), text)
 		}
 	}

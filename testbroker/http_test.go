@@ -151,7 +151,7 @@ func TestTelemetryOverHTTP(t *testing.T) {
 			h, d := newHub(t, nil)
 			p, major := way(t, h, token(d))
 			r := p.post("/devices/dev-1/messages/events"+version, `{"celsius":21}`,
-				"iothub-messageid", "m-1", "IoTHub-CorrelationId", "c-1", "iothub-contenttype", "application/json", "iothub-app-level", "high temp",
+				"iothub-messageid", "m-1", "IoTHub-CorrelationId", "c-1", "iothub-contenttype", "application/json", "iothub-app-level", "high temp", "DT-Subject", "thermostat1",
 				"iothub-to", "/devices/dev-1/messages/events", "Content-Type", "application/octet-stream")
 			require.Equal(t, 204, r.StatusCode, r.body)
 			require.Equal(t, major, r.ProtoMajor)
@@ -162,9 +162,9 @@ func TestTelemetryOverHTTP(t *testing.T) {
 			require.Len(t, log, 4)
 			m := log[0]
 			require.Equal(t, testbroker.Message{
-				DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "c-1", ContentType: "application/json",
+				DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "c-1", ContentType: "application/json", Component: "thermostat1",
 				System: []testbroker.Property{
-					{"$.ct", "application/json"}, {"$.cid", "c-1"}, {"$.mid", "m-1"}, {"$.to", "/devices/dev-1/messages/events"},
+					{"$.sub", "thermostat1"}, {"$.ct", "application/json"}, {"$.cid", "c-1"}, {"$.mid", "m-1"}, {"$.to", "/devices/dev-1/messages/events"},
 				},
 				Properties: []testbroker.Property{{"level", "high temp"}}, Body: []byte(`{"celsius":21}`), Protocol: testbroker.HTTP,
 				Topic: "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: m.Received,
@@ -286,6 +286,8 @@ func TestWhatHTTPRefuses(t *testing.T) {
 			"host":                 {"POST", events + version, "x", []string{"Host", "other.example.test"}, 404000},
 			"too large":            {"POST", events + version, big + "x", nil, 413001},
 			"property makes it so": {"POST", events + version, big, []string{"iothub-app-a", "b"}, 413001},
+			"subject makes it so":  {"POST", events + version, big, []string{"dt-subject", "c"}, 413001},
+			"subject not UTF-8":    {"POST", events + version, "x", []string{"dt-subject", "\xff"}, 400004},
 			"long message id":      {"POST", events + version, "x", []string{"iothub-messageid", big[:129]}, 400004},
 			"nameless property":    {"POST", events + version, "x", []string{"iothub-app-", "b"}, 400004},
 			"not UTF-8":            {"POST", events + version, "x", []string{"iothub-app-a", "\xff"}, 400004},

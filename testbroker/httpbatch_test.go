@@ -20,13 +20,15 @@ func TestBatchOverHTTP(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := overHTTP(t, h, d)
 		p.send(`[
-			{"body":"eyJ0IjoyMX0=","base64Encoded":true,"properties":{"iothub-messageid":"m-1","iothub-app-Level":"low","IoTHub-App-a":"b"}},
+			{"body":"eyJ0IjoyMX0=","base64Encoded":true,"properties":{"iothub-messageid":"m-1","dt-subject":"thermostat1","iothub-app-Level":"low","IoTHub-App-a":"b"}},
 			{"body":"plain text €","base64Encoded":false},
 			{"body":"eyJ0IjoyMn0=","more":[1]}
 		]`, "Content-Type", batchType+"; charset=utf-8", "iothub-to", "/devices/dev-1/messages/events")
 		log := h.Messages()
 		require.Len(t, log, 3)
 		require.Equal(t, "m-1", log[0].MessageID)
+		require.Equal(t, "thermostat1", log[0].Component)
+		require.Empty(t, log[1].Component)
 		require.Equal(t, []testbroker.Property{{"a", "b"}, {"Level", "low"}}, log[0].Properties)
 		require.Equal(t, `{"t":21}`, string(log[0].Body))
 		require.Equal(t, "plain text €", string(log[1].Body))
@@ -62,6 +64,8 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 			"bad name":        {`[` + good + `,{"body":"","properties":{"iothub-app-a b":"c"}}]`, 400004},
 			"no name":         {`[` + good + `,{"body":"","properties":{"iothub-app-":"c"}}]`, 400004},
 			"twice":           {`[` + good + `,{"body":"","properties":{"iothub-messageid":"1","IOTHUB-messageid":"2"}}]`, 400004},
+			"two subjects":    {`[` + good + `,{"body":"","properties":{"dt-subject":"a","DT-subject":"b"}}]`, 400004},
+			"subject no text": {`[` + good + `,{"body":"","properties":{"dt-subject":1}}]`, 400012},
 			"long message id": {`[` + good + `,{"body":"","properties":{"iothub-messageid":"` + strings.Repeat("m", 129) + `"}}]`, 400004},
 			"not UTF-8":       {"[{\"body\":\"\xff\",\"base64Encoded\":false}]", 400012},
 			"too many":        {`[` + strings.Repeat(good+`,`, 500) + good + `]`, 400004},

@@ -200,6 +200,8 @@ func (q *httpRequest) message(body []byte, properties map[string]string) (Messag
 			m.ContentType = value
 		case "$.ce":
 			m.ContentEncoding = value
+		case "$.sub":
+			m.Component = value
 		case "$.ctime":
 			m.CreationTime = value
 		case "$.exp":

@@ -27,6 +27,7 @@ type Message struct {
 	CorrelationID   string
 	ContentType     string
 	ContentEncoding string
+	Component       string // of Plug and Play: "$.sub" over MQTT, "dt-subject" over AMQP and HTTP
 	CreationTime    string
 	Expiry          string
 
@@ -113,6 +114,8 @@ func parseTelemetry(id identity, topic string) (Message, error) {
 			m.ContentType = p.Value
 		case "$.ce":
 			m.ContentEncoding = p.Value
+		case "$.sub":
+			m.Component = p.Value
 		case "$.ctime":
 			m.CreationTime = p.Value
 		case "$.exp":

@@ -27,17 +27,19 @@ func TestParseTelemetry(t *testing.T) {
 		"name alone":           {events + "a&b=&c", testbroker.Message{Properties: props{{"a", ""}, {"b", ""}, {"c", ""}}}},
 		"equals in the value":  {events + "a=b=c", testbroker.Message{Properties: props{{"a", "b=c"}}}},
 		"order and case kept":  {events + "b=1&A=2&a=3&b=4", testbroker.Message{Properties: props{{"b", "1"}, {"A", "2"}, {"a", "3"}, {"b", "4"}}}},
+		"component":            {events + "$.sub=thermostat1", testbroker.Message{Component: "thermostat1", System: props{{"$.sub", "thermostat1"}}}},
+		"a property, no more":  {events + "sub=thermostat1", testbroker.Message{Properties: props{{"sub", "thermostat1"}}}},
 		"not ASCII":            {events + "h%C3%B6he=%E2%82%AC", testbroker.Message{Properties: props{{"höhe", "€"}}}},
 		"dollar is not enough": {events + "%24x=1", testbroker.Message{Properties: props{{"$x", "1"}}}},
 		"all of them": {
 			events + "%24.mid=m-1&%24.cid=c%2F1&%24.ct=application%2Fjson%3Bcharset%3Dutf-8&%24.ce=utf-8" +
-				"&%24.ctime=2030-01-01T00%3A00%3A00Z&%24.exp=2030-01-02T00%3A00%3A00Z&%24.on=out&level=high%20temp",
+				"&%24.ctime=2030-01-01T00%3A00%3A00Z&%24.exp=2030-01-02T00%3A00%3A00Z&%24.sub=thermostat1&%24.on=out&level=high%20temp",
 			testbroker.Message{
 				MessageID: "m-1", CorrelationID: "c/1", ContentType: "application/json;charset=utf-8", ContentEncoding: "utf-8",
-				CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T00:00:00Z",
+				Component: "thermostat1", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T00:00:00Z",
 				System: props{
 					{"$.mid", "m-1"}, {"$.cid", "c/1"}, {"$.ct", "application/json;charset=utf-8"}, {"$.ce", "utf-8"},
-					{"$.ctime", "2030-01-01T00:00:00Z"}, {"$.exp", "2030-01-02T00:00:00Z"}, {"$.on", "out"},
+					{"$.ctime", "2030-01-01T00:00:00Z"}, {"$.exp", "2030-01-02T00:00:00Z"}, {"$.sub", "thermostat1"}, {"$.on", "out"},
 				},
 				Properties: props{{"level", "high temp"}},
 			},
@@ -56,7 +58,7 @@ func TestTopicsThatAreNone(t *testing.T) {
 	for _, topic := range []string{
 		"", "devices/dev-1", "devices/dev-1/messages/events", "devices/dev-2/messages/events/", "devices/dev-1/messages/devicebound/",
 		"devices/dev-1/modules/m/messages/events/", "Devices/dev-1/messages/events/",
-		events + "a=%", events + "a=%2", events + "a=%zz", events + "a=%ff", events + "=b", events + "a=b&", events + "&", events + "a=b//", events + "a/b=c",
+		events + "a=%", events + "a=%2", events + "a=%zz", events + "a=%ff", events + "$.sub=%ff", events + "=b", events + "a=b&", events + "&", events + "a=b//", events + "a/b=c",
 	} {
 		_, err := testbroker.ParseTelemetry("dev-1", "", topic)
 		require.Error(t, err, topic)

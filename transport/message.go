@@ -27,6 +27,10 @@ type Message struct {
 	ContentType string
 	// ContentEncoding is "utf-8", "utf-16" or "utf-32" for bodies that the hub is to read. Empty: not sent.
 	ContentEncoding string
+	// Component is the component of the device's Plug and Play model that the message comes from, as the model names it. It is sent as "$.sub" in the topic of MQTT, as the message
+	// annotation "dt-subject" of AMQP (to a broker that is no hub as an application property of that name), and as "dt-subject" among the headers of HTTP or in a batch. Empty: not sent,
+	// which stands for the root of the model. pnp.SetComponent checks the name, too.
+	Component string
 	// Created is when the reading was taken. Zero: not sent.
 	Created time.Time
 	// Expires is when the message loses its worth. The client drops it then (result Expired) unless it is in flight at that moment, and sends the
@@ -40,7 +44,7 @@ type Message struct {
 // Size is what the hub counts against its limit: the body, the values of the system properties, and names and values of the
 // application properties. Times count as their usual text of 24 bytes.
 func (m *Message) Size() int {
-	n := len(m.Body) + len(m.ID) + len(m.CorrelationID) + len(m.ContentType) + len(m.ContentEncoding)
+	n := len(m.Body) + len(m.ID) + len(m.CorrelationID) + len(m.ContentType) + len(m.ContentEncoding) + len(m.Component)
 	if !m.Created.IsZero() {
 		n += timeSize
 	}
@@ -63,6 +67,7 @@ func (m *Message) Validate() error {
 	}
 	for _, f := range [...]struct{ name, value string }{
 		{"ID", m.ID}, {"CorrelationID", m.CorrelationID}, {"ContentType", m.ContentType}, {"ContentEncoding", m.ContentEncoding},
+		{"Component", m.Component},
 	} {
 		if !utf8.ValidString(f.value) {
 			return invalidMessage("message " + f.name + " is not valid UTF-8")

@@ -22,14 +22,15 @@ func TestSizeCountsWhatTheHubCounts(t *testing.T) {
 		{"correlation id", transport.Message{CorrelationID: "c-12"}, 4},
 		{"content type", transport.Message{ContentType: "application/json"}, 16},
 		{"content encoding", transport.Message{ContentEncoding: "utf-8"}, 5},
+		{"component", transport.Message{Component: "thermostat1"}, 11},
 		{"creation time", transport.Message{Created: someTime}, 24},
 		{"expiry time", transport.Message{Expires: someTime}, 24},
 		{"properties by name and value", transport.Message{Properties: []transport.Property{{"level", "high"}, {"n", ""}}}, 10},
 		{"bytes, not letters", transport.Message{ID: "é"}, 2},
 		{"everything", transport.Message{
-			ID: "m-1", CorrelationID: "c-12", ContentType: "application/json", ContentEncoding: "utf-8", Created: someTime, Expires: someTime,
+			ID: "m-1", CorrelationID: "c-12", ContentType: "application/json", ContentEncoding: "utf-8", Component: "thermostat1", Created: someTime, Expires: someTime,
 			Properties: []transport.Property{{"level", "high"}}, Body: []byte("{}"),
-		}, 3 + 4 + 16 + 5 + 24 + 24 + 9 + 2},
+		}, 3 + 4 + 16 + 5 + 11 + 24 + 24 + 9 + 2},
 	} {
 		if got := c.m.Size(); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
@@ -110,7 +111,7 @@ func TestMessageValidateNamesTheField(t *testing.T) {
 		{"empty message", transport.Message{}, ""},
 		{"binary body", transport.Message{Body: []byte(bad)}, ""},
 		{"all fields", transport.Message{
-			ID: long, CorrelationID: long, ContentType: long + "+", ContentEncoding: long + "+", Created: someTime, Expires: someTime,
+			ID: long, CorrelationID: long, ContentType: long + "+", ContentEncoding: long + "+", Component: long + "+", Created: someTime, Expires: someTime,
 			Properties: []transport.Property{{long + "+", "välue"}, {"same", "1"}, {"same", "2"}},
 		}, ""},
 		{"long id", transport.Message{ID: long + "x"}, "message ID is longer than 128 bytes"},
@@ -119,6 +120,7 @@ func TestMessageValidateNamesTheField(t *testing.T) {
 		{"correlation id", transport.Message{CorrelationID: bad}, "message CorrelationID is not valid UTF-8"},
 		{"content type", transport.Message{ContentType: bad}, "message ContentType is not valid UTF-8"},
 		{"content encoding", transport.Message{ContentEncoding: bad}, "message ContentEncoding is not valid UTF-8"},
+		{"component", transport.Message{Component: bad}, "message Component is not valid UTF-8"},
 		{"empty name", transport.Message{Properties: []transport.Property{{"a", "b"}, {"", "v"}}}, "empty name"},
 		{"name", transport.Message{Properties: []transport.Property{{bad, "v"}}}, `message property "a\xffb" is not valid UTF-8`},
 		{"value", transport.Message{Properties: []transport.Property{{"n", bad}}}, `message property "n" is not valid UTF-8`},

@@ -23,6 +23,7 @@ type message struct {
 	CorrelationID   string            `json:"correlationId,omitempty"`
 	ContentType     string            `json:"contentType,omitempty"`
 	ContentEncoding string            `json:"contentEncoding,omitempty"`
+	Component       string            `json:"component,omitempty"`
 	CreationTime    string            `json:"creationTime,omitempty"`
 	Expiry          string            `json:"expiry,omitempty"`
 	System          map[string]string `json:"system,omitempty"`
@@ -63,7 +64,7 @@ func showProperties(all []testbroker.Property) map[string]string {
 func showMessage(n int, m *testbroker.Message) message {
 	return message{
 		N: n, Device: join(m.DeviceID, m.ModuleID), MessageID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType,
-		ContentEncoding: m.ContentEncoding, CreationTime: m.CreationTime, Expiry: m.Expiry, System: showProperties(m.System), Properties: showProperties(m.Properties),
+		ContentEncoding: m.ContentEncoding, Component: m.Component, CreationTime: m.CreationTime, Expiry: m.Expiry, System: showProperties(m.System), Properties: showProperties(m.Properties),
 		body: showBody(m.Body), Protocol: m.Protocol.String(), QoS: m.QoS, Dup: m.Dup, Connection: m.Connection, Received: m.Received,
 	}
 }

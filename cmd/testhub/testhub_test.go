@@ -212,12 +212,14 @@ func TestADeviceOverEachTransport(t *testing.T) {
 				return nil
 			}})
 			require.NoError(t, c.Open(ctx))
-			require.NoError(t, c.Send(ctx, &transport.Message{ID: "1", Body: []byte("one"), Properties: []transport.Property{{Name: "unit", Value: "c d"}}}))
+			require.NoError(t, c.Send(ctx, &transport.Message{ID: "1", Component: "thermostat1", Body: []byte("one"), Properties: []transport.Property{{Name: "unit", Value: "c d"}}}))
 
 			log := p.good("GET", "/messages/wait?within=30s", "")
 			m := log["messages"].([]any)[0].(map[string]any)
 			require.Equal(t, "dev-1", m["device"])
 			require.Equal(t, "1", m["messageId"])
+			require.Equal(t, "thermostat1", m["component"])
+			require.Equal(t, map[string]any{"$.mid": "1", "$.sub": "thermostat1"}, m["system"])
 			require.Equal(t, "one", m["body"])
 			require.Equal(t, "c d", m["properties"].(map[string]any)["unit"])
 			require.EqualValues(t, 1, log["next"])

@@ -96,7 +96,7 @@ func (h *Broker) Received() []transporttest.Received {
 	var out []transporttest.Received
 	for _, m := range h.Messages() {
 		r := transporttest.Received{Again: m.Dup, Message: transport.Message{
-			ID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
+			ID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Component: m.Component,
 			Created: moment(m.CreationTime), Expires: moment(m.Expiry), Body: m.Body,
 		}}
 		for _, p := range m.Properties {

@@ -311,7 +311,7 @@ func (w *world) messages(s *step) (batch []*entry) {
 		for i := range body {
 			body[i] = byte(r.Uint32())
 		}
-		e.m = transport.Message{ID: strconv.Itoa(e.n), Body: body, Properties: []transport.Property{{Name: "n", Value: "#" + strconv.Itoa(e.n)}}}
+		e.m = transport.Message{ID: strconv.Itoa(e.n), Component: componentOf(e.n), Body: body, Properties: []transport.Property{{Name: "n", Value: "#" + strconv.Itoa(e.n)}}}
 		if s.expires > 0 {
 			e.m.Expires = time.Now().Add(s.expires)
 		}
@@ -415,6 +415,11 @@ func (w *world) settle() {
 	}
 }
 
+// componentOf is the component that message n comes from: every third is of the root, so that neighbours in a batch differ.
+func componentOf(n int) string {
+	return [...]string{"", "thermostat1", "thermostat2"}[n%3]
+}
+
 // check is the ledger.
 func (w *world) check() error {
 	byID := make(map[string]*entry, len(w.msgs))
@@ -438,6 +443,9 @@ func (w *world) check() error {
 		}
 		if v, _ := l.Property("n"); v != "#"+l.MessageID {
 			w.fail(fmt.Errorf("message %d arrived with property %q", e.n, v))
+		}
+		if l.Component != e.m.Component {
+			w.fail(fmt.Errorf("message %d arrived as one of component %q, not %q", e.n, l.Component, e.m.Component))
 		}
 		if seen[l.MessageID] && !l.Dup && w.p.engine.protocol == testbroker.MQTT { // AMQP has no such mark
 			w.fail(fmt.Errorf("message %d came again without DUP", e.n))

@@ -23,6 +23,7 @@ const (
 	list32    = 0xd0
 	map32     = 0xd1
 
+	sectionAnnotations = 0x72
 	sectionProperties  = 0x73
 	sectionApplication = 0x74
 	sectionData        = 0x75
@@ -40,8 +41,19 @@ var (
 // creationTime is the application property that carries Message.Created.
 const creationTime = "iothub-creation-time-utc"
 
+// subject is the message annotation that carries Message.Component.
+const subject = "dt-subject"
+
 // appendMessage appends m as AMQP encodes it. It allocates only when dst must grow.
 func appendMessage(dst []byte, m *transport.Message) []byte {
+	if m.Component != "" {
+		dst = append(dst, described, smallCode, sectionAnnotations)
+		var at int
+		dst, at = openCompound(dst, map32)
+		dst = appendText(dst, symbolType, subject)
+		dst = appendText(dst, stringType, m.Component)
+		closeCompound(dst, at, 2)
+	}
 	dst = appendProperties(dst, m)
 	if len(m.Properties) > 0 || !m.Created.IsZero() {
 		dst = append(dst, described, smallCode, sectionApplication)

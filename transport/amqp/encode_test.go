@@ -23,6 +23,31 @@ func TestTheEncodingIsAMQPs(t *testing.T) {
 	}, appendMessage(nil, &transport.Message{ID: "i", ContentType: "ct", Properties: []transport.Property{{Name: "n", Value: "v"}}}))
 }
 
+// A hub finds the component in the annotations, a broker, which would have to detach the link for one that it does not know, in the application properties.
+func TestTheComponentIsWhereThePeerLooks(t *testing.T) {
+	m := &transport.Message{Component: "c1", Body: []byte("x")}
+	annotated := []byte{
+		0, 0x53, 0x72, 0xd1, 0, 0, 0, 20, 0, 0, 0, 2, 0xa3, 10, 'd', 't', '-', 's', 'u', 'b', 'j', 'e', 'c', 't', 0xa1, 2, 'c', '1',
+		0, 0x53, 0x75, 0xa0, 1, 'x',
+	}
+	require.Equal(t, annotated, appendMessage(nil, m))
+	for hub, want := range map[bool]*amqp.Message{
+		true:  {Annotations: amqp.Annotations{"dt-subject": "c1"}, Data: [][]byte{[]byte("x")}},
+		false: {Header: &durable, ApplicationProperties: map[string]any{"dt-subject": "c1"}, Data: [][]byte{[]byte("x")}},
+	} {
+		require.Equal(t, want, new(plain).fill(m, hub))
+	}
+	for name, in := range map[string]*amqp.Message{
+		"annotation": {Annotations: amqp.Annotations{"dt-subject": "c1"}},
+		"property":   {ApplicationProperties: map[string]any{"dt-subject": "c1"}},
+	} {
+		got, _ := inbound(in)
+		require.Equal(t, transport.Message{Component: "c1"}, got, name)
+	}
+	got, _ := inbound(&amqp.Message{Annotations: amqp.Annotations{"dt-subject": int32(1)}})
+	require.Equal(t, transport.Message{}, got, "none that a program can use")
+}
+
 // A broker keeps what it acknowledges only if it is asked to; a hub does anyway.
 func TestBrokersAreSentDurableMessages(t *testing.T) {
 	for hub, header := range map[bool][]byte{
@@ -36,7 +61,7 @@ func TestBrokersAreSentDurableMessages(t *testing.T) {
 }
 
 func TestEncodingAllocatesNothing(t *testing.T) {
-	m := &transport.Message{ID: "1", Created: time.Now(), Expires: time.Now(), Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: make([]byte, 100)}
+	m := &transport.Message{ID: "1", Component: "c1", Created: time.Now(), Expires: time.Now(), Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: make([]byte, 100)}
 	buf := make([]byte, 0, 1024)
 	require.Zero(t, testing.AllocsPerRun(100, func() { buf = appendMessage(buf[:0], m) }))
 }
@@ -53,6 +78,7 @@ func requireSame(t testing.TB, m *transport.Message, encoded []byte) {
 	require.Equal(t, m.CorrelationID, back.CorrelationID)
 	require.Equal(t, m.ContentType, back.ContentType)
 	require.Equal(t, m.ContentEncoding, back.ContentEncoding)
+	require.Equal(t, m.Component, back.Component)
 	require.True(t, m.Expires.Truncate(time.Millisecond).Equal(back.Expires), "%v, %v", m.Expires, back.Expires)
 	require.True(t, m.Created.Truncate(time.Millisecond).Equal(back.Created), "%v, %v", m.Created, back.Created)
 	require.True(t, bytes.Equal(m.Body, back.Body))
@@ -67,18 +93,18 @@ func requireSame(t testing.TB, m *transport.Message, encoded []byte) {
 }
 
 func FuzzMessage(f *testing.F) {
-	f.Add("id", "corr", "application/json", "utf-8", "name", "value", "other", "", []byte("body"), int64(1), int64(0))
-	f.Add("", "", "", "", "", "", "", "", []byte(nil), int64(0), int64(1893456000000))
-	f.Add(strings.Repeat("x", 300), "ä€", strings.Repeat("t", 256), "", "same", "1", "same", "2", bytes.Repeat([]byte{0xff}, 70_000), int64(946684800000), int64(-1))
-	f.Fuzz(func(t *testing.T, id, corr, ct, ce, n1, v1, n2, v2 string, body []byte, created, expires int64) {
-		for _, s := range []string{id, corr, ct, ce, n1, v1, n2, v2} {
+	f.Add("id", "corr", "application/json", "utf-8", "thermostat1", "name", "value", "other", "", []byte("body"), int64(1), int64(0))
+	f.Add("", "", "", "", "", "", "", "", "", []byte(nil), int64(0), int64(1893456000000))
+	f.Add(strings.Repeat("x", 300), "ä€", strings.Repeat("t", 256), "", strings.Repeat("ö", 200), "same", "1", "same", "2", bytes.Repeat([]byte{0xff}, 70_000), int64(946684800000), int64(-1))
+	f.Fuzz(func(t *testing.T, id, corr, ct, ce, component, n1, v1, n2, v2 string, body []byte, created, expires int64) {
+		for _, s := range []string{id, corr, ct, ce, component, n1, v1, n2, v2} {
 			if !utf8.ValidString(s) {
 				t.Skip() // Validate refuses it
 			}
 		}
-		m := &transport.Message{ID: id, CorrelationID: corr, ContentType: ct, ContentEncoding: ce, Body: body}
+		m := &transport.Message{ID: id, CorrelationID: corr, ContentType: ct, ContentEncoding: ce, Component: component, Body: body}
 		for _, p := range []transport.Property{{Name: n1, Value: v1}, {Name: n2, Value: v2}} {
-			if p.Name != "" && p.Name != creationTime {
+			if p.Name != "" && p.Name != creationTime && p.Name != subject {
 				m.Properties = append(m.Properties, p)
 			}
 		}
@@ -93,7 +119,7 @@ func FuzzMessage(f *testing.F) {
 		var again plain // nothing is left of the message before
 		for _, hub := range []bool{true, false} {
 			again.fill(&transport.Message{
-				ID: "i", CorrelationID: "c", ContentType: "t", ContentEncoding: "e", Created: time.UnixMilli(1), Expires: time.UnixMilli(2),
+				ID: "i", CorrelationID: "c", ContentType: "t", ContentEncoding: "e", Component: "m", Created: time.UnixMilli(1), Expires: time.UnixMilli(2),
 				Properties: []transport.Property{{Name: "before", Value: "x"}}, Body: []byte("b"),
 			}, hub)
 			encoded, err := again.fill(m, hub).MarshalBinary()

@@ -21,13 +21,14 @@ type plain struct {
 	data       [1][]byte
 }
 
-// fill makes it m. A hub has the time of creation among the application properties, and keeps whatever it acknowledges; a broker is asked to.
+// fill makes it m. A hub has the time of creation among the application properties, and keeps whatever it acknowledges; a broker is asked to. The component is an annotation only for a
+// hub: whoever does not know one that does not begin with "x-opt-" has to detach the link (AMQP 1.0 part 3, 3.2.10).
 func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	f.data[0] = m.Body
 	f.properties = amqp.MessageProperties{}
 	out, p, set := &f.message, &f.properties, false
 	out.Data, out.Properties, out.ApplicationProperties = f.data[:], nil, nil
-	out.Header = nil
+	out.Header, out.Annotations = nil, nil
 	if !hub {
 		out.Header = &durable
 	}
@@ -54,11 +55,17 @@ func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	if set {
 		out.Properties = p
 	}
-	named := !m.Created.IsZero() && hub
-	if n := len(m.Properties); n > 0 || named {
+	if m.Component != "" && hub {
+		out.Annotations = amqp.Annotations{subject: m.Component}
+	}
+	timed, marked := !m.Created.IsZero() && hub, m.Component != "" && !hub
+	if n := len(m.Properties); n > 0 || timed || marked {
 		out.ApplicationProperties = make(map[string]any, n+1)
-		if named {
+		if timed {
 			out.ApplicationProperties[creationTime] = m.Created.UTC().Format(timeLayout)
+		}
+		if marked {
+			out.ApplicationProperties[subject] = m.Component
 		}
 		for _, q := range m.Properties {
 			out.ApplicationProperties[q.Name] = q.Value
@@ -117,7 +124,12 @@ func inbound(m *amqp.Message) (out transport.Message, again bool) {
 			out.Properties = append(out.Properties, transport.Property{Name: "user-id", Value: string(p.UserID)})
 		}
 	}
+	out.Component, _ = m.Annotations[subject].(string)
 	for name, v := range m.ApplicationProperties {
+		if text, ok := v.(string); ok && name == subject {
+			out.Component = text
+			continue
+		}
 		if text, ok := v.(string); ok && name == creationTime {
 			if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 				out.Created = at.UTC()

@@ -394,7 +394,8 @@ func (c *commands) leave() {
 func inbound(a *answer) (m *transport.Message, again bool) {
 	m = &transport.Message{
 		ID: a.header.Get(headerID), CorrelationID: a.header.Get(headerCorrelation), ContentType: a.header.Get(headerType),
-		ContentEncoding: a.header.Get(headerEncoding), Created: moments(a.header.Get(headerCreated)), Expires: moments(a.header.Get(headerExpires)), Body: a.body,
+		ContentEncoding: a.header.Get(headerEncoding), Component: a.header.Get(headerSubject),
+		Created: moments(a.header.Get(headerCreated)), Expires: moments(a.header.Get(headerExpires)), Body: a.body,
 	}
 	for name, values := range a.header {
 		name = strings.ToLower(name)

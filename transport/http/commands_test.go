@@ -96,14 +96,14 @@ func TestEachSubscriptionIsRepliedTo(t *testing.T) {
 func TestACommandAsItComes(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.command("body", map[string]string{
-			"IoTHub-MessageId": "id", "iothub-correlationid": "corr", "iothub-contenttype": "text/plain", "iothub-contentencoding": "utf-8",
+			"IoTHub-MessageId": "id", "iothub-correlationid": "corr", "iothub-contenttype": "text/plain", "iothub-contentencoding": "utf-8", "DT-Subject": "thermostat1",
 			"iothub-expiry": "2031-02-03T04:05:06.7890000Z", "iothub-creationtimeutc": "Mon, 03 Feb 2031 04:05:06 GMT", "iothub-userid": "me",
 			"iothub-enqueuedtime": "2031-01-01T00:00:00Z", "iothub-app-Level": "high", "iothub-app-a": "", "iothub-to": "/devices/dev-1/messages/deviceBound",
 		})
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		require.Equal(t, transport.Message{
-			ID: "id", CorrelationID: "corr", ContentType: "text/plain", ContentEncoding: "utf-8", Body: []byte("body"),
+			ID: "id", CorrelationID: "corr", ContentType: "text/plain", ContentEncoding: "utf-8", Component: "thermostat1", Body: []byte("body"),
 			Expires: time.Date(2031, 2, 3, 4, 5, 6, 789e6, time.UTC), Created: time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC),
 			Properties: []transport.Property{{Name: "a", Value: ""}, {Name: "iothub-enqueuedtime", Value: "2031-01-01T00:00:00Z"}, {Name: "level", Value: "high"}, {Name: "user-id", Value: "me"}},
 		}, r.delivered()[0].msg)

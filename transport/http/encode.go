@@ -19,6 +19,7 @@ const (
 	headerCorrelation = "iothub-correlationid"
 	headerType        = "iothub-contenttype"
 	headerEncoding    = "iothub-contentencoding"
+	headerSubject     = "dt-subject" // Message.Component
 	headerCreated     = "iothub-creationtimeutc"
 	headerExpires     = "iothub-expiry"
 	headerApp         = "iothub-app-"
@@ -43,6 +44,7 @@ func check(m *transport.Message) *transport.Error {
 	}
 	for _, f := range [...]struct{ name, value string }{
 		{"ID", m.ID}, {"CorrelationID", m.CorrelationID}, {"ContentType", m.ContentType}, {"ContentEncoding", m.ContentEncoding},
+		{"Component", m.Component},
 	} {
 		if !utf8.ValidString(f.value) {
 			return invalid("message " + f.name + " is not valid UTF-8")
@@ -116,10 +118,13 @@ func plain(s string) bool {
 // fitsHeaders reports whether all that a message has besides its body can be headers. Their names lose their case on the way, so one with capitals cannot, unless it
 // is the only way.
 func fitsHeaders(m *transport.Message, capitals bool) bool {
-	if !plain(m.ID) || !plain(m.CorrelationID) || !plain(m.ContentType) || !plain(m.ContentEncoding) {
-		return false
-	}
 	size := 0
+	for _, s := range [...]string{m.ID, m.CorrelationID, m.ContentType, m.ContentEncoding, m.Component} {
+		if !plain(s) {
+			return false
+		}
+		size += len(s)
+	}
 	for i := range m.Properties {
 		p := &m.Properties[i]
 		if !plain(p.Value) || !capitals && strings.ToLower(p.Name) != p.Name {
@@ -152,6 +157,9 @@ func each(m *transport.Message, f func(name, value string)) {
 	}
 	if m.ContentEncoding != "" {
 		f(headerEncoding, m.ContentEncoding)
+	}
+	if m.Component != "" {
+		f(headerSubject, m.Component)
 	}
 	if !m.Created.IsZero() {
 		f(headerCreated, string(isotime.Append(make([]byte, 0, isotime.Size), m.Created)))

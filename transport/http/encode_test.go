@@ -11,12 +11,12 @@ import (
 
 // A message in a batch is JSON that anybody's parser reads as it was meant.
 func FuzzAppendEntry(f *testing.F) {
-	f.Add([]byte("body"), "id", "name", "value")
-	f.Add([]byte{0, 0xff}, "ä\"\\\x00", "a!#$%&'*+-.^_`|~", "line\r\n\u2028</script>\x7f")
-	f.Fuzz(func(t *testing.T, body []byte, id, name, value string) {
-		m := &transport.Message{Body: body, ID: id, Properties: []transport.Property{{Name: name, Value: value}}}
+	f.Add([]byte("body"), "id", "thermostat1", "name", "value")
+	f.Add([]byte{0, 0xff}, "ä\"\\\x00", "\x01\"é", "a!#$%&'*+-.^_`|~", "line\r\n\u2028</script>\x7f")
+	f.Fuzz(func(t *testing.T, body []byte, id, component, name, value string) {
+		m := &transport.Message{Body: body, ID: id, Component: component, Properties: []transport.Property{{Name: name, Value: value}}}
 		if e := check(m); e != nil {
-			if isToken(name) && utf8.ValidString(id) && utf8.ValidString(value) && m.Size() <= transport.MaxMessageSize {
+			if isToken(name) && utf8.ValidString(id) && utf8.ValidString(component) && utf8.ValidString(value) && m.Size() <= transport.MaxMessageSize {
 				t.Fatalf("refused: %v", e)
 			}
 			return
@@ -33,13 +33,15 @@ func FuzzAppendEntry(f *testing.F) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		n := 1
-		if id != "" {
-			n++
+		for _, s := range []string{id, component} {
+			if s != "" {
+				n++
+			}
 		}
-		if !bytes.Equal(got.Body, body) || !got.Base64Encoded || got.Properties["iothub-messageid"] != id || got.Properties["iothub-app-"+name] != value || len(got.Properties) != n {
+		if !bytes.Equal(got.Body, body) || !got.Base64Encoded || got.Properties["iothub-messageid"] != id || got.Properties["dt-subject"] != component || got.Properties["iothub-app-"+name] != value || len(got.Properties) != n {
 			t.Fatalf("%s", text)
 		}
-		if fitsHeaders(m, true) && (!plain(id) || !plain(value)) {
+		if fitsHeaders(m, true) && (!plain(id) || !plain(component) || !plain(value)) {
 			t.Fatal("a header would change it")
 		}
 	})

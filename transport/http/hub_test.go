@@ -318,6 +318,8 @@ func received(body []byte, properties members) transporttest.Received {
 			m.ContentType = value
 		case name == "iothub-contentencoding":
 			m.ContentEncoding = value
+		case name == "dt-subject":
+			m.Component = value
 		case name == "iothub-creationtimeutc":
 			m.Created = at.UTC()
 		case name == "iothub-expiry":

@@ -458,6 +458,7 @@ func TestBadInputIsRefusedHere(t *testing.T) {
 		{"another script in a name", property("größe", "x"), transport.Invalid, "größe"},
 		{"a value that is no text", property("a", "\xff"), transport.Invalid, "UTF-8"},
 		{"an id that is no text", &transport.Message{ID: "\xff"}, transport.Invalid, "ID"},
+		{"a component that is no text", &transport.Message{Component: "\xff"}, transport.Invalid, "Component"},
 		{"a name twice", &transport.Message{Properties: []transport.Property{{Name: "a"}, {Name: "A"}}}, transport.Invalid, "twice"},
 		{"too large for the form that it needs", &transport.Message{Body: big, Properties: []transport.Property{{Name: "a", Value: "ä"}}}, transport.TooLarge, "printable ASCII"},
 	} {
@@ -509,6 +510,9 @@ func TestFormsOfAMessage(t *testing.T) {
 		{"capitals", transport.Message{Properties: []transport.Property{{Name: "Level", Value: "x"}}}, false},
 		{"a long value", transport.Message{Properties: []transport.Property{{Name: "a", Value: strings.Repeat("x", 20_000)}}}, false},
 		{"an id with an umlaut", transport.Message{ID: "ä", CorrelationID: "ö", ContentType: "ü", ContentEncoding: "ß"}, false},
+		{"a component", transport.Message{Component: "thermostat1"}, true},
+		{"a long component", transport.Message{Component: strings.Repeat("x", 20_000)}, false},
+		{"a component with an umlaut", transport.Message{Component: "Wärme"}, false},
 		{"too large for a batch", transport.Message{Body: large, Properties: []transport.Property{{Name: "a", Value: "b"}}}, true},
 	} {
 		t.Run(row.what, func(t *testing.T) {

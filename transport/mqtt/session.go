@@ -179,12 +179,12 @@ func (s *session) publish(it *transport.Item) bool {
 		return false
 	}
 	topic := s.topics.Telemetry
-	if wire.HasBag(it.Msg) {
-		s.topicBuf = wire.AppendBag(append(s.topicBuf[:0], topic...), it.Msg)
-		if len(s.topicBuf) > wire.MaxTopic {
-			s.tooLarge(it.Tag, len(s.topicBuf), wire.MaxTopic)
-			return false
-		}
+	s.topicBuf = wire.AppendBag(append(s.topicBuf[:0], topic...), it.Msg)
+	if len(s.topicBuf) > wire.MaxTopic {
+		s.tooLarge(it.Tag, len(s.topicBuf), wire.MaxTopic)
+		return false
+	}
+	if len(s.topicBuf) > len(topic) {
 		topic = string(s.topicBuf)
 	}
 	s.now, s.again = flight{tag: it.Tag}, it.Again

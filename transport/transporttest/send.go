@@ -89,7 +89,7 @@ func messagesArriveAsSent(p *probe) {
 		{Body: bytes.Repeat([]byte("large "), 20_000)},
 		{
 			ID: "id-1/ä?&=", CorrelationID: "c 1", ContentType: "application/json;charset=utf-8", ContentEncoding: "utf-8",
-			Created: at, Expires: at.Add(time.Hour), Body: []byte(`{"a":1}`),
+			Component: "thermostat/1 & ä", Created: at, Expires: at.Add(time.Hour), Body: []byte(`{"a":1}`),
 			Properties: []transport.Property{{Name: "level", Value: "high temp"}, {Name: "sign", Value: "50% & more = #+/?€"}, {Name: "empty", Value: ""}},
 		},
 	}
@@ -127,6 +127,8 @@ func difference(a, b *transport.Message) string {
 		return "ContentType"
 	case a.ContentEncoding != b.ContentEncoding:
 		return "ContentEncoding"
+	case a.Component != b.Component:
+		return "Component"
 	case !a.Created.Equal(b.Created):
 		return "Created"
 	case !a.Expires.Equal(b.Expires):

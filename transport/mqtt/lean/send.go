@@ -66,10 +66,8 @@ func (s *session) shape(it *transport.Item) (o packet.Outgoing, err error) {
 	if s.t.opt.AtMostOnce {
 		o.QoS, o.Dup = 0, false // [MQTT-3.3.1-2]
 	}
-	if wire.HasBag(m) {
-		if o.Topic += wire.BagSize(m); o.Topic > wire.MaxTopic {
-			return o, wire.TooLarge(o.Topic, wire.MaxTopic)
-		}
+	if o.Topic += wire.BagSize(m); o.Topic > wire.MaxTopic {
+		return o, wire.TooLarge(o.Topic, wire.MaxTopic)
 	}
 	if fixed := s.t.opt.WriteBuffer; fixed > 0 && o.HeadSize() > fixed {
 		return o, wire.TooLarge(o.HeadSize(), fixed)

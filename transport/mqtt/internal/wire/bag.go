@@ -12,12 +12,6 @@ import (
 // A bag is the last level of a message's topic: properties as in a URL's query, percent-encoded, system properties under names
 // that begin with "$.".
 
-// HasBag reports whether m has anything to put into a bag.
-func HasBag(m *transport.Message) bool {
-	return m.ID != "" || len(m.Properties) > 0 || m.CorrelationID != "" || m.ContentType != "" || m.ContentEncoding != "" ||
-		!m.Created.IsZero() || !m.Expires.IsZero()
-}
-
 // field is a system property of m's as the bag has it. value or at is zero when it is not sent.
 type field struct {
 	key   string // with the "=" behind it
@@ -26,12 +20,13 @@ type field struct {
 }
 
 // fields are the system properties, in the order in which they are sent.
-func fields(m *transport.Message) [6]field {
-	return [6]field{
+func fields(m *transport.Message) [7]field {
+	return [7]field{
 		{key: "%24.mid=", value: m.ID},
 		{key: "%24.cid=", value: m.CorrelationID},
 		{key: "%24.ct=", value: m.ContentType},
 		{key: "%24.ce=", value: m.ContentEncoding},
+		{key: "%24.sub=", value: m.Component},
 		{key: "%24.ctime=", at: m.Created},
 		{key: "%24.exp=", at: m.Expires},
 	}
@@ -58,7 +53,7 @@ func AppendBag(dst []byte, m *transport.Message) []byte {
 	return dst
 }
 
-// BagSize is the size of what AppendBag appends.
+// BagSize is the size of what AppendBag appends; 0 for a message that has nothing to put into a bag.
 func BagSize(m *transport.Message) int {
 	n, pairs := 0, len(m.Properties)
 	all := fields(m)
@@ -108,7 +103,6 @@ var systemNames = [...]struct{ wire, name string }{
 	{"uid", "user-id"},
 	{"schema", "iothub-message-schema"},
 	{"ifid", "iothub-interface-id"},
-	{"sub", "dt-subject"},
 	{"on", "iothub-outputname"},
 	{"cdid", "iothub-connection-device-id"},
 	{"cmid", "iothub-connection-module-id"},
@@ -142,6 +136,8 @@ func DecodeBag(bag string, m *transport.Message) {
 			m.ContentType = value
 		case "ce":
 			m.ContentEncoding = value
+		case "sub":
+			m.Component = value
 		case "ctime":
 			m.Created = parseTime(value)
 		case "exp":
