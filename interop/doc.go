@@ -34,6 +34,7 @@
 //     they say how to poll.
 //   - azure-iot-device over MQTT (not over WebSocket) does not connect again after a reset before the application sends something; what it had subscribed to it takes for kept by
 //     the hub. A twin request whose answer is lost with the connection has no end, over MQTT and AMQP.
+//   - azure-iot-device has no name for the component that telemetry comes from: an application property "dt-subject" is taken for it, on each of the transports.
 //   - azure-iot-device leaves a method without a handler unanswered, and over MQTT answers one without a payload by 400, without asking its handler.
 //   - azure-iot-device cannot upload under a name that is not ASCII (its Content-Length counts characters), and takes the authority that signed the store's certificate from
 //     NODE_EXTRA_CA_CERTS only. It repeats blocks, but not the requests to the hub before and after them.

@@ -151,6 +151,7 @@ func TestGoAMQPClient(t *testing.T) {
 		for i := range n {
 			m := amqp.NewMessage(fmt.Append(nil, i))
 			m.Properties = &amqp.MessageProperties{MessageID: fmt.Sprint(i), CorrelationID: "c", ContentType: pointer("text/plain"), ContentEncoding: pointer("utf-8")}
+			m.Annotations = amqp.Annotations{"dt-subject": "thermostat1"}
 			m.ApplicationProperties = map[string]any{"größe": "1 & 2 = 3/Ω"}
 			var err error
 			receipts[i], err = s.SendWithReceipt(soon(t), m, nil)
@@ -163,7 +164,7 @@ func TestGoAMQPClient(t *testing.T) {
 		}
 		for i, m := range hub.Messages()[before:] {
 			require.Equal(t, fmt.Sprint(i), m.MessageID)
-			require.Equal(t, "c text/plain utf-8", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding)
+			require.Equal(t, "c text/plain utf-8 thermostat1", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding+" "+m.Component)
 			require.Equal(t, []testbroker.Property{{Name: "größe", Value: "1 & 2 = 3/Ω"}}, m.Properties)
 			require.Equal(t, fmt.Sprint(i), string(m.Body))
 		}

@@ -91,7 +91,7 @@ func (w *rheaWorld) send(name, link string, n int, body func(i int) string) {
 	var messages []map[string]any
 	for i := range n {
 		messages = append(messages, map[string]any{
-			"payload": body(i), "id": "id of " + body(i), "correlation": "c", "contentType": "text/plain", "contentEncoding": "utf-8", "properties": map[string]any{"größe": "1 & 2 = 3/Ω"},
+			"payload": body(i), "id": "id of " + body(i), "correlation": "c", "contentType": "text/plain", "contentEncoding": "utf-8", "component": "thermostat1", "properties": map[string]any{"größe": "1 & 2 = 3/Ω"},
 		})
 	}
 	w.tell(map[string]any{"do": "send", "name": name, "link": link, "messages": messages})
@@ -152,7 +152,7 @@ func (w *rheaWorld) telemetry(t *testing.T) {
 	for i, m := range w.hub.Messages()[before:] {
 		require.Equal(t, fmt.Sprint("t", i), string(m.Body))
 		require.Equal(t, fmt.Sprint("id of t", i), m.MessageID)
-		require.Equal(t, "c text/plain utf-8", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding)
+		require.Equal(t, "c text/plain utf-8 thermostat1", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding+" "+m.Component)
 		require.Equal(t, []testbroker.Property{{Name: "größe", Value: "1 & 2 = 3/Ω"}}, m.Properties)
 	}
 	require.Equal(t, before+n, w.hub.Len())

@@ -94,7 +94,7 @@ func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 	for i := range n {
 		messages = append(messages, map[string]any{
 			"payload": fmt.Sprintf(`{"%s":%d}`, prefix, i), "id": fmt.Sprint(prefix, i), "correlation": "c/ &=", "contentType": "application/json", "contentEncoding": "utf-8",
-			"properties": properties,
+			"component": "thermostat1", "properties": properties,
 		})
 	}
 	s.tell(map[string]any{"do": "send", "name": name, "messages": messages})
@@ -115,7 +115,7 @@ func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 		got[number] = true
 		connection = m.Connection
 		require.Equal(s.t, fmt.Sprintf(`{"%s":%s}`, prefix, number), string(m.Body))
-		require.Equal(s.t, "c/ &= application/json utf-8", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding)
+		require.Equal(s.t, "c/ &= application/json utf-8 thermostat1", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding+" "+m.Component)
 		read := map[string]string{}
 		for _, p := range m.Properties {
 			read[p.Name] = p.Value
@@ -211,7 +211,7 @@ func (s *sdk) all(name, deviceID, round string, ordered bool) {
 func (s *sdk) batch(t *testing.T) {
 	before := s.hub.Len()
 	s.tell(map[string]any{"do": "batch", "name": "a", "messages": []map[string]any{
-		{"payload": "one", "properties": map[string]string{"n": "1"}}, {"payload": "two", "properties": map[string]string{"n": "2"}},
+		{"payload": "one", "properties": map[string]string{"n": "1"}}, {"payload": "two", "component": "thermostat1", "properties": map[string]string{"n": "2"}},
 	}})
 	answer := s.next("batch", "a").Text
 	if !s.web {
@@ -226,6 +226,7 @@ func (s *sdk) batch(t *testing.T) {
 		require.Equal(t, body, string(got[i].Body))
 		require.Equal(t, []testbroker.Property{{Name: "n", Value: fmt.Sprint(i + 1)}}, got[i].Properties)
 	}
+	require.Equal(t, [2]string{"", "thermostat1"}, [2]string{got[0].Component, got[1].Component})
 	seen(t, "a batch of 2: arrived, properties as sent")
 }
 

@@ -137,7 +137,7 @@ func (c *hubClient) telemetry(prefix string, n int) any {
 	var want []string
 	for i := range n {
 		id := fmt.Sprint(prefix, i)
-		messages, want = append(messages, object{"id": id, "payload": "body of " + id, "properties": object{"unit": "100 %"}}), append(want, id)
+		messages, want = append(messages, object{"id": id, "payload": "body of " + id, "component": "thermostat1", "properties": object{"unit": "100 %"}}), append(want, id)
 	}
 	c.tell(map[string]any{"do": "send", "name": c.id, "messages": messages})
 	for range n {
@@ -154,6 +154,7 @@ func (c *hubClient) telemetry(prefix string, n int) any {
 		require.Equal(c.t, c.id, m["device"])
 		require.Equal(c.t, "body of "+id, m["body"])
 		require.Equal(c.t, "100 %", m.at("properties", "unit"))
+		require.Equal(c.t, "thermostat1", m["component"])
 		require.Equal(c.t, strings.ToUpper(c.id), m["protocol"])
 		got, connection = append(got, id), m["connection"]
 	}

@@ -12,12 +12,13 @@ const { forward, say, text, why } = require('./common')
 const transports = { amqp: Amqp, 'amqp-ws': AmqpWs, mqtt: Mqtt, 'mqtt-ws': MqttWs, http: Http }
 const clients = new Map() // by name: SDK's client, its deliveries by number, its twin
 
-function made({ payload, id, correlation, contentType, contentEncoding, properties }) {
+function made({ payload, id, correlation, contentType, contentEncoding, component, properties }) {
   const m = new Message(payload)
   if (id) m.messageId = id
   if (correlation) m.correlationId = correlation
   if (contentType) m.contentType = contentType
   if (contentEncoding) m.contentEncoding = contentEncoding
+  if (component) m.properties.add('dt-subject', component) // of which each transport makes what the service calls it
   for (const [k, v] of Object.entries(properties || {})) m.properties.add(k, v)
   return m
 }

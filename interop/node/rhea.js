@@ -20,12 +20,13 @@ function told(m) {
 }
 
 // made is a message as it is sent. A body is a data section.
-function made({ payload, id, correlation, contentType, contentEncoding, properties, durable }) {
+function made({ payload, id, correlation, contentType, contentEncoding, component, properties, durable }) {
   const m = { body: rhea.message.data_section(Buffer.from(payload)) }
   if (id) m.message_id = id
   if (correlation) m.correlation_id = correlation
   if (contentType) m.content_type = contentType
   if (contentEncoding) m.content_encoding = contentEncoding
+  if (component) m.message_annotations = { 'dt-subject': component }
   if (properties) m.application_properties = properties
   if (durable) m.durable = true
   return m
