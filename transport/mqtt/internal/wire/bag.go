@@ -12,36 +12,40 @@ import (
 // A bag is the last level of a message's topic: properties as in a URL's query, percent-encoded, system properties under names
 // that begin with "$.".
 
-// field is a system property of m's as the bag has it. value or at is zero when it is not sent.
-type field struct {
-	key   string // with the "=" behind it
-	value string
-	at    time.Time
+// text is a system property that is one, as the bag has it, and moment one that is a time. What is empty or zero is not sent.
+type (
+	text struct {
+		key   string // with the "=" behind it
+		value string
+	}
+	moment struct {
+		key string
+		at  *time.Time
+	}
+)
+
+// texts and moments are the system properties of m's, in the order in which they are sent.
+func texts(m *transport.Message) [5]text {
+	return [5]text{
+		{"%24.mid=", m.ID}, {"%24.cid=", m.CorrelationID}, {"%24.ct=", m.ContentType}, {"%24.ce=", m.ContentEncoding}, {"%24.sub=", m.Component},
+	}
 }
 
-// fields are the system properties, in the order in which they are sent.
-func fields(m *transport.Message) [7]field {
-	return [7]field{
-		{key: "%24.mid=", value: m.ID},
-		{key: "%24.cid=", value: m.CorrelationID},
-		{key: "%24.ct=", value: m.ContentType},
-		{key: "%24.ce=", value: m.ContentEncoding},
-		{key: "%24.sub=", value: m.Component},
-		{key: "%24.ctime=", at: m.Created},
-		{key: "%24.exp=", at: m.Expires},
-	}
+func moments(m *transport.Message) [2]moment {
+	return [2]moment{{"%24.ctime=", &m.Created}, {"%24.exp=", &m.Expires}}
 }
 
 // AppendBag appends m's bag to dst. It allocates only when dst must grow.
 func AppendBag(dst []byte, m *transport.Message) []byte {
 	start := len(dst)
-	all := fields(m)
-	for i := range all {
-		switch f := &all[i]; {
-		case f.value != "":
+	for _, f := range texts(m) {
+		if f.value != "" {
 			dst = percent.Append(append(pair(dst, start), f.key...), f.value)
-		case !f.at.IsZero():
-			dst = appendTime(append(pair(dst, start), f.key...), f.at)
+		}
+	}
+	for _, f := range moments(m) {
+		if !f.at.IsZero() {
+			dst = appendTime(append(pair(dst, start), f.key...), *f.at)
 		}
 	}
 	for i := range m.Properties {
@@ -56,13 +60,14 @@ func AppendBag(dst []byte, m *transport.Message) []byte {
 // BagSize is the size of what AppendBag appends; 0 for a message that has nothing to put into a bag.
 func BagSize(m *transport.Message) int {
 	n, pairs := 0, len(m.Properties)
-	all := fields(m)
-	for i := range all {
-		switch f := &all[i]; {
-		case f.value != "":
+	for _, f := range texts(m) {
+		if f.value != "" {
 			n += len(f.key) + percent.Size(f.value)
 			pairs++
-		case !f.at.IsZero():
+		}
+	}
+	for _, f := range moments(m) {
+		if !f.at.IsZero() {
 			n += len(f.key) + timeSize
 			pairs++
 		}
