@@ -89,7 +89,7 @@ func httpRows() []row {
 		}
 		add(fmt.Sprintf(" %d, look", status), atSubscribe, F{Kind: testbroker.AnswerStatus, Statuses: []int{status}, Times: times, Route: receive}, kinds(k), terminal)
 	}
-	for _, status := range []int{408, 429, 500, 502, 503, 504} {
+	for _, status := range []int{400, 408, 409, 412, 413, 415, 422, 429, 431, 500, 502, 503, 504} {
 		add(fmt.Sprintf(" %d, look", status), atSubscribe, F{Kind: testbroker.AnswerStatus, Statuses: []int{status}, Route: receive}, nil) // there will be another
 	}
 	add(" 503, look", atSubscribe, F{Kind: testbroker.AnswerStatusAfter, Route: receive}, nil)
@@ -142,7 +142,7 @@ func httpRows() []row {
 	add(" ahead, message", atPublish, F{Kind: testbroker.WrongDate, Route: telemetry, Skew: 24 * time.Hour}, nil)
 
 	// Verdicts: one that the hub does not take at the moment is told again, one whose lock was lost with the next delivery.
-	for _, status := range []int{408, 412, 429, 500, 503} {
+	for _, status := range []int{302, 400, 405, 408, 409, 412, 413, 418, 429, 500, 503} {
 		add(fmt.Sprintf(" %d, verdict", status), atSettle, F{Kind: testbroker.AnswerStatus, Statuses: []int{status}, Route: settle}, nil)
 		add(fmt.Sprintf(" %d, verdict", status), atSettle, F{Kind: testbroker.AnswerStatusAfter, Statuses: []int{status}, Route: settle}, nil)
 	}

@@ -210,14 +210,14 @@ func (c *commands) ask() bool {
 	case err != nil:
 		s.fail(lost(err))
 		return false
-	case refused != nil && refused.About != hubstatus.Moment:
+	case refused != nil && refused.About == hubstatus.Identity:
 		// A hub that does not give commands to this device now will not later.
 		if !c.granted(refused.operation(transport.OpSubscribe)) {
 			s.fail(refused.connection(transport.OpRun))
 			return false
 		}
 		return true
-	case refused != nil:
+	case refused != nil: // also one about this request, which is the same each time and was taken before: telemetry does not end for it
 		c.pause = longer(c.pause)
 		c.look = time.Now().Add(max(min(refused.after, longestPause), c.pause))
 		c.granted(nil)
@@ -319,7 +319,7 @@ func (c *commands) do(e errand) bool {
 	}
 	_, refused, err := s.do(s.late, &c.lane, c.request(e.lock, e.outcome))
 	if refused != nil {
-		refused = refused.ofLock()
+		refused = refused.ofVerdict()
 	}
 	now := time.Now()
 	switch {
@@ -343,6 +343,18 @@ func (c *commands) do(e errand) bool {
 		c.remember(e)
 	}
 	return true
+}
+
+// ofVerdict is the refusal of a verdict. It ends the session only when it is about who asks: that a method is not allowed, or what nobody understands, is about the verdict; the next look or
+// message shows whether there is more to it.
+func (r *refusal) ofVerdict() *refusal {
+	r = r.ofLock()
+	if r.About != hubstatus.Identity || r.Kind == transport.Unauthorized || r.Kind == transport.Forbidden || r.Kind == transport.NotFound {
+		return r
+	}
+	own := *r
+	own.About = hubstatus.Message
+	return &own
 }
 
 // remember keeps the verdict on a message that will come again.

@@ -410,3 +410,89 @@ func TestACommandWithoutALock(t *testing.T) {
 		})
 	}
 }
+
+// An answer to a look that is odd, but not about who asks, undoes nothing: the hub is asked again, telemetry goes on.
+func TestAnOddAnswerToALook(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		for _, status := range []int{400, 409, 412, 413, 415, 422, 428, 431} {
+			t.Run(fmt.Sprint(status, " first ", first), func(t *testing.T) {
+				bubble(t, func(t *testing.T, h *scripted) {
+					odd := first
+					h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+						if r.Method != http.MethodGet || !odd {
+							return false
+						}
+						odd = false
+						w.WriteHeader(status)
+						return true
+					}
+					r := h.start(t, h.polling(time.Minute))
+					require.NoError(t, r.subscribe())
+					h.change(func() { odd = !first })
+					h.command("x", nil)
+					time.Sleep(2 * time.Minute)
+					require.Equal(t, []string{"x"}, r.bodies())
+					r.send(0, numbered(1)...)
+					synctest.Wait()
+					require.NoError(t, r.results()[0])
+				})
+			})
+		}
+	}
+	bubble(t, func(t *testing.T, h *scripted) { // for ever: a look a minute at most
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if r.Method == http.MethodGet {
+				w.WriteHeader(http.StatusConflict)
+				return true
+			}
+			return false
+		}
+		r := h.start(t, h.polling(time.Second))
+		require.NoError(t, r.subscribe())
+		time.Sleep(time.Hour)
+		require.InDelta(t, 66, h.looks(), 2)
+		r.send(0, numbered(1)...)
+		synctest.Wait()
+		require.NoError(t, r.results()[0])
+	})
+}
+
+// An odd answer to a verdict does not end the session either: the message comes again when its lock is over, and the verdict is told then. One about who asks does.
+func TestAnOddAnswerToAVerdict(t *testing.T) {
+	for _, row := range []struct {
+		status int
+		ends   transport.Kind
+	}{
+		{302, 0}, {400, 0}, {405, 0}, {409, 0}, {412, 0}, {413, 0}, {418, 0}, {426, 0}, {501, 0},
+		{401, transport.Unauthorized}, {403012, transport.Forbidden}, {404001, transport.NotFound},
+	} {
+		t.Run(fmt.Sprint(row.status), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *scripted) {
+				odd := true
+				h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+					switch {
+					case r.Method != http.MethodDelete || !odd:
+						return false
+					case row.status > 1000:
+						refuse(w, row.status, "x")
+					default:
+						w.WriteHeader(row.status)
+					}
+					odd = row.ends != 0 // another token is tried
+					return true
+				}
+				h.command("x", nil)
+				r := h.start(t, h.polling(time.Minute))
+				require.NoError(t, r.subscribe())
+				r.settle(r.delivered()[0].ref, transport.Accept)
+				if row.ends != 0 {
+					r.requireLoss(row.ends)
+					return
+				}
+				time.Sleep(3 * time.Minute)
+				require.Equal(t, []string{"complete 1"}, h.verdicts())
+				require.Equal(t, []string{"x"}, r.bodies(), "the handler is asked once")
+			})
+		})
+	}
+}
