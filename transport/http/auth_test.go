@@ -192,6 +192,35 @@ func TestTheSkewIsThatOfTheProcess(t *testing.T) {
 	})
 }
 
+// A slow answer tells the time less well than a quick one, so it does not undo what that told; one that cannot be right any more is set right.
+func TestASlowAnswerDoesNotMoveTheClock(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		var takes, ahead time.Duration
+		ahead = 20 * time.Second
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
+			time.Sleep(takes)
+			w.WriteHeader(204)
+			return true
+		}
+		tr := hubhttp.New(h.options())
+		r, err := h.dial(t, tr, h.creds(goodKey))
+		require.NoError(t, err)
+		for i, row := range []struct{ takes, ahead time.Duration }{
+			{50 * time.Second, 20 * time.Second}, {0, 20 * time.Second}, {700 * time.Millisecond, 20 * time.Second},
+			{0, 5 * time.Minute}, {50 * time.Second, 5 * time.Minute}, {0, 0}, {50 * time.Second, 0},
+		} {
+			h.change(func() { takes, ahead = row.takes, row.ahead })
+			r.send(i, numbered(1)...)
+			time.Sleep(row.takes)
+			synctest.Wait()
+			require.NoError(t, r.results()[uint16(i)])
+			skew, _ := tr.Skew()
+			require.InDelta(t, row.ahead, skew, float64(1500*time.Millisecond), "after answer %d", i)
+		}
+	})
+}
+
 // A clock in 1970, where TLS is none of our business: the hub is asked for the time before there is a token.
 func TestAnUnsetClockIsSetByTheHub(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {

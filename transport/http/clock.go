@@ -22,7 +22,8 @@ const (
 	tolerance = time.Minute
 )
 
-// learn reads the Date of an answer to a request that was sent at this moment and answered at that.
+// learn reads the Date of an answer to a request that was sent at this moment and answered at that. When in between the hub wrote it is not known, so what was learnt before stays as
+// long as it may be right: a slow answer does not undo what a quick one told.
 func (c *clock) learn(header http.Header, sent, answered time.Time) {
 	date, err := http.ParseTime(header.Get("Date"))
 	if err != nil || date.Year() < 2000 {
@@ -30,10 +31,11 @@ func (c *clock) learn(header http.Header, sent, answered time.Time) {
 	}
 	trip := answered.Sub(sent)
 	offset := date.Add(resolution / 2).Sub(sent.Add(trip / 2))
-	if offset.Abs() <= resolution+trip/2 {
-		offset = 0
+	for before := c.offset.Load(); (offset - time.Duration(before)).Abs() > resolution+trip/2; before = c.offset.Load() {
+		if c.offset.CompareAndSwap(before, int64(offset)) {
+			break
+		}
 	}
-	c.offset.Store(int64(offset))
 	c.known.Store(true)
 }
 
