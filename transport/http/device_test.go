@@ -293,6 +293,19 @@ func (c *slowConn) Close() error {
 	return c.Conn.Close()
 }
 
+// slow makes the way to the hub a link of so many bytes a second.
+func (h *scripted) slow(rate int) *hubhttp.Options {
+	o := h.options()
+	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := h.network.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &slowConn{Conn: c, rate: rate, closed: make(chan struct{})}, nil
+	}
+	return o
+}
+
 // A backlog gets through a slow link: batches are no larger than what it carries while the client believes in the connection. As the link gets faster, they grow.
 func TestABacklogOverASlowLink(t *testing.T) {
 	for _, row := range []struct {
@@ -300,15 +313,7 @@ func TestABacklogOverASlowLink(t *testing.T) {
 		most time.Duration
 	}{{1500, 4 * time.Minute}, {4 << 10, 90 * time.Second}, {64 << 10, 8 * time.Second}} {
 		bubble(t, func(t *testing.T, h *scripted) {
-			o := h.options()
-			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				c, err := h.network.DialContext(ctx, network, addr)
-				if err != nil {
-					return nil, err
-				}
-				return &slowConn{Conn: c, rate: row.rate, closed: make(chan struct{})}, nil
-			}
-			c := h.client(t, o, nil)
+			c := h.client(t, h.slow(row.rate), nil)
 			all := numbered(128)
 			for _, m := range all {
 				m.Body = append(m.Body, make([]byte, 1500)...)
@@ -322,6 +327,36 @@ func TestABacklogOverASlowLink(t *testing.T) {
 			if row.rate >= 64<<10 {
 				require.Less(t, len(h.seen()), 6)
 			}
+		})
+	}
+}
+
+// Over a link so slow that the first batch takes longer than the client believes in the connection, the next connection does not begin where that one failed.
+func TestABacklogOverAVerySlowLink(t *testing.T) {
+	for _, row := range []struct {
+		rate int // bytes a second
+		ack  time.Duration
+	}{{200, 0}, {400, 0}, {1100, 0}, {600, 30 * time.Second}, {1000, 10 * time.Second}} {
+		t.Run(fmt.Sprint(row), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *scripted) {
+				c := h.client(t, h.slow(row.rate), &device.Options{AckTimeout: row.ack, OutageLimit: time.Hour})
+				all := numbered(128)
+				size := 0
+				for _, m := range all {
+					m.Body = append(m.Body, make([]byte, 300)...)
+					size += len(m.Body)*4/3 + 80 // in base64, in JSON
+					require.NoError(t, c.Enqueue(t.Context(), m, nil))
+				}
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				require.NoError(t, c.Flush(ctx))
+				connections := c.Stats().Connections
+				require.LessOrEqual(t, connections, uint64(5))
+				best := time.Duration(size/row.rate) * time.Second
+				require.Less(t, time.Since(began), 2*best+time.Duration(connections)*time.Minute)
+				h.requireArrived(t, all)
+			})
 		})
 	}
 }

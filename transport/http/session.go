@@ -22,6 +22,7 @@ type session struct {
 	opt    *Options
 	urls   urls
 	clock  *clock
+	pace   *pace
 	tokens *tokens
 
 	ctx    context.Context // ends when Run is to end
@@ -48,12 +49,12 @@ const (
 
 func newSession(t *Transport, cfg *transport.Config) *session {
 	s := &session{
-		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, tokens: newTokens(cfg.Creds, &t.clock),
+		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, pace: &t.pace, tokens: newTokens(cfg.Creds, &t.clock),
 		fatal: make(chan error, 1),
 	}
 	s.late, s.hurry = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(s.late)
-	s.telemetry = telemetry{s: s, lane: lane{s: s}, wake: make(chan struct{}, 1), limit: batchBytes, pace: firstPace}
+	s.telemetry = telemetry{s: s, lane: lane{s: s}, wake: make(chan struct{}, 1), limit: batchBytes}
 	s.commands = commands{s: s, lane: lane{s: s}, wake: make(chan struct{}, 1)}
 	return s
 }

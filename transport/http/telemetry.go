@@ -1,8 +1,10 @@
 package http
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/hubstatus"
@@ -23,7 +25,6 @@ type telemetry struct {
 	buf   []byte           // the body of a batch
 	limit int              // the longest body of a batch; less once the hub refused one as too large
 	alone bool             // a message alone was too large for it, since it refused a batch
-	pace  pace             // the longest body of a batch for the speed of the link
 
 	queue []transport.Item // guarded by session.mu
 }
@@ -35,25 +36,40 @@ const (
 	keepItems = 1024
 )
 
-// pace is the longest body of a batch that the link carries in good time. A client takes a connection for dead on which the oldest message waits for long (device.Options.AckTimeout, 30 s), and
-// all of a batch waits as long as the whole: over a slow link, large batches would be cut off and sent again for ever.
-type pace int
+// pace is the longest body of a batch that the link carries in good time. A client takes a connection for dead on which the oldest message waits for long (device.Options.AckTimeout), and
+// all of a batch waits as long as the whole: over a slow link, large batches would be cut off and sent again for ever. It belongs to the Transport, for a session that ends so is the one that
+// has learnt most. The zero value is that of a link of which nothing is known. It is safe for concurrent use.
+type pace struct {
+	mu    sync.Mutex
+	bytes int // 0: firstPace
+}
 
 const (
-	// firstPace is that of a new connection, which may have replaced one that was too slow: 30 s at 1.1 KB a second. Batches double while they take less than quickBatch, and are halved when they
-	// take more than slowBatch.
-	firstPace  pace = 32 << 10
-	quickBatch      = 3 * time.Second
-	slowBatch       = 12 * time.Second
+	// firstPace is where it begins. Batches double while they take less than quickBatch, and are halved when they take more than slowBatch.
+	firstPace  = 32 << 10
+	quickBatch = 3 * time.Second
+	slowBatch  = 12 * time.Second
 )
 
-// learn is told of a body that was taken, and how long that took.
-func (p *pace) learn(size int, took time.Duration) {
+// now is the longest body at this moment.
+func (p *pace) now() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.bytes, firstPace)
+}
+
+// learn is told of a body, how long it was under way, and whether it was taken; if not, the session is over.
+func (p *pace) learn(size int, took time.Duration, taken bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := cmp.Or(p.bytes, firstPace)
 	switch {
-	case took > slowBatch:
-		*p = max(*p/2, leastLimit)
-	case took < quickBatch && size > int(*p)/4: // small ones tell nothing of large ones
-		*p = min(2**p, batchBytes)
+	case took > slowBatch || !taken && took > quickBatch:
+		if size > leastLimit { // what is shorter was not slow because of its length
+			p.bytes = max(min(now, size)/2, leastLimit)
+		}
+	case taken && took < quickBatch && size > now/4: // small ones tell nothing of large ones
+		p.bytes = min(2*now, batchBytes)
 	}
 }
 
@@ -142,6 +158,9 @@ func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 	}
 	began := time.Now()
 	_, refused, err := s.do(s.ctx, &t.lane, q)
+	if refused == nil {
+		s.pace.learn(len(q.body), time.Since(began), err == nil)
+	}
 	switch {
 	case s.ctx.Err() != nil:
 		return n, false
@@ -149,7 +168,6 @@ func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 		s.fail(lost(err))
 		return n, false
 	case refused == nil:
-		t.pace.learn(len(q.body), time.Since(began))
 		t.succeed(items[:n])
 		return n, true
 	case refused.About == hubstatus.Identity:
@@ -200,7 +218,7 @@ func (t *telemetry) request(items []transport.Item) (*request, int) {
 		t.buf = nil
 	}
 	t.buf = append(t.buf[:0], '[')
-	n, size := 0, 0
+	n, size, limit := 0, 0, min(t.limit, t.s.pace.now())
 	for n < len(items) && n < t.s.opt.Batch {
 		m := items[n].Msg
 		if size += m.Size(); n > 0 && size > transport.MaxMessageSize {
@@ -211,7 +229,7 @@ func (t *telemetry) request(items []transport.Item) (*request, int) {
 			t.buf = append(t.buf, ',')
 		}
 		t.buf = appendEntry(t.buf, m)
-		if limit := min(t.limit, int(t.pace)); len(t.buf)+len("]") > limit && (n > 0 || len(t.buf)+len("]") > batchBytes) {
+		if len(t.buf)+len("]") > limit && (n > 0 || len(t.buf)+len("]") > batchBytes) {
 			t.buf = t.buf[:end]
 			break
 		}
