@@ -19,7 +19,7 @@ import (
 // Options are the settings of a Transport. The zero value and nil mean all defaults: TLS to port 443 of the credentials' host.
 type Options struct {
 	// TLS is the base of each connection's TLS settings; it is cloned. Its ServerName defaults to Credentials.DialHost, its Time to the
-	// credentials' clock, its MinVersion to TLS 1.2. Nil: the system's roots and these defaults.
+	// credentials' clock, its MinVersion to TLS 1.2; its NextProtos do not count, HTTP2 does: net/http writes its own into each Config that it is given. Nil: the system's roots and these defaults.
 	TLS *tls.Config
 	// Plaintext leaves TLS out: for hubs on the same machine and for in-memory tests. Tokens cross the wire readable.
 	Plaintext bool
@@ -130,7 +130,8 @@ func (o *Options) tls() *tls.Config {
 		c = new(tls.Config)
 	}
 	c.DynamicRecordSizingDisabled = true
-	if o.HTTP2 && len(c.NextProtos) == 0 {
+	c.NextProtos = []string{"http/1.1"}
+	if o.HTTP2 {
 		c.NextProtos = []string{"h2", "http/1.1"}
 	}
 	return c

@@ -127,6 +127,38 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
+// A tls.Config that net/http has used, and has written HTTP/2 into, is as good as a fresh one.
+func TestASharedTLSConfig(t *testing.T) {
+	for _, two := range []bool{false, true} {
+		seen := make(chan string, 10)
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen <- r.Proto
+			w.WriteHeader(http.StatusNoContent)
+		}))
+		server.EnableHTTP2 = true
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		mine := &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+		other := &http.Transport{TLSClientConfig: mine, ForceAttemptHTTP2: true}
+		t.Cleanup(other.CloseIdleConnections)
+		response, err := (&http.Client{Transport: other}).Get(server.URL)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, "HTTP/2.0", <-seen)
+		require.Contains(t, mine.NextProtos, "h2", "net/http leaves the Config alone by now")
+
+		o := &hubhttp.Options{Addr: strings.TrimPrefix(server.URL, "https://"), TLS: mine, HTTP2: two}
+		sign, err := transport.SharedKey(goodKey)
+		require.NoError(t, err)
+		creds := &transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}
+		c, err := device.New(creds, hubhttp.New(o), &device.Options{OutageLimit: time.Nanosecond})
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, c.Close())
+		require.Equal(t, two, <-seen == "HTTP/2.0")
+	}
+}
+
 // No goroutine and no socket is left by many sessions on real sockets.
 func TestNothingIsLeftOnRealSockets(t *testing.T) {
 	h, err := testbroker.New(nil)
