@@ -317,6 +317,26 @@ func TestPain8_EverySendEnds(t *testing.T) {
 			require.ErrorIs(t, w.list()[2].Err, transport.Timeout)
 		})
 	})
+	t.Run("the session says how long answers take, unless the program does", func(t *testing.T) {
+		for _, row := range []struct{ option, session, want time.Duration }{
+			{0, 0, 30 * time.Second}, {0, 2 * time.Minute, 2 * time.Minute}, {0, time.Second, 30 * time.Second},
+			{20 * time.Second, 2 * time.Minute, 20 * time.Second}, {30 * time.Second, 2 * time.Minute, 30 * time.Second}, {time.Minute, time.Second, time.Minute},
+		} {
+			bubble(t, func(t *testing.T) {
+				f := &fake{ackTimeout: row.session, verdict: func(conn int, _ transport.Item) error {
+					if conn == 1 {
+						return errHold
+					}
+					return nil
+				}}
+				c, _ := client(t, f, &device.Options{AckTimeout: row.option})
+				open(t, c)
+				start := time.Now()
+				require.NoError(t, c.Send(t.Context(), msg(1)))
+				require.Equal(t, row.want+100*ms, time.Since(start), row)
+			})
+		}
+	})
 	t.Run("the oldest message counts, not the latest", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			f := &fake{verdict: func(conn int, it transport.Item) error {

@@ -28,6 +28,8 @@ type fake struct {
 	request func(s *fakeSession, r *transport.Request) (transport.Reply, bool)
 	// keepAlive is how often sessions want to be asked for a ping.
 	keepAlive time.Duration
+	// ackTimeout is what sessions say about their answers.
+	ackTimeout time.Duration
 
 	mu       sync.Mutex
 	dials    []time.Time
@@ -94,7 +96,7 @@ func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessi
 	if f.open++; f.open > 1 {
 		panic("two sessions overlap")
 	}
-	info := transport.Info{KeepAlive: f.keepAlive}
+	info := transport.Info{KeepAlive: f.keepAlive, AckTimeout: f.ackTimeout}
 	if f.expires != nil {
 		info.Expires = f.expires()
 	}

@@ -61,7 +61,8 @@ type loop struct {
 	askedBy        time.Time          // when that has to be answered
 	extraDue       time.Time          // when the extras want their turn; zero: when poked
 
-	ackCheck time.Time // when to look for an overdue answer; zero: nothing is in flight that was not looked at
+	ackTimeout time.Duration // of the live session
+	ackCheck   time.Time     // when to look for an overdue answer; zero: nothing is in flight that was not looked at
 
 	batch   []transport.Item // of send; it grows with use
 	request transport.Request
@@ -157,9 +158,14 @@ func (l *loop) settle() {
 // begin opens the window for a session that is up, and tells so.
 func (l *loop) begin() {
 	c := l.c
+	info := l.live.Info()
 	window := c.set.Window
-	if w := l.live.Info().Window; w > 0 {
-		window = min(window, w)
+	if info.Window > 0 {
+		window = min(window, info.Window)
+	}
+	l.ackTimeout = c.set.AckTimeout
+	if !c.set.ownAck {
+		l.ackTimeout = max(l.ackTimeout, info.AckTimeout)
 	}
 	c.box.connect(window)
 	c.reconnect.Store(false) // one that came during the attempt has what it wanted
@@ -288,7 +294,7 @@ func (l *loop) send(now time.Time) (none bool) {
 	clear(batch)
 	l.batch = batch
 	if l.ackCheck.IsZero() {
-		l.ackCheck = now.Add(c.set.AckTimeout)
+		l.ackCheck = now.Add(l.ackTimeout)
 	}
 	return false
 }
@@ -303,7 +309,7 @@ func (l *loop) overdue(now time.Time) bool {
 		l.ackCheck = time.Time{}
 		return false
 	}
-	l.ackCheck = from.Add(l.c.set.AckTimeout)
+	l.ackCheck = from.Add(l.ackTimeout)
 	return !now.Before(l.ackCheck)
 }
 

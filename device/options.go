@@ -60,7 +60,8 @@ type Options struct {
 	// DialTimeout bounds one attempt to connect, handshake included. Default 30 s.
 	DialTimeout time.Duration
 	// AckTimeout is how long the oldest message in flight may wait for its answer, since it was handed over or since the one before it was answered, before the
-	// connection is taken for dead. A message has a second more for each 4 KiB of its size. Default 30 s.
+	// connection is taken for dead. A message has a second more for each 4 KiB of its size. Default 30 s, or what the session says if that is longer (transport.Info.AckTimeout): over
+	// HTTPS what http.Options.Timeout allows.
 	AckTimeout time.Duration
 	// OperationTimeout bounds a Send in all. Default 4 minutes; negative: only its context does.
 	OperationTimeout time.Duration
@@ -107,13 +108,17 @@ const (
 )
 
 // settings are Options with the defaults filled in.
-type settings struct{ Options }
+type settings struct {
+	Options
+	ownAck bool // AckTimeout is no default
+}
 
 func newSettings(o *Options) (settings, error) {
 	var s settings
 	if o != nil {
 		s.Options = *o
 	}
+	s.ownAck = s.AckTimeout != 0
 	for _, f := range [...]struct {
 		name      string
 		value     *int

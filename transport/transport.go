@@ -61,6 +61,9 @@ type Info struct {
 	Window int
 	// MaxSize is the largest message (Message.Size) that the peer takes. 0: not known.
 	MaxSize int
+	// AckTimeout is how long an answer may take here, where the protocol's own limits say so: a caller that was told nothing else does not take the session for dead
+	// before. 0: not known.
+	AckTimeout time.Duration
 	// KeepAlive asks the caller for an OpPing this often. 0: the session keeps itself alive.
 	KeepAlive time.Duration
 	// Expires is when the credentials of the session run out, by their clock. Before that the caller asks for OpRenew, or replaces the session if that

@@ -331,6 +331,46 @@ func TestABacklogOverASlowLink(t *testing.T) {
 	}
 }
 
+// A hub that answers late, as one does that has to hold a device back, gets each message once: no connection is given up before its request is.
+func TestAHubThatAnswersLate(t *testing.T) {
+	for _, row := range []struct{ takes, timeout time.Duration }{{31 * time.Second, 0}, {40 * time.Second, 0}, {59 * time.Second, 0}, {100 * time.Second, 110 * time.Second}} {
+		t.Run(fmt.Sprint(row.takes), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *scripted) {
+				o := h.options()
+				o.Timeout = row.timeout
+				h.late = row.takes
+				c := h.client(t, o, nil)
+				all := numbered(200)
+				for _, m := range all {
+					require.NoError(t, c.Enqueue(t.Context(), m, nil))
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				require.NoError(t, c.Flush(ctx))
+				require.Equal(t, uint64(1), c.Stats().Connections)
+				h.requireArrived(t, all)
+			})
+		})
+	}
+	bubble(t, func(t *testing.T, h *scripted) { // never: the request's own time counts
+		var ended []time.Time
+		var why error
+		h.HoldAnswers(true)
+		c := h.client(t, h.options(), &device.Options{OnStatus: func(s device.Status) {
+			if s.Reason == device.ConnectionLost {
+				ended, why = append(ended, time.Now()), s.Err
+			}
+		}})
+		began := time.Now()
+		require.NoError(t, c.Enqueue(t.Context(), numbered(1)[0], nil))
+		time.Sleep(65 * time.Second)
+		synctest.Wait()
+		require.Len(t, ended, 1)
+		require.Equal(t, 60*time.Second, ended[0].Sub(began))
+		require.ErrorIs(t, why, transport.Timeout)
+	})
+}
+
 // Over a link so slow that the first batch takes longer than the client believes in the connection, the next connection does not begin where that one failed.
 func TestABacklogOverAVerySlowLink(t *testing.T) {
 	for _, row := range []struct {

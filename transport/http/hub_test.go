@@ -48,7 +48,8 @@ type scripted struct {
 	held      chan struct{} // closed when answers to telemetry may go; nil: they may
 	refusal   transporttest.Refusal
 	conns     []*memconn.Conn
-	early     bool // answers before it has read the body
+	early     bool          // answers before it has read the body
+	late      time.Duration // after which telemetry is answered; set before the first request
 }
 
 type memConn = memconn.Conn
@@ -240,6 +241,10 @@ func (h *scripted) take(w http.ResponseWriter, r *http.Request, body []byte) {
 		case <-held:
 		case <-r.Context().Done():
 		}
+	}
+	select {
+	case <-time.After(h.late):
+	case <-r.Context().Done():
 	}
 	w.WriteHeader(http.StatusNoContent)
 }

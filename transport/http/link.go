@@ -313,10 +313,14 @@ func (l *lane) unused() <-chan time.Time {
 	return l.idle.C
 }
 
+// limit is the time that a request with a body of this size has: a slow link is not a dead one.
+func (o *Options) limit(size int) time.Duration {
+	return o.Timeout + time.Duration(size/(4<<10))*time.Second
+}
+
 // exchange makes one request within the time that requests have.
 func (l *lane) exchange(ctx context.Context, r *request) (*answer, error) {
-	limit := l.s.opt.Timeout + time.Duration(len(r.body)/(4<<10))*time.Second // a slow link is not a dead one
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, l.s.opt.limit(len(r.body)))
 	defer cancel()
 	if l.idle != nil {
 		l.idle.Stop()

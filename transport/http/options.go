@@ -39,7 +39,8 @@ type Options struct {
 	// HTTP2 allows HTTP/2 where the hub offers it. IoT Hub speaks HTTP/1.1.
 	HTTP2 bool
 
-	// Timeout bounds each request, a new connection for it included; those with a large body have a second more for each 4 KiB. 0: 60 s.
+	// Timeout bounds each request, a new connection for it included; those with a large body have a second more for each 4 KiB. One that is not answered in it ends the session. A
+	// client waits for as long, unless its device.Options.AckTimeout says less: a hub that has much to do answers late, and what is sent again meanwhile is there twice. 0: 60 s.
 	Timeout time.Duration
 	// IdleTimeout is how long a connection is kept open that is not used. The next request opens another one, more cheaply with a TLS.ClientSessionCache. 0: 60 s.
 	IdleTimeout time.Duration

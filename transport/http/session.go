@@ -59,8 +59,10 @@ func newSession(t *Transport, cfg *transport.Config) *session {
 	return s
 }
 
-// Info tells the size limit. Tokens are renewed without anybody's help.
-func (s *session) Info() transport.Info { return transport.Info{MaxSize: transport.MaxMessageSize} }
+// Info tells the size limit, and how long the longest batch may take. Tokens are renewed without anybody's help.
+func (s *session) Info() transport.Info {
+	return transport.Info{MaxSize: transport.MaxMessageSize, AckTimeout: s.opt.limit(batchBytes)}
+}
 
 // Run is the session's life.
 func (s *session) Run(ctx context.Context) error {

@@ -36,7 +36,7 @@ const (
 	keepItems = 1024
 )
 
-// pace is the longest body of a batch that the link carries in good time. A client takes a connection for dead on which the oldest message waits for long (device.Options.AckTimeout), and
+// pace is the longest body of a batch that the link carries in good time. A client takes a connection for dead on which the oldest message waits for long (Options.Timeout, device.Options.AckTimeout), and
 // all of a batch waits as long as the whole: over a slow link, large batches would be cut off and sent again for ever. It belongs to the Transport, for a session that ends so is the one that
 // has learnt most. The zero value is that of a link of which nothing is known. It is safe for concurrent use.
 type pace struct {

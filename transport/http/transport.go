@@ -12,7 +12,7 @@
 // and be there once, without regard to case; other messages are refused here, with Kind Invalid.
 //
 // The first batch has 32 KB at most; they double while they go quickly, and get smaller over a slow link, where a large one would take longer than the client believes in a
-// connection (device.Options.AckTimeout). What is learnt so of the link belongs to the Transport, so that the next connection goes on with it, and clients that share the Transport share it.
+// connection (Options.Timeout, device.Options.AckTimeout). What is learnt so of the link belongs to the Transport, so that the next connection goes on with it, and clients that share the Transport share it.
 //
 // A hub takes a batch as a whole or not at all. One that it refuses because of a message in it (400, 413, 422 and so on) is sent again in halves, so only the bad message fails. What the hub does not take at
 // the moment (429, 5xx, a quota) is reported for all messages that wait, with the time that the hub asked for (Retry-After), as an error of Scope Operation.
