@@ -40,7 +40,7 @@ type commands struct {
 	// Of the goroutine.
 	timer   *time.Timer
 	look    time.Time     // when to ask the hub next
-	pause   time.Duration // after the latest refusal; 0: there was none
+	pause   time.Duration // after the latest look, if that was refused or brought what was known; else 0
 	verdict []pastVerdict // of messages whose lock was lost before
 	due     []errand      // to be done, or done again, at their time
 
@@ -227,14 +227,16 @@ func (c *commands) ask() bool {
 		s.fail(lost(errNoLock))
 		return false
 	}
-	c.pause = 0
 	c.granted(nil)
-	if a.status != http.StatusOK {
-		c.look = time.Now().Add(s.opt.PollInterval)
-		return true
+	switch {
+	case a.status != http.StatusOK:
+		c.pause, c.look = 0, time.Now().Add(s.opt.PollInterval)
+	case c.deliver(a, asked):
+		c.pause, c.look = 0, time.Time{} // there may be more
+	default: // a hub that gives the same again and again does so at its leisure
+		c.pause = longer(c.pause)
+		c.look = time.Now().Add(c.pause)
 	}
-	c.look = time.Time{} // there may be more
-	c.deliver(a, asked)
 	return true
 }
 
@@ -261,18 +263,18 @@ func (c *commands) granted(err *transport.Error) bool {
 	return len(waiting) > 0
 }
 
-// deliver reports a message.
-func (c *commands) deliver(a *answer, since time.Time) {
+// deliver reports a message. False: it is one that was reported before.
+func (c *commands) deliver(a *answer, since time.Time) bool {
 	s := c.s
 	h := heldOf(a, since)
 	if i := slices.IndexFunc(c.verdict, func(v pastVerdict) bool { return h.sequence != "" && v.sequence == h.sequence }); i >= 0 {
 		c.due = append(c.due, errand{held: h, outcome: c.verdict[i].outcome})
 		c.verdict = slices.Delete(c.verdict, i, i+1)
-		return
+		return false
 	}
 	number, known := c.keep(h)
 	if known {
-		return
+		return false
 	}
 	m, again := inbound(a)
 	var ref [refSize]byte
@@ -280,6 +282,7 @@ func (c *commands) deliver(a *answer, since time.Time) {
 	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: ref[:], Again: again, Msg: m}) {
 		c.due = append(c.due, errand{number: number, outcome: transport.Release, at: time.Now().Add(declinedFor)})
 	}
+	return true
 }
 
 // keep puts a message where settle finds it. known says that it was in hand already.

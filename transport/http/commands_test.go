@@ -496,3 +496,47 @@ func TestAnOddAnswerToAVerdict(t *testing.T) {
 		})
 	}
 }
+
+// A hub that gives a command again although it is locked, or settled, is not asked in a loop.
+func TestAHubThatGivesTheSameAgain(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			n := 0
+			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+				switch r.Method {
+				case http.MethodGet:
+					if n++; n > 500 { // enough to see it
+						return false
+					}
+					w.Header().Set("ETag", fmt.Sprintf(`"%d"`, n))
+					w.Header().Set("iothub-sequencenumber", "99")
+					_, _ = w.Write([]byte("x"))
+				case http.MethodDelete:
+					refuse(w, 412002, "DeviceMessageLockLost")
+				default:
+					return false
+				}
+				return true
+			}
+			r := h.start(t, h.polling(25*time.Minute))
+			r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.Messages})
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			require.Equal(t, []string{"x"}, r.bodies())
+			if settled {
+				r.settle(r.delivered()[0].ref, transport.Accept)
+			}
+			time.Sleep(10 * time.Minute)
+			require.InDelta(t, 2+6+9, h.looks(), 2, "after 1, 2, 4 s and so on, up to a minute")
+			require.Equal(t, []string{"x"}, r.bodies())
+
+			h.change(func() { h.answer = nil }) // one with something new is asked for more at once
+			for i := range 3 {
+				h.command(fmt.Sprint("new-", i), nil)
+			}
+			time.Sleep(time.Minute)
+			require.Contains(t, r.bodies(), "new-0")
+			require.Contains(t, r.bodies(), "new-2")
+		})
+	}
+}
