@@ -350,6 +350,52 @@ func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
 	})
 }
 
+// A session that ends because its other connection was lost says goodbye to commands all the same; one that the hub has refused does not.
+func TestGoodbyeAfterALossElsewhere(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("0", nil)
+		h.command("1", nil)
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		require.Equal(t, 2, h.dialed())
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[0].ref, Outcome: transport.Accept})
+		h.conns[0].Reset() // telemetry's
+		r.requireLoss(transport.Network)
+		require.Equal(t, []string{"complete 1", "abandon 2"}, h.verdicts())
+		again := h.start(t, h.options())
+		require.NoError(t, again.subscribe())
+		require.Equal(t, []string{"1"}, again.bodies(), "without waiting for a lock")
+	})
+	bubble(t, func(t *testing.T, h *scripted) { // commands' is silent: nobody is held up for long
+		h.command("0", nil)
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		h.conns[1].Hold(true)
+		h.conns[0].Reset()
+		began := time.Now()
+		<-r.ended
+		require.LessOrEqual(t, time.Since(began), 700*time.Millisecond)
+		r.requireLoss(transport.Network)
+	})
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("0", nil)
+		gone := false
+		h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+			if gone {
+				refuse(w, 404001, "DeviceNotFound")
+			}
+			return gone
+		}
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		h.change(func() { gone = true })
+		before := len(h.seen())
+		r.send(0, numbered(1)...)
+		r.requireLoss(transport.NotFound)
+		require.Len(t, h.seen(), before+1)
+	})
+}
+
 // Commands and telemetry do not wait for each other.
 func TestASlowAnswerToTelemetryHoldsUpNoVerdict(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {

@@ -84,8 +84,8 @@ func (s *session) Run(ctx context.Context) error {
 	s.telemetry.queue = nil
 	s.mu.Unlock()
 	s.cancel()
-	if ctx.Err() == nil {
-		s.hurry()
+	if _, refused := errors.AsType[*StatusError](err); refused {
+		s.hurry() // a hub that does not want this device takes no verdict of it either
 	}
 	limits := [...]*time.Timer{time.AfterFunc(farewell, s.hurry), time.AfterFunc(goodbyeLimit, s.cut)}
 	s.group.Wait()

@@ -31,7 +31,8 @@
 // With OpSubscribe the hub is asked for cloud-to-device messages each Options.PollInterval, and again at once after each one that came, until there is none; never are more than Config.Queue
 // unsettled. A hub that is busy, or refuses a look for a reason that is not about the device (400, 409, 412 and so on), is asked again after 1 s, 2 s and so on up to a minute, or when it said (Retry-After), up to an hour. A new session looks at once, so device.Client.Reconnect looks early. A hub locks what it gives for a minute. Accept, Release and Reject are the hub's complete, abandon and reject; one that fails
 // because of the moment is tried again while the lock lasts. When the lock was lost before the verdict came, the hub delivers the message again: if it had been accepted or rejected, that is repeated without asking
-// anybody again, as long as the session lives. A message that the Sink does not take is abandoned after 5 s. At the end of a session what is not settled is abandoned.
+// anybody again, as long as the session lives. A message that the Sink does not take is abandoned after 5 s. At the end of a session verdicts that were given are told and what is not settled is abandoned, within
+// half a second, unless the connection that brought commands was lost itself, or the hub refuses the device.
 //
 // Names of properties come in lower case, for the case of a header's name says nothing. Modules have no commands over HTTPS.
 //
