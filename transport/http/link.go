@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -31,6 +32,8 @@ const (
 	maxHeader = 128 << 10
 	// maxBody bounds the body of an answer: a command has 64 KB at most.
 	maxBody = 256 << 10
+	// maxRefusal is how much is read of the body of an answer that is no success, which counts without it, too.
+	maxRefusal = 64 << 10
 )
 
 // connect dials, does TLS, and returns the connection. The error is a cause for way.Protocol; on error nothing is left.
@@ -118,7 +121,11 @@ func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 		return nil, l.explain(ctx, err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
+	most := int64(maxBody + 1)
+	if hubstatus.OfStatus(response.StatusCode).About != hubstatus.Fine {
+		most = maxRefusal
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, most))
 	switch {
 	case err != nil:
 		return nil, l.explain(ctx, err)

@@ -676,7 +676,6 @@ func TestStrangeAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 			if strings.HasSuffix(r.URL.Path, "/events") {
-				w.WriteHeader(400)
 				_, _ = w.Write(make([]byte, 10<<20))
 				return true
 			}
@@ -686,6 +685,46 @@ func TestStrangeAnswers(t *testing.T) {
 		r.send(0, numbered(1)...)
 		e := r.requireLoss(transport.Network)
 		require.ErrorContains(t, e, "longer than any")
+	})
+}
+
+// A refusal counts by its status, however long the page is that comes with it.
+func TestALongRefusal(t *testing.T) {
+	for _, row := range []struct {
+		status int
+		kind   transport.Kind
+	}{{400, transport.Invalid}, {413, transport.TooLarge}, {503, transport.Unavailable}} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			long := true
+			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+				if !long || !strings.HasSuffix(r.URL.Path, "/events") {
+					return false
+				}
+				w.WriteHeader(row.status)
+				_, _ = w.Write(make([]byte, 10<<20))
+				return true
+			}
+			r := h.start(t, h.options())
+			for i := range 3 {
+				r.send(i, numbered(1)...)
+				synctest.Wait()
+				require.ErrorIs(t, r.results()[uint16(i)], row.kind)
+			}
+			h.change(func() { long = false })
+			r.send(3, numbered(1)...)
+			synctest.Wait()
+			require.Len(t, r.results(), 4)
+			require.NoError(t, r.results()[3])
+		})
+	}
+	bubble(t, func(t *testing.T, h *scripted) { // to a dial
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			w.WriteHeader(401)
+			_, _ = w.Write(make([]byte, 10<<20))
+			return true
+		}
+		_, err := h.dial(t, hubhttp.New(h.options()), h.creds(goodKey))
+		require.ErrorIs(t, err, transport.Unauthorized)
 	})
 }
 
