@@ -234,6 +234,9 @@ func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
 		retry              bool
 		why                string
 	}{
+		{301, no, no, no, transport.Protocol, no, ""}, // other 2xx and 3xx: a hub sends none
+		{302, no, no, no, transport.Protocol, no, ""},
+		{307, no, no, no, transport.Protocol, no, ""},
 		{400, no, no, no, transport.Invalid, no, ""},
 		{401, no, no, no, transport.Unauthorized, no, ""},
 		{403, no, yes, no, transport.Quota, yes, "a quota comes back; slowly"},
@@ -247,6 +250,14 @@ func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
 		{502, no, no, no, transport.Unavailable, yes, "a gateway whose server restarts"},
 		{503, yes, yes, yes, transport.Unavailable, yes, ""},
 		{504, no, no, no, transport.Timeout, yes, "a gateway whose server is slow"},
+		{405, no, no, no, transport.Unsupported, no, ""}, // any other
+		{410, no, no, no, transport.NotFound, no, ""},
+		{415, no, no, no, transport.Unsupported, no, ""},
+		{418, no, no, no, transport.Unknown, no, ""},
+		{422, no, no, no, transport.Invalid, no, ""},
+		{501, no, no, no, transport.Unsupported, no, ""},
+		{507, no, no, no, transport.Quota, yes, "an allowance comes back"},
+		{599, no, no, no, transport.Unavailable, yes, "what the service has no name for passes, too"},
 	} {
 		v := OfStatus(row.status)
 		require.Equal(t, row.kind, v.Kind, row.status)
@@ -255,6 +266,10 @@ func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
 			continue
 		}
 		require.NotEmpty(t, row.why, "%d: a difference without a reason", row.status)
+	}
+	// Successes. Java has two, and takes all others for errors of the service; C# takes 204 for a device that does not exist; Node has all below 300.
+	for _, status := range []int{200, 201, 202, 204, 206, 299} {
+		require.Equal(t, Fine, OfStatus(status).About, status)
 	}
 }
 

@@ -586,3 +586,44 @@ func TestAHubThatGivesTheSameAgain(t *testing.T) {
 		})
 	}
 }
+
+// Answers to a verdict. The official SDKs throw for all but 200 and 204 and leave it at that, so the handler gets the command again; here what is over soon is told again while the lock lasts, what means
+// that the lock is lost is told with the next one, and every success is one.
+func TestTable34_AnswersToAVerdict(t *testing.T) {
+	const done, again, next = "done", "told again", "told with the next lock"
+	for status, want := range map[int]string{
+		200: done, 201: done, 202: done, 204: done,
+		403: again, 408: again, 429: again, 499: again, 500: again, 502: again, 503: again, 504: again, 507: again, 599: again,
+		301: next, 400: next, 404: next, 405: next, 409: next, 412: next, 413: next, 418: next,
+	} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *scripted) {
+				asked := 0
+				h.answer = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
+					if r.Method != http.MethodDelete {
+						return false
+					}
+					if asked++; asked > 1 {
+						return false
+					}
+					if want == done {
+						h.route(discard{http.Header{}}, r, body)
+					}
+					w.WriteHeader(status)
+					return true
+				}
+				h.command("x", nil)
+				r := h.start(t, h.polling(time.Minute))
+				require.NoError(t, r.subscribe())
+				r.settle(r.delivered()[0].ref, transport.Accept)
+				time.Sleep(50 * time.Second) // the lock lasts for a minute
+				synctest.Wait()
+				require.Equal(t, want != next, h.Undelivered() == 0)
+				time.Sleep(3 * time.Minute)
+				require.Equal(t, []string{"complete 1"}, h.verdicts())
+				require.Equal(t, []string{"x"}, r.bodies(), "the handler is asked once")
+				h.change(func() { require.Equal(t, want == done, asked == 1) })
+			})
+		})
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
@@ -418,6 +419,56 @@ func TestAnAnswerAboutTheIdentityEndsTheSession(t *testing.T) {
 				e := r.requireLoss(row.kind)
 				require.False(t, errfilter.Retryable(e))
 				require.Empty(t, r.results())
+			})
+		})
+	}
+}
+
+// A hub that does not speak this version of its interface says so to each request. Nobody is asked again: only another version of this library helps.
+func TestAnUnknownAPIVersion(t *testing.T) {
+	requireUnsupported := func(t *testing.T, err error) {
+		t.Helper()
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.ErrorContains(t, err, "does not speak this api-version")
+		require.False(t, errfilter.Retryable(err))
+		var se *hubhttp.StatusError
+		require.ErrorAs(t, err, &se)
+		require.Equal(t, 400001, se.Code)
+	}
+	for _, from := range []string{"the beginning", "a message", "a batch", "a look"} {
+		t.Run(from, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *scripted) {
+				old := from == "the beginning"
+				h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+					if old {
+						refuse(w, 400001, "InvalidProtocolVersion")
+					}
+					return old
+				}
+				if old {
+					c, err := device.New(h.creds(goodKey), hubhttp.New(h.options()), nil)
+					require.NoError(t, err)
+					defer c.Close()
+					requireUnsupported(t, c.Open(t.Context()))
+					time.Sleep(time.Hour)
+					require.Len(t, h.requests, 1)
+					return
+				}
+				r := h.start(t, h.polling(time.Minute))
+				require.NoError(t, r.subscribe())
+				before := len(h.seen())
+				h.change(func() { old = true })
+				switch from {
+				case "a message":
+					r.send(0, numbered(1)...)
+				case "a batch":
+					r.send(0, numbered(9)...)
+				case "a look":
+					time.Sleep(time.Minute)
+				}
+				requireUnsupported(t, r.requireLoss(transport.Unsupported))
+				require.Len(t, h.seen(), before+1)
+				require.Empty(t, r.results(), "no message is blamed for it")
 			})
 		})
 	}
