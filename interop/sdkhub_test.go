@@ -207,12 +207,19 @@ func (s *sdk) all(name, deviceID, round string, ordered bool) {
 	seen(s.t, "%s: %d messages, lost 0, properties as sent; commands %s", round, n, done)
 }
 
-// batch sends one, where the SDK has that.
+// batch sends one as large as a hub takes, where the SDK has that. Every second message is of a component.
 func (s *sdk) batch(t *testing.T) {
+	const most = 500
+	components := [2]string{"", "thermostat1"}
 	before := s.hub.Len()
-	s.tell(map[string]any{"do": "batch", "name": "a", "messages": []map[string]any{
-		{"payload": "one", "properties": map[string]string{"n": "1"}}, {"payload": "two", "component": "thermostat1", "properties": map[string]string{"n": "2"}},
-	}})
+	messages := make([]map[string]any, most)
+	for i := range messages {
+		messages[i] = map[string]any{"payload": fmt.Sprint("body ", i), "properties": map[string]string{"n": fmt.Sprint(i)}}
+		if c := components[i%2]; c != "" {
+			messages[i]["component"] = c
+		}
+	}
+	s.tell(map[string]any{"do": "batch", "name": "a", "messages": messages})
 	answer := s.next("batch", "a").Text
 	if !s.web {
 		require.Contains(t, answer, "NotImplementedError")
@@ -221,13 +228,13 @@ func (s *sdk) batch(t *testing.T) {
 	}
 	require.Empty(t, answer)
 	got := s.hub.Messages()[before:]
-	require.Len(t, got, 2)
-	for i, body := range []string{"one", "two"} {
-		require.Equal(t, body, string(got[i].Body))
-		require.Equal(t, []testbroker.Property{{Name: "n", Value: fmt.Sprint(i + 1)}}, got[i].Properties)
+	require.Len(t, got, most)
+	for i := range got {
+		require.Equal(t, fmt.Sprint("body ", i), string(got[i].Body))
+		require.Equal(t, []testbroker.Property{{Name: "n", Value: fmt.Sprint(i)}}, got[i].Properties)
+		require.Equal(t, components[i%2], got[i].Component)
 	}
-	require.Equal(t, [2]string{"", "thermostat1"}, [2]string{got[0].Component, got[1].Component})
-	seen(t, "a batch of 2: arrived, properties as sent")
+	seen(t, "a batch of %d: arrived in order, properties as sent", most)
 }
 
 func TestDeviceSDK(t *testing.T) {
