@@ -73,11 +73,14 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*l
 	}
 	l.conn.SetStateHook(func(c *http.ClientConn) {
 		if c.Err() != nil {
-			l.once.Do(func() { close(l.gone) })
+			l.over()
 		}
 	})
 	return l, nil
 }
+
+// over says that no request can be made any more.
+func (l *link) over() { l.once.Do(func() { close(l.gone) }) }
 
 // close says goodbye, which takes no longer than it takes somebody to hang the socket up, and joins what uses the socket.
 func (l *link) close() {
@@ -126,6 +129,9 @@ func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 		most = maxRefusal
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, most))
+	if response.Close || int64(len(body)) == most { // net/http is about to find out that the connection is over; who is quick would still be let in
+		l.over()
+	}
 	switch {
 	case err != nil:
 		return nil, l.explain(ctx, err)

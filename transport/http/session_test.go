@@ -645,9 +645,25 @@ func TestAHubWithoutKeepAlive(t *testing.T) {
 		for i, m := range numbered(10) {
 			r.send(i, m)
 			synctest.Wait()
+			require.Contains(t, r.results(), uint16(i))
 			require.NoError(t, r.results()[uint16(i)])
 		}
 		require.Equal(t, 11, h.dialed())
+	})
+	bubble(t, func(t *testing.T, h *scripted) { // one request right after the other
+		h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+			w.Header().Set("Connection", "close")
+			return false
+		}
+		o := h.options()
+		o.Batch = 1
+		r := h.start(t, o)
+		all := numbered(200)
+		r.send(0, all...)
+		synctest.Wait()
+		require.Len(t, r.results(), len(all))
+		h.requireArrived(t, all)
+		require.Equal(t, 1+len(all), h.dialed())
 	})
 }
 
