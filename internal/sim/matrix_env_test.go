@@ -327,7 +327,7 @@ func (p *party) promised(r row, unnoticed bool) error {
 		}
 	}
 	if len(r.kinds) > 0 && !noticed && !r.perhaps && !unnoticed {
-		return fmt.Errorf("the status never told one of %v", r.kinds)
+		return fmt.Errorf("the status never told one of %v, only %v", r.kinds, p.statuses)
 	}
 	return nil
 }

@@ -206,7 +206,10 @@ func cell(t *testing.T, with engine, o op, r row) error {
 	case !fired:
 		return errors.New("the fault did not happen")
 	}
-	return e.dev.promised(r, o.unnoticed)
+	// go-amqp may give the handle of a link that was refused to another one that attaches at the same time before it has detached the first. The hub ends the session of AMQP for
+	// it, which is begun anew with both links, and nobody hears of the refusal.
+	lost := r.fault.Kind == testbroker.RefuseAttach && e.dev.calling.on
+	return e.dev.promised(r, o.unnoticed || lost)
 }
 
 // openOp opens the client for the first time.
