@@ -121,6 +121,39 @@ func TestWhomToTrust(t *testing.T) {
 	failed(t, upload(fileupload.Options{TLS: hub.ClientTLS(), StorageTLS: &tls.Config{}}), transport.Untrusted, "file")
 }
 
+// A config that another client uses, too, has HTTP/2 in it: package net/http writes that into the config that it is given.
+func TestATLSConfigThatIsSharedWithAnotherClient(t *testing.T) {
+	server := httptest.NewUnstartedServer(script{})
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	addr := server.Listener.Addr().String()
+	toServer := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+	shared := func() *tls.Config {
+		c := &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+		other := &http.Client{Transport: &http.Transport{TLSClientConfig: c, ForceAttemptHTTP2: true, DialContext: toServer}}
+		a, err := other.Get("https://example.com/")
+		require.NoError(t, err)
+		require.NoError(t, a.Body.Close())
+		require.Equal(t, 2, a.ProtoMajor)
+		other.CloseIdleConnections()
+		require.Contains(t, c.NextProtos, "h2")
+		return c
+	}
+	for name, o := range map[string]fileupload.Options{"for both": {TLS: shared()}, "for storage": {TLS: shared(), StorageTLS: shared()}} {
+		o.Dial, o.RetryPolicy = toServer, retrypolicy.NoRetry{}
+		sign, err := transport.SharedKey("c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=")
+		require.NoError(t, err)
+		u, err := fileupload.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, &o)
+		require.NoError(t, err)
+		_, err = u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
+		require.NoError(t, err, name)
+		require.NoError(t, u.Close())
+	}
+}
+
 // A script is a hub and a store that answer as a test says. Requests that it has nothing for are answered well.
 type script map[string]http.HandlerFunc // by the end of the path, or the value of comp
 

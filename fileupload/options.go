@@ -18,7 +18,7 @@ import (
 // Options are the settings of an Uploader. The zero value of each field, and nil, mean its default.
 type Options struct {
 	// TLS is the base of the TLS settings towards the hub; it is cloned. Its ServerName defaults to Credentials.DialHost, its Time to the credentials'
-	// clock, its MinVersion to TLS 1.2. Nil: the system's roots and these defaults.
+	// clock, its MinVersion to TLS 1.2. Its NextProtos does not count: what is spoken is HTTP/1.1. Nil: the system's roots and these defaults.
 	TLS *tls.Config
 	// StorageTLS is the same towards storage, where no client certificate is ever shown. Nil: as TLS, without its ServerName and certificates.
 	StorageTLS *tls.Config
@@ -82,6 +82,10 @@ func (o *Options) resolve() (Options, error) {
 	var r Options
 	if o != nil {
 		r = *o
+	}
+	r.TLS = overHTTP1(r.TLS)
+	if r.StorageTLS != nil {
+		r.StorageTLS = overHTTP1(r.StorageTLS)
 	}
 	if r.BlockSize == 0 {
 		r.BlockSize = 1 << 20
@@ -151,6 +155,15 @@ func printable(s string) bool {
 	return true
 }
 
+// overHTTP1 returns a copy of c, which may be nil, that asks for HTTP/1.1. Package net/http writes HTTP/2 into the config that it is given, so c may have it from another client of the user's.
+func overHTTP1(c *tls.Config) *tls.Config {
+	if c = c.Clone(); c == nil {
+		c = new(tls.Config)
+	}
+	c.NextProtos = []string{"http/1.1"}
+	return c
+}
+
 // toHub is how to connect to the hub.
 func (o *Options) toHub() way.Options {
 	return way.Options{Protocol: &protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial}
@@ -160,13 +173,10 @@ func (o *Options) toHub() way.Options {
 func (o *Options) toStorage(addr string) way.Options {
 	config := o.StorageTLS.Clone()
 	if config == nil {
-		if config = o.TLS.Clone(); config != nil {
-			config.ServerName = ""
-		}
+		config = o.TLS.Clone()
+		config.ServerName = ""
 	}
-	if config != nil { // the upload URI is what storage goes by; who the device is, is none of its business
-		config.Certificates, config.GetClientCertificate = nil, nil
-	}
+	config.Certificates, config.GetClientCertificate = nil, nil // the upload URI is what storage goes by; who the device is, is none of its business
 	return way.Options{Protocol: &protocol, TLS: config, Plaintext: o.Plaintext, Addr: addr, Dial: o.Dial}
 }
 
