@@ -197,6 +197,47 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 			require.Equal(t, testbroker.UploadSucceeded, r.told(t).State)
 		})
 	})
+	t.Run("closed at the last step", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{503}})
+			go func() {
+				if in.WaitFired(t.Context(), 1) == nil {
+					r.Close()
+				}
+			}()
+			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			require.NoError(t, err, "the file is stored, so the hub is told of a success")
+			require.True(t, result.Stored)
+			require.Equal(t, testbroker.UploadSucceeded, r.told(t).State)
+		})
+	})
+	t.Run("closed at the last step, and out of reach", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: testbroker.RouteUploadDone})
+			go func() {
+				if in.WaitFired(t.Context(), 1) == nil {
+					r.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Hour})
+					r.Close()
+				}
+			}()
+			began := time.Now()
+			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Closed, "the file is stored, but the hub was not told", "connection refused")
+			require.True(t, result.Stored)
+			require.LessOrEqual(t, time.Since(began), 11*time.Second)
+		})
+	})
+	t.Run("policy says no at the last step", func(t *testing.T) {
+		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.RetryPolicy = retrypolicy.NoRetry{} }, func(t *testing.T, r *rig) {
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUploadDone, Times: -1})
+			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.RetryExpired, "the file is stored, but the hub was not told")
+			require.ErrorIs(t, err, retrypolicy.ByPolicy)
+			require.NotErrorIs(t, err, context.DeadlineExceeded, "nothing ended but the patience of one try")
+			require.True(t, result.Stored)
+			require.Equal(t, 1, in.Fired())
+		})
+	})
 	t.Run("closed", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteBlob})

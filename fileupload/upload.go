@@ -279,12 +279,23 @@ func (p *upload) finish(ctx context.Context, err error) error {
 func (p *upload) notify(ctx context.Context, n notice) error {
 	var doubt bool
 	err := p.tell(ctx, n, &doubt)
-	if err == nil || !errors.Is(err, transport.Timeout) { // it is not ctx that ended it
+	if err == nil || !cutShort(err) {
 		return err
 	}
 	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.uploader.opt.NotifyTimeout)
 	defer cancel()
-	return p.tell(short, n, &doubt)
+	if second := p.tell(short, n, &doubt); second != nil {
+		e := *transport.Find(err)
+		e.Err = &twoErrors{e.Err, "; nor after that: ", second}
+		return &e
+	}
+	return nil
+}
+
+// cutShort reports whether a step failed because the context ended, or would have ended before another try: neither the policy nor an answer was the end of it.
+func cutShort(err error) bool {
+	why, is := errors.AsType[*retrypolicy.Error](err)
+	return is && (why.Reason == retrypolicy.Cancelled || why.Reason == retrypolicy.PastDeadline)
 }
 
 // tell sends a notice under the policy. doubt says whether the hub may have got it already: then it may not know the correlation any more, and that is as good as an answer.
