@@ -45,7 +45,7 @@ func playFaults(t *testing.T, seed uint64) (fired int) {
 		var faults []*testbroker.Injected
 		for _, f := range []testbroker.Fault{
 			{Kind: testbroker.CutBlobBody}, {Kind: testbroker.SlowBlob, Delay: 20 * time.Second}, {Kind: testbroker.DamageBlob},
-			{Kind: testbroker.AnswerStatus, Statuses: []int{500, 502, 503, 504, 429, 408}}, {Kind: testbroker.AnswerStatusAfter, Statuses: []int{500, 503}},
+			{Kind: testbroker.AnswerStatus, Statuses: []int{500, 502, 503, 504, 429, 408}}, {Kind: testbroker.AnswerStatusAfter, Statuses: []int{500, 503, 408, 429, 499, 502, 504}},
 			{Kind: testbroker.ResetBeforeRequest}, {Kind: testbroker.ResetAfterRequest}, {Kind: testbroker.NoAnswer}, {Kind: testbroker.DropDuringAnswer},
 			{Kind: testbroker.SlowAnswer, Delay: 10 * time.Second}, {Kind: testbroker.WrongDate, Skew: 10 * time.Minute}, {Kind: testbroker.NoContentLength},
 			{Kind: testbroker.DropConnect}, {Kind: testbroker.NoConnack}, {Kind: testbroker.SlowConnack, Delay: 5 * time.Second},

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -311,7 +312,7 @@ func (p *upload) tell(ctx context.Context, n notice, doubt *bool) error {
 		switch {
 		case err == nil:
 			return nil
-		case refusal == nil || refusal.Status >= 500:
+		case refusal == nil || errfilter.Retryable(err): // such as a time-out at the hub
 			*doubt = true
 			return err
 		case refusal.Code == correlationInvalid && *doubt:

@@ -3,7 +3,9 @@ package fileupload_test
 import (
 	"bytes"
 	"crypto/md5"
+	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
@@ -181,6 +183,41 @@ func TestUploadsSurvive(t *testing.T) {
 				r.stored(t, "a", body)
 				require.Equal(t, testbroker.UploadSucceeded, r.hub.Uploads()[0].State)
 			})
+		})
+	}
+}
+
+// The hub knows how the upload ended, and says that it does not: the correlation of the next try is unknown to it then, and that is no failure.
+func TestANotificationThatWasTakenAndRefused(t *testing.T) {
+	for _, status := range []int{408, 429, 499, 500, 502, 503, 504} {
+		notifyAfter(t, testbroker.Fault{Statuses: []int{status}})
+	}
+	for _, code := range []int{400021, 400024, 404012} {
+		notifyAfter(t, testbroker.Fault{Statuses: []int{code / 1000}, ErrorCode: code})
+	}
+}
+
+func notifyAfter(t *testing.T, f testbroker.Fault) {
+	t.Helper()
+	f.Kind, f.Route = testbroker.AnswerStatusAfter, testbroker.RouteUploadDone
+	for _, fails := range []bool{false, true} {
+		patient := func(_ *testbroker.Options, o *fileupload.Options) { o.NotifyTimeout = time.Minute } // 10 s at least pass after a 429
+		inBubble(t, patient, func(t *testing.T, r *rig) {
+			in := r.hub.Inject(f)
+			var from io.Reader = strings.NewReader("a")
+			if fails {
+				from = iotest.ErrReader(io.ErrNoProgress)
+			}
+			_, err := r.Upload(t.Context(), "a", from, -1)
+			require.Equal(t, 1, in.Fired())
+			if fails {
+				failed(t, err, transport.Invalid)
+				require.NotContains(t, err.Error(), "could not be told", "%d %d", f.Statuses, f.ErrorCode)
+				require.Equal(t, testbroker.UploadFailed, r.hub.Uploads()[0].State)
+				return
+			}
+			require.NoError(t, err, "%d %d", f.Statuses, f.ErrorCode)
+			require.Equal(t, testbroker.UploadSucceeded, r.hub.Uploads()[0].State)
 		})
 	}
 }
