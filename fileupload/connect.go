@@ -57,8 +57,9 @@ func (u *Uploader) service(open func(ctx context.Context, addr string) (net.Conn
 		}
 		return conn, nil
 	}
+	_, piece := u.pace()
 	return &service{Transport: &http.Transport{
-		DialContext: dial, DialTLSContext: dial,
+		DialContext: dial, DialTLSContext: dial, WriteBufferSize: min(piece, 4<<10), // what waits in it has not gone
 		DisableCompression: true, MaxIdleConnsPerHost: maxParallel, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxAnswer,
 	}}
 }

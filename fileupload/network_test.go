@@ -14,11 +14,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -358,4 +360,73 @@ func TestTwoUploadsOfOneNameDoNotMix(t *testing.T) {
 		b, _ := r.hub.Blob("dev-1/a")
 		require.NoError(t, b.Matches(bytes.NewReader(bodies[0])))
 	})
+}
+
+// A slowConn is a link that takes rate bytes a second, 64 at a time.
+type slowConn struct {
+	net.Conn
+	rate   int
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *slowConn) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		piece := b[n:min(n+64, len(b))]
+		select {
+		case <-time.After(time.Duration(len(piece)) * time.Second / time.Duration(c.rate)):
+		case <-c.closed:
+			return n, net.ErrClosed
+		}
+		k, err := c.Conn.Write(piece)
+		if n += k; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (c *slowConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// A link that keeps to MinRate is not dead, however slow that is: package net/http would take more of a block at a time than goes in RequestTimeout.
+func TestTheSlowestLinkThatDoesNotCountAsDead(t *testing.T) {
+	for _, c := range []struct {
+		minRate int64
+		rate    int
+		kind    error
+	}{
+		{8 << 10, 10_000, nil}, {1 << 10, 1200, nil}, {256, 1000, nil}, {256, 300, nil}, {20, 25, nil},
+		{256, 100, transport.Timeout}, {1 << 10, 600, transport.Timeout},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			network := memconn.NewNetwork("hub.example.test:80")
+			server := &http.Server{Handler: script{}}
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				_ = server.Serve(network)
+			}()
+			defer func() {
+				require.NoError(t, server.Close())
+				<-served
+			}()
+			body := content(64 * kib)
+			u, err := fileupload.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
+				return transport.Token{Text: "the token"}, nil
+			}}, &fileupload.Options{
+				Plaintext: true, BlockSize: int64(len(body)), MinRate: c.minRate, RetryPolicy: retrypolicy.NoRetry{}, NotifyTimeout: time.Hour,
+				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					conn, err := network.DialContext(ctx, "tcp", "hub.example.test:80")
+					return &slowConn{Conn: conn, rate: c.rate, closed: make(chan struct{})}, err
+				},
+			})
+			require.NoError(t, err)
+			defer u.Close()
+			_, err = u.Upload(t.Context(), "a", bytes.NewReader(body), int64(len(body)))
+			require.ErrorIs(t, err, c.kind, "%d B/s where %d are enough: %v", c.rate, c.minRate, err)
+		})
+	}
 }

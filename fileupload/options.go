@@ -49,7 +49,7 @@ type Options struct {
 	// Rand gives the draws for RetryPolicy; called from several goroutines at a time. Nil: generators of its own.
 	Rand func() uint64
 	// RequestTimeout is how long a try of a request may take, beside what its payload takes at MinRate; also how long the network may take none of the
-	// payload. A try that takes longer is a Timeout. 0: 30 s.
+	// payload, longer if 1 KiB takes longer at MinRate. A try that takes longer is a Timeout. 0: 30 s.
 	RequestTimeout time.Duration
 	// MinRate is the slowest link, in bytes a second for each request, that does not count as dead. 0: 8 KiB/s, so that a block of 1 MiB may take 158 s.
 	MinRate int64

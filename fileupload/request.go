@@ -37,9 +37,10 @@ var errSlow = errors.New("no answer in time")
 func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answer, error) {
 	deadline, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := newWatch(u.opt.RequestTimeout, u.takes(len(r.body)), func() { cancel(errSlow) })
+	still, piece := u.pace()
+	w := newWatch(still, u.takes(len(r.body)), func() { cancel(errSlow) })
 	defer w.stop()
-	data := &payload{data: r.body, watch: w}
+	data := &payload{data: r.body, piece: piece, watch: w}
 	defer data.take() // the transport may still be at it
 
 	h := &http.Request{
@@ -68,6 +69,21 @@ func (u *Uploader) takes(n int) time.Duration {
 	return u.opt.RequestTimeout + time.Duration(float64(n)/float64(u.opt.MinRate)*float64(time.Second))
 }
 
+const (
+	// leastPiece is the smallest piece of a payload that is worth a write of its own.
+	leastPiece = 512
+	// mostPiece is how much of a payload package net/http takes at a time.
+	mostPiece = 32 << 10
+)
+
+// pace says in which pieces a payload is handed out, and for how long none of them may go: half of that is enough at MinRate.
+func (u *Uploader) pace() (still time.Duration, piece int) {
+	still = u.opt.RequestTimeout
+	half := float64(u.opt.MinRate) * still.Seconds() / 2
+	piece = int(min(max(half, leastPiece), mostPiece))
+	return max(still, time.Duration(2*float64(piece)/float64(u.opt.MinRate)*float64(time.Second))), piece
+}
+
 // failure is the error of a try without an answer.
 func (s *service) failure(caller, deadline context.Context, err error) error {
 	switch {
@@ -89,6 +105,7 @@ func (s *service) failure(caller, deadline context.Context, err error) error {
 // A payload is lent to package net/http, which may go on reading it when a try is over, until take.
 type payload struct {
 	watch *watch
+	piece int // how much of it goes at a time
 
 	mu   sync.Mutex
 	data []byte // nil = taken back
@@ -119,7 +136,7 @@ func (r *payloadReader) Read(b []byte) (int, error) {
 	case r.read == len(r.data):
 		return 0, io.EOF
 	}
-	n := copy(b, r.data[r.read:])
+	n := copy(b[:min(len(b), r.piece)], r.data[r.read:])
 	r.read += n
 	r.watch.moved(r.read == len(r.data))
 	return n, nil

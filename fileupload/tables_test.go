@@ -244,7 +244,7 @@ func (*counter) BlockSize() int      { return 1 }
 func TestAPayloadThatWasTakenBackIsNotRead(t *testing.T) {
 	w := newWatch(time.Hour, time.Hour, func() {})
 	defer w.stop()
-	p := &payload{data: []byte("0123456789"), watch: w}
+	p := &payload{data: []byte("0123456789"), piece: 100, watch: w}
 	first, second := p.reader(), p.reader()
 	all, err := io.ReadAll(first)
 	require.NoError(t, err)
