@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -294,16 +295,37 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 	})
 	t.Run("reader panics", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			require.PanicsWithValue(t, "reader", func() {
-				_, _ = r.Upload(t.Context(), "a", io.MultiReader(bytes.NewReader(body), panicking{}), -1)
-			})
+			for i := range testbroker.MaxUploads + 1 { // none keeps a place
+				before := body[:len(body)*(i%2)] // in the first block or in a later one
+				require.PanicsWithValue(t, "reader", func() {
+					_, _ = r.Upload(t.Context(), "a", io.MultiReader(bytes.NewReader(before), reader(func() { panic("reader") })), -1)
+				})
+				require.Equal(t, testbroker.UploadFailed, r.hub.Uploads()[i].State)
+			}
+			require.Empty(t, r.steps())
+		})
+	})
+	t.Run("reader ends the goroutine", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_, _ = r.Upload(t.Context(), "a", reader(runtime.Goexit), -1)
+				t.Error("Goexit returned")
+			}()
+			<-ended
+			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
 		})
 	})
 }
 
-type panicking struct{}
+// A reader's Read does not return.
+type reader func()
 
-func (panicking) Read([]byte) (int, error) { panic("reader") }
+func (f reader) Read([]byte) (int, error) {
+	f()
+	return 0, io.ErrUnexpectedEOF
+}
 
 func TestReadsNoMoreThanTheSizeGiven(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {

@@ -52,7 +52,14 @@ func (p *upload) run(ctx context.Context) (Result, error) {
 		return err
 	})
 	if err == nil {
+		returned := false
+		defer func() {
+			if !returned { // the source's Read panicked, or ended the goroutine
+				_ = p.finish(ctx, p.source.failed(errNoReturn))
+			}
+		}()
 		result.Blocks, err = p.send(ctx)
+		returned = true
 		result.Stored = err == nil
 		err = p.finish(ctx, err)
 		result.URL, result.Blob = p.grant.address(p.uploader.scheme), p.grant.blob
@@ -61,6 +68,8 @@ func (p *upload) run(ctx context.Context) (Result, error) {
 	result.Size, result.Retries, result.Renewals, result.Duration = p.stored.Load(), int(p.retries.Load()), p.renewals, time.Since(began)
 	return result, err
 }
+
+var errNoReturn = errors.New("Read did not return")
 
 // send brings the source into storage and returns how many blocks that took. When it returns, nothing is under way any more.
 func (p *upload) send(ctx context.Context) (blocks int, err error) {

@@ -105,7 +105,7 @@ var errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, P
 
 // Upload stores what r gives under name, and tells the hub. It reads size bytes of r and not more, or all up to io.EOF if size is negative, on the caller's goroutine, once, from beginning to end. It returns
 // when storage has the file and the hub knows, when it failed for good, or when ctx ended; in the last two cases the hub was told so, or NotifyTimeout has
-// passed. A Read that blocks holds it up: ctx cannot end that. A file of the same name is replaced at the end, in one step, and stays whole until then.
+// passed. A Read that blocks holds it up: ctx cannot end that. After a Read that panics the hub is told, too. A file of the same name is replaced at the end, in one step, and stays whole until then.
 //
 // name is the part behind the device's id in the blob's: segments separated by slashes, at most 1024 characters in all.
 //
