@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -166,6 +167,81 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 			require.Equal(t, 499, up.StatusCode)
 			require.Less(t, up.Ended.Sub(up.Started), 62*time.Second)
 			require.Empty(t, r.hub.Blobs())
+		})
+	})
+	t.Run("cancelled while the hub gives a place", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, Delay: 3 * time.Second, Times: -1})
+			for i := range testbroker.MaxUploads + 1 { // none keeps it
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				from := bytes.NewReader(body)
+				_, err := r.Upload(ctx, "a", from, -1)
+				failed(t, err, transport.Timeout, "beginning: ")
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Equal(t, len(body), from.Len(), "nothing was read any more")
+				up := r.hub.Uploads()[i]
+				require.Equal(t, testbroker.UploadFailed, up.State)
+				require.Equal(t, 499, up.StatusCode)
+				cancel()
+			}
+			require.Empty(t, r.steps())
+		})
+	})
+	t.Run("closed while the hub gives a place", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, Delay: 3 * time.Second})
+			go func() {
+				if in.WaitFired(t.Context(), 1) == nil {
+					r.Close()
+				}
+			}()
+			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Closed, "beginning: ")
+			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
+		})
+	})
+	t.Run("cancelled while the hub gives another URI", func(t *testing.T) {
+		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 }, func(t *testing.T, r *rig) {
+			ctx, cancel := context.WithCancel(t.Context())
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.ExpireUpload, After: 2})
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1, Delay: 3 * time.Second})
+			go func() {
+				if in.WaitFired(t.Context(), 1) == nil {
+					cancel()
+				}
+			}()
+			_, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Timeout)
+			all := r.hub.Uploads()
+			require.Len(t, all, 2)
+			require.Equal(t, testbroker.UploadFailed, all[1].State, "the one that would hold a place for an hour")
+		})
+	})
+	t.Run("cancelled, and the hub says nothing", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUpload})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			_, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Timeout, "beginning: ")
+			require.Equal(t, 6*time.Second, time.Since(began), "half of NotifyTimeout more")
+		})
+	})
+	t.Run("cancelled before the hub was asked", func(t *testing.T) {
+		hang := func(_ *testbroker.Options, o *fileupload.Options) {
+			o.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		}
+		inBubble(t, hang, func(t *testing.T, r *rig) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			_, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Timeout, "beginning: ")
+			require.Equal(t, time.Second, time.Since(began))
 		})
 	})
 	t.Run("cancelled, and out of reach", func(t *testing.T) {

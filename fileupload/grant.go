@@ -6,9 +6,11 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/percent"
@@ -63,6 +65,28 @@ func escape(path string) string {
 		out = percent.Append(out, part)
 	}
 	return string(out)
+}
+
+// ask gets a grant from the hub. One try. Once the request is on its way it may outlast ctx, for half of NotifyTimeout: the hub may be about to give a place, and must be told then that nobody
+// needs it, which has the other half.
+func (p *upload) ask(ctx context.Context) (*grant, error) {
+	half := p.uploader.opt.NotifyTimeout / 2
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var sent atomic.Bool
+	defer context.AfterFunc(ctx, func() {
+		if !sent.Load() {
+			cancel()
+			return
+		}
+		timer := time.AfterFunc(half, cancel)
+		context.AfterFunc(late, func() { timer.Stop() })
+	})()
+	g, err := p.uploader.ask(httptrace.WithClientTrace(late, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}), p.name)
+	if ctx.Err() != nil && sent.Load() {
+		p.notice = half
+	}
+	return g, err
 }
 
 // ask gets a grant from the hub. One try.
@@ -178,7 +202,7 @@ func (p *upload) refused(ctx context.Context, g *grant, refusal error) error {
 
 // replaceHolding asks the hub for another grant for the same file; the caller holds the turn. The blocks that storage has belong to the file, not to the grant.
 func (p *upload) replaceHolding(ctx context.Context, refreshed bool) error {
-	g, err := p.uploader.ask(ctx, p.name)
+	g, err := p.ask(ctx)
 	if err != nil {
 		return &stepError{"new upload URI", err}
 	}

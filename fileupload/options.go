@@ -53,7 +53,8 @@ type Options struct {
 	RequestTimeout time.Duration
 	// MinRate is the slowest link, in bytes a second for each request, that does not count as dead. 0: 8 KiB/s, so that a block of 1 MiB may take 158 s.
 	MinRate int64
-	// NotifyTimeout bounds the notification of a failure, retries included, and after the context's end also that of a success. 0: 10 s.
+	// NotifyTimeout bounds the notification of a failure, retries included, and after the context's end also that of a success. When the context ends while the hub is asked for an upload
+	// URI, half of it is for the hub's answer. 0: 10 s.
 	NotifyTimeout time.Duration
 
 	// OnProgress is told of each block that storage has taken. OnRetry is told of each retry before its delay. Both are called from goroutines of the upload, never two at a time for

@@ -29,9 +29,10 @@ type upload struct {
 	stored   atomic.Int64
 	retries  atomic.Int64
 
-	turn     turn   // guards the next two, also over the wait for a new grant
+	turn     turn   // guards the next three, also over the wait for a new grant
 	grant    *grant // nil until the hub gave one
 	renewals int
+	notice   time.Duration // what is left of NotifyTimeout for the notification
 }
 
 func newUpload(u *Uploader, name string, r io.Reader, size int64) *upload {
@@ -39,7 +40,7 @@ func newUpload(u *Uploader, name string, r io.Reader, size int64) *upload {
 	rand.Read(id[:]) // never fails
 	return &upload{
 		uploader: u, policy: patient(u.opt.RetryPolicy), name: name, id: binary.BigEndian.Uint64(id[:]),
-		source: source{r: r, size: max(size, -1), sum: md5.New()}, telling: newTurn(), turn: newTurn(),
+		source: source{r: r, size: max(size, -1), sum: md5.New()}, telling: newTurn(), turn: newTurn(), notice: u.opt.NotifyTimeout,
 	}
 }
 
@@ -48,7 +49,7 @@ func (p *upload) run(ctx context.Context) (Result, error) {
 	began := time.Now()
 	result := Result{}
 	err := p.do(ctx, "beginning", func(ctx context.Context) (err error) {
-		p.grant, err = p.uploader.ask(ctx, p.name)
+		p.grant, err = p.ask(ctx)
 		return err
 	})
 	if err == nil {
@@ -73,6 +74,9 @@ var errNoReturn = errors.New("Read did not return")
 
 // send brings the source into storage and returns how many blocks that took. When it returns, nothing is under way any more.
 func (p *upload) send(ctx context.Context) (blocks int, err error) {
+	if ctx.Err() != nil { // while the hub gave its grant
+		return 0, p.ended(ctx, "beginning", &retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: ctx.Err()})
+	}
 	size := p.uploader.plan.size(0)
 	if p.source.size >= 0 {
 		size = min(size, p.source.size)
@@ -275,7 +279,7 @@ func (p *upload) finish(ctx context.Context, err error) error {
 	} else if ctx.Err() != nil {
 		n.StatusCode, n.StatusDescription = 499, "upload cancelled by the device"
 	}
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.uploader.opt.NotifyTimeout)
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.notice)
 	defer cancel()
 	if second := p.tell(short, n, new(bool)); second != nil {
 		e := *transport.Find(err)
@@ -292,7 +296,7 @@ func (p *upload) notify(ctx context.Context, n notice) error {
 	if err == nil || !cutShort(err) {
 		return err
 	}
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.uploader.opt.NotifyTimeout)
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.notice)
 	defer cancel()
 	if second := p.tell(short, n, &doubt); second != nil {
 		e := *transport.Find(err)
