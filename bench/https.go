@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"github.com/hubline-iot/hubline/device"
@@ -28,6 +29,9 @@ func httpsChild(in *json.Decoder, say func(any)) (any, error) {
 	var name string
 	if err := in.Decode(&name); err != nil {
 		return nil, err
+	}
+	if !slices.Contains(HTTPSPeers, name) {
+		return nil, fmt.Errorf("no peer is called %q; there are %q", name, HTTPSPeers)
 	}
 	if name == "hub" {
 		hub, err := testbroker.New(nil)

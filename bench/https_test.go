@@ -11,12 +11,12 @@ func TestHTTPSCosts(t *testing.T) {
 	defer p.Close()
 	const window, size = 2000, 100
 	for _, row := range []struct {
-		sender         int
-		n              int
-		allocs, writes float64 // for a message, at most
+		sender                int
+		n                     int
+		allocs, writes, reads float64 // for a message, at most
 	}{
-		{1, 2000, 60, 1.1},    // a request a message: 46 allocations, all of them net/http's but a few
-		{2, 200_000, 1, 0.05}, // batches of 500: 7 records of TLS each
+		{1, 2000, 60, 1.1, 1.1},     // a request a message: 46 allocations, all of them net/http's but a few
+		{2, 200_000, 1, 0.05, 0.01}, // batches of 500: 7 records of TLS out, one in, each
 	} {
 		name, calls := HTTPSSenders[row.sender].Name, new(Calls)
 		s, err := HTTPSSenders[row.sender].Open(p, window, size, calls)
@@ -26,15 +26,16 @@ func TestHTTPSCosts(t *testing.T) {
 		if err := s.Send(limit(t), row.n/10); err != nil { // warms up
 			t.Fatal(err)
 		}
-		before := calls.Writes.Load()
+		writesBefore, readsBefore := calls.Writes.Load(), calls.Reads.Load()
 		f, err := Measure(limit(t), s, row.n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		writes := float64(calls.Writes.Load()-before) / float64(row.n)
-		if f.Allocs > row.allocs || writes > row.writes {
-			t.Errorf("%s: %.2f allocations and %.3f writes to the socket for a message, want %v and %v at most", name, f.Allocs, writes, row.allocs, row.writes)
+		writes, reads := float64(calls.Writes.Load()-writesBefore)/float64(row.n), float64(calls.Reads.Load()-readsBefore)/float64(row.n)
+		if f.Allocs > row.allocs || writes > row.writes || reads > row.reads {
+			t.Errorf("%s: %.2f allocations, %.4f writes to the socket and %.4f reads for a message, want %v, %v and %v at most", name, f.Allocs, writes, reads, row.allocs, row.writes, row.reads)
 		}
+		t.Logf("%s: %.2f allocations, %.4f writes, %.4f reads", name, f.Allocs, writes, reads)
 		s.Close()
 	}
 }
