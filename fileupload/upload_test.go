@@ -187,6 +187,47 @@ func TestUploadsSurvive(t *testing.T) {
 	}
 }
 
+// Each step of an upload may take effect without an answer that says so. Then it is repeated, and what that leaves behind is no more than ARCHITECTURE.md says under "What is repeated".
+func TestWhatAnUploadRepeats(t *testing.T) {
+	for _, step := range []struct {
+		name    string // in Retry
+		size    int
+		where   testbroker.Fault
+		uploads []testbroker.UploadState // at the hub
+		version int                      // of the file
+	}{
+		{"beginning", 300 * kib, testbroker.Fault{Route: testbroker.RouteUpload}, []testbroker.UploadState{testbroker.UploadRunning, testbroker.UploadSucceeded}, 1},
+		{"file", 10, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlob}, []testbroker.UploadState{testbroker.UploadSucceeded}, 2},
+		{"block 2", 300 * kib, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlock, After: 1}, []testbroker.UploadState{testbroker.UploadSucceeded}, 1},
+		{"commit", 300 * kib, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList}, []testbroker.UploadState{testbroker.UploadSucceeded}, 2},
+		{"notification", 300 * kib, testbroker.Fault{Route: testbroker.RouteUploadDone}, []testbroker.UploadState{testbroker.UploadSucceeded}, 1},
+	} {
+		for _, kind := range []testbroker.FaultKind{testbroker.ResetAfterRequest, testbroker.NoAnswer, testbroker.DropDuringAnswer, testbroker.AnswerStatusAfter} {
+			t.Run(step.name+" "+kind.String(), func(t *testing.T) {
+				inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 }, func(t *testing.T, r *rig) {
+					f := step.where
+					f.Kind = kind
+					in := r.hub.Inject(f)
+					body := content(step.size)
+					result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), int64(len(body)))
+					require.NoError(t, err)
+					require.Equal(t, 1, in.Fired())
+					require.Equal(t, []string{step.name}, r.steps())
+					require.Equal(t, int64(step.size), result.Size)
+					b := r.stored(t, "a", body)
+					require.Equal(t, step.version, b.Version)
+					require.Len(t, b.Blocks, (step.size+64*kib-1)/(64*kib), "each once")
+					var states []testbroker.UploadState
+					for _, up := range r.hub.Uploads() {
+						states = append(states, up.State)
+					}
+					require.Equal(t, step.uploads, states)
+				})
+			})
+		}
+	}
+}
+
 // The hub knows how the upload ended, and says that it does not: the correlation of the next try is unknown to it then, and that is no failure.
 func TestANotificationThatWasTakenAndRefused(t *testing.T) {
 	for _, status := range []int{408, 429, 499, 500, 502, 503, 504} {
