@@ -2,6 +2,7 @@ package fileupload_test
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -100,4 +101,52 @@ func playFaults(t *testing.T, seed uint64) (fired int) {
 		}
 	})
 	return fired
+}
+
+// Whenever an upload is cancelled or closed, the hub, if it can be reached, is told: as a success when the file is stored, as a failure otherwise. It holds no place afterwards.
+func TestAnEndAtAnyMomentLeavesNoPlaceTaken(t *testing.T) {
+	first, last := uint64(1), uint64(10**seeds)
+	if *seed != 0 {
+		first, last = *seed, *seed
+	}
+	stored := 0
+	for s := first; s <= last; s++ {
+		draw := rand.New(rand.NewPCG(s, 1))
+		set := func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 + draw.IntN(3) }
+		inBubble(t, set, func(t *testing.T, r *rig) {
+			for _, f := range []testbroker.Fault{
+				{Kind: testbroker.SlowAnswer, Delay: time.Second, Probability: 0.5, Times: -1},
+				{Kind: testbroker.SlowBlob, Delay: time.Second, Probability: 0.5, Times: -1},
+				{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500}, Probability: 0.5, Times: 2},
+				{Kind: testbroker.ExpireUpload, Probability: 0.1, Times: -1},
+			} {
+				r.hub.Inject(f)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			end := time.AfterFunc(time.Duration(draw.IntN(6000))*time.Millisecond, func() {
+				if s%2 == 0 {
+					cancel()
+				} else {
+					_ = r.Close()
+				}
+			})
+			defer end.Stop()
+			result, err := r.Upload(ctx, "a", bytes.NewReader(content(draw.IntN(200*kib))), -1)
+			require.Equal(t, err == nil, result.Stored, "seed %d: %v", s, err)
+			if result.Stored {
+				stored++
+			}
+			all := r.hub.Uploads()
+			for _, up := range all {
+				require.NotEqual(t, testbroker.UploadRunning, up.State, "seed %d: %v", s, err)
+			}
+			if len(all) > 0 {
+				require.Equal(t, result.Stored, all[len(all)-1].State == testbroker.UploadSucceeded, "seed %d: %v", s, err)
+			}
+		})
+	}
+	if *seed == 0 {
+		require.Greater(t, stored, *seeds, "and some were in time")
+	}
 }
