@@ -351,7 +351,7 @@ func (l *lane) exchange(ctx context.Context, r *request) (*answer, error) {
 		l.hangUp()
 		return nil, err
 	}
-	l.s.clock.learn(a.header, sent, time.Now())
+	l.s.clock.Learn(a.header, sent, time.Now())
 	if l.idle == nil {
 		l.idle = time.NewTimer(l.s.opt.IdleTimeout)
 	} else {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/hubauth"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
@@ -21,9 +22,9 @@ type session struct {
 	cfg    transport.Config
 	opt    *Options
 	urls   urls
-	clock  *clock
+	clock  *hubauth.Clock
 	pace   *pace
-	tokens *tokens
+	tokens *hubauth.Tokens
 
 	ctx    context.Context // ends when Run is to end
 	cancel context.CancelFunc
@@ -49,7 +50,7 @@ const (
 
 func newSession(t *Transport, cfg *transport.Config) *session {
 	s := &session{
-		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, pace: &t.pace, tokens: newTokens(cfg.Creds, &t.clock),
+		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, pace: &t.pace, tokens: hubauth.NewTokens(cfg.Creds, &t.clock),
 		fatal: make(chan error, 1),
 	}
 	s.late, s.hurry = context.WithCancel(context.Background())
@@ -133,7 +134,7 @@ func (s *session) Do(r *transport.Request) {
 		}
 		s.commands.subscribe(r.ID, r.Want)
 	case transport.OpRenew:
-		s.tokens.forget() // the next request makes one, so there is nothing to expire
+		s.tokens.Forget() // the next request makes one, so there is nothing to expire
 		s.reply(r.ID, nil)
 	default:
 		s.reply(r.ID, failed(r.Op, transport.Unsupported, errUnsupported))
@@ -166,8 +167,8 @@ func (s *session) header() http.Header {
 // once more with another one.
 func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusal, error) {
 	for again := false; ; again = true {
-		token, fresh, err := s.tokens.get(ctx)
-		if transport.KindOf(err) == transport.ClockUnset && !s.clock.known.Load() && !again {
+		token, fresh, err := s.tokens.Get(ctx)
+		if _, known := s.clock.Skew(); transport.KindOf(err) == transport.ClockUnset && !known && !again {
 			// The hub tells the time to anybody.
 			if _, err := l.exchange(ctx, s.bare()); err != nil {
 				return nil, nil, err
@@ -184,8 +185,8 @@ func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusa
 		if err != nil {
 			return nil, nil, err
 		}
-		r := refusalOf(a.status, a.header, a.body, s.clock.now())
-		if r == nil || r.Kind != transport.Unauthorized || again || !s.tokens.refused(ctx, token, fresh) {
+		r := refusalOf(a.status, a.header, a.body, s.clock.Now())
+		if r == nil || r.Kind != transport.Unauthorized || again || !s.tokens.Refused(ctx, token, fresh) {
 			return a, r, nil
 		}
 	}

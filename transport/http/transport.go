@@ -57,6 +57,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/hubauth"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -64,7 +65,7 @@ import (
 type Transport struct {
 	opt   Options
 	err   error // what Dial returns for wrong options
-	clock clock
+	clock hubauth.Clock
 	pace  pace
 }
 
@@ -80,12 +81,10 @@ func New(o *Options) *Transport {
 
 // Now is the time by the hub's clock, as far as the Date headers of its answers tell, which is to about a second; before the first answer, and where both agree within that, it is time.Now. It
 // fits Credentials.Now.
-func (t *Transport) Now() time.Time { return t.clock.now() }
+func (t *Transport) Now() time.Time { return t.clock.Now() }
 
 // Skew is how far the hub's clock is ahead of time.Now. False: no answer has told it yet.
-func (t *Transport) Skew() (skew time.Duration, known bool) {
-	return time.Duration(t.clock.offset.Load()), t.clock.known.Load()
-}
+func (t *Transport) Skew() (skew time.Duration, known bool) { return t.clock.Skew() }
 
 // Dial makes a session as transport.Transport says: connection, TLS, and the exchange that proves the credentials. The Sink is not called before Run. The
 // package documentation lists the errors.

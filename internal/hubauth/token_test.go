@@ -1,4 +1,4 @@
-package http
+package hubauth
 
 import (
 	"testing"
@@ -15,27 +15,27 @@ func TestOneTokenRefusedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
 		require.NoError(t, err)
-		all := newTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, new(clock))
-		first, fresh, err := all.get(t.Context())
+		all := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, new(Clock))
+		first, fresh, err := all.Get(t.Context())
 		require.NoError(t, err)
 		require.True(t, fresh)
 		time.Sleep(time.Second)
-		again, fresh, err := all.get(t.Context())
+		again, fresh, err := all.Get(t.Context())
 		require.NoError(t, err)
 		require.False(t, fresh)
 		require.Equal(t, first, again)
 
-		require.True(t, all.refused(t.Context(), first, false))
-		require.True(t, all.refused(t.Context(), first, false))
-		second, fresh, err := all.get(t.Context())
+		require.True(t, all.Refused(t.Context(), first, false))
+		require.True(t, all.Refused(t.Context(), first, false))
+		second, fresh, err := all.Get(t.Context())
 		require.NoError(t, err)
 		require.True(t, fresh)
 		require.NotEqual(t, first, second)
-		require.True(t, all.refused(t.Context(), first, false))
-		third, fresh, err := all.get(t.Context())
+		require.True(t, all.Refused(t.Context(), first, false))
+		third, fresh, err := all.Get(t.Context())
 		require.NoError(t, err)
 		require.False(t, fresh, "a late refusal of the old one costs nothing")
 		require.Equal(t, second, third)
-		require.False(t, all.refused(t.Context(), second, true), "it was made for this request, by a clock that nobody corrected")
+		require.False(t, all.Refused(t.Context(), second, true), "it was made for this request, by a clock that nobody corrected")
 	})
 }

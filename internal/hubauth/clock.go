@@ -1,4 +1,4 @@
-package http
+package hubauth
 
 import (
 	"net/http"
@@ -8,9 +8,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// clock is the hub's, as far as its Date headers tell. It is kept as an offset from this process's own clock, so that it does not depend on what the credentials' clock
-// says, which may be this one.
-type clock struct {
+// Clock is the hub's, as far as its Date headers tell. It is kept as an offset from this process's own clock, so that it does not depend on what the credentials' clock
+// says, which may be this one. The zero value knows nothing. Its methods may be called by many goroutines at a time.
+type Clock struct {
 	offset atomic.Int64 // of the hub's clock from time.Now
 	known  atomic.Bool
 }
@@ -22,9 +22,9 @@ const (
 	tolerance = time.Minute
 )
 
-// learn reads the Date of an answer to a request that was sent at this moment and answered at that. When in between the hub wrote it is not known, so what was learnt before stays as
+// Learn reads the Date of an answer to a request that was sent at this moment and answered at that. When in between the hub wrote it is not known, so what was learnt before stays as
 // long as it may be right: a slow answer does not undo what a quick one told.
-func (c *clock) learn(header http.Header, sent, answered time.Time) {
+func (c *Clock) Learn(header http.Header, sent, answered time.Time) {
 	date, err := http.ParseTime(header.Get("Date"))
 	if err != nil || date.Year() < 2000 {
 		return
@@ -39,14 +39,19 @@ func (c *clock) learn(header http.Header, sent, answered time.Time) {
 	c.known.Store(true)
 }
 
-// now is the hub's time, or this process's while nothing is known.
-func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+// Now is the hub's time, or this process's while nothing is known.
+func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+
+// Skew is how far the hub's clock is ahead of time.Now. False: no answer has told it yet.
+func (c *Clock) Skew() (skew time.Duration, known bool) {
+	return time.Duration(c.offset.Load()), c.known.Load()
+}
 
 // judge is the time to make tokens by: the credentials', unless the hub's is known to be another.
-func (c *clock) judge(creds *transport.Credentials) time.Time {
+func (c *Clock) judge(creds *transport.Credentials) time.Time {
 	own := creds.Time()
 	if c.known.Load() {
-		if hubs := c.now(); hubs.Sub(own).Abs() > tolerance {
+		if hubs := c.Now(); hubs.Sub(own).Abs() > tolerance {
 			return hubs
 		}
 	}

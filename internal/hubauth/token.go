@@ -1,4 +1,5 @@
-package http
+// Package hubauth proves a device to its hub over HTTPS: with a token for each request, made by the hub's own clock where its answers tell that the device's is wrong.
+package hubauth
 
 import (
 	"context"
@@ -7,10 +8,11 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// tokens are the tokens of one identity. Each request carries one; it is made anew before it runs out, so the session does not have to be renewed.
-type tokens struct {
+// Tokens are the tokens of one identity. Each request carries one; it is made anew before it runs out, so that no connection has to be renewed. The methods may be called by many goroutines
+// at a time.
+type Tokens struct {
 	creds *transport.Credentials
-	clock *clock
+	clock *Clock
 	turn  chan struct{} // capacity 1: held to look at what follows, and while a token is made
 
 	now     transport.Token
@@ -24,12 +26,13 @@ const life = 0.85
 // renewPause is how long a token that could not be renewed, and is valid still, is used before the next try.
 const renewPause = 30 * time.Second
 
-func newTokens(creds *transport.Credentials, c *clock) *tokens {
-	return &tokens{creds: creds, clock: c, turn: make(chan struct{}, 1)}
+// NewTokens returns the tokens of the identity that creds name, made by their clock unless c knows better.
+func NewTokens(creds *transport.Credentials, c *Clock) *Tokens {
+	return &Tokens{creds: creds, clock: c, turn: make(chan struct{}, 1)}
 }
 
-// get returns the token to send, the zero Token if none is to be sent. fresh says that it was made for this call.
-func (t *tokens) get(ctx context.Context) (token transport.Token, fresh bool, err error) {
+// Get returns the token to send, the zero Token if none is to be sent. fresh says that it was made for this call.
+func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, err error) {
 	select {
 	case t.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -59,9 +62,9 @@ func (t *tokens) get(ctx context.Context) (token transport.Token, fresh bool, er
 	return token, true, nil
 }
 
-// refused says that the hub did not take a token, and reports whether another one may be taken: where the token was made earlier, or by a clock that the hub has
+// Refused says that the hub did not take a token, and reports whether another one may be taken: where the token was made earlier, or by a clock that the hub has
 // set right meanwhile. A token that cannot be renewed stays what it is.
-func (t *tokens) refused(ctx context.Context, token transport.Token, fresh bool) bool {
+func (t *Tokens) Refused(ctx context.Context, token transport.Token, fresh bool) bool {
 	if token.Text == "" || token.Fixed {
 		return false
 	}
@@ -79,8 +82,8 @@ func (t *tokens) refused(ctx context.Context, token transport.Token, fresh bool)
 	return better
 }
 
-// forget makes the next request carry a new token, unless one is being made at this moment.
-func (t *tokens) forget() {
+// Forget makes the next request carry a new token, unless one is being made at this moment.
+func (t *Tokens) Forget() {
 	select {
 	case t.turn <- struct{}{}:
 		if !t.now.Fixed {
