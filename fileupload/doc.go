@@ -28,6 +28,12 @@
 // them are refused with Quota and tried again with patience. An answer of the hub to the first request of an upload that got lost costs such a place, too. When the file was
 // stored and the hub had given up the upload meanwhile, another one is begun and ended for the same file, so that the hub learns of it.
 //
+// # Tokens, clock
+//
+// The requests to the hub carry a token, which is kept until 85 % of its life is over. One that the hub refuses is replaced, once: where it was made for an earlier request, where Credentials.Token
+// gave it, or where the hub's answer tells (Date) that it was made by a wrong clock: where the clock of the credentials is off by more than a minute, tokens are made by the hub's. So a device that
+// does not know the time can upload; but TLS has to do with that clock as well, so give Options.TLS.Time a time that is nearer, such as that of the build.
+//
 // # Errors
 //
 // Every error is an *transport.Error, whose Op is OpSend or OpDial and whose Proto is "http". For answers of hub and storage its Kind follows from their code, a *StatusError that errors.As finds: Quota for

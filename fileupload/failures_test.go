@@ -440,12 +440,6 @@ func TestWhatTheHubRefuses(t *testing.T) {
 			failed(t, upload(t, r), transport.Forbidden, "403012")
 		})
 	}
-	// A clock that is off by hours is named.
-	inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) {
-		h.Now = func() time.Time { return time.Now().Add(9 * time.Hour) }
-	}, func(t *testing.T, r *rig) {
-		failed(t, upload(t, r), transport.Unauthorized, "the device's clock is off by -9h0m0s")
-	})
 }
 
 func TestTheEleventhUploadWaitsForAPlace(t *testing.T) {

@@ -185,6 +185,12 @@ const granted = `{"correlationId":"c","hostName":"%s","containerName":"x","blobN
 // against uploads a file of 100 KiB.
 func (s script) against(t *testing.T, set func(*fileupload.Options)) (fileupload.Result, error) {
 	t.Helper()
+	return s.with(t, func(*transport.Credentials) {}, set)
+}
+
+// with does so for a device with other credentials.
+func (s script) with(t *testing.T, change func(*transport.Credentials), set func(*fileupload.Options)) (fileupload.Result, error) {
+	t.Helper()
 	server := httptest.NewServer(s)
 	defer server.Close()
 	addr := server.Listener.Addr().String()
@@ -195,9 +201,11 @@ func (s script) against(t *testing.T, set func(*fileupload.Options)) (fileupload
 	if set != nil {
 		set(o)
 	}
-	u, err := fileupload.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
+	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
 		return transport.Token{Text: "SharedAccessSignature sr=a&sig=c2VjcmV0&se=1"}, nil
-	}}, o)
+	}}
+	change(creds)
+	u, err := fileupload.New(creds, o)
 	require.NoError(t, err)
 	defer u.Close()
 	return u.Upload(t.Context(), "a", bytes.NewReader(content(100*kib)), -1)

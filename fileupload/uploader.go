@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/hubauth"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -19,6 +20,8 @@ type Uploader struct {
 	scheme  string
 	hub     *service
 	storage *service
+	clock   hubauth.Clock
+	tokens  *hubauth.Tokens
 
 	closing, closed   context.Context // ended when Close begins; when its uploads are over
 	beginEnd, finally context.CancelFunc
@@ -52,6 +55,7 @@ func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 	u.closing, u.beginEnd = context.WithCancel(context.Background())
 	u.closed, u.finally = context.WithCancel(context.Background())
 	u.hub, u.storage = u.throughHub(), u.throughStorage()
+	u.tokens = hubauth.NewTokens(&own, &u.clock)
 	return u, nil
 }
 

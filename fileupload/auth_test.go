@@ -1,0 +1,158 @@
+package fileupload_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// uploader is another one for the rig's hub.
+func (r *rig) uploader(t *testing.T, creds *transport.Credentials) *fileupload.Uploader {
+	t.Helper()
+	u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true, Dial: r.hub.DialHTTP, RetryPolicy: retrypolicy.NoRetry{}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, u.Close()) })
+	return u
+}
+
+// The hub's first answer tells the time, and the token of the second try is good.
+func TestAWrongClockIsSetRight(t *testing.T) {
+	for name, clock := range map[string]func() time.Time{
+		"slow by weeks": func() time.Time { return time.Now().Add(-500 * time.Hour) },
+		"slow by hours": func() time.Time { return time.Now().Add(-90 * time.Minute) },
+		"fast by weeks": func() time.Time { return time.Now().Add(500 * time.Hour) },
+		"not set":       func() time.Time { return time.Unix(1000, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, r *rig) {
+				creds := credsOf(t, r.dev)
+				creds.Now = clock
+				u := r.uploader(t, creds)
+				body := content(300 * kib)
+				for range 3 { // an hour each: tokens are renewed by the hub's clock, too
+					result, err := u.Upload(t.Context(), "a", &pausing{Reader: bytes.NewReader(body), pause: 12 * time.Minute}, -1)
+					require.NoError(t, err)
+					require.Zero(t, result.Retries)
+					r.stored(t, "a", body)
+				}
+			})
+		})
+	}
+	t.Run("the process's own", func(t *testing.T) {
+		inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) {
+			h.Now = func() time.Time { return time.Now().Add(9 * time.Hour) }
+		}, func(t *testing.T, r *rig) {
+			_, err := r.Upload(t.Context(), "a", strings.NewReader("a"), 1)
+			require.NoError(t, err)
+			require.Empty(t, r.steps())
+
+			// A source makes tokens by a clock that cannot be set from here, so it is named.
+			good := credsOf(t, r.dev)
+			u := r.uploader(t, &transport.Credentials{Host: good.Host, DeviceID: good.DeviceID, Token: good.NewToken})
+			_, err = u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
+			failed(t, err, transport.Unauthorized, "the device's clock is off by -9h0m0s")
+
+			// A wrong key has nothing to do with the clock.
+			require.NoError(t, r.hub.SetKeys("dev-1", "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=", "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="))
+			_, err = r.Upload(t.Context(), "a", strings.NewReader("a"), 1)
+			failed(t, err, transport.Unauthorized)
+			require.NotContains(t, err.Error(), "clock")
+		})
+	})
+}
+
+// A hub that does not tell the time cannot set a clock.
+func TestAClockThatNobodySets(t *testing.T) {
+	var asked int
+	s := script{"files": func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		w.Header()["Date"] = nil
+		w.WriteHeader(http.StatusUnauthorized)
+	}}
+	_, err := s.with(t, func(c *transport.Credentials) {
+		sign, err := transport.SharedKey("c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=")
+		require.NoError(t, err)
+		c.Token, c.Sign = nil, sign
+		c.Now = func() time.Time { return time.Unix(1000, 0) }
+	}, nil)
+	failed(t, err, transport.RetryExpired, "set the clock")
+	require.ErrorIs(t, err, transport.ClockUnset)
+	require.Equal(t, 1, asked, "for the time, without a token")
+}
+
+// A source keeps a token as programs do, and makes another one when asked again after the hub refused it.
+type keeper struct {
+	tokens []transport.Token
+	asked  int
+}
+
+func (k *keeper) token(context.Context) (transport.Token, error) {
+	k.asked++
+	return k.tokens[min(k.asked, len(k.tokens))-1], nil
+}
+
+// Vector T10 of the Java SDK, for uploads: a token that is refused while there may be another one is replaced, once.
+func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
+	refused := func(times int, route testbroker.RouteKind) testbroker.Fault {
+		return testbroker.Fault{Kind: testbroker.AnswerStatus, Route: route, Statuses: []int{401}, Times: times}
+	}
+	for _, c := range []struct {
+		name     string
+		fault    testbroker.Fault
+		source   bool
+		fixed    bool
+		requests int // that were refused
+		ok       bool
+	}{
+		{"at the end", refused(1, testbroker.RouteUploadDone), false, false, 1, true},
+		{"at the end, from a source", refused(1, testbroker.RouteUploadDone), true, false, 1, true},
+		{"at the end, twice", refused(-1, testbroker.RouteUploadDone), false, false, 2, false},
+		{"at the end, twice, from a source", refused(-1, testbroker.RouteUploadDone), true, false, 2, false},
+		{"at the end, and there is no other", refused(-1, testbroker.RouteUploadDone), true, true, 1, false},
+		{"at the beginning, made just now", refused(-1, testbroker.RouteUpload), false, false, 1, false},
+		{"at the beginning, from a source", refused(1, testbroker.RouteUpload), true, false, 1, true},
+		{"at the beginning, twice, from a source", refused(-1, testbroker.RouteUpload), true, false, 2, false},
+		{"at the beginning, and there is no other", refused(-1, testbroker.RouteUpload), true, true, 1, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, r *rig) {
+				creds := credsOf(t, r.dev)
+				source := &keeper{}
+				if c.source {
+					for life := range 3 {
+						token, err := (&transport.Credentials{Host: creds.Host, DeviceID: creds.DeviceID, Sign: creds.Sign, TokenLife: time.Duration(life+1) * time.Hour}).NewToken(t.Context())
+						require.NoError(t, err)
+						token.Fixed = c.fixed
+						source.tokens = append(source.tokens, token)
+					}
+					creds.Sign, creds.Token = nil, source.token
+				}
+				in := r.hub.Inject(c.fault)
+				result, err := r.uploader(t, creds).Upload(t.Context(), "a", &pausing{Reader: bytes.NewReader(content(100 * kib)), pause: time.Second}, -1)
+				require.Equal(t, c.requests, in.Fired())
+				if c.source && c.fixed {
+					require.Equal(t, 1, source.asked)
+				}
+				if !c.ok {
+					failed(t, err, transport.Unauthorized, "hub answered 401")
+					return
+				}
+				require.NoError(t, err)
+				require.Zero(t, result.Retries)
+				if c.source {
+					require.Equal(t, 2, source.asked)
+				}
+			})
+		})
+	}
+}
