@@ -152,7 +152,7 @@ func (t *tokens) drop(ctx context.Context) {
 }
 
 func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
-	session, err := t.c.amqp.NewSession(ctx, nil)
+	session, err := t.c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import "encoding/binary"
 // channels keeps the order of begin and end on each channel. When the hub ends a session, the library takes its channel for free before it has answered; the begin of another
 // device, on the same connection and now on the same channel, may then go out before the end of the first. For that a hub closes the connection, for all [AMQP 1.0, 2.5.1]. So such a
 // begin waits here for the end, which the library sends in any case.
+//
+// An end on a channel on which nothing was begun, for which a hub closes the connection as well, is left out.
 type channels struct {
 	begun map[uint16]bool
 	held  map[uint16][]byte
@@ -30,6 +32,9 @@ func (c *channels) pass(out, p []byte) []byte {
 		}
 		c.begun[channel] = true
 	case codeEnd:
+		if !c.begun[channel] {
+			return out
+		}
 		next, ok := c.held[channel]
 		if ok {
 			delete(c.held, channel)

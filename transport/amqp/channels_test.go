@@ -8,7 +8,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// A begin that overtakes the end on its channel waits for it; nothing else does.
+// A begin that overtakes the end on its channel waits for it; nothing else does. An end without a begin is not said.
 func TestABeginWaitsForTheEndBeforeIt(t *testing.T) {
 	frame := func(channel uint16, p wire.Performative) []byte {
 		b, err := wire.AppendFrame(nil, channel, p, nil)
@@ -23,9 +23,9 @@ func TestABeginWaitsForTheEndBeforeIt(t *testing.T) {
 	for _, step := range []struct {
 		say, want []byte
 	}{
-		{header[:], header[:]}, {alive, alive}, {end, end},
+		{header[:], header[:]}, {alive, alive}, {end, nil},
 		{begin, begin}, {begin, nil}, {other, other}, {end, append(append([]byte{}, end...), begin...)},
-		{end, end}, {begin, begin}, {end, end}, {begin, begin},
+		{end, end}, {end, nil}, {begin, begin}, {end, end}, {begin, begin},
 	} {
 		before := len(out)
 		out = c.pass(out, step.say)

@@ -21,8 +21,11 @@ type connection struct {
 	tokens *tokens
 	host   string
 
-	// strays are goroutines of devices that left while a call of the library still held them, which takes no notice of a context. close joins them.
+	// strays are goroutines of devices that left while a call of the library still held them, which takes no notice of a context, and those of begin. close joins them.
 	strays sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows; held for memory only
+	closing bool       // close was called: begin starts no goroutine any more
 
 	users int // of a Mux's
 }
@@ -119,6 +122,45 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 	return nil, err
 }
 
+// begin makes a session of AMQP. The end of ctx ends the wait, and not what the library does: it keeps a session that was given up for as long as it has not been asked for another one, and
+// ends it then even when its begin was never written. For that a hub closes the connection, for all [AMQP 1.0, 2.5.5]. So a session that comes too late is ended when it is there.
+func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
+	type result struct {
+		session *amqp.Session
+		err     error
+	}
+	begun := make(chan result)
+	c.mu.Lock()
+	closing := c.closing
+	if !closing {
+		c.strays.Go(func() {
+			bounded, cancel := context.WithTimeoutCause(context.Background(), c.opt.OperationTimeout, errNoAnswer)
+			defer cancel()
+			var r result
+			if r.session, r.err = c.amqp.NewSession(bounded, nil); r.err != nil && bounded.Err() != nil {
+				r.err = context.Cause(bounded)
+			}
+			select {
+			case begun <- r:
+			case <-ctx.Done():
+				if r.err == nil {
+					_ = r.session.Close(bounded)
+				}
+			}
+		})
+	}
+	c.mu.Unlock()
+	if closing {
+		return nil, errClosed
+	}
+	select {
+	case r := <-begun:
+		return r.session, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // places is how many devices may share the connection, with a session of AMQP each: the library closes it, for all, when it is asked for one more than the peer allows. One is for tokens, and one
 // for a session that is not quite over.
 func (c *connection) places() int { return int(c.stream.frames.screen.sessions.Load()) - 2 }
@@ -165,6 +207,9 @@ func (c *connection) explain(err error) error {
 
 // close says goodbye, for goodbyeLimit at most, and joins all goroutines of the connection.
 func (c *connection) close() {
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
 	limit := time.AfterFunc(goodbyeLimit, func() { c.stream.fail(errClosed) })
 	_ = c.amqp.Close()
 	<-c.stream.flushed

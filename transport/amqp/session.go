@@ -273,7 +273,7 @@ func (s *session) attachOnce(open func(ctx context.Context, under *amqp.Session)
 	under := s.under
 	var err error
 	if under == nil {
-		if under, err = s.conn.amqp.NewSession(ctx, nil); err == nil {
+		if under, err = s.conn.begin(ctx); err == nil {
 			s.under = under
 		}
 	}

@@ -1,0 +1,95 @@
+package amqp_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+// dice are for a test in real time, which a seed alone does not repeat.
+func dice(t *testing.T) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// spin passes the time without giving the processor away, for times that a sleep is too coarse for.
+func spin(d time.Duration) {
+	for began := time.Now(); time.Since(began) < d; {
+	}
+}
+
+// A device that is closed at any moment of its life leaves the connection to the others. In real time: what counts is where the goroutines of the library are at that moment.
+func TestADeviceThatLeavesAtAnyMoment(t *testing.T) {
+	h := newHub(t)
+	mux := amqp.NewMux(h.options())
+	good, err := device.New(h.CredsWith(t, ""), mux, nil)
+	require.NoError(t, err)
+	require.NoError(t, good.Open(t.Context()))
+	require.NoError(t, good.Send(t.Context(), numbered(0)))
+	guests := make([]*transport.Credentials, 50)
+	for i := range guests {
+		guests[i] = h.device(t, fmt.Sprintf("guest-%d", i))
+	}
+	dice := dice(t)
+	for i := range 2000 {
+		c, err := device.New(guests[i%len(guests)], mux, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
+		spin(time.Duration(dice.IntN(120)) * time.Microsecond)
+		require.NoError(t, c.Close())
+		require.EqualValues(t, 1, good.Stats().Connections, "guest %d", i)
+	}
+	require.NoError(t, good.Send(t.Context(), numbered(1)))
+	require.EqualValues(t, 1, h.dials.Load())
+	require.NoError(t, good.Close())
+}
+
+// The same for one that is closed while it joins, by either way to prove itself.
+func TestADeviceThatGivesUpAtAnyMoment(t *testing.T) {
+	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil, "addresses": {Telemetry: "/devices/{device}/messages/events"}} {
+		t.Run(name, func(t *testing.T) {
+			h := newHub(t)
+			o := h.options()
+			if addresses != nil {
+				token, err := h.CredsWith(t, "").NewToken(t.Context())
+				require.NoError(t, err)
+				o.Addresses = addresses
+				o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text, nil }
+			}
+			mux := amqp.NewMux(o)
+			good := start(t, mux, h.CredsWith(t, ""))
+			dice := dice(t)
+			for range 2000 {
+				ctx, cancel := context.WithCancel(t.Context())
+				quit := make(chan struct{})
+				go func() {
+					defer close(quit)
+					spin(time.Duration(dice.IntN(150)) * time.Microsecond)
+					cancel()
+				}()
+				s, err := mux.Dial(ctx, &transport.Config{Creds: h.CredsWith(t, ""), Window: 1, Queue: 1, Sink: &sink{}})
+				<-quit
+				if err == nil {
+					require.Error(t, s.Run(ctx))
+				}
+				select {
+				case <-good.over:
+					t.Fatal(good.err)
+				default:
+				}
+			}
+			good.requireSends("x")
+			require.EqualValues(t, 1, h.dials.Load())
+		})
+	}
+}
