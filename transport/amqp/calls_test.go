@@ -293,3 +293,27 @@ func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
 		time.Sleep(time.Minute) // the call's time
 	})
 }
+
+// A pair of which one link is refused leaves nothing of the other behind, however often it is tried.
+func TestAPairThatIsRefusedByHalf(t *testing.T) {
+	for refused, other := range map[testbroker.LinkKind]testbroker.LinkKind{
+		testbroker.LinkTwinSender: testbroker.LinkTwinReceiver, testbroker.LinkTwinReceiver: testbroker.LinkTwinSender,
+	} {
+		bubble(t, func(t *testing.T, h *hub) {
+			r := h.dev1(t, h.options())
+			r.requireSends("the session is begun")
+			before := runtime.NumGoroutine()
+			in := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: refused, Times: -1, Condition: "amqp:resource-limit-exceeded"})
+			for i := range 20 {
+				require.ErrorIs(t, r.ask(&transport.Request{ID: uint32(16 + i), Op: transport.OpTwinGet}).Err, transport.Quota)
+			}
+			require.Equal(t, 20, in.Fired())
+			require.Zero(t, h.Links("dev-1", other))
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			require.LessOrEqual(t, runtime.NumGoroutine(), before)
+			in.Remove()
+			require.Equal(t, 200, r.ask(&transport.Request{ID: 15, Op: transport.OpTwinGet}).Status)
+		})
+	}
+}

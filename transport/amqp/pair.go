@@ -251,7 +251,9 @@ func (p *pair) attach() (in *amqp.Receiver, under *amqp.Session, err error) {
 		if in, err = under.NewReceiver(ctx, p.address, &amqp.ReceiverOptions{Credit: pairCredit, Properties: properties}); err != nil {
 			return err
 		}
-		out, err = under.NewSender(ctx, p.address, &amqp.SenderOptions{SettlementMode: &p.wait, Properties: properties})
+		if out, err = under.NewSender(ctx, p.address, &amqp.SenderOptions{SettlementMode: &p.wait, Properties: properties}); err != nil {
+			_ = in.Close(ctx) // half a pair is of no use, and would stay for as long as the session does
+		}
 		return err
 	})
 	s.mu.Lock()
