@@ -114,7 +114,7 @@ func (c *commands) run() {
 		}
 		err = s.conn.explain(err)
 		e := lossOf(err)
-		if time.Since(since) < shortLife || aboutDevice(e.Kind) || aboutMessage(e.Kind) {
+		if time.Since(since) < shortLife || aboutOf(e) != moment {
 			s.fail(e)
 			return
 		}

@@ -67,62 +67,90 @@ func (e *SASLError) Error() string {
 	return "SASL outcome " + strconv.Itoa(e.Code) + " (" + saslMeaning(e.Code).text + ")"
 }
 
+// about is what the hub speaks of with a condition, which decides what has to go: only an error about a message itself may remove a message.
+type about uint8
+
+const (
+	// moment: nothing is wrong that lasts; the same may go well later.
+	moment about = iota
+	// content: a message's, also when the hub ends a link for it.
+	content
+	// request: what was asked of the hub. Where it rejects a message, that is the one message. Where it ends a link, nobody knows which of all that was said on it.
+	request
+	// identity: the device or its hub. All that the device asks would meet the same.
+	identity
+)
+
+// conditionRow is what a condition means.
+type conditionRow struct {
+	kind  transport.Kind
+	about about
+}
+
 // conditionTable is what a condition of AMQP means. What it ended, the connection, a link or one message, is the Scope's business.
-var conditionTable = map[string]transport.Kind{
-	"amqp:internal-error":          transport.Unavailable,
-	"amqp:not-found":               transport.NotFound,
-	"amqp:unauthorized-access":     transport.Unauthorized,
-	"amqp:decode-error":            transport.Invalid,
-	"amqp:resource-limit-exceeded": transport.Quota,
-	"amqp:not-allowed":             transport.Forbidden,
-	"amqp:invalid-field":           transport.Invalid,
-	"amqp:not-implemented":         transport.Unsupported,
-	"amqp:resource-locked":         transport.Unavailable,
-	"amqp:precondition-failed":     transport.Conflict,
-	"amqp:resource-deleted":        transport.NotFound,
-	"amqp:illegal-state":           transport.Protocol,
-	"amqp:frame-size-too-small":    transport.Protocol,
+var conditionTable = map[string]conditionRow{
+	"amqp:internal-error":          {transport.Unavailable, moment},
+	"amqp:not-found":               {transport.NotFound, identity},
+	"amqp:unauthorized-access":     {transport.Unauthorized, identity},
+	"amqp:decode-error":            {transport.Invalid, content},
+	"amqp:resource-limit-exceeded": {transport.Quota, moment},
+	"amqp:not-allowed":             {transport.Forbidden, request},
+	"amqp:invalid-field":           {transport.Invalid, content},
+	"amqp:not-implemented":         {transport.Unsupported, request},
+	"amqp:resource-locked":         {transport.Unavailable, moment},
+	"amqp:precondition-failed":     {transport.Conflict, request},
+	"amqp:resource-deleted":        {transport.NotFound, identity},
+	"amqp:illegal-state":           {transport.Protocol, request},
+	"amqp:frame-size-too-small":    {transport.Protocol, request},
 
-	"amqp:connection:forced":        transport.Unavailable,
-	"amqp:connection:framing-error": transport.Network,
-	"amqp:connection:redirect":      transport.Unavailable,
+	"amqp:connection:forced":        {transport.Unavailable, moment},
+	"amqp:connection:framing-error": {transport.Network, moment},
+	"amqp:connection:redirect":      {transport.Unavailable, moment},
 
-	"amqp:session:window-violation":  transport.Network,
-	"amqp:session:errant-link":       transport.Network,
-	"amqp:session:handle-in-use":     transport.Network,
-	"amqp:session:unattached-handle": transport.Network,
+	"amqp:session:window-violation":  {transport.Network, moment},
+	"amqp:session:errant-link":       {transport.Network, moment},
+	"amqp:session:handle-in-use":     {transport.Network, moment},
+	"amqp:session:unattached-handle": {transport.Network, moment},
 
-	"amqp:link:detach-forced":           transport.Unavailable,
-	"amqp:link:transfer-limit-exceeded": transport.Unavailable,
-	"amqp:link:message-size-exceeded":   transport.TooLarge,
-	"amqp:link:redirect":                transport.Unavailable,
-	"amqp:link:stolen":                  transport.Unavailable,
+	"amqp:link:detach-forced":           {transport.Unavailable, moment},
+	"amqp:link:transfer-limit-exceeded": {transport.Unavailable, moment},
+	"amqp:link:message-size-exceeded":   {transport.TooLarge, content},
+	"amqp:link:redirect":                {transport.Unavailable, moment},
+	"amqp:link:stolen":                  {transport.Unavailable, moment},
 
-	"amqp:transaction:unknown-id": transport.Unavailable,
-	"amqp:transaction:rollback":   transport.Unavailable,
-	"amqp:transaction:timeout":    transport.Timeout,
+	"amqp:transaction:unknown-id": {transport.Unavailable, moment},
+	"amqp:transaction:rollback":   {transport.Unavailable, moment},
+	"amqp:transaction:timeout":    {transport.Timeout, moment},
 
-	"com.microsoft:timeout":                    transport.Timeout,
-	"com.microsoft:server-busy":                transport.Unavailable,
-	"com.microsoft:operation-cancelled":        transport.Unavailable,
-	"com.microsoft:message-lock-lost":          transport.Conflict,
-	"com.microsoft:session-cannot-be-locked":   transport.Conflict,
-	"com.microsoft:link-creation-conflict":     transport.Unavailable,
-	"com.microsoft:device-already-exists":      transport.Conflict,
-	"com.microsoft:precondition-failed":        transport.Conflict,
-	"com.microsoft:iot-hub-not-found-error":    transport.NotFound,
-	"com.microsoft:argument-error":             transport.Invalid,
-	"com.microsoft:argument-out-of-range":      transport.Invalid,
-	"com.microsoft:device-container-throttled": transport.Throttled,
-	"com.microsoft:quota-exceeded":             transport.Quota,
-	"com.microsoft:iot-hub-suspended":          transport.Forbidden,
-	"com.microsoft:entity-disabled":            transport.Forbidden,
+	"com.microsoft:timeout":                    {transport.Timeout, moment},
+	"com.microsoft:server-busy":                {transport.Unavailable, moment},
+	"com.microsoft:operation-cancelled":        {transport.Unavailable, moment},
+	"com.microsoft:message-lock-lost":          {transport.Conflict, request},
+	"com.microsoft:session-cannot-be-locked":   {transport.Conflict, request},
+	"com.microsoft:link-creation-conflict":     {transport.Unavailable, moment},
+	"com.microsoft:device-already-exists":      {transport.Conflict, request},
+	"com.microsoft:precondition-failed":        {transport.Conflict, request},
+	"com.microsoft:iot-hub-not-found-error":    {transport.NotFound, identity},
+	"com.microsoft:argument-error":             {transport.Invalid, content},
+	"com.microsoft:argument-out-of-range":      {transport.Invalid, content},
+	"com.microsoft:device-container-throttled": {transport.Throttled, moment},
+	"com.microsoft:quota-exceeded":             {transport.Quota, moment},
+	"com.microsoft:iot-hub-suspended":          {transport.Forbidden, identity},
+	"com.microsoft:entity-disabled":            {transport.Forbidden, identity},
 
-	"proton:io": transport.Network, // a library's own, but it does cross gateways
+	"proton:io": {transport.Network, moment}, // a library's own, but it does cross gateways
 }
 
 // conditionKind is total: Unknown for what is not listed.
-func conditionKind(condition string) transport.Kind { return conditionTable[condition] }
+func conditionKind(condition string) transport.Kind { return conditionTable[condition].kind }
+
+// aboutOf is what the hub spoke of when it ended a link: a moment, if it did not say.
+func aboutOf(err error) about {
+	if e, ok := errors.AsType[*ConditionError](err); ok {
+		return conditionTable[e.Condition].about
+	}
+	return moment
+}
 
 // meaning is what a number stands for.
 type meaning struct {
@@ -301,18 +329,4 @@ func lossOf(cause error) *transport.Error {
 		kind = transport.Timeout
 	}
 	return lost(kind, cause)
-}
-
-// aboutMessage reports whether a refusal with this Kind is about the message and not about the device or the hub's state.
-func aboutMessage(k transport.Kind) bool {
-	switch k {
-	case transport.TooLarge, transport.Invalid, transport.Unknown, transport.Unsupported, transport.Conflict, transport.Protocol, transport.Forbidden:
-		return true
-	}
-	return false
-}
-
-// aboutDevice reports whether a refusal with this Kind would meet each message of the device.
-func aboutDevice(k transport.Kind) bool {
-	return k == transport.Unauthorized || k == transport.NotFound
 }

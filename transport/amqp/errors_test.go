@@ -16,58 +16,59 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// conditions are all that a hub and its relatives are known to say, and whether another try is worth it.
+// conditions are all that a hub and its relatives are known to say, whether another try is worth it, and what they are about.
 var conditions = []struct {
 	condition string
 	kind      transport.Kind
 	retry     bool
+	about     about // where it refuses a message
 }{
-	{"amqp:internal-error", transport.Unavailable, true},
-	{"amqp:not-found", transport.NotFound, false},
-	{"amqp:unauthorized-access", transport.Unauthorized, false},
-	{"amqp:decode-error", transport.Invalid, false},
-	{"amqp:resource-limit-exceeded", transport.Quota, true},
-	{"amqp:not-allowed", transport.Forbidden, false},
-	{"amqp:invalid-field", transport.Invalid, false},
-	{"amqp:not-implemented", transport.Unsupported, false},
-	{"amqp:resource-locked", transport.Unavailable, true},
-	{"amqp:precondition-failed", transport.Conflict, false},
-	{"amqp:resource-deleted", transport.NotFound, false},
-	{"amqp:illegal-state", transport.Protocol, false},
-	{"amqp:frame-size-too-small", transport.Protocol, false},
-	{"amqp:connection:forced", transport.Unavailable, true},
-	{"amqp:connection:framing-error", transport.Network, true},
-	{"amqp:connection:redirect", transport.Unavailable, true},
-	{"amqp:session:window-violation", transport.Network, true},
-	{"amqp:session:errant-link", transport.Network, true},
-	{"amqp:session:handle-in-use", transport.Network, true},
-	{"amqp:session:unattached-handle", transport.Network, true},
-	{"amqp:link:detach-forced", transport.Unavailable, true},
-	{"amqp:link:transfer-limit-exceeded", transport.Unavailable, true},
-	{"amqp:link:message-size-exceeded", transport.TooLarge, false},
-	{"amqp:link:redirect", transport.Unavailable, true},
-	{"amqp:link:stolen", transport.Unavailable, true},
-	{"amqp:transaction:unknown-id", transport.Unavailable, true},
-	{"amqp:transaction:rollback", transport.Unavailable, true},
-	{"amqp:transaction:timeout", transport.Timeout, true},
-	{"com.microsoft:timeout", transport.Timeout, true},
-	{"com.microsoft:server-busy", transport.Unavailable, true},
-	{"com.microsoft:operation-cancelled", transport.Unavailable, true},
-	{"com.microsoft:message-lock-lost", transport.Conflict, false},
-	{"com.microsoft:session-cannot-be-locked", transport.Conflict, false},
-	{"com.microsoft:link-creation-conflict", transport.Unavailable, true},
-	{"com.microsoft:device-already-exists", transport.Conflict, false},
-	{"com.microsoft:precondition-failed", transport.Conflict, false},
-	{"com.microsoft:iot-hub-not-found-error", transport.NotFound, false},
-	{"com.microsoft:argument-error", transport.Invalid, false},
-	{"com.microsoft:argument-out-of-range", transport.Invalid, false},
-	{"com.microsoft:device-container-throttled", transport.Throttled, true},
-	{"com.microsoft:quota-exceeded", transport.Quota, true},
-	{"com.microsoft:iot-hub-suspended", transport.Forbidden, false},
-	{"com.microsoft:entity-disabled", transport.Forbidden, false},
-	{"proton:io", transport.Network, true},
-	{"com.example:never-heard-of", transport.Unknown, false},
-	{"", transport.Unknown, false},
+	{"amqp:internal-error", transport.Unavailable, true, moment},
+	{"amqp:not-found", transport.NotFound, false, identity},
+	{"amqp:unauthorized-access", transport.Unauthorized, false, identity},
+	{"amqp:decode-error", transport.Invalid, false, content},
+	{"amqp:resource-limit-exceeded", transport.Quota, true, moment},
+	{"amqp:not-allowed", transport.Forbidden, false, request},
+	{"amqp:invalid-field", transport.Invalid, false, content},
+	{"amqp:not-implemented", transport.Unsupported, false, request},
+	{"amqp:resource-locked", transport.Unavailable, true, moment},
+	{"amqp:precondition-failed", transport.Conflict, false, request},
+	{"amqp:resource-deleted", transport.NotFound, false, identity},
+	{"amqp:illegal-state", transport.Protocol, false, request},
+	{"amqp:frame-size-too-small", transport.Protocol, false, request},
+	{"amqp:connection:forced", transport.Unavailable, true, moment},
+	{"amqp:connection:framing-error", transport.Network, true, moment},
+	{"amqp:connection:redirect", transport.Unavailable, true, moment},
+	{"amqp:session:window-violation", transport.Network, true, moment},
+	{"amqp:session:errant-link", transport.Network, true, moment},
+	{"amqp:session:handle-in-use", transport.Network, true, moment},
+	{"amqp:session:unattached-handle", transport.Network, true, moment},
+	{"amqp:link:detach-forced", transport.Unavailable, true, moment},
+	{"amqp:link:transfer-limit-exceeded", transport.Unavailable, true, moment},
+	{"amqp:link:message-size-exceeded", transport.TooLarge, false, content},
+	{"amqp:link:redirect", transport.Unavailable, true, moment},
+	{"amqp:link:stolen", transport.Unavailable, true, moment},
+	{"amqp:transaction:unknown-id", transport.Unavailable, true, moment},
+	{"amqp:transaction:rollback", transport.Unavailable, true, moment},
+	{"amqp:transaction:timeout", transport.Timeout, true, moment},
+	{"com.microsoft:timeout", transport.Timeout, true, moment},
+	{"com.microsoft:server-busy", transport.Unavailable, true, moment},
+	{"com.microsoft:operation-cancelled", transport.Unavailable, true, moment},
+	{"com.microsoft:message-lock-lost", transport.Conflict, false, request},
+	{"com.microsoft:session-cannot-be-locked", transport.Conflict, false, request},
+	{"com.microsoft:link-creation-conflict", transport.Unavailable, true, moment},
+	{"com.microsoft:device-already-exists", transport.Conflict, false, request},
+	{"com.microsoft:precondition-failed", transport.Conflict, false, request},
+	{"com.microsoft:iot-hub-not-found-error", transport.NotFound, false, identity},
+	{"com.microsoft:argument-error", transport.Invalid, false, content},
+	{"com.microsoft:argument-out-of-range", transport.Invalid, false, content},
+	{"com.microsoft:device-container-throttled", transport.Throttled, true, moment},
+	{"com.microsoft:quota-exceeded", transport.Quota, true, moment},
+	{"com.microsoft:iot-hub-suspended", transport.Forbidden, false, identity},
+	{"com.microsoft:entity-disabled", transport.Forbidden, false, identity},
+	{"proton:io", transport.Network, true, moment},
+	{"com.example:never-heard-of", transport.Unknown, false, content},
+	{"", transport.Unknown, false, content},
 }
 
 func TestEachConditionHasItsKind(t *testing.T) {
@@ -86,7 +87,8 @@ func TestEachConditionHasItsKind(t *testing.T) {
 func TestConditionsBecomeErrors(t *testing.T) {
 	for _, c := range conditions {
 		said := &amqp.Error{Condition: amqp.ErrCond(c.condition), Description: "text"}
-		e := verdict(&amqp.StateRejected{Error: said})
+		e, what := verdict(&amqp.StateRejected{Error: said})
+		require.Equal(t, c.about, what, c.condition)
 		require.Equal(t, c.kind, e.Kind)
 		require.Equal(t, transport.Operation, e.Scope)
 		require.ErrorContains(t, e, c.condition)
@@ -108,6 +110,11 @@ func TestConditionsBecomeErrors(t *testing.T) {
 			require.True(t, ok)
 			require.Same(t, why, found)
 			require.Equal(t, end, protocol.Error(why).Kind, "the same in a dial")
+			if c.kind != transport.Unknown {
+				require.Equal(t, c.about, aboutOf(e))
+			} else {
+				require.Equal(t, moment, aboutOf(e), "no reason, no blame")
+			}
 		}
 	}
 	require.Nil(t, ended(&amqp.ConnError{}), "then the network knows")
@@ -116,10 +123,25 @@ func TestConditionsBecomeErrors(t *testing.T) {
 }
 
 func TestOtherOutcomes(t *testing.T) {
-	require.Nil(t, verdict(nil))
-	require.Nil(t, verdict(&amqp.StateAccepted{}))
-	require.Equal(t, transport.Unknown, verdict(&amqp.StateRejected{}).Kind, "rejected without a reason: not again")
-	require.Equal(t, transport.Unavailable, verdict(&amqp.StateReceived{}).Kind)
+	for _, c := range []struct {
+		state amqp.DeliveryState
+		kind  transport.Kind
+		about about
+	}{
+		{&amqp.StateRejected{}, transport.Unknown, content}, // without a reason: not again
+		{&amqp.StateReceived{}, transport.Unavailable, moment},
+		{&amqp.StateReleased{}, transport.Unavailable, moment},
+		{&amqp.StateModified{}, transport.Unavailable, moment},
+		{&amqp.StateModified{UndeliverableHere: true}, transport.Forbidden, content},
+	} {
+		e, what := verdict(c.state)
+		require.Equal(t, c.kind, e.Kind)
+		require.Equal(t, c.about, what)
+	}
+	for _, taken := range []amqp.DeliveryState{nil, &amqp.StateAccepted{}} {
+		e, _ := verdict(taken)
+		require.Nil(t, e)
+	}
 }
 
 func TestLosses(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -57,13 +58,69 @@ func TestOutcomesOfAMessage(t *testing.T) {
 
 // What is about the device would meet each message: the session ends, and no message is blamed.
 func TestARefusalOfTheDeviceEndsItsSession(t *testing.T) {
-	for condition, kind := range map[string]transport.Kind{"amqp:unauthorized-access": transport.Unauthorized, "amqp:not-found": transport.NotFound} {
-		bubble(t, func(t *testing.T, h *hub) {
-			r := h.dev1(t, h.options())
-			h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: condition})
-			r.send(0, "x")
-			r.requireEnd(kind)
-			require.Empty(t, r.sink.results())
+	for condition, kind := range map[string]transport.Kind{
+		"amqp:unauthorized-access": transport.Unauthorized, "amqp:not-found": transport.NotFound,
+		"com.microsoft:iot-hub-suspended": transport.Forbidden, "com.microsoft:entity-disabled": transport.Forbidden,
+	} {
+		for _, fault := range []testbroker.FaultKind{testbroker.RejectMessage, testbroker.DetachOnMessage} {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := h.dev1(t, h.options())
+				h.inject(testbroker.Fault{Kind: fault, Condition: condition})
+				r.send(0, "x")
+				r.requireEnd(kind)
+				require.Empty(t, r.sink.results())
+			})
+		}
+	}
+}
+
+// A hub that is suspended refuses every message, and the client keeps its queue for the day when it is not.
+func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		suspended := h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:iot-hub-suspended", Times: -1})
+		const n = 50
+		for i := range n {
+			require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, device.Disconnected, c.Status().State)
+		require.Zero(t, c.Stats().Refused)
+		suspended.Remove()
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, c.Flush(t.Context()))
+		requireAll(t, h, "dev-1", n)
+		require.NoError(t, c.Close())
+	})
+}
+
+// A link that the hub detaches again and again, with words that are not about a message, costs no message.
+func TestDetachesThatBlameNoMessage(t *testing.T) {
+	for _, condition := range []string{
+		"amqp:not-allowed", "amqp:illegal-state", "amqp:not-implemented", "amqp:precondition-failed", "amqp:frame-size-too-small", "com.microsoft:precondition-failed",
+		"com.microsoft:link-creation-conflict", "com.example:odd",
+	} {
+		t.Run(condition, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
+				require.NoError(t, err)
+				require.NoError(t, c.Open(t.Context()))
+				in := h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, Condition: condition, Times: 30})
+				const n = 20
+				for i := range n {
+					require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
+				}
+				began := time.Now()
+				require.NoError(t, c.Flush(t.Context()))
+				require.Equal(t, 30, in.Fired())
+				require.Greater(t, time.Since(began), 10*time.Second, "the message policy paces it")
+				require.Zero(t, c.Stats().Refused)
+				requireAll(t, h, "dev-1", n)
+				require.EqualValues(t, 1, h.dials.Load())
+				require.NoError(t, c.Close())
+			})
 		})
 	}
 }

@@ -220,7 +220,7 @@ func (p *pair) run() {
 			p.close(in)
 		}
 		e := lossOf(s.conn.explain(err))
-		if time.Since(since) < shortLife || aboutDevice(e.Kind) || aboutMessage(e.Kind) {
+		if time.Since(since) < shortLife || aboutOf(e) != moment {
 			s.fail(e)
 			return
 		}

@@ -318,17 +318,16 @@ func (t *telemetry) lose(cause error, next []transport.Item) {
 	if s.ctx.Err() != nil || s.conn.gone() {
 		return
 	}
-	var e *transport.Error
-	if cause == errNoCredit {
-		e = failed(transport.OpSend, transport.Throttled, cause)
-	} else {
-		why := lossOf(s.conn.explain(cause))
-		if aboutDevice(why.Kind) {
-			s.fail(why)
-			return
-		}
-		e = failed(transport.OpSend, why.Kind, why.Err)
+	why, what := lost(transport.Throttled, cause), moment
+	if cause != errNoCredit {
+		why = lossOf(s.conn.explain(cause))
+		what = aboutOf(why)
 	}
+	if what == identity {
+		s.fail(why)
+		return
+	}
+	e := failed(transport.OpSend, why.Kind, why.Err)
 	s.mu.Lock()
 	waiting := append(t.single, t.queue...)
 	t.single, t.queue = nil, nil
@@ -338,14 +337,14 @@ func (t *telemetry) lose(cause error, next []transport.Item) {
 		suspects = 1
 	}
 	handed := append(flying, next...)
-	if aboutMessage(e.Kind) {
+	if what == content {
 		if suspects == 1 {
 			t.report(handed[:1], e)
 			handed = handed[1:]
 		}
 		t.alone = max(t.alone, suspects)
 	}
-	if aboutMessage(e.Kind) || e.Kind == transport.Network {
+	if what != moment || e.Kind == transport.Network {
 		e = failed(transport.OpSend, transport.Unavailable, e.Err)
 	}
 	t.report(handed, transport.OutcomeUnknown(e))
@@ -355,15 +354,15 @@ func (t *telemetry) lose(cause error, next []transport.Item) {
 // outcome reports what became of a transfer. It is called by the reaper while that still counts as in flight, so there is a goroutine to wake.
 func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 	s := t.s
-	e := verdict(state)
+	e, what := verdict(state)
 	switch {
 	case e == nil: // not report: a nil *Error is no nil error
 		for i := range items {
 			s.cfg.Sink.Done(items[i].Tag, nil)
 		}
-	case aboutDevice(e.Kind):
+	case what == identity:
 		s.fail(lost(e.Kind, e.Err))
-	case aboutMessage(e.Kind) && len(items) > 1:
+	case what != moment && len(items) > 1:
 		// Which of them it is about is found out by sending each alone.
 		s.mu.Lock()
 		if !s.over {
@@ -376,23 +375,27 @@ func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 	}
 }
 
-// verdict is what an outcome means for the message; nil if the hub took it.
-func verdict(state amqp.DeliveryState) *transport.Error {
+// verdict is what an outcome means for the message, nil if the hub took it, and what it is about. A condition that is not listed is about the message.
+func verdict(state amqp.DeliveryState) (*transport.Error, about) {
 	switch state := state.(type) {
 	case nil, *amqp.StateAccepted:
-		return nil
+		return nil, moment
 	case *amqp.StateRejected:
 		c := conditionOf("message", state.Error)
-		return failed(transport.OpSend, conditionKind(c.Condition), c)
+		row, listed := conditionTable[c.Condition]
+		if !listed {
+			row.about = content
+		}
+		return failed(transport.OpSend, row.kind, c), row.about
 	case *amqp.StateReleased:
-		return failed(transport.OpSend, transport.Unavailable, errReleased)
+		return failed(transport.OpSend, transport.Unavailable, errReleased), moment
 	case *amqp.StateModified:
 		if state.UndeliverableHere {
-			return failed(transport.OpSend, transport.Forbidden, errUndeliverable)
+			return failed(transport.OpSend, transport.Forbidden, errUndeliverable), content
 		}
-		return failed(transport.OpSend, transport.Unavailable, errModified)
+		return failed(transport.OpSend, transport.Unavailable, errModified), moment
 	}
-	return failed(transport.OpSend, transport.Unavailable, errNoOutcome)
+	return failed(transport.OpSend, transport.Unavailable, errNoOutcome), moment
 }
 
 var (

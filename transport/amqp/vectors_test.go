@@ -248,8 +248,8 @@ func TestVectors(t *testing.T) {
 				play func(t *testing.T, h *hub) error
 			}{
 				"message": {v.kind, rejected(condition)},
-				"link":    {lostUnderWay(ended), endsMessage(testbroker.DetachOnMessage, condition)},
-				"session": {lostUnderWay(ended), endsMessage(testbroker.EndOnMessage, condition)},
+				"link":    {lostUnderWay(condition, ended), endsMessage(testbroker.DetachOnMessage, condition)},
+				"session": {lostUnderWay(condition, ended), endsMessage(testbroker.EndOnMessage, condition)},
 				"connection": {ended, func(t *testing.T, h *hub) error {
 					h.inject(testbroker.Fault{Kind: testbroker.CloseOnMessage, Condition: condition})
 					r := h.dev1(t, h.options())
@@ -294,10 +294,16 @@ func (v *vector) require(t *testing.T, err error, kind transport.Kind) {
 	}
 }
 
-// lostUnderWay is the Kind that a message has which was under way when its link was lost for a reason of this Kind.
-func lostUnderWay(k transport.Kind) transport.Kind {
-	if k == transport.Network {
+// lostUnderWay is the Kind that a message has which was under way when its link was lost for a reason of this Kind. It is not to blame, and goes again, unless the reason speaks of its
+// content; when the reason speaks of the device or the hub, the session ends instead.
+func lostUnderWay(condition string, k transport.Kind) transport.Kind {
+	switch k {
+	case transport.Network, transport.Conflict, transport.Protocol, transport.Unsupported:
 		return transport.Unavailable
+	case transport.Forbidden:
+		if condition == "amqp:not-allowed" {
+			return transport.Unavailable
+		}
 	}
 	return k
 }
