@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +27,12 @@ func dice(t *testing.T) *rand.Rand {
 func spin(d time.Duration) {
 	for began := time.Now(); time.Since(began) < d; {
 	}
+}
+
+// sessions counts those of the library, each of which has a goroutine.
+func sessions() int {
+	all := make([]byte, 1<<20)
+	return strings.Count(string(all[:runtime.Stack(all, true)]), "go-amqp.(*Session).mux(")
 }
 
 // A device that is closed at any moment of its life leaves the connection to the others. In real time: what counts is where the goroutines of the library are at that moment.
@@ -90,6 +98,11 @@ func TestADeviceThatGivesUpAtAnyMoment(t *testing.T) {
 			}
 			good.requireSends("x")
 			require.EqualValues(t, 1, h.dials.Load())
+			most := 1 // the good one's, and that for tokens
+			if addresses == nil {
+				most++
+			}
+			require.Eventually(t, func() bool { return sessions() <= most }, 5*time.Second, 10*time.Millisecond, "sessions were left behind")
 		})
 	}
 }

@@ -316,6 +316,9 @@ func (s *session) check(ctx context.Context) error {
 		return nil
 	}
 	s.cancel()
+	if s.shared {
+		s.part() // it may have been begun at the last moment
+	}
 	s.leave()
 	return err
 }
