@@ -27,7 +27,9 @@ type connection struct {
 	mu      sync.Mutex // guards what follows; held for memory only
 	closing bool       // close was called: begin starts no goroutine any more
 
-	users int // of a Mux's
+	// Of a Mux's, guarded by its mutex.
+	dial  *dialing // that made it
+	users int
 }
 
 const (

@@ -14,34 +14,45 @@ import (
 // and errors, and a client's own loop, retry policy and status; what happens to one does not disturb the others. A device joins by opening its client and leaves by closing it, at any time. The connection is
 // made when the first joins and closed when the last leaves. When it is lost, all lose their sessions together; it is dialed once for all, and Options.Parallel devices at a time come back.
 //
-// Devices prove themselves by CBS, so each needs credentials with Sign or Token; or, with Options.Addresses, the first that dials does so for all, by SASL or certificate. A Mux is safe for
+// Devices prove themselves by CBS, so each needs credentials with Sign or Token; or, with Options.Addresses, the one that begins a dial does so for all, by SASL or certificate. A Mux is safe for
 // concurrent use. There is nothing to close.
 type Mux struct {
 	opt Options
 	err error // what Dial returns for wrong options
 
 	places chan struct{} // of devices that are being authenticated
-	dial   chan struct{} // capacity 1: held to make the connection
 
-	mu   sync.Mutex // guards what follows; held for memory only
-	conn *connection
-	// After a dial that failed, no other device makes one to that host before until. A host is not held against the devices of another one, which may be mistyped.
+	mu      sync.Mutex // guards what follows; held for memory only
+	conn    *connection
+	dialing *dialing // nil: no dial is under way
+	// After a dial that failed, no other device begins one to that host before until. A host is not held against the devices of another one, which may be mistyped.
 	gap   time.Duration
 	until time.Time
 	last  *transport.Error
 	host  string        // that was dialed
-	by    string        // the device that met it; its own policy paces its next one
-	news  chan struct{} // closed when a connection is made; nil unless somebody waits for that
+	by    string        // the device that had begun it; its own policy paces its next one
+	news  chan struct{} // closed, and replaced, when a dial begins or has ended
 }
 
 var _ transport.Transport = (*Mux)(nil)
+
+// dialing is a dial on its way, on a goroutine of its own. It belongs to all who wait for it: it goes on for as long as one of them does, and for Options.OperationTimeout at most.
+type dialing struct {
+	creds  *transport.Credentials // of the device that began it
+	cancel context.CancelCauseFunc
+	over   chan struct{}    // closed at its end
+	err    *transport.Error // why it failed; valid then
+
+	conn    *connection // what it made; guarded by Mux.mu
+	waiters int         // guarded by Mux.mu; when the last one leaves, the dial ends, or what it made if nobody uses that
+}
 
 // After a failed dial of a shared connection the next one waits for this long, and twice as long after each further one, up to the second.
 const minGap, maxGap = time.Second, 30 * time.Second
 
 // NewMux returns a Mux with the given options, which are copied; nil means all defaults. Wrong options are reported by Dial, with Kind Invalid.
 func NewMux(o *Options) *Mux {
-	m := &Mux{dial: make(chan struct{}, 1)}
+	m := &Mux{news: make(chan struct{})}
 	m.opt, m.err = o.resolve()
 	if m.err == nil && m.opt.Addresses == nil && m.opt.Auth != AuthDefault && m.opt.Auth != CBS {
 		m.err = protocol.Invalid("options: Auth is " + m.opt.Auth.String() + ", by which one device only can be proved; a Mux needs CBS")
@@ -50,9 +61,11 @@ func NewMux(o *Options) *Mux {
 	return m
 }
 
-// Dial makes the device a session of its own, on the connection that there is or on a new one. The errors are those of Transport.Dial, and Quota when Options.Devices have joined already, or as many as the peer allows. While the
-// hub cannot be reached, one device dials, as its policy paces it; the calls of the others wait for its success, 8 s at most, and return its latest failure then. What the hub itself wants to be
-// waited for is returned at once, as RetryAfter.
+// Dial makes the device a session of its own, on the connection that there is or on a new one. The errors are those of Transport.Dial, and Quota when Options.Devices have joined already, or as many as the peer allows.
+//
+// There is one dial at a time, which all who come meanwhile wait for. It does not end with the device that began it, and fails with Timeout after Options.OperationTimeout. While the
+// hub cannot be reached, that device begins the next one, as its policy paces it, or another one when it has not done so for a while; the calls of the others wait for a success, and return
+// the latest failure when they have waited for 8 s. What the hub itself wants to be waited for is returned at once, as RetryAfter.
 func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	if m.err != nil {
 		return nil, m.err
@@ -60,137 +73,161 @@ func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessio
 	if err := cfg.Creds.Validate(); err != nil {
 		return nil, protocol.Error(err)
 	}
-	if err := m.await(ctx, cfg.Creds); err != nil {
-		return nil, dialError(ctx, err)
+	if m.opt.Addresses == nil && cfg.Creds.Sign == nil && cfg.Creds.Token == nil {
+		return nil, protocol.Invalid("credentials have neither Sign nor Token, which a Mux needs; a device with a certificate needs a Transport of its own")
 	}
-	select {
-	case m.places <- struct{}{}:
-	case <-ctx.Done():
-		return nil, dialError(ctx, ctx.Err())
-	}
-	leave := sync.OnceFunc(func() { <-m.places })
-	defer leave()
-	s, err := m.join(ctx, cfg, leave)
+	s, err := m.join(ctx, cfg)
 	if err != nil {
 		return nil, dialError(ctx, err)
 	}
 	return s, nil
 }
 
-// placeLimit is after how long a device gives its place to the next one, though its token has not come from where it is made, or was not answered: those that take long do not hold up the others.
-const placeLimit = time.Second
-
-// awaitLimit is how long a device waits for the one that dials before it is told why there is no connection: less than the DialTimeout of most, which would not know.
-const awaitLimit = 8 * time.Second
-
-// join authenticates a device and gives it a session. leave gives its place up.
-func (m *Mux) join(ctx context.Context, cfg *transport.Config, leave func()) (*session, error) {
-	if m.opt.Addresses == nil && cfg.Creds.Sign == nil && cfg.Creds.Token == nil {
-		return nil, protocol.Invalid("credentials have neither Sign nor Token, which a Mux needs; a device with a certificate needs a Transport of its own")
-	}
-	limit := time.AfterFunc(placeLimit, leave)
-	l, err := m.prove(ctx, cfg.Creds)
-	limit.Stop()
+// join authenticates a device and gives it a session.
+func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error) {
+	proof := sync.OnceValues(func() (login, error) { return m.prove(ctx, cfg.Creds) })
+	conn, err := m.connection(ctx, cfg.Creds, proof)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := m.connection(ctx, cfg.Creds, &l)
-	if err != nil {
-		return nil, err
+	var s *session
+	l, err := proof()
+	if err == nil {
+		err = m.inPlace(ctx, func() error {
+			if l.auth == CBS {
+				if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text); err != nil {
+					return err
+				}
+			}
+			s = newSession(cfg, &m.opt, conn, &l)
+			s.shared = true
+			s.leave = func() { m.release(conn) }
+			return s.check(ctx)
+		})
 	}
-	if l.auth == CBS {
-		limit := time.AfterFunc(placeLimit, leave)
-		defer limit.Stop()
-		if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text); err != nil {
-			m.release(conn)
-			return nil, err
-		}
+	switch {
+	case err == nil:
+		return s, nil
+	case s == nil: // else check did it
+		m.release(conn)
 	}
-	s := newSession(cfg, &m.opt, conn, &l)
-	s.shared = true
-	s.leave = func() { m.release(conn) }
-	return s, s.check(ctx)
+	return nil, err
 }
 
 // prove is for each device. Without tokens, what proves the connection is only asked for when one is made.
-func (m *Mux) prove(ctx context.Context, creds *transport.Credentials) (login, error) {
+func (m *Mux) prove(ctx context.Context, creds *transport.Credentials) (l login, err error) {
 	if m.opt.Addresses != nil {
 		return login{auth: m.opt.auth(creds)}, nil
 	}
-	return m.opt.prove(ctx, creds)
+	err = m.inPlace(ctx, func() error {
+		l, err = m.opt.prove(ctx, creds)
+		return err
+	})
+	return l, err
 }
 
-// connection returns the one that lives, with the caller counted as a user, or makes one.
-func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, l *login) (*connection, error) {
-	if c, err := m.living(creds); c != nil || err != nil {
-		return c, err
-	}
+// placeLimit is after how long a device gives its place to the next one, though its token has not come from where it is made, or was not answered: those that take long do not hold up the others.
+const placeLimit = time.Second
+
+// inPlace runs f when there is a place for it.
+func (m *Mux) inPlace(ctx context.Context, f func() error) error {
 	select {
-	case m.dial <- struct{}{}:
-		defer func() { <-m.dial }()
+	case m.places <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
-	if c, err := m.living(creds); c != nil || err != nil {
-		return c, err
-	}
-	if m.opt.Addresses != nil {
-		all, err := m.opt.prove(ctx, creds)
-		if err != nil {
-			return nil, err
+	leave := sync.OnceFunc(func() { <-m.places })
+	defer leave()
+	limit := time.AfterFunc(placeLimit, leave)
+	defer limit.Stop()
+	return f()
+}
+
+// awaitLimit is how long a device that must not dial waits for the one that may, before it is told why there is no connection: less than the DialTimeout of most, which would not know.
+const awaitLimit = 8 * time.Second
+
+// connection returns the one that lives, with the caller counted as a user of it, or the one that comes of a dial, which the caller waits for or begins. proof is the caller's, which
+// is asked for before a dial: a device that cannot prove itself does not begin one.
+func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proof func() (login, error)) (*connection, error) {
+	limit := time.Now().Add(awaitLimit)
+	proven := false
+	for ctx.Err() == nil {
+		m.mu.Lock()
+		c, err := m.livingLocked(creds)
+		if c != nil || err != nil {
+			m.mu.Unlock()
+			return c, err
 		}
-		l = &all
+		news := m.news
+		refused, wait := m.heldLocked(creds)
+		switch d := m.dialing; {
+		case d != nil && d.waiters > 0 && d.creds.DialHost() == creds.DialHost():
+			d.waiters++
+			m.mu.Unlock()
+			if c, err := m.wait(ctx, d, creds); c != nil || err != nil {
+				return c, err
+			}
+		case d != nil: // to another host, or about to end
+			m.mu.Unlock()
+			select {
+			case <-d.over:
+			case <-ctx.Done():
+			}
+		case refused != nil:
+			m.mu.Unlock()
+			left := time.Until(limit)
+			if refused.RetryAfter > 0 || left <= 0 {
+				return nil, refused
+			}
+			again := time.NewTimer(min(wait, left))
+			select {
+			case <-news:
+			case <-again.C:
+			case <-ctx.Done():
+			}
+			again.Stop()
+		case !proven:
+			m.mu.Unlock()
+			if _, err := proof(); err != nil {
+				return nil, err
+			}
+			proven = true
+		default:
+			l, _ := proof()
+			d := m.beginLocked(creds, &l)
+			m.mu.Unlock()
+			if c, err := m.wait(ctx, d, creds); c != nil || err != nil {
+				return c, err
+			}
+			if d.err != nil {
+				return nil, d.err
+			}
+		}
 	}
-	c, err := m.opt.connect(ctx, creds, l)
-	if err != nil {
-		return nil, m.failed(ctx, creds, err)
+	return nil, ctx.Err()
+}
+
+// livingLocked returns the connection if there is one, with one user more, or why there can be none now, or neither. mu is held.
+func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
+	c := m.conn
+	switch {
+	case c == nil || c.gone():
+		return nil, nil
+	case c.host != creds.DialHost():
+		return nil, protocol.Invalid("the devices of this Mux are connected to " + strconv.Quote(c.host) + ", this one belongs to " + strconv.Quote(creds.DialHost()) + "; give it another Mux")
+	case c.users >= m.opt.Devices:
+		return nil, &transport.Error{Kind: transport.Quota, Err: errFull}
+	case c.users >= c.places():
+		return nil, &transport.Error{Kind: transport.Quota, Err: errNoChannel}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.gap, m.last = 0, nil
-	c.users = 1
-	m.conn = c
-	if m.news != nil {
-		close(m.news)
-		m.news = nil
-	}
+	c.users++
 	return c, nil
 }
 
-// await returns when there is a connection or the device may make one, or why there is none.
-func (m *Mux) await(ctx context.Context, creds *transport.Credentials) error {
-	limit := time.NewTimer(awaitLimit)
-	defer limit.Stop()
-	for {
-		m.mu.Lock()
-		refused, wait := m.heldLocked(creds)
-		if refused == nil || m.conn != nil && !m.conn.gone() {
-			m.mu.Unlock()
-			return nil
-		}
-		if refused.RetryAfter > 0 {
-			m.mu.Unlock()
-			return refused
-		}
-		if m.news == nil {
-			m.news = make(chan struct{})
-		}
-		news := m.news
-		m.mu.Unlock()
-		again := time.NewTimer(wait)
-		select {
-		case <-news:
-		case <-again.C:
-		case <-limit.C:
-			again.Stop()
-			return refused
-		case <-ctx.Done():
-			again.Stop()
-			return ctx.Err()
-		}
-		again.Stop()
-	}
-}
+var (
+	errFull      = errors.New("the connection has as many devices as Options.Devices allows; use another Mux")
+	errNoChannel = errors.New("the connection has as many devices as the peer allows sessions of AMQP (channel-max); use another Mux")
+)
 
 // heldLocked returns the failure for which the device must not dial now, and for how long. mu is held.
 func (m *Mux) heldLocked(creds *transport.Credentials) (*transport.Error, time.Duration) {
@@ -205,62 +242,128 @@ func (m *Mux) heldLocked(creds *transport.Credentials) (*transport.Error, time.D
 	return &refused, wait
 }
 
-// living returns the connection if there is one, or why there can be none now, or neither.
-func (m *Mux) living(creds *transport.Credentials) (*connection, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if c := m.conn; c != nil && !c.gone() {
-		switch {
-		case c.host != creds.DialHost():
-			return nil, protocol.Invalid("the devices of this Mux are connected to " + strconv.Quote(c.host) + ", this one belongs to " + strconv.Quote(creds.DialHost()) + "; give it another Mux")
-		case c.users >= m.opt.Devices:
-			return nil, &transport.Error{Kind: transport.Quota, Err: errFull}
-		case c.users >= c.places():
-			return nil, &transport.Error{Kind: transport.Quota, Err: errNoChannel}
-		}
-		c.users++
-		return c, nil
-	}
-	if refused, _ := m.heldLocked(creds); refused != nil {
-		return nil, refused
-	}
-	return nil, nil
+// beginLocked begins a dial, for which the caller waits. mu is held.
+func (m *Mux) beginLocked(creds *transport.Credentials, l *login) *dialing {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	d := &dialing{creds: creds, cancel: cancel, over: make(chan struct{}), waiters: 1}
+	m.dialing = d
+	m.tellLocked()
+	go m.dial(ctx, d, l)
+	return d
 }
 
-var (
-	errFull      = errors.New("the connection has as many devices as Options.Devices allows; use another Mux")
-	errNoChannel = errors.New("the connection has as many devices as the peer allows sessions of AMQP (channel-max); use another Mux")
-)
-
-// failed notes a failed dial, so that a thousand devices do not try the same one after the other. What no other try can mend is not noted: clients stop by themselves.
-func (m *Mux) failed(ctx context.Context, creds *transport.Credentials, cause error) error {
-	if ctx.Err() != nil {
-		return cause // the device was closed, or had no more time
+// dial is the goroutine of a dial. Without tokens it asks for what proves the connection, too.
+func (m *Mux) dial(ctx context.Context, d *dialing, l *login) {
+	defer close(d.over)
+	limit := time.AfterFunc(m.opt.OperationTimeout, func() { d.cancel(errNoAnswer) })
+	var err error
+	if m.opt.Addresses != nil {
+		var all login
+		all, err = m.opt.prove(ctx, d.creds)
+		l = &all
 	}
-	e := protocol.Error(cause)
+	var conn *connection
+	if err == nil {
+		conn, err = m.opt.connect(ctx, d.creds, l)
+	}
+	limit.Stop()
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch e.Kind {
+	if conn != nil && d.waiters == 0 {
+		m.mu.Unlock()
+		conn.close()
+		m.mu.Lock() // nobody has joined meanwhile: a dial without waiters is not waited for
+		conn = nil
+	}
+	m.dialing = nil
+	switch {
+	case conn != nil:
+		conn.dial = d
+		m.conn, d.conn, m.gap, m.last = conn, conn, 0, nil
+	default:
+		d.cancel(nil)
+		if err != nil {
+			d.err = protocol.Error(err)
+			m.failedLocked(d)
+		}
+	}
+	m.tellLocked()
+}
+
+// tellLocked wakes those who wait for what changes. mu is held.
+func (m *Mux) tellLocked() {
+	close(m.news)
+	m.news = make(chan struct{})
+}
+
+// failedLocked notes a failed dial, so that a thousand devices do not try the same one after the other. What no other try can mend is not noted: clients stop by themselves. Nor is a dial that
+// was given up. mu is held.
+func (m *Mux) failedLocked(d *dialing) {
+	if d.waiters == 0 {
+		return
+	}
+	switch e := d.err; e.Kind {
 	case transport.Network, transport.Timeout, transport.Unavailable, transport.Throttled, transport.Quota:
-		if host := creds.DialHost(); m.host != host {
+		if host := d.creds.DialHost(); m.host != host {
 			m.gap, m.host = 0, host
 		}
 		m.gap = min(max(2*m.gap, minGap), maxGap)
-		m.until, m.last, m.by = time.Now().Add(max(m.gap, e.RetryAfter)), e, creds.Resource()
+		m.until, m.last, m.by = time.Now().Add(max(m.gap, e.RetryAfter)), e, d.creds.Resource()
 	}
-	return e
+}
+
+// wait waits for the end of a dial, or of ctx, of which the caller is one of the waiters, which it is not any more then. It returns the connection with the caller as a user, or why the caller
+// cannot have one; neither when the dial failed.
+func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials) (c *connection, err error) {
+	select {
+	case <-d.over:
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	if err = ctx.Err(); err == nil {
+		c, err = m.livingLocked(creds)
+	}
+	d.waiters--
+	last, underWay := d.waiters == 0, m.dialing == d
+	unused := m.unusedLocked(d.conn)
+	m.mu.Unlock()
+	switch {
+	case last && underWay:
+		d.cancel(context.Canceled)
+		<-d.over
+	case unused:
+		d.conn.hangUp()
+	}
+	return c, err
 }
 
 // release takes a user off. The last one closes the connection.
 func (m *Mux) release(c *connection) {
 	m.mu.Lock()
 	c.users--
-	last := c.users == 0
-	if last && m.conn == c {
+	unused := m.unusedLocked(c)
+	m.mu.Unlock()
+	if unused {
+		c.hangUp()
+	}
+}
+
+// unusedLocked reports whether a connection has no user, and nobody who waited for its dial can become one. Whoever it says that to, which is one, closes it. mu is held.
+func (m *Mux) unusedLocked(c *connection) bool {
+	if c == nil || c.users > 0 || c.dial.waiters > 0 {
+		return false
+	}
+	if m.conn == c {
 		m.conn = nil
 	}
-	m.mu.Unlock()
-	if last {
-		c.close()
-	}
+	return true
+}
+
+// hangUp closes a connection of a Mux's, and ends the context that it was dialed with, which functions of the options may go by.
+func (c *connection) hangUp() {
+	c.close()
+	c.dial.cancel(nil)
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,6 +205,147 @@ func TestAnOutageIsNotDialedByAll(t *testing.T) {
 		require.Less(t, time.Since(began), 11*time.Second, "no device waits for longer than its own policy says, which is 10 s at most")
 		each(all, func(_ int, c *device.Client) { _ = c.Close() })
 	})
+}
+
+// hole is a network that loses all packets while it is shut: a dial gets no answer, and otherwise takes half a second.
+type hole struct {
+	shut  atomic.Bool
+	dials atomic.Int32 // begun
+	cut   atomic.Int32 // of those, given up while the network was open
+}
+
+func (n *hole) options(h *hub) *amqp.Options {
+	o := h.options()
+	dial := o.Dial
+	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		n.dials.Add(1)
+		if n.shut.Load() {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+			return dial(ctx, network, addr)
+		case <-ctx.Done():
+			n.cut.Add(1)
+			return nil, ctx.Err()
+		}
+	}
+	return o
+}
+
+// An outage in which packets vanish: a dial hangs, instead of failing at once. It is one dial for all, and when the network is back no device cuts the dial that another one began.
+func TestASilentOutageIsNotDialedByAll(t *testing.T) {
+	for _, spread := range []time.Duration{0, 30 * time.Second} {
+		t.Run(fmt.Sprint("spread ", spread), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				const n, outage = 1000, 100 * time.Second
+				var network hole
+				mux := amqp.NewMux(network.options(h))
+				var all []*device.Client
+				for i := range n {
+					c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, &device.Options{ReconnectSpread: spread})
+					require.NoError(t, err)
+					defer c.Close()
+					all = append(all, c)
+				}
+				each(all, func(_ int, c *device.Client) {
+					if err := c.Open(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				require.EqualValues(t, 1, network.dials.Swap(0))
+				network.shut.Store(true)
+				h.Drop("")
+				time.Sleep(outage)
+				during := network.dials.Swap(0)
+				network.shut.Store(false)
+				began := time.Now()
+				var mu sync.Mutex
+				var first, last time.Duration
+				each(all, func(i int, c *device.Client) {
+					if err := c.Send(t.Context(), numbered(i)); err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if first == 0 {
+						first = time.Since(began)
+					}
+					last = time.Since(began)
+				})
+				t.Logf("%d dials in %v; then %d, of which %d were cut; the first device back after %v, the last after %v", during, outage, network.dials.Load(), network.cut.Load(), first, last)
+				require.LessOrEqual(t, during, int32(8), "20 s each, the waits between them, and one that a device had begun")
+				require.Zero(t, network.cut.Load())
+				require.LessOrEqual(t, network.dials.Load(), int32(2))
+				require.Less(t, first, 55*time.Second, "what is left of a dial, and the longest wait between two")
+				require.Less(t, last, first+time.Minute, "and each by its own policy")
+			})
+		})
+	}
+}
+
+// The device that began the dial is closed: the others go on waiting for what it began, and are not told of a failure that there was none.
+func TestTheDeviceThatDialsLeaves(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		var network hole
+		mux := amqp.NewMux(network.options(h))
+		first, err := device.New(h.CredsWith(t, ""), mux, nil)
+		require.NoError(t, err)
+		require.NoError(t, first.Start())
+		synctest.Wait()
+		require.EqualValues(t, 1, network.dials.Load())
+		began := time.Now()
+		joined := make(chan *running, 3)
+		for i := range cap(joined) {
+			creds := h.device(t, fmt.Sprintf("dev-%d", 2+i))
+			go func() {
+				r, err := tryStart(t, mux, creds)
+				if err != nil {
+					t.Error(err)
+				}
+				joined <- r
+			}()
+		}
+		synctest.Wait()
+		time.Sleep(200 * time.Millisecond)
+		require.NoError(t, first.Close())
+		require.Equal(t, 200*time.Millisecond, time.Since(began), "its Close does not wait for the dial either")
+		for range cap(joined) {
+			require.NotNil(t, <-joined)
+		}
+		require.Less(t, time.Since(began), 600*time.Millisecond)
+		require.EqualValues(t, 1, network.dials.Load())
+		require.EqualValues(t, 1, h.Connections(""))
+	})
+}
+
+// When all have left, nothing of the dial is left, whether it hangs or is about to succeed.
+func TestAllWhoWaitForADialLeave(t *testing.T) {
+	for _, after := range []time.Duration{0, 200 * time.Millisecond, 500 * time.Millisecond, 5 * time.Second} {
+		bubble(t, func(t *testing.T, h *hub) {
+			var network hole
+			network.shut.Store(after > time.Second)
+			mux := amqp.NewMux(network.options(h))
+			var group sync.WaitGroup
+			ctx, cancel := context.WithCancel(t.Context())
+			for i := range 10 {
+				creds := h.device(t, fmt.Sprintf("quitter-%d", i))
+				group.Go(func() {
+					if s, err := mux.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Queue: 1, Sink: &sink{}}); err == nil {
+						_ = s.Run(ctx)
+					}
+				})
+			}
+			time.Sleep(after)
+			cancel()
+			group.Wait()
+			synctest.Wait()
+			require.Zero(t, h.Connections(""), "after %v", after)
+			network.shut.Store(false)
+			start(t, mux, h.CredsWith(t, "")).requireSends("x")
+		})
+	}
 }
 
 // A device whose host does not exist does not keep the others from dialing theirs.

@@ -87,7 +87,7 @@ type Options struct {
 	IdleTimeout time.Duration
 	// WriteTimeout is how long the network may take for 16 KB before the connection counts as lost. 0: 10 s.
 	WriteTimeout time.Duration
-	// OperationTimeout bounds the wait for each answer of the hub to what opens or settles something: a session, a link, a token. 0: 20 s.
+	// OperationTimeout bounds the wait for each answer of the hub to what opens or settles something: a session, a link, a token; and the dial of a Mux. 0: 20 s.
 	OperationTimeout time.Duration
 	// CreditTimeout is how long the hub may leave a link without credit, while messages wait, before those are reported as Throttled. When it is
 	// the whole session of AMQP that may not send, the device's session ends instead, with Timeout. 0: 20 s.

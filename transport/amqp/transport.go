@@ -49,7 +49,7 @@
 // (*TokenError) or from the SASL outcome (*SASLError), each reachable with errors.As; Protocol is for peers that speak something else; for all that concerns network, TLS and certificates it is as in package
 // mqtt. Conditions that are not listed mean Unknown where the hub refuses a message, and Network where it ends something.
 //
-// A Dial has no time limit but its context's: package device bounds it.
+// A Dial has no time limit but its context's: package device bounds it. That of a Mux, which may be waited for by many, has one.
 package amqp
 
 import (
