@@ -28,8 +28,9 @@ type connection struct {
 	closing bool       // close was called: begin starts no goroutine any more
 
 	// Of a Mux's, guarded by its mutex.
-	dial  *dialing // that made it
-	users int
+	dial     *dialing // that made it
+	users    int
+	accepted bool // by the hub: a device is joined
 }
 
 const (

@@ -107,6 +107,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 	}
 	switch {
 	case err == nil:
+		m.accept(conn)
 		return s, nil
 	case s == nil: // else check did it
 		m.release(conn)
@@ -213,6 +214,9 @@ func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
 	switch {
 	case c == nil || c.gone():
 		return nil, nil
+	case c.host != creds.DialHost() && !c.accepted:
+		// It passes: by the next try that one was refused, as a device whose host is mistyped is, or accepted, which settles whose Mux it is.
+		return nil, &transport.Error{Kind: transport.Unavailable, Err: errors.New("a device of " + strconv.Quote(c.host) + " has connected this Mux and was not accepted there yet")}
 	case c.host != creds.DialHost():
 		return nil, protocol.Invalid("the devices of this Mux are connected to " + strconv.Quote(c.host) + ", this one belongs to " + strconv.Quote(creds.DialHost()) + "; give it another Mux")
 	case c.users >= m.opt.Devices:
@@ -338,6 +342,13 @@ func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials
 		d.conn.hangUp()
 	}
 	return c, err
+}
+
+// accept notes that the connection is that of a host which has accepted a device.
+func (m *Mux) accept(c *connection) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.accepted = true
 }
 
 // release takes a user off. The last one closes the connection.

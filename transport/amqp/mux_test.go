@@ -378,6 +378,39 @@ func TestADeviceWithAWrongHostDoesNotHoldUpTheOthers(t *testing.T) {
 	})
 }
 
+// A device that is to be refused, but not yet, does not turn those of the right host away for good.
+func TestAMuxBelongsToTheHostThatAcceptedADevice(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		mux := amqp.NewMux(h.options())
+		wrong := *h.CredsWith(t, hubpair.WrongKey)
+		wrong.GatewayHost = "other.example.com"
+		slow := h.inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: 5 * time.Second})
+		bad, err := device.New(&wrong, mux, nil)
+		require.NoError(t, err)
+		defer bad.Close()
+		require.NoError(t, bad.Start())
+		time.Sleep(time.Second)
+		require.Equal(t, 1, slow.Fired())
+
+		creds := h.device(t, "good")
+		_, err = tryStart(t, mux, creds)
+		require.Equal(t, transport.Unavailable, transport.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, "other.example.com")
+		good, err := device.New(creds, mux, nil)
+		require.NoError(t, err)
+		defer good.Close()
+		began := time.Now()
+		require.NoError(t, good.Open(t.Context()))
+		require.Less(t, time.Since(began), 20*time.Second, "5 s, and a wait by its policy")
+		require.Equal(t, transport.Unauthorized, transport.KindOf(bad.Status().Err))
+
+		right := *h.device(t, "late")
+		right.GatewayHost = "other.example.com"
+		_, err = tryStart(t, mux, &right)
+		require.Equal(t, transport.Invalid, transport.KindOf(err), "now it is settled")
+	})
+}
+
 func TestWhoMayNotJoin(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
