@@ -20,6 +20,7 @@ type connection struct {
 	amqp   *amqp.Conn
 	tokens *tokens
 	host   string
+	idle   idleLinks
 
 	// strays are goroutines of devices that left while a call of the library still held them, which takes no notice of a context, and those of begin. close joins them.
 	strays sync.WaitGroup
@@ -217,6 +218,7 @@ func (c *connection) close() {
 	_ = c.amqp.Close()
 	<-c.stream.flushed
 	limit.Stop()
+	c.idle.stop()
 	c.tokens.join()
 	c.strays.Wait()
 }

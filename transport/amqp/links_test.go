@@ -434,3 +434,67 @@ func TestIdleForADay(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A device that only sends, and does so rarely, learns within 10 s that the hub has disabled it, with a connection of its own and on a shared one.
+func TestAnIdleDeviceIsDisabled(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		bubble(t, func(t *testing.T, h *hub) {
+			var tr transport.Transport = amqp.New(h.options())
+			if shared {
+				tr = amqp.NewMux(h.options())
+			}
+			other := start(t, tr, h.device(t, "other"))
+			other.requireSends("x")
+			c, err := device.New(h.CredsWith(t, ""), tr, nil)
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Open(t.Context()))
+			require.NoError(t, c.Send(t.Context(), numbered(0)))
+			time.Sleep(5 * time.Minute)
+			require.Equal(t, device.Connected, c.Status().State)
+			require.NoError(t, h.SetEnabled("dev-1", false))
+			time.Sleep(11 * time.Second)
+			require.Equal(t, device.Disconnected, c.Status().State)
+			require.Equal(t, transport.Unauthorized, transport.KindOf(c.Status().Err), "%v", c.Status().Err)
+			other.requireAlive()
+			other.requireSends("y")
+		})
+	}
+}
+
+// An idle link that the hub took away for an ordinary reason is forgotten, and the next message has another one. A fleet that is idle has no goroutine for the looks.
+func TestIdleLinksThatAreLost(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		const n = 50
+		all := fleet(t, h, amqp.NewMux(h.options()), n)
+		send := func(i int) {
+			each(all, func(_ int, c *device.Client) {
+				if err := c.Send(t.Context(), numbered(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		send(0)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		idle := goroutines()
+		for i := range 2 {
+			for k := range n {
+				require.Equal(t, 1, h.DetachLinks(fmt.Sprintf("fleet-%d", k), testbroker.LinkTelemetry, testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+			}
+			time.Sleep(15 * time.Second)
+			synctest.Wait()
+			require.Less(t, goroutines(), idle+n/2)
+			send(1 + i)
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			require.Less(t, goroutines(), idle+n/2)
+		}
+		for k, c := range all {
+			requireAll(t, h, fmt.Sprintf("fleet-%d", k), 3)
+			require.EqualValues(t, 1, c.Stats().Connections)
+			require.NoError(t, c.Close())
+		}
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}

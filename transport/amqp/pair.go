@@ -272,7 +272,7 @@ func newUUID() string {
 }
 
 // lookEvery is how often the link out is looked at while nothing comes in. The library does not tell that it is lost before something is sent, which a device that only listens never
-// does, and without it the hub neither tells of changes nor calls methods.
+// does, and without it the hub neither tells of changes nor calls methods. It is the same for a link for telemetry that is idle; see idleLinks.
 const lookEvery = 10 * time.Second
 
 // receive takes what comes until a link is gone.

@@ -78,6 +78,9 @@ func (s *session) Run(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	s.over = true
+	if !s.telemetry.running && s.telemetry.link != nil {
+		s.conn.idle.remove(s.telemetry.link)
+	}
 	s.telemetry.queue, s.telemetry.single, s.commands.unsettled = nil, nil, nil
 	s.mu.Unlock()
 	s.cancel()

@@ -19,6 +19,7 @@ type telemetry struct {
 
 	// Of the goroutine, and of the next one when it has ended.
 	link  *outLink // nil: none
+	gone  error    // it was lost while there was no goroutine
 	alone int      // so many messages are to be sent one at a time: one of them ended a link
 	guard bool     // the latest one was sent so
 	// patience ends when limit fires, which runs while a transfer waits for credit. Both are used again for as long as that does not happen.
@@ -43,8 +44,26 @@ type telemetry struct {
 func (t *telemetry) putLocked(batch []transport.Item) {
 	t.queue = append(t.queue, batch...)
 	if !t.running && len(t.queue) > 0 {
-		t.running = true
-		t.s.goLocked(t.run)
+		t.startLocked()
+	}
+}
+
+// startLocked starts the goroutine. session.mu is held.
+func (t *telemetry) startLocked() {
+	t.running = true
+	if t.link != nil {
+		t.s.conn.idle.remove(t.link)
+	}
+	t.s.goLocked(t.run)
+}
+
+// lostIdle has the loss of a link dealt with that nobody used. What uses it meanwhile notices by itself.
+func (t *telemetry) lostIdle(l *outLink, err error) {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	if !t.running && t.link == l {
+		t.gone = err
+		t.startLocked()
 	}
 }
 
@@ -53,6 +72,9 @@ func (t *telemetry) run() {
 	s := t.s
 	idle := newLinger()
 	defer idle.Stop()
+	if t.gone != nil {
+		t.forgetIdle()
+	}
 	for s.ctx.Err() == nil {
 		var over chan struct{}
 		if t.link != nil {
@@ -76,6 +98,20 @@ func (t *telemetry) run() {
 	}
 }
 
+// forgetIdle gives up a link that was lost while nobody used it: the next message opens another one, and nobody needs to know. What the hub says about the device ends the session.
+func (t *telemetry) forgetIdle() {
+	s := t.s
+	cause := t.gone
+	t.gone = nil
+	t.drop(cause)
+	if s.ctx.Err() != nil || s.conn.gone() {
+		return
+	}
+	if why := lossOf(s.conn.explain(cause)); aboutOf(why) == identity {
+		s.fail(why)
+	}
+}
+
 // retire gives the goroutine up, unless something waits or is in flight. It reports whether it did.
 func (t *telemetry) retire() bool {
 	s := t.s
@@ -89,6 +125,9 @@ func (t *telemetry) retire() bool {
 	}
 	t.items, t.parts, t.buf, t.queue = nil, nil, nil, nil
 	t.running = false
+	if t.link != nil && !s.over {
+		s.conn.idle.add(t.link)
+	}
 	return true
 }
 

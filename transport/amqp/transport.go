@@ -30,7 +30,7 @@
 //
 // A link that the hub detaches is opened again on the same session of AMQP when there is something to send, or at once if it is the one for commands; a session of AMQP that the hub ends is
 // begun again the same way. What was in flight or waited at that moment is reported by Done, with an error of Scope Operation and mostly of Kind Unavailable, and is to be sent again. A link that
-// was lost while it was idle is replaced without a word. Run ends, with an error of Scope Connection, when the connection is lost, when a link is
+// was lost while it was idle is replaced without a word, when there is something to send; that it is lost is noticed within 10 s, though nothing is sent. Run ends, with an error of Scope Connection, when the connection is lost, when a link is
 // refused, when one for commands is lost within 5 s of its opening, and when what the hub says is about the device or the hub itself (unauthorized, not found, suspended, disabled). On a shared connection this
 // concerns that device alone.
 //
