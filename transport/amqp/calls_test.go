@@ -302,7 +302,7 @@ func TestAPairThatIsRefusedByHalf(t *testing.T) {
 		bubble(t, func(t *testing.T, h *hub) {
 			r := h.dev1(t, h.options())
 			r.requireSends("the session is begun")
-			before := runtime.NumGoroutine()
+			before := goroutines()
 			in := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: refused, Times: -1, Condition: "amqp:resource-limit-exceeded"})
 			for i := range 20 {
 				require.ErrorIs(t, r.ask(&transport.Request{ID: uint32(16 + i), Op: transport.OpTwinGet}).Err, transport.Quota)
@@ -311,7 +311,7 @@ func TestAPairThatIsRefusedByHalf(t *testing.T) {
 			require.Zero(t, h.Links("dev-1", other))
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			require.LessOrEqual(t, runtime.NumGoroutine(), before)
+			require.LessOrEqual(t, goroutines(), before)
 			in.Remove()
 			require.Equal(t, 200, r.ask(&transport.Request{ID: 15, Op: transport.OpTwinGet}).Status)
 		})

@@ -182,39 +182,71 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 }
 
-// The faults that the service plays on request, which the official SDKs are tested with. Each is mended at its own level.
+// The faults that the service plays on request, which the official SDKs are tested with. Each is mended at its own level, and all that the device uses works afterwards.
 func TestFaultsOnRequest(t *testing.T) {
-	for name, c := range map[string]struct {
+	for name, want := range map[string]struct {
 		dials   int32
-		seconds int
+		seconds int // that it lasts
+		refused int // messages
 	}{
-		"KillTcp": {2, 0}, "KillAmqpConnection": {2, 0}, "ShutDownAmqp": {2, 0}, "KillAmqpSession": {1, 0}, "KillAmqpCBSLinkReq": {1, 0}, "KillAmqpCBSLinkResp": {1, 0},
-		"KillAmqpD2CLink": {1, 0}, "KillAmqpC2DLink": {1, 0}, "KillAmqpTwinLinkReq": {1, 0}, "InvokeThrottling": {1, 20}, "InvokeMaxMessageQuota": {1, 20},
+		"KillTcp": {dials: 2}, "KillAmqpConnection": {dials: 2}, "ShutDownAmqp": {dials: 2},
+		"KillAmqpSession": {dials: 1}, "KillAmqpCBSLinkReq": {dials: 1}, "KillAmqpCBSLinkResp": {dials: 1}, "KillAmqpD2CLink": {dials: 1}, "KillAmqpC2DLink": {dials: 1},
+		"KillAmqpTwinLinkReq": {dials: 1}, "KillAmqpTwinLinkResp": {dials: 1}, "KillAmqpMethodReqLink": {dials: 1}, "KillAmqpMethodRespLink": {dials: 1},
+		"InvokeThrottling": {dials: 1, seconds: 20, refused: 1}, "InvokeMaxMessageQuota": {dials: 1, seconds: 20, refused: 1},
+		"InvokeAuthError": {dials: 2, refused: 1}, // once: the client tries a fresh token
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				var got []string
-				c1, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+				creds := *h.CredsWith(t, "")
+				tokens, sign := 0, creds.Sign
+				creds.Sign = func(ctx context.Context, text []byte) ([]byte, error) {
+					tokens++
+					return sign(ctx, text)
+				}
+				c, err := device.New(&creds, amqp.New(h.options()), &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
 					got = append(got, m.ID)
 					return nil
 				}})
 				require.NoError(t, err)
-				require.NoError(t, c1.Open(t.Context()))
+				defer c.Close()
+				require.NoError(t, c.HandleMethod("echo", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
+				require.NoError(t, c.Open(t.Context()))
+				useAll := func(i int) {
+					t.Helper()
+					require.NoError(t, c.Send(t.Context(), numbered(i)))
+					require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: strconv.Itoa(i)}))
+					require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, i+1))
+					twin, err := c.GetTwin(t.Context())
+					require.NoError(t, err)
+					require.NotNil(t, twin)
+					result, err := h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "echo", Payload: []byte(strconv.Itoa(i))})
+					require.NoError(t, err)
+					require.Equal(t, strconv.Itoa(i), string(result.Payload))
+				}
+				useAll(0)
 				time.Sleep(10 * time.Second)
-				require.NoError(t, c1.Send(t.Context(), numbered(0)))
-				require.NoError(t, c1.Send(t.Context(), &transport.Message{Properties: []transport.Property{
+				require.NoError(t, c.Send(t.Context(), &transport.Message{Properties: []transport.Property{
 					{Name: "AzIoTHub_FaultOperationType", Value: name}, {Name: "AzIoTHub_FaultOperationCloseReason", Value: "test"},
-					{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: "1"}, {Name: "AzIoTHub_FaultOperationDurationInSecs", Value: strconv.Itoa(c.seconds)},
+					{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: "1"}, {Name: "AzIoTHub_FaultOperationDurationInSecs", Value: strconv.Itoa(want.seconds)},
 				}}))
-				time.Sleep(3 * time.Second)
-				require.NoError(t, c1.Send(t.Context(), numbered(1)))
-				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "down"}))
-				require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, 1))
-				require.Equal(t, []string{"down"}, got)
-				requireAll(t, h, "dev-1", 2)
-				require.Equal(t, c.dials, h.dials.Load())
+				time.Sleep(15 * time.Second) // a link that only answers is looked at each 10 s
+				useAll(1)
+				before := tokens
+				time.Sleep(3 * time.Hour)
+				require.GreaterOrEqual(t, tokens, before+3, "a token lasts for an hour")
+				useAll(2)
+				require.Equal(t, []string{"0", "1", "2"}, got)
+				requireAll(t, h, "dev-1", 3)
+				require.Equal(t, want.dials, h.dials.Load(), "tokens are renewed in place, too")
 				require.Len(t, h.FaultMessages(), 1)
-				require.NoError(t, c1.Close())
+				fault := h.FaultMessages()[0]
+				require.True(t, fault.Happened)
+				if want.refused > 0 {
+					require.GreaterOrEqual(t, fault.Refused, want.refused)
+				} else {
+					require.Zero(t, fault.Refused)
+				}
 			})
 		})
 	}
