@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -92,25 +93,11 @@ func (p *pace) obey(ctx context.Context, client *device.Client, out *printer) (b
 // rebootAfter is when the device reboots that was told to.
 const rebootAfter = 300 * time.Millisecond
 
-// change answers to the properties in d.
+// change goes by the properties in d and reports the answer.
 func (p *pace) change(ctx context.Context, client *device.Client, d device.Desired, out *printer) error {
-	wishes, err := pnp.Properties(d)
-	if err != nil {
+	patch, err := p.answer(d, out)
+	if err != nil || patch.Empty() {
 		return err
-	}
-	var patch pnp.Patch
-	if d.Full {
-		patch.Initial("", "interval", p.usual, "the usual one") // unless there is a wish
-	}
-	for _, wish := range wishes {
-		if wish.Name == "interval" {
-			answer := p.set(wish)
-			out.line("device     interval %s: %d, now %v s", wish.Value, answer.Status, answer.Value)
-			patch.Answer(wish, answer)
-		}
-	}
-	if patch.Empty() {
-		return nil
 	}
 	body, err := patch.JSON()
 	if err != nil {
@@ -118,6 +105,26 @@ func (p *pace) change(ctx context.Context, client *device.Client, d device.Desir
 	}
 	_, err = client.PatchReported(ctx, body)
 	return err
+}
+
+// answer goes by the properties in d. The patch is empty if they say nothing about the interval.
+func (p *pace) answer(d device.Desired, out *printer) (patch pnp.Patch, err error) {
+	wishes, err := pnp.Properties(d)
+	if err != nil {
+		return patch, err
+	}
+	isInterval := func(wish pnp.Property) bool { return wish.Name == "interval" }
+	if d.Full && !slices.ContainsFunc(wishes, isInterval) { // nothing is desired, or any more: it may have been removed while nobody told the device
+		wishes = append(wishes, pnp.Property{Name: "interval", Value: json.RawMessage("null"), Version: d.Version})
+	}
+	for _, wish := range wishes {
+		if isInterval(wish) {
+			answer := p.set(wish)
+			out.line("device     interval %s: %d, now %v s", wish.Value, answer.Status, answer.Value)
+			patch.Answer(wish, answer)
+		}
+	}
+	return patch, nil
 }
 
 // wishes are what the in-process hub's back end wants meanwhile: half the rate for a while, and a reboot. Faults may come in between, so it is patient.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/pnp"
 )
 
@@ -37,5 +38,31 @@ func TestThePaceFollowsTheInterval(t *testing.T) {
 		require.Equal(t, pnp.Answer{Status: pnp.Initial, Value: 0.25, Description: "the usual one"}, set("null"))
 		time.Sleep(time.Second)
 		require.Equal(t, 13, p.now())
+	})
+}
+
+// All that is desired takes the place of what was: an interval that was removed while the device was away is the usual one again, in what it does as in what it reports.
+func TestThePaceForgetsAnIntervalThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(4)
+		p.begin()
+		tell := func(full bool, version int64, text string) string {
+			patch, err := p.answer(device.Desired{Full: full, Version: version, JSON: []byte(text)}, newPrinter())
+			require.NoError(t, err)
+			if patch.Empty() {
+				return ""
+			}
+			body, err := patch.JSON()
+			require.NoError(t, err)
+			return string(body)
+		}
+		require.JSONEq(t, `{"interval":{"value":0.25,"ac":203,"av":1,"ad":"the usual one"}}`, tell(true, 1, `{"$version":1}`))
+		require.JSONEq(t, `{"interval":{"value":2,"ac":200,"av":2,"ad":""}}`, tell(false, 2, `{"interval":2,"$version":2}`))
+		require.Empty(t, tell(false, 3, `{"colour":"red","$version":3}`), "a patch without it changes nothing")
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 2, p.now())
+		require.JSONEq(t, `{"interval":{"value":0.25,"ac":203,"av":5,"ad":"the usual one"}}`, tell(true, 5, `{"colour":"red","$version":5}`))
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 10, p.now())
 	})
 }
