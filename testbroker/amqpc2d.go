@@ -42,7 +42,7 @@ func displaced(old, by *conn, l *amqpLink) *wire.Error {
 func (a *amqpConn) receive(l *amqpLink) {
 	q := l.to.q
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	q.takeLocked(l.to)
 	q.dispatchLocked()
 }
@@ -50,7 +50,7 @@ func (a *amqpConn) receive(l *amqpLink) {
 // unreceive ends that.
 func (a *amqpConn) unreceive(l *amqpLink) {
 	l.to.q.mu.Lock()
-	defer l.to.q.mu.Unlock()
+	defer l.to.q.unlock()
 	l.to.q.leaveLocked(func(r c2dReceiver) bool { return r == c2dReceiver(l.to) })
 }
 
@@ -58,7 +58,7 @@ func (a *amqpConn) unreceive(l *amqpLink) {
 func (q *c2dQueue) kick() {
 	q.mu.Lock()
 	q.dispatchLocked()
-	q.mu.Unlock()
+	q.unlock()
 	q.hub.changed.wake()
 }
 
@@ -150,7 +150,7 @@ func (r *amqpReceiver) settle(tag string, state wire.DeliveryState) wire.Deliver
 	q := r.q
 	q.mu.Lock()
 	defer q.hub.changed.wake()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	for _, e := range q.waiting {
 		if e.tag != tag || e.State != Invisible || q.to != c2dReceiver(r) {
 			continue

@@ -49,7 +49,7 @@ func (a *amqpConn) telemetry(l *amqpLink, d amqp.Delivery) error {
 	} else {
 		for _, m := range all {
 			m.Received = h.now()
-			h.log.add(m)
+			h.store(m)
 			h.faults.spend(id, m.Received, m.size())
 		}
 		h.changed.wake()

@@ -611,8 +611,12 @@ func TestTwoWayTraffic(t *testing.T) {
 
 // TestClientThatDoesNotRead floods the hub and lets everything come.
 func TestClientThatDoesNotRead(t *testing.T) {
-	var last testbroker.Event
-	h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) { last = e }})
+	var end testbroker.Event
+	h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
+		if e.Kind == testbroker.Disconnected {
+			end = e
+		}
+	}})
 	addr, err := h.ListenTCP("127.0.0.1:0")
 	require.NoError(t, err)
 	w := realTCP(t, addr)
@@ -631,7 +635,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	require.NoError(t, h.Wait(t.Context(), func([]testbroker.Message) bool { return h.Connections("") == 0 }))
 	require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Enqueued, 50))
 	require.NoError(t, h.Close())
-	require.ErrorIs(t, last.Err, testbroker.ErrSlowReader)
+	require.ErrorIs(t, end.Err, testbroker.ErrSlowReader)
 	_, err = io.Copy(io.Discard, w.conn)
 	require.Error(t, err)
 }

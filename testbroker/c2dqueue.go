@@ -20,6 +20,8 @@ type c2dQueue struct {
 	paused   bool        // it has unsubscribed; it can still acknowledge what it has
 	packetID uint16
 	timer    *time.Timer // the next lock or expiry that ends
+	news     []Event     // of changes that were not told yet
+	telling  bool
 }
 
 // c2dEntry is a command in a queue.
@@ -56,7 +58,7 @@ func (q *c2dQueue) add(m C2D, topic string) error {
 		m.Expiry = now.Add(q.hub.c2d.TTL)
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	if len(q.waiting) >= q.hub.c2d.Queue {
 		return ErrQueueFull
 	}
@@ -66,14 +68,42 @@ func (q *c2dQueue) add(m C2D, topic string) error {
 	q.log = append(q.log, e)
 	q.waiting = append(q.waiting, e)
 	q.counts[Enqueued]++
+	q.noteLocked(e)
 	q.dispatchLocked()
 	return nil
+}
+
+// noteLocked has unlock tell of the state of a command.
+func (q *c2dQueue) noteLocked(e *c2dEntry) {
+	if q.hub.onEvent != nil {
+		q.news = append(q.news, Event{
+			Kind: CommandChanged, Connection: e.Connection, DeviceID: q.id.device, ModuleID: q.id.module, Name: e.C2D.MessageID, Detail: e.State.String(),
+		})
+	}
+}
+
+// unlock releases mu after something may have changed, and tells of what has changed, in order. Another may be doing so.
+func (q *c2dQueue) unlock() {
+	defer q.mu.Unlock()
+	if q.telling {
+		return
+	}
+	q.telling = true
+	for len(q.news) > 0 {
+		next := q.news[0]
+		q.news = q.news[1:]
+		q.mu.Unlock()
+		q.hub.event(next, nil)
+		q.mu.Lock()
+	}
+	q.telling = false
 }
 
 func (q *c2dQueue) becomeLocked(e *c2dEntry, s C2DState) {
 	q.counts[e.State]--
 	q.counts[s]++
 	e.State = s
+	q.noteLocked(e)
 	if s != Enqueued && s != Invisible {
 		e.Ended = q.hub.now()
 		e.Feedback = e.C2D.feedback(s)
@@ -180,7 +210,7 @@ func (q *c2dQueue) tick() {
 	defer q.hub.wg.Done()
 	q.mu.Lock()
 	q.dispatchLocked()
-	q.mu.Unlock()
+	q.unlock()
 	q.hub.changed.wake()
 }
 
@@ -256,7 +286,7 @@ func (h *Hub) attach(c *conn) {
 		q.takeLocked(mqttReceiver{c, qos})
 		q.dispatchLocked()
 	}
-	q.mu.Unlock()
+	q.unlock()
 	h.changed.wake()
 }
 
@@ -270,7 +300,7 @@ func (h *Hub) detach(c *conn) {
 	}
 	q.mu.Lock()
 	q.leaveLocked(func(r c2dReceiver) bool { return r.client() == c })
-	q.mu.Unlock()
+	q.unlock()
 	h.changed.wake()
 }
 
@@ -290,13 +320,13 @@ func (h *Hub) complete(c *conn, packetID uint16) {
 			break
 		}
 	}
-	q.mu.Unlock()
+	q.unlock()
 	h.changed.wake()
 }
 
 func (q *c2dQueue) purge() int {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	n := len(q.waiting)
 	for _, e := range q.waiting {
 		q.becomeLocked(e, Purged)

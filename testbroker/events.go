@@ -2,6 +2,7 @@ package testbroker
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -23,9 +24,35 @@ const (
 	FaultFired
 	// FaultObeyed: a fault that a device asked for by a message has happened.
 	FaultObeyed
+	// MessageStored: telemetry was added to the log. Its sender has no acknowledgement yet.
+	MessageStored
+	// TwinRequested: a client has asked about its twin, and what that comes to is decided. The answer is about to be sent.
+	TwinRequested
+	// TwinChanged: a back end has changed desired properties or tags. Who listens is about to be told.
+	TwinChanged
+	// MethodCalled: a back end has called a method. It is about to be delivered, if the device is there.
+	MethodCalled
+	// MethodAnswered: a client has answered a method.
+	MethodAnswered
+	// MethodFailed: a call has ended without an answer that counts.
+	MethodFailed
+	// CommandChanged: a command has come into a state, the first of which is Enqueued. Those of one device are told in order.
+	CommandChanged
+	// UploadChanged: an upload was begun, or has ended. One whose time runs out is told of only if that was by a fault or [Hub.ExpireUploads].
+	UploadChanged
+	// FaultDeclared and FaultRemoved: [Hub.Inject] and [Injected.Remove] were called.
+	FaultDeclared
+	FaultRemoved
+	// HubReset: [Hub.Reset] is through.
+	HubReset
 )
 
-var eventNames = [...]string{Connected: "connected", Refused: "refused", Disconnected: "disconnected", FaultFired: "fault", FaultObeyed: "fault"}
+var eventNames = [...]string{
+	Connected: "connected", Refused: "refused", Disconnected: "disconnected", FaultFired: "fault", FaultObeyed: "fault", MessageStored: "message",
+	TwinRequested: "twin-requested", TwinChanged: "twin-changed", MethodCalled: "method-called", MethodAnswered: "method-answered",
+	MethodFailed: "method-failed", CommandChanged: "command", UploadChanged: "upload", FaultDeclared: "fault-declared", FaultRemoved: "fault-removed",
+	HubReset: "reset",
+}
 
 // String returns the kind in lower case.
 func (k EventKind) String() string {
@@ -35,41 +62,98 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
-// Event is something that happened at the hub.
+// Event is something that happened at the hub. Fields that a kind has nothing to say in are zero.
 type Event struct {
 	Kind EventKind
 	// Time is by the hub's clock.
 	Time time.Time
-	// Connection is the number of the connection, from 1; zero for a dial that was refused.
+	// Connection is the number of the connection, from 1; zero for a dial that was refused, and for what happened on none.
 	Connection uint64
-	// DeviceID and ModuleID are what the client said it is, empty before its CONNECT.
+	// DeviceID and ModuleID are whom it is about: what the client said it is, empty before its CONNECT; of FaultDeclared and FaultRemoved, empty for
+	// all.
 	DeviceID, ModuleID string
 	// Code is the CONNACK code of Refused; zero when none was sent.
 	Code byte
-	// Status is the status code of HTTP of Refused; zero when none was sent.
+	// Status is the status code of HTTP of Refused, zero when none was sent; that of the answer of TwinRequested and MethodAnswered.
 	Status int
-	// Fault is the kind of the fault of FaultFired.
+	// Fault is the kind of the fault of FaultFired, FaultDeclared and FaultRemoved.
 	Fault FaultKind
-	// Err is why, for Refused and Disconnected, and what was asked for, for FaultObeyed.
+	// Name is the message id of MessageStored and CommandChanged, which may be empty, the method, or the file of UploadChanged.
+	Name string
+	// Detail is the operation of TwinRequested, "desired" or "tags" of TwinChanged, the fate of the answer of MethodAnswered, and the state of
+	// CommandChanged and UploadChanged.
+	Detail string
+	// Version is that of the properties to which TwinRequested or TwinChanged has led; zero for what did not change any.
+	Version int64
+	// Bytes is the size of the body of MessageStored.
+	Bytes int
+	// Protocol is how MessageStored, TwinRequested and MethodAnswered came.
+	Protocol Protocol
+	// Err is why, for Refused, Disconnected and MethodFailed, and what was asked for, for FaultObeyed.
 	Err error
 }
 
 // String returns the event as a line of text without its time.
 func (e Event) String() string {
-	s := fmt.Sprintf("#%d %s %s", e.Connection, identity{e.DeviceID, e.ModuleID}, e.Kind)
-	if e.DeviceID == "" {
-		s = fmt.Sprintf("#%d %s", e.Connection, e.Kind)
+	var s []string
+	if e.Connection != 0 || e.Kind <= FaultObeyed {
+		s = append(s, fmt.Sprintf("#%d", e.Connection))
 	}
-	switch {
-	case e.Kind == FaultFired:
-		s += " " + e.Fault.String()
-	case e.Code != 0:
-		s += fmt.Sprintf(" with code %d", e.Code)
-	case e.Status != 0:
-		s += fmt.Sprintf(" with status %d", e.Status)
+	if e.DeviceID != "" {
+		s = append(s, identity{e.DeviceID, e.ModuleID}.String())
 	}
+	s = append(s, e.what())
+	text := strings.Join(s, " ")
 	if e.Err != nil {
-		s += ": " + e.Err.Error()
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// what is what has happened, without where and why.
+func (e Event) what() string {
+	named := func(what string) string {
+		if e.Name == "" {
+			return what + " without an id"
+		}
+		return fmt.Sprintf("%s %q", what, e.Name)
+	}
+	s := e.Kind.String()
+	switch e.Kind {
+	case Refused:
+		if e.Code != 0 {
+			s += fmt.Sprintf(" with code %d", e.Code)
+		} else if e.Status != 0 {
+			s += fmt.Sprintf(" with status %d", e.Status)
+		}
+	case FaultFired:
+		s += " " + e.Fault.String()
+	case FaultDeclared:
+		s = "fault " + e.Fault.String() + " declared"
+	case FaultRemoved:
+		s = "fault " + e.Fault.String() + " removed"
+	case MessageStored:
+		s = fmt.Sprintf("%s, %d bytes over %s", named("message"), e.Bytes, e.Protocol)
+	case TwinRequested:
+		s = fmt.Sprintf("twin %s: status %d", e.Detail, e.Status)
+	case TwinChanged:
+		s = "twin changed: " + e.Detail
+	case MethodCalled:
+		s = named("method") + " called"
+	case MethodAnswered:
+		s = fmt.Sprintf("%s answered: status %d", named("method"), e.Status)
+		if e.Detail != AnswerTaken.String() {
+			s += ", " + e.Detail
+		}
+	case MethodFailed:
+		s = named("method") + " failed"
+	case CommandChanged:
+		s = named("command") + " " + e.Detail
+	case UploadChanged:
+		s = named("upload") + " " + e.Detail
+	}
+	if e.Version != 0 {
+		s += fmt.Sprintf(", version %d", e.Version)
 	}
 	return s
 }
@@ -90,4 +174,12 @@ func (h *Hub) event(e Event, c *conn) {
 		}
 	}
 	h.onEvent(e)
+}
+
+// store adds a message to the log.
+func (h *Hub) store(m Message) {
+	h.log.add(m)
+	h.event(Event{
+		Kind: MessageStored, Connection: m.Connection, DeviceID: m.DeviceID, ModuleID: m.ModuleID, Name: m.MessageID, Bytes: len(m.Body), Protocol: m.Protocol,
+	}, nil)
 }

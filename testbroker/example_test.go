@@ -170,7 +170,10 @@ func ExampleFault() {
 	}
 	fmt.Println(hub.Len(), "messages stored")
 	// Unordered output:
+	// dev-1 fault DropAfterPublish declared
 	// #1 dev-1 connected
+	// #1 dev-1 message "0", 0 bytes over MQTT
+	// #1 dev-1 message "1", 0 bytes over MQTT
 	// #1 dev-1 fault DropAfterPublish
 	// #1 dev-1 disconnected: fault DropAfterPublish
 	// 2 messages stored

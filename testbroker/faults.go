@@ -359,6 +359,7 @@ func (h *Hub) Inject(f Fault) *Injected {
 	}
 	begun := in.begun
 	h.faults.mu.Unlock()
+	h.event(in.event(FaultDeclared), nil)
 	if begun {
 		h.begin(in)
 	}
@@ -419,8 +420,18 @@ func (in *Injected) WaitFired(ctx context.Context, n int) error {
 func (in *Injected) Remove() {
 	f := &in.hub.faults
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	there := slices.Contains(f.list, in)
 	f.removeLocked(in)
+	f.mu.Unlock()
+	if there {
+		in.hub.event(in.event(FaultRemoved), nil)
+	}
+}
+
+// event tells that the fault was declared or removed.
+func (in *Injected) event(k EventKind) Event {
+	id := splitIdentity(in.fault.Device)
+	return Event{Kind: k, Fault: in.fault.Kind, DeviceID: id.device, ModuleID: id.module}
 }
 
 func (f *faults) removeLocked(in *Injected) {

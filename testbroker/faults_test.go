@@ -20,7 +20,7 @@ func TestEveryFaultHasAName(t *testing.T) {
 	}
 	require.Len(t, testbroker.FaultKinds(), 89)
 	require.Equal(t, "FaultKind(99)", testbroker.FaultKind(99).String())
-	require.Equal(t, "EventKind(9)", testbroker.EventKind(9).String())
+	require.Equal(t, "EventKind(99)", testbroker.EventKind(99).String())
 	h, _ := newHub(t, nil)
 	require.Panics(t, func() { h.Inject(testbroker.Fault{}) })
 }

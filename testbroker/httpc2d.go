@@ -88,7 +88,7 @@ func (r *C2DRecord) httpHeader() http.Header {
 // not end with a connection.
 func (q *c2dQueue) pull(c *conn) (C2DRecord, bool) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	q.dispatchLocked() // what is due ends
 	i := slices.IndexFunc(q.waiting, func(e *c2dEntry) bool { return e.State == Enqueued })
 	if i < 0 {
@@ -109,7 +109,7 @@ func (q *c2dQueue) pull(c *conn) (C2DRecord, bool) {
 // more.
 func (q *c2dQueue) settle(lock string, to C2DState) bool {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	q.dispatchLocked()
 	i := slices.IndexFunc(q.waiting, func(e *c2dEntry) bool {
 		return e.State == Invisible && e.pulled && strings.EqualFold(e.LockToken, lock)

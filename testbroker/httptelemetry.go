@@ -71,7 +71,7 @@ func postTelemetry(q *httpRequest) httpAnswer {
 	} else {
 		for _, m := range all {
 			m.Received = h.now()
-			h.log.add(m)
+			h.store(m)
 			h.faults.spend(q.id, m.Received, m.size())
 		}
 		h.changed.wake()

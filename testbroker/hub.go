@@ -37,6 +37,8 @@ var (
 
 	// ErrDropped is the cause of a connection's end by [Hub.Drop].
 	ErrDropped = errors.New("dropped by the test")
+	// ErrReset is the cause of a connection's end by [Hub.Reset].
+	ErrReset = errors.New("cut by a reset of the hub")
 	// ErrReplaced is the cause of a connection's end by a newer one of the same identity.
 	ErrReplaced = errors.New("replaced by a newer connection of the same identity")
 	// ErrDisabled is why a disabled device is refused, and the cause of the end of its connection.
@@ -76,8 +78,8 @@ type Options struct {
 	WebSocketFrame int
 	// Seed, unless zero, makes keys and the draws of faults repeat from run to run.
 	Seed uint64
-	// OnEvent is told of connections that come and go and of faults that fire. It is called from the goroutines of
-	// connections, several at once, and must not wait. It may call methods that do not wait. Default: nobody is told.
+	// OnEvent is told of all that happens: see [EventKind]. It is called from the goroutines of connections and of callers
+	// of the hub, several at once, and must not wait. It may call methods that do not wait. Default: nobody is told.
 	OnEvent func(Event)
 }
 
@@ -372,7 +374,7 @@ func (h *Hub) finish(c *conn, err error) {
 	if live && c.will != nil && !c.parted && !closed {
 		m := *c.will
 		m.Received = h.now()
-		h.log.add(m)
+		h.store(m)
 	}
 	cause := c.causeOr(err)
 	if c.parted && errors.Is(cause, net.ErrClosed) || cause == nil {

@@ -89,7 +89,7 @@ func (h *Hub) publish(c *conn, m Message) {
 		h.happened(forget, c)
 	} else {
 		m.Received = h.now()
-		h.log.add(m)
+		h.store(m)
 		h.faults.spend(id, m.Received, m.size())
 		h.changed.wake()
 	}

@@ -150,10 +150,17 @@ func (h *Hub) callMethod(ctx context.Context, who identity, m MethodCall) (Metho
 	h.calls.log = append(h.calls.log, call)
 	h.calls.open[call] = struct{}{}
 	h.calls.mu.Unlock()
+	told := Event{Kind: MethodCalled, DeviceID: who.device, ModuleID: who.module, Name: m.Name}
+	h.event(told, nil)
 	h.endCall(call, MethodResult{}, h.perform(ctx, call)) // unless an answer has ended it
 	h.calls.mu.Lock()
-	defer h.calls.mu.Unlock()
-	return MethodResult{call.Result.Status, slices.Clone(call.Result.Payload)}, call.Err
+	result, err := MethodResult{call.Result.Status, slices.Clone(call.Result.Payload)}, call.Err
+	h.calls.mu.Unlock()
+	if err != nil {
+		told.Kind, told.Err = MethodFailed, err
+		h.event(told, nil)
+	}
+	return result, err
 }
 
 // checkCall says why a call cannot be made.
@@ -392,6 +399,16 @@ func (h *Hub) judge(c *conn, call *methodCall, a MethodAnswer) {
 	case len(a.Payload) > 0 && !json.Valid(a.Payload):
 		refused = h.serviceError(codeBadDeviceResponse, "answer that is not JSON")
 	}
+	h.noteAnswer(c, call, &a, refused)
+	told := Event{Kind: MethodAnswered, DeviceID: a.DeviceID, ModuleID: a.ModuleID, Detail: a.Fate.String(), Status: a.Status, Protocol: a.Protocol}
+	if call != nil {
+		told.Name = call.Name
+	}
+	h.event(told, c)
+}
+
+// noteAnswer decides the fate of an answer, unless that was done, and logs it. What is wrong with it, if anything, is in refused.
+func (h *Hub) noteAnswer(c *conn, call *methodCall, a *MethodAnswer, refused error) {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
 	switch {
@@ -409,7 +426,7 @@ func (h *Hub) judge(c *conn, call *methodCall, a MethodAnswer) {
 	default:
 		a.Fate = AnswerLate
 	}
-	h.calls.answers = append(h.calls.answers, &a)
+	h.calls.answers = append(h.calls.answers, a)
 }
 
 // displaceCalls ends the calls that were sent to an identity on a connection whose place another has taken.

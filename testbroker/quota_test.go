@@ -84,8 +84,8 @@ func TestQuotaThatAcceptsConnects(t *testing.T) {
 			synctest.Wait()
 		}
 		require.Equal(t, 3, in.Fired())
-		require.Equal(t, []string{"#1 dev-1 connected", "#1 dev-1 fault Quota", "#1 dev-1 disconnected: testbroker: quota of messages is used up"}, rec.text()[:3])
-		require.Equal(t, rec.all[2].Err, testbroker.ErrQuota)
+		require.Equal(t, []string{"fault Quota declared", "#1 dev-1 connected", "#1 dev-1 fault Quota", "#1 dev-1 disconnected: testbroker: quota of messages is used up"}, rec.text()[:4])
+		require.Equal(t, rec.all[3].Err, testbroker.ErrQuota)
 		time.Sleep(time.Hour)
 		login(t, h, d).ping()
 	})

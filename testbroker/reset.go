@@ -46,7 +46,7 @@ func (h *Hub) Reset() {
 	open := h.connsLocked("")
 	h.mu.Unlock()
 	for _, c := range open {
-		c.cutFor(ErrDropped)
+		c.cutFor(ErrReset)
 	}
 	for _, c := range open {
 		<-c.done
@@ -68,6 +68,7 @@ func (h *Hub) Reset() {
 	h.resetting = nil
 	h.mu.Unlock()
 	close(through)
+	h.event(Event{Kind: HubReset}, nil)
 	h.changed.wake()
 }
 

@@ -207,6 +207,15 @@ func (h *Hub) update(id identity, u twinUpdate) (Twin, error) {
 		return Twin{}, err
 	}
 	copied := t.copy()
+	changed := Event{Kind: TwinChanged, DeviceID: id.device, ModuleID: id.module}
+	if u.desired != nil {
+		changed.Detail, changed.Version = "desired", copied.DesiredVersion
+		h.event(changed, nil)
+	}
+	if u.tags != nil {
+		changed.Detail, changed.Version = "tags", 0
+		h.event(changed, nil)
+	}
 	h.announce(t)
 	h.changed.wake()
 	return copied, nil

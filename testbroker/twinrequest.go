@@ -70,6 +70,9 @@ func (h *Hub) askTwin(by twinAsker, r TwinRequest, wrong error) {
 	t.mu.Lock()
 	r.Status, r.Version = a.status, a.version
 	t.mu.Unlock()
+	h.event(Event{
+		Kind: TwinRequested, DeviceID: r.DeviceID, ModuleID: r.ModuleID, Detail: r.Operation.String(), Status: a.status, Version: a.version, Protocol: r.Protocol,
+	}, by.client())
 	q.deliver(a)
 }
 

@@ -138,18 +138,26 @@ func (h *Hub) ExpireUploads(device string) int {
 }
 
 func (h *Hub) expireUpload(correlation string) bool {
-	u := &h.uploads
+	up, ok := h.uploads.expire(correlation, h.now())
+	if ok {
+		h.event(up.event(), nil)
+	}
+	return ok
+}
+
+// expire ends the time of an upload; false when it is not running.
+func (u *uploads) expire(correlation string, now time.Time) (Upload, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, up := range u.all {
 		if up.CorrelationID == correlation && up.State == UploadRunning {
 			up.State = UploadExpired
-			up.Expires = h.now()
+			up.Expires = now
 			u.store.keys.revoke(up.CorrelationID)
-			return true
+			return *up, true
 		}
 	}
-	return false
+	return Upload{}, false
 }
 
 // ageLocked ends the time of an upload.
@@ -181,31 +189,36 @@ func (u *uploads) begin(device, name string, now time.Time) *Upload {
 	return &own
 }
 
-// end notes what a device says of its upload. The code is that of the error, 0 if it is taken.
-func (u *uploads) end(device, correlation string, success bool, status int, description string, now time.Time) (code int) {
+// event tells of the state of an upload.
+func (up Upload) event() Event {
+	return Event{Kind: UploadChanged, DeviceID: up.DeviceID, Name: up.Blob, Detail: up.State.String()}
+}
+
+// end notes what a device says of its upload, and returns it as it is now. The code is that of the error, 0 if it is taken.
+func (u *uploads) end(device, correlation string, success bool, status int, description string, now time.Time) (ended Upload, code int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	i := slices.IndexFunc(u.all, func(up *Upload) bool { return up.DeviceID == device && up.CorrelationID == correlation })
 	if i < 0 {
-		return 400015
+		return Upload{}, 400015
 	}
 	up := u.all[i]
 	u.ageLocked(up, now)
 	switch up.State {
 	case UploadExpired:
-		return 400016
+		return Upload{}, 400016
 	case UploadSucceeded, UploadFailed:
-		return 400015
+		return Upload{}, 400015
 	}
 	size, stored := u.store.size(up.Blob)
 	if success && !stored {
-		return 400020
+		return Upload{}, 400020
 	}
 	up.State, up.Ended, up.StatusCode, up.StatusDescription = UploadFailed, now, status, description
 	if success {
 		up.State, up.Size = UploadSucceeded, size
 	}
-	return 0
+	return *up, 0
 }
 
 // Blob returns a file of the store.

@@ -49,6 +49,7 @@ func beginUpload(q *httpRequest) httpAnswer {
 		return q.fail(httpErrorf(403006, "the device has %d uploads running", MaxUploads))
 	}
 	h.faults.spend(q.id, up.Started, uploadCost)
+	h.event(up.event(), q.c)
 	h.changed.wake()
 	return answerJSON(struct {
 		CorrelationID string `json:"correlationId"`
@@ -91,9 +92,11 @@ func endUpload(q *httpRequest) httpAnswer {
 	case in.IsSuccess == nil:
 		return q.fail(httpErrorf(400019, "isSuccess is missing"))
 	}
-	if code := h.uploads.end(q.id.device, in.CorrelationID, *in.IsSuccess, in.StatusCode, in.StatusDescription, h.now()); code != 0 {
+	up, code := h.uploads.end(q.id.device, in.CorrelationID, *in.IsSuccess, in.StatusCode, in.StatusDescription, h.now())
+	if code != 0 {
 		return q.fail(httpErrorf(code, "upload %q", in.CorrelationID))
 	}
+	h.event(up.event(), q.c)
 	h.changed.wake()
 	return httpAnswer{status: http.StatusNoContent}
 }

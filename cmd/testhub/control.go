@@ -28,7 +28,6 @@ type control struct {
 	cancel context.CancelFunc
 	hub    *testbroker.Hub
 	reg    *registry
-	watch  *watcher
 	ready  *readyObject
 
 	server http.Server
@@ -39,8 +38,8 @@ type control struct {
 	made   int
 }
 
-func newControl(ctx context.Context, hub *testbroker.Hub, reg *registry, watch *watcher, ready *readyObject) *control {
-	c := &control{hub: hub, reg: reg, watch: watch, ready: ready}
+func newControl(ctx context.Context, hub *testbroker.Hub, reg *registry, ready *readyObject) *control {
+	c := &control{hub: hub, reg: reg, ready: ready}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.server = http.Server{
 		Handler:           c.handler(),
@@ -273,11 +272,8 @@ func (c *control) reset(r *call) (any, *refusal) {
 	}
 	c.mu.Lock() // a fault that is declared meanwhile comes after the reset
 	defer c.mu.Unlock()
-	var err error
-	c.watch.reset(func() {
-		err = c.reg.restore(c.hub)
-		c.hub.Reset()
-	})
+	err := c.reg.restore(c.hub)
+	c.hub.Reset()
 	c.faults = nil
 	if err != nil {
 		return nil, &refusal{status: http.StatusInternalServerError, Problem: err.Error(), Fix: "start testhub again"}

@@ -15,21 +15,27 @@ import (
 // pending is how many lines may wait for an output that is slow.
 const pending = 4096
 
-// A line is something that happened.
+// A line is something that happened. What a kind of event has nothing to say in is left out.
 type line struct {
 	Event      string    `json:"event"`
 	Time       time.Time `json:"time"`
 	Connection uint64    `json:"connection,omitempty"`
 	Device     string    `json:"device,omitempty"`
-	// Code is that of a CONNACK, Status that of an answer over HTTP, of an event refused.
+	// Code is that of a CONNACK of refused, Status that of an answer over HTTP, of a twin or of a method.
 	Code   byte   `json:"code,omitempty"`
 	Status int    `json:"status,omitempty"`
 	Fault  string `json:"fault,omitempty"`
 	Error  string `json:"error,omitempty"`
-	// Protocol, MessageID and Bytes are those of a message.
+	// Protocol and Bytes are those of what a device sent; MessageID, Method and File say what it is about.
 	Protocol  string `json:"protocol,omitempty"`
 	MessageID string `json:"messageId,omitempty"`
 	Bytes     int    `json:"bytes,omitempty"`
+	Method    string `json:"method,omitempty"`
+	File      string `json:"file,omitempty"`
+	// Detail is the operation of twin-requested, the part of twin-changed, the fate of method-answered, the state of command and upload; Version
+	// that of the properties that were changed.
+	Detail  string `json:"detail,omitempty"`
+	Version int64  `json:"version,omitempty"`
 	// Lost is how many lines before this one were not printed.
 	Lost int64 `json:"lost,omitempty"`
 
@@ -38,32 +44,26 @@ type line struct {
 
 func hubLine(e testbroker.Event) line {
 	l := line{
-		Event: e.Kind.String(), Time: e.Time, Connection: e.Connection, Device: join(e.DeviceID, e.ModuleID),
-		Code: e.Code, Status: e.Status, text: e.String(),
+		Event: e.Kind.String(), Time: e.Time, Connection: e.Connection, Device: join(e.DeviceID, e.ModuleID), Code: e.Code, Status: e.Status,
+		Bytes: e.Bytes, Detail: e.Detail, Version: e.Version, text: e.String(),
 	}
-	if e.Kind == testbroker.FaultFired {
+	switch e.Kind {
+	case testbroker.FaultFired, testbroker.FaultDeclared, testbroker.FaultRemoved:
 		l.Fault = e.Fault.String()
+	case testbroker.MessageStored, testbroker.CommandChanged:
+		l.MessageID = e.Name
+	case testbroker.MethodCalled, testbroker.MethodAnswered, testbroker.MethodFailed:
+		l.Method = e.Name
+	case testbroker.UploadChanged:
+		l.File = e.Name
+	}
+	if e.Protocol != 0 {
+		l.Protocol = e.Protocol.String()
 	}
 	if e.Err != nil {
 		l.Error = e.Err.Error()
 	}
 	return l
-}
-
-func messageLine(m *testbroker.Message) line {
-	l := line{
-		Event: "message", Time: m.Received, Connection: m.Connection, Device: join(m.DeviceID, m.ModuleID),
-		Protocol: m.Protocol.String(), MessageID: m.MessageID, Bytes: len(m.Body),
-	}
-	l.text = fmt.Sprintf("#%d %s message %s, %d bytes over %s", l.Connection, l.Device, cmpText(m.MessageID, "without an id"), l.Bytes, l.Protocol)
-	return l
-}
-
-func cmpText(s, instead string) string {
-	if s == "" {
-		return instead
-	}
-	return fmt.Sprintf("%q", s)
 }
 
 // join is the name of a device or module.

@@ -65,8 +65,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	if err := ready.listen(hub, s); err != nil {
 		return err
 	}
-	watch := &watcher{hub: hub, out: out}
-	c := newControl(ctx, hub, reg, watch, ready)
+	c := newControl(ctx, hub, reg, ready)
 	defer c.stop()
 	if s.control != off {
 		l, err := net.Listen("tcp", s.control)
@@ -80,11 +79,9 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		return err
 	}
 	out.start()
-	watch.start()
 
 	<-ctx.Done()
 	c.stop()
-	watch.stop()
 	closed := hub.Close() // before the output ends, so that the ends of connections are among the lines
 	return errors.Join(closed, out.end())
 }

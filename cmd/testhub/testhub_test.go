@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	httptransport "github.com/hubline-iot/hubline/transport/http"
@@ -178,19 +181,20 @@ var transports = map[string]func(p *program) transport.Transport{
 // client makes a client of a device that the program has printed.
 func (p *program) client(id, over string, o *device.Options) *device.Client {
 	p.t.Helper()
-	for _, d := range p.ready.Devices {
-		if d.Device != id {
-			continue
-		}
-		creds, err := device.ParseConnectionString(d.ConnectionString)
-		require.NoError(p.t, err)
-		c, err := device.New(creds, transports[over](p), o)
-		require.NoError(p.t, err)
-		p.t.Cleanup(func() { require.NoError(p.t, c.Close()) })
-		return c
-	}
-	require.FailNow(p.t, "no such device", id)
-	return nil
+	c, err := device.New(p.creds(id), transports[over](p), o)
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { require.NoError(p.t, c.Close()) })
+	return c
+}
+
+// creds are those of a device that the program has printed.
+func (p *program) creds(id string) *transport.Credentials {
+	p.t.Helper()
+	i := slices.IndexFunc(p.ready.Devices, func(d readyDevice) bool { return d.Device == id })
+	require.GreaterOrEqual(p.t, i, 0, "no device %s", id)
+	creds, err := device.ParseConnectionString(p.ready.Devices[i].ConnectionString)
+	require.NoError(p.t, err)
+	return creds
 }
 
 func soon(t testing.TB) context.Context {
@@ -291,4 +295,57 @@ func TestTwinsAndMethods(t *testing.T) {
 	require.Len(t, p.good("GET", "/devices/dev-1/methods", "")["calls"], 1)
 
 	require.Equal(t, 404103, p.refused(404, "POST", "/devices/away/methods", `{"name":"add"}`).Code)
+}
+
+// A line for each thing that happens, with what there is to tell.
+func TestALineForEachEvent(t *testing.T) {
+	p := start(t)
+	ctx := soon(t)
+	c := p.client("dev-1", "mqtt", &device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
+	require.NoError(t, c.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 202, nil }))
+	require.NoError(t, c.Open(ctx))
+	_, err := c.PatchReported(ctx, []byte(`{"fan":true}`))
+	require.NoError(t, err)
+	p.good("PATCH", "/devices/dev-1/twin/desired", `{"interval":60}`)
+	p.good("POST", "/devices/dev-1/methods", `{"name":"reboot"}`)
+	p.good("POST", "/devices/dev-1/c2d", `{"messageId":"c-1"}`)
+	p.good("GET", "/devices/dev-1/c2d/wait?state=completed", "")
+	u, err := fileupload.New(p.creds("dev-1"), &fileupload.Options{Addr: p.ready.Addresses["https"], TLS: p.tls()})
+	require.NoError(t, err)
+	_, err = u.Upload(ctx, "today.txt", strings.NewReader("sunny"), -1)
+	require.NoError(t, err)
+	require.NoError(t, u.Close())
+	p.good("POST", "/faults", `{"kind":"Quota"}`)
+	p.good("DELETE", "/faults/1", "")
+	p.good("POST", "/reset", "")
+	for _, want := range []line{
+		{Event: "twin-requested", Device: "dev-1", Detail: "patch", Status: 204, Version: 2, Protocol: "MQTT"},
+		{Event: "twin-changed", Device: "dev-1", Detail: "desired", Version: 2},
+		{Event: "method-called", Device: "dev-1", Method: "reboot"},
+		{Event: "method-answered", Device: "dev-1", Method: "reboot", Status: 202, Detail: "taken", Protocol: "MQTT"},
+		{Event: "command", Device: "dev-1", MessageID: "c-1", Detail: "enqueued"},
+		{Event: "command", Device: "dev-1", MessageID: "c-1", Detail: "invisible"},
+		{Event: "command", Device: "dev-1", MessageID: "c-1", Detail: "completed"},
+		{Event: "upload", Device: "dev-1", File: "dev-1/today.txt", Detail: "running"},
+		{Event: "upload", Device: "dev-1", File: "dev-1/today.txt", Detail: "succeeded"},
+		{Event: "fault-declared", Fault: "Quota"},
+		{Event: "fault-removed", Fault: "Quota"},
+		{Event: "disconnected", Device: "dev-1", Error: "cut by a reset of the hub"},
+		{Event: "reset"},
+	} {
+		p.printed(func(l line) bool {
+			l.Time, l.Connection = time.Time{}, 0
+			return l == want
+		})
+	}
+}
+
+// The table of README.md has every kind of event.
+func TestREADMEHasAllEvents(t *testing.T) {
+	raw, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, constants(t, "EventKind"))
+	for k := range constants(t, "EventKind") {
+		require.Contains(t, string(raw), "`"+testbroker.EventKind(k+1).String()+"`")
+	}
 }

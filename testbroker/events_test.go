@@ -1,0 +1,132 @@
+package testbroker_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// since returns what was told after the first n, and how many that makes in all.
+func (r *recorder) since(n int) ([]string, int) {
+	all := r.text()
+	return all[n:], len(all)
+}
+
+// All that happens at the hub is told, once and in order.
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rec recorder
+		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		w := login(t, h, d)
+		seen := 0
+		told := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			var got []string
+			got, seen = rec.since(seen)
+			require.Equal(t, want, got)
+		}
+		told("#1 dev-1 connected")
+
+		w.publish(1, "devices/dev-1/messages/events/%24.mid=a", "hello")
+		require.EqualValues(t, 1, w.acked())
+		w.send(publishBytes(0, 0, "devices/dev-1/messages/events/", ""))
+		told(`#1 dev-1 message "a", 5 bytes over MQTT`, "#1 dev-1 message without an id, 0 bytes over MQTT")
+
+		require.Equal(t, []byte{0, 0, 0}, w.subscribe(0, twinResults, desiredTopics, methodTopics))
+		w.request(twinGet+"1", "")
+		w.request(twinPatch+"2", `{"a":1}`)
+		w.request(twinPatch+"3", `[]`)
+		told("#1 dev-1 twin get: status 200", "#1 dev-1 twin patch: status 204, version 2", "#1 dev-1 twin patch: status 400")
+		_, err := h.PatchDesired("dev-1", `{"interval":60}`)
+		require.NoError(t, err)
+		require.NoError(t, h.PatchTags("dev-1", `{"site":"roof"}`))
+		w.received()
+		told("dev-1 twin changed: desired, version 2", "dev-1 twin changed: tags")
+
+		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "reboot"})
+		rid, _ := w.asked("reboot")
+		w.answer(202, rid, "")
+		c.ok()
+		w.answer(202, rid, "")
+		told(`dev-1 method "reboot" called`, `#1 dev-1 method "reboot" answered: status 202`, `#1 dev-1 method "reboot" answered: status 202, repeated`)
+		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "dance"})
+		w.asked("dance")
+		require.Equal(t, 504101, c.code())
+		synctest.Wait()
+		failed, n := rec.since(seen)
+		seen = n
+		require.Equal(t, `dev-1 method "dance" called`, failed[0])
+		require.Regexp(t, `^dev-1 method "dance" failed: .*504101`, failed[1])
+
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "c-1"}))
+		told(`dev-1 command "c-1" enqueued`)
+		require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
+		w.ack(w.command().id)
+		told(`#1 dev-1 command "c-1" invisible`, `#1 dev-1 command "c-1" completed`)
+		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
+		require.Equal(t, 1, h.PurgeC2D(""))
+		told("dev-1 command without an id enqueued", "#1 dev-1 command without an id invisible", "#1 dev-1 command without an id purged")
+
+		p := overHTTP(t, h, d)
+		l := p.beginUpload("today.txt")
+		p.putBlob(l, "sunny")
+		require.Equal(t, 204, p.endUpload(ended(l.CorrelationID)).StatusCode)
+		p.beginUpload("late.txt")
+		require.Equal(t, 1, h.ExpireUploads(""))
+		told("#2 dev-1 connected", `#2 dev-1 upload "dev-1/today.txt" running`, `#2 dev-1 upload "dev-1/today.txt" succeeded`,
+			`#2 dev-1 upload "dev-1/late.txt" running`, `dev-1 upload "dev-1/late.txt" expired`)
+
+		in := h.Inject(testbroker.Fault{Kind: testbroker.Quota, Device: "dev-1"})
+		in.Remove()
+		in.Remove() // does nothing any more
+		h.Inject(testbroker.Fault{Kind: testbroker.DropConnect})
+		told("dev-1 fault Quota declared", "dev-1 fault Quota removed", "fault DropConnect declared")
+
+		h.Reset()
+		synctest.Wait()
+		all, _ := rec.since(seen)
+		require.Contains(t, all, "#1 dev-1 disconnected: cut by a reset of the hub")
+		require.Equal(t, "reset", all[len(all)-1])
+	})
+}
+
+// However many goroutines change a queue, what becomes of each command is told in order; and who is told may ask the hub.
+func TestEventsOfCommandsAreInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 100
+		var mu sync.Mutex
+		became := make(map[string][]string)
+		var h *testbroker.Hub
+		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: n}, OnEvent: func(e testbroker.Event) {
+			if e.Kind != testbroker.CommandChanged {
+				return
+			}
+			h.CountC2D("", testbroker.Completed) // or it would lock up
+			mu.Lock()
+			defer mu.Unlock()
+			became[e.Name] = append(became[e.Name], e.Detail)
+		}})
+		w := receiver(t, h, d, 1)
+		for i := range n {
+			go func() {
+				if err := h.SendC2D("dev-1", testbroker.C2D{MessageID: fmt.Sprint(i)}); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		for range n {
+			w.ack(w.command().id)
+		}
+		synctest.Wait()
+		require.Len(t, became, n)
+		for id, states := range became {
+			require.Equal(t, []string{"enqueued", "invisible", "completed"}, states, id)
+		}
+	})
+}
