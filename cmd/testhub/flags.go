@@ -21,6 +21,7 @@ type settings struct {
 	https   string
 	control string
 	ca      string
+	env     string
 	file    string
 	seed    uint64
 	json    bool
@@ -40,6 +41,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.BoolVar(&free, "free", false, "use free ports where no address is given, instead of those of the service")
 	f.StringVar(&s.control, "control", "127.0.0.1:0", "`address` of the control API, on loopback, or off")
 	f.StringVar(&s.ca, "ca", "testhub-ca.pem", "`file` to write the certificate to that clients must trust; it is a new one at each start")
+	f.StringVar(&s.env, "env", "", "`file` to write HUB and HUBLINE_CONNECTION_STRING to, of the control API and the first device, for a shell to read")
 	f.StringVar(&s.file, "devices", "", "JSON `file` of devices, see README.md")
 	f.Uint64Var(&s.seed, "seed", 0, "make keys and draws of faults repeat from run to run; such keys are no secret (default 0: random)")
 	f.BoolVar(&s.json, "json", false, "print JSON, one object a line")

@@ -63,6 +63,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		"a device twice":         {[]string{"-device", "a", "-device", "a"}, 1, []string{"-device", "exists"}},
 		"a module alone":         {[]string{"-device", "a/b"}, 1, []string{"-device", "a/b"}},
 		"the CA's directory":     {[]string{"-ca", "/nowhere/at/all.pem"}, 1, []string{"-ca", "directory"}},
+		"the file for shells":    {[]string{"-env", "/nowhere/at/all.env"}, 1, []string{"-env", "directory"}},
 		"no file":                {[]string{"-devices", "/nowhere.json"}, 1, []string{"-devices", "/nowhere.json"}},
 		"no JSON":                {file(`{`), 1, []string{"-devices", "hub.json", "object"}},
 		"a member":               {file(`{"device":[]}`), 1, []string{"device: is not known", "devices"}},
@@ -97,7 +98,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 func TestHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Zero(t, run(t.Context(), []string{"-h"}, &stdout, &stderr))
-	for _, name := range []string{"-mqtt", "-amqp", "-https", "-host", "-device", "-x509", "-devices", "-ca", "-control", "-json", "-free", "-seed"} {
+	for _, name := range []string{"-mqtt", "-amqp", "-https", "-host", "-device", "-x509", "-devices", "-ca", "-control", "-json", "-free", "-seed", "-env"} {
 		require.Contains(t, stderr.String(), name)
 	}
 }

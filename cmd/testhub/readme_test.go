@@ -1,22 +1,19 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/fileupload"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // A block is a piece of code in README.md.
@@ -157,8 +154,9 @@ func TestREADME(t *testing.T) {
 			if _, err := exec.LookPath("curl"); err != nil && name == "curl" {
 				t.Skip("curl is not there")
 			}
-			p := start(t, "-device", "dev-1", "-device", "dev-2")
-			exampleDevice(p)
+			env := filepath.Join(t.TempDir(), "testhub.env")
+			p := start(t, "-device", "dev-1", "-device", "dev-2", "-env", env)
+			defer fan(p, env).interrupt()
 			asked := make(map[string]bool)
 			examples := 0
 			var last []byte
@@ -222,24 +220,130 @@ func pattern(t *testing.T, l string) string {
 	return found
 }
 
-// exampleDevice is the device that the examples are about.
-func exampleDevice(p *program) {
-	ctx := soon(p.t)
-	c := p.client("dev-1", "mqtt", &device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
-	require.NoError(p.t, c.HandleMethod("reboot", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
-	require.NoError(p.t, c.Open(ctx))
-	require.NoError(p.t, c.Send(ctx, &transport.Message{ID: "1", Body: []byte(`{"temperature":21.5}`), Properties: []transport.Property{{Name: "unit", Value: "C"}}}))
-	_, err := c.PatchReported(ctx, []byte(`{"fan":{"on":true,"speed":3}}`))
-	require.NoError(p.t, err)
-	u, err := fileupload.New(p.creds("dev-1"), &fileupload.Options{Addr: p.ready.Addresses["https"], TLS: p.tls()})
-	require.NoError(p.t, err)
-	_, err = u.Upload(ctx, "logs/today.txt", strings.NewReader("sunny"), -1)
-	require.NoError(p.t, err)
-	require.NoError(p.t, u.Close())
-	require.Eventually(p.t, func() bool { // the hub has learnt of that
-		first := p.good("GET", "/devices", "")["devices"].([]any)[0].(map[string]any)
-		return first["connections"] == 1.0
+// An example is a program of ../../examples that runs.
+type example struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	said *bufio.Scanner
+}
+
+// shell runs a line of README.md that begins with "go run ./examples/", after having read the file of -env, as README.md says; the program is built before, so that
+// signals reach it.
+func shell(t *testing.T, env, line string) *example {
+	args := words(t, line, "")
+	require.Equal(t, []string{"go", "run"}, args[:2])
+	bin := filepath.Join(t.TempDir(), "example")
+	out, err := exec.CommandContext(soon(t), "go", "build", "-o", bin, "../../"+args[2]).CombinedOutput()
+	require.NoError(t, err, string(out))
+	e := &example{t: t, cmd: exec.Command("sh", "-c", ". "+env+" && exec "+strings.Replace(line, "go run "+args[2], bin, 1))}
+	e.cmd.Stderr = os.Stderr
+	stdout, err := e.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, e.cmd.Start())
+	t.Cleanup(func() { e.cmd.Process.Kill() }) // unless it was waited for
+	e.said = bufio.NewScanner(stdout)
+	return e
+}
+
+// until reads what it says up to a line with these words.
+func (e *example) until(text string) {
+	e.t.Helper()
+	for e.said.Scan() {
+		if strings.Contains(e.said.Text(), text) {
+			return
+		}
+	}
+	require.Fail(e.t, "it has ended without saying: "+text)
+}
+
+// end waits for its end, which must be a good one.
+func (e *example) end() {
+	e.t.Helper()
+	for e.said.Scan() {
+	}
+	require.NoError(e.t, e.cmd.Wait())
+}
+
+// interrupt is Ctrl-C.
+func (e *example) interrupt() {
+	e.t.Helper()
+	require.NoError(e.t, e.cmd.Process.Signal(os.Interrupt))
+	e.end()
+}
+
+// fan runs the device that the examples are about, by the command of README.md.
+func fan(p *program, env string) *example {
+	e := shell(p.t.(*testing.T), env, exampleLine(p.t.(*testing.T), "fan"))
+	e.until("ready")
+	require.Eventually(p.t, func() bool { // the hub has learnt that the upload's connection has ended
+		return p.good("GET", "/devices", "")["devices"].([]any)[0].(map[string]any)["connections"] == 1.0
 	}, patience, time.Millisecond)
+	return e
+}
+
+// exampleLine is the line of README.md that runs an example, without a comment.
+func exampleLine(t *testing.T, name string) string {
+	for _, b := range blocks(t) {
+		for l := range strings.Lines(b.text) {
+			if l, _, _ = strings.Cut(strings.TrimSpace(l), " #"); strings.HasPrefix(l, "go run ./examples/"+name+" ") {
+				return strings.TrimSpace(l)
+			}
+		}
+	}
+	require.Fail(t, "README.md does not run "+name)
+	return ""
+}
+
+// Every example can be aimed at testhub by the command that README.md shows.
+func TestREADMERunsTheExamples(t *testing.T) {
+	dirs, err := filepath.Glob("../../examples/*/main.go")
+	require.NoError(t, err)
+	env := filepath.Join(t.TempDir(), "testhub.env")
+	p := start(t, "-env", env)
+	acts := map[string]func(e *example){
+		"telemetry": func(e *example) {
+			e.end()
+			require.Len(t, p.good("GET", "/messages", "")["messages"], 100)
+		},
+		"fileupload": func(e *example) {
+			e.end()
+			require.Contains(t, p.good("GET", "/files/dev-1/README.md", "")["body"], "# testhub")
+		},
+		"twin": func(e *example) {
+			e.until("change")
+			p.good("PATCH", "/devices/dev-1/twin/desired", `{"interval":60}`)
+			p.good("POST", "/devices/dev-1/twin/wait", `{"reported":{"interval":{"value":60}}}`)
+			e.interrupt()
+		},
+		"methods": func(e *example) {
+			e.until("call")
+			require.Equal(t, map[string]any{"blinked": 3.0}, p.good("POST", "/devices/dev-1/methods", `{"name":"blink","payload":3}`)["payload"])
+			e.interrupt()
+		},
+		"fan": func(e *example) {
+			e.until("ready")
+			e.interrupt()
+		},
+	}
+	require.Len(t, acts, len(dirs))
+	for name, act := range acts {
+		t.Run(name, func(t *testing.T) {
+			p.good("POST", "/reset", "")
+			act(shell(t, env, exampleLine(t, name)))
+		})
+	}
+}
+
+// The file of -env is for one's own eyes, and survives whatever is in a name.
+func TestEnvironmentFile(t *testing.T) {
+	env := filepath.Join(t.TempDir(), "a b.env")
+	p := start(t, "-env", env, "-device", "it's$HOME")
+	info, err := os.Stat(env)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	out, err := exec.Command("sh", "-c", `. "$0" && printf '%s\n' "$HUB" "$HUBLINE_CONNECTION_STRING"`, env).Output()
+	require.NoError(t, err)
+	require.Equal(t, p.ready.Control+"\n"+p.ready.Devices[0].ConnectionString+"\n", string(out))
 }
 
 // The flags of README.md are those of the program.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -59,7 +61,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		return err
 	}
 	ready := newReady(hub, reg, owner)
-	if ready.CA, err = writeCA(s.ca, hub.CAPEM()); err != nil {
+	if ready.CA, err = writeFile("ca", s.ca, hub.CAPEM(), 0o644); err != nil {
 		return err
 	}
 	if err := ready.listen(hub, s); err != nil {
@@ -75,6 +77,11 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		ready.Control = "http://" + l.Addr().String()
 		c.start(l)
 	}
+	if s.env != "" {
+		if _, err := writeFile("env", s.env, ready.shell(), 0o600); err != nil {
+			return err
+		}
+	}
 	if err := out.ready(ready); err != nil {
 		return err
 	}
@@ -86,16 +93,16 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	return errors.Join(closed, out.end())
 }
 
-// writeCA writes the file in one go, so that nobody reads half of it, and returns its full name.
-func writeCA(name string, pem []byte) (string, error) {
+// writeFile writes the file that a flag names in one go, so that nobody reads half of it, and returns its full name.
+func writeFile(flag, name string, content []byte, mode os.FileMode) (string, error) {
 	full, err := filepath.Abs(name)
 	var f *os.File
 	if err == nil {
-		f, err = os.CreateTemp(filepath.Dir(full), ".testhub-ca-*")
+		f, err = os.CreateTemp(filepath.Dir(full), ".testhub-*")
 	}
 	if err == nil {
-		_, err = f.Write(pem)
-		err = cmp.Or(err, f.Chmod(0o644), f.Close())
+		_, err = f.Write(content)
+		err = cmp.Or(err, f.Chmod(mode), f.Close())
 		if err == nil {
 			err = os.Rename(f.Name(), full)
 		}
@@ -104,7 +111,7 @@ func writeCA(name string, pem []byte) (string, error) {
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("flag -ca: %w; give a file in a directory that can be written to", err)
+		return "", fmt.Errorf("flag -%s: %w; give a file in a directory that can be written to", flag, err)
 	}
 	return full, nil
 }
@@ -173,6 +180,21 @@ func listenError(name, addr string, err error) error {
 		return fmt.Errorf("flag -%s: %s is not an address of this machine; %s", name, addr, fix)
 	}
 	return fmt.Errorf("flag -%s: %w; %s", name, err, fix)
+}
+
+// shell sets the variables that examples and README.md use, in the language of shells.
+func (r *readyObject) shell() []byte {
+	var b bytes.Buffer
+	set := func(name, v string) {
+		if v != "" {
+			fmt.Fprintf(&b, "export %s='%s'\n", name, strings.ReplaceAll(v, "'", `'\''`))
+		}
+	}
+	set("HUB", r.Control)
+	if len(r.Devices) > 0 {
+		set("HUBLINE_CONNECTION_STRING", r.Devices[0].ConnectionString)
+	}
+	return b.Bytes()
 }
 
 // public is the object without what is secret.

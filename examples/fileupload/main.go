@@ -5,7 +5,7 @@
 //
 //	go run ./examples/fileupload                  16 MiB of noise through ten faults
 //	go run ./examples/fileupload picture.jpg      a file of yours
-//	HUBLINE_CONNECTION_STRING=... go run ./examples/fileupload picture.jpg    to a real hub
+//	HUBLINE_CONNECTION_STRING=... go run ./examples/fileupload picture.jpg    to a real hub; -hub $HUB: to a testhub
 package main
 
 import (
@@ -17,13 +17,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/examples/internal/ways"
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/testbroker"
 )
@@ -41,20 +40,12 @@ var faults = []testbroker.Fault{
 }
 
 func main() {
-	connect := flag.String("connect", "", "connection string of a device; empty: $HUBLINE_CONNECTION_STRING, and if that is empty, an in-process hub")
-	flag.Parse()
-	if *connect == "" { // not the flag's default: -h would print the key
-		*connect = os.Getenv("HUBLINE_CONNECTION_STRING")
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *connect, flag.Arg(0)); err != nil {
-		fmt.Fprintln(os.Stderr, "fileupload:", err)
-		os.Exit(1)
-	}
+	var to ways.Target
+	to.Flags()
+	ways.Main(1, &to, func(ctx context.Context) error { return run(ctx, to, flag.Arg(0)) })
 }
 
-func run(ctx context.Context, connect, path string) error {
+func run(ctx context.Context, to ways.Target, path string) error {
 	name, file := "noise", io.ReadSeeker(bytes.NewReader(noise(16<<20)))
 	if path != "" {
 		f, err := os.Open(path)
@@ -75,6 +66,7 @@ func run(ctx context.Context, connect, path string) error {
 	options := &fileupload.Options{OnProgress: progress, OnRetry: retry}
 	var hub *testbroker.Hub
 	var played []*testbroker.Injected
+	connect := to.Connect
 	if connect == "" {
 		if hub, err = testbroker.New(nil); err != nil {
 			return err
@@ -83,6 +75,12 @@ func run(ctx context.Context, connect, path string) error {
 		if connect, played, err = prepare(hub, options); err != nil {
 			return err
 		}
+	} else {
+		at, err := to.Place(ctx, "https")
+		if err != nil {
+			return err
+		}
+		options.Addr, options.TLS = at.Addr, at.TLS
 	}
 	creds, err := device.ParseConnectionString(connect)
 	if err != nil {

@@ -5,7 +5,7 @@
 //
 //	go run ./examples/methods                     over MQTT
 //	go run ./examples/methods -transport amqp     the same over AMQP 1.0
-//	HUBLINE_CONNECTION_STRING=... go run ./examples/methods    a real hub's device: call blink and reboot, until Ctrl-C
+//	HUBLINE_CONNECTION_STRING=... go run ./examples/methods    a real hub's device: call blink and reboot, until Ctrl-C; -hub $HUB: one at a testhub
 package main
 
 import (
@@ -14,10 +14,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
@@ -26,21 +23,17 @@ import (
 )
 
 func main() {
+	var to ways.Target
+	to.Flags()
 	transport := flag.String("transport", "mqtt", "what carries the calls: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *transport, os.Getenv("HUBLINE_CONNECTION_STRING")); err != nil {
-		fmt.Fprintln(os.Stderr, "methods:", err)
-		os.Exit(1)
-	}
+	ways.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
 }
 
 // rebootAfter is when the device reboots that was told to.
 const rebootAfter = time.Second
 
-func run(ctx context.Context, name, connect string) error {
-	stage, err := ways.NewStage(name, connect)
+func run(ctx context.Context, name string, to ways.Target) error {
+	stage, err := ways.NewStage(ctx, name, to)
 	if err != nil {
 		return err
 	}

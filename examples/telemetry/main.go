@@ -12,17 +12,13 @@
 //	go run ./examples/telemetry -transport mqtt-lean    the same on the small MQTT engine, which boards use too
 //	go run ./examples/telemetry -transport amqp         the same over AMQP 1.0, with faults of its own; amqp-ws: over WebSocket
 //	go run ./examples/telemetry -transport http         the same over HTTPS, with faults of its own
-//	HUBLINE_CONNECTION_STRING=... go run ./examples/telemetry    to a real hub, without faults
+//	HUBLINE_CONNECTION_STRING=... go run ./examples/telemetry    to a real hub, without faults; -hub $HUB: to a testhub
 package main
 
 import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
@@ -32,7 +28,7 @@ import (
 
 // settings are the command line.
 type settings struct {
-	connect   string
+	to        ways.Target
 	transport string
 	rate      float64
 	count     int
@@ -42,24 +38,13 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.StringVar(&s.connect, "connect", "", "connection string of a device; empty: $HUBLINE_CONNECTION_STRING, and if that is empty, an in-process hub")
+	s.to.Flags()
 	flag.StringVar(&s.transport, "transport", "mqtt", "what carries the readings: mqtt (on the library paho), mqtt-lean (the small engine), amqp, amqp-ws (over WebSocket) or http (over TLS)")
 	flag.Float64Var(&s.rate, "rate", 100, "readings per second")
 	flag.IntVar(&s.count, "count", 0, "readings in all; 0: twenty seconds of them")
 	flag.StringVar(&s.policy, "policy", "azure", "retry policy: azure (exponential back-off with jitter) or none")
 	flag.BoolVar(&s.sabotage, "sabotage", false, "make the in-process hub forget a reading that it acknowledged")
-	flag.Parse()
-	if s.connect == "" { // not the flag's default: -h would print the key
-		s.connect = os.Getenv("HUBLINE_CONNECTION_STRING")
-	}
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	if err := run(ctx, s); err != nil {
-		fmt.Fprintln(os.Stderr, "telemetry:", err)
-		os.Exit(1)
-	}
+	ways.Main(0, &s.to, func(ctx context.Context) error { return run(ctx, s) })
 }
 
 // run sends all readings and prints the ledger. It returns an error if anything is wrong with it.
@@ -67,17 +52,17 @@ func run(ctx context.Context, s settings) error {
 	policies := map[string]retrypolicy.Policy{"azure": retrypolicy.ExponentialBackoffWithJitter{}, "none": retrypolicy.NoRetry{}}
 	policy, ok := policies[s.policy]
 	if !ok {
-		return fmt.Errorf("flag -policy: %q is not a policy; give azure or none", s.policy)
+		return ways.Usage("flag -policy: %q is not a policy; give azure or none", s.policy)
 	}
 	way, err := ways.Named(s.transport)
 	if err != nil {
 		return err
 	}
 	if s.rate <= 0 || s.rate > 10_000 || s.count < 0 {
-		return errors.New("flags -rate and -count: give a rate up to 10000 a second and a count of 0 or more")
+		return ways.Usage("flags -rate and -count: give a rate up to 10000 a second and a count of 0 or more")
 	}
-	if s.sabotage && s.connect != "" {
-		return errors.New("flag -sabotage: only the in-process hub can be sabotaged; leave the connection string out")
+	if s.sabotage && s.to.Connect != "" {
+		return ways.Usage("flag -sabotage: only the in-process hub can be sabotaged; leave the connection string out")
 	}
 	if s.count == 0 {
 		s.count = max(1, int(s.rate*showTime.Seconds()))
@@ -87,16 +72,18 @@ func run(ctx context.Context, s settings) error {
 
 	// The first program of the README is these few lines; the rest is the show around them.
 	var hub *show
-	var at ways.Place
-	if s.connect == "" {
+	connect, at := s.to.Connect, ways.Place{}
+	if connect == "" {
 		if hub, err = newShow(out, way); err != nil {
 			return err
 		}
 		defer hub.close()
-		s.connect, at = hub.connect()
+		connect, at = hub.connect()
 		hub.hurry(options)
+	} else if at, err = s.to.Place(ctx, way.Port); err != nil {
+		return err
 	}
-	creds, err := device.ParseConnectionString(s.connect)
+	creds, err := device.ParseConnectionString(connect)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@
 //
 //	go run ./examples/twin                     over MQTT
 //	go run ./examples/twin -transport amqp     the same over AMQP 1.0
-//	HUBLINE_CONNECTION_STRING=... go run ./examples/twin    a real hub's device: change its twin, until Ctrl-C
+//	HUBLINE_CONNECTION_STRING=... go run ./examples/twin    a real hub's device: change its twin, until Ctrl-C; -hub $HUB: one at a testhub
 package main
 
 import (
@@ -13,11 +13,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
@@ -27,14 +24,10 @@ import (
 )
 
 func main() {
+	var to ways.Target
+	to.Flags()
 	transport := flag.String("transport", "mqtt", "what carries the twin: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *transport, os.Getenv("HUBLINE_CONNECTION_STRING")); err != nil {
-		fmt.Fprintln(os.Stderr, "twin:", err)
-		os.Exit(1)
-	}
+	ways.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
 }
 
 // told are the changes that the handler was told, such as "full 5".
@@ -43,8 +36,8 @@ type told struct {
 	list []string
 }
 
-func run(ctx context.Context, name, connect string) error {
-	stage, err := ways.NewStage(name, connect)
+func run(ctx context.Context, name string, to ways.Target) error {
+	stage, err := ways.NewStage(ctx, name, to)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,9 @@
-// Package ways holds what the examples have in common: the transports by their names, and an in-process hub with one device.
+// Package ways holds what the examples have in common: the transports by their names, which hub they are aimed at, and an in-process one with one device.
 package ways
 
 import (
-	"crypto/tls"
+	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -21,16 +20,12 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 )
 
-// Place is where the hub is. The zero value: where the credentials say, with a certificate that the system trusts.
-type Place struct {
-	Addr string
-	TLS  *tls.Config
-}
-
 // Way is a value of the flag -transport.
 type Way struct {
 	// Make is all that a program needs; one that names one of them links no other.
 	Make func(creds *transport.Credentials, at Place) transport.Transport
+	// Port is what testhub calls the port for it.
+	Port string
 	// Listen opens the in-process hub's port for it.
 	Listen func(h *testbroker.Hub, addr string) (net.Addr, error)
 	// Protocol is what the hub's faults are about.
@@ -41,26 +36,26 @@ type Way struct {
 var Transports = map[string]Way{
 	"mqtt": {func(_ *transport.Credentials, at Place) transport.Transport {
 		return mqtt.New(&mqtt.Options{Addr: at.Addr, TLS: at.TLS})
-	}, (*testbroker.Hub).ListenTLS, testbroker.MQTT},
+	}, "mqtt", (*testbroker.Hub).ListenTLS, testbroker.MQTT},
 	"mqtt-lean": {func(creds *transport.Credentials, at Place) transport.Transport {
 		return lean.New(leannet.Dialer(creds, &leannet.Options{Addr: at.Addr, TLS: at.TLS}), nil)
-	}, (*testbroker.Hub).ListenTLS, testbroker.MQTT},
+	}, "mqtt", (*testbroker.Hub).ListenTLS, testbroker.MQTT},
 	"amqp": {func(_ *transport.Credentials, at Place) transport.Transport {
 		return amqp.New(&amqp.Options{Addr: at.Addr, TLS: at.TLS})
-	}, (*testbroker.Hub).ListenAMQP, testbroker.AMQP},
+	}, "amqp", (*testbroker.Hub).ListenAMQP, testbroker.AMQP},
 	"amqp-ws": {func(_ *transport.Credentials, at Place) transport.Transport {
 		return amqp.New(&amqp.Options{Addr: at.Addr, TLS: at.TLS, Tunnel: amqpws.New(nil)})
-	}, (*testbroker.Hub).ListenAMQPWS, testbroker.AMQP},
+	}, "https", (*testbroker.Hub).ListenAMQPWS, testbroker.AMQP},
 	"http": {func(_ *transport.Credentials, at Place) transport.Transport {
 		return http.New(&http.Options{Addr: at.Addr, TLS: at.TLS})
-	}, (*testbroker.Hub).ListenHTTPS, testbroker.HTTP},
+	}, "https", (*testbroker.Hub).ListenHTTPS, testbroker.HTTP},
 }
 
 // Named returns the transport that the flag names.
 func Named(name string) (Way, error) {
 	w, ok := Transports[name]
 	if !ok {
-		return Way{}, fmt.Errorf("flag -transport: %q is not a transport; give one of %s", name, strings.Join(slices.Sorted(maps.Keys(Transports)), ", "))
+		return Way{}, Usage("flag -transport: %q is not a transport; give one of %s", name, strings.Join(slices.Sorted(maps.Keys(Transports)), ", "))
 	}
 	return w, nil
 }
@@ -71,34 +66,52 @@ type Stage struct {
 	Hub       *testbroker.Hub
 	Creds     *transport.Credentials
 	Transport transport.Transport
+	// Web is where the hub speaks HTTPS, for uploads.
+	Web Place
 }
 
-// NewStage makes what the device needs to connect over the transport of that name. An empty connection string makes a hub, too.
-func NewStage(name, connect string) (*Stage, error) {
+// NewStage makes what the device needs to connect to the target over the transport of that name.
+func NewStage(ctx context.Context, name string, to Target) (*Stage, error) {
 	w, err := Named(name)
 	if err != nil {
 		return nil, err
 	}
 	s := &Stage{}
 	var at Place
-	if connect == "" {
-		if s.Hub, err = testbroker.New(nil); err != nil {
-			return nil, err
-		}
-		addr, err := w.Listen(s.Hub, "127.0.0.1:0")
-		if err != nil {
-			return nil, errors.Join(err, s.Hub.Close())
-		}
-		if _, err := s.Hub.AddDevice("roof-7"); err != nil {
-			return nil, errors.Join(err, s.Hub.Close())
-		}
-		connect, at = s.Hub.ConnectionString("roof-7"), Place{addr.String(), s.Hub.ClientTLS()}
+	if to.Connect == "" {
+		at, err = s.own(w, &to.Connect)
+	} else if at, err = to.Place(ctx, w.Port); err == nil {
+		s.Web, err = to.Place(ctx, "https")
 	}
-	if s.Creds, err = device.ParseConnectionString(connect); err != nil {
+	if err == nil {
+		s.Creds, err = device.ParseConnectionString(to.Connect)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.Transport = w.Make(s.Creds, at)
 	return s, nil
+}
+
+// own makes the in-process hub.
+func (s *Stage) own(w Way, connect *string) (at Place, err error) {
+	if s.Hub, err = testbroker.New(nil); err != nil {
+		return at, err
+	}
+	d, err := s.Hub.AddDevice("roof-7")
+	if err != nil {
+		return at, err
+	}
+	addr, err := w.Listen(s.Hub, "127.0.0.1:0")
+	if err != nil {
+		return at, err
+	}
+	web, err := s.Hub.ListenHTTPS("127.0.0.1:0")
+	if err != nil {
+		return at, err
+	}
+	*connect, s.Web = d.ConnectionString(), Place{web.String(), s.Hub.ClientTLS()}
+	return Place{addr.String(), s.Hub.ClientTLS()}, nil
 }
 
 // Close closes the hub, if there is one.

@@ -1,0 +1,115 @@
+// Command fan is a device with a bit of everything: it sends a reading, reports how the fan runs, uploads a log file, takes commands and answers to the method "reboot".
+//
+// Without a connection string it brings its own hub, whose back end looks at all that, sends a command and calls the method. The exit status is 0 only if all of it was there. With
+// one it stays until Ctrl-C: it is the device of the examples in cmd/testhub/README.md.
+//
+//	go run ./examples/fan                     over MQTT
+//	go run ./examples/fan -transport amqp     the same over AMQP 1.0
+//	HUBLINE_CONNECTION_STRING=... go run ./examples/fan -hub $HUB    a testhub's device
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/examples/internal/ways"
+	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func main() {
+	var to ways.Target
+	to.Flags()
+	name := flag.String("transport", "mqtt", "what carries all but the file: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
+	ways.Main(0, &to, func(ctx context.Context) error { return run(ctx, *name, to) })
+}
+
+func run(ctx context.Context, name string, to ways.Target) error {
+	stage, err := ways.NewStage(ctx, name, to)
+	if err != nil {
+		return err
+	}
+	defer stage.Close()
+	client, err := device.New(stage.Creds, stage.Transport, &device.Options{
+		OnStatus: func(s device.Status) { fmt.Println("device  ", s.State, s.Reason) },
+		OnMessage: func(_ context.Context, m *transport.Message) error {
+			fmt.Printf("device   gets the command %q: %s\n", m.ID, m.Body)
+			return nil // which completes it
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	err = client.HandleMethod("reboot", func(_ context.Context, m *device.MethodCall) (int, []byte) {
+		fmt.Printf("device   is told to reboot: %s\n", m.Body)
+		return 200, m.Body
+	})
+	if err != nil {
+		return err
+	}
+	if err := begin(ctx, client, stage); err != nil {
+		return err
+	}
+	if stage.Hub == nil {
+		fmt.Println("ready; Ctrl-C ends it")
+		<-ctx.Done()
+		return client.Close()
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return errors.Join(look(ctx, stage.Hub, stage.Creds.DeviceID), client.Close())
+}
+
+// begin is what the device does by itself.
+func begin(ctx context.Context, client *device.Client, stage *ways.Stage) error {
+	if err := client.Open(ctx); err != nil {
+		return err
+	}
+	reading := &transport.Message{ID: "1", Body: []byte(`{"temperature":21.5}`), Properties: []transport.Property{{Name: "unit", Value: "C"}}}
+	if err := client.Send(ctx, reading); err != nil {
+		return err
+	}
+	if _, err := client.PatchReported(ctx, []byte(`{"fan":{"on":true,"speed":3}}`)); err != nil {
+		return err
+	}
+	uploader, err := fileupload.New(stage.Creds, &fileupload.Options{Addr: stage.Web.Addr, TLS: stage.Web.TLS})
+	if err != nil {
+		return err
+	}
+	_, err = uploader.Upload(ctx, "logs/today.txt", strings.NewReader("sunny"), -1)
+	if err = errors.Join(err, uploader.Close()); err != nil {
+		return err
+	}
+	fmt.Println("device   has sent a reading, reported its fan and uploaded logs/today.txt")
+	return nil
+}
+
+// look is the back end: it sees what the device has sent, and has it do something.
+func look(ctx context.Context, hub *testbroker.Hub, id string) error {
+	err := errors.Join(
+		hub.WaitMessages(ctx, 1),
+		hub.WaitReported(ctx, id, func(t testbroker.Twin) bool { return string(t.Reported) == `{"fan":{"on":true,"speed":3}}` }),
+		hub.WaitUploads(ctx, 1),
+		hub.SendC2D(id, testbroker.C2D{MessageID: "c-1", Body: []byte(`{"on":true}`)}),
+		hub.WaitC2D(ctx, id, testbroker.Completed, 1),
+	)
+	if err != nil {
+		return err
+	}
+	result, err := hub.CallMethod(ctx, id, testbroker.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
+	if err != nil {
+		return err
+	}
+	if up := hub.Uploads()[0]; up.State != testbroker.UploadSucceeded || result.Status != 200 {
+		return fmt.Errorf("the upload has %v, the method %d", up.State, result.Status)
+	}
+	fmt.Println("back end has seen it all; the command is completed, the method answered")
+	return nil
+}

@@ -1,0 +1,96 @@
+package ways
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+)
+
+// Target is the hub that an example is aimed at.
+type Target struct {
+	// Connect is the connection string of a device; empty: an in-process hub.
+	Connect string
+	// Testhub is the control API of the program testhub, such as "http://127.0.0.1:39111", which knows ports and certificate; empty: the hub is where the
+	// connection string says, with a certificate that the system trusts.
+	Testhub string
+}
+
+// Flags registers -connect and -hub.
+func (t *Target) Flags() {
+	flag.StringVar(&t.Connect, "connect", "", "connection string of a device; empty: $HUBLINE_CONNECTION_STRING, and if that is empty, an in-process hub")
+	flag.StringVar(&t.Testhub, "hub", "", "`address` of a testhub's control API, if the connection string is from there; empty: the hub is where the connection string says")
+}
+
+// complete looks into the environment, and says what is missing.
+func (t *Target) complete() error {
+	if t.Connect == "" { // not the flag's default: -h would print the key
+		t.Connect = os.Getenv("HUBLINE_CONNECTION_STRING")
+	}
+	if t.Testhub != "" && t.Connect == "" {
+		return Usage("flag -hub: whose device it is does not follow from the address; give -connect or HUBLINE_CONNECTION_STRING as well, which testhub prints")
+	}
+	return nil
+}
+
+// Place is where the hub is. The zero value: where the credentials say, with a certificate that the system trusts.
+type Place struct {
+	Addr string
+	TLS  *tls.Config
+}
+
+// askTime is how long testhub may take to say where it is.
+const askTime = 10 * time.Second
+
+// Place returns the hub's port for mqtt, amqp or https.
+func (t *Target) Place(ctx context.Context, port string) (Place, error) {
+	if t.Testhub == "" {
+		return Place{}, nil
+	}
+	at, err := t.ask(ctx, port)
+	if err != nil {
+		return Place{}, fmt.Errorf("flag -hub: %w; give the address that testhub prints as control", err)
+	}
+	return at, nil
+}
+
+// ask asks testhub.
+func (t *Target) ask(ctx context.Context, port string) (Place, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.Testhub+"/hub", nil)
+	if err != nil {
+		return Place{}, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return Place{}, err
+	}
+	defer answer.Body.Close()
+	var hub struct {
+		Addresses map[string]string `json:"addresses"`
+		CA        string            `json:"ca"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&hub); err != nil {
+		return Place{}, fmt.Errorf("%s does not answer as testhub does: %w", t.Testhub, err)
+	}
+	addr, ok := hub.Addresses[port]
+	if !ok {
+		return Place{}, fmt.Errorf("the hub at %s has no port for %s", t.Testhub, port)
+	}
+	pem, err := os.ReadFile(hub.CA)
+	if err != nil {
+		return Place{}, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return Place{}, errors.New(hub.CA + " has no certificate")
+	}
+	return Place{addr, &tls.Config{RootCAs: roots}}, nil
+}
