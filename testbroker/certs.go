@@ -107,7 +107,12 @@ func (h *Hub) authorityLocked() {
 	template := h.templateLocked("testbroker CA")
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign
-	h.certs.caKey = newKey()
+	if h.seed == 0 {
+		h.certs.caKey = newKey()
+	} else {
+		h.certs.caKey = seededKey(h.seed)
+		template.NotBefore, template.NotAfter = seededFrom, seededUntil
+	}
 	h.certs.ca = sign(template, template, h.certs.caKey, h.certs.caKey)
 	h.certs.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.certs.ca.Raw})
 	h.certifyLocked("")
@@ -150,9 +155,21 @@ func newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-// sign makes a certificate. Templates are ours and host names are checked before, so it cannot fail.
+// An authority that follows from a seed is the same to the byte at whatever time it is made, in a bubble too.
+var seededFrom, seededUntil = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// seededKey makes the key of the authority from the seed.
+func seededKey(seed uint64) *ecdsa.PrivateKey {
+	for n := 0; ; n++ {
+		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), derived(seed, "authority\n%d", n)); err == nil {
+			return key
+		} // the number is 0 or not below the order of the group, which is next to impossible
+	}
+}
+
+// sign makes a certificate, the same from the same input, for signatures are deterministic by RFC 6979. Templates are ours and host names are checked before, so it cannot fail.
 func sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	der, err := x509.CreateCertificate(nil, template, parent, &key.PublicKey, signer)
 	if err != nil {
 		panic("testbroker: " + err.Error())
 	}

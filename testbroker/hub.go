@@ -76,7 +76,8 @@ type Options struct {
 	// WebSocketFrame, unless zero, is how many bytes the hub puts into one frame at most, regardless of where packets
 	// begin. Default: what it writes at a time is one frame.
 	WebSocketFrame int
-	// Seed, unless zero, makes keys and the draws of faults repeat from run to run.
+	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeat from run to run: clients that trust a hub trust the
+	// next one of the same seed. Who knows the seed has the keys.
 	Seed uint64
 	// OnEvent is told of all that happens: see [EventKind]. It is called from the goroutines of connections and of callers
 	// of the hub, several at once, and must not wait. It may call methods that do not wait. Default: nobody is told.

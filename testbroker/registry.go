@@ -125,13 +125,16 @@ func (h *Hub) newKeysLocked(owner string) keyPair {
 	}
 	h.generations[owner]++
 	derive := func(which string) string {
-		var seed [8]byte
-		binary.BigEndian.PutUint64(seed[:], h.seed)
-		mac := hmac.New(sha256.New, seed[:])
-		fmt.Fprintf(mac, "%s\n%s\n%d", which, owner, h.generations[owner])
-		return base64.StdEncoding.EncodeToString(mac.Sum(nil))
+		return base64.StdEncoding.EncodeToString(derived(h.seed, "%s\n%s\n%d", which, owner, h.generations[owner]))
 	}
 	return keyPair{derive("primary"), derive("secondary")}
+}
+
+// derived makes 32 bytes from the seed and a text that says what for.
+func derived(seed uint64, format string, args ...any) []byte {
+	mac := hmac.New(sha256.New, binary.BigEndian.AppendUint64(nil, seed))
+	fmt.Fprintf(mac, format, args...)
+	return mac.Sum(nil)
 }
 
 func randomKey() string {

@@ -1,6 +1,7 @@
 package testbroker_test
 
 import (
+	"crypto/tls"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -56,4 +57,23 @@ func TestRemovedDeviceWithACertificate(t *testing.T) {
 		w = dialWith(t, h, root.NewClientCert("dev-ca", time.Time{}, time.Time{}))
 		require.Equal(t, []byte{0, 5}, w.connect(certified(d)))
 	})
+}
+
+// With a seed the authority is the same from run to run, whenever that is: who trusts a hub trusts the next.
+func TestTheAuthorityFollowsFromTheSeed(t *testing.T) {
+	later := func() time.Time { return time.Now().Add(30 * 24 * time.Hour) }
+	first, _ := newHub(t, &testbroker.Options{Seed: 5})
+	second, _ := newHub(t, &testbroker.Options{Seed: 5, Now: later})
+	require.Equal(t, string(first.CAPEM()), string(second.CAPEM()))
+	conn, err := second.DialTLSPort(t.Context(), "tcp", "hub:8883")
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, tls.Client(conn, first.ClientTLS()).HandshakeContext(t.Context()))
+
+	for name, o := range map[string]*testbroker.Options{"another seed": {Seed: 6}, "no seed": nil} {
+		h, _ := newHub(t, o)
+		require.NotEqual(t, string(first.CAPEM()), string(h.CAPEM()), name)
+		again, _ := newHub(t, nil)
+		require.NotEqual(t, string(again.CAPEM()), string(h.CAPEM()), name)
+	}
 }
