@@ -176,13 +176,20 @@ func TestBadInput(t *testing.T) {
 		{"POST", dev + "/twin/wait", `{}`, 400, "reported"},
 		{"POST", dev + "/twin/wait", `{"reported":1}`, 400, "reported"},
 		{"POST", dev + "/methods", `{}`, 400, "name"},
-		{"POST", dev + "/methods", `{"name":"a b"}`, 400, "name or payload"},
+		{"POST", dev + "/methods", `{"name":"a b"}`, 400, "name"},
+		{"POST", dev + "/methods", `{"name":"a/b"}`, 400, "name"},
+		{"POST", dev + "/methods", `{"name":"a","payload":1,"payload":2}`, 400, "payload"},
+		{"POST", dev + "/twin/wait", `{"desired":[]}`, 400, "desired"},
 		{"POST", dev + "/methods", `{"name":"a","responseTimeout":"1h"}`, 400, "responseTimeout"},
 		{"POST", dev + "/methods", `{"name":"a"}`, 404, ""},
 		{"POST", "/faults", `{}`, 400, "kind"},
 		{"POST", "/faults", `"DropConnect"`, 400, "body"},
 		{"POST", "/faults", `{"kind":"Nothing"}`, 400, "kind"},
 		{"POST", "/faults", `{"kind":1}`, 400, "kind"},
+		{"POST", "/faults", `{"kind":"DropConnect","kind":"DropConnect"}`, 400, "kind"},
+		{"POST", "/faults", `{"kind":"RefuseTwin","times":0}`, 400, "times"},
+		{"POST", "/faults", `{"kind":"RefuseTwin","probability":0}`, 400, "probability"},
+		{"POST", "/faults", `{"kind":"Quota","limit":0}`, 400, "limit"},
 		{"POST", "/faults", `{"kind":"DropConnect","colour":1}`, 400, "colour"},
 		{"GET", "/faults/1", "", 404, "fault"},
 		{"GET", "/faults/one/wait", "", 404, "fault"},
@@ -192,6 +199,8 @@ func TestBadInput(t *testing.T) {
 		require.Equal(t, c.field, p.refused(c.status, c.method, c.path, c.body).Field, "%s %s %.200s", c.method, c.path, c.body)
 	}
 	require.Contains(t, p.refused(400, "POST", "/faults", `{"kind":"dropconnect"}`).Fix, "DropConnect")
+	require.Contains(t, p.refused(400, "POST", dev+"/methods", `{"name":"a/b"}`).Fix, "ASCII")
+	require.Contains(t, p.refused(404, "POST", dev+"/methods", `{"name":"a"}`).Fix, "connectTimeout")
 	require.Empty(t, p.good("GET", "/faults", "")["faults"])
 	require.Empty(t, p.good("GET", dev+"/c2d", "")["commands"])
 }

@@ -100,7 +100,7 @@ func routes() []route {
 		{"PATCH", "/devices/{device}/twin/desired", "merge into the desired properties; null removes", (*control).patchDesired},
 		{"PUT", "/devices/{device}/twin/desired", "replace the desired properties", (*control).setDesired},
 		{"PATCH", "/devices/{device}/twin/tags", "merge into the tags", (*control).patchTags},
-		{"POST", "/devices/{device}/twin/wait", "wait until the reported properties have these members", (*control).waitReported},
+		{"POST", "/devices/{device}/twin/wait", "wait until the reported properties, the desired ones or the tags have these members", (*control).waitTwin},
 
 		{"POST", "/devices/{device}/methods", "call a direct method and wait for the answer", (*control).callMethod},
 		{"GET", "/devices/{device}/methods", "all calls, and what became of them", (*control).listMethods},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -86,9 +87,9 @@ const maxDelay = 24 * time.Hour
 // faultFields are all fields but the kind and the device.
 var faultFields = []faultField{
 	{input: func(f *tb.Fault) field { return whole("after", 0, 1<<30, &f.After) }},
-	{not: lasting, input: func(f *tb.Fault) field { return whole("times", -1, 1<<30, &f.Times) }},
+	{not: lasting, input: func(f *tb.Fault) field { return countOr("times", "for until it is removed", &f.Times) }},
 	{not: lasting, input: func(f *tb.Fault) field {
-		return number("probability", "a number from 0 to 1", &f.Probability, func(p float64) bool { return p >= 0 && p <= 1 })
+		return number("probability", "a number above 0, up to 1", &f.Probability, func(p float64) bool { return p > 0 && p <= 1 })
 	}},
 	{input: func(f *tb.Fault) field { return span("for", 0, maxDelay, &f.For) }},
 	{kinds: []tb.FaultKind{tb.RefuseConnect, tb.RefuseSubscribe}, input: func(f *tb.Fault) field { return whole("code", 1, 255, &f.Code) }},
@@ -123,9 +124,14 @@ var faultFields = []faultField{
 		return number("rate", "a number above 0, up to 1000000", &f.Rate, func(r float64) bool { return r > 0 && r <= 1e6 })
 	}},
 	{kinds: []tb.FaultKind{tb.Throttle}, input: func(f *tb.Fault) field { return whole("limit", 1, 1<<30, &f.Limit) }},
-	{kinds: []tb.FaultKind{tb.Quota}, input: func(f *tb.Fault) field { return whole("limit", -1, 1<<30, &f.Limit) }},
+	{kinds: []tb.FaultKind{tb.Quota}, input: func(f *tb.Fault) field { return countOr("limit", "for none at all", &f.Limit) }},
 	{kinds: []tb.FaultKind{tb.Quota}, input: func(f *tb.Fault) field { return flagField("acceptConnects", &f.AcceptConnects) }},
 	{kinds: garbage, input: func(f *tb.Fault) field { return binary("bytesBase64", &f.Bytes) }},
+}
+
+// countOr takes a number of times, or -1 for something else. The hub would take 0 for its default, which nobody means who writes it.
+func countOr(name, otherwise string, into *int) field {
+	return value(name, "a whole number from 1 on, or -1 "+otherwise, into, func(n int) bool { return n == -1 || n >= 1 && n <= 1<<30 })
 }
 
 // statuses takes status codes; 0 lets a request pass.
@@ -152,9 +158,11 @@ func fieldsOf(k tb.FaultKind, f *tb.Fault) []field {
 // readFault reads a fault. What its kind does not look at is refused: it would be waited for in vain.
 func readFault(data []byte) (tb.Fault, *refusal) {
 	var f tb.Fault
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(data, &members); err != nil || members == nil {
-		return f, bad("body", "is no object of JSON", `give one such as {"kind":"DropConnect"}`)
+	members, problem := membersOf(data, "")
+	if problem != nil {
+		problem.Field = cmp.Or(problem.Field, "body")
+		problem.Fix = cmp.Or(problem.Fix, `give one such as {"kind":"DropConnect"}`)
+		return f, problem
 	}
 	kind := choice("kind", faultKinds(), &f.Kind)
 	if members["kind"] == nil {

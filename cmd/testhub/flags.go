@@ -40,10 +40,10 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.StringVar(&s.https, "https", "", "`address` for HTTPS and WebSocket, or off (default 127.0.0.1:443)")
 	f.BoolVar(&free, "free", false, "use free ports where no address is given, instead of those of the service")
 	f.StringVar(&s.control, "control", "127.0.0.1:0", "`address` of the control API, on loopback, or off")
-	f.StringVar(&s.ca, "ca", "testhub-ca.pem", "`file` to write the certificate to that clients must trust; it is a new one at each start")
+	f.StringVar(&s.ca, "ca", "testhub-ca.pem", "`file` to write the certificate to that clients must trust; it is a new one at each start, unless there is a -seed")
 	f.StringVar(&s.env, "env", "", "`file` to write HUB and HUBLINE_CONNECTION_STRING to, of the control API and the first device, for a shell to read")
 	f.StringVar(&s.file, "devices", "", "JSON `file` of devices, see README.md")
-	f.Uint64Var(&s.seed, "seed", 0, "make keys and draws of faults repeat from run to run; such keys are no secret (default 0: random)")
+	f.Uint64Var(&s.seed, "seed", 0, "make keys, the certificate of -ca and draws of faults repeat from run to run; such keys are no secret (default 0: random)")
 	f.BoolVar(&s.json, "json", false, "print JSON, one object a line")
 	f.Func("device", "register a device `id`, or a module device/module, with new keys; repeatable (default dev-1 if there is none at all)", func(id string) error {
 		s.devices = append(s.devices, entry{id: id, from: "flag -device"})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -165,15 +166,40 @@ func list(name string, take func(path string, raw json.RawMessage) *refusal) fie
 
 // readObject reads an object of JSON that has no other members than the fields. The path leads to it.
 func readObject(data []byte, path string, fields ...field) *refusal {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(data, &members); err != nil || members == nil {
-		what := "is no object of JSON"
-		if err != nil {
-			what += " (" + err.Error() + ")"
-		}
-		return bad(path, what, "give an object with members out of: "+names(fields))
+	members, problem := membersOf(data, path)
+	if problem != nil {
+		problem.Fix = cmp.Or(problem.Fix, "give an object with members out of: "+names(fields))
+		return problem
 	}
 	return readMembers(members, path, fields)
+}
+
+// membersOf takes an object of JSON apart, in which each member may be there once. What it has to be is for the caller to say, where Fix is empty.
+func membersOf(data []byte, path string) (map[string]json.RawMessage, *refusal) {
+	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
+		return nil, bad(path, "is no object of JSON ("+err.Error()+")", "")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if first, err := d.Token(); err != nil || first != json.Delim('{') {
+		return nil, bad(path, "is no object of JSON", "")
+	}
+	members := make(map[string]json.RawMessage)
+	for d.More() {
+		key, err := d.Token()
+		name, ok := key.(string)
+		var raw json.RawMessage
+		if err == nil {
+			err = d.Decode(&raw)
+		}
+		if err != nil || !ok {
+			return nil, bad(path, "is no object of JSON", "")
+		}
+		if _, again := members[name]; again {
+			return nil, bad(strings.TrimPrefix(path+"."+name, "."), "is there more than once", "give it once")
+		}
+		members[name] = raw
+	}
+	return members, nil
 }
 
 func readMembers(members map[string]json.RawMessage, path string, fields []field) *refusal {

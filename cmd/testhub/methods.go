@@ -34,7 +34,26 @@ func (c *control) callMethod(r *call) (any, *refusal) {
 	case r.Context().Err() != nil, errors.Is(err, testbroker.ErrClosed):
 		return nil, &refusal{status: http.StatusServiceUnavailable, Problem: "testhub is ending", Fix: "start it again"}
 	}
-	return nil, serviceProblem(err, "name or payload", "see that the device is connected and answers; connectTimeout waits for it to come, responseTimeout for the answer")
+	return nil, methodProblem(err)
+}
+
+// methodProblems says by the service's code which field was wrong, if one was, and what to do.
+var methodProblems = map[int]struct{ field, fix string }{
+	400004: {"name", "give printable ASCII without space and any of $()<>@,;:\\\"/[]?={}"},
+	400027: {"", "call again: the device has a newer connection now"},
+	404103: {"", "see that the device is connected and takes methods; connectTimeout waits for it to come"},
+	413001: {"", "let the payload, and the answer, have 128 KiB at most"},
+	429001: {"", "call again later, or remove the fault that throttles"},
+	502000: {"", "let the device answer with JSON, or with nothing"},
+	504101: {"", "see that the device answers; responseTimeout is how long that may take"},
+}
+
+func methodProblem(err error) *refusal {
+	p := serviceProblem(err, "", "see what the device and the faults that are declared make of it")
+	if known, ok := methodProblems[p.Code]; ok {
+		p.Field, p.Fix = known.field, known.fix
+	}
+	return p
 }
 
 type methodResult struct {

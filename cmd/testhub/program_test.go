@@ -225,15 +225,24 @@ func TestOneLine(t *testing.T) {
 	require.Equal(t, `a\u000ab\u001b[0m\u2028`, oneLine("a\nb\x1b[0m\u2028"))
 }
 
-// With a seed the keys are the same from run to run; without, never.
+// With a seed the keys and the certificate are the same from run to run; without, never.
 func TestSeed(t *testing.T) {
-	keys := func(args ...string) (all string) {
-		t.Run(fmt.Sprint(args), func(t *testing.T) { all = fmt.Sprint(start(t, args...).ready.Devices) })
+	keys := func(args ...string) (all [2]string) {
+		t.Run(fmt.Sprint(args), func(t *testing.T) {
+			p := start(t, args...)
+			pem, err := os.ReadFile(p.ready.CA)
+			require.NoError(t, err)
+			all = [2]string{fmt.Sprint(p.ready.Devices), string(pem)}
+		})
 		return all
 	}
+	differ := func(a, b [2]string) {
+		require.NotEqual(t, a[0], b[0])
+		require.NotEqual(t, a[1], b[1])
+	}
 	require.Equal(t, keys("-seed", "7"), keys("-seed", "7"))
-	require.NotEqual(t, keys("-seed", "7"), keys("-seed", "8"))
-	require.NotEqual(t, keys(), keys())
+	differ(keys("-seed", "7"), keys("-seed", "8"))
+	differ(keys(), keys())
 }
 
 // A slow output holds nothing up: lines are dropped, and the next one says how many.

@@ -289,6 +289,10 @@ func TestTwinsAndMethods(t *testing.T) {
 	require.Equal(t, map[string]any{"fan": map[string]any{"on": true, "speed": 3.0}}, twin["reported"])
 	late := p.refused(504, "POST", "/devices/dev-1/twin/wait", `{"reported":{"fan":{"on":false}},"within":"50ms"}`)
 	require.Contains(t, late.Problem, `"speed":3`)
+	p.good("PATCH", "/devices/dev-1/twin/tags", `{"site":"roof"}`)
+	p.good("POST", "/devices/dev-1/twin/wait", `{"desired":{"mode":"eco","interval":null},"tags":{"site":"roof"}}`)
+	p.refused(504, "POST", "/devices/dev-1/twin/wait", `{"reported":{"fan":{"on":true}},"desired":{"mode":"off"},"within":"50ms"}`)
+	p.refused(504, "POST", "/devices/dev-1/twin/wait", `{"reported":{"fan":{"on":true}},"tags":{"site":"cellar"},"within":"50ms"}`)
 
 	answer := p.good("POST", "/devices/dev-1/methods", `{"name":"add","payload":[1,2],"responseTimeout":"20s"}`)
 	require.Equal(t, map[string]any{"status": 200.0, "payload": map[string]any{"was": []any{1.0, 2.0}}}, answer)

@@ -77,32 +77,33 @@ func serviceProblem(err error, field, fix string) *refusal {
 	return p
 }
 
-func (c *control) waitReported(r *call) (any, *refusal) {
-	var want json.RawMessage
+func (c *control) waitTwin(r *call) (any, *refusal) {
+	var reported, desired, tags json.RawMessage
 	var limit time.Duration
 	id, problem := c.device(r)
 	if problem == nil {
-		problem = r.read(object("reported", &want), within(&limit))
+		problem = r.read(object("reported", &reported), object("desired", &desired), object("tags", &tags), within(&limit))
 	}
-	if problem == nil && want == nil {
-		problem = bad("reported", "is missing", `give the members that must be there, such as {"fan":{"on":true}}`)
+	if problem == nil && reported == nil && desired == nil && tags == nil {
+		problem = bad("reported", "is missing", `give the members that must be there, such as {"fan":{"on":true}}, or desired, or tags`)
 	}
 	if problem != nil {
 		return nil, problem
-	}
-	var subset any
-	if err := json.Unmarshal(want, &subset); err != nil {
-		return nil, bad("reported", "is no JSON", "give an object")
 	}
 	var last twin
 	problem = c.waits(r, limit, func() any { return last }, func(ctx context.Context) error {
 		return c.hub.WaitReported(ctx, id, func(t testbroker.Twin) bool {
 			last = showTwin(t)
-			var have any
-			return json.Unmarshal(t.Reported, &have) == nil && contains(have, subset)
+			return hasMembers(t.Reported, reported) && hasMembers(t.Desired, desired) && hasMembers(t.Tags, tags)
 		})
 	})
 	return last, problem
+}
+
+// hasMembers says whether an object of JSON has all members of another; nil has none.
+func hasMembers(object, members json.RawMessage) bool {
+	var have, want any
+	return members == nil || json.Unmarshal(object, &have) == nil && json.Unmarshal(members, &want) == nil && contains(have, want)
 }
 
 // contains says whether JSON has all members of an object, with those values; of a null, whether it is not there.

@@ -1,0 +1,48 @@
+package ways_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A command line that is wrong is told what to give, with the status 2; what cannot be done, with 1.
+func TestExitStatus(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	bin := t.TempDir() + "/"
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/hubline-iot/hubline/examples/...").CombinedOutput()
+	require.NoError(t, err, string(out))
+	for _, c := range []struct {
+		status int
+		want   string
+		args   []string
+	}{
+		{2, `"more"`, []string{"telemetry", "more"}},
+		{2, `"more"`, []string{"twin", "more"}},
+		{2, `"more"`, []string{"methods", "more"}},
+		{2, `"more"`, []string{"fan", "more"}},
+		{2, `"more"`, []string{"fileupload", "one", "more"}},
+		{2, "azure or none", []string{"telemetry", "-policy", "hope"}},
+		{2, "rate up to", []string{"telemetry", "-rate", "0"}},
+		{2, "mqtt-lean", []string{"twin", "-transport", "pigeon"}},
+		{2, "HUBLINE_CONNECTION_STRING", []string{"fan", "-hub", "http://127.0.0.1:1"}},
+		{2, "-transport", []string{"fan", "-nothing"}},
+		{1, "control", []string{"fan", "-hub", "http://127.0.0.1:1", "-connect", "HostName=localhost;DeviceId=a;SharedAccessKey=YQ=="}},
+		{1, "no such file", []string{"fileupload", "/nowhere/at/all"}},
+	} {
+		var stderr bytes.Buffer
+		cmd := exec.CommandContext(ctx, bin+c.args[0], c.args[1:]...)
+		cmd.Env = []string{}
+		cmd.Stderr = &stderr
+		var exit *exec.ExitError
+		require.True(t, errors.As(cmd.Run(), &exit), "%v", c.args)
+		require.Equal(t, c.status, exit.ExitCode(), "%v: %s", c.args, &stderr)
+		require.Contains(t, stderr.String(), c.want)
+	}
+}
