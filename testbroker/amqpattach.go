@@ -127,6 +127,9 @@ func (a *amqpConn) start(l *amqpLink) {
 	}
 	a.links[l] = struct{}{}
 	h.mu.Unlock()
+	if !l.kind.cbs() {
+		h.announceModel(l.id, l.Asked.Properties.Text("com.microsoft:model-id"))
+	}
 	switch {
 	case l.to != nil:
 		a.receive(l)

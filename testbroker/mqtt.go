@@ -169,6 +169,7 @@ func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
 	if err := h.takeOver(c, user.id); err != nil {
 		return pk, err
 	}
+	h.announceModel(user.id, user.param("model-id"))
 	h.resume(c, pk.Connect.Clean)
 	pk.Connect.Clean = true // sessions are the hub's, and the broker shall keep none
 	if k := pk.Connect.Keepalive; k == 0 || k > maxKeepAlive {

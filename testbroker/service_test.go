@@ -1,6 +1,7 @@
 package testbroker_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
@@ -310,4 +312,88 @@ func TestQueries(t *testing.T) {
 	p.post("/devices/query"+version, `{"query":"SELECT x FROM devices"}`).told(t, 400004)
 	p.post("/devices/query"+version, `{"query":"SELECT * FROM devices"}`, "x-ms-max-item-count", "0").told(t, 400004)
 	p.post("/devices/query"+version, `{"query":"SELECT * FROM devices"}`, "x-ms-continuation", "-1").told(t, 400004)
+}
+
+// What is not one object of JSON changes nothing, and is told in words of the protocol.
+func TestBodiesThatAreNoObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		p := backEnd(t, h, testbroker.AllRights)
+		before, err := h.Twin("dev-1")
+		require.NoError(t, err)
+		for _, path := range []string{"/twins/dev-1", "/twins/dev-1/methods", "/devices/dev-1", "/devices/query"} {
+			method := map[string]string{"/twins/dev-1": "PATCH", "/devices/dev-1": "PUT"}[path]
+			for _, body := range []string{"", "null", "[]", "7", `{"tags":{"a":1}} trailing`, `{"tags":{"a":1}}{}`, "{", "\"\xff\""} {
+				r := p.do(cmp.Or(method, "POST"), path+version, body)
+				if strings.HasSuffix(path, "/methods") {
+					r.refused(t, 400004)
+				} else {
+					r.told(t, 400004)
+				}
+				require.NotContains(t, r.body, "Go ")
+				require.NotContains(t, r.body, "testbroker.")
+			}
+		}
+		for body, member := range map[string]string{`{"tags":[]}`: "tags", `{"properties":{"desired":1}}`: "properties.desired", `{"properties":"x"}`: "properties"} {
+			r := p.do("PATCH", "/twins/dev-1"+version, body)
+			r.told(t, 400004)
+			require.Contains(t, r.body, member+" must not be")
+			require.NotContains(t, r.body, "Go ")
+		}
+		after, err := h.Twin("dev-1")
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+	})
+}
+
+// A patch that says nothing is taken, if the etag is right, and makes neither a version nor an etag.
+func TestAPatchOfNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		p := backEnd(t, h, testbroker.ServiceConnect)
+		state := func() (string, int64) {
+			twin, err := h.Twin("dev-1")
+			require.NoError(t, err)
+			return twin.ETag, twin.Version
+		}
+		etag, n := state()
+		for _, body := range []string{`{}`, `{"tags":{}}`, `{"tags":null}`, `{"properties":{}}`, `{"other":1}`} {
+			require.Equal(t, etag, p.do("PATCH", "/twins/dev-1"+version, body).object(t)["etag"], body)
+			p.do("PATCH", "/twins/dev-1"+version, body, "If-Match", `"AAAA"`).told(t, 412001)
+		}
+		same, still := state()
+		require.Equal(t, etag, same)
+		require.Equal(t, n, still)
+		p.do("PUT", "/twins/dev-1"+version, `{}`).object(t)
+		other, more := state()
+		require.NotEqual(t, etag, other)
+		require.Equal(t, n+1, more)
+	})
+}
+
+// The model that a device announces over MQTT or AMQP is in its twin, until it announces another.
+func TestTheModelIsInTheTwin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := backEnd(t, h, testbroker.ServiceConnect)
+		is := func(want string) {
+			t.Helper()
+			require.Equal(t, want, p.do("GET", "/twins/dev-1"+version, "").object(t)["modelId"])
+			twin, err := h.Twin("dev-1")
+			require.NoError(t, err)
+			require.Equal(t, want, twin.ModelID)
+		}
+		is("")
+		c := connectOf(d)
+		c.user += "&model-id=dtmi%3Acom%3Aexample%3AFan%3B1"
+		w := dial(t, h)
+		require.Equal(t, []byte{0, 0}, w.connect(c))
+		is("dtmi:com:example:Fan;1")
+		login(t, h, d) // it says nothing of a model
+		is("dtmi:com:example:Fan;1")
+		_, err := loginAMQP(t, h, d).session().NewSender(t.Context(), resource(d)+"/messages/events",
+			&amqp.SenderOptions{Properties: map[string]any{"com.microsoft:model-id": "dtmi:com:example:Fan;2"}})
+		require.NoError(t, err)
+		is("dtmi:com:example:Fan;2")
+	})
 }

@@ -70,15 +70,22 @@ func asServiceError(err error) *httpError {
 	return httpErrorf(codeServerError, "%v", err)
 }
 
-// readJSON reads the body into v.
+// readJSON reads the body, one object, into v.
 func (q *httpRequest) readJSON(v any) error {
 	body, bad := q.read(maxServiceBody)
 	if bad != nil {
 		return bad
 	}
+	if _, err := parseTree(body); err != nil {
+		return httpErrorf(codeArgumentInvalid, "body: %v", err)
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
-	if err := d.Decode(v); err != nil {
+	err := d.Decode(v)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text is about our types
+		return httpErrorf(codeArgumentInvalid, "body: %s must not be of the kind %s", wrong.Field, wrong.Value)
+	}
+	if err != nil {
 		return httpErrorf(codeArgumentInvalid, "body: %v", err)
 	}
 	return nil

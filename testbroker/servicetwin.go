@@ -81,7 +81,7 @@ func (t *twin) service(d identityDocument) (doc tree, etag string) {
 	}
 	etag = etagOf(t.etag)
 	doc = tree{
-		"deviceId": d.DeviceID, "etag": etag, "deviceEtag": d.ETag, "version": t.version, "modelId": "",
+		"deviceId": d.DeviceID, "etag": etag, "deviceEtag": d.ETag, "version": t.version, "modelId": t.model,
 		"status": d.Status, "statusUpdateTime": d.StatusUpdatedTime, "connectionState": d.ConnectionState, "lastActivityTime": d.LastActivityTime,
 		"cloudToDeviceMessageCount": d.CloudToDeviceMessageCount, "authenticationType": d.Authentication.Type,
 		"x509Thumbprint": d.Authentication.X509Thumbprint, "capabilities": d.Capabilities,

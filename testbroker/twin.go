@@ -25,6 +25,9 @@ type Twin struct {
 	// Version grows with each change of any part. ETag changes when a back end changes the desired properties or the tags.
 	Version int64
 	ETag    string
+	// ModelID is the Plug and Play model that the client announced last, when it connected over MQTT or attached a link over AMQP; empty if it never
+	// did.
+	ModelID string
 }
 
 // TwinOperation is what a client asks about its twin.
@@ -86,6 +89,7 @@ type twin struct {
 	tags              section
 	version           int64
 	etag              uint64
+	model             string
 	requests          []*TwinRequest
 	changes           []change // of desired properties, not sent yet
 	sending           bool
@@ -146,6 +150,19 @@ func (t *twin) copy() Twin {
 		Desired: writeTree(t.desired.tree), Reported: writeTree(t.reported.tree), Tags: writeTree(t.tags.tree),
 		DesiredMetadata: writeTree(t.desired.stamp.metadata(true)), ReportedMetadata: writeTree(t.reported.stamp.metadata(false)),
 		DesiredVersion: t.desired.version, ReportedVersion: t.reported.version, Version: t.version, ETag: etagOf(t.etag),
+		ModelID: t.model,
+	}
+}
+
+// announceModel notes which model a client says that it follows; empty says nothing.
+func (h *Hub) announceModel(id identity, model string) {
+	if model == "" {
+		return
+	}
+	if t, err := h.twin(id); err == nil { // it may have been removed a moment ago
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.model = model
 	}
 }
 
@@ -191,6 +208,9 @@ type twinUpdate struct {
 	etag          string // that the twin must have; empty or "*" = any
 }
 
+// changesTags says whether tags are written. A patch without members writes none; one of desired properties makes a version all the same.
+func (u twinUpdate) changesTags() bool { return u.tags != nil && (u.replace || len(u.tags) > 0) }
+
 // update changes a twin as a whole or not at all, and tells those who listen.
 func (h *Hub) update(id identity, u twinUpdate) (Twin, error) {
 	t, err := h.twin(id)
@@ -212,7 +232,7 @@ func (h *Hub) update(id identity, u twinUpdate) (Twin, error) {
 		changed.Detail, changed.Version = "desired", copied.DesiredVersion
 		h.event(changed, nil)
 	}
-	if u.tags != nil {
+	if u.changesTags() {
 		changed.Detail, changed.Version = "tags", 0
 		h.event(changed, nil)
 	}
@@ -235,6 +255,9 @@ func (h *Hub) updateTwin(t *twin, u twinUpdate) error {
 	tags, err := t.tags.updated(u.tags, u.replace, now)
 	if err != nil {
 		return h.serviceError(codeArgumentInvalid, "tags: %v", err)
+	}
+	if u.desired == nil && !u.changesTags() {
+		return nil
 	}
 	t.desired, t.tags = desired, tags
 	t.version++

@@ -67,6 +67,16 @@ func parseUserName(s string) (userName, error) {
 	return u, nil
 }
 
+// param returns the first parameter of a name; empty if there is none.
+func (u userName) param(name string) string {
+	for _, p := range u.params {
+		if p.Name == name {
+			return p.Value
+		}
+	}
+	return ""
+}
+
 func beginsParams(s string) bool {
 	if strings.HasPrefix(s, "?") {
 		return true

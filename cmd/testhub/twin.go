@@ -19,10 +19,11 @@ type twin struct {
 	ReportedVersion int64           `json:"reportedVersion"`
 	Tags            json.RawMessage `json:"tags"`
 	ETag            string          `json:"etag"`
+	ModelID         string          `json:"modelId,omitempty"`
 }
 
 func showTwin(t testbroker.Twin) twin {
-	return twin{join(t.DeviceID, t.ModuleID), t.Desired, t.DesiredVersion, t.Reported, t.ReportedVersion, t.Tags, t.ETag}
+	return twin{join(t.DeviceID, t.ModuleID), t.Desired, t.DesiredVersion, t.Reported, t.ReportedVersion, t.Tags, t.ETag, t.ModelID}
 }
 
 func (c *control) twin(r *call) (any, *refusal) {
