@@ -12,8 +12,8 @@ import (
 type extra interface {
 	// wants returns what a session has to be subscribed to before the connection counts as up, and what beyond that it has to be subscribed to for what waits now.
 	wants() (always, now transport.Features)
-	// refused is told that the transport does not carry what wants asked for now.
-	refused(why *transport.Error)
+	// refused is told that the session does not give what wants asked for now; it does not ask again at once.
+	refused(l *loop, why *transport.Error)
 	// begin is told that a session is up.
 	begin()
 	// serve hands to the live session what may go now and returns when it is to be called again without a poke; zero: never.
@@ -85,12 +85,15 @@ func (l extras) end() <-chan struct{} {
 	return all
 }
 
-func (l extras) refused(why *transport.Error) { l.each(func(x extra) { x.refused(why) }) }
-func (l extras) begin()                       { l.each(extra.begin) }
-func (l extras) over(loop *loop)              { l.each(func(x extra) { x.over(loop) }) }
-func (l extras) resume()                      { l.each(extra.resume) }
-func (l extras) halt(why *transport.Error)    { l.each(func(x extra) { x.halt(why) }) }
-func (l extras) fill(s *Stats)                { l.each(func(x extra) { x.fill(s) }) }
+func (l extras) begin()                    { l.each(extra.begin) }
+func (l extras) over(loop *loop)           { l.each(func(x extra) { x.over(loop) }) }
+func (l extras) resume()                   { l.each(extra.resume) }
+func (l extras) halt(why *transport.Error) { l.each(func(x extra) { x.halt(why) }) }
+func (l extras) fill(s *Stats)             { l.each(func(x extra) { x.fill(s) }) }
+
+func (l extras) refused(loop *loop, why *transport.Error) {
+	l.each(func(x extra) { x.refused(loop, why) })
+}
 
 func (l extras) each(do func(extra)) {
 	for _, x := range l {
@@ -152,7 +155,10 @@ func (l *loop) subscribe(want transport.Features) {
 // serveExtras gives the extras their turn on a live session, which is subscribed to what they want by now.
 func (l *loop) serveExtras(x extra, now time.Time) {
 	l.extraDue = time.Time{}
-	if _, want := l.wants(); l.drainBy.IsZero() && l.asked == 0 && want&^l.granted != 0 {
+	if always, want := l.wants(); l.drainBy.IsZero() && l.asked == 0 && want&^l.granted != 0 {
+		if always &^= l.granted; always != 0 { // by itself: its refusal ends the session
+			want = always
+		}
 		l.subscribe(want &^ l.granted)
 		l.askedBy = now.Add(l.c.set.DialTimeout)
 	}
@@ -162,7 +168,8 @@ func (l *loop) serveExtras(x extra, now time.Time) {
 	}
 }
 
-// subscribed takes the answer to a subscription of a live session. It returns the failure that ends the session, nil for none.
+// subscribed takes the answer to a subscription of a live session. It returns the failure that ends the session, nil for none: a refusal of what the session can do without concerns
+// those who wait for it.
 func (l *loop) subscribed(x extra, err error) error {
 	asked := l.asked
 	l.asked = 0
@@ -171,10 +178,11 @@ func (l *loop) subscribed(x extra, err error) error {
 		l.c.poke()
 		return nil
 	}
-	if always, _ := l.wants(); transport.KindOf(err) != transport.Unsupported || asked&always != 0 {
+	if always, _ := l.wants(); asked&always != 0 {
 		return ofConnection(err)
 	}
-	x.refused(ofTransport(err))
+	x.refused(l, ofTransport(err))
+	l.c.poke()
 	return nil
 }
 

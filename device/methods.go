@@ -312,8 +312,8 @@ func (m *methods) fill(s *Stats) {
 
 // The rest concerns calls by the program.
 
-func (m *methods) refused(*transport.Error)      {}
-func (m *methods) begin()                        {}
-func (m *methods) resume()                       {}
-func (m *methods) halt(*transport.Error)         {}
-func (m *methods) reply(uint32, transport.Reply) {}
+func (m *methods) refused(*loop, *transport.Error) {}
+func (m *methods) begin()                          {}
+func (m *methods) resume()                         {}
+func (m *methods) halt(*transport.Error)           {}
+func (m *methods) reply(uint32, transport.Reply)   {}

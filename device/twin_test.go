@@ -53,7 +53,7 @@ func TestTwinGetAndPatch(t *testing.T) {
 
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
-		require.Equal(t, []transport.Features{transport.Twin, transport.Twin}, f.subscriptions(), "subscribed again before it is connected")
+		require.Equal(t, []transport.Features{transport.Twin, transport.Twin}, f.subscriptions(), "subscribed again, before it is asked for")
 	})
 }
 
@@ -108,6 +108,73 @@ func TestTwinIsUnsupportedWhereItIs(t *testing.T) {
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		synctest.Wait()
 		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK}, w.reasons())
+	})
+}
+
+// A twin that the hub refuses to subscribe to fails the calls about it, at once or as the message policy says. The session does without, and so does the next one.
+func TestARefusedTwinLeavesTheSessionAlone(t *testing.T) {
+	for _, kind := range []transport.Kind{
+		transport.NotFound, transport.Invalid, transport.Unauthorized, transport.Protocol, transport.TooLarge, transport.Forbidden, transport.Unknown,
+	} {
+		t.Run(kind.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{subscribe: func(int) error { return refused(kind) }, request: answering}
+				c, w := client(t, f, nil)
+				open(t, c)
+				for range 2 {
+					_, err := c.GetTwin(t.Context())
+					require.Equal(t, kind, transport.KindOf(err))
+					require.Equal(t, transport.OpTwinGet, transport.Find(err).Op)
+					require.NotErrorIs(t, err, device.ErrOutcomeUnknown, "nothing was handed over")
+				}
+				require.NoError(t, c.Send(t.Context(), msg(1)))
+				time.Sleep(time.Hour)
+				require.Len(t, f.subscriptions(), 2, "once for each call")
+				require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK}, w.reasons())
+			})
+		})
+	}
+}
+
+// A subscription that is refused for now is asked for again as the message policy says.
+func TestATwinThatIsRefusedForNow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{request: answering}
+		f.subscribe = func(int) error {
+			if len(f.subscriptions()) < 4 {
+				return refused(transport.Unavailable)
+			}
+			return nil
+		}
+		p := newWitness(constant(time.Second))
+		c, w := client(t, f, &device.Options{MessagePolicy: p, RetryPolicy: constant(time.Second)})
+		open(t, c)
+		begin := time.Now()
+		_, err := c.GetTwin(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 3*time.Second, time.Since(begin))
+		require.Len(t, f.subscriptions(), 4)
+		require.Len(t, f.requests(), 1)
+
+		// What was there once may be refused by a later session, to which no call is lost.
+		f.subscribe = func(int) error { return refused(transport.NotFound) }
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		_, err = c.GetTwin(t.Context())
+		require.ErrorIs(t, err, transport.NotFound)
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		require.Equal(t, device.Connected, c.Status().State)
+		require.Len(t, f.dialTimes(), 2)
+		require.NotContains(t, w.reasons(), device.NotRetryable)
+
+		f.subscribe = func(int) error { return refused(transport.Unavailable) }
+		require.NoError(t, c.SetRetryPolicy(retrypolicy.NoRetry{}))
+		_, err = c.GetTwin(t.Context())
+		require.ErrorIs(t, err, transport.RetryExpired)
+		require.ErrorIs(t, err, transport.Unavailable)
+		require.Equal(t, device.Connected, c.Status().State)
+		time.Sleep(time.Minute)
+		p.balanced(t)
 	})
 }
 

@@ -31,7 +31,7 @@ type twin struct {
 	id    uint32
 	down  *transport.Error // why calls are refused; nil while the client is open
 	ended bool             // Close was called
-	known bool             // the transport carries twins
+	known bool             // sessions carry twins, by the latest that is known
 
 	left []*twinCall // in flight, or answered, when their callers gave up; the policy is to be told
 
@@ -149,23 +149,28 @@ func (t *twin) wants() (always, now transport.Features) {
 	if t.changes != nil {
 		always = transport.Twin | transport.Desired
 	}
-	if t.known {
-		always |= transport.Twin
-	}
-	if len(t.calls) > 0 {
+	if t.known || slices.ContainsFunc(t.calls, func(k *twinCall) bool { return k.state == callQueued }) {
 		now = transport.Twin
 	}
 	return always, now
 }
 
-func (t *twin) refused(why *transport.Error) {
+// refused has the calls that wait for the subscription fail as if each had been refused itself: filter and policy decide what becomes of them, and the session lives on.
+func (t *twin) refused(l *loop, why *transport.Error) {
+	now := time.Now()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	for len(t.calls) > 0 {
-		k := t.calls[0]
-		own := *why
-		own.Op = k.request.Op
-		t.finish(k, transport.Reply{Err: &own})
+	t.known = false
+	var waiting []*twinCall
+	for _, k := range t.calls {
+		if k.state == callQueued {
+			own := *why
+			k.state, k.answer = callSettling, transport.Reply{Err: &own}
+			waiting = append(waiting, k)
+		}
+	}
+	t.mu.Unlock()
+	for _, k := range waiting {
+		t.judge(l, k, k.failure(), now)
 	}
 }
 
@@ -336,9 +341,14 @@ func (k *twinCall) failure() *transport.Error {
 	return &own
 }
 
-// failed takes the failure of a try through filter and policy.
+// failed is for the failure of a try.
 func (t *twin) failed(l *loop, k *twinCall, err *transport.Error, now time.Time) {
 	t.observe(l, k, err, now)
+	t.judge(l, k, err, now)
+}
+
+// judge takes a failure through filter and policy.
+func (t *twin) judge(l *loop, k *twinCall, err *transport.Error, now time.Time) {
 	switch {
 	case k.handed && !repeats(&k.request):
 		t.fail(k, err)
