@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -21,7 +22,7 @@ type Desired struct {
 
 // OnDesired has changes of the twin's desired properties told to handle, in the order of their versions and each once: first all properties as they are, then each change. After
 // changes that did not reach the device (it was disconnected, or handle was busy while more than 8 came), all properties come again as they are by then,
-// with Full set; nothing comes if nothing has changed. So what the device knows when handle has returned is always what was desired at some moment, and
+// with Full set; nothing comes if nothing has changed. A twin that cannot be read for that is read again, after 10 s at first and 10 minutes at the most (Trace.TwinUnread). So what the device knows when handle has returned is always what was desired at some moment, and
 // never older than before.
 //
 // handle is called by one goroutine at a time and may call the client's methods, but Close only in a goroutine of its own. ctx ends when the client is closed. A panic is reported to
@@ -67,16 +68,23 @@ type desired struct {
 	void    bool      // and what comes of it may be older than what was missed
 	seen    int64     // the newest version of notifications not told since it became stale
 	again   time.Time // not to be read before
+	unread  int       // so many times it could not be, one after another
 
 	changes, panics, skipped uint64
 }
 
 func (d *desired) begin() {
-	d.stale, d.seen, d.again = true, 0, time.Time{}
+	d.stale, d.seen, d.again, d.unread = true, 0, time.Time{}, 0
 }
 
 // rereadAfter is how long a hub that answers with an older twin than it notified about is given.
 const rereadAfter = time.Second
+
+// unreadPause is how long a twin is left alone that could not be read, and for which filter and policy see no more tries: whatever it was may pass, and the device must not stay
+// without its properties until somebody changes them.
+var unreadPause = retrypolicy.ExponentialBackoffWithJitter{
+	C: 10 * time.Second, Cmin: 10 * time.Second, Cmax: 10 * time.Minute, Jd: 0.5, Ju: 0.25,
+}
 
 // catchUp begins to read the twin if something was missed, and returns when to look again. The lock is held.
 func (t *twin) catchUp(now time.Time) time.Time {
@@ -105,7 +113,8 @@ func (t *twin) caughtUp(r transport.Reply) {
 	case d.void: // read again at once
 		return
 	case err != nil:
-		d.stale = false // until the next session, or notification
+		d.unread++
+		d.again = time.Now().Add(unreadPause.Decide(retrypolicy.Attempt{Retry: d.unread, Rand: t.c.set.Rand()}).Delay)
 		if trace := t.c.set.Trace; t.down == nil && trace != nil && trace.TwinUnread != nil {
 			trace.TwinUnread(err)
 		}
@@ -114,7 +123,7 @@ func (t *twin) caughtUp(r transport.Reply) {
 		d.again = time.Now().Add(rereadAfter)
 		return
 	}
-	d.stale, d.seen = false, 0
+	d.stale, d.seen, d.unread = false, 0, 0
 	if !d.ever || doc.DesiredVersion != d.told {
 		t.tell(Desired{Version: doc.DesiredVersion, Full: true, JSON: doc.Desired})
 	}
@@ -137,6 +146,9 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 		d.skipped++
 	case d.stale || version != d.told+1 || len(d.queue) == desiredQueue || !jsonscan.IsObject(n.Msg.Body): // the twin has it as well
 		d.stale, d.seen = true, max(d.seen, version)
+		if d.unread > 0 { // the hub has it in hand, it seems
+			d.again = time.Time{}
+		}
 		d.void = d.void || version == 0
 		t.c.poke()
 	default:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -238,25 +239,73 @@ func TestDesiredHandlersThatPanic(t *testing.T) {
 	})
 }
 
-// A hub that refuses to show the twin leaves the rest alone, and says so once.
+// A hub that refuses to show the twin leaves the rest alone; it is asked again, ever more seldom.
 func TestATwinThatCannotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
 			return transport.Reply{Err: refused(transport.Forbidden)}, true
 		}}
 		var unread []error
-		c, w := client(t, f, &device.Options{Trace: &device.Trace{TwinUnread: func(err error) { unread = append(unread, err) }}})
+		begin := time.Now()
+		var at []time.Duration
+		c, w := client(t, f, &device.Options{Trace: &device.Trace{TwinUnread: func(err error) {
+			unread = append(unread, err)
+			at = append(at, time.Since(begin))
+		}}})
 		require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { panic("nothing to tell") }))
 		open(t, c)
-		time.Sleep(time.Minute)
+		time.Sleep(24 * time.Hour)
 		synctest.Wait()
-		require.Len(t, unread, 1)
-		require.ErrorIs(t, unread[0], transport.Forbidden)
+		require.Less(t, len(unread), 24*6+20)
+		require.Greater(t, len(unread), 24*6)
+		for i, err := range unread {
+			require.ErrorIs(t, err, transport.Forbidden)
+			if i > 0 {
+				pause := at[i] - at[i-1]
+				require.GreaterOrEqual(t, pause, 10*time.Second)
+				require.LessOrEqual(t, pause, 10*time.Minute)
+			}
+		}
+		require.Equal(t, 10*time.Second, at[1])
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK}, w.reasons())
+		n := len(unread)
 		require.NoError(t, c.Close())
-		require.Len(t, unread, 1)
+		require.Len(t, unread, n)
 	})
+}
+
+// One bad answer, whatever it is, does not leave a device without its properties; nor does a policy that tries nothing again.
+func TestATwinThatCannotBeReadOnce(t *testing.T) {
+	for name, answer := range map[string]transport.Reply{
+		"garbled": {Status: 200, Body: []byte(`{"desired":`)}, "invalid": {Err: refused(transport.Invalid)}, "unauthorized": {Err: refused(transport.Unauthorized)},
+		"not found": {Err: refused(transport.NotFound)}, "unknown": {Err: refused(transport.Unknown)}, "no retry": {Err: refused(transport.Unavailable)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				h, w := newTwinHub(), &told{}
+				inner, bad := h.f.request, 1
+				h.f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+					if bad--; bad >= 0 {
+						return answer, true
+					}
+					return inner(s, r)
+				}
+				c, _ := client(t, h.f, &device.Options{MessagePolicy: retrypolicy.NoRetry{}, RetryPolicy: constant(time.Second)})
+				require.NoError(t, c.OnDesired(w.handle))
+				open(t, c)
+				time.Sleep(11 * time.Second)
+				require.Equal(t, []string{"full 1"}, w.list())
+				bad = 2
+				h.change(false)
+				h.change(true) // a gap
+				time.Sleep(20 * time.Second)
+				h.change(true) // it is read at once
+				synctest.Wait()
+				require.Equal(t, []string{"full 1", "full 4"}, w.list())
+			})
+		})
+	}
 }
 
 func TestDesiredOverATransportWithoutTwins(t *testing.T) {

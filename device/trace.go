@@ -27,7 +27,7 @@ type Trace struct {
 	HandlerPanic func(v any)
 	// AnswerLost: the answer to a direct method could not be sent, because the session that brought the call has ended. The hub has given it up.
 	AnswerLost func(method string)
-	// TwinUnread: the twin could not be read to catch up with desired properties, for a reason that no retry mends. It is read again with the next connection or change.
+	// TwinUnread: the twin could not be read to catch up with desired properties, for a reason that no retry mends. It is read again after 10 s, then after growing times up to 10 minutes, and with the next connection.
 	TwinUnread func(err error)
 	// ClockJump: the credentials' clock moved by this much more than time passed: the device slept, or the clock was set.
 	ClockJump func(by time.Duration)

@@ -42,8 +42,8 @@ func callRows() []row {
 	const slow = 3 * time.Second
 	return []row{
 		{name: "DropBeforeTwin", fault: F{Kind: testbroker.DropBeforeTwin}, class: atTwin, kinds: kinds(network)},
-		{name: "RefuseTwin 400", fault: F{Kind: testbroker.RefuseTwin, Status: 400}, class: atTwin, refused: kinds(transport.Invalid), unsaid: true},
-		{name: "RefuseTwin 404", fault: F{Kind: testbroker.RefuseTwin, Status: 404}, class: atTwin, refused: kinds(notFound), unsaid: true},
+		{name: "RefuseTwin 400", fault: F{Kind: testbroker.RefuseTwin, Status: 400}, class: atTwin, refused: kinds(transport.Invalid)},
+		{name: "RefuseTwin 404", fault: F{Kind: testbroker.RefuseTwin, Status: 404}, class: atTwin, refused: kinds(notFound)},
 		{name: "RefuseTwin 429", fault: F{Kind: testbroker.RefuseTwin}, class: atTwin},
 		{name: "RefuseTwin 429, retry after", fault: F{Kind: testbroker.RefuseTwin, RetryAfter: 15 * time.Second}, class: atTwin},
 		{name: "RefuseTwin 503", fault: F{Kind: testbroker.RefuseTwin, Status: 503, Times: 3}, class: atTwin},
@@ -52,7 +52,7 @@ func callRows() []row {
 		{name: "SlowTwin", fault: F{Kind: testbroker.SlowTwin, Delay: slow}, class: atTwin},
 		{name: "MisnameTwin", fault: F{Kind: testbroker.MisnameTwin}, class: atTwin},
 		{name: "DuplicateTwin", fault: F{Kind: testbroker.DuplicateTwin}, class: atTwin},
-		{name: "GarbleTwin", fault: F{Kind: testbroker.GarbleTwin}, class: atTwin, refused: kinds(protocol), unsaid: true},
+		{name: "GarbleTwin", fault: F{Kind: testbroker.GarbleTwin}, class: atTwin, refused: kinds(protocol)},
 
 		{name: "SwallowDesired", fault: F{Kind: testbroker.SwallowDesired}, class: atDesired, unsaid: true},
 		{name: "DuplicateDesired", fault: F{Kind: testbroker.DuplicateDesired}, class: atDesired},
