@@ -83,6 +83,8 @@ type world struct {
 	stats  device.Stats
 	closed time.Duration // what Close took
 	faults []*testbroker.Injected
+	// Of them, those that keep notifications of desired properties.
+	swallows []*testbroker.Injected
 	// Messages may fail for good by these faults, and by so many other ends.
 	refusals []*testbroker.Injected
 	ends     int
@@ -137,7 +139,6 @@ func play(t *testing.T, p *plan) *world {
 		RetryPolicy: w.policy(p.policy), Window: p.window, MaxMessages: p.maxOutbox, AckTimeout: p.ackTimeout, StableTime: p.stable,
 		Rand:      rand.NewPCG(p.seed, 2).Uint64,
 		OnMessage: w.handle,
-		Trace:     &device.Trace{TwinUnread: w.unread},
 		OnStatus: func(s device.Status) {
 			if s.State == device.Disconnected {
 				w.downs.Add(1)
@@ -243,6 +244,9 @@ func (w *world) do(s *step) {
 		w.event("inject %+v", s.fault)
 		f := w.hub.Inject(s.fault)
 		w.faults = append(w.faults, f)
+		if s.fault.Kind == testbroker.SwallowDesired {
+			w.swallows = append(w.swallows, f)
+		}
 		if refuses(s.fault) {
 			w.refusals = append(w.refusals, f)
 		}

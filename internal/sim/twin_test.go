@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"testing/synctest"
 	"time"
@@ -125,28 +124,34 @@ func (w *world) run(ctx context.Context, m *device.MethodCall) (int, []byte) {
 	return 200, m.Body
 }
 
-// unread notes that the client cannot know of the latest change until it hears of another.
-func (w *world) unread(error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.twin.unread = true
-}
-
 // desire changes the desired properties.
 func (w *world) desire(n int) {
 	for range n {
 		w.mu.Lock()
 		next := w.twin.desired
 		w.mu.Unlock()
+		before := w.swallowed()
 		version, err := w.hub.PatchDesired("dev-1", fmt.Sprintf(`{"n": %d}`, next))
 		if err != nil {
 			w.fail(err)
 			return
 		}
+		hushed, connections := w.swallowed() > before, w.client.Stats().Connections
 		w.mu.Lock()
 		w.twin.desired = version
+		if hushed {
+			w.twin.hushed, w.twin.hushedIn = version, connections
+		}
 		w.mu.Unlock()
 	}
+}
+
+// swallowed counts the notifications that the hub kept for itself.
+func (w *world) swallowed() (n int) {
+	for _, f := range w.swallows {
+		n += f.Fired()
+	}
+	return n
 }
 
 // invoke calls a method, once beside the other.
@@ -246,19 +251,23 @@ func (w *world) read(s *step) {
 	}
 }
 
-// catchUp waits, now that there are no faults, until the device knows of the latest change, and then of one more. Nobody can know of a change whose notification the hub kept for itself.
+// catchUp waits, now that there are no faults, until the device knows of the latest change, and then of one more.
 func (w *world) catchUp() {
-	for range 2 {
-		w.mu.Lock()
-		swallowed := !w.p.hidden && slices.ContainsFunc(w.p.steps, func(s step) bool { return s.fault.Kind == testbroker.SwallowDesired })
-		blind := w.twin.unread || swallowed
-		w.mu.Unlock()
-		if !blind {
-			w.untilTold()
-		}
-		w.desire(1)
+	if w.blind() {
+		w.event("version %d cannot be known", w.twin.desired)
+	} else {
+		w.untilTold()
 	}
+	w.desire(1)
 	w.untilTold()
+}
+
+// blind reports whether nobody can know of the latest change: the hub kept its notification for itself, and there was no connection since, with which the twin is read.
+func (w *world) blind() bool {
+	connections := w.client.Stats().Connections
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.p.hidden && w.twin.hushed == w.twin.desired && w.twin.hushedIn == connections
 }
 
 // untilTold waits until the handler was told of the latest change.

@@ -20,10 +20,12 @@ import (
 type twinLedger struct {
 	desired int64 // the latest version
 	seen    []device.Desired
-	unread  bool // the client could not read the twin
-	calls   map[string]*methodCall
-	patches []*twinPatch
-	reads   []*twinRead
+	// hushed is the latest version whose notification the hub kept for itself, hushedIn the number of connections by then.
+	hushed   int64
+	hushedIn uint64
+	calls    map[string]*methodCall
+	patches  []*twinPatch
+	reads    []*twinRead
 	// reportedVersion is the newest that a patch was told.
 	reportedVersion int64
 	// What the hub has in the end: the reported properties, and how often it took each patch.
@@ -263,6 +265,16 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 			}
 			p.hidden = true
 			require.ErrorContains(t, play(t, p).check(), "after all faults, version 2 is desired and the device knows of 1")
+		})
+		synctest.Test(t, func(t *testing.T) { // that one was kept excuses no other
+			p := drawPlan(1, e)
+			p.steps = []step{
+				{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.SwallowDesired}},
+				{at: 2 * time.Second, what: desire, count: 2},
+				{at: 5 * time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.SlowDesired, Delay: time.Hour}},
+				{at: 6 * time.Second, what: desire, count: 1},
+			}
+			require.ErrorContains(t, play(t, p).check(), "after all faults, version 4 is desired and the device knows of 3")
 		})
 		synctest.Test(t, func(t *testing.T) {
 			p := drawPlan(1, e)
