@@ -14,16 +14,20 @@ import (
 type Desired struct {
 	// Version is that of the desired properties after the change.
 	Version int64
-	// Full: JSON is all of the desired properties, and takes the place of what came before. Otherwise it is a merge patch (RFC 7396): a member that is null was removed.
+	// Full: JSON is all of the desired properties, and takes the place of what came before. Otherwise it is a merge patch (RFC 7396), as the hub sent it: a member that is null was
+	// removed. A back end that replaces all properties has the hub send the new ones in the same form, so those that it left out are not named; see OnDesired.
 	Full bool
 	// JSON is an object, with "$version". It is valid until the handler returns.
 	JSON []byte
 }
 
-// OnDesired has changes of the twin's desired properties told to handle, in the order of their versions and each once: first all properties as they are, then each change. After
-// changes that did not reach the device (it was disconnected, or handle was busy while more than 8 came), all properties come again as they are by then,
-// with Full set; nothing comes if nothing has changed. A twin that cannot be read for that is read again, after 10 s at first and 10 minutes at the most (Trace.TwinUnread). So what the device knows when handle has returned is always what was desired at some moment, and
-// never older than before.
+// OnDesired has changes of the twin's desired properties told to handle, in the order of their versions: first all properties as they are, then each change, once. After
+// changes that did not reach the device (it was disconnected, or handle was busy while more than 8 came), all properties come as they are by then, with Full set. A twin that cannot
+// be read for that is read again, after 10 s at first and 10 minutes at the most (Trace.TwinUnread). What handle is told is never older than what it was told before.
+//
+// A hub does not say whether what it sends is a change or all properties (a back end may do either), so a property that a back end removed by replacing them all may outlive that at the
+// device. Therefore each new connection that follows a change brings all properties again, with Full set, though their version may be known; without one before it brings nothing unless
+// something has changed. A device for which that is too late reads the twin when it is told of a change (GetTwin); a back end that removes properties with null is understood at once.
 //
 // handle is called by one goroutine at a time and may call the client's methods, but Close only in a goroutine of its own. ctx ends when the client is closed. A panic is reported to
 // Trace.HandlerPanic and counted; the change is not told again. A client with a handler subscribes before each connection counts as Connected; over a transport without twins it becomes
@@ -63,6 +67,7 @@ type desired struct {
 
 	told    int64     // the version that was told last, or waits in the queue
 	ever    bool      // one was
+	patched bool      // by a change, after which something may be left that was removed
 	stale   bool      // something may have been missed: the twin is to be read
 	reading bool      // it is being read
 	void    bool      // and what comes of it may be older than what was missed
@@ -124,7 +129,7 @@ func (t *twin) caughtUp(r transport.Reply) {
 		return
 	}
 	d.stale, d.seen, d.unread = false, 0, 0
-	if !d.ever || doc.DesiredVersion != d.told {
+	if !d.ever || doc.DesiredVersion != d.told || d.patched {
 		t.tell(Desired{Version: doc.DesiredVersion, Full: true, JSON: doc.Desired})
 	}
 }
@@ -161,7 +166,7 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 func (t *twin) tell(change Desired) {
 	d := t.changes
 	d.queue = append(d.queue, change)
-	d.told, d.ever = change.Version, true
+	d.told, d.ever, d.patched = change.Version, true, !change.Full
 	d.changes++
 	if !d.running && d.ctx.Err() == nil {
 		d.running, d.ended = true, make(chan struct{})

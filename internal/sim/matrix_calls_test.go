@@ -147,7 +147,7 @@ func (p *party) change() error {
 	return err
 }
 
-// told waits until the handler was told of the latest change, each once and in order. With what the row leaves unsaid, it takes another change.
+// told waits until the handler was told of the latest change, each once and in order, but for all properties after changes. With what the row leaves unsaid, it takes another change.
 func (p *party) told() error {
 	looks := 0
 	err := p.until(5*time.Minute, func() bool {
@@ -165,12 +165,12 @@ func (p *party) told() error {
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := int64(0)
+	last, full := int64(0), true
 	for i, d := range p.calling.told {
-		if d.Version <= last || !d.Full && (i == 0 || d.Version != last+1) {
+		if d.Version < last || d.Version == last && (!d.Full || full) || !d.Full && (i == 0 || d.Version != last+1) {
 			return fmt.Errorf("version %d was told after %d", d.Version, last)
 		}
-		last = d.Version
+		last, full = d.Version, d.Full
 	}
 	if err != nil {
 		return fmt.Errorf("version %d is desired, the device knows of %d: %w", p.calling.desired, last, err)

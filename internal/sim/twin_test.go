@@ -88,7 +88,8 @@ func drawTwinLinks(p *plan, r *rand.Rand) {
 
 // watchTwin has the client take part.
 func (w *world) watchTwin() error {
-	w.twin.desired, w.twin.calls = 1, map[string]*methodCall{}
+	w.twin.calls = map[string]*methodCall{}
+	w.twin.wanted(1, "{}", true)
 	return errors.Join(
 		w.client.OnDesired(func(_ context.Context, d device.Desired) {
 			w.mu.Lock()
@@ -124,21 +125,32 @@ func (w *world) run(ctx context.Context, m *device.MethodCall) (int, []byte) {
 	return 200, m.Body
 }
 
-// desire changes the desired properties.
+// desire changes the desired properties: it sets some, removes some, and now and then replaces them all.
 func (w *world) desire(n int) {
 	for range n {
 		w.mu.Lock()
 		next := w.twin.desired
 		w.mu.Unlock()
+		text, replace := fmt.Sprintf(`{"n": %d, "k%d": %[1]d}`, next, next%5), false
+		switch next % 7 {
+		case 3:
+			text = fmt.Sprintf(`{"n": %d, "k%d": null}`, next, next%5)
+		case 5:
+			text, replace = fmt.Sprintf(`{"n": %d, "k1": %[1]d}`, next), true
+		}
+		change := w.hub.PatchDesired
+		if replace {
+			change = w.hub.SetDesired
+		}
 		before := w.swallowed()
-		version, err := w.hub.PatchDesired("dev-1", fmt.Sprintf(`{"n": %d}`, next))
+		version, err := change("dev-1", text)
 		if err != nil {
 			w.fail(err)
 			return
 		}
 		hushed, connections := w.swallowed() > before, w.client.Stats().Connections
 		w.mu.Lock()
-		w.twin.desired = version
+		w.twin.wanted(version, text, replace)
 		if hushed {
 			w.twin.hushed, w.twin.hushedIn = version, connections
 		}
@@ -251,7 +263,7 @@ func (w *world) read(s *step) {
 	}
 }
 
-// catchUp waits, now that there are no faults, until the device knows of the latest change, and then of one more.
+// catchUp waits, now that there are no faults, until the device knows of the latest change, and then of one more; and, on a connection after that, of all properties.
 func (w *world) catchUp() {
 	if w.blind() {
 		w.event("version %d cannot be known", w.twin.desired)
@@ -260,6 +272,8 @@ func (w *world) catchUp() {
 	}
 	w.desire(1)
 	w.untilTold()
+	_ = w.client.Reconnect()
+	w.until("the device is not told all properties", w.twin.whole)
 }
 
 // blind reports whether nobody can know of the latest change: the hub kept its notification for itself, and there was no connection since, with which the twin is read.
@@ -272,10 +286,15 @@ func (w *world) blind() bool {
 
 // untilTold waits until the handler was told of the latest change.
 func (w *world) untilTold() {
+	w.until("the device does not know of the latest change", func() bool { return w.twin.told() == w.twin.desired })
+}
+
+// until waits until ok.
+func (w *world) until(what string, ok func() bool) {
 	for range 900 {
 		synctest.Wait()
 		w.mu.Lock()
-		done := w.twin.told() == w.twin.desired
+		done := ok()
 		w.mu.Unlock()
 		if done {
 			return
@@ -284,7 +303,7 @@ func (w *world) untilTold() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.errs = append(w.errs, fmt.Errorf("a quarter of an hour after all faults, version %d is desired and the device knows of %d", w.twin.desired, w.twin.told()))
+	w.errs = append(w.errs, fmt.Errorf("a quarter of an hour after all faults, version %d is desired and the device knows of %d: %s", w.twin.desired, w.twin.told(), what))
 }
 
 // takeTwin takes from the hub what the ledger is to be compared with.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -18,8 +19,10 @@ import (
 
 // twinLedger is what a back end wants of the device, what the device saw and did, and what it asked. Guarded by world.mu.
 type twinLedger struct {
-	desired int64 // the latest version
-	seen    []device.Desired
+	desired  int64                    // the latest version
+	docs     map[int64]map[string]any // desired properties, by version
+	replaced map[int64]bool           // versions of which the hub does not tell what they removed
+	seen     []device.Desired
 	// hushed is the latest version whose notification the hub kept for itself, hushedIn the number of connections by then.
 	hushed   int64
 	hushedIn uint64
@@ -68,12 +71,67 @@ func (l *twinLedger) told() int64 {
 	return l.seen[len(l.seen)-1].Version
 }
 
-// check is the ledger.
-func (l *twinLedger) check() error {
-	return errors.Join(l.checkDesired(), l.checkCalls(), l.checkPatches(), l.checkReads())
+// whole reports whether the latest that the handler was told is all properties.
+func (l *twinLedger) whole() bool {
+	n := len(l.seen)
+	return n > 0 && l.seen[n-1].Full
 }
 
-// checkDesired: each version was told in order and once, the whole is told where some were missed, the last one is known, and it says what was desired.
+// wanted notes a change of the desired properties.
+func (l *twinLedger) wanted(version int64, text string, replace bool) {
+	if l.docs == nil {
+		l.docs, l.replaced = map[int64]map[string]any{}, map[int64]bool{}
+	}
+	doc := map[string]any{}
+	if !replace {
+		maps.Copy(doc, l.docs[l.desired])
+	}
+	if err := merge(doc, []byte(text)); err != nil {
+		panic(err)
+	}
+	l.desired, l.docs[version], l.replaced[version] = version, doc, replace
+}
+
+// merge applies a patch of properties that are no objects.
+func merge(doc map[string]any, patch []byte) error {
+	var changes map[string]any
+	if err := json.Unmarshal(patch, &changes); err != nil {
+		return err
+	}
+	maps.Copy(doc, changes)
+	maps.DeleteFunc(doc, func(name string, value any) bool { return value == nil || name == "$version" })
+	return nil
+}
+
+// checkState: what a device has that does as it is told is what is desired, but for what a replacement removed; and in the end without that exception.
+func (l *twinLedger) checkState() error {
+	var errs []error
+	state, excused := map[string]any{}, false
+	for i, d := range l.seen {
+		if d.Full {
+			clear(state)
+		}
+		if err := merge(state, d.JSON); err != nil {
+			errs = append(errs, err)
+		}
+		excused = !d.Full && (excused || l.replaced[d.Version])
+		has := maps.Clone(state)
+		if excused && i < len(l.seen)-1 {
+			maps.DeleteFunc(has, func(name string, _ any) bool { return l.docs[d.Version][name] == nil })
+		}
+		if !maps.Equal(has, l.docs[d.Version]) {
+			errs = append(errs, fmt.Errorf("at version %d the device has %v, desired is %v", d.Version, state, l.docs[d.Version]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// check is the ledger.
+func (l *twinLedger) check() error {
+	return errors.Join(l.checkDesired(), l.checkState(), l.checkCalls(), l.checkPatches(), l.checkReads())
+}
+
+// checkDesired: each version was told in order and once, but for the whole after changes, the whole is told where some were missed, the last one is known, and it says what was desired.
 func (l *twinLedger) checkDesired() error {
 	var errs []error
 	last := int64(0)
@@ -81,7 +139,7 @@ func (l *twinLedger) checkDesired() error {
 		switch {
 		case i == 0 && !d.Full:
 			errs = append(errs, fmt.Errorf("the first change told, to version %d, is not the whole", d.Version))
-		case i > 0 && d.Version <= last:
+		case i > 0 && (d.Version < last || d.Version == last && (!d.Full || l.seen[i-1].Full)):
 			errs = append(errs, fmt.Errorf("version %d was told after %d", d.Version, last))
 		case i > 0 && !d.Full && d.Version != last+1:
 			errs = append(errs, fmt.Errorf("the change to version %d was told after version %d: some are missing", d.Version, last))
@@ -207,8 +265,8 @@ func TestTheTwinLedgerNoticesASabotage(t *testing.T) {
 		conflict.err = refusal(transport.Conflict)
 		read := fine
 		read.desired, read.reported = 3, 2
-		return &twinLedger{
-			desired: 6, seen: []device.Desired{change(2, true), change(3, false), change(6, true)},
+		l := &twinLedger{
+			seen: []device.Desired{change(2, true), change(3, false), change(6, true)},
 			calls: map[string]*methodCall{
 				"1": {runs: 1, result: testbroker.MethodResult{Status: 200, Payload: []byte("1")}}, "2": {runs: 1, err: errors.New("lost")},
 				"3": {err: &testbroker.ServiceError{Code: notOnline}}, "5": {runs: 1, result: testbroker.MethodResult{Status: 500}},
@@ -220,11 +278,22 @@ func TestTheTwinLedgerNoticesASabotage(t *testing.T) {
 			reads:    []*twinRead{{twinAsk: read, twin: &device.Twin{DesiredVersion: 3, ReportedVersion: 2}}},
 			reported: map[string]int{"p1": 1, "p2": 2, "p3": 3, "last1": 3}, applied: map[int]int{1: 2, 2: 1, 3: 1},
 		}
+		for v := range int64(6) {
+			l.wanted(v+1, fmt.Sprintf(`{"n":%d}`, v), false)
+		}
+		return l
 	}
 	require.NoError(t, good().check())
 	for want, spoil := range map[string]func(l *twinLedger){
-		"some are missing":              func(l *twinLedger) { l.seen[2].Full = false },
-		"told after":                    func(l *twinLedger) { l.seen = slices.Insert(l.seen, 2, change(3, false)) },
+		"some are missing":            func(l *twinLedger) { l.seen[2].Full = false },
+		"told after":                  func(l *twinLedger) { l.seen = slices.Insert(l.seen, 2, change(3, false)) },
+		"3 was told after 3":          func(l *twinLedger) { l.seen = slices.Insert(l.seen, 2, change(3, true), change(3, true)) },
+		"at version 3 the device has": func(l *twinLedger) { l.docs[3]["k"] = true },
+		"at version 6 the device has": func(l *twinLedger) { // it was removed by version 5, which does not name it
+			l.seen[0].JSON, l.docs[2]["gone"], l.docs[3]["gone"], l.replaced[5] = []byte(`{"n":1,"gone":true}`), true, true, true
+			l.seen = slices.Insert(l.seen[:2], 2, change(4, false), change(5, false), change(6, false))
+			l.docs[4]["gone"] = true
+		},
 		"is not the whole":              func(l *twinLedger) { l.seen[0].Full = false },
 		"the device knows of 3":         func(l *twinLedger) { l.seen = l.seen[:2] },
 		"was told as":                   func(l *twinLedger) { l.seen[1].JSON = l.seen[0].JSON },
