@@ -19,7 +19,7 @@ type MethodCall struct {
 }
 
 // MethodHandler runs a direct method and returns its answer: a status of the handler's own choice (200 is usual for success) and a JSON value, or nothing. m is the handler's own. ctx ends with the
-// call's time (Options.MethodTimeout, since the hub does not tell how long it waits) and when the client is closed; an answer given later is still sent, though the
+// call's time (Options.MethodTimeout since it came, for the hub does not tell how long it waits) and when the client is closed; an answer given later is still sent, though the
 // hub has given up.
 type MethodHandler func(ctx context.Context, m *MethodCall) (status int, body []byte)
 
@@ -40,7 +40,7 @@ const (
 )
 
 // HandleMethod has the direct method called name run by handle; the name "" is for all methods that have no handler of their own. A method without a handler is answered with the status
-// 404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond is answered with 503. A handler that panics, or whose answer is not JSON, is answered for with 500; the panic is reported to
+// 404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond is answered with 503, as is one whose time ends while it waits. A handler that panics, or whose answer is not JSON, is answered for with 500; the panic is reported to
 // Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its answer could not be sent because the connection ended (Trace.AnswerLost).
 //
 // A client with a handler subscribes before each connection counts as Connected; over a transport without methods it becomes Disconnected with Unsupported. A further call for a name replaces its
@@ -102,6 +102,7 @@ type methodRun struct {
 	handle  MethodHandler
 	ref     *methodRef
 	session uint32
+	until   time.Time // its time
 }
 
 // methodRef is what the hub calls a call.
@@ -133,6 +134,7 @@ func (m *methods) deliver(d *transport.Delivery) bool {
 	}
 	r := &methodRun{
 		call: MethodCall{Name: string(d.Name), Body: append([]byte(nil), d.Msg.Body...)}, ref: &methodRef{text: append([]byte(nil), d.Ref...)}, session: m.session,
+		until: time.Now().Add(m.c.set.MethodTimeout),
 	}
 	m.remember(r.ref)
 	r.handle = m.handlerOf(r.call.Name)
@@ -208,9 +210,7 @@ func (m *methods) run(r *methodRun) {
 			m.lost(r.call.Name)
 			m.mu.Lock()
 		}
-		if len(m.waiting) > 0 && m.ctx.Err() == nil {
-			next := m.waiting[0]
-			m.waiting = slices.Delete(m.waiting, 0, 1)
+		if next := m.next(time.Now()); next != nil {
 			go m.run(next)
 			return
 		}
@@ -218,7 +218,7 @@ func (m *methods) run(r *methodRun) {
 			close(m.ended)
 		}
 	}()
-	ctx, end := m.ctx.withinTime(m.c.set.MethodTimeout)
+	ctx, end := m.ctx.withinTime(time.Until(r.until))
 	defer end()
 	panicked := protect(m.c.set.Trace, func() { status, body = r.handle(ctx, &r.call) })
 	switch {
@@ -230,6 +230,19 @@ func (m *methods) run(r *methodRun) {
 		status, body = statusFailed, []byte(`{"message":"the method's answer is not JSON"}`)
 	}
 	done = true
+}
+
+// next takes the next call that waits, nil for none. One whose time is over is not run: the hub may have given it up long ago, and told its caller so. The lock is held.
+func (m *methods) next(now time.Time) *methodRun {
+	for len(m.waiting) > 0 && m.ctx.Err() == nil {
+		r := m.waiting[0]
+		m.waiting = slices.Delete(m.waiting, 0, 1)
+		if now.Before(r.until) {
+			return r
+		}
+		m.refuse(r, statusBusy, `{"message":"the device was too busy to run the call in its time"}`)
+	}
+	return nil
 }
 
 func (m *methods) wants() (always, now transport.Features) {

@@ -215,6 +215,34 @@ func TestAMethodsTime(t *testing.T) {
 	})
 }
 
+// A call's time runs while it waits: what the hub has given up is not run, and what is run has what is left of its time.
+func TestAMethodsTimeRunsWhileItWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, &device.Options{MethodLimit: 1, MethodTimeout: 30 * time.Second})
+		begin := time.Now()
+		var ran []string
+		require.NoError(t, c.HandleMethod("", func(ctx context.Context, m *device.MethodCall) (int, []byte) {
+			deadline, _ := ctx.Deadline()
+			ran = append(ran, fmt.Sprint(m.Name, " ", deadline.Sub(begin)))
+			time.Sleep(20 * time.Second)
+			return 200, nil
+		}))
+		open(t, c)
+		for i := range 4 {
+			f.last().call(fmt.Sprint(i), fmt.Sprint("m", i), "")
+		}
+		time.Sleep(25 * time.Second)
+		f.last().call("4", "m4", "")
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"m0 30s", "m1 30s", "m4 55s"}, ran)
+		const late = ` 503 {"message":"the device was too busy to run the call in its time"}`
+		require.Equal(t, []string{"0 200 ", "1 200 ", "2" + late, "3" + late, "4 200 "}, f.answers())
+		require.EqualValues(t, 2, c.Stats().MethodsRefused)
+		require.EqualValues(t, 5, c.Stats().MethodCalls)
+	})
+}
+
 // A session that is replaced waits for a method at work, whose answer would be lost.
 func TestARenewalWaitsForAMethod(t *testing.T) {
 	bubble(t, func(t *testing.T) {
