@@ -177,12 +177,13 @@ func methodsAreCalled(p *probe) {
 		answer string
 		err    error
 	}
-	const n = 5
+	names := []string{"do-0", "get-Log_1.2!", "a+b#c", "50%", "50%25"} // all that a hub passes on, also where "+", "#" and "%" mean something else
+	n := len(names)
 	results := make([]chan result, n)
 	for i := range n {
 		results[i] = make(chan result, 1)
 		go func() {
-			status, answer, err := h.Call("do-"+strconv.Itoa(i), `{"n":`+strconv.Itoa(i)+`}`)
+			status, answer, err := h.Call(names[i], `{"n":`+strconv.Itoa(i)+`}`)
 			results[i] <- result{status, answer, err}
 		}()
 		p.eventually("a call was not delivered", func() bool { return len(s.sink.others()) > i })
@@ -190,7 +191,7 @@ func methodsAreCalled(p *probe) {
 	all := s.sink.others()
 	for i := n - 1; i >= 0; i-- { // in another order
 		o := all[i]
-		if name := "do-" + strconv.Itoa(i); o.kind != transport.Methods || o.name != name || o.body != `{"n":`+strconv.Itoa(i)+`}` || len(o.ref) == 0 {
+		if o.kind != transport.Methods || o.name != names[i] || o.body != `{"n":`+strconv.Itoa(i)+`}` || len(o.ref) == 0 {
 			p.Errorf("call %d came as %+v", i, o)
 		}
 		r := &transport.Request{Op: transport.OpRespond, Ref: bytes.Clone(o.ref), Status: 200 + i, Body: []byte(`["` + strconv.Itoa(i) + `"]`)}

@@ -105,7 +105,8 @@ func (in *Inbound) Take(sink transport.Sink, topic string, body []byte) {
 	if !ok || name == "" || request == "" {
 		return
 	}
-	in.delivery.Kind, in.delivery.Name, in.delivery.Ref = transport.Methods, []byte(name), []byte(request)
+	// What a topic cannot hold of a name, "+" and "#" [MQTT-4.7.1], comes escaped, and so does "%".
+	in.delivery.Kind, in.delivery.Name, in.delivery.Ref = transport.Methods, []byte(unescape(name)), []byte(request)
 	sink.Deliver(&in.delivery)
 }
 

@@ -95,6 +95,9 @@ func TestChangesAndCalls(t *testing.T) {
 	require.Equal(t, "get-Log_1.2!", string(d.Name))
 	require.Equal(t, "a1f", string(d.Ref))
 	require.Equal(t, `[1]`, string(d.Msg.Body))
+	for topic, name := range map[string]string{"a%2Bb": "a+b", "a%2bb": "a+b", "a%23b": "a#b", "a%25b": "a%b", "50%2525": "50%25", "a%": "a%", "a%zz": "a%zz", "a+b": "a+b"} {
+		require.Equal(t, name, string(take("$iothub/methods/POST/"+topic+"/?$rid=1", "").delivery.Name))
+	}
 	for _, bad := range []string{"$iothub/methods/POST/", "$iothub/methods/POST/x", "$iothub/methods/POST//?$rid=1", "$iothub/methods/POST/x/?$rid=", "$iothub/methods/POST/x/", "$iothub/other", "$iothub/"} {
 		require.Nil(t, take(bad, "").delivery, bad)
 	}
