@@ -16,9 +16,6 @@ type Twin struct {
 	DesiredVersion, ReportedVersion int64
 }
 
-// maxTwin is the most bytes of reported or desired properties that a hub takes ("Understand and use device twins in IoT Hub").
-const maxTwin = 32 << 10
-
 // GetTwin reads the twin. It waits for a connection if there is none, and repeats what the service refuses for now as the message policy says. It ends with an error
 //
 //   - Closed at once, when the client is not open, or was closed meanwhile;
@@ -38,8 +35,9 @@ func (c *Client) GetTwin(ctx context.Context) (*Twin, error) {
 // PatchReported changes the reported properties of the twin: a JSON object that is merged into them (RFC 7396: a member that is null is removed). It returns the version of the
 // reported properties after it. Patches are applied one at a time, in the order of the calls. A patch whose outcome was lost with its connection is sent again.
 //
-// Errors are those of GetTwin and Invalid for what is not a JSON object, TooLarge for more than 32 KiB; ErrOutcomeUnknown in the chain of a Timeout says
-// that the hub may have the patch.
+// Errors are those of GetTwin and Invalid for what is not a JSON object; ErrOutcomeUnknown in the chain of a Timeout says that the hub may have the patch. How much a twin holds is for the hub to
+// say, with Invalid or TooLarge: 32 KiB of reported properties after the patch, of which it counts names, texts, 8 bytes for a number and 4 for a boolean ("Understand and use device twins
+// in IoT Hub"). TooLarge is also what no message over the transport can hold.
 func (c *Client) PatchReported(ctx context.Context, patch []byte) (version int64, err error) {
 	return c.patchReported(ctx, patch, 0)
 }
@@ -54,11 +52,8 @@ func (c *Client) PatchReportedIf(ctx context.Context, patch []byte, expected int
 }
 
 func (c *Client) patchReported(ctx context.Context, patch []byte, expected int64) (int64, error) {
-	switch {
-	case !jsonscan.IsObject(patch):
+	if !jsonscan.IsObject(patch) {
 		return 0, invalidTwin("the patch is not a JSON object")
-	case len(patch) > maxTwin:
-		return 0, &transport.Error{Kind: transport.TooLarge, Op: transport.OpTwinPatch, Err: errors.New("the patch is larger than 32 KiB, the most that a twin holds")}
 	}
 	r, err := c.callTwin(ctx, transport.Request{Op: transport.OpTwinPatch, Version: expected, Body: append([]byte(nil), patch...)})
 	return r.Version, err

@@ -69,8 +69,6 @@ func TestTwinCallsAreChecked(t *testing.T) {
 			_, err = c.PatchReported(t.Context(), []byte(bad))
 			require.ErrorIs(t, err, transport.Invalid, bad)
 		}
-		_, err = c.PatchReported(t.Context(), append(append([]byte(`{"a":"`), make32K()...), `"}`...))
-		require.ErrorIs(t, err, transport.TooLarge)
 		_, err = c.PatchReportedIf(t.Context(), []byte(`{}`), 0)
 		require.ErrorIs(t, err, transport.Invalid)
 		require.Empty(t, f.requests())
@@ -84,14 +82,6 @@ func TestTwinCallsAreChecked(t *testing.T) {
 		_, err = c.GetTwin(t.Context())
 		require.ErrorIs(t, err, transport.Closed)
 	})
-}
-
-func make32K() []byte {
-	b := make([]byte, 32<<10)
-	for i := range b {
-		b[i] = 'x'
-	}
-	return b
 }
 
 // A transport without twins refuses the call, and nothing else is disturbed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -121,5 +123,47 @@ func TestT17_NoRetryEndsTwinCalls(t *testing.T) {
 		gone.Remove()
 		require.NoError(t, p.reconnected())
 		require.NoError(t, p.callsWork())
+	})
+}
+
+// What the hub takes the client sends, and what it does not take it says itself: the hub counts a number for 8 bytes, however many digits it has, and arrays for what is in them.
+func TestTheHubSaysHowLargeATwinMayBe(t *testing.T) {
+	withEachTwin(t, func(t *testing.T, e *env) {
+		require.NoError(t, e.dev.reconnected())
+		numbers := func(n int) []byte {
+			return []byte(`{"readings":[` + strings.Repeat("1234567890123456,", n-1) + "1]}")
+		}
+		large := numbers(4000)
+		require.Greater(t, len(large), 64<<10)
+		version, err := e.dev.client.PatchReported(t.Context(), large)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, version)
+		_, err = e.dev.client.PatchReported(t.Context(), numbers(5000))
+		require.Contains(t, []transport.Kind{transport.Invalid, transport.TooLarge}, transport.KindOf(err))
+		now, err := e.hub.Twin(e.dev.id)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, now.ReportedVersion)
+	})
+}
+
+// A hub that does not let a device have its twin fails what asks for it. Telemetry goes on, on the same connection.
+func TestARefusedTwinLeavesTelemetryAlone(t *testing.T) {
+	withEachTwin(t, func(t *testing.T, e *env) {
+		require.NoError(t, e.dev.reconnected())
+		switch e.with.protocol {
+		case testbroker.AMQP:
+			e.hub.Inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinSender, Condition: "amqp:not-found", Times: -1})
+		case testbroker.MQTT:
+			e.hub.Inject(testbroker.Fault{Kind: testbroker.RefuseSubscribe, Times: -1})
+		}
+		before := e.dev.client.Stats().Connections
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			_, err := e.dev.client.GetTwin(ctx)
+			cancel()
+			require.Error(t, err) // MQTT gives no reason, so it is tried again until then
+			require.NoError(t, e.dev.client.Send(t.Context(), &transport.Message{Body: []byte("x")}))
+		}
+		require.Equal(t, before, e.dev.client.Stats().Connections)
 	})
 }
