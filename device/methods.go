@@ -41,7 +41,8 @@ const (
 
 // HandleMethod has the direct method called name run by handle; the name "" is for all methods that have no handler of their own. A method without a handler is answered with the status
 // 404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond is answered with 503, as is one whose time ends while it waits. A handler that panics, or whose answer is not JSON, is answered for with 500; the panic is reported to
-// Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its answer could not be sent because the connection ended (Trace.AnswerLost).
+// Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its answer could not be sent because the connection ended (Trace.AnswerLost). What
+// the network lost of what had been sent nobody knows: a hub does not confirm answers.
 //
 // A client with a handler subscribes before each connection counts as Connected; over a transport without methods it becomes Disconnected with Unsupported. A further call for a name replaces its
 // handler; nil removes it. The error is Invalid for a name that no hub passes on.
@@ -89,6 +90,7 @@ type methods struct {
 	mu       sync.Mutex
 	handlers []handler
 	session  uint32
+	id       uint32 // of the latest answer, without methodIDs
 	waiting  []*methodRun
 	running  int
 	answers  []methodAnswer
@@ -108,15 +110,19 @@ type methodRun struct {
 // methodRef is what the hub calls a call.
 type methodRef struct {
 	text  []byte
+	name  string
 	ended bool
+	sent  uint32 // the id that its answer was handed over with; 0: it was not, or the session said that it is lost
 }
 
 type methodAnswer struct {
-	name   string
-	ref    []byte
+	ref    *methodRef
 	status int
 	body   []byte
 }
+
+// methodIDs is the first id of answers. Those of requests for the twin are below.
+const methodIDs = 1 << 31
 
 // deliver takes a call.
 func (m *methods) deliver(d *transport.Delivery) bool {
@@ -133,9 +139,10 @@ func (m *methods) deliver(d *transport.Delivery) bool {
 		return false
 	}
 	r := &methodRun{
-		call: MethodCall{Name: string(d.Name), Body: append([]byte(nil), d.Msg.Body...)}, ref: &methodRef{text: append([]byte(nil), d.Ref...)}, session: m.session,
+		call: MethodCall{Name: string(d.Name), Body: append([]byte(nil), d.Msg.Body...)}, session: m.session,
 		until: time.Now().Add(m.c.set.MethodTimeout),
 	}
+	r.ref = &methodRef{text: append([]byte(nil), d.Ref...), name: r.call.Name}
 	m.remember(r.ref)
 	r.handle = m.handlerOf(r.call.Name)
 	switch {
@@ -186,7 +193,7 @@ func (m *methods) refuse(r *methodRun, status int, body string) {
 
 // answer queues an answer to a call of the present session for the loop. The lock is held.
 func (m *methods) answer(r *methodRun, status int, body []byte) {
-	m.answers = append(m.answers, methodAnswer{r.call.Name, r.ref.text, status, body})
+	m.answers = append(m.answers, methodAnswer{r.ref, status, body})
 	m.c.poke()
 }
 
@@ -264,10 +271,29 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 		}
 		a := m.answers[0]
 		m.answers = slices.Delete(m.answers, 0, 1)
+		m.id = (m.id + 1) % methodIDs
+		a.ref.sent = methodIDs | m.id
+		l.request = transport.Request{ID: a.ref.sent, Op: transport.OpRespond, Ref: a.ref.text, Status: a.status, Body: a.body}
 		m.mu.Unlock()
-		l.request = transport.Request{Op: transport.OpRespond, Ref: a.ref, Status: a.status, Body: a.body}
 		l.live.Do(&l.request)
 		l.request.Ref = nil // known has it as well, and passVerdicts writes into it
+	}
+}
+
+// reply takes a session's word that an answer was not sent.
+func (m *methods) reply(id uint32, r transport.Reply) {
+	if id < methodIDs || r.Err == nil {
+		return
+	}
+	m.mu.Lock()
+	i := slices.IndexFunc(m.known, func(ref *methodRef) bool { return ref.sent == id })
+	name := ""
+	if i >= 0 {
+		name, m.known[i].sent = m.known[i].name, 0
+	}
+	m.mu.Unlock()
+	if i >= 0 {
+		m.lost(name)
 	}
 }
 
@@ -295,7 +321,7 @@ func (m *methods) over(*loop) {
 	m.answers, m.waiting, m.known = nil, nil, nil
 	m.mu.Unlock()
 	for _, a := range answers {
-		m.lost(a.name)
+		m.lost(a.ref.name)
 	}
 	for _, r := range waiting {
 		m.lost(r.call.Name)
@@ -329,4 +355,3 @@ func (m *methods) refused(*loop, *transport.Error) {}
 func (m *methods) begin()                          {}
 func (m *methods) resume()                         {}
 func (m *methods) halt(*transport.Error)           {}
-func (m *methods) reply(uint32, transport.Reply)   {}

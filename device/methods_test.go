@@ -235,6 +235,7 @@ func TestAMethodsTimeRunsWhileItWaits(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		f.last().call("4", "m4", "")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, []string{"m0 30s", "m1 30s", "m4 55s"}, ran)
 		const late = ` 503 {"message":"the device was too busy to run the call in its time"}`
 		require.Equal(t, []string{"0 200 ", "1 200 ", "2" + late, "3" + late, "4 200 "}, f.answers())
@@ -300,6 +301,43 @@ func TestCloseEndsAllHandlersAtOnce(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, c.Close())
 		require.Zero(t, ended)
+	})
+}
+
+// An answer that the session could not send is lost, whatever was answered before and after it, and once.
+func TestAnAnswerThatTheSessionCouldNotSend(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var ids []uint32
+		f := &fake{}
+		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if r.Op == transport.OpRespond {
+				ids = append(ids, r.ID)
+				if string(r.Ref) == "1" { // inside Do
+					s.cfg.Sink.Reply(r.ID, transport.Reply{Err: lost(transport.Network)})
+				}
+				return transport.Reply{}, false
+			}
+			return answering(s, r)
+		}
+		var lostAnswers []string
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{AnswerLost: func(name string) { lostAnswers = append(lostAnswers, name) }}})
+		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		open(t, c)
+		for i := range 4 {
+			f.last().call(fmt.Sprint(i), fmt.Sprint("m", i), "")
+			synctest.Wait()
+		}
+		require.Equal(t, []string{"m1"}, lostAnswers)
+		reply := func(id uint32, err error) { f.last().cfg.Sink.Reply(id, transport.Reply{Err: err}) }
+		reply(ids[3], refused(transport.TooLarge)) // later
+		reply(ids[3], refused(transport.TooLarge))
+		reply(ids[1], refused(transport.TooLarge))
+		reply(ids[0], nil)
+		reply(ids[0]+99, refused(transport.TooLarge))
+		require.Equal(t, []string{"m1", "m3"}, lostAnswers)
+		require.EqualValues(t, 2, c.Stats().AnswersLost)
+		_, err := c.GetTwin(t.Context())
+		require.NoError(t, err)
 	})
 }
 

@@ -32,7 +32,7 @@ type Stats struct {
 	// DesiredChanges counts what OnDesired's handler was, or is about to be, told; DesiredSkipped the notifications that were not newer than that.
 	DesiredChanges, DesiredSkipped uint64
 	// MethodCalls counts the calls of direct methods that were taken; MethodsRefused those answered without being run, for want of a handler, of room or, after they were taken, of time; AnswersLost the answers that
-	// could not be sent, MethodsDoubled the calls that came twice and were run once.
+	// could not be sent (see Trace.AnswerLost), MethodsDoubled the calls that came twice and were run once.
 	MethodCalls, MethodsRefused, AnswersLost, MethodsDoubled uint64
 
 	// Attempts counts attempts to connect, Connections those that succeeded.

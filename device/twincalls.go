@@ -284,7 +284,7 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 	t.mu.Lock()
 	gone := k.state == callGone
 	if !gone {
-		t.id = max(t.id+1, firstID) // it wraps after four billion calls
+		t.id = max((t.id+1)%methodIDs, firstID) // it wraps after two billion calls
 		k.request.ID = t.id
 		k.state, k.sent, k.doubt, k.handed = callFlying, now, k.handed, true
 	}

@@ -118,7 +118,7 @@ const (
 	OpRenew
 	// OpPing keeps the connection alive; one-way.
 	OpPing
-	// OpRespond answers a method call; one-way: it dies with the session.
+	// OpRespond answers a method call. It dies with the session, and is replied to only when the session knows that it was not sent; then also inside a Do after Run's return.
 	OpRespond
 	// OpSettle settles a delivery; one-way.
 	OpSettle

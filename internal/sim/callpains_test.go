@@ -167,3 +167,33 @@ func TestARefusedTwinLeavesTelemetryAlone(t *testing.T) {
 		require.Equal(t, before, e.dev.client.Stats().Connections)
 	})
 }
+
+// An answer that did not go out is told to the device: its connection, or its link, went while the method ran.
+func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
+	withEachTwin(t, func(t *testing.T, e *env) {
+		p := e.dev
+		require.NoError(t, errors.Join(p.obeys(), p.reconnected()))
+		cut := map[string]func(){"connection": func() { e.hub.Drop("") }}
+		if e.with.protocol == testbroker.AMQP {
+			cut["link"] = func() {
+				require.Equal(t, 1, e.hub.DetachLinks(p.id, testbroker.LinkMethodSender, testbroker.AMQPError{}))
+			}
+		}
+		n := uint64(0)
+		for what, cut := range cut {
+			require.NoError(t, p.client.HandleMethod("cut", func(context.Context, *device.MethodCall) (int, []byte) {
+				cut()
+				if e.with.name != "lean" { // what is in a library's buffer when the loss is noticed counts as sent
+					synctest.Wait()
+				}
+				return 200, nil
+			}))
+			_, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: "cut", ResponseTimeout: 5 * time.Second, ConnectTimeout: 30 * time.Second})
+			require.Error(t, err, what)
+			require.NoError(t, p.reconnected())
+			n++
+			require.Equal(t, n, p.client.Stats().AnswersLost, what)
+			require.NoError(t, p.called(answers))
+		}
+	})
+}

@@ -6,11 +6,19 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// methods is the pair for direct methods.
-type methods struct{ pair }
+// methods is the pair for direct methods, and what was answered on it.
+type methods struct {
+	pair
+
+	// Guarded by session.mu.
+	answers map[*amqp.Message]uint32 // that were not sent yet, by the ids of their requests
+}
 
 func (c *methods) init(s *session) {
-	c.pair = pair{s: s, name: "methods", address: s.addr.methods, wait: amqp.SenderSettleModeSettled, take: c.take}
+	c.pair = pair{
+		s: s, name: "methods", address: s.addr.methods, wait: amqp.SenderSettleModeSettled, take: c.take,
+		given: func(m *amqp.Message) { c.answered(m) }, unsent: c.unsent, lost: c.lost, refused: func(error) func() { return c.lost() },
+	}
 }
 
 // A call's Ref is its correlation id: a byte for the type, and the id.
@@ -48,9 +56,61 @@ func (c *methods) respond(r *transport.Request) {
 	default:
 		return
 	}
-	c.send(&amqp.Message{
+	m := &amqp.Message{
 		Properties:            &amqp.MessageProperties{CorrelationID: id},
 		ApplicationProperties: map[string]any{"IoThub-status": int32(r.Status)},
 		Data:                  [][]byte{append([]byte(nil), r.Body...)},
-	})
+	}
+	c.s.mu.Lock()
+	over := c.s.over
+	if !over {
+		if c.answers == nil {
+			c.answers = make(map[*amqp.Message]uint32)
+		}
+		c.answers[m] = r.ID
+		c.sendLocked(m)
+	}
+	c.s.mu.Unlock()
+	if over {
+		c.tell(r.ID, transport.Network, errLinkLost)
+	}
+}
+
+// answered takes an answer out of those that were not sent.
+func (c *methods) answered(m *amqp.Message) (id uint32, ok bool) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	id, ok = c.answers[m]
+	delete(c.answers, m)
+	return id, ok
+}
+
+// unsent tells of an answer that is larger than the hub takes.
+func (c *methods) unsent(m *amqp.Message, err error) {
+	if id, ok := c.answered(m); ok {
+		c.tell(id, transport.TooLarge, err)
+	}
+}
+
+// lost tells that what was not sent will not be: the hub has given the calls up with the link.
+func (c *methods) lost() (tell func()) {
+	answers := c.answers
+	c.answers = nil
+	return func() {
+		for _, id := range answers {
+			c.tell(id, transport.Network, errLinkLost)
+		}
+	}
+}
+
+// end is lost for the end of the session.
+func (c *methods) end() {
+	c.s.mu.Lock()
+	tell := c.lost()
+	c.s.mu.Unlock()
+	tell()
+}
+
+func (c *methods) tell(id uint32, kind transport.Kind, why error) {
+	c.s.cfg.Sink.Reply(id, transport.Reply{Err: failed(transport.OpRespond, kind, why)})
 }

@@ -22,7 +22,8 @@ type pair struct {
 	take    func(m *amqp.Message)
 	opened  func(again bool)              // the pair is open, before that is told to those who asked for it; may be nil
 	lost    func() (tell func())          // what was under way is; mu is held, and not when the result is called; may be nil
-	unsent  func(*amqp.Message, error)    // a message cannot be sent on any link; may be nil
+	given   func(*amqp.Message)           // a message was sent; may be nil
+	unsent  func(*amqp.Message, error)    // a message cannot be sent on any link
 	refused func(err error) (tell func()) // the pair is not to be had; as lost; may be nil
 
 	// Guarded by session.mu.
@@ -117,14 +118,15 @@ func (p *pair) flush() {
 		s.mu.Unlock()
 		ctx, cancel := context.WithTimeoutCause(s.ctx, s.opt.OperationTimeout, errNoAnswer)
 		err := out.Send(ctx, m, nil)
-		given := ctx.Err() == nil
+		inTime := ctx.Err() == nil
 		cancel()
 		switch {
 		case err == nil:
-		case given && !isConn(err) && !isSession(err) && !isLink(err): // it is larger than the hub takes on the link
-			if p.unsent != nil {
-				p.unsent(m, err)
+			if p.given != nil {
+				p.given(m)
 			}
+		case inTime && !isConn(err) && !isSession(err) && !isLink(err): // it is larger than the hub takes on the link
+			p.unsent(m, err)
 		default:
 			stop() // the pair is lost, and with it what was under way
 		}

@@ -94,6 +94,7 @@ func (s *session) Run(ctx context.Context) error {
 		s.leave()
 		s.group.Wait()
 	}
+	s.methods.end()
 	return err
 }
 

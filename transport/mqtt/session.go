@@ -126,6 +126,8 @@ func (s *session) Do(r *transport.Request) {
 	if s.enter() {
 		s.request(r)
 		s.leave()
+	} else {
+		s.unsent(r)
 	}
 }
 
@@ -254,15 +256,25 @@ func (s *session) subscribe(r *transport.Request) {
 // ask publishes a request for the twin, or an answer to a method, with QoS 0. What the library does not take within libraryWait is not answered, so it is asked again.
 func (s *session) ask(r *transport.Request) {
 	topic, _ := wire.AppendRequest(nil, r)
-	switch {
-	case len(r.Body) <= s.info.MaxSize && len(topic) <= wire.MaxTopic:
-		if s.conn.waitRoom(s.parting) > 0 {
-			s.client.Publish(string(topic), 0, false, append([]byte(nil), r.Body...))
-		}
-	case r.Op != transport.OpRespond: // nobody waits for what becomes of that
+	if len(r.Body) > s.info.MaxSize || len(topic) > wire.MaxTopic {
 		e := wire.TooLarge(len(r.Body), s.info.MaxSize)
 		e.Op = r.Op
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: e})
+		return
+	}
+	if s.conn.waitRoom(s.parting) > 0 {
+		token := s.client.Publish(string(topic), 0, false, append([]byte(nil), r.Body...))
+		if token.Error() == nil && s.conn.failure() == nil {
+			return
+		}
+	}
+	s.unsent(r)
+}
+
+// unsent tells that an answer was not sent. The rest the client asks for again on the next connection.
+func (s *session) unsent(r *transport.Request) {
+	if r.Op == transport.OpRespond {
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Network, errClosed)})
 	}
 }
 

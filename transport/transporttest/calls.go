@@ -221,3 +221,28 @@ func methodsAreCalled(p *probe) {
 	s.send(0, numbered(0, 1)...)
 	s.awaitDone()
 }
+
+func lateAnswersAreLost(p *probe) {
+	h, ok := p.Hub.(Methods)
+	if p.Features&transport.Methods == 0 || !ok {
+		p.skip("the transport or the hub has no methods")
+	}
+	s := p.start()
+	s.want(transport.Methods)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _, _ = h.Call("late", "{}")
+	}()
+	p.eventually("the call was not delivered", func() bool { return len(s.sink.others()) > 0 })
+	s.requireGoodbye()
+	const id = 77
+	s.Do(&transport.Request{ID: id, Op: transport.OpRespond, Ref: s.sink.others()[0].ref, Status: 200})
+	s.sink.mu.Lock()
+	all := s.sink.replies[id]
+	s.sink.mu.Unlock()
+	if len(all) != 1 || all[0].Err == nil {
+		p.Errorf("an answer that cannot be sent was replied to with %+v, want one error", all)
+	}
+	<-over
+}

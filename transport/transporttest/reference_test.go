@@ -214,6 +214,9 @@ func (s *refSession) Do(r *transport.Request) {
 	if ended && s.t.fault == "Do replies after the end" {
 		s.cfg.Sink.Reply(r.ID, transport.Reply{})
 	}
+	if ended && r.Op == transport.OpRespond && s.t.fault != "late answers vanish" {
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: refError(transport.Operation, r.Op, transport.Network, "ended")})
+	}
 	s.poke()
 }
 

@@ -160,4 +160,5 @@ var checks = []struct {
 	{"each of many requests at a time is replied to once", requestsAreAnsweredEach},
 	{"changes of desired properties come in order", desiredChangesComeInOrder},
 	{"method calls are delivered and answered in any order", methodsAreCalled},
+	{"an answer after Run's end is replied to as lost", lateAnswersAreLost},
 }

@@ -78,6 +78,7 @@ var faults = map[fault]string{
 	"versions of changes are lost":               "changes of desired properties come in order",
 	"changes come twice":                         "changes of desired properties come in order",
 	"names of methods are lost":                  "method calls are delivered and answered in any order",
+	"late answers vanish":                        "an answer after Run's end is replied to as lost",
 	"answers go to the first call":               "method calls are delivered and answered in any order",
 }
 

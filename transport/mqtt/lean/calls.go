@@ -12,11 +12,12 @@ type Calls struct {
 	ask      func(s *session, r *transport.Request)
 	take     func(s *session, in *packet.Incoming) bool
 	tooLarge func(s *session, h packet.Header, body []byte, size int)
+	unsent   func(s *session, r *transport.Request)
 }
 
 var (
 	// TwinAndMethods carries both. It costs a board's program about 5 KB of flash.
-	TwinAndMethods = &Calls{(*wire.Topics).Filters, (*session).ask, (*session).take, (*session).tooLarge}
+	TwinAndMethods = &Calls{(*wire.Topics).Filters, (*session).ask, (*session).take, (*session).tooLarge, (*session).unsent}
 	// NoCalls has requests for the twin, and subscriptions to its changes and to methods, replied to with Unsupported.
 	NoCalls = &Calls{
 		filters: messagesOnly,
@@ -27,6 +28,7 @@ var (
 		},
 		take:     func(*session, *packet.Incoming) bool { return false },
 		tooLarge: func(*session, packet.Header, []byte, int) {},
+		unsent:   func(*session, *transport.Request) {},
 	}
 )
 
@@ -47,17 +49,24 @@ func (s *session) ask(r *transport.Request) {
 		size, limit = o.HeadSize(), fixed
 	}
 	if size > limit || o.Topic > wire.MaxTopic {
-		if r.Op != transport.OpRespond { // nobody waits for what becomes of that
-			e := wire.TooLarge(size, limit)
-			e.Op = r.Op
-			s.sink.Reply(r.ID, transport.Reply{Err: e})
-		}
+		e := wire.TooLarge(size, limit)
+		e.Op = r.Op
+		s.sink.Reply(r.ID, transport.Reply{Err: e})
 		return
 	}
 	t.out = append(packet.AppendPublish(t.out[:0], &o), t.topic...)
 	n := max(0, min(len(r.Body), s.writeLimit()-len(t.out)))
 	t.out = append(t.out, r.Body[:n]...)
-	_ = s.flush() && s.write(r.Body[n:])
+	if !s.flush() || !s.write(r.Body[n:]) {
+		s.unsent(r)
+	}
+}
+
+// unsent tells that an answer was not sent. The rest the client asks for again on the next connection.
+func (s *session) unsent(r *transport.Request) {
+	if r.Op == transport.OpRespond {
+		s.refuse(r, transport.Network, errClosed)
+	}
 }
 
 // take passes on what is about the twin or a method, and reports whether in is.

@@ -56,6 +56,7 @@ func TestATwinLargerThanTheReadBuffer(t *testing.T) {
 		r.Do(&transport.Request{ID: 6, Op: transport.OpTwinPatch, Body: make([]byte, transport.MaxMessageSize+1)})
 		require.ErrorIs(t, r.sink.replies[2].Err, transport.TooLarge)
 		r.Do(&transport.Request{Op: transport.OpRespond, Ref: []byte(strings.Repeat("r", 2000)), Status: 200}) // its topic is not
-		require.Len(t, r.sink.replies, 3)
+		require.Len(t, r.sink.replies, 4)
+		require.ErrorIs(t, r.sink.replies[3].Err, transport.TooLarge)
 	})
 }

@@ -152,7 +152,9 @@ func (s *session) Do(r *transport.Request) {
 	if s.enter() {
 		s.do(r)
 		s.leave()
+		return
 	}
+	s.t.opt.Calls.unsent(s, r)
 }
 
 func (s *session) do(r *transport.Request) {
