@@ -210,19 +210,32 @@ func (t *twin) handle(ended chan struct{}) {
 	}
 }
 
-// protect calls a handler and reports whether it panicked.
+// protect calls a handler and reports whether it panicked. One that ends its goroutine instead is traced as well.
 func protect(trace *Trace, handler func()) (panicked bool) {
+	done := false
 	defer func() {
-		if v := recover(); v != nil {
-			panicked = true
-			if trace != nil && trace.HandlerPanic != nil {
-				trace.HandlerPanic(v)
-			}
+		v := recover()
+		if done {
+			return
 		}
+		if v == nil {
+			v = errHandlerExit
+		}
+		panicked = true
+		trace.handlerPanic(v)
 	}()
 	handler()
+	done = true
 	return false
 }
+
+func (t *Trace) handlerPanic(v any) {
+	if t != nil && t.HandlerPanic != nil {
+		t.HandlerPanic(v)
+	}
+}
+
+var errHandlerExit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 func (t *twin) end() <-chan struct{} {
 	t.mu.Lock()

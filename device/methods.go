@@ -40,8 +40,8 @@ const (
 )
 
 // HandleMethod has the direct method called name run by handle; the name "" is for all methods that have no handler of their own. A method without a handler is answered with the status
-// 404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond is answered with 503, as is one whose time ends while it waits. A handler that panics, or whose answer is not JSON, is answered for with 500; the panic is reported to
-// Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its answer could not be sent because the connection ended (Trace.AnswerLost). What
+// 404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond is answered with 503, as is one whose time ends while it waits. A handler that panics, or whose answer is not JSON or larger than 128 KiB, is answered for with 500; that is
+// reported to Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its answer could not be sent because the connection ended (Trace.AnswerLost). What
 // the network lost of what had been sent nobody knows: a hub does not confirm answers.
 //
 // A client with a handler subscribes before each connection counts as Connected; over a transport without methods it becomes Disconnected with Unsupported. A further call for a name replaces its
@@ -232,11 +232,20 @@ func (m *methods) run(r *methodRun) {
 	case panicked:
 		return
 	case len(body) > maxPayload:
-		status, body = statusFailed, []byte(`{"message":"the method's answer is larger than 128 KiB"}`)
+		status, body = m.badAnswer(r, "is larger than 128 KiB")
 	case len(body) > 0 && !jsonscan.Valid(body):
-		status, body = statusFailed, []byte(`{"message":"the method's answer is not JSON"}`)
+		status, body = m.badAnswer(r, "is not JSON")
 	}
 	done = true
+}
+
+// badAnswer notes that a handler's answer cannot be passed on, and returns what is answered instead.
+func (m *methods) badAnswer(r *methodRun, what string) (status int, body []byte) {
+	m.mu.Lock()
+	m.totals.panics++
+	m.mu.Unlock()
+	m.c.set.Trace.handlerPanic(errors.New("the answer of method " + r.call.Name + " " + what))
+	return statusFailed, []byte(`{"message":"the method's answer ` + what + `"}`)
 }
 
 // next takes the next call that waits, nil for none. One whose time is over is not run: the hub may have given it up long ago, and told its caller so. The lock is held.

@@ -59,7 +59,11 @@ func TestMethods(t *testing.T) {
 			`4 500 {"message":"the method failed"}`,
 			`5 404 {"message":"the device has no such method"}`,
 		}, f.answers())
-		require.Equal(t, []any{"oh"}, panics)
+		require.Len(t, panics, 4)
+		require.EqualError(t, panics[0].(error), "the answer of method bad is not JSON")
+		require.EqualError(t, panics[1].(error), "the answer of method big is larger than 128 KiB")
+		require.Equal(t, "oh", panics[2])
+		require.ErrorContains(t, panics[3].(error), "runtime.Goexit")
 
 		require.NoError(t, c.HandleMethod("", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 201, []byte(`"` + m.Name + `"`) }))
 		require.NoError(t, c.HandleMethod("echo", nil))
@@ -70,7 +74,7 @@ func TestMethods(t *testing.T) {
 		st := c.Stats()
 		require.EqualValues(t, 7, st.MethodCalls)
 		require.EqualValues(t, 1, st.MethodsRefused)
-		require.EqualValues(t, 2, st.HandlerPanics)
+		require.EqualValues(t, 4, st.HandlerPanics)
 	})
 }
 

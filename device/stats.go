@@ -26,7 +26,7 @@ type Stats struct {
 	InFlight int
 
 	// Received counts the cloud-to-device messages taken for OnMessage; MessagesAccepted, MessagesReleased and MessagesRejected its verdicts; HandlerPanics
-	// how often a handler of any kind panicked.
+	// how often a handler of any kind failed as Trace.HandlerPanic tells.
 	Received, MessagesAccepted, MessagesReleased, MessagesRejected, HandlerPanics uint64
 
 	// DesiredChanges counts what OnDesired's handler was, or is about to be, told; DesiredSkipped the notifications that were not newer than that.

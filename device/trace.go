@@ -23,7 +23,8 @@ type Trace struct {
 	Sent func(n int)
 	// Settled: a verdict on a cloud-to-device message was handed to the session.
 	Settled func(o transport.Outcome)
-	// HandlerPanic: a handler panicked with v; OnMessage's message was released, a method was answered with the status 500. Called on the handler's goroutine.
+	// HandlerPanic: a handler failed. It panicked with v, or v is an error that says what it did instead: it ended its goroutine, or answered a method with what is not JSON or is too large.
+	// OnMessage's message was released, a method was answered with the status 500. Called on the handler's goroutine.
 	HandlerPanic func(v any)
 	// AnswerLost: the answer to a direct method could not be sent: the session that brought the call has ended, and the hub has given it up, or it has no way for it. An answer that was sent, and that
 	// the network lost, is not noticed; a hub does not confirm answers.
