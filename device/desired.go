@@ -31,7 +31,7 @@ type Desired struct {
 //
 // handle is called by one goroutine at a time and may call the client's methods, but Close only in a goroutine of its own. ctx ends when the client is closed. A panic is reported to
 // Trace.HandlerPanic and counted; the change is not told again. A client with a handler subscribes before each connection counts as Connected; over a transport without twins it becomes
-// Disconnected with Unsupported. Another call replaces handle. The error is Invalid for nil.
+// Disconnected with Unsupported. Another call replaces handle, which begins with all properties as they are; what waited for the one before is not told any more. The error is Invalid for nil.
 func (c *Client) OnDesired(handle func(ctx context.Context, d Desired)) error {
 	if handle == nil {
 		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe, Err: errors.New("OnDesired needs a handler; it is nil")}
@@ -47,6 +47,7 @@ func (c *Client) OnDesired(handle func(ctx context.Context, d Desired)) error {
 		t.changes.begin()
 	}
 	t.changes.handle = handle
+	t.changes.afresh()
 	c.poke()
 	return nil
 }
@@ -80,6 +81,14 @@ type desired struct {
 
 func (d *desired) begin() {
 	d.stale, d.seen, d.again, d.unread = true, 0, time.Time{}, 0
+}
+
+// afresh begins for another handler, which knows nothing yet.
+func (d *desired) afresh() {
+	if d.ever && !d.stale {
+		d.stale, d.seen, d.again = true, d.told, time.Time{} // what is told shall not be older than what was told before
+	}
+	d.ever, d.queue = false, nil
 }
 
 // rereadAfter is how long a hub that answers with an older twin than it notified about is given.

@@ -143,10 +143,50 @@ func TestADesiredHandlerThatComesLate(t *testing.T) {
 		require.ErrorIs(t, c.OnDesired(nil), transport.Invalid)
 		other := &told{}
 		require.NoError(t, c.OnDesired(other.handle))
+		synctest.Wait()
 		h.change(true)
 		synctest.Wait()
 		require.Equal(t, []string{"full 1"}, w.list())
-		require.Equal(t, []string{"patch 2"}, other.list())
+		require.Equal(t, []string{"full 1", "patch 2"}, other.list(), "it knows nothing when it comes")
+	})
+}
+
+// A handler that takes the place of a busy one is not told what waited for that, but how things are, which is not older; also when the twin is read with a delay.
+func TestADesiredHandlerIsReplacedWhileChangesWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w, other := newTwinHub(), &told{}, &told{}
+		c, _ := client(t, h.f, nil)
+		gate := make(chan struct{})
+		require.NoError(t, c.OnDesired(func(ctx context.Context, d device.Desired) {
+			w.handle(ctx, d)
+			if d.Version == 2 {
+				<-gate
+			}
+		}))
+		open(t, c)
+		synctest.Wait()
+		h.change(true)
+		h.change(true)
+		h.change(true)
+		synctest.Wait()
+		h.mu.Lock()
+		h.lag = 1
+		h.mu.Unlock()
+		require.NoError(t, c.OnDesired(other.handle))
+		close(gate)
+		time.Sleep(5 * time.Second)
+		require.Empty(t, other.list())
+		h.mu.Lock()
+		h.lag = 0
+		h.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		require.Equal(t, []string{"full 1", "patch 2"}, w.list())
+		require.Equal(t, []string{"full 4"}, other.list())
+		require.NoError(t, c.OnDesired(w.handle))
+		require.NoError(t, c.OnDesired(other.handle))
+		synctest.Wait()
+		require.Equal(t, []string{"full 4", "full 4"}, other.list())
+		require.Len(t, w.list(), 2)
 	})
 }
 

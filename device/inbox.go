@@ -153,6 +153,9 @@ func (b *inbox) answer(outcome transport.Outcome, panicked bool) {
 
 // rescue goes on in another goroutine when the handler ended this one by runtime.Goexit.
 func (b *inbox) rescue() {
+	if b.panics != nil {
+		b.panics(errHandlerExit)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answer(transport.Release, true)

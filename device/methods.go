@@ -40,9 +40,11 @@ const (
 )
 
 // HandleMethod has the direct method called name run by handle; the name "" is for all methods that have no handler of their own. A method without a handler is answered with the status
-// 404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond is answered with 503, as is one whose time ends while it waits. A handler that panics, or whose answer is not JSON or larger than 128 KiB, is answered for with 500; that is
-// reported to Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its answer could not be sent because the connection ended (Trace.AnswerLost). What
-// the network lost of what had been sent nobody knows: a hub does not confirm answers.
+// 404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond is answered with 503, as is one whose time ends while it waits. A handler that panics, or
+// whose answer is not JSON or larger than 128 KiB, is answered for with 500; that is reported to Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its
+// answer could not be sent because the connection ended (Trace.AnswerLost). What the network lost of what had been sent nobody knows: a hub does not confirm answers.
+//
+// A handler may call the client's methods, but Close only in a goroutine of its own: Close waits for handlers, and their answers, for CloseTimeout at the most.
 //
 // A client with a handler subscribes before each connection counts as Connected; over a transport without methods it becomes Disconnected with Unsupported. A further call for a name replaces its
 // handler; nil removes it. The error is Invalid for a name that no hub passes on.

@@ -166,7 +166,8 @@ func TestAHandlerThatEndsItsGoroutineStopsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		h := &handled{}
-		c, _ := client(t, f, &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+		var traced []any
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) { traced = append(traced, v) }}, OnMessage: func(_ context.Context, m *transport.Message) error {
 			h.add(m.ID)
 			if m.ID == "1" {
 				runtime.Goexit()
@@ -183,6 +184,8 @@ func TestAHandlerThatEndsItsGoroutineStopsNothing(t *testing.T) {
 		f.last().deliver("3")
 		synctest.Wait()
 		require.Equal(t, []string{"1", "2", "3"}, h.list())
+		require.Len(t, traced, 1)
+		require.ErrorContains(t, traced[0].(error), "runtime.Goexit")
 	})
 }
 

@@ -29,7 +29,8 @@ type Trace struct {
 	// AnswerLost: the answer to a direct method could not be sent: the session that brought the call has ended, and the hub has given it up, or it has no way for it. An answer that was sent, and that
 	// the network lost, is not noticed; a hub does not confirm answers.
 	AnswerLost func(method string)
-	// TwinUnread: the twin could not be read to catch up with desired properties, for a reason that no retry mends. It is read again after 10 s, then after growing times up to 10 minutes, and with the next connection.
+	// TwinUnread: the twin could not be read to catch up with desired properties, for a reason that no retry mends. It is read again after 10 s, then after growing times up to 10
+	// minutes, with the next change and with the next connection.
 	TwinUnread func(err error)
 	// ClockJump: the credentials' clock moved by this much more than time passed: the device slept, or the clock was set.
 	ClockJump func(by time.Duration)
