@@ -198,6 +198,27 @@ func TestBoardBudgets(t *testing.T) {
 	}
 }
 
+// What a program does not use its linker leaves out, also without TinyGo: standard Go's leaves out twin and methods where nobody asks for them, because nothing reaches their types.
+func TestTelemetryAloneHasNoTwin(t *testing.T) {
+	watch(t)
+	folder := probeModule(t)
+	for probe, want := range map[string]bool{"probe/telemetry": false, "probe/twin": true} {
+		t.Run(probe, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "probe")
+			run(t, folder, nil, "go", "build", "-o", file, "./"+probe)
+			symbols := run(t, folder, nil, "go", "tool", "nm", file)
+			if !strings.Contains(symbols, "/device.(*outbox).") {
+				t.Fatal("there are no names of package device in the program")
+			}
+			for _, part := range []string{"(*twin)", "(*methods)"} {
+				if got := strings.Contains(symbols, "/device."+part+"."); got != want {
+					t.Errorf("the program has %s: %v, want %v", part, got, want)
+				}
+			}
+		})
+	}
+}
+
 // extension is the name's end by which tinygo knows what to write.
 func extension(target string) string {
 	if target == "wasip1" {
