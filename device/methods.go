@@ -35,6 +35,7 @@ const (
 // Statuses that the client answers with by itself.
 const (
 	statusNoMethod = 404
+	statusTooLarge = 413 // of the session's buffer
 	statusFailed   = 500 // the handler panicked, or its answer is none
 	statusBusy     = 503
 )
@@ -128,7 +129,7 @@ const methodIDs = 1 << 31
 
 // deliver takes a call.
 func (m *methods) deliver(d *transport.Delivery) bool {
-	if d.Kind != transport.Methods || d.Msg == nil {
+	if d.Kind != transport.Methods {
 		return false
 	}
 	m.mu.Lock()
@@ -141,12 +142,17 @@ func (m *methods) deliver(d *transport.Delivery) bool {
 		return false
 	}
 	r := &methodRun{
-		call: MethodCall{Name: string(d.Name), Body: append([]byte(nil), d.Msg.Body...)}, session: m.session,
+		call: MethodCall{Name: string(d.Name)}, session: m.session,
 		until: time.Now().Add(m.c.set.MethodTimeout),
 	}
 	r.ref = &methodRef{text: append([]byte(nil), d.Ref...), name: r.call.Name}
 	m.remember(r.ref)
 	r.handle = m.handlerOf(r.call.Name)
+	if d.Msg == nil {
+		m.refuse(r, statusTooLarge, `{"message":"the device has no room for a call of that size"}`)
+		return true
+	}
+	r.call.Body = append([]byte(nil), d.Msg.Body...)
 	switch {
 	case r.handle == nil:
 		m.refuse(r, statusNoMethod, `{"message":"the device has no such method"}`)

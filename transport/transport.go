@@ -204,6 +204,6 @@ type Delivery struct {
 	Version int64
 	// Again: the hub says that it delivered this before.
 	Again bool
-	// Msg carries the body, and for Messages the properties.
+	// Msg carries the body, and for Messages the properties. Nil: the body of a call of a method did not fit into the session's buffer.
 	Msg *Message
 }

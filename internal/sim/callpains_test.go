@@ -197,3 +197,22 @@ func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 		}
 	})
 }
+
+// A call that does not fit into a board's buffer is answered: its caller need not wait for nothing.
+func TestACallThatDoesNotFitIsAnswered(t *testing.T) {
+	withEachTwin(t, func(t *testing.T, e *env) {
+		p := e.dev
+		require.NoError(t, errors.Join(p.obeys(), p.reconnected()))
+		begin := time.Now()
+		result, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: answers, Payload: []byte(`"` + strings.Repeat("x", 30<<10) + `"`), ResponseTimeout: 30 * time.Second})
+		require.NoError(t, err)
+		require.Less(t, time.Since(begin), 5*time.Second)
+		if e.with.name == "lean with the buffers of a board" {
+			require.Equal(t, 413, result.Status)
+			require.EqualValues(t, 1, p.client.Stats().MethodsRefused)
+		} else {
+			require.Equal(t, 200, result.Status)
+		}
+		require.NoError(t, p.called(answers))
+	})
+}

@@ -78,7 +78,7 @@ func (s *session) take(in *packet.Incoming) bool {
 	return true
 }
 
-// tooLarge answers for a twin that does not fit into the read buffer, and tells that a change did not; body is its begin. A method is left to its caller's time-out.
+// tooLarge answers for a twin that does not fit into the read buffer, and tells that a change or the call of a method did not; body is its begin.
 func (s *session) tooLarge(h packet.Header, body []byte, size int) {
 	if in, err := packet.ReadPublish(h.Flags, body); err == nil && wire.FromHub(in.Topic) {
 		if id, r, ok := wire.AnswerTooLarge(string(in.Topic), size, s.t.opt.ReadBuffer); ok {

@@ -43,6 +43,7 @@ func TestATwinLargerThanTheReadBuffer(t *testing.T) {
 		l.send(publishBytes("$iothub/methods/POST/x/?$rid=1", 0, strings.Repeat("x", 999))...)
 		synctest.Wait()
 		require.Empty(t, r.sink.messages)
+		require.Equal(t, []string{"x 1"}, r.sink.unfit, "it is to be answered")
 		l.send(publishBytes("$iothub/twin/PATCH/properties/desired/?$version=5", 0, strings.Repeat("x", 999))...)
 		l.send(publishBytes("$iothub/twin/res/200/?$rid=78", 0, strings.Repeat("x", 99))...)
 		synctest.Wait()

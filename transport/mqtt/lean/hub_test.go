@@ -147,6 +147,7 @@ func (h *hub) welcome() *link {
 
 // sink records what a session reports.
 type sink struct {
+	unfit    []string // calls of methods whose body did not fit
 	mu       sync.Mutex
 	done     []result
 	replies  []transport.Reply
@@ -182,6 +183,10 @@ func (s *sink) Reply(_ uint32, r transport.Reply) {
 
 func (s *sink) Deliver(d *transport.Delivery) bool {
 	defer s.enter()()
+	if d.Msg == nil {
+		s.unfit = append(s.unfit, string(d.Name)+" "+string(d.Ref))
+		return true
+	}
 	m := *d.Msg
 	m.Properties = slices.Clone(m.Properties)
 	m.Body = slices.Clone(m.Body)

@@ -96,10 +96,13 @@ func (in *Inbound) Take(sink transport.Sink, topic string, body []byte) {
 		sink.Deliver(&in.delivery)
 		return
 	}
-	rest, ok := strings.CutPrefix(topic, methodCall)
-	if !ok {
-		return
+	if rest, ok := strings.CutPrefix(topic, methodCall); ok {
+		in.call(sink, rest)
 	}
+}
+
+// call passes on a call of a method, with the message that in.delivery has.
+func (in *Inbound) call(sink transport.Sink, rest string) {
 	name, query, ok := strings.Cut(rest, "/")
 	request := param(query, paramRequest)
 	if !ok || name == "" || request == "" {
@@ -143,10 +146,14 @@ func AnswerTooLarge(topic string, size, limit int) (id uint32, r transport.Reply
 	return id, r, ok
 }
 
-// Missed passes on, if topic is that of a change of the desired properties, that it did not fit into the engine's buffer: changes were missed.
+// Missed passes on, if topic is that of a change of the desired properties or of a call of a method, that it did not fit into the engine's buffer: changes were missed, and the call is to
+// be answered.
 func (in *Inbound) Missed(sink transport.Sink, topic string) {
 	if strings.HasPrefix(topic, desiredChange) {
 		in.Take(sink, desiredChange, []byte("{}"))
+	} else if rest, ok := strings.CutPrefix(topic, methodCall); ok {
+		in.delivery = transport.Delivery{}
+		in.call(sink, rest)
 	}
 }
 

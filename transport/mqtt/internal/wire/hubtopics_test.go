@@ -103,6 +103,23 @@ func TestChangesAndCalls(t *testing.T) {
 	}
 }
 
+// What did not fit is told of without its body.
+func TestMissed(t *testing.T) {
+	k, in := &sink{}, &wire.Inbound{}
+	in.Take(k, "$iothub/methods/POST/before/?$rid=1", []byte("{}"))
+	in.Missed(k, "$iothub/methods/POST/a%2Bb/?$rid=a1f")
+	require.Equal(t, transport.Methods, k.delivery.Kind)
+	require.Equal(t, "a+b a1f", string(k.delivery.Name)+" "+string(k.delivery.Ref))
+	require.Nil(t, k.delivery.Msg)
+	in.Missed(k, "$iothub/twin/PATCH/properties/desired/?$version=5")
+	require.Equal(t, transport.Desired, k.delivery.Kind)
+	require.Zero(t, k.delivery.Version)
+	k.delivery = nil
+	in.Missed(k, "$iothub/twin/res/200/?$rid=16")
+	in.Missed(k, "$iothub/methods/POST/x")
+	require.Nil(t, k.delivery)
+}
+
 func TestFromHub(t *testing.T) {
 	require.True(t, wire.FromHub("$iothub/x"))
 	require.True(t, wire.FromHub([]byte("$iothub/")))
