@@ -52,7 +52,7 @@ func (p Property) Decode(v any) error {
 // An object counts as a component when it has the marker "__t":"c", which the hub puts there for back ends that write by the model. Not all do, and what was removed has no marker, so a device
 // with components gives their names: then what stands there is a component in any case.
 //
-// When d.Full is set, what is not among them is not desired. A twin that was read (Client.GetTwin) is device.Desired{Version: t.DesiredVersion, Full: true, JSON: t.Desired}.
+// When d.Full is set, what is not among them is not desired; a back end that replaces all properties is understood then only (see device.Client.OnDesired). A twin that was read (Client.GetTwin) is device.Desired{Version: t.DesiredVersion, Full: true, JSON: t.Desired}.
 //
 // The error is of Kind Protocol, when d is not a JSON object or a component that was named is something else than an object. The other properties are returned beside it.
 func Properties(d device.Desired, components ...string) ([]Property, error) {
