@@ -22,7 +22,7 @@
 //	hubline.client.desired.skipped          counter          {change}      notifications that were not new
 //	hubline.client.method.calls             counter          {call}        direct methods called
 //	hubline.client.method.refused           counter          {call}        answered at once: no handler, or no room
-//	hubline.client.method.answers_lost      counter          {answer}      answers whose connection had ended
+//	hubline.client.method.answers_lost      counter          {answer}      answers that could not be sent
 //	hubline.client.method.doubled           counter          {call}        calls that came twice and were run once
 //	hubline.client.connection.attempts      counter          {attempt}     attempts to connect
 //	hubline.client.connection.successes     counter          {connection}  those that succeeded
@@ -147,7 +147,7 @@ var counters = [...]row{
 	{"hubline.client.desired.skipped", "{change}", "Notifications of desired properties that were not new.", func(s *device.Stats) uint64 { return s.DesiredSkipped }},
 	{"hubline.client.method.calls", "{call}", "Calls of direct methods taken.", func(s *device.Stats) uint64 { return s.MethodCalls }},
 	{"hubline.client.method.refused", "{call}", "Calls of direct methods answered at once, for want of a handler or of room.", func(s *device.Stats) uint64 { return s.MethodsRefused }},
-	{"hubline.client.method.answers_lost", "{answer}", "Answers to direct methods whose connection had ended.", func(s *device.Stats) uint64 { return s.AnswersLost }},
+	{"hubline.client.method.answers_lost", "{answer}", "Answers to direct methods that could not be sent.", func(s *device.Stats) uint64 { return s.AnswersLost }},
 	{"hubline.client.method.doubled", "{call}", "Calls of direct methods that came twice and were run once.", func(s *device.Stats) uint64 { return s.MethodsDoubled }},
 	{"hubline.client.connection.attempts", "{attempt}", "Attempts to connect.", func(s *device.Stats) uint64 { return s.Attempts }},
 	{"hubline.client.connection.successes", "{connection}", "Attempts to connect that succeeded.", func(s *device.Stats) uint64 { return s.Connections }},

@@ -79,13 +79,7 @@ func (p *pair) startLocked() {
 	}
 }
 
-// send queues a message.
-func (p *pair) send(m *amqp.Message) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.sendLocked(m)
-}
-
+// sendLocked queues a message. session.mu is held.
 func (p *pair) sendLocked(m *amqp.Message) {
 	if p.s.over {
 		return
