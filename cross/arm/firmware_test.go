@@ -113,7 +113,10 @@ func (p *port) Read(b []byte) int {
 	return n
 }
 
-func (p *port) Write(b []byte) { _, _ = p.conn.Write(b) }
+func (p *port) Write(b []byte) int {
+	n, _ := p.conn.Write(b)
+	return n
+}
 
 func (p *port) Pause() { time.Sleep(time.Millisecond) } // fake
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
 
 // script is a line that brings what it was given, and after delay what is said on asking for the time.
@@ -27,10 +28,11 @@ func (s *script) Read(p []byte) int {
 	return n
 }
 
-func (s *script) Write(p []byte) {
+func (s *script) Write(p []byte) int {
 	if string(p) == "T" {
 		s.asked = time.Now()
 	}
+	return len(p)
 }
 
 func (*script) Pause() { time.Sleep(time.Millisecond) } // fake
@@ -125,5 +127,87 @@ func TestModemTellsTheTimeToAReader(t *testing.T) {
 		if err := <-ended; err == nil {
 			t.Error("Read ended without an error")
 		}
+	})
+}
+
+// line is one whose other end connects at once, and that takes nothing any more when full says so.
+type line struct {
+	in   []byte
+	sent []byte
+	full bool
+}
+
+func (l *line) Read(p []byte) int {
+	n := copy(p, l.in)
+	l.in = l.in[n:]
+	return n
+}
+
+func (l *line) Write(p []byte) int {
+	if l.full {
+		return 0
+	}
+	if len(p) == 2 && p[0] == 'D' {
+		l.in = append(l.in, board.Escape, 'C', p[1])
+	}
+	l.sent = append(l.sent, p[0])
+	return 1 // as from a FIFO that is nearly full
+}
+
+func (*line) Pause() { time.Sleep(time.Millisecond) }
+
+// A line that takes nothing holds up neither Close nor, for ever, a Write; and what comes after that is understood at the other end.
+func TestALineThatTakesNothing(t *testing.T) {
+	dial := func(t *testing.T) (*line, lean.Conn) {
+		l := &line{}
+		conn, err := board.NewModem(l).Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.sent = nil
+		return l, conn
+	}
+	t.Run("Close", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l, conn := dial(t)
+			l.full = true
+			wrote := make(chan error, 1)
+			go func() { _, err := conn.Write([]byte("x")); wrote <- err }()
+			time.Sleep(time.Second)
+			began := time.Now()
+			if err := conn.Close(); err != nil || time.Since(began) > 500*time.Millisecond {
+				t.Errorf("Close: %v after %v", err, time.Since(began))
+			}
+			if err := <-wrote; err == nil {
+				t.Error("Write has sent what the line did not take")
+			}
+		})
+	})
+	t.Run("Write", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l, conn := dial(t)
+			l.full = true
+			began := time.Now()
+			_, err := conn.Write([]byte("x"))
+			if e, ok := err.(interface{ Timeout() bool }); !ok || !e.Timeout() || time.Since(began) > 11*time.Second {
+				t.Errorf("Write: %v after %v", err, time.Since(began))
+			}
+			l.full = false
+			_ = conn.Close()
+			if want := "\x00\x10Ha"; string(l.sent) != want {
+				t.Errorf("sent %q, want %q", l.sent, want)
+			}
+		})
+	})
+	t.Run("slow", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l, conn := dial(t)
+			if n, err := conn.Write([]byte("a\x10b")); n != 3 || err != nil {
+				t.Errorf("Write: %d, %v", n, err)
+			}
+			if want := "a\x10\x10b"; string(l.sent) != want {
+				t.Errorf("sent %q, want %q", l.sent, want)
+			}
+		})
 	})
 }

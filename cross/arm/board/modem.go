@@ -18,8 +18,8 @@ import (
 type Port interface {
 	// Read takes what has come in, into p, without waiting; 0 when nothing has.
 	Read(p []byte) int
-	// Write sends all of p. It may block while the line takes it, and should let other goroutines run then.
-	Write(p []byte)
+	// Write sends the beginning of p, as far as the line takes it without waiting, and returns how many bytes that were; 0 when it takes none.
+	Write(p []byte) int
 	// Pause lets about a millisecond pass and other goroutines run: time.Sleep on most boards. A line of 115200 baud brings 11 bytes in this time, and UARTs keep 16.
 	Pause()
 }
@@ -41,6 +41,7 @@ type Modem struct {
 	port Port
 
 	writing sync.Mutex // so that commands and data do not mix
+	torn    bool       // what was written last may end within a command
 	reading sync.Mutex
 	decoder decoder
 	raw     [32]byte
@@ -121,11 +122,41 @@ func (m *Modem) Dial(ctx context.Context) (lean.Conn, error) {
 	}
 }
 
+// lineTime is how long the line may take nothing before what is written is given up: the other end, or its flow control, hangs.
+const lineTime = 10 * time.Second
+
+// command sends a command. One that the line does not take within commandTime is lost.
 func (m *Modem) command(c ...byte) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	m.port.Write([]byte{Escape})
-	m.port.Write(c)
+	if m.torn {
+		m.torn = !m.send([]byte{0}, nil, commandTime) // ends the command that was begun; a connection that it would be data of has ended
+	}
+	m.torn = m.torn || !m.send([]byte{Escape}, nil, commandTime) || !m.send(c, nil, commandTime)
+}
+
+const commandTime = 250 * time.Millisecond
+
+// send sends p, unless the line takes nothing for as long as patience or c is closed, and reports whether it did. The caller has writing.
+func (m *Modem) send(p []byte, c *modemConn, patience time.Duration) bool {
+	var since time.Time // when the line began to take nothing
+	for len(p) > 0 {
+		if c != nil && c.closed.Load() {
+			return false
+		}
+		if n := m.port.Write(p); n > 0 {
+			p, since = p[n:], time.Time{}
+			continue
+		}
+		switch now := time.Now(); {
+		case since.IsZero():
+			since = now
+		case now.Sub(since) >= patience:
+			return false
+		}
+		m.port.Pause()
+	}
+	return true
 }
 
 // next returns the next thing on the line. The time it takes itself, whoever is reading. The caller has reading.
@@ -192,7 +223,7 @@ func (c *modemConn) Read(p []byte) (int, error) {
 			return n, nil
 		}
 		if d := c.deadline.Load(); d != 0 && time.Now().UnixMilli() >= d {
-			return 0, errTimeout{}
+			return 0, errTimeout{"nothing came in time"}
 		}
 	}
 }
@@ -200,18 +231,28 @@ func (c *modemConn) Read(p []byte) (int, error) {
 func (c *modemConn) Write(p []byte) (int, error) {
 	c.m.writing.Lock()
 	defer c.m.writing.Unlock()
-	if c.closed.Load() {
-		return 0, errHungUp
-	}
 	start := 0
 	for i, b := range p {
 		if b == Escape {
-			c.m.port.Write(p[start : i+1])
+			if !c.m.send(p[start:i+1], c, lineTime) {
+				return 0, c.stuck()
+			}
 			start = i // the byte goes out twice
 		}
 	}
-	c.m.port.Write(p[start:])
+	if !c.m.send(p[start:], c, lineTime) {
+		return 0, c.stuck()
+	}
 	return len(p), nil
+}
+
+// stuck says why a write was given up. The caller has writing.
+func (c *modemConn) stuck() error {
+	c.m.torn = true
+	if c.closed.Load() {
+		return errHungUp
+	}
+	return errTimeout{"the line took nothing for 10 s"}
 }
 
 func (c *modemConn) Close() error {
@@ -235,10 +276,10 @@ var (
 	errHungUp    = errors.New("the connection was hung up")
 )
 
-type errTimeout struct{}
+type errTimeout struct{ text string }
 
-func (errTimeout) Error() string { return "nothing came in time" }
-func (errTimeout) Timeout() bool { return true }
+func (e errTimeout) Error() string { return e.text }
+func (errTimeout) Timeout() bool   { return true }
 
 // element is one thing on the line.
 type element struct {

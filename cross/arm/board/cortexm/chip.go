@@ -3,7 +3,6 @@
 package main
 
 import (
-	"runtime"
 	"runtime/volatile"
 	"time"
 	"unsafe"
@@ -47,15 +46,15 @@ func (u *uart) Read(p []byte) int {
 	return n
 }
 
-// Write waits for the line, byte by byte.
-func (u *uart) Write(p []byte) {
+// Write fills the FIFO.
+func (u *uart) Write(p []byte) int {
 	flags, data := register(u.base+uartFlags), register(u.base+uartData)
-	for _, b := range p {
-		for flags.Get()&transmitFull != 0 {
-			runtime.Gosched() // whoever reads goes on
-		}
-		data.Set(uint32(b))
+	n := 0
+	for n < len(p) && flags.Get()&transmitFull == 0 {
+		data.Set(uint32(p[n]))
+		n++
 	}
+	return n
 }
 
 // Pause lets a millisecond pass. TinyGo's clock for this emulated chip does not run by itself, sleeping moves it on at once; so the chip's own timer makes it true. On real

@@ -69,6 +69,9 @@ func (pipes) Read(p []byte) int {
 	return max(n, 0)
 }
 
-func (pipes) Write(p []byte) { _, _ = os.Stderr.Write(p) }
+func (pipes) Write(p []byte) int {
+	n, _ := os.Stderr.Write(p)
+	return max(n, 0)
+}
 
 func (pipes) Pause() { time.Sleep(time.Millisecond) }
