@@ -286,7 +286,7 @@ func (m *Mux) dial(ctx context.Context, d *dialing, l *login) {
 	switch {
 	case conn != nil:
 		conn.dial = d
-		m.conn, d.conn, m.gap, m.last = conn, conn, 0, nil
+		m.conn, d.conn, m.last = conn, conn, nil
 	default:
 		d.cancel(nil)
 		if err != nil {
@@ -330,6 +330,13 @@ func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials
 	if err = ctx.Err(); err == nil {
 		c, err = m.livingLocked(creds)
 	}
+	if c == nil && err == nil && d.conn != nil { // the hub took the connection and has ended it
+		if d.err == nil {
+			d.err = protocol.Error(d.conn.loss())
+			m.failedLocked(d)
+		}
+		err = d.err
+	}
 	d.waiters--
 	last, underWay := d.waiters == 0, m.dialing == d
 	unused := m.unusedLocked(d.conn)
@@ -348,7 +355,7 @@ func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials
 func (m *Mux) accept(c *connection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c.accepted = true
+	c.accepted, m.gap = true, 0
 }
 
 // release takes a user off. The last one closes the connection.

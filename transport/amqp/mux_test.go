@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -84,6 +85,20 @@ func TestAThousandDevices(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, h.Connections(""))
 	})
+}
+
+// A hub may take a connection and end it at once, with its reason. That is a failed dial, which the policy is asked about.
+func TestAConnectionThatIsEndedAtOnce(t *testing.T) {
+	for range 200 {
+		bubble(t, func(t *testing.T, h *hub) {
+			h.inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
+			c, err := device.New(h.CredsWith(t, ""), amqp.NewMux(h.options()), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+			require.NoError(t, err)
+			require.ErrorIs(t, c.Open(t.Context()), transport.Unavailable)
+			require.EqualValues(t, 1, h.dials.Load())
+			require.NoError(t, c.Close())
+		})
+	}
 }
 
 // What happens to one device does not disturb another.
