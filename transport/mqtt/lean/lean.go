@@ -16,6 +16,8 @@
 // Cloud-to-device messages come with QoS 1; Accept and Reject acknowledge them, Release does not, so the hub delivers
 // them again on a later connection, with Delivery.Again.
 //
+// QoS 2 is not there, as with the service itself: nothing asks for it, and a PUBLISH with it ends the session with a loss.
+//
 // The twin and direct methods go by QoS 0, as in the official SDKs: an answer that a lost connection took along is asked for again by package device. Where ReadBuffer is set, a twin larger than it
 // is answered for with TooLarge, and what else comes larger than it is passed over.
 //
