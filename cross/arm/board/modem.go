@@ -40,8 +40,8 @@ type Port interface {
 type Modem struct {
 	port Port
 
-	writing sync.Mutex // so that commands and data do not mix
-	torn    bool       // what was written last may end within a command
+	writing chan struct{} // holds a value while somebody writes, so that commands and data do not mix; capacity 1
+	torn    bool          // what was written last may end within a command
 	reading sync.Mutex
 	decoder decoder
 	raw     [32]byte
@@ -57,7 +57,9 @@ type Modem struct {
 const Escape = 0x10
 
 // NewModem returns the modem at the other end of port.
-func NewModem(port Port) *Modem { return &Modem{port: port, name: 'a' - 1} }
+func NewModem(port Port) *Modem {
+	return &Modem{port: port, name: 'a' - 1, writing: make(chan struct{}, 1)}
+}
 
 // SetClock asks the modem for the time, for as long as patience, and reports whether it answered this call. Now is right from then on. Call it before the first Dial, or between
 // connections: what comes for a connection is lost. An answer after patience is not taken, for nobody knows how long it lay on the line.
@@ -127,8 +129,8 @@ const lineTime = 10 * time.Second
 
 // command sends a command. One that the line does not take within commandTime is lost.
 func (m *Modem) command(c ...byte) {
-	m.writing.Lock()
-	defer m.writing.Unlock()
+	m.writing <- struct{}{}
+	defer func() { <-m.writing }()
 	if m.torn {
 		m.torn = !m.send([]byte{0}, nil, commandTime) // ends the command that was begun; a connection that it would be data of has ended
 	}
@@ -229,8 +231,8 @@ func (c *modemConn) Read(p []byte) (int, error) {
 }
 
 func (c *modemConn) Write(p []byte) (int, error) {
-	c.m.writing.Lock()
-	defer c.m.writing.Unlock()
+	c.m.writing <- struct{}{}
+	defer func() { <-c.m.writing }()
 	start := 0
 	for i, b := range p {
 		if b == Escape {
