@@ -130,11 +130,11 @@ const lineTime = 10 * time.Second
 // command sends a command. One that the line does not take within commandTime is lost.
 func (m *Modem) command(c ...byte) {
 	m.writing <- struct{}{}
-	defer func() { <-m.writing }()
 	if m.torn {
 		m.torn = !m.send([]byte{0}, nil, commandTime) // ends the command that was begun; a connection that it would be data of has ended
 	}
 	m.torn = m.torn || !m.send([]byte{Escape}, nil, commandTime) || !m.send(c, nil, commandTime)
+	<-m.writing
 }
 
 const commandTime = 250 * time.Millisecond
@@ -231,8 +231,14 @@ func (c *modemConn) Read(p []byte) (int, error) {
 }
 
 func (c *modemConn) Write(p []byte) (int, error) {
-	c.m.writing <- struct{}{}
-	defer func() { <-c.m.writing }()
+	c.m.writing <- struct{}{} // nothing deferred: that would cost an allocation for each write
+	n, err := c.write(p)
+	<-c.m.writing
+	return n, err
+}
+
+// write is Write for who has writing.
+func (c *modemConn) write(p []byte) (int, error) {
 	start := 0
 	for i, b := range p {
 		if b == Escape {
