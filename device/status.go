@@ -203,14 +203,12 @@ func (c *Client) publishLocked(s Status) {
 
 // dispatch calls OnStatus until the queue is empty and ends. There is one at a time; publish starts it, Close joins it.
 func (c *Client) dispatch(ended chan struct{}) {
-	defer close(ended)
 	done := false
 	defer func() {
-		if !done { // OnStatus ended this goroutine
-			c.mu.Lock()
-			c.notices.ended = make(chan struct{})
-			go c.dispatch(c.notices.ended)
-			c.mu.Unlock()
+		if done {
+			close(ended)
+		} else { // OnStatus ended this goroutine
+			go c.dispatch(ended)
 		}
 	}()
 	for {

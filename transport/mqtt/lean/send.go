@@ -122,8 +122,8 @@ func (s *session) flush() bool {
 		for _, tag := range t.unanswered {
 			s.sink.Done(tag, nil)
 		}
-		t.unanswered = t.unanswered[:0]
 	}
+	t.unanswered = t.unanswered[:0]
 	if t.opt.WriteBuffer == 0 && cap(t.out) > 2*fullWrite {
 		t.out = nil // a long topic is over
 	}
