@@ -198,6 +198,28 @@ func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 	})
 }
 
+// Over AMQP an answer may have to wait for the hub's credit. It is told to be lost when its connection is lost meanwhile.
+func TestAnAnswerThatWaitsForCreditIsTold(t *testing.T) {
+	withEachTwin(t, func(t *testing.T, e *env) {
+		if e.with.protocol != testbroker.AMQP {
+			return
+		}
+		p := e.dev
+		in := e.hub.Inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Link: testbroker.LinkMethodSender})
+		require.NoError(t, errors.Join(p.obeys(), p.reconnected()))
+		require.Equal(t, 1, in.Fired())
+		go func() {
+			time.Sleep(2 * time.Second)
+			e.hub.Drop("")
+		}()
+		_, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: answers, ResponseTimeout: 5 * time.Second, ConnectTimeout: 30 * time.Second})
+		require.Error(t, err)
+		require.NoError(t, p.reconnected())
+		require.EqualValues(t, 1, p.client.Stats().AnswersLost)
+		require.NoError(t, p.called(answers))
+	})
+}
+
 // A call that does not fit into a board's buffer is answered: its caller need not wait for nothing.
 func TestACallThatDoesNotFitIsAnswered(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {

@@ -169,6 +169,7 @@ func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 	t.reader.Go(func() {
 		defer close(l.dead)
 		l.err = t.read(l.receiver)
+		letGo(l.sender)
 	})
 	return l, nil
 }

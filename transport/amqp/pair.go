@@ -200,12 +200,13 @@ func (p *pair) run() {
 		stop()
 		s.mu.Lock()
 		p.attached, p.queue = false, nil
+		over := s.ctx.Err() != nil || isConn(err) || s.conn.gone() // then the session's end tells what is lost
 		tell := func() {}
-		if p.lost != nil {
+		if p.lost != nil && !over {
 			tell = p.lost()
 		}
 		s.mu.Unlock()
-		if s.ctx.Err() != nil || isConn(err) || s.conn.gone() {
+		if over {
 			return
 		}
 		tell()
