@@ -107,7 +107,7 @@ func (s *show) connect() (string, ways.Place) {
 
 // hurry shortens the patience of the device, so that twenty seconds are enough for everything.
 func (s *show) hurry(o *device.Options) {
-	o.AckTimeout, o.DialTimeout, o.StableTime = 1200*time.Millisecond, 1200*time.Millisecond, 500*time.Millisecond
+	o.AckTimeout, o.DialTimeout, o.StableTime = 1200*time.Millisecond, 1200*time.Millisecond, 300*time.Millisecond
 }
 
 // start prints the schedule and plays it in the background until finish.
