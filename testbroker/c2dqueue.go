@@ -85,18 +85,7 @@ func (q *c2dQueue) noteLocked(e *c2dEntry) {
 // unlock releases mu after something may have changed, and tells of what has changed, in order. Another may be doing so.
 func (q *c2dQueue) unlock() {
 	defer q.mu.Unlock()
-	if q.telling {
-		return
-	}
-	q.telling = true
-	for len(q.news) > 0 {
-		next := q.news[0]
-		q.news = q.news[1:]
-		q.mu.Unlock()
-		q.hub.event(next, nil)
-		q.mu.Lock()
-	}
-	q.telling = false
+	relay(&q.mu, &q.telling, &q.news, func(e Event) { q.hub.event(e, nil) })
 }
 
 func (q *c2dQueue) becomeLocked(e *c2dEntry, s C2DState) {

@@ -311,18 +311,7 @@ func (t *twin) document() []byte {
 func (h *Hub) announce(t *twin) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.sending {
-		return
-	}
-	t.sending = true
-	for len(t.changes) > 0 {
-		next := t.changes[0]
-		t.changes = t.changes[1:]
-		t.mu.Unlock()
-		h.tellChange(t.id, next)
-		t.mu.Lock()
-	}
-	t.sending = false
+	relay(&t.mu, &t.sending, &t.changes, func(next change) { h.tellChange(t.id, next) })
 }
 
 // WaitReported waits until a twin is as ok wants it: that of a device, or of a module named "deviceID/moduleID". It fails
