@@ -313,34 +313,6 @@ func (l *loop) overdue(now time.Time) bool {
 	return !now.Before(l.ackCheck)
 }
 
-// due returns when the next thing is to be done while a session is up and idle.
-func (l *loop) due(now time.Time) time.Time {
-	at := earlier(now.Add(clockCheck), l.ackCheck)
-	at = earlier(at, l.drainBy)
-	switch {
-	case !l.drainBy.IsZero(): // no pause and no hold ends on this session
-	case !l.pause.until.IsZero():
-		at = earlier(at, l.pause.until)
-	default:
-		at = earlier(at, l.hold.until)
-	}
-	at = earlier(at, l.stableAt())
-	at = earlier(at, l.renewalDue(now))
-	at = earlier(at, l.renewBy)
-	at = earlier(at, l.calmAt())
-	at = earlier(at, l.extraDue)
-	at = earlier(at, l.pingDue())
-	return earlier(at, l.expire(now))
-}
-
-// earlier returns the earlier one of at, which is not zero, and other, which does not count when it is.
-func earlier(at, other time.Time) time.Time {
-	if other.IsZero() || at.Before(other) {
-		return at
-	}
-	return other
-}
-
 // leave is serve's way out when the client closes.
 func (l *loop) leave() phase {
 	l.passVerdicts()
@@ -465,70 +437,4 @@ func (l *loop) expire(now time.Time) time.Time {
 		return next
 	}
 	return now.Add(next.Sub(wall))
-}
-
-// arm makes the one timer fire at the earliest of the given times; zero times do not count. It is only ever moved to an earlier time: when it
-// fires too soon, the loop looks at everything and arms it again.
-func (l *loop) arm(now time.Time, times ...time.Time) {
-	var at time.Time
-	for _, t := range times {
-		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
-			at = t
-		}
-	}
-	fired := l.fired.Load()
-	if at.IsZero() || now.Before(l.armed) && !at.Before(l.armed) && !fired {
-		return
-	}
-	wait := at.Sub(now)
-	if fired && now.Before(l.armed) {
-		wait = max(wait, time.Millisecond) // what is less than a tick would come too early again
-	}
-	l.armed = at
-	l.fired.Store(false)
-	if l.timer == nil {
-		l.timer = time.AfterFunc(wait, l.alarm)
-	} else {
-		l.timer.Reset(wait)
-	}
-}
-
-// alarm is what the timer does.
-func (l *loop) alarm() {
-	l.fired.Store(true)
-	l.c.poke()
-}
-
-// sink is the client as its sessions see it. It holds functions, because the methods of a type that reaches the Client make a board's linker keep the description
-// of everything that the Client consists of, which is 6 KB.
-type sink struct {
-	done    func(tag uint16, err error)
-	reply   func(id uint32, r transport.Reply)
-	deliver func(d *transport.Delivery) bool
-}
-
-func (s *sink) Done(tag uint16, err error)         { s.done(tag, err) }
-func (s *sink) Reply(id uint32, r transport.Reply) { s.reply(id, r) }
-func (s *sink) Deliver(d *transport.Delivery) bool { return s.deliver(d) }
-
-func (c *Client) replied(id uint32, r transport.Reply) {
-	switch id {
-	case subscribeID:
-		c.events <- event{subscribed: true, err: r.Err}
-		return
-	case renewID:
-		c.events <- event{renewed: true, expires: r.Expires, err: r.Err}
-		return
-	}
-	if x := c.also(); x != nil {
-		x.reply(id, r)
-	}
-}
-
-func (c *Client) deliver(d *transport.Delivery) bool {
-	if d.Kind == transport.Messages {
-		return c.in.deliver(d)
-	}
-	x := c.also()
-	return x != nil && x.deliver(d)
 }

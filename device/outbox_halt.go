@@ -1,0 +1,67 @@
+package device
+
+import "github.com/hubline-iot/hubline/transport"
+
+// halt refuses calls of Send from now on and ends those that wait; enqueued messages stay.
+func (b *outbox) halt(err *transport.Error) {
+	b.mu.Lock()
+	b.halted = err
+	b.wakeBlocked()
+	b.armSweep()
+	for i := b.head; i != none; {
+		next := b.slots[i].next
+		if b.slots[i].call {
+			b.totals.Cancelled++
+			b.remove(i, b.outcome(i, err))
+		}
+		i = next
+	}
+	for _, f := range b.flushers {
+		f.done <- err
+	}
+	b.flushers = nil
+	b.mu.Unlock()
+}
+
+// whyHalted returns why calls of Send are refused, nil if they are not.
+func (b *outbox) whyHalted() *transport.Error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	why, _ := b.halted.(*transport.Error)
+	if b.closed {
+		why = errClosed
+	}
+	return why
+}
+
+// resume lets calls of Send in again.
+func (b *outbox) resume() {
+	b.mu.Lock()
+	b.halted = nil
+	if b.sweep != nil {
+		b.sweep.Stop()
+	}
+	b.mu.Unlock()
+}
+
+// shut refuses everything from now on.
+func (b *outbox) shut() {
+	b.mu.Lock()
+	b.closed = true
+	b.wakeBlocked()
+	if b.sweep != nil {
+		b.sweep.Stop()
+	}
+	b.mu.Unlock()
+}
+
+// drain gives all that is left the result Closed, once no loop runs any more.
+func (b *outbox) drain() {
+	b.halt(errClosed)
+	b.mu.Lock()
+	for b.head != none {
+		b.totals.Cancelled++
+		b.remove(b.head, b.outcome(b.head, errClosed))
+	}
+	b.mu.Unlock()
+}
