@@ -14,15 +14,15 @@ const (
 	// idleRead is the read buffer of a line on which little comes, busyRead that of another.
 	idleRead, busyRead = 64, 4 << 10
 	// highWater is how many bytes may wait for the flusher before the session stops publishing.
-	highWater = 24 << 10
+	highWater = 32 << 10
 	// maxAlone is the largest packet that is written through: it fits into the network's buffers when nothing else is in them.
 	maxAlone = 8 << 10
 	// fullWrite is how many bytes are put together before they are written while more are on their way.
-	fullWrite = 8 << 10
+	fullWrite = 16 << 10
 	// writeChunk is written under one deadline, so that a slow link is told from a dead one.
 	writeChunk = 16 << 10
 	// keepBuffer is the largest write buffer that is pooled; a window of ordinary messages fits.
-	keepBuffer = 32 << 10
+	keepBuffer = 64 << 10
 	// drainTime bounds what is still written after DISCONNECT.
 	drainTime = 500 * time.Millisecond
 	// lastWordsTime is how long the hub's reason is waited for when CONNECT could not be written.
@@ -34,7 +34,7 @@ const (
 // Reads are buffered and checked by a framer. Writes only append to a buffer and do not block: another goroutine, the flusher, is the sole
 // writer to the socket. It sends all that has come together in one go, with a deadline, so a peer that stops reading is found whoever
 // wrote. There is at most one; it starts when there is something for it to do, which little is not while the session has announced more, and ends when there is no more. One
-// write is different: the PUBLISH of a message that is the only one under way goes straight to the socket, its writer being the flusher for that time. The first failure is kept; it closes the socket, and from
+// write is different: the message that is the only one under way goes straight to the socket, its writer being the flusher for that time. The first failure is kept; it closes the socket, and from
 // then on Read and Write return it. Its text never is that of net.ErrClosed, which the library takes for its own doing and does not report.
 //
 // An idle connection has no flusher, and buffers for a few bytes only.
@@ -64,8 +64,10 @@ type conn struct {
 	pending  *writeBuf     // nil: nothing waits to be written
 	room     chan struct{} // capacity 1: tells the session that the flusher took pending; nil until the session waits for that
 	flushing bool          // there is a flusher or who stands in for it, or there was the last one
-	coming   int           // so many PUBLISH packets are on their way through the library
-	alone    bool          // there is one, and nothing else that the hub has to answer
+	expected []publication // of the PUBLISH packets that the library has
+	coming   int           // so many messages are on their way through the library
+	unacked  int           // so many messages were written and not acknowledged
+	alone    bool          // one is coming, and none is unacknowledged
 	beat     heartbeat
 	err      error     // the first failure
 	closing  bool      // Close was called
@@ -81,10 +83,20 @@ var (
 
 type writeBuf struct{ b []byte }
 
+// free gives the buffer back, unless it is large.
+func (w *writeBuf) free() {
+	if cap(w.b) <= keepBuffer {
+		w.b = w.b[:0]
+		writeBufs.Put(w)
+	}
+}
+
 var (
 	errClosed  = errors.New("the connection was closed on this side")
 	errDropped = errors.New("the library dropped the connection")
 	errAborted = errors.New("the connection was given up")
+	// errManySubs: the ids behind are those of messages. On the next connection the library counts anew.
+	errManySubs = errors.New("this connection has used up its ids for subscriptions")
 )
 
 // newConn returns a connection that must be ended by Close or fail. socket is what lies under outer; they are the same without TLS and tunnel.
@@ -116,7 +128,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads once and checks what came. What is good before a fault is still handed out.
+// fill reads once and checks what came. What is good before a fault is still handed out, but for the PUBACKs: the library has nothing for which they are answers.
 func (c *conn) fill() error {
 	buf := c.readBuf()
 	if !c.frames.connected {
@@ -135,8 +147,8 @@ func (c *conn) fill() error {
 		c.beat.hear(time.Now())
 		c.mu.Unlock()
 	}
-	good, frameErr := c.frames.scan(buf[:n])
-	c.ready = buf[:good]
+	var frameErr error
+	c.ready, frameErr = c.frames.scan(buf[:n])
 	switch {
 	case frameErr != nil:
 		return c.fail(frameErr)
@@ -178,32 +190,45 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 		return 0, err
 	}
-	kind := p[0] >> 4
-	switch kind {
+	var pub publication
+	through := false
+	switch p[0] >> 4 {
 	case typePublish:
-		c.coming--
-		if c.alone && !c.flushing && c.pending == nil && len(p) <= maxAlone {
-			c.flushing = true
-			c.mu.Unlock()
-			return c.writeThrough(p)
+		if pub = c.takeExpected(); pub.id != 0 {
+			c.coming--
+			c.unacked++
+			through = c.alone && !c.flushing && c.pending == nil && len(p) <= maxAlone
 		}
 	case typeDisconnect:
 		c.goodbye, c.coming = true, 0
 	}
-	c.put(p)
-	if kind == typeConnect {
+	if c.pending == nil {
+		c.pending = writeBufs.Get().(*writeBuf)
+	}
+	c.pending.b = pub.appendTo(c.pending.b, p)
+	if p[0]>>4 == typeConnect {
 		setKeepAlive(c.pending.b, c.beat.every)
+	}
+	if through {
+		return len(p), c.writeThrough()
+	}
+	if c.due() {
+		c.stir()
 	}
 	c.mu.Unlock()
 	return len(p), nil
 }
 
-// writeThrough writes p in the flusher's stead, and leaves to a flusher what came meanwhile.
-func (c *conn) writeThrough(p []byte) (int, error) {
-	err := c.send(p)
+// writeThrough writes what is pending in the flusher's stead, and leaves to a flusher what came meanwhile. It unlocks mu.
+func (c *conn) writeThrough() error {
+	out := c.pending
+	c.flushing, c.pending = true, nil
+	c.mu.Unlock()
+	err := c.send(out.b)
 	if err != nil {
 		err = c.fail(&writeError{err})
 	}
+	out.free()
 	c.mu.Lock()
 	if c.due() || c.closing || c.err != nil {
 		go c.flush()
@@ -211,18 +236,7 @@ func (c *conn) writeThrough(p []byte) (int, error) {
 		c.rest()
 	}
 	c.mu.Unlock()
-	return len(p), err
-}
-
-// put appends p to what the flusher sends. mu is held.
-func (c *conn) put(p []byte) {
-	if c.pending == nil {
-		c.pending = writeBufs.Get().(*writeBuf)
-	}
-	c.pending.b = append(c.pending.b, p...)
-	if c.due() {
-		c.stir()
-	}
+	return err
 }
 
 // due reports whether what is pending is to be written now: there is much, or nothing more is on its way. mu is held.
@@ -241,16 +255,23 @@ func (c *conn) rest() {
 	}
 }
 
-// announce says that so many PUBLISH packets are about to be written: until they are, little is not worth a write. One is alone when it is the only packet that the hub
-// has to answer: then it is written through, without a flusher.
-func (c *conn) announce(packets int, alone bool) {
+// announce says that so many messages are about to be written: until they are, little is not worth a write. One that is alone, because all before it are acknowledged, is
+// written through, without a flusher.
+func (c *conn) announce(messages int) {
 	c.mu.Lock()
-	c.coming += packets
-	c.alone = alone
+	c.coming += messages
+	c.alone = messages == 1 && c.unacked == 0
 	c.mu.Unlock()
 }
 
-// forgo takes back the announcement of one packet.
+// answered notes a PUBACK.
+func (c *conn) answered() {
+	c.mu.Lock()
+	c.unacked = max(0, c.unacked-1) // the hub may say it twice
+	c.mu.Unlock()
+}
+
+// forgo takes back the announcement of one message.
 func (c *conn) forgo() {
 	c.mu.Lock()
 	c.coming--
@@ -274,10 +295,10 @@ func (c *conn) stir() {
 func (c *conn) keepAlive() time.Duration {
 	c.mu.Lock()
 	wait, ping, silent := c.beat.look(time.Now())
-	if ping && c.err == nil && !c.closing {
-		c.put([]byte{typePingreq << 4, 0})
-	}
 	c.mu.Unlock()
+	if ping {
+		_, _ = c.Write([]byte{typePingreq << 4, 0})
+	}
 	if silent {
 		c.fail(errNoPong)
 	}
@@ -391,10 +412,7 @@ func (c *conn) flush() {
 				c.lastWords()
 				c.fail(&writeError{err})
 			}
-			if cap(out.b) <= keepBuffer {
-				out.b = out.b[:0]
-				writeBufs.Put(out)
-			}
+			out.free()
 		case closing:
 			c.hangUp()
 		case !stay:

@@ -49,7 +49,7 @@ type frameSink interface {
 }
 
 // framer checks the hub's bytes as they stream past, so that the library behind it sees only packets that it can survive: it
-// allocates a packet's announced length at once, takes unknown return codes for success, and indexes by the number of SUBACK codes.
+// allocates a packet's announced length at once, takes unknown return codes for success, and indexes by the number of SUBACK codes. PUBACKs end here.
 //
 // One packet after the other goes through the states
 //
@@ -84,17 +84,20 @@ const (
 	inPayload
 )
 
-// scan looks at the next bytes of the stream and returns how many of them may pass. Fewer than all come with an error, after which scan must
-// not be called again.
-func (f *framer) scan(p []byte) (int, error) {
-	for i := 0; i < len(p); {
-		n, err := f.step(p[i:])
+// scan looks at the next bytes of the stream and returns those that pass, at the front of p. After an error it must not be called again.
+func (f *framer) scan(p []byte) ([]byte, error) {
+	pass := p[:0]
+	for len(p) > 0 {
+		n, err := f.step(p)
 		if err != nil {
-			return i, err
+			return pass, err
 		}
-		i += n
+		if f.kind != typePuback {
+			pass = append(pass, p[:n]...)
+		}
+		p = p[n:]
 	}
-	return len(p), nil
+	return pass, nil
 }
 
 // step consumes at least one byte of p, which is not empty.

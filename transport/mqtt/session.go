@@ -3,6 +3,7 @@ package mqtt
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -32,12 +33,11 @@ type session struct {
 	sending chan struct{} // the send side's token is taken by a value in it; capacity 1
 	parting chan struct{} // closed when the goodbye begins
 
-	mu      sync.Mutex        // held for memory only
-	flights map[uint16]flight // by packet id
+	mu   sync.Mutex              // held for memory only
+	subs map[uint16]subscription // SUBSCRIBEs that wait for their answers, by packet id; nil before the first
 
 	// Of the send side.
-	now      flight // what Publish or Subscribe was called for
-	again    bool
+	now      uint32 // the request that Subscribe was called for
 	nowID    uint16 // the packet id it got, 0 for none
 	topicBuf []byte
 
@@ -45,12 +45,16 @@ type session struct {
 	message *wire.Inbound // nil before the first
 }
 
-// flight is a packet that waits for its answer: a PUBLISH, or a SUBSCRIBE when it has filters.
-type flight struct {
-	tag     uint16
+// subscription is a SUBSCRIBE that waits for its SUBACK.
+type subscription struct {
 	req     uint32
 	filters []string
 }
+
+// A message's packet id is its tag counted from the top. The library counts those of its SUBSCRIBEs from 1; there are lastSubID of them.
+const lastSubID = math.MaxUint16 - transport.MaxTags
+
+func packetID(tag uint16) uint16 { return math.MaxUint16 - tag }
 
 func newSession(cfg *transport.Config, token transport.Token) *session {
 	s := &session{
@@ -59,7 +63,6 @@ func newSession(cfg *transport.Config, token transport.Token) *session {
 		lost:    make(chan struct{}),
 		sending: make(chan struct{}, 1),
 		parting: make(chan struct{}),
-		flights: make(map[uint16]flight), // it grows with use: an idle session is small
 	}
 	s.info.MaxSize = transport.MaxMessageSize
 	if !token.Fixed {
@@ -89,7 +92,7 @@ func (s *session) Send(batch []transport.Item) {
 		return
 	}
 	defer s.leave()
-	s.conn.announce(len(batch), len(batch) == 1 && s.allAnswered())
+	s.conn.announce(len(batch))
 	room := 0
 	for i := range batch {
 		if room <= 0 {
@@ -102,13 +105,6 @@ func (s *session) Send(batch []transport.Item) {
 			s.conn.forgo()
 		}
 	}
-}
-
-// allAnswered reports whether no packet waits for its answer.
-func (s *session) allAnswered() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.flights) == 0
 }
 
 // Do hands a SUBSCRIBE or PUBLISH to the library. The PUBACK of an OpSettle goes straight to the connection.
@@ -189,21 +185,27 @@ func (s *session) publish(it *transport.Item) bool {
 	if len(s.topicBuf) > len(topic) {
 		topic = string(s.topicBuf)
 	}
-	s.now, s.again = flight{tag: it.Tag}, it.Again
 	for !s.isParting() {
-		s.nowID = 0
-		token := s.client.Publish(topic, 1, false, it.Msg.Body)
-		if token.Error() == nil {
+		err := s.toLibrary(topic, it.Msg.Body, publication{id: packetID(it.Tag), again: it.Again})
+		if err == nil {
 			return true
 		}
-		// Either it was lost, or the library did not take the packet within libraryWait although the connection lives: the machine is slow, or the network. Then the
-		// packet was not sent and its id stays unused.
-		if s.nowID == 0 || s.conn.failure() != nil {
+		// Either the connection was lost, or the library did not take the packet within libraryWait although the connection lives: the machine is slow, or the network.
+		if errors.Is(err, paho.ErrNotConnected) || s.conn.failure() != nil {
 			break
 		}
-		s.land(s.nowID)
 	}
 	return false
+}
+
+// toLibrary hands a PUBLISH to the library. With an error it was not taken.
+func (s *session) toLibrary(topic string, body []byte, p publication) error {
+	s.conn.expect(p)
+	err := s.client.Publish(topic, 0, false, body).Error()
+	if err != nil {
+		s.conn.unexpect()
+	}
+	return err
 }
 
 func (s *session) isParting() bool {
@@ -240,12 +242,12 @@ func (s *session) subscribe(r *transport.Request) {
 	for _, f := range s.topics.Filters(nil, r.Want) {
 		filters[f.Topic] = f.QoS
 	}
-	s.now, s.nowID = flight{req: r.ID}, 0
+	s.now, s.nowID = r.ID, 0
 	token := s.client.SubscribeMultiple(filters, nil)
 	switch err := token.Error(); {
 	case err == nil || s.conn.failure() != nil:
 	case s.nowID != 0:
-		s.land(s.nowID)
+		s.answered(s.nowID)
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Timeout, err)})
 	case errors.Is(err, paho.ErrNotConnected): // it noticed a loss before we did
 	default: // no filter can be made from this id
@@ -263,8 +265,8 @@ func (s *session) ask(r *transport.Request) {
 		return
 	}
 	if s.conn.waitRoom(s.parting) > 0 {
-		token := s.client.Publish(string(topic), 0, false, append([]byte(nil), r.Body...))
-		if token.Error() == nil && s.conn.failure() == nil {
+		err := s.toLibrary(string(topic), append([]byte(nil), r.Body...), publication{})
+		if err == nil && s.conn.failure() == nil {
 			return
 		}
 	}
@@ -288,18 +290,11 @@ func (s *session) connack(code byte) error {
 
 // puback is called by the framer.
 func (s *session) puback(id uint16) error {
-	s.mu.Lock()
-	f, ok := s.flights[id]
-	if ok && f.filters == nil {
-		delete(s.flights, id)
-	}
-	s.mu.Unlock()
-	switch {
-	case !ok: // answered before, or never sent
-	case f.filters != nil:
+	if id > lastSubID {
+		s.conn.answered()
+		s.cfg.Sink.Done(math.MaxUint16-id, nil)
+	} else if s.answered(id).filters != nil {
 		return violation("the hub answered a SUBSCRIBE with PUBACK")
-	default:
-		s.cfg.Sink.Done(f.tag, nil)
 	}
 	return nil
 }
@@ -309,26 +304,26 @@ func (s *session) pingresp() { s.conn.pong() }
 
 // suback is called by the framer. What does not fit the SUBSCRIBE must not reach the library, which would panic.
 func (s *session) suback(id uint16, codes []byte) error {
-	f := s.land(id)
-	if len(f.filters) != len(codes) || len(codes) == 0 {
+	sub := s.answered(id)
+	if len(sub.filters) != len(codes) || len(codes) == 0 {
 		return violation("the hub sent a SUBACK that answers no SUBSCRIBE")
 	}
 	var reply transport.Reply
 	for i, code := range codes {
 		if !wire.Granted(code) {
-			reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: f.filters[i], Code: code})
+			reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: sub.filters[i], Code: code})
 			break
 		}
 	}
-	s.cfg.Sink.Reply(f.req, reply)
+	s.cfg.Sink.Reply(sub.req, reply)
 	return nil
 }
 
-// land takes a packet out of the flights.
-func (s *session) land(id uint16) flight {
+// answered takes a SUBSCRIBE out of those that wait; what it returns has no filters if there is none.
+func (s *session) answered(id uint16) subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.flights[id]
-	delete(s.flights, id)
-	return f
+	sub := s.subs[id]
+	delete(s.subs, id)
+	return sub
 }

@@ -28,7 +28,6 @@ func TestASessionPublishesReportsAndSaysGoodbye(t *testing.T) {
 		require.Empty(t, r.sink.tags())
 		l.puback(b.id())
 		l.puback(a.id())
-		l.puback(a.id())
 		l.puback(999)
 		synctest.Wait()
 		require.Equal(t, []uint16{1, 0}, r.sink.tags())

@@ -4,29 +4,30 @@ import (
 	"github.com/eclipse/paho.mqtt.golang/packets"
 )
 
-// packetStore is a session seen as the library's message store. It stores nothing, so the library resends nothing. The library puts each packet that
-// waits for an answer into its store within Publish and Subscribe, before it is written: the one place to learn its id and to set DUP.
+// packetStore is a session seen as the library's message store. It stores nothing, so the library resends nothing. The library puts a SUBSCRIBE into its store before it
+// is written: the one place to learn its id.
 type packetStore session
 
-// Put is called within Send and Do for what goes out, on the reading goroutine for what comes in.
+// Put is called within Do for what goes out, on the reading goroutine for what comes in.
 func (p *packetStore) Put(key string, packet packets.ControlPacket) {
 	if key[0] != 'o' {
 		return
 	}
 	s := (*session)(p)
-	f := s.now
-	switch packet := packet.(type) {
-	case *packets.PublishPacket:
-		packet.Dup = s.again
-		s.nowID = packet.MessageID
-	case *packets.SubscribePacket:
-		f.filters = packet.Topics
-		s.nowID = packet.MessageID
-	default:
+	subscribe, ok := packet.(*packets.SubscribePacket)
+	if !ok {
+		return // there is none
+	}
+	s.nowID = subscribe.MessageID
+	if s.nowID > lastSubID {
+		s.conn.fail(errManySubs)
 		return
 	}
 	s.mu.Lock()
-	s.flights[s.nowID] = f
+	if s.subs == nil {
+		s.subs = make(map[uint16]subscription)
+	}
+	s.subs[s.nowID] = subscription{s.now, subscribe.Topics}
 	s.mu.Unlock()
 }
 
