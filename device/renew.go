@@ -3,6 +3,7 @@ package device
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/fraction"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -29,8 +30,8 @@ func (l *loop) planRenewal(expires time.Time) {
 	if life < shortLife {
 		return // it has run out by our clock, which may be wrong; the hub judges by its own
 	}
-	early := float64(l.c.set.Rand()>>11) / (1 << 53) * 0.05 // a fraction of 5 %
-	l.renewAt = wall.Add(time.Duration(float64(life) * (l.c.set.RenewAt - early)))
+	early := fraction.Drawn(life/20, l.c.set.Rand()) // of 5 %
+	l.renewAt = wall.Add(fraction.Of(life, l.c.set.RenewAt) - early)
 }
 
 // replaceNow reports whether, and why, the live session is to be replaced at this moment.

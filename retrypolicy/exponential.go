@@ -1,8 +1,9 @@
 package retrypolicy
 
 import (
-	"math/bits"
 	"time"
+
+	"github.com/hubline-iot/hubline/internal/fraction"
 )
 
 // ExponentialBackoffWithJitter is the back-off that the Azure device SDKs document:
@@ -45,14 +46,13 @@ func (e *ExponentialBackoffWithJitter) delay(x int, draw uint64) time.Duration {
 		e = &documented
 	}
 	c := max(e.C, 0)
-	low := c - fraction(c, e.Jd)
-	high := c - fraction(c, e.Ju)
-	r := uint64(low)
+	low := c - fraction.Of(c, e.Jd)
+	high := c - fraction.Of(c, e.Ju)
+	r := low
 	if high > low {
-		above, _ := bits.Mul64(uint64(high-low), draw)
-		r += above
+		r += fraction.Drawn(high-low, draw)
 	}
-	return growth(x, r, e.Cmin, e.Cmax)
+	return growth(x, uint64(r), e.Cmin, e.Cmax)
 }
 
 // growth is min(least + (2^(x-1)-1)*r, most) without overflow at any x.
@@ -69,23 +69,6 @@ func growth(x int, r uint64, least, most time.Duration) time.Duration {
 		return most
 	}
 	return least + time.Duration(factor*r)
-}
-
-// fraction is d*f to the nearest nanosecond, for d >= 0; an f outside 0 to 1 counts as the nearer end, NaN as 0.
-func fraction(d time.Duration, f float64) time.Duration {
-	switch {
-	case f >= 1:
-		return d // float64(d) may be 2^63, which no Duration holds
-	case !(f > 0):
-		return 0
-	}
-	// The product is rounded to a float64 of its own, so that no processor fuses it with the subtraction.
-	product := float64(float64(d) * f)
-	whole := time.Duration(product)
-	if product-float64(whole) >= 0.5 {
-		whole++
-	}
-	return min(whole, d)
 }
 
 // Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid.

@@ -61,17 +61,10 @@ func fraction(rng *rand.Rand) float64 {
 // reference is min(Cmin + (2^(x-1)-1)*rand(C*(1-Jd), C*(1-Ju)), Cmax), with the bounds of rand rounded to the nearest nanosecond.
 func reference(e retrypolicy.ExponentialBackoffWithJitter, x int, draw uint64) time.Duration {
 	bound := func(f float64) *big.Int {
-		if f == 1 {
-			return new(big.Int)
-		}
-		product := new(big.Float).SetPrec(53).SetInt64(int64(e.C)) // 53 bits: what a float64 holds
-		product.Mul(product, big.NewFloat(f))
-		whole, _ := new(big.Float).SetPrec(200).Add(product, big.NewFloat(0.5)).Int(nil)
 		c := big.NewInt(int64(e.C))
-		if whole.Cmp(c) > 0 {
-			whole = c
-		}
-		return new(big.Int).Sub(c, whole)
+		down := new(big.Rat).Mul(new(big.Rat).SetInt(c), new(big.Rat).SetFloat64(f))
+		down.Add(down, big.NewRat(1, 2))
+		return c.Sub(c, new(big.Int).Quo(down.Num(), down.Denom()))
 	}
 	low, high := bound(e.Jd), bound(e.Ju)
 	r := new(big.Int).Sub(high, low)
