@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,10 +38,10 @@ func tinyGo(t *testing.T, commands ...string) {
 }
 
 // boardModule copies the core and the boards' programs into a module of its own that asks for an old Go, because a TinyGo refuses a module that asks for a newer Go than its own. Of tests
-// it takes the files that boards can run.
-func boardModule(t *testing.T, tests ...string) string {
+// it takes the files that are named, by package.
+func boardModule(t *testing.T, tests map[string][]string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo", "-deps", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles", "./cross/arm/board/...", "./transport/mqtt/lean/...", "./internal/percent")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo", "-deps", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles", "./cross/arm/board/...", "./transport/mqtt/lean/...", "./internal/percent")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm")
 	out, err := cmd.Output() // boards have packages that go list does not know
@@ -53,8 +52,8 @@ func boardModule(t *testing.T, tests ...string) string {
 	write(t, filepath.Join(folder, "go.mod"), fmt.Appendf(nil, "module %s\n\ngo 1.%d\n", module, coreMinor))
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
-			ImportPath, Dir                                    string
-			GoFiles, IgnoredGoFiles, TestGoFiles, XTestGoFiles []string
+			ImportPath, Dir         string
+			GoFiles, IgnoredGoFiles []string
 		}
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			return folder
@@ -71,9 +70,7 @@ func boardModule(t *testing.T, tests ...string) string {
 				files = append(files, name)
 			}
 		}
-		if slices.Contains(tests, path) {
-			files = append(append(files, p.TestGoFiles...), p.XTestGoFiles...)
-		}
+		files = append(files, tests[path]...)
 		for _, name := range files {
 			text, err := os.ReadFile(filepath.Join(p.Dir, name))
 			if err != nil {

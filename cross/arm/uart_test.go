@@ -42,7 +42,7 @@ func emulate(t *testing.T, milliseconds int, mode string) *machine {
 	}
 	elf := filepath.Join(t.TempDir(), "firmware.elf")
 	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=%d -X main.mode=%s", hub.HostName(), boardID, dev.PrimaryKey, milliseconds, mode)
-	run(t, boardModule(t), nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size=4kb", "-ldflags", flags, "-o", elf, "./cross/arm/board/cortexm")
+	run(t, boardModule(t, nil), nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size=4kb", "-ldflags", flags, "-o", elf, "./cross/arm/board/cortexm")
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

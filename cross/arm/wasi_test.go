@@ -42,7 +42,7 @@ func TestFirmwareInWASI(t *testing.T) {
 	write(t, script, []byte(runner))
 	const readings = 100
 	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.readings=%d", hub.HostName(), boardID, dev.PrimaryKey, readings)
-	run(t, boardModule(t), nil, "tinygo", "build", "-target", "wasip1", "-ldflags", flags, "-o", wasm, "./cross/arm/board/wasi")
+	run(t, boardModule(t, nil), nil, "tinygo", "build", "-target", "wasip1", "-ldflags", flags, "-o", wasm, "./cross/arm/board/wasi")
 
 	// One socket is both: the module's end does not block.
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

@@ -33,11 +33,13 @@ func digit(c byte) byte {
 	return c - 'A' + 10
 }
 
-// outgoing are packets as they must be sent.
-var outgoing = []struct {
+// goodPacket is a packet as it must be sent.
+type goodPacket struct {
 	name, clause, wire string
 	encode             func(dst []byte) ([]byte, error)
-}{
+}
+
+var outgoing = []goodPacket{
 	{"CONNECT, the least", "[MQTT-3.1.2-1] [MQTT-3.1.2-2] [MQTT-3.1.2-3]", "10 0D 0004'MQTT' 04 00 0000 0001'd'",
 		connect(packet.Greeting{ClientID: "d"})},
 	{"CONNECT, clean session", "[MQTT-3.1.2-6]", "10 0C 0004'MQTT' 04 02 0000 0000",
@@ -58,8 +60,6 @@ var outgoing = []struct {
 	{"PUBLISH retained, without payload", "3.3.1.3, 3.3.3", "33 06 0002'a/' 0001", publish(packet.Outgoing{QoS: 1, Retain: true}, "a/", 1, "")},
 	{"PUBLISH, length of 1 byte, the most", "2.2.3", "32 7F 0001't' 0001" + strings.Repeat("00", 122), publish(packet.Outgoing{QoS: 1}, "t", 1, zeros(122))},
 	{"PUBLISH, length of 2 bytes, the least", "2.2.3", "32 8001 0001't' 0001" + strings.Repeat("00", 123), publish(packet.Outgoing{QoS: 1}, "t", 1, zeros(123))},
-	{"PUBLISH, length of 2 bytes, the most", "2.2.3", "32 FF7F 0001't' 0001" + strings.Repeat("00", 16378), publish(packet.Outgoing{QoS: 1}, "t", 1, zeros(16378))},
-	{"PUBLISH, length of 3 bytes, the least", "2.2.3", "32 808001 0001't' 0001" + strings.Repeat("00", 16379), publish(packet.Outgoing{QoS: 1}, "t", 1, zeros(16379))},
 	{"PUBACK", "3.4", "40 02 1234", func(dst []byte) ([]byte, error) { return packet.AppendPuback(dst, 0x1234), nil }},
 	{"SUBSCRIBE", "[MQTT-3.8.1-1] [MQTT-3.8.3-3]", "82 08 000A 0003'a/#' 01", func(dst []byte) ([]byte, error) {
 		return packet.AppendSubscribe(dst, 10, packet.Filter{Topic: "a/#", QoS: 1})
@@ -91,8 +91,11 @@ func publish(o packet.Outgoing, topic string, id uint16, body string) func(dst [
 	}
 }
 
-func TestWhatIsSent(t *testing.T) {
-	for _, c := range outgoing {
+func TestWhatIsSent(t *testing.T) { checkSent(t, outgoing) }
+
+func checkSent(t *testing.T, all []goodPacket) {
+	t.Helper()
+	for _, c := range all {
 		want := unhex(c.wire)
 		got, err := c.encode([]byte("before"))
 		if err != nil || !bytes.Equal(got, append([]byte("before"), want...)) {
@@ -107,7 +110,7 @@ func TestWhatIsSent(t *testing.T) {
 
 func TestSizesAreToldBeforehand(t *testing.T) {
 	for _, g := range []packet.Greeting{
-		{}, {ClientID: "d", UserName: "u"}, {ClientID: strings.Repeat("d", 200), UserName: "u", Password: strings.Repeat("p", 20000)},
+		{}, {ClientID: "d", UserName: "u"}, {ClientID: strings.Repeat("d", 200), UserName: "u", Password: strings.Repeat("p", 2000)},
 		{ClientID: "d", Will: &packet.Will{Topic: []byte("t"), Body: make([]byte, 500)}},
 	} {
 		b, err := packet.AppendConnect(nil, &g)
@@ -129,17 +132,15 @@ func TestSizesAreToldBeforehand(t *testing.T) {
 	}
 }
 
+// badPacket is what cannot be sent, and why.
+type badPacket struct {
+	name, clause string
+	want         packet.Error
+	encode       func(dst []byte) ([]byte, error)
+}
+
 func TestWhatCannotBeSent(t *testing.T) {
-	long := strings.Repeat("x", packet.MaxText+1)
-	for _, c := range []struct {
-		name, clause string
-		want         packet.Error
-		encode       func(dst []byte) ([]byte, error)
-	}{
-		{"a client id too long", "1.5.3", packet.ErrText, connect(packet.Greeting{ClientID: long})},
-		{"a user name too long", "1.5.3", packet.ErrText, connect(packet.Greeting{UserName: long})},
-		{"a password too long", "3.1.3.5", packet.ErrText, connect(packet.Greeting{UserName: "u", Password: long})},
-		{"a will too long", "3.1.3.3", packet.ErrText, connect(packet.Greeting{Will: &packet.Will{Topic: []byte("t"), Body: []byte(long)}})},
+	checkRefused(t, []badPacket{
 		{"a password without user name", "[MQTT-3.1.2-22]", packet.ErrPassword, connect(packet.Greeting{Password: "p"})},
 		{"a will with QoS 3", "[MQTT-3.1.2-14]", packet.ErrQoS, connect(packet.Greeting{Will: &packet.Will{Topic: []byte("t"), QoS: 3}})},
 		{"a will to nowhere", "[MQTT-4.7.3-1]", packet.ErrTopic, connect(packet.Greeting{Will: &packet.Will{}})},
@@ -151,11 +152,13 @@ func TestWhatCannotBeSent(t *testing.T) {
 		{"SUBSCRIBE with QoS 3", "[MQTT-3.8.3-4]", packet.ErrQoS, func(dst []byte) ([]byte, error) {
 			return packet.AppendSubscribe(dst, 1, packet.Filter{Topic: "a", QoS: 3})
 		}},
-		{"SUBSCRIBE to a filter too long", "1.5.3", packet.ErrText, func(dst []byte) ([]byte, error) {
-			return packet.AppendSubscribe(dst, 1, packet.Filter{Topic: long, QoS: 1})
-		}},
 		{"UNSUBSCRIBE from nothing", "[MQTT-3.10.3-2]", packet.ErrEmpty, func(dst []byte) ([]byte, error) { return packet.AppendUnsubscribe(dst, 1) }},
-	} {
+	})
+}
+
+func checkRefused(t *testing.T, all []badPacket) {
+	t.Helper()
+	for _, c := range all {
 		got, err := c.encode([]byte("before"))
 		if err != c.want || string(got) != "before" {
 			t.Errorf("%s (%s): %q, %v, want %v", c.name, c.clause, got, err, c.want)
