@@ -168,22 +168,10 @@ func storageRefusal(a *answer, now time.Time) *transport.Error {
 	}, now)
 }
 
-// shorten is what is kept of a peer's text: the first line, without control characters, and without what could be a signature.
+// shorten is what is kept of a peer's text: the first line, fit to be shown.
 func shorten(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
-	text = strings.TrimSpace(text)
-	if strings.Contains(strings.ToLower(text), "sig=") || strings.Contains(text, "SharedAccessSignature") {
-		return "text left out, for there is a signature in it"
-	}
-	if len(text) > 200 {
-		text = text[:200]
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == 0xfffd {
-			return -1
-		}
-		return r
-	}, text)
+	return hubstatus.Clean(text)
 }
 
 // protocolKind is for way.Protocol: what it means that no HTTP came back.

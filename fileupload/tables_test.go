@@ -182,8 +182,8 @@ func TestNoTextOfAPeerShowsASignature(t *testing.T) {
 			require.NotContains(t, s.Code+s.Message+s.RequestID, "c2VjcmV0")
 		}
 	}
-	require.Equal(t, 200, len(shorten(strings.Repeat("a", 300))))
-	require.Equal(t, "ab", shorten("  a\x00b \nc"))
+	require.Less(t, len(shorten(strings.Repeat("a", 1<<20))), 2000)
+	require.Equal(t, "a b", shorten("  a\x00b \nc"))
 	g := grant{container: "c", blob: "d/b", host: "h", signature: "sig=c2VjcmV0"}
 	require.Equal(t, "c/d/b", g.String())
 	require.Equal(t, "c/d/b", g.GoString())

@@ -20,35 +20,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// sizes are the most that a stripped binary for ARMv6 may have, in bytes. It grows in steps of 64 KB. Raise a number only in the change that explains why.
-var sizes = []struct {
-	name, tags string
-	most       int64
-}{
-	{"lean with TLS", "", 5_500_000},
-	{"paho with TLS", "paho", 6_500_000},
-}
-
-func TestLinuxSize(t *testing.T) {
-	if raceDetector {
-		t.Skip("the run without -race has this test")
-	}
-	watch(t)
-	for _, s := range sizes {
-		binary := filepath.Join(t.TempDir(), "hubline-telemetry")
-		run(t, root, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm", "GOARM=6"},
-			"go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", s.tags, "-o", binary, "./cross/arm/linux")
-		info, err := os.Stat(binary)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Size() > s.most {
-			t.Errorf("%s: %d bytes, want %d at most", s.name, info.Size(), s.most)
-		}
-		t.Logf("%s: %d bytes of %d", s.name, info.Size(), s.most)
-	}
-}
-
 // telemetry is the Linux board's program, running on this machine against the in-process hub over TLS.
 type telemetry struct {
 	cmd    *exec.Cmd

@@ -3,9 +3,10 @@ package hubstatus
 import (
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/hubline-iot/hubline/internal/scrub"
 )
 
 // Answer is one that is no success, as the hub explains it.
@@ -77,7 +78,7 @@ func or(a, b string) string {
 	return b
 }
 
-// Clean makes a peer's text fit to be shown: short, valid, on one line, and without the signature of a token that it may repeat.
+// Clean makes a peer's text fit to be shown: short, valid, on one line, and without a secret that it may repeat.
 func Clean(text string) string {
 	if len(text) > MaxText {
 		text = text[:MaxText] + "..."
@@ -88,8 +89,5 @@ func Clean(text string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, " "))
-	return strings.TrimSpace(signature.ReplaceAllString(text, "sig=(hidden)"))
+	return strings.TrimSpace(scrub.Text(text))
 }
-
-// signature is the secret part of a token.
-var signature = regexp.MustCompile(`(?i)sig=[^& ,;"'<>]*`)

@@ -38,6 +38,7 @@ var costly = map[string]string{
 // grants are the reasons given so far.
 var grants = []struct{ importer, costly, reason string }{
 	{module + "/retrypolicy", "math", "the jitters and limiters of other systems are defined with powers and roots; only a program that uses one links it"},
+	{module + "/internal/fraction", "math", "Float64bits, and no arithmetic: that is in integers"},
 }
 
 // forbidden names some of the rest, for a better message than "not in the list".

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hubline-iot/hubline/observe/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/scrub"
 )
 
 func TestText(t *testing.T) {

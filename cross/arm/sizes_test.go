@@ -1,0 +1,163 @@
+package arm
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// sizes are the most that a stripped binary for ARMv6 may have, in bytes. It grows in steps of 64 KB. Raise a number only in the change that explains why.
+var sizes = []struct {
+	name string
+	tags string // of the Linux board's program
+	main string // or another program
+	most int64
+}{
+	{"plain TCP, lean", "", plainMain, 3_000_000},
+	{"lean with TLS", "", "", 5_500_000},
+	{"paho with TLS", "paho", "", 6_500_000},
+	{"everything", "", everythingMain, 8_500_000},
+}
+
+func TestLinuxSize(t *testing.T) {
+	if raceDetector {
+		t.Skip("the run without -race has this test")
+	}
+	watch(t)
+	for _, s := range sizes {
+		t.Run(s.name, func(t *testing.T) {
+			folder := t.TempDir()
+			binary := filepath.Join(folder, "program")
+			args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", binary}
+			if s.main == "" {
+				args = append(args, "-tags", s.tags, "./cross/arm/linux")
+			} else {
+				args = append(args, "-overlay", overlay(t, folder, s.main), "./cross/arm/sized")
+			}
+			run(t, root, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm", "GOARM=6"}, "go", args...)
+			info, err := os.Stat(binary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Size() > s.most {
+				t.Errorf("%d bytes, want %d at most", info.Size(), s.most)
+			}
+			t.Logf("%d bytes of %d", info.Size(), s.most)
+		})
+	}
+}
+
+// overlay makes a program appear in the module as ./cross/arm/sized.
+func overlay(t *testing.T, folder, text string) string {
+	t.Helper()
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, list := filepath.Join(folder, "main.go"), filepath.Join(folder, "overlay.json")
+	write(t, source, []byte(text))
+	b, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(here, "sized", "main.go"): source}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, list, b)
+	return list
+}
+
+// plainMain is telemetry through a gateway on the same network, without TLS.
+const plainMain = `package main
+
+import (
+	"context"
+	"net"
+	"os"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+)
+
+func main() {
+	creds, err := device.ParseConnectionString(os.Getenv("CONNECT"))
+	if err != nil {
+		os.Exit(2)
+	}
+	var d net.Dialer
+	dial := func(ctx context.Context) (lean.Conn, error) { return d.DialContext(ctx, "tcp", os.Getenv("GATEWAY")) }
+	client, err := device.New(creds, lean.New(dial, nil), nil)
+	if err != nil {
+		os.Exit(2)
+	}
+	if client.Open(context.Background()) != nil || client.Send(context.Background(), &transport.Message{Body: []byte("hello")}) != nil || client.Close() != nil {
+		os.Exit(1)
+	}
+}
+`
+
+// everythingMain is a gateway that may use all there is: each protocol, as itself and over WebSocket, through a proxy, and file upload, twin, methods and a log.
+const everythingMain = `package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/observe/hublog"
+	"github.com/hubline-iot/hubline/pnp"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+	"github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/netproxy"
+)
+
+func main() {
+	ctx := context.Background()
+	creds, err := device.ParseConnectionString(os.Getenv("CONNECT"))
+	check(err)
+	dial, err := netproxy.New(os.Getenv("PROXY"), nil)
+	check(err)
+	all := map[string]transport.Transport{
+		"mqtt": mqtt.New(&mqtt.Options{Dial: dial}), "mqtt-ws": mqtt.New(&mqtt.Options{Tunnel: mqttws.New(nil)}),
+		"mqtt-lean": lean.New(leannet.Dialer(creds, nil), &lean.Options{Calls: lean.TwinAndMethods}),
+		"amqp": amqp.New(nil), "amqp-ws": amqp.New(&amqp.Options{Tunnel: amqpws.New(nil)}), "amqp-shared": amqp.NewMux(nil), "http": http.New(nil),
+	}
+	options := new(device.Options)
+	hublog.Attach(options, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	client, err := device.New(creds, all[os.Args[1]], options)
+	check(err)
+	check(client.OnDesired(func(ctx context.Context, d device.Desired) {
+		wishes, err := pnp.Properties(d)
+		check(err)
+		var patch pnp.Patch
+		for _, w := range wishes {
+			patch.Answer(w, pnp.Answer{Status: pnp.OK})
+		}
+		body, err := patch.JSON()
+		check(err)
+		_, err = client.PatchReported(ctx, body)
+		check(err)
+	}))
+	check(client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+	check(client.Open(ctx))
+	check(client.Send(ctx, &transport.Message{Body: []byte("hello")}))
+	u, err := fileupload.New(creds, nil)
+	check(err)
+	_, err = u.Upload(ctx, "log.txt", os.Stdin, -1)
+	check(err)
+	check(client.Close())
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+`
