@@ -1,0 +1,252 @@
+package outbox_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+)
+
+// victimEnv has the connection string and the address of the hub, the folder, and the number of the first message, for a process that is to be killed.
+const victimEnv = "HUBLINE_OUTBOX_VICTIM"
+
+func TestMain(m *testing.M) {
+	if settings := os.Getenv(victimEnv); settings != "" {
+		if err := victim(strings.Split(settings, "\n")); err != nil {
+			fmt.Println("victim:", err)
+		}
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// victim puts messages, by four goroutines, and prints the number of each that is safe, until it is killed.
+func victim(settings []string) error {
+	creds, err := device.ParseConnectionString(settings[0])
+	if err != nil {
+		return err
+	}
+	c, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Addr: settings[1]}), nil)
+	if err != nil {
+		return err
+	}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	q, err := outbox.Open(settings[2], &outbox.Options{MaxBytes: 8 << 20})
+	if err != nil {
+		return err
+	}
+	go q.Run(context.Background(), c)
+	n, err := strconv.Atoi(settings[3])
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			for range 20_000 {
+				mu.Lock()
+				n++
+				m := numbered(n)
+				mu.Unlock()
+				if err := q.Put(context.Background(), m); err != nil {
+					fmt.Println("victim:", err)
+					return
+				}
+				fmt.Println(m.ID) // one write
+			}
+		})
+	}
+	wait.Wait()
+	return io.EOF // it should have been killed long ago
+}
+
+// What Put has taken arrives, whenever the process is killed.
+func TestKillLosesNothing(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	hub := newHub(t)
+	addr, err := hub.ListenTCP("127.0.0.1:0")
+	require.NoError(t, err)
+	folder := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	safe := map[string]bool{}
+	const lives, span = 12, 100_000
+	for life := range lives {
+		cmd := exec.CommandContext(t.Context(), self)
+		cmd.Env = append(os.Environ(), victimEnv+"="+strings.Join([]string{hub.ConnectionString(deviceID), addr.String(), folder, strconv.Itoa(life * span)}, "\n"))
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		limit := 1 + rng.IntN(400)
+		lines := bufio.NewScanner(out)
+		for n := 0; n < limit && lines.Scan(); n++ {
+			require.NotContains(t, lines.Text(), "victim")
+			safe[lines.Text()] = true
+			if n == limit/2 && life%3 == 0 {
+				hub.Drop(deviceID)
+			}
+		}
+		require.NoError(t, cmd.Process.Kill())
+		for lines.Scan() { // said before the end
+			safe[lines.Text()] = true
+		}
+		require.Error(t, cmd.Wait())
+	}
+	q := open(t, folder, nil)
+	waited := q.Stats().Waiting
+	c := newClient(t, hub, nil)
+	stop := start(q, c)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, q.Flush(ctx))
+	require.Zero(t, q.Stats().Damaged)
+	require.Error(t, stop())
+	require.NoError(t, c.Close())
+	require.NoError(t, q.Close())
+	have := map[string]bool{}
+	for _, id := range arrived(hub) {
+		have[id] = true
+	}
+	for id := range safe {
+		require.True(t, have[id], "message %s was safe, and is lost", id)
+	}
+	require.Empty(t, hub.Conflicts())
+	t.Logf("%d safe messages in %d lives, %d different ones at the hub, %d in all; %d waited at the end", len(safe), lives, len(have), hub.Len(), waited)
+}
+
+// A power cut takes any part of what was written since the last fsync, here from the end on, or leaves zeros in its place.
+func TestAPowerCutLosesNothingThatWasSafe(t *testing.T) {
+	for _, zeros := range []bool{false, true} {
+		folder := t.TempDir()
+		q := open(t, folder, &outbox.Options{SyncEvery: -1})
+		put(t, q, 0, 50)
+		safe := q.Stats().Bytes // as if fsync had been called here
+		put(t, q, 50, 60)
+		require.NoError(t, q.Close())
+		path := segments(t, folder)[0]
+		whole, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for cut := int(safe); cut <= len(whole); cut++ {
+			left := append([]byte(nil), whole[:cut]...)
+			if zeros {
+				left = append(left, make([]byte, len(whole)-cut)...)
+			}
+			again := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(again, filepath.Base(path)), left, 0o600))
+			q := open(t, again, &outbox.Options{SyncEvery: -1})
+			n := int(q.Stats().Waiting)
+			require.GreaterOrEqual(t, n, 50, "cut at %d", cut)
+			put(t, q, 1000, 1003)
+			got := bodies(t, q)
+			require.GreaterOrEqual(t, len(got), 53)
+			require.Equal(t, ids(0, 50), got[:50])
+			require.Equal(t, ids(1000, 1003), got[len(got)-3:])
+			require.NoError(t, q.Close())
+			q = open(t, again, nil) // and once more
+			require.Zero(t, q.Stats().Waiting)
+			require.NoError(t, q.Close())
+		}
+	}
+}
+
+// A bit that turned costs one message, which is counted, and never becomes another one.
+func TestDamageIsNoticed(t *testing.T) {
+	folder := t.TempDir()
+	q := open(t, folder, &outbox.Options{SyncEvery: -1})
+	put(t, q, 0, 20)
+	require.NoError(t, q.Close())
+	path := segments(t, folder)[0]
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	all := map[string]bool{}
+	for _, id := range ids(0, 20) {
+		all[id] = true
+	}
+	for at := range whole {
+		left := append([]byte(nil), whole...)
+		left[at] ^= 1 << (at % 8)
+		again := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(again, filepath.Base(path)), left, 0o600))
+		q := open(t, again, &outbox.Options{SyncEvery: -1})
+		put(t, q, 100, 101)
+		got := bodies(t, q)
+		require.Equal(t, "100", got[len(got)-1])
+		for _, id := range got[:len(got)-1] {
+			require.True(t, all[id], "%q was never put", id)
+		}
+		require.Less(t, len(got), 21, "byte %d was not noticed", at)
+		require.Zero(t, q.Stats().Waiting)
+		require.NoError(t, q.Close())
+	}
+}
+
+// taker takes all messages as a client would, and acknowledges them: it is a client of a hub of its own.
+func bodies(t testing.TB, q *outbox.Queue) (got []string) {
+	t.Helper()
+	hub := newHub(t)
+	c := newClient(t, hub, nil)
+	stop := start(q, c)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, q.Flush(ctx))
+	require.ErrorIs(t, stop(), context.Canceled)
+	require.NoError(t, c.Close())
+	for _, m := range hub.Messages() {
+		require.Equal(t, string(m.Body), fmt.Sprintf(`{"n":%s}`, m.MessageID))
+	}
+	return arrived(hub)
+}
+
+// The largest and strangest messages come back as they were; what is no message is an error.
+func FuzzMessage(f *testing.F) {
+	f.Add("id", "c", "t", "e", "part", int64(1), int64(-1), "name", "value", []byte("body"))
+	f.Add("", "", "", "", "", int64(0), int64(0), "", "", []byte(nil))
+	f.Fuzz(func(t *testing.T, id, correlation, contentType, encoding, component string, created, expires int64, name, value string, body []byte) {
+		m := &transport.Message{ID: id, CorrelationID: correlation, ContentType: contentType, ContentEncoding: encoding, Component: component, Body: body}
+		if created != 0 {
+			m.Created = time.Unix(0, created)
+		}
+		if expires != 0 {
+			m.Expires = time.Unix(0, expires)
+		}
+		if name != "" {
+			m.Properties = []transport.Property{{Name: name, Value: value}, {Name: value, Value: name}}
+		}
+		encoded := outbox.AppendMessage([]byte("before"), m)[len("before"):]
+		var got transport.Message
+		require.NoError(t, outbox.ReadMessage(encoded, &got))
+		require.True(t, got.Created.Equal(m.Created) && got.Expires.Equal(m.Expires))
+		got.Created, got.Expires = m.Created, m.Expires
+		require.Equal(t, string(m.Body), string(got.Body))
+		got.Body = m.Body
+		if len(m.Properties) == 0 {
+			got.Properties = nil
+		}
+		require.Equal(t, *m, got)
+		for n := range encoded {
+			require.Error(t, outbox.ReadMessage(encoded[:n], &got))
+		}
+		_ = outbox.ReadMessage(body, &got) // whatever it is
+	})
+}

@@ -1,0 +1,64 @@
+package outbox
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Options tune a Queue. Nil, and the zero value of each field, mean the stated default.
+type Options struct {
+	// MaxBytes bounds the files. Default 256 MiB; at least 1 MiB. A message takes its size and some 30 bytes.
+	MaxBytes int64
+	// Overflow says what happens to a message that finds no room: Block (the default) waits for it until Put's context ends, Fail and DropNewest have Put return an error of Kind Dropped,
+	// DropOldest gives up the oldest segment, an eighth of MaxBytes or 4 MiB if that is less. What was handed to the client before goes on its way then, but would not outlive the process.
+	Overflow device.Overflow
+	// SyncEvery is how long a message may be in the hands of the operating system only. Default 0: Put returns when it is on the disk. Negative: for as long as the system likes.
+	SyncEvery time.Duration
+	// Window is the most messages that Run has handed to the client at a time, on top of which the client's own limits apply. Default 512; at most 61,440.
+	Window int
+	// OnFailed is told of each message that ends without the hub having taken it, with its result. It is called by Run, one call at a time, and holds up what follows; m is valid until it returns. It must not call
+	// Run or Close. Default: none, they are counted only.
+	OnFailed func(m *transport.Message, err error)
+}
+
+const (
+	leastBytes = 1 << 20
+	// Segments are an eighth of MaxBytes, within bounds.
+	leastSegment, mostSegment = 128 << 10, 4 << 20
+)
+
+func (o *Options) resolve() (Options, error) {
+	var s Options
+	if o != nil {
+		s = *o
+	}
+	if s.MaxBytes == 0 {
+		s.MaxBytes = 256 << 20
+	}
+	if s.Window == 0 {
+		s.Window = 512
+	}
+	switch {
+	case s.MaxBytes < leastBytes:
+		return s, invalid("MaxBytes is below 1 MiB; give more, or 0 for 256 MiB")
+	case s.Window < 0 || s.Window > transport.MaxTags:
+		return s, invalid("Window is out of range; give 1 to 61440, or 0 for 512")
+	case s.Overflow > device.DropNewest:
+		return s, invalid("Overflow is not one of Block, Fail, DropOldest, DropNewest")
+	}
+	return s, nil
+}
+
+func (o *Options) segmentBytes() int64 { return min(max(o.MaxBytes/8, leastSegment), mostSegment) }
+
+func invalid(text string) *transport.Error {
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: errors.New("outbox: " + text)}
+}
+
+var (
+	errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("the outbox is closed")}
+	errFull   = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend, Err: errors.New("the outbox is full; give it more MaxBytes, or send less")}
+)

@@ -1,0 +1,410 @@
+package outbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestWhatWasPutArrivesInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t)
+		q := open(t, t.TempDir(), nil)
+		put(t, q, 0, 500)
+		c := newClient(t, hub, nil)
+		stop := start(q, c)
+		put(t, q, 500, 2000)
+		require.NoError(t, q.Flush(t.Context()))
+		require.Equal(t, ids(0, 2000), arrived(hub))
+		require.Len(t, hub.Messages(), 2000)
+		m := hub.Messages()[1234]
+		require.Equal(t, `{"n":1234}`, string(m.Body))
+		require.Equal(t, "1234", m.Properties[1].Value)
+		require.Equal(t, "application/json", m.ContentType)
+		s := q.Stats()
+		require.Equal(t, outbox.Stats{Put: 2000, Acknowledged: 2000, Bytes: s.Bytes}, s)
+		require.ErrorIs(t, stop(), context.Canceled)
+		require.NoError(t, q.Close())
+		require.NoError(t, c.Close())
+	})
+}
+
+// A process ends without a goodbye, in the middle of an outage; the next one brings what waits, whatever the client had.
+func TestTheNextProcessGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t)
+		folder := t.TempDir()
+		const each = 300
+		for life := range 5 {
+			q := open(t, folder, nil)
+			c := newClient(t, hub, nil)
+			stop := start(q, c)
+			put(t, q, life*each, life*each+each/2)
+			if life%2 == 0 {
+				require.NoError(t, q.Flush(t.Context()))
+			}
+			away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+			hub.Drop(deviceID)
+			put(t, q, life*each+each/2, (life+1)*each)
+			time.Sleep(time.Second)
+			require.NoError(t, c.Close())
+			require.ErrorIs(t, stop(), transport.Closed)
+			require.NotZero(t, q.Stats().Waiting)
+			require.NoError(t, q.Close())
+			away.Remove()
+		}
+		q := open(t, folder, nil)
+		c := newClient(t, hub, nil)
+		stop := start(q, c)
+		require.NoError(t, q.Flush(t.Context()))
+		require.Equal(t, ids(0, 5*each), arrived(hub))
+		require.NoError(t, q.Close())
+		require.ErrorIs(t, stop(), transport.Closed)
+		require.NoError(t, c.Close())
+	})
+}
+
+// Segments go when all in them is done, and the mark tells the next process.
+func TestWhatIsDoneIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t)
+		folder := t.TempDir()
+		q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20})
+		c := newClient(t, hub, nil)
+		stop := start(q, c)
+		body := make([]byte, 10_000)
+		for range 1000 { // ten times what there is room for
+			require.NoError(t, q.Put(t.Context(), &transport.Message{Body: body}))
+			require.LessOrEqual(t, q.Stats().Bytes, int64(1<<20))
+		}
+		require.NoError(t, q.Flush(t.Context()))
+		require.NoError(t, q.Close())
+		require.Error(t, stop())
+		require.NoError(t, c.Close())
+		require.Equal(t, 1000, hub.Len())
+		require.LessOrEqual(t, len(segments(t, folder)), 1)
+
+		q = open(t, folder, nil)
+		require.Zero(t, q.Stats().Waiting)
+		require.Empty(t, segments(t, folder))
+		require.NoError(t, q.Close())
+	})
+}
+
+func segments(t testing.TB, folder string) (paths []string) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(folder, "*.messages"))
+	require.NoError(t, err)
+	return paths
+}
+
+func TestAFullQueue(t *testing.T) {
+	body := make([]byte, 50_000)
+	fill := func(t *testing.T, overflow device.Overflow) (q *outbox.Queue, n int) {
+		q = open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20, Overflow: overflow, SyncEvery: -1})
+		for q.Stats().Bytes+50_100 <= 1<<20 {
+			require.NoError(t, q.Put(t.Context(), &transport.Message{Body: body}))
+			n++
+		}
+		return q, n
+	}
+	t.Run("Fail", func(t *testing.T) {
+		q, _ := fill(t, device.Fail)
+		require.ErrorIs(t, q.Put(t.Context(), &transport.Message{Body: body}), transport.Dropped)
+		require.NoError(t, q.Close())
+	})
+	t.Run("Block", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			hub := newHub(t)
+			q, n := fill(t, device.Block)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := q.Put(ctx, &transport.Message{Body: body})
+			require.ErrorIs(t, err, transport.Timeout)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			blocked := make(chan error, 2)
+			go func() { blocked <- q.Put(t.Context(), &transport.Message{Body: body}) }()
+			synctest.Wait()
+			require.Empty(t, blocked)
+			c := newClient(t, hub, nil)
+			stop := start(q, c)
+			require.NoError(t, <-blocked)
+			require.NoError(t, q.Flush(t.Context()))
+			require.Equal(t, n+1, hub.Len())
+			require.ErrorIs(t, stop(), context.Canceled)
+			require.NoError(t, c.Close())
+			for q.Stats().Bytes+50_100 <= 1<<20 {
+				require.NoError(t, q.Put(t.Context(), &transport.Message{Body: body}))
+			}
+			go func() { blocked <- q.Put(t.Context(), &transport.Message{Body: body}) }()
+			synctest.Wait()
+			require.NoError(t, q.Close())
+			require.ErrorIs(t, <-blocked, transport.Closed)
+		})
+	})
+	t.Run("DropOldest", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			hub := newHub(t)
+			folder := t.TempDir()
+			q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest})
+			const n = 100
+			for i := range n {
+				m := numbered(i)
+				m.Body = body
+				require.NoError(t, q.Put(t.Context(), m))
+			}
+			dropped := int(q.Stats().Dropped)
+			require.Greater(t, dropped, 75)
+			require.NoError(t, q.Close())
+			q = open(t, folder, nil)
+			require.Zero(t, q.Stats().Damaged)
+			require.EqualValues(t, n-dropped, q.Stats().Waiting)
+			c := newClient(t, hub, nil)
+			stop := start(q, c)
+			require.NoError(t, q.Flush(t.Context()))
+			require.Equal(t, ids(dropped, n), arrived(hub))
+			require.Error(t, stop())
+			require.NoError(t, c.Close())
+			require.NoError(t, q.Close())
+		})
+	})
+}
+
+// DropOldest while Run reads: it goes on with what is left.
+func TestDropOldestUnderARunningQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t)
+		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest, Window: 8})
+		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		c := newClient(t, hub, nil)
+		stop := start(q, c)
+		for i := range 300 {
+			m := numbered(i)
+			m.Body = make([]byte, 20_000)
+			require.NoError(t, q.Put(t.Context(), m))
+			synctest.Wait()
+		}
+		away.Remove()
+		require.NoError(t, q.Flush(t.Context()))
+		got := arrived(hub)
+		require.Equal(t, ids(0, 8), got[:8], "the client had these")
+		require.Equal(t, "299", got[len(got)-1])
+		s := q.Stats()
+		require.Zero(t, s.Waiting)
+		require.EqualValues(t, 300, s.Dropped+s.Acknowledged-8)
+		require.Error(t, stop())
+		require.NoError(t, c.Close())
+		require.NoError(t, q.Close())
+	})
+}
+
+func TestWhatFailsForGoodIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t)
+		var failed []string
+		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) {
+			failed = append(failed, m.ID+" "+transport.KindOf(err).String())
+		}})
+		late := numbered(1)
+		late.Expires = time.Now().Add(time.Minute)
+		put(t, q, 0, 1)
+		require.NoError(t, q.Put(t.Context(), late))
+		put(t, q, 2, 3)
+		time.Sleep(time.Hour)
+		c := newClient(t, hub, nil)
+		stop := start(q, c)
+		require.NoError(t, q.Flush(t.Context()))
+		require.Equal(t, []string{"1 message expired"}, failed)
+		require.Equal(t, []string{"0", "2"}, arrived(hub))
+		require.EqualValues(t, 1, q.Stats().Failed)
+		require.Error(t, stop())
+		require.NoError(t, c.Close())
+		require.NoError(t, q.Close())
+	})
+}
+
+// A client that is Disconnected keeps what it has for the next Open.
+func TestADisconnectedClientIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t)
+		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		q := open(t, t.TempDir(), nil)
+		put(t, q, 0, 10)
+		c := newClient(t, hub, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+		stop := start(q, c)
+		time.Sleep(time.Minute)
+		away.Remove()
+		require.EqualValues(t, 10, q.Stats().Waiting)
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, q.Flush(t.Context()))
+		require.Equal(t, ids(0, 10), arrived(hub))
+		require.Error(t, stop())
+		require.NoError(t, c.Close())
+		require.NoError(t, q.Close())
+	})
+}
+
+// What a client would drop stays in the files.
+func TestAClientThatDropsIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t)
+		for _, overflow := range []device.Overflow{device.Fail, device.DropNewest, device.DropOldest} {
+			hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Minute})
+			q := open(t, t.TempDir(), nil)
+			put(t, q, 0, 10)
+			c := newClient(t, hub, &device.Options{MaxMessages: 3, Overflow: overflow})
+			require.ErrorIs(t, q.Run(t.Context(), c), transport.Invalid)
+			require.GreaterOrEqual(t, q.Stats().Waiting, uint64(7))
+			require.NoError(t, c.Close())
+			require.NoError(t, q.Close())
+		}
+	})
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t)
+		hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Hour})
+		put(t, q, 0, 100)
+		c := newClient(t, hub, &device.Options{MaxMessages: 3})
+		ran, flushed := make(chan error, 2), make(chan error, 1)
+		go func() { ran <- q.Run(t.Context(), c) }()
+		go func() { ran <- q.Run(t.Context(), c) }()
+		go func() { flushed <- q.Flush(t.Context()) }()
+		synctest.Wait()
+		require.NoError(t, q.Close())
+		require.NoError(t, q.Close())
+		require.ErrorIs(t, <-flushed, transport.Closed)
+		require.ErrorIs(t, <-ran, transport.Closed)
+		require.ErrorIs(t, <-ran, transport.Closed)
+		require.ErrorIs(t, q.Put(t.Context(), numbered(0)), transport.Closed)
+		require.NoError(t, c.Close())
+	})
+}
+
+func TestAFolderHasOneQueue(t *testing.T) {
+	folder := t.TempDir()
+	q := open(t, folder, nil)
+	_, err := outbox.Open(folder, nil)
+	require.ErrorIs(t, err, transport.Invalid)
+	require.ErrorContains(t, err, folder)
+	require.NoError(t, q.Close())
+	q = open(t, folder, nil)
+	require.NoError(t, q.Close())
+}
+
+func TestWrongInputIsNamed(t *testing.T) {
+	for want, o := range map[string]*outbox.Options{
+		"MaxBytes": {MaxBytes: 1000}, "Window": {Window: -1}, "Overflow": {Overflow: 99},
+	} {
+		_, err := outbox.Open(t.TempDir(), o)
+		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorContains(t, err, want)
+	}
+	q := open(t, t.TempDir(), nil)
+	require.ErrorIs(t, q.Put(t.Context(), nil), transport.Invalid)
+	require.ErrorIs(t, q.Put(t.Context(), &transport.Message{ID: strings.Repeat("x", 200)}), transport.Invalid)
+	require.ErrorIs(t, q.Put(t.Context(), &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}), transport.TooLarge)
+	// The largest that there can be, by what lengths add.
+	many := &transport.Message{Properties: make([]transport.Property, transport.MaxMessageSize)}
+	for i := range many.Properties {
+		many.Properties[i].Name = "n"
+	}
+	require.NoError(t, q.Put(t.Context(), many))
+	require.NoError(t, q.Close())
+
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := outbox.Open(file, nil)
+	require.Error(t, err)
+}
+
+func TestPutsAtTheSameTimeShareFsyncs(t *testing.T) {
+	hub := newHub(t)
+	q := open(t, t.TempDir(), nil)
+	c := newClient(t, hub, nil)
+	stop := start(q, c)
+	var wait sync.WaitGroup
+	const goroutines, each = 16, 50
+	for g := range goroutines {
+		wait.Go(func() {
+			for i := range each {
+				if err := q.Put(t.Context(), numbered(g*each+i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, q.Flush(ctx))
+	require.ElementsMatch(t, ids(0, goroutines*each), arrived(hub))
+	last := map[int]int{}
+	for _, m := range hub.Messages() { // each one's in order
+		var body struct{ N int }
+		require.NoError(t, json.Unmarshal(m.Body, &body))
+		g := body.N / each
+		require.GreaterOrEqual(t, body.N, last[g])
+		last[g] = body.N
+	}
+	require.True(t, errors.Is(stop(), context.Canceled))
+	require.NoError(t, c.Close())
+	require.NoError(t, q.Close())
+}
+
+// A file that fails costs the message that could not be written, and no other; the next one goes into another file.
+func TestAFileThatFails(t *testing.T) {
+	for name, every := range map[string]time.Duration{"fsync each": 0, "fsync later": time.Millisecond, "no fsync": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				folder := t.TempDir()
+				q := open(t, folder, &outbox.Options{SyncEvery: every})
+				put(t, q, 0, 10)
+				time.Sleep(time.Second)
+				q.Break()
+				err := q.Put(t.Context(), numbered(10))
+				require.ErrorIs(t, err, os.ErrClosed)
+				require.ErrorContains(t, err, "outbox")
+				put(t, q, 11, 20)
+				require.NoError(t, q.Close())
+				q = open(t, folder, nil)
+				require.Equal(t, append(ids(0, 10), ids(11, 20)...), bodies(t, q))
+				require.NoError(t, q.Close())
+			})
+		})
+	}
+}
+
+// With SyncEvery, what was put is forced to the disk within that time, in one go.
+func TestSyncEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Second})
+		for range 3 {
+			put(t, q, 0, 100)
+			require.NotZero(t, q.Unsynced())
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Zero(t, q.Unsynced())
+		}
+		put(t, q, 0, 1)
+		require.NoError(t, q.Close())
+		require.Zero(t, q.Unsynced())
+	})
+}

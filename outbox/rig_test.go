@@ -1,0 +1,91 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+)
+
+const deviceID = "dev-1"
+
+func newHub(t testing.TB) *testbroker.Hub {
+	t.Helper()
+	hub, err := testbroker.New(nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, hub.Close()) })
+	_, err = hub.AddDevice(deviceID)
+	require.NoError(t, err)
+	return hub
+}
+
+// newClient starts a client of the hub, closed by whoever made it.
+func newClient(t testing.TB, hub *testbroker.Hub, o *device.Options) *device.Client {
+	t.Helper()
+	creds, err := device.ParseConnectionString(hub.ConnectionString(deviceID))
+	require.NoError(t, err)
+	c, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}), o)
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	return c
+}
+
+func open(t testing.TB, folder string, o *outbox.Options) *outbox.Queue {
+	t.Helper()
+	q, err := outbox.Open(folder, o)
+	require.NoError(t, err)
+	return q
+}
+
+func numbered(n int) *transport.Message {
+	return &transport.Message{
+		ID: strconv.Itoa(n), ContentType: "application/json", Created: time.UnixMilli(1_700_000_000_000 + int64(n)),
+		Properties: []transport.Property{{Name: "unit", Value: "C"}, {Name: "n", Value: strconv.Itoa(n)}}, Body: fmt.Appendf(nil, `{"n":%d}`, n),
+	}
+}
+
+func put(t testing.TB, q *outbox.Queue, from, to int) {
+	t.Helper()
+	for n := from; n < to; n++ {
+		require.NoError(t, q.Put(t.Context(), numbered(n)))
+	}
+}
+
+// start runs the queue until stop, which returns what Run returned.
+func start(q *outbox.Queue, c outbox.Client) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- q.Run(ctx, c) }()
+	return func() error {
+		cancel()
+		return <-ran
+	}
+}
+
+// arrived are the ids at the hub, each once, in order of the first arrival.
+func arrived(hub *testbroker.Hub) (ids []string) {
+	have := map[string]bool{}
+	for _, m := range hub.Messages() {
+		if !have[m.MessageID] {
+			have[m.MessageID] = true
+			ids = append(ids, m.MessageID)
+		}
+	}
+	return ids
+}
+
+func ids(from, to int) (all []string) {
+	for n := from; n < to; n++ {
+		all = append(all, strconv.Itoa(n))
+	}
+	return all
+}
