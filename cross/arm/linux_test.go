@@ -30,7 +30,7 @@ type telemetry struct {
 }
 
 // start builds the program, for GOARCH arch, and starts it as systemd would.
-func start(t *testing.T, hub *testbroker.Hub, arch, tags string, interval, watchdog time.Duration) *telemetry {
+func start(t *testing.T, hub *testbroker.Hub, arch, tags string, interval, watchdog time.Duration, more ...string) *telemetry {
 	t.Helper()
 	folder := t.TempDir()
 	binary := filepath.Join(folder, "hubline-telemetry")
@@ -52,18 +52,41 @@ func start(t *testing.T, hub *testbroker.Hub, arch, tags string, interval, watch
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &telemetry{cmd: exec.Command(binary, "-source", source, "-addr", addr.String(), "-roots", roots, "-interval", interval.String()), stderr: new(bytes.Buffer), notify: notify, source: source, ended: make(chan error, 1)}
+	p := &telemetry{cmd: exec.Command(binary, append(more, "-source", source, "-addr", addr.String(), "-roots", roots, "-interval", interval.String())...), stderr: new(bytes.Buffer), notify: notify, source: source, ended: make(chan error, 1)}
 	p.cmd.Env = append(os.Environ(), "CREDENTIALS_DIRECTORY="+folder, "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC="+strconv.FormatInt(watchdog.Microseconds(), 10))
-	p.cmd.Stderr = p.stderr
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { p.ended <- p.cmd.Wait() }()
+	p.launch(t)
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		notify.Close()
 	})
 	return p
+}
+
+func (p *telemetry) launch(t *testing.T) {
+	t.Helper()
+	p.cmd.Stderr = p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := p.cmd
+	go func() { p.ended <- cmd.Wait() }()
+}
+
+// kill ends the program as a power cut would, and again starts it anew, with the same settings.
+func (p *telemetry) kill(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
+}
+
+func (p *telemetry) again(t *testing.T) {
+	t.Helper()
+	next := exec.Command(p.cmd.Path, p.cmd.Args[1:]...)
+	next.Env = p.cmd.Env
+	p.cmd = next
+	p.launch(t)
 }
 
 // told waits for a line from the program to its manager.
@@ -170,6 +193,58 @@ func TestLinuxBoardIsAGoodService(t *testing.T) {
 				t.Error("the log shows a secret")
 			}
 		})
+	}
+}
+
+// With -outbox, what was read while the hub was away outlives the process.
+func TestLinuxBoardOutlivesAKill(t *testing.T) {
+	watch(t)
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hub.Close()
+	p := start(t, hub, runtime.GOARCH, "", 20*time.Millisecond, 400*time.Millisecond, "-outbox", filepath.Join(t.TempDir(), "outbox"))
+	p.told(t, "READY=1")
+	waitFor(t, hub, 5)
+	away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+	hub.Drop(boardID)
+	before := hub.Len()
+	p.forget()
+	for range 5 {
+		p.told(t, "WATCHDOG=1")
+	}
+	p.kill(t)
+	away.Remove()
+	write(t, p.source, []byte("-1\n")) // of the second life
+	p.again(t)
+	reading := func(m testbroker.Message) (n, value int) {
+		var r struct{ N, Value int }
+		if err := json.Unmarshal(m.Body, &r); err != nil {
+			t.Fatalf("%q: %v", m.Body, err)
+		}
+		return r.N, r.Value
+	}
+	second := false
+	for n := before + 1; !second; n++ {
+		waitFor(t, hub, n)
+		_, value := reading(hub.Messages()[n-1])
+		second = value == -1
+	}
+	p.stop(t)
+	last := 0
+	for _, m := range hub.Messages() {
+		n, value := reading(m)
+		if value == -1 {
+			break
+		}
+		if n > last+1 {
+			t.Fatalf("reading %d after %d", n, last)
+		}
+		last = max(last, n)
+	}
+	if last < before+20 { // a second of readings, less what a slow machine takes
+		t.Errorf("%d readings of the first life are at the hub, %d of them from before", last, before)
 	}
 }
 

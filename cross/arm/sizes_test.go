@@ -95,7 +95,7 @@ func main() {
 }
 `
 
-// everythingMain is a gateway that may use all there is: each protocol, as itself and over WebSocket, through a proxy, and file upload, twin, methods and a log.
+// everythingMain is a gateway that may use all there is: each protocol, as itself and over WebSocket, through a proxy, and files as outbox, file upload, twin, methods and a log.
 const everythingMain = `package main
 
 import (
@@ -106,6 +106,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/observe/hublog"
+	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/pnp"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -133,6 +134,10 @@ func main() {
 	hublog.Attach(options, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
 	client, err := device.New(creds, all[os.Args[1]], options)
 	check(err)
+	q, err := outbox.Open("outbox", nil)
+	check(err)
+	go q.Run(ctx, client)
+	check(q.Put(ctx, &transport.Message{Body: []byte("kept")}))
 	check(client.OnDesired(func(ctx context.Context, d device.Desired) {
 		wishes, err := pnp.Properties(d)
 		check(err)

@@ -34,6 +34,7 @@ func main() {
 	flag.StringVar(&s.source, "source", "/sys/class/thermal/thermal_zone0/temp", "file with a number to send")
 	flag.DurationVar(&s.interval, "interval", time.Minute, "time between readings")
 	flag.StringVar(&s.addr, "addr", "", "host:port to connect to instead of the hub's, such as a gateway's")
+	flag.StringVar(&s.outbox, "outbox", "", "folder in which readings wait for the hub, so that a power cut loses none; empty: in memory. 64 MiB at most, then the oldest give way")
 	flag.StringVar(&s.roots, "roots", "", "file with the certificates (PEM) to trust; empty: the system's. Small images often have none")
 	flag.Parse()
 
@@ -48,8 +49,8 @@ func main() {
 
 // settings are the command line.
 type settings struct {
-	connect, source, addr, roots string
-	interval                     time.Duration
+	connect, source, addr, roots, outbox string
+	interval                             time.Duration
 }
 
 // flushTime is what is left for the outbox after SIGTERM. Closing takes 15 s at the worst; together they stay below the unit's TimeoutStopSec.
@@ -68,34 +69,43 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	client, err := device.New(creds, engine(creds, s.addr, roots), &device.Options{
+	options := &device.Options{
 		OnStatus:        say,
 		MaxMessages:     1024,
 		MaxBytes:        256 << 10,
 		Overflow:        device.DropOldest,
 		TryAgainAfter:   10 * time.Minute, // nobody comes to start it again
 		ReconnectSpread: 5 * time.Second,
-	})
+	}
+	if s.outbox != "" {
+		options.Overflow = device.Block // it is the files that give way
+	}
+	client, err := device.New(creds, engine(creds, s.addr, roots), options)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	out, err := openOut(s.outbox, client)
+	if err != nil {
+		return err
+	}
+	defer out.close()
 	if err := client.Start(); err != nil {
 		return err
 	}
 	service := newService()
 	service.tell("READY=1")
-	if err := sample(ctx, client, service, s); err != nil {
+	if err := sample(ctx, client, out, service, s); err != nil {
 		return err
 	}
 	service.tell("STOPPING=1")
 	flush, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
-	return errors.Join(client.Flush(flush), client.Close())
+	return errors.Join(out.flush(flush), out.close(), client.Close())
 }
 
 // sample takes a reading each interval and feeds the watchdog, until ctx ends.
-func sample(ctx context.Context, client *device.Client, service *service, s settings) error {
+func sample(ctx context.Context, client *device.Client, out *out, service *service, s settings) error {
 	next := time.NewTicker(s.interval)
 	defer next.Stop()
 	feed := time.NewTicker(service.feedEvery)
@@ -107,7 +117,7 @@ func sample(ctx context.Context, client *device.Client, service *service, s sett
 			n++
 			trouble = ""
 			m := &transport.Message{ContentType: "application/json", ContentEncoding: "utf-8", Created: time.Now(), Body: body}
-			if err := client.Enqueue(ctx, m, nil); err != nil && ctx.Err() == nil {
+			if err := out.put(ctx, m); err != nil && ctx.Err() == nil {
 				return err
 			}
 		} else if err.Error() != trouble { // sensors come and go; what was read before still has to reach the hub

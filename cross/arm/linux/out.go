@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// out is where readings wait for the hub: in the client's memory, or in files.
+type out struct {
+	client *device.Client
+	queue  *outbox.Queue // nil: in memory
+	ran    chan struct{} // closed when the queue's Run has returned
+}
+
+func openOut(folder string, client *device.Client) (*out, error) {
+	o := &out{client: client}
+	if folder == "" {
+		return o, nil
+	}
+	queue, err := outbox.Open(folder, &outbox.Options{MaxBytes: 64 << 20, Overflow: device.DropOldest, OnFailed: func(m *transport.Message, err error) {
+		os.Stderr.WriteString("a reading was refused: " + err.Error() + "\n")
+	}})
+	if err != nil {
+		return nil, err
+	}
+	o.queue, o.ran = queue, make(chan struct{})
+	go func() {
+		defer close(o.ran)
+		if err := queue.Run(context.Background(), client); transport.KindOf(err) != transport.Closed {
+			os.Stderr.WriteString("the outbox is stuck: " + err.Error() + "\n")
+		}
+	}()
+	return o, nil
+}
+
+func (o *out) put(ctx context.Context, m *transport.Message) error {
+	if o.queue == nil {
+		return o.client.Enqueue(ctx, m, nil)
+	}
+	return o.queue.Put(ctx, m)
+}
+
+// flush waits until the hub has all, or ctx ends, which with files is no loss.
+func (o *out) flush(ctx context.Context) error {
+	if o.queue == nil {
+		return o.client.Flush(ctx)
+	}
+	if err := o.queue.Flush(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func (o *out) close() error {
+	if o.queue == nil {
+		return nil
+	}
+	err := o.queue.Close()
+	<-o.ran
+	return err
+}
