@@ -84,10 +84,7 @@ func (o *Options) resolve() (Options, error) {
 	if o != nil {
 		r = *o
 	}
-	r.TLS = overHTTP1(r.TLS)
-	if r.StorageTLS != nil {
-		r.StorageTLS = overHTTP1(r.StorageTLS)
-	}
+	r.TLS, r.StorageTLS = r.TLS.Clone(), r.StorageTLS.Clone()
 	if r.BlockSize == 0 {
 		r.BlockSize = 1 << 20
 	}
@@ -156,29 +153,25 @@ func printable(s string) bool {
 	return true
 }
 
-// overHTTP1 returns a copy of c, which may be nil, that asks for HTTP/1.1. Package net/http writes HTTP/2 into the config that it is given, so c may have it from another client of the user's.
-func overHTTP1(c *tls.Config) *tls.Config {
-	if c = c.Clone(); c == nil {
-		c = new(tls.Config)
-	}
-	c.NextProtos = []string{"http/1.1"}
-	return c
-}
+// alpn is what is offered in TLS (RFC 7301).
+var alpn = []string{"http/1.1"}
 
 // toHub is how to connect to the hub.
 func (o *Options) toHub() way.Options {
-	return way.Options{Protocol: &protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial}
+	return way.Options{Protocol: &protocol, TLS: o.TLS, ALPN: alpn, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial}
 }
 
 // toStorage is how to connect to storage at addr.
 func (o *Options) toStorage(addr string) way.Options {
 	config := o.StorageTLS.Clone()
 	if config == nil {
-		config = o.TLS.Clone()
+		if config = o.TLS.Clone(); config == nil {
+			config = new(tls.Config)
+		}
 		config.ServerName = ""
 	}
 	config.Certificates, config.GetClientCertificate = nil, nil // the upload URI is what storage goes by; who the device is, is none of its business
-	return way.Options{Protocol: &protocol, TLS: config, Plaintext: o.Plaintext, Addr: addr, Dial: o.Dial}
+	return way.Options{Protocol: &protocol, TLS: config, ALPN: alpn, Plaintext: o.Plaintext, Addr: addr, Dial: o.Dial}
 }
 
 func invalid(text string) *transport.Error {

@@ -8,7 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A Tunnel carries one protocol within another protocol. It is used by several dials at a time.
+// A Tunnel carries one protocol within another protocol, which begins with a request of HTTP/1.1. It is used by several dials at a time.
 type Tunnel interface {
 	// Port is where hubs serve the protocol, over TLS or without.
 	Port(secure bool) string

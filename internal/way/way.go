@@ -8,7 +8,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -32,6 +34,8 @@ type Options struct {
 	Addr        string
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	Tunnel      Tunnel
+	// ALPN are the protocols that are offered in TLS (RFC 7301), whatever TLS.NextProtos says. Nil: http/1.1 for a Tunnel; without one TLS.NextProtos, less HTTP's.
+	ALPN []string
 }
 
 // Resolve fills in defaults and returns an *Error of Kind Invalid about the first wrong field.
@@ -66,6 +70,17 @@ func (o *Options) Target(creds *transport.Credentials) string {
 	return net.JoinHostPort(creds.DialHost(), port)
 }
 
+// alpn is what to offer in TLS. Package net/http writes HTTP/2 into each config that it is given, so the caller's may have that from another client.
+func (o *Options) alpn(callers []string) []string {
+	switch {
+	case o.ALPN != nil:
+		return o.ALPN
+	case o.Tunnel != nil:
+		return []string{"http/1.1"}
+	}
+	return slices.DeleteFunc(slices.Clone(callers), func(name string) bool { return name == "h2" || strings.HasPrefix(name, "http/") })
+}
+
 // Config is TLS's for one connection. cert is what ClientCertificate returned.
 func (o *Options) Config(creds *transport.Credentials, cert *tls.Certificate) *tls.Config {
 	c := o.TLS.Clone() // nil stays nil
@@ -81,6 +96,7 @@ func (o *Options) Config(creds *transport.Credentials, cert *tls.Certificate) *t
 	if c.Time == nil {
 		c.Time = creds.Time
 	}
+	c.NextProtos = o.alpn(c.NextProtos)
 	if cert != nil {
 		// Certificates would be passed over when the hub names other authorities, as it may for a certificate that it knows by its thumbprint.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }

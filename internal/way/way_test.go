@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,32 @@ func TestTheTargetAndTheConfigFollowTheCredentials(t *testing.T) {
 	base.ServerName, base.MinVersion = "other", tls.VersionTLS13
 	require.Equal(t, "other", o.Config(creds, nil).ServerName)
 	require.Equal(t, uint16(tls.VersionTLS13), o.Config(creds, nil).MinVersion)
+}
+
+// What is spoken is what is offered: package net/http writes HTTP's names into a config that it is given, and MQTT and AMQP may be given the same one.
+func TestOnlyWhatIsSpokenIsOffered(t *testing.T) {
+	web := []string{"h2", "http/1.1"}
+	for name, c := range map[string]struct {
+		o         Options
+		says, has []string
+	}{
+		"nothing said":              {},
+		"net/http was here":         {says: web},
+		"the caller's":              {says: []string{"x-amzn-mqtt-ca"}, has: []string{"x-amzn-mqtt-ca"}},
+		"the caller's, and HTTP's":  {says: []string{"h2", "mqtt", "http/1.0", "http/1.1"}, has: []string{"mqtt"}},
+		"tunnel":                    {o: Options{Tunnel: wsTunnel{}}, has: []string{"http/1.1"}},
+		"tunnel, net/http was here": {o: Options{Tunnel: wsTunnel{}}, says: web, has: []string{"http/1.1"}},
+		"tunnel, the caller's":      {o: Options{Tunnel: wsTunnel{}}, says: []string{"mqtt"}, has: []string{"http/1.1"}},
+		"HTTP":                      {o: Options{ALPN: web}, says: []string{"mqtt"}, has: web},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, said := c.o, slices.Clone(c.says)
+			o.TLS = &tls.Config{NextProtos: c.says}
+			has := o.Config(&transport.Credentials{Host: "hub.example.test"}, nil).NextProtos
+			require.True(t, slices.Equal(c.has, has), "%q", has)
+			require.Equal(t, said, o.TLS.NextProtos, "the caller's config is not touched")
+		})
+	}
 }
 
 func TestClientCertificatesOfTheTLSSettingsCount(t *testing.T) {

@@ -108,7 +108,10 @@ func (o *Options) scheme() string {
 
 // below is how to connect.
 func (o *Options) below(creds *transport.Credentials) (*way.Options, error) {
-	w := &way.Options{Protocol: &protocol, TLS: o.tls(), Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial}
+	w := &way.Options{Protocol: &protocol, TLS: o.tls(), ALPN: []string{"http/1.1"}, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial}
+	if o.HTTP2 {
+		w.ALPN = []string{"h2", "http/1.1"}
+	}
 	if o.Proxy == nil {
 		return w, nil
 	}
@@ -131,10 +134,6 @@ func (o *Options) tls() *tls.Config {
 		c = new(tls.Config)
 	}
 	c.DynamicRecordSizingDisabled = true
-	c.NextProtos = []string{"http/1.1"}
-	if o.HTTP2 {
-		c.NextProtos = []string{"h2", "http/1.1"}
-	}
 	return c
 }
 

@@ -18,7 +18,8 @@ import (
 // Options are the settings of a Transport. The zero value and nil mean all defaults: TLS to port 8883 of the credentials' host.
 type Options struct {
 	// TLS is the base of each connection's TLS settings; it is cloned. Its ServerName defaults to Credentials.DialHost, its Time to the
-	// credentials' clock, its MinVersion to TLS 1.2. Nil: the system's roots and these defaults.
+	// credentials' clock, its MinVersion to TLS 1.2. HTTP's names in its NextProtos do not count, since package net/http writes them into each Config that it is given: what is offered is
+	// the rest, and through a Tunnel http/1.1 alone. Nil: the system's roots and these defaults.
 	TLS *tls.Config
 	// Plaintext leaves TLS out: for brokers on the same machine and for in-memory tests. Tokens cross the wire readable.
 	Plaintext bool

@@ -37,7 +37,7 @@ type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 type Options struct {
 	// Dial connects to the proxy; another proxy's DialFunc makes a chain. It must end when ctx does. Nil: a net.Dialer.
 	Dial DialFunc
-	// TLS is the base of the TLS settings towards a proxy of scheme "https"; it is cloned. Nil: the system's roots.
+	// TLS is the base of the TLS settings towards a proxy of scheme "https"; it is cloned. Its NextProtos do not count: what is spoken is HTTP/1.1. Nil: the system's roots.
 	TLS *tls.Config
 }
 
@@ -89,6 +89,7 @@ func New(rawURL string, o *Options) (DialFunc, error) {
 			if p.tls.ServerName == "" {
 				p.tls.ServerName = p.host
 			}
+			p.tls.NextProtos = []string{"http/1.1"} // package net/http may have written HTTP/2 into the caller's
 		}
 		return p.connect, nil
 	}

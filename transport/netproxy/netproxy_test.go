@@ -446,8 +446,16 @@ func TestAProxyWithTLS(t *testing.T) {
 		n := memconn.NewNetwork("proxy.local:443")
 		defer n.Close()
 		p := &httpProxy{target: hub.DialTLSPort}
-		go listen(n, func(c net.Conn) { p.serve(tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}})) })
-		d, err := New("https://proxy.local", &Options{Dial: n.DialContext, TLS: &tls.Config{RootCAs: roots}})
+		go listen(n, func(c net.Conn) {
+			secure := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}})
+			if secure.Handshake() != nil || secure.ConnectionState().NegotiatedProtocol == "h2" { // which is not spoken here
+				c.Close()
+				return
+			}
+			p.serve(secure)
+		})
+		shared := &tls.Config{RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}} // as package net/http leaves it
+		d, err := New("https://proxy.local", &Options{Dial: n.DialContext, TLS: shared})
 		require.NoError(t, err)
 		sign, err := transport.SharedKey(dev.PrimaryKey)
 		require.NoError(t, err)

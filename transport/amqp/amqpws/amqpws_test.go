@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -37,6 +38,17 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A tls.Config that net/http has used, and has written HTTP/2 into, does not make a server that speaks it take the request for HTTP/2.
+func TestASharedTLSConfig(t *testing.T) {
+	h := hubpair.New(t)
+	shared := h.ClientTLS()
+	shared.NextProtos = []string{"h2", "http/1.1"}
+	c, err := device.New(h.CredsWith(t, ""), amqp.New(&amqp.Options{Tunnel: amqpws.New(nil), Dial: h.DialAMQPWSPort, TLS: shared}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+	require.NoError(t, err)
+	require.NoError(t, c.Open(t.Context()))
+	require.NoError(t, c.Close())
 }
 
 // Real sockets, real time: one port for TLS, one for WebSocket, with messages in both directions and a connection that is cut.
