@@ -152,6 +152,91 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 	})
 }
 
+// The hub has given the upload up while the file was on its way: the place that another one takes does not remain taken, whatever the policy has to say about further tries, and whenever the context ends.
+func TestThePlaceOfTheLastStepIsGivenBack(t *testing.T) {
+	body := content(1000)
+	expired := func(t *testing.T, r *rig) { // between the file and the notification
+		in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteBlob, Delay: time.Second})
+		go func() {
+			if in.WaitFired(t.Context(), 1) == nil {
+				r.hub.ExpireUploads("dev-1")
+			}
+		}()
+	}
+	told := func(t *testing.T, r *rig) {
+		t.Helper()
+		all := r.hub.Uploads()
+		require.Len(t, all, 2)
+		require.Equal(t, testbroker.UploadExpired, all[0].State)
+		require.Equal(t, testbroker.UploadSucceeded, all[1].State)
+	}
+	noRetry := func(_ *testbroker.Options, o *fileupload.Options) { o.RetryPolicy = retrypolicy.NoRetry{} }
+	t.Run("no retries", func(t *testing.T) {
+		inBubble(t, noRetry, func(t *testing.T, r *rig) {
+			expired(t, r)
+			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			require.NoError(t, err)
+			require.Equal(t, 1, result.Renewals)
+			told(t, r)
+		})
+	})
+	t.Run("no time for a delay", func(t *testing.T) {
+		slow := func(_ *testbroker.Options, o *fileupload.Options) {
+			o.RetryPolicy = retrypolicy.ExponentialBackoffWithJitter{C: time.Minute, Cmin: time.Minute, Cmax: time.Minute}
+		}
+		inBubble(t, slow, func(t *testing.T, r *rig) {
+			expired(t, r)
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUploadDone})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
+			require.NoError(t, err)
+			told(t, r)
+		})
+	})
+	t.Run("the context ends meanwhile", func(t *testing.T) {
+		inBubble(t, noRetry, func(t *testing.T, r *rig) {
+			expired(t, r)
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1, Delay: 3 * time.Second})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			_, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
+			require.NoError(t, err)
+			told(t, r)
+		})
+	})
+	t.Run("NotifyTimeout holds", func(t *testing.T) {
+		inBubble(t, noRetry, func(t *testing.T, r *rig) {
+			expired(t, r)
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUploadDone})
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1, Delay: 20 * time.Second})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			began := time.Now()
+			result, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Timeout, "the file is stored, but the hub was not told")
+			require.True(t, result.Stored)
+			require.LessOrEqual(t, time.Since(began), 15*time.Second)
+		})
+	})
+	t.Run("given up twice", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			expired(t, r)
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, After: 1, Statuses: []int{503}, RetryAfter: time.Minute})
+			go func() {
+				if in.WaitFired(t.Context(), 1) == nil {
+					r.hub.ExpireUploads("dev-1")
+				}
+			}()
+			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Conflict, "the file is stored, but the hub was not told", "400016")
+			for _, up := range r.hub.Uploads() {
+				require.Equal(t, testbroker.UploadExpired, up.State)
+			}
+		})
+	})
+}
+
 func TestTheHubIsToldOfFailures(t *testing.T) {
 	body := content(300 * kib)
 	t.Run("cancelled", func(t *testing.T) {

@@ -68,8 +68,14 @@ func escape(path string) string {
 }
 
 // ask gets a grant from the hub. One try. Once the request is on its way it may outlast ctx, for half of NotifyTimeout: the hub may be about to give a place, and must be told then that nobody
-// needs it, which has the other half.
+// needs it, which has the other half. At the very last, nothing outlasts ctx, and the hub has half of what is left of it for its answer.
 func (p *upload) ask(ctx context.Context) (*grant, error) {
+	if p.last {
+		end, _ := ctx.Deadline()
+		ctx, cancel := context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+		return p.uploader.ask(ctx, p.name)
+	}
 	half := p.uploader.opt.NotifyTimeout / 2
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -207,6 +213,7 @@ func (p *upload) replaceHolding(ctx context.Context, refreshed bool) error {
 		return &stepError{"new upload URI", err}
 	}
 	if !g.sameFile(p.grant) && p.stored.Load() > 0 {
+		p.giveBack(ctx, g)
 		return &transport.Error{Kind: transport.Conflict, Op: transport.OpSend, Proto: proto, Err: errors.New(
 			"the hub now keeps uploads in another place than where the first blocks are: upload again")}
 	}
@@ -214,6 +221,20 @@ func (p *upload) replaceHolding(ctx context.Context, refreshed bool) error {
 	p.grant = g
 	p.renewals++
 	return nil
+}
+
+// giveBack tells the hub that nobody needs g, once; the caller holds the turn. After ctx's end that is time which the notification has no more.
+func (p *upload) giveBack(ctx context.Context, g *grant) {
+	began, late := time.Now(), ctx
+	if !p.last {
+		var cancel context.CancelFunc
+		late, cancel = context.WithTimeout(context.WithoutCancel(ctx), p.notice/2)
+		defer cancel()
+	}
+	_, _ = p.uploader.post(late, "/files/notifications", notice{CorrelationID: g.correlation, StatusCode: http.StatusConflict, StatusDescription: "upload URI for another place"})
+	if ctx.Err() != nil {
+		p.notice -= time.Since(began)
+	}
 }
 
 // A turn is a lock that may be held over a wait.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -167,7 +168,8 @@ func (s script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case key == "":
 		key = "blob"
 	}
-	_, _ = io.Copy(io.Discard, r.Body)
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	switch answer := s[key]; {
 	case answer != nil:
 		answer(w, r)
@@ -294,13 +296,14 @@ func TestTheHubIsToldWhichStatusItWas(t *testing.T) {
 
 func TestAnotherPlaceForTheRestIsAConflict(t *testing.T) {
 	var begun, blocks atomic.Int32
+	ended := make(chan string, 10)
 	s := script{
 		"files": func(w http.ResponseWriter, r *http.Request) {
-			host := r.Host
+			answer := fmt.Sprintf(granted, r.Host, "?sig=c2VjcmV0")
 			if begun.Add(1) > 1 {
-				host = "elsewhere.example.test"
+				answer = strings.Replace(fmt.Sprintf(granted, "elsewhere.example.test", "?sig=c2VjcmV0"), `"c"`, `"second"`, 1)
 			}
-			fmt.Fprintf(w, granted, host, "?sig=c2VjcmV0")
+			_, _ = io.WriteString(w, answer)
 		},
 		"block": func(w http.ResponseWriter, r *http.Request) {
 			if blocks.Add(1) > 1 {
@@ -309,9 +312,23 @@ func TestAnotherPlaceForTheRestIsAConflict(t *testing.T) {
 			}
 			w.WriteHeader(http.StatusCreated)
 		},
+		"notifications": func(w http.ResponseWriter, r *http.Request) {
+			var n struct {
+				CorrelationID string
+				IsSuccess     bool
+				StatusCode    int
+			}
+			if err := json.NewDecoder(r.Body).Decode(&n); err != nil {
+				t.Error(err)
+			}
+			ended <- fmt.Sprint(n.CorrelationID, " ", n.IsSuccess, " ", n.StatusCode)
+			w.WriteHeader(http.StatusNoContent)
+		},
 	}
 	_, err := s.against(t, nil)
 	failed(t, err, transport.Conflict, "another place", "upload again")
+	require.Equal(t, "second false 409", <-ended, "it would hold a place for an hour")
+	require.Equal(t, "c false 500", <-ended)
 }
 
 func TestManyUploadsAtATime(t *testing.T) {

@@ -29,10 +29,11 @@ type upload struct {
 	stored   atomic.Int64
 	retries  atomic.Int64
 
-	turn     turn   // guards the next three, also over the wait for a new grant
+	turn     turn   // guards the next four, also over the wait for a new grant
 	grant    *grant // nil until the hub gave one
 	renewals int
 	notice   time.Duration // what is left of NotifyTimeout for the notification
+	last     bool          // what is left is running: nothing may outlast the context, which has a deadline
 }
 
 func newUpload(u *Uploader, name string, r io.Reader, size int64) *upload {
@@ -298,6 +299,7 @@ func (p *upload) notify(ctx context.Context, n notice) error {
 	}
 	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.notice)
 	defer cancel()
+	p.last = true // nobody else is left who looks at it
 	if second := p.tell(short, n, &doubt); second != nil {
 		e := *transport.Find(err)
 		e.Err = &twoErrors{e.Err, "; nor after that: ", second}
@@ -312,30 +314,36 @@ func cutShort(err error) bool {
 	return is && (why.Reason == retrypolicy.Cancelled || why.Reason == retrypolicy.PastDeadline)
 }
 
-// tell sends a notice under the policy. doubt says whether the hub may have got it already: then it may not know the correlation any more, and that is as good as an answer.
+// tell sends a notice under the policy. doubt says whether the hub may have got it already: then it may not know the correlation any more, and that is as good as an answer. When the hub
+// has given up the upload of a file that is in storage, another one is begun, and its success told within the same try: without that it would hold a place, and the policy may allow no further one.
 func (p *upload) tell(ctx context.Context, n notice, doubt *bool) error {
 	return p.do(ctx, "notification", func(ctx context.Context) error {
-		g, err := p.latest(ctx)
-		if err != nil {
-			return err
+		for {
+			g, err := p.latest(ctx)
+			if err != nil {
+				return err
+			}
+			n.CorrelationID = g.correlation
+			_, err = p.uploader.post(ctx, "/files/notifications", n)
+			refusal, _ := errors.AsType[*StatusError](err)
+			switch {
+			case err == nil:
+				return nil
+			case refusal == nil || errfilter.Retryable(err): // such as a time-out at the hub
+				*doubt = true
+				return err
+			case refusal.Code == correlationInvalid && *doubt:
+				return nil
+			case refusal.Code == correlationExpired && !n.IsSuccess:
+				return nil // the hub has given it up by itself
+			case refusal.Code != correlationExpired:
+				return err
+			}
+			if err := p.refused(ctx, g, err); err != nil {
+				return err
+			}
+			*doubt = false // the hub was told nothing of this one
 		}
-		n.CorrelationID = g.correlation
-		_, err = p.uploader.post(ctx, "/files/notifications", n)
-		refusal, _ := errors.AsType[*StatusError](err)
-		switch {
-		case err == nil:
-			return nil
-		case refusal == nil || errfilter.Retryable(err): // such as a time-out at the hub
-			*doubt = true
-			return err
-		case refusal.Code == correlationInvalid && *doubt:
-			return nil
-		case refusal.Code == correlationExpired && !n.IsSuccess:
-			return nil // the hub has given it up by itself
-		case refusal.Code == correlationExpired:
-			return p.again(ctx, g, err)
-		}
-		return err
 	})
 }
 
@@ -346,12 +354,4 @@ func (p *upload) latest(ctx context.Context) (*grant, error) {
 	}
 	defer p.turn.give()
 	return p.grant, nil
-}
-
-// again begins another upload of the same file, which is in storage already, because the hub has given up the one that was. Its success is told by the next try.
-func (p *upload) again(ctx context.Context, old *grant, refusal error) error {
-	if err := p.refused(ctx, old, refusal); err != nil {
-		return err
-	}
-	return &transport.Error{Kind: transport.Unavailable, Op: transport.OpSend, Proto: proto, Err: refusal}
 }
