@@ -36,8 +36,10 @@ const (
 	maxRefusal = 64 << 10
 )
 
-// connect dials, does TLS, and returns the connection. The error is a cause for way.Protocol; on error nothing is left.
+// connect dials, does TLS, and returns the connection, all within Options.silence. The error is a cause for way.Protocol; on error nothing is left.
 func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.silence())
+	defer cancel()
 	below, err := o.below(creds)
 	if err != nil {
 		return nil, err

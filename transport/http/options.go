@@ -41,6 +41,9 @@ type Options struct {
 
 	// Timeout bounds each request, a new connection for it included; those with a large body have a second more for each 4 KiB. One that is not answered in it ends the session. A
 	// client waits for as long, unless its device.Options.AckTimeout says less: a hub that has much to do answers late, and what is sent again meanwhile is there twice. 0: 60 s.
+	//
+	// What a hub is never late with has half of it, at least 30 s: a new connection, and on Linux, where Dial is nil, the acknowledgement of packets (TCP_USER_TIMEOUT). So a dead
+	// network is found sooner than a hub is given up.
 	Timeout time.Duration
 	// IdleTimeout is how long a connection is kept open that is not used. The next request opens another one, more cheaply with a TLS.ClientSessionCache. 0: 60 s.
 	IdleTimeout time.Duration
@@ -90,12 +93,16 @@ func (o *Options) resolve() (Options, error) {
 	if !plain(r.ProductInfo) {
 		return r, protocol.Invalid("options: ProductInfo " + strconv.Quote(r.ProductInfo) + " cannot go into a header; give printable ASCII")
 	}
-	below := way.Options{Protocol: &protocol, Plaintext: r.Plaintext, Certificate: r.Certificate, Addr: r.Addr, Dial: r.Dial}
-	if err := below.Resolve(); err != nil {
-		return r, err
+	if r.Dial == nil {
+		r.Dial = dialer(r.silence()).DialContext
 	}
-	r.Dial = below.Dial
-	return r, nil
+	below := way.Options{Protocol: &protocol, Plaintext: r.Plaintext, Certificate: r.Certificate, Addr: r.Addr, Dial: r.Dial}
+	return r, below.Resolve()
+}
+
+// silence is for how long the network may give no sign of life where a hub would: in it a connection comes about, and what was sent is acknowledged.
+func (o *Options) silence() time.Duration {
+	return max(o.Timeout/2, min(o.Timeout, 30*time.Second))
 }
 
 // scheme is that of the hub's address.

@@ -22,9 +22,11 @@
 // HTTP knows no connection that lasts. Connected means that the last exchange succeeded. Dial connects, does TLS and proves the credentials by an exchange that does nothing: it gives
 // back a message under a lock that does not exist (a module sends a batch of no messages), which the hub refuses only after it has found out who asks (see Options.NoProof). Run ends, with an error of Scope Connection, when an exchange fails because of
 // the network, or with an answer about the identity (401, a 404 for the device, a disabled device). A connection that the hub closes while nothing is under way is replaced
-// without a word; one that is reset is a loss. A device that the hub has gone away from finds out with its next message or look for commands.
+// without a word; one that is reset, or that the system finds dead, is a loss. A device that the hub has gone away from finds out with its next message or look for commands.
 //
-// Each request has Options.Timeout. What was under way when it failed has an unknown outcome, and package device sends it again; see "What is repeated" in the repository's ARCHITECTURE.md.
+// Each request has Options.Timeout. A hub that answers within it is waited for, however late; a network that is dead is found sooner where it can be told from such a hub: when a new
+// connection does not come about, or (on Linux, unless Options.Dial is set) nobody acknowledges packets, for 30 s. What follows goes over a new connection.
+// What was under way when it failed has an unknown outcome, and package device sends it again; see "What is repeated" in the repository's ARCHITECTURE.md.
 //
 // # Commands
 //

@@ -1,0 +1,65 @@
+package http_test
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	hubhttp "github.com/hubline-iot/hubline/transport/http"
+)
+
+// A peer whose system takes nothing of what is sent is given up, although the request has more time; the kernel's own time is what is watched here, so it is real.
+func TestAPeerThatTakesNothing(t *testing.T) {
+	narrow := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if e := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) }); e != nil {
+			return e
+		}
+		return err
+	}}
+	l, err := narrow.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // nobody reads
+				<-done
+				c.Close()
+			}()
+		}
+	}()
+	sign, err := transport.SharedKey(goodKey)
+	require.NoError(t, err)
+	lost := make(chan error, 10)
+	o := &hubhttp.Options{Addr: l.Addr().String(), Plaintext: true, NoProof: true, Timeout: 2 * time.Second}
+	c, err := device.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, hubhttp.New(o), &device.Options{OnStatus: func(s device.Status) {
+		if s.Reason == device.ConnectionLost {
+			lost <- s.Err
+		}
+	}})
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.Open(t.Context()))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, c.Enqueue(ctx, &transport.Message{Body: make([]byte, 200_000)}, nil)) // which has 50 s
+	select {
+	case why := <-lost:
+		require.ErrorIs(t, why, transport.Timeout)
+		require.ErrorIs(t, why, syscall.ETIMEDOUT)
+	case <-ctx.Done():
+		t.Fatal("the connection is believed in still")
+	}
+}

@@ -1,0 +1,77 @@
+package http_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// losses notes when and why connections are lost.
+type losses struct {
+	at  []time.Time
+	why []error
+}
+
+func (l *losses) options() *device.Options {
+	return &device.Options{OnStatus: func(s device.Status) {
+		if s.Reason == device.ConnectionLost {
+			l.at, l.why = append(l.at, time.Now()), append(l.why, s.Err)
+		}
+	}}
+}
+
+// The network begins to drop packets, and says nothing of it, under a connection that has been used before: the message gets through by another one, as soon as the request's time is over.
+func TestASilentConnectionIsLeftBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		var lost losses
+		c := h.client(t, h.options(), lost.options())
+		all := numbered(2)
+		require.NoError(t, c.Send(t.Context(), all[0]))
+		require.Equal(t, 1, h.dialed(), "one connection for both requests")
+		h.conns[0].Hold(true)
+		began := time.Now()
+		require.NoError(t, c.Send(t.Context(), all[1]))
+		require.Len(t, lost.at, 1)
+		require.Equal(t, 60*time.Second, lost.at[0].Sub(began))
+		require.ErrorIs(t, lost.why[0], transport.Timeout)
+		require.LessOrEqual(t, time.Since(began), 61*time.Second)
+		require.Equal(t, 2, h.dialed())
+		h.requireArrived(t, all)
+	})
+}
+
+// A connection that does not come about is given up sooner: a hub may answer late, but it does not accept late.
+func TestASilentNetworkIsFoundByTheNextConnection(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: 30 * time.Second, 10 * time.Second: 10 * time.Second, 5 * time.Minute: 150 * time.Second} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			var lost losses
+			var silent atomic.Bool
+			o := h.options()
+			o.Timeout = timeout
+			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if silent.Swap(false) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return h.network.DialContext(ctx, network, addr)
+			}
+			c := h.client(t, o, lost.options())
+			all := numbered(1)
+			time.Sleep(2 * time.Minute) // the connection was idle for long and is closed
+			silent.Store(true)
+			began := time.Now()
+			require.NoError(t, c.Send(t.Context(), all[0]))
+			require.Len(t, lost.at, 1)
+			require.Equal(t, want, lost.at[0].Sub(began))
+			require.ErrorIs(t, lost.why[0], transport.Timeout)
+			h.requireArrived(t, all)
+		})
+	}
+}
