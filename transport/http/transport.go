@@ -81,11 +81,11 @@ func New(o *Options) *Transport {
 	return t
 }
 
-// Now is the time by the hub's clock, as far as the Date headers of its answers tell, which is to about a second; before the first answer, and where both agree within that, it is time.Now. It
-// fits Credentials.Now.
+// Now is the time by the hub's clock, as far as the Date headers of its answers tell: to a second and half of the time that the quickest one took. Before the first answer, from when this process's
+// clock is set until the next one, and where both agree within that, it is time.Now. It fits Credentials.Now.
 func (t *Transport) Now() time.Time { return t.clock.Now() }
 
-// Skew is how far the hub's clock is ahead of time.Now. False: no answer has told it yet.
+// Skew is how far the hub's clock is ahead of time.Now. False: no answer has told it yet, or not since this process's clock was set.
 func (t *Transport) Skew() (skew time.Duration, known bool) { return t.clock.Skew() }
 
 // Dial makes a session as transport.Transport says: connection, TLS, and the exchange that proves the credentials. The Sink is not called before Run. The

@@ -1,0 +1,100 @@
+package hubauth
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// says is the header of an answer that a clock which is ahead by so much writes now.
+func says(ahead time.Duration) http.Header {
+	return http.Header{"Date": {time.Now().Add(ahead).UTC().Format(http.TimeFormat)}}
+}
+
+// The first answer may be a slow one, and the hub may have looked at its clock at any moment in between: what is believed then, the process's own clock included, is wrong by no more than that answer took, which
+// tokens stand. The next quick one corrects it.
+func TestTheFirstAnswerMayBeSlow(t *testing.T) {
+	const trip = 2 * time.Minute // the longest that a request has by default
+	for ahead := -3 * time.Minute; ahead <= 3*time.Minute; ahead += 10 * time.Second {
+		for _, written := range []time.Duration{0, trip / 4, trip / 2, trip} {
+			synctest.Test(t, func(t *testing.T) {
+				row := fmt.Sprint(ahead, " ", written)
+				var c Clock
+				sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+				require.NoError(t, err)
+				time.Sleep(time.Hour) // the clock shows the year 2000 with every skew
+				sent := time.Now()
+				time.Sleep(written)
+				header := says(ahead)
+				time.Sleep(trip - written)
+				c.Learn(header, sent, time.Now())
+				_, known := c.Skew()
+				require.True(t, known)
+				require.WithinDuration(t, time.Now().Add(ahead), c.Now(), trip+2*resolution, row)
+
+				token, _, err := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, &c).Get(t.Context())
+				require.NoError(t, err)
+				left := token.Expires.Sub(time.Now().Add(ahead))
+				require.Greater(t, left, 50*time.Minute, row)
+				require.Less(t, left, 70*time.Minute, row)
+
+				c.Learn(says(ahead), time.Now(), time.Now())
+				require.WithinDuration(t, time.Now().Add(ahead), c.Now(), 2*resolution, row)
+			})
+		}
+	}
+}
+
+// A clock is set, or a machine wakes up: the offset that was learnt is from a clock that is no more.
+func TestTheOffsetGoesWithTheClock(t *testing.T) {
+	const years = 56 * 365 * 24 * time.Hour
+	sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+	require.NoError(t, err)
+	for name, was := range map[string]time.Duration{"years ahead": years, "years behind": -years, "hours ahead": 3 * time.Hour, "hours behind": -3 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var c Clock
+				c.Learn(says(0), time.Now(), time.Now())
+				e := *c.latest.Load() // as if the clock had been wrong then
+				e.offset, e.wall = -was, e.wall.Add(was)
+				c.latest.Store(&e)
+				_, known := c.Skew()
+				require.False(t, known)
+				require.WithinDuration(t, time.Now(), c.Now(), 0)
+				token, _, err := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, &c).Get(t.Context())
+				require.NoError(t, err, "the clock is right now")
+				require.WithinDuration(t, time.Now().Add(time.Hour), token.Expires, time.Second)
+
+				sent := time.Now()
+				time.Sleep(20 * time.Second)
+				c.Learn(says(-10*time.Second), sent, time.Now())
+				skew, known := c.Skew()
+				require.True(t, known)
+				require.Zero(t, skew, "what was learnt before counts no more")
+			})
+		})
+	}
+}
+
+// A step that tokens stand is corrected by the next answer.
+func TestASmallStepIsLearnt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Clock
+		c.Learn(says(10*time.Minute), time.Now(), time.Now())
+		e := *c.latest.Load()
+		e.wall = e.wall.Add(30 * time.Second)
+		c.latest.Store(&e)
+		_, known := c.Skew()
+		require.True(t, known)
+		c.Learn(says(10*time.Minute+30*time.Second), time.Now(), time.Now())
+		skew, known := c.Skew()
+		require.True(t, known)
+		require.InDelta(t, 10*time.Minute+30*time.Second, skew, float64(2*resolution))
+	})
+}
