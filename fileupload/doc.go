@@ -25,7 +25,7 @@
 // left unfinished is begun anew, and storage throws the old blocks away at the commit or after a week.
 //
 // When an upload fails or its context ends, the hub is told so, for NotifyTimeout at most. A hub that was not told counts the upload as running until its URI expires, and a device may have 10; more of
-// them are refused with Quota and tried again with patience. An answer of the hub to the first request of an upload that got lost costs such a place, too. When the file was
+// them are refused with Quota and tried again with patience. An answer of the hub with an upload URI that got lost costs such a place, too. When the file was
 // stored and the hub had given up the upload meanwhile, another one is begun and ended for the same file, so that the hub learns of it.
 //
 // # Tokens, clock
