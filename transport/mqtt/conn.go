@@ -202,10 +202,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	case typeDisconnect:
 		c.goodbye, c.coming = true, 0
 	}
-	if c.pending == nil {
-		c.pending = writeBufs.Get().(*writeBuf)
-	}
-	c.pending.b = pub.appendTo(c.pending.b, p)
+	c.put(p, pub)
 	if p[0]>>4 == typeConnect {
 		setKeepAlive(c.pending.b, c.beat.every)
 	}
@@ -217,6 +214,14 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 	c.mu.Unlock()
 	return len(p), nil
+}
+
+// put appends a packet to what is pending. mu is held.
+func (c *conn) put(packet []byte, pub publication) {
+	if c.pending == nil {
+		c.pending = writeBufs.Get().(*writeBuf)
+	}
+	c.pending.b = pub.appendTo(c.pending.b, packet)
 }
 
 // writeThrough writes what is pending in the flusher's stead, and leaves to a flusher what came meanwhile. It unlocks mu.
@@ -295,10 +300,13 @@ func (c *conn) stir() {
 func (c *conn) keepAlive() time.Duration {
 	c.mu.Lock()
 	wait, ping, silent := c.beat.look(time.Now())
-	c.mu.Unlock()
-	if ping {
-		_, _ = c.Write([]byte{typePingreq << 4, 0})
+	if ping && c.err == nil && !c.closing { // under one lock, or a flusher that comes to rest in between begins the patience before the ping is there
+		c.put([]byte{typePingreq << 4, 0}, publication{})
+		if c.due() {
+			c.stir()
+		}
 	}
+	c.mu.Unlock()
 	if silent {
 		c.fail(errNoPong)
 	}
