@@ -182,7 +182,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		return 0, nil
 	}
 	c.mu.Lock()
-	if c.err != nil || c.closing {
+	if c.ended() {
 		err := c.err
 		c.mu.Unlock()
 		if err == nil {
@@ -215,6 +215,9 @@ func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Unlock()
 	return len(p), nil
 }
+
+// ended reports that nothing may be written any more: DISCONNECT is the last packet [MQTT-3.14.4-2], unless the end came without. mu is held.
+func (c *conn) ended() bool { return c.err != nil || c.closing || c.goodbye }
 
 // put appends a packet to what is pending. mu is held.
 func (c *conn) put(packet []byte, pub publication) {
@@ -300,7 +303,7 @@ func (c *conn) stir() {
 func (c *conn) keepAlive() time.Duration {
 	c.mu.Lock()
 	wait, ping, silent := c.beat.look(time.Now())
-	if ping && c.err == nil && !c.closing { // under one lock, or a flusher that comes to rest in between begins the patience before the ping is there
+	if ping && !c.ended() { // under one lock, or a flusher that comes to rest in between begins the patience before the ping is there
 		c.put([]byte{typePingreq << 4, 0}, publication{})
 		if c.due() {
 			c.stir()
@@ -324,7 +327,7 @@ func (c *conn) pong() {
 func (c *conn) waitRoom(stop <-chan struct{}) int {
 	for {
 		c.mu.Lock()
-		dead := c.err != nil || c.closing
+		dead := c.ended()
 		free := highWater
 		if c.pending != nil {
 			free -= len(c.pending.b)

@@ -513,6 +513,22 @@ func TestGoodbyeLetsOutWhatWasSent(t *testing.T) {
 	})
 }
 
+// DISCONNECT is the last packet [MQTT-3.14.4-2]: the send side may settle a delivery between it and the library's Close.
+func TestNothingGoesOutBehindDisconnect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, h.options())
+		c := r.Session.(*session).conn
+		_, err := c.Write([]byte{typeDisconnect << 4, 0})
+		require.NoError(t, err)
+		r.Do(&transport.Request{Op: transport.OpSettle, Outcome: transport.Accept, Ref: []byte{1, 2}})
+		require.NoError(t, c.Close())
+		packets, err := l.drain()
+		require.Equal(t, io.EOF, err)
+		require.Equal(t, []packet{{kind: typeDisconnect, body: []byte{}}}, packets)
+	})
+}
+
 // A stuck peer must not hold the goodbye, which cannot be written; nor must TLS, which waits 5 s to say close_notify.
 func TestGoodbyeToAStuckPeerTakesLessThanASecond(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "with TLS": true} {
