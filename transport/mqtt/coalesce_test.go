@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,6 +63,27 @@ func TestABatchIsWrittenTogether(t *testing.T) {
 				synctest.Wait()
 				require.LessOrEqual(t, writes.Load()-before, int32(2+1), "more than fullWrite does not wait")
 			})
+		})
+	}
+}
+
+// What is full is one write, and over TLS one record, not a large one and the little that was too much for it.
+func TestAFullWriteIsOneWrite(t *testing.T) {
+	for _, size := range []int{100, 256, 1024} {
+		bubble(t, func(t *testing.T) {
+			h := newHub(t)
+			o := h.options()
+			writes := countWrites(o)
+			r, l := start(t, h, o)
+			synctest.Wait()
+			before := writes.Load()
+			all := 0
+			go r.send(slices.Repeat([]string{strings.Repeat("x", size)}, 1000)...)
+			for range 1000 {
+				all += len(l.expect(typePublish).body)
+			}
+			synctest.Wait()
+			require.Less(t, int(writes.Load()-before), all/fullWrite*3/2)
 		})
 	}
 }

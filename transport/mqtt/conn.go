@@ -17,8 +17,8 @@ const (
 	highWater = 32 << 10
 	// maxAlone is the largest packet that is written through: it fits into the network's buffers when nothing else is in them.
 	maxAlone = 8 << 10
-	// fullWrite is how many bytes are put together before they are written while more are on their way.
-	fullWrite = 16 << 10
+	// fullWrite is how many bytes are put together before they are written while more are on their way: with a message of up to 2 KB more it still is one chunk, and one record of TLS.
+	fullWrite = 14 << 10
 	// writeChunk is written under one deadline, so that a slow link is told from a dead one.
 	writeChunk = 16 << 10
 	// keepBuffer is the largest write buffer that is pooled; a window of ordinary messages fits.
