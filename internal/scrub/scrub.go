@@ -53,8 +53,8 @@ func secret(s, lower string, i int) (from, to int) {
 		}
 		return 0, 0
 	}
-	if i > 0 && alphanumeric(lower[i-1]) && !(i >= 3 && lower[i-3] == '%') {
-		return 0, 0 // in the middle of a word, and not after %26 or the like
+	if inWord(lower, i) {
+		return 0, 0
 	}
 	for _, mark := range marks {
 		if !strings.HasPrefix(lower[i:], mark) {
@@ -72,6 +72,14 @@ func secret(s, lower string, i int) (from, to int) {
 		return from, len(s)
 	}
 	return 0, 0
+}
+
+// inWord reports whether a letter or digit stands before i that is not the end of an escape: of %26 as in URLs, \u0026 as in JSON, \n.
+func inWord(lower string, i int) bool {
+	if i == 0 || !alphanumeric(lower[i-1]) {
+		return false
+	}
+	return !(i >= 3 && lower[i-3] == '%' || i >= 6 && lower[i-6:i-4] == `\u` || i >= 2 && lower[i-2] == '\\')
 }
 
 // lowered is s with ASCII letters in lower case, byte for byte.

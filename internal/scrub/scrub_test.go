@@ -21,6 +21,8 @@ func TestText(t *testing.T) {
 		{"user of a URL", "dial https://user:pass@proxy.example:8080/a@b: refused", "dial https://(hidden)@proxy.example:8080/a@b: refused"},
 		{"address without a user", "wss://hub.example/$iothub a@b", "wss://hub.example/$iothub a@b"},
 		{"percent-encoded", "next=https%3A%2F%2Fx%3Fa%26sig%3Dabc", "next=https%3A%2F%2Fx%3Fa%26sig%3D(hidden)"},
+		{"escaped for JSON", `{"uri":"https://s/c/b?sv=1\u0026sig=abc"}`, `{"uri":"https://s/c/b?sv=1\u0026sig=(hidden)"}`},
+		{"behind an escaped line's end", `bad:\nsig=abc`, `bad:\nsig=(hidden)`},
 		{"encoded name after a mark", "?sig%3Dabc", "?sig%3D(hidden)"},
 		{"header", "Authorization: Bearer eyJabc", "Authorization: Bearer (hidden)"},
 		{"inside a word", "design=1 monkey=2", "design=1 monkey=2"},
