@@ -10,7 +10,8 @@ const hidden = "(hidden)"
 var marks = [...]string{"sig=", "sig%3d", "signature=", "sharedaccesskey=", "accountkey=", "key=", "password=", "pwd=", "secret=", "token=", "bearer "}
 
 // Text returns s without what looks like a secret: the value after names such as sig=, SharedAccessKey=, password= and token=, and the user's part of
-// a URL. It returns s itself when there is nothing to hide.
+// a URL. It returns s itself when there is nothing to hide, so done again it
+// changes nothing.
 func Text(s string) string {
 	lower := lowered(s)
 	var out strings.Builder
@@ -65,6 +66,9 @@ func secret(s, lower string, i int) (from, to int) {
 		if from < len(s) && (s[from] == '"' || s[from] == '\'') {
 			end = s[from : from+1]
 			from++
+		}
+		if rest, done := strings.CutPrefix(s[from:], hidden); done && (rest == "" || strings.IndexByte(end, rest[0]) >= 0) {
+			return 0, 0
 		}
 		if n := strings.IndexAny(s[from:], end); n >= 0 {
 			return from, from + n

@@ -33,6 +33,9 @@ func TestText(t *testing.T) {
 			if got := scrub.Text(row.in); got != row.want {
 				t.Errorf("got %q, want %q", got, row.want)
 			}
+			if again := scrub.Text(row.want); again != row.want {
+				t.Errorf("done again it is %q, want %q", again, row.want)
+			}
 		})
 	}
 }
