@@ -298,7 +298,7 @@ func probeModule(t *testing.T) string {
 	return folder
 }
 
-// A probe prints the same on this machine, by standard Go, and on the emulated Cortex-M3, by TinyGo: policy (soft float), filter, codec.
+// A probe prints the same on this machine, by standard Go, and on the emulated Cortex-M3, by TinyGo: policies (all but the documented one in soft float), filter, codec.
 func TestProbesOnACortexM3(t *testing.T) {
 	tinyGo(t, "qemu-system-arm")
 	watch(t)

@@ -10,8 +10,7 @@ const hidden = "(hidden)"
 var marks = [...]string{"sig=", "sig%3d", "signature=", "sharedaccesskey=", "accountkey=", "key=", "password=", "pwd=", "secret=", "token=", "bearer "}
 
 // Text returns s without what looks like a secret: the value after names such as sig=, SharedAccessKey=, password= and token=, and the user's part of
-// a URL. It returns s itself when there is nothing to hide, so done again it
-// changes nothing.
+// a URL. It returns s itself when there is nothing to hide, and so for what it returned before.
 func Text(s string) string {
 	lower := lowered(s)
 	var out strings.Builder
