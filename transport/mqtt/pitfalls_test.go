@@ -342,7 +342,7 @@ func TestAHugePacketIsRefusedBeforeItIsAllocated(t *testing.T) {
 	})
 }
 
-// The library's own resend uses ids that we know nothing of, its store keeps what we keep. DUP cannot be asked for.
+// The library cannot be asked for DUP; and it resends nothing by itself, for all that it knows goes by QoS 0.
 func TestOnlyWhatIsHandedOverAgainCarriesDup(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -494,6 +494,49 @@ func TestAMessageTheLibraryDidNotTakeIsHandedOverAgain(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []uint16{0, 1}, k.tags())
 		require.Empty(t, s.conn.expected)
+	})
+}
+
+// While a lone message is stuck in the network, the library has room for one more and gives the rest back after libraryWait. Each goes out as itself all the same.
+func TestMessagesBehindAStuckOneKeepTheirIDs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, h.options())
+		synctest.Wait()
+		h.net.Last().SetBuffer(10)
+		r.Send([]transport.Item{{Tag: 7, Msg: &transport.Message{Body: []byte("stuck")}}})
+		synctest.Wait()
+		require.True(t, inside("mqtt.(*conn).writeThrough("))
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			r.Do(&transport.Request{ID: 1, Op: transport.OpTwinGet})
+			r.Do(&transport.Request{ID: 2, Op: transport.OpTwinGet}) // is not taken
+			r.Send([]transport.Item{
+				{Tag: 1, Msg: &transport.Message{Body: []byte("a")}}, {Tag: 2, Again: true, Msg: &transport.Message{Body: []byte("b")}}, {Tag: 3, Msg: &transport.Message{Body: []byte("c")}},
+			})
+		}()
+		time.Sleep(3*libraryWait + libraryWait/2)
+		for _, want := range []struct {
+			flags byte
+			tag   uint16
+			body  string
+		}{{qos1Flag, 7, "stuck"}, {}, {qos1Flag, 1, "a"}, {qos1Flag | dupFlag, 2, "b"}, {qos1Flag, 3, "c"}} {
+			p := l.expect(typePublish)
+			require.Equal(t, want.flags, p.flags)
+			if want.flags != 0 {
+				require.Equal(t, packetID(want.tag), p.id())
+				require.Equal(t, want.body, p.payload())
+				l.puback(p.id())
+			}
+		}
+		<-sent
+		synctest.Wait()
+		require.Equal(t, []uint16{7, 1, 2, 3}, r.sink.tags())
+		c := r.Session.(*session).conn
+		require.Empty(t, c.expected)
+		require.Zero(t, c.coming)
+		require.Zero(t, c.unacked)
 	})
 }
 
