@@ -71,8 +71,7 @@ type Info struct {
 	Expires time.Time
 }
 
-// MaxTags is the number of tags: an Item's Tag is below it. An MQTT session may use tag+1 as packet id and has the ids above
-// for itself.
+// MaxTags is the number of tags: an Item's Tag is below it. An MQTT session may make packet ids of them and has 4,095 others for itself.
 const MaxTags = 61440
 
 // Item is a message handed over.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -95,6 +94,8 @@ var (
 	errClosed  = errors.New("the connection was closed on this side")
 	errDropped = errors.New("the library dropped the connection")
 	errAborted = errors.New("the connection was given up")
+	// errUnannounced: nobody knows whose message it is, so it must not go out as anybody's.
+	errUnannounced = errors.New("the library wrote a message that it was not given")
 	// errManySubs: the ids behind are those of messages. On the next connection the library counts anew.
 	errManySubs = errors.New("this connection has used up its ids for subscriptions")
 )
@@ -194,7 +195,12 @@ func (c *conn) Write(p []byte) (int, error) {
 	through := false
 	switch p[0] >> 4 {
 	case typePublish:
-		if pub = c.takeExpected(); pub.id != 0 {
+		var ok bool
+		if pub, ok = c.takeExpected(); !ok {
+			c.mu.Unlock()
+			return 0, c.fail(errUnannounced)
+		}
+		if pub.id != 0 {
 			c.coming--
 			c.unacked++
 			through = c.alone && !c.flushing && c.pending == nil && len(p) <= maxAlone
@@ -225,78 +231,6 @@ func (c *conn) put(packet []byte, pub publication) {
 		c.pending = writeBufs.Get().(*writeBuf)
 	}
 	c.pending.b = pub.appendTo(c.pending.b, packet)
-}
-
-// writeThrough writes what is pending in the flusher's stead, and leaves to a flusher what came meanwhile. It unlocks mu.
-func (c *conn) writeThrough() error {
-	out := c.pending
-	c.flushing, c.pending = true, nil
-	c.mu.Unlock()
-	err := c.send(out.b)
-	if err != nil {
-		err = c.fail(&writeError{err})
-	}
-	out.free()
-	c.mu.Lock()
-	if c.due() || c.closing || c.err != nil {
-		go c.flush()
-	} else {
-		c.rest()
-	}
-	c.mu.Unlock()
-	return err
-}
-
-// due reports whether what is pending is to be written now: there is much, or nothing more is on its way. mu is held.
-func (c *conn) due() bool {
-	return c.pending != nil && (c.coming <= 0 || len(c.pending.b) >= fullWrite)
-}
-
-// rest is for who was the flusher and has no more to do. mu is held.
-func (c *conn) rest() {
-	c.flushing = c.owed != nil
-	if c.Conn != c.socket {
-		_ = c.socket.SetWriteDeadline(time.Time{}) // TLS also writes when it reads
-	}
-	if c.pending == nil && c.beat.asked {
-		c.beat.drained(time.Now())
-	}
-}
-
-// announce says that so many messages are about to be written: until they are, little is not worth a write. One that is alone, because all before it are acknowledged, is
-// written through, without a flusher.
-func (c *conn) announce(messages int) {
-	c.mu.Lock()
-	c.coming += messages
-	c.alone = messages == 1 && c.unacked == 0
-	c.mu.Unlock()
-}
-
-// answered notes a PUBACK.
-func (c *conn) answered() {
-	c.mu.Lock()
-	c.unacked = max(0, c.unacked-1) // the hub may say it twice
-	c.mu.Unlock()
-}
-
-// forgo takes back the announcement of one message.
-func (c *conn) forgo() {
-	c.mu.Lock()
-	c.coming--
-	if c.due() {
-		c.stir()
-	}
-	c.mu.Unlock()
-}
-
-// stir makes the flusher look. mu is held.
-func (c *conn) stir() {
-	if c.flushing {
-		poke(c.wake)
-		return
-	}
-	c.flushing = true
-	go c.flush()
 }
 
 // keepAlive pings if it is time to, or fails if nothing came after a ping, and returns when to call it again.
@@ -398,115 +332,11 @@ func (c *conn) failure() error {
 	return c.err
 }
 
-// flush is the flusher: the only goroutine that writes to the socket while flushing is set. It ends when there is nothing to do; for good when the connection failed, or was closed and
-// all is written.
-func (c *conn) flush() {
-	for {
-		c.mu.Lock()
-		var out *writeBuf
-		failed, closing, room := c.err != nil, c.closing, c.room
-		if closing || c.due() {
-			out, c.pending = c.pending, nil
-		}
-		if out == nil && !failed && !closing {
-			c.rest()
-		}
-		stay := c.flushing
-		c.mu.Unlock()
-		switch {
-		case failed:
-			close(c.flushed)
-			return
-		case out != nil:
-			poke(room)
-			if err := c.send(out.b); err != nil {
-				c.lastWords()
-				c.fail(&writeError{err})
-			}
-			out.free()
-		case closing:
-			c.hangUp()
-		case !stay:
-			return
-		default:
-			select {
-			case <-c.wake:
-			case <-c.owed:
-				if err := c.send(nil); err != nil {
-					c.fail(&writeError{err})
-				}
-			}
-		}
-	}
-}
-
-// lastWords waits a moment for the reading goroutine to learn why the hub hung up on CONNECT. With TLS 1.3 a client certificate is refused after the
-// handshake, and the write may fail before the alert was read.
-func (c *conn) lastWords() {
-	select {
-	case <-c.open:
-		return
-	default:
-	}
-	t := time.NewTimer(lastWordsTime)
-	defer t.Stop()
-	select {
-	case <-c.dead:
-	case <-t.C:
-	}
-}
-
-// send writes p in chunks, each with the deadline anew. An empty p is for a tunnel that owes something.
-func (c *conn) send(p []byte) error {
-	for first := true; first || len(p) > 0; first = false {
-		n := min(len(p), writeChunk)
-		c.mu.Lock()
-		now := time.Now()
-		c.beat.sent = now
-		deadline := c.drainBy
-		if deadline.IsZero() {
-			deadline = now.Add(c.timeout)
-		}
-		_ = c.socket.SetWriteDeadline(deadline)
-		c.mu.Unlock()
-		if _, err := c.Conn.Write(p[:n]); err != nil {
-			return err
-		}
-		p = p[n:]
-	}
-	return nil
-}
-
-// hangUp closes after an orderly goodbye. TLS says its own goodbye, for which it would wait 5 s.
-func (c *conn) hangUp() {
-	if c.Conn != c.socket {
-		c.mu.Lock()
-		rest := time.Until(c.drainBy)
-		c.mu.Unlock()
-		t := time.AfterFunc(rest, func() { _ = c.socket.Close() })
-		_ = c.Conn.Close()
-		t.Stop()
-	}
-	c.fail(errClosed)
-}
-
 // The library's deadlines are not used: the handshake is bounded by the dial's context, writes by the flusher.
 
 func (c *conn) SetDeadline(time.Time) error      { return nil }
 func (c *conn) SetReadDeadline(time.Time) error  { return nil }
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
-
-// A writeError is a failure of the flusher.
-type writeError struct{ err error }
-
-func (e *writeError) Error() string {
-	if errors.Is(e.err, os.ErrDeadlineExceeded) {
-		return "the hub takes no data: " + e.err.Error()
-	}
-	return e.err.Error()
-}
-
-func (e *writeError) Unwrap() error { return e.err }
 
 // poke makes a token available in ch, of capacity 1.
 func poke(ch chan struct{}) {

@@ -46,11 +46,38 @@ func (c *conn) unexpect() {
 	c.mu.Unlock()
 }
 
-// takeExpected is what the PUBLISH that is written goes out as. mu is held.
-func (c *conn) takeExpected() (p publication) {
-	if len(c.expected) > 0 {
-		p = c.expected[0]
-		c.expected = append(c.expected[:0], c.expected[1:]...)
+// takeExpected is what the PUBLISH that is written goes out as; ok is false when none was announced. mu is held.
+func (c *conn) takeExpected() (p publication, ok bool) {
+	if len(c.expected) == 0 {
+		return p, false
 	}
-	return p
+	p = c.expected[0]
+	c.expected = append(c.expected[:0], c.expected[1:]...)
+	return p, true
+}
+
+// announce says that so many messages are about to be written: until they are, little is not worth a write. One that is alone, because all before it are acknowledged, is
+// written through, without a flusher.
+func (c *conn) announce(messages int) {
+	c.mu.Lock()
+	c.coming += messages
+	c.alone = messages == 1 && c.unacked == 0
+	c.mu.Unlock()
+}
+
+// acked notes a PUBACK.
+func (c *conn) acked() {
+	c.mu.Lock()
+	c.unacked = max(0, c.unacked-1) // the hub may say it twice
+	c.mu.Unlock()
+}
+
+// forgo takes back the announcement of one message.
+func (c *conn) forgo() {
+	c.mu.Lock()
+	c.coming--
+	if c.due() {
+		c.stir()
+	}
+	c.mu.Unlock()
 }

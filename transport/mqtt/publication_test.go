@@ -120,3 +120,19 @@ func (w *counting) Write(p []byte) (int, error) {
 	*w = append(*w, bytes.Clone(p))
 	return len(p), nil
 }
+
+// What the library writes without having been given it goes out as nobody's.
+func TestAPublicationNobodyAnnouncedEndsTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, h.options())
+		go func() { _, _ = l.drain() }()
+		var packet bytes.Buffer
+		p := newPublish("devices/dev-1/messages/events/", []byte("whose?"))
+		p.Qos = 0
+		require.NoError(t, p.Write(&packet))
+		_, err := r.Session.(*session).conn.Write(packet.Bytes())
+		require.ErrorIs(t, err, errUnannounced)
+		require.ErrorIs(t, <-r.ran, errUnannounced)
+	})
+}

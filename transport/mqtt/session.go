@@ -291,7 +291,7 @@ func (s *session) connack(code byte) error {
 // puback is called by the framer.
 func (s *session) puback(id uint16) error {
 	if id > lastSubID {
-		s.conn.answered()
+		s.conn.acked()
 		s.cfg.Sink.Done(math.MaxUint16-id, nil)
 	} else if s.answered(id).filters != nil {
 		return violation("the hub answered a SUBSCRIBE with PUBACK")

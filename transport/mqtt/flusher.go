@@ -1,0 +1,157 @@
+package mqtt
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// flush is the flusher: the only goroutine that writes to the socket while flushing is set. It ends when there is nothing to do; for good when the connection failed, or was closed and
+// all is written.
+func (c *conn) flush() {
+	for {
+		c.mu.Lock()
+		var out *writeBuf
+		failed, closing, room := c.err != nil, c.closing, c.room
+		if closing || c.due() {
+			out, c.pending = c.pending, nil
+		}
+		if out == nil && !failed && !closing {
+			c.rest()
+		}
+		stay := c.flushing
+		c.mu.Unlock()
+		switch {
+		case failed:
+			close(c.flushed)
+			return
+		case out != nil:
+			poke(room)
+			if err := c.send(out.b); err != nil {
+				c.lastWords()
+				c.fail(&writeError{err})
+			}
+			out.free()
+		case closing:
+			c.hangUp()
+		case !stay:
+			return
+		default:
+			select {
+			case <-c.wake:
+			case <-c.owed:
+				if err := c.send(nil); err != nil {
+					c.fail(&writeError{err})
+				}
+			}
+		}
+	}
+}
+
+// lastWords waits a moment for the reading goroutine to learn why the hub hung up on CONNECT. With TLS 1.3 a client certificate is refused after the
+// handshake, and the write may fail before the alert was read.
+func (c *conn) lastWords() {
+	select {
+	case <-c.open:
+		return
+	default:
+	}
+	t := time.NewTimer(lastWordsTime)
+	defer t.Stop()
+	select {
+	case <-c.dead:
+	case <-t.C:
+	}
+}
+
+// send writes p in chunks, each with the deadline anew. An empty p is for a tunnel that owes something.
+func (c *conn) send(p []byte) error {
+	for first := true; first || len(p) > 0; first = false {
+		n := min(len(p), writeChunk)
+		c.mu.Lock()
+		now := time.Now()
+		c.beat.sent = now
+		deadline := c.drainBy
+		if deadline.IsZero() {
+			deadline = now.Add(c.timeout)
+		}
+		_ = c.socket.SetWriteDeadline(deadline)
+		c.mu.Unlock()
+		if _, err := c.Conn.Write(p[:n]); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// hangUp closes after an orderly goodbye. TLS says its own goodbye, for which it would wait 5 s.
+func (c *conn) hangUp() {
+	if c.Conn != c.socket {
+		c.mu.Lock()
+		rest := time.Until(c.drainBy)
+		c.mu.Unlock()
+		t := time.AfterFunc(rest, func() { _ = c.socket.Close() })
+		_ = c.Conn.Close()
+		t.Stop()
+	}
+	c.fail(errClosed)
+}
+
+// due reports whether what is pending is to be written now: there is much, or nothing more is on its way. mu is held.
+func (c *conn) due() bool {
+	return c.pending != nil && (c.coming <= 0 || len(c.pending.b) >= fullWrite)
+}
+
+// rest is for who was the flusher and has no more to do. mu is held.
+func (c *conn) rest() {
+	c.flushing = c.owed != nil
+	if c.Conn != c.socket {
+		_ = c.socket.SetWriteDeadline(time.Time{}) // TLS also writes when it reads
+	}
+	if c.pending == nil && c.beat.asked {
+		c.beat.drained(time.Now())
+	}
+}
+
+// stir makes the flusher look. mu is held.
+func (c *conn) stir() {
+	if c.flushing {
+		poke(c.wake)
+		return
+	}
+	c.flushing = true
+	go c.flush()
+}
+
+// writeThrough writes what is pending in the flusher's stead, and leaves to a flusher what came meanwhile. It unlocks mu.
+func (c *conn) writeThrough() error {
+	out := c.pending
+	c.flushing, c.pending = true, nil
+	c.mu.Unlock()
+	err := c.send(out.b)
+	if err != nil {
+		err = c.fail(&writeError{err})
+	}
+	out.free()
+	c.mu.Lock()
+	if c.due() || c.closing || c.err != nil {
+		go c.flush()
+	} else {
+		c.rest()
+	}
+	c.mu.Unlock()
+	return err
+}
+
+// A writeError is a failure of the flusher.
+type writeError struct{ err error }
+
+func (e *writeError) Error() string {
+	if errors.Is(e.err, os.ErrDeadlineExceeded) {
+		return "the hub takes no data: " + e.err.Error()
+	}
+	return e.err.Error()
+}
+
+func (e *writeError) Unwrap() error { return e.err }
