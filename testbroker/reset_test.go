@@ -72,6 +72,11 @@ func TestResetForgetsFiles(t *testing.T) {
 		require.Empty(t, h.Uploads())
 		require.Empty(t, h.Blobs())
 		require.Equal(t, 403, p.put(place, "", "content", "x-ms-blob-type", "BlockBlob").StatusCode)
+
+		next := p.beginUpload("a.txt")
+		p.putBlob(next, "other content")
+		require.Equal(t, 204, p.endUpload(ended(next.CorrelationID)).StatusCode)
+		require.Equal(t, 403, p.put(place, "", "content", "x-ms-blob-type", "BlockBlob").StatusCode)
 	})
 }
 

@@ -89,8 +89,9 @@ type uploads struct {
 	opt   UploadOptions
 	store blobStore
 
-	mu  sync.Mutex
-	all []*Upload
+	mu   sync.Mutex
+	all  []*Upload
+	made int // so far, also before a Reset: no two have the same correlation id
 }
 
 func (u *uploads) init(o UploadOptions) {
@@ -180,9 +181,10 @@ func (u *uploads) begin(device, name string, now time.Time) *Upload {
 	if running >= MaxUploads {
 		return nil
 	}
+	u.made++
 	up := &Upload{
 		DeviceID: device, Blob: device + "/" + name, Started: now, Expires: now.Add(u.opt.Life),
-		CorrelationID: base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s_%d", now.UTC().Format("200601021504"), len(u.all)+1)),
+		CorrelationID: base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s_%d", now.UTC().Format("200601021504"), u.made)),
 	}
 	u.all = append(u.all, up)
 	own := *up
