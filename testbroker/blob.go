@@ -85,8 +85,9 @@ type blobStore struct {
 	blobs map[string]*storedBlob
 }
 
-// A storedBlob is what the store has under a name: a file, blocks that may become one, or both.
+// A storedBlob is what the store has under a name for which there was an upload: nothing yet, a file, blocks that may become one, or both.
 type storedBlob struct {
+	upload string // correlation id of the newest of that name
 	file   *Blob
 	staged map[string]BlobBlock // by ID
 }
@@ -111,20 +112,37 @@ func (s *blobStore) size(name string) (int64, bool) {
 	return b.Size, ok
 }
 
-func (s *blobStore) entryLocked(name string) *storedBlob {
+// expect makes room for what an upload brings.
+func (s *blobStore) expect(name, upload string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	b := s.blobs[name]
 	if b == nil {
 		b = &storedBlob{staged: make(map[string]BlobBlock)}
 		s.blobs[name] = b
 	}
-	return b
+	b.upload = upload
+}
+
+// forget drops what an upload has brought, unless there was another of that name since.
+func (s *blobStore) forget(name, upload string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.blobs[name]; b != nil && b.upload == upload {
+		delete(s.blobs, name)
+	}
 }
 
 // put stores a file that came in one go. Blocks that wait are forgotten.
-func (s *blobStore) put(file Blob) {
+func (s *blobStore) put(file Blob) *blobError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.replaceLocked(s.entryLocked(file.Name), file)
+	b := s.blobs[file.Name]
+	if b == nil {
+		return blobExpired // while the body came
+	}
+	s.replaceLocked(b, file)
+	return nil
 }
 
 func (s *blobStore) replaceLocked(b *storedBlob, file Blob) {
@@ -143,7 +161,10 @@ func (s *blobStore) replaceLocked(b *storedBlob, file Blob) {
 func (s *blobStore) stage(name string, part BlobBlock) *blobError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.entryLocked(name)
+	b := s.blobs[name]
+	if b == nil {
+		return blobExpired
+	}
 	for id := range b.staged {
 		if len(id) != len(part.ID) {
 			return blobInvalidBlock
@@ -167,7 +188,10 @@ type listedBlock struct {
 func (s *blobStore) commit(file Blob, list []listedBlock) *blobError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.entryLocked(file.Name)
+	b := s.blobs[file.Name]
+	if b == nil {
+		return blobExpired
+	}
 	old := make(map[string]BlobBlock)
 	if b.file != nil {
 		for _, part := range b.file.Blocks {

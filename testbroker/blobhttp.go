@@ -84,8 +84,7 @@ func (q *httpRequest) putWhole(name string) (httpAnswer, *blobError) {
 		file.MD5 = sum
 	}
 	file.Blocks = []BlobBlock{part}
-	q.hub.uploads.store.put(file)
-	return q.created(sum), nil
+	return q.created(sum), q.hub.uploads.store.put(file)
 }
 
 // putBlock stores a block.

@@ -15,8 +15,8 @@ import (
 type blobKeys struct {
 	key [32]byte
 
-	mu      sync.Mutex
-	revoked map[string]bool // correlation ids
+	mu   sync.Mutex
+	good map[string]bool // correlation ids of uploads whose URIs were not revoked
 }
 
 const (
@@ -27,7 +27,7 @@ const (
 
 func (k *blobKeys) init() {
 	rand.Read(k.key[:]) // never fails
-	k.revoked = make(map[string]bool)
+	k.good = make(map[string]bool)
 }
 
 // sign returns the query of an upload URI, with the question mark. The identifier in it is the upload's, by which it can be revoked.
@@ -55,12 +55,12 @@ func (k *blobKeys) check(blob string, q url.Values, right string, now time.Time)
 	}
 	expires, err := time.Parse(sasTimeForm, q.Get("se"))
 	k.mu.Lock()
-	revoked := k.revoked[q.Get("si")]
+	good := k.good[q.Get("si")]
 	k.mu.Unlock()
 	switch {
 	case err != nil || q.Get("sr") != "b" || !hmac.Equal([]byte(sig), []byte(k.signature(blob, q))):
 		return blobBadSignature
-	case revoked || !now.Before(expires):
+	case !good || !now.Before(expires):
 		return blobExpired
 	case !strings.Contains(q.Get("sp"), right):
 		return blobNoRight
@@ -68,9 +68,16 @@ func (k *blobKeys) check(blob string, q url.Values, right string, now time.Time)
 	return nil
 }
 
+// allow makes the upload URI of an upload good, until its time is over.
+func (k *blobKeys) allow(correlation string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.good[correlation] = true
+}
+
 // revoke makes the upload URI of an upload worthless.
 func (k *blobKeys) revoke(correlation string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.revoked[correlation] = true
+	delete(k.good, correlation)
 }

@@ -210,7 +210,7 @@ func (h *Hub) queue(id identity) (*c2dQueue, error) {
 func (h *Hub) queueLocked(id identity) *c2dQueue {
 	q := h.queues[id]
 	if q == nil {
-		q = &c2dQueue{hub: h, id: id}
+		q = &c2dQueue{hub: h, id: id, log: history[*c2dEntry]{keep: h.keep}}
 		h.queues[id] = q
 	}
 	return q
@@ -241,7 +241,7 @@ func (h *Hub) PurgeC2D(device string) int {
 	return n
 }
 
-// C2DLog returns all commands that were ever sent to a device, named as in [Hub.Connections]: receiver by receiver, in
+// C2DLog returns the commands that were sent to a device, named as in [Hub.Connections]: receiver by receiver, in
 // the order of their sequence numbers.
 func (h *Hub) C2DLog(device string) []C2DRecord {
 	var all []C2DRecord
@@ -251,7 +251,8 @@ func (h *Hub) C2DLog(device string) []C2DRecord {
 	return all
 }
 
-// CountC2D returns how many commands to a device, named as in [Hub.Connections], are in a state.
+// CountC2D returns how many commands to a device, named as in [Hub.Connections], are in a state, also of those that are in no
+// log any more.
 func (h *Hub) CountC2D(device string, state C2DState) int {
 	n := 0
 	for _, q := range h.queuesOf(device) {

@@ -13,8 +13,8 @@ type c2dQueue struct {
 	id  identity
 
 	mu       sync.Mutex // guards what follows; held over writes, which never wait, so that commands stay in order
-	log      []*c2dEntry
-	waiting  []*c2dEntry // those of log that have not ended
+	log      history[*c2dEntry]
+	waiting  []*c2dEntry // those that have not ended, forgotten or not
 	counts   [c2dStates]int
 	to       c2dReceiver // who receives commands, or did so before; nil = nobody
 	paused   bool        // it has unsubscribed; it can still acknowledge what it has
@@ -63,9 +63,9 @@ func (q *c2dQueue) add(m C2D, topic string) error {
 		return ErrQueueFull
 	}
 	e := &c2dEntry{C2DRecord: C2DRecord{
-		DeviceID: q.id.device, ModuleID: q.id.module, Sequence: len(q.log) + 1, C2D: m, Topic: topic, State: Enqueued, Enqueued: now,
+		DeviceID: q.id.device, ModuleID: q.id.module, Sequence: q.log.total() + 1, C2D: m, Topic: topic, State: Enqueued, Enqueued: now,
 	}}
-	q.log = append(q.log, e)
+	q.log.add(e)
 	q.waiting = append(q.waiting, e)
 	q.counts[Enqueued]++
 	q.noteLocked(e)
@@ -335,7 +335,7 @@ func (q *c2dQueue) stop() {
 func (q *c2dQueue) appendLog(all []C2DRecord) []C2DRecord {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, e := range q.log {
+	for _, e := range q.log.entries {
 		r := e.C2DRecord
 		r.C2D.Body, r.C2D.Properties = slices.Clone(r.C2D.Body), slices.Clone(r.C2D.Properties)
 		all = append(all, r)

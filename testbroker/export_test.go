@@ -5,6 +5,57 @@ import (
 	"net/url"
 )
 
+// Held returns how many entries the hub holds of each thing that [Options.Keep] bounds; what is there for each identity, of the one that has most.
+func Held(h *Hub) map[string]int {
+	all := make(map[string]int)
+	h.log.mu.Lock()
+	all["messages"], all["conflicts"], all["copies"] = len(h.log.messages.entries), len(h.log.conflicts.entries), len(h.log.copies)
+	h.log.mu.Unlock()
+	h.calls.mu.Lock()
+	all["calls"], all["answers"], all["request ids"] = len(h.calls.log.entries), len(h.calls.answers.entries), len(h.calls.named)
+	h.calls.mu.Unlock()
+	h.uploads.mu.Lock()
+	all["uploads"] = len(h.uploads.all.entries)
+	h.uploads.mu.Unlock()
+	h.uploads.store.keys.mu.Lock()
+	all["upload URIs"] = len(h.uploads.store.keys.good)
+	h.uploads.store.keys.mu.Unlock()
+	h.uploads.store.mu.Lock()
+	all["files"] = len(h.uploads.store.blobs)
+	h.uploads.store.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all["fault messages"] = len(h.orders.entries)
+	for id, q := range h.queues {
+		q.mu.Lock()
+		all["commands"] = max(all["commands"], len(q.log.entries))
+		q.mu.Unlock()
+		if h.registry[id] == nil {
+			all["queues of removed devices"]++
+		}
+	}
+	for _, t := range h.twinOf {
+		t.mu.Lock()
+		all["twin requests"] = max(all["twin requests"], len(t.requests.entries))
+		t.mu.Unlock()
+	}
+	return all
+}
+
+// HistoryMoves adds n entries to a history and returns how often it has moved to another array, and how many entries that had room for at most.
+func HistoryMoves(keep, n int) (moves, room int) {
+	l := history[int]{keep: keep}
+	for i := range n {
+		before := cap(l.entries)
+		l.add(i)
+		if cap(l.entries) > before {
+			moves++
+			room = max(room, cap(l.entries)+1)
+		}
+	}
+	return moves, room
+}
+
 // What the tests of the parsers look at.
 
 func ParseBag(s string) ([]Property, error) { return parseBag(s) }

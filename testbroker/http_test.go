@@ -167,7 +167,7 @@ func TestTelemetryOverHTTP(t *testing.T) {
 					{"$.sub", "thermostat1"}, {"$.ct", "application/json"}, {"$.cid", "c-1"}, {"$.mid", "m-1"}, {"$.to", "/devices/dev-1/messages/events"},
 				},
 				Properties: []testbroker.Property{{"level", "high temp"}}, Body: []byte(`{"celsius":21}`), Protocol: testbroker.HTTP,
-				Topic: "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: m.Received,
+				Topic: "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: m.Received, Sequence: 1,
 			}, m)
 			require.EqualValues(t, 1, log[3].Connection, "the connection is kept")
 			require.Equal(t, 1, h.Connections("dev-1"))

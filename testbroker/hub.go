@@ -76,6 +76,12 @@ type Options struct {
 	// WebSocketFrame, unless zero, is how many bytes the hub puts into one frame at most, regardless of where packets
 	// begin. Default: what it writes at a time is one frame.
 	WebSocketFrame int
+	// Keep, unless zero, is how many entries of each log the hub keeps, the newest, so that it can run for as long as one likes:
+	// messages, conflicts, calls of methods, their answers, faults asked for by message, uploads with their files, and for each
+	// device or module its commands and its requests about the twin. The oldest are forgotten, and so are the commands of devices
+	// removed that many removals ago. Waits, counts and sequence numbers go on as if all were kept, and what is under way goes
+	// on, except that an upload is over when it is forgotten. Default: all are kept until [Hub.Reset].
+	Keep int
 	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeat from run to run: clients that trust a hub trust the
 	// next one of the same seed. Who knows the seed has the keys.
 	Seed uint64
@@ -91,6 +97,7 @@ type Hub struct {
 	grace    time.Duration // of tokens
 	life     time.Duration // of connections, beyond their token's
 	seed     uint64
+	keep     int
 	c2d      C2DOptions
 	amqp     AMQPOptions
 	http     HTTPOptions
@@ -119,6 +126,7 @@ type Hub struct {
 	resetting   chan struct{} // closed when the Reset under way is through; nil = there is none
 	registry    map[identity]*registration
 	entries     int // registered so far
+	removed     history[identity]
 	policies    map[string]policy
 	generations map[string]int // how many pairs of keys each owner was given
 	listeners   []net.Listener
@@ -129,7 +137,7 @@ type Hub struct {
 	queues      map[identity]*c2dQueue
 	cas         *x509.CertPool // of devices
 	standing    map[identity]standingOrder
-	orders      []*FaultMessage
+	orders      history[*FaultMessage]
 	methodPairs map[identity]*amqpPair   // the newest of each identity
 	listening   map[identity][]*amqpPair // those that are told of changes of desired properties
 	twins       amqpFacility
@@ -148,6 +156,7 @@ func New(o *Options) (*Hub, error) {
 		grace:       max(cmp.Or(o.TokenGrace, DefaultTokenGrace), 0),
 		life:        max(cmp.Or(o.ConnectionGrace, o.TokenGrace, DefaultTokenGrace), 0),
 		seed:        o.Seed,
+		keep:        max(o.Keep, 0),
 		c2d:         o.C2D.withDefaults(),
 		amqp:        o.AMQP.withDefaults(),
 		http:        o.HTTP.withDefaults(),
@@ -179,8 +188,10 @@ func New(o *Options) (*Hub, error) {
 	}
 	h.front = webFront{hub: h, conns: make(chan net.Conn)}
 	h.routes = allRoutes()
-	h.log.first = make(map[messageKey]int)
-	h.uploads.init(o.Uploads)
+	h.log.init(h.keep)
+	h.calls.log.keep, h.calls.answers.keep = h.keep, h.keep
+	h.orders.keep, h.removed.keep = h.keep, h.keep
+	h.uploads.init(o.Uploads, h.keep)
 	h.faults.init(o.Seed)
 
 	limits := mochi.NewDefaultServerCapabilities()

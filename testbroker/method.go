@@ -71,7 +71,7 @@ const (
 	AnswerLate
 	// AnswerElsewhere: it came on another connection than the request had gone to, and does not count.
 	AnswerElsewhere
-	// AnswerUnknown: there is no call of its request id.
+	// AnswerUnknown: there is no call of its request id, or it was forgotten.
 	AnswerUnknown
 	// AnswerLost: a fault has taken it away.
 	AnswerLost
@@ -103,13 +103,13 @@ type MethodAnswer struct {
 	Received   time.Time
 }
 
-// methodCalls is all that was ever called.
+// methodCalls is what was called.
 type methodCalls struct {
 	mu      sync.Mutex // guards what follows and all calls; never held over a write or an event
-	log     []*methodCall
+	log     history[*methodCall]
 	open    map[*methodCall]struct{} // those that have not ended
-	named   map[callName]*methodCall // those that have a request id
-	answers []*MethodAnswer
+	named   map[callName]*methodCall // those in log, or not returned, that have a request id
+	answers history[*MethodAnswer]
 	count   uint64 // request ids so far
 }
 
@@ -124,6 +124,8 @@ type methodCall struct {
 	id    identity
 	to    *conn         // the connection that it was sent on
 	ended chan struct{} // closed when it has ended
+
+	returned, forgotten bool // its caller has the result; it is not in the log any more
 }
 
 // CallMethod calls a direct method of a device, or of a module named "deviceID/moduleID", and waits for its answer. The
@@ -147,7 +149,10 @@ func (h *Hub) callMethod(ctx context.Context, who identity, m MethodCall) (Metho
 		id:           who, ended: make(chan struct{}),
 	}
 	h.calls.mu.Lock()
-	h.calls.log = append(h.calls.log, call)
+	if old, forgot := h.calls.log.add(call); forgot {
+		old.forgotten = true
+		h.calls.releaseLocked(old)
+	}
 	h.calls.open[call] = struct{}{}
 	h.calls.mu.Unlock()
 	told := Event{Kind: MethodCalled, DeviceID: who.device, ModuleID: who.module, Name: m.Name}
@@ -155,12 +160,21 @@ func (h *Hub) callMethod(ctx context.Context, who identity, m MethodCall) (Metho
 	h.endCall(call, MethodResult{}, h.perform(ctx, call)) // unless an answer has ended it
 	h.calls.mu.Lock()
 	result, err := MethodResult{call.Result.Status, slices.Clone(call.Result.Payload)}, call.Err
+	call.returned = true
+	h.calls.releaseLocked(call)
 	h.calls.mu.Unlock()
 	if err != nil {
 		told.Kind, told.Err = MethodFailed, err
 		h.event(told, nil)
 	}
 	return result, err
+}
+
+// releaseLocked lets go of the request id of a call that nobody can ask for any more.
+func (m *methodCalls) releaseLocked(call *methodCall) {
+	if call.returned && call.forgotten {
+		delete(m.named, callName{call.id, call.RequestID})
+	}
 }
 
 // checkCall says why a call cannot be made.
@@ -426,7 +440,7 @@ func (h *Hub) noteAnswer(c *conn, call *methodCall, a *MethodAnswer, refused err
 	default:
 		a.Fate = AnswerLate
 	}
-	h.calls.answers = append(h.calls.answers, a)
+	h.calls.answers.add(a)
 }
 
 // displaceCalls ends the calls that were sent to an identity on a connection whose place another has taken.
@@ -442,13 +456,13 @@ func (h *Hub) displaceCalls(c *conn, id identity) {
 	}
 }
 
-// MethodLog returns all calls to a device, named as in [Hub.Connections], in the order in which they were made. Calls that
+// MethodLog returns the calls to a device, named as in [Hub.Connections], in the order in which they were made. Calls that
 // no device could be asked to do, because their name or payload is not allowed, are not among them.
 func (h *Hub) MethodLog(device string) []MethodRecord {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
 	var all []MethodRecord
-	for _, call := range h.calls.log {
+	for _, call := range h.calls.log.entries {
 		if call.id.matches(device) {
 			r := call.MethodRecord
 			r.Payload, r.Result.Payload = slices.Clone(r.Payload), slices.Clone(r.Result.Payload)
@@ -458,13 +472,13 @@ func (h *Hub) MethodLog(device string) []MethodRecord {
 	return all
 }
 
-// MethodAnswers returns all answers of a device, named as in [Hub.Connections], in the order in which they came: also
+// MethodAnswers returns the answers of a device, named as in [Hub.Connections], in the order in which they came: also
 // those that answered nothing.
 func (h *Hub) MethodAnswers(device string) []MethodAnswer {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
 	var all []MethodAnswer
-	for _, a := range h.calls.answers {
+	for _, a := range h.calls.answers.entries {
 		if (identity{a.DeviceID, a.ModuleID}).matches(device) {
 			r := *a
 			r.Payload = slices.Clone(r.Payload)

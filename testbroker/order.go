@@ -165,7 +165,7 @@ func (h *Hub) take(m Message, acknowledge func(orderKind), obey func(orderKind, 
 	}
 	f.Received = h.now()
 	h.mu.Lock()
-	h.orders = append(h.orders, &f)
+	h.orders.add(&f)
 	h.mu.Unlock()
 	acknowledge(kind)
 	h.changed.wake()
@@ -249,8 +249,8 @@ func (h *Hub) ordered(c *conn, id identity) error {
 func (h *Hub) FaultMessages() []FaultMessage {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]FaultMessage, len(h.orders))
-	for i, f := range h.orders {
+	all := make([]FaultMessage, len(h.orders.entries))
+	for i, f := range h.orders.entries {
 		all[i] = *f
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -225,9 +226,11 @@ func (h *Hub) RemoveDevice(id string) error {
 		h.mu.Unlock()
 		return fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
+	var gone []identity
 	for other := range h.registry {
 		if other.matches(id) {
 			delete(h.registry, other)
+			gone = append(gone, other)
 		}
 	}
 	h.forgetLocked(id)
@@ -236,7 +239,21 @@ func (h *Hub) RemoveDevice(id string) error {
 	h.mu.Unlock()
 	h.expel(open, id, ErrRemoved, wire.ResourceDeleted)
 	h.PurgeC2D(id)
+	h.noteRemoved(gone)
 	return nil
+}
+
+// noteRemoved has the hub keep what it knows of identities that were removed, instead of those whose removal it forgets.
+func (h *Hub) noteRemoved(gone []identity) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range gone {
+		old, forgot := h.removed.add(id)
+		if forgot && h.registry[old] == nil && !slices.Contains(h.removed.entries, old) {
+			delete(h.queues, old)
+			delete(h.standing, old)
+		}
+	}
 }
 
 // expel ends what connections do for a device: those of MQTT as a whole.

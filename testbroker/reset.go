@@ -64,7 +64,8 @@ func (h *Hub) Reset() {
 	clear(h.sessions)
 	clear(h.twinOf)
 	clear(h.standing)
-	h.orders = nil
+	h.orders.clear()
+	h.removed.clear()
 	h.resetting = nil
 	h.mu.Unlock()
 	close(through)
@@ -72,12 +73,13 @@ func (h *Hub) Reset() {
 	h.changed.wake()
 }
 
-// clear empties the log. Slices of it that are still being read stay as they are.
+// clear empties the log.
 func (l *telemetryLog) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.messages, l.conflicts = nil, nil
-	clear(l.first)
+	l.messages.clear()
+	l.conflicts.clear()
+	clear(l.copies)
 }
 
 // clear removes all faults.
@@ -92,7 +94,9 @@ func (f *faults) clear() {
 func (m *methodCalls) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.log = slices.DeleteFunc(m.log, func(c *methodCall) bool {
+	calls := m.log.entries
+	m.log.clear()
+	m.log.entries = slices.DeleteFunc(calls, func(c *methodCall) bool {
 		_, open := m.open[c]
 		return !open
 	})
@@ -100,20 +104,18 @@ func (m *methodCalls) clear() {
 		_, open := m.open[c]
 		return !open
 	})
-	m.answers = nil
+	m.answers.clear()
 }
 
 // clear forgets all uploads and files. Upload URIs that were given out are worth nothing any more.
 func (u *uploads) clear() {
 	u.mu.Lock()
-	gone := u.all
-	u.all = nil
+	u.all.clear()
+	u.told = 0
 	u.mu.Unlock()
 	k := &u.store.keys
 	k.mu.Lock()
-	for _, up := range gone {
-		k.revoked[up.CorrelationID] = true
-	}
+	clear(k.good)
 	k.mu.Unlock()
 	u.store.mu.Lock()
 	defer u.store.mu.Unlock()

@@ -55,6 +55,8 @@ type Message struct {
 	Connection uint64
 	// Received is when the hub stored it, by the hub's clock.
 	Received time.Time
+	// Sequence numbers the messages in the order in which the hub stored them, from 1, since it was new or [Hub.Reset].
+	Sequence int
 }
 
 // Property returns the value of the first application property of that name; false when there is none.

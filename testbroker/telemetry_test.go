@@ -88,20 +88,20 @@ func TestTelemetryIsLogged(t *testing.T) {
 		want := []testbroker.Message{
 			{
 				DeviceID: "dev-1", MessageID: "a", System: []testbroker.Property{{"$.mid", "a"}}, Properties: []testbroker.Property{{"x", "1"}},
-				Protocol: testbroker.MQTT, Topic: events + "%24.mid=a&x=1", Body: []byte("one"), QoS: 1, PacketID: 258, Connection: 1, Received: start,
+				Protocol: testbroker.MQTT, Topic: events + "%24.mid=a&x=1", Body: []byte("one"), QoS: 1, PacketID: 258, Connection: 1, Received: start, Sequence: 1,
 			},
 			{
 				DeviceID: "dev-1", ModuleID: "mod-1", Protocol: testbroker.MQTT, Topic: "devices/dev-1/modules/mod-1/messages/events/",
-				Body: []byte("two"), QoS: 1, PacketID: 1, Connection: 2, Received: time.Now(),
+				Body: []byte("two"), QoS: 1, PacketID: 1, Connection: 2, Received: time.Now(), Sequence: 2,
 			},
 			{
 				DeviceID: "dev-1", MessageID: "c", System: []testbroker.Property{{"$.mid", "c"}},
-				Protocol: testbroker.MQTT, Topic: events + "%24.mid=c", Body: []byte("again"), QoS: 1, PacketID: 7, Dup: true, Connection: 1, Received: time.Now(),
+				Protocol: testbroker.MQTT, Topic: events + "%24.mid=c", Body: []byte("again"), QoS: 1, PacketID: 7, Dup: true, Connection: 1, Received: time.Now(), Sequence: 3,
 			},
-			{DeviceID: "dev-1", Protocol: testbroker.MQTT, Topic: events, Body: []byte("no answer wanted"), Connection: 1, Received: time.Now()},
+			{DeviceID: "dev-1", Protocol: testbroker.MQTT, Topic: events, Body: []byte("no answer wanted"), Connection: 1, Received: time.Now(), Sequence: 4},
 			{
 				DeviceID: "dev-1", Properties: []testbroker.Property{{"x", "1"}, {"mqtt-retain", "true"}},
-				Protocol: testbroker.MQTT, Topic: events + "x=1", Body: []byte("retained"), QoS: 1, PacketID: 8, Connection: 1, Received: time.Now(),
+				Protocol: testbroker.MQTT, Topic: events + "x=1", Body: []byte("retained"), QoS: 1, PacketID: 8, Connection: 1, Received: time.Now(), Sequence: 5,
 			},
 		}
 		require.Equal(t, want, h.Messages())
@@ -307,7 +307,7 @@ func TestWill(t *testing.T) {
 				require.Equal(t, []testbroker.Message{{
 					DeviceID: "dev-1", MessageID: "w", System: []testbroker.Property{{"$.mid", "w"}},
 					Properties: []testbroker.Property{{"a", "b"}, {"iothub-MessageType", "Will"}},
-					Protocol:   testbroker.MQTT, Topic: events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1, Received: time.Now(),
+					Protocol:   testbroker.MQTT, Topic: events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1, Received: time.Now(), Sequence: 1,
 				}}, h.Messages())
 			})
 		})

@@ -90,7 +90,7 @@ type twin struct {
 	version           int64
 	etag              uint64
 	model             string
-	requests          []*TwinRequest
+	requests          history[*TwinRequest]
 	changes           []change // of desired properties, not sent yet
 	sending           bool
 }
@@ -117,7 +117,7 @@ func (h *Hub) twin(id identity) (*twin, error) {
 		now := h.now()
 		t = &twin{
 			id: id, desired: newSection(now, maxTwinSection), reported: newSection(now, maxTwinSection), tags: newSection(now, maxTwinTags),
-			version: 2, etag: 1,
+			version: 2, etag: 1, requests: history[*TwinRequest]{keep: h.keep},
 		}
 		h.twinOf[id] = t
 	}
@@ -338,8 +338,8 @@ func (h *Hub) TwinLog(id string) []TwinRequest {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]TwinRequest, len(t.requests))
-	for i, r := range t.requests {
+	all := make([]TwinRequest, len(t.requests.entries))
+	for i, r := range t.requests.entries {
 		all[i] = *r
 		all[i].Body = slices.Clone(r.Body)
 	}

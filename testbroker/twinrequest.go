@@ -56,7 +56,7 @@ func (h *Hub) askTwin(by twinAsker, r TwinRequest, wrong error) {
 	}
 	q.t = t
 	t.mu.Lock()
-	t.requests = append(t.requests, q.r)
+	t.requests.add(q.r)
 	t.mu.Unlock()
 	defer h.changed.wake()
 	if q.take(DropBeforeTwin) != nil {

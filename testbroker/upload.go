@@ -90,23 +90,25 @@ type uploads struct {
 	store blobStore
 
 	mu   sync.Mutex
-	all  []*Upload
+	all  history[*Upload]
 	made int // so far, also before a Reset: no two have the same correlation id
+	told int // ends that devices have told
 }
 
-func (u *uploads) init(o UploadOptions) {
+func (u *uploads) init(o UploadOptions, keep int) {
 	u.opt = o.withDefaults()
+	u.all.keep = keep
 	u.store.blobs = make(map[string]*storedBlob)
 	u.store.keys.init()
 }
 
-// Uploads returns all uploads, in the order in which they were begun.
+// Uploads returns the uploads, in the order in which they were begun.
 func (h *Hub) Uploads() []Upload {
 	u, now := &h.uploads, h.now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	out := make([]Upload, len(u.all))
-	for i, up := range u.all {
+	out := make([]Upload, len(u.all.entries))
+	for i, up := range u.all.entries {
 		u.ageLocked(up, now)
 		out[i] = *up
 	}
@@ -116,13 +118,9 @@ func (h *Hub) Uploads() []Upload {
 // WaitUploads waits until devices have told the end of at least n uploads, good or bad. It fails when the context ends or the hub is closed.
 func (h *Hub) WaitUploads(ctx context.Context, n int) error {
 	return h.until(ctx, func() bool {
-		told := 0
-		for _, up := range h.Uploads() {
-			if up.State == UploadSucceeded || up.State == UploadFailed {
-				told++
-			}
-		}
-		return told >= n
+		h.uploads.mu.Lock()
+		defer h.uploads.mu.Unlock()
+		return h.uploads.told >= n
 	})
 }
 
@@ -150,7 +148,7 @@ func (h *Hub) expireUpload(correlation string) bool {
 func (u *uploads) expire(correlation string, now time.Time) (Upload, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, up := range u.all {
+	for _, up := range u.all.entries {
 		if up.CorrelationID == correlation && up.State == UploadRunning {
 			up.State = UploadExpired
 			up.Expires = now
@@ -173,7 +171,7 @@ func (u *uploads) begin(device, name string, now time.Time) *Upload {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	running := 0
-	for _, up := range u.all {
+	for _, up := range u.all.entries {
 		if u.ageLocked(up, now); up.DeviceID == device && up.State == UploadRunning {
 			running++
 		}
@@ -186,7 +184,12 @@ func (u *uploads) begin(device, name string, now time.Time) *Upload {
 		DeviceID: device, Blob: device + "/" + name, Started: now, Expires: now.Add(u.opt.Life),
 		CorrelationID: base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s_%d", now.UTC().Format("200601021504"), u.made)),
 	}
-	u.all = append(u.all, up)
+	u.store.expect(up.Blob, up.CorrelationID)
+	u.store.keys.allow(up.CorrelationID)
+	if old, forgot := u.all.add(up); forgot {
+		u.store.keys.revoke(old.CorrelationID)
+		u.store.forget(old.Blob, old.CorrelationID)
+	}
 	own := *up
 	return &own
 }
@@ -200,11 +203,11 @@ func (up Upload) event() Event {
 func (u *uploads) end(device, correlation string, success bool, status int, description string, now time.Time) (ended Upload, code int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	i := slices.IndexFunc(u.all, func(up *Upload) bool { return up.DeviceID == device && up.CorrelationID == correlation })
+	i := slices.IndexFunc(u.all.entries, func(up *Upload) bool { return up.DeviceID == device && up.CorrelationID == correlation })
 	if i < 0 {
 		return Upload{}, 400015
 	}
-	up := u.all[i]
+	up := u.all.entries[i]
 	u.ageLocked(up, now)
 	switch up.State {
 	case UploadExpired:
@@ -220,10 +223,11 @@ func (u *uploads) end(device, correlation string, success bool, status int, desc
 	if success {
 		up.State, up.Size = UploadSucceeded, size
 	}
+	u.told++
 	return *up, 0
 }
 
-// Blob returns a file of the store.
+// Blob returns a file of the store. It goes when the last upload of its name is forgotten: see [Options.Keep].
 func (h *Hub) Blob(name string) (Blob, bool) { return h.uploads.store.get(name) }
 
 // Blobs returns the names of all files in the store, sorted.

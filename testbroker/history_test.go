@@ -1,0 +1,301 @@
+package testbroker_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// A busyDevice does everything that the hub keeps books about.
+type busyDevice struct {
+	t *testing.T
+	h *testbroker.Hub
+	w *wire
+	p *poster
+	n int
+}
+
+func newBusyDevice(t *testing.T, h *testbroker.Hub, d testbroker.Device) *busyDevice {
+	b := &busyDevice{t: t, h: h, w: login(t, h, d), p: overHTTP(t, h, d)}
+	b.w.subscribe(0, methodTopics, "$iothub/twin/res/#", "devices/dev-1/messages/devicebound/#")
+	return b
+}
+
+// do does everything once, but for a message that conflicts with another, which are two.
+func (b *busyDevice) do() {
+	b.t.Helper()
+	b.n++
+	for _, body := range []string{"a", "b"} {
+		b.w.publish(1, fmt.Sprintf("%s%%24.mid=%d", events, b.n), body)
+		b.w.acked()
+	}
+	c := call(b.t, b.h, "dev-1", testbroker.MethodCall{Name: "m"})
+	rid, _ := b.w.asked("m")
+	b.w.answer(200, rid, "")
+	c.ok()
+	enqueue(b.t, b.h, "x")
+	b.w.command()
+	b.w.request(fmt.Sprint(twinGet, b.n), "")
+	b.w.publish(1, orderTopic("ShutDownAmqp", "", "0", "0"), "")
+	b.w.acked()
+	l := b.p.beginUpload(fmt.Sprint(b.n))
+	b.p.putBlob(l, "content")
+	require.Equal(b.t, 204, b.p.endUpload(ended(l.CorrelationID)).StatusCode)
+	other := fmt.Sprint("other-", b.n)
+	_, err := b.h.AddDevice(other)
+	require.NoError(b.t, err)
+	require.NoError(b.t, b.h.SendC2D(other, testbroker.C2D{}))
+	require.NoError(b.t, b.h.RemoveDevice(other))
+}
+
+// Every log has the newest entries, as many as Options say; counts and waits are about all that ever were.
+func TestKeep(t *testing.T) {
+	for _, keep := range []int{1, 3, 16} {
+		synctest.Test(t, func(t *testing.T) {
+			h, d := newHub(t, &testbroker.Options{Keep: keep})
+			b := newBusyDevice(t, h, d)
+			const n = 40
+			for range n {
+				b.do()
+			}
+			held := testbroker.Held(h)
+			require.LessOrEqual(t, held["copies"], keep) // no more: a message that conflicts is none
+			delete(held, "copies")
+			for what, n := range held {
+				require.Equal(t, keep, n, what)
+			}
+			require.Len(t, held, 12)
+
+			require.Equal(t, 2*n, h.Len())
+			require.Equal(t, 2*n-keep, h.Forgotten())
+			log := h.Messages()
+			for i, m := range log {
+				require.Equal(t, h.Forgotten()+i+1, m.Sequence)
+			}
+			require.Equal(t, fmt.Sprint(n), log[keep-1].MessageID)
+			require.Len(t, h.Conflicts(), keep)
+			require.Len(t, h.MethodLog(""), keep)
+			require.Equal(t, testbroker.AnswerTaken, h.MethodAnswers("")[keep-1].Fate)
+			require.Len(t, h.FaultMessages(), keep)
+			require.Len(t, h.TwinLog("dev-1"), keep)
+			require.Equal(t, fmt.Sprint(n), h.TwinLog("dev-1")[keep-1].RequestID)
+			require.Equal(t, n, h.C2DLog("dev-1")[keep-1].Sequence)
+			require.Len(t, h.C2DLog("dev-1"), keep)
+			require.Equal(t, n, h.CountC2D("dev-1", testbroker.Completed))
+			require.Equal(t, keep, h.CountC2D("", testbroker.Purged), "of devices that were removed")
+			require.Len(t, h.Uploads(), keep)
+			require.Len(t, h.Blobs(), keep)
+			_, ok := h.Blob(fmt.Sprint("dev-1/", n))
+			require.True(t, ok)
+
+			require.NoError(t, h.WaitMessages(t.Context(), 2*n))
+			require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, n))
+			require.NoError(t, h.WaitUploads(t.Context(), n))
+
+			h.Reset()
+			for what, n := range testbroker.Held(h) {
+				require.Zero(t, n, what)
+			}
+			require.Zero(t, h.Len())
+			require.Zero(t, h.Forgotten())
+			newBusyDevice(t, h, d).do()
+			require.NoError(t, h.WaitUploads(t.Context(), 1))
+			require.Equal(t, 2, h.Len())
+			require.Equal(t, 2, h.Messages()[len(h.Messages())-1].Sequence)
+		})
+	}
+}
+
+// Who waits for a number of messages waits for that many, also when they are more than are kept.
+func TestWaitForMoreThanIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{Keep: 2})
+		start := time.Now()
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() {
+			w := login(t, h, d)
+			for i := range uint16(7) {
+				time.Sleep(time.Second)
+				w.publish(i+1, events, "x")
+				w.acked()
+			}
+		})
+		require.NoError(t, h.WaitMessages(t.Context(), 5))
+		require.Equal(t, 5*time.Second, time.Since(start))
+		require.NoError(t, h.Wait(t.Context(), func(log []testbroker.Message) bool { return len(log) == 2 && log[1].Sequence == 7 }))
+		require.Equal(t, 7*time.Second, time.Since(start))
+	})
+}
+
+// A message is compared with what is kept: the first of its id, or a copy of that.
+func TestConflictsOfWhatIsKept(t *testing.T) {
+	for _, c := range []struct {
+		messages string // id and body of each
+		want     string // the conflicts
+	}{
+		{"aX aY", "XY"},
+		{"aX b_ c_ aY", "XY"},
+		{"aX b_ c_ d_ aY", ""},
+		{"aX b_ c_ d_ aY aX", "YX"}, // Y is the first now
+		{"aX b_ aX c_ d_ aY", "XY"}, // the copy is there
+		{"aX aX aX b_ aY b_ c_", "XY"},
+		{"aX aX b_ c_ d_ aY aY", ""},
+		{"aX aY aZ aX", "XY XZ"}, // X is the first again, as the others were not
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h, d := newHub(t, &testbroker.Options{Keep: 3})
+			w := login(t, h, d)
+			for m := range strings.FieldsSeq(c.messages) {
+				w.publish(1, events+"%24.mid="+m[:1], m[1:])
+				w.acked()
+			}
+			var got []string
+			for _, p := range h.Conflicts() {
+				got = append(got, string(p.First.Body)+string(p.Second.Body))
+			}
+			require.Equal(t, c.want, strings.Join(got, " "), c.messages)
+		})
+	}
+}
+
+// What Wait hands out stays as it is while the hub forgets it.
+func TestForgettingWhileOthersRead(t *testing.T) {
+	h, d := newHub(t, &testbroker.Options{Keep: 5})
+	w := login(t, h, d)
+	var wg sync.WaitGroup
+	const n = 300
+	for i := range n {
+		w.publish(1, events, fmt.Sprint(i+1))
+		w.acked()
+		require.NoError(t, h.Wait(t.Context(), func(log []testbroker.Message) bool {
+			wg.Go(func() {
+				for range 20 {
+					for k, m := range log {
+						if want := i + 2 - len(log) + k; m.Sequence != want || string(m.Body) != fmt.Sprint(want) {
+							t.Errorf("message %d of the log is %d: %s", want, m.Sequence, m.Body)
+						}
+					}
+					runtime.Gosched()
+				}
+			})
+			return true
+		}))
+	}
+	wg.Wait()
+}
+
+// However long a hub lives, it holds no more than what it keeps, and keeping costs no more than a few moves of an entry.
+func TestMemoryIsBounded(t *testing.T) {
+	h, d := newHub(t, &testbroker.Options{Keep: 50})
+	w := login(t, h, d)
+	body := strings.Repeat("x", 64<<10)
+	send := func(n int) uint64 {
+		for range n {
+			w.publish(1, events, body)
+			w.acked()
+		}
+		var m runtime.MemStats
+		for range 3 { // pools are emptied by the second
+			runtime.GC()
+		}
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := send(0)
+	after := send(1000) // 64 MB
+	require.Less(t, int64(after)-int64(before), int64(3*50*len(body)))
+
+	for _, keep := range []int{1, 2, 3, 100, 4096} {
+		const n = 100_000
+		moves, room := testbroker.HistoryMoves(keep, n)
+		require.Less(t, moves*keep, 5*n)
+		require.LessOrEqual(t, room, 2*keep+200)
+	}
+}
+
+// A call that is forgotten while it is under way goes on, and is really forgotten when it has ended.
+func TestForgottenCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{Keep: 1})
+		w := login(t, h, d)
+		w.subscribe(0, methodTopics)
+		first := call(t, h, "dev-1", testbroker.MethodCall{Name: "m"})
+		one, _ := w.asked("m")
+		second := call(t, h, "dev-1", testbroker.MethodCall{Name: "m"})
+		two, _ := w.asked("m")
+		require.Len(t, h.MethodLog(""), 1)
+		require.Equal(t, 2, testbroker.Held(h)["request ids"])
+		w.answer(200, one, "1")
+		require.Equal(t, "1", string(first.ok().Payload))
+		require.Equal(t, 1, testbroker.Held(h)["request ids"])
+		w.answer(200, one, "1")
+		w.silentNow()
+		require.Equal(t, []string{"unknown"}, fates(h))
+		w.answer(200, two, "2")
+		require.Equal(t, "2", string(second.ok().Payload))
+		w.answer(200, two, "2")
+		w.silentNow()
+		require.Equal(t, []string{"repeated"}, fates(h))
+	})
+}
+
+// A command that is forgotten while it waits is delivered, and counted.
+func TestForgottenCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{Keep: 2})
+		enqueue(t, h, "1", "2", "3", "4", "5")
+		require.Equal(t, 5, h.CountC2D("dev-1", testbroker.Enqueued))
+		require.Equal(t, 4, h.C2DLog("dev-1")[0].Sequence)
+		w := receiver(t, h, d, 1)
+		for _, want := range []string{"1", "2", "3", "4", "5"} {
+			c := w.command()
+			require.Equal(t, want, c.body)
+			w.ack(c.id)
+		}
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, 5))
+	})
+}
+
+// An upload that is forgotten is over, and its file goes with it, unless there was another of that name since.
+func TestForgottenUploads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{Keep: 2})
+		p := overHTTP(t, h, d)
+		header := []string{"x-ms-blob-type", "BlockBlob"}
+		old := p.beginUpload("a")
+		p.putBlob(old, "old")
+		again := p.beginUpload("a")
+		p.putBlob(again, "new")
+		last := p.beginUpload("b") // forgets old
+		require.Equal(t, 403, p.put(old, "", "old", header...).StatusCode)
+		require.Equal(t, 400, p.endUpload(ended(old.CorrelationID)).StatusCode)
+		require.Equal(t, []string{"dev-1/a"}, h.Blobs())
+		require.Equal(t, 204, p.endUpload(ended(again.CorrelationID)).StatusCode)
+
+		slow := h.Inject(testbroker.Fault{Kind: testbroker.SlowBlob, Delay: time.Minute, Times: 3})
+		statuses := make(chan int)
+		for _, more := range []struct {
+			query  string
+			header []string
+		}{{"", header}, {"&comp=block&blockid=YQ%3D%3D", nil}, {"&comp=blocklist", nil}} {
+			go func() { statuses <- p.put(last, more.query, "<BlockList/>", more.header...).StatusCode }()
+		}
+		require.NoError(t, slow.WaitFired(t.Context(), 3))
+		p.beginUpload("c")
+		p.beginUpload("d") // forgets last, whose URI was found good
+		for range 3 {
+			require.Equal(t, 403, <-statuses)
+		}
+		require.Empty(t, h.Blobs())
+		require.Equal(t, 2, testbroker.Held(h)["files"], "those that may come")
+	})
+}
