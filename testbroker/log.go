@@ -40,7 +40,7 @@ func (l *telemetryLog) add(m Message) {
 	defer l.mu.Unlock()
 	m.Sequence = l.messages.total() + 1
 	if m.MessageID != "" {
-		l.compareLocked(m)
+		l.compareLocked(&m)
 	}
 	if old, forgot := l.messages.add(m); forgot && old.MessageID != "" {
 		l.forgetLocked(&old)
@@ -48,12 +48,12 @@ func (l *telemetryLog) add(m Message) {
 }
 
 // compareLocked compares a message with the first one of its id.
-func (l *telemetryLog) compareLocked(m Message) {
+func (l *telemetryLog) compareLocked(m *Message) {
 	c, again := l.copies[m.key()]
 	if !again {
 		c.first = m.Sequence
-	} else if first := l.messages.entries[c.first-1-l.messages.forgotten]; !bytes.Equal(first.Body, m.Body) {
-		l.conflicts.add(Conflict{first, m})
+	} else if first := &l.messages.entries[c.first-1-l.messages.forgotten]; !bytes.Equal(first.Body, m.Body) {
+		l.conflicts.add(Conflict{*first, *m})
 		return
 	}
 	c.last = m.Sequence
