@@ -70,7 +70,7 @@ func TestSendersDoTheSame(t *testing.T) {
 		for _, s := range p.Senders {
 			for _, secure := range []bool{false, true} {
 				for _, window := range []int{1, 3, 128, 1024} {
-					hub, a, err := newHub(p, 1, secure)
+					hub, a, err := newHub(p, 1, secure, keepAll)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -41,7 +41,7 @@ func (r *ChurnReport) Over() error {
 
 // Churn sends n messages over loopback, with window in flight, while the hub resets the connection at even intervals.
 func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
-	hub, a, err := newHub(MQTT, 1, false)
+	hub, a, err := newHub(MQTT, 1, false, keepAll)
 	if err != nil {
 		return nil, err
 	}

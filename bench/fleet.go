@@ -88,7 +88,7 @@ func Fleet(ctx context.Context, s FleetSettings) (*FleetReport, error) {
 		err = inChild(ctx, "fleet", fleetOrder{*a, s}, &t, nil)
 		return &t.Report, err
 	}
-	hub, a, err := newHub(AMQP, s.Devices+1, false)
+	hub, a, err := newHub(AMQP, s.Devices+1, false, keepFew)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func httpsChild(in *json.Decoder, say func(any)) (any, error) {
 		return nil, fmt.Errorf("no peer is called %q; there are %q", name, HTTPSPeers)
 	}
 	if name == "hub" {
-		hub, err := testbroker.New(nil)
+		hub, err := testbroker.New(&testbroker.Options{Keep: keepFew})
 		if err != nil {
 			return nil, err
 		}

@@ -6,9 +6,15 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
+// How many messages a hub keeps: all where they are looked at afterwards; few where something is measured meanwhile, which would otherwise be the growth of a log as well.
+const (
+	keepAll = 0
+	keepFew = 4096
+)
+
 // newHub makes a hub with n devices on a loopback port, and what a client needs to reach it.
-func newHub(p *Protocol, n int, secure bool) (*testbroker.Hub, *access, error) {
-	hub, err := testbroker.New(nil)
+func newHub(p *Protocol, n int, secure bool, keep int) (*testbroker.Hub, *access, error) {
+	hub, err := testbroker.New(&testbroker.Options{Keep: keep})
 	if err != nil {
 		return nil, nil, err
 	}

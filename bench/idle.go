@@ -80,7 +80,7 @@ type idleOrder struct {
 
 // Idle opens clients in a child process, each with a connection of its own to a hub in this one, and measures what they cost.
 func Idle(ctx context.Context, s IdleSettings) (*IdleReport, error) {
-	hub, a, err := newHub(MQTT, s.Clients+1, s.Secure)
+	hub, a, err := newHub(MQTT, s.Clients+1, s.Secure, keepFew)
 	if err != nil {
 		return nil, err
 	}

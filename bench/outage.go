@@ -58,7 +58,7 @@ type outageOrder struct {
 
 // Outage runs one client in a child process through an absence of the hub, which is in this one.
 func Outage(ctx context.Context, s OutageSettings) (*OutageReport, error) {
-	hub, a, err := newHub(MQTT, 1, s.Secure)
+	hub, a, err := newHub(MQTT, 1, s.Secure, keepAll)
 	if err != nil {
 		return nil, err
 	}

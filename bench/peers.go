@@ -71,7 +71,7 @@ func peerChild(in *json.Decoder, say func(any)) (any, error) {
 	}
 	protocol := protocolNamed(o.Protocol)
 	if o.Name == "hub" {
-		hub, a, err := newHub(protocol, 1, o.Secure)
+		hub, a, err := newHub(protocol, 1, o.Secure, keepFew)
 		if err != nil {
 			return nil, err
 		}
