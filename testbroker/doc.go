@@ -106,7 +106,8 @@
 //
 // # A hub for many tests
 //
-// [Hub.Reset] makes a hub as new but for its registry, keys and ports. Command testhub is this hub as a program, for tests in
+// [Hub.Reset] makes a hub as new but for its registry, keys and ports. Until then it keeps all that it saw, unless [Options.Keep]
+// says how much. Command testhub is this hub as a program, for tests in
 // other languages.
 //
 // # What it does not do

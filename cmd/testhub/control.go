@@ -29,6 +29,7 @@ type control struct {
 	hub    *testbroker.Hub
 	reg    *registry
 	ready  *readyObject
+	keep   int // messages; 0 = all
 
 	server http.Server
 	wg     sync.WaitGroup
@@ -38,8 +39,8 @@ type control struct {
 	made   int
 }
 
-func newControl(ctx context.Context, hub *testbroker.Hub, reg *registry, ready *readyObject) *control {
-	c := &control{hub: hub, reg: reg, ready: ready}
+func newControl(ctx context.Context, hub *testbroker.Hub, reg *registry, ready *readyObject, keep int) *control {
+	c := &control{hub: hub, reg: reg, ready: ready, keep: keep}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.server = http.Server{
 		Handler:           c.handler(),

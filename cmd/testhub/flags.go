@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// defaultKeep is enough for most tests, and little enough for days: of messages of 100 bytes the heap has some 90 MB then.
+const defaultKeep = 100_000
+
 // off is the value of a flag for an address that is not listened at.
 const off = "off"
 
@@ -24,6 +27,7 @@ type settings struct {
 	env     string
 	file    string
 	seed    uint64
+	keep    int
 	json    bool
 	devices []entry // of the flags -device and -x509
 }
@@ -44,6 +48,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.StringVar(&s.env, "env", "", "`file` to write HUB and HUBLINE_CONNECTION_STRING to, of the control API and the first device, for a shell to read")
 	f.StringVar(&s.file, "devices", "", "JSON `file` of devices, see README.md")
 	f.Uint64Var(&s.seed, "seed", 0, "make keys, the certificate of -ca and draws of faults repeat from run to run; such keys are no secret (default 0: random)")
+	f.IntVar(&s.keep, "keep", defaultKeep, "keep this `number` of the newest messages, and of entries of each other log; 0 keeps all")
 	f.BoolVar(&s.json, "json", false, "print JSON, one object a line")
 	f.Func("device", "register a device `id`, or a module device/module, with new keys; repeatable (default dev-1 if there is none at all)", func(id string) error {
 		s.devices = append(s.devices, entry{id: id, from: "flag -device"})
@@ -86,6 +91,9 @@ func (s *settings) complete(free bool) error {
 		if err := checkAddress(p.flag, *p.addr); err != nil {
 			return err
 		}
+	}
+	if s.keep < 0 {
+		return fmt.Errorf("flag -keep: %d is negative; give how many messages to keep, or 0 for all", s.keep)
 	}
 	if s.ca == "" {
 		return errors.New("flag -ca: the name is empty; give a file, clients cannot do without the certificate")

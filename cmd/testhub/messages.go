@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"math"
 	"time"
 	"unicode/utf8"
 
@@ -16,7 +17,7 @@ const (
 
 // A message is telemetry as the API shows it.
 type message struct {
-	// N is its place in the log, from 0.
+	// N is its place among all that were stored, from 0.
 	N               int               `json:"n"`
 	Device          string            `json:"device"`
 	MessageID       string            `json:"messageId,omitempty"`
@@ -61,9 +62,9 @@ func showProperties(all []testbroker.Property) map[string]string {
 	return m
 }
 
-func showMessage(n int, m *testbroker.Message) message {
+func showMessage(m *testbroker.Message) message {
 	return message{
-		N: n, Device: join(m.DeviceID, m.ModuleID), MessageID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType,
+		N: m.Sequence - 1, Device: join(m.DeviceID, m.ModuleID), MessageID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType,
 		ContentEncoding: m.ContentEncoding, Component: m.Component, CreationTime: m.CreationTime, Expiry: m.Expiry, System: showProperties(m.System), Properties: showProperties(m.Properties),
 		body: showBody(m.Body), Protocol: m.Protocol.String(), QoS: m.QoS, Dup: m.Dup, Connection: m.Connection, Received: m.Received,
 	}
@@ -73,21 +74,45 @@ func showMessage(n int, m *testbroker.Message) message {
 type page struct {
 	Messages []message `json:"messages"`
 	Next     int       `json:"next"`
+	// Forgotten is how many messages, of whatever device, are missing at the beginning because the hub does not keep them any more.
+	Forgotten int `json:"forgotten,omitempty"`
 }
 
-// pageOf returns the messages of a device with its modules, or of all, from a place of the log on.
+// after returns the messages that are kept from a place on, and how many from there on are not.
+func after(log []testbroker.Message, from int) (kept []testbroker.Message, forgotten int) {
+	if len(log) == 0 {
+		return nil, 0 // the newest is always kept
+	}
+	first := log[0].Sequence - 1
+	return log[min(max(from-first, 0), len(log)):], max(first-from, 0)
+}
+
+// pageOf returns the messages of a device with its modules, or of all, from a place on.
 func pageOf(log []testbroker.Message, device string, from, limit int) page {
-	p := page{Messages: []message{}, Next: max(from, 0)}
-	for ; p.Next < len(log) && len(p.Messages) < limit; p.Next++ {
-		if sentBy(&log[p.Next], device) {
-			p.Messages = append(p.Messages, showMessage(p.Next, &log[p.Next]))
+	kept, forgotten := after(log, from)
+	p := page{Messages: []message{}, Next: from + forgotten, Forgotten: forgotten}
+	for i := range kept {
+		if len(p.Messages) == limit {
+			break
 		}
+		if sentBy(&kept[i], device) {
+			p.Messages = append(p.Messages, showMessage(&kept[i]))
+		}
+		p.Next++
 	}
 	return p
 }
 
 func sentBy(m *testbroker.Message, device string) bool {
 	return device == "" || device == m.DeviceID || device == join(m.DeviceID, m.ModuleID)
+}
+
+// page is how many messages can be waited for: no more than an answer has, and the hub keeps.
+func (c *control) page() int {
+	if c.keep == 0 {
+		return maxPage
+	}
+	return min(maxPage, c.keep)
 }
 
 // log returns the log as it is.
@@ -98,7 +123,7 @@ func (c *control) log() (log []testbroker.Message) {
 
 func (c *control) messages(r *call) (any, *refusal) {
 	device, from, limit := "", 0, defaultPage
-	if problem := r.query(text("device", &device), whole("from", 0, 1<<30, &from), whole("limit", 1, maxPage, &limit)); problem != nil {
+	if problem := r.query(text("device", &device), whole("from", 0, math.MaxInt, &from), whole("limit", 1, maxPage, &limit)); problem != nil {
 		return nil, problem
 	}
 	if problem := c.selector(device); problem != nil {
@@ -109,7 +134,7 @@ func (c *control) messages(r *call) (any, *refusal) {
 
 func (c *control) waitMessages(r *call) (any, *refusal) {
 	device, from, count, limit := "", 0, 1, time.Duration(0)
-	if problem := r.query(text("device", &device), whole("from", 0, 1<<30, &from), whole("count", 1, maxPage, &count), within(&limit)); problem != nil {
+	if problem := r.query(text("device", &device), whole("from", 0, math.MaxInt, &from), whole("count", 1, c.page(), &count), within(&limit)); problem != nil {
 		return nil, problem
 	}
 	if problem := c.selector(device); problem != nil {
@@ -120,8 +145,9 @@ func (c *control) waitMessages(r *call) (any, *refusal) {
 	problem := c.waits(r, limit, func() any { return map[string]int{"messages": matched} }, func(ctx context.Context) error {
 		return c.hub.Wait(ctx, func(log []testbroker.Message) bool {
 			matched = 0 // from the beginning: the log may have been reset
-			for i := from; i < len(log) && matched < count; i++ {
-				if sentBy(&log[i], device) {
+			kept, _ := after(log, from)
+			for i := 0; i < len(kept) && matched < count; i++ {
+				if sentBy(&kept[i], device) {
 					matched++
 				}
 			}
@@ -142,7 +168,7 @@ func (c *control) conflicts(r *call) (any, *refusal) {
 	}
 	all := []pair{}
 	for _, p := range c.hub.Conflicts() {
-		all = append(all, pair{showMessage(-1, &p.First), showMessage(-1, &p.Second)})
+		all = append(all, pair{showMessage(&p.First), showMessage(&p.Second)})
 	}
 	return map[string]any{"conflicts": all}, r.query()
 }

@@ -46,7 +46,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := newPrinter(stdout, s.json, cancel)
-	hub, err := testbroker.New(&testbroker.Options{HostName: s.host, Seed: s.seed, OnEvent: func(e testbroker.Event) { out.offer(hubLine(e)) }})
+	hub, err := testbroker.New(&testbroker.Options{HostName: s.host, Seed: s.seed, Keep: s.keep, OnEvent: func(e testbroker.Event) { out.offer(hubLine(e)) }})
 	if err != nil {
 		return fmt.Errorf("flag -host: %w; give a name of letters, digits, dots and hyphens", err)
 	}
@@ -67,7 +67,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	if err := ready.listen(hub, s); err != nil {
 		return err
 	}
-	c := newControl(ctx, hub, reg, ready)
+	c := newControl(ctx, hub, reg, ready, s.keep)
 	defer c.stop()
 	if s.control != off {
 		l, err := net.Listen("tcp", s.control)
