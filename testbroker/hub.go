@@ -76,11 +76,12 @@ type Options struct {
 	// WebSocketFrame, unless zero, is how many bytes the hub puts into one frame at most, regardless of where packets
 	// begin. Default: what it writes at a time is one frame.
 	WebSocketFrame int
-	// Keep, unless zero, is how many entries of each log the hub keeps, the newest, so that it can run for as long as one likes:
+	// Keep, if positive, is how many entries of each log the hub keeps, the newest, so that it can run for as long as one likes:
 	// messages, conflicts, calls of methods, their answers, faults asked for by message, uploads with their files, and for each
 	// device or module its commands and its requests about the twin. The oldest are forgotten, and so are the commands of devices
 	// removed that many removals ago. Waits, counts and sequence numbers go on as if all were kept, and what is under way goes
-	// on, except that an upload is over when it is forgotten. Default: all are kept until [Hub.Reset].
+	// on, except that an upload is over when it is forgotten. Memory for up to as many again is freed a while later. Default: all
+	// are kept until [Hub.Reset].
 	Keep int
 	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeat from run to run: clients that trust a hub trust the
 	// next one of the same seed. Who knows the seed has the keys.
