@@ -111,11 +111,16 @@ func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *
 	if err != nil {
 		return nil, nil, err
 	}
+	lowest, opened := socket, false // the results are nil when they are returned so
+	defer func() {
+		if !opened { // also when a function of the user's ended the goroutine
+			_ = lowest.Close()
+		}
+	}()
 	outer = socket
 	if !o.Plaintext {
 		secure := tls.Client(socket, o.Config(creds, cert))
 		if err := secure.HandshakeContext(ctx); err != nil {
-			_ = socket.Close()
 			if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && unset(creds) {
 				err = &transport.Error{Kind: transport.ClockUnset, Err: err} // no certificate is valid in 1970
 			}
@@ -128,6 +133,7 @@ func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *
 			return nil, nil, err
 		}
 	}
+	opened = true
 	return outer, socket, nil
 }
 

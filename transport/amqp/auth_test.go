@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +97,28 @@ func TestARenewalFails(t *testing.T) {
 		require.NoError(t, r.ask(&transport.Request{ID: 3, Op: transport.OpRenew}).Err)
 		r.requireSends("y")
 		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+// One whose token source ends the goroutine is replied to as well.
+func TestARenewalWhoseTokenSourceExits(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		creds := *h.CredsWith(t, "")
+		sign := creds.Sign
+		var armed atomic.Bool
+		creds.Sign = func(ctx context.Context, text []byte) ([]byte, error) {
+			if armed.Swap(false) {
+				runtime.Goexit()
+			}
+			return sign(ctx, text)
+		}
+		r := start(t, amqp.New(h.options()), &creds)
+		armed.Store(true)
+		err := r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err
+		require.Equal(t, transport.Network, transport.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, "runtime.Goexit")
+		require.NoError(t, r.ask(&transport.Request{ID: 2, Op: transport.OpRenew}).Err)
+		r.requireSends("x")
 	})
 }
 

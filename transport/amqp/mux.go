@@ -41,7 +41,7 @@ type dialing struct {
 	creds  *transport.Credentials // of the device that began it
 	cancel context.CancelCauseFunc
 	over   chan struct{}    // closed at its end
-	err    *transport.Error // why it failed; valid then
+	err    *transport.Error // why it failed; valid then. Guarded by Mux.mu when it made a connection, which may fail before it was of use
 
 	conn    *connection // what it made; guarded by Mux.mu
 	waiters int         // guarded by Mux.mu; when the last one leaves, the dial ends, or what it made if nobody uses that
@@ -85,34 +85,45 @@ func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessio
 
 // join authenticates a device and gives it a session.
 func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error) {
-	proof := sync.OnceValues(func() (login, error) { return m.prove(ctx, cfg.Creds) })
+	var l login
+	var refusal error
+	asked := false
+	proof := func() (login, error) { // not sync.OnceValues, which panics when the function ends the goroutine
+		if !asked {
+			l, refusal = m.prove(ctx, cfg.Creds)
+			asked = true
+		}
+		return l, refusal
+	}
 	conn, err := m.connection(ctx, cfg.Creds, proof)
 	if err != nil {
 		return nil, err
 	}
 	var s *session
-	l, err := proof()
-	if err == nil {
-		err = m.inPlace(ctx, func() error {
-			if l.auth == CBS {
-				if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text); err != nil {
-					return err
-				}
+	defer func() {
+		if s == nil { // else it releases the connection itself
+			m.release(conn)
+		}
+	}()
+	if _, err := proof(); err != nil {
+		return nil, err
+	}
+	err = m.inPlace(ctx, func() error {
+		if l.auth == CBS {
+			if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text); err != nil {
+				return err
 			}
-			s = newSession(cfg, &m.opt, conn, &l)
-			s.shared = true
-			s.leave = func() { m.release(conn) }
-			return s.check(ctx)
-		})
+		}
+		s = newSession(cfg, &m.opt, conn, &l)
+		s.shared = true
+		s.leave = func() { m.release(conn) }
+		return s.check(ctx)
+	})
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case err == nil:
-		m.accept(conn)
-		return s, nil
-	case s == nil: // else check did it
-		m.release(conn)
-	}
-	return nil, err
+	m.accept(conn)
+	return s, nil
 }
 
 // prove is for each device. Without tokens, what proves the connection is only asked for when one is made.
@@ -256,21 +267,34 @@ func (m *Mux) beginLocked(creds *transport.Credentials, l *login) *dialing {
 	return d
 }
 
-// dial is the goroutine of a dial. Without tokens it asks for what proves the connection, too.
+// dial is the goroutine of a dial.
 func (m *Mux) dial(ctx context.Context, d *dialing, l *login) {
-	defer close(d.over)
+	var conn *connection
+	err := errExit
+	defer func() { m.dialed(ctx, d, conn, err) }()
+	conn, err = m.connect(ctx, d, l)
+}
+
+// errExit is why a dial failed in which a function of the options or the credentials ended the goroutine, as t.FailNow does in a test's.
+var errExit = errors.New("a function of the options or the credentials ended its goroutine (runtime.Goexit)")
+
+// connect makes a connection in time. Without tokens it asks for what proves the connection, too.
+func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, error) {
 	limit := time.AfterFunc(m.opt.OperationTimeout, func() { d.cancel(errNoAnswer) })
-	var err error
+	defer limit.Stop()
 	if m.opt.Addresses != nil {
-		var all login
-		all, err = m.opt.prove(ctx, d.creds)
+		all, err := m.opt.prove(ctx, d.creds)
+		if err != nil {
+			return nil, err
+		}
 		l = &all
 	}
-	var conn *connection
-	if err == nil {
-		conn, err = m.opt.connect(ctx, d.creds, l)
-	}
-	limit.Stop()
+	return m.opt.connect(ctx, d.creds, l)
+}
+
+// dialed is the end of a dial, with what came of it.
+func (m *Mux) dialed(ctx context.Context, d *dialing, conn *connection, err error) {
+	defer close(d.over)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -289,9 +313,8 @@ func (m *Mux) dial(ctx context.Context, d *dialing, l *login) {
 		m.conn, d.conn, m.last = conn, conn, nil
 	default:
 		d.cancel(nil)
-		if err != nil {
-			d.err = protocol.Error(err)
-			m.failedLocked(d)
+		if err != nil && d.waiters > 0 { // else it was given up
+			m.failedLocked(d, err)
 		}
 	}
 	m.tellLocked()
@@ -303,12 +326,13 @@ func (m *Mux) tellLocked() {
 	m.news = make(chan struct{})
 }
 
-// failedLocked notes a failed dial, so that a thousand devices do not try the same one after the other. What no other try can mend is not noted: clients stop by themselves. Nor is a dial that
-// was given up. mu is held.
-func (m *Mux) failedLocked(d *dialing) {
-	if d.waiters == 0 {
+// failedLocked notes a failed dial, so that a thousand devices do not try the same one after the other. What no other try can mend is not noted: clients stop by themselves. Only the first failure
+// of a dial counts. mu is held.
+func (m *Mux) failedLocked(d *dialing, err error) {
+	if d.err != nil {
 		return
 	}
+	d.err = protocol.Error(err)
 	switch e := d.err; e.Kind {
 	case transport.Network, transport.Timeout, transport.Unavailable, transport.Throttled, transport.Quota:
 		if host := d.creds.DialHost(); m.host != host {
@@ -331,10 +355,7 @@ func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials
 		c, err = m.livingLocked(creds)
 	}
 	if c == nil && err == nil && d.conn != nil { // the hub took the connection and has ended it
-		if d.err == nil {
-			d.err = protocol.Error(d.conn.loss())
-			m.failedLocked(d)
-		}
+		m.failedLocked(d, d.conn.loss())
 		err = d.err
 	}
 	d.waiters--
@@ -358,10 +379,14 @@ func (m *Mux) accept(c *connection) {
 	c.accepted, m.gap = true, 0
 }
 
-// release takes a user off. The last one closes the connection.
+// release takes a user off. The last one closes the connection. One that ended before it was of use to anybody counts as a dial that failed: a hub, or what stands before it, may take each connection
+// only to end it.
 func (m *Mux) release(c *connection) {
 	m.mu.Lock()
 	c.users--
+	if !c.accepted && c.gone() {
+		m.failedLocked(c.dial, c.loss())
+	}
 	unused := m.unusedLocked(c)
 	m.mu.Unlock()
 	if unused {

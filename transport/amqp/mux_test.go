@@ -2,6 +2,7 @@ package amqp_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"runtime"
@@ -220,6 +221,192 @@ func TestAnOutageIsNotDialedByAll(t *testing.T) {
 		require.Less(t, time.Since(began), 11*time.Second, "no device waits for longer than its own policy says, which is 10 s at most")
 		each(all, func(_ int, c *device.Client) { _ = c.Close() })
 	})
+}
+
+// A hub, or a middlebox, that takes each connection and ends it before a device was accepted there, is dialed no more often than one that cannot be reached.
+func TestConnectionsThatAreOfNoUseAreNotDialedByAll(t *testing.T) {
+	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil, "addresses": {Telemetry: "/devices/{device}/messages/events"}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				o := h.options()
+				dial := o.Dial
+				var useless atomic.Bool
+				useless.Store(true)
+				if o.Addresses = addresses; addresses != nil {
+					token, err := h.CredsWith(t, "").NewToken(t.Context())
+					require.NoError(t, err)
+					o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text, nil }
+				}
+				o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					c, err := dial(ctx, network, addr)
+					if err == nil && useless.Load() {
+						c = &deaf{Conn: c}
+					}
+					return c, err
+				}
+				mux := amqp.NewMux(o)
+				var all []*device.Client
+				for i := range 200 {
+					c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, nil)
+					require.NoError(t, err)
+					defer c.Close()
+					require.NoError(t, c.Start())
+					all = append(all, c)
+				}
+				time.Sleep(5 * time.Minute)
+				dials := h.dials.Swap(0)
+				t.Logf("200 devices, 5 minutes: %d dials", dials)
+				require.Less(t, dials, int32(100))
+				useless.Store(false)
+				began := time.Now()
+				each(all, func(_ int, c *device.Client) {
+					if err := c.Open(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				require.EqualValues(t, 1, h.dials.Load())
+				require.Less(t, time.Since(began), 11*time.Second)
+			})
+		})
+	}
+}
+
+// deaf is a connection that is cut soon after the first begin of a session was written, which nobody gets.
+type deaf struct {
+	net.Conn
+	cut sync.Once
+}
+
+func (c *deaf) Write(p []byte) (int, error) {
+	if len(p) > 10 && p[4] == 2 && p[10] == 0x11 {
+		c.cut.Do(func() { time.AfterFunc(10*time.Millisecond, func() { _ = c.Close() }) })
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// A function of the user's that ends its goroutine, as t.FailNow does, fails the dial that it was called for and no other one, and leaves nothing behind.
+func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
+	type exits struct {
+		options func(h *hub, o *amqp.Options, exit func()) // makes a function exit
+		creds   func(c *transport.Credentials, exit func())
+		caller  bool // it is called on the goroutine of Mux.Dial, which has to end
+	}
+	for name, x := range map[string]exits{
+		"Dial": {options: func(_ *hub, o *amqp.Options, exit func()) {
+			dial := o.Dial
+			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				exit()
+				return dial(ctx, network, addr)
+			}
+		}},
+		"TLS": {options: func(h *hub, o *amqp.Options, exit func()) {
+			o.Plaintext, o.TLS, o.Dial = false, h.ClientTLS(), h.DialAMQPTLSPort
+			o.TLS.VerifyConnection = func(tls.ConnectionState) error { exit(); return nil }
+		}},
+		"Tunnel": {options: func(_ *hub, o *amqp.Options, exit func()) { o.Tunnel = exitTunnel(exit) }},
+		"Login, of the connection": {options: func(h *hub, o *amqp.Options, exit func()) {
+			token, err := h.CredsWith(t, "").NewToken(context.Background())
+			require.NoError(t, err)
+			o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events"}
+			o.Login = func(context.Context) (string, string, error) { exit(); return "dev-1@sas.hub", token.Text, nil }
+		}},
+		"token": {caller: true, creds: func(c *transport.Credentials, exit func()) {
+			sign := c.Sign
+			c.Sign = func(ctx context.Context, text []byte) ([]byte, error) { exit(); return sign(ctx, text) }
+		}},
+	} {
+		for _, others := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, others on the connection: %v", name, others), func(t *testing.T) {
+				bubble(t, func(t *testing.T, h *hub) {
+					var armed atomic.Bool
+					exit := func() {
+						if armed.Swap(false) {
+							runtime.Goexit()
+						}
+					}
+					o := h.options()
+					if x.options != nil {
+						x.options(h, o, exit)
+					}
+					var sockets atomic.Int32
+					dial := o.Dial
+					o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						c, err := dial(ctx, network, addr)
+						if err == nil {
+							sockets.Add(1)
+							c = &counted{Conn: c, open: &sockets}
+						}
+						return c, err
+					}
+					mux := amqp.NewMux(o)
+					creds := *h.CredsWith(t, "")
+					if x.creds != nil {
+						x.creds(&creds, exit)
+					}
+					var other *running
+					if others {
+						if !x.caller {
+							return // no dial is made then
+						}
+						other = start(t, mux, h.device(t, "other"))
+					}
+					armed.Store(true)
+					began := time.Now()
+					var err error
+					returned, over := false, make(chan struct{})
+					go func() {
+						defer close(over)
+						_, err = mux.Dial(t.Context(), &transport.Config{Creds: &creds, Window: 1, Queue: 1, Sink: &sink{}})
+						returned = true
+					}()
+					<-over
+					require.False(t, armed.Load())
+					require.Less(t, time.Since(began), time.Second)
+					require.Equal(t, !x.caller, returned)
+					if returned {
+						require.Equal(t, transport.Network, transport.KindOf(err), "%v", err)
+						require.ErrorContains(t, err, "runtime.Goexit")
+					}
+					if other == nil {
+						require.Zero(t, sockets.Load())
+					}
+					r := start(t, mux, &creds)
+					r.requireSends("x")
+					if other != nil {
+						other.cancel()
+						<-other.over
+						r.requireSends("y")
+					}
+					r.cancel()
+					<-r.over
+					require.Zero(t, sockets.Load(), "the one that exited is still counted")
+				})
+			})
+		}
+	}
+}
+
+// counted is a connection that is counted while it is open.
+type counted struct {
+	net.Conn
+	open   *atomic.Int32
+	closed sync.Once
+}
+
+func (c *counted) Close() error {
+	c.closed.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// exitTunnel is a tunnel that is none.
+type exitTunnel func()
+
+func (exitTunnel) Port(bool) string { return "5672" }
+
+func (exit exitTunnel) Open(_ context.Context, c net.Conn, _ amqp.Peer) (net.Conn, error) {
+	exit()
+	return c, nil
 }
 
 // hole is a network that loses all packets while it is shut: a dial gets no answer, and otherwise takes half a second.

@@ -235,10 +235,16 @@ var errUnsupported = errors.New("not available over this transport")
 
 // renew puts a fresh token, while all links stay as they are.
 func (s *session) renew(id uint32) {
-	token, err := s.cfg.Creds.NewToken(s.ctx)
-	if err == nil {
+	var token transport.Token
+	err := errExit
+	defer func() { s.renewed(id, token, err) }()
+	if token, err = s.cfg.Creds.NewToken(s.ctx); err == nil {
 		err = s.conn.tokens.put(s.ctx, s.cfg.Creds.Resource(), token.Text)
 	}
+}
+
+// renewed replies to an OpRenew.
+func (s *session) renewed(id uint32, token transport.Token, err error) {
 	if s.ctx.Err() != nil || s.conn.gone() {
 		return
 	}
