@@ -3,6 +3,7 @@ package amqp_test
 import (
 	"bytes"
 	"context"
+	"net"
 	"runtime"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -316,4 +318,49 @@ func TestAPairThatIsRefusedByHalf(t *testing.T) {
 			require.Equal(t, 200, r.ask(&transport.Request{ID: 15, Op: transport.OpTwinGet}).Status)
 		})
 	}
+}
+
+// When the link out is refused, that is told at once, whatever the hub does about the link in.
+func TestAPairWhoseSenderIsRefusedWaitsForNothingElse(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		refused := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinSender, Times: -1, Condition: "amqp:resource-limit-exceeded"})
+		silent := h.inject(testbroker.Fault{Kind: testbroker.NoAttach, Link: testbroker.LinkTwinReceiver, Times: -1})
+		began := time.Now()
+		require.ErrorIs(t, r.ask(&transport.Request{ID: 1, Op: transport.OpTwinGet}).Err, transport.Quota)
+		require.Less(t, time.Since(began), 100*time.Millisecond)
+		require.Equal(t, 1, refused.Fired())
+		require.Zero(t, silent.Fired(), "an attach that would be left behind")
+		refused.Remove()
+		silent.Remove()
+		require.Equal(t, 200, r.ask(&transport.Request{ID: 2, Op: transport.OpTwinGet}).Status)
+	})
+}
+
+// When the link in is refused, that is told at once, though the link out, which is given up, stays without an answer.
+func TestAPairWhoseReceiverIsRefusedWaitsForNothingElse(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		dial := o.Dial
+		var detaches atomic.Int32
+		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dial(ctx, network, addr)
+			return &filter{c, func(_ uint16, p wire.Performative) bool {
+				detach, ok := p.(*wire.Detach)
+				ours := ok && detach.Handle == 0 // of the link out
+				if ours {
+					detaches.Add(1)
+				}
+				return !ours
+			}}, err
+		}
+		r := h.dev1(t, o)
+		refused := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinReceiver, Condition: "amqp:resource-limit-exceeded"})
+		began := time.Now()
+		require.ErrorIs(t, r.ask(&transport.Request{ID: 1, Op: transport.OpTwinGet}).Err, transport.Quota)
+		require.Less(t, time.Since(began), 100*time.Millisecond)
+		require.Equal(t, 1, refused.Fired())
+		synctest.Wait()
+		require.EqualValues(t, 1, detaches.Load())
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/hubpair"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -263,3 +264,32 @@ func (r *running) requireAlive() {
 
 // inject puts a fault in force.
 func (h *hub) inject(f testbroker.Fault) *testbroker.Injected { return h.Inject(f) }
+
+// filter is a connection that loses frames that are written, without TLS, unless pass takes them.
+type filter struct {
+	net.Conn
+	pass func(channel uint16, p wire.Performative) bool
+}
+
+func (c *filter) Write(b []byte) (int, error) {
+	var out []byte
+	for rest := b; len(rest) > 0; {
+		f, n, err := wire.Split(rest, 1<<20)
+		if err != nil || n == 0 {
+			out = append(out, rest...) // a protocol header, alone
+			break
+		}
+		pass := true
+		if p, _, err := f.Performative(); err == nil && len(f.Body) > 0 {
+			pass = c.pass(f.Channel, p)
+		}
+		if pass {
+			out = append(out, rest[:n]...)
+		}
+		rest = rest[n:]
+	}
+	if _, err := c.Conn.Write(out); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/hubpair"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -239,10 +240,17 @@ func TestConnectionsThatAreOfNoUseAreNotDialedByAll(t *testing.T) {
 				}
 				o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					c, err := dial(ctx, network, addr)
-					if err == nil && useless.Load() {
-						c = &deaf{Conn: c}
+					if err != nil || !useless.Load() {
+						return c, err
 					}
-					return c, err
+					var cut sync.Once // soon after the first begin of a session, which nobody gets
+					return &filter{c, func(_ uint16, p wire.Performative) bool {
+						_, begin := p.(*wire.Begin)
+						if begin {
+							cut.Do(func() { time.AfterFunc(10*time.Millisecond, func() { _ = c.Close() }) })
+						}
+						return !begin
+					}}, nil
 				}
 				mux := amqp.NewMux(o)
 				var all []*device.Client
@@ -269,20 +277,6 @@ func TestConnectionsThatAreOfNoUseAreNotDialedByAll(t *testing.T) {
 			})
 		})
 	}
-}
-
-// deaf is a connection that is cut soon after the first begin of a session was written, which nobody gets.
-type deaf struct {
-	net.Conn
-	cut sync.Once
-}
-
-func (c *deaf) Write(p []byte) (int, error) {
-	if len(p) > 10 && p[4] == 2 && p[10] == 0x11 {
-		c.cut.Do(func() { time.AfterFunc(10*time.Millisecond, func() { _ = c.Close() }) })
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
 }
 
 // A function of the user's that ends its goroutine, as t.FailNow does, fails the dial that it was called for and no other one, and leaves nothing behind.

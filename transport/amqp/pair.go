@@ -245,11 +245,11 @@ func (p *pair) attach() (in *amqp.Receiver, under *amqp.Session, err error) {
 	properties["com.microsoft:channel-correlation-id"] = p.name + ":" + newUUID()
 	var out *amqp.Sender
 	under, err = s.attach(func(ctx context.Context, under *amqp.Session) (err error) {
-		if in, err = under.NewReceiver(ctx, p.address, &amqp.ReceiverOptions{Credit: pairCredit, Properties: properties}); err != nil {
+		if out, err = under.NewSender(ctx, p.address, &amqp.SenderOptions{SettlementMode: &p.wait, Properties: properties}); err != nil {
 			return err
 		}
-		if out, err = under.NewSender(ctx, p.address, &amqp.SenderOptions{SettlementMode: &p.wait, Properties: properties}); err != nil {
-			_ = in.Close(ctx) // half a pair is of no use, and would stay for as long as the session does
+		if in, err = under.NewReceiver(ctx, p.address, &amqp.ReceiverOptions{Credit: pairCredit, Properties: properties}); err != nil {
+			letGo(out) // half a pair is of no use, and would stay for as long as the session does
 		}
 		return err
 	})
