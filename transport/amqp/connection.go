@@ -129,6 +129,12 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 // begin makes a session of AMQP. The end of ctx ends the wait, and not what the library does: it keeps a session that was given up for as long as it has not been asked for another one, and
 // ends it then even when its begin was never written. For that a hub closes the connection, for all [AMQP 1.0, 2.5.5]. So a session that comes too late is ended when it is there.
 func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
+	switch err := c.stream.sessions.take(ctx, c.sessions(), c.ended()); {
+	case err == errClosed:
+		return nil, c.loss()
+	case err != nil:
+		return nil, err
+	}
 	type result struct {
 		session *amqp.Session
 		err     error
@@ -138,17 +144,13 @@ func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 	closing := c.closing
 	if !closing {
 		c.strays.Go(func() {
-			bounded, cancel := context.WithTimeoutCause(context.Background(), c.opt.OperationTimeout, errNoAnswer)
-			defer cancel()
 			var r result
-			if r.session, r.err = c.amqp.NewSession(bounded, nil); r.err != nil && bounded.Err() != nil {
-				r.err = context.Cause(bounded)
-			}
+			r.session, r.err = c.amqp.NewSession(context.Background(), nil) // the connection's end ends it
 			select {
 			case begun <- r:
 			case <-ctx.Done():
 				if r.err == nil {
-					_ = r.session.Close(bounded)
+					_ = r.session.Close(ctx) // the end is sent, and its answer not waited for
 				}
 			}
 		})
@@ -165,9 +167,11 @@ func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 	}
 }
 
-// places is how many devices may share the connection, with a session of AMQP each: the library closes it, for all, when it is asked for one more than the peer allows. One is for tokens, and one
-// for a session that is not quite over.
-func (c *connection) places() int { return int(c.stream.frames.screen.sessions.Load()) - 2 }
+// sessions is how many sessions of AMQP the peer allows.
+func (c *connection) sessions() int { return int(c.stream.frames.screen.sessions.Load()) }
+
+// places is how many devices may share the connection, with a session of AMQP each. One is for tokens, and one for a session that is not quite over.
+func (c *connection) places() int { return c.sessions() - 2 }
 
 // ended is closed when the connection is gone.
 func (c *connection) ended() <-chan struct{} { return c.amqp.Done() }

@@ -33,6 +33,14 @@ type hub struct {
 
 func newHub(t testing.TB) *hub { return &hub{Broker: hubpair.New(t)} }
 
+// smallHub is one whose connections take sessions of AMQP up to the number highest (channel-max), or many for 0. It knows no device.
+func smallHub(t testing.TB, highest uint16) *hub {
+	broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{ChannelMax: highest}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = broker.Close() })
+	return &hub{Broker: &hubpair.Broker{Hub: broker}}
+}
+
 // options reach the hub without TLS.
 func (h *hub) options() *amqp.Options {
 	return &amqp.Options{Plaintext: true, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {

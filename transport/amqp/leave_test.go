@@ -62,20 +62,28 @@ func TestADeviceThatLeavesAtAnyMoment(t *testing.T) {
 	require.NoError(t, good.Close())
 }
 
-// The same for one that is closed while it joins, by either way to prove itself.
+// The same for one that is closed while it joins, by either way to prove itself, also when the peer allows just as many sessions as are needed.
 func TestADeviceThatGivesUpAtAnyMoment(t *testing.T) {
-	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil, "addresses": {Telemetry: "/devices/{device}/messages/events"}} {
+	direct := &amqp.Addresses{Telemetry: "/devices/{device}/messages/events"}
+	for name, c := range map[string]struct {
+		addresses *amqp.Addresses
+		highest   uint16 // channel-max; 0: many
+	}{
+		"CBS": {nil, 0}, "addresses": {direct, 0}, "CBS, few sessions": {nil, 3}, "addresses, few sessions": {direct, 3},
+	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHub(t)
+			h := smallHub(t, c.highest)
+			creds := h.device(t, "dev-1")
 			o := h.options()
+			addresses := c.addresses
 			if addresses != nil {
-				token, err := h.CredsWith(t, "").NewToken(t.Context())
+				token, err := creds.NewToken(t.Context())
 				require.NoError(t, err)
 				o.Addresses = addresses
 				o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text, nil }
 			}
 			mux := amqp.NewMux(o)
-			good := start(t, mux, h.CredsWith(t, ""))
+			good := start(t, mux, creds)
 			dice := dice(t)
 			for range 2000 {
 				ctx, cancel := context.WithCancel(t.Context())
@@ -85,7 +93,7 @@ func TestADeviceThatGivesUpAtAnyMoment(t *testing.T) {
 					spin(time.Duration(dice.IntN(150)) * time.Microsecond)
 					cancel()
 				}()
-				s, err := mux.Dial(ctx, &transport.Config{Creds: h.CredsWith(t, ""), Window: 1, Queue: 1, Sink: &sink{}})
+				s, err := mux.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Queue: 1, Sink: &sink{}})
 				<-quit
 				if err == nil {
 					require.Error(t, s.Run(ctx))

@@ -730,10 +730,7 @@ func TestManyBadDevices(t *testing.T) {
 // One device more than the peer allows sessions is refused, and does not cost the others their connection.
 func TestMoreDevicesThanSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{ChannelMax: 5}})
-		require.NoError(t, err)
-		defer broker.Close()
-		h := &hub{Broker: &hubpair.Broker{Hub: broker}}
+		h := smallHub(t, 5)
 		mux := amqp.NewMux(h.options())
 		var all []*running
 		for i := range 10 {
@@ -754,4 +751,89 @@ func TestMoreDevicesThanSessions(t *testing.T) {
 		}
 		require.EqualValues(t, 1, h.dials.Load())
 	})
+}
+
+// crowded is a hub that allows 6 sessions on a connection, and options for it whose network keeps each end of a session for so long; for ever if that is negative.
+func crowded(t *testing.T, late time.Duration) (*hub, *amqp.Options) {
+	h := smallHub(t, 5)
+	o := h.options()
+	dial := o.Dial
+	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		return &filter{c, func(channel uint16, p wire.Performative) bool {
+			end, ok := p.(*wire.End)
+			if ok && late >= 0 {
+				frame, _ := wire.AppendFrame(nil, channel, end, nil)
+				time.AfterFunc(late, func() { _, _ = c.Write(frame) })
+			}
+			return !ok
+		}}, err
+	}
+	return h, o
+}
+
+// Devices come and go faster than the hub ends their sessions: those that come wait, instead of costing all the connection.
+func TestSessionsThatEndLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, o := crowded(t, 4*time.Second)
+		mux := amqp.NewMux(o)
+		good := start(t, mux, h.device(t, "good"))
+		good.requireSends("x")
+		for i := range 20 {
+			guest := start(t, mux, h.device(t, fmt.Sprintf("guest-%d", i)))
+			began := time.Now()
+			guest.requireSends("y")
+			require.LessOrEqual(t, time.Since(began), 4*time.Second)
+			guest.cancel()
+			<-guest.over
+		}
+		good.requireSends("z")
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+// The hub does not end them at all: a device for which there is no session left is told so, and the others keep the connection.
+func TestSessionsThatDoNotEnd(t *testing.T) {
+	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil, "addresses": {Telemetry: "/devices/{device}/messages/events"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, o := crowded(t, -1)
+				first := h.device(t, "good")
+				free := 4
+				if o.Addresses = addresses; addresses != nil {
+					token, err := first.NewToken(t.Context())
+					require.NoError(t, err)
+					o.Login = func(context.Context) (string, string, error) { return "good@sas.hub", token.Text, nil }
+					free++ // there is none for tokens
+				}
+				mux := amqp.NewMux(o)
+				good := start(t, mux, first)
+				good.requireSends("x")
+				guests := first
+				if addresses == nil {
+					guests = h.device(t, "guest")
+				}
+				for range free {
+					guest := start(t, mux, guests)
+					guest.requireSends("y")
+					guest.cancel()
+					<-guest.over
+				}
+				for range 3 {
+					began := time.Now()
+					guest, err := tryStart(t, mux, guests)
+					if addresses == nil {
+						require.NoError(t, err)
+						guest.send(0, "y")
+						err = guest.requireEnd(transport.Quota)
+					}
+					require.Equal(t, transport.Quota, transport.KindOf(err), "%v", err)
+					require.ErrorContains(t, err, "channel-max")
+					require.InDelta(t, 5, time.Since(began).Seconds(), 1)
+					good.requireSends("z")
+				}
+				require.EqualValues(t, 1, h.dials.Load())
+			})
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -113,4 +115,32 @@ func TestAMutePeer(t *testing.T) {
 			in.Remove()
 		}
 	})
+}
+
+// A peer with one session of AMQP for each connection is told from one with two, which is enough.
+func TestAPeerWithFewSessions(t *testing.T) {
+	for highest, kind := range []transport.Kind{transport.Unsupported, transport.Timeout} { // it answers no begin
+		synctest.Test(t, func(t *testing.T) {
+			creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
+				return transport.Token{Text: "SharedAccessSignature sr=x&sig=y"}, nil
+			}}
+			_, err := amqp.New(&amqp.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+				near, far := memconn.Pair("near", "far")
+				go func() {
+					defer far.Close()
+					header := wire.ProtocolHeader(wire.ProtocolAMQP)
+					_, _ = io.ReadFull(far, make([]byte, wire.HeaderSize))
+					open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "few", MaxFrameSize: 1 << 16, ChannelMax: uint16(highest)}, nil)
+					if err != nil {
+						panic(err)
+					}
+					_, _ = far.Write(append(header[:], open...))
+					_, _ = io.Copy(io.Discard, far)
+				}()
+				return near, nil
+			}}).Dial(t.Context(), &transport.Config{Creds: creds})
+			require.Equal(t, kind, transport.KindOf(err), "%v", err)
+			require.Equal(t, highest == 0, strings.Contains(err.Error(), "channel-max"))
+		})
+	}
 }

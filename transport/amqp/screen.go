@@ -14,6 +14,7 @@ type screen struct {
 	parts map[delivery]*part // messages of which more is to come
 	// sessions is how many the peer allows; 0 before its open. It may be read from anywhere.
 	sessions atomic.Int32
+	ended    int // sessions that the peer has ended, which the library has not been told yet
 }
 
 // delivery is where a message comes in.
@@ -89,6 +90,9 @@ func (s *screen) frame(b []byte) error {
 			if k.channel == channel {
 				delete(s.parts, k)
 			}
+		}
+		if d.Descriptor == uint64(codeEnd) {
+			s.ended++
 		}
 	case uint64(codeAttach):
 		delete(s.parts, at(1))

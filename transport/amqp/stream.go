@@ -40,7 +40,8 @@ type stream struct {
 	dead     chan struct{}   // closed by the first failure
 	flushed  chan struct{}   // closed when the flusher has ended
 
-	frames frameSizes // of the reading goroutine
+	frames   frameSizes // of the reading goroutine
+	sessions sessionCount
 
 	mu       sync.Mutex // guards what follows; held for memory only
 	pending  []byte
@@ -74,8 +75,12 @@ func newStream(outer, socket net.Conn, timeout time.Duration) *stream {
 	return s
 }
 
-// Read is called by one goroutine.
+// Read is called by one goroutine, when it has dealt with what it has read.
 func (s *stream) Read(p []byte) (int, error) {
+	if ended := s.frames.screen.ended; ended > 0 {
+		s.frames.screen.ended = 0
+		s.sessions.give(ended)
+	}
 	n, err := s.Conn.Read(p)
 	if err := s.frames.scan(p[:n]); err != nil {
 		return 0, s.failed(err)

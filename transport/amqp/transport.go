@@ -54,6 +54,7 @@ package amqp
 
 import (
 	"context"
+	"errors"
 
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -108,6 +109,10 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 		return nil, err
 	}
 	if l.auth == CBS {
+		if conn.sessions() < 2 {
+			conn.close()
+			return nil, &transport.Error{Kind: transport.Unsupported, Err: errOneSession}
+		}
 		if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text); err != nil {
 			conn.close()
 			return nil, err
@@ -117,3 +122,6 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 	s.leave = conn.close
 	return s, s.check(ctx)
 }
+
+// errOneSession is why a peer is of no use with CBS, which has a session of AMQP to itself.
+var errOneSession = errors.New("the peer allows one session of AMQP on a connection (channel-max), CBS needs two")
