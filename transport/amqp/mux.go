@@ -289,8 +289,16 @@ func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, e
 		}
 		l = &all
 	}
-	return m.opt.connect(ctx, d.creds, l)
+	c, err := m.opt.connect(ctx, d.creds, l)
+	if err == nil && c.places() < 1 {
+		c.close()
+		return nil, &transport.Error{Kind: transport.Unsupported, Err: errFewSessions}
+	}
+	return c, err
 }
+
+// errFewSessions is why a peer is of no use for a Mux.
+var errFewSessions = errors.New("the peer allows less than three sessions of AMQP on a connection (channel-max); give each device a Transport of its own")
 
 // dialed is the end of a dial, with what came of it.
 func (m *Mux) dialed(ctx context.Context, d *dialing, conn *connection, err error) {

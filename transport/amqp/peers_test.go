@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,30 +116,49 @@ func TestAMutePeer(t *testing.T) {
 	})
 }
 
-// A peer with one session of AMQP for each connection is told from one with two, which is enough.
+// A peer that allows too few sessions of AMQP on a connection is told from one that allows just enough, and answers no begin.
 func TestAPeerWithFewSessions(t *testing.T) {
-	for highest, kind := range []transport.Kind{transport.Unsupported, transport.Timeout} { // it answers no begin
-		synctest.Test(t, func(t *testing.T) {
-			creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-				return transport.Token{Text: "SharedAccessSignature sr=x&sig=y"}, nil
-			}}
-			_, err := amqp.New(&amqp.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-				near, far := memconn.Pair("near", "far")
-				go func() {
-					defer far.Close()
-					header := wire.ProtocolHeader(wire.ProtocolAMQP)
-					_, _ = io.ReadFull(far, make([]byte, wire.HeaderSize))
-					open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "few", MaxFrameSize: 1 << 16, ChannelMax: uint16(highest)}, nil)
-					if err != nil {
-						panic(err)
+	dial := func(highest uint16) func(context.Context, string, string) (net.Conn, error) {
+		return func(context.Context, string, string) (net.Conn, error) {
+			near, far := memconn.Pair("near", "far")
+			go func() {
+				defer far.Close()
+				header := wire.ProtocolHeader(wire.ProtocolAMQP)
+				_, _ = io.ReadFull(far, make([]byte, wire.HeaderSize))
+				open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "few", MaxFrameSize: 1 << 16, ChannelMax: highest}, nil)
+				if err != nil {
+					panic(err)
+				}
+				_, _ = far.Write(append(header[:], open...))
+				_, _ = io.Copy(io.Discard, far)
+			}()
+			return near, nil
+		}
+	}
+	for name, c := range map[string]struct {
+		transport func(*amqp.Options) transport.Transport
+		least     uint16
+	}{
+		"Transport": {func(o *amqp.Options) transport.Transport { return amqp.New(o) }, 1},
+		"Mux":       {func(o *amqp.Options) transport.Transport { return amqp.NewMux(o) }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for highest := range c.least + 1 {
+				synctest.Test(t, func(t *testing.T) {
+					creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
+						return transport.Token{Text: "SharedAccessSignature sr=x&sig=y"}, nil
+					}}
+					began := time.Now()
+					_, err := c.transport(&amqp.Options{Plaintext: true, Dial: dial(highest)}).Dial(t.Context(), &transport.Config{Creds: creds})
+					if highest == c.least {
+						require.Equal(t, transport.Timeout, transport.KindOf(err), "%v", err)
+						return
 					}
-					_, _ = far.Write(append(header[:], open...))
-					_, _ = io.Copy(io.Discard, far)
-				}()
-				return near, nil
-			}}).Dial(t.Context(), &transport.Config{Creds: creds})
-			require.Equal(t, kind, transport.KindOf(err), "%v", err)
-			require.Equal(t, highest == 0, strings.Contains(err.Error(), "channel-max"))
+					require.Equal(t, transport.Unsupported, transport.KindOf(err), "%v", err)
+					require.ErrorContains(t, err, "channel-max")
+					require.Less(t, time.Since(began), time.Second)
+				})
+			}
 		})
 	}
 }
