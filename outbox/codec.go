@@ -16,7 +16,7 @@ import (
 //	message
 //
 // all numbers big endian. A message is its version (1), then ID, CorrelationID, ContentType, ContentEncoding, Component, Created, Expires, the properties' number and each one's name and value, and the body. Texts and the
-// body have their length before them, as a uvarint; times are nanoseconds since 1970 as a varint, behind a byte that is 0 if there is none.
+// body have their length before them, as a uvarint; times are seconds since 1970 as a varint and the nanoseconds of the second as a uvarint, behind a byte that is 0 if there is none.
 const (
 	recordHead = 8
 	version    = 1
@@ -58,7 +58,7 @@ func appendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, 0)
 	}
-	return binary.AppendVarint(append(b, 1), t.UnixNano())
+	return binary.AppendUvarint(binary.AppendVarint(append(b, 1), t.Unix()), uint64(t.Nanosecond()))
 }
 
 var errMessage = errors.New("outbox: these bytes are no message")
@@ -132,5 +132,5 @@ func (r *reader) time() time.Time {
 		return time.Time{}
 	}
 	r.b = r.b[n:]
-	return time.Unix(0, v)
+	return time.Unix(v, int64(r.uvarint()))
 }

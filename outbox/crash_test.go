@@ -197,6 +197,7 @@ func TestDamageIsNoticed(t *testing.T) {
 		}
 		require.Less(t, len(got), 21, "byte %d was not noticed", at)
 		require.Zero(t, q.Stats().Waiting)
+		require.NotZero(t, q.Stats().Damaged, "byte %d was not counted", at)
 		require.NoError(t, q.Close())
 	}
 }

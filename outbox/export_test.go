@@ -1,5 +1,7 @@
 package outbox
 
+import "os"
+
 var (
 	AppendMessage = appendMessage
 	ReadMessage   = readMessage
@@ -17,4 +19,22 @@ func (q *Queue) Unsynced() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.next - q.synced
+}
+
+// BreakEmpty is Break on a segment without a record, the first of a new queue.
+func (q *Queue) BreakEmpty() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s, err := q.writable(0)
+	if err == nil {
+		err = s.file.Close()
+	}
+	return err
+}
+
+// SetFsync replaces fsync.
+func (q *Queue) SetFsync(f func(*os.File) error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.fsync = f
 }

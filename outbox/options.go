@@ -20,7 +20,7 @@ type Options struct {
 	// Window is the most messages that Run has handed to the client at a time, on top of which the client's own limits apply. Default 512; at most 61,440.
 	Window int
 	// OnFailed is told of each message that ends without the hub having taken it, with its result. It is called by Run, one call at a time, and holds up what follows; m is valid until it returns. It must not call
-	// Run or Close. Default: none, they are counted only.
+	// Run, Flush or Close, nor Put where Overflow is Block: they would wait for what only its return brings. Default: none, they are counted only.
 	OnFailed func(m *transport.Message, err error)
 }
 

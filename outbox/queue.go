@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
@@ -26,6 +25,7 @@ type Queue struct {
 	mark   *mark
 
 	running chan struct{} // capacity 1: taken while Run runs
+	fsync   func(*os.File) error
 
 	life context.Context // ended by Close
 	end  context.CancelCauseFunc
@@ -37,6 +37,7 @@ type Queue struct {
 	done     uint64
 	marked   uint64 // what the mark says
 	closed   bool
+	gone     chan struct{} // closed when Close has done all
 	stats    Stats
 
 	synced   uint64        // records below are on the disk
@@ -60,7 +61,7 @@ type Stats struct {
 	Acknowledged, Failed uint64
 	// Dropped is how many DropOldest gave up.
 	Dropped uint64
-	// Damaged is how many messages could not be read back.
+	// Damaged is how many messages could not be read back. The end of a file that is not readable counts as one, whatever was in it: mostly a message that was being written when the power went.
 	Damaged uint64
 	// MarkErrors is how often the mark of what is done could not be written: after a crash more would be sent twice.
 	MarkErrors uint64
@@ -72,7 +73,7 @@ func Open(folder string, o *Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{folder: folder, opt: opt, running: make(chan struct{}, 1)}
+	q := &Queue{folder: folder, opt: opt, running: make(chan struct{}, 1), fsync: (*os.File).Sync, gone: make(chan struct{})}
 	q.life, q.end = context.WithCancelCause(context.Background())
 	if err := q.load(); err != nil {
 		q.release()
@@ -85,7 +86,7 @@ func Open(folder string, o *Options) (*Queue, error) {
 }
 
 func (q *Queue) load() (err error) {
-	if err := os.MkdirAll(q.folder, 0o700); err != nil {
+	if err := makeFolder(q.folder); err != nil {
 		return err
 	}
 	if q.lock, err = os.OpenFile(filepath.Join(q.folder, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
@@ -111,12 +112,16 @@ func (q *Queue) load() (err error) {
 		if err != nil {
 			return err
 		}
-		switch info, err := os.Stat(s.path); {
-		case err != nil:
+		info, err := os.Stat(s.path)
+		if err != nil {
 			return err
+		}
+		if info.Size() > max(s.size, int64(len(magic))) { // nobody knows how many there are
+			q.stats.Damaged++
+		}
+		switch {
 		case s.next == s.first && info.Size() > int64(len(magic))+maxRecord: // it was more than a record that was being written
-			err = os.Rename(s.path, s.path+".damaged") // for people
-			if err != nil {
+			if err := os.Rename(s.path, s.path+".damaged"); err != nil { // for people
 				return err
 			}
 			continue
@@ -124,11 +129,13 @@ func (q *Queue) load() (err error) {
 			if err := os.Remove(s.path); err != nil {
 				return err
 			}
-			q.next = max(q.next, s.next)
 			continue
 		}
-		if s.first > q.next && (len(q.segments) > 0 || q.done > 0) {
-			q.stats.Damaged += s.first - q.next
+		if n := len(q.segments); n > 0 { // before the first one there may be others that are done, of which the mark has not heard
+			if s.first > q.next {
+				q.stats.Damaged += s.first - q.next
+			}
+			q.segments[n-1].next = min(q.segments[n-1].next, s.first) // behind a damaged length there may seem to be any number
 		}
 		q.segments = append(q.segments, s)
 		q.bytes += s.size
@@ -194,14 +201,22 @@ func (q *Queue) write(record []byte) (s *segment, number uint64, room <-chan str
 		}
 		return nil, 0, waitFor(&q.room), nil
 	}
+	if q.syncing != nil && q.full(int64(len(record))) { // of two fsyncs at the same time one only would hear of a failure
+		return nil, 0, q.syncing, nil
+	}
 	if s, err = q.writable(int64(len(record))); err != nil {
 		return nil, 0, nil, fmt.Errorf("outbox: %w", err)
 	}
 	number = q.next
 	binary.BigEndian.PutUint32(record[4:], sum(number, record[recordHead:]))
 	if err := s.append(record); err != nil {
-		if !errors.Is(err, syscall.ENOSPC) {
-			q.give(s, err) // the file may be broken; the next message goes into another
+		if s.cut() != nil { // the file is broken; the next message goes into another
+			_ = q.fsync(s.file) // for those before
+			q.give(s, err)
+			if s.next == s.first { // that other one has its name
+				q.segments = q.segments[:len(q.segments)-1]
+				q.bytes -= s.size
+			}
 		}
 		return nil, 0, nil, fmt.Errorf("outbox: %w", err)
 	}
@@ -225,7 +240,6 @@ func (q *Queue) makeRoom(size int64) bool {
 			q.stats.Dropped += s.next - max(q.done, s.first)
 			q.done = s.next
 			q.removeFirst()
-			q.writeMark()
 			wake(&q.ended)
 		default:
 			return false
@@ -236,8 +250,9 @@ func (q *Queue) makeRoom(size int64) bool {
 
 // removeFirst deletes the oldest segment. mu is held.
 func (q *Queue) removeFirst() {
+	q.writeMark() // while they are there they tell the same
 	s := q.segments[0]
-	q.shut(s)
+	_ = q.shut(s)
 	_ = os.Remove(s.path) // if it stays, the next Open tries again: all in it is below done
 	q.segments = slices.Delete(q.segments, 0, 1)
 	q.bytes -= s.size
@@ -251,7 +266,7 @@ func (q *Queue) shut(s *segment) error {
 	}
 	var err error
 	if q.opt.SyncEvery >= 0 && s.next > max(q.synced, q.done) {
-		err = s.file.Sync()
+		err = q.fsync(s.file)
 	}
 	q.give(s, err)
 	return err
@@ -264,18 +279,28 @@ func (q *Queue) give(s *segment, lost error) {
 	q.synced = max(q.synced, s.next)
 }
 
+// last is the segment that is written to, nil if there is none. mu is held.
+func (q *Queue) last() *segment {
+	if n := len(q.segments); n > 0 && q.segments[n-1].file != nil {
+		return q.segments[n-1]
+	}
+	return nil
+}
+
+// full reports whether size more bytes go into another segment than the last one. mu is held.
+func (q *Queue) full(size int64) bool {
+	s := q.last()
+	return s != nil && s.size+size > q.opt.segmentBytes() && s.next > s.first
+}
+
 // writable is the segment for the next record. mu is held.
 func (q *Queue) writable(size int64) (*segment, error) {
-	if n := len(q.segments); n > 0 {
-		s := q.segments[n-1]
-		switch {
-		case s.file == nil: // of an earlier process, or given up
-		case s.size+size <= q.opt.segmentBytes() || s.size == int64(len(magic)):
+	if s := q.last(); s != nil {
+		if !q.full(size) {
 			return s, nil
-		default:
-			if err := q.shut(s); err != nil {
-				return nil, err
-			}
+		}
+		if err := q.shut(s); err != nil {
+			return nil, err
 		}
 	}
 	s, err := createSegment(q.folder, q.next)
@@ -367,8 +392,10 @@ func (q *Queue) Close() error {
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
+		<-q.gone
 		return nil
 	}
+	defer close(q.gone)
 	q.closed = true
 	q.end(errClosed)
 	wake(&q.room)
@@ -377,17 +404,17 @@ func (q *Queue) Close() error {
 	if q.later != nil {
 		q.later.Stop()
 	}
+	q.mu.Unlock()
+	q.running <- struct{}{} // for good
+
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for q.syncing != nil { // what Put waits for is done first
 		syncing := q.syncing
 		q.mu.Unlock()
 		<-syncing
 		q.mu.Lock()
 	}
-	q.mu.Unlock()
-	q.running <- struct{}{} // for good
-
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	var err error
 	for _, s := range q.segments {
 		err = errors.Join(err, q.shut(s))

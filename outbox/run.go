@@ -31,6 +31,8 @@ func (q *Queue) Run(ctx context.Context, to Client) error {
 	case q.running <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-q.life.Done():
+		return errClosed
 	}
 	defer func() { <-q.running }()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -110,6 +112,7 @@ func (q *Queue) settle(ctx context.Context, sent <-chan *slot, free chan<- *slot
 			q.opt.OnFailed(&s.message, err)
 		}
 		q.finish(s.number, err, len(sent) == 0)
+		s.message.Body = nil // it need not stay in memory until the slot has its next one
 		free <- s
 	}
 	return nil
@@ -193,7 +196,9 @@ func (q *Queue) aim(c *cursor) (grown <-chan struct{}, err error) {
 			c.segment = nil
 			return nil, fmt.Errorf("outbox: %w", err)
 		}
-		c.records = newRecords(c.file, c.segment.first, c.segment.size)
+		if c.records, err = newRecords(c.file, c.segment.first, c.segment.size); err != nil {
+			return nil, fmt.Errorf("outbox: %w", err)
+		}
 	}
 	c.records.limit = c.segment.size
 	return nil, nil

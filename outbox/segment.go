@@ -69,7 +69,7 @@ func loadSegment(path string, first uint64) (s *segment, err error) {
 		return nil, err
 	}
 	s = &segment{path: path, first: first, next: first}
-	r := newRecords(f, first, info.Size())
+	r, err := newRecords(f, first, info.Size())
 	for err == nil || err == errDamaged {
 		_, err = r.read()
 	}
@@ -80,16 +80,18 @@ func loadSegment(path string, first uint64) (s *segment, err error) {
 	return s, nil
 }
 
-// append writes one record. After an error the segment is as it was: what stands behind its size counts for nothing, and is overwritten.
+// append writes one record. After an error cut has to be called.
 func (s *segment) append(record []byte) error {
 	if _, err := s.file.WriteAt(record, s.size); err != nil {
-		_ = s.file.Truncate(s.size) // a full disk has room for others again
 		return err
 	}
 	s.size += int64(len(record))
 	s.next++
 	return nil
 }
+
+// cut takes away what a failed append left, so that a full disk has room for others again.
+func (s *segment) cut() error { return s.file.Truncate(s.size) }
 
 // records reads a segment's records one after the other, up to limit bytes of the file, which may grow.
 type records struct {
@@ -102,16 +104,20 @@ type records struct {
 	buf    []byte
 }
 
-func newRecords(f io.ReaderAt, first uint64, limit int64) *records {
+// newRecords reads no record where the file does not begin as a segment does. Its error is the file's.
+func newRecords(f io.ReaderAt, first uint64, limit int64) (*records, error) {
 	r := &records{file: f, number: first, limit: limit}
 	r.in = bufio.NewReaderSize(r, 64<<10)
 	var head [len(magic)]byte
-	if _, err := io.ReadFull(r.in, head[:]); err != nil || string(head[:]) != magic {
+	switch _, err := io.ReadFull(r.in, head[:]); {
+	case err != nil && err != io.EOF && err != io.ErrUnexpectedEOF:
+		return r, err
+	case string(head[:]) != magic:
 		r.limit = 0
-		return r
+	default:
+		r.offset = int64(len(magic))
 	}
-	r.offset = int64(len(magic))
-	return r
+	return r, nil
 }
 
 // Read is for in.

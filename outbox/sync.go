@@ -1,8 +1,11 @@
 package outbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
 	"time"
 )
 
@@ -44,7 +47,7 @@ func (q *Queue) syncNow(s *segment) {
 	file, upTo := s.file, q.next
 	q.syncing = make(chan struct{})
 	q.mu.Unlock()
-	err := file.Sync()
+	err := q.fsync(file)
 	q.mu.Lock()
 	wake(&q.syncing)
 	switch {
@@ -74,14 +77,40 @@ func (q *Queue) syncLater(every time.Duration) {
 func (q *Queue) syncInTime() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.laterSet = false
-	if n := len(q.segments); n > 0 && q.segments[n-1].file != nil && !q.closed && q.syncing == nil && q.synced < q.next {
-		q.syncNow(q.segments[n-1]) // the timer is its only caller; after a failure the next message goes into a new segment
+	if s := q.last(); s != nil && !q.closed && q.synced < q.next {
+		q.syncNow(s) // the timer is its only caller; after a failure the next message goes into a new segment
+	}
+	if q.laterSet = !q.closed && q.synced < q.next; q.laterSet { // put meanwhile
+		q.later.Reset(q.opt.SyncEvery)
 	}
 }
 
-// syncFolder makes a new file's name safe.
+// makeFolder is os.MkdirAll, which makes the new folders' names safe.
+func makeFolder(folder string) error {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(folder); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(folder)
+	if parent != folder {
+		if err := makeFolder(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return syncFolder(parent)
+}
+
+// syncFolder makes a new file's name safe. Windows forces no folder to the disk: FlushFileBuffers denies access to one.
 func syncFolder(folder string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	f, err := os.Open(folder)
 	if err != nil {
 		return err

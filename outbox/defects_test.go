@@ -1,0 +1,239 @@
+package outbox_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The system tells of a disk that failed once: only one of two fsyncs of a file at the same time hears of it. So a segment that is full waits for the one under way.
+func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20})
+		release := make(chan struct{})
+		var calls atomic.Int32
+		q.SetFsync(func(*os.File) error {
+			if calls.Add(1) == 1 {
+				<-release
+				return syscall.EIO
+			}
+			return nil
+		})
+		first, second := make(chan error, 1), make(chan error, 1)
+		body := make([]byte, 100_000)
+		go func() { first <- q.Put(t.Context(), &transport.Message{Body: body}) }()
+		synctest.Wait()
+		go func() { second <- q.Put(t.Context(), &transport.Message{Body: body}) }()
+		synctest.Wait()
+		close(release)
+		require.ErrorIs(t, <-first, syscall.EIO)
+		require.NoError(t, <-second)
+		require.NoError(t, q.Close())
+	})
+}
+
+// The same for Close.
+func TestAFailingFsyncDuringClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, t.TempDir(), nil)
+		var calls atomic.Int32
+		q.SetFsync(func(*os.File) error {
+			n := calls.Add(1)
+			time.Sleep(time.Second)
+			if n == 2 {
+				return syscall.EIO
+			}
+			return nil
+		})
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- q.Put(t.Context(), numbered(1)) }()
+		synctest.Wait()
+		go func() { second <- q.Put(t.Context(), numbered(2)) }()
+		synctest.Wait()
+		_ = q.Close()
+		require.NoError(t, <-first)
+		require.ErrorIs(t, <-second, syscall.EIO)
+	})
+}
+
+// What is put during an fsync that takes longer than SyncEvery gets one, too.
+func TestSyncEveryOnASlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Second})
+		q.SetFsync(func(*os.File) error { time.Sleep(5 * time.Second); return nil })
+		put(t, q, 0, 1)
+		time.Sleep(1500 * time.Millisecond)
+		put(t, q, 1, 2)
+		time.Sleep(time.Minute)
+		require.Zero(t, q.Unsynced())
+		require.NoError(t, q.Close())
+	})
+}
+
+// A segment that failed before it had a record does not take the next one of that number with it.
+func TestASegmentThatFailsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir()
+		q := open(t, folder, nil)
+		require.NoError(t, q.BreakEmpty())
+		require.Error(t, q.Put(t.Context(), numbered(0)))
+		put(t, q, 1, 2)
+		require.Equal(t, ids(1, 2), bodies(t, q))
+		put(t, q, 2, 4)
+		require.NoError(t, q.Close())
+		q = open(t, folder, nil)
+		require.Equal(t, ids(2, 4), bodies(t, q))
+		require.NoError(t, q.Close())
+	})
+}
+
+// A crash between making a segment and its first record, when the mark, or the end of the segment before, did not get to the disk.
+func TestASegmentWithoutARecord(t *testing.T) {
+	const empty = "0000000000000064.messages"
+	for name, old := range map[string]int{"alone": 0, "behind another": 5} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				folder := t.TempDir()
+				q := open(t, folder, nil)
+				put(t, q, 0, old)
+				require.NoError(t, q.Close())
+				require.NoError(t, os.WriteFile(filepath.Join(folder, empty), []byte("HUBLINE1"), 0o600))
+				q = open(t, folder, nil)
+				require.EqualValues(t, old, q.Stats().Waiting)
+				require.Zero(t, q.Stats().Damaged)
+				put(t, q, old, 10)
+				require.Equal(t, ids(0, 10), bodies(t, q))
+				require.NoError(t, q.Close())
+			})
+		})
+	}
+}
+
+// A segment that was deleted because all in it was done, before the mark got to the disk, is no damage.
+func TestAMarkThatIsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir()
+		q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20})
+		put(t, q, 0, 5)
+		require.Len(t, bodies(t, q), 5)
+		for range 30 {
+			require.NoError(t, q.Put(t.Context(), &transport.Message{Body: make([]byte, 10_000)}))
+		}
+		require.NoError(t, q.Close())
+		require.NoError(t, os.Remove(segments(t, folder)[0]))
+		q = open(t, folder, nil)
+		require.Zero(t, q.Stats().Damaged)
+		require.NoError(t, q.Close())
+	})
+}
+
+// What cannot be read, for now perhaps, is not deleted.
+func TestASegmentThatCannotBeRead(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "0000000000000000.messages")
+	require.NoError(t, os.Mkdir(path, 0o700)) // reading it fails
+	_, err := outbox.Open(folder, nil)
+	require.ErrorContains(t, err, path)
+	require.DirExists(t, path)
+}
+
+// A wrong length has the reader find records in a body. Those that follow in other segments are not mistaken for them.
+func TestADamagedLengthStaysInItsSegment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir()
+		q := open(t, folder, nil)
+		require.NoError(t, q.Put(t.Context(), &transport.Message{Body: bytes.Repeat([]byte{0, 0, 0, 1, 2, 3, 4, 5, 6}, 100)}))
+		require.NoError(t, q.Close())
+		path := segments(t, folder)[0]
+		whole, err := os.ReadFile(path)
+		require.NoError(t, err)
+		binary.BigEndian.PutUint32(whole[8:], 11) // what is before the body
+		q = open(t, folder, nil)
+		put(t, q, 1, 6)
+		require.NoError(t, q.Close())
+		require.NoError(t, os.WriteFile(path, whole, 0o600))
+		q = open(t, folder, nil)
+		require.Equal(t, ids(1, 6), bodies(t, q))
+		require.EqualValues(t, 1, q.Stats().Damaged)
+		require.NoError(t, q.Close())
+	})
+}
+
+// Times that nanoseconds since 1970 cannot tell.
+func TestFarTimes(t *testing.T) {
+	for _, year := range []int{1, 1600, 1969, 2300, 9999} {
+		m := transport.Message{Expires: time.Date(year, 12, 31, 23, 59, 59, 999_999_999, time.UTC)}
+		var got transport.Message
+		require.NoError(t, outbox.ReadMessage(outbox.AppendMessage(nil, &m), &got))
+		require.True(t, got.Expires.Equal(m.Expires), "%v became %v", m.Expires, got.Expires)
+	}
+}
+
+func TestRunAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, t.TempDir(), nil)
+		require.NoError(t, q.Close())
+		ran := make(chan error, 1)
+		go func() { ran <- q.Run(t.Context(), nil) }()
+		synctest.Wait()
+		require.Len(t, ran, 1, "Run hangs")
+		require.ErrorIs(t, <-ran, transport.Closed)
+	})
+}
+
+// A message that is done is not kept in memory.
+func TestWhatIsDoneIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t)
+		var body weak.Pointer[byte]
+		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) { body = weak.Make(&m.Body[0]) }})
+		require.NoError(t, q.Put(t.Context(), &transport.Message{Expires: time.Now().Add(time.Second), Body: make([]byte, 100_000)}))
+		time.Sleep(time.Minute)
+		c := newClient(t, hub, nil)
+		stop := start(q, c)
+		require.NoError(t, q.Flush(t.Context()))
+		runtime.GC()
+		require.Nil(t, body.Value())
+		require.Error(t, stop())
+		require.NoError(t, c.Close())
+		require.NoError(t, q.Close())
+	})
+}
+
+// Each Close returns when all has ended, not only the first.
+func TestTwoCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t)
+		release := make(chan struct{})
+		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(*transport.Message, error) { <-release }})
+		require.NoError(t, q.Put(t.Context(), &transport.Message{Expires: time.Now().Add(time.Second)}))
+		time.Sleep(time.Minute)
+		c := newClient(t, hub, nil)
+		stop := start(q, c)
+		synctest.Wait()
+		closed := make(chan error, 2)
+		for range 2 {
+			go func() { closed <- q.Close() }()
+		}
+		synctest.Wait()
+		require.Empty(t, closed)
+		close(release)
+		require.NoError(t, <-closed)
+		require.NoError(t, <-closed)
+		require.Error(t, stop())
+		require.NoError(t, c.Close())
+	})
+}
