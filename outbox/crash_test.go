@@ -202,6 +202,56 @@ func TestDamageIsNoticed(t *testing.T) {
 	}
 }
 
+// Whatever becomes of some segments, the queue goes on, and what is in the others arrives.
+func TestDamageStaysInItsSegment(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	const lives, each = 6, 5
+	folder := t.TempDir()
+	for life := range lives {
+		q := open(t, folder, &outbox.Options{SyncEvery: -1})
+		put(t, q, life*each, (life+1)*each)
+		require.NoError(t, q.Close())
+	}
+	paths := segments(t, folder)
+	require.Len(t, paths, lives)
+	for round := range 300 {
+		again := t.TempDir()
+		var whole []string
+		for life, path := range paths {
+			b, err := os.ReadFile(path)
+			require.NoError(t, err)
+			at := rng.IntN(len(b))
+			switch rng.IntN(6) {
+			case 0:
+				b[at] ^= 1 << rng.IntN(8)
+			case 1:
+				b = b[:at]
+			case 2:
+				clear(b[at:])
+			case 3:
+				continue // it is gone
+			default:
+				whole = append(whole, ids(life*each, (life+1)*each)...)
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(again, filepath.Base(path)), b, 0o600))
+		}
+		q := open(t, again, &outbox.Options{SyncEvery: -1})
+		put(t, q, 100, 103)
+		got := bodies(t, q)
+		require.Subset(t, got, append(whole, ids(100, 103)...), "round %d", round)
+		last := -1
+		for _, id := range got {
+			n, err := strconv.Atoi(id)
+			require.NoError(t, err)
+			require.Greater(t, n, last, "round %d", round)
+			last = n
+		}
+		require.NoError(t, q.Close())
+	}
+}
+
 // taker takes all messages as a client would, and acknowledges them: it is a client of a hub of its own.
 func bodies(t testing.TB, q *outbox.Queue) (got []string) {
 	t.Helper()

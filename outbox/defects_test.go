@@ -83,6 +83,19 @@ func TestSyncEveryOnASlowDisk(t *testing.T) {
 	})
 }
 
+// With SyncEvery no Put is there to be told.
+func TestSyncEveryOnAFailingDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Second})
+		q.SetFsync(func(*os.File) error { return syscall.EIO })
+		put(t, q, 0, 1)
+		time.Sleep(time.Minute)
+		put(t, q, 1, 2)
+		require.ErrorIs(t, q.Close(), syscall.EIO)
+		require.EqualValues(t, 2, q.Stats().SyncErrors)
+	})
+}
+
 // A segment that failed before it had a record does not take the next one of that number with it.
 func TestASegmentThatFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -65,6 +65,8 @@ type Stats struct {
 	Damaged uint64
 	// MarkErrors is how often the mark of what is done could not be written: after a crash more would be sent twice.
 	MarkErrors uint64
+	// SyncErrors is how often fsync failed. Where Put waits for it the Puts concerned have told; with SyncEvery a power cut might take messages of which nobody else tells.
+	SyncErrors uint64
 }
 
 // Open opens the queue in folder, and makes it if there is none. It reads all that waits once. The error is of Kind Invalid for wrong options and for a folder that another Queue has, else the file system's.
@@ -92,8 +94,8 @@ func (q *Queue) load() (err error) {
 	if q.lock, err = os.OpenFile(filepath.Join(q.folder, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
-	if lockFile(q.lock) != nil {
-		return invalid("another Queue has the folder " + q.folder + "; close that one, or give each its own")
+	if err := lockFile(q.lock); err != nil {
+		return invalid("another Queue has the folder " + q.folder + ", or no lock is to be had there (" + err.Error() + "); close that one, or give each its own")
 	}
 	if q.mark, q.done, err = openMark(filepath.Join(q.folder, "done")); err != nil {
 		return err
@@ -267,6 +269,9 @@ func (q *Queue) shut(s *segment) error {
 	var err error
 	if q.opt.SyncEvery >= 0 && s.next > max(q.synced, q.done) {
 		err = q.fsync(s.file)
+	}
+	if err != nil {
+		q.stats.SyncErrors++
 	}
 	q.give(s, err)
 	return err

@@ -53,6 +53,7 @@ func (q *Queue) syncNow(s *segment) {
 	switch {
 	case s.file == nil: // whoever ended it meanwhile has done the same, and knows better
 	case err != nil:
+		q.stats.SyncErrors++
 		q.give(s, err)
 	default:
 		q.synced = max(q.synced, upTo)
