@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -111,16 +112,20 @@ func sample(ctx context.Context, client *device.Client, out *out, service *servi
 	feed := time.NewTicker(service.feedEvery)
 	defer feed.Stop()
 	trouble := ""
+	life := strconv.FormatUint(rand.Uint64(), 36) + "-" // numbers begin anew with each start; by the id consumers tell what came twice
 	for n := uint64(1); ; {
 		body, err := reading(s.source, n)
 		if err == nil {
+			m := &transport.Message{ID: life + strconv.FormatUint(n, 10), ContentType: "application/json", ContentEncoding: "utf-8", Created: time.Now(), Body: body}
 			n++
-			trouble = ""
-			m := &transport.Message{ContentType: "application/json", ContentEncoding: "utf-8", Created: time.Now(), Body: body}
-			if err := out.put(ctx, m); err != nil && ctx.Err() == nil {
-				return err
+			if err = out.put(ctx, m); err != nil && ctx.Err() != nil {
+				return nil
 			}
-		} else if err.Error() != trouble { // sensors come and go; what was read before still has to reach the hub
+		}
+		switch { // sensors come and go, and full disks get room again; what was read before still has to reach the hub
+		case err == nil:
+			trouble = ""
+		case err.Error() != trouble:
 			trouble = err.Error()
 			os.Stderr.WriteString("no reading: " + trouble + "\n")
 		}
