@@ -30,7 +30,7 @@ type Queue struct {
 	life context.Context // ended by Close
 	end  context.CancelCauseFunc
 
-	mu       sync.Mutex // held for a system call at most, among them the fsync of a segment that is full
+	mu       sync.Mutex // held for a system call at most, and not for an fsync
 	segments []*segment
 	bytes    int64 // of all segments
 	next     uint64
@@ -194,6 +194,12 @@ func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 func (q *Queue) write(record []byte) (s *segment, number uint64, room <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for s := q.last(); s != nil && q.full(int64(len(record))) && q.dirty(s); s = q.last() {
+		if q.syncing != nil { // of two fsyncs at the same time one only would hear of a failure
+			return nil, 0, q.syncing, nil
+		}
+		q.syncNow(s)
+	}
 	if q.closed {
 		return nil, 0, nil, errClosed
 	}
@@ -202,9 +208,6 @@ func (q *Queue) write(record []byte) (s *segment, number uint64, room <-chan str
 			return nil, 0, nil, errFull
 		}
 		return nil, 0, waitFor(&q.room), nil
-	}
-	if q.syncing != nil && q.full(int64(len(record))) { // of two fsyncs at the same time one only would hear of a failure
-		return nil, 0, q.syncing, nil
 	}
 	if s, err = q.writable(int64(len(record))); err != nil {
 		return nil, 0, nil, fmt.Errorf("outbox: %w", err)
@@ -254,27 +257,18 @@ func (q *Queue) makeRoom(size int64) bool {
 func (q *Queue) removeFirst() {
 	q.writeMark() // while they are there they tell the same
 	s := q.segments[0]
-	_ = q.shut(s)
+	if s.file != nil {
+		q.give(s, nil)
+	}
 	_ = os.Remove(s.path) // if it stays, the next Open tries again: all in it is below done
 	q.segments = slices.Delete(q.segments, 0, 1)
 	q.bytes -= s.size
 	wake(&q.room)
 }
 
-// shut ends writing to a segment: what is in it is on the disk then. mu is held.
-func (q *Queue) shut(s *segment) error {
-	if s.file == nil {
-		return nil
-	}
-	var err error
-	if q.opt.SyncEvery >= 0 && s.next > max(q.synced, q.done) {
-		err = q.fsync(s.file)
-	}
-	if err != nil {
-		q.stats.SyncErrors++
-	}
-	q.give(s, err)
-	return err
+// dirty reports whether a segment that is written to has records that have to get to the disk before it is ended. mu is held.
+func (q *Queue) dirty(s *segment) bool {
+	return q.opt.SyncEvery >= 0 && s.next > max(q.synced, q.done)
 }
 
 // give ends writing to a segment after an fsync. mu is held.
@@ -304,9 +298,7 @@ func (q *Queue) writable(size int64) (*segment, error) {
 		if !q.full(size) {
 			return s, nil
 		}
-		if err := q.shut(s); err != nil {
-			return nil, err
-		}
+		q.give(s, nil)
 	}
 	s, err := createSegment(q.folder, q.next)
 	if err != nil {
@@ -414,15 +406,20 @@ func (q *Queue) Close() error {
 
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.syncing != nil { // what Put waits for is done first
-		syncing := q.syncing
-		q.mu.Unlock()
-		<-syncing
-		q.mu.Lock()
-	}
 	var err error
-	for _, s := range q.segments {
-		err = errors.Join(err, q.shut(s))
+	for s := q.last(); s != nil; s = q.last() {
+		switch {
+		case q.syncing != nil: // what Put waits for is done first
+			syncing := q.syncing
+			q.mu.Unlock()
+			<-syncing
+			q.mu.Lock()
+		case q.dirty(s):
+			q.syncNow(s)
+			err = s.lost
+		default:
+			q.give(s, nil)
+		}
 	}
 	q.writeMark()
 	q.release()
