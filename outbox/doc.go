@@ -24,6 +24,7 @@
 // # Files
 //
 // A folder belongs to one Queue at a time, which a lock in it sees to (on Unix). In it are segments of a few megabytes, named by the number of their first message, which are deleted as a whole when all in
-// them is done, and a file "done" with the number up to which all is. Nothing in a segment is ever overwritten.
+// them is done, and a file "done" with the number up to which all is. No message in a segment is ever overwritten.
+//
 // A segment of more than 1 MiB of which nothing is readable is renamed to end in ".damaged", for people; MaxBytes does not count it, and nobody deletes it.
 package outbox
