@@ -1,7 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -24,4 +29,40 @@ func countOnce(text, old string) error {
 		return fmt.Errorf("stands %d times, not once", n)
 	}
 	return nil
+}
+
+// arguments returns the arguments of go test for m.
+func (m *mutation) arguments() []string {
+	if m.Test == "" {
+		return []string{"./" + path.Dir(m.File)}
+	}
+	return strings.Fields(m.Test)
+}
+
+// apply returns the text of m's file under root with the mutation in it, and the line of the
+// change.
+func (m *mutation) apply(root string) (text string, line int, err error) {
+	if m.Old == m.New {
+		return "", 0, errors.New("changes nothing")
+	}
+	b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.File)))
+	if err != nil {
+		return "", 0, err
+	}
+	text = string(b)
+	if err := countOnce(text, m.Old); err != nil {
+		return "", 0, fmt.Errorf("%q %w", m.Old, err)
+	}
+	before, after, _ := strings.Cut(text, m.Old)
+	return before + m.New + after, strings.Count(before, "\n") + 1, nil
+}
+
+// areas returns the names of the tables in alphabetical order.
+func areas() []string {
+	var names []string
+	for name := range tables {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }
