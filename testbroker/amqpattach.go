@@ -29,6 +29,7 @@ func (a *amqpConn) Attach(link *amqp.Link) error {
 	}
 	l, err := a.classify(link)
 	if err != nil {
+		a.refusedLink(link, identity{}, err)
 		return err
 	}
 	link.Value = l
@@ -38,6 +39,7 @@ func (a *amqpConn) Attach(link *amqp.Link) error {
 		}
 	}
 	if err := a.prepare(l); err != nil {
+		a.refusedLink(link, l.id, err)
 		return err
 	}
 	return a.attachFaults(l)
@@ -67,10 +69,10 @@ func (a *amqpConn) permit(l *amqpLink) error {
 	h.mu.Unlock()
 	switch {
 	case errors.Is(err, ErrNotFound):
-		a.refused(l.id, err)
+		a.refusedLink(l.Link, l.id, err)
 		return wire.Errorf(wire.NotFound, "404001 DeviceNotFound: %s", l.id)
 	case err != nil:
-		a.refused(l.id, err)
+		a.refusedLink(l.Link, l.id, err)
 		return wire.Errorf(wire.UnauthorizedAccess, "401003 IotHubUnauthorized: %v", err)
 	}
 	if in := h.faults.inForce(Throttle, l.id); in != nil {

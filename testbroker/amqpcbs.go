@@ -251,7 +251,9 @@ func (a *amqpConn) judge(l *amqpLink, m *wire.Message, id identity, tok token, s
 		}
 	}
 	description := "OK"
-	if status != 200 {
+	if status == 200 {
+		a.served()
+	} else {
 		description = err.Error()
 		a.refused(id, err)
 	}

@@ -203,10 +203,25 @@ func (a *amqpConn) admit(id identity) {
 
 // refused tells that a client was refused for an identity, or any.
 func (a *amqpConn) refused(id identity, why error) {
+	a.tell(Event{Kind: Refused, DeviceID: id.device, ModuleID: id.module, Err: why})
+}
+
+// refusedLink tells that a link was refused.
+func (a *amqpConn) refusedLink(l *amqp.Link, id identity, why error) {
+	address, _ := addressOf(l)
+	a.tell(Event{Kind: Refused, DeviceID: id.device, ModuleID: id.module, Name: address, Err: why})
+}
+
+func (a *amqpConn) tell(e Event) {
+	a.served()
+	a.hub.event(e, a.c)
+}
+
+// served notes that the client got an answer, so the end of the connection is not a refusal.
+func (a *amqpConn) served() {
 	a.hub.mu.Lock()
 	a.told = true
 	a.hub.mu.Unlock()
-	a.hub.event(Event{Kind: Refused, DeviceID: id.device, ModuleID: id.module, Err: why}, a.c)
 }
 
 // expel ends what the connection does for the identities that a selector means. A connection that is one of them by

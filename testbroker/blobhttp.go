@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -313,7 +314,11 @@ func (q *httpRequest) authorizeBlob(right string) *blobError {
 	if !validBlobName(q.blobName()) {
 		return blobBadName
 	}
-	return q.hub.uploads.store.keys.check(q.blobName(), q.query, right, q.hub.now())
+	bad := q.hub.uploads.store.keys.check(q.blobName(), q.query, right, q.hub.now())
+	if bad != nil {
+		q.conn.refused(q.Request, identity{}, bad.status, errors.New(bad.code))
+	}
+	return bad
 }
 
 // storageVersion is the version of the store that the client asks for, or else its upload URI.

@@ -122,8 +122,13 @@ func (h *Hub) certifyLocked(host string) {
 	template := h.templateLocked(h.host)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	template.DNSNames = []string{h.host, "store." + h.host, "localhost"}
+	template.DNSNames = []string{"store." + h.host, "localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	if ip := net.ParseIP(h.host); ip != nil { // clients compare addresses with addresses only
+		template.IPAddresses = append(template.IPAddresses, ip)
+	} else {
+		template.DNSNames = append(template.DNSNames, h.host)
+	}
 	if host != "" {
 		template.Subject.CommonName = host
 		template.DNSNames, template.IPAddresses = []string{host}, nil

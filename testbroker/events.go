@@ -14,9 +14,10 @@ const (
 	// devices, it was told of one more of them. Over HTTP, a request was the first of its device on a connection that was
 	// authenticated.
 	Connected EventKind = iota + 1
-	// Refused: a client got a CONNACK with another code than 0, or was cut off without one. Over AMQP, its SASL outcome,
-	// put-token or attach was not good, or it was cut off before any was. Over HTTP, a request was not authenticated, or the
-	// connection ended without a request that was.
+	// Refused: a client got a CONNACK with another code than 0, or was cut off without one. Over
+	// AMQP: its SASL outcome, put-token or attach was refused, or it was cut off before one was
+	// accepted. Over HTTP: a request was not authenticated, named nothing that the hub has, or the
+	// connection ended before a request was served.
 	Refused
 	// Disconnected: a connection that was Connected has ended, or lost the right to act for a device.
 	Disconnected
@@ -78,7 +79,9 @@ type Event struct {
 	Status int
 	// Fault is the kind of the fault of FaultFired, FaultDeclared and FaultRemoved.
 	Fault FaultKind
-	// Name is the message id of MessageStored and CommandChanged, which may be empty, the method, or the file of UploadChanged.
+	// Name is the message id of MessageStored and CommandChanged, which may be empty, the method, or
+	// the file of UploadChanged. Of Refused it is the address of the link (AMQP) or the method and
+	// path of the request (HTTP); empty when the whole connection was refused.
 	Name string
 	// Detail is the operation of TwinRequested, "desired" or "tags" of TwinChanged, the fate of the answer of MethodAnswered, and the state of
 	// CommandChanged and UploadChanged.
@@ -121,6 +124,9 @@ func (e Event) what() string {
 	s := e.Kind.String()
 	switch e.Kind {
 	case Refused:
+		if e.Name != "" {
+			s = named(s)
+		}
 		if e.Code != 0 {
 			s += fmt.Sprintf(" with code %d", e.Code)
 		} else if e.Status != 0 {

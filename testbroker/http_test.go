@@ -220,7 +220,9 @@ func TestHTTPAuthentication(t *testing.T) {
 		}
 		require.Equal(t, 4, h.Len())
 		require.Contains(t, events, "#1 dev-1 connected")
-		require.Contains(t, events, "#1 dev-1 refused with status 401: token does not begin with SharedAccessSignature")
+		require.Contains(t, events,
+			`#1 dev-1 refused "POST /devices/dev-1/messages/events" with status 401: `+
+				"token does not begin with SharedAccessSignature")
 
 		p.token = token(d)
 		require.NoError(t, h.SetEnabled("dev-1", false))
@@ -343,7 +345,8 @@ func TestSlowClientsOverHTTP(t *testing.T) {
 		"half a head": {"POST /devices/dev-1/messages/events HTTP/1.1\r\nHost: hub.example.test\r\nA: ", time.Minute, ""},
 		"half a body": {"POST /devices/dev-1/messages/events?api-version=2021-04-12 HTTP/1.1\r\nHost: hub.example.test\r\n" +
 			"Content-Length: 10\r\nAuthorization: %s\r\n\r\nabc", 2 * time.Minute, "HTTP/1.1 400 "},
-		"second request": {"GET / HTTP/1.1\r\nHost: hub.example.test\r\n\r\n", 4 * time.Minute, "HTTP/1.1 404 "},
+		"second request": {"POST /devices/dev-1/messages/events?api-version=2021-04-12 HTTP/1.1\r\nHost: hub.example.test\r\n" +
+			"Content-Length: 1\r\nAuthorization: %s\r\n\r\na", 4 * time.Minute, "HTTP/1.1 204 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

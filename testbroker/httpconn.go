@@ -210,12 +210,21 @@ func (a *httpConn) admit(id identity) {
 	h.changed.wake()
 }
 
-// refused tells that a request was refused for an identity.
-func (a *httpConn) refused(id identity, status int, why error) {
+// refused tells that a request was refused for an identity, or any.
+func (a *httpConn) refused(r *http.Request, id identity, status int, why error) {
+	a.served()
+	a.hub.event(Event{
+		Kind: Refused, DeviceID: id.device, ModuleID: id.module, Status: status,
+		Name: r.Method + " " + r.URL.EscapedPath(), // without the query, which may hold a signature
+		Err:  why,
+	}, a.c)
+}
+
+// served notes that the client got an answer, so the end of the connection is not a refusal.
+func (a *httpConn) served() {
 	a.hub.mu.Lock()
 	a.told = true
 	a.hub.mu.Unlock()
-	a.hub.event(Event{Kind: Refused, DeviceID: id.device, ModuleID: id.module, Status: status, Err: why}, a.c)
 }
 
 // whoLocked returns the identities that a selector means, by their names.

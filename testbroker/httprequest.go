@@ -81,7 +81,7 @@ func (a *httpConn) request(w http.ResponseWriter, r *http.Request) {
 	h := a.hub
 	if path, err := url.PathUnescape(r.URL.EscapedPath()); err == nil && path == webPath {
 		if err := a.upgrade(w, r); err != nil {
-			a.refused(identity{}, http.StatusBadRequest, fmt.Errorf("request for a WebSocket: %w", err))
+			a.refused(r, identity{}, http.StatusBadRequest, fmt.Errorf("request for a WebSocket: %w", err))
 		}
 		return
 	}
@@ -89,6 +89,9 @@ func (a *httpConn) request(w http.ResponseWriter, r *http.Request) {
 	answer := q.answer()
 	if q.route != nil {
 		answer = q.after(answer)
+	}
+	if answer.status < http.StatusBadRequest && answer.way != wayNone {
+		a.served()
 	}
 	q.send(answer)
 }
@@ -98,6 +101,7 @@ func (q *httpRequest) answer() httpAnswer {
 	h := q.hub
 	var bad *httpError
 	if q.route, q.vars, bad = h.route(q.Request); bad != nil {
+		q.conn.refused(q.Request, identity{}, bad.status(), bad)
 		return q.fail(bad)
 	}
 	q.id = identity{q.vars["device"], q.vars["module"]}
@@ -132,7 +136,7 @@ func (q *httpRequest) authenticate() *httpError {
 	}
 	if err := h.authenticateHTTP(q.c, q.id, q.Header.Values("Authorization")); err != nil {
 		bad := asHTTP(err, q.id)
-		q.conn.refused(q.id, bad.status(), err)
+		q.conn.refused(q.Request, q.id, bad.status(), err)
 		return bad
 	}
 	q.conn.admit(q.id)

@@ -38,6 +38,15 @@ func realTLS(t testing.TB, h *testbroker.Hub, addr net.Addr, d testbroker.Device
 	return w
 }
 
+func TestHubNamedByItsIPAddress(t *testing.T) {
+	h, _ := newHub(t, &testbroker.Options{HostName: "192.0.2.7"})
+	addr, err := h.ListenTLS("127.0.0.1:0")
+	require.NoError(t, err)
+	conn, err := tls.Dial("tcp", addr.String(), &tls.Config{RootCAs: h.RootCAs(), ServerName: "192.0.2.7"})
+	require.NoError(t, err, "clients compare an address with the certificate's IP addresses only")
+	require.NoError(t, conn.Close())
+}
+
 func TestRealTLS(t *testing.T) {
 	h, d := newHub(t, nil)
 	addr, err := h.ListenTLS("127.0.0.1:0")

@@ -24,9 +24,10 @@ func asService(need Right, do func(q *httpRequest) (httpAnswer, error)) func(q *
 			return q.fail(bad)
 		}
 		if err := q.authorizeService(need); err != nil {
-			q.conn.refused(identity{}, 401, err)
+			q.conn.refused(q.Request, identity{}, 401, err)
 			return q.fail(httpErrorf(401003, "%v", err))
 		}
+		q.conn.served() // whatever the answer is
 		answer, err := do(q)
 		if err != nil {
 			return q.fail(asServiceError(err))

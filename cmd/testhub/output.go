@@ -21,6 +21,9 @@ type line struct {
 	Time       time.Time `json:"time"`
 	Connection uint64    `json:"connection,omitempty"`
 	Device     string    `json:"device,omitempty"`
+	// Refused is the address of a link, or the method and path of a request; empty when the whole
+	// connection was refused.
+	Refused string `json:"refused,omitempty"`
 	// Code is that of a CONNACK of refused, Status that of an answer over HTTP, of a twin or of a method.
 	Code   byte   `json:"code,omitempty"`
 	Status int    `json:"status,omitempty"`
@@ -54,6 +57,8 @@ func hubLine(e testbroker.Event) line {
 		l.MessageID = e.Name
 	case testbroker.MethodCalled, testbroker.MethodAnswered, testbroker.MethodFailed:
 		l.Method = e.Name
+	case testbroker.Refused:
+		l.Refused = e.Name
 	case testbroker.UploadChanged:
 		l.File = e.Name
 	}

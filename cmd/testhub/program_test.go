@@ -95,6 +95,22 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	}
 }
 
+// The CA file belongs to the hub whose ports are open. A start that fails leaves it as it is.
+func TestAFailedStartKeepsTheCAFileOfTheFirstHub(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	for _, port := range []string{"-mqtt", "-amqp", "-https", "-control"} {
+		ca := write(t, "ca.pem", "of the first hub")
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, 1, run(t.Context(), []string{"-free", "-ca", ca, port, taken.Addr().String()}, &stdout, &stderr))
+		require.Contains(t, stderr.String(), "taken")
+		kept, err := os.ReadFile(ca)
+		require.NoError(t, err)
+		require.Equal(t, "of the first hub", string(kept), port)
+	}
+}
+
 func TestHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Zero(t, run(t.Context(), []string{"-h"}, &stdout, &stderr))

@@ -61,26 +61,30 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		return err
 	}
 	ready := newReady(hub, reg, owner)
-	if ready.CA, err = writeFile("ca", s.ca, hub.CAPEM(), 0o644); err != nil {
-		return err
-	}
 	if err := ready.listen(hub, s); err != nil {
 		return err
 	}
-	c := newControl(ctx, hub, reg, ready, s.keep)
-	defer c.stop()
+	var control net.Listener
 	if s.control != off {
-		l, err := net.Listen("tcp", s.control)
-		if err != nil {
+		if control, err = net.Listen("tcp", s.control); err != nil {
 			return listenError("control", s.control, err)
 		}
-		ready.Control = "http://" + l.Addr().String()
-		c.start(l)
+		defer control.Close() // again, unless the control API never had it
+		ready.Control = "http://" + control.Addr().String()
+	}
+	// Only a hub that has all its ports may replace the files of another one.
+	if ready.CA, err = writeFile("ca", s.ca, hub.CAPEM(), 0o644); err != nil {
+		return err
 	}
 	if s.env != "" {
 		if _, err := writeFile("env", s.env, ready.shell(), 0o600); err != nil {
 			return err
 		}
+	}
+	c := newControl(ctx, hub, reg, ready, s.keep)
+	defer c.stop()
+	if control != nil {
+		c.start(control)
 	}
 	if err := out.ready(ready); err != nil {
 		return err

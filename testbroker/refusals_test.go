@@ -1,0 +1,75 @@
+package testbroker_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+func TestRefusedLinksNameTheirAddress(t *testing.T) {
+	for name, c := range map[string]struct{ address, want string }{
+		"no such path": {
+			"/devices/dev-1/messages/event",
+			`#1 refused "/devices/dev-1/messages/event": amqp:not-found: address "/devices/dev-1/messages/event"`,
+		},
+		"another hub": {
+			"amqps://other.example.test/devices/dev-1/messages/events",
+			`#1 refused "amqps://other.example.test/devices/dev-1/messages/events": `,
+		},
+		"device without token": {
+			"/devices/dev-2/messages/events",
+			`#1 dev-2 refused "/devices/dev-2/messages/events": no token for `,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var rec recorder
+				h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+				_, err := h.AddDevice("dev-2")
+				require.NoError(t, err)
+				p := loginAMQP(t, h, d)
+				_, err = p.session().NewSender(t.Context(), c.address, nil)
+				var refusal *amqp.Error
+				require.ErrorAs(t, err, &refusal)
+				synctest.Wait()
+				told := rec.text()
+				require.Len(t, told, 2)
+				require.Equal(t, "#1 dev-1 connected", told[0])
+				require.Contains(t, told[1], c.want)
+			})
+		})
+	}
+}
+
+func TestRefusedRequestsNameTheirPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rec recorder
+		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		p := overHTTP(t, h, d)
+		require.Equal(t, 404, p.post("/device/dev-1/messages/events?sig=secret", "").StatusCode)
+		require.Equal(t, 401, p.post("/devices/dev-1/messages/events"+version, "", "Authorization", "nonsense").StatusCode)
+		synctest.Wait()
+		told := rec.text()
+		require.Len(t, told, 2)
+		require.Contains(t, told[0], `#1 refused "POST /device/dev-1/messages/events" with status 404: `)
+		require.Contains(t, told[1], `#1 dev-1 refused "POST /devices/dev-1/messages/events" with status 401: `)
+		require.NotContains(t, told[0], "secret")
+	})
+}
+
+// Back ends are served although no device is on their connection.
+func TestServedConnectionsAreNotCalledRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rec recorder
+		h, _ := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		p := backEnd(t, h, testbroker.AllRights)
+		require.Equal(t, 404, p.do("GET", "/devices/dev-9"+version, "").StatusCode)
+		p.client.CloseIdleConnections()
+		synctest.Wait()
+		require.Empty(t, rec.text())
+	})
+}
