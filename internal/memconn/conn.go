@@ -83,12 +83,23 @@ func (c *Conn) SetBuffer(n int) {
 	c.in.setLimit(n)
 }
 
+// SetWriteBuffer sets how many bytes the direction away from this end holds before a writer waits, as the send buffer
+// of a socket does. See [Conn.SetBuffer].
+func (c *Conn) SetWriteBuffer(n int) { c.out.setLimit(n) }
+
 // SetLatency has f asked, at each write of either end, how long those bytes will be on their way; nil means no time at
 // all. Bytes never overtake one another, and the end of the stream arrives behind them. f is called from the writing
 // goroutines, without a lock.
 func (c *Conn) SetLatency(f func() time.Duration) {
 	c.out.setLatency(f)
 	c.in.setLatency(f)
+}
+
+// SetRate sets how many bytes per second each direction carries, for writes to come. Zero or less means no limit. A
+// writer waits only when the buffer is full: see [Conn.SetBuffer].
+func (c *Conn) SetRate(bytes int) {
+	c.out.setRate(bytes)
+	c.in.setRate(bytes)
 }
 
 // LocalAddr returns the address of this end, an [Addr].

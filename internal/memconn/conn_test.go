@@ -401,3 +401,30 @@ func ExampleNetwork() {
 	// welcome
 	// dial tcp hub:8883: connect: connection refused
 }
+
+// A link with a rate carries that many bytes per second. Its writer waits only when the send buffer is full.
+func TestRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t)
+		a.SetRate(10_000)
+		a.SetWriteBuffer(20_000)
+		began := time.Now()
+		written := make(chan time.Duration, 1)
+		go func() {
+			_, _ = a.Write(make([]byte, 50_000))
+			written <- time.Since(began)
+		}()
+		for i, part := range []int{10_000, 40_000} {
+			_, err := io.ReadFull(b, make([]byte, part))
+			require.NoError(t, err)
+			require.InDelta(t, []float64{1, 5}[i], time.Since(began).Seconds(), 0.15)
+		}
+		require.InDelta(t, 3, (<-written).Seconds(), 0.2)
+
+		_, err := b.Write(make([]byte, 100))
+		require.NoError(t, err)
+		_, err = io.ReadFull(a, make([]byte, 100))
+		require.NoError(t, err)
+		require.InDelta(t, 5, time.Since(began).Seconds(), 0.15, "the other direction has a rate of its own")
+	})
+}

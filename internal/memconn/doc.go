@@ -1,5 +1,5 @@
 // Package memconn gives connections that live in memory and behave like TCP: buffered, with deadlines, end of file,
-// reset, latency and links that go silent.
+// reset, latency, a rate and links that go silent.
 //
 // They are made for tests in a testing/synctest bubble, where real sockets would stop the clock: each wait here is
 // durably blocking, no mutex is held over a wait, and a connection has no goroutine of its own, so none can be left

@@ -16,6 +16,9 @@ const (
 	// segmentSize bounds how far writes are gathered into one segment. A reader that never quite catches up would
 	// otherwise let the first segment grow for ever.
 	segmentSize = 32 << 10
+
+	// packetSize is how many bytes arrive together at a rate.
+	packetSize = 1 << 10
 )
 
 // A segment is a run of bytes that is delivered as a whole, or the end of the stream.
@@ -43,14 +46,16 @@ type half struct {
 	limit   int // bytes, 0 = no limit
 	held    bool
 	latency func() time.Duration
+	rate    int // bytes per second, 0 = no limit
 
 	// State.
-	writing  bool // a Write is in progress; others queue up behind it so that writes do not mix
-	ended    bool // the writer has sent its end of stream
-	consumed bool // and the reader has had it; it stays readable
-	wclosed  bool // the writing end was closed
-	rclosed  bool // the reading end was closed
-	broken   bool // reset
+	busy     time.Time // until then the bytes of earlier writes are being sent, with a rate
+	writing  bool      // a Write is in progress; others queue up behind it so that writes do not mix
+	ended    bool      // the writer has sent its end of stream
+	consumed bool      // and the reader has had it; it stays readable
+	wclosed  bool      // the writing end was closed
+	rclosed  bool      // the reading end was closed
+	broken   bool      // reset
 
 	// Timers.
 	rline   deadline
@@ -175,9 +180,10 @@ func (h *half) write(p []byte) (n int, err error) {
 	}()
 
 	var at time.Time
+	var delay time.Duration
 	if latency := h.latency; latency != nil {
 		h.mu.Unlock() // a stranger's function is not called under the lock
-		delay := latency()
+		delay = latency()
 		h.mu.Lock()
 		at = time.Now().Add(delay)
 	}
@@ -192,6 +198,10 @@ func (h *half) write(p []byte) (n int, err error) {
 		if h.limit > 0 {
 			k = min(k, h.limit-h.size)
 		}
+		if k > 0 && h.rate > 0 {
+			k = min(k, packetSize)
+			at = h.sentLocked(k).Add(delay)
+		}
 		if k > 0 {
 			h.queueLocked(p[n:n+k], at)
 			n += k
@@ -199,6 +209,15 @@ func (h *half) write(p []byte) (n int, err error) {
 		}
 		h.w.Wait()
 	}
+}
+
+// sentLocked returns when the next n bytes have left, at the rate, behind all earlier ones.
+func (h *half) sentLocked(n int) time.Time {
+	if now := time.Now(); h.busy.Before(now) {
+		h.busy = now
+	}
+	h.busy = h.busy.Add(time.Duration(n) * time.Second / time.Duration(h.rate))
+	return h.busy
 }
 
 func (h *half) writableLocked() error {
@@ -335,4 +354,10 @@ func (h *half) setLatency(f func() time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.latency = f
+}
+
+func (h *half) setRate(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rate = max(n, 0)
 }
