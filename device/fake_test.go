@@ -28,6 +28,8 @@ type fake struct {
 	request func(s *fakeSession, r *transport.Request) (transport.Reply, bool)
 	// keepAlive is how often sessions want to be asked for a ping.
 	keepAlive time.Duration
+	// progress is when the connection last got on. Nil: sessions cannot tell.
+	progress func() time.Time
 	// ackTimeout is what sessions say about their answers.
 	ackTimeout time.Duration
 
@@ -102,8 +104,16 @@ func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessi
 	}
 	s := &fakeSession{f: f, info: info, cfg: cfg, conn: n, wake: make(chan struct{}, 1), kill: make(chan error, 1), dead: make(chan struct{})}
 	f.sessions = append(f.sessions, s)
+	if f.progress != nil {
+		return progressing{s}, nil
+	}
 	return s, nil
 }
+
+// progressing is a session that tells when its connection got on.
+type progressing struct{ *fakeSession }
+
+func (s progressing) Progress() time.Time { return s.f.progress() }
 
 // last returns the newest session.
 func (f *fake) last() *fakeSession {

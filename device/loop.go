@@ -61,8 +61,10 @@ type loop struct {
 	askedBy        time.Time          // when that has to be answered
 	extraDue       time.Time          // when the extras want their turn; zero: when poked
 
-	ackTimeout time.Duration // of the live session
-	ackCheck   time.Time     // when to look for an overdue answer; zero: nothing is in flight that was not looked at
+	ackTimeout time.Duration        // of the live session
+	progressor transport.Progressor // the live session, if it is one
+	silent     time.Time            // since when a session that was cut had owed an answer; zero: it was not cut for that
+	ackCheck   time.Time            // when to look for an overdue answer; zero: nothing is in flight that was not looked at
 
 	batch   []transport.Item // of send; it grows with use
 	request transport.Request
@@ -140,7 +142,7 @@ func (l *loop) end() {
 
 // settle cleans up after the session's goroutine has ended.
 func (l *loop) settle() {
-	l.live, l.asked, l.granted = nil, 0, 0
+	l.live, l.progressor, l.asked, l.granted = nil, nil, 0, 0
 	for len(l.events) > 0 { // what the session answered inside Do when it had ended already
 		<-l.events
 	}
@@ -169,7 +171,8 @@ func (l *loop) begin() {
 	}
 	c.box.connect(window)
 	c.reconnect.Store(false) // one that came during the attempt has what it wanted
-	l.pinged, l.ackCheck = l.upSince, time.Time{}
+	l.progressor, _ = l.live.(transport.Progressor)
+	l.pinged, l.ackCheck, l.silent = l.upSince, time.Time{}, time.Time{}
 	if x := c.also(); x != nil {
 		x.begin()
 	}
@@ -232,9 +235,6 @@ func (l *loop) heard(e event) phase {
 func (l *loop) turn() (next phase, idle bool) {
 	now := time.Now()
 	l.learn(now)
-	if l.untold != nil && now.Sub(l.upSince) >= l.c.set.StableTime {
-		l.tried(nil, now)
-	}
 	l.passVerdicts()
 	if x := l.c.also(); x != nil {
 		l.serveExtras(x, now)
@@ -246,12 +246,15 @@ func (l *loop) turn() (next phase, idle bool) {
 		l.end()
 		return l.replace(reason), false
 	}
-	l.calmDown()
 	l.ping(now)
 	idle = l.handOver(now)
 	if l.overdue(now) {
 		return l.cut(timedOut(transport.OpRun, transport.Connection, errNoAck, nil)), false
 	}
+	if at := l.stableAt(); !at.IsZero() && !now.Before(at) {
+		l.tried(nil, now)
+	}
+	l.calmDown(now)
 	if idle {
 		l.arm(now, l.due(now))
 	}
@@ -294,12 +297,21 @@ func (l *loop) send(now time.Time) (none bool) {
 	clear(batch)
 	l.batch = batch
 	if l.ackCheck.IsZero() {
-		l.ackCheck = now.Add(l.ackTimeout)
+		l.ackCheck = now.Add(l.ackEvery())
 	}
 	return false
 }
 
-// overdue reports whether an answer has been due for too long, and settles when to look again.
+// ackEvery returns how long the loop may wait before it looks for an overdue answer. It asks a Progressor more often
+// than once in AckTimeout, because the kernel tells how much is unsent at the moment, and not when that changed.
+func (l *loop) ackEvery() time.Duration {
+	if l.progressor == nil {
+		return l.ackTimeout
+	}
+	return l.ackTimeout / 8
+}
+
+// overdue reports whether nothing has got on for too long although an answer is due, and settles when to look again.
 func (l *loop) overdue(now time.Time) bool {
 	if l.ackCheck.IsZero() || now.Before(l.ackCheck) {
 		return false
@@ -309,8 +321,24 @@ func (l *loop) overdue(now time.Time) bool {
 		l.ackCheck = time.Time{}
 		return false
 	}
-	l.ackCheck = from.Add(l.ackTimeout)
-	return !now.Before(l.ackCheck)
+	from = l.lastProgress(from)
+	due := from.Add(l.ackTimeout)
+	if !now.Before(due) {
+		l.silent = from
+		return true
+	}
+	l.ackCheck = earlier(due, now.Add(l.ackEvery()))
+	return false
+}
+
+// lastProgress returns the later one of from and when the live session's connection last got on.
+func (l *loop) lastProgress(from time.Time) time.Time {
+	if l.progressor != nil {
+		if at := l.progressor.Progress(); at.After(from) {
+			return at
+		}
+	}
+	return from
 }
 
 // leave is serve's way out when the client closes.
@@ -329,12 +357,12 @@ func (l *loop) calmAt() time.Time {
 	if l.flaps.flaps == 0 {
 		return time.Time{}
 	}
-	return l.upSince.Add(l.c.set.StableTime)
+	return l.lastsAt()
 }
 
 // calmDown ends a series of flaps once a connection lasts, and tells so if it was one to speak of.
-func (l *loop) calmDown() {
-	if l.flaps.flaps == 0 || !l.stable() {
+func (l *loop) calmDown(now time.Time) {
+	if at := l.calmAt(); at.IsZero() || now.Before(at) {
 		return
 	}
 	told := l.flaps.flaps > 1
@@ -375,8 +403,25 @@ func (l *loop) evidence() evidence {
 	return e
 }
 
-// stable reports whether the live session was up long enough for retries to be counted anew after it.
-func (l *loop) stable() bool { return time.Since(l.upSince) >= l.c.set.StableTime }
+// lastsAt returns when the live session counts as stable. One that has answered nothing yet, although something is in
+// flight, is given until the loop has looked for the overdue answer.
+func (l *loop) lastsAt() time.Time {
+	at := l.upSince.Add(l.c.set.StableTime)
+	if l.ackCheck.After(at) && l.c.box.unanswered(l.upSince) {
+		return l.ackCheck
+	}
+	return at
+}
+
+// stable reports whether the live session was good long enough for retries to be counted anew after it. A session that
+// was cut because no answer came was good until the answer was due.
+func (l *loop) stable() bool {
+	end := time.Now()
+	if !l.silent.IsZero() {
+		end = l.silent
+	}
+	return end.Sub(l.upSince) >= l.c.set.StableTime
+}
 
 // ping asks the session for a ping when one is due, however busy it is.
 func (l *loop) ping(now time.Time) {

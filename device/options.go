@@ -59,16 +59,19 @@ type Options struct {
 
 	// DialTimeout bounds one attempt to connect, handshake included. Default 30 s.
 	DialTimeout time.Duration
-	// AckTimeout is how long the oldest message in flight may wait for its answer, since it was handed over or since the one before it was answered, before the
-	// connection is taken for dead. A message has a second more for each 4 KiB of its size. Default 30 s, or what the session says if that is longer (transport.Info.AckTimeout): over
-	// HTTPS what http.Options.Timeout allows.
+	// AckTimeout is how long the oldest message in flight may wait for its answer before the connection counts as
+	// dead: since it was handed over, since the message before it was answered, or since a slow connection last took
+	// bytes that it had kept waiting (transport.Progressor). A message has a second more for each 4 KiB of its size.
+	// A twin request without an answer is repeated after the same time. Default 30 s, or what the session says if
+	// that is longer (transport.Info.AckTimeout): over HTTPS what http.Options.Timeout allows.
 	AckTimeout time.Duration
 	// OperationTimeout bounds a Send in all. Default 4 minutes; negative: only its context does.
 	OperationTimeout time.Duration
 	// CloseTimeout bounds each of the steps of Close: the end of a running OnMessage, of the handlers of desired properties and methods, of the transport, and of a running OnStatus. Default 5 s.
 	CloseTimeout time.Duration
-	// StableTime is how long a connection must have stayed up for the count of retries to begin at 1 again. After one that was lost earlier the count
-	// goes on, so a flapping link backs off. Default 30 s.
+	// StableTime is how long a connection must have stayed up for the count of retries to begin at 1 again. After one
+	// that was lost earlier the count goes on, so a flapping link backs off. A connection that was cut for a missing
+	// answer was up until AckTimeout began to run. Default 30 s.
 	StableTime time.Duration
 	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this after the connection was lost, or after Open or Start. Default 0: no
 	// limit.

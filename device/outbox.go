@@ -461,6 +461,14 @@ func (b *outbox) answerDueFrom() (from time.Time, ok bool) {
 	return from, ok
 }
 
+// unanswered reports whether a message is in flight and none was answered since then.
+func (b *outbox) unanswered(since time.Time) bool {
+	b.mu.Lock()
+	unanswered := b.flying > 0 && b.progress <= since.Sub(b.base)
+	b.mu.Unlock()
+	return unanswered
+}
+
 // stats returns the counters of messages.
 func (b *outbox) stats() Stats {
 	b.mu.Lock()

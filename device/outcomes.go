@@ -146,5 +146,5 @@ func (l *loop) stableAt() time.Time {
 	if l.untold == nil {
 		return time.Time{}
 	}
-	return l.upSince.Add(l.c.set.StableTime)
+	return l.lastsAt()
 }

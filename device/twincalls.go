@@ -210,6 +210,9 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 		state, may := k.state, t.mayGo(k)
 		due := k.sent.Add(t.c.set.AckTimeout)
 		if state == callFlying && !now.Before(due) {
+			due = l.lastProgress(k.sent).Add(t.c.set.AckTimeout)
+		}
+		if state == callFlying && !now.Before(due) {
 			k.answer = transport.Reply{Err: &transport.Error{Kind: transport.Timeout, Op: k.request.Op, Err: errNoAnswer}}
 			k.state, due = callAnswered, now // settled in the next turn
 		}

@@ -55,6 +55,15 @@ type Session interface {
 	Do(r *Request)
 }
 
+// A Progressor is a Session that can tell a slow connection from a dead one. Sessions that share a connection share
+// its progress.
+type Progressor interface {
+	// Progress returns when the connection last got on with bytes that the network had kept waiting, the zero time
+	// if it never did. Bytes that the network takes at once do not count, nor do pings: a peer that reads and does
+	// not answer makes no progress. Any goroutine may call Progress; it does not block.
+	Progress() time.Time
+}
+
 // Info describes a session.
 type Info struct {
 	// Window is the most messages in flight that the session can take. 0: Config.Window.

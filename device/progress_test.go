@@ -1,0 +1,124 @@
+package device_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A connection that gets on is kept although the oldest message has waited for longer than AckTimeout. One that does
+// not get on any more is cut AckTimeout after it last did.
+func TestAnAnswerIsDueSinceTheLastProgress(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		moving time.Duration // how long the connection gets on, in steps of a second
+		cut    time.Duration // when it is cut
+	}{
+		{"never", 0, 30 * time.Second},
+		{"for a moment", 2 * time.Second, 32 * time.Second},
+		{"for longer than AckTimeout", 100 * time.Second, 130 * time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var began time.Time
+				f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+				f.progress = func() time.Time {
+					if began.IsZero() || row.moving == 0 {
+						return time.Time{}
+					}
+					return began.Add(min(time.Since(began).Truncate(time.Second), row.moving))
+				}
+				lost := make(chan time.Time, 10)
+				c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour), OnStatus: func(s device.Status) {
+					if s.Reason == device.ConnectionLost {
+						lost <- time.Now()
+					}
+				}})
+				open(t, c)
+				time.Sleep(time.Minute)
+				began = time.Now()
+				require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+				time.Sleep(200 * time.Second)
+				require.Len(t, lost, 1)
+				require.Equal(t, row.cut, (<-lost).Sub(began))
+			})
+		})
+	}
+}
+
+// successes counts what a policy is told of connections.
+type successes struct {
+	retrypolicy.Policy
+	good, bad int
+}
+
+func (p *successes) Observe(a retrypolicy.Attempt) {
+	switch {
+	case a.Scope != transport.Connection:
+	case a.Err == nil:
+		p.good++
+	default:
+		p.bad++
+	}
+}
+
+// A hub that accepts connections and answers nothing is a failure each time, however long AckTimeout keeps the
+// connection: the delays grow, and the policy is told of no success.
+func TestAConnectionThatAnswersNothingIsNotStable(t *testing.T) {
+	for _, ack := range []time.Duration{30 * time.Second, 2 * time.Minute} {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+			p := &successes{Policy: retrypolicy.ExponentialBackoffWithJitter{}}
+			var delays []time.Duration
+			c, _ := client(t, f, &device.Options{AckTimeout: ack, RetryPolicy: p, OnStatus: func(s device.Status) {
+				if s.Reason == device.ConnectionLost {
+					delays = append(delays, s.Delay)
+				}
+			}})
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+			open(t, c)
+			time.Sleep(10 * (ack + 10*time.Second))
+			synctest.Wait()
+			require.GreaterOrEqual(t, len(delays), 10)
+			require.Equal(t, 10*time.Second, delays[9], "%v", delays)
+			require.Zero(t, p.good)
+			require.Equal(t, len(delays), p.bad)
+		})
+	}
+}
+
+// A hub that answers for StableTime and then goes silent had a stable connection.
+func TestAConnectionIsStableUntilAnAnswerIsDue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var began time.Time
+		f := &fake{verdict: func(int, transport.Item) error {
+			if time.Since(began) >= 40*time.Second {
+				return errHold
+			}
+			return nil
+		}}
+		var retries []int
+		c, _ := client(t, f, &device.Options{OnStatus: func(s device.Status) {
+			if s.Reason == device.ConnectionLost {
+				retries = append(retries, s.Retry)
+				began = time.Now()
+			}
+		}})
+		began = time.Now()
+		open(t, c)
+		for range 300 {
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+			time.Sleep(time.Second)
+		}
+		require.GreaterOrEqual(t, len(retries), 3)
+		for _, n := range retries {
+			require.Equal(t, 1, n, "%v", retries)
+		}
+	})
+}
