@@ -28,6 +28,13 @@ const (
 	methodsWaiting = 16
 	// methodsKnown is how many calls of a session are remembered after their end, to tell one that is delivered twice.
 	methodsKnown = 32
+	// methodsUnsent is how many answers of handlers wait for a session that takes none, beyond those
+	// of the calls that run and wait, and how many refusals.
+	methodsUnsent = 32
+	// methodsBytes bounds the bodies of calls and answers. MethodLimit answers may come on top.
+	methodsBytes = 4 << 20
+	// maxMethodName bounds a call's name and its reference. Hubs use a fraction of it.
+	maxMethodName = 1 << 10
 	// maxPayload is the largest body of a method's request or answer that a hub takes ("Understand and invoke direct methods from IoT Hub").
 	maxPayload = 128 << 10
 )
@@ -40,10 +47,21 @@ const (
 	statusBusy     = 503
 )
 
+const (
+	tooManyCalls = `{"message":"the device has too many calls under way"}`
+	tooLateToRun = `{"message":"the device was too busy to run the call in its time"}`
+)
+
 // HandleMethod has the direct method called name run by handle; the name "" is for all methods that have no handler of their own. A method without a handler is answered with the status
 // 404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond is answered with 503, as is one whose time ends while it waits. A handler that panics, or
 // whose answer is not JSON or larger than 128 KiB, is answered for with 500; that is reported to Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its
 // answer could not be sent because the connection ended (Trace.AnswerLost). What the network lost of what had been sent nobody knows: a hub does not confirm answers.
+//
+// Calls and answers are bounded while a hub calls but does not read its answers. The client holds
+// 4 MiB of bodies, and at most 48 calls and answers beyond MethodLimit; further calls are answered
+// with 503 and not run. When 32 such refusals wait as well, further calls get no answer: they count
+// in Stats.AnswersLost and are told to Trace.AnswerLost. A call whose name or reference is longer
+// than 1 KiB is ignored.
 //
 // A handler may call the client's methods, but Close only in a goroutine of its own: Close waits for handlers, and their answers, for CloseTimeout at the most.
 //
@@ -97,6 +115,8 @@ type methods struct {
 	waiting  []*methodRun
 	running  int
 	answers  []methodAnswer
+	unsent   int           // answers of handlers among answers; the others are refusals
+	bytes    int           // of the bodies in waiting, in running calls and in answers
 	known    []*methodRef  // of the session: all under way, and the latest that ended
 	ended    chan struct{} // closed when no handler runs; nil until Close
 	totals   struct{ calls, refused, lost, doubled, panics uint64 }
@@ -108,6 +128,7 @@ type methodRun struct {
 	ref     *methodRef
 	session uint32
 	until   time.Time // its time
+	size    int       // of the body, which the handler may change
 }
 
 // methodRef is what the hub calls a call.
@@ -119,9 +140,10 @@ type methodRef struct {
 }
 
 type methodAnswer struct {
-	ref    *methodRef
-	status int
-	body   []byte
+	ref     *methodRef
+	status  int
+	body    []byte
+	refusal bool // of a call that did not run
 }
 
 // methodIDs is the first id of answers. Those of requests for the twin are below.
@@ -132,42 +154,67 @@ func (m *methods) deliver(d *transport.Delivery) bool {
 	if d.Kind != transport.Methods {
 		return false
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.known, func(ref *methodRef) bool { return string(ref.text) == string(d.Ref) }) {
-		m.totals.doubled++
-		return true
-	}
-	if m.ctx.Err() != nil {
+	if len(d.Name) > maxMethodName || len(d.Ref) > maxMethodName {
 		return false
 	}
+	m.mu.Lock()
+	taken, answered := m.takeLocked(d)
+	m.mu.Unlock()
+	if !answered {
+		m.lost(string(d.Name))
+	}
+	return taken
+}
+
+// takeLocked runs or queues a call, or refuses it. answered is false when there is no room even for
+// the refusal.
+func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
+	if slices.ContainsFunc(m.known, func(ref *methodRef) bool { return string(ref.text) == string(d.Ref) }) {
+		m.totals.doubled++
+		return true, true
+	}
+	if m.ctx.Err() != nil {
+		return false, true
+	}
+	handle := m.handlerOf(string(d.Name))
+	status, why := 0, ""
+	switch {
+	case d.Msg == nil:
+		status, why = statusTooLarge, `{"message":"the device has no room for a call of that size"}`
+	case handle == nil:
+		status, why = statusNoMethod, `{"message":"the device has no such method"}`
+	case m.bytes+len(d.Msg.Body) > methodsBytes,
+		m.running+len(m.waiting)+m.unsent >= m.c.set.MethodLimit+methodsWaiting+methodsUnsent,
+		m.running == m.c.set.MethodLimit && len(m.waiting) == methodsWaiting:
+		status, why = statusBusy, tooManyCalls
+	}
+	if status != 0 && !m.roomToRefuseLocked() {
+		return true, false
+	}
 	r := &methodRun{
-		call: MethodCall{Name: string(d.Name)}, session: m.session,
+		call: MethodCall{Name: string(d.Name)}, session: m.session, handle: handle,
 		until: time.Now().Add(m.c.set.MethodTimeout),
 	}
 	r.ref = &methodRef{text: append([]byte(nil), d.Ref...), name: r.call.Name}
 	m.remember(r.ref)
-	r.handle = m.handlerOf(r.call.Name)
-	if d.Msg == nil {
-		m.refuse(r, statusTooLarge, `{"message":"the device has no room for a call of that size"}`)
-		return true
+	if status != 0 {
+		m.refuse(r, status, why)
+		return true, true
 	}
 	r.call.Body = append([]byte(nil), d.Msg.Body...)
-	switch {
-	case r.handle == nil:
-		m.refuse(r, statusNoMethod, `{"message":"the device has no such method"}`)
-	case m.running < m.c.set.MethodLimit:
-		m.totals.calls++
+	r.size = len(r.call.Body)
+	m.bytes += r.size
+	m.totals.calls++
+	if m.running < m.c.set.MethodLimit {
 		m.running++
 		go m.run(r)
-	case len(m.waiting) < methodsWaiting:
-		m.totals.calls++
+	} else {
 		m.waiting = append(m.waiting, r)
-	default:
-		m.refuse(r, statusBusy, `{"message":"the device has too many calls under way"}`)
 	}
-	return true
+	return true, true
 }
+
+func (m *methods) roomToRefuseLocked() bool { return len(m.answers)-m.unsent < methodsUnsent }
 
 // remember adds a call to those that are known, and forgets the oldest that has ended when there are many. The lock is held.
 func (m *methods) remember(ref *methodRef) {
@@ -192,16 +239,20 @@ func (m *methods) handlerOf(name string) MethodHandler {
 	return other
 }
 
-// refuse answers a call that is not run. The lock is held. Hubs limit how many calls wait for a device, and so the answers.
+// refuse answers a call that is not run. The lock is held, and roomToRefuseLocked.
 func (m *methods) refuse(r *methodRun, status int, body string) {
 	m.totals.refused++
 	r.ref.ended = true
-	m.answer(r, status, []byte(body))
+	m.answer(methodAnswer{r.ref, status, []byte(body), true})
 }
 
 // answer queues an answer to a call of the present session for the loop. The lock is held.
-func (m *methods) answer(r *methodRun, status int, body []byte) {
-	m.answers = append(m.answers, methodAnswer{r.ref, status, body})
+func (m *methods) answer(a methodAnswer) {
+	if !a.refusal {
+		m.unsent++
+	}
+	m.bytes += len(a.body)
+	m.answers = append(m.answers, a)
 	m.c.poke()
 }
 
@@ -214,12 +265,13 @@ func (m *methods) run(r *methodRun) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		r.ref.ended = true
+		m.bytes -= r.size
 		if !done {
 			m.totals.panics++
 			status, body = statusFailed, []byte(`{"message":"the method failed"}`)
 		}
 		if r.session == m.session {
-			m.answer(r, status, body)
+			m.answer(methodAnswer{r.ref, status, body, false})
 		} else {
 			m.mu.Unlock()
 			m.lost(r.call.Name)
@@ -256,15 +308,24 @@ func (m *methods) badAnswer(r *methodRun, what string) (status int, body []byte)
 	return statusFailed, []byte(`{"message":"the method's answer ` + what + `"}`)
 }
 
-// next takes the next call that waits, nil for none. One whose time is over is not run: the hub may have given it up long ago, and told its caller so. The lock is held.
+// next takes the next call that waits, nil for none. A call whose time is over is not run: the hub
+// may have given it up long ago, and told its caller so. Nor is one while the answers before it hold
+// all the memory. The lock is held.
 func (m *methods) next(now time.Time) *methodRun {
 	for len(m.waiting) > 0 && m.ctx.Err() == nil {
 		r := m.waiting[0]
 		m.waiting = slices.Delete(m.waiting, 0, 1)
-		if now.Before(r.until) {
+		why := tooManyCalls
+		switch {
+		case !now.Before(r.until):
+			why = tooLateToRun
+		case m.bytes <= methodsBytes:
 			return r
 		}
-		m.refuse(r, statusBusy, `{"message":"the device was too busy to run the call in its time"}`)
+		m.totals.refused++
+		r.ref.ended = true
+		m.bytes -= r.size
+		m.answer(methodAnswer{r.ref, statusBusy, []byte(why), false}) // its place was reserved when it came
 	}
 	return nil
 }
@@ -288,6 +349,10 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 		}
 		a := m.answers[0]
 		m.answers = slices.Delete(m.answers, 0, 1)
+		m.bytes -= len(a.body)
+		if !a.refusal {
+			m.unsent--
+		}
 		m.id = (m.id + 1) % methodIDs
 		a.ref.sent = methodIDs | m.id
 		l.request = transport.Request{ID: a.ref.sent, Op: transport.OpRespond, Ref: a.ref.text, Status: a.status, Body: a.body}
@@ -335,7 +400,13 @@ func (m *methods) over(*loop) {
 	m.mu.Lock()
 	m.session++
 	answers, waiting := m.answers, m.waiting
-	m.answers, m.waiting, m.known = nil, nil, nil
+	m.answers, m.waiting, m.known, m.unsent = nil, nil, nil, 0
+	for _, a := range answers {
+		m.bytes -= len(a.body)
+	}
+	for _, r := range waiting {
+		m.bytes -= r.size
+	}
 	m.mu.Unlock()
 	for _, a := range answers {
 		m.lost(a.ref.name)

@@ -1,0 +1,178 @@
+package device_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// heapGrowth returns by how much the live heap grew during f, whose data is still in use.
+func heapGrowth(f func()) int64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+}
+
+// deaf makes a session whose Do blocks in the first answer to a method, as while the hub reads nothing.
+func deaf(f *fake) {
+	f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+		if r.Op == transport.OpRespond {
+			<-s.dead
+		}
+		return transport.Reply{}, false
+	}
+}
+
+func TestCallsAndAnswersAreBoundedWhileTheHubReadsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		deaf(f)
+		var lostAnswers atomic.Int64
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{AnswerLost: func(string) { lostAnswers.Add(1) }}})
+		body := `"` + strings.Repeat("x", 64<<10) + `"`
+		require.NoError(t, c.HandleMethod("echo", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
+		open(t, c)
+		const calls = 2000 // 128 MB
+		grown := heapGrowth(func() {
+			for i := range calls {
+				require.True(t, f.last().call(fmt.Sprint(i), "echo", body))
+				synctest.Wait()
+			}
+		})
+		require.Less(t, grown, int64(6<<20), "bytes of calls and answers")
+		s := c.Stats()
+		require.LessOrEqual(t, s.MethodCalls, uint64(4<<20/(64<<10))+1)
+		require.EqualValues(t, 32, s.MethodsRefused, "answers with 503 that wait")
+		require.EqualValues(t, calls, s.MethodCalls+s.MethodsRefused+s.AnswersLost)
+		require.EqualValues(t, lostAnswers.Load(), s.AnswersLost)
+
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		f.request = nil
+		for i := range 60 {
+			f.last().call(fmt.Sprint("again ", i), "echo", body)
+			synctest.Wait()
+		}
+		require.EqualValues(t, s.MethodCalls+60, c.Stats().MethodCalls, "the next session begins with all of the room")
+	})
+}
+
+func TestCallsAreBoundedByCountWhileTheHubReadsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		deaf(f)
+		c, _ := client(t, f, &device.Options{MethodLimit: 2})
+		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		open(t, c)
+		for i := range 1000 {
+			f.last().call(fmt.Sprint(i), "x", "")
+			synctest.Wait()
+		}
+		require.EqualValues(t, 1+2+16+32, c.Stats().MethodCalls, "one in the session, MethodLimit, those that wait, and answers")
+		require.EqualValues(t, 32, c.Stats().MethodsRefused)
+		require.EqualValues(t, 1000, c.Stats().MethodCalls+c.Stats().MethodsRefused+c.Stats().AnswersLost)
+	})
+}
+
+// A call that waits was taken before the answers held all the memory; it is refused when its turn comes.
+func TestCallsThatWaitAreNotRunWhileAnswersHoldAllMemory(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		deaf(f)
+		c, _ := client(t, f, &device.Options{MethodLimit: 1})
+		release := make(chan struct{})
+		answer := []byte(`"` + strings.Repeat("x", 128<<10-2) + `"`)
+		var ran atomic.Int32
+		require.NoError(t, c.HandleMethod("", func(_ context.Context, m *device.MethodCall) (int, []byte) {
+			if ran.Add(1) > 31 {
+				<-release
+			}
+			return 200, answer
+		}))
+		open(t, c)
+		for i := range 31 { // one is with the session, 30 wait for it
+			f.last().call(fmt.Sprint(i), "x", "")
+			synctest.Wait()
+		}
+		for i := range 1 + 16 {
+			f.last().call(fmt.Sprint("slow ", i), "x", "")
+		}
+		synctest.Wait()
+		require.EqualValues(t, 31+17, c.Stats().MethodCalls)
+		require.Zero(t, c.Stats().MethodsRefused)
+		close(release)
+		synctest.Wait()
+		require.EqualValues(t, 31+3, ran.Load(), "4 MiB are 32 answers, and one more may come on top")
+		require.EqualValues(t, 14, c.Stats().MethodsRefused)
+	})
+}
+
+func TestRefusalsOfUnknownMethodsAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		deaf(f)
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.HandleMethod("known", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		open(t, c)
+		for i := range 1000 {
+			f.last().call(fmt.Sprint(i), "unknown", "")
+			synctest.Wait()
+		}
+		require.EqualValues(t, 1+32, c.Stats().MethodsRefused)
+		require.EqualValues(t, 1000-33, c.Stats().AnswersLost)
+	})
+}
+
+// An id is remembered for as long as its call is under way, and for 32 calls after that.
+func TestTheIdsOfOldCallsAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		runs := 0
+		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
+		open(t, c)
+		id := strings.Repeat("i", 1000)
+		grown := heapGrowth(func() {
+			for i := range 5000 {
+				f.last().call(fmt.Sprint(i, id), "x", "")
+				synctest.Wait()
+				f.asked = nil
+			}
+		})
+		require.Less(t, grown, int64(1<<20))
+		f.last().call(fmt.Sprint(4999-31, id), "x", "")
+		synctest.Wait()
+		require.Equal(t, 5000, runs, "known")
+		f.last().call(fmt.Sprint(4999-32, id), "x", "")
+		synctest.Wait()
+		require.Equal(t, 5001, runs, "forgotten")
+	})
+}
+
+func TestACallWithAnEndlessNameOrIdIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		open(t, c)
+		long := strings.Repeat("x", 1<<10)
+		require.True(t, f.last().call(long, long, ""))
+		require.False(t, f.last().call(long+"x", "x", ""))
+		require.False(t, f.last().call("x", long+"x", ""))
+		synctest.Wait()
+		require.Len(t, f.answers(), 1)
+	})
+}
