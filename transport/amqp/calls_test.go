@@ -364,3 +364,40 @@ func TestAPairWhoseReceiverIsRefusedWaitsForNothingElse(t *testing.T) {
 		require.EqualValues(t, 1, detaches.Load())
 	})
 }
+
+// A hub that reads nothing has a bounded number of answers kept for it; further ones are reported as not sent.
+func TestAnswersThatTheHubDoesNotTakeAreBounded(t *testing.T) {
+	const credit = 500 // what the hub fixture gives a link; that much goes out
+	for _, tc := range []struct {
+		name string
+		body int
+		kept int
+	}{
+		{"by count", 2, credit + 64},
+		{"by bytes", 100 << 10, credit + 4<<20/(100<<10)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := h.dev1(t, h.options())
+				require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
+				go h.Call("x", "{}")
+				synctest.Wait()
+				h.inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+				answer := func(id int) error {
+					r.Do(&transport.Request{ID: uint32(id), Op: transport.OpRespond, Ref: r.sink.ref(0), Status: 200, Body: bytes.Repeat([]byte{'1'}, tc.body)})
+					reply, _ := r.sink.reply(uint32(id))
+					return reply.Err
+				}
+				kept := 0
+				for i := range 4000 {
+					if answer(100+i) == nil {
+						kept++
+					}
+					synctest.Wait()
+				}
+				require.Equal(t, tc.kept, kept)
+				require.ErrorIs(t, answer(9999), transport.Unavailable)
+			})
+		})
+	}
+}

@@ -1,6 +1,8 @@
 package amqp
 
 import (
+	"errors"
+
 	"github.com/Azure/go-amqp"
 
 	"github.com/hubline-iot/hubline/transport"
@@ -12,7 +14,17 @@ type methods struct {
 
 	// Guarded by session.mu.
 	answers map[*amqp.Message]uint32 // that were not sent yet, by the ids of their requests
+	bytes   int                      // of their bodies
 }
+
+// Answers that the hub gives no credit for, or does not read, are bounded: the link keeps this many,
+// with this many bytes, and replies to further ones that they were not sent.
+const (
+	maxAnswers     = 64
+	maxAnswerBytes = 4 << 20
+)
+
+var errAnswersWait = errors.New("the hub takes no answers: too many of them wait")
 
 func (c *methods) init(s *session) {
 	c.pair = pair{
@@ -59,20 +71,24 @@ func (c *methods) respond(r *transport.Request) {
 	m := &amqp.Message{
 		Properties:            &amqp.MessageProperties{CorrelationID: id},
 		ApplicationProperties: map[string]any{"IoThub-status": int32(r.Status)},
-		Data:                  [][]byte{append([]byte(nil), r.Body...)},
 	}
 	c.s.mu.Lock()
-	over := c.s.over
-	if !over {
+	over, full := c.s.over, len(c.answers) >= maxAnswers || c.bytes+len(r.Body) > maxAnswerBytes
+	if !over && !full {
 		if c.answers == nil {
 			c.answers = make(map[*amqp.Message]uint32)
 		}
+		m.Data = [][]byte{append([]byte(nil), r.Body...)}
 		c.answers[m] = r.ID
+		c.bytes += len(r.Body)
 		c.sendLocked(m)
 	}
 	c.s.mu.Unlock()
-	if over {
+	switch {
+	case over:
 		c.tell(r.ID, transport.Network, errLinkLost)
+	case full:
+		c.tell(r.ID, transport.Unavailable, errAnswersWait)
 	}
 }
 
@@ -80,8 +96,10 @@ func (c *methods) respond(r *transport.Request) {
 func (c *methods) answered(m *amqp.Message) (id uint32, ok bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	id, ok = c.answers[m]
-	delete(c.answers, m)
+	if id, ok = c.answers[m]; ok {
+		delete(c.answers, m)
+		c.bytes -= len(m.Data[0])
+	}
 	return id, ok
 }
 
@@ -95,7 +113,7 @@ func (c *methods) unsent(m *amqp.Message, err error) {
 // lost tells that what was not sent will not be: the hub has given the calls up with the link.
 func (c *methods) lost() (tell func()) {
 	answers := c.answers
-	c.answers = nil
+	c.answers, c.bytes = nil, 0
 	return func() {
 		for _, id := range answers {
 			c.tell(id, transport.Network, errLinkLost)

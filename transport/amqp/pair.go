@@ -31,7 +31,7 @@ type pair struct {
 	sending           bool
 	sent              chan struct{} // of those under way: closed when sending is false again
 	waiting           []*grant
-	queue             []*amqp.Message // at most what Do was given; package device bounds that
+	queue             []*amqp.Message // requests for the twin, which package device bounds, or methods.answers
 	out               *amqp.Sender
 	stop              context.CancelFunc // ends receiving on the present links
 }

@@ -111,8 +111,8 @@ func (s *session) Send(batch []transport.Item) {
 func (s *session) Do(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSettle:
-		// PUBACK is all that MQTT has; without one the hub delivers again.
-		if r.Outcome != transport.Release && len(r.Ref) == 2 {
+		// PUBACK is all that MQTT has; without one the hub delivers again. A hub that reads none is waited for.
+		if r.Outcome != transport.Release && len(r.Ref) == 2 && s.conn.waitRoom(s.parting) > 0 {
 			_, _ = s.conn.Write([]byte{typePuback << 4, 2, r.Ref[0], r.Ref[1]})
 		}
 		return

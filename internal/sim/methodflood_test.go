@@ -1,0 +1,148 @@
+package sim_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A hub that calls methods, or sends messages, as fast as it can and reads nothing of what it is
+// answered makes the client hold a bounded amount of memory, and then costs it the connection.
+func TestAHubThatFloodsAndReadsNothing(t *testing.T) {
+	for _, with := range engines {
+		if with.protocol != testbroker.MQTT {
+			continue
+		}
+		for name, packet := range map[string]func(i int, body []byte) []byte{
+			"calls": func(i int, body []byte) []byte {
+				return mqttPublish(0, "$iothub/methods/POST/echo/?$rid="+strconv.Itoa(i), 0, body)
+			},
+			"calls of an unknown method": func(i int, body []byte) []byte {
+				return mqttPublish(0, "$iothub/methods/POST/unknown/?$rid="+strconv.Itoa(i), 0, body)
+			},
+			"messages": func(i int, body []byte) []byte {
+				return mqttPublish(1, "devices/dev-1/messages/devicebound/x=y", uint16(1+i%60_000), body[:1])
+			},
+		} {
+			t.Run(with.name+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { floodWithoutReading(t, with, packet) })
+			})
+		}
+	}
+}
+
+func floodWithoutReading(t *testing.T, with engine, packet func(i int, body []byte) []byte) {
+	network := memconn.NewNetwork("hub:1883")
+	defer network.Close()
+	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) {
+		return transport.Token{Text: "SharedAccessSignature sr=x", Fixed: true}, nil
+	}}
+	c, err := device.New(creds, with.make(creds, &way{Plaintext: true, Dial: network.DialContext}), &device.Options{
+		OnMessage: func(context.Context, *transport.Message) error { return nil },
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	require.NoError(t, c.HandleMethod("echo", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
+
+	flooding := make(chan net.Conn)
+	go func() {
+		hub, err := network.Accept()
+		if err != nil {
+			return
+		}
+		mqttServe(t, hub)
+		flooding <- hub
+	}()
+	require.NoError(t, c.Start())
+	hub := <-flooding
+	defer hub.Close()
+
+	const total = 96 << 20
+	body := []byte(`"` + strings.Repeat("x", 3<<10) + `"`)
+	_ = hub.SetWriteDeadline(time.Now().Add(time.Hour))
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	most, sent := int64(0), 0
+	for i := 0; sent < total && i < 400_000; i++ {
+		n, err := hub.Write(packet(i, body))
+		if sent += n; err != nil {
+			break // the client has hung up: it may
+		}
+		if i%10_000 == 0 {
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			most = max(most, int64(after.HeapAlloc)-int64(before.HeapAlloc))
+		}
+	}
+	require.Greater(t, sent, 1<<20)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	most = max(most, int64(after.HeapAlloc)-int64(before.HeapAlloc))
+	require.Less(t, most, int64(10<<20), "of %d bytes that the hub has sent", sent)
+
+	require.NotEqual(t, device.Disconnected, c.Status().State)
+	time.Sleep(2 * time.Minute)
+	require.Equal(t, device.DisconnectedRetrying, c.Status().State, "the hub takes no data")
+}
+
+// mqttServe takes CONNECT and the subscriptions, and returns when there are no more.
+func mqttServe(t *testing.T, hub net.Conn) {
+	r := bufio.NewReader(hub)
+	for subscribed := 0; subscribed < 2; {
+		kind, body, err := mqttRead(r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		switch kind >> 4 {
+		case 1:
+			_, _ = hub.Write([]byte{0x20, 2, 0, 0})
+		case 8:
+			filters, ack := 0, []byte{0x90, 2, body[0], body[1]}
+			for rest := body[2:]; len(rest) > 2; filters++ {
+				rest = rest[2+binary.BigEndian.Uint16(rest)+1:]
+			}
+			ack[1] += byte(filters)
+			_, _ = hub.Write(append(ack, make([]byte, filters)...))
+			subscribed += filters
+		}
+	}
+}
+
+func mqttRead(r *bufio.Reader) (kind byte, body []byte, err error) {
+	if kind, err = r.ReadByte(); err != nil {
+		return 0, nil, err
+	}
+	size, err := binary.ReadUvarint(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	body = make([]byte, size)
+	_, err = io.ReadFull(r, body)
+	return kind, body, err
+}
+
+func mqttPublish(qos byte, topic string, id uint16, body []byte) []byte {
+	rest := append(binary.BigEndian.AppendUint16(nil, uint16(len(topic))), topic...)
+	if qos > 0 {
+		rest = binary.BigEndian.AppendUint16(rest, id)
+	}
+	rest = append(rest, body...)
+	return append(binary.AppendUvarint([]byte{0x30 | qos<<1}, uint64(len(rest))), rest...)
+}
