@@ -26,8 +26,8 @@ type Trace struct {
 	// HandlerPanic: a handler failed. It panicked with v, or v is an error that says what it did instead: it ended its goroutine, or answered a method with what is not JSON or is too large.
 	// OnMessage's message was released, a method was answered with the status 500. Called on the handler's goroutine.
 	HandlerPanic func(v any)
-	// AnswerLost: the answer to a direct method could not be sent: the session that brought the call has ended, and the hub has given it up, or it has no way for it. An answer that was sent, and that
-	// the network lost, is not noticed; a hub does not confirm answers.
+	// AnswerLost: the answer to a direct method could not be sent: the session that brought the call has ended, and the hub has given it up, or it has no way for it, or the hub calls methods faster
+	// than it takes answers (see Client.HandleMethod). An answer that was sent, and that the network lost, is not noticed; a hub does not confirm answers.
 	AnswerLost func(method string)
 	// TwinUnread: the twin could not be read to catch up with desired properties, for a reason that no retry mends. It is read again after 10 s, then after growing times up to 10
 	// minutes, with the next change and with the next connection.
