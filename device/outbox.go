@@ -353,9 +353,8 @@ func (b *outbox) untake(batch []transport.Item) {
 		if s.again || s.refusal != nil {
 			b.totals.Resent--
 		}
-		s.state = slotQueued
+		s.state = slotQueued // b.expiry still counts it: take has left it as it was
 		b.flying--
-		b.noteExpiry(s.msg)
 	}
 	b.cursor = b.nextQueued(b.head)
 	b.mu.Unlock()

@@ -1,5 +1,50 @@
 package main
 
 func init() {
-	tables["device"] = []mutation{}
+	tables["device"] = []mutation{
+		// The limiter of dials.
+		{File: "device/dial.go", Old: "if c.set.Dials != nil {", New: "if c.set.Dials != nil && err == nil {", Test: "./device -run TestAFailedDialGivesItsPlaceBack"},
+		{File: "device/dial.go", Old: "if !at.IsZero() {\n\t\t\t\t<-limiter.places\n\t\t\t}", New: "", Test: "./device -run TestCloseWhileWaitingForATurn"},
+		{File: "device/dial.go", Old: "if !at.IsZero() {\n\t\t\t\t<-limiter.places\n\t\t\t}", New: "<-limiter.places", Test: "./device -run TestCloseWhileWaitingForAPlace"},
+
+		// Answers and results of messages.
+		{File: "device/outbox_withdraw.go", Old: "s.receipt, s.call = nil, false", New: "s.call = false", Test: "./device -run TestALateAnswerIsNotTheResultOfTheNextSend"},
+		{File: "device/outbox_withdraw.go", Old: "s.receipt, s.call = nil, false", New: "s.receipt = nil", Test: "./device -run TestAMessageWhoseSendGaveUpStays"},
+		{File: "device/outbox.go", Old: "int(i) >= len(b.slots) || b.slots[i].state != slotFlying", New: "int(i) >= len(b.slots) || b.slots[i].state == slotFree", Test: "./device -run TestAnAnswerFor"},
+		{File: "device/outbox.go", Old: "b.slots[i].state != slotFlying {\n\t\treturn", New: "b.slots[i].state != slotFlying && b.slots[i].state != slotQueued {\n\t\treturn", Test: "./device -run TestAnAnswerForAMessageThatIsQueuedAgain"},
+		{File: "device/outbox.go", Old: "\tb.back(slotFlying)\n\tb.back(slotRefused)\n", New: "\tb.back(slotFlying)\n", Test: "./device -run TestARefusedMessageGoesAtOnce"},
+		{File: "device/outbox.go", Old: "time.Duration(oldest.size/(4<<10))*time.Second", New: "0", Test: "./device -run TestALargeMessageHasMoreTime"},
+		{File: "device/outbox_flush.go", Old: "append(b.flushers[:i], b.flushers[i+1:]...)", New: "b.flushers[:i]", Test: "./device -run TestAFlushThatGivesUp"},
+		{File: "device/outbox_flush.go", Old: "b.flushers = append(b.flushers[:i], b.flushers[i+1:]...)", New: "", Test: "./device -run TestFlushesThatGaveUp"},
+
+		// Messages that expire.
+		{File: "device/outbox_halt.go", Old: "b.wakeBlocked()\n\tb.armSweep()\n", New: "b.wakeBlocked()\n", Test: "./device -run TestAMessageExpires"},
+		{File: "device/outbox.go", Old: "b.refused++\n\t\tb.noteExpiry(s.msg)", New: "b.refused++", Test: "./device -run TestAMessageExpires"},
+		{File: "device/outbox.go", Old: "s.state = slotQueued\n\t\tb.noteExpiry(s.msg)", New: "s.state = slotQueued", Test: "./device -run TestAMessageExpires"},
+
+		// The client becomes Disconnected.
+		{File: "device/outbox_halt.go", Old: "b.halted = err\n\tb.wakeBlocked()\n", New: "b.halted = err\n", Test: "./device -run TestASendThatWaitsForRoom"},
+		{File: "device/outage.go", Old: "\tc.mu.Lock()\n\tif !l.own.over {", New: "\tc.halt(failure)\n\tc.mu.Lock()\n\tif !l.own.over {", Test: "./device -run TestAFailedSendFindsTheClientDisconnected"},
+
+		// Policies, gates and the twin's calls.
+		{File: "device/gate.go", Old: "if now.Before(l.hold.until) && l.hold.by == l.c.policies.Load() {", New: "if now.Before(l.hold.until) {", Test: "./device -run TestANewPolicyEndsAHold"},
+		{File: "device/twincalls.go", Old: "if k.asked.askedOf != t.c.policies.Load() {\n\t\t\t\tt.ask(l, k)\n\t\t\t}", New: "", Test: "./device -run TestANewPolicyIsAskedAboutARestingTwinCall"},
+		{File: "device/twincalls.go", Old: "\tif k.state == callGone {\n\t\treturn\n\t}\n\tk.state = callGone", New: "\tk.state = callGone", Test: "./device -run TestACallerGivesUpWhileThePolicyIsAsked"},
+		{File: "device/outage.go", Old: "d.Delay -= l.spread", New: "", Test: "./device -run TestAPolicyIsToldItsOwnDelay"},
+
+		// What is counted anew, and when.
+		{File: "device/loop.go", Old: "l.retry, l.last, l.renewed, l.flaps = 0, retrypolicy.Decision{}, false, flapping{}", New: "l.retry, l.last, l.flaps = 0, retrypolicy.Decision{}, flapping{}", Test: "./device -run TestEachExpiredToken"},
+		{File: "device/loop.go", Old: "\t}\n\tl.since = time.Now()\n", New: "\tl.since = time.Now()\n\t}\n", Test: "./device -run TestOutageLimitCountsFromTheLatestLoss"},
+		{File: "device/loop.go", Old: "c.reconnect.Store(false) // one that came during the attempt has what it wanted", New: "", Test: "./device -run TestReconnectDuringAnAttempt"},
+		{File: "device/outage.go", Old: "l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, now", New: "l.last, l.renewed, l.since = retrypolicy.Decision{}, false, now", Test: "./device -run TestTryAgainAfter"},
+		{File: "device/outage.go", Old: "l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, now", New: "l.retry, l.renewed, l.since = 0, false, now", Test: "./device -run TestTryAgainAfter"},
+		{File: "device/outage.go", Old: "l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, now", New: "l.retry, l.last, l.since = 0, retrypolicy.Decision{}, now", Test: "./device -run TestTryAgainAfter"},
+		{File: "device/outage.go", Old: "l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, now", New: "l.retry, l.last, l.renewed = 0, retrypolicy.Decision{}, false", Test: "./device -run TestTryAgainAfter"},
+		{File: "device/outage.go", Old: " && failure.Kind != transport.Throttled", New: "", Test: "./device -run TestAClockJumpDoesNot"},
+		{File: "device/outage.go", Old: " && failure.Kind != transport.Quota", New: "", Test: "./device -run TestAClockJumpDoesNot"},
+
+		// Answers of the hub over MQTT.
+		{File: "transport/mqtt/internal/wire/hubtopics.go", Old: "e.RetryAfter = time.Duration(after) * time.Second", New: "e.RetryAfter = time.Duration(after)", Test: "./transport/mqtt/internal/wire -run TestAnswersOfTheTwin"},
+		{File: "transport/mqtt/internal/wire/hubtopics.go", Old: "ok && after > 0 && after < 1<<31", New: "ok && after < 1<<31", Test: "./transport/mqtt/internal/wire -run TestAnswersOfTheTwin"},
+	}
 }

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/internal/status"
@@ -72,6 +73,13 @@ func TestAnswersOfTheTwin(t *testing.T) {
 	var refused *status.Error
 	require.True(t, errors.As(s.reply.Err, &refused))
 	require.Equal(t, &status.Error{Status: 429, Code: 429002, Message: "slow down"}, refused)
+	for query, want := range map[string]time.Duration{
+		"$rid=18": 0, "$rid=18&retry-after=7": 7 * time.Second, "retry-after=3600&$rid=18": time.Hour,
+		"$rid=18&retry-after=": 0, "$rid=18&retry-after=-7": 0, "$rid=18&retry-after=x": 0, "$rid=18&retry-after=9000000000": 0,
+	} {
+		err := take("$iothub/twin/res/429/?"+query, "").reply.Err
+		require.Equal(t, want, transport.Find(err).RetryAfter, query)
+	}
 	for _, bad := range []string{"", "200", "200/", "200/?", "200/?$rid=", "200/?$rid=x", "200/?$rid=4294967296", "200/?$rid=-1", "x/?$rid=16", "/?$rid=16", "-1/?$rid=16", "1000/?$rid=16", "200/?rid=16"} {
 		s := take("$iothub/twin/res/"+bad, "")
 		require.Nil(t, s.reply, bad)

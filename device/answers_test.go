@@ -1,0 +1,300 @@
+package device_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// tags collects the tags of the messages that a fake hub leaves without an answer.
+func tags(into *[]uint16) func(int, transport.Item) error {
+	return func(_ int, it transport.Item) error {
+		*into = append(*into, it.Tag)
+		return errHold
+	}
+}
+
+// The answer to a message whose Send gave up is not the result of the next Send.
+func TestALateAnswerIsNotTheResultOfTheNextSend(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var held []uint16
+		f := &fake{}
+		f.verdict = tags(&held)
+		c, _ := client(t, f, nil)
+		open(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, c.Send(ctx, msg(1)), device.ErrOutcomeUnknown)
+
+		sent := make(chan error, 1)
+		go func() { sent <- c.Send(t.Context(), msg(2)) }()
+		synctest.Wait()
+		require.Len(t, held, 2)
+		f.last().cfg.Sink.Done(held[0], refused(transport.Invalid))
+		synctest.Wait()
+		require.Empty(t, sent, "the second message has no answer yet")
+		f.last().cfg.Sink.Done(held[1], nil)
+		require.NoError(t, <-sent)
+	})
+}
+
+// A message whose Send gave up while it was in flight is an enqueued one from then on: it stays
+// when the client becomes Disconnected.
+func TestAMessageWhoseSendGaveUpStaysForTheNextOpen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(conn int, _ transport.Item) error {
+			if conn == 1 {
+				return errHold
+			}
+			return nil
+		}}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, c.Send(ctx, msg(1)), device.ErrOutcomeUnknown)
+		f.last().kill <- lost(transport.NotFound)
+		synctest.Wait()
+		require.Equal(t, device.Disconnected, c.Status().State)
+		require.Equal(t, 1, c.Stats().Queued)
+		open(t, c)
+		require.NoError(t, c.Flush(t.Context()))
+		require.Equal(t, []received{{1, "1", false}, {2, "1", true}}, f.received())
+	})
+}
+
+// A hub cannot acknowledge a message that it has refused and that waits for its next try.
+func TestAnAnswerForARefusedMessageIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var tag uint16
+		f := &fake{}
+		f.verdict = func(_ int, it transport.Item) error {
+			tag = it.Tag
+			if len(f.received()) == 1 {
+				return refused(transport.Unavailable)
+			}
+			return nil
+		}
+		c, _ := client(t, f, &device.Options{MessagePolicy: constant(10 * time.Second)})
+		open(t, c)
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		synctest.Wait()
+		go f.last().cfg.Sink.Done(tag, nil) // a panic with the outbox's lock held must not meet Cleanup
+		synctest.Wait()
+		require.Equal(t, 1, c.Stats().Queued, "it waits for its next try")
+		require.NoError(t, r.Wait(t.Context()))
+		require.Len(t, f.received(), 2)
+	})
+}
+
+// Nor one that was in flight when the session ended and waits for the next.
+func TestAnAnswerForAMessageThatIsQueuedAgainIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var held []uint16
+		f := &fake{dial: func(n int, _ context.Context) error {
+			if n == 2 {
+				return lost(transport.Network)
+			}
+			return nil
+		}}
+		f.verdict = func(conn int, it transport.Item) error {
+			if conn == 1 {
+				held = append(held, it.Tag)
+				return errHold
+			}
+			return nil
+		}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(10 * time.Second)})
+		open(t, c)
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		synctest.Wait()
+		first := f.last()
+		first.kill <- lost(transport.Network)
+		synctest.Wait()
+		go first.cfg.Sink.Done(held[0], nil) // as above
+		synctest.Wait()
+		require.Equal(t, 1, c.Stats().Queued, "it waits for the next connection")
+		require.NoError(t, r.Wait(t.Context()))
+		require.Len(t, f.received(), 2)
+	})
+}
+
+// After Disconnected a message that the service had refused for now goes at once on the next
+// connection: the pause ended with the client's life.
+func TestARefusedMessageGoesAtOnceAfterTheNextOpen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(conn int, _ transport.Item) error {
+			if conn == 1 {
+				return refused(transport.Unavailable)
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{MessagePolicy: constant(time.Hour)})
+		open(t, c)
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		synctest.Wait()
+		f.last().kill <- lost(transport.NotFound)
+		synctest.Wait()
+		require.Equal(t, device.Disconnected, c.Status().State)
+
+		start := time.Now()
+		open(t, c)
+		require.NoError(t, r.Wait(t.Context()))
+		require.Zero(t, time.Since(start))
+	})
+}
+
+// A large message has a second more for each 4 KiB until its answer is overdue.
+func TestALargeMessageHasMoreTimeForItsAnswer(t *testing.T) {
+	for _, size := range []int{100, 40 << 10, 200 << 10} {
+		bubble(t, func(t *testing.T) {
+			var lostAfter time.Duration
+			f := &fake{verdict: func(conn int, _ transport.Item) error {
+				if conn == 1 {
+					return errHold
+				}
+				return nil
+			}}
+			c, _ := client(t, f, &device.Options{AckTimeout: 20 * time.Second,
+				Trace: &device.Trace{SessionEnd: func(_ error, up time.Duration) { lostAfter = up }}})
+			open(t, c)
+			m := sized("1", size)
+			require.NoError(t, c.Send(t.Context(), m))
+			require.Equal(t, 20*time.Second+time.Duration(m.Size()/4096)*time.Second, lostAfter, size)
+		})
+	}
+}
+
+// A call of Send that waits for room ends with the failure that makes the client Disconnected.
+func TestASendThatWaitsForRoomEndsWithDisconnected(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+		c, _ := client(t, f, &device.Options{MaxMessages: 1})
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		sent := make(chan error, 1)
+		go func() { sent <- c.Send(t.Context(), msg(2)) }()
+		synctest.Wait()
+		start := time.Now()
+		f.last().kill <- lost(transport.NotFound)
+		require.ErrorIs(t, <-sent, transport.NotFound)
+		require.Zero(t, time.Since(start))
+	})
+}
+
+// A caller whose Send ended with the client's last failure finds the client Disconnected.
+func TestAFailedSendFindsTheClientDisconnected(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const sends = 500
+		for range 10 {
+			f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+			c, _ := client(t, f, &device.Options{Window: sends, MaxMessages: sends})
+			open(t, c)
+			states := make(chan device.State, sends)
+			for i := range sends {
+				go func() {
+					_ = c.Send(t.Context(), msg(i))
+					states <- c.Status().State
+				}()
+			}
+			synctest.Wait()
+			f.last().kill <- lost(transport.NotFound)
+			for range sends {
+				require.Equal(t, device.Disconnected, <-states)
+			}
+		}
+	})
+}
+
+// A Flush whose context ends leaves the other ones waiting.
+func TestAFlushThatGivesUpLeavesTheOthersWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var held []uint16
+		f := &fake{}
+		f.verdict = tags(&held)
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		flushed := make(chan error, 3)
+		for i := range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10-9*(i%2))*time.Second) // the second one gives up first
+			defer cancel()
+			go func() { flushed <- c.Flush(ctx) }()
+			synctest.Wait()
+		}
+		require.ErrorIs(t, <-flushed, transport.Timeout)
+		f.last().cfg.Sink.Done(held[0], nil)
+		require.NoError(t, <-flushed)
+		require.NoError(t, <-flushed)
+	})
+}
+
+// heap returns how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Calls of Flush that gave up keep no memory while the message that they waited for stays.
+func TestFlushesThatGaveUpAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: constant(24 * time.Hour)})
+		require.NoError(t, c.Start())
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		const flushes = 50_000
+		before := heap()
+		for range flushes {
+			require.ErrorIs(t, c.Flush(over), transport.Timeout)
+		}
+		require.Less(t, heap()-before, int64(20*flushes), "bytes kept")
+	})
+}
+
+// A session stays up when Reconnect was called while it was being made.
+func TestReconnectDuringAnAttemptIsAnsweredByThatAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { time.Sleep(5 * time.Second); return nil }}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.Start())
+		time.Sleep(2 * time.Second)
+		require.NoError(t, c.Reconnect())
+		time.Sleep(time.Hour)
+		require.Len(t, f.dialTimes(), 1)
+		require.Equal(t, device.Connected, c.Status().State)
+	})
+}
+
+// A new policy ends the wait that the gate of the one before asked for.
+func TestANewPolicyEndsAHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		w := newWitness(constant(time.Second))
+		w.admit = func(retrypolicy.Attempt) retrypolicy.Decision {
+			return retrypolicy.Decision{Retry: true, Delay: time.Hour}
+		}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Second), MessagePolicy: w})
+		open(t, c)
+		start := time.Now()
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		time.Sleep(time.Second)
+		require.Empty(t, f.received())
+		require.NoError(t, c.SetRetryPolicy(constant(time.Second)))
+		require.NoError(t, r.Wait(t.Context()))
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}

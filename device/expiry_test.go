@@ -1,0 +1,68 @@
+package device_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// A message ends when its time is over, however it waits: while the client is Disconnected, after
+// the loss of the session that had it, after a refusal for now. While it is in flight it stays.
+func TestAMessageExpiresHoweverItWaits(t *testing.T) {
+	const life = time.Minute
+	for _, tc := range []struct {
+		name   string
+		after  time.Duration // from acceptance to the result
+		happen func(t *testing.T, f *fake, c *device.Client)
+	}{
+		{"disconnected", life, func(t *testing.T, f *fake, c *device.Client) {
+			f.last().kill <- lost(transport.NotFound)
+			synctest.Wait()
+			require.Equal(t, device.Disconnected, c.Status().State)
+		}},
+		{"lost before it expires", life, func(_ *testing.T, f *fake, _ *device.Client) {
+			f.last().kill <- lost(transport.Network)
+		}},
+		{"lost later", 2 * life, func(_ *testing.T, f *fake, _ *device.Client) {
+			time.Sleep(2 * life)
+			f.last().kill <- lost(transport.Network)
+		}},
+		{"refused before it expires", life, func(_ *testing.T, f *fake, _ *device.Client) {
+			f.last().cfg.Sink.Done(0, refused(transport.Unavailable))
+		}},
+		{"refused later", 2 * life, func(_ *testing.T, f *fake, _ *device.Client) {
+			time.Sleep(2 * life)
+			f.last().cfg.Sink.Done(0, refused(transport.Unavailable))
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+				f.dial = func(n int, _ context.Context) error {
+					if n > 1 {
+						return lost(transport.Network)
+					}
+					return nil
+				}
+				c, _ := client(t, f, &device.Options{AckTimeout: time.Hour, RetryPolicy: constant(24 * time.Hour)})
+				open(t, c)
+				m := msg(1)
+				m.Expires = time.Now().Add(life)
+				var r device.Receipt
+				start := time.Now()
+				require.NoError(t, c.Enqueue(t.Context(), m, &r))
+				synctest.Wait()
+				tc.happen(t, f, c)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				require.ErrorIs(t, r.Wait(ctx), transport.Expired)
+				require.Equal(t, tc.after, time.Since(start))
+			})
+		})
+	}
+}

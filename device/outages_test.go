@@ -1,0 +1,185 @@
+package device_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// Each refusal of the credentials after a good connection gets one more try with a fresh token,
+// however many there were before.
+func TestEachExpiredTokenGetsItsFreshOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		for range 3 {
+			time.Sleep(30 * 24 * time.Hour)
+			f.last().kill <- lost(transport.Unauthorized)
+			time.Sleep(time.Minute)
+			require.Equal(t, device.Connected, c.Status().State)
+		}
+		require.Len(t, f.dialTimes(), 4)
+	})
+}
+
+// OutageLimit counts from the loss of a connection, also of one that did not last.
+func TestOutageLimitCountsFromTheLatestLoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(n int, _ context.Context) error {
+			if n == 6 {
+				return nil
+			}
+			return lost(transport.Network)
+		}}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), OutageLimit: time.Minute})
+		start := time.Now()
+		open(t, c) // after 50 s
+		time.Sleep(time.Second)
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Hour)
+		require.Equal(t, device.Disconnected, c.Status().State)
+		dials := f.dialTimes()
+		require.Equal(t, 111*time.Second, dials[len(dials)-1].Sub(start), "the last attempt: a minute after the loss")
+	})
+}
+
+// After TryAgainAfter everything begins anew: the count of retries, what the policy remembers, the
+// start of the outage, and the second try with a fresh token.
+func TestTryAgainAfterBeginsAnew(t *testing.T) {
+	t.Run("count and memory of the policy", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			p := &counting{max: 3}
+			c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: p, TryAgainAfter: time.Hour})
+			require.NoError(t, c.Start())
+			time.Sleep(2*time.Hour + time.Minute)
+			require.NoError(t, c.Close())
+			require.Equal(t, []int{1, 2, 3, 1, 2, 3, 1, 2, 3}, p.retries)
+			require.Equal(t, []time.Duration{0, 1, 2, 0, 1, 2, 0, 1, 2}, p.last)
+		})
+	})
+	t.Run("start of the outage", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{dial: down}
+			c, _ := client(t, f, &device.Options{RetryPolicy: constant(3 * time.Second), OutageLimit: 7 * time.Second, TryAgainAfter: time.Hour})
+			require.NoError(t, c.Start())
+			time.Sleep(2*time.Hour + time.Minute)
+			require.NoError(t, c.Close())
+			require.Equal(t, []time.Duration{3 * time.Second, 3 * time.Second, time.Hour, 3 * time.Second, 3 * time.Second, time.Hour, 3 * time.Second, 3 * time.Second}, gaps(f))
+		})
+	})
+	t.Run("fresh token", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{dial: func(int, context.Context) error { return lost(transport.Unauthorized) }}
+			cr := creds()
+			cr.Token = func(context.Context) (transport.Token, error) {
+				return transport.Token{Text: "t", Expires: time.Now().Add(time.Hour)}, nil
+			}
+			c, err := device.New(cr, f, &device.Options{TryAgainAfter: time.Hour})
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Start())
+			time.Sleep(time.Hour + time.Minute)
+			require.Equal(t, []time.Duration{0, time.Hour, 0}, gaps(f), "two attempts each time")
+		})
+	})
+}
+
+// counting is a policy that stops at its max-th retry. It keeps what it was asked.
+type counting struct {
+	max     int
+	retries []int
+	last    []time.Duration // delays of the decisions before
+}
+
+func (p *counting) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	p.retries, p.last = append(p.retries, a.Retry), append(p.last, a.Last.Delay)
+	return retrypolicy.Decision{Retry: a.Retry < p.max, Delay: time.Duration(a.Retry)}
+}
+
+// What a policy remembers of its last decision is its own delay, without the random spread.
+func TestAPolicyIsToldItsOwnDelayWithoutTheSpread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &counting{max: 4}
+		f := &fake{dial: down}
+		c, _ := client(t, f, &device.Options{RetryPolicy: p, ReconnectSpread: time.Minute, Rand: func() uint64 { return uint64(time.Second) }})
+		require.ErrorIs(t, c.Open(t.Context()), transport.RetryExpired)
+		require.Equal(t, []time.Duration{0, 1, 2, 3}, p.last)
+		require.Equal(t, []time.Duration{time.Second + 1, time.Second + 2, time.Second + 3}, gaps(f))
+	})
+}
+
+// A jump of the clock ends the wait after a lost connection, but not one that the service asked for.
+func TestAClockJumpDoesNotShortenThePatienceOfTheService(t *testing.T) {
+	for kind, want := range map[transport.Kind]time.Duration{
+		transport.Network: 90 * time.Second, transport.Throttled: time.Hour, transport.Quota: time.Hour,
+	} {
+		t.Run(kind.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{dial: failing(lost(kind))}
+				c, k, _ := skewedClient(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
+				require.NoError(t, c.Start())
+				time.Sleep(70 * time.Second)
+				k.move(time.Minute)
+				time.Sleep(2 * time.Hour)
+				require.Equal(t, []time.Duration{want}, gaps(f))
+			})
+		})
+	}
+}
+
+// A new policy is asked about calls of the twin that wait for their next try.
+func TestANewPolicyIsAskedAboutARestingTwinCall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if len(f.requests()) == 1 {
+				return transport.Reply{Err: refused(transport.Unavailable)}, true
+			}
+			return answering(s, r)
+		}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
+		open(t, c)
+		read := make(chan error, 1)
+		start := time.Now()
+		go func() { _, err := c.GetTwin(t.Context()); read <- err }()
+		time.Sleep(10 * time.Second)
+		require.NoError(t, c.SetRetryPolicy(constant(15*time.Second)))
+		require.NoError(t, <-read)
+		require.Equal(t, 15*time.Second, time.Since(start), "from the refusal on")
+	})
+}
+
+// A call of the twin whose caller gives up while the policy is asked about it has one end.
+func TestACallerGivesUpWhileThePolicyIsAsked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		gone := make(chan error, 1)
+		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
+			return transport.Reply{Err: refused(transport.Unavailable)}, true
+		}}
+		policy := retrypolicy.Func(func(int, error) (bool, time.Duration) {
+			cancel()
+			time.Sleep(time.Second) // the caller returns meanwhile
+			return false, 0
+		})
+		// A client that hangs cannot be closed, so it is closed at the end and not by Cleanup.
+		c, err := device.New(creds(), f, &device.Options{RetryPolicy: constant(time.Second), MessagePolicy: policy})
+		require.NoError(t, err)
+		open(t, c)
+		go func() { _, err := c.GetTwin(ctx); gone <- err }()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		time.Sleep(10 * time.Second)
+
+		short, end := context.WithTimeout(t.Context(), time.Minute)
+		defer end()
+		require.NoError(t, c.Send(short, msg(1)), "the client goes on")
+		require.NoError(t, c.Close())
+	})
+}
