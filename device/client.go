@@ -23,6 +23,7 @@ type Client struct {
 	sink      sink
 	fixed     atomic.Bool // the latest token was one that cannot be renewed
 	reconnect atomic.Bool
+	progress  atomic.Bool   // the dial under way makes progress
 	wake      chan struct{} // capacity 1; carries no data: whoever is woken looks at everything
 
 	box    *outbox
@@ -106,6 +107,12 @@ func hash(s string) uint64 {
 		h = (h ^ uint64(s[i])) * 1099511628211
 	}
 	return h
+}
+
+// progressed has the time-out of a dial start again. It is transport.Config.Progress.
+func (c *Client) progressed() {
+	c.progress.Store(true)
+	c.poke()
 }
 
 // poke wakes the loop if it sleeps.

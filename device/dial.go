@@ -20,6 +20,7 @@ func (l *loop) connect() phase {
 	ctx, end := l.ctx.within()
 	l.hangUp = end
 	c.reconnect.Store(false)
+	c.progress.Store(false)
 	began := time.Now()
 	l.clockJumped(began) // what happened before this attempt does not concern its session
 	deadline := began.Add(c.set.DialTimeout)
@@ -53,6 +54,9 @@ func (l *loop) connect() phase {
 				return l.lost(AttemptFailed, e.err)
 			}
 		case <-c.wake:
+			if c.progress.Swap(false) {
+				deadline = time.Now().Add(c.set.DialTimeout)
+			}
 		case <-l.ctx.Done():
 			l.end()
 			l.tried(errClosed, time.Now())
@@ -94,7 +98,7 @@ func (l *loop) queueToDial() bool {
 // session is the goroutine of one attempt: it dials, serves and reports. end joins it. With freshStacks it serves in a goroutine of its own.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
-	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.creds, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink})
+	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.creds, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink, Progress: c.progressed})
 	if c.set.Dials != nil {
 		<-c.set.Dials.places
 	}

@@ -48,7 +48,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 			until = now.Add(d.Delay)
 			l.publish(Status{State: DisconnectedRetrying, Reason: Held, Retry: l.retry, Delay: d.Delay, Err: a.Err})
 		}
-		if !l.doze(now, until) {
+		if !l.doze(now, until, nil) {
 			return ended, false
 		}
 	}

@@ -57,7 +57,8 @@ type Options struct {
 	// Overflow says what happens to a message when the outbox is full. Default Block.
 	Overflow Overflow
 
-	// DialTimeout bounds one attempt to connect, handshake included. Default 30 s.
+	// DialTimeout bounds one attempt to connect, handshake included. It starts again while the attempt waits its turn on
+	// a shared connection that is slow and makes progress. Default 30 s.
 	DialTimeout time.Duration
 	// AckTimeout is how long the oldest message in flight may wait for its answer before the connection counts as
 	// dead: since it was handed over, since the message before it was answered, or since a slow connection last took

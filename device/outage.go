@@ -100,6 +100,7 @@ func (l *loop) tellOutage(reason Reason, delay time.Duration, failure *transport
 func (l *loop) wait() phase {
 	c := l.c
 	var until time.Time
+	passed, early := l.outage.failure.Passed, false
 	for {
 		now := time.Now()
 		if c.policies.Load() != l.outage.askedOf {
@@ -116,20 +117,30 @@ func (l *loop) wait() phase {
 			d.Delay -= l.spread
 			l.last = d
 		}
+		select {
+		case <-passed:
+			passed, early = nil, true
+		default:
+		}
+		if early { // the delay of the policy ends, and the spread is kept
+			until = earlier(until, l.outage.began.Add(l.spread))
+		}
 		if c.reconnect.Swap(false) || l.hurried(now, l.outage.failure) || !now.Before(until) {
 			return l.again()
 		}
-		if !l.doze(now, until) {
+		if !l.doze(now, until, passed) {
 			return ended
 		}
 	}
 }
 
-// doze waits until then, or until there is something else to look at. It returns false when the loop shall end.
-func (l *loop) doze(now, until time.Time) bool {
+// doze waits until then, until passed is closed, or until there is something else to look at. It returns false when the loop shall end.
+func (l *loop) doze(now, until time.Time, passed <-chan struct{}) bool {
 	l.arm(now, until, now.Add(clockCheck), l.expire(now))
 	select {
 	case <-l.c.wake:
+		return true
+	case <-passed:
 		return true
 	case <-l.ctx.Done():
 		return false
@@ -171,7 +182,7 @@ func (l *loop) rest(reason Reason, failure *transport.Error) phase {
 			l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, now
 			return l.again()
 		}
-		if !l.doze(now, until) {
+		if !l.doze(now, until, nil) {
 			return ended
 		}
 	}

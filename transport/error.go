@@ -33,6 +33,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Err is the cause, often the protocol's own error type.
 	Err error
+	// Passed, unless nil, is closed when the cause has passed, so that a retry need not wait any longer.
+	Passed <-chan struct{}
 }
 
 // Error gives protocol, operation, kind and cause, such as "mqtt dial: unauthorized: CONNACK 5 (not authorized)".

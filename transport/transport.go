@@ -31,6 +31,10 @@ type Config struct {
 	// Queue is the most deliveries that will be unsettled at a time (AMQP link credit, HTTP polls).
 	Queue int
 	Sink  Sink
+	// Progress, unless nil, tells the caller that the attempt waits its turn on a connection that is slow and makes
+	// progress: a time-out of the attempt starts again. Any goroutine of the session may call it, with the rules of
+	// Sink.
+	Progress func()
 }
 
 // A Session is one connection. Its methods are called by two goroutines at most: Run by one, Send and Do by another.
@@ -58,8 +62,9 @@ type Session interface {
 // A Progressor is a Session that can tell a slow connection from a dead one. Sessions that share a connection share
 // its progress.
 type Progressor interface {
-	// Progress returns when the connection last got on with bytes that the network had kept waiting, the zero time
-	// if it never did. Bytes that the network takes at once do not count, nor do pings: a peer that reads and does
+	// Progress returns when the connection last got on with bytes that the network had kept waiting, or the peer
+	// with answers to what stands before the oldest message on a shared connection. It returns the zero time if
+	// neither ever happened. Bytes that the network takes at once do not count, nor do pings: a peer that reads and does
 	// not answer makes no progress. Any goroutine may call Progress; it does not block.
 	Progress() time.Time
 }

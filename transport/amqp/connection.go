@@ -19,6 +19,7 @@ type connection struct {
 	stream *stream
 	amqp   *amqp.Conn
 	tokens *tokens
+	window *window
 	host   string
 	idle   idleLinks
 
@@ -110,7 +111,7 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 	stop()
 	switch cause := c.stream.failure(); {
 	case err == nil && ctx.Err() == nil:
-		c.tokens = newTokens(c)
+		c.tokens, c.window = newTokens(c), newWindow(c.stream, o.IdleTimeout)
 		return c, nil
 	case err == nil:
 		err = context.Cause(ctx)
@@ -223,6 +224,7 @@ func (c *connection) close() {
 	<-c.stream.flushed
 	limit.Stop()
 	c.idle.stop()
+	c.window.stop()
 	c.tokens.join()
 	c.strays.Wait()
 }

@@ -51,22 +51,23 @@ type outLink struct {
 
 // flight is one transfer: a message or a batch.
 type flight struct {
-	receipt amqp.SendReceipt
-	items   []transport.Item
+	exchange // of the connection's window
+	receipt  amqp.SendReceipt
+	items    []transport.Item
 }
 
 var flightPool = sync.Pool{New: func() any { return new(flight) }}
 
-func newFlight(receipt amqp.SendReceipt, items []transport.Item) *flight {
+func newFlight(items []transport.Item) *flight {
 	f := flightPool.Get().(*flight)
-	f.receipt, f.items = receipt, append(f.items, items...)
+	f.items = append(f.items, items...)
 	return f
 }
 
-// free gives f back. Its messages are not ours any more.
+// free gives f back. Its messages are not ours any more, and it is not in the window.
 func (f *flight) free() {
 	clear(f.items)
-	f.receipt, f.items = amqp.SendReceipt{}, f.items[:0]
+	f.exchange, f.receipt, f.items = exchange{}, amqp.SendReceipt{}, f.items[:0]
 	flightPool.Put(f)
 }
 
@@ -103,12 +104,17 @@ func letGo(link *amqp.Sender) {
 	_ = link.Close(ctx)
 }
 
-// send hands a transfer to the library, with ctx for the wait for credit. On error the hub may have got it all the same.
-func (l *outLink) send(ctx context.Context, m *amqp.Message, items []transport.Item) error {
+// send hands a transfer to the library, with ctx for the wait for credit. f has a place in the
+// window. On error it loses it, and the hub may have got the transfer all the same.
+func (l *outLink) send(ctx context.Context, m *amqp.Message, f *flight) error {
 	l.sending.Store(true)
 	receipt, err := l.sender.SendWithReceipt(ctx, m, nil)
-	if err == nil {
-		f := newFlight(receipt, items)
+	if err != nil {
+		l.s.conn.window.drop(&f.exchange)
+		f.free()
+	} else {
+		l.s.conn.window.wrote(&f.exchange)
+		f.receipt = receipt
 		l.sends++
 		l.flying.Add(1)
 		l.mu.Lock()
@@ -158,6 +164,7 @@ func (l *outLink) abandon(gone bool) []transport.Item {
 	l.gather()
 	var items []transport.Item
 	for _, f := range l.flights[l.head:] {
+		l.s.conn.window.drop(&f.exchange)
 		items = append(items, f.items...)
 	}
 	l.flights, l.head = nil, 0
@@ -325,6 +332,7 @@ func (l *outLink) land(i int, state amqp.DeliveryState) {
 		l.flights = slices.Delete(l.flights, i, i+1)
 	}
 	l.resolved++
+	l.s.conn.window.answered(&f.exchange)
 	l.s.telemetry.outcome(f.items, state)
 	f.free()
 	l.flying.Add(-1)

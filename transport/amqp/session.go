@@ -58,7 +58,7 @@ func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login)
 		s.info.Expires = l.token.Expires
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.telemetry.s, s.telemetry.wake = s, make(chan struct{}, 1)
+	s.telemetry.s, s.telemetry.wake, s.telemetry.turn = s, make(chan struct{}, 1), make(chan struct{}, 1)
 	s.telemetry.batch.Format = batchFormat
 	s.commands.s = s
 	s.twin.init(s)
@@ -153,6 +153,9 @@ func (s *session) goLocked(f func()) {
 		}
 	})
 }
+
+// Progress implements transport.Progressor.
+func (s *session) Progress() time.Time { return s.conn.window.progressOf(&s.telemetry) }
 
 // Send puts the batch into the queue. It does not block.
 func (s *session) Send(batch []transport.Item) {

@@ -19,6 +19,8 @@ const (
 	// smallBuffer and largeBuffer are the sizes of what is written to: for the most part, and for all that may wait with a batch or two more.
 	smallBuffer = 16 << 10
 	largeBuffer = highWater + 2*batchBytes
+	// fullBuffer is the duration of a write that had to wait for room in the send buffer.
+	fullBuffer = 50 * time.Millisecond
 	// drainTime bounds what is still written after the goodbye.
 	drainTime = 500 * time.Millisecond
 	// maxFrame is the largest frame that is taken, and what the peer is told.
@@ -39,6 +41,9 @@ type stream struct {
 	wake     chan struct{}   // capacity 1: the flusher has something to do
 	dead     chan struct{}   // closed by the first failure
 	flushed  chan struct{}   // closed when the flusher has ended
+
+	heard instant // when the peer last said something
+	took  instant // when the network last took something for which it had had no room
 
 	frames   frameSizes // of the reading goroutine
 	sessions sessionCount
@@ -71,6 +76,8 @@ func newStream(outer, socket net.Conn, timeout time.Duration) *stream {
 	if o, ok := outer.(owing); ok {
 		s.owed = o.Owed()
 	}
+	now := time.Now()
+	s.heard.base, s.took.base = now, now
 	go s.flush()
 	return s
 }
@@ -82,6 +89,9 @@ func (s *stream) Read(p []byte) (int, error) {
 		s.sessions.give(ended)
 	}
 	n, err := s.Conn.Read(p)
+	if n > 0 {
+		s.heard.now()
+	}
 	if err := s.frames.scan(p[:n]); err != nil {
 		return 0, s.failed(err)
 	}
@@ -232,15 +242,19 @@ func (s *stream) flush() {
 func (s *stream) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
+		began := time.Now()
 		s.mu.Lock()
 		deadline := s.drainBy
 		if deadline.IsZero() {
-			deadline = time.Now().Add(s.timeout)
+			deadline = began.Add(s.timeout)
 		}
 		_ = s.socket.SetWriteDeadline(deadline)
 		s.mu.Unlock()
 		if _, err := s.Conn.Write(p[:n]); err != nil {
 			return err
+		}
+		if time.Since(began) > fullBuffer {
+			s.took.now() // only a living peer makes room
 		}
 		p = p[n:]
 	}

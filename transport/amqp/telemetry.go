@@ -16,6 +16,7 @@ import (
 type telemetry struct {
 	s    *session
 	wake chan struct{} // capacity 1: there is something in the queue
+	turn chan struct{} // capacity 1: the window has room for the transfer that waits
 
 	// Of the goroutine, and of the next one when it has ended.
 	link  *outLink // nil: none
@@ -95,6 +96,7 @@ func (t *telemetry) run() {
 	}
 	if t.link != nil {
 		t.link.stop()
+		s.conn.window.leave(t)
 	}
 }
 
@@ -170,10 +172,15 @@ func (t *telemetry) sendSome(items []transport.Item) (int, bool) {
 		if !t.ready() {
 			return 0, false
 		}
-		m, n := t.encode(items)
+		m, n, size := t.encode(items)
+		f := newFlight(items[:n])
+		if !s.conn.window.take(&f.exchange, t, size, s.ctx.Done()) {
+			f.free()
+			return 0, false
+		}
 		s.conn.stream.waitRoom(s.ctx)
 		fresh := t.link.sends == 0
-		err := t.transfer(m, items[:n])
+		err := t.transfer(m, f)
 		switch {
 		case err == nil:
 			t.guard = t.alone > 0
@@ -229,7 +236,7 @@ var errNoCredit = errors.New("the hub gave the link no credit in time")
 var errNoWindow = errors.New("the hub did not open the window of the session in time")
 
 // transfer sends m, with a limit for the wait for credit.
-func (t *telemetry) transfer(m *amqp.Message, items []transport.Item) error {
+func (t *telemetry) transfer(m *amqp.Message, f *flight) error {
 	if t.patience == nil || t.patience.Err() != nil {
 		ctx, cancel := context.WithCancelCause(t.s.ctx)
 		t.patience, t.limit = ctx, time.AfterFunc(t.s.opt.CreditTimeout, func() { t.hurry(cancel) })
@@ -238,7 +245,7 @@ func (t *telemetry) transfer(m *amqp.Message, items []transport.Item) error {
 	}
 	ctx := t.patience
 	t.calls.Add(1)
-	err := t.link.send(ctx, m, items)
+	err := t.link.send(ctx, m, f)
 	t.calls.Add(1)
 	t.limit.Stop()
 	if err != nil && context.Cause(ctx) == errNoCredit {
@@ -267,10 +274,12 @@ const keepBatch = batchBytes + batchBytes/2
 // sectionHead is what the head of a message's section in a batch takes at most.
 const sectionHead = 8
 
-// encode makes a transfer of the first items, for the link that there is, and returns of how many.
-func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int) {
+// encode makes a transfer of the first items, for the link that there is. It returns their number and
+// about how many bytes they take.
+func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int, int) {
 	if t.s.opt.Batch == 1 {
-		return t.plain.fill(items[0].Msg, t.s.opt.Addresses == nil), 1
+		m := items[0].Msg
+		return t.plain.fill(m, t.s.opt.Addresses == nil), 1, m.Size()
 	}
 	most := t.s.opt.Batch
 	if t.alone > 0 {
@@ -280,7 +289,7 @@ func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int) {
 		t.buf = nil
 	}
 	t.buf, t.parts = t.buf[:0], t.parts[:0]
-	limit := batchBytes
+	limit := t.s.conn.window.batch()
 	if peer := t.link.sender.MaxMessageSize(); peer > 0 && peer < uint64(limit) {
 		limit = int(peer)
 	}
@@ -306,7 +315,7 @@ func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int) {
 		begin = end
 	}
 	t.batch.Data = t.parts
-	return &t.batch, n
+	return &t.batch, n, len(t.buf) + n*sectionHead
 }
 
 // localRefusal reports whether the library would not send a message. It is then certain that the hub has not got it, and the link lives.

@@ -1,0 +1,88 @@
+package amqp_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+// slow returns options whose connections carry rate bytes per second each way, behind a send buffer of buffer bytes.
+func (h *hub) slow(rate, buffer int) *amqp.Options {
+	o := h.options()
+	dial := o.Dial
+	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err == nil {
+			c.(*memconn.Conn).SetRate(rate)
+			c.(*memconn.Conn).SetWriteBuffer(buffer)
+		}
+		return c, err
+	}
+	return o
+}
+
+// A fleet that shares a slow connection sends about as fast as the connection allows, and little is
+// sent twice. The send buffer of 2 MB is one that Linux makes for such a connection.
+func TestAFleetOnASlowConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		const devices, messages, size, rate = 50, 100, 800, 20_000
+		mux := amqp.NewMux(h.slow(rate, 2<<20))
+		var dials, failures int
+		var mu sync.Mutex
+		count := &device.Trace{
+			Connected: func(transport.Info, time.Duration) { mu.Lock(); dials++; mu.Unlock() },
+		}
+		all := make([]*device.Client, devices)
+		for i := range all {
+			c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, &device.Options{
+				Trace: count,
+				OnStatus: func(s device.Status) {
+					if s.Reason == device.AttemptFailed {
+						mu.Lock()
+						failures++
+						mu.Unlock()
+					}
+				},
+			})
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Start())
+			all[i] = c
+		}
+		body := make([]byte, size)
+		began := time.Now()
+		each(all, func(i int, c *device.Client) {
+			for k := range messages {
+				if err := c.Enqueue(t.Context(), &transport.Message{ID: fmt.Sprint(k), Body: body}, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 480*time.Second)
+		defer cancel()
+		each(all, func(_ int, c *device.Client) { _ = c.Flush(ctx) })
+		took := time.Since(began)
+		acked := uint64(0)
+		for _, c := range all {
+			acked += c.Stats().Acknowledged
+		}
+		copies := len(h.Messages())
+		t.Logf("%d acknowledged in %v, %d copies at the hub, %d connected, %d attempts failed, %d sockets", acked, took, copies, dials, failures, h.dials.Load())
+		ideal := time.Duration(devices*messages*size) * time.Second / rate
+		require.EqualValues(t, devices*messages, acked)
+		require.Less(t, took, ideal*12/10)
+		require.Less(t, copies, devices*messages*11/10)
+		require.LessOrEqual(t, dials, devices*11/10)
+		require.Zero(t, failures)
+	})
+}

@@ -1,0 +1,355 @@
+package amqp
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// window bounds the telemetry that a connection has in flight, shares it out among the devices,
+// and judges the progress of the connection once for all of them.
+//
+// The bound follows the rate of the connection: what is in flight takes about aimDelay to be
+// answered. So a token or a link never waits long behind telemetry, and little is wasted when a
+// device leaves. Devices that have to wait are admitted in the order in which they came.
+//
+// The peer gets everything in the order of the list of exchanges. As long as answers come to the
+// earlier ones, a later one is not late, however slow the connection is.
+type window struct {
+	stream *stream
+	limit  time.Duration // of silence, when an answer is due
+
+	size atomic.Int64 // the bound in bytes; written with mu held
+
+	mu          sync.Mutex // guards what follows; held for memory only
+	out         int        // bytes in flight
+	first, last *exchange  // in flight, the oldest first
+	waiting     []*exchange
+	moved       time.Time   // when the peer last answered
+	watch       *time.Timer // ends a silent connection; nil before the first exchange
+	watching    bool        // watch is set
+	yield       *time.Timer // takes back places that are not used; nil before the first wait
+	over        bool
+}
+
+// exchange is something that the peer owes an answer to: a transfer of telemetry, a token, a link.
+// Its fields are guarded by window.mu.
+type exchange struct {
+	owner  *telemetry // nil unless it is a transfer
+	bytes  int
+	since  time.Time // when it was admitted, and then written
+	passed time.Time // when the peer first answered a later one; zero: it did not
+	ahead  int       // bytes in flight then, with its own
+	listed bool      // it is in flight
+	sent   bool      // it was written
+
+	prev, next *exchange
+}
+
+const (
+	// aimDelay is how long the answer to a transfer takes when the window is full.
+	aimDelay = 2 * time.Second
+	// fullDelay is the delay that makes the window smaller.
+	fullDelay = 3 * time.Second
+	// The window begins with firstWindow bytes, and has between leastWindow and mostWindow.
+	firstWindow, leastWindow, mostWindow = 16 << 10, 4 << 10, 16 << 20
+	// yieldAfter is when a transfer that waits for credit loses its place in the window.
+	yieldAfter = 500 * time.Millisecond
+	// requestBytes is about what a token or a link takes.
+	requestBytes = 512
+)
+
+// errSilent ends a connection whose peer says nothing.
+var errSilent = &timeoutError{"the hub says nothing, and answers are due"}
+
+func newWindow(s *stream, idleTimeout time.Duration) *window {
+	w := &window{stream: s, limit: max(idleTimeout/2, min(idleTimeout, 10*time.Second))}
+	w.size.Store(firstWindow)
+	return w
+}
+
+// batch returns how large a batch may be, so that two of them fit into the window.
+func (w *window) batch() int { return min(int(w.size.Load())/2, batchBytes) }
+
+// take waits, for as long as done is open, for a place for x in the window. It returns false when done was closed first.
+func (w *window) take(x *exchange, owner *telemetry, bytes int, done <-chan struct{}) bool {
+	*x = exchange{owner: owner, bytes: bytes}
+	w.mu.Lock()
+	if len(w.waiting) == 0 && w.fitsLocked(x) {
+		w.admitLocked(x, time.Now())
+		w.mu.Unlock()
+		return true
+	}
+	w.waiting = append(w.waiting, x)
+	if len(w.waiting) == 1 {
+		w.yieldLaterLocked()
+	}
+	w.mu.Unlock()
+	select {
+	case <-owner.turn:
+		return true
+	case <-done:
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, other := range w.waiting {
+		if other == x {
+			w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
+			w.admitWaitingLocked(time.Now())
+			return false
+		}
+	}
+	<-owner.turn // it was admitted at the same moment
+	w.removeLocked(x, time.Now())
+	return false
+}
+
+// fitsLocked reports whether there is room for x. One that is alone always fits. mu is held.
+func (w *window) fitsLocked(x *exchange) bool {
+	return w.out == 0 || w.out+x.bytes <= int(w.size.Load())
+}
+
+// admitLocked puts x at the end of the list. mu is held.
+func (w *window) admitLocked(x *exchange, now time.Time) {
+	w.out += x.bytes
+	x.since, x.ahead, x.listed = now, w.out, true
+	if x.prev = w.last; x.prev != nil {
+		x.prev.next = x
+	} else {
+		w.first = x
+	}
+	w.last = x
+	if !w.watching && !w.over {
+		w.watching = true
+		if w.watch == nil {
+			w.watch = time.AfterFunc(w.limit, w.look)
+		} else {
+			w.watch.Reset(w.limit)
+		}
+	}
+}
+
+func (w *window) admitWaitingLocked(now time.Time) {
+	for len(w.waiting) > 0 && w.fitsLocked(w.waiting[0]) {
+		x := w.waiting[0]
+		w.waiting = append(w.waiting[:0], w.waiting[1:]...)
+		w.admitLocked(x, now)
+		x.owner.turn <- struct{}{} // has room: it waits once at a time
+	}
+}
+
+// removeLocked takes x off the list, and admits those that have room then. mu is held.
+func (w *window) removeLocked(x *exchange, now time.Time) {
+	if !x.listed {
+		return
+	}
+	if x.prev != nil {
+		x.prev.next = x.next
+	} else {
+		w.first = x.next
+	}
+	if x.next != nil {
+		x.next.prev = x.prev
+	} else {
+		w.last = x.prev
+	}
+	x.prev, x.next, x.listed = nil, nil, false
+	w.out -= x.bytes
+	w.admitWaitingLocked(now)
+}
+
+// wrote notes that x was written. One that had lost its place is in flight all the same.
+func (w *window) wrote(x *exchange) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch x.sent = true; {
+	case x.listed:
+		x.since, x.ahead = now, w.out
+	case !w.over:
+		w.admitLocked(x, now)
+	}
+}
+
+// ask begins an exchange that does not wait for room: what it sends is little.
+func (w *window) ask(x *exchange) {
+	*x = exchange{bytes: requestBytes, sent: true}
+	w.mu.Lock()
+	if !w.over {
+		w.admitLocked(x, time.Now())
+	}
+	w.mu.Unlock()
+}
+
+// answered ends an exchange that the peer has answered.
+func (w *window) answered(x *exchange) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !x.listed {
+		return
+	}
+	now := time.Now()
+	w.moved = now
+	for p := x.prev; p != nil && p.passed.IsZero(); p = p.prev { // those before were passed earlier
+		p.passed = now
+	}
+	if x.owner != nil {
+		w.measureLocked(x, now.Sub(x.since))
+	}
+	w.removeLocked(x, now)
+}
+
+// measureLocked adapts the window to the time that an answer took. mu is held.
+func (w *window) measureLocked(x *exchange, delay time.Duration) {
+	size := w.size.Load()
+	want := int64(mostWindow)
+	if delay > 0 {
+		want = int64(min(float64(x.ahead)*float64(aimDelay)/float64(delay), mostWindow))
+	}
+	switch {
+	case want > size:
+		size = min(want, 2*size)
+	case delay > fullDelay:
+		size = max(want, leastWindow)
+	}
+	w.size.Store(size)
+}
+
+// drop ends an exchange that is not waited for any more.
+func (w *window) drop(x *exchange) {
+	w.mu.Lock()
+	w.removeLocked(x, time.Now())
+	w.mu.Unlock()
+}
+
+// leave drops all that a device has in flight.
+func (w *window) leave(owner *telemetry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for x := w.first; x != nil; {
+		next := x.next
+		if x.owner == owner {
+			w.removeLocked(x, now)
+		}
+		x = next
+	}
+}
+
+// progress returns since when the answer to an exchange is due: since the peer last answered an
+// earlier one, or first answered a later one.
+func (w *window) progress(x *exchange) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.progressLocked(x)
+}
+
+func (w *window) progressLocked(x *exchange) time.Time {
+	if !x.passed.IsZero() {
+		return x.passed
+	}
+	return later(later(x.since, w.moved), w.stream.took.get())
+}
+
+// progressOf returns the same for the oldest transfer of a device. For one that has none it returns
+// when the network last made room.
+func (w *window) progressOf(owner *telemetry) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for x := w.first; x != nil; x = x.next {
+		if x.owner == owner {
+			return w.progressLocked(x)
+		}
+	}
+	for _, x := range w.waiting {
+		if x.owner == owner {
+			return w.progressLocked(x)
+		}
+	}
+	return w.stream.took.get()
+}
+
+// look ends the connection when the peer is silent and owes an answer. It is the timer's.
+func (w *window) look() {
+	if w.silent() {
+		w.stream.fail(errSilent)
+	}
+}
+
+// silent reports whether the peer has been silent for too long, and sets the timer again if not.
+func (w *window) silent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watching = w.first != nil && !w.over; !w.watching {
+		return false
+	}
+	from := later(w.first.since, later(w.stream.heard.get(), w.stream.took.get()))
+	left := w.limit - time.Since(from)
+	if w.watching = left > 0; w.watching {
+		w.watch.Reset(left)
+	}
+	return !w.watching
+}
+
+// yieldLaterLocked has places taken back from transfers that do not use them. mu is held.
+func (w *window) yieldLaterLocked() {
+	if w.yield == nil {
+		w.yield = time.AfterFunc(yieldAfter, w.takeBack)
+	} else {
+		w.yield.Reset(yieldAfter)
+	}
+}
+
+// takeBack is the timer's: a link without credit must not hold up the other devices.
+func (w *window) takeBack() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over || len(w.waiting) == 0 {
+		return
+	}
+	now := time.Now()
+	for x := w.first; x != nil; {
+		next := x.next
+		if !x.sent && now.Sub(x.since) >= yieldAfter {
+			w.removeLocked(x, now)
+		}
+		x = next
+	}
+	if len(w.waiting) > 0 {
+		w.yieldLaterLocked()
+	}
+}
+
+// stop ends the timers.
+func (w *window) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	for _, t := range []*time.Timer{w.watch, w.yield} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// instant is a time that one goroutine sets and others read. It is zero before.
+type instant struct {
+	base time.Time
+	at   atomic.Int64 // since base; 0: it was not set
+}
+
+func (i *instant) now() { i.at.Store(int64(max(time.Since(i.base), 1))) }
+
+func (i *instant) get() time.Time {
+	if at := i.at.Load(); at != 0 {
+		return i.base.Add(time.Duration(at))
+	}
+	return time.Time{}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
