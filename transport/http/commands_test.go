@@ -204,7 +204,7 @@ func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
 		r.settle(r.delivered()[1].ref, transport.Reject)
 		h.change(func() { fails = 1 })
 		time.Sleep(25 * time.Minute)
-		require.Equal(t, []string{"complete 1"}, h.verdicts()[:1])
+		require.Equal(t, []string{"complete 1"}, h.verdicts())
 		h.change(func() { fails = 0 })
 		time.Sleep(50 * time.Minute)
 		synctest.Wait()
@@ -347,6 +347,45 @@ func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
 		require.NoError(t, r.subscribe())
 		h.Silence()
 		r.close()
+	})
+}
+
+// A verdict that is under way when the session ends may take half a second, no longer.
+func TestGoodbyeWaitsForASlowHub(t *testing.T) {
+	for delay, told := range map[time.Duration]bool{400 * time.Millisecond: true, 600 * time.Millisecond: false} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			h.command("x", nil)
+			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+				if r.Method != http.MethodDelete {
+					return false
+				}
+				select {
+				case <-time.After(delay):
+					return false
+				case <-r.Context().Done():
+					return true
+				}
+			}
+			r := h.start(t, h.options())
+			require.NoError(t, r.subscribe())
+			began := time.Now()
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[0].ref, Outcome: transport.Accept})
+			r.close()
+			require.Equal(t, min(delay, 500*time.Millisecond), time.Since(began))
+			require.Equal(t, told, len(h.verdicts()) == 1, "%v", h.verdicts())
+		})
+	}
+}
+
+// A lock token is the hub's text. In the address of a verdict it is one segment of the path.
+func TestLockTokensAreEscaped(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.command("x", map[string]string{"ETag": `"a/b?c%d"`})
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		r.settle(r.delivered()[0].ref, transport.Accept)
+		all := h.seen()
+		require.Equal(t, "/devices/dev-1/messages/deviceBound/a%2Fb%3Fc%25d", all[len(all)-1].path)
 	})
 }
 

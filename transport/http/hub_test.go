@@ -48,8 +48,9 @@ type scripted struct {
 	held      chan struct{} // closed when answers to telemetry may go; nil: they may
 	refusal   transporttest.Refusal
 	conns     []*memconn.Conn
-	early     bool          // answers before it has read the body
-	late      time.Duration // after which telemetry is answered; set before the first request
+	early     bool                                         // answers before it has read the body
+	unread    func(w http.ResponseWriter, r *http.Request) // answers telemetry, if set, and reads the body itself
+	late      time.Duration                                // after which telemetry is answered; set before the first request
 }
 
 type memConn = memconn.Conn
@@ -146,6 +147,10 @@ func (h *scripted) serve(w http.ResponseWriter, r *http.Request) {
 	h.mu.Unlock()
 	if early {
 		refuse(w, 413001, "MessageTooLarge")
+		return
+	}
+	if h.unread != nil && strings.HasSuffix(r.URL.Path, "/events") {
+		h.unread(w, r)
 		return
 	}
 	body, err := io.ReadAll(r.Body)

@@ -3,10 +3,13 @@ package http_test
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +128,57 @@ func TestHTTP2(t *testing.T) {
 		}
 		server.Close()
 	}
+}
+
+// blockedConn takes no more data once blocked is set, until it is closed. It ignores deadlines.
+type blockedConn struct {
+	net.Conn
+	blocked atomic.Bool
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func (c *blockedConn) Write(p []byte) (int, error) {
+	if c.blocked.Load() {
+		<-c.closed
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *blockedConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// The goodbye of TLS is a write too, so the socket is closed under it when it takes too long.
+func TestGoodbyeOfTLSIsCutOff(t *testing.T) {
+	// In real time: crypto/tls waits for a mutex meanwhile, so the bubble's clock stands still.
+	hung := time.AfterFunc(10*time.Second, func() { panic("the goodbye of TLS holds up Close") })
+	defer hung.Stop()
+	emulated(t, func(t *testing.T, h *testbroker.Hub) {
+		d, err := h.AddDevice("dev-1")
+		require.NoError(t, err)
+		sign, err := transport.SharedKey(d.PrimaryKey)
+		require.NoError(t, err)
+		var conns []*blockedConn
+		o := &hubhttp.Options{TLS: h.ClientTLS(), Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := h.DialHTTPSPort(ctx, network, addr)
+			conns = append(conns, &blockedConn{Conn: c, closed: make(chan struct{})})
+			return conns[len(conns)-1], err
+		}}
+		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1", Sign: sign}
+		c, err := device.New(creds, hubhttp.New(o), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
+		for _, conn := range conns {
+			conn.blocked.Store(true)
+		}
+		began := time.Now()
+		require.NoError(t, c.Close())
+		require.Equal(t, 700*time.Millisecond, time.Since(began))
+	})
 }
 
 // A tls.Config that net/http has used, and has written HTTP/2 into, is as good as a fresh one.

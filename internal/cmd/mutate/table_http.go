@@ -1,0 +1,48 @@
+package main
+
+func init() {
+	tables["http"] = []mutation{
+		{
+			File: "transport/http/commands.go",
+			Old:  "now.Add(max(refused.after, e.pause))",
+			New:  "now.Add(e.pause)",
+			Test: "./transport/http -run TestT15_AFailedAcknowledgementIsRepeated",
+		},
+		{
+			File: "transport/http/commands.go",
+			Old:  "e.at.Sub(e.since) < lockTime {",
+			New:  "e.at.Sub(e.since) < 2*lockTime {",
+			Test: "./transport/http -run TestT15_AFailedAcknowledgementIsRepeated",
+		},
+		{
+			File: "transport/http/session.go",
+			Old:  "time.AfterFunc(farewell, s.hurry)",
+			New:  "time.AfterFunc(0, s.hurry)",
+			Test: "./transport/http -run Goodbye",
+		},
+		{
+			File: "transport/http/session.go",
+			Old:  "time.AfterFunc(farewell, s.hurry)",
+			New:  "time.AfterFunc(goodbyeLimit, s.hurry)",
+			Test: "./transport/http -run Goodbye",
+		},
+		{
+			File: "transport/http/session.go",
+			Old:  "time.AfterFunc(goodbyeLimit, s.cut)",
+			New:  "time.AfterFunc(time.Hour, s.cut)",
+			Test: "./transport/http -run Goodbye",
+		},
+		{
+			File: "transport/http/session.go",
+			Old:  "string(percent.Append(nil, token))",
+			New:  "token",
+			Test: "./transport/http -run TestLockTokensAreEscaped",
+		},
+		{
+			File: "transport/http/link.go",
+			Old:  "\t\tdefer p.revoke()\n",
+			New:  "",
+			Test: "./transport/http -race -run TestABodyIsNotReadAfterItsAnswer",
+		},
+	}
+}
