@@ -328,6 +328,21 @@ func TestARefusedSubscriptionIsReplied(t *testing.T) {
 	}
 }
 
+func TestARefusalNamesTheRefusedFilter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, h.options())
+		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages | transport.Methods})
+		id := l.expect(8).id()
+		l.send(typeSuback<<4, 4, byte(id>>8), byte(id), 0, 0x80)
+		synctest.Wait()
+		require.Len(t, r.sink.replies, 1)
+		refusal, ok := errors.AsType[*SubackError](r.sink.replies[0].Err)
+		require.True(t, ok)
+		require.Equal(t, SubackError{Filter: "$iothub/methods/POST/#", Code: 0x80}, *refusal)
+	})
+}
+
 // The library allocates an announced length, up to 256 MB, before it reads.
 func TestAHugePacketIsRefusedBeforeItIsAllocated(t *testing.T) {
 	bubble(t, func(t *testing.T) {

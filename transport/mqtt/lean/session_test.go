@@ -192,6 +192,21 @@ func TestARefusedSubscriptionIsNoticed(t *testing.T) {
 	}
 }
 
+func TestARefusalNamesTheRefusedFilter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, nil))
+		r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.Messages | transport.Methods})
+		sub := l.expect(0x82)
+		l.send(0x90, 4, sub.body[0], sub.body[1], 0, 0x80)
+		synctest.Wait()
+		require.Len(t, r.sink.replies, 1)
+		refusal, ok := errors.AsType[*SubackError](r.sink.replies[0].Err)
+		require.True(t, ok)
+		require.Equal(t, SubackError{Filter: "$iothub/methods/POST/#", Code: 0x80}, *refusal)
+	})
+}
+
 func TestMoreSubscriptionsThanThereIsRoomForAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
