@@ -182,8 +182,10 @@ func TestADesiredHandlerIsReplacedWhileChangesWait(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		require.Equal(t, []string{"full 1", "patch 2"}, w.list())
 		require.Equal(t, []string{"full 4"}, other.list())
+		h.mu.Lock() // the read that the first call begins is not answered before the second call
 		require.NoError(t, c.OnDesired(w.handle))
 		require.NoError(t, c.OnDesired(other.handle))
+		h.mu.Unlock()
 		synctest.Wait()
 		require.Equal(t, []string{"full 4", "full 4"}, other.list())
 		require.Len(t, w.list(), 2)

@@ -271,7 +271,8 @@ func TestTheMessageThatEndsLinksIsFound(t *testing.T) {
 		}
 		require.Len(t, r.sink.results(), 3)
 		r.sink.forget()
-		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Condition: "amqp:link:message-size-exceeded"})
+		// Twice: if the library gives the bad message back as not sent, it goes again over the next link.
+		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Times: 2, Condition: "amqp:link:message-size-exceeded"})
 		r.send(0, "a", "b", "bad", "d")
 		time.Sleep(time.Second)
 		kinds := map[uint16]error{}
@@ -283,6 +284,27 @@ func TestTheMessageThatEndsLinksIsFound(t *testing.T) {
 		require.Equal(t, transport.TooLarge, transport.KindOf(kinds[2]))
 		require.Equal(t, transport.Unavailable, transport.KindOf(kinds[3]))
 	})
+}
+
+// The library may say of a message that it was not sent, though the hub got it and ended the link
+// for it. The message before it, which is still in flight, must not be blamed. It is a matter of
+// some instructions, so there are many tries.
+func TestTheMessageBeforeTheBadOneIsNotBlamed(t *testing.T) {
+	for range 300 {
+		bubble(t, func(t *testing.T, h *hub) {
+			o := h.options()
+			o.Batch = 1
+			r := h.dev1(t, o)
+			h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback})
+			h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 1, Condition: "amqp:link:message-size-exceeded"})
+			r.send(0, "good", "bad")
+			time.Sleep(time.Second)
+			for _, d := range r.sink.results() {
+				require.Equal(t, transport.Unavailable, transport.KindOf(d.err), "message %d: %v", d.tag, d.err)
+			}
+			require.Len(t, r.sink.results(), 2)
+		})
+	}
 }
 
 // A link that was lost while it was idle is replaced without a word.

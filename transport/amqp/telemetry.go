@@ -90,7 +90,7 @@ func (t *telemetry) run() {
 				return
 			}
 		case <-over:
-			t.lose(t.link.err, nil)
+			t.lose(t.link.err, nil, 0)
 		case <-s.ctx.Done():
 		}
 	}
@@ -172,6 +172,12 @@ func (t *telemetry) sendSome(items []transport.Item) (int, bool) {
 		if !t.ready() {
 			return 0, false
 		}
+		select {
+		case <-t.link.over: // it ended while the first message waited to be alone
+			t.lose(t.link.err, items, 0)
+			return 0, false
+		default:
+		}
 		m, n, size := t.encode(items)
 		f := newFlight(items[:n])
 		if !s.conn.window.take(&f.exchange, t, size, s.ctx.Done()) {
@@ -197,7 +203,7 @@ func (t *telemetry) sendSome(items []transport.Item) (int, bool) {
 			// It was lost while nothing was under way: a new one, and nobody needs to know.
 			t.drop(err)
 		default:
-			t.lose(err, items)
+			t.lose(err, items, n)
 			return 0, false
 		}
 	}
@@ -359,8 +365,9 @@ func (t *telemetry) drop(cause error) []transport.Item {
 }
 
 // lose deals with the loss of the link. What was in flight, what was to be sent next and what waits behind it are reported, in this order, so that they are sent again in this order. What
-// the hub says about the device ends the session instead.
-func (t *telemetry) lose(cause error, next []transport.Item) {
+// the hub says about the device ends the session instead. The first tried messages of next were with
+// the library when the link ended. The hub may have them, and may have ended the link for one of them.
+func (t *telemetry) lose(cause error, next []transport.Item, tried int) {
 	s := t.s
 	flying := t.drop(cause)
 	if s.ctx.Err() != nil || s.conn.gone() {
@@ -380,10 +387,7 @@ func (t *telemetry) lose(cause error, next []transport.Item) {
 	waiting := append(t.single, t.queue...)
 	t.single, t.queue = nil, nil
 	s.mu.Unlock()
-	suspects := len(flying)
-	if suspects == 0 && len(next) > 0 {
-		suspects = 1
-	}
+	suspects := len(flying) + tried
 	handed := append(flying, next...)
 	if what == content {
 		if suspects == 1 {
