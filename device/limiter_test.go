@@ -29,7 +29,7 @@ func TestAFailedDialGivesItsPlaceBack(t *testing.T) {
 		limiter := device.NewDialLimiter(1, 0)
 		failing, f := limited(t, 1, limiter, down)
 		require.NoError(t, failing.Start())
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute - 500*ms)
 		require.Len(t, f.dialTimes(), 60, "attempts of the client whose dials fail")
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
