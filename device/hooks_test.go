@@ -304,7 +304,7 @@ func TestANewPolicyTakesOverWhatIsInFlight(t *testing.T) {
 		old, next := newWitness(retrypolicy.Fixed{}), newWitness(retrypolicy.Fixed{})
 		c, _ := client(t, f, &device.Options{RetryPolicy: old, StableTime: time.Second})
 		open(t, c)
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		for i := range 3 {
 			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
 		}
