@@ -90,7 +90,8 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 			return token, err
 		}
 	}
-	c.policies.Store(&policies{set.RetryPolicy, set.MessagePolicy, set.PacedPolicy})
+	first := policies{paced: set.PacedPolicy}.withConnection(set.RetryPolicy).withMessage(set.MessagePolicy)
+	c.policies.Store(&first)
 	if c.set.Rand == nil {
 		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
 	}
@@ -305,16 +306,38 @@ func (c *Client) Reconnect() error {
 	return nil
 }
 
-// SetRetryPolicy sets the policy for connections and for messages, also where the options have set them apart. It works at any time; a wait under way is decided anew, counted from its
+// SetRetryPolicy sets the policy for connections, and for messages unless Options.MessagePolicy or SetMessagePolicy has set one apart. It works at any time; a wait under way is decided anew, counted from its
 // beginning: the new policy may shorten, lengthen or end it. The error, of Kind Invalid, names the parameter that makes no sense; the old
 // policy then stays.
 func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {
 	if err := retrypolicy.Validate(p); err != nil {
 		return err
 	}
-	c.policies.Store(&policies{p, p, c.set.PacedPolicy})
-	c.poke()
+	c.setPolicies(func(now policies) policies { return now.withConnection(p) })
 	return nil
+}
+
+// SetMessagePolicy sets the policy for messages and calls alone, as Options.MessagePolicy does, and leaves that for connections. nil makes them follow the policy for connections
+// again. It works at any time, as SetRetryPolicy does.
+func (c *Client) SetMessagePolicy(p retrypolicy.Policy) error {
+	if p != nil {
+		if err := retrypolicy.Validate(p); err != nil {
+			return err
+		}
+	}
+	c.setPolicies(func(now policies) policies { return now.withMessage(p) })
+	return nil
+}
+
+func (c *Client) setPolicies(change func(policies) policies) {
+	for {
+		now := c.policies.Load()
+		next := change(*now)
+		if c.policies.CompareAndSwap(now, &next) {
+			break
+		}
+	}
+	c.poke()
 }
 
 // Status returns the latest status. Missed is meaningless here.

@@ -293,7 +293,7 @@ func TestAPauseThatOutlivedItsConnectionCanBeDecidedAnew(t *testing.T) {
 		open(t, c)
 		start := time.Now()
 		time.AfterFunc(2*time.Second, func() { f.last().kill <- lost(transport.Network) })
-		time.AfterFunc(10*time.Second, func() { _ = c.SetRetryPolicy(constant(15 * time.Second)) })
+		time.AfterFunc(10*time.Second, func() { _ = c.SetMessagePolicy(constant(15 * time.Second)) })
 		time.AfterFunc(8*time.Second, func() { t.Logf("status in the pause after the reconnect: %v %v", c.Status().State, c.Status().Reason) })
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		require.Equal(t, 15*time.Second, time.Since(start))

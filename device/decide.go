@@ -12,6 +12,25 @@ import (
 type policies struct {
 	connection, message retrypolicy.Policy
 	paced               retrypolicy.Policy // nil: the others, not faster than patience
+	apart               bool               // the message policy does not follow the connection policy
+}
+
+// withConnection returns p with another connection policy, which messages have too unless theirs was set apart.
+func (p policies) withConnection(to retrypolicy.Policy) policies {
+	p.connection = to
+	if !p.apart {
+		p.message = to
+	}
+	return p
+}
+
+// withMessage returns p with another message policy; nil follows the connection policy.
+func (p policies) withMessage(to retrypolicy.Policy) policies {
+	p.message, p.apart = to, to != nil
+	if !p.apart {
+		p.message = p.connection
+	}
+	return p
 }
 
 // What a policy is besides is asked where it matters, each time: so a board whose program has no policy of the kind links none of what would follow.
@@ -33,15 +52,8 @@ var patience = retrypolicy.ExponentialBackoffWithJitter{
 
 // decide asks the policy that a is for, and makes the delay at least what the service asked for and patience demands.
 func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	asked := p.message
-	if a.Scope == transport.Connection {
-		asked = p.connection
-	}
 	slow := errfilter.OfKind(a.Kind).Pace == errfilter.Slow
-	if slow && p.paced != nil {
-		asked = p.paced
-	}
-	d := asked.Decide(a)
+	d := p.of(a).Decide(a)
 	if !d.Retry {
 		return d
 	}
@@ -49,10 +61,42 @@ func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	case slow && p.paced == nil:
 		d.Delay = max(d.Delay, patience.Decide(a).Delay)
 	case slow: // what the other policy remembers of the series is kept for it
-		d.Cost, d.Step, d.Counts = a.Last.Cost, a.Last.Step, a.Last.Counts
+		d.Step, d.Rule, d.Counts = a.Last.Step, a.Last.Rule, a.Last.Counts
 	}
 	d.Delay = max(d.Delay, min(a.After, maxRetryAfter), 0)
 	return d
+}
+
+// of returns the policy that is asked about a.
+func (p *policies) of(a retrypolicy.Attempt) retrypolicy.Policy {
+	switch {
+	case p.paced != nil && errfilter.OfKind(a.Kind).Pace == errfilter.Slow:
+		return p.paced
+	case a.Scope == transport.Connection:
+		return p.connection
+	}
+	return p.message
+}
+
+// question is a failure that a policy is asked about, kept so that it can be asked again, and so that its answer can be
+// withdrawn.
+type question struct {
+	attempt retrypolicy.Attempt
+	failure *transport.Error
+	began   time.Time
+	askedOf *policies
+	pending retrypolicy.Decision // a retry that was decided on and has not begun; zero: there is none
+}
+
+// withdraw tells the policy that the retry that it decided on is not made, if there is one: it may have charged for it.
+func (q *question) withdraw() {
+	if !q.pending.Retry {
+		return
+	}
+	a := q.attempt
+	a.Last, a.Now = q.pending, time.Now()
+	q.pending = retrypolicy.Decision{}
+	retrypolicy.Withdraw(q.askedOf.of(a), a)
 }
 
 // maxRetryAfter is the longest wait that a service can ask for: a device must not be put to sleep for years by one answer, which may not even be the hub's.

@@ -21,8 +21,13 @@ func (l *loop) admitted() (p phase, ok bool) {
 		now := time.Now()
 		if set := c.policies.Load(); set != asked || c.reconnect.Swap(false) || !now.Before(until) {
 			asked, l.untold = set, set
+			if l.outage.pending.Retry && l.outage.askedOf != set {
+				l.outage.withdraw()
+				l.last.Cost = 0
+			}
 			gate, ok := isGate(set.connection)
 			if !ok {
+				l.outage = question{}
 				return connecting, true
 			}
 			a := l.attempt(transport.Connection, now)
@@ -35,6 +40,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 				if d.Cost != 0 {
 					l.last.Cost = d.Cost
 				}
+				l.outage = question{}
 				return connecting, true
 			}
 			l.untold = nil
@@ -43,6 +49,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 				d = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
 			}
 			if !d.Retry {
+				l.outage.withdraw()
 				return l.giveUp(RetryExpired, refusedTry(transport.Connection, transport.OpDial, d, max(l.retry-1, 0), a.Err)), false
 			}
 			until = now.Add(d.Delay)
@@ -88,9 +95,16 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 			a.Elapsed = now.Sub(r.since)
 			describe(&a, r.err)
 		}
+		if r.by != nil && r.by != p {
+			r.withdraw(a)
+			a.Last = r.last
+		}
 		d := gate.Admit(a)
 		switch {
 		case !d.Retry:
+			if r.by != nil {
+				r.withdraw(a)
+			}
 			l.c.box.reject(item.Tag, seq, refusedTry(transport.Operation, transport.OpSend, d, max(r.count-1, 0), a.Err))
 			continue
 		case d.Delay > 0:
@@ -99,7 +113,9 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 		default:
 			if d.Cost != 0 {
 				r.last.Cost = d.Cost
-				l.c.box.decided(item.Tag, seq, r.last)
+			}
+			if d.Cost != 0 || r.count > 0 {
+				l.c.box.decided(item.Tag, seq, r.last, nil)
 			}
 			may = append(may, item)
 			continue
@@ -108,4 +124,12 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 	}
 	clear(batch[len(may):])
 	return may
+}
+
+// withdraw tells the policy that decided about the message that its retry is not made, or not under that policy. a is the
+// question of this moment.
+func (r *refusal) withdraw(a retrypolicy.Attempt) {
+	a.Last = r.last
+	retrypolicy.Withdraw(r.by.of(a), a)
+	r.last.Cost, r.by = 0, nil
 }

@@ -108,7 +108,7 @@ func TestAMessageOfAReplacedPolicyIsNoSuccess(t *testing.T) {
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		time.Sleep(15 * time.Second)
 		require.Equal(t, retrypolicy.BreakerHalfOpen, br.Status(time.Now()).State)
-		require.NoError(t, c.SetRetryPolicy(retrypolicy.Fixed{}))
+		require.NoError(t, c.SetMessagePolicy(retrypolicy.Fixed{}))
 		synctest.Wait()
 		require.NotEqual(t, retrypolicy.BreakerClosed, br.Status(time.Now()).State)
 	})
@@ -168,7 +168,7 @@ func TestTheSamePolicyAgainCountsNothingTwice(t *testing.T) {
 		synctest.Wait()
 		all, _ := cb.InFlight()
 		require.Equal(t, 70, all)
-		require.NoError(t, c.SetRetryPolicy(p))
+		require.NoError(t, c.SetMessagePolicy(p))
 		synctest.Wait()
 		for i := range 20 {
 			f.last().cfg.Sink.Done(uint16(i), nil)
@@ -215,7 +215,7 @@ func TestNoOutcomeIsLostWhenThePolicyIsReplaced(t *testing.T) {
 		f.last().cfg.Sink.Done(0, nil)
 		<-entered
 		f.last().cfg.Sink.Done(1, nil)
-		require.NoError(t, c.SetRetryPolicy(retrypolicy.Fixed{}))
+		require.NoError(t, c.SetMessagePolicy(retrypolicy.Fixed{}))
 		close(gone)
 		synctest.Wait()
 		require.Equal(t, 0, old.inFlight[transport.Operation], old.told)

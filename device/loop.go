@@ -126,6 +126,7 @@ func (l *loop) run(p phase) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
+	l.withdraw()
 	close(l.own.done)
 }
 

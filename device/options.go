@@ -179,12 +179,9 @@ func newSettings(o *Options) (settings, error) {
 	if s.RetryPolicy == nil {
 		s.RetryPolicy = retrypolicy.ExponentialBackoffWithJitter{}
 	}
-	if s.MessagePolicy == nil {
-		s.MessagePolicy = s.RetryPolicy
-	}
 	for _, p := range [...]retrypolicy.Policy{s.RetryPolicy, s.MessagePolicy, s.PacedPolicy} {
 		if p == nil {
-			continue // no PacedPolicy
+			continue // the default of MessagePolicy and PacedPolicy
 		}
 		if err := retrypolicy.Validate(p); err != nil {
 			return s, err

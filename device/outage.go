@@ -33,6 +33,7 @@ func (l *loop) lost(reason Reason, err error) phase {
 		// The token may be the cause: it ran out under a session that was good, or its source gave an old one. The next dial asks for a fresh one, once.
 		l.renewed = true
 		l.retry++
+		l.last.Cost = 0 // no policy was asked, so none was charged
 		l.tellOutage(reason, 0, failure)
 		return l.again()
 	}
@@ -69,18 +70,14 @@ func (l *loop) hurried(now time.Time, failure *transport.Error) bool {
 	return l.clockJumped(now) != 0 && failure.Kind != transport.Throttled && failure.Kind != transport.Quota
 }
 
-// question is a failure that a policy is asked about, kept so that it can be asked again.
-type question struct {
-	attempt retrypolicy.Attempt
-	failure *transport.Error
-	began   time.Time
-	askedOf *policies
-}
-
-// ask puts q to the policies of this moment. extra is added to the delay of a retry.
+// ask puts q to the policies of this moment, in place of those that were asked before. extra is added to the delay of a retry.
 func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
+	q.withdraw()
 	q.askedOf = l.c.policies.Load()
 	d := q.askedOf.decide(q.attempt)
+	if d.Retry {
+		q.pending = d
+	}
 	if d.Retry && d.Delay <= maxDelay-extra {
 		d.Delay += extra
 	}
@@ -110,6 +107,7 @@ func (l *loop) wait() phase {
 				d = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
 			}
 			if !d.Retry {
+				l.outage.withdraw()
 				return l.giveUp(RetryExpired, retriesEnded(l.outage.failure, d.Reason, l.retry-1))
 			}
 			until = l.outage.began.Add(d.Delay)
@@ -149,7 +147,6 @@ func (l *loop) doze(now, until time.Time, passed <-chan struct{}) bool {
 
 // again goes on to the next attempt.
 func (l *loop) again() phase {
-	l.outage = question{}
 	l.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
 	return connecting
 }

@@ -92,6 +92,7 @@ type refusal struct {
 	count int
 	since time.Time
 	last  retrypolicy.Decision
+	by    *policies // of last, until the retry begins
 }
 
 func newOutbox(s *settings, wall func() time.Time, poke func()) *outbox {
@@ -265,6 +266,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 			s.refusal = &refusal{since: time.Now()}
 		}
 		s.refusal.count++
+		s.refusal.by = nil
 		s.again = s.again || errors.Is(err, ErrOutcomeUnknown)
 		s.refusal.err = failure
 		s.state = slotRefused
@@ -320,13 +322,17 @@ func (b *outbox) oldestRefused() (tag uint16, seq uint64, r refusal, ok bool) {
 	return tag, seq, r, ok
 }
 
-// decided notes the decision that a refused message waits for.
-func (b *outbox) decided(tag uint16, seq uint64, d retrypolicy.Decision) {
+// decided notes the decision that a refused message waits for, and whose it is; by is nil once the retry begins. It reports
+// whether the message is still there.
+func (b *outbox) decided(tag uint16, seq uint64, d retrypolicy.Decision, by *policies) bool {
 	b.mu.Lock()
-	if s := &b.slots[tag]; s.seq == seq && s.refusal != nil {
-		s.refusal.last = d
+	defer b.mu.Unlock()
+	s := &b.slots[tag]
+	if s.seq != seq || s.refusal == nil {
+		return false
 	}
-	b.mu.Unlock()
+	s.refusal.last, s.refusal.by = d, by
+	return true
 }
 
 // fail ends a message that is not in flight.

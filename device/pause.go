@@ -49,7 +49,7 @@ func (l *loop) askToPause() bool {
 		l.pause = pause{}
 		return false
 	}
-	l.c.box.decided(l.pause.tag, l.pause.seq, d)
+	l.c.box.decided(l.pause.tag, l.pause.seq, d, l.pause.askedOf)
 	l.pause.until = l.pause.began.Add(d.Delay)
 	return true
 }
@@ -68,9 +68,25 @@ func (l *loop) askAgain(now time.Time) {
 
 // resume ends a pause: what was refused goes first.
 func (l *loop) resume() {
+	if d := l.pause.pending; d.Retry && !l.c.box.decided(l.pause.tag, l.pause.seq, d, l.pause.askedOf) {
+		l.pause.withdraw() // the message is gone
+	}
 	l.pause = pause{}
 	l.c.box.requeue()
 	l.tellOK()
+}
+
+// withdraw tells the policies, when the loop ends, that the retries that it waited for are not made.
+func (l *loop) withdraw() {
+	l.outage.withdraw()
+	if d := l.pause.pending; d.Retry {
+		l.pause.withdraw()
+		d.Cost = 0
+		l.c.box.decided(l.pause.tag, l.pause.seq, d, nil)
+	}
+	if x := l.c.also(); x != nil {
+		x.over(l)
+	}
 }
 
 func (l *loop) tellPause(now time.Time) {

@@ -158,7 +158,7 @@ func TestATwinThatIsRefusedForNow(t *testing.T) {
 		require.NotContains(t, w.reasons(), device.NotRetryable)
 
 		f.subscribe = func(int) error { return refused(transport.Unavailable) }
-		require.NoError(t, c.SetRetryPolicy(retrypolicy.NoRetry{}))
+		require.NoError(t, c.SetMessagePolicy(retrypolicy.NoRetry{}))
 		_, err = c.GetTwin(t.Context())
 		require.ErrorIs(t, err, transport.RetryExpired)
 		require.ErrorIs(t, err, transport.Unavailable)
@@ -387,7 +387,7 @@ func TestTwinCallsAreShownToThePolicy(t *testing.T) {
 		go func() { _, _ = c.PatchReportedIf(t.Context(), []byte(`{}`), 1) }() // its connection is lost
 		go func() { _, _ = c.GetTwin(t.Context()) }()                          // its policy is replaced
 		synctest.Wait()
-		require.NoError(t, c.SetRetryPolicy(retrypolicy.ExponentialBackoffWithJitter{}))
+		require.NoError(t, c.SetMessagePolicy(retrypolicy.ExponentialBackoffWithJitter{}))
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
 		p.balanced(t)

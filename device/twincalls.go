@@ -33,7 +33,8 @@ type twin struct {
 	ended bool             // Close was called
 	known bool             // sessions carry twins, by the latest that is known
 
-	left []*twinCall // in flight, or answered, when their callers gave up; the policy is to be told
+	left   []*twinCall // in flight, or answered, when their callers gave up; the policy is to be told
+	unmade []*twinCall // ended while they may have waited for a retry that the policy has charged for
 
 	turn []*twinCall // of serve
 }
@@ -111,6 +112,9 @@ func (t *twin) addLocked(r transport.Request, done func(transport.Reply)) *twinC
 func (t *twin) finish(k *twinCall, r transport.Reply) {
 	if k.state == callGone {
 		return
+	}
+	if k.state == callResting || k.state == callQueued {
+		t.unmade = append(t.unmade, k)
 	}
 	k.state = callGone
 	t.calls = slices.DeleteFunc(t.calls, func(other *twinCall) bool { return other == k })
@@ -255,22 +259,29 @@ func (t *twin) mayGo(k *twinCall) bool {
 	return first >= 0 && t.calls[first] == k
 }
 
-// set moves a call to state, unless its caller has given up.
-func (t *twin) set(k *twinCall, state callState) {
+// set moves a call to state, unless its caller has given up, and reports whether it did.
+func (t *twin) set(k *twinCall, state callState) bool {
 	t.mu.Lock()
-	if k.state != callGone {
-		k.state = state
+	defer t.mu.Unlock()
+	if k.state == callGone {
+		return false
 	}
-	t.mu.Unlock()
+	k.state = state
+	return true
 }
 
 // hand gives a call to the session, unless the policy's gate holds it back or refuses it. It returns when to look at the call again.
 func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 	k.under = t.c.policies.Load()
+	if k.asked.pending.Retry && k.asked.askedOf != k.under {
+		k.asked.withdraw()
+		k.last.Cost = 0
+	}
 	if gate, ok := isGate(k.under.message); ok {
 		d := gate.Admit(t.attempt(l, k, now))
 		switch {
 		case !d.Retry:
+			k.asked.withdraw()
 			var cause error
 			if k.asked.failure != nil {
 				cause = k.asked.failure
@@ -284,6 +295,7 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 			k.last.Cost = d.Cost
 		}
 	}
+	k.asked.pending = retrypolicy.Decision{}
 	t.mu.Lock()
 	gone := k.state == callGone
 	if !gone {
@@ -306,9 +318,12 @@ var errWithdrawn = &transport.Error{Kind: transport.Closed, Err: errors.New("its
 // settleAnswered ends what was answered well, and asks about the rest.
 func (t *twin) settleAnswered(l *loop, now time.Time) {
 	t.mu.Lock()
-	left := t.left
-	t.left = nil
+	left, unmade := t.left, t.unmade
+	t.left, t.unmade = nil, nil
 	t.mu.Unlock()
+	for _, k := range unmade {
+		k.asked.withdraw()
+	}
 	for _, k := range left {
 		t.observe(l, k, k.failure(), now)
 	}
@@ -378,7 +393,9 @@ func (t *twin) ask(l *loop, k *twinCall) {
 		return
 	}
 	k.last, k.until = d, k.asked.began.Add(d.Delay)
-	t.set(k, callResting)
+	if !t.set(k, callResting) {
+		k.asked.withdraw()
+	}
 	t.c.poke()
 }
 
@@ -434,6 +451,10 @@ func (t *twin) over(l *loop) {
 			lost = append(lost, k)
 		}
 	}
+	var resting []*twinCall
+	if l.ctx.Err() != nil { // nobody will make their retries
+		resting = append(resting, t.calls...)
+	}
 	for _, k := range lost {
 		if repeats(&k.request) {
 			k.state = callQueued
@@ -444,6 +465,9 @@ func (t *twin) over(l *loop) {
 	t.mu.Unlock()
 	for _, k := range lost {
 		t.observe(l, k, errGoneWith, now)
+	}
+	for _, k := range resting {
+		k.asked.withdraw()
 	}
 }
 

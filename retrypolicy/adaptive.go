@@ -192,6 +192,8 @@ func (l limited) Admit(a Attempt) Decision {
 	return d
 }
 
+func (l limited) Withdraw(a Attempt) { Withdraw(l.policy, a) }
+
 func (l limited) Observe(a Attempt) {
 	l.limiter.Observe(a)
 	Observe(l.policy, a)

@@ -350,11 +350,13 @@ func (g guarded) Decide(a Attempt) Decision {
 	d := g.policy.Decide(a)
 	if d.Retry && !g.breaker.wait {
 		if s := g.breaker.Status(a.Now); s.State == BreakerOpen && s.Cooldown > d.Delay {
-			return Decision{Reason: Rejected, Delay: s.Cooldown}
+			return refuse(g.policy, a, d, Decision{Reason: Rejected, Delay: s.Cooldown})
 		}
 	}
 	return d
 }
+
+func (g guarded) Withdraw(a Attempt) { Withdraw(g.policy, a) }
 
 func (g guarded) Admit(a Attempt) Decision {
 	wait, ok := g.breaker.enter(a.Now)

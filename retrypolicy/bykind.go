@@ -1,9 +1,11 @@
 package retrypolicy
 
+import "github.com/hubline-iot/hubline/transport"
+
 // ByKind has a policy for each class of failure: the first rule whose Kinds include the failure's decides, or Default.
 //
 // There is room for what one of them remembers (Decision.Step). Where several are curves with a memory, such as Backoff with Decorrelated, a rule that takes turns with another of them
-// begins anew each time. ByKind inside ByKind does not work: the two would count in the same place.
+// begins anew each time. ByKind inside ByKind is refused by Validate: the two would count in the same place.
 type ByKind struct {
 	Rules []Rule // at most 7
 	// Default decides what no rule names.
@@ -18,36 +20,38 @@ type Rule struct {
 	Own bool
 }
 
-// maxRules is how many counters of a byte fit into Decision.Counts, beside the byte at stepOwner.
-const (
-	maxRules  = 7
-	stepOwner = 8 * maxRules
-)
+// maxRules is how many counters Decision.Counts has.
+const maxRules = 7
 
 // Decide asks the rule's policy.
 func (b ByKind) Decide(a Attempt) Decision {
-	for i := range b.Rules {
-		r := &b.Rules[i]
-		if !r.Kinds.Has(a.Kind) {
-			continue
-		}
-		counts := a.Last.Counts
-		n := counts >> (8 * i) & 0xff
-		if n < 0xff {
-			counts += 1 << (8 * i)
-			n++
-		}
-		if r.Own {
-			a.Retry = int(n)
-		}
-		return decideAs(uint64(i+1), r.Policy, a, counts)
+	i := b.rule(a.Kind)
+	if i < 0 {
+		return decideAs(maxRules+1, b.Default, a)
 	}
-	return decideAs(maxRules+1, b.Default, a, a.Last.Counts)
+	r := &b.Rules[i]
+	n := min(a.Last.Counts[i], maxRetry) + 1
+	if r.Own {
+		a.Retry = int(n)
+	}
+	d := decideAs(uint8(i+1), r.Policy, a)
+	d.Counts[i] = n
+	return d
 }
 
-// decideAs asks p, which is number who, and hands it no Step but its own. The top byte of counts holds whose the Step is.
-func decideAs(who uint64, p Policy, a Attempt, counts uint64) Decision {
-	owner, step := counts>>stepOwner, a.Last.Step
+// rule is the index of the rule for k, negative where Default decides.
+func (b ByKind) rule(k transport.Kind) int {
+	for i := range min(len(b.Rules), maxRules) {
+		if b.Rules[i].Kinds.Has(k) {
+			return i
+		}
+	}
+	return -1
+}
+
+// decideAs asks p, which is number who, and hands it no Step but its own.
+func decideAs(who uint8, p Policy, a Attempt) Decision {
+	owner, step := a.Last.Rule, a.Last.Step
 	if owner != who {
 		a.Last.Step = 0
 	}
@@ -55,7 +59,7 @@ func decideAs(who uint64, p Policy, a Attempt, counts uint64) Decision {
 	if d.Step == 0 && owner != who { // p remembers nothing, so what another does is kept
 		d.Step, who = step, owner
 	}
-	d.Counts = counts&(1<<stepOwner-1) | who<<stepOwner
+	d.Rule, d.Counts = who, a.Last.Counts
 	return d
 }
 
@@ -65,6 +69,15 @@ func (b ByKind) Observe(a Attempt) {
 		Observe(b.Rules[i].Policy, a)
 	}
 	Observe(b.Default, a)
+}
+
+// Withdraw tells the policy that decided: that of the failure's Kind.
+func (b ByKind) Withdraw(a Attempt) {
+	if i := b.rule(a.Kind); i >= 0 {
+		Withdraw(b.Rules[i].Policy, a)
+		return
+	}
+	Withdraw(b.Default, a)
 }
 
 // Admit asks Default alone: before a try there is no failure to choose a rule by.

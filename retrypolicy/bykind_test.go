@@ -3,6 +3,7 @@ package retrypolicy_test
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -68,32 +69,59 @@ func TestByKindOwnCounts(t *testing.T) {
 	}
 }
 
+// A limit above 255 inside a rule ends the series at exactly that many tries.
+func TestByKindCountsBeyondAByte(t *testing.T) {
+	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
+	for i := range 7 {
+		p.Rules = append(p.Rules, retrypolicy.Rule{
+			Kinds: retrypolicy.Kinds(transport.Kind(i)), Own: true, Policy: retrypolicy.MaxAttempts{Total: 300 + i, Policy: retrypolicy.Incremental{Step: s}},
+		})
+	}
+	checkInvalid(t, p, "")
+	var a retrypolicy.Attempt
+	for n := 1; n <= 310; n++ {
+		for i := range 7 {
+			a.Retry, a.Kind = a.Retry+1, transport.Kind(i)
+			d := p.Decide(a)
+			if n >= 300+i {
+				if d.Retry || d.Reason != retrypolicy.OutOfAttempts {
+					t.Fatalf("rule %d, failure %d: %v, want an end after %d tries", i, n, d, 300+i)
+				}
+				continue
+			}
+			if !d.Retry || d.Delay != time.Duration(n)*s {
+				t.Fatalf("rule %d, failure %d: %v, want after %d s", i, n, d, n)
+			}
+			a.Last = d
+		}
+	}
+}
+
 // A counter that is full stays full and does not spill into its neighbour.
 func TestByKindCountersSaturate(t *testing.T) {
 	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
 	for i := range 7 {
-		p.Rules = append(p.Rules, retrypolicy.Rule{Kinds: retrypolicy.Kinds(transport.Kind(i)), Own: true, Policy: retrypolicy.Incremental{Step: s}})
+		p.Rules = append(p.Rules, retrypolicy.Rule{Kinds: retrypolicy.Kinds(transport.Kind(i)), Own: true, Policy: retrypolicy.Incremental{Step: 1}})
 	}
-	checkInvalid(t, p, "")
 	var a retrypolicy.Attempt
-	for n := 1; n <= 300; n++ {
+	for i := range 7 {
+		if i != 3 {
+			a.Last.Counts[i] = math.MaxInt32 - 2
+		}
+	}
+	for range 3 {
 		for i := range 7 {
-			if i == 3 && n > 2 {
-				continue
-			}
-			a.Retry = math.MaxInt32
-			a.Kind = transport.Kind(i)
+			a.Retry, a.Kind = math.MaxInt32, transport.Kind(i)
 			a.Last = p.Decide(a)
 		}
 	}
-	for i := range 7 {
-		a.Kind = transport.Kind(i)
-		want := 255 * s
+	for i, n := range a.Last.Counts {
+		want := uint32(math.MaxInt32)
 		if i == 3 {
-			want = 3 * s
+			want = 3
 		}
-		if d := p.Decide(a); d.Delay != want {
-			t.Errorf("rule %d: %v, want after %v", i, d, want)
+		if n != want {
+			t.Errorf("rule %d counts %d, want %d", i, n, want)
 		}
 	}
 }

@@ -238,10 +238,12 @@ type ratioed struct {
 func (r ratioed) Decide(a Attempt) Decision {
 	d := r.policy.Decide(a)
 	if d.Retry && !r.throttle.open() {
-		return Decision{Reason: OutOfQuota, Delay: d.Delay}
+		return refuse(r.policy, a, d, Decision{Reason: OutOfQuota, Delay: d.Delay})
 	}
 	return d
 }
+
+func (r ratioed) Withdraw(a Attempt) { Withdraw(r.policy, a) }
 
 func (r ratioed) Observe(a Attempt) {
 	r.throttle.learn(a)

@@ -20,6 +20,9 @@ func (m MaxAttempts) Decide(a Attempt) Decision {
 // Observe passes on.
 func (m MaxAttempts) Observe(a Attempt) { Observe(m.Policy, a) }
 
+// Withdraw passes on.
+func (m MaxAttempts) Withdraw(a Attempt) { Withdraw(m.Policy, a) }
+
 // Admit passes on.
 func (m MaxAttempts) Admit(a Attempt) Decision { return Admit(m.Policy, a) }
 
@@ -60,7 +63,7 @@ func (m MaxElapsed) Decide(a Attempt) Decision {
 	if d.Retry && d.Delay > left {
 		switch m.Mode {
 		case LookAhead:
-			return stop(OutOfTime)
+			return refuse(m.Policy, a, d, stop(OutOfTime))
 		case Shorten:
 			d.Delay = left
 		}
@@ -70,6 +73,9 @@ func (m MaxElapsed) Decide(a Attempt) Decision {
 
 // Observe passes on.
 func (m MaxElapsed) Observe(a Attempt) { Observe(m.Policy, a) }
+
+// Withdraw passes on.
+func (m MaxElapsed) Withdraw(a Attempt) { Withdraw(m.Policy, a) }
 
 // Admit passes on.
 func (m MaxElapsed) Admit(a Attempt) Decision { return Admit(m.Policy, a) }
@@ -143,6 +149,9 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 // Observe passes on.
 func (r RetryAfter) Observe(a Attempt) { Observe(r.Policy, a) }
 
+// Withdraw passes on.
+func (r RetryAfter) Withdraw(a Attempt) { Withdraw(r.Policy, a) }
+
 // Admit passes on.
 func (r RetryAfter) Admit(a Attempt) Decision { return Admit(r.Policy, a) }
 
@@ -174,6 +183,9 @@ func (s SafeOnly) Decide(a Attempt) Decision {
 
 // Observe passes on.
 func (s SafeOnly) Observe(a Attempt) { Observe(s.Policy, a) }
+
+// Withdraw passes on.
+func (s SafeOnly) Withdraw(a Attempt) { Withdraw(s.Policy, a) }
 
 // Admit passes on.
 func (s SafeOnly) Admit(a Attempt) Decision { return Admit(s.Policy, a) }

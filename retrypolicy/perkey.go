@@ -50,6 +50,9 @@ func (k *PerKey) Decide(a Attempt) Decision { return k.of(a.Key).Decide(a) }
 // Observe tells the key's policy.
 func (k *PerKey) Observe(a Attempt) { Observe(k.of(a.Key), a) }
 
+// Withdraw tells the key's policy.
+func (k *PerKey) Withdraw(a Attempt) { Withdraw(k.of(a.Key), a) }
+
 // Admit asks the key's policy.
 func (k *PerKey) Admit(a Attempt) Decision { return Admit(k.of(a.Key), a) }
 

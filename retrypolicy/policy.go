@@ -49,12 +49,16 @@ type Decision struct {
 	Reason Reason
 	// Cost is what the retry took out of a quota, to be given back on success. It belongs to Quota.
 	Cost uint16
+	// Rule is which rule of ByKind Step belongs to: 1 for the first, 8 for Default, 0 for none. It belongs to ByKind.
+	Rule uint8
+	// Queued: ConcurrencyBudget counts the retry until it begins or is withdrawn. It belongs to ConcurrencyBudget.
+	Queued bool
+	// Counts is how often each rule of ByKind has applied in the series, at most 2^31-2 times. It belongs to ByKind.
+	Counts [maxRules]uint32
 	// Delay is the wait before the retry. With Retry false it is the wait that a caller who polls in a loop should make before it gives up, mostly 0.
 	Delay time.Duration
 	// Step is what a back-off wants to remember until the next question of the same series. 0: nothing.
 	Step uint64
-	// Counts is what ByKind remembers: how often each of its rules applied, a byte each from the lowest, and in the highest byte whose Step is.
-	Counts uint64
 }
 
 // String gives the answer in words, such as "retry after 1.5s" or "stop: out of attempts".
@@ -83,6 +87,14 @@ type Gate interface {
 	Admit(a Attempt) Decision
 }
 
+// Withdrawer is a Policy that counts the retries that it decides on: a quota, a budget. The caller of such a policy calls
+// Withdraw when a retry is not made after all: the caller gave up during the delay, a gate refused the retry, or another
+// policy is asked in its place. a.Last is the decision that is withdrawn. A retry that a gate let in has begun: its end is
+// reported to Observe, and it is not withdrawn.
+type Withdrawer interface {
+	Withdraw(a Attempt)
+}
+
 // Observe reports the end of a try to p, if p is an Observer. Wrappers use it to pass outcomes on.
 func Observe(p Policy, a Attempt) {
 	if o, ok := p.(Observer); ok {
@@ -96,6 +108,21 @@ func Admit(p Policy, a Attempt) Decision {
 		return g.Admit(a)
 	}
 	return admitted
+}
+
+// Withdraw tells p, if p is a Withdrawer, that the retry a.Last is not made. A wrapper calls it to pass this on, and for a
+// retry of the policy inside that the wrapper itself refuses.
+func Withdraw(p Policy, a Attempt) {
+	if w, ok := p.(Withdrawer); ok && a.Last.Retry {
+		w.Withdraw(a)
+	}
+}
+
+// refuse withdraws the retry d that p wanted, and returns the decision that replaces it.
+func refuse(p Policy, a Attempt, d, refusal Decision) Decision {
+	a.Last = d
+	Withdraw(p, a)
+	return refusal
 }
 
 var admitted = Decision{Retry: true}

@@ -147,7 +147,9 @@ func TestPoliciesKeepTheirBounds(t *testing.T) {
 				}
 				for _, n := range append([]int{math.MinInt32, -1, 0}, huge...) {
 					for _, elapsed := range []time.Duration{math.MinInt64, -1, 0, elapsed, longest} {
-						for _, last := range []retrypolicy.Decision{{}, last, {Step: rng.Uint64(), Counts: rng.Uint64(), Delay: longest}, {Step: math.MaxUint64, Counts: math.MaxUint64}} {
+						for _, last := range []retrypolicy.Decision{{}, last, {Step: rng.Uint64(), Rule: uint8(rng.Uint32()), Counts: randomCounts(rng), Delay: longest},
+							{Step: math.MaxUint64, Rule: math.MaxUint8, Counts: [7]uint32{math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32}},
+						} {
 							a := ask(n, kind, rng.Uint64(), elapsed, last)
 							r.check(t, a, r.policy.Decide(a))
 						}
@@ -156,6 +158,13 @@ func TestPoliciesKeepTheirBounds(t *testing.T) {
 			}
 		}
 	}
+}
+
+func randomCounts(rng *rand.Rand) (counts [7]uint32) {
+	for i := range counts {
+		counts[i] = rng.Uint32()
+	}
+	return counts
 }
 
 // TestPoliciesBackOff compares the mean of many series, each with its own draws: it does not fall from one retry to the next.

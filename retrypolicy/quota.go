@@ -218,7 +218,7 @@ func (c charged) Decide(a Attempt) Decision {
 	case !d.Retry:
 		return d
 	case tooLate(a, d):
-		return stop(PastDeadline)
+		return refuse(c.policy, a, d, stop(PastDeadline))
 	}
 	if c.quota.late {
 		c.quota.bucket.Give(a.Now, 0) // lets a bucket that was never asked see the time, so that the delay counts for its refill
@@ -226,9 +226,17 @@ func (c charged) Decide(a Attempt) Decision {
 	}
 	d.Cost = c.quota.cost(a.Kind)
 	if _, ok := c.quota.bucket.Take(a.Now, int(d.Cost)); !ok {
-		return Decision{Reason: OutOfQuota, Delay: d.Delay}
+		return refuse(c.policy, a, d, Decision{Reason: OutOfQuota, Delay: d.Delay})
 	}
 	return d
+}
+
+// Withdraw gives back what the retry has cost. A Late quota charges at Admit, and a retry that was let in is not withdrawn.
+func (c charged) Withdraw(a Attempt) {
+	if !c.quota.late {
+		c.quota.bucket.Give(a.Now, int(a.Last.Cost))
+	}
+	Withdraw(c.policy, a)
 }
 
 // tooLate reports whether the retry d will not be made, because the caller's deadline comes first: then nothing is to be paid for it.

@@ -80,6 +80,7 @@ func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
 	}
 	switch {
 	case !d.Retry:
+		s.withdraw(now)
 		s.state = seriesOver
 	case d.Delay <= 0:
 		s.state = seriesTrying
@@ -151,7 +152,8 @@ func (s *Series) Success(now time.Time) error {
 	return nil
 }
 
-// Abandon ends a series without an outcome, because the caller gave up. A try that was let in is reported to the policy as failed with cause.
+// Abandon ends a series without an outcome, because the caller gave up. A try that was let in is reported to the policy as
+// failed with cause; a retry that was decided on and has not begun is withdrawn, so it costs nothing.
 func (s *Series) Abandon(now time.Time, cause error) error {
 	switch s.state {
 	case seriesOver:
@@ -162,9 +164,21 @@ func (s *Series) Abandon(now time.Time, cause error) error {
 			s.err = errAbandoned
 		}
 		Observe(s.policy, s.attempt(now, 0))
+	default:
+		s.withdraw(now)
 	}
 	s.state = seriesOver
 	return nil
+}
+
+// withdraw tells the policy that the retry that it decided on is not made, if there is one.
+func (s *Series) withdraw(now time.Time) {
+	if s.next == 0 {
+		return
+	}
+	a := s.attempt(now, 0)
+	a.Retry = s.next
+	Withdraw(s.policy, a)
 }
 
 var errAbandoned = errors.New("abandoned")

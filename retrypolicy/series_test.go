@@ -36,7 +36,7 @@ var worthAnother = retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.
 
 func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 	r := open()
-	r.answer.Step, r.answer.Counts, r.answer.Cost = 7, 8, 9
+	r.answer.Step, r.answer.Counts[0], r.answer.Cost = 7, 8, 9
 	s := retrypolicy.Begin(r, "key", epoch)
 	lost := errors.New("lost")
 	if d, err := s.Admit(sec(0), 1); err != nil || d != r.entry {

@@ -83,6 +83,13 @@ func (b *RetryBudget) retry(now time.Time) bool {
 	return true
 }
 
+func (b *RetryBudget) takeBack(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.advance(now)
+	b.seen.unmark()
+}
+
 type budgeted struct {
 	budget *RetryBudget
 	policy Policy
@@ -93,11 +100,17 @@ func (b budgeted) Decide(a Attempt) Decision {
 	switch {
 	case !d.Retry:
 	case tooLate(a, d):
-		return stop(PastDeadline)
+		return refuse(b.policy, a, d, stop(PastDeadline))
 	case !b.budget.retry(a.Now):
-		return Decision{Reason: OutOfQuota, Delay: d.Delay}
+		return refuse(b.policy, a, d, Decision{Reason: OutOfQuota, Delay: d.Delay})
 	}
 	return d
+}
+
+// Withdraw counts one retry less, unless the one that was counted has left the window already.
+func (b budgeted) Withdraw(a Attempt) {
+	b.budget.takeBack(a.Now)
+	Withdraw(b.policy, a)
 }
 
 func (b budgeted) Admit(a Attempt) Decision {
@@ -119,20 +132,21 @@ func (b budgeted) Validate() error {
 
 // ConcurrencyBudgetOptions describe a ConcurrencyBudget. The zero value makes the one of failsafe-go.
 type ConcurrencyBudgetOptions struct {
-	// Share is the greatest share of retries among all tries in flight, above 0 and at most 1, in steps of a millionth. Default: 0.2.
+	// Share is the greatest share of retries in flight among the calls under way and these retries, above 0 and at most 1, in steps of a millionth. Default: 0.2.
 	Share float64
 	// Least is how many retries can be in flight in any case. Default: 3.
 	Least int
 }
 
-// ConcurrencyBudget bounds how many of the tries in flight at one time are retries. A retry is refused when, as counted before it,
+// ConcurrencyBudget bounds how many retries are in flight at one time, as a share of the calls under way. A call is under way
+// while a try of it is in flight and while it waits for a retry. A retry is refused when, as counted before it,
 //
-//	retries in flight >= Least  and  retries in flight > Share * all in flight
+//	retries in flight >= Least  and  retries in flight > Share * (calls under way + retries in flight)
 //
-// It is asked right before the retry, after its delay, and ends the series with OutOfQuota. First tries are counted, never refused. Nothing is remembered
+// It is asked right before the retry, after its delay, and ends the series with OutOfQuota. Nothing is remembered
 // of what has ended, so it needs no clock. Safe for concurrent use; it is exact, where failsafe-go may let in a few more.
 //
-// Every try that was let in has to be reported to Observe, once; Do and the device client see to it.
+// Every try that was let in has to be reported to Observe, once, and every retry that is not made to Withdraw; Do, Series and the device client see to it.
 //
 // Source: the retry budget of failsafe-go.
 type ConcurrencyBudget struct {
@@ -140,8 +154,9 @@ type ConcurrencyBudget struct {
 	least int64
 
 	mu      sync.Mutex
-	all     int64
-	retries int64
+	all     int64 // tries in flight
+	retries int64 // those of them that are retries
+	queued  int64 // retries that were decided on and have not begun
 }
 
 // NewConcurrencyBudget makes a budget. o may be nil.
@@ -171,20 +186,25 @@ func (b *ConcurrencyBudget) InFlight() (all, retries int) {
 	return int(b.all), int(b.retries)
 }
 
-func (b *ConcurrencyBudget) enter(retry bool) bool {
+// enter lets a try in. queued says that it is a retry that Decide counted.
+func (b *ConcurrencyBudget) enter(retry, queued bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if retry {
-		if b.retries >= b.least && b.share.above(b.retries, b.all) {
+		// The call of a retry in flight counts besides the retry.
+		if b.retries >= b.least && b.share.above(b.retries, b.all+b.retries+b.queued) {
 			return false
 		}
 		b.retries++
+		if queued {
+			b.queued = max(b.queued-1, 0)
+		}
 	}
 	b.all++
 	return true
 }
 
-// leave stops at 0: who changed the policy in mid-flight reports tries that were not let in here.
+// leave stops at 0: a caller that changed the policy in mid-flight reports tries that were not let in here.
 func (b *ConcurrencyBudget) leave(retry bool, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,20 +215,46 @@ func (b *ConcurrencyBudget) leave(retry bool, n int64) {
 	b.retries = min(b.retries, b.all)
 }
 
+// queue counts n retries more that were decided on.
+func (b *ConcurrencyBudget) queue(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queued = max(b.queued+n, 0)
+}
+
 type crowded struct {
 	budget *ConcurrencyBudget
 	policy Policy
 }
 
-func (c crowded) Decide(a Attempt) Decision { return c.policy.Decide(a) }
+func (c crowded) Decide(a Attempt) Decision {
+	d := c.policy.Decide(a)
+	if d.Retry {
+		c.budget.queue(1)
+		d.Queued = true
+	}
+	return d
+}
+
+func (c crowded) Withdraw(a Attempt) {
+	if a.Last.Queued {
+		c.budget.queue(-1)
+	}
+	Withdraw(c.policy, a)
+}
 
 func (c crowded) Admit(a Attempt) Decision {
-	if !c.budget.enter(a.Retry > 0) {
+	retry := a.Retry > 0
+	queued := retry && a.Last.Queued
+	if !c.budget.enter(retry, queued) {
 		return stop(OutOfQuota)
 	}
 	d := Admit(c.policy, a)
 	if !d.Retry || d.Delay > 0 {
-		c.budget.leave(a.Retry > 0, 1)
+		c.budget.leave(retry, 1)
+		if queued {
+			c.budget.queue(1)
+		}
 	}
 	return d
 }

@@ -1,6 +1,7 @@
 package retrypolicy_test
 
 import (
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -144,29 +145,56 @@ func newConcurrencyBudget(t testing.TB, o *retrypolicy.ConcurrencyBudgetOptions)
 	return b
 }
 
-// The published sequence: share 0.5, least 1; two in flight of which one is a retry.
-func TestConcurrencyBudgetVector(t *testing.T) {
-	b := newConcurrencyBudget(t, &retrypolicy.ConcurrencyBudgetOptions{Share: 0.5, Least: 1})
-	p := b.Wrap(always)
-	retry := retried(at(0), 1)
-	if !letsIn(p, at(0)) || !letsIn(p, retry) {
-		t.Fatal("the first two were refused")
-	}
-	want := func(step string, permit bool, all, retries int) {
-		t.Helper()
-		d := retrypolicy.Admit(p, retry)
-		if d.Retry != permit || !permit && d.Reason != retrypolicy.OutOfQuota {
-			t.Errorf("%s: %+v, want a permit %v", step, d, permit)
+// A call is under way from its first try to its end, also while it waits for a retry.
+func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
+	// How many of so many calls that fail at the same time are let in for a retry: measured with failsafe-go.
+	for _, c := range []struct{ calls, want int }{{1, 1}, {3, 3}, {5, 3}, {20, 6}, {50, 13}} {
+		b := newConcurrencyBudget(t, nil)
+		p := b.Wrap(again(time.Second))
+		calls := make([]retrypolicy.Series, c.calls)
+		for i := range calls {
+			calls[i] = retrypolicy.Begin(p, "", epoch)
+			admit(t, &calls[i], true)
 		}
-		if gotAll, gotRetries := b.InFlight(); gotAll != all || gotRetries != retries {
-			t.Errorf("%s: %d in flight, %d retries, want %d, %d", step, gotAll, gotRetries, all, retries)
+		for i := range calls {
+			if _, err := calls[i].Failure(epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Network}, lost); err != nil {
+				t.Fatal(err)
+			}
+		}
+		let := 0
+		for i := range calls {
+			if admit(t, &calls[i], false) {
+				let++
+			}
+		}
+		if let != c.want {
+			t.Errorf("%d calls fail together: %d retries are let in, want %d", c.calls, let, c.want)
+		}
+		for i := range calls {
+			if err := calls[i].Abandon(epoch, nil); err != nil && !errors.Is(err, transport.Invalid) {
+				t.Fatal(err)
+			}
+		}
+		if all, retries := b.InFlight(); all != 0 || retries != 0 {
+			t.Errorf("%d calls, at the end: %d in flight, %d retries", c.calls, all, retries)
+		}
+		// What is over does not count: after all that, three retries alone are let in.
+		for i := range 4 {
+			if got := letsIn(p, retried(at(0), 1)); got != (i < 3) {
+				t.Errorf("%d calls, then retry %d alone: let in %v", c.calls, i+1, got)
+			}
 		}
 	}
-	want("1 of 2", true, 3, 2)
-	want("2 of 3", false, 3, 2)
-	retrypolicy.Observe(p, as(retry, transport.Network))
-	want("after one release", true, 3, 2)
-	want("and then", false, 3, 2)
+}
+
+// admit asks whether the next try of s may begin.
+func admit(t *testing.T, s *retrypolicy.Series, must bool) bool {
+	t.Helper()
+	d, err := s.Admit(epoch, 0)
+	if err != nil || must && !d.Retry {
+		t.Fatal(d, err)
+	}
+	return d.Retry
 }
 
 func TestConcurrencyBudgetAllowsTheLeast(t *testing.T) {
@@ -183,14 +211,14 @@ func TestConcurrencyBudgetAllowsTheLeast(t *testing.T) {
 			t.Fatal("a first try was refused")
 		}
 	}
-	// 3 of 1003; they are let in as long as no more than a fifth of those in flight are retries: k <= 0.2*(1000+k).
-	for i := 3; i < 252; i++ {
-		if got := letsIn(p, retry); got != (i <= 250) {
+	// Besides the 1000 calls there is one for each retry. They are let in while k <= 0.2*(1000+k + k).
+	for i := 3; i < 335; i++ {
+		if got := letsIn(p, retry); got != (i <= 333) {
 			t.Fatalf("retry %d among 1000 first tries: let in %v", i+1, got)
 		}
 	}
 	retrypolicy.Observe(p, many(as(at(0), nil), 1000))
-	for range 251 {
+	for range 334 {
 		retrypolicy.Observe(p, as(retry, nil))
 	}
 	if all, retries := b.InFlight(); all != 0 || retries != 0 {

@@ -54,22 +54,25 @@ func ExampleRetryBudget() {
 
 // At most half of what is in flight may be retries.
 func ExampleConcurrencyBudget() {
-	budget, err := retrypolicy.NewConcurrencyBudget(&retrypolicy.ConcurrencyBudgetOptions{Share: 0.5, Least: 1})
+	budget, err := retrypolicy.NewConcurrencyBudget(&retrypolicy.ConcurrencyBudgetOptions{Share: 0.2, Least: 1})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	p := budget.Wrap(retrypolicy.NoRetry{})
-	retrypolicy.Admit(p, retrypolicy.Attempt{}) // a first try begins,
-	for range 3 {                               // then retries of others
+	for range 2 { // first tries of two calls begin,
+		retrypolicy.Admit(p, retrypolicy.Attempt{})
+	}
+	for range 4 { // then retries of others
 		fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1}))
 	}
 	fmt.Println(budget.InFlight())
 	// Output:
 	// retry after 0s
-	// retry after 0s
 	// stop: retry quota exceeded
-	// 3 2
+	// stop: retry quota exceeded
+	// stop: retry quota exceeded
+	// 3 1
 }
 
 // The delays of the four retries, with the middle draw. The server asked for a wait of its own before the third, and the growth begins anew.

@@ -157,6 +157,8 @@ type throttled struct {
 
 func (t throttled) Decide(a Attempt) Decision { return t.policy.Decide(a) }
 
+func (t throttled) Withdraw(a Attempt) { Withdraw(t.policy, a) }
+
 func (t throttled) Admit(a Attempt) Decision {
 	if !t.throttle.ask(a) {
 		return stop(Rejected)

@@ -65,6 +65,17 @@ func (w *window) takeBack() {
 	}
 }
 
+// unmark takes back the newest marked event that was added without being among all.
+func (w *window) unmark() {
+	for i := range windowParts {
+		if p := &w.parts[(w.head-i+windowParts)%windowParts]; p.marked > 0 {
+			p.marked--
+			w.sum.marked--
+			return
+		}
+	}
+}
+
 func (w *window) clear() {
 	w.parts = [windowParts]tally{}
 	w.sum = tally{}

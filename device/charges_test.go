@@ -1,0 +1,231 @@
+package device_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// A quota is charged for retries that are made. charges counts the tokens that are missing from one of 500, of which a retry costs 14.
+type charges struct {
+	quota  *retrypolicy.Quota
+	bucket *retrypolicy.TokenBucket
+}
+
+func newCharges(t *testing.T) charges {
+	t.Helper()
+	b, err := retrypolicy.NewTokenBucket(500, 0, 0)
+	require.NoError(t, err)
+	q, err := retrypolicy.NewQuota(&retrypolicy.QuotaOptions{Bucket: b, Retry: 14})
+	require.NoError(t, err)
+	return charges{q, b}
+}
+
+func (c charges) wrap(delay time.Duration) retrypolicy.Policy {
+	return c.quota.Wrap(retrypolicy.Fixed{Delay: delay})
+}
+
+func (c charges) missing() int { return 500 - c.bucket.Tokens(time.Now()) }
+
+func never(int, context.Context) error { return lost(transport.Network) }
+
+func TestPolicyChangesDuringAWaitChargeOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q := newCharges(t)
+		c, _ := client(t, &fake{dial: failing(lost(transport.Network))}, &device.Options{RetryPolicy: q.wrap(time.Hour)})
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		for i := range 5 {
+			require.NoError(t, c.SetRetryPolicy(q.wrap(time.Duration(i+2)*time.Hour)))
+			synctest.Wait()
+			require.Equal(t, 14, q.missing())
+		}
+		require.NoError(t, c.SetRetryPolicy(retrypolicy.Fixed{Delay: time.Hour}))
+		synctest.Wait()
+		require.Zero(t, q.missing(), "the retry is made under a policy without quota")
+		require.NoError(t, c.SetRetryPolicy(q.wrap(time.Second)))
+		time.Sleep(time.Hour)
+		require.Equal(t, device.Connected, c.Status().State)
+		require.Zero(t, q.missing(), "a success gives the cost back")
+	})
+}
+
+func TestPolicyChangesDuringAPauseChargeOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q := newCharges(t)
+		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
+		c, _ := client(t, f, &device.Options{MessagePolicy: q.wrap(time.Hour)})
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		synctest.Wait()
+		require.Equal(t, 14, q.missing())
+		for i := range 5 {
+			require.NoError(t, c.SetMessagePolicy(q.wrap(time.Duration(i+2)*time.Hour)))
+			synctest.Wait()
+			require.Equal(t, 14, q.missing())
+		}
+	})
+}
+
+func TestPolicyChangesWhileATwinCallRestsChargeOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q := newCharges(t)
+		c, _ := client(t, refusingTwin(), &device.Options{MessagePolicy: q.wrap(time.Hour)})
+		open(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { _, err := c.GetTwin(ctx); ended <- err }()
+		synctest.Wait()
+		for i := range 5 {
+			require.NoError(t, c.SetMessagePolicy(q.wrap(time.Duration(i+2)*time.Hour)))
+			synctest.Wait()
+			require.Equal(t, 14, q.missing())
+		}
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		synctest.Wait()
+		require.Zero(t, q.missing())
+	})
+}
+
+// refusingTwin is a fake whose answers about the twin are all Unavailable.
+func refusingTwin() *fake {
+	return &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
+		return transport.Reply{Err: refused(transport.Unavailable)}, true
+	}}
+}
+
+// What waits for a retry that it has paid for, and gives up.
+func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
+	for name, run := range map[string]func(t *testing.T, q charges) *device.Client{
+		"Close during the wait for an attempt": func(t *testing.T, q charges) *device.Client {
+			c, _ := client(t, &fake{dial: never}, &device.Options{RetryPolicy: q.wrap(time.Hour)})
+			require.NoError(t, c.Start())
+			return c
+		},
+		"Close while a gate holds the attempt": func(t *testing.T, q charges) *device.Client {
+			held := newWitness(retrypolicy.Fixed{Delay: time.Second})
+			held.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
+				if a.Retry == 0 {
+					return retrypolicy.Decision{Retry: true}
+				}
+				return retrypolicy.Decision{Retry: true, Delay: time.Hour}
+			}
+			c, _ := client(t, &fake{dial: never}, &device.Options{RetryPolicy: q.quota.Wrap(held)})
+			require.NoError(t, c.Start())
+			time.Sleep(time.Minute)
+			return c
+		},
+		"Close during a pause": func(t *testing.T, q charges) *device.Client {
+			f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
+			c, _ := client(t, f, &device.Options{MessagePolicy: q.wrap(time.Hour)})
+			open(t, c)
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+			return c
+		},
+		"Close while a twin call rests": func(t *testing.T, q charges) *device.Client {
+			c, _ := client(t, refusingTwin(), &device.Options{MessagePolicy: q.wrap(time.Hour)})
+			open(t, c)
+			go func() { _, _ = c.GetTwin(context.Background()) }()
+			return c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				q := newCharges(t)
+				c := run(t, q)
+				synctest.Wait()
+				require.Equal(t, 14, q.missing(), "during the wait")
+				require.NoError(t, c.Close())
+				require.Zero(t, q.missing(), "after it")
+			})
+		})
+	}
+}
+
+func TestARetryThatIsRefusedAfterItWasPaidCostsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) { // by OutageLimit
+		q := newCharges(t)
+		c, _ := client(t, &fake{dial: never}, &device.Options{RetryPolicy: q.wrap(time.Hour), OutageLimit: time.Minute, TryAgainAfter: time.Hour})
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		require.Zero(t, q.missing())
+	})
+	bubble(t, func(t *testing.T) { // by a gate
+		q := newCharges(t)
+		gate := newWitness(retrypolicy.Fixed{Delay: time.Second})
+		gate.admit = func(a retrypolicy.Attempt) retrypolicy.Decision { return retrypolicy.Decision{Retry: a.Retry == 0} }
+		c, _ := client(t, &fake{dial: never}, &device.Options{RetryPolicy: q.quota.Wrap(gate), TryAgainAfter: time.Hour})
+		require.NoError(t, c.Start())
+		time.Sleep(time.Minute)
+		require.Zero(t, q.missing())
+	})
+	bubble(t, func(t *testing.T) { // a message, by a gate
+		q := newCharges(t)
+		gate := newWitness(retrypolicy.Fixed{Delay: time.Second})
+		gate.admit = func(a retrypolicy.Attempt) retrypolicy.Decision { return retrypolicy.Decision{Retry: a.Retry == 0} }
+		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
+		c, _ := client(t, f, &device.Options{MessagePolicy: q.quota.Wrap(gate)})
+		open(t, c)
+		require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.RetryExpired)
+		require.Zero(t, q.missing())
+	})
+}
+
+// A caller that gives up during a pause takes its message back; the retry that was paid for is not made.
+func TestAMessageThatIsWithdrawnDuringAPauseCostsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q := newCharges(t)
+		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
+		c, _ := client(t, f, &device.Options{MessagePolicy: q.wrap(time.Minute)})
+		open(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, c.Send(ctx, msg(1)), context.DeadlineExceeded)
+		time.Sleep(time.Hour)
+		require.Zero(t, q.missing())
+	})
+}
+
+func TestThePoliciesForConnectionsAndMessagesAreSetApart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var takes atomic.Bool
+		f := &fake{verdict: func(int, transport.Item) error {
+			if takes.Load() {
+				return nil
+			}
+			return refused(transport.Unavailable)
+		}}
+		c, _ := client(t, f, &device.Options{MessagePolicy: retrypolicy.NoRetry{}})
+		open(t, c)
+
+		// SetRetryPolicy leaves the one for messages.
+		require.NoError(t, c.SetRetryPolicy(constant(time.Minute)))
+		require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.RetryExpired)
+
+		// nil has messages follow the policy for connections.
+		require.NoError(t, c.SetMessagePolicy(nil))
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { takes.Store(true) })
+		require.NoError(t, c.Send(t.Context(), msg(2)))
+		require.Equal(t, time.Minute, time.Since(began))
+
+		// SetMessagePolicy leaves the one for connections.
+		require.NoError(t, c.SetMessagePolicy(retrypolicy.NoRetry{}))
+		dials := len(f.dialTimes())
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(2 * time.Minute)
+		require.Len(t, f.dialTimes(), dials+1)
+		require.Equal(t, device.Connected, c.Status().State)
+		takes.Store(false)
+		require.ErrorIs(t, c.Send(t.Context(), msg(3)), transport.RetryExpired)
+		require.ErrorIs(t, c.SetMessagePolicy(retrypolicy.Fixed{Delay: -1}), transport.Invalid)
+	})
+}
