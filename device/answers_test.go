@@ -293,7 +293,7 @@ func TestANewPolicyEndsAHold(t *testing.T) {
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
 		time.Sleep(time.Second)
 		require.Empty(t, f.received())
-		require.NoError(t, c.SetRetryPolicy(constant(time.Second)))
+		require.NoError(t, c.SetMessagePolicy(constant(time.Second)))
 		require.NoError(t, r.Wait(t.Context()))
 		require.Equal(t, time.Second, time.Since(start))
 	})
