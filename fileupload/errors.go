@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -155,7 +156,7 @@ func (a *answer) skew(now time.Time) (time.Duration, bool) {
 }
 
 // storageRefusal reads what storage said: the code in a header, else in XML.
-func storageRefusal(a *answer, now time.Time) *transport.Error {
+func storageRefusal(a *answer, g *grant, now time.Time) *transport.Error {
 	var body struct{ Code, Message string }
 	if err := xml.Unmarshal(a.body, &body); err != nil {
 		body.Message = ""
@@ -163,15 +164,29 @@ func storageRefusal(a *answer, now time.Time) *transport.Error {
 	if code := a.header.Get("x-ms-error-code"); code != "" {
 		body.Code = code
 	}
+	secrets := g.secrets()
 	return a.refusal(storageTable, storageKind(a.status), &StatusError{
-		Service: "storage", Code: body.Code, Message: body.Message, RequestID: a.header.Get("x-ms-request-id"),
+		Service: "storage", Code: scrub.Known(body.Code, secrets...), Message: scrub.Known(body.Message, secrets...),
+		RequestID: scrub.Known(a.header.Get("x-ms-request-id"), secrets...),
 	}, now)
+}
+
+// withoutSecrets is err, of a try without an answer, without g's signature: package net/http repeats
+// what it does not understand of an answer.
+func withoutSecrets(err error, g *grant) error {
+	e := transport.Find(err)
+	if e == nil || e.Err == nil {
+		return err
+	}
+	fit := *e
+	fit.Err = scrub.KnownCause(e.Err, g.secrets()...)
+	return &fit
 }
 
 // shorten is what is kept of a peer's text: the first line, fit to be shown.
 func shorten(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
-	return hubstatus.Clean(text)
+	return scrub.Peer(text)
 }
 
 // protocolKind is for way.Protocol: what it means that no HTTP came back.

@@ -38,6 +38,21 @@ func (g *grant) String() string { return g.container + "/" + g.blob }
 // GoString is String.
 func (g *grant) GoString() string { return g.String() }
 
+// secrets are the signature as it stands in the upload URI, and as it is without escapes. A peer may
+// repeat it without its name.
+func (g *grant) secrets() []string {
+	var all []string
+	for part := range strings.SplitSeq(g.signature, "&") {
+		if sig, ok := strings.CutPrefix(part, "sig="); ok {
+			all = append(all, sig)
+			if plain, err := url.QueryUnescape(sig); err == nil {
+				all = append(all, plain)
+			}
+		}
+	}
+	return all
+}
+
 // sameFile reports whether both are leave to write the same file.
 func (g *grant) sameFile(other *grant) bool {
 	return g.host == other.host && g.container == other.container && g.blob == other.blob

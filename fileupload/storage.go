@@ -53,12 +53,12 @@ func (p *upload) put(ctx context.Context, query string, header http.Header, body
 		a, err := u.try(ctx, u.storage, &request{http.MethodPut, g.target(u.scheme, query), header, body})
 		switch {
 		case err != nil:
-			return err
+			return withoutSecrets(err, g)
 		case a.status == http.StatusCreated:
 			p.worked(ctx, g)
 			return nil
 		}
-		refusal := storageRefusal(a, u.creds.Time())
+		refusal := storageRefusal(a, g, u.creds.Time())
 		if refusal.Kind != transport.Unauthorized {
 			return refusal
 		}

@@ -78,10 +78,10 @@ func TestWhatAnswersMean(t *testing.T) {
 		{504, "", transport.Timeout},
 		{600, "", transport.Protocol},
 	} {
-		byHeader := storageRefusal(answered(c.status, "", "x-ms-error-code", c.code), now)
+		byHeader := storageRefusal(answered(c.status, "", "x-ms-error-code", c.code), &grant{}, now)
 		require.Equal(t, c.kind, byHeader.Kind, "%d %s", c.status, c.code)
 		byBody := storageRefusal(answered(c.status, `<?xml version="1.0" encoding="utf-8"?><Error><Code>`+c.code+`</Code><Message>m
-RequestId:r</Message></Error>`), now)
+RequestId:r</Message></Error>`), &grant{}, now)
 		require.Equal(t, c.kind, byBody.Kind, "%d %s", c.status, c.code)
 		e, ok := errors.AsType[*StatusError](byBody)
 		require.True(t, ok)
@@ -151,7 +151,7 @@ func TestAHubsAnswersMeanTheSameEverywhere(t *testing.T) {
 		if status == http.StatusForbidden {
 			want.Kind = transport.Forbidden
 		}
-		require.Equal(t, want.Kind, storageRefusal(answered(status, ""), time.Now()).Kind, status)
+		require.Equal(t, want.Kind, storageRefusal(answered(status, ""), &grant{}, time.Now()).Kind, status)
 	}
 	own := 0
 	for code := 400_000; code < 600_000; code++ {
@@ -170,21 +170,28 @@ func TestAHubsAnswersMeanTheSameEverywhere(t *testing.T) {
 
 func TestNoTextOfAPeerShowsASignature(t *testing.T) {
 	now := time.Now()
-	for _, secret := range []string{"PUT /c/b?sv=1&sig=c2VjcmV0 HTTP/1.1", "SIG=c2VjcmV0", "token SharedAccessSignature sr=a&sig=c2VjcmV0"} {
+	g := &grant{signature: "sv=1&sig=c2VjcmV0%2B&se=2"}
+	for _, secret := range []string{"the signature c2VjcmV0+ or c2VjcmV0%2B is wrong", "PUT /c/b?sv=1&sig=c2VjcmV0 HTTP/1.1", "SIG=c2VjcmV0", "token SharedAccessSignature sr=a&sig=c2VjcmV0"} {
 		for _, e := range []error{
-			storageRefusal(answered(403, "<Error><Code>"+strings.ReplaceAll(secret, "&", "&amp;")+"</Code><Message>"+strings.ReplaceAll(secret, "&", "&amp;")+"</Message></Error>"), now),
-			storageRefusal(answered(403, "", "x-ms-error-code", secret, "x-ms-request-id", secret), now),
-			hubRefusal(answered(403, `{"Message":"`+secret+`"}`), now),
-			hubRefusal(answered(403, secret, "iothub-errorcode", secret), now),
+			storageRefusal(answered(403, "<Error><Code>"+strings.ReplaceAll(secret, "&", "&amp;")+"</Code><Message>"+strings.ReplaceAll(secret, "&", "&amp;")+"</Message></Error>"), g, now),
+			storageRefusal(answered(403, "", "x-ms-error-code", secret, "x-ms-request-id", secret), g, now),
+			withoutSecrets(protocol.Error(errors.New("malformed HTTP response "+secret)), g),
 		} {
 			require.NotContains(t, e.Error(), "c2VjcmV0")
-			s, _ := errors.AsType[*StatusError](e)
+			s, ok := errors.AsType[*StatusError](e)
+			if !ok {
+				continue
+			}
 			require.NotContains(t, s.Code+s.Message+s.RequestID, "c2VjcmV0")
 		}
 	}
+	for _, secret := range []string{"PUT /c/b?sv=1&sig=c2VjcmV0 HTTP/1.1", "SIG=c2VjcmV0", "token SharedAccessSignature sr=a&sig=c2VjcmV0"} {
+		require.NotContains(t, hubRefusal(answered(403, `{"Message":"`+secret+`"}`), now).Error(), "c2VjcmV0")
+		require.NotContains(t, hubRefusal(answered(403, secret, "iothub-errorcode", secret), now).Error(), "c2VjcmV0")
+	}
 	require.Less(t, len(shorten(strings.Repeat("a", 1<<20))), 2000)
-	require.Equal(t, "a b", shorten("  a\x00b \nc"))
-	g := grant{container: "c", blob: "d/b", host: "h", signature: "sig=c2VjcmV0"}
+	require.Equal(t, `a\x00b`, shorten("  a\x00b \nc"))
+	g = &grant{container: "c", blob: "d/b", host: "h", signature: "sig=c2VjcmV0"}
 	require.Equal(t, "c/d/b", g.String())
 	require.Equal(t, "c/d/b", g.GoString())
 	require.Equal(t, "https://h/c/d/b", g.address("https"))
@@ -282,7 +289,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, body, header string) {
 		for _, e := range []*transport.Error{
 			hubRefusal(answered(status, body, "iothub-errorcode", header), time.Now()),
-			storageRefusal(answered(status, body, "x-ms-error-code", header), time.Now()),
+			storageRefusal(answered(status, body, "x-ms-error-code", header), &grant{}, time.Now()),
 		} {
 			s, ok := errors.AsType[*StatusError](e)
 			if !ok || s.Status != status || len(s.Code) > 200 || len(s.Message) > 200 || strings.Contains(strings.ToLower(e.Error()), "sig=") {

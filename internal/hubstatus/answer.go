@@ -26,9 +26,6 @@ func (a *Answer) Verdict() Verdict {
 	return OfStatus(a.Status)
 }
 
-// MaxText bounds what is kept of a hub's text.
-const MaxText = 1 << 10
-
 // Read reads what the hub says about an error. Header "iothub-errorcode" has the name; the body has one of two forms:
 //
 //	{"Message":"{\"errorCode\":404001,\"trackingId\":\"..\",\"message\":\"..\"}"}
@@ -58,7 +55,7 @@ func Read(status int, header http.Header, body []byte) *Answer {
 			}
 		}
 	}
-	e.Name, e.Message, e.TrackingID = Clean(e.Name), Clean(e.Message), Clean(e.TrackingID)
+	e.Name, e.Message, e.TrackingID = scrub.Peer(e.Name), scrub.Peer(e.Message), scrub.Peer(e.TrackingID)
 	if e.Code == 0 {
 		e.Code = codeNamed[e.Name]
 	}
@@ -76,18 +73,4 @@ func or(a, b string) string {
 		return a
 	}
 	return b
-}
-
-// Clean makes a peer's text fit to be shown: short, valid, on one line, and without a secret that it may repeat.
-func Clean(text string) string {
-	if len(text) > MaxText {
-		text = text[:MaxText] + "..."
-	}
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == 0xfffd {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, " "))
-	return strings.TrimSpace(scrub.Text(text))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -300,7 +301,7 @@ func TestWhatTheHubSays(t *testing.T) {
 		{"a code of another status that is known", 400, nil, inner(map[string]any{"errorCode": 429001, "message": "x"}), Answer{400, 429001, "ThrottlingException", "x", ""}},
 		{"a code that cannot be", 400, nil, inner(map[string]any{"errorCode": 12, "message": "x"}), Answer{400, 0, "", "x", ""}},
 		{"a new code", 400, nil, inner(map[string]any{"errorCode": 400999, "message": "x"}), Answer{400, 400999, "", "x", ""}},
-		{"a name that nobody knows", 400, map[string]string{name: "New\r\nThing"}, "", Answer{400, 0, "New  Thing", "", ""}},
+		{"a name that nobody knows", 400, map[string]string{name: "New\r\nThing"}, "", Answer{400, 0, `New\r\nThing`, "", ""}},
 		{"plain text in JSON", 400, nil, `{"Message":"bad"}`, Answer{400, 0, "", "bad", ""}},
 		{"no JSON", 400, nil, `bad`, Answer{400, 0, "", "", ""}},
 	} {
@@ -322,7 +323,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, name, body string) {
 		e := Read(status, http.Header{"Iothub-Errorcode": {name}}, []byte(body))
 		for _, text := range []string{e.Name, e.Message, e.TrackingID} {
-			if len(text) > MaxText+2*len("(hidden)")*MaxText || strings.ContainsAny(text, "\r\n\x00") {
+			if len(text) > scrub.MaxPeer+len("...") || strings.ContainsAny(text, "\r\n\x00") {
 				t.Errorf("%q", text)
 			}
 		}

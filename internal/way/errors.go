@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -112,14 +113,14 @@ func is(target error) func(error) bool {
 func (p *Protocol) Error(err error) *transport.Error {
 	if e := transport.Find(err); e != nil {
 		kept := *e
-		kept.Scope, kept.Op, kept.Proto = transport.Connection, transport.OpDial, p.Name
+		kept.Scope, kept.Op, kept.Proto, kept.Err = transport.Connection, transport.OpDial, p.Name, scrub.Cause(kept.Err)
 		return &kept
 	}
 	kind, hint := p.dialKind(err)
 	if hint != "" {
 		err = &hintError{err, hint}
 	}
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: p.Name, Err: err}
+	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: p.Name, Err: scrub.Cause(err)}
 }
 
 // Invalid is the error of a dial with wrong options or credentials.

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/Azure/go-amqp"
+
+	"github.com/hubline-iot/hubline/internal/scrub"
 )
 
 // tokens puts tokens to the hub over the one pair of links to $cbs that a connection has. The pair is opened when the first token is put, and anew when it was lost. Any
@@ -221,5 +223,5 @@ func (t *tokens) answer(id string, p map[string]any) {
 		status = p["statusCode"]
 	}
 	n, _ := strconv.Atoi(valueText(status))
-	ch <- tokenAnswer{n, shorten(valueText(p["status-description"]))}
+	ch <- tokenAnswer{n, scrub.Peer(valueText(p["status-description"]))}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -24,7 +25,7 @@ type ConditionError struct {
 	What string
 	// Condition is AMQP's, such as "amqp:link:detach-forced"; empty when the hub gave none.
 	Condition string
-	// Description is the hub's text, at most 1 KB of it.
+	// Description is the hub's text, at most 1 KB of it, without secrets and control characters.
 	Description string
 }
 
@@ -47,7 +48,7 @@ func (e *ConditionError) Error() string {
 type TokenError struct {
 	// Status is the hub's, as in HTTP.
 	Status int
-	// Description is the hub's text, at most 1 KB of it.
+	// Description is the hub's text, at most 1 KB of it, without secrets and control characters.
 	Description string
 }
 
@@ -196,21 +197,11 @@ func saslMeaning(code int) meaning {
 	return meaning{transport.Unknown, "not a code of SASL"}
 }
 
-// maxDescription bounds what is kept of a peer's text.
-const maxDescription = 1 << 10
-
-func shorten(text string) string {
-	if len(text) > maxDescription {
-		text = strings.ToValidUTF8(text[:maxDescription], "") + "..."
-	}
-	return text
-}
-
 // conditionOf makes a ConditionError of what the hub said, which may be nothing.
 func conditionOf(what string, e *amqp.Error) *ConditionError {
 	c := &ConditionError{What: what}
 	if e != nil {
-		c.Condition, c.Description = shorten(string(e.Condition)), shorten(e.Description)
+		c.Condition, c.Description = scrub.Peer(string(e.Condition)), scrub.Peer(e.Description)
 	}
 	return c
 }
@@ -308,12 +299,12 @@ func isLink(err error) bool { _, ok := errors.AsType[*amqp.LinkError](err); retu
 
 // failed is the error of one operation.
 func failed(op transport.Op, kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: cause}
+	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: scrub.Cause(cause)}
 }
 
 // lost is the *transport.Error for the end of a live session.
 func lost(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRun, Proto: proto, Err: cause}
+	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRun, Proto: proto, Err: scrub.Cause(cause)}
 }
 
 // lossOf is lost with the Kind that the cause has: what the hub said, or Timeout when it fell silent or takes no data, else Network.

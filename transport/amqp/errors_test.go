@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -166,7 +167,7 @@ func TestLosses(t *testing.T) {
 func TestTextsOfPeersAreBounded(t *testing.T) {
 	long := strings.Repeat("é", 5000)
 	c := conditionOf("link", &amqp.Error{Condition: amqp.ErrCond(long), Description: long})
-	require.Less(t, len(c.Error()), 3*maxDescription)
+	require.Less(t, len(c.Error()), 3*scrub.MaxPeer)
 	require.NotContains(t, c.Description, "�")
 }
 

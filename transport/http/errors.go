@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -36,7 +37,7 @@ func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 
 // failed is the error of one operation.
 func failed(op transport.Op, kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: cause}
+	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: scrub.Cause(cause)}
 }
 
 // lost is the error for the end of a live session. The loss of one is a network's, or a time-out's, unless its cause says better: the hub, the token source or TLS.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -63,8 +64,8 @@ func TestNoSecretInWhatTheHubSays(t *testing.T) {
 		require.NotContains(t, r.connection(transport.OpDial).Error(), secret)
 		require.NotContains(t, fmt.Sprintf("%+v", *r.cause), secret)
 	}
-	long := hubstatus.Clean(strings.Repeat("ä\n", hubstatus.MaxText))
-	require.LessOrEqual(t, len(long), hubstatus.MaxText+len("..."))
+	long := scrub.Peer(strings.Repeat("ä\n", scrub.MaxPeer))
+	require.LessOrEqual(t, len(long), scrub.MaxPeer+len("..."))
 	require.NotContains(t, long, "\n")
 }
 

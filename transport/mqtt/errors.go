@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/internal/status"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -30,7 +31,7 @@ func lossError(err error) *transport.Error {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errNoPong) {
 		kind = transport.Timeout
 	}
-	return wire.Loss(kind, err)
+	return wire.Loss(kind, scrub.Cause(err))
 }
 
 var errNoPong = wire.ErrNoPong

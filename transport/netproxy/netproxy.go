@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -117,7 +118,7 @@ func (p *proxy) onTheWay(err error) error { return &proxyError{p.addr, err} }
 
 // failed is a failure of the proxy.
 func (p *proxy) failed(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Err: &proxyError{p.addr, cause}}
+	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Err: &proxyError{p.addr, scrub.Cause(cause)}}
 }
 
 func invalid(what string) *transport.Error {

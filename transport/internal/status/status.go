@@ -14,7 +14,8 @@ type Error struct {
 	Status int
 	// Code is the service's own number, 0 if it gave none.
 	Code int
-	// Message is the service's text as it stands in its JSON, cut off at 200 bytes; empty if it gave none.
+	// Message is the service's text as it stands in its JSON, cut off at 200 bytes, without secrets and
+	// control characters. Empty if it gave none, and on boards.
 	Message string
 }
 
@@ -83,7 +84,7 @@ func Refusal(op transport.Op, proto string, status int, body []byte) *transport.
 	for _, name := range [...]string{"message", "Message"} {
 		if text, ok := jsonscan.Member(body, name); ok {
 			text = unquoted(text)
-			e.Message = string(text[:min(len(text), maxMessage)])
+			e.Message = peerText(string(text[:min(len(text), maxMessage)]))
 		}
 	}
 	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: e}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -105,7 +106,7 @@ func (c *conn) Read(p []byte) (int, error) {
 // explain makes of the library's error what the transports understand.
 func (c *conn) explain(err error) error {
 	if closed, ok := errors.AsType[*websocket.CloseError](err); ok && closed.Code != websocket.CloseAbnormalClosure {
-		return &closedError{closed.Code, closed.Text}
+		return &closedError{closed.Code, scrub.Peer(closed.Text)}
 	}
 	if below, _ := c.below.failures(); below != nil {
 		return below
@@ -172,7 +173,7 @@ type closedError struct {
 func (e *closedError) Error() string {
 	text := "the hub closed the WebSocket with code " + strconv.Itoa(e.code)
 	if e.text != "" {
-		text += ": " + strconv.Quote(e.text)
+		text += ": \"" + e.text + "\""
 	}
 	return text
 }
