@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -298,7 +298,7 @@ func (w *watch) reasons() (all []device.Reason) {
 // bubble runs a test in fake time.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	synctest.Test(t, f)
+	bounded.Test(t, f)
 }
 
 func creds() *transport.Credentials {

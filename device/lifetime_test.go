@@ -6,11 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/stretchr/testify/require"
 )
 
 func TestLifetime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		l := newLifetime()
 		child, end := l.within()
 		other, endOther := l.within()

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -35,7 +35,7 @@ type rig struct {
 // inBubble runs a test in fake time.
 func inBubble(t *testing.T, set func(h *testbroker.Options, o *fileupload.Options), test func(t *testing.T, r *rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h, o := &testbroker.Options{}, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true}
 		if set != nil {
 			set(h, o)

@@ -15,13 +15,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // The system tells of a disk that failed once: only one of two fsyncs of a file at the same time hears of it. So a segment that is full waits for the one under way.
 func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20})
 		release := make(chan struct{})
 		var calls atomic.Int32
@@ -47,7 +48,7 @@ func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
 
 // The same for Close.
 func TestAFailingFsyncDuringClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), nil)
 		var calls atomic.Int32
 		q.SetFsync(func(*os.File) error {
@@ -71,7 +72,7 @@ func TestAFailingFsyncDuringClose(t *testing.T) {
 
 // What is put during an fsync that takes longer than SyncEvery gets one, too.
 func TestSyncEveryOnASlowDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Second})
 		q.SetFsync(func(*os.File) error { time.Sleep(5 * time.Second); return nil })
 		put(t, q, 0, 1)
@@ -85,7 +86,7 @@ func TestSyncEveryOnASlowDisk(t *testing.T) {
 
 // With SyncEvery no Put is there to be told.
 func TestSyncEveryOnAFailingDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Second})
 		q.SetFsync(func(*os.File) error { return syscall.EIO })
 		put(t, q, 0, 1)
@@ -98,7 +99,7 @@ func TestSyncEveryOnAFailingDisk(t *testing.T) {
 
 // A segment that failed before it had a record does not take the next one of that number with it.
 func TestASegmentThatFailsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
 		q := open(t, folder, nil)
 		require.NoError(t, q.BreakEmpty())
@@ -118,7 +119,7 @@ func TestASegmentWithoutARecord(t *testing.T) {
 	const empty = "0000000000000064.messages"
 	for name, old := range map[string]int{"alone": 0, "behind another": 5} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				folder := t.TempDir()
 				q := open(t, folder, nil)
 				put(t, q, 0, old)
@@ -137,7 +138,7 @@ func TestASegmentWithoutARecord(t *testing.T) {
 
 // A segment that was deleted because all in it was done, before the mark got to the disk, is no damage.
 func TestAMarkThatIsOld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
 		q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20})
 		put(t, q, 0, 5)
@@ -165,7 +166,7 @@ func TestASegmentThatCannotBeRead(t *testing.T) {
 
 // A wrong length has the reader find records in a body. Those that follow in other segments are not mistaken for them.
 func TestADamagedLengthStaysInItsSegment(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
 		q := open(t, folder, nil)
 		require.NoError(t, q.Put(t.Context(), &transport.Message{Body: bytes.Repeat([]byte{0, 0, 0, 1, 2, 3, 4, 5, 6}, 100)}))
@@ -196,7 +197,7 @@ func TestFarTimes(t *testing.T) {
 }
 
 func TestRunAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), nil)
 		require.NoError(t, q.Close())
 		ran := make(chan error, 1)
@@ -209,7 +210,7 @@ func TestRunAfterClose(t *testing.T) {
 
 // A message that is done is not kept in memory.
 func TestWhatIsDoneIsNotHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		var body weak.Pointer[byte]
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) { body = weak.Make(&m.Body[0]) }})
@@ -228,7 +229,7 @@ func TestWhatIsDoneIsNotHeld(t *testing.T) {
 
 // Each Close returns when all has ended, not only the first.
 func TestTwoCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		release := make(chan struct{})
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(*transport.Message, error) { <-release }})

@@ -9,9 +9,9 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -230,7 +230,7 @@ func TestAdaptiveTakesATokenOnlyForATryThatBegins(t *testing.T) {
 }
 
 func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		l := newAdaptive(t, nil)
 		l.Admit(retrypolicy.Attempt{Now: time.Now()})
 		l.Observe(retrypolicy.Attempt{Now: time.Now(), Kind: transport.Throttled, Err: transport.Throttled}) // 0.5 a second
@@ -258,7 +258,7 @@ func TestAdaptiveManyUsers(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	const users, capacity = 2000, 200
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		o := retrypolicy.AWS2026()
 		o.Attempts = 1000
 		o.Quota = nil

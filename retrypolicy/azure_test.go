@@ -6,9 +6,9 @@ import (
 	"io"
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -144,7 +144,7 @@ func TestAzureCSharpV1KeepsTriesASecondApart(t *testing.T) {
 		{300 * msec, []time.Duration{700 * msec, 700 * msec, 700 * msec, 700 * msec, 1300 * msec, 2580 * msec}},
 		{5 * s, []time.Duration{100 * msec, 180 * msec, 340 * msec, 660 * msec}},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			var starts []time.Duration
 			begin := time.Now()
 			r := retrypolicy.Retrier{Policy: retrypolicy.AzureCSharpV1{Count: len(c.want), Max: 10 * s, Min: 100 * msec, Delta: 100 * msec}, Rand: func() uint64 { return 0 }}
@@ -249,7 +249,7 @@ func TestCSharpNotTransient(t *testing.T) {
 		for _, p := range []retrypolicy.Policy{
 			retrypolicy.CSharpExponential{MaxRetries: 3}, retrypolicy.CSharpFixed{MaxRetries: 3}, retrypolicy.CSharpIncremental{MaxRetries: 3, Step: s},
 		} {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				tries := 0
 				r := retrypolicy.Retrier{Policy: p, Classify: hubOnly}
 				err := r.Do(t.Context(), func(context.Context) error { tries++; return c.err })
@@ -381,7 +381,7 @@ func TestAzureNodeFilterOverride(t *testing.T) {
 			classify retrypolicy.Classifier
 			want     int
 		}{{nil, c.plain}, {override, c.override}} {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				tries := 0
 				r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.AzureNode{}}, Classify: v.classify}
 				err := r.Do(t.Context(), func(context.Context) error { tries++; return &transport.Error{Kind: c.kind} })

@@ -4,16 +4,16 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/stretchr/testify/require"
 )
 
 // A retry that the deadline prevents is not paid for, and is not called a lack of quota.
 func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		b, err := retrypolicy.NewTokenBucket(5, 0, 0)
 		require.NoError(t, err)
 		q, err := retrypolicy.NewQuota(&retrypolicy.QuotaOptions{Bucket: b})
@@ -35,7 +35,7 @@ func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 }
 
 func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		b := newRetryBudget(t, &retrypolicy.RetryBudgetOptions{Least: 10})
 		failing := func(context.Context) error { return errors.New("down") }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -13,9 +13,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -65,7 +65,7 @@ func wantError(t *testing.T, err error, reason retrypolicy.Reason, retries int, 
 }
 
 func TestDoRetriesUntilItSucceeds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		op := perform(transport.Network, transport.Timeout, nil)
 		if err := retrypolicy.Do(bg, every(5), op.run); err != nil {
 			t.Error(err)
@@ -75,7 +75,7 @@ func TestDoRetriesUntilItSucceeds(t *testing.T) {
 }
 
 func TestDoStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		lost := &transport.Error{Kind: transport.Network}
 		for _, c := range []struct {
 			name    string
@@ -115,7 +115,7 @@ func TestDoRunsNothingWithBadParameters(t *testing.T) {
 }
 
 func TestDoValueReturnsTheLastValue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		n := 0
 		v, err := retrypolicy.DoValue(bg, every(3), func(context.Context) (int, error) {
 			if n++; n < 3 {
@@ -147,7 +147,7 @@ func TestDoNeverSleepsPastADeadline(t *testing.T) {
 		{time.Second, []time.Duration{0}},
 		{1, []time.Duration{0}},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(bg, c.deadline)
 			defer cancel()
 			told := 0
@@ -171,7 +171,7 @@ func TestDoNeverSleepsPastADeadline(t *testing.T) {
 }
 
 func TestDoEndsInTheMiddleOfAWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(bg)
 		time.AfterFunc(1300*ms, func() { cancel(why) })
@@ -187,7 +187,7 @@ func TestDoEndsInTheMiddleOfAWait(t *testing.T) {
 
 // The try that a context cut short has an error of its own; what counts is the real failure before.
 func TestDoEndsInTheMiddleOfATry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, 1300*ms)
 		defer cancel()
 		runs := 0
@@ -213,7 +213,7 @@ func TestDoEndsInTheMiddleOfATry(t *testing.T) {
 }
 
 func TestRetrierLimitEndsARunningTry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		r := retrypolicy.Retrier{Policy: every(9), Limit: 2500 * ms}
 		began, runs := time.Now(), 0
 		err := r.Do(bg, func(ctx context.Context) error {
@@ -240,7 +240,7 @@ func TestRetrierLimitEndsARunningTry(t *testing.T) {
 }
 
 func TestRetrierTryLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		rec := open()
 		r := retrypolicy.Retrier{Policy: rec, TryLimit: 300 * ms}
 		began, runs := time.Now(), 0
@@ -269,7 +269,7 @@ func TestRetrierTryLimit(t *testing.T) {
 }
 
 func TestRetrierOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		dial := &transport.Error{Kind: transport.Network, Op: transport.OpDial}
 		for _, c := range []struct {
 			err    error
@@ -311,7 +311,7 @@ func TestRetrierLongPoll(t *testing.T) {
 		{"out of attempts", retrypolicy.AWS2026, true, 2, 0, kServer, 2, 50 * ms, retrypolicy.OutOfAttempts},
 		{"not retryable", retrypolicy.AWS2026, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.NotRetryable},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			o := c.preset()
 			o.Attempts, o.Quota.Spent = c.total, c.spent
 			r := retrypolicy.Retrier{
@@ -329,7 +329,7 @@ func TestRetrierLongPoll(t *testing.T) {
 			}
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // N19, and a success: no delay
+	bounded.Test(t, func(t *testing.T) { // N19, and a success: no delay
 		r := retrypolicy.Retrier{Policy: newAWS(t, retrypolicy.AWS2026()), LongPoll: true, Rand: func() uint64 { return drawLast }}
 		op := perform(kServer, nil)
 		if err := r.Do(bg, op.run); err != nil || time.Since(op.began) != 50*ms {
@@ -350,7 +350,7 @@ func TestRetrierLongPoll(t *testing.T) {
 
 // A poll that a gate refuses is slowed down too.
 func TestRetrierLongPollAtABreaker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1})
 		r := retrypolicy.Retrier{Policy: b.Wrap(retrypolicy.NoRetry{}), LongPoll: true}
 		op := perform(transport.Network)
@@ -372,7 +372,7 @@ func TestRetrierLongPollAtABreaker(t *testing.T) {
 
 // 200 callers wait at a breaker. When the probe has succeeded they do not all come at once.
 func TestABreakerThatClosesLetsNoCrowdIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		const callers = 200
 		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
 		p := b.Wrap(again(time.Second))
@@ -452,7 +452,7 @@ func TestDoTellsAnAnswerThoughTheContextEnded(t *testing.T) {
 }
 
 func TestRetrierTellsRetriesAndPassesTheKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		rec := open()
 		var told []string
 		n := uint64(0)
@@ -512,7 +512,7 @@ func TestDoDrawsItsOwnNumbers(t *testing.T) {
 }
 
 func TestRetrierClassifyFallsThrough(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		odd := errors.New("odd")
 		r := retrypolicy.Retrier{Policy: every(3), Classify: retrypolicy.Chain(
 			func(err error) retrypolicy.Info { // the hook for single errors
@@ -581,7 +581,7 @@ func TestUntil(t *testing.T) {
 		{"an error that they fail", []answer{{"old", transport.Forbidden}}, "old", retrypolicy.NotRetryable, transport.Forbidden, 0},
 		{"never", []answer{{"deleting", nil}}, "deleting", retrypolicy.OutOfAttempts, retrypolicy.ErrNotYet, 3 * time.Second},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.ByKind{
 				Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: again(time.Minute)}}, Default: again(time.Second),
 			}}}
@@ -606,7 +606,7 @@ func TestUntil(t *testing.T) {
 }
 
 func TestGateBeforeTheFirstTry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		rec := open()
 		op := perform(nil)
 		for _, c := range []struct{ says, want retrypolicy.Reason }{
@@ -647,7 +647,7 @@ func (w *waits) Admit(retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		op := perform(transport.Network, nil)
 		if err := retrypolicy.Do(bg, &waits{left: 3}, op.run); err != nil {
 			t.Error(err)
@@ -681,7 +681,7 @@ func TestDoReportsATryThatPanics(t *testing.T) {
 }
 
 func TestRetrierIsForManyGoroutines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		o := retrypolicy.AWS2026()
 		b := bucketed(t, &o, 500, 500)
 		r := retrypolicy.Retrier{Policy: newAWS(t, o)}

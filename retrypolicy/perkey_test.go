@@ -10,9 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -111,7 +111,7 @@ func TestPerKeyForgetsTheKeyNotUsedForLongest(t *testing.T) {
 
 // An empty quota of one tenant leaves the others theirs.
 func TestPerKeyKeepsQuotasApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		p, err := retrypolicy.NewPerKey(10, func(string) retrypolicy.Policy {
 			o := retrypolicy.AWSJava()
 			o.Quota.Size, o.Attempts = 10, 10

@@ -9,9 +9,9 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -282,7 +282,7 @@ func TestQuotaObservesSeveralSuccesses(t *testing.T) {
 
 // smithy-kotlin: at most 10, refill 10 a second, 10 for a first try, no breaker.
 func TestQuotaWaitsForTheRefill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		b := newBucket(t, 10, 0, 10)
 		p := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b, First: 10, Wait: true}).Wrap(retrypolicy.NoRetry{})
 		for i, want := range []time.Duration{0, time.Second} {
@@ -335,7 +335,7 @@ func TestQuotaEarlyAndLate(t *testing.T) {
 		tries  int
 		took   time.Duration
 	}{{false, 1, 1, 0}, {true, 1, 2, 10 * time.Second}, {true, 0, 1, 10 * time.Second}, {false, 0, 1, 0}} {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			q := newQuota(t, &retrypolicy.QuotaOptions{Size: 5, Spent: 5, Refill: c.refill, Late: c.late})
 			p := q.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: again(10 * time.Second)})
 			began, tries := time.Now(), 0

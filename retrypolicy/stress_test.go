@@ -10,9 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -122,7 +122,7 @@ func stress(t *testing.T, wait bool) {
 
 	var ran, succeeded atomic.Int64
 	var reasons [16]atomic.Int64
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		began := time.Now()
 		// The service is down for 3 s in every 10, and short of capacity in between. Its tries end within half a second, less than a cooldown.
 		serve := func(ctx context.Context, rng *rand.Rand) error {

@@ -6,9 +6,9 @@ import (
 	"math"
 	"reflect"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -25,7 +25,7 @@ func script(calls *int, list ...error) func(context.Context) error {
 // retries runs an operation under r, in a bubble, and returns how often it ran, how long all took, and how it ended.
 func retries(t *testing.T, r retrypolicy.Retrier, list ...error) (calls int, took time.Duration, err error) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		began := time.Now()
 		err = r.Do(t.Context(), script(&calls, list...))
 		took = time.Since(began)

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -23,7 +23,7 @@ func TestTheFirstAnswerMayBeSlow(t *testing.T) {
 	const trip = 2 * time.Minute // the longest that a request has by default
 	for ahead := -3 * time.Minute; ahead <= 3*time.Minute; ahead += 10 * time.Second {
 		for _, written := range []time.Duration{0, trip / 4, trip / 2, trip} {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				row := fmt.Sprint(ahead, " ", written)
 				var c Clock
 				sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
@@ -58,7 +58,7 @@ func TestTheOffsetGoesWithTheClock(t *testing.T) {
 	require.NoError(t, err)
 	for name, was := range map[string]time.Duration{"years ahead": years, "years behind": -years, "hours ahead": 3 * time.Hour, "hours behind": -3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				var c Clock
 				c.Learn(says(0), time.Now(), time.Now())
 				e := *c.latest.Load() // as if the clock had been wrong then
@@ -84,7 +84,7 @@ func TestTheOffsetGoesWithTheClock(t *testing.T) {
 
 // A step that tokens stand is corrected by the next answer.
 func TestASmallStepIsLearnt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		var c Clock
 		c.Learn(says(10*time.Minute), time.Now(), time.Now())
 		e := *c.latest.Load()

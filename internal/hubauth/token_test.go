@@ -2,17 +2,17 @@ package hubauth
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // Two requests at a time are refused with one token: both may try another one, whoever is told first.
 func TestOneTokenRefusedTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
 		require.NoError(t, err)
 		all := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, new(Clock))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -22,7 +23,7 @@ func withEachTwin(t *testing.T, f func(t *testing.T, e *env)) {
 		if !e.twins {
 			t.Skip("there are no twins")
 		}
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			v := newEnv(t, e)
 			f(t, v)
 			require.NoError(t, v.close())

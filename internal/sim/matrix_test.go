@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -150,7 +151,7 @@ func (m *matrix) play(t *testing.T, with engine) {
 			}
 			t.Run(o.name+"/"+r.name, func(t *testing.T) {
 				cells[key] = "RED"
-				synctest.Test(t, func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
 					if err := cell(t, with, o, r); err != nil {
 						t.Error(err)
 						return

@@ -10,12 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -40,7 +40,7 @@ func TestAHubThatFloodsAndReadsNothing(t *testing.T) {
 			}},
 		} {
 			t.Run(with.name+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { floodWithoutReading(t, with, flood) })
+				bounded.Test(t, func(t *testing.T) { floodWithoutReading(t, with, flood) })
 			})
 		}
 	}

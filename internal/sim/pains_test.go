@@ -7,10 +7,10 @@ import (
 	"os"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -71,7 +71,7 @@ func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 			if idle && with.protocol == testbroker.HTTP {
 				t.Skip("a device that has nothing to say says nothing over HTTP, and finds out with its next request")
 			}
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				hub, err := testbroker.New(nil)
 				require.NoError(t, err)
 				_, err = hub.AddDevice("dev-1")
@@ -118,7 +118,7 @@ func TestPain25_NothingIsPrinted(t *testing.T) {
 	}()
 	for seed := uint64(1000); seed < 1014; seed++ {
 		p := drawPlan(seed, engines[seed%uint64(len(engines))])
-		synctest.Test(t, func(t *testing.T) { play(t, p) })
+		bounded.Test(t, func(t *testing.T) { play(t, p) })
 	}
 	os.Stdout, os.Stderr = stdout, stderr
 	log.SetOutput(stderr)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -37,7 +38,7 @@ func TestSimulation(t *testing.T) {
 		for seed := from; seed <= to; seed++ {
 			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 				p := drawPlan(seed, e)
-				synctest.Test(t, func(t *testing.T) { simulate(t, p) })
+				bounded.Test(t, func(t *testing.T) { simulate(t, p) })
 			})
 		}
 	})
@@ -49,7 +50,7 @@ func TestTheLedgerNoticesASabotage(t *testing.T) {
 		if e.batches {
 			t.Skip("the fault would meet a batch")
 		}
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			p := drawPlan(1, e)
 			p.steps = []step{
 				{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.Forget, After: 3}},

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
@@ -326,7 +326,7 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 		if !e.twins {
 			t.Skip("there are no twins")
 		}
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			p := drawPlan(1, e)
 			p.steps = []step{
 				{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.SwallowDesired}},
@@ -335,7 +335,7 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 			p.hidden = true
 			require.ErrorContains(t, play(t, p).check(), "after all faults, version 2 is desired and the device knows of 1")
 		})
-		synctest.Test(t, func(t *testing.T) { // that one was kept excuses no other
+		bounded.Test(t, func(t *testing.T) { // that one was kept excuses no other
 			p := drawPlan(1, e)
 			p.steps = []step{
 				{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.SwallowDesired}},
@@ -345,7 +345,7 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 			}
 			require.ErrorContains(t, play(t, p).check(), "after all faults, version 4 is desired and the device knows of 3")
 		})
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			p := drawPlan(1, e)
 			p.steps = []step{{at: time.Second, what: report, count: 3, timeout: time.Minute}}
 			w := play(t, p)

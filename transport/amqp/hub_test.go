@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubpair"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -22,7 +23,7 @@ import (
 // bubble runs f with fake time and a hub that knows "dev-1". All that f starts must have ended when it returns.
 func bubble(t *testing.T, f func(t *testing.T, h *hub)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newHub(t)) })
+	bounded.Test(t, func(t *testing.T) { f(t, newHub(t)) })
 }
 
 // hub is the emulator, and a network that counts dials.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -165,7 +166,7 @@ func TestBatches(t *testing.T) {
 
 // A hub that takes little at a time gets smaller batches, and nobody is told that a message is too large which is not.
 func TestBatchesFitTheLink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{MaxMessageSize: 10_000}})
 		require.NoError(t, err)
 		defer h.Close()

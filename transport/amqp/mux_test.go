@@ -16,6 +16,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubpair"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -729,7 +730,7 @@ func TestManyBadDevices(t *testing.T) {
 
 // One device more than the peer allows sessions is refused, and does not cost the others their connection.
 func TestMoreDevicesThanSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := smallHub(t, 5)
 		mux := amqp.NewMux(h.options())
 		var all []*running
@@ -774,7 +775,7 @@ func crowded(t *testing.T, late time.Duration) (*hub, *amqp.Options) {
 
 // Devices come and go faster than the hub ends their sessions: those that come wait, instead of costing all the connection.
 func TestSessionsThatEndLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h, o := crowded(t, 4*time.Second)
 		mux := amqp.NewMux(o)
 		good := start(t, mux, h.device(t, "good"))
@@ -796,7 +797,7 @@ func TestSessionsThatEndLate(t *testing.T) {
 func TestSessionsThatDoNotEnd(t *testing.T) {
 	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil, "addresses": {Telemetry: "/devices/{device}/messages/events"}} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				h, o := crowded(t, -1)
 				first := h.device(t, "good")
 				free := 4

@@ -5,13 +5,13 @@ import (
 	"io"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -34,7 +34,7 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 		"half a frame":        {header + "\x00\x00\x01\x00\x02\x00", transport.Network},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
 					return transport.Token{Text: "SharedAccessSignature sr=x&sig=secret"}, nil
 				}}
@@ -144,7 +144,7 @@ func TestAPeerWithFewSessions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for highest := range c.least + 1 {
-				synctest.Test(t, func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
 					creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
 						return transport.Token{Text: "SharedAccessSignature sr=x&sig=y"}, nil
 					}}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -50,7 +51,7 @@ func pipe(t *testing.T) (*stream, *memconn.Conn) {
 
 // Writes never block and go out together; who sends much can wait for room.
 func TestWritesDoNotBlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(1 << 10)
 		defer far.Close()
@@ -77,7 +78,7 @@ func TestWritesDoNotBlock(t *testing.T) {
 
 // A peer that takes nothing is found, whoever wrote.
 func TestAPeerThatTakesNothingIsFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(1 << 10)
 		defer far.Close()
@@ -96,7 +97,7 @@ func TestAPeerThatTakesNothingIsFound(t *testing.T) {
 
 // What was written before Close arrives.
 func TestCloseLetsTheLastWordsOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		s, far := pipe(t)
 		_, err := s.Write([]byte("goodbye"))
 		require.NoError(t, err)
@@ -122,7 +123,7 @@ func TestReadsTellWhy(t *testing.T) {
 		}, errGarbled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				s, far := pipe(t)
 				c.end(far)
 				_, err := s.Read(make([]byte, 100))

@@ -6,12 +6,12 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -108,7 +108,7 @@ func stubborn(c net.Conn) {
 
 // A device whose window the peer never opens again does not hold up the others, and can leave in time.
 func TestTheLibraryHoldsASender(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		mux := amqp.NewMux(&amqp.Options{
 			Plaintext: true, Addresses: &amqp.Addresses{Telemetry: "q.{device}"},
 			Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -139,7 +139,7 @@ func TestTheLibraryHoldsASender(t *testing.T) {
 
 // The same with nobody leaving: the wait is bounded all the same.
 func TestTheLibraryHoldsASenderForLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		tr := amqp.New(&amqp.Options{
 			Plaintext: true, Addresses: &amqp.Addresses{Telemetry: "q.{device}"},
 			Dial: func(context.Context, string, string) (net.Conn, error) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 )
@@ -49,7 +50,7 @@ type delivery struct {
 // bubble runs f in a synctest bubble with a scripted hub.
 func bubble(t *testing.T, f func(t *testing.T, h *scripted)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newScripted(t)) })
+	bounded.Test(t, func(t *testing.T) { f(t, newScripted(t)) })
 }
 
 // options reach the hub.

@@ -11,13 +11,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
@@ -26,7 +26,7 @@ import (
 // emulated runs f in a bubble with the hub emulator.
 func emulated(t *testing.T, f func(t *testing.T, h *testbroker.Hub)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h, err := testbroker.New(nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, h.Close()) }()

@@ -6,11 +6,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubpair"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 
 // Certificate, WebSocket and TLS together; the request then does not ask the hub to do without a certificate.
 func TestACertificateOverWebSocket(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := hubpair.New(t)
 		cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
 		_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))

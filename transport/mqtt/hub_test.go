@@ -9,12 +9,12 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/eclipse/paho.mqtt.golang/packets"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -30,7 +30,7 @@ func testCreds(t testing.TB) *transport.Credentials {
 // bubble runs f with fake time. All that f starts must have ended when it returns.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	synctest.Test(t, f)
+	bounded.Test(t, f)
 }
 
 // packet is one MQTT packet as the scripted hub sees it.

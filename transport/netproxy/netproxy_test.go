@@ -12,12 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -70,7 +70,7 @@ func TestConnectionsGoThroughTheProxy(t *testing.T) {
 			info = userInfo
 		}
 		t.Run("HTTP "+info, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				p := &httpProxy{target: echo, auth: auth}
 				d, _ := inMemory(t, "http://"+info+"proxy.local:3128", p.serve)
 				requireEcho(t, d)
@@ -79,7 +79,7 @@ func TestConnectionsGoThroughTheProxy(t *testing.T) {
 		})
 		for _, scheme := range []string{"socks5", "socks5h"} {
 			t.Run(scheme+" "+info, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
 					p := &socksProxy{target: echo, auth: auth}
 					d, _ := inMemory(t, scheme+"://"+info+"proxy.local:3128", p.serve)
 					requireEcho(t, d)
@@ -105,7 +105,7 @@ func requireEcho(t *testing.T, d DialFunc) {
 
 // What the far end says at once comes with the proxy's own answer and must not be swallowed.
 func TestBytesBehindTheAnswerAreTheHubs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		p := &httpProxy{answer: "HTTP/1.0 200 OK\r\nA: b\r\n\r\nfirst words"}
 		d, _ := inMemory(t, "http://proxy.local", p.serve)
 		c, err := d(t.Context(), "tcp", "hub:1")
@@ -141,7 +141,7 @@ func TestHTTPRefusalsAreToldApart(t *testing.T) {
 		require.Contains(t, want, status)
 	}
 	for status, kind := range want {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			p := &httpProxy{answer: fmt.Sprintf("HTTP/1.1 %d the user p@ss:w/rd?\r\nRetry-After: 9\r\n\r\n", status)}
 			d, n := inMemory(t, "http://"+userInfo+"proxy.local:3128", p.serve)
 			_, err := d(t.Context(), "tcp", "hub:8883")
@@ -182,7 +182,7 @@ func TestWrongPasswordsAreUnauthorized(t *testing.T) {
 		"SOCKS5, none":  {"socks5://proxy.local", (&socksProxy{auth: "other:one"}).serve},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				d, n := inMemory(t, c.url, c.serve)
 				_, err := d(t.Context(), "tcp", "hub:8883")
 				require.ErrorIs(t, err, transport.Unauthorized)
@@ -202,7 +202,7 @@ func TestSOCKS5RepliesAreToldApart(t *testing.T) {
 		if reply == 0 || reply > 9 && reply < 255 {
 			continue
 		}
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			d, n := inMemory(t, "socks5://proxy.local:3128", (&socksProxy{reply: byte(reply)}).serve)
 			_, err := d(t.Context(), "tcp", "hub:8883")
 			require.ErrorIs(t, err, kind, "%d: %v", reply, err)
@@ -234,7 +234,7 @@ func TestPeersThatAreNoProxies(t *testing.T) {
 		"SOCKS5, hung up":     {"socks5://p", hangUp, transport.Unknown, "proxy p:1080: EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				d, n := inMemory(t, c.url, c.serve)
 				_, err := d(t.Context(), "tcp", "hub:8883")
 				require.ErrorContains(t, err, c.text)
@@ -252,7 +252,7 @@ func TestPeersThatAreNoProxies(t *testing.T) {
 // An unreachable proxy is like an unreachable hub, but named.
 func TestAnUnreachableProxyIsANetworkFailure(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "socks5"} {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			d, n := inMemory(t, scheme+"://"+userInfo+"proxy.local:3128", func(net.Conn) {})
 			n.Refuse(true)
 			_, err := d(t.Context(), "tcp", "hub:8883")
@@ -278,7 +278,7 @@ func TestTheEndOfCtxEndsTheDial(t *testing.T) {
 			"while the proxy reads nothing":   {func(n *memconn.Network) { n.SetBuffer(1) }, func(c net.Conn) {}},
 		} {
 			t.Run(scheme+" "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
 					d, n := inMemory(t, scheme+"://proxy.local:3128", c.serve)
 					c.prepare(n)
 					ctx, cancel := context.WithCancel(context.Background())
@@ -436,7 +436,7 @@ func openSockets(t testing.TB) int {
 
 // TLS to the proxy itself, in which TLS to the hub runs.
 func TestAProxyWithTLS(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub, err := testbroker.New(nil)
 		require.NoError(t, err)
 		defer hub.Close()

@@ -6,9 +6,9 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -110,7 +110,7 @@ func TestTheSuiteFindsEachFault(t *testing.T) {
 // examine runs one check and returns what it complains about.
 func examine(t *testing.T, check func(*probe), newPair func(testing.TB) *Pair) []string {
 	r := &recorder{TB: t}
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		r.ctx = ctx
 		r.do(func() { check(&probe{TB: r, Pair: newPair(r)}) })

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubpair"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -21,7 +22,7 @@ import (
 
 // A PUBACK that does not come is missed after AckTimeout: the message goes again on a new connection, with the same packet id and marked.
 func TestAMissingPubackIsNoticed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := hubpair.New(t)
 		var lost time.Time
 		c, err := device.New(h.CredsWith(t, ""), lean.New(func(ctx context.Context) (lean.Conn, error) { return h.Dial(ctx, "", "") }, nil), &device.Options{
@@ -50,7 +51,7 @@ func TestAMissingPubackIsNoticed(t *testing.T) {
 
 // The loop is inside a write that will never end; Close gets it out.
 func TestCloseFreesAStuckWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(8 << 10)
 		go func() { // a hub that says hello and nothing else
@@ -78,7 +79,7 @@ func (s slowSerial) Read(p []byte) (int, error) { return s.Conn.Read(p[:1]) }
 
 // A board: fixed buffers, a serial line, cut again and again under load in both directions; nothing is lost and nothing grows.
 func TestABoardUnderCuts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := hubpair.New(t)
 		dial := func(ctx context.Context) (lean.Conn, error) {
 			c, err := h.Dial(ctx, "", "")
@@ -128,7 +129,7 @@ func TestABoardUnderCuts(t *testing.T) {
 
 // The hub takes the will in when the device vanishes, and not when it says goodbye.
 func TestTheWillIsForThoseWhoVanish(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := hubpair.New(t)
 		will := &transport.Message{ID: "last words", Body: []byte("gone")}
 		c, err := device.New(h.CredsWith(t, ""), lean.New(func(ctx context.Context) (lean.Conn, error) { return h.Dial(ctx, "", "") }, &lean.Options{Will: will}), nil)

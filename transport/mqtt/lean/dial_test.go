@@ -188,15 +188,18 @@ func TestADialEndsWithItsContext(t *testing.T) {
 		tr := New(h.dial, nil)
 		for range 2 {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errPulled)
+			drained := make(chan struct{})
 			go func() {
+				defer close(drained)
 				l, _ := h.accept()
 				_, _ = l.drain()
 			}()
 			begun := time.Now()
 			_, err := tr.Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+			cancel()
 			require.ErrorIs(t, err, errPulled)
 			require.Equal(t, 3*time.Second, time.Since(begun))
-			cancel()
+			<-drained // Dial has closed its connection
 		}
 	})
 }

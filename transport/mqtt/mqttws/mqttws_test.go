@@ -10,13 +10,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubpair"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -156,7 +156,7 @@ func TestTheRequestIsWhatTheHubWants(t *testing.T) {
 		"own path":    {&Options{Path: "/mqtt?a=b", Header: http.Header{"X-Site": {"7"}}}, mqtt.Peer{}, "/mqtt?a=b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				a, b := memconn.Pair("a", "b")
 				defer a.Close()
 				got := make(chan *server, 1)
@@ -200,7 +200,7 @@ func TestPorts(t *testing.T) {
 
 func TestWrongOptionsAreInvalid(t *testing.T) {
 	for _, o := range []Options{{Path: "mqtt"}, {Path: "/a#b"}, {Path: "/a b"}, {Path: "/%zz"}, {Path: "/\n"}, {Header: http.Header{"sec-websocket-key": {"x"}}}} {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			h := newHub(t)
 			_, _, err := dial(t.Context(), h.options(&o))
 			require.ErrorIs(t, err, transport.Invalid, "%+v", o)
@@ -220,7 +220,7 @@ func TestRefusedUpgradesAreToldApart(t *testing.T) {
 		504: transport.Unavailable, 505: transport.Unsupported, 511: transport.Unavailable, 599: transport.Unavailable,
 	}
 	for status, kind := range want {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			h := newHub(t)
 			go func() {
 				c := h.accept()
@@ -287,7 +287,7 @@ func TestPeersThatDoNotSpeakMQTTOverWebSocket(t *testing.T) {
 		}, transport.Network, "the hub closed the connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				h := newHub(t)
 				go func() {
 					raw := h.accept()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
@@ -48,7 +49,7 @@ func TestFramesAreNoPackets(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				h := newHub(t)
 				r, w := start(t, h, h.options(nil))
 				write(w)
@@ -64,7 +65,7 @@ func TestFramesAreNoPackets(t *testing.T) {
 
 // A frame may come with the answer to the request.
 func TestAFrameRightBehindTheUpgradeIsRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
 		defer a.Close()
 		go func() {
@@ -99,7 +100,7 @@ func (c *cutter) Read(p []byte) (int, error) {
 
 // Each write is whole frames of binary data, not fragments: some servers take nothing else.
 func TestWritesAreWholeBinaryFrames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
 		r, w := start(t, h, h.options(nil))
 		w.Conn.(*memconn.Conn).SetBuffer(0)
@@ -118,7 +119,7 @@ func TestWritesAreWholeBinaryFrames(t *testing.T) {
 }
 
 func TestGoodbyeIsSaidInBothProtocols(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
 		r, w := start(t, h, h.options(nil))
 		r.send("one")
@@ -143,7 +144,7 @@ func TestGoodbyeIsSaidInBothProtocols(t *testing.T) {
 
 // A hub may ping an idle connection, and closes it when no pong comes.
 func TestPingsAreAnsweredOnAnIdleConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
 		_, w := start(t, h, h.options(nil))
 		go func() { _, _ = io.Copy(io.Discard, w) }()
@@ -158,7 +159,7 @@ func TestPingsAreAnsweredOnAnIdleConnection(t *testing.T) {
 
 // The answer to a ping must not be written by who reads: the peer may be waiting for us to read before it reads itself.
 func TestPingsDoNotStopReading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
 		r, w := start(t, h, h.options(nil))
 		synctest.Wait()
@@ -207,7 +208,7 @@ func TestL8_AnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 		}, transport.Timeout, "takes no data", 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				h := newHub(t)
 				r, w := start(t, h, h.options(nil))
 				synctest.Wait()
@@ -227,7 +228,7 @@ func TestL8_AnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 
 // The library replaces errors of time-outs by its own.
 func TestTimeoutsKeepTheirCause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
 		r, _ := start(t, h, h.options(nil))
 		synctest.Wait()
@@ -238,7 +239,7 @@ func TestTimeoutsKeepTheirCause(t *testing.T) {
 }
 
 func TestGoodbyeToAStuckPeerTakesLessThanASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
 		r, _ := start(t, h, h.options(nil))
 		synctest.Wait()
@@ -271,7 +272,7 @@ func TestTheEndOfCtxEndsTheUpgrade(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				h := newHub(t)
 				play(h)
 				ctx, cancel := context.WithCancel(context.Background())
@@ -289,7 +290,7 @@ func TestTheEndOfCtxEndsTheUpgrade(t *testing.T) {
 
 // Both ends write at full speed; pings come between. Some messages are not taken.
 func TestTrafficBothWaysDoesNotLockUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		const n = 10_000
 		h := newHub(t)
 		h.net.SetBuffer(4 << 10)

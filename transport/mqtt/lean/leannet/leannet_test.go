@@ -23,6 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubpair"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -85,7 +86,7 @@ func TestTheFailuresOfADialAreToldApart(t *testing.T) {
 		}, kind: transport.Forbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				h := hubpair.New(t)
 				if c.fault != 0 {
 					h.Inject(testbroker.Fault{Kind: c.fault})
@@ -194,7 +195,7 @@ func certify(t testing.TB) (tls.Certificate, *x509.CertPool) {
 
 // A renewed certificate is taken up by the next dial.
 func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := hubpair.New(t)
 		dir := t.TempDir()
 		certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -224,7 +225,7 @@ func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 
 // The board has 80 s for this, standard Go has WriteTimeout.
 func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(16 << 10)
 		go func() { // a hub that says hello and nothing else
@@ -254,7 +255,7 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 
 // A tunnel that owes answers: its goroutine pays them between the session's writes, and ends with the connection.
 func TestATunnelPaysWhatItOwes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		tunnel := &owing{owed: make(chan struct{}, 1)}
 		before := runtime.NumGoroutine()
@@ -365,7 +366,7 @@ func openSockets(t testing.TB) int {
 }
 
 func TestTheCodeOfARefusalIsReachable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		h := hubpair.New(t)
 		h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 2})
 		var refusal *lean.ConnackError

@@ -1,0 +1,39 @@
+package bounded
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestATestInFakeTimeRuns(t *testing.T) {
+	ran := false
+	Test(t, func(t *testing.T) {
+		begun := time.Now()
+		time.Sleep(24 * time.Hour)
+		require.Equal(t, 24*time.Hour, time.Since(begun))
+		ran = true
+	})
+	require.True(t, ran)
+}
+
+// A goroutine that waits for a mutex stops the fake clock, so nothing in the bubble can end the test.
+func TestATestThatHangsIsNamed(t *testing.T) {
+	if end, ok := t.Deadline(); ok && time.Until(end) < time.Minute {
+		t.Skip("the limit would be that of go test")
+	}
+	before, limitBefore := expired, limit
+	t.Cleanup(func() { expired, limit = before, limitBefore })
+	limit = 50 * time.Millisecond
+	var mu sync.Mutex
+	mu.Lock()
+	said := make(chan string, 1)
+	expired = func(why string) {
+		said <- why
+		mu.Unlock()
+	}
+	Test(t, func(*testing.T) { mu.Lock() })
+	require.Contains(t, <-said, "TestATestThatHangsIsNamed is still running after 50ms")
+}
