@@ -63,11 +63,11 @@ func newTokens(c *connection) *tokens {
 // join waits for the reader. The connection must have ended.
 func (t *tokens) join() { t.reader.Wait() }
 
-// put puts the token for an audience and waits for the hub's verdict, for Options.OperationTimeout at most. The error is a *TokenError, or a cause for lossOf and
-// way.Protocol; ctx's when that ended.
-func (t *tokens) put(ctx context.Context, audience, token string) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, t.c.opt.OperationTimeout, errNoAnswer)
-	defer cancel()
+// put puts the token for an audience and waits for the hub's verdict. The error is a *TokenError, or a
+// cause for lossOf and way.Protocol; ctx's when that ended. told is that of connection.await.
+func (t *tokens) put(ctx context.Context, audience, token string, told func()) error {
+	bounded, done := t.c.await(ctx, told)
+	defer done()
 	answer, err := t.ask(bounded, audience, token)
 	if _, ok := errors.AsType[*ConditionError](err); ok && bounded.Err() == nil && !t.c.gone() {
 		answer, err = t.ask(bounded, audience, token) // the links had been lost, perhaps long ago

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
@@ -21,6 +22,7 @@ type Mux struct {
 	err error // what Dial returns for wrong options
 
 	places chan struct{} // of devices that are being authenticated
+	placed atomic.Uint32 // devices that have waited for a place and got one
 
 	mu      sync.Mutex // guards what follows; held for memory only
 	conn    *connection
@@ -90,7 +92,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 	asked := false
 	proof := func() (login, error) { // not sync.OnceValues, which panics when the function ends the goroutine
 		if !asked {
-			l, refusal = m.prove(ctx, cfg.Creds)
+			l, refusal = m.prove(ctx, cfg)
 			asked = true
 		}
 		return l, refusal
@@ -108,9 +110,9 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 	if _, err := proof(); err != nil {
 		return nil, err
 	}
-	err = m.inPlace(ctx, func() error {
+	err = m.inPlace(ctx, cfg.Progress, func() error {
 		if l.auth == CBS {
-			if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text); err != nil {
+			if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text, cfg.Progress); err != nil {
 				return err
 			}
 		}
@@ -127,12 +129,12 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 }
 
 // prove is for each device. Without tokens, what proves the connection is only asked for when one is made.
-func (m *Mux) prove(ctx context.Context, creds *transport.Credentials) (l login, err error) {
+func (m *Mux) prove(ctx context.Context, cfg *transport.Config) (l login, err error) {
 	if m.opt.Addresses != nil {
-		return login{auth: m.opt.auth(creds)}, nil
+		return login{auth: m.opt.auth(cfg.Creds)}, nil
 	}
-	err = m.inPlace(ctx, func() error {
-		l, err = m.opt.prove(ctx, creds)
+	err = m.inPlace(ctx, cfg.Progress, func() error {
+		l, err = m.opt.prove(ctx, cfg.Creds)
 		return err
 	})
 	return l, err
@@ -141,18 +143,42 @@ func (m *Mux) prove(ctx context.Context, creds *transport.Credentials) (l login,
 // placeLimit is after how long a device gives its place to the next one, though its token has not come from where it is made, or was not answered: those that take long do not hold up the others.
 const placeLimit = time.Second
 
-// inPlace runs f when there is a place for it.
-func (m *Mux) inPlace(ctx context.Context, f func() error) error {
-	select {
-	case m.places <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+// inPlace runs f when there is a place for it. It calls told, unless that is nil, while it waits and
+// other devices get places.
+func (m *Mux) inPlace(ctx context.Context, told func(), f func() error) error {
+	if err := m.place(ctx, told); err != nil {
+		return err
 	}
 	leave := sync.OnceFunc(func() { <-m.places })
 	defer leave()
 	limit := time.AfterFunc(placeLimit, leave)
 	defer limit.Stop()
 	return f()
+}
+
+// place waits for a place.
+func (m *Mux) place(ctx context.Context, told func()) error {
+	select {
+	case m.places <- struct{}{}:
+		return nil
+	default:
+	}
+	every := time.NewTicker(tellEvery)
+	defer every.Stop()
+	for {
+		before := m.placed.Load()
+		select {
+		case m.places <- struct{}{}:
+			m.placed.Add(1)
+			return nil
+		case <-every.C:
+			if told != nil && m.placed.Load() != before {
+				told()
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // awaitLimit is how long a device that must not dial waits for the one that may, before it is told why there is no connection: less than the DialTimeout of most, which would not know.

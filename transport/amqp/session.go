@@ -242,7 +242,7 @@ func (s *session) renew(id uint32) {
 	err := errExit
 	defer func() { s.renewed(id, token, err) }()
 	if token, err = s.cfg.Creds.NewToken(s.ctx); err == nil {
-		err = s.conn.tokens.put(s.ctx, s.cfg.Creds.Resource(), token.Text)
+		err = s.conn.tokens.put(s.ctx, s.cfg.Creds.Resource(), token.Text, nil)
 	}
 }
 
@@ -276,8 +276,8 @@ func (s *session) attach(open func(ctx context.Context, under *amqp.Session) err
 }
 
 func (s *session) attachOnce(open func(ctx context.Context, under *amqp.Session) error) (*amqp.Session, error) {
-	ctx, cancel := context.WithTimeoutCause(s.ctx, s.opt.OperationTimeout, errNoAnswer)
-	defer cancel()
+	ctx, done := s.conn.await(s.ctx, s.cfg.Progress)
+	defer done()
 	select {
 	case s.begin <- struct{}{}:
 	case <-ctx.Done():
