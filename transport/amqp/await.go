@@ -38,11 +38,12 @@ func (r *awaited) look() {
 		return
 	}
 	at := r.c.window.progress(&r.exchange)
-	if r.told != nil && at.After(r.until) {
+	since := time.Since(at)
+	if r.told != nil && (since < 0 || at.After(r.until)) {
 		r.until = at
 		r.told()
 	}
-	left := r.c.opt.OperationTimeout - time.Since(at)
+	left := r.c.opt.OperationTimeout - since
 	if left <= 0 {
 		r.cancel(errNoAnswer)
 		return

@@ -34,6 +34,8 @@ type Mux struct {
 	host  string        // that was dialed
 	by    string        // the device that had begun it; its own policy paces its next one
 	news  chan struct{} // closed, and replaced, when a dial begins or has ended
+
+	connected chan struct{} // closed when a device is accepted on a connection; nil unless somebody waits
 }
 
 var _ transport.Transport = (*Mux)(nil)
@@ -67,7 +69,7 @@ func NewMux(o *Options) *Mux {
 //
 // There is one dial at a time, which all who come meanwhile wait for. It does not end with the device that began it, and fails with Timeout after Options.OperationTimeout. While the
 // hub cannot be reached, that device begins the next one, as its policy paces it, or another one when it has not done so for a while; the calls of the others wait for a success, and return
-// the latest failure when they have waited for 8 s. What the hub itself wants to be waited for is returned at once, as RetryAfter.
+// the latest failure when they have waited for 8 s. Their retries begin at once when the Mux is connected again (transport.Error.Passed). What the hub itself wants to be waited for is returned at once, as RetryAfter.
 func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	if m.err != nil {
 		return nil, m.err
@@ -80,9 +82,30 @@ func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessio
 	}
 	s, err := m.join(ctx, cfg)
 	if err != nil {
-		return nil, dialError(ctx, err)
+		return nil, m.untilConnected(dialError(ctx, err))
 	}
 	return s, nil
+}
+
+// untilConnected has the failure of a dial pass when the Mux is connected, if that is what was missing.
+// So a device does not add its own delay to the delay of the device that dials.
+func (m *Mux) untilConnected(e *transport.Error) *transport.Error {
+	switch e.Kind {
+	case transport.Network, transport.Timeout, transport.Unavailable:
+	default:
+		return e
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e.RetryAfter != 0 || m.conn != nil && m.conn.accepted && !m.conn.gone() {
+		return e
+	}
+	if m.connected == nil {
+		m.connected = make(chan struct{})
+	}
+	own := *e
+	own.Passed = m.connected
+	return &own
 }
 
 // join authenticates a device and gives it a session.
@@ -411,6 +434,10 @@ func (m *Mux) accept(c *connection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c.accepted, m.gap = true, 0
+	if m.connected != nil {
+		close(m.connected)
+		m.connected = nil
+	}
 }
 
 // release takes a user off. The last one closes the connection. One that ended before it was of use to anybody counts as a dial that failed: a hub, or what stands before it, may take each connection

@@ -86,3 +86,43 @@ func TestAFleetOnASlowConnection(t *testing.T) {
 		require.Zero(t, failures)
 	})
 }
+
+// Many devices join over a connection that takes longer for all of them than DialTimeout and OperationTimeout. None of
+// their dials fails.
+func TestManyJoinOverASlowConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		const devices, rate = 100, 500
+		mux := amqp.NewMux(h.slow(rate, 2<<20))
+		var mu sync.Mutex
+		var last time.Time
+		up, failures := 0, 0
+		began := time.Now()
+		for i := range devices {
+			c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, &device.Options{
+				OnMessage: func(context.Context, *transport.Message) error { return nil },
+				Trace: &device.Trace{Connected: func(transport.Info, time.Duration) {
+					mu.Lock()
+					up, last = up+1, time.Now()
+					mu.Unlock()
+				}},
+				OnStatus: func(s device.Status) {
+					if s.Reason == device.AttemptFailed {
+						mu.Lock()
+						failures++
+						mu.Unlock()
+						t.Log(s.Err)
+					}
+				},
+			})
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Start())
+		}
+		time.Sleep(10 * time.Minute)
+		t.Logf("%d up after %v, %d attempts failed", up, last.Sub(began), failures)
+		require.Equal(t, devices, up)
+		require.Greater(t, last.Sub(began), time.Minute, "it was not slow")
+		require.Zero(t, failures)
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}

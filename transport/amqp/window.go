@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,11 +22,13 @@ type window struct {
 
 	size atomic.Int64 // the bound in bytes; written with mu held
 
-	mu          sync.Mutex // guards what follows; held for memory only
-	out         int        // bytes in flight
-	first, last *exchange  // in flight, the oldest first
-	waiting     []*exchange
+	mu          sync.Mutex  // guards what follows; held for memory only
+	out         int         // bytes in flight
+	first, last *exchange   // in flight, the oldest first
+	waiting     []*exchange // for room, the first one next
 	moved       time.Time   // when the peer last answered
+	owed        time.Time   // since when the peer has owed an answer
+	dropped     time.Time   // when an exchange was last given up without an answer
 	watch       *time.Timer // ends a silent connection; nil before the first exchange
 	watching    bool        // watch is set
 	yield       *time.Timer // takes back places that are not used; nil before the first wait
@@ -42,6 +45,7 @@ type exchange struct {
 	ahead  int       // bytes in flight then, with its own
 	listed bool      // it is in flight
 	sent   bool      // it was written
+	steps  int       // of the exchange after the first one, at most
 
 	prev, next *exchange
 }
@@ -94,7 +98,7 @@ func (w *window) take(x *exchange, owner *telemetry, bytes int, done <-chan stru
 	defer w.mu.Unlock()
 	for i, other := range w.waiting {
 		if other == x {
-			w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
+			w.waiting = slices.Delete(w.waiting, i, i+1)
 			w.admitWaitingLocked(time.Now())
 			return false
 		}
@@ -111,6 +115,9 @@ func (w *window) fitsLocked(x *exchange) bool {
 
 // admitLocked puts x at the end of the list. mu is held.
 func (w *window) admitLocked(x *exchange, now time.Time) {
+	if !w.owesLocked() {
+		w.owed = now
+	}
 	w.out += x.bytes
 	x.since, x.ahead, x.listed = now, w.out, true
 	if x.prev = w.last; x.prev != nil {
@@ -132,7 +139,7 @@ func (w *window) admitLocked(x *exchange, now time.Time) {
 func (w *window) admitWaitingLocked(now time.Time) {
 	for len(w.waiting) > 0 && w.fitsLocked(w.waiting[0]) {
 		x := w.waiting[0]
-		w.waiting = append(w.waiting[:0], w.waiting[1:]...)
+		w.waiting = slices.Delete(w.waiting, 0, 1)
 		w.admitLocked(x, now)
 		x.owner.turn <- struct{}{} // has room: it waits once at a time
 	}
@@ -173,7 +180,7 @@ func (w *window) wrote(x *exchange) {
 
 // ask begins an exchange that does not wait for room: what it sends is little.
 func (w *window) ask(x *exchange) {
-	*x = exchange{bytes: requestBytes, sent: true}
+	*x = exchange{bytes: requestBytes, sent: true, steps: 3}
 	w.mu.Lock()
 	if !w.over {
 		w.admitLocked(x, time.Now())
@@ -215,11 +222,18 @@ func (w *window) measureLocked(x *exchange, delay time.Duration) {
 	w.size.Store(size)
 }
 
-// drop ends an exchange that is not waited for any more.
+// drop gives up an exchange that was not answered.
 func (w *window) drop(x *exchange) {
 	w.mu.Lock()
-	w.removeLocked(x, time.Now())
+	w.dropLocked(x, time.Now())
 	w.mu.Unlock()
+}
+
+func (w *window) dropLocked(x *exchange, now time.Time) {
+	if x.listed && x.sent {
+		w.dropped = now
+	}
+	w.removeLocked(x, now)
 }
 
 // leave drops all that a device has in flight.
@@ -230,7 +244,7 @@ func (w *window) leave(owner *telemetry) {
 	for x := w.first; x != nil; {
 		next := x.next
 		if x.owner == owner {
-			w.removeLocked(x, now)
+			w.dropLocked(x, now)
 		}
 		x = next
 	}
@@ -246,7 +260,8 @@ func (w *window) progress(x *exchange) time.Time {
 
 func (w *window) progressLocked(x *exchange) time.Time {
 	if !x.passed.IsZero() {
-		return x.passed
+		// The steps of a request after the first one, begin, attach and transfer, take as long again each.
+		return x.passed.Add(time.Duration(x.steps) * x.passed.Sub(x.since))
 	}
 	return later(later(x.since, w.moved), w.stream.took.get())
 }
@@ -276,15 +291,20 @@ func (w *window) look() {
 	}
 }
 
+// owesLocked reports whether the peer owes an answer, or has said nothing since one was given up. mu is held.
+func (w *window) owesLocked() bool {
+	heard := w.stream.heard.get()
+	return w.first != nil || w.owed.After(heard) || w.dropped.After(heard)
+}
+
 // silent reports whether the peer has been silent for too long, and sets the timer again if not.
 func (w *window) silent() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.watching = w.first != nil && !w.over; !w.watching {
+	if w.watching = w.owesLocked() && !w.over; !w.watching {
 		return false
 	}
-	from := later(w.first.since, later(w.stream.heard.get(), w.stream.took.get()))
-	left := w.limit - time.Since(from)
+	left := w.limit - time.Since(later(w.owed, later(w.stream.heard.get(), w.stream.took.get())))
 	if w.watching = left > 0; w.watching {
 		w.watch.Reset(left)
 	}

@@ -1,0 +1,95 @@
+package amqp_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+// After an outage all devices are back right after the one that dials, which waits for its own policy at most.
+func TestAllAreBackWithTheDeviceThatDials(t *testing.T) {
+	for _, out := range []time.Duration{20 * time.Second, 97 * time.Second, 5 * time.Minute, 22 * time.Minute} {
+		t.Run(fmt.Sprint("after ", out), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				const n = 200
+				mux := amqp.NewMux(h.options())
+				var mu sync.Mutex
+				var first, last time.Time
+				back := 0
+				for i := range n {
+					c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, &device.Options{Trace: &device.Trace{
+						Connected: func(transport.Info, time.Duration) {
+							mu.Lock()
+							defer mu.Unlock()
+							if back++; back == 1 {
+								first = time.Now()
+							}
+							last = time.Now()
+						},
+					}})
+					require.NoError(t, err)
+					defer c.Close()
+					require.NoError(t, c.Start())
+				}
+				time.Sleep(time.Minute)
+				require.Equal(t, n, back)
+				absent := h.inject(testbroker.Fault{Kind: testbroker.Absent})
+				before := h.dials.Load()
+				time.Sleep(out)
+				back = 0
+				during := h.dials.Load() - before
+				absent.Remove()
+				began := time.Now()
+				time.Sleep(30 * time.Second)
+				require.Equal(t, n, back)
+				t.Logf("%d dials during the outage; after it the first was back in %v, the last in %v", during, first.Sub(began), last.Sub(began))
+				require.LessOrEqual(t, first.Sub(began), 10*time.Second, "its own delay")
+				require.LessOrEqual(t, last.Sub(first), time.Second, "not their own delays in addition")
+				require.EqualValues(t, 1, h.dials.Load()-before-during)
+			})
+		})
+	}
+}
+
+// A connection that dies in silence is lost for all its devices half of IdleTimeout after an answer was due, as it
+// is over the other transports after AckTimeout.
+func TestASharedConnectionThatFallsSilent(t *testing.T) {
+	for name, send := range map[string]func(i int) bool{
+		"all send":  func(int) bool { return true },
+		"one sends": func(i int) bool { return i == 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				all := fleet(t, h, amqp.NewMux(h.options()), 20)
+				time.Sleep(time.Minute)
+				h.Silence()
+				began := time.Now()
+				var sent atomic.Int32
+				each(all, func(i int, c *device.Client) {
+					if !send(i) {
+						return
+					}
+					if err := c.Send(t.Context(), numbered(i)); err != nil {
+						t.Error(err)
+					}
+					if took := time.Since(began); took > 31*time.Second {
+						t.Errorf("device %d had its answer after %v", i, took)
+					}
+					sent.Add(1)
+				})
+				require.NotZero(t, sent.Load())
+				require.EqualValues(t, 2, h.dials.Load())
+				each(all, func(_ int, c *device.Client) { _ = c.Close() })
+			})
+		})
+	}
+}
