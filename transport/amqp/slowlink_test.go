@@ -72,6 +72,8 @@ func TestAFleetOnASlowConnection(t *testing.T) {
 		defer cancel()
 		each(all, func(_ int, c *device.Client) { _ = c.Flush(ctx) })
 		took := time.Since(began)
+		mu.Lock()
+		defer mu.Unlock()
 		acked := uint64(0)
 		for _, c := range all {
 			acked += c.Stats().Acknowledged
@@ -119,6 +121,8 @@ func TestManyJoinOverASlowConnection(t *testing.T) {
 			require.NoError(t, c.Start())
 		}
 		time.Sleep(10 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		t.Logf("%d up after %v, %d attempts failed", up, last.Sub(began), failures)
 		require.Equal(t, devices, up)
 		require.Greater(t, last.Sub(began), time.Minute, "it was not slow")
