@@ -54,11 +54,13 @@ var table = [...]Rule{
 var (
 	cancelled = Rule{transport.Unknown, false, Normal, "the caller's context ended"}
 	forbidden = Rule{transport.Unknown, false, Normal, "the service asked not to be tried again"}
+	violation = Rule{transport.Protocol, true, Normal, "the peer broke the protocol on a connection that had worked; another connection may do better"}
 	success   = Rule{transport.Unknown, false, Normal, "there is no error"}
 )
 
 // Of returns the rule for err, by the Kind of the outermost *transport.Error in its chain. An error without a Kind is a
-// context's (the caller gave up: no retry) or Unknown. A negative RetryAfter turns retryable into not.
+// context's (the caller gave up: no retry) or Unknown. A negative RetryAfter turns retryable into not. A cause that is
+// transport.ErrViolation turns Protocol into retryable.
 func Of(err error) Rule {
 	if err == nil {
 		return success
@@ -69,6 +71,9 @@ func Of(err error) Rule {
 		return cancelled
 	}
 	rule := OfKind(kind)
+	if kind == transport.Protocol && hasCause(err, transport.ErrViolation) {
+		rule = violation
+	}
 	if e != nil && e.RetryAfter < 0 && rule.Retry {
 		r := forbidden
 		r.Kind = kind

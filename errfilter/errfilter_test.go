@@ -135,6 +135,8 @@ func TestOfLooksThroughWraps(t *testing.T) {
 		{"an unknown answer with a context's error behind it", &transport.Error{Err: context.Canceled}, transport.Unknown, false, "answer that is not known"},
 		{"the service asked not to be tried again", &transport.Error{Kind: transport.Throttled, RetryAfter: -1}, transport.Throttled, false, "asked not to be tried"},
 		{"the same, wrapped", wrapped{&transport.Error{Kind: transport.Unavailable, RetryAfter: -time.Second}}, transport.Unavailable, false, "asked not to be tried"},
+		{"a violation on a working connection", &transport.Error{Kind: transport.Protocol, Err: wrapped{transport.ErrViolation}}, transport.Protocol, true, "another connection"},
+		{"the same of another kind", &transport.Error{Kind: transport.NotFound, Err: wrapped{transport.ErrViolation}}, transport.NotFound, false, "does not exist"},
 		{"terminal keeps its own reason", &transport.Error{Kind: transport.NotFound, RetryAfter: -1}, transport.NotFound, false, "does not exist"},
 		{"a wait asked for does not make it retryable", &transport.Error{Kind: transport.NotFound, RetryAfter: time.Minute}, transport.NotFound, false, "does not exist"},
 	} {

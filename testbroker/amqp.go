@@ -30,6 +30,9 @@ type AMQPOptions struct {
 	IdleTimeout time.Duration
 	// MaxTokens is how many tokens one connection may hold. Default: 2000.
 	MaxTokens int
+	// OmitNextIncomingID leaves the next-incoming-id out of each flow. The standard forbids it once a session is begun;
+	// some hubs do it.
+	OmitNextIncomingID bool
 }
 
 func (o AMQPOptions) withDefaults() AMQPOptions {
@@ -42,6 +45,8 @@ func (o AMQPOptions) withDefaults() AMQPOptions {
 		Credit:         cmp.Or(o.Credit, 500),
 		IdleTimeout:    max(cmp.Or(o.IdleTimeout, 8*time.Minute), 0),
 		MaxTokens:      cmp.Or(max(o.MaxTokens, 0), 2000),
+
+		OmitNextIncomingID: o.OmitNextIncomingID,
 	}
 }
 

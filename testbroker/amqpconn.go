@@ -53,6 +53,7 @@ func (h *Hub) serveAMQP(c *conn) error {
 	a.engine = amqp.NewConn(c, amqp.Config{
 		ContainerID: fmt.Sprintf("%s-%d", h.host, c.number), MaxFrameSize: h.amqp.MaxFrameSize,
 		ChannelMax: h.amqp.ChannelMax, HandleMax: h.amqp.HandleMax, SessionWindow: h.amqp.SessionWindow, IdleTimeout: idle,
+		OmitNextIncomingID: h.amqp.OmitNextIncomingID,
 	}, a)
 	h.mu.Lock()
 	c.amqp = a

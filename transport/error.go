@@ -1,6 +1,9 @@
 package transport
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Scope says what an Error ended.
 type Scope uint8
@@ -65,6 +68,10 @@ func (e *Error) Unwrap() error {
 	}
 	return e.Err
 }
+
+// ErrViolation is a cause of an *Error of Kind Protocol for a peer that broke the protocol on a connection that had worked. Package errfilter lets it be retried:
+// such a peer may do better on another connection, whereas one that never spoke the protocol will not.
+var ErrViolation = errors.New("protocol violation on a working connection")
 
 // Walk shows visit err and everything that it wraps, several causes (Unwrap() []error) included, until visit returns true, and reports whether it did. It goes depth first, as
 // errors.Is does, and needs neither reflection nor memory.

@@ -36,8 +36,11 @@ var (
 )
 
 // New makes a hub with the device "dev-1", closed by t.Cleanup.
-func New(t testing.TB) *Broker {
-	h := open(t)
+func New(t testing.TB) *Broker { return NewWith(t, nil) }
+
+// NewWith is New for a hub with options.
+func NewWith(t testing.TB, o *testbroker.Options) *Broker {
+	h := open(t, o)
 	var err error
 	if h.dev, err = h.AddDevice("dev-1"); err != nil {
 		t.Fatal(err)
@@ -55,10 +58,10 @@ func (h *Broker) BecomeModule(t testing.TB) {
 	h.id = "dev-1/mod-1"
 }
 
-func open(t testing.TB) *Broker {
+func open(t testing.TB, o *testbroker.Options) *Broker {
 	h := new(Broker)
 	var err error
-	if h.Hub, err = testbroker.New(nil); err != nil {
+	if h.Hub, err = testbroker.New(o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

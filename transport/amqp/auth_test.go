@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/hubpair"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -241,6 +242,7 @@ func TestGarbageAfterTheOpen(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		h.inject(testbroker.Fault{Kind: testbroker.GarbageOnConnect})
 		_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
-		require.Equal(t, transport.Network, transport.KindOf(err), "%v", err)
+		require.Equal(t, transport.Protocol, transport.KindOf(err), "%v", err)
+		require.True(t, errfilter.Retryable(err))
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -127,22 +126,5 @@ func TestStrangeRefs(t *testing.T) {
 			r.Do(&transport.Request{Op: transport.OpSettle, Ref: ref})
 		}
 		r.requireSends("x")
-	})
-}
-
-// A message that the library cannot read without harm ends the connection, and not the program.
-func TestAPoisonedMessageEndsTheConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, h *hub) {
-		r := h.dev1(t, h.options())
-		r.subscribe(1)
-		annotations := []byte{0, 0x53, 0x72, 0xc1, 4, 2, 0xc0, 1, 0, 0x40} // of which a key is a list
-		const channel = 1                                                  // 0 has the tokens
-		frame, err := amqpwire.AppendFrame(nil, channel, &amqpwire.Transfer{
-			DeliveryID: amqpwire.Some(uint32(0)), DeliveryTag: []byte("t"), MessageFormat: amqpwire.Some(uint32(0)), Settled: amqpwire.Some(true),
-		}, annotations)
-		require.NoError(t, err)
-		require.Equal(t, 1, h.SendRaw("dev-1", frame))
-		require.ErrorContains(t, r.requireEnd(transport.Network), "sound")
-		require.Empty(t, r.sink.bodies())
 	})
 }

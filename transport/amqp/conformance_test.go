@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
@@ -25,21 +26,25 @@ func TestConformance(t *testing.T) {
 	for _, way := range []struct {
 		name        string
 		module, mux bool
+		hub         *testbroker.Options
 		opt         func(h *hubpair.Broker) *amqp.Options
 	}{
-		{"plain", false, false, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
-		{"TLS", false, false, func(h *hubpair.Broker) *amqp.Options {
+		{"plain", false, false, nil, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
+		{"TLS", false, false, nil, func(h *hubpair.Broker) *amqp.Options {
 			return &amqp.Options{Dial: h.DialAMQPTLSPort, TLS: h.ClientTLS()}
 		}},
-		{"module", true, false, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
-		{"SASL PLAIN", false, false, func(h *hubpair.Broker) *amqp.Options {
+		{"module", true, false, nil, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
+		{"SASL PLAIN", false, false, nil, func(h *hubpair.Broker) *amqp.Options {
 			return &amqp.Options{Plaintext: true, Dial: h.DialAMQP, Auth: amqp.Plain}
 		}},
-		{"mux", false, true, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
+		{"mux", false, true, nil, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
+		{"flows without next-incoming-id", false, false, &testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true}}, func(h *hubpair.Broker) *amqp.Options {
+			return &amqp.Options{Plaintext: true, Dial: h.DialAMQP}
+		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
-				h := hubpair.New(t)
+				h := hubpair.NewWith(t, way.hub)
 				if way.module {
 					h.BecomeModule(t)
 				}

@@ -169,7 +169,7 @@ func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 }
 
 // sessions is how many sessions of AMQP the peer allows.
-func (c *connection) sessions() int { return int(c.stream.frames.screen.sessions.Load()) }
+func (c *connection) sessions() int { return int(c.stream.screen.sessions.Load()) }
 
 // places is how many devices may share the connection, with a session of AMQP each. One is for tokens, and one for a session that is not quite over.
 func (c *connection) places() int { return c.sessions() - 2 }

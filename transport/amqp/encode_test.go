@@ -136,7 +136,7 @@ func FuzzInbound(f *testing.F) {
 	f.Add([]byte{0, 0x53, 0x77, 0x44})
 	f.Add([]byte{0, 0x53, 0x70, 0xc0, 7, 5, 0x40, 0x40, 0x40, 0x40, 0x52, 3, 0, 0x53, 0x75, 0xa0, 0})
 	f.Fuzz(func(t *testing.T, encoded []byte) {
-		if !sound(encoded) {
+		if checkMessage(encoded) != nil {
 			return
 		}
 		var m amqp.Message

@@ -226,7 +226,9 @@ func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 	if e, ok := errors.AsType[*ConditionError](err); ok {
 		return endKind(e), "", true
 	}
-	if errors.Is(err, errFrameSize) || errors.Is(err, errNotAMQP) {
+	if e, ok := errors.AsType[*violation](err); ok && !e.early {
+		return transport.Protocol, "", true
+	} else if ok || errors.Is(err, errNotAMQP) {
 		return transport.Protocol, "; check host and port", true
 	}
 	if errors.Is(err, errNoMechanism) {
@@ -307,13 +309,16 @@ func lost(kind transport.Kind, cause error) *transport.Error {
 	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRun, Proto: proto, Err: scrub.Cause(cause)}
 }
 
-// lossOf is lost with the Kind that the cause has: what the hub said, or Timeout when it fell silent or takes no data, else Network.
+// lossOf is lost with the Kind that the cause has: what the hub said, Protocol when it broke the protocol, Timeout when it fell silent or takes no data, else Network.
 func lossOf(cause error) *transport.Error {
 	if e := transport.Find(cause); e != nil {
 		return lost(e.Kind, e.Err)
 	}
 	if e, ok := errors.AsType[*ConditionError](cause); ok {
 		return lost(endKind(e), cause)
+	}
+	if _, ok := errors.AsType[*violation](cause); ok {
+		return lost(transport.Protocol, cause)
 	}
 	kind := transport.Network
 	if errors.Is(cause, os.ErrDeadlineExceeded) || errors.Is(cause, context.DeadlineExceeded) {

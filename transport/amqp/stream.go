@@ -2,9 +2,7 @@ package amqp
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -23,16 +21,14 @@ const (
 	fullBuffer = 50 * time.Millisecond
 	// drainTime bounds what is still written after the goodbye.
 	drainTime = 500 * time.Millisecond
-	// maxFrame is the largest frame that is taken, and what the peer is told.
-	maxFrame = 64 << 10
 )
 
 // stream is the connection that the AMQP library is given. Under it lie the tunnel and TLS, if any, and the socket.
 //
 // Writes only append to a buffer and never block; another goroutine, the flusher, is the sole writer to the socket and sends all that has come together in
 // one go, with a deadline of its own. So one frame does not cost one packet, no goroutine of the library waits for the socket, and a deadline that the library takes from some
-// caller's context does not cut a frame in two, which would end the connection for all. Who sends much asks waitRoom before. Reads are checked for the size of frames, which
-// the library does not bound, and for messages that would make it panic; begins and ends of sessions are kept in order. The first failure is kept: the library hides it.
+// caller's context does not cut a frame in two, which would end the connection for all. Who sends much asks waitRoom before. Reads pass the screen, frame by frame; begins and ends of
+// sessions are kept in order. The first failure is kept: the library hides it.
 type stream struct {
 	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
 	socket   net.Conn        // the lowest
@@ -45,7 +41,8 @@ type stream struct {
 	heard instant // when the peer last said something
 	took  instant // when the network last took something for which it had had no room
 
-	frames   frameSizes // of the reading goroutine
+	in       intake // of the reading goroutine
+	screen   screen
 	sessions sessionCount
 
 	mu       sync.Mutex // guards what follows; held for memory only
@@ -60,11 +57,6 @@ type stream struct {
 var (
 	errClosed    = errors.New("the connection was closed on this side")
 	errHubClosed = errors.New("the hub closed the connection")
-	errFrameSize = errors.New("the peer sent a frame that is larger than agreed, or is no AMQP")
-	// errGarbled is what follows good AMQP: the address is right, and another try may help.
-	errGarbled = errors.New("the peer sent a frame that is larger than agreed, or the line garbled it")
-	errUnsound = errors.New("the peer sent a message that is not sound AMQP")
-	errTooLong = errors.New("the peer sent a message of more than 16 MB")
 )
 
 // newStream returns a stream that must be ended by Close or fail. socket is what lies under outer; they are the same without TLS and tunnel.
@@ -82,31 +74,6 @@ func newStream(outer, socket net.Conn, timeout time.Duration) *stream {
 	return s
 }
 
-// Read is called by one goroutine, when it has dealt with what it has read.
-func (s *stream) Read(p []byte) (int, error) {
-	if ended := s.frames.screen.ended; ended > 0 {
-		s.frames.screen.ended = 0
-		s.sessions.give(ended)
-	}
-	n, err := s.Conn.Read(p)
-	if n > 0 {
-		s.heard.now()
-	}
-	if err := s.frames.scan(p[:n]); err != nil {
-		return 0, s.failed(err)
-	}
-	switch {
-	case err == nil:
-	case n > 0: // it will be told again
-		err = nil
-	case errors.Is(err, io.EOF):
-		err = s.failed(errHubClosed)
-	default:
-		err = s.failed(err)
-	}
-	return n, err
-}
-
 // failed ends the stream and returns what the library is to get: the end that it caused itself by net.ErrClosed.
 func (s *stream) failed(err error) error {
 	if err = s.fail(err); err == errClosed {
@@ -117,6 +84,7 @@ func (s *stream) failed(err error) error {
 
 // Write appends p, which is a frame or a protocol header, to what the flusher sends. It does not block.
 func (s *stream) Write(p []byte) (int, error) {
+	s.screen.note(p)
 	s.mu.Lock()
 	err := s.err
 	if err == nil && s.closing {
@@ -276,9 +244,8 @@ func (s *stream) hangUp() {
 
 // Read deadlines are the library's idle time-out. The others are not used: the handshake is bounded by the dial's context, writes by the flusher.
 
-func (s *stream) SetDeadline(time.Time) error       { return nil }
-func (s *stream) SetReadDeadline(t time.Time) error { return s.socket.SetReadDeadline(t) }
-func (s *stream) SetWriteDeadline(time.Time) error  { return nil }
+func (s *stream) SetDeadline(time.Time) error      { return nil }
+func (s *stream) SetWriteDeadline(time.Time) error { return nil }
 
 // A writeError is a failure of the flusher.
 type writeError struct{ err error }
@@ -298,80 +265,4 @@ func poke(ch chan struct{}) {
 	case ch <- struct{}{}:
 	default:
 	}
-}
-
-// frameSizes follows the frames of AMQP in a stream of bytes, as far as their sizes; those with messages are looked at.
-type frameSizes struct {
-	head   [11]byte // of the frame that has begun, up to the code of its performative
-	have   int      // bytes of the frame so far
-	size   int      // of the frame, or protocol header; 0: not known yet
-	plain  bool     // it is a protocol header
-	good   bool     // there was a frame that could be one
-	kept   []byte   // the frame, if it is one of interest; its memory is used again
-	screen screen
-}
-
-// header is how a protocol header of 8 bytes begins, read as a size.
-var header = binary.BigEndian.Uint32([]byte("AMQP"))
-
-// scan takes the next bytes in. It returns an error for a frame that is too large or too small to be one, and for a message that would do harm.
-func (f *frameSizes) scan(p []byte) error {
-	for len(p) > 0 {
-		n := min(len(p), f.left())
-		switch {
-		case f.have < len(f.head):
-			copy(f.head[f.have:], p[:n])
-		case len(f.kept) > 0:
-			f.kept = append(f.kept, p[:n]...)
-		}
-		f.have += n
-		p = p[n:]
-		switch {
-		case f.have == 4 && f.size == 0:
-			if err := f.begin(binary.BigEndian.Uint32(f.head[:])); err != nil {
-				return err
-			}
-		case f.have == len(f.head) && !f.plain && interesting(f.head[:]):
-			f.kept = append(f.kept, f.head[:]...)
-		}
-		if f.size > 0 && f.have == f.size {
-			if len(f.kept) > 0 {
-				if err := f.screen.frame(f.kept); err != nil {
-					return err
-				}
-			}
-			if cap(f.kept) > smallBuffer {
-				f.kept = nil
-			}
-			f.have, f.size, f.kept = 0, 0, f.kept[:0]
-		}
-	}
-	return nil
-}
-
-// left is how many bytes there are to the next place where something is known, at most.
-func (f *frameSizes) left() int {
-	switch {
-	case f.size == 0:
-		return 4 - f.have
-	case f.have < len(f.head):
-		return min(f.size, len(f.head)) - f.have
-	}
-	return f.size - f.have
-}
-
-// begin notes the size of a frame, or refuses it.
-func (f *frameSizes) begin(size uint32) error {
-	f.plain = size == header
-	switch {
-	case f.plain:
-		f.size = 8
-	case size >= 8 && size <= maxFrame:
-		f.size, f.good = int(size), true
-	case f.good:
-		return errGarbled
-	default:
-		return errFrameSize
-	}
-	return nil
 }

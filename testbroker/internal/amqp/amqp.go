@@ -26,6 +26,8 @@ type Config struct {
 	// IdleTimeout is how long a client may send no frame before the connection is closed; parts of one do not count. Half
 	// of it is announced, as the standard recommends. Zero means no limit.
 	IdleTimeout time.Duration
+	// OmitNextIncomingID leaves that field out of each flow, which the standard forbids.
+	OmitNextIncomingID bool
 }
 
 var (

@@ -110,6 +110,9 @@ func (s *Session) sayFlowLocked(l *Link) {
 		NextIncomingID: wire.Some(s.nextIncoming), IncomingWindow: s.window,
 		NextOutgoingID: s.nextOutgoing, OutgoingWindow: 1<<31 - 1,
 	}
+	if s.conn.cfg.OmitNextIncomingID {
+		f.NextIncomingID = wire.Opt[uint32]{}
+	}
 	if l != nil {
 		f.Handle = wire.Some(l.handle)
 		f.DeliveryCount, f.LinkCredit = wire.Some(l.count), wire.Some(l.credit)

@@ -1,0 +1,182 @@
+package amqp_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+)
+
+// frame is a frame on the channel of the device, with a type and a data offset.
+func frame(t testing.TB, kind, offset byte, body string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(body, " ", ""))
+	require.NoError(t, err)
+	const channel = 1 // 0 has the tokens
+	head := binary.BigEndian.AppendUint32(nil, uint32(8+len(b)))
+	return append(append(head, offset, kind, 0, channel), b...)
+}
+
+// watch ends the program when a test spins: then time in its bubble stands still.
+func watch(t *testing.T) {
+	timer := time.AfterFunc(time.Minute, func() { panic(t.Name() + ": the library spins") })
+	t.Cleanup(func() { timer.Stop() })
+}
+
+// hears has a device with links for telemetry (handle 0) and commands (handle 1) hear a frame.
+func hears(t *testing.T, b []byte, then func(h *hub, r *running)) {
+	t.Helper()
+	watch(t)
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		r.requireSends("x")
+		r.subscribe(1)
+		require.Equal(t, 1, h.SendRaw("dev-1", b))
+		then(h, r)
+	})
+}
+
+// refuses wants the frame to end the session, with a reason, and another connection to be worth a try.
+func refuses(t *testing.T, b []byte, reason string) {
+	t.Helper()
+	hears(t, b, func(_ *hub, r *running) {
+		e := r.requireEnd(transport.Protocol)
+		require.ErrorContains(t, e, reason)
+		require.ErrorIs(t, e, transport.ErrViolation)
+		require.True(t, errfilter.Retryable(e))
+		require.Empty(t, r.sink.bodies())
+	})
+}
+
+// transferred is the performative of the first message to the device, settled, before its payload.
+const transferred = "00 53 14 c0 09 05 52 01 43 a0 01 74 43 41 "
+
+// A map key that Go cannot compare is refused at every depth of a message.
+func TestAMessageWithACompositeKeyEndsTheSession(t *testing.T) {
+	for name, message := range map[string]string{
+		"annotations":            "00 53 72 c1 04 02 c0 01 00 40",
+		"annotations, one down":  "00 53 72 c1 0c 02 a3 01 78 c1 06 02 00 a3 00 45 40",
+		"application properties": "00 53 74 c1 0c 02 a1 01 78 c1 06 02 00 a3 00 45 40",
+		"value, one down":        "00 53 77 c1 0b 02 54 01 c1 06 02 00 a3 00 45 40",
+		"value, in a list":       "00 53 77 c0 09 01 c1 06 02 00 a3 00 45 40",
+	} {
+		t.Run(name, func(t *testing.T) { refuses(t, frame(t, 0, 2, transferred+message), "key") })
+	}
+}
+
+// So is one in any other frame.
+func TestAFrameWithACompositeKeyEndsTheSession(t *testing.T) {
+	const bad = "c1 06 02 00 a3 00 45 40"
+	for name, body := range map[string]string{
+		"disposition": "00 53 15 c0 15 05 41 43 43 41 00 53 27 c0 0b 03 40 40 " + bad,
+		"flow":        "00 53 13 c0 1b 0b 43 52 09 43 52 09 40 40 40 40 40 40 c1 0c 02 a3 01 78 " + bad,
+		"close":       "00 53 18 c0 19 01 00 53 1d c0 13 03 a3 01 78 40 c1 0c 02 a3 01 78 " + bad,
+		"end":         "00 53 17 c0 19 01 00 53 1d c0 13 03 a3 01 78 40 c1 0c 02 a3 01 78 " + bad,
+	} {
+		t.Run(name, func(t *testing.T) { refuses(t, frame(t, 0, 2, body), "key") })
+	}
+}
+
+// The type and the data offset of a frame hide nothing.
+func TestAFramesTypeAndOffsetHideNothing(t *testing.T) {
+	const poison = transferred + "00 53 72 c1 04 02 c0 01 00 40"
+	t.Run("type", func(t *testing.T) { refuses(t, frame(t, 1, 2, poison), "frame, type: 1, not 0") })
+	t.Run("offset", func(t *testing.T) { refuses(t, frame(t, 0, 3, poison), "frame, performative") })
+	t.Run("offset, true", func(t *testing.T) { refuses(t, frame(t, 0, 3, "00 53 17 45"+poison), "key") })
+}
+
+// The credit of a flow is optional. Without it the link keeps what it has.
+func TestAFlowWithoutCreditIsHarmless(t *testing.T) {
+	hears(t, frame(t, 0, 2, "00 53 13 c0 08 05 43 52 09 43 43 52 00"), func(_ *hub, r *running) {
+		r.requireAlive()
+		r.requireSends("more")
+	})
+}
+
+// A range of deliveries is bounded by those that were sent.
+func TestADispositionWithoutEndEndsTheSession(t *testing.T) {
+	refuses(t, frame(t, 0, 2, "00 53 15 c0 0d 05 41 43 70 ff ff ff ff 41 00 53 24 45"), "disposition, last: 4294967295")
+}
+
+// An idle time-out of a millisecond does not make the device send all the time.
+func TestAShortIdleTimeoutIsNoFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		beats := 0
+		over := make(chan struct{})
+		_, err := amqp.New(&amqp.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+			near, far := memconn.Pair("near", "far")
+			go func() {
+				defer close(over)
+				defer far.Close()
+				header := wire.ProtocolHeader(wire.ProtocolAMQP)
+				_, _ = io.ReadFull(far, make([]byte, wire.HeaderSize))
+				open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "h", MaxFrameSize: 512, ChannelMax: 9, IdleTimeout: wire.Some(uint32(1))}, nil)
+				if err != nil {
+					panic(err)
+				}
+				_, _ = far.Write(append(header[:], open...))
+				for {
+					head := make([]byte, 8)
+					if _, err := io.ReadFull(far, head); err != nil {
+						return
+					}
+					n := binary.BigEndian.Uint32(head)
+					if n == 8 {
+						beats++
+					}
+					_, _ = io.ReadFull(far, make([]byte, n-8))
+				}
+			}()
+			return near, nil
+		}, OperationTimeout: 10 * time.Second}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: "x"}, nil
+		}}})
+		require.Equal(t, transport.Timeout, transport.KindOf(err), "%v", err)
+		<-over
+		require.InDelta(t, 20, beats, 2, "keep-alives in 10 s")
+	})
+}
+
+// A client whose hub sends poison connects again, as its policy says.
+func TestAClientOutlivesAViolation(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
+		require.Equal(t, 1, h.SendRaw("dev-1", frame(t, 0, 2, "00 53 15 c0 0d 05 41 43 70 ff ff ff ff 41 00 53 24 45")))
+		synctest.Wait()
+		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("y")}))
+		require.EqualValues(t, 2, h.dials.Load())
+	})
+}
+
+// A hub that leaves the next-incoming-id out of its flows opens its window all the same.
+func TestAHubWithoutNextIncomingID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true, SessionWindow: 10, Credit: 7}})
+		require.NoError(t, err)
+		defer broker.Close()
+		h := smallHub(t, 0)
+		h.Hub = broker
+		r := start(t, amqp.New(h.options()), h.device(t, "d"))
+		for range 100 {
+			r.requireSends("x")
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package amqp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+const (
+	// maxFrame is the largest frame that is taken, and what the peer is told.
+	maxFrame = 64 << 10
+	// maxUnread is how many bytes may wait to be written before nothing more is read. A peer that has much answered, and reads no answers, is not listened to.
+	maxUnread = 1 << 20
+)
+
+// intake cuts what comes in into frames, for the screen. Frames that may go on as they are stay where they were read, in the library's buffer. buf holds what is left: a frame that is not
+// whole, and what came behind a frame that was rewritten or left out.
+type intake struct {
+	buf   []byte
+	begin int    // what the library is to get begins here in buf
+	end   int    // and ends here
+	raw   int    // what was not judged yet begins here
+	other []byte // a rewritten frame, which the library is to get next
+	bad   error  // why the connection ends when the library has got all that
+
+	idle time.Duration // how long a read may take; 0: for ever
+}
+
+// Read gives the library whole frames that passed the screen. It is called by one goroutine, when it has dealt with what it has read.
+func (s *stream) Read(p []byte) (int, error) {
+	in := &s.in
+	for reads := 0; ; reads++ {
+		if n := in.take(p); n > 0 {
+			return n, nil
+		}
+		if ended := s.screen.ended; ended > 0 {
+			s.screen.ended = 0
+			s.sessions.give(ended)
+		}
+		if in.bad != nil {
+			return 0, s.failed(in.bad)
+		}
+		into := p
+		if in.raw < len(in.buf) {
+			pass, skip := in.judge(&s.screen, in.buf[in.raw:])
+			in.begin, in.end, in.raw = in.raw, in.raw+pass, in.raw+pass+skip
+			if pass+skip > 0 || in.bad != nil {
+				continue
+			}
+			into = in.space()
+		} else {
+			in.drop()
+		}
+		if reads > 0 && in.idle > 0 {
+			_ = s.socket.SetReadDeadline(time.Now().Add(in.idle)) // the peer is alive, though there is nothing for the library
+		}
+		s.waitRead()
+		n, err := s.Conn.Read(into)
+		if n > 0 {
+			s.heard.now()
+		}
+		switch {
+		case n > 0 && in.buf != nil: // an error will be told again
+			in.buf = in.buf[:len(in.buf)+n]
+		case n > 0:
+			pass, skip := in.judge(&s.screen, p[:n])
+			if rest := p[pass+skip : n]; in.bad == nil && len(rest) > 0 {
+				in.buf = append(room(nil, len(rest)), rest...)
+			}
+			if pass > 0 {
+				return pass, nil
+			}
+		case errors.Is(err, io.EOF):
+			return 0, s.failed(errHubClosed)
+		case err != nil:
+			return 0, s.failed(err)
+		}
+	}
+}
+
+// waitRead returns when little enough waits to be written, or the stream has ended.
+func (s *stream) waitRead() {
+	for {
+		s.mu.Lock()
+		full := len(s.pending) >= maxUnread && s.err == nil
+		if full && s.room == nil {
+			s.room = make(chan struct{})
+		}
+		room := s.room
+		s.mu.Unlock()
+		if !full {
+			return
+		}
+		select {
+		case <-room:
+		case <-s.dead:
+		}
+	}
+}
+
+// SetReadDeadline is the library's idle time-out: it sets it before each read.
+func (s *stream) SetReadDeadline(t time.Time) error {
+	s.in.idle = 0
+	if !t.IsZero() {
+		s.in.idle = time.Until(t)
+	}
+	return s.socket.SetReadDeadline(t)
+}
+
+// take hands out what the library is to get.
+func (in *intake) take(p []byte) (n int) {
+	if in.begin < in.end {
+		n = copy(p, in.buf[in.begin:in.end])
+		in.begin += n
+		return n
+	}
+	n = copy(p, in.other)
+	in.other = in.other[n:]
+	return n
+}
+
+// space returns where more of a frame may be read to.
+func (in *intake) space() []byte {
+	n := copy(in.buf, in.buf[in.raw:])
+	in.buf, in.begin, in.end, in.raw = in.buf[:n], 0, 0, 0
+	more := smallBuffer / 4
+	if n >= 4 {
+		more = max(more, int(binary.BigEndian.Uint32(in.buf))-n) // at most maxFrame, or it would not have been kept
+	}
+	if n+more > smallBuffer && n+more > cap(in.buf) {
+		larger := append(make([]byte, 0, maxFrame), in.buf...)
+		release(in.buf)
+		in.buf = larger
+	} else {
+		in.buf = room(in.buf, more)
+	}
+	return in.buf[n:cap(in.buf)]
+}
+
+// drop gives the buffer back.
+func (in *intake) drop() {
+	release(in.buf)
+	in.buf, in.begin, in.end, in.raw = nil, 0, 0, 0
+}
+
+// judge shows the frames at the beginning of b to the screen. The first pass bytes are for the library as they are; the next skip ones are not: in.other is for them, which may be nothing. It
+// stops behind those, before a frame that is not whole, and at a violation, which is then in.bad.
+func (in *intake) judge(s *screen, b []byte) (pass, skip int) {
+	in.other = nil
+	for {
+		rest := b[pass:]
+		n, whole, err := s.size(rest)
+		if err != nil {
+			in.bad = err
+			return pass, 0
+		}
+		if !whole {
+			return pass, 0
+		}
+		var out []byte
+		if out, in.bad = s.unit(rest[:n:n]); in.bad != nil {
+			return pass, 0
+		}
+		if len(out) == 0 || &out[0] != &rest[0] {
+			in.other = out
+			return pass, n
+		}
+		pass += n
+	}
+}
+
+// size returns the size of the frame, or the protocol header, that b begins with. whole: b holds all of it.
+func (s *screen) size(b []byte) (n int, whole bool, err error) {
+	const header = "AMQP"
+	if s.phase == closed {
+		return len(b), len(b) > 0, nil
+	}
+	if s.phase == atHeader {
+		if begin := min(len(b), len(header)); string(b[:begin]) != header[:begin] {
+			return 0, false, errNotAMQP
+		}
+		return wire.HeaderSize, len(b) >= wire.HeaderSize, nil
+	}
+	if len(b) < 4 {
+		return 0, false, nil
+	}
+	size := binary.BigEndian.Uint32(b)
+	if size < wire.HeaderSize || size > maxFrame {
+		return 0, false, s.violated("frame", "size", fmt.Sprintf("%d is not from %d to %d", size, wire.HeaderSize, maxFrame))
+	}
+	return int(size), len(b) >= int(size), nil
+}
+
+// unit takes in a frame or a protocol header, which is whole. It returns what frame returns.
+func (s *screen) unit(b []byte) ([]byte, error) {
+	switch s.phase {
+	case closed:
+		return nil, nil
+	case atHeader:
+		s.header(b[4])
+		return b, nil
+	}
+	return s.frame(b)
+}
