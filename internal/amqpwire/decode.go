@@ -285,6 +285,9 @@ func (d *decoder) array(count, depth int) (Array, error) {
 			return nil, malformed("array of values described twice")
 		}
 	}
+	if typeOf[code] == 0 { // of no item it would not be noticed
+		return nil, malformed("constructor 0x%02x", code)
+	}
 	if least := widthOf(code) * count; least > len(d.b) || count > d.items {
 		return nil, malformed("%d items in %d bytes", count, len(d.b))
 	}

@@ -91,12 +91,18 @@ func TestAFrameWithACompositeKeyEndsTheSession(t *testing.T) {
 	}
 }
 
-// The type and the data offset of a frame hide nothing.
+// The type and the data offset of a frame hide nothing from the screen that the library sees.
 func TestAFramesTypeAndOffsetHideNothing(t *testing.T) {
 	const poison = transferred + "00 53 72 c1 04 02 c0 01 00 40"
 	t.Run("type", func(t *testing.T) { refuses(t, frame(t, 1, 2, poison), "frame, type: 1, not 0") })
-	t.Run("offset", func(t *testing.T) { refuses(t, frame(t, 0, 3, poison), "frame, performative") })
-	t.Run("offset, true", func(t *testing.T) { refuses(t, frame(t, 0, 3, "00 53 17 45"+poison), "key") })
+	t.Run("offset into it", func(t *testing.T) { refuses(t, frame(t, 0, 3, poison), "frame, performative") })
+	t.Run("offset before it", func(t *testing.T) { refuses(t, frame(t, 0, 3, "00 53 17 45"+poison), "key") })
+	t.Run("offset behind it", func(t *testing.T) {
+		hears(t, frame(t, 0, 8, poison), func(_ *hub, r *running) { // an empty frame with a header of 32 bytes
+			r.requireAlive()
+			r.requireSends("more")
+		})
+	})
 }
 
 // The credit of a flow is optional. Without it the link keeps what it has.
