@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -31,16 +32,9 @@ func frame(t testing.TB, kind, offset byte, body string) []byte {
 	return append(append(head, offset, kind, 0, channel), b...)
 }
 
-// watch ends the program when a test spins: then time in its bubble stands still.
-func watch(t *testing.T) {
-	timer := time.AfterFunc(time.Minute, func() { panic(t.Name() + ": the library spins") })
-	t.Cleanup(func() { timer.Stop() })
-}
-
 // hears has a device with links for telemetry (handle 0) and commands (handle 1) hear a frame.
 func hears(t *testing.T, b []byte, then func(h *hub, r *running)) {
 	t.Helper()
-	watch(t)
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		r.requireSends("x")
@@ -120,7 +114,7 @@ func TestADispositionWithoutEndEndsTheSession(t *testing.T) {
 
 // An idle time-out of a millisecond does not make the device send all the time.
 func TestAShortIdleTimeoutIsNoFlood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		beats := 0
 		over := make(chan struct{})
 		_, err := amqp.New(&amqp.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -174,7 +168,7 @@ func TestAClientOutlivesAViolation(t *testing.T) {
 
 // A hub that leaves the next-incoming-id out of its flows opens its window all the same.
 func TestAHubWithoutNextIncomingID(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true, SessionWindow: 10, Credit: 7}})
 		require.NoError(t, err)
 		defer broker.Close()

@@ -8,13 +8,13 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -389,7 +389,7 @@ func TestALinksOwnLimitHolds(t *testing.T) {
 
 // The library keeps what comes on a link that it has given up.
 func TestFlowsWithoutEndAreCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		s := newTalk(t)
 		b := encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(0)), Handle: wire.Some(uint32(11))}, nil)
 		for range 3 {
