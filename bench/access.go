@@ -46,7 +46,7 @@ func (a *access) rawOptions(ctx context.Context, creds *transport.Credentials) (
 		scheme = "tls://"
 		o.SetTLSConfig(a.tls())
 	}
-	return o.AddBroker(scheme + a.Addr).SetClientID(creds.DeviceID).SetUsername(userName(creds)).SetPassword(token.Text).SetProtocolVersion(4).
+	return o.AddBroker(scheme + a.Addr).SetClientID(creds.DeviceID).SetUsername(userName(creds)).SetPassword(token.Text.Reveal()).SetProtocolVersion(4).
 		SetAutoReconnect(false).SetOrderMatters(false).SetKeepAlive(time.Minute).SetWriteTimeout(10 * time.Second), nil
 }
 

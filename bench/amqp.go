@@ -76,7 +76,7 @@ func openGoAMQP(ctx context.Context, a *access, creds *transport.Credentials) (*
 		return nil, err
 	}
 	hub, _, _ := strings.Cut(creds.Host, ".")
-	conn, err := goamqp.NewConn(ctx, socket, &goamqp.ConnOptions{HostName: creds.Host, SASLType: goamqp.SASLTypePlain(creds.DeviceID+"@sas."+hub, token.Text)})
+	conn, err := goamqp.NewConn(ctx, socket, &goamqp.ConnOptions{HostName: creds.Host, SASLType: goamqp.SASLTypePlain(creds.DeviceID+"@sas."+hub, token.Text.Reveal())})
 	if err != nil {
 		_ = socket.Close()
 	}

@@ -169,7 +169,7 @@ func rawHTTPS(p *HTTPSPeer, _, size int, calls *Calls) (Sender, error) {
 	return &rawHTTPSSender{
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: p.access.tls(), DialContext: calls.dial(p.access.Addr)}},
 		url:    "https://" + p.access.Host + "/devices/" + creds.DeviceID + "/messages/events?api-version=2021-04-12",
-		token:  token.Text, body: make([]byte, size),
+		token:  token.Text.Reveal(), body: make([]byte, size),
 	}, nil
 }
 

@@ -37,7 +37,7 @@ func Limit(p *Peer, window, size int) (Sender, error) {
 		return nil, err
 	}
 	_ = c.SetDeadline(time.Now().Add(openTime))
-	if err := greet(c, creds, token.Text); err != nil {
+	if err := greet(c, creds, token.Text.Reveal()); err != nil {
 		_ = c.Close()
 		return nil, err
 	}

@@ -304,7 +304,7 @@ func fixedToken(c *transport.Credentials, text string) (func(context.Context) (t
 		return nil, badConnString("SharedAccessSignature is for another hub, device or module than HostName, DeviceId and ModuleId name; make one for these")
 	}
 
-	token := transport.Token{Text: text, Expires: time.Unix(seconds, 0), Fixed: true}
+	token := transport.Token{Text: transport.Hide(text), Expires: time.Unix(seconds, 0), Fixed: true}
 	expired := &transport.Error{
 		Kind: transport.Unauthorized, Scope: transport.Connection, Op: transport.OpDial,
 		Err: errors.New("the connection string's SharedAccessSignature expired at " + token.Expires.UTC().Format(time.RFC3339) + "; get a new one"),

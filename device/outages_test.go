@@ -78,7 +78,7 @@ func TestTryAgainAfterBeginsAnew(t *testing.T) {
 			f := &fake{dial: func(int, context.Context) error { return lost(transport.Unauthorized) }}
 			cr := creds()
 			cr.Token = func(context.Context) (transport.Token, error) {
-				return transport.Token{Text: "t", Expires: time.Now().Add(time.Hour)}, nil
+				return transport.Token{Text: transport.Hide("t"), Expires: time.Now().Add(time.Hour)}, nil
 			}
 			c, err := device.New(cr, f, &device.Options{TryAgainAfter: time.Hour})
 			require.NoError(t, err)

@@ -154,7 +154,7 @@ func TestT10_T11_L3_RefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 	bubble(t, func(t *testing.T) { // T10: a source
 		f := &fake{dial: refusing}
 		id := creds()
-		id.Token = func(context.Context) (transport.Token, error) { return transport.Token{Text: "t"}, nil }
+		id.Token = func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("t")}, nil }
 		c, err := device.New(id, f, nil)
 		require.NoError(t, err)
 		defer c.Close()
@@ -164,7 +164,7 @@ func TestT10_T11_L3_RefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 	bubble(t, func(t *testing.T) { // a source that has no other token
 		f := &fake{dial: failing(nil, lost(transport.Unauthorized))}
 		id := creds()
-		id.Token = func(context.Context) (transport.Token, error) { return transport.Token{Text: "t", Fixed: true}, nil }
+		id.Token = func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("t"), Fixed: true}, nil }
 		c, err := device.New(id, f, nil)
 		require.NoError(t, err)
 		defer c.Close()
@@ -344,7 +344,7 @@ func TestPain13_ATokenSourceThatFailsIsAskedAgain(t *testing.T) {
 			if asked++; asked < 4 {
 				return transport.Token{}, context.DeadlineExceeded
 			}
-			return transport.Token{Text: "t"}, nil
+			return transport.Token{Text: transport.Hide("t")}, nil
 		}
 		c, err := device.New(id, &fake{}, nil)
 		require.NoError(t, err)

@@ -33,8 +33,8 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 			return nil, ctx.Err()
 		case err != nil:
 			return nil, err
-		case token.Text != "":
-			header.Set("Authorization", token.Text)
+		case token.Text.Reveal() != "":
+			header.Set("Authorization", token.Text.Reveal())
 		}
 		sent := time.Now()
 		a, err := u.try(ctx, u.hub, &request{http.MethodPost, target, header, body})

@@ -206,7 +206,7 @@ func (s script) with(t *testing.T, change func(*transport.Credentials), set func
 		set(o)
 	}
 	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: "SharedAccessSignature sr=a&sig=c2VjcmV0&se=1"}, nil
+		return transport.Token{Text: transport.Hide("SharedAccessSignature sr=a&sig=c2VjcmV0&se=1")}, nil
 	}}
 	change(creds)
 	u, err := fileupload.New(creds, o)
@@ -285,7 +285,7 @@ func TestTheHubIsToldWhichStatusItWas(t *testing.T) {
 	}))
 	defer server.Close()
 	u, err := fileupload.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: "the token"}, nil
+		return transport.Token{Text: transport.Hide("the token")}, nil
 	}}, &fileupload.Options{Plaintext: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
 	}})
@@ -442,7 +442,7 @@ func TestTheSlowestLinkThatDoesNotCountAsDead(t *testing.T) {
 			}()
 			body := content(64 * kib)
 			u, err := fileupload.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-				return transport.Token{Text: "the token"}, nil
+				return transport.Token{Text: transport.Hide("the token")}, nil
 			}}, &fileupload.Options{
 				Plaintext: true, BlockSize: int64(len(body)), MinRate: c.minRate, RetryPolicy: retrypolicy.NoRetry{}, NotifyTimeout: time.Hour,
 				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

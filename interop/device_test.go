@@ -48,7 +48,7 @@ func creds() *transport.Credentials { return credsWith("SharedAccessSignature sr
 
 func credsWith(token string) *transport.Credentials {
 	return &transport.Credentials{Host: hostName, DeviceID: deviceID, Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: token, Fixed: true}, nil
+		return transport.Token{Text: transport.Hide(token), Fixed: true}, nil
 	}}
 }
 

@@ -70,7 +70,7 @@ func token(t testing.TB, key, resource string, life time.Duration) string {
 	require.NoError(t, err)
 	made, err := transport.SignToken(context.Background(), sign, resource, "", time.Now().Add(life))
 	require.NoError(t, err)
-	return made.Text
+	return made.Text.Reveal()
 }
 
 func (w *world) resource() string { return w.hub.HostName() + "/devices/" + w.dev.ID }

@@ -38,10 +38,10 @@ type Credentials struct {
 	Now func() time.Time
 }
 
-// Token is a shared access signature. Its text is a secret: String and GoString do not show it.
+// Token is a shared access signature.
 type Token struct {
-	// Text is the token as sent: "SharedAccessSignature sr=...".
-	Text string
+	// Text is the token as sent: "SharedAccessSignature sr=...". Make it with Hide.
+	Text Secret
 	// Expires is when the hub stops taking it. Zero: not known.
 	Expires time.Time
 	// Fixed: asking again brings the same token, so there is nothing to renew.
@@ -50,7 +50,7 @@ type Token struct {
 
 // String tells the expiry and hides the text.
 func (t Token) String() string {
-	if t.Text == "" {
+	if t.Text.Reveal() == "" {
 		return "no token"
 	}
 	if t.Expires.IsZero() {
@@ -96,7 +96,7 @@ func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
 		if err != nil {
 			return Token{}, tokenError(ctx, err, Network)
 		}
-		if t.Text == "" {
+		if t.Text.Reveal() == "" {
 			return Token{}, dialError(Unauthorized, errors.New("the token source returned an empty token"))
 		}
 		return t, nil

@@ -127,15 +127,15 @@ func TestNewTokenSignsForAnHourOrTokenLife(t *testing.T) {
 		creds.Host, creds.Sign = "hub1.example.test", sign
 		creds.Now = func() time.Time { return goldenExpiry.Add(-c.ago) }
 		token, err := creds.NewToken(context.Background())
-		if err != nil || token.Text != c.want || !token.Expires.Equal(goldenExpiry) {
-			t.Errorf("%s: %s, expires %v, %v, want %s", c.name, token.Text, token.Expires, err, c.want)
+		if err != nil || token.Text.Reveal() != c.want || !token.Expires.Equal(goldenExpiry) {
+			t.Errorf("%s: %s, expires %v, %v, want %s", c.name, token.Text.Reveal(), token.Expires, err, c.want)
 		}
 	}
 }
 
 func TestNewTokenWithoutSignAndTokenSendsNone(t *testing.T) {
 	c := transport.Credentials{Host: "h", DeviceID: "d", Now: func() time.Time { return time.Unix(0, 0) }}
-	if token, err := c.NewToken(context.Background()); err != nil || token != (transport.Token{}) {
+	if token, err := c.NewToken(context.Background()); err != nil || token.Text != nil {
 		t.Errorf("%v, %v", token, err)
 	}
 }
@@ -152,22 +152,22 @@ func TestNewTokenNeedsASetClockToSign(t *testing.T) {
 		creds := transport.Credentials{Host: "h", DeviceID: "d", Sign: sign, Now: func() time.Time { return c.now }}
 		token, err := creds.NewToken(context.Background())
 		if c.set {
-			if err != nil || token.Text == "" {
+			if err != nil || token.Text.Reveal() == "" {
 				t.Errorf("%v: %v, %v", c.now, token, err)
 			}
 			continue
 		}
 		checkDialError(t, c.now.String(), err, transport.ClockUnset, "set the clock")
-		if token != (transport.Token{}) {
+		if token.Text != nil {
 			t.Errorf("%v: a token beside the error", c.now)
 		}
 	}
 	// A token made elsewhere needs no clock.
 	creds := transport.Credentials{
-		Token: func(context.Context) (transport.Token, error) { return transport.Token{Text: "t"}, nil },
+		Token: func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("t")}, nil },
 		Now:   func() time.Time { return time.Unix(0, 0) },
 	}
-	if token, err := creds.NewToken(context.Background()); err != nil || token.Text != "t" {
+	if token, err := creds.NewToken(context.Background()); err != nil || token.Text.Reveal() != "t" {
 		t.Errorf("%v, %v", token, err)
 	}
 }
@@ -190,7 +190,7 @@ func TestNewTokenErrors(t *testing.T) {
 		{"that, wrapped", wrapped{throttled}, transport.Throttled, transport.Throttled, "dial: throttled: wrapped: http renew: throttled: out of reach"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			source := transport.Credentials{Token: func(context.Context) (transport.Token, error) { return transport.Token{Text: "half"}, c.err }}
+			source := transport.Credentials{Token: func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("half")}, c.err }}
 			signer := transport.Credentials{Sign: func(context.Context, []byte) ([]byte, error) { return []byte("half"), c.err }}
 			for _, way := range []struct {
 				creds *transport.Credentials
@@ -198,7 +198,7 @@ func TestNewTokenErrors(t *testing.T) {
 			}{{&source, c.source}, {&signer, c.sign}} {
 				token, err := way.creds.NewToken(context.Background())
 				checkDialError(t, way.want.String(), err, way.want, c.text)
-				if token != (transport.Token{}) {
+				if token.Text != nil {
 					t.Error("a token beside the error")
 				}
 				cause, got := transport.Find(c.err), transport.Find(err)
@@ -225,7 +225,7 @@ func TestNewTokenReturnsTheContextsErrorWhenThatEnded(t *testing.T) {
 		source := transport.Credentials{Token: func(context.Context) (transport.Token, error) { cancel(); return transport.Token{}, cause }}
 		signer := transport.Credentials{Sign: func(context.Context, []byte) ([]byte, error) { return nil, cause }}
 		for _, creds := range []*transport.Credentials{&source, &signer} {
-			if token, err := creds.NewToken(ctx); err != context.Canceled || token != (transport.Token{}) {
+			if token, err := creds.NewToken(ctx); err != context.Canceled || token.Text != nil {
 				t.Errorf("%v, %v, want context.Canceled", token, err)
 			}
 		}
@@ -251,8 +251,8 @@ func TestTokenText(t *testing.T) {
 	}{
 		{transport.Token{}, "no token"},
 		{transport.Token{Expires: someTime}, "no token"},
-		{transport.Token{Text: golden[0].token}, "token (hidden)"},
-		{transport.Token{Text: golden[0].token, Expires: goldenExpiry}, "token (hidden, expires 1893456000)"},
+		{transport.Token{Text: transport.Hide(golden[0].token)}, "token (hidden)"},
+		{transport.Token{Text: transport.Hide(golden[0].token), Expires: goldenExpiry}, "token (hidden, expires 1893456000)"},
 	} {
 		if c.token.String() != c.want || c.token.GoString() != c.want {
 			t.Errorf("%q and %q, want %q", c.token.String(), c.token.GoString(), c.want)
@@ -262,7 +262,7 @@ func TestTokenText(t *testing.T) {
 
 // An encoder or structured logger that meets a token shows no more than String does.
 func TestTokenMarshalsWithoutItsText(t *testing.T) {
-	text, err := transport.Token{Text: "SharedAccessSignature sr=a&sig=secret&se=1", Expires: time.Unix(1, 0)}.MarshalText()
+	text, err := transport.Token{Text: transport.Hide("SharedAccessSignature sr=a&sig=secret&se=1"), Expires: time.Unix(1, 0)}.MarshalText()
 	if err != nil || string(text) != "token (hidden, expires 1)" {
 		t.Fatalf("%s, %v", text, err)
 	}

@@ -52,5 +52,5 @@ func SignToken(ctx context.Context, sign func(context.Context, []byte) ([]byte, 
 		text = append(text, "&skn="...)
 		text = percent.Append(text, keyName)
 	}
-	return Token{Text: string(text), Expires: time.Unix(seconds, 0)}, nil
+	return Token{Text: Hide(string(text)), Expires: time.Unix(seconds, 0)}, nil
 }

@@ -4,9 +4,15 @@ package transport_test
 
 import (
 	"context"
+	"encoding/gob"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -57,7 +63,7 @@ func TestPrintingShowsNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := transport.Token{Text: golden[0].token, Expires: goldenExpiry}
+	token := transport.Token{Text: transport.Hide(golden[0].token), Expires: goldenExpiry}
 	signing := transport.Credentials{Host: "hub1.example.test", DeviceID: "dev-1", Sign: sign}
 	given := transport.Credentials{
 		Host: "hub1.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) { return token, nil },
@@ -69,8 +75,28 @@ func TestPrintingShowsNoSecret(t *testing.T) {
 			fmt.Fprintf(&text, verb+"\n", v)
 		}
 	}
-	slog.New(slog.NewTextHandler(&text, nil)).Info("dial", "token", token, "creds", signing)
-	for _, secret := range []string{goldenKey, goldenKey[:8], "D3YPCbjg", "sig=", "SharedAccessSignature", "[0 1 2 3", "0x0, 0x1, 0x2"} {
+	type inside struct {
+		token transport.Token
+		text  transport.Secret
+		point *transport.Token
+		list  []transport.Token
+		any   any
+	}
+	deep := inside{token, token.Text, &token, []transport.Token{token}, token}
+	for _, v := range []any{deep, &deep, []inside{deep}, map[string]inside{"x": deep}, any(deep), token.Text, &token.Text, []any{token}, reflect.ValueOf(token), reflect.ValueOf(deep)} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x", "%X", "%o", "%b", "%c", "%U", "%e", "%t", "% x", "%#q"} {
+			fmt.Fprintf(&text, verb+"\n", v)
+		}
+	}
+	for _, v := range []any{token, &token, token.Text, struct{ T transport.Token }{token}} {
+		encoded, err := json.Marshal(v)
+		text.Write(encoded)
+		fmt.Fprint(&text, err, xml.NewEncoder(&text).Encode(v), gob.NewEncoder(&text).Encode(v))
+	}
+	slog.New(slog.NewTextHandler(&text, nil)).Info("dial", "token", token, "creds", signing, "deep", deep)
+	slog.New(slog.NewJSONHandler(&text, nil)).Info("dial", "token", token, "text", token.Text, "deep", deep)
+	log.New(&text, "", 0).Println(token, deep, token.Text)
+	for _, secret := range []string{goldenKey, goldenKey[:8], "D3YPCbjg", "sig=", "SharedAccessSignature", "[0 1 2 3", "0x0, 0x1, 0x2", hex.EncodeToString([]byte("sig=")), strings.ToUpper(hex.EncodeToString([]byte("sig=")))} {
 		if strings.Contains(text.String(), secret) {
 			t.Errorf("%q was printed:\n%s", secret, text.String())
 		}

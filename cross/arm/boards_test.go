@@ -206,7 +206,7 @@ import (
 func dial(context.Context) (lean.Conn, error) { return nil, errors.New("no network") }
 
 func main() {
-	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "board-1", Token: func(context.Context) (transport.Token, error) { return transport.Token{Text: "x"}, nil }}
+	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "board-1", Token: func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("x")}, nil }}
 	client, err := device.New(creds, lean.New(dial, ` + options + `), &device.Options{MaxMessages: 16, Window: 8})
 	if err != nil {
 		println(err.Error())

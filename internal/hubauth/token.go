@@ -40,14 +40,14 @@ func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, er
 	}
 	defer func() { <-t.turn }()
 	now := t.clock.judge(t.creds)
-	if t.now.Text != "" && (t.renewAt.IsZero() || now.Before(t.renewAt)) {
+	if t.now.Text.Reveal() != "" && (t.renewAt.IsZero() || now.Before(t.renewAt)) {
 		return t.now, false, nil
 	}
 	creds := *t.creds
 	creds.Now = func() time.Time { return now }
 	token, err = creds.NewToken(ctx)
 	switch {
-	case err != nil && t.now.Text != "" && now.Before(t.now.Expires):
+	case err != nil && t.now.Text.Reveal() != "" && now.Before(t.now.Expires):
 		t.renewAt = now.Add(renewPause)
 		return t.now, false, nil
 	case err != nil:
@@ -65,7 +65,7 @@ func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, er
 // Refused says that the hub did not take a token, and reports whether another one may be taken: where the token was made earlier, or by a clock that the hub has
 // set right meanwhile. A token that cannot be renewed stays what it is.
 func (t *Tokens) Refused(ctx context.Context, token transport.Token, fresh bool) bool {
-	if token.Text == "" || token.Fixed {
+	if token.Text.Reveal() == "" || token.Fixed {
 		return false
 	}
 	select {
@@ -74,7 +74,7 @@ func (t *Tokens) Refused(ctx context.Context, token transport.Token, fresh bool)
 		return false
 	}
 	defer func() { <-t.turn }()
-	if t.now.Text != token.Text {
+	if t.now.Text.Reveal() != token.Text.Reveal() {
 		return true // somebody else was told already
 	}
 	better := !fresh || t.clock.judge(t.creds).Sub(t.made).Abs() > tolerance

@@ -187,7 +187,7 @@ func TestAddressesOfOnesOwn(t *testing.T) {
 		token, err := h.CredsWith(t, "").NewToken(t.Context())
 		require.NoError(t, err)
 		o := h.options()
-		o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text, nil }
+		o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text.Reveal(), nil }
 		o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events", Commands: "/devices/{device}/messages/devicebound"}
 		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1"}
 		for name, tr := range map[string]transport.Transport{"alone": amqp.New(o), "shared": amqp.NewMux(o)} {

@@ -63,14 +63,14 @@ func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l lo
 		switch l.token, err = creds.NewToken(ctx); {
 		case err != nil:
 			return l, err
-		case l.token.Text == "":
+		case l.token.Text.Reveal() == "":
 			return l, protocol.Invalid("options: Auth is " + l.auth.String() + ", but the credentials have neither Sign nor Token")
 		}
 	}
 	switch {
 	case l.auth != Plain:
 	case o.Login == nil:
-		l.user, l.password = userName(creds), l.token.Text
+		l.user, l.password = userName(creds), l.token.Text.Reveal()
 	default:
 		if l.user, l.password, err = o.Login(ctx); err != nil {
 			if transport.KindOf(err) == transport.Unknown && ctx.Err() == nil {

@@ -80,7 +80,7 @@ func TestADeviceThatGivesUpAtAnyMoment(t *testing.T) {
 				token, err := creds.NewToken(t.Context())
 				require.NoError(t, err)
 				o.Addresses = addresses
-				o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text, nil }
+				o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text.Reveal(), nil }
 			}
 			mux := amqp.NewMux(o)
 			good := start(t, mux, creds)

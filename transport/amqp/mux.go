@@ -135,7 +135,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 	}
 	err = m.inPlace(ctx, cfg.Progress, func() error {
 		if l.auth == CBS {
-			if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text, cfg.Progress); err != nil {
+			if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text.Reveal(), cfg.Progress); err != nil {
 				return err
 			}
 		}

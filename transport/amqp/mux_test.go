@@ -237,7 +237,7 @@ func TestConnectionsThatAreOfNoUseAreNotDialedByAll(t *testing.T) {
 				if o.Addresses = addresses; addresses != nil {
 					token, err := h.CredsWith(t, "").NewToken(t.Context())
 					require.NoError(t, err)
-					o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text, nil }
+					o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text.Reveal(), nil }
 				}
 				o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					c, err := dial(ctx, network, addr)
@@ -304,7 +304,7 @@ func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 			token, err := h.CredsWith(t, "").NewToken(context.Background())
 			require.NoError(t, err)
 			o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events"}
-			o.Login = func(context.Context) (string, string, error) { exit(); return "dev-1@sas.hub", token.Text, nil }
+			o.Login = func(context.Context) (string, string, error) { exit(); return "dev-1@sas.hub", token.Text.Reveal(), nil }
 		}},
 		"token": {caller: true, creds: func(c *transport.Credentials, exit func()) {
 			sign := c.Sign
@@ -804,7 +804,7 @@ func TestSessionsThatDoNotEnd(t *testing.T) {
 				if o.Addresses = addresses; addresses != nil {
 					token, err := first.NewToken(t.Context())
 					require.NoError(t, err)
-					o.Login = func(context.Context) (string, string, error) { return "good@sas.hub", token.Text, nil }
+					o.Login = func(context.Context) (string, string, error) { return "good@sas.hub", token.Text.Reveal(), nil }
 					free++ // there is none for tokens
 				}
 				mux := amqp.NewMux(o)

@@ -36,7 +36,7 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
 				creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-					return transport.Token{Text: "SharedAccessSignature sr=x&sig=secret"}, nil
+					return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=secret")}, nil
 				}}
 				_, err := amqp.New(&amqp.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 					near, far := memconn.Pair("near", "far")
@@ -146,7 +146,7 @@ func TestAPeerWithFewSessions(t *testing.T) {
 			for highest := range c.least + 1 {
 				bounded.Test(t, func(t *testing.T) {
 					creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-						return transport.Token{Text: "SharedAccessSignature sr=x&sig=y"}, nil
+						return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=y")}, nil
 					}}
 					began := time.Now()
 					_, err := c.transport(&amqp.Options{Plaintext: true, Dial: dial(highest)}).Dial(t.Context(), &transport.Config{Creds: creds})

@@ -242,7 +242,7 @@ func (s *session) renew(id uint32) {
 	err := errExit
 	defer func() { s.renewed(id, token, err) }()
 	if token, err = s.cfg.Creds.NewToken(s.ctx); err == nil {
-		err = s.conn.tokens.put(s.ctx, s.cfg.Creds.Resource(), token.Text, nil)
+		err = s.conn.tokens.put(s.ctx, s.cfg.Creds.Resource(), token.Text.Reveal(), nil)
 	}
 }
 

@@ -113,7 +113,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 			conn.close()
 			return nil, &transport.Error{Kind: transport.Unsupported, Err: errOneSession}
 		}
-		if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text, cfg.Progress); err != nil {
+		if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text.Reveal(), cfg.Progress); err != nil {
 			conn.close()
 			return nil, err
 		}

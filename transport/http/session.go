@@ -178,8 +178,8 @@ func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusa
 		if err != nil {
 			return nil, nil, err
 		}
-		if token.Text != "" {
-			q.header["Authorization"] = []string{token.Text}
+		if token.Text.Reveal() != "" {
+			q.header["Authorization"] = []string{token.Text.Reveal()}
 		}
 		a, err := l.exchange(ctx, q)
 		if err != nil {

@@ -120,7 +120,7 @@ func TestCredentialsWithoutATokenSendNoPassword(t *testing.T) {
 // A CONNECT has two bytes for the length of the password, which the library would let overflow.
 func TestATokenThatNoConnectCanCarryIsInvalid(t *testing.T) {
 	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: strings.Repeat("x", 65536)}, nil
+		return transport.Token{Text: transport.Hide(strings.Repeat("x", 65536))}, nil
 	}}
 	_, err := New(nil).Dial(t.Context(), &transport.Config{Creds: creds, Sink: new(sink)})
 	require.ErrorIs(t, err, transport.Invalid)

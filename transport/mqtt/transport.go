@@ -109,8 +109,8 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	switch {
 	case err != nil:
 		return nil, err
-	case len(token.Text) > wire.MaxField:
-		return nil, wire.Invalid("the token has " + strconv.Itoa(len(token.Text)) + " bytes; a password of MQTT has 65535 at most")
+	case len(token.Text.Reveal()) > wire.MaxField:
+		return nil, wire.Invalid("the token has " + strconv.Itoa(len(token.Text.Reveal())) + " bytes; a password of MQTT has 65535 at most")
 	}
 	outer, socket, err := below.Open(ctx, cfg.Creds, cert)
 	if err != nil {
@@ -119,7 +119,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	s := newSession(cfg, token)
 	s.conn = newConn(outer, socket, t.opt.WriteTimeout, s)
 	s.conn.beat = newHeartbeat(time.Now(), t.opt.KeepAlive, t.opt.PingTimeout)
-	password := token.Text
+	password := token.Text.Reveal()
 	s.client = paho.NewClient(t.clientOptions(s, &password))
 
 	connected := s.client.Connect()

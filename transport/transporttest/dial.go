@@ -120,7 +120,7 @@ func dialShowsNoSecret(p *probe) {
 	creds.Sign = nil
 	creds.Token = func(context.Context) (transport.Token, error) {
 		text := "SharedAccessSignature sr=" + creds.Resource() + "&sig=" + secret + "&se=1"
-		return transport.Token{Text: text}, nil
+		return transport.Token{Text: transport.Hide(text)}, nil
 	}
 	for _, r := range []Refusal{None, Unavailable, Unreachable} {
 		p.Hub.Refuse(r)

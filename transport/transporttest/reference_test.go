@@ -70,7 +70,7 @@ const goodToken, badToken = "SharedAccessSignature good", "SharedAccessSignature
 
 func refCreds(token string) *transport.Credentials {
 	return &transport.Credentials{Host: "hub", DeviceID: "dev", Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: token}, nil
+		return transport.Token{Text: transport.Hide(token)}, nil
 	}}
 }
 
@@ -144,10 +144,10 @@ func (t *refTransport) Dial(ctx context.Context, cfg *transport.Config) (transpo
 		}
 		return fail(transport.Network, "nobody answers")
 	}
-	if token.Text != goodToken && t.fault != "Dial takes all credentials" {
+	if token.Text.Reveal() != goodToken && t.fault != "Dial takes all credentials" {
 		text := "bad token"
 		if t.fault == "errors show the token" {
-			text += " " + token.Text
+			text += " " + token.Text.Reveal()
 		}
 		return fail(transport.Unauthorized, text)
 	}

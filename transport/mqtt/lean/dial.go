@@ -42,7 +42,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		return nil, err
 	}
 	topics := wire.NewTopics(cfg.Creds)
-	greeting, err := t.greeting(cfg.Creds, token.Text, &topics)
+	greeting, err := t.greeting(cfg.Creds, token.Text.Reveal(), &topics)
 	if err != nil {
 		return nil, err
 	}

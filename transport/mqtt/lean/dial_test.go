@@ -78,7 +78,7 @@ func TestTheCONNECTSaysWhoWeAre(t *testing.T) {
 				if c.token {
 					var password string
 					password, rest = field(rest)
-					require.Equal(t, token.Text, password)
+					require.Equal(t, token.Text.Reveal(), password)
 				}
 				require.Empty(t, rest)
 				require.NotContains(t, string(tr.out[:cap(tr.out)]), "SharedAccessSignature", "the token does not stay in the buffer")
@@ -289,7 +289,7 @@ func TestWrongOptionsAndCredentialsAreInvalid(t *testing.T) {
 	_, err = New(never, nil).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "https://x"}, Sink: new(sink)})
 	require.ErrorIs(t, err, transport.Invalid)
 	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: strings.Repeat("x", 65536)}, nil
+		return transport.Token{Text: transport.Hide(strings.Repeat("x", 65536))}, nil
 	}}
 	_, err = New(never, nil).Dial(t.Context(), &transport.Config{Creds: creds, Sink: new(sink)})
 	require.ErrorIs(t, err, transport.Invalid)

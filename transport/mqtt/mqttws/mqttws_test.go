@@ -101,7 +101,7 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 
 func creds() *transport.Credentials {
 	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: "secret"}, nil
+		return transport.Token{Text: transport.Hide("secret")}, nil
 	}}
 }
 
