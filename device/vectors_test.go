@@ -164,7 +164,9 @@ func TestT10_T11_L3_RefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 	bubble(t, func(t *testing.T) { // a source that has no other token
 		f := &fake{dial: failing(nil, lost(transport.Unauthorized))}
 		id := creds()
-		id.Token = func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("t"), Fixed: true}, nil }
+		id.Token = func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: transport.Hide("t"), Fixed: true}, nil
+		}
 		c, err := device.New(id, f, nil)
 		require.NoError(t, err)
 		defer c.Close()

@@ -190,7 +190,9 @@ func TestNewTokenErrors(t *testing.T) {
 		{"that, wrapped", wrapped{throttled}, transport.Throttled, transport.Throttled, "dial: throttled: wrapped: http renew: throttled: out of reach"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			source := transport.Credentials{Token: func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("half")}, c.err }}
+			source := transport.Credentials{Token: func(context.Context) (transport.Token, error) {
+				return transport.Token{Text: transport.Hide("half")}, c.err
+			}}
 			signer := transport.Credentials{Sign: func(context.Context, []byte) ([]byte, error) { return []byte("half"), c.err }}
 			for _, way := range []struct {
 				creds *transport.Credentials

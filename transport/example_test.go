@@ -68,7 +68,7 @@ func ExampleSignToken() {
 	}
 	token, err := transport.SignToken(context.Background(), sign, "hub1.example.test/devices/dev-1", "", time.Unix(1893456000, 0))
 	fmt.Println(err)
-	fmt.Println(token)      // safe to log
+	fmt.Println(token)               // safe to log
 	fmt.Println(token.Text.Reveal()) // what goes over the wire
 	// Output:
 	// <nil>

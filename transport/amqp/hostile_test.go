@@ -143,7 +143,7 @@ func TestAShortIdleTimeoutIsNoFlood(t *testing.T) {
 			}()
 			return near, nil
 		}, OperationTimeout: 10 * time.Second}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-			return transport.Token{Text: "x"}, nil
+			return transport.Token{Text: transport.Hide("x")}, nil
 		}}})
 		require.Equal(t, transport.Timeout, transport.KindOf(err), "%v", err)
 		<-over

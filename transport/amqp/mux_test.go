@@ -304,7 +304,10 @@ func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 			token, err := h.CredsWith(t, "").NewToken(context.Background())
 			require.NoError(t, err)
 			o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events"}
-			o.Login = func(context.Context) (string, string, error) { exit(); return "dev-1@sas.hub", token.Text.Reveal(), nil }
+			o.Login = func(context.Context) (string, string, error) {
+				exit()
+				return "dev-1@sas.hub", token.Text.Reveal(), nil
+			}
 		}},
 		"token": {caller: true, creds: func(c *transport.Credentials, exit func()) {
 			sign := c.Sign

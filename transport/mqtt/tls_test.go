@@ -106,7 +106,9 @@ func TestRealTLS(t *testing.T) {
 	t.Run("a certificate that is not valid in 1970 is a clock not set", func(t *testing.T) {
 		creds := credsOf(t, dev, dev.PrimaryKey)
 		creds.Sign, creds.Now = nil, func() time.Time { return time.Unix(100, 0) }
-		creds.Token = func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("made elsewhere")}, nil }
+		creds.Token = func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: transport.Hide("made elsewhere")}, nil
+		}
 		_, _, err := dialWith(byName(h, addr), creds)
 		require.ErrorIs(t, err, transport.ClockUnset)
 		require.Equal(t, transport.Connection, transport.Find(err).Scope)

@@ -115,7 +115,9 @@ func TestTheFailuresOfADialAreToldApart(t *testing.T) {
 	}
 }
 
-func fixed(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("no token")}, nil }
+func fixed(context.Context) (transport.Token, error) {
+	return transport.Token{Text: transport.Hide("no token")}, nil
+}
 
 func TestWrongOptionsAreInvalid(t *testing.T) {
 	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
