@@ -103,12 +103,12 @@ func TestAMessageOfAReplacedPolicyIsNoSuccess(t *testing.T) {
 			}
 			return errHold
 		}}
-		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Fixed{}, MessagePolicy: br.Wrap(retrypolicy.Fixed{Delay: time.Second})})
+		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: br.Wrap(retrypolicy.Fixed{Delay: time.Second})})
 		open(t, c)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		time.Sleep(15 * time.Second)
 		require.Equal(t, retrypolicy.BreakerHalfOpen, br.Status(time.Now()).State)
-		require.NoError(t, c.SetMessagePolicy(retrypolicy.Fixed{}))
+		require.NoError(t, c.SetMessagePolicy(retrypolicy.Immediately{}))
 		synctest.Wait()
 		require.NotEqual(t, retrypolicy.BreakerClosed, br.Status(time.Now()).State)
 	})
@@ -160,7 +160,7 @@ func TestTheSamePolicyAgainCountsNothingTwice(t *testing.T) {
 		hold := atomic.Bool{}
 		hold.Store(true)
 		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
-		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Fixed{}, MessagePolicy: p})
+		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: p})
 		open(t, c)
 		for i := range 20 {
 			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
@@ -197,10 +197,10 @@ func (a *acker) Observe(x retrypolicy.Attempt) {
 func TestNoOutcomeIsLostWhenThePolicyIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
-		old := &acker{witness: newWitness(retrypolicy.Fixed{})}
+		old := &acker{witness: newWitness(retrypolicy.Immediately{})}
 		var c *device.Client
 		entered, gone := make(chan struct{}), make(chan struct{})
-		c, _ = client(t, f, &device.Options{RetryPolicy: retrypolicy.Fixed{}, MessagePolicy: old})
+		c, _ = client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: old})
 		open(t, c)
 		for i := range 3 {
 			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
@@ -215,7 +215,7 @@ func TestNoOutcomeIsLostWhenThePolicyIsReplaced(t *testing.T) {
 		f.last().cfg.Sink.Done(0, nil)
 		<-entered
 		f.last().cfg.Sink.Done(1, nil)
-		require.NoError(t, c.SetMessagePolicy(retrypolicy.Fixed{}))
+		require.NoError(t, c.SetMessagePolicy(retrypolicy.Immediately{}))
 		close(gone)
 		synctest.Wait()
 		require.Equal(t, 0, old.inFlight[transport.Operation], old.told)
@@ -247,7 +247,7 @@ func TestOutageLimitBoundsTheWaitAtAGate(t *testing.T) {
 func TestARefusalIsDecidedWhileAGateHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
-		w := newWitness(retrypolicy.MaxAttempts{Total: 1, Policy: retrypolicy.Fixed{}})
+		w := newWitness(retrypolicy.MaxAttempts{Total: 1, Policy: retrypolicy.Immediately{}})
 		n := 0
 		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
 			if n++; n == 2 {
@@ -255,7 +255,7 @@ func TestARefusalIsDecidedWhileAGateHolds(t *testing.T) {
 			}
 			return retrypolicy.Decision{Retry: true}
 		}
-		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Fixed{}, MessagePolicy: w})
+		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: w})
 		open(t, c)
 		var r device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
@@ -283,7 +283,7 @@ func TestASecondAnswerMeetsAMessageAtTheGate(t *testing.T) {
 			}
 			return retrypolicy.Decision{Retry: true}
 		}
-		c, _ = client(t, f, &device.Options{RetryPolicy: retrypolicy.Fixed{}, MessagePolicy: w})
+		c, _ = client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: w})
 		open(t, c)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
@@ -339,7 +339,7 @@ func TestClientsThatWaitAtOneGateSpread(t *testing.T) {
 				return nil
 			}}
 			fs = append(fs, f)
-			c, err := device.New(creds(), f, &device.Options{RetryPolicy: br.Wrap(retrypolicy.ExponentialBackoffWithJitter{}), MessagePolicy: retrypolicy.Fixed{}, ReconnectSpread: 20 * time.Second, Rand: rand.NewPCG(uint64(i), 1).Uint64})
+			c, err := device.New(creds(), f, &device.Options{RetryPolicy: br.Wrap(retrypolicy.ExponentialBackoffWithJitter{}), MessagePolicy: retrypolicy.Immediately{}, ReconnectSpread: 20 * time.Second, Rand: rand.NewPCG(uint64(i), 1).Uint64})
 			require.NoError(t, err)
 			defer c.Close()
 			require.NoError(t, c.Start())

@@ -301,7 +301,7 @@ func TestANewPolicyTakesOverWhatIsInFlight(t *testing.T) {
 			}
 			return nil
 		}}
-		old, next := newWitness(retrypolicy.Fixed{}), newWitness(retrypolicy.Fixed{})
+		old, next := newWitness(retrypolicy.Immediately{}), newWitness(retrypolicy.Immediately{})
 		c, _ := client(t, f, &device.Options{RetryPolicy: old, StableTime: time.Second})
 		open(t, c)
 		time.Sleep(2 * time.Second)

@@ -112,8 +112,11 @@ func (b AWSGoBackoff) Decide(a Attempt) Decision {
 
 // Validate reports a Max that makes no sense.
 func (b AWSGoBackoff) Validate() error {
-	if b.Max < 0 {
+	switch {
+	case b.Max < 0:
 		return invalid("AWSGoBackoff.Max is negative; give the longest delay")
+	case b.Max == 0:
+		return invalid("AWSGoBackoff.Max is 0, so every delay would be 0; give the longest delay, such as 20 s")
 	}
 	return nil
 }

@@ -106,6 +106,8 @@ func (c AzureC) Validate() error {
 		return invalid("AzureC.Curve is not one of the constants; use CExponentialJitter")
 	case c.Initial < 0 || c.Initial%time.Second != 0:
 		return invalid("AzureC.Initial is not a number of whole seconds; give one, 0 for the default")
+	case c.Curve == CRandom && c.initial() < 2*time.Second:
+		return invalid("AzureC.Initial is below 2 s, so CRandom would always draw 0; give 2 s or more, or use CImmediate")
 	case c.Max < 0 || c.Max%time.Second != 0:
 		return invalid("AzureC.Max is not a number of whole seconds; give one, 0 for 30 s")
 	case c.Jitter < 0 || c.Jitter > 100:

@@ -68,7 +68,9 @@ func (c CSharpFixed) Validate() error {
 	case c.MaxRetries < 0:
 		return invalid("CSharpFixed.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
 	case c.Delay < 0:
-		return invalid("CSharpFixed.Delay is negative; give 0 or more")
+		return invalid("CSharpFixed.Delay is negative; give the delay")
+	case c.Delay == 0:
+		return invalid("CSharpFixed.Delay is 0; give the delay, or use Immediately{} for none")
 	}
 	return nil
 }
@@ -98,11 +100,13 @@ func (c CSharpIncremental) Validate() error {
 	case c.MaxRetries < 0:
 		return invalid("CSharpIncremental.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
 	case c.Step < 0:
-		return invalid("CSharpIncremental.Step is negative; give 0 or more")
+		return invalid("CSharpIncremental.Step is negative; give the first delay")
 	case c.Max < 0:
 		return invalid("CSharpIncremental.Max is negative; give a duration, 0 for no limit")
 	case c.Max > 0 && c.Max < c.Step:
 		return invalid("CSharpIncremental.Max is below Step; give Step or more")
+	case c.Step == 0:
+		return invalid("CSharpIncremental.Step is 0, so every delay would be 0; give the first delay, or use Immediately{}")
 	}
 	return nil
 }

@@ -62,7 +62,13 @@ func (j AzureJava) Validate() error {
 	if set.Count < 1 {
 		return invalid("AzureJava.Count is below 1; give the number of retries, NoRetry{} for none")
 	}
-	return javaRange("AzureJava", set.Min, set.Max, set.Delta)
+	if err := javaRange("AzureJava", set.Min, set.Max, set.Delta); err != nil {
+		return err
+	}
+	if set.Min < time.Millisecond && set.Delta < time.Millisecond && set.Count > 1 {
+		return invalid("AzureJava.Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use Immediately{}")
+	}
+	return nil
 }
 
 func javaRange(name string, least, most, delta time.Duration) error {
@@ -73,6 +79,8 @@ func javaRange(name string, least, most, delta time.Duration) error {
 		return invalid(name + ".Delta is negative; give 0 or more")
 	case most < least:
 		return invalid(name + ".Max is below Min; give Min or more")
+	case most < time.Millisecond:
+		return invalid(name + ".Max is below 1 ms, so every delay would be 0; give the longest delay (a value that is not all zero has no defaults)")
 	case most > longest32 || delta > longest32:
 		return invalid(name + ".Max or Delta is above 2^31-1 ms; give less than 24 days")
 	}

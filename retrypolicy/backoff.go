@@ -115,7 +115,7 @@ func (b Backoff) plain(n int, most time.Duration) time.Duration {
 func (b Backoff) Validate() error {
 	switch {
 	case b.Base < 0:
-		return invalid("Backoff.Base is negative; give 0 or more")
+		return invalid("Backoff.Base is negative; give the first delay")
 	case b.Factor != 0 && !(b.Factor >= 1 && b.Factor <= math.MaxFloat64):
 		return invalid("Backoff.Factor is below 1; give 1 or more, or 0 for 2")
 	case b.Max < 0:
@@ -124,10 +124,14 @@ func (b Backoff) Validate() error {
 		return invalid("Backoff.Max is below Base; give Base or more")
 	case b.Jitter >= jitters:
 		return invalid("Backoff.Jitter is not one of the constants; use FullJitter")
-	case b.Jitter == Proportional && !(b.Low >= 0 && b.Low <= b.High && b.High <= math.MaxFloat64):
-		return invalid("Backoff.Low and High make no range; give 0 <= Low <= High")
+	case b.Jitter == Proportional && !(b.Low >= 0 && b.Low <= b.High && b.High > 0 && b.High <= math.MaxFloat64):
+		return invalid("Backoff.Low and High make no range; give 0 <= Low <= High, and High above 0")
 	case b.Jitter != Proportional && (b.Low != 0 || b.High != 0):
 		return invalid("Backoff.Low and High are for Proportional jitter only; leave them 0")
+	case b.Base == 0:
+		return invalid("Backoff.Base is 0, so every delay would be 0; give the first delay, or use Immediately{}")
+	case b.Jitter == Proportional && float64(b.Base)*b.High < 1:
+		return invalid("Backoff.High is too small, so every delay would be 0; give a factor such as 1.2")
 	}
 	return nil
 }
@@ -164,9 +168,11 @@ func (f Fixed) Decide(a Attempt) Decision {
 func (f Fixed) Validate() error {
 	switch {
 	case f.Delay < 0:
-		return invalid("Fixed.Delay is negative; give 0 or more")
+		return invalid("Fixed.Delay is negative; give the delay")
 	case !(f.Jitter >= 0 && f.Jitter <= 1):
 		return invalid("Fixed.Jitter is out of range; give a fraction from 0 to 1")
+	case f.Delay == 0:
+		return invalid("Fixed.Delay is 0; give the delay, or use Immediately{} for none")
 	}
 	return nil
 }
@@ -196,13 +202,15 @@ func (i Incremental) Decide(a Attempt) Decision {
 func (i Incremental) Validate() error {
 	switch {
 	case i.Step < 0:
-		return invalid("Incremental.Step is negative; give 0 or more")
+		return invalid("Incremental.Step is negative; give the first delay")
 	case i.Max < 0:
 		return invalid("Incremental.Max is negative; give a duration, 0 for no limit")
 	case i.Max > 0 && i.Max < i.Step:
 		return invalid("Incremental.Max is below Step; give Step or more")
 	case !(i.Jitter >= 0 && i.Jitter <= 1):
 		return invalid("Incremental.Jitter is out of range; give a fraction from 0 to 1")
+	case i.Step == 0:
+		return invalid("Incremental.Step is 0, so every delay would be 0; give the first delay, or use Immediately{}")
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 // No classifier revives what the operation itself has marked.
 func TestPermanentIsAboveEveryClassifier(t *testing.T) {
 	r := retrypolicy.Retrier{
-		Policy:   retrypolicy.Fixed{},
+		Policy:   retrypolicy.Immediately{},
 		Classify: func(error) retrypolicy.Info { return retrypolicy.Info{Verdict: retrypolicy.Again} },
 	}
 	runs := 0
@@ -75,7 +75,7 @@ func (o *outcomes) Observe(a retrypolicy.Attempt) { o.errs = append(o.errs, a.Er
 // A try that the caller cancels is told as cancelled, not as the failure before it.
 func TestACancelledTryIsToldAsSuch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &outcomes{Policy: retrypolicy.Fixed{}}
+	p := &outcomes{Policy: retrypolicy.Immediately{}}
 	down := errors.New("down")
 	err := retrypolicy.Do(ctx, p, func(ctx context.Context) error {
 		if len(p.errs) == 0 {

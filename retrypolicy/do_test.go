@@ -445,7 +445,7 @@ func TestDoTellsAnAnswerThoughTheContextEnded(t *testing.T) {
 	}
 	a := newAdaptive(t, nil)
 	ctx, cancel := context.WithCancel(bg)
-	_ = retrypolicy.Do(ctx, a.Wrap(retrypolicy.Fixed{}), func(context.Context) error { cancel(); return transport.Throttled })
+	_ = retrypolicy.Do(ctx, a.Wrap(retrypolicy.Immediately{}), func(context.Context) error { cancel(); return transport.Throttled })
 	if _, on := a.Rate(); !on {
 		t.Error("Adaptive did not see the throttling")
 	}
@@ -733,7 +733,7 @@ func TestDoAllocatesNothingForASuccess(t *testing.T) {
 		t.Errorf("DoValue: %v allocations", allocs)
 	}
 	// A retry without a delay allocates nothing either.
-	flat := retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: retrypolicy.Fixed{}}
+	flat := retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: retrypolicy.Immediately{}}
 	var asPolicy retrypolicy.Policy = flat
 	n := 0
 	again := func(context.Context) error {

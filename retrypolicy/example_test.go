@@ -39,7 +39,7 @@ func ExampleValidate() {
 	fmt.Println(retrypolicy.Validate(slow))
 	// Output:
 	// <nil>
-	// invalid: retry policy: ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (a value that is not all zero has no defaults)
+	// invalid: retry policy: ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin and 10 s for Cmax)
 }
 
 // A function with the number of the retry and the latest error is a policy.

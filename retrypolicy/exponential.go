@@ -10,25 +10,29 @@ import (
 //
 //	F(x) = min(Cmin + (2^(x-1) - 1) * rand(C*(1-Jd), C*(1-Ju)), Cmax)
 //
-// with x = 1 for the first retry and rand uniform from its lower bound up to, not including, its upper one. The zero value has the documented
-// constants C = Cmin = 100 ms, Cmax = 10 s, Jd = 0.5, Ju = 0.25, which give 100 ms, 150 to 175 ms, 250 to 325 ms, 450 to 625 ms and
-// so on, and 10 s from the ninth retry at the latest. A value that is not all zero is taken as it stands: its zeros are zeros.
+// with x = 1 for the first retry and rand uniform from its lower bound up to, not including, its upper one.
+//
+// A field that is 0 has the documented constant: C = Cmin = 100 ms, Cmax = 10 s, and, where both are 0, Jd = 0.5 and Ju = 0.25.
+// So the zero value gives 100 ms, 150 to 175 ms, 250 to 325 ms, 450 to 625 ms and so on, and 10 s from the ninth retry at the
+// latest; {Cmax: time.Minute} gives the same up to a minute. A negative Jd is no jitter. For a first retry nearly at once give
+// Cmin a nanosecond.
 //
 // The first retry comes after exactly Cmin and those at the cap after exactly Cmax: the formula does not spread a fleet by itself. It never stops.
 //
 // Source: the SDKs' retry document; the official code computes something else.
 type ExponentialBackoffWithJitter struct {
-	// C scales the growth.
+	// C scales the growth. 0: 100 ms.
 	C time.Duration
-	// Cmin is the first delay, and the least.
+	// Cmin is the first delay, and the least. 0: 100 ms.
 	Cmin time.Duration
-	// Cmax is the longest delay.
+	// Cmax is the longest delay. 0: 10 s.
 	Cmax time.Duration
-	// Jd and Ju say how far rand goes down from C, as fractions: from C*(1-Jd) to C*(1-Ju). 0 <= Ju <= Jd <= 1.
+	// Jd and Ju say how far rand goes down from C, as fractions: from C*(1-Jd) to C*(1-Ju). 0 <= Ju <= Jd <= 1. Both 0: 0.5 and
+	// 0.25. A negative Jd, with Ju 0: no jitter, rand is C.
 	Jd, Ju float64
 }
 
-// documented are the constants of the zero value.
+// documented are the constants of fields that are 0.
 var documented = ExponentialBackoffWithJitter{
 	C: 100 * time.Millisecond, Cmin: 100 * time.Millisecond, Cmax: 10 * time.Second, Jd: 0.5, Ju: 0.25,
 }
@@ -42,17 +46,37 @@ func (e ExponentialBackoffWithJitter) Decide(a Attempt) Decision {
 // delay is F(x) for a draw. It is a function of its own so that Decide is short enough to be inlined where it is called through an interface, which saves a copy of the
 // Attempt.
 func (e *ExponentialBackoffWithJitter) delay(x int, draw uint64) time.Duration {
-	if *e == (ExponentialBackoffWithJitter{}) {
-		e = &documented
+	c, least, most := e.bounds()
+	jd, ju := e.Jd, e.Ju
+	if jd == 0 && ju == 0 {
+		jd, ju = documented.Jd, documented.Ju
 	}
-	c := max(e.C, 0)
-	low := c - fraction.Of(c, e.Jd)
-	high := c - fraction.Of(c, e.Ju)
-	r := low
-	if high > low {
-		r += fraction.Drawn(high-low, draw)
+	c = max(c, 0)
+	r := c
+	if jd >= 0 {
+		low := c - fraction.Of(c, jd)
+		high := c - fraction.Of(c, ju)
+		r = low
+		if high > low {
+			r += fraction.Drawn(high-low, draw)
+		}
 	}
-	return growth(x, uint64(r), e.Cmin, e.Cmax)
+	return growth(x, uint64(r), least, most)
+}
+
+// bounds are C, Cmin and Cmax with the documented constants where they are 0.
+func (e *ExponentialBackoffWithJitter) bounds() (c, least, most time.Duration) {
+	c, least, most = e.C, e.Cmin, e.Cmax
+	if c == 0 {
+		c = documented.C
+	}
+	if least == 0 {
+		least = documented.Cmin
+	}
+	if most == 0 {
+		most = documented.Cmax
+	}
+	return c, least, most
 }
 
 // growth is min(least + (2^(x-1)-1)*r, most) without overflow at any x.
@@ -73,15 +97,16 @@ func growth(x int, r uint64, least, most time.Duration) time.Duration {
 
 // Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid.
 func (e ExponentialBackoffWithJitter) Validate() error {
+	_, least, most := e.bounds()
 	switch {
-	case e == (ExponentialBackoffWithJitter{}):
-		return nil
 	case e.C < 0:
-		return invalid("ExponentialBackoffWithJitter.C is negative; give 0 or more")
+		return invalid("ExponentialBackoffWithJitter.C is negative; give a duration, 0 for 100 ms")
 	case e.Cmin < 0:
-		return invalid("ExponentialBackoffWithJitter.Cmin is negative; give 0 or more")
-	case e.Cmax < e.Cmin:
-		return invalid("ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (a value that is not all zero has no defaults)")
+		return invalid("ExponentialBackoffWithJitter.Cmin is negative; give a duration, 0 for 100 ms")
+	case most < least:
+		return invalid("ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin and 10 s for Cmax)")
+	case e.Jd < 0 && e.Ju == 0:
+		return nil
 	case !(e.Ju >= 0 && e.Ju <= e.Jd && e.Jd <= 1):
 		return invalid("ExponentialBackoffWithJitter.Jd and Ju make no range; give 0 <= Ju <= Jd <= 1")
 	}

@@ -76,6 +76,8 @@ func (f FetchRetry) Validate() error {
 		return invalid("FetchRetry.Delay is negative; give 0 or more")
 	case f.On != nil && f.OnFunc != nil:
 		return invalid("FetchRetry.On and OnFunc are both set; give one, the function decides alone")
+	case f.Delay == 0 && f.DelayFunc == nil && (f.Retries > 0 || f.OnFunc != nil):
+		return invalid("FetchRetry.Delay is 0; give a delay, or a DelayFunc that returns 0 for none")
 	}
 	return nil
 }

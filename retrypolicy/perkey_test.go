@@ -164,7 +164,7 @@ func TestPerKeyRefusesBadArguments(t *testing.T) {
 	// What make makes of a later key and is not valid does not retry, and does not panic.
 	p, err := retrypolicy.NewPerKey(2, func(key string) retrypolicy.Policy {
 		if key == "" {
-			return retrypolicy.Backoff{}
+			return retrypolicy.Backoff{Base: 1}
 		}
 		return nil
 	})

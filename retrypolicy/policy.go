@@ -145,6 +145,13 @@ func (f Func) Validate() error {
 	return nil
 }
 
+// Immediately always retries without a delay. It says so by name: every other policy whose delays would all be 0 is refused by
+// Validate, because that is mostly a field that was left out. Put a limit around it, such as MaxAttempts.
+type Immediately struct{}
+
+// Decide retries at once.
+func (Immediately) Decide(Attempt) Decision { return Decision{Retry: true} }
+
 // NoRetry never retries.
 type NoRetry struct{}
 

@@ -75,11 +75,13 @@ func (p Polly) Validate() error {
 	case p.Retries < 1:
 		return invalid("Polly.Retries is below 1; give the number of retries (a value whose numbers are not all zero has no defaults)")
 	case p.Delay < 0:
-		return invalid("Polly.Delay is negative; give 0 or more")
+		return invalid("Polly.Delay is negative; give the delay")
 	case p.Max < 0:
 		return invalid("Polly.Max is negative; give a duration, 0 for no limit")
 	case p.Curve >= pollyCurves:
 		return invalid("Polly.Curve is not one of the constants; use PollyConstant")
+	case p.Delay == 0:
+		return invalid("Polly.Delay is 0; give the delay, or use Immediately{} in MaxAttempts for none (a value whose numbers are not all zero has no defaults)")
 	}
 	return nil
 }

@@ -235,7 +235,7 @@ type parameters struct {
 var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		e := retrypolicy.ExponentialBackoffWithJitter{C: p.d1, Cmin: p.d2, Cmax: p.d3, Jd: p.f1, Ju: p.f2}
-		if e == (retrypolicy.ExponentialBackoffWithJitter{}) {
+		if e.Cmax == 0 {
 			return e, 10 * s
 		}
 		return e, p.d3

@@ -19,16 +19,16 @@ func TestFormulaAgreesWithArbitraryPrecision(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for range 20_000 {
-		least := duration(rng)
+		least := max(duration(rng), 1)
 		e := retrypolicy.ExponentialBackoffWithJitter{
-			C: duration(rng), Cmin: least, Cmax: least + time.Duration(rng.Int64N(math.MaxInt64-int64(least))), Jd: fraction(rng),
+			C: max(duration(rng), 1), Cmin: least, Cmax: least + time.Duration(rng.Int64N(math.MaxInt64-int64(least))), Jd: fraction(rng),
 		}
 		e.Ju = min(fraction(rng), e.Jd)
+		if e.Jd == 0 {
+			e.Jd = -1 // no jitter
+		}
 		if err := e.Validate(); err != nil {
 			t.Fatalf("seed %d: %+v: %v", seed, e, err)
-		}
-		if e == (retrypolicy.ExponentialBackoffWithJitter{}) {
-			continue
 		}
 		x := 1 + rng.IntN(70)
 		draw := rng.Uint64()
@@ -66,7 +66,7 @@ func reference(e retrypolicy.ExponentialBackoffWithJitter, x int, draw uint64) t
 		down.Add(down, big.NewRat(1, 2))
 		return c.Sub(c, new(big.Int).Quo(down.Num(), down.Denom()))
 	}
-	low, high := bound(e.Jd), bound(e.Ju)
+	low, high := bound(max(e.Jd, 0)), bound(e.Ju)
 	r := new(big.Int).Sub(high, low)
 	r.Mul(r, new(big.Int).SetUint64(draw)).Rsh(r, 64).Add(r, low)
 	f := new(big.Int).Lsh(big.NewInt(1), uint(x-1))

@@ -185,7 +185,12 @@ func TestQuotaOptionsAreChecked(t *testing.T) {
 }
 
 // again is a policy that always retries after d.
-func again(d time.Duration) retrypolicy.Policy { return retrypolicy.Fixed{Delay: d} }
+func again(d time.Duration) retrypolicy.Policy {
+	if d == 0 {
+		return retrypolicy.Immediately{}
+	}
+	return retrypolicy.Fixed{Delay: d}
+}
 
 // smithy-kotlin: costs 2 and 3 of 10.
 func TestQuotaCostsByClass(t *testing.T) {

@@ -89,11 +89,19 @@ func (m *meter) Give(now time.Time, n int) {
 // Thousands of users of one chain of shared state, a service that comes and goes, callers that give up: whatever happens, nothing leaks and no bound is passed.
 func TestSharedStateUnderStress(t *testing.T) {
 	for _, wait := range []bool{false, true} {
-		t.Run("Wait "+strconv.FormatBool(wait), func(t *testing.T) { stress(t, wait) })
+		t.Run("Wait "+strconv.FormatBool(wait), func(t *testing.T) {
+			for range 6 { // with some seeds nearly all calls are rejected
+				if stress(t, wait) || t.Failed() {
+					return
+				}
+			}
+			t.Error("no seed reached what the test is about")
+		})
 	}
 }
 
-func stress(t *testing.T, wait bool) {
+// stress reports whether calls succeeded, were refused by the quota, and were rejected.
+func stress(t *testing.T, wait bool) bool {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	const users, calls, size, probes = 2000, 4, 300, 3
@@ -202,9 +210,7 @@ func stress(t *testing.T, wait bool) {
 			t.Logf("%v: %d", retrypolicy.Reason(i), n)
 		}
 	}
-	if succeeded.Load() == 0 || reasons[retrypolicy.OutOfQuota].Load() == 0 || reasons[retrypolicy.Rejected].Load() == 0 {
-		t.Errorf("seed %d: the test did not reach what it is about", seed)
-	}
+	return succeeded.Load() > 0 && reasons[retrypolicy.OutOfQuota].Load() > 0 && reasons[retrypolicy.Rejected].Load() > 0
 }
 
 var errStress = retrypolicy.Permanent(errors.New("a fault of the operation"))

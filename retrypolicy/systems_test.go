@@ -306,7 +306,8 @@ func TestFailsafe(t *testing.T) {
 		{"jitter", p{Delay: 100, Jitter: 50}, 0.75, 75},
 		{"jitter", p{Delay: 100, Jitter: 50}, 1, 50},
 		{"jitter wider than the delay", p{Delay: 10, Jitter: 50}, 1, 0},
-		{"jitter goes past Max", p{Delay: 100, Max: 100, Jitter: 50}, 0, 150},
+		{"random and jitter: both draws least", p{Delay: 10, RandomMax: 100, Jitter: 0}, 0, 10},
+		{"jitter without delay", p{}, 0, 0},
 	} {
 		checkInvalid(t, c.policy, "")
 		checkDelay(t, c.policy, 1, draw(c.u), c.want)
@@ -314,6 +315,9 @@ func TestFailsafe(t *testing.T) {
 	asked := retrypolicy.Attempt{Retry: 1, Err: status(503), After: 100}
 	if d := (p{Delay: 7, Max: 8, Jitter: 50}).Decide(asked); d.Delay != 150 {
 		t.Errorf("a wait that the service asked for gets the jitter: %v", d)
+	}
+	if d := (p{Delay: 100, Max: 100, Jitter: 50}).Decide(retrypolicy.Attempt{Retry: 1}); d.Delay != 150 {
+		t.Errorf("jitter goes past Max: %v", d)
 	}
 	asked.Err = status(500)
 	if d := (p{Delay: 7}).Decide(asked); d.Delay != 7 {
@@ -354,8 +358,6 @@ func TestPolly(t *testing.T) {
 		{p{Retries: 1, Delay: 10 * s, Max: s, Curve: retrypolicy.PollyLinear, Jitter: true}, 0, 0.3, s},
 		{p{Retries: 1, Delay: 10 * s, Max: s, Curve: retrypolicy.PollyExponential}, 0, 0.3, s},
 		{p{Retries: 1, Delay: 10 * s, Max: s, Curve: retrypolicy.PollyExponential, Jitter: true}, 0, 0.3, s},
-		{p{Retries: 9, Curve: retrypolicy.PollyExponential}, 7, 0.3, 0},
-		{p{Retries: 9, Curve: retrypolicy.PollyExponential, Jitter: true}, 7, 0.3, 0},
 	} {
 		checkInvalid(t, c.policy, "")
 		d := c.policy.Decide(retrypolicy.Attempt{Retry: c.a + 1, Rand: draw(c.u)})
@@ -406,10 +408,16 @@ func TestSystemsValidate(t *testing.T) {
 		{retrypolicy.TruncatedExponential{Base: -1}, "TruncatedExponential.Base"},
 		{retrypolicy.TruncatedExponential{Random: -1}, "TruncatedExponential.Random"},
 		{retrypolicy.TruncatedExponential{Base: 2, Max: 1}, "TruncatedExponential.Max"},
+		{retrypolicy.TruncatedExponential{Max: s}, "TruncatedExponential.Base is 0"},
+		{retrypolicy.TruncatedExponential{Random: s}, "TruncatedExponential.Max is not positive"},
 		{retrypolicy.Truncated(), ""},
 		{retrypolicy.NewFetchRetry(), ""},
 		{retrypolicy.FetchRetry{Retries: -1}, "FetchRetry.Retries"},
-		{retrypolicy.FetchRetry{Delay: -1}, "FetchRetry.Delay"},
+		{retrypolicy.FetchRetry{Delay: -1}, "FetchRetry.Delay is negative"},
+		{retrypolicy.FetchRetry{}, ""},
+		{retrypolicy.FetchRetry{Retries: 1}, "FetchRetry.Delay is 0"},
+		{retrypolicy.FetchRetry{OnFunc: func(int, error) bool { return true }}, "FetchRetry.Delay is 0"},
+		{retrypolicy.FetchRetry{Retries: 1, DelayFunc: func(int, error) time.Duration { return 0 }}, ""},
 		{retrypolicy.FetchRetry{On: []int{1}, OnFunc: func(int, error) bool { return true }}, "FetchRetry.On and OnFunc"},
 		{retrypolicy.Azcore{MaxRetries: -1, Delay: -1, Max: -1}, ""},
 		{retrypolicy.IoTOperations(), ""},
@@ -428,14 +436,19 @@ func TestSystemsValidate(t *testing.T) {
 		{retrypolicy.Failsafe{Delay: 2, Max: 1}, "Failsafe.Max"},
 		{retrypolicy.Failsafe{Factor: 0.5}, "Failsafe.Factor"},
 		{retrypolicy.Failsafe{Delay: 2, RandomMax: 1}, "Failsafe.RandomMax is below"},
-		{retrypolicy.Failsafe{RandomMax: 1, Jitter: 1}, "Failsafe.RandomMax does not go"},
+		{retrypolicy.Failsafe{Delay: 1, RandomMax: 1, Max: 1}, "Failsafe.RandomMax does not go"},
+		{retrypolicy.Failsafe{Delay: 1, RandomMax: 1, Jitter: 1}, ""},
+		{retrypolicy.Failsafe{Jitter: 1}, "Failsafe.Delay is 0"},
+		{retrypolicy.Failsafe{Retries: -1}, "Failsafe.Delay is 0"},
+		{retrypolicy.Failsafe{RandomMax: s}, "Failsafe.Delay is 0"},
 		{retrypolicy.Failsafe{Jitter: -1}, "Failsafe.Jitter is"},
 		{retrypolicy.Failsafe{JitterFactor: math.NaN()}, "Failsafe.JitterFactor"},
 		{retrypolicy.Failsafe{Jitter: 1, JitterFactor: 1}, "both set"},
 		{retrypolicy.Polly{}, ""},
 		{retrypolicy.Polly{Jitter: true, Curve: retrypolicy.PollyExponential}, ""},
 		{retrypolicy.Polly{Delay: s}, "Polly.Retries"},
-		{retrypolicy.Polly{Retries: 1, Delay: -1}, "Polly.Delay"},
+		{retrypolicy.Polly{Retries: 1, Delay: -1}, "Polly.Delay is negative"},
+		{retrypolicy.Polly{Retries: 9, Curve: retrypolicy.PollyExponential, Jitter: true}, "Polly.Delay is 0"},
 		{retrypolicy.Polly{Retries: 1, Max: -1}, "Polly.Max"},
 		{retrypolicy.Polly{Curve: retrypolicy.PollyExponential + 1}, "Polly.Curve"},
 	} {

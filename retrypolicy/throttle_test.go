@@ -37,7 +37,7 @@ func many(a retrypolicy.Attempt, n int) retrypolicy.Attempt {
 }
 
 // always retries at once.
-var always = retrypolicy.Fixed{}
+var always = retrypolicy.Immediately{}
 
 // letsIn reports whether a try may begin.
 func letsIn(p retrypolicy.Policy, a retrypolicy.Attempt) bool {

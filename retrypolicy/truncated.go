@@ -37,6 +37,10 @@ func (t TruncatedExponential) Validate() error {
 		return invalid("TruncatedExponential.Base is negative; give 0 or more")
 	case t.Random < 0:
 		return invalid("TruncatedExponential.Random is negative; give 0 or more")
+	case t.Base == 0 && t.Random < time.Millisecond:
+		return invalid("TruncatedExponential.Base is 0 and Random below 1 ms, so every delay would be 0; give one of them (a value that is not all zero has no defaults)")
+	case t.Max <= 0:
+		return invalid("TruncatedExponential.Max is not positive, so every delay would be 0; give the longest delay (a value that is not all zero has no defaults)")
 	case t.Max < t.Base:
 		return invalid("TruncatedExponential.Max is below Base; give Base or more (a value that is not all zero has no defaults)")
 	}
