@@ -35,8 +35,6 @@ type AWSOptions struct {
 	Over time.Duration
 	// Quota is shared by all operations under the policy. Nil: none.
 	Quota *QuotaOptions
-	// PlainPoll: a refusal of the quota always carries Backoff's delay, after Throttled too. Go v2.
-	PlainPoll bool
 }
 
 // NewAWS makes the policy that o describes. In this order it asks: is it safe, are there tries left, what is the delay, and last the quota, so that
@@ -61,9 +59,6 @@ func NewAWS(o AWSOptions) (Policy, error) {
 			return nil, err
 		}
 		p = q.Wrap(p)
-		if o.PlainPoll {
-			p = plainPoll{p, o.Backoff}
-		}
 	}
 	p = MaxAttempts{Total: o.Attempts, Policy: p}
 	if o.SafeOnly {
@@ -74,24 +69,6 @@ func NewAWS(o AWSOptions) (Policy, error) {
 	}
 	return p, nil
 }
-
-// plainPoll replaces the delay of a refusal by the quota.
-type plainPoll struct {
-	Policy
-	backoff Policy
-}
-
-func (p plainPoll) Decide(a Attempt) Decision {
-	d := p.Policy.Decide(a)
-	if d.Reason == OutOfQuota {
-		d.Delay = p.backoff.Decide(a).Delay
-	}
-	return d
-}
-
-func (p plainPoll) Observe(a Attempt)        { Observe(p.Policy, a) }
-func (p plainPoll) Admit(a Attempt) Decision { return Admit(p.Policy, a) }
-func (p plainPoll) Validate() error          { return Validate(p.Policy) }
 
 // AWSGoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry, and from the first n with 2^n s > Max on exactly Max, without jitter. With Max = 20 s
 // that is 0 to 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.

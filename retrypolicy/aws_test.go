@@ -150,7 +150,7 @@ func TestAWSPublishedSequences(t *testing.T) {
 		{"N12", retrypolicy.AWS2026, 500, []step{wish(retrypolicy.AWSRetryAfter("invalid"), 486, 50*ms), ok(500)}},
 		{"N16, the refusal", retrypolicy.AWS2026, 0, []step{end(kServer, retrypolicy.OutOfQuota, 0, 50*ms)}},
 		{"N17, the refusal", retrypolicy.AWS2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
-		{"N17, the refusal, Go", retrypolicy.AWSGo2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, 50*ms)}},
+		{"N17, the refusal, Go", retrypolicy.AWSGo2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
 		{"kotlin, transient, before 2026", retrypolicy.AWSKotlin, 500, []step{fail(kNetwork, 490, 10*ms)}},
 		{"kotlin, transient, 2026", retrypolicy.AWS2026, 500, []step{fail(kNetwork, 486, 50*ms)}},
 		{"kotlin, throttling, before 2026", retrypolicy.AWSKotlin, 500, []step{fail(kThrottle, 490, s), fail(kThrottle, 480, 1500*ms)}},
@@ -204,7 +204,7 @@ func TestAWSPublishedSequences(t *testing.T) {
 		{"Java legacy", retrypolicy.AWSJavaLegacy, 500, []step{
 			fail(kServer, 495, 100*ms), fail(kThrottle, 495, s), fail(kServer, 490, 400*ms), end(kServer, retrypolicy.OutOfAttempts, 490, 0),
 		}},
-		{"Go", retrypolicy.AWSGo, 500, []step{fail(kTimeout, 490, 2*s), fail(kServer, 485, 4*s), ok(490)}},
+		{"Go", retrypolicy.AWSGo, 500, []step{fail(kTimeout, 490, 2*s), fail(kServer, 485, 4*s), ok(491)}},
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			o := c.preset()

@@ -20,7 +20,7 @@ func full(base time.Duration) Policy {
 // the service's wish between that and 5 s more; a quota of 500 with 14 for a retry, but 5 after Throttled. So Throttled, the dear failure of some SDKs before, is the cheap one, and waits twenty
 // times as long. U is a draw from 0 to 1, as in all that follows. SDKs cut delays to whole milliseconds; these are not cut.
 //
-// It is the same in smithy-kotlin, botocore (boto3) and aws-sdk-js-v3. Those that differ in something have their own: AWSGo2026, AWSJava2026, AWSPython, and AWSDynamoDB for that service.
+// It is the same in smithy-kotlin, botocore (boto3) and aws-sdk-js-v3. aws-sdk-go-v2 has the same too (AWSGo2026). Those that differ in something have their own: AWSJava2026, AWSPython, and AWSDynamoDB for that service.
 //
 // Source: smithy-kotlin, StandardRetryStrategy; botocore, retries/standard.py; smithy-typescript, util-retry.
 func AWS2026() AWSOptions {
@@ -104,24 +104,21 @@ func AWSPythonSimple() AWSOptions {
 	}
 }
 
-// AWSGo is aws-sdk-go-v2 before 2026: 3 tries, delay as AWSGoBackoff with 20 s; a quota of 500 with 5 for a retry, but 10 after Timeout. It does not read what the service asks for.
+// AWSGo is aws-sdk-go-v2 before 2026: 3 tries, delay as AWSGoBackoff with 20 s; a quota of 500 with 5 for a retry, but 10 after Timeout. A retry that succeeds gives back its cost
+// and 1 more. It does not read what the service asks for.
 //
 // Source: aws-sdk-go-v2, aws/retry/standard.go.
 func AWSGo() AWSOptions {
 	return AWSOptions{
 		Attempts: 3, Backoff: AWSGoBackoff{awsMax},
-		Quota: &QuotaOptions{Costs: []Cost{{Kinds(transport.Timeout), 10}}},
+		Quota: &QuotaOptions{ExtraBack: 1, Costs: []Cost{{Kinds(transport.Timeout), 10}}},
 	}
 }
 
-// AWSGo2026 is aws-sdk-go-v2 since 2026: as AWS2026, but a long poll that the quota refuses waits 50 ms at most, after Throttled too.
+// AWSGo2026 is aws-sdk-go-v2 since 2026: AWS2026.
 //
-// Source: aws-sdk-go-v2, the test of its retries of 2026.
-func AWSGo2026() AWSOptions {
-	o := AWS2026()
-	o.PlainPoll = true
-	return o
-}
+// Source: aws-sdk-go-v2, aws/retry with its switch for the retries of 2026.
+func AWSGo2026() AWSOptions { return AWS2026() }
 
 // AWSJava is the standard mode of aws-sdk-java-v2 before 2026: 3 tries, delay U * min(100 ms * 2^(n-1), 20 s), 1 s instead of 100 ms after Throttled, at least what the service
 // asks for, without a limit (set ReadAfter to false, or put RetryAfter with a Max inside Backoff, where that is too trusting); a quota of 500 with 5 for every retry.

@@ -92,9 +92,19 @@ func (b ByKind) Validate() error {
 		if b.Rules[i].Kinds == 0 {
 			return invalid("ByKind.Rules has a row without Kinds; it would never apply")
 		}
-		if err := within("ByKind.Rules.Policy", b.Rules[i].Policy); err != nil {
+		if err := b.inside("ByKind.Rules.Policy", b.Rules[i].Policy); err != nil {
 			return err
 		}
 	}
-	return within("ByKind.Default", b.Default)
+	return b.inside("ByKind.Default", b.Default)
+}
+
+func (b ByKind) inside(field string, p Policy) error {
+	if err := within(field, p); err != nil {
+		return err
+	}
+	if count(p, isByKind) > 0 {
+		return invalid(field + " holds another ByKind, and both would count in the same place; put the rows of both into one")
+	}
+	return nil
 }

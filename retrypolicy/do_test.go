@@ -306,7 +306,7 @@ func TestRetrierLongPoll(t *testing.T) {
 	}{
 		{"N16", retrypolicy.AWS2026, true, 3, 500, kServer, 1, 50 * ms, retrypolicy.OutOfQuota},
 		{"N17", retrypolicy.AWSPython, true, 3, 500, kThrottle, 1, time.Second, retrypolicy.OutOfQuota},
-		{"N17, Go", retrypolicy.AWSGo2026, true, 3, 500, kThrottle, 1, 50 * ms, retrypolicy.OutOfQuota},
+		{"N17, Go", retrypolicy.AWSGo2026, true, 3, 500, kThrottle, 1, time.Second, retrypolicy.OutOfQuota},
 		{"no long poll", retrypolicy.AWS2026, false, 3, 500, kServer, 1, 0, retrypolicy.OutOfQuota},
 		{"out of attempts", retrypolicy.AWS2026, true, 2, 0, kServer, 2, 50 * ms, retrypolicy.OutOfAttempts},
 		{"not retryable", retrypolicy.AWS2026, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.NotRetryable},

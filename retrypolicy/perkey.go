@@ -13,6 +13,7 @@ import (
 type PerKey struct {
 	most  int
 	build func(key string) Policy
+	first Policy // of the empty key
 
 	mu   sync.Mutex
 	keys map[string]*keyed
@@ -38,7 +39,7 @@ func NewPerKey(max int, make func(key string) Policy) (*PerKey, error) {
 	if err := within("what PerKey's make returns", first); err != nil {
 		return nil, err
 	}
-	k := &PerKey{most: max, build: make, keys: map[string]*keyed{}}
+	k := &PerKey{most: max, build: make, first: first, keys: map[string]*keyed{}}
 	k.ring.next, k.ring.prev = &k.ring, &k.ring
 	k.insert(&keyed{policy: first})
 	return k, nil

@@ -120,16 +120,18 @@ type QuotaOptions struct {
 	Spent int
 	// Refill is how many come back each second. Default: none, they only come back with successes.
 	Refill int
-	// Retry is the cost of a retry that Costs does not name. Default: 5.
+	// Retry is the cost of a retry that Costs does not name. Default: 5. Negative: none.
 	Retry int
 	// Costs name the Kinds with a cost of their own; the first that fits counts.
 	Costs []Cost
 	// First is the cost of a first try. Default: none, since a quota should not stand in the way of what has not failed.
 	First int
-	// Success is what comes back when a first try succeeds. Default: 1. After a retry the cost of that last retry comes back.
+	// Success is what comes back when a first try succeeds. Default: 1. Negative: none. After a retry the cost of that last retry comes back.
 	Success int
 	// LeastBack is what comes back at least when a retry succeeds, where its cost was less. Default: none. The Java SDK and the one for JavaScript: 1.
 	LeastBack int
+	// ExtraBack is what comes back besides its cost when a retry succeeds. Default: none. aws-sdk-go-v2 before 2026: 1.
+	ExtraBack int
 	// Late takes the cost after the delay, right before the retry, instead of before the delay. So what is refilled meanwhile counts, and the wait may have been
 	// in vain. The order of smithy-kotlin before May 2026.
 	Late bool
@@ -138,7 +140,7 @@ type QuotaOptions struct {
 }
 
 // Quota bounds the retries of all operations that share it: each retry costs tokens, and a success gives back those of its own last retry. While there are
-// none there are no retries. First tries are free, unless First says otherwise. A policy holds one Quota at most. Safe for concurrent use.
+// none there are no retries. First tries are free, unless First says otherwise. A policy holds one Quota at most, which Validate sees to. Safe for concurrent use.
 //
 // Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore RetryQuota).
 type Quota struct {
@@ -148,6 +150,7 @@ type Quota struct {
 	first   int
 	success int
 	back    int
+	extra   int
 	late    bool
 	wait    bool
 }
@@ -158,17 +161,18 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	if o != nil {
 		set = *o
 	}
-	defaults(&set.Retry, 5)
-	defaults(&set.Success, 1)
+	set.Retry, set.Success = orDefault(set.Retry, 5), orDefault(set.Success, 1)
 	switch {
 	case badTokens(set.Retry):
-		return nil, invalid("QuotaOptions.Retry is out of range; give 0 to 65535 tokens")
+		return nil, invalid("QuotaOptions.Retry is out of range; give 1 to 65535 tokens, 0 for 5, a negative number for none")
 	case badTokens(set.First):
 		return nil, invalid("QuotaOptions.First is out of range; give 0 to 65535 tokens")
 	case badTokens(set.Success):
-		return nil, invalid("QuotaOptions.Success is out of range; give 0 to 65535 tokens")
+		return nil, invalid("QuotaOptions.Success is out of range; give 1 to 65535 tokens, 0 for 1, a negative number for none")
 	case badTokens(set.LeastBack):
 		return nil, invalid("QuotaOptions.LeastBack is out of range; give 0 to 65535 tokens")
+	case badTokens(set.ExtraBack):
+		return nil, invalid("QuotaOptions.ExtraBack is out of range; give 0 to 65535 tokens")
 	case set.Bucket != nil && (set.Size != 0 || set.Spent != 0 || set.Refill != 0):
 		return nil, invalid("QuotaOptions.Size, Spent and Refill belong to the built-in bucket; leave them 0 with a Bucket")
 	case set.Wait && set.Bucket == nil && set.Refill == 0:
@@ -192,7 +196,7 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	}
 	return &Quota{
 		bucket: set.Bucket, retry: uint16(set.Retry), costs: append([]Cost(nil), set.Costs...), first: set.First, success: set.Success,
-		back: set.LeastBack, late: set.Late || set.Wait, wait: set.Wait,
+		back: set.LeastBack, extra: set.ExtraBack, late: set.Late || set.Wait, wait: set.Wait,
 	}, nil
 }
 
@@ -276,7 +280,7 @@ func (c charged) Observe(a Attempt) {
 	if a.Err == nil {
 		back := c.quota.success * max(a.Count, 1)
 		if a.Retry > 0 {
-			back = max(int(a.Last.Cost), c.quota.back)
+			back = max(int(a.Last.Cost), c.quota.back) + c.quota.extra
 		}
 		c.quota.bucket.Give(a.Now, back)
 	}

@@ -12,13 +12,19 @@ type Validator interface {
 	Validate() error
 }
 
-// Validate checks p if it can be checked. A nil p is an error.
+// Validate checks p if it can be checked, and what p holds inside: one Quota at most, and no Breaker, Throttle, limiter or
+// budget twice. A nil p is an error.
 func Validate(p Policy) error {
 	if p == nil {
 		return invalid("policy is nil; give one, NoRetry{} for none")
 	}
 	if v, ok := p.(Validator); ok {
-		return v.Validate()
+		if err := v.Validate(); err != nil {
+			return err
+		}
+	}
+	if _, ok := p.(holder); ok {
+		return misplaced(p)
 	}
 	return nil
 }
