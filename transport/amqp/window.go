@@ -10,8 +10,7 @@ import (
 // window bounds the telemetry that a connection has in flight, shares it out among the devices,
 // and judges the progress of the connection once for all of them.
 //
-// The bound follows the rate of the connection: what is in flight takes about aimDelay to be
-// answered. So a token or a link never waits long behind telemetry, and little is wasted when a
+// The bound follows the rate of the connection: what is in flight takes about aimDelay to leave. So a token or a link never waits long behind telemetry, and little is wasted when a
 // device leaves. Devices that have to wait are admitted in the order in which they came.
 //
 // The peer gets everything in the order of the list of exchanges. As long as answers come to the
@@ -22,16 +21,17 @@ type window struct {
 
 	size atomic.Int64 // the bound in bytes; written with mu held
 
-	mu          sync.Mutex  // guards what follows; held for memory only
-	out         int         // bytes in flight
-	first, last *exchange   // in flight, the oldest first
-	waiting     []*exchange // for room, the first one next
-	moved       time.Time   // when the peer last answered
-	owed        time.Time   // since when the peer has owed an answer
-	dropped     time.Time   // when an exchange was last given up without an answer
-	watch       *time.Timer // ends a silent connection; nil before the first exchange
-	watching    bool        // watch is set
-	yield       *time.Timer // takes back places that are not used; nil before the first wait
+	mu          sync.Mutex    // guards what follows; held for memory only
+	out         int           // bytes in flight
+	first, last *exchange     // in flight, the oldest first
+	waiting     []*exchange   // for room, the first one next
+	moved       time.Time     // when the peer last answered
+	base        time.Duration // the shortest time that an answer took; 0: there was none
+	owed        time.Time     // since when the peer has owed an answer
+	dropped     time.Time     // when an exchange was last given up without an answer
+	watch       *time.Timer   // ends a silent connection; nil before the first exchange
+	watching    bool          // watch is set
+	yield       *time.Timer   // takes back places that are not used; nil before the first wait
 	over        bool
 }
 
@@ -51,9 +51,9 @@ type exchange struct {
 }
 
 const (
-	// aimDelay is how long the answer to a transfer takes when the window is full.
+	// aimDelay is how much longer than the shortest time the answer to a transfer takes when the window is full.
 	aimDelay = 2 * time.Second
-	// fullDelay is the delay that makes the window smaller.
+	// fullDelay is the same for the delay that makes the window smaller.
 	fullDelay = 3 * time.Second
 	// The window begins with firstWindow bytes, and has between leastWindow and mostWindow.
 	firstWindow, leastWindow, mostWindow = 16 << 10, 4 << 10, 16 << 20
@@ -72,14 +72,14 @@ func newWindow(s *stream, idleTimeout time.Duration) *window {
 	return w
 }
 
-// batch returns how large a batch may be, so that two of them fit into the window.
-func (w *window) batch() int { return min(int(w.size.Load())/2, batchBytes) }
+// batch returns how large a batch may be: a part of the window.
+func (w *window) batch() int { return min(int(w.size.Load())/4, batchBytes) }
 
 // take waits, for as long as done is open, for a place for x in the window. It returns false when done was closed first.
 func (w *window) take(x *exchange, owner *telemetry, bytes int, done <-chan struct{}) bool {
 	*x = exchange{owner: owner, bytes: bytes}
 	w.mu.Lock()
-	if len(w.waiting) == 0 && w.fitsLocked(x) {
+	if len(w.waiting) == 0 && w.openLocked() {
 		w.admitLocked(x, time.Now())
 		w.mu.Unlock()
 		return true
@@ -108,10 +108,8 @@ func (w *window) take(x *exchange, owner *telemetry, bytes int, done <-chan stru
 	return false
 }
 
-// fitsLocked reports whether there is room for x. One that is alone always fits. mu is held.
-func (w *window) fitsLocked(x *exchange) bool {
-	return w.out == 0 || w.out+x.bytes <= int(w.size.Load())
-}
+// openLocked reports whether one more transfer may go. The last one may go beyond the bound. mu is held.
+func (w *window) openLocked() bool { return w.out < int(w.size.Load()) }
 
 // admitLocked puts x at the end of the list. mu is held.
 func (w *window) admitLocked(x *exchange, now time.Time) {
@@ -137,7 +135,7 @@ func (w *window) admitLocked(x *exchange, now time.Time) {
 }
 
 func (w *window) admitWaitingLocked(now time.Time) {
-	for len(w.waiting) > 0 && w.fitsLocked(w.waiting[0]) {
+	for len(w.waiting) > 0 && w.openLocked() {
 		x := w.waiting[0]
 		w.waiting = slices.Delete(w.waiting, 0, 1)
 		w.admitLocked(x, now)
@@ -200,8 +198,12 @@ func (w *window) answered(x *exchange) {
 	for p := x.prev; p != nil && p.passed.IsZero(); p = p.prev { // those before were passed earlier
 		p.passed = now
 	}
+	delay := max(now.Sub(x.since), 1)
+	if w.base == 0 || delay < w.base {
+		w.base = delay
+	}
 	if x.owner != nil {
-		w.measureLocked(x, now.Sub(x.since))
+		w.measureLocked(x, delay)
 	}
 	w.removeLocked(x, now)
 }
@@ -209,14 +211,11 @@ func (w *window) answered(x *exchange) {
 // measureLocked adapts the window to the time that an answer took. mu is held.
 func (w *window) measureLocked(x *exchange, delay time.Duration) {
 	size := w.size.Load()
-	want := int64(mostWindow)
-	if delay > 0 {
-		want = int64(min(float64(x.ahead)*float64(aimDelay)/float64(delay), mostWindow))
-	}
+	want := int64(min(float64(x.ahead)*float64(w.base+aimDelay)/float64(delay), mostWindow))
 	switch {
 	case want > size:
 		size = min(want, 2*size)
-	case delay > fullDelay:
+	case delay > w.base+fullDelay:
 		size = max(want, leastWindow)
 	}
 	w.size.Store(size)

@@ -1,0 +1,243 @@
+package amqp
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/memconn"
+)
+
+// windowed returns a window whose stream is open, and the peer of that.
+func windowed(t *testing.T) (*window, *memconn.Conn) {
+	near, far := memconn.Pair("near", "far")
+	s := newStream(near, near, time.Minute)
+	w := newWindow(s, time.Minute)
+	t.Cleanup(func() {
+		w.stop()
+		s.fail(errClosed)
+		<-s.flushed
+		_ = far.Close()
+	})
+	return w, far
+}
+
+func sender() *telemetry { return &telemetry{turn: make(chan struct{}, 1)} }
+
+// keepSending sends transfers of a batch each over a link of this rate and delay for some time, and returns the bytes
+// that were answered.
+func keepSending(w *window, rate int, delay, during time.Duration) int {
+	var answered atomic.Int64
+	owner := sender()
+	free := time.Now() // when the link is free again
+	for end := time.Now().Add(during); time.Now().Before(end); {
+		x := new(exchange)
+		if !w.take(x, owner, max(w.batch(), 1), nil) {
+			break
+		}
+		w.wrote(x)
+		free = later(free, time.Now()).Add(time.Duration(x.bytes) * time.Second / time.Duration(rate))
+		time.AfterFunc(time.Until(free)+delay, func() {
+			answered.Add(int64(x.bytes))
+			w.answered(x)
+		})
+		synctest.Wait()
+	}
+	return int(answered.Load())
+}
+
+// The window follows the link: a slow one is used fully and has no more than a few seconds in flight; a fast one is not
+// held up, however long its answers take.
+func TestTheWindowFollowsTheLink(t *testing.T) {
+	for _, row := range []struct {
+		rate  int
+		delay time.Duration
+	}{
+		{1_000, 100 * time.Millisecond},
+		{20_000, 100 * time.Millisecond},
+		{20_000, 2 * time.Second},
+		{1_000_000, 50 * time.Millisecond},
+		{2_000_000, 600 * time.Millisecond},
+		{300_000, 4 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w, _ := windowed(t)
+			link := new(exchange)
+			w.ask(link)
+			time.Sleep(row.delay)
+			w.answered(link)
+			keepSending(w, row.rate, row.delay, time.Minute)
+			answered := keepSending(w, row.rate, row.delay, time.Minute)
+			used := float64(answered) / float64(row.rate*60)
+			synctest.Wait()
+			ahead := float64(w.out)/float64(row.rate) - row.delay.Seconds()
+			t.Logf("%d bytes/s, %v: %.0f %% used, window %d, %.1f s in flight beyond the delay", row.rate, row.delay, used*100, w.size.Load(), ahead)
+			require.Greater(t, used, 0.9)
+			require.Less(t, ahead, 5.0)
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// The window shrinks when the link becomes slower.
+func TestTheWindowShrinksWithTheLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := windowed(t)
+		keepSending(w, 1_000_000, 50*time.Millisecond, time.Minute)
+		require.Greater(t, w.size.Load(), int64(1<<20))
+		keepSending(w, 10_000, 50*time.Millisecond, 10*time.Minute)
+		require.Less(t, w.size.Load(), int64(40_000))
+		time.Sleep(time.Minute)
+	})
+}
+
+// Devices that wait get their turns in order, and one that leaves gives up its turn.
+func TestDevicesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := windowed(t)
+		now := new(exchange)
+		require.True(t, w.take(now, sender(), firstWindow, nil))
+		w.wrote(now)
+		var order []int
+		leave, end := make(chan struct{}), make(chan struct{})
+		defer close(end)
+		for i := range 5 {
+			done := end
+			if i == 2 {
+				done = leave
+			}
+			go func() {
+				x := new(exchange)
+				if !w.take(x, sender(), firstWindow, done) {
+					return
+				}
+				w.wrote(x)
+				order, now = append(order, i), x
+			}()
+			synctest.Wait()
+		}
+		close(leave)
+		synctest.Wait()
+		for _, want := range [][]int{{0}, {0, 1}, {0, 1, 3}, {0, 1, 3, 4}} {
+			w.drop(now)
+			synctest.Wait()
+			require.Equal(t, want, order)
+		}
+		w.drop(now)
+		require.Zero(t, w.out)
+		require.Nil(t, w.first)
+		require.Nil(t, w.last)
+	})
+}
+
+// A transfer that waits for credit gives its place to another device, and counts again when it is written.
+func TestATransferWithoutCreditLosesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := windowed(t)
+		stuck, next := new(exchange), new(exchange)
+		require.True(t, w.take(stuck, sender(), firstWindow, nil))
+		began := time.Now()
+		require.True(t, w.take(next, sender(), firstWindow, nil))
+		require.Equal(t, yieldAfter, time.Since(began))
+		require.Equal(t, firstWindow, w.out)
+		w.wrote(stuck)
+		require.Equal(t, 2*firstWindow, w.out)
+		w.wrote(next)
+		w.answered(stuck)
+		w.answered(next)
+		require.Zero(t, w.out)
+	})
+}
+
+// The answer to a transfer is due since the peer last answered an earlier one, or first answered a later one.
+func TestProgressOfADevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := windowed(t)
+		began := time.Now()
+		at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+		mine := sender()
+		require.Zero(t, w.progressOf(mine), "it has nothing in flight")
+		var all []*exchange
+		for i := range 5 {
+			owner := sender()
+			if i == 2 {
+				owner = mine
+			}
+			x := new(exchange)
+			require.True(t, w.take(x, owner, 1, nil))
+			w.wrote(x)
+			all = append(all, x)
+		}
+		require.Equal(t, began, w.progressOf(mine))
+		for i, x := range []int{0, 1, 3, 4} {
+			time.Sleep(time.Second)
+			w.answered(all[x])
+			require.Equal(t, at(min(i+1, 3)), w.progressOf(mine), "after the answer to %d", x)
+		}
+		w.answered(all[2])
+		require.Zero(t, w.progressOf(mine))
+	})
+}
+
+// A peer that owes an answer and says nothing has lost the connection; one that says something has not.
+func TestAPeerThatIsSilentIsFound(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		says  time.Duration // how often the peer says something; 0: never
+		drop  time.Duration // when the exchange is given up; 0: never
+		asked bool
+		lost  time.Duration // 0: it is not
+	}{
+		{name: "nothing is due"},
+		{name: "silent", asked: true, lost: 30 * time.Second},
+		{name: "silent, and nobody waits any more", asked: true, drop: 29 * time.Second, lost: 30 * time.Second},
+		{name: "not silent", asked: true, says: 29 * time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, far := windowed(t)
+				go func() {
+					for _, err := w.stream.Read(make([]byte, 100)); err == nil; {
+						_, err = w.stream.Read(make([]byte, 100))
+					}
+				}()
+				time.Sleep(time.Minute)
+				began := time.Now()
+				if row.asked {
+					x := new(exchange)
+					w.ask(x)
+					if row.drop > 0 {
+						time.AfterFunc(row.drop, func() { w.drop(x) })
+					}
+				}
+				stop := make(chan struct{})
+				if row.says > 0 {
+					go func() {
+						for {
+							select {
+							case <-time.After(row.says):
+								_, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
+							case <-stop:
+								return
+							}
+						}
+					}()
+				}
+				select {
+				case <-w.stream.dead:
+				case <-time.After(10 * time.Minute):
+				}
+				close(stop)
+				if row.lost == 0 {
+					require.NoError(t, w.stream.failure())
+					return
+				}
+				require.Equal(t, row.lost, time.Since(began))
+				require.Equal(t, errSilent, w.stream.failure())
+			})
+		})
+	}
+}
