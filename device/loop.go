@@ -247,8 +247,6 @@ func (l *loop) turn() (next phase, idle bool) {
 		l.end()
 		return l.replace(reason), false
 	}
-	l.ping(now)
-	idle = l.handOver(now)
 	if l.overdue(now) {
 		return l.cut(timedOut(transport.OpRun, transport.Connection, errNoAck, nil)), false
 	}
@@ -256,6 +254,8 @@ func (l *loop) turn() (next phase, idle bool) {
 		l.tried(nil, now)
 	}
 	l.calmDown(now)
+	l.ping(now)
+	idle = l.handOver(now)
 	if idle {
 		l.arm(now, l.due(now))
 	}

@@ -65,7 +65,8 @@ type Progressor interface {
 	// Progress returns when the connection last got on with bytes that the network had kept waiting, or the peer
 	// with answers to what stands before the oldest message on a shared connection. It returns the zero time if
 	// neither ever happened. Bytes that the network takes at once do not count, nor do pings: a peer that reads and does
-	// not answer makes no progress. Any goroutine may call Progress; it does not block.
+	// not answer makes no progress. The goroutine that calls Send calls Progress, every few seconds while answers are
+	// due. Progress does not block.
 	Progress() time.Time
 }
 

@@ -61,6 +61,9 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
+// SetWriteBuffer does nothing. It is there because sockets have it; a test sets the buffer by [Conn.SetSendBuffer].
+func (c *Conn) SetWriteBuffer(int) error { return nil }
+
 // Reset breaks the connection as a RST does: bytes on the way are lost, and both ends get ECONNRESET from every call
 // until they close. It also reaches the ends of a link that is held.
 func (c *Conn) Reset() {
@@ -83,9 +86,9 @@ func (c *Conn) SetBuffer(n int) {
 	c.in.setLimit(n)
 }
 
-// SetWriteBuffer sets how many bytes the direction away from this end holds before a writer waits, as the send buffer
+// SetSendBuffer sets how many bytes the direction away from this end holds before a writer waits, as the send buffer
 // of a socket does. See [Conn.SetBuffer].
-func (c *Conn) SetWriteBuffer(n int) { c.out.setLimit(n) }
+func (c *Conn) SetSendBuffer(n int) { c.out.setLimit(n) }
 
 // SetLatency has f asked, at each write of either end, how long those bytes will be on their way; nil means no time at
 // all. Bytes never overtake one another, and the end of the stream arrives behind them. f is called from the writing

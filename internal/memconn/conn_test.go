@@ -407,7 +407,7 @@ func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t)
 		a.SetRate(10_000)
-		a.SetWriteBuffer(20_000)
+		a.SetSendBuffer(20_000)
 		began := time.Now()
 		written := make(chan time.Duration, 1)
 		go func() {

@@ -25,6 +25,8 @@ type way struct {
 	Dial      func(ctx context.Context, network, addr string) (net.Conn, error)
 	// KeepAlive and PingTimeout are MQTT's.
 	KeepAlive, PingTimeout time.Duration
+	// WriteTimeout is not HTTP's.
+	WriteTimeout time.Duration
 	// Poll is HTTP's. Default: 5 s.
 	Poll time.Duration
 }
@@ -43,7 +45,7 @@ type engine struct {
 
 var engines = []engine{
 	{name: "paho", protocol: testbroker.MQTT, twins: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
-		return mqtt.New(&mqtt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
+		return mqtt.New(&mqtt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout, WriteTimeout: w.WriteTimeout})
 	}},
 	{name: "lean", protocol: testbroker.MQTT, twins: true, make: func(creds *transport.Credentials, w *way) transport.Transport {
 		return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
@@ -83,11 +85,11 @@ var engines = []engine{
 }
 
 func (w *way) leanDial(creds *transport.Credentials) lean.Dial {
-	return leannet.Dialer(creds, &leannet.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial})
+	return leannet.Dialer(creds, &leannet.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, WriteTimeout: w.WriteTimeout})
 }
 
 func (w *way) amqp() *amqp.Options {
-	return &amqp.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial}
+	return &amqp.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, WriteTimeout: w.WriteTimeout}
 }
 
 func (w *way) http() *http.Options {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -34,6 +35,8 @@ type Options struct {
 	Addr        string
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	Tunnel      Tunnel
+	// WriteTimeout is how long a write to the socket may not get on. The socket is a Line then. 0: no limit.
+	WriteTimeout time.Duration
 	// ALPN are the protocols that are offered in TLS (RFC 7301), whatever TLS.NextProtos says. Nil: http/1.1 for a Tunnel; without one TLS.NextProtos, less HTTP's.
 	ALPN []string
 }
@@ -110,6 +113,9 @@ func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *
 	socket, err = o.Dial(ctx, "tcp", o.Target(creds))
 	if err != nil {
 		return nil, nil, err
+	}
+	if o.WriteTimeout > 0 {
+		socket = NewLine(socket, o.WriteTimeout)
 	}
 	lowest, opened := socket, false // the results are nil when they are returned so
 	defer func() {

@@ -102,7 +102,7 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{opt: o, host: creds.DialHost(), stream: newStream(outer, socket, o.WriteTimeout)}
+	c := &connection{opt: o, host: creds.DialHost(), stream: newStream(outer, socket)}
 	stop := context.AfterFunc(ctx, func() { c.stream.fail(errClosed) }) // the library's own way says goodbye first
 	c.amqp, err = amqp.NewConn(ctx, c.stream, &amqp.ConnOptions{
 		ContainerID: "hubline-" + rand.Text(), HostName: creds.Host, MaxFrameSize: maxFrame,

@@ -86,7 +86,10 @@ type Options struct {
 
 	// IdleTimeout is how long the hub may be silent before the connection counts as lost, 2 s at least. The hub is asked to say something each half of this. 0: 60 s.
 	IdleTimeout time.Duration
-	// WriteTimeout is how long the network may take for 16 KB before the connection counts as lost. 0: 10 s.
+	// WriteTimeout is how long a write may not get on before the connection counts as lost: the socket takes nothing
+	// of it, and the peer's TCP acknowledges nothing (Linux). While the peer sends something it has six times as long.
+	// Connections of Dial that have no method SetWriteBuffer, as a *net.TCPConn has, are given it for each 16 KB.
+	// 0: 10 s.
 	WriteTimeout time.Duration
 	// OperationTimeout bounds the wait for each answer of the hub to what opens or settles something: a session, a link, a token; and the dial of a Mux. 0: 20 s.
 	OperationTimeout time.Duration
@@ -197,7 +200,7 @@ const maxInfo = 1024
 
 // below is how to connect.
 func (o *Options) below() way.Options {
-	return way.Options{Protocol: &protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial, Tunnel: o.Tunnel}
+	return way.Options{Protocol: &protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial, Tunnel: o.Tunnel, WriteTimeout: o.WriteTimeout}
 }
 
 // auth is how these credentials are proved.

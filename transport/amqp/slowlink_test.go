@@ -24,7 +24,7 @@ func (h *hub) slow(rate, buffer int) *amqp.Options {
 		c, err := dial(ctx, network, addr)
 		if err == nil {
 			c.(*memconn.Conn).SetRate(rate)
-			c.(*memconn.Conn).SetWriteBuffer(buffer)
+			c.(*memconn.Conn).SetSendBuffer(buffer)
 		}
 		return c, err
 	}

@@ -7,12 +7,14 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/hubline-iot/hubline/internal/way"
 )
 
 const (
 	// highWater is how many bytes may wait to be written before telemetry has to wait.
 	highWater = 256 << 10
-	// writeChunk is written under one deadline, so that a slow link is told from a dead one.
+	// writeChunk is written at a time: a tunnel makes a frame of it.
 	writeChunk = 16 << 10
 	// smallBuffer and largeBuffer are the sizes of what is written to: for the most part, and for all that may wait with a batch or two more.
 	smallBuffer = 16 << 10
@@ -26,14 +28,13 @@ const (
 // stream is the connection that the AMQP library is given. Under it lie the tunnel and TLS, if any, and the socket.
 //
 // Writes only append to a buffer and never block; another goroutine, the flusher, is the sole writer to the socket and sends all that has come together in
-// one go, with a deadline of its own. So one frame does not cost one packet, no goroutine of the library waits for the socket, and a deadline that the library takes from some
+// one go. So one frame does not cost one packet, no goroutine of the library waits for the socket, and a deadline that the library takes from some
 // caller's context does not cut a frame in two, which would end the connection for all. Who sends much asks waitRoom before. Reads pass the screen, frame by frame; begins and ends of
 // sessions are kept in order. The first failure is kept: the library hides it.
 type stream struct {
 	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
 	socket   net.Conn        // the lowest
 	owed     <-chan struct{} // the tunnel has something to write; nil: never
-	timeout  time.Duration   // of a chunk's write
 	wake     chan struct{}   // capacity 1: the flusher has something to do
 	dead     chan struct{}   // closed by the first failure
 	flushed  chan struct{}   // closed when the flusher has ended
@@ -60,9 +61,9 @@ var (
 )
 
 // newStream returns a stream that must be ended by Close or fail. socket is what lies under outer; they are the same without TLS and tunnel.
-func newStream(outer, socket net.Conn, timeout time.Duration) *stream {
+func newStream(outer, socket net.Conn) *stream {
 	s := &stream{
-		Conn: outer, socket: socket, timeout: timeout,
+		Conn: outer, socket: socket,
 		wake: make(chan struct{}, 1), dead: make(chan struct{}), flushed: make(chan struct{}),
 	}
 	if o, ok := outer.(owing); ok {
@@ -188,9 +189,6 @@ func (s *stream) flush() {
 		release(out)
 		s.mu.Lock()
 		idle := len(s.pending) == 0 && s.err == nil && !s.closing
-		if idle {
-			_ = s.socket.SetWriteDeadline(time.Time{}) // TLS also writes when it reads
-		}
 		s.mu.Unlock()
 		if !idle {
 			continue
@@ -206,18 +204,11 @@ func (s *stream) flush() {
 	}
 }
 
-// send writes p in chunks, each with the deadline anew. An empty p is for a tunnel that owes something.
+// send writes p in chunks. The socket, a way.Line, ends a write that does not get on. An empty p is for a tunnel that owes something.
 func (s *stream) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
 		began := time.Now()
-		s.mu.Lock()
-		deadline := s.drainBy
-		if deadline.IsZero() {
-			deadline = began.Add(s.timeout)
-		}
-		_ = s.socket.SetWriteDeadline(deadline)
-		s.mu.Unlock()
 		if _, err := s.Conn.Write(p[:n]); err != nil {
 			return err
 		}
@@ -228,6 +219,9 @@ func (s *stream) send(p []byte) error {
 	}
 	return nil
 }
+
+// gotOn returns when the peer last took bytes that had waited.
+func (s *stream) gotOn() time.Time { return later(s.took.get(), way.Progress(s.socket)) }
 
 // hangUp closes after an orderly goodbye. TLS says its own goodbye, for which it would wait 5 s.
 func (s *stream) hangUp() {

@@ -262,7 +262,7 @@ func (w *window) progressLocked(x *exchange) time.Time {
 		// The steps of a request after the first one, begin, attach and transfer, take as long again each.
 		return x.passed.Add(time.Duration(x.steps) * x.passed.Sub(x.since))
 	}
-	return later(later(x.since, w.moved), w.stream.took.get())
+	return later(later(x.since, w.moved), w.stream.gotOn())
 }
 
 // progressOf returns the same for the oldest transfer of a device. For one that has none it returns
@@ -280,7 +280,7 @@ func (w *window) progressOf(owner *telemetry) time.Time {
 			return w.progressLocked(x)
 		}
 	}
-	return w.stream.took.get()
+	return w.stream.gotOn()
 }
 
 // look ends the connection when the peer is silent and owes an answer. It is the timer's.
@@ -303,7 +303,7 @@ func (w *window) silent() bool {
 	if w.watching = w.owesLocked() && !w.over; !w.watching {
 		return false
 	}
-	left := w.limit - time.Since(later(w.owed, later(w.stream.heard.get(), w.stream.took.get())))
+	left := w.limit - time.Since(later(w.owed, later(w.stream.heard.get(), w.stream.gotOn())))
 	if w.watching = left > 0; w.watching {
 		w.watch.Reset(left)
 	}

@@ -14,7 +14,7 @@ import (
 // windowed returns a window whose stream is open, and the peer of that.
 func windowed(t *testing.T) (*window, *memconn.Conn) {
 	near, far := memconn.Pair("near", "far")
-	s := newStream(near, near, time.Minute)
+	s := newStream(near, near)
 	w := newWindow(s, time.Minute)
 	t.Cleanup(func() {
 		w.stop()

@@ -18,7 +18,7 @@ const (
 	maxAlone = 8 << 10
 	// fullWrite is how many bytes are put together before they are written while more are on their way: with a message of up to 2 KB more it still is one chunk, and one record of TLS.
 	fullWrite = 14 << 10
-	// writeChunk is written under one deadline, so that a slow link is told from a dead one.
+	// writeChunk is written at a time, so that keepAlive knows that the link gets on.
 	writeChunk = 16 << 10
 	// keepBuffer is the largest write buffer that is pooled; a window of ordinary messages fits.
 	keepBuffer = 64 << 10
@@ -42,7 +42,6 @@ type conn struct {
 	socket   net.Conn        // the lowest
 	owed     <-chan struct{} // the tunnel has something to write, nil: never; otherwise the flusher stays
 	wake     chan struct{}   // capacity 1: tells a flusher that stays that something changed
-	timeout  time.Duration
 	// open is closed when the session may report to its sink; until then only the CONNACK is read.
 	open chan struct{}
 	// dead is closed by the first failure.
@@ -101,9 +100,9 @@ var (
 )
 
 // newConn returns a connection that must be ended by Close or fail. socket is what lies under outer; they are the same without TLS and tunnel.
-func newConn(outer, socket net.Conn, timeout time.Duration, sink frameSink) *conn {
+func newConn(outer, socket net.Conn, sink frameSink) *conn {
 	c := &conn{
-		Conn: outer, socket: socket, timeout: timeout,
+		Conn: outer, socket: socket,
 		open: make(chan struct{}), dead: make(chan struct{}), flushed: make(chan struct{}),
 	}
 	c.frames.sink = sink

@@ -64,18 +64,12 @@ func (c *conn) lastWords() {
 	}
 }
 
-// send writes p in chunks, each with the deadline anew. An empty p is for a tunnel that owes something.
+// send writes p in chunks. The socket, a way.Line, ends a write that does not get on. An empty p is for a tunnel that owes something.
 func (c *conn) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
 		c.mu.Lock()
-		now := time.Now()
-		c.beat.sent = now
-		deadline := c.drainBy
-		if deadline.IsZero() {
-			deadline = now.Add(c.timeout)
-		}
-		_ = c.socket.SetWriteDeadline(deadline)
+		c.beat.sent = time.Now()
 		c.mu.Unlock()
 		if _, err := c.Conn.Write(p[:n]); err != nil {
 			return err
@@ -106,9 +100,6 @@ func (c *conn) due() bool {
 // rest is for who was the flusher and has no more to do. mu is held.
 func (c *conn) rest() {
 	c.flushing = c.owed != nil
-	if c.Conn != c.socket {
-		_ = c.socket.SetWriteDeadline(time.Time{}) // TLS also writes when it reads
-	}
 	if c.pending == nil && c.beat.asked {
 		c.beat.drained(time.Now())
 	}

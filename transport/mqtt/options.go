@@ -40,7 +40,10 @@ type Options struct {
 	KeepAlive time.Duration
 	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
 	PingTimeout time.Duration
-	// WriteTimeout is how long the network may take for 16 KB before the connection counts as lost. 0: 10 s.
+	// WriteTimeout is how long a write may not get on before the connection counts as lost: the socket takes nothing
+	// of it, and the peer's TCP acknowledges nothing (Linux). While the peer sends something it has six times as long.
+	// Connections of Dial that have no method SetWriteBuffer, as a *net.TCPConn has, are given it for each 16 KB.
+	// 0: 10 s.
 	WriteTimeout time.Duration
 	// ProductInfo is added to the name that the device gives itself to the hub (DeviceClientType). Empty: nothing.
 	ProductInfo string
@@ -99,7 +102,7 @@ func (o *Options) resolve() (Options, error) {
 
 // below is how to connect.
 func (o *Options) below() way.Options {
-	return way.Options{Protocol: &front.Protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial, Tunnel: o.Tunnel}
+	return way.Options{Protocol: &front.Protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial, Tunnel: o.Tunnel, WriteTimeout: o.WriteTimeout}
 }
 
 // userName is the user name of CONNECT.

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -616,7 +617,7 @@ func TestGoodbyeIsBoundedWhenOnlyCloseNotifyIsStuck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
 		defer b.Close()
-		c := newConn(&slowCloser{Conn: a}, a, time.Second, new(session))
+		c := newConn(&slowCloser{Conn: a}, a, new(session))
 		_, _ = c.Write([]byte{typeDisconnect << 4, 0})
 		began := time.Now()
 		require.NoError(t, c.Close())
@@ -701,7 +702,7 @@ func TestTheConnectionBearsWhatTheLibraryDoesToIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
 		b.SetBuffer(0)
-		c := newConn(a, a, time.Second, new(session))
+		c := newConn(a, a, new(session))
 		var sent int
 		for range 4 {
 			go func() {
@@ -739,7 +740,8 @@ func TestAWriteErrorReachesReadAndTheNextWrite(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
 		defer b.Close()
 		a.SetBuffer(1)
-		c := newConn(a, a, time.Second, new(session))
+		line := way.NewLine(a, time.Second)
+		c := newConn(line, line, new(session))
 		_, err := c.Write([]byte("too much"))
 		require.NoError(t, err)
 		synctest.Wait()

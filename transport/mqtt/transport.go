@@ -117,7 +117,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		return nil, err
 	}
 	s := newSession(cfg, token)
-	s.conn = newConn(outer, socket, t.opt.WriteTimeout, s)
+	s.conn = newConn(outer, socket, s)
 	s.conn.beat = newHeartbeat(time.Now(), t.opt.KeepAlive, t.opt.PingTimeout)
 	password := token.Text.Reveal()
 	s.client = paho.NewClient(t.clientOptions(s, &password))

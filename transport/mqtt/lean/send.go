@@ -139,7 +139,7 @@ func (s *session) write(p []byte) bool {
 			return false
 		}
 		if now := time.Now(); now.Sub(s.began) > slowWrite {
-			s.began = now
+			s.began, s.slow = now, now
 			_ = s.conn.SetReadDeadline(now.Add(s.t.opt.silence()))
 		}
 		p = p[n:]

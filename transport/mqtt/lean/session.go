@@ -37,6 +37,7 @@ type session struct {
 	// Of the write side.
 	lastID uint16
 	began  time.Time // when what is being written began, or last got on
+	slow   time.Time // when a slow write last got on
 
 	mu   sync.Mutex // guards what follows; held for memory only
 	err  error      // the first failure
@@ -67,6 +68,14 @@ func newSession(t *Transport, cfg *transport.Config, token transport.Token, topi
 
 // Info tells the size limit, the pings wanted and the token's expiry.
 func (s *session) Info() transport.Info { return s.info }
+
+// Progress implements transport.Progressor: what the connection says, if it can tell, or else when a slow write last got on. It is called as Send and Do are.
+func (s *session) Progress() time.Time {
+	if p, ok := s.conn.(transport.Progressor); ok {
+		return p.Progress()
+	}
+	return s.slow
+}
 
 // Run is the session's life, and the reader.
 func (s *session) Run(ctx context.Context) error {

@@ -13,12 +13,11 @@ const closeTime = 250 * time.Millisecond
 
 // conn is a connection for package lean: outer carries the bytes, socket lies under it; they are the same without TLS and tunnel.
 //
-// All writes have a deadline, so a peer that stops reading is found. Writes by a goroutine of the tunnel's own, which answers what the peer asks of the tunnel, go between the
+// The socket is a way.Line, so a peer that stops reading is found. Writes by a goroutine of the tunnel's own, which answers what the peer asks of the tunnel, go between the
 // others.
 type conn struct {
 	net.Conn // outer
 	socket   net.Conn
-	timeout  time.Duration
 
 	// Of a tunnel that writes by itself; nil without.
 	turn   chan struct{} // holds a value while somebody writes; capacity 1
@@ -27,8 +26,8 @@ type conn struct {
 	over   chan struct{} // closed when nobody may write any more
 }
 
-func newConn(outer, socket net.Conn, timeout time.Duration) *conn {
-	c := &conn{Conn: outer, socket: socket, timeout: timeout}
+func newConn(outer, socket net.Conn) *conn {
+	c := &conn{Conn: outer, socket: socket}
 	if o, ok := outer.(way.Owing); ok {
 		c.turn, c.closed, c.ended, c.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}), make(chan struct{})
 		go c.pay(o.Owed())
@@ -52,7 +51,7 @@ func (c *conn) pay(owed <-chan struct{}) {
 	}
 }
 
-// Write writes all of p within the time-out. The deadline is taken back for TLS, which also writes when it reads.
+// Write writes all of p.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.turn != nil {
 		select {
@@ -62,13 +61,11 @@ func (c *conn) Write(p []byte) (int, error) {
 			return 0, net.ErrClosed
 		}
 	}
-	_ = c.socket.SetWriteDeadline(time.Now().Add(c.timeout))
-	n, err := c.Conn.Write(p)
-	if c.Conn != c.socket {
-		_ = c.socket.SetWriteDeadline(time.Time{})
-	}
-	return n, err
+	return c.Conn.Write(p)
 }
+
+// Progress is the socket's. It implements transport.Progressor.
+func (c *conn) Progress() time.Time { return way.Progress(c.socket) }
 
 // Close says the goodbyes of tunnel and TLS, for closeTime at most, and joins the tunnel's goroutine. TLS would wait 5 s.
 func (c *conn) Close() error {

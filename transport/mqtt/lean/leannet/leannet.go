@@ -46,7 +46,10 @@ type Options struct {
 	// Tunnel carries MQTT within another protocol above TLS: package mqttws has WebSocket. A tunnel that must answer by itself, as WebSocket must, costs the session
 	// one goroutine more. Nil: none.
 	Tunnel Tunnel
-	// WriteTimeout is how long the network may take for 16 KB before the connection counts as lost. 0: 10 s.
+	// WriteTimeout is how long a write may not get on before the connection counts as lost: the socket takes nothing
+	// of it, and the peer's TCP acknowledges nothing (Linux). While the peer sends something it has six times as long.
+	// Connections of Dial that have no method SetWriteBuffer, as a *net.TCPConn has, are given it for each 16 KB.
+	// 0: 10 s.
 	WriteTimeout time.Duration
 }
 
@@ -73,7 +76,10 @@ func Dialer(creds *transport.Credentials, o *Options) lean.Dial {
 	if o != nil {
 		opt = *o
 	}
-	below := way.Options{Protocol: &front.Protocol, TLS: opt.TLS, Plaintext: opt.Plaintext, Certificate: opt.Certificate, Addr: opt.Addr, Dial: opt.Dial, Tunnel: opt.Tunnel}
+	below := way.Options{
+		Protocol: &front.Protocol, TLS: opt.TLS, Plaintext: opt.Plaintext, Certificate: opt.Certificate, Addr: opt.Addr, Dial: opt.Dial,
+		Tunnel: opt.Tunnel,
+	}
 	wrong := below.Resolve()
 	switch {
 	case wrong != nil:
@@ -82,6 +88,7 @@ func Dialer(creds *transport.Credentials, o *Options) lean.Dial {
 	case opt.WriteTimeout == 0:
 		opt.WriteTimeout = defaultWriteTimeout
 	}
+	below.WriteTimeout = opt.WriteTimeout
 	return func(ctx context.Context) (lean.Conn, error) {
 		if wrong != nil {
 			return nil, wrong
@@ -94,6 +101,6 @@ func Dialer(creds *transport.Credentials, o *Options) lean.Dial {
 		if err != nil {
 			return nil, front.Error(err)
 		}
-		return newConn(outer, socket, opt.WriteTimeout), nil
+		return newConn(outer, socket), nil
 	}
 }

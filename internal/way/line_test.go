@@ -1,0 +1,275 @@
+package way
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// slowPair is a Line with a time-out of 10 s over a buffer of 1 KB, and its peer.
+func slowPair(t *testing.T) (*Line, *memconn.Conn) {
+	near, far := memconn.Pair("near", "far")
+	near.SetSendBuffer(1 << 10)
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	return NewLine(near, 10*time.Second), far
+}
+
+func TestAWriteEndsWhenTheLineDoesNotGetOn(t *testing.T) {
+	for name, row := range map[string]struct {
+		peer func(far *memconn.Conn) // what it does meanwhile
+		want time.Duration
+	}{
+		"the peer takes nothing":        {func(*memconn.Conn) {}, 10 * time.Second},
+		"the peer takes some and stops": {func(far *memconn.Conn) { take(far, 5, 4*time.Second) }, 28 * time.Second},
+		"the peer takes nothing and talks": {func(far *memconn.Conn) {
+			for range 40 {
+				time.Sleep(3 * time.Second)
+				_, _ = far.Write([]byte("x"))
+			}
+		}, 66 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, far := slowPair(t)
+				var wg sync.WaitGroup
+				wg.Go(func() { _, _ = io.Copy(io.Discard, l) })
+				wg.Go(func() { row.peer(far) })
+				began := time.Now()
+				_, err := l.Write(make([]byte, 50_000))
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+				require.InDelta(t, row.want.Seconds(), time.Since(began).Seconds(), 2, "%v", time.Since(began))
+				_ = far.Close()
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// take reads 512 bytes, so many times, with pauses.
+func take(c net.Conn, times int, pause time.Duration) {
+	buf := make([]byte, 512)
+	for range times {
+		time.Sleep(pause)
+		if _, err := io.ReadFull(c, buf); err != nil {
+			return
+		}
+	}
+}
+
+// taking is take on a goroutine that ends with the test.
+func taking(t *testing.T, c net.Conn, times int, pause time.Duration) {
+	var wg sync.WaitGroup
+	wg.Go(func() { take(c, times, pause) })
+	t.Cleanup(func() {
+		_ = c.Close()
+		wg.Wait()
+	})
+}
+
+func TestAWriteThatGetsOnEndsNever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, far := slowPair(t)
+		taking(t, far, 100, 5*time.Second) // 100 bytes a second
+		began := time.Now()
+		n, err := l.Write(make([]byte, 50_000))
+		require.NoError(t, err)
+		require.Equal(t, 50_000, n)
+		require.GreaterOrEqual(t, time.Since(began), 8*time.Minute)
+		require.Equal(t, time.Now(), l.Progress())
+	})
+}
+
+// What TLS would not survive: the deadline passes within a record.
+func TestTLSOverALineGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, far := slowPair(t)
+		cert := testbroker.NewClientCert("d", time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))
+		peer := tls.Server(slowReader{far}, &tls.Config{Certificates: []tls.Certificate{cert}})
+		got := make(chan int64)
+		go func() {
+			_ = peer.Handshake()
+			n, _ := io.Copy(io.Discard, peer)
+			got <- n
+		}()
+		c := tls.Client(l, &tls.Config{InsecureSkipVerify: true}) // the certificate is of no interest here
+		_, err := c.Write(make([]byte, 40_000))
+		require.NoError(t, err)
+		_ = l.Close()
+		require.EqualValues(t, 40_000, <-got)
+	})
+}
+
+// slowReader waits 7 s before each Read, so that each look but the first finds the line at rest.
+type slowReader struct{ net.Conn }
+
+func (r slowReader) Read(p []byte) (int, error) {
+	time.Sleep(7 * time.Second)
+	return r.Conn.Read(p)
+}
+
+func TestSetWriteDeadlineEndsAWriteThatGetsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, far := slowPair(t)
+		taking(t, far, 100, time.Second)
+		began := time.Now()
+		time.AfterFunc(20*time.Second, func() { _ = l.SetWriteDeadline(time.Now().Add(time.Second)) })
+		_, err := l.Write(make([]byte, 50_000))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, 21*time.Second, time.Since(began))
+		_, err = l.Write([]byte("x"))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it is still over")
+		require.Equal(t, 21*time.Second, time.Since(began))
+		require.NoError(t, l.SetDeadline(time.Time{}))
+		_, err = l.Write([]byte("x"))
+		require.NoError(t, err)
+		_ = far.Close()
+	})
+}
+
+// wrapped is a connection that hides what lies below, as a user's may.
+type wrapped struct{ net.Conn }
+
+// layered tells what lies below, as a *tls.Conn does.
+type layered struct{ net.Conn }
+
+func (l layered) NetConn() net.Conn { return l.Conn }
+
+// Nobody knows whether such a connection can go on after a time-out.
+func TestAConnectionThatIsNoSocketHasOneTimeoutForEachWrite(t *testing.T) {
+	for _, wrap := range []func(net.Conn) net.Conn{
+		func(c net.Conn) net.Conn { return wrapped{c} }, func(c net.Conn) net.Conn { return layered{c} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := memconn.Pair("near", "far")
+			near.SetSendBuffer(1 << 10)
+			taking(t, far, 100, time.Second)
+			l := NewLine(wrap(near), 10*time.Second)
+			began := time.Now()
+			_, err := l.Write(make([]byte, 50_000))
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.Equal(t, 10*time.Second, time.Since(began))
+			_, _ = near.Close(), far.Close()
+		})
+	}
+}
+
+// A Line below another one does the work, with the time-out of the upper one.
+func TestALineOverALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := memconn.Pair("near", "far")
+		near.SetSendBuffer(1 << 10)
+		l := NewLine(layered{NewLine(near, time.Second)}, 10*time.Second)
+		taking(t, far, 20, 5*time.Second)
+		began := time.Now()
+		_, err := l.Write(make([]byte, 10_000))
+		require.NoError(t, err)
+		require.Greater(t, time.Since(began), 80*time.Second)
+		require.Equal(t, time.Now(), Progress(l))
+		require.NoError(t, l.SetWriteDeadline(time.Now().Add(time.Second)))
+		began = time.Now()
+		_, err = l.Write(make([]byte, 10_000))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(began))
+		_, _ = near.Close(), far.Close()
+	})
+}
+
+// kernel is a socket whose kernel tells what it has not sent. It takes all that is written at once.
+type kernel struct {
+	net.Conn
+	unsent int64
+}
+
+func (k *kernel) Write(p []byte) (int, error) {
+	k.unsent += int64(len(p))
+	return len(p), nil
+}
+func (k *kernel) SetWriteBuffer(int) error         { return nil }
+func (k *kernel) SetWriteDeadline(time.Time) error { return nil }
+
+func lineOver(k *kernel) *Line {
+	l := NewLine(k, 10*time.Second)
+	l.unsent = func() (int64, bool) { return k.unsent, true }
+	return l
+}
+
+// The kernel sends what it has taken: the line gets on for as long as that takes, and not for a peer that takes all at
+// once and does not answer.
+func TestProgressIsWhatTheKernelSends(t *testing.T) {
+	for name, row := range map[string]struct {
+		rate int64         // bytes that the kernel sends in a second
+		want time.Duration // when the line last got on
+	}{
+		"nothing is sent":       {0, 0},
+		"slowly":                {1000, 88 * time.Second},
+		"at once":               {100_000, 0},
+		"within the first look": {30_000, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := new(kernel)
+				l := lineOver(k)
+				began := time.Now()
+				_, err := l.Write(make([]byte, 100_000))
+				require.NoError(t, err)
+				var at time.Time
+				for range 120 {
+					time.Sleep(time.Second)
+					k.unsent = max(0, k.unsent-row.rate)
+					if second := time.Since(began) / time.Second; second%4 == 0 {
+						at = l.Progress()
+					}
+				}
+				if row.want == 0 {
+					require.Zero(t, at)
+				} else {
+					require.InDelta(t, row.want.Seconds(), at.Sub(began).Seconds(), 8)
+				}
+			})
+		})
+	}
+}
+
+// Acknowledgements of the peer's TCP keep a write that the socket does not take: Linux wants a third of the buffer free.
+func TestAWriteWaitsWhileTheKernelSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := memconn.Pair("near", "far")
+		near.SetSendBuffer(1 << 10)
+		l := NewLine(near, 10*time.Second)
+		unsent := int64(100_000)
+		l.unsent = func() (int64, bool) { return unsent, true }
+		for i := range 50 {
+			time.AfterFunc(time.Duration(i+1)*time.Second, func() { unsent -= 1000 })
+		}
+		began := time.Now()
+		_, err := l.Write(make([]byte, 10_000))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.InDelta(t, 58, time.Since(began).Seconds(), 2)
+		_, _ = near.Close(), far.Close()
+	})
+}
+
+// A failure that is no time-out is the caller's at once.
+func TestAFailedWriteIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, far := slowPair(t)
+		time.AfterFunc(3*time.Second, far.Reset)
+		began := time.Now()
+		n, err := l.Write(make([]byte, 50_000))
+		require.Error(t, err)
+		require.False(t, errors.Is(err, os.ErrDeadlineExceeded))
+		require.Equal(t, 1<<10, n)
+		require.Equal(t, 3*time.Second, time.Since(began))
+	})
+}
