@@ -9,12 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/way"
 )
 
 // windowed returns a window whose stream is open, and the peer of that.
 func windowed(t *testing.T) (*window, *memconn.Conn) {
 	near, far := memconn.Pair("near", "far")
-	s := newStream(near, near)
+	line := way.NewLine(near, time.Minute)
+	s := newStream(line, line)
+	s.screen.phase = running
 	w := newWindow(s, time.Minute)
 	t.Cleanup(func() {
 		w.stop()
@@ -72,8 +75,10 @@ func TestTheWindowFollowsTheLink(t *testing.T) {
 			keepSending(w, row.rate, row.delay, time.Minute)
 			answered := keepSending(w, row.rate, row.delay, time.Minute)
 			used := float64(answered) / float64(row.rate*60)
-			synctest.Wait()
-			ahead := float64(w.out)/float64(row.rate) - row.delay.Seconds()
+			w.mu.Lock()
+			out := w.out
+			w.mu.Unlock()
+			ahead := float64(out)/float64(row.rate) - row.delay.Seconds()
 			t.Logf("%d bytes/s, %v: %.0f %% used, window %d, %.1f s in flight beyond the delay", row.rate, row.delay, used*100, w.size.Load(), ahead)
 			require.Greater(t, used, 0.9)
 			require.Less(t, ahead, 5.0)
