@@ -78,7 +78,14 @@ func Chain(classifiers ...Classifier) Classifier {
 //  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter.
 //  3. A context's own error fails, but for one inside an error that says of itself, by a method Timeout, that time was up: that is a Timeout, as is any other such error. So the
 //     *url.Error of an HTTP client whose time was up is tried again, and a bare context.DeadlineExceeded is not.
-//  4. Any other error is worth another try, with Kind Unknown: whoever runs an operation under a policy wants it repeated unless there is a reason not to.
+//  4. A connection that was refused, reset or could not be made, a name that was not found, and an answer that was cut short are Network: so the errors of package net, and those of an http.Client
+//     around them, count as failures of the service for Throttle, Breaker and Quota.
+//  5. Any other error is worth another try, with Kind Unknown: whoever runs an operation under a policy wants it repeated unless there is a reason not to.
+//
+// The wait that an error tells by a method RetryAfter() time.Duration goes into Info.After.
+//
+// Boards are why it knows errors of package net without that package: certificates, TLS alerts and wrong addresses are Unknown to it. With
+// FromKind(neterr.Kind) as the Retrier's classifier they have their Kinds too, and those that no retry mends fail.
 //
 // It looks through all that an error wraps, several causes included, in the order of errors.Is; within a step the first that is found counts.
 func Classify(err error) Info {
@@ -89,10 +96,7 @@ func Classify(err error) Info {
 		return Info{Verdict: Fail, Kind: transport.KindOf(err)}
 	}
 	if kind, ok := kindOf(err); ok {
-		info := Info{Verdict: Fail, Kind: kind, Safe: safe[min(int(kind), len(safe)-1)], Fault: fault[min(int(kind), len(fault)-1)]}
-		if errfilter.OfKind(kind).Retry {
-			info.Verdict = Again
-		}
+		info := ofKind(kind)
 		if e := transport.Find(err); e != nil {
 			info.After = e.RetryAfter
 			if e.Op == transport.OpDial {
@@ -101,7 +105,8 @@ func Classify(err error) Info {
 		}
 		return info
 	}
-	info := Info{Verdict: Again, Kind: transport.Unknown}
+	info := Info{Verdict: Again, Kind: transport.Unknown, After: wished(err)}
+	var seen network
 	transport.Walk(err, func(err error) bool {
 		if err == context.Canceled || err == context.DeadlineExceeded { // the latter has a method Timeout too
 			info.Verdict = Fail
@@ -111,8 +116,38 @@ func Classify(err error) Info {
 			info.Kind = transport.Timeout
 			return true
 		}
+		if safe, ok := seen.failure(err); ok {
+			info.Kind, info.Safe = transport.Network, safe
+			return true
+		}
 		return false
 	})
+	return info
+}
+
+// FromKind makes a Classifier of a function that finds the Kind of an error, such as neterr.Kind: package errfilter judges the
+// Kind. What has none is left to the next classifier.
+func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
+	return func(err error) Info {
+		if isPermanent(err) {
+			return Info{}
+		}
+		kind, ok := find(err)
+		if !ok {
+			return Info{}
+		}
+		info := ofKind(kind)
+		info.After = wished(err)
+		return info
+	}
+}
+
+// ofKind is what errfilter says of a failure of kind k.
+func ofKind(k transport.Kind) Info {
+	info := Info{Verdict: Fail, Kind: k, Safe: safe[min(int(k), len(safe)-1)], Fault: fault[min(int(k), len(fault)-1)]}
+	if errfilter.OfKind(k).Retry {
+		info.Verdict = Again
+	}
 	return info
 }
 

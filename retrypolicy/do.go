@@ -3,6 +3,7 @@ package retrypolicy
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -10,7 +11,8 @@ import (
 )
 
 // Do runs op under p until it succeeds, p stops, or ctx ends, and returns nil or an *Error. op runs at least once, unless p holds a gate that refuses it. It gets ctx. An error
-// that Classify fails, or that Permanent marked, ends it. Do never sleeps past ctx's deadline.
+// that Classify fails, or that Permanent marked, ends it. Do never sleeps past ctx's deadline. Without a deadline, a policy that would
+// retry for ever ends after DefaultLimit; see Retrier.Limit.
 func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 	r := Retrier{Policy: p}
 	return r.Do(ctx, op)
@@ -33,7 +35,9 @@ type Retrier struct {
 	Once bool
 	// LongPoll: the operation is called again and again by a loop that must not spin; a refusal that carries a delay (OutOfQuota, or Rejected by a Breaker) is slept before Do returns.
 	LongPoll bool
-	// Limit is the time for all tries and waits together; when it is over, a running try is cancelled and the failure before it is returned with OutOfTime. 0: none.
+	// Limit is the time for all tries and waits together; when it is over, a running try is cancelled and the failure before it is returned with OutOfTime. Negative: none.
+	// 0: none either, but where ctx has no deadline and Policy is a curve of this package without a limit, no retry begins later than
+	// DefaultLimit after the first try, and OutOfTime is returned; a running try is not cancelled.
 	Limit time.Duration
 	// TryLimit is the time for one try; a try that is cut short counts as a Timeout. 0: none.
 	TryLimit time.Duration
@@ -41,20 +45,62 @@ type Retrier struct {
 	Key string
 	// Rand gives the draws; called by all goroutines that use the Retrier. Nil: a generator of each call's own.
 	Rand func() uint64
-	// OnRetry, if not nil, is told each retry before its delay.
+	// OnRetry, if not nil, is told each retry before its delay, and each wait that a gate asks for before it. For a gate retry is the number of
+	// the try that waits, 0 for the first, and err is the latest failure, nil before the first try.
 	OnRetry func(retry int, delay time.Duration, err error)
 }
 
 // Validate reports the first field that makes no sense, as a *transport.Error of Kind Invalid.
 func (r *Retrier) Validate() error {
-	switch {
-	case r.Limit < 0:
-		return invalid("Retrier.Limit is negative; give a duration, 0 for none")
-	case r.TryLimit < 0:
+	if r.TryLimit < 0 {
 		return invalid("Retrier.TryLimit is negative; give a duration, 0 for none")
 	}
 	return within("Retrier.Policy", r.Policy)
 }
+
+// DefaultLimit is the time after which Do makes no further retry where nothing else bounds it: the operation time-out of the Azure
+// device SDKs.
+const DefaultLimit = 4 * time.Minute
+
+// endless reports whether p retries for ever, as far as this package knows: a curve without a limit around it. A policy of the
+// caller's own is taken to know when to stop.
+func endless(p Policy) bool {
+	switch c := p.(type) {
+	case MaxAttempts, MaxElapsed, *MaxAttempts, *MaxElapsed:
+		return false
+	case interface{ endless() bool }:
+		return c.endless()
+	case holder:
+		for i := 0; ; i++ {
+			in := c.held(i)
+			if in == nil {
+				return false
+			}
+			if endless(in) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (Backoff) endless() bool                      { return true }
+func (Fixed) endless() bool                        { return true }
+func (Incremental) endless() bool                  { return true }
+func (Immediately) endless() bool                  { return true }
+func (ExponentialBackoffWithJitter) endless() bool { return true }
+func (AzureNode) endless() bool                    { return true }
+func (TruncatedExponential) endless() bool         { return true }
+func (Cenkalti) endless() bool                     { return true }
+func (AWSGoBackoff) endless() bool                 { return true }
+func (c AzureC) endless() bool                     { return c.Curve == CImmediate || c.Curve != CNone && c.Limit == 0 }
+func (j AzureJava) endless() bool                  { return j.settings().Count >= math.MaxInt32 }
+func (v AzureCSharpV1) endless() bool              { return v.settings().Count >= math.MaxInt32 }
+func (c CSharpExponential) endless() bool          { return c.MaxRetries == 0 }
+func (c CSharpFixed) endless() bool                { return c.MaxRetries == 0 }
+func (c CSharpIncremental) endless() bool          { return c.MaxRetries == 0 }
+func (f Failsafe) endless() bool                   { return f.Retries < 0 }
+func (p Polly) endless() bool                      { return p.Retries >= math.MaxInt32 }
 
 // Do is the function Do with the Retrier's settings.
 func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error {
@@ -108,6 +154,9 @@ type runner struct {
 	gated    bool
 	observed bool
 	last     error // the last real failure
+	bounded  bool
+	stop     time.Time // no retry begins later; zero: none of its own
+	early    bool      // a deadline of the context ends the retries before it has come
 	timer    *time.Timer
 	draws    rand.PCG
 	seeded   bool
@@ -160,13 +209,14 @@ func (u *runner) admit() error {
 				d.Reason = Rejected
 			}
 			u.slowDown(now, d)
-			return u.failed(d.Reason, nil)
+			return u.failed(d.Reason)
 		case d.Delay <= 0:
 			return nil
 		}
-		if reason, ok := u.sleep(now, d.Delay); !ok {
+		u.bound()
+		if reason, ok := u.pause(now, u.series.next, d.Delay); !ok {
 			_ = u.series.Abandon(now, u.ctx.Err())
-			return u.failed(reason, u.ctx.Err())
+			return u.failed(reason)
 		}
 	}
 }
@@ -214,6 +264,7 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		return true, u.cutShort(now, info, failure, cause)
 	}
 	u.last = failure
+	u.bound()
 	if u.r.Once && info.Safe == SafeUnknown {
 		info.Safe = SafeNo
 	}
@@ -226,20 +277,37 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		if d.Reason == PastDeadline {
 			d.Reason = u.deadline()
 		}
-		return true, u.failed(d.Reason, nil)
+		return true, u.failed(d.Reason)
 	}
-	reason, ok := u.reaches(now, d.Delay)
-	if ok && u.r.OnRetry != nil {
-		u.r.OnRetry(u.series.Retries()+1, d.Delay, failure)
-	}
-	if ok {
-		reason, ok = u.sleep(now, d.Delay)
-	}
-	if !ok {
+	if reason, ok := u.pause(now, u.series.Retries()+1, d.Delay); !ok {
 		_ = u.series.Abandon(now, u.ctx.Err())
-		return true, u.failed(reason, u.ctx.Err())
+		return true, u.failed(reason)
 	}
 	return false, nil
+}
+
+// bound finds out, once, whether anything ends the retries. It is asked when there is a reason to: not for an operation that
+// succeeds at once.
+func (u *runner) bound() {
+	if u.bounded {
+		return
+	}
+	u.bounded = true
+	if _, ok := u.ctx.Deadline(); !ok && u.r.Limit == 0 && endless(u.r.Policy) {
+		u.stop = u.series.began.Add(DefaultLimit)
+		u.series.Bound(u.stop)
+	}
+}
+
+// pause tells OnRetry of a wait before a try of that number, and waits.
+func (u *runner) pause(now time.Time, retry int, d time.Duration) (Reason, bool) {
+	if reason, ok := u.reaches(now, d); !ok {
+		return reason, false
+	}
+	if u.r.OnRetry != nil {
+		u.r.OnRetry(retry, d, u.last)
+	}
+	return u.sleep(now, d)
 }
 
 // cutShort takes the outcome of a try during which the context ended. The failure may be nothing but an echo of that; otherwise it is an answer, which the policy may learn from.
@@ -249,14 +317,14 @@ func (u *runner) cutShort(now time.Time, info Info, failure, cause error) error 
 			u.last = failure
 		}
 		_ = u.series.Abandon(now, cause)
-		return u.failed(u.ending(), cause)
+		return u.failed(u.ending())
 	}
 	u.last = failure
 	u.series.close(now, info, failure)
 	if info.Verdict == Fail {
-		return u.failed(NotRetryable, nil)
+		return u.failed(NotRetryable)
 	}
-	return u.failed(u.ending(), cause)
+	return u.failed(u.ending())
 }
 
 // judge classifies what the caller's judge left open.
@@ -286,12 +354,19 @@ func (u *runner) reaches(now time.Time, d time.Duration) (Reason, bool) {
 	if deadline, ok := u.ctx.Deadline(); ok && d >= deadline.Sub(now) {
 		return u.deadline(), false
 	}
+	if !u.stop.IsZero() && d >= u.stop.Sub(now) {
+		return OutOfTime, false
+	}
 	return 0, true
 }
 
-// deadline says whose it is that comes first.
+// deadline says which deadline ends the retries before it has come.
 func (u *runner) deadline() Reason {
-	deadline, _ := u.ctx.Deadline()
+	deadline, ok := u.ctx.Deadline()
+	if !ok {
+		return OutOfTime // DefaultLimit
+	}
+	u.early = true
 	if own, ok := u.caller.Deadline(); ok && !own.After(deadline) {
 		return PastDeadline
 	}
@@ -331,8 +406,17 @@ func (u *runner) ending() Reason {
 	return Cancelled
 }
 
-func (u *runner) failed(reason Reason, cause error) error {
-	return &Error{Reason: reason, Retries: u.series.Retries(), Err: u.last, Cause: cause}
+func (u *runner) failed(reason Reason) error {
+	e := &Error{Reason: reason, Retries: u.series.Retries(), Err: u.last}
+	if reason != Cancelled && reason != OutOfTime && reason != PastDeadline {
+		return e
+	}
+	if u.early {
+		e.ended = context.DeadlineExceeded
+	} else if e.ended = u.ctx.Err(); e.ended != nil {
+		e.Cause = context.Cause(u.ctx)
+	}
+	return e
 }
 
 func (u *runner) draw() uint64 {

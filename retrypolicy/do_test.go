@@ -105,7 +105,7 @@ func TestDoStops(t *testing.T) {
 func TestDoRunsNothingWithBadParameters(t *testing.T) {
 	op := perform(nil)
 	for _, r := range []retrypolicy.Retrier{
-		{}, {Policy: every(0)}, {Policy: every(1), Limit: -1}, {Policy: every(1), TryLimit: -1}, {Policy: retrypolicy.Func(nil)},
+		{}, {Policy: every(0)}, {Policy: every(1), TryLimit: -1}, {Policy: retrypolicy.Func(nil)},
 	} {
 		if err := r.Do(bg, op.run); !errors.Is(err, transport.Invalid) {
 			t.Errorf("%+v: %v", r, err)

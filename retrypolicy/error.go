@@ -6,15 +6,18 @@ import (
 )
 
 // Error is what Do returns when an operation failed for good: the last real failure, and why there was no further try. errors.Is finds the Reason, the
-// failure and, where a context ended it, the context's error; errors.As and transport.KindOf find what is inside the failure.
+// failure and, where a context ended it, the context's error and its cause; errors.As and transport.KindOf find what is inside the failure.
 type Error struct {
 	Reason Reason
 	// Retries is how many retries were made.
 	Retries int
 	// Err is the last failure of the operation itself; nil if it was never run or never failed.
 	Err error
-	// Cause is the context's, if a context ended the series.
+	// Cause is context.Cause of the context, if a context ended the series.
 	Cause error
+
+	// ended is what the context itself said, or will say: there was no further try because its deadline comes first.
+	ended error
 }
 
 // Error gives the failure and the reason, such as "out of attempts after 2 retries: connection refused".
@@ -36,13 +39,17 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is reports whether target is the Reason, or the context's error.
+// Is reports whether target is the Reason, the context's error or its cause. An end before a deadline (PastDeadline, or OutOfTime by
+// Retrier.Limit) is a context.DeadlineExceeded, too.
 func (e *Error) Is(target error) bool {
 	if r, ok := target.(Reason); ok {
 		return r == e.Reason
 	}
-	return e.Cause != nil && errors.Is(e.Cause, target)
+	return e.ended != nil && e.ended == target || e.Cause != nil && errors.Is(e.Cause, target)
 }
+
+// As finds an error in the context's cause; in the failure errors.As looks by itself.
+func (e *Error) As(target any) bool { return e.Cause != nil && errors.As(e.Cause, target) }
 
 // Unwrap returns the failure.
 func (e *Error) Unwrap() error { return e.Err }

@@ -33,11 +33,13 @@ var costly = map[string]string{
 	"hash/crc32":    "a table in RAM",
 	"math":          "soft float on most boards; math.Ldexp is the cheap one",
 	"sort":          "package slices is the smaller one",
+	"syscall":       "boards have no system",
 }
 
 // grants are the reasons given so far.
 var grants = []struct{ importer, costly, reason string }{
 	{module + "/retrypolicy", "math", "the jitters and limiters of other systems are defined with powers and roots; only a program that uses one links it"},
+	{module + "/retrypolicy", "syscall", "the numbers of refused and lost connections, where there is a system; package time imports it there already"},
 	{module + "/internal/fraction", "math", "Float64bits, and no arithmetic: that is in integers"},
 }
 

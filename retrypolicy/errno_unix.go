@@ -1,0 +1,20 @@
+//go:build unix && !tinygo
+
+package retrypolicy
+
+import "syscall"
+
+// lostConnection reports whether err is the number of a connection that failed, and whether there was one.
+func lostConnection(err error) (made, ok bool) {
+	n, ok := err.(syscall.Errno)
+	if !ok {
+		return false, false
+	}
+	switch n {
+	case syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.EADDRNOTAVAIL:
+		return false, true
+	case syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ENETDOWN, syscall.ENETRESET, syscall.ENOTCONN, syscall.ESHUTDOWN:
+		return true, true
+	}
+	return false, false
+}

@@ -1,0 +1,152 @@
+//go:build !tinygo
+
+package retrypolicy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestClassifyKnowsFailuresOfTheNetwork(t *testing.T) {
+	sys := func(op string, n syscall.Errno) error {
+		return &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError(op, n)}
+	}
+	get := func(err error) error { return &url.Error{Op: "Get", URL: "http://x", Err: err} }
+	name := &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}
+	for _, c := range []struct {
+		err  error
+		kind transport.Kind
+		safe retrypolicy.Safe
+	}{
+		{sys("connect", syscall.ECONNREFUSED), transport.Network, retrypolicy.SafeYes},
+		{get(sys("connect", syscall.ECONNREFUSED)), transport.Network, retrypolicy.SafeYes},
+		{fmt.Errorf("fetch: %w", get(sys("connect", syscall.EHOSTUNREACH))), transport.Network, retrypolicy.SafeYes},
+		{get(sys("read", syscall.ECONNRESET)), transport.Network, retrypolicy.SafeUnknown},
+		{get(sys("write", syscall.EPIPE)), transport.Network, retrypolicy.SafeUnknown},
+		{name, transport.Network, retrypolicy.SafeYes},
+		{get(&net.OpError{Op: "dial", Err: name}), transport.Network, retrypolicy.SafeYes},
+		{get(io.EOF), transport.Network, retrypolicy.SafeUnknown},
+		{get(sys("connect", syscall.ETIMEDOUT)), transport.Timeout, retrypolicy.SafeUnknown},
+		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, transport.Timeout, retrypolicy.SafeUnknown},
+		{errors.Join(errors.New("one"), sys("read", syscall.ECONNRESET)), transport.Network, retrypolicy.SafeUnknown},
+		// These are no failures of the network.
+		{io.EOF, transport.Unknown, retrypolicy.SafeUnknown},
+		{get(errors.New("unsupported protocol scheme")), transport.Unknown, retrypolicy.SafeUnknown},
+		{get(&fs.PathError{Op: "read", Path: "body", Err: syscall.EIO}), transport.Unknown, retrypolicy.SafeUnknown},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.ENOENT}, transport.Unknown, retrypolicy.SafeUnknown},
+		{get(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "missing port", Addr: "x"}}), transport.Unknown, retrypolicy.SafeUnknown},
+	} {
+		want := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: c.kind, Safe: c.safe}
+		if got := retrypolicy.Classify(c.err); got != want {
+			t.Errorf("%v: %+v, want %+v", c.err, got, want)
+		}
+	}
+	for _, err := range []error{context.Canceled, get(context.Canceled), &net.DNSError{UnwrapErr: context.Canceled}} {
+		if got := retrypolicy.Classify(err); got.Verdict != retrypolicy.Fail {
+			t.Errorf("%v: %+v, want a failure", err, got)
+		}
+	}
+}
+
+// The obvious use: Do around an http.Client. A backend that is dead trips a Throttle and a Breaker, and a Quota charges for Network.
+func TestADeadBackendTripsThrottleAndCharges(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Skip(err)
+	}
+	dead := "http://" + listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	throttle := newThrottle(t, nil)
+	b := newBucket(t, 500, 0, 0)
+	quota := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b, Retry: 1, Costs: []retrypolicy.Cost{{Kinds: retrypolicy.Kinds(transport.Network), Tokens: 7}}})
+	p := quota.Wrap(throttle.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: retrypolicy.Immediately{}}))
+	rejected, charged := 0, 0
+	for range 40 {
+		before := b.Tokens(time.Now())
+		err := retrypolicy.Do(t.Context(), p, func(ctx context.Context) error {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, dead, nil)
+			if err != nil {
+				return err
+			}
+			answer, err := client.Do(request)
+			if err != nil {
+				return err
+			}
+			return answer.Body.Close()
+		})
+		switch {
+		case errors.Is(err, retrypolicy.Rejected):
+			rejected++
+		case errors.Is(err, retrypolicy.OutOfAttempts):
+			if charged = before - b.Tokens(time.Now()); charged != 7 {
+				t.Fatalf("a retry after a refused connection cost %d, want the cost of Network, 7", charged)
+			}
+		default:
+			t.Fatal(err)
+		}
+	}
+	if requests, accepts := throttle.Counts(time.Now()); rejected < 10 || charged == 0 || accepts != 0 {
+		t.Errorf("%d of 40 calls rejected, %d of %d requests accepted", rejected, accepts, requests)
+	}
+}
+
+// A name that does not exist costs as Network too, and no operation is lost by asking twice.
+func TestAFailedLookUpIsSafeToRepeat(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	resolver := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "udp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}}
+	_, err := (&net.Dialer{Resolver: resolver}).DialContext(ctx, "tcp", "hub.invalid:443")
+	if err == nil {
+		t.Fatal("found")
+	}
+	if info := retrypolicy.Classify(err); info.Kind != transport.Network || info.Safe != retrypolicy.SafeYes {
+		t.Errorf("%v: %+v", err, info)
+	}
+}
+
+func TestClassifyHearsThePlainWish(t *testing.T) {
+	told := wisher{time.Minute}
+	if info := retrypolicy.Classify(fmt.Errorf("busy: %w", told)); info.After != time.Minute || info.Verdict != retrypolicy.Again {
+		t.Errorf("%+v", info)
+	}
+	if err := retrypolicy.Do(t.Context(), retrypolicy.Immediately{}, func(context.Context) error { return wisher{-1} }); !errors.Is(err, retrypolicy.ToldNotTo) {
+		t.Error(err)
+	}
+}
+
+// wisher is an error without a Kind that tells how long to wait.
+type wisher struct{ after time.Duration }
+
+func (wisher) Error() string               { return "busy" }
+func (w wisher) RetryAfter() time.Duration { return w.after }
+
+func TestFromKindJudgesByTheFilter(t *testing.T) {
+	c := retrypolicy.FromKind(func(err error) (transport.Kind, bool) { return transport.Untrusted, errors.Is(err, os.ErrPermission) })
+	if info := c(fmt.Errorf("dial: %w", os.ErrPermission)); info.Verdict != retrypolicy.Fail || info.Kind != transport.Untrusted {
+		t.Errorf("%+v", info)
+	}
+	if info := c(io.EOF); info != (retrypolicy.Info{}) {
+		t.Errorf("%+v", info)
+	}
+	if info := c(retrypolicy.Permanent(os.ErrPermission)); info != (retrypolicy.Info{}) {
+		t.Errorf("%+v", info)
+	}
+}
