@@ -78,6 +78,7 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 	p := b.places[at]
 	body, props := p.msg.Body, p.msg.Properties
 	p.msg = *d.Msg
+	p.msg.Redelivered = d.Again
 	p.msg.Body = append(body[:0], d.Msg.Body...)
 	p.msg.Properties = append(props[:0], d.Msg.Properties...)
 	p.ref = append(p.ref[:0], d.Ref...)

@@ -34,7 +34,8 @@ type Options struct {
 
 	// OnMessage takes cloud-to-device messages, one at a time, in the order in which they come; a client with it subscribes before each connection counts as Connected.
 	// Its return value settles the message: nil accepts; an error with ErrReject in its chain rejects; any other error, and a panic,
-	// releases it, so the hub delivers it again (over MQTT on the next connection). m is valid until OnMessage returns. ctx ends
+	// releases it, so the hub delivers it again (over MQTT on the next connection). A hub also delivers again what it
+	// does not know to be settled; m.Redelivered tells. m is valid until OnMessage returns. ctx ends
 	// when the client is closed. A slow handler holds up nothing but further messages; Close waits for it, so it may call Close only in a goroutine of its own.
 	// Default: none, nothing is subscribed to.
 	OnMessage func(ctx context.Context, m *transport.Message) error

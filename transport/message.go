@@ -39,6 +39,10 @@ type Message struct {
 	// Properties are application properties, sent in this order.
 	Properties []Property
 	Body       []byte
+	// Redelivered is set in cloud-to-device messages: the hub says that it delivered this one before, so a handler may
+	// have seen it. MQTT says so by the DUP flag, AMQP by iothub-deliverycount or the header's delivery-count, HTTPS by
+	// iothub-deliverycount. It is not sent.
+	Redelivered bool
 }
 
 // Size is what the hub counts against its limit: the body, the values of the system properties, and names and values of the

@@ -216,7 +216,7 @@ type Delivery struct {
 	Ref []byte
 	// Version is the version of the desired properties. 0: changes may have been missed, and the twin is to be read.
 	Version int64
-	// Again: the hub says that it delivered this before.
+	// Again: the hub says that it delivered this before. Package device tells the handler by Message.Redelivered.
 	Again bool
 	// Msg carries the body, and for Messages the properties. Nil: the body of a call of a method did not fit into the session's buffer.
 	Msg *Message

@@ -1,0 +1,69 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The handler learns that it may have seen a message before: it released it, or the connection was lost before its
+// verdict got through. What comes for the first time is not marked.
+func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
+	withEachEngine(t, func(t *testing.T, e engine) {
+		for name, lose := range map[string]bool{"released": false, "the verdict was lost": true} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h, err := testbroker.New(nil)
+					require.NoError(t, err)
+					defer h.Close()
+					_, err = h.AddDevice("dev-1")
+					require.NoError(t, err)
+					creds, err := device.ParseConnectionString(h.ConnectionString("dev-1"))
+					require.NoError(t, err)
+					type told struct {
+						id          string
+						redelivered bool
+					}
+					var mu sync.Mutex
+					var got []told
+					c, err := device.New(creds, e.make(creds, e.inMemory(h, true)), &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+						mu.Lock()
+						defer mu.Unlock()
+						got = append(got, told{m.ID, m.Redelivered})
+						if m.ID != "1" || len(got) > 1 {
+							return nil
+						}
+						if lose {
+							h.Drop("")
+							return nil
+						}
+						return errors.New("not now")
+					}})
+					require.NoError(t, err)
+					defer c.Close()
+					require.NoError(t, c.Open(t.Context()))
+					require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "1", Body: []byte("x")}))
+					time.Sleep(10 * time.Second)
+					if !lose {
+						require.NoError(t, c.Reconnect()) // over MQTT it comes again on the next connection only
+					}
+					time.Sleep(5 * time.Minute) // over HTTPS a lock of the hub's runs out
+					require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "2", Body: []byte("y")}))
+					time.Sleep(time.Minute)
+					mu.Lock()
+					defer mu.Unlock()
+					require.Equal(t, []told{{"1", false}, {"1", true}, {"2", false}}, got)
+				})
+			})
+		}
+	})
+}
