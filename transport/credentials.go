@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/callback"
 )
 
 // Credentials name a device (or one of its modules) and its hub, and make the tokens that prove it. They hold no key as plain
@@ -88,11 +89,11 @@ var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 //
 // An error is ctx's when that ended, else an *Error of Scope Connection: ClockUnset when the clock shows a time before the year 2000; what the
 // error of Token or Sign says if it has a Kind; else Network for Token, for a token service out of reach is like a hub out of reach, and
-// Unauthorized for Sign.
+// Unauthorized for Sign. The same holds for a Token or Sign that panics or ends its goroutine.
 func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
 	switch {
 	case c.Token != nil:
-		t, err := c.Token(ctx)
+		t, err := c.callToken(ctx)
 		if err != nil {
 			return Token{}, tokenError(ctx, err, Network)
 		}
@@ -109,13 +110,29 @@ func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
 		if life <= 0 {
 			life = time.Hour
 		}
-		t, err := SignToken(ctx, c.Sign, c.Resource(), c.KeyName, now.Add(life))
+		t, err := SignToken(ctx, c.callSign, c.Resource(), c.KeyName, now.Add(life))
 		if err != nil {
 			return Token{}, tokenError(ctx, err, Unauthorized)
 		}
 		return t, nil
 	}
 	return Token{}, nil
+}
+
+// callToken calls Token, which may not return.
+func (c *Credentials) callToken(ctx context.Context) (t Token, err error) {
+	if failed := callback.Run("Credentials.Token", func() { t, err = c.Token(ctx) }); failed != nil {
+		return Token{}, failed
+	}
+	return t, err
+}
+
+// callSign calls Sign, which may not return.
+func (c *Credentials) callSign(ctx context.Context, text []byte) (mac []byte, err error) {
+	if failed := callback.Run("Credentials.Sign", func() { mac, err = c.Sign(ctx, text) }); failed != nil {
+		return nil, failed
+	}
+	return mac, err
 }
 
 // tokenError makes of err, which a function of the user's returned, what NewToken promises. An err without a Kind is of the kind otherwise.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -58,7 +59,11 @@ func (o *Options) ClientCertificate(ctx context.Context, creds *transport.Creden
 		return nil, nil
 	}
 	var fallback error
-	cert, err := o.Certificate(context.WithValue(ctx, fallbackKey{}, &fallback))
+	var cert *tls.Certificate
+	var err error
+	if failed := callback.Run("Options.Certificate", func() { cert, err = o.Certificate(context.WithValue(ctx, fallbackKey{}, &fallback)) }); failed != nil {
+		cert, err = nil, failed
+	}
 	switch kind := transport.KindOf(err); {
 	case err == nil:
 	case transport.Find(err) != nil:

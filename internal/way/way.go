@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -110,17 +111,31 @@ func (o *Options) Config(creds *transport.Credentials, cert *tls.Certificate) *t
 // Open dials, does the TLS handshake and opens the tunnel. It returns the outer connection and the socket below, which are the same without TLS and tunnel. cert
 // is what ClientCertificate returned. The error is a cause for Protocol.Error.
 func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate) (outer, socket net.Conn, err error) {
-	socket, err = o.Dial(ctx, "tcp", o.Target(creds))
+	if failed := callback.Run("Options.Dial", func() { socket, err = o.Dial(ctx, "tcp", o.Target(creds)) }); failed != nil {
+		return nil, nil, failed
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if o.WriteTimeout > 0 {
 		socket = NewLine(socket, o.WriteTimeout)
 	}
-	lowest, opened := socket, false // the results are nil when they are returned so
+	failed := callback.Run("Options.TLS or Options.Tunnel", func() { outer, err = o.secure(ctx, creds, cert, socket) })
+	if failed != nil {
+		err = failed
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return outer, socket, nil
+}
+
+// secure does the TLS handshake and opens the tunnel. On error the socket is closed.
+func (o *Options) secure(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate, socket net.Conn) (outer net.Conn, err error) {
+	opened := false
 	defer func() {
-		if !opened { // also when a function of the user's ended the goroutine
-			_ = lowest.Close()
+		if !opened { // also when a callback panicked or ended the goroutine
+			_ = socket.Close()
 		}
 	}()
 	outer = socket
@@ -130,17 +145,17 @@ func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *
 			if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && unset(creds) {
 				err = &transport.Error{Kind: transport.ClockUnset, Err: err} // no certificate is valid in 1970
 			}
-			return nil, nil, err
+			return nil, err
 		}
 		outer = secure
 	}
 	if o.Tunnel != nil {
 		if outer, err = o.openTunnel(ctx, creds, outer, socket); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	opened = true
-	return outer, socket, nil
+	return outer, nil
 }
 
 // unset reports whether the clock obviously was not set yet.

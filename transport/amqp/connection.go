@@ -10,6 +10,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -72,7 +73,10 @@ func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l lo
 	case o.Login == nil:
 		l.user, l.password = userName(creds), l.token.Text.Reveal()
 	default:
-		if l.user, l.password, err = o.Login(ctx); err != nil {
+		if failed := callback.Run("Options.Login", func() { l.user, l.password, err = o.Login(ctx) }); failed != nil {
+			err = failed
+		}
+		if err != nil {
 			if transport.KindOf(err) == transport.Unknown && ctx.Err() == nil {
 				err = &transport.Error{Kind: transport.Unauthorized, Err: err}
 			}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netproxy"
@@ -123,8 +124,13 @@ func (o *Options) below(creds *transport.Credentials) (*way.Options, error) {
 		return w, nil
 	}
 	host := creds.DialHost()
-	proxy, err := o.Proxy(&http.Request{Method: http.MethodGet, Host: host, Header: http.Header{}, URL: &url.URL{Scheme: o.scheme(), Host: host, Path: "/"}})
+	request := &http.Request{Method: http.MethodGet, Host: host, Header: http.Header{}, URL: &url.URL{Scheme: o.scheme(), Host: host, Path: "/"}}
+	var proxy *url.URL
+	var err error
+	failed := callback.Run("Options.Proxy", func() { proxy, err = o.Proxy(request) })
 	switch {
+	case failed != nil:
+		return nil, failed
 	case err != nil:
 		return nil, protocol.Invalid("options: Proxy does not say which proxy to use; check HTTPS_PROXY and its like") // the cause may show a password
 	case proxy == nil:

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
@@ -49,7 +50,10 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c, err := t.dial(ctx)
+	var c Conn
+	if failed := callback.Run("the dial function of lean.New", func() { c, err = t.dial(ctx) }); failed != nil {
+		err = failed
+	}
 	if err != nil {
 		return nil, err
 	}

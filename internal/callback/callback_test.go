@@ -1,0 +1,32 @@
+package callback_test
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/callback"
+)
+
+func TestRun(t *testing.T) {
+	cause := errors.New("why")
+	for want, f := range map[string]func(){
+		"":                          func() {},
+		"callback X panicked: text": func() { panic("text") },
+		"callback X panicked: why":  func() { panic(cause) },
+		"callback X panicked":       func() { panic(7) },
+		"callback X ended its goroutine (runtime.Goexit)": runtime.Goexit,
+	} {
+		err := callback.Run("X", f)
+		if want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.EqualError(t, err, want)
+	}
+	require.ErrorIs(t, callback.Run("X", func() { panic(cause) }), cause)
+	require.ErrorContains(t, callback.Run("X", func() { var m map[int]int; m[1] = 1 }), "assignment to entry in nil map")
+	require.ErrorContains(t, callback.Run("X", func() { panic(nil) }), "panic called with nil")
+}
