@@ -95,7 +95,7 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	if c.set.Rand == nil {
 		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
 	}
-	c.box = newOutbox(&set, own.Time, c.poke)
+	c.box = newOutbox(&set, sweepClock(&own), c.poke)
 	c.in = newInbox(&set, c.poke)
 	c.sink = sink{c.box.done, c.replied, c.deliver}
 	return c, nil

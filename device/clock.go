@@ -30,9 +30,11 @@ func (k *clock) jump(wall, mono time.Time) time.Duration {
 
 // clockJumped looks at the clock and tells the trace.
 func (l *loop) clockJumped(now time.Time) time.Duration {
-	by := l.clock.jump(l.c.creds.Time(), now)
+	by := l.clock.jump(l.wall(), now)
 	if t := l.c.set.Trace; by != 0 && t != nil && t.ClockJump != nil {
+		l.calling = "Trace.ClockJump"
 		t.ClockJump(by)
+		l.calling = ""
 	}
 	return by
 }

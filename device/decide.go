@@ -89,14 +89,16 @@ type question struct {
 }
 
 // withdraw tells the policy that the retry that it decided on is not made, if there is one: it may have charged for it.
-func (q *question) withdraw() {
+func (q *question) withdraw(l *loop) {
 	if !q.pending.Retry {
 		return
 	}
 	a := q.attempt
 	a.Last, a.Now = q.pending, time.Now()
 	q.pending = retrypolicy.Decision{}
+	l.calling = "Withdraw of the retry policy"
 	retrypolicy.Withdraw(q.askedOf.of(a), a)
+	l.calling = ""
 }
 
 // maxRetryAfter is the longest wait that a service can ask for: a device must not be put to sleep for years by one answer, which may not even be the hub's.

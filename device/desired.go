@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -128,9 +129,11 @@ func (t *twin) caughtUp(r transport.Reply) {
 		return
 	case err != nil:
 		d.unread++
-		d.again = time.Now().Add(unreadPause.Decide(retrypolicy.Attempt{Retry: d.unread, Rand: t.c.set.Rand()}).Delay)
+		var draw uint64
+		_ = callback.Run("Options.Rand", func() { draw = t.c.set.Rand() }) // the lock is held
+		d.again = time.Now().Add(unreadPause.Decide(retrypolicy.Attempt{Retry: d.unread, Rand: draw}).Delay)
 		if trace := t.c.set.Trace; t.down == nil && trace != nil && trace.TwinUnread != nil {
-			trace.TwinUnread(err)
+			_ = callback.Run("Trace.TwinUnread", func() { trace.TwinUnread(err) })
 		}
 		return
 	case doc.DesiredVersion < d.seen:
@@ -240,7 +243,7 @@ func protect(trace *Trace, handler func()) (panicked bool) {
 
 func (t *Trace) handlerPanic(v any) {
 	if t != nil && t.HandlerPanic != nil {
-		t.HandlerPanic(v)
+		_ = callback.Run("Trace.HandlerPanic", func() { t.HandlerPanic(v) })
 	}
 }
 

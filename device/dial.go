@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -24,6 +25,7 @@ func (l *loop) connect() phase {
 	began := time.Now()
 	l.clockJumped(began) // what happened before this attempt does not concern its session
 	deadline := began.Add(c.set.DialTimeout)
+	l.joining, l.placed = true, false // it gives the place back
 	go l.session(ctx)
 	for {
 		now := time.Now()
@@ -49,6 +51,7 @@ func (l *loop) connect() phase {
 				l.end()
 				return l.lost(AttemptFailed, ofConnection(e.err))
 			default:
+				l.joining = false
 				l.hangUp()
 				l.settle()
 				return l.lost(AttemptFailed, e.err)
@@ -84,34 +87,73 @@ func (l *loop) queueToDial() bool {
 		l.arm(now, at, l.expire(now))
 		select {
 		case places <- struct{}{}:
+			l.placed = true
 			at = limiter.turn(time.Now())
 		case <-l.c.wake:
 		case <-l.ctx.Done():
-			if !at.IsZero() {
-				<-limiter.places
-			}
+			l.giveBack()
 			return false
 		}
+	}
+}
+
+// giveBack gives the place of the shared limiter back, if the loop holds one.
+func (l *loop) giveBack() {
+	if l.placed {
+		l.placed = false
+		<-l.c.set.Dials.places
 	}
 }
 
 // session is the goroutine of one attempt: it dials, serves and reports. end joins it. With freshStacks it serves in a goroutine of its own.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
-	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.creds, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink, Progress: c.progressed})
-	if c.set.Dials != nil {
+	err, handedOn, placed := errNoReturn, false, c.set.Dials != nil
+	defer func() {
+		v := recover()
+		if placed {
+			<-c.set.Dials.places
+		}
+		if !handedOn {
+			l.reportEnd(err, v)
+		}
+	}()
+	s, err2 := c.transport.Dial(ctx, &transport.Config{Creds: c.creds, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink, Progress: c.progressed})
+	if placed {
+		placed = false
 		<-c.set.Dials.places
 	}
-	if err == nil {
-		l.events <- event{session: s}
-		if freshStacks {
-			go func() { l.events <- event{err: s.Run(ctx)} }()
-			return
-		}
-		err = s.Run(ctx)
+	if err2 != nil {
+		err = err2
+		return
+	}
+	l.events <- event{session: s}
+	if freshStacks {
+		handedOn = true
+		go l.serveSession(ctx, s)
+		return
+	}
+	err = s.Run(ctx)
+}
+
+func (l *loop) serveSession(ctx context.Context, s transport.Session) {
+	err := errNoReturn
+	defer func() { l.reportEnd(err, recover()) }()
+	err = s.Run(ctx)
+}
+
+// reportEnd tells the loop the end of a session or attempt, also when a callback in it panicked with v or ended the
+// goroutine.
+func (l *loop) reportEnd(err error, v any) {
+	if v != nil {
+		err = &callback.Error{Name: sessionCallback, Panic: v}
 	}
 	l.events <- event{err: err}
 }
+
+const sessionCallback = "of the transport or the credentials"
+
+var errNoReturn error = &callback.Error{Name: sessionCallback}
 
 // connected notes that a session is up.
 func (l *loop) connected(began time.Time) phase {
@@ -121,7 +163,9 @@ func (l *loop) connected(began time.Time) phase {
 	l.drainBy, l.renewBy = time.Time{}, time.Time{}
 	l.planRenewal(info.Expires)
 	if t := l.c.set.Trace; t != nil && t.Connected != nil {
+		l.calling = "Trace.Connected"
 		t.Connected(info, l.upSince.Sub(began))
+		l.calling = ""
 	}
 	return connected
 }

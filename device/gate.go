@@ -22,7 +22,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 		if set := c.policies.Load(); set != asked || c.reconnect.Swap(false) || !now.Before(until) {
 			asked, l.untold = set, set
 			if l.outage.pending.Retry && l.outage.askedOf != set {
-				l.outage.withdraw()
+				l.outage.withdraw(l)
 				l.last.Cost = 0
 			}
 			gate, ok := isGate(set.connection)
@@ -31,11 +31,11 @@ func (l *loop) admitted() (p phase, ok bool) {
 				return connecting, true
 			}
 			a := l.attempt(transport.Connection, now)
-			a.Retry, a.Last, a.Elapsed, a.Rand = l.retry, l.last, now.Sub(l.since), c.set.Rand()
+			a.Retry, a.Last, a.Elapsed, a.Rand = l.retry, l.last, now.Sub(l.since), l.rand()
 			if l.failure != nil {
 				describe(&a, l.failure)
 			}
-			d := gate.Admit(a)
+			d := l.admitBy(gate, a)
 			if d.Retry && d.Delay <= 0 {
 				if d.Cost != 0 {
 					l.last.Cost = d.Cost
@@ -49,7 +49,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 				d = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
 			}
 			if !d.Retry {
-				l.outage.withdraw()
+				l.outage.withdraw(l)
 				return l.giveUp(RetryExpired, refusedTry(transport.Connection, transport.OpDial, d, max(l.retry-1, 0), a.Err)), false
 			}
 			until = now.Add(d.Delay)
@@ -90,20 +90,20 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 	for i, item := range batch {
 		seq, r := l.c.box.taken(item.Tag)
 		a := l.attempt(transport.Operation, now)
-		a.Retry, a.Last, a.Rand = r.count, r.last, l.c.set.Rand()
+		a.Retry, a.Last, a.Rand = r.count, r.last, l.rand()
 		if r.err != nil {
 			a.Elapsed = now.Sub(r.since)
 			describe(&a, r.err)
 		}
 		if r.by != nil && r.by != p {
-			r.withdraw(a)
+			r.withdraw(l, a)
 			a.Last = r.last
 		}
-		d := gate.Admit(a)
+		d := l.admitBy(gate, a)
 		switch {
 		case !d.Retry:
 			if r.by != nil {
-				r.withdraw(a)
+				r.withdraw(l, a)
 			}
 			l.c.box.reject(item.Tag, seq, refusedTry(transport.Operation, transport.OpSend, d, max(r.count-1, 0), a.Err))
 			continue
@@ -128,8 +128,10 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 
 // withdraw tells the policy that decided about the message that its retry is not made, or not under that policy. a is the
 // question of this moment.
-func (r *refusal) withdraw(a retrypolicy.Attempt) {
+func (r *refusal) withdraw(l *loop, a retrypolicy.Attempt) {
 	a.Last = r.last
+	l.calling = "Withdraw of the retry policy"
 	retrypolicy.Withdraw(r.by.of(a), a)
+	l.calling = ""
 	r.last.Cost, r.by = 0, nil
 }

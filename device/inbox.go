@@ -52,7 +52,7 @@ func newInbox(s *settings, poke func()) *inbox {
 		b.places = make([]*delivery, s.Inbox)
 		b.ctx = newLifetime()
 		if s.Trace != nil {
-			b.panics = s.Trace.HandlerPanic
+			b.panics = s.Trace.handlerPanic
 		}
 	}
 	return b

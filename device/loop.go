@@ -68,6 +68,10 @@ type loop struct {
 
 	batch   []transport.Item // of send; it grows with use
 	request transport.Request
+
+	calling string // the callback that runs on this goroutine, empty for none
+	joining bool   // a session's goroutine is to be joined
+	placed  bool   // the loop holds a place of the DialLimiter
 }
 
 // event is what a session and its goroutine report: a session, the answer to a subscription or to a renewal, or the end of a session or attempt.
@@ -104,6 +108,12 @@ func newLoop(c *Client, ctx *lifetime, r *run) *loop {
 
 // run is the only code that moves from phase to phase. With freshStacks each phase has a goroutine of its own, begun when the one before it ends.
 func (l *loop) run(p phase) {
+	returned := false
+	defer func() {
+		if !returned {
+			l.crashed(recover())
+		}
+	}()
 	for {
 		switch p {
 		case connecting:
@@ -119,14 +129,21 @@ func (l *loop) run(p phase) {
 			break
 		}
 		if freshStacks {
+			returned = true
 			go l.run(p)
 			return
 		}
 	}
+	l.withdraw()
+	returned = true
+	l.finish()
+}
+
+// finish is the end of the loop.
+func (l *loop) finish() {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	l.withdraw()
 	close(l.own.done)
 }
 
@@ -138,6 +155,7 @@ func (l *loop) end() {
 			break
 		}
 	}
+	l.joining = false
 	l.settle()
 }
 
@@ -293,7 +311,9 @@ func (l *loop) send(now time.Time) (none bool) {
 	}
 	l.live.Send(batch)
 	if t := c.set.Trace; t != nil && t.Sent != nil {
+		l.calling = "Trace.Sent"
 		t.Sent(len(batch))
+		l.calling = ""
 	}
 	clear(batch)
 	l.batch = batch
@@ -380,6 +400,7 @@ func (l *loop) calmDown(now time.Time) {
 
 // ended is serve's way out when the session ended by itself.
 func (l *loop) ended(e event) phase {
+	l.joining = false
 	l.hangUp()
 	l.over()
 	l.settle()
@@ -453,7 +474,9 @@ func (l *loop) passVerdicts() {
 		l.request = transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: outcome}
 		l.live.Do(&l.request)
 		if t := l.c.set.Trace; t != nil && t.Settled != nil {
+			l.calling = "Trace.Settled"
 			t.Settled(outcome)
+			l.calling = ""
 		}
 	}
 }
@@ -461,7 +484,9 @@ func (l *loop) passVerdicts() {
 // down notes the end of a session: an outage begins, and retries are counted anew if the session was stable.
 func (l *loop) down(err error) {
 	if t := l.c.set.Trace; t != nil && t.SessionEnd != nil {
+		l.calling = "Trace.SessionEnd"
 		t.SessionEnd(err, time.Since(l.upSince))
+		l.calling = ""
 	}
 	var failure *transport.Error
 	if err != nil && !l.stable() {
@@ -477,7 +502,7 @@ func (l *loop) down(err error) {
 
 // expire ends the messages whose time is over and returns when to look again, zero for never.
 func (l *loop) expire(now time.Time) time.Time {
-	wall := l.c.creds.Time()
+	wall := l.wall()
 	next := l.c.box.expire(wall)
 	if next.IsZero() {
 		return next

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -384,7 +385,7 @@ func (m *methods) lost(name string) {
 	m.totals.lost++
 	m.mu.Unlock()
 	if t := m.c.set.Trace; t != nil && t.AnswerLost != nil {
-		t.AnswerLost(name)
+		_ = callback.Run("Trace.AnswerLost", func() { t.AnswerLost(name) })
 	}
 }
 

@@ -43,7 +43,7 @@ func (l *loop) lost(reason Reason, err error) phase {
 		failure: failure, began: now,
 	}
 	a := &l.outage.attempt
-	a.Retry, a.Last, a.Elapsed, a.Rand = l.retry, l.last, now.Sub(l.since), l.c.set.Rand()
+	a.Retry, a.Last, a.Elapsed, a.Rand = l.retry, l.last, now.Sub(l.since), l.rand()
 	describe(a, failure)
 	l.spread = l.drawSpread()
 	return waiting
@@ -62,7 +62,7 @@ func (l *loop) drawSpread() time.Duration {
 	if most <= 0 {
 		return 0
 	}
-	return time.Duration(l.c.set.Rand() % uint64(most))
+	return time.Duration(l.rand() % uint64(most))
 }
 
 // hurried reports whether a jump of the clock ends the wait after failure: the network or the token may be good now. It does not make the service more patient.
@@ -72,9 +72,11 @@ func (l *loop) hurried(now time.Time, failure *transport.Error) bool {
 
 // ask puts q to the policies of this moment, in place of those that were asked before. extra is added to the delay of a retry.
 func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
-	q.withdraw()
+	q.withdraw(l)
 	q.askedOf = l.c.policies.Load()
+	l.calling = "Decide of the retry policy"
 	d := q.askedOf.decide(q.attempt)
+	l.calling = ""
 	if d.Retry {
 		q.pending = d
 	}
@@ -82,7 +84,9 @@ func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
 		d.Delay += extra
 	}
 	if t := l.c.set.Trace; t != nil && t.Decision != nil {
+		l.calling = "Trace.Decision"
 		t.Decision(q.attempt, d)
+		l.calling = ""
 	}
 	return d
 }
@@ -107,7 +111,7 @@ func (l *loop) wait() phase {
 				d = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
 			}
 			if !d.Retry {
-				l.outage.withdraw()
+				l.outage.withdraw(l)
 				return l.giveUp(RetryExpired, retriesEnded(l.outage.failure, d.Reason, l.retry-1))
 			}
 			until = l.outage.began.Add(d.Delay)
@@ -157,6 +161,13 @@ func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
 	if c.set.TryAgainAfter > 0 {
 		return l.rest(reason, failure)
 	}
+	l.disconnect(reason, failure)
+	return ended
+}
+
+// disconnect makes the client Disconnected.
+func (l *loop) disconnect(reason Reason, failure *transport.Error) {
+	c := l.c
 	c.mu.Lock()
 	if !l.own.over {
 		l.own.over, l.own.err = true, failure
@@ -164,7 +175,6 @@ func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
 		c.halt(failure)
 	}
 	c.mu.Unlock()
-	return ended
 }
 
 // rest waits for TryAgainAfter and begins from scratch.

@@ -111,7 +111,7 @@ func (l *loop) report(eye retrypolicy.Observer, seen []outcome, now time.Time) {
 		if o.err != nil {
 			describe(&a, o.err)
 		}
-		eye.Observe(a)
+		l.tellOutcome(eye, a)
 	}
 }
 
@@ -135,7 +135,7 @@ func (l *loop) tried(failure *transport.Error, now time.Time) {
 	if failure != nil {
 		describe(&a, failure)
 	}
-	eye.Observe(a)
+	l.tellOutcome(eye, a)
 	if failure == nil {
 		l.last.Cost = 0 // it was given back
 	}

@@ -30,7 +30,7 @@ func (l *loop) refused(tell bool) {
 			failure: r.err, began: now,
 		}}
 		a := &l.pause.attempt
-		a.Retry, a.Last, a.Elapsed, a.Rand = r.count, r.last, now.Sub(r.since), l.c.set.Rand()
+		a.Retry, a.Last, a.Elapsed, a.Rand = r.count, r.last, now.Sub(r.since), l.rand()
 		describe(a, r.err)
 		if l.askToPause() {
 			if tell {
@@ -69,7 +69,7 @@ func (l *loop) askAgain(now time.Time) {
 // resume ends a pause: what was refused goes first.
 func (l *loop) resume() {
 	if d := l.pause.pending; d.Retry && !l.c.box.decided(l.pause.tag, l.pause.seq, d, l.pause.askedOf) {
-		l.pause.withdraw() // the message is gone
+		l.pause.withdraw(l) // the message is gone
 	}
 	l.pause = pause{}
 	l.c.box.requeue()
@@ -78,9 +78,9 @@ func (l *loop) resume() {
 
 // withdraw tells the policies, when the loop ends, that the retries that it waited for are not made.
 func (l *loop) withdraw() {
-	l.outage.withdraw()
+	l.outage.withdraw(l)
 	if d := l.pause.pending; d.Retry {
-		l.pause.withdraw()
+		l.pause.withdraw(l)
 		d.Cost = 0
 		l.c.box.decided(l.pause.tag, l.pause.seq, d, nil)
 	}

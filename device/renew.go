@@ -25,12 +25,12 @@ func (l *loop) planRenewal(expires time.Time) {
 	if expires.IsZero() || l.c.set.RenewAt < 0 {
 		return
 	}
-	wall := l.c.creds.Time()
+	wall := l.wall()
 	life := expires.Sub(wall)
 	if life < shortLife {
 		return // it has run out by our clock, which may be wrong; the hub judges by its own
 	}
-	early := fraction.Drawn(life/20, l.c.set.Rand()) // of 5 %
+	early := fraction.Drawn(life/20, l.rand()) // of 5 %
 	l.renewAt = wall.Add(fraction.Of(life, l.c.set.RenewAt) - early)
 }
 
@@ -80,7 +80,9 @@ func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 	}
 	l.renewBy = time.Time{}
 	if t := l.c.set.Trace; t != nil && t.Renewed != nil && transport.KindOf(err) != transport.Unsupported {
+		l.calling = "Trace.Renewed"
 		t.Renewed(expires, err)
+		l.calling = ""
 	}
 	if err == nil {
 		l.planRenewal(expires)

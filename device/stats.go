@@ -48,6 +48,7 @@ type Stats struct {
 // counters are the connection's part of Stats. Client.mu guards them.
 type counters struct {
 	attempts, connections uint64
+	panics                uint64    // of OnStatus
 	retryingSince         time.Time // zero: connected, or not trying
 	longest               time.Duration
 	lastError             error
@@ -78,6 +79,7 @@ func (k *counters) observe(old, new Status) {
 }
 
 func (k *counters) fill(s *Stats, now time.Time) {
+	s.HandlerPanics += k.panics
 	s.Attempts, s.Connections, s.LastError = k.attempts, k.connections, k.lastError
 	if !k.retryingSince.IsZero() {
 		s.Outage = now.Sub(k.retryingSince)

@@ -201,6 +201,19 @@ func (c *Client) publishLocked(s Status) {
 	}
 }
 
+// tell calls OnStatus.
+func (c *Client) tell(s Status) {
+	returned := false
+	defer func() { // also when it ends the goroutine
+		if !returned {
+			c.mu.Lock()
+			c.counters.panics++
+			c.mu.Unlock()
+		}
+	}()
+	returned = !protect(c.set.Trace, func() { c.set.OnStatus(s) })
+}
+
 // dispatch calls OnStatus until the queue is empty and ends. There is one at a time; publish starts it, Close joins it.
 func (c *Client) dispatch(ended chan struct{}) {
 	done := false
@@ -221,6 +234,6 @@ func (c *Client) dispatch(ended chan struct{}) {
 			return
 		}
 		c.mu.Unlock()
-		c.set.OnStatus(s)
+		c.tell(s)
 	}
 }

@@ -274,14 +274,14 @@ func (t *twin) set(k *twinCall, state callState) bool {
 func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 	k.under = t.c.policies.Load()
 	if k.asked.pending.Retry && k.asked.askedOf != k.under {
-		k.asked.withdraw()
+		k.asked.withdraw(l)
 		k.last.Cost = 0
 	}
 	if gate, ok := isGate(k.under.message); ok {
-		d := gate.Admit(t.attempt(l, k, now))
+		d := l.admitBy(gate, t.attempt(l, k, now))
 		switch {
 		case !d.Retry:
-			k.asked.withdraw()
+			k.asked.withdraw(l)
 			var cause error
 			if k.asked.failure != nil {
 				cause = k.asked.failure
@@ -322,7 +322,7 @@ func (t *twin) settleAnswered(l *loop, now time.Time) {
 	t.left, t.unmade = nil, nil
 	t.mu.Unlock()
 	for _, k := range unmade {
-		k.asked.withdraw()
+		k.asked.withdraw(l)
 	}
 	for _, k := range left {
 		t.observe(l, k, k.failure(), now)
@@ -394,7 +394,7 @@ func (t *twin) ask(l *loop, k *twinCall) {
 	}
 	k.last, k.until = d, k.asked.began.Add(d.Delay)
 	if !t.set(k, callResting) {
-		k.asked.withdraw()
+		k.asked.withdraw(l)
 	}
 	t.c.poke()
 }
@@ -412,7 +412,7 @@ func (t *twin) fail(k *twinCall, err *transport.Error) {
 // attempt is the question about the next try of a call.
 func (t *twin) attempt(l *loop, k *twinCall, now time.Time) retrypolicy.Attempt {
 	a := l.attempt(transport.Operation, now)
-	a.Retry, a.Last, a.Rand = k.retry, k.last, t.c.set.Rand()
+	a.Retry, a.Last, a.Rand = k.retry, k.last, l.rand()
 	if k.asked.failure != nil {
 		a.Elapsed = now.Sub(k.since)
 		describe(&a, k.asked.failure)
@@ -431,7 +431,7 @@ func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.
 	if failure != nil {
 		describe(&a, failure)
 	}
-	eye.Observe(a)
+	l.tellOutcome(eye, a)
 }
 
 func (t *twin) busy() bool {
@@ -467,7 +467,7 @@ func (t *twin) over(l *loop) {
 		t.observe(l, k, errGoneWith, now)
 	}
 	for _, k := range resting {
-		k.asked.withdraw()
+		k.asked.withdraw(l)
 	}
 }
 

@@ -1,0 +1,345 @@
+package device_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// bad are the ways in which a callback does not return.
+var bad = map[string]func(){
+	"panic": func() { panic("oh dear") },
+	"exit":  runtime.Goexit,
+}
+
+// hookedPolicy is a policy whose parts can be made to fail.
+type hookedPolicy struct{ decide, admit, observe func() }
+
+func (p hookedPolicy) Decide(retrypolicy.Attempt) retrypolicy.Decision {
+	p.decide()
+	return retrypolicy.Decision{Retry: true, Delay: time.Second}
+}
+
+func (p hookedPolicy) Admit(retrypolicy.Attempt) retrypolicy.Decision {
+	p.admit()
+	return retrypolicy.Decision{Retry: true}
+}
+
+func (p hookedPolicy) Observe(retrypolicy.Attempt) { p.observe() }
+
+// failingOnce fails at its first call from arm on.
+type failingOnce struct {
+	how func()
+
+	mu    sync.Mutex
+	armed bool
+	calls int
+}
+
+func (f *failingOnce) call() {
+	f.mu.Lock()
+	fail := f.armed
+	if fail {
+		f.armed = false
+		f.calls++
+	}
+	f.mu.Unlock()
+	if fail {
+		f.how()
+	}
+}
+
+func (f *failingOnce) arm() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.armed = true
+}
+
+// What the loop calls itself ends the client with an error that names the callback. It leaves no place of the limiter,
+// no goroutine and no message behind, and the client can be opened again; with TryAgainAfter it does so by itself.
+func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
+	nothing := func() {}
+	for _, tc := range []struct {
+		name   string
+		set    func(o *device.Options, creds *transport.Credentials, fail func())
+		before bool // it fails in the first attempt, not once connected
+		act    func(t *testing.T, f *fake, c *device.Client)
+	}{
+		{name: "Decide of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.RetryPolicy = hookedPolicy{fail, nothing, nothing}
+		}, act: cutOff},
+		{name: "Admit of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.RetryPolicy = hookedPolicy{nothing, fail, nothing}
+		}, before: true},
+		{name: "Admit of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.RetryPolicy = hookedPolicy{nothing, fail, nothing}
+		}, act: sendOne},
+		{name: "Observe of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.RetryPolicy = hookedPolicy{nothing, nothing, fail}
+		}, act: cutOff},
+		{name: "Options.Rand", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.Rand = func() uint64 { fail(); return 0 }
+		}, act: cutOff},
+		{name: "Credentials.Now", set: func(_ *device.Options, creds *transport.Credentials, fail func()) {
+			creds.Now = func() time.Time { fail(); return time.Now() }
+		}, before: true},
+		{name: "Credentials.Now", set: func(_ *device.Options, creds *transport.Credentials, fail func()) {
+			creds.Now = func() time.Time { fail(); return time.Now() }
+		}, act: sendOne},
+		{name: "Trace.Connected", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.Trace = &device.Trace{Connected: func(transport.Info, time.Duration) { fail() }}
+		}, before: true},
+		{name: "Trace.SessionEnd", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.Trace = &device.Trace{SessionEnd: func(error, time.Duration) { fail() }}
+		}, act: cutOff},
+		{name: "Trace.Decision", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.Trace = &device.Trace{Decision: func(retrypolicy.Attempt, retrypolicy.Decision) { fail() }}
+		}, act: cutOff},
+		{name: "Trace.Sent", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.Trace = &device.Trace{Sent: func(int) { fail() }}
+		}, act: sendOne},
+		{name: "Trace.Settled", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.OnMessage = func(context.Context, *transport.Message) error { return nil }
+			o.Trace = &device.Trace{Settled: func(transport.Outcome) { fail() }}
+		}, act: func(t *testing.T, f *fake, _ *device.Client) { require.True(t, f.last().deliver("c2d")) }},
+		{name: "Trace.ClockJump", set: func(o *device.Options, creds *transport.Credentials, fail func()) {
+			start := time.Now()
+			creds.Now = func() time.Time {
+				if time.Since(start) > 10*time.Second {
+					return time.Now().Add(time.Hour)
+				}
+				return time.Now()
+			}
+			o.Trace = &device.Trace{ClockJump: func(time.Duration) { fail() }}
+		}, act: sendOne},
+	} {
+		for how, fail := range bad {
+			for _, again := range []bool{false, true} {
+				name := tc.name + "/" + how
+				if tc.before {
+					name += "/before the connection"
+				}
+				if again {
+					name += "/TryAgainAfter"
+				}
+				t.Run(name, func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						f := &fake{}
+						once := &failingOnce{how: fail}
+						limiter := device.NewDialLimiter(1, 0)
+						w := &watch{}
+						o := &device.Options{Dials: limiter, OnStatus: w.add}
+						own := creds()
+						tc.set(o, own, once.call)
+						if again {
+							o.TryAgainAfter = time.Hour
+						}
+						c, err := device.New(own, f, o)
+						require.NoError(t, err)
+						t.Cleanup(func() { _ = c.Close() })
+						if tc.before {
+							once.arm()
+							require.NoError(t, c.Start())
+						} else {
+							require.NoError(t, c.Open(t.Context()))
+							once.arm()
+							tc.act(t, f, c)
+						}
+						time.Sleep(40 * time.Second)
+						synctest.Wait()
+						require.Equal(t, 1, once.calls, "the callback was called")
+						s := c.Status()
+						require.ErrorContains(t, s.Err, "callback "+tc.name)
+						require.ErrorIs(t, s.Err, transport.Invalid)
+						require.Equal(t, device.NotRetryable, s.Reason)
+						if again {
+							require.Equal(t, device.DisconnectedRetrying, s.State)
+							time.Sleep(2 * time.Hour)
+						} else {
+							require.Equal(t, device.Disconnected, s.State)
+							require.NoError(t, c.Open(t.Context()))
+						}
+						require.Equal(t, device.Connected, c.Status().State)
+						// The place of the limiter is free.
+						other, _ := client(t, &fake{}, &device.Options{Dials: limiter})
+						require.NoError(t, other.Open(t.Context()))
+
+						require.NoError(t, c.Enqueue(t.Context(), msg(77), nil))
+						require.NoError(t, c.Flush(t.Context()))
+						require.Contains(t, f.ids(), "77")
+						require.NoError(t, c.Close())
+					})
+				})
+			}
+		}
+	}
+}
+
+func cutOff(t *testing.T, f *fake, _ *device.Client) { f.last().kill <- lost(transport.Network) }
+
+func sendOne(t *testing.T, _ *fake, c *device.Client) { require.NoError(t, c.Enqueue(t.Context(), msg(1), nil)) }
+
+// A message that was in flight when the loop's callback failed goes again, once.
+func TestWhatWasInFlightWhenACallbackFailedIsKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(conn int, _ transport.Item) error {
+			if conn == 1 {
+				return errHold
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{Sent: func(int) {
+			if len(f.dialTimes()) == 1 {
+				runtime.Goexit()
+			}
+		}}})
+		open(t, c)
+		var receipt device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &receipt))
+		time.Sleep(time.Second)
+		require.Equal(t, device.Disconnected, c.Status().State)
+		open(t, c)
+		require.NoError(t, receipt.Wait(t.Context()))
+		require.Equal(t, []received{{1, "1", false}, {2, "1", true}}, f.received())
+	})
+}
+
+// What dials calls fails the attempt, and the policy decides about the next one.
+func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		set  func(creds *transport.Credentials, f *fake, fail func())
+		kind transport.Kind
+	}{
+		{"Credentials.Token", func(creds *transport.Credentials, _ *fake, fail func()) {
+			creds.Token = func(context.Context) (transport.Token, error) {
+				fail()
+				return transport.Token{Text: transport.Hide("t")}, nil
+			}
+		}, transport.Network},
+		{"Credentials.Sign", func(creds *transport.Credentials, f *fake, fail func()) {
+			creds.Sign = func(context.Context, []byte) ([]byte, error) { fail(); return []byte("mac"), nil }
+			f.dial = func(_ int, ctx context.Context) error { _, err := creds.NewToken(ctx); return err }
+		}, transport.Unauthorized},
+		{"of the transport", func(_ *transport.Credentials, f *fake, fail func()) {
+			f.dial = func(int, context.Context) error { fail(); return nil }
+		}, transport.Network},
+	} {
+		for how, fail := range bad {
+			t.Run(tc.name+"/"+how, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					f, once := &fake{}, &failingOnce{how: fail, armed: true}
+					limiter := device.NewDialLimiter(1, 0)
+					own := creds()
+					tc.set(own, f, once.call)
+					w := &watch{}
+					c, err := device.New(own, f, &device.Options{Dials: limiter, OnStatus: w.add})
+					require.NoError(t, err)
+					t.Cleanup(func() { _ = c.Close() })
+					require.NoError(t, c.Start())
+					time.Sleep(time.Minute)
+					if tc.kind == transport.Unauthorized {
+						require.Equal(t, device.Disconnected, c.Status().State)
+						require.NoError(t, c.Open(t.Context()))
+					}
+					require.Equal(t, device.Connected, c.Status().State)
+					var told error
+					for _, s := range w.list() {
+						if s.Err != nil && told == nil {
+							told = s.Err
+						}
+					}
+					require.ErrorContains(t, told, "callback "+tc.name)
+					require.ErrorIs(t, told, tc.kind)
+					other, _ := client(t, &fake{}, &device.Options{Dials: limiter})
+					require.NoError(t, other.Open(t.Context()))
+					require.NoError(t, c.Close())
+				})
+			})
+		}
+	}
+}
+
+// A session whose Run does not return as it should is lost, as one that the network took.
+func TestARunThatDoesNotReturn(t *testing.T) {
+	for how, fail := range bad {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{verdict: func(conn int, _ transport.Item) error {
+					if conn == 1 {
+						fail()
+					}
+					return nil
+				}}
+				c, _ := client(t, f, nil)
+				open(t, c)
+				require.NoError(t, c.Send(t.Context(), msg(1)))
+				require.Len(t, f.dialTimes(), 2)
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}
+
+// A handler or hook that has a goroutine of its own costs nothing but its call.
+func TestAHandlerThatDoesNotReturn(t *testing.T) {
+	for how, fail := range bad {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				h := newTwinHub()
+				var mu sync.Mutex
+				var statuses, messages, changes, calls, panics, answers int
+				count := func(n *int) {
+					mu.Lock()
+					*n++
+					mu.Unlock()
+					fail()
+				}
+				c, _ := client(t, h.f, &device.Options{
+					OnStatus:  func(device.Status) { count(&statuses) },
+					OnMessage: func(context.Context, *transport.Message) error { count(&messages); return nil },
+					Trace: &device.Trace{
+						HandlerPanic: func(any) { count(&panics) },
+						AnswerLost:   func(string) { count(&answers) },
+						TwinUnread:   func(error) { fail() },
+					},
+				})
+				require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { count(&changes) }))
+				require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { count(&calls); return 200, nil }))
+				require.NoError(t, c.HandleMethod("slow", func(context.Context, *device.MethodCall) (int, []byte) { time.Sleep(20 * time.Second); return 200, nil }))
+				open(t, c)
+				for range 2 {
+					s := h.f.last()
+					require.True(t, s.deliver("1"))
+					require.True(t, s.deliver("2"))
+					s.call("1", "x", "")
+					s.call("2", "slow", "")
+					synctest.Wait()
+					s.kill <- lost(transport.Network)
+					time.Sleep(time.Minute)
+					require.Equal(t, device.Connected, c.Status().State)
+				}
+				require.NoError(t, c.Send(t.Context(), msg(1)))
+				mu.Lock()
+				require.Greater(t, statuses, 5)
+				require.Equal(t, 4, messages)
+				require.Positive(t, changes)
+				require.Equal(t, 2, calls)
+				require.Equal(t, 2, answers, "of the slow ones")
+				require.Equal(t, statuses+messages+changes+calls, panics)
+				require.EqualValues(t, panics, c.Stats().HandlerPanics)
+				mu.Unlock()
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}

@@ -1,0 +1,124 @@
+package device
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The loop calls the policies, Trace, Rand and the credentials' clock itself, some of them for each batch. So they get
+// no goroutine of their own: the loop notes which one it calls, and when its goroutine ends in there, the client is
+// Disconnected with an error that says so, or begins again after TryAgainAfter.
+
+// rand draws for a policy.
+func (l *loop) rand() uint64 {
+	l.calling = "Options.Rand"
+	n := l.c.set.Rand()
+	l.calling = ""
+	return n
+}
+
+// wall reads the credentials' clock.
+func (l *loop) wall() time.Time {
+	l.calling = "Credentials.Now"
+	at := l.c.creds.Time()
+	l.calling = ""
+	return at
+}
+
+func (l *loop) admitBy(gate retrypolicy.Gate, a retrypolicy.Attempt) retrypolicy.Decision {
+	l.calling = "Admit of the retry policy"
+	d := gate.Admit(a)
+	l.calling = ""
+	return d
+}
+
+func (l *loop) tellOutcome(eye retrypolicy.Observer, a retrypolicy.Attempt) {
+	l.calling = "Observe of the retry policy"
+	eye.Observe(a)
+	l.calling = ""
+}
+
+// crashed is told that the loop's goroutine ends without having been told to. v is what it panicked with, nil for
+// runtime.Goexit. A panic outside of callbacks is the client's own fault, and not hidden.
+func (l *loop) crashed(v any) {
+	if v != nil && l.calling == "" {
+		panic(v)
+	}
+	failure := &transport.Error{
+		Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpRun, Err: &callback.Error{Name: l.calling, Panic: v},
+	}
+	l.calling = ""
+	go l.abort(failure)
+}
+
+// abort ends the loop, or begins it anew after TryAgainAfter. It asks no policy and calls no callback, for one of them
+// has failed just now.
+func (l *loop) abort(failure *transport.Error) {
+	l.giveBack()
+	if l.joining {
+		l.hangUp()
+		for {
+			if e := <-l.events; e.isEnd() {
+				break
+			}
+		}
+		l.joining = false
+	}
+	for len(l.events) > 0 {
+		<-l.events
+	}
+	l.live, l.progressor, l.asked, l.granted = nil, nil, 0, 0
+	l.outage, l.pause, l.hold, l.untold = question{}, pause{}, hold{}, nil
+	l.c.box.rewind()
+	if x := l.c.also(); x != nil {
+		for _, one := range x.(extras) {
+			_ = callback.Run("", func() { one.over(l) }) // it may tell a policy
+		}
+		l.calling = ""
+	}
+	l.c.in.void()
+	l.upSince = time.Time{}
+
+	if l.ctx.Err() == nil && l.c.set.TryAgainAfter > 0 {
+		if l.restPlainly(failure) {
+			go l.run(connecting)
+			return
+		}
+	} else if l.ctx.Err() == nil {
+		l.disconnect(NotRetryable, failure)
+	}
+	l.finish()
+}
+
+// restPlainly is rest without callbacks. It reports whether to begin again.
+func (l *loop) restPlainly(failure *transport.Error) bool {
+	l.tellOutage(NotRetryable, l.c.set.TryAgainAfter, failure)
+	over := newAlarm(l.c.set.TryAgainAfter)
+	defer over.stop()
+	for !l.c.reconnect.Swap(false) {
+		select {
+		case <-l.c.wake:
+			continue
+		case <-l.ctx.Done():
+			return false
+		case <-over.rang:
+		}
+		break
+	}
+	l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, time.Now()
+	l.again()
+	return true
+}
+
+// sweepClock is the credentials' clock for what is called with a lock held.
+func sweepClock(creds *transport.Credentials) func() time.Time {
+	return func() (at time.Time) {
+		if creds.Now == nil || callback.Run("Credentials.Now", func() { at = creds.Time() }) != nil {
+			return time.Now()
+		}
+		return at
+	}
+}
