@@ -186,7 +186,9 @@ func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
 
 func cutOff(t *testing.T, f *fake, _ *device.Client) { f.last().kill <- lost(transport.Network) }
 
-func sendOne(t *testing.T, _ *fake, c *device.Client) { require.NoError(t, c.Enqueue(t.Context(), msg(1), nil)) }
+func sendOne(t *testing.T, _ *fake, c *device.Client) {
+	require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+}
 
 // A message that was in flight when the loop's callback failed goes again, once.
 func TestWhatWasInFlightWhenACallbackFailedIsKept(t *testing.T) {
