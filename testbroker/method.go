@@ -339,8 +339,12 @@ func (h *Hub) takeMethod(kind FaultKind, call *methodCall, c *conn) *Injected {
 
 // sendCall puts a request on the connection; false when not even one could be. It counts first: who has a request finds
 // it in the log.
-func (h *Hub) sendCall(call *methodCall, to methodTarget, rid string, payload []byte, times int) bool {
-	defer h.changed.wake()
+func (h *Hub) sendCall(call *methodCall, to methodTarget, rid string, payload []byte, times int) (sent bool) {
+	defer func() {
+		if sent { // else nothing has changed, and the caller, which waits for a change, would ask again at once
+			h.changed.wake()
+		}
+	}()
 	for i := range times {
 		h.calls.mu.Lock()
 		before := call.Delivered
