@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 50, "how many seeds the simulation tries")
+	seeds   = flag.Int("seeds", defaultSeeds, "how many seeds the simulation tries for each engine")
 	oneSeed = flag.Uint64("seed", 0, "the one seed to try")
 )
 
@@ -38,6 +39,9 @@ func TestSimulation(t *testing.T) {
 		for seed := from; seed <= to; seed++ {
 			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 				p := drawPlan(seed, e)
+				if replayed {
+					cryptotest.SetGlobalRandom(t, seed)
+				}
 				bounded.Test(t, func(t *testing.T) { simulate(t, p) })
 			})
 		}

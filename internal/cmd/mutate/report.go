@@ -62,9 +62,6 @@ A mutation is a plausible bug, put into the code to see whether a test fails. Th
 		}
 	}
 	fmt.Fprintf(&b, "| **all** | **%d** | **%d** | **%d** | **%d** |\n", sum.all, sum.caught, sum.survived+sum.broken, sum.equivalent)
-	if sum.bare > 0 {
-		fmt.Fprintf(&b, "\n%d of those caught are caught by a time-out of go test alone, which names no reason.\n", sum.bare)
-	}
 	if sum.equivalent > 0 {
 		b.WriteString("\n## Equivalent mutations\n\nNo test can tell these from the code as it is.\n\n| file | mutation | reason |\n|--|--|--|\n")
 		for i := range rows {
