@@ -11,26 +11,75 @@ import (
 
 // A record is
 //
-//	length  4 bytes, of the message
-//	sum     4 bytes, CRC-32C of the record's number (8 bytes) and the message
+//	marker   4 bytes
+//	length   4 bytes, of the message
+//	number   8 bytes
+//	sum      4 bytes, CRC-32C of the message
+//	headSum  4 bytes, CRC-32C of the segment's salt, the record's offset in the file and the above
 //	message
 //
-// all numbers big endian. A message is its version (1), then ID, CorrelationID, ContentType, ContentEncoding, Component, Created, Expires, the properties' number and each one's name and value, and the body. Texts and the
-// body have their length before them, as a uvarint; times are seconds since 1970 as a varint and the nanoseconds of the second as a uvarint, behind a byte that is 0 if there is none.
+// All numbers are big endian. The marker lets a reader find the next record behind a damaged one.
+// Salt and offset keep it from taking bytes of a message for a record.
+//
+// A message is its version (1), then ID, CorrelationID, ContentType, ContentEncoding, Component,
+// Created, Expires, the number of properties, each one's name and value, and the body. Texts and the
+// body have their length before them, as a uvarint. A time is a byte that is 0 if there is none, the
+// seconds since 1970 as a varint and the nanoseconds of the second as a uvarint.
 const (
-	recordHead = 8
+	marker     = "\xf7HL\xfe" // no UTF-8 text has these bytes
+	recordHead = 24
 	version    = 1
-	// maxRecord bounds what is read for one message: a hub takes 256 KB of what counts, and lengths and times come on top.
-	maxRecord = 1 << 20
+	// leastMessage is the size of an empty message.
+	leastMessage = 10
+	// maxMessage bounds the memory for one message: a hub takes 256 KB, without lengths and times.
+	maxMessage = 1 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum is the checksum of a message with its number.
-func sum(number uint64, message []byte) uint32 {
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], number)
-	return crc32.Update(crc32.Checksum(n[:], castagnoli), castagnoli, message)
+// appendRecord appends a record with m. Its place and number are unknown, and sealRecord adds them.
+func appendRecord(b []byte, m *transport.Message) []byte {
+	at := len(b)
+	b = append(b, marker...)
+	b = append(b, make([]byte, recordHead-len(marker))...)
+	b = appendMessage(b, m)
+	record := b[at:]
+	binary.BigEndian.PutUint32(record[4:], uint32(len(record)-recordHead))
+	binary.BigEndian.PutUint32(record[16:], crc32.Checksum(record[recordHead:], castagnoli))
+	return b
+}
+
+// sealRecord writes the number and the head's checksum for a place in a segment.
+func sealRecord(record []byte, salt uint32, offset int64, number uint64) {
+	binary.BigEndian.PutUint64(record[8:], number)
+	binary.BigEndian.PutUint32(record[20:], headSum(record, salt, offset))
+}
+
+func headSum(head []byte, salt uint32, offset int64) uint32 {
+	var b [12 + 20]byte
+	binary.BigEndian.PutUint32(b[:], salt)
+	binary.BigEndian.PutUint64(b[4:], uint64(offset))
+	copy(b[12:], head[:20])
+	return crc32.Checksum(b[:], castagnoli)
+}
+
+// head is the verified head of a record.
+type head struct {
+	number uint64
+	length int
+	sum    uint32
+}
+
+// readHead reads a record's head. ok is false when there is none in this place.
+func readHead(b []byte, salt uint32, offset int64) (h head, ok bool) {
+	if string(b[:len(marker)]) != marker || binary.BigEndian.Uint32(b[20:]) != headSum(b, salt, offset) {
+		return head{}, false
+	}
+	length := binary.BigEndian.Uint32(b[4:])
+	if length < leastMessage || length > maxMessage {
+		return head{}, false
+	}
+	return head{binary.BigEndian.Uint64(b[8:]), int(length), binary.BigEndian.Uint32(b[16:])}, true
 }
 
 // appendMessage appends m.

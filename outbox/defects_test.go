@@ -1,11 +1,11 @@
 package outbox_test
 
 import (
-	"bytes"
-	"encoding/binary"
+	"context"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -15,18 +15,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // The system tells of a disk that failed once: only one of two fsyncs of a file at the same time hears of it. So a segment that is full waits for the one under way.
 func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20})
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
 		release := make(chan struct{})
 		var calls atomic.Int32
-		q.SetFsync(func(*os.File) error {
+		d.hook = onSync(func() error {
 			if calls.Add(1) == 1 {
 				<-release
 				return syscall.EIO
@@ -48,10 +48,11 @@ func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
 
 // The same for Close.
 func TestAFailingFsyncDuringClose(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		q := open(t, t.TempDir(), nil)
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
 		var calls atomic.Int32
-		q.SetFsync(func(*os.File) error {
+		d.hook = onSync(func() error {
 			n := calls.Add(1)
 			time.Sleep(time.Second)
 			if n == 2 {
@@ -72,9 +73,10 @@ func TestAFailingFsyncDuringClose(t *testing.T) {
 
 // What is put during an fsync that takes longer than SyncEvery gets one, too.
 func TestSyncEveryOnASlowDisk(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Second})
-		q.SetFsync(func(*os.File) error { time.Sleep(5 * time.Second); return nil })
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second, CloseTimeout: time.Minute})
+		d.hook = onSync(func() error { time.Sleep(5 * time.Second); return nil })
 		put(t, q, 0, 1)
 		time.Sleep(1500 * time.Millisecond)
 		put(t, q, 1, 2)
@@ -86,9 +88,10 @@ func TestSyncEveryOnASlowDisk(t *testing.T) {
 
 // With SyncEvery no Put is there to be told.
 func TestSyncEveryOnAFailingDisk(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Second})
-		q.SetFsync(func(*os.File) error { return syscall.EIO })
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second})
+		d.hook = onSync(func() error { return syscall.EIO })
 		put(t, q, 0, 1)
 		time.Sleep(time.Minute)
 		put(t, q, 1, 2)
@@ -97,34 +100,59 @@ func TestSyncEveryOnAFailingDisk(t *testing.T) {
 	})
 }
 
+// onSync is a hook for fsyncs of segments.
+func onSync(f func() error) func(op) error {
+	return func(o op) error {
+		if o.name == "sync" && strings.HasSuffix(o.path, ".messages") {
+			return f()
+		}
+		return nil
+	}
+}
+
 // A segment that failed before it had a record does not take the next one of that number with it.
 func TestASegmentThatFailsAtOnce(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		folder := t.TempDir()
-		q := open(t, folder, nil)
-		require.NoError(t, q.BreakEmpty())
-		require.Error(t, q.Put(t.Context(), numbered(0)))
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		d.hook = func(o op) error {
+			if o.name == "write" || o.name == "truncate" {
+				return syscall.EIO
+			}
+			return nil
+		}
+		require.ErrorIs(t, q.Put(t.Context(), numbered(0)), syscall.EIO)
+		d.hook = nil
+		require.NoError(t, flushSoon(t, q), "nothing waits")
 		put(t, q, 1, 2)
 		require.Equal(t, ids(1, 2), bodies(t, q))
 		put(t, q, 2, 4)
 		require.NoError(t, q.Close())
-		q = open(t, folder, nil)
+		q = openOn(t, d, nil)
 		require.Equal(t, ids(2, 4), bodies(t, q))
 		require.NoError(t, q.Close())
 	})
 }
 
+// flushSoon is Flush with a bound.
+func flushSoon(t testing.TB, q *outbox.Queue) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return q.Flush(ctx)
+}
+
 // A crash between making a segment and its first record, when the mark, or the end of the segment before, did not get to the disk.
 func TestASegmentWithoutARecord(t *testing.T) {
-	const empty = "0000000000000064.messages"
 	for name, old := range map[string]int{"alone": 0, "behind another": 5} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				folder := t.TempDir()
 				q := open(t, folder, nil)
 				put(t, q, 0, old)
 				require.NoError(t, q.Close())
-				require.NoError(t, os.WriteFile(filepath.Join(folder, empty), []byte("HUBLINE1"), 0o600))
+				empty := outbox.SegmentName(100, 7)
+				require.NoError(t, os.WriteFile(filepath.Join(folder, empty), nil, 0o600))
 				q = open(t, folder, nil)
 				require.EqualValues(t, old, q.Stats().Waiting)
 				require.Zero(t, q.Stats().Damaged)
@@ -138,7 +166,7 @@ func TestASegmentWithoutARecord(t *testing.T) {
 
 // A segment that was deleted because all in it was done, before the mark got to the disk, is no damage.
 func TestAMarkThatIsOld(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
 		q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20})
 		put(t, q, 0, 5)
@@ -154,36 +182,36 @@ func TestAMarkThatIsOld(t *testing.T) {
 	})
 }
 
-// What cannot be read, for now perhaps, is not deleted.
-func TestASegmentThatCannotBeRead(t *testing.T) {
-	folder := t.TempDir()
-	path := filepath.Join(folder, "0000000000000000.messages")
-	require.NoError(t, os.Mkdir(path, 0o700)) // reading it fails
-	_, err := outbox.Open(folder, nil)
-	require.ErrorContains(t, err, path)
-	require.DirExists(t, path)
-}
-
-// A wrong length has the reader find records in a body. Those that follow in other segments are not mistaken for them.
-func TestADamagedLengthStaysInItsSegment(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+// Only a regular file is a segment. Anything else of that name is refused, and stays.
+func TestOnlyRegularFilesAreSegments(t *testing.T) {
+	name := outbox.SegmentName(0, 1)
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	require.NoError(t, os.WriteFile(elsewhere, []byte("precious"), 0o600))
+	for kind, make := range map[string]func(path string) error{
+		"folder":        func(path string) error { return os.Mkdir(path, 0o700) },
+		"symbolic link": func(path string) error { return os.Symlink(elsewhere, path) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			folder := t.TempDir()
+			path := filepath.Join(folder, name)
+			require.NoError(t, make(path))
+			_, err := outbox.Open(folder, nil)
+			require.ErrorContains(t, err, path)
+			_, err = os.Lstat(path)
+			require.NoError(t, err)
+			_, err = outbox.OS.Open(path, os.O_RDWR)
+			require.Error(t, err, "the check must hold at the open as well")
+			precious, err := os.ReadFile(elsewhere)
+			require.NoError(t, err)
+			require.Equal(t, "precious", string(precious))
+		})
+	}
+	for _, name := range []string{"done", "lock"} {
 		folder := t.TempDir()
-		q := open(t, folder, nil)
-		require.NoError(t, q.Put(t.Context(), &transport.Message{Body: bytes.Repeat([]byte{0, 0, 0, 1, 2, 3, 4, 5, 6}, 100)}))
-		require.NoError(t, q.Close())
-		path := segments(t, folder)[0]
-		whole, err := os.ReadFile(path)
-		require.NoError(t, err)
-		binary.BigEndian.PutUint32(whole[8:], 11) // what is before the body
-		q = open(t, folder, nil)
-		put(t, q, 1, 6)
-		require.NoError(t, q.Close())
-		require.NoError(t, os.WriteFile(path, whole, 0o600))
-		q = open(t, folder, nil)
-		require.Equal(t, ids(1, 6), bodies(t, q))
-		require.EqualValues(t, 1, q.Stats().Damaged)
-		require.NoError(t, q.Close())
-	})
+		require.NoError(t, os.Symlink(elsewhere, filepath.Join(folder, name)))
+		_, err := outbox.Open(folder, nil)
+		require.Error(t, err, "%s is a symbolic link", name)
+	}
 }
 
 // Times that nanoseconds since 1970 cannot tell.
@@ -197,7 +225,7 @@ func TestFarTimes(t *testing.T) {
 }
 
 func TestRunAfterClose(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), nil)
 		require.NoError(t, q.Close())
 		ran := make(chan error, 1)
@@ -210,7 +238,7 @@ func TestRunAfterClose(t *testing.T) {
 
 // A message that is done is not kept in memory.
 func TestWhatIsDoneIsNotHeld(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		var body weak.Pointer[byte]
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) { body = weak.Make(&m.Body[0]) }})
@@ -229,7 +257,7 @@ func TestWhatIsDoneIsNotHeld(t *testing.T) {
 
 // Each Close returns when all has ended, not only the first.
 func TestTwoCloses(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		release := make(chan struct{})
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(*transport.Message, error) { <-release }})

@@ -1,40 +1,46 @@
 package outbox
 
-import "os"
+// For tests in package outbox_test.
+type (
+	FileSystem = fileSystem
+	File       = file
+	Entry      = entry
+)
+
+// OS is the real file system.
+var OS FileSystem = osFS{}
 
 var (
 	AppendMessage = appendMessage
 	ReadMessage   = readMessage
+	OpenOn        = openOn
+	ParseName     = parseName
+	SegmentName   = segmentName
+	AppendRecord  = appendRecord
+	SealRecord    = sealRecord
 )
 
-// Break closes the file that is written to behind the queue's back: writing and fsync fail.
-func (q *Queue) Break() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	_ = q.segments[len(q.segments)-1].file.Close()
-}
+const RecordHead = recordHead
 
 // Unsynced is how many records the disk may not have.
-func (q *Queue) Unsynced() uint64 {
+func (q *Queue) Unsynced() (n uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.next - q.synced
-}
-
-// BreakEmpty is Break on a segment without a record, the first of a new queue.
-func (q *Queue) BreakEmpty() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s, err := q.writable(0)
-	if err == nil {
-		err = s.file.Close()
+	for _, s := range q.segments {
+		n += s.next - s.synced
 	}
-	return err
+	return n
 }
 
-// SetFsync replaces fsync.
-func (q *Queue) SetFsync(f func(*os.File) error) {
+// Idle waits until the writer and the syncer have ended.
+func (q *Queue) Idle() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.fsync = f
+	for q.working || q.syncing {
+		if q.working {
+			q.awaitLocked(&q.worked)
+			continue
+		}
+		q.awaitLocked(&q.synced)
+	}
 }

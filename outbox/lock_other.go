@@ -1,8 +1,9 @@
-//go:build !unix || solaris || illumos || aix
+//go:build (!unix && !windows) || solaris || illumos || aix
 
 package outbox
 
 import "os"
 
-// lockFile does nothing: there is no lock here that ends with the process.
-func lockFile(*os.File) error { return nil }
+// lockFile refuses: package syscall has no lock here that ends with the process and excludes a
+// second Queue of the same process as well.
+func lockFile(*os.File) error { return errNoLock }

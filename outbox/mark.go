@@ -6,42 +6,85 @@ import (
 	"os"
 )
 
-// mark is the file "done": the number up to which all records are done, twice, with a checksum each. They are written in turn, so one is whole at any moment. A mark that is older than the truth costs
-// duplicates, so it is not forced to the disk.
+// mark is the file "done": the number below which all records are done, in two slots with a checksum
+// each. The file has its blocks from the beginning, so a full disk does not stop it. write goes to
+// one slot until synced says that it is durable, and then to the other, so a power cut spoils one at
+// most. A mark that is older than the truth costs duplicates.
 type mark struct {
-	file *os.File
-	turn int64
+	file file
+	slot int64
 }
 
 const (
 	markSize  = 12
-	markApart = 512 // a sector each
+	markSlot  = 4096 // a page of flash each
+	markSlots = 2
 )
 
-func openMark(path string) (m *mark, done uint64, err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+// openMark opens the mark, or makes it.
+func openMark(fs fileSystem, path string) (m *mark, done uint64, err error) {
+	f, err := fs.Open(path, os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return nil, 0, err
 	}
 	m = &mark{file: f}
-	for turn := range int64(2) {
+	var good [markSlots]bool
+	for slot := range int64(markSlots) {
 		var b [markSize]byte
-		if _, err := f.ReadAt(b[:], turn*markApart); err != nil {
-			continue // it was never written, or is cut short
+		if _, err := f.ReadAt(b[:], slot*markSlot); err != nil {
+			continue // it was never written, or is unreadable
 		}
-		n := binary.BigEndian.Uint64(b[:])
-		if binary.BigEndian.Uint32(b[8:]) == crc32.Checksum(b[:8], castagnoli) && n > done {
-			done, m.turn = n, 1-turn
+		n, ok := readMark(b)
+		good[slot] = ok
+		if ok && n >= done {
+			done, m.slot = n, slot
 		}
+	}
+	if err := m.allocate(good, done); err != nil && !isFull(err) {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	if f.Sync() == nil { // a killed process may have left the newer slot to the system's cache
+		m.synced()
 	}
 	return m, done, nil
 }
 
+// allocate writes each slot that is not good, over its full length: a sector that cannot be read now
+// must not come back with an old number, and blocks must be there before the disk is full.
+func (m *mark) allocate(good [markSlots]bool, done uint64) error {
+	for slot := range int64(markSlots) {
+		if good[slot] {
+			continue
+		}
+		var b [markSlot]byte
+		putMark(b[:], done)
+		if _, err := m.file.WriteAt(b[:], slot*markSlot); err != nil {
+			return err
+		}
+		if err := m.file.Sync(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write notes that all records below done are done.
 func (m *mark) write(done uint64) error {
 	var b [markSize]byte
-	binary.BigEndian.PutUint64(b[:], done)
-	binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[:8], castagnoli))
-	_, err := m.file.WriteAt(b[:], m.turn*markApart)
-	m.turn = 1 - m.turn
+	putMark(b[:], done)
+	_, err := m.file.WriteAt(b[:], m.slot*markSlot)
 	return err
+}
+
+// synced is called after the file was synced, with no write since.
+func (m *mark) synced() { m.slot = 1 - m.slot }
+
+func putMark(b []byte, done uint64) {
+	binary.BigEndian.PutUint64(b, done)
+	binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[:8], castagnoli))
+}
+
+func readMark(b [markSize]byte) (done uint64, ok bool) {
+	return binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint32(b[8:]) == crc32.Checksum(b[:8], castagnoli)
 }

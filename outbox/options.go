@@ -10,18 +10,29 @@ import (
 
 // Options tune a Queue. Nil, and the zero value of each field, mean the stated default.
 type Options struct {
-	// MaxBytes bounds the files. Default 256 MiB; at least 1 MiB. A message takes its size and some 30 bytes.
+	// MaxBytes bounds the files. Default 256 MiB; at least 1 MiB. A message takes its size and some
+	// 50 bytes.
 	MaxBytes int64
-	// Overflow says what happens to a message that finds no room: Block (the default) waits for it until Put's context ends, Fail and DropNewest have Put return an error of Kind Dropped,
-	// DropOldest gives up the oldest segment, an eighth of MaxBytes or 4 MiB if that is less. What was handed to the client before goes on its way then, but would not outlive the process.
+	// Overflow says what happens to a message that finds no room: Block (the default) waits for it
+	// until Put's context ends, Fail and DropNewest have Put return an error of Kind Dropped,
+	// DropOldest gives up the oldest segment, an eighth of MaxBytes or 4 MiB if that is less.
+	// Messages that the client has already go on their way then, but would not outlive the process.
+	// A full disk is no overflow: Put returns Quota and nothing is given up.
 	Overflow device.Overflow
-	// SyncEvery is how long a message may be in the hands of the operating system only. Default 0: Put returns when it is on the disk. Negative: for as long as the system likes.
+	// SyncEvery is how long a message may be in the hands of the operating system only. Default 0:
+	// Put returns when it is on the disk. Negative: for as long as the system likes.
 	SyncEvery time.Duration
-	// Window is the most messages that Run has handed to the client at a time, on top of which the client's own limits apply. Default 512; at most 61,440.
+	// Window is the most messages that Run has handed to the client at a time, on top of which the
+	// client's own limits apply. Default 512; at most 61,440.
 	Window int
-	// OnFailed is told of each message that ends without the hub having taken it, with its result. It is called by Run, one call at a time, and holds up what follows; m is valid until it returns. It must not call
-	// Run, Flush or Close, nor Put where Overflow is Block: they would wait for what only its return brings. Default: none, they are counted only.
+	// OnFailed is told of each message that ends without the hub having taken it, with its result.
+	// Run makes one call at a time, which holds up the messages behind; m is valid until it returns.
+	// It must not call Run, Flush or Close, nor Put where Overflow is Block: they would wait for
+	// OnFailed to return. When it panics or calls runtime.Goexit, Run returns an error. Default:
+	// none, such messages are counted only.
 	OnFailed func(m *transport.Message, err error)
+	// CloseTimeout bounds Close, which waits for OnFailed and for the disk. Default 5 s.
+	CloseTimeout time.Duration
 }
 
 const (
@@ -41,11 +52,16 @@ func (o *Options) resolve() (Options, error) {
 	if s.Window == 0 {
 		s.Window = 512
 	}
+	if s.CloseTimeout == 0 {
+		s.CloseTimeout = 5 * time.Second
+	}
 	switch {
 	case s.MaxBytes < leastBytes:
 		return s, invalid("MaxBytes is below 1 MiB; give more, or 0 for 256 MiB")
 	case s.Window < 0 || s.Window > transport.MaxTags:
 		return s, invalid("Window is out of range; give 1 to 61440, or 0 for 512")
+	case s.CloseTimeout < 0:
+		return s, invalid("CloseTimeout is negative; give how long Close may take, or 0 for 5 s")
 	case s.Overflow > device.DropNewest:
 		return s, invalid("Overflow is not one of Block, Fail, DropOldest, DropNewest")
 	}
@@ -58,7 +74,20 @@ func invalid(text string) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: errors.New("outbox: " + text)}
 }
 
+// timedOut is the error of a Put whose context ended. state says what it waited for.
+func timedOut(ended, state error) *transport.Error {
+	return &transport.Error{Kind: transport.Timeout, Op: transport.OpSend, Err: errors.Join(ended, state)}
+}
+
 var (
 	errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("the outbox is closed")}
-	errFull   = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend, Err: errors.New("the outbox is full; give it more MaxBytes, or send less")}
+	errFull   = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend,
+		Err: errors.New("the outbox is full; give it more MaxBytes, or send less")}
+
+	errSlow    = errors.New("the disk does not answer; the message was not written")
+	errDamaged = errors.New("outbox: the record is damaged")
+	errDeleted = errors.New("a file of the outbox was deleted under it; close the Queue and open it anew")
+	errNoLock  = errors.New("outbox: this system has no file locks, so two processes could use the folder; " +
+		"keep messages in the client's memory")
+	errExit = errors.New("outbox: OnFailed ended its goroutine (runtime.Goexit)")
 )

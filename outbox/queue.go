@@ -2,11 +2,8 @@ package outbox
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -17,65 +14,100 @@ import (
 
 // A Queue is an outbox in files. All methods are safe for concurrent use.
 //
-// Records are numbered from 0 for all time: those below done are done with, those below next were written. The segments hold what is between, the oldest first; the last one is written to, if it is open.
+// Records are numbered from 0 for all time: those below done are done, those below next were
+// written. The segments hold what is between, the oldest first; the last one may be active.
+//
+// No method touches the disk itself, so a disk that stalls holds up no caller. Two goroutines do,
+// which exist while there is work: the writer (disk.go) writes, makes, closes and removes files, the
+// syncer (sync.go) alone calls fsync. Run has a third for reading.
 type Queue struct {
+	fs     fileSystem
 	folder string
 	opt    Options
-	lock   *os.File
+	lock   file
 	mark   *mark
 
 	running chan struct{} // capacity 1: taken while Run runs
-	fsync   func(*os.File) error
+	reading chan struct{} // capacity 1: taken while a file is read
 
-	life context.Context // ended by Close
-	end  context.CancelCauseFunc
+	life     context.Context // ended by Close
+	end      context.CancelCauseFunc
+	gone     chan struct{} // closed when nothing of the queue runs any more
+	closeErr error         // set before gone is closed
+	entrants sync.Pool     // not one for all Queues: channels belong to a synctest bubble
 
-	mu       sync.Mutex // held for a system call at most, and not for an fsync
+	mu       sync.Mutex // never held during a system call
 	segments []*segment
-	bytes    int64 // of all segments
+	active   *segment // the last of segments while it is written to, or nil
+	bytes    int64    // of all segments
 	next     uint64
 	done     uint64
 	marked   uint64 // what the mark says
+	holes    []span // numbers that Open did not find
 	closed   bool
-	gone     chan struct{} // closed when Close has done all
 	stats    Stats
 
-	synced   uint64        // records below are on the disk
-	syncing  chan struct{} // closed when the fsync under way has ended; nil when there is none
-	later    *time.Timer   // of SyncEvery; nil before its first use
+	pending      []*entrant // wait for the writer
+	busy         []*entrant // the writer is at work on these
+	pendingBytes int64      // of both
+	solo         int        // so many of the next pending ones are written one at a time
+	spoiled      uint64     // so many numbers from next on are not used
+	unsynced     []*entrant // written, and wait for the syncer
+	trash, stuck []*segment // to be removed; could not be removed
+	working      bool       // the writer exists
+	markDue      bool       // the mark has to be written
+	taken        []*entrant // writer only: memory of busy
+	batch        []byte     // writer only: what it writes
+
+	syncing  bool // the syncer exists
+	wantSync bool // the active segment has to be synced
+	wantMark bool // the mark has to be synced
+	markBusy bool // the mark is being synced
+	later    *time.Timer
 	laterSet bool
 
-	room  chan struct{} // closed when there may be room; nil while nobody waits
-	grown chan struct{} // closed when there is a new record; nil while nobody waits
-	ended chan struct{} // closed when a record is done; nil while nobody waits
+	room   chan struct{} // closed when there may be room
+	grown  chan struct{} // closed when there is a new record
+	ended  chan struct{} // closed when a record is done
+	worked chan struct{} // closed when the writer has ended
+	synced chan struct{} // closed when an fsync has ended
 }
 
-// Stats are counts since Open, but for those of what waits.
+// Stats are counts since Open, except Waiting and Bytes, which describe the files.
 type Stats struct {
-	// Waiting is how many messages are in the files and not done, those with the client included, and Bytes what the files take.
+	// Waiting is the number of readable messages in the files that are not done, including those
+	// that the client has. Bytes is the size of the files.
 	Waiting uint64
 	Bytes   int64
-	// Put is how many messages were accepted.
+	// Put is the number of messages for which Put returned nil.
 	Put uint64
-	// Acknowledged is how many the hub has taken, Failed how many ended otherwise.
+	// Acknowledged is the number of messages that the hub took, Failed of those that ended otherwise.
 	Acknowledged, Failed uint64
-	// Dropped is how many DropOldest gave up.
+	// Dropped is the number of messages that DropOldest gave up.
 	Dropped uint64
-	// Damaged is how many messages could not be read back. The end of a file that is not readable counts as one, whatever was in it: mostly a message that was being written when the power went.
+	// Damaged is the number of messages that cannot be read back, those that Open misses and those
+	// that Run meets later. The unreadable end of the last file counts as one, since its messages
+	// have no known number; mostly it is one that was being written when the power went.
 	Damaged uint64
-	// MarkErrors is how often the mark of what is done could not be written: after a crash more would be sent twice.
+	// MarkErrors counts failed writes of the mark. After a crash more messages would be sent twice.
 	MarkErrors uint64
-	// SyncErrors is how often fsync failed. Where Put waits for it the Puts concerned have told; with SyncEvery a power cut might take messages of which nobody else tells.
+	// SyncErrors counts failed fsyncs. With SyncEvery a power cut may take messages of which no Put
+	// has told; without it the Puts concerned returned the error.
 	SyncErrors uint64
 }
 
-// Open opens the queue in folder, and makes it if there is none. It reads all that waits once. The error is of Kind Invalid for wrong options and for a folder that another Queue has, else the file system's.
-func Open(folder string, o *Options) (*Queue, error) {
+// Open opens the queue in folder, and makes the folder if there is none. It reads all that waits
+// once. The error is of Kind Invalid for wrong options and for a folder that another Queue has, of
+// Kind Unsupported on a system without file locks, else the file system's.
+func Open(folder string, o *Options) (*Queue, error) { return openOn(osFS{}, folder, o) }
+
+func openOn(fs fileSystem, folder string, o *Options) (*Queue, error) {
 	opt, err := o.resolve()
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{folder: folder, opt: opt, running: make(chan struct{}, 1), fsync: (*os.File).Sync, gone: make(chan struct{})}
+	q := &Queue{fs: fs, folder: folder, opt: opt, gone: make(chan struct{})}
+	q.running, q.reading = make(chan struct{}, 1), make(chan struct{}, 1)
 	q.life, q.end = context.WithCancelCause(context.Background())
 	if err := q.load(); err != nil {
 		q.release()
@@ -84,70 +116,10 @@ func Open(folder string, o *Options) (*Queue, error) {
 		}
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.kickLocked() // for what is done and was not removed
 	return q, nil
-}
-
-func (q *Queue) load() (err error) {
-	if err := makeFolder(q.folder); err != nil {
-		return err
-	}
-	if q.lock, err = os.OpenFile(filepath.Join(q.folder, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
-		return err
-	}
-	if err := lockFile(q.lock); err != nil {
-		return invalid("another Queue has the folder " + q.folder + ", or no lock is to be had there (" + err.Error() + "); close that one, or give each its own")
-	}
-	if q.mark, q.done, err = openMark(filepath.Join(q.folder, "done")); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(q.folder) // sorted by name, so by number
-	if err != nil {
-		return err
-	}
-	q.next = q.done
-	for _, e := range entries {
-		first, ok := numberOf(e.Name())
-		if !ok {
-			continue
-		}
-		s, err := loadSegment(filepath.Join(q.folder, e.Name()), first)
-		if err != nil {
-			return err
-		}
-		info, err := os.Stat(s.path)
-		if err != nil {
-			return err
-		}
-		if info.Size() > max(s.size, int64(len(magic))) { // nobody knows how many there are
-			q.stats.Damaged++
-		}
-		switch {
-		case s.next == s.first && info.Size() > int64(len(magic))+maxRecord: // it was more than a record that was being written
-			if err := os.Rename(s.path, s.path+".damaged"); err != nil { // for people
-				return err
-			}
-			continue
-		case s.next == s.first || s.next <= q.done:
-			if err := os.Remove(s.path); err != nil {
-				return err
-			}
-			continue
-		}
-		if n := len(q.segments); n > 0 { // before the first one there may be others that are done, of which the mark has not heard
-			if s.first > q.next {
-				q.stats.Damaged += s.first - q.next
-			}
-			q.segments[n-1].next = min(q.segments[n-1].next, s.first) // behind a damaged length there may seem to be any number
-		}
-		q.segments = append(q.segments, s)
-		q.bytes += s.size
-		q.next = s.next
-	}
-	if len(q.segments) > 0 {
-		q.done = max(q.done, q.segments[0].first)
-	}
-	q.synced, q.marked = q.next, q.done
-	return nil
 }
 
 // release gives back what Open took.
@@ -160,8 +132,24 @@ func (q *Queue) release() {
 	}
 }
 
-// Put writes m into the files; nil means that it is as safe as Options.SyncEvery says, and m is the caller's again. When there is no room Options.Overflow says what happens; Block waits until ctx ends (Timeout). An
-// error means that m was not accepted: Invalid, TooLarge, Closed, Timeout, Dropped, or the file system's. After an error of fsync nobody knows what the disk has, and the message may still be sent.
+// entrant is a record on its way to the disk.
+type entrant struct {
+	record  []byte
+	segment *segment // that has it
+	number  uint64
+	result  chan error // capacity 1
+}
+
+// Put writes m into the files. Nil means that m is as safe as Options.SyncEvery says. m is the
+// caller's again in any case.
+//
+// When there is no room, Options.Overflow says what happens; Block waits until ctx ends (Timeout).
+// A disk that does not answer is waited for until ctx ends as well (Timeout, with
+// device.ErrOutcomeUnknown in the chain when the write was under way). A full disk gives Quota at
+// once, and takes messages again when there is space: the files of messages that are done go first.
+//
+// Another error means that m was not accepted: Invalid, TooLarge, Closed, Dropped, or the file
+// system's. After an error of fsync nobody knows what the disk has, and m may still be sent.
 func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 	if m == nil {
 		return invalid("the message is nil")
@@ -169,189 +157,171 @@ func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	record := appendMessage(make([]byte, recordHead, recordHead+64+m.Size()), m)
-	if len(record) > recordHead+maxRecord {
-		return transport.TooLargeError(len(record)-recordHead, maxRecord)
+	p, _ := q.entrants.Get().(*entrant)
+	if p == nil {
+		p = &entrant{result: make(chan error, 1)}
 	}
-	binary.BigEndian.PutUint32(record, uint32(len(record)-recordHead))
+	p.record = appendRecord(p.record[:0], m)
+	if n := len(p.record) - recordHead; n > maxMessage {
+		q.entrants.Put(p)
+		return transport.TooLargeError(n, maxMessage)
+	}
+	reusable, err := q.put(ctx, p)
+	if reusable {
+		p.segment = nil
+		q.entrants.Put(p)
+	}
+	return err
+}
+
+// put reports whether p may be used again.
+func (q *Queue) put(ctx context.Context, p *entrant) (reusable bool, err error) {
 	for {
-		s, number, room, err := q.write(record)
-		switch {
-		case err != nil:
-			return err
-		case room == nil:
-			return q.settled(s, number)
+		if ctx.Err() != nil {
+			return true, timedOut(ctx.Err(), nil)
+		}
+		room, err := q.submit(p)
+		if err != nil {
+			return true, err
+		}
+		if room == nil {
+			break
 		}
 		select {
 		case <-room:
 		case <-ctx.Done():
-			return &transport.Error{Kind: transport.Timeout, Op: transport.OpSend, Err: errors.Join(ctx.Err(), errFull.Err)}
+			return true, timedOut(ctx.Err(), errFull.Err)
 		}
+	}
+	select {
+	case err := <-p.result:
+		return true, err
+	case <-ctx.Done():
+	}
+	if q.withdraw(p) {
+		return true, timedOut(ctx.Err(), errSlow)
+	}
+	select {
+	case err := <-p.result:
+		return true, err
+	default:
+		return false, timedOut(ctx.Err(), device.ErrOutcomeUnknown)
 	}
 }
 
-// write appends a record, whose sum it fills in, to a segment. room is what to wait for if there is none.
-func (q *Queue) write(record []byte) (s *segment, number uint64, room <-chan struct{}, err error) {
+// submit hands p to the writer. room is what to wait for if there is no room.
+func (q *Queue) submit(p *entrant) (room <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for s := q.last(); s != nil && q.full(int64(len(record))) && q.dirty(s); s = q.last() {
-		if q.syncing != nil { // of two fsyncs at the same time one only would hear of a failure
-			return nil, 0, q.syncing, nil
-		}
-		q.syncNow(s)
+	size := int64(len(p.record))
+	switch {
+	case q.closed:
+		return nil, errClosed
+	case q.makeRoomLocked(size):
+		q.pending = append(q.pending, p)
+		q.pendingBytes += size
+		q.kickLocked()
+		return nil, nil
+	case q.opt.Overflow == device.Block || q.opt.Overflow == device.DropOldest && q.inUseLocked():
+		return waitFor(&q.room), nil
 	}
-	if q.closed {
-		return nil, 0, nil, errClosed
-	}
-	if !q.makeRoom(int64(len(record))) {
-		if q.opt.Overflow != device.Block {
-			return nil, 0, nil, errFull
-		}
-		return nil, 0, waitFor(&q.room), nil
-	}
-	if s, err = q.writable(int64(len(record))); err != nil {
-		return nil, 0, nil, fmt.Errorf("outbox: %w", err)
-	}
-	number = q.next
-	binary.BigEndian.PutUint32(record[4:], sum(number, record[recordHead:]))
-	if err := s.append(record); err != nil {
-		if s.cut() != nil { // the file is broken; the next message goes into another
-			_ = q.fsync(s.file) // for those before
-			q.give(s, err)
-			if s.next == s.first { // that other one has its name
-				q.segments = q.segments[:len(q.segments)-1]
-				q.bytes -= s.size
-			}
-		}
-		return nil, 0, nil, fmt.Errorf("outbox: %w", err)
-	}
-	q.next++
-	q.bytes += int64(len(record))
-	q.stats.Put++
-	wake(&q.grown)
-	return s, number, nil, nil
+	return nil, errFull
 }
 
-// makeRoom reports whether size more bytes fit, after what Overflow allows. mu is held.
-func (q *Queue) makeRoom(size int64) bool {
-	for q.bytes+size > q.opt.MaxBytes {
-		switch {
-		case len(q.segments) == 0:
+// withdraw takes p back, unless the writer has it.
+func (q *Queue) withdraw(p *entrant) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.pending, p)
+	if i < 0 {
+		return false
+	}
+	q.pending = slices.Delete(q.pending, i, i+1)
+	q.pendingBytes -= int64(len(p.record))
+	wake(&q.room)
+	return true
+}
+
+// settleLocked gives p its result.
+func (q *Queue) settleLocked(p *entrant, err error) {
+	if err == nil {
+		q.stats.Put++
+	}
+	p.result <- err
+}
+
+// makeRoomLocked reports whether size more bytes fit, after what Overflow allows.
+func (q *Queue) makeRoomLocked(size int64) bool {
+	for q.bytes+q.pendingBytes+size > q.opt.MaxBytes {
+		if len(q.segments) == 0 || q.inUseLocked() {
 			return false
-		case q.segments[0].next <= q.done: // the one that is written to, and all in it is done
-			q.removeFirst()
+		}
+		switch s := q.segments[0]; {
+		case s.next <= q.done: // the active one, and all in it is done
 		case q.opt.Overflow == device.DropOldest:
-			s := q.segments[0]
-			q.stats.Dropped += s.next - max(q.done, s.first)
+			q.stats.Dropped += s.next - max(q.done, s.first) - q.holesIn(max(q.done, s.first), s.next)
 			q.done = s.next
-			q.removeFirst()
 			wake(&q.ended)
 		default:
 			return false
 		}
+		q.removeFirstLocked()
 	}
 	return true
 }
 
-// removeFirst deletes the oldest segment. mu is held.
-func (q *Queue) removeFirst() {
-	q.writeMark() // while they are there they tell the same
+// inUseLocked reports whether the oldest segment cannot go, since the writer is at work on it.
+func (q *Queue) inUseLocked() bool {
+	return len(q.busy) > 0 && len(q.segments) > 0 && q.segments[0] == q.active
+}
+
+// removeFirstLocked has the oldest segment deleted.
+func (q *Queue) removeFirstLocked() {
 	s := q.segments[0]
-	if s.file != nil {
-		q.give(s, nil)
-	}
-	_ = os.Remove(s.path) // if it stays, the next Open tries again: all in it is below done
 	q.segments = slices.Delete(q.segments, 0, 1)
 	q.bytes -= s.size
+	if s == q.active {
+		q.active = nil
+	}
+	q.trash = append(q.trash, s)
+	q.settleUnsyncedLocked(s, s.next, nil) // what is done needs no fsync
 	wake(&q.room)
+	q.kickLocked()
 }
 
-// dirty reports whether a segment that is written to has records that have to get to the disk before it is ended. mu is held.
-func (q *Queue) dirty(s *segment) bool {
-	return q.opt.SyncEvery >= 0 && s.next > max(q.synced, q.done)
-}
-
-// give ends writing to a segment after an fsync. mu is held.
-func (q *Queue) give(s *segment, lost error) {
-	_ = s.file.Close()
-	s.file, s.lost = nil, lost
-	q.synced = max(q.synced, s.next)
-}
-
-// last is the segment that is written to, nil if there is none. mu is held.
-func (q *Queue) last() *segment {
-	if n := len(q.segments); n > 0 && q.segments[n-1].file != nil {
-		return q.segments[n-1]
-	}
-	return nil
-}
-
-// full reports whether size more bytes go into another segment than the last one. mu is held.
-func (q *Queue) full(size int64) bool {
-	s := q.last()
-	return s != nil && s.size+size > q.opt.segmentBytes() && s.next > s.first
-}
-
-// writable is the segment for the next record. mu is held.
-func (q *Queue) writable(size int64) (*segment, error) {
-	if s := q.last(); s != nil {
-		if !q.full(size) {
-			return s, nil
-		}
-		q.give(s, nil)
-	}
-	s, err := createSegment(q.folder, q.next)
-	if err != nil {
-		return nil, err
-	}
-	if err := syncFolder(q.folder); err != nil {
-		_ = s.file.Close()
-		return nil, err
-	}
-	q.segments = append(q.segments, s)
-	q.bytes += s.size
-	return s, nil
-}
-
-// finish notes the result of the record with that number: all before it are done too. quiet says that no further result is about to come.
-func (q *Queue) finish(number uint64, result error, quiet bool) {
+// finish notes the result of the record with that number; all before it are done too. Those from
+// from on were not found. quiet says that no further result is about to come.
+func (q *Queue) finish(from, number uint64, result error, quiet bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	missing := span{from, number}
 	switch result {
 	case nil:
 		q.stats.Acknowledged++
 	case errDamaged:
-		q.stats.Damaged++
+		missing.to++
 	default:
 		q.stats.Failed++
+	}
+	if missing.from = max(missing.from, q.done); missing.from < missing.to {
+		q.stats.Damaged += missing.to - missing.from - q.holesIn(missing.from, missing.to)
 	}
 	q.pass(number + 1)
 	const markEvery = 64
 	if quiet || q.done-q.marked >= markEvery {
-		q.writeMark()
+		q.markDue = true
+		q.kickLocked()
 	}
 }
 
 // pass notes that all records below number are done. mu is held.
 func (q *Queue) pass(number uint64) {
 	q.done = max(q.done, number)
-	for len(q.segments) > 0 && q.segments[0].file == nil && q.segments[0].next <= q.done {
-		q.removeFirst()
+	for len(q.segments) > 0 && q.segments[0] != q.active && q.segments[0].next <= q.done {
+		q.removeFirstLocked()
 	}
 	wake(&q.ended)
-	wake(&q.room) // for the segment that is written to may be done with
-}
-
-// writeMark is called with mu held.
-func (q *Queue) writeMark() {
-	if q.marked == q.done {
-		return
-	}
-	if err := q.mark.write(q.done); err != nil {
-		q.stats.MarkErrors++
-		return
-	}
-	q.marked = q.done
+	wake(&q.room) // the active segment may be done with
 }
 
 // Stats returns the counts.
@@ -359,11 +329,12 @@ func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.stats
-	s.Waiting, s.Bytes = q.next-q.done, q.bytes
+	s.Waiting, s.Bytes = q.next-q.done-q.holesIn(q.done, q.next), q.bytes
 	return s
 }
 
-// Flush waits until all that was put before the call is done, for which Run has to run. It returns ctx's error when ctx ends first, and Closed when the queue is closed.
+// Flush waits until all that was put before the call is done, for which Run has to run. It returns
+// ctx's error when ctx ends first, and Closed when the queue is closed.
 func (q *Queue) Flush(ctx context.Context) error {
 	q.mu.Lock()
 	upTo := q.next
@@ -384,49 +355,37 @@ func (q *Queue) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close ends Run, Flush and what waits in Put, and closes the files; what waits stays in them. It returns when Run has returned.
+// Close ends Run, Flush and Puts that wait, and closes the files; messages that wait stay in them.
+// It returns the error of the last fsync. When Run or the disk does not end within
+// Options.CloseTimeout, it returns Timeout, and the folder stays locked until they have ended;
+// another Close waits again.
 func (q *Queue) Close() error {
 	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
-		<-q.gone
-		return nil
-	}
-	defer close(q.gone)
-	q.closed = true
-	q.end(errClosed)
-	wake(&q.room)
-	wake(&q.grown)
-	wake(&q.ended)
-	if q.later != nil {
-		q.later.Stop()
+	if !q.closed {
+		q.closed = true
+		q.end(errClosed)
+		for _, p := range q.pending {
+			p.result <- errClosed
+		}
+		q.pending = nil
+		wake(&q.room)
+		wake(&q.grown)
+		wake(&q.ended)
+		if q.later != nil {
+			q.later.Stop()
+		}
+		go q.shut()
 	}
 	q.mu.Unlock()
-	q.running <- struct{}{} // for good
-
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var err error
-	for s := q.last(); s != nil; s = q.last() {
-		switch {
-		case q.syncing != nil: // what Put waits for is done first
-			syncing := q.syncing
-			q.mu.Unlock()
-			<-syncing
-			q.mu.Lock()
-		case q.dirty(s):
-			q.syncNow(s)
-			err = s.lost
-		default:
-			q.give(s, nil)
-		}
+	late := time.NewTimer(q.opt.CloseTimeout)
+	defer late.Stop()
+	select {
+	case <-q.gone:
+		return q.closeErr
+	case <-late.C:
+		return &transport.Error{Kind: transport.Timeout, Op: transport.OpClose,
+			Err: errors.New("outbox: Run or the disk did not end within CloseTimeout")}
 	}
-	q.writeMark()
-	q.release()
-	if err != nil {
-		return fmt.Errorf("outbox: %w", err)
-	}
-	return nil
 }
 
 // wake lets those who wait on *ch go on.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -23,7 +24,7 @@ import (
 )
 
 func TestWhatWasPutArrivesInOrder(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		q := open(t, t.TempDir(), nil)
 		put(t, q, 0, 500)
@@ -47,7 +48,7 @@ func TestWhatWasPutArrivesInOrder(t *testing.T) {
 
 // A process ends without a goodbye, in the middle of an outage; the next one brings what waits, whatever the client had.
 func TestTheNextProcessGoesOn(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		folder := t.TempDir()
 		const each = 300
@@ -82,7 +83,7 @@ func TestTheNextProcessGoesOn(t *testing.T) {
 
 // Segments go when all in them is done, and the mark tells the next process.
 func TestWhatIsDoneIsDeleted(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		folder := t.TempDir()
 		q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20})
@@ -130,7 +131,7 @@ func TestAFullQueue(t *testing.T) {
 		require.NoError(t, q.Close())
 	})
 	t.Run("Block", func(t *testing.T) {
-		bounded.Test(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			hub := newHub(t)
 			q, n := fill(t, device.Block)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -159,7 +160,7 @@ func TestAFullQueue(t *testing.T) {
 		})
 	})
 	t.Run("DropOldest", func(t *testing.T) {
-		bounded.Test(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			hub := newHub(t)
 			folder := t.TempDir()
 			q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest})
@@ -188,7 +189,7 @@ func TestAFullQueue(t *testing.T) {
 
 // DropOldest while Run reads: it goes on with what is left.
 func TestDropOldestUnderARunningQueue(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest, Window: 8})
 		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
@@ -215,7 +216,7 @@ func TestDropOldestUnderARunningQueue(t *testing.T) {
 }
 
 func TestWhatFailsForGoodIsTold(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		var failed []string
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) {
@@ -241,7 +242,7 @@ func TestWhatFailsForGoodIsTold(t *testing.T) {
 
 // A client that is Disconnected keeps what it has for the next Open.
 func TestADisconnectedClientIsWaitedFor(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
 		q := open(t, t.TempDir(), nil)
@@ -262,7 +263,7 @@ func TestADisconnectedClientIsWaitedFor(t *testing.T) {
 
 // What a client would drop stays in the files.
 func TestAClientThatDropsIsRefused(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		for _, overflow := range []device.Overflow{device.Fail, device.DropNewest, device.DropOldest} {
 			hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Minute})
@@ -278,7 +279,7 @@ func TestAClientThatDropsIsRefused(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
 		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Hour})
@@ -370,32 +371,51 @@ func TestPutsAtTheSameTimeShareFsyncs(t *testing.T) {
 	require.NoError(t, q.Close())
 }
 
-// A file that fails costs the message that could not be written, and no other; the next one goes into another file.
-func TestAFileThatFails(t *testing.T) {
+// A write that fails costs its message and no other, whether or not the file can be cut back.
+func TestAFailedWriteCostsItsMessage(t *testing.T) {
 	for name, every := range map[string]time.Duration{"fsync each": 0, "fsync later": time.Millisecond, "no fsync": -1} {
-		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
-				folder := t.TempDir()
-				q := open(t, folder, &outbox.Options{SyncEvery: every})
-				put(t, q, 0, 10)
-				time.Sleep(time.Second)
-				q.Break()
-				err := q.Put(t.Context(), numbered(10))
-				require.ErrorIs(t, err, os.ErrClosed)
-				require.ErrorContains(t, err, "outbox")
-				put(t, q, 11, 20)
-				require.NoError(t, q.Close())
-				q = open(t, folder, nil)
-				require.Equal(t, append(ids(0, 10), ids(11, 20)...), bodies(t, q))
-				require.NoError(t, q.Close())
+		for _, cut := range []error{nil, syscall.EIO} {
+			t.Run(fmt.Sprint(name, ", truncate: ", cut), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := newDisk()
+					q := openOn(t, d, &outbox.Options{SyncEvery: every})
+					put(t, q, 0, 10)
+					time.Sleep(time.Second)
+					broken := d.segments(folder)[0]
+					d.hook = func(o op) error {
+						switch {
+						case o.path != broken:
+						case o.name == "write":
+							// A part of it gets there.
+							d.edit(broken, func(b []byte) []byte { return append(b, make([]byte, o.n/2)...) })
+							return syscall.EIO
+						case o.name == "truncate":
+							return cut
+						}
+						return nil
+					}
+					err := q.Put(t.Context(), numbered(10))
+					require.ErrorIs(t, err, syscall.EIO)
+					require.ErrorContains(t, err, "outbox")
+					if cut == nil {
+						d.hook = nil
+					}
+					require.EqualValues(t, 10, q.Stats().Waiting)
+					put(t, q, 11, 20)
+					require.EqualValues(t, 19, q.Stats().Put)
+					require.NoError(t, q.Close())
+					q = openOn(t, d, nil)
+					require.Equal(t, append(ids(0, 10), ids(11, 20)...), bodies(t, q))
+					require.NoError(t, q.Close())
+				})
 			})
-		})
+		}
 	}
 }
 
 // With SyncEvery, what was put is forced to the disk within that time, in one go.
 func TestSyncEvery(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Second})
 		for range 3 {
 			put(t, q, 0, 100)

@@ -46,6 +46,16 @@ func open(t testing.TB, folder string, o *outbox.Options) *outbox.Queue {
 	return q
 }
 
+// folder is the queue's place on a simulated disk.
+const folder = "/outbox"
+
+func openOn(t testing.TB, fs outbox.FileSystem, o *outbox.Options) *outbox.Queue {
+	t.Helper()
+	q, err := outbox.OpenOn(fs, folder, o)
+	require.NoError(t, err)
+	return q
+}
+
 func numbered(n int) *transport.Message {
 	return &transport.Message{
 		ID: strconv.Itoa(n), ContentType: "application/json", Created: time.UnixMilli(1_700_000_000_000 + int64(n)),

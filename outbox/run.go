@@ -6,26 +6,34 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Client takes messages: a *device.Client. Its Overflow has to be Block, the default, for what it drops would never reach the hub.
+// Client takes messages: a *device.Client. Its Overflow has to be Block, the default, since messages
+// that it drops would never reach the hub.
 type Client interface {
 	Enqueue(ctx context.Context, m *transport.Message, r *device.Receipt) error
 }
 
-// slot is a message that the client has, or had. number is its record's.
+// slot is a message that the client has, or had.
 type slot struct {
 	message transport.Message
 	receipt device.Receipt
-	number  uint64
-	err     error // the client did not take it, or it was never handed over
+	number  uint64 // of its record
+	from    uint64 // records from this one to number were not found
+	err     error  // the client did not take it, or it was never handed over
 }
 
-// Run hands over to the client what waits, in order, and what comes, until the client or the queue is closed (Closed), ctx ends (its error), or the files cannot be read. One Run runs at a time; another one waits for its end. What the
-// client still had when Run ended counts as not sent: a later Run, with another client, begins with it.
+// Run hands over to the client the messages that wait, in order, and those that come. It returns
+// when the client or the queue is closed (Closed), ctx ends (its error), OnFailed does not return, or
+// the files cannot be read; damaged records and unreadable sectors are counted and passed over. A
+// program must look at the error: messages wait until the next Run.
+//
+// One Run runs at a time; another one waits for its end. Messages that the client still had when Run
+// ended count as not sent: a later Run, with another client, begins with them.
 func (q *Queue) Run(ctx context.Context, to Client) error {
 	select {
 	case q.running <- struct{}{}:
@@ -65,7 +73,7 @@ func (q *Queue) Run(ctx context.Context, to Client) error {
 
 // feed reads records and hands them over.
 func (q *Queue) feed(ctx context.Context, to Client, sent chan<- *slot, free <-chan *slot) error {
-	var c cursor
+	c := cursor{queue: q, ctx: ctx}
 	defer c.close()
 	for {
 		var s *slot
@@ -77,7 +85,7 @@ func (q *Queue) feed(ctx context.Context, to Client, sent chan<- *slot, free <-c
 		if s == nil {
 			s = new(slot)
 		}
-		if err := q.readNext(ctx, &c, s); err != nil {
+		if err := c.next(s); err != nil {
 			return err
 		}
 		if s.err == nil {
@@ -102,6 +110,7 @@ func (q *Queue) settle(ctx context.Context, sent <-chan *slot, free chan<- *slot
 				return err // ctx ended
 			}
 		}
+		var failed error
 		switch kind := transport.KindOf(err); {
 		case err == nil || err == errDamaged:
 		case kind == transport.Closed:
@@ -109,97 +118,191 @@ func (q *Queue) settle(ctx context.Context, sent <-chan *slot, free chan<- *slot
 		case kind == transport.Dropped:
 			return invalid("the client dropped a message; set its Overflow to Block")
 		case q.opt.OnFailed != nil:
-			q.opt.OnFailed(&s.message, err)
+			failed = q.tell(&s.message, err)
 		}
-		q.finish(s.number, err, len(sent) == 0)
+		q.finish(s.from, s.number, err, len(sent) == 0)
+		if failed != nil {
+			return failed
+		}
 		s.message.Body = nil // it need not stay in memory until the slot has its next one
 		free <- s
 	}
 	return nil
 }
 
-// cursor is where Run reads.
+// tell calls OnFailed, on a goroutine of its own, so that runtime.Goexit ends nothing else. The
+// error says that it did not return. The message counts as told then as well, so the next Run goes on
+// behind it.
+func (q *Queue) tell(m *transport.Message, result error) error {
+	told := make(chan error, 1)
+	go func() {
+		returned := false
+		defer func() {
+			switch v := recover(); {
+			case returned:
+				told <- nil
+			case v != nil:
+				told <- fmt.Errorf("outbox: OnFailed panicked: %v", v)
+			default:
+				told <- errExit
+			}
+		}()
+		q.opt.OnFailed(m, result)
+		returned = true
+	}()
+	return <-told
+}
+
+// cursor is the place from which Run reads.
 type cursor struct {
-	at      uint64 // the record to be read
+	queue   *Queue
+	ctx     context.Context
+	at      uint64 // the number of the next record
 	begun   bool
 	segment *segment
-	file    *os.File
-	records *records
+	file    file
+	scan    scanner
 }
 
 func (c *cursor) close() {
 	if c.file != nil {
 		_ = c.file.Close()
 	}
-	c.segment, c.file, c.records = nil, nil, nil
+	c.segment, c.file, c.scan = nil, nil, scanner{window: c.scan.window[:0]}
 }
 
-// readNext waits for the next record and reads it into s, whose err is errDamaged if that is not possible.
-func (q *Queue) readNext(ctx context.Context, c *cursor, s *slot) error {
+// view is how far a segment can be read.
+type view struct {
+	segment *segment
+	limit   int64
+	next    uint64 // number behind the last record before limit
+}
+
+// next waits for the next record and reads it into s, whose err is errDamaged if it is not there.
+func (c *cursor) next(s *slot) error {
 	for {
-		grown, err := q.aim(c)
-		switch {
-		case err != nil:
+		v, grown, err := c.aim()
+		if err != nil {
 			return err
-		case grown != nil:
+		}
+		if grown != nil {
 			select {
 			case <-grown:
-			case <-ctx.Done():
-				return context.Cause(ctx)
+				continue
+			case <-c.ctx.Done():
+				return context.Cause(c.ctx)
 			}
+		}
+		if c.segment != v.segment {
+			if err := c.open(v.segment); err != nil {
+				return err
+			}
+		}
+		c.scan.limit = v.limit
+		number, message, err := c.scan.read()
+		switch {
+		case err == errEnd || err == nil && number >= v.next:
+			number, message = v.next-1, nil // nothing more is there
+			c.scan.skip(v.next)
+		case err != nil && c.ctx.Err() != nil:
+			return context.Cause(c.ctx)
+		case err != nil:
+			return fmt.Errorf("outbox: %s: %w", v.segment.path, err)
+		}
+		if number < c.at { // on the way to the record
 			continue
 		}
-		message, err := c.records.read()
-		if err != nil && err != errDamaged {
-			return fmt.Errorf("outbox: %s: %w", c.segment.path, err)
+		s.from, s.number, s.err = c.at, number, nil
+		c.at = number + 1
+		if message == nil || readMessage(message, &s.message) != nil {
+			s.err = errDamaged
 		}
-		if c.records.number <= c.at { // on the way to the record
-			continue
-		}
-		if err == nil && readMessage(message, &s.message) != nil {
-			err = errDamaged
-		}
-		s.number, s.err = c.at, err
-		c.at++
 		return nil
 	}
 }
 
-// aim makes the cursor ready to read a record, or returns what to wait for.
-func (q *Queue) aim(c *cursor) (grown <-chan struct{}, err error) {
+// aim returns the segment with the next record, or what to wait for.
+func (c *cursor) aim() (v view, grown <-chan struct{}, err error) {
+	q := c.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return nil, errClosed
-	}
-	if !c.begun {
-		c.at, c.begun = q.done, true
+		return v, nil, errClosed
 	}
 	c.at = max(c.at, q.done) // DropOldest passes by
-	if c.segment != nil && (c.at >= c.segment.next && c.segment.file == nil || c.at < c.segment.first) {
-		c.close()
-	}
-	if c.at >= q.next {
-		return waitFor(&q.grown), nil
-	}
-	if c.segment == nil {
-		for _, s := range q.segments {
-			if c.at < s.next {
-				c.segment = s
-				break
-			}
-		}
-		if c.at < c.segment.first { // a gap
-			c.at = c.segment.first
-		}
-		if c.file, err = os.Open(c.segment.path); err != nil {
-			c.segment = nil
-			return nil, fmt.Errorf("outbox: %w", err)
-		}
-		if c.records, err = newRecords(c.file, c.segment.first, c.segment.size); err != nil {
-			return nil, fmt.Errorf("outbox: %w", err)
+	for _, s := range q.segments {
+		if c.at < s.next {
+			c.at = max(c.at, s.first) // a gap
+			return view{s, s.size, s.next}, nil, nil
 		}
 	}
-	c.records.limit = c.segment.size
-	return nil, nil
+	return v, waitFor(&q.grown), nil
+}
+
+// open goes to another segment.
+func (c *cursor) open(s *segment) error {
+	c.close()
+	var f file
+	_, err := c.queue.onDisk(c.ctx, func() (err error) {
+		f, err = c.queue.fs.Open(s.path, os.O_RDONLY)
+		return err
+	}, func() {
+		if f != nil {
+			_ = f.Close()
+		}
+	})
+	switch {
+	case err != nil && c.ctx.Err() != nil:
+		return context.Cause(c.ctx)
+	case err != nil:
+		return fmt.Errorf("outbox: %w", err)
+	}
+	c.segment, c.file = s, f
+	c.scan = scanner{file: patient{c}, salt: s.salt, next: s.first, window: c.scan.window[:0]}
+	return nil
+}
+
+// patient reads the cursor's file. The cursor's context ends the wait for the disk.
+type patient struct{ *cursor }
+
+func (c patient) ReadAt(b []byte, at int64) (int, error) {
+	f, n := c.file, 0
+	abandoned, err := c.queue.onDisk(c.ctx, func() (err error) {
+		n, err = f.ReadAt(b, at)
+		return err
+	}, func() { _ = f.Close() })
+	if abandoned {
+		c.cursor.file = nil // it is closed when the read has ended
+		return 0, err
+	}
+	return n, err
+}
+
+// onDisk calls read on a goroutine of its own, one at a time, and returns its error. When ctx ends
+// before, it returns ctx's error, and late is called after read.
+func (q *Queue) onDisk(ctx context.Context, read func() error, late func()) (abandoned bool, err error) {
+	select {
+	case q.reading <- struct{}{}:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	var over atomic.Bool // read has ended, or nobody waits for it
+	done := make(chan error, 1)
+	go func() {
+		err := read()
+		if over.Swap(true) {
+			late()
+		}
+		<-q.reading
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return false, err
+	case <-ctx.Done():
+	}
+	if over.Swap(true) {
+		return false, <-done
+	}
+	return true, context.Cause(ctx)
 }

@@ -1,0 +1,115 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// sink finishes each message at once, as a client does that finds it expired. No hub takes part.
+type sink struct{}
+
+func (sink) Enqueue(context.Context, *transport.Message, *device.Receipt) error { return errExpired }
+
+var errExpired = &transport.Error{Kind: transport.Expired, Op: transport.OpSend}
+
+func benchmarkMessage() *transport.Message {
+	m := numbered(1)
+	m.Body = make([]byte, 300)
+	return m
+}
+
+func BenchmarkPut(b *testing.B) {
+	for name, every := range map[string]time.Duration{"fsync": 0, "SyncEvery=1s": time.Second, "SyncEvery=-1": -1} {
+		for _, callers := range []int{1, 16} {
+			b.Run(fmt.Sprintf("%s/callers=%d", name, callers), func(b *testing.B) {
+				q := open(b, b.TempDir(), &outbox.Options{SyncEvery: every, Overflow: device.DropOldest})
+				m := benchmarkMessage()
+				b.ReportAllocs()
+				b.ResetTimer()
+				var wait sync.WaitGroup
+				for c := range callers {
+					wait.Go(func() {
+						for i := c; i < b.N; i += callers {
+							if err := q.Put(context.Background(), m); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wait.Wait()
+				b.StopTimer()
+				require.NoError(b, q.Close())
+			})
+		}
+	}
+}
+
+// BenchmarkThrough is Put and Run at the same time, up to the last result.
+func BenchmarkThrough(b *testing.B) {
+	for name, every := range map[string]time.Duration{"fsync": 0, "SyncEvery=-1": -1} {
+		b.Run(name, func(b *testing.B) {
+			q := open(b, b.TempDir(), &outbox.Options{SyncEvery: every})
+			stop := start(q, sink{})
+			m := benchmarkMessage()
+			const callers = 16
+			b.ReportAllocs()
+			b.ResetTimer()
+			var wait sync.WaitGroup
+			for c := range callers {
+				wait.Go(func() {
+					for i := c; i < b.N; i += callers {
+						if err := q.Put(context.Background(), m); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wait.Wait()
+			require.NoError(b, q.Flush(context.Background()))
+			b.StopTimer()
+			_ = stop()
+			require.NoError(b, q.Close())
+		})
+	}
+}
+
+// BenchmarkDrain is the way from the files to the client.
+func BenchmarkDrain(b *testing.B) {
+	q := open(b, b.TempDir(), &outbox.Options{SyncEvery: -1, Overflow: device.DropOldest, MaxBytes: 4 << 30})
+	m := benchmarkMessage()
+	for range b.N {
+		require.NoError(b, q.Put(context.Background(), m))
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	stop := start(q, sink{})
+	require.NoError(b, q.Flush(context.Background()))
+	b.StopTimer()
+	_ = stop()
+	require.NoError(b, q.Close())
+}
+
+func BenchmarkOpen(b *testing.B) {
+	folder := b.TempDir()
+	q := open(b, folder, &outbox.Options{SyncEvery: -1})
+	for range 100_000 {
+		require.NoError(b, q.Put(context.Background(), benchmarkMessage()))
+	}
+	require.NoError(b, q.Close())
+	b.ResetTimer()
+	for range b.N {
+		q := open(b, folder, &outbox.Options{SyncEvery: -1})
+		require.NoError(b, q.Close())
+	}
+}

@@ -1,0 +1,196 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// span is a range of record numbers, to excluded.
+type span struct{ from, to uint64 }
+
+// overlap is how many numbers two ranges share.
+func (s span) overlap(o span) uint64 {
+	from, to := max(s.from, o.from), min(s.to, o.to)
+	if from >= to {
+		return 0
+	}
+	return to - from
+}
+
+// load takes the folder and reads it.
+func (q *Queue) load() (err error) {
+	if err := makeFolder(q.fs, q.folder); err != nil {
+		return err
+	}
+	if q.lock, err = q.fs.Open(filepath.Join(q.folder, "lock"), os.O_CREATE|os.O_RDWR); err != nil {
+		return err
+	}
+	switch err := q.fs.Lock(q.lock); {
+	case errors.Is(err, errNoLock):
+		return &transport.Error{Kind: transport.Unsupported, Op: transport.OpSend, Err: err}
+	case err != nil:
+		return invalid("another Queue has the folder " + q.folder + ", or no lock is to be had there (" + err.Error() +
+			"); close that one, or give each its own")
+	}
+	if q.mark, q.done, err = openMark(q.fs, filepath.Join(q.folder, "done")); err != nil {
+		return err
+	}
+	q.marked, q.next = q.done, q.done
+	entries, err := q.fs.List(q.folder)
+	if err != nil {
+		return err
+	}
+	var readable, junk []found
+	for _, e := range entries {
+		first, salt, ok := parseName(e.Name)
+		if !ok {
+			continue
+		}
+		path := filepath.Join(q.folder, e.Name)
+		if !e.Regular {
+			return fmt.Errorf("%s: %w", path, errNotRegular)
+		}
+		f, err := q.readSegment(&segment{path: path, salt: salt, first: first, next: first, synced: first, named: true})
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if f.messages > 0 {
+			readable = append(readable, f)
+			continue
+		}
+		if f.fileSize > 0 {
+			junk = append(junk, f)
+		}
+		if err := q.putAway(f); err != nil {
+			return err
+		}
+	}
+	q.arrange(readable, junk)
+	if q.opt.SyncEvery < 0 {
+		return nil
+	}
+	return q.fs.SyncFolder(q.folder) // a killed process may not have done it
+}
+
+// found is a segment that Open has read.
+type found struct {
+	*segment
+	messages   int
+	fileSize   int64
+	holes      []span // numbers of damaged records
+	unreadable bool   // some sectors could not be read
+}
+
+// tail is the least number of messages that the unreadable end of the file held.
+func (f found) tail() uint64 {
+	if f.fileSize > f.size {
+		return 1
+	}
+	return 0
+}
+
+// readSegment reads a segment and makes it durable.
+func (q *Queue) readSegment(s *segment) (found, error) {
+	f := found{segment: s}
+	in, err := q.fs.Open(s.path, os.O_RDWR)
+	if err != nil {
+		return f, err
+	}
+	defer in.Close()
+	if f.fileSize, err = in.Size(); err != nil {
+		return f, err
+	}
+	sc := scanner{file: in, salt: s.salt, next: s.first, limit: f.fileSize}
+	for {
+		number, message, err := sc.read()
+		if err == errEnd {
+			break
+		}
+		if err != nil {
+			return f, err
+		}
+		lost := span{s.next, number}
+		s.next, s.size = number+1, sc.at
+		if message == nil {
+			lost.to = s.next
+		} else {
+			f.messages++
+		}
+		if lost.from < lost.to {
+			f.holes = append(f.holes, lost)
+		}
+	}
+	f.unreadable = sc.unreadable
+	if q.opt.SyncEvery < 0 || f.messages == 0 {
+		return f, nil
+	}
+	// A killed process may have left records to the system's cache.
+	if err := in.Sync(); err != nil {
+		q.stats.SyncErrors++
+	} else {
+		s.synced = s.next
+	}
+	return f, nil
+}
+
+// putAway deletes a segment without a readable message. It keeps for people what is more than the
+// one message that was being written, and what the disk could not read.
+func (q *Queue) putAway(f found) error {
+	if f.unreadable || f.fileSize > recordHead+maxMessage {
+		return q.fs.Rename(f.path, f.path+damaged)
+	}
+	return q.fs.Remove(f.path)
+}
+
+const damaged = ".damaged"
+
+// arrange makes the queue's segments of the readable ones, and counts the messages that are missing:
+// gaps between numbers, and unreadable ends, whose messages have no number.
+func (q *Queue) arrange(readable, junk []found) {
+	for i, f := range readable {
+		if i+1 < len(readable) {
+			// A segment's records from the next one's first on were unreadable when that one began.
+			next := readable[i+1].first
+			f.holes = append(f.holes, span{f.next, next})
+			f.next = next
+		}
+		for _, h := range f.holes {
+			q.holes = append(q.holes, span{h.from, min(h.to, f.next)})
+		}
+		q.next = max(q.next, f.next)
+	}
+	first, ended := q.next, uint64(0) // ended: messages behind the last readable one
+	if n := len(readable); n > 0 {
+		first, ended = readable[0].first, readable[n-1].tail()
+	}
+	for _, f := range junk {
+		switch {
+		case len(readable) > 0 && f.first < readable[0].first:
+			q.holes = append(q.holes, span{f.first, readable[0].first})
+		case f.first >= q.next:
+			ended = f.first - q.next + max(f.next-f.first, 1)
+		}
+		first = min(first, f.first)
+	}
+	// Segments before the first one are done, though the mark may be older.
+	q.done = max(q.done, first)
+	q.next = max(q.next, q.done)
+	q.stats.Damaged = ended + q.holesIn(q.done, q.next)
+	for _, f := range readable {
+		q.segments = append(q.segments, f.segment)
+		q.bytes += f.size
+	}
+	q.pass(q.done)
+}
+
+// holesIn is how many numbers from from to to are known to be missing.
+func (q *Queue) holesIn(from, to uint64) (n uint64) {
+	for _, h := range q.holes {
+		n += h.overlap(span{from, to})
+	}
+	return n
+}

@@ -1,0 +1,26 @@
+package outbox
+
+import (
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+var lockFileEx = syscall.NewLazyDLL("kernel32.dll").NewProc("LockFileEx")
+
+const (
+	lockfileFailImmediately = 1
+	lockfileExclusiveLock   = 2
+)
+
+// lockFile takes the lock on the whole file, which ends with the file or the process.
+func lockFile(f *os.File) error {
+	var at syscall.Overlapped
+	const all = ^uintptr(0) & 0xffffffff
+	ok, _, err := lockFileEx.Call(f.Fd(), lockfileExclusiveLock|lockfileFailImmediately, 0, all, all,
+		uintptr(unsafe.Pointer(&at)))
+	if ok == 0 {
+		return err
+	}
+	return nil
+}
