@@ -26,13 +26,13 @@ func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
 		release := make(chan struct{})
 		var calls atomic.Int32
-		d.hook = onSync(func() error {
+		d.on(onSync(func() error {
 			if calls.Add(1) == 1 {
 				<-release
 				return syscall.EIO
 			}
 			return nil
-		})
+		}))
 		first, second := make(chan error, 1), make(chan error, 1)
 		body := make([]byte, 100_000)
 		go func() { first <- q.Put(t.Context(), &transport.Message{Body: body}) }()
@@ -52,14 +52,14 @@ func TestAFailingFsyncDuringClose(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		var calls atomic.Int32
-		d.hook = onSync(func() error {
+		d.on(onSync(func() error {
 			n := calls.Add(1)
 			time.Sleep(time.Second)
 			if n == 2 {
 				return syscall.EIO
 			}
 			return nil
-		})
+		}))
 		first, second := make(chan error, 1), make(chan error, 1)
 		go func() { first <- q.Put(t.Context(), numbered(1)) }()
 		synctest.Wait()
@@ -76,7 +76,7 @@ func TestSyncEveryOnASlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second, CloseTimeout: time.Minute})
-		d.hook = onSync(func() error { time.Sleep(5 * time.Second); return nil })
+		d.on(onSync(func() error { time.Sleep(5 * time.Second); return nil }))
 		put(t, q, 0, 1)
 		time.Sleep(1500 * time.Millisecond)
 		put(t, q, 1, 2)
@@ -91,7 +91,7 @@ func TestSyncEveryOnAFailingDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second})
-		d.hook = onSync(func() error { return syscall.EIO })
+		d.on(onSync(func() error { return syscall.EIO }))
 		put(t, q, 0, 1)
 		time.Sleep(time.Minute)
 		put(t, q, 1, 2)
@@ -115,14 +115,14 @@ func TestASegmentThatFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
-		d.hook = func(o op) error {
+		d.on(func(o op) error {
 			if o.name == "write" || o.name == "truncate" {
 				return syscall.EIO
 			}
 			return nil
-		}
+		})
 		require.ErrorIs(t, q.Put(t.Context(), numbered(0)), syscall.EIO)
-		d.hook = nil
+		d.on(nil)
 		require.NoError(t, flushSoon(t, q), "nothing waits")
 		put(t, q, 1, 2)
 		require.Equal(t, ids(1, 2), bodies(t, q))

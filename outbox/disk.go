@@ -252,7 +252,7 @@ func (q *Queue) seal() {
 	f := s.file
 	s.file = nil
 	_ = q.unlocked(f.Close)
-	q.pass(q.done) // it may be done, or empty
+	q.passLocked(q.done) // it may be done, or empty
 }
 
 // dirtyLocked reports whether s has records that have to get to the disk.
@@ -293,22 +293,32 @@ func (q *Queue) emptyTrash() {
 	q.startSyncLocked()
 }
 
-// writeMark writes the mark if it is old. mu is held, and released meanwhile. A slot does not change
-// while it is synced.
+// writeMark writes the mark if it is old. mu is held, and released meanwhile.
 func (q *Queue) writeMark() {
-	for q.markBusy {
-		q.awaitLocked(&q.synced)
-	}
 	q.markDue = false
-	done := q.done
-	if q.marked == done {
+	if q.marked == q.done {
 		return
 	}
-	if err := q.unlocked(func() error { return q.mark.write(done) }); err != nil {
+	done := q.done
+	err := q.withMark(func() error { return q.mark.write(done) })
+	if err != nil {
 		q.stats.MarkErrors++
 		return
 	}
 	q.marked = done
+}
+
+// withMark calls f without the mutex and with the mark for its own: a slot must not change while it
+// is synced.
+func (q *Queue) withMark(f func() error) error {
+	for q.markBusy {
+		q.awaitLocked(&q.markFree)
+	}
+	q.markBusy = true
+	err := q.unlocked(f)
+	q.markBusy = false
+	wake(&q.markFree)
+	return err
 }
 
 // shut is the last part of Close, which waits for it.

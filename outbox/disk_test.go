@@ -23,10 +23,8 @@ type op struct {
 
 // disk is a file system in memory with a cache: what is not synced is lost when the power goes.
 type disk struct {
-	// hook is called before each op, without a lock. Its error is the op's; it may block.
-	hook func(op) error
-
 	mu       sync.Mutex
+	hook     func(op) error // called before each op, without mu; its error is the op's, and it may block
 	names    map[string]*inode
 	durable  map[string]*inode // names that are on the disk
 	capacity int64             // in bytes; 0: no limit
@@ -69,9 +67,19 @@ const page = 4096
 
 func pages(n int64) int64 { return (n + page - 1) / page }
 
+// on has hook called before each op from here on.
+func (d *disk) on(hook func(op) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hook = hook
+}
+
 func (d *disk) ask(o op) error {
-	if d.hook != nil {
-		return d.hook(o)
+	d.mu.Lock()
+	hook := d.hook
+	d.mu.Unlock()
+	if hook != nil {
+		return hook(o)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -58,7 +59,11 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer q.Close()
-	go q.Run(ctx, client) // until Close
+	go func() { // until Close
+		if err := q.Run(ctx, client); !errors.Is(err, transport.Closed) {
+			log.Print(err)
+		}
+	}()
 	if err := q.Flush(ctx); err != nil {
 		log.Fatal(err)
 	}

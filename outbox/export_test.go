@@ -18,6 +18,7 @@ var (
 	SegmentName   = segmentName
 	AppendRecord  = appendRecord
 	SealRecord    = sealRecord
+	ErrNoLock     = errNoLock
 )
 
 const RecordHead = recordHead

@@ -163,18 +163,21 @@ func (q *Queue) arrange(readable, junk []found) {
 		}
 		q.next = max(q.next, f.next)
 	}
+	if len(readable) == 0 && len(junk) > 0 {
+		q.next = max(q.next, junk[0].first)
+	}
 	first, ended := q.next, uint64(0) // ended: messages behind the last readable one
 	if n := len(readable); n > 0 {
 		first, ended = readable[0].first, readable[n-1].tail()
 	}
+	if len(readable) > 0 && len(junk) > 0 && junk[0].first < first {
+		q.holes = append(q.holes, span{junk[0].first, first})
+		first = junk[0].first
+	}
 	for _, f := range junk {
-		switch {
-		case len(readable) > 0 && f.first < readable[0].first:
-			q.holes = append(q.holes, span{f.first, readable[0].first})
-		case f.first >= q.next:
+		if f.first >= q.next {
 			ended = f.first - q.next + max(f.next-f.first, 1)
 		}
-		first = min(first, f.first)
 	}
 	// Segments before the first one are done, though the mark may be older.
 	q.done = max(q.done, first)
@@ -184,7 +187,6 @@ func (q *Queue) arrange(readable, junk []found) {
 		q.segments = append(q.segments, f.segment)
 		q.bytes += f.size
 	}
-	q.pass(q.done)
 }
 
 // holesIn is how many numbers from from to to are known to be missing.

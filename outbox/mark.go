@@ -62,9 +62,6 @@ func (m *mark) allocate(good [markSlots]bool, done uint64) error {
 		if _, err := m.file.WriteAt(b[:], slot*markSlot); err != nil {
 			return err
 		}
-		if err := m.file.Sync(); err != nil {
-			return err
-		}
 	}
 	return nil
 }

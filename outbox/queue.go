@@ -62,7 +62,7 @@ type Queue struct {
 	syncing  bool // the syncer exists
 	wantSync bool // the active segment has to be synced
 	wantMark bool // the mark has to be synced
-	markBusy bool // the mark is being synced
+	markBusy bool // the mark is being written or synced
 	later    *time.Timer
 	laterSet bool
 
@@ -70,7 +70,9 @@ type Queue struct {
 	grown  chan struct{} // closed when there is a new record
 	ended  chan struct{} // closed when a record is done
 	worked chan struct{} // closed when the writer has ended
-	synced chan struct{} // closed when an fsync has ended
+	synced chan struct{} // closed when the syncer has ended
+
+	markFree chan struct{} // closed when the mark is not busy any more
 }
 
 // Stats are counts since Open, except Waiting and Bytes, which describe the files.
@@ -118,7 +120,7 @@ func openOn(fs fileSystem, folder string, o *Options) (*Queue, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.kickLocked() // for what is done and was not removed
+	q.passLocked(q.done) // the last process may not have removed what is done
 	return q, nil
 }
 
@@ -222,7 +224,7 @@ func (q *Queue) submit(p *entrant) (room <-chan struct{}, err error) {
 		q.pendingBytes += size
 		q.kickLocked()
 		return nil, nil
-	case q.opt.Overflow == device.Block || q.opt.Overflow == device.DropOldest && q.inUseLocked():
+	case q.opt.Overflow == device.Block || q.opt.Overflow == device.DropOldest && q.pendingBytes > 0:
 		return waitFor(&q.room), nil
 	}
 	return nil, errFull
@@ -306,7 +308,7 @@ func (q *Queue) finish(from, number uint64, result error, quiet bool) {
 	if missing.from = max(missing.from, q.done); missing.from < missing.to {
 		q.stats.Damaged += missing.to - missing.from - q.holesIn(missing.from, missing.to)
 	}
-	q.pass(number + 1)
+	q.passLocked(number + 1)
 	const markEvery = 64
 	if quiet || q.done-q.marked >= markEvery {
 		q.markDue = true
@@ -314,8 +316,8 @@ func (q *Queue) finish(from, number uint64, result error, quiet bool) {
 	}
 }
 
-// pass notes that all records below number are done. mu is held.
-func (q *Queue) pass(number uint64) {
+// passLocked notes that all records below number are done.
+func (q *Queue) passLocked(number uint64) {
 	q.done = max(q.done, number)
 	for len(q.segments) > 0 && q.segments[0] != q.active && q.segments[0].next <= q.done {
 		q.removeFirstLocked()

@@ -382,7 +382,7 @@ func TestAFailedWriteCostsItsMessage(t *testing.T) {
 					put(t, q, 0, 10)
 					time.Sleep(time.Second)
 					broken := d.segments(folder)[0]
-					d.hook = func(o op) error {
+					d.on(func(o op) error {
 						switch {
 						case o.path != broken:
 						case o.name == "write":
@@ -393,12 +393,12 @@ func TestAFailedWriteCostsItsMessage(t *testing.T) {
 							return cut
 						}
 						return nil
-					}
+					})
 					err := q.Put(t.Context(), numbered(10))
 					require.ErrorIs(t, err, syscall.EIO)
 					require.ErrorContains(t, err, "outbox")
 					if cut == nil {
-						d.hook = nil
+						d.on(nil)
 					}
 					require.EqualValues(t, 10, q.Stats().Waiting)
 					put(t, q, 11, 20)

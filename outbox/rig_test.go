@@ -2,8 +2,10 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,4 +100,48 @@ func ids(from, to int) (all []string) {
 		all = append(all, strconv.Itoa(n))
 	}
 	return all
+}
+
+// taker is a client that takes messages and finishes each at once, as one does that finds them
+// expired. No hub takes part.
+type taker struct {
+	most int // so many; 0: all
+	mu   sync.Mutex
+	got  []string
+}
+
+var errEnough = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("the taker has enough")}
+
+func (k *taker) Enqueue(_ context.Context, m *transport.Message, _ *device.Receipt) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.most > 0 && len(k.got) == k.most {
+		return errEnough
+	}
+	k.got = append(k.got, m.ID)
+	return errExpired
+}
+
+func (k *taker) ids() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]string(nil), k.got...)
+}
+
+// take runs the queue until nothing waits, and returns the messages' ids.
+func take(t testing.TB, q *outbox.Queue) []string {
+	t.Helper()
+	k := &taker{}
+	stop := start(q, k)
+	require.NoError(t, flushSoon(t, q))
+	require.ErrorIs(t, stop(), context.Canceled)
+	return k.ids()
+}
+
+// ended is what Run returns of itself.
+func ended(t testing.TB, q *outbox.Queue, c outbox.Client) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return q.Run(ctx, c)
 }

@@ -81,13 +81,13 @@ func (q *Queue) settleUnsyncedLocked(s *segment, upTo uint64, err error) {
 
 // syncMark syncs the mark. mu is held, and released meanwhile.
 func (q *Queue) syncMark() {
-	q.markBusy = true
-	err := q.unlocked(q.mark.file.Sync)
-	q.markBusy = false
-	wake(&q.synced)
-	if err == nil {
-		q.mark.synced()
-	}
+	_ = q.withMark(func() error {
+		err := q.mark.file.Sync()
+		if err == nil {
+			q.mark.synced()
+		}
+		return err
+	})
 }
 
 // syncLaterLocked arranges for a sync within Options.SyncEvery.

@@ -1,0 +1,443 @@
+package outbox_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A bit that turned costs its message and no other, and is counted once, whether Open meets it or
+// Run, and never becomes another message.
+func TestDamageIsNoticed(t *testing.T) {
+	const n = 20
+	for _, met := range []string{"Open", "Run"} {
+		t.Run(met, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				whole, starts := segmentOf(t, n)
+				for at := range whole {
+					lost := 0
+					for lost+1 < n && starts[lost+1] <= at {
+						lost++
+					}
+					flip := func(b []byte) []byte { b[at] ^= 1 << (at % 8); return b }
+					got, s := afterDamage(t, n, met == "Run", flip)
+					require.Equal(t, slices.Delete(append(ids(0, n), "100"), lost, lost+1), got, "byte %d", at)
+					require.EqualValues(t, 1, s.Damaged, "byte %d", at)
+					require.Zero(t, s.Waiting)
+				}
+			})
+		})
+	}
+}
+
+// segmentOf is the segment of n messages, and where each begins.
+func segmentOf(t testing.TB, n int) (whole []byte, starts []int) {
+	d := newDisk()
+	q := openOn(t, d, nil)
+	put(t, q, 0, n)
+	require.NoError(t, q.Close())
+	d.edit(d.segments(folder)[0], func(b []byte) []byte { whole = b; return b })
+	for at := 0; at < len(whole); {
+		starts = append(starts, at)
+		at += outbox.RecordHead + int(binary.BigEndian.Uint32(whole[at+4:]))
+	}
+	require.Len(t, starts, n)
+	return slices.Clone(whole), starts
+}
+
+// afterDamage damages a segment of n messages, before Open or, if late, before Run, puts message 100
+// behind them, and returns what Run brings. What Open meets is counted by Open.
+func afterDamage(t testing.TB, n int, late bool, change func([]byte) []byte) ([]string, outbox.Stats) {
+	d := newDisk()
+	q := openOn(t, d, &outbox.Options{SyncEvery: -1})
+	put(t, q, 0, n)
+	path := d.segments(folder)[0]
+	if late {
+		d.edit(path, change)
+	} else {
+		require.NoError(t, q.Close())
+		d.edit(path, change)
+		q = openOn(t, d, &outbox.Options{SyncEvery: -1})
+		require.NotZero(t, q.Stats().Damaged, "Open does not count it")
+	}
+	put(t, q, 100, 101)
+	early := q.Stats()
+	got := take(t, q)
+	require.EqualValues(t, len(got)+int(q.Stats().Damaged-early.Damaged), early.Waiting, "what waits is counted truly")
+	if !late {
+		require.Equal(t, early.Damaged, q.Stats().Damaged, "counted twice")
+	}
+	s := q.Stats()
+	require.NoError(t, q.Close())
+	return got, s
+}
+
+// Damage of a larger part costs the messages in it.
+func TestDamageOfAPartCostsItsMessages(t *testing.T) {
+	const n = 200
+	_, starts := segmentOf(t, n)
+	for _, late := range []bool{false, true} {
+		for name, fill := range map[string]byte{"zeros": 0, "ones": 0xff} {
+			t.Run(fmt.Sprint(name, ", met by Run: ", late), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					got, s := afterDamage(t, n, late, func(b []byte) []byte {
+						copy(b[starts[50]+3:], bytes.Repeat([]byte{fill}, starts[70]-starts[50]))
+						return b
+					})
+					require.Equal(t, slices.Concat(ids(0, 50), ids(71, n), []string{"100"}), got)
+					require.EqualValues(t, 21, s.Damaged)
+				})
+			})
+		}
+	}
+}
+
+// A damaged record in front of ones that wait costs none of them, though it is done itself.
+func TestADamagedRecordThatIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		put(t, q, 0, 1000)
+		require.ErrorIs(t, ended(t, q, &taker{most: 500}), errEnough)
+		require.NoError(t, q.Close())
+		d.edit(d.segments(folder)[0], func(b []byte) []byte { b[5] ^= 1; return b })
+		q = openOn(t, d, nil)
+		require.EqualValues(t, 500, q.Stats().Waiting)
+		require.Zero(t, q.Stats().Damaged, "nothing that waits is damaged")
+		require.Equal(t, ids(500, 1000), take(t, q))
+		require.Zero(t, q.Stats().Damaged)
+		require.NoError(t, q.Close())
+	})
+}
+
+// Damage behind the last readable record of a file that is written to holds up neither Flush nor the
+// messages that come.
+func TestDamageAtTheEndIsPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		put(t, q, 0, 10)
+		_, starts := segmentOf(t, 10)
+		d.edit(d.segments(folder)[0], func(b []byte) []byte { clear(b[starts[7]:]); return b })
+		require.Equal(t, ids(0, 7), take(t, q))
+		require.EqualValues(t, 3, q.Stats().Damaged)
+		put(t, q, 10, 12)
+		require.Equal(t, ids(10, 12), take(t, q))
+		require.EqualValues(t, 3, q.Stats().Damaged)
+		require.NoError(t, q.Close())
+	})
+}
+
+// Two records that changed places are no records: each is bound to its place.
+func TestARecordBelongsToItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, starts := segmentOf(t, 9)
+		got, s := afterDamage(t, 9, false, func(b []byte) []byte {
+			size := starts[4] - starts[3]
+			third, fourth := slices.Clone(b[starts[3]:][:size]), slices.Clone(b[starts[4]:][:size])
+			copy(b[starts[3]:], fourth)
+			copy(b[starts[4]:], third)
+			return b
+		})
+		require.Equal(t, append(append(ids(0, 3), ids(5, 9)...), "100"), got)
+		require.EqualValues(t, 2, s.Damaged)
+	})
+}
+
+// Bytes of a message that look like a record are none when the record around them is damaged.
+func TestAMessageThatHoldsRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		put(t, q, 0, 3)
+		var whole []byte
+		d.edit(d.segments(folder)[0], func(b []byte) []byte { whole = slices.Clone(b); return b })
+		require.NoError(t, q.Put(t.Context(), &transport.Message{ID: "3", Body: whole}))
+		put(t, q, 4, 6)
+		require.NoError(t, q.Close())
+		path := d.segments(folder)[0]
+		_, salt, ok := outbox.ParseName(filepath.Base(path))
+		require.True(t, ok)
+		d.edit(path, func(b []byte) []byte {
+			// The worst case: the records in the body have the right place and salt for another file.
+			inner := bytes.Index(b[len(whole):], whole) + len(whole)
+			outbox.SealRecord(b[inner:], salt+1, int64(inner), 4)
+			b[len(whole)+5] ^= 1
+			return b
+		})
+		q = openOn(t, d, nil)
+		require.Equal(t, append(ids(0, 3), ids(4, 6)...), take(t, q))
+		require.EqualValues(t, 1, q.Stats().Damaged)
+		require.NoError(t, q.Close())
+	})
+}
+
+// A gap in the numbers that has no room in the bytes before it is no gap but a wrong record.
+func TestANumberThatCannotBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		put(t, q, 0, 5)
+		require.NoError(t, q.Close())
+		_, starts := segmentOf(t, 5)
+		path := d.segments(folder)[0]
+		_, salt, _ := outbox.ParseName(filepath.Base(path))
+		d.edit(path, func(b []byte) []byte {
+			outbox.SealRecord(b[starts[2]:], salt, int64(starts[2]), 1<<40)
+			return b
+		})
+		q = openOn(t, d, nil)
+		require.EqualValues(t, 1, q.Stats().Damaged)
+		require.Equal(t, append(ids(0, 2), ids(3, 5)...), take(t, q))
+		require.NoError(t, q.Close())
+	})
+}
+
+// An unreadable sector costs the messages in it, and Open and Run go on.
+func TestUnreadableSectors(t *testing.T) {
+	const n = 500
+	whole, starts := segmentOf(t, n)
+	for _, late := range []bool{false, true} {
+		for sector := range len(whole)/page + 1 {
+			t.Run(fmt.Sprint("sector ", sector, ", met by Run: ", late), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := newDisk()
+					q := openOn(t, d, nil)
+					put(t, q, 0, n)
+					if !late {
+						require.NoError(t, q.Close())
+					}
+					d.spoil(d.segments(folder)[0], int64(sector*page), int64(sector*page+1))
+					if !late {
+						q = openOn(t, d, nil)
+					}
+					want, lost := []string(nil), 0
+					for i := range n {
+						end := len(whole)
+						if i+1 < n {
+							end = starts[i+1]
+						}
+						if starts[i] < (sector+1)*page && end > sector*page {
+							lost++
+							continue
+						}
+						want = append(want, strconv.Itoa(i))
+					}
+					require.Equal(t, want, take(t, q))
+					if !late && sector == len(whole)/page {
+						// The record whose head can be read, and the end, in which are any number.
+						lost = 2
+					}
+					require.EqualValues(t, lost, q.Stats().Damaged)
+					require.NoError(t, q.Close())
+				})
+			})
+		}
+	}
+}
+
+// What the disk cannot read at all is kept for people, and so is more than one message's worth of
+// unreadable bytes; a torn message is deleted. The queue goes on, and a gap is counted truly.
+func TestUnreadableSegmentsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		var paths []string
+		for life := range 4 {
+			q := openOn(t, d, &outbox.Options{SyncEvery: -1})
+			put(t, q, life*10, (life+1)*10)
+			require.NoError(t, q.Close())
+			paths = d.segments(folder)
+			require.Len(t, paths, life+1)
+		}
+		d.spoil(paths[0], 0, 1<<20)
+		d.edit(paths[1], func(b []byte) []byte { return make([]byte, 2<<20) })
+		d.edit(paths[2], func(b []byte) []byte { clear(b); return b })
+		q := openOn(t, d, nil)
+		require.EqualValues(t, 30, q.Stats().Damaged)
+		require.EqualValues(t, 10, q.Stats().Waiting)
+		require.True(t, d.Exists(paths[0]+".damaged"))
+		require.True(t, d.Exists(paths[1]+".damaged"))
+		require.False(t, d.Exists(paths[2]) || d.Exists(paths[2]+".damaged"))
+		require.Equal(t, ids(30, 40), take(t, q))
+		require.EqualValues(t, 30, q.Stats().Damaged)
+		require.NoError(t, q.Close())
+		q = openOn(t, d, nil)
+		require.Zero(t, q.Stats().Damaged, "counted in the next process as well")
+		require.NoError(t, q.Close())
+	})
+}
+
+// The same at the end: the numbers of lost messages are used again, and nothing is left out for that.
+func TestAnUnreadableLastSegment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		for life := range 2 {
+			q := openOn(t, d, nil)
+			put(t, q, life*10, (life+1)*10)
+			require.NoError(t, q.Close())
+		}
+		d.spoil(d.segments(folder)[1], 0, 1<<20)
+		q := openOn(t, d, nil)
+		require.EqualValues(t, 1, q.Stats().Damaged)
+		put(t, q, 20, 25)
+		require.NoError(t, q.Close())
+		q = openOn(t, d, nil)
+		require.Zero(t, q.Stats().Damaged)
+		require.Equal(t, append(ids(0, 10), ids(20, 25)...), take(t, q))
+		require.NoError(t, q.Close())
+	})
+}
+
+// One damaged slot of the mark costs nothing: the other one is as new as the last fsync of the mark.
+// With both damaged everything in the files goes again, and nothing is deleted.
+func TestADamagedMark(t *testing.T) {
+	const n = 100
+	damages := map[string]func(d *disk, slot int64){
+		"bits": func(d *disk, slot int64) {
+			d.edit(folder+"/done", func(b []byte) []byte { b[slot*page+2] ^= 0x10; return b })
+		},
+		"ones": func(d *disk, slot int64) {
+			d.edit(folder+"/done", func(b []byte) []byte {
+				copy(b[slot*page:], bytes.Repeat([]byte{0xff}, 512))
+				return b
+			})
+		},
+		"unreadable": func(d *disk, slot int64) { d.spoil(folder+"/done", slot*page, slot*page+1) },
+	}
+	for name, damage := range damages {
+		for _, slots := range [][]int64{{0}, {1}, {0, 1}} {
+			t.Run(fmt.Sprint(name, slots), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := newDisk()
+					q := openOn(t, d, nil)
+					put(t, q, 0, n)
+					require.ErrorIs(t, ended(t, q, &taker{most: 40}), errEnough)
+					require.NoError(t, q.Close())
+					q = openOn(t, d, nil) // both slots have been written and synced
+					require.ErrorIs(t, ended(t, q, &taker{most: 20}), errEnough)
+					require.NoError(t, q.Close())
+					for _, slot := range slots {
+						damage(d, slot)
+					}
+					q = openOn(t, d, nil)
+					got := take(t, q)
+					switch first, err := strconv.Atoi(got[0]); {
+					case err != nil:
+						require.NoError(t, err)
+					case len(slots) == 2:
+						require.Zero(t, first)
+					default:
+						require.Contains(t, []int{40, 60}, first, "the other slot is not looked at")
+					}
+					require.Equal(t, ids(n-len(got), n), got)
+					require.NoError(t, q.Close())
+				})
+			})
+		}
+	}
+}
+
+// A sector of the mark that could not be read for a while does not come back with an old number
+// that is higher than the truth.
+func TestAMarkThatComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		put(t, q, 0, 100)
+		require.Len(t, take(t, q), 100)
+		require.NoError(t, q.Close())
+		d.spoil(folder+"/done", 0, 2*page)
+		q = openOn(t, d, nil) // its numbers begin anew
+		put(t, q, 0, 50)
+		require.NoError(t, q.Close())
+		d.names[folder+"/done"].bad = nil
+		q = openOn(t, d, nil)
+		require.Equal(t, ids(0, 50), take(t, q))
+		require.NoError(t, q.Close())
+	})
+}
+
+// The mark alternates between its slots, and never overwrites the only durable one.
+func TestTheMarkAlternates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		var writes []int64 // slots; -1 is an fsync
+		d.on(func(o op) error {
+			if o.path == folder+"/done" && o.name == "write" {
+				writes = append(writes, o.at/page)
+			}
+			if o.path == folder+"/done" && o.name == "sync" {
+				writes = append(writes, -1)
+			}
+			return nil
+		})
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
+		writes = nil // of Open
+		for n := range 60 {
+			require.NoError(t, q.Put(t.Context(), quarter(n)))
+			require.Len(t, take(t, q), 1)
+		}
+		require.NoError(t, q.Close())
+		used := map[int64]int{}
+		last := int64(-1)
+		for _, w := range writes {
+			switch {
+			case w < 0:
+				last = -1
+				continue
+			case last >= 0:
+				require.Equal(t, last, w, "both slots at risk: %v", writes)
+			}
+			last = w
+			used[w]++
+		}
+		require.Greater(t, used[0], 5)
+		require.Greater(t, used[1], 5)
+	})
+}
+
+// A deleted folder makes Put fail: the data would be gone with the last open file.
+func TestADeletedFolder(t *testing.T) {
+	for name, o := range map[string]*outbox.Options{"fsync": nil, "SyncEvery -1": {SyncEvery: -1}, "SyncEvery 1h": {SyncEvery: 1 << 41}} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "outbox")
+			q := open(t, folder, o)
+			put(t, q, 0, 3)
+			require.NoError(t, os.RemoveAll(folder))
+			for range 3 {
+				require.Error(t, q.Put(t.Context(), numbered(3)))
+			}
+			// A folder that was made anew is not locked by this Queue.
+			require.NoError(t, os.Mkdir(folder, 0o700))
+			require.ErrorContains(t, q.Put(t.Context(), numbered(3)), "open it anew")
+			require.EqualValues(t, 3, q.Stats().Put)
+			_ = q.Close()
+			q = open(t, folder, o)
+			put(t, q, 0, 3)
+			require.Equal(t, ids(0, 3), take(t, q))
+			require.NoError(t, q.Close())
+		})
+	}
+}
+
+// A system without locks is refused: two processes would use the folder at the same time.
+func TestASystemWithoutLocksIsRefused(t *testing.T) {
+	_, err := outbox.OpenOn(unlocked{newDisk()}, folder, nil)
+	require.ErrorIs(t, err, transport.Unsupported)
+	require.ErrorContains(t, err, "no file locks")
+}
+
+type unlocked struct{ *disk }
+
+func (unlocked) Lock(outbox.File) error { return outbox.ErrNoLock }

@@ -1,0 +1,118 @@
+package outbox_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// sized is a message of about 5 KB.
+func sized(n int) *transport.Message {
+	m := numbered(n)
+	m.Body = append(m.Body, make([]byte, 5000)...)
+	return m
+}
+
+// A full disk refuses messages with Quota, and takes them again when those before are done, without
+// a restart. Nothing is lost, and nothing is sent again by the next process.
+func TestAFullDiskRecovers(t *testing.T) {
+	for _, every := range []time.Duration{0, time.Second, -1} {
+		for _, overflow := range []device.Overflow{device.Block, device.DropOldest} {
+			t.Run(fmt.Sprint("SyncEvery ", every, ", Overflow ", overflow), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := newDisk()
+					d.capacity = 700 << 10
+					fullDisk(t, d, folder, &outbox.Options{SyncEvery: every, Overflow: overflow})
+				})
+			})
+		}
+	}
+}
+
+// fullDisk fills a disk of a few hundred KB, three times over.
+func fullDisk(t *testing.T, fs outbox.FileSystem, folder string, o *outbox.Options) {
+	q, err := outbox.OpenOn(fs, folder, o)
+	require.NoError(t, err)
+	n := 0
+	for round := range 3 {
+		begun := n
+		for ; ; n++ {
+			require.Less(t, n, 1000, "the disk is never full")
+			err := q.Put(t.Context(), sized(n))
+			if err == nil {
+				continue
+			}
+			require.ErrorIs(t, err, transport.Quota)
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			require.ErrorContains(t, err, "the disk is full")
+			break
+		}
+		require.Greater(t, n-begun, 80, "round %d: most of the disk can be used", round)
+		require.ErrorIs(t, q.Put(t.Context(), sized(n)), transport.Quota, "still full")
+		s := q.Stats()
+		require.EqualValues(t, n-begun, s.Waiting)
+		require.Zero(t, s.Dropped)
+
+		// A part of it is done: the rest keeps its place.
+		require.ErrorIs(t, ended(t, q, &taker{most: 20}), errEnough)
+		require.EqualValues(t, n-begun-20, q.Stats().Waiting)
+
+		got := &taker{}
+		stop := start(q, got)
+		require.NoError(t, flushSoon(t, q))
+		require.Equal(t, ids(begun+20, n), got.ids())
+		require.Error(t, stop())
+		require.Zero(t, q.Stats().MarkErrors)
+	}
+	require.NoError(t, q.Put(t.Context(), sized(n)))
+	require.NoError(t, q.Close())
+	q, err = outbox.OpenOn(fs, folder, o)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, q.Stats().Waiting)
+	got := &taker{}
+	stop := start(q, got)
+	require.NoError(t, flushSoon(t, q))
+	require.Equal(t, ids(n, n+1), got.ids())
+	require.Error(t, stop())
+	require.NoError(t, q.Close())
+}
+
+// The mark has its blocks from the beginning, so a disk that is full does not stop it.
+func TestTheMarkGrowsNotOnAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		put(t, q, 0, 200)
+		d.mu.Lock()
+		d.capacity = 1 // others have filled it
+		d.mu.Unlock()
+		require.Len(t, take(t, q), 200)
+		q.Idle()
+		require.Zero(t, q.Stats().MarkErrors)
+		q = openOn(t, d.kill(), nil)
+		require.Zero(t, q.Stats().Waiting)
+	})
+}
+
+// Open works on a full disk, so that the messages that fill it can go.
+func TestOpenOnAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		put(t, q, 0, 50)
+		require.NoError(t, q.Close())
+		require.NoError(t, d.Remove(folder+"/done"))
+		d.capacity = 1
+		q = openOn(t, d, nil)
+		require.Equal(t, ids(0, 50), take(t, q))
+		require.NoError(t, q.Close())
+	})
+}

@@ -1,0 +1,203 @@
+package outbox_test
+
+import (
+	"context"
+	"runtime"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// What the client still has when Run's context ends has no result: it waits for the next Run.
+func TestMessagesInFlightSurviveTheEndOfRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t)
+		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		failed := 0
+		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(*transport.Message, error) { failed++ }})
+		put(t, q, 0, 20)
+		for _, end := range []func(context.Context) (context.Context, context.CancelFunc){
+			context.WithCancel,
+			func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, time.Minute)
+			},
+		} {
+			c := newClient(t, hub, nil)
+			ctx, cancel := end(t.Context())
+			ran := make(chan error, 1)
+			go func() { ran <- q.Run(ctx, c) }()
+			time.Sleep(30 * time.Second)
+			if _, ok := ctx.Deadline(); !ok {
+				cancel()
+			}
+			require.ErrorIs(t, <-ran, ctx.Err())
+			cancel()
+			s := q.Stats()
+			require.Zero(t, s.Failed)
+			require.EqualValues(t, 20, s.Waiting)
+			require.NoError(t, c.Close())
+		}
+		require.Zero(t, failed)
+		away.Remove()
+		require.Equal(t, ids(0, 20), bodies(t, q))
+		require.NoError(t, q.Close())
+	})
+}
+
+// A segment stays until its last message is done, and goes then.
+func TestASegmentStaysForItsLastMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
+		for n := range 8 { // two segments
+			require.NoError(t, q.Put(t.Context(), quarter(n)))
+		}
+		first := d.segments(folder)[0]
+		require.ErrorIs(t, ended(t, q, &taker{most: 3}), errEnough)
+		q.Idle()
+		require.True(t, d.Exists(first))
+		again := openOn(t, d.kill(), nil)
+		require.Equal(t, ids(3, 8), take(t, again))
+		require.ErrorIs(t, ended(t, q, &taker{most: 1}), errEnough)
+		q.Idle()
+		require.False(t, d.Exists(first))
+		require.Equal(t, ids(4, 8), take(t, q))
+		require.NoError(t, q.Close())
+	})
+}
+
+// OnFailed that does not return ends Run with an error that says so. Its message counts as told, so
+// the next Run goes on behind it.
+func TestOnFailedThatDoesNotReturn(t *testing.T) {
+	for want, end := range map[string]func(){
+		"runtime.Goexit":    runtime.Goexit,
+		"panicked: too bad": func() { panic("too bad") },
+	} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				told := []string{}
+				q := openOn(t, newDisk(), &outbox.Options{OnFailed: func(m *transport.Message, _ error) {
+					told = append(told, m.ID)
+					end()
+				}})
+				put(t, q, 0, 3)
+				for n := range 3 {
+					ran := make(chan error, 1)
+					go func() { ran <- ended(t, q, &taker{}) }()
+					synctest.Wait()
+					require.Len(t, ran, 1, "Run stands still")
+					require.ErrorContains(t, <-ran, want)
+					require.Equal(t, ids(0, n+1), told)
+				}
+				require.Zero(t, q.Stats().Waiting)
+				require.EqualValues(t, 3, q.Stats().Failed)
+				require.NoError(t, q.Close())
+			})
+		})
+	}
+}
+
+// A file that cannot be read for another reason than its sectors ends Run, which says so, and the
+// next Run goes on.
+func TestRunTellsOfFilesThatCannotBeRead(t *testing.T) {
+	for _, op := range []string{"open", "read"} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDisk()
+			q := openOn(t, d, nil)
+			put(t, q, 0, 5)
+			d.on(failing(op, syscall.EMFILE))
+			err := ended(t, q, &taker{})
+			require.ErrorIs(t, err, syscall.EMFILE)
+			require.ErrorContains(t, err, d.segments(folder)[0])
+			require.EqualValues(t, 5, q.Stats().Waiting)
+			d.on(nil)
+			require.Equal(t, ids(0, 5), take(t, q))
+			require.NoError(t, q.Close())
+		})
+	}
+}
+
+// failing is a hook that fails the ops of a name.
+func failing(name string, err error) func(op) error {
+	return func(o op) error {
+		if o.name == name {
+			return err
+		}
+		return nil
+	}
+}
+
+// A file that cannot be removed, as on Windows while it is read, is removed later.
+func TestAFileThatCannotBeRemovedYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
+		d.on(failing("remove", syscall.EACCES))
+		for n := range 12 { // three segments
+			require.NoError(t, q.Put(t.Context(), quarter(n)))
+		}
+		require.Len(t, take(t, q), 12)
+		q.Idle()
+		require.Len(t, d.segments(folder), 3)
+		d.on(nil)
+		for n := range 4 {
+			require.NoError(t, q.Put(t.Context(), quarter(n)))
+		}
+		require.Len(t, take(t, q), 4)
+		q.Idle()
+		require.Len(t, d.segments(folder), 1)
+		require.NoError(t, q.Close())
+	})
+}
+
+// An error of the folder's fsync is one of Put: the message would be gone with the file's name.
+func TestAFailedFsyncOfTheFolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		d.on(failing("syncfolder", syscall.EIO))
+		require.ErrorIs(t, q.Put(t.Context(), numbered(0)), syscall.EIO)
+		d.on(nil)
+		put(t, q, 1, 2)
+		require.Equal(t, ids(0, 2), take(t, q), "nobody knows of the first one, so it is sent")
+		require.NoError(t, q.Close())
+	})
+}
+
+// DropOldest gives up the file that is written to as well, though Puts of it wait for an fsync.
+func TestDropOldestOfTheFileThatIsWrittenTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		d.on(onSync(func() error { time.Sleep(time.Second); return nil }))
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest})
+		results := make(chan error, 20)
+		for range 20 {
+			go func() {
+				m := numbered(0)
+				m.Body = make([]byte, 200_000)
+				results <- q.Put(t.Context(), m)
+			}()
+		}
+		for n := range 20 {
+			select {
+			case err := <-results:
+				require.NoError(t, err)
+			case <-time.After(time.Hour):
+				require.FailNow(t, "Put hangs", "after %d", n)
+			}
+		}
+		s := q.Stats()
+		require.EqualValues(t, 20, s.Put)
+		require.EqualValues(t, 20, s.Dropped+s.Waiting)
+		require.LessOrEqual(t, s.Bytes, int64(1<<20))
+		require.NoError(t, q.Close())
+	})
+}

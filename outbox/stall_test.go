@@ -1,0 +1,215 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// stall is a hook that blocks the ops of a name until it is released.
+type stall struct {
+	op      string
+	on      atomic.Bool
+	release chan struct{}
+}
+
+func newStall(op string) *stall { return &stall{op: op, release: make(chan struct{})} }
+
+func (s *stall) hook(o op) error {
+	if s.on.Load() && o.name == s.op {
+		<-s.release
+	}
+	return nil
+}
+
+func (s *stall) end() {
+	s.on.Store(false)
+	close(s.release)
+}
+
+// took returns how long f takes.
+func took(f func()) time.Duration {
+	begun := time.Now()
+	f()
+	return time.Since(begun)
+}
+
+// Whatever the disk does not answer, no caller waits for longer than its context.
+func TestAStalledDiskHoldsUpNoCaller(t *testing.T) {
+	for _, op := range []string{"write", "sync", "syncfolder", "create", "linked"} {
+		for _, every := range []time.Duration{0, time.Millisecond, -1} {
+			if every != 0 && (op == "sync" || op == "syncfolder") || every < 0 && op == "linked" {
+				continue // Put does not wait for it
+			}
+			t.Run(fmt.Sprint(op, ", SyncEvery ", every), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := newDisk()
+					q := openOn(t, d, &outbox.Options{SyncEvery: every})
+					s := newStall(op)
+					d.on(s.hook)
+					s.on.Store(true)
+					soon := func() context.Context {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+						t.Cleanup(cancel)
+						return ctx
+					}
+					for n := range 3 {
+						var err error
+						require.Equal(t, time.Second, took(func() { err = q.Put(soon(), numbered(n)) }))
+						require.ErrorIs(t, err, transport.Timeout)
+						require.ErrorIs(t, err, context.DeadlineExceeded)
+						if n == 0 {
+							continue
+						}
+						// Of the first one nobody knows; with fsync the others are written as well.
+						require.Equal(t, op == "sync" || op == "syncfolder", errors.Is(err, device.ErrOutcomeUnknown),
+							"Put %d: %v", n, err)
+					}
+					require.Zero(t, took(func() { q.Stats() }))
+					require.LessOrEqual(t, took(func() { _ = q.Flush(soon()) }), time.Second)
+					require.Equal(t, 5*time.Second, took(func() { require.ErrorIs(t, q.Close(), transport.Timeout) }))
+					s.on.Store(false) // for others
+					_, err := outbox.OpenOn(d, folder, nil)
+					require.ErrorIs(t, err, transport.Invalid, "the disk may still write")
+					s.end()
+					require.NoError(t, q.Close())
+					q = openOn(t, d, nil)
+					require.NoError(t, q.Close())
+				})
+			})
+		}
+	}
+}
+
+// A stalled disk that goes on loses nothing, and a withdrawn Put does not come back.
+func TestAStalledDiskGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		s := newStall("write")
+		d.on(s.hook)
+		put(t, q, 0, 1)
+		s.on.Store(true)
+		results := make(chan error, 2)
+		go func() { results <- q.Put(t.Context(), numbered(1)) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := q.Put(ctx, numbered(99))
+		require.ErrorIs(t, err, transport.Timeout)
+		require.NotErrorIs(t, err, device.ErrOutcomeUnknown)
+		go func() { results <- q.Put(t.Context(), numbered(2)) }()
+		synctest.Wait()
+		s.end()
+		require.NoError(t, <-results)
+		require.NoError(t, <-results)
+		require.Equal(t, ids(0, 3), bodies(t, q))
+		require.NoError(t, q.Close())
+	})
+}
+
+// Run ends with its context although the disk does not give what it reads. The next one waits for
+// the read, and goes on.
+func TestAStalledReadDoesNotHoldRun(t *testing.T) {
+	for _, op := range []string{"open", "read"} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDisk()
+				q := openOn(t, d, nil)
+				put(t, q, 0, 5)
+				s := newStall(op)
+				d.on(s.hook)
+				s.on.Store(true)
+				for range 2 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					require.Equal(t, time.Second, took(func() {
+						require.ErrorIs(t, q.Run(ctx, sink{}), context.DeadlineExceeded)
+					}))
+					cancel()
+				}
+				s.end()
+				require.Equal(t, ids(0, 5), bodies(t, q))
+				require.NoError(t, q.Close())
+			})
+		})
+	}
+}
+
+// Two fsyncs never run at the same time, since only one of them would hear of a failure, and each
+// Put ends, whatever is full, failing or dropped meanwhile.
+func TestFsyncsRunOneAtATime(t *testing.T) {
+	for _, every := range []time.Duration{0, time.Millisecond, time.Second} {
+		for _, failing := range []bool{false, true} {
+			t.Run(fmt.Sprint("SyncEvery ", every, ", failing ", failing), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := newDisk()
+					q := openOn(t, d, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20, Overflow: device.DropOldest})
+					var running, calls atomic.Int32
+					d.on(func(o op) error {
+						if o.name != "sync" && o.name != "syncfolder" {
+							return nil
+						}
+						if n := running.Add(1); n > 1 {
+							t.Errorf("%d fsyncs at a time", n)
+						}
+						time.Sleep(3 * time.Millisecond)
+						running.Add(-1)
+						if failing && calls.Add(1)%3 == 0 {
+							return context.DeadlineExceeded
+						}
+						return nil
+					})
+					const callers, each = 8, 40
+					ended := make(chan struct{}, callers)
+					for c := range callers {
+						go func() {
+							for n := range each {
+								m := numbered(c*each + n)
+								m.Body = make([]byte, 60_000)
+								_ = q.Put(t.Context(), m)
+								time.Sleep(time.Duration(n%3) * time.Millisecond)
+							}
+							ended <- struct{}{}
+						}()
+					}
+					for n := range callers {
+						select {
+						case <-ended:
+						case <-time.After(time.Minute):
+							require.FailNow(t, "Put hangs", "%d of %d callers ended", n, callers)
+						}
+					}
+					_ = q.Close()
+				})
+			})
+		}
+	}
+}
+
+// Close returns when its time is over although OnFailed does not return.
+func TestCloseIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		q := openOn(t, newDisk(), &outbox.Options{CloseTimeout: time.Second,
+			OnFailed: func(*transport.Message, error) { <-release }})
+		put(t, q, 0, 1)
+		stop := start(q, sink{})
+		synctest.Wait()
+		for range 2 {
+			require.Equal(t, time.Second, took(func() { require.ErrorIs(t, q.Close(), transport.Timeout) }))
+		}
+		close(release)
+		require.NoError(t, q.Close())
+		require.Error(t, stop())
+	})
+}
