@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -23,7 +23,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	const n = 20
 	for _, met := range []string{"Open", "Run"} {
 		t.Run(met, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				whole, starts := segmentOf(t, n)
 				for at := range whole {
 					lost := 0
@@ -90,7 +90,7 @@ func TestDamageOfAPartCostsItsMessages(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		for name, fill := range map[string]byte{"zeros": 0, "ones": 0xff} {
 			t.Run(fmt.Sprint(name, ", met by Run: ", late), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
 					got, s := afterDamage(t, n, late, func(b []byte) []byte {
 						copy(b[starts[50]+3:], bytes.Repeat([]byte{fill}, starts[70]-starts[50]))
 						return b
@@ -105,7 +105,7 @@ func TestDamageOfAPartCostsItsMessages(t *testing.T) {
 
 // A damaged record in front of ones that wait costs none of them, though it is done itself.
 func TestADamagedRecordThatIsDone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 1000)
@@ -124,7 +124,7 @@ func TestADamagedRecordThatIsDone(t *testing.T) {
 // Damage behind the last readable record of a file that is written to holds up neither Flush nor the
 // messages that come.
 func TestDamageAtTheEndIsPassed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 10)
@@ -141,7 +141,7 @@ func TestDamageAtTheEndIsPassed(t *testing.T) {
 
 // Two records that changed places are no records: each is bound to its place.
 func TestARecordBelongsToItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		_, starts := segmentOf(t, 9)
 		got, s := afterDamage(t, 9, false, func(b []byte) []byte {
 			size := starts[4] - starts[3]
@@ -157,7 +157,7 @@ func TestARecordBelongsToItsPlace(t *testing.T) {
 
 // Bytes of a message that look like a record are none when the record around them is damaged.
 func TestAMessageThatHoldsRecords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 3)
@@ -185,7 +185,7 @@ func TestAMessageThatHoldsRecords(t *testing.T) {
 
 // A gap in the numbers that has no room in the bytes before it is no gap but a wrong record.
 func TestANumberThatCannotBe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 5)
@@ -211,7 +211,7 @@ func TestUnreadableSectors(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		for sector := range len(whole)/page + 1 {
 			t.Run(fmt.Sprint("sector ", sector, ", met by Run: ", late), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
 					d := newDisk()
 					q := openOn(t, d, nil)
 					put(t, q, 0, n)
@@ -250,7 +250,7 @@ func TestUnreadableSectors(t *testing.T) {
 // What the disk cannot read at all is kept for people, and so is more than one message's worth of
 // unreadable bytes; a torn message is deleted. The queue goes on, and a gap is counted truly.
 func TestUnreadableSegmentsAreKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		var paths []string
 		for life := range 4 {
@@ -280,7 +280,7 @@ func TestUnreadableSegmentsAreKept(t *testing.T) {
 
 // The same at the end: the numbers of lost messages are used again, and nothing is left out for that.
 func TestAnUnreadableLastSegment(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		for life := range 2 {
 			q := openOn(t, d, nil)
@@ -318,7 +318,7 @@ func TestADamagedMark(t *testing.T) {
 	for name, damage := range damages {
 		for _, slots := range [][]int64{{0}, {1}, {0, 1}} {
 			t.Run(fmt.Sprint(name, slots), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
 					d := newDisk()
 					q := openOn(t, d, nil)
 					put(t, q, 0, n)
@@ -351,7 +351,7 @@ func TestADamagedMark(t *testing.T) {
 // A sector of the mark that could not be read for a while does not come back with an old number
 // that is higher than the truth.
 func TestAMarkThatComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 100)
@@ -370,7 +370,7 @@ func TestAMarkThatComesBack(t *testing.T) {
 
 // The mark alternates between its slots, and never overwrites the only durable one.
 func TestTheMarkAlternates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		var writes []int64 // slots; -1 is an fsync
 		d.on(func(o op) error {

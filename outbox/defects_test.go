@@ -15,13 +15,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // The system tells of a disk that failed once: only one of two fsyncs of a file at the same time hears of it. So a segment that is full waits for the one under way.
 func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
 		release := make(chan struct{})
@@ -48,7 +49,7 @@ func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
 
 // The same for Close.
 func TestAFailingFsyncDuringClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		var calls atomic.Int32
@@ -73,7 +74,7 @@ func TestAFailingFsyncDuringClose(t *testing.T) {
 
 // What is put during an fsync that takes longer than SyncEvery gets one, too.
 func TestSyncEveryOnASlowDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second, CloseTimeout: time.Minute})
 		d.on(onSync(func() error { time.Sleep(5 * time.Second); return nil }))
@@ -88,7 +89,7 @@ func TestSyncEveryOnASlowDisk(t *testing.T) {
 
 // With SyncEvery no Put is there to be told.
 func TestSyncEveryOnAFailingDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second})
 		d.on(onSync(func() error { return syscall.EIO }))
@@ -112,7 +113,7 @@ func onSync(f func() error) func(op) error {
 
 // A segment that failed before it had a record does not take the next one of that number with it.
 func TestASegmentThatFailsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		d.on(func(o op) error {
@@ -146,7 +147,7 @@ func flushSoon(t testing.TB, q *outbox.Queue) error {
 func TestASegmentWithoutARecord(t *testing.T) {
 	for name, old := range map[string]int{"alone": 0, "behind another": 5} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				folder := t.TempDir()
 				q := open(t, folder, nil)
 				put(t, q, 0, old)
@@ -166,7 +167,7 @@ func TestASegmentWithoutARecord(t *testing.T) {
 
 // A segment that was deleted because all in it was done, before the mark got to the disk, is no damage.
 func TestAMarkThatIsOld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
 		q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20})
 		put(t, q, 0, 5)
@@ -225,7 +226,7 @@ func TestFarTimes(t *testing.T) {
 }
 
 func TestRunAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), nil)
 		require.NoError(t, q.Close())
 		ran := make(chan error, 1)
@@ -238,7 +239,7 @@ func TestRunAfterClose(t *testing.T) {
 
 // A message that is done is not kept in memory.
 func TestWhatIsDoneIsNotHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		var body weak.Pointer[byte]
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) { body = weak.Make(&m.Body[0]) }})
@@ -257,7 +258,7 @@ func TestWhatIsDoneIsNotHeld(t *testing.T) {
 
 // Each Close returns when all has ended, not only the first.
 func TestTwoCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		release := make(chan struct{})
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(*transport.Message, error) { <-release }})

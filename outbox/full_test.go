@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -27,7 +27,7 @@ func TestAFullDiskRecovers(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Second, -1} {
 		for _, overflow := range []device.Overflow{device.Block, device.DropOldest} {
 			t.Run(fmt.Sprint("SyncEvery ", every, ", Overflow ", overflow), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
 					d := newDisk()
 					d.capacity = 700 << 10
 					fullDisk(t, d, folder, &outbox.Options{SyncEvery: every, Overflow: overflow})
@@ -87,7 +87,7 @@ func fullDisk(t *testing.T, fs outbox.FileSystem, folder string, o *outbox.Optio
 
 // The mark has its blocks from the beginning, so a disk that is full does not stop it.
 func TestTheMarkGrowsNotOnAFullDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 200)
@@ -104,7 +104,7 @@ func TestTheMarkGrowsNotOnAFullDisk(t *testing.T) {
 
 // Open works on a full disk, so that the messages that fill it can go.
 func TestOpenOnAFullDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 50)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -24,7 +25,7 @@ import (
 )
 
 func TestWhatWasPutArrivesInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		q := open(t, t.TempDir(), nil)
 		put(t, q, 0, 500)
@@ -48,7 +49,7 @@ func TestWhatWasPutArrivesInOrder(t *testing.T) {
 
 // A process ends without a goodbye, in the middle of an outage; the next one brings what waits, whatever the client had.
 func TestTheNextProcessGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		folder := t.TempDir()
 		const each = 300
@@ -83,7 +84,7 @@ func TestTheNextProcessGoesOn(t *testing.T) {
 
 // Segments go when all in them is done, and the mark tells the next process.
 func TestWhatIsDoneIsDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		folder := t.TempDir()
 		q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20})
@@ -131,7 +132,7 @@ func TestAFullQueue(t *testing.T) {
 		require.NoError(t, q.Close())
 	})
 	t.Run("Block", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			hub := newHub(t)
 			q, n := fill(t, device.Block)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -160,7 +161,7 @@ func TestAFullQueue(t *testing.T) {
 		})
 	})
 	t.Run("DropOldest", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			hub := newHub(t)
 			folder := t.TempDir()
 			q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest})
@@ -189,7 +190,7 @@ func TestAFullQueue(t *testing.T) {
 
 // DropOldest while Run reads: it goes on with what is left.
 func TestDropOldestUnderARunningQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest, Window: 8})
 		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
@@ -216,7 +217,7 @@ func TestDropOldestUnderARunningQueue(t *testing.T) {
 }
 
 func TestWhatFailsForGoodIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		var failed []string
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) {
@@ -242,7 +243,7 @@ func TestWhatFailsForGoodIsTold(t *testing.T) {
 
 // A client that is Disconnected keeps what it has for the next Open.
 func TestADisconnectedClientIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
 		q := open(t, t.TempDir(), nil)
@@ -263,7 +264,7 @@ func TestADisconnectedClientIsWaitedFor(t *testing.T) {
 
 // What a client would drop stays in the files.
 func TestAClientThatDropsIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		for _, overflow := range []device.Overflow{device.Fail, device.DropNewest, device.DropOldest} {
 			hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Minute})
@@ -279,7 +280,7 @@ func TestAClientThatDropsIsRefused(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
 		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Hour})
@@ -376,7 +377,7 @@ func TestAFailedWriteCostsItsMessage(t *testing.T) {
 	for name, every := range map[string]time.Duration{"fsync each": 0, "fsync later": time.Millisecond, "no fsync": -1} {
 		for _, cut := range []error{nil, syscall.EIO} {
 			t.Run(fmt.Sprint(name, ", truncate: ", cut), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
 					d := newDisk()
 					q := openOn(t, d, &outbox.Options{SyncEvery: every})
 					put(t, q, 0, 10)
@@ -415,7 +416,7 @@ func TestAFailedWriteCostsItsMessage(t *testing.T) {
 
 // With SyncEvery, what was put is forced to the disk within that time, in one go.
 func TestSyncEvery(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Second})
 		for range 3 {
 			put(t, q, 0, 100)

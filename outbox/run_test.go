@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -18,7 +19,7 @@ import (
 
 // What the client still has when Run's context ends has no result: it waits for the next Run.
 func TestMessagesInFlightSurviveTheEndOfRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
 		failed := 0
@@ -54,7 +55,7 @@ func TestMessagesInFlightSurviveTheEndOfRun(t *testing.T) {
 
 // A segment stays until its last message is done, and goes then.
 func TestASegmentStaysForItsLastMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
 		for n := range 8 { // two segments
@@ -82,7 +83,7 @@ func TestOnFailedThatDoesNotReturn(t *testing.T) {
 		"panicked: too bad": func() { panic("too bad") },
 	} {
 		t.Run(want, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				told := []string{}
 				q := openOn(t, newDisk(), &outbox.Options{OnFailed: func(m *transport.Message, _ error) {
 					told = append(told, m.ID)
@@ -109,7 +110,7 @@ func TestOnFailedThatDoesNotReturn(t *testing.T) {
 // next Run goes on.
 func TestRunTellsOfFilesThatCannotBeRead(t *testing.T) {
 	for _, op := range []string{"open", "read"} {
-		synctest.Test(t, func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
 			d := newDisk()
 			q := openOn(t, d, nil)
 			put(t, q, 0, 5)
@@ -137,7 +138,7 @@ func failing(name string, err error) func(op) error {
 
 // A file that cannot be removed, as on Windows while it is read, is removed later.
 func TestAFileThatCannotBeRemovedYet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
 		d.on(failing("remove", syscall.EACCES))
@@ -160,7 +161,7 @@ func TestAFileThatCannotBeRemovedYet(t *testing.T) {
 
 // An error of the folder's fsync is one of Put: the message would be gone with the file's name.
 func TestAFailedFsyncOfTheFolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		d.on(failing("syncfolder", syscall.EIO))
@@ -174,7 +175,7 @@ func TestAFailedFsyncOfTheFolder(t *testing.T) {
 
 // DropOldest gives up the file that is written to as well, though Puts of it wait for an fsync.
 func TestDropOldestOfTheFileThatIsWrittenTo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		d.on(onSync(func() error { time.Sleep(time.Second); return nil }))
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest})

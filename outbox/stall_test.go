@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -52,7 +53,7 @@ func TestAStalledDiskHoldsUpNoCaller(t *testing.T) {
 				continue // Put does not wait for it
 			}
 			t.Run(fmt.Sprint(op, ", SyncEvery ", every), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
 					d := newDisk()
 					q := openOn(t, d, &outbox.Options{SyncEvery: every})
 					s := newStall(op)
@@ -93,7 +94,7 @@ func TestAStalledDiskHoldsUpNoCaller(t *testing.T) {
 
 // A stalled disk that goes on loses nothing, and a withdrawn Put does not come back.
 func TestAStalledDiskGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		s := newStall("write")
@@ -123,7 +124,7 @@ func TestAStalledDiskGoesOn(t *testing.T) {
 func TestAStalledReadDoesNotHoldRun(t *testing.T) {
 	for _, op := range []string{"open", "read"} {
 		t.Run(op, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
 				d := newDisk()
 				q := openOn(t, d, nil)
 				put(t, q, 0, 5)
@@ -151,7 +152,7 @@ func TestFsyncsRunOneAtATime(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Millisecond, time.Second} {
 		for _, failing := range []bool{false, true} {
 			t.Run(fmt.Sprint("SyncEvery ", every, ", failing ", failing), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
 					d := newDisk()
 					q := openOn(t, d, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20, Overflow: device.DropOldest})
 					var running, calls atomic.Int32
@@ -198,7 +199,7 @@ func TestFsyncsRunOneAtATime(t *testing.T) {
 
 // Close returns when its time is over although OnFailed does not return.
 func TestCloseIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		q := openOn(t, newDisk(), &outbox.Options{CloseTimeout: time.Second,
 			OnFailed: func(*transport.Message, error) { <-release }})
