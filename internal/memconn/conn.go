@@ -90,6 +90,10 @@ func (c *Conn) SetBuffer(n int) {
 // of a socket does. See [Conn.SetBuffer].
 func (c *Conn) SetSendBuffer(n int) { c.out.setLimit(n) }
 
+// Unsent returns how many bytes of this end have not arrived at the other one, whether that reads them or not. A kernel
+// tells the same of a socket.
+func (c *Conn) Unsent() int64 { return c.out.unsent() }
+
 // SetLatency has f asked, at each write of either end, how long those bytes will be on their way; nil means no time at
 // all. Bytes never overtake one another, and the end of the stream arrives behind them. f is called from the writing
 // goroutines, without a lock.

@@ -350,6 +350,18 @@ func (h *half) setLimit(n int) {
 	h.w.Broadcast()
 }
 
+// unsent counts the bytes that are on their way.
+func (h *half) unsent() (n int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.segs[h.first:] {
+		if h.held || !s.at.IsZero() && time.Until(s.at) > 0 {
+			n += int64(len(s.buf) - s.off)
+		}
+	}
+	return n
+}
+
 func (h *half) setLatency(f func() time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

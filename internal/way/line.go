@@ -55,7 +55,7 @@ type socket interface {
 }
 
 // NewLine returns c with the time-out for its writes, and bounds its send buffer if it can. c may be what a function of
-// the user's has dialed. Only a socket can go on after a time-out: TLS cannot, and of other types it is not known. For
+// the user's has dialed. It may tell by a method Unsent how many bytes have not arrived; of a socket the kernel tells. Only a socket can go on after a time-out: TLS cannot, and of other types it is not known. For
 // these each Write has one time-out in all, unless they tell the socket below (NetConn) and that is a Line already.
 func NewLine(c net.Conn, timeout time.Duration) *Line {
 	l := &Line{Conn: c, timeout: timeout}
@@ -72,7 +72,11 @@ func NewLine(c net.Conn, timeout time.Duration) *Line {
 			if s, ok := c.(socket); ok {
 				_ = s.SetWriteBuffer(sendBuffer)
 			}
-			l.unsent = unsent(c)
+			if u, ok := c.(interface{ Unsent() int64 }); ok {
+				l.unsent = func() (int64, bool) { return u.Unsent(), true }
+			} else {
+				l.unsent = unsent(c)
+			}
 			return l
 		}
 	}

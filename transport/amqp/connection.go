@@ -99,8 +99,8 @@ func (l *login) sasl() amqp.SASLType {
 	return nil
 }
 
-// connect dials and does the handshakes. On error nothing is left. The error is a cause for way.Protocol.
-func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login) (*connection, error) {
+// connect dials and does the handshakes. before is what earlier connections have learnt. On error nothing is left. The error is a cause for way.Protocol.
+func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login, before *learnt) (*connection, error) {
 	below := o.below()
 	outer, socket, err := below.Open(ctx, creds, l.cert)
 	if err != nil {
@@ -115,7 +115,7 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 	stop()
 	switch cause := c.stream.failure(); {
 	case err == nil && ctx.Err() == nil:
-		c.tokens, c.window = newTokens(c), newWindow(c.stream, o.IdleTimeout)
+		c.tokens, c.window = newTokens(c), newWindow(c.stream, o.IdleTimeout, before)
 		return c, nil
 	case err == nil:
 		err = context.Cause(ctx)

@@ -21,6 +21,8 @@ type Mux struct {
 	opt Options
 	err error // what Dial returns for wrong options
 
+	learnt learnt
+
 	places chan struct{} // of devices that are being authenticated
 	placed atomic.Uint32 // devices that have waited for a place and got one
 
@@ -338,7 +340,7 @@ func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, e
 		}
 		l = &all
 	}
-	c, err := m.opt.connect(ctx, d.creds, l)
+	c, err := m.opt.connect(ctx, d.creds, l, &m.learnt)
 	if err == nil && c.places() < 1 {
 		c.close()
 		return nil, &transport.Error{Kind: transport.Unsupported, Err: errFewSessions}

@@ -61,8 +61,9 @@ import (
 
 // Transport makes sessions with a connection each. It is safe for concurrent use.
 type Transport struct {
-	opt Options
-	err error // what Dial returns for wrong options
+	opt    Options
+	err    error // what Dial returns for wrong options
+	learnt learnt
 }
 
 var _ transport.Transport = (*Transport)(nil)
@@ -104,7 +105,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 	if err != nil {
 		return nil, err
 	}
-	conn, err := t.opt.connect(ctx, cfg.Creds, &l)
+	conn, err := t.opt.connect(ctx, cfg.Creds, &l, &t.learnt)
 	if err != nil {
 		return nil, err
 	}

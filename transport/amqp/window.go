@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 // earlier ones, a later one is not late, however slow the connection is.
 type window struct {
 	stream *stream
+	learnt *learnt
 	limit  time.Duration // of silence, when an answer is due
 
 	size atomic.Int64 // the bound in bytes; written with mu held
@@ -29,6 +31,7 @@ type window struct {
 	base        time.Duration // the shortest time that an answer took; 0: there was none
 	owed        time.Time     // since when the peer has owed an answer
 	dropped     time.Time     // when an exchange was last given up without an answer
+	late        bool          // the answer to a transfer was late when it was given up
 	watch       *time.Timer   // ends a silent connection; nil before the first exchange
 	watching    bool          // watch is set
 	yield       *time.Timer   // takes back places that are not used; nil before the first wait
@@ -66,9 +69,13 @@ const (
 // errSilent ends a connection whose peer says nothing.
 var errSilent = &timeoutError{"the hub says nothing, and answers are due"}
 
-func newWindow(s *stream, idleTimeout time.Duration) *window {
-	w := &window{stream: s, limit: max(idleTimeout/2, min(idleTimeout, 10*time.Second))}
-	w.size.Store(firstWindow)
+// learnt is what connections to the same peer leave to the next one: the bound that it begins with, firstWindow at most.
+// The zero value is that of a link of which nothing is known.
+type learnt struct{ size atomic.Int64 }
+
+func newWindow(s *stream, idleTimeout time.Duration, l *learnt) *window {
+	w := &window{stream: s, learnt: l, limit: max(idleTimeout/2, min(idleTimeout, 10*time.Second))}
+	w.size.Store(cmp.Or(l.size.Load(), firstWindow))
 	return w
 }
 
@@ -231,8 +238,14 @@ func (w *window) drop(x *exchange) {
 func (w *window) dropLocked(x *exchange, now time.Time) {
 	if x.listed && x.sent {
 		w.dropped = now
+		w.noteLateLocked(x, now)
 	}
 	w.removeLocked(x, now)
+}
+
+// noteLateLocked looks whether the answer to x, which is given up, was late: the window is too large for the link then.
+func (w *window) noteLateLocked(x *exchange, now time.Time) {
+	w.late = w.late || x.owner != nil && now.Sub(w.progressLocked(x)) > w.base+fullDelay
 }
 
 // leave drops all that a device has in flight.
@@ -343,6 +356,14 @@ func (w *window) takeBack() {
 func (w *window) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.first != nil {
+		w.noteLateLocked(w.first, time.Now())
+	}
+	if size := min(w.size.Load(), firstWindow); !w.over && w.late {
+		w.learnt.size.Store(max(size/2, leastWindow))
+	} else if !w.over {
+		w.learnt.size.Store(size)
+	}
 	w.over = true
 	for _, t := range []*time.Timer{w.watch, w.yield} {
 		if t != nil {

@@ -18,7 +18,7 @@ func windowed(t *testing.T) (*window, *memconn.Conn) {
 	line := way.NewLine(near, time.Minute)
 	s := newStream(line, line)
 	s.screen.phase = running
-	w := newWindow(s, time.Minute)
+	w := newWindow(s, time.Minute, new(learnt))
 	t.Cleanup(func() {
 		w.stop()
 		s.fail(errClosed)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hubline-iot/hubline/internal/way"
 )
 
 const (
@@ -234,7 +236,9 @@ func (c *conn) put(packet []byte, pub publication) {
 
 // keepAlive pings if it is time to, or fails if nothing came after a ping, and returns when to call it again.
 func (c *conn) keepAlive() time.Duration {
+	progress := way.Progress(c.socket)
 	c.mu.Lock()
+	c.beat.gotOn(progress)
 	wait, ping, silent := c.beat.look(time.Now())
 	if ping && !c.ended() { // under one lock, or a flusher that comes to rest in between begins the patience before the ping is there
 		c.put([]byte{typePingreq << 4, 0}, publication{})

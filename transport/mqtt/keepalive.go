@@ -31,6 +31,13 @@ func (h *heartbeat) drained(now time.Time) {
 	}
 }
 
+// gotOn notes that the line got on with what stands before the answer to a ping: the kernel has yet to send it.
+func (h *heartbeat) gotOn(at time.Time) {
+	if !h.written.IsZero() && at.After(h.written) {
+		h.written = at
+	}
+}
+
 // look returns what is to be done: ping, or give up because nothing came after a ping, and else after how long to look again. That is never later than the
 // next ping may be due.
 func (h *heartbeat) look(now time.Time) (wait time.Duration, ping, silent bool) {

@@ -161,6 +161,9 @@ func (s *session) read() error {
 			case err == io.EOF:
 				return wire.HubClosed{}
 			case wire.TimedOut(err):
+				if s.getsOn() {
+					continue
+				}
 				return wire.ErrNoPong
 			}
 			return err
@@ -173,6 +176,21 @@ func (s *session) read() error {
 		s.unread += copy(room, room[s.skip:n])
 		s.skip = 0
 	}
+}
+
+// getsOn reports whether the connection still gets on with what stands before a ping, and has the reader wait then.
+func (s *session) getsOn() bool {
+	p, ok := s.conn.(transport.Progressor)
+	if !ok {
+		return false
+	}
+	now, until := time.Now(), p.Progress().Add(s.t.opt.PingTimeout)
+	if !now.Before(until) {
+		return false
+	}
+	s.armed = now
+	_ = s.conn.SetReadDeadline(until)
+	return true
 }
 
 // packets handles the whole packets in the read buffer and moves what is left to its front. It returns how many bytes of the packet there are known to be missing.
