@@ -74,6 +74,8 @@ type Walker struct {
 	// Seen are the types of all values so far, at all depths, and Arrays those of items of arrays; IsNull stands for items that
 	// take no bytes.
 	Seen, Arrays Types
+	// Composites is set when one of the values is described by a number of the standard, at any depth.
+	Composites bool
 }
 
 // NewWalker returns a walker over b that lets at most the given number of values through, at all depths together.
@@ -160,6 +162,9 @@ func (w *Walker) described(v *Value, depth int) error {
 	var part Value
 	if err := w.value(&part, depth+1); err != nil {
 		return err
+	}
+	if part.Type == IsUlong && part.Number <= math.MaxUint8 {
+		w.Composites = true
 	}
 	if err := w.value(&part, depth+1); err != nil {
 		return err
@@ -256,6 +261,7 @@ func (w *Walker) compound(v *Value, code byte, depth int) error {
 	}
 	w.items = inner.items
 	w.Seen, w.Arrays = w.Seen|inner.Seen, w.Arrays|inner.Arrays
+	w.Composites = w.Composites || inner.Composites
 	if err == nil && len(inner.b) > 0 {
 		err = malformed("%d bytes behind the last item", len(inner.b))
 	}

@@ -131,9 +131,6 @@ func (s *screen) frame(b []byte) ([]byte, error) {
 		bad.early = s.phase < running
 		return nil, bad
 	}
-	if fields.Seen&unsupported != 0 || fields.Arrays&unsupportedArray != 0 {
-		return nil, s.violated(c.name, "", "a type that is not supported here: decimal, char, or an array of compound or empty values")
-	}
 	if code != codeTransfer && len(w.Rest()) > 0 {
 		return nil, s.violated(c.name, "", fmt.Sprintf("%d bytes behind it", len(w.Rest())))
 	}

@@ -28,6 +28,8 @@ type composite struct {
 	name   string
 	code   uint64
 	fields []field
+	// content is set for what the library decodes for the link alone: what it does not know ends no more than the link.
+	content bool
 }
 
 // field is what a field may hold. Null is allowed unless must is set.
@@ -65,25 +67,25 @@ func one(name string, of ...*composite) field {
 
 // The composites inside of performatives [2.8.14, 3.4, 3.5].
 var (
-	errorType = &composite{"error", 0x1d, []field{{name: "condition", is: wire.IsText, must: true}, text("description"), fieldMap("info")}}
+	errorType = &composite{name: "error", code: 0x1d, fields: []field{{name: "condition", is: wire.IsText, must: true}, text("description"), fieldMap("info")}}
 
 	stateTypes = []*composite{
-		{"received", 0x23, []field{must32("section-number"), {name: "section-offset", is: wire.IsUlong, must: true}}},
-		{"accepted", 0x24, nil},
-		{"rejected", 0x25, []field{one("error", errorType)}},
-		{"released", 0x26, nil},
-		{"modified", 0x27, []field{boolean("delivery-failed"), boolean("undeliverable-here"), {name: "message-annotations", is: wire.IsMap}}},
+		{name: "received", code: 0x23, fields: []field{must32("section-number"), {name: "section-offset", is: wire.IsUlong, must: true}}},
+		{name: "accepted", code: 0x24, fields: nil},
+		{name: "rejected", code: 0x25, fields: []field{one("error", errorType)}},
+		{name: "released", code: 0x26, fields: nil},
+		{name: "modified", code: 0x27, fields: []field{boolean("delivery-failed"), boolean("undeliverable-here"), {name: "message-annotations", is: wire.IsMap}}},
 	}
 
 	expiryPolicies = []string{"link-detach", "session-end", "connection-close", "never"}
 
-	sourceType = &composite{"source", 0x28, []field{
+	sourceType = &composite{name: "source", code: 0x28, fields: []field{
 		text("address"), {name: "durable", is: wire.IsUint, most: 2}, {name: "expiry-policy", is: wire.IsText, words: expiryPolicies}, uint32Of("timeout"), boolean("dynamic"),
 		fieldMap("dynamic-node-properties"), text("distribution-mode"),
 		{name: "filter", is: wire.IsMap, keys: wire.IsText, items: wire.IsDescribed | wire.IsNull},
 		one("default-outcome", stateTypes...), symbols("outcomes"), symbols("capabilities"),
 	}}
-	targetType = &composite{"target", 0x29, []field{
+	targetType = &composite{name: "target", code: 0x29, fields: []field{
 		text("address"), {name: "durable", is: wire.IsUint, most: 2}, {name: "expiry-policy", is: wire.IsText, words: expiryPolicies}, uint32Of("timeout"), boolean("dynamic"),
 		fieldMap("dynamic-node-properties"), symbols("capabilities"),
 	}}
@@ -94,18 +96,18 @@ const minFrameSize = 512
 
 // performatives are those that a peer may send.
 var performatives = []*composite{
-	{"open", codeOpen, []field{
+	{name: "open", code: codeOpen, fields: []field{
 		{name: "container-id", is: wire.IsText, must: true}, text("hostname"),
 		{name: "max-frame-size", is: wire.IsUint, least: minFrameSize}, {name: "channel-max", is: wire.IsUshort}, uint32Of("idle-time-out"),
 		symbols("outgoing-locales"), symbols("incoming-locales"), symbols("offered-capabilities"), symbols("desired-capabilities"),
 		fieldMap("properties"),
 	}},
-	{"begin", codeBegin, []field{
+	{name: "begin", code: codeBegin, fields: []field{
 		{name: "remote-channel", is: wire.IsUshort, must: true}, // sessions are begun by this side only
 		must32("next-outgoing-id"), must32("incoming-window"), must32("outgoing-window"), uint32Of("handle-max"),
 		symbols("offered-capabilities"), symbols("desired-capabilities"), fieldMap("properties"),
 	}},
-	{"attach", codeAttach, []field{
+	{name: "attach", code: codeAttach, fields: []field{
 		{name: "name", is: wire.IsText, must: true}, must32("handle"), {name: "role", is: wire.IsBoolean, must: true},
 		{name: "snd-settle-mode", is: wire.IsUbyte, most: 2}, {name: "rcv-settle-mode", is: wire.IsUbyte, most: 1},
 		one("source", sourceType), one("target", targetType),
@@ -113,24 +115,24 @@ var performatives = []*composite{
 		{name: "max-message-size", is: wire.IsUlong},
 		symbols("offered-capabilities"), symbols("desired-capabilities"), fieldMap("properties"),
 	}},
-	{"flow", codeFlow, []field{
+	{name: "flow", code: codeFlow, fields: []field{
 		uint32Of("next-incoming-id"), must32("incoming-window"), must32("next-outgoing-id"), must32("outgoing-window"), uint32Of("handle"),
 		uint32Of("delivery-count"), uint32Of("link-credit"), uint32Of("available"), boolean("drain"), boolean("echo"), fieldMap("properties"),
 	}},
-	{"transfer", codeTransfer, []field{
+	{name: "transfer", code: codeTransfer, fields: []field{
 		must32("handle"), uint32Of("delivery-id"), {name: "delivery-tag", is: wire.IsBinary, most: 32}, uint32Of("message-format"),
 		boolean("settled"), boolean("more"), {name: "rcv-settle-mode", is: wire.IsUbyte, most: 1}, one("state", stateTypes...),
 		boolean("resume"), boolean("aborted"), boolean("batchable"),
 	}},
-	{"disposition", codeDisposition, []field{
+	{name: "disposition", code: codeDisposition, fields: []field{
 		{name: "role", is: wire.IsBoolean, must: true}, must32("first"), uint32Of("last"), boolean("settled"), one("state", stateTypes...),
 		boolean("batchable"),
 	}},
-	{"detach", codeDetach, []field{must32("handle"), boolean("closed"), one("error", errorType)}},
-	{"end", codeEnd, []field{one("error", errorType)}},
-	{"close", codeClose, []field{one("error", errorType)}},
-	{"sasl-mechanisms", codeMechanisms, []field{{name: "sasl-server-mechanisms", is: wire.IsText | wire.IsArray, items: wire.IsText, must: true}}},
-	{"sasl-outcome", codeOutcome, []field{{name: "code", is: wire.IsUbyte, must: true}, {name: "additional-data", is: wire.IsBinary}}},
+	{name: "detach", code: codeDetach, fields: []field{must32("handle"), boolean("closed"), one("error", errorType)}},
+	{name: "end", code: codeEnd, fields: []field{one("error", errorType)}},
+	{name: "close", code: codeClose, fields: []field{one("error", errorType)}},
+	{name: "sasl-mechanisms", code: codeMechanisms, fields: []field{{name: "sasl-server-mechanisms", is: wire.IsText | wire.IsArray, items: wire.IsText, must: true}}},
+	{name: "sasl-outcome", code: codeOutcome, fields: []field{{name: "code", is: wire.IsUbyte, must: true}, {name: "additional-data", is: wire.IsBinary}}},
 }
 
 // sections are those of a message, in the order in which they come [3.2]. Those from data to amqp-value are its body.
@@ -192,7 +194,7 @@ type item struct {
 	number     uint64
 }
 
-// unsupported are types that the library cannot decode; a frame with such a value ends the connection without a reason.
+// unsupported are types that the library cannot decode, nor some arrays. Composites it decodes with rules of its own. A frame with one would end the connection without a reason.
 const (
 	unsupported      = wire.IsDecimal | wire.IsChar
 	unsupportedArray = unsupported | wire.IsList | wire.IsArray | wire.IsDescribed | wire.IsNull
@@ -208,9 +210,13 @@ func (c *composite) check(fields *wire.Walker, count int, body []byte, all []ite
 		v := wire.Value{Type: wire.IsNull}
 		at := len(body) - len(fields.Rest())
 		if i < count {
+			fields.Seen, fields.Arrays, fields.Composites = 0, 0, false
 			var err error
 			if v, err = fields.Next(); err != nil {
 				return &violation{frame: c.name, field: f.name, why: reason(err)}
+			}
+			if unknown := fields.Seen&unsupported != 0 || fields.Arrays&unsupportedArray != 0 || fields.Composites && f.of == nil; unknown && !c.content {
+				return &violation{frame: c.name, field: f.name, why: "not supported here: a decimal, a char, a composite, or an array of compound or empty values"}
 			}
 		}
 		if all != nil {
@@ -337,7 +343,7 @@ func checkSection(code int, raw []byte) *violation {
 		if err != nil {
 			return &violation{frame: "message", field: s.name, why: reason(err)}
 		}
-		return (&composite{name: "message, " + s.name, fields: s.fields}).check(&fields, count, nil, nil)
+		return (&composite{name: "message, " + s.name, fields: s.fields, content: true}).check(&fields, count, nil, nil)
 	}
 	w = wire.NewWalker(raw[1:], maxItems)
 	_, _ = w.Next()

@@ -1,0 +1,631 @@
+package amqp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A puppet is a peer that opens a connection as a broker does, and then says mutated frames: those that the screen refuses it only shows to a copy of the screen, so that the dialogue goes on
+// with those that the library gets. It is the net.Conn below the stream, and makes up what it says when it is read from.
+type puppet struct {
+	random  func() uint32
+	say     int // frames that are still to be said
+	refused int
+	passed  int
+	script  []byte // the bytes of the frames that passed
+
+	mu      sync.Mutex // guards what follows
+	more    sync.Cond
+	in      []byte  // what the device wrote, as far as it is no whole frame
+	out     []byte  // what it is to read first
+	screen  *screen // of the device; nil: not yet
+	closed  bool
+	done    chan struct{} // closed when all was said
+	channel uint16        // of the latest session
+	sent    int           // transfers of the device
+	answer  bool          // messages are answered in good order
+	wild    bool          // some of what opens the connection is mutated
+}
+
+func newPuppet(random func() uint32, say int) *puppet {
+	p := &puppet{random: random, say: say, done: make(chan struct{}), answer: true}
+	p.wild = p.n(10) == 0
+	p.more.L = &p.mu
+	return p
+}
+
+func (p *puppet) Read(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.out) == 0 {
+		switch {
+		case p.closed:
+			return 0, net.ErrClosed
+		case p.screen != nil && p.say > 0:
+			if p.say--; p.say == 0 {
+				close(p.done)
+			}
+			p.next()
+		default:
+			p.more.Wait()
+		}
+	}
+	n := copy(b, p.out)
+	p.out = p.out[n:]
+	return n, nil
+}
+
+func (p *puppet) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return 0, net.ErrClosed
+	}
+	p.in = append(p.in, b...)
+	for p.hear() {
+	}
+	p.more.Broadcast()
+	return len(b), nil
+}
+
+func (p *puppet) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.more.Broadcast()
+	return nil
+}
+
+func (p *puppet) LocalAddr() net.Addr              { return nil }
+func (p *puppet) RemoteAddr() net.Addr             { return nil }
+func (p *puppet) SetDeadline(time.Time) error      { return nil }
+func (p *puppet) SetReadDeadline(time.Time) error  { return nil }
+func (p *puppet) SetWriteDeadline(time.Time) error { return nil }
+
+// hear answers the next thing that the device wrote, if it is whole.
+func (p *puppet) hear() bool {
+	if len(p.in) >= 8 && string(p.in[:4]) == "AMQP" {
+		p.out = append(p.out, p.in[:8]...)
+		if p.in[4] == wire.ProtocolSASL {
+			p.reply(0, &wire.Mechanisms{Mechanisms: []wire.Symbol{"ANONYMOUS"}})
+		}
+		p.in = p.in[8:]
+		return true
+	}
+	f, n, err := wire.Split(p.in, 1<<20)
+	if err != nil {
+		panic(err)
+	}
+	if n == 0 {
+		return false
+	}
+	p.in = p.in[n:]
+	if len(f.Body) == 0 {
+		return true
+	}
+	got, _, err := f.Performative()
+	if err != nil {
+		panic(err)
+	}
+	some := wire.Some[uint32]
+	switch m := got.(type) {
+	case *wire.Init:
+		p.reply(0, &wire.Outcome{})
+	case *wire.Open:
+		p.reply(0, &wire.Open{ContainerID: "puppet", MaxFrameSize: 4096, ChannelMax: 10})
+	case *wire.Begin:
+		p.channel = f.Channel
+		p.reply(f.Channel, &wire.Begin{RemoteChannel: wire.Some(f.Channel), IncomingWindow: 1000, OutgoingWindow: 1000})
+	case *wire.Attach:
+		p.reply(f.Channel, &wire.Attach{Name: m.Name, Handle: m.Handle, Role: !m.Role, Source: m.Source, Target: m.Target})
+		if m.Role == wire.RoleSender {
+			p.reply(f.Channel, &wire.Flow{NextIncomingID: some(0), IncomingWindow: 1000, OutgoingWindow: 1000, Handle: some(m.Handle), DeliveryCount: some(0), LinkCredit: some(1000)})
+		}
+	case *wire.Transfer:
+		p.sent++
+		if p.answer && m.DeliveryID.OK {
+			p.reply(f.Channel, &wire.Disposition{Role: wire.RoleReceiver, First: m.DeliveryID.V, Settled: true, State: &wire.Accepted{}})
+		}
+	case *wire.Detach:
+		p.reply(f.Channel, &wire.Detach{Handle: m.Handle, Closed: true})
+	case *wire.End:
+		p.reply(f.Channel, &wire.End{})
+	}
+	return true
+}
+
+// reply says something, if the screen takes it.
+func (p *puppet) reply(channel uint16, m wire.Performative) {
+	b, err := wire.AppendFrame(nil, channel, m, nil)
+	if err != nil {
+		panic(err)
+	}
+	if p.wild && p.screen == nil && p.n(4) == 0 {
+		b = p.mutate(b)
+		p.passed++
+		p.script = append(p.script, b...)
+		p.out = append(p.out, b...)
+		return
+	}
+	if p.screen == nil || p.good(b) {
+		p.out = append(p.out, b...)
+	}
+}
+
+// good reports whether the screen lets b pass, which is what follows what was read, and what is in out.
+func (p *puppet) good(b []byte) bool {
+	s := p.screen.clone()
+	for _, part := range [][]byte{p.out, b} {
+		for len(part) > 0 {
+			n, whole, err := s.size(part)
+			if err != nil || !whole || n == 0 {
+				return false
+			}
+			if _, err := s.unit(part[:n:n]); err != nil {
+				return false
+			}
+			part = part[n:]
+		}
+	}
+	return true
+}
+
+// clone copies a screen.
+func (s *screen) clone() *screen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &screen{phase: s.phase, parts: s.parts, local: maps.Clone(s.local), remote: maps.Clone(s.remote)}
+	c.sessions.Store(s.sessions.Load())
+	for channel, h := range c.local {
+		copied := *h
+		copied.out.bits, copied.in.bits = slices.Clone(h.out.bits), slices.Clone(h.in.bits)
+		copied.links = nil
+		for _, l := range h.links {
+			link := *l
+			if l.part != nil {
+				kept := *l.part
+				kept.payload = slices.Clone(kept.payload)
+				link.part = &kept
+			}
+			copied.links = append(copied.links, &link)
+		}
+		c.local[channel] = &copied
+		for remote, other := range c.remote {
+			if other == h {
+				c.remote[remote] = &copied
+			}
+		}
+	}
+	return c
+}
+
+// next makes up a frame.
+func (p *puppet) next() {
+	b := p.mutate(p.valid())
+	if !p.good(b) {
+		p.refused++
+		return
+	}
+	p.passed++
+	p.script = append(p.script, b...)
+	p.out = append(p.out, b...)
+}
+
+func (p *puppet) n(most int) int { return int(p.random() % uint32(most)) }
+
+// valid makes a frame that a broker could say now, more or less.
+func (p *puppet) valid() []byte {
+	s := p.screen
+	s.mu.Lock()
+	var h half
+	if now := s.remote[p.channel]; now != nil {
+		h = *now
+	}
+	handle, partial := uint32(0), false
+	if len(h.links) > 0 {
+		l := h.links[p.n(len(h.links))]
+		handle, partial = l.peer, l.part != nil
+	}
+	first, last := h.out.base, h.out.next-1
+	s.mu.Unlock()
+	some := wire.Some[uint32]
+	var m wire.Performative
+	var payload []byte
+	switch k := p.n(100); {
+	case k < 30:
+		t := &wire.Transfer{Handle: handle, More: p.n(4) == 0, Settled: wire.Some(p.n(2) == 0), Aborted: p.n(20) == 0}
+		if !partial {
+			t.DeliveryID, t.DeliveryTag, t.MessageFormat = some(h.in.next), []byte{byte(p.n(9))}, some(0)
+		}
+		m, payload = t, p.message()
+	case k < 55:
+		f := &wire.Flow{NextIncomingID: some(h.transfers), IncomingWindow: 1000, OutgoingWindow: 1000, Echo: p.n(4) == 0, Drain: p.n(8) == 0}
+		if p.n(4) == 0 {
+			f.NextIncomingID = wire.Opt[uint32]{}
+		}
+		if p.n(3) > 0 {
+			f.Handle = some(handle)
+			if p.n(4) > 0 {
+				f.DeliveryCount = some(uint32(p.sent))
+			}
+			if p.n(4) > 0 {
+				f.LinkCredit = some(uint32(p.n(50)))
+			}
+		}
+		if p.n(5) == 0 {
+			f.Properties = wire.Map{{Key: wire.Symbol("p"), Value: p.value(3)}}
+		}
+		m = f
+	case k < 85:
+		d := &wire.Disposition{Role: p.n(4) > 0, First: first + uint32(p.n(4)), Settled: p.n(4) > 0, State: p.state()}
+		if p.n(2) == 0 {
+			d.Last = some(last - uint32(p.n(3)))
+		}
+		m = d
+	case k < 88:
+		m = &wire.Attach{Name: "x", Handle: uint32(p.n(5)), Role: p.n(2) == 0, Source: &wire.Source{}, Target: &wire.Target{}}
+	case k < 89:
+		m = &wire.Detach{Handle: handle, Closed: p.n(2) == 0, Error: p.fault()}
+	case k < 90 && p.n(4) == 0:
+		m = &wire.End{Error: p.fault()}
+	case k < 91 && p.n(4) == 0:
+		m = &wire.Close{Error: p.fault()}
+	case k < 94:
+		m = &wire.Begin{RemoteChannel: wire.Some(uint16(p.n(3)))}
+	case k < 96:
+		return []byte{0, 0, 0, 8, 2, 0, 0, 0}
+	case k < 98:
+		m = &wire.Open{ContainerID: "again"}
+	default:
+		m = &wire.Outcome{}
+	}
+	b, err := wire.AppendFrame(nil, p.channel, m, payload)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func (p *puppet) fault() *wire.Error {
+	if p.n(2) == 0 {
+		return nil
+	}
+	return &wire.Error{Condition: "amqp:link:detach-forced", Info: wire.Map{{Key: wire.Symbol("x"), Value: p.value(3)}}}
+}
+
+func (p *puppet) state() wire.DeliveryState {
+	switch p.n(6) {
+	case 0:
+		return &wire.Rejected{Error: p.fault()}
+	case 1:
+		return &wire.Released{}
+	case 2:
+		return &wire.Modified{MessageAnnotations: wire.Map{{Key: wire.Symbol("x"), Value: p.value(3)}}}
+	case 3:
+		return &wire.Received{}
+	}
+	return &wire.Accepted{}
+}
+
+// message makes a message, of values that are odd.
+func (p *puppet) message() []byte {
+	m := &wire.Message{}
+	if p.n(2) == 0 {
+		m.MessageAnnotations = wire.Map{{Key: wire.Symbol("x-opt-sequence-number"), Value: p.value(3)}, {Key: wire.Symbol("iothub-enqueuedtime"), Value: p.value(3)}}
+	}
+	if p.n(2) == 0 {
+		m.ApplicationProperties = wire.Map{{Key: "a", Value: p.value(0)}}
+	}
+	if p.n(2) == 0 {
+		m.Properties = &wire.Properties{MessageID: "id", ContentType: "t"}
+	}
+	if p.n(2) == 0 {
+		m.Data = [][]byte{[]byte("x")}
+	} else {
+		m.Value, m.HasValue = p.value(4), true
+	}
+	b, err := wire.AppendMessage(nil, m)
+	if err != nil {
+		return nil
+	}
+	if p.n(6) == 0 { // a part of it
+		b = b[:p.n(len(b)+1)]
+	}
+	return b
+}
+
+// value makes a value, nested so deep at most.
+func (p *puppet) value(depth int) any {
+	k := p.n(22)
+	if depth == 0 {
+		k = p.n(16)
+	}
+	switch k {
+	case 0:
+		return nil
+	case 1:
+		return p.n(2) == 0
+	case 2:
+		return uint8(p.random())
+	case 3:
+		return uint16(p.random())
+	case 4, 5:
+		return []uint32{0, 1, 255, 256, 1<<31 - 1, 1 << 31, 1<<32 - 1, p.random()}[p.n(8)]
+	case 6:
+		return []uint64{0, 1, 255, 1<<63 - 1, 1 << 63, 1<<64 - 1}[p.n(6)]
+	case 7:
+		return int32(p.random())
+	case 8:
+		return int64(p.random()) << 20
+	case 9:
+		return float64(p.random())
+	case 10:
+		return wire.Timestamp(uint64(p.random())<<32 | uint64(p.random()))
+	case 11:
+		return wire.UUID{1}
+	case 12:
+		return []byte("bytes")
+	case 13:
+		return "text"
+	case 14:
+		return wire.Symbol("symbol")
+	case 15:
+		return []any{wire.Char('c'), wire.Decimal32{}, wire.Decimal64{}, wire.Decimal128{}}[p.n(4)]
+	case 16, 17:
+		return wire.List{p.value(depth - 1), p.value(depth - 1)}
+	case 18, 19:
+		return wire.Map{{Key: p.value(depth - 1), Value: p.value(depth - 1)}}
+	case 20:
+		v := p.value(depth - 1)
+		return wire.Array{v, v}
+	}
+	code := []any{uint64(0x24), uint64(0x1d), uint64(0x27), uint64(0x2b), uint64(0x70), uint64(0x110), uint64(1 << 40), wire.Symbol("amqp:accepted:list")}[p.n(8)]
+	return &wire.Described{Descriptor: code, Value: p.value(depth - 1)}
+}
+
+// mutate changes a frame, one in three not at all: its fields, then its bytes.
+func (p *puppet) mutate(b []byte) []byte {
+	if len(b) <= 8 || p.n(3) == 0 {
+		return b
+	}
+	if v, payload, err := wire.Decode(b[8:]); err == nil && p.n(4) > 0 {
+		d, _ := v.(*wire.Described)
+		if fields, ok := d.Value.(wire.List); ok {
+			fields = slices.Clone(fields)
+			for range 1 + p.n(2) {
+				switch i := p.n(len(fields) + 1); {
+				case i == len(fields) || p.n(8) == 0:
+					fields = append(fields, p.value(3))
+				case p.n(4) == 0:
+					fields[i] = nil
+				default:
+					fields[i] = p.value(3)
+				}
+			}
+			d.Value = fields
+			if body, err := wire.Append(b[:8:8], d); err == nil {
+				b = append(body, payload...)
+			}
+		}
+	}
+	switch p.n(4) {
+	case 0:
+		for range 1 + p.n(3) {
+			b[8+p.n(len(b)-8)] = []byte{0, 1, 0x40, 0x45, 0x53, 0x70, 0xa0, 0xc1, 0xd1, 0xf0, 0xff, byte(p.random())}[p.n(12)]
+		}
+	case 1:
+		at := 8 + p.n(len(b)-8)
+		b = slices.Insert(b, at, byte(p.random()))
+	case 2:
+		b = b[:8+p.n(len(b)-8)]
+	}
+	switch p.n(12) {
+	case 0:
+		b[4] = byte(p.n(12))
+	case 1:
+		b[5] = byte(p.n(3))
+	case 2:
+		b[7] = byte(p.n(4))
+	}
+	binary.BigEndian.PutUint32(b, uint32(len(b)))
+	return b
+}
+
+// audience is a sink that settles some of what it gets.
+type audience struct {
+	mu      sync.Mutex
+	session transport.Session
+	results chan uint16
+	replies chan transport.Reply
+}
+
+func (a *audience) Done(tag uint16, _ error)          { a.results <- tag }
+func (a *audience) Reply(_ uint32, r transport.Reply) { a.replies <- r }
+func (a *audience) Deliver(d *transport.Delivery) bool {
+	if len(d.Ref) == 0 || d.Ref[len(d.Ref)-1]%3 == 0 {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.session.Do(&transport.Request{Op: transport.OpSettle, Ref: slices.Clone(d.Ref), Outcome: transport.Outcome(d.Ref[len(d.Ref)-1] % 3)})
+	return true
+}
+
+// puppetLimit is how long one dialogue may take, and what it may allocate besides 1 KB for each byte that is said.
+const (
+	puppetLimit  = 30 * time.Second
+	puppetMemory = 8 << 20
+	// wildLimit is how long a device waits for what a wild puppet did not say well.
+	wildLimit = 100 * time.Millisecond
+)
+
+// play has a device talk to a puppet. what names the dialogue.
+func play(t testing.TB, p *puppet, what func() string) {
+	late := time.AfterFunc(puppetLimit, func() { panic("the device spins or hangs: " + what()) })
+	defer late.Stop()
+	began := allocated()
+	a := &audience{results: make(chan uint16, 64), replies: make(chan transport.Reply, 64)}
+	patience := 20 * time.Second
+	if p.wild {
+		patience = wildLimit
+	}
+	tr := New(&Options{
+		Plaintext: true, Auth: Anonymous, OperationTimeout: patience, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
+		Dial: func(context.Context, string, string) (net.Conn, error) { return p, nil },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	dial, dialed := ctx, context.CancelFunc(func() {})
+	if p.wild {
+		dial, dialed = context.WithTimeout(ctx, wildLimit)
+	}
+	made, err := tr.Dial(dial, &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}, Window: 16, Queue: 8, Sink: a})
+	dialed()
+	if err != nil {
+		if !p.wild {
+			t.Fatalf("dial: %v", err)
+		}
+		return
+	}
+	s := made.(*session)
+	a.session = s
+	over := make(chan error, 1)
+	go func() { over <- s.Run(ctx) }()
+	m := &transport.Message{Body: []byte("x")}
+	s.Send([]transport.Item{{Tag: 0, Msg: m}})
+	s.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+	for sent, subscribed := false, false; !sent || !subscribed; {
+		select {
+		case <-a.results:
+			sent = true
+		case r := <-a.replies:
+			if subscribed = true; r.Err != nil && !p.wild {
+				t.Fatalf("%v: %s", r.Err, what())
+			}
+		case err := <-over:
+			if !p.wild {
+				t.Fatalf("%v: %s", err, what())
+			}
+			return
+		case <-time.After(wildLimit):
+			if !p.wild {
+				continue // a busy machine
+			}
+			cancel()
+			<-over
+			return
+		}
+	}
+	p.mu.Lock()
+	p.screen, p.answer = &s.conn.stream.screen, false
+	p.mu.Unlock()
+	batch := make([]transport.Item, 8)
+	for i := range batch {
+		batch[i] = transport.Item{Tag: uint16(i), Msg: m}
+	}
+	s.Send(batch) // it wakes the puppet, too
+	running := true
+	for running {
+		select {
+		case tag := <-a.results:
+			s.Send([]transport.Item{{Tag: tag, Msg: m}})
+		case err = <-over:
+			running = false
+		case <-p.done:
+			cancel()
+			for running {
+				select {
+				case <-a.results:
+				case err = <-over:
+					running = false
+				}
+			}
+		}
+	}
+	if mine := s.conn.amqp.Err(); ctx.Err() == nil {
+		if e, ok := errors.AsType[*amqp.ConnError](mine); ok && e.RemoteErr == nil {
+			if cause := s.conn.stream.failure(); cause == nil || cause == errClosed {
+				t.Errorf("a frame passed the screen, and the library ended the connection: %v; %s", mine, what())
+			}
+		}
+	}
+	if used := allocated() - began; used > puppetMemory+1024*uint64(len(p.script)) {
+		t.Errorf("%d bytes were allocated for %d that were said: %s", used, len(p.script), what())
+	}
+}
+
+// allocated is how many bytes were ever allocated.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// FuzzPair has the device, with the library in it, talk to a peer that says what the bytes make of valid frames. The bytes are the random numbers.
+func FuzzPair(f *testing.F) {
+	for seed := range uint64(8) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		b := make([]byte, 2000)
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		const perFrame = 40
+		p := newPuppet(func() uint32 {
+			if len(b) < 2 {
+				return 7
+			}
+			n := uint32(b[0]) | uint32(b[1])<<8
+			b = b[1:]
+			return n * 2654435761 >> 8
+		}, 1+min(len(b)/perFrame, 100))
+		play(t, p, func() string { return fmt.Sprintf("said %x", p.script) })
+	})
+}
+
+// Any number of mutated frames, HUBLINE_PAIR_FRAMES of them, are said to the device: it neither panics nor spins nor grows, and its end joins all that it began.
+func TestMutatedFramesDoNoHarm(t *testing.T) {
+	total := 20_000
+	if text := os.Getenv("HUBLINE_PAIR_FRAMES"); text != "" {
+		var err error
+		if total, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := uint64(1)
+	if text := os.Getenv("HUBLINE_PAIR_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passed, refused, dialogues := 0, 0, 0
+	for ; passed+refused < total && !t.Failed(); seed++ {
+		p := newPuppet(rand.New(rand.NewPCG(seed, 0)).Uint32, 200)
+		play(t, p, func() string { return fmt.Sprintf("HUBLINE_PAIR_SEED=%d, said %x", seed, p.script) })
+		passed, refused, dialogues = passed+p.passed, refused+p.refused, dialogues+1
+	}
+	t.Logf("%d frames in %d dialogues: the library got %d, the screen refused %d", passed+refused, dialogues, passed, refused)
+	if passed < total/20 && !t.Failed() {
+		t.Errorf("only %d of %d frames reached the library", passed, passed+refused)
+	}
+}
