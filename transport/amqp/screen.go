@@ -458,6 +458,8 @@ func (s *screen) transferLocked(h *half, f *inFrame) *violation {
 		return f.bad(deliveryTag, "missing")
 	case f.null(messageFormat):
 		return f.bad(messageFormat, "missing")
+	case id == math.MaxUint32:
+		return f.bad(deliveryID, "%d, the last number that there is", id) // settling it, the library would count on for ever
 	case h.in.any && id != h.in.next:
 		return f.bad(deliveryID, "%d, not %d", id, h.in.next)
 	case int32(l.limit-l.received) <= 0:

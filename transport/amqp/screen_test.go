@@ -331,7 +331,7 @@ func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 	s.bad(encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: 151, Last: wire.Some(uint32(2199)), State: &wire.Accepted{}}, nil), "2049 deliveries")
 
 	s = newTalk(t)
-	for id := range uint32(4) {
+	for id := range uint32(2) {
 		s.good(1, delivery(math.MaxUint32-2+id, false))
 	}
 	s.saying(1, &wire.Disposition{Role: wire.RoleReceiver, First: math.MaxUint32 - 1, Settled: true})
@@ -340,7 +340,12 @@ func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 	out, err = s.hear(encode(t, 1, mine, nil))
 	require.NoError(t, err)
 	require.Empty(t, out)
-	s.bad(encode(t, 1, &wire.Disposition{Role: wire.RoleSender, First: math.MaxUint32, Settled: true}, nil), "used up")
+	s.bad(encode(t, 1, delivery(math.MaxUint32, false), nil), "delivery-id: 4294967295, the last number")
+
+	s = newTalk(t)
+	last := &wire.Transfer{DeliveryID: wire.Some(uint32(math.MaxUint32)), DeliveryTag: []byte{1}, MessageFormat: wire.Some(uint32(0))}
+	s.say(encode(t, 1, last, []byte("x")))
+	s.bad(encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: math.MaxUint32, Settled: true}, nil), "used up")
 }
 
 // A message without an end does not fill the memory, and neither do many.
@@ -514,4 +519,21 @@ func TestTheScreenAllocatesNothing(t *testing.T) {
 			}
 		}
 	}))
+}
+
+// What the screen costs for a message that is sent alone, and its answer.
+func BenchmarkScreen(b *testing.B) {
+	s := newTalk(b)
+	transfer := encode(b, 1, &wire.Transfer{DeliveryID: wire.Some(uint32(1 << 20)), DeliveryTag: []byte{1}, MessageFormat: wire.Some(uint32(0))}, make([]byte, 100))
+	answer := encode(b, 1, &wire.Disposition{Role: wire.RoleReceiver, First: 1 << 20, Settled: true, State: &wire.Accepted{}}, nil)
+	id, first := bytes.Index(transfer, []byte{0x70, 0, 0x10, 0, 0})+1, bytes.Index(answer, []byte{0x70, 0, 0x10, 0, 0})+1
+	b.ReportAllocs()
+	for i := range b.N {
+		binary.BigEndian.PutUint32(transfer[id:], uint32(1<<20+i))
+		binary.BigEndian.PutUint32(answer[first:], uint32(1<<20+i))
+		s.note(transfer)
+		if _, err := s.unit(answer); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -8,14 +8,16 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
+// noted is how many of the first fields of a performative count, of those that count.
+var noted = [256]int{codeBegin: 1, codeAttach: 11, codeFlow: 7, codeTransfer: 6, codeDisposition: 4}
+
 // note takes in what this side sends: p is a frame of the library's, or a protocol header. What the peer says is checked against it.
 func (s *screen) note(p []byte) {
 	if len(p) < wire.HeaderSize+3 || p[5] != wire.FrameAMQP {
 		return
 	}
-	switch p[10] {
-	case codeBegin, codeAttach, codeFlow, codeTransfer, codeDisposition:
-	default:
+	known := noted[p[10]]
+	if known == 0 {
 		return
 	}
 	w := wire.NewWalker(p[wire.HeaderSize:], math.MaxInt)
@@ -24,7 +26,7 @@ func (s *screen) note(p []byte) {
 		return
 	}
 	f := &outFrame{channel: binary.BigEndian.Uint16(p[6:])}
-	for i := range min(count, len(f.all)) {
+	for i := range min(count, known) {
 		if f.all[i], err = fields.Next(); err != nil {
 			return
 		}
@@ -57,7 +59,7 @@ func (s *screen) note(p []byte) {
 // outFrame is a frame that this side sends.
 type outFrame struct {
 	channel uint16
-	all     [maxFields]wire.Value
+	all     [11]wire.Value
 }
 
 func (f *outFrame) given(i int) bool    { return f.all[i].Type&^wire.IsNull != 0 }
