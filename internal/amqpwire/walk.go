@@ -39,20 +39,26 @@ const (
 	IsText = IsString | IsSymbol
 	// IsAny is all types but null.
 	IsAny = IsDescribed<<1 - 1 - IsNull
-	// isKey is what a map may have for keys. Others cannot be compared in Go, or cannot be told apart.
-	isKey = IsBoolean | IsUbyte | IsUshort | IsUint | IsUlong | IsByte | IsShort | IsInt | IsLong | IsChar | IsTimestamp | IsUUID | IsText
+	// isKey is the types of a map's keys. Go cannot compare values of the other types, or they are
+	// never equal.
+	isKey = IsBoolean | IsUbyte | IsUshort | IsUint | IsUlong | IsByte | IsShort | IsInt | IsLong | IsChar | IsTimestamp |
+		IsUUID | IsText
 )
 
-// typeOf is the type of what a constructor constructs, 0 if there is no such constructor.
+// typeOf is the type of a constructor's value, 0 if there is no such constructor.
 var typeOf = [256]Types{
 	codeDescribed: IsDescribed, codeNull: IsNull,
 	codeTrue: IsBoolean, codeFalse: IsBoolean, codeBoolean: IsBoolean,
-	codeUint0: IsUint, codeSmallUint: IsUint, codeUint: IsUint, codeUlong0: IsUlong, codeSmallUlong: IsUlong, codeUlong: IsUlong,
+	codeUint0: IsUint, codeSmallUint: IsUint, codeUint: IsUint,
+	codeUlong0: IsUlong, codeSmallUlong: IsUlong, codeUlong: IsUlong,
 	codeUbyte: IsUbyte, codeByte: IsByte, codeUshort: IsUshort, codeShort: IsShort,
-	codeSmallInt: IsInt, codeInt: IsInt, codeSmallLong: IsLong, codeLong: IsLong, codeFloat: IsFloat, codeDouble: IsDouble, codeChar: IsChar,
+	codeSmallInt: IsInt, codeInt: IsInt, codeSmallLong: IsLong, codeLong: IsLong,
+	codeFloat: IsFloat, codeDouble: IsDouble, codeChar: IsChar,
 	codeDecimal32: IsDecimal, codeDecimal64: IsDecimal, codeDecimal128: IsDecimal, codeTimestamp: IsTimestamp, codeUUID: IsUUID,
-	codeBinary8: IsBinary, codeBinary32: IsBinary, codeString8: IsString, codeString32: IsString, codeSymbol8: IsSymbol, codeSymbol32: IsSymbol,
-	codeList0: IsList, codeList8: IsList, codeList32: IsList, codeMap8: IsMap, codeMap32: IsMap, codeArray8: IsArray, codeArray32: IsArray,
+	codeBinary8: IsBinary, codeBinary32: IsBinary, codeString8: IsString, codeString32: IsString,
+	codeSymbol8: IsSymbol, codeSymbol32: IsSymbol,
+	codeList0: IsList, codeList8: IsList, codeList32: IsList, codeMap8: IsMap, codeMap32: IsMap,
+	codeArray8: IsArray, codeArray32: IsArray,
 }
 
 // A Value is a value that a [Walker] checked.
@@ -65,23 +71,25 @@ type Value struct {
 	Raw    []byte // the whole encoding; shares memory with the input
 }
 
-// A Walker checks values where they stand, without building them: constructors, sizes, counts, nesting, UTF-8, ASCII. The only
-// keys of maps that it lets through are simple values: texts, whole numbers, booleans, chars, timestamps and uuids. It does
-// not look whether a key comes twice.
+// A Walker checks values where they stand, without building them: constructors, sizes, counts,
+// nesting, UTF-8, ASCII. The only keys of maps that it lets through are simple values: texts, whole
+// numbers, booleans, chars, timestamps and uuids. It does not look whether a key comes twice.
 type Walker struct {
 	b     []byte
 	items int // that may still come
-	// Seen are the types of all values so far, at all depths, and Arrays those of items of arrays; IsNull stands for items that
-	// take no bytes.
+	// Seen are the types of all values so far, at all depths. Arrays are those of items of arrays,
+	// with IsNull for items of no bytes.
 	Seen, Arrays Types
-	// Composites is set when one of the values is described by a number of the standard, at any depth.
+	// Composites is set when one of the values is described by a number of the standard, at any
+	// depth.
 	Composites bool
 }
 
-// NewWalker returns a walker over b that lets at most the given number of values through, at all depths together.
+// NewWalker returns a walker over b that takes at most the given number of values, at all depths
+// together.
 func NewWalker(b []byte, items int) Walker { return Walker{b: b, items: items} }
 
-// Rest returns what follows the values that were walked over.
+// Rest returns the bytes behind the values that were checked.
 func (w *Walker) Rest() []byte { return w.b }
 
 // Next checks the next value and walks over it.
@@ -95,8 +103,9 @@ func (w *Walker) Next() (Value, error) {
 	return v, nil
 }
 
-// Open walks over the next value, which must be a composite with a number for its descriptor. It returns the number, and a
-// walker over the fields, of which there are count. The fields are not checked, nor that nothing follows the last one.
+// Open walks over the next value, which must be a composite with a number for its descriptor. It
+// returns the number and a walker over the fields. The caller checks the count fields, and that
+// nothing follows them.
 func (w *Walker) Open() (code uint64, fields Walker, count int, err error) {
 	b := w.b
 	switch {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Both ways to read a value agree on what is one, but for keys of maps: a walker takes simple ones only, and does not see that a key comes twice.
+// Both ways to read a value agree on what is one, but for keys of maps: a walker takes simple ones
+// only, and does not see that a key comes twice.
 func FuzzWalker(f *testing.F) {
 	for _, c := range goldenValues {
 		f.Add(unhex(f, c.wire))
@@ -45,6 +46,13 @@ func TestWalkerTellsWhatItSaw(t *testing.T) {
 	}
 	if _, err := w.Next(); err == nil {
 		t.Fatal("there is nothing more")
+	}
+	one := NewWalker([]byte{codeTrue, codeTrue}, 1)
+	if _, err := one.Next(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.Next(); err == nil {
+		t.Fatal("two values of at most one")
 	}
 	few := NewWalker(b, 5)
 	if _, err := few.Next(); err == nil || !strings.Contains(err.Error(), "too many items") {

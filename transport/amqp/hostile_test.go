@@ -44,7 +44,8 @@ func hears(t *testing.T, b []byte, then func(h *hub, r *running)) {
 	})
 }
 
-// refuses wants the frame to end the session, with a reason, and another connection to be worth a try.
+// refuses wants the frame to end the session, with a reason, and another connection to be worth a
+// try.
 func refuses(t *testing.T, b []byte, reason string) {
 	t.Helper()
 	hears(t, b, func(_ *hub, r *running) {
@@ -112,7 +113,8 @@ func TestADispositionWithoutEndEndsTheSession(t *testing.T) {
 	refuses(t, frame(t, 0, 2, "00 53 15 c0 0d 05 41 43 70 ff ff ff ff 41 00 53 24 45"), "disposition, last: 4294967295")
 }
 
-// The last number that a delivery can have is legal. The library would count for ever from it when it settles the message.
+// The last number that a delivery can have is legal. The library would count for ever from it when
+// it settles the message.
 func TestTheLastDeliveryNumberEndsTheSession(t *testing.T) {
 	refuses(t, frame(t, 0, 2, "00 53 14 c0 0d 05 52 01 70 ff ff ff ff a0 01 74 43 42 00 53 75 a0 01 78"), "transfer, delivery-id: 4294967295")
 }

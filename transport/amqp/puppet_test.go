@@ -22,8 +22,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A puppet is a peer that opens a connection as a broker does, and then says mutated frames: those that the screen refuses it only shows to a copy of the screen, so that the dialogue goes on
-// with those that the library gets. It is the net.Conn below the stream, and makes up what it says when it is read from.
+// A puppet is a peer that opens a connection as a broker does, and then says mutated frames: those
+// that the screen refuses it only shows to a copy of the screen, so that the dialogue goes on with
+// those that the library gets. It is the net.Conn below the stream, and makes up what it says when
+// it is read from.
 type puppet struct {
 	random  func() uint32
 	say     int // frames that are still to be said
@@ -169,7 +171,8 @@ func (p *puppet) reply(channel uint16, m wire.Performative) {
 	}
 }
 
-// good reports whether the screen lets b pass, which is what follows what was read, and what is in out.
+// good reports whether the screen lets b pass, which is what follows what was read, and what is in
+// out.
 func (p *puppet) good(b []byte) bool {
 	s := p.screen.clone()
 	for _, part := range [][]byte{p.out, b} {
@@ -468,7 +471,8 @@ func (a *audience) Deliver(d *transport.Delivery) bool {
 	return true
 }
 
-// puppetLimit is how long one dialogue may take, and what it may allocate besides 1 KB for each byte that is said.
+// puppetLimit is how long one dialogue may take, and what it may allocate besides 1 KB for each
+// byte that is said.
 const (
 	puppetLimit  = 30 * time.Second
 	puppetMemory = 8 << 20
@@ -578,7 +582,8 @@ func allocated() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// FuzzPair has the device, with the library in it, talk to a peer that says what the bytes make of valid frames. The bytes are the random numbers.
+// FuzzPair has the device, with the library in it, talk to a peer that says what the bytes make of
+// valid frames. The bytes are the random numbers.
 func FuzzPair(f *testing.F) {
 	for seed := range uint64(8) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -602,7 +607,8 @@ func FuzzPair(f *testing.F) {
 	})
 }
 
-// Any number of mutated frames, HUBLINE_PAIR_FRAMES of them, are said to the device: it neither panics nor spins nor grows, and its end joins all that it began.
+// Any number of mutated frames, HUBLINE_PAIR_FRAMES of them, are said to the device: it neither
+// panics nor spins nor grows, and its end joins all that it began.
 func TestMutatedFramesDoNoHarm(t *testing.T) {
 	total := 20_000
 	if text := os.Getenv("HUBLINE_PAIR_FRAMES"); text != "" {

@@ -11,13 +11,15 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// screen decides which frames of the peer the library gets. The library (go-amqp 1.7) decodes with few checks, on goroutines where nobody can recover: frames that a peer makes up
-// panic it, have it loop, or make it keep what is never read. So each frame is checked whole, and against what was said on the connection in both directions. What the library stands goes
-// on, some of it rewritten. Anything else is a violation, which ends the connection.
+// screen decides which frames of the peer go on to the library. The library (go-amqp 1.7) decodes
+// with few checks, on goroutines that nobody can recover. A frame of a peer can make it panic, loop
+// or keep memory for ever. So the screen checks each frame whole, and against the frames before it
+// in both directions. Frames that are safe for the library go on, some of them rewritten. Any other
+// frame is a violation, which ends the connection.
 type screen struct {
 	// sessions is how many the peer allows; 0 before its open. It may be read from anywhere.
 	sessions atomic.Int32
-	ended    int // sessions that the peer has ended, which the library has not been told yet; of the reading goroutine
+	ended    int // sessions that the peer has ended and the library has not; of the reading goroutine
 
 	phase phase // of the reading goroutine
 
@@ -40,20 +42,23 @@ const (
 )
 
 const (
-	// maxMessage is the largest message in several frames that is taken. The library would put any number of them together.
+	// maxMessage is the size of the largest message in several frames. The library has no limit.
 	maxMessage = 16 << 20
-	// maxParts bounds all messages of a connection of which more is to come.
+	// maxParts is how many bytes of incomplete messages a connection keeps.
 	maxParts = 2 * maxMessage
-	// minIdle is the shortest idle time-out of a peer that is believed. The library writes something every half of it.
+	// minIdle is the shortest idle time-out of a peer that the library sees. It writes a frame
+	// every half of it.
 	minIdle = time.Second
-	// maxFlows is how many flows a peer may send for a link within flowTime while nothing is sent on it. The library keeps them for a link that it has given up.
+	// maxFlows is how many flows a peer may send for a link within flowTime while this side sends
+	// nothing on it. The library keeps all flows of a link that it has given up.
 	maxFlows = 10_000
 	flowTime = time.Hour
-	// maxUnsettledRange is how many deliveries a disposition may name that asks for an answer. The library looks at all of them once for each of them.
+	// maxUnsettledRange is how many deliveries a disposition that asks for an answer may name. The
+	// library walks the whole range once for each of them.
 	maxUnsettledRange = 1024
 )
 
-// half is a session of AMQP, as far as frames say. Its deliveries are counted in both directions.
+// half is the state of a session of AMQP that its frames show, in both directions.
 type half struct {
 	channel   uint16 // of this side
 	begun     bool   // by the peer
@@ -62,7 +67,7 @@ type half struct {
 	links     []*halfLink
 }
 
-// halfLink is a link, as far as frames say.
+// halfLink is the state of a link that its frames show.
 type halfLink struct {
 	name     string
 	handle   uint32 // of this side
@@ -73,13 +78,13 @@ type halfLink struct {
 
 	// Where this side sends.
 	sent          uint32 // messages
-	count, credit uint32 // what the peer said last
+	count, credit uint32 // delivery-count and link-credit that the peer sent last
 
 	// Where this side receives.
-	limit    uint32 // the delivery-count up to which the peer has credit
+	limit    uint32 // the delivery-count at which the peer has no credit left
 	received uint32 // the peer's delivery-count
 	most     uint64 // bytes of a message
-	part     *part  // the message of which more is to come
+	part     *part  // the incomplete message; nil: none
 
 	flows int       // that came, since the last frame that was sent
 	since time.Time // of the first of them
@@ -92,7 +97,7 @@ type part struct {
 	payload []byte
 }
 
-// frame takes a frame in. It returns what the library gets for it: b itself, another frame, or nothing.
+// frame checks a frame. It returns b itself if it may go on, a frame in its place, or nothing.
 func (s *screen) frame(b []byte) ([]byte, error) {
 	if s.phase == closed {
 		return nil, nil
@@ -109,7 +114,7 @@ func (s *screen) frame(b []byte) ([]byte, error) {
 	case b[5] != want:
 		return nil, s.violated("frame", "type", fmt.Sprintf("%d, not %d", b[5], want))
 	case head == len(b):
-		return nil, nil // it keeps the connection alive; the library would keep its bytes as long as nothing else comes
+		return nil, nil // a keep-alive: the library keeps its bytes until another frame comes
 	}
 	body := b[head:]
 	w := wire.NewWalker(body, maxItems)
@@ -143,7 +148,7 @@ func (s *screen) frame(b []byte) ([]byte, error) {
 		return nil, nil
 	case f.changed != 0:
 		return f.rewritten(), nil
-	case head > wire.HeaderSize || body[1] != 0x53: // an extended header, or a descriptor in eight bytes, for which the library takes something else
+	case head > wire.HeaderSize || body[1] != 0x53: // the library knows neither extended headers nor long descriptors
 		return f.rewritten(), nil
 	}
 	return b, nil
@@ -168,7 +173,7 @@ func (p phase) takes(code uint64) bool {
 	return false
 }
 
-// header takes a protocol header in. The library judges it.
+// header notes a protocol header. The library checks it.
 func (s *screen) header(id byte) {
 	s.phase = atOpen
 	if id == wire.ProtocolSASL {
@@ -185,7 +190,7 @@ type inFrame struct {
 	fields  int // that came
 	payload []byte
 
-	changed uint16 // a bit for each field that is to be another one: a boolean that is true, or the number in all
+	changed uint16 // a bit for each field that is replaced: by true for a boolean, else by the number in all
 }
 
 // null reports whether a field is null, or did not come.
@@ -206,17 +211,18 @@ func (f *inFrame) text(i int) []byte {
 	return raw[2:]
 }
 
-// set makes a field another number, or true.
+// set replaces a field by a number, or by true.
 func (f *inFrame) set(i int, number uint32) {
 	f.all[i].number = uint64(number)
 	f.changed |= 1 << i
 	f.fields = max(f.fields, i+1)
 }
 
-// rewritten is the frame with what was set.
+// rewritten returns the frame with the replaced fields.
 func (f *inFrame) rewritten() []byte {
 	b := make([]byte, 0, len(f.body)+64)
-	b = append(b, 0, 0, 0, 0, 2, wire.FrameAMQP, byte(f.channel>>8), byte(f.channel), 0, 0x53, byte(f.code), 0xd0, 0, 0, 0, 0, 0, 0, 0, byte(f.fields))
+	b = append(b, 0, 0, 0, 0, 2, wire.FrameAMQP, byte(f.channel>>8), byte(f.channel))
+	b = append(b, 0, 0x53, byte(f.code), 0xd0, 0, 0, 0, 0, 0, 0, 0, byte(f.fields))
 	if f.code >= codeMechanisms {
 		b[5] = wire.FrameSASL
 	}
@@ -240,12 +246,12 @@ func (f *inFrame) rewritten() []byte {
 	return b
 }
 
-// bad is a violation by a field of f.
+// bad returns a violation by a field of f.
 func (f *inFrame) bad(i int, format string, args ...any) *violation {
 	return &violation{frame: f.name, field: f.composite.fields[i].name, why: fmt.Sprintf(format, args...)}
 }
 
-// take checks a frame against what was said before. pass: the library gets it.
+// take checks a frame against the frames before it. pass: it goes on to the library.
 func (s *screen) take(f *inFrame) (pass bool, bad *violation) {
 	switch f.code {
 	case codeMechanisms:
@@ -286,7 +292,7 @@ func (s *screen) take(f *inFrame) (pass bool, bad *violation) {
 	return true, s.detachLocked(h, f)
 }
 
-// open takes an open in.
+// open notes an open.
 func (s *screen) open(f *inFrame) {
 	const channelMax, idleTimeout = 3, 4
 	highest := uint32(math.MaxUint16)
@@ -328,7 +334,7 @@ func (s *screen) endLocked(channel uint16, h *half) {
 	s.ended++
 }
 
-// dropPartLocked forgets the beginning of a message.
+// dropPartLocked forgets the incomplete message of a link.
 func (s *screen) dropPartLocked(l *halfLink) {
 	if l.part != nil {
 		s.parts -= len(l.part.payload)
@@ -363,7 +369,8 @@ func (h *half) attach(f *inFrame) *violation {
 	return f.bad(name, "not that of a link that is being attached")
 }
 
-// detachLocked takes a detach in. One that does not close is made one that does: the library knows nothing else, and would wait for the other one.
+// detachLocked notes a detach. It makes each detach a closing one: the library waits for ever after
+// any other.
 func (s *screen) detachLocked(h *half, f *inFrame) *violation {
 	const handle, closing = 0, 1
 	for i, l := range h.links {
@@ -380,7 +387,7 @@ func (s *screen) detachLocked(h *half, f *inFrame) *violation {
 	return f.bad(handle, "%d, which is not in use", f.uint32(handle))
 }
 
-// flow takes a flow in. The library needs fields that are optional: they are filled in.
+// flow notes a flow, and fills in the optional fields that the library needs.
 func (h *half) flow(f *inFrame) *violation {
 	const nextIncoming, handle, deliveryCount, linkCredit = 0, 4, 5, 6
 	if f.null(nextIncoming) {
@@ -413,7 +420,7 @@ func (h *half) flow(f *inFrame) *violation {
 		credit = left(l.credit, count-l.count)
 	}
 	if used := l.sent - count; int32(used) > 0 && credit < used {
-		credit = used // none is left; the library would count below zero
+		credit = used // no credit is left; the library would count below zero
 	}
 	l.count, l.credit = count, credit
 	if f.null(deliveryCount) {
@@ -425,7 +432,7 @@ func (h *half) flow(f *inFrame) *violation {
 	return nil
 }
 
-// left is what is left of a credit of which some was used. Less than zero was used when the peer counts further than this side.
+// left returns the rest of a credit. used is negative when the peer counts further than this side.
 func left(credit, used uint32) uint32 {
 	if int32(used) < 0 {
 		return credit
@@ -459,7 +466,7 @@ func (s *screen) transferLocked(h *half, f *inFrame) *violation {
 	case f.null(messageFormat):
 		return f.bad(messageFormat, "missing")
 	case id == math.MaxUint32:
-		return f.bad(deliveryID, "%d, the last number that there is", id) // settling it, the library would count on for ever
+		return f.bad(deliveryID, "%d, the last number that there is", id) // the library never stops counting when it settles it
 	case h.in.any && id != h.in.next:
 		return f.bad(deliveryID, "%d, not %d", id, h.in.next)
 	case int32(l.limit-l.received) <= 0:
@@ -500,8 +507,9 @@ func (s *screen) transferLocked(h *half, f *inFrame) *violation {
 	return checkMessage(payload)
 }
 
-// disposition takes a disposition in. The library looks at each delivery from the first to the last, whether there is one or not, so the range becomes no larger than what is unsettled in
-// it. Nothing is left of a disposition of deliveries that are settled.
+// disposition notes a disposition. The library walks from the first to the last number of the
+// range, so the range shrinks to the unsettled deliveries in it. A disposition of settled
+// deliveries is left out.
 func (h *half) disposition(f *inFrame) (pass bool, bad *violation) {
 	const role, first, last, settled = 0, 1, 2, 3
 	set := &h.in

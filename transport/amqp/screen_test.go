@@ -30,8 +30,9 @@ func TestTheLibraryPanics(t *testing.T) {
 	require.Panics(t, func() { _ = new(amqp.Message).UnmarshalBinary(deepPoison) })
 }
 
-// talk is a screen between a library and a peer, which have opened the connection and begun a session on channel 1, with
-// a link on which this side sends (handles 0 and 10) and one on which it receives (1 and 11), for five messages.
+// talk is a screen between a library and a peer, which have opened the connection and begun a
+// session on channel 1, with a link on which this side sends (handles 0 and 10) and one on which it
+// receives (1 and 11), for five messages.
 type talk struct {
 	screen
 	t testing.TB
@@ -257,7 +258,8 @@ func TestFramesAreCheckedWhole(t *testing.T) {
 	begun.bad(encode(t, 1, &wire.Begin{RemoteChannel: wire.Some(uint16(5))}, nil), "begin: channel 1 has a session")
 }
 
-// The library looks at neither: it takes a frame of type 1, or the bytes of an extended header, for a performative.
+// The library looks at neither: it takes a frame of type 1, or the bytes of an extended header, for
+// a performative.
 func TestFrameTypeAndDataOffsetAreChecked(t *testing.T) {
 	b := encode(t, 1, delivery(7, false), poison)
 	typed := bytes.Clone(b)
@@ -303,10 +305,14 @@ func TestAFlowWithoutCreditKeepsTheCredit(t *testing.T) {
 	f = s.rewritten(encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(10)), DeliveryCount: wire.Some(uint32(1)), LinkCredit: wire.Some(uint32(2))}, nil)).(*wire.Flow)
 	require.Equal(t, wire.Some(uint32(3)), f.LinkCredit, "less than what was used already is none: 1 + 3 = 4")
 	s.good(1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(10)), DeliveryCount: wire.Some(uint32(4)), LinkCredit: wire.Some(uint32(math.MaxUint32))})
+	f = s.rewritten(unhex(t, "00 00 00 15 02 00 00 01 00 53 13 c0 08 05 52 04 43 43 43 52 0a")).(*wire.Flow)
+	require.Equal(t, wire.Some(uint32(4)), f.DeliveryCount)
+	require.Equal(t, wire.Some(uint32(math.MaxUint32)), f.LinkCredit)
 	s.good(1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(11))}) // where this side receives, nothing is needed
 }
 
-// The library looks at each number of a range, and never ends when the last one is the largest that there is.
+// The library looks at each number of a range, and never ends when the last one is the largest that
+// there is.
 func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 	endless := func(first, last uint32) []byte {
 		return encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: first, Last: wire.Some(last), Settled: true, State: &wire.Accepted{}}, nil)
@@ -453,7 +459,8 @@ func TestAShortIdleTimeoutIsMadeLonger(t *testing.T) {
 	}
 }
 
-// Before the connection is open, what the peer says in its place is nothing that another connection mends.
+// Before the connection is open, what the peer says in its place is nothing that another connection
+// mends.
 func TestTheHandshakeIsChecked(t *testing.T) {
 	open := &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9}
 	for name, c := range map[string]struct {

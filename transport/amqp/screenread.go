@@ -11,26 +11,29 @@ import (
 )
 
 const (
-	// maxFrame is the largest frame that is taken, and what the peer is told.
+	// maxFrame is the size of the largest frame. The peer is told.
 	maxFrame = 64 << 10
-	// maxUnread is how many bytes may wait to be written before nothing more is read. A peer that has much answered, and reads no answers, is not listened to.
+	// maxUnread is how many bytes may wait to be written before reading stops. Otherwise a peer
+	// that asks for many answers and reads none fills the memory.
 	maxUnread = 1 << 20
 )
 
-// intake cuts what comes in into frames, for the screen. Frames that may go on as they are stay where they were read, in the library's buffer. buf holds what is left: a frame that is not
-// whole, and what came behind a frame that was rewritten or left out.
+// intake cuts the bytes of the peer into frames, for the screen. Frames that go on as they are stay
+// in the library's buffer. buf holds the rest: an incomplete frame, and the bytes behind a frame
+// that was rewritten or left out.
 type intake struct {
 	buf   []byte
-	begin int    // what the library is to get begins here in buf
-	end   int    // and ends here
-	raw   int    // what was not judged yet begins here
-	other []byte // a rewritten frame, which the library is to get next
-	bad   error  // why the connection ends when the library has got all that
+	begin int // buf[begin:end] goes to the library next
+	end   int
+	raw   int    // buf[raw:] was not judged yet
+	other []byte // a rewritten frame, which goes to the library behind that
+	bad   error  // a violation, which ends the connection behind that
 
 	idle time.Duration // how long a read may take; 0: for ever
 }
 
-// Read gives the library whole frames that passed the screen. It is called by one goroutine, when it has dealt with what it has read.
+// Read returns frames that passed the screen. One goroutine calls it, after it has handled all that
+// Read returned before.
 func (s *stream) Read(p []byte) (int, error) {
 	in := &s.in
 	for reads := 0; ; reads++ {
@@ -56,7 +59,7 @@ func (s *stream) Read(p []byte) (int, error) {
 			in.drop()
 		}
 		if reads > 0 && in.idle > 0 {
-			_ = s.socket.SetReadDeadline(time.Now().Add(in.idle)) // the peer is alive, though there is nothing for the library
+			_ = s.socket.SetReadDeadline(time.Now().Add(in.idle)) // the peer is alive
 		}
 		s.waitRead()
 		n, err := s.Conn.Read(into)
@@ -82,7 +85,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 }
 
-// waitRead returns when little enough waits to be written, or the stream has ended.
+// waitRead returns when less than maxUnread waits to be written, or the stream has ended.
 func (s *stream) waitRead() {
 	for {
 		s.mu.Lock()
@@ -102,7 +105,7 @@ func (s *stream) waitRead() {
 	}
 }
 
-// SetReadDeadline is the library's idle time-out: it sets it before each read.
+// SetReadDeadline is called by the library before each read, for its idle time-out.
 func (s *stream) SetReadDeadline(t time.Time) error {
 	s.in.idle = 0
 	if !t.IsZero() {
@@ -111,7 +114,7 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 	return s.socket.SetReadDeadline(t)
 }
 
-// take hands out what the library is to get.
+// take copies what goes to the library next.
 func (in *intake) take(p []byte) (n int) {
 	if in.begin < in.end {
 		n = copy(p, in.buf[in.begin:in.end])
@@ -123,7 +126,7 @@ func (in *intake) take(p []byte) (n int) {
 	return n
 }
 
-// space returns where more of a frame may be read to.
+// space returns room for the rest of an incomplete frame.
 func (in *intake) space() []byte {
 	n := copy(in.buf, in.buf[in.raw:])
 	in.buf, in.begin, in.end, in.raw = in.buf[:n], 0, 0, 0
@@ -147,8 +150,9 @@ func (in *intake) drop() {
 	in.buf, in.begin, in.end, in.raw = nil, 0, 0, 0
 }
 
-// judge shows the frames at the beginning of b to the screen. The first pass bytes are for the library as they are; the next skip ones are not: in.other is for them, which may be nothing. It
-// stops behind those, before a frame that is not whole, and at a violation, which is then in.bad.
+// judge passes the frames at the beginning of b through the screen. The first pass bytes go on as
+// they are. The next skip bytes do not: in.other goes on in their place. judge stops behind them,
+// before an incomplete frame, or at a violation, which it puts into in.bad.
 func (in *intake) judge(s *screen, b []byte) (pass, skip int) {
 	in.other = nil
 	for {
@@ -173,7 +177,8 @@ func (in *intake) judge(s *screen, b []byte) (pass, skip int) {
 	}
 }
 
-// size returns the size of the frame, or the protocol header, that b begins with. whole: b holds all of it.
+// size returns the size of the frame or protocol header at the beginning of b. whole: b holds all
+// of it.
 func (s *screen) size(b []byte) (n int, whole bool, err error) {
 	const header = "AMQP"
 	if s.phase == closed {
@@ -195,7 +200,7 @@ func (s *screen) size(b []byte) (n int, whole bool, err error) {
 	return int(size), len(b) >= int(size), nil
 }
 
-// unit takes in a frame or a protocol header, which is whole. It returns what frame returns.
+// unit checks a whole frame or protocol header. It returns what frame returns.
 func (s *screen) unit(b []byte) ([]byte, error) {
 	switch s.phase {
 	case closed:

@@ -8,10 +8,11 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// noted is how many of the first fields of a performative count, of those that count.
+// noted is the number of leading fields that note reads, by performative. 0: note ignores it.
 var noted = [256]int{codeBegin: 1, codeAttach: 11, codeFlow: 7, codeTransfer: 6, codeDisposition: 4}
 
-// note takes in what this side sends: p is a frame of the library's, or a protocol header. What the peer says is checked against it.
+// note notes what this side sends: p is a frame of the library, or a protocol header. The peer's
+// frames are checked against it.
 func (s *screen) note(p []byte) {
 	if len(p) < wire.HeaderSize+3 || p[5] != wire.FrameAMQP {
 		return
@@ -69,14 +70,17 @@ func (f *outFrame) truth(i int) bool    { return f.all[i].Number != 0 }
 func (h *half) attaching(f *outFrame) {
 	const name, handle, role, maxMessageSize = 0, 1, 2, 10
 	v := &f.all[name]
-	l := &halfLink{name: string(v.Raw[len(v.Raw)-v.Length:]), handle: f.uint32(handle), receives: f.truth(role), most: maxMessage}
+	l := &halfLink{
+		name: string(v.Raw[len(v.Raw)-v.Length:]), handle: f.uint32(handle), receives: f.truth(role), most: maxMessage,
+	}
 	if most := f.all[maxMessageSize].Number; most > 0 {
 		l.most = min(l.most, most)
 	}
 	h.links = append(h.links, l)
 }
 
-// byHandle finds a link by this side's handle: the latest, for a handle may be used again before the peer has detached.
+// byHandle finds a link by this side's handle: the latest, for a handle may be used again before
+// the peer has detached.
 func (h *half) byHandle(handle uint32) *halfLink {
 	for i := len(h.links) - 1; i >= 0; i-- {
 		if l := h.links[i]; l.handle == handle {
@@ -86,7 +90,7 @@ func (h *half) byHandle(handle uint32) *halfLink {
 	return nil
 }
 
-// gives takes in what credit the peer has.
+// gives notes the credit that the peer has.
 func (h *half) gives(f *outFrame) {
 	const handle, deliveryCount, linkCredit = 4, 5, 6
 	if !f.given(handle) {
@@ -133,7 +137,8 @@ func (h *half) settles(f *outFrame) {
 	h.in.take(f.uint32(first), to)
 }
 
-// deliveries are those of a session in one direction, as far as they are unsettled: a bit for each from base on.
+// deliveries are the unsettled deliveries of a session in one direction: a bit for each number from
+// base on.
 type deliveries struct {
 	any  bool   // there was one
 	next uint32 // the number of the next one
@@ -141,7 +146,8 @@ type deliveries struct {
 	bits []uint64
 }
 
-// maxSpan is how far apart the unsettled deliveries of a session may be. Older ones are forgotten: nobody waits for them.
+// maxSpan is how far apart unsettled deliveries may be. Older ones are forgotten: no caller waits
+// that long.
 const maxSpan = 1 << 20
 
 // saw notes the number of a delivery.
@@ -162,7 +168,8 @@ func (d *deliveries) add(id uint32) {
 	d.bits[at/64] |= 1 << (at % 64)
 }
 
-// take settles the deliveries from one to another. It returns the first and the last of those that were unsettled, and how many.
+// take settles the deliveries of a range. It returns the first and the last that were unsettled,
+// and their number.
 func (d *deliveries) take(from, to uint32) (low, high uint32, n int) {
 	begin := max(0, int(int32(from-d.base)))
 	end := min(int(int32(to-d.base)), 64*len(d.bits)-1)

@@ -23,12 +23,14 @@ const (
 	codeOutcome     = 0x44
 )
 
-// composite is a composite type that a peer may send, with its fields in order. Fewer may come, and not more.
+// composite is a composite type that a peer may send, with its fields in order. The last ones may
+// be left out.
 type composite struct {
 	name   string
 	code   uint64
 	fields []field
-	// content is set for what the library decodes for the link alone: what it does not know ends no more than the link.
+	// content is set for sections of messages. A type that the library does not know there ends the
+	// link only.
 	content bool
 }
 
@@ -37,7 +39,8 @@ type field struct {
 	name string
 	is   wire.Types
 	must bool
-	// least and most bound an unsigned number, or the length of a binary or text. most 0: no upper bound.
+	// least and most bound an unsigned number, or the length of a binary or text. most 0: no upper
+	// bound.
 	least, most uint64
 	// keys and items bound what a map or an array holds. 0: anything.
 	keys, items wire.Types
@@ -67,39 +70,50 @@ func one(name string, of ...*composite) field {
 
 // The composites inside of performatives [2.8.14, 3.4, 3.5].
 var (
-	errorType = &composite{name: "error", code: 0x1d, fields: []field{{name: "condition", is: wire.IsText, must: true}, text("description"), fieldMap("info")}}
+	errorType = &composite{name: "error", code: 0x1d, fields: []field{
+		{name: "condition", is: wire.IsText, must: true}, text("description"), fieldMap("info"),
+	}}
 
 	stateTypes = []*composite{
-		{name: "received", code: 0x23, fields: []field{must32("section-number"), {name: "section-offset", is: wire.IsUlong, must: true}}},
+		{name: "received", code: 0x23, fields: []field{
+			must32("section-number"), {name: "section-offset", is: wire.IsUlong, must: true},
+		}},
 		{name: "accepted", code: 0x24, fields: nil},
 		{name: "rejected", code: 0x25, fields: []field{one("error", errorType)}},
 		{name: "released", code: 0x26, fields: nil},
-		{name: "modified", code: 0x27, fields: []field{boolean("delivery-failed"), boolean("undeliverable-here"), {name: "message-annotations", is: wire.IsMap}}},
+		{name: "modified", code: 0x27, fields: []field{
+			boolean("delivery-failed"), boolean("undeliverable-here"), {name: "message-annotations", is: wire.IsMap},
+		}},
 	}
 
 	expiryPolicies = []string{"link-detach", "session-end", "connection-close", "never"}
 
 	sourceType = &composite{name: "source", code: 0x28, fields: []field{
-		text("address"), {name: "durable", is: wire.IsUint, most: 2}, {name: "expiry-policy", is: wire.IsText, words: expiryPolicies}, uint32Of("timeout"), boolean("dynamic"),
+		text("address"), {name: "durable", is: wire.IsUint, most: 2},
+		{name: "expiry-policy", is: wire.IsText, words: expiryPolicies}, uint32Of("timeout"), boolean("dynamic"),
 		fieldMap("dynamic-node-properties"), text("distribution-mode"),
 		{name: "filter", is: wire.IsMap, keys: wire.IsText, items: wire.IsDescribed | wire.IsNull},
 		one("default-outcome", stateTypes...), symbols("outcomes"), symbols("capabilities"),
 	}}
 	targetType = &composite{name: "target", code: 0x29, fields: []field{
-		text("address"), {name: "durable", is: wire.IsUint, most: 2}, {name: "expiry-policy", is: wire.IsText, words: expiryPolicies}, uint32Of("timeout"), boolean("dynamic"),
+		text("address"), {name: "durable", is: wire.IsUint, most: 2},
+		{name: "expiry-policy", is: wire.IsText, words: expiryPolicies}, uint32Of("timeout"), boolean("dynamic"),
 		fieldMap("dynamic-node-properties"), symbols("capabilities"),
 	}}
 )
 
-// minFrameSize is the least that a peer must take in a frame [2.4.1]. The library cuts messages by what the peer says, and panics when nothing is left for the message.
+// minFrameSize is the smallest max-frame-size [2.4.1]. The library panics when a frame has no room
+// for a part of a message.
 const minFrameSize = 512
 
 // performatives are those that a peer may send.
 var performatives = []*composite{
 	{name: "open", code: codeOpen, fields: []field{
 		{name: "container-id", is: wire.IsText, must: true}, text("hostname"),
-		{name: "max-frame-size", is: wire.IsUint, least: minFrameSize}, {name: "channel-max", is: wire.IsUshort}, uint32Of("idle-time-out"),
-		symbols("outgoing-locales"), symbols("incoming-locales"), symbols("offered-capabilities"), symbols("desired-capabilities"),
+		{name: "max-frame-size", is: wire.IsUint, least: minFrameSize}, {name: "channel-max", is: wire.IsUshort},
+		uint32Of("idle-time-out"),
+		symbols("outgoing-locales"), symbols("incoming-locales"),
+		symbols("offered-capabilities"), symbols("desired-capabilities"),
 		fieldMap("properties"),
 	}},
 	{name: "begin", code: codeBegin, fields: []field{
@@ -111,31 +125,41 @@ var performatives = []*composite{
 		{name: "name", is: wire.IsText, must: true}, must32("handle"), {name: "role", is: wire.IsBoolean, must: true},
 		{name: "snd-settle-mode", is: wire.IsUbyte, most: 2}, {name: "rcv-settle-mode", is: wire.IsUbyte, most: 1},
 		one("source", sourceType), one("target", targetType),
-		{name: "unsettled", is: wire.IsMap, keys: wire.IsText, items: wire.IsDescribed | wire.IsNull}, boolean("incomplete-unsettled"), uint32Of("initial-delivery-count"),
+		{name: "unsettled", is: wire.IsMap, keys: wire.IsText, items: wire.IsDescribed | wire.IsNull},
+		boolean("incomplete-unsettled"), uint32Of("initial-delivery-count"),
 		{name: "max-message-size", is: wire.IsUlong},
 		symbols("offered-capabilities"), symbols("desired-capabilities"), fieldMap("properties"),
 	}},
 	{name: "flow", code: codeFlow, fields: []field{
-		uint32Of("next-incoming-id"), must32("incoming-window"), must32("next-outgoing-id"), must32("outgoing-window"), uint32Of("handle"),
-		uint32Of("delivery-count"), uint32Of("link-credit"), uint32Of("available"), boolean("drain"), boolean("echo"), fieldMap("properties"),
+		uint32Of("next-incoming-id"), must32("incoming-window"), must32("next-outgoing-id"), must32("outgoing-window"),
+		uint32Of("handle"),
+		uint32Of("delivery-count"), uint32Of("link-credit"), uint32Of("available"),
+		boolean("drain"), boolean("echo"), fieldMap("properties"),
 	}},
 	{name: "transfer", code: codeTransfer, fields: []field{
-		must32("handle"), uint32Of("delivery-id"), {name: "delivery-tag", is: wire.IsBinary, most: 32}, uint32Of("message-format"),
-		boolean("settled"), boolean("more"), {name: "rcv-settle-mode", is: wire.IsUbyte, most: 1}, one("state", stateTypes...),
+		must32("handle"), uint32Of("delivery-id"), {name: "delivery-tag", is: wire.IsBinary, most: 32},
+		uint32Of("message-format"),
+		boolean("settled"), boolean("more"), {name: "rcv-settle-mode", is: wire.IsUbyte, most: 1},
+		one("state", stateTypes...),
 		boolean("resume"), boolean("aborted"), boolean("batchable"),
 	}},
 	{name: "disposition", code: codeDisposition, fields: []field{
-		{name: "role", is: wire.IsBoolean, must: true}, must32("first"), uint32Of("last"), boolean("settled"), one("state", stateTypes...),
-		boolean("batchable"),
+		{name: "role", is: wire.IsBoolean, must: true}, must32("first"), uint32Of("last"), boolean("settled"),
+		one("state", stateTypes...), boolean("batchable"),
 	}},
 	{name: "detach", code: codeDetach, fields: []field{must32("handle"), boolean("closed"), one("error", errorType)}},
 	{name: "end", code: codeEnd, fields: []field{one("error", errorType)}},
 	{name: "close", code: codeClose, fields: []field{one("error", errorType)}},
-	{name: "sasl-mechanisms", code: codeMechanisms, fields: []field{{name: "sasl-server-mechanisms", is: wire.IsText | wire.IsArray, items: wire.IsText, must: true}}},
-	{name: "sasl-outcome", code: codeOutcome, fields: []field{{name: "code", is: wire.IsUbyte, must: true}, {name: "additional-data", is: wire.IsBinary}}},
+	{name: "sasl-mechanisms", code: codeMechanisms, fields: []field{
+		{name: "sasl-server-mechanisms", is: wire.IsText | wire.IsArray, items: wire.IsText, must: true},
+	}},
+	{name: "sasl-outcome", code: codeOutcome, fields: []field{
+		{name: "code", is: wire.IsUbyte, must: true}, {name: "additional-data", is: wire.IsBinary},
+	}},
 }
 
-// sections are those of a message, in the order in which they come [3.2]. Those from data to amqp-value are its body.
+// sections are those of a message, in the order in which they come [3.2]. Those from data to
+// amqp-value are its body.
 var sections = []struct {
 	name       string
 	is         wire.Types
@@ -144,14 +168,18 @@ var sections = []struct {
 	body, many bool
 }{
 	{name: "header", is: wire.IsList, fields: []field{
-		boolean("durable"), {name: "priority", is: wire.IsUbyte}, uint32Of("ttl"), boolean("first-acquirer"), uint32Of("delivery-count"),
+		boolean("durable"), {name: "priority", is: wire.IsUbyte}, uint32Of("ttl"), boolean("first-acquirer"),
+		uint32Of("delivery-count"),
 	}},
 	{name: "delivery-annotations", is: wire.IsMap},
 	{name: "message-annotations", is: wire.IsMap},
 	{name: "properties", is: wire.IsList, fields: []field{
-		{name: "message-id", is: idTypes}, {name: "user-id", is: wire.IsBinary}, {name: "to", is: wire.IsAny}, text("subject"),
-		{name: "reply-to", is: wire.IsAny}, {name: "correlation-id", is: idTypes}, text("content-type"), text("content-encoding"),
-		{name: "absolute-expiry-time", is: wire.IsTimestamp}, {name: "creation-time", is: wire.IsTimestamp}, text("group-id"),
+		{name: "message-id", is: idTypes}, {name: "user-id", is: wire.IsBinary}, {name: "to", is: wire.IsAny},
+		text("subject"),
+		{name: "reply-to", is: wire.IsAny}, {name: "correlation-id", is: idTypes}, text("content-type"),
+		text("content-encoding"),
+		{name: "absolute-expiry-time", is: wire.IsTimestamp}, {name: "creation-time", is: wire.IsTimestamp},
+		text("group-id"),
 		uint32Of("group-sequence"), text("reply-to-group-id"),
 	}},
 	{name: "application-properties", is: wire.IsMap, keys: wire.IsText},
@@ -167,19 +195,19 @@ const (
 	codeHeader = 0x70 // the first section
 )
 
-// violation is how the peer broke the protocol: the cause of the end of a connection.
+// violation says how the peer broke the protocol. It ends the connection.
 type violation struct {
-	frame string // what was wrong: the performative, or "frame", "message"
-	field string // in it; may be empty
-	why   string // never bytes of the peer's
-	early bool   // the peer had not opened the connection yet
+	frame string // the performative, or "frame" or "message"
+	field string // may be empty
+	why   string // holds no bytes of the peer
+	early bool   // the peer had not opened the connection
 }
 
 func (v *violation) Error() string {
 	return "the peer broke the protocol of AMQP: " + join(v.frame, v.field) + ": " + v.why
 }
 
-// Unwrap makes a violation worth another connection, once there was one that worked.
+// Unwrap makes a violation on a connection that worked retryable.
 func (v *violation) Unwrap() error {
 	if v.early {
 		return nil
@@ -187,20 +215,22 @@ func (v *violation) Unwrap() error {
 	return transport.ErrViolation
 }
 
-// item is a field of a frame that was checked. start and end are where it stands behind the frame's header.
+// item is a checked field of a frame. start and end are its place behind the frame's header.
 type item struct {
 	is         wire.Types // wire.IsNull also for a field that did not come
 	start, end int
 	number     uint64
 }
 
-// unsupported are types that the library cannot decode, nor some arrays. Composites it decodes with rules of its own. A frame with one would end the connection without a reason.
+// unsupported are types that the library cannot decode in a performative. It would end the
+// connection without a reason. The same holds for some arrays and composites.
 const (
 	unsupported      = wire.IsDecimal | wire.IsChar
 	unsupportedArray = unsupported | wire.IsList | wire.IsArray | wire.IsDescribed | wire.IsNull
 )
 
-// check checks the fields of a composite, and of those in it. It puts what came into all, unless that is nil; body is then the encoding that the fields are the end of.
+// check checks the fields of a composite, at every depth. It puts them into all unless that is nil;
+// body is then the encoding that ends with the fields.
 func (c *composite) check(fields *wire.Walker, count int, body []byte, all []item) *violation {
 	if count > len(c.fields) {
 		return &violation{frame: c.name, why: fmt.Sprintf("%d fields of at most %d", count, len(c.fields))}
@@ -215,8 +245,10 @@ func (c *composite) check(fields *wire.Walker, count int, body []byte, all []ite
 			if v, err = fields.Next(); err != nil {
 				return &violation{frame: c.name, field: f.name, why: reason(err)}
 			}
-			if unknown := fields.Seen&unsupported != 0 || fields.Arrays&unsupportedArray != 0 || fields.Composites && f.of == nil; unknown && !c.content {
-				return &violation{frame: c.name, field: f.name, why: "not supported here: a decimal, a char, a composite, or an array of compound or empty values"}
+			unknown := fields.Seen&unsupported != 0 || fields.Arrays&unsupportedArray != 0 || fields.Composites && f.of == nil
+			if unknown && !c.content {
+				const why = "a decimal, char, composite, or array of compound or empty values is not supported here"
+				return &violation{frame: c.name, field: f.name, why: why}
 			}
 		}
 		if all != nil {
@@ -238,7 +270,8 @@ func join(names ...string) string {
 	return strings.Join(slices.DeleteFunc(names, func(n string) bool { return n == "" }), ", ")
 }
 
-// check checks the value of a field. frame is set in what it returns only for a composite in the field.
+// check checks the value of a field. The violation has a frame only when it is in a composite in
+// the field.
 func (f *field) check(v *wire.Value) *violation {
 	switch {
 	case v.Type == wire.IsNull:
@@ -291,8 +324,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// maxItems is how many values a frame or a message may have, at all depths together. It bounds what the library makes of
-// a message: a value of one byte takes 16 bytes and more in memory.
+// maxItems is how many values a frame or a message may have, at all depths together. A value of one
+// byte takes 16 bytes or more in memory.
 const maxItems = 1 << 16
 
 // checkMessage checks the sections of a message.

@@ -39,14 +39,23 @@
 //
 // # Commands
 //
-// Accept, Release and Reject are the outcomes of AMQP; what is released comes again at once. A message that the Sink does not take is released after 5 s. One of more than 16 MB is
-// taken for an attack, and one that is no sound AMQP for a garbled line: both end the connection. The system properties fill the fields of Message; the
+// Accept, Release and Reject are the outcomes of AMQP; what is released comes again at once. A message that the Sink does not take is released after 5 s. The system properties fill the fields of Message; the
 // application properties, sorted by name, and "user-id", "iothub-enqueuedtime" and "x-opt-input-name" where given, are its Properties.
+//
+// # Violations
+//
+// Each frame of the peer is decoded and checked before the library sees it: its type and header,
+// all fields at every depth, and what it refers to (sessions, links, deliveries, credit). A message
+// has at most 16 MB. A frame that breaks the protocol ends the connection with Kind Protocol and a
+// reason that names the frame and the field. On a connection that had worked the cause is
+// transport.ErrViolation, and the failure is retried. Some frames go on rewritten: a flow without
+// next-incoming-id or link-credit is completed, a detach becomes a closing one, and an idle time-out
+// below 1 s becomes 1 s.
 //
 // # Errors
 //
 // A failed Dial returns an *transport.Error of Scope Connection and Op OpDial. Its Kind, for what the hub says, follows from the condition (*ConditionError), from the status of the token
-// (*TokenError) or from the SASL outcome (*SASLError), each reachable with errors.As; Protocol is for peers that speak something else; for all that concerns network, TLS and certificates it is as in package
+// (*TokenError) or from the SASL outcome (*SASLError), each reachable with errors.As; Protocol is for peers that speak something else or break the protocol; for all that concerns network, TLS and certificates it is as in package
 // mqtt. Conditions that are not listed mean Unknown where the hub refuses a message, and Network where it ends something.
 //
 // A Dial has no time limit but its context's: package device bounds it. That of a Mux, which may be waited for by many, has one.
