@@ -248,6 +248,7 @@ func TestWhatIsDoneIsNotHeld(t *testing.T) {
 		c := newClient(t, hub, nil)
 		stop := start(q, c)
 		require.NoError(t, q.Flush(t.Context()))
+		synctest.Wait() // Run has gone on to the next one
 		runtime.GC()
 		require.Nil(t, body.Value())
 		require.Error(t, stop())
