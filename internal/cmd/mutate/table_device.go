@@ -3,9 +3,9 @@ package main
 func init() {
 	tables["device"] = []mutation{
 		// The limiter of dials.
-		{File: "device/dial.go", Old: "if c.set.Dials != nil {", New: "if c.set.Dials != nil && err == nil {", Test: "./device -run TestAFailedDialGivesItsPlaceBack"},
-		{File: "device/dial.go", Old: "if !at.IsZero() {\n\t\t\t\t<-limiter.places\n\t\t\t}", New: "", Test: "./device -run TestCloseWhileWaitingForATurn"},
-		{File: "device/dial.go", Old: "if !at.IsZero() {\n\t\t\t\t<-limiter.places\n\t\t\t}", New: "<-limiter.places", Test: "./device -run TestCloseWhileWaitingForAPlace"},
+		{File: "device/dial.go", Old: "\tplaced = false\n\t\t<-c.set.Dials.places", New: "\tplaced = false\n\t\tif err2 == nil {\n\t\t\t<-c.set.Dials.places\n\t\t}", Test: "./device -run TestAFailedDialGivesItsPlaceBack"},
+		{File: "device/dial.go", Old: "l.giveBack()\n\t\t\treturn false", New: "return false", Test: "./device -run TestCloseWhileWaitingForATurn"},
+		{File: "device/dial.go", Old: "\tif l.placed {\n\t\tl.placed = false\n\t\t<-l.c.set.Dials.places\n\t}", New: "\t<-l.c.set.Dials.places", Test: "./device -run TestCloseWhileWaitingForAPlace"},
 
 		// Answers and results of messages.
 		{File: "device/outbox_withdraw.go", Old: "s.receipt, s.call = nil, false", New: "s.call = false", Test: "./device -run TestALateAnswerIsNotTheResultOfTheNextSend"},
@@ -29,7 +29,7 @@ func init() {
 		// Policies, gates and the twin's calls.
 		{File: "device/gate.go", Old: "if now.Before(l.hold.until) && l.hold.by == l.c.policies.Load() {", New: "if now.Before(l.hold.until) {", Test: "./device -run TestANewPolicyEndsAHold"},
 		{File: "device/twincalls.go", Old: "if k.asked.askedOf != t.c.policies.Load() {\n\t\t\t\tt.ask(l, k)\n\t\t\t}", New: "", Test: "./device -run TestANewPolicyIsAskedAboutARestingTwinCall"},
-		{File: "device/twincalls.go", Old: "\tif k.state == callGone {\n\t\treturn\n\t}\n\tk.state = callGone", New: "\tk.state = callGone", Test: "./device -run TestACallerGivesUpWhileThePolicyIsAsked"},
+		{File: "device/twincalls.go", Old: "\tif k.state == callGone {\n\t\treturn\n\t}\n\tif k.state == callResting", New: "\tif k.state == callResting", Test: "./device -run TestACallerGivesUpWhileThePolicyIsAsked"},
 		{File: "device/outage.go", Old: "d.Delay -= l.spread", New: "", Test: "./device -run TestAPolicyIsToldItsOwnDelay"},
 
 		// What is counted anew, and when.
