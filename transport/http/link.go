@@ -54,6 +54,7 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*l
 		if err != nil {
 			return nil, err
 		}
+		boundSilence(c, o.silence())
 		return newSocket(c), nil
 	}
 	outer, under, err := below.Open(ctx, creds, cert)
@@ -335,7 +336,8 @@ func (o *Options) limit(size int) time.Duration {
 
 // exchange makes one request within the time that requests have.
 func (l *lane) exchange(ctx context.Context, r *request) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.s.opt.limit(len(r.body)))
+	limit := l.s.opt.limit(len(r.body))
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if l.idle != nil {
 		l.idle.Stop()
@@ -348,7 +350,9 @@ func (l *lane) exchange(ctx context.Context, r *request) (*answer, error) {
 		return nil, err
 	}
 	sent := time.Now()
+	ctx, stop := l.s.watch(ctx, limit-l.s.opt.Timeout)
 	a, err := link.exchange(ctx, r)
+	stop()
 	if err != nil {
 		l.hangUp()
 		return nil, err

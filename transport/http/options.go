@@ -43,8 +43,10 @@ type Options struct {
 	// Timeout bounds each request, a new connection for it included; those with a large body have a second more for each 4 KiB. One that is not answered in it ends the session. A
 	// client waits for as long, unless its device.Options.AckTimeout says less: a hub that has much to do answers late, and what is sent again meanwhile is there twice. 0: 60 s.
 	//
-	// What a hub is never late with has half of it, at least 30 s: a new connection, and on Linux, where Dial is nil, the acknowledgement of packets (TCP_USER_TIMEOUT). So a dead
-	// network is found sooner than a hub is given up.
+	// What a hub is never late with has half of it, at least 30 s: a new connection, and on Linux the acknowledgement of
+	// packets (TCP_USER_TIMEOUT). When an answer is late by half of that time, a second connection is tried; if it does
+	// not come about in the other half, the session ends. So a dead network is found sooner than a hub is given up, after
+	// 30 s by default.
 	Timeout time.Duration
 	// IdleTimeout is how long a connection is kept open that is not used. The next request opens another one, more cheaply with a TLS.ClientSessionCache. 0: 60 s.
 	IdleTimeout time.Duration
@@ -95,7 +97,7 @@ func (o *Options) resolve() (Options, error) {
 		return r, protocol.Invalid("options: ProductInfo " + strconv.Quote(r.ProductInfo) + " cannot go into a header; give printable ASCII")
 	}
 	if r.Dial == nil {
-		r.Dial = dialer(r.silence()).DialContext
+		r.Dial = new(net.Dialer).DialContext
 	}
 	below := way.Options{Protocol: &protocol, Plaintext: r.Plaintext, Certificate: r.Certificate, Addr: r.Addr, Dial: r.Dial}
 	return r, below.Resolve()

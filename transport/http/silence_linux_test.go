@@ -16,6 +16,26 @@ import (
 
 // A peer whose system takes nothing of what is sent is given up, although the request has more time; the kernel's own time is what is watched here, so it is real.
 func TestAPeerThatTakesNothing(t *testing.T) {
+	for name, dial := range map[string]func(context.Context, string, string) (net.Conn, error){
+		"dialed here": nil,
+		"dialed by the user": func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return layered{c}, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			aPeerThatTakesNothing(t, dial)
+		})
+	}
+}
+
+// layered tells what lies below, as a *tls.Conn does.
+type layered struct{ net.Conn }
+
+func (l layered) NetConn() net.Conn { return l.Conn }
+
+func aPeerThatTakesNothing(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) {
 	narrow := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
 		if e := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) }); e != nil {
@@ -43,7 +63,7 @@ func TestAPeerThatTakesNothing(t *testing.T) {
 	sign, err := transport.SharedKey(goodKey)
 	require.NoError(t, err)
 	lost := make(chan error, 10)
-	o := &hubhttp.Options{Addr: l.Addr().String(), Plaintext: true, NoProof: true, Timeout: 2 * time.Second}
+	o := &hubhttp.Options{Addr: l.Addr().String(), Plaintext: true, NoProof: true, Timeout: 2 * time.Second, Dial: dial}
 	c, err := device.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, hubhttp.New(o), &device.Options{OnStatus: func(s device.Status) {
 		if s.Reason == device.ConnectionLost {
 			lost <- s.Err

@@ -42,7 +42,7 @@ func TestASilentConnectionIsLeftBehind(t *testing.T) {
 		require.Equal(t, 60*time.Second, lost.at[0].Sub(began))
 		require.ErrorIs(t, lost.why[0], transport.Timeout)
 		require.LessOrEqual(t, time.Since(began), 61*time.Second)
-		require.Equal(t, 2, h.dialed())
+		require.Equal(t, 3, h.dialed(), "one of them to see whether the network is silent as a whole")
 		h.requireArrived(t, all)
 	})
 }
@@ -72,6 +72,41 @@ func TestASilentNetworkIsFoundByTheNextConnection(t *testing.T) {
 			require.Equal(t, want, lost.at[0].Sub(began))
 			require.ErrorIs(t, lost.why[0], transport.Timeout)
 			h.requireArrived(t, all)
+		})
+	}
+}
+
+// A network that is silent as a whole is told from a hub that answers late: no second connection comes about.
+func TestASilentNetworkIsFoundWhileARequestWaits(t *testing.T) {
+	for name, row := range map[string]struct {
+		timeout time.Duration
+		size    int
+		want    time.Duration
+	}{
+		"default":                    {0, 10, 30 * time.Second},
+		"a longer Timeout":           {5 * time.Minute, 10, 150 * time.Second},
+		"a shorter Timeout":          {10 * time.Second, 10, 10 * time.Second},
+		"a large message has longer": {0, 80 << 10, 65 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *scripted) {
+				var lost losses
+				o := h.options()
+				o.Timeout = row.timeout
+				c := h.client(t, o, lost.options())
+				all := numbered(2)
+				all[1].Body = make([]byte, row.size)
+				require.NoError(t, c.Send(t.Context(), all[0]))
+				h.conns[0].Hold(true)
+				h.network.Hang(true)
+				began := time.Now()
+				time.AfterFunc(170*time.Second, func() { h.network.Hang(false) })
+				require.NoError(t, c.Send(t.Context(), all[1]))
+				require.NotEmpty(t, lost.at)
+				require.Equal(t, row.want, lost.at[0].Sub(began))
+				require.ErrorIs(t, lost.why[0], transport.Timeout)
+				h.requireArrived(t, all)
+			})
 		})
 	}
 }

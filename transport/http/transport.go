@@ -25,7 +25,7 @@
 // without a word; one that is reset, or that the system finds dead, is a loss. A device that the hub has gone away from finds out with its next message or look for commands.
 //
 // Each request has Options.Timeout. A hub that answers within it is waited for, however late; a network that is dead is found sooner where it can be told from such a hub: when a new
-// connection does not come about, or (on Linux, unless Options.Dial is set) nobody acknowledges packets, for 30 s. What follows goes over a new connection.
+// connection does not come about, or (on Linux) nobody acknowledges packets, for 30 s. While an answer is late for 15 s a second connection is tried for that. What follows goes over a new connection.
 // What was under way when it failed has an unknown outcome, and package device sends it again; see "What is repeated" in the repository's ARCHITECTURE.md.
 //
 // # Commands
