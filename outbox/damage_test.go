@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -204,6 +206,20 @@ func TestANumberThatCannotBe(t *testing.T) {
 	})
 }
 
+// A number that is damaged behind a damaged record, where a gap is expected, hides no later message.
+func TestANumberIsInTheChecksum(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		_, starts := segmentOf(t, 9)
+		got, s := afterDamage(t, 9, false, func(b []byte) []byte {
+			b[starts[3]] ^= 1
+			b[starts[4]+15] ^= 1 // 4 becomes 5
+			return b
+		})
+		require.Equal(t, append(append(ids(0, 3), ids(5, 9)...), "100"), got)
+		require.EqualValues(t, 2, s.Damaged)
+	})
+}
+
 // An unreadable sector costs the messages in it, and Open and Run go on.
 func TestUnreadableSectors(t *testing.T) {
 	const n = 500
@@ -332,6 +348,7 @@ func TestADamagedMark(t *testing.T) {
 					}
 					q = openOn(t, d, nil)
 					got := take(t, q)
+					require.NotEmpty(t, got, "the messages that wait were deleted")
 					switch first, err := strconv.Atoi(got[0]); {
 					case err != nil:
 						require.NoError(t, err)
@@ -441,3 +458,66 @@ func TestASystemWithoutLocksIsRefused(t *testing.T) {
 type unlocked struct{ *disk }
 
 func (unlocked) Lock(outbox.File) error { return outbox.ErrNoLock }
+
+// A write that failed may have left whole records that cannot be cut off. They never hide later
+// messages.
+func TestNumbersInASpoiledFileAreNotUsedAgain(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		put(t, q, 0, 3)
+		spoiled := d.segments(folder)[0]
+		_, salt, _ := outbox.ParseName(filepath.Base(spoiled))
+		d.on(func(o op) error {
+			switch {
+			case o.path != spoiled:
+				return nil
+			case o.name == "write": // it gets there, and the disk says that it did not
+				d.edit(spoiled, func(b []byte) []byte {
+					record := outbox.AppendRecord(nil, numbered(3))
+					outbox.SealRecord(record, salt, int64(len(b)), 3)
+					return append(b, record...)
+				})
+				return syscall.EIO
+			case o.name == "truncate":
+				return syscall.EIO
+			}
+			return nil
+		})
+		require.ErrorIs(t, q.Put(t.Context(), numbered(3)), syscall.EIO)
+		put(t, q, 4, 8)
+		left := openOn(t, d.kill(), nil)
+		require.Equal(t, ids(0, 8), take(t, left), "message 3 may be sent, the others must")
+		require.NoError(t, left.Close())
+		require.Equal(t, append(ids(0, 3), ids(4, 8)...), take(t, q))
+		require.Zero(t, q.Stats().Damaged)
+		require.NoError(t, q.Close())
+	})
+}
+
+// A slot of the mark does not change while it is synced, or neither slot would be known to be whole.
+func TestTheMarkIsNotWrittenWhileItIsSynced(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
+		syncing := false
+		d.on(func(o op) error {
+			switch {
+			case o.path != folder+"/done":
+			case o.name == "sync":
+				syncing = true
+				time.Sleep(time.Second)
+				syncing = false
+			case o.name == "write" && syncing:
+				t.Error("the mark is written while it is synced")
+			}
+			return nil
+		})
+		for n := range 20 {
+			require.NoError(t, q.Put(t.Context(), quarter(n)))
+			require.Len(t, take(t, q), 1)
+			time.Sleep(300 * time.Millisecond)
+		}
+		require.NoError(t, q.Close())
+	})
+}

@@ -302,6 +302,15 @@ func (h *handle) WriteAt(p []byte, at int64) (n int, err error) {
 	}
 	d := h.disk
 	defer d.mu.Unlock()
+	for i := at / page; i*page < at+int64(len(p)); i++ {
+		if !h.inode.bad[i] {
+			continue
+		}
+		if at > i*page || at+int64(len(p)) < (i+1)*page { // a part of a page: the system has to read the rest
+			return 0, failure(o, syscall.EIO)
+		}
+		delete(h.inode.bad, i)
+	}
 	n = len(p)
 	if d.capacity > 0 {
 		have := pages(int64(len(h.inode.data)))

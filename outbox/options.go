@@ -89,5 +89,4 @@ var (
 	errDeleted = errors.New("a file of the outbox was deleted under it; close the Queue and open it anew")
 	errNoLock  = errors.New("outbox: this system has no file locks, so two processes could use the folder; " +
 		"keep messages in the client's memory")
-	errExit = errors.New("outbox: OnFailed ended its goroutine (runtime.Goexit)")
 )

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -118,39 +119,16 @@ func (q *Queue) settle(ctx context.Context, sent <-chan *slot, free chan<- *slot
 		case kind == transport.Dropped:
 			return invalid("the client dropped a message; set its Overflow to Block")
 		case q.opt.OnFailed != nil:
-			failed = q.tell(&s.message, err)
+			failed = callback.Run("outbox.Options.OnFailed", func() { q.opt.OnFailed(&s.message, err) })
 		}
 		q.finish(s.from, s.number, err, len(sent) == 0)
-		if failed != nil {
+		if failed != nil { // the message counts as told, so the next Run goes on behind it
 			return failed
 		}
 		s.message.Body = nil // it need not stay in memory until the slot has its next one
 		free <- s
 	}
 	return nil
-}
-
-// tell calls OnFailed, on a goroutine of its own, so that runtime.Goexit ends nothing else. The
-// error says that it did not return. The message counts as told then as well, so the next Run goes on
-// behind it.
-func (q *Queue) tell(m *transport.Message, result error) error {
-	told := make(chan error, 1)
-	go func() {
-		returned := false
-		defer func() {
-			switch v := recover(); {
-			case returned:
-				told <- nil
-			case v != nil:
-				told <- fmt.Errorf("outbox: OnFailed panicked: %v", v)
-			default:
-				told <- errExit
-			}
-		}()
-		q.opt.OnFailed(m, result)
-		returned = true
-	}()
-	return <-told
 }
 
 // cursor is the place from which Run reads.

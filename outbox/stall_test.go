@@ -114,7 +114,7 @@ func TestAStalledDiskGoesOn(t *testing.T) {
 		s.end()
 		require.NoError(t, <-results)
 		require.NoError(t, <-results)
-		require.Equal(t, ids(0, 3), bodies(t, q))
+		require.Equal(t, ids(0, 3), take(t, q))
 		require.NoError(t, q.Close())
 	})
 }
