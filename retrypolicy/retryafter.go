@@ -6,7 +6,8 @@ import (
 )
 
 // ParseRetryAfter reads an HTTP Retry-After header: seconds, with a fraction if need be, or a date in one of the three forms of RFC 9110, from which now is taken off. A date in the past is 0. It
-// reports false for what is neither: an empty value, a negative number, garbage. Numbers beyond the longest Duration are that; limit what a service can ask for by RetryAfter.Max.
+// reports false for what is neither: an empty value, a negative number, garbage. A date may be followed by a comma and another
+// value, as where the header was sent twice: seconds count before the date, as in aws-sdk-js-v3, for they need no clock, and anything else is ignored. Numbers beyond the longest Duration are that; limit what a service can ask for by RetryAfter.Max.
 //
 // A date is only as good as the clock: with the response's Date header at hand use ParseRetryAfterAt.
 func ParseRetryAfter(value string, now time.Time) (time.Duration, bool) {
@@ -14,11 +15,39 @@ func ParseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	if d, ok := decimal(value, time.Second); ok {
 		return d, true
 	}
+	value, rest := cutDate(value)
 	at, ok := httpDate(value, now)
 	if !ok {
 		return 0, false
 	}
+	if d, ok := decimal(rest, time.Second); ok {
+		return d, true
+	}
 	return max(at.Sub(now), 0), true
+}
+
+// cutDate cuts what follows a date, which has a comma after its day, after another comma.
+func cutDate(s string) (date, rest string) {
+	day, after, ok := strings.Cut(s, ",")
+	if !ok || !isDay(day) {
+		return s, ""
+	}
+	end := strings.IndexByte(after, ',')
+	if end < 0 {
+		return s, ""
+	}
+	rest, _, _ = strings.Cut(after[end+1:], ",")
+	return strings.TrimRight(s[:len(day)+1+end], " \t"), strings.Trim(rest, " \t")
+}
+
+// isDay reports whether s is the day of a date: letters only.
+func isDay(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if c := s[i] | 0x20; c < 'a' || c > 'z' {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // ParseRetryAfterAt is ParseRetryAfter for a response with a Date header: a date is compared with the service's own clock instead of now, so a device whose clock is wrong waits as long as was meant. Where

@@ -55,6 +55,15 @@ func TestParseRetryAfter(t *testing.T) {
 		{"Fri, 31 Dec 1999 23:59:59", -1},
 		{"Fri, 31 Dec 1999 25:59:59 GMT", -1},
 		{"1999-12-31T23:59:59Z", -1},
+		{"Fri, 31 Dec 1999 23:59:59 GMT, 120", 120 * s},
+		{"Fri, 31 Dec 1999 23:59:59 GMT , 1.5, 7", 1500 * msec},
+		{"Friday, 31-Dec-99 23:59:59 GMT, 120", 120 * s},
+		{"Fri, 31 Dec 1999 23:59:59 GMT, Fri, 31 Dec 1999 23:59:58 GMT", 2 * s},
+		{"Fri, 31 Dec 1999 23:59:59 GMT, ", 2 * s},
+		{"Fri, 31 Dec 1999 23:59:59 GMT, soon", 2 * s},
+		{"Fri, 32 Dec 1999 23:59:59 GMT, 120", -1},
+		{"soon, 120", -1},
+		{"120, 60", -1},
 		{"Fri, 31 Dec 9999 23:59:59 GMT", math.MaxInt64}, // the longest duration is 292 years
 	} {
 		got, ok := retrypolicy.ParseRetryAfter(c.value, endOf1999)
