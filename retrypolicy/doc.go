@@ -29,6 +29,9 @@
 // calls share, so that an outage is not made worse by everybody's retries. For the services of Azure and AWS take what their own SDKs do, [Azcore] and [AWS2026] (both a value whose
 // documentation says where it comes from). For gRPC, [GRPC] in a [RetryThrottle] for each server.
 //
+// Errors of package net and of an http.Client need no classifier: [Classify] takes a dead service for what it is. Package transport/neterr, by [FromKind], also ends
+// the retries where a certificate does not verify. A curve without a limit, under a context without a deadline, ends after [DefaultLimit].
+//
 // What is safe to repeat is another question, and no policy knows the answer: set [Retrier].Once for an operation that must not happen twice, or let a [Classifier] say
 // for each failure what is known ([Safe]).
 //
@@ -37,8 +40,11 @@
 //   - [Gate]: may a try begin, now or later? It is asked before each try, first ones included. Only few policies are one.
 //   - [Classifier], of the caller's: what does the failure mean? What no retry mends never reaches a policy. [Classify] is asked last.
 //   - [Observer]: told how every try ended. Quotas, breakers and rate limiters learn by it.
+//   - [Withdrawer]: told of a retry that is not made after all, so that a quota gives back what it charged.
 //   - [Policy]: whether to retry, and after what delay: a curve, and wrappers around it that limit it or change the delay.
 //   - The wait, by the caller, ended early by its context or where the deadline would be passed.
+//
+// What is left out waits all the same, or is refused: [Validate] takes no policy whose delays would all be 0, but [Immediately], which says so.
 //
 // Curves: [Backoff] with every published jitter, [Fixed], [Incremental], [ExponentialBackoffWithJitter], [TruncatedExponential], and those of other libraries by their names.
 //
@@ -95,6 +101,7 @@
 //   - Never sleep and never block; guard state with a short mutex. The value may be shared, so what belongs to one series goes into Decision.Step, which comes back
 //     in the next question as Attempt.Last.
 //   - Parameters that can be wrong are refused by Validate.
-//   - A wrapper passes all four on to the policy inside: Decide, [Observe], [Admit], and [Validate].
+//   - A wrapper passes all five on to the policy inside: Decide, [Observe], [Admit], [Withdraw], and [Validate].
+//   - A wrapper that refuses a retry which the policy inside wanted calls [Withdraw] for it: the policy inside may have charged for it.
 //   - An Observer is told of each try once; a Gate that counts what it lets in counts on that.
 package retrypolicy

@@ -226,7 +226,7 @@ func TestLayers(t *testing.T) {
 		},
 		{
 			"uploads go beside any transport, and bring none", existing("./fileupload"),
-			[]string{"device", "testbroker", "transport"}, []string{"transport"},
+			[]string{"device", "testbroker", "transport"}, []string{"transport", "transport/neterr"},
 			"a program that uploads files chooses what carries its telemetry",
 		},
 		{

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -25,20 +24,6 @@ var errOwn = errors.New("the protocol's own")
 var proto = &Protocol{Name: "example", Secure: "8883", Plain: "1883", Kind: func(err error) (transport.Kind, string, bool) {
 	return transport.Conflict, "", err == errOwn
 }}
-
-func TestTheAlertTableIsComplete(t *testing.T) {
-	for code := range 256 {
-		// crypto/tls knows the assigned ones by name.
-		known := tls.AlertError(code).Error() != fmt.Sprintf("tls: alert(%d)", code)
-		if known {
-			require.NotEqual(t, "unassigned alert", alertTable[code].text, "code %d: %v", code, tls.AlertError(code))
-		}
-		err := &net.OpError{Op: "remote error", Err: tls.AlertError(code)}
-		require.Equal(t, alertTable[code].kind, proto.Error(err).Kind)
-	}
-	require.Equal(t, transport.Unauthorized, alertTable[116].kind)
-	require.False(t, errfilter.Retryable(proto.Error(&net.OpError{Op: "remote error", Err: tls.AlertError(42)})))
-}
 
 func TestDialErrorsAreToldApart(t *testing.T) {
 	opError := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
@@ -92,14 +77,4 @@ func TestDialErrorsAreToldApart(t *testing.T) {
 			require.ErrorIs(t, e, c.err, "the cause stays reachable")
 		}
 	}
-}
-
-func TestEachRowOfTheDialTableIsReached(t *testing.T) {
-	seen := map[string]bool{}
-	for _, row := range dialTable {
-		require.NotEmpty(t, row.name)
-		require.False(t, seen[row.name])
-		seen[row.name] = true
-	}
-	require.Equal(t, transport.Network, dialTable[len(dialTable)-1].kind)
 }

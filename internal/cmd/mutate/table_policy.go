@@ -1,0 +1,26 @@
+package main
+
+func init() {
+	tables["policy"] = []mutation{
+		// What is left out waits or is refused.
+		{File: "retrypolicy/exponential.go", Old: "if least == 0 {", New: "if least == 0 && c == documented.C {", Test: "./retrypolicy -run TestFormulaAtTheEdges"},
+		{File: "retrypolicy/backoff.go", Old: "case b.Base == 0:", New: "case b.Base == 0 && b.Max == 0:", Test: "./retrypolicy -run TestWhatIsLeftOutWaitsOrIsRefused"},
+		{File: "retrypolicy/failsafe.go", Old: "case f.Delay == 0 && f != (Failsafe{}):", New: "case f.Delay == 0 && f.Retries == 1:", Test: "./retrypolicy -run TestWhatIsLeftOutWaitsOrIsRefused"},
+
+		// A retry that is not made costs nothing.
+		{File: "device/outage.go", Old: "\tq.withdraw()\n\tq.askedOf", New: "\tq.askedOf", Test: "./device -run TestPolicyChangesDuringAWaitChargeOnce"},
+		{File: "device/pause.go", Old: "\tl.outage.withdraw()\n\tif d := l.pause.pending", New: "\tif d := l.pause.pending", Test: "./device -run TestARetryThatIsNotMadeCostsNothing"},
+		{File: "device/twincalls.go", Old: "if k.state == callResting || k.state == callQueued {", New: "if k.state == callQueued {", Test: "./device -run TestPolicyChangesWhileATwinCallRests"},
+		{File: "device/gate.go", Old: "l.outage.withdraw()\n\t\t\t\treturn l.giveUp", New: "return l.giveUp", Test: "./device -run TestARetryThatIsRefusedAfterItWasPaid"},
+		{File: "device/decide.go", Old: "\tp.connection = to\n\tif !p.apart {\n", New: "\tp.connection = to\n\t{\n", Test: "./device -run TestThePoliciesForConnectionsAndMessages"},
+		{File: "retrypolicy/limits.go", Old: "return refuse(m.Policy, a, d, stop(OutOfTime))", New: "return stop(OutOfTime)", Test: "./retrypolicy -run TestAQuotaChargesForRetriesThatAreMade"},
+		{File: "retrypolicy/series.go", Old: "\tdefault:\n\t\ts.withdraw(now)\n", New: "", Test: "./retrypolicy -run TestAQuotaChargesForRetriesThatAreMade"},
+
+		// Classes, counters and limits.
+		{File: "retrypolicy/bykind.go", Old: "n := min(a.Last.Counts[i], maxRetry) + 1", New: "n := min(a.Last.Counts[i], 254) + 1", Test: "./retrypolicy -run TestByKindCountsBeyondAByte"},
+		{File: "retrypolicy/network.go", Old: "if e.Unwrap() == nil {", New: "if e == nil {", Test: "./retrypolicy -run TestClassifyKnowsFailuresOfTheNetwork"},
+		{File: "retrypolicy/share.go", Old: "b.share.above(b.retries, b.all+b.retries+b.queued)", New: "b.share.above(b.retries, b.all+b.retries)", Test: "./retrypolicy -run TestConcurrencyBudgetCountsWaitingCalls"},
+		{File: "retrypolicy/do.go", Old: "ok && u.r.Limit == 0 && endless(u.r.Policy)", New: "ok && u.r.Limit < 0 && endless(u.r.Policy)", Test: "./retrypolicy -run TestAnEndlessCurveHasALimit"},
+		{File: "retrypolicy/do.go", Old: "e.Cause = context.Cause(u.ctx)", New: "e.Cause = e.ended", Test: "./retrypolicy -run TestTheCauseOfACancelledContext"},
+	}
+}
