@@ -82,7 +82,7 @@ func Chain(classifiers ...Classifier) Classifier {
 //     around them, count as failures of the service for Throttle, Breaker and Quota.
 //  5. Any other error is worth another try, with Kind Unknown: whoever runs an operation under a policy wants it repeated unless there is a reason not to.
 //
-// The wait that an error tells by a method RetryAfter() time.Duration goes into Info.After.
+// The wait that another error tells by a method RetryAfter() time.Duration goes into Info.After.
 //
 // Boards are why it knows errors of package net without that package: certificates, TLS alerts and wrong addresses are Unknown to it. With
 // FromKind(neterr.Kind) as the Retrier's classifier they have their Kinds too, and those that no retry mends fail.
@@ -105,23 +105,26 @@ func Classify(err error) Info {
 		}
 		return info
 	}
-	info := Info{Verdict: Again, Kind: transport.Unknown, After: wished(err)}
+	info := Info{Verdict: Again, Kind: transport.Unknown}
 	var seen network
 	transport.Walk(err, func(err error) bool {
 		if err == context.Canceled || err == context.DeadlineExceeded { // the latter has a method Timeout too
 			info.Verdict = Fail
 			return true
 		}
-		if t, ok := err.(interface{ Timeout() bool }); ok && t.Timeout() {
-			info.Kind = transport.Timeout
-			return true
-		}
 		if safe, ok := seen.failure(err); ok {
 			info.Kind, info.Safe = transport.Network, safe
 			return true
 		}
+		if t, ok := err.(interface{ Timeout() bool }); ok && t.Timeout() {
+			info.Kind = transport.Timeout
+			return true
+		}
 		return false
 	})
+	if info.Kind == transport.Unknown { // an error of the network tells no wait
+		info.After = wished(err)
+	}
 	return info
 }
 

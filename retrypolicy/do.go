@@ -154,9 +154,9 @@ type runner struct {
 	gated    bool
 	observed bool
 	last     error // the last real failure
-	bounded  bool
-	stop     time.Time // no retry begins later; zero: none of its own
-	early    bool      // a deadline of the context ends the retries before it has come
+	bounded  bool  // bound was asked
+	limited  bool  // DefaultLimit ends the retries
+	early    bool  // a deadline of the context ends the retries before it has come
 	timer    *time.Timer
 	draws    rand.PCG
 	seeded   bool
@@ -294,8 +294,8 @@ func (u *runner) bound() {
 	}
 	u.bounded = true
 	if _, ok := u.ctx.Deadline(); !ok && u.r.Limit == 0 && endless(u.r.Policy) {
-		u.stop = u.series.began.Add(DefaultLimit)
-		u.series.Bound(u.stop)
+		u.limited = true
+		u.series.Bound(u.series.began.Add(DefaultLimit))
 	}
 }
 
@@ -354,7 +354,7 @@ func (u *runner) reaches(now time.Time, d time.Duration) (Reason, bool) {
 	if deadline, ok := u.ctx.Deadline(); ok && d >= deadline.Sub(now) {
 		return u.deadline(), false
 	}
-	if !u.stop.IsZero() && d >= u.stop.Sub(now) {
+	if u.limited && d >= u.series.until.Sub(now) {
 		return OutOfTime, false
 	}
 	return 0, true

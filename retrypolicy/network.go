@@ -28,7 +28,7 @@ func (n *network) failure(err error) (Safe, bool) {
 	}
 	if e, ok := err.(netError); ok {
 		n.inside = true
-		if e.Unwrap() == nil { // a failed name look-up
+		if e.Unwrap() == nil && !e.Timeout() { // a failed name look-up
 			return SafeYes, true
 		}
 	}

@@ -72,7 +72,7 @@ func TestADeadBackendTripsThrottleAndCharges(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	throttle := newThrottle(t, nil)
+	throttle := newThrottle(t, &retrypolicy.ThrottleOptions{Least: 6}) // the first three calls are let in
 	b := newBucket(t, 500, 0, 0)
 	quota := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b, Retry: 1, Costs: []retrypolicy.Cost{{Kinds: retrypolicy.Kinds(transport.Network), Tokens: 7}}})
 	p := quota.Wrap(throttle.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: retrypolicy.Immediately{}}))

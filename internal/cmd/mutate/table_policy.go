@@ -8,10 +8,10 @@ func init() {
 		{File: "retrypolicy/failsafe.go", Old: "case f.Delay == 0 && f != (Failsafe{}):", New: "case f.Delay == 0 && f.Retries == 1:", Test: "./retrypolicy -run TestWhatIsLeftOutWaitsOrIsRefused"},
 
 		// A retry that is not made costs nothing.
-		{File: "device/outage.go", Old: "\tq.withdraw()\n\tq.askedOf", New: "\tq.askedOf", Test: "./device -run TestPolicyChangesDuringAWaitChargeOnce"},
-		{File: "device/pause.go", Old: "\tl.outage.withdraw()\n\tif d := l.pause.pending", New: "\tif d := l.pause.pending", Test: "./device -run TestARetryThatIsNotMadeCostsNothing"},
+		{File: "device/outage.go", Old: "\tq.withdraw(l)\n\tq.askedOf", New: "\tq.askedOf", Test: "./device -run TestPolicyChangesDuringAWaitChargeOnce"},
+		{File: "device/pause.go", Old: "\tl.outage.withdraw(l)\n\tif d := l.pause.pending", New: "\tif d := l.pause.pending", Test: "./device -run TestARetryThatIsNotMadeCostsNothing"},
 		{File: "device/twincalls.go", Old: "if k.state == callResting || k.state == callQueued {", New: "if k.state == callQueued {", Test: "./device -run TestPolicyChangesWhileATwinCallRests"},
-		{File: "device/gate.go", Old: "l.outage.withdraw()\n\t\t\t\treturn l.giveUp", New: "return l.giveUp", Test: "./device -run TestARetryThatIsRefusedAfterItWasPaid"},
+		{File: "device/gate.go", Old: "l.outage.withdraw(l)\n\t\t\t\treturn l.giveUp", New: "return l.giveUp", Test: "./device -run TestARetryThatIsRefusedAfterItWasPaid"},
 		{File: "device/decide.go", Old: "\tp.connection = to\n\tif !p.apart {\n", New: "\tp.connection = to\n\t{\n", Test: "./device -run TestThePoliciesForConnectionsAndMessages"},
 		{File: "retrypolicy/limits.go", Old: "return refuse(m.Policy, a, d, stop(OutOfTime))", New: "return stop(OutOfTime)", Test: "./retrypolicy -run TestAQuotaChargesForRetriesThatAreMade"},
 		{File: "retrypolicy/series.go", Old: "\tdefault:\n\t\ts.withdraw(now)\n", New: "", Test: "./retrypolicy -run TestAQuotaChargesForRetriesThatAreMade"},
