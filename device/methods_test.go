@@ -165,6 +165,34 @@ func TestALongMethodCallThatComesTwice(t *testing.T) {
 	})
 }
 
+// Calls that have ended are forgotten after 32 later ones, so that a session of years does not keep
+// them all.
+func TestEndedMethodCallsAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		runs := map[string]int{}
+		require.NoError(t, c.HandleMethod("", func(_ context.Context, m *device.MethodCall) (int, []byte) {
+			runs[string(m.Body)]++
+			return 200, nil
+		}))
+		open(t, c)
+		call := func(n int) {
+			f.last().call(fmt.Sprint(n), "any", fmt.Sprint(n))
+			synctest.Wait()
+		}
+		for n := range 32 {
+			call(n)
+		}
+		call(0)
+		require.Equal(t, 1, runs["0"], "known")
+		call(32)
+		call(0)
+		require.Equal(t, 2, runs["0"], "forgotten")
+		require.EqualValues(t, 1, c.Stats().MethodsDoubled)
+	})
+}
+
 // An answer belongs to the session that brought the call.
 func TestAnAnswerWhoseSessionHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
