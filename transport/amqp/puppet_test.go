@@ -35,9 +35,10 @@ type puppet struct {
 
 	mu      sync.Mutex // guards what follows
 	more    sync.Cond
-	in      []byte  // what the device wrote, as far as it is no whole frame
-	out     []byte  // what it is to read first
-	screen  *screen // of the device; nil: not yet
+	in      []byte   // what the device wrote, as far as it is no whole frame
+	out     []byte   // what it is to read first
+	screen  *screen  // of the device; nil: not yet
+	replies [][]byte // from then on
 	closed  bool
 	done    chan struct{} // closed when all was said
 	channel uint16        // of the latest session
@@ -60,6 +61,11 @@ func (p *puppet) Read(b []byte) (int, error) {
 		switch {
 		case p.closed:
 			return 0, net.ErrClosed
+		case len(p.replies) > 0:
+			if b := p.replies[0]; p.good(b) {
+				p.out = b
+			}
+			p.replies = p.replies[1:]
 		case p.screen != nil && p.say > 0:
 			if p.say--; p.say == 0 {
 				close(p.done)
@@ -153,7 +159,7 @@ func (p *puppet) hear() bool {
 	return true
 }
 
-// reply says something, if the screen takes it.
+// reply says something. From when on the puppet has a screen, it says what the screen takes.
 func (p *puppet) reply(channel uint16, m wire.Performative) {
 	b, err := wire.AppendFrame(nil, channel, m, nil)
 	if err != nil {
@@ -166,9 +172,11 @@ func (p *puppet) reply(channel uint16, m wire.Performative) {
 		p.out = append(p.out, b...)
 		return
 	}
-	if p.screen == nil || p.good(b) {
-		p.out = append(p.out, b...)
+	if p.screen != nil {
+		p.replies = append(p.replies, b) // the screen belongs to the reading goroutine
+		return
 	}
+	p.out = append(p.out, b...)
 }
 
 // good reports whether the screen lets b pass, which is what follows what was read, and what is in

@@ -507,9 +507,9 @@ func (s *screen) transferLocked(h *half, f *inFrame) *violation {
 	return checkMessage(payload)
 }
 
-// disposition notes a disposition. The library walks from the first to the last number of the
-// range, so the range shrinks to the unsettled deliveries in it. A disposition of settled
-// deliveries is left out.
+// disposition notes a disposition. The library walks from the first to the last number of the range,
+// so the range shrinks to the unsettled deliveries in it. A disposition of other deliveries, settled
+// or never sent, is left out: rhea sends such for deliveries of an earlier session.
 func (h *half) disposition(f *inFrame) (pass bool, bad *violation) {
 	const role, first, last, settled = 0, 1, 2, 3
 	set := &h.in
@@ -523,8 +523,6 @@ func (h *half) disposition(f *inFrame) (pass bool, bad *violation) {
 	switch {
 	case int32(to-from) < 0:
 		return false, f.bad(last, "%d, before the first, %d", to, from)
-	case !set.any || int32(set.next-1-to) < 0:
-		return false, f.bad(last, "%d, a delivery that was not sent", to)
 	}
 	low, high, n := set.take(from, to)
 	switch {
