@@ -171,3 +171,22 @@ func TestInboundMessages(t *testing.T) {
 		require.Equal(t, "text", string(got.Body))
 	}
 }
+
+// The hub says in either of two places that it has delivered a command before.
+func TestACommandThatComesAgainIsMarked(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		m    amqp.Message
+		want bool
+	}{
+		{"nothing", amqp.Message{}, false},
+		{"header, first time", amqp.Message{Header: &amqp.MessageHeader{}}, false},
+		{"header", amqp.Message{Header: &amqp.MessageHeader{DeliveryCount: 1}}, true},
+		{"annotation, first time", amqp.Message{Annotations: amqp.Annotations{"iothub-deliverycount": uint8(0)}}, false},
+		{"annotation", amqp.Message{Annotations: amqp.Annotations{"iothub-deliverycount": uint8(1)}}, true},
+		{"header, and annotation of 0", amqp.Message{Header: &amqp.MessageHeader{DeliveryCount: 2}, Annotations: amqp.Annotations{"iothub-deliverycount": uint8(0)}}, true},
+	} {
+		_, again := inbound(&row.m)
+		require.Equal(t, row.want, again, row.name)
+	}
+}

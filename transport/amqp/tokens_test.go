@@ -1,0 +1,152 @@
+package amqp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// connected returns a connection to a hub, and its network.
+func connected(t *testing.T) (*hubpair.Broker, *connection, *memconn.Conn) {
+	h := hubpair.New(t)
+	var socket net.Conn
+	o, err := (&Options{Plaintext: true, Dial: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+		socket, err = h.DialAMQP(ctx, network, addr)
+		return socket, err
+	}}).resolve()
+	require.NoError(t, err)
+	creds := h.CredsWith(t, "")
+	l, err := o.prove(t.Context(), creds)
+	require.NoError(t, err)
+	c, err := o.connect(t.Context(), creds, &l)
+	require.NoError(t, err)
+	t.Cleanup(c.close)
+	return h, c, socket.(*memconn.Conn)
+}
+
+// token returns the audience and the token of a new device, with the given key or its own.
+func token(t *testing.T, h *hubpair.Broker, id, key string) (audience, text string) {
+	d, err := h.AddDevice(id)
+	require.NoError(t, err)
+	if key == "" {
+		key = d.PrimaryKey
+	}
+	sign, err := transport.SharedKey(key)
+	require.NoError(t, err)
+	creds := &transport.Credentials{Host: d.HostName, DeviceID: id, Sign: sign}
+	made, err := creds.NewToken(t.Context())
+	require.NoError(t, err)
+	return creds.Resource(), made.Text.Reveal()
+}
+
+// The answer to a token is for the device that put it, in whatever order the answers come.
+func TestEachDeviceGetsTheAnswerToItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, c, _ := connected(t)
+		const n = 20
+		verdicts := make([]error, n)
+		for i := range n {
+			id, key := fmt.Sprintf("dev-a%d", i), ""
+			if i%2 == 1 {
+				key = hubpair.WrongKey
+			}
+			audience, text := token(t, h, id, key)
+			h.Inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: time.Duration(n-i) * time.Second, Device: id})
+			go func() { verdicts[i] = c.tokens.put(t.Context(), audience, text, nil) }()
+			synctest.Wait()
+		}
+		time.Sleep(2 * n * time.Second)
+		synctest.Wait()
+		for i, err := range verdicts {
+			if i%2 == 0 {
+				require.NoError(t, err, "device %d, which has the right key", i)
+				continue
+			}
+			var refused *TokenError
+			require.ErrorAs(t, err, &refused, "device %d, which has a wrong key", i)
+		}
+	})
+}
+
+// A device that leaves while its token is being sent does not cost the others the links on which they wait.
+func TestADeviceThatLeavesKeepsTheLinksForTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, c, _ := connected(t)
+		audience, text := token(t, h, "dev-slow", "")
+		slow := h.Inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: 5 * time.Second, Device: "dev-slow", Times: -1})
+		answered := make(chan error, 1)
+		go func() { answered <- c.tokens.put(t.Context(), audience, text, nil) }()
+		synctest.Wait()
+		links := c.tokens.links
+		require.NotNil(t, links)
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		for range 20 { // the library may still send it
+			c.tokens.gate <- struct{}{}
+			_, err := c.tokens.send(gone, &amqp.Message{Value: "x"})
+			<-c.tokens.gate
+			if err == nil {
+				continue
+			}
+			require.Same(t, links, c.tokens.links)
+		}
+		require.NoError(t, <-answered)
+		require.Equal(t, 1, slow.Fired(), "it was put again, over other links")
+	})
+}
+
+// A network that takes nothing does not let more pile up than highWater and a transfer of each device.
+func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, c, socket := connected(t)
+		audience, text := token(t, h, "dev-a", "")
+		require.NoError(t, c.tokens.put(t.Context(), audience, text, nil))
+		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-a"}
+		s := newSession(&transport.Config{Creds: creds, Window: 100, Sink: quiet{}}, c.opt, c, &login{auth: CBS})
+		s.leave = func() {}
+		s.shared = true
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_ = s.Run(ctx)
+		}()
+		items := make([]transport.Item, 60)
+		for i := range items {
+			items[i] = transport.Item{Tag: uint16(i), Msg: &transport.Message{Body: make([]byte, 60<<10)}}
+		}
+		s.Send(items[:1])
+		synctest.Wait()
+		c.window.size.Store(mostWindow) // as after a fast start
+		socket.Hold(true)
+		socket.SetSendBuffer(1 << 10)
+		s.Send(items[1:])
+		synctest.Wait()
+		c.stream.mu.Lock()
+		waiting := len(c.stream.pending)
+		c.stream.mu.Unlock()
+		socket.Reset() // else the library's Close holds a mutex while it waits for time
+		cancel()
+		<-over
+		require.Greater(t, waiting, highWater/2)
+		require.LessOrEqual(t, waiting, highWater+70<<10)
+	})
+}
+
+// quiet is a sink that takes no notice.
+type quiet struct{}
+
+func (quiet) Done(uint16, error)               {}
+func (quiet) Reply(uint32, transport.Reply)    {}
+func (quiet) Deliver(*transport.Delivery) bool { return false }
