@@ -112,16 +112,7 @@ func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
 		h, c, socket := connected(t)
 		audience, text := token(t, h, "dev-a", "")
 		require.NoError(t, c.tokens.put(t.Context(), audience, text, nil))
-		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-a"}
-		s := newSession(&transport.Config{Creds: creds, Window: 100, Sink: quiet{}}, c.opt, c, &login{auth: CBS})
-		s.leave = func() {}
-		s.shared = true
-		ctx, cancel := context.WithCancel(t.Context())
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			_ = s.Run(ctx)
-		}()
+		s, end := serving(t, h, c, "dev-a")
 		items := make([]transport.Item, 60)
 		for i := range items {
 			items[i] = transport.Item{Tag: uint16(i), Msg: &transport.Message{Body: make([]byte, 60<<10)}}
@@ -137,11 +128,53 @@ func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
 		waiting := len(c.stream.pending)
 		c.stream.mu.Unlock()
 		socket.Reset() // else the library's Close holds a mutex while it waits for time
-		cancel()
-		<-over
+		end()
 		require.Greater(t, waiting, highWater/2)
 		require.LessOrEqual(t, waiting, highWater+70<<10)
 	})
+}
+
+// What was sent before a connection is closed still goes out. In real time, because the library's Close holds a mutex
+// while it waits for time.
+func TestAGoodbyeIsNotCutOff(t *testing.T) {
+	h, c, socket := connected(t)
+	audience, text := token(t, h, "dev-a", "")
+	require.NoError(t, c.tokens.put(t.Context(), audience, text, nil))
+	s, end := serving(t, h, c, "dev-a")
+	defer end()
+	s.Send([]transport.Item{{Msg: &transport.Message{Body: []byte("first")}}})
+	require.NoError(t, h.WaitMessages(t.Context(), 1))
+	socket.SetRate(40_000)
+	socket.SetSendBuffer(1 << 10)
+	s.Send([]transport.Item{{Tag: 1, Msg: &transport.Message{Body: make([]byte, 8000)}}}) // 200 ms
+	require.Eventually(t, func() bool {
+		c.window.mu.Lock()
+		defer c.window.mu.Unlock()
+		return c.window.last != nil && c.window.last.sent
+	}, 10*time.Second, time.Millisecond, "it was not written")
+	began := time.Now()
+	c.close()
+	require.Less(t, time.Since(began), goodbyeLimit+5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, h.WaitMessages(ctx, 2))
+}
+
+// serving returns a session on a shared connection, and a function that ends it.
+func serving(t *testing.T, h *hubpair.Broker, c *connection, id string) (s *session, end func()) {
+	creds := &transport.Credentials{Host: h.HostName(), DeviceID: id}
+	s = newSession(&transport.Config{Creds: creds, Window: 100, Sink: quiet{}}, c.opt, c, &login{auth: CBS})
+	s.shared, s.leave = true, func() {}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = s.Run(ctx)
+	}()
+	return s, func() {
+		cancel()
+		<-over
+	}
 }
 
 // quiet is a sink that takes no notice.
