@@ -146,7 +146,7 @@ func TestAMessageThatCannotBeEncodedIsRefused(t *testing.T) {
 		r.requireSends("x")
 		r.sink.forget()
 		r.Send([]transport.Item{
-			{Tag: 1, Msg: &transport.Message{ContentType: "\xff", Body: []byte("a")}},
+			{Tag: 1, Msg: &transport.Message{ID: "\xff", Body: []byte("a")}},
 			{Tag: 2, Msg: &transport.Message{Body: []byte("b")}},
 		})
 		time.Sleep(time.Minute)
@@ -155,6 +155,7 @@ func TestAMessageThatCannotBeEncodedIsRefused(t *testing.T) {
 		for _, got := range all {
 			if got.tag == 1 {
 				require.ErrorIs(t, got.err, transport.Invalid)
+				require.ErrorContains(t, got.err, "UTF-8", "it was sent, and the hub refused it")
 			} else {
 				require.NoError(t, got.err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/way"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // windowed returns a window whose stream is open, and the peer of that.
@@ -194,11 +195,13 @@ func TestAPeerThatIsSilentIsFound(t *testing.T) {
 		says  time.Duration // how often the peer says something; 0: never
 		drop  time.Duration // when the exchange is given up; 0: never
 		asked bool
+		last  time.Duration // when the peer says something for the last time, unless says is set; 0: never
 		lost  time.Duration // 0: it is not
 	}{
 		{name: "nothing is due"},
 		{name: "silent", asked: true, lost: 30 * time.Second},
 		{name: "silent, and nobody waits any more", asked: true, drop: 29 * time.Second, lost: 30 * time.Second},
+		{name: "silent since it was asked, and nobody waits any more", asked: true, drop: 29 * time.Second, last: 5 * time.Second, lost: 35 * time.Second},
 		{name: "not silent", asked: true, says: 29 * time.Second},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -219,6 +222,9 @@ func TestAPeerThatIsSilentIsFound(t *testing.T) {
 					}
 				}
 				stop := make(chan struct{})
+				if row.last > 0 {
+					time.AfterFunc(row.last, func() { _, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0}) })
+				}
 				if row.says > 0 {
 					go func() {
 						for {
@@ -245,4 +251,25 @@ func TestAPeerThatIsSilentIsFound(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A device that leaves gives up its part of the window.
+func TestADeviceThatLeavesGivesUpItsPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, c, _ := connected(t)
+		audience, text := token(t, h, "dev-a", "")
+		require.NoError(t, c.tokens.put(t.Context(), audience, text, nil))
+		h.HoldAnswers(true)
+		s, end := serving(t, h, c, "dev-a")
+		s.Send([]transport.Item{{Msg: &transport.Message{Body: make([]byte, 5000)}}})
+		time.Sleep(time.Second)
+		c.window.mu.Lock()
+		out := c.window.out
+		c.window.mu.Unlock()
+		require.Greater(t, out, 5000)
+		end()
+		c.window.mu.Lock()
+		defer c.window.mu.Unlock()
+		require.Zero(t, c.window.out)
+	})
 }
