@@ -29,7 +29,7 @@ func connected(t *testing.T) (*hubpair.Broker, *connection, *memconn.Conn) {
 	creds := h.CredsWith(t, "")
 	l, err := o.prove(t.Context(), creds)
 	require.NoError(t, err)
-	c, err := o.connect(t.Context(), creds, &l)
+	c, err := o.connect(t.Context(), creds, &l, new(learnt))
 	require.NoError(t, err)
 	t.Cleanup(c.close)
 	return h, c, socket.(*memconn.Conn)
