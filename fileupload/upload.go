@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -53,7 +54,9 @@ func (p *upload) run(ctx context.Context) (Result, error) {
 		p.grant, err = p.ask(ctx)
 		return err
 	})
-	if err == nil {
+	if err != nil && p.grant != nil { // a callback failed when the hub had given a place
+		err = p.finish(ctx, err)
+	} else if err == nil {
 		returned := false
 		defer func() {
 			if !returned { // the source's Read panicked, or ended the goroutine
@@ -91,8 +94,7 @@ func (p *upload) send(ctx context.Context) (blocks int, err error) {
 		if err := p.do(ctx, "file", func(ctx context.Context) error { return p.putBlob(ctx, first[:n]) }); err != nil {
 			return 0, err
 		}
-		p.took(ctx, n)
-		return 0, nil
+		return 0, p.took(ctx, n)
 	}
 	if blocks, err = p.sendBlocks(ctx, first); err != nil {
 		return blocks, err
@@ -121,12 +123,15 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 		crew.Go(func() {
 			for b := range work {
 				step, id := "block "+strconv.Itoa(b.number+1), blockID(p.id, b.number)
-				if err := p.do(ctx, step, func(ctx context.Context) error { return p.putBlock(ctx, id, b.body) }); err != nil {
+				err := p.do(ctx, step, func(ctx context.Context) error { return p.putBlock(ctx, id, b.body) })
+				if err == nil {
+					err = p.took(ctx, len(b.body))
+				}
+				if err != nil {
 					failed.set(err)
 					cancel(err)
 					continue // the reader may be about to hand over another one
 				}
-				p.took(ctx, len(b.body))
 				free <- b.body[:cap(b.body)]
 			}
 		})
@@ -215,26 +220,48 @@ func (f *firstError) get() error {
 
 // do runs a step under the policy.
 func (p *upload) do(ctx context.Context, step string, op func(context.Context) error) error {
+	const policy = "Options.RetryPolicy or Options.Rand"
+	calling := policy
 	r := retrypolicy.Retrier{Policy: p.policy, Rand: p.uploader.opt.Rand, OnRetry: func(n int, delay time.Duration, err error) {
 		p.retries.Add(1)
 		if tell := p.uploader.opt.OnRetry; tell != nil && p.telling.take(ctx) == nil {
 			defer p.telling.give()
+			calling = "Options.OnRetry"
 			tell(Retry{p.name, step, n, delay, err})
+			calling = policy
 		}
 	}}
-	if err := r.Do(ctx, op); err != nil {
+	var err error
+	if failed := callback.Run(policy, func() { err = r.Do(ctx, op) }); failed != nil {
+		return callbackFailed(step, calling, failed)
+	}
+	if err != nil {
 		return p.ended(ctx, step, err)
 	}
 	return nil
 }
 
-// took notes that storage has n bytes more.
-func (p *upload) took(ctx context.Context, n int) {
-	p.stored.Add(int64(n))
-	if tell := p.uploader.opt.OnProgress; tell != nil && p.telling.take(ctx) == nil {
-		defer p.telling.give()
-		tell(Progress{p.name, p.stored.Load(), p.source.size})
+// callbackFailed is the error for a callback that panicked or ended its goroutine, which ends the upload.
+func callbackFailed(step, name string, failed error) *transport.Error {
+	if e, ok := failed.(*callback.Error); ok {
+		failed = &callback.Error{Name: name, Panic: e.Panic}
 	}
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Proto: proto, Err: &stepError{step, failed}}
+}
+
+// took notes that storage has n bytes more. The error is about OnProgress.
+func (p *upload) took(ctx context.Context, n int) error {
+	p.stored.Add(int64(n))
+	const name = "Options.OnProgress"
+	tell := p.uploader.opt.OnProgress
+	if tell == nil || p.telling.take(ctx) != nil {
+		return nil
+	}
+	defer p.telling.give()
+	if failed := callback.Run(name, func() { tell(Progress{p.name, p.stored.Load(), p.source.size}) }); failed != nil {
+		return callbackFailed("progress", name, failed)
+	}
+	return nil
 }
 
 // ended is the error for a step that failed for good with err, which is retrypolicy's.
