@@ -1,0 +1,111 @@
+package sim_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Over every engine, a callback of a dial that panics or ends its goroutine is a failed attempt, whose error names it;
+// the next attempt connects, another client of the same limiter too, and Close leaves nothing behind.
+func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
+	for _, with := range engines {
+		for _, tc := range []struct {
+			name string
+			set  func(w *way, creds *transport.Credentials, fail func())
+		}{
+			{"Options.Dial", func(w *way, _ *transport.Credentials, fail func()) {
+				dial := w.Dial
+				w.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					fail()
+					return dial(ctx, network, addr)
+				}
+			}},
+			{"Options.TLS", func(w *way, _ *transport.Credentials, fail func()) {
+				w.TLS.VerifyConnection = func(tls.ConnectionState) error { fail(); return nil }
+			}},
+			{"Credentials.Token", func(_ *way, creds *transport.Credentials, fail func()) {
+				own := *creds
+				creds.Sign, creds.Token = nil, func(ctx context.Context) (transport.Token, error) { fail(); return own.NewToken(ctx) }
+			}},
+			{"Credentials.Sign", func(_ *way, creds *transport.Credentials, fail func()) {
+				sign := creds.Sign
+				creds.Sign = func(ctx context.Context, text []byte) ([]byte, error) { fail(); return sign(ctx, text) }
+			}},
+			{"of the transport or the credentials", func(_ *way, creds *transport.Credentials, fail func()) {
+				creds.Now = func() time.Time {
+					var stack [16 << 10]byte
+					if text := string(stack[:runtime.Stack(stack[:], false)]); strings.Contains(text, ".NewToken") || strings.Contains(text, ".judge(") {
+						fail()
+					}
+					return time.Now()
+				}
+			}},
+		} {
+			for how, fail := range map[string]func(){"panic": func() { panic("oh dear") }, "exit": runtime.Goexit} {
+				t.Run(with.name+"/"+tc.name+"/"+how, func(t *testing.T) {
+					bounded.Test(t, func(t *testing.T) {
+						hub, err := testbroker.New(nil)
+						require.NoError(t, err)
+						defer hub.Close()
+						_, err = hub.AddDevice("dev-1")
+						require.NoError(t, err)
+						_, err = hub.AddDevice("dev-2")
+						require.NoError(t, err)
+						limiter := device.NewDialLimiter(1, 0)
+						var failed atomic.Bool
+						var mu sync.Mutex
+						var told error
+						start := func(id string, set func(w *way, creds *transport.Credentials)) *device.Client {
+							creds, err := device.ParseConnectionString(hub.ConnectionString(id))
+							require.NoError(t, err)
+							w := &way{TLS: hub.ClientTLS(), Dial: places[with.protocol].dialTLS(hub)}
+							set(w, creds)
+							c, err := device.New(creds, with.make(creds, w), &device.Options{Dials: limiter, TryAgainAfter: time.Minute, OnStatus: func(s device.Status) {
+								mu.Lock()
+								defer mu.Unlock()
+								if s.Err != nil && told == nil {
+									told = s.Err
+								}
+							}})
+							require.NoError(t, err)
+							return c
+						}
+						c := start("dev-1", func(w *way, creds *transport.Credentials) {
+							tc.set(w, creds, func() {
+								if !failed.Swap(true) {
+									fail()
+								}
+							})
+						})
+						ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+						defer cancel()
+						require.NoError(t, c.Open(ctx))
+						require.NoError(t, c.Send(ctx, &transport.Message{Body: []byte("x")}))
+						require.True(t, failed.Load())
+						mu.Lock()
+						require.ErrorContains(t, told, "callback "+tc.name)
+						mu.Unlock()
+						other := start("dev-2", func(*way, *transport.Credentials) {})
+						require.NoError(t, other.Open(ctx))
+						require.NoError(t, other.Close())
+						require.NoError(t, c.Close())
+					})
+				})
+			}
+		}
+	}
+}
