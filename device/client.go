@@ -15,6 +15,7 @@ import (
 // Client keeps one device connected and its messages moving. Make one with New; call Close when done.
 type Client struct {
 	creds     *transport.Credentials
+	lent      *transport.Credentials // to transports: creds with a clock that always returns
 	transport transport.Transport
 	set       settings
 
@@ -95,7 +96,8 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	if c.set.Rand == nil {
 		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
 	}
-	c.box = newOutbox(&set, sweepClock(&own), c.poke)
+	c.lent = withSafeClock(&own)
+	c.box = newOutbox(&set, c.lent.Time, c.poke)
 	c.in = newInbox(&set, c.poke)
 	c.sink = sink{c.box.done, c.replied, c.deliver}
 	return c, nil

@@ -113,12 +113,17 @@ func (l *loop) restPlainly(failure *transport.Error) bool {
 	return true
 }
 
-// sweepClock is the credentials' clock for what is called with a lock held.
-func sweepClock(creds *transport.Credentials) func() time.Time {
-	return func() (at time.Time) {
-		if creds.Now == nil || callback.Run("Credentials.Now", func() { at = creds.Time() }) != nil {
-			return time.Now()
+// withSafeClock returns creds with a clock for goroutines that must not end, and for code that holds a lock. One that
+// does not return counts as unset.
+func withSafeClock(creds *transport.Credentials) *transport.Credentials {
+	safe := *creds
+	if now := creds.Now; now != nil {
+		safe.Now = func() (at time.Time) {
+			if callback.Run("Credentials.Now", func() { at = now() }) != nil {
+				return time.Unix(0, 0)
+			}
+			return at
 		}
-		return at
 	}
+	return &safe
 }

@@ -118,7 +118,7 @@ func (l *loop) session(ctx context.Context) {
 			l.reportEnd(err, v)
 		}
 	}()
-	s, err2 := c.transport.Dial(ctx, &transport.Config{Creds: c.creds, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink, Progress: c.progressed})
+	s, err2 := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink, Progress: c.progressed})
 	if placed {
 		placed = false
 		<-c.set.Dials.places

@@ -38,15 +38,18 @@ func TestACallbackThatDoesNotReturn(t *testing.T) {
 		{"Options.OnRetry", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {
 			o.OnRetry = func(fileupload.Retry) { fail() }
 		}, transport.Invalid, true},
-		{"Options.RetryPolicy or Options.Rand", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {
+		{"Options.RetryPolicy, Options.Rand or Credentials.Now", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {
 			o.RetryPolicy = failingPolicy{fail}
 		}, transport.Invalid, true},
-		{"Options.RetryPolicy or Options.Rand", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {
+		{"Options.RetryPolicy, Options.Rand or Credentials.Now", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {
 			o.Rand = func() uint64 { fail(); return 0 }
 		}, transport.Invalid, true},
 		{"Options.Dial", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {
 			dial := o.Dial
-			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) { fail(); return dial(ctx, network, addr) }
+			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				fail()
+				return dial(ctx, network, addr)
+			}
 		}, transport.Unknown, false},
 		{"Credentials.Token", func(_ *fileupload.Options, creds *transport.Credentials, fail func()) {
 			own := *creds

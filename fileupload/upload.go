@@ -220,7 +220,7 @@ func (f *firstError) get() error {
 
 // do runs a step under the policy.
 func (p *upload) do(ctx context.Context, step string, op func(context.Context) error) error {
-	const policy = "Options.RetryPolicy or Options.Rand"
+	const policy = "Options.RetryPolicy, Options.Rand or Credentials.Now"
 	calling := policy
 	r := retrypolicy.Retrier{Policy: p.policy, Rand: p.uploader.opt.Rand, OnRetry: func(n int, delay time.Duration, err error) {
 		p.retries.Add(1)

@@ -116,8 +116,8 @@ func TestARenewalWhoseTokenSourceExits(t *testing.T) {
 		r := start(t, amqp.New(h.options()), &creds)
 		armed.Store(true)
 		err := r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err
-		require.Equal(t, transport.Network, transport.KindOf(err), "%v", err)
-		require.ErrorContains(t, err, "runtime.Goexit")
+		require.Equal(t, transport.Unauthorized, transport.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, "callback Credentials.Sign ended its goroutine (runtime.Goexit)")
 		require.NoError(t, r.ask(&transport.Request{ID: 2, Op: transport.OpRenew}).Err)
 		r.requireSends("x")
 	})

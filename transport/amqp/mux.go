@@ -320,14 +320,9 @@ func (m *Mux) beginLocked(creds *transport.Credentials, l *login) *dialing {
 
 // dial is the goroutine of a dial.
 func (m *Mux) dial(ctx context.Context, d *dialing, l *login) {
-	var conn *connection
-	err := errExit
-	defer func() { m.dialed(ctx, d, conn, err) }()
-	conn, err = m.connect(ctx, d, l)
+	conn, err := m.connect(ctx, d, l)
+	m.dialed(ctx, d, conn, err)
 }
-
-// errExit is why a dial failed in which a function of the options or the credentials ended the goroutine, as t.FailNow does in a test's.
-var errExit = errors.New("a function of the options or the credentials ended its goroutine (runtime.Goexit)")
 
 // connect makes a connection in time. Without tokens it asks for what proves the connection, too.
 func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, error) {

@@ -361,11 +361,9 @@ func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 					<-over
 					require.False(t, armed.Load())
 					require.Less(t, time.Since(began), time.Second)
-					require.Equal(t, !x.caller, returned)
-					if returned {
-						require.Equal(t, transport.Network, transport.KindOf(err), "%v", err)
-						require.ErrorContains(t, err, "runtime.Goexit")
-					}
+					require.True(t, returned)
+					require.Contains(t, []transport.Kind{transport.Network, transport.Unauthorized}, transport.KindOf(err), "%v", err)
+					require.ErrorContains(t, err, "runtime.Goexit")
 					if other == nil {
 						require.Zero(t, sockets.Load())
 					}

@@ -238,12 +238,11 @@ var errUnsupported = errors.New("not available over this transport")
 
 // renew puts a fresh token, while all links stay as they are.
 func (s *session) renew(id uint32) {
-	var token transport.Token
-	err := errExit
-	defer func() { s.renewed(id, token, err) }()
-	if token, err = s.cfg.Creds.NewToken(s.ctx); err == nil {
+	token, err := s.cfg.Creds.NewToken(s.ctx)
+	if err == nil {
 		err = s.conn.tokens.put(s.ctx, s.cfg.Creds.Resource(), token.Text.Reveal(), nil)
 	}
+	s.renewed(id, token, err)
 }
 
 // renewed replies to an OpRenew.
