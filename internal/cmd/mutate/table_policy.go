@@ -18,7 +18,7 @@ func init() {
 
 		// Classes, counters and limits.
 		{File: "retrypolicy/bykind.go", Old: "n := min(a.Last.Counts[i], maxRetry) + 1", New: "n := min(a.Last.Counts[i], 254) + 1", Test: "./retrypolicy -run TestByKindCountsBeyondAByte"},
-		{File: "retrypolicy/network.go", Old: "if e.Unwrap() == nil {", New: "if e == nil {", Test: "./retrypolicy -run TestClassifyKnowsFailuresOfTheNetwork"},
+		{File: "retrypolicy/network.go", Old: "if e.Unwrap() == nil && !e.Timeout() {", New: "if e == nil {", Test: "./retrypolicy -run TestClassifyKnowsFailuresOfTheNetwork"},
 		{File: "retrypolicy/share.go", Old: "b.share.above(b.retries, b.all+b.retries+b.queued)", New: "b.share.above(b.retries, b.all+b.retries)", Test: "./retrypolicy -run TestConcurrencyBudgetCountsWaitingCalls"},
 		{File: "retrypolicy/do.go", Old: "ok && u.r.Limit == 0 && endless(u.r.Policy)", New: "ok && u.r.Limit < 0 && endless(u.r.Policy)", Test: "./retrypolicy -run TestAnEndlessCurveHasALimit"},
 		{File: "retrypolicy/do.go", Old: "e.Cause = context.Cause(u.ctx)", New: "e.Cause = e.ended", Test: "./retrypolicy -run TestTheCauseOfACancelledContext"},
