@@ -135,7 +135,7 @@ func (l *Line) Write(p []byte) (n int, err error) {
 	deadline := l.arm(began.Add(step))
 	n, err = l.Conn.Write(p)
 	l.took(n)
-	if !l.resumes || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
 	// Progress is dated back to the look before it, so that a dead line is found in time.

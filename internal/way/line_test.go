@@ -223,7 +223,7 @@ func TestProgressIsWhatTheKernelSends(t *testing.T) {
 				began := time.Now()
 				_, err := l.Write(make([]byte, 100_000))
 				require.NoError(t, err)
-				var at time.Time
+				at := l.Progress()
 				for range 120 {
 					time.Sleep(time.Second)
 					k.unsent = max(0, k.unsent-row.rate)

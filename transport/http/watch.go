@@ -2,9 +2,10 @@ package http
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
+
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // errDead is why an exchange is given up before its time is over.
@@ -25,7 +26,7 @@ func (s *session) watch(ctx context.Context, more time.Duration) (_ context.Cont
 		switch {
 		case err == nil:
 			fresh.close()
-		case ctx.Err() == nil && errors.Is(trial.Err(), context.DeadlineExceeded):
+		case ctx.Err() == nil && protocol.Error(err).Kind == transport.Timeout:
 			giveUp(errDead)
 		}
 	})
