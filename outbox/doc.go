@@ -24,7 +24,8 @@
 // A message that was acknowledged shortly before a crash may be sent once more by the next process;
 // consumers tell by Message.ID. After kill -9 these are at most 64 and the ones whose results came at
 // the same time. After a power cut these are at most the messages done since a file was last
-// deleted, since the mark of what is done is forced to the disk then.
+// deleted, since the mark of what is done is forced to the disk then (not where SyncEvery is
+// negative).
 //
 // A damaged message is noticed: head and contents of each record have a checksum. It is left out and
 // counted (Stats.Damaged), and so are messages in sectors that cannot be read. The messages behind

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
@@ -76,7 +77,10 @@ func invalid(text string) *transport.Error {
 
 // timedOut is the error of a Put whose context ended. state says what it waited for.
 func timedOut(ended, state error) *transport.Error {
-	return &transport.Error{Kind: transport.Timeout, Op: transport.OpSend, Err: errors.Join(ended, state)}
+	if state != nil {
+		ended = fmt.Errorf("%w; %w", ended, state)
+	}
+	return &transport.Error{Kind: transport.Timeout, Op: transport.OpSend, Err: ended}
 }
 
 var (

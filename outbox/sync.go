@@ -79,10 +79,13 @@ func (q *Queue) settleUnsyncedLocked(s *segment, upTo uint64, err error) {
 	})
 }
 
-// syncMark syncs the mark. mu is held, and released meanwhile.
+// syncMark syncs the mark, unless Options.SyncEvery leaves all to the system. mu is held, and
+// released meanwhile.
 func (q *Queue) syncMark() {
-	_ = q.withMark(func() error {
-		err := q.mark.file.Sync()
+	_ = q.withMark(func() (err error) {
+		if q.opt.SyncEvery >= 0 {
+			err = q.mark.file.Sync()
+		}
 		if err == nil {
 			q.mark.synced()
 		}
