@@ -19,8 +19,9 @@ func patient(p retrypolicy.Policy) retrypolicy.Policy {
 type paced struct{ policy retrypolicy.Policy }
 
 var (
-	_ retrypolicy.Gate     = paced{}
-	_ retrypolicy.Observer = paced{}
+	_ retrypolicy.Gate       = paced{}
+	_ retrypolicy.Observer   = paced{}
+	_ retrypolicy.Withdrawer = paced{}
 )
 
 // patience is that least delay, as the Azure SDKs document it for throttling.
@@ -39,6 +40,9 @@ func (p paced) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 
 // Observe tells the policy inside.
 func (p paced) Observe(a retrypolicy.Attempt) { retrypolicy.Observe(p.policy, a) }
+
+// Withdraw tells the policy inside.
+func (p paced) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(p.policy, a) }
 
 // Admit asks the policy inside.
 func (p paced) Admit(a retrypolicy.Attempt) retrypolicy.Decision {

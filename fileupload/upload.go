@@ -221,8 +221,12 @@ func (f *firstError) get() error {
 // do runs a step under the policy.
 func (p *upload) do(ctx context.Context, step string, op func(context.Context) error) error {
 	const policy = "Options.RetryPolicy, Options.Rand or Credentials.Now"
-	calling := policy
-	r := retrypolicy.Retrier{Policy: p.policy, Rand: p.uploader.opt.Rand, OnRetry: func(n int, delay time.Duration, err error) {
+	calling, told := policy, 0
+	r := retrypolicy.Retrier{Policy: p.policy, Limit: -1, Rand: p.uploader.opt.Rand, OnRetry: func(n int, delay time.Duration, err error) {
+		if n <= told {
+			return // a gate holds the try
+		}
+		told = n
 		p.retries.Add(1)
 		if tell := p.uploader.opt.OnRetry; tell != nil && p.telling.take(ctx) == nil {
 			defer p.telling.give()

@@ -1,0 +1,29 @@
+package fileupload
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// An upload that is cancelled during a delay gives a shared quota its charge back.
+func TestARetryOfAnUploadThatIsNotMadeCostsNothing(t *testing.T) {
+	bucket, err := retrypolicy.NewTokenBucket(500, 0, 0)
+	require.NoError(t, err)
+	quota, err := retrypolicy.NewQuota(&retrypolicy.QuotaOptions{Bucket: bucket})
+	require.NoError(t, err)
+	now := time.Now()
+	s := retrypolicy.Begin(patient(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)
+	_, err = s.Admit(now, 0)
+	require.NoError(t, err)
+	d, err := s.Failure(now, 0, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Network}, transport.Network)
+	require.NoError(t, err)
+	require.True(t, d.Retry)
+	require.Equal(t, 495, bucket.Tokens(now))
+	require.NoError(t, s.Abandon(now, nil))
+	require.Equal(t, 500, bucket.Tokens(now))
+}
