@@ -247,12 +247,10 @@ func TestAWriteWaitsWhileTheKernelSends(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetSendBuffer(1 << 10)
 		l := NewLine(near, 10*time.Second)
-		unsent := int64(100_000)
-		l.unsent = func() (int64, bool) { return unsent, true }
-		for i := range 50 {
-			time.AfterFunc(time.Duration(i+1)*time.Second, func() { unsent -= 1000 })
-		}
 		began := time.Now()
+		l.unsent = func() (int64, bool) { // 1,000 bytes are sent each second for 50 s
+			return 100_000 - 1000*min(50, int64(time.Since(began)/time.Second)), true
+		}
 		_, err := l.Write(make([]byte, 10_000))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.InDelta(t, 58, time.Since(began).Seconds(), 2)
