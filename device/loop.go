@@ -261,6 +261,10 @@ func (l *loop) turn() (next phase, idle bool) {
 			return l.cut(timedOut(transport.OpSubscribe, transport.Connection, errNoGrant, nil)), false
 		}
 	}
+	if l.clockJumped(now) > 0 {
+		l.end()
+		return l.lost(ClockJumped, errJumped), false
+	}
 	if reason, yes := l.replaceNow(now); yes {
 		l.end()
 		return l.replace(reason), false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -161,6 +162,7 @@ func newSettings(o *Options) (settings, error) {
 		if *f.value == 0 {
 			*f.value = f.def
 		}
+		*f.value = timespan.Cap(*f.value)
 		if *f.value < 0 && !f.off {
 			return s, invalidOption(f.name + " is negative; give a positive duration, or 0 for the default")
 		}

@@ -24,13 +24,17 @@ func (l *loop) lost(reason Reason, err error) phase {
 		l.tried(errClosed, now)
 		return ended
 	}
+	if !wasUp {
+		failure = l.clockAtFault(failure)
+	}
 	l.tried(failure, now)
 	l.reason, l.failure = reason, failure
 	if !errfilter.Retryable(failure) {
-		if failure.Kind != transport.Unauthorized || l.renewed || l.c.fixed.Load() || !wasUp && l.c.creds.Token == nil {
+		stale := wasUp || l.c.creds.Token != nil || l.c.creds.Sign != nil && l.clockJumped(now) != 0
+		if failure.Kind != transport.Unauthorized || l.renewed || l.c.fixed.Load() || !stale {
 			return l.giveUp(NotRetryable, failure)
 		}
-		// The token may be the cause: it ran out under a session that was good, or its source gave an old one. The next dial asks for a fresh one, once.
+		// The token may be the cause: it ran out under a session that was good, its source gave an old one, or the clock was set since it was signed. The next dial asks for a fresh one, once.
 		l.renewed = true
 		l.retry++
 		l.last.Cost = 0 // no policy was asked, so none was charged

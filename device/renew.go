@@ -36,9 +36,6 @@ func (l *loop) planRenewal(expires time.Time) {
 
 // replaceNow reports whether, and why, the live session is to be replaced at this moment.
 func (l *loop) replaceNow(now time.Time) (Reason, bool) {
-	if l.clockJumped(now) > 0 {
-		return ClockJumped, true
-	}
 	switch at := l.renewalDue(now); {
 	case l.c.reconnect.Swap(false):
 		l.leaving, l.drainBy = Planned, now.Add(handlerTime)

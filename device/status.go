@@ -47,7 +47,8 @@ const (
 	Planned
 	// TokenRenewal: the client replaces a healthy connection because its token is about to run out.
 	TokenRenewal
-	// ClockJumped: the client replaces a connection because the clock jumped ahead: the device has slept, or the clock was set.
+	// ClockJumped: the client gives a connection up because the clock jumped ahead: the device has slept, or the clock was set. The next attempt is Retry, after Delay. A jump within half a
+	// minute after another one counts when that time is over.
 	ClockJumped
 	// NotRetryable: the failure in Err is one that no retry mends (package errfilter).
 	NotRetryable

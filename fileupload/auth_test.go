@@ -25,13 +25,11 @@ func (r *rig) uploader(t *testing.T, creds *transport.Credentials) *fileupload.U
 	return u
 }
 
-// The hub's first answer tells the time, and the token of the second try is good.
-func TestAWrongClockIsSetRight(t *testing.T) {
+// A device that is late by less than the life of a token, or ahead, uploads without a refusal after the first answer.
+func TestAWrongClockIsForgiven(t *testing.T) {
 	for name, clock := range map[string]func() time.Time{
-		"slow by weeks": func() time.Time { return time.Now().Add(-500 * time.Hour) },
-		"slow by hours": func() time.Time { return time.Now().Add(-90 * time.Minute) },
-		"fast by weeks": func() time.Time { return time.Now().Add(500 * time.Hour) },
-		"not set":       func() time.Time { return time.Unix(1000, 0) },
+		"slow by 40 minutes": func() time.Time { return time.Now().Add(-40 * time.Minute) },
+		"fast by weeks":      func() time.Time { return time.Now().Add(500 * time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, r *rig) {
@@ -48,26 +46,63 @@ func TestAWrongClockIsSetRight(t *testing.T) {
 			})
 		})
 	}
-	t.Run("the process's own", func(t *testing.T) {
-		inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) {
-			h.Now = func() time.Time { return time.Now().Add(9 * time.Hour) }
-		}, func(t *testing.T, r *rig) {
-			_, err := r.Upload(t.Context(), "a", strings.NewReader("a"), 1)
-			require.NoError(t, err)
-			require.Empty(t, r.steps())
+}
 
-			// A source makes tokens by a clock that cannot be set from here, so it is named.
-			good := credsOf(t, r.dev)
-			u := r.uploader(t, &transport.Credentials{Host: good.Host, DeviceID: good.DeviceID, Token: good.NewToken})
-			_, err = u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
-			failed(t, err, transport.Unauthorized, "the device's clock is off by -9h0m0s")
+// A device that is later gets no token from the hub's Date, which anybody could write. It waits until its clock is set.
+func TestAnUploadWaitsForAClockThatIsLate(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		start := time.Now()
+		creds := credsOf(t, r.dev)
+		creds.Now = func() time.Time {
+			if time.Since(start) < 10*time.Minute {
+				return time.Now().Add(-500 * time.Hour)
+			}
+			return time.Now()
+		}
+		_, err := r.uploader(t, creds).Upload(t.Context(), "a", strings.NewReader("a"), 1)
+		failed(t, err, transport.RetryExpired, "clock")
+		require.ErrorIs(t, err, transport.ClockUnset)
 
-			// A wrong key has nothing to do with the clock.
-			require.NoError(t, r.hub.SetKeys("dev-1", "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=", "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="))
-			_, err = r.Upload(t.Context(), "a", strings.NewReader("a"), 1)
-			failed(t, err, transport.Unauthorized)
-			require.NotContains(t, err.Error(), "clock")
-		})
+		u, err := fileupload.New(creds, &fileupload.Options{Plaintext: true, Dial: r.hub.DialHTTP})
+		require.NoError(t, err)
+		defer u.Close()
+		_, err = u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
+		require.NoError(t, err)
+		require.InDelta(t, 10*time.Minute, time.Since(start), float64(time.Minute))
+	})
+}
+
+// A clock that is not set at all is replaced by the hub's where TLS proves who tells it.
+func TestAnUnsetClockIsReplacedByThatOfAVerifiedHub(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		creds := credsOf(t, r.dev)
+		creds.Now = func() time.Time { return time.Unix(1000, 0) }
+		base := r.hub.ClientTLS()
+		base.Time = time.Now
+		u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, TLS: base, Dial: r.hub.DialHTTPSPort, RetryPolicy: retrypolicy.NoRetry{}})
+		require.NoError(t, err)
+		defer u.Close()
+		result, err := u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
+		require.NoError(t, err)
+		require.Zero(t, result.Retries)
+	})
+}
+
+func TestARefusalNamesTheClockOnlyWhereItMayBeTheCause(t *testing.T) {
+	inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) {
+		h.Now = func() time.Time { return time.Now().Add(9 * time.Hour) }
+	}, func(t *testing.T, r *rig) {
+		// A source makes tokens by a clock that cannot be set from here, so it is named.
+		good := credsOf(t, r.dev)
+		u := r.uploader(t, &transport.Credentials{Host: good.Host, DeviceID: good.DeviceID, Token: good.NewToken})
+		_, err := u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
+		failed(t, err, transport.Unauthorized, "the device's clock is off by -9h0m0s")
+	})
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		require.NoError(t, r.hub.SetKeys("dev-1", "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=", "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="))
+		_, err := r.uploader(t, credsOf(t, r.dev)).Upload(t.Context(), "a", strings.NewReader("a"), 1)
+		failed(t, err, transport.Unauthorized)
+		require.NotContains(t, err.Error(), "clock")
 	})
 }
 

@@ -31,8 +31,9 @@
 // # Tokens, clock
 //
 // The requests to the hub carry a token, which is kept until 85 % of its life is over. One that the hub refuses is replaced, once: where it was made for an earlier request, where Credentials.Token
-// gave it, or where the hub's answer tells (Date) that it was made by a wrong clock: where the clock of the credentials is off by more than a minute, tokens are made by the hub's. So a device that
-// does not know the time can upload; but TLS has to do with that clock as well, so give Options.TLS.Time a time that is nearer, such as that of the build.
+// gave it, or where the hub's answer tells (Date) that it was made by a clock that is ahead. What a hub's Date
+// changes, and what it does not, is as in package transport/http: a clock that is late by more than TokenLife has to be set, and the upload waits for it (ClockUnset). A clock that is not set is
+// replaced by the hub's, if TLS has verified the hub; for that give Options.TLS.Time a time that is nearer, such as that of the build.
 //
 // # Errors
 //

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/internal/timespan/spantest"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -614,4 +615,15 @@ func TestArgumentsAreChecked(t *testing.T) {
 	failed(t, err, transport.Invalid, "reader is nil")
 	_, err = u.Upload(t.Context(), "a", strings.NewReader(""), 310_000<<20+1)
 	failed(t, err, transport.TooLarge, "more than 325058560000 bytes", "raise Options.BlockSize")
+}
+
+// The longest durations there are mean no limit.
+func TestTheLongestTimeoutsAreNoLimit(t *testing.T) {
+	inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { spantest.Fill(o) }, func(t *testing.T, r *rig) {
+		body := content(300 * kib)
+		_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+		require.NoError(t, err)
+		require.Zero(t, len(r.steps()), "retries")
+		r.stored(t, "a", body)
+	})
 }

@@ -24,6 +24,7 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 		Scheme: u.scheme, Host: u.creds.DialHost(), Path: "/devices/" + u.creds.DeviceID + path, RawPath: "/devices/" + device + path, RawQuery: "api-version=" + apiVersion,
 	}
 	for again := false; ; again = true {
+		made := u.creds.Time()
 		token, fresh, err := u.tokens.Get(ctx)
 		_, known := u.clock.Skew()
 		ask := transport.KindOf(err) == transport.ClockUnset && !known && !again // for the time, which the hub tells to anybody
@@ -41,7 +42,7 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 		if err != nil {
 			return nil, err
 		}
-		u.clock.Learn(a.header, sent, time.Now())
+		u.clock.Learn(a.header, a.tls, sent, time.Now())
 		if a.status == http.StatusOK || a.status == http.StatusNoContent {
 			return a, nil
 		}
@@ -50,7 +51,13 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 			now = u.clock.Now() // the credentials' clock is none of the reasons
 		}
 		refusal := hubRefusal(a, now)
-		if again || refusal.Kind != transport.Unauthorized || !ask && !u.another(ctx, token, fresh) {
+		if refusal.Kind != transport.Unauthorized {
+			return nil, refusal
+		}
+		if again || !ask && !u.another(ctx, token, fresh) {
+			if u.creds.Sign != nil && (u.clock.Outlived(token) || u.creds.Implausible(made)) {
+				refusal.Kind = transport.ClockUnset
+			}
 			return nil, refusal
 		}
 	}

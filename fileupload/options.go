@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -118,6 +119,7 @@ func (o *Options) resolve() (Options, error) {
 		if *f.value == 0 {
 			*f.value = f.fallback
 		}
+		*f.value = timespan.Cap(*f.value)
 	}
 	if r.Parallel == 0 {
 		r.Parallel = 2

@@ -2,6 +2,7 @@ package fileupload
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
@@ -24,7 +25,8 @@ type request struct {
 type answer struct {
 	status int
 	header http.Header
-	body   []byte // the first maxAnswer bytes
+	body   []byte               // the first maxAnswer bytes
+	tls    *tls.ConnectionState // nil without TLS
 }
 
 // maxAnswer is how much of an answer's body is read.
@@ -61,7 +63,7 @@ func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answ
 	if err != nil {
 		return nil, through.failure(ctx, deadline, err)
 	}
-	return &answer{response.StatusCode, response.Header, text}, nil
+	return &answer{response.StatusCode, response.Header, text, response.TLS}, nil
 }
 
 // takes is how long a try may take with a payload of n bytes.

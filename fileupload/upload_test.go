@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -36,6 +37,7 @@ type rig struct {
 func inBubble(t *testing.T, set func(h *testbroker.Options, o *fileupload.Options), test func(t *testing.T, r *rig)) {
 	t.Helper()
 	bounded.Test(t, func(t *testing.T) {
+		faketime.Start()
 		h, o := &testbroker.Options{}, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true}
 		if set != nil {
 			set(h, o)

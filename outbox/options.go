@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -56,6 +57,7 @@ func (o *Options) resolve() (Options, error) {
 	if s.CloseTimeout == 0 {
 		s.CloseTimeout = 5 * time.Second
 	}
+	s.SyncEvery, s.CloseTimeout = timespan.Cap(s.SyncEvery), timespan.Cap(s.CloseTimeout)
 	switch {
 	case s.MaxBytes < leastBytes:
 		return s, invalid("MaxBytes is below 1 MiB; give more, or 0 for 256 MiB")

@@ -37,6 +37,9 @@ type Credentials struct {
 
 	// Now is the wall clock. Nil: time.Now. A board without a clock battery brings its own.
 	Now func() time.Time
+	// Earliest is a time that a set clock cannot show, because it has passed: for a device whose clock starts at the build time of its image, that time and a day. See Implausible. Zero: when this
+	// version of the module was published.
+	Earliest time.Time
 }
 
 // Token is a shared access signature.
@@ -81,9 +84,6 @@ func (c *Credentials) Time() time.Time {
 	}
 	return time.Now().Round(0)
 }
-
-// clockSet is the earliest time that a set clock can show: boards without a clock battery start in 1970.
-var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // NewToken returns a token for a new connection: from Token, or signed for TokenLife. The zero Token means that none is to be sent.
 //

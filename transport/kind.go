@@ -21,7 +21,7 @@ const (
 	Throttled
 	// Quota: an allowance is used up, a day's messages for one.
 	Quota
-	// ClockUnset: the local clock is obviously not set, so no token can be signed.
+	// ClockUnset: the local clock is obviously not set, so no token can be signed, or the hub refused a token that such a clock had signed.
 	ClockUnset
 	// Unauthorized: the credentials were refused.
 	Unauthorized

@@ -16,7 +16,7 @@ type Tokens struct {
 	turn  chan struct{} // capacity 1: held to look at what follows, and while a token is made
 
 	now     transport.Token
-	made    time.Time // by the clock that it was made by
+	made    time.Time // when its life began
 	renewAt time.Time
 }
 
@@ -39,12 +39,12 @@ func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, er
 		return token, false, context.Cause(ctx)
 	}
 	defer func() { <-t.turn }()
-	now := t.clock.judge(t.creds)
+	now, from := t.clock.judge(t.creds)
 	if t.now.Text.Reveal() != "" && (t.renewAt.IsZero() || now.Before(t.renewAt)) {
 		return t.now, false, nil
 	}
 	creds := *t.creds
-	creds.Now = func() time.Time { return now }
+	creds.Now = func() time.Time { return from }
 	token, err = creds.NewToken(ctx)
 	switch {
 	case err != nil && t.now.Text.Reveal() != "" && now.Before(t.now.Expires):
@@ -53,7 +53,7 @@ func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, er
 	case err != nil:
 		return token, false, err
 	}
-	t.now, t.made, t.renewAt = token, now, time.Time{}
+	t.now, t.made, t.renewAt = token, from, time.Time{}
 	if !token.Fixed && !token.Expires.IsZero() {
 		if left := token.Expires.Sub(now); left > 0 {
 			t.renewAt = now.Add(time.Duration(life * float64(left)))
@@ -77,7 +77,8 @@ func (t *Tokens) Refused(ctx context.Context, token transport.Token, fresh bool)
 	if t.now.Text.Reveal() != token.Text.Reveal() {
 		return true // somebody else was told already
 	}
-	better := !fresh || t.clock.judge(t.creds).Sub(t.made).Abs() > tolerance
+	_, from := t.clock.judge(t.creds)
+	better := !fresh || from.Sub(t.made).Abs() > tolerance
 	t.now = transport.Token{}
 	return better
 }

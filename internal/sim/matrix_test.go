@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -188,6 +189,7 @@ func (e engine) meets(r row) bool {
 
 // cell plays one. When the operation is over and the fault is, everything works.
 func cell(t *testing.T, with engine, o op, r row) error {
+	faketime.Start()
 	e := newEnv(t, with)
 	e.row = r
 	err := o.run(e, r)

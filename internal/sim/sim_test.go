@@ -19,6 +19,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -131,6 +132,7 @@ func (w *world) fail(err error) {
 
 // play runs the plan and everything down again. It must be called in a bubble.
 func play(t *testing.T, p *plan) *world {
+	faketime.Start()
 	w := &world{p: p, start: time.Now(), handled: map[string]int{}}
 	var err error
 	w.hub, err = testbroker.New(&testbroker.Options{Seed: p.seed + 1, C2D: testbroker.C2DOptions{TTL: 1000 * time.Hour, MaxDeliveries: 1000}, OnEvent: func(e testbroker.Event) { w.event("hub    %v", e) }})

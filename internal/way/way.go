@@ -140,12 +140,10 @@ func (o *Options) secure(ctx context.Context, creds *transport.Credentials, cert
 	}()
 	outer = socket
 	if !o.Plaintext {
-		secure := tls.Client(socket, o.Config(creds, cert))
+		config := o.Config(creds, cert)
+		secure := tls.Client(socket, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && unset(creds) {
-				err = &transport.Error{Kind: transport.ClockUnset, Err: err} // no certificate is valid in 1970
-			}
-			return nil, err
+			return nil, clockError(err, config.Time())
 		}
 		outer = secure
 	}
@@ -158,5 +156,11 @@ func (o *Options) secure(ctx context.Context, creds *transport.Credentials, cert
 	return outer, nil
 }
 
-// unset reports whether the clock obviously was not set yet.
-func unset(creds *transport.Credentials) bool { return creds.Time().Year() < 2000 }
+// clockError returns err, with Kind ClockUnset when it is about a certificate that is not valid yet at now. The clock of a device is late far more often than the certificate of a hub
+// is early, and waiting helps with both.
+func clockError(err error, now time.Time) error {
+	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && e.Cert != nil && now.Before(e.Cert.NotBefore) {
+		return &transport.Error{Kind: transport.ClockUnset, Err: err}
+	}
+	return err
+}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -131,6 +132,7 @@ func (o *Options) resolve() (Options, error) {
 		{"OperationTimeout", &r.OperationTimeout, 20 * time.Second},
 		{"CreditTimeout", &r.CreditTimeout, 20 * time.Second},
 	} {
+		*d.value = timespan.Cap(*d.value)
 		switch {
 		case *d.value < 0:
 			return r, protocol.Invalid("options: " + d.name + " is negative; give a positive duration, or 0 for " + d.def.String())

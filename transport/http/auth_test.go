@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
@@ -141,31 +143,48 @@ func TestATokenSourceThatFails(t *testing.T) {
 
 var errSource = errors.New("no token today")
 
-// A device whose clock is wrong by hours: the first answer tells the time, and the token of the second try is good. Transport.Now is right from then on.
-func TestAWrongClockIsSetRight(t *testing.T) {
+// A device whose clock is late by less than the life of a token is never refused, hour after hour.
+func TestALateClockIsForgiven(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		faketime.Start()
+		refused := 0
+		h.counting401(&refused)
+		creds := h.creds(goodKey)
+		creds.Now = func() time.Time { return time.Now().Add(-40 * time.Minute) }
+		tr := hubhttp.New(h.options())
+		_, known := tr.Skew()
+		require.False(t, known)
+		r, err := h.dial(t, tr, creds)
+		require.NoError(t, err)
+		_, known = tr.Skew()
+		require.True(t, known)
+		for i := range 30 { // over renewals too
+			r.send(i, numbered(1)...)
+			time.Sleep(5 * time.Minute)
+		}
+		require.Len(t, r.results(), 30)
+		require.Zero(t, refused)
+	})
+}
+
+// A device whose clock is later than that gets no token by the hub's Date: the token would be good for longer than its life by the device's clock. It is told to set its clock.
+func TestAClockThatIsTooLateIsNotSet(t *testing.T) {
 	for _, off := range []time.Duration{-3 * time.Hour, -90 * time.Minute} {
 		bubble(t, func(t *testing.T, h *scripted) {
+			faketime.Start()
 			refused := 0
 			h.counting401(&refused)
 			creds := h.creds(goodKey)
 			creds.Now = func() time.Time { return time.Now().Add(off) }
 			tr := hubhttp.New(h.options())
-			_, known := tr.Skew()
-			require.False(t, known)
-			r, err := h.dial(t, tr, creds)
-			require.NoError(t, err)
+			_, err := h.dial(t, tr, creds)
+			require.ErrorIs(t, err, transport.ClockUnset)
 			require.Equal(t, 1, refused)
-			_, known = tr.Skew()
-			require.True(t, known)
-			require.WithinDuration(t, time.Now(), tr.Now(), time.Second)
-			for i := range 30 { // over renewals too
-				r.send(i, numbered(1)...)
-				time.Sleep(5 * time.Minute)
-			}
-			require.Len(t, r.results(), 30)
-			require.Equal(t, 1, refused)
+			skew, known := tr.Skew()
+			require.True(t, known, "the hub told it")
+			require.Zero(t, skew)
 
-			// With the hub's clock as its own the device does not even need the first refusal.
+			// With the hub's clock as its own the device is not late.
 			creds.Now = tr.Now
 			_, err = h.dial(t, tr, creds)
 			require.NoError(t, err)
@@ -174,22 +193,58 @@ func TestAWrongClockIsSetRight(t *testing.T) {
 	}
 }
 
-// The process's own clock is wrong: then the skew is what it is off by.
+// A hub that is another one, or a gateway in between, says that it is the year 2090. No token that it gets is good for longer than the token's life.
+func TestAForgedDateGetsNoLongTokens(t *testing.T) {
+	for _, follows := range []bool{false, true} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			faketime.Start()
+			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+				w.Header().Set("Date", "Sun, 01 Jan 2090 00:00:00 GMT")
+				refuse(w, 401003, "")
+				return true
+			}
+			creds := h.creds(goodKey)
+			creds.TokenLife = 10 * time.Minute
+			tr := hubhttp.New(h.options())
+			if follows {
+				creds.Now = tr.Now
+			}
+			for range 3 {
+				_, err := h.dial(t, tr, creds)
+				require.ErrorIs(t, err, transport.ClockUnset)
+			}
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			require.GreaterOrEqual(t, len(h.requests), 3)
+			for _, q := range h.requests {
+				_, se, _ := strings.Cut(q.header.Get("Authorization"), "&se=")
+				expires, err := strconv.ParseInt(se, 10, 64)
+				require.NoError(t, err)
+				require.LessOrEqual(t, time.Until(time.Unix(expires, 0)), 10*time.Minute)
+			}
+		})
+	}
+}
+
+// The process's own clock is wrong: then the skew is what it is off by. Now follows where it is ahead, and not where it is late.
 func TestTheSkewIsThatOfTheProcess(t *testing.T) {
-	bubble(t, func(t *testing.T, h *scripted) {
-		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
-			w.Header().Set("Date", time.Now().Add(2*time.Hour).UTC().Format(http.TimeFormat))
-			w.WriteHeader(204)
-			return true
-		}
-		tr := hubhttp.New(h.options())
-		_, err := h.dial(t, tr, h.creds(goodKey))
-		require.NoError(t, err)
-		skew, known := tr.Skew()
-		require.True(t, known)
-		require.InDelta(t, 2*time.Hour, skew, float64(time.Second))
-		require.WithinDuration(t, time.Now().Add(2*time.Hour), tr.Now(), time.Second)
-	})
+	for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			faketime.Start()
+			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+				w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
+				w.WriteHeader(204)
+				return true
+			}
+			tr := hubhttp.New(h.options())
+			_, err := h.dial(t, tr, h.creds(goodKey))
+			require.NoError(t, err)
+			skew, known := tr.Skew()
+			require.True(t, known)
+			require.InDelta(t, ahead, skew, float64(time.Second))
+			require.WithinDuration(t, time.Now().Add(min(ahead, 0)), tr.Now(), time.Second)
+		})
+	}
 }
 
 // A slow answer tells the time less well than a quick one, so it does not undo what that told; one that cannot be right any more is set right.
@@ -221,17 +276,15 @@ func TestASlowAnswerDoesNotMoveTheClock(t *testing.T) {
 	})
 }
 
-// A clock in 1970, where TLS is none of our business: the hub is asked for the time before there is a token.
-func TestAnUnsetClockIsSetByTheHub(t *testing.T) {
+// A clock in 1970: the hub is asked for the time before there is a token, and its answer counts only where TLS proves who gave it (TestWhatTLSSaysIsKnownAtDial).
+func TestAnUnsetClockIsNotSetByAnybody(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		creds := h.creds(goodKey)
 		creds.Now = func() time.Time { return time.Unix(1000, 0) }
-		r, err := h.dial(t, hubhttp.New(h.options()), creds)
-		require.NoError(t, err)
+		_, err := h.dial(t, hubhttp.New(h.options()), creds)
+		require.ErrorIs(t, err, transport.ClockUnset)
+		require.Len(t, h.requests, 1)
 		require.Empty(t, h.requests[0].header.Get("Authorization"))
-		r.send(0, numbered(1)...)
-		synctest.Wait()
-		require.NoError(t, r.results()[0])
 	})
 	bubble(t, func(t *testing.T, h *scripted) { // a hub that does not tell
 		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {

@@ -3,6 +3,7 @@ package http
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -105,6 +106,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+	tls    *tls.ConnectionState // nil without TLS
 }
 
 // exchange makes one request. Redirections are not followed. The error is a cause for way.Protocol; after one the link is of no use any more.
@@ -141,7 +143,7 @@ func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 	case len(body) > maxBody:
 		return nil, errLongBody
 	}
-	return &answer{response.StatusCode, response.Header, body}, nil
+	return &answer{response.StatusCode, response.Header, body, response.TLS}, nil
 }
 
 var errLongBody = errors.New("the hub's answer is longer than any that it has to give")
@@ -357,7 +359,7 @@ func (l *lane) exchange(ctx context.Context, r *request) (*answer, error) {
 		l.hangUp()
 		return nil, err
 	}
-	l.s.clock.Learn(a.header, sent, time.Now())
+	l.s.clock.Learn(a.header, a.tls, sent, time.Now())
 	if l.idle == nil {
 		l.idle = time.NewTimer(l.s.opt.IdleTimeout)
 	} else {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netproxy"
@@ -80,6 +81,7 @@ func (o *Options) resolve() (Options, error) {
 		{"IdleTimeout", &r.IdleTimeout, 60 * time.Second, time.Millisecond},
 		{"PollInterval", &r.PollInterval, 25 * time.Minute, 10 * time.Millisecond},
 	} {
+		*d.value = timespan.Cap(*d.value)
 		switch {
 		case *d.value == 0:
 			*d.value = d.def

@@ -186,7 +186,13 @@ func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusa
 			return nil, nil, err
 		}
 		r := refusalOf(a.status, a.header, a.body, s.clock.Now())
-		if r == nil || r.Kind != transport.Unauthorized || again || !s.tokens.Refused(ctx, token, fresh) {
+		if r == nil || r.Kind != transport.Unauthorized {
+			return a, r, nil
+		}
+		if again || !s.tokens.Refused(ctx, token, fresh) {
+			if s.cfg.Creds.Sign != nil && s.clock.Outlived(token) {
+				r.Kind = transport.ClockUnset
+			}
 			return a, r, nil
 		}
 	}

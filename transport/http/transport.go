@@ -41,9 +41,15 @@
 // # Tokens, certificates, clock
 //
 // Each request carries the token, which is made anew when 85 % of its life is over, so there is nothing to renew (Info.Expires is zero). When the hub refuses one that was made for an earlier request, another one is tried, once.
-// The hub's answers tell the time (Date): where the clock of the credentials is off by more than a minute, tokens are made by the hub's, and one that was refused because of the clock is
-// replaced at once. Transport.Now is that clock; with creds.Now = t.Now the client goes by it too. A clock in 1970 is in the way of TLS, which then fails with ClockUnset: give Options.TLS.Time
-// a time that is nearer, such as that of the build.
+// The hub's answers tell the time (Date). A Date can be forged, so it never makes a token of a set clock live longer than TokenLife by that clock:
+//
+//   - A clock that is ahead is corrected: tokens are made by the hub's time.
+//   - A clock that is late by less than TokenLife needs no correction. Tokens are renewed by the hub's time.
+//   - A clock that is late by more gets its tokens refused, as ClockUnset: set it.
+//   - A clock that is not set (Credentials.Implausible) is replaced by the hub's, if TLS has verified the hub and its certificate is valid at that time.
+//
+// Transport.Now is the time to make tokens by; with creds.Now = t.Now the client goes by it too. A certificate that is not valid yet by the device's clock fails with ClockUnset: for a clock
+// that is never set give Options.TLS.Time a time that is nearer, such as that of the build.
 //
 // X.509 certificates are asked for at each connection; see Options.Certificate.
 //
@@ -82,7 +88,8 @@ func New(o *Options) *Transport {
 }
 
 // Now is the time by the hub's clock, as far as the Date headers of its answers tell: to a second and half of the time that the quickest one took. Before the first answer, from when this process's
-// clock is set until the next one, and where both agree within that, it is time.Now. It fits Credentials.Now.
+// clock is set until the next one, and where both agree within that, it is time.Now. It is not ahead of this process's clock, unless that is not set and TLS has verified the hub. It fits
+// Credentials.Now.
 func (t *Transport) Now() time.Time { return t.clock.Now() }
 
 // Skew is how far the hub's clock is ahead of time.Now. False: no answer has told it yet, or not since this process's clock was set.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
@@ -74,6 +75,7 @@ func (o *Options) resolve() (Options, error) {
 		{"PingTimeout", &r.PingTimeout, defaultPingTimeout},
 		{"WriteTimeout", &r.WriteTimeout, defaultWriteTimeout},
 	} {
+		*d.value = timespan.Cap(*d.value)
 		switch {
 		case *d.value < 0:
 			return r, wire.Invalid("options: " + d.name + " is negative; give a positive duration, or 0 for " + d.def.String())

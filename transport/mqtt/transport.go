@@ -32,7 +32,7 @@
 //
 // A failed Dial returns an *transport.Error of Scope Connection and Op OpDial. Kind is Invalid for wrong options or credentials; Network and
 // Timeout when the hub was not reached, the TLS handshake was cut short, or ctx ended; Untrusted when the hub's certificate does not verify, or ClockUnset when that
-// is because the clock shows a year before 2000; Unauthorized for CONNACK 2, 4 and 5 and a client certificate that was
+// is because it is not valid yet by the device's clock; Unauthorized for CONNACK 2, 4 and 5 and a client certificate that was
 // refused or has expired; Unavailable for CONNACK 3; Unsupported for CONNACK 1 and for TLS without common ground; Protocol for other
 // CONNACKs and for peers that speak something else; NotFound or Forbidden when a TLS alert says so; and what
 // Credentials.NewToken, Options.Certificate, Options.Dial and Options.Tunnel return. The code of a refusal is in the *ConnackError reached with errors.As.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -57,6 +58,7 @@ func (o *Options) resolve() (Options, error) {
 	if r.PingTimeout == 0 {
 		r.PingTimeout = defaultPingTimeout
 	}
+	r.PingTimeout = timespan.Cap(r.PingTimeout)
 	switch {
 	case r.Calls.filters == nil:
 		return r, wire.Invalid("options: Calls is neither TwinAndMethods nor NoCalls; give one of them, or nil")

@@ -6,7 +6,7 @@
 //
 // The failures of a dial have the same kinds as those of package mqtt: Invalid for wrong options; Network and
 // Timeout when the hub was not reached, the TLS handshake was cut short, or ctx ended; Untrusted when the hub's certificate does not verify, or ClockUnset when that
-// is because the clock shows a year before 2000; Unauthorized for a client certificate that was
+// is because it is not valid yet by the device's clock; Unauthorized for a client certificate that was
 // refused or has expired; Unsupported for TLS without common ground; Protocol for peers that speak something else; NotFound or Forbidden when a TLS alert says so; and what
 // Options.Certificate, Options.Dial and Options.Tunnel return.
 package leannet
@@ -17,6 +17,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
@@ -80,6 +81,7 @@ func Dialer(creds *transport.Credentials, o *Options) lean.Dial {
 		Protocol: &front.Protocol, TLS: opt.TLS, Plaintext: opt.Plaintext, Certificate: opt.Certificate, Addr: opt.Addr, Dial: opt.Dial,
 		Tunnel: opt.Tunnel,
 	}
+	opt.WriteTimeout = timespan.Cap(opt.WriteTimeout)
 	wrong := below.Resolve()
 	switch {
 	case wrong != nil:
