@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -439,14 +440,33 @@ func (l *loop) lastsAt() time.Time {
 	return at
 }
 
-// stable reports whether the live session was good long enough for retries to be counted anew after it. A session that
-// was cut because no answer came was good until the answer was due.
-func (l *loop) stable() bool {
-	end := time.Now()
+// goodFor returns how long the live session was good. A session that was cut because no answer came was good until the
+// answer was due.
+func (l *loop) goodFor() time.Duration {
 	if !l.silent.IsZero() {
-		end = l.silent
+		return l.silent.Sub(l.upSince)
 	}
-	return end.Sub(l.upSince) >= l.c.set.StableTime
+	return time.Since(l.upSince)
+}
+
+// stable reports whether the live session was good long enough for retries to be counted anew after it.
+func (l *loop) stable() bool { return l.goodFor() >= l.c.set.StableTime }
+
+const (
+	// usefulTime is the least time for which a useful connection was up. It bounds how often a peer that acknowledges a
+	// message and hangs up is dialed.
+	usefulTime = 500 * time.Millisecond
+	// usefulShare is how many times longer than the delay before it a useful connection was up.
+	usefulShare = 5
+)
+
+// useful reports whether the session that failure ended made progress although it was not stable: a message was
+// acknowledged or received on it, and it was good for much longer than the delay before it. A service that asks for
+// patience gets it.
+func (l *loop) useful(failure *transport.Error) bool {
+	up := l.goodFor()
+	return up >= usefulTime && up/usefulShare >= l.last.Delay && l.evidence().acknowledged > l.flaps.before &&
+		(failure == nil || errfilter.OfKind(failure.Kind).Pace == errfilter.Normal)
 }
 
 // ping asks the session for a ping when one is due, however busy it is.
@@ -497,8 +517,11 @@ func (l *loop) down(err error) {
 		failure = ofTransport(err)
 	}
 	l.tried(failure, time.Now())
-	if l.stable() {
+	switch {
+	case l.stable():
 		l.retry, l.last, l.renewed, l.flaps = 0, retrypolicy.Decision{}, false, flapping{}
+	case l.useful(failure):
+		l.retry, l.last = 0, retrypolicy.Decision{}
 	}
 	l.since = time.Now()
 	l.upSince = time.Time{}

@@ -73,8 +73,11 @@ type Options struct {
 	// CloseTimeout bounds each of the steps of Close: the end of a running OnMessage, of the handlers of desired properties and methods, of the transport, and of a running OnStatus. Default 5 s.
 	CloseTimeout time.Duration
 	// StableTime is how long a connection must have stayed up for the count of retries to begin at 1 again. After one
-	// that was lost earlier the count goes on, so a flapping link backs off. A connection that was cut for a missing
-	// answer was up until AckTimeout began to run. Default 30 s.
+	// that was lost earlier the count goes on, so a flapping link backs off, unless the connection was useful: a message
+	// was acknowledged or received on it, it was up for 500 ms and for five times the delay before it, and it was not
+	// lost for a reason that asks for patience (errfilter.Slow). So a link that makes progress between its losses spends
+	// most of the time connected, while a peer that accepts connections and drops them at once is dialed ever less
+	// often. A connection that was cut for a missing answer was up until AckTimeout began to run. Default 30 s.
 	StableTime time.Duration
 	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this after the connection was lost, or after Open or Start. Default 0: no
 	// limit.

@@ -107,7 +107,7 @@ type Status struct {
 	State  State
 	Reason Reason
 	// Retry is the number of the attempt that is about to come (ConnectionLost, AttemptFailed), has begun (Connecting) or, for Paused, of the resend. 0 is a first
-	// attempt. For ConnectionOK it is how many retries it took. Once a connection stayed up for Options.StableTime its loss begins the count anew.
+	// attempt. For ConnectionOK it is how many retries it took. Once a connection stayed up for Options.StableTime, or was useful (see there), its loss begins the count anew.
 	Retry int
 	// Delay is the wait before that attempt, from the failure on. Reconnect ends it early. After SetRetryPolicy it is told anew, still from the failure on.
 	Delay time.Duration

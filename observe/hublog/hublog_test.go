@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/observe/hublog"
 	"github.com/hubline-iot/hubline/observe/internal/scripted"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -130,6 +131,7 @@ func TestTheEndIsAnError(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				faketime.Start()
 				l, j := logger(slog.LevelInfo)
 				hublog.Attach(&row.o, l)
 				hub, c := overMQTT(t, &row.o)

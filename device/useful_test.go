@@ -1,0 +1,99 @@
+package device_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// What a connection must have done for the count of retries to begin anew after it, though it did not last.
+func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
+	const s = time.Second
+	anew, goesOn := []time.Duration{100 * ms, 100 * ms, 100 * ms}, []time.Duration{100 * ms, 150 * ms, 250 * ms}
+	for name, tc := range map[string]struct {
+		up     time.Duration
+		send   bool // a message, which is acknowledged
+		get    bool // a command
+		loss   transport.Kind
+		delays []time.Duration
+	}{
+		"a message acknowledged":        {s, true, false, transport.Network, anew},
+		"a command received":            {s, false, true, transport.Network, anew},
+		"nothing acknowledged":          {s, false, false, transport.Network, goesOn},
+		"half a second":                 {500 * ms, true, false, transport.Network, anew},
+		"less than half a second":       {499 * ms, true, false, transport.Network, goesOn},
+		"the service asks for patience": {s, true, false, transport.Throttled, []time.Duration{10 * s, 12500 * ms, 17500 * ms}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{}
+				c, w := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
+				open(t, c)
+				for range 3 {
+					if tc.send {
+						require.NoError(t, c.Send(t.Context(), msg(1)))
+					}
+					if tc.get {
+						require.True(t, f.last().deliver("1"))
+					}
+					time.Sleep(tc.up)
+					f.last().kill <- lost(tc.loss)
+					synctest.Wait()
+					open(t, c)
+				}
+				synctest.Wait()
+				var delays []time.Duration
+				for _, s := range w.list() {
+					if s.Reason == device.ConnectionLost {
+						delays = append(delays, s.Delay)
+					}
+				}
+				require.Equal(t, tc.delays, delays)
+			})
+		})
+	}
+}
+
+// After a longer delay a connection has to be up for longer: five times the delay.
+func TestAUsefulConnectionIsUpForLongerThanItsDelay(t *testing.T) {
+	for up, again := range map[time.Duration]time.Duration{5 * time.Second: time.Second, 5*time.Second - 1: 2 * time.Second} {
+		bubble(t, func(t *testing.T) {
+			f := &fake{}
+			c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) { return true, time.Duration(retry) * time.Second })})
+			open(t, c)
+			f.last().kill <- lost(transport.Network)
+			synctest.Wait()
+			open(t, c)
+			require.NoError(t, c.Send(t.Context(), msg(1)))
+			time.Sleep(up)
+			f.last().kill <- lost(transport.Network)
+			synctest.Wait()
+			require.Equal(t, again, c.Status().Delay, "up %v", up)
+		})
+	}
+}
+
+// A peer that acknowledges a message on each connection and hangs up is dialed ever less often when it does so at once, and in any case less than twice a second.
+func TestAPeerThatHangsUpAfterAMessageIsNotHammered(t *testing.T) {
+	for up, most := range map[time.Duration]int{0: 380, 400 * ms: 370, 600 * ms: 5200} {
+		bubble(t, func(t *testing.T) {
+			f := &fake{}
+			c, _ := client(t, f, nil)
+			open(t, c)
+			for start := time.Now(); time.Since(start) < time.Hour; {
+				require.NoError(t, c.Send(t.Context(), msg(1)))
+				time.Sleep(up)
+				f.last().kill <- lost(transport.Network)
+				synctest.Wait()
+				open(t, c)
+			}
+			require.Less(t, len(f.dialTimes()), most, "up for %v each time, in an hour", up)
+		})
+	}
+}

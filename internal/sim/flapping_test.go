@@ -1,0 +1,57 @@
+package sim_test
+
+import (
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// A link that is reset 20 times while 10,000 messages go at 500 a second, with default options. Sending them takes 20 s; the resets may cost half as much. autopaho, which dials at once after
+// each loss, takes 20 s (bench: go run ./cmd/flapping).
+func TestALinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T) {
+	withEachEngine(t, aLinkThatFlapsAndMakesProgressIsNotPunished)
+}
+
+func aLinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T, with engine) {
+	const messages, resets, rate = 10_000, 20, 500
+	synctest.Test(t, func(t *testing.T) {
+		faketime.Start()
+		hub, err := testbroker.New(nil)
+		require.NoError(t, err)
+		defer hub.Close()
+		_, err = hub.AddDevice("dev-1")
+		require.NoError(t, err)
+		creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
+		require.NoError(t, err)
+		c, err := device.New(creds, with.make(creds, with.inMemory(hub, false)), nil)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.Open(t.Context()))
+		start := time.Now()
+		cut := make(chan struct{})
+		go func() {
+			defer close(cut)
+			for i := 1; i <= resets; i++ {
+				if hub.Wait(t.Context(), func(log []testbroker.Message) bool { return len(log) >= i*messages/(resets+1) }) == nil {
+					hub.Drop("")
+				}
+			}
+		}()
+		body := make([]byte, 100)
+		for i := range messages {
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i), Body: body}, nil))
+			time.Sleep(time.Second / rate)
+		}
+		require.NoError(t, c.Flush(t.Context()))
+		<-cut
+	require.LessOrEqual(t, time.Since(start), 30*time.Second)
+		require.GreaterOrEqual(t, c.Stats().Connections, uint64(resets/2), "the link was reset")
+	})
+}
