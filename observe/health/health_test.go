@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/observe/health"
 	"github.com/hubline-iot/hubline/observe/internal/scripted"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -94,6 +95,7 @@ func check(t *testing.T, h http.Handler, target string) (a answer) {
 
 func TestHealthFollowsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		faketime.Start()
 		hub := newHub(t, "dev-1")
 		c := overMQTT(t, hub, "dev-1")
 		h := &health.Handler{Grace: time.Minute}
@@ -141,6 +143,7 @@ func TestHealthFollowsAnOutage(t *testing.T) {
 
 func TestAPausedClientIsHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		faketime.Start()
 		c := newClient(t, creds, &scripted.Transport{Verdict: func(*transport.Message) error {
 			return scripted.Failure(transport.Quota, transport.Operation)
 		}}, nil)
@@ -239,6 +242,7 @@ func TestPathsAndMethods(t *testing.T) {
 // The whole of /stats for a client in each state. Time is the bubble's, so the file is exact.
 func TestStatsAreAsDocumented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		faketime.Start()
 		hub := newHub(t, "connected", "retrying", "hopeless")
 		h := &health.Handler{}
 
@@ -374,6 +378,7 @@ func fill(v reflect.Value, n int) int {
 
 func TestForeignSecretsAreHidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		faketime.Start()
 		own := *creds
 		own.Token = func(context.Context) (transport.Token, error) {
 			return transport.Token{}, errors.New("GET https://tokens.example/?sig=geheim: 500")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/observe/otelmetrics"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -114,6 +115,7 @@ func newHub(t *testing.T) *testbroker.Hub {
 
 func TestALifeInNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		faketime.Start()
 		hub := newHub(t)
 		c := newClient(t, hub, nil)
 		p, r := newReader(t)
