@@ -68,7 +68,7 @@ var errJumped = &transport.Error{
 // clockAtFault returns what the failure of an attempt means when the device's clock at its beginning is taken into account: a token of ours that is refused is no proof of a wrong key when
 // it was signed by a clock that is not set.
 func (l *loop) clockAtFault(failure *transport.Error) *transport.Error {
-	if failure.Kind != transport.Unauthorized || l.c.creds.Sign == nil || !l.c.creds.Implausible(l.clock.wall) {
+	if !l.c.creds.ClockRefused(l.clock.wall, failure) {
 		return failure
 	}
 	return &transport.Error{Kind: transport.ClockUnset, Scope: failure.Scope, Op: failure.Op, Proto: failure.Proto, RetryAfter: failure.RetryAfter, Err: failure}

@@ -24,7 +24,7 @@ func (l *loop) connect() phase {
 	c.progress.Store(false)
 	began := time.Now()
 	l.clockJumped(began)
-	l.clock.settle(c.creds.Time(), began) // what happened before this attempt does not concern its session
+	l.clock.settle(l.wall(), began) // what happened before this attempt does not concern its session
 	deadline := began.Add(c.set.DialTimeout)
 	l.joining, l.placed = true, false // it gives the place back
 	go l.session(ctx)

@@ -55,7 +55,7 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 			return nil, refusal
 		}
 		if again || !ask && !u.another(ctx, token, fresh) {
-			if u.creds.Sign != nil && (u.clock.Outlived(token) || u.creds.Implausible(made)) {
+			if u.creds.ClockRefused(made, refusal) || u.creds.Sign != nil && u.clock.Outlived(token) {
 				refusal.Kind = transport.ClockUnset
 			}
 			return nil, refusal

@@ -112,7 +112,7 @@ func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
 		}
 		t, err := SignToken(ctx, c.callSign, c.Resource(), c.KeyName, now.Add(life))
 		if err != nil {
-			return Token{}, tokenError(ctx, err, Unauthorized)
+			return Token{}, signError(tokenError(ctx, err, Unauthorized))
 		}
 		return t, nil
 	}

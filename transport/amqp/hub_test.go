@@ -14,6 +14,7 @@ import (
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/hubpair"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -23,7 +24,10 @@ import (
 // bubble runs f with fake time and a hub that knows "dev-1". All that f starts must have ended when it returns.
 func bubble(t *testing.T, f func(t *testing.T, h *hub)) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) { f(t, newHub(t)) })
+	bounded.Test(t, func(t *testing.T) {
+		faketime.Start()
+		f(t, newHub(t))
+	})
 }
 
 // hub is the emulator, and a network that counts dials.
