@@ -81,19 +81,24 @@ func TestAUsefulConnectionIsUpForLongerThanItsDelay(t *testing.T) {
 
 // A peer that acknowledges a message on each connection and hangs up is dialed ever less often when it does so at once, and in any case less than twice a second.
 func TestAPeerThatHangsUpAfterAMessageIsNotHammered(t *testing.T) {
-	for up, most := range map[time.Duration]int{0: 380, 400 * ms: 370, 600 * ms: 5200} {
+	quick := retrypolicy.ExponentialBackoffWithJitter{C: 10 * ms, Cmin: 10 * ms, Cmax: 10 * time.Second, Jd: 0.5, Ju: 0.25}
+	for _, tc := range []struct {
+		up     time.Duration
+		policy retrypolicy.Policy // nil: the default
+		most   int
+	}{{0, nil, 380}, {400 * ms, nil, 370}, {600 * ms, nil, 5200}, {400 * ms, quick, 375}} {
 		bubble(t, func(t *testing.T) {
 			f := &fake{}
-			c, _ := client(t, f, nil)
+			c, _ := client(t, f, &device.Options{RetryPolicy: tc.policy})
 			open(t, c)
 			for start := time.Now(); time.Since(start) < time.Hour; {
 				require.NoError(t, c.Send(t.Context(), msg(1)))
-				time.Sleep(up)
+				time.Sleep(tc.up)
 				f.last().kill <- lost(transport.Network)
 				synctest.Wait()
 				open(t, c)
 			}
-			require.Less(t, len(f.dialTimes()), most, "up for %v each time, in an hour", up)
+			require.Less(t, len(f.dialTimes()), tc.most, "up for %v each time, in an hour", tc.up)
 		})
 	}
 }
