@@ -51,7 +51,7 @@ func aLinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T, with engine) {
 		}
 		require.NoError(t, c.Flush(t.Context()))
 		<-cut
-	require.LessOrEqual(t, time.Since(start), 30*time.Second)
+		require.LessOrEqual(t, time.Since(start), 30*time.Second)
 		require.GreaterOrEqual(t, c.Stats().Connections, uint64(resets/2), "the link was reset")
 	})
 }
