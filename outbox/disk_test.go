@@ -207,13 +207,6 @@ func (d *disk) Lock(f outbox.File) error {
 	return nil
 }
 
-// removeAll deletes a folder under whoever uses it.
-func (d *disk) removeAll(folder string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	maps.DeleteFunc(d.names, func(name string, _ *inode) bool { return strings.HasPrefix(name, folder) })
-}
-
 // spoil makes the pages of a file from from to to unreadable.
 func (d *disk) spoil(path string, from, to int64) {
 	d.mu.Lock()

@@ -136,7 +136,6 @@ type cursor struct {
 	queue   *Queue
 	ctx     context.Context
 	at      uint64 // the number of the next record
-	begun   bool
 	segment *segment
 	file    file
 	scan    scanner
