@@ -61,7 +61,14 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 					time.Sleep(time.Minute)
 					mu.Lock()
 					defer mu.Unlock()
-					require.Equal(t, []told{{"1", false}, {"1", true}, {"2", false}}, got)
+					require.GreaterOrEqual(t, len(got), 3)
+					for i, m := range got { // a verdict that meets a reconnect is lost as well, so the first one may come three times
+						want := told{"1", i > 0}
+						if i == len(got)-1 {
+							want = told{"2", false}
+						}
+						require.Equal(t, want, m, "%v", got)
+					}
 				})
 			})
 		}
