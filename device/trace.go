@@ -9,6 +9,9 @@ import (
 
 // Trace is a set of optional functions that are told what happens inside, in the manner of httptrace. They run on the client's own goroutines and must return
 // at once; they must not call the client. Use it to log, count and measure; a program that only wants to know the state uses Options.OnStatus.
+//
+// A function of Trace that panics or ends its goroutine (runtime.Goexit), as a policy, Options.Rand or Credentials.Now that does so, makes the client Disconnected with an error of Kind Invalid
+// that names it, or has it begin again after Options.TryAgainAfter. HandlerPanic, AnswerLost and TwinUnread that do so are ignored.
 type Trace struct {
 	// Connected: a session is up and subscribed. took is the time since its attempt began.
 	Connected func(info transport.Info, took time.Duration)
@@ -23,7 +26,7 @@ type Trace struct {
 	Sent func(n int)
 	// Settled: a verdict on a cloud-to-device message was handed to the session.
 	Settled func(o transport.Outcome)
-	// HandlerPanic: a handler failed. It panicked with v, or v is an error that says what it did instead: it ended its goroutine, or answered a method with what is not JSON or is too large.
+	// HandlerPanic: a handler, or OnStatus, failed. It panicked with v, or v is an error that says what it did instead: it ended its goroutine, or answered a method with what is not JSON or is too large.
 	// OnMessage's message was released, a method was answered with the status 500. Called on the handler's goroutine.
 	HandlerPanic func(v any)
 	// AnswerLost: the answer to a direct method could not be sent: the session that brought the call has ended, and the hub has given it up, or it has no way for it, or the hub calls methods faster
