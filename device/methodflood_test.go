@@ -41,7 +41,7 @@ func TestCallsAndAnswersAreBoundedWhileTheHubReadsNothing(t *testing.T) {
 		f := &fake{}
 		deaf(f)
 		var lostAnswers atomic.Int64
-		c, _ := client(t, f, &device.Options{Trace: &device.Trace{AnswerLost: func(string) { lostAnswers.Add(1) }}})
+		c, _ := client(t, f, &device.Options{MethodLimit: 64, Trace: &device.Trace{AnswerLost: func(string) { lostAnswers.Add(1) }}})
 		body := `"` + strings.Repeat("x", 64<<10) + `"`
 		require.NoError(t, c.HandleMethod("echo", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
 		open(t, c)
