@@ -345,3 +345,28 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 		})
 	}
 }
+
+// Wherever in an attempt the clock is read, a clock that does not return keeps no place of the limiter.
+func TestAClockThatDoesNotReturnKeepsNoPlace(t *testing.T) {
+	for n := range 6 {
+		bubble(t, func(t *testing.T) {
+			limiter := device.NewDialLimiter(1, 0)
+			own, calls := creds(), 0
+			own.Now = func() time.Time {
+				if calls++; calls == n {
+					runtime.Goexit()
+				}
+				return time.Now()
+			}
+			c, err := device.New(own, &fake{}, &device.Options{Dials: limiter})
+			require.NoError(t, err)
+			require.NoError(t, c.Start())
+			time.Sleep(time.Minute)
+			other, _ := client(t, &fake{}, &device.Options{Dials: limiter})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, other.Open(ctx), "call %d", n)
+			require.NoError(t, c.Close())
+		})
+	}
+}

@@ -12,12 +12,12 @@ func init() {
 		{File: "transport/mqtt/session.go", Old: " && s.conn.waitRoom(s.parting) > 0 {\n\t\t\t_, _ = s", New: " {\n\t\t\t_, _ = s", Test: "./internal/sim -run TestAHubThatFloodsAndReadsNothing/paho/messages"},
 
 		// Callbacks that do not return.
-		{File: "device/crash.go", Old: "\tl.giveBack()\n\tif l.joining", New: "\tif l.joining", Test: "./device -run TestACallbackOfTheLoopThatDoesNotReturn/Credentials.Now/exit/before"},
+		{File: "device/crash.go", Old: "\tl.giveBack()\n\tif l.joining", New: "\tif l.joining", Test: "./device -run TestAClockThatDoesNotReturnKeepsNoPlace"},
 		{File: "device/crash.go", Old: "\tl.c.box.rewind()\n", New: "", Test: "./device -run TestWhatWasInFlightWhenACallbackFailedIsKept"},
 		{File: "device/dial.go", Old: "\terr := errNoReturn\n\tdefer func() { l.reportEnd(err, recover()) }()", New: "\tvar err error\n\tdefer func() {\n\t\tif err != nil {\n\t\t\tl.reportEnd(err, recover())\n\t\t}\n\t}()", Test: "./device -run TestARunThatDoesNotReturn/exit"},
 
 		// Texts of peers.
-		{File: "transport/amqp/errors.go", Old: "scrub.Peer(e.Description)", New: "e.Description", Test: "./internal/sim -run TestTextsOfTheHub"},
+		{File: "transport/amqp/errors.go", Old: "scrub.Peer(e.Description)", New: "e.Description", Test: "./transport/amqp -run TestTextsOfPeersAreBounded"},
 		{File: "internal/scrub/scrub.go", Old: "if s = escape(Text(s)); len(s)", New: "if s = Text(s); len(s)", Test: "./internal/scrub -run TestATextOfAPeer"},
 		{File: "transport/internal/status/text_std.go", Old: "return scrub.Peer(s)", New: "return s", Test: "./internal/sim -run TestTextsOfTheHub"},
 	}
