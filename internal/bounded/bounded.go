@@ -8,7 +8,9 @@ package bounded
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +36,21 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	})
 	defer late.Stop()
 	synctest.Test(t, f)
+}
+
+// Goroutines returns how many goroutines the caller's bubble has. runtime.NumGoroutine counts those of
+// other tests that are about to end as well.
+func Goroutines() int {
+	own := make([]byte, 200)
+	own = own[:runtime.Stack(own, false)]
+	_, bubble, ok := strings.Cut(string(own), "synctest ")
+	if !ok {
+		return 0
+	}
+	bubble, _, _ = strings.Cut(bubble, "]")
+	all := make([]byte, 1<<20)
+	all = all[:runtime.Stack(all, true)]
+	return strings.Count(string(all), "synctest "+bubble+"]:")
 }
 
 // expired ends the process. The package's test replaces it.

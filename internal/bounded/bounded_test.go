@@ -3,6 +3,7 @@ package bounded
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,25 @@ func TestATestInFakeTimeRuns(t *testing.T) {
 		ran = true
 	})
 	require.True(t, ran)
+}
+
+func TestGoroutinesAreThoseOfTheBubble(t *testing.T) {
+	other := make(chan struct{})
+	go func() { <-other }()
+	defer close(other)
+	require.Zero(t, Goroutines())
+	Test(t, func(t *testing.T) {
+		before := Goroutines()
+		end := make(chan struct{})
+		for range 3 {
+			go func() { <-end }()
+		}
+		synctest.Wait()
+		require.Equal(t, before+3, Goroutines())
+		close(end)
+		synctest.Wait()
+		require.Equal(t, before, Goroutines())
+	})
 }
 
 // A goroutine that waits for a mutex stops the fake clock, so nothing in the bubble can end the test.

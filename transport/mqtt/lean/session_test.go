@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
@@ -86,10 +86,10 @@ func TestTheLossOfALiveSessionIsReportedOnce(t *testing.T) {
 func TestAnIdleSessionHasOneGoroutine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
-		before := runtime.NumGoroutine()
+		before := bounded.Goroutines()
 		_, _ = start(t, h, New(h.dial, nil))
 		synctest.Wait()
-		require.Equal(t, before+1, runtime.NumGoroutine(), "the one that calls Run")
+		require.Equal(t, before+1, bounded.Goroutines(), "the one that calls Run")
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -260,7 +259,7 @@ func TestATunnelPaysWhatItOwes(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		tunnel := &owing{owed: make(chan struct{}, 1)}
-		before := runtime.NumGoroutine()
+		before := bounded.Goroutines()
 		dial := leannet.Dialer(&transport.Credentials{Host: "h"}, &leannet.Options{
 			Plaintext: true, Tunnel: tunnel, Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil },
 		})
@@ -273,7 +272,7 @@ func TestATunnelPaysWhatItOwes(t *testing.T) {
 		}
 		synctest.Wait()
 		require.EqualValues(t, 100, tunnel.paid.Load())
-		require.Equal(t, before+1, runtime.NumGoroutine())
+		require.Equal(t, before+1, bounded.Goroutines())
 
 		// Close is bounded although a write is stuck, and frees it.
 		near.SetBuffer(1000)
@@ -293,7 +292,7 @@ func TestATunnelPaysWhatItOwes(t *testing.T) {
 		_, err = c.Write(nil)
 		require.Error(t, err)
 		synctest.Wait()
-		require.Equal(t, before, runtime.NumGoroutine())
+		require.Equal(t, before, bounded.Goroutines())
 		require.EqualValues(t, 1, tunnel.writers.Load(), "never two at a time")
 	})
 }
