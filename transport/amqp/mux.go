@@ -15,6 +15,9 @@ import (
 // and errors, and a client's own loop, retry policy and status; what happens to one does not disturb the others. A device joins by opening its client and leaves by closing it, at any time. The connection is
 // made when the first joins and closed when the last leaves. When it is lost, all lose their sessions together; it is dialed once for all, and Options.Parallel devices at a time come back.
 //
+// The devices take turns on a connection that is slow: what it has in flight follows its rate. An answer is late when the hub has stopped answering what was sent before it, however long that takes.
+// A connection whose hub is silent while it owes an answer (Options.IdleTimeout) is lost for all.
+//
 // Devices prove themselves by CBS, so each needs credentials with Sign or Token; or, with Options.Addresses, the one that begins a dial does so for all, by SASL or certificate. A Mux is safe for
 // concurrent use. There is nothing to close.
 type Mux struct {

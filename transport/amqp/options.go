@@ -85,14 +85,16 @@ type Options struct {
 	// Addresses make the transport talk to a broker that is no hub: no CBS, no batches, no properties of links. Nil: a hub.
 	Addresses *Addresses
 
-	// IdleTimeout is how long the hub may be silent before the connection counts as lost, 2 s at least. The hub is asked to say something each half of this. 0: 60 s.
+	// IdleTimeout is how long the hub may be silent before the connection counts as lost, 2 s at least. The hub is asked to say something each half of this. While
+	// it owes an answer the connection is lost after half of this, or after 10 s if that is longer, but not later than without. 0: 60 s.
 	IdleTimeout time.Duration
 	// WriteTimeout is how long a write may not get on before the connection counts as lost: the socket takes nothing
 	// of it, and the peer's TCP acknowledges nothing (Linux). While the peer sends something it has six times as long.
 	// Connections of Dial that have no method SetWriteBuffer, as a *net.TCPConn has, are given it for each 16 KB.
 	// 0: 10 s.
 	WriteTimeout time.Duration
-	// OperationTimeout bounds the wait for each answer of the hub to what opens or settles something: a session, a link, a token; and the dial of a Mux. 0: 20 s.
+	// OperationTimeout bounds the wait for each answer of the hub to what opens or settles something: a session, a link, a token; and the dial of a Mux. It starts
+	// again while the hub answers what was sent before. 0: 20 s.
 	OperationTimeout time.Duration
 	// CreditTimeout is how long the hub may leave a link without credit, while messages wait, before those are reported as Throttled. When it is
 	// the whole session of AMQP that may not send, the device's session ends instead, with Timeout. 0: 20 s.
