@@ -81,7 +81,7 @@ func (s *session) Run(ctx context.Context) error {
 	if !s.telemetry.running && s.telemetry.link != nil {
 		s.conn.idle.remove(s.telemetry.link)
 	}
-	s.telemetry.queue, s.telemetry.single, s.commands.unsettled = nil, nil, nil
+	s.telemetry.queue, s.telemetry.single, s.commands.unsettled, s.commands.bySequence = nil, nil, nil, nil
 	s.mu.Unlock()
 	s.cancel()
 	s.twin.letGo()
