@@ -211,7 +211,7 @@ func (f *inFrame) text(i int) []byte {
 	return raw[2:]
 }
 
-// set replaces a field by a number, or by true.
+// set replaces a field by a number of the field's type, or by true.
 func (f *inFrame) set(i int, number uint32) {
 	f.all[i].number = uint64(number)
 	f.changed |= 1 << i
@@ -236,6 +236,8 @@ func (f *inFrame) rewritten() []byte {
 			b = append(b, 0x40)
 		case f.composite.fields[i].is == wire.IsBoolean:
 			b = append(b, 0x41)
+		case f.composite.fields[i].is == wire.IsUbyte:
+			b = append(b, 0x50, byte(v.number))
 		default:
 			b = binary.BigEndian.AppendUint32(append(b, 0x70), uint32(v.number))
 		}
@@ -352,8 +354,12 @@ func (h *half) byPeer(handle uint32) *halfLink {
 	return nil
 }
 
+// attach notes an attach. The receiver decides when it settles [2.6.12, 2.7.3], and this side settles
+// with its first disposition. A library that is told otherwise by the sender waits for its answer to
+// each disposition, for ever, and keeps the numbers of aborted deliveries.
 func (h *half) attach(f *inFrame) *violation {
-	const name, handle, role, source, target, initialCount = 0, 1, 2, 5, 6, 9
+	const first = 0
+	const name, handle, role, settleMode, source, target, initialCount = 0, 1, 2, 4, 5, 6, 9
 	if h.byPeer(f.uint32(handle)) != nil {
 		return f.bad(handle, "%d, which is in use", f.uint32(handle))
 	}
@@ -364,6 +370,9 @@ func (h *half) attach(f *inFrame) *violation {
 		l.attached, l.peer, l.received = true, f.uint32(handle), f.uint32(initialCount)
 		l.limit = l.received // until a flow is sent
 		l.refused = l.receives && f.null(source) || !l.receives && f.null(target)
+		if l.receives && f.uint32(settleMode) != first {
+			f.set(settleMode, first)
+		}
 		return nil
 	}
 	return f.bad(name, "not that of a link that is being attached")

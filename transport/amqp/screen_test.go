@@ -549,3 +549,32 @@ func BenchmarkScreen(b *testing.B) {
 		}
 	}
 }
+
+// A delivery that is never settled does not make the numbers after it cost memory, however many of
+// them are settled at once.
+func TestAnOldUnsettledDeliveryCostsNoMemory(t *testing.T) {
+	for _, next := range []uint32{maxSpan - 1, maxSpan, 2 * maxSpan, 1000 * maxSpan} {
+		var d deliveries
+		d.add(5)
+		d.add(5 + next)
+		require.LessOrEqual(t, len(d.bits), maxSpan/64+1, "next %d", next)
+		low, high, n := d.take(0, 5+next)
+		require.Equal(t, 5+next, high)
+		require.LessOrEqual(t, int(high-low), maxSpan)
+		require.GreaterOrEqual(t, n, 1)
+	}
+}
+
+// This side decides when it settles what it receives. The library would wait for an answer of the
+// peer to each disposition, and would keep the number of each aborted delivery for ever.
+func TestAReceiverSettlesFirst(t *testing.T) {
+	s := newTalk(t)
+	s.saying(1, &wire.Attach{Name: "in 2", Handle: 2, Role: wire.RoleReceiver})
+	s.saying(1, &wire.Attach{Name: "out 2", Handle: 3, Role: wire.RoleSender})
+	got := s.rewritten(encode(t, 1, &wire.Attach{
+		Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, RcvSettleMode: 1, Source: &wire.Source{Address: "a"}, InitialDeliveryCount: wire.Some(uint32(7)),
+	}, nil)).(*wire.Attach)
+	want := &wire.Attach{Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, Source: got.Source, InitialDeliveryCount: wire.Some(uint32(7))}
+	require.Equal(t, want, got)
+	s.good(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, RcvSettleMode: 1, Target: &wire.Target{}}) // there the peer decides
+}

@@ -159,7 +159,9 @@ func (d *deliveries) add(id uint32) {
 		d.base = id
 	}
 	if over := int(id-d.base) - maxSpan + 1; over > 0 {
-		d.forget((over + 63) / 64)
+		if d.forget((over + 63) / 64); len(d.bits) == 0 {
+			d.base = id // also when the gap is wider than the span
+		}
 	}
 	at := int(id - d.base)
 	for at >= 64*len(d.bits) {

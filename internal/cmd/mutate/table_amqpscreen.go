@@ -21,6 +21,9 @@ func init() {
 		{File: screen, Old: "if s.parts > maxParts {", New: "if len(p.payload) > maxParts {", Test: "./transport/amqp -run TestMessagesWithoutEndsAreCutOff"},
 		{File: sent, Old: "l.most = min(l.most, most)", New: "", Test: "./transport/amqp -run TestALinksOwnLimitHolds"},
 
+		{File: screen, Old: "f.set(settleMode, first)", New: "", Test: "./transport/amqp -run TestAReceiverSettlesFirst"},
+		{File: sent, Old: "d.base = id // also when the gap is wider than the span", New: "", Test: "./transport/amqp -run TestAnOldUnsettledDeliveryCostsNoMemory"},
+
 		// How it is read.
 		{File: read, Old: "if reads > 0 && in.idle > 0 {", New: "if false {", Test: "./transport/amqp -run TestWhatComesIsNoSilence"},
 	}
