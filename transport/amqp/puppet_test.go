@@ -558,14 +558,14 @@ func play(t testing.TB, p *puppet, what func() string) {
 		select {
 		case tag := <-a.results:
 			s.Send([]transport.Item{{Tag: tag, Msg: m}})
-		case err = <-over:
+		case <-over:
 			running = false
 		case <-p.done:
 			cancel()
 			for running {
 				select {
 				case <-a.results:
-				case err = <-over:
+				case <-over:
 					running = false
 				}
 			}

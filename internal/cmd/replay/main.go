@@ -32,6 +32,12 @@ func main() {
 	}
 }
 
+// goRoot returns the directory of the Go release that go test uses.
+func goRoot() (string, error) {
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	return strings.TrimSpace(string(out)), err
+}
+
 func replay(args []string) error {
 	order := uint64(0)
 	if len(args) > 1 && args[0] == "-order" {
@@ -41,7 +47,7 @@ func replay(args []string) error {
 		}
 		order, args = n, args[2:]
 	}
-	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	goroot, err := goRoot()
 	if err != nil {
 		return err
 	}
@@ -50,7 +56,7 @@ func replay(args []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	list, err := overlay(strings.TrimSpace(string(goroot)), dir, order)
+	list, err := overlay(goroot, dir, order)
 	if err != nil {
 		return err
 	}
