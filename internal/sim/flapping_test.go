@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A link that is reset 20 times while 10,000 messages go at 500 a second, with default options. Sending them takes 20 s; the resets may cost half as much. autopaho, which dials at once after
-// each loss, takes 20 s (bench: go run ./cmd/flapping).
+// A link that is reset 20 times while 10,000 messages go at 500 a second, with default options.
+// Sending them takes 20 s, also with autopaho, which dials at once after each loss. The resets may
+// cost half as much.
 func TestALinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T) {
 	withEachEngine(t, aLinkThatFlapsAndMakesProgressIsNotPunished)
 }

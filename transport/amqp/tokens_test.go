@@ -134,6 +134,41 @@ func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
 	})
 }
 
+// What was sent before a connection is closed still goes out. In real time, because the library's Close holds a mutex
+// while it waits for time; so a busy machine has several tries.
+func TestAGoodbyeIsNotCutOff(t *testing.T) {
+	for range 10 {
+		if arrives(t) {
+			return
+		}
+	}
+	t.Fatal("what was sent before the goodbye did not arrive in any of 10 tries")
+}
+
+// arrives reports whether a message arrives that takes 50 ms and is still being written when its connection is closed.
+func arrives(t *testing.T) bool {
+	h, c, socket := connected(t)
+	audience, text := token(t, h, "dev-a", "")
+	require.NoError(t, c.tokens.put(t.Context(), audience, text, nil))
+	s, end := serving(t, h, c, "dev-a")
+	defer end()
+	s.Send([]transport.Item{{Msg: &transport.Message{Body: []byte("first")}}})
+	require.NoError(t, h.WaitMessages(t.Context(), 1))
+	socket.SetRate(100_000)
+	socket.SetSendBuffer(1 << 10)
+	s.Send([]transport.Item{{Tag: 1, Msg: &transport.Message{Body: make([]byte, 5000)}}})
+	require.Eventually(t, func() bool {
+		c.window.mu.Lock()
+		defer c.window.mu.Unlock()
+		last := c.window.last
+		return last != nil && last.sent && last.bytes > 5000 || len(h.Messages()) == 2
+	}, 10*time.Second, time.Millisecond, "it was not written")
+	c.close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return h.WaitMessages(ctx, 2) == nil
+}
+
 // serving returns a session on a shared connection, and a function that ends it.
 func serving(t *testing.T, h *hubpair.Broker, c *connection, id string) (s *session, end func()) {
 	creds := &transport.Credentials{Host: h.HostName(), DeviceID: id}
