@@ -25,10 +25,11 @@ func init() {
 		{File: "device/outage.go", Old: "until = earlier(until, l.outage.began.Add(l.spread))", New: "until = now", Test: "./device -run TestADelayEnds"},
 		{File: "device/dial.go", Old: "if c.progress.Swap(false) {", New: "if false {", Test: "./device -run TestADialThatMakesProgress"},
 
-		// Tokens and marks.
+		// Tokens, marks and goodbyes.
 		{File: "transport/amqp/cbs.go", Old: "\tch := t.waiting[id]\n", New: "\tvar ch chan tokenAnswer\n\tfor id, ch = range t.waiting {\n\t\tbreak\n\t}\n", Test: "./transport/amqp -run TestEachDeviceGets"},
 		{File: "transport/amqp/cbs.go", Old: "if ctx.Err() == nil || context.Cause(ctx) == errNoAnswer {", New: "if true {", Test: "./transport/amqp -run TestADeviceThatLeavesKeeps"},
 		{File: "transport/amqp/message.go", Old: "again = h.DeliveryCount > 0", New: "_ = h", Test: "./transport/amqp -run TestACommandThatComesAgain"},
 		{File: "transport/amqp/message.go", Old: "again = again || n > 0", New: "again = n > 0", Test: "./transport/amqp -run TestACommandThatComesAgain"},
+		{File: "transport/amqp/connection.go", Old: "time.AfterFunc(goodbyeLimit,", New: "time.AfterFunc(0,", Test: "./transport/amqp -run TestAGoodbyeIsNotCutOff"},
 	}
 }
