@@ -85,6 +85,35 @@ func TestALockRunsOutInHand(t *testing.T) {
 	})
 }
 
+// The hub delivers messages again after their locks ran out, and the session ends before it looks at the second
+// deliveries. They count as new ones then, and the process goes on.
+func TestARedeliveryMeetsTheEndOfItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		held, release := make(chan struct{}), make(chan struct{})
+		r.sink.mu.Lock()
+		r.sink.hold = func(body string) {
+			if body == "b" && len(r.sink.bodies()) == 1 {
+				close(held)
+				<-release
+			}
+		}
+		r.sink.mu.Unlock()
+		r.subscribe(1)
+		for _, body := range []string{"a", "b"} {
+			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte(body)}))
+		}
+		<-held // the receiver's goroutine stands still
+		time.Sleep(70 * time.Second)
+		require.Equal(t, 2, h.C2DLog("dev-1")[0].Deliveries, "the lock has not run out")
+		r.cancel()
+		synctest.Wait()
+		close(release)
+		<-r.over
+		require.Equal(t, []string{"a", "b", "a", "b"}, r.sink.bodies())
+	})
+}
+
 // No more are in hand than the sink has room for.
 func TestCreditBoundsWhatIsInHand(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {

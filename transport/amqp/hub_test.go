@@ -72,9 +72,10 @@ type sink struct {
 	got     []transport.Message
 	refs    [][]byte
 	again   []bool
-	refuse  bool // Deliver returns false
-	ended   bool // Run has returned
-	late    int  // calls after that
+	refuse  bool              // Deliver returns false
+	hold    func(body string) // called first by Deliver, without the lock; may be nil
+	ended   bool              // Run has returned
+	late    int               // calls after that
 }
 
 type result struct {
@@ -101,6 +102,12 @@ func (k *sink) Reply(id uint32, r transport.Reply) {
 }
 
 func (k *sink) Deliver(d *transport.Delivery) bool {
+	k.mu.Lock()
+	hold := k.hold
+	k.mu.Unlock()
+	if hold != nil {
+		hold(string(d.Msg.Body))
+	}
 	defer k.enter()()
 	k.got = append(k.got, *d.Msg)
 	k.refs = append(k.refs, slices.Clone(d.Ref))
