@@ -212,6 +212,9 @@ func (c *connection) explain(err error) error {
 	if isConn(err) {
 		return c.loss()
 	}
+	if e := refusedHere(err); e != nil {
+		return e
+	}
 	if e := ended(err); e != nil {
 		return e
 	}

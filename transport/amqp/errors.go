@@ -290,6 +290,18 @@ func ended(err error) *ConditionError {
 	return nil
 }
 
+// refusedHere returns why the library ended a link or session by itself, nil when the peer ended it.
+// The screen lets messages pass whose values the library cannot decode: they end the link only.
+func refusedHere(err error) error {
+	if e, ok := errors.AsType[*amqp.LinkError](err); ok && e.RemoteErr == nil && e.Error() != new(amqp.LinkError).Error() {
+		return &violation{frame: "link", why: scrub.Peer(e.Error()), here: true}
+	}
+	if e, ok := errors.AsType[*amqp.SessionError](err); ok && e.RemoteErr == nil && e.Error() != new(amqp.SessionError).Error() {
+		return &violation{frame: "session", why: scrub.Peer(e.Error()), here: true}
+	}
+	return nil
+}
+
 // isConn reports whether err says that the connection is gone.
 func isConn(err error) bool { _, ok := errors.AsType[*amqp.ConnError](err); return ok }
 

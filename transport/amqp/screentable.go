@@ -197,13 +197,17 @@ const (
 
 // violation says how the peer broke the protocol. It ends the connection.
 type violation struct {
-	frame string // the performative, or "frame" or "message"
+	frame string // the performative, or "frame", "message", "link" or "session"
 	field string // may be empty
-	why   string // holds no bytes of the peer
+	why   string // fit for an error: holds no bytes of the peer, or scrubbed ones
 	early bool   // the peer had not opened the connection
+	here  bool   // the library ended the link or session in frame
 }
 
 func (v *violation) Error() string {
+	if v.here {
+		return "this side ended the " + v.frame + ": " + v.why
+	}
 	return "the peer broke the protocol of AMQP: " + join(v.frame, v.field) + ": " + v.why
 }
 

@@ -24,6 +24,8 @@ func init() {
 		{File: screen, Old: "f.set(settleMode, first)", New: "", Test: "./transport/amqp -run TestAReceiverSettlesFirst"},
 		{File: sent, Old: "d.base = id // also when the gap is wider than the span", New: "", Test: "./transport/amqp -run TestAnOldUnsettledDeliveryCostsNoMemory"},
 
+		{File: "transport/amqp/connection.go", Old: "if e := refusedHere(err); e != nil {", New: "if e := refusedHere(err); false {", Test: "./transport/amqp -run TestAMessageThatTheLibraryCannotDecodeSaysWhy"},
+
 		// How it is read.
 		{File: read, Old: "if reads > 0 && in.idle > 0 {", New: "if false {", Test: "./transport/amqp -run TestWhatComesIsNoSilence"},
 	}
