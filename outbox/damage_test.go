@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -520,4 +522,67 @@ func TestTheMarkIsNotWrittenWhileItIsSynced(t *testing.T) {
 		}
 		require.NoError(t, q.Close())
 	})
+}
+
+// Numbers that would overflow are none of ours: no Put loses its message to a file with one.
+func TestNumbersAtTheEnd(t *testing.T) {
+	record := func(n uint64) []byte {
+		b := outbox.AppendRecord(nil, numbered(7))
+		outbox.SealRecord(b, 7, 0, n)
+		return b
+	}
+	mark := func(n uint64) []byte {
+		b := binary.BigEndian.AppendUint64(nil, n)
+		return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+	}
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, 1<<63 - 1, 1<<62 + 1, 1 << 62} {
+		for name, contents := range map[string][]byte{
+			outbox.SegmentName(n, 7): record(n), outbox.SegmentName(n, 8): []byte("junk"), "done": mark(n),
+		} {
+			t.Run(fmt.Sprintf("%s %x", name, n), func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
+					folder := t.TempDir()
+					require.NoError(t, os.WriteFile(filepath.Join(folder, name), contents, 0o600))
+					var taken []string
+					for life := range 3 {
+						q := open(t, folder, nil)
+						if q.Put(t.Context(), numbered(life)) == nil {
+							taken = append(taken, strconv.Itoa(life))
+						}
+						require.NoError(t, q.Close())
+					}
+					q := open(t, folder, nil)
+					got := take(t, q)
+					require.Subset(t, got, taken)
+					if n > 1<<62 && name != "done" || n >= 1<<63 {
+						require.Equal(t, ids(0, 3), got, "the file is in the way")
+					}
+					require.NoError(t, q.Close())
+				})
+			})
+		}
+	}
+}
+
+// A segment is a few megabytes. Open does not read a sparse file of terabytes to its end.
+func TestASegmentThatIsFarTooLarge(t *testing.T) {
+	folder := t.TempDir()
+	q := open(t, folder, nil)
+	put(t, q, 0, 3)
+	require.NoError(t, q.Close())
+	path := segments(t, folder)[0]
+	require.NoError(t, os.Truncate(path, 1<<40))
+	begun := time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		q := open(t, folder, nil)
+		require.Equal(t, ids(0, 3), take(t, q))
+		require.NoError(t, q.Close())
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		require.FailNow(t, "Open reads on", "after %v", time.Since(begun))
+	}
 }

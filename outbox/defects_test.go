@@ -281,3 +281,16 @@ func TestTwoCloses(t *testing.T) {
 		require.NoError(t, c.Close())
 	})
 }
+
+// Close tells of an fsync that failed in the background, of which no Put could tell.
+func TestCloseTellsOfAFailedFsync(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second})
+		d.on(onSync(func() error { return syscall.EIO }))
+		put(t, q, 0, 1)
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 1, q.Stats().SyncErrors)
+		require.ErrorIs(t, q.Close(), syscall.EIO)
+	})
+}

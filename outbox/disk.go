@@ -59,7 +59,7 @@ func (q *Queue) writeBatch() {
 		return
 	}
 	if s == nil {
-		if err := q.newActive(); err != nil {
+		if err := q.newActive(); err != nil && len(q.pending) > 0 { // Puts may have given up meanwhile
 			q.busy = q.takePending(1)
 			q.refuse(q.idleLocked(), err)
 		}
@@ -222,6 +222,9 @@ func diskError(err error) error {
 // newActive makes the segment for the next record. mu is held, and released meanwhile.
 func (q *Queue) newActive() error {
 	first := q.next + q.spoiled
+	if first > maxNumber {
+		return errNumbers
+	}
 	var s *segment
 	err := q.unlocked(func() (err error) {
 		if err := linked(q.lock); err != nil { // a folder that was made anew is not locked
@@ -329,11 +332,8 @@ func (q *Queue) shut() {
 	}
 	q.working = true // this goroutine is the writer from here on
 	if s := q.active; s != nil {
-		before := s.lost
 		q.seal()
-		if before == nil && s.lost != nil {
-			q.closeErr = s.lost
-		}
+		q.closeErr = s.lost
 	}
 	q.mu.Unlock()
 	q.running <- struct{}{} // for good

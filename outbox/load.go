@@ -93,6 +93,9 @@ func (f found) tail() uint64 {
 	return 0
 }
 
+// mostRead is where Open ends to read a file, which may be foreign and sparse. Segments are smaller.
+const mostRead = 16 * mostSegment
+
 // readSegment reads a segment and makes it durable.
 func (q *Queue) readSegment(s *segment) (found, error) {
 	f := found{segment: s}
@@ -104,7 +107,7 @@ func (q *Queue) readSegment(s *segment) (found, error) {
 	if f.fileSize, err = in.Size(); err != nil {
 		return f, err
 	}
-	sc := scanner{file: in, salt: s.salt, next: s.first, limit: f.fileSize}
+	sc := scanner{file: in, salt: s.salt, next: s.first, limit: min(f.fileSize, mostRead)}
 	for {
 		number, message, err := sc.read()
 		if err == errEnd {

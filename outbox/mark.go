@@ -83,5 +83,6 @@ func putMark(b []byte, done uint64) {
 }
 
 func readMark(b [markSize]byte) (done uint64, ok bool) {
-	return binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint32(b[8:]) == crc32.Checksum(b[:8], castagnoli)
+	done = binary.BigEndian.Uint64(b[:])
+	return done, done < 2*maxNumber && binary.BigEndian.Uint32(b[8:]) == crc32.Checksum(b[:8], castagnoli)
 }

@@ -139,6 +139,7 @@ type entrant struct {
 	record  []byte
 	segment *segment // that has it
 	number  uint64
+	gaveUp  bool       // Put has returned
 	result  chan error // capacity 1
 }
 
@@ -200,15 +201,29 @@ func (q *Queue) put(ctx context.Context, p *entrant) (reusable bool, err error) 
 		return true, err
 	case <-ctx.Done():
 	}
-	if q.withdraw(p) {
-		return true, timedOut(ctx.Err(), errSlow)
+	return q.giveUp(p, ctx.Err())
+}
+
+// giveUp takes p back, unless the writer has it. ended is the error of Put's context.
+func (q *Queue) giveUp(p *entrant, ended error) (reusable bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.pending, p); i >= 0 {
+		q.pending = slices.Delete(q.pending, i, i+1)
+		q.pendingBytes -= int64(len(p.record))
+		wake(&q.room)
+		return true, timedOut(ended, errSlow)
 	}
 	select {
 	case err := <-p.result:
 		return true, err
 	default:
-		return false, timedOut(ctx.Err(), device.ErrOutcomeUnknown)
 	}
+	p.gaveUp = true
+	if !slices.Contains(q.busy, p) {
+		p.record = nil // it is in the file, and an fsync that stalls may hold many
+	}
+	return false, timedOut(ended, device.ErrOutcomeUnknown)
 }
 
 // submit hands p to the writer. room is what to wait for if there is no room.
@@ -230,23 +245,9 @@ func (q *Queue) submit(p *entrant) (room <-chan struct{}, err error) {
 	return nil, errFull
 }
 
-// withdraw takes p back, unless the writer has it.
-func (q *Queue) withdraw(p *entrant) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	i := slices.Index(q.pending, p)
-	if i < 0 {
-		return false
-	}
-	q.pending = slices.Delete(q.pending, i, i+1)
-	q.pendingBytes -= int64(len(p.record))
-	wake(&q.room)
-	return true
-}
-
 // settleLocked gives p its result.
 func (q *Queue) settleLocked(p *entrant, err error) {
-	if err == nil {
+	if err == nil && !p.gaveUp {
 		q.stats.Put++
 	}
 	p.result <- err

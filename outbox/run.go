@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -171,7 +172,10 @@ func (c *cursor) next(s *slot) error {
 			}
 		}
 		if c.segment != v.segment {
-			if err := c.open(v.segment); err != nil {
+			switch err := c.open(v.segment); {
+			case errors.Is(err, os.ErrNotExist) && !c.queue.has(v.segment): // DropOldest was faster
+				continue
+			case err != nil:
 				return err
 			}
 		}
@@ -216,6 +220,13 @@ func (c *cursor) aim() (v view, grown <-chan struct{}, err error) {
 	return v, waitFor(&q.grown), nil
 }
 
+// has reports whether s is one of the segments.
+func (q *Queue) has(s *segment) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Contains(q.segments, s)
+}
+
 // open goes to another segment.
 func (c *cursor) open(s *segment) error {
 	c.close()
@@ -250,7 +261,9 @@ func (c patient) ReadAt(b []byte, at int64) (int, error) {
 	}, func() { _ = f.Close() })
 	if abandoned {
 		c.cursor.file = nil // it is closed when the read has ended
-		return 0, err
+	}
+	if err != nil && c.ctx.Err() != nil {
+		return 0, c.ctx.Err() // not its cause, which passes for a bad sector when another file has one
 	}
 	return n, err
 }

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -199,6 +200,42 @@ func TestDropOldestOfTheFileThatIsWrittenTo(t *testing.T) {
 		require.EqualValues(t, 20, s.Put)
 		require.EqualValues(t, 20, s.Dropped+s.Waiting)
 		require.LessOrEqual(t, s.Bytes, int64(1<<20))
+		require.NoError(t, q.Close())
+	})
+}
+
+// DropOldest may delete a file that Run is about to open. Run goes on with the next one.
+func TestDropOldestOfTheFileThatRunOpens(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest})
+		for n := range 8 {
+			require.NoError(t, q.Put(t.Context(), quarter(n)))
+		}
+		release := make(chan struct{})
+		var opens atomic.Int32
+		first := d.segments(folder)[0]
+		d.on(func(o op) error {
+			if o.name == "open" && o.path == first && opens.Add(1) == 1 {
+				<-release
+			}
+			return nil
+		})
+		k := &taker{}
+		stop := start(q, k)
+		synctest.Wait()
+		for n := 8; d.Exists(first); n++ {
+			require.Less(t, n, 200)
+			require.NoError(t, q.Put(t.Context(), quarter(n)))
+			synctest.Wait()
+		}
+		close(release)
+		require.NoError(t, flushSoon(t, q))
+		require.ErrorIs(t, stop(), context.Canceled)
+		s := q.Stats()
+		require.NotZero(t, s.Dropped)
+		require.Zero(t, s.Damaged)
+		require.EqualValues(t, s.Put, s.Failed+s.Dropped)
 		require.NoError(t, q.Close())
 	})
 }

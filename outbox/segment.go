@@ -24,6 +24,10 @@ type segment struct {
 
 const suffix = ".messages"
 
+// maxNumber is the highest number in a name. Only a foreign file brings numbers near it, and above
+// it they would overflow and hide messages.
+const maxNumber = 1 << 62
+
 func segmentName(first uint64, salt uint32) string {
 	return digits(first, 16) + "-" + digits(uint64(salt), 8) + suffix
 }
@@ -40,7 +44,7 @@ func parseName(name string) (first uint64, salt uint32, ok bool) {
 		return 0, 0, false
 	}
 	first, err := strconv.ParseUint(left[:16], 16, 64)
-	if err != nil {
+	if err != nil || first > maxNumber {
 		return 0, 0, false
 	}
 	low, err := strconv.ParseUint(left[17:], 16, 32)

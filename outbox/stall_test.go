@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,5 +214,93 @@ func TestCloseIsBounded(t *testing.T) {
 		close(release)
 		require.NoError(t, q.Close())
 		require.Error(t, stop())
+	})
+}
+
+// A file that cannot be made after a stall costs nothing when no Put waits for it by then.
+func TestAFailedCreateThatNobodyWaitsFor(t *testing.T) {
+	for _, end := range []string{"the context ends", "Close"} {
+		t.Run(end, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
+				d := newDisk()
+				q := openOn(t, d, nil)
+				release := make(chan struct{})
+				d.on(func(o op) error {
+					if o.name == "create" {
+						<-release
+						return syscall.EIO
+					}
+					return nil
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				result := make(chan error, 1)
+				go func() { result <- q.Put(ctx, numbered(0)) }()
+				synctest.Wait()
+				closed := make(chan error, 1)
+				if end == "Close" {
+					go func() { closed <- q.Close() }()
+					require.ErrorIs(t, <-result, transport.Closed)
+				} else {
+					require.ErrorIs(t, <-result, transport.Timeout)
+				}
+				close(release)
+				synctest.Wait()
+				d.on(nil)
+				if end != "Close" {
+					put(t, q, 1, 2)
+					go func() { closed <- q.Close() }()
+				}
+				require.NoError(t, <-closed)
+			})
+		})
+	}
+}
+
+// The cause of Run's context is no error of the disk, whatever it is.
+func TestACauseThatLooksLikeADiskError(t *testing.T) {
+	for i := range 200 {
+		bounded.Test(t, func(t *testing.T) {
+			d := newDisk()
+			q := openOn(t, d, nil)
+			for n := range 5 {
+				require.NoError(t, q.Put(t.Context(), quarter(n)))
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var reads atomic.Int32
+			d.on(func(o op) error {
+				if o.name == "read" && reads.Add(1) == 1 {
+					cancel(fmt.Errorf("sensor: %w", syscall.EIO))
+					for range i {
+						runtime.Gosched()
+					}
+				}
+				return nil
+			})
+			require.ErrorIs(t, q.Run(ctx, &taker{}), syscall.EIO)
+			synctest.Wait()
+			require.EqualValues(t, 1, reads.Load(), "it was read on")
+			require.Equal(t, ids(0, 5), take(t, q))
+			require.NoError(t, q.Close())
+		})
+	}
+}
+
+// A Put that gave up is not counted.
+func TestPutsThatGaveUpAreNotCounted(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		s := newStall("sync")
+		d.on(s.hook)
+		s.on.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, q.Put(ctx, numbered(0)), device.ErrOutcomeUnknown)
+		s.end()
+		synctest.Wait()
+		require.Zero(t, q.Stats().Put)
+		require.EqualValues(t, 1, q.Stats().Waiting)
+		require.NoError(t, q.Close())
 	})
 }

@@ -142,5 +142,40 @@ func init() {
 			New:  "	for false {",
 			Test: "./outbox -run TestTheMarkIsNotWrittenWhileItIsSynced",
 		},
+		{
+			// A file that cannot be made is taken for the error of a Put though none waits.
+			File: "outbox/disk.go",
+			Old:  "err != nil && len(q.pending) > 0 {",
+			New:  "err != nil {",
+			Test: "./outbox -run TestAFailedCreateThatNobodyWaitsFor",
+		},
+		{
+			// Run ends when DropOldest deletes the file that it opens.
+			File: "outbox/run.go",
+			Old:  "errors.Is(err, os.ErrNotExist) && !c.queue.has(v.segment)",
+			New:  "false",
+			Test: "./outbox -run TestDropOldestOfTheFileThatRunOpens",
+		},
+		{
+			// The cause of Run's context passes for an error of the disk.
+			File: "outbox/run.go",
+			Old:  "		return 0, c.ctx.Err()",
+			New:  "		return 0, err",
+			Test: "./outbox -run TestACauseThatLooksLikeADiskError",
+		},
+		{
+			// Close says nothing of an fsync that failed in the background.
+			File: "outbox/disk.go",
+			Old:  "		q.closeErr = s.lost\n",
+			New:  "",
+			Test: "./outbox -run TestCloseTellsOfAFailedFsync",
+		},
+		{
+			// A number from a name overflows.
+			File: "outbox/segment.go",
+			Old:  "err != nil || first > maxNumber {",
+			New:  "err != nil {",
+			Test: "./outbox -run TestNumbersAtTheEnd",
+		},
 	}
 }
