@@ -4,7 +4,7 @@
 // at its own instant. It plays the plan in fake time and then keeps a ledger. A failing seed is
 // printed with its plan and its log of events:
 //
-//	go test ./internal/sim                    200 seeds for each engine, with -race 50
+//	go test ./internal/sim                    50 seeds for each engine
 //	go test ./internal/sim -seeds 2000        more of them
 //	go test ./internal/sim -run TestSimulation -seed 4711 -v    one again
 //

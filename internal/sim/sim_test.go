@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", defaultSeeds, "how many seeds the simulation tries for each engine")
+	seeds   = flag.Int("seeds", 50, "how many seeds the simulation tries for each engine")
 	oneSeed = flag.Uint64("seed", 0, "the one seed to try")
 )
 
