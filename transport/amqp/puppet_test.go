@@ -142,7 +142,7 @@ func (p *puppet) hear() bool {
 		p.channel = f.Channel
 		p.reply(f.Channel, &wire.Begin{RemoteChannel: wire.Some(f.Channel), IncomingWindow: 1000, OutgoingWindow: 1000})
 	case *wire.Attach:
-		p.reply(f.Channel, &wire.Attach{Name: m.Name, Handle: m.Handle, Role: !m.Role, Source: m.Source, Target: m.Target})
+		p.reply(f.Channel, &wire.Attach{Name: m.Name, Handle: m.Handle, Role: !m.Role, RcvSettleMode: uint8(p.n(2)), Source: m.Source, Target: m.Target})
 		if m.Role == wire.RoleSender {
 			p.reply(f.Channel, &wire.Flow{NextIncomingID: some(0), IncomingWindow: 1000, OutgoingWindow: 1000, Handle: some(m.Handle), DeliveryCount: some(0), LinkCredit: some(1000)})
 		}

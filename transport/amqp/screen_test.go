@@ -2,12 +2,15 @@ package amqp
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"math"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -577,4 +580,49 @@ func TestAReceiverSettlesFirst(t *testing.T) {
 	want := &wire.Attach{Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, Source: got.Source, InitialDeliveryCount: wire.Some(uint32(7))}
 	require.Equal(t, want, got)
 	s.good(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, RcvSettleMode: 1, Target: &wire.Target{}}) // there the peer decides
+}
+
+// accepts is an audience that takes each message and does not settle it.
+type accepts struct {
+	audience
+	refs [][]byte
+}
+
+func (a *accepts) Deliver(d *transport.Delivery) bool {
+	a.refs = append(a.refs, bytes.Clone(d.Ref))
+	return true
+}
+
+// A peer that wants to settle second, and never does, holds nobody up: Do does not block.
+func TestASettlementWaitsForNoAnswer(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		p := newPuppet(func() uint32 { return 1 }, 0) // it answers attaches with rcv-settle-mode 1
+		a := &accepts{audience: audience{results: make(chan uint16, 8), replies: make(chan transport.Reply, 8)}}
+		made, err := New(&Options{
+			Plaintext: true, Auth: Anonymous, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
+			Dial: func(context.Context, string, string) (net.Conn, error) { return p, nil },
+		}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}, Window: 4, Queue: 8, Sink: a})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error, 1)
+		go func() { over <- made.Run(ctx) }()
+		made.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+		require.NoError(t, (<-a.replies).Err)
+		synctest.Wait() // the peer has credit
+		first := delivery(0, false)
+		first.Handle = 0
+		p.mu.Lock()
+		p.out = append(p.out, encode(t, p.channel, first, []byte{0, 0x53, 0x75, 0xa0, 1, 'x'})...)
+		p.more.Broadcast()
+		p.mu.Unlock()
+		synctest.Wait()
+		require.Len(t, a.refs, 1)
+		began := time.Now()
+		end := time.AfterFunc(time.Minute, cancel)
+		made.Do(&transport.Request{Op: transport.OpSettle, Ref: a.refs[0], Outcome: transport.Accept})
+		end.Stop()
+		require.Zero(t, time.Since(began))
+		cancel()
+		<-over
+	})
 }
