@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -160,6 +161,7 @@ var errNoReturn error = &callback.Error{Name: sessionCallback}
 func (l *loop) connected(began time.Time) phase {
 	info := l.live.Info()
 	l.upSince = time.Now()
+	l.damage = errfilter.Damage{}
 	l.flaps.begin(l.evidence())
 	l.drainBy, l.renewBy = time.Time{}, time.Time{}
 	l.planRenewal(info.Expires)

@@ -38,6 +38,7 @@ type loop struct {
 	retry   int                  // number of the latest retry asked for; goes on until a session was stable
 	last    retrypolicy.Decision // the decision that led to the latest attempt
 	renewed bool                 // a refusal of the credentials was answered by one more try with a fresh token
+	damage  errfilter.Damage     // failures in a row that may be damage on the way
 	outage  question             // what the wait for the next attempt is about
 	reason  Reason               // and what it is called
 	failure *transport.Error     // the latest, of connections

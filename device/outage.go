@@ -10,6 +10,7 @@ import (
 
 // lost takes the end of a connection or attempt through filter and policy.
 func (l *loop) lost(reason Reason, err error) phase {
+	err = l.damage.Judge(err)
 	wasUp := !l.upSince.IsZero()
 	closing := l.ctx.Err() != nil // so that is why it ended
 	switch {
@@ -191,6 +192,7 @@ func (l *loop) rest(reason Reason, failure *transport.Error) phase {
 		now := time.Now()
 		if c.reconnect.Swap(false) || l.hurried(now, failure) || !now.Before(until) {
 			l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, now
+			l.damage = errfilter.Damage{}
 			return l.again()
 		}
 		if !l.doze(now, until, nil) {

@@ -60,7 +60,8 @@ var (
 
 // Of returns the rule for err, by the Kind of the outermost *transport.Error in its chain. An error without a Kind is a
 // context's (the caller gave up: no retry) or Unknown. A negative RetryAfter turns retryable into not. A cause that is
-// transport.ErrViolation turns Protocol into retryable.
+// transport.ErrViolation turns Protocol into retryable. A loop that connects passes its failures
+// through a Damage first.
 func Of(err error) Rule {
 	if err == nil {
 		return success
@@ -80,6 +81,31 @@ func Of(err error) Rule {
 		return r
 	}
 	return rule
+}
+
+// MaxDamage is how many failures in a row with the cause transport.ErrMaybeDamaged are retried.
+const MaxDamage = 3
+
+// Damage counts failures in a row that may be damage on the way. The zero value counts from none. It
+// is not safe for concurrent use.
+type Damage struct{ row uint8 }
+
+// Judge returns err as Of shall see it. A failure with the cause transport.ErrMaybeDamaged is
+// returned with Kind Network, which is retried, until MaxDamage stood in a row; from then on it keeps
+// its Kind. Any other err, nil included, is returned as it is and ends the row.
+func (d *Damage) Judge(err error) error {
+	e := transport.Find(err)
+	if e == nil || !hasCause(err, transport.ErrMaybeDamaged) {
+		d.row = 0
+		return err
+	}
+	if d.row >= MaxDamage {
+		return err
+	}
+	d.row++
+	retried := *e
+	retried.Kind = transport.Network
+	return &retried
 }
 
 // OfKind returns the row of k.

@@ -236,7 +236,9 @@ func (p *upload) do(ctx context.Context, step string, op func(context.Context) e
 		}
 	}}
 	var err error
-	if failed := callback.Run(policy, func() { err = r.Do(ctx, op) }); failed != nil {
+	var damage errfilter.Damage
+	try := func(ctx context.Context) error { return damage.Judge(op(ctx)) }
+	if failed := callback.Run(policy, func() { err = r.Do(ctx, try) }); failed != nil {
 		return callbackFailed(step, calling, failed)
 	}
 	if err != nil {

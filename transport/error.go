@@ -73,6 +73,11 @@ func (e *Error) Unwrap() error {
 // such a peer may do better on another connection, whereas one that never spoke the protocol will not.
 var ErrViolation = errors.New("protocol violation on a working connection")
 
+// ErrMaybeDamaged is a cause of an *Error for a connection that could not be made, where the peer's
+// refusal may be about bytes that were damaged on the way, as some TLS alerts are. errfilter.Damage
+// lets a few of these failures in a row be retried.
+var ErrMaybeDamaged = errors.New("bytes may have been damaged on the way")
+
 // Walk shows visit err and everything that it wraps, several causes (Unwrap() []error) included, until visit returns true, and reports whether it did. It goes depth first, as
 // errors.Is does, and needs neither reflection nor memory.
 func Walk(err error, visit func(error) bool) bool { return first(err, visit) != nil }

@@ -20,7 +20,11 @@ func (p *Protocol) Error(err error) *transport.Error {
 	if hint != "" {
 		err = &hintError{err, hint}
 	}
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: p.Name, Err: scrub.Cause(err)}
+	cause := scrub.Cause(err)
+	if neterr.MayBeDamage(err) {
+		cause = damagedError{cause}
+	}
+	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: p.Name, Err: cause}
 }
 
 // Invalid is the error of a dial with wrong options or credentials.
@@ -36,6 +40,11 @@ type hintError struct {
 
 func (e *hintError) Error() string { return e.error.Error() + e.hint }
 func (e *hintError) Unwrap() error { return e.error }
+
+// damagedError adds transport.ErrMaybeDamaged to the chain of a cause, and nothing to its text.
+type damagedError struct{ error }
+
+func (e damagedError) Unwrap() []error { return []error{e.error, transport.ErrMaybeDamaged} }
 
 func (p *Protocol) dialKind(err error) (transport.Kind, string) {
 	if kind, hint, ok := p.Kind(err); ok {

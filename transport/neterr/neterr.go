@@ -42,6 +42,22 @@ func Explain(err error) (kind transport.Kind, hint string, ok bool) {
 	return transport.Unknown, "", false
 }
 
+// MayBeDamage reports whether err may come from bytes of the TLS handshake that were damaged on the
+// way although its Kind says that a retry is of no use: an alert that is not about the client's
+// certificate or rights, or a first record that is not TLS. Hubline's clients retry it
+// errfilter.MaxDamage times in a row.
+func MayBeDamage(err error) bool {
+	code, ok := alertOf(err)
+	if !ok {
+		return as[tls.RecordHeaderError](err)
+	}
+	switch alertTable[code].kind {
+	case transport.Protocol, transport.Unsupported, transport.NotFound, transport.Unknown:
+		return true
+	}
+	return false
+}
+
 // ofContext reports whether err is a context's, but for one inside an error that says of itself that time was up.
 func ofContext(err error) (found bool) {
 	transport.Walk(err, func(err error) bool {

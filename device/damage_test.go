@@ -1,0 +1,87 @@
+package device_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// damagedHello is a peer's refusal that may be about damaged bytes.
+var damagedHello = &transport.Error{
+	Kind: transport.Unsupported, Scope: transport.Connection, Op: transport.OpDial, Err: transport.ErrMaybeDamaged,
+}
+
+// The count of failures in a row that may be damage begins anew with each connection.
+func TestAConnectionEndsTheRowOfDamage(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		const row = errfilter.MaxDamage
+		f := &fake{
+			dial: func(n int, _ context.Context) error {
+				if n%(row+1) == 0 {
+					return nil
+				}
+				return damagedHello
+			},
+			expires: func() time.Time { return time.Now().Add(time.Hour) }, // a planned reconnect is no failure
+		}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		time.Sleep(3 * time.Hour)
+		require.GreaterOrEqual(t, len(f.dialTimes()), 3*(row+1))
+		require.NotEqual(t, device.Disconnected, c.Status().State, "%v", c.Status().Err)
+	})
+}
+
+// A session that a refusal ended, as the second connection of one can be, is replaced.
+func TestDamageDuringASessionIsRetried(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		f.last().kill <- damagedHello
+		time.Sleep(time.Minute)
+		require.Equal(t, device.Connected, c.Status().State)
+		require.Len(t, f.dialTimes(), 2)
+	})
+}
+
+// Refusals without end end the client with their own Kind, and TryAgainAfter begins from scratch.
+func TestDamageWithoutEndEndsTheClient(t *testing.T) {
+	always := func(int, context.Context) error { return damagedHello }
+	t.Run("Open", func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
+			f := &fake{dial: always}
+			c, w := client(t, f, nil)
+			err := c.Open(t.Context())
+			require.ErrorIs(t, err, transport.Unsupported)
+			require.False(t, errfilter.Retryable(err))
+			require.Len(t, f.dialTimes(), 1+errfilter.MaxDamage)
+			retried := 0
+			for _, s := range w.list() {
+				if s.Reason == device.AttemptFailed {
+					require.ErrorIs(t, s.Err, transport.Network)
+					require.True(t, errors.Is(s.Err, transport.ErrMaybeDamaged))
+					retried++
+				}
+			}
+			require.Equal(t, errfilter.MaxDamage, retried)
+		})
+	})
+	t.Run("TryAgainAfter", func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
+			f := &fake{dial: always}
+			c, _ := client(t, f, &device.Options{TryAgainAfter: time.Hour})
+			require.NoError(t, c.Start())
+			time.Sleep(90 * time.Minute)
+			require.Len(t, f.dialTimes(), 2*(1+errfilter.MaxDamage))
+		})
+	})
+}

@@ -1,0 +1,102 @@
+package fileupload_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// damagedWrite changes one byte of the first write, which is the ClientHello.
+type damagedWrite struct {
+	net.Conn
+	at   int
+	once sync.Once
+}
+
+func (c *damagedWrite) Write(p []byte) (n int, err error) {
+	c.once.Do(func() {
+		p = append([]byte(nil), p...)
+		p[c.at] ^= 0x81
+	})
+	return c.Conn.Write(p)
+}
+
+// A byte of the ClientHello that is damaged on the way to the hub and to storage costs a try each.
+func TestADamagedClientHelloDoesNotEndAnUpload(t *testing.T) {
+	for at := 0; at < 220; at += 6 {
+		bounded.Test(t, func(t *testing.T) {
+			hub, err := testbroker.New(nil)
+			require.NoError(t, err)
+			defer hub.Close()
+			dev, err := hub.AddDevice("dev-1")
+			require.NoError(t, err)
+			var mu sync.Mutex
+			dials := map[string]int{}
+			o := &fileupload.Options{
+				TLS: hub.ClientTLS(), Parallel: 1, BlockSize: 64 * kib,
+				Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					c, err := hub.DialHTTPSPort(ctx, network, addr)
+					mu.Lock()
+					defer mu.Unlock()
+					if dials[addr]++; err != nil || dials[addr] > 1 {
+						return c, err
+					}
+					return &damagedWrite{Conn: c, at: at}, nil
+				},
+			}
+			u, err := fileupload.New(credsOf(t, dev), o)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, u.Close()) }()
+			_, err = u.Upload(t.Context(), "a", bytes.NewReader(content(kib)), -1)
+			require.NoError(t, err, "byte %d", at)
+			mu.Lock()
+			defer mu.Unlock()
+			require.Len(t, dials, 2, "the hub and storage: %v", dials)
+		})
+	}
+}
+
+// A service that refuses every ClientHello ends the upload after a few tries, with the Kind of the
+// alert.
+func TestAServiceThatRefusesTLSEndsTheUpload(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		dials := 0
+		hub, err := testbroker.New(nil)
+		require.NoError(t, err)
+		defer hub.Close()
+		dev, err := hub.AddDevice("dev-1")
+		require.NoError(t, err)
+		u, err := fileupload.New(credsOf(t, dev), &fileupload.Options{
+			TLS: hub.ClientTLS(),
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				dials++
+				near, far := memconn.Pair("device:1", "hub:443")
+				go func() { // ends with the connection
+					defer far.Close()
+					if _, err := far.Read(make([]byte, 4096)); err == nil {
+						_, _ = far.Write([]byte{21, 3, 3, 0, 2, 2, 70})
+					}
+				}()
+				return near, nil
+			},
+		})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, u.Close()) }()
+		_, err = u.Upload(t.Context(), "a", bytes.NewReader(content(kib)), -1)
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.ErrorContains(t, err, "TLS version not supported")
+		require.ErrorIs(t, err, transport.ErrMaybeDamaged)
+		require.Equal(t, 1+errfilter.MaxDamage, dials)
+	})
+}

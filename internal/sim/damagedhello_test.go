@@ -1,0 +1,146 @@
+package sim_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// dialer is the type of a transport's Dial option.
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// damagedWrite changes one byte of the first write, which is the ClientHello.
+type damagedWrite struct {
+	net.Conn
+	at    int
+	flip  byte
+	hello *int // takes the number of bytes of the ClientHello
+	wrote bool
+}
+
+func (c *damagedWrite) Write(p []byte) (int, error) {
+	if !c.wrote {
+		c.wrote = true
+		*c.hello = len(p)
+		p = append([]byte(nil), p...)
+		if c.at < len(p) {
+			p[c.at] ^= c.flip
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+// A byte of the ClientHello that is damaged on the way costs one attempt and not the client.
+func TestADamagedClientHelloDoesNotEndTheClient(t *testing.T) {
+	for _, with := range engines {
+		step := 17 // one engine gets every byte, the others, which share its TLS, a sample
+		if with.name == "lean" && !testing.Short() {
+			step = 1
+		}
+		t.Run(with.name, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) { flipTheClientHello(t, with, step) })
+		})
+	}
+}
+
+func flipTheClientHello(t *testing.T, with engine, step int) {
+	hub, err := testbroker.New(nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, hub.Close()) }()
+	_, err = hub.AddDevice("dev-1")
+	require.NoError(t, err)
+	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
+	require.NoError(t, err)
+	base := with.inMemory(hub, true)
+	base.TLS.CurvePreferences = []tls.CurveID{tls.X25519} // a short ClientHello
+
+	flips, damaging, hello := 0, 0, 1
+	for at := 0; at < hello; at += step {
+		for _, flip := range []byte{1, 1 << (at % 8), 0xff} {
+			w := *base
+			dials := 0
+			w.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := base.Dial(ctx, network, addr)
+				if dials++; err != nil || dials > 1 {
+					return c, err
+				}
+				return &damagedWrite{Conn: c, at: at, flip: flip, hello: &hello}, nil
+			}
+			c, err := device.New(creds, with.make(creds, &w), nil)
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			err = c.Open(ctx)
+			cancel()
+			require.NoError(t, err, "byte %d of %d, flip %#x", at, hello, flip)
+			require.Equal(t, device.Connected, c.Status().State)
+			if c.Stats().Attempts > 1 {
+				damaging++
+			}
+			require.NoError(t, c.Close())
+			flips++
+		}
+	}
+	require.Greater(t, hello, 150, "the first write is a ClientHello")
+	require.Positive(t, damaging)
+	t.Logf("%d flips in a ClientHello of %d bytes, %d of them ended the first attempt", flips, hello, damaging)
+}
+
+// refusing answers each ClientHello with bytes and hangs up.
+func refusing(dials *int, answer []byte) dialer {
+	return func(context.Context, string, string) (net.Conn, error) {
+		*dials++
+		near, far := memconn.Pair("device:1", "hub:1")
+		go func() { // ends with the connection
+			defer far.Close()
+			if _, err := far.Read(make([]byte, 4096)); err == nil {
+				_, _ = far.Write(answer)
+			}
+		}()
+		return near, nil
+	}
+}
+
+// A server that refuses every ClientHello ends the client after a few attempts, with the Kind and the
+// text of the alert.
+func TestAServerThatRefusesTLSEndsTheClient(t *testing.T) {
+	for _, refusal := range []struct {
+		name   string
+		answer []byte
+		kind   transport.Kind
+		text   string
+	}{
+		{"alert 70", []byte{21, 3, 3, 0, 2, 2, 70}, transport.Unsupported, ": remote error: tls: protocol version not supported; TLS version not supported"},
+		{"not TLS", []byte("220 mail.example.test ESMTP\r\n"), transport.Protocol, ": tls: first record does not look like a TLS handshake; the peer does not speak TLS: check host and port"},
+	} {
+		t.Run(refusal.name, func(t *testing.T) {
+			withEachEngine(t, func(t *testing.T, with engine) {
+				bounded.Test(t, func(t *testing.T) {
+					creds, err := device.ParseConnectionString("HostName=hub.example.test;DeviceId=dev-1;SharedAccessKey=c2VjcmV0c2VjcmV0c2VjcmV0")
+					require.NoError(t, err)
+					dials := 0
+					c, err := device.New(creds, with.make(creds, &way{Dial: refusing(&dials, refusal.answer)}), nil)
+					require.NoError(t, err)
+					defer func() { require.NoError(t, c.Close()) }()
+					ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+					defer cancel()
+					err = c.Open(ctx)
+					require.ErrorIs(t, err, refusal.kind)
+					require.ErrorContains(t, err, " dial: "+refusal.kind.String()+refusal.text)
+					require.Equal(t, device.NotRetryable, c.Status().Reason)
+					require.Equal(t, 1+errfilter.MaxDamage, dials)
+				})
+			})
+		})
+	}
+}
