@@ -59,7 +59,11 @@ func (q *Queue) writeBatch() {
 		return
 	}
 	if s == nil {
-		if err := q.newActive(); err != nil && len(q.pending) > 0 { // Puts may have given up meanwhile
+		err := q.newActive()
+		if isFull(err) && q.retryStuck() {
+			return
+		}
+		if err != nil && len(q.pending) > 0 { // Puts may have given up meanwhile
 			q.busy = q.takePending(1)
 			q.refuse(q.idleLocked(), err)
 		}
@@ -168,6 +172,7 @@ func (q *Queue) idleLocked() []*entrant {
 func (q *Queue) failBatch(s *segment, err error) {
 	at := s.size
 	cut := q.unlocked(func() error { return s.file.Truncate(at) })
+	freed := cut == nil && isFull(err) && q.retryStuck()
 	batch := q.idleLocked()
 	switch {
 	case cut != nil:
@@ -178,6 +183,8 @@ func (q *Queue) failBatch(s *segment, err error) {
 		q.seal()
 	case isFull(err) && s.next > s.first && s.next <= q.done:
 		q.removeFirstLocked() // all in it is done, and its space may do
+		q.requeue(batch)
+	case freed:
 		q.requeue(batch)
 	case len(batch) > 1:
 		q.solo = len(batch)
@@ -271,8 +278,20 @@ func (q *Queue) awaitLocked(ch *chan struct{}) {
 	q.mu.Lock()
 }
 
+// retryStuck tries to remove the files that could not be removed before, whose space is needed. It
+// reports whether one of them is gone. mu is held, and released meanwhile.
+func (q *Queue) retryStuck() bool {
+	n := len(q.stuck)
+	if n == 0 {
+		return false
+	}
+	q.emptyTrash()
+	return len(q.stuck) < n
+}
+
 // emptyTrash closes and deletes segments. The mark is written before, so that the next Open knows
-// where to begin. A file that stays is tried again with the next ones, and by the next Open.
+// where to begin. A file that stays is tried again with the next ones, when the disk is full, and by
+// the next Open.
 func (q *Queue) emptyTrash() {
 	q.writeMark()
 	for q.syncing { // the syncer may be at work on one of them

@@ -28,6 +28,7 @@ type disk struct {
 	names    map[string]*inode
 	durable  map[string]*inode // names that are on the disk
 	capacity int64             // in bytes; 0: no limit
+	windows  bool              // a file that is open cannot be removed
 }
 
 type inode struct {
@@ -37,6 +38,7 @@ type inode struct {
 	unsynced []change // since durable
 	bad      map[int64]bool
 	locked   bool
+	handles  int // that are open
 }
 
 // change is a write, or a truncation if data is nil.
@@ -116,6 +118,7 @@ func (d *disk) Open(path string, flag int) (outbox.File, error) {
 	case flag&os.O_EXCL != 0:
 		return nil, failure(o, os.ErrExist)
 	}
+	f.handles++
 	return &handle{disk: d, inode: f, path: path}, nil
 }
 
@@ -126,8 +129,11 @@ func (d *disk) Remove(path string) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.names[path] == nil {
+	switch f := d.names[path]; {
+	case f == nil:
 		return failure(o, os.ErrNotExist)
+	case d.windows && f.handles > 0:
+		return failure(o, syscall.EACCES)
 	}
 	delete(d.names, path)
 	return nil
@@ -349,6 +355,9 @@ func (h *handle) Sync() error {
 func (h *handle) Close() error {
 	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
+	if !h.closed {
+		h.inode.handles--
+	}
 	h.closed = true
 	if h.locker {
 		h.inode.locked = false

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -72,13 +73,24 @@ func fullDisk(t *testing.T, fs outbox.FileSystem, folder string, o *outbox.Optio
 		require.Error(t, stop())
 		require.Zero(t, q.Stats().MarkErrors)
 	}
+	// Run goes on, as it does in programs: a file that it has open keeps its space.
+	for ; q.Put(t.Context(), sized(n)) == nil; n++ {
+		require.Less(t, n, 1000, "the disk is never full")
+	}
+	stop := start(q, &taker{})
+	require.NoError(t, flushSoon(t, q))
+	for try := 0; q.Put(t.Context(), sized(n)) != nil; try++ {
+		require.Less(t, try, 10_000, "the disk stays full though all is done") // Run has to close the file
+	}
+	require.NoError(t, flushSoon(t, q))
+	require.Error(t, stop())
 	require.NoError(t, q.Put(t.Context(), sized(n)))
 	require.NoError(t, q.Close())
 	q, err = outbox.OpenOn(fs, folder, o)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, q.Stats().Waiting)
 	got := &taker{}
-	stop := start(q, got)
+	stop = start(q, got)
 	require.NoError(t, flushSoon(t, q))
 	require.Equal(t, ids(n, n+1), got.ids())
 	require.Error(t, stop())
@@ -114,5 +126,53 @@ func TestOpenOnAFullDisk(t *testing.T) {
 		q = openOn(t, d, nil)
 		require.Equal(t, ids(0, 50), take(t, q))
 		require.NoError(t, q.Close())
+	})
+}
+
+// A file that could not be removed holds space. It is removed as soon as that works, though the disk
+// is full and nothing else is done.
+func TestAFullDiskWithAFileThatCouldNotBeRemoved(t *testing.T) {
+	fill := func(t *testing.T, q *outbox.Queue) (n int) {
+		for ; n < 1000; n++ {
+			if err := q.Put(t.Context(), sized(n)); err != nil {
+				require.ErrorIs(t, err, transport.Quota)
+				return n
+			}
+		}
+		require.FailNow(t, "the disk is never full")
+		return n
+	}
+	t.Run("for a while", func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
+			d := newDisk()
+			d.capacity = 700 << 10
+			q := openOn(t, d, nil)
+			n := fill(t, q)
+			require.Len(t, take(t, q), n)
+			d.on(failing("remove", syscall.EACCES))
+			require.ErrorIs(t, q.Put(t.Context(), sized(n)), transport.Quota)
+			d.on(nil)
+			put(t, q, n, n+1)
+			require.NoError(t, q.Close())
+		})
+	})
+	t.Run("while Run reads it, on Windows", func(t *testing.T) {
+		bounded.Test(t, func(t *testing.T) {
+			d := newDisk()
+			d.capacity, d.windows = 700<<10, true
+			q := openOn(t, d, nil)
+			n := fill(t, q)
+			k := &taker{}
+			stop := start(q, k)
+			require.NoError(t, flushSoon(t, q))
+			for try := 0; q.Put(t.Context(), sized(n)) != nil; try++ {
+				require.Less(t, try, 3, "the disk stays full")
+				synctest.Wait()
+			}
+			require.NoError(t, flushSoon(t, q))
+			require.Equal(t, ids(0, n+1), k.ids())
+			require.Error(t, stop())
+			require.NoError(t, q.Close())
+		})
 	})
 }

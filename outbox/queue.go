@@ -289,6 +289,7 @@ func (q *Queue) removeFirstLocked() {
 	q.trash = append(q.trash, s)
 	q.settleUnsyncedLocked(s, s.next, nil) // what is done needs no fsync
 	wake(&q.room)
+	wake(&q.grown) // Run may have the file open, which keeps its space, and on Windows its name
 	q.kickLocked()
 }
 

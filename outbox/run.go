@@ -164,6 +164,9 @@ func (c *cursor) next(s *slot) error {
 			return err
 		}
 		if grown != nil {
+			if c.segment != nil && !c.queue.has(c.segment) {
+				c.close()
+			}
 			select {
 			case <-grown:
 				continue

@@ -171,6 +171,20 @@ func init() {
 			Test: "./outbox -run TestCloseTellsOfAFailedFsync",
 		},
 		{
+			// A file that could not be removed keeps a full disk full.
+			File: "outbox/disk.go",
+			Old:  "	return len(q.stuck) < n\n",
+			New:  "	return false\n",
+			Test: "./outbox -run TestAFullDiskWithAFileThatCouldNotBeRemoved",
+		},
+		{
+			// Run keeps a deleted file open, and with it the space on a full disk.
+			File: "outbox/run.go",
+			Old:  "c.segment != nil && !c.queue.has(c.segment)",
+			New:  "false",
+			Test: "./outbox -run TestAFullFileSystemRecovers|TestAFullDiskWithAFileThatCouldNotBeRemoved",
+		},
+		{
 			// A number from a name overflows.
 			File: "outbox/segment.go",
 			Old:  "err != nil || first > maxNumber {",
