@@ -21,6 +21,9 @@ type plan struct {
 	ackTimeout time.Duration
 	stable     time.Duration
 	policy     string
+	// tokenLife is how long tokens are valid. Many runs renew some in the middle of faults. A connection lives longer
+	// than the slowest handler of a command takes, which could not settle it otherwise.
+	tokenLife time.Duration
 	// reopenAfter is how often the application looks whether the client gave up, and opens it again.
 	reopenAfter time.Duration
 	steps       []step
@@ -89,7 +92,7 @@ func (s step) String() string {
 
 func (p *plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %s: tls %v, window %d, outbox %d, ack time-out %v, stable %v, policy %s\n", p.seed, p.engine.name, p.tls, p.window, p.maxOutbox, p.ackTimeout, p.stable, p.policy)
+	fmt.Fprintf(&b, "seed %d, %s: tls %v, window %d, outbox %d, ack time-out %v, stable %v, token life %v, policy %s\n", p.seed, p.engine.name, p.tls, p.window, p.maxOutbox, p.ackTimeout, p.stable, p.tokenLife, p.policy)
 	for _, s := range p.steps {
 		b.WriteString(s.String() + "\n")
 	}
@@ -99,6 +102,7 @@ func (p *plan) String() string {
 func drawPlan(seed uint64, e engine) *plan {
 	p := drawCommon(seed)
 	p.engine = e
+	p.tokenLife = durations(rand.New(rand.NewPCG(seed, 4)))(2*time.Minute, 4*time.Minute)
 	if draw := drawers[e.protocol]; draw != nil {
 		draw(p, rand.New(rand.NewPCG(seed, 100+uint64(e.protocol))))
 	}
@@ -122,7 +126,7 @@ func drawCommon(seed uint64) *plan {
 		ackTimeout: between(3*time.Second, 40*time.Second), stable: between(time.Second, time.Minute),
 		policy: []string{"documented", "constant"}[r.IntN(2)],
 	}
-	p.length = between(30*time.Second, 15*time.Minute)
+	p.length = between(4*time.Minute, 15*time.Minute)
 	add := func(s step) {
 		s.at = between(0, p.length)
 		p.steps = append(p.steps, s)

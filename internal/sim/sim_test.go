@@ -37,14 +37,19 @@ func TestSimulation(t *testing.T) {
 		from, to = *oneSeed, *oneSeed
 	}
 	withEachEngine(t, func(t *testing.T, e engine) {
+		runs, renewals := 0, int64(0)
 		for seed := from; seed <= to; seed++ {
 			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 				p := drawPlan(seed, e)
 				if replayed {
 					cryptotest.SetGlobalRandom(t, seed)
 				}
-				bounded.Test(t, func(t *testing.T) { simulate(t, p) })
+				bounded.Test(t, func(t *testing.T) { renewals += simulate(t, p) })
+				runs++
 			})
+		}
+		if runs >= 20 && e.protocol != testbroker.HTTP { // HTTPS makes a token for a request, and tells nobody
+			require.Positive(t, renewals, "no run renewed a token")
 		}
 	})
 }
@@ -67,7 +72,8 @@ func TestTheLedgerNoticesASabotage(t *testing.T) {
 	})
 }
 
-func simulate(t *testing.T, p *plan) {
+// simulate returns how many tokens were renewed.
+func simulate(t *testing.T, p *plan) int64 {
 	w := play(t, p)
 	err := w.check()
 	if err != nil || *oneSeed != 0 {
@@ -76,6 +82,7 @@ func simulate(t *testing.T, p *plan) {
 	if err != nil {
 		t.Errorf("seed %d: %v", p.seed, err)
 	}
+	return w.renewals.Load()
 }
 
 // world is one run.
@@ -96,6 +103,7 @@ type world struct {
 	ends     int
 	twin     twinLedger
 	downs    atomic.Int64 // how often the client gave up
+	renewals atomic.Int64 // of tokens, in place or by a planned reconnect
 
 	producers int
 
@@ -142,13 +150,22 @@ func play(t *testing.T, p *plan) *world {
 
 	creds, err := device.ParseConnectionString(w.hub.ConnectionString("dev-1"))
 	require.NoError(t, err)
+	creds.TokenLife = p.tokenLife
 	w.client, err = device.New(creds, p.engine.make(creds, p.engine.inMemory(w.hub, p.tls)), &device.Options{
 		RetryPolicy: w.policy(p.policy), Window: p.window, MaxMessages: p.maxOutbox, AckTimeout: p.ackTimeout, StableTime: p.stable,
 		Rand:      rand.NewPCG(p.seed, 2).Uint64,
 		OnMessage: w.handle,
+		Trace: &device.Trace{Renewed: func(_ time.Time, err error) {
+			if err == nil {
+				w.renewals.Add(1)
+			}
+		}},
 		OnStatus: func(s device.Status) {
 			if s.State == device.Disconnected {
 				w.downs.Add(1)
+			}
+			if s.Reason == device.TokenRenewal {
+				w.renewals.Add(1)
 			}
 			w.event("device %v (%v) retry %d delay %v: %v", s.State, s.Reason, s.Retry, s.Delay, s.Err)
 		},

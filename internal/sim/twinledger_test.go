@@ -328,6 +328,7 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 		}
 		bounded.Test(t, func(t *testing.T) {
 			p := drawPlan(1, e)
+			p.tokenLife = 24 * time.Hour // a renewal by a new connection would bring what was kept
 			p.steps = []step{
 				{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.SwallowDesired}},
 				{at: 2 * time.Second, what: desire, count: 1},
@@ -337,6 +338,7 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 		})
 		bounded.Test(t, func(t *testing.T) { // that one was kept excuses no other
 			p := drawPlan(1, e)
+			p.tokenLife = 24 * time.Hour
 			p.steps = []step{
 				{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.SwallowDesired}},
 				{at: 2 * time.Second, what: desire, count: 2},
