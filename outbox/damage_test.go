@@ -488,6 +488,7 @@ func TestNumbersInASpoiledFileAreNotUsedAgain(t *testing.T) {
 		})
 		require.ErrorIs(t, q.Put(t.Context(), numbered(3)), syscall.EIO)
 		put(t, q, 4, 8)
+		require.EqualValues(t, 7, q.Stats().Waiting)
 		left := openOn(t, d.kill(), nil)
 		require.Equal(t, ids(0, 8), take(t, left), "message 3 may be sent, the others must")
 		require.NoError(t, left.Close())

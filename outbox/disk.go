@@ -86,6 +86,9 @@ func (q *Queue) writeBatch() {
 	s.size += int64(len(batch))
 	s.next += uint64(len(q.busy))
 	q.bytes += int64(len(batch))
+	if first := q.busy[0].number; first > q.next {
+		q.holes = append(q.holes, span{q.next, first}) // the spoiled ones
+	}
 	q.next, q.spoiled = s.next, 0
 	wake(&q.grown)
 	q.writtenLocked(s, q.idleLocked())

@@ -43,7 +43,7 @@ type Queue struct {
 	next     uint64
 	done     uint64
 	marked   uint64 // what the mark says
-	holes    []span // numbers that Open did not find
+	holes    []span // numbers without a message
 	closed   bool
 	stats    Stats
 

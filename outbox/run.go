@@ -61,8 +61,10 @@ func (q *Queue) Run(ctx context.Context, to Client) error {
 			cancel(settleErr)
 		}
 	})
-	err := q.feed(ctx, to, sent, free)
-	close(sent)
+	err := func() error {
+		defer close(sent) // also when the client panics, or settle would stay
+		return q.feed(ctx, to, sent, free)
+	}()
 	if transport.KindOf(err) != transport.Closed {
 		cancel(err) // with a client that is closed the results are there
 	}

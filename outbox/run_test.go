@@ -239,3 +239,20 @@ func TestDropOldestOfTheFileThatRunOpens(t *testing.T) {
 		require.NoError(t, q.Close())
 	})
 }
+
+// A client that panics leaves no goroutine of Run, and the next Run goes on.
+func TestAClientThatPanics(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) { // which reports goroutines that are left
+		q := openOn(t, newDisk(), nil)
+		put(t, q, 0, 3)
+		require.Panics(t, func() { _ = q.Run(t.Context(), panicking{}) })
+		require.Equal(t, ids(0, 3), take(t, q))
+		require.NoError(t, q.Close())
+	})
+}
+
+type panicking struct{}
+
+func (panicking) Enqueue(context.Context, *transport.Message, *device.Receipt) error {
+	panic("too bad")
+}
