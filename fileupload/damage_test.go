@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -78,7 +80,8 @@ func TestAServiceThatRefusesTLSEndsTheUpload(t *testing.T) {
 		dev, err := hub.AddDevice("dev-1")
 		require.NoError(t, err)
 		u, err := fileupload.New(credsOf(t, dev), &fileupload.Options{
-			TLS: hub.ClientTLS(),
+			TLS:         hub.ClientTLS(),
+			RetryPolicy: retrypolicy.MaxAttempts{Total: 20, Policy: retrypolicy.Fixed{Delay: time.Second}},
 			Dial: func(context.Context, string, string) (net.Conn, error) {
 				dials++
 				near, far := memconn.Pair("device:1", "hub:443")

@@ -5,6 +5,9 @@
 //
 // Then a certificate that does not verify ends the retries, and a refused connection, a reset, a failed name look-up and a time-out are
 // repeated. Package retrypolicy knows the latter by itself, too, so that boards can do without the packages that this one imports.
+//
+// Kind judges a TLS alert by its text, so one that a damaged byte caused ends these retries, too.
+// MayBeDamage finds it.
 package neterr
 
 import (
