@@ -2,11 +2,13 @@ package fileupload
 
 import (
 	"encoding/xml"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/answers"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/way"
@@ -191,7 +193,7 @@ func shorten(text string) string {
 
 // protocolKind is for way.Protocol: what it means that no HTTP came back.
 func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
-	if strings.Contains(err.Error(), "malformed HTTP") { // package net/http has no type for it
+	if errors.Is(err, answers.ErrUnasked) || strings.Contains(err.Error(), "malformed HTTP") { // package net/http has no type for it
 		return transport.Protocol, "; the peer does not speak HTTP: check host and port", true
 	}
 	return 0, "", false

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/answers"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -53,7 +55,12 @@ func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answ
 		h.Body = data.reader()
 		h.GetBody = func() (io.ReadCloser, error) { return data.reader(), nil }
 	}
-	response, err := through.RoundTrip(h.WithContext(deadline)) // an http.Client would show the URL in its errors
+	var conn *answers.Conn
+	got := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		conn = info.Conn.(*answers.Conn)
+		conn.Next()
+	}}
+	response, err := through.RoundTrip(h.WithContext(httptrace.WithClientTrace(deadline, got))) // an http.Client would show the URL in its errors
 	if err != nil {
 		return nil, through.failure(ctx, deadline, err)
 	}
@@ -63,7 +70,7 @@ func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answ
 	if err != nil {
 		return nil, through.failure(ctx, deadline, err)
 	}
-	return &answer{response.StatusCode, response.Header, text, response.TLS}, nil
+	return &answer{response.StatusCode, response.Header, text, conn.TLS()}, nil
 }
 
 // takes is how long a try may take with a payload of n bytes.

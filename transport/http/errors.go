@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/answers"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/way"
@@ -29,7 +30,7 @@ func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 	if e, is := errors.AsType[*StatusError](err); is {
 		return verdictOf(e).Kind, "", true
 	}
-	if text := err.Error(); strings.Contains(text, malformed) || strings.Contains(text, longHeaders) {
+	if text := err.Error(); errors.Is(err, answers.ErrUnasked) || strings.Contains(text, malformed) || strings.Contains(text, longHeaders) {
 		return transport.Protocol, "; check host and port", true
 	}
 	return 0, "", false

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/answers"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
@@ -95,4 +96,11 @@ func TestSuccessesAreNoErrors(t *testing.T) {
 	for status := 200; status < 300; status++ {
 		require.Nil(t, refusalOf(status, http.Header{}, nil, time.Time{}), status)
 	}
+}
+
+// Servers of other protocols, such as SSH and SMTP, speak first.
+func TestAPeerThatSpeaksFirstIsNoHub(t *testing.T) {
+	e := protocol.Error(fmt.Errorf("net/http: %w", answers.ErrUnasked))
+	require.Equal(t, transport.Protocol, e.Kind)
+	require.ErrorContains(t, e, "check host and port")
 }

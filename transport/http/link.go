@@ -12,16 +12,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/answers"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // link is one connection to the hub.
 type link struct {
-	conn   *http.ClientConn
-	socket *socket
-	gone   chan struct{} // closed when no request can be made any more
-	once   sync.Once
+	conn    *http.ClientConn
+	answers *answers.Conn // what conn reads from; nil over HTTP/2
+	socket  *socket
+	gone    chan struct{} // closed when no request can be made any more
+	once    sync.Once
 }
 
 const (
@@ -63,6 +65,10 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*l
 		return nil, err
 	}
 	l := &link{socket: under.(*socket), gone: make(chan struct{})}
+	if secure, ok := outer.(*tls.Conn); !ok || secure.ConnectionState().NegotiatedProtocol != "h2" {
+		l.answers = answers.New(outer, maxHeader)
+		outer = l.answers
+	}
 	opened := func(context.Context, string, string) (net.Conn, error) { return outer, nil }
 	stack := &http.Transport{
 		DialContext: opened, DialTLSContext: opened, Protocols: new(http.Protocols),
@@ -124,6 +130,9 @@ func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 		defer p.revoke()
 		q.Body = p
 	}
+	if l.answers != nil {
+		l.answers.Next()
+	}
 	response, err := l.conn.RoundTrip(q)
 	if err != nil {
 		return nil, l.explain(ctx, err)
@@ -137,13 +146,20 @@ func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 	if response.Close || int64(len(body)) == most { // net/http is about to find out that the connection is over; who is quick would still be let in
 		l.over()
 	}
+	peer := response.TLS
+	if l.answers != nil {
+		peer = l.answers.TLS()
+		if l.answers.Err() != nil {
+			l.over()
+		}
+	}
 	switch {
 	case err != nil:
 		return nil, l.explain(ctx, err)
 	case len(body) > maxBody:
 		return nil, errLongBody
 	}
-	return &answer{response.StatusCode, response.Header, body, response.TLS}, nil
+	return &answer{response.StatusCode, response.Header, body, peer}, nil
 }
 
 var errLongBody = errors.New("the hub's answer is longer than any that it has to give")

@@ -1,0 +1,110 @@
+package answers
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+)
+
+var (
+	// ErrUnasked is why a connection ended whose peer sent bytes while no answer was due.
+	ErrUnasked = errors.New("the peer sent bytes that no request asked for")
+	// ErrMalformed is why a connection ended whose peer sent a chunk or a trailer that is not HTTP/1.1.
+	ErrMalformed = errors.New("the peer's answer has a malformed chunk or trailer")
+	// ErrLongHead is why a connection ended whose peer sent a longer head than New allows.
+	ErrLongHead = errors.New("the head of the peer's answer is too long")
+)
+
+// Conn is a connection whose Read returns the bytes of answers and nothing else. When a byte comes that
+// belongs to no answer, that Read or the next one fails, and so does each Read and Write after it.
+//
+// The caller announces each request with Next. One goroutine may read while another one writes. Read
+// copies the heads of answers, and of bodies nothing.
+type Conn struct {
+	net.Conn
+	tls *tls.ConnectionState
+
+	mu    sync.Mutex // not held during reads and writes of Conn
+	next  bool       // the next Write begins a request
+	frame frame
+	err   error // ends the connection
+}
+
+// New returns a Conn over c, which carries HTTP/1. limit is the size of the longest head of an answer;
+// it is at least http.Transport.MaxResponseHeaderBytes, so that net/http notices first.
+func New(c net.Conn, limit int) *Conn {
+	own := &Conn{Conn: c, frame: frame{limit: limit}}
+	if secure, ok := c.(*tls.Conn); ok {
+		state := secure.ConnectionState()
+		own.tls = &state
+	}
+	return own
+}
+
+// TLS returns the state of the TLS connection below, nil without TLS. net/http does not see it, so
+// http.Response.TLS is nil.
+func (c *Conn) TLS() *tls.ConnectionState { return c.tls }
+
+// NetConn returns the connection below.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
+
+// Next says that the next Write begins a request. The request before it was written whole and answered.
+//
+// A Write alone does not tell: after an early answer, such as 413, the rest of that request still goes out.
+func (c *Conn) Next() {
+	c.mu.Lock()
+	c.next = true
+	c.mu.Unlock()
+}
+
+// Err returns why the connection is of no use any more, nil if nothing is known against it.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Write sends p. After a call of Next it also opens the way for an answer.
+func (c *Conn) Write(p []byte) (int, error) {
+	if err := c.begin(p); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *Conn) begin(p []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil && c.next {
+		c.next = false
+		c.frame.begin(bytes.HasPrefix(p, []byte("HEAD ")))
+	}
+	return c.err
+}
+
+// Read returns the next bytes of the answer that is due. It returns io.EOF with the last ones if others came behind
+// them, and ErrUnasked after that.
+func (c *Conn) Read(p []byte) (int, error) {
+	if err := c.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(p)
+	if n == 0 {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ours, refused := c.frame.take(p[:n])
+	if refused == nil {
+		return n, err
+	}
+	clear(p[ours:n])
+	c.err = refused
+	if ours > 0 && refused == ErrUnasked {
+		return ours, io.EOF // so net/http does not offer the connection to another request
+	}
+	return ours, refused
+}

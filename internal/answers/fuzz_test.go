@@ -1,0 +1,135 @@
+package answers_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/answers"
+)
+
+// pieces is a connection whose peer sends data, in pieces of random sizes.
+type pieces struct {
+	net.Conn
+	data   []byte
+	random *rand.Rand
+}
+
+func (p *pieces) Write(b []byte) (int, error) { return len(b), nil }
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.data) == 0 {
+		return 0, io.EOF
+	}
+	most := len(p.data)
+	if p.random.IntN(2) == 0 {
+		most = min(most, 8)
+	}
+	n := copy(b, p.data[:1+p.random.IntN(most)])
+	p.data = p.data[n:]
+	var err error
+	if len(p.data) == 0 && p.random.IntN(2) == 0 {
+		err = io.EOF // with the last bytes, as a Reader may
+	}
+	return n, err
+}
+
+// limit is more than any head here.
+const limit = 1 << 20
+
+// let returns what a Conn lets through of data as the answer to one request, and how that ended.
+func let(method string, data []byte, seed uint64) (through []byte, err error) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	c := answers.New(&pieces{data: data, random: random}, limit)
+	c.Next()
+	if _, err := c.Write([]byte(method + " / HTTP/1.1\r\n\r\n")); err != nil {
+		return nil, err
+	}
+	for {
+		b := bytes.Repeat([]byte{'?'}, 1+random.IntN(64))
+		n, err := c.Read(b)
+		through = append(through, b[:n]...)
+		if err != nil {
+			_, last := c.Read(b)
+			return through, last
+		}
+	}
+}
+
+// consumed returns how much of data net/http takes as the answer to one request, and the last head of it. An upgrade
+// takes all.
+func consumed(method string, data []byte) (n int, r *http.Response, err error) {
+	in := bytes.NewReader(data)
+	buffered := bufio.NewReader(in)
+	for {
+		r, err = http.ReadResponse(buffered, &http.Request{Method: method})
+		if err != nil {
+			return 0, nil, err
+		}
+		if r.StatusCode < 100 || r.StatusCode > 199 || r.StatusCode == http.StatusSwitchingProtocols {
+			break
+		}
+	}
+	if r.StatusCode == http.StatusSwitchingProtocols {
+		return len(data), r, nil
+	}
+	_, err = io.Copy(io.Discard, r.Body)
+	return len(data) - in.Len() - buffered.Buffered(), r, err
+}
+
+func FuzzAnswers(f *testing.F) {
+	for _, text := range []string{
+		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\n\r\n",
+		"HTTP/1.1 204 No Content\r\n\r\nmore",
+		"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nmore",
+		"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"HTTP/1.1 200 OK\nContent-Length: 1\n\nxy",
+		"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n \r\nContent-Length: 1\r\n\r\nxy",
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nx",
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nanything",
+		"HTTP/1.1 200 OK\r\n\r\nuntil close",
+		"HTTP/1.0 200 OK\r\n\r\nuntil close",
+		"HTTP/1.1 099 Odd\r\nContent-Length: 1\r\n\r\nxy",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n00a \t\r\n0123456789\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n\r\nmore",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nA: b\r\nC: d\r\n e\r\n\r\nmore",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\nmore\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\nC: d\r\n\r\nmore",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5 ;x\r\nhello\r\n0\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+		"220 mail.example.test ESMTP\r\n",
+	} {
+		f.Add([]byte(text), uint64(len(text)), false)
+		f.Add([]byte(text), uint64(len(text)), true)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, seed uint64, head bool) {
+		method := http.MethodGet
+		if head {
+			method = http.MethodHead
+		}
+		through, err := let(method, data, seed)
+		require.True(t, bytes.HasPrefix(data, through), "let through what was not sent")
+		want, r, failed := consumed(method, data)
+		switch {
+		case failed != nil: // net/http ends the connection
+		case errors.Is(err, answers.ErrMalformed): // net/http takes a bare LF, and CR CR LF, in trailers
+			require.True(t, slices.Contains(r.TransferEncoding, "chunked"))
+			require.LessOrEqual(t, len(through), want)
+		case want < len(data):
+			require.Equal(t, string(data[:want]), string(through))
+			require.ErrorIs(t, err, answers.ErrUnasked)
+		default:
+			require.Equal(t, string(data), string(through))
+			require.ErrorIs(t, err, io.EOF)
+		}
+	})
+}
