@@ -26,7 +26,8 @@ type upload struct {
 	name     string
 	id       uint64 // of its blocks
 	source   source
-	telling  turn // of the user's functions
+	telling  turn  // of the user's functions
+	told     int64 // of stored, to OnProgress; the holder of telling only
 	stored   atomic.Int64
 	retries  atomic.Int64
 
@@ -264,7 +265,9 @@ func (p *upload) took(ctx context.Context, n int) error {
 		return nil
 	}
 	defer p.telling.give()
-	if failed := callback.Run(name, func() { tell(Progress{p.name, p.stored.Load(), p.source.size}) }); failed != nil {
+	p.told += int64(n)
+	sent := p.told // stored may have the block of another caller, which has not told yet
+	if failed := callback.Run(name, func() { tell(Progress{p.name, sent, p.source.size}) }); failed != nil {
 		return callbackFailed("progress", name, failed)
 	}
 	return nil
