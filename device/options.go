@@ -38,6 +38,9 @@ type Options struct {
 	// releases it, so the hub delivers it again (over MQTT on the next connection). A hub also delivers again what it
 	// does not know to be settled; m.Redelivered tells. m is valid until OnMessage returns. ctx ends
 	// when the client is closed. A slow handler holds up nothing but further messages; Close waits for it, so it may call Close only in a goroutine of its own.
+	// What it returns after its connection ended settles nothing: the hub delivers this message and those behind it
+	// again, each up to the hub's limit (10 times by default). Over MQTT each renewal of a token is a new connection,
+	// so a handler that takes longer than a token lasts is never done. Copy m, do long work elsewhere, and return.
 	// Default: none, nothing is subscribed to.
 	OnMessage func(ctx context.Context, m *transport.Message) error
 	// Inbox is how many delivered messages may wait for OnMessage; what comes beyond is left to the hub, which delivers it again, later than it came first.
