@@ -76,8 +76,9 @@ func belowRows() []row {
 	return []row{
 		{name: "MuteHandshake", fault: F{Kind: testbroker.MuteHandshake}, kinds: kinds(timeout)},
 		{name: "CutHandshake", fault: F{Kind: testbroker.CutHandshake}, kinds: kinds(network)},
-		{name: "NotTLS", fault: F{Kind: testbroker.NotTLS}, kinds: kinds(protocol), terminal: true},
-		{name: "OldTLS", fault: F{Kind: testbroker.OldTLS}, kinds: kinds(transport.Unsupported), terminal: true},
+		// Once, it may be damage on the way.
+		{name: "NotTLS", fault: F{Kind: testbroker.NotTLS}, kinds: kinds(network)},
+		{name: "OldTLS", fault: F{Kind: testbroker.OldTLS}, kinds: kinds(network)},
 		{name: "ExpiredCertificate", fault: F{Kind: testbroker.ExpiredCertificate}, kinds: kinds(transport.Untrusted), terminal: true},
 	}
 }
