@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -205,7 +206,13 @@ func (b *rabbit) commands(t *testing.T) {
 	}
 	for len(want) > 0 {
 		body := j.next(t)
+		if strings.HasPrefix(body, "release") && strings.HasSuffix(body, " 1") {
+			continue // it comes again
+		}
 		delete(want, body[:len(body)-2])
+	}
+	command("accept last") // behind all that the broker has put back
+	for j.next(t) != "accept last 1" {
 	}
 	for left := n / 3; left > 0; left-- {
 		require.Contains(t, js.next("message", "cloud").Payload, "reject")
