@@ -42,7 +42,7 @@ func init() {
 			File: "transport/http/link.go",
 			Old:  "\t\tdefer p.revoke()\n",
 			New:  "",
-			Test: "./transport/http -race -run TestABodyIsNotReadAfterItsAnswer",
+			Test: "./transport/http -race -count=50 -run TestABodyIsNotReadAfterItsAnswer",
 		},
 	}
 }
