@@ -142,7 +142,13 @@ func TestALinkBehindASlowHopIsKept(t *testing.T) {
 		for _, secure := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, TLS %v", e.name, secure), func(t *testing.T) {
 				t.Parallel()
-				got := overRelay(t, e, secure, rate, size, time.Second, 4*time.Second)
+				var got slowRun
+				for range 3 { // a busy machine may leave the process without time for longer than a write has
+					got = overRelay(t, e, secure, rate, size, time.Second, 4*time.Second)
+					if got.connections == 1 && got.acknowledged > 10 {
+						return
+					}
+				}
 				require.EqualValues(t, 1, got.connections)
 				require.Greater(t, got.acknowledged, uint64(10), "of about %d possible", 4*rate/size)
 			})

@@ -150,7 +150,7 @@ func arrives(t *testing.T) bool {
 	h, c, socket := connected(t)
 	audience, text := token(t, h, "dev-a", "")
 	require.NoError(t, c.tokens.put(t.Context(), audience, text, nil))
-	s, end := serving(t, h, c, "dev-a")
+	s, end := runs(t, h, c, "dev-a", false)
 	defer end()
 	s.Send([]transport.Item{{Msg: &transport.Message{Body: []byte("first")}}})
 	require.NoError(t, h.WaitMessages(t.Context(), 1))
@@ -171,9 +171,14 @@ func arrives(t *testing.T) bool {
 
 // serving returns a session on a shared connection, and a function that ends it.
 func serving(t *testing.T, h *hubpair.Broker, c *connection, id string) (s *session, end func()) {
+	return runs(t, h, c, id, true)
+}
+
+// runs is serving on a connection that is shared or the session's own.
+func runs(t *testing.T, h *hubpair.Broker, c *connection, id string, shared bool) (s *session, end func()) {
 	creds := &transport.Credentials{Host: h.HostName(), DeviceID: id}
 	s = newSession(&transport.Config{Creds: creds, Window: 100, Sink: quiet{}}, c.opt, c, &login{auth: CBS})
-	s.shared, s.leave = true, func() {}
+	s.shared, s.leave = shared, func() {}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
 	go func() {
