@@ -52,12 +52,19 @@ func (p packet) topic() string { return string(p.body[2 : 2+binary.BigEndian.Uin
 // payload is that of a PUBLISH with QoS 1.
 func (p packet) payload() string { return string(p.body[4+binary.BigEndian.Uint16(p.body):]) }
 
+// filters are those of a SUBSCRIBE, in the order of the packet.
+func (p packet) filters() (all []string) {
+	for rest := p.body[2:]; len(rest) > 2; {
+		n := 2 + int(binary.BigEndian.Uint16(rest))
+		all = append(all, string(rest[2:n]))
+		rest = rest[n+1:] // behind the QoS
+	}
+	return all
+}
+
 // granted is the SUBACK that grants each filter of a SUBSCRIBE with QoS 1.
 func (p packet) granted() []byte {
-	n := 0
-	for rest := p.body[2:]; len(rest) > 2; n++ {
-		rest = rest[3+binary.BigEndian.Uint16(rest):]
-	}
+	n := len(p.filters())
 	return append([]byte{typeSuback << 4, byte(2 + n), p.body[0], p.body[1]}, bytes.Repeat([]byte{1}, n)...)
 }
 
