@@ -28,7 +28,8 @@ func (a *access) transport() *mqtt.Transport {
 	return mqtt.New(&mqtt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()})
 }
 
-// lean makes transports on the MQTT engine of our own, which needs one for each client. They share the settings of TLS.
+// lean makes transports on the MQTT engine of our own, which needs one for each client. They share
+// the settings of TLS.
 func (a *access) lean() func(*transport.Credentials) transport.Transport {
 	o := &leannet.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}
 	return func(creds *transport.Credentials) transport.Transport { return lean.New(leannet.Dialer(creds, o), nil) }
@@ -46,7 +47,8 @@ func (a *access) rawOptions(ctx context.Context, creds *transport.Credentials) (
 		scheme = "tls://"
 		o.SetTLSConfig(a.tls())
 	}
-	return o.AddBroker(scheme + a.Addr).SetClientID(creds.DeviceID).SetUsername(userName(creds)).SetPassword(token.Text.Reveal()).SetProtocolVersion(4).
+	return o.AddBroker(scheme + a.Addr).SetClientID(creds.DeviceID).SetUsername(userName(creds)).SetPassword(
+		token.Text.Reveal()).SetProtocolVersion(4).
 		SetAutoReconnect(false).SetOrderMatters(false).SetKeepAlive(time.Minute).SetWriteTimeout(10 * time.Second), nil
 }
 

@@ -18,7 +18,8 @@ func (a *access) amqpOptions() *amqp.Options {
 	return &amqp.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}
 }
 
-// OverAMQP is the device client over the AMQP transport, receipts in a ring. Messages that wait at the same moment share a transfer.
+// OverAMQP is the device client over the AMQP transport, receipts in a ring. Messages that wait at
+// the same moment share a transfer.
 func OverAMQP(p *Peer, window, size int) (Sender, error) { return overAMQP(p, window, size, 0) }
 
 // OverAMQPAlone is the same with a transfer for each message, as the raw library has it.
@@ -32,10 +33,12 @@ func overAMQP(p *Peer, window, size, batch int) (Sender, error) {
 	})
 }
 
-// MoreAllocs is how many allocations for a message Hubline may have more than the raw library over AMQP.
+// MoreAllocs is how many allocations for a message Hubline may have more than the raw library over
+// AMQP.
 const MoreAllocs = 2
 
-// GoAMQP is the raw library, used as well as its interface allows: one goroutine, receipts in a ring.
+// GoAMQP is the raw library, used as well as its interface allows: one goroutine, receipts in a
+// ring.
 func GoAMQP(p *Peer, window, size int) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
@@ -76,7 +79,8 @@ func openGoAMQP(ctx context.Context, a *access, creds *transport.Credentials) (*
 		return nil, err
 	}
 	hub, _, _ := strings.Cut(creds.Host, ".")
-	conn, err := goamqp.NewConn(ctx, socket, &goamqp.ConnOptions{HostName: creds.Host, SASLType: goamqp.SASLTypePlain(creds.DeviceID+"@sas."+hub, token.Text.Reveal())})
+	conn, err := goamqp.NewConn(ctx, socket, &goamqp.ConnOptions{HostName: creds.Host,
+		SASLType: goamqp.SASLTypePlain(creds.DeviceID+"@sas."+hub, token.Text.Reveal())})
 	if err != nil {
 		_ = socket.Close()
 	}

@@ -17,9 +17,10 @@ const (
 	bareCredit = 10_000  // of the link; new when half of it is used
 )
 
-// answerAMQP gives every frame the shortest answer that AMQP 1.0 allows: whoever says who he is is believed, every address exists, every transfer is accepted, together with all
-// that were read with it. There may be any number of sessions and links; but
-// transfers come over the link that was attached last, and their deliveries are numbered from 0. Nothing is allocated for a transfer.
+// answerAMQP gives every frame the shortest answer that AMQP 1.0 allows: whoever says who he is is
+// believed, every address exists, every transfer is accepted, together with all that were read with
+// it. There may be any number of sessions and links; but transfers come over the link that was
+// attached last, and their deliveries are numbered from 0. Nothing is allocated for a transfer.
 func answerAMQP(c net.Conn) error {
 	b := &bareAMQP{r: bufio.NewReaderSize(c, 64<<10), c: c}
 	for {
@@ -101,10 +102,12 @@ func (b *bareAMQP) answer(channel uint16, p wire.Performative) error {
 	case *wire.Open:
 		return b.say(0, &wire.Open{ContainerID: "bare", MaxFrameSize: bareFrame, ChannelMax: 1<<16 - 1})
 	case *wire.Begin:
-		return b.say(channel, &wire.Begin{RemoteChannel: wire.Some(channel), IncomingWindow: bareWindow, OutgoingWindow: bareWindow, HandleMax: 255})
+		return b.say(channel, &wire.Begin{RemoteChannel: wire.Some(channel), IncomingWindow: bareWindow,
+			OutgoingWindow: bareWindow, HandleMax: 255})
 	case *wire.Attach:
 		if err := b.say(channel, &wire.Attach{
-			Name: p.Name, Handle: p.Handle, Role: !p.Role, Source: p.Source, Target: p.Target, InitialDeliveryCount: wire.Some[uint32](0),
+			Name: p.Name, Handle: p.Handle, Role: !p.Role, Source: p.Source, Target: p.Target,
+			InitialDeliveryCount: wire.Some[uint32](0),
 		}); err != nil || p.Role == wire.RoleReceiver {
 			return err
 		}
@@ -136,7 +139,8 @@ func (b *bareAMQP) credit() error {
 // flush accepts what has come and writes all that there is to say.
 func (b *bareAMQP) flush() error {
 	if b.accepted != b.transfer {
-		if err := b.say(b.channel, &wire.Disposition{Role: wire.RoleReceiver, First: b.accepted, Last: wire.Some(b.transfer - 1), Settled: true, State: &wire.Accepted{}}); err != nil {
+		if err := b.say(b.channel, &wire.Disposition{Role: wire.RoleReceiver, First: b.accepted,
+			Last: wire.Some(b.transfer - 1), Settled: true, State: &wire.Accepted{}}); err != nil {
 			return err
 		}
 		b.accepted = b.transfer

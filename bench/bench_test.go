@@ -44,7 +44,8 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// openPeer starts a peer for t. One that is not installed is skipped, or fails t where all must be there.
+// openPeer starts a peer for t. One that is not installed is skipped, or fails t where all must be
+// there.
 func openPeer(t testing.TB, protocol *Protocol, name string, secure bool) *Peer {
 	t.Helper()
 	p, err := protocol.OpenPeer(context.Background(), name, secure) // it ends with Close, after t.Context
@@ -62,7 +63,8 @@ func openPeer(t testing.TB, protocol *Protocol, name string, secure bool) *Peer 
 	return p
 }
 
-// Whoever is compared does the same: as many messages of the same size, each once, with at most the window in flight.
+// Whoever is compared does the same: as many messages of the same size, each once, with at most the
+// window in flight.
 func TestSendersDoTheSame(t *testing.T) {
 	const size, n = 100, 500
 	topics := map[*Protocol]string{MQTT: "devices/dev-0/messages/events/", AMQP: "/devices/dev-0/messages/events"}
@@ -119,7 +121,8 @@ func TestTheLimitNoticesWhatIsNoPUBACK(t *testing.T) {
 	}
 }
 
-// Every peer takes every sender's messages; and from Enqueue to its acknowledgement Hubline over lean allocates nothing for one, over AMQP hardly more than the raw library.
+// Every peer takes every sender's messages; and from Enqueue to its acknowledgement Hubline over
+// lean allocates nothing for one, over AMQP hardly more than the raw library.
 func TestPeers(t *testing.T) {
 	for _, p := range Protocols {
 		for _, name := range p.Peers {
@@ -161,7 +164,8 @@ func comparePeer(t *testing.T, p *Protocol, peer *Peer, secure bool, window, n i
 			most = 0.01 // what the runtime does by the way
 		}
 		if f.Allocs > most {
-			t.Errorf("%s, TLS %v, window %d: %.3f allocations for a message, at most %.2f are allowed", s.Name, secure, window, f.Allocs, most)
+			t.Errorf("%s, TLS %v, window %d: %.3f allocations for a message, at most %.2f are allowed", s.Name, secure, window,
+				f.Allocs, most)
 		}
 	}
 }

@@ -22,7 +22,8 @@ func limit(t *testing.T) context.Context {
 
 func TestAnIdleClientKeepsToItsBudget(t *testing.T) {
 	for _, s := range []IdleSettings{
-		{Clients: 1000}, {Clients: 1000, Secure: true}, {Clients: 1000, Lean: true}, {Clients: 1000, Lean: true, Secure: true}, {Clients: 10_000, Lean: true},
+		{Clients: 1000}, {Clients: 1000, Secure: true}, {Clients: 1000, Lean: true}, {Clients: 1000, Lean: true,
+			Secure: true}, {Clients: 10_000, Lean: true},
 	} {
 		t.Run(fmt.Sprintf("%d, lean %v, TLS %v", s.Clients, s.Lean, s.Secure), func(t *testing.T) {
 			needFiles(t, s.Clients+200)
@@ -38,7 +39,8 @@ func TestAnIdleClientKeepsToItsBudget(t *testing.T) {
 	}
 }
 
-// needFiles skips the test where a process may not have so many files open, which no program can change that is not the administrator's.
+// needFiles skips the test where a process may not have so many files open, which no program can
+// change that is not the administrator's.
 func needFiles(t *testing.T, n int) {
 	t.Helper()
 	var limit syscall.Rlimit // the soft one, which the runtime has raised to the hard one
@@ -48,7 +50,8 @@ func needFiles(t *testing.T, n int) {
 	if limit.Cur >= uint64(n) {
 		return
 	}
-	t.Skipf("SKIPPED: a process may have %d files open here, and this needs %d: NOT measured (raise ulimit -n)", limit.Cur, n)
+	t.Skipf("SKIPPED: a process may have %d files open here, and this needs %d: NOT measured (raise ulimit -n)", limit.Cur,
+		n)
 }
 
 func TestADeviceOnASharedConnectionKeepsToItsBudget(t *testing.T) {
@@ -80,7 +83,8 @@ func TestTheFloorOfASharedConnection(t *testing.T) {
 // A tenth of the minute that the command takes.
 func TestAnOutageCostsLittleAndLosesNothing(t *testing.T) {
 	r, err := Outage(limit(t), OutageSettings{
-		Before: 1500 * time.Millisecond, Absent: 3 * time.Second, After: 1500 * time.Millisecond, Every: 100 * time.Millisecond, Secure: true,
+		Before: 1500 * time.Millisecond, Absent: 3 * time.Second, After: 1500 * time.Millisecond,
+		Every: 100 * time.Millisecond, Secure: true,
 	})
 	if err == nil {
 		t.Logf("%+v", *r)

@@ -13,8 +13,8 @@ import (
 // childEnv names the measurement that a child process is for.
 const childEnv = "HUBLINE_BENCH_CHILD"
 
-// children are what needs a process of its own. Each reads its settings from in and returns its report; say tells the parent something before, "ready" when the
-// parent's part begins.
+// children are what needs a process of its own. Each reads its settings from in and returns its
+// report; say tells the parent something before, "ready" when the parent's part begins.
 var children = map[string]func(in *json.Decoder, say func(any)) (any, error){
 	"fleet":  fleetChild,
 	"idle":   idleChild,
@@ -22,7 +22,8 @@ var children = map[string]func(in *json.Decoder, say func(any)) (any, error){
 	"peer":   peerChild,
 }
 
-// Child does what this process was started for as a child, and exits; in other processes it does nothing. What uses children calls it before all else.
+// Child does what this process was started for as a child, and exits; in other processes it does
+// nothing. What uses children calls it before all else.
 func Child() {
 	f, ok := children[os.Getenv(childEnv)]
 	if !ok {
@@ -77,7 +78,8 @@ func startChild(ctx context.Context, name string, settings any) (*child, error) 
 // hear waits for what the child says next.
 func (c *child) hear(v any) error { return c.said.Decode(v) }
 
-// end closes the child's input, which ends a peer, and waits for the process. It returns why the child failed, or else err.
+// end closes the child's input, which ends a peer, and waits for the process. It returns why the
+// child failed, or else err.
 func (c *child) end(err error) error {
 	_ = c.in.Close()
 	_, _ = io.Copy(io.Discard, c.out)
@@ -87,7 +89,8 @@ func (c *child) end(err error) error {
 	return err
 }
 
-// inChild runs a measurement in another process of the same program. ready is called when the child says so.
+// inChild runs a measurement in another process of the same program. ready is called when the child
+// says so.
 func inChild(ctx context.Context, name string, settings, report any, ready func()) error {
 	c, err := startChild(ctx, name, settings)
 	if err != nil {

@@ -30,7 +30,8 @@ type ChurnReport struct {
 // Over says what is over the budget, nothing if all is well.
 func (r *ChurnReport) Over() error {
 	if r.Lost+r.FalseErrors+r.FalseSuccess+r.OutOfOrder > 0 || r.Duplicates > r.Window*r.Resets {
-		return fmt.Errorf("churn: %d lost, %d false errors, %d false successes, %d out of order, %d duplicates; the budget is 0, 0, 0, 0 and %d",
+		return fmt.Errorf("churn: %d lost, %d false errors, %d false successes, %d out of order, %d duplicates; the budget "+
+			"is 0, 0, 0, 0 and %d",
 			r.Lost, r.FalseErrors, r.FalseSuccess, r.OutOfOrder, r.Duplicates, r.Window*r.Resets)
 	}
 	if r.Connections != uint64(r.Resets)+1 {
@@ -39,7 +40,8 @@ func (r *ChurnReport) Over() error {
 	return nil
 }
 
-// Churn sends n messages over loopback, with window in flight, while the hub resets the connection at even intervals.
+// Churn sends n messages over loopback, with window in flight, while the hub resets the connection
+// at even intervals.
 func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 	hub, a, err := newHub(MQTT, 1, false, keepAll)
 	if err != nil {
@@ -115,12 +117,15 @@ func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 	return r, nil
 }
 
-// cut resets the connection each time that another part of the messages was stored. The hub lists a connection that it
-// has reset until that has ended, so it is the client that says which connection is the next one.
+// cut resets the connection each time that another part of the messages was stored. The hub lists a
+// connection that it has reset until that has ended, so it is the client that says which connection
+// is the next one.
 func cut(ctx context.Context, hub *testbroker.Hub, c *device.Client, n, resets int) error {
 	for i := range resets {
 		at, connections := (i+1)*n/(resets+1), uint64(i)+1
-		if err := hub.Wait(ctx, func(log []testbroker.Message) bool { return len(log) >= at && c.Stats().Connections == connections }); err != nil {
+		if err := hub.Wait(ctx, func(log []testbroker.Message) bool {
+			return len(log) >= at && c.Stats().Connections == connections
+		}); err != nil {
 			return err
 		}
 		if hub.Drop("") == 0 {

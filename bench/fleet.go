@@ -15,8 +15,9 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// The budget of a device on a connection that it shares with a thousand others: heap with the link for telemetry alone and with the one for commands too, goroutines, and the time in which all
-// are connected again when the connection was lost.
+// The budget of a device on a connection that it shares with a thousand others: heap with the link
+// for telemetry alone and with the one for commands too, goroutines, and the time in which all are
+// connected again when the connection was lost.
 const (
 	FleetHeapKB         = 110
 	FleetCommandsHeapKB = 200
@@ -31,7 +32,8 @@ type FleetSettings struct {
 	Raw      bool // sessions and links of the raw library instead, without devices: the floor
 }
 
-// FleetReport is what devices on one connection cost their process while idle, each after one message, and how soon they come back.
+// FleetReport is what devices on one connection cost their process while idle, each after one
+// message, and how soon they come back.
 type FleetReport struct {
 	FleetSettings
 	// For each device.
@@ -51,7 +53,8 @@ func (r *FleetReport) Over() error {
 	switch {
 	case r.Raw:
 	case r.Goroutines > FleetGoroutines || r.Heap > kb:
-		return fmt.Errorf("device on a shared connection: %.2f goroutines and %.1f KB of heap; the budget is %d and %.0f KB", r.Goroutines, r.Heap, FleetGoroutines, kb)
+		return fmt.Errorf("device on a shared connection: %.2f goroutines and %.1f KB of heap; the budget is %d and %.0f KB",
+			r.Goroutines, r.Heap, FleetGoroutines, kb)
 	}
 	return nil
 }
@@ -76,7 +79,8 @@ type fleetTimes struct {
 	Back, Served time.Time
 }
 
-// Fleet opens devices on one connection, in a child process, to a hub in this one; or the raw library's sessions and links, to the bare responder.
+// Fleet opens devices on one connection, in a child process, to a hub in this one; or the raw
+// library's sessions and links, to the bare responder.
 func Fleet(ctx context.Context, s FleetSettings) (*FleetReport, error) {
 	if s.Raw {
 		l, a, err := listenBare(AMQP, false)
@@ -96,7 +100,8 @@ func Fleet(ctx context.Context, s FleetSettings) (*FleetReport, error) {
 	var t fleetTimes
 	var cut time.Time
 	dropped := 0
-	if err := inChild(ctx, "fleet", fleetOrder{*a, s}, &t, func() { cut, dropped = time.Now(), hub.Drop("") }); err != nil {
+	if err := inChild(ctx, "fleet",
+		fleetOrder{*a, s}, &t, func() { cut, dropped = time.Now(), hub.Drop("") }); err != nil {
 		return nil, err
 	}
 	if dropped != 1 {
@@ -155,7 +160,8 @@ func fleetChild(in *json.Decoder, say func(any)) (any, error) {
 	n := float64(o.Devices)
 	t := fleetTimes{Report: FleetReport{
 		FleetSettings: o.FleetSettings, Goroutines: float64(after.goroutines-before.goroutines) / n,
-		Anon: (after.anon - before.anon) / n, Heap: (after.heap - before.heap) / n, Stacks: (after.stackMem - before.stackMem) / n,
+		Anon: (after.anon - before.anon) / n, Heap: (after.heap - before.heap) / n,
+		Stacks: (after.stackMem - before.stackMem) / n,
 	}}
 	say("ready")
 	if o.Raw {
@@ -208,7 +214,8 @@ func (f *fleet) connected(ctx context.Context, connection uint64) (time.Time, er
 	for _, c := range f.devices {
 		for c.Stats().Connections != connection || c.Status().State != device.Connected {
 			if ctx.Err() != nil {
-				return time.Time{}, fmt.Errorf("a device is %v after %d connections: %w", c.Status().State, c.Stats().Connections, ctx.Err())
+				return time.Time{}, fmt.Errorf("a device is %v after %d connections: %w", c.Status().State, c.Stats().Connections,
+					ctx.Err())
 			}
 			time.Sleep(time.Millisecond)
 		}

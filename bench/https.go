@@ -21,7 +21,8 @@ import (
 
 func init() { children["https"] = httpsChild }
 
-// HTTPSPeers are what requests are sent to, over TLS, in processes of their own: a server that reads requests and says 204, and the in-process hub, which takes batches apart and keeps a log.
+// HTTPSPeers are what requests are sent to, over TLS, in processes of their own: a server that
+// reads requests and says 204, and the in-process hub, which takes batches apart and keeps a log.
 var HTTPSPeers = []string{"bare", "hub"}
 
 // httpsChild is such a peer.
@@ -47,7 +48,8 @@ func httpsChild(in *json.Decoder, say func(any)) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		say(&access{Addr: addr.String(), Host: hub.HostName(), CA: hub.CAPEM(), Devices: []identity{{dev.ID, dev.PrimaryKey}}})
+		say(&access{Addr: addr.String(), Host: hub.HostName(), CA: hub.CAPEM(),
+			Devices: []identity{{dev.ID, dev.PrimaryKey}}})
 	} else {
 		cert, ca, _, err := certificate()
 		if err != nil {
@@ -93,7 +95,8 @@ func StartHTTPSPeer(ctx context.Context, name string) (*HTTPSPeer, error) {
 // Close ends it.
 func (p *HTTPSPeer) Close() error { return p.child.end(nil) }
 
-// Calls counts the reads and writes of sockets, each of which is a system call or two: a read that finds nothing is followed by a wait.
+// Calls counts the reads and writes of sockets, each of which is a system call or two: a read that
+// finds nothing is followed by a wait.
 type Calls struct{ Reads, Writes atomic.Int64 }
 
 func (c *Calls) dial(addr string) func(context.Context, string, string) (net.Conn, error) {
@@ -167,9 +170,10 @@ func rawHTTPS(p *HTTPSPeer, _, size int, calls *Calls) (Sender, error) {
 		return nil, err
 	}
 	return &rawHTTPSSender{
-		client: &http.Client{Transport: &http.Transport{TLSClientConfig: p.access.tls(), DialContext: calls.dial(p.access.Addr)}},
-		url:    "https://" + p.access.Host + "/devices/" + creds.DeviceID + "/messages/events?api-version=2021-04-12",
-		token:  token.Text.Reveal(), body: make([]byte, size),
+		client: &http.Client{Transport: &http.Transport{TLSClientConfig: p.access.tls(),
+			DialContext: calls.dial(p.access.Addr)}},
+		url:   "https://" + p.access.Host + "/devices/" + creds.DeviceID + "/messages/events?api-version=2021-04-12",
+		token: token.Text.Reveal(), body: make([]byte, size),
 	}, nil
 }
 

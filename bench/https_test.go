@@ -31,9 +31,11 @@ func TestHTTPSCosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		writes, reads := float64(calls.Writes.Load()-writesBefore)/float64(row.n), float64(calls.Reads.Load()-readsBefore)/float64(row.n)
+		writes, reads := float64(calls.Writes.Load()-writesBefore)/float64(row.n),
+			float64(calls.Reads.Load()-readsBefore)/float64(row.n)
 		if f.Allocs > row.allocs || writes > row.writes || reads > row.reads {
-			t.Errorf("%s: %.2f allocations, %.4f writes to the socket and %.4f reads for a message, want %v, %v and %v at most", name, f.Allocs, writes, reads, row.allocs, row.writes, row.reads)
+			t.Errorf("%s: %.2f allocations, %.4f writes to the socket and %.4f reads for a message, want %v, %v and %v at most",
+				name, f.Allocs, writes, reads, row.allocs, row.writes, row.reads)
 		}
 		t.Logf("%s: %.2f allocations, %.4f writes, %.4f reads", name, f.Allocs, writes, reads)
 		s.Close()

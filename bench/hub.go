@@ -6,7 +6,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// How many messages a hub keeps: all where they are looked at afterwards; few where something is measured meanwhile, which would otherwise be the growth of a log as well.
+// How many messages a hub keeps: all where they are looked at afterwards; few where something is
+// measured meanwhile, which would otherwise be the growth of a log as well.
 const (
 	keepAll = 0
 	keepFew = 4096

@@ -18,15 +18,16 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The budget of an idle client: the goal of 45 KB, over TLS what it costs now and a twentieth, so that it does not grow. The raw library alone costs 34 KB, and
-// over TLS 53 KB.
+// The budget of an idle client: the goal of 45 KB, over TLS what it costs now and a twentieth, so
+// that it does not grow. The raw library alone costs 34 KB, and over TLS 53 KB.
 const (
 	IdleGoroutines = 11
 	IdleKB         = 45
 	IdleTLSKB      = 59
 )
 
-// The budget on the MQTT engine of our own: the goal of 16 KB and 3 goroutines, one of them only while a handler works; over TLS what it costs now and a tenth.
+// The budget on the MQTT engine of our own: the goal of 16 KB and 3 goroutines, one of them only
+// while a handler works; over TLS what it costs now and a tenth.
 const (
 	LeanGoroutines = 3
 	LeanKB         = 16
@@ -37,7 +38,8 @@ const (
 type IdleReport struct {
 	IdleSettings
 	Goroutines float64 // per client
-	// Resident memory per client in KB (1024 bytes): all of it, and the part that is neither the program's nor a file's.
+	// Resident memory per client in KB (1024 bytes): all of it, and the part that is neither the
+	// program's nor a file's.
 	RSS, Anon float64
 	// Heap and Stacks are the parts of it that the Go runtime counts, in KB per client.
 	Heap, Stacks float64
@@ -58,7 +60,8 @@ func (r *IdleReport) Over() error {
 		kb = math.MaxInt // no budget
 	}
 	if r.Goroutines > float64(goroutines) || r.Anon > float64(kb) {
-		return fmt.Errorf("idle client: %.2f goroutines and %.1f KB; the budget is %d and %d KB", r.Goroutines, r.Anon, goroutines, kb)
+		return fmt.Errorf("idle client: %.2f goroutines and %.1f KB; the budget is %d and %d KB", r.Goroutines, r.Anon,
+			goroutines, kb)
 	}
 	return nil
 }
@@ -78,7 +81,8 @@ type idleOrder struct {
 	IdleSettings
 }
 
-// Idle opens clients in a child process, each with a connection of its own to a hub in this one, and measures what they cost.
+// Idle opens clients in a child process, each with a connection of its own to a hub in this one,
+// and measures what they cost.
 func Idle(ctx context.Context, s IdleSettings) (*IdleReport, error) {
 	hub, a, err := newHub(MQTT, s.Clients+1, s.Secure, keepFew)
 	if err != nil {

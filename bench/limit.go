@@ -15,7 +15,8 @@ import (
 // limitWrite is how much the limit writes at a time at most. More is not faster.
 const limitWrite = 64 << 10
 
-// Limit is a writer that knows only this: packets encoded beforehand, written in chunks of up to half the window, and PUBACKs that are counted. No client can be much faster.
+// Limit is a writer that knows only this: packets encoded beforehand, written in chunks of up to
+// half the window, and PUBACKs that are counted. No client can be much faster.
 func Limit(p *Peer, window, size int) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {

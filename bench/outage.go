@@ -16,7 +16,8 @@ import (
 // OutageCPU is the budget of CPU time for a minute of Outage with its defaults.
 const OutageCPU = 300 * time.Millisecond
 
-// OutageSettings say how long the hub is there, absent and there again, and how often a message is enqueued meanwhile.
+// OutageSettings say how long the hub is there, absent and there again, and how often a message is
+// enqueued meanwhile.
 type OutageSettings struct {
 	Before, Absent, After time.Duration
 	Every                 time.Duration
@@ -25,25 +26,31 @@ type OutageSettings struct {
 
 // OutageReport is what a client did in that time.
 type OutageReport struct {
-	Messages              int
-	Lost                  int           // acknowledged or not, the hub does not have them
-	Unacknowledged        int           // without an acknowledgement in the end
-	Duplicates            int           // stored twice
-	CPU                   time.Duration // of the client's process, user and system, from the first connection to the last acknowledgement
-	Ticks                 time.Duration // the part of it that the clock of the measurement takes: waking up for each message and doing nothing
+	Messages       int
+	Lost           int // acknowledged or not, the hub does not have them
+	Unacknowledged int // without an acknowledgement in the end
+	Duplicates     int // stored twice
+	// of the client's process, user and system, from the first connection to the last acknowledgement
+	CPU time.Duration
+	// the part of it that the clock of the measurement takes: waking up for each message and doing
+	// nothing
+	Ticks                 time.Duration
 	Took                  time.Duration
 	Attempts, Connections uint64
 	HighWater             int // messages in the outbox at the most
 }
 
-// Over says what is over the budget, nothing if all is well. The budget is for CPU without Ticks in the time it took, and at least in 20 s.
+// Over says what is over the budget, nothing if all is well. The budget is for CPU without Ticks in
+// the time it took, and at least in 20 s.
 func (r *OutageReport) Over() error {
 	budget := time.Duration(float64(OutageCPU) * max(r.Took, 20*time.Second).Seconds() / 60)
 	switch {
 	case r.Lost > 0 || r.Unacknowledged > 0:
-		return fmt.Errorf("outage: %d of %d messages lost, %d without an acknowledgement", r.Lost, r.Messages, r.Unacknowledged)
+		return fmt.Errorf("outage: %d of %d messages lost, %d without an acknowledgement", r.Lost, r.Messages,
+			r.Unacknowledged)
 	case r.CPU-r.Ticks > budget:
-		return fmt.Errorf("outage: %v of CPU time in %v, %v of them for ticks; the budget is %v", r.CPU, r.Took, r.Ticks, budget)
+		return fmt.Errorf("outage: %v of CPU time in %v, %v of them for ticks; the budget is %v", r.CPU, r.Took, r.Ticks,
+			budget)
 	case r.Connections < 2:
 		return fmt.Errorf("outage: there was none")
 	}

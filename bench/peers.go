@@ -1,4 +1,5 @@
-// Package bench compares Hubline with the raw library below it: the same messages, the same window, the same peer, in turns in one run; and holds it to budgets.
+// Package bench compares Hubline with the raw library below it: the same messages, the same window,
+// the same peer, in turns in one run; and holds it to budgets.
 package bench
 
 import (
@@ -24,7 +25,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A Peer is what the senders talk to: another process, on TCP loopback, so that what this one uses is the senders' alone.
+// A Peer is what the senders talk to: another process, on TCP loopback, so that what this one uses
+// is the senders' alone.
 type Peer struct {
 	Name   string
 	access access
@@ -34,7 +36,8 @@ type Peer struct {
 // Close ends the peer's process and waits for it.
 func (p *Peer) Close() error { return p.close() }
 
-// OpenPeer starts the peer of that name, with TLS or without. It ends with Close, or ctx. The error of one that is not installed is ErrMissing.
+// OpenPeer starts the peer of that name, with TLS or without. It ends with Close, or ctx. The error
+// of one that is not installed is ErrMissing.
 func (p *Protocol) OpenPeer(ctx context.Context, name string, secure bool) (*Peer, error) {
 	if !slices.Contains(p.Peers, name) {
 		return nil, fmt.Errorf("there is no peer %q for %s; give one of %q", name, p.Name, p.Peers)
@@ -93,17 +96,20 @@ func peerChild(in *json.Decoder, say func(any)) (any, error) {
 
 // foreign is access to a peer that looks at no key.
 func foreign(addr string, ca []byte) *access {
-	return &access{Addr: addr, Host: testbroker.DefaultHostName, CA: ca, Devices: []identity{{"dev-0", base64.StdEncoding.EncodeToString(make([]byte, 32))}}}
+	return &access{Addr: addr, Host: testbroker.DefaultHostName, CA: ca,
+		Devices: []identity{{"dev-0", base64.StdEncoding.EncodeToString(make([]byte, 32))}}}
 }
 
-// certificate makes one for the host name of all peers, of the kind that the hub has; and both halves in PEM.
+// certificate makes one for the host name of all peers, of the kind that the hub has; and both
+// halves in PEM.
 func certificate() (cert tls.Certificate, certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return cert, nil, nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: testbroker.DefaultHostName}, DNSNames: []string{testbroker.DefaultHostName},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: testbroker.DefaultHostName},
+		DNSNames:  []string{testbroker.DefaultHostName},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -121,7 +127,8 @@ func certificate() (cert tls.Certificate, certPEM, keyPEM []byte, err error) {
 	return cert, certPEM, keyPEM, err
 }
 
-// listenBare opens the port of a peer that acknowledges and does nothing else: its own cost is next to nothing.
+// listenBare opens the port of a peer that acknowledges and does nothing else: its own cost is next
+// to nothing.
 func listenBare(p *Protocol, secure bool) (net.Listener, *access, error) {
 	l, err := net.Listen("tcp", anyPort)
 	if err != nil {
@@ -152,7 +159,8 @@ func listenBare(p *Protocol, secure bool) (net.Listener, *access, error) {
 	return l, foreign(addr, ca), nil
 }
 
-// answerMQTT gives every packet the shortest answer that MQTT 3.1.1 allows, and allocates nothing for it.
+// answerMQTT gives every packet the shortest answer that MQTT 3.1.1 allows, and allocates nothing
+// for it.
 func answerMQTT(c net.Conn) error {
 	r, w := bufio.NewReaderSize(c, 64<<10), bufio.NewWriterSize(c, 64<<10)
 	reply := make([]byte, 4)

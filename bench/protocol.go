@@ -22,7 +22,8 @@ type Contender struct {
 	Open func(p *Peer, window, size int) (Sender, error)
 }
 
-// MQTT compares clients at QoS 1. The peers are the in-process hub, a responder that only acknowledges, and the broker mosquitto.
+// MQTT compares clients at QoS 1. The peers are the in-process hub, a responder that only
+// acknowledges, and the broker mosquitto.
 var MQTT = &Protocol{
 	Name:    "MQTT",
 	Senders: []Contender{{"raw paho", Paho}, {"limit", Limit}, {"over paho", OverPaho}, {"over lean", OverLean}},
@@ -36,7 +37,8 @@ var MQTT = &Protocol{
 	answer: answerMQTT,
 }
 
-// AMQP compares clients on one link, with unsettled transfers. The peers are the in-process hub and a responder that only accepts.
+// AMQP compares clients on one link, with unsettled transfers. The peers are the in-process hub and
+// a responder that only accepts.
 var AMQP = &Protocol{
 	Name:    "AMQP",
 	Senders: []Contender{{"raw go-amqp", GoAMQP}, {"Hubline", OverAMQP}, {"Hubline, no batches", OverAMQPAlone}},

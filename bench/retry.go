@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// RetryCase is something that a retry library does for its callers, to be measured next to what others do.
+// RetryCase is something that a retry library does for its callers, to be measured next to what
+// others do.
 type RetryCase struct {
 	Task    RetryTask
 	Library string
 	Does    string // in one of what Run repeats
 	// Run does it n times, in one goroutine.
 	Run func(n int) error
-	// Curve makes the decisions about the eight retries of one series. It is nil where the library decides within a run only.
+	// Curve makes the decisions about the eight retries of one series. It is nil where the library
+	// decides within a run only.
 	Curve func() ([]time.Duration, error)
 }
 
@@ -31,22 +33,24 @@ const (
 	Charge RetryTask = "charge"
 	// Succeed: run an operation that succeeds at once.
 	Succeed RetryTask = "succeed"
-	// RetryTwice: run an operation that fails twice, with delays so short that no more of them is left than the timer's work.
+	// RetryTwice: run an operation that fails twice, with delays so short that no more of them is left
+	// than the timer's work.
 	RetryTwice RetryTask = "retry twice"
 )
 
 // RetryTasks are all tasks.
 var RetryTasks = []RetryTask{Decide, Judge, Charge, Succeed, RetryTwice}
 
-// The curve that all libraries are set to, each with its own randomness: its first delay, twice as much each time, up to a hundred times as much.
+// The curve that all libraries are set to, each with its own randomness: its first delay, twice as
+// much each time, up to a hundred times as much.
 const (
 	curveFactor = 2
 	curveMax    = 100
 	retries     = 8
 )
 
-// First delays. What really sleeps has delays that are over when the timer is looked at: it is the work for a sleep that is compared, not how soon
-// the scheduler wakes who slept.
+// First delays. What really sleeps has delays that are over when the timer is looked at: it is the
+// work for a sleep that is compared, not how soon the scheduler wakes who slept.
 const (
 	decided = 100 * time.Millisecond
 	slept   = 2 * time.Nanosecond
@@ -62,7 +66,9 @@ func RetryCases() ([]RetryCase, error) {
 		}
 		all = append(all, cases...)
 	}
-	slices.SortStableFunc(all, func(a, b RetryCase) int { return slices.Index(RetryTasks, a.Task) - slices.Index(RetryTasks, b.Task) })
+	slices.SortStableFunc(all, func(a, b RetryCase) int {
+		return slices.Index(RetryTasks, a.Task) - slices.Index(RetryTasks, b.Task)
+	})
 	return all, nil
 }
 
@@ -104,7 +110,8 @@ func running(task RetryTask, library, does string, run func() error) RetryCase {
 	}}
 }
 
-// opaque is v, of which the compiler knows no more than T: programs hold policies as interfaces, so calls are measured through these.
+// opaque is v, of which the compiler knows no more than T: programs hold policies as interfaces, so
+// calls are measured through these.
 //
 //go:noinline
 func opaque[T any](v T) T { return v }
@@ -112,7 +119,8 @@ func opaque[T any](v T) T { return v }
 // refused is the error that is judged, as the operating system makes it.
 var refused error = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 
-// told is an error that tells by itself what the AWS SDK asks errors first: the one it is quickest with.
+// told is an error that tells by itself what the AWS SDK asks errors first: the one it is quickest
+// with.
 var told error = retryable{}
 
 type retryable struct{}

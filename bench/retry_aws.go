@@ -11,8 +11,8 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// awsSwitch turns on the retries of 2026, the only ones of this library whose first delay can be chosen. It is an environment variable, which the library
-// reads again for each token.
+// awsSwitch turns on the retries of 2026, the only ones of this library whose first delay can be
+// chosen. It is an environment variable, which the library reads again for each token.
 const awsSwitch = "AWS_NEW_RETRIES_2026"
 
 func standard(base time.Duration, quota retry.RateLimiter) *retry.Standard {
@@ -23,7 +23,8 @@ func standard(base time.Duration, quota retry.RateLimiter) *retry.Standard {
 	})
 }
 
-// The library counts from 0 for the first retry. It runs operations by a middleware, which is made for requests of services.
+// The library counts from 0 for the first retry. It runs operations by a middleware, which is made
+// for requests of services.
 func awsRetries() ([]RetryCase, error) {
 	const name = "aws-sdk-go-v2"
 	if err := os.Setenv(awsSwitch, "true"); err != nil {
@@ -38,10 +39,14 @@ func awsRetries() ([]RetryCase, error) {
 		return r.RetryDelay(attempt-1, failure)
 	}
 	return []RetryCase{
-		deciding(Decide, name, "RetryDelay; draws from crypto/rand", func(n int) (time.Duration, error) { return r.RetryDelay(n-1, refused) }),
-		deciding(Judge, name, "IsErrorRetryable and RetryDelay; a refused connection", func(n int) (time.Duration, error) { return judge(n, refused) }),
-		deciding(Judge, name, "IsErrorRetryable and RetryDelay; an error with a method RetryableError", func(n int) (time.Duration, error) { return judge(n, told) }),
-		deciding(Charge, name, "IsErrorRetryable, GetRetryToken, RetryDelay and the release", func(n int) (time.Duration, error) {
+		deciding(Decide, name, "RetryDelay; draws from crypto/rand",
+			func(n int) (time.Duration, error) { return r.RetryDelay(n-1, refused) }),
+		deciding(Judge, name, "IsErrorRetryable and RetryDelay; a refused connection",
+			func(n int) (time.Duration, error) { return judge(n, refused) }),
+		deciding(Judge, name, "IsErrorRetryable and RetryDelay; an error with a method RetryableError",
+			func(n int) (time.Duration, error) { return judge(n, told) }),
+		deciding(Charge, name, "IsErrorRetryable, GetRetryToken, RetryDelay and the release", func(n int) (time.Duration,
+			error) {
 			if !r.IsErrorRetryable(refused) {
 				return 0, errNoRetry
 			}
@@ -55,15 +60,18 @@ func awsRetries() ([]RetryCase, error) {
 			}
 			return delay, release(nil)
 		}),
-		running(Succeed, name, "its retry middleware, without quota", attempts(standard(decided, ratelimit.None), succeedAtOnce)),
-		running(RetryTwice, name, "its retry middleware, without quota", attempts(standard(slept, ratelimit.None), failTwice())),
+		running(Succeed, name, "its retry middleware, without quota", attempts(standard(decided, ratelimit.None),
+			succeedAtOnce)),
+		running(RetryTwice, name, "its retry middleware, without quota", attempts(standard(slept, ratelimit.None),
+			failTwice())),
 	}, nil
 }
 
 // attempts runs op by the middleware, with a request that costs nothing to copy.
 func attempts(r *retry.Standard, op func() error) func() error {
 	m := retry.NewAttemptMiddleware(r, func(request any) any { return request })
-	next := middleware.FinalizeHandlerFunc(func(context.Context, middleware.FinalizeInput) (middleware.FinalizeOutput, middleware.Metadata, error) {
+	next := middleware.FinalizeHandlerFunc(func(context.Context, middleware.FinalizeInput) (middleware.FinalizeOutput,
+		middleware.Metadata, error) {
 		return middleware.FinalizeOutput{}, middleware.Metadata{}, op()
 	})
 	ctx := context.Background()

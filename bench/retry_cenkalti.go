@@ -9,7 +9,8 @@ import (
 	v5 "github.com/cenkalti/backoff/v5"
 )
 
-// spreadBoth is the randomness of the libraries that spread in both directions: from half to one and a half of the delay, the default of cenkalti/backoff.
+// spreadBoth is the randomness of the libraries that spread in both directions: from half to one
+// and a half of the delay, the default of cenkalti/backoff.
 const spreadBoth = 0.5
 
 func exponentialV5(base time.Duration) *v5.ExponentialBackOff {
@@ -21,11 +22,13 @@ func exponentialV5(base time.Duration) *v5.ExponentialBackOff {
 }
 
 func exponentialV4(base time.Duration) *v4.ExponentialBackOff {
-	return v4.NewExponentialBackOff(v4.WithInitialInterval(base), v4.WithMultiplier(curveFactor), v4.WithMaxInterval(curveMax*base),
+	return v4.NewExponentialBackOff(v4.WithInitialInterval(base), v4.WithMultiplier(curveFactor),
+		v4.WithMaxInterval(curveMax*base),
 		v4.WithRandomizationFactor(spreadBoth), v4.WithMaxElapsedTime(0))
 }
 
-// A back-off of this library has a state: it is one series. So one is made for all, which is less than its callers pay, and Reset begins the next series.
+// A back-off of this library has a state: it is one series. So one is made for all, which is less
+// than its callers pay, and Reset begins the next series.
 func cenkaltiRetries() ([]RetryCase, error) {
 	const nameV5, nameV4 = "cenkalti/backoff v5", "cenkalti/backoff v4"
 	decideV5, decideV4 := opaque[v5.BackOff](exponentialV5(decided)), opaque[v4.BackOff](exponentialV4(decided))
@@ -39,7 +42,8 @@ func cenkaltiRetries() ([]RetryCase, error) {
 	twiceV5, twiceV4 := failTwice(), failTwice()
 	fail := func() (struct{}, error) { return struct{}{}, twiceV5() }
 	return []RetryCase{
-		deciding(Decide, nameV5, "NextBackOff, which draws; Reset before each eighth", func(retry int) (time.Duration, error) {
+		deciding(Decide, nameV5, "NextBackOff, which draws; Reset before each eighth", func(retry int) (time.Duration,
+			error) {
 			if retry == 1 {
 				decideV5.Reset()
 			}
@@ -51,21 +55,23 @@ func cenkaltiRetries() ([]RetryCase, error) {
 			}
 			return decideV4.NextBackOff(), nil
 		}),
-		deciding(Judge, nameV5, "what Retry does between a failure and its sleep, by hand: errors.As for two types, NextBackOff", func(retry int) (time.Duration, error) {
-			var permanent *v5.PermanentError
-			if errors.As(refused, &permanent) {
-				return 0, errNoRetry
-			}
-			if retry == 1 {
-				decideV5.Reset()
-			}
-			delay := decideV5.NextBackOff()
-			var after *v5.RetryAfterError
-			if errors.As(refused, &after) {
-				delay = after.Duration
-			}
-			return delay, nil
-		}),
+		deciding(Judge, nameV5,
+			"what Retry does between a failure and its sleep, by hand: errors.As for two types, NextBackOff",
+			func(retry int) (time.Duration, error) {
+				var permanent *v5.PermanentError
+				if errors.As(refused, &permanent) {
+					return 0, errNoRetry
+				}
+				if retry == 1 {
+					decideV5.Reset()
+				}
+				delay := decideV5.NextBackOff()
+				var after *v5.RetryAfterError
+				if errors.As(refused, &after) {
+					delay = after.Duration
+				}
+				return delay, nil
+			}),
 		deciding(Judge, nameV4, "the same: errors.As for one type, NextBackOff", func(retry int) (time.Duration, error) {
 			var permanent *v4.PermanentError
 			if errors.As(refused, &permanent) {
@@ -84,7 +90,8 @@ func cenkaltiRetries() ([]RetryCase, error) {
 			_, err := v5.Retry(ctx, fail, shortV5...)
 			return err
 		}),
-		running(Succeed, nameV4, "Retry, with a back-off made before", func() error { return v4.Retry(succeedAtOnce, succeedV4) }),
+		running(Succeed, nameV4, "Retry, with a back-off made before",
+			func() error { return v4.Retry(succeedAtOnce, succeedV4) }),
 		running(RetryTwice, nameV4, "Retry, with a back-off made before", func() error { return v4.Retry(twiceV4, shortV4) }),
 	}, nil
 }

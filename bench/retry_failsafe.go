@@ -9,11 +9,13 @@ import (
 )
 
 func failsafePolicy(base time.Duration) retrypolicy.Builder[any] {
-	return retrypolicy.NewBuilder[any]().WithMaxRetries(retries).WithBackoffFactor(base, curveMax*base, curveFactor).WithJitterFactor(spreadBoth)
+	return retrypolicy.NewBuilder[any]().WithMaxRetries(retries).WithBackoffFactor(base, curveMax*base,
+		curveFactor).WithJitterFactor(spreadBoth)
 }
 
-// This library decides within an execution only, right before it sleeps. So a decision is the eighth part of an execution with eight failures, in a context
-// that ends each sleep before it begins.
+// This library decides within an execution only, right before it sleeps. So a decision is the
+// eighth part of an execution with eight failures, in a context that ends each sleep before it
+// begins.
 func failsafeRetries() ([]RetryCase, error) {
 	const name = "failsafe-go"
 	awake := newAwake()
@@ -36,7 +38,9 @@ func failsafeRetries() ([]RetryCase, error) {
 			},
 			Curve: func() ([]time.Duration, error) {
 				var delays []time.Duration
-				listened := failsafePolicy(decided).OnRetryScheduled(func(e failsafe.ExecutionScheduledEvent[any]) { delays = append(delays, e.Delay) }).Build()
+				listened := failsafePolicy(decided).OnRetryScheduled(func(e failsafe.ExecutionScheduledEvent[any]) {
+					delays = append(delays, e.Delay)
+				}).Build()
 				err := failsafe.With[any](listened).WithContext(awake).Run(failing(retries))
 				return delays, err
 			},

@@ -20,7 +20,8 @@ func azure(base time.Duration) retrypolicy.ExponentialBackoffWithJitter {
 func hublineRetries() ([]RetryCase, error) {
 	direct := azure(decided)
 	formula := opaque[retrypolicy.Policy](direct)
-	full := opaque[retrypolicy.Policy](retrypolicy.Backoff{Base: decided, Factor: curveFactor, Max: curveMax * decided, Jitter: retrypolicy.FullJitter})
+	full := opaque[retrypolicy.Policy](retrypolicy.Backoff{Base: decided, Factor: curveFactor, Max: curveMax * decided,
+		Jitter: retrypolicy.FullJitter})
 	quota, err := retrypolicy.NewQuota(nil)
 	if err != nil {
 		return nil, err
@@ -43,14 +44,17 @@ func hublineRetries() ([]RetryCase, error) {
 		deciding(Decide, hubline, "Azure formula; draw given", func(retry int) (time.Duration, error) {
 			return formula.Decide(retrypolicy.Attempt{Retry: retry, Rand: draw(), Err: refused}).Delay, nil
 		}),
-		deciding(Decide, hubline, "Azure formula; draw given, called directly, not through Policy", func(retry int) (time.Duration, error) {
-			return direct.Decide(retrypolicy.Attempt{Retry: retry, Rand: draw(), Err: refused}).Delay, nil
-		}),
+		deciding(Decide, hubline, "Azure formula; draw given, called directly, not through Policy",
+			func(retry int) (time.Duration, error) {
+				return direct.Decide(retrypolicy.Attempt{Retry: retry, Rand: draw(), Err: refused}).Delay, nil
+			}),
 		deciding(Decide, hubline, "Backoff with full jitter; draw from math/rand/v2", func(retry int) (time.Duration, error) {
 			return full.Decide(retrypolicy.Attempt{Retry: retry, Rand: rand.Uint64(), Err: refused}).Delay, nil
 		}),
-		deciding(Judge, hubline, "Classify and Decide; a refused connection", func(retry int) (time.Duration, error) { return judged(full, retry, refused) }),
-		deciding(Judge, hubline, "Classify and Decide; an error with a method RetryableError", func(retry int) (time.Duration, error) { return judged(full, retry, told) }),
+		deciding(Judge, hubline, "Classify and Decide; a refused connection",
+			func(retry int) (time.Duration, error) { return judged(full, retry, refused) }),
+		deciding(Judge, hubline, "Classify and Decide; an error with a method RetryableError",
+			func(retry int) (time.Duration, error) { return judged(full, retry, told) }),
 		deciding(Charge, hubline, "Classify, Decide and Observe with a Quota", func(retry int) (time.Duration, error) {
 			info := retrypolicy.Classify(refused)
 			a := retrypolicy.Attempt{Retry: retry, Kind: info.Kind, Rand: rand.Uint64(), Err: refused}
@@ -72,7 +76,8 @@ func judged(p retrypolicy.Policy, retry int, err error) (time.Duration, error) {
 	if info.Verdict != retrypolicy.Again {
 		return 0, errNoRetry
 	}
-	return p.Decide(retrypolicy.Attempt{Retry: retry, Kind: info.Kind, Safe: info.Safe, Fault: info.Fault, Rand: rand.Uint64(), Err: err}).Delay, nil
+	return p.Decide(retrypolicy.Attempt{Retry: retry, Kind: info.Kind, Safe: info.Safe, Fault: info.Fault,
+		Rand: rand.Uint64(), Err: err}).Delay, nil
 }
 
 var errNoRetry = errors.New("no retry, where one should have been granted")

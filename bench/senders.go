@@ -13,7 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A Sender has a connection to a peer and sends messages of one size, a window of them in flight, each of which is acknowledged.
+// A Sender has a connection to a peer and sends messages of one size, a window of them in flight,
+// each of which is acknowledged.
 type Sender interface {
 	// Send sends n messages and returns when all are acknowledged, or with an error when ctx ends.
 	Send(ctx context.Context, n int) error
@@ -80,7 +81,8 @@ func OverLean(p *Peer, window, size int) (Sender, error) {
 	return newHubline(p, window, size, p.access.lean())
 }
 
-func newHubline(p *Peer, window, size int, transportFor func(*transport.Credentials) transport.Transport) (Sender, error) {
+func newHubline(p *Peer, window, size int, transportFor func(*transport.Credentials) transport.Transport) (Sender,
+	error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
 		return nil, err
@@ -126,7 +128,8 @@ func (h *hublineSender) Send(ctx context.Context, n int) error {
 		}
 	}
 	if s := h.client.Stats(); s.Connections != 1 || s.Resent > 0 {
-		return fmt.Errorf("the connection was lost meanwhile: %d connections, %d messages sent again", s.Connections, s.Resent)
+		return fmt.Errorf("the connection was lost meanwhile: %d connections, %d messages sent again", s.Connections,
+			s.Resent)
 	}
 	return nil
 }

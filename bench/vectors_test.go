@@ -29,11 +29,12 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// These tests run the real libraries next to the presets that are named after them: the same failures, in fake time, and the same
-// delays and ends must come out. Where a library draws, its delays have to be within those of the preset's least and greatest
-// draw, and reach near both.
+// These tests run the real libraries next to the presets that are named after them: the same
+// failures, in fake time, and the same delays and ends must come out. Where a library draws, its
+// delays have to be within those of the preset's least and greatest draw, and reach near both.
 
-// answer is the outcome of a try: an HTTP status, with the wait that the service asks for. 200 is a success.
+// answer is the outcome of a try: an HTTP status, with the wait that the service asks for. 200 is a
+// success.
 type answer struct {
 	status int
 	after  string // header Retry-After
@@ -60,7 +61,8 @@ type run struct {
 	err  error
 }
 
-// replay notes when each try of a call is made, and answers from a list, whose last item is repeated.
+// replay notes when each try of a call is made, and answers from a list, whose last item is
+// repeated.
 type replay struct {
 	answers []answer
 	at      []time.Time
@@ -94,7 +96,8 @@ func ours(p retrypolicy.Policy, classify retrypolicy.Classifier, draw uint64, an
 const greatest = ^uint64(0)
 
 // agree compares a library with a preset, many times where the library draws.
-func agree(t *testing.T, p retrypolicy.Policy, classify retrypolicy.Classifier, library func(answers []answer) run, answers ...answer) {
+func agree(t *testing.T, p retrypolicy.Policy, classify retrypolicy.Classifier, library func(answers []answer) run,
+	answers ...answer) {
 	t.Helper()
 	if err := retrypolicy.Validate(p); err != nil {
 		t.Fatal(err)
@@ -120,7 +123,8 @@ func agree(t *testing.T, p retrypolicy.Policy, classify retrypolicy.Classifier, 
 			if most-least < most/10 {
 				room = most // few draws are below a cap
 			}
-			if low, high := slices.Min(gaps), slices.Max(gaps); low < least-time.Microsecond || high > most+time.Microsecond || low > least+room || high < most-room {
+			if low, high := slices.Min(gaps), slices.Max(gaps); low < least-time.Microsecond || high > most+time.Microsecond ||
+				low > least+room || high < most-room {
 				t.Errorf("after try %d: the library waits %v to %v, ours %v to %v", i+1, low, high, least, most)
 			}
 		}
@@ -158,25 +162,31 @@ func TestFailsafeAgreesWithItsLibrary(t *testing.T) {
 		answers []answer
 	}{
 		{"default", retrypolicy.Failsafe{}, func(b builder) builder { return b }, fails(4)},
-		{"fixed", retrypolicy.Failsafe{Retries: 4, Delay: time.Second}, func(b builder) builder { return b.WithMaxRetries(4).WithDelay(time.Second) }, fails(9)},
+		{"fixed", retrypolicy.Failsafe{Retries: 4, Delay: time.Second},
+			func(b builder) builder { return b.WithMaxRetries(4).WithDelay(time.Second) }, fails(9)},
 		{"backoff", retrypolicy.Failsafe{Retries: 6, Delay: time.Second, Max: 10 * time.Second}, func(b builder) builder {
 			return b.WithMaxRetries(6).WithBackoff(time.Second, 10*time.Second)
 		}, fails(9)},
-		{"backoff by 1.7", retrypolicy.Failsafe{Retries: 6, Delay: time.Second, Max: 10 * time.Second, Factor: 1.7}, func(b builder) builder {
-			return b.WithMaxRetries(6).WithBackoffFactor(time.Second, 10*time.Second, 1.7)
-		}, fails(9)},
-		{"a wait that was asked for does not count for the growth", retrypolicy.Failsafe{Retries: 6, Delay: time.Second, Max: time.Minute}, func(b builder) builder {
+		{"backoff by 1.7", retrypolicy.Failsafe{Retries: 6, Delay: time.Second, Max: 10 * time.Second, Factor: 1.7},
+			func(b builder) builder {
+				return b.WithMaxRetries(6).WithBackoffFactor(time.Second, 10*time.Second, 1.7)
+			}, fails(9)},
+		{"a wait that was asked for does not count for the growth", retrypolicy.Failsafe{Retries: 6, Delay: time.Second,
+			Max: time.Minute}, func(b builder) builder {
 			return b.WithMaxRetries(6).WithBackoff(time.Second, time.Minute)
 		}, []answer{wished(30), {status: 503}, {status: 503}, wished(7), {status: 503}, {status: 503}, {status: 503}}},
-		{"jitter", retrypolicy.Failsafe{Retries: 3, Delay: time.Second, Jitter: 300 * time.Millisecond}, func(b builder) builder {
-			return b.WithMaxRetries(3).WithDelay(time.Second).WithJitter(300 * time.Millisecond)
-		}, []answer{{status: 503}, wished(3), {status: 503}, {status: 503}}},
-		{"jitter wider than the delay", retrypolicy.Failsafe{Retries: 3, Delay: time.Second, Jitter: 2 * time.Second}, func(b builder) builder {
-			return b.WithMaxRetries(3).WithDelay(time.Second).WithJitter(2 * time.Second)
-		}, fails(4)},
-		{"jitter factor", retrypolicy.Failsafe{Retries: 3, Delay: time.Second, Max: time.Minute, JitterFactor: 0.25}, func(b builder) builder {
-			return b.WithMaxRetries(3).WithBackoff(time.Second, time.Minute).WithJitterFactor(0.25)
-		}, fails(4)},
+		{"jitter", retrypolicy.Failsafe{Retries: 3, Delay: time.Second, Jitter: 300 * time.Millisecond},
+			func(b builder) builder {
+				return b.WithMaxRetries(3).WithDelay(time.Second).WithJitter(300 * time.Millisecond)
+			}, []answer{{status: 503}, wished(3), {status: 503}, {status: 503}}},
+		{"jitter wider than the delay", retrypolicy.Failsafe{Retries: 3, Delay: time.Second, Jitter: 2 * time.Second},
+			func(b builder) builder {
+				return b.WithMaxRetries(3).WithDelay(time.Second).WithJitter(2 * time.Second)
+			}, fails(4)},
+		{"jitter factor", retrypolicy.Failsafe{Retries: 3, Delay: time.Second, Max: time.Minute, JitterFactor: 0.25},
+			func(b builder) builder {
+				return b.WithMaxRetries(3).WithBackoff(time.Second, time.Minute).WithJitterFactor(0.25)
+			}, fails(4)},
 		{"random", retrypolicy.Failsafe{Retries: 3, Delay: time.Second, RandomMax: 5 * time.Second}, func(b builder) builder {
 			return b.WithMaxRetries(3).WithRandomDelay(time.Second, 5*time.Second)
 		}, fails(4)},
@@ -191,7 +201,8 @@ func TestFailsafeAgreesWithItsLibrary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 50 {
 			got := library(func(b builder) builder { return b.WithMaxRetries(2).WithJitter(time.Second) })(fails(3))
-			d := retrypolicy.Failsafe{Retries: 2, Jitter: time.Second}.Decide(retrypolicy.Attempt{Retry: 1, Kind: transport.Unavailable})
+			d := retrypolicy.Failsafe{Retries: 2, Jitter: time.Second}.Decide(retrypolicy.Attempt{Retry: 1,
+				Kind: transport.Unavailable})
 			if got.gaps[0] != 0 || got.gaps[1] != 0 || d.Delay != 0 {
 				t.Fatalf("the library waits %v, ours %v", got.gaps, d)
 			}
@@ -222,7 +233,8 @@ func TestFailsafeAgreesWithItsLibrary(t *testing.T) {
 	})
 }
 
-// TestConcurrencyBudgetAgreesWithFailsafe has so many calls fail at the same time, and counts the retries that are let in.
+// TestConcurrencyBudgetAgreesWithFailsafe has so many calls fail at the same time, and counts the
+// retries that are let in.
 func TestConcurrencyBudgetAgreesWithFailsafe(t *testing.T) {
 	for _, calls := range []int{1, 3, 5, 20, 50} {
 		letIn := func(do func(op func() error) error) int {
@@ -260,7 +272,8 @@ func TestConcurrencyBudgetAgreesWithFailsafe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := retrypolicy.Retrier{Policy: own.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: retrypolicy.Fixed{Delay: time.Second}})}
+		r := retrypolicy.Retrier{Policy: own.Wrap(retrypolicy.MaxAttempts{Total: 2,
+			Policy: retrypolicy.Fixed{Delay: time.Second}})}
 		if got := letIn(func(op func() error) error {
 			return r.Do(context.Background(), func(context.Context) error { return op() })
 		}); got != theirs {
@@ -290,7 +303,8 @@ func TestAzcoreAgreesWithItsLibrary(t *testing.T) {
 		answers []answer
 	}{
 		{"default", retrypolicy.Azcore{}, policy.RetryOptions{}, fails(9)},
-		{"longer", retrypolicy.Azcore{MaxRetries: 9, Max: 20 * time.Second}, policy.RetryOptions{MaxRetries: 9, MaxRetryDelay: 20 * time.Second}, fails(12)},
+		{"longer", retrypolicy.Azcore{MaxRetries: 9, Max: 20 * time.Second}, policy.RetryOptions{MaxRetries: 9,
+			MaxRetryDelay: 20 * time.Second}, fails(12)},
 		{"none", retrypolicy.Azcore{MaxRetries: -1}, policy.RetryOptions{MaxRetries: -1}, fails(2)},
 		{"a wait is kept", retrypolicy.Azcore{}, policy.RetryOptions{}, []answer{wished(7), {status: 429}, {status: 200}}},
 		{"too long a wait ends it", retrypolicy.Azcore{}, policy.RetryOptions{}, []answer{wished(61), {status: 200}}},
@@ -316,9 +330,10 @@ func TestAzcoreAgreesWithItsLibrary(t *testing.T) {
 
 // azget makes a request through a pipeline with nothing but the retry policy.
 func azget(ctx context.Context, o policy.RetryOptions, rec *replay) (status int, err error) {
-	pipeline := azruntime.NewPipeline("", "", azruntime.PipelineOptions{}, &policy.ClientOptions{Retry: o, Transport: sender(func(*http.Request) (*http.Response, error) {
-		return rec.next().response(), nil
-	})})
+	pipeline := azruntime.NewPipeline("", "", azruntime.PipelineOptions{}, &policy.ClientOptions{Retry: o,
+		Transport: sender(func(*http.Request) (*http.Response, error) {
+			return rec.next().response(), nil
+		})})
 	request, err := azruntime.NewRequest(ctx, http.MethodGet, "https://x.invalid")
 	if err != nil {
 		return 0, err
@@ -341,7 +356,9 @@ func TestRetryableHTTPAgreesWithItsLibrary(t *testing.T) {
 			rec := replay{answers: answers}
 			c := retryablehttp.NewClient()
 			c.Logger, c.Backoff = nil, backoff
-			c.HTTPClient = &http.Client{Transport: sender(func(*http.Request) (*http.Response, error) { return rec.next().response(), nil })}
+			c.HTTPClient = &http.Client{Transport: sender(func(*http.Request) (*http.Response, error) {
+				return rec.next().response(), nil
+			})}
 			response, err := c.Get("http://x.invalid")
 			if err == nil && response.StatusCode != 200 {
 				err = answer{status: response.StatusCode}
@@ -356,8 +373,11 @@ func TestRetryableHTTPAgreesWithItsLibrary(t *testing.T) {
 		answers []answer
 	}{
 		{"default", retrypolicy.RetryableHTTP{}, retryablehttp.DefaultBackoff, fails(9)},
-		{"a wait beyond the longest delay", retrypolicy.RetryableHTTP{}, retryablehttp.DefaultBackoff, []answer{wished(100), {429, "2"}, {status: 200}}},
-		{"a wait after 502 does not count", retrypolicy.RetryableHTTP{}, retryablehttp.DefaultBackoff, []answer{{502, "100"}, {status: 200}}},
+		{"a wait beyond the longest delay", retrypolicy.RetryableHTTP{}, retryablehttp.DefaultBackoff,
+			[]answer{wished(100), {429,
+				"2"}, {status: 200}}},
+		{"a wait after 502 does not count", retrypolicy.RetryableHTTP{}, retryablehttp.DefaultBackoff,
+			[]answer{{502, "100"}, {status: 200}}},
 		{"linear", retrypolicy.RetryableHTTP{Linear: true}, retryablehttp.RateLimitLinearJitterBackoff, fails(9)},
 	} {
 		t.Run(c.name, func(t *testing.T) { agree(t, c.ours, retrypolicy.ClassifyHTTP, library(c.backoff), c.answers...) })
@@ -386,7 +406,8 @@ type awsTimeout struct{ error }
 
 func (awsTimeout) Timeout() bool { return true }
 
-// awsCall is a call of the AWS SDK, which fails with these errors in turn and then succeeds, next to ours with these Kinds.
+// awsCall is a call of the AWS SDK, which fails with these errors in turn and then succeeds, next
+// to ours with these Kinds.
 type awsCall struct {
 	failures []error
 	kinds    []transport.Kind
@@ -439,7 +460,8 @@ func TestAWSQuotasAgreeWithTheSDK(t *testing.T) {
 							}
 							return call.kinds[n-1]
 						})
-						if got, want := bucket.Tokens(time.Now()), int(tokens.Remaining()); got != want || (own == nil) != (theirs == nil) {
+						if got, want := bucket.Tokens(time.Now()), int(tokens.Remaining()); got != want ||
+							(own == nil) != (theirs == nil) {
 							t.Fatalf("from %d tokens, call %d: the SDK has %d tokens (%v), ours %d (%v)", start, i, want, theirs, got, own)
 						}
 					}
@@ -453,7 +475,8 @@ func TestAWSQuotasAgreeWithTheSDK(t *testing.T) {
 func awsRun(ctx context.Context, r *awsretry.Standard, failures []error) error {
 	m := awsretry.NewAttemptMiddleware(r, func(request any) any { return request })
 	n := 0
-	next := middleware.FinalizeHandlerFunc(func(context.Context, middleware.FinalizeInput) (middleware.FinalizeOutput, middleware.Metadata, error) {
+	next := middleware.FinalizeHandlerFunc(func(context.Context, middleware.FinalizeInput) (middleware.FinalizeOutput,
+		middleware.Metadata, error) {
 		if n++; n > len(failures) {
 			return middleware.FinalizeOutput{}, middleware.Metadata{}, nil
 		}
@@ -494,8 +517,10 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 					drawn = append(drawn, d)
 				}
 				room := (most - least) / 20
-				if low, high := slices.Min(drawn), slices.Max(drawn); low < least || high > most+1 || low > least+room || high < most-room {
-					t.Errorf("2026 %s, retry %d after %v: the SDK waits %v to %v, ours %v to %v", c.since, retry, f.kind, low, high, least, most)
+				if low, high := slices.Min(drawn), slices.Max(drawn); low < least || high > most+1 || low > least+room ||
+					high < most-room {
+					t.Errorf("2026 %s, retry %d after %v: the SDK waits %v to %v, ours %v to %v", c.since, retry, f.kind, low, high,
+						least, most)
 				}
 			}
 		}
@@ -506,7 +531,8 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := p.Decide(retrypolicy.Attempt{Retry: 1, Kind: transport.Throttled, Rand: greatest}); d.Retry || d.Delay < 999*time.Millisecond {
+			if d := p.Decide(retrypolicy.Attempt{Retry: 1, Kind: transport.Throttled, Rand: greatest}); d.Retry ||
+				d.Delay < 999*time.Millisecond {
 				t.Errorf("%+v, want a refusal with a second", d)
 			}
 		}

@@ -227,7 +227,8 @@ func TestAFlushThatGivesUpLeavesTheOthersWaiting(t *testing.T) {
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		flushed := make(chan error, 3)
 		for i := range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10-9*(i%2))*time.Second) // the second one gives up first
+			// the second one gives up first
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10-9*(i%2))*time.Second)
 			defer cancel()
 			go func() { flushed <- c.Flush(ctx) }()
 			synctest.Wait()

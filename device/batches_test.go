@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A message goes at once while the window has room. Once the window was full, what is enqueued for each answer goes in one batch for an eighth of the window, so a hub
-// that answers messages one by one does not make the client write them one by one; a small window is used at once.
+// A message goes at once while the window has room. Once the window was full, what is enqueued for
+// each answer goes in one batch for an eighth of the window, so a hub that answers messages one by
+// one does not make the client write them one by one; a small window is used at once.
 func TestAFullWindowOpensByEighths(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var batches []int
@@ -19,7 +20,8 @@ func TestAFullWindowOpensByEighths(t *testing.T) {
 			tags = append(tags, it.Tag)
 			return errHold
 		}}
-		c, _ := client(t, f, &device.Options{Window: 32, Trace: &device.Trace{Sent: func(n int) { batches = append(batches, n) }}})
+		c, _ := client(t, f, &device.Options{Window: 32,
+			Trace: &device.Trace{Sent: func(n int) { batches = append(batches, n) }}})
 		open(t, c)
 		enqueue := func(n int) {
 			for i := range n {

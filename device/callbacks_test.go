@@ -64,8 +64,9 @@ func (f *failingOnce) arm() {
 	f.armed = true
 }
 
-// What the loop calls itself ends the client with an error that names the callback. It leaves no place of the limiter,
-// no goroutine and no message behind, and the client can be opened again; with TryAgainAfter it does so by itself.
+// What the loop calls itself ends the client with an error that names the callback. It leaves no
+// place of the limiter, no goroutine and no message behind, and the client can be opened again;
+// with TryAgainAfter it does so by itself.
 func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
 	nothing := func() {}
 	for _, tc := range []struct {
@@ -316,8 +317,10 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 					},
 				})
 				require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { count(&changes) }))
-				require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { count(&calls); return 200, nil }))
-				require.NoError(t, c.HandleMethod("slow", func(context.Context, *device.MethodCall) (int, []byte) { time.Sleep(20 * time.Second); return 200, nil }))
+				require.NoError(t, c.HandleMethod("",
+					func(context.Context, *device.MethodCall) (int, []byte) { count(&calls); return 200, nil }))
+				require.NoError(t, c.HandleMethod("slow",
+					func(context.Context, *device.MethodCall) (int, []byte) { time.Sleep(20 * time.Second); return 200, nil }))
 				open(t, c)
 				for range 2 {
 					s := h.f.last()
@@ -346,7 +349,8 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// Wherever in an attempt the clock is read, a clock that does not return keeps no place of the limiter.
+// Wherever in an attempt the clock is read, a clock that does not return keeps no place of the
+// limiter.
 func TestAClockThatDoesNotReturnKeepsNoPlace(t *testing.T) {
 	for n := range 6 {
 		bubble(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package device_test
 
-// What the SDKs' own tests expect (T and a number), defects of the Java SDK (L and a number) and what users suffered from (Pain and a number), for the twin and direct methods.
+// What the SDKs' own tests expect (T and a number), defects of the Java SDK (L and a number) and
+// what users suffered from (Pain and a number), for the twin and direct methods.
 
 import (
 	"context"
@@ -53,7 +54,8 @@ func TestARefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-// L11, pain 3: every connection subscribes to the twin, to changes and to methods before it counts as connected, whatever the hub remembers.
+// L11, pain 3: every connection subscribes to the twin, to changes and to methods before it counts
+// as connected, whatever the hub remembers.
 func TestL11_EveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const all = transport.Messages | transport.Twin | transport.Desired | transport.Methods
@@ -77,10 +79,13 @@ func TestL11_EveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 	})
 }
 
-// T17: without retries, the loss of a connection shows as retrying and then as the end; calls about the twin learn it, and the client can be opened again.
+// T17: without retries, the loss of a connection shows as retrying and then as the end; calls about
+// the twin learn it, and the client can be opened again.
 func TestT17_NoRetryAndTheTwin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }}
+		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
+			return transport.Reply{}, false
+		}}
 		c, w := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}, MessagePolicy: constant(time.Second)})
 		open(t, c)
 		result := make(chan error, 1)
@@ -180,9 +185,11 @@ func TestT23_AnUnknownDevice(t *testing.T) {
 // T24, T25: what is tried again and what is not.
 func TestT24_T25_WhatIsTriedAgain(t *testing.T) {
 	for kind, again := range map[transport.Kind]bool{
-		transport.Network: true, transport.Throttled: true, transport.Quota: true, transport.Unavailable: true, transport.Timeout: true,
-		transport.Unknown: false, transport.NotFound: false, transport.Forbidden: false, transport.Conflict: false, transport.Unauthorized: false,
-		transport.Untrusted: false, transport.Invalid: false, transport.TooLarge: false, transport.Unsupported: false,
+		transport.Network: true, transport.Throttled: true, transport.Quota: true, transport.Unavailable: true,
+		transport.Timeout: true,
+		transport.Unknown: false, transport.NotFound: false, transport.Forbidden: false, transport.Conflict: false,
+		transport.Unauthorized: false,
+		transport.Untrusted:    false, transport.Invalid: false, transport.TooLarge: false, transport.Unsupported: false,
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -208,7 +215,8 @@ func TestT24_T25_WhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// T26: refused for now, tried again; for good, once; past the longest time, with the last error; with NoRetry, once.
+// T26: refused for now, tried again; for good, once; past the longest time, with the last error;
+// with NoRetry, once.
 func TestT26_HowOftenAnOperationIsTried(t *testing.T) {
 	for name, row := range map[string]struct {
 		policy  retrypolicy.Policy
@@ -216,10 +224,11 @@ func TestT26_HowOftenAnOperationIsTried(t *testing.T) {
 		want    transport.Kind // 0: none
 		tries   int
 	}{
-		"for now":   {constant(time.Second), transport.Unavailable, 0, 3},
-		"for good":  {constant(time.Second), transport.Invalid, transport.Invalid, 1},
-		"past time": {retrypolicy.MaxElapsed{Policy: constant(time.Second), Limit: 999 * time.Millisecond}, transport.Unavailable, transport.RetryExpired, 2},
-		"no retry":  {retrypolicy.NoRetry{}, transport.Unavailable, transport.RetryExpired, 1},
+		"for now":  {constant(time.Second), transport.Unavailable, 0, 3},
+		"for good": {constant(time.Second), transport.Invalid, transport.Invalid, 1},
+		"past time": {retrypolicy.MaxElapsed{Policy: constant(time.Second), Limit: 999 * time.Millisecond},
+			transport.Unavailable, transport.RetryExpired, 2},
+		"no retry": {retrypolicy.NoRetry{}, transport.Unavailable, transport.RetryExpired, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -248,8 +257,9 @@ func TestT26_HowOftenAnOperationIsTried(t *testing.T) {
 	}
 }
 
-// Pain 9: each call about the twin gets exactly one result, whatever the hub does: it answers, refuses, says nothing, says it twice or late, or hangs up. One that got none would stall
-// the bubble; one that got two would hold the loop.
+// Pain 9: each call about the twin gets exactly one result, whatever the hub does: it answers,
+// refuses, says nothing, says it twice or late, or hangs up. One that got none would stall the
+// bubble; one that got two would hold the loop.
 func TestPain9_EachTwinCallGetsExactlyOneResult(t *testing.T) {
 	for seed := range uint64(30) {
 		bubble(t, func(t *testing.T) {
@@ -279,7 +289,8 @@ func TestPain9_EachTwinCallGetsExactlyOneResult(t *testing.T) {
 				}
 				return reply, true
 			}
-			c, _ := client(t, f, &device.Options{AckTimeout: 5 * time.Second, OperationTimeout: time.Minute, RetryPolicy: constant(time.Second)})
+			c, _ := client(t, f, &device.Options{AckTimeout: 5 * time.Second, OperationTimeout: time.Minute,
+				RetryPolicy: constant(time.Second)})
 			open(t, c)
 			const calls = 100
 			results := make(chan error, 2*calls)

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A quota is charged for retries that are made. charges counts the tokens that are missing from one of 500, of which a retry costs 14.
+// A quota is charged for retries that are made. charges counts the tokens that are missing from one
+// of 500, of which a retry costs 14.
 type charges struct {
 	quota  *retrypolicy.Quota
 	bucket *retrypolicy.TokenBucket
@@ -153,7 +154,8 @@ func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
 func TestARetryThatIsRefusedAfterItWasPaidCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) { // by OutageLimit
 		q := newCharges(t)
-		c, _ := client(t, &fake{dial: never}, &device.Options{RetryPolicy: q.wrap(time.Hour), OutageLimit: time.Minute, TryAgainAfter: time.Hour})
+		c, _ := client(t, &fake{dial: never}, &device.Options{RetryPolicy: q.wrap(time.Hour), OutageLimit: time.Minute,
+			TryAgainAfter: time.Hour})
 		require.NoError(t, c.Start())
 		synctest.Wait()
 		require.Zero(t, q.missing())
@@ -179,7 +181,8 @@ func TestARetryThatIsRefusedAfterItWasPaidCostsNothing(t *testing.T) {
 	})
 }
 
-// A caller that gives up during a pause takes its message back; the retry that was paid for is not made.
+// A caller that gives up during a pause takes its message back; the retry that was paid for is not
+// made.
 func TestAMessageThatIsWithdrawnDuringAPauseCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		q := newCharges(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Client keeps one device connected and its messages moving. Make one with New; call Close when done.
+// Client keeps one device connected and its messages moving. Make one with New; call Close when
+// done.
 type Client struct {
 	creds     *transport.Credentials
 	lent      *transport.Credentials // to transports: creds with a clock that always returns
@@ -56,8 +57,9 @@ type run struct {
 	last error // the latest failure while it is not connected
 }
 
-// New returns a client that is Disconnected and takes messages by Enqueue. Nothing is dialed and no goroutine runs before Open or Start. t carries
-// the messages; o may be nil. The error, of Kind Invalid, names the field that is wrong.
+// New returns a client that is Disconnected and takes messages by Enqueue. Nothing is dialed and no
+// goroutine runs before Open or Start. t carries the messages; o may be nil. The error, of Kind
+// Invalid, names the field that is wrong.
 func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Client, error) {
 	if creds == nil {
 		return nil, invalidOption("credentials are nil; make them with ParseConnectionString, or fill transport.Credentials")
@@ -126,14 +128,15 @@ func (c *Client) poke() {
 	}
 }
 
-// Start begins to connect in the background. It does nothing on a client that is open. After Disconnected it begins anew, with a fresh count of
-// retries. After Close it returns Closed.
+// Start begins to connect in the background. It does nothing on a client that is open. After
+// Disconnected it begins anew, with a fresh count of retries. After Close it returns Closed.
 func (c *Client) Start() error {
 	_, _, err := c.start(true)
 	return err
 }
 
-// start returns the run that is under way, or begins one. keep says that it shall outlive the context of an Open.
+// start returns the run that is under way, or begins one. keep says that it shall outlive the
+// context of an Open.
 func (c *Client) start(keep bool) (r *run, began bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,10 +166,11 @@ func (c *Client) start(keep bool) (r *run, began bool, err error) {
 	return r, true, nil
 }
 
-// Open starts the client and waits until it is connected for the first time. The first connection is retried like any other, so only
-// three things end Open with an error: a failure that no retry mends or the end of the retries (that failure), ctx's end (Timeout; the client stops
-// again if this Open started it and nobody else has called Open or Start since, which takes CloseTimeout at the most) and Close (Closed). On a
-// connected client Open returns at once.
+// Open starts the client and waits until it is connected for the first time. The first connection
+// is retried like any other, so only three things end Open with an error: a failure that no retry
+// mends or the end of the retries (that failure), ctx's end (Timeout; the client stops again if
+// this Open started it and nobody else has called Open or Start since, which takes CloseTimeout at
+// the most) and Close (Closed). On a connected client Open returns at once.
 func (c *Client) Open(ctx context.Context) error {
 	r, began, err := c.start(false)
 	if err != nil {
@@ -199,7 +203,8 @@ func (c *Client) Open(ctx context.Context) error {
 	}
 }
 
-// halt ends what waits for a connection, but for enqueued messages. The status is Disconnected; c.mu is held.
+// halt ends what waits for a connection, but for enqueued messages. The status is Disconnected;
+// c.mu is held.
 func (c *Client) halt(why *transport.Error) {
 	c.box.halt(why)
 	if x := c.also(); x != nil {
@@ -239,10 +244,12 @@ func (c *Client) join(done <-chan struct{}) bool {
 	}
 }
 
-// Close ends the client for good: it says goodbye to the hub, waits for every goroutine of the client, and gives all messages without a result the
-// result Closed; call Flush before it to send them. It takes CloseTimeout at the most for each of four things: a call of OnMessage under way, the handlers of
-// desired properties and methods under way, the transport's end, and a call of OnStatus under way; when one of them does not end by then, Close returns Timeout.
-// Further calls wait for the first and return nil.
+// Close ends the client for good: it says goodbye to the hub, waits for every goroutine of the
+// client, and gives all messages without a result the result Closed; call Flush before it to send
+// them. It takes CloseTimeout at the most for each of four things: a call of OnMessage under way,
+// the handlers of desired properties and methods under way, the transport's end, and a call of
+// OnStatus under way; when one of them does not end by then, Close returns Timeout. Further calls
+// wait for the first and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.shut {
@@ -263,15 +270,18 @@ func (c *Client) Close() error {
 	}
 	var late error
 	if handling != nil && !c.join(handling) {
-		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnMessage did not return within CloseTimeout"), nil)
+		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnMessage did not return within CloseTimeout"),
+			nil)
 	}
 	if x != nil && !c.join(calls) {
-		late = timedOut(transport.OpClose, transport.Connection, errors.New("a handler for the twin or a method did not return within CloseTimeout"), nil)
+		late = timedOut(transport.OpClose, transport.Connection, errors.New("a handler for the twin or a method did not "+
+			"return within CloseTimeout"), nil)
 	}
 	if r != nil {
 		r.cancel()
 		if !c.join(r.done) {
-			late = timedOut(transport.OpClose, transport.Connection, errors.New("the transport did not end within CloseTimeout"), nil)
+			late = timedOut(transport.OpClose, transport.Connection, errors.New("the transport did not end within CloseTimeout"),
+				nil)
 		}
 	}
 	c.box.drain()
@@ -281,21 +291,24 @@ func (c *Client) Close() error {
 
 	c.mu.Lock()
 	if r != nil && !r.over {
-		r.over, r.err = true, &transport.Error{Kind: transport.Closed, Scope: transport.Connection, Op: transport.OpOpen, Err: errClosed.Err}
+		r.over, r.err = true, &transport.Error{Kind: transport.Closed, Scope: transport.Connection, Op: transport.OpOpen,
+			Err: errClosed.Err}
 	}
 	c.publishLocked(Status{State: Disconnected, Reason: ClientClosed})
 	dispatching, ended := c.notices.running, c.notices.ended
 	c.mu.Unlock()
 	if dispatching && !c.join(ended) {
-		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnStatus did not return within CloseTimeout"), nil)
+		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnStatus did not return within CloseTimeout"),
+			nil)
 	}
 	close(c.closed)
 	return late
 }
 
-// Reconnect replaces the connection by a new one now: it ends the wait for the next attempt, or hangs up a live connection, which is reported as Planned and
-// asks no policy. For the program that knows more than the client: the network changed, the device woke up. During an attempt it does nothing. The count
-// of retries stays. It returns Closed on a client that is not open.
+// Reconnect replaces the connection by a new one now: it ends the wait for the next attempt, or
+// hangs up a live connection, which is reported as Planned and asks no policy. For the program that
+// knows more than the client: the network changed, the device woke up. During an attempt it does
+// nothing. The count of retries stays. It returns Closed on a client that is not open.
 func (c *Client) Reconnect() error {
 	c.mu.Lock()
 	open := c.run != nil && !c.run.over && !c.shut
@@ -308,9 +321,10 @@ func (c *Client) Reconnect() error {
 	return nil
 }
 
-// SetRetryPolicy sets the policy for connections, and for messages unless Options.MessagePolicy or SetMessagePolicy has set one apart. It works at any time; a wait under way is decided anew, counted from its
-// beginning: the new policy may shorten, lengthen or end it. The error, of Kind Invalid, names the parameter that makes no sense; the old
-// policy then stays.
+// SetRetryPolicy sets the policy for connections, and for messages unless Options.MessagePolicy or
+// SetMessagePolicy has set one apart. It works at any time; a wait under way is decided anew,
+// counted from its beginning: the new policy may shorten, lengthen or end it. The error, of Kind
+// Invalid, names the parameter that makes no sense; the old policy then stays.
 func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {
 	if err := retrypolicy.Validate(p); err != nil {
 		return err
@@ -319,8 +333,9 @@ func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {
 	return nil
 }
 
-// SetMessagePolicy sets the policy for messages and calls alone, as Options.MessagePolicy does, and leaves that for connections. nil makes them follow the policy for connections
-// again. It works at any time, as SetRetryPolicy does.
+// SetMessagePolicy sets the policy for messages and calls alone, as Options.MessagePolicy does, and
+// leaves that for connections. nil makes them follow the policy for connections again. It works at
+// any time, as SetRetryPolicy does.
 func (c *Client) SetMessagePolicy(p retrypolicy.Policy) error {
 	if p != nil {
 		if err := retrypolicy.Validate(p); err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// clock notices when the wall clock moves by more, or less, than time passes. It belongs to the loop.
+// clock notices when the wall clock moves by more, or less, than time passes. It belongs to the
+// loop.
 type clock struct {
 	wall time.Time // as it was looked at last, in serve at the beginning of each turn
 
@@ -18,15 +19,17 @@ type clock struct {
 }
 
 const (
-	// clockCheck is how often the clock is looked at when nothing else happens, and the least time between two jumps that count: a clock that swings, or runs fast, must not
-	// make the client connect all the time.
+	// clockCheck is how often the clock is looked at when nothing else happens, and the least time
+	// between two jumps that count: a clock that swings, or runs fast, must not make the client
+	// connect all the time.
 	clockCheck = 30 * time.Second
 	// clockJump is the least difference that counts.
 	clockJump = 5 * time.Second
 )
 
-// jump returns by how much the wall clock moved beyond the time that passed; 0 for less than clockJump. Within clockCheck after a jump it returns 0; a difference that is still there then
-// is the next one.
+// jump returns by how much the wall clock moved beyond the time that passed; 0 for less than
+// clockJump. Within clockCheck after a jump it returns 0; a difference that is still there then is
+// the next one.
 func (k *clock) jump(wall, mono time.Time) time.Duration {
 	var by time.Duration
 	if !k.fromMono.IsZero() {
@@ -62,14 +65,17 @@ func (l *loop) clockJumped(now time.Time) time.Duration {
 // errJumped is why a connection counts as lost when the clock jumped ahead.
 var errJumped = &transport.Error{
 	Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun,
-	Err: errors.New("the clock jumped ahead: the device has slept, so the connection is dead, or the clock was set, so the token may be old"),
+	Err: errors.New("the clock jumped ahead: the device has slept, so the connection is dead, or the clock was set, so " +
+		"the token may be old"),
 }
 
-// clockAtFault returns what the failure of an attempt means when the device's clock at its beginning is taken into account: a token of ours that is refused is no proof of a wrong key when
+// clockAtFault returns what the failure of an attempt means when the device's clock at its
+// beginning is taken into account: a token of ours that is refused is no proof of a wrong key when
 // it was signed by a clock that is not set.
 func (l *loop) clockAtFault(failure *transport.Error) *transport.Error {
 	if !l.c.creds.ClockRefused(l.clock.wall, failure) {
 		return failure
 	}
-	return &transport.Error{Kind: transport.ClockUnset, Scope: failure.Scope, Op: failure.Op, Proto: failure.Proto, RetryAfter: failure.RetryAfter, Err: failure}
+	return &transport.Error{Kind: transport.ClockUnset, Scope: failure.Scope, Op: failure.Op, Proto: failure.Proto,
+		RetryAfter: failure.RetryAfter, Err: failure}
 }

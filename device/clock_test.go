@@ -14,10 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two machines answer for one time server and differ by 10 s, or the clock runs fast: the client connects no more than twice a minute for that, however busy it is.
+// Two machines answer for one time server and differ by 10 s, or the clock runs fast: the client
+// connects no more than twice a minute for that, however busy it is.
 func TestAClockThatSwingsDoesNotReconnectAllTheTime(t *testing.T) {
 	for name, clock := range map[string]func(calls int, passed time.Duration) time.Duration{
-		"swings between two machines":   func(calls int, _ time.Duration) time.Duration { return time.Duration(calls%2) * 10 * time.Second },
+		"swings between two machines": func(calls int, _ time.Duration) time.Duration {
+			return time.Duration(calls%2) * 10 * time.Second
+		},
 		"runs a thousand times as fast": func(_ int, passed time.Duration) time.Duration { return 1000 * passed },
 	} {
 		for when, f := range map[string]*fake{
@@ -32,7 +35,8 @@ func TestAClockThatSwingsDoesNotReconnectAllTheTime(t *testing.T) {
 						calls++
 						return time.Now().Add(clock(calls, time.Since(start)))
 					}
-					c, err := device.New(id, f, &device.Options{StableTime: time.Second, RetryPolicy: constant(time.Minute), Rand: func() uint64 { return 0 }})
+					c, err := device.New(id, f,
+						&device.Options{StableTime: time.Second, RetryPolicy: constant(time.Minute), Rand: func() uint64 { return 0 }})
 					require.NoError(t, err)
 					defer c.Close()
 					require.NoError(t, c.Start())
@@ -47,7 +51,8 @@ func TestAClockThatSwingsDoesNotReconnectAllTheTime(t *testing.T) {
 	}
 }
 
-// A connection that a jump of the clock ends is lost like any other: the policy is asked, and may say no.
+// A connection that a jump of the clock ends is lost like any other: the policy is asked, and may
+// say no.
 func TestAClockJumpAsksThePolicy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		policy := &recorder{delay: 7 * time.Second}
@@ -91,7 +96,8 @@ func TestASecondJumpSoonAfterTheFirstIsNotForgotten(t *testing.T) {
 	})
 }
 
-// signing returns credentials with a key, whose clock is late by that much until it is set, and a dial of a hub that takes tokens made by a right clock alone.
+// signing returns credentials with a key, whose clock is late by that much until it is set, and a
+// dial of a hub that takes tokens made by a right clock alone.
 func signing(t *testing.T, late time.Duration) (*transport.Credentials, *skewed, func(int, context.Context) error) {
 	t.Helper()
 	sign, err := transport.SharedKey("c2VjcmV0LWtleS1vZi10aGUtZGV2aWNl")
@@ -112,7 +118,8 @@ func signing(t *testing.T, late time.Duration) (*transport.Credentials, *skewed,
 	}
 }
 
-// A clock chip without battery starts in 2000, and a system without one at the build time of its image. Refused tokens of that time are no wrong key: the client waits for its clock.
+// A clock chip without battery starts in 2000, and a system without one at the build time of its
+// image. Refused tokens of that time are no wrong key: the client waits for its clock.
 func TestARefusedTokenOfAnUnsetClockIsNotFinal(t *testing.T) {
 	for name, row := range map[string]struct {
 		late     time.Duration
@@ -147,9 +154,11 @@ func TestARefusedTokenOfAnUnsetClockIsNotFinal(t *testing.T) {
 	}
 }
 
-// The clock is set while a token that it made before is under way: the refusal is about a time that is over.
+// The clock is set while a token that it made before is under way: the refusal is about a time that
+// is over.
 func TestAClockThatIsSetDuringAnAttempt(t *testing.T) {
-	for name, late := range map[string]time.Duration{"from 2000": 30 * 365 * 24 * time.Hour, "from a plausible time": 90 * 24 * time.Hour} {
+	for name, late := range map[string]time.Duration{"from 2000": 30 * 365 * 24 * time.Hour,
+		"from a plausible time": 90 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				faketime.Start()
@@ -166,7 +175,8 @@ func TestAClockThatIsSetDuringAnAttempt(t *testing.T) {
 	}
 }
 
-// By a clock that may be right a refusal is final, as before, and so is one of an identity that signs nothing.
+// By a clock that may be right a refusal is final, as before, and so is one of an identity that
+// signs nothing.
 func TestARefusalByAPlausibleClockIsFinal(t *testing.T) {
 	for name, key := range map[string]bool{"key": true, "certificate": false} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +198,8 @@ func TestARefusalByAPlausibleClockIsFinal(t *testing.T) {
 	}
 }
 
-// The longest durations there are, for no limit: the sum of two of them is not negative, so the client rests.
+// The longest durations there are, for no limit: the sum of two of them is not negative, so the
+// client rests.
 func TestTheLongestRestIsOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(n int, _ context.Context) error {
@@ -197,7 +208,8 @@ func TestTheLongestRestIsOne(t *testing.T) {
 			}
 			return lost(transport.Unauthorized)
 		}}
-		c, _ := client(t, f, &device.Options{TryAgainAfter: math.MaxInt64, ReconnectSpread: math.MaxInt64, Rand: func() uint64 { return math.MaxInt64 - 1 }})
+		c, _ := client(t, f, &device.Options{TryAgainAfter: math.MaxInt64,
+			ReconnectSpread: math.MaxInt64, Rand: func() uint64 { return math.MaxInt64 - 1 }})
 		require.NoError(t, c.Start())
 		time.Sleep(24 * time.Hour)
 		require.Len(t, f.dialTimes(), 1)

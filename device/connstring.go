@@ -29,10 +29,12 @@ const (
 
 var connKeyNames = [connKeyCount]string{
 	keyHostName: "HostName", keyDeviceID: "DeviceId", keyModuleID: "ModuleId", keyGatewayHostName: "GatewayHostName",
-	keySharedAccessKey: "SharedAccessKey", keySharedAccessKeyName: "SharedAccessKeyName", keySharedAccessSignature: "SharedAccessSignature", keyX509: "x509",
+	keySharedAccessKey: "SharedAccessKey", keySharedAccessKeyName: "SharedAccessKeyName",
+	keySharedAccessSignature: "SharedAccessSignature", keyX509: "x509",
 }
 
-// foreignKeys are keys of other strings that get pasted in the place of a device's, and other spellings of ours.
+// foreignKeys are keys of other strings that get pasted in the place of a device's, and other
+// spellings of ours.
 var foreignKeys = [...]struct{ name, advice string }{
 	{"Endpoint", "this is an Event Hubs or Service Bus string; " + whereDeviceStrings},
 	{"EntityPath", "this is an Event Hubs string; " + whereDeviceStrings},
@@ -55,13 +57,15 @@ var foreignKeys = [...]struct{ name, advice string }{
 	{"SasToken", "write SharedAccessSignature"},
 }
 
-const whereDeviceStrings = "take the device's own: on the hub's page under Devices, or from `az iot hub device-identity connection-string show`"
+const whereDeviceStrings = "take the device's own: on the hub's page under Devices, or from `az iot hub " +
+	"device-identity connection-string show`"
 
 // connValues holds the value of each key, empty if the key is not in the string.
 type connValues [connKeyCount]string
 
-// ParseConnectionString reads the connection string of a device or module as a hub shows it: KEY=VALUE pairs with ';' between them, in any order,
-// keys in any case. Space and quotation marks around the whole, and space around keys and values, come from copying and are taken off.
+// ParseConnectionString reads the connection string of a device or module as a hub shows it:
+// KEY=VALUE pairs with ';' between them, in any order, keys in any case. Space and quotation marks
+// around the whole, and space around keys and values, come from copying and are taken off.
 //
 //	HostName, DeviceId      required
 //	ModuleId                for a module
@@ -71,8 +75,9 @@ type connValues [connKeyCount]string
 //	SharedAccessKeyName     the hub policy whose key SharedAccessKey is
 //	GatewayHostName         is dialed in the place of HostName; a name without port
 //
-// The error is a *transport.Error of Kind Invalid that names the key and the fix. It repeats no value, for any of them may be a key in the wrong
-// place. The expiry of SharedAccessSignature is judged by the clock of the Credentials returned, also when that is set later.
+// The error is a *transport.Error of Kind Invalid that names the key and the fix. It repeats no
+// value, for any of them may be a key in the wrong place. The expiry of SharedAccessSignature is
+// judged by the clock of the Credentials returned, also when that is set later.
 func ParseConnectionString(s string) (*transport.Credentials, error) {
 	v, err := splitConnString(s)
 	if err != nil {
@@ -82,7 +87,8 @@ func ParseConnectionString(s string) (*transport.Credentials, error) {
 		return nil, err
 	}
 	c := &transport.Credentials{
-		Host: v[keyHostName], GatewayHost: v[keyGatewayHostName], DeviceID: v[keyDeviceID], ModuleID: v[keyModuleID], KeyName: v[keySharedAccessKeyName],
+		Host: v[keyHostName], GatewayHost: v[keyGatewayHostName], DeviceID: v[keyDeviceID], ModuleID: v[keyModuleID],
+		KeyName: v[keySharedAccessKeyName],
 	}
 	switch {
 	case v[keySharedAccessKey] != "":
@@ -134,7 +140,8 @@ func splitConnString(s string) (v connValues, err error) {
 	return v, nil
 }
 
-// unquote takes off the quotation marks that a shell, a configuration file or a word processor left around s.
+// unquote takes off the quotation marks that a shell, a configuration file or a word processor left
+// around s.
 func unquote(s string) (string, error) {
 	for _, marks := range [...][2]string{{`"`, `"`}, {"'", "'"}, {"`", "`"}, {"\u201c", "\u201d"}, {"\u2018", "\u2019"}} {
 		inside, found := strings.CutPrefix(s, marks[0])
@@ -160,7 +167,8 @@ func connKey(name string) int {
 	return -1
 }
 
-// unknownKey says what is wrong with a key, and what was probably meant. It shows a name only if that cannot be a displaced secret.
+// unknownKey says what is wrong with a key, and what was probably meant. It shows a name only if
+// that cannot be a displaced secret.
 func unknownKey(name string) string {
 	for _, f := range foreignKeys {
 		if ascii.EqualFold(name, f.name) {
@@ -186,7 +194,8 @@ func notVisible(r rune) bool { return r <= ' ' || r >= 0x7f }
 
 func notLetter(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') }
 
-// oneEditApart reports whether a becomes b, apart from case, by changing, adding or leaving out one byte, or by swapping two neighbours.
+// oneEditApart reports whether a becomes b, apart from case, by changing, adding or leaving out one
+// byte, or by swapping two neighbours.
 func oneEditApart(a, b string) bool {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	if len(a) > len(b) {
@@ -205,15 +214,18 @@ func oneEditApart(a, b string) bool {
 	return false
 }
 
-// check looks at the values one by one, and at which are there. It leaves reading key and token to others.
+// check looks at the values one by one, and at which are there. It leaves reading key and token to
+// others.
 func (v *connValues) check() error {
 	switch {
 	case v[keyDeviceID] == "" && v[keyModuleID] == "" && v[keySharedAccessKeyName] != "":
-		return badConnString("DeviceId is missing: this is a service's string, for the hub and not for one device; " + whereDeviceStrings)
+		return badConnString("DeviceId is missing: this is a service's string, for the hub and not for one device; " +
+			whereDeviceStrings)
 	case v[keyHostName] == "":
 		return badConnString("HostName is missing; add HostName=YOURHUB.azure-devices.net")
 	case v[keyDeviceID] == "":
-		return badConnString("DeviceId is missing; add DeviceId=YOUR-DEVICE (and put the string in quotation marks for a shell, or it ends at the first ';')")
+		return badConnString("DeviceId is missing; add DeviceId=YOUR-DEVICE (and put the string in quotation marks for a " +
+			"shell, or it ends at the first ';')")
 	}
 	for _, key := range [...]int{keyHostName, keyGatewayHostName} {
 		if v[key] == "" || (&transport.Credentials{Host: v[key], DeviceID: "d"}).Validate() == nil {
@@ -229,7 +241,8 @@ func (v *connValues) check() error {
 	}
 	for _, key := range [...]int{keyDeviceID, keyModuleID} {
 		if v[key] != "" && (&transport.Credentials{Host: "h", DeviceID: v[key]}).Validate() != nil {
-			return badConnString(connKeyNames[key] + " is not a valid id; use 1 to 128 ASCII letters, digits and - . + % _ # * ? ! ( ) , : = @ $ '")
+			return badConnString(connKeyNames[key] + " is not a valid id; use 1 to 128 ASCII letters, digits and - . + % _ # " +
+				"* ? ! ( ) , : = @ $ '")
 		}
 	}
 
@@ -247,9 +260,11 @@ func (v *connValues) check() error {
 	case proofs == 0:
 		return badConnString("it has no proof of identity; add one of SharedAccessKey, SharedAccessSignature and x509=true")
 	case proofs > 1:
-		return badConnString("it has more than one proof of identity; leave one of SharedAccessKey, SharedAccessSignature and x509=true")
+		return badConnString("it has more than one proof of identity; leave one of SharedAccessKey, SharedAccessSignature " +
+			"and x509=true")
 	case v[keySharedAccessKeyName] != "" && v[keySharedAccessKey] == "":
-		return badConnString("SharedAccessKeyName says whose key SharedAccessKey is, and there is no SharedAccessKey; leave the name out")
+		return badConnString("SharedAccessKeyName says whose key SharedAccessKey is, and there is no SharedAccessKey; " +
+			"leave the name out")
 	}
 	return nil
 }
@@ -265,17 +280,20 @@ func readSharedKey(value string) (func(context.Context, []byte) ([]byte, error),
 	return transport.SharedKey(value)
 }
 
-// lastExpiry is the end of the year 9999 in seconds since 1970; an expiry beyond it was not given in seconds.
+// lastExpiry is the end of the year 9999 in seconds since 1970; an expiry beyond it was not given
+// in seconds.
 const lastExpiry = 253402300799
 
 // fixedToken makes a token source of a token that cannot be renewed.
 func fixedToken(c *transport.Credentials, text string) (func(context.Context) (transport.Token, error), error) {
 	const scheme = "SharedAccessSignature "
 	if !strings.HasPrefix(text, scheme) {
-		return nil, badConnString("SharedAccessSignature does not begin with \"SharedAccessSignature \" and its fields; copy the token whole")
+		return nil, badConnString("SharedAccessSignature does not begin with \"SharedAccessSignature \" and its fields; " +
+			"copy the token whole")
 	}
 	if strings.IndexFunc(text[len(scheme):], notVisible) >= 0 {
-		return nil, badConnString("SharedAccessSignature has a space, a line end or a letter outside ASCII among its fields; copy the token in one piece")
+		return nil, badConnString("SharedAccessSignature has a space, a line end or a letter outside ASCII among its " +
+			"fields; copy the token in one piece")
 	}
 	var sr, sig, se string
 	for rest, more := text[len(scheme):], true; more; {
@@ -291,23 +309,28 @@ func fixedToken(c *transport.Credentials, text string) (func(context.Context) (t
 			se = value
 		}
 	}
-	for _, f := range [...]struct{ name, value string }{{"sr (resource)", sr}, {"sig (signature)", sig}, {"se (expiry)", se}} {
+	for _, f := range [...]struct {
+		name, value string
+	}{{"sr (resource)", sr}, {"sig (signature)", sig}, {"se (expiry)", se}} {
 		if f.value == "" {
 			return nil, badConnString("SharedAccessSignature lacks " + f.name + "; copy the token whole")
 		}
 	}
 	seconds, err := strconv.ParseInt(se, 10, 64)
 	if err != nil || !allDigits(se) || seconds > lastExpiry {
-		return nil, badConnString("SharedAccessSignature has an expiry (se) that is not a time in seconds since 1970; make a new token")
+		return nil, badConnString("SharedAccessSignature has an expiry (se) that is not a time in seconds since 1970; make " +
+			"a new token")
 	}
 	if !opens(sr, c) {
-		return nil, badConnString("SharedAccessSignature is for another hub, device or module than HostName, DeviceId and ModuleId name; make one for these")
+		return nil, badConnString("SharedAccessSignature is for another hub, device or module than HostName, DeviceId and " +
+			"ModuleId name; make one for these")
 	}
 
 	token := transport.Token{Text: transport.Hide(text), Expires: time.Unix(seconds, 0), Fixed: true}
 	expired := &transport.Error{
 		Kind: transport.Unauthorized, Scope: transport.Connection, Op: transport.OpDial,
-		Err: errors.New("the connection string's SharedAccessSignature expired at " + token.Expires.UTC().Format(time.RFC3339) + "; get a new one"),
+		Err: errors.New("the connection string's SharedAccessSignature expired at " + token.Expires.UTC().Format(
+			time.RFC3339) + "; get a new one"),
 	}
 	return func(context.Context) (transport.Token, error) {
 		if c.Time().After(token.Expires) {
@@ -317,8 +340,9 @@ func fixedToken(c *transport.Credentials, text string) (func(context.Context) (t
 	}, nil
 }
 
-// opens reports whether a token for the resource sr, percent-encoded once or (as one SDK does to ids) twice, is good for c: whether it names
-// c's hub, device and module, or leaves out some of these at the end.
+// opens reports whether a token for the resource sr, percent-encoded once or (as one SDK does to
+// ids) twice, is good for c: whether it names c's hub, device and module, or leaves out some of
+// these at the end.
 func opens(sr string, c *transport.Credentials) bool {
 	for range 2 {
 		plain, ok := percent.Decode(nil, sr)

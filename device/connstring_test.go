@@ -37,7 +37,8 @@ func TestParseConnectionStringReadsEveryKey(t *testing.T) {
 	}{
 		{"device key", connHub + "SharedAccessKey=" + connKey, device1, byKey},
 		{"module key", connHub + "ModuleId=mod-1;SharedAccessKey=" + connKey, module1,
-			token("hub1.example.test%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1", "BygQTaq%2B%2BexEDIDsROvbR7QfclF0h64UGKEmLJ7BcRY%3D", "")},
+			token("hub1.example.test%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1", "BygQTaq%2B%2BexEDIDsROvbR7QfclF0h64UGKEmLJ7BcRY%3D",
+				"")},
 		{"policy key", connHub + "SharedAccessKeyName=device;SharedAccessKey=" + connKey,
 			creds{Host: "hub1.example.test", DeviceID: "dev-1", KeyName: "device"}, byKey + "&skn=device"},
 		{"gateway", connHub + "SharedAccessKey=" + connKey + ";GatewayHostName=edge_1.local",
@@ -50,11 +51,13 @@ func TestParseConnectionStringReadsEveryKey(t *testing.T) {
 		{"keys in any case", "hostname=hub1.example.test;DEVICEID=dev-1;sharedaccesskey=" + connKey, device1, byKey},
 		{"semicolon at the end", connHub + "SharedAccessKey=" + connKey + ";", device1, byKey},
 		{"space and line ends around", " \t\n" + connHub + "SharedAccessKey=" + connKey + "\r\n", device1, byKey},
-		{"space around keys and values", "HostName = hub1.example.test; DeviceId= dev-1 ;\n SharedAccessKey =" + connKey + " ; ", device1, byKey},
+		{"space around keys and values", "HostName = hub1.example.test; DeviceId= dev-1 ;\n SharedAccessKey =" + connKey +
+			" ; ", device1, byKey},
 		{"double quotation marks", `"` + connHub + "SharedAccessKey=" + connKey + `" ` + "\n", device1, byKey},
 		{"single quotation marks", "'" + connHub + "SharedAccessKey=" + connKey + ";'", device1, byKey},
 		{"a word processor's quotation marks", "\u201c" + connHub + "SharedAccessKey=" + connKey + "\u201d", device1, byKey},
-		{"an apostrophe that belongs to the id", "HostName=h;x509=true;DeviceId=joe's'", creds{Host: "h", DeviceID: "joe's'"}, ""},
+		{"an apostrophe that belongs to the id", "HostName=h;x509=true;DeviceId=joe's'", creds{Host: "h", DeviceID: "joe's'"},
+			""},
 		{"id with '='", "HostName=h;DeviceId=a=b==;x509=true", creds{Host: "h", DeviceID: "a=b=="}, ""},
 		{"id with every sign", "HostName=h;DeviceId=-.+%_#*?!(),:=@$';ModuleId=$edgeAgent;x509=true",
 			creds{Host: "h", DeviceID: "-.+%_#*?!(),:=@$'", ModuleID: "$edgeAgent"}, ""},
@@ -71,7 +74,8 @@ func TestParseConnectionStringReadsEveryKey(t *testing.T) {
 			if err := got.Validate(); err != nil {
 				t.Errorf("the credentials do not validate: %v", err)
 			}
-			if got.Host != c.want.Host || got.GatewayHost != c.want.GatewayHost || got.DeviceID != c.want.DeviceID || got.ModuleID != c.want.ModuleID ||
+			if got.Host != c.want.Host || got.GatewayHost != c.want.GatewayHost || got.DeviceID != c.want.DeviceID ||
+				got.ModuleID != c.want.ModuleID ||
 				got.KeyName != c.want.KeyName || got.TokenLife != 0 {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
@@ -81,7 +85,8 @@ func TestParseConnectionStringReadsEveryKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := token.Text.Reveal()
-			if before, after, _ := strings.Cut(c.token, "_"); strings.Contains(c.token, "sig=_") && strings.HasPrefix(text, before) && strings.HasSuffix(text, after) {
+			if before, after, _ := strings.Cut(c.token, "_"); strings.Contains(c.token, "sig=_") &&
+				strings.HasPrefix(text, before) && strings.HasSuffix(text, after) {
 				text = c.token
 			}
 			if text != c.token || c.token != "" && !token.Expires.Equal(connExpiry) {
@@ -107,13 +112,15 @@ func TestParseConnectionStringAcceptsTheTokensThatSDKsMake(t *testing.T) {
 		{"the module", "dev-1;ModuleId=mod-1", "hub1.example.test%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1"},
 	} {
 		text := "SharedAccessSignature sr=" + c.sr + tail
-		creds, err := device.ParseConnectionString("HostName=hub1.example.test;DeviceId=" + c.device + ";SharedAccessSignature=" + text)
+		creds, err := device.ParseConnectionString("HostName=hub1.example.test;DeviceId=" + c.device +
+			";SharedAccessSignature=" + text)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
 		creds.Now = func() time.Time { return time.Unix(0, 0) } // a clock that is not set needs no token of another expiry
-		if token, err := creds.NewToken(context.Background()); err != nil || token.Text.Reveal() != text || !token.Expires.Equal(connExpiry) {
+		if token, err := creds.NewToken(context.Background()); err != nil || token.Text.Reveal() != text ||
+			!token.Expires.Equal(connExpiry) {
 			t.Errorf("%s: %s, expires %v, %v", c.name, token.Text.Reveal(), token.Expires, err)
 		}
 	}
@@ -142,7 +149,8 @@ func TestParseConnectionStringSaysWhatIsWrong(t *testing.T) {
 		{"known key without =", "HostName=h;DeviceId;x509=true", "DeviceId has no '=' behind it; write DeviceId=VALUE"},
 		{"text", "hello", "pair 1 has no '='"},
 
-		{"unknown key", connHub + "Colour=red" + proof, "pair 3 has an unknown key, Colour; known are HostName, DeviceId, ModuleId"},
+		{"unknown key", connHub + "Colour=red" + proof,
+			"pair 3 has an unknown key, Colour; known are HostName, DeviceId, ModuleId"},
 		{"no key", connHub + "=red" + proof, "pair 3 has no key before its '='"},
 		{"a secret as key", connHub + connKey, "pair 3 has an unknown key; known are"},
 		{"letter left out", "HostNme=h;DeviceId=d" + proof, "pair 1 has an unknown key; did you mean HostName?"},
@@ -151,18 +159,22 @@ func TestParseConnectionStringSaysWhatIsWrong(t *testing.T) {
 		{"letters swapped", connHub + "SharedAccessKye=" + connKey, "did you mean SharedAccessKey?"},
 		{"underscore", "HostName=h;Device_Id=d" + proof, "did you mean DeviceId?"},
 		{"other spelling", "Host=h;DeviceId=d" + proof, "pair 1 has the key Host; write HostName"},
-		{"other spelling of the key", connHub + "primarykey=" + connKey, "pair 3 has the key PrimaryKey; write SharedAccessKey"},
+		{"other spelling of the key", connHub + "primarykey=" + connKey,
+			"pair 3 has the key PrimaryKey; write SharedAccessKey"},
 		{"other spelling of the token", connHub + "SasToken=" + connToken, "write SharedAccessSignature"},
-		{"event hub", "Endpoint=sb://x.example.test/;SharedAccessKeyName=iothubowner;SharedAccessKey=" + connKey, "Event Hubs or Service Bus"},
+		{"event hub", "Endpoint=sb://x.example.test/;SharedAccessKeyName=iothubowner;SharedAccessKey=" + connKey,
+			"Event Hubs or Service Bus"},
 		{"storage", "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=" + connKey, "storage account's string"},
 		{"certificate file", connHub + "X509Cert=/etc/cert.pem", "write x509=true"},
 		{"token without key", "HostName=h;DeviceId=d;" + connToken, "pair 3 is a bare token; write SharedAccessSignature="},
 		{"token alone", connToken, "pair 1 is a bare token"},
 
-		{"service string", "HostName=hub1.example.test;SharedAccessKeyName=iothubowner" + proof, "DeviceId is missing: " + service},
+		{"service string", "HostName=hub1.example.test;SharedAccessKeyName=iothubowner" + proof, "DeviceId is missing: " +
+			service},
 		{"no host", "DeviceId=d" + proof, "HostName is missing; add HostName="},
 		{"no device", "HostName=h" + proof, "DeviceId is missing; add DeviceId="},
-		{"module without device", "HostName=h;ModuleId=m;SharedAccessKeyName=n" + proof, "DeviceId is missing; add DeviceId="},
+		{"module without device", "HostName=h;ModuleId=m;SharedAccessKeyName=n" + proof,
+			"DeviceId is missing; add DeviceId="},
 		{"cut off by a shell", "HostName=h", "put the string in quotation marks"},
 		{"host twice", "HostName=h;DeviceId=d;hostname=h" + proof, "HostName is given twice; leave one"},
 		{"key twice", connHub + "SharedAccessKey=" + connKey + proof, "SharedAccessKey is given twice"},
@@ -177,7 +189,8 @@ func TestParseConnectionStringSaysWhatIsWrong(t *testing.T) {
 		{"empty gateway", connHub + "GatewayHostName=" + proof, "GatewayHostName has no value"},
 
 		{"scheme", "HostName=https://hub1.example.test;DeviceId=d" + proof, "HostName has a scheme; give the name alone"},
-		{"port", "HostName=hub1.example.test:8883;DeviceId=d" + proof, "HostName has a port; give the name alone, and set the port in the transport's options"},
+		{"port", "HostName=hub1.example.test:8883;DeviceId=d" + proof,
+			"HostName has a port; give the name alone, and set the port in the transport's options"},
 		{"path", "HostName=hub1.example.test/devices;DeviceId=d" + proof, "HostName is not a host name"},
 		{"colon without port", "HostName=hub1:;DeviceId=d" + proof, "HostName is not a host name"},
 		{"host with space", "HostName=hub 1;DeviceId=d" + proof, "HostName is not a host name"},
@@ -191,41 +204,57 @@ func TestParseConnectionStringSaysWhatIsWrong(t *testing.T) {
 		{"no proof", connHub, "no proof of identity; add one of SharedAccessKey, SharedAccessSignature and x509=true"},
 		{"x509=false alone", connHub + "x509=false", "no proof of identity"},
 		{"policy name alone", connHub + "SharedAccessKeyName=device", "no proof of identity"},
-		{"key and token", connHub + "SharedAccessSignature=" + connToken + proof, "more than one proof of identity; leave one of"},
+		{"key and token", connHub + "SharedAccessSignature=" + connToken + proof,
+			"more than one proof of identity; leave one of"},
 		{"key and certificate", connHub + "x509=true" + proof, "more than one proof of identity"},
-		{"token and certificate", connHub + "x509=true;SharedAccessSignature=" + connToken, "more than one proof of identity"},
-		{"policy name and token", connHub + "SharedAccessKeyName=device;SharedAccessSignature=" + connToken, "SharedAccessKeyName says whose key"},
-		{"policy name and certificate", connHub + "SharedAccessKeyName=device;x509=true", "SharedAccessKeyName says whose key"},
+		{"token and certificate", connHub + "x509=true;SharedAccessSignature=" + connToken,
+			"more than one proof of identity"},
+		{"policy name and token", connHub + "SharedAccessKeyName=device;SharedAccessSignature=" + connToken,
+			"SharedAccessKeyName says whose key"},
+		{"policy name and certificate", connHub + "SharedAccessKeyName=device;x509=true",
+			"SharedAccessKeyName says whose key"},
 		{"x509 as yes", connHub + "x509=yes", "x509 is neither true nor false"},
 		{"x509 as 1", connHub + "x509=1", "x509 is neither true nor false"},
 
 		{"key cut short", connHub + "SharedAccessKey=" + connKey[:43], "SharedAccessKey is not base64; copy it whole"},
-		{"key with signs", connHub + "SharedAccessKey=" + connKey[:20] + "-_" + connKey[22:], "SharedAccessKey is not base64"},
+		{"key with signs", connHub + "SharedAccessKey=" + connKey[:20] + "-_" + connKey[22:],
+			"SharedAccessKey is not base64"},
 		{"key with space", connHub + "SharedAccessKey=" + connKey[:20] + " " + connKey[20:], "SharedAccessKey is not base64"},
-		{"15 bytes", connHub + "SharedAccessKey=AAECAwQFBgcICQoLDA0O", "SharedAccessKey has 15 bytes, and keys have 16 to 64"},
+		{"15 bytes", connHub + "SharedAccessKey=AAECAwQFBgcICQoLDA0O",
+			"SharedAccessKey has 15 bytes, and keys have 16 to 64"},
 		{"65 bytes", connHub + "SharedAccessKey=" + strings.Repeat("AAEC", 21) + "AAE=", "SharedAccessKey has 65 bytes"},
 		{"key of padding", connHub + "SharedAccessKey====", "SharedAccessKey is not base64"},
 
-		{"token without scheme", sas(connToken[len("SharedAccessSignature "):]), `does not begin with "SharedAccessSignature "`},
+		{"token without scheme", sas(connToken[len("SharedAccessSignature "):]),
+			`does not begin with "SharedAccessSignature "`},
 		{"scheme in other case", sas(strings.ToLower(connToken)), `does not begin with "SharedAccessSignature "`},
 		{"scheme alone", sas("SharedAccessSignature "), `does not begin with`},
 		{"token without sr", sas("SharedAccessSignature sig=c2ln&se=1893456000"), "lacks sr (resource)"},
 		{"token without sig", sas("SharedAccessSignature sr=hub1.example.test&se=1893456000"), "lacks sig (signature)"},
 		{"token without se", sas("SharedAccessSignature sr=hub1.example.test&sig=c2ln"), "lacks se (expiry)"},
-		{"token with empty sig", sas("SharedAccessSignature sr=hub1.example.test&sig=&se=1893456000"), "lacks sig (signature)"},
-		{"token with a line end", sas("SharedAccessSignature sr=hub1.example.test&sig=c2\nln&se=1893456000"), "copy the token in one piece"},
-		{"token with a letter outside ASCII", sas("SharedAccessSignature sr=hub1.example.test&sig=é&se=1893456000"), "copy the token in one piece"},
+		{"token with empty sig", sas("SharedAccessSignature sr=hub1.example.test&sig=&se=1893456000"),
+			"lacks sig (signature)"},
+		{"token with a line end", sas("SharedAccessSignature sr=hub1.example.test&sig=c2\nln&se=1893456000"),
+			"copy the token in one piece"},
+		{"token with a letter outside ASCII", sas("SharedAccessSignature sr=hub1.example.test&sig=é&se=1893456000"),
+			"copy the token in one piece"},
 		{"expiry as text", sas("SharedAccessSignature sr=hub1.example.test&sig=c2ln&se=tomorrow"), "not a time in seconds"},
-		{"expiry with sign", sas("SharedAccessSignature sr=hub1.example.test&sig=c2ln&se=+1893456000"), "not a time in seconds"},
+		{"expiry with sign", sas("SharedAccessSignature sr=hub1.example.test&sig=c2ln&se=+1893456000"),
+			"not a time in seconds"},
 		{"negative expiry", sas("SharedAccessSignature sr=hub1.example.test&sig=c2ln&se=-1"), "not a time in seconds"},
-		{"expiry in milliseconds", sas("SharedAccessSignature sr=hub1.example.test&sig=c2ln&se=1893456000000"), "not a time in seconds"},
-		{"expiry past 64 bits", sas("SharedAccessSignature sr=hub1.example.test&sig=c2ln&se=18934560000000000000"), "not a time in seconds"},
+		{"expiry in milliseconds", sas("SharedAccessSignature sr=hub1.example.test&sig=c2ln&se=1893456000000"),
+			"not a time in seconds"},
+		{"expiry past 64 bits", sas("SharedAccessSignature sr=hub1.example.test&sig=c2ln&se=18934560000000000000"),
+			"not a time in seconds"},
 		{"other device", sas(strings.Replace(connToken, "dev-1", "dev-2", 1)), "for another hub, device or module"},
-		{"device that begins alike", sas(strings.Replace(connToken, "dev-1", "dev-", 1)), "for another hub, device or module"},
+		{"device that begins alike", sas(strings.Replace(connToken, "dev-1", "dev-", 1)),
+			"for another hub, device or module"},
 		{"device in other case", sas(strings.Replace(connToken, "dev-1", "DEV-1", 1)), "for another hub, device or module"},
 		{"other hub", sas(strings.Replace(connToken, "hub1", "hub2", 1)), "for another hub, device or module"},
-		{"a module of the device", sas(strings.Replace(connToken, "dev-1", "dev-1%2Fmodules%2Fm", 1)), "for another hub, device or module"},
-		{"a device of provisioning", sas(strings.Replace(connToken, "hub1.example.test%2Fdevices", "0ne00000000%2Fregistrations", 1)), "for another hub"},
+		{"a module of the device", sas(strings.Replace(connToken, "dev-1", "dev-1%2Fmodules%2Fm", 1)),
+			"for another hub, device or module"},
+		{"a device of provisioning", sas(strings.Replace(connToken, "hub1.example.test%2Fdevices",
+			"0ne00000000%2Fregistrations", 1)), "for another hub"},
 		{"broken escape", sas(strings.Replace(connToken, "%2Fdev-1", "%2Fdev-1%", 1)), "for another hub, device or module"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -250,11 +279,13 @@ func TestParseConnectionStringSaysWhatIsWrong(t *testing.T) {
 func checkConnError(t *testing.T, err error) {
 	t.Helper()
 	e, ok := err.(*transport.Error)
-	if !ok || e.Kind != transport.Invalid || e.Op != transport.OpOpen || e.Scope != transport.Operation || e.RetryAfter != 0 {
+	if !ok || e.Kind != transport.Invalid || e.Op != transport.OpOpen || e.Scope != transport.Operation ||
+		e.RetryAfter != 0 {
 		t.Errorf("%#v, want Invalid on open", err)
 		return
 	}
-	if !strings.HasPrefix(err.Error(), "open: invalid: connection string: ") && !strings.HasPrefix(err.Error(), "open: invalid: the shared access key") {
+	if !strings.HasPrefix(err.Error(), "open: invalid: connection string: ") && !strings.HasPrefix(err.Error(),
+		"open: invalid: the shared access key") {
 		t.Errorf("text %q", err)
 	}
 }
@@ -266,18 +297,21 @@ func TestFixedTokenFailsOnceItHasExpired(t *testing.T) {
 	}
 	now := connExpiry
 	creds.Now = func() time.Time { return now } // set after parsing, and yet it counts
-	if token, err := creds.NewToken(context.Background()); err != nil || token.Text.Reveal() != connToken || !token.Expires.Equal(connExpiry) {
+	if token, err := creds.NewToken(context.Background()); err != nil || token.Text.Reveal() != connToken ||
+		!token.Expires.Equal(connExpiry) {
 		t.Errorf("at the expiry: %v, %v", token, err)
 	}
 	now = connExpiry.Add(time.Nanosecond)
 	for range 2 {
 		token, err := creds.NewToken(context.Background())
 		e := transport.Find(err)
-		if e == nil || e.Kind != transport.Unauthorized || e.Scope != transport.Connection || e.Op != transport.OpDial || token.Text != nil {
+		if e == nil || e.Kind != transport.Unauthorized || e.Scope != transport.Connection || e.Op != transport.OpDial ||
+			token.Text != nil {
 			t.Errorf("after the expiry: %v, %#v", token, err)
 			continue
 		}
-		if want := "dial: unauthorized: the connection string's SharedAccessSignature expired at 2030-01-01T00:00:00Z; get a new one"; e.Error() != want {
+		if want := "dial: unauthorized: the connection string's SharedAccessSignature expired at 2030-01-01T00:00:00Z; get " +
+			"a new one"; e.Error() != want {
 			t.Errorf("got  %v\nwant %s", e, want)
 		}
 	}
@@ -302,17 +336,21 @@ func TestParsedCredentialsPrintNoSecret(t *testing.T) {
 	}
 }
 
-// FuzzParseConnectionString puts a secret wherever the input has a '~': no input may panic, get another error than Invalid, or show the secret.
+// FuzzParseConnectionString puts a secret wherever the input has a '~': no input may panic, get
+// another error than Invalid, or show the secret.
 func FuzzParseConnectionString(f *testing.F) {
 	const secret = "Q9x+7/Kp3ZrVb8YwLm2TgJhN5sXqEoDcAfUiSyPzG0k="
 	for _, s := range []string{
-		"", "~", "~=", "=~", ";", "'", `"~"`, "HostName=h;DeviceId=d;SharedAccessKey=~", "HostName=h;DeviceId=d;SharedAccessKey=~~",
+		"", "~", "~=", "=~", ";", "'", `"~"`, "HostName=h;DeviceId=d;SharedAccessKey=~",
+		"HostName=h;DeviceId=d;SharedAccessKey=~~",
 		"HostName=~;DeviceId=~;ModuleId=~;GatewayHostName=~;SharedAccessKeyName=~;x509=~", "HostName=h;DeviceId=d;x509=true",
 		"HostName=h;DeviceId=d;~", "HostName=h;DeviceId=~;SharedAccessKey=d", "HostName=h;DeviceId=d;SharedAccessKey;~",
 		"HostName=h;DeviceId=d;SharedAccessSignature=SharedAccessSignature sr=h%2Fdevices%2Fd&sig=~&se=1893456000",
 		"HostName=h;DeviceId=d;SharedAccessSignature=SharedAccessSignature sr=~&sig=~&se=~",
-		"HostName=h;DeviceId=d;SharedAccessSignature=~", "HostName=h;DeviceId=d;SharedAccessSignature sr=~", "HostName=~:8883;DeviceId=d",
-		"HostName=h;SharedAccessKeyName=~;SharedAccessKey=~", "Endpoint=~", "SharedAccessKez=~", "HostName=h;DeviceId=d;SharedAccessKey=~;SharedAccessKey=~",
+		"HostName=h;DeviceId=d;SharedAccessSignature=~", "HostName=h;DeviceId=d;SharedAccessSignature sr=~",
+		"HostName=~:8883;DeviceId=d",
+		"HostName=h;SharedAccessKeyName=~;SharedAccessKey=~", "Endpoint=~", "SharedAccessKez=~",
+		"HostName=h;DeviceId=d;SharedAccessKey=~;SharedAccessKey=~",
 	} {
 		f.Add(s)
 	}
@@ -353,7 +391,9 @@ func ExampleParseConnectionString() {
 	}
 	fmt.Println(creds.Host, creds.DeviceID)
 
-	_, err = device.ParseConnectionString("HostName=hub1.example.test;DeviceId=dev-1;SharedAccesKey=AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+	_,
+		err = device.ParseConnectionString(
+		"HostName=hub1.example.test;DeviceId=dev-1;SharedAccesKey=AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
 	fmt.Println(err)
 	// Output:
 	// hub1.example.test dev-1

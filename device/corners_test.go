@@ -142,7 +142,8 @@ func TestAnUnknownOutcomeIsToldHoweverTheMessageEnds(t *testing.T) {
 	}
 }
 
-// An Open whose run failed reports that failure, though the application has started again meanwhile.
+// An Open whose run failed reports that failure, though the application has started again
+// meanwhile.
 func TestOpenReportsTheEndOfItsOwnRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bad := 0
@@ -254,7 +255,8 @@ func TestDropOldestDropsNothingInVain(t *testing.T) {
 func TestDropOldestTakesRefusedMessagesToo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
-		c, _ := client(t, f, &device.Options{MaxMessages: 2, Overflow: device.DropOldest, Window: 1, RetryPolicy: constant(time.Hour)})
+		c, _ := client(t, f, &device.Options{MaxMessages: 2, Overflow: device.DropOldest, Window: 1,
+			RetryPolicy: constant(time.Hour)})
 		open(t, c)
 		var rs [3]device.Receipt
 		for i := range rs {
@@ -294,7 +296,8 @@ func TestAPauseThatOutlivedItsConnectionCanBeDecidedAnew(t *testing.T) {
 		start := time.Now()
 		time.AfterFunc(2*time.Second, func() { f.last().kill <- lost(transport.Network) })
 		time.AfterFunc(10*time.Second, func() { _ = c.SetMessagePolicy(constant(15 * time.Second)) })
-		time.AfterFunc(8*time.Second, func() { t.Logf("status in the pause after the reconnect: %v %v", c.Status().State, c.Status().Reason) })
+		time.AfterFunc(8*time.Second,
+			func() { t.Logf("status in the pause after the reconnect: %v %v", c.Status().State, c.Status().Reason) })
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		require.Equal(t, 15*time.Second, time.Since(start))
 	})
@@ -393,7 +396,8 @@ func TestRetryAfterOutlivesAConnectionThatDiesWithTheRefusal(t *testing.T) {
 	})
 }
 
-// When the first queued message leaves, those behind it that are in flight are not handed over again.
+// When the first queued message leaves, those behind it that are in flight are not handed over
+// again.
 func TestAnExpiredFrontDoesNotSendWhatFlies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -499,7 +503,8 @@ func TestOutageLimitCountsFromTheLoss(t *testing.T) {
 	})
 }
 
-// A token that has run out by the device's clock, but not by the hub's, is not renewed over and over.
+// A token that has run out by the device's clock, but not by the hub's, is not renewed over and
+// over.
 func TestAClockAheadMakesNoRenewalStorm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{expires: func() time.Time { return time.Now().Add(-10 * time.Minute) }}
@@ -552,7 +557,8 @@ func TestSpreadBearsAHugeDelay(t *testing.T) {
 			}
 			return lost(transport.Network)
 		}}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(math.MaxInt64), ReconnectSpread: time.Minute, Rand: func() uint64 { return 12345678 }})
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(math.MaxInt64),
+			ReconnectSpread: time.Minute, Rand: func() uint64 { return 12345678 }})
 		require.NoError(t, c.Start())
 		time.Sleep(time.Second)
 		require.Len(t, f.dialTimes(), 1)
@@ -575,7 +581,8 @@ func TestASessionThatWantsPingsIsAskedForThem(t *testing.T) {
 	})
 }
 
-// A session that ends while it is asked something may answer all the same. That is no answer of the next one.
+// A session that ends while it is asked something may answer all the same. That is no answer of the
+// next one.
 func TestAnAnswerBehindTheEndOfItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}

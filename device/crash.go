@@ -8,9 +8,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The loop calls the policies, Trace, Rand and the credentials' clock itself, some of them for each batch. So they get
-// no goroutine of their own: the loop notes which one it calls, and when its goroutine ends in there, the client is
-// Disconnected with an error that says so, or begins again after TryAgainAfter.
+// The loop calls the policies, Trace, Rand and the credentials' clock itself, some of them for each
+// batch. So they get no goroutine of their own: the loop notes which one it calls, and when its
+// goroutine ends in there, the client is Disconnected with an error that says so, or begins again
+// after TryAgainAfter.
 
 // rand draws for a policy.
 func (l *loop) rand() uint64 {
@@ -41,21 +42,23 @@ func (l *loop) tellOutcome(eye retrypolicy.Observer, a retrypolicy.Attempt) {
 	l.calling = ""
 }
 
-// crashed is told that the loop's goroutine ends without having been told to. v is what it panicked with, nil for
-// runtime.Goexit. A panic outside of callbacks is the client's own fault, and not hidden.
+// crashed is told that the loop's goroutine ends without having been told to. v is what it panicked
+// with, nil for runtime.Goexit. A panic outside of callbacks is the client's own fault, and not
+// hidden.
 func (l *loop) crashed(v any) {
 	if v != nil && l.calling == "" {
 		panic(v)
 	}
 	failure := &transport.Error{
-		Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpRun, Err: &callback.Error{Name: l.calling, Panic: v},
+		Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpRun, Err: &callback.Error{Name: l.calling,
+			Panic: v},
 	}
 	l.calling = ""
 	go l.abort(failure)
 }
 
-// abort ends the loop, or begins it anew after TryAgainAfter. It asks no policy and calls no callback, for one of them
-// has failed just now.
+// abort ends the loop, or begins it anew after TryAgainAfter. It asks no policy and calls no
+// callback, for one of them has failed just now.
 func (l *loop) abort(failure *transport.Error) {
 	l.giveBack()
 	if l.joining {
@@ -113,8 +116,8 @@ func (l *loop) restPlainly(failure *transport.Error) bool {
 	return true
 }
 
-// withSafeClock returns creds with a clock for goroutines that must not end, and for code that holds a lock. One that
-// does not return counts as unset.
+// withSafeClock returns creds with a clock for goroutines that must not end, and for code that
+// holds a lock. One that does not return counts as unset.
 func withSafeClock(creds *transport.Credentials) *transport.Credentials {
 	safe := *creds
 	if now := creds.Now; now != nil {

@@ -15,7 +15,8 @@ type policies struct {
 	apart               bool               // the message policy does not follow the connection policy
 }
 
-// withConnection returns p with another connection policy, which messages have too unless theirs was set apart.
+// withConnection returns p with another connection policy, which messages have too unless theirs
+// was set apart.
 func (p policies) withConnection(to retrypolicy.Policy) policies {
 	p.connection = to
 	if !p.apart {
@@ -33,7 +34,8 @@ func (p policies) withMessage(to retrypolicy.Policy) policies {
 	return p
 }
 
-// What a policy is besides is asked where it matters, each time: so a board whose program has no policy of the kind links none of what would follow.
+// What a policy is besides is asked where it matters, each time: so a board whose program has no
+// policy of the kind links none of what would follow.
 
 func isGate(p retrypolicy.Policy) (retrypolicy.Gate, bool) {
 	g, ok := p.(retrypolicy.Gate)
@@ -45,12 +47,14 @@ func isObserver(p retrypolicy.Policy) (retrypolicy.Observer, bool) {
 	return o, ok
 }
 
-// patience is the least delay after failures that ask for it, as the Azure SDKs document it for throttling.
+// patience is the least delay after failures that ask for it, as the Azure SDKs document it for
+// throttling.
 var patience = retrypolicy.ExponentialBackoffWithJitter{
 	C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: 60 * time.Second, Jd: 0.5, Ju: 0.25,
 }
 
-// decide asks the policy that a is for, and makes the delay at least what the service asked for and patience demands.
+// decide asks the policy that a is for, and makes the delay at least what the service asked for and
+// patience demands.
 func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	slow := errfilter.OfKind(a.Kind).Pace == errfilter.Slow
 	d := p.of(a).Decide(a)
@@ -78,8 +82,8 @@ func (p *policies) of(a retrypolicy.Attempt) retrypolicy.Policy {
 	return p.message
 }
 
-// question is a failure that a policy is asked about, kept so that it can be asked again, and so that its answer can be
-// withdrawn.
+// question is a failure that a policy is asked about, kept so that it can be asked again, and so
+// that its answer can be withdrawn.
 type question struct {
 	attempt retrypolicy.Attempt
 	failure *transport.Error
@@ -88,7 +92,8 @@ type question struct {
 	pending retrypolicy.Decision // a retry that was decided on and has not begun; zero: there is none
 }
 
-// withdraw tells the policy that the retry that it decided on is not made, if there is one: it may have charged for it.
+// withdraw tells the policy that the retry that it decided on is not made, if there is one: it may
+// have charged for it.
 func (q *question) withdraw(l *loop) {
 	if !q.pending.Retry {
 		return
@@ -101,7 +106,8 @@ func (q *question) withdraw(l *loop) {
 	l.calling = ""
 }
 
-// maxRetryAfter is the longest wait that a service can ask for: a device must not be put to sleep for years by one answer, which may not even be the hub's.
+// maxRetryAfter is the longest wait that a service can ask for: a device must not be put to sleep
+// for years by one answer, which may not even be the hub's.
 const maxRetryAfter = time.Hour
 
 // retriesEnded is the error when a policy or OutageLimit ended the retries after cause, for reason.
@@ -112,12 +118,15 @@ func retriesEnded(cause *transport.Error, reason retrypolicy.Reason, retries int
 	}
 }
 
-// refusedTry is the error when a gate refuses a try. cause is the failure before it, nil before a first try.
-func refusedTry(scope transport.Scope, op transport.Op, d retrypolicy.Decision, retries int, cause error) *transport.Error {
+// refusedTry is the error when a gate refuses a try. cause is the failure before it, nil before a
+// first try.
+func refusedTry(scope transport.Scope, op transport.Op, d retrypolicy.Decision, retries int,
+	cause error) *transport.Error {
 	if d.Reason == retrypolicy.ByPolicy {
 		d.Reason = retrypolicy.Rejected
 	}
 	return &transport.Error{
-		Kind: transport.RetryExpired, Scope: scope, Op: op, Err: &retrypolicy.Error{Reason: d.Reason, Retries: retries, Err: cause},
+		Kind: transport.RetryExpired, Scope: scope, Op: op, Err: &retrypolicy.Error{Reason: d.Reason, Retries: retries,
+			Err: cause},
 	}
 }

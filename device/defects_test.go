@@ -1,6 +1,7 @@
 package device_test
 
-// Defects of the Java SDK's loop (L and a number) and what users of all official SDKs suffered from (Pain and a number), each with a test of that name.
+// Defects of the Java SDK's loop (L and a number) and what users of all official SDKs suffered from
+// (Pain and a number), each with a test of that name.
 
 import (
 	"context"
@@ -20,7 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// L1: a connection that was lost for a reason that is terminal at a dial, and then made again, is not closed because of the old error.
+// L1: a connection that was lost for a reason that is terminal at a dial, and then made again, is
+// not closed because of the old error.
 func TestL1_ReopenedConnectionIsNotClosedForTheOldError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -47,7 +49,8 @@ func TestL2_OpenKeepsTheCauseAndItsHint(t *testing.T) {
 	})
 }
 
-// L4: what was in flight goes again on the next connection, first, in its order and marked; nothing overtakes it.
+// L4: what was in flight goes again on the next connection, first, in its order and marked; nothing
+// overtakes it.
 func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -75,12 +78,15 @@ func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
 			}
 		}
 		sixth := slices.Contains(f.received(), received{1, "6", false}) // it may have had the place of 3
-		want := []received{{2, "1", true}, {2, "2", true}, {2, "4", true}, {2, "5", true}, {2, "6", sixth}, {2, "7", false}, {2, "8", false}, {2, "9", false}}
+		want := []received{{2, "1", true}, {2, "2", true}, {2, "4", true}, {2, "5", true}, {2, "6", sixth}, {2, "7", false},
+			{2,
+				"8", false}, {2, "9", false}}
 		require.Equal(t, want, second)
 	})
 }
 
-// Pain 16: the order of a stream survives many losses: on each connection the numbers only grow, and what comes again is marked.
+// Pain 16: the order of a stream survives many losses: on each connection the numbers only grow,
+// and what comes again is marked.
 func TestPain16_OrderSurvivesManyLosses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(16, 16))
@@ -146,7 +152,8 @@ func TestL7_MessagesWaitingForTheWindowSurviveALoss(t *testing.T) {
 	})
 }
 
-// Pain 1: Close returns within its bound from every state, and nothing is left running (the bubble panics otherwise).
+// Pain 1: Close returns within its bound from every state, and nothing is left running (the bubble
+// panics otherwise).
 func TestPain1_CloseIsPromptFromEveryState(t *testing.T) {
 	never := func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for _, tc := range []struct {
@@ -166,7 +173,8 @@ func TestPain1_CloseIsPromptFromEveryState(t *testing.T) {
 			f.verdict = func(int, transport.Item) error { return refused(transport.Throttled) }
 			open(t, c)
 		}},
-		{"disconnected", failing(lost(transport.NotFound)), func(t *testing.T, c *device.Client, _ *fake) { require.Error(t, c.Open(t.Context())) }},
+		{"disconnected", failing(lost(transport.NotFound)),
+			func(t *testing.T, c *device.Client, _ *fake) { require.Error(t, c.Open(t.Context())) }},
 		{"stuck in a write", nil, func(t *testing.T, c *device.Client, f *fake) {
 			open(t, c)
 			stuck := make(chan struct{})
@@ -194,7 +202,8 @@ func TestPain1_CloseIsPromptFromEveryState(t *testing.T) {
 				require.Zero(t, time.Since(start))
 				require.ErrorIs(t, r.Wait(t.Context()), transport.Closed, "a message without a result is told so")
 				require.Equal(t, device.ClientClosed, c.Status().Reason)
-				require.Equal(t, device.ClientClosed, w.list()[len(w.list())-1].Reason, "the last status is told before Close returns")
+				require.Equal(t, device.ClientClosed, w.list()[len(w.list())-1].Reason,
+					"the last status is told before Close returns")
 
 				require.NoError(t, c.Close(), "again")
 				require.ErrorIs(t, c.Send(t.Context(), msg(2)), transport.Closed)
@@ -223,7 +232,8 @@ func TestPain1_CloseIsBoundedWhenOthersHang(t *testing.T) {
 	})
 	bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
-		c, _ := client(t, &fake{}, &device.Options{CloseTimeout: 3 * time.Second, OnStatus: func(device.Status) { <-release }})
+		c, _ := client(t, &fake{}, &device.Options{CloseTimeout: 3 * time.Second,
+			OnStatus: func(device.Status) { <-release }})
 		open(t, c)
 		start := time.Now()
 		require.ErrorIs(t, c.Close(), transport.Timeout)
@@ -232,7 +242,8 @@ func TestPain1_CloseIsBoundedWhenOthersHang(t *testing.T) {
 	})
 }
 
-// Pain 2: however long the outage, the client is back within one capped delay, and nothing queued is lost.
+// Pain 2: however long the outage, the client is back within one capped delay, and nothing queued
+// is lost.
 func TestPain2_ReconnectsAfterALongOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		back := time.Now().Add(72 * time.Hour)
@@ -297,7 +308,8 @@ func TestPain5_AttemptsLeaveNoGoroutines(t *testing.T) {
 	})
 }
 
-// Pain 8: no Send blocks for ever: a hub that goes silent is found by the missing answer, a context ends it, OperationTimeout ends it.
+// Pain 8: no Send blocks for ever: a hub that goes silent is found by the missing answer, a context
+// ends it, OperationTimeout ends it.
 func TestPain8_EverySendEnds(t *testing.T) {
 	t.Run("a silent peer is replaced after AckTimeout", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -320,7 +332,8 @@ func TestPain8_EverySendEnds(t *testing.T) {
 	t.Run("the session says how long answers take, unless the program does", func(t *testing.T) {
 		for _, row := range []struct{ option, session, want time.Duration }{
 			{0, 0, 30 * time.Second}, {0, 2 * time.Minute, 2 * time.Minute}, {0, time.Second, 30 * time.Second},
-			{20 * time.Second, 2 * time.Minute, 20 * time.Second}, {30 * time.Second, 2 * time.Minute, 30 * time.Second}, {time.Minute, time.Second, time.Minute},
+			{20 * time.Second, 2 * time.Minute, 20 * time.Second}, {30 * time.Second, 2 * time.Minute, 30 * time.Second},
+			{time.Minute, time.Second, time.Minute},
 		} {
 			bubble(t, func(t *testing.T) {
 				f := &fake{ackTimeout: row.session, verdict: func(conn int, _ transport.Item) error {
@@ -425,8 +438,8 @@ func TestPain8_EverySendEnds(t *testing.T) {
 	})
 }
 
-// Pain 9: each accepted message gets exactly one result, whatever happens. A receipt that got two would block its giver for ever, one that got none its
-// waiter; both show as a stalled bubble.
+// Pain 9: each accepted message gets exactly one result, whatever happens. A receipt that got two
+// would block its giver for ever, one that got none its waiter; both show as a stalled bubble.
 func TestPain9_EachMessageGetsExactlyOneResult(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -456,8 +469,9 @@ func oneResultEach(t *testing.T, seed uint64) {
 		return nil
 	}
 	o := &device.Options{
-		RetryPolicy: constant(time.Second), Window: 1 + rnd.IntN(20), MaxMessages: 20 + rnd.IntN(100), AckTimeout: 5 * time.Second,
-		Overflow: device.Overflow(rnd.IntN(4)),
+		RetryPolicy: constant(time.Second), Window: 1 + rnd.IntN(20), MaxMessages: 20 + rnd.IntN(100),
+		AckTimeout: 5 * time.Second,
+		Overflow:   device.Overflow(rnd.IntN(4)),
 	}
 	c, _ := client(t, f, o)
 	open(t, c)
@@ -517,7 +531,8 @@ func oneResultEach(t *testing.T, seed uint64) {
 	require.Equal(t, uint64(other), s.Refused+s.Expired+s.Dropped+s.Cancelled, "%+v", s)
 }
 
-// A refusal that leaves the outcome open is remembered: whoever gives up later learns that the hub may have the message.
+// A refusal that leaves the outcome open is remembered: whoever gives up later learns that the hub
+// may have the message.
 func TestARefusalWithAnUnknownOutcome(t *testing.T) {
 	for _, unknown := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {

@@ -15,27 +15,39 @@ import (
 type Desired struct {
 	// Version is that of the desired properties after the change.
 	Version int64
-	// Full: JSON is all of the desired properties, and takes the place of what came before. Otherwise it is a merge patch (RFC 7396), as the hub sent it: a member that is null was
-	// removed. A back end that replaces all properties has the hub send the new ones in the same form, so those that it left out are not named; see OnDesired.
+	// Full: JSON is all of the desired properties, and takes the place of what came before. Otherwise
+	// it is a merge patch (RFC 7396), as the hub sent it: a member that is null was removed. A back
+	// end that replaces all properties has the hub send the new ones in the same form, so those that
+	// it left out are not named; see OnDesired.
 	Full bool
 	// JSON is an object, with "$version". It is valid until the handler returns.
 	JSON []byte
 }
 
-// OnDesired has changes of the twin's desired properties told to handle, in the order of their versions: first all properties as they are, then each change, once. After
-// changes that did not reach the device (it was disconnected, or handle was busy while more than 8 came), all properties come as they are by then, with Full set. A twin that cannot
-// be read for that is read again, after 10 s at first and 10 minutes at the most (Trace.TwinUnread). What handle is told is never older than what it was told before.
+// OnDesired has changes of the twin's desired properties told to handle, in the order of their
+// versions: first all properties as they are, then each change, once. After changes that did not
+// reach the device (it was disconnected, or handle was busy while more than 8 came), all properties
+// come as they are by then, with Full set. A twin that cannot be read for that is read again, after
+// 10 s at first and 10 minutes at the most (Trace.TwinUnread). What handle is told is never older
+// than what it was told before.
 //
-// A hub does not say whether what it sends is a change or all properties (a back end may do either), so a property that a back end removed by replacing them all may outlive that at the
-// device. Therefore each new connection that follows a change brings all properties again, with Full set, though their version may be known; without one before it brings nothing unless
-// something has changed. A device for which that is too late reads the twin when it is told of a change (GetTwin); a back end that removes properties with null is understood at once.
+// A hub does not say whether what it sends is a change or all properties (a back end may do
+// either), so a property that a back end removed by replacing them all may outlive that at the
+// device. Therefore each new connection that follows a change brings all properties again, with
+// Full set, though their version may be known; without one before it brings nothing unless
+// something has changed. A device for which that is too late reads the twin when it is told of a
+// change (GetTwin); a back end that removes properties with null is understood at once.
 //
-// handle is called by one goroutine at a time and may call the client's methods, but Close only in a goroutine of its own. ctx ends when the client is closed. A panic is reported to
-// Trace.HandlerPanic and counted; the change is not told again. A client with a handler subscribes before each connection counts as Connected; over a transport without twins it becomes
-// Disconnected with Unsupported. Another call replaces handle, which begins with all properties as they are; what waited for the one before is not told any more. The error is Invalid for nil.
+// handle is called by one goroutine at a time and may call the client's methods, but Close only in
+// a goroutine of its own. ctx ends when the client is closed. A panic is reported to
+// Trace.HandlerPanic and counted; the change is not told again. A client with a handler subscribes
+// before each connection counts as Connected; over a transport without twins it becomes
+// Disconnected with Unsupported. Another call replaces handle, which begins with all properties as
+// they are; what waited for the one before is not told any more. The error is Invalid for nil.
 func (c *Client) OnDesired(handle func(ctx context.Context, d Desired)) error {
 	if handle == nil {
-		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe, Err: errors.New("OnDesired needs a handler; it is nil")}
+		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe,
+			Err: errors.New("OnDesired needs a handler; it is nil")}
 	}
 	t := c.twinExtra()
 	t.mu.Lock()
@@ -58,8 +70,10 @@ const desiredQueue = 8
 
 // desired keeps what the handler is told in step with the hub. It is part of the twin's monitor.
 //
-// Notifications may be lost, doubled or late. So it counts: the version after the one told last is told; an older one was told before; anything else means that something was missed,
-// and then the twin is read, and told as a whole. Reading begins anew until what was read is as new as any notification seen meanwhile.
+// Notifications may be lost, doubled or late. So it counts: the version after the one told last is
+// told; an older one was told before; anything else means that something was missed, and then the
+// twin is read, and told as a whole. Reading begins anew until what was read is as new as any
+// notification seen meanwhile.
 type desired struct {
 	handle  func(ctx context.Context, d Desired)
 	ctx     *lifetime // of the handler; ends with Close
@@ -95,13 +109,15 @@ func (d *desired) afresh() {
 // rereadAfter is how long a hub that answers with an older twin than it notified about is given.
 const rereadAfter = time.Second
 
-// unreadPause is how long a twin is left alone that could not be read, and for which filter and policy see no more tries: whatever it was may pass, and the device must not stay
-// without its properties until somebody changes them.
+// unreadPause is how long a twin is left alone that could not be read, and for which filter and
+// policy see no more tries: whatever it was may pass, and the device must not stay without its
+// properties until somebody changes them.
 var unreadPause = retrypolicy.ExponentialBackoffWithJitter{
 	C: 10 * time.Second, Cmin: 10 * time.Second, Cmax: 10 * time.Minute, Jd: 0.5, Ju: 0.25,
 }
 
-// catchUp begins to read the twin if something was missed, and returns when to look again. The lock is held.
+// catchUp begins to read the twin if something was missed, and returns when to look again. The lock
+// is held.
 func (t *twin) catchUp(now time.Time) time.Time {
 	d := t.changes
 	switch {
@@ -161,7 +177,8 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 	switch {
 	case version <= d.told && d.ever && version != 0:
 		d.skipped++
-	case d.stale || version != d.told+1 || len(d.queue) == desiredQueue || !jsonscan.IsObject(n.Msg.Body): // the twin has it as well
+	case d.stale || version != d.told+1 || len(d.queue) == desiredQueue || !jsonscan.IsObject(n.Msg.Body):
+		// the twin has it as well
 		d.stale, d.seen = true, max(d.seen, version)
 		if d.unread > 0 { // the hub has it in hand, it seems
 			d.again = time.Time{}
@@ -186,7 +203,8 @@ func (t *twin) tell(change Desired) {
 	}
 }
 
-// handle calls the handler until nothing waits, and ends. There is one at a time; tell starts it, Close joins it.
+// handle calls the handler until nothing waits, and ends. There is one at a time; tell starts it,
+// Close joins it.
 func (t *twin) handle(ended chan struct{}) {
 	defer close(ended)
 	d := t.changes
@@ -222,7 +240,8 @@ func (t *twin) handle(ended chan struct{}) {
 	}
 }
 
-// protect calls a handler and reports whether it panicked. One that ends its goroutine instead is traced as well.
+// protect calls a handler and reports whether it panicked. One that ends its goroutine instead is
+// traced as well.
 func protect(trace *Trace, handler func()) (panicked bool) {
 	done := false
 	defer func() {

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twinHub is a hub's twin as its sessions see it: a version that a back end moves on, notifications that may get lost.
+// twinHub is a hub's twin as its sessions see it: a version that a back end moves on, notifications
+// that may get lost.
 type twinHub struct {
 	f *fake
 
@@ -35,7 +36,8 @@ func newTwinHub() *twinHub {
 			return transport.Reply{Status: 204, Version: 1}, true
 		}
 		h.reads++
-		return transport.Reply{Status: 200, Body: fmt.Appendf(nil, `{"desired":{"n":%d,"$version":%[1]d},"reported":{"$version":1}}`, h.version-h.lag)}, true
+		return transport.Reply{Status: 200, Body: fmt.Appendf(nil,
+			`{"desired":{"n":%d,"$version":%[1]d},"reported":{"$version":1}}`, h.version-h.lag)}, true
 	}
 	return h
 }
@@ -53,7 +55,8 @@ func (h *twinHub) change(notify bool) {
 
 func (h *twinHub) notify(version int64) {
 	s := h.f.last()
-	s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: version, Msg: &transport.Message{Body: fmt.Appendf(nil, `{"n":%d,"$version":%[1]d}`, version)}})
+	s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: version,
+		Msg: &transport.Message{Body: fmt.Appendf(nil, `{"n":%d,"$version":%[1]d}`, version)}})
 }
 
 func (h *twinHub) readCount() int {
@@ -99,7 +102,8 @@ func TestDesiredChangesComeInOrderAndOnce(t *testing.T) {
 		require.NoError(t, c.OnDesired(w.handle))
 		open(t, c)
 		synctest.Wait()
-		require.Equal(t, []transport.Features{transport.Twin | transport.Desired}, h.f.subscriptions(), "before it is connected")
+		require.Equal(t, []transport.Features{transport.Twin | transport.Desired}, h.f.subscriptions(),
+			"before it is connected")
 		require.Equal(t, []string{"full 1"}, w.list())
 		h.change(true)
 		h.change(true)
@@ -151,7 +155,8 @@ func TestADesiredHandlerThatComesLate(t *testing.T) {
 	})
 }
 
-// A handler that takes the place of a busy one is not told what waited for that, but how things are, which is not older; also when the twin is read with a delay.
+// A handler that takes the place of a busy one is not told what waited for that, but how things
+// are, which is not older; also when the twin is read with a delay.
 func TestADesiredHandlerIsReplacedWhileChangesWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w, other := newTwinHub(), &told{}, &told{}
@@ -210,7 +215,8 @@ func TestASlowDesiredHandlerGetsTheNewest(t *testing.T) {
 		close(gate)
 		synctest.Wait()
 		all := w.list()
-		require.Equal(t, []string{"full 1", "patch 2", "patch 3", "patch 4", "patch 5", "patch 6", "patch 7", "patch 8", "patch 9", "full 21"}, all)
+		require.Equal(t, []string{"full 1", "patch 2", "patch 3", "patch 4", "patch 5", "patch 6", "patch 7", "patch 8",
+			"patch 9", "full 21"}, all)
 	})
 }
 
@@ -263,7 +269,9 @@ func TestDesiredHandlersThatPanic(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}
 		var panics []any
-		c, _ := client(t, h.f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) { panics = append(panics, v) }}})
+		c, _ := client(t, h.f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) {
+			panics = append(panics, v)
+		}}})
 		require.NoError(t, c.OnDesired(func(ctx context.Context, d device.Desired) {
 			w.handle(ctx, d)
 			if d.Version == 2 {
@@ -317,11 +325,14 @@ func TestATwinThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// One bad answer, whatever it is, does not leave a device without its properties; nor does a policy that tries nothing again.
+// One bad answer, whatever it is, does not leave a device without its properties; nor does a policy
+// that tries nothing again.
 func TestATwinThatCannotBeReadOnce(t *testing.T) {
 	for name, answer := range map[string]transport.Reply{
-		"garbled": {Status: 200, Body: []byte(`{"desired":`)}, "invalid": {Err: refused(transport.Invalid)}, "unauthorized": {Err: refused(transport.Unauthorized)},
-		"not found": {Err: refused(transport.NotFound)}, "unknown": {Err: refused(transport.Unknown)}, "no retry": {Err: refused(transport.Unavailable)},
+		"garbled": {Status: 200, Body: []byte(`{"desired":`)}, "invalid": {Err: refused(transport.Invalid)},
+		"unauthorized": {Err: refused(transport.Unauthorized)},
+		"not found":    {Err: refused(transport.NotFound)}, "unknown": {Err: refused(transport.Unknown)},
+		"no retry": {Err: refused(transport.Unavailable)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -377,7 +388,8 @@ func TestCloseWaitsForTheDesiredHandler(t *testing.T) {
 	})
 }
 
-// Whatever is lost, doubled or late, versions only rise, but for all properties after changes, and in the end the newest was told.
+// Whatever is lost, doubled or late, versions only rise, but for all properties after changes, and
+// in the end the newest was told.
 func TestDesiredLedger(t *testing.T) {
 	for range 30 {
 		seed := rand.Uint64()
@@ -434,7 +446,8 @@ func TestDesiredLedger(t *testing.T) {
 	}
 }
 
-// A hub sends the new properties of a back end that replaced them all as it sends a change, so what was removed is not named. The next connection mends that, once.
+// A hub sends the new properties of a back end that replaced them all as it sends a change, so what
+// was removed is not named. The next connection mends that, once.
 func TestARemovalByReplacementIsNotLostForGood(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		desired := `{"interval":44,"led":true,"$version":2}`
@@ -443,21 +456,26 @@ func TestARemovalByReplacementIsNotLostForGood(t *testing.T) {
 		}}
 		var all []string
 		c, _ := client(t, f, nil)
-		require.NoError(t, c.OnDesired(func(_ context.Context, d device.Desired) { all = append(all, fmt.Sprint(d.Full, string(d.JSON))) }))
+		require.NoError(t, c.OnDesired(func(_ context.Context, d device.Desired) {
+			all = append(all, fmt.Sprint(d.Full, string(d.JSON)))
+		}))
 		open(t, c)
 		synctest.Wait()
 		desired = `{"led":true,"$version":3}`
-		f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: 3, Msg: &transport.Message{Body: []byte(desired)}})
+		f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: 3,
+			Msg: &transport.Message{Body: []byte(desired)}})
 		for range 3 {
 			time.Sleep(time.Minute)
 			f.last().kill <- lost(transport.Network)
 		}
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{`true{"interval":44,"led":true,"$version":2}`, `false{"led":true,"$version":3}`, `true{"led":true,"$version":3}`}, all)
+		require.Equal(t, []string{`true{"interval":44,"led":true,"$version":2}`, `false{"led":true,"$version":3}`,
+			`true{"led":true,"$version":3}`}, all)
 	})
 }
 
-// The twin is read after the hub tells changes, not before: one that came in between would be missed.
+// The twin is read after the hub tells changes, not before: one that came in between would be
+// missed.
 func TestTheTwinIsReadAfterChangesAreTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}
@@ -514,7 +532,8 @@ func TestAChangeThatCannotBeRead(t *testing.T) {
 		open(t, c)
 		synctest.Wait()
 		h.change(false)
-		h.f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: 2, Msg: &transport.Message{Body: []byte(`{"n":`)}})
+		h.f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: 2,
+			Msg: &transport.Message{Body: []byte(`{"n":`)}})
 		synctest.Wait()
 		require.Equal(t, []string{"full 1", "full 2"}, w.list())
 	})

@@ -70,7 +70,8 @@ func (l *loop) connect() phase {
 	}
 }
 
-// queueToDial waits for a place of the shared limiter, which the session's goroutine gives back. It returns false when the loop shall end.
+// queueToDial waits for a place of the shared limiter, which the session's goroutine gives back. It
+// returns false when the loop shall end.
 func (l *loop) queueToDial() bool {
 	limiter := l.c.set.Dials
 	if limiter == nil {
@@ -107,7 +108,8 @@ func (l *loop) giveBack() {
 	}
 }
 
-// session is the goroutine of one attempt: it dials, serves and reports. end joins it. With freshStacks it serves in a goroutine of its own.
+// session is the goroutine of one attempt: it dials, serves and reports. end joins it. With
+// freshStacks it serves in a goroutine of its own.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
 	err, handedOn, placed := errNoReturn, false, c.set.Dials != nil
@@ -120,7 +122,8 @@ func (l *loop) session(ctx context.Context) {
 			l.reportEnd(err, v)
 		}
 	}()
-	s, err2 := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink, Progress: c.progressed})
+	s, err2 := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox,
+		Sink: &c.sink, Progress: c.progressed})
 	if placed {
 		placed = false
 		<-c.set.Dials.places
@@ -144,8 +147,8 @@ func (l *loop) serveSession(ctx context.Context, s transport.Session) {
 	err = s.Run(ctx)
 }
 
-// reportEnd tells the loop the end of a session or attempt, also when a callback in it panicked with v or ended the
-// goroutine.
+// reportEnd tells the loop the end of a session or attempt, also when a callback in it panicked
+// with v or ended the goroutine.
 func (l *loop) reportEnd(err error, v any) {
 	if v != nil {
 		err = &callback.Error{Name: sessionCallback, Panic: v}

@@ -1,5 +1,5 @@
-// Package device is the client that a program holds for one device: it keeps the device connected to its hub and gets every
-// message there at least once.
+// Package device is the client that a program holds for one device: it keeps the device connected
+// to its hub and gets every message there at least once.
 //
 //	creds, err := device.ParseConnectionString(s)
 //	client, err := device.New(creds, mqtt.New(nil), nil)
@@ -9,23 +9,27 @@
 //
 // # Connection
 //
-// One goroutine per open client owns the connection. It dials, serves the session, and after a failure asks package errfilter whether a retry makes
-// sense and then the retry policy when; Status, and the function in Options.OnStatus, tell each step. A client whose retries ended, or that
-// met a failure no retry can mend, is Disconnected: it may be opened again. Close is final.
+// One goroutine per open client owns the connection. It dials, serves the session, and after a
+// failure asks package errfilter whether a retry makes sense and then the retry policy when;
+// Status, and the function in Options.OnStatus, tell each step. A client whose retries ended, or
+// that met a failure no retry can mend, is Disconnected: it may be opened again. Close is final.
 //
 // # Messages
 //
-// Every message goes through the outbox, a bounded queue in memory. A window of messages is in flight at a time; when the connection is lost
-// those go back to the front, in order, and are sent again on the next one. So a hub may see a message twice (compare Message.ID), but
-// none is lost while the program runs. Each accepted message has exactly one result: acknowledged (nil), or an error of Kind Expired,
-// Dropped or Closed, or the service's refusal of this one message, or, when the message policy stops, RetryExpired.
+// Every message goes through the outbox, a bounded queue in memory. A window of messages is in
+// flight at a time; when the connection is lost those go back to the front, in order, and are sent
+// again on the next one. So a hub may see a message twice (compare Message.ID), but none is lost
+// while the program runs. Each accepted message has exactly one result: acknowledged (nil), or an
+// error of Kind Expired, Dropped or Closed, or the service's refusal of this one message, or, when
+// the message policy stops, RetryExpired.
 //
 // # Concurrency
 //
-// All methods of Client may be called by any number of goroutines at a time. Options.OnStatus is called by one goroutine at a time, in order, with
-// no lock held.
+// All methods of Client may be called by any number of goroutines at a time. Options.OnStatus is
+// called by one goroutine at a time, in order, with no lock held.
 //
 // # Errors
 //
-// Failures are *transport.Error values; errors.Is(err, transport.Throttled) asks for a Kind, errfilter.Of(err) for the fixed rule and its hint.
+// Failures are *transport.Error values; errors.Is(err, transport.Throttled) asks for a Kind,
+// errfilter.Of(err) for the fixed rule and its hint.
 package device

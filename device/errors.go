@@ -6,24 +6,29 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ErrOutcomeUnknown is in the chain of an error about a message or a call when it had been handed to a connection and was not answered: the hub may have it. After a
-// Send that ended with Timeout the message still belongs to the client, which goes on trying.
+// ErrOutcomeUnknown is in the chain of an error about a message or a call when it had been handed
+// to a connection and was not answered: the hub may have it. After a Send that ended with Timeout
+// the message still belongs to the client, which goes on trying.
 var ErrOutcomeUnknown = transport.ErrOutcomeUnknown
 
 var (
-	errClosed      = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("Close was called")}
-	errNotOpen     = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("the client was not opened; call Open or Start, or Enqueue to send later")}
-	errFull        = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend, Err: errors.New("the outbox is full")}
-	errExpired     = &transport.Error{Kind: transport.Expired, Op: transport.OpSend}
-	errReplaced    = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("the retry policy was replaced while the message was in flight")}
-	errGoneWith    = &transport.Error{Kind: transport.Network, Op: transport.OpSend, Err: errors.New("the connection was lost before the answer")}
+	errClosed  = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("Close was called")}
+	errNotOpen = &transport.Error{Kind: transport.Closed, Op: transport.OpSend,
+		Err: errors.New("the client was not opened; call Open or Start, or Enqueue to send later")}
+	errFull     = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend, Err: errors.New("the outbox is full")}
+	errExpired  = &transport.Error{Kind: transport.Expired, Op: transport.OpSend}
+	errReplaced = &transport.Error{Kind: transport.Closed, Op: transport.OpSend,
+		Err: errors.New("the retry policy was replaced while the message was in flight")}
+	errGoneWith = &transport.Error{Kind: transport.Network, Op: transport.OpSend,
+		Err: errors.New("the connection was lost before the answer")}
 	errNoAck       = errors.New("no acknowledgement in time")
 	errNoGrant     = errors.New("the subscription was not answered within DialTimeout")
 	errNoRenewal   = errors.New("the renewal was not answered within AckTimeout")
 	errDialTimeout = errors.New("no connection within DialTimeout")
 )
 
-// gaveUp is the cause of an error that a caller's context or a time-out made: what ended the wait, and what stood in the way.
+// gaveUp is the cause of an error that a caller's context or a time-out made: what ended the wait,
+// and what stood in the way.
 type gaveUp struct {
 	ended error // a context's error, or what else ended it
 	state error // ErrOutcomeUnknown, or the last failure of the connection; may be nil

@@ -15,8 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt"
 )
 
-// exampleHub is an in-process hub with one device; the examples talk to it in memory. A program uses mqtt.New(nil) and its device's
-// connection string instead.
+// exampleHub is an in-process hub with one device; the examples talk to it in memory. A program
+// uses mqtt.New(nil) and its device's connection string instead.
 func exampleHub() (hub *testbroker.Hub, connect string, overMemory *mqtt.Transport) {
 	hub, err := testbroker.New(nil)
 	if err != nil {
@@ -56,8 +56,8 @@ func Example() {
 	// {"temperature":21.5}
 }
 
-// A few receipts keep a window in flight; each is used again when its message has its result. Readings that are taken before the first connection wait
-// in the outbox.
+// A few receipts keep a window in flight; each is used again when its message has its result.
+// Readings that are taken before the first connection wait in the outbox.
 func ExampleClient_Enqueue() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
@@ -124,7 +124,8 @@ func ExampleOptions_onStatus() {
 	// disconnected, client closed
 }
 
-// A policy of your own gets the number of the retry and the latest error. It is only asked about errors that a retry can mend.
+// A policy of your own gets the number of the retry and the latest error. It is only asked about
+// errors that a retry can mend.
 func ExampleClient_SetRetryPolicy() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
@@ -175,7 +176,8 @@ func ExampleStatus_Hint() {
 	// the same credentials would be refused again; check key, device id, the clock, and that the device is enabled
 }
 
-// Commands from the cloud go to a handler; its return value settles them. Each connection subscribes before it counts as connected.
+// Commands from the cloud go to a handler; its return value settles them. Each connection
+// subscribes before it counts as connected.
 func ExampleOptions_onMessage() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
@@ -206,8 +208,8 @@ func ExampleOptions_onMessage() {
 	// completed
 }
 
-// A device that nobody can reach tries again from scratch even after a terminal end; a fleet spreads its reconnects; the clients of one
-// process share a limit.
+// A device that nobody can reach tries again from scratch even after a terminal end; a fleet
+// spreads its reconnects; the clients of one process share a limit.
 func ExampleOptions_unattended() {
 	limit := device.NewDialLimiter(4, 20*time.Millisecond)
 	options := &device.Options{

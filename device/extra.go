@@ -7,22 +7,28 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// An extra is a feature beside messages: the twin, direct methods. The client gets it when the program asks for it first; the program of a board that never does links none
-// of it. The loop calls wants to over; resume, halt and end come with Start, Disconnected and Close; the last three may come at any time, from anywhere.
+// An extra is a feature beside messages: the twin, direct methods. The client gets it when the
+// program asks for it first; the program of a board that never does links none of it. The loop
+// calls wants to over; resume, halt and end come with Start, Disconnected and Close; the last three
+// may come at any time, from anywhere.
 type extra interface {
-	// wants returns what a session has to be subscribed to before the connection counts as up, and what beyond that it has to be subscribed to for what waits now.
+	// wants returns what a session has to be subscribed to before the connection counts as up, and
+	// what beyond that it has to be subscribed to for what waits now.
 	wants() (always, now transport.Features)
-	// refused is told that the session does not give what wants asked for now; it does not ask again at once.
+	// refused is told that the session does not give what wants asked for now; it does not ask again
+	// at once.
 	refused(l *loop, why *transport.Error)
 	// begin is told that a session is up.
 	begin()
-	// serve hands to the live session what may go now and returns when it is to be called again without a poke; zero: never.
+	// serve hands to the live session what may go now and returns when it is to be called again
+	// without a poke; zero: never.
 	serve(l *loop, now time.Time) time.Time
 	// busy reports whether it would be a pity to hang up now.
 	busy() bool
 	// over is told that the session has ended.
 	over(l *loop)
-	// resume is told that the client tries to connect from now on, halt that it does not any longer, and why.
+	// resume is told that the client tries to connect from now on, halt that it does not any longer,
+	// and why.
 	resume()
 	halt(why *transport.Error)
 	// end is told that Close was called; it returns what to wait for, nil for nothing.
@@ -134,7 +140,8 @@ func (c *Client) extra(is func(extra) bool, create func() extra) extra {
 	return x
 }
 
-// wants returns what the session is to be subscribed to: before the connection counts as up, and by now.
+// wants returns what the session is to be subscribed to: before the connection counts as up, and by
+// now.
 func (l *loop) wants() (always, now transport.Features) {
 	if x := l.c.also(); x != nil {
 		always, now = x.wants()
@@ -152,7 +159,8 @@ func (l *loop) subscribe(want transport.Features) {
 	l.live.Do(&l.request)
 }
 
-// serveExtras gives the extras their turn on a live session, which is subscribed to what they want by now.
+// serveExtras gives the extras their turn on a live session, which is subscribed to what they want
+// by now.
 func (l *loop) serveExtras(x extra, now time.Time) {
 	l.extraDue = time.Time{}
 	if always, want := l.wants(); l.drainBy.IsZero() && l.asked == 0 && want&^l.granted != 0 {
@@ -168,8 +176,9 @@ func (l *loop) serveExtras(x extra, now time.Time) {
 	}
 }
 
-// subscribed takes the answer to a subscription of a live session. It returns the failure that ends the session, nil for none: a refusal of what the session can do without concerns
-// those who wait for it.
+// subscribed takes the answer to a subscription of a live session. It returns the failure that ends
+// the session, nil for none: a refusal of what the session can do without concerns those who wait
+// for it.
 func (l *loop) subscribed(x extra, err error) error {
 	asked := l.asked
 	l.asked = 0

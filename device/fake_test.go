@@ -16,15 +16,19 @@ import (
 
 // fake is a Transport whose dials and verdicts are scripted. It keeps what its sessions received.
 type fake struct {
-	// dial decides about dial n, counted from 1; nil error: a session. It may block on ctx. Nil: every dial succeeds.
+	// dial decides about dial n, counted from 1; nil error: a session. It may block on ctx. Nil: every
+	// dial succeeds.
 	dial func(n int, ctx context.Context) error
-	// verdict decides about message m; nil error acknowledges, errHold leaves it open. Nil: every message is acknowledged.
+	// verdict decides about message m; nil error acknowledges, errHold leaves it open. Nil: every
+	// message is acknowledged.
 	verdict func(conn int, it transport.Item) error
-	// subscribe decides about the subscription on connection conn; errHold leaves it without an answer. Nil: granted.
+	// subscribe decides about the subscription on connection conn; errHold leaves it without an
+	// answer. Nil: granted.
 	subscribe func(conn int) error
 	// expires is when the credentials of a session made now run out. Nil: never.
 	expires func() time.Time
-	// request decides about a request for the twin, a renewal or an answer to a method; false leaves it without an answer. Nil: Unsupported.
+	// request decides about a request for the twin, a renewal or an answer to a method; false leaves
+	// it without an answer. Nil: Unsupported.
 	request func(s *fakeSession, r *transport.Request) (transport.Reply, bool)
 	// keepAlive is how often sessions want to be asked for a ping.
 	keepAlive time.Duration
@@ -102,7 +106,8 @@ func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessi
 	if f.expires != nil {
 		info.Expires = f.expires()
 	}
-	s := &fakeSession{f: f, info: info, cfg: cfg, conn: n, wake: make(chan struct{}, 1), kill: make(chan error, 1), dead: make(chan struct{})}
+	s := &fakeSession{f: f, info: info, cfg: cfg, conn: n, wake: make(chan struct{}, 1), kill: make(chan error, 1),
+		dead: make(chan struct{})}
 	f.sessions = append(f.sessions, s)
 	if f.progress != nil {
 		return progressing{s}, nil
@@ -249,7 +254,8 @@ func (s *fakeSession) Do(r *transport.Request) {
 
 // deliver brings a cloud-to-device message and reports whether it was taken.
 func (s *fakeSession) deliver(ref string) bool {
-	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte(ref), Msg: &transport.Message{ID: ref, Body: []byte("body of " + ref)}})
+	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte(ref),
+		Msg: &transport.Message{ID: ref, Body: []byte("body of " + ref)}})
 }
 
 // fault makes an error as a transport reports it.
@@ -305,7 +311,8 @@ func creds() *transport.Credentials {
 	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
 }
 
-// client makes a client over f that is closed at the end of the test. The policies' draws are 0 unless o says otherwise.
+// client makes a client over f that is closed at the end of the test. The policies' draws are 0
+// unless o says otherwise.
 func client(t *testing.T, f *fake, o *device.Options) (*device.Client, *watch) {
 	t.Helper()
 	w := &watch{}

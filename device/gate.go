@@ -7,12 +7,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A policy may have a say before each try (retrypolicy.Gate): a rate limiter, a breaker, a quota that waits. The loop asks it before each attempt to connect
-// and for each message before it is handed over. A gate that waits holds everything behind it; one that refuses ends what it was asked about, as a policy
-// that stops does.
+// A policy may have a say before each try (retrypolicy.Gate): a rate limiter, a breaker, a quota
+// that waits. The loop asks it before each attempt to connect and for each message before it is
+// handed over. A gate that waits holds everything behind it; one that refuses ends what it was
+// asked about, as a policy that stops does.
 
-// admitted asks the connection policy's gate and waits as it says, and for a share of ReconnectSpread. Where it refuses, OutageLimit would pass, or the client closes, ok is
-// false and p is what follows.
+// admitted asks the connection policy's gate and waits as it says, and for a share of
+// ReconnectSpread. Where it refuses, OutageLimit would pass, or the client closes, ok is false and
+// p is what follows.
 func (l *loop) admitted() (p phase, ok bool) {
 	c := l.c
 	var until time.Time
@@ -45,12 +47,14 @@ func (l *loop) admitted() (p phase, ok bool) {
 			}
 			l.untold = nil
 			spread := l.drawSpread()
-			if d.Delay = min(d.Delay, maxDelay-spread) + spread; d.Retry && c.set.OutageLimit > 0 && d.Delay > c.set.OutageLimit-a.Elapsed {
+			if d.Delay = min(d.Delay, maxDelay-spread) + spread; d.Retry && c.set.OutageLimit > 0 &&
+				d.Delay > c.set.OutageLimit-a.Elapsed {
 				d = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
 			}
 			if !d.Retry {
 				l.outage.withdraw(l)
-				return l.giveUp(RetryExpired, refusedTry(transport.Connection, transport.OpDial, d, max(l.retry-1, 0), a.Err)), false
+				return l.giveUp(RetryExpired, refusedTry(transport.Connection, transport.OpDial, d, max(l.retry-1, 0), a.Err)),
+					false
 			}
 			until = now.Add(d.Delay)
 			l.publish(Status{State: DisconnectedRetrying, Reason: Held, Retry: l.retry, Delay: d.Delay, Err: a.Err})
@@ -79,7 +83,8 @@ func (l *loop) held(now time.Time) bool {
 	return false
 }
 
-// admit asks the message policy's gate about a batch and returns the part that may go. What the gate refuses fails alone; what it holds is put back, with all behind it.
+// admit asks the message policy's gate about a batch and returns the part that may go. What the
+// gate refuses fails alone; what it holds is put back, with all behind it.
 func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 	p := l.c.policies.Load()
 	gate, ok := isGate(p.message)
@@ -126,8 +131,8 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 	return may
 }
 
-// withdraw tells the policy that decided about the message that its retry is not made, or not under that policy. a is the
-// question of this moment.
+// withdraw tells the policy that decided about the message that its retry is not made, or not under
+// that policy. a is the question of this moment.
 func (r *refusal) withdraw(l *loop, a retrypolicy.Attempt) {
 	a.Last = r.last
 	l.calling = "Withdraw of the retry policy"

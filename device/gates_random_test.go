@@ -51,7 +51,8 @@ func TestEveryTryIsReportedOnceInARandomLife(t *testing.T) {
 				}
 				return nil
 			}
-			wc, wm := newWitness(retrypolicy.Fixed{Delay: time.Second}), newWitness(retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Fixed{Delay: time.Second}})
+			wc, wm := newWitness(retrypolicy.Fixed{Delay: time.Second}),
+				newWitness(retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Fixed{Delay: time.Second}})
 			gate := func(a retrypolicy.Attempt) retrypolicy.Decision {
 				switch n(10) {
 				case 0:
@@ -62,7 +63,8 @@ func TestEveryTryIsReportedOnceInARandomLife(t *testing.T) {
 				return retrypolicy.Decision{Retry: true}
 			}
 			wc.admit, wm.admit = gate, gate
-			o := &device.Options{RetryPolicy: wc, MessagePolicy: wm, StableTime: time.Duration(1+n(40)) * time.Second, MaxMessages: 40, Overflow: device.DropOldest, Window: 1 + n(20),
+			o := &device.Options{RetryPolicy: wc, MessagePolicy: wm, StableTime: time.Duration(1+n(40)) * time.Second,
+				MaxMessages: 40, Overflow: device.DropOldest, Window: 1 + n(20),
 				ReconnectSpread: time.Duration(n(3)) * time.Second, Rand: nil}
 			if n(2) == 0 {
 				o.TryAgainAfter = 5 * time.Second

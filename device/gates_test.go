@@ -57,8 +57,10 @@ func TestACostIsGivenBackOnce(t *testing.T) {
 		require.NoError(t, err)
 		q, err := retrypolicy.NewQuota(&retrypolicy.QuotaOptions{Bucket: b, Retry: 5})
 		require.NoError(t, err)
-		f := &fake{dial: failing(lost(transport.Network), lost(transport.Network), lost(transport.Network), lost(transport.Network))}
-		c, _ := client(t, f, &device.Options{RetryPolicy: q.Wrap(retrypolicy.Fixed{Delay: time.Second}), MessagePolicy: retrypolicy.NoRetry{}})
+		f := &fake{dial: failing(lost(transport.Network), lost(transport.Network), lost(transport.Network),
+			lost(transport.Network))}
+		c, _ := client(t, f, &device.Options{RetryPolicy: q.Wrap(retrypolicy.Fixed{Delay: time.Second}),
+			MessagePolicy: retrypolicy.NoRetry{}})
 		open(t, c)
 		require.Equal(t, 80, b.Tokens(time.Now()))
 		for range 4 {
@@ -82,12 +84,14 @@ func TestAProbeThatCloseCutsShortIsNoSuccess(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}}
-		c, _ := client(t, f, &device.Options{RetryPolicy: br.Wrap(retrypolicy.Fixed{Delay: time.Second}), MessagePolicy: retrypolicy.NoRetry{}})
+		c, _ := client(t, f, &device.Options{RetryPolicy: br.Wrap(retrypolicy.Fixed{Delay: time.Second}),
+			MessagePolicy: retrypolicy.NoRetry{}})
 		require.NoError(t, c.Start())
 		time.Sleep(15 * time.Second) // the probe is dialing
 		require.Equal(t, retrypolicy.BreakerHalfOpen, br.Status(time.Now()).State)
 		require.NoError(t, c.Close())
-		require.NotEqual(t, retrypolicy.BreakerClosed, br.Status(time.Now()).State, "a probe that Close cut short is no success")
+		require.NotEqual(t, retrypolicy.BreakerClosed, br.Status(time.Now()).State,
+			"a probe that Close cut short is no success")
 	})
 }
 
@@ -103,7 +107,8 @@ func TestAMessageOfAReplacedPolicyIsNoSuccess(t *testing.T) {
 			}
 			return errHold
 		}}
-		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: br.Wrap(retrypolicy.Fixed{Delay: time.Second})})
+		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{},
+			MessagePolicy: br.Wrap(retrypolicy.Fixed{Delay: time.Second})})
 		open(t, c)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		time.Sleep(15 * time.Second)
@@ -206,7 +211,8 @@ func TestNoOutcomeIsLostWhenThePolicyIsReplaced(t *testing.T) {
 			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
 		}
 		synctest.Wait()
-		// While the loop is inside Observe (of message 0) the policy is replaced and message 1 is acknowledged; Observe of the report of teach is where message 2 comes in.
+		// While the loop is inside Observe (of message 0) the policy is replaced and message 1 is
+		// acknowledged; Observe of the report of teach is where message 2 comes in.
 		old.once = func() {
 			close(entered)
 			<-gone
@@ -339,7 +345,9 @@ func TestClientsThatWaitAtOneGateSpread(t *testing.T) {
 				return nil
 			}}
 			fs = append(fs, f)
-			c, err := device.New(creds(), f, &device.Options{RetryPolicy: br.Wrap(retrypolicy.ExponentialBackoffWithJitter{}), MessagePolicy: retrypolicy.Immediately{}, ReconnectSpread: 20 * time.Second, Rand: rand.NewPCG(uint64(i), 1).Uint64})
+			c, err := device.New(creds(), f, &device.Options{RetryPolicy: br.Wrap(retrypolicy.ExponentialBackoffWithJitter{}),
+				MessagePolicy: retrypolicy.Immediately{}, ReconnectSpread: 20 * time.Second, Rand: rand.NewPCG(uint64(i),
+					1).Uint64})
 			require.NoError(t, err)
 			defer c.Close()
 			require.NoError(t, c.Start())

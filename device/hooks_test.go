@@ -91,18 +91,21 @@ func newWitness(p retrypolicy.Policy) *witness {
 
 func TestThePolicyIsToldHowEachAttemptToConnectEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unavailable), nil, nil, lost(transport.Unauthorized), lost(transport.Unauthorized))}
+		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unavailable), nil, nil, lost(transport.Unauthorized),
+			lost(transport.Unauthorized))}
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
 		c, _ := client(t, f, &device.Options{RetryPolicy: w, StableTime: 10 * time.Second})
 		open(t, c)
 		synctest.Wait()
 		require.Equal(t, []string{
-			"observe connection 0 x1: network failure", "decide connection 1", "observe connection 1 x1: service unavailable", "decide connection 2",
+			"observe connection 0 x1: network failure", "decide connection 1", "observe connection 1 x1: service unavailable",
+			"decide connection 2",
 		}, w.take(), "an outcome is told before the question about it; a success not before the connection is stable")
 
 		f.last().kill <- lost(transport.Network) // too early
 		synctest.Wait()
-		require.Equal(t, []string{"observe connection 2 x1: network failure", "decide connection 3"}, w.take(), "a connection that does not last is a failure")
+		require.Equal(t, []string{"observe connection 2 x1: network failure", "decide connection 3"}, w.take(),
+			"a connection that does not last is a failure")
 		time.Sleep(time.Second + 10*time.Second)
 		synctest.Wait()
 		require.Equal(t, []string{"observe connection 3 x1: ok"}, w.take())
@@ -153,7 +156,8 @@ func TestThePolicyIsToldHowMessagesEnded(t *testing.T) {
 		open(t, c)
 		synctest.Wait()
 		told := w.take()
-		require.Less(t, slices.Index(told, "observe operation 0 x1: service unavailable"), slices.Index(told, "decide operation 1"), "an outcome is told before the question about it")
+		require.Less(t, slices.Index(told, "observe operation 0 x1: service unavailable"), slices.Index(told,
+			"decide operation 1"), "an outcome is told before the question about it")
 		sums := map[string]int{} // how many come in one lot depends on who runs first
 		for _, text := range told {
 			var retry, n int
@@ -203,7 +207,8 @@ func TestAGateHoldsMessagesAndKeepsTheirOrder(t *testing.T) {
 		require.Equal(t, want[:10], f.ids())
 		f.last().kill <- lost(transport.Network) // a new connection is no way around the gate
 		require.NoError(t, c.Flush(t.Context()))
-		require.Equal(t, 4950*time.Millisecond, time.Since(began), "the retry came 50 ms after the gate would have let the next one pass")
+		require.Equal(t, 4950*time.Millisecond, time.Since(began),
+			"the retry came 50 ms after the gate would have let the next one pass")
 		require.Equal(t, want, f.ids())
 		require.NoError(t, c.Close())
 		w.balanced(t)
@@ -311,7 +316,8 @@ func TestANewPolicyTakesOverWhatIsInFlight(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, c.SetRetryPolicy(next))
 		synctest.Wait()
-		require.Equal(t, []string{"observe connection 0 x1: ok", "observe operation 0 x3: client closed, terminal"}, old.take())
+		require.Equal(t, []string{"observe connection 0 x1: ok", "observe operation 0 x3: client closed, terminal"},
+			old.take())
 		old.balanced(t)
 		hold = false
 		f.last().kill <- lost(transport.Network)
@@ -338,7 +344,8 @@ func TestAQuotaSharedByManyClients(t *testing.T) {
 			dials += len(f.dialTimes())
 			require.NoError(t, c.Close())
 		}
-		// Each of the first three clients makes three retries and gives back the cost of its last one; what is left pays for a retry of the fourth.
+		// Each of the first three clients makes three retries and gives back the cost of its last one;
+		// what is left pays for a retry of the fourth.
 		require.Less(t, dials, 20+10+6)
 		require.Greater(t, dials, 20+9)
 	})

@@ -8,17 +8,19 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ErrReject, in the error that OnMessage returns, rejects the message: the hub sets it aside instead of delivering it again. MQTT has no way to
-// say so; there the message is acknowledged.
+// ErrReject, in the error that OnMessage returns, rejects the message: the hub sets it aside
+// instead of delivering it again. MQTT has no way to say so; there the message is acknowledged.
 var ErrReject = errors.New("message rejected by its handler")
 
-// inbox brings what the hub delivers to the handler, in order, and the handler's verdict to the loop. A delivery keeps its place until the loop has
-// taken the verdict, so the places bound everything.
+// inbox brings what the hub delivers to the handler, in order, and the handler's verdict to the
+// loop. A delivery keeps its place until the loop has taken the verdict, so the places bound
+// everything.
 //
 //	taken by the loop <- [ answered | in the handler's hands | waiting ] <- Deliver
 //
-// Deliveries belong to the session that brought them: when that ends, those that wait are forgotten (the hub delivers them again), and verdicts on them
-// are void. It is a monitor like the outbox: its lock is never held while anything waits.
+// Deliveries belong to the session that brought them: when that ends, those that wait are forgotten
+// (the hub delivers them again), and verdicts on them are void. It is a monitor like the outbox:
+// its lock is never held while anything waits.
 type inbox struct {
 	handle func(ctx context.Context, m *transport.Message) error
 	ctx    *lifetime // of the handler; ends with Close
@@ -104,7 +106,8 @@ func (b *inbox) holds(d *transport.Delivery) bool {
 	return false
 }
 
-// run calls the handler until nothing waits, and ends. There is one at a time; deliver starts it, Close joins it.
+// run calls the handler until nothing waits, and ends. There is one at a time; deliver starts it,
+// Close joins it.
 func (b *inbox) run(ended chan struct{}) {
 	defer close(ended)
 	done := false
@@ -165,7 +168,8 @@ func (b *inbox) rescue() {
 	b.poke()
 }
 
-// working reports whether the handler has something in its hands or a verdict is on its way to the loop, which is poked when that changes.
+// working reports whether the handler has something in its hands or a verdict is on its way to the
+// loop, which is poked when that changes.
 func (b *inbox) working() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,7 +196,8 @@ func (b *inbox) call(m *transport.Message) (outcome transport.Outcome, panicked 
 	return transport.Release, false
 }
 
-// verdict takes the oldest verdict that counts for the live session. ref may be kept by the caller until its next call.
+// verdict takes the oldest verdict that counts for the live session. ref may be kept by the caller
+// until its next call.
 func (b *inbox) verdict(ref []byte) (_ []byte, outcome transport.Outcome, ok bool) {
 	if b.handle == nil {
 		return nil, 0, false
@@ -213,7 +218,8 @@ func (b *inbox) verdict(ref []byte) (_ []byte, outcome transport.Outcome, ok boo
 	return nil, 0, false
 }
 
-// void forgets what the session brought, but for what the handler has in its hands. The session has ended.
+// void forgets what the session brought, but for what the handler has in its hands. The session has
+// ended.
 func (b *inbox) void() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -255,5 +261,6 @@ func (b *inbox) fill(s *Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.totals
-	s.Received, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected, s.HandlerPanics = t.received, t.accepted, t.released, t.rejected, t.panics
+	s.Received, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected, s.HandlerPanics = t.received, t.accepted,
+		t.released, t.rejected, t.panics
 }

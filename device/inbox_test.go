@@ -56,14 +56,17 @@ func TestMessagesAreHandledInOrderAndTheReturnValueSettles(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, ids(1, 6), h.list())
-		require.Equal(t, []settled{{1, "1", transport.Accept}, {1, "2", transport.Release}, {1, "3", transport.Reject}, {1, "4", transport.Release},
+		require.Equal(t, []settled{{1, "1", transport.Accept}, {1, "2", transport.Release}, {1, "3", transport.Reject}, {1,
+			"4", transport.Release},
 			{1, "5", transport.Accept}, {1, "6", transport.Accept}}, f.verdicts())
 		s := c.Stats()
-		require.Equal(t, []uint64{6, 3, 2, 1, 1}, []uint64{s.Received, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected, s.HandlerPanics})
+		require.Equal(t, []uint64{6, 3, 2, 1, 1}, []uint64{s.Received, s.MessagesAccepted, s.MessagesReleased,
+			s.MessagesRejected, s.HandlerPanics})
 	})
 }
 
-// A handler that takes an hour holds up neither sending nor settling what came before, and what finds no room is left to the hub.
+// A handler that takes an hour holds up neither sending nor settling what came before, and what
+// finds no room is left to the hub.
 func TestASlowHandlerHoldsUpNothingElse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -90,8 +93,8 @@ func TestASlowHandlerHoldsUpNothingElse(t *testing.T) {
 	})
 }
 
-// What a lost session brought is void: waiting deliveries are forgotten, and a verdict that comes late is not passed to the next session, where
-// the same reference may name something else.
+// What a lost session brought is void: waiting deliveries are forgotten, and a verdict that comes
+// late is not passed to the next session, where the same reference may name something else.
 func TestDeliveriesOfALostSessionAreVoid(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := &handled{}
@@ -179,7 +182,10 @@ func TestCloseEndsTheHandlersContextAndWaitsForIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		release := make(chan struct{})
-		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { <-release; return nil }})
+		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+			<-release
+			return nil
+		}})
 		open(t, c)
 		f.last().deliver("1")
 		synctest.Wait()

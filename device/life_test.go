@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Pain 12: a token is renewed before it expires, by a planned reconnect that waits for what is in flight: no failure, no policy asked, nothing sent
-// twice.
+// Pain 12: a token is renewed before it expires, by a planned reconnect that waits for what is in
+// flight: no failure, no policy asked, nothing sent twice.
 func TestPain12_TokenRenewalIsPlanned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		policy := &recorder{}
@@ -44,7 +44,8 @@ func TestPain12_TokenRenewalIsPlanned(t *testing.T) {
 		require.Equal(t, 51*time.Minute-time.Millisecond+time.Second, time.Since(start), "85 % of an hour, and the answer")
 		require.Equal(t, []received{{1, "1", false}, {2, "2", false}}, f.received())
 		synctest.Wait()
-		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK, device.TokenRenewal, device.Connecting, device.ConnectionOK}, w.reasons())
+		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK, device.TokenRenewal, device.Connecting,
+			device.ConnectionOK}, w.reasons())
 		require.Empty(t, policy.asked)
 
 		time.Sleep(24*time.Hour - time.Since(start))
@@ -77,7 +78,9 @@ func TestRenewalIsJitteredAndCanBeOff(t *testing.T) {
 // A drain that does not come to an end is cut off; what was in flight goes again.
 func TestRenewalDoesNotWaitForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{expires: func() time.Time { return time.Now().Add(time.Hour) }, verdict: func(conn int, _ transport.Item) error {
+		f := &fake{expires: func() time.Time {
+			return time.Now().Add(time.Hour)
+		}, verdict: func(conn int, _ transport.Item) error {
 			if conn == 1 {
 				return errHold
 			}
@@ -91,7 +94,8 @@ func TestRenewalDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-// A source that gives the same token again, because it caches, is asked again after 85 % of what remains: a few times, not over and over.
+// A source that gives the same token again, because it caches, is asked again after 85 % of what
+// remains: a few times, not over and over.
 func TestASourceThatCachesIsAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		expires := time.Now().Add(time.Hour)
@@ -99,7 +103,8 @@ func TestASourceThatCachesIsAskedAgain(t *testing.T) {
 		c, _ := client(t, f, nil)
 		open(t, c)
 		time.Sleep(24 * time.Hour)
-		require.Equal(t, []time.Duration{51 * time.Minute, 459 * time.Second, 68850 * ms, 10327500 * time.Microsecond}, gaps(f))
+		require.Equal(t, []time.Duration{51 * time.Minute, 459 * time.Second, 68850 * ms, 10327500 * time.Microsecond},
+			gaps(f))
 	})
 }
 
@@ -133,12 +138,14 @@ func skewedClient(t *testing.T, f *fake, o *device.Options) (*device.Client, *sk
 	return c, k, w
 }
 
-// Pain 13, 21: a device that slept (its clock jumped ahead) replaces its connection at once when it wakes, with a fresh token.
+// Pain 13, 21: a device that slept (its clock jumped ahead) replaces its connection at once when it
+// wakes, with a fresh token.
 func TestPain21_AConnectionIsReplacedAfterSleep(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var jumps []time.Duration
 		f := &fake{}
-		c, k, w := skewedClient(t, f, &device.Options{Trace: &device.Trace{ClockJump: func(by time.Duration) { jumps = append(jumps, by) }}})
+		c, k, w := skewedClient(t, f,
+			&device.Options{Trace: &device.Trace{ClockJump: func(by time.Duration) { jumps = append(jumps, by) }}})
 		open(t, c)
 		time.Sleep(time.Hour)
 		k.move(3 * time.Second)
@@ -209,7 +216,8 @@ func TestPain10_FlappingIsNamed(t *testing.T) {
 		{"idle", nil, nil, device.SecondDevice, growing},
 		{"nothing acknowledged", hold, []*transport.Message{msg(1)}, device.QuotaUsedUp, growing},
 		{"a large message in front", hold, []*transport.Message{large}, device.BadMessage, growing},
-		{"messages get through", holdTwo, []*transport.Message{msg(1), msg(2)}, device.Unstable, []time.Duration{100 * ms, 100 * ms, 100 * ms, 100 * ms, 100 * ms}},
+		{"messages get through", holdTwo, []*transport.Message{msg(1), msg(2)}, device.Unstable, []time.Duration{100 * ms,
+			100 * ms, 100 * ms, 100 * ms, 100 * ms}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -283,7 +291,8 @@ func TestTryAgainAfterATerminalEnd(t *testing.T) {
 	})
 }
 
-// ReconnectSpread keeps a fleet from coming back together: the first retries of 1,000 devices are spread over the whole of it.
+// ReconnectSpread keeps a fleet from coming back together: the first retries of 1,000 devices are
+// spread over the whole of it.
 func TestReconnectSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const spread = 100 * time.Second
@@ -310,7 +319,8 @@ func TestReconnectSpread(t *testing.T) {
 	})
 }
 
-// A shared limiter: never more than two attempts at a time, and they begin at least 10 ms apart; those who wait for their turn can be closed.
+// A shared limiter: never more than two attempts at a time, and they begin at least 10 ms apart;
+// those who wait for their turn can be closed.
 func TestDialLimiter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		limiter := device.NewDialLimiter(2, 10*time.Millisecond)
@@ -357,7 +367,8 @@ func TestDialLimiter(t *testing.T) {
 	})
 }
 
-// Pain 23: Reconnect is the hook for a program that knows that the network has changed; see also the test of the planned reconnect.
+// Pain 23: Reconnect is the hook for a program that knows that the network has changed; see also
+// the test of the planned reconnect.
 func TestPain23_ReconnectNow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Network))}
@@ -399,6 +410,7 @@ func TestTraceTellsWhatStatusLeavesOut(t *testing.T) {
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Equal(t, []string{"decision 1 100ms", "connected 0s", "sent 1", "panic boom", "settled 1", "end 1s", "decision 1 100ms", "connected 0s"}, told)
+		require.Equal(t, []string{"decision 1 100ms", "connected 0s", "sent 1", "panic boom", "settled 1", "end 1s",
+			"decision 1 100ms", "connected 0s"}, told)
 	})
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// lifetime is a context that ends when it is told to. context.WithCancel would do, but for boards, into whose programs it links maps and reflection.
+// lifetime is a context that ends when it is told to. context.WithCancel would do, but for boards,
+// into whose programs it links maps and reflection.
 type lifetime struct {
 	done     chan struct{}
 	deadline time.Time // zero: none
@@ -19,7 +20,8 @@ type lifetime struct {
 
 func newLifetime() *lifetime { return &lifetime{done: make(chan struct{})} }
 
-// within returns a lifetime that ends with l at the latest, and what ends it; call that in any case.
+// within returns a lifetime that ends with l at the latest, and what ends it; call that in any
+// case.
 func (l *lifetime) within() (*lifetime, func()) {
 	child := newLifetime()
 	stop := l.AfterFunc(child.end)
@@ -57,7 +59,8 @@ func (l *lifetime) endAs(why error) {
 	l.after = nil
 }
 
-// AfterFunc is what context.AfterFunc looks for: f is run in a goroutine of its own when l has ended, unless stop was called before and returned true.
+// AfterFunc is what context.AfterFunc looks for: f is run in a goroutine of its own when l has
+// ended, unless stop was called before and returned true.
 func (l *lifetime) AfterFunc(f func()) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

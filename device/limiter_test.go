@@ -13,7 +13,8 @@ import (
 )
 
 // limited returns a client that shares limiter, with a fake hub whose dials end as dial says.
-func limited(t *testing.T, id int, limiter *device.DialLimiter, dial func(int, context.Context) error) (*device.Client, *fake) {
+func limited(t *testing.T, id int, limiter *device.DialLimiter, dial func(int, context.Context) error) (*device.Client,
+	*fake) {
 	t.Helper()
 	cr := creds()
 	cr.DeviceID = strconv.Itoa(id)
@@ -81,8 +82,8 @@ func TestCloseWhileWaitingForAPlaceTakesNone(t *testing.T) {
 	})
 }
 
-// A dial that DialTimeout ends keeps its place until it has returned, so that a limiter of one never
-// has two dials at a time.
+// A dial that DialTimeout ends keeps its place until it has returned, so that a limiter of one
+// never has two dials at a time.
 func TestADialThatTimesOutKeepsItsPlaceUntilItEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		limiter := device.NewDialLimiter(1, 0)

@@ -9,7 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// loop is the goroutine that owns the connection. It alone calls the policy, the session's Send and Do, and touches what is in this struct.
+// loop is the goroutine that owns the connection. It alone calls the policy, the session's Send and
+// Do, and touches what is in this struct.
 //
 //	            dialed                       lost, retryable
 //	connecting --------> connected ---------------------------+
@@ -66,7 +67,8 @@ type loop struct {
 	ackTimeout time.Duration        // of the live session
 	progressor transport.Progressor // the live session, if it is one
 	silent     time.Time            // since when a session that was cut had owed an answer; zero: it was not cut for that
-	ackCheck   time.Time            // when to look for an overdue answer; zero: nothing is in flight that was not looked at
+	// when to look for an overdue answer; zero: nothing is in flight that was not looked at
+	ackCheck time.Time
 
 	batch   []transport.Item // of send; it grows with use
 	request transport.Request
@@ -76,7 +78,8 @@ type loop struct {
 	placed  bool   // the loop holds a place of the DialLimiter
 }
 
-// event is what a session and its goroutine report: a session, the answer to a subscription or to a renewal, or the end of a session or attempt.
+// event is what a session and its goroutine report: a session, the answer to a subscription or to a
+// renewal, or the end of a session or attempt.
 type event struct {
 	session    transport.Session
 	subscribed bool
@@ -108,7 +111,8 @@ func newLoop(c *Client, ctx *lifetime, r *run) *loop {
 	return l
 }
 
-// run is the only code that moves from phase to phase. With freshStacks each phase has a goroutine of its own, begun when the one before it ends.
+// run is the only code that moves from phase to phase. With freshStacks each phase has a goroutine
+// of its own, begun when the one before it ends.
 func (l *loop) run(p phase) {
 	returned := false
 	defer func() {
@@ -204,7 +208,8 @@ func (l *loop) begin() {
 	}
 }
 
-// serve hands messages over until the session ends. Here and in what it calls while nothing happens little is put on the stack.
+// serve hands messages over until the session ends. Here and in what it calls while nothing happens
+// little is put on the stack.
 func (l *loop) serve() phase {
 	for {
 		next, idle := l.turn()
@@ -252,7 +257,8 @@ func (l *loop) heard(e event) phase {
 	return connected
 }
 
-// turn does what is to be done now. It returns the phase to go on to, and whether there was nothing to do; then the timer is armed for when there is.
+// turn does what is to be done now. It returns the phase to go on to, and whether there was nothing
+// to do; then the timer is armed for when there is.
 func (l *loop) turn() (next phase, idle bool) {
 	now := time.Now()
 	l.learn(now)
@@ -329,8 +335,9 @@ func (l *loop) send(now time.Time) (none bool) {
 	return false
 }
 
-// ackEvery returns how long the loop may wait before it looks for an overdue answer. It asks a Progressor more often
-// than once in AckTimeout, because the kernel tells how much is unsent at the moment, and not when that changed.
+// ackEvery returns how long the loop may wait before it looks for an overdue answer. It asks a
+// Progressor more often than once in AckTimeout, because the kernel tells how much is unsent at the
+// moment, and not when that changed.
 func (l *loop) ackEvery() time.Duration {
 	if l.progressor == nil {
 		return l.ackTimeout
@@ -338,7 +345,8 @@ func (l *loop) ackEvery() time.Duration {
 	return l.ackTimeout / 8
 }
 
-// overdue reports whether nothing has got on for too long although an answer is due, and settles when to look again.
+// overdue reports whether nothing has got on for too long although an answer is due, and settles
+// when to look again.
 func (l *loop) overdue(now time.Time) bool {
 	if l.ackCheck.IsZero() || now.Before(l.ackCheck) {
 		return false
@@ -431,8 +439,8 @@ func (l *loop) evidence() evidence {
 	return e
 }
 
-// lastsAt returns when the live session counts as stable. One that has answered nothing yet, although something is in
-// flight, is given until the loop has looked for the overdue answer.
+// lastsAt returns when the live session counts as stable. One that has answered nothing yet,
+// although something is in flight, is given until the loop has looked for the overdue answer.
 func (l *loop) lastsAt() time.Time {
 	at := l.upSince.Add(l.c.set.StableTime)
 	if l.ackCheck.After(at) && l.c.box.unanswered(l.upSince) {
@@ -441,8 +449,8 @@ func (l *loop) lastsAt() time.Time {
 	return at
 }
 
-// goodFor returns how long the live session was good. A session that was cut because no answer came was good until the
-// answer was due.
+// goodFor returns how long the live session was good. A session that was cut because no answer came
+// was good until the answer was due.
 func (l *loop) goodFor() time.Duration {
 	if !l.silent.IsZero() {
 		return l.silent.Sub(l.upSince)
@@ -450,20 +458,21 @@ func (l *loop) goodFor() time.Duration {
 	return time.Since(l.upSince)
 }
 
-// stable reports whether the live session was good long enough for retries to be counted anew after it.
+// stable reports whether the live session was good long enough for retries to be counted anew after
+// it.
 func (l *loop) stable() bool { return l.goodFor() >= l.c.set.StableTime }
 
 const (
-	// usefulTime is the least time for which a useful connection was up. It bounds how often a peer that acknowledges a
-	// message and hangs up is dialed.
+	// usefulTime is the least time for which a useful connection was up. It bounds how often a peer
+	// that acknowledges a message and hangs up is dialed.
 	usefulTime = 500 * time.Millisecond
 	// usefulShare is how many times longer than the delay before it a useful connection was up.
 	usefulShare = 5
 )
 
-// useful reports whether the session that failure ended made progress although it was not stable: a message was
-// acknowledged or received on it, and it was good for much longer than the delay before it. A service that asks for
-// patience gets it.
+// useful reports whether the session that failure ended made progress although it was not stable: a
+// message was acknowledged or received on it, and it was good for much longer than the delay before
+// it. A service that asks for patience gets it.
 func (l *loop) useful(failure *transport.Error) bool {
 	up := l.goodFor()
 	return up >= usefulTime && up/usefulShare >= l.last.Delay && l.evidence().acknowledged > l.flaps.before &&
@@ -506,7 +515,8 @@ func (l *loop) passVerdicts() {
 	}
 }
 
-// down notes the end of a session: an outage begins, and retries are counted anew if the session was stable.
+// down notes the end of a session: an outage begins, and retries are counted anew if the session
+// was stable.
 func (l *loop) down(err error) {
 	if t := l.c.set.Trace; t != nil && t.SessionEnd != nil {
 		l.calling = "Trace.SessionEnd"

@@ -22,7 +22,8 @@ func (l *loop) due(now time.Time) time.Time {
 	return earlier(at, l.expire(now))
 }
 
-// earlier returns the earlier one of at, which is not zero, and other, which does not count when it is.
+// earlier returns the earlier one of at, which is not zero, and other, which does not count when it
+// is.
 func earlier(at, other time.Time) time.Time {
 	if other.IsZero() || at.Before(other) {
 		return at
@@ -30,8 +31,9 @@ func earlier(at, other time.Time) time.Time {
 	return other
 }
 
-// arm makes the one timer fire at the earliest of the given times; zero times do not count. It is only ever moved to an earlier time: when it
-// fires too soon, the loop looks at everything and arms it again.
+// arm makes the one timer fire at the earliest of the given times; zero times do not count. It is
+// only ever moved to an earlier time: when it fires too soon, the loop looks at everything and arms
+// it again.
 func (l *loop) arm(now time.Time, times ...time.Time) {
 	var at time.Time
 	for _, t := range times {

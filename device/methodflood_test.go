@@ -26,7 +26,8 @@ func heapGrowth(f func()) int64 {
 	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
 }
 
-// deaf makes a first session whose Do blocks in the first answer to a method, as while the hub reads nothing.
+// deaf makes a first session whose Do blocks in the first answer to a method, as while the hub
+// reads nothing.
 func deaf(f *fake) {
 	f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 		if r.Op == transport.OpRespond && s.conn == 1 {
@@ -41,9 +42,11 @@ func TestCallsAndAnswersAreBoundedWhileTheHubReadsNothing(t *testing.T) {
 		f := &fake{}
 		deaf(f)
 		var lostAnswers atomic.Int64
-		c, _ := client(t, f, &device.Options{MethodLimit: 64, Trace: &device.Trace{AnswerLost: func(string) { lostAnswers.Add(1) }}})
+		c, _ := client(t, f, &device.Options{MethodLimit: 64,
+			Trace: &device.Trace{AnswerLost: func(string) { lostAnswers.Add(1) }}})
 		body := `"` + strings.Repeat("x", 64<<10) + `"`
-		require.NoError(t, c.HandleMethod("echo", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
+		require.NoError(t, c.HandleMethod("echo",
+			func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
 		open(t, c)
 		const calls = 2000 // 128 MB
 		grown := heapGrowth(func() {
@@ -80,13 +83,15 @@ func TestCallsAreBoundedByCountWhileTheHubReadsNothing(t *testing.T) {
 			f.last().call(fmt.Sprint(i), "x", "")
 			synctest.Wait()
 		}
-		require.EqualValues(t, 1+2+16+32, c.Stats().MethodCalls, "one in the session, MethodLimit, those that wait, and answers")
+		require.EqualValues(t, 1+2+16+32, c.Stats().MethodCalls,
+			"one in the session, MethodLimit, those that wait, and answers")
 		require.EqualValues(t, 32, c.Stats().MethodsRefused)
 		require.EqualValues(t, 1000, c.Stats().MethodCalls+c.Stats().MethodsRefused+c.Stats().AnswersLost)
 	})
 }
 
-// A call that waits was taken before the answers held all the memory; it is refused when its turn comes.
+// A call that waits was taken before the answers held all the memory; it is refused when its turn
+// comes.
 func TestCallsThatWaitAreNotRunWhileAnswersHoldAllMemory(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -124,7 +129,8 @@ func TestRefusalsOfUnknownMethodsAreBounded(t *testing.T) {
 		f := &fake{}
 		deaf(f)
 		c, _ := client(t, f, nil)
-		require.NoError(t, c.HandleMethod("known", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		require.NoError(t, c.HandleMethod("known",
+			func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
 		open(t, c)
 		for i := range 1000 {
 			f.last().call(fmt.Sprint(i), "unknown", "")
@@ -141,7 +147,8 @@ func TestTheIdsOfOldCallsAreForgotten(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, nil)
 		runs := 0
-		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
+		require.NoError(t, c.HandleMethod("",
+			func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
 		open(t, c)
 		id := strings.Repeat("i", 1000)
 		grown := heapGrowth(func() {

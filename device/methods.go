@@ -19,15 +19,18 @@ type MethodCall struct {
 	Body []byte
 }
 
-// MethodHandler runs a direct method and returns its answer: a status of the handler's own choice (200 is usual for success) and a JSON value, or nothing. m is the handler's own. ctx ends with the
-// call's time (Options.MethodTimeout since it came, for the hub does not tell how long it waits) and when the client is closed; an answer given later is still sent, though the
-// hub has given up.
+// MethodHandler runs a direct method and returns its answer: a status of the handler's own choice
+// (200 is usual for success) and a JSON value, or nothing. m is the handler's own. ctx ends with
+// the call's time (Options.MethodTimeout since it came, for the hub does not tell how long it
+// waits) and when the client is closed; an answer given later is still sent, though the hub has
+// given up.
 type MethodHandler func(ctx context.Context, m *MethodCall) (status int, body []byte)
 
 const (
 	// methodsWaiting is how many calls wait at the most while as many as Options.MethodLimit run.
 	methodsWaiting = 16
-	// methodsKnown is how many calls of a session are remembered after their end, to tell one that is delivered twice.
+	// methodsKnown is how many calls of a session are remembered after their end, to tell one that is
+	// delivered twice.
 	methodsKnown = 32
 	// methodsUnsent is how many answers of handlers wait for a session that takes none, beyond those
 	// of the calls that run and wait, and how many refusals.
@@ -36,7 +39,8 @@ const (
 	methodsBytes = 4 << 20
 	// maxMethodName bounds a call's name and its reference. Hubs use a fraction of it.
 	maxMethodName = 1 << 10
-	// maxPayload is the largest body of a method's request or answer that a hub takes ("Understand and invoke direct methods from IoT Hub").
+	// maxPayload is the largest body of a method's request or answer that a hub takes ("Understand and
+	// invoke direct methods from IoT Hub").
 	maxPayload = 128 << 10
 )
 
@@ -53,10 +57,15 @@ const (
 	tooLateToRun = `{"message":"the device was too busy to run the call in its time"}`
 )
 
-// HandleMethod has the direct method called name run by handle; the name "" is for all methods that have no handler of their own. A method without a handler is answered with the status
-// 404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond is answered with 503, as is one whose time ends while it waits. A handler that panics, or
-// whose answer is not JSON or larger than 128 KiB, is answered for with 500; that is reported to Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its
-// answer could not be sent because the connection ended (Trace.AnswerLost). What the network lost of what had been sent nobody knows: a hub does not confirm answers.
+// HandleMethod has the direct method called name run by handle; the name "" is for all methods that
+// have no handler of their own. A method without a handler is answered with the status
+//  404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond
+//     is answered with 503, as is one whose time ends while it waits. A handler that panics, or
+//
+// whose answer is not JSON or larger than 128 KiB, is answered for with 500; that is reported to
+// Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its
+// answer could not be sent because the connection ended (Trace.AnswerLost). What the network lost
+// of what had been sent nobody knows: a hub does not confirm answers.
 //
 // Calls and answers are bounded while a hub calls but does not read its answers. The client holds
 // 4 MiB of bodies, and at most 48 calls and answers beyond MethodLimit; further calls are answered
@@ -64,13 +73,17 @@ const (
 // in Stats.AnswersLost and are told to Trace.AnswerLost. A call whose name or reference is longer
 // than 1 KiB is ignored.
 //
-// A handler may call the client's methods, but Close only in a goroutine of its own: Close waits for handlers, and their answers, for CloseTimeout at the most.
+// A handler may call the client's methods, but Close only in a goroutine of its own: Close waits
+// for handlers, and their answers, for CloseTimeout at the most.
 //
-// A client with a handler subscribes before each connection counts as Connected; over a transport without methods it becomes Disconnected with Unsupported. A further call for a name replaces its
+// A client with a handler subscribes before each connection counts as Connected; over a transport
+// without methods it becomes Disconnected with Unsupported. A further call for a name replaces its
 // handler; nil removes it. The error is Invalid for a name that no hub passes on.
 func (c *Client) HandleMethod(name string, handle MethodHandler) error {
 	if !validMethod(name) {
-		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe, Err: errors.New("the method's name has a character that no hub passes on; use printable ASCII without space and $()<>@,;:\\\"/[]?={}")}
+		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe,
+			Err: errors.New("the method's name has a character that no hub passes on; use printable ASCII without space and " +
+				"$()<>@,;:\\\"/[]?={}")}
 	}
 	m := c.extra(
 		func(x extra) bool { _, ok := x.(*methods); return ok },
@@ -91,7 +104,8 @@ func validMethod(name string) bool {
 		switch c := name[i]; {
 		case c <= ' ' || c > '~':
 			return false
-		case c == '$' || c == '(' || c == ')' || c == '<' || c == '>' || c == '@' || c == ',' || c == ';' || c == ':' || c == '\\' || c == '"' || c == '/' ||
+		case c == '$' || c == '(' || c == ')' || c == '<' || c == '>' || c == '@' || c == ',' || c == ';' || c == ':' ||
+			c == '\\' || c == '"' || c == '/' ||
 			c == '[' || c == ']' || c == '?' || c == '=' || c == '{' || c == '}':
 			return false
 		}
@@ -104,7 +118,8 @@ type handler struct {
 	handle MethodHandler
 }
 
-// methods is the extra for direct methods: a monitor of the calls under way. Handlers have goroutines of their own, one per call; answers go out by the loop.
+// methods is the extra for direct methods: a monitor of the calls under way. Handlers have
+// goroutines of their own, one per call; answers go out by the loop.
 type methods struct {
 	c   *Client
 	ctx *lifetime // of handlers; ends with Close
@@ -217,7 +232,8 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 
 func (m *methods) roomToRefuseLocked() bool { return len(m.answers)-m.unsent < methodsUnsent }
 
-// remember adds a call to those that are known, and forgets the oldest that has ended when there are many. The lock is held.
+// remember adds a call to those that are known, and forgets the oldest that has ended when there
+// are many. The lock is held.
 func (m *methods) remember(ref *methodRef) {
 	if len(m.known) >= methodsKnown {
 		if i := slices.IndexFunc(m.known, func(k *methodRef) bool { return k.ended }); i >= 0 {
@@ -300,7 +316,8 @@ func (m *methods) run(r *methodRun) {
 	done = true
 }
 
-// badAnswer notes that a handler's answer cannot be passed on, and returns what is answered instead.
+// badAnswer notes that a handler's answer cannot be passed on, and returns what is answered
+// instead.
 func (m *methods) badAnswer(r *methodRun, what string) (status int, body []byte) {
 	m.mu.Lock()
 	m.totals.panics++
@@ -310,8 +327,8 @@ func (m *methods) badAnswer(r *methodRun, what string) (status int, body []byte)
 }
 
 // next takes the next call that waits, nil for none. A call whose time is over is not run: the hub
-// may have given it up long ago, and told its caller so. Nor is one while the answers before it hold
-// all the memory. The lock is held.
+// may have given it up long ago, and told its caller so. Nor is one while the answers before it
+// hold all the memory. The lock is held.
 func (m *methods) next(now time.Time) *methodRun {
 	for len(m.waiting) > 0 && m.ctx.Err() == nil {
 		r := m.waiting[0]
@@ -356,7 +373,8 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 		}
 		m.id = (m.id + 1) % methodIDs
 		a.ref.sent = methodIDs | m.id
-		l.request = transport.Request{ID: a.ref.sent, Op: transport.OpRespond, Ref: a.ref.text, Status: a.status, Body: a.body}
+		l.request = transport.Request{ID: a.ref.sent, Op: transport.OpRespond, Ref: a.ref.text, Status: a.status,
+			Body: a.body}
 		m.mu.Unlock()
 		l.live.Do(&l.request)
 		l.request.Ref = nil // known has it as well, and passVerdicts writes into it

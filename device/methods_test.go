@@ -18,7 +18,8 @@ import (
 
 // call brings a call of a method and reports whether it was taken.
 func (s *fakeSession) call(ref, name, body string) bool {
-	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: []byte(ref), Msg: &transport.Message{Body: []byte(body)}})
+	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: []byte(ref),
+		Msg: &transport.Message{Body: []byte(body)}})
 }
 
 // answers returns the answers to methods as "ref status body", in the order of their references.
@@ -37,13 +38,16 @@ func TestMethods(t *testing.T) {
 		f := &fake{}
 		var panics []any
 		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) { panics = append(panics, v) }}})
-		require.NoError(t, c.HandleMethod("echo", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
-		require.NoError(t, c.HandleMethod("bad", func(context.Context, *device.MethodCall) (int, []byte) { return 200, []byte("{") }))
+		require.NoError(t, c.HandleMethod("echo",
+			func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
+		require.NoError(t, c.HandleMethod("bad",
+			func(context.Context, *device.MethodCall) (int, []byte) { return 200, []byte("{") }))
 		require.NoError(t, c.HandleMethod("big", func(context.Context, *device.MethodCall) (int, []byte) {
 			return 200, []byte(`"` + strings.Repeat("x", 128<<10) + `"`)
 		}))
 		require.NoError(t, c.HandleMethod("panic", func(context.Context, *device.MethodCall) (int, []byte) { panic("oh") }))
-		require.NoError(t, c.HandleMethod("exit", func(context.Context, *device.MethodCall) (int, []byte) { runtime.Goexit(); return 0, nil }))
+		require.NoError(t, c.HandleMethod("exit",
+			func(context.Context, *device.MethodCall) (int, []byte) { runtime.Goexit(); return 0, nil }))
 		open(t, c)
 		require.Equal(t, []transport.Features{transport.Methods}, f.subscriptions())
 		s := f.last()
@@ -65,7 +69,8 @@ func TestMethods(t *testing.T) {
 		require.Equal(t, "oh", panics[2])
 		require.ErrorContains(t, panics[3].(error), "runtime.Goexit")
 
-		require.NoError(t, c.HandleMethod("", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 201, []byte(`"` + m.Name + `"`) }))
+		require.NoError(t, c.HandleMethod("",
+			func(_ context.Context, m *device.MethodCall) (int, []byte) { return 201, []byte(`"` + m.Name + `"`) }))
 		require.NoError(t, c.HandleMethod("echo", nil))
 		s.call("6", "echo", "")
 		s.call("7", "other", "")
@@ -81,9 +86,11 @@ func TestMethods(t *testing.T) {
 func TestMethodNames(t *testing.T) {
 	c, _ := client(t, &fake{}, nil)
 	for _, bad := range []string{"a b", "a/b", "ä", "a\x00", "$a", "a?"} {
-		require.ErrorIs(t, c.HandleMethod(bad, func(context.Context, *device.MethodCall) (int, []byte) { return 0, nil }), transport.Invalid, bad)
+		require.ErrorIs(t, c.HandleMethod(bad,
+			func(context.Context, *device.MethodCall) (int, []byte) { return 0, nil }), transport.Invalid, bad)
 	}
-	require.NoError(t, c.HandleMethod("get-Log_1.2!", func(context.Context, *device.MethodCall) (int, []byte) { return 0, nil }))
+	require.NoError(t, c.HandleMethod("get-Log_1.2!",
+		func(context.Context, *device.MethodCall) (int, []byte) { return 0, nil }))
 }
 
 func TestMethodsRunConcurrentlyUpToALimit(t *testing.T) {
@@ -123,7 +130,8 @@ func TestAMethodCallThatComesTwice(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, nil)
 		runs := 0
-		require.NoError(t, c.HandleMethod("once", func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
+		require.NoError(t, c.HandleMethod("once",
+			func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
 		open(t, c)
 		f.last().call("1", "once", "")
 		f.last().call("1", "once", "")
@@ -147,8 +155,10 @@ func TestALongMethodCallThatComesTwice(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, &device.Options{MethodLimit: 2})
 		runs := 0
-		require.NoError(t, c.HandleMethod("long", func(ctx context.Context, _ *device.MethodCall) (int, []byte) { runs++; <-ctx.Done(); return 200, nil }))
-		require.NoError(t, c.HandleMethod("quick", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		require.NoError(t, c.HandleMethod("long",
+			func(ctx context.Context, _ *device.MethodCall) (int, []byte) { runs++; <-ctx.Done(); return 200, nil }))
+		require.NoError(t, c.HandleMethod("quick",
+			func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
 		open(t, c)
 		f.last().call("0", "long", "")
 		for i := range 100 {
@@ -198,7 +208,8 @@ func TestAnAnswerWhoseSessionHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		var lostAnswers []string
-		c, _ := client(t, f, &device.Options{MethodLimit: 1, Trace: &device.Trace{AnswerLost: func(name string) { lostAnswers = append(lostAnswers, name) }}})
+		c, _ := client(t, f, &device.Options{MethodLimit: 1,
+			Trace: &device.Trace{AnswerLost: func(name string) { lostAnswers = append(lostAnswers, name) }}})
 		runs := 0
 		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) {
 			runs++
@@ -247,7 +258,8 @@ func TestAMethodsTime(t *testing.T) {
 	})
 }
 
-// A call's time runs while it waits: what the hub has given up is not run, and what is run has what is left of its time.
+// A call's time runs while it waits: what the hub has given up is not run, and what is run has what
+// is left of its time.
 func TestAMethodsTimeRunsWhileItWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -302,7 +314,8 @@ func TestAMethodCallThatComesTwiceAmongCommands(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
 		runs := 0
-		require.NoError(t, c.HandleMethod("once", func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
+		require.NoError(t, c.HandleMethod("once",
+			func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
 		open(t, c)
 		f.last().call("ref-1", "once", "")
 		synctest.Wait()
@@ -314,11 +327,15 @@ func TestAMethodCallThatComesTwiceAmongCommands(t *testing.T) {
 	})
 }
 
-// Close ends the contexts of all handlers at once: one that does not listen keeps no other from ending.
+// Close ends the contexts of all handlers at once: one that does not listen keeps no other from
+// ending.
 func TestCloseEndsAllHandlersAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newTwinHub()
-		c, _ := client(t, h.f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { time.Sleep(3 * time.Second); return nil }})
+		c, _ := client(t, h.f, &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+			time.Sleep(3 * time.Second)
+			return nil
+		}})
 		require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { time.Sleep(4 * time.Second) }))
 		var ended time.Duration
 		begin := time.Now()
@@ -336,7 +353,8 @@ func TestCloseEndsAllHandlersAtOnce(t *testing.T) {
 	})
 }
 
-// An answer that the session could not send is lost, whatever was answered before and after it, and once.
+// An answer that the session could not send is lost, whatever was answered before and after it, and
+// once.
 func TestAnAnswerThatTheSessionCouldNotSend(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var ids []uint32
@@ -352,7 +370,9 @@ func TestAnAnswerThatTheSessionCouldNotSend(t *testing.T) {
 			return answering(s, r)
 		}
 		var lostAnswers []string
-		c, _ := client(t, f, &device.Options{Trace: &device.Trace{AnswerLost: func(name string) { lostAnswers = append(lostAnswers, name) }}})
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{AnswerLost: func(name string) {
+			lostAnswers = append(lostAnswers, name)
+		}}})
 		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
 		open(t, c)
 		for i := range 4 {

@@ -12,43 +12,56 @@ import (
 
 // Options tune a Client. Nil, and the zero value of each field, mean the stated default.
 type Options struct {
-	// RetryPolicy decides about reconnects, and about messages unless MessagePolicy is set. Default: ExponentialBackoffWithJitter{}.
+	// RetryPolicy decides about reconnects, and about messages unless MessagePolicy is set. Default:
+	// ExponentialBackoffWithJitter{}.
 	//
-	// A policy that is a retrypolicy.Gate is asked before each attempt to connect and for each message before it is handed over: one that waits holds what is
-	// behind it too, one that refuses ends the attempts, or that message alone, with RetryExpired. A retrypolicy.Observer is told how each of them ended: an attempt to
-	// connect has succeeded once the connection is up for StableTime. Attempt.Key is the hub's host name. Clients of one process may share a policy.
+	// A policy that is a retrypolicy.Gate is asked before each attempt to connect and for each message
+	// before it is handed over: one that waits holds what is behind it too, one that refuses ends the
+	// attempts, or that message alone, with RetryExpired. A retrypolicy.Observer is told how each of
+	// them ended: an attempt to connect has succeeded once the connection is up for StableTime.
+	// Attempt.Key is the hub's host name. Clients of one process may share a policy.
 	//
-	// A policy that can stop (MaxAttempts, MaxElapsed, a quota, a gate that refuses) makes the client Disconnected when it stops about a connection, and gives
-	// the message up, with RetryExpired, when it stops about a message. If only connections shall be given up, set MessagePolicy to one that does not stop.
+	// A policy that can stop (MaxAttempts, MaxElapsed, a quota, a gate that refuses) makes the client
+	// Disconnected when it stops about a connection, and gives the message up, with RetryExpired, when
+	// it stops about a message. If only connections shall be given up, set MessagePolicy to one that
+	// does not stop.
 	RetryPolicy retrypolicy.Policy
-	// MessagePolicy decides about sending a message again that the service refused for now. Default: RetryPolicy. A message that was
-	// in flight when the connection was lost is not refused: it goes again without asking.
+	// MessagePolicy decides about sending a message again that the service refused for now. Default:
+	// RetryPolicy. A message that was in flight when the connection was lost is not refused: it goes
+	// again without asking.
 	MessagePolicy retrypolicy.Policy
-	// PacedPolicy decides alone about failures that ask for patience (errfilter.Slow: Throttled, Quota, ClockUnset). Default: the
-	// policies above decide whether, and the delay is at least that of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. It is only asked to
+	// PacedPolicy decides alone about failures that ask for patience (errfilter.Slow: Throttled,
+	// Quota, ClockUnset). Default: the policies above decide whether, and the delay is at least that
+	// of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. It is only asked to
 	// decide; gates, quotas and observers belong into the policies above.
 	PacedPolicy retrypolicy.Policy
 
-	// OnStatus is told each Status, in order, by one goroutine at a time. It may call the client's methods, but Close only in a goroutine of
-	// its own (Close waits for OnStatus). While it is busy up to 16 further statuses wait; older ones give way, counted in Status.Missed. Default: none.
+	// OnStatus is told each Status, in order, by one goroutine at a time. It may call the client's
+	// methods, but Close only in a goroutine of its own (Close waits for OnStatus). While it is busy
+	// up to 16 further statuses wait; older ones give way, counted in Status.Missed. Default: none.
 	OnStatus func(Status)
 
-	// OnMessage takes cloud-to-device messages, one at a time, in the order in which they come; a client with it subscribes before each connection counts as Connected.
-	// Its return value settles the message: nil accepts; an error with ErrReject in its chain rejects; any other error, and a panic,
-	// releases it, so the hub delivers it again (over MQTT on the next connection). A hub also delivers again what it
-	// does not know to be settled; m.Redelivered tells. m is valid until OnMessage returns. ctx ends
-	// when the client is closed. A slow handler holds up nothing but further messages; Close waits for it, so it may call Close only in a goroutine of its own.
-	// What it returns after its connection ended settles nothing: the hub delivers this message and those behind it
-	// again, each up to the hub's limit (10 times by default). Over MQTT each renewal of a token is a new connection,
-	// so a handler that takes longer than a token lasts is never done. Copy m, do long work elsewhere, and return.
-	// Default: none, nothing is subscribed to.
+	// OnMessage takes cloud-to-device messages, one at a time, in the order in which they come; a
+	// client with it subscribes before each connection counts as Connected. Its return value settles
+	// the message: nil accepts; an error with ErrReject in its chain rejects; any other error, and a
+	// panic, releases it, so the hub delivers it again (over MQTT on the next connection). A hub also
+	// delivers again what it does not know to be settled; m.Redelivered tells. m is valid until
+	// OnMessage returns. ctx ends when the client is closed. A slow handler holds up nothing but
+	// further messages; Close waits for it, so it may call Close only in a goroutine of its own. What
+	// it returns after its connection ended settles nothing: the hub delivers this message and those
+	// behind it again, each up to the hub's limit (10 times by default). Over MQTT each renewal of a
+	// token is a new connection, so a handler that takes longer than a token lasts is never done. Copy
+	// m, do long work elsewhere, and return. Default: none, nothing is subscribed to.
 	OnMessage func(ctx context.Context, m *transport.Message) error
-	// Inbox is how many delivered messages may wait for OnMessage; what comes beyond is left to the hub, which delivers it again, later than it came first.
-	// Default 64, which is more than a hub keeps for a device; at most 4,096.
+	// Inbox is how many delivered messages may wait for OnMessage; what comes beyond is left to the
+	// hub, which delivers it again, later than it came first. Default 64, which is more than a hub
+	// keeps for a device; at most 4,096.
 	Inbox int
-	// MethodLimit is how many handlers of direct methods (Client.HandleMethod) run at a time. Default 4; at most 1,024.
+	// MethodLimit is how many handlers of direct methods (Client.HandleMethod) run at a time. Default
+	// 4; at most 1,024.
 	MethodLimit int
-	// MethodTimeout is how long a handler of a direct method has until its context ends. Default 30 s, which is how long a hub waits unless the caller says otherwise.
+	// MethodTimeout is how long a handler of a direct method has until its context ends. Default 30 s,
+	// which is how long a hub waits unless the caller says otherwise.
 	MethodTimeout time.Duration
 	// Trace is told details that Status leaves out. Default: none.
 	Trace *Trace
@@ -62,44 +75,52 @@ type Options struct {
 	// Overflow says what happens to a message when the outbox is full. Default Block.
 	Overflow Overflow
 
-	// DialTimeout bounds one attempt to connect, handshake included. It starts again while the attempt waits its turn on
-	// a shared connection that is slow and makes progress. Default 30 s.
+	// DialTimeout bounds one attempt to connect, handshake included. It starts again while the attempt
+	// waits its turn on a shared connection that is slow and makes progress. Default 30 s.
 	DialTimeout time.Duration
-	// AckTimeout is how long the oldest message in flight may wait for its answer before the connection counts as
-	// dead: since it was handed over, since the message before it was answered, or since a slow connection last took
-	// bytes that it had kept waiting (transport.Progressor). A message has a second more for each 4 KiB of its size.
-	// A twin request without an answer is repeated after the same time. Default 30 s, or what the session says if
-	// that is longer (transport.Info.AckTimeout): over HTTPS what http.Options.Timeout allows.
+	// AckTimeout is how long the oldest message in flight may wait for its answer before the
+	// connection counts as dead: since it was handed over, since the message before it was answered,
+	// or since a slow connection last took bytes that it had kept waiting (transport.Progressor). A
+	// message has a second more for each 4 KiB of its size. A twin request without an answer is
+	// repeated after the same time. Default 30 s, or what the session says if that is longer
+	// (transport.Info.AckTimeout): over HTTPS what http.Options.Timeout allows.
 	AckTimeout time.Duration
 	// OperationTimeout bounds a Send in all. Default 4 minutes; negative: only its context does.
 	OperationTimeout time.Duration
-	// CloseTimeout bounds each of the steps of Close: the end of a running OnMessage, of the handlers of desired properties and methods, of the transport, and of a running OnStatus. Default 5 s.
+	// CloseTimeout bounds each of the steps of Close: the end of a running OnMessage, of the handlers
+	// of desired properties and methods, of the transport, and of a running OnStatus. Default 5 s.
 	CloseTimeout time.Duration
-	// StableTime is how long a connection must have stayed up for the count of retries to begin at 1 again. After one
-	// that was lost earlier the count goes on, so a flapping link backs off, unless the connection was useful: a message
-	// was acknowledged or received on it, it was up for 500 ms and for five times the delay before it, and it was not
-	// lost for a reason that asks for patience (errfilter.Slow). So a link that makes progress between its losses spends
-	// most of the time connected, while a peer that accepts connections and drops them at once is dialed ever less
-	// often. A connection that was cut for a missing answer was up until AckTimeout began to run. Default 30 s.
+	// StableTime is how long a connection must have stayed up for the count of retries to begin at 1
+	// again. After one that was lost earlier the count goes on, so a flapping link backs off, unless
+	// the connection was useful: a message was acknowledged or received on it, it was up for 500 ms
+	// and for five times the delay before it, and it was not lost for a reason that asks for patience
+	// (errfilter.Slow). So a link that makes progress between its losses spends most of the time
+	// connected, while a peer that accepts connections and drops them at once is dialed ever less
+	// often. A connection that was cut for a missing answer was up until AckTimeout began to run.
+	// Default 30 s.
 	StableTime time.Duration
-	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this after the connection was lost, or after Open or Start. Default 0: no
-	// limit.
+	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this after
+	// the connection was lost, or after Open or Start. Default 0: no limit.
 	OutageLimit time.Duration
-	// TryAgainAfter makes nothing final but Close: where the client would become Disconnected (NotRetryable, RetryExpired), it waits this long and
-	// begins again, with the count of retries at 0; longer if the service asked for it. Open then waits through all of that, for its context alone. For devices
-	// that nobody can reach. Default 0: Disconnected.
+	// TryAgainAfter makes nothing final but Close: where the client would become Disconnected
+	// (NotRetryable, RetryExpired), it waits this long and begins again, with the count of retries at
+	// 0; longer if the service asked for it. Open then waits through all of that, for its context
+	// alone. For devices that nobody can reach. Default 0: Disconnected.
 	TryAgainAfter time.Duration
-	// ReconnectSpread adds a random part, up to this, to the delay before each retry of a connection, so that a fleet that lost its hub together does not come back together.
-	// Default 0.
+	// ReconnectSpread adds a random part, up to this, to the delay before each retry of a connection,
+	// so that a fleet that lost its hub together does not come back together. Default 0.
 	ReconnectSpread time.Duration
-	// Dials limits the attempts to connect of all clients that share it. Waiting for a turn is not bounded by DialTimeout or OutageLimit. Default: no limit.
+	// Dials limits the attempts to connect of all clients that share it. Waiting for a turn is not
+	// bounded by DialTimeout or OutageLimit. Default: no limit.
 	Dials *DialLimiter
-	// RenewAt is the part of a token's life after which the client replaces its connection by one with a fresh token, as a planned reconnect, less up to 5 % at
-	// random. Default 0.85; negative: never, the hub will cut the connection.
+	// RenewAt is the part of a token's life after which the client replaces its connection by one with
+	// a fresh token, as a planned reconnect, less up to 5 % at random. Default 0.85; negative: never,
+	// the hub will cut the connection.
 	RenewAt float64
 
-	// Rand is the source of random numbers for the policies, called by one goroutine of each client. Default: a generator of the client's own, seeded from the
-	// identity and the time, so no two devices draw the same.
+	// Rand is the source of random numbers for the policies, called by one goroutine of each client.
+	// Default: a generator of the client's own, seeded from the identity and the time, so no two
+	// devices draw the same.
 	Rand func() uint64
 }
 
@@ -111,7 +132,8 @@ const (
 	Block Overflow = iota
 	// Fail: the call returns an error of Kind Dropped.
 	Fail
-	// DropOldest: the oldest message that is not in flight makes room, with the result Dropped. If all are in flight, the new one is dropped.
+	// DropOldest: the oldest message that is not in flight makes room, with the result Dropped. If all
+	// are in flight, the new one is dropped.
 	DropOldest
 	// DropNewest: the new message is accepted and has the result Dropped at once.
 	DropNewest
@@ -177,7 +199,8 @@ func newSettings(o *Options) (settings, error) {
 		s.RenewAt = 0.85
 	}
 	if s.RenewAt > 0 && s.RenewAt < 0.1 || !(s.RenewAt < 1) {
-		return s, invalidOption("RenewAt is not a sensible part of a life; give 0.1 to less than 1, 0 for 0.85, or a negative number for never")
+		return s, invalidOption("RenewAt is not a sensible part of a life; give 0.1 to less than 1, 0 for 0.85, or a " +
+			"negative number for never")
 	}
 	if s.Dials != nil && s.Dials.places == nil {
 		return s, invalidOption("Dials was not made by NewDialLimiter; make it so")

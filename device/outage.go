@@ -35,7 +35,8 @@ func (l *loop) lost(reason Reason, err error) phase {
 		if failure.Kind != transport.Unauthorized || l.renewed || l.c.fixed.Load() || !stale {
 			return l.giveUp(NotRetryable, failure)
 		}
-		// The token may be the cause: it ran out under a session that was good, its source gave an old one, or the clock was set since it was signed. The next dial asks for a fresh one, once.
+		// The token may be the cause: it ran out under a session that was good, its source gave an old
+		// one, or the clock was set since it was signed. The next dial asks for a fresh one, once.
 		l.renewed = true
 		l.retry++
 		l.last.Cost = 0 // no policy was asked, so none was charged
@@ -54,7 +55,8 @@ func (l *loop) lost(reason Reason, err error) phase {
 	return waiting
 }
 
-// ofTransport is err as a transport should have reported it: one that does not translate has lost its connection all the same.
+// ofTransport is err as a transport should have reported it: one that does not translate has lost
+// its connection all the same.
 func ofTransport(err error) *transport.Error {
 	if failure := transport.Find(err); failure != nil {
 		return failure
@@ -70,12 +72,14 @@ func (l *loop) drawSpread() time.Duration {
 	return time.Duration(l.rand() % uint64(most))
 }
 
-// hurried reports whether a jump of the clock ends the wait after failure: the network or the token may be good now. It does not make the service more patient.
+// hurried reports whether a jump of the clock ends the wait after failure: the network or the token
+// may be good now. It does not make the service more patient.
 func (l *loop) hurried(now time.Time, failure *transport.Error) bool {
 	return l.clockJumped(now) != 0 && failure.Kind != transport.Throttled && failure.Kind != transport.Quota
 }
 
-// ask puts q to the policies of this moment, in place of those that were asked before. extra is added to the delay of a retry.
+// ask puts q to the policies of this moment, in place of those that were asked before. extra is
+// added to the delay of a retry.
 func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
 	q.withdraw(l)
 	q.askedOf = l.c.policies.Load()
@@ -141,7 +145,8 @@ func (l *loop) wait() phase {
 	}
 }
 
-// doze waits until then, until passed is closed, or until there is something else to look at. It returns false when the loop shall end.
+// doze waits until then, until passed is closed, or until there is something else to look at. It
+// returns false when the loop shall end.
 func (l *loop) doze(now, until time.Time, passed <-chan struct{}) bool {
 	l.arm(now, until, now.Add(clockCheck), l.expire(now))
 	select {
@@ -160,7 +165,8 @@ func (l *loop) again() phase {
 	return connecting
 }
 
-// giveUp makes the client Disconnected, unless TryAgainAfter is set. Enqueued messages stay for the next Open; calls of Send end with the failure.
+// giveUp makes the client Disconnected, unless TryAgainAfter is set. Enqueued messages stay for the
+// next Open; calls of Send end with the failure.
 func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
 	c := l.c
 	if c.set.TryAgainAfter > 0 {
@@ -176,7 +182,8 @@ func (l *loop) disconnect(reason Reason, failure *transport.Error) {
 	c.mu.Lock()
 	if !l.own.over {
 		l.own.over, l.own.err = true, failure
-		c.publishLocked(Status{State: Disconnected, Reason: reason, Retry: l.retry, Err: failure, Flaps: l.flaps.flaps, Suspect: l.flaps.suspect()})
+		c.publishLocked(Status{State: Disconnected, Reason: reason, Retry: l.retry, Err: failure, Flaps: l.flaps.flaps,
+			Suspect: l.flaps.suspect()})
 		c.halt(failure)
 	}
 	c.mu.Unlock()

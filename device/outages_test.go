@@ -66,11 +66,13 @@ func TestTryAgainAfterBeginsAnew(t *testing.T) {
 	t.Run("start of the outage", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			f := &fake{dial: down}
-			c, _ := client(t, f, &device.Options{RetryPolicy: constant(3 * time.Second), OutageLimit: 7 * time.Second, TryAgainAfter: time.Hour})
+			c, _ := client(t, f, &device.Options{RetryPolicy: constant(3 * time.Second), OutageLimit: 7 * time.Second,
+				TryAgainAfter: time.Hour})
 			require.NoError(t, c.Start())
 			time.Sleep(2*time.Hour + time.Minute)
 			require.NoError(t, c.Close())
-			require.Equal(t, []time.Duration{3 * time.Second, 3 * time.Second, time.Hour, 3 * time.Second, 3 * time.Second, time.Hour, 3 * time.Second, 3 * time.Second}, gaps(f))
+			require.Equal(t, []time.Duration{3 * time.Second, 3 * time.Second, time.Hour, 3 * time.Second, 3 * time.Second,
+				time.Hour, 3 * time.Second, 3 * time.Second}, gaps(f))
 		})
 	})
 	t.Run("fresh token", func(t *testing.T) {
@@ -107,14 +109,16 @@ func TestAPolicyIsToldItsOwnDelayWithoutTheSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &counting{max: 4}
 		f := &fake{dial: down}
-		c, _ := client(t, f, &device.Options{RetryPolicy: p, ReconnectSpread: time.Minute, Rand: func() uint64 { return uint64(time.Second) }})
+		c, _ := client(t, f, &device.Options{RetryPolicy: p,
+			ReconnectSpread: time.Minute, Rand: func() uint64 { return uint64(time.Second) }})
 		require.ErrorIs(t, c.Open(t.Context()), transport.RetryExpired)
 		require.Equal(t, []time.Duration{0, 1, 2, 3}, p.last)
 		require.Equal(t, []time.Duration{time.Second + 1, time.Second + 2, time.Second + 3}, gaps(f))
 	})
 }
 
-// A jump of the clock ends the wait after a lost connection, but not one that the service asked for.
+// A jump of the clock ends the wait after a lost connection, but not one that the service asked
+// for.
 func TestAClockJumpDoesNotShortenThePatienceOfTheService(t *testing.T) {
 	for kind, want := range map[transport.Kind]time.Duration{
 		transport.Network: 90 * time.Second, transport.Throttled: time.Hour, transport.Quota: time.Hour,

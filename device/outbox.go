@@ -10,8 +10,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// outbox holds the accepted messages in a list in order of acceptance. A message is queued until it is handed to a session, then flying; it leaves the
-// list, from wherever it stands, with its result. When a session ends, what was flying is queued again where it stands, so the order is kept.
+// outbox holds the accepted messages in a list in order of acceptance. A message is queued until it
+// is handed to a session, then flying; it leaves the list, from wherever it stands, with its
+// result. When a session ends, what was flying is queued again where it stands, so the order is
+// kept.
 //
 //	           take              done(nil), done(terminal)
 //	put -> queued --> flying -----------------------------> result
@@ -21,7 +23,8 @@ import (
 //	          +------- refused --> result (fail)
 //	            requeue
 //
-// It is a monitor: every method takes the lock for a few instructions and never waits with it. What unlocks in a defer costs a board's program some 100 bytes.
+// It is a monitor: every method takes the lock for a few instructions and never waits with it. What
+// unlocks in a defer costs a board's program some 100 bytes.
 type outbox struct {
 	poke func() // wakes the loop; does not block
 
@@ -39,8 +42,10 @@ type outbox struct {
 
 	count, bytes, flying, refused int
 
-	window   int  // of the session; 0 while there is none
-	below    int  // the loop waits for a message to hand over while fewer than this many are in flight; 0: it does not wait
+	window int // of the session; 0 while there is none
+	// the loop waits for a message to hand over while fewer than this many are in flight; 0: it does
+	// not wait
+	below    int
 	draining bool // the loop waits until nothing is in flight
 	seq      uint64
 	expiry   time.Time // no queued or refused message expires earlier; zero: none expires
@@ -111,7 +116,8 @@ type offer struct {
 	call    bool
 }
 
-// put takes m, or says why not. tag and seq name the message if it was taken; room is what to wait for if there was none.
+// put takes m, or says why not. tag and seq name the message if it was taken; room is what to wait
+// for if there was none.
 func (b *outbox) put(o offer) (tag uint16, seq uint64, room <-chan struct{}, err error) {
 	b.mu.Lock()
 	tag, seq, room, err = b.putLocked(o)
@@ -163,7 +169,8 @@ func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{
 	return uint16(i), b.seq, nil, nil
 }
 
-// dropFor makes room for size more bytes by dropping the oldest messages that are not in flight, if that can make enough.
+// dropFor makes room for size more bytes by dropping the oldest messages that are not in flight, if
+// that can make enough.
 func (b *outbox) dropFor(size int) {
 	flyingBytes := 0
 	for i, left := b.head, b.flying; left > 0; i = b.slots[i].next {
@@ -201,9 +208,11 @@ func (b *outbox) wakeBlocked() {
 // batchSize is the most that take takes.
 const batchSize = 64
 
-// take marks queued messages as flying, as far as the window and batchSize go, and describes them in batch, which is empty. When there is nothing to hand over, the
-// loop will be poked: for the next message, or, when the window is full, once an eighth of it is free, so that messages go in batches although answers come one by one; waiting for
-// more of it would leave the line idle with a small window.
+// take marks queued messages as flying, as far as the window and batchSize go, and describes them
+// in batch, which is empty. When there is nothing to hand over, the loop will be poked: for the
+// next message, or, when the window is full, once an eighth of it is free, so that messages go in
+// batches although answers come one by one; waiting for more of it would leave the line idle with a
+// small window.
 func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.Item {
 	handed := now.Sub(b.base)
 	b.mu.Lock()
@@ -299,7 +308,8 @@ func (b *outbox) firstFlying() int32 {
 	return i
 }
 
-// idle reports whether nothing is in flight; from then on the loop is poked when that comes true, until the session's end.
+// idle reports whether nothing is in flight; from then on the loop is poked when that comes true,
+// until the session's end.
 func (b *outbox) idle() bool {
 	b.mu.Lock()
 	b.draining = true
@@ -322,8 +332,8 @@ func (b *outbox) oldestRefused() (tag uint16, seq uint64, r refusal, ok bool) {
 	return tag, seq, r, ok
 }
 
-// decided notes the decision that a refused message waits for, and whose it is; by is nil once the retry begins. It reports
-// whether the message is still there.
+// decided notes the decision that a refused message waits for, and whose it is; by is nil once the
+// retry begins. It reports whether the message is still there.
 func (b *outbox) decided(tag uint16, seq uint64, d retrypolicy.Decision, by *policies) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -399,7 +409,8 @@ func (b *outbox) taken(tag uint16) (seq uint64, r refusal) {
 	return seq, r
 }
 
-// outcome is the result err for a message that leaves the outbox without an answer of the hub: it may have been handed over.
+// outcome is the result err for a message that leaves the outbox without an answer of the hub: it
+// may have been handed over.
 func (b *outbox) outcome(i int32, err *transport.Error) error {
 	if s := &b.slots[i]; s.state == slotFlying || s.again {
 		return transport.OutcomeUnknown(err)
@@ -449,8 +460,9 @@ func (b *outbox) back(from slotState) {
 	b.cursor = b.nextQueued(b.head)
 }
 
-// answerDueFrom returns since when the answer to the message longest in flight is due: since it was handed over, or since the one before it was
-// answered, for a slow link is not a dead one; large messages have a second more for each 4 KiB. ok is false when none flies.
+// answerDueFrom returns since when the answer to the message longest in flight is due: since it was
+// handed over, or since the one before it was answered, for a slow link is not a dead one; large
+// messages have a second more for each 4 KiB. ok is false when none flies.
 func (b *outbox) answerDueFrom() (from time.Time, ok bool) {
 	b.mu.Lock()
 	var oldest *slot

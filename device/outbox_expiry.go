@@ -12,7 +12,8 @@ func (b *outbox) noteExpiry(m *transport.Message) {
 	}
 }
 
-// expire gives all queued and refused messages whose time is over their result and returns when to look again, zero for never.
+// expire gives all queued and refused messages whose time is over their result and returns when to
+// look again, zero for never.
 func (b *outbox) expire(wall time.Time) time.Time {
 	b.mu.Lock()
 	next := b.expireLocked(wall)

@@ -6,8 +6,9 @@ type flusher struct {
 	done chan error // capacity 1
 }
 
-// flush returns a channel that gets nil when every message accepted so far has its result, or an error when the client stops trying before that.
-// The channel is nil when there is nothing to wait for.
+// flush returns a channel that gets nil when every message accepted so far has its result, or an
+// error when the client stops trying before that. The channel is nil when there is nothing to wait
+// for.
 func (b *outbox) flush() (done chan error, err error) {
 	b.mu.Lock()
 	switch {

@@ -19,7 +19,8 @@ func (b *outbox) append(m *transport.Message, size int, r *Receipt, call bool) i
 		b.slots = b.slots[:i+1]
 	}
 	b.seq++
-	b.slots[i] = slot{msg: m, receipt: r, seq: b.seq, size: int32(size), next: none, prev: b.tail, state: slotQueued, call: call}
+	b.slots[i] = slot{msg: m, receipt: r, seq: b.seq, size: int32(size), next: none, prev: b.tail, state: slotQueued,
+		call: call}
 	if b.tail == none {
 		b.head = i
 	} else {
@@ -62,7 +63,8 @@ func (b *outbox) remove(i int32, result error) {
 	if s.receipt != nil {
 		s.receipt.set(result)
 	}
-	// A slot is used again as late as can be: a hub that acknowledges a tag twice should not meet the tag's next message.
+	// A slot is used again as late as can be: a hub that acknowledges a tag twice should not meet the
+	// tag's next message.
 	*s = slot{next: none}
 	if b.free == none {
 		b.free = i

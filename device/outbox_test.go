@@ -214,8 +214,10 @@ func TestBadInputIsRefusedAtOnce(t *testing.T) {
 		}{
 			{nil, transport.Invalid, "nil"},
 			{big, transport.TooLarge, "262145 bytes"},
-			{&transport.Message{Properties: []transport.Property{{Name: "iothub-ack", Value: "x"}}}, transport.Invalid, `"iothub-ack" is reserved`},
-			{&transport.Message{Properties: []transport.Property{{Name: "$.mid", Value: "x"}}}, transport.Invalid, `"$.mid" is reserved`},
+			{&transport.Message{Properties: []transport.Property{{Name: "iothub-ack", Value: "x"}}}, transport.Invalid,
+				`"iothub-ack" is reserved`},
+			{&transport.Message{Properties: []transport.Property{{Name: "$.mid", Value: "x"}}}, transport.Invalid,
+				`"$.mid" is reserved`},
 		} {
 			for _, err := range []error{c.Send(t.Context(), tc.m), c.Enqueue(t.Context(), tc.m, nil)} {
 				require.ErrorIs(t, err, tc.kind)
@@ -226,13 +228,17 @@ func TestBadInputIsRefusedAtOnce(t *testing.T) {
 	for name, make := range map[string]func() (*device.Client, error){
 		"transport":   func() (*device.Client, error) { return device.New(creds(), nil, nil) },
 		"credentials": func() (*device.Client, error) { return device.New(nil, &fake{}, nil) },
-		"Host":        func() (*device.Client, error) { return device.New(&transport.Credentials{DeviceID: "d"}, &fake{}, nil) },
-		"Window":      func() (*device.Client, error) { return device.New(creds(), &fake{}, &device.Options{Window: -1}) },
+		"Host": func() (*device.Client, error) {
+			return device.New(&transport.Credentials{DeviceID: "d"}, &fake{}, nil)
+		},
+		"Window": func() (*device.Client, error) { return device.New(creds(), &fake{}, &device.Options{Window: -1}) },
 		"MaxMessages": func() (*device.Client, error) {
 			return device.New(creds(), &fake{}, &device.Options{MaxMessages: transport.MaxTags + 1})
 		},
-		"DialTimeout": func() (*device.Client, error) { return device.New(creds(), &fake{}, &device.Options{DialTimeout: -1}) },
-		"Overflow":    func() (*device.Client, error) { return device.New(creds(), &fake{}, &device.Options{Overflow: 99}) },
+		"DialTimeout": func() (*device.Client, error) {
+			return device.New(creds(), &fake{}, &device.Options{DialTimeout: -1})
+		},
+		"Overflow": func() (*device.Client, error) { return device.New(creds(), &fake{}, &device.Options{Overflow: 99}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := make()
@@ -336,7 +342,8 @@ func TestTheLargestOutbox(t *testing.T) {
 	})
 }
 
-// The message at the front waits for a retry; those behind it are answered one by one by a slow link, which is not dead.
+// The message at the front waits for a retry; those behind it are answered one by one by a slow
+// link, which is not dead.
 func TestASlowLinkBehindARefusedMessage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var tags []uint16

@@ -8,8 +8,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A policy may want to learn from outcomes (retrypolicy.Observer): how attempts to connect and messages ended. The loop tells it, each try once: an attempt to
-// connect has failed, or has succeeded when its connection was up for StableTime or ended as planned; a message was acknowledged or refused, or its connection was lost.
+// A policy may want to learn from outcomes (retrypolicy.Observer): how attempts to connect and
+// messages ended. The loop tells it, each try once: an attempt to connect has failed, or has
+// succeeded when its connection was up for StableTime or ended as planned; a message was
+// acknowledged or refused, or its connection was lost.
 
 // outcome is how some messages ended.
 type outcome struct {
@@ -19,8 +21,9 @@ type outcome struct {
 	last  retrypolicy.Decision // the one that led to a retry
 }
 
-// turnOver begins or ends the collection of outcomes for a new policy and returns those that are left for the one before: what was not collected, and what is in
-// flight, of which that policy will not hear again.
+// turnOver begins or ends the collection of outcomes for a new policy and returns those that are
+// left for the one before: what was not collected, and what is in flight, of which that policy will
+// not hear again.
 func (b *outbox) turnOver(watched bool) []outcome {
 	b.mu.Lock()
 	b.noteFlying(errReplaced)
@@ -43,8 +46,9 @@ func (b *outbox) noteFlying(err *transport.Error) {
 	}
 }
 
-// note adds an outcome of slot s, joined with the one before it where both are first tries that ended alike, and pokes the loop for the first one. What was handed
-// over under another policy is none of this one's.
+// note adds an outcome of slot s, joined with the one before it where both are first tries that
+// ended alike, and pokes the loop for the first one. What was handed over under another policy is
+// none of this one's.
 func (b *outbox) note(s *slot, err *transport.Error) {
 	if !b.watched || s.watch != b.watch {
 		return
@@ -56,7 +60,8 @@ func (b *outbox) note(s *slot, err *transport.Error) {
 	n := len(b.outcomes)
 	if n == 0 {
 		b.poke()
-	} else if before := &b.outcomes[n-1]; o.retry == 0 && before.retry == 0 && transport.KindOf(err) == transport.KindOf(before.err) && (err == nil) == (before.err == nil) {
+	} else if before := &b.outcomes[n-1]; o.retry == 0 && before.retry == 0 &&
+		transport.KindOf(err) == transport.KindOf(before.err) && (err == nil) == (before.err == nil) {
 		before.count++
 		return
 	}
@@ -141,7 +146,8 @@ func (l *loop) tried(failure *transport.Error, now time.Time) {
 	}
 }
 
-// stableAt returns when the connection policy can be told that the attempt to connect succeeded, zero if there is nothing to tell.
+// stableAt returns when the connection policy can be told that the attempt to connect succeeded,
+// zero if there is nothing to tell.
 func (l *loop) stableAt() time.Time {
 	if l.untold == nil {
 		return time.Time{}

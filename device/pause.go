@@ -6,8 +6,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// pause is the time in which nothing is sent because the service refused a message for now. It belongs to the loop and outlives sessions: a new connection is
-// no way around it.
+// pause is the time in which nothing is sent because the service refused a message for now. It
+// belongs to the loop and outlives sessions: a new connection is no way around it.
 type pause struct {
 	question
 	tag   uint16 // the oldest message refused
@@ -15,8 +15,9 @@ type pause struct {
 	until time.Time // zero: there is no pause
 }
 
-// refused asks the message policy about the oldest message that the service does not take for now, and pauses all sending as it says. A message
-// for which it stops fails alone; then the next is asked about. tell says whether the status shall tell.
+// refused asks the message policy about the oldest message that the service does not take for now,
+// and pauses all sending as it says. A message for which it stops fails alone; then the next is
+// asked about. tell says whether the status shall tell.
 func (l *loop) refused(tell bool) {
 	l.learn(time.Now())
 	for {
@@ -41,7 +42,8 @@ func (l *loop) refused(tell bool) {
 	}
 }
 
-// askToPause asks the policy of this moment and returns false when it stops: then the message has failed and there is no pause.
+// askToPause asks the policy of this moment and returns false when it stops: then the message has
+// failed and there is no pause.
 func (l *loop) askToPause() bool {
 	d := l.ask(&l.pause.question, 0)
 	if !d.Retry {
@@ -76,7 +78,8 @@ func (l *loop) resume() {
 	l.tellOK()
 }
 
-// withdraw tells the policies, when the loop ends, that the retries that it waited for are not made.
+// withdraw tells the policies, when the loop ends, that the retries that it waited for are not
+// made.
 func (l *loop) withdraw() {
 	l.outage.withdraw(l)
 	if d := l.pause.pending; d.Retry {
@@ -90,7 +93,8 @@ func (l *loop) withdraw() {
 }
 
 func (l *loop) tellPause(now time.Time) {
-	l.publish(Status{State: Connected, Reason: Paused, Retry: l.pause.attempt.Retry, Delay: max(0, l.pause.until.Sub(now)), Err: l.pause.failure})
+	l.publish(Status{State: Connected, Reason: Paused, Retry: l.pause.attempt.Retry, Delay: max(0, l.pause.until.Sub(now)),
+		Err: l.pause.failure})
 }
 
 func (l *loop) tellOK() {

@@ -12,8 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A connection that gets on is kept although the oldest message has waited for longer than AckTimeout. One that does
-// not get on any more is cut AckTimeout after it last did.
+// A connection that gets on is kept although the oldest message has waited for longer than
+// AckTimeout. One that does not get on any more is cut AckTimeout after it last did.
 func TestAnAnswerIsDueSinceTheLastProgress(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -68,8 +68,8 @@ func (p *successes) Observe(a retrypolicy.Attempt) {
 	}
 }
 
-// A hub that accepts connections and answers nothing is a failure each time, however long AckTimeout keeps the
-// connection: the delays grow, and the policy is told of no success.
+// A hub that accepts connections and answers nothing is a failure each time, however long
+// AckTimeout keeps the connection: the delays grow, and the policy is told of no success.
 func TestAConnectionThatAnswersNothingIsNotStable(t *testing.T) {
 	for _, ack := range []time.Duration{30 * time.Second, 2 * time.Minute} {
 		bubble(t, func(t *testing.T) {

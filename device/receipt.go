@@ -8,8 +8,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Receipt brings the result of one message from Enqueue to whoever waits for it. Its zero value is ready. After Wait has returned the
-// result the same Receipt may be used for another message, so a program that keeps a few allocates nothing per message. A Receipt must not be copied.
+// Receipt brings the result of one message from Enqueue to whoever waits for it. Its zero value is
+// ready. After Wait has returned the result the same Receipt may be used for another message, so a
+// program that keeps a few allocates nothing per message. A Receipt must not be copied.
 type Receipt struct {
 	result chan error // capacity 1; made at first use, before state says receiptBusy
 	state  atomic.Uint32
@@ -21,9 +22,10 @@ const (
 	receiptBusy // from Enqueue to the end of Wait
 )
 
-// Wait returns the result: nil when the service acknowledged the message, else an *transport.Error. When ctx ends first it returns ctx's error and
-// the result can still be waited for; a result that is there already comes first, so a context that has ended only looks. Wait may be called as soon as Enqueue has returned, by one goroutine at a time. A Receipt without a message gives
-// Invalid.
+// Wait returns the result: nil when the service acknowledged the message, else an *transport.Error.
+// When ctx ends first it returns ctx's error and the result can still be waited for; a result that
+// is there already comes first, so a context that has ended only looks. Wait may be called as soon
+// as Enqueue has returned, by one goroutine at a time. A Receipt without a message gives Invalid.
 func (r *Receipt) Wait(ctx context.Context) error {
 	if r.state.Load() != receiptBusy {
 		return errReceiptIdle
@@ -58,6 +60,8 @@ func (r *Receipt) take() bool {
 func (r *Receipt) set(err error) { r.result <- err }
 
 var (
-	errReceiptIdle = &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: errors.New("the receipt has no message to wait for")}
-	errReceiptBusy = &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: errors.New("the receipt still has a message whose result was not waited for")}
+	errReceiptIdle = &transport.Error{Kind: transport.Invalid, Op: transport.OpSend,
+		Err: errors.New("the receipt has no message to wait for")}
+	errReceiptBusy = &transport.Error{Kind: transport.Invalid, Op: transport.OpSend,
+		Err: errors.New("the receipt still has a message whose result was not waited for")}
 )

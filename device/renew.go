@@ -8,18 +8,19 @@ import (
 )
 
 const (
-	// drainTime is how long a session that is renewed may take to get the answers to what is in flight, so that nothing is sent twice and no command comes
-	// twice.
+	// drainTime is how long a session that is renewed may take to get the answers to what is in
+	// flight, so that nothing is sent twice and no command comes twice.
 	drainTime = 5 * time.Second
-	// handlerTime is how long a session that Reconnect hangs up waits for a handler at work, which may be the one that called Reconnect.
+	// handlerTime is how long a session that Reconnect hangs up waits for a handler at work, which may
+	// be the one that called Reconnect.
 	handlerTime = time.Second
 )
 
 // shortLife is the life below which a token is not worth a renewal.
 const shortLife = 5 * time.Second
 
-// planRenewal settles when the session's credentials, which expire then, are renewed. A source that gave the same token again is asked once more after 85 % of what
-// remains, and so on.
+// planRenewal settles when the session's credentials, which expire then, are renewed. A source that
+// gave the same token again is asked once more after 85 % of what remains, and so on.
 func (l *loop) planRenewal(expires time.Time) {
 	l.renewAt = time.Time{}
 	if expires.IsZero() || l.c.set.RenewAt < 0 {
@@ -54,7 +55,8 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 	return l.leaving, !busy || !now.Before(l.drainBy)
 }
 
-// renewalDue returns when to begin to replace the session, by the process's clock; zero: never, or it has begun.
+// renewalDue returns when to begin to replace the session, by the process's clock; zero: never, or
+// it has begun.
 func (l *loop) renewalDue(now time.Time) time.Time {
 	if l.renewAt.IsZero() || !l.drainBy.IsZero() {
 		return time.Time{}
@@ -70,7 +72,8 @@ func (l *loop) renew(now time.Time) {
 	l.live.Do(&l.request)
 }
 
-// tokenRenewed takes the session's answer. Without new credentials, for whatever reason, the session is replaced.
+// tokenRenewed takes the session's answer. Without new credentials, for whatever reason, the
+// session is replaced.
 func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 	if l.renewBy.IsZero() {
 		return // it came too late

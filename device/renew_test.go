@@ -52,10 +52,11 @@ func TestRenewalInPlaceThatFails(t *testing.T) {
 					return transport.Reply{Err: refused(transport.Unavailable)}, row.answer
 				}
 				failed := 0
-				c, w := client(t, f, &device.Options{AckTimeout: 10 * time.Second, Trace: &device.Trace{Renewed: func(_ time.Time, err error) {
-					require.Error(t, err)
-					failed++
-				}}})
+				c, w := client(t, f, &device.Options{AckTimeout: 10 * time.Second,
+					Trace: &device.Trace{Renewed: func(_ time.Time, err error) {
+						require.Error(t, err)
+						failed++
+					}}})
 				open(t, c)
 				time.Sleep(97 * time.Second)
 				synctest.Wait()

@@ -2,12 +2,15 @@ package device
 
 import "github.com/hubline-iot/hubline/transport"
 
-// repeated says what the client does again, without being asked, when the connection ended, or the time for an answer was over, before the outcome of it was known. What is not in
-// it is left to whoever began it.
+// repeated says what the client does again, without being asked, when the connection ended, or the
+// time for an answer was over, before the outcome of it was known. What is not in it is left to
+// whoever began it.
 var repeated = [...]bool{
-	transport.OpSend:      true,  // at least once; the hub tells duplicates by their message id
-	transport.OpTwinGet:   true,  // changes nothing
-	transport.OpTwinPatch: true,  // sets values, and those of later calls come after it; not with an expected version, which the first try may have used up
+	transport.OpSend:    true, // at least once; the hub tells duplicates by their message id
+	transport.OpTwinGet: true, // changes nothing
+	// sets values, and those of later calls come after it; not with an expected version, which the
+	// first try may have used up
+	transport.OpTwinPatch: true,
 	transport.OpSubscribe: true,  // by each new session
 	transport.OpRenew:     false, // a new session has a new token
 	transport.OpRespond:   false, // the hub has given the call up

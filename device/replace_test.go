@@ -1,6 +1,7 @@
 package device_test
 
-// Corners of sessions that are replaced, handlers at work and slow links that a review found, a test each.
+// Corners of sessions that are replaced, handlers at work and slow links that a review found, a
+// test each.
 
 import (
 	"context"
@@ -92,7 +93,10 @@ func TestARenewalWaitsForTheHandlerAtWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		f.expires = func() time.Time { return time.Now().Add(100 * time.Second) }
-		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { time.Sleep(time.Second); return nil }})
+		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+			time.Sleep(time.Second)
+			return nil
+		}})
 		open(t, c)
 		time.Sleep(84500 * time.Millisecond)
 		f.last().deliver("1")
@@ -101,7 +105,8 @@ func TestARenewalWaitsForTheHandlerAtWork(t *testing.T) {
 	})
 }
 
-// A peer that answers one message after the other, slowly, is alive, though the last of them waits for longer than AckTimeout.
+// A peer that answers one message after the other, slowly, is alive, though the last of them waits
+// for longer than AckTimeout.
 func TestASlowLinkIsNotADeadOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -161,13 +166,16 @@ func TestAStatusHandlerThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// A handler that calls runtime.Goexit, as a failing test does, releases its message and holds up none.
+// A handler that calls runtime.Goexit, as a failing test does, releases its message and holds up
+// none.
 func TestAHandlerThatEndsItsGoroutineStopsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		h := &handled{}
 		var traced []any
-		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) { traced = append(traced, v) }}, OnMessage: func(_ context.Context, m *transport.Message) error {
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) {
+			traced = append(traced, v)
+		}}, OnMessage: func(_ context.Context, m *transport.Message) error {
 			h.add(m.ID)
 			if m.ID == "1" {
 				runtime.Goexit()
@@ -194,7 +202,9 @@ func TestTraceTellsTheEndOfEverySession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		ups, downs := 0, 0
-		c, _ := client(t, f, &device.Options{Trace: &device.Trace{Connected: func(transport.Info, time.Duration) { ups++ }, SessionEnd: func(error, time.Duration) { downs++ }}})
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{Connected: func(transport.Info, time.Duration) {
+			ups++
+		}, SessionEnd: func(error, time.Duration) { downs++ }}})
 		open(t, c)
 		require.NoError(t, c.Close())
 		require.Equal(t, ups, downs)
@@ -259,7 +269,8 @@ func TestTryAgainAfterRespectsTheService(t *testing.T) {
 		e := lost(transport.Throttled)
 		e.RetryAfter = time.Hour
 		f.dial = failing(e, e, e)
-		c, _ := client(t, f, &device.Options{OutageLimit: 10 * time.Minute, TryAgainAfter: time.Minute, ReconnectSpread: 30 * time.Second, Rand: func() uint64 { return 1<<63 + 12345678912 }})
+		c, _ := client(t, f, &device.Options{OutageLimit: 10 * time.Minute, TryAgainAfter: time.Minute,
+			ReconnectSpread: 30 * time.Second, Rand: func() uint64 { return 1<<63 + 12345678912 }})
 		require.NoError(t, c.Start())
 		time.Sleep(3 * time.Hour)
 		d := f.dialTimes()
@@ -267,7 +278,8 @@ func TestTryAgainAfterRespectsTheService(t *testing.T) {
 	})
 }
 
-// A delivery that comes again while the handler still has it is not handed to it another time; one verdict settles both.
+// A delivery that comes again while the handler still has it is not handed to it another time; one
+// verdict settles both.
 func TestARedeliveryOfWhatTheHandlerHasIsNotHandledTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -281,7 +293,8 @@ func TestARedeliveryOfWhatTheHandlerHasIsNotHandledTwice(t *testing.T) {
 		f.last().deliver("1")
 		for range 2 {
 			time.Sleep(time.Minute)
-			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Again: true, Ref: []byte("1"), Msg: &transport.Message{ID: "1"}}))
+			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Again: true,
+				Ref: []byte("1"), Msg: &transport.Message{ID: "1"}}))
 		}
 		time.Sleep(time.Hour)
 		require.Equal(t, []string{"1"}, h.list())
@@ -290,7 +303,8 @@ func TestARedeliveryOfWhatTheHandlerHasIsNotHandledTwice(t *testing.T) {
 }
 
 func TestOptionsThatWouldHammerOrHangAreRefused(t *testing.T) {
-	for name, o := range map[string]*device.Options{"RenewAt": {RenewAt: 0.02}, "Dials": {Dials: new(device.DialLimiter)}} {
+	for name, o := range map[string]*device.Options{"RenewAt": {RenewAt: 0.02},
+		"Dials": {Dials: new(device.DialLimiter)}} {
 		_, err := device.New(creds(), &fake{}, o)
 		require.ErrorIs(t, err, transport.Invalid)
 		require.ErrorContains(t, err, name)

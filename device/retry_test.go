@@ -26,17 +26,22 @@ func gaps(f *fake) (all []time.Duration) {
 	return all
 }
 
-// The delays between dials are those of the documented formula, to the nanosecond, for draws at the ends and in the middle.
+// The delays between dials are those of the documented formula, to the nanosecond, for draws at the
+// ends and in the middle.
 func TestReconnectDelaysAreTheFormulas(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		draw uint64
 		want []time.Duration
 	}{
-		{"draw 0", 0, []time.Duration{100 * ms, 150 * ms, 250 * ms, 450 * ms, 850 * ms, 1650 * ms, 3250 * ms, 6450 * ms, 10000 * ms, 10000 * ms}},
-		{"draw one half", 1 << 63, []time.Duration{100 * ms, 162500 * time.Microsecond, 287500 * time.Microsecond, 537500 * time.Microsecond,
-			1037500 * time.Microsecond, 2037500 * time.Microsecond, 4037500 * time.Microsecond, 8037500 * time.Microsecond, 10000 * ms, 10000 * ms}},
-		{"draw just below 1", math.MaxUint64, []time.Duration{100 * ms, 175*ms - 1, 325*ms - 3, 625*ms - 7, 1225*ms - 15, 2425*ms - 31, 4825*ms - 63, 9625*ms - 127, 10000 * ms, 10000 * ms}},
+		{"draw 0", 0, []time.Duration{100 * ms, 150 * ms, 250 * ms, 450 * ms, 850 * ms, 1650 * ms, 3250 * ms, 6450 * ms,
+			10000 * ms, 10000 * ms}},
+		{"draw one half", 1 << 63, []time.Duration{100 * ms, 162500 * time.Microsecond, 287500 * time.Microsecond,
+			537500 * time.Microsecond,
+			1037500 * time.Microsecond, 2037500 * time.Microsecond, 4037500 * time.Microsecond, 8037500 * time.Microsecond,
+			10000 * ms, 10000 * ms}},
+		{"draw just below 1", math.MaxUint64, []time.Duration{100 * ms, 175*ms - 1, 325*ms - 3, 625*ms - 7, 1225*ms - 15,
+			2425*ms - 31, 4825*ms - 63, 9625*ms - 127, 10000 * ms, 10000 * ms}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -90,7 +95,8 @@ func TestPolicyCanVetoWhatIsRetryable(t *testing.T) {
 	})
 }
 
-// The filter comes first, in every loop; the policy cannot revive what is terminal, and is not asked.
+// The filter comes first, in every loop; the policy cannot revive what is terminal, and is not
+// asked.
 func TestPolicyIsNeverAskedAboutATerminalError(t *testing.T) {
 	for _, rule := range errfilter.Rules() {
 		if rule.Retry {
@@ -148,7 +154,8 @@ func TestPolicyIsNeverAskedAboutATerminalError(t *testing.T) {
 
 func TestPolicyGetsTheLatestErrorAndTheTrueCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		errs := []error{lost(transport.Network), lost(transport.Timeout), lost(transport.Unavailable), lost(transport.Network)}
+		errs := []error{lost(transport.Network), lost(transport.Timeout), lost(transport.Unavailable),
+			lost(transport.Network)}
 		policy := &recorder{delay: time.Second}
 		f := &fake{dial: func(n int, ctx context.Context) error {
 			if n <= len(errs) {
@@ -224,7 +231,8 @@ func TestPolicyChangedWhileWaitingDecidesAnew(t *testing.T) {
 func TestSetRetryPolicyRefusesParametersThatMakeNoSense(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{}, nil)
-		for _, p := range []retrypolicy.Policy{nil, retrypolicy.ExponentialBackoffWithJitter{C: -1}, retrypolicy.ExponentialBackoffWithJitter{Cmin: 2, Cmax: 1}} {
+		for _, p := range []retrypolicy.Policy{nil, retrypolicy.ExponentialBackoffWithJitter{C: -1},
+			retrypolicy.ExponentialBackoffWithJitter{Cmin: 2, Cmax: 1}} {
 			require.ErrorIs(t, c.SetRetryPolicy(p), transport.Invalid)
 			_, err := device.New(creds(), &fake{}, &device.Options{RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{C: -1}})
 			require.ErrorIs(t, err, transport.Invalid)
@@ -253,7 +261,8 @@ func TestANegativeRetryAfterEndsTheRetries(t *testing.T) {
 	})
 }
 
-// With waits of 10 s and a limit of 35 s the fourth retry would start at 40 s: the client says so at 30 s.
+// With waits of 10 s and a limit of 35 s the fourth retry would start at 40 s: the client says so
+// at 30 s.
 func TestOutageLimitLooksAhead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
@@ -273,7 +282,8 @@ func TestRetryCountIsResetOnlyAfterAStableTime(t *testing.T) {
 		c, _ := client(t, f, &device.Options{StableTime: time.Minute})
 		open(t, c)
 		var waits []time.Duration
-		for _, up := range []time.Duration{time.Second, time.Second, time.Second, 59 * time.Second, time.Minute, time.Second} {
+		for _, up := range []time.Duration{time.Second, time.Second, time.Second, 59 * time.Second, time.Minute,
+			time.Second} {
 			time.Sleep(up)
 			lostAt := time.Now()
 			f.last().kill <- lost(transport.Network)
@@ -286,17 +296,21 @@ func TestRetryCountIsResetOnlyAfterAStableTime(t *testing.T) {
 	})
 }
 
-// Throttled connects are paced: at least C = 5 s, Cmin = 10 s, Cmax = 60 s, whatever the ordinary policy would do, unless PacedPolicy says otherwise.
+// Throttled connects are paced: at least C = 5 s, Cmin = 10 s, Cmax = 60 s, whatever the ordinary
+// policy would do, unless PacedPolicy says otherwise.
 func TestThrottledConnectsArePaced(t *testing.T) {
-	throttled := failing(lost(transport.Throttled), lost(transport.Throttled), lost(transport.Quota), lost(transport.ClockUnset), lost(transport.Throttled), lost(transport.Throttled))
+	throttled := failing(lost(transport.Throttled), lost(transport.Throttled), lost(transport.Quota),
+		lost(transport.ClockUnset), lost(transport.Throttled), lost(transport.Throttled))
 	for _, tc := range []struct {
 		name string
 		o    device.Options
 		want []time.Duration
 	}{
-		{"default", device.Options{}, []time.Duration{10 * time.Second, 12500 * ms, 17500 * ms, 27500 * ms, 47500 * ms, 60 * time.Second}},
+		{"default", device.Options{}, []time.Duration{10 * time.Second, 12500 * ms, 17500 * ms, 27500 * ms, 47500 * ms,
+			60 * time.Second}},
 		{"a slower policy stays", device.Options{RetryPolicy: constant(90 * time.Second)},
-			[]time.Duration{90 * time.Second, 90 * time.Second, 90 * time.Second, 90 * time.Second, 90 * time.Second, 90 * time.Second}},
+			[]time.Duration{90 * time.Second, 90 * time.Second, 90 * time.Second, 90 * time.Second, 90 * time.Second,
+				90 * time.Second}},
 		{"own paced policy", device.Options{PacedPolicy: constant(time.Second)},
 			[]time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Second}},
 	} {
@@ -319,7 +333,8 @@ func TestThrottledConnectsArePaced(t *testing.T) {
 	})
 }
 
-// A refused message pauses all sending for one decision; then the refused go first, in order, and are not marked as sent before.
+// A refused message pauses all sending for one decision; then the refused go first, in order, and
+// are not marked as sent before.
 func TestARefusedMessagePausesAllAndGoesAgainInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		start := time.Now()
@@ -348,7 +363,8 @@ func TestARefusedMessagePausesAllAndGoesAgainInOrder(t *testing.T) {
 		require.Len(t, policy.asked, 1, "one decision for one incident")
 		require.Equal(t, transport.Operation, policy.asked[0].Scope)
 		synctest.Wait()
-		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK, device.Paused, device.ConnectionOK}, w.reasons())
+		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK, device.Paused, device.ConnectionOK},
+			w.reasons())
 	})
 }
 
@@ -361,7 +377,9 @@ func TestMessagePolicyThatStopsFailsThatMessageAlone(t *testing.T) {
 			return nil
 		}}
 		c, _ := client(t, f, nil)
-		require.NoError(t, c.SetRetryPolicy(retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) { return retry < 3, time.Second })))
+		require.NoError(t, c.SetRetryPolicy(retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) {
+			return retry < 3, time.Second
+		})))
 		var r, other device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
 		require.NoError(t, c.Enqueue(t.Context(), msg(2), &other))

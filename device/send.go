@@ -35,17 +35,18 @@ func (c *Client) keepCall(k *call) {
 	}
 }
 
-// Send puts m into the outbox and waits for its result; nil means that the hub has acknowledged it. It outlives any number of reconnects. It ends
-// with an error
+// Send puts m into the outbox and waits for its result; nil means that the hub has acknowledged it.
+// It outlives any number of reconnects. It ends with an error
 //
 //   - Invalid, TooLarge or Expired at once, when m can never be sent;
 //   - Closed at once, when the client is not open, or was closed meanwhile;
 //   - with the failure that made the client Disconnected, meanwhile or before;
-//   - Timeout, when ctx or OperationTimeout ended first: the message is withdrawn, unless ErrOutcomeUnknown is in the error's chain;
+//   - Timeout, when ctx or OperationTimeout ended first: the message is withdrawn, unless
+//     ErrOutcomeUnknown is in the error's chain;
 //   - with the service's refusal of this message, Expired or Dropped.
 //
-// Whatever ended it, ErrOutcomeUnknown in the chain says that the hub may have the message. m must not be changed until Send returns, and not at all after a
-// Timeout with ErrOutcomeUnknown.
+// Whatever ended it, ErrOutcomeUnknown in the chain says that the hub may have the message. m must
+// not be changed until Send returns, and not at all after a Timeout with ErrOutcomeUnknown.
 func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	size, err := c.check(m)
 	if err != nil {
@@ -87,11 +88,12 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	return err
 }
 
-// Enqueue puts m into the outbox and returns; it is legal from New on, also while the client is Disconnected. The result is reported through r, which may
-// be nil if nobody asks. When the outbox is full, Options.Overflow says what happens; Block waits for room until ctx ends (Timeout).
+// Enqueue puts m into the outbox and returns; it is legal from New on, also while the client is
+// Disconnected. The result is reported through r, which may be nil if nobody asks. When the outbox
+// is full, Options.Overflow says what happens; Block waits for room until ctx ends (Timeout).
 //
-// An error means that m was not accepted and r is free: Invalid, TooLarge, Expired, Closed, Timeout, or Dropped under Fail. Otherwise m must not be changed until
-// its result is known.
+// An error means that m was not accepted and r is free: Invalid, TooLarge, Expired, Closed,
+// Timeout, or Dropped under Fail. Otherwise m must not be changed until its result is known.
 func (c *Client) Enqueue(ctx context.Context, m *transport.Message, r *Receipt) error {
 	size, err := c.check(m)
 	if err != nil {
@@ -125,7 +127,8 @@ func (c *Client) check(m *transport.Message) (size int, err error) {
 	return size, nil
 }
 
-// put offers a message to the outbox until it is taken or refused, or ctx or late end the wait for room.
+// put offers a message to the outbox until it is taken or refused, or ctx or late end the wait for
+// room.
 func (c *Client) put(ctx context.Context, late <-chan struct{}, o offer) (tag uint16, seq uint64, err error) {
 	for {
 		tag, seq, room, err := c.box.put(o)
@@ -142,8 +145,9 @@ func (c *Client) put(ctx context.Context, late <-chan struct{}, o offer) (tag ui
 	}
 }
 
-// Flush waits until every message accepted before the call has its result. It returns Timeout when ctx ends first, and, at once or later, the reason
-// why the client does not try when it is Disconnected with messages left.
+// Flush waits until every message accepted before the call has its result. It returns Timeout when
+// ctx ends first, and, at once or later, the reason why the client does not try when it is
+// Disconnected with messages left.
 func (c *Client) Flush(ctx context.Context) error {
 	done, err := c.box.flush()
 	if done == nil {

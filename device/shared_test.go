@@ -11,8 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The delay after a failed dial ends when the transport says that the cause has passed. The part of it
-// that spreads a fleet is kept.
+// The delay after a failed dial ends when the transport says that the cause has passed. The part of
+// it that spreads a fleet is kept.
 func TestADelayEndsWhenTheCauseHasPassed(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -41,7 +41,8 @@ func TestADelayEndsWhenTheCauseHasPassed(t *testing.T) {
 					return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Passed: passed}
 				}}
 				c, _ := client(t, f, &device.Options{
-					RetryPolicy: constant(time.Hour), ReconnectSpread: 2 * row.spread, Rand: func() uint64 { return uint64(row.spread) },
+					RetryPolicy:     constant(time.Hour),
+					ReconnectSpread: 2 * row.spread, Rand: func() uint64 { return uint64(row.spread) },
 				})
 				open(t, c)
 				require.Equal(t, row.want, f.dials[1].Sub(f.dials[0]))
@@ -70,7 +71,8 @@ func (s slowDial) Dial(ctx context.Context, cfg *transport.Config) (transport.Se
 	return s.fake.Dial(ctx, cfg)
 }
 
-// A dial that makes progress does not time out. One that makes none any more does, DialTimeout later.
+// A dial that makes progress does not time out. One that makes none any more does, DialTimeout
+// later.
 func TestADialThatMakesProgressGoesOn(t *testing.T) {
 	for _, row := range []struct {
 		takes, moves, fails time.Duration

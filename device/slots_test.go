@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A hub that acknowledges a message twice does not acknowledge the one after it: a tag is used again as late as can be.
+// A hub that acknowledges a message twice does not acknowledge the one after it: a tag is used
+// again as late as can be.
 func TestAnAcknowledgementThatComesTwiceDoesNotHitTheNextMessage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var tags []uint16

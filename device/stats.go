@@ -2,8 +2,8 @@ package device
 
 import "time"
 
-// Stats are counters since New and levels at the moment. Accepted is the sum of Acknowledged, Refused, Expired, Dropped, Cancelled
-// and Queued.
+// Stats are counters since New and levels at the moment. Accepted is the sum of Acknowledged,
+// Refused, Expired, Dropped, Cancelled and Queued.
 type Stats struct {
 	// Accepted counts the messages that entered the outbox.
 	Accepted uint64
@@ -15,7 +15,8 @@ type Stats struct {
 	Expired uint64
 	// Dropped counts those that DropOldest or DropNewest chose.
 	Dropped uint64
-	// Cancelled counts those that ended with Close, with their Send's context or with the client's Disconnected (Sends only).
+	// Cancelled counts those that ended with Close, with their Send's context or with the client's
+	// Disconnected (Sends only).
 	Cancelled uint64
 	// Resent counts how often a message was handed to a connection again.
 	Resent uint64
@@ -25,19 +26,24 @@ type Stats struct {
 	// InFlight is how many of them are handed over and not answered.
 	InFlight int
 
-	// Received counts the cloud-to-device messages taken for OnMessage; MessagesAccepted, MessagesReleased and MessagesRejected its verdicts; HandlerPanics
-	// how often a handler of any kind failed as Trace.HandlerPanic tells.
+	// Received counts the cloud-to-device messages taken for OnMessage; MessagesAccepted,
+	// MessagesReleased and MessagesRejected its verdicts; HandlerPanics how often a handler of any
+	// kind failed as Trace.HandlerPanic tells.
 	Received, MessagesAccepted, MessagesReleased, MessagesRejected, HandlerPanics uint64
 
-	// DesiredChanges counts what OnDesired's handler was, or is about to be, told; DesiredSkipped the notifications that were not newer than that.
+	// DesiredChanges counts what OnDesired's handler was, or is about to be, told; DesiredSkipped the
+	// notifications that were not newer than that.
 	DesiredChanges, DesiredSkipped uint64
-	// MethodCalls counts the calls of direct methods that were taken; MethodsRefused those answered without being run, for want of a handler, of room or, after they were taken, of time; AnswersLost the answers that
-	// could not be sent (see Trace.AnswerLost), MethodsDoubled the calls that came twice and were run once.
+	// MethodCalls counts the calls of direct methods that were taken; MethodsRefused those answered
+	// without being run, for want of a handler, of room or, after they were taken, of time;
+	// AnswersLost the answers that could not be sent (see Trace.AnswerLost), MethodsDoubled the calls
+	// that came twice and were run once.
 	MethodCalls, MethodsRefused, AnswersLost, MethodsDoubled uint64
 
 	// Attempts counts attempts to connect, Connections those that succeeded.
 	Attempts, Connections uint64
-	// Outage is how long the client has been trying without a connection by now; 0 when it is connected or does not try.
+	// Outage is how long the client has been trying without a connection by now; 0 when it is
+	// connected or does not try.
 	Outage time.Duration
 	// LongestOutage is the longest time of that kind, the present one included.
 	LongestOutage time.Duration

@@ -10,7 +10,8 @@ import (
 type State uint8
 
 const (
-	// Disconnected: not connected and not trying. Open and Start begin again, unless the client was closed.
+	// Disconnected: not connected and not trying. Open and Start begin again, unless the client was
+	// closed.
 	Disconnected State = iota
 	// DisconnectedRetrying: not connected, and trying: dialing or waiting for the next attempt.
 	DisconnectedRetrying
@@ -39,20 +40,24 @@ const (
 	ConnectionLost
 	// AttemptFailed: an attempt to connect failed; the next is Retry, after Delay.
 	AttemptFailed
-	// Held: the retry policy is a gate (retrypolicy.Gate) that holds the next attempt to connect back for Delay.
+	// Held: the retry policy is a gate (retrypolicy.Gate) that holds the next attempt to connect back
+	// for Delay.
 	Held
-	// Paused: the service refused a message for now; all sending pauses for Delay. The connection is up.
+	// Paused: the service refused a message for now; all sending pauses for Delay. The connection is
+	// up.
 	Paused
 	// Planned: the client replaces a healthy connection because Reconnect was called.
 	Planned
 	// TokenRenewal: the client replaces a healthy connection because its token is about to run out.
 	TokenRenewal
-	// ClockJumped: the client gives a connection up because the clock jumped ahead: the device has slept, or the clock was set. The next attempt is Retry, after Delay. A jump within half a
-	// minute after another one counts when that time is over.
+	// ClockJumped: the client gives a connection up because the clock jumped ahead: the device has
+	// slept, or the clock was set. The next attempt is Retry, after Delay. A jump within half a minute
+	// after another one counts when that time is over.
 	ClockJumped
 	// NotRetryable: the failure in Err is one that no retry mends (package errfilter).
 	NotRetryable
-	// RetryExpired: the retry policy or OutageLimit ended the retries; Err has the last failure as its cause.
+	// RetryExpired: the retry policy or OutageLimit ended the retries; Err has the last failure as its
+	// cause.
 	RetryExpired
 	// OpenCancelled: the context of Open ended before the first connection.
 	OpenCancelled
@@ -64,8 +69,11 @@ const (
 func (r Reason) String() string { return name(int(r), reasonText[:]) }
 
 var reasonText = [...]string{
-	NotOpened: "not opened", Connecting: "connecting", ConnectionOK: "connection ok", ConnectionLost: "connection lost", AttemptFailed: "attempt failed", Held: "held back",
-	Paused: "paused", Planned: "planned", TokenRenewal: "token renewal", ClockJumped: "clock jumped", NotRetryable: "not retryable", RetryExpired: "retries ended", OpenCancelled: "open cancelled", ClientClosed: "client closed",
+	NotOpened: "not opened", Connecting: "connecting", ConnectionOK: "connection ok", ConnectionLost: "connection lost",
+	AttemptFailed: "attempt failed", Held: "held back",
+	Paused: "paused", Planned: "planned", TokenRenewal: "token renewal", ClockJumped: "clock jumped",
+	NotRetryable: "not retryable", RetryExpired: "retries ended", OpenCancelled: "open cancelled",
+	ClientClosed: "client closed",
 }
 
 func name(i int, names []string) string {
@@ -81,13 +89,17 @@ type Suspect uint8
 const (
 	// NoSuspect: there is no pattern, or the connection lasts.
 	NoSuspect Suspect = iota
-	// SecondDevice: connections end while nothing is in flight: another program may use the same device id, and each connection of one ends that of the other.
+	// SecondDevice: connections end while nothing is in flight: another program may use the same
+	// device id, and each connection of one ends that of the other.
 	SecondDevice
-	// BadMessage: connections end with the same large message in flight and nothing acknowledged: the hub may not take it.
+	// BadMessage: connections end with the same large message in flight and nothing acknowledged: the
+	// hub may not take it.
 	BadMessage
-	// QuotaUsedUp: connections end as soon as something is sent, and nothing is acknowledged: a quota may be used up, or the hub throttles.
+	// QuotaUsedUp: connections end as soon as something is sent, and nothing is acknowledged: a quota
+	// may be used up, or the hub throttles.
 	QuotaUsedUp
-	// Unstable: messages get through, but connections do not last: the network, or the hub's throttling.
+	// Unstable: messages get through, but connections do not last: the network, or the hub's
+	// throttling.
 	Unstable
 )
 
@@ -106,16 +118,21 @@ var suspectText = [...]string{
 type Status struct {
 	State  State
 	Reason Reason
-	// Retry is the number of the attempt that is about to come (ConnectionLost, AttemptFailed), has begun (Connecting) or, for Paused, of the resend. 0 is a first
-	// attempt. For ConnectionOK it is how many retries it took. Once a connection stayed up for Options.StableTime, or was useful (see there), its loss begins the count anew.
+	// Retry is the number of the attempt that is about to come (ConnectionLost, AttemptFailed), has
+	// begun (Connecting) or, for Paused, of the resend. 0 is a first attempt. For ConnectionOK it is
+	// how many retries it took. Once a connection stayed up for Options.StableTime, or was useful (see
+	// there), its loss begins the count anew.
 	Retry int
-	// Delay is the wait before that attempt, from the failure on. Reconnect ends it early. After SetRetryPolicy it is told anew, still from the failure on.
+	// Delay is the wait before that attempt, from the failure on. Reconnect ends it early. After
+	// SetRetryPolicy it is told anew, still from the failure on.
 	Delay time.Duration
 	// Err is the failure that led here, an *transport.Error; nil when there was none.
 	Err error
-	// Flaps counts the connections in a row, up to this status, that were lost before they were up for Options.StableTime; 0 or 1 is nothing to speak of.
+	// Flaps counts the connections in a row, up to this status, that were lost before they were up for
+	// Options.StableTime; 0 or 1 is nothing to speak of.
 	Flaps int
-	// Suspect is a guess at the cause when Flaps is 3 or more. A hub that does not like what a device does can often only hang up.
+	// Suspect is a guess at the cause when Flaps is 3 or more. A hub that does not like what a device
+	// does can often only hang up.
 	Suspect Suspect
 	// Since is when the client got here, by the clock of the process.
 	Since time.Time
@@ -123,7 +140,8 @@ type Status struct {
 	Missed int
 }
 
-// Hint is a sentence for the person who reads the status: why the client does or does not retry after Err, and what helps. Empty without Err.
+// Hint is a sentence for the person who reads the status: why the client does or does not retry
+// after Err, and what helps. Empty without Err.
 func (s Status) Hint() string {
 	if s.Err == nil {
 		return ""
@@ -215,7 +233,8 @@ func (c *Client) tell(s Status) {
 	returned = !protect(c.set.Trace, func() { c.set.OnStatus(s) })
 }
 
-// dispatch calls OnStatus until the queue is empty and ends. There is one at a time; publish starts it, Close joins it.
+// dispatch calls OnStatus until the queue is empty and ends. There is one at a time; publish starts
+// it, Close joins it.
 func (c *Client) dispatch(ended chan struct{}) {
 	done := false
 	defer func() {

@@ -8,7 +8,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Twin is the document that the hub keeps about a device: what a back end desires and what the device reports.
+// Twin is the document that the hub keeps about a device: what a back end desires and what the
+// device reports.
 type Twin struct {
 	// Desired and Reported are JSON objects as the hub sent them, with their "$version".
 	Desired, Reported []byte
@@ -16,14 +17,17 @@ type Twin struct {
 	DesiredVersion, ReportedVersion int64
 }
 
-// GetTwin reads the twin. It waits for a connection if there is none, and repeats what the service refuses for now as the message policy says. It ends with an error
+// GetTwin reads the twin. It waits for a connection if there is none, and repeats what the service
+// refuses for now as the message policy says. It ends with an error
 //
 //   - Closed at once, when the client is not open, or was closed meanwhile;
 //   - with the failure that made the client Disconnected, meanwhile or before;
 //   - Timeout, when ctx or OperationTimeout ended first;
-//   - Unsupported over a transport without twins, Protocol for an answer that is no twin, and with what the service says.
+//   - Unsupported over a transport without twins, Protocol for an answer that is no twin, and with
+//     what the service says.
 //
-// Up to 16 calls about the twin, of this and the following kinds, are under way at a time; further ones wait for their turn.
+// Up to 16 calls about the twin, of this and the following kinds, are under way at a time; further
+// ones wait for their turn.
 func (c *Client) GetTwin(ctx context.Context) (*Twin, error) {
 	r, err := c.callTwin(ctx, transport.Request{Op: transport.OpTwinGet})
 	if err != nil {
@@ -32,17 +36,22 @@ func (c *Client) GetTwin(ctx context.Context) (*Twin, error) {
 	return parseTwin(r.Body)
 }
 
-// PatchReported changes the reported properties of the twin: a JSON object that is merged into them (RFC 7396: a member that is null is removed). It returns the version of the
-// reported properties after it. Patches are applied one at a time, in the order of the calls. A patch whose outcome was lost with its connection is sent again.
+// PatchReported changes the reported properties of the twin: a JSON object that is merged into them
+// (RFC 7396: a member that is null is removed). It returns the version of the reported properties
+// after it. Patches are applied one at a time, in the order of the calls. A patch whose outcome was
+// lost with its connection is sent again.
 //
-// Errors are those of GetTwin and Invalid for what is not a JSON object; ErrOutcomeUnknown in the chain of a Timeout says that the hub may have the patch. How much a twin holds is for the hub to
-// say, with Invalid or TooLarge: 32 KiB of reported properties after the patch, of which it counts names, texts, 8 bytes for a number and 4 for a boolean ("Understand and use device twins
-// in IoT Hub"). TooLarge is also what no message over the transport can hold.
+// Errors are those of GetTwin and Invalid for what is not a JSON object; ErrOutcomeUnknown in the
+// chain of a Timeout says that the hub may have the patch. How much a twin holds is for the hub to
+// say, with Invalid or TooLarge: 32 KiB of reported properties after the patch, of which it counts
+// names, texts, 8 bytes for a number and 4 for a boolean ("Understand and use device twins in IoT
+// Hub"). TooLarge is also what no message over the transport can hold.
 func (c *Client) PatchReported(ctx context.Context, patch []byte) (version int64, err error) {
 	return c.patchReported(ctx, patch, 0)
 }
 
-// PatchReportedIf is PatchReported for reported properties of a version that is expected, from 1 on: a hub that has another answers with Conflict. It is not repeated when its outcome is unknown,
+// PatchReportedIf is PatchReported for reported properties of a version that is expected, from 1
+// on: a hub that has another answers with Conflict. It is not repeated when its outcome is unknown,
 // but ends with ErrOutcomeUnknown in its error's chain.
 func (c *Client) PatchReportedIf(ctx context.Context, patch []byte, expected int64) (version int64, err error) {
 	if expected < 1 {
@@ -55,7 +64,8 @@ func (c *Client) patchReported(ctx context.Context, patch []byte, expected int64
 	if !jsonscan.IsObject(patch) {
 		return 0, invalidTwin("the patch is not a JSON object")
 	}
-	r, err := c.callTwin(ctx, transport.Request{Op: transport.OpTwinPatch, Version: expected, Body: append([]byte(nil), patch...)})
+	r, err := c.callTwin(ctx, transport.Request{Op: transport.OpTwinPatch, Version: expected, Body: append([]byte(nil),
+		patch...)})
 	return r.Version, err
 }
 
@@ -68,7 +78,8 @@ func parseTwin(doc []byte) (*Twin, error) {
 	desired, okD := jsonscan.Member(doc, "desired")
 	reported, okR := jsonscan.Member(doc, "reported")
 	if !okD || !okR || !jsonscan.IsObject(desired) || !jsonscan.IsObject(reported) {
-		return nil, &transport.Error{Kind: transport.Protocol, Op: transport.OpTwinGet, Err: errors.New("the hub's answer is not a twin document")}
+		return nil, &transport.Error{Kind: transport.Protocol, Op: transport.OpTwinGet,
+			Err: errors.New("the hub's answer is not a twin document")}
 	}
 	return &Twin{desired, reported, versionOf(desired), versionOf(reported)}, nil
 }

@@ -37,7 +37,8 @@ func TestTwinGetAndPatch(t *testing.T) {
 		twin, err := c.GetTwin(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, &device.Twin{
-			Desired: []byte(`{"interval":30,"$version":4}`), Reported: []byte(`{"fw":"1.2","$version":9}`), DesiredVersion: 4, ReportedVersion: 9,
+			Desired: []byte(`{"interval":30,"$version":4}`), Reported: []byte(`{"fw":"1.2","$version":9}`), DesiredVersion: 4,
+			ReportedVersion: 9,
 		}, twin)
 		patch := []byte(`{"fw":"1.3","old":null}`)
 		version, err := c.PatchReported(t.Context(), patch)
@@ -53,7 +54,8 @@ func TestTwinGetAndPatch(t *testing.T) {
 
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
-		require.Equal(t, []transport.Features{transport.Twin, transport.Twin}, f.subscriptions(), "subscribed again, before it is asked for")
+		require.Equal(t, []transport.Features{transport.Twin, transport.Twin}, f.subscriptions(),
+			"subscribed again, before it is asked for")
 	})
 }
 
@@ -101,10 +103,12 @@ func TestTwinIsUnsupportedWhereItIs(t *testing.T) {
 	})
 }
 
-// A twin that the hub refuses to subscribe to fails the calls about it, at once or as the message policy says. The session does without, and so does the next one.
+// A twin that the hub refuses to subscribe to fails the calls about it, at once or as the message
+// policy says. The session does without, and so does the next one.
 func TestARefusedTwinLeavesTheSessionAlone(t *testing.T) {
 	for _, kind := range []transport.Kind{
-		transport.NotFound, transport.Invalid, transport.Unauthorized, transport.Protocol, transport.TooLarge, transport.Forbidden, transport.Unknown,
+		transport.NotFound, transport.Invalid, transport.Unauthorized, transport.Protocol, transport.TooLarge,
+		transport.Forbidden, transport.Unknown,
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -199,7 +203,9 @@ func TestTwinCallsOutliveConnections(t *testing.T) {
 
 func TestAConditionalPatchIsNotRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }}
+		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
+			return transport.Reply{}, false
+		}}
 		c, _ := client(t, f, nil)
 		open(t, c)
 		result := make(chan error, 1)
@@ -261,12 +267,14 @@ func TestRefusedTwinCalls(t *testing.T) {
 		after   time.Duration
 		tries   int
 	}{
-		{"unavailable", transport.Unavailable, nil, 2, 0, 200 * time.Millisecond, 3}, // 100 ms each, the draw being 0: the second 100+C(1-Jd)
+		// 100 ms each, the draw being 0: the second 100+C(1-Jd)
+		{"unavailable", transport.Unavailable, nil, 2, 0, 200 * time.Millisecond, 3},
 		{"throttled", transport.Throttled, nil, 1, 0, 10 * time.Second, 2},
 		{"invalid", transport.Invalid, nil, 1, transport.Invalid, 0, 1},
 		{"conflict", transport.Conflict, nil, 1, transport.Conflict, 0, 1},
 		{"no retry", transport.Unavailable, retrypolicy.NoRetry{}, 1, transport.RetryExpired, 0, 1},
-		{"retries end", transport.Unavailable, retrypolicy.MaxAttempts{Policy: retrypolicy.Backoff{Base: time.Second}, Total: 3}, 9, transport.RetryExpired, 0, 3},
+		{"retries end", transport.Unavailable, retrypolicy.MaxAttempts{Policy: retrypolicy.Backoff{Base: time.Second},
+			Total: 3}, 9, transport.RetryExpired, 0, 3},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -327,7 +335,9 @@ func TestATwinAnswerThatIsLost(t *testing.T) {
 
 func TestTwinCallsEndWithTheClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }}
+		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
+			return transport.Reply{}, false
+		}}
 		c, _ := client(t, f, nil)
 		open(t, c)
 		results := make(chan error, 20)
@@ -373,7 +383,8 @@ func TestTwinCallsAreShownToThePolicy(t *testing.T) {
 			return answering(s, r)
 		}
 		p := newWitness(retrypolicy.ExponentialBackoffWithJitter{})
-		c, _ := client(t, f, &device.Options{MessagePolicy: p, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{}, AckTimeout: time.Second})
+		c, _ := client(t, f, &device.Options{MessagePolicy: p, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{},
+			AckTimeout: time.Second})
 		open(t, c)
 		_, err := c.GetTwin(t.Context())
 		require.NoError(t, err)
@@ -423,7 +434,8 @@ func TestARenewalWaitsForTheTwin(t *testing.T) {
 	})
 }
 
-// A policy is told once of a try whose caller gives up in the moment in which the answer comes, and what the answer was.
+// A policy is told once of a try whose caller gives up in the moment in which the answer comes, and
+// what the answer was.
 func TestACallerThatGivesUpWhenTheAnswerComes(t *testing.T) {
 	for _, err := range []error{nil, refused(transport.Unavailable)} {
 		bubble(t, func(t *testing.T) {

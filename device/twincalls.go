@@ -14,8 +14,9 @@ import (
 // twinPlaces is how many calls of users about the twin are under way at a time.
 const twinPlaces = 16
 
-// twin is the extra for the twin: calls that wait for an answer, and changes of the desired properties. It is a monitor like the outbox; the loop alone
-// hands calls over and asks policies about them.
+// twin is the extra for the twin: calls that wait for an answer, and changes of the desired
+// properties. It is a monitor like the outbox; the loop alone hands calls over and asks policies
+// about them.
 //
 //	queued -> flying -> answered -> settling -> gone
 //	   ^        |           | failed, to be repeated
@@ -39,7 +40,8 @@ type twin struct {
 	turn []*twinCall // of serve
 }
 
-// twinCall is one call. The loop alone changes its state from queued, answered, settling and resting.
+// twinCall is one call. The loop alone changes its state from queued, answered, settling and
+// resting.
 type twinCall struct {
 	request transport.Request
 	done    func(transport.Reply) // called once, with the lock held
@@ -159,7 +161,8 @@ func (t *twin) wants() (always, now transport.Features) {
 	return always, now
 }
 
-// refused has the calls that wait for the subscription fail as if each had been refused itself: filter and policy decide what becomes of them, and the session lives on.
+// refused has the calls that wait for the subscription fail as if each had been refused itself:
+// filter and policy decide what becomes of them, and the session lives on.
 func (t *twin) refused(l *loop, why *transport.Error) {
 	now := time.Now()
 	t.mu.Lock()
@@ -204,7 +207,8 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 	t.settleAnswered(l, now)
 	t.mu.Lock()
-	if t.changes != nil && l.granted&transport.Desired != 0 { // not before: a change that comes after the read has to be told
+	if t.changes != nil && l.granted&transport.Desired != 0 {
+		// not before: a change that comes after the read has to be told
 		next = t.catchUp(now)
 	}
 	calls := append(t.turn[:0], t.calls...)
@@ -270,7 +274,8 @@ func (t *twin) set(k *twinCall, state callState) bool {
 	return true
 }
 
-// hand gives a call to the session, unless the policy's gate holds it back or refuses it. It returns when to look at the call again.
+// hand gives a call to the session, unless the policy's gate holds it back or refuses it. It
+// returns when to look at the call again.
 func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 	k.under = t.c.policies.Load()
 	if k.asked.pending.Retry && k.asked.askedOf != k.under {
@@ -459,7 +464,8 @@ func (t *twin) over(l *loop) {
 		if repeats(&k.request) {
 			k.state = callQueued
 		} else {
-			t.finish(k, transport.Reply{Err: transport.OutcomeUnknown(&transport.Error{Kind: transport.Network, Op: k.request.Op, Err: errGoneWith.Err})})
+			t.finish(k, transport.Reply{Err: transport.OutcomeUnknown(&transport.Error{Kind: transport.Network, Op: k.request.Op,
+				Err: errGoneWith.Err})})
 		}
 	}
 	t.mu.Unlock()

@@ -23,16 +23,18 @@ func (g oneGate) Admit(retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: *g.asked == 1}
 }
 
-// A message that was in flight when a session ended may be at the hub. However it ends after that, its result says so.
+// A message that was in flight when a session ended may be at the hub. However it ends after that,
+// its result says so.
 func TestAnOutcomeStaysUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind    transport.Kind
 		options device.Options
 		again   error // the hub's answer to the second try
 	}{
-		"refused for good":       {transport.Invalid, device.Options{}, refused(transport.Invalid)},
-		"given up by the policy": {transport.RetryExpired, device.Options{MessagePolicy: retrypolicy.NoRetry{}}, refused(transport.Unavailable)},
-		"refused by a gate":      {transport.RetryExpired, device.Options{MessagePolicy: oneGate{new(int)}}, nil},
+		"refused for good": {transport.Invalid, device.Options{}, refused(transport.Invalid)},
+		"given up by the policy": {transport.RetryExpired, device.Options{MessagePolicy: retrypolicy.NoRetry{}},
+			refused(transport.Unavailable)},
+		"refused by a gate": {transport.RetryExpired, device.Options{MessagePolicy: oneGate{new(int)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

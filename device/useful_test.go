@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a connection must have done for the count of retries to begin anew after it, though it did not last.
+// What a connection must have done for the count of retries to begin anew after it, though it did
+// not last.
 func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 	const s = time.Second
 	anew, goesOn := []time.Duration{100 * ms, 100 * ms, 100 * ms}, []time.Duration{100 * ms, 150 * ms, 250 * ms}
@@ -23,12 +24,13 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 		loss   transport.Kind
 		delays []time.Duration
 	}{
-		"a message acknowledged":        {s, true, false, transport.Network, anew},
-		"a command received":            {s, false, true, transport.Network, anew},
-		"nothing acknowledged":          {s, false, false, transport.Network, goesOn},
-		"half a second":                 {500 * ms, true, false, transport.Network, anew},
-		"less than half a second":       {499 * ms, true, false, transport.Network, goesOn},
-		"the service asks for patience": {s, true, false, transport.Throttled, []time.Duration{10 * s, 12500 * ms, 17500 * ms}},
+		"a message acknowledged":  {s, true, false, transport.Network, anew},
+		"a command received":      {s, false, true, transport.Network, anew},
+		"nothing acknowledged":    {s, false, false, transport.Network, goesOn},
+		"half a second":           {500 * ms, true, false, transport.Network, anew},
+		"less than half a second": {499 * ms, true, false, transport.Network, goesOn},
+		"the service asks for patience": {s, true, false, transport.Throttled, []time.Duration{10 * s, 12500 * ms,
+			17500 * ms}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -62,10 +64,13 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 
 // After a longer delay a connection has to be up for longer: five times the delay.
 func TestAUsefulConnectionIsUpForLongerThanItsDelay(t *testing.T) {
-	for up, again := range map[time.Duration]time.Duration{5 * time.Second: time.Second, 5*time.Second - 1: 2 * time.Second} {
+	for up, again := range map[time.Duration]time.Duration{5 * time.Second: time.Second,
+		5*time.Second - 1: 2 * time.Second} {
 		bubble(t, func(t *testing.T) {
 			f := &fake{}
-			c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) { return true, time.Duration(retry) * time.Second })})
+			c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) {
+				return true, time.Duration(retry) * time.Second
+			})})
 			open(t, c)
 			f.last().kill <- lost(transport.Network)
 			synctest.Wait()
@@ -79,7 +84,8 @@ func TestAUsefulConnectionIsUpForLongerThanItsDelay(t *testing.T) {
 	}
 }
 
-// A peer that acknowledges a message on each connection and hangs up is dialed ever less often when it does so at once, and in any case less than twice a second.
+// A peer that acknowledges a message on each connection and hangs up is dialed ever less often when
+// it does so at once, and in any case less than twice a second.
 func TestAPeerThatHangsUpAfterAMessageIsNotHammered(t *testing.T) {
 	quick := retrypolicy.ExponentialBackoffWithJitter{C: 10 * ms, Cmin: 10 * ms, Cmax: 10 * time.Second, Jd: 0.5, Ju: 0.25}
 	for _, tc := range []struct {

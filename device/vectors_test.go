@@ -1,7 +1,7 @@
 package device_test
 
-// The behaviour vectors of the official Java SDK's tests (T and a number), and more of its defects and its users' pains. Where Hubline differs on purpose,
-// the test says why.
+// The behaviour vectors of the official Java SDK's tests (T and a number), and more of its defects
+// and its users' pains. Where Hubline differs on purpose, the test says why.
 
 import (
 	"context"
@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// T1: open while retrying. Java refuses; here a second Open joins the attempts under way, because its caller wants to be connected, no matter who began.
+// T1: open while retrying. Java refuses; here a second Open joins the attempts under way, because
+// its caller wants to be connected, no matter who began.
 func TestT1_OpenWhileRetryingJoins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network))}
@@ -65,7 +66,8 @@ func TestT3_T4_OpenThatGaveUpKeepsTheCause(t *testing.T) {
 	})
 }
 
-// T5: close with one message waiting and one in flight: both are told Closed, and the one in flight that its outcome is unknown.
+// T5: close with one message waiting and one in flight: both are told Closed, and the one in flight
+// that its outcome is unknown.
 func TestT5_CloseEndsWaitingAndFlyingMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
@@ -85,8 +87,8 @@ func TestT5_CloseEndsWaitingAndFlyingMessages(t *testing.T) {
 	})
 }
 
-// T6: a message refused for now goes again after the policy's delay; nothing is reported in between. T8: refused for good, it fails at once.
-// T9: the policy says no, it fails with the cause.
+// T6: a message refused for now goes again after the policy's delay; nothing is reported in
+// between. T8: refused for good, it fails at once. T9: the policy says no, it fails with the cause.
 func TestT6_T8_T9_RefusedMessages(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -125,7 +127,8 @@ func TestT6_T8_T9_RefusedMessages(t *testing.T) {
 	}
 }
 
-// T7: the operation's time ends while its message waits to go again: Timeout, and the policy is not asked another time.
+// T7: the operation's time ends while its message waits to go again: Timeout, and the policy is not
+// asked another time.
 func TestT7_OperationTimeoutDuringAPause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		policy := &recorder{delay: time.Hour}
@@ -141,8 +144,10 @@ func TestT7_OperationTimeoutDuringAPause(t *testing.T) {
 	})
 }
 
-// T10, T11, L3: refused credentials. Java goes on for the whole operation time as long as the credentials can be renewed; a revoked key is then tried for minutes. Here the key
-// signs a fresh token for every dial anyway, so a refused dial is final, and a token source is asked for another token once.
+// T10, T11, L3: refused credentials. Java goes on for the whole operation time as long as the
+// credentials can be renewed; a revoked key is then tried for minutes. Here the key signs a fresh
+// token for every dial anyway, so a refused dial is final, and a token source is asked for another
+// token once.
 func TestT10_T11_L3_RefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 	refusing := func(int, context.Context) error { return lost(transport.Unauthorized) }
 	bubble(t, func(t *testing.T) { // T11: a key
@@ -218,8 +223,9 @@ func TestT12_Pain17_StatesAndReasons(t *testing.T) {
 	})
 }
 
-// T13: an expired message that waits is Expired at its time. Java also drops it from what is in flight; here it stays there, for the hub may be about to acknowledge it, and
-// expires if it comes back.
+// T13: an expired message that waits is Expired at its time. Java also drops it from what is in
+// flight; here it stays there, for the hub may be about to acknowledge it, and expires if it comes
+// back.
 func TestT13_ExpiryWaitingAndInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
@@ -280,7 +286,8 @@ func TestL10_ShortTokensAreRenewedInTime(t *testing.T) {
 	})
 }
 
-// L11: every connection subscribes anew, and counts as connected only then; the hub's memory of the session is not relied upon.
+// L11: every connection subscribes anew, and counts as connected only then; the hub's memory of the
+// session is not relied upon.
 func TestL11_EveryConnectionSubscribes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var on []int
@@ -337,7 +344,8 @@ func TestPain11_ConnectingDoesNotResetTheCount(t *testing.T) {
 	})
 }
 
-// Pain 13: a token source that fails for a while delays the connection, no more; each dial asks it anew.
+// Pain 13: a token source that fails for a while delays the connection, no more; each dial asks it
+// anew.
 func TestPain13_ATokenSourceThatFailsIsAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asked := 0
@@ -395,7 +403,8 @@ func TestPain18_OperationTimeoutInEveryState(t *testing.T) {
 	}
 }
 
-// Pain 19: the first connection is retried like any other, a hopeless one is not, and a client without retries can connect.
+// Pain 19: the first connection is retried like any other, a hopeless one is not, and a client
+// without retries can connect.
 func TestPain19_OpenIsRetriedUnlessItIsHopeless(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unavailable), lost(transport.Timeout))}

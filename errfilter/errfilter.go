@@ -1,5 +1,6 @@
-// Package errfilter settles which failures are worth a retry. It is one fixed table over transport.Kind, the same for connecting and for
-// sending, for every protocol; a retry policy is only asked about what this table lets through and cannot overrule it.
+// Package errfilter settles which failures are worth a retry. It is one fixed table over
+// transport.Kind, the same for connecting and for sending, for every protocol; a retry policy is
+// only asked about what this table lets through and cannot overrule it.
 package errfilter
 
 import (
@@ -29,15 +30,19 @@ type Rule struct {
 
 // table has one row per Kind, at the Kind's own index.
 var table = [...]Rule{
-	{transport.Unknown, false, Normal, "the service gave an answer that is not known, and repeating what is not understood may do harm"},
+	{transport.Unknown, false, Normal,
+		"the service gave an answer that is not known, and repeating what is not understood may do harm"},
 	{transport.Network, true, Normal, "connections come back"},
 	{transport.Timeout, true, Normal, "a slow network or service may be faster next time"},
 	{transport.Unavailable, true, Normal, "the service is restarting or moving and will be back"},
 	{transport.Throttled, true, Slow, "the service takes more when it gets less: wait"},
-	{transport.Quota, true, Slow, "the allowance is refilled with time (a hub's daily quota at 00:00 UTC); buy units or send less"},
+	{transport.Quota, true, Slow,
+		"the allowance is refilled with time (a hub's daily quota at 00:00 UTC); buy units or send less"},
 	{transport.ClockUnset, true, Slow, "the clock may be set any moment; set it, by SNTP for one"},
-	{transport.Unauthorized, false, Normal, "the same credentials would be refused again; check key, device id, the clock, and that the device is enabled"},
-	{transport.Untrusted, false, Normal, "the same certificate would fail again; check host name, trusted roots and the clock"},
+	{transport.Unauthorized, false, Normal, "the same credentials would be refused again; check key, device id, the " +
+		"clock, and that the device is enabled"},
+	{transport.Untrusted, false, Normal,
+		"the same certificate would fail again; check host name, trusted roots and the clock"},
 	{transport.Forbidden, false, Normal, "the identity lacks the right; grant it on the hub"},
 	{transport.NotFound, false, Normal, "what does not exist will not appear by asking again; check names, and create it"},
 	{transport.TooLarge, false, Normal, "the same message would be too large again; split it or upload it as a file"},
@@ -45,7 +50,8 @@ var table = [...]Rule{
 	{transport.Conflict, false, Normal, "the state must be read again before another try"},
 	{transport.Unsupported, false, Normal, "this protocol or service lacks the operation; use another transport"},
 	{transport.Protocol, false, Normal, "the peer does not speak the protocol as expected; check host and port"},
-	{transport.RetryExpired, false, Normal, "the retry policy or the outage limit ended the retries; open the client again"},
+	{transport.RetryExpired, false, Normal,
+		"the retry policy or the outage limit ended the retries; open the client again"},
 	{transport.Expired, false, Normal, "the message's time is over"},
 	{transport.Dropped, false, Normal, "the outbox was full and made room; enlarge it or send less"},
 	{transport.Closed, false, Normal, "the client is not open"},
@@ -54,21 +60,23 @@ var table = [...]Rule{
 var (
 	cancelled = Rule{transport.Unknown, false, Normal, "the caller's context ended"}
 	forbidden = Rule{transport.Unknown, false, Normal, "the service asked not to be tried again"}
-	violation = Rule{transport.Protocol, true, Normal, "the peer broke the protocol on a connection that had worked; another connection may do better"}
-	success   = Rule{transport.Unknown, false, Normal, "there is no error"}
+	violation = Rule{transport.Protocol, true, Normal,
+		"the peer broke the protocol on a connection that had worked; another connection may do better"}
+	success = Rule{transport.Unknown, false, Normal, "there is no error"}
 )
 
-// Of returns the rule for err, by the Kind of the outermost *transport.Error in its chain. An error without a Kind is a
-// context's (the caller gave up: no retry) or Unknown. A negative RetryAfter turns retryable into not. A cause that is
-// transport.ErrViolation turns Protocol into retryable. A loop that connects passes its failures
-// through a Damage first.
+// Of returns the rule for err, by the Kind of the outermost *transport.Error in its chain. An error
+// without a Kind is a context's (the caller gave up: no retry) or Unknown. A negative RetryAfter
+// turns retryable into not. A cause that is transport.ErrViolation turns Protocol into retryable. A
+// loop that connects passes its failures through a Damage first.
 func Of(err error) Rule {
 	if err == nil {
 		return success
 	}
 	kind := transport.KindOf(err)
 	e := transport.Find(err)
-	if e == nil && kind == transport.Unknown && (hasCause(err, context.Canceled) || hasCause(err, context.DeadlineExceeded)) {
+	if e == nil && kind == transport.Unknown && (hasCause(err, context.Canceled) ||
+		hasCause(err, context.DeadlineExceeded)) {
 		return cancelled
 	}
 	rule := OfKind(kind)
@@ -86,13 +94,13 @@ func Of(err error) Rule {
 // MaxDamage is how many failures in a row with the cause transport.ErrMaybeDamaged are retried.
 const MaxDamage = 3
 
-// Damage counts failures in a row that may be damage on the way. The zero value counts from none. It
-// is not safe for concurrent use.
+// Damage counts failures in a row that may be damage on the way. The zero value counts from none.
+// It is not safe for concurrent use.
 type Damage struct{ row uint8 }
 
 // Judge returns err as Of shall see it. A failure with the cause transport.ErrMaybeDamaged is
-// returned with Kind Network, which is retried, until MaxDamage stood in a row; from then on it keeps
-// its Kind. Any other err, nil included, is returned as it is and ends the row.
+// returned with Kind Network, which is retried, until MaxDamage stood in a row; from then on it
+// keeps its Kind. Any other err, nil included, is returned as it is and ends the row.
 func (d *Damage) Judge(err error) error {
 	e := transport.Find(err)
 	if e == nil || !hasCause(err, transport.ErrMaybeDamaged) {

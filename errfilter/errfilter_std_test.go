@@ -21,7 +21,8 @@ func TestOfAllocatesNothing(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"nil": nil, "kind": transport.Throttled, "error": &transport.Error{Kind: transport.Network}, "eight wraps": deep,
-		"foreign": errors.New("?"), "cancelled": fmt.Errorf("send: %w", context.Canceled), "deadline": context.DeadlineExceeded,
+		"foreign": errors.New("?"), "cancelled": fmt.Errorf("send: %w", context.Canceled),
+		"deadline": context.DeadlineExceeded,
 	} {
 		if n := testing.AllocsPerRun(200, func() { sink = errfilter.Of(err) }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

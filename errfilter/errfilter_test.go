@@ -39,7 +39,8 @@ func TestTableHasOneRowPerKindAtItsOwnIndex(t *testing.T) {
 	}
 }
 
-// The verdicts that were decided, by the situation in which a device meets them; each transport's own table maps the situation to the kind.
+// The verdicts that were decided, by the situation in which a device meets them; each transport's
+// own table maps the situation to the kind.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		situation string
@@ -122,23 +123,43 @@ func TestOfLooksThroughWraps(t *testing.T) {
 		{"wrapped twice", wrapped{wrapped{throttled}}, transport.Throttled, true, "wait"},
 		{"a bare kind", transport.Network, transport.Network, true, "connections come back"},
 		{"a wrapped bare kind", wrapped{transport.Unauthorized}, transport.Unauthorized, false, "same credentials"},
-		{"the outermost of two decides", &transport.Error{Kind: transport.RetryExpired, Err: throttled}, transport.RetryExpired, false, "outage limit"},
-		{"an error of kind Unknown", &transport.Error{Kind: transport.Unknown}, transport.Unknown, false, "answer that is not known"},
+		{"the outermost of two decides", &transport.Error{Kind: transport.RetryExpired, Err: throttled},
+			transport.RetryExpired, false,
+			"outage limit"},
+		{"an error of kind Unknown", &transport.Error{Kind: transport.Unknown}, transport.Unknown, false,
+			"answer that is not known"},
 		{"an error without kind", errors.New("?"), transport.Unknown, false, "answer that is not known"},
 		{"an error that cannot be compared", incomparable{nil}, transport.Unknown, false, "answer that is not known"},
 		{"a kind past the table", transport.Kind(200), transport.Unknown, false, "answer that is not known"},
 		{"cancelled by the caller", context.Canceled, transport.Unknown, false, "caller's context"},
 		{"cancelled, wrapped", wrapped{context.Canceled}, transport.Unknown, false, "caller's context"},
 		{"the caller's deadline", context.DeadlineExceeded, transport.Unknown, false, "caller's context"},
-		{"the caller's deadline, wrapped", wrapped{wrapped{context.DeadlineExceeded}}, transport.Unknown, false, "caller's context"},
-		{"a transport's own time limit is a time-out", &transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded}, transport.Timeout, true, "slow network"},
-		{"an unknown answer with a context's error behind it", &transport.Error{Err: context.Canceled}, transport.Unknown, false, "answer that is not known"},
-		{"the service asked not to be tried again", &transport.Error{Kind: transport.Throttled, RetryAfter: -1}, transport.Throttled, false, "asked not to be tried"},
-		{"the same, wrapped", wrapped{&transport.Error{Kind: transport.Unavailable, RetryAfter: -time.Second}}, transport.Unavailable, false, "asked not to be tried"},
-		{"a violation on a working connection", &transport.Error{Kind: transport.Protocol, Err: wrapped{transport.ErrViolation}}, transport.Protocol, true, "another connection"},
-		{"the same of another kind", &transport.Error{Kind: transport.NotFound, Err: wrapped{transport.ErrViolation}}, transport.NotFound, false, "does not exist"},
-		{"terminal keeps its own reason", &transport.Error{Kind: transport.NotFound, RetryAfter: -1}, transport.NotFound, false, "does not exist"},
-		{"a wait asked for does not make it retryable", &transport.Error{Kind: transport.NotFound, RetryAfter: time.Minute}, transport.NotFound, false, "does not exist"},
+		{"the caller's deadline, wrapped", wrapped{wrapped{context.DeadlineExceeded}}, transport.Unknown, false,
+			"caller's context"},
+		{"a transport's own time limit is a time-out", &transport.Error{Kind: transport.Timeout,
+			Err: context.DeadlineExceeded}, transport.Timeout, true,
+			"slow network"},
+		{"an unknown answer with a context's error behind it", &transport.Error{Err: context.Canceled}, transport.Unknown,
+			false,
+			"answer that is not known"},
+		{"the service asked not to be tried again", &transport.Error{Kind: transport.Throttled, RetryAfter: -1},
+			transport.Throttled, false,
+			"asked not to be tried"},
+		{"the same, wrapped", wrapped{&transport.Error{Kind: transport.Unavailable, RetryAfter: -time.Second}},
+			transport.Unavailable, false,
+			"asked not to be tried"},
+		{"a violation on a working connection", &transport.Error{Kind: transport.Protocol,
+			Err: wrapped{transport.ErrViolation}}, transport.Protocol, true,
+			"another connection"},
+		{"the same of another kind", &transport.Error{Kind: transport.NotFound, Err: wrapped{transport.ErrViolation}},
+			transport.NotFound, false,
+			"does not exist"},
+		{"terminal keeps its own reason", &transport.Error{Kind: transport.NotFound, RetryAfter: -1}, transport.NotFound,
+			false,
+			"does not exist"},
+		{"a wait asked for does not make it retryable", &transport.Error{Kind: transport.NotFound, RetryAfter: time.Minute},
+			transport.NotFound, false,
+			"does not exist"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := errfilter.Of(c.err)
@@ -158,7 +179,8 @@ func TestRulesIsACopyThatCannotChangeTheTable(t *testing.T) {
 		rules[i].Retry = !rules[i].Retry
 	}
 	_ = append(rules[:1], errfilter.Rule{Reason: "mine"})
-	if !errfilter.Retryable(transport.Network) || errfilter.Retryable(transport.Invalid) || errfilter.OfKind(transport.Network).Reason == "mine" {
+	if !errfilter.Retryable(transport.Network) || errfilter.Retryable(transport.Invalid) ||
+		errfilter.OfKind(transport.Network).Reason == "mine" {
 		t.Error("the table was changed from outside")
 	}
 }

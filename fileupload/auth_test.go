@@ -19,13 +19,15 @@ import (
 // uploader is another one for the rig's hub.
 func (r *rig) uploader(t *testing.T, creds *transport.Credentials) *fileupload.Uploader {
 	t.Helper()
-	u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true, Dial: r.hub.DialHTTP, RetryPolicy: retrypolicy.NoRetry{}})
+	u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true, Dial: r.hub.DialHTTP,
+		RetryPolicy: retrypolicy.NoRetry{}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, u.Close()) })
 	return u
 }
 
-// A device that is late by less than the life of a token, or ahead, uploads without a refusal after the first answer.
+// A device that is late by less than the life of a token, or ahead, uploads without a refusal after
+// the first answer.
 func TestAWrongClockIsForgiven(t *testing.T) {
 	for name, clock := range map[string]func() time.Time{
 		"slow by 40 minutes": func() time.Time { return time.Now().Add(-40 * time.Minute) },
@@ -48,7 +50,8 @@ func TestAWrongClockIsForgiven(t *testing.T) {
 	}
 }
 
-// A device that is later gets no token from the hub's Date, which anybody could write. It waits until its clock is set.
+// A device that is later gets no token from the hub's Date, which anybody could write. It waits
+// until its clock is set.
 func TestAnUploadWaitsForAClockThatIsLate(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		start := time.Now()
@@ -79,7 +82,8 @@ func TestAnUnsetClockIsReplacedByThatOfAVerifiedHub(t *testing.T) {
 		creds.Now = func() time.Time { return time.Unix(1000, 0) }
 		base := r.hub.ClientTLS()
 		base.Time = time.Now
-		u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, TLS: base, Dial: r.hub.DialHTTPSPort, RetryPolicy: retrypolicy.NoRetry{}})
+		u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, TLS: base, Dial: r.hub.DialHTTPSPort,
+			RetryPolicy: retrypolicy.NoRetry{}})
 		require.NoError(t, err)
 		defer u.Close()
 		result, err := u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
@@ -125,7 +129,8 @@ func TestAClockThatNobodySets(t *testing.T) {
 	require.Equal(t, 1, asked, "for the time, without a token")
 }
 
-// A source keeps a token as programs do, and makes another one when asked again after the hub refused it.
+// A source keeps a token as programs do, and makes another one when asked again after the hub
+// refused it.
 type keeper struct {
 	tokens []transport.Token
 	asked  int
@@ -136,7 +141,8 @@ func (k *keeper) token(context.Context) (transport.Token, error) {
 	return k.tokens[min(k.asked, len(k.tokens))-1], nil
 }
 
-// Vector T10 of the Java SDK, for uploads: a token that is refused while there may be another one is replaced, once.
+// Vector T10 of the Java SDK, for uploads: a token that is refused while there may be another one
+// is replaced, once.
 func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
 	refused := func(times int, route testbroker.RouteKind) testbroker.Fault {
 		return testbroker.Fault{Kind: testbroker.AnswerStatus, Route: route, Statuses: []int{401}, Times: times}
@@ -165,7 +171,8 @@ func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
 				source := &keeper{}
 				if c.source {
 					for life := range 3 {
-						token, err := (&transport.Credentials{Host: creds.Host, DeviceID: creds.DeviceID, Sign: creds.Sign, TokenLife: time.Duration(life+1) * time.Hour}).NewToken(t.Context())
+						token, err := (&transport.Credentials{Host: creds.Host, DeviceID: creds.DeviceID, Sign: creds.Sign,
+							TokenLife: time.Duration(life+1) * time.Hour}).NewToken(t.Context())
 						require.NoError(t, err)
 						token.Fixed = c.fixed
 						source.tokens = append(source.tokens, token)
@@ -173,7 +180,8 @@ func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
 					creds.Sign, creds.Token = nil, source.token
 				}
 				in := r.hub.Inject(c.fault)
-				result, err := r.uploader(t, creds).Upload(t.Context(), "a", &pausing{Reader: bytes.NewReader(content(100 * kib)), pause: time.Second}, -1)
+				result, err := r.uploader(t, creds).Upload(t.Context(), "a", &pausing{Reader: bytes.NewReader(content(100 * kib)),
+					pause: time.Second}, -1)
 				require.Equal(t, c.requests, in.Fired())
 				if c.source && c.fixed {
 					require.Equal(t, 1, source.asked)

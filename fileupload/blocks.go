@@ -11,7 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A plan says how large the blocks of a file are: they double after each step of them, so that a file whose size nobody knows can begin with small ones and still be large.
+// A plan says how large the blocks of a file are: they double after each step of them, so that a
+// file whose size nobody knows can begin with small ones and still be large.
 type plan struct {
 	first, most int64 // sizes
 	blocks      int   // of a file, a multiple of 5
@@ -39,11 +40,13 @@ func (p plan) capacity() int64 {
 }
 
 func (p plan) tooLarge(what string) *transport.Error {
-	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Proto: proto, Err: errors.New(what + " more than " + strconv.FormatInt(p.capacity(), 10) +
-		" bytes, which is all that " + strconv.Itoa(p.blocks) + " blocks hold; raise Options.BlockSize or MaxBlockSize")}
+	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Proto: proto,
+		Err: errors.New(what + " more than " + strconv.FormatInt(p.capacity(), 10) +
+			" bytes, which is all that " + strconv.Itoa(p.blocks) + " blocks hold; raise Options.BlockSize or MaxBlockSize")}
 }
 
-// blockID is the name of block n. All of a blob's have the same length, as storage demands, and those of other uploads are others.
+// blockID is the name of block n. All of a blob's have the same length, as storage demands, and
+// those of other uploads are others.
 func blockID(upload uint64, n int) string {
 	var b [12]byte
 	binary.BigEndian.PutUint64(b[:], upload)
@@ -59,7 +62,8 @@ type source struct {
 	sum  hash.Hash
 }
 
-// fill reads as much as buf holds, or what is left. last says that nothing follows; for a reader of unknown size that may only be known when nothing came.
+// fill reads as much as buf holds, or what is left. last says that nothing follows; for a reader of
+// unknown size that may only be known when nothing came.
 func (s *source) fill(buf []byte) (n int, last bool, err error) {
 	if s.size >= 0 {
 		buf = buf[:min(int64(len(buf)), s.size-s.read)]
@@ -73,7 +77,8 @@ func (s *source) fill(buf []byte) (n int, last bool, err error) {
 	case err != io.EOF && err != io.ErrUnexpectedEOF:
 		return n, false, s.failed(err)
 	case s.size >= 0:
-		return n, false, s.failed(errors.New("it ended after " + strconv.FormatInt(s.read, 10) + " of " + strconv.FormatInt(s.size, 10) + " bytes"))
+		return n, false, s.failed(errors.New("it ended after " + strconv.FormatInt(s.read, 10) + " of " +
+			strconv.FormatInt(s.size, 10) + " bytes"))
 	}
 	return n, true, nil
 }

@@ -24,7 +24,8 @@ func (p failingPolicy) Decide(retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true}
 }
 
-// A callback that panics or ends its goroutine ends the upload, whose failure the hub is told, or the try that needed it.
+// A callback that panics or ends its goroutine ends the upload, whose failure the hub is told, or
+// the try that needed it.
 func TestACallbackThatDoesNotReturn(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -38,10 +39,12 @@ func TestACallbackThatDoesNotReturn(t *testing.T) {
 		{"Options.OnRetry", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {
 			o.OnRetry = func(fileupload.Retry) { fail() }
 		}, transport.Invalid, true},
-		{"Options.RetryPolicy, Options.Rand or Credentials.Now", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {
+		{"Options.RetryPolicy, Options.Rand or Credentials.Now", func(o *fileupload.Options, _ *transport.Credentials,
+			fail func()) {
 			o.RetryPolicy = failingPolicy{fail}
 		}, transport.Invalid, true},
-		{"Options.RetryPolicy, Options.Rand or Credentials.Now", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {
+		{"Options.RetryPolicy, Options.Rand or Credentials.Now", func(o *fileupload.Options, _ *transport.Credentials,
+			fail func()) {
 			o.Rand = func() uint64 { fail(); return 0 }
 		}, transport.Invalid, true},
 		{"Options.Dial", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {
@@ -53,7 +56,8 @@ func TestACallbackThatDoesNotReturn(t *testing.T) {
 		}, transport.Unknown, false},
 		{"Credentials.Token", func(_ *fileupload.Options, creds *transport.Credentials, fail func()) {
 			own := *creds
-			creds.Sign, creds.Token = nil, func(ctx context.Context) (transport.Token, error) { fail(); return own.NewToken(ctx) }
+			creds.Sign, creds.Token = nil,
+				func(ctx context.Context) (transport.Token, error) { fail(); return own.NewToken(ctx) }
 		}, transport.Unknown, false},
 		{"Credentials.Sign", func(_ *fileupload.Options, creds *transport.Credentials, fail func()) {
 			sign := creds.Sign

@@ -49,7 +49,8 @@ func (u *Uploader) throughStorage() *service {
 // service speaks HTTP/1.1 over what open makes.
 func (u *Uploader) service(open func(ctx context.Context, addr string) (net.Conn, error)) *service {
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, u.opt.RequestTimeout, errSlow) // package net/http may let a dial live on for a later request
+		// package net/http may let a dial live on for a later request
+		ctx, cancel := context.WithTimeoutCause(ctx, u.opt.RequestTimeout, errSlow)
 		defer cancel()
 		defer context.AfterFunc(u.closed, cancel)()
 		conn, err := open(ctx, addr)
@@ -61,6 +62,7 @@ func (u *Uploader) service(open func(ctx context.Context, addr string) (net.Conn
 	_, piece := u.pace()
 	return &service{Transport: &http.Transport{
 		DialContext: dial, DialTLSContext: dial, WriteBufferSize: min(piece, 4<<10), // what waits in it has not gone
-		DisableCompression: true, MaxIdleConnsPerHost: maxParallel, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxAnswer,
+		DisableCompression: true, MaxIdleConnsPerHost: maxParallel, IdleConnTimeout: idleTimeout,
+		MaxResponseHeaderBytes: maxAnswer,
 	}}
 }

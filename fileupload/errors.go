@@ -21,15 +21,18 @@ const proto = "http"
 // protocol is what the connections below are made for.
 var protocol = way.Protocol{Name: proto, Secure: "443", Plain: "80", Kind: protocolKind}
 
-// StatusError is an answer of the hub or of storage that refused a request: the cause of a *transport.Error, reachable with errors.As.
+// StatusError is an answer of the hub or of storage that refused a request: the cause of a
+// *transport.Error, reachable with errors.As.
 type StatusError struct {
 	// Service is "hub" or "storage".
 	Service string
 	// Status is HTTP's.
 	Status int
-	// Code is the service's own: a hub's number, such as "403006" (its name where that is no known one), or storage's word, such as "AuthenticationFailed". Empty when it gave none.
+	// Code is the service's own: a hub's number, such as "403006" (its name where that is no known
+	// one), or storage's word, such as "AuthenticationFailed". Empty when it gave none.
 	Code string
-	// Message is the first line of the service's text, at most 200 bytes of it, without anything secret.
+	// Message is the first line of the service's text, at most 200 bytes of it, without anything
+	// secret.
 	Message string
 	// RequestID is the service's name for the request, for its support. Empty when it gave none.
 	RequestID string
@@ -58,7 +61,8 @@ type meaning struct {
 	hint string
 }
 
-// hubTable has the codes of a hub that mean more to who uploads than to others, or that something helps against. What the others mean is in package hubstatus.
+// hubTable has the codes of a hub that mean more to who uploads than to others, or that something
+// helps against. What the others mean is in package hubstatus.
 var hubTable = map[string]meaning{
 	correlationInvalid: {transport.Conflict, ""},
 	correlationExpired: {transport.Conflict, ""},
@@ -67,7 +71,8 @@ var hubTable = map[string]meaning{
 	"400017": {transport.Unsupported, "; check the hub's storage container for uploads"},
 	"400020": {transport.Unsupported, "; check the hub's storage container for uploads"},
 	"401001": {transport.NotFound, "; check the hub's name"},
-	"403006": {transport.Quota, "; a device has 10 uploads at a time, and one whose end the hub was not told counts until its URI expires"},
+	"403006": {transport.Quota, "; a device has 10 uploads at a time, and one whose end the hub was not told counts " +
+		"until its URI expires"},
 	"403012": {transport.Forbidden, "; enable the device"},
 }
 
@@ -76,7 +81,8 @@ const (
 	correlationExpired = "400016"
 )
 
-// storageTable has the codes of storage whose status does not say it all. Source: the pages "Common REST API error codes" and "Blob service error codes" of the storage services' REST reference.
+// storageTable has the codes of storage whose status does not say it all. Source: the pages "Common
+// REST API error codes" and "Blob service error codes" of the storage services' REST reference.
 var storageTable = map[string]meaning{
 	"AccountBeingCreated":             {transport.Unavailable, ""},
 	"AccountIsDisabled":               {transport.Forbidden, "; enable the storage account"},
@@ -94,17 +100,20 @@ var storageTable = map[string]meaning{
 	"Crc64Mismatch":                   {transport.Network, "; the data was damaged on the way"},
 	"InternalError":                   {transport.Unavailable, ""},
 	"InvalidAuthenticationInfo":       {transport.Unauthorized, ""},
-	"InvalidBlobOrBlock":              {transport.Conflict, "; another program may have left unfinished blocks under this name, which last a week: use another name"},
-	"InvalidBlobType":                 {transport.Conflict, "; there is a blob of another type: use another name"},
-	"InvalidBlockList":                {transport.Conflict, "; another upload of the same name ended meanwhile: upload again, or use another name"},
-	"Md5Mismatch":                     {transport.Network, "; the data was damaged on the way"},
-	"NoAuthenticationInformation":     {transport.Unauthorized, ""},
-	"OperationTimedOut":               {transport.Timeout, ""},
-	"ServerBusy":                      {transport.Throttled, ""},
-	"SystemInUse":                     {transport.Unavailable, ""},
+	"InvalidBlobOrBlock": {transport.Conflict, "; another program may have left unfinished blocks under " +
+		"this name, which last a week: use another name"},
+	"InvalidBlobType": {transport.Conflict, "; there is a blob of another type: use another name"},
+	"InvalidBlockList": {transport.Conflict,
+		"; another upload of the same name ended meanwhile: upload again, or use another name"},
+	"Md5Mismatch":                 {transport.Network, "; the data was damaged on the way"},
+	"NoAuthenticationInformation": {transport.Unauthorized, ""},
+	"OperationTimedOut":           {transport.Timeout, ""},
+	"ServerBusy":                  {transport.Throttled, ""},
+	"SystemInUse":                 {transport.Unavailable, ""},
 }
 
-// storageKind is what a status means at storage, where no code says more: what it means at a hub, but that there a 403 says that an allowance is used up.
+// storageKind is what a status means at storage, where no code says more: what it means at a hub,
+// but that there a 403 says that an allowance is used up.
 func storageKind(status int) transport.Kind {
 	if status == http.StatusForbidden {
 		return transport.Forbidden
@@ -120,8 +129,10 @@ func unhopedFor(status int, v hubstatus.Verdict) transport.Kind {
 	return v.Kind
 }
 
-// refusal is the *transport.Error for an answer that is not the one hoped for: what the table says of its code, else of the Kind given.
-func (a *answer) refusal(table map[string]meaning, kind transport.Kind, e *StatusError, now time.Time) *transport.Error {
+// refusal is the *transport.Error for an answer that is not the one hoped for: what the table says
+// of its code, else of the Kind given.
+func (a *answer) refusal(table map[string]meaning, kind transport.Kind, e *StatusError,
+	now time.Time) *transport.Error {
 	e.Status = a.status
 	e.Code, e.Message, e.RequestID = shorten(e.Code), shorten(e.Message), shorten(e.RequestID)
 	if m, ok := table[e.Code]; ok {
@@ -173,8 +184,8 @@ func storageRefusal(a *answer, g *grant, now time.Time) *transport.Error {
 	}, now)
 }
 
-// withoutSecrets is err, of a try without an answer, without g's signature: package net/http repeats
-// what it does not understand of an answer.
+// withoutSecrets is err, of a try without an answer, without g's signature: package net/http
+// repeats what it does not understand of an answer.
 func withoutSecrets(err error, g *grant) error {
 	e := transport.Find(err)
 	if e == nil || e.Err == nil {
@@ -193,7 +204,8 @@ func shorten(text string) string {
 
 // protocolKind is for way.Protocol: what it means that no HTTP came back.
 func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
-	if errors.Is(err, answers.ErrUnasked) || strings.Contains(err.Error(), "malformed HTTP") { // package net/http has no type for it
+	if errors.Is(err, answers.ErrUnasked) || strings.Contains(err.Error(), "malformed HTTP") {
+		// package net/http has no type for it
 		return transport.Protocol, "; the peer does not speak HTTP: check host and port", true
 	}
 	return 0, "", false

@@ -70,7 +70,8 @@ func ExampleUploader_Upload() {
 	if _, err := hub.AddDevice("roof-7"); err != nil {
 		log.Fatal(err)
 	}
-	hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{500}, Times: -1})
+	hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{500},
+		Times: -1})
 
 	creds, err := device.ParseConnectionString(hub.ConnectionString("roof-7"))
 	if err != nil {

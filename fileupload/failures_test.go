@@ -89,7 +89,8 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			creds := credsOf(t, r.dev)
 			creds.Now = func() time.Time { return time.Now().Add(500 * time.Hour) }
-			u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true, Dial: r.hub.DialHTTP, Parallel: 1})
+			u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true, Dial: r.hub.DialHTTP,
+				Parallel: 1})
 			require.NoError(t, err)
 			defer u.Close()
 			result, err := u.Upload(t.Context(), "a", &pausing{Reader: bytes.NewReader(body), pause: 55 * time.Minute}, -1)
@@ -135,7 +136,8 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 	})
 	t.Run("when the file is complete and the hub was not told", func(t *testing.T) {
 		inBubble(t, hours, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500}, RetryAfter: time.Minute})
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone,
+				Statuses: []int{500}, RetryAfter: time.Minute})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
 					require.Equal(t, 1, r.hub.ExpireUploads("dev-1"))
@@ -153,7 +155,9 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 	})
 }
 
-// The hub has given the upload up while the file was on its way: the place that another one takes does not remain taken, whatever the policy has to say about further tries, and whenever the context ends.
+// The hub has given the upload up while the file was on its way: the place that another one takes
+// does not remain taken, whatever the policy has to say about further tries, and whenever the
+// context ends.
 func TestThePlaceOfTheLastStepIsGivenBack(t *testing.T) {
 	body := content(1000)
 	expired := func(t *testing.T, r *rig) { // between the file and the notification
@@ -198,7 +202,8 @@ func TestThePlaceOfTheLastStepIsGivenBack(t *testing.T) {
 	t.Run("the context ends meanwhile", func(t *testing.T) {
 		inBubble(t, noRetry, func(t *testing.T, r *rig) {
 			expired(t, r)
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1, Delay: 3 * time.Second})
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1,
+				Delay: 3 * time.Second})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			_, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
@@ -210,7 +215,8 @@ func TestThePlaceOfTheLastStepIsGivenBack(t *testing.T) {
 		inBubble(t, noRetry, func(t *testing.T, r *rig) {
 			expired(t, r)
 			r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUploadDone})
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1, Delay: 20 * time.Second})
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1,
+				Delay: 20 * time.Second})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			began := time.Now()
@@ -223,7 +229,8 @@ func TestThePlaceOfTheLastStepIsGivenBack(t *testing.T) {
 	t.Run("given up twice", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			expired(t, r)
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, After: 1, Statuses: []int{503}, RetryAfter: time.Minute})
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, After: 1,
+				Statuses: []int{503}, RetryAfter: time.Minute})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
 					r.hub.ExpireUploads("dev-1")
@@ -258,7 +265,8 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 	})
 	t.Run("cancelled while the hub gives a place", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, Delay: 3 * time.Second, Times: -1})
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, Delay: 3 * time.Second,
+				Times: -1})
 			for i := range testbroker.MaxUploads + 1 { // none keeps it
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				from := bytes.NewReader(body)
@@ -276,7 +284,8 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 	})
 	t.Run("closed while the hub gives a place", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, Delay: 3 * time.Second})
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload,
+				Delay: 3 * time.Second})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
 					r.Close()
@@ -291,7 +300,8 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 }, func(t *testing.T, r *rig) {
 			ctx, cancel := context.WithCancel(t.Context())
 			r.hub.Inject(testbroker.Fault{Kind: testbroker.ExpireUpload, After: 2})
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1, Delay: 3 * time.Second})
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1,
+				Delay: 3 * time.Second})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
 					cancel()
@@ -354,7 +364,8 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500}, RetryAfter: 19500 * time.Millisecond})
+			r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500},
+				RetryAfter: 19500 * time.Millisecond})
 			result, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
 			require.NoError(t, err, "the file is stored, so the hub is told of a success")
 			require.True(t, result.Stored)
@@ -363,7 +374,8 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 	})
 	t.Run("closed at the last step", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{503}})
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone,
+				Statuses: []int{503}})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
 					r.Close()
@@ -392,7 +404,9 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 		})
 	})
 	t.Run("policy says no at the last step", func(t *testing.T) {
-		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.RetryPolicy = retrypolicy.NoRetry{} }, func(t *testing.T, r *rig) {
+		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) {
+			o.RetryPolicy = retrypolicy.NoRetry{}
+		}, func(t *testing.T, r *rig) {
 			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUploadDone, Times: -1})
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.RetryExpired, "the file is stored, but the hub was not told")
@@ -516,13 +530,17 @@ func TestWhatTheHubRefuses(t *testing.T) {
 		require.NoError(t, r.hub.SetKeys("dev-1", "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=", "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="))
 		failed(t, upload(t, r), transport.Unauthorized, "hub answered 401")
 	})
-	inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) { h.Uploads.NoStore = true }, func(t *testing.T, r *rig) {
+	inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) {
+		h.Uploads.NoStore = true
+	}, func(t *testing.T, r *rig) {
 		err := upload(t, r)
 		failed(t, err, transport.Unsupported, "400014", "give the hub a storage container")
 		require.False(t, errfilter.Retryable(err))
 	})
 	for _, text := range []bool{false, true} {
-		inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) { h.HTTP.TextErrors = text }, func(t *testing.T, r *rig) {
+		inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) {
+			h.HTTP.TextErrors = text
+		}, func(t *testing.T, r *rig) {
 			r.hub.SetEnabled("dev-1", false)
 			failed(t, upload(t, r), transport.Forbidden, "403012")
 		})
@@ -571,7 +589,8 @@ func TestADeadLinkIsNoticed(t *testing.T) {
 
 func TestArgumentsAreChecked(t *testing.T) {
 	creds := func() *transport.Credentials {
-		return &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) { return transport.Token{}, nil }}
+		return &transport.Credentials{Host: "hub.example.test",
+			DeviceID: "d", Token: func(context.Context) (transport.Token, error) { return transport.Token{}, nil }}
 	}
 	for _, c := range []struct {
 		o    fileupload.Options
@@ -606,7 +625,8 @@ func TestArgumentsAreChecked(t *testing.T) {
 	require.NoError(t, err)
 	defer u.Close()
 	for _, name := range []string{
-		"", "/a", "a/", "a//b", ".", "a/../b", "a/./b", "a.", "a\\b", "a\x00", "a\nb", "a\xff", strings.Repeat("a", 1023), strings.Repeat("a/", 253) + "a",
+		"", "/a", "a/", "a//b", ".", "a/../b", "a/./b", "a.", "a\\b", "a\x00", "a\nb", "a\xff", strings.Repeat("a", 1023),
+		strings.Repeat("a/", 253) + "a",
 	} {
 		_, err := u.Upload(t.Context(), name, strings.NewReader(""), 0)
 		failed(t, err, transport.Invalid, "name")

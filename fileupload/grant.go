@@ -38,8 +38,8 @@ func (g *grant) String() string { return g.container + "/" + g.blob }
 // GoString is String.
 func (g *grant) GoString() string { return g.String() }
 
-// secrets are the signature as it stands in the upload URI, and as it is without escapes. A peer may
-// repeat it without its name.
+// secrets are the signature as it stands in the upload URI, and as it is without escapes. A peer
+// may repeat it without its name.
 func (g *grant) secrets() []string {
 	var all []string
 	for part := range strings.SplitSeq(g.signature, "&") {
@@ -82,8 +82,10 @@ func escape(path string) string {
 	return string(out)
 }
 
-// ask gets a grant from the hub. One try. Once the request is on its way it may outlast ctx, for half of NotifyTimeout: the hub may be about to give a place, and must be told then that nobody
-// needs it, which has the other half. At the very last, nothing outlasts ctx, and the hub has half of what is left of it for its answer.
+// ask gets a grant from the hub. One try. Once the request is on its way it may outlast ctx, for
+// half of NotifyTimeout: the hub may be about to give a place, and must be told then that nobody
+// needs it, which has the other half. At the very last, nothing outlasts ctx, and the hub has half
+// of what is left of it for its answer.
 func (p *upload) ask(ctx context.Context) (*grant, error) {
 	if p.last {
 		end, _ := ctx.Deadline()
@@ -103,7 +105,8 @@ func (p *upload) ask(ctx context.Context) (*grant, error) {
 		timer := time.AfterFunc(half, cancel)
 		context.AfterFunc(late, func() { timer.Stop() })
 	})()
-	g, err := p.uploader.ask(httptrace.WithClientTrace(late, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}), p.name)
+	g, err := p.uploader.ask(httptrace.WithClientTrace(late,
+		&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}), p.name)
 	if ctx.Err() != nil && sent.Load() {
 		p.notice = half
 	}
@@ -131,7 +134,8 @@ func (u *Uploader) ask(ctx context.Context, name string) (*grant, error) {
 		return nil, strange("the hub's answer lacks correlationId, containerName or blobName")
 	case !validHost(g.host):
 		return nil, strange("the hub's answer has no valid hostName")
-	case err != nil || fields.Get("sig") == "" || !printable(g.signature) || strings.ContainsAny(g.signature, " #"): // an error would show it
+	case err != nil || fields.Get("sig") == "" || !printable(g.signature) || strings.ContainsAny(g.signature, " #"):
+		// an error would show it
 		return nil, strange("the hub's answer has no valid sasToken")
 	}
 	g.expire(fields.Get("se"), asked, a.clock(u.creds.Time()))
@@ -146,9 +150,11 @@ func (a *answer) clock(now time.Time) time.Time {
 	return now
 }
 
-// expire notes when the signature ends. The two service times are compared with each other, so the device's clock may be wrong.
+// expire notes when the signature ends. The two service times are compared with each other, so the
+// device's clock may be wrong.
 func (g *grant) expire(se string, asked, served time.Time) {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z", time.DateOnly} { // ISO 8601 as the blob service takes it
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z", time.DateOnly} {
+		// ISO 8601 as the blob service takes it
 		if at, err := time.Parse(layout, se); err == nil {
 			if life := at.Sub(served); life > 0 {
 				g.expires = asked.Add(life)
@@ -191,7 +197,8 @@ func (p *upload) current(ctx context.Context) (*grant, error) {
 		return g, nil
 	}
 	err := p.replaceHolding(ctx, false)
-	if err != nil && time.Now().Before(g.expires) { // it is good for a while, and the hub need not be asked before each block
+	if err != nil && time.Now().Before(g.expires) {
+		// it is good for a while, and the hub need not be asked before each block
 		g.renewAt = time.Now().Add(p.uploader.opt.RequestTimeout)
 		return g, nil
 	}
@@ -206,7 +213,8 @@ func (p *upload) worked(ctx context.Context, g *grant) {
 	}
 }
 
-// refused is told that storage did not take g, for refusal. Nil means that there is another one now. A second one that is refused before it worked is the end.
+// refused is told that storage did not take g, for refusal. Nil means that there is another one
+// now. A second one that is refused before it worked is the end.
 func (p *upload) refused(ctx context.Context, g *grant, refusal error) error {
 	if err := p.turn.take(ctx); err != nil {
 		return err
@@ -221,7 +229,8 @@ func (p *upload) refused(ctx context.Context, g *grant, refusal error) error {
 	return p.replaceHolding(ctx, true)
 }
 
-// replaceHolding asks the hub for another grant for the same file; the caller holds the turn. The blocks that storage has belong to the file, not to the grant.
+// replaceHolding asks the hub for another grant for the same file; the caller holds the turn. The
+// blocks that storage has belong to the file, not to the grant.
 func (p *upload) replaceHolding(ctx context.Context, refreshed bool) error {
 	g, err := p.ask(ctx)
 	if err != nil {
@@ -238,7 +247,8 @@ func (p *upload) replaceHolding(ctx context.Context, refreshed bool) error {
 	return nil
 }
 
-// giveBack tells the hub that nobody needs g, once; the caller holds the turn. After ctx's end that is time which the notification has no more.
+// giveBack tells the hub that nobody needs g, once; the caller holds the turn. After ctx's end that
+// is time which the notification has no more.
 func (p *upload) giveBack(ctx context.Context, g *grant) {
 	began, late := time.Now(), ctx
 	if !p.last {
@@ -246,7 +256,8 @@ func (p *upload) giveBack(ctx context.Context, g *grant) {
 		late, cancel = context.WithTimeout(context.WithoutCancel(ctx), p.notice/2)
 		defer cancel()
 	}
-	_, _ = p.uploader.post(late, "/files/notifications", notice{CorrelationID: g.correlation, StatusCode: http.StatusConflict, StatusDescription: "upload URI for another place"})
+	_, _ = p.uploader.post(late, "/files/notifications", notice{CorrelationID: g.correlation,
+		StatusCode: http.StatusConflict, StatusDescription: "upload URI for another place"})
 	if ctx.Err() != nil {
 		p.notice -= time.Since(began)
 	}

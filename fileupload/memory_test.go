@@ -24,7 +24,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The upload of a large file through 20 drops of the connection takes little memory. It is 64 MiB large, and as many as the environment variable HUBLINE_UPLOAD_MIB says:
+// The upload of a large file through 20 drops of the connection takes little memory. It is 64 MiB
+// large, and as many as the environment variable HUBLINE_UPLOAD_MIB says:
 //
 //	HUBLINE_UPLOAD_MIB=1024 go test -run TestALargeFileThroughTwentyDrops -v ./fileupload
 const (
@@ -69,7 +70,8 @@ func TestALargeFileThroughTwentyDrops(t *testing.T) {
 	require.NoError(t, err)
 	var faults []*testbroker.Injected
 	for i := range drops {
-		f := testbroker.Fault{Kind: testbroker.CutBlobBody, Blob: testbroker.PutBlock, After: (i + 1) * int(size>>20) / (drops + 1)}
+		f := testbroker.Fault{Kind: testbroker.CutBlobBody, Blob: testbroker.PutBlock,
+			After: (i + 1) * int(size>>20) / (drops + 1)}
 		if i%3 == 2 {
 			f.Kind, f.Route = testbroker.ResetAfterRequest, testbroker.RouteBlob
 		}
@@ -104,7 +106,8 @@ func TestALargeFileThroughTwentyDrops(t *testing.T) {
 	require.NoError(t, blob.Matches(stream(size)))
 	require.Equal(t, r.Result.MD5[:], blob.MD5)
 	require.Equal(t, testbroker.UploadSucceeded, hub.Uploads()[0].State)
-	t.Logf("%d MiB in %d blocks through %d drops, %d requests again, %.1f s; memory: %.1f MiB idle, %.1f MiB at the peak, %.1f MiB more", size>>20, r.Result.Blocks,
+	t.Logf("%d MiB in %d blocks through %d drops, %d requests again, %.1f s; memory: %.1f MiB idle, %.1f MiB at the "+
+		"peak, %.1f MiB more", size>>20, r.Result.Blocks,
 		fired, r.Result.Retries, r.Seconds, float64(r.Idle)/(1<<20), float64(r.Peak)/(1<<20), float64(r.Peak-r.Idle)/(1<<20))
 	if r.Peak == 0 || raceEnabled {
 		t.Log("memory not judged: with the race detector, or on this system, the figure means nothing")

@@ -126,7 +126,8 @@ func TestWhomToTrust(t *testing.T) {
 	failed(t, upload(fileupload.Options{TLS: hub.ClientTLS(), StorageTLS: &tls.Config{}}), transport.Untrusted, "file")
 }
 
-// A config that another client uses, too, has HTTP/2 in it: package net/http writes that into the config that it is given.
+// A config that another client uses, too, has HTTP/2 in it: package net/http writes that into the
+// config that it is given.
 func TestATLSConfigThatIsSharedWithAnotherClient(t *testing.T) {
 	server := httptest.NewUnstartedServer(script{})
 	server.EnableHTTP2 = true
@@ -147,7 +148,8 @@ func TestATLSConfigThatIsSharedWithAnotherClient(t *testing.T) {
 		require.Contains(t, c.NextProtos, "h2")
 		return c
 	}
-	for name, o := range map[string]fileupload.Options{"for both": {TLS: shared()}, "for storage": {TLS: shared(), StorageTLS: shared()}} {
+	for name, o := range map[string]fileupload.Options{"for both": {TLS: shared()}, "for storage": {TLS: shared(),
+		StorageTLS: shared()}} {
 		o.Dial, o.RetryPolicy = toServer, retrypolicy.NoRetry{}
 		sign, err := transport.SharedKey("c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=")
 		require.NoError(t, err)
@@ -159,7 +161,8 @@ func TestATLSConfigThatIsSharedWithAnotherClient(t *testing.T) {
 	}
 }
 
-// A script is a hub and a store that answer as a test says. Requests that it has nothing for are answered well.
+// A script is a hub and a store that answer as a test says. Requests that it has nothing for are
+// answered well.
 type script map[string]http.HandlerFunc // by the end of the path, or the value of comp
 
 func (s script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -193,19 +196,22 @@ func (s script) against(t *testing.T, set func(*fileupload.Options)) (fileupload
 }
 
 // with does so for a device with other credentials.
-func (s script) with(t *testing.T, change func(*transport.Credentials), set func(*fileupload.Options)) (fileupload.Result, error) {
+func (s script) with(t *testing.T, change func(*transport.Credentials), set func(*fileupload.Options)) (
+	fileupload.Result, error) {
 	t.Helper()
 	server := httptest.NewServer(s)
 	defer server.Close()
 	addr := server.Listener.Addr().String()
-	o := &fileupload.Options{Plaintext: true, Addr: addr, BlockSize: 64 * kib, Parallel: 1, RetryPolicy: retrypolicy.NoRetry{}}
+	o := &fileupload.Options{Plaintext: true, Addr: addr, BlockSize: 64 * kib, Parallel: 1,
+		RetryPolicy: retrypolicy.NoRetry{}}
 	o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
 	if set != nil {
 		set(o)
 	}
-	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
+	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token,
+		error) {
 		return transport.Token{Text: transport.Hide("SharedAccessSignature sr=a&sig=c2VjcmV0&se=1")}, nil
 	}}
 	change(creds)
@@ -237,28 +243,46 @@ func TestPeersThatAreStrange(t *testing.T) {
 		kind   transport.Kind
 		text   string
 	}{
-		"not JSON":        {script{"files": text(200, "<html>")}, transport.Protocol, "not JSON"},
-		"nothing":         {script{"files": text(200, "{}")}, transport.Protocol, "lacks correlationId"},
-		"no blob":         {script{"files": text(200, `{"correlationId":"c","hostName":"h","containerName":"x","sasToken":"?sig=c2VjcmV0"}`)}, transport.Protocol, "lacks"},
-		"no host":         {script{"files": text(200, fmt.Sprintf(granted, "", "?sig=c2VjcmV0"))}, transport.Protocol, "hostName"},
-		"host with path":  {script{"files": text(200, fmt.Sprintf(granted, "h/evil", "?sig=c2VjcmV0"))}, transport.Protocol, "hostName"},
-		"host with user":  {script{"files": text(200, fmt.Sprintf(granted, "u:p@h", "?sig=c2VjcmV0"))}, transport.Protocol, "hostName"},
-		"no signature":    {script{"files": text(200, fmt.Sprintf(granted, "h", "?sv=1"))}, transport.Protocol, "sasToken"},
-		"a second line":   {script{"files": text(200, fmt.Sprintf(granted, "h", "?sig=c2VjcmV0 HTTP/1.1"))}, transport.Protocol, "sasToken"},
-		"bad signature":   {script{"files": text(200, fmt.Sprintf(granted, "h", "?sig=%zz"))}, transport.Protocol, "sasToken"},
-		"redirect":        {script{"files": text(302, "")}, transport.Protocol, "302"},
-		"storage moved":   {script{"block": text(307, "")}, transport.Protocol, "storage answered 307"},
-		"200 for 201":     {script{"block": text(200, "")}, transport.Protocol, "storage answered 200"},
-		"hub's error":     {script{"files": text(500, "c2VjcmV0 sig=c2VjcmV0")}, transport.RetryExpired, "hub answered 500"},
-		"storage tells":   {script{"block": text(403, "<Error><Code>AuthorizationFailure</Code><Message>sig=c2VjcmV0</Message></Error>")}, transport.Forbidden, "firewall"},
-		"not HTTP":        {script{"files": raw("220 mail.example.test ESMTP\r\n")}, transport.Protocol, "does not speak HTTP"},
-		"store not HTTP":  {script{"block": raw("220 mail.example.test ESMTP\r\n")}, transport.Protocol, "does not speak HTTP"},
-		"damaged":         {script{"blocklist": raw("220 mail.example.test ESMTP\r\n")}, transport.RetryExpired, "network failure"},
-		"cut answer":      {script{"block": raw("HTTP/1.1 201 Created\r\nContent-Length: 10\r\n\r\n12")}, transport.RetryExpired, "network failure"},
-		"notice refused":  {script{"notifications": text(400, `{"Message":"{\"errorCode\":400004}"}`)}, transport.Invalid, "the file is stored, but the hub was not told"},
-		"notice unknown":  {script{"notifications": text(400, `{"Message":"{\"errorCode\":400015}"}`)}, transport.Conflict, "400015"},
-		"commit conflict": {script{"blocklist": text(400, "<Error><Code>InvalidBlockList</Code></Error>")}, transport.Conflict, "another upload of the same name"},
-		"endless answer":  {script{"blocklist": text(400, strings.Repeat("<a>", 1<<20))}, transport.Invalid, "400"},
+		"not JSON": {script{"files": text(200, "<html>")}, transport.Protocol, "not JSON"},
+		"nothing":  {script{"files": text(200, "{}")}, transport.Protocol, "lacks correlationId"},
+		"no blob": {
+			script{"files": text(200, `{"correlationId":"c","hostName":"h","containerName":"x","sasToken":"?sig=c2VjcmV0"}`)},
+			transport.Protocol,
+			"lacks"},
+		"no host": {script{"files": text(200, fmt.Sprintf(granted, "", "?sig=c2VjcmV0"))}, transport.Protocol,
+			"hostName"},
+		"host with path": {script{"files": text(200, fmt.Sprintf(granted, "h/evil", "?sig=c2VjcmV0"))}, transport.Protocol,
+			"hostName"},
+		"host with user": {script{"files": text(200, fmt.Sprintf(granted, "u:p@h", "?sig=c2VjcmV0"))}, transport.Protocol,
+			"hostName"},
+		"no signature": {script{"files": text(200, fmt.Sprintf(granted, "h", "?sv=1"))}, transport.Protocol, "sasToken"},
+		"a second line": {script{"files": text(200, fmt.Sprintf(granted, "h", "?sig=c2VjcmV0 HTTP/1.1"))}, transport.Protocol,
+			"sasToken"},
+		"bad signature": {script{"files": text(200, fmt.Sprintf(granted, "h", "?sig=%zz"))}, transport.Protocol,
+			"sasToken"},
+		"redirect":      {script{"files": text(302, "")}, transport.Protocol, "302"},
+		"storage moved": {script{"block": text(307, "")}, transport.Protocol, "storage answered 307"},
+		"200 for 201":   {script{"block": text(200, "")}, transport.Protocol, "storage answered 200"},
+		"hub's error":   {script{"files": text(500, "c2VjcmV0 sig=c2VjcmV0")}, transport.RetryExpired, "hub answered 500"},
+		"storage tells": {script{"block": text(403,
+			"<Error><Code>AuthorizationFailure</Code><Message>sig=c2VjcmV0</Message></Error>")}, transport.Forbidden,
+			"firewall"},
+		"not HTTP": {script{"files": raw("220 mail.example.test ESMTP\r\n")}, transport.Protocol,
+			"does not speak HTTP"},
+		"store not HTTP": {script{"block": raw("220 mail.example.test ESMTP\r\n")}, transport.Protocol,
+			"does not speak HTTP"},
+		"damaged": {script{"blocklist": raw("220 mail.example.test ESMTP\r\n")}, transport.RetryExpired,
+			"network failure"},
+		"cut answer": {script{"block": raw("HTTP/1.1 201 Created\r\nContent-Length: 10\r\n\r\n12")}, transport.RetryExpired,
+			"network failure"},
+		"notice refused": {script{"notifications": text(400, `{"Message":"{\"errorCode\":400004}"}`)}, transport.Invalid,
+			"the file is stored, but the hub was not told"},
+		"notice unknown": {script{"notifications": text(400, `{"Message":"{\"errorCode\":400015}"}`)}, transport.Conflict,
+			"400015"},
+		"commit conflict": {script{"blocklist": text(400, "<Error><Code>InvalidBlockList</Code></Error>")},
+			transport.Conflict,
+			"another upload of the same name"},
+		"endless answer": {script{"blocklist": text(400, strings.Repeat("<a>", 1<<20))}, transport.Invalid, "400"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result, err := c.script.against(t, nil)
@@ -284,16 +308,18 @@ func TestTheHubIsToldWhichStatusItWas(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	u, err := fileupload.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: transport.Hide("the token")}, nil
-	}}, &fileupload.Options{Plaintext: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+	u, err := fileupload.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "d",
+		Token: func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: transport.Hide("the token")}, nil
+		}}, &fileupload.Options{Plaintext: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
 	}})
 	require.NoError(t, err)
 	defer u.Close()
 	_, err = u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
 	failed(t, err, transport.TooLarge)
-	require.Equal(t, `the token api-version=2021-04-12 {"correlationId":"c","isSuccess":false,"statusCode":413,"statusDescription":"upload failed: too large"}`, body.Load())
+	require.Equal(t,
+		`the token api-version=2021-04-12 {"correlationId":"c","isSuccess":false,"statusCode":413,"statusDescription":"upload failed: too large"}`, body.Load())
 }
 
 func TestAnotherPlaceForTheRestIsAConflict(t *testing.T) {
@@ -342,7 +368,8 @@ func TestManyUploadsAtATime(t *testing.T) {
 	addr, err := hub.ListenHTTPS("127.0.0.1:0")
 	require.NoError(t, err)
 	hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody, Probability: 0.1, Times: -1})
-	u, err := fileupload.New(credsOf(t, dev), &fileupload.Options{TLS: hub.ClientTLS(), Addr: addr.String(), BlockSize: 64 * kib, Parallel: 4})
+	u, err := fileupload.New(credsOf(t, dev), &fileupload.Options{TLS: hub.ClientTLS(), Addr: addr.String(),
+		BlockSize: 64 * kib, Parallel: 4})
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	for i := range testbroker.MaxUploads {
@@ -371,7 +398,8 @@ func TestTwoUploadsOfOneNameDoNotMix(t *testing.T) {
 		errs := make(chan error)
 		for i, body := range bodies {
 			go func() {
-				_, err := r.Upload(t.Context(), "a", &pausing{Reader: bytes.NewReader(body), pause: time.Duration(i+1) * time.Second}, -1)
+				_, err := r.Upload(t.Context(), "a", &pausing{Reader: bytes.NewReader(body),
+					pause: time.Duration(i+1) * time.Second}, -1)
 				errs <- err
 			}()
 		}
@@ -418,7 +446,8 @@ func (c *slowConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A link that keeps to MinRate is not dead, however slow that is: package net/http would take more of a block at a time than goes in RequestTimeout.
+// A link that keeps to MinRate is not dead, however slow that is: package net/http would take more
+// of a block at a time than goes in RequestTimeout.
 func TestTheSlowestLinkThatDoesNotCountAsDead(t *testing.T) {
 	for _, c := range []struct {
 		minRate int64
@@ -441,10 +470,12 @@ func TestTheSlowestLinkThatDoesNotCountAsDead(t *testing.T) {
 				<-served
 			}()
 			body := content(64 * kib)
-			u, err := fileupload.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-				return transport.Token{Text: transport.Hide("the token")}, nil
-			}}, &fileupload.Options{
-				Plaintext: true, BlockSize: int64(len(body)), MinRate: c.minRate, RetryPolicy: retrypolicy.NoRetry{}, NotifyTimeout: time.Hour,
+			u, err := fileupload.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "d",
+				Token: func(context.Context) (transport.Token, error) {
+					return transport.Token{Text: transport.Hide("the token")}, nil
+				}}, &fileupload.Options{
+				Plaintext: true, BlockSize: int64(len(body)), MinRate: c.minRate, RetryPolicy: retrypolicy.NoRetry{},
+				NotifyTimeout: time.Hour,
 				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 					conn, err := network.DialContext(ctx, "tcp", "hub.example.test:80")
 					return &slowConn{Conn: conn, rate: c.rate, closed: make(chan struct{})}, err

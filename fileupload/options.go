@@ -18,48 +18,65 @@ import (
 
 // Options are the settings of an Uploader. The zero value of each field, and nil, mean its default.
 type Options struct {
-	// TLS is the base of the TLS settings towards the hub; it is cloned. Its ServerName defaults to Credentials.DialHost, its Time to the credentials'
-	// clock, its MinVersion to TLS 1.2. Its NextProtos does not count: what is spoken is HTTP/1.1. Nil: the system's roots and these defaults.
+	// TLS is the base of the TLS settings towards the hub; it is cloned. Its ServerName defaults to
+	// Credentials.DialHost, its Time to the credentials' clock, its MinVersion to TLS 1.2. Its
+	// NextProtos does not count: what is spoken is HTTP/1.1. Nil: the system's roots and these
+	// defaults.
 	TLS *tls.Config
-	// StorageTLS is the same towards storage, where no client certificate is ever shown. Nil: as TLS, without its ServerName and certificates.
+	// StorageTLS is the same towards storage, where no client certificate is ever shown. Nil: as TLS,
+	// without its ServerName and certificates.
 	StorageTLS *tls.Config
-	// Plaintext leaves TLS out, towards both: for in-memory tests. Tokens and the upload URI cross the wire readable.
+	// Plaintext leaves TLS out, towards both: for in-memory tests. Tokens and the upload URI cross the
+	// wire readable.
 	Plaintext bool
-	// Certificate is asked for the client certificate at each connection to the hub; see the field of the same name in package mqtt. Nil: what TLS says.
+	// Certificate is asked for the client certificate at each connection to the hub; see the field of
+	// the same name in package mqtt. Nil: what TLS says.
 	Certificate func(ctx context.Context) (*tls.Certificate, error)
-	// Addr is the "host:port" where the hub is. Its certificate is still verified for Credentials.DialHost. Empty: DialHost, port 443. Where storage is, the hub
-	// says; Dial can lead elsewhere.
+	// Addr is the "host:port" where the hub is. Its certificate is still verified for
+	// Credentials.DialHost. Empty: DialHost, port 443. Where storage is, the hub says; Dial can lead
+	// elsewhere.
 	Addr string
-	// Dial makes the connections below TLS, to the hub and to storage: the place for proxies (package netproxy), other network interfaces and networks in
-	// memory. It must end when ctx does. An *transport.Error that it returns keeps its Kind. Nil: a net.Dialer.
+	// Dial makes the connections below TLS, to the hub and to storage: the place for proxies (package
+	// netproxy), other network interfaces and networks in memory. It must end when ctx does. An
+	// *transport.Error that it returns keeps its Kind. Nil: a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// BlockSize is the size in bytes of the first blocks of a file, 64 KiB to 4000 MiB. What is no larger goes in one request. A block that was cut off is sent
-	// again from its beginning, so a block should fit between two losses of the link. 0: 1 MiB.
+	// BlockSize is the size in bytes of the first blocks of a file, 64 KiB to 4000 MiB. What is no
+	// larger goes in one request. A block that was cut off is sent again from its beginning, so a
+	// block should fit between two losses of the link. 0: 1 MiB.
 	BlockSize int64
-	// MaxBlockSize is how far blocks may grow in a large file: they double with each 10,000, since a file has 50,000 at most. 0: 16 times BlockSize, which with its
-	// default makes room for 302 GiB.
+	// MaxBlockSize is how far blocks may grow in a large file: they double with each 10,000, since a
+	// file has 50,000 at most. 0: 16 times BlockSize, which with its default makes room for 302 GiB.
 	MaxBlockSize int64
-	// Parallel is how many blocks of a file are under way at a time, 1 to 64. An upload takes this many times the size of its blocks in memory. 0: 2.
+	// Parallel is how many blocks of a file are under way at a time, 1 to 64. An upload takes this
+	// many times the size of its blocks in memory. 0: 2.
 	Parallel int
 
-	// RetryPolicy decides about each request on its own: each block, the beginning, the commit and the notification have a series of retries of
-	// their own. Only what package errfilter lets through is put to it. What the service asked for, up to an hour, and from 10 s up to a minute after
-	// failures that ask for patience (Throttled, Quota, ClockUnset), is waited at least. Nil: retrypolicy.ExponentialBackoffWithJitter{}, which never stops; then the context bounds the upload.
+	// RetryPolicy decides about each request on its own: each block, the beginning, the commit and the
+	// notification have a series of retries of their own. Only what package errfilter lets through is
+	// put to it. What the service asked for, up to an hour, and from 10 s up to a minute after
+	// failures that ask for patience (Throttled, Quota, ClockUnset), is waited at least. Nil:
+	// retrypolicy.ExponentialBackoffWithJitter{}, which never stops; then the context bounds the
+	// upload.
 	RetryPolicy retrypolicy.Policy
-	// Rand gives the draws for RetryPolicy; called from several goroutines at a time. Nil: generators of its own.
+	// Rand gives the draws for RetryPolicy; called from several goroutines at a time. Nil: generators
+	// of its own.
 	Rand func() uint64
-	// RequestTimeout is how long a try of a request may take, beside what its payload takes at MinRate; also how long the network may take none of the
-	// payload, longer if 1 KiB takes longer at MinRate. A try that takes longer is a Timeout. 0: 30 s.
+	// RequestTimeout is how long a try of a request may take, beside what its payload takes at
+	// MinRate; also how long the network may take none of the payload, longer if 1 KiB takes longer at
+	// MinRate. A try that takes longer is a Timeout. 0: 30 s.
 	RequestTimeout time.Duration
-	// MinRate is the slowest link, in bytes a second for each request, that does not count as dead. 0: 8 KiB/s, so that a block of 1 MiB may take 158 s.
+	// MinRate is the slowest link, in bytes a second for each request, that does not count as dead. 0:
+	// 8 KiB/s, so that a block of 1 MiB may take 158 s.
 	MinRate int64
-	// NotifyTimeout bounds the notification of a failure, retries included, and after the context's end also that of a success. When the context ends while the hub is asked for an upload
-	// URI, half of it is for the hub's answer. 0: 10 s.
+	// NotifyTimeout bounds the notification of a failure, retries included, and after the context's
+	// end also that of a success. When the context ends while the hub is asked for an upload URI, half
+	// of it is for the hub's answer. 0: 10 s.
 	NotifyTimeout time.Duration
 
-	// OnProgress is told of each block that storage has taken. OnRetry is told of each retry before its delay. Both are called from goroutines of the upload, never two at a time for
-	// the same upload, and hold it up while they run. They must not call Close. Nil: nobody is told.
+	// OnProgress is told of each block that storage has taken. OnRetry is told of each retry before
+	// its delay. Both are called from goroutines of the upload, never two at a time for the same
+	// upload, and hold it up while they run. They must not call Close. Nil: nobody is told.
 	OnProgress func(Progress)
 	OnRetry    func(Retry)
 
@@ -79,7 +96,8 @@ const (
 	maxInfo     = 256
 )
 
-// resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first wrong field.
+// resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first
+// wrong field.
 func (o *Options) resolve() (Options, error) {
 	var r Options
 	if o != nil {
@@ -102,7 +120,8 @@ func (o *Options) resolve() (Options, error) {
 			*f.value = f.fallback
 		}
 		if *f.value < f.least || *f.value > f.most {
-			return r, invalid("options: " + f.name + " is " + strconv.FormatInt(*f.value, 10) + "; give " + strconv.FormatInt(f.least, 10) + " to " + strconv.FormatInt(f.most, 10) + ", or 0 for the default")
+			return r, invalid("options: " + f.name + " is " + strconv.FormatInt(*f.value, 10) + "; give " +
+				strconv.FormatInt(f.least, 10) + " to " + strconv.FormatInt(f.most, 10) + ", or 0 for the default")
 		}
 	}
 	for _, f := range []struct {
@@ -131,7 +150,8 @@ func (o *Options) resolve() (Options, error) {
 	case r.Parallel < 0 || r.Parallel > maxParallel:
 		return r, invalid("options: Parallel is " + strconv.Itoa(r.Parallel) + "; give 1 to " + strconv.Itoa(maxParallel))
 	case len(r.ProductInfo) > maxInfo || !printable(r.ProductInfo):
-		return r, invalid("options: ProductInfo has a character that is not printable ASCII, or more than " + strconv.Itoa(maxInfo))
+		return r, invalid("options: ProductInfo has a character that is not printable ASCII, or more than " +
+			strconv.Itoa(maxInfo))
 	}
 	if err := retrypolicy.Validate(r.RetryPolicy); err != nil {
 		return r, invalid("options: RetryPolicy: " + err.Error())
@@ -160,7 +180,8 @@ var alpn = []string{"http/1.1"}
 
 // toHub is how to connect to the hub.
 func (o *Options) toHub() way.Options {
-	return way.Options{Protocol: &protocol, TLS: o.TLS, ALPN: alpn, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial}
+	return way.Options{Protocol: &protocol, TLS: o.TLS, ALPN: alpn, Plaintext: o.Plaintext, Certificate: o.Certificate,
+		Addr: o.Addr, Dial: o.Dial}
 }
 
 // toStorage is how to connect to storage at addr.
@@ -172,7 +193,8 @@ func (o *Options) toStorage(addr string) way.Options {
 		}
 		config.ServerName = ""
 	}
-	config.Certificates, config.GetClientCertificate = nil, nil // the upload URI is what storage goes by; who the device is, is none of its business
+	// the upload URI is what storage goes by; who the device is, is none of its business
+	config.Certificates, config.GetClientCertificate = nil, nil
 	return way.Options{Protocol: &protocol, TLS: config, ALPN: alpn, Plaintext: o.Plaintext, Addr: addr, Dial: o.Dial}
 }
 
@@ -208,7 +230,8 @@ func checkName(device, name string) error {
 	case name[len(name)-1] == '.':
 		return invalidName(name, "ends in a dot, which storage cuts off")
 	case utf8.RuneCountInString(device)+1+utf8.RuneCountInString(name) > maxName:
-		return invalidName(name[:40]+"...", "is too long; with the device's id before it, it may have "+strconv.Itoa(maxName)+" characters")
+		return invalidName(name[:40]+"...", "is too long; with the device's id before it, it may have "+strconv.Itoa(maxName)+
+			" characters")
 	case segments+1 > maxSegments:
 		return invalidName(name[:40]+"...", "has too many segments; give "+strconv.Itoa(maxSegments-1)+" at most")
 	}
@@ -216,5 +239,6 @@ func checkName(device, name string) error {
 }
 
 func invalidName(name, what string) *transport.Error {
-	return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Proto: proto, Err: errors.New("name " + strconv.Quote(name) + " " + what)}
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Proto: proto,
+		Err: errors.New("name " + strconv.Quote(name) + " " + what)}
 }

@@ -10,7 +10,8 @@ import (
 // maxRetryAfter is the longest wait that a service can ask for.
 const maxRetryAfter = time.Hour
 
-// patient makes the delays of a policy as long as the service asked for, and as patience demands. A veto of the policy's stays one.
+// patient makes the delays of a policy as long as the service asked for, and as patience demands. A
+// veto of the policy's stays one.
 func patient(p retrypolicy.Policy) retrypolicy.Policy {
 	return retrypolicy.RetryAfter{Max: maxRetryAfter, Policy: paced{p}}
 }

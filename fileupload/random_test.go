@@ -20,7 +20,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only run that TestRandomFaults makes, unless 0")
 )
 
-// A few files go through all faults that an upload can survive, at random. A failing seed is printed, and can be seen again with -seed.
+// A few files go through all faults that an upload can survive, at random. A failing seed is
+// printed, and can be seen again with -seed.
 func TestRandomFaults(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)
 	if *seed != 0 {
@@ -46,9 +47,12 @@ func playFaults(t *testing.T, seed uint64) (fired int) {
 		var faults []*testbroker.Injected
 		for _, f := range []testbroker.Fault{
 			{Kind: testbroker.CutBlobBody}, {Kind: testbroker.SlowBlob, Delay: 20 * time.Second}, {Kind: testbroker.DamageBlob},
-			{Kind: testbroker.AnswerStatus, Statuses: []int{500, 502, 503, 504, 429, 408}}, {Kind: testbroker.AnswerStatusAfter, Statuses: []int{500, 503, 408, 429, 499, 502, 504}},
-			{Kind: testbroker.ResetBeforeRequest}, {Kind: testbroker.ResetAfterRequest}, {Kind: testbroker.NoAnswer}, {Kind: testbroker.DropDuringAnswer},
-			{Kind: testbroker.SlowAnswer, Delay: 10 * time.Second}, {Kind: testbroker.WrongDate, Skew: 10 * time.Minute}, {Kind: testbroker.NoContentLength},
+			{Kind: testbroker.AnswerStatus, Statuses: []int{500, 502, 503, 504, 429, 408}}, {Kind: testbroker.AnswerStatusAfter,
+				Statuses: []int{500, 503, 408, 429, 499, 502, 504}},
+			{Kind: testbroker.ResetBeforeRequest}, {Kind: testbroker.ResetAfterRequest}, {Kind: testbroker.NoAnswer},
+			{Kind: testbroker.DropDuringAnswer},
+			{Kind: testbroker.SlowAnswer, Delay: 10 * time.Second}, {Kind: testbroker.WrongDate, Skew: 10 * time.Minute},
+			{Kind: testbroker.NoContentLength},
 			{Kind: testbroker.DropConnect}, {Kind: testbroker.NoConnack}, {Kind: testbroker.SlowConnack, Delay: 5 * time.Second},
 		} {
 			f.Probability, f.Times = 0.04, -1
@@ -103,7 +107,8 @@ func playFaults(t *testing.T, seed uint64) (fired int) {
 	return fired
 }
 
-// Whenever an upload is cancelled or closed, the hub, if it can be reached, is told: as a success when the file is stored, as a failure otherwise. It holds no place afterwards.
+// Whenever an upload is cancelled or closed, the hub, if it can be reached, is told: as a success
+// when the file is stored, as a failure otherwise. It holds no place afterwards.
 func TestAnEndAtAnyMomentLeavesNoPlaceTaken(t *testing.T) {
 	first, last := uint64(1), uint64(10**seeds)
 	if *seed != 0 {
@@ -117,7 +122,8 @@ func TestAnEndAtAnyMomentLeavesNoPlaceTaken(t *testing.T) {
 			for _, f := range []testbroker.Fault{
 				{Kind: testbroker.SlowAnswer, Delay: time.Second, Probability: 0.5, Times: -1},
 				{Kind: testbroker.SlowBlob, Delay: time.Second, Probability: 0.5, Times: -1},
-				{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500}, Probability: 0.5, Times: 2},
+				{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500}, Probability: 0.5,
+					Times: 2},
 				{Kind: testbroker.ExpireUpload, Probability: 0.1, Times: -1},
 			} {
 				r.hub.Inject(f)

@@ -15,7 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A request goes to the hub or to storage. It may be tried any number of times, one after the other.
+// A request goes to the hub or to storage. It may be tried any number of times, one after the
+// other.
 type request struct {
 	method string
 	target *url.URL // may hold a secret
@@ -37,7 +38,8 @@ const maxAnswer = 64 << 10
 // errSlow is why a try ended that took too long.
 var errSlow = errors.New("no answer in time")
 
-// try sends r once, within its deadlines. The error is ctx's when that ended, else an *Error of Scope Connection: there was no answer. body is the caller's again on return.
+// try sends r once, within its deadlines. The error is ctx's when that ended, else an *Error of
+// Scope Connection: there was no answer. body is the caller's again on return.
 func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answer, error) {
 	deadline, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -48,7 +50,8 @@ func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answ
 	defer data.take() // the transport may still be at it
 
 	h := &http.Request{
-		Method: r.method, URL: r.target, Host: r.target.Host, Header: r.header.Clone(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Method: r.method, URL: r.target, Host: r.target.Host, Header: r.header.Clone(), Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor:    1,
 		ContentLength: int64(len(r.body)), Body: http.NoBody,
 	}
 	if len(r.body) > 0 {
@@ -60,7 +63,8 @@ func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answ
 		conn = info.Conn.(*answers.Conn)
 		conn.Next()
 	}}
-	response, err := through.RoundTrip(h.WithContext(httptrace.WithClientTrace(deadline, got))) // an http.Client would show the URL in its errors
+	// an http.Client would show the URL in its errors
+	response, err := through.RoundTrip(h.WithContext(httptrace.WithClientTrace(deadline, got)))
 	if err != nil {
 		return nil, through.failure(ctx, deadline, err)
 	}
@@ -85,7 +89,8 @@ const (
 	mostPiece = 32 << 10
 )
 
-// pace says in which pieces a payload is handed out, and for how long none of them may go: half of that is enough at MinRate.
+// pace says in which pieces a payload is handed out, and for how long none of them may go: half of
+// that is enough at MinRate.
 func (u *Uploader) pace() (still time.Duration, piece int) {
 	still = u.opt.RequestTimeout
 	half := float64(u.opt.MinRate) * still.Seconds() / 2
@@ -99,7 +104,8 @@ func (s *service) failure(caller, deadline context.Context, err error) error {
 	case caller.Err() != nil:
 		return caller.Err()
 	case errors.Is(context.Cause(deadline), errSlow):
-		return &transport.Error{Kind: transport.Timeout, Scope: transport.Connection, Op: transport.OpSend, Proto: proto, Err: errSlow}
+		return &transport.Error{Kind: transport.Timeout, Scope: transport.Connection, Op: transport.OpSend, Proto: proto,
+			Err: errSlow}
 	case transport.Find(err) != nil: // of the dial
 		return err
 	}
@@ -168,7 +174,8 @@ func newWatch(still, whole time.Duration, end func()) *watch {
 	return &watch{still: still, until: time.Now().Add(whole), timer: time.AfterFunc(min(still, whole), end)}
 }
 
-// moved is told that the network took something. When it took the last of it, only the whole counts, for that may wait in buffers below.
+// moved is told that the network took something. When it took the last of it, only the whole
+// counts, for that may wait in buffers below.
 func (w *watch) moved(last bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,7 +25,8 @@ func (p *upload) putBlock(ctx context.Context, id string, body []byte) error {
 	return p.put(ctx, "&comp=block&blockid="+string(percent.Append(nil, id)), http.Header{}, body)
 }
 
-// commit makes a file of the first n blocks. One try. Done twice it does the same: a block is looked for among those staged first, then among those of the file itself.
+// commit makes a file of the first n blocks. One try. Done twice it does the same: a block is
+// looked for among those staged first, then among those of the file itself.
 func (p *upload) commit(ctx context.Context, n int, sum string) error {
 	var list strings.Builder
 	list.WriteString(`<?xml version="1.0" encoding="utf-8"?><BlockList>`)
@@ -33,10 +34,12 @@ func (p *upload) commit(ctx context.Context, n int, sum string) error {
 		list.WriteString("<Latest>" + blockID(p.id, i) + "</Latest>")
 	}
 	list.WriteString("</BlockList>")
-	return p.put(ctx, "&comp=blocklist", http.Header{"X-Ms-Blob-Content-Md5": {sum}, "Content-Type": {"application/xml"}}, []byte(list.String()))
+	return p.put(ctx, "&comp=blocklist", http.Header{"X-Ms-Blob-Content-Md5": {sum}, "Content-Type": {"application/xml"}},
+		[]byte(list.String()))
 }
 
-// put sends one request to storage. A signature that storage does not take is replaced once and the request sent again.
+// put sends one request to storage. A signature that storage does not take is replaced once and the
+// request sent again.
 func (p *upload) put(ctx context.Context, query string, header http.Header, body []byte) error {
 	u := p.uploader
 	header.Set("x-ms-version", storageVersion)
@@ -68,7 +71,8 @@ func (p *upload) put(ctx context.Context, query string, header http.Header, body
 	}
 }
 
-// digest is the MD5 of a body as headers have it. The blob service checks it, against damage on the way.
+// digest is the MD5 of a body as headers have it. The blob service checks it, against damage on the
+// way.
 func digest(b []byte) string {
 	sum := md5.Sum(b)
 	return base64.StdEncoding.EncodeToString(sum[:])

@@ -26,7 +26,8 @@ func answered(status int, body string, header ...string) *answer {
 	return a
 }
 
-// The codes of the service's documents, as an uploader may meet them: what they come to, and whether another try is made.
+// The codes of the service's documents, as an uploader may meet them: what they come to, and
+// whether another try is made.
 func TestWhatAnswersMean(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -80,7 +81,8 @@ func TestWhatAnswersMean(t *testing.T) {
 	} {
 		byHeader := storageRefusal(answered(c.status, "", "x-ms-error-code", c.code), &grant{}, now)
 		require.Equal(t, c.kind, byHeader.Kind, "%d %s", c.status, c.code)
-		byBody := storageRefusal(answered(c.status, `<?xml version="1.0" encoding="utf-8"?><Error><Code>`+c.code+`</Code><Message>m
+		byBody := storageRefusal(answered(c.status, `<?xml version="1.0" encoding="utf-8"?><Error><Code>`+c.code+
+			`</Code><Message>m
 RequestId:r</Message></Error>`), &grant{}, now)
 		require.Equal(t, c.kind, byBody.Kind, "%d %s", c.status, c.code)
 		e, ok := errors.AsType[*StatusError](byBody)
@@ -120,14 +122,16 @@ RequestId:r</Message></Error>`), &grant{}, now)
 		{"504101", transport.Timeout, true},
 	} {
 		status := int(c.code[0]-'0')*100 + int(c.code[1]-'0')*10 + int(c.code[2]-'0')
-		e := hubRefusal(answered(status, `{"Message":"{\"errorCode\":`+c.code+`,\"message\":\"why\"}"}`, "Retry-After", "7"), now)
+		e := hubRefusal(answered(status, `{"Message":"{\"errorCode\":`+c.code+`,\"message\":\"why\"}"}`, "Retry-After", "7"),
+			now)
 		require.Equal(t, c.kind, e.Kind, c.code)
 		require.Equal(t, c.retry, errfilter.Retryable(e), c.code)
 		require.Equal(t, 7*time.Second, e.RetryAfter)
 		require.ErrorContains(t, e, c.code+" (why)")
 	}
 	for name, code := range map[string]string{
-		"DefaultStorageEndpointNotConfigured": "400014", "InvalidFileUploadCorrelationId": correlationInvalid, "ExpiredFileUploadCorrelationId": correlationExpired,
+		"DefaultStorageEndpointNotConfigured": "400014", "InvalidFileUploadCorrelationId": correlationInvalid,
+		"ExpiredFileUploadCorrelationId":             correlationExpired,
 		"DeviceMaximumActiveFileUploadLimitExceeded": "403006", "InvalidStorageEndpointOrBlob": "400020", "New": "New",
 	} {
 		for _, e := range []*transport.Error{
@@ -140,7 +144,8 @@ RequestId:r</Message></Error>`), &grant{}, now)
 	}
 }
 
-// Each status and each code of a hub means here what it means to a transport, but for those few that mean more to who uploads.
+// Each status and each code of a hub means here what it means to a transport, but for those few
+// that mean more to who uploads.
 func TestAHubsAnswersMeanTheSameEverywhere(t *testing.T) {
 	for status := 100; status < 600; status++ {
 		want := hubstatus.OfStatus(status)
@@ -171,9 +176,12 @@ func TestAHubsAnswersMeanTheSameEverywhere(t *testing.T) {
 func TestNoTextOfAPeerShowsASignature(t *testing.T) {
 	now := time.Now()
 	g := &grant{signature: "sv=1&sig=c2VjcmV0%2B&se=2"}
-	for _, secret := range []string{"the signature c2VjcmV0+ or c2VjcmV0%2B is wrong", "PUT /c/b?sv=1&sig=c2VjcmV0 HTTP/1.1", "SIG=c2VjcmV0", "token SharedAccessSignature sr=a&sig=c2VjcmV0"} {
+	for _, secret := range []string{"the signature c2VjcmV0+ or c2VjcmV0%2B is wrong",
+		"PUT /c/b?sv=1&sig=c2VjcmV0 HTTP/1.1", "SIG=c2VjcmV0", "token SharedAccessSignature sr=a&sig=c2VjcmV0"} {
 		for _, e := range []error{
-			storageRefusal(answered(403, "<Error><Code>"+strings.ReplaceAll(secret, "&", "&amp;")+"</Code><Message>"+strings.ReplaceAll(secret, "&", "&amp;")+"</Message></Error>"), g, now),
+			storageRefusal(answered(403, "<Error><Code>"+strings.ReplaceAll(secret, "&", "&amp;")+"</Code><Message>"+
+				strings.ReplaceAll(secret,
+					"&", "&amp;")+"</Message></Error>"), g, now),
 			storageRefusal(answered(403, "", "x-ms-error-code", secret, "x-ms-request-id", secret), g, now),
 			withoutSecrets(protocol.Error(errors.New("malformed HTTP response "+secret)), g),
 		} {
@@ -185,7 +193,8 @@ func TestNoTextOfAPeerShowsASignature(t *testing.T) {
 			require.NotContains(t, s.Code+s.Message+s.RequestID, "c2VjcmV0")
 		}
 	}
-	for _, secret := range []string{"PUT /c/b?sv=1&sig=c2VjcmV0 HTTP/1.1", "SIG=c2VjcmV0", "token SharedAccessSignature sr=a&sig=c2VjcmV0"} {
+	for _, secret := range []string{"PUT /c/b?sv=1&sig=c2VjcmV0 HTTP/1.1", "SIG=c2VjcmV0",
+		"token SharedAccessSignature sr=a&sig=c2VjcmV0"} {
 		require.NotContains(t, hubRefusal(answered(403, `{"Message":"`+secret+`"}`), now).Error(), "c2VjcmV0")
 		require.NotContains(t, hubRefusal(answered(403, secret, "iothub-errorcode", secret), now).Error(), "c2VjcmV0")
 	}
@@ -199,7 +208,8 @@ func TestNoTextOfAPeerShowsASignature(t *testing.T) {
 
 func TestBlocksGrowSoThatFilesFit(t *testing.T) {
 	p := plan{1 << 20, 16 << 20, maxBlocks}
-	for n, want := range map[int]int64{0: 1, 9_999: 1, 10_000: 2, 19_999: 2, 20_000: 4, 30_000: 8, 40_000: 16, 49_999: 16} {
+	for n, want := range map[int]int64{0: 1, 9_999: 1, 10_000: 2, 19_999: 2, 20_000: 4, 30_000: 8, 40_000: 16,
+		49_999: 16} {
 		require.Equal(t, want<<20, p.size(n), "block %d", n)
 	}
 	require.Equal(t, int64(310_000)<<20, p.capacity())
@@ -269,7 +279,8 @@ func TestTheLifeOfAURIIsMeasuredByTheServicesOwnClock(t *testing.T) {
 	asked := time.Now()
 	served := time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC) // the device's clock shows something else
 	for se, life := range map[string]time.Duration{
-		"2031-01-01T01:00:00Z": time.Hour, "2031-01-01T01:00:00.0000000Z": time.Hour, "2031-01-01T01:00Z": time.Hour, "2031-01-02": 24 * time.Hour,
+		"2031-01-01T01:00:00Z": time.Hour, "2031-01-01T01:00:00.0000000Z": time.Hour, "2031-01-01T01:00Z": time.Hour,
+		"2031-01-02":           24 * time.Hour,
 		"2030-12-31T00:00:00Z": 0, "": 0, "soon": 0,
 	} {
 		var g grant
@@ -292,7 +303,9 @@ func FuzzAnswers(f *testing.F) {
 			storageRefusal(answered(status, body, "x-ms-error-code", header), &grant{}, time.Now()),
 		} {
 			s, ok := errors.AsType[*StatusError](e)
-			if !ok || s.Status != status || len(s.Code) > 200 || len(s.Message) > 200 || strings.Contains(strings.ToLower(e.Error()), "sig=") {
+			if !ok || s.Status != status || len(s.Code) > 200 || len(s.Message) > 200 ||
+				strings.Contains(strings.ToLower(e.Error()),
+					"sig=") {
 				t.Errorf("%v", e)
 			}
 		}

@@ -32,7 +32,8 @@ func logged(f func()) string {
 	return text.String()
 }
 
-// inMemory runs f in a bubble with an Uploader whose hub and storage are s. say writes to all connections so far.
+// inMemory runs f in a bubble with an Uploader whose hub and storage are s. say writes to all
+// connections so far.
 func (s script) inMemory(t *testing.T, f func(t *testing.T, u *fileupload.Uploader, say func(text string))) {
 	t.Helper()
 	bounded.Test(t, func(t *testing.T) {
@@ -49,9 +50,10 @@ func (s script) inMemory(t *testing.T, f func(t *testing.T, u *fileupload.Upload
 			}
 		}
 		served.Go(func() { _ = server.Serve(network) })
-		u, err := fileupload.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-			return transport.Token{Text: transport.Hide("SharedAccessSignature sr=a&sig=c2VjcmV0&se=1")}, nil
-		}}, &fileupload.Options{
+		u, err := fileupload.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "d",
+			Token: func(context.Context) (transport.Token, error) {
+				return transport.Token{Text: transport.Hide("SharedAccessSignature sr=a&sig=c2VjcmV0&se=1")}, nil
+			}}, &fileupload.Options{
 			Plaintext: true, BlockSize: 64 * kib, Parallel: 1, RetryPolicy: retrypolicy.NoRetry{},
 			Dial: func(ctx context.Context, netw, _ string) (net.Conn, error) {
 				return network.DialContext(ctx, netw, "hub.example.test:80")

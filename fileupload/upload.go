@@ -43,7 +43,8 @@ func newUpload(u *Uploader, name string, r io.Reader, size int64) *upload {
 	rand.Read(id[:]) // never fails
 	return &upload{
 		uploader: u, policy: patient(u.opt.RetryPolicy), name: name, id: binary.BigEndian.Uint64(id[:]),
-		source: source{r: r, size: max(size, -1), sum: md5.New()}, telling: newTurn(), turn: newTurn(), notice: u.opt.NotifyTimeout,
+		source: source{r: r, size: max(size, -1), sum: md5.New()}, telling: newTurn(), turn: newTurn(),
+		notice: u.opt.NotifyTimeout,
 	}
 }
 
@@ -71,13 +72,15 @@ func (p *upload) run(ctx context.Context) (Result, error) {
 		result.URL, result.Blob = p.grant.address(p.uploader.scheme), p.grant.blob
 		p.source.sum.Sum(result.MD5[:0])
 	}
-	result.Size, result.Retries, result.Renewals, result.Duration = p.stored.Load(), int(p.retries.Load()), p.renewals, time.Since(began)
+	result.Size, result.Retries, result.Renewals, result.Duration = p.stored.Load(), int(p.retries.Load()), p.renewals,
+		time.Since(began)
 	return result, err
 }
 
 var errNoReturn = errors.New("Read did not return")
 
-// send brings the source into storage and returns how many blocks that took. When it returns, nothing is under way any more.
+// send brings the source into storage and returns how many blocks that took. When it returns,
+// nothing is under way any more.
 func (p *upload) send(ctx context.Context) (blocks int, err error) {
 	if ctx.Err() != nil { // while the hub gave its grant
 		return 0, p.ended(ctx, "beginning", &retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: ctx.Err()})
@@ -110,7 +113,8 @@ type block struct {
 	body   []byte
 }
 
-// sendBlocks stages all blocks, of which the first was read into a buffer already. It reads, while goroutines send, each a block at a time, which it joins.
+// sendBlocks stages all blocks, of which the first was read into a buffer already. It reads, while
+// goroutines send, each a block at a time, which it joins.
 func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	free := make(chan []byte, p.uploader.opt.Parallel)
@@ -158,7 +162,8 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 		case work <- b:
 			return nil
 		case <-ctx.Done():
-			return p.ended(ctx, "block "+strconv.Itoa(b.number+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: ctx.Err()})
+			return p.ended(ctx, "block "+strconv.Itoa(b.number+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled,
+				Cause: ctx.Err()})
 		}
 	}
 	if err := hand(block{0, first}); err != nil {
@@ -169,7 +174,8 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 		select {
 		case buf = <-free:
 		case <-ctx.Done():
-			return n, p.ended(ctx, "block "+strconv.Itoa(n+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: ctx.Err()})
+			return n, p.ended(ctx, "block "+strconv.Itoa(n+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled,
+				Cause: ctx.Err()})
 		}
 		size := p.uploader.plan.size(n)
 		if p.source.size >= 0 {
@@ -223,19 +229,20 @@ func (f *firstError) get() error {
 func (p *upload) do(ctx context.Context, step string, op func(context.Context) error) error {
 	const policy = "Options.RetryPolicy, Options.Rand or Credentials.Now"
 	calling, told := policy, 0
-	r := retrypolicy.Retrier{Policy: p.policy, Limit: -1, Rand: p.uploader.opt.Rand, OnRetry: func(n int, delay time.Duration, err error) {
-		if n <= told {
-			return // a gate holds the try
-		}
-		told = n
-		p.retries.Add(1)
-		if tell := p.uploader.opt.OnRetry; tell != nil && p.telling.take(ctx) == nil {
-			defer p.telling.give()
-			calling = "Options.OnRetry"
-			tell(Retry{p.name, step, n, delay, err})
-			calling = policy
-		}
-	}}
+	r := retrypolicy.Retrier{Policy: p.policy, Limit: -1, Rand: p.uploader.opt.Rand,
+		OnRetry: func(n int, delay time.Duration, err error) {
+			if n <= told {
+				return // a gate holds the try
+			}
+			told = n
+			p.retries.Add(1)
+			if tell := p.uploader.opt.OnRetry; tell != nil && p.telling.take(ctx) == nil {
+				defer p.telling.give()
+				calling = "Options.OnRetry"
+				tell(Retry{p.name, step, n, delay, err})
+				calling = policy
+			}
+		}}
 	var err error
 	var damage errfilter.Damage
 	try := func(ctx context.Context) error { return damage.Judge(op(ctx)) }
@@ -248,7 +255,8 @@ func (p *upload) do(ctx context.Context, step string, op func(context.Context) e
 	return nil
 }
 
-// callbackFailed is the error for a callback that panicked or ended its goroutine, which ends the upload.
+// callbackFailed is the error for a callback that panicked or ended its goroutine, which ends the
+// upload.
 func callbackFailed(step, name string, failed error) *transport.Error {
 	if e, ok := failed.(*callback.Error); ok {
 		failed = &callback.Error{Name: name, Panic: e.Panic}
@@ -300,7 +308,8 @@ func (p *upload) ended(ctx context.Context, step string, err error) *transport.E
 	return e
 }
 
-// finish tells the hub how it ended: err is why the file is not stored. It returns what Upload is to return.
+// finish tells the hub how it ended: err is why the file is not stored. It returns what Upload is
+// to return.
 func (p *upload) finish(ctx context.Context, err error) error {
 	if err == nil {
 		if err := p.notify(ctx, notice{IsSuccess: true, StatusCode: 201, StatusDescription: "Created"}); err != nil {
@@ -320,7 +329,8 @@ func (p *upload) finish(ctx context.Context, err error) error {
 	defer cancel()
 	if second := p.tell(short, n, new(bool)); second != nil {
 		e := *transport.Find(err)
-		e.Err = &twoErrors{e.Err, "; the hub could not be told either, so the upload counts as running until its URI expires: ", second}
+		e.Err = &twoErrors{e.Err,
+			"; the hub could not be told either, so the upload counts as running until its URI expires: ", second}
 		return &e
 	}
 	return err
@@ -344,14 +354,17 @@ func (p *upload) notify(ctx context.Context, n notice) error {
 	return nil
 }
 
-// cutShort reports whether a step failed because the context ended, or would have ended before another try: neither the policy nor an answer was the end of it.
+// cutShort reports whether a step failed because the context ended, or would have ended before
+// another try: neither the policy nor an answer was the end of it.
 func cutShort(err error) bool {
 	why, is := errors.AsType[*retrypolicy.Error](err)
 	return is && (why.Reason == retrypolicy.Cancelled || why.Reason == retrypolicy.PastDeadline)
 }
 
-// tell sends a notice under the policy. doubt says whether the hub may have got it already: then it may not know the correlation any more, and that is as good as an answer. When the hub
-// has given up the upload of a file that is in storage, another one is begun, and its success told within the same try: without that it would hold a place, and the policy may allow no further one.
+// tell sends a notice under the policy. doubt says whether the hub may have got it already: then it
+// may not know the correlation any more, and that is as good as an answer. When the hub has given
+// up the upload of a file that is in storage, another one is begun, and its success told within the
+// same try: without that it would hold a place, and the policy may allow no further one.
 func (p *upload) tell(ctx context.Context, n notice, doubt *bool) error {
 	return p.do(ctx, "notification", func(ctx context.Context) error {
 		for {

@@ -122,7 +122,8 @@ func TestFilesOfAllSizesArrive(t *testing.T) {
 				}
 				require.Equal(t, fileupload.Result{
 					URL:  "http://store.hub.example.test/uploads/dev-1/logs/a%20b%2B%C3%BC.txt",
-					Blob: "dev-1/logs/a b+ü.txt", Size: int64(size), Blocks: blocks, MD5: md5.Sum(body), Stored: true, Duration: result.Duration,
+					Blob: "dev-1/logs/a b+ü.txt", Size: int64(size), Blocks: blocks, MD5: md5.Sum(body), Stored: true,
+					Duration: result.Duration,
 				}, result)
 				require.Equal(t, size > 64*kib || size == 64*kib && !known, blocks > 0)
 				all := r.hub.Uploads()
@@ -158,17 +159,27 @@ func TestUploadsSurvive(t *testing.T) {
 		least time.Duration
 	}{
 		{"cut in a block", testbroker.Fault{Kind: testbroker.CutBlobBody, After: 1}, []string{"block 2"}, 0},
-		{"cut after a block", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, After: 1, Blob: testbroker.PutBlock}, []string{"block 2"}, 0},
-		{"cut after the commit", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList}, []string{"commit"}, 0},
-		{"busy", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{503}, Blob: testbroker.PutBlock}, []string{"block 1"}, 10 * time.Second},
-		{"busy, with a wish", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{503}, Blob: testbroker.PutBlock, RetryAfter: 17 * time.Second}, []string{"block 1"}, 17 * time.Second},
-		{"internal error", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{500}, Blob: testbroker.PutBlockList, RetryAfter: 3 * time.Second}, []string{"commit"}, 3 * time.Second},
+		{"cut after a block", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, After: 1,
+			Blob: testbroker.PutBlock}, []string{"block 2"}, 0},
+		{"cut after the commit", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob,
+			Blob: testbroker.PutBlockList}, []string{"commit"}, 0},
+		{"busy", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{503},
+			Blob: testbroker.PutBlock}, []string{"block 1"}, 10 * time.Second},
+		{"busy, with a wish", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob,
+			Statuses: []int{503}, Blob: testbroker.PutBlock, RetryAfter: 17 * time.Second}, []string{"block 1"},
+			17 * time.Second},
+		{"internal error", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{500},
+			Blob: testbroker.PutBlockList, RetryAfter: 3 * time.Second}, []string{"commit"}, 3 * time.Second},
 		{"slow", testbroker.Fault{Kind: testbroker.SlowBlob, Delay: 25 * time.Second}, nil, 25 * time.Second},
-		{"no answer", testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList}, []string{"commit"}, 30 * time.Second},
+		{"no answer", testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList},
+			[]string{"commit"}, 30 * time.Second},
 		{"damage", testbroker.Fault{Kind: testbroker.DamageBlob, Blob: testbroker.PutBlock}, []string{"block 1"}, 0},
-		{"beginning refused", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUpload, Statuses: []int{429}, RetryAfter: time.Second}, []string{"beginning"}, 10 * time.Second},
-		{"end refused", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500}, RetryAfter: 2 * time.Second}, []string{"notification"}, 2 * time.Second},
-		{"answer to the end lost", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteUploadDone}, []string{"notification"}, 0},
+		{"beginning refused", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUpload,
+			Statuses: []int{429}, RetryAfter: time.Second}, []string{"beginning"}, 10 * time.Second},
+		{"end refused", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone,
+			Statuses: []int{500}, RetryAfter: 2 * time.Second}, []string{"notification"}, 2 * time.Second},
+		{"answer to the end lost", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteUploadDone},
+			[]string{"notification"}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 }, func(t *testing.T, r *rig) {
@@ -189,7 +200,8 @@ func TestUploadsSurvive(t *testing.T) {
 	}
 }
 
-// Each step of an upload may take effect without an answer that says so. Then it is repeated, and what that leaves behind is no more than ARCHITECTURE.md says under "What is repeated".
+// Each step of an upload may take effect without an answer that says so. Then it is repeated, and
+// what that leaves behind is no more than ARCHITECTURE.md says under "What is repeated".
 func TestWhatAnUploadRepeats(t *testing.T) {
 	for _, step := range []struct {
 		name    string // in Retry
@@ -198,13 +210,19 @@ func TestWhatAnUploadRepeats(t *testing.T) {
 		uploads []testbroker.UploadState // at the hub
 		version int                      // of the file
 	}{
-		{"beginning", 300 * kib, testbroker.Fault{Route: testbroker.RouteUpload}, []testbroker.UploadState{testbroker.UploadRunning, testbroker.UploadSucceeded}, 1},
-		{"file", 10, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlob}, []testbroker.UploadState{testbroker.UploadSucceeded}, 2},
-		{"block 2", 300 * kib, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlock, After: 1}, []testbroker.UploadState{testbroker.UploadSucceeded}, 1},
-		{"commit", 300 * kib, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList}, []testbroker.UploadState{testbroker.UploadSucceeded}, 2},
-		{"notification", 300 * kib, testbroker.Fault{Route: testbroker.RouteUploadDone}, []testbroker.UploadState{testbroker.UploadSucceeded}, 1},
+		{"beginning", 300 * kib, testbroker.Fault{Route: testbroker.RouteUpload},
+			[]testbroker.UploadState{testbroker.UploadRunning, testbroker.UploadSucceeded}, 1},
+		{"file", 10, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlob},
+			[]testbroker.UploadState{testbroker.UploadSucceeded}, 2},
+		{"block 2", 300 * kib, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlock, After: 1},
+			[]testbroker.UploadState{testbroker.UploadSucceeded}, 1},
+		{"commit", 300 * kib, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList},
+			[]testbroker.UploadState{testbroker.UploadSucceeded}, 2},
+		{"notification", 300 * kib, testbroker.Fault{Route: testbroker.RouteUploadDone},
+			[]testbroker.UploadState{testbroker.UploadSucceeded}, 1},
 	} {
-		for _, kind := range []testbroker.FaultKind{testbroker.ResetAfterRequest, testbroker.NoAnswer, testbroker.DropDuringAnswer, testbroker.AnswerStatusAfter} {
+		for _, kind := range []testbroker.FaultKind{testbroker.ResetAfterRequest, testbroker.NoAnswer,
+			testbroker.DropDuringAnswer, testbroker.AnswerStatusAfter} {
 			t.Run(step.name+" "+kind.String(), func(t *testing.T) {
 				inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 }, func(t *testing.T, r *rig) {
 					f := step.where
@@ -230,7 +248,8 @@ func TestWhatAnUploadRepeats(t *testing.T) {
 	}
 }
 
-// The hub knows how the upload ended, and says that it does not: the correlation of the next try is unknown to it then, and that is no failure.
+// The hub knows how the upload ended, and says that it does not: the correlation of the next try is
+// unknown to it then, and that is no failure.
 func TestANotificationThatWasTakenAndRefused(t *testing.T) {
 	for _, status := range []int{408, 429, 499, 500, 502, 503, 504} {
 		notifyAfter(t, testbroker.Fault{Statuses: []int{status}})
@@ -244,7 +263,8 @@ func notifyAfter(t *testing.T, f testbroker.Fault) {
 	t.Helper()
 	f.Kind, f.Route = testbroker.AnswerStatusAfter, testbroker.RouteUploadDone
 	for _, fails := range []bool{false, true} {
-		patient := func(_ *testbroker.Options, o *fileupload.Options) { o.NotifyTimeout = time.Minute } // 10 s at least pass after a 429
+		// 10 s at least pass after a 429
+		patient := func(_ *testbroker.Options, o *fileupload.Options) { o.NotifyTimeout = time.Minute }
 		inBubble(t, patient, func(t *testing.T, r *rig) {
 			in := r.hub.Inject(f)
 			var from io.Reader = strings.NewReader("a")

@@ -11,7 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Uploader uploads the files of one device. Its methods may be called by any number of goroutines at a time. Make it with New.
+// Uploader uploads the files of one device. Its methods may be called by any number of goroutines
+// at a time. Make it with New.
 type Uploader struct {
 	creds   *transport.Credentials
 	opt     Options
@@ -31,8 +32,9 @@ type Uploader struct {
 	uploads sync.WaitGroup // grows under mu while over is false
 }
 
-// New returns an Uploader for the device that creds name; nil options mean all defaults. Both are copied. It dials nothing. The error is an *transport.Error of Kind Invalid, or of Kind Unsupported
-// for the credentials of a module, which a hub lets upload nothing.
+// New returns an Uploader for the device that creds name; nil options mean all defaults. Both are
+// copied. It dials nothing. The error is an *transport.Error of Kind Invalid, or of Kind
+// Unsupported for the credentials of a module, which a hub lets upload nothing.
 func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 	if creds == nil {
 		return nil, invalid("credentials are nil; device.ParseConnectionString makes some")
@@ -41,14 +43,16 @@ func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 		return nil, err
 	}
 	if creds.ModuleID != "" {
-		return nil, &transport.Error{Kind: transport.Unsupported, Op: transport.OpOpen, Proto: proto, Err: errors.New("modules cannot upload files; use the credentials of the device")}
+		return nil, &transport.Error{Kind: transport.Unsupported, Op: transport.OpOpen, Proto: proto,
+			Err: errors.New("modules cannot upload files; use the credentials of the device")}
 	}
 	opt, err := o.resolve()
 	if err != nil {
 		return nil, err
 	}
 	own := *creds
-	u := &Uploader{creds: &own, opt: opt, plan: plan{opt.BlockSize, opt.MaxBlockSize, maxBlocks}, agent: agent(opt.ProductInfo), scheme: "https"}
+	u := &Uploader{creds: &own, opt: opt, plan: plan{opt.BlockSize, opt.MaxBlockSize, maxBlocks},
+		agent: agent(opt.ProductInfo), scheme: "https"}
 	if opt.Plaintext {
 		u.scheme = "http"
 	}
@@ -63,7 +67,8 @@ func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 type Result struct {
 	// URL is where the file is, without the signature that the device wrote it with.
 	URL string
-	// Blob is its name in the container, as the hub chose it: the device's id, a slash, and the name that was asked for.
+	// Blob is its name in the container, as the hub chose it: the device's id, a slash, and the name
+	// that was asked for.
 	Blob string
 	// Size is how many bytes storage has of it.
 	Size int64
@@ -71,7 +76,8 @@ type Result struct {
 	Blocks int
 	// MD5 is that of the whole file, which storage keeps with it.
 	MD5 [16]byte
-	// Stored: the file is complete in storage. It may be that although Upload failed: then the hub could not be told.
+	// Stored: the file is complete in storage. It may be that although Upload failed: then the hub
+	// could not be told.
 	Stored bool
 	// Retries is how many requests were sent again.
 	Retries int
@@ -105,18 +111,25 @@ type Retry struct {
 	Err error
 }
 
-var errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Proto: proto, Err: errors.New("Close was called")}
+var errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Proto: proto,
+	Err: errors.New("Close was called")}
 
-// Upload stores what r gives under name, and tells the hub. It reads size bytes of r and not more, or all up to io.EOF if size is negative, on the caller's goroutine, once, from beginning to end. It returns
-// when storage has the file and the hub knows, when it failed for good, or when ctx ended; in the last two cases the hub was told so, or NotifyTimeout has
-// passed. A Read that blocks holds it up: ctx cannot end that. After a Read that panics the hub is told, too. A file of the same name is replaced at the end, in one step, and stays whole until then.
+// Upload stores what r gives under name, and tells the hub. It reads size bytes of r and not more,
+// or all up to io.EOF if size is negative, on the caller's goroutine, once, from beginning to end.
+// It returns when storage has the file and the hub knows, when it failed for good, or when ctx
+// ended; in the last two cases the hub was told so, or NotifyTimeout has passed. A Read that blocks
+// holds it up: ctx cannot end that. After a Read that panics the hub is told, too. A file of the
+// same name is replaced at the end, in one step, and stays whole until then.
 //
-// name is the part behind the device's id in the blob's: segments separated by slashes, at most 1024 characters in all.
+// name is the part behind the device's id in the blob's: segments separated by slashes, at most
+// 1024 characters in all.
 //
 // The error is an *transport.Error:
 //   - Timeout, with ctx's error in its chain, when ctx ended; Closed when Close did it;
-//   - RetryExpired when the policy ended the retries; the *retrypolicy.Error in its chain has the reason and the last failure;
-//   - Invalid for a wrong name, and for a reader that fails or ends early: its own error is in the chain, and its Kind counts if it has one;
+//   - RetryExpired when the policy ended the retries; the *retrypolicy.Error in its chain has the
+//     reason and the last failure;
+//   - Invalid for a wrong name, and for a reader that fails or ends early: its own error is in the
+//     chain, and its Kind counts if it has one;
 //   - TooLarge for a file that does not fit into 50,000 blocks, at once if size tells;
 //   - else what the hub, storage or a connection failed with: see the package documentation.
 //
@@ -129,7 +142,8 @@ func (u *Uploader) Upload(ctx context.Context, name string, r io.Reader, size in
 		return Result{}, err
 	}
 	if r == nil {
-		return Result{}, &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Proto: proto, Err: errors.New("reader is nil; give one, strings.NewReader(\"\") for an empty file")}
+		return Result{}, &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Proto: proto,
+			Err: errors.New("reader is nil; give one, strings.NewReader(\"\") for an empty file")}
 	}
 	if size > u.plan.capacity() {
 		return Result{}, u.plan.tooLarge("the file has")
@@ -155,8 +169,9 @@ func (u *Uploader) enter() bool {
 	return true
 }
 
-// Close ends running uploads, whose hub is still told, waits for them, at most for NotifyTimeout and for their readers, and closes all connections. Further Uploads
-// fail with Closed. It may be called more than once and returns nil.
+// Close ends running uploads, whose hub is still told, waits for them, at most for NotifyTimeout
+// and for their readers, and closes all connections. Further Uploads fail with Closed. It may be
+// called more than once and returns nil.
 func (u *Uploader) Close() error {
 	u.mu.Lock()
 	u.over = true

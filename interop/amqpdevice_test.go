@@ -40,9 +40,11 @@ func createAMQP(t testing.TB, a amqp.Options, d device.Options) *device.Client {
 // numbered is message i of a series, with properties that are easily spoilt.
 func numbered(i int) *transport.Message {
 	return &transport.Message{
-		ID: fmt.Sprintf("m-%04d", i), CorrelationID: "c/" + fmt.Sprint(i%3), ContentType: "application/json", ContentEncoding: "utf-8", Component: "thermostat1",
-		Properties: []transport.Property{{Name: "Grad °C", Value: "21.5 & mehr/?#+"}, {Name: "empty", Value: ""}, {Name: "n", Value: fmt.Sprint(i)}},
-		Body:       fmt.Appendf(nil, "%04d", i),
+		ID: fmt.Sprintf("m-%04d", i), CorrelationID: "c/" + fmt.Sprint(i%3), ContentType: "application/json",
+		ContentEncoding: "utf-8", Component: "thermostat1",
+		Properties: []transport.Property{{Name: "Grad °C", Value: "21.5 & mehr/?#+"}, {Name: "empty", Value: ""},
+			{Name: "n", Value: fmt.Sprint(i)}},
+		Body: fmt.Appendf(nil, "%04d", i),
 	}
 }
 
@@ -55,10 +57,12 @@ func requireNumbered(t testing.TB, e event) {
 	require.Equal(t, fmt.Sprintf("m-%04d", i), e.ID)
 	require.Equal(t, "c/"+fmt.Sprint(i%3), e.Correlation)
 	require.Equal(t, "application/json utf-8", e.ContentType+" "+e.ContentEncoding)
-	require.Equal(t, map[string]string{"Grad °C": "21.5 & mehr/?#+", "empty": "", "n": fmt.Sprint(i), "dt-subject": "thermostat1"}, e.Properties)
+	require.Equal(t, map[string]string{"Grad °C": "21.5 & mehr/?#+", "empty": "", "n": fmt.Sprint(i),
+		"dt-subject": "thermostat1"}, e.Properties)
 }
 
-// sendNumbered sends messages, at most a window at a time, and waits for the result of each. after is told how many have one.
+// sendNumbered sends messages, at most a window at a time, and waits for the result of each. after
+// is told how many have one.
 func sendNumbered(t testing.TB, c *device.Client, messages, window int, after func(done int)) {
 	t.Helper()
 	ring := make([]device.Receipt, window)
@@ -112,7 +116,8 @@ func (y *tally) duplicates() int {
 	return n
 }
 
-// A judge is a handler of commands that does what they say: accept, release (the first time), reject.
+// A judge is a handler of commands that does what they say: accept, release (the first time),
+// reject.
 type judge struct {
 	calls chan string // body, and how often it came so far
 	times map[string]int

@@ -47,7 +47,8 @@ func frontOf(t testing.TB, b *broker) string {
 func creds() *transport.Credentials { return credsWith("SharedAccessSignature sr=a&sig=b&se=1") }
 
 func credsWith(token string) *transport.Credentials {
-	return &transport.Credentials{Host: hostName, DeviceID: deviceID, Token: func(context.Context) (transport.Token, error) {
+	return &transport.Credentials{Host: hostName, DeviceID: deviceID, Token: func(context.Context) (transport.Token,
+		error) {
 		return transport.Token{Text: transport.Hide(token), Fixed: true}, nil
 	}}
 }
@@ -87,7 +88,8 @@ func overMQTT(t testing.TB, creds *transport.Credentials, m mqtt.Options) transp
 	case "paho":
 		return mqtt.New(&m)
 	case "lean":
-		dial := leannet.Dialer(creds, &leannet.Options{TLS: m.TLS, Plaintext: m.Plaintext, Certificate: m.Certificate, Addr: m.Addr, Tunnel: m.Tunnel})
+		dial := leannet.Dialer(creds, &leannet.Options{TLS: m.TLS, Plaintext: m.Plaintext, Certificate: m.Certificate,
+			Addr: m.Addr, Tunnel: m.Tunnel})
 		return lean.New(dial, &lean.Options{KeepAlive: m.KeepAlive, PingTimeout: m.PingTimeout})
 	}
 	t.Fatalf("-engine is %q; give paho or lean", *engine)
@@ -106,7 +108,8 @@ func TestNothingIsLost(t *testing.T) {
 			addr, tunnel := w.way(t, b)
 			r := newRelay(t, addr)
 			others := watch(t, b, "watcher", "devices/+/messages/events/#")
-			c := open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel}, device.Options{Window: window, AckTimeout: time.Second})
+			c := open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel}, device.Options{Window: window,
+				AckTimeout: time.Second})
 
 			ring := make([]device.Receipt, window)
 			cuts := 0
@@ -151,7 +154,8 @@ func TestNothingIsLost(t *testing.T) {
 				}
 				before = a.body
 				require.Less(t, a.body, fmt.Sprintf("%04d", next), "message after a gap")
-				require.Equal(t, "devices/dev-1/messages/events/%24.mid=m-"+a.body+"&Grad%20%C2%B0C=21.5%20%26%20mehr%2F%3F%23%2B", a.topic)
+				require.Equal(t, "devices/dev-1/messages/events/%24.mid=m-"+a.body+"&Grad%20%C2%B0C=21.5%20%26%20mehr%2F%3F%23%2B",
+					a.topic)
 				require.EqualValues(t, 1, a.qos)
 				require.False(t, a.retained)
 			}
@@ -159,7 +163,8 @@ func TestNothingIsLost(t *testing.T) {
 			require.Less(t, restarts, s.Connections, "within a connection the order is kept")
 			duplicates := others.count() - messages
 			require.LessOrEqual(t, uint64(duplicates), s.Resent)
-			t.Logf("%d cuts, %d connections, %d messages sent again, %d of them arrived twice", cuts, s.Connections, s.Resent, duplicates)
+			t.Logf("%d cuts, %d connections, %d messages sent again, %d of them arrived twice", cuts, s.Connections, s.Resent,
+				duplicates)
 
 			late := watch(t, b, "late", "#")
 			late.publish("marker", "")
@@ -181,21 +186,22 @@ func TestCommandsComeThroughCuts(t *testing.T) {
 			newest := -1
 			last := make(chan struct{})
 			var once sync.Once
-			open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel}, device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
-				mu.Lock()
-				defer mu.Unlock()
-				got = append(got, string(m.Body)+" "+m.ID+" "+m.CorrelationID+" "+m.Properties[0].Name+"="+m.Properties[0].Value)
-				if n, err := strconv.Atoi(string(m.Body)); err == nil {
-					newest = max(newest, n)
-				}
-				if len(got)%70 == 69 {
-					r.cut()
-				}
-				if string(m.Body) == fmt.Sprintf("%03d", commands-1) {
-					once.Do(func() { close(last) })
-				}
-				return nil
-			}})
+			open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel},
+				device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					got = append(got, string(m.Body)+" "+m.ID+" "+m.CorrelationID+" "+m.Properties[0].Name+"="+m.Properties[0].Value)
+					if n, err := strconv.Atoi(string(m.Body)); err == nil {
+						newest = max(newest, n)
+					}
+					if len(got)%70 == 69 {
+						r.cut()
+					}
+					if string(m.Body) == fmt.Sprintf("%03d", commands-1) {
+						once.Do(func() { close(last) })
+					}
+					return nil
+				}})
 			cloud := watch(t, b, "cloud", "")
 			for i := range commands {
 				// Mosquitto before 2.0.15 forgets its window when messages queue up behind it, so none do.
@@ -204,7 +210,10 @@ func TestCommandsComeThroughCuts(t *testing.T) {
 					defer mu.Unlock()
 					return i-newest < 15
 				})
-				cloud.publish(fmt.Sprintf("devices/dev-1/messages/devicebound/%%24.to=%%2Fdevices%%2Fdev-1&%%24.mid=c-%d&$.cid=x%%20y&a%%2Fb=%d%%25", i, i), fmt.Sprintf("%03d", i))
+				cloud.publish(
+					fmt.Sprintf(
+						"devices/dev-1/messages/devicebound/%%24.to=%%2Fdevices%%2Fdev-1&%%24.mid=c-%d&$.cid=x%%20y&a%%2Fb=%d%%25", i, i),
+					fmt.Sprintf("%03d", i))
 			}
 			select {
 			case <-last:
@@ -232,16 +241,17 @@ func TestAReleasedCommandComesAgain(t *testing.T) {
 	settled := make(chan transport.Outcome, 10)
 	n := 0
 	trace := &device.Trace{Settled: func(o transport.Outcome) { settled <- o }}
-	c := open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust()}, device.Options{Trace: trace, OnMessage: func(_ context.Context, m *transport.Message) error {
-		calls <- string(m.Body)
-		switch n++; {
-		case string(m.Body) == "reject":
-			return device.ErrReject
-		case n == 1:
-			return errors.New("not now")
-		}
-		return nil
-	}})
+	c := open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust()}, device.Options{Trace: trace,
+		OnMessage: func(_ context.Context, m *transport.Message) error {
+			calls <- string(m.Body)
+			switch n++; {
+			case string(m.Body) == "reject":
+				return device.ErrReject
+			case n == 1:
+				return errors.New("not now")
+			}
+			return nil
+		}})
 	cloud := watch(t, b, "cloud", "")
 	receive := func() string {
 		select {
@@ -259,9 +269,11 @@ func TestAReleasedCommandComesAgain(t *testing.T) {
 	require.Equal(t, "reject", receive())
 	require.Equal(t, transport.Release, <-settled)
 	require.Equal(t, transport.Reject, <-settled)
-	require.NoError(t, c.Send(soon(t), &transport.Message{})) // answered by the broker after it has read what was sent before
+	// answered by the broker after it has read what was sent before
+	require.NoError(t, c.Send(soon(t), &transport.Message{}))
 	r.cut()
-	require.Equal(t, "again", receive(), "released, so the broker delivers it again; what was rejected does not come again")
+	require.Equal(t, "again", receive(),
+		"released, so the broker delivers it again; what was rejected does not come again")
 	cloud.publish(topic, "end")
 	require.Equal(t, "end", receive())
 }
@@ -269,7 +281,8 @@ func TestAReleasedCommandComesAgain(t *testing.T) {
 func TestMosquittoRestarts(t *testing.T) {
 	b := startBroker(t, settings{})
 	bodies := make(chan string, 10)
-	c := open(t, mqtt.Options{Addr: b.secure, TLS: b.trust()}, device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+	c := open(t, mqtt.Options{Addr: b.secure, TLS: b.trust()}, device.Options{OnMessage: func(_ context.Context,
+		m *transport.Message) error {
 		bodies <- string(m.Body)
 		return nil
 	}})
@@ -301,7 +314,8 @@ func TestAnIdleConnectionStaysUpAndASilentOneIsFound(t *testing.T) {
 			b := startBroker(t, settings{})
 			addr, tunnel := w.way(t, b)
 			r := newRelay(t, addr)
-			c := open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel, KeepAlive: time.Second, PingTimeout: time.Second}, device.Options{})
+			c := open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel, KeepAlive: time.Second,
+				PingTimeout: time.Second}, device.Options{})
 			time.Sleep(4 * time.Second) // the broker would have hung up after 1.5 s without a ping
 			require.Equal(t, device.Connected, c.Status().State)
 			require.EqualValues(t, 1, c.Stats().Connections)
@@ -323,7 +337,8 @@ func TestLargeMessages(t *testing.T) {
 				body := strings.Repeat("x", size)
 				require.NoError(t, c.Send(soon(t), &transport.Message{Body: []byte(body)}))
 				n := others.count()
-				eventually(t, "the message arrives", func() bool { n = others.count(); return n > 0 && len(others.arrivals()[n-1].body) == size })
+				eventually(t, "the message arrives",
+					func() bool { n = others.count(); return n > 0 && len(others.arrivals()[n-1].body) == size })
 				require.Equal(t, body, others.arrivals()[n-1].body)
 			}
 			require.EqualValues(t, 1, c.Stats().Connections)
@@ -351,7 +366,8 @@ func TestPasswords(t *testing.T) {
 	spy := newConnectSpy(t, user)
 	_ = create(t, mqtt.Options{Addr: spy, Plaintext: true}, device.Options{}).Start()
 	b := startBroker(t, settings{passwords: map[string]string{<-user: "SharedAccessSignature sr=a&sig=b&se=1"}})
-	for text, right := range map[string]bool{"SharedAccessSignature sr=a&sig=b&se=1": true, "SharedAccessSignature sr=a&sig=B&se=1": false} {
+	for text, right := range map[string]bool{"SharedAccessSignature sr=a&sig=b&se=1": true,
+		"SharedAccessSignature sr=a&sig=B&se=1": false} {
 		c, err := device.New(credsWith(text), overMQTT(t, credsWith(text), mqtt.Options{Addr: b.secure, TLS: b.trust()}), nil)
 		require.NoError(t, err)
 		defer c.Close()
@@ -432,7 +448,8 @@ func TestClientCertificates(t *testing.T) {
 
 func TestAWrongPathOfTheWebSocket(t *testing.T) {
 	b := startBroker(t, settings{})
-	c := create(t, mqtt.Options{Addr: frontOf(t, b), TLS: b.trust(), Tunnel: mqttws.New(nil)}, device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+	c := create(t, mqtt.Options{Addr: frontOf(t, b), TLS: b.trust(), Tunnel: mqttws.New(nil)},
+		device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	err := c.Open(soon(t))
 	var refusal *mqttws.StatusError
 	require.ErrorAs(t, err, &refusal)

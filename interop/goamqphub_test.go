@@ -33,7 +33,8 @@ type plain struct {
 }
 
 // dialPlain connects over TLS. Without a mechanism there is no layer of SASL.
-func dialPlain(t testing.TB, hub *testbroker.Hub, addr string, mechanism amqp.SASLType, certs ...tls.Certificate) (*plain, error) {
+func dialPlain(t testing.TB, hub *testbroker.Hub, addr string, mechanism amqp.SASLType, certs ...tls.Certificate) (
+	*plain, error) {
 	t.Helper()
 	config := hub.ClientTLS()
 	config.Certificates = certs
@@ -139,7 +140,8 @@ func TestGoAMQPClient(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, p.sender("/devices/dev-3/messages/events").Send(soon(t), amqp.NewMessage(nil), nil))
 		}
-		seen(t, "CBS without SASL and with ANONYMOUS, PLAIN, a certificate without SASL and with EXTERNAL: a message each was accepted")
+		seen(t, "CBS without SASL and with ANONYMOUS, PLAIN, a certificate without SASL and with EXTERNAL: a message each "+
+			"was accepted")
 	})
 
 	t.Run("telemetry", func(t *testing.T) {
@@ -150,7 +152,8 @@ func TestGoAMQPClient(t *testing.T) {
 		receipts := make([]amqp.SendReceipt, n)
 		for i := range n {
 			m := amqp.NewMessage(fmt.Append(nil, i))
-			m.Properties = &amqp.MessageProperties{MessageID: fmt.Sprint(i), CorrelationID: "c", ContentType: pointer("text/plain"), ContentEncoding: pointer("utf-8")}
+			m.Properties = &amqp.MessageProperties{MessageID: fmt.Sprint(i), CorrelationID: "c",
+				ContentType: pointer("text/plain"), ContentEncoding: pointer("utf-8")}
 			m.Annotations = amqp.Annotations{"dt-subject": "thermostat1"}
 			m.ApplicationProperties = map[string]any{"größe": "1 & 2 = 3/Ω"}
 			var err error
@@ -164,7 +167,8 @@ func TestGoAMQPClient(t *testing.T) {
 		}
 		for i, m := range hub.Messages()[before:] {
 			require.Equal(t, fmt.Sprint(i), m.MessageID)
-			require.Equal(t, "c text/plain utf-8 thermostat1", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding+" "+m.Component)
+			require.Equal(t, "c text/plain utf-8 thermostat1", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding+" "+
+				m.Component)
 			require.Equal(t, []testbroker.Property{{Name: "größe", Value: "1 & 2 = 3/Ω"}}, m.Properties)
 			require.Equal(t, fmt.Sprint(i), string(m.Body))
 		}
@@ -193,7 +197,8 @@ func TestGoAMQPClient(t *testing.T) {
 		require.Error(t, err)
 		seen(t, "255 KiB accepted; 257 KiB: %v", err)
 
-		settled, err := p.session.NewSender(soon(t), amqpEvents, &amqp.SenderOptions{SettlementMode: amqp.SenderSettleModeSettled.Ptr()})
+		settled, err := p.session.NewSender(soon(t), amqpEvents,
+			&amqp.SenderOptions{SettlementMode: amqp.SenderSettleModeSettled.Ptr()})
 		require.NoError(t, err)
 		before = hub.Len()
 		require.NoError(t, settled.Send(soon(t), amqp.NewMessage([]byte("settled")), nil))
@@ -205,12 +210,14 @@ func TestGoAMQPClient(t *testing.T) {
 	t.Run("commands", func(t *testing.T) {
 		for _, mode := range []amqp.ReceiverSettleMode{amqp.ReceiverSettleModeFirst, amqp.ReceiverSettleModeSecond} {
 			p := dial(t)
-			r, err := p.session.NewReceiver(soon(t), amqpDeviceBound, &amqp.ReceiverOptions{Credit: 10, SettlementMode: mode.Ptr()})
+			r, err := p.session.NewReceiver(soon(t), amqpDeviceBound, &amqp.ReceiverOptions{Credit: 10,
+				SettlementMode: mode.Ptr()})
 			require.NoError(t, err)
 			send := func(body string) {
 				t.Helper()
 				require.NoError(t, hub.SendC2D(dev.ID, testbroker.C2D{
-					MessageID: "id of " + body, ContentType: "text/plain", Properties: []testbroker.Property{{Name: "ä/b", Value: "100 %"}}, Body: []byte(body),
+					MessageID: "id of " + body, ContentType: "text/plain",
+					Properties: []testbroker.Property{{Name: "ä/b", Value: "100 %"}}, Body: []byte(body),
 				}))
 			}
 			receive := func(body string, deliveries int) *amqp.Message {
@@ -235,14 +242,16 @@ func TestGoAMQPClient(t *testing.T) {
 			}
 			becomes := func(body string, want testbroker.C2DState) {
 				t.Helper()
-				require.NoError(t, hub.Wait(soon(t), func([]testbroker.Message) bool { return state(body) == want }), "%s is %v", body, state(body))
+				require.NoError(t, hub.Wait(soon(t),
+					func([]testbroker.Message) bool { return state(body) == want }), "%s is %v", body, state(body))
 			}
 			name := func(what string) string { return fmt.Sprint(what, " ", mode) }
 			send(name("accept"))
 			require.NoError(t, r.AcceptMessage(soon(t), receive(name("accept"), 1)))
 			becomes(name("accept"), testbroker.Completed)
 			send(name("reject"))
-			err = r.RejectMessage(soon(t), receive(name("reject"), 1), &amqp.Error{Condition: "test:no", Description: "not for me"})
+			err = r.RejectMessage(soon(t), receive(name("reject"), 1), &amqp.Error{Condition: "test:no",
+				Description: "not for me"})
 			if mode == amqp.ReceiverSettleModeSecond { // the library returns what the hub has confirmed
 				requireCondition(t, err, "test:no")
 			} else {
@@ -251,7 +260,8 @@ func TestGoAMQPClient(t *testing.T) {
 			becomes(name("reject"), testbroker.Rejected)
 			send(name("release"))
 			require.NoError(t, r.ReleaseMessage(soon(t), receive(name("release"), 1)))
-			require.NoError(t, r.ModifyMessage(soon(t), receive(name("release"), 2), &amqp.ModifyMessageOptions{DeliveryFailed: true}))
+			require.NoError(t, r.ModifyMessage(soon(t), receive(name("release"), 2),
+				&amqp.ModifyMessageOptions{DeliveryFailed: true}))
 			require.NoError(t, r.AcceptMessage(soon(t), receive(name("release"), 3)))
 			becomes(name("release"), testbroker.Completed)
 			send(name("given up"))
@@ -265,7 +275,8 @@ func TestGoAMQPClient(t *testing.T) {
 			require.Equal(t, 1, hub.Drop(dev.ID))
 			<-p.conn.Done()
 			p = dial(t)
-			r, err = p.session.NewReceiver(soon(t), amqpDeviceBound, &amqp.ReceiverOptions{Credit: 10, SettlementMode: mode.Ptr()})
+			r, err = p.session.NewReceiver(soon(t), amqpDeviceBound, &amqp.ReceiverOptions{Credit: 10,
+				SettlementMode: mode.Ptr()})
 			require.NoError(t, err)
 			require.NoError(t, r.AcceptMessage(soon(t), receive(name("cut"), 2)))
 			becomes(name("cut"), testbroker.Completed)

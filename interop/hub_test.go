@@ -123,7 +123,8 @@ func TestMQTTJSSendsTelemetry(t *testing.T) {
 		w.connected("a", nil)
 		const n = 500
 		for i := range n {
-			bag := "%24.mid=" + fmt.Sprint(i) + "&%24.ct=application%2Fjson&" + url.QueryEscape("größe") + "=1%20%26%202%20%3D%203%2F%CE%A9"
+			bag := "%24.mid=" + fmt.Sprint(i) + "&%24.ct=application%2Fjson&" + url.QueryEscape("größe") +
+				"=1%20%26%202%20%3D%203%2F%CE%A9"
 			w.publish("a", events+bag, fmt.Sprintf(`{"n":%d}`, i), 1)
 		}
 		for i := range n {
@@ -154,7 +155,8 @@ func TestMQTTJSTakesCommands(t *testing.T) {
 		w.subscribed("a")
 		for i := range 40 {
 			require.NoError(w.t, w.hub.SendC2D(w.dev.ID, testbroker.C2D{
-				MessageID: fmt.Sprint("c ", i), Properties: []testbroker.Property{{Name: "ä/b", Value: "100 %"}}, Body: fmt.Append(nil, i),
+				MessageID: fmt.Sprint("c ", i), Properties: []testbroker.Property{{Name: "ä/b", Value: "100 %"}},
+				Body: fmt.Append(nil, i),
 			}))
 		}
 		for i := range 40 {
@@ -194,12 +196,13 @@ func TestTheHubRefusesMQTTJS(t *testing.T) {
 			changed map[string]any
 			code    int
 		}{
-			"no token":               {map[string]any{"password": ""}, 5},
-			"another device's key":   {map[string]any{"password": token(w.t, other.PrimaryKey, w.resource(), time.Hour)}, 5},
-			"another device's token": {map[string]any{"password": token(w.t, other.PrimaryKey, w.hub.HostName()+"/devices/dev-2", time.Hour)}, 5},
-			"expired token":          {map[string]any{"password": token(w.t, w.dev.PrimaryKey, w.resource(), -time.Hour)}, 5},
-			"MQTT 5":                 {map[string]any{"protocolVersion": 5}, 1},
-			"MQTT 3.1":               {map[string]any{"protocolVersion": 3, "protocolId": "MQIsdp"}, 1},
+			"no token":             {map[string]any{"password": ""}, 5},
+			"another device's key": {map[string]any{"password": token(w.t, other.PrimaryKey, w.resource(), time.Hour)}, 5},
+			"another device's token": {map[string]any{"password": token(w.t, other.PrimaryKey, w.hub.HostName()+"/devices/dev-2",
+				time.Hour)}, 5},
+			"expired token": {map[string]any{"password": token(w.t, w.dev.PrimaryKey, w.resource(), -time.Hour)}, 5},
+			"MQTT 5":        {map[string]any{"protocolVersion": 5}, 1},
+			"MQTT 3.1":      {map[string]any{"protocolVersion": 3, "protocolId": "MQIsdp"}, 1},
 		} {
 			if name == "MQTT 3.1" && w.url[:3] == "wss" {
 				continue // it would ask for another subprotocol, which is refused before MQTT begins
@@ -242,7 +245,9 @@ func TestTheHubHangsUpOnMQTTJS(t *testing.T) {
 func TestMQTTJSPingsAndLeavesAWill(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(w *world) {
-		w.connected("a", map[string]any{"keepalive": 2, "will": map[string]any{"topic": events + "left=yes", "payload": "gone", "qos": 1}})
+		w.connected("a", map[string]any{"keepalive": 2, "will": map[string]any{"topic": events + "left=yes",
+			"payload": "gone",
+			"qos":     1}})
 		time.Sleep(5 * time.Second) // the hub hangs up after 3 s without a ping
 		require.Equal(w.t, 1, w.hub.Connections(w.dev.ID))
 		w.js.tell(map[string]any{"do": "destroy", "name": "a"})

@@ -209,7 +209,8 @@ func passwordFile(t testing.TB, passwords map[string]string) []byte {
 		_, _ = rand.Read(salt)
 		hash, err := pbkdf2.Key(sha512.New, password, salt, 101, 64)
 		require.NoError(t, err)
-		file = fmt.Appendf(file, "%s:$7$101$%s$%s\n", user, base64.StdEncoding.EncodeToString(salt), base64.StdEncoding.EncodeToString(hash))
+		file = fmt.Appendf(file, "%s:$7$101$%s$%s\n", user, base64.StdEncoding.EncodeToString(salt),
+			base64.StdEncoding.EncodeToString(hash))
 	}
 	return file
 }

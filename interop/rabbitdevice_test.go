@@ -16,7 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// options are those of a device that goes over TLS with user name and password, to the queues of these names.
+// options are those of a device that goes over TLS with user name and password, to the queues of
+// these names.
 func (b *rabbit) options(telemetry, commands string) amqp.Options {
 	o := amqp.Options{
 		Addr: b.secure, TLS: &tls.Config{RootCAs: b.ca.pool()},
@@ -33,7 +34,8 @@ func (b *rabbit) options(telemetry, commands string) amqp.Options {
 func (b *rabbit) rhea(t testing.TB, name string) *script {
 	js := startScript(t, "rhea.js")
 	js.tell(map[string]any{
-		"do": "connect", "name": name, "port": b.plainPort, "servername": hostName, "username": rabbitUser, "password": rabbitPassword,
+		"do": "connect", "name": name, "port": b.plainPort, "servername": hostName, "username": rabbitUser,
+		"password": rabbitPassword,
 	})
 	js.next("connected", name)
 	return js
@@ -83,7 +85,8 @@ func (b *rabbit) credentials(t *testing.T) {
 	seen(t, "unknown authority: %v", err)
 
 	js := b.rhea(t, "drain")
-	js.tell(map[string]any{"do": "receiver", "name": "drain", "link": "t", "address": "/amq/queue/" + queueTelemetry, "credit": 100, "auto": true})
+	js.tell(map[string]any{"do": "receiver", "name": "drain", "link": "t", "address": "/amq/queue/" + queueTelemetry,
+		"credit": 100, "auto": true})
 	for i := range 2 {
 		e := js.next("message", "drain")
 		require.Equal(t, fmt.Sprintf("%04d", i), e.Payload)
@@ -99,7 +102,8 @@ func (b *rabbit) telemetry(t *testing.T) {
 		every    = 130 // more than a window, so each cut meets a new connection
 	)
 	js := b.rhea(t, "watcher")
-	js.tell(map[string]any{"do": "receiver", "name": "watcher", "link": "t", "address": "/amq/queue/" + queueTelemetry, "credit": 500, "auto": true})
+	js.tell(map[string]any{"do": "receiver", "name": "watcher", "link": "t", "address": "/amq/queue/" + queueTelemetry,
+		"credit": 500, "auto": true})
 	r := newRelay(t, b.secure)
 	o := b.options(queueTelemetry, "")
 	o.Addr = r.addr()
@@ -125,11 +129,13 @@ func (b *rabbit) telemetry(t *testing.T) {
 	require.EqualValues(t, messages, s.Acknowledged)
 	require.Zero(t, s.Refused+s.Expired+s.Dropped+s.Cancelled)
 	require.GreaterOrEqual(t, s.Connections, uint64(cuts))
-	seen(t, "%d messages, window %d, %d cuts: lost %d, in order, %d sent again, %d came twice", messages, window, cuts, len(y.lost(messages)), s.Resent, y.duplicates())
+	seen(t, "%d messages, window %d, %d cuts: lost %d, in order, %d sent again, %d came twice", messages, window, cuts,
+		len(y.lost(messages)), s.Resent, y.duplicates())
 }
 
-// fullQueue shows what becomes of messages that the broker refuses for now: version 3.10 of it fails over its own refusal and falls silent (rabbitmq/rabbitmq-server#2839; version 4
-// answers with rejected). The silence is found, and the message goes when there is room.
+// fullQueue shows what becomes of messages that the broker refuses for now: version 3.10 of it
+// fails over its own refusal and falls silent (rabbitmq/rabbitmq-server#2839; version 4 answers
+// with rejected). The silence is found, and the message goes when there is room.
 func (b *rabbit) fullQueue(t *testing.T) {
 	c := openAMQP(t, b.options(queueSmall, ""), device.Options{AckTimeout: 2 * time.Second})
 	for i := range smallQueue {
@@ -142,12 +148,15 @@ func (b *rabbit) fullQueue(t *testing.T) {
 	why := c.Stats().LastError
 
 	js := b.rhea(t, "room")
-	js.tell(map[string]any{"do": "receiver", "name": "room", "link": "s", "address": "/amq/queue/" + queueSmall, "credit": 100, "auto": true})
+	js.tell(map[string]any{"do": "receiver", "name": "room", "link": "s", "address": "/amq/queue/" + queueSmall,
+		"credit": 100,
+		"auto":   true})
 	for i := range smallQueue + 1 {
 		require.Equal(t, fmt.Sprintf("%04d", i), js.next("message", "room").Payload)
 	}
 	require.NoError(t, last.Wait(soon(t)))
-	seen(t, "message %d of %d had no answer (%v); sent again %d times; acknowledged when the queue had room: lost 0", smallQueue+1, smallQueue, why, c.Stats().Resent)
+	seen(t, "message %d of %d had no answer (%v); sent again %d times; acknowledged when the queue had room: lost 0",
+		smallQueue+1, smallQueue, why, c.Stats().Resent)
 }
 
 // commands are accepted, given back and rejected.
@@ -155,13 +164,16 @@ func (b *rabbit) commands(t *testing.T) {
 	js := b.rhea(t, "cloud")
 	js.tell(map[string]any{"do": "sender", "name": "cloud", "link": "c", "address": "/amq/queue/" + queueCommands})
 	js.next("attached", "cloud")
-	js.tell(map[string]any{"do": "receiver", "name": "cloud", "link": "d", "address": "/amq/queue/" + queueDead, "credit": 100, "auto": true})
+	js.tell(map[string]any{"do": "receiver", "name": "cloud", "link": "d", "address": "/amq/queue/" + queueDead,
+		"credit": 100,
+		"auto":   true})
 	js.next("attached", "cloud")
 	command := func(bodies ...string) {
 		var messages []map[string]any
 		for _, body := range bodies {
 			messages = append(messages, map[string]any{
-				"payload": body, "id": "id of " + body, "correlation": "c", "contentType": "text/plain", "properties": map[string]any{"größe/": "1 & 2"},
+				"payload": body, "id": "id of " + body, "correlation": "c", "contentType": "text/plain",
+				"properties": map[string]any{"größe/": "1 & 2"},
 			})
 		}
 		js.tell(map[string]any{"do": "send", "name": "cloud", "link": "c", "messages": messages})
@@ -175,13 +187,15 @@ func (b *rabbit) commands(t *testing.T) {
 	o := b.options(queueTelemetry, queueCommands)
 	o.Addr = r.addr()
 	c := openAMQP(t, o, device.Options{OnMessage: func(ctx context.Context, m *transport.Message) error {
-		got <- transport.Message{ID: m.ID, CorrelationID: m.CorrelationID, ContentType: m.ContentType, Properties: append([]transport.Property(nil), m.Properties...)}
+		got <- transport.Message{ID: m.ID, CorrelationID: m.CorrelationID, ContentType: m.ContentType,
+			Properties: append([]transport.Property(nil), m.Properties...)}
 		return j.handle(ctx, m)
 	}})
 	command("accept 1")
 	require.Equal(t, "accept 1 1", j.next(t))
 	require.Equal(t, transport.Message{
-		ID: "id of accept 1", CorrelationID: "c", ContentType: "text/plain", Properties: []transport.Property{{Name: "größe/", Value: "1 & 2"}},
+		ID: "id of accept 1", CorrelationID: "c", ContentType: "text/plain", Properties: []transport.Property{{Name: "größe/",
+			Value: "1 & 2"}},
 	}, <-got)
 	command("release 1")
 	require.Equal(t, "release 1 1", j.next(t))
@@ -191,7 +205,8 @@ func (b *rabbit) commands(t *testing.T) {
 	dead := js.next("message", "cloud")
 	require.Equal(t, "reject 1", dead.Payload)
 	require.Equal(t, "id of reject 1", dead.ID)
-	seen(t, "one accepted, one released and delivered again, one rejected and found among the dead letters; properties as sent")
+	seen(t, "one accepted, one released and delivered again, one rejected and found among the dead letters; properties "+
+		"as sent")
 
 	// In bulk, with the connection cut in between: each is handled, none stays behind.
 	const n = 60
@@ -222,10 +237,12 @@ func (b *rabbit) commands(t *testing.T) {
 		return s.Received == s.MessagesAccepted+s.MessagesReleased+s.MessagesRejected
 	})
 	s := c.Stats()
-	seen(t, "%d more over %d connections: %d accepted, %d released, %d rejected", n, s.Connections, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected)
+	seen(t, "%d more over %d connections: %d accepted, %d released, %d rejected", n, s.Connections, s.MessagesAccepted,
+		s.MessagesReleased, s.MessagesRejected)
 	require.NoError(t, c.Close())
 
-	js.tell(map[string]any{"do": "receiver", "name": "cloud", "link": "rest", "address": "/amq/queue/" + queueCommands, "credit": 100, "auto": true})
+	js.tell(map[string]any{"do": "receiver", "name": "cloud", "link": "rest", "address": "/amq/queue/" + queueCommands,
+		"credit": 100, "auto": true})
 	js.next("attached", "cloud")
 	command("the end")
 	for {
@@ -238,7 +255,8 @@ func (b *rabbit) commands(t *testing.T) {
 	seen(t, "the queue is empty afterwards")
 }
 
-// restarts are hard: the broker's process is killed while messages are in flight, and started again. What it acknowledged must have survived.
+// restarts are hard: the broker's process is killed while messages are in flight, and started
+// again. What it acknowledged must have survived.
 func (b *rabbit) restarts(t *testing.T) {
 	const (
 		messages = 600
@@ -256,7 +274,8 @@ func (b *rabbit) restarts(t *testing.T) {
 	require.EqualValues(t, messages, s.Acknowledged)
 
 	js := b.rhea(t, "heir")
-	js.tell(map[string]any{"do": "receiver", "name": "heir", "link": "t", "address": "/amq/queue/" + queueTelemetry, "credit": 500, "auto": true})
+	js.tell(map[string]any{"do": "receiver", "name": "heir", "link": "t", "address": "/amq/queue/" + queueTelemetry,
+		"credit": 500, "auto": true})
 	const end = "end of the series"
 	require.NoError(t, c.Send(soon(t), &transport.Message{Body: []byte(end)}))
 	var y tally
@@ -273,5 +292,6 @@ func (b *rabbit) restarts(t *testing.T) {
 	}
 	require.Empty(t, y.lost(messages))
 	require.Zero(t, early, "first copies out of order")
-	seen(t, "%d messages, killed with up to %d in flight: lost 0 of those acknowledged, %d sent again, %d came twice", messages, window, s.Resent, y.duplicates())
+	seen(t, "%d messages, killed with up to %d in flight: lost 0 of those acknowledged, %d sent again, %d came twice",
+		messages, window, s.Resent, y.duplicates())
 }

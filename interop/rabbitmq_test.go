@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rabbitProgram is where Debian's package has the server. The one on PATH would change to a user of its own.
+// rabbitProgram is where Debian's package has the server. The one on PATH would change to a user of
+// its own.
 const rabbitProgram = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
 // What the broker knows from its first start.
@@ -27,7 +28,8 @@ const (
 	smallQueue                 = 5
 )
 
-// A rabbit is a running RabbitMQ with the plugin for AMQP 1.0. All that it has is in a directory of its own.
+// A rabbit is a running RabbitMQ with the plugin for AMQP 1.0. All that it has is in a directory of
+// its own.
 type rabbit struct {
 	t             testing.TB
 	ca            *authority
@@ -63,9 +65,10 @@ func startRabbit(t testing.TB) *rabbit {
 	}
 	none := map[string]any{} // not nil, which it refuses
 	definitions, err := json.Marshal(map[string]any{
-		"vhosts":      []any{map[string]any{"name": "/"}},
-		"users":       []any{map[string]any{"name": rabbitUser, "password": rabbitPassword, "tags": ""}},
-		"permissions": []any{map[string]any{"user": rabbitUser, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}},
+		"vhosts": []any{map[string]any{"name": "/"}},
+		"users":  []any{map[string]any{"name": rabbitUser, "password": rabbitPassword, "tags": ""}},
+		"permissions": []any{map[string]any{"user": rabbitUser, "vhost": "/", "configure": ".*", "write": ".*",
+			"read": ".*"}},
 		"queues": []any{
 			queue(queueTelemetry, none), queue(queueDead, none),
 			queue(queueCommands, map[string]any{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queueDead}),
@@ -91,18 +94,19 @@ func startRabbit(t testing.TB) *rabbit {
 	for name, value := range map[string]string{
 		"HOME": b.dir, "ERL_EPMD_PORT": fmt.Sprint(ports[2]), "ERL_EPMD_ADDRESS": "127.0.0.1",
 		"RABBITMQ_NODENAME": "hubline-interop@localhost", "RABBITMQ_DIST_PORT": fmt.Sprint(ports[3]),
-		"RABBITMQ_CONF_ENV_FILE":              file("env.conf", nil),
-		"RABBITMQ_CONFIG_FILE":                file("rabbitmq.conf", []byte(strings.Join(config, "\n")+"\n")),
-		"RABBITMQ_ADVANCED_CONFIG_FILE":       file("advanced.config", []byte("[].\n")),
-		"RABBITMQ_ENABLED_PLUGINS_FILE":       file("plugins", []byte("[rabbitmq_amqp1_0,rabbitmq_auth_mechanism_ssl].\n")),
-		"RABBITMQ_GENERATED_CONFIG_DIR":       filepath.Join(b.dir, "generated"),
-		"RABBITMQ_FEATURE_FLAGS_FILE":         filepath.Join(b.dir, "feature_flags"),
-		"RABBITMQ_PLUGINS_EXPAND_DIR":         filepath.Join(b.dir, "expanded"),
-		"RABBITMQ_MNESIA_BASE":                filepath.Join(b.dir, "mnesia"),
-		"RABBITMQ_LOG_BASE":                   filepath.Join(b.dir, "log"),
-		"RABBITMQ_LOGS":                       "-",
-		"RABBITMQ_ALLOW_INPUT":                "1", // the program becomes Erlang instead of starting it
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
+		"RABBITMQ_CONF_ENV_FILE":        file("env.conf", nil),
+		"RABBITMQ_CONFIG_FILE":          file("rabbitmq.conf", []byte(strings.Join(config, "\n")+"\n")),
+		"RABBITMQ_ADVANCED_CONFIG_FILE": file("advanced.config", []byte("[].\n")),
+		"RABBITMQ_ENABLED_PLUGINS_FILE": file("plugins", []byte("[rabbitmq_amqp1_0,rabbitmq_auth_mechanism_ssl].\n")),
+		"RABBITMQ_GENERATED_CONFIG_DIR": filepath.Join(b.dir, "generated"),
+		"RABBITMQ_FEATURE_FLAGS_FILE":   filepath.Join(b.dir, "feature_flags"),
+		"RABBITMQ_PLUGINS_EXPAND_DIR":   filepath.Join(b.dir, "expanded"),
+		"RABBITMQ_MNESIA_BASE":          filepath.Join(b.dir, "mnesia"),
+		"RABBITMQ_LOG_BASE":             filepath.Join(b.dir, "log"),
+		"RABBITMQ_LOGS":                 "-",
+		"RABBITMQ_ALLOW_INPUT":          "1", // the program becomes Erlang instead of starting it
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput +sbwt none +sbwtdcpu none +sbwtdio none -kernel " +
+			"inet_dist_use_interface {127,0,0,1}",
 	} {
 		b.env = append(b.env, name+"="+value)
 	}
@@ -145,7 +149,8 @@ type child struct {
 	log   *os.File
 }
 
-// startChild runs a program below a shell that kills it when it is told to, at the end of the test, or when this process is gone.
+// startChild runs a program below a shell that kills it when it is told to, at the end of the test,
+// or when this process is gone.
 func startChild(t testing.TB, dir string, env []string, program string, args ...string) *child {
 	t.Helper()
 	const watch = `"$@" & child=$!; read -r _; kill -9 $child; wait $child`

@@ -167,7 +167,8 @@ func (s *rheaServer) follow(t testing.TB, c *device.Client, messages, window int
 	}
 }
 
-// Three messages of each series meet with something. All the others are acknowledged, and so are these unless they were refused for good.
+// Three messages of each series meet with something. All the others are acknowledged, and so are
+// these unless they were refused for good.
 func TestRheaAsServerDispositions(t *testing.T) {
 	const (
 		messages = 60
@@ -204,7 +205,8 @@ func TestRheaAsServerDispositions(t *testing.T) {
 				verdict = fmt.Sprintf("refused for good as %v, the others lost 0", one.kind)
 			}
 			seen(t, "%s, %d times: %d messages, %s, %d sent again, %d came twice, %d connections, last loss: %v",
-				one.name, f.happened[action], messages, verdict, stats.Resent, f.arrived.duplicates(), stats.Connections, stats.LastError)
+				one.name, f.happened[action], messages, verdict, stats.Resent, f.arrived.duplicates(), stats.Connections,
+				stats.LastError)
 		}
 	})
 }
@@ -280,7 +282,8 @@ func TestRheaAsServerWithholdsCredit(t *testing.T) {
 		}
 		stats := c.Stats()
 		require.EqualValues(t, 1, stats.Connections)
-		seen(t, "no credit: %v; with credit again: 400 messages in order, lost 0, %d came twice, 1 connection", why, y.duplicates())
+		seen(t, "no credit: %v; with credit again: 400 messages in order, lost 0, %d came twice, 1 connection", why,
+			y.duplicates())
 	})
 }
 
@@ -294,7 +297,8 @@ func TestRheaAsServerSendsCommands(t *testing.T) {
 		}
 		outcome := func(body, want string) {
 			t.Helper()
-			s.wait(fmt.Sprintf("%s of %q", want, body), func(e event) bool { return e.On == "settled" && e.Payload == body && e.Outcome == want })
+			s.wait(fmt.Sprintf("%s of %q", want, body),
+				func(e event) bool { return e.On == "settled" && e.Payload == body && e.Outcome == want })
 		}
 		command("accept 1")
 		require.Equal(t, "accept 1 1", j.next(t))
@@ -310,7 +314,8 @@ func TestRheaAsServerSendsCommands(t *testing.T) {
 		seen(t, "accepted, released and delivered again, rejected: the server saw accepted, released, rejected")
 
 		strikes := []map[string]any{
-			{"action": "detach", "condition": "amqp:link:detach-forced"}, {"action": "end"}, {"action": "close", "condition": "amqp:connection:forced"}, {"action": "drop"},
+			{"action": "detach", "condition": "amqp:link:detach-forced"}, {"action": "end"},
+			{"action": "close", "condition": "amqp:connection:forced"}, {"action": "drop"},
 		}
 		const n = 200
 		settled := map[string]bool{}
@@ -324,14 +329,17 @@ func TestRheaAsServerSendsCommands(t *testing.T) {
 			}
 		}
 		for len(settled) < n {
-			e := s.wait("final outcome", func(e event) bool { return e.On == "settled" && (e.Outcome == "accepted" || e.Outcome == "rejected") })
+			e := s.wait("final outcome",
+				func(e event) bool { return e.On == "settled" && (e.Outcome == "accepted" || e.Outcome == "rejected") })
 			kind, _, _ := strings.Cut(e.Payload, " ")
-			require.Equal(t, map[string]string{"accept": "accepted", "release": "accepted", "reject": "rejected"}[kind], e.Outcome, e.Payload)
+			require.Equal(t, map[string]string{"accept": "accepted", "release": "accepted", "reject": "rejected"}[kind],
+				e.Outcome, e.Payload)
 			require.False(t, settled[e.Payload], "settled twice: %s", e.Payload)
 			settled[e.Payload] = true
 		}
 		stats := c.Stats()
-		seen(t, "%d commands through %d losses of link, session or connection: each settled once; %d connections, %d delivered again",
+		seen(t, "%d commands through %d losses of link, session or connection: each settled once; %d connections, %d "+
+			"delivered again",
 			n, next, stats.Connections, stats.Received-n-4)
 	})
 }

@@ -50,7 +50,8 @@ func (w *rheaWorld) resource() string { return w.hub.HostName() + "/devices/" + 
 func (w *rheaWorld) connect(name string, more map[string]any) {
 	w.t.Helper()
 	command := map[string]any{
-		"do": "connect", "name": name, "port": w.port, "url": w.url, "trust": string(w.hub.CAPEM()), "servername": w.hub.HostName(),
+		"do": "connect", "name": name, "port": w.port, "url": w.url, "trust": string(w.hub.CAPEM()),
+		"servername": w.hub.HostName(),
 	}
 	for k, v := range more {
 		command[k] = v
@@ -61,7 +62,8 @@ func (w *rheaWorld) connect(name string, more map[string]any) {
 // put puts a token and returns the status.
 func (w *rheaWorld) put(name, token string) (int, string) {
 	w.t.Helper()
-	w.tell(map[string]any{"do": "token", "name": name, "id": name + time.Now().String(), "audience": w.resource(), "token": token})
+	w.tell(map[string]any{"do": "token", "name": name, "id": name + time.Now().String(), "audience": w.resource(),
+		"token": token})
 	e := w.next("token", name)
 	return e.Code, e.Text
 }
@@ -83,7 +85,8 @@ func (w *rheaWorld) attach(name, kind, link, address string, more map[string]any
 		command[k] = v
 	}
 	w.tell(command)
-	w.wait(fmt.Sprintf("link %q of %q", link, name), func(e event) bool { return e.is("attached", name) && e.Link == link })
+	w.wait(fmt.Sprintf("link %q of %q", link, name),
+		func(e event) bool { return e.is("attached", name) && e.Link == link })
 }
 
 func (w *rheaWorld) send(name, link string, n int, body func(i int) string) {
@@ -91,7 +94,9 @@ func (w *rheaWorld) send(name, link string, n int, body func(i int) string) {
 	var messages []map[string]any
 	for i := range n {
 		messages = append(messages, map[string]any{
-			"payload": body(i), "id": "id of " + body(i), "correlation": "c", "contentType": "text/plain", "contentEncoding": "utf-8", "component": "thermostat1", "properties": map[string]any{"größe": "1 & 2 = 3/Ω"},
+			"payload": body(i), "id": "id of " + body(i), "correlation": "c", "contentType": "text/plain",
+			"contentEncoding": "utf-8",
+			"component":       "thermostat1", "properties": map[string]any{"größe": "1 & 2 = 3/Ω"},
 		})
 	}
 	w.tell(map[string]any{"do": "send", "name": name, "link": link, "messages": messages})
@@ -132,10 +137,12 @@ func (w *rheaWorld) authentication(t *testing.T) {
 	w.attach("PLAIN", "sender", "events", amqpEvents, nil)
 	w.send("PLAIN", "events", 1, func(int) string { return "PLAIN" })
 	require.Equal(t, "accepted", w.next("settled", "PLAIN").Outcome)
-	w.connect("wrong", map[string]any{"username": "dev-1@sas.hub", "password": token(t, other.PrimaryKey, w.resource(), time.Hour)})
+	w.connect("wrong", map[string]any{"username": "dev-1@sas.hub", "password": token(t, other.PrimaryKey, w.resource(),
+		time.Hour)})
 	refusal := w.next("refused", "wrong")
 	require.Equal(t, "amqp:unauthorized-access", refusal.Condition)
-	seen(t, "CBS without SASL and with ANONYMOUS, PLAIN: a message each was accepted; early link: unauthorized; wrong token: 401, by PLAIN: %s", refusal.Text)
+	seen(t, "CBS without SASL and with ANONYMOUS, PLAIN: a message each was accepted; early link: unauthorized; wrong "+
+		"token: 401, by PLAIN: %s", refusal.Text)
 }
 
 func (w *rheaWorld) telemetry(t *testing.T) {
@@ -152,20 +159,23 @@ func (w *rheaWorld) telemetry(t *testing.T) {
 	for i, m := range w.hub.Messages()[before:] {
 		require.Equal(t, fmt.Sprint("t", i), string(m.Body))
 		require.Equal(t, fmt.Sprint("id of t", i), m.MessageID)
-		require.Equal(t, "c text/plain utf-8 thermostat1", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding+" "+m.Component)
+		require.Equal(t, "c text/plain utf-8 thermostat1", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding+" "+
+			m.Component)
 		require.Equal(t, []testbroker.Property{{Name: "größe", Value: "1 & 2 = 3/Ω"}}, m.Properties)
 	}
 	require.Equal(t, before+n, w.hub.Len())
 	w.attach("t", "sender", "settled", amqpEvents, map[string]any{"settled": true})
 	w.send("t", "settled", 1, func(int) string { return "sent settled" })
 	require.NoError(t, w.hub.WaitMessages(soon(t), before+n+1))
-	w.hub.Inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:device-container-throttled", Description: "slow down"})
+	w.hub.Inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:device-container-throttled",
+		Description: "slow down"})
 	w.send("t", "events", 1, func(int) string { return "rejected" })
 	e := w.next("settled", "t")
 	require.Equal(t, "rejected com.microsoft:device-container-throttled slow down", e.Outcome+" "+e.Condition+" "+e.Text)
 	w.tell(map[string]any{"do": "sender", "name": "t", "link": "nowhere", "address": "/nowhere"})
 	e = w.next("detached", "t")
-	seen(t, "%d messages: accepted, in order, properties as sent; one sent settled; one rejected with a condition; link to nowhere: %s", n, e.Condition)
+	seen(t, "%d messages: accepted, in order, properties as sent; one sent settled; one rejected with a condition; link "+
+		"to nowhere: %s", n, e.Condition)
 }
 
 func (w *rheaWorld) commands(t *testing.T) {
@@ -190,7 +200,9 @@ func (w *rheaWorld) commands(t *testing.T) {
 			return e
 		}
 		settle := func(e event, outcome string) {
-			w.tell(map[string]any{"do": "settle", "name": name, "delivery": e.Delivery, "outcome": outcome, "condition": "test:no", "text": "not for me"})
+			w.tell(map[string]any{"do": "settle", "name": name, "delivery": e.Delivery, "outcome": outcome,
+				"condition": "test:no",
+				"text":      "not for me"})
 		}
 		becomes := func(body string, want testbroker.C2DState) {
 			require.NoError(t, w.hub.Wait(soon(t), func([]testbroker.Message) bool {
@@ -222,22 +234,26 @@ func (w *rheaWorld) commands(t *testing.T) {
 		w.attach(name, "receiver", "bound", amqpDeviceBound, map[string]any{"credit": 10, "second": second})
 		settle(deliver(body, 2), "accepted")
 		becomes(body, testbroker.Completed)
-		seen(t, "receiver settles second: %v: accepted, rejected, released, modified; connection reset with a command in hand: it came again on the next", second)
+		seen(t, "receiver settles second: %v: accepted, rejected, released, modified; connection reset with a command in "+
+			"hand: it came again on the next", second)
 	}
 }
 
 func (w *rheaWorld) ends(t *testing.T) {
 	w.ready("e")
 	w.attach("e", "sender", "events", amqpEvents, nil)
-	require.Positive(t, w.hub.DetachLinks(w.dev.ID, testbroker.LinkTelemetry, testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+	require.Positive(t, w.hub.DetachLinks(w.dev.ID, testbroker.LinkTelemetry,
+		testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
 	require.Equal(t, "amqp:link:detach-forced", w.next("detached", "e").Condition)
 	w.attach("e", "sender", "once more", amqpEvents, nil)
 	w.tell(map[string]any{"do": "detach", "name": "e", "link": "once more"})
 	require.Empty(t, w.next("detached", "e").Condition)
-	require.Positive(t, w.hub.CloseAMQP(w.dev.ID, testbroker.AMQPError{Condition: "amqp:connection:forced", Description: "as planned"}))
+	require.Positive(t, w.hub.CloseAMQP(w.dev.ID, testbroker.AMQPError{Condition: "amqp:connection:forced",
+		Description: "as planned"}))
 	require.Equal(t, "amqp:connection:forced", w.next("refused", "e").Condition)
 	w.ready("f")
 	w.tell(map[string]any{"do": "end", "name": "f"})
 	eventually(t, "the hub notices the goodbye", func() bool { return w.hub.Connections("") == 0 })
-	seen(t, "link detached and connection closed by the hub with conditions, detached and closed by the client: each was noticed")
+	seen(t, "link detached and connection closed by the hub with conditions, detached and closed by the client: each "+
+		"was noticed")
 }

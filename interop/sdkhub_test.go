@@ -57,14 +57,16 @@ func newHubWith(t testing.TB, o *testbroker.Options) *testbroker.Hub {
 	return hub
 }
 
-// startSDK starts the SDK with env, and shows it the way to the hub. Port 443 leads there in any case, for uploads.
+// startSDK starts the SDK with env, and shows it the way to the hub. Port 443 leads there in any
+// case, for uploads.
 func startSDK(t testing.TB, way sdkTransport, hub *testbroker.Hub, env ...string) *sdk {
 	s := &sdk{startScript(t, "device.js", env...), way, hub}
 	web, err := hub.ListenHTTPS("127.0.0.1:0")
 	require.NoError(t, err)
 	addr, err := way.listen(hub, "127.0.0.1:0")
 	require.NoError(t, err)
-	s.tell(map[string]any{"do": "ports", "forward": [][]int{{443, web.(*net.TCPAddr).Port}, {way.service, addr.(*net.TCPAddr).Port}}})
+	s.tell(map[string]any{"do": "ports", "forward": [][]int{{443, web.(*net.TCPAddr).Port},
+		{way.service, addr.(*net.TCPAddr).Port}}})
 	s.next("done", "")
 	return s
 }
@@ -73,7 +75,8 @@ func startSDK(t testing.TB, way sdkTransport, hub *testbroker.Hub, env ...string
 func (s *sdk) open(name string, dev testbroker.Device, more map[string]any) {
 	s.t.Helper()
 	command := map[string]any{
-		"do": "open", "name": name, "transport": s.name, "connectionString": dev.ConnectionString(), "trust": string(s.hub.CAPEM()),
+		"do": "open", "name": name, "transport": s.name, "connectionString": dev.ConnectionString(),
+		"trust": string(s.hub.CAPEM()),
 	}
 	for k, v := range more {
 		command[k] = v
@@ -82,8 +85,9 @@ func (s *sdk) open(name string, dev testbroker.Device, more map[string]any) {
 	require.Empty(s.t, s.next("opened", name).Text)
 }
 
-// telemetry sends n messages at a time and checks what the hub has got. Messages that find no connection are tried again each after a while of its own, so they need not
-// arrive in order; over HTTP several connections carry them. It returns the number of the connection of the last one.
+// telemetry sends n messages at a time and checks what the hub has got. Messages that find no
+// connection are tried again each after a while of its own, so they need not arrive in order; over
+// HTTP several connections carry them. It returns the number of the connection of the last one.
 func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 	s.t.Helper()
 	properties := map[string]string{"größe": "1 & 2 = 3/Ω", "a+b#c": "100 %", "quote\"": "\\", "empty": ""}
@@ -93,8 +97,10 @@ func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 	var messages []map[string]any
 	for i := range n {
 		messages = append(messages, map[string]any{
-			"payload": fmt.Sprintf(`{"%s":%d}`, prefix, i), "id": fmt.Sprint(prefix, i), "correlation": "c/ &=", "contentType": "application/json", "contentEncoding": "utf-8",
-			"component": "thermostat1", "properties": properties,
+			"payload": fmt.Sprintf(`{"%s":%d}`, prefix, i), "id": fmt.Sprint(prefix, i), "correlation": "c/ &=",
+			"contentType":     "application/json",
+			"contentEncoding": "utf-8",
+			"component":       "thermostat1", "properties": properties,
 		})
 	}
 	s.tell(map[string]any{"do": "send", "name": name, "messages": messages})
@@ -115,7 +121,8 @@ func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 		got[number] = true
 		connection = m.Connection
 		require.Equal(s.t, fmt.Sprintf(`{"%s":%s}`, prefix, number), string(m.Body))
-		require.Equal(s.t, "c/ &= application/json utf-8 thermostat1", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding+" "+m.Component)
+		require.Equal(s.t, "c/ &= application/json utf-8 thermostat1", m.CorrelationID+" "+m.ContentType+" "+
+			m.ContentEncoding+" "+m.Component)
 		read := map[string]string{}
 		for _, p := range m.Properties {
 			read[p.Name] = p.Value
@@ -131,7 +138,8 @@ func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 func (s *sdk) command(name, deviceID, body, outcome string, want testbroker.C2DState) {
 	s.t.Helper()
 	require.NoError(s.t, s.hub.SendC2D(deviceID, testbroker.C2D{
-		MessageID: "id of " + body, CorrelationID: "c", ContentType: "text/plain", Properties: []testbroker.Property{{Name: s.property(), Value: "100 %"}}, Body: []byte(body),
+		MessageID: "id of " + body, CorrelationID: "c", ContentType: "text/plain",
+		Properties: []testbroker.Property{{Name: s.property(), Value: "100 %"}}, Body: []byte(body),
 	}))
 	e := s.taken(name, body)
 	if outcome == "abandon" {
@@ -150,7 +158,8 @@ func (s *sdk) taken(name, body string) event {
 	require.Equal(s.t, "id of "+body, e.ID)
 	require.Equal(s.t, "c", e.Correlation)
 	require.Contains(s.t, strings.ToLower(e.To), "/messages/devicebound")
-	require.Equal(s.t, "100 %", e.Properties[s.property()]+e.Properties["iothub-app-"+s.property()]) // over HTTP the SDK leaves the prefix on
+	// over HTTP the SDK leaves the prefix on
+	require.Equal(s.t, "100 %", e.Properties[s.property()]+e.Properties["iothub-app-"+s.property()])
 	return e
 }
 
@@ -207,7 +216,8 @@ func (s *sdk) all(name, deviceID, round string, ordered bool) {
 	seen(s.t, "%s: %d messages, lost 0, properties as sent; commands %s", round, n, done)
 }
 
-// batch sends one as large as a hub takes, where the SDK has that. Every second message is of a component.
+// batch sends one as large as a hub takes, where the SDK has that. Every second message is of a
+// component.
 func (s *sdk) batch(t *testing.T) {
 	const most = 500
 	components := [2]string{"", "thermostat1"}
@@ -308,7 +318,8 @@ func TestDeviceSDKIsRefused(t *testing.T) {
 		forged := dev
 		forged.PrimaryKey = other.PrimaryKey
 		s.tell(map[string]any{
-			"do": "open", "name": "a", "transport": s.name, "connectionString": forged.ConnectionString(), "trust": string(s.hub.CAPEM()),
+			"do": "open", "name": "a", "transport": s.name, "connectionString": forged.ConnectionString(),
+			"trust": string(s.hub.CAPEM()),
 		})
 		e := s.next("opened", "a")
 		if s.web { // which sends nothing yet

@@ -53,7 +53,8 @@ func (m *member) reads() {
 	e := m.next("twin", m.name)
 	require.Empty(m.t, e.Text)
 	at := m.twin()
-	require.JSONEq(m.t, fmt.Sprintf(`{"desired":%s,"reported":%s}`, versioned(at.Desired, at.DesiredVersion), versioned(at.Reported, at.ReportedVersion)), e.Payload)
+	require.JSONEq(m.t, fmt.Sprintf(`{"desired":%s,"reported":%s}`, versioned(at.Desired, at.DesiredVersion),
+		versioned(at.Reported, at.ReportedVersion)), e.Payload)
 }
 
 // reports has the SDK change reported properties. It returns what that says.
@@ -85,14 +86,16 @@ func (m *member) twinRound(round string) {
 
 	before := m.twin().ReportedVersion
 	require.Empty(m.t, m.reports(fmt.Sprintf(`{"round":%q,"old":1,"fw":{"beta":true,"größe":"1 & 2/Ω"}}`, round)))
-	require.JSONEq(m.t, fmt.Sprintf(`{"round":%q,"old":1,"fw":{"beta":true,"größe":"1 & 2/Ω"}}`, round), string(m.twin().Reported))
+	require.JSONEq(m.t, fmt.Sprintf(`{"round":%q,"old":1,"fw":{"beta":true,"größe":"1 & 2/Ω"}}`, round),
+		string(m.twin().Reported))
 	require.Empty(m.t, m.reports(`{"old":null,"fw":{"beta":null}}`))
 	require.JSONEq(m.t, fmt.Sprintf(`{"round":%q,"fw":{"größe":"1 & 2/Ω"}}`, round), string(m.twin().Reported))
 	refusal := m.reports(`{"a b":1}`)
 	require.NotEmpty(m.t, refusal)
 	require.Equal(m.t, before+2, m.twin().ReportedVersion, "a bad patch changes nothing")
 	m.reads()
-	seen(m.t, "%s, %s: twin read; desired properties: 2 patches and a replacement heard; reported: 2 patches taken, keys removed by null; a bad one: %s", m.id, round, refusal)
+	seen(m.t, "%s, %s: twin read; desired properties: 2 patches and a replacement heard; reported: 2 patches taken, "+
+		"keys removed by null; a bad one: %s", m.id, round, refusal)
 }
 
 // brief is how long a call waits for an answer that will not count.
@@ -101,7 +104,8 @@ const brief = 250 * time.Millisecond
 // call calls a method.
 func (m *member) call(method, payload string) testbroker.MethodResult {
 	m.t.Helper()
-	got, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: method, Payload: []byte(payload), ConnectTimeout: patience})
+	got, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: method, Payload: []byte(payload),
+		ConnectTimeout: patience})
 	require.NoError(m.t, err)
 	return got
 }
@@ -121,7 +125,8 @@ func (m *member) carriesOut(method, payload string, want testbroker.MethodResult
 func (m *member) methodRound(round string) {
 	m.t.Helper()
 	payload := fmt.Sprintf(`{"round":%q,"list":[1,2.5,null,"größe \"<&>\""]}`, round)
-	m.carriesOut("reboot", payload, testbroker.MethodResult{Status: 201, Payload: fmt.Appendf(nil, `{"given":%s}`, payload)})
+	m.carriesOut("reboot", payload, testbroker.MethodResult{Status: 201, Payload: fmt.Appendf(nil, `{"given":%s}`,
+		payload)})
 	m.carriesOut("empty", "null", testbroker.MethodResult{Status: 404, Payload: []byte("null")})
 	bare := "carried out"
 	if m.amqp {
@@ -131,12 +136,14 @@ func (m *member) methodRound(round string) {
 		require.Equal(m.t, 400, refusal.Status)
 		bare = fmt.Sprintf("answered by the SDK itself, %d %s", refusal.Status, refusal.Payload)
 	}
-	_, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: "unknown", ResponseTimeout: brief, ConnectTimeout: patience})
+	_, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: "unknown", ResponseTimeout: brief,
+		ConnectTimeout: patience})
 	var refusal *testbroker.ServiceError
 	require.ErrorAs(m.t, err, &refusal)
 	require.Equal(m.t, 504101, refusal.Code, "the SDK leaves it without an answer")
 	require.Equal(m.t, m.calls, m.saying("called", m.name), "each is carried out once")
-	seen(m.t, "%s, %s: methods carried out once: payloads both ways; null both ways; without payload: %s; one without a handler is not answered", m.id, round, bare)
+	seen(m.t, "%s, %s: methods carried out once: payloads both ways; null both ways; without payload: %s; one without a "+
+		"handler is not answered", m.id, round, bare)
 }
 
 // begin reads the twin and asks for changes and methods.
@@ -149,11 +156,13 @@ func (m *member) begin() {
 	m.tell(map[string]any{"do": "method", "name": m.name, "method": "empty", "status": 404})
 }
 
-// cutInAnswer resets the connection when the answer of a method comes. What was carried out is not carried out again: see methodRound.
+// cutInAnswer resets the connection when the answer of a method comes. What was carried out is not
+// carried out again: see methodRound.
 func (m *member) cutInAnswer() {
 	m.t.Helper()
 	cut := m.hub.Inject(testbroker.Fault{Kind: testbroker.DropOnMethodAnswer, Device: m.id})
-	_, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: "reboot", Payload: []byte("1"), ResponseTimeout: brief, ConnectTimeout: patience})
+	_, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: "reboot", Payload: []byte("1"),
+		ResponseTimeout: brief, ConnectTimeout: patience})
 	require.Error(m.t, err)
 	m.next("called", m.name)
 	m.calls++
@@ -162,7 +171,8 @@ func (m *member) cutInAnswer() {
 	seen(m.t, "%s: a reset while a method is answered: %v; the SDK: %q", m.id, err, answered)
 }
 
-// comesBack has the SDK send, since over MQTT it may not connect again before that, and waits until it watches again.
+// comesBack has the SDK send, since over MQTT it may not connect again before that, and waits until
+// it watches again.
 func (m *member) comesBack(round string, before uint64) {
 	m.t.Helper()
 	m.telemetry(m.name, m.id+" "+round+": ", 1, false)

@@ -16,7 +16,8 @@ import (
 // store is the name under which the hub is found as the store of files.
 const store = "store." + testbroker.DefaultHostName
 
-// trusting is a variable of the environment that makes Node.js trust the hub: when it talks to the store, the device SDK has no other way to be told so, and the service SDK never has.
+// trusting is a variable of the environment that makes Node.js trust the hub: when it talks to the
+// store, the device SDK has no other way to be told so, and the service SDK never has.
 func trusting(t testing.TB, hub *testbroker.Hub) string {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(file, hub.CAPEM(), 0o600))
@@ -72,7 +73,8 @@ func (u *uploader) round(round string) {
 	u.succeeds("upload", round+"/a b+c&d=e.bin", 9<<20, 3)
 	record := u.succeeds("uploadByHand", round+"/by hand", 70_000, 1)
 	require.Equal(u.t, "201 by hand", statusOf(record))
-	seen(u.t, "%s: files of 1 byte and of 9 MiB in 3 blocks by uploadToBlob, one of 70,000 bytes by getBlobSharedAccessSignature and Put Blob: arrived as sent, and the hub was told", round)
+	seen(u.t, "%s: files of 1 byte and of 9 MiB in 3 blocks by uploadToBlob, one of 70,000 bytes by "+
+		"getBlobSharedAccessSignature and Put Blob: arrived as sent, and the hub was told", round)
 }
 
 // trouble is what goes wrong on the way, and what the SDK makes of it.
@@ -83,7 +85,8 @@ func (u *uploader) trouble() {
 	require.Equal(u.t, 1, cut.Fired())
 	seen(u.t, "a reset in the middle of the blocks: one is sent again, the file arrives as sent")
 
-	refused := u.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Statuses: []int{403}, Route: testbroker.RouteBlob})
+	refused := u.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Statuses: []int{403},
+		Route: testbroker.RouteBlob})
 	text, record := u.upload("upload", "refused.bin", 100)
 	require.Equal(u.t, 1, refused.Fired())
 	require.Contains(u.t, text, "UploadToBlob failed")
@@ -126,7 +129,8 @@ func TestDeviceSDKUploads(t *testing.T) {
 			u := &uploader{sdk: s, deviceID: deviceID}
 			u.round("first connection")
 			hub.Drop("")
-			s.telemetry(deviceID, "after reset", 1, false) // by then the SDK has noticed on all its connections; it keeps them for the requests to come
+			// by then the SDK has noticed on all its connections; it keeps them for the requests to come
+			s.telemetry(deviceID, "after reset", 1, false)
 			u.round("after reset")
 			if way.web {
 				u.trouble()

@@ -27,7 +27,8 @@ func startBackEnd(t testing.TB, hub *testbroker.Hub, rights testbroker.Right) *b
 	links, err := hub.ListenAMQP("127.0.0.1:0")
 	require.NoError(t, err)
 	b.tell(map[string]any{
-		"do": "open", "connectionString": policy.ConnectionString(), "forward": [][]int{{443, web.(*net.TCPAddr).Port}, {5671, links.(*net.TCPAddr).Port}},
+		"do": "open", "connectionString": policy.ConnectionString(), "forward": [][]int{{443, web.(*net.TCPAddr).Port},
+			{5671, links.(*net.TCPAddr).Port}},
 	})
 	b.next("done", "")
 	return b
@@ -61,7 +62,8 @@ func (o object) ids() []string {
 	return ids
 }
 
-// try calls a method of "registry", "client" or a query, and returns the answer or the error as text.
+// try calls a method of "registry", "client" or a query, and returns the answer or the error as
+// text.
 func (b *backEnd) try(name, method string, args ...any) (object, string) {
 	b.t.Helper()
 	if args == nil {
@@ -108,15 +110,19 @@ func TestServiceSDKRegistry(t *testing.T) {
 	b.refused("ArgumentError", "registry", "create", object{"deviceId": "a b"})
 	b.refused("DeviceNotFoundError", "registry", "get", "dev-9")
 	print := testbroker.Thumbprint(newAuthority(t).cert)
-	x509 := object{"type": "selfSigned", "x509Thumbprint": object{"primaryThumbprint": print, "secondaryThumbprint": print}}
+	x509 := object{"type": "selfSigned", "x509Thumbprint": object{"primaryThumbprint": print,
+		"secondaryThumbprint": print}}
 	b.call("registry", "create", object{"deviceId": "dev-2", "authentication": x509})
 	require.Equal(t, "selfSigned", b.call("registry", "get", "dev-2").at("authentication", "type"))
 	made["status"], made["statusReason"] = "disabled", "stolen"
 	b.call("registry", "update", made)
 	require.Equal(t, "disabled", b.call("registry", "get", "dev-1").at("status"))
 	require.Equal(t, []string{"dev-1", "dev-2"}, b.call("registry", "list").ids())
-	require.Equal(t, object{"totalDeviceCount": 2.0, "enabledDeviceCount": 1.0, "disabledDeviceCount": 1.0}, b.call("registry", "getRegistryStatistics"))
-	seen(t, "devices: made with keys and with a certificate, read, changed, listed, counted; refusals have the right classes")
+	require.Equal(t, object{"totalDeviceCount": 2.0, "enabledDeviceCount": 1.0, "disabledDeviceCount": 1.0},
+		b.call("registry",
+			"getRegistryStatistics"))
+	seen(t, "devices: made with keys and with a certificate, read, changed, listed, counted; refusals have the right "+
+		"classes")
 
 	mod := b.call("registry", "addModule", object{"deviceId": "dev-1", "moduleId": "mod-1"})
 	require.Equal(t, mod, b.call("registry", "getModule", "dev-1", "mod-1"))
@@ -177,7 +183,8 @@ func TestServiceSDKTwinAndMethods(t *testing.T) {
 	s := startSDK(t, wayOf("mqtt"), b.hub)
 	s.open("device", dev, nil)
 	s.open("module", mod, nil)
-	for _, m := range []*member{{sdk: s, name: "device", id: deviceID}, {sdk: s, name: "module", id: deviceID + "/mod-1"}} {
+	for _, m := range []*member{{sdk: s, name: "device", id: deviceID}, {sdk: s, name: "module",
+		id: deviceID + "/mod-1"}} {
 		whose, kind := []any{deviceID}, ""
 		if m.name == "module" {
 			whose, kind = append(whose, "mod-1"), "Module"
@@ -186,23 +193,30 @@ func TestServiceSDKTwinAndMethods(t *testing.T) {
 		m.begin()
 		twin := b.call("registry", "get"+kind+"Twin", whose...)
 		require.Equal(t, deviceID, twin["deviceId"])
-		patch := object{"tags": object{"site": "Köln"}, "properties": object{"desired": object{"a": object{"b": 1, "c": 2}, "text": "größe"}}}
+		patch := object{"tags": object{"site": "Köln"}, "properties": object{"desired": object{"a": object{"b": 1, "c": 2},
+			"text": "größe"}}}
 		changed := b.call("registry", "update"+kind+"Twin", with(patch, twin["etag"])...)
 		require.Equal(t, "Köln", changed.at("tags", "site"))
 		m.hears(`{"a":{"b":1,"c":2},"text":"größe","$version":2}`)
 		b.refused("InvalidEtagError", "registry", "update"+kind+"Twin", with(patch, twin["etag"])...)
-		b.call("registry", "update"+kind+"Twin", with(object{"properties": object{"desired": object{"a": object{"b": nil}}}}, "*")...)
+		b.call("registry", "update"+kind+"Twin", with(object{"properties": object{"desired": object{"a": object{"b": nil}}}},
+			"*")...)
 		m.hears(`{"a":{"b":null},"$version":3}`)
 		require.Empty(t, m.reports(`{"fw":"1"}`))
 		twin = b.call("registry", "get"+kind+"Twin", whose...)
 		require.Equal(t, "1", twin.at("properties", "reported", "fw"))
 		require.Equal(t, map[string]any{"c": 2.0}, twin.at("properties", "desired", "a"))
-		_, text := b.try("registry", "update"+kind+"Twin", with(object{"properties": object{"desired": object{"a b": 1}}}, "*")...)
+		_, text := b.try("registry", "update"+kind+"Twin", with(object{"properties": object{"desired": object{"a b": 1}}},
+			"*")...)
 		require.Contains(t, text, "ArgumentError")
-		seen(t, "%s: twin read, changed with and without etag, removed by null; the device SDK hears it, and what that reports is read; a bad patch: %s", m.id, text)
+		seen(t, "%s: twin read, changed with and without etag, removed by null; the device SDK hears it, and what that "+
+			"reports is read; a bad patch: %s", m.id, text)
 
-		call := object{"methodName": "reboot", "payload": object{"in": "größe"}, "responseTimeoutInSeconds": 20, "connectTimeoutInSeconds": 20}
-		require.Equal(t, object{"status": 201.0, "payload": map[string]any{"given": map[string]any{"in": "größe"}}}, b.call("client", "invokeDeviceMethod", with(call)...))
+		call := object{"methodName": "reboot", "payload": object{"in": "größe"}, "responseTimeoutInSeconds": 20,
+			"connectTimeoutInSeconds": 20}
+		require.Equal(t, object{"status": 201.0, "payload": map[string]any{"given": map[string]any{"in": "größe"}}},
+			b.call("client",
+				"invokeDeviceMethod", with(call)...))
 		call = object{"methodName": "empty", "responseTimeoutInSeconds": 20}
 		require.Equal(t, object{"status": 404.0, "payload": nil}, b.call("client", "invokeDeviceMethod", with(call)...))
 		seen(t, "%s: methods with and without payload, answered by the device SDK", m.id)

@@ -130,14 +130,16 @@ func (c *hubClient) ask(method, path, body string) object {
 	return c.hub.ask(c.t, method, "/devices/"+c.id+path, body)
 }
 
-// telemetry sends n messages and looks for them in the list of the control API. It returns the connection of the last one.
+// telemetry sends n messages and looks for them in the list of the control API. It returns the
+// connection of the last one.
 func (c *hubClient) telemetry(prefix string, n int) any {
 	c.t.Helper()
 	var messages []object
 	var want []string
 	for i := range n {
 		id := fmt.Sprint(prefix, i)
-		messages, want = append(messages, object{"id": id, "payload": "body of " + id, "component": "thermostat1", "properties": object{"unit": "100 %"}}), append(want, id)
+		messages, want = append(messages, object{"id": id, "payload": "body of " + id, "component": "thermostat1",
+			"properties": object{"unit": "100 %"}}), append(want, id)
 	}
 	c.tell(map[string]any{"do": "send", "name": c.id, "messages": messages})
 	for range n {
@@ -180,7 +182,8 @@ func (c *hubClient) command(body string) {
 func (c *hubClient) twin() {
 	c.t.Helper()
 	c.ask("PATCH", "/twin/desired", `{"interval":60}`)
-	require.JSONEq(c.t, `{"desired":{"interval":60,"$version":2},"reported":{"$version":1}}`, c.do("twin", "twin", nil).Payload)
+	require.JSONEq(c.t, `{"desired":{"interval":60,"$version":2},"reported":{"$version":1}}`,
+		c.do("twin", "twin", nil).Payload)
 	c.tell(map[string]any{"do": "watch", "name": c.id})
 	c.do("twin", "twin", nil) // after it on the same way, so the hub knows by now who watches
 	c.ask("PATCH", "/twin/desired", `{"interval":null,"size":"größe"}`)
@@ -196,7 +199,8 @@ func (c *hubClient) twin() {
 func (c *hubClient) method() {
 	c.t.Helper()
 	c.tell(map[string]any{"do": "method", "name": c.id, "method": "reboot", "status": 201})
-	answer := c.ask("POST", "/methods", `{"name":"reboot","payload":{"in":5},"responseTimeout":"30s","connectTimeout":"30s"}`)
+	answer := c.ask("POST", "/methods",
+		`{"name":"reboot","payload":{"in":5},"responseTimeout":"30s","connectTimeout":"30s"}`)
 	require.Equal(c.t, object{"status": 201.0, "payload": map[string]any{"given": map[string]any{"in": 5.0}}}, answer)
 	require.Len(c.t, c.ask("GET", "/methods", "")["calls"], 1)
 	require.Equal(c.t, 1, c.saying("called", c.id))
@@ -213,9 +217,11 @@ func TestDeviceSDKWithTesthub(t *testing.T) {
 		way := wayOf(dev.Device)
 		t.Run(way.name, func(t *testing.T) {
 			c := &hubClient{startScript(t, "device.js"), h, dev.Device}
-			c.tell(map[string]any{"do": "ports", "forward": [][]int{{8883, h.Ports["mqtt"]}, {5671, h.Ports["amqp"]}, {443, h.Ports["https"]}}})
+			c.tell(map[string]any{"do": "ports", "forward": [][]int{{8883, h.Ports["mqtt"]}, {5671, h.Ports["amqp"]},
+				{443, h.Ports["https"]}}})
 			c.next("done", "")
-			c.do("open", "opened", object{"transport": way.name, "connectionString": dev.ConnectionString, "trust": string(trust)})
+			c.do("open", "opened", object{"transport": way.name, "connectionString": dev.ConnectionString,
+				"trust": string(trust)})
 			before := c.telemetry("first-", 10)
 			c.command("größe")
 			what := "telemetry, a command"
@@ -246,5 +252,6 @@ func TestDeviceSDKWithTesthub(t *testing.T) {
 	require.Equal(t, "end", h.last)
 	require.Len(t, stored, h.told["message"], "a line for each message")
 	require.Zero(t, h.told["garbage"])
-	seen(t, "testhub told of %d messages and %d connections, line by line, and ended in good order", h.told["message"], h.told["connected"])
+	seen(t, "testhub told of %d messages and %d connections, line by line, and ended in good order", h.told["message"],
+		h.told["connected"])
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A watcher is an MQTT 5 client of another make, with a connection of its own to the broker that no test cuts.
+// A watcher is an MQTT 5 client of another make, with a connection of its own to the broker that no
+// test cuts.
 type watcher struct {
 	t      testing.TB
 	client *paho.Client

@@ -22,9 +22,9 @@ import (
 // Salt and offset keep it from taking bytes of a message for a record.
 //
 // A message is its version (1), then ID, CorrelationID, ContentType, ContentEncoding, Component,
-// Created, Expires, the number of properties, each one's name and value, and the body. Texts and the
-// body have their length before them, as a uvarint. A time is a byte that is 0 if there is none, the
-// seconds since 1970 as a varint and the nanoseconds of the second as a uvarint.
+// Created, Expires, the number of properties, each one's name and value, and the body. Texts and
+// the body have their length before them, as a uvarint. A time is a byte that is 0 if there is
+// none, the seconds since 1970 as a varint and the nanoseconds of the second as a uvarint.
 const (
 	marker     = "\xf7HL\xfe" // no UTF-8 text has these bytes
 	recordHead = 24

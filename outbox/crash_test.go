@@ -22,7 +22,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt"
 )
 
-// victimEnv has the connection string and the address of the hub, the folder, and the number of the first message, for a process that is to be killed.
+// victimEnv has the connection string and the address of the hub, the folder, and the number of the
+// first message, for a process that is to be killed.
 const victimEnv = "HUBLINE_OUTBOX_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -35,7 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim puts messages, by four goroutines, and prints the number of each that is safe, until it is killed.
+// victim puts messages, by four goroutines, and prints the number of each that is safe, until it is
+// killed.
 func victim(settings []string) error {
 	creds, err := device.ParseConnectionString(settings[0])
 	if err != nil {
@@ -93,7 +95,9 @@ func TestKillLosesNothing(t *testing.T) {
 	const lives, span = 12, 100_000
 	for life := range lives {
 		cmd := exec.CommandContext(t.Context(), self)
-		cmd.Env = append(os.Environ(), victimEnv+"="+strings.Join([]string{hub.ConnectionString(deviceID), addr.String(), folder, strconv.Itoa(life * span)}, "\n"))
+		cmd.Env = append(os.Environ(), victimEnv+"="+strings.Join([]string{hub.ConnectionString(deviceID), addr.String(),
+			folder, strconv.Itoa(life * span)},
+			"\n"))
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
@@ -131,7 +135,8 @@ func TestKillLosesNothing(t *testing.T) {
 		require.True(t, have[id], "message %s was safe, and is lost", id)
 	}
 	require.Empty(t, hub.Conflicts())
-	t.Logf("%d safe messages in %d lives, %d different ones at the hub, %d in all; %d waited at the end", len(safe), lives, len(have), hub.Len(), waited)
+	t.Logf("%d safe messages in %d lives, %d different ones at the hub, %d in all; %d waited at the end", len(safe), lives,
+		len(have), hub.Len(), waited)
 }
 
 // Whatever becomes of some segments, the queue goes on, and the messages of the others arrive.
@@ -204,8 +209,10 @@ func bodies(t testing.TB, q *outbox.Queue) (got []string) {
 func FuzzMessage(f *testing.F) {
 	f.Add("id", "c", "t", "e", "part", int64(1), int64(-1), "name", "value", []byte("body"))
 	f.Add("", "", "", "", "", int64(0), int64(0), "", "", []byte(nil))
-	f.Fuzz(func(t *testing.T, id, correlation, contentType, encoding, component string, created, expires int64, name, value string, body []byte) {
-		m := &transport.Message{ID: id, CorrelationID: correlation, ContentType: contentType, ContentEncoding: encoding, Component: component, Body: body}
+	f.Fuzz(func(t *testing.T, id, correlation, contentType, encoding, component string, created, expires int64, name,
+		value string, body []byte) {
+		m := &transport.Message{ID: id, CorrelationID: correlation, ContentType: contentType, ContentEncoding: encoding,
+			Component: component, Body: body}
 		if created != 0 {
 			m.Created = time.Unix(0, created)
 		}

@@ -60,8 +60,8 @@ func segmentOf(t testing.TB, n int) (whole []byte, starts []int) {
 	return slices.Clone(whole), starts
 }
 
-// afterDamage damages a segment of n messages, before Open or, if late, before Run, puts message 100
-// behind them, and returns what Run brings. What Open meets is counted by Open.
+// afterDamage damages a segment of n messages, before Open or, if late, before Run, puts message
+// 100 behind them, and returns what Run brings. What Open meets is counted by Open.
 func afterDamage(t testing.TB, n int, late bool, change func([]byte) []byte) ([]string, outbox.Stats) {
 	d := newDisk()
 	q := openOn(t, d, &outbox.Options{SyncEvery: -1})
@@ -125,8 +125,8 @@ func TestADamagedRecordThatIsDone(t *testing.T) {
 	})
 }
 
-// Damage behind the last readable record of a file that is written to holds up neither Flush nor the
-// messages that come.
+// Damage behind the last readable record of a file that is written to holds up neither Flush nor
+// the messages that come.
 func TestDamageAtTheEndIsPassed(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -208,7 +208,8 @@ func TestANumberThatCannotBe(t *testing.T) {
 	})
 }
 
-// A number that is damaged behind a damaged record, where a gap is expected, hides no later message.
+// A number that is damaged behind a damaged record, where a gap is expected, hides no later
+// message.
 func TestANumberIsInTheChecksum(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		_, starts := segmentOf(t, 9)
@@ -296,7 +297,8 @@ func TestUnreadableSegmentsAreKept(t *testing.T) {
 	})
 }
 
-// The same at the end: the numbers of lost messages are used again, and nothing is left out for that.
+// The same at the end: the numbers of lost messages are used again, and nothing is left out for
+// that.
 func TestAnUnreadableLastSegment(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -317,8 +319,8 @@ func TestAnUnreadableLastSegment(t *testing.T) {
 	})
 }
 
-// One damaged slot of the mark costs nothing: the other one is as new as the last fsync of the mark.
-// With both damaged everything in the files goes again, and nothing is deleted.
+// One damaged slot of the mark costs nothing: the other one is as new as the last fsync of the
+// mark. With both damaged everything in the files goes again, and nothing is deleted.
 func TestADamagedMark(t *testing.T) {
 	const n = 100
 	damages := map[string]func(d *disk, slot int64){
@@ -428,7 +430,8 @@ func TestTheMarkAlternates(t *testing.T) {
 
 // A deleted folder makes Put fail: the data would be gone with the last open file.
 func TestADeletedFolder(t *testing.T) {
-	for name, o := range map[string]*outbox.Options{"fsync": nil, "SyncEvery -1": {SyncEvery: -1}, "SyncEvery 1h": {SyncEvery: 1 << 41}} {
+	for name, o := range map[string]*outbox.Options{"fsync": nil, "SyncEvery -1": {SyncEvery: -1},
+		"SyncEvery 1h": {SyncEvery: 1 << 41}} {
 		t.Run(name, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "outbox")
 			q := open(t, folder, o)
@@ -498,7 +501,8 @@ func TestNumbersInASpoiledFileAreNotUsedAgain(t *testing.T) {
 	})
 }
 
-// A slot of the mark does not change while it is synced, or neither slot would be known to be whole.
+// A slot of the mark does not change while it is synced, or neither slot would be known to be
+// whole.
 func TestTheMarkIsNotWrittenWhileItIsSynced(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()

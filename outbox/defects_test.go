@@ -20,7 +20,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The system tells of a disk that failed once: only one of two fsyncs of a file at the same time hears of it. So a segment that is full waits for the one under way.
+// The system tells of a disk that failed once: only one of two fsyncs of a file at the same time
+// hears of it. So a segment that is full waits for the one under way.
 func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -143,7 +144,8 @@ func flushSoon(t testing.TB, q *outbox.Queue) error {
 	return q.Flush(ctx)
 }
 
-// A crash between making a segment and its first record, when the mark, or the end of the segment before, did not get to the disk.
+// A crash between making a segment and its first record, when the mark, or the end of the segment
+// before, did not get to the disk.
 func TestASegmentWithoutARecord(t *testing.T) {
 	for name, old := range map[string]int{"alone": 0, "behind another": 5} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +167,8 @@ func TestASegmentWithoutARecord(t *testing.T) {
 	}
 }
 
-// A segment that was deleted because all in it was done, before the mark got to the disk, is no damage.
+// A segment that was deleted because all in it was done, before the mark got to the disk, is no
+// damage.
 func TestAMarkThatIsOld(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
@@ -242,8 +245,11 @@ func TestWhatIsDoneIsNotHeld(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
 		var body weak.Pointer[byte]
-		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) { body = weak.Make(&m.Body[0]) }})
-		require.NoError(t, q.Put(t.Context(), &transport.Message{Expires: time.Now().Add(time.Second), Body: make([]byte, 100_000)}))
+		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) {
+			body = weak.Make(&m.Body[0])
+		}})
+		require.NoError(t, q.Put(t.Context(), &transport.Message{Expires: time.Now().Add(time.Second),
+			Body: make([]byte, 100_000)}))
 		time.Sleep(time.Minute)
 		c := newClient(t, hub, nil)
 		stop := start(q, c)

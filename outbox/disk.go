@@ -293,8 +293,8 @@ func (q *Queue) retryStuck() bool {
 }
 
 // emptyTrash closes and deletes segments. The mark is written before, so that the next Open knows
-// where to begin. A file that stays is tried again with the next ones, when the disk is full, and by
-// the next Open.
+// where to begin. A file that stays is tried again with the next ones, when the disk is full, and
+// by the next Open.
 func (q *Queue) emptyTrash() {
 	q.writeMark()
 	for q.syncing { // the syncer may be at work on one of them

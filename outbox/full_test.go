@@ -129,8 +129,8 @@ func TestOpenOnAFullDisk(t *testing.T) {
 	})
 }
 
-// A file that could not be removed holds space. It is removed as soon as that works, though the disk
-// is full and nothing else is done.
+// A file that could not be removed holds space. It is removed as soon as that works, though the
+// disk is full and nothing else is done.
 func TestAFullDiskWithAFileThatCouldNotBeRemoved(t *testing.T) {
 	fill := func(t *testing.T, q *outbox.Queue) (n int) {
 		for ; n < 1000; n++ {

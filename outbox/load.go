@@ -93,7 +93,8 @@ func (f found) tail() uint64 {
 	return 0
 }
 
-// mostRead is where Open ends to read a file, which may be foreign and sparse. Segments are smaller.
+// mostRead is where Open ends to read a file, which may be foreign and sparse. Segments are
+// smaller.
 const mostRead = 16 * mostSegment
 
 // readSegment reads a segment and makes it durable.
@@ -151,8 +152,8 @@ func (q *Queue) putAway(f found) error {
 
 const damaged = ".damaged"
 
-// arrange makes the queue's segments of the readable ones, and counts the messages that are missing:
-// gaps between numbers, and unreadable ends, whose messages have no number.
+// arrange makes the queue's segments of the readable ones, and counts the messages that are
+// missing: gaps between numbers, and unreadable ends, whose messages have no number.
 func (q *Queue) arrange(readable, junk []found) {
 	for i, f := range readable {
 		if i+1 < len(readable) {

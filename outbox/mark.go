@@ -6,10 +6,10 @@ import (
 	"os"
 )
 
-// mark is the file "done": the number below which all records are done, in two slots with a checksum
-// each. The file has its blocks from the beginning, so a full disk does not stop it. write goes to
-// one slot until synced says that it is durable, and then to the other, so a power cut spoils one at
-// most. A mark that is older than the truth costs duplicates.
+// mark is the file "done": the number below which all records are done, in two slots with a
+// checksum each. The file has its blocks from the beginning, so a full disk does not stop it. write
+// goes to one slot until synced says that it is durable, and then to the other, so a power cut
+// spoils one at most. A mark that is older than the truth costs duplicates.
 type mark struct {
 	file file
 	slot int64
@@ -50,8 +50,8 @@ func openMark(fs fileSystem, path string) (m *mark, done uint64, err error) {
 	return m, done, nil
 }
 
-// allocate writes each slot that is not good, over its full length: a sector that cannot be read now
-// must not come back with an old number, and blocks must be there before the disk is full.
+// allocate writes each slot that is not good, over its full length: a sector that cannot be read
+// now must not come back with an old number, and blocks must be there before the disk is full.
 func (m *mark) allocate(good [markSlots]bool, done uint64) error {
 	for slot := range int64(markSlots) {
 		if good[slot] {

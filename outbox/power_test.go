@@ -134,7 +134,8 @@ func (w *powered) check(o op, a after) {
 	done := w.done
 	w.cuts++
 	w.mu.Unlock()
-	where := fmt.Sprintf("power cut before %s of %s (cut %d), %s: %d safe, %d done", o.name, o.path, w.cuts, a.name, safe, done)
+	where := fmt.Sprintf("power cut before %s of %s (cut %d), %s: %d safe, %d done", o.name, o.path, w.cuts, a.name, safe,
+		done)
 	left := w.disk.cut(a)
 	q, err := outbox.OpenOn(left, folder, &outbox.Options{MaxBytes: 1 << 20})
 	if err != nil {
@@ -180,8 +181,9 @@ func (w *powered) check(o op, a after) {
 	}
 }
 
-// mostTwice is how many messages may come again after a power cut: those of a segment, since the mark
-// is synced when one is removed, and those that Run finished in one go before the mark was written.
+// mostTwice is how many messages may come again after a power cut: those of a segment, since the
+// mark is synced when one is removed, and those that Run finished in one go before the mark was
+// written.
 const mostTwice = 4 + 16
 
 // A process is killed while its messages are in the system's cache. The next one makes them durable

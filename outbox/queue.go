@@ -18,8 +18,8 @@ import (
 // written. The segments hold what is between, the oldest first; the last one may be active.
 //
 // No method touches the disk itself, so a disk that stalls holds up no caller. Two goroutines do,
-// which exist while there is work: the writer (disk.go) writes, makes, closes and removes files, the
-// syncer (sync.go) alone calls fsync. Run has a third for reading.
+// which exist while there is work: the writer (disk.go) writes, makes, closes and removes files,
+// the syncer (sync.go) alone calls fsync. Run has a third for reading.
 type Queue struct {
 	fs     fileSystem
 	folder string

@@ -47,7 +47,8 @@ func TestWhatWasPutArrivesInOrder(t *testing.T) {
 	})
 }
 
-// A process ends without a goodbye, in the middle of an outage; the next one brings what waits, whatever the client had.
+// A process ends without a goodbye, in the middle of an outage; the next one brings what waits,
+// whatever the client had.
 func TestTheNextProcessGoesOn(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := newHub(t)
@@ -323,7 +324,8 @@ func TestWrongInputIsNamed(t *testing.T) {
 	q := open(t, t.TempDir(), nil)
 	require.ErrorIs(t, q.Put(t.Context(), nil), transport.Invalid)
 	require.ErrorIs(t, q.Put(t.Context(), &transport.Message{ID: strings.Repeat("x", 200)}), transport.Invalid)
-	require.ErrorIs(t, q.Put(t.Context(), &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}), transport.TooLarge)
+	require.ErrorIs(t, q.Put(t.Context(), &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}),
+		transport.TooLarge)
 	// The largest that there can be, by what lengths add.
 	many := &transport.Message{Properties: make([]transport.Property, transport.MaxMessageSize)}
 	for i := range many.Properties {

@@ -61,7 +61,8 @@ func openOn(t testing.TB, fs outbox.FileSystem, o *outbox.Options) *outbox.Queue
 func numbered(n int) *transport.Message {
 	return &transport.Message{
 		ID: strconv.Itoa(n), ContentType: "application/json", Created: time.UnixMilli(1_700_000_000_000 + int64(n)),
-		Properties: []transport.Property{{Name: "unit", Value: "C"}, {Name: "n", Value: strconv.Itoa(n)}}, Body: fmt.Appendf(nil, `{"n":%d}`, n),
+		Properties: []transport.Property{{Name: "unit", Value: "C"}, {Name: "n", Value: strconv.Itoa(n)}},
+		Body:       fmt.Appendf(nil, `{"n":%d}`, n),
 	}
 }
 

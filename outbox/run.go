@@ -14,8 +14,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Client takes messages: a *device.Client. Its Overflow has to be Block, the default, since messages
-// that it drops would never reach the hub.
+// Client takes messages: a *device.Client. Its Overflow has to be Block, the default, since
+// messages that it drops would never reach the hub.
 type Client interface {
 	Enqueue(ctx context.Context, m *transport.Message, r *device.Receipt) error
 }
@@ -30,12 +30,12 @@ type slot struct {
 }
 
 // Run hands over to the client the messages that wait, in order, and those that come. It returns
-// when the client or the queue is closed (Closed), ctx ends (its error), OnFailed does not return, or
-// the files cannot be read; damaged records and unreadable sectors are counted and passed over. A
-// program must look at the error: messages wait until the next Run.
+// when the client or the queue is closed (Closed), ctx ends (its error), OnFailed does not return,
+// or the files cannot be read; damaged records and unreadable sectors are counted and passed over.
+// A program must look at the error: messages wait until the next Run.
 //
-// One Run runs at a time; another one waits for its end. Messages that the client still had when Run
-// ended count as not sent: a later Run, with another client, begins with them.
+// One Run runs at a time; another one waits for its end. Messages that the client still had when
+// Run ended count as not sent: a later Run, with another client, begins with them.
 func (q *Queue) Run(ctx context.Context, to Client) error {
 	select {
 	case q.running <- struct{}{}:

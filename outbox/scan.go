@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// scanner reads the records of a segment in order. It passes over damage: the numbers of the records
-// that it returns tell which ones are missing.
+// scanner reads the records of a segment in order. It passes over damage: the numbers of the
+// records that it returns tell which ones are missing.
 type scanner struct {
 	file  io.ReaderAt
 	salt  uint32
@@ -59,8 +59,8 @@ func (s *scanner) read() (number uint64, message []byte, err error) {
 	}
 }
 
-// fits reports whether a record with that head can stand at this place: it ends before limit, and as
-// many records as its number says are missing have room in the bytes that were passed over.
+// fits reports whether a record with that head can stand at this place: it ends before limit, and
+// as many records as its number says are missing have room in the bytes that were passed over.
 func (s *scanner) fits(h head, at int64) bool {
 	return int64(h.length) <= s.limit-at-recordHead && h.number >= s.next &&
 		h.number-s.next <= uint64(at-s.at)/(recordHead+leastMessage)

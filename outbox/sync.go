@@ -39,8 +39,8 @@ func (q *Queue) sync() {
 }
 
 // syncActive syncs the active segment. mu is held, and released meanwhile. After a failure nobody
-// knows what the disk has, and a second try would say that all is well. So nothing more is written to
-// the segment.
+// knows what the disk has, and a second try would say that all is well. So nothing more is written
+// to the segment.
 func (q *Queue) syncActive() {
 	s := q.active
 	if s == nil || !q.dirtyLocked(s) {

@@ -21,7 +21,8 @@ type Property struct {
 	Component string
 	// Name is empty when the whole component was removed from the desired properties.
 	Name string
-	// Value is JSON; null says that the property, or the component, was removed: nothing is desired any more, so the device goes by its own default.
+	// Value is JSON; null says that the property, or the component, was removed: nothing is desired
+	// any more, so the device goes by its own default.
 	Value json.RawMessage
 	// Version is that of the desired properties, which the answer repeats.
 	Version int64
@@ -30,8 +31,9 @@ type Property struct {
 // Removed reports whether nothing is desired any more.
 func (p Property) Removed() bool { return string(p.Value) == "null" }
 
-// Decode reads the value into the variable that v points to, as encoding/json does. The error is of Kind Protocol when the value is of another type or not in its range (answer
-// it with BadValue, and say so in the description), and Invalid when nothing is desired any more or v is not a pointer.
+// Decode reads the value into the variable that v points to, as encoding/json does. The error is of
+// Kind Protocol when the value is of another type or not in its range (answer it with BadValue, and
+// say so in the description), and Invalid when nothing is desired any more or v is not a pointer.
 func (p Property) Decode(v any) error {
 	if p.Removed() {
 		return invalid("%s was removed and has no value; ask Removed first", path(p.Component, p.Name))
@@ -46,15 +48,20 @@ func (p Property) Decode(v any) error {
 	return broken("%s has a value that the device cannot read: %w", path(p.Component, p.Name), err)
 }
 
-// Properties returns the writable properties in d, a change of desired properties or all of them: those of the root first, then those of the components, in the order of their names. They are copies,
-// which outlive d.
+// Properties returns the writable properties in d, a change of desired properties or all of them:
+// those of the root first, then those of the components, in the order of their names. They are
+// copies, which outlive d.
 //
-// An object counts as a component when it has the marker "__t":"c", which the hub puts there for back ends that write by the model. Not all do, and what was removed has no marker, so a device
+// An object counts as a component when it has the marker "__t":"c", which the hub puts there for
+// back ends that write by the model. Not all do, and what was removed has no marker, so a device
 // with components gives their names: then what stands there is a component in any case.
 //
-// When d.Full is set, what is not among them is not desired; a back end that replaces all properties is understood then only (see device.Client.OnDesired). A twin that was read (Client.GetTwin) is device.Desired{Version: t.DesiredVersion, Full: true, JSON: t.Desired}.
+// When d.Full is set, what is not among them is not desired; a back end that replaces all
+// properties is understood then only (see device.Client.OnDesired). A twin that was read
+// (Client.GetTwin) is device.Desired{Version: t.DesiredVersion, Full: true, JSON: t.Desired}.
 //
-// The error is of Kind Protocol, when d is not a JSON object or a component that was named is something else than an object. The other properties are returned beside it.
+// The error is of Kind Protocol, when d is not a JSON object or a component that was named is
+// something else than an object. The other properties are returned beside it.
 func Properties(d device.Desired, components ...string) ([]Property, error) {
 	root, err := members(d.JSON)
 	if err != nil {
@@ -77,7 +84,8 @@ func Properties(d device.Desired, components ...string) ([]Property, error) {
 		case named && string(value) == "null":
 			theirs = append(theirs, Property{Component: name, Value: value, Version: d.Version})
 		case named:
-			errs = append(errs, broken("the desired properties have something else than an object for component %s", quote(name)))
+			errs = append(errs, broken("the desired properties have something else than an object for component %s",
+				quote(name)))
 		default:
 			own = append(own, Property{"", name, value, d.Version})
 		}
@@ -85,7 +93,8 @@ func Properties(d device.Desired, components ...string) ([]Property, error) {
 	return append(own, theirs...), errors.Join(errs...)
 }
 
-// foreign reports whether a member is none of the model's: one of the hub's, the marker, or one without a name.
+// foreign reports whether a member is none of the model's: one of the hub's, the marker, or one
+// without a name.
 func foreign(name string) bool { return name == "" || name == marker || name[0] == '$' }
 
 var errNoObject = errors.New("it is null")

@@ -99,9 +99,10 @@ func ExampleCommand() {
 	defer client.Close()
 	ctx := context.Background()
 
-	err := client.HandleMethod(pnp.Command("thermostat1", "getMaxMinReport"), func(context.Context, *device.MethodCall) (int, []byte) {
-		return 200, []byte(`{"maxTemp":24.5,"minTemp":19}`)
-	})
+	err := client.HandleMethod(pnp.Command("thermostat1", "getMaxMinReport"),
+		func(context.Context, *device.MethodCall) (int, []byte) {
+			return 200, []byte(`{"maxTemp":24.5,"minTemp":19}`)
+		})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -123,7 +124,8 @@ func ExampleSetComponent() {
 	defer client.Close()
 	ctx := context.Background()
 
-	m := &transport.Message{ContentType: "application/json", ContentEncoding: "utf-8", Body: []byte(`{"temperature":21.5}`)}
+	m := &transport.Message{ContentType: "application/json", ContentEncoding: "utf-8",
+		Body: []byte(`{"temperature":21.5}`)}
 	if err := pnp.SetComponent(m, "thermostat1"); err != nil {
 		log.Fatal(err)
 	}
@@ -153,7 +155,8 @@ func exampleClient() (*testbroker.Hub, *device.Client) {
 		log.Fatal(err)
 	}
 	dial := leannet.Dialer(creds, &leannet.Options{Plaintext: true, Dial: hub.Dial})
-	client, err := device.New(creds, lean.New(dial, &lean.Options{ModelID: "dtmi:com:example:TemperatureController;1"}), nil)
+	client, err := device.New(creds, lean.New(dial, &lean.Options{ModelID: "dtmi:com:example:TemperatureController;1"}),
+		nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,14 +10,16 @@ import (
 // maxName is the longest name that a model may have.
 const maxName = 512
 
-// checkName returns what is wrong with the name of a component or property, by the rules of DTDL: letters, digits and underscores, a letter first, no underscore last.
+// checkName returns what is wrong with the name of a component or property, by the rules of DTDL:
+// letters, digits and underscores, a letter first, no underscore last.
 func checkName(what, name string) error {
 	ok := name != "" && len(name) <= maxName && isLetter(name[0]) && name[len(name)-1] != '_'
 	for i := 0; ok && i < len(name); i++ {
 		ok = isLetter(name[i]) || name[i] >= '0' && name[i] <= '9' || name[i] == '_'
 	}
 	if !ok {
-		return fmt.Errorf("the %s's name %s is none that a model can have; use letters, digits and, between them, underscores, beginning with a letter", what, quote(name))
+		return fmt.Errorf("the %s's name %s is none that a model can have; use letters, digits and, between them, "+
+			"underscores, beginning with a letter", what, quote(name))
 	}
 	return nil
 }

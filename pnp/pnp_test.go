@@ -25,16 +25,28 @@ func TestPropertiesOfTheRootAndOfComponents(t *testing.T) {
 		want       []pnp.Property
 	}{
 		{"nothing", `{"$version":7}`, nil, nil},
-		{"the root", `{"targetTemperature":21.3,"led":true,"$version":7}`, nil, []pnp.Property{wish("", "led", "true"), wish("", "targetTemperature", "21.3")}},
-		{"a component by its marker", `{"thermostat1":{"__t":"c","targetTemperature":21.3},"$version":7}`, nil, []pnp.Property{wish("thermostat1", "targetTemperature", "21.3")}},
-		{"a component by its name", `{"thermostat1":{"targetTemperature":21.3}}`, known, []pnp.Property{wish("thermostat1", "targetTemperature", "21.3")}},
-		{"an object without marker", `{"window":{"from":1,"to":2}}`, known, []pnp.Property{wish("", "window", `{"from":1,"to":2}`)}},
+		{"the root", `{"targetTemperature":21.3,"led":true,"$version":7}`, nil, []pnp.Property{wish("", "led", "true"),
+			wish("",
+				"targetTemperature", "21.3")}},
+		{"a component by its marker", `{"thermostat1":{"__t":"c","targetTemperature":21.3},"$version":7}`, nil,
+			[]pnp.Property{wish("thermostat1",
+				"targetTemperature", "21.3")}},
+		{"a component by its name", `{"thermostat1":{"targetTemperature":21.3}}`, known, []pnp.Property{wish("thermostat1",
+			"targetTemperature", "21.3")}},
+		{"an object without marker", `{"window":{"from":1,"to":2}}`, known,
+			[]pnp.Property{wish("", "window", `{"from":1,"to":2}`)}},
 		{"another marker", `{"window":{"__t":"d","to":2}}`, nil, []pnp.Property{wish("", "window", `{"__t":"d","to":2}`)}},
-		{"the root before components", `{"a":{"__t":"c","x":1},"b":2}`, nil, []pnp.Property{wish("", "b", "2"), wish("a", "x", "1")}},
-		{"an object in a component", `{"thermostat1":{"__t":"c","window":{"from":1}}}`, nil, []pnp.Property{wish("thermostat1", "window", `{"from":1}`)}},
-		{"removed", `{"led":null,"thermostat1":{"__t":"c","targetTemperature":null}}`, nil, []pnp.Property{wish("", "led", "null"), wish("thermostat1", "targetTemperature", "null")}},
+		{"the root before components", `{"a":{"__t":"c","x":1},"b":2}`, nil, []pnp.Property{wish("", "b", "2"), wish("a", "x",
+			"1")}},
+		{"an object in a component", `{"thermostat1":{"__t":"c","window":{"from":1}}}`, nil,
+			[]pnp.Property{wish("thermostat1",
+				"window", `{"from":1}`)}},
+		{"removed", `{"led":null,"thermostat1":{"__t":"c","targetTemperature":null}}`, nil, []pnp.Property{wish("", "led",
+			"null"), wish("thermostat1", "targetTemperature", "null")}},
 		{"a component removed", `{"thermostat2":null}`, known, []pnp.Property{wish("thermostat2", "", "null")}},
-		{"what the hub adds", `{"$metadata":{"led":{}},"$version":7,"thermostat1":{"__t":"c","$metadata":{},"led":1}}`, nil, []pnp.Property{wish("thermostat1", "led", "1")}},
+		{"what the hub adds", `{"$metadata":{"led":{}},"$version":7,"thermostat1":{"__t":"c","$metadata":{},"led":1}}`, nil,
+			[]pnp.Property{wish("thermostat1",
+				"led", "1")}},
 		{"without a name", `{"":1,"thermostat1":{"__t":"c","":null}}`, nil, nil},
 		{"twice", `{"led":1,"led":2}`, nil, []pnp.Property{wish("", "led", "2")}},
 	} {
@@ -80,7 +92,8 @@ func TestDecode(t *testing.T) {
 	require.ErrorIs(t, wish("", "led", "1").Decode(f), transport.Invalid)
 	require.ErrorIs(t, wish("", "led", "1").Decode(nil), transport.Invalid)
 	f = 3
-	require.ErrorIs(t, wish("", "led", "null").Decode(&f), transport.Invalid, "null would leave the variable as it is and look like success")
+	require.ErrorIs(t, wish("", "led", "null").Decode(&f), transport.Invalid,
+		"null would leave the variable as it is and look like success")
 	require.Equal(t, 3.0, f)
 }
 
@@ -89,12 +102,19 @@ func TestPatches(t *testing.T) {
 		build func(p *pnp.Patch)
 		want  string
 	}{
-		"nothing":         {func(*pnp.Patch) {}, `{}`},
-		"the root":        {func(p *pnp.Patch) { p.Report("", "serial", "s-1") }, `{"serial":"s-1"}`},
-		"removed":         {func(p *pnp.Patch) { p.Report("", "serial", nil) }, `{"serial":null}`},
-		"the later":       {func(p *pnp.Patch) { p.Report("", "n", 1); p.Report("", "n", 2) }, `{"n":2}`},
-		"components":      {func(p *pnp.Patch) { p.Report("a", "x", 1); p.Report("b", "x", 2); p.Report("a", "y", 3) }, `{"a":{"__t":"c","x":1,"y":3},"b":{"__t":"c","x":2}}`},
-		"same name twice": {func(p *pnp.Patch) { p.Report("", "x", 1); p.Report("a", "x", 2) }, `{"a":{"__t":"c","x":2},"x":1}`},
+		"nothing":   {func(*pnp.Patch) {}, `{}`},
+		"the root":  {func(p *pnp.Patch) { p.Report("", "serial", "s-1") }, `{"serial":"s-1"}`},
+		"removed":   {func(p *pnp.Patch) { p.Report("", "serial", nil) }, `{"serial":null}`},
+		"the later": {func(p *pnp.Patch) { p.Report("", "n", 1); p.Report("", "n", 2) }, `{"n":2}`},
+		"components": {func(p *pnp.Patch) {
+			p.Report("a", "x", 1)
+			p.Report("b", "x", 2)
+			p.Report("a", "y", 3)
+		}, `{"a":{"__t":"c","x":1,"y":3},"b":{"__t":"c","x":2}}`},
+		"same name twice": {func(p *pnp.Patch) {
+			p.Report("", "x", 1)
+			p.Report("a", "x", 2)
+		}, `{"a":{"__t":"c","x":2},"x":1}`},
 		"accepted": {
 			func(p *pnp.Patch) { p.Answer(wish("", "t", "21.5"), pnp.Answer{Status: pnp.OK}) },
 			`{"t":{"value":21.5,"ac":200,"av":7,"ad":""}}`,
@@ -146,7 +166,9 @@ func TestMistakesInPatches(t *testing.T) {
 		"a name that is too long":  {func(p *pnp.Patch) { p.Report("", strings.Repeat("x", 513), 1) }, `xxx"...`},
 		"a value that is no JSON":  {func(p *pnp.Patch) { p.Report("a", "b", math.NaN()) }, `property "b" of component "a"`},
 		"no status":                {func(p *pnp.Patch) { p.Answer(wish("", "a", "1"), pnp.Answer{}) }, "status 0"},
-		"a removed component":      {func(p *pnp.Patch) { p.Answer(wish("a", "", "null"), pnp.Answer{Status: 200}) }, `name ""`},
+		"a removed component": {func(p *pnp.Patch) {
+			p.Answer(wish("a", "", "null"), pnp.Answer{Status: 200})
+		}, `name ""`},
 		"a property and component": {func(p *pnp.Patch) { p.Report("", "a", 1); p.Report("a", "b", 1) }, "both"},
 		"a component and property": {func(p *pnp.Patch) { p.Report("a", "b", 1); p.Report("", "a", 1) }, "both"},
 	} {
@@ -194,7 +216,8 @@ func TestTheComponentOfTelemetry(t *testing.T) {
 // What is read can be answered, and the answer is a patch that the client takes; nothing panics.
 func FuzzProperties(f *testing.F) {
 	for _, seed := range []string{
-		`{"targetTemperature":21.3,"$version":4}`, `{"thermostat1":{"__t":"c","targetTemperature":21.3},"$version":4}`, `{"thermostat1":null}`, `{"a":{"__t":"c"}}`, `{"a":{"__t":"c","a":{"__t":"c"}}}`,
+		`{"targetTemperature":21.3,"$version":4}`, `{"thermostat1":{"__t":"c","targetTemperature":21.3},"$version":4}`,
+		`{"thermostat1":null}`, `{"a":{"__t":"c"}}`, `{"a":{"__t":"c","a":{"__t":"c"}}}`,
 		`{"a":[1,{"b":null}]}`, `{"\u0000":1}`, "{\"\xff\":1}", `null`, `{"a":1e999}`, `{"":{"__t":"c","x":1}}`,
 	} {
 		f.Add([]byte(seed), "thermostat1")

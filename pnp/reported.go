@@ -24,16 +24,19 @@ type Answer struct {
 	Description string
 }
 
-// Patch collects reported properties for one Client.PatchReported. The zero value is an empty one. Of two reports of one property the later counts. It is not for concurrent use.
+// Patch collects reported properties for one Client.PatchReported. The zero value is an empty one.
+// Of two reports of one property the later counts. It is not for concurrent use.
 //
-// A patch is merged into what the hub has (RFC 7396): a property that is an object keeps the members that are not mentioned. Report those that are gone as null.
+// A patch is merged into what the hub has (RFC 7396): a property that is an object keeps the
+// members that are not mentioned. Report those that are gone as null.
 type Patch struct {
 	root       map[string]json.RawMessage
 	components map[string]map[string]json.RawMessage
 	err        error // the first
 }
 
-// Report sets a read-only property of a component; the component of the root is empty. The value is written at once, by encoding/json; nil removes the property.
+// Report sets a read-only property of a component; the component of the root is empty. The value is
+// written at once, by encoding/json; nil removes the property.
 func (p *Patch) Report(component, name string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -43,7 +46,8 @@ func (p *Patch) Report(component, name string, value any) {
 	p.set(component, name, text)
 }
 
-// Answer sets a writable property to what the device says to a desired value: {"value":...,"ac":status,"av":version,"ad":"..."}.
+// Answer sets a writable property to what the device says to a desired value:
+// {"value":...,"ac":status,"av":version,"ad":"..."}.
 func (p *Patch) Answer(to Property, a Answer) {
 	if a.Value == nil {
 		a.Value = to.Value
@@ -58,7 +62,8 @@ func (p *Patch) Initial(component, name string, value any, description string) {
 
 func (p *Patch) answer(to Property, a Answer) {
 	if a.Status < 100 || a.Status > 599 {
-		p.fail(invalid("the answer to %s has the status %d; use one of HTTP, 200 for success", path(to.Component, to.Name), a.Status))
+		p.fail(invalid("the answer to %s has the status %d; use one of HTTP, 200 for success", path(to.Component, to.Name),
+			a.Status))
 		return
 	}
 	p.Report(to.Component, to.Name, struct {
@@ -80,7 +85,8 @@ func (p *Patch) set(component, name string, text json.RawMessage) {
 	case err != nil:
 		p.fail(invalid("%w", err))
 	case component == "" && isComponent || isProperty:
-		p.fail(invalid("%s: the patch has both a property of the root and a component of one name; a model gives it to one of them", path(component, name)))
+		p.fail(invalid("%s: the patch has both a property of the root and a component of one name; a model gives it to one "+
+			"of them", path(component, name)))
 	case component == "":
 		if p.root == nil {
 			p.root = map[string]json.RawMessage{}
@@ -106,7 +112,8 @@ func (p *Patch) fail(err error) {
 // Empty reports whether nothing was reported yet; there is no need to send such a patch.
 func (p *Patch) Empty() bool { return len(p.root) == 0 && len(p.components) == 0 && p.err == nil }
 
-// JSON returns the patch, its names in order. The error, of Kind Invalid, is the first mistake that was made with it: a name that no model has, a value that is not JSON, a status that is none.
+// JSON returns the patch, its names in order. The error, of Kind Invalid, is the first mistake that
+// was made with it: a name that no model has, a value that is not JSON, a status that is none.
 func (p *Patch) JSON() ([]byte, error) {
 	if p.err != nil {
 		return nil, p.err

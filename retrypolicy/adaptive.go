@@ -10,11 +10,13 @@ import (
 
 // AdaptiveOptions describe an Adaptive. The zero value has the published constants.
 type AdaptiveOptions struct {
-	// Beta is the share of the rate that is kept when a try is throttled, above 0 and below 1. Default: 0.7.
+	// Beta is the share of the rate that is kept when a try is throttled, above 0 and below 1.
+	// Default: 0.7.
 	Beta float64
 	// Scale is how fast the rate grows again, in tries per second^4. Default: 0.4.
 	Scale float64
-	// Smoothing is the weight of the newest half-second in the measured rate, above 0 and at most 1. Default: 0.8.
+	// Smoothing is the weight of the newest half-second in the measured rate, above 0 and at most 1.
+	// Default: 0.8.
 	Smoothing float64
 	// Growth is how many times the measured rate the limit may be. Default: 2.
 	Growth float64
@@ -26,18 +28,23 @@ type AdaptiveOptions struct {
 	Start time.Time
 }
 
-// Adaptive limits the rate of tries, first ones included, to what the service takes: each try costs one token. It lets everything pass until a try is throttled; from then on it
-// follows a cubic curve, as TCP CUBIC does for a window:
+// Adaptive limits the rate of tries, first ones included, to what the service takes: each try costs
+// one token. It lets everything pass until a try is throttled; from then on it follows a cubic
+// curve, as TCP CUBIC does for a window:
 //
 //	throttled:  wmax = min(measured, limit), limit = Beta * wmax
 //	otherwise:  limit = Scale * (t - K)^3 + wmax, K = cbrt(wmax * (1-Beta) / Scale), t seconds since it was throttled last
 //
-// and never above Growth times the measured rate nor below MinRate. The measured rate counts every try that ended, in half-seconds, smoothed. Tokens come at the limit's
-// rate; as many as one second brings, at least one, can be kept. A try without a token waits; nothing is taken in advance, it asks again.
+// and never above Growth times the measured rate nor below MinRate. The measured rate counts every
+// try that ended, in half-seconds, smoothed. Tokens come at the limit's rate; as many as one second
+// brings, at least one, can be kept. A try without a token waits; nothing is taken in advance, it
+// asks again.
 //
-// It belongs around a policy (Wrap), one for all operations of a client. Safe for concurrent use; never sleeps; allocates nothing.
+// It belongs around a policy (Wrap), one for all operations of a client. Safe for concurrent use;
+// never sleeps; allocates nothing.
 //
-// Source: botocore retries/adaptive.py, bucket.py, throttling.py; smithy-kotlin, aws-sdk-go-v2, -java-v2 and -js-v3 have the same.
+// Source: botocore retries/adaptive.py, bucket.py, throttling.py; smithy-kotlin, aws-sdk-go-v2,
+// -java-v2 and -js-v3 have the same.
 type Adaptive struct {
 	kinds KindSet
 
@@ -66,7 +73,8 @@ func NewAdaptive(o *AdaptiveOptions) (*Adaptive, error) {
 	}{
 		{&set.Beta, 0.7, 1, "AdaptiveOptions.Beta is out of range; give more than 0 and less than 1"},
 		{&set.Scale, 0.4, math.MaxFloat64, "AdaptiveOptions.Scale is out of range; give more than 0"},
-		{&set.Smoothing, 0.8, math.Nextafter(1, 2), "AdaptiveOptions.Smoothing is out of range; give more than 0 and at most 1"},
+		{&set.Smoothing, 0.8, math.Nextafter(1, 2),
+			"AdaptiveOptions.Smoothing is out of range; give more than 0 and at most 1"},
 		{&set.Growth, 2, math.MaxFloat64, "AdaptiveOptions.Growth is out of range; give more than 1"},
 		{&set.MinRate, 0.5, math.MaxFloat64, "AdaptiveOptions.MinRate is out of range; give more than 0 tries a second"},
 	} {
@@ -85,7 +93,8 @@ func NewAdaptive(o *AdaptiveOptions) (*Adaptive, error) {
 	}
 	l := &Adaptive{
 		kinds: set.Kinds, growth: set.Growth,
-		meter: rateMeter{smoothing: set.Smoothing}, curve: cubic{beta: set.Beta, scale: set.Scale}, tokens: fillBucket{least: set.MinRate},
+		meter: rateMeter{smoothing: set.Smoothing}, curve: cubic{beta: set.Beta, scale: set.Scale},
+		tokens: fillBucket{least: set.MinRate},
 	}
 	if !set.Start.IsZero() {
 		l.at(set.Start)
@@ -111,12 +120,15 @@ func (l *Adaptive) at(now time.Time) time.Duration {
 	return l.latest
 }
 
-// setBack is how far behind the latest time a question can be before it means that the clock was set back, rather than that its caller was slow. Time goes on from there
-// then; it would stand still otherwise.
+// setBack is how far behind the latest time a question can be before it means that the clock was
+// set back, rather than that its caller was slow. Time goes on from there then; it would stand
+// still otherwise.
 const setBack = 10 * time.Second
 
-// Admit takes a token. Without one it returns the Delay after which there would be one if nobody else took it, and for those who ask next the times of the tokens after that
-// one, at most a second later: a thousand who wait should not all come back for each token. Those who come in vain ask again.
+// Admit takes a token. Without one it returns the Delay after which there would be one if nobody
+// else took it, and for those who ask next the times of the tokens after that one, at most a second
+// later: a thousand who wait should not all come back for each token. Those who come in vain ask
+// again.
 func (l *Adaptive) Admit(a Attempt) Decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +155,8 @@ func (l *Adaptive) giveBack() {
 	}
 }
 
-// Observe measures the rate and sets the limit anew. Failures that are not throttled count like successes.
+// Observe measures the rate and sets the limit anew. Failures that are not throttled count like
+// successes.
 func (l *Adaptive) Observe(a Attempt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +183,8 @@ func (l *Adaptive) Rate() (perSecond float64, enabled bool) {
 	return l.tokens.rate, l.enabled
 }
 
-// Wrap puts the limiter in front of p: every try of p takes a token first, and every end of one is measured.
+// Wrap puts the limiter in front of p: every try of p takes a token first, and every end of one is
+// measured.
 func (l *Adaptive) Wrap(p Policy) Policy { return limited{l, p} }
 
 type limited struct {
@@ -180,7 +194,8 @@ type limited struct {
 
 func (l limited) Decide(a Attempt) Decision { return l.policy.Decide(a) }
 
-// Admit asks p only when there is a token, for p may count what it lets in; if p does not let it in, the token is put back.
+// Admit asks p only when there is a token, for p may count what it lets in; if p does not let it
+// in, the token is put back.
 func (l limited) Admit(a Attempt) Decision {
 	if d := l.limiter.Admit(a); d.Delay > 0 {
 		return d

@@ -10,7 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The parts of Adaptive have published vectors of their own. Tolerance 5e-7: the SDK for JavaScript rounds to 8 decimals.
+// The parts of Adaptive have published vectors of their own. Tolerance 5e-7: the SDK for JavaScript
+// rounds to 8 decimals.
 
 func near(t *testing.T, what string, got, want float64) {
 	t.Helper()
@@ -33,7 +34,8 @@ func TestAdaptiveGoesOnAlthoughTheClockWasSetBack(t *testing.T) {
 		now = now.Add(time.Millisecond)
 	}
 	now = now.AddDate(-1, 0, 0)
-	if d := l.Admit(Attempt{Now: now.Add(3 * time.Second)}); d.Delay == 0 { // the first look after it: time goes on from here
+	if d := l.Admit(Attempt{Now: now.Add(3 * time.Second)}); d.Delay == 0 {
+		// the first look after it: time goes on from here
 		t.Error("a token out of nowhere")
 	}
 	if d := l.Admit(Attempt{Now: now.Add(6 * time.Second)}); d.Delay != 0 { // at half a token a second
@@ -62,7 +64,8 @@ func TestCubicVectors(t *testing.T) {
 	}
 
 	c = cubic{beta: 0.7, scale: 0.4, most: 10, throttledAt: 5 * time.Second}
-	for i, want := range []float64{7, 9.64893600966, 10.000030849917364, 10.453284520772092, 13.408697022224185, 21.26626835427364, 36.425998516920465} {
+	for i, want := range []float64{7, 9.64893600966, 10.000030849917364, 10.453284520772092, 13.408697022224185,
+		21.26626835427364, 36.425998516920465} {
 		near(t, "success at "+(time.Duration(5+i)*time.Second).String(), c.passed(time.Duration(5+i)*time.Second), want)
 	}
 }
@@ -121,7 +124,8 @@ func TestFillBucketVectors(t *testing.T) {
 	if wait := b.take(0, 5); wait != 5*time.Second {
 		t.Errorf("5 tokens at 1 a second: wait %v", wait)
 	}
-	// After exactly the wait that it names there is a token, whatever the rate: no caller is sent round twice by a rounding.
+	// After exactly the wait that it names there is a token, whatever the rate: no caller is sent
+	// round twice by a rounding.
 	for _, rate := range []float64{0.5, 0.56, 1.0 / 3, math.Pi, 777.77} {
 		b := fillBucket{least: 0.5}
 		b.setRate(0, rate)
@@ -133,7 +137,8 @@ func TestFillBucketVectors(t *testing.T) {
 }
 
 func TestRateMeterKeepsToWholeHalfSeconds(t *testing.T) {
-	// The half-seconds are those of the clock, not of the start: a start at 0.3 s has its first edge at 0.5 s.
+	// The half-seconds are those of the clock, not of the start: a start at 0.3 s has its first edge
+	// at 0.5 s.
 	l, err := NewAdaptive(&AdaptiveOptions{Start: time.Unix(100, 300_000_000)})
 	if err != nil {
 		t.Fatal(err)

@@ -74,7 +74,8 @@ func TestAdaptiveWaitsAfterTheFirstThrottle(t *testing.T) {
 		if !on || !d.Retry {
 			t.Errorf("%v: not limiting", c)
 		}
-		// Nothing was taken in advance: whoever asks in the middle has the next turn, and one of two gets the token.
+		// Nothing was taken in advance: whoever asks in the middle has the next turn, and one of two gets
+		// the token.
 		half := l.Admit(retrypolicy.Attempt{Now: sec(c.at).Add(d.Delay / 2)})
 		wantNear(t, "wait at half, the turn of the next", half.Delay.Seconds(), c.wait/2+min(1/c.rate, 1))
 		first := l.Admit(retrypolicy.Attempt{Now: sec(c.at).Add(d.Delay)})
@@ -136,7 +137,8 @@ func TestAdaptiveThrottlesByKind(t *testing.T) {
 	}
 }
 
-// Clocks: the first question sets the start; an older look at the clock, none at all, and a leap of centuries do no harm.
+// Clocks: the first question sets the start; an older look at the clock, none at all, and a leap of
+// centuries do no harm.
 func TestAdaptiveOddTimes(t *testing.T) {
 	l := newAdaptive(t, nil)
 	if d := l.Admit(retrypolicy.Attempt{}); d != (retrypolicy.Decision{Retry: true}) {
@@ -168,13 +170,16 @@ func TestAdaptiveOptionsAreChecked(t *testing.T) {
 		o    retrypolicy.AdaptiveOptions
 		want string
 	}{
-		{retrypolicy.AdaptiveOptions{Beta: 1}, "Beta"}, {retrypolicy.AdaptiveOptions{Beta: -.1}, "Beta"}, {retrypolicy.AdaptiveOptions{Beta: math.NaN()}, "Beta"},
+		{retrypolicy.AdaptiveOptions{Beta: 1}, "Beta"}, {retrypolicy.AdaptiveOptions{Beta: -.1}, "Beta"},
+		{retrypolicy.AdaptiveOptions{Beta: math.NaN()},
+			"Beta"},
 		{retrypolicy.AdaptiveOptions{Scale: -1}, "Scale"}, {retrypolicy.AdaptiveOptions{Scale: math.Inf(1)}, "Scale"},
 		{retrypolicy.AdaptiveOptions{Smoothing: 1.1}, "Smoothing"}, {retrypolicy.AdaptiveOptions{Smoothing: -1}, "Smoothing"},
 		{retrypolicy.AdaptiveOptions{Growth: 1}, "Growth"}, {retrypolicy.AdaptiveOptions{Growth: math.NaN()}, "Growth"},
 		{retrypolicy.AdaptiveOptions{MinRate: -1}, "MinRate"},
 	} {
-		if l, err := retrypolicy.NewAdaptive(&c.o); l != nil || !errors.Is(err, transport.Invalid) || !contains(err, "AdaptiveOptions."+c.want) {
+		if l, err := retrypolicy.NewAdaptive(&c.o); l != nil || !errors.Is(err, transport.Invalid) || !contains(err,
+			"AdaptiveOptions."+c.want) {
 			t.Errorf("%+v: %v", c.o, err)
 		}
 	}
@@ -199,7 +204,8 @@ func (c *closed) Decide(retrypolicy.Attempt) retrypolicy.Decision {
 func (c *closed) Admit(retrypolicy.Attempt) retrypolicy.Decision { c.asked++; return c.d }
 func (c *closed) Observe(retrypolicy.Attempt)                    { c.got++ }
 
-// A try that the policy inside does not let in costs no token, and the policy inside is not asked about a try that has none.
+// A try that the policy inside does not let in costs no token, and the policy inside is not asked
+// about a try that has none.
 func TestAdaptiveTakesATokenOnlyForATryThatBegins(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
 	l := newAdaptive(t, &retrypolicy.AdaptiveOptions{Start: epoch})
@@ -242,7 +248,8 @@ func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
 		if time.Since(began) != 300*ms || !errors.Is(err, retrypolicy.Cancelled) || !errors.Is(err, context.Canceled) {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		// The next one has the turn after that of the one who left: the rest of 2 s and, as nobody takes the token meanwhile, the second that a turn is at most.
+		// The next one has the turn after that of the one who left: the rest of 2 s and, as nobody takes
+		// the token meanwhile, the second that a turn is at most.
 		began = time.Now()
 		if err := retrypolicy.Do(context.Background(), p, func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
@@ -253,7 +260,8 @@ func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// Thousands of users share a limiter in front of a service that takes so many tries a second. All get through, and the service refuses only a small part.
+// Thousands of users share a limiter in front of a service that takes so many tries a second. All
+// get through, and the service refuses only a small part.
 func TestAdaptiveManyUsers(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -321,7 +329,8 @@ func (s *limitedService) call(context.Context) error {
 	return nil
 }
 
-// In no interval do more tries begin than the tokens of that time allow: the sum of rate and time, and what can be kept.
+// In no interval do more tries begin than the tokens of that time allow: the sum of rate and time,
+// and what can be kept.
 func TestAdaptiveNeverLetsMoreInThanItsRate(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -17,8 +17,9 @@ import (
 // A delay or a cost "for throttling" applies to Throttled alone.
 const throttling = KindSet(1 << transport.Throttled)
 
-// AWSOptions describe the standard retry mode that the AWS SDKs share. The functions AWSKotlin, AWSBotocore and so on return the published settings; take one, change
-// what is to differ, and give it to NewAWS.
+// AWSOptions describe the standard retry mode that the AWS SDKs share. The functions AWSKotlin,
+// AWSBotocore and so on return the published settings; take one, change what is to differ, and give
+// it to NewAWS.
 type AWSOptions struct {
 	// Attempts is the greatest number of tries, the first included.
 	Attempts int
@@ -28,7 +29,8 @@ type AWSOptions struct {
 	Backoff Policy
 	// Throttled gives the delays after Throttled. Nil: Backoff.
 	Throttled Policy
-	// ReadAfter: the wait that the service asked for counts, as AfterMode says. Otherwise only a negative one does, which always ends the series.
+	// ReadAfter: the wait that the service asked for counts, as AfterMode says. Otherwise only a
+	// negative one does, which always ends the series.
 	ReadAfter bool
 	AfterMode AfterMode
 	// Over is for Clamp: how far the wish may exceed the computed delay.
@@ -37,11 +39,12 @@ type AWSOptions struct {
 	Quota *QuotaOptions
 }
 
-// NewAWS makes the policy that o describes. In this order it asks: is it safe, are there tries left, what is the delay, and last the quota, so that
-// nothing is paid for a retry that another rule prevents.
+// NewAWS makes the policy that o describes. In this order it asks: is it safe, are there tries
+// left, what is the delay, and last the quota, so that nothing is paid for a retry that another
+// rule prevents.
 //
-// The quota lives in the policy: make one policy for a client, a host or a tenant (see PerKey) and use it for all operations there. Safe for concurrent use. Errors
-// are of Kind Invalid.
+// The quota lives in the policy: make one policy for a client, a host or a tenant (see PerKey) and
+// use it for all operations there. Safe for concurrent use. Errors are of Kind Invalid.
 func NewAWS(o AWSOptions) (Policy, error) {
 	p := o.Backoff
 	if p == nil {
@@ -70,8 +73,9 @@ func NewAWS(o AWSOptions) (Policy, error) {
 	return p, nil
 }
 
-// AWSGoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry, and from the first n with 2^n s > Max on exactly Max, without jitter. With Max = 20 s
-// that is 0 to 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.
+// AWSGoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry,
+// and from the first n with 2^n s > Max on exactly Max, without jitter. With Max = 20 s that is 0
+// to 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.
 //
 // Source: aws-sdk-go-v2, aws/retry/jitter_backoff.go.
 type AWSGoBackoff struct {

@@ -132,17 +132,21 @@ func TestAWSPublishedSequences(t *testing.T) {
 		steps  []step
 	}{
 		{"S1", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), ok(495)}},
-		{"S2", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), end(kServer, retrypolicy.OutOfAttempts, 490, 0)}},
+		{"S2", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), end(kServer, retrypolicy.OutOfAttempts, 490,
+			0)}},
 		{"S4", preS, 0, []step{end(kServer, retrypolicy.OutOfQuota, 0, s)}},
 		{"S5", sum(preS, 5), 500, []step{
-			fail(kServer, 495, s), fail(kServer, 490, 2*s), fail(kServer, 485, 4*s), fail(kServer, 480, 8*s), end(kServer, retrypolicy.OutOfAttempts, 480, 0),
+			fail(kServer, 495, s), fail(kServer, 490, 2*s), fail(kServer, 485, 4*s), fail(kServer, 480, 8*s),
+			end(kServer, retrypolicy.OutOfAttempts, 480, 0),
 		}},
 		{"N1", retrypolicy.AWS2026, 500, []step{fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), ok(486)}},
 		{"N3", retrypolicy.AWS2026, 14, []step{fail(kServer, 0, 50*ms), end(kServer, retrypolicy.OutOfQuota, 0, 100*ms)}},
 		{"N5", sum(retrypolicy.AWS2026, 5), 500, []step{
-			fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), fail(kServer, 458, 200*ms), fail(kServer, 444, 400*ms), end(kServer, retrypolicy.OutOfAttempts, 444, 0),
+			fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), fail(kServer, 458, 200*ms), fail(kServer, 444, 400*ms),
+			end(kServer, retrypolicy.OutOfAttempts, 444, 0),
 		}},
-		{"N7", sum(retrypolicy.AWSGo2026, 5), 20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.OutOfQuota, 6, 100*ms)}},
+		{"N7", sum(retrypolicy.AWSGo2026, 5), 20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.OutOfQuota, 6,
+			100*ms)}},
 		{"N8", retrypolicy.AWS2026, 500, []step{fail(kThrottle, 495, s), ok(500)}},
 		{"N9", retrypolicy.AWS2026, 500, []step{wish(retrypolicy.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
 		{"N9 JavaScript", retrypolicy.AWS2026, 500, []step{wish(retrypolicy.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
@@ -153,56 +157,74 @@ func TestAWSPublishedSequences(t *testing.T) {
 		{"N17, the refusal, Go", retrypolicy.AWSGo2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
 		{"kotlin, transient, before 2026", retrypolicy.AWSKotlin, 500, []step{fail(kNetwork, 490, 10*ms)}},
 		{"kotlin, transient, 2026", retrypolicy.AWS2026, 500, []step{fail(kNetwork, 486, 50*ms)}},
-		{"kotlin, throttling, before 2026", retrypolicy.AWSKotlin, 500, []step{fail(kThrottle, 490, s), fail(kThrottle, 480, 1500*ms)}},
+		{"kotlin, throttling, before 2026", retrypolicy.AWSKotlin, 500, []step{fail(kThrottle, 490, s),
+			fail(kThrottle, 480, 1500*ms)}},
 		{"kotlin, client side", retrypolicy.AWSKotlin, 500, []step{fail(kClient, 495, 10*ms), fail(kServer, 490, 15*ms)}},
 		{"botocore, retry then 2xx", retrypolicy.AWSBotocore, 500, []step{fail(kServer, 495, s), ok(500)}},
-		{"botocore, retry then 500", sum(retrypolicy.AWSBotocore, 2), 500, []step{fail(kServer, 495, s), end(kServer, retrypolicy.OutOfAttempts, 495, 0)}},
+		{"botocore, retry then 500", sum(retrypolicy.AWSBotocore, 2), 500, []step{fail(kServer, 495, s),
+			end(kServer, retrypolicy.OutOfAttempts, 495, 0)}},
 		{"botocore, a success without a retry", retrypolicy.AWSBotocore, 495, []step{ok(496)}},
 		{"botocore, time-out", retrypolicy.AWSBotocore, 500, []step{fail(kTimeout, 490, s), ok(500)}},
-		{"botocore, no time-out", retrypolicy.AWSBotocore, 500, []step{fail(kThrottle, 495, s), fail(kNetwork, 490, 2*s), ok(495)}},
+		{"botocore, no time-out", retrypolicy.AWSBotocore, 500, []step{fail(kThrottle, 495, s), fail(kNetwork, 490, 2*s),
+			ok(495)}},
 		{"botocore does not read the wish", retrypolicy.AWSBotocore, 500, []step{wish(7*s, 495, s)}},
 		{"botocore 2026, retry then 2xx", retrypolicy.AWS2026, 500, []step{fail(kServer, 486, 50*ms), ok(500)}},
 		{"botocore 2026, a success without a retry", retrypolicy.AWS2026, 486, []step{ok(487)}},
 		{"DynamoDB", retrypolicy.AWSDynamoDB, 500, []step{
-			fail(kServer, 486, 25*ms), fail(kThrottle, 481, 2*s), fail(kServer, 467, 100*ms), end(kServer, retrypolicy.OutOfAttempts, 467, 0),
+			fail(kServer, 486, 25*ms), fail(kThrottle, 481, 2*s), fail(kServer, 467, 100*ms),
+			end(kServer, retrypolicy.OutOfAttempts, 467, 0),
 		}},
 		{"python: safe, unknown", retrypolicy.AWSPython, 28, []step{
-			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, stop: retrypolicy.Unsafe, quota: 14},
+			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, stop: retrypolicy.Unsafe,
+				quota: 14},
 		}},
 		{"python: quota", sum(retrypolicy.AWSPython, 5), 28, []step{
-			{kind: kServer, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 100 * ms},
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
+				quota: 0, delay: 100 * ms},
 			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 200 * ms, stop: retrypolicy.OutOfQuota},
 		}},
-		{"python: quota 0", retrypolicy.AWSPython, 0, []step{{kind: kServer, safe: retrypolicy.SafeYes, delay: 50 * ms, stop: retrypolicy.OutOfQuota}}},
-		{"python: unsafe", retrypolicy.AWSPython, 0, []step{{kind: kServer, safe: retrypolicy.SafeNo, stop: retrypolicy.Unsafe}}},
+		{"python: quota 0", retrypolicy.AWSPython, 0, []step{{kind: kServer, safe: retrypolicy.SafeYes, delay: 50 * ms,
+			stop: retrypolicy.OutOfQuota}}},
+		{"python: unsafe", retrypolicy.AWSPython, 0, []step{{kind: kServer, safe: retrypolicy.SafeNo,
+			stop: retrypolicy.Unsafe}}},
 		{"python: 500 500 200", retrypolicy.AWSPython, 500, []step{
-			{kind: kServer, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes, quota: 472, delay: 100 * ms}, ok(486),
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
+				quota: 472, delay: 100 * ms}, ok(486),
 		}},
 		{"python: time-out twice, 200", retrypolicy.AWSPython, 500, []step{
-			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kTimeout, safe: retrypolicy.SafeYes, quota: 472, delay: 100 * ms}, ok(486),
+			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kTimeout, safe: retrypolicy.SafeYes,
+				quota: 472, delay: 100 * ms}, ok(486),
 		}},
 		{"python: 14, two failures", retrypolicy.AWSPython, 14, []step{
-			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes, delay: 100 * ms, stop: retrypolicy.OutOfQuota},
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
+				delay: 100 * ms, stop: retrypolicy.OutOfQuota},
 		}},
 		{"JavaScript, transient x7", sum(retrypolicy.AWSJS, 8), 500, []step{
-			fail(kNetwork, 490, 100*ms), fail(kTimeout, 480, 200*ms), fail(kServer, 470, 400*ms), fail(kServer, 460, 800*ms), fail(kServer, 450, 1600*ms),
+			fail(kNetwork, 490, 100*ms), fail(kTimeout, 480, 200*ms), fail(kServer, 470, 400*ms), fail(kServer, 460, 800*ms),
+			fail(kServer, 450, 1600*ms),
 			fail(kServer, 440, 3200*ms), fail(kServer, 430, 6400*ms),
 		}},
 		{"JavaScript, throttling x7", sum(retrypolicy.AWSJS, 8), 500, []step{
-			fail(kThrottle, 495, 500*ms), fail(kThrottle, 490, s), fail(kThrottle, 485, 2*s), fail(kThrottle, 480, 4*s), fail(kThrottle, 475, 8*s),
+			fail(kThrottle, 495, 500*ms), fail(kThrottle, 490, s), fail(kThrottle, 485, 2*s), fail(kThrottle, 480, 4*s),
+			fail(kThrottle, 475, 8*s),
 			fail(kThrottle, 470, 16*s), fail(kThrottle, 465, 20*s),
 		}},
 		{"JavaScript, tT", retrypolicy.AWSJS, 500, []step{fail(kServer, 490, 100*ms), fail(kThrottle, 485, s)}},
 		{"JavaScript, Tt", retrypolicy.AWSJS, 500, []step{fail(kThrottle, 495, 500*ms), fail(kServer, 485, 200*ms)}},
 		{"JavaScript 2026, TTttttT", sum(retrypolicy.AWS2026, 8), 500, []step{
-			fail(kThrottle, 495, s), fail(kThrottle, 490, 2*s), fail(kServer, 476, 200*ms), fail(kServer, 462, 400*ms), fail(kServer, 448, 800*ms),
+			fail(kThrottle, 495, s), fail(kThrottle, 490, 2*s), fail(kServer, 476, 200*ms), fail(kServer, 462, 400*ms),
+			fail(kServer, 448, 800*ms),
 			fail(kServer, 434, 1600*ms), fail(kThrottle, 429, 20*s),
 		}},
-		{"Java, the wish has no ceiling", retrypolicy.AWSJava, 500, []step{wish(time.Hour, 495, time.Hour), wish(ms, 490, 200*ms), ok(495)}},
-		{"Java 2026", retrypolicy.AWSJava2026, 500, []step{wish(time.Hour, 486, time.Hour), fail(kThrottle, 481, 2*s), ok(486)}},
-		{"Java legacy, throttling is free and gives back 1", retrypolicy.AWSJavaLegacy, 400, []step{fail(kThrottle, 400, 500*ms), ok(401)}},
+		{"Java, the wish has no ceiling", retrypolicy.AWSJava, 500, []step{wish(time.Hour, 495, time.Hour),
+			wish(ms, 490, 200*ms), ok(495)}},
+		{"Java 2026", retrypolicy.AWSJava2026, 500, []step{wish(time.Hour, 486, time.Hour), fail(kThrottle, 481, 2*s),
+			ok(486)}},
+		{"Java legacy, throttling is free and gives back 1", retrypolicy.AWSJavaLegacy, 400,
+			[]step{fail(kThrottle, 400, 500*ms), ok(401)}},
 		{"Java legacy", retrypolicy.AWSJavaLegacy, 500, []step{
-			fail(kServer, 495, 100*ms), fail(kThrottle, 495, s), fail(kServer, 490, 400*ms), end(kServer, retrypolicy.OutOfAttempts, 490, 0),
+			fail(kServer, 495, 100*ms), fail(kThrottle, 495, s), fail(kServer, 490, 400*ms),
+			end(kServer, retrypolicy.OutOfAttempts, 490, 0),
 		}},
 		{"Go", retrypolicy.AWSGo, 500, []step{fail(kTimeout, 490, 2*s), fail(kServer, 485, 4*s), ok(491)}},
 	} {
@@ -221,14 +243,16 @@ func TestAWSPublishedSequences(t *testing.T) {
 	}
 }
 
-// Two operations share one quota (vector N14). Only the cost of A's first retry stays spent, whatever the order.
+// Two operations share one quota (vector N14). Only the cost of A's first retry stays spent,
+// whatever the order.
 func TestAWSTwoOperationsShareAQuota(t *testing.T) {
 	for _, order := range []string{"AABBA", "ABAAB", "BAABA", "ABABA", "AABAB"} {
 		o := retrypolicy.AWS2026()
 		o.Attempts = 5
 		b := bucketed(t, &o, 500, 500)
 		p := newAWS(t, o)
-		series := map[rune]*retrypolicy.Series{'A': ptr(retrypolicy.Begin(p, "", epoch)), 'B': ptr(retrypolicy.Begin(p, "", epoch))}
+		series := map[rune]*retrypolicy.Series{'A': ptr(retrypolicy.Begin(p, "", epoch)),
+			'B': ptr(retrypolicy.Begin(p, "", epoch))}
 		toFail := map[rune]int{'A': 2, 'B': 1}
 		failed := map[rune]int{}
 		for i, who := range order {
@@ -276,11 +300,18 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 		{"no attempts", func(o *retrypolicy.AWSOptions) { o.Attempts = 0 }, "Total is below 1"},
 		{"negative attempts", func(o *retrypolicy.AWSOptions) { o.Attempts = -1 }, "Total is below 1"},
 		{"negative base", func(o *retrypolicy.AWSOptions) { o.Backoff = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
-		{"negative base after throttling", func(o *retrypolicy.AWSOptions) { o.Throttled = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
+		{"negative base after throttling",
+			func(o *retrypolicy.AWSOptions) { o.Throttled = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
 		{"negative Over", func(o *retrypolicy.AWSOptions) { o.Over = -1 }, "Over is negative"},
-		{"bad quota", func(o *retrypolicy.AWSOptions) { o.Quota = &retrypolicy.QuotaOptions{Size: -1} }, "size is out of range"},
-		{"bad LeastBack", func(o *retrypolicy.AWSOptions) { o.Quota = &retrypolicy.QuotaOptions{LeastBack: -1} }, "LeastBack is out of range"},
-		{"negative Max of Go", func(o *retrypolicy.AWSOptions) { o.Backoff = retrypolicy.AWSGoBackoff{Max: -1} }, "AWSGoBackoff.Max is negative"},
+		{"bad quota", func(o *retrypolicy.AWSOptions) {
+			o.Quota = &retrypolicy.QuotaOptions{Size: -1}
+		}, "size is out of range"},
+		{"bad LeastBack", func(o *retrypolicy.AWSOptions) {
+			o.Quota = &retrypolicy.QuotaOptions{LeastBack: -1}
+		}, "LeastBack is out of range"},
+		{"negative Max of Go", func(o *retrypolicy.AWSOptions) {
+			o.Backoff = retrypolicy.AWSGoBackoff{Max: -1}
+		}, "AWSGoBackoff.Max is negative"},
 	} {
 		o := retrypolicy.AWSPython()
 		c.change(&o)
@@ -291,7 +322,8 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 	}
 }
 
-// awsEndless is the policy of o without the quota and the limit of tries, which would end a long series of questions.
+// awsEndless is the policy of o without the quota and the limit of tries, which would end a long
+// series of questions.
 func awsEndless(o retrypolicy.AWSOptions) retrypolicy.Policy {
 	o.Attempts, o.Quota = math.MaxInt32, nil
 	p, err := retrypolicy.NewAWS(o)
@@ -336,25 +368,36 @@ func TestAWSPublishedDelays(t *testing.T) {
 		want   []float64 // ms
 	}{
 		{"kotlin", curve(10*ms, 0, retrypolicy.NoJitter), kServer, drawLast, 1, []float64{10, 20, 40, 80, 160, 320}},
-		{"kotlin, cap", curve(10*ms, 100*ms, retrypolicy.NoJitter), kServer, drawLast, 1, []float64{10, 20, 40, 80, 100, 100}},
+		{"kotlin, cap", curve(10*ms, 100*ms, retrypolicy.NoJitter), kServer, drawLast, 1, []float64{10, 20, 40, 80, 100,
+			100}},
 		{"kotlin, throttling", retrypolicy.AWS2026().Throttled, kThrottle, drawLast, 1, []float64{1000, 2000, 4000}},
 		{"kotlin, factor 1.5", kotlin, kServer, drawLast, 1, []float64{10, 15, 22.5, 33.75}},
 		{"kotlin, the cap of the preset", kotlin, kServer, drawLast, 30, []float64{20000, 20000}},
-		{"botocore", retrypolicy.AWSBotocore().Backoff, kServer, drawLast, 1, []float64{1000, 2000, 4000, 8000, 16000, 20000, 20000, 20000, 20000}},
-		{"botocore legacy", retrypolicy.AWSBotocoreLegacy().Backoff, kServer, drawLast, 1, []float64{1000, 2000, 4000, 8000, 16000, 32000, 64000}},
+		{"botocore", retrypolicy.AWSBotocore().Backoff, kServer, drawLast, 1, []float64{1000, 2000, 4000, 8000, 16000, 20000,
+			20000, 20000, 20000}},
+		{"botocore legacy", retrypolicy.AWSBotocoreLegacy().Backoff, kServer, drawLast, 1, []float64{1000, 2000, 4000, 8000,
+			16000, 32000, 64000}},
 		{"botocore legacy, base 3, third retry", curve(3*s, 0, retrypolicy.NoJitter), kServer, 0, 3, []float64{12000}},
-		{"botocore legacy, DynamoDB", retrypolicy.AWSBotocoreLegacyDynamoDB().Backoff, kServer, 0, 1, []float64{50, 100, 200, 400, 800, 1600, 3200, 6400, 12800}},
+		{"botocore legacy, DynamoDB", retrypolicy.AWSBotocoreLegacyDynamoDB().Backoff, kServer, 0, 1,
+			[]float64{50, 100, 200, 400, 800, 1600, 3200, 6400, 12800}},
 		{"Go, U=0", retrypolicy.AWSGo().Backoff, kServer, 0, 1, []float64{0, 0, 0, 0, 20000, 20000}},
 		{"Go, U=.5", retrypolicy.AWSGo().Backoff, kServer, drawHalf, 1, []float64{1000, 2000, 4000, 8000, 20000, 20000}},
 		{"Go, a short Max", retrypolicy.AWSGoBackoff{Max: s / 2}, kServer, 0, 1, []float64{500, 500}},
 		{"Go, no Max", retrypolicy.AWSGoBackoff{}, kServer, drawHalf, 1, []float64{0, 0}},
-		{"python none", curve(2*s, 20*s, retrypolicy.NoJitter), kServer, drawHalf, 0, []float64{0, 2000, 4000, 8000, 16000, 20000, 20000}},
-		{"python none, the cap counts first", curve(4*s, 2*s, retrypolicy.NoJitter), kServer, drawHalf, 0, []float64{0, 2000, 2000, 2000}},
-		{"python none, fractions", curve(23400*ms, 76500*ms, retrypolicy.NoJitter), kServer, drawHalf, 0, []float64{0, 23400, 46800, 76500, 76500}},
-		{"python full", curve(2*s, 20*s, retrypolicy.FullJitter), kServer, drawHalf, 0, []float64{0, 1000, 2000, 4000, 8000, 10000, 10000}},
-		{"python full, cap", curve(5*s, 10*s, retrypolicy.FullJitter), kServer, drawHalf, 0, []float64{0, 2500, 5000, 5000, 5000}},
-		{"python equal", curve(2*s, 20*s, retrypolicy.EqualJitter), kServer, drawHalf, 0, []float64{0, 1500, 3000, 6000, 12000, 15000, 15000}},
-		{"python decorrelated", curve(2*s, 20*s, retrypolicy.DecorrelatedSmithy), kServer, drawHalf, 0, []float64{0, 5000, 9500, 16250, 20000, 20000}},
+		{"python none", curve(2*s, 20*s, retrypolicy.NoJitter), kServer, drawHalf, 0, []float64{0, 2000, 4000, 8000, 16000,
+			20000, 20000}},
+		{"python none, the cap counts first", curve(4*s, 2*s, retrypolicy.NoJitter), kServer, drawHalf, 0,
+			[]float64{0, 2000, 2000, 2000}},
+		{"python none, fractions", curve(23400*ms, 76500*ms, retrypolicy.NoJitter), kServer, drawHalf, 0,
+			[]float64{0, 23400, 46800, 76500, 76500}},
+		{"python full", curve(2*s, 20*s, retrypolicy.FullJitter), kServer, drawHalf, 0, []float64{0, 1000, 2000, 4000, 8000,
+			10000, 10000}},
+		{"python full, cap", curve(5*s, 10*s, retrypolicy.FullJitter), kServer, drawHalf, 0, []float64{0, 2500, 5000, 5000,
+			5000}},
+		{"python equal", curve(2*s, 20*s, retrypolicy.EqualJitter), kServer, drawHalf, 0, []float64{0, 1500, 3000, 6000,
+			12000, 15000, 15000}},
+		{"python decorrelated", curve(2*s, 20*s, retrypolicy.DecorrelatedSmithy), kServer, drawHalf, 0,
+			[]float64{0, 5000, 9500, 16250, 20000, 20000}},
 		{"python full, base 0", curve(0, 5*s, retrypolicy.FullJitter), kServer, drawHalf, 0, []float64{0, 0, 0, 0}},
 		{"python simple, U=0", retrypolicy.AWSPythonSimple().Backoff, kServer, 0, 1, []float64{12.5, 25, 50}},
 		{"Java legacy, throttling, U=0", retrypolicy.AWSJavaLegacy().Throttled, kThrottle, 0, 1, []float64{250, 500, 1000}},
@@ -418,7 +461,8 @@ func failOnce(t *testing.T, s *retrypolicy.Series) retrypolicy.Decision {
 	if d, err := s.Admit(epoch, 0); err != nil || !d.Retry {
 		t.Fatal(d, err)
 	}
-	d, err := s.Failure(epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: kServer, Safe: retrypolicy.SafeYes}, kServer)
+	d, err := s.Failure(epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: kServer, Safe: retrypolicy.SafeYes},
+		kServer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +477,8 @@ func TestAWSDecisionsAllocateNothing(t *testing.T) {
 		n := 0
 		if allocs := testing.AllocsPerRun(200, func() {
 			n++
-			a := retrypolicy.Attempt{Retry: n % 9, Kind: kThrottle, Safe: retrypolicy.SafeYes, Now: epoch, Rand: uint64(n) << 50, Err: kThrottle, Last: sink}
+			a := retrypolicy.Attempt{Retry: n % 9, Kind: kThrottle, Safe: retrypolicy.SafeYes, Now: epoch, Rand: uint64(n) << 50,
+				Err: kThrottle, Last: sink}
 			sink = retrypolicy.Admit(p, a)
 			retrypolicy.Observe(p, a)
 			sink = p.Decide(a)

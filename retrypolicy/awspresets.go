@@ -16,13 +16,19 @@ func full(base time.Duration) Policy {
 	return Backoff{Base: base, Max: awsMax, Jitter: FullJitter}
 }
 
-// AWS2026 is the standard mode that the AWS SDKs share since 2026, behind a switch at first: 3 tries, delay U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, 1 s instead of 50 ms after Throttled,
-// the service's wish between that and 5 s more; a quota of 500 with 14 for a retry, but 5 after Throttled. So Throttled, the dear failure of some SDKs before, is the cheap one, and waits twenty
-// times as long. U is a draw from 0 to 1, as in all that follows. SDKs cut delays to whole milliseconds; these are not cut.
+// AWS2026 is the standard mode that the AWS SDKs share since 2026, behind a switch at first: 3
+// tries, delay U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, 1 s instead of 50 ms after
+// Throttled, the service's wish between that and 5 s more; a quota of 500 with 14 for a retry, but
+// 5 after Throttled. So Throttled, the dear failure of some SDKs before, is the cheap one, and
+// waits twenty times as long. U is a draw from 0 to 1, as in all that follows. SDKs cut delays to
+// whole milliseconds; these are not cut.
 //
-// It is the same in smithy-kotlin, botocore (boto3) and aws-sdk-js-v3. aws-sdk-go-v2 has the same too (AWSGo2026). Those that differ in something have their own: AWSJava2026, AWSPython, and AWSDynamoDB for that service.
+// It is the same in smithy-kotlin, botocore (boto3) and aws-sdk-js-v3. aws-sdk-go-v2 has the same
+// too (AWSGo2026). Those that differ in something have their own: AWSJava2026, AWSPython, and
+// AWSDynamoDB for that service.
 //
-// Source: smithy-kotlin, StandardRetryStrategy; botocore, retries/standard.py; smithy-typescript, util-retry.
+// Source: smithy-kotlin, StandardRetryStrategy; botocore, retries/standard.py; smithy-typescript,
+// util-retry.
 func AWS2026() AWSOptions {
 	return AWSOptions{
 		Attempts: 3, Backoff: full(50 * time.Millisecond), Throttled: full(time.Second),
@@ -31,12 +37,15 @@ func AWS2026() AWSOptions {
 	}
 }
 
-// AWSKotlin is the standard mode of smithy-kotlin, 2021 to 2026: 3 tries, delay U * min(10 ms * 1.5^(n-1), 20 s) before the n-th retry, 1 s instead of 10 ms after Throttled,
-// the service's wish between that and 5 s more; a quota of 500 with 5 for a retry, but 10 after Throttled, Network and Timeout.
+// AWSKotlin is the standard mode of smithy-kotlin, 2021 to 2026: 3 tries, delay U * min(10 ms *
+// 1.5^(n-1), 20 s) before the n-th retry, 1 s instead of 10 ms after Throttled, the service's wish
+// between that and 5 s more; a quota of 500 with 5 for a retry, but 10 after Throttled, Network and
+// Timeout.
 //
 // Before May 2026 it took the cost after the delay: set Quota.Late for that.
 //
-// Source: smithy-kotlin, StandardRetryStrategy, StandardRetryTokenBucket, ExponentialBackoffWithJitter.
+// Source: smithy-kotlin, StandardRetryStrategy, StandardRetryTokenBucket,
+// ExponentialBackoffWithJitter.
 func AWSKotlin() AWSOptions {
 	return AWSOptions{
 		Attempts:  3,
@@ -47,10 +56,12 @@ func AWSKotlin() AWSOptions {
 	}
 }
 
-// AWSBotocore is the standard mode of botocore (boto3) before 2026: 3 tries, delay U * min(2^(n-1), 20) s; a quota of 500 with 5 for a retry, but 10 after Timeout. It does not read what the
-// service asks for. With Adaptive around it, it is the adaptive mode.
+// AWSBotocore is the standard mode of botocore (boto3) before 2026: 3 tries, delay U * min(2^(n-1),
+// 20) s; a quota of 500 with 5 for a retry, but 10 after Timeout. It does not read what the service
+// asks for. With Adaptive around it, it is the adaptive mode.
 //
-// The counting trap: botocore's client option max_attempts counts retries; Attempts counts tries, as total_max_attempts does.
+// The counting trap: botocore's client option max_attempts counts retries; Attempts counts tries,
+// as total_max_attempts does.
 //
 // Source: botocore, retries/standard.py, retries/quota.py.
 func AWSBotocore() AWSOptions {
@@ -60,7 +71,8 @@ func AWSBotocore() AWSOptions {
 	}
 }
 
-// AWSDynamoDB is AWS2026 as it is for DynamoDB and its streams: 4 tries, and 25 ms instead of 50 ms. smithy-python has the same four tries and 25 ms.
+// AWSDynamoDB is AWS2026 as it is for DynamoDB and its streams: 4 tries, and 25 ms instead of 50
+// ms. smithy-python has the same four tries and 25 ms.
 //
 // Source: botocore, retries/standard.py; the DynamoDB plug-in of smithy-python.
 func AWSDynamoDB() AWSOptions {
@@ -69,22 +81,27 @@ func AWSDynamoDB() AWSOptions {
 	return o
 }
 
-// AWSBotocoreLegacy is the mode that botocore had first and as its default until 2026: 5 tries, delay U * 2^(n-1) s without a cap, no quota. Its own list of what is worth a retry is AWSLegacyRules.
+// AWSBotocoreLegacy is the mode that botocore had first and as its default until 2026: 5 tries,
+// delay U * 2^(n-1) s without a cap, no quota. Its own list of what is worth a retry is
+// AWSLegacyRules.
 //
 // Source: botocore, retryhandler.py, data/_retry.json.
 func AWSBotocoreLegacy() AWSOptions {
 	return AWSOptions{Attempts: 5, Backoff: Backoff{Base: time.Second, Jitter: FullJitter}}
 }
 
-// AWSBotocoreLegacyDynamoDB is the same for DynamoDB: 10 tries, delay 50 ms * 2^(n-1) without jitter.
+// AWSBotocoreLegacyDynamoDB is the same for DynamoDB: 10 tries, delay 50 ms * 2^(n-1) without
+// jitter.
 //
 // Source: botocore, data/_retry.json.
 func AWSBotocoreLegacyDynamoDB() AWSOptions {
 	return AWSOptions{Attempts: 10, Backoff: Backoff{Base: 50 * time.Millisecond}}
 }
 
-// AWSPython is the standard strategy of smithy-python: as AWS2026, but only failures that are known to be safe to repeat (SafeYes) are retried.
-// A refusal by the quota carries the delay that the retry would have had; see Retrier.LongPoll. The strategy accepts scopes and ignores them; PerKey keeps them apart.
+// AWSPython is the standard strategy of smithy-python: as AWS2026, but only failures that are known
+// to be safe to repeat (SafeYes) are retried. A refusal by the quota carries the delay that the
+// retry would have had; see Retrier.LongPoll. The strategy accepts scopes and ignores them; PerKey
+// keeps them apart.
 //
 // Source: smithy-python, retries.py, StandardRetryStrategy.
 func AWSPython() AWSOptions {
@@ -93,8 +110,10 @@ func AWSPython() AWSOptions {
 	return o
 }
 
-// AWSPythonSimple is the simple strategy of smithy-python: 5 tries, delay (0.5 + U/2) * min(25 ms * 2^(n-1), 20 s), no quota, only what is known to be safe. The library's other back-offs
-// are Backoff with NoJitter, FullJitter and DecorrelatedSmithy; that one keeps its state in the series here, not in the strategy.
+// AWSPythonSimple is the simple strategy of smithy-python: 5 tries, delay (0.5 + U/2) * min(25 ms *
+// 2^(n-1), 20 s), no quota, only what is known to be safe. The library's other back-offs are
+// Backoff with NoJitter, FullJitter and DecorrelatedSmithy; that one keeps its state in the series
+// here, not in the strategy.
 //
 // Source: smithy-python, retries.py, SimpleRetryStrategy.
 func AWSPythonSimple() AWSOptions {
@@ -104,8 +123,9 @@ func AWSPythonSimple() AWSOptions {
 	}
 }
 
-// AWSGo is aws-sdk-go-v2 before 2026: 3 tries, delay as AWSGoBackoff with 20 s; a quota of 500 with 5 for a retry, but 10 after Timeout. A retry that succeeds gives back its cost
-// and 1 more. It does not read what the service asks for.
+// AWSGo is aws-sdk-go-v2 before 2026: 3 tries, delay as AWSGoBackoff with 20 s; a quota of 500 with
+// 5 for a retry, but 10 after Timeout. A retry that succeeds gives back its cost and 1 more. It
+// does not read what the service asks for.
 //
 // Source: aws-sdk-go-v2, aws/retry/standard.go.
 func AWSGo() AWSOptions {
@@ -120,9 +140,11 @@ func AWSGo() AWSOptions {
 // Source: aws-sdk-go-v2, aws/retry with its switch for the retries of 2026.
 func AWSGo2026() AWSOptions { return AWS2026() }
 
-// AWSJava is the standard mode of aws-sdk-java-v2 before 2026: 3 tries, delay U * min(100 ms * 2^(n-1), 20 s), 1 s instead of 100 ms after Throttled, at least what the service
-// asks for, without a limit (set ReadAfter to false, or put RetryAfter with a Max inside Backoff, where that is too trusting); a quota of 500 with 5 for every retry.
-// A retry that succeeds gives back its cost, and 1 at least. The SDK has a quota for each scope: see PerKey.
+// AWSJava is the standard mode of aws-sdk-java-v2 before 2026: 3 tries, delay U * min(100 ms *
+// 2^(n-1), 20 s), 1 s instead of 100 ms after Throttled, at least what the service asks for,
+// without a limit (set ReadAfter to false, or put RetryAfter with a Max inside Backoff, where that
+// is too trusting); a quota of 500 with 5 for every retry. A retry that succeeds gives back its
+// cost, and 1 at least. The SDK has a quota for each scope: see PerKey.
 //
 // Source: aws-sdk-java-v2, DefaultRetryStrategy, StandardRetryStrategy.
 func AWSJava() AWSOptions {
@@ -133,7 +155,8 @@ func AWSJava() AWSOptions {
 	}
 }
 
-// AWSJava2026 is the standard mode of aws-sdk-java-v2 since 2026: AWSJava with 50 ms instead of 100 ms, 14 for a retry, but 5 after Throttled.
+// AWSJava2026 is the standard mode of aws-sdk-java-v2 since 2026: AWSJava with 50 ms instead of 100
+// ms, 14 for a retry, but 5 after Throttled.
 //
 // Source: aws-sdk-java-v2, the constants of its retries 2.1.
 func AWSJava2026() AWSOptions {
@@ -143,8 +166,9 @@ func AWSJava2026() AWSOptions {
 	return o
 }
 
-// AWSJavaLegacy is the legacy mode of aws-sdk-java-v2: 4 tries, delay U * min(100 ms * 2^(n-1), 20 s), after Throttled (0.5 + U/2) * min(500 ms * 2^(n-1), 20 s); a quota
-// of 500 with 5 for a retry, but 0 after Throttled. The service's wish and what comes back are as in AWSJava.
+// AWSJavaLegacy is the legacy mode of aws-sdk-java-v2: 4 tries, delay U * min(100 ms * 2^(n-1), 20
+// s), after Throttled (0.5 + U/2) * min(500 ms * 2^(n-1), 20 s); a quota of 500 with 5 for a retry,
+// but 0 after Throttled. The service's wish and what comes back are as in AWSJava.
 //
 // Source: aws-sdk-java-v2, LegacyRetryStrategy.
 func AWSJavaLegacy() AWSOptions {
@@ -156,8 +180,9 @@ func AWSJavaLegacy() AWSOptions {
 	}
 }
 
-// AWSJS is aws-sdk-js-v3 before 2026: 3 tries, delay U * min(100 ms * 2^(n-1), 20 s), 500 ms instead of 100 ms after Throttled, the service's wish between that and
-// 5 s more; a quota of 500 with 10 for a retry, but 5 after Throttled.
+// AWSJS is aws-sdk-js-v3 before 2026: 3 tries, delay U * min(100 ms * 2^(n-1), 20 s), 500 ms
+// instead of 100 ms after Throttled, the service's wish between that and 5 s more; a quota of 500
+// with 10 for a retry, but 5 after Throttled.
 //
 // Source: smithy-typescript, util-retry, StandardRetryStrategy and its constants.
 func AWSJS() AWSOptions {

@@ -47,29 +47,36 @@ type AWSRule struct {
 	Kind     transport.Kind
 }
 
-// AWSRules list the answers that are worth a retry, with their Kind; the first row that fits counts.
+// AWSRules list the answers that are worth a retry, with their Kind; the first row that fits
+// counts.
 type AWSRules []AWSRule
 
-// throttlingCodes are throttling at any status. botocore, Go, Java and JavaScript share them. PriorRequestNotComplete is in botocore's list of transient codes too.
+// throttlingCodes are throttling at any status. botocore, Go, Java and JavaScript share them.
+// PriorRequestNotComplete is in botocore's list of transient codes too.
 var throttlingCodes = [...]string{
-	"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException", "TooManyRequestsException", "ProvisionedThroughputExceededException",
-	"TransactionInProgressException", "RequestLimitExceeded", "BandwidthLimitExceeded", "LimitExceededException", "RequestThrottled", "SlowDown",
+	"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException", "TooManyRequestsException",
+	"ProvisionedThroughputExceededException",
+	"TransactionInProgressException", "RequestLimitExceeded", "BandwidthLimitExceeded", "LimitExceededException",
+	"RequestThrottled", "SlowDown",
 	"PriorRequestNotComplete", "EC2ThrottledException",
 }
 
-// transientCodes are transient at any status. They are answers, not time-outs of ours, so their Kind is not Timeout and they do not cost as much.
+// transientCodes are transient at any status. They are answers, not time-outs of ours, so their
+// Kind is not Timeout and they do not cost as much.
 var transientCodes = [...]string{"RequestTimeout", "RequestTimeoutException"}
 
 // socketCodes are what the run-time system of JavaScript reports.
 var socketCodes = [...]string{
-	"TimeoutError", "ECONNRESET", "ECONNREFUSED", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN",
+	"TimeoutError", "ECONNRESET", "ECONNREFUSED", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND",
+	"EAI_AGAIN",
 }
 
 var transientStatus = [...]int{500, 502, 503, 504}
 
 // legacyThrottling are the codes that the legacy mode retries at status 400.
 var legacyThrottling = [...]string{
-	"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException", "ProvisionedThroughputExceededException",
+	"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException",
+	"ProvisionedThroughputExceededException",
 }
 
 // legacyPairs are the services' own rows in the legacy mode.
@@ -91,7 +98,8 @@ var legacyPairs = [...]AWSRule{
 	{Service: "organizations", Code: "TooManyRequestsException", Status: 400, Kind: transport.Throttled},
 }
 
-// AWSStandardRules are those of the standard and adaptive modes: throttling by error code at any status, transient by error code or by status 500, 502, 503 and 504, an error of STS, and
+// AWSStandardRules are those of the standard and adaptive modes: throttling by error code at any
+// status, transient by error code or by status 500, 502, 503 and 504, an error of STS, and
 // DynamoDB's checksum. Status 429 alone is not among them.
 //
 // Source: botocore, retries/standard.py; aws-sdk-go-v2, aws/retry, has the same codes and statuses.
@@ -104,7 +112,8 @@ func AWSStandardRules() AWSRules {
 		AWSRule{Service: "dynamodb", Checksum: true, Kind: transport.Unavailable})
 }
 
-// AWSLegacyRules are those of botocore's legacy mode: status 500, 502, 503, 504, 509 and 429, five error codes at status 400, and rows for single services.
+// AWSLegacyRules are those of botocore's legacy mode: status 500, 502, 503, 504, 509 and 429, five
+// error codes at status 400, and rows for single services.
 //
 // Source: botocore, data/_retry.json.
 func AWSLegacyRules() AWSRules {
@@ -114,7 +123,8 @@ func AWSLegacyRules() AWSRules {
 	return statuses(r, transientStatus[:], transport.Unavailable)
 }
 
-// AWSJSRules are those of aws-sdk-js-v3: the codes and statuses of the standard mode, status 429 as throttling, and the names of failures of the connection. Clock skew and expired signatures, which
+// AWSJSRules are those of aws-sdk-js-v3: the codes and statuses of the standard mode, status 429 as
+// throttling, and the names of failures of the connection. Clock skew and expired signatures, which
 // that SDK corrects and retries, are not among them.
 //
 // Source: smithy-typescript, service-error-classification.
@@ -140,7 +150,8 @@ func statuses(r AWSRules, list []int, kind transport.Kind) AWSRules {
 	return r
 }
 
-// Judge returns what the rules say of f: Again with the Kind of the first row that fits, or of the service's model (Throttled, or Unavailable for Retryable); Fail if there is none.
+// Judge returns what the rules say of f: Again with the Kind of the first row that fits, or of the
+// service's model (Throttled, or Unavailable for Retryable); Fail if there is none.
 func (r AWSRules) Judge(f AWSFailure) Info {
 	if f.Retryable && f.Throttling {
 		return f.again(transport.Throttled)
@@ -161,8 +172,10 @@ func (r *AWSRule) fits(f AWSFailure) bool {
 		(r.Status == 0 || r.Status == f.Status) && (!r.Checksum || f.BadChecksum)
 }
 
-// AWSKotlinJudge goes by how a failure is marked, in the order of smithy-kotlin: a service's error that is retryable is of the side whose fault it is (Unavailable, Conflict), even where it is
-// throttling too; the client library's own that is retryable is Conflict; then what is throttling is Throttled and what is retryable Network. All else fails.
+// AWSKotlinJudge goes by how a failure is marked, in the order of smithy-kotlin: a service's error
+// that is retryable is of the side whose fault it is (Unavailable, Conflict), even where it is
+// throttling too; the client library's own that is retryable is Conflict; then what is throttling
+// is Throttled and what is retryable Network. All else fails.
 //
 // Source: smithy-kotlin, StandardRetryPolicy.
 func AWSKotlinJudge(f AWSFailure) Info {
@@ -199,8 +212,9 @@ func (f AWSFailure) side() Fault {
 	return FaultUnknown
 }
 
-// AWSClassifier makes a Classifier of judge, which is AWSKotlinJudge or the method Judge of some AWSRules. of tells what is known about an error, and false where that is nothing; nil: AWSFailureOf.
-// Errors that of knows nothing about, lost connections for one, are Undecided.
+// AWSClassifier makes a Classifier of judge, which is AWSKotlinJudge or the method Judge of some
+// AWSRules. of tells what is known about an error, and false where that is nothing; nil:
+// AWSFailureOf. Errors that of knows nothing about, lost connections for one, are Undecided.
 func AWSClassifier(judge func(AWSFailure) Info, of func(error) (AWSFailure, bool)) Classifier {
 	if of == nil {
 		of = AWSFailureOf
@@ -213,8 +227,10 @@ func AWSClassifier(judge func(AWSFailure) Info, of func(error) (AWSFailure, bool
 	}
 }
 
-// AWSFailureOf reads an error's code and HTTP status from the methods ErrorCode() string and HTTPStatusCode() int, which the errors of aws-sdk-go-v2 have, anywhere in its chain. What it
-// does not know is the service, the model's marks and the wait asked for; a function of one's own can add them.
+// AWSFailureOf reads an error's code and HTTP status from the methods ErrorCode() string and
+// HTTPStatusCode() int, which the errors of aws-sdk-go-v2 have, anywhere in its chain. What it does
+// not know is the service, the model's marks and the wait asked for; a function of one's own can
+// add them.
 func AWSFailureOf(err error) (f AWSFailure, ok bool) {
 	transport.Walk(err, func(err error) bool {
 		if e, is := err.(interface{ ErrorCode() string }); is && f.Code == "" {
@@ -228,7 +244,8 @@ func AWSFailureOf(err error) (f AWSFailure, ok bool) {
 	return f, f.Code != "" || f.Status != 0
 }
 
-// AWSRetryAfter reads the header x-amz-retry-after, which is a whole number of milliseconds. Whatever else it holds, also a negative number, counts as no wish: 0.
+// AWSRetryAfter reads the header x-amz-retry-after, which is a whole number of milliseconds.
+// Whatever else it holds, also a negative number, counts as no wish: 0.
 func AWSRetryAfter(header string) time.Duration {
 	ms, err := strconv.ParseInt(header, 10, 64)
 	if err != nil || ms < 0 {

@@ -62,11 +62,15 @@ func TestAWSRules(t *testing.T) {
 		{"glacier, other status", f{Service: "glacier", Status: 400, Code: "RequestTimeoutException"}, kServer, no, kServer},
 		{"route53", f{Service: "route53", Status: 400, Code: "PriorRequestNotComplete"}, kThrottle, kThrottle, kThrottle},
 		{"dynamodb conflict", f{Service: "dynamodb", Status: 409, Code: "ReplicatedWriteConflictException"}, no, kClient, no},
-		{"dynamodb transaction", f{Service: "dynamodb", Status: 400, Code: "TransactionInProgressException"}, kThrottle, kThrottle, kThrottle},
-		{"cloudsearch", f{Service: "cloudsearch", Status: 509, Code: "BandwidthLimitExceeded"}, kThrottle, kThrottle, kThrottle},
-		{"organizations", f{Service: "organizations", Status: 400, Code: "TooManyRequestsException"}, kThrottle, kThrottle, kThrottle},
+		{"dynamodb transaction", f{Service: "dynamodb", Status: 400, Code: "TransactionInProgressException"}, kThrottle,
+			kThrottle, kThrottle},
+		{"cloudsearch", f{Service: "cloudsearch", Status: 509, Code: "BandwidthLimitExceeded"}, kThrottle, kThrottle,
+			kThrottle},
+		{"organizations", f{Service: "organizations", Status: 400, Code: "TooManyRequestsException"}, kThrottle, kThrottle,
+			kThrottle},
 		{"modelled", f{Status: 400, Code: "Odd", Retryable: true}, kServer, kServer, kServer},
-		{"modelled as throttling", f{Status: 400, Code: "Odd", Retryable: true, Throttling: true}, kThrottle, kThrottle, kThrottle},
+		{"modelled as throttling", f{Status: 400, Code: "Odd", Retryable: true, Throttling: true}, kThrottle, kThrottle,
+			kThrottle},
 		{"the mark throttling alone", f{Status: 400, Code: "Odd", Throttling: true}, no, no, no},
 	} {
 		for _, r := range []struct {
@@ -80,14 +84,16 @@ func TestAWSRules(t *testing.T) {
 				verdict = retrypolicy.Fail
 			}
 			if info.Verdict != verdict || info.Kind != r.want {
-				t.Errorf("%s, %s %+v: verdict %d, %v; want %d, %v", r.name, c.name, c.failure, info.Verdict, info.Kind, verdict, r.want)
+				t.Errorf("%s, %s %+v: verdict %d, %v; want %d, %v", r.name, c.name, c.failure, info.Verdict, info.Kind, verdict,
+					r.want)
 			}
 		}
 	}
 }
 
 func TestAWSRulesHaveEveryThrottlingCode(t *testing.T) {
-	listed := strings.Fields(`Throttling ThrottlingException ThrottledException RequestThrottledException TooManyRequestsException ProvisionedThroughputExceededException
+	listed := strings.Fields(
+		`Throttling ThrottlingException ThrottledException RequestThrottledException TooManyRequestsException ProvisionedThroughputExceededException
 		TransactionInProgressException RequestLimitExceeded BandwidthLimitExceeded LimitExceededException RequestThrottled SlowDown PriorRequestNotComplete EC2ThrottledException`)
 	for _, rules := range []retrypolicy.AWSRules{retrypolicy.AWSStandardRules(), retrypolicy.AWSJSRules()} {
 		var got []string
@@ -110,15 +116,20 @@ func TestAWSKotlinJudge(t *testing.T) {
 		want    transport.Kind
 		fail    bool
 	}{
-		{"service, server fault", f{Origin: retrypolicy.FromService, Fault: retrypolicy.FaultServer, Retryable: true}, kServer, false},
-		{"service, client fault", f{Origin: retrypolicy.FromService, Fault: retrypolicy.FaultClient, Retryable: true}, kClient, false},
-		{"the side counts before throttling", f{Origin: retrypolicy.FromService, Fault: retrypolicy.FaultServer, Retryable: true, Throttling: true}, kServer, false},
+		{"service, server fault", f{Origin: retrypolicy.FromService, Fault: retrypolicy.FaultServer, Retryable: true},
+			kServer, false},
+		{"service, client fault", f{Origin: retrypolicy.FromService, Fault: retrypolicy.FaultClient, Retryable: true},
+			kClient, false},
+		{"the side counts before throttling", f{Origin: retrypolicy.FromService, Fault: retrypolicy.FaultServer,
+			Retryable: true, Throttling: true}, kServer, false},
 		{"library", f{Origin: retrypolicy.FromLibrary, Retryable: true}, kClient, false},
 		{"throttling", f{Throttling: true, Retryable: true}, kThrottle, false},
-		{"service, throttling, not marked retryable", f{Origin: retrypolicy.FromService, Fault: retrypolicy.FaultClient, Throttling: true}, kThrottle, false},
+		{"service, throttling, not marked retryable", f{Origin: retrypolicy.FromService, Fault: retrypolicy.FaultClient,
+			Throttling: true}, kThrottle, false},
 		{"elsewhere", f{Retryable: true}, kNetwork, false},
 		{"service of unknown fault", f{Origin: retrypolicy.FromService, Retryable: true}, kNetwork, false},
-		{"nothing marked", f{Origin: retrypolicy.FromService, Fault: retrypolicy.FaultServer, Status: 500}, transport.Unknown, true},
+		{"nothing marked", f{Origin: retrypolicy.FromService, Fault: retrypolicy.FaultServer, Status: 500}, transport.Unknown,
+			true},
 	} {
 		info := retrypolicy.AWSKotlinJudge(c.failure)
 		if info.Kind != c.want || (info.Verdict == retrypolicy.Fail) != c.fail || info.Verdict == retrypolicy.Undecided {
@@ -162,8 +173,10 @@ func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
 			t.Errorf("%v: %+v", c.err, got)
 		}
 	}
-	// A function of one's own adds what the error does not tell; what it does not know falls through to the next classifier.
-	dynamo := retrypolicy.AWSClassifier(retrypolicy.AWSLegacyRules().Judge, func(err error) (retrypolicy.AWSFailure, bool) {
+	// A function of one's own adds what the error does not tell; what it does not know falls through
+	// to the next classifier.
+	dynamo := retrypolicy.AWSClassifier(retrypolicy.AWSLegacyRules().Judge, func(err error) (retrypolicy.AWSFailure,
+		bool) {
 		f, ok := retrypolicy.AWSFailureOf(err)
 		f.Service, f.After = "dynamodb", retrypolicy.AWSRetryAfter("20")
 		return f, ok

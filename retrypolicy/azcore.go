@@ -5,11 +5,15 @@ import (
 	"time"
 )
 
-// Azcore is the retry policy of the Azure SDK for Go: the least of Max and (2^n - 1) * Delay * [0.8, 1.3) before the n-th retry. A wait that the service asked for counts instead, exactly; if it is
-// above Max there is no retry, with ToldNotTo. The zero value has the SDK's defaults, and as there a negative number turns something off.
+// Azcore is the retry policy of the Azure SDK for Go: the least of Max and (2^n - 1) * Delay *
+// [0.8, 1.3) before the n-th retry. A wait that the service asked for counts instead, exactly; if
+// it is above Max there is no retry, with ToldNotTo. The zero value has the SDK's defaults, and as
+// there a negative number turns something off.
 //
-// The SDK retries after the statuses AzcoreStatuses and every error without a status: Retrier{Policy: Azcore{}, Classify: ClassifyStatuses(AzcoreStatuses()...)}. Its TryTimeout is
-// Retrier.TryLimit. Unlike the SDK, no Delay really is none: there a product of 0 is taken for an overflow and waits for Max.
+// The SDK retries after the statuses AzcoreStatuses and every error without a status:
+// Retrier{Policy: Azcore{}, Classify: ClassifyStatuses(AzcoreStatuses()...)}. Its TryTimeout is
+// Retrier.TryLimit. Unlike the SDK, no Delay really is none: there a product of 0 is taken for an
+// overflow and waits for Max.
 //
 // Source: the SDK's code, sdk/azcore/runtime/policy_retry.
 type Azcore struct {
@@ -42,14 +46,16 @@ func (z Azcore) Decide(a Attempt) Decision {
 	case a.After > 0:
 		return Decision{Retry: true, Delay: a.After}
 	}
-	grown := (math.Exp2(float64(n)) - 1) * float64(delay) // may be infinite, or not a number if there is no delay: duration sees to that
+	// may be infinite, or not a number if there is no delay: duration sees to that
+	grown := (math.Exp2(float64(n)) - 1) * float64(delay)
 	return Decision{Retry: true, Delay: min(duration(grown*(0.8+0.5*unit(a.Rand))), most)}
 }
 
 // Validate reports that there is nothing to complain about: every number has a meaning.
 func (Azcore) Validate() error { return nil }
 
-// orDefault is value where n is 0, and 0 where n is negative: how several libraries tell "not set" from "none".
+// orDefault is value where n is 0, and 0 where n is negative: how several libraries tell "not set"
+// from "none".
 func orDefault[T int | time.Duration](n, value T) T {
 	if n == 0 {
 		return value

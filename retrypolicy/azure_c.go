@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// CCurve names a retry policy of the Azure IoT device SDK for C. n counts retries, 1 for the first; the first comes at once with all of them but CNone.
+// CCurve names a retry policy of the Azure IoT device SDK for C. n counts retries, 1 for the first;
+// the first comes at once with all of them but CNone.
 type CCurve uint8
 
 const (
-	// CExponentialJitter: CExponential plus 0 to Jitter percent of it, after the limit. The SDK's default.
+	// CExponentialJitter: CExponential plus 0 to Jitter percent of it, after the limit. The SDK's
+	// default.
 	CExponentialJitter CCurve = iota
 	// CExponential: Initial * 2^(n-2).
 	CExponential
@@ -17,7 +19,8 @@ const (
 	CLinear
 	// CInterval: Initial.
 	CInterval
-	// CRandom: a whole number of seconds from 0 up to, not including, Initial. (The SDK reaches Initial itself once in 2^31 draws.)
+	// CRandom: a whole number of seconds from 0 up to, not including, Initial. (The SDK reaches
+	// Initial itself once in 2^31 draws.)
 	CRandom
 	// CImmediate: always at once.
 	CImmediate
@@ -27,8 +30,10 @@ const (
 	cCurves // number of curves
 )
 
-// AzureC is what the retry control of the Azure IoT device SDK for C does. It counts in whole seconds, cut: a jitter of 5 % is nothing below 20 s. A wait is counted from
-// the beginning of the try before, so a try that took long is followed by a shorter delay. The zero value is the SDK's default: 0, 1, 2, 4, 8, 16 s, then 30 or 31 s, for ever.
+// AzureC is what the retry control of the Azure IoT device SDK for C does. It counts in whole
+// seconds, cut: a jitter of 5 % is nothing below 20 s. A wait is counted from the beginning of the
+// try before, so a try that took long is followed by a shorter delay. The zero value is the SDK's
+// default: 0, 1, 2, 4, 8, 16 s, then 30 or 31 s, for ever.
 //
 // Source: the SDK's code, iothub_client_retry_control; its document describes another jitter.
 type AzureC struct {
@@ -39,8 +44,9 @@ type AzureC struct {
 	Max time.Duration
 	// Jitter is in percent. 0: 5. CExponential has none.
 	Jitter int
-	// Limit ends the retries: there is none that would begin when Limit has passed since the series began. (The SDK counts from the first retry, which comes at once.)
-	// CImmediate heeds it no more than the SDK does. 0: none.
+	// Limit ends the retries: there is none that would begin when Limit has passed since the series
+	// began. (The SDK counts from the first retry, which comes at once.) CImmediate heeds it no more
+	// than the SDK does. 0: none.
 	Limit time.Duration
 }
 

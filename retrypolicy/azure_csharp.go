@@ -6,14 +6,17 @@ import (
 	"time"
 )
 
-// The policies of the Azure IoT device SDK 2.x (preview) for .NET. Each takes MaxRetries, which counts oddly there and here: the SDK counts before it compares, so
-// MaxRetries N allows N-1 retries, 1 none, and 0 any number. Its jitter is a whole number of percent from -5 to 5, and none for delays under 50 ms; it comes
-// after the limit, which a delay may pass by 5 %.
+// The policies of the Azure IoT device SDK 2.x (preview) for .NET. Each takes MaxRetries, which
+// counts oddly there and here: the SDK counts before it compares, so MaxRetries N allows N-1
+// retries, 1 none, and 0 any number. Its jitter is a whole number of percent from -5 to 5, and none
+// for delays under 50 ms; it comes after the limit, which a delay may pass by 5 %.
 //
-// The SDK's policies refuse what is not a transient failure by themselves. Here the classifier sees to that before a policy is asked.
+// The SDK's policies refuse what is not a transient failure by themselves. Here the classifier sees
+// to that before a policy is asked.
 
-// CSharpExponential waits 2^(n+6) ms before the n-th retry, with n+6 at most 32, and at most Max: 128 ms, 256 ms, 512 ms and so on. The zero value is the SDK's default:
-// for ever, at most 12 hours, with jitter. Source: the SDK's code, IotHubClientExponentialBackoffRetryPolicy.
+// CSharpExponential waits 2^(n+6) ms before the n-th retry, with n+6 at most 32, and at most Max:
+// 128 ms, 256 ms, 512 ms and so on. The zero value is the SDK's default: for ever, at most 12
+// hours, with jitter. Source: the SDK's code, IotHubClientExponentialBackoffRetryPolicy.
 type CSharpExponential struct {
 	// MaxRetries is one more than the number of retries. 0: no limit.
 	MaxRetries int
@@ -46,7 +49,8 @@ func (c CSharpExponential) Validate() error {
 	return nil
 }
 
-// CSharpFixed waits Delay before each retry. Source: the SDK's code, IotHubClientFixedDelayRetryPolicy.
+// CSharpFixed waits Delay before each retry. Source: the SDK's code,
+// IotHubClientFixedDelayRetryPolicy.
 type CSharpFixed struct {
 	// MaxRetries is one more than the number of retries. 0: no limit.
 	MaxRetries int
@@ -75,7 +79,8 @@ func (c CSharpFixed) Validate() error {
 	return nil
 }
 
-// CSharpIncremental waits n*Step before the n-th retry, at most Max. Source: the SDK's code, IotHubClientIncrementalDelayRetryPolicy.
+// CSharpIncremental waits n*Step before the n-th retry, at most Max. Source: the SDK's code,
+// IotHubClientIncrementalDelayRetryPolicy.
 type CSharpIncremental struct {
 	// MaxRetries is one more than the number of retries. 0: no limit.
 	MaxRetries int

@@ -5,10 +5,12 @@ import (
 	"time"
 )
 
-// AzureCSharpV1 is what the Azure IoT device SDK 1.x for .NET does. The numbers are those of AzureJava without its fast first retry: with c = 0 for the first retry,
-// min(Min + (2^c-1) * [0.8*Delta, 1.2*Delta), Max) in whole milliseconds; but tries begin at least a second apart, so what the try itself took is taken off that
-// second. The defaults, where all numbers are zero, are Count 2^31-1, Min 100 ms, Max 10 s and Delta 100 ms. With tries that fail at once that gives 1 s, 1 s, 1 s,
-// 1 s, 1.3 to 1.885 s and so on.
+// AzureCSharpV1 is what the Azure IoT device SDK 1.x for .NET does. The numbers are those of
+// AzureJava without its fast first retry: with c = 0 for the first retry, min(Min + (2^c-1) *
+// [0.8*Delta, 1.2*Delta), Max) in whole milliseconds; but tries begin at least a second apart, so
+// what the try itself took is taken off that second. The defaults, where all numbers are zero, are
+// Count 2^31-1, Min 100 ms, Max 10 s and Delta 100 ms. With tries that fail at once that gives 1 s,
+// 1 s, 1 s, 1 s, 1.3 to 1.885 s and so on.
 //
 // Source: the SDK's code, ExponentialBackoffRetryStrategy and RetryPolicy.
 type AzureCSharpV1 struct {
@@ -22,7 +24,8 @@ const apartV1 = time.Second
 
 func (v AzureCSharpV1) settings() AzureCSharpV1 {
 	if v == (AzureCSharpV1{}) {
-		v = AzureCSharpV1{Count: math.MaxInt32, Min: 100 * time.Millisecond, Max: 10 * time.Second, Delta: 100 * time.Millisecond}
+		v = AzureCSharpV1{Count: math.MaxInt32, Min: 100 * time.Millisecond, Max: 10 * time.Second,
+			Delta: 100 * time.Millisecond}
 	}
 	return v
 }
@@ -48,7 +51,8 @@ func (v AzureCSharpV1) Validate() error {
 	return javaRange("AzureCSharpV1", set.Min, set.Max, set.Delta)
 }
 
-// sinceTry is the time since the latest try began, for policies that keep tryBegins in Decision.Step.
+// sinceTry is the time since the latest try began, for policies that keep tryBegins in
+// Decision.Step.
 func sinceTry(a Attempt) time.Duration {
 	began := max(time.Duration(a.Last.Step), 0)
 	return max(a.Elapsed-min(began, max(a.Elapsed, 0)), 0)

@@ -6,17 +6,21 @@ import (
 	"time"
 )
 
-// AzureJava is what the code of the Azure IoT device SDK for Java computes, for those who migrate; it is not what that SDK documents, which is
-// ExponentialBackoffWithJitter. With c = 0 for the first retry, and all in whole milliseconds:
+// AzureJava is what the code of the Azure IoT device SDK for Java computes, for those who migrate;
+// it is not what that SDK documents, which is ExponentialBackoffWithJitter. With c = 0 for the
+// first retry, and all in whole milliseconds:
 //
 //	0                                                               if c = 0: the fast first retry
 //	no retry                                                        if c >= Count
 //	min(Min + (2^c - 1) * a whole number in [0.8*Delta, 1.2*Delta), Max)
 //
-// A value whose numbers are all zero has the SDK's defaults: Count 2^31-1, Min 100 ms, Max 10 s, Delta 100 ms. That gives 0, 180 to 219 ms, 340 to 457 ms, 660 to
-// 933 ms and so on, and 10 s from the eighth retry. Otherwise the numbers are taken as they stand. Fractions of a millisecond are cut.
+// A value whose numbers are all zero has the SDK's defaults: Count 2^31-1, Min 100 ms, Max 10 s,
+// Delta 100 ms. That gives 0, 180 to 219 ms, 340 to 457 ms, 660 to 933 ms and so on, and 10 s from
+// the eighth retry. Otherwise the numbers are taken as they stand. Fractions of a millisecond are
+// cut.
 //
-// The SDK also ends an outage, and a message, after 4 minutes: MaxElapsed{Limit: 4 * time.Minute, Policy: AzureJava{}}.
+// The SDK also ends an outage, and a message, after 4 minutes: MaxElapsed{Limit: 4 * time.Minute,
+// Policy: AzureJava{}}.
 //
 // Source: the SDK's code, ExponentialBackoffWithJitter and IotHubTransport.
 type AzureJava struct {
@@ -28,8 +32,9 @@ type AzureJava struct {
 	Delta time.Duration
 	// NoFastRetry: the first retry waits for Min.
 	NoFastRetry bool
-	// Resend: c begins with 1, as it does for the SDK's messages and for the devices of a shared connection; so these have no fast retry, and one retry less than
-	// Count. Otherwise c begins with 0, as in the SDK's loops that open and reconnect.
+	// Resend: c begins with 1, as it does for the SDK's messages and for the devices of a shared
+	// connection; so these have no fast retry, and one retry less than Count. Otherwise c begins with
+	// 0, as in the SDK's loops that open and reconnect.
 	Resend bool
 }
 
@@ -66,7 +71,8 @@ func (j AzureJava) Validate() error {
 		return err
 	}
 	if set.Min < time.Millisecond && set.Delta < time.Millisecond && set.Count > 1 {
-		return invalid("AzureJava.Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use Immediately{}")
+		return invalid("AzureJava.Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use " +
+			"Immediately{}")
 	}
 	return nil
 }
@@ -80,7 +86,8 @@ func javaRange(name string, least, most, delta time.Duration) error {
 	case most < least:
 		return invalid(name + ".Max is below Min; give Min or more")
 	case most < time.Millisecond:
-		return invalid(name + ".Max is below 1 ms, so every delay would be 0; give the longest delay (a value that is not all zero has no defaults)")
+		return invalid(name + ".Max is below 1 ms, so every delay would be 0; give the longest delay (a value that is not " +
+			"all zero has no defaults)")
 	case most > longest32 || delta > longest32:
 		return invalid(name + ".Max or Delta is above 2^31-1 ms; give less than 24 days")
 	}
@@ -90,8 +97,8 @@ func javaRange(name string, least, most, delta time.Duration) error {
 // longest32 is the longest time that Java's 32-bit milliseconds hold.
 const longest32 = math.MaxInt32 * time.Millisecond
 
-// javaDelay is min(least + (2^c-1)*[0.8*delta, 1.2*delta), most) in milliseconds, where the product is at most 2^31-1. An empty range, which makes the SDK
-// throw, is its lower bound.
+// javaDelay is min(least + (2^c-1)*[0.8*delta, 1.2*delta), most) in milliseconds, where the product
+// is at most 2^31-1. An empty range, which makes the SDK throw, is its lower bound.
 func javaDelay(c int, least, most, delta time.Duration, draw uint64) time.Duration {
 	d := float64(delta / time.Millisecond)
 	low := uint64(max(d*0.8, 0))

@@ -13,7 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The vectors P1 to P10 of the official tests, by the count that the SDK's own policy is given: 0 for the first retry.
+// The vectors P1 to P10 of the official tests, by the count that the SDK's own policy is given: 0
+// for the first retry.
 func TestAzureJavaVectors(t *testing.T) {
 	type java = retrypolicy.AzureJava
 	for _, c := range []struct {
@@ -32,8 +33,10 @@ func TestAzureJavaVectors(t *testing.T) {
 		{"P7", java{Count: 10000, Min: 10 * msec, Max: 100 * msec, Delta: 10 * msec}, 2, drawZero, 34 * msec},
 		{"P10 count 9 of 10", java{Count: 10, Min: 10 * msec, Max: 100 * msec, Delta: 10 * msec}, 9, drawZero, 100 * msec},
 		{"fast retry comes before the limit", java{Count: 1, Max: s}, 0, drawLast, 0},
-		{"a product beyond 32 bits", java{Count: 99, Max: math.MaxInt32 * msec, Delta: math.MaxInt32 * msec}, 98, drawLast, math.MaxInt32 * msec},
-		{"whole milliseconds, cut", java{Count: 99, Min: 1999 * time.Microsecond, Max: time.Minute, Delta: 10*msec + 999*time.Microsecond}, 1, drawZero, 9 * msec},
+		{"a product beyond 32 bits", java{Count: 99, Max: math.MaxInt32 * msec, Delta: math.MaxInt32 * msec}, 98, drawLast,
+			math.MaxInt32 * msec},
+		{"whole milliseconds, cut", java{Count: 99, Min: 1999 * time.Microsecond, Max: time.Minute,
+			Delta: 10*msec + 999*time.Microsecond}, 1, drawZero, 9 * msec},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			refusal := ""
@@ -49,8 +52,10 @@ func TestAzureJavaVectors(t *testing.T) {
 	checkInvalid(t, java{Min: msec, Max: s}, "AzureJava.Count is below 1") // P8
 }
 
-// javaTable has the delays in ms by the SDK's count, as P9 and section 7 of the notes on algorithms give them: the least and the greatest.
-var javaTable = [][2]time.Duration{{100, 100}, {180, 219}, {340, 457}, {660, 933}, {1300, 1885}, {2580, 3789}, {5140, 7597}, {10000, 10000}, {10000, 10000}}
+// javaTable has the delays in ms by the SDK's count, as P9 and section 7 of the notes on algorithms
+// give them: the least and the greatest.
+var javaTable = [][2]time.Duration{{100, 100}, {180, 219}, {340, 457}, {660, 933}, {1300, 1885}, {2580, 3789},
+	{5140, 7597}, {10000, 10000}, {10000, 10000}}
 
 func TestAzureJavaTable(t *testing.T) {
 	for count, want := range javaTable {
@@ -124,11 +129,13 @@ func TestAzureNoRetry(t *testing.T) { // P11, P25
 	}
 }
 
-// P12: where the try itself took a second or more, the figures are those of the Java code without the fast retry.
+// P12: where the try itself took a second or more, the figures are those of the Java code without
+// the fast retry.
 func TestAzureCSharpV1Strategy(t *testing.T) {
 	for count, want := range javaTable {
 		for i, draw := range []uint64{drawZero, drawLast} {
-			a := retrypolicy.Attempt{Retry: count + 1, Rand: draw, Elapsed: 10 * s, Last: retrypolicy.Decision{Step: uint64(9 * s)}}
+			a := retrypolicy.Attempt{Retry: count + 1, Rand: draw, Elapsed: 10 * s,
+				Last: retrypolicy.Decision{Step: uint64(9 * s)}}
 			if d := (retrypolicy.AzureCSharpV1{}).Decide(a); !d.Retry || d.Delay != want[i]*msec {
 				t.Errorf("count %d, draw %#x: %v, want after %v", count, draw, d, want[i]*msec)
 			}
@@ -151,7 +158,10 @@ func TestAzureCSharpV1KeepsTriesASecondApart(t *testing.T) {
 		bounded.Test(t, func(t *testing.T) {
 			var starts []time.Duration
 			begin := time.Now()
-			r := retrypolicy.Retrier{Policy: retrypolicy.AzureCSharpV1{Count: len(c.want), Max: 10 * s, Min: 100 * msec, Delta: 100 * msec}, Rand: func() uint64 { return 0 }}
+			r := retrypolicy.Retrier{Policy: retrypolicy.AzureCSharpV1{Count: len(c.want), Max: 10 * s, Min: 100 * msec,
+				Delta: 100 * msec}, Rand: func() uint64 {
+				return 0
+			}}
 			err := r.Do(t.Context(), func(context.Context) error {
 				starts = append(starts, time.Since(begin))
 				time.Sleep(c.took)
@@ -217,7 +227,8 @@ func TestCSharpIncremental(t *testing.T) { // P16
 func TestCSharpMaxRetriesAllowsOneLess(t *testing.T) {
 	for limit := 1; limit < 5; limit++ {
 		for _, p := range []retrypolicy.Policy{
-			retrypolicy.CSharpExponential{MaxRetries: limit}, retrypolicy.CSharpFixed{MaxRetries: limit}, retrypolicy.CSharpIncremental{MaxRetries: limit, Step: s},
+			retrypolicy.CSharpExponential{MaxRetries: limit}, retrypolicy.CSharpFixed{MaxRetries: limit},
+			retrypolicy.CSharpIncremental{MaxRetries: limit, Step: s},
 		} {
 			got := sequence(p, retrypolicy.Attempt{}, 9)
 			if last := got[len(got)-1]; len(got) != limit || last.Reason != retrypolicy.OutOfAttempts {
@@ -227,7 +238,8 @@ func TestCSharpMaxRetriesAllowsOneLess(t *testing.T) {
 	}
 }
 
-// P17: what is not a transient failure of the hub is not retried, whatever the policy. The SDK also refuses errors of other libraries, which takes a classifier here.
+// P17: what is not a transient failure of the hub is not retried, whatever the policy. The SDK also
+// refuses errors of other libraries, which takes a classifier here.
 func TestCSharpNotTransient(t *testing.T) {
 	hubOnly := func(err error) retrypolicy.Info {
 		if transport.Find(err) == nil {
@@ -251,7 +263,8 @@ func TestCSharpNotTransient(t *testing.T) {
 		{&transport.Error{Kind: transport.Unavailable}, 3},
 	} {
 		for _, p := range []retrypolicy.Policy{
-			retrypolicy.CSharpExponential{MaxRetries: 3}, retrypolicy.CSharpFixed{MaxRetries: 3, Delay: s}, retrypolicy.CSharpIncremental{MaxRetries: 3, Step: s},
+			retrypolicy.CSharpExponential{MaxRetries: 3}, retrypolicy.CSharpFixed{MaxRetries: 3, Delay: s},
+			retrypolicy.CSharpIncremental{MaxRetries: 3, Step: s},
 		} {
 			bounded.Test(t, func(t *testing.T) {
 				tries := 0
@@ -265,7 +278,8 @@ func TestCSharpNotTransient(t *testing.T) {
 	}
 }
 
-// cWaits are the waits of the C SDK's tests, which move the clock to the end of each wait: delays until the stop.
+// cWaits are the waits of the C SDK's tests, which move the clock to the end of each wait: delays
+// until the stop.
 func TestAzureCVectors(t *testing.T) {
 	type c = retrypolicy.AzureC
 	for _, v := range []struct {
@@ -279,17 +293,21 @@ func TestAzureCVectors(t *testing.T) {
 		{"default, greatest", c{}, drawLast, []time.Duration{0, 1, 2, 4, 8, 16, 31, 31, 31}, false},
 		{"P18 without its limit", c{Jitter: 1}, drawLast, []time.Duration{0, 1, 2, 4, 8, 16, 30, 30}, false},
 		{"P18", c{Jitter: 1, Limit: 10 * s}, drawLast, []time.Duration{0, 1, 2, 4}, true},
-		{"P19 without its limit", c{Curve: retrypolicy.CExponential, Initial: 2 * s}, drawLast, []time.Duration{0, 2, 4, 8, 16, 30, 30}, false},
-		{"P19", c{Curve: retrypolicy.CExponential, Initial: 2 * s, Limit: 15 * s}, drawLast, []time.Duration{0, 2, 4, 8}, true},
+		{"P19 without its limit", c{Curve: retrypolicy.CExponential, Initial: 2 * s}, drawLast, []time.Duration{0, 2, 4, 8,
+			16, 30, 30}, false},
+		{"P19", c{Curve: retrypolicy.CExponential, Initial: 2 * s, Limit: 15 * s}, drawLast, []time.Duration{0, 2, 4, 8},
+			true},
 		{"P20 interval", c{Curve: retrypolicy.CInterval, Limit: 19 * s}, drawLast, []time.Duration{0, 5, 5, 5}, true},
-		{"P20 linear without its limit", c{Curve: retrypolicy.CLinear}, drawLast, []time.Duration{0, 5, 10, 15, 20, 25, 30, 30}, false},
+		{"P20 linear without its limit", c{Curve: retrypolicy.CLinear}, drawLast, []time.Duration{0, 5, 10, 15, 20, 25, 30,
+			30}, false},
 		{"P20 linear", c{Curve: retrypolicy.CLinear, Limit: 19 * s}, drawLast, []time.Duration{0, 5, 10}, true},
 		{"P21 none", c{Curve: retrypolicy.CNone}, drawLast, nil, true},
 		{"P21 immediate", c{Curve: retrypolicy.CImmediate, Limit: s}, drawLast, []time.Duration{0, 0, 0, 0, 0, 0}, false},
 		{"random, least", c{Curve: retrypolicy.CRandom}, drawZero, []time.Duration{0, 0, 0, 0}, false},
 		{"random, middle", c{Curve: retrypolicy.CRandom}, drawHalf, []time.Duration{0, 2, 2, 2}, false},
 		{"random, greatest", c{Curve: retrypolicy.CRandom}, drawLast, []time.Duration{0, 4, 4, 4}, false},
-		{"a limit that a wait just meets stops", c{Curve: retrypolicy.CInterval, Limit: 10 * s}, drawLast, []time.Duration{0, 5}, true},
+		{"a limit that a wait just meets stops", c{Curve: retrypolicy.CInterval, Limit: 10 * s}, drawLast,
+			[]time.Duration{0, 5}, true},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			checkInvalid(t, v.policy, "")
@@ -315,7 +333,9 @@ func TestAzureCVectors(t *testing.T) {
 func TestAzureCTakesTheTryOffTheWait(t *testing.T) {
 	p := retrypolicy.AzureC{Curve: retrypolicy.CInterval}
 	a := retrypolicy.Attempt{Retry: 1, Elapsed: 3 * s}
-	for _, c := range []struct{ took, want time.Duration }{{0, 0}, {2 * s, 3 * s}, {4900 * msec, 100 * msec}, {5 * s, 0}, {time.Hour, 0}, {s, 4 * s}} {
+	for _, c := range []struct {
+		took, want time.Duration
+	}{{0, 0}, {2 * s, 3 * s}, {4900 * msec, 100 * msec}, {5 * s, 0}, {time.Hour, 0}, {s, 4 * s}} {
 		a.Elapsed += c.took
 		d := p.Decide(a)
 		if !d.Retry || d.Delay != c.want {
@@ -332,7 +352,8 @@ func TestAzureNodeVectors(t *testing.T) { // P22, P23
 	for _, c := range []struct {
 		n                 int
 		normal, throttled time.Duration // in tenths of a millisecond
-	}{{0, 0, 97375}, {1, 1000, 100000}, {2, 1105, 105250}, {3, 1315, 115750}, {10, 54655, 600000}, {42, 100000, 600000}, {math.MaxInt32, 100000, 600000}} {
+	}{{0, 0, 97375}, {1, 1000, 100000}, {2, 1105, 105250}, {3, 1315, 115750}, {10, 54655, 600000}, {42, 100000, 600000},
+		{math.MaxInt32, 100000, 600000}} {
 		for _, k := range []struct {
 			kind transport.Kind
 			want time.Duration
@@ -366,7 +387,8 @@ func TestAzureNodeCodeAndDocument(t *testing.T) {
 	}
 }
 
-// P24: the SDK's policy takes a filter that overrides single errors; here it is a classifier in front of the fixed table.
+// P24: the SDK's policy takes a filter that overrides single errors; here it is a classifier in
+// front of the fixed table.
 func TestAzureNodeFilterOverride(t *testing.T) {
 	override := func(err error) retrypolicy.Info {
 		switch transport.KindOf(err) {
@@ -387,7 +409,8 @@ func TestAzureNodeFilterOverride(t *testing.T) {
 		}{{nil, c.plain}, {override, c.override}} {
 			bounded.Test(t, func(t *testing.T) {
 				tries := 0
-				r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.AzureNode{}}, Classify: v.classify}
+				r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.AzureNode{}},
+					Classify: v.classify}
 				err := r.Do(t.Context(), func(context.Context) error { tries++; return &transport.Error{Kind: c.kind} })
 				if tries != v.want || !errors.Is(err, c.kind) {
 					t.Errorf("%v: %d tries and %v, want %d", c.kind, tries, err, v.want)

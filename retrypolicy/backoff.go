@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Jitter names a published way to spread delays. v is the delay without jitter, min(Base*Factor^(n-1), Max) for the n-th retry; U is a draw from 0 to 1.
+// Jitter names a published way to spread delays. v is the delay without jitter,
+// min(Base*Factor^(n-1), Max) for the n-th retry; U is a draw from 0 to 1.
 type Jitter uint8
 
 const (
@@ -15,21 +16,25 @@ const (
 	FullJitter
 	// EqualJitter: v/2 + U*v/2. Source: the same.
 	EqualJitter
-	// Decorrelated: the least of Max and a draw between Base and three times the delay before, which is Base at first. Source: the same.
+	// Decorrelated: the least of Max and a draw between Base and three times the delay before, which
+	// is Base at first. Source: the same.
 	Decorrelated
-	// DecorrelatedSmithy: the least of Max and Base + U*3*(the delay before, Base at first). Source: the code of smithy-python.
+	// DecorrelatedSmithy: the least of Max and Base + U*3*(the delay before, Base at first). Source:
+	// the code of smithy-python.
 	DecorrelatedSmithy
-	// DecorrelatedV2: smooth around v. With t = n-1+U, f(t) = 2^t * tanh(sqrt(4t)), the delay is (f(t) - f before)/1.4 * Base. Factor does not count.
-	// Source: Polly v8.
+	// DecorrelatedV2: smooth around v. With t = n-1+U, f(t) = 2^t * tanh(sqrt(4t)), the delay is (f(t)
+	// - f before)/1.4 * Base. Factor does not count. Source: Polly v8.
 	DecorrelatedV2
-	// Proportional: v times a draw between Backoff.Low and Backoff.High. The result may be above Max, unless Hard. Source: gRPC A6 (0.8 to 1.2), and others.
+	// Proportional: v times a draw between Backoff.Low and Backoff.High. The result may be above Max,
+	// unless Hard. Source: gRPC A6 (0.8 to 1.2), and others.
 	Proportional
 
 	jitters // number of kinds
 )
 
-// Backoff is exponential back-off with one of the published kinds of jitter: v = min(Base*Factor^(n-1), Max) for the n-th retry, then the jitter. It never stops.
-// A Retry below 1 has no delay. Results beyond the longest Duration are that.
+// Backoff is exponential back-off with one of the published kinds of jitter: v =
+// min(Base*Factor^(n-1), Max) for the n-th retry, then the jitter. It never stops. A Retry below 1
+// has no delay. Results beyond the longest Duration are that.
 type Backoff struct {
 	// Base is the first delay, before jitter.
 	Base time.Duration
@@ -177,7 +182,8 @@ func (f Fixed) Validate() error {
 	return nil
 }
 
-// Incremental waits Step longer each time: the least of n*Step and Max for the n-th retry, with Jitter as in Fixed, which may go past Max.
+// Incremental waits Step longer each time: the least of n*Step and Max for the n-th retry, with
+// Jitter as in Fixed, which may go past Max.
 type Incremental struct {
 	Step time.Duration
 	// Max is the longest delay before jitter. 0: no limit.

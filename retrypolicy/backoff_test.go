@@ -31,26 +31,41 @@ func TestBackoffPublishedDelays(t *testing.T) {
 		{"smithy-kotlin", b{Base: 10 * msec}, 0.5, 1, seconds(0.01, 0.02, 0.04, 0.08, 0.16, 0.32)},
 		{"smithy-kotlin, cap", b{Base: 10 * msec, Max: 100 * msec}, 0.5, 1, seconds(0.01, 0.02, 0.04, 0.08, 0.1, 0.1)},
 		{"smithy-kotlin, throttling", b{Base: s}, 0.5, 1, seconds(1, 2, 4)},
-		{"botocore before 2026", b{Base: s, Max: 20 * s, Jitter: retrypolicy.FullJitter}, 1, 1, seconds(1, 2, 4, 8, 16, 20, 20, 20, 20)},
+		{"botocore before 2026", b{Base: s, Max: 20 * s, Jitter: retrypolicy.FullJitter}, 1, 1, seconds(1, 2, 4, 8, 16, 20,
+			20, 20, 20)},
 		{"botocore legacy, third retry", b{Base: 3 * s}, 0.5, 3, seconds(12)},
 		{"aws-sdk-go-v2 before 2026, U = 0", b{Base: s, Max: 20 * s, Jitter: retrypolicy.FullJitter}, 0, 2, seconds(0)},
-		{"aws-sdk-go-v2 before 2026, its attempt 2", b{Base: s, Max: 20 * s, Jitter: retrypolicy.FullJitter}, 0.5, 3, seconds(2)},
+		{"aws-sdk-go-v2 before 2026, its attempt 2", b{Base: s, Max: 20 * s, Jitter: retrypolicy.FullJitter}, 0.5, 3,
+			seconds(2)},
 		{"smithy-python none", b{Base: 2 * s, Max: 20 * s}, 0.5, 0, seconds(0, 2, 4, 8, 16, 20, 20)},
 		{"smithy-python none, cap below base", b{Base: 4 * s, Max: 2 * s}, 0.5, 0, seconds(0, 2, 2, 2)},
-		{"smithy-python none, fractions", b{Base: 23400 * msec, Max: 76500 * msec}, 0.5, 0, seconds(0, 23.4, 46.8, 76.5, 76.5)},
-		{"smithy-python full", b{Base: 2 * s, Max: 20 * s, Jitter: retrypolicy.FullJitter}, 0.5, 0, seconds(0, 1, 2, 4, 8, 10, 10)},
-		{"smithy-python full, small cap", b{Base: 5 * s, Max: 10 * s, Jitter: retrypolicy.FullJitter}, 0.5, 0, seconds(0, 2.5, 5, 5, 5)},
-		{"smithy-python equal", b{Base: 2 * s, Max: 20 * s, Jitter: retrypolicy.EqualJitter}, 0.5, 0, seconds(0, 1.5, 3, 6, 12, 15, 15)},
-		{"smithy-python decorrelated", b{Base: 2 * s, Max: 20 * s, Jitter: retrypolicy.DecorrelatedSmithy}, 0.5, 0, seconds(0, 5, 9.5, 16.25, 20, 20)},
+		{"smithy-python none, fractions", b{Base: 23400 * msec, Max: 76500 * msec}, 0.5, 0, seconds(0, 23.4, 46.8, 76.5,
+			76.5)},
+		{"smithy-python full", b{Base: 2 * s, Max: 20 * s, Jitter: retrypolicy.FullJitter}, 0.5, 0, seconds(0, 1, 2, 4, 8, 10,
+			10)},
+		{"smithy-python full, small cap", b{Base: 5 * s, Max: 10 * s, Jitter: retrypolicy.FullJitter}, 0.5, 0,
+			seconds(0, 2.5, 5, 5, 5)},
+		{"smithy-python equal", b{Base: 2 * s, Max: 20 * s, Jitter: retrypolicy.EqualJitter}, 0.5, 0,
+			seconds(0, 1.5, 3, 6, 12, 15, 15)},
+		{"smithy-python decorrelated", b{Base: 2 * s, Max: 20 * s, Jitter: retrypolicy.DecorrelatedSmithy}, 0.5, 0,
+			seconds(0, 5, 9.5, 16.25, 20, 20)},
 		{"smithy-python, no base", b{Max: 5 * s, Jitter: retrypolicy.FullJitter}, 0.5, 0, seconds(0, 0, 0, 0)},
-		{"decorrelated, U = 0, is Base", b{Base: 2 * s, Max: 20 * s, Jitter: retrypolicy.Decorrelated}, 0, 1, seconds(2, 2, 2)},
-		{"decorrelated, middle: [2, 6), [2, 12), [2, 21), [2, 34.5)", b{Base: 2 * s, Max: 20 * s, Jitter: retrypolicy.Decorrelated}, 0.5, 1, seconds(4, 7, 11.5, 18.25, 20)},
-		{"decorrelated, U = 1, is three times", b{Base: 2 * s, Max: 20 * s, Jitter: retrypolicy.Decorrelated}, 1, 1, seconds(6, 18, 20)},
-		{"polly v2, middle", b{Base: 1000 * s, Jitter: retrypolicy.DecorrelatedV2}, 0.5, 1, seconds(897.4, 1093.0, 2035.7, 4046.0, 8083.6, 16163.7, 32325.5, 64650.1)},
-		{"polly v2, quarter", b{Base: 1000 * s, Jitter: retrypolicy.DecorrelatedV2}, 0.25, 1, seconds(646.9, 1013.6, 1720.4, 3404.5, 6798.4, 13592.4, 27182.6, 54364.1)},
-		{"gRPC least", b{Base: s, Factor: 1.5, Max: 2 * s, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2}, 0, 1, seconds(0.8, 1.2, 1.6, 1.6)},
-		{"gRPC greatest is above Max", b{Base: s, Factor: 1.5, Max: 2 * s, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2}, 1, 1, seconds(1.2, 1.8, 2.4, 2.4)},
-		{"unless Hard", b{Base: s, Factor: 1.5, Max: 2 * s, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2, Hard: true}, 1, 1, seconds(1.2, 1.8, 2, 2)},
+		{"decorrelated, U = 0, is Base", b{Base: 2 * s, Max: 20 * s, Jitter: retrypolicy.Decorrelated}, 0, 1,
+			seconds(2, 2, 2)},
+		{"decorrelated, middle: [2, 6), [2, 12), [2, 21), [2, 34.5)", b{Base: 2 * s, Max: 20 * s,
+			Jitter: retrypolicy.Decorrelated}, 0.5, 1, seconds(4, 7, 11.5, 18.25, 20)},
+		{"decorrelated, U = 1, is three times", b{Base: 2 * s, Max: 20 * s, Jitter: retrypolicy.Decorrelated}, 1, 1,
+			seconds(6, 18, 20)},
+		{"polly v2, middle", b{Base: 1000 * s, Jitter: retrypolicy.DecorrelatedV2}, 0.5, 1, seconds(897.4, 1093.0, 2035.7,
+			4046.0, 8083.6, 16163.7, 32325.5, 64650.1)},
+		{"polly v2, quarter", b{Base: 1000 * s, Jitter: retrypolicy.DecorrelatedV2}, 0.25, 1, seconds(646.9, 1013.6, 1720.4,
+			3404.5, 6798.4, 13592.4, 27182.6, 54364.1)},
+		{"gRPC least", b{Base: s, Factor: 1.5, Max: 2 * s, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2}, 0, 1,
+			seconds(0.8, 1.2, 1.6, 1.6)},
+		{"gRPC greatest is above Max", b{Base: s, Factor: 1.5, Max: 2 * s, Jitter: retrypolicy.Proportional, Low: 0.8,
+			High: 1.2}, 1, 1, seconds(1.2, 1.8, 2.4, 2.4)},
+		{"unless Hard", b{Base: s, Factor: 1.5, Max: 2 * s, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2,
+			Hard: true}, 1, 1, seconds(1.2, 1.8, 2, 2)},
 		{"factor 1", b{Base: s, Factor: 1}, 0.5, 1, seconds(1, 1, 1)},
 		{"factor 3", b{Base: s, Factor: 3, Max: 20 * s}, 0.5, 1, seconds(1, 3, 9, 20, 20)},
 	} {
@@ -81,8 +96,10 @@ func TestBackoffFarBeyondTheCap(t *testing.T) {
 			}
 			checkDelay(t, retrypolicy.Backoff{Factor: factor}, n, drawLast, 0)
 		}
-		checkDelay(t, retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2}, n, drawHalf, time.Minute)
-		checkDelay(t, retrypolicy.Backoff{Base: math.MaxInt64, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2}, n, drawLast, math.MaxInt64)
+		checkDelay(t, retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2},
+			n, drawHalf, time.Minute)
+		checkDelay(t, retrypolicy.Backoff{Base: math.MaxInt64, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2}, n,
+			drawLast, math.MaxInt64)
 		checkDelay(t, retrypolicy.Incremental{Step: time.Hour, Max: 24 * time.Hour}, max(n, 24), drawLast, 24*time.Hour)
 		checkDelay(t, retrypolicy.Incremental{Step: 1 << 60}, n, drawLast, math.MaxInt64)
 	}
@@ -94,7 +111,8 @@ func TestFixedAndIncremental(t *testing.T) {
 	checkDelay(t, retrypolicy.Fixed{Delay: s, Jitter: 0.25}, 9, drawLast, 1250*msec)
 	checkDelay(t, retrypolicy.Fixed{Delay: s}, 0, drawLast, s)
 	wantDelays(t, retrypolicy.Incremental{Step: s, Max: 3 * s}, retrypolicy.Attempt{Rand: drawLast}, 0, 1*s, 2*s, 3*s, 3*s)
-	wantDelays(t, retrypolicy.Incremental{Step: s, Max: 3 * s, Jitter: 0.5}, retrypolicy.Attempt{Rand: drawLast}, 0, 1500*msec, 3*s, 4500*msec, 4500*msec)
+	wantDelays(t, retrypolicy.Incremental{Step: s, Max: 3 * s, Jitter: 0.5}, retrypolicy.Attempt{Rand: drawLast}, 0,
+		1500*msec, 3*s, 4500*msec, 4500*msec)
 	checkDelay(t, retrypolicy.Incremental{Step: s}, 0, drawLast, s)
 }
 

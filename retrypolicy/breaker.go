@@ -6,21 +6,28 @@ import (
 	"time"
 )
 
-// BreakerOptions describe a Breaker. The zero value opens after 5 failures in a row, for 30 s, and then refuses.
+// BreakerOptions describe a Breaker. The zero value opens after 5 failures in a row, for 30 s, and
+// then refuses.
 type BreakerOptions struct {
 	// Failures is how many open it: in a row, or within Window. Default: 5.
 	Failures int
-	// Window makes it count the failures of that time, successes between them or not. Default: none, it counts failures in a row.
+	// Window makes it count the failures of that time, successes between them or not. Default: none,
+	// it counts failures in a row.
 	Window time.Duration
-	// Share is what part of all outcomes in Window the failures must be too, from 0 to 1 in steps of a millionth. Default: none.
+	// Share is what part of all outcomes in Window the failures must be too, from 0 to 1 in steps of a
+	// millionth. Default: none.
 	Share float64
-	// Kinds are those of the failures that count; every other outcome that says something of the service is a success. Default: all that are worth a retry. A failure that no retry mends is
-	// the answer of a service that works.
+	// Kinds are those of the failures that count; every other outcome that says something of the
+	// service is a success. Default: all that are worth a retry. A failure that no retry mends is the
+	// answer of a service that works.
 	Kinds KindSet
-	// Cooldown is how long it stays open; also how long a probe may take before it is given up for lost, so it should be longer than a try and the report of its end. The device client
-	// reports a connection when it has lasted: there give more than its StableTime and DialTimeout together, 60 s unless they are set. Default: 30 s.
+	// Cooldown is how long it stays open; also how long a probe may take before it is given up for
+	// lost, so it should be longer than a try and the report of its end. The device client reports a
+	// connection when it has lasted: there give more than its StableTime and DialTimeout together, 60
+	// s unless they are set. Default: 30 s.
 	Cooldown time.Duration
-	// Growth makes the cooldown that much longer each time that probing failed, until it closes. Default: 1, no growth.
+	// Growth makes the cooldown that much longer each time that probing failed, until it closes.
+	// Default: 1, no growth.
 	Growth float64
 	// MaxCooldown is the longest. Default: ten times Cooldown.
 	MaxCooldown time.Duration
@@ -28,12 +35,15 @@ type BreakerOptions struct {
 	Probes int
 	// Successes is how many close it again. Default: 1.
 	Successes int
-	// MinUp is how long a success must last, for what can be made and then break, such as a connection: a success that a failure follows sooner counts as a failure
-	// itself. Until then it ends no row of failures and closes nothing. Default: 0, a success is one at once.
+	// MinUp is how long a success must last, for what can be made and then break, such as a
+	// connection: a success that a failure follows sooner counts as a failure itself. Until then it
+	// ends no row of failures and closes nothing. Default: 0, a success is one at once.
 	MinUp time.Duration
-	// Wait: instead of being refused, a try waits until the cooldown is over. For a loop that has nothing else to do, such as that of a connection.
+	// Wait: instead of being refused, a try waits until the cooldown is over. For a loop that has
+	// nothing else to do, such as that of a connection.
 	Wait bool
-	// Spread goes with Wait: each who waits waits longer by a part of it, drawn at random, so that not all come at once when the breaker closes. Default: half of Cooldown.
+	// Spread goes with Wait: each who waits waits longer by a part of it, drawn at random, so that not
+	// all come at once when the breaker closes. Default: half of Cooldown.
 	Spread time.Duration
 }
 
@@ -76,19 +86,25 @@ type BreakerStatus struct {
 	Openings int
 }
 
-// Breaker stops all tries, first ones included, when too many failed, and lets a few probe after a cooldown:
+// Breaker stops all tries, first ones included, when too many failed, and lets a few probe after a
+// cooldown:
 //
 //	closed     all tries begin; Failures in a row, or in Window, open it
 //	open       none begins until Cooldown is over; what ends now was begun before, and does not count
 //	half-open  at most Probes are in flight; Successes close it, a failure opens it again, for Cooldown*Growth up to MaxCooldown
 //
-// A refused try ends its series with Rejected and carries the cooldown that is left. Unless Wait is set a retry that would find the breaker open is refused before its delay.
-// With Wait a try waits for the cooldown, and while others probe for an eighth of it at a time, with a random part of Spread added each time.
+// A refused try ends its series with Rejected and carries the cooldown that is left. Unless Wait is
+// set a retry that would find the breaker open is refused before its delay. With Wait a try waits
+// for the cooldown, and while others probe for an eighth of it at a time, with a random part of
+// Spread added each time.
 //
-// What says nothing of the service counts neither way: a try that the caller gave up or cancelled, an operation's own context that ended (Terminal), Kind Closed, what Permanent marked, and Kind
-// Invalid without an HTTP status. A probe whose end is not reported within a cooldown is given up for lost, and another takes its place.
+// What says nothing of the service counts neither way: a try that the caller gave up or cancelled,
+// an operation's own context that ended (Terminal), Kind Closed, what Permanent marked, and Kind
+// Invalid without an HTTP status. A probe whose end is not reported within a cooldown is given up
+// for lost, and another takes its place.
 //
-// There is no timer in it: it changes when it is asked or told. Safe for concurrent use. Source: Nygard, "Release It!"; the parameters of failsafe-go and Polly.
+// There is no timer in it: it changes when it is asked or told. Safe for concurrent use. Source:
+// Nygard, "Release It!"; the parameters of failsafe-go and Polly.
 type Breaker struct {
 	failures  int64
 	share     share
@@ -159,8 +175,9 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 	fallback(&set.MaxCooldown, duration(10*float64(set.Cooldown)))
 	return &Breaker{
 		failures: int64(set.Failures), share: shareOf(set.Share), windowed: set.Window != 0, kinds: set.Kinds,
-		first: set.Cooldown, most: set.MaxCooldown, growth: set.Growth, probes: int64(set.Probes), successes: int64(set.Successes),
-		minUp: set.MinUp, wait: set.Wait, spread: set.Spread, seen: newWindow(set.Window), cooldown: set.Cooldown,
+		first: set.Cooldown, most: set.MaxCooldown, growth: set.Growth, probes: int64(set.Probes),
+		successes: int64(set.Successes),
+		minUp:     set.MinUp, wait: set.Wait, spread: set.Spread, seen: newWindow(set.Window), cooldown: set.Cooldown,
 	}, nil
 }
 
@@ -187,8 +204,9 @@ func (b *Breaker) Status(now time.Time) BreakerStatus {
 	return s
 }
 
-// Lost tells the breaker that what a success had made broke at now: a connection, of which Observe had been told when it was made. Sooner than MinUp after the success it is
-// a failure, later it is nothing. The device client needs no Lost: it reports a success when the connection has lasted.
+// Lost tells the breaker that what a success had made broke at now: a connection, of which Observe
+// had been told when it was made. Sooner than MinUp after the success it is a failure, later it is
+// nothing. The device client needs no Lost: it reports a success when the connection has lasted.
 func (b *Breaker) Lost(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -261,8 +279,9 @@ func (b *Breaker) enter(now time.Time) (time.Duration, bool) {
 	return 0, true
 }
 
-// released counts tries out. Whether one that ends while the breaker is half-open is a probe, or was begun before it opened, nobody can tell: it is held to be old as long as there are
-// old ones. So there are never more probes than are counted.
+// released counts tries out. Whether one that ends while the breaker is half-open is a probe, or
+// was begun before it opened, nobody can tell: it is held to be old as long as there are old ones.
+// So there are never more probes than are counted.
 func (b *Breaker) released(n int64) {
 	b.inFlight = max(b.inFlight-n, 0)
 	b.probing = min(b.probing, b.inFlight)
@@ -373,7 +392,8 @@ func (g guarded) Admit(a Attempt) Decision {
 	return d
 }
 
-// more is the random part of a wait. It leaves alone a deadline that the wait itself does not reach.
+// more is the random part of a wait. It leaves alone a deadline that the wait itself does not
+// reach.
 func (b *Breaker) more(a Attempt, wait time.Duration) time.Duration {
 	room := min(b.spread, longest-wait)
 	if a.Left > wait {

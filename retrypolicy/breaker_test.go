@@ -81,84 +81,119 @@ func TestBreaker(t *testing.T) {
 		{"opens after failures in a row, probes once, closes", options{Failures: 3, Cooldown: 10 * s}, steps{
 			{0, stepFail, "closed"}, {0, stepFail, "closed"}, {0, stepOK, "closed"},
 			{1 * s, stepFail, "closed"}, {1 * s, stepFail, "closed"}, {2 * s, stepFail, "open"},
-			{2 * s, stepRefuse, "open"}, {12*s - 1, stepRefuse, "open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepRefuse, "half-open"},
+			{2 * s, stepRefuse, "open"}, {12*s - 1, stepRefuse, "open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepRefuse,
+				"half-open"},
 			{13 * s, stepOK, "closed"}, {13 * s, stepAdmit, "closed"}, {13 * s, stepAdmit, "closed"},
 			{13 * s, stepFail, "closed"}, {13 * s, stepFail, "closed"}, {13 * s, stepFail, "open"},
 		}},
-		{"a probe that fails opens it for longer, up to the most; closing forgets that", options{Failures: 1, Cooldown: 10 * s, Growth: 3, MaxCooldown: 50 * s}, steps{
-			{0, stepFail, "open"}, {10*s - 1, stepRefuse, "open"},
-			{10 * s, stepAdmit, "half-open"}, {10 * s, stepFail, "open"}, {40*s - 1, stepRefuse, "open"}, // 30 s
-			{40 * s, stepAdmit, "half-open"}, {40 * s, stepFail, "open"}, {90*s - 1, stepRefuse, "open"}, // 50 s
-			{90 * s, stepAdmit, "half-open"}, {90 * s, stepFail, "open"}, {140*s - 1, stepRefuse, "open"}, // 50 s
-			{140 * s, stepAdmit, "half-open"}, {140 * s, stepOK, "closed"},
-			{140 * s, stepFail, "open"}, {150*s - 1, stepRefuse, "open"}, {150 * s, stepAdmit, "half-open"}, // 10 s
-		}},
-		{"several successes close it, several probes at a time", options{Failures: 1, Cooldown: 10 * s, Probes: 2, Successes: 3}, steps{
+		{"a probe that fails opens it for longer, up to the most; closing forgets that",
+			options{Failures: 1, Cooldown: 10 * s, Growth: 3, MaxCooldown: 50 * s}, steps{
+				{0, stepFail, "open"}, {10*s - 1, stepRefuse, "open"},
+				{10 * s, stepAdmit, "half-open"}, {10 * s, stepFail, "open"}, {40*s - 1, stepRefuse, "open"}, // 30 s
+				{40 * s, stepAdmit, "half-open"}, {40 * s, stepFail, "open"}, {90*s - 1, stepRefuse, "open"}, // 50 s
+				{90 * s, stepAdmit, "half-open"}, {90 * s, stepFail, "open"}, {140*s - 1, stepRefuse, "open"}, // 50 s
+				{140 * s, stepAdmit, "half-open"}, {140 * s, stepOK, "closed"},
+				{140 * s, stepFail, "open"}, {150*s - 1, stepRefuse, "open"}, {150 * s, stepAdmit, "half-open"}, // 10 s
+			}},
+		{"several successes close it, several probes at a time", options{Failures: 1, Cooldown: 10 * s, Probes: 2,
+			Successes: 3}, steps{
 			{0, stepAdmit, "closed"}, {0, stepFail, "open"},
 			{10 * s, stepAdmit, "half-open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepRefuse, "half-open"},
 			{11 * s, stepOK, "half-open"}, {11 * s, stepAdmit, "half-open"}, {11 * s, stepRefuse, "half-open"},
 			{12 * s, stepOK, "half-open"}, {12 * s, stepOK, "closed"},
 		}},
-		{"what was begun before it opened neither closes it nor makes room for a second probe", options{Failures: 1, Cooldown: 10 * s, Successes: 3}, steps{
-			{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"},
-			{0, stepFail, "open"}, {1 * s, stepOK, "open"}, {1 * s, stepFail, "open"},
-			{10 * s, stepAdmit, "half-open"}, {11 * s, stepOK, "half-open"}, {11 * s, stepRefuse, "half-open"},
-			{12 * s, stepOK, "half-open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepOK, "closed"},
-		}},
-		{"successes before the last failure do not help to close it", options{Failures: 1, Cooldown: 10 * s, Successes: 2}, steps{
-			{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "half-open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepFail, "open"},
-			{20 * s, stepAdmit, "half-open"}, {20 * s, stepOK, "half-open"}, {20 * s, stepAdmit, "half-open"}, {20 * s, stepOK, "closed"},
-		}},
-		{"a probe that outlasts a cooldown takes a place in the next round", options{Failures: 1, Cooldown: 10 * s, Probes: 2}, steps{
-			{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {11 * s, stepAdmit, "half-open"}, {11 * s, stepFail, "open"},
+		{"what was begun before it opened neither closes it nor makes room for a second probe",
+			options{Failures: 1, Cooldown: 10 * s, Successes: 3}, steps{
+				{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"},
+				{0, stepFail, "open"}, {1 * s, stepOK, "open"}, {1 * s, stepFail, "open"},
+				{10 * s, stepAdmit, "half-open"}, {11 * s, stepOK, "half-open"}, {11 * s, stepRefuse, "half-open"},
+				{12 * s, stepOK, "half-open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepOK, "closed"},
+			}},
+		{"successes before the last failure do not help to close it", options{Failures: 1, Cooldown: 10 * s, Successes: 2},
+			steps{
+				{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "half-open"}, {10 * s, stepAdmit,
+					"half-open"}, {10 * s, stepFail, "open"},
+				{20 * s, stepAdmit, "half-open"}, {20 * s, stepOK, "half-open"}, {20 * s, stepAdmit, "half-open"}, {20 * s, stepOK,
+					"closed"},
+			}},
+		{"a probe that outlasts a cooldown takes a place in the next round", options{Failures: 1, Cooldown: 10 * s,
+			Probes: 2}, steps{
+			{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {11 * s, stepAdmit, "half-open"},
+			{11 * s, stepFail, "open"},
 			{21 * s, stepAdmit, "half-open"}, {21 * s, stepRefuse, "half-open"}, {22 * s, stepOK, "closed"},
 		}},
-		{"a probe that ends after it has closed takes no place in a later round", options{Failures: 1, Cooldown: 10 * s, Probes: 2}, steps{
-			{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "closed"},
+		{"a probe that ends after it has closed takes no place in a later round", options{Failures: 1, Cooldown: 10 * s,
+			Probes: 2}, steps{
+			{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepAdmit, "half-open"},
+			{10 * s, stepOK, "closed"},
 			{10 * s, stepAdmit, "closed"}, {10 * s, stepAdmit, "closed"}, {10 * s, stepOK, "closed"}, {10 * s, stepFail, "open"},
 			{20 * s, stepAdmit, "half-open"}, {20 * s, stepAdmit, "half-open"}, {20 * s, stepRefuse, "half-open"},
 		}},
 		{"a lost probe is replaced after a cooldown", options{Failures: 1, Cooldown: 10 * s}, steps{
-			{0, stepFail, "open"}, {15 * s, stepAdmit, "half-open"}, {25*s - 1, stepRefuse, "half-open"}, {25 * s, stepAdmit, "half-open"},
+			{0, stepFail, "open"}, {15 * s, stepAdmit, "half-open"}, {25*s - 1, stepRefuse, "half-open"}, {25 * s, stepAdmit,
+				"half-open"},
 			{25 * s, stepRefuse, "half-open"}, {26 * s, stepOK, "closed"},
 		}},
 		{"cancelled tries count neither way", options{Failures: 2, Cooldown: 10 * s}, steps{
 			{0, stepFail, "closed"}, {0, stepCancel, "closed"}, {0, stepCancel, "closed"}, {0, stepFail, "open"},
-			{10 * s, stepAdmit, "half-open"}, {10 * s, stepRefuse, "half-open"}, {11 * s, stepCancel, "half-open"}, {11 * s, stepAdmit, "half-open"},
+			{10 * s, stepAdmit, "half-open"}, {10 * s, stepRefuse, "half-open"}, {11 * s, stepCancel, "half-open"},
+			{11 * s, stepAdmit,
+				"half-open"},
 		}},
 		{"an answer that no retry mends is one of a service that works", options{Failures: 2, Cooldown: 10 * s}, steps{
 			{0, stepFail, "closed"}, {0, stepWrong, "closed"}, {0, stepFail, "closed"}, {0, stepFail, "open"},
 			{10 * s, stepAdmit, "half-open"}, {10 * s, stepWrong, "closed"},
 		}},
-		{"only the Kinds that count", options{Failures: 1, Kinds: retrypolicy.Kinds(transport.Throttled)}, steps{{0, stepFail, "closed"}}},
+		{"only the Kinds that count", options{Failures: 1, Kinds: retrypolicy.Kinds(transport.Throttled)}, steps{{0, stepFail,
+			"closed"}}},
 		{"in a window, successes or not", options{Failures: 3, Window: 20 * s, Cooldown: 10 * s}, steps{
-			{0, stepFail, "closed"}, {0, stepOK, "closed"}, {10 * s, stepFail, "closed"}, {21 * s, stepFail, "closed"}, {22 * s, stepOK, "closed"}, {23 * s, stepFail, "open"},
-			{33 * s, stepAdmit, "half-open"}, {33 * s, stepOK, "closed"}, {33 * s, stepFail, "closed"}, {33 * s, stepFail, "closed"}, // those before are forgotten
+			{0, stepFail, "closed"}, {0, stepOK, "closed"}, {10 * s, stepFail, "closed"}, {21 * s, stepFail, "closed"},
+			{22 * s, stepOK,
+				"closed"}, {23 * s, stepFail, "open"},
+			// those before are forgotten
+			{33 * s, stepAdmit, "half-open"}, {33 * s, stepOK, "closed"}, {33 * s, stepFail, "closed"}, {33 * s, stepFail,
+				"closed"},
 		}},
 		{"in a window, and a share of all", options{Failures: 2, Window: 20 * s, Share: 0.5}, steps{
-			{0, stepOK, "closed"}, {0, stepOK, "closed"}, {0, stepOK, "closed"}, {0, stepFail, "closed"}, {0, stepFail, "closed"}, {0, stepFail, "open"},
+			{0, stepOK, "closed"}, {0, stepOK, "closed"}, {0, stepOK, "closed"}, {0, stepFail, "closed"},
+			{0, stepFail, "closed"}, {0, stepFail,
+				"open"},
 		}},
 		{"flapping: connected, and dropped at once", options{Failures: 3, Cooldown: 60 * s, MinUp: 10 * s}, steps{
 			{0, stepAdmit, "closed"}, {0, stepOK, "closed"}, {1 * s, stepLost, "closed"},
 			{2 * s, stepAdmit, "closed"}, {2 * s, stepOK, "closed"}, {3 * s, stepLost, "closed"},
 			{4 * s, stepAdmit, "closed"}, {4 * s, stepOK, "closed"}, {5 * s, stepLost, "open"},
-			{65 * s, stepAdmit, "half-open"}, {65 * s, stepOK, "half-open"}, {70 * s, stepLost, "open"}, // a probe that does not last
-			{130 * s, stepAdmit, "half-open"}, {130 * s, stepOK, "half-open"}, {140*s - 1, stepLook, "half-open"}, {140 * s, stepLook, "closed"},
-			{500 * s, stepLost, "closed"}, {501 * s, stepLost, "closed"}, {502 * s, stepLost, "closed"}, {503 * s, stepLost, "closed"}, // lasted, and then nothing more to lose
+			// a probe that does not last
+			{65 * s, stepAdmit, "half-open"}, {65 * s, stepOK, "half-open"}, {70 * s, stepLost, "open"},
+			{130 * s, stepAdmit, "half-open"}, {130 * s, stepOK, "half-open"}, {140*s - 1, stepLook, "half-open"},
+			{140 * s, stepLook,
+				"closed"},
+			// lasted, and then nothing more to lose
+			{500 * s, stepLost, "closed"}, {501 * s, stepLost, "closed"}, {502 * s, stepLost, "closed"}, {503 * s, stepLost,
+				"closed"},
 		}},
 		{"a connection that lasts ends the row", options{Failures: 2, MinUp: 10 * s}, steps{
-			{0, stepOK, "closed"}, {9 * s, stepLost, "closed"}, {20 * s, stepOK, "closed"}, {31 * s, stepLost, "closed"}, {32 * s, stepOK, "closed"}, {33 * s, stepLost, "closed"},
+			{0, stepOK, "closed"}, {9 * s, stepLost, "closed"}, {20 * s, stepOK, "closed"}, {31 * s, stepLost, "closed"},
+			{32 * s, stepOK,
+				"closed"}, {33 * s, stepLost, "closed"},
 			{34 * s, stepOK, "closed"}, {35 * s, stepLost, "open"},
 		}},
-		{"what succeeded while it was open does not make a probe's success last", options{Failures: 1, Cooldown: 10 * s, MinUp: 5 * s}, steps{
+		{"what succeeded while it was open does not make a probe's success last", options{Failures: 1, Cooldown: 10 * s,
+			MinUp: 5 * s}, steps{
 			{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepFail, "open"}, {1 * s, stepOK, "open"},
-			{10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "half-open"}, {15*s - 1, stepLook, "half-open"}, {15 * s, stepLook, "closed"},
+			{10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "half-open"}, {15*s - 1, stepLook, "half-open"},
+			{15 * s, stepLook,
+				"closed"},
 		}},
 		{"a row of successes lasts from the first on", options{Failures: 2, MinUp: 10 * s}, steps{
-			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {8 * s, stepOK, "closed"}, {12 * s, stepFail, "closed"}, {12 * s, stepFail, "open"},
+			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {8 * s, stepOK, "closed"}, {12 * s, stepFail, "closed"},
+			{12 * s, stepFail,
+				"open"},
 		}},
 		{"a success that a failure follows too soon is another failure", options{Failures: 4, MinUp: 10 * s}, steps{
-			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {2 * s, stepOK, "closed"}, {3 * s, stepFail, "closed"}, {3 * s, stepFail, "open"},
+			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {2 * s, stepOK, "closed"}, {3 * s, stepFail, "closed"},
+			{3 * s, stepFail,
+				"open"},
 		}},
 		{"the same in a window with a share", options{Failures: 4, Window: 60 * s, Share: 1, MinUp: 10 * s}, steps{
 			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {3 * s, stepFail, "closed"}, {3 * s, stepFail, "open"},
@@ -167,7 +202,9 @@ func TestBreaker(t *testing.T) {
 			{0, stepFail, "open"}, {-8760 * time.Hour, stepRefuse, "open"}, {-8760*time.Hour + 10*s - 1, stepRefuse, "open"},
 			{-8760*time.Hour + 10*s, stepAdmit, "half-open"},
 			{-9000 * time.Hour, stepRefuse, "half-open"}, {-9000*time.Hour + 10*s, stepAdmit, "half-open"},
-			{-9000*time.Hour + 11*s, stepOK, "half-open"}, {-9999 * time.Hour, stepLook, "half-open"}, {-9999*time.Hour + 5*s, stepLook, "closed"},
+			{-9000*time.Hour + 11*s, stepOK, "half-open"}, {-9999 * time.Hour, stepLook, "half-open"},
+			{-9999*time.Hour + 5*s, stepLook,
+				"closed"},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) { playBreaker(t, c.o, c.script) })
@@ -191,7 +228,8 @@ var ownFailures = map[string]struct {
 	"an answer nobody can tell": {errors.New("?"), false},
 }
 
-// A half-open breaker is not closed by what was settled on this side, and the place of the probe is free again.
+// A half-open breaker is not closed by what was settled on this side, and the place of the probe is
+// free again.
 func TestBreakerLeavesOutWhatSaysNothing(t *testing.T) {
 	for name, c := range ownFailures {
 		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1})
@@ -211,9 +249,11 @@ func TestBreakerLeavesOutWhatSaysNothing(t *testing.T) {
 	}
 }
 
-// A time-out that the classifiers let pass is the service's fault, though a context's error is in it; so is a deadline that passed meanwhile.
+// A time-out that the classifiers let pass is the service's fault, though a context's error is in
+// it; so is a deadline that passed meanwhile.
 func TestBreakerCountsTimeouts(t *testing.T) {
-	for _, err := range []error{&transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded}, context.DeadlineExceeded} {
+	for _, err := range []error{&transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded},
+		context.DeadlineExceeded} {
 		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1})
 		retrypolicy.Observe(b.Wrap(always), as(at(0), err))
 		if s := b.Status(day); s.State != retrypolicy.BreakerOpen {
@@ -225,7 +265,8 @@ func TestBreakerCountsTimeouts(t *testing.T) {
 func TestBreakerRefuses(t *testing.T) {
 	p := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1}).Wrap(retrypolicy.Fixed{Delay: 5 * time.Second})
 	retrypolicy.Observe(p, as(at(0), transport.Network))
-	if d := retrypolicy.Admit(p, at(10*time.Second)); d != (retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: 20 * time.Second}) {
+	if d := retrypolicy.Admit(p, at(10*time.Second)); d != (retrypolicy.Decision{Reason: retrypolicy.Rejected,
+		Delay: 20 * time.Second}) {
 		t.Errorf("Admit: %+v", d)
 	}
 	for _, c := range []struct {
@@ -251,7 +292,8 @@ func TestBreakerWaits(t *testing.T) {
 		at, wait time.Duration
 	}{
 		{0, 8 * time.Second}, {7 * time.Second, time.Second}, {8 * time.Second, 0},
-		{9 * time.Second, time.Second}, {15500 * time.Millisecond, 500 * time.Millisecond}, // an eighth, and until the probe is given up
+		// an eighth, and until the probe is given up
+		{9 * time.Second, time.Second}, {15500 * time.Millisecond, 500 * time.Millisecond},
 		{16 * time.Second, 0},
 	} {
 		if d := retrypolicy.Admit(p, at(c.at)); d != (retrypolicy.Decision{Retry: true, Delay: c.wait}) {
@@ -259,7 +301,8 @@ func TestBreakerWaits(t *testing.T) {
 		}
 	}
 	retrypolicy.Observe(p, as(at(17*time.Second), transport.Network))
-	if d := p.Decide(retried(as(at(17*time.Second), transport.Network), 1)); d != (retrypolicy.Decision{Retry: true, Delay: time.Second}) {
+	if d := p.Decide(retried(as(at(17*time.Second), transport.Network), 1)); d != (retrypolicy.Decision{Retry: true,
+		Delay: time.Second}) {
 		t.Errorf("Decide of a breaker that waits: %+v", d)
 	}
 }
@@ -322,9 +365,11 @@ func TestBreakerStatus(t *testing.T) {
 	retrypolicy.Observe(p, many(as(at(0), transport.Network), 2))
 	check(0, retrypolicy.BreakerStatus{Failures: 2, InFlight: 2})
 	retrypolicy.Observe(p, as(at(0), transport.Network))
-	check(time.Second, retrypolicy.BreakerStatus{State: retrypolicy.BreakerOpen, InFlight: 1, Cooldown: 29 * time.Second, Openings: 1})
+	check(time.Second, retrypolicy.BreakerStatus{State: retrypolicy.BreakerOpen, InFlight: 1, Cooldown: 29 * time.Second,
+		Openings: 1})
 	letsIn(p, at(30*time.Second))
-	check(30*time.Second, retrypolicy.BreakerStatus{State: retrypolicy.BreakerHalfOpen, InFlight: 2, Probes: 1, Openings: 1})
+	check(30*time.Second, retrypolicy.BreakerStatus{State: retrypolicy.BreakerHalfOpen, InFlight: 2, Probes: 1,
+		Openings: 1})
 	retrypolicy.Observe(p, many(as(at(30*time.Second), nil), 2))
 	check(30*time.Second, retrypolicy.BreakerStatus{Openings: 1})
 	if s := retrypolicy.BreakerState(9).String(); s != "undefined state" {
@@ -376,7 +421,9 @@ func TestNewBreakerRefuses(t *testing.T) {
 		want string
 	}{
 		{o{}, ""},
-		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, MaxCooldown: 1, Probes: 1, Successes: 1, MinUp: 1, Wait: true, Spread: 1}, ""},
+		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, MaxCooldown: 1, Probes: 1, Successes: 1,
+			MinUp: 1, Wait: true, Spread: 1},
+			""},
 		{o{Cooldown: math.MaxInt64}, ""},
 		{o{Failures: -1}, "BreakerOptions.Failures"},
 		{o{Window: -1}, "BreakerOptions.Window"},

@@ -2,10 +2,13 @@ package retrypolicy
 
 import "github.com/hubline-iot/hubline/transport"
 
-// ByKind has a policy for each class of failure: the first rule whose Kinds include the failure's decides, or Default.
+// ByKind has a policy for each class of failure: the first rule whose Kinds include the failure's
+// decides, or Default.
 //
-// There is room for what one of them remembers (Decision.Step). Where several are curves with a memory, such as Backoff with Decorrelated, a rule that takes turns with another of them
-// begins anew each time. ByKind inside ByKind is refused by Validate: the two would count in the same place.
+// There is room for what one of them remembers (Decision.Step). Where several are curves with a
+// memory, such as Backoff with Decorrelated, a rule that takes turns with another of them begins
+// anew each time. ByKind inside ByKind is refused by Validate: the two would count in the same
+// place.
 type ByKind struct {
 	Rules []Rule // at most 7
 	// Default decides what no rule names.
@@ -16,7 +19,8 @@ type ByKind struct {
 type Rule struct {
 	Kinds  KindSet
 	Policy Policy
-	// Own: the policy is told how often this rule has applied in the series, instead of how many retries there were in all. So it has a limit and a growth of its own.
+	// Own: the policy is told how often this rule has applied in the series, instead of how many
+	// retries there were in all. So it has a limit and a growth of its own.
 	Own bool
 }
 

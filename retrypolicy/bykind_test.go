@@ -26,7 +26,8 @@ func kindsOf(p retrypolicy.Policy, kinds ...transport.Kind) []retrypolicy.Decisi
 func TestByKindSharesTheCount(t *testing.T) {
 	const T, N = transport.Throttled, transport.Timeout
 	p := retrypolicy.ByKind{
-		Rules:   []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(T), Policy: retrypolicy.Backoff{Base: 500 * msec, Max: 20 * s, Jitter: retrypolicy.FullJitter}}},
+		Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(T), Policy: retrypolicy.Backoff{Base: 500 * msec, Max: 20 * s,
+			Jitter: retrypolicy.FullJitter}}},
 		Default: retrypolicy.Backoff{Base: 100 * msec, Max: 20 * s, Jitter: retrypolicy.FullJitter},
 	}
 	for _, c := range []struct {
@@ -50,7 +51,8 @@ func TestByKindOwnCounts(t *testing.T) {
 	const T, U, N = transport.Throttled, transport.Unavailable, transport.Network
 	p := retrypolicy.ByKind{
 		Rules: []retrypolicy.Rule{
-			{Kinds: retrypolicy.Kinds(T), Own: true, Policy: retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.Incremental{Step: s}}},
+			{Kinds: retrypolicy.Kinds(T), Own: true, Policy: retrypolicy.MaxAttempts{Total: 3,
+				Policy: retrypolicy.Incremental{Step: s}}},
 			{Kinds: retrypolicy.Kinds(T, U), Own: true, Policy: retrypolicy.Incremental{Step: 10 * s}},
 		},
 		Default: retrypolicy.Incremental{Step: msec},
@@ -74,7 +76,8 @@ func TestByKindCountsBeyondAByte(t *testing.T) {
 	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
 	for i := range 7 {
 		p.Rules = append(p.Rules, retrypolicy.Rule{
-			Kinds: retrypolicy.Kinds(transport.Kind(i)), Own: true, Policy: retrypolicy.MaxAttempts{Total: 300 + i, Policy: retrypolicy.Incremental{Step: s}},
+			Kinds: retrypolicy.Kinds(transport.Kind(i)), Own: true, Policy: retrypolicy.MaxAttempts{Total: 300 + i,
+				Policy: retrypolicy.Incremental{Step: s}},
 		})
 	}
 	checkInvalid(t, p, "")
@@ -101,7 +104,8 @@ func TestByKindCountsBeyondAByte(t *testing.T) {
 func TestByKindCountersSaturate(t *testing.T) {
 	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
 	for i := range 7 {
-		p.Rules = append(p.Rules, retrypolicy.Rule{Kinds: retrypolicy.Kinds(transport.Kind(i)), Own: true, Policy: retrypolicy.Incremental{Step: 1}})
+		p.Rules = append(p.Rules, retrypolicy.Rule{Kinds: retrypolicy.Kinds(transport.Kind(i)), Own: true,
+			Policy: retrypolicy.Incremental{Step: 1}})
 	}
 	var a retrypolicy.Attempt
 	for i := range 7 {
@@ -132,7 +136,8 @@ func TestByKindKeepsStepsApart(t *testing.T) {
 	decorrelated := retrypolicy.Backoff{Base: s, Jitter: retrypolicy.Decorrelated}
 	v2 := retrypolicy.Backoff{Base: 100 * msec, Jitter: retrypolicy.DecorrelatedV2}
 	p := retrypolicy.ByKind{
-		Rules:   []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(T), Policy: decorrelated}, {Kinds: retrypolicy.Kinds(U), Policy: retrypolicy.Fixed{Delay: 7 * s}}},
+		Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(T), Policy: decorrelated}, {Kinds: retrypolicy.Kinds(U),
+			Policy: retrypolicy.Fixed{Delay: 7 * s}}},
 		Default: v2,
 	}
 	draws := func(p retrypolicy.Policy, kinds ...transport.Kind) []retrypolicy.Decision {
@@ -148,10 +153,12 @@ func TestByKindKeepsStepsApart(t *testing.T) {
 	alone := draws(decorrelated, T, T, T) // 2, 3.5, 5.75 s
 	for i, n := range []int{1, 2, 4} {
 		if mixed[n].Delay != alone[i].Delay {
-			t.Errorf("retry %d after %v, want %v: what Fixed does between is no reason to forget", n+1, mixed[n].Delay, alone[i].Delay)
+			t.Errorf("retry %d after %v, want %v: what Fixed does between is no reason to forget", n+1, mixed[n].Delay,
+				alone[i].Delay)
 		}
 	}
-	if v := v2.Decide(retrypolicy.Attempt{Retry: 6, Rand: drawHalf}); mixed[5].Delay != v.Delay || mixed[5].Step != v.Step {
+	if v := v2.Decide(retrypolicy.Attempt{Retry: 6, Rand: drawHalf}); mixed[5].Delay != v.Delay ||
+		mixed[5].Step != v.Step {
 		t.Errorf("the other curve: %+v, want %+v as without a memory", mixed[5], v)
 	}
 	if v := v2.Decide(retrypolicy.Attempt{Retry: 7, Rand: drawHalf, Last: mixed[5]}); mixed[6].Delay != v.Delay {
@@ -185,8 +192,11 @@ func TestByKindValidate(t *testing.T) {
 		{retrypolicy.ByKind{Default: retrypolicy.Fixed{Delay: -1}}, "Fixed.Delay"},
 		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Policy: second}}, Default: second}, "row without Kinds"},
 		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: 1}}, Default: second}, "ByKind.Rules.Policy is nil"},
-		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{rule, {Kinds: 1, Policy: retrypolicy.Fixed{Jitter: 2}}}, Default: second}, "Fixed.Jitter"},
-		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{rule, rule, rule, rule, rule, rule, rule, rule}, Default: second}, "more than 7"},
+		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{rule, {Kinds: 1, Policy: retrypolicy.Fixed{Jitter: 2}}},
+			Default: second},
+			"Fixed.Jitter"},
+		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{rule, rule, rule, rule, rule, rule, rule, rule}, Default: second},
+			"more than 7"},
 	} {
 		checkInvalid(t, c.policy, c.want)
 	}

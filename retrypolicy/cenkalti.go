@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-// Cenkalti is the interval of cenkalti/backoff: a whole number of nanoseconds from I*(1-Randomization) to I*(1+Randomization), where I is Initial at first and grows by Multiplier each time, up to
-// Max. So a delay may be up to 1.5 times Max. It never stops: CenkaltiV4 has the library's limit of time too. The zero value has the library's defaults, 500 ms, 1.5, 0.5 and a minute; a value
-// that is not all zero is taken as it stands.
+// Cenkalti is the interval of cenkalti/backoff: a whole number of nanoseconds from
+// I*(1-Randomization) to I*(1+Randomization), where I is Initial at first and grows by Multiplier
+// each time, up to Max. So a delay may be up to 1.5 times Max. It never stops: CenkaltiV4 has the
+// library's limit of time too. The zero value has the library's defaults, 500 ms, 1.5, 0.5 and a
+// minute; a value that is not all zero is taken as it stands.
 //
 // Source: the library's code, ExponentialBackOff.
 type Cenkalti struct {
@@ -20,7 +22,8 @@ type Cenkalti struct {
 	Max time.Duration
 }
 
-// CenkaltiV4 is all of the default of cenkalti/backoff v4: no retry whose delay would end later than 15 minutes after the beginning.
+// CenkaltiV4 is all of the default of cenkalti/backoff v4: no retry whose delay would end later
+// than 15 minutes after the beginning.
 func CenkaltiV4() MaxElapsed {
 	return MaxElapsed{Limit: 15 * time.Minute, Mode: LookAhead, Policy: Cenkalti{}}
 }

@@ -34,7 +34,8 @@ const (
 	SafeNo
 )
 
-// Fault says whose fault a failure was. No policy here decides by it; it is for policies of one's own, and for logs.
+// Fault says whose fault a failure was. No policy here decides by it; it is for policies of one's
+// own, and for logs.
 type Fault uint8
 
 const (
@@ -57,7 +58,8 @@ type Info struct {
 // Classifier judges an error; it is not asked about nil. Undecided leaves it to the next one.
 type Classifier func(err error) Info
 
-// Chain asks the classifiers in turn and takes the first that is not Undecided. Nil ones are left out.
+// Chain asks the classifiers in turn and takes the first that is not Undecided. Nil ones are left
+// out.
 func Chain(classifiers ...Classifier) Classifier {
 	return func(err error) Info {
 		for _, c := range classifiers {
@@ -76,18 +78,24 @@ func Chain(classifiers ...Classifier) Classifier {
 //
 //  1. What Permanent marked fails.
 //  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter.
-//  3. A context's own error fails, but for one inside an error that says of itself, by a method Timeout, that time was up: that is a Timeout, as is any other such error. So the
-//     *url.Error of an HTTP client whose time was up is tried again, and a bare context.DeadlineExceeded is not.
-//  4. A connection that was refused, reset or could not be made, a name that was not found, and an answer that was cut short are Network: so the errors of package net, and those of an http.Client
-//     around them, count as failures of the service for Throttle, Breaker and Quota.
-//  5. Any other error is worth another try, with Kind Unknown: whoever runs an operation under a policy wants it repeated unless there is a reason not to.
+//  3. A context's own error fails, but for one inside an error that says of itself, by a method
+//     Timeout, that time was up: that is a Timeout, as is any other such error. So the *url.Error
+//     of an HTTP client whose time was up is tried again, and a bare context.DeadlineExceeded is
+//     not.
+//  4. A connection that was refused, reset or could not be made, a name that was not found, and an
+//     answer that was cut short are Network: so the errors of package net, and those of an
+//     http.Client around them, count as failures of the service for Throttle, Breaker and Quota.
+//  5. Any other error is worth another try, with Kind Unknown: whoever runs an operation under a
+//     policy wants it repeated unless there is a reason not to.
 //
 // The wait that another error tells by a method RetryAfter() time.Duration goes into Info.After.
 //
-// Boards are why it knows errors of package net without that package: certificates, TLS alerts and wrong addresses are Unknown to it. With
-// FromKind(neterr.Kind) as the Retrier's classifier they have their Kinds too, and those that no retry mends fail.
+// Boards are why it knows errors of package net without that package: certificates, TLS alerts and
+// wrong addresses are Unknown to it. With FromKind(neterr.Kind) as the Retrier's classifier they
+// have their Kinds too, and those that no retry mends fail.
 //
-// It looks through all that an error wraps, several causes included, in the order of errors.Is; within a step the first that is found counts.
+// It looks through all that an error wraps, several causes included, in the order of errors.Is;
+// within a step the first that is found counts.
 func Classify(err error) Info {
 	if err == nil {
 		return Info{Verdict: Succeed}
@@ -128,8 +136,8 @@ func Classify(err error) Info {
 	return info
 }
 
-// FromKind makes a Classifier of a function that finds the Kind of an error, such as neterr.Kind: package errfilter judges the
-// Kind. What has none is left to the next classifier.
+// FromKind makes a Classifier of a function that finds the Kind of an error, such as neterr.Kind:
+// package errfilter judges the Kind. What has none is left to the next classifier.
 func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 	return func(err error) Info {
 		if isPermanent(err) {
@@ -154,18 +162,24 @@ func ofKind(k transport.Kind) Info {
 	return info
 }
 
-// safe holds, for each Kind, whether a service that answers so has not acted. Those that are not listed leave it open.
+// safe holds, for each Kind, whether a service that answers so has not acted. Those that are not
+// listed leave it open.
 var safe = [...]Safe{
-	transport.Throttled: SafeYes, transport.Quota: SafeYes, transport.ClockUnset: SafeYes, transport.Unauthorized: SafeYes, transport.Untrusted: SafeYes,
-	transport.Forbidden: SafeYes, transport.NotFound: SafeYes, transport.TooLarge: SafeYes, transport.Invalid: SafeYes, transport.Conflict: SafeYes,
+	transport.Throttled: SafeYes, transport.Quota: SafeYes, transport.ClockUnset: SafeYes, transport.Unauthorized: SafeYes,
+	transport.Untrusted: SafeYes,
+	transport.Forbidden: SafeYes, transport.NotFound: SafeYes, transport.TooLarge: SafeYes, transport.Invalid: SafeYes,
+	transport.Conflict:    SafeYes,
 	transport.Unsupported: SafeYes, transport.Protocol: SafeUnknown,
 }
 
 // fault holds, for each Kind, whose fault it is.
 var fault = [...]Fault{
-	transport.Unavailable: FaultServer, transport.Throttled: FaultClient, transport.Quota: FaultClient, transport.ClockUnset: FaultClient,
-	transport.Unauthorized: FaultClient, transport.Forbidden: FaultClient, transport.NotFound: FaultClient, transport.TooLarge: FaultClient,
-	transport.Invalid: FaultClient, transport.Conflict: FaultClient, transport.Unsupported: FaultClient, transport.Protocol: FaultUnknown,
+	transport.Unavailable: FaultServer, transport.Throttled: FaultClient, transport.Quota: FaultClient,
+	transport.ClockUnset:   FaultClient,
+	transport.Unauthorized: FaultClient, transport.Forbidden: FaultClient, transport.NotFound: FaultClient,
+	transport.TooLarge: FaultClient,
+	transport.Invalid:  FaultClient, transport.Conflict: FaultClient, transport.Unsupported: FaultClient,
+	transport.Protocol: FaultUnknown,
 }
 
 // kindOf is transport.KindOf, which also tells whether there is one.
@@ -185,7 +199,8 @@ func kindOf(err error) (kind transport.Kind, ok bool) {
 	return kind, ok
 }
 
-// Permanent marks err as one that must not be retried, for operations that know better than any classifier. nil stays nil.
+// Permanent marks err as one that must not be retried, for operations that know better than any
+// classifier. nil stays nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -213,15 +228,19 @@ func endedByContext(err error) bool {
 	return cancelled(err) || wraps(err, context.DeadlineExceeded)
 }
 
-// wraps is errors.Is for a target that is compared only: errors of package net call themselves a context's without being one.
+// wraps is errors.Is for a target that is compared only: errors of package net call themselves a
+// context's without being one.
 func wraps(err, target error) bool {
 	return transport.Walk(err, func(err error) bool { return err == target })
 }
 
-// saysNothing reports whether the outcome a says nothing of the service, neither that it works nor that it does not: the caller gave the try up, the client was closed, or the failure was settled on
-// this side: by an own context, by Permanent, by input that is wrong. An answer with an HTTP status is one of the service whatever it was made into.
+// saysNothing reports whether the outcome a says nothing of the service, neither that it works nor
+// that it does not: the caller gave the try up, the client was closed, or the failure was settled
+// on this side: by an own context, by Permanent, by input that is wrong. An answer with an HTTP
+// status is one of the service whatever it was made into.
 //
-// A deadline that passed while the service was to answer is not among these: it comes as what may be tried again.
+// A deadline that passed while the service was to answer is not among these: it comes as what may
+// be tried again.
 func saysNothing(a Attempt) bool {
 	switch {
 	case a.Err == nil:

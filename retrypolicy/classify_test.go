@@ -33,28 +33,45 @@ func TestClassify(t *testing.T) {
 		{"no error", nil, retrypolicy.Info{Verdict: retrypolicy.Succeed}},
 		{"unknown", errors.New("?"), retrypolicy.Info{Verdict: again}},
 		{"a kind", transport.Network, retrypolicy.Info{Verdict: again, Kind: transport.Network}},
-		{"throttled", wrap(transport.Throttled), retrypolicy.Info{Verdict: again, Kind: transport.Throttled, Safe: yes, Fault: retrypolicy.FaultClient}},
-		{"unavailable", transport.Unavailable, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable, Fault: retrypolicy.FaultServer}},
-		{"forbidden", transport.Forbidden, retrypolicy.Info{Verdict: fail, Kind: transport.Forbidden, Safe: yes, Fault: retrypolicy.FaultClient}},
+		{"throttled", wrap(transport.Throttled), retrypolicy.Info{Verdict: again, Kind: transport.Throttled, Safe: yes,
+			Fault: retrypolicy.FaultClient}},
+		{"unavailable", transport.Unavailable, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable,
+			Fault: retrypolicy.FaultServer}},
+		{"forbidden", transport.Forbidden, retrypolicy.Info{Verdict: fail, Kind: transport.Forbidden, Safe: yes,
+			Fault: retrypolicy.FaultClient}},
 		{"an answer that no table lists", transport.Unknown, retrypolicy.Info{Verdict: fail}},
 		{"a kind that does not exist", transport.Kind(200), retrypolicy.Info{Verdict: fail, Kind: 200}},
 		{"a failed dial did nothing", wrap(dial), retrypolicy.Info{Verdict: again, Kind: transport.Network, Safe: yes}},
-		{"the wait asked for", &transport.Error{Kind: transport.Timeout, RetryAfter: time.Minute}, retrypolicy.Info{Verdict: again, Kind: transport.Timeout, After: time.Minute}},
-		{"not again", &transport.Error{Kind: transport.Timeout, RetryAfter: -1}, retrypolicy.Info{Verdict: again, Kind: transport.Timeout, After: -1}},
+		{"the wait asked for", &transport.Error{Kind: transport.Timeout, RetryAfter: time.Minute},
+			retrypolicy.Info{Verdict: again, Kind: transport.Timeout, After: time.Minute}},
+		{"not again", &transport.Error{Kind: transport.Timeout, RetryAfter: -1}, retrypolicy.Info{Verdict: again,
+			Kind: transport.Timeout, After: -1}},
 		{"cancelled", wrap(context.Canceled), retrypolicy.Info{Verdict: fail}},
 		{"deadline", wrap(context.DeadlineExceeded), retrypolicy.Info{Verdict: fail}},
-		{"a time-out of the system's", wrap(os.ErrDeadlineExceeded), retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
-		{"a time-out made of a deadline", wrap(&url.Error{Op: "Get", Err: context.DeadlineExceeded}), retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
-		{"cancelled in an error that can time out", &url.Error{Op: "Get", Err: context.Canceled}, retrypolicy.Info{Verdict: fail}},
+		{"a time-out of the system's", wrap(os.ErrDeadlineExceeded), retrypolicy.Info{Verdict: again,
+			Kind: transport.Timeout}},
+		{"a time-out made of a deadline", wrap(&url.Error{Op: "Get", Err: context.DeadlineExceeded}),
+			retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
+		{"cancelled in an error that can time out", &url.Error{Op: "Get", Err: context.Canceled},
+			retrypolicy.Info{Verdict: fail}},
 		{"cancelled, among several", errors.Join(errors.New("?"), context.Canceled), retrypolicy.Info{Verdict: fail}},
-		{"a deadline before a time-out", errors.Join(context.DeadlineExceeded, os.ErrDeadlineExceeded), retrypolicy.Info{Verdict: fail}},
-		{"a time-out before a deadline", errors.Join(wrap(os.ErrDeadlineExceeded), context.DeadlineExceeded), retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
-		{"permanent, and what the clean-up said", fmt.Errorf("%w (clean-up: %w)", retrypolicy.Permanent(errors.New("no")), errors.New("?")), retrypolicy.Info{Verdict: fail}},
-		{"permanent, the last of several", errors.Join(transport.Network, wrap(retrypolicy.Permanent(errors.New("no")))), retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
-		{"a kind among several", fmt.Errorf("%w: %w", &transport.Error{Kind: transport.NotFound}, errors.New("?")), retrypolicy.Info{Verdict: fail, Kind: transport.NotFound, Safe: yes, Fault: retrypolicy.FaultClient}},
-		{"the wait asked for, among several", errors.Join(errors.New("?"), wrap(&transport.Error{Kind: transport.Timeout, RetryAfter: s})), retrypolicy.Info{Verdict: again, Kind: transport.Timeout, After: s}},
-		{"permanent", wrap(retrypolicy.Permanent(transport.Network)), retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
-		{"permanent inside an error with a kind", &transport.Error{Kind: transport.Network, Err: retrypolicy.Permanent(errors.New("?"))}, retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
+		{"a deadline before a time-out", errors.Join(context.DeadlineExceeded, os.ErrDeadlineExceeded),
+			retrypolicy.Info{Verdict: fail}},
+		{"a time-out before a deadline", errors.Join(wrap(os.ErrDeadlineExceeded), context.DeadlineExceeded),
+			retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
+		{"permanent, and what the clean-up said", fmt.Errorf("%w (clean-up: %w)", retrypolicy.Permanent(errors.New("no")),
+			errors.New("?")), retrypolicy.Info{Verdict: fail}},
+		{"permanent, the last of several", errors.Join(transport.Network, wrap(retrypolicy.Permanent(errors.New("no")))),
+			retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
+		{"a kind among several", fmt.Errorf("%w: %w", &transport.Error{Kind: transport.NotFound}, errors.New("?")),
+			retrypolicy.Info{Verdict: fail, Kind: transport.NotFound, Safe: yes, Fault: retrypolicy.FaultClient}},
+		{"the wait asked for, among several", errors.Join(errors.New("?"),
+			wrap(&transport.Error{Kind: transport.Timeout, RetryAfter: s})), retrypolicy.Info{Verdict: again,
+			Kind: transport.Timeout, After: s}},
+		{"permanent", wrap(retrypolicy.Permanent(transport.Network)), retrypolicy.Info{Verdict: fail,
+			Kind: transport.Network}},
+		{"permanent inside an error with a kind", &transport.Error{Kind: transport.Network,
+			Err: retrypolicy.Permanent(errors.New("?"))}, retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
 	} {
 		if got := retrypolicy.Classify(c.err); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
@@ -70,13 +87,15 @@ func TestClassifyAllocatesNothing(t *testing.T) {
 	}
 	late := errors.Join(errors.New("?"), context.DeadlineExceeded)
 	var info, other retrypolicy.Info
-	if n := testing.AllocsPerRun(100, func() { info, other = retrypolicy.Classify(err), retrypolicy.Classify(late) }); n != 0 {
+	if n := testing.AllocsPerRun(100,
+		func() { info, other = retrypolicy.Classify(err), retrypolicy.Classify(late) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if info.Kind != transport.Throttled || other.Verdict != retrypolicy.Fail {
 		t.Errorf("%+v, %+v", info, other)
 	}
-	if info, n := retrypolicy.ClassifyHTTP(errors.Join(errors.New("?"), &httpError{503, errors.New("?")})), retrypolicy.ClassifyHTTP(errors.New("?")); info.Kind != transport.Unavailable || n.Verdict != retrypolicy.Undecided {
+	if info, n := retrypolicy.ClassifyHTTP(errors.Join(errors.New("?"), &httpError{503, errors.New("?")})),
+		retrypolicy.ClassifyHTTP(errors.New("?")); info.Kind != transport.Unavailable || n.Verdict != retrypolicy.Undecided {
 		t.Errorf("a status among several: %+v, %+v", info, n)
 	}
 }
@@ -85,7 +104,8 @@ func TestClassifyAllocatesNothing(t *testing.T) {
 func TestClassifyFollowsErrfilter(t *testing.T) {
 	for _, k := range transport.Kinds() {
 		got := retrypolicy.Classify(&transport.Error{Kind: k})
-		if (got.Verdict == retrypolicy.Again) != errfilter.OfKind(k).Retry || got.Kind != k || got.Safe == retrypolicy.SafeNo {
+		if (got.Verdict == retrypolicy.Again) != errfilter.OfKind(k).Retry || got.Kind != k ||
+			got.Safe == retrypolicy.SafeNo {
 			t.Errorf("%v: %+v", k, got)
 		}
 	}
@@ -110,7 +130,8 @@ func TestChainAsksInTurn(t *testing.T) {
 			return retrypolicy.Info{Verdict: v, Fault: retrypolicy.FaultServer}
 		}
 	}
-	got := retrypolicy.Chain(say("a", retrypolicy.Undecided), nil, say("b", retrypolicy.Succeed), say("c", retrypolicy.Fail))(transport.Network)
+	got := retrypolicy.Chain(say("a", retrypolicy.Undecided), nil, say("b", retrypolicy.Succeed),
+		say("c", retrypolicy.Fail))(transport.Network)
 	if got.Verdict != retrypolicy.Succeed || asked != "ab" {
 		t.Errorf("%+v, asked %s", got, asked)
 	}

@@ -30,7 +30,9 @@ func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 		require.ErrorIs(t, r.Do(t.Context(), failing), retrypolicy.OutOfTime, "its own limit is no deadline of the caller's")
 		require.Equal(t, 5, b.Tokens(time.Now()))
 
-		require.ErrorIs(t, retrypolicy.Do(ctx, q.Wrap(retrypolicy.Fixed{Delay: time.Millisecond}), failing), retrypolicy.OutOfQuota, "one retry is paid for, the next is not")
+		require.ErrorIs(t, retrypolicy.Do(ctx, q.Wrap(retrypolicy.Fixed{Delay: time.Millisecond}), failing),
+			retrypolicy.OutOfQuota,
+			"one retry is paid for, the next is not")
 	})
 }
 

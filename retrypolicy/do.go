@@ -10,9 +10,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Do runs op under p until it succeeds, p stops, or ctx ends, and returns nil or an *Error. op runs at least once, unless p holds a gate that refuses it. It gets ctx. An error
-// that Classify fails, or that Permanent marked, ends it. Do never sleeps past ctx's deadline. Without a deadline, a policy that would
-// retry for ever ends after DefaultLimit; see Retrier.Limit.
+// Do runs op under p until it succeeds, p stops, or ctx ends, and returns nil or an *Error. op runs
+// at least once, unless p holds a gate that refuses it. It gets ctx. An error that Classify fails,
+// or that Permanent marked, ends it. Do never sleeps past ctx's deadline. Without a deadline, a
+// policy that would retry for ever ends after DefaultLimit; see Retrier.Limit.
 func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 	r := Retrier{Policy: p}
 	return r.Do(ctx, op)
@@ -24,29 +25,38 @@ func DoValue[T any](ctx context.Context, p Policy, op func(context.Context) (T, 
 	return Until(ctx, &r, op, nil)
 }
 
-// Retrier runs operations under a policy. The zero value but for Policy is ready; a copy with another Policy serves a single call. Its methods may be
-// called by many goroutines at a time; its fields must not change meanwhile.
+// Retrier runs operations under a policy. The zero value but for Policy is ready; a copy with
+// another Policy serves a single call. Its methods may be called by many goroutines at a time; its
+// fields must not change meanwhile.
 type Retrier struct {
-	// Policy decides. Nil is an error of Kind Invalid, as are parameters that Validate refuses; then nothing is run.
+	// Policy decides. Nil is an error of Kind Invalid, as are parameters that Validate refuses; then
+	// nothing is run.
 	Policy Policy
-	// Classify judges errors. What it leaves Undecided, and everything if it is nil, goes to the package's function Classify.
+	// Classify judges errors. What it leaves Undecided, and everything if it is nil, goes to the
+	// package's function Classify.
 	Classify Classifier
-	// Once: the operation must not happen twice. It is only repeated after a failure of which is known that nothing was done (SafeYes).
+	// Once: the operation must not happen twice. It is only repeated after a failure of which is known
+	// that nothing was done (SafeYes).
 	Once bool
-	// LongPoll: the operation is called again and again by a loop that must not spin; a refusal that carries a delay (OutOfQuota, or Rejected by a Breaker) is slept before Do returns.
+	// LongPoll: the operation is called again and again by a loop that must not spin; a refusal that
+	// carries a delay (OutOfQuota, or Rejected by a Breaker) is slept before Do returns.
 	LongPoll bool
-	// Limit is the time for all tries and waits together; when it is over, a running try is cancelled and the failure before it is returned with OutOfTime. Negative: none.
-	// 0: none either, but where ctx has no deadline and Policy is a curve of this package without a limit, no retry begins later than
-	// DefaultLimit after the first try, and OutOfTime is returned; a running try is not cancelled.
+	// Limit is the time for all tries and waits together; when it is over, a running try is cancelled
+	// and the failure before it is returned with OutOfTime. Negative: none. 0: none either, but where
+	// ctx has no deadline and Policy is a curve of this package without a limit, no retry begins later
+	// than DefaultLimit after the first try, and OutOfTime is returned; a running try is not
+	// cancelled.
 	Limit time.Duration
 	// TryLimit is the time for one try; a try that is cut short counts as a Timeout. 0: none.
 	TryLimit time.Duration
 	// Key goes into Attempt.Key, for policies with a state for each.
 	Key string
-	// Rand gives the draws; called by all goroutines that use the Retrier. Nil: a generator of each call's own.
+	// Rand gives the draws; called by all goroutines that use the Retrier. Nil: a generator of each
+	// call's own.
 	Rand func() uint64
-	// OnRetry, if not nil, is told each retry before its delay, and each wait that a gate asks for before it. For a gate retry is the number of
-	// the try that waits, 0 for the first, and err is the latest failure, nil before the first try.
+	// OnRetry, if not nil, is told each retry before its delay, and each wait that a gate asks for
+	// before it. For a gate retry is the number of the try that waits, 0 for the first, and err is the
+	// latest failure, nil before the first try.
 	OnRetry func(retry int, delay time.Duration, err error)
 }
 
@@ -58,12 +68,12 @@ func (r *Retrier) Validate() error {
 	return within("Retrier.Policy", r.Policy)
 }
 
-// DefaultLimit is the time after which Do makes no further retry where nothing else bounds it: the operation time-out of the Azure
-// device SDKs.
+// DefaultLimit is the time after which Do makes no further retry where nothing else bounds it: the
+// operation time-out of the Azure device SDKs.
 const DefaultLimit = 4 * time.Minute
 
-// endless reports whether p retries for ever, as far as this package knows: a curve without a limit around it. A policy of the
-// caller's own is taken to know when to stop.
+// endless reports whether p retries for ever, as far as this package knows: a curve without a limit
+// around it. A policy of the caller's own is taken to know when to stop.
 func endless(p Policy) bool {
 	switch c := p.(type) {
 	case MaxAttempts, MaxElapsed, *MaxAttempts, *MaxElapsed:
@@ -116,10 +126,13 @@ var (
 	ErrFailed = errors.New("the value is a failure")
 )
 
-// Until runs op until judge says that it is over: a waiter. judge sees value and error of each try and may succeed on an error, fail on a value, and ask
-// for another try on either, with a Kind that costs and delays are chosen by. What it leaves Undecided, and everything if it is nil, is judged as Do does:
-// no error is a success. Until returns the last try's value; after a success its error is nil.
-func Until[T any](ctx context.Context, r *Retrier, op func(context.Context) (T, error), judge func(T, error) Info) (T, error) {
+// Until runs op until judge says that it is over: a waiter. judge sees value and error of each try
+// and may succeed on an error, fail on a value, and ask for another try on either, with a Kind that
+// costs and delays are chosen by. What it leaves Undecided, and everything if it is nil, is judged
+// as Do does: no error is a success. Until returns the last try's value; after a success its error
+// is nil.
+func Until[T any](ctx context.Context, r *Retrier, op func(context.Context) (T, error), judge func(T, error) Info) (T,
+	error) {
 	var value T
 	run := runner{r: *r, caller: ctx, ctx: ctx}
 	if err := run.begin(); err != nil {
@@ -286,8 +299,8 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 	return false, nil
 }
 
-// bound finds out, once, whether anything ends the retries. It is asked when there is a reason to: not for an operation that
-// succeeds at once.
+// bound finds out, once, whether anything ends the retries. It is asked when there is a reason to:
+// not for an operation that succeeds at once.
 func (u *runner) bound() {
 	if u.bounded {
 		return
@@ -310,7 +323,8 @@ func (u *runner) pause(now time.Time, retry int, d time.Duration) (Reason, bool)
 	return u.sleep(now, d)
 }
 
-// cutShort takes the outcome of a try during which the context ended. The failure may be nothing but an echo of that; otherwise it is an answer, which the policy may learn from.
+// cutShort takes the outcome of a try during which the context ended. The failure may be nothing
+// but an echo of that; otherwise it is an answer, which the policy may learn from.
 func (u *runner) cutShort(now time.Time, info Info, failure, cause error) error {
 	if endedByContext(failure) || errors.Is(failure, cause) || errors.Is(failure, context.Cause(u.ctx)) {
 		if u.last == nil {
@@ -380,7 +394,8 @@ func (u *runner) slowDown(now time.Time, refusal Decision) {
 	}
 }
 
-// sleep waits for d after now. It returns false, and why, if the context ended or would end before; then it has not waited in vain.
+// sleep waits for d after now. It returns false, and why, if the context ended or would end before;
+// then it has not waited in vain.
 func (u *runner) sleep(now time.Time, d time.Duration) (Reason, bool) {
 	if reason, ok := u.reaches(now, d); !ok || d <= 0 {
 		return reason, ok

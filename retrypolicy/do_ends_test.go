@@ -30,25 +30,29 @@ func TestTheCauseOfACancelledContextIsReachable(t *testing.T) {
 			if !errors.Is(err, why) || !errors.As(err, &found) || found != why {
 				t.Errorf("%s: %v does not lead to the cause", name, err)
 			}
-			if !errors.Is(err, context.Canceled) || !errors.Is(err, retrypolicy.Cancelled) || errors.Is(err, context.DeadlineExceeded) {
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, retrypolicy.Cancelled) ||
+				errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v is not a context.Canceled", name, err)
 			}
 		})
 	}
 }
 
-// azcore waits for the deadline and returns its error; here the wait is spared, and errors.Is finds the same.
+// azcore waits for the deadline and returns its error; here the wait is spared, and errors.Is finds
+// the same.
 func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 	for name, run := range map[string]func(ctx context.Context) error{
 		"the context's": func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 			defer cancel()
-			return retrypolicy.Do(ctx, retrypolicy.Fixed{Delay: time.Minute}, func(context.Context) error { return transport.Network })
+			return retrypolicy.Do(ctx, retrypolicy.Fixed{Delay: time.Minute},
+				func(context.Context) error { return transport.Network })
 		},
 		"the context's, seen by a quota": func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 			defer cancel()
-			return retrypolicy.Do(ctx, newQuota(t, nil).Wrap(retrypolicy.Fixed{Delay: time.Minute}), func(context.Context) error { return transport.Network })
+			return retrypolicy.Do(ctx, newQuota(t, nil).Wrap(retrypolicy.Fixed{Delay: time.Minute}),
+				func(context.Context) error { return transport.Network })
 		},
 		"Limit": func(ctx context.Context) error {
 			r := retrypolicy.Retrier{Policy: retrypolicy.Fixed{Delay: time.Minute}, Limit: 2 * time.Second}
@@ -56,14 +60,17 @@ func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if err := run(t.Context()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, transport.Network) || errors.Is(err, context.Canceled) {
+			if err := run(t.Context()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, transport.Network) ||
+				errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := retrypolicy.MaxElapsed{Limit: time.Second, Mode: retrypolicy.LookAhead, Policy: retrypolicy.Fixed{Delay: time.Minute}}
-		if err := retrypolicy.Do(t.Context(), p, func(context.Context) error { return transport.Network }); errors.Is(err, context.DeadlineExceeded) {
+		p := retrypolicy.MaxElapsed{Limit: time.Second, Mode: retrypolicy.LookAhead,
+			Policy: retrypolicy.Fixed{Delay: time.Minute}}
+		if err := retrypolicy.Do(t.Context(),
+			p, func(context.Context) error { return transport.Network }); errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a limit of the policy is no deadline of a context: %v", err)
 		}
 	})
@@ -82,12 +89,14 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 		{"a curve", curve, 0, true},
 		{"a pointer to one", &curve, 0, true},
 		{"inside a quota", quota.Wrap(retrypolicy.RetryAfter{Policy: curve}), 0, true},
-		{"in one of the rules", retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: kinds, Policy: retrypolicy.NoRetry{}}}, Default: curve}, 0, true},
+		{"in one of the rules", retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: kinds, Policy: retrypolicy.NoRetry{}}},
+			Default: curve}, 0, true},
 		{"a device's", retrypolicy.AzureJava{}, 0, true},
 		{"by name", curve, -1, false},
 		{"a limit of its own", retrypolicy.MaxAttempts{Total: 100, Policy: curve}, 0, false},
 		{"a limit inside", quota.Wrap(retrypolicy.MaxAttempts{Total: 100, Policy: curve}), 0, false},
-		{"a function of the caller's", retrypolicy.Func(func(n int, _ error) (bool, time.Duration) { return n < 100, 10 * time.Second }), 0, false},
+		{"a function of the caller's",
+			retrypolicy.Func(func(n int, _ error) (bool, time.Duration) { return n < 100, 10 * time.Second }), 0, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
@@ -99,7 +108,8 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 				return transport.Network
 			})
 			took := time.Since(began)
-			if c.bounded != errors.Is(err, retrypolicy.OutOfTime) || c.bounded != (took <= retrypolicy.DefaultLimit) || c.bounded && took < retrypolicy.DefaultLimit-11*time.Second {
+			if c.bounded != errors.Is(err, retrypolicy.OutOfTime) || c.bounded != (took <= retrypolicy.DefaultLimit) ||
+				c.bounded && took < retrypolicy.DefaultLimit-11*time.Second {
 				t.Errorf("%s: %v after %v", c.name, err, took)
 			}
 		})
@@ -138,7 +148,8 @@ func TestOnRetrySeesWaitsAtGates(t *testing.T) {
 			failed bool
 		}
 		var waits []wait
-		r := retrypolicy.Retrier{Policy: quota.Wrap(retrypolicy.Immediately{}), OnRetry: func(retry int, delay time.Duration, err error) {
+		r := retrypolicy.Retrier{Policy: quota.Wrap(retrypolicy.Immediately{}), OnRetry: func(retry int, delay time.Duration,
+			err error) {
 			waits = append(waits, wait{retry, delay, err != nil})
 		}}
 		tries := 0

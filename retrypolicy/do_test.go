@@ -20,7 +20,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// scripted is an operation that returns these errors in turn, and then the last for ever. It notes when it ran.
+// scripted is an operation that returns these errors in turn, and then the last for ever. It notes
+// when it ran.
 type scripted struct {
 	began   time.Time
 	outcome []error
@@ -85,11 +86,14 @@ func TestDoStops(t *testing.T) {
 			runs    int
 			is      error
 		}{
-			{"out of attempts", every(3), []error{transport.Timeout, transport.Timeout, lost}, retrypolicy.OutOfAttempts, 3, lost},
+			{"out of attempts", every(3), []error{transport.Timeout, transport.Timeout, lost}, retrypolicy.OutOfAttempts, 3,
+				lost},
 			{"not retryable", every(3), []error{lost, transport.Forbidden}, retrypolicy.NotRetryable, 2, transport.Forbidden},
 			{"permanent", every(3), []error{retrypolicy.Permanent(lost)}, retrypolicy.NotRetryable, 1, lost},
-			{"asked not to", every(3), []error{&transport.Error{Kind: transport.Network, RetryAfter: -1}}, retrypolicy.ToldNotTo, 1, transport.Network},
-			{"a zero delay is a retry", retrypolicy.MaxAttempts{Total: 3, Policy: again(0)}, []error{lost}, retrypolicy.OutOfAttempts, 3, lost},
+			{"asked not to", every(3), []error{&transport.Error{Kind: transport.Network, RetryAfter: -1}}, retrypolicy.ToldNotTo,
+				1, transport.Network},
+			{"a zero delay is a retry", retrypolicy.MaxAttempts{Total: 3, Policy: again(0)}, []error{lost},
+				retrypolicy.OutOfAttempts, 3, lost},
 			{"no retry", retrypolicy.NoRetry{}, []error{lost}, retrypolicy.ByPolicy, 1, lost},
 		} {
 			op := perform(c.outcome...)
@@ -227,7 +231,8 @@ func TestRetrierLimitEndsARunningTry(t *testing.T) {
 		if ended := time.Since(began); ended != 2500*ms {
 			t.Errorf("ended after %v", ended)
 		}
-		// It does not sleep past the limit either, and a failure that is not the context's replaces the one before.
+		// It does not sleep past the limit either, and a failure that is not the context's replaces the
+		// one before.
 		op := perform(transport.Network)
 		err = r.Do(bg, op.run)
 		op.want(t, 0, time.Second, 2*time.Second)
@@ -264,7 +269,9 @@ func TestRetrierTryLimit(t *testing.T) {
 			t.Errorf("%v; the try's context lives on", err)
 		}
 		// An operation whose own deadline is over, not the try's, is not retried.
-		wantError(t, r.Do(bg, func(context.Context) error { return context.DeadlineExceeded }), retrypolicy.NotRetryable, 0, context.DeadlineExceeded)
+		wantError(t, r.Do(bg, func(context.Context) error {
+			return context.DeadlineExceeded
+		}), retrypolicy.NotRetryable, 0, context.DeadlineExceeded)
 	})
 }
 
@@ -291,7 +298,8 @@ func TestRetrierOnce(t *testing.T) {
 	})
 }
 
-// N16 and N17 of the published sequences: a long poll that the quota refuses is slowed down, all else is not.
+// N16 and N17 of the published sequences: a long poll that the quota refuses is slowed down, all
+// else is not.
 func TestRetrierLongPoll(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -330,7 +338,8 @@ func TestRetrierLongPoll(t *testing.T) {
 		})
 	}
 	bounded.Test(t, func(t *testing.T) { // N19, and a success: no delay
-		r := retrypolicy.Retrier{Policy: newAWS(t, retrypolicy.AWS2026()), LongPoll: true, Rand: func() uint64 { return drawLast }}
+		r := retrypolicy.Retrier{Policy: newAWS(t, retrypolicy.AWS2026()),
+			LongPoll: true, Rand: func() uint64 { return drawLast }}
 		op := perform(kServer, nil)
 		if err := r.Do(bg, op.run); err != nil || time.Since(op.began) != 50*ms {
 			t.Errorf("%v after %v", err, time.Since(op.began))
@@ -414,7 +423,8 @@ func TestABreakerThatClosesLetsNoCrowdIn(t *testing.T) {
 	})
 }
 
-// The context ended during a try that has an answer all the same: the policy learns of the answer, and is not asked.
+// The context ended during a try that has an answer all the same: the policy learns of the answer,
+// and is not asked.
 func TestDoTellsAnAnswerThoughTheContextEnded(t *testing.T) {
 	invalid := retrypolicy.Permanent(errors.New("bad"))
 	why := errors.New("why")
@@ -439,13 +449,15 @@ func TestDoTellsAnAnswerThoughTheContextEnded(t *testing.T) {
 		if errors.Is(err, context.Canceled) != (c.reason == retrypolicy.Cancelled) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if len(rec.decide) != 0 || len(rec.observe) != 1 || rec.observe[0].Err != c.told || rec.observe[0].Kind != c.kind || rec.observe[0].Terminal != c.terminal {
+		if len(rec.decide) != 0 || len(rec.observe) != 1 || rec.observe[0].Err != c.told || rec.observe[0].Kind != c.kind ||
+			rec.observe[0].Terminal != c.terminal {
 			t.Errorf("%s: asked %d times, told %+v", c.name, len(rec.decide), rec.observe)
 		}
 	}
 	a := newAdaptive(t, nil)
 	ctx, cancel := context.WithCancel(bg)
-	_ = retrypolicy.Do(ctx, a.Wrap(retrypolicy.Immediately{}), func(context.Context) error { cancel(); return transport.Throttled })
+	_ = retrypolicy.Do(ctx, a.Wrap(retrypolicy.Immediately{}),
+		func(context.Context) error { cancel(); return transport.Throttled })
 	if _, on := a.Rate(); !on {
 		t.Error("Adaptive did not see the throttling")
 	}
@@ -573,17 +585,21 @@ func TestUntil(t *testing.T) {
 		is      error
 		took    time.Duration
 	}{
-		{"retry on a value, succeed on an error", []answer{{"deleting", nil}, {"deleting", nil}, {"", missing}}, "", 0, nil, 2 * time.Second},
+		{"retry on a value, succeed on an error", []answer{{"deleting", nil}, {"deleting", nil}, {"", missing}}, "", 0, nil,
+			2 * time.Second},
 		{"a value that is what was waited for", []answer{{"deleting", nil}, {"gone", nil}}, "gone", 0, nil, time.Second},
-		{"a value that fails", []answer{{"deleting", nil}, {"failed", nil}}, "failed", retrypolicy.NotRetryable, retrypolicy.ErrFailed, time.Second},
+		{"a value that fails", []answer{{"deleting", nil}, {"failed", nil}}, "failed", retrypolicy.NotRetryable,
+			retrypolicy.ErrFailed, time.Second},
 		{"a value with a class of its own", []answer{{"busy", nil}, {"gone", nil}}, "gone", 0, nil, time.Minute},
 		{"an error left to the classifiers", []answer{{"", transport.Network}, {"gone", nil}}, "gone", 0, nil, time.Second},
-		{"an error that they fail", []answer{{"old", transport.Forbidden}}, "old", retrypolicy.NotRetryable, transport.Forbidden, 0},
+		{"an error that they fail", []answer{{"old", transport.Forbidden}}, "old", retrypolicy.NotRetryable,
+			transport.Forbidden, 0},
 		{"never", []answer{{"deleting", nil}}, "deleting", retrypolicy.OutOfAttempts, retrypolicy.ErrNotYet, 3 * time.Second},
 	} {
 		bounded.Test(t, func(t *testing.T) {
 			r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.ByKind{
-				Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: again(time.Minute)}}, Default: again(time.Second),
+				Rules:   []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: again(time.Minute)}},
+				Default: again(time.Second),
 			}}}
 			began, n := time.Now(), 0
 			value, err := retrypolicy.Until(bg, &r, func(context.Context) (string, error) {
@@ -610,7 +626,8 @@ func TestGateBeforeTheFirstTry(t *testing.T) {
 		rec := open()
 		op := perform(nil)
 		for _, c := range []struct{ says, want retrypolicy.Reason }{
-			{retrypolicy.ByPolicy, retrypolicy.Rejected}, {retrypolicy.Rejected, retrypolicy.Rejected}, {retrypolicy.OutOfQuota, retrypolicy.OutOfQuota},
+			{retrypolicy.ByPolicy, retrypolicy.Rejected}, {retrypolicy.Rejected, retrypolicy.Rejected}, {retrypolicy.OutOfQuota,
+				retrypolicy.OutOfQuota},
 		} {
 			rec.entry = retrypolicy.Decision{Reason: c.says}
 			err := retrypolicy.Do(bg, rec, op.run)
@@ -656,7 +673,8 @@ func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
 	})
 }
 
-// An operation that panics, or ends its goroutine, is reported as failed: a policy that counts tries under way stays right. Its contexts are released.
+// An operation that panics, or ends its goroutine, is reported as failed: a policy that counts
+// tries under way stays right. Its contexts are released.
 func TestDoReportsATryThatPanics(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
 		rec := open()
@@ -729,7 +747,8 @@ func TestDoAllocatesNothingForASuccess(t *testing.T) {
 		}
 	}
 	value := func(context.Context) (int, error) { return 7, nil }
-	if allocs := testing.AllocsPerRun(200, func() { sinkInt, sinkErr = retrypolicy.DoValue(ctx, p, value) }); allocs != 0 || sinkInt != 7 {
+	if allocs := testing.AllocsPerRun(200,
+		func() { sinkInt, sinkErr = retrypolicy.DoValue(ctx, p, value) }); allocs != 0 || sinkInt != 7 {
 		t.Errorf("DoValue: %v allocations", allocs)
 	}
 	// A retry without a delay allocates nothing either.
@@ -742,7 +761,8 @@ func TestDoAllocatesNothingForASuccess(t *testing.T) {
 		}
 		return nil
 	}
-	if allocs := testing.AllocsPerRun(200, func() { sinkErr = retrypolicy.Do(ctx, asPolicy, again) }); allocs != 0 || sinkErr != nil {
+	if allocs := testing.AllocsPerRun(200,
+		func() { sinkErr = retrypolicy.Do(ctx, asPolicy, again) }); allocs != 0 || sinkErr != nil {
 		t.Errorf("four retries: %v allocations, %v", allocs, sinkErr)
 	}
 }

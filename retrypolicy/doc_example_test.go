@@ -28,7 +28,8 @@ func Example() {
 	// Output: 3 <nil>
 }
 
-// A call of a cloud service, with all that is useful. The quota and the breaker are shared by all calls of the process.
+// A call of a cloud service, with all that is useful. The quota and the breaker are shared by all
+// calls of the process.
 func Example_cloudCall() {
 	quota, err := retrypolicy.NewQuota(nil)
 	if err != nil {
@@ -44,7 +45,8 @@ func Example_cloudCall() {
 		Policy: quota.Wrap(breaker.Wrap(retrypolicy.MaxElapsed{Limit: time.Minute, Mode: retrypolicy.LookAhead,
 			Policy: retrypolicy.MaxAttempts{Total: 4,
 				Policy: retrypolicy.RetryAfter{Max: 30 * time.Second,
-					Policy: retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 20 * time.Second, Jitter: retrypolicy.FullJitter}}}})),
+					Policy: retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 20 * time.Second,
+						Jitter: retrypolicy.FullJitter}}}})),
 		TryLimit: 10 * time.Second,
 		Once:     true, // a time-out leaves open whether it was done: then it is not done again
 	}
@@ -57,21 +59,25 @@ func Example_cloudCall() {
 	// Output: outcome unknown and not safe to repeat: timed out
 }
 
-// The connections of a gateway: one breaker for all of them. While the service is down a single one probes; what one learns spares the others. A probe may take the clients' DialTimeout, and is
-// told as a success after their StableTime, 30 s each; the cooldown is longer than both.
+// The connections of a gateway: one breaker for all of them. While the service is down a single one
+// probes; what one learns spares the others. A probe may take the clients' DialTimeout, and is told
+// as a success after their StableTime, 30 s each; the cooldown is longer than both.
 func Example_gateway() {
-	breaker, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 20, Window: time.Minute, Cooldown: 90 * time.Second, Growth: 2, Wait: true})
+	breaker, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 20, Window: time.Minute,
+		Cooldown: 90 * time.Second, Growth: 2, Wait: true})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	p := breaker.Wrap(retrypolicy.ExponentialBackoffWithJitter{}) // the RetryPolicy of each client; MessagePolicy is set apart
+	// the RetryPolicy of each client; MessagePolicy is set apart
+	p := breaker.Wrap(retrypolicy.ExponentialBackoffWithJitter{})
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for range 20 { // twenty devices lose their connection
 		retrypolicy.Observe(p, retrypolicy.Attempt{Now: now, Kind: transport.Network, Err: transport.Network})
 	}
 	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
-	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now, Rand: 1 << 63})) // those who wait are spread over half a cooldown more
+	// those who wait are spread over half a cooldown more
+	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now, Rand: 1 << 63}))
 	now = now.Add(90 * time.Second)
 	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
 	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))

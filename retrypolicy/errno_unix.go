@@ -4,7 +4,8 @@ package retrypolicy
 
 import "syscall"
 
-// lostConnection reports whether err is the number of a connection that failed, and whether there was one.
+// lostConnection reports whether err is the number of a connection that failed, and whether there
+// was one.
 func lostConnection(err error) (made, ok bool) {
 	n, ok := err.(syscall.Errno)
 	if !ok {
@@ -13,7 +14,8 @@ func lostConnection(err error) (made, ok bool) {
 	switch n {
 	case syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.EADDRNOTAVAIL:
 		return false, true
-	case syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ENETDOWN, syscall.ENETRESET, syscall.ENOTCONN, syscall.ESHUTDOWN:
+	case syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ENETDOWN, syscall.ENETRESET, syscall.ENOTCONN,
+		syscall.ESHUTDOWN:
 		return true, true
 	}
 	return false, false

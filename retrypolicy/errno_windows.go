@@ -19,7 +19,8 @@ const (
 	wsaHostUnreach  syscall.Errno = 10065
 )
 
-// lostConnection reports whether err is the number of a connection that failed, and whether there was one.
+// lostConnection reports whether err is the number of a connection that failed, and whether there
+// was one.
 func lostConnection(err error) (made, ok bool) {
 	n, ok := err.(syscall.Errno)
 	if !ok {

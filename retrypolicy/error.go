@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// Error is what Do returns when an operation failed for good: the last real failure, and why there was no further try. errors.Is finds the Reason, the
-// failure and, where a context ended it, the context's error and its cause; errors.As and transport.KindOf find what is inside the failure.
+// Error is what Do returns when an operation failed for good: the last real failure, and why there
+// was no further try. errors.Is finds the Reason, the failure and, where a context ended it, the
+// context's error and its cause; errors.As and transport.KindOf find what is inside the failure.
 type Error struct {
 	Reason Reason
 	// Retries is how many retries were made.
@@ -16,11 +17,13 @@ type Error struct {
 	// Cause is context.Cause of the context, if a context ended the series.
 	Cause error
 
-	// ended is what the context itself said, or will say: there was no further try because its deadline comes first.
+	// ended is what the context itself said, or will say: there was no further try because its
+	// deadline comes first.
 	ended error
 }
 
-// Error gives the failure and the reason, such as "out of attempts after 2 retries: connection refused".
+// Error gives the failure and the reason, such as "out of attempts after 2 retries: connection
+// refused".
 func (e *Error) Error() string {
 	text := e.Reason.String()
 	switch e.Retries {
@@ -39,8 +42,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is reports whether target is the Reason, the context's error or its cause. An end before a deadline (PastDeadline, or OutOfTime by
-// Retrier.Limit) is a context.DeadlineExceeded, too.
+// Is reports whether target is the Reason, the context's error or its cause. An end before a
+// deadline (PastDeadline, or OutOfTime by Retrier.Limit) is a context.DeadlineExceeded, too.
 func (e *Error) Is(target error) bool {
 	if r, ok := target.(Reason); ok {
 		return r == e.Reason

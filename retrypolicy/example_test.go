@@ -11,7 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The zero value is the documented back-off. The draw comes in with the question, so every delay can be asked for exactly.
+// The zero value is the documented back-off. The draw comes in with the question, so every delay
+// can be asked for exactly.
 func ExampleExponentialBackoffWithJitter() {
 	var p retrypolicy.ExponentialBackoffWithJitter
 	for x := 1; x <= 9; x++ {
@@ -33,7 +34,8 @@ func ExampleExponentialBackoffWithJitter() {
 
 // Parameters are checked by Validate, which names the one that is wrong.
 func ExampleValidate() {
-	slow := retrypolicy.ExponentialBackoffWithJitter{C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: time.Minute, Jd: 0.5, Ju: 0.25}
+	slow := retrypolicy.ExponentialBackoffWithJitter{C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: time.Minute,
+		Jd: 0.5, Ju: 0.25}
 	fmt.Println(retrypolicy.Validate(slow))
 	slow.Cmax = time.Second
 	fmt.Println(retrypolicy.Validate(slow))

@@ -10,14 +10,17 @@ import (
 //
 //	F(x) = min(Cmin + (2^(x-1) - 1) * rand(C*(1-Jd), C*(1-Ju)), Cmax)
 //
-// with x = 1 for the first retry and rand uniform from its lower bound up to, not including, its upper one.
+// with x = 1 for the first retry and rand uniform from its lower bound up to, not including, its
+// upper one.
 //
-// A field that is 0 has the documented constant: C = Cmin = 100 ms, Cmax = 10 s, and, where both are 0, Jd = 0.5 and Ju = 0.25.
-// So the zero value gives 100 ms, 150 to 175 ms, 250 to 325 ms, 450 to 625 ms and so on, and 10 s from the ninth retry at the
-// latest; {Cmax: time.Minute} gives the same up to a minute. A negative Jd is no jitter. For a first retry nearly at once give
-// Cmin a nanosecond.
+// A field that is 0 has the documented constant: C = Cmin = 100 ms, Cmax = 10 s, and, where both
+// are 0, Jd = 0.5 and Ju = 0.25. So the zero value gives 100 ms, 150 to 175 ms, 250 to 325 ms, 450
+// to 625 ms and so on, and 10 s from the ninth retry at the latest; {Cmax: time.Minute} gives the
+// same up to a minute. A negative Jd is no jitter. For a first retry nearly at once give Cmin a
+// nanosecond.
 //
-// The first retry comes after exactly Cmin and those at the cap after exactly Cmax: the formula does not spread a fleet by itself. It never stops.
+// The first retry comes after exactly Cmin and those at the cap after exactly Cmax: the formula
+// does not spread a fleet by itself. It never stops.
 //
 // Source: the SDKs' retry document; the official code computes something else.
 type ExponentialBackoffWithJitter struct {
@@ -27,8 +30,8 @@ type ExponentialBackoffWithJitter struct {
 	Cmin time.Duration
 	// Cmax is the longest delay. 0: 10 s.
 	Cmax time.Duration
-	// Jd and Ju say how far rand goes down from C, as fractions: from C*(1-Jd) to C*(1-Ju). 0 <= Ju <= Jd <= 1. Both 0: 0.5 and
-	// 0.25. A negative Jd, with Ju 0: no jitter, rand is C.
+	// Jd and Ju say how far rand goes down from C, as fractions: from C*(1-Jd) to C*(1-Ju). 0 <= Ju <=
+	// Jd <= 1. Both 0: 0.5 and 0.25. A negative Jd, with Ju 0: no jitter, rand is C.
 	Jd, Ju float64
 }
 
@@ -37,14 +40,15 @@ var documented = ExponentialBackoffWithJitter{
 	C: 100 * time.Millisecond, Cmin: 100 * time.Millisecond, Cmax: 10 * time.Second, Jd: 0.5, Ju: 0.25,
 }
 
-// Decide always retries, after F(a.Retry) in whole nanoseconds: the bounds of rand are rounded to the nearest, its draw down. A Retry
-// below 1 counts as 1. What Validate refuses does not panic, but its delays mean nothing.
+// Decide always retries, after F(a.Retry) in whole nanoseconds: the bounds of rand are rounded to
+// the nearest, its draw down. A Retry below 1 counts as 1. What Validate refuses does not panic,
+// but its delays mean nothing.
 func (e ExponentialBackoffWithJitter) Decide(a Attempt) Decision {
 	return Decision{Retry: true, Delay: e.delay(a.Retry, a.Rand)}
 }
 
-// delay is F(x) for a draw. It is a function of its own so that Decide is short enough to be inlined where it is called through an interface, which saves a copy of the
-// Attempt.
+// delay is F(x) for a draw. It is a function of its own so that Decide is short enough to be
+// inlined where it is called through an interface, which saves a copy of the Attempt.
 func (e *ExponentialBackoffWithJitter) delay(x int, draw uint64) time.Duration {
 	c, least, most := e.bounds()
 	jd, ju := e.Jd, e.Ju
@@ -104,7 +108,8 @@ func (e ExponentialBackoffWithJitter) Validate() error {
 	case e.Cmin < 0:
 		return invalid("ExponentialBackoffWithJitter.Cmin is negative; give a duration, 0 for 100 ms")
 	case most < least:
-		return invalid("ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin and 10 s for Cmax)")
+		return invalid("ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin and 10 s " +
+			"for Cmax)")
 	case e.Jd < 0 && e.Ju == 0:
 		return nil
 	case !(e.Ju >= 0 && e.Ju <= e.Jd && e.Jd <= 1):

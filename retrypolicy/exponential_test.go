@@ -23,7 +23,8 @@ var throttled = retrypolicy.ExponentialBackoffWithJitter{
 	C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: 60 * time.Second, Jd: 0.5, Ju: 0.25,
 }
 
-// huge are counts far past every cap, among them those where a shift or an addition would overflow 32 or 64 bits.
+// huge are counts far past every cap, among them those where a shift or an addition would overflow
+// 32 or 64 bits.
 var huge = []int{21, 31, 32, 33, 62, 63, 64, 65, 66, 127, 128, 1 << 30, math.MaxInt32 - 1, math.MaxInt32}
 
 // A vector holds F(x) in nanoseconds for one x and the three draws.
@@ -32,8 +33,8 @@ type vector struct {
 	want [3]int64
 }
 
-// With C = Cmin = 100 ms, Cmax = 10 s, Jd = 0.5, Ju = 0.25 the factor of (2^(x-1)-1) is 50 ms, 62.5 ms and, as the last draw stays below the upper
-// bound of 75 ms, 74.999999 ms.
+// With C = Cmin = 100 ms, Cmax = 10 s, Jd = 0.5, Ju = 0.25 the factor of (2^(x-1)-1) is 50 ms, 62.5
+// ms and, as the last draw stays below the upper bound of 75 ms, 74.999999 ms.
 var defaultVectors = []vector{
 	{1, [3]int64{100_000_000, 100_000_000, 100_000_000}},
 	{2, [3]int64{150_000_000, 162_500_000, 174_999_999}},
@@ -129,12 +130,16 @@ func TestFormulaAtTheEdgesOfItsParameters(t *testing.T) {
 		{"only Cmin", exp{Cmin: time.Second}, 2, drawZero, 1050 * time.Millisecond},
 		{"no Cmax: the documented one", exp{C: time.Second, Cmin: time.Second}, 99, drawZero, 10 * time.Second},
 		{"only Jd", exp{Jd: 0.5}, 2, drawLast, 200*time.Millisecond - 1},
-		{"a negative Jd is no jitter", exp{C: time.Second, Cmin: time.Second, Cmax: time.Minute, Jd: -1}, 3, drawHalf, 4 * time.Second},
-		{"Jd = Ju = 1 stays at Cmin", exp{C: time.Second, Cmin: time.Second, Cmax: time.Hour, Jd: 1, Ju: 1}, 99, drawLast, time.Second},
+		{"a negative Jd is no jitter", exp{C: time.Second, Cmin: time.Second, Cmax: time.Minute, Jd: -1}, 3, drawHalf,
+			4 * time.Second},
+		{"Jd = Ju = 1 stays at Cmin", exp{C: time.Second, Cmin: time.Second, Cmax: time.Hour, Jd: 1, Ju: 1}, 99, drawLast,
+			time.Second},
 		{"Jd = 1 draws from 0", exp{C: time.Second, Cmin: time.Second, Cmax: time.Hour, Jd: 1}, 9, drawZero, time.Second},
-		{"Jd = 1, a quarter", exp{C: time.Second, Cmin: time.Second, Cmax: time.Hour, Jd: 1}, 3, 1 << 62, 1750 * time.Millisecond},
+		{"Jd = 1, a quarter", exp{C: time.Second, Cmin: time.Second, Cmax: time.Hour, Jd: 1}, 3, 1 << 62,
+			1750 * time.Millisecond},
 		{"Cmin = Cmax", exp{C: time.Second, Cmin: time.Second, Cmax: time.Second}, 5, drawHalf, time.Second},
-		{"a bound that binary fractions miss is rounded, not cut", exp{C: 100 * time.Millisecond, Cmin: 1, Cmax: time.Hour, Jd: 0.29, Ju: 0.29}, 2, drawZero, 71*time.Millisecond + 1},
+		{"a bound that binary fractions miss is rounded, not cut", exp{C: 100 * time.Millisecond, Cmin: 1, Cmax: time.Hour,
+			Jd: 0.29, Ju: 0.29}, 2, drawZero, 71*time.Millisecond + 1},
 		{"a quarter of 5 ns is 1 ns", exp{C: 5, Cmin: 1, Cmax: time.Hour, Jd: 0.25, Ju: 0.25}, 2, drawZero, 5},
 		{"a half of 5 ns is 3 ns", exp{C: 5, Cmin: 1, Cmax: time.Hour, Jd: 0.5, Ju: 0.5}, 2, drawZero, 3},
 		{"2^61 ns fits", exp{C: 1, Cmin: 1, Cmax: most, Jd: -1}, 62, drawZero, 1 << 61},
@@ -170,8 +175,9 @@ func checkDelay(t *testing.T, p retrypolicy.Policy, x int, draw uint64, want tim
 func TestOnlyCountAndDrawMatter(t *testing.T) {
 	want := throttled.Decide(retrypolicy.Attempt{Retry: 3, Rand: drawHalf})
 	got := throttled.Decide(retrypolicy.Attempt{
-		Retry: 3, Rand: drawHalf, Scope: transport.Connection, Kind: transport.Throttled, After: time.Hour, Elapsed: time.Hour,
-		Last: retrypolicy.Decision{Retry: true, Delay: time.Hour, Cost: 9}, Err: transport.Throttled,
+		Retry: 3, Rand: drawHalf, Scope: transport.Connection, Kind: transport.Throttled, After: time.Hour,
+		Elapsed: time.Hour,
+		Last:    retrypolicy.Decision{Retry: true, Delay: time.Hour, Cost: 9}, Err: transport.Throttled,
 	})
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)

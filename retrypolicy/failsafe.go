@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// Failsafe is the retry policy of failsafe-go. The zero value is the library's default: two retries without delay. The delay is
-// Delay at first and Factor times the one before after that, at most Max, with Max; a draw from Delay to RandomMax with
-// RandomMax; and Delay otherwise. Then comes the jitter, in both directions, which may go past Max. A wait that the service asked
-// for counts instead of the delay, gets the jitter too, and does not count for the growth; this library's HTTP helper knows such a wait
-// after 429 and 503 only. The library's limit of time is MaxElapsed with Shorten.
+// Failsafe is the retry policy of failsafe-go. The zero value is the library's default: two retries
+// without delay. The delay is Delay at first and Factor times the one before after that, at most
+// Max, with Max; a draw from Delay to RandomMax with RandomMax; and Delay otherwise. Then comes the
+// jitter, in both directions, which may go past Max. A wait that the service asked for counts
+// instead of the delay, gets the jitter too, and does not count for the growth; this library's HTTP
+// helper knows such a wait after 429 and 503 only. The library's limit of time is MaxElapsed with
+// Shorten.
 //
 // Source: the library's code, package retrypolicy.
 type Failsafe struct {
@@ -28,7 +30,8 @@ type Failsafe struct {
 	JitterFactor float64
 }
 
-// Decide stops with OutOfAttempts. Decision.Step is the latest delay before jitter that the service did not ask for.
+// Decide stops with OutOfAttempts. Decision.Step is the latest delay before jitter that the service
+// did not ask for.
 func (f Failsafe) Decide(a Attempt) Decision {
 	n := max(a.Retry, 1)
 	retries := f.Retries
@@ -66,7 +69,8 @@ func (f Failsafe) Decide(a Attempt) Decision {
 	return d
 }
 
-// redraw makes a second draw of one, which looks independent of it: the output function of SplitMix64.
+// redraw makes a second draw of one, which looks independent of it: the output function of
+// SplitMix64.
 func redraw(draw uint64) uint64 {
 	draw += 0x9e3779b97f4a7c15
 	draw = (draw ^ draw>>30) * 0xbf58476d1ce4e5b9

@@ -6,19 +6,24 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// FetchRetry is what the JavaScript library fetch-retry does. Attempts count from 0 for the failure of the first try. It tells an answer from a network error by the StatusError in the failure, so
-// the operation returns an answer that may have to be repeated as such an error; with it go Retrier{Policy: f, Classify: f.Classify}.
+// FetchRetry is what the JavaScript library fetch-retry does. Attempts count from 0 for the failure
+// of the first try. It tells an answer from a network error by the StatusError in the failure, so
+// the operation returns an answer that may have to be repeated as such an error; with it go
+// Retrier{Policy: f, Classify: f.Classify}.
 //
-// There is no jitter, no cap, no limit of time, and no heed of Retry-After. NewFetchRetry has the library's defaults; the zero value never retries.
+// There is no jitter, no cap, no limit of time, and no heed of Retry-After. NewFetchRetry has the
+// library's defaults; the zero value never retries.
 //
 // Source: the library's code.
 type FetchRetry struct {
 	// Retries is how many retries there may be. OnFunc makes it void.
 	Retries int
-	// Delay is the same before each retry, unless there is a DelayFunc, which is told the attempt, 0 before the first retry.
+	// Delay is the same before each retry, unless there is a DelayFunc, which is told the attempt, 0
+	// before the first retry.
 	Delay     time.Duration
 	DelayFunc func(attempt int, err error) time.Duration
-	// On lists the statuses that are worth a retry, besides network errors. Other answers are final; so are all of them if the list is empty.
+	// On lists the statuses that are worth a retry, besides network errors. Other answers are final;
+	// so are all of them if the list is empty.
 	On []int
 	// OnFunc decides alone, as often as it likes: Retries is ignored. It is told the attempt.
 	OnFunc func(attempt int, err error) bool
@@ -27,7 +32,8 @@ type FetchRetry struct {
 // NewFetchRetry returns the library's defaults: three retries after network errors, 1 s apart.
 func NewFetchRetry() FetchRetry { return FetchRetry{Retries: 3, Delay: time.Second} }
 
-// Decide stops with OutOfAttempts after Retries, with NotRetryable after an answer that On does not list, and with ByPolicy where OnFunc says no.
+// Decide stops with OutOfAttempts after Retries, with NotRetryable after an answer that On does not
+// list, and with ByPolicy where OnFunc says no.
 func (f FetchRetry) Decide(a Attempt) Decision {
 	attempt := max(a.Retry, 1) - 1
 	if f.OnFunc != nil {
@@ -49,8 +55,9 @@ func (f FetchRetry) Decide(a Attempt) Decision {
 	return Decision{Retry: true, Delay: max(delay, 0)}
 }
 
-// Classify leaves every failure to Decide, as the library does: also those that the function Classify would end. Only what Permanent marked fails. A status below 400 that the settings do not want
-// repeated is a success.
+// Classify leaves every failure to Decide, as the library does: also those that the function
+// Classify would end. Only what Permanent marked fails. A status below 400 that the settings do not
+// want repeated is a success.
 func (f FetchRetry) Classify(err error) Info {
 	if isPermanent(err) {
 		return Info{}

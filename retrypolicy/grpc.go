@@ -13,11 +13,13 @@ import (
 //
 //	min(Initial * Multiplier^(n-1), Max) * rand(0.8, 1.2)
 //
-// which can be a fifth more than Max. A wait that the server asked for (Attempt.After; see Pushback) is kept to the nanosecond instead, and the retry
-// after it has the delay of a first one; one that asks not to be tried again stops with ToldNotTo. There are no defaults: each field has to be given. It has no
-// state; put a RetryThrottle around it as gRPC does.
+// which can be a fifth more than Max. A wait that the server asked for (Attempt.After; see
+// Pushback) is kept to the nanosecond instead, and the retry after it has the delay of a first one;
+// one that asks not to be tried again stops with ToldNotTo. There are no defaults: each field has
+// to be given. It has no state; put a RetryThrottle around it as gRPC does.
 //
-// Hedging and the retries that gRPC makes unasked for calls that never left the client are not part of it.
+// Hedging and the retries that gRPC makes unasked for calls that never left the client are not part
+// of it.
 //
 // Source: gRFC A6.
 type GRPC struct {
@@ -34,7 +36,8 @@ type GRPC struct {
 // grpcMost is the client's own limit of attempts.
 const grpcMost = 5
 
-// Decide stops with OutOfAttempts, whatever the server asked for. Decision.Step is the retry after which the growth began anew.
+// Decide stops with OutOfAttempts, whatever the server asked for. Decision.Step is the retry after
+// which the growth began anew.
 func (g GRPC) Decide(a Attempt) Decision {
 	switch {
 	case a.Retry >= min(g.Attempts, grpcMost):
@@ -76,8 +79,10 @@ func (g GRPC) Validate() error {
 // atOnce is a wait of nothing that a server asked for. 0 would be no wish.
 const atOnce = time.Nanosecond
 
-// Pushback reads the value of the header grpc-retry-pushback-ms, for Info.After or the RetryAfter of a transport.Error: milliseconds that fit into 32 bits. 0 ms is
-// told as a nanosecond, since 0 means that there was no header; so is an empty value. A negative value, and one that is no number, is negative: do not try again.
+// Pushback reads the value of the header grpc-retry-pushback-ms, for Info.After or the RetryAfter
+// of a transport.Error: milliseconds that fit into 32 bits. 0 ms is told as a nanosecond, since 0
+// means that there was no header; so is an empty value. A negative value, and one that is no
+// number, is negative: do not try again.
 func Pushback(header string) time.Duration {
 	if header == "" {
 		return 0
@@ -138,11 +143,14 @@ var grpcKind = [grpcCodes]transport.Kind{
 	GRPCUnauthenticated:    transport.Unauthorized,
 }
 
-// GRPCStatus finds the status in an error: its code, and the value of the header grpc-retry-pushback-ms or nothing. ok is false for an error without a status.
+// GRPCStatus finds the status in an error: its code, and the value of the header
+// grpc-retry-pushback-ms or nothing. ok is false for an error without a status.
 type GRPCStatus func(err error) (code GRPCCode, pushback string, ok bool)
 
-// NewGRPCClassifier makes a Classifier that asks for another try after the codes in retryable, and fails all others. An error in which status finds nothing, or OK, is left to the
-// next classifier. A code that gRPC does not define is UNKNOWN. As in gRPC there is no default for retryable: what may be repeated is the service's to say.
+// NewGRPCClassifier makes a Classifier that asks for another try after the codes in retryable, and
+// fails all others. An error in which status finds nothing, or OK, is left to the next classifier.
+// A code that gRPC does not define is UNKNOWN. As in gRPC there is no default for retryable: what
+// may be repeated is the service's to say.
 func NewGRPCClassifier(status GRPCStatus, retryable ...GRPCCode) (Classifier, error) {
 	if status == nil {
 		return nil, invalid("NewGRPCClassifier status is nil; give a function that finds the status in an error")
@@ -173,9 +181,11 @@ func NewGRPCClassifier(status GRPCStatus, retryable ...GRPCCode) (Classifier, er
 	}, nil
 }
 
-// RetryThrottle is gRPC's: it holds tokens, at first maxTokens. A failure that could be retried takes one, as does any that asks not to be tried again; a success gives back ratio.
-// While there are maxTokens/2 or fewer there are no retries: a series ends with OutOfQuota and carries the delay that the retry would have had. First tries are never
-// refused. Other failures do not count, nor does what the caller cancelled.
+// RetryThrottle is gRPC's: it holds tokens, at first maxTokens. A failure that could be retried
+// takes one, as does any that asks not to be tried again; a success gives back ratio. While there
+// are maxTokens/2 or fewer there are no retries: a series ends with OutOfQuota and carries the
+// delay that the retry would have had. First tries are never refused. Other failures do not count,
+// nor does what the caller cancelled.
 //
 // gRPC has one for each server name: see PerKey. Safe for concurrent use.
 //
@@ -188,7 +198,8 @@ type RetryThrottle struct {
 	tokens int64
 }
 
-// NewRetryThrottle makes a throttle of 1 to 1000 tokens. ratio counts in thousandths; what is beyond is cut off, as gRPC does.
+// NewRetryThrottle makes a throttle of 1 to 1000 tokens. ratio counts in thousandths; what is
+// beyond is cut off, as gRPC does.
 func NewRetryThrottle(maxTokens int, ratio float64) (*RetryThrottle, error) {
 	switch {
 	case maxTokens < 1 || maxTokens > 1000:

@@ -66,11 +66,15 @@ func TestGRPCPushback(t *testing.T) {
 		name  string
 		steps []step
 	}{
-		{"grows", []step{{none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}, {none, 400 * time.Millisecond}, {none, 800 * time.Millisecond}}},
-		{"first", []step{{retrypolicy.Pushback("1234"), 1234 * time.Millisecond}, {none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}}},
-		{"between", []step{{none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}, {retrypolicy.Pushback("7"), 7 * time.Millisecond}, {none, 100 * time.Millisecond}}},
+		{"grows", []step{{none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}, {none, 400 * time.Millisecond},
+			{none, 800 * time.Millisecond}}},
+		{"first", []step{{retrypolicy.Pushback("1234"), 1234 * time.Millisecond}, {none, 100 * time.Millisecond},
+			{none, 200 * time.Millisecond}}},
+		{"between", []step{{none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}, {retrypolicy.Pushback("7"),
+			7 * time.Millisecond}, {none, 100 * time.Millisecond}}},
 		{"at once", []step{{none, 100 * time.Millisecond}, {retrypolicy.Pushback("0"), 0}, {none, 100 * time.Millisecond}}},
-		{"twice", []step{{retrypolicy.Pushback("5"), 5 * time.Millisecond}, {retrypolicy.Pushback("2147483647"), 2147483647 * time.Millisecond}, {none, 100 * time.Millisecond}}},
+		{"twice", []step{{retrypolicy.Pushback("5"), 5 * time.Millisecond}, {retrypolicy.Pushback("2147483647"),
+			2147483647 * time.Millisecond}, {none, 100 * time.Millisecond}}},
 	} {
 		var last retrypolicy.Decision
 		for i, s := range c.steps {
@@ -90,7 +94,8 @@ func TestGRPCPushback(t *testing.T) {
 	}
 	// What another policy left in Step must not shift the growth to before its beginning.
 	for _, step := range []uint64{2, 3, math.MaxUint64} {
-		if d := a6.Decide(retrypolicy.Attempt{Retry: 2, Rand: drawHalf, Last: retrypolicy.Decision{Step: step}}); d.Delay < 199*time.Millisecond || d.Delay > 201*time.Millisecond {
+		if d := a6.Decide(retrypolicy.Attempt{Retry: 2, Rand: drawHalf,
+			Last: retrypolicy.Decision{Step: step}}); d.Delay < 199*time.Millisecond || d.Delay > 201*time.Millisecond {
 			t.Errorf("with Step %d: %v", step, d)
 		}
 	}
@@ -101,8 +106,10 @@ func TestPushback(t *testing.T) {
 		header string
 		want   time.Duration
 	}{
-		{"", 0}, {"0", 1}, {"1", time.Millisecond}, {"1500", 1500 * time.Millisecond}, {"2147483647", 2147483647 * time.Millisecond},
-		{"-1", -1}, {"-2147483648", -1}, {"2147483648", -1}, {"99999999999999999999", -1}, {"abc", -1}, {"1.5", -1}, {" 1", -1}, {"1s", -1}, {"0x10", -1}, {"1_000", -1},
+		{"", 0}, {"0", 1}, {"1", time.Millisecond}, {"1500", 1500 * time.Millisecond},
+		{"2147483647", 2147483647 * time.Millisecond},
+		{"-1", -1}, {"-2147483648", -1}, {"2147483648", -1}, {"99999999999999999999", -1}, {"abc", -1}, {"1.5", -1},
+		{" 1", -1}, {"1s", -1}, {"0x10", -1}, {"1_000", -1},
 	} {
 		if got := retrypolicy.Pushback(c.header); got != c.want {
 			t.Errorf("%q: %d, want %d", c.header, got, c.want)
@@ -153,7 +160,8 @@ func rpcStatus(err error) (retrypolicy.GRPCCode, string, bool) {
 }
 
 func TestGRPCClassifier(t *testing.T) {
-	classify, err := retrypolicy.NewGRPCClassifier(rpcStatus, retrypolicy.GRPCUnavailable, retrypolicy.GRPCResourceExhausted)
+	classify, err := retrypolicy.NewGRPCClassifier(rpcStatus, retrypolicy.GRPCUnavailable,
+		retrypolicy.GRPCResourceExhausted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +224,8 @@ func TestRetryThrottleVector(t *testing.T) {
 		tokens float64
 		retry  bool
 	}{
-		{failure, 9, true}, {failure, 8, true}, {failure, 7, true}, {failure, 6, true}, {failure, 5, false}, {as(at(0), nil), 5.1, true},
+		{failure, 9, true}, {failure, 8, true}, {failure, 7, true}, {failure, 6, true}, {failure, 5, false},
+		{as(at(0), nil), 5.1, true},
 	} {
 		retrypolicy.Observe(p, c.ended)
 		if th.Tokens() != c.tokens {
@@ -282,7 +291,8 @@ func TestNewRetryThrottleRefuses(t *testing.T) {
 	}
 }
 
-// All of it together, as gRPC runs it: the throttle lets the first failures be retried and then none, first tries go on.
+// All of it together, as gRPC runs it: the throttle lets the first failures be retried and then
+// none, first tries go on.
 func TestGRPCUnderDo(t *testing.T) {
 	classify, err := retrypolicy.NewGRPCClassifier(rpcStatus, retrypolicy.GRPCUnavailable)
 	if err != nil {
@@ -310,7 +320,8 @@ func TestGRPCUnderDo(t *testing.T) {
 	} {
 		runs = 0
 		if err := call(c.code); !errors.Is(err, c.reason) || runs != c.runs || th.Tokens() != c.tokens {
-			t.Errorf("call %d: %v after %d runs, %v tokens; want %v, %d, %v", i, err, runs, th.Tokens(), c.reason, c.runs, c.tokens)
+			t.Errorf("call %d: %v after %d runs, %v tokens; want %v, %d, %v", i, err, runs, th.Tokens(), c.reason, c.runs,
+				c.tokens)
 		}
 	}
 }

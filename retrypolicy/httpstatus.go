@@ -15,7 +15,8 @@ type statusRow struct {
 func again(k transport.Kind, s Safe, f Fault) Info { return Info{Again, k, s, f, 0} }
 func fail(k transport.Kind) Info                   { return Info{Fail, k, SafeYes, FaultClient, 0} }
 
-// statusTable has the statuses that their class alone does not settle. Source: RFC 9110, RFC 6585, RFC 4918, RFC 8470.
+// statusTable has the statuses that their class alone does not settle. Source: RFC 9110, RFC 6585,
+// RFC 4918, RFC 8470.
 var statusTable = [...]statusRow{
 	{401, fail(transport.Unauthorized)},
 	{402, fail(transport.Quota)},
@@ -47,9 +48,11 @@ var statusTable = [...]statusRow{
 	{511, Info{Fail, transport.Unauthorized, SafeYes, FaultClient, 0}},
 }
 
-// HTTPStatus says what the status of an HTTP answer means to a client in general. Again are 408, 421, 425, 429 and all of 500 and above but 501, 505, 507, 508 and 511; 1xx to 3xx Succeed; the rest
-// Fail. 429 and 509 are Throttled, 408 is a Timeout, 5xx are Unavailable. What is not a status, below 100, counts as no answer: Again, Network. An IoT hub has rules of its own (403 is its
-// quota); its transports report errors with a Kind, which need no status.
+// HTTPStatus says what the status of an HTTP answer means to a client in general. Again are 408,
+// 421, 425, 429 and all of 500 and above but 501, 505, 507, 508 and 511; 1xx to 3xx Succeed; the
+// rest Fail. 429 and 509 are Throttled, 408 is a Timeout, 5xx are Unavailable. What is not a
+// status, below 100, counts as no answer: Again, Network. An IoT hub has rules of its own (403 is
+// its quota); its transports report errors with a Kind, which need no status.
 func HTTPStatus(status int) Info {
 	for i := range statusTable {
 		if statusTable[i].status == status {
@@ -67,7 +70,8 @@ func HTTPStatus(status int) Info {
 	return again(transport.Unavailable, SafeUnknown, FaultServer)
 }
 
-// StatusError is an error that knows the HTTP status of the answer. It may also have a method RetryAfter() time.Duration with the wait that the service asked for; see ParseRetryAfter.
+// StatusError is an error that knows the HTTP status of the answer. It may also have a method
+// RetryAfter() time.Duration with the wait that the service asked for; see ParseRetryAfter.
 type StatusError interface {
 	error
 	HTTPStatusCode() int
@@ -82,7 +86,8 @@ func findStatus(err error) (found StatusError, ok bool) {
 	return found, ok
 }
 
-// ClassifyHTTP judges an error that is or wraps a StatusError by HTTPStatus, and leaves others open; so also what Permanent marked, and a status below 400, which is not why there is an error.
+// ClassifyHTTP judges an error that is or wraps a StatusError by HTTPStatus, and leaves others
+// open; so also what Permanent marked, and a status below 400, which is not why there is an error.
 func ClassifyHTTP(err error) Info {
 	s, ok := findStatus(err)
 	if !ok || isPermanent(err) {
@@ -96,7 +101,8 @@ func ClassifyHTTP(err error) Info {
 	return info
 }
 
-// ClassifyStatuses makes a Classifier that tries again after the given HTTP statuses and after no other; the rest is as with ClassifyHTTP.
+// ClassifyStatuses makes a Classifier that tries again after the given HTTP statuses and after no
+// other; the rest is as with ClassifyHTTP.
 func ClassifyStatuses(statuses ...int) Classifier {
 	own := append([]int(nil), statuses...)
 	return func(err error) Info {

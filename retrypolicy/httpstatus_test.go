@@ -57,7 +57,8 @@ func TestHTTPStatus(t *testing.T) {
 	}
 }
 
-// Whatever is tried again must have a Kind that the fixed filter lets through, or a policy by Kind would disagree with it.
+// Whatever is tried again must have a Kind that the fixed filter lets through, or a policy by Kind
+// would disagree with it.
 func TestHTTPStatusAgreesWithTheFilter(t *testing.T) {
 	for code := 0; code < 1000; code++ {
 		info := retrypolicy.HTTPStatus(code)
@@ -86,9 +87,12 @@ func TestClassifyHTTP(t *testing.T) {
 		{"permanent", retrypolicy.Permanent(status(503)), retrypolicy.Info{}},
 		{"plain", status(404), retrypolicy.HTTPStatus(404)},
 		{"wrapped", hub, retrypolicy.HTTPStatus(429)},
-		{"with a wait", &statusError{503, s}, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Unavailable, Fault: retrypolicy.FaultServer, After: s}},
-		{"with a wait, wrapped", &transport.Error{Err: &statusError{429, s}}, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Throttled, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultClient, After: s}},
-		{"asks not to", &statusError{503, -1}, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Unavailable, Fault: retrypolicy.FaultServer, After: -1}},
+		{"with a wait", &statusError{503, s}, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Unavailable,
+			Fault: retrypolicy.FaultServer, After: s}},
+		{"with a wait, wrapped", &transport.Error{Err: &statusError{429, s}}, retrypolicy.Info{Verdict: retrypolicy.Again,
+			Kind: transport.Throttled, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultClient, After: s}},
+		{"asks not to", &statusError{503, -1}, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Unavailable,
+			Fault: retrypolicy.FaultServer, After: -1}},
 	} {
 		if got := retrypolicy.ClassifyHTTP(c.err); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
@@ -124,7 +128,8 @@ func TestClassifyStatuses(t *testing.T) {
 
 // A wait that the answer asked for travels from the error to the policy.
 func TestClassifyHTTPBringsTheWaitToThePolicy(t *testing.T) {
-	r := retrypolicy.Retrier{Policy: retrypolicy.RetryAfter{Max: time.Minute, Policy: retrypolicy.MaxAttempts{Total: 5, Policy: second}}, Classify: retrypolicy.ClassifyHTTP}
+	r := retrypolicy.Retrier{Policy: retrypolicy.RetryAfter{Max: time.Minute, Policy: retrypolicy.MaxAttempts{Total: 5,
+		Policy: second}}, Classify: retrypolicy.ClassifyHTTP}
 	calls, took, err := retries(t, r, &statusError{503, 10 * s}, &statusError{429, time.Hour}, status(500), nil)
 	if calls != 4 || took != 71*s || err != nil {
 		t.Errorf("%d calls in %v, %v; want 4 in 1m11s", calls, took, err)

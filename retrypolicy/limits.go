@@ -38,7 +38,8 @@ func (m MaxAttempts) Validate() error {
 type ElapsedMode uint8
 
 const (
-	// Strict looks at the time that has passed, so the last delay may end after the limit. Azure device SDKs.
+	// Strict looks at the time that has passed, so the last delay may end after the limit. Azure
+	// device SDKs.
 	Strict ElapsedMode = iota
 	// LookAhead stops where the delay would end after the limit. cenkalti/backoff.
 	LookAhead
@@ -46,7 +47,8 @@ const (
 	Shorten
 )
 
-// MaxElapsed stops when Limit has passed since the series began (Attempt.Elapsed), and leaves the rest to Policy.
+// MaxElapsed stops when Limit has passed since the series began (Attempt.Elapsed), and leaves the
+// rest to Policy.
 type MaxElapsed struct {
 	Limit  time.Duration
 	Mode   ElapsedMode
@@ -99,18 +101,23 @@ const (
 	Floor AfterMode = iota
 	// Exact: what the service asked for, at most Max of it, instead of d.
 	Exact
-	// Clamp: what the service asked for, but at least d and at most d + Over. The AWS SDKs of 2026, with 5 s.
+	// Clamp: what the service asked for, but at least d and at most d + Over. The AWS SDKs of 2026,
+	// with 5 s.
 	Clamp
-	// StopIfOver: what the service asked for instead of d, and no retry with ToldNotTo where that is above Max. azcore.
+	// StopIfOver: what the service asked for instead of d, and no retry with ToldNotTo where that is
+	// above Max. azcore.
 	StopIfOver
 )
 
-// RetryAfter takes the wait that the service asked for (Attempt.After) into account. A negative one, "do not try again", stops with ToldNotTo.
+// RetryAfter takes the wait that the service asked for (Attempt.After) into account. A negative
+// one, "do not try again", stops with ToldNotTo.
 //
-// The device client sees to a service's wait by itself, as Floor with at most an hour; it needs no RetryAfter.
+// The device client sees to a service's wait by itself, as Floor with at most an hour; it needs no
+// RetryAfter.
 type RetryAfter struct {
 	Mode AfterMode
-	// Max is how long a wait the service can ask for. 0: no limit, which lets one answer put a device to sleep for days.
+	// Max is how long a wait the service can ask for. 0: no limit, which lets one answer put a device
+	// to sleep for days.
 	Max time.Duration
 	// Over is for Clamp.
 	Over time.Duration
@@ -170,7 +177,8 @@ func (r RetryAfter) Validate() error {
 	return within("RetryAfter.Policy", r.Policy)
 }
 
-// SafeOnly retries only after failures of which is known that repeating does no harm (Attempt.Safe is SafeYes).
+// SafeOnly retries only after failures of which is known that repeating does no harm (Attempt.Safe
+// is SafeYes).
 type SafeOnly struct{ Policy Policy }
 
 // Decide stops with Unsafe.

@@ -54,7 +54,8 @@ func TestMaxElapsedModes(t *testing.T) {
 			t.Errorf("mode %d, elapsed %v: %+v, want %+v", c.mode, c.elapsed, d, want)
 		}
 	}
-	inside := retrypolicy.MaxElapsed{Limit: s, Mode: retrypolicy.LookAhead, Policy: retrypolicy.MaxAttempts{Total: 1, Policy: second}}
+	inside := retrypolicy.MaxElapsed{Limit: s, Mode: retrypolicy.LookAhead, Policy: retrypolicy.MaxAttempts{Total: 1,
+		Policy: second}}
 	wantStop(t, inside, retrypolicy.Attempt{Retry: 1}, retrypolicy.OutOfAttempts) // not the limit's reason
 }
 
@@ -77,17 +78,26 @@ func TestRetryAfterModes(t *testing.T) {
 		{"floor: days, not limited", retrypolicy.RetryAfter{Policy: backoff}, 0, 99 * time.Hour, 99 * time.Hour},
 		{"exact: shorter", retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Policy: backoff}, 0, msec, msec},
 		{"exact: longer", retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Policy: backoff}, 0, time.Hour, time.Hour},
-		{"exact: limited", retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Max: time.Minute, Policy: backoff}, 0, time.Hour, time.Minute},
-		{"smithy-kotlin: 1500", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 1500 * msec, 1500 * msec},
-		{"smithy-kotlin: 10000", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 10 * s, 5050 * msec},
-		{"smithy-kotlin: none", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 0, 50 * msec},
+		{"exact: limited", retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Max: time.Minute, Policy: backoff}, 0, time.Hour,
+			time.Minute},
+		{"smithy-kotlin: 1500", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 1500 * msec,
+			1500 * msec},
+		{"smithy-kotlin: 10000", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 10 * s,
+			5050 * msec},
+		{"smithy-kotlin: none", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 0,
+			50 * msec},
 		{"smithy-python: 3", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: backoff}, 0, 3 * s, 3 * s},
-		{"smithy-python: 10", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: backoff}, 0, 10 * s, 6 * s},
+		{"smithy-python: 10", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: backoff}, 0, 10 * s,
+			6 * s},
 		{"clamp: shorter", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: backoff}, 0, msec, s},
-		{"clamp: no overflow", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: most, Policy: retrypolicy.Fixed{Delay: most}}, 0, most, most},
-		{"stop if over: at most Max", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Max: time.Minute, Policy: backoff}, 0, time.Minute, time.Minute},
-		{"stop if over: above", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Max: time.Minute, Policy: backoff}, 0, time.Minute + 1, -1},
-		{"stop if over: no Max", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Policy: backoff}, 0, 99 * time.Hour, 99 * time.Hour},
+		{"clamp: no overflow", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: most,
+			Policy: retrypolicy.Fixed{Delay: most}}, 0, most, most},
+		{"stop if over: at most Max", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Max: time.Minute, Policy: backoff},
+			0, time.Minute, time.Minute},
+		{"stop if over: above", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Max: time.Minute, Policy: backoff}, 0,
+			time.Minute + 1, -1},
+		{"stop if over: no Max", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Policy: backoff}, 0, 99 * time.Hour,
+			99 * time.Hour},
 		{"told not to", retrypolicy.RetryAfter{Policy: backoff}, 0, -1, -1},
 		{"only: named", retrypolicy.RetryAfter{Only: only, Policy: backoff}, transport.Throttled, time.Hour, time.Hour},
 		{"only: not named", retrypolicy.RetryAfter{Only: only, Policy: backoff}, transport.Network, time.Hour, s},
@@ -189,7 +199,9 @@ func TestWrappersValidate(t *testing.T) {
 		{retrypolicy.RetryAfter{Policy: bad}, "Fixed.Delay"},
 		{retrypolicy.SafeOnly{}, "SafeOnly.Policy is nil"},
 		{retrypolicy.SafeOnly{Policy: bad}, "Fixed.Delay"},
-		{retrypolicy.SafeOnly{Policy: retrypolicy.MaxElapsed{Limit: 1, Policy: retrypolicy.MaxAttempts{Total: 1, Policy: bad}}}, "Fixed.Delay"},
+		{retrypolicy.SafeOnly{Policy: retrypolicy.MaxElapsed{Limit: 1, Policy: retrypolicy.MaxAttempts{Total: 1,
+			Policy: bad}}},
+			"Fixed.Delay"},
 	} {
 		checkInvalid(t, c.policy, c.want)
 	}

@@ -96,7 +96,8 @@ func sharing(p Policy, state any) int {
 	}
 }
 
-// twice reports whether a policy inside root, of which p is one, shares its state with another one there.
+// twice reports whether a policy inside root, of which p is one, shares its state with another one
+// there.
 func twice(root, p Policy) bool {
 	h, ok := p.(holder)
 	if !ok {
@@ -116,13 +117,16 @@ func twice(root, p Policy) bool {
 	}
 }
 
-// misplaced says what cannot be right about the policies inside p, each of which is valid by itself.
+// misplaced says what cannot be right about the policies inside p, each of which is valid by
+// itself.
 func misplaced(p Policy) error {
 	switch {
 	case count(p, isQuota) > 1:
-		return invalid("Quota: there are two in one policy, and a retry remembers the cost of one; wrap the whole policy in one")
+		return invalid("Quota: there are two in one policy, and a retry remembers the cost of one; wrap the whole policy " +
+			"in one")
 	case twice(p, p):
-		return invalid("the same Breaker, Throttle, Adaptive or budget is in one policy twice and would count everything twice; wrap the whole policy in it once")
+		return invalid("the same Breaker, Throttle, Adaptive or budget is in one policy twice and would count everything " +
+			"twice; wrap the whole policy in it once")
 	}
 	return nil
 }

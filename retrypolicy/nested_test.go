@@ -17,7 +17,8 @@ func TestValidateRefusesWhatIsInsideTwice(t *testing.T) {
 	}
 	quota, quota2 := newQuota(t, nil), newQuota(t, nil)
 	breaker, breaker2 := newBreaker(t, nil), newBreaker(t, nil)
-	throttle, crowd, budget, ratio := newThrottle(t, nil), newConcurrencyBudget(t, nil), newRetryBudget(t, nil), newRetryThrottle(t, 10, 0.1)
+	throttle, crowd, budget, ratio := newThrottle(t, nil), newConcurrencyBudget(t, nil), newRetryBudget(t, nil),
+		newRetryThrottle(t, 10, 0.1)
 	adaptive, err := retrypolicy.NewAdaptive(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +29,8 @@ func TestValidateRefusesWhatIsInsideTwice(t *testing.T) {
 	}
 	around := func(p retrypolicy.Policy) retrypolicy.Policy { // all of them
 		return adaptive.Wrap(breaker.Wrap(throttle.Wrap(crowd.Wrap(ratio.Wrap(budget.Wrap(
-			retrypolicy.MaxElapsed{Limit: time.Hour, Policy: retrypolicy.MaxAttempts{Total: 9, Policy: retrypolicy.SafeOnly{Policy: retrypolicy.RetryAfter{Policy: p}}}},
+			retrypolicy.MaxElapsed{Limit: time.Hour, Policy: retrypolicy.MaxAttempts{Total: 9,
+				Policy: retrypolicy.SafeOnly{Policy: retrypolicy.RetryAfter{Policy: p}}}},
 		))))))
 	}
 	for _, c := range []struct {
@@ -45,7 +47,8 @@ func TestValidateRefusesWhatIsInsideTwice(t *testing.T) {
 		{"a quota deep inside another", quota.Wrap(around(quota2.Wrap(curve))), "Quota: there are two"},
 		{"a quota in two rules", rules(quota.Wrap(curve), quota.Wrap(curve)), "Quota: there are two"},
 		{"two quotas in two rules", rules(quota.Wrap(curve), quota2.Wrap(curve)), "Quota: there are two"},
-		{"two quotas inside a limit", retrypolicy.MaxAttempts{Total: 3, Policy: rules(quota.Wrap(curve), quota.Wrap(curve))}, "Quota: there are two"},
+		{"two quotas inside a limit", retrypolicy.MaxAttempts{Total: 3, Policy: rules(quota.Wrap(curve), quota.Wrap(curve))},
+			"Quota: there are two"},
 		{"a quota around that of a key", quota2.Wrap(keyed), "Quota: there are two"},
 		{"a breaker in two rules", rules(breaker.Wrap(curve), breaker.Wrap(curve)), "in one policy twice"},
 		{"a throttle in itself", throttle.Wrap(breaker.Wrap(throttle.Wrap(curve))), "in one policy twice"},
@@ -75,12 +78,16 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 		run    func(s *retrypolicy.Series)
 		want   int
 	}{
-		{"given up during the delay", func(q *retrypolicy.Quota) retrypolicy.Policy { return q.Wrap(retrypolicy.Fixed{Delay: time.Second}) }, func(s *retrypolicy.Series) {
+		{"given up during the delay", func(q *retrypolicy.Quota) retrypolicy.Policy {
+			return q.Wrap(retrypolicy.Fixed{Delay: time.Second})
+		}, func(s *retrypolicy.Series) {
 			s.Admit(epoch, 0)
 			s.Failure(epoch, 0, again, kServer)
 			s.Abandon(epoch, nil)
 		}, 0},
-		{"given up during the retry", func(q *retrypolicy.Quota) retrypolicy.Policy { return q.Wrap(retrypolicy.Fixed{Delay: time.Second}) }, func(s *retrypolicy.Series) {
+		{"given up during the retry", func(q *retrypolicy.Quota) retrypolicy.Policy {
+			return q.Wrap(retrypolicy.Fixed{Delay: time.Second})
+		}, func(s *retrypolicy.Series) {
 			s.Admit(epoch, 0)
 			s.Failure(epoch, 0, again, kServer)
 			s.Admit(epoch, 0)
@@ -91,13 +98,15 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 		}, func(s *retrypolicy.Series) {
 			s.Admit(epoch, 0)
 			s.Failure(epoch, 0, again, kServer)
-			breaker.Wrap(retrypolicy.NoRetry{}).(retrypolicy.Observer).Observe(retrypolicy.Attempt{Now: epoch, Err: kServer, Kind: kServer, Count: 9})
+			breaker.Wrap(retrypolicy.NoRetry{}).(retrypolicy.Observer).Observe(retrypolicy.Attempt{Now: epoch, Err: kServer,
+				Kind: kServer, Count: 9})
 			if d, _ := s.Admit(epoch.Add(time.Second), 0); d.Retry {
 				t.Error("the breaker let a try in")
 			}
 		}, 0},
 		{"refused by a limit around it", func(q *retrypolicy.Quota) retrypolicy.Policy {
-			return retrypolicy.MaxElapsed{Limit: time.Second, Mode: retrypolicy.LookAhead, Policy: q.Wrap(retrypolicy.Fixed{Delay: time.Minute})}
+			return retrypolicy.MaxElapsed{Limit: time.Second, Mode: retrypolicy.LookAhead,
+				Policy: q.Wrap(retrypolicy.Fixed{Delay: time.Minute})}
 		}, func(s *retrypolicy.Series) {
 			s.Admit(epoch, 0)
 			s.Failure(epoch, 0, again, kServer)
@@ -111,7 +120,8 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 			s.Failure(epoch, 0, again, kServer)
 		}, 5},
 		{"given up in a rule", func(q *retrypolicy.Quota) retrypolicy.Policy {
-			return retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(kServer), Policy: q.Wrap(retrypolicy.Fixed{Delay: time.Minute})}}, Default: retrypolicy.NoRetry{}}
+			return retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(kServer),
+				Policy: q.Wrap(retrypolicy.Fixed{Delay: time.Minute})}}, Default: retrypolicy.NoRetry{}}
 		}, func(s *retrypolicy.Series) {
 			s.Admit(epoch, 0)
 			s.Failure(epoch, 0, again, kServer)
@@ -149,7 +159,8 @@ func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
 // A cost of nothing can be said.
 func TestQuotaWithoutACost(t *testing.T) {
 	b := newBucket(t, 10, 1, 0)
-	p := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b, Retry: -1, Success: -1, Costs: []retrypolicy.Cost{{Kinds: retrypolicy.Kinds(kThrottle), Tokens: 3}}}).Wrap(again(time.Second))
+	p := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b, Retry: -1, Success: -1,
+		Costs: []retrypolicy.Cost{{Kinds: retrypolicy.Kinds(kThrottle), Tokens: 3}}}).Wrap(again(time.Second))
 	s := retrypolicy.Begin(p, "", epoch)
 	try(t, "free", &s, epoch, 0, step{kind: kServer, delay: time.Second})
 	if got := b.Tokens(epoch); got != 9 {

@@ -47,7 +47,8 @@ func TestClassifyKnowsFailuresOfTheNetwork(t *testing.T) {
 		{get(errors.New("unsupported protocol scheme")), transport.Unknown, retrypolicy.SafeUnknown},
 		{get(&fs.PathError{Op: "read", Path: "body", Err: syscall.EIO}), transport.Unknown, retrypolicy.SafeUnknown},
 		{&fs.PathError{Op: "open", Path: "x", Err: syscall.ENOENT}, transport.Unknown, retrypolicy.SafeUnknown},
-		{get(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "missing port", Addr: "x"}}), transport.Unknown, retrypolicy.SafeUnknown},
+		{get(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "missing port", Addr: "x"}}), transport.Unknown,
+			retrypolicy.SafeUnknown},
 	} {
 		want := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: c.kind, Safe: c.safe}
 		if got := retrypolicy.Classify(c.err); got != want {
@@ -61,7 +62,8 @@ func TestClassifyKnowsFailuresOfTheNetwork(t *testing.T) {
 	}
 }
 
-// The obvious use: Do around an http.Client. A backend that is dead trips a Throttle and a Breaker, and a Quota charges for Network.
+// The obvious use: Do around an http.Client. A backend that is dead trips a Throttle and a Breaker,
+// and a Quota charges for Network.
 func TestADeadBackendTripsThrottleAndCharges(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,7 +76,8 @@ func TestADeadBackendTripsThrottleAndCharges(t *testing.T) {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	throttle := newThrottle(t, &retrypolicy.ThrottleOptions{Least: 6}) // the first three calls are let in
 	b := newBucket(t, 500, 0, 0)
-	quota := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b, Retry: 1, Costs: []retrypolicy.Cost{{Kinds: retrypolicy.Kinds(transport.Network), Tokens: 7}}})
+	quota := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b, Retry: 1,
+		Costs: []retrypolicy.Cost{{Kinds: retrypolicy.Kinds(transport.Network), Tokens: 7}}})
 	p := quota.Wrap(throttle.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: retrypolicy.Immediately{}}))
 	rejected, charged := 0, 0
 	for range 40 {
@@ -124,10 +127,12 @@ func TestAFailedLookUpIsSafeToRepeat(t *testing.T) {
 
 func TestClassifyHearsThePlainWish(t *testing.T) {
 	told := wisher{time.Minute}
-	if info := retrypolicy.Classify(fmt.Errorf("busy: %w", told)); info.After != time.Minute || info.Verdict != retrypolicy.Again {
+	if info := retrypolicy.Classify(fmt.Errorf("busy: %w", told)); info.After != time.Minute ||
+		info.Verdict != retrypolicy.Again {
 		t.Errorf("%+v", info)
 	}
-	if err := retrypolicy.Do(t.Context(), retrypolicy.Immediately{}, func(context.Context) error { return wisher{-1} }); !errors.Is(err, retrypolicy.ToldNotTo) {
+	if err := retrypolicy.Do(t.Context(), retrypolicy.Immediately{},
+		func(context.Context) error { return wisher{-1} }); !errors.Is(err, retrypolicy.ToldNotTo) {
 		t.Error(err)
 	}
 }
@@ -139,8 +144,11 @@ func (wisher) Error() string               { return "busy" }
 func (w wisher) RetryAfter() time.Duration { return w.after }
 
 func TestFromKindJudgesByTheFilter(t *testing.T) {
-	c := retrypolicy.FromKind(func(err error) (transport.Kind, bool) { return transport.Untrusted, errors.Is(err, os.ErrPermission) })
-	if info := c(fmt.Errorf("dial: %w", os.ErrPermission)); info.Verdict != retrypolicy.Fail || info.Kind != transport.Untrusted {
+	c := retrypolicy.FromKind(func(err error) (transport.Kind, bool) {
+		return transport.Untrusted, errors.Is(err, os.ErrPermission)
+	})
+	if info := c(fmt.Errorf("dial: %w", os.ErrPermission)); info.Verdict != retrypolicy.Fail ||
+		info.Kind != transport.Untrusted {
 		t.Errorf("%+v", info)
 	}
 	if info := c(io.EOF); info != (retrypolicy.Info{}) {

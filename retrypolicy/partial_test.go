@@ -18,8 +18,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// partial are the policies whose fields a program may leave out, each by its zero value, and the presets. The test below looks
-// whether one is missing.
+// partial are the policies whose fields a program may leave out, each by its zero value, and the
+// presets. The test below looks whether one is missing.
 var partial = map[string]retrypolicy.Policy{
 	"AWSGoBackoff":                 retrypolicy.AWSGoBackoff{},
 	"AzureC":                       retrypolicy.AzureC{},
@@ -57,8 +57,8 @@ var partial = map[string]retrypolicy.Policy{
 	"TruncatedExponential":         retrypolicy.TruncatedExponential{},
 }
 
-// TestThePartialPoliciesAreAll compares the list with the package's source: every exported type with a method Decide, and every
-// exported function without parameters that returns such a type.
+// TestThePartialPoliciesAreAll compares the list with the package's source: every exported type
+// with a method Decide, and every exported function without parameters that returns such a type.
 func TestThePartialPoliciesAreAll(t *testing.T) {
 	entries, err := os.ReadDir(".")
 	if err != nil {
@@ -127,8 +127,9 @@ func saysSo(p retrypolicy.Policy) bool {
 	return false
 }
 
-// TestWhatIsLeftOutWaitsOrIsRefused fills every subset of the fields of every policy. What Validate lets pass waits, or makes no
-// retry; what it refuses names a field of the policy and says what to give.
+// TestWhatIsLeftOutWaitsOrIsRefused fills every subset of the fields of every policy. What Validate
+// lets pass waits, or makes no retry; what it refuses names a field of the policy and says what to
+// give.
 func TestWhatIsLeftOutWaitsOrIsRefused(t *testing.T) {
 	accepted, refused := 0, 0
 	for name, zero := range partial {
@@ -217,9 +218,11 @@ func fillings(p retrypolicy.Policy) []retrypolicy.Policy {
 	return all
 }
 
-// doesWait reports whether the retries of p have a delay for each Kind: not each of them, as many a curve begins with none.
+// doesWait reports whether the retries of p have a delay for each Kind: not each of them, as many a
+// curve begins with none.
 func doesWait(p retrypolicy.Policy) bool {
-	for _, kind := range []transport.Kind{transport.Network, transport.Timeout, transport.Unavailable, transport.Throttled} {
+	for _, kind := range []transport.Kind{transport.Network, transport.Timeout, transport.Unavailable,
+		transport.Throttled} {
 		longest, retries := time.Duration(0), 0
 		for _, draw := range []uint64{drawHalf, drawLast} { // the least draw of some jitters is 0
 			var last retrypolicy.Decision
@@ -242,9 +245,14 @@ func doesWait(p retrypolicy.Policy) bool {
 // Presets of AWS are valid, and wait.
 func TestAWSPresetsWait(t *testing.T) {
 	for name, o := range map[string]retrypolicy.AWSOptions{
-		"AWS2026": retrypolicy.AWS2026(), "AWSKotlin": retrypolicy.AWSKotlin(), "AWSBotocore": retrypolicy.AWSBotocore(), "AWSDynamoDB": retrypolicy.AWSDynamoDB(),
-		"AWSBotocoreLegacy": retrypolicy.AWSBotocoreLegacy(), "AWSBotocoreLegacyDynamoDB": retrypolicy.AWSBotocoreLegacyDynamoDB(), "AWSPython": retrypolicy.AWSPython(),
-		"AWSPythonSimple": retrypolicy.AWSPythonSimple(), "AWSGo": retrypolicy.AWSGo(), "AWSGo2026": retrypolicy.AWSGo2026(), "AWSJava": retrypolicy.AWSJava(),
+		"AWS2026": retrypolicy.AWS2026(), "AWSKotlin": retrypolicy.AWSKotlin(), "AWSBotocore": retrypolicy.AWSBotocore(),
+		"AWSDynamoDB":               retrypolicy.AWSDynamoDB(),
+		"AWSBotocoreLegacy":         retrypolicy.AWSBotocoreLegacy(),
+		"AWSBotocoreLegacyDynamoDB": retrypolicy.AWSBotocoreLegacyDynamoDB(),
+		"AWSPython":                 retrypolicy.AWSPython(),
+		"AWSPythonSimple":           retrypolicy.AWSPythonSimple(), "AWSGo": retrypolicy.AWSGo(),
+		"AWSGo2026":   retrypolicy.AWSGo2026(),
+		"AWSJava":     retrypolicy.AWSJava(),
 		"AWSJava2026": retrypolicy.AWSJava2026(), "AWSJavaLegacy": retrypolicy.AWSJavaLegacy(), "AWSJS": retrypolicy.AWSJS(),
 	} {
 		p, err := retrypolicy.NewAWS(o)
@@ -254,7 +262,8 @@ func TestAWSPresetsWait(t *testing.T) {
 	}
 	_, err := retrypolicy.NewAWS(retrypolicy.AWSOptions{Attempts: 3, Backoff: retrypolicy.Backoff{}})
 	checkRefusal(t, err, "Backoff.Base")
-	if _, err := retrypolicy.NewAWS(retrypolicy.AWSOptions{}); err == nil || !strings.Contains(fmt.Sprint(err), "AWSOptions.Backoff") {
+	if _, err := retrypolicy.NewAWS(retrypolicy.AWSOptions{}); err == nil || !strings.Contains(fmt.Sprint(err),
+		"AWSOptions.Backoff") {
 		t.Error(err)
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// PerKey has a policy of its own, with its own quota, limiter or breaker, for each Attempt.Key: a host, a tenant, a device. What happens under one key does not
-// reach another.
+// PerKey has a policy of its own, with its own quota, limiter or breaker, for each Attempt.Key: a
+// host, a tenant, a device. What happens under one key does not reach another.
 //
-// At most a set number of keys is remembered; the one that was not used for longest makes room and begins anew when it comes back, so the number should be above that of keys
-// in use at a time. Safe for concurrent use; the lock is not held while a key's policy is asked.
+// At most a set number of keys is remembered; the one that was not used for longest makes room and
+// begins anew when it comes back, so the number should be above that of keys in use at a time. Safe
+// for concurrent use; the lock is not held while a key's policy is asked.
 type PerKey struct {
 	most  int
 	build func(key string) Policy
@@ -26,8 +27,9 @@ type keyed struct {
 	prev, next *keyed
 }
 
-// NewPerKey makes one for at most max keys; make makes the policy of a key that is new. It is called under a lock: it must not ask the PerKey. It is called once here, for the
-// empty key, to see that what it makes is valid; what it makes later and Validate refuses does not retry.
+// NewPerKey makes one for at most max keys; make makes the policy of a key that is new. It is
+// called under a lock: it must not ask the PerKey. It is called once here, for the empty key, to
+// see that what it makes is valid; what it makes later and Validate refuses does not retry.
 func NewPerKey(max int, make func(key string) Policy) (*PerKey, error) {
 	switch {
 	case max < 1:

@@ -155,7 +155,8 @@ func TestPerKeyRefusesBadArguments(t *testing.T) {
 		{1, func(string) retrypolicy.Policy { return nil }, "make returns is nil"},
 		{1, func(string) retrypolicy.Policy { return retrypolicy.Backoff{Base: -1} }, "Base is negative"},
 	} {
-		if p, err := retrypolicy.NewPerKey(c.max, c.make); p != nil || !errors.Is(err, transport.Invalid) || !contains(err, c.want) {
+		if p, err := retrypolicy.NewPerKey(c.max, c.make); p != nil || !errors.Is(err, transport.Invalid) ||
+			!contains(err, c.want) {
 			t.Errorf("want %q: %v", c.want, err)
 		}
 	}

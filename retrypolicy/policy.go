@@ -8,8 +8,8 @@ import (
 
 // Attempt is the question: what failed, how often, since when.
 type Attempt struct {
-	// Retry is the number of the retry that is asked about: 1 for the first. For Observe and Admit it is the number of the try that ended or is about to begin:
-	// 0 for the first try.
+	// Retry is the number of the retry that is asked about: 1 for the first. For Observe and Admit it
+	// is the number of the try that ended or is about to begin: 0 for the first try.
 	Retry int
 	// Count is how many outcomes of the same sort an Observe stands for; 0 counts as 1.
 	Count int
@@ -17,21 +17,26 @@ type Attempt struct {
 	Scope transport.Scope
 	// Kind is the Kind of Err: the class of the failure.
 	Kind transport.Kind
-	// Terminal: the failure is one that no retry mends. Only Observe sees it; Decide is not asked then.
+	// Terminal: the failure is one that no retry mends. Only Observe sees it; Decide is not asked
+	// then.
 	Terminal bool
 	// Safe says whether the failure leaves it safe to repeat the operation.
 	Safe Safe
 	// Fault says whose fault the failure was.
 	Fault Fault
-	// After is the wait that the service asked for, 0 if it did not, negative if it asked not to be tried again.
+	// After is the wait that the service asked for, 0 if it did not, negative if it asked not to be
+	// tried again.
 	After time.Duration
-	// Elapsed is the time since this series began: since the connection was lost, since the message was first refused, since the first try of Do.
+	// Elapsed is the time since this series began: since the connection was lost, since the message
+	// was first refused, since the first try of Do.
 	Elapsed time.Duration
-	// Left is the time until the caller's own deadline, 0 if there is none. A retry that would begin later is not made, so a policy that pays for retries need not.
+	// Left is the time until the caller's own deadline, 0 if there is none. A retry that would begin
+	// later is not made, so a policy that pays for retries need not.
 	Left time.Duration
 	// Now is the time of the question.
 	Now time.Time
-	// Key names what the operation works on (a host, a tenant, a device), for policies that keep one state for each; see PerKey.
+	// Key names what the operation works on (a host, a tenant, a device), for policies that keep one
+	// state for each; see PerKey.
 	Key string
 	// Last is the decision that led to the try that failed now; zero at the first.
 	Last Decision
@@ -49,15 +54,20 @@ type Decision struct {
 	Reason Reason
 	// Cost is what the retry took out of a quota, to be given back on success. It belongs to Quota.
 	Cost uint16
-	// Rule is which rule of ByKind Step belongs to: 1 for the first, 8 for Default, 0 for none. It belongs to ByKind.
+	// Rule is which rule of ByKind Step belongs to: 1 for the first, 8 for Default, 0 for none. It
+	// belongs to ByKind.
 	Rule uint8
-	// Queued: ConcurrencyBudget counts the retry until it begins or is withdrawn. It belongs to ConcurrencyBudget.
+	// Queued: ConcurrencyBudget counts the retry until it begins or is withdrawn. It belongs to
+	// ConcurrencyBudget.
 	Queued bool
-	// Counts is how often each rule of ByKind has applied in the series, at most 2^31-2 times. It belongs to ByKind.
+	// Counts is how often each rule of ByKind has applied in the series, at most 2^31-2 times. It
+	// belongs to ByKind.
 	Counts [maxRules]uint32
-	// Delay is the wait before the retry. With Retry false it is the wait that a caller who polls in a loop should make before it gives up, mostly 0.
+	// Delay is the wait before the retry. With Retry false it is the wait that a caller who polls in a
+	// loop should make before it gives up, mostly 0.
 	Delay time.Duration
-	// Step is what a back-off wants to remember until the next question of the same series. 0: nothing.
+	// Step is what a back-off wants to remember until the next question of the same series. 0:
+	// nothing.
 	Step uint64
 }
 
@@ -69,28 +79,31 @@ func (d Decision) String() string {
 	return "stop: " + d.Reason.String()
 }
 
-// Policy decides. Decide may be called by any goroutine, by several clients at a time if they share the value. It is called once for each try that failed
-// and may be repeated.
+// Policy decides. Decide may be called by any goroutine, by several clients at a time if they share
+// the value. It is called once for each try that failed and may be repeated.
 type Policy interface {
 	Decide(a Attempt) Decision
 }
 
-// Observer is a Policy that learns from outcomes: a quota, a rate limiter, a breaker. Whoever asks such a policy reports every try that ended, once and
-// before Decide is asked about it. Err nil is a success.
+// Observer is a Policy that learns from outcomes: a quota, a rate limiter, a breaker. Whoever asks
+// such a policy reports every try that ended, once and before Decide is asked about it. Err nil is
+// a success.
 type Observer interface {
 	Observe(a Attempt)
 }
 
-// Gate is a Policy that has a say before each try, first ones included. Whoever asks such a policy calls Admit before a try: Retry with no Delay lets it
-// begin, Retry with a Delay says to wait that long and ask again, no Retry refuses. A try that was let in is reported to Observe when it ends.
+// Gate is a Policy that has a say before each try, first ones included. Whoever asks such a policy
+// calls Admit before a try: Retry with no Delay lets it begin, Retry with a Delay says to wait that
+// long and ask again, no Retry refuses. A try that was let in is reported to Observe when it ends.
 type Gate interface {
 	Admit(a Attempt) Decision
 }
 
-// Withdrawer is a Policy that counts the retries that it decides on: a quota, a budget. The caller of such a policy calls
-// Withdraw when a retry is not made after all: the caller gave up during the delay, a gate refused the retry, or another
-// policy is asked in its place. a.Last is the decision that is withdrawn. A retry that a gate let in has begun: its end is
-// reported to Observe, and it is not withdrawn.
+// Withdrawer is a Policy that counts the retries that it decides on: a quota, a budget. The caller
+// of such a policy calls Withdraw when a retry is not made after all: the caller gave up during the
+// delay, a gate refused the retry, or another policy is asked in its place. a.Last is the decision
+// that is withdrawn. A retry that a gate let in has begun: its end is reported to Observe, and it
+// is not withdrawn.
 type Withdrawer interface {
 	Withdraw(a Attempt)
 }
@@ -102,7 +115,8 @@ func Observe(p Policy, a Attempt) {
 	}
 }
 
-// Admit asks p whether a try may begin, if p is a Gate; otherwise it may. Wrappers use it to pass the question on.
+// Admit asks p whether a try may begin, if p is a Gate; otherwise it may. Wrappers use it to pass
+// the question on.
 func Admit(p Policy, a Attempt) Decision {
 	if g, ok := p.(Gate); ok {
 		return g.Admit(a)
@@ -110,8 +124,8 @@ func Admit(p Policy, a Attempt) Decision {
 	return admitted
 }
 
-// Withdraw tells p, if p is a Withdrawer, that the retry a.Last is not made. A wrapper calls it to pass this on, and for a
-// retry of the policy inside that the wrapper itself refuses.
+// Withdraw tells p, if p is a Withdrawer, that the retry a.Last is not made. A wrapper calls it to
+// pass this on, and for a retry of the policy inside that the wrapper itself refuses.
 func Withdraw(p Policy, a Attempt) {
 	if w, ok := p.(Withdrawer); ok && a.Last.Retry {
 		w.Withdraw(a)
@@ -127,8 +141,8 @@ func refuse(p Policy, a Attempt, d, refusal Decision) Decision {
 
 var admitted = Decision{Retry: true}
 
-// Func is the shape that the Azure SDKs give a policy, as a Policy: the number of the retry (1 for the first) and the latest error in,
-// whether to retry and after what delay out.
+// Func is the shape that the Azure SDKs give a policy, as a Policy: the number of the retry (1 for
+// the first) and the latest error in, whether to retry and after what delay out.
 type Func func(retry int, last error) (again bool, delay time.Duration)
 
 // Decide calls f.
@@ -145,8 +159,9 @@ func (f Func) Validate() error {
 	return nil
 }
 
-// Immediately always retries without a delay. It says so by name: every other policy whose delays would all be 0 is refused by
-// Validate, because that is mostly a field that was left out. Put a limit around it, such as MaxAttempts.
+// Immediately always retries without a delay. It says so by name: every other policy whose delays
+// would all be 0 is refused by Validate, because that is mostly a field that was left out. Put a
+// limit around it, such as MaxAttempts.
 type Immediately struct{}
 
 // Decide retries at once.

@@ -36,7 +36,8 @@ func TestFuncGetsCountAndErrorAndItsAnswerIsTaken(t *testing.T) {
 
 func TestNoRetryNeverRetries(t *testing.T) {
 	for _, x := range []int{-1, 0, 1, 11, 1 << 30} {
-		got := retrypolicy.NoRetry{}.Decide(retrypolicy.Attempt{Retry: x, Kind: transport.Network, Err: transport.Network, Rand: drawLast})
+		got := retrypolicy.NoRetry{}.Decide(retrypolicy.Attempt{Retry: x, Kind: transport.Network, Err: transport.Network,
+			Rand: drawLast})
 		if got != (retrypolicy.Decision{}) {
 			t.Errorf("retry %d: %+v, want the zero Decision", x, got)
 		}

@@ -19,8 +19,10 @@ const (
 	pollyCurves // number of curves
 )
 
-// Polly is the retry strategy of Polly v8 for .NET, with n = 1 for the first retry. Max holds after jitter. A value whose numbers are all zero has the library's defaults: three retries, 2 s.
-// Otherwise the numbers are taken as they stand. The library's generator of delays, which overrides all of them, is RetryAfter with Exact around it.
+// Polly is the retry strategy of Polly v8 for .NET, with n = 1 for the first retry. Max holds after
+// jitter. A value whose numbers are all zero has the library's defaults: three retries, 2 s.
+// Otherwise the numbers are taken as they stand. The library's generator of delays, which overrides
+// all of them, is RetryAfter with Exact around it.
 //
 // Source: the library's code, RetryHelper.
 type Polly struct {
@@ -73,7 +75,8 @@ func (p Polly) Validate() error {
 	p = p.settings()
 	switch {
 	case p.Retries < 1:
-		return invalid("Polly.Retries is below 1; give the number of retries (a value whose numbers are not all zero has no defaults)")
+		return invalid("Polly.Retries is below 1; give the number of retries (a value whose numbers are not all zero has " +
+			"no defaults)")
 	case p.Delay < 0:
 		return invalid("Polly.Delay is negative; give the delay")
 	case p.Max < 0:
@@ -81,7 +84,8 @@ func (p Polly) Validate() error {
 	case p.Curve >= pollyCurves:
 		return invalid("Polly.Curve is not one of the constants; use PollyConstant")
 	case p.Delay == 0:
-		return invalid("Polly.Delay is 0; give the delay, or use Immediately{} in MaxAttempts for none (a value whose numbers are not all zero has no defaults)")
+		return invalid("Polly.Delay is 0; give the delay, or use Immediately{} in MaxAttempts for none (a value whose " +
+			"numbers are not all zero has no defaults)")
 	}
 	return nil
 }

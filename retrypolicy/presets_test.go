@@ -16,7 +16,8 @@ const (
 	s    = time.Second
 )
 
-// draw is the least draw whose fraction is u or more; u is 0 to 1 and is taken as the decimal that is written.
+// draw is the least draw whose fraction is u or more; u is 0 to 1 and is taken as the decimal that
+// is written.
 func draw(u float64) uint64 {
 	if u >= 1 {
 		return drawLast
@@ -27,7 +28,8 @@ func draw(u float64) uint64 {
 	return n.Uint64()
 }
 
-// sequence asks p about the first count retries of a series, with what a remembers kept from one to the next.
+// sequence asks p about the first count retries of a series, with what a remembers kept from one to
+// the next.
 func sequence(p retrypolicy.Policy, a retrypolicy.Attempt, count int) []retrypolicy.Decision {
 	var all []retrypolicy.Decision
 	for n := 1; n <= count; n++ {

@@ -14,13 +14,15 @@ import (
 
 const longest = time.Duration(math.MaxInt64)
 
-// policyRow is a policy with what must hold for it whatever it is asked. To have a policy tested, add a row.
+// policyRow is a policy with what must hold for it whatever it is asked. To have a policy tested,
+// add a row.
 type policyRow struct {
 	name   string
 	policy retrypolicy.Policy
 	// most is the longest delay.
 	most time.Duration
-	// noise is how much the measured mean may fall, as a fraction, where the delay depends on earlier draws; 1 where a few draws make all of the mean.
+	// noise is how much the measured mean may fall, as a fraction, where the delay depends on earlier
+	// draws; 1 where a few draws make all of the mean.
 	noise float64
 }
 
@@ -35,19 +37,29 @@ var policyRows = []policyRow{
 	{name: "Backoff none", policy: retrypolicy.Backoff{Base: s, Max: time.Minute}, most: time.Minute},
 	{name: "Backoff no Max", policy: retrypolicy.Backoff{Base: 3}, most: longest},
 	{name: "Backoff factor", policy: retrypolicy.Backoff{Base: s, Factor: 1.5, Max: time.Minute}, most: time.Minute},
-	{name: "Backoff full", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.FullJitter}, most: time.Minute},
-	{name: "Backoff equal", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.EqualJitter}, most: time.Minute},
-	{name: "Backoff decorrelated", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.Decorrelated}, most: time.Minute, noise: 0.15},
-	{name: "Backoff decorrelated smithy", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.DecorrelatedSmithy}, most: time.Minute, noise: 0.15},
-	{name: "Backoff decorrelated no Max", policy: retrypolicy.Backoff{Base: s, Jitter: retrypolicy.Decorrelated}, most: longest, noise: 1},
-	{name: "Backoff v2", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.DecorrelatedV2}, most: time.Minute, noise: 0.15},
-	{name: "Backoff v2 no Max", policy: retrypolicy.Backoff{Base: s, Jitter: retrypolicy.DecorrelatedV2}, most: longest, noise: 0.15},
-	{name: "Backoff proportional", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2}, most: 72 * s},
-	{name: "Backoff hard", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2, Hard: true}, most: time.Minute},
+	{name: "Backoff full", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.FullJitter},
+		most: time.Minute},
+	{name: "Backoff equal", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.EqualJitter},
+		most: time.Minute},
+	{name: "Backoff decorrelated", policy: retrypolicy.Backoff{Base: s, Max: time.Minute,
+		Jitter: retrypolicy.Decorrelated}, most: time.Minute, noise: 0.15},
+	{name: "Backoff decorrelated smithy", policy: retrypolicy.Backoff{Base: s, Max: time.Minute,
+		Jitter: retrypolicy.DecorrelatedSmithy}, most: time.Minute, noise: 0.15},
+	{name: "Backoff decorrelated no Max", policy: retrypolicy.Backoff{Base: s, Jitter: retrypolicy.Decorrelated},
+		most: longest, noise: 1},
+	{name: "Backoff v2", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.DecorrelatedV2},
+		most: time.Minute, noise: 0.15},
+	{name: "Backoff v2 no Max", policy: retrypolicy.Backoff{Base: s, Jitter: retrypolicy.DecorrelatedV2}, most: longest,
+		noise: 0.15},
+	{name: "Backoff proportional", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.Proportional,
+		Low: 0.8, High: 1.2}, most: 72 * s},
+	{name: "Backoff hard", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.Proportional,
+		Low: 0.8, High: 1.2, Hard: true}, most: time.Minute},
 
 	{name: "AzureJava", policy: retrypolicy.AzureJava{}, most: 10 * s},
 	{name: "AzureJava resend", policy: retrypolicy.AzureJava{Resend: true}, most: 10 * s},
-	{name: "AzureJava longest", policy: retrypolicy.AzureJava{Count: math.MaxInt32, Max: math.MaxInt32 * msec, Delta: math.MaxInt32 * msec}, most: math.MaxInt32 * msec},
+	{name: "AzureJava longest", policy: retrypolicy.AzureJava{Count: math.MaxInt32, Max: math.MaxInt32 * msec,
+		Delta: math.MaxInt32 * msec}, most: math.MaxInt32 * msec},
 	{name: "AzureCSharpV1", policy: retrypolicy.AzureCSharpV1{}, most: 10 * s},
 	{name: "CSharpExponential", policy: retrypolicy.CSharpExponential{}, most: 45360 * s},
 	{name: "CSharpFixed", policy: retrypolicy.CSharpFixed{Delay: s}, most: 1050 * msec},
@@ -73,13 +85,18 @@ var policyRows = []policyRow{
 	{name: "RetryableHTTP linear", policy: retrypolicy.RetryableHTTP{Retries: math.MaxInt32, Linear: true}, most: longest},
 	{name: "Cenkalti", policy: retrypolicy.Cenkalti{}, most: 90*s + 1},
 	{name: "CenkaltiV4", policy: retrypolicy.CenkaltiV4(), most: 90*s + 1},
-	{name: "Failsafe", policy: retrypolicy.Failsafe{Retries: -1, Delay: s, Max: time.Minute, JitterFactor: 0.5}, most: 90 * s},
-	{name: "Failsafe jitter", policy: retrypolicy.Failsafe{Retries: -1, Delay: s, Max: longest, Jitter: longest}, most: longest},
+	{name: "Failsafe", policy: retrypolicy.Failsafe{Retries: -1, Delay: s, Max: time.Minute, JitterFactor: 0.5},
+		most: 90 * s},
+	{name: "Failsafe jitter", policy: retrypolicy.Failsafe{Retries: -1, Delay: s, Max: longest, Jitter: longest},
+		most: longest},
 	{name: "Failsafe range", policy: retrypolicy.Failsafe{Retries: -1, Delay: s, RandomMax: longest}, most: longest},
 	{name: "Polly", policy: retrypolicy.Polly{Retries: math.MaxInt32, Delay: s, Jitter: true}, most: 1250 * msec},
-	{name: "Polly linear", policy: retrypolicy.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour, Curve: retrypolicy.PollyLinear, Jitter: true}, most: time.Hour},
-	{name: "Polly exponential", policy: retrypolicy.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour, Curve: retrypolicy.PollyExponential}, most: time.Hour},
-	{name: "Polly exponential jitter", policy: retrypolicy.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour, Curve: retrypolicy.PollyExponential, Jitter: true}, most: time.Hour, noise: 0.15},
+	{name: "Polly linear", policy: retrypolicy.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour,
+		Curve: retrypolicy.PollyLinear, Jitter: true}, most: time.Hour},
+	{name: "Polly exponential", policy: retrypolicy.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour,
+		Curve: retrypolicy.PollyExponential}, most: time.Hour},
+	{name: "Polly exponential jitter", policy: retrypolicy.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour,
+		Curve: retrypolicy.PollyExponential, Jitter: true}, most: time.Hour, noise: 0.15},
 
 	{name: "AWSGoBackoff", policy: retrypolicy.AWSGoBackoff{Max: 20 * s}, most: 20 * s},
 	{name: "AWSGoBackoff longest", policy: retrypolicy.AWSGoBackoff{Max: longest}, most: longest},
@@ -95,17 +112,22 @@ var policyRows = []policyRow{
 	{name: "AWSJS", policy: awsEndless(retrypolicy.AWSJS()), most: 25 * s},
 	{name: "PerKey", policy: perKeyRow(), most: 20 * s},
 
-	{name: "MaxAttempts", policy: retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: retrypolicy.Backoff{Base: s, Max: time.Minute}}, most: time.Minute},
-	{name: "MaxElapsed", policy: retrypolicy.MaxElapsed{Limit: time.Hour, Mode: retrypolicy.Shorten, Policy: retrypolicy.Backoff{Base: s}}, most: time.Hour},
+	{name: "MaxAttempts", policy: retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: retrypolicy.Backoff{Base: s,
+		Max: time.Minute}}, most: time.Minute},
+	{name: "MaxElapsed", policy: retrypolicy.MaxElapsed{Limit: time.Hour, Mode: retrypolicy.Shorten,
+		Policy: retrypolicy.Backoff{Base: s}}, most: time.Hour},
 	{name: "ByKind", policy: retrypolicy.ByKind{
-		Rules:   []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Own: true, Policy: retrypolicy.Incremental{Step: s, Max: time.Hour}}},
+		Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Own: true,
+			Policy: retrypolicy.Incremental{Step: s, Max: time.Hour}}},
 		Default: retrypolicy.Backoff{Base: s, Max: time.Minute},
 	}, most: time.Hour},
 }
 
 // ask is a question in a series about a failure of kind, with no wait that the service asked for.
-func ask(n int, kind transport.Kind, draw uint64, elapsed time.Duration, last retrypolicy.Decision) retrypolicy.Attempt {
-	return retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Elapsed: elapsed, Last: last, Safe: retrypolicy.SafeYes, Err: lost}
+func ask(n int, kind transport.Kind, draw uint64, elapsed time.Duration,
+	last retrypolicy.Decision) retrypolicy.Attempt {
+	return retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Elapsed: elapsed, Last: last, Safe: retrypolicy.SafeYes,
+		Err: lost}
 }
 
 // check wants an answer within bounds.
@@ -116,7 +138,8 @@ func (r *policyRow) check(t *testing.T, a retrypolicy.Attempt, d retrypolicy.Dec
 	}
 }
 
-// TestPoliciesKeepTheirBounds asks for whole series and for numbers of retries where 32 or 64 bits overflow, also after a decision that another policy made.
+// TestPoliciesKeepTheirBounds asks for whole series and for numbers of retries where 32 or 64 bits
+// overflow, also after a decision that another policy made.
 func TestPoliciesKeepTheirBounds(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -124,7 +147,8 @@ func TestPoliciesKeepTheirBounds(t *testing.T) {
 	for i := range policyRows {
 		r := &policyRows[i]
 		checkInvalid(t, r.policy, "")
-		for _, kind := range []transport.Kind{transport.Network, transport.Throttled, transport.Timeout, transport.Unavailable} {
+		for _, kind := range []transport.Kind{transport.Network, transport.Throttled, transport.Timeout,
+			transport.Unavailable} {
 			for _, fixed := range []int64{drawZero, -1, 1 << 62, 0} { // the last: drawn anew each time
 				var last retrypolicy.Decision
 				var elapsed time.Duration
@@ -147,8 +171,10 @@ func TestPoliciesKeepTheirBounds(t *testing.T) {
 				}
 				for _, n := range append([]int{math.MinInt32, -1, 0}, huge...) {
 					for _, elapsed := range []time.Duration{math.MinInt64, -1, 0, elapsed, longest} {
-						for _, last := range []retrypolicy.Decision{{}, last, {Step: rng.Uint64(), Rule: uint8(rng.Uint32()), Counts: randomCounts(rng), Delay: longest},
-							{Step: math.MaxUint64, Rule: math.MaxUint8, Counts: [7]uint32{math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32}},
+						for _, last := range []retrypolicy.Decision{{}, last, {Step: rng.Uint64(), Rule: uint8(rng.Uint32()),
+							Counts: randomCounts(rng), Delay: longest},
+							{Step: math.MaxUint64, Rule: math.MaxUint8, Counts: [7]uint32{math.MaxUint32, math.MaxUint32, math.MaxUint32,
+								math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32}},
 						} {
 							a := ask(n, kind, rng.Uint64(), elapsed, last)
 							r.check(t, a, r.policy.Decide(a))
@@ -167,7 +193,8 @@ func randomCounts(rng *rand.Rand) (counts [7]uint32) {
 	return counts
 }
 
-// TestPoliciesBackOff compares the mean of many series, each with its own draws: it does not fall from one retry to the next.
+// TestPoliciesBackOff compares the mean of many series, each with its own draws: it does not fall
+// from one retry to the next.
 func TestPoliciesBackOff(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -180,7 +207,8 @@ func TestPoliciesBackOff(t *testing.T) {
 		for n := 1; n <= 70; n++ {
 			sum, count := 0.0, 0
 			for j, stratum := range rng.Perm(many) {
-				// One draw from each of many equal parts, in any order: so the mean of a single decision is nearly exact.
+				// One draw from each of many equal parts, in any order: so the mean of a single decision is
+				// nearly exact.
 				d := r.policy.Decide(ask(n, transport.Network, uint64(stratum)<<54|1<<53, 0, last[j]))
 				if d.Retry {
 					sum += float64(d.Delay)
@@ -193,7 +221,8 @@ func TestPoliciesBackOff(t *testing.T) {
 			}
 			mean := sum / many
 			if mean < before*(1-r.noise-1e-12)-1000 {
-				t.Errorf("%s, seed %d: the mean before retry %d is %v, and %v before the one before", r.name, seed, n, time.Duration(mean), time.Duration(before))
+				t.Errorf("%s, seed %d: the mean before retry %d is %v, and %v before the one before", r.name, seed, n,
+					time.Duration(mean), time.Duration(before))
 			}
 			before = mean
 		}
@@ -210,12 +239,14 @@ func TestPoliciesAllocateNothing(t *testing.T) {
 		}); allocs != 0 {
 			t.Errorf("%s: %v allocations per decision", r.name, allocs)
 		}
-		if allocs := testing.AllocsPerRun(10, func() { sinkErr = retrypolicy.Validate(r.policy) }); allocs != 0 || sinkErr != nil {
+		if allocs := testing.AllocsPerRun(10,
+			func() { sinkErr = retrypolicy.Validate(r.policy) }); allocs != 0 || sinkErr != nil {
 			t.Errorf("%s: Validate: %v allocations, %v", r.name, allocs, sinkErr)
 		}
 	}
 	refused := status(503)
-	if allocs := testing.AllocsPerRun(100, func() { sinkInfo = retrypolicy.ClassifyHTTP(refused) }); allocs != 0 || sinkInfo.Verdict != retrypolicy.Again {
+	if allocs := testing.AllocsPerRun(100,
+		func() { sinkInfo = retrypolicy.ClassifyHTTP(refused) }); allocs != 0 || sinkInfo.Verdict != retrypolicy.Again {
 		t.Errorf("ClassifyHTTP: %v allocations, %+v", allocs, sinkInfo)
 	}
 }
@@ -231,7 +262,8 @@ type parameters struct {
 	flag       bool
 }
 
-// builders make a policy of parameters, and say how long its delays may be if Validate lets it pass.
+// builders make a policy of parameters, and say how long its delays may be if Validate lets it
+// pass.
 var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		e := retrypolicy.ExponentialBackoffWithJitter{C: p.d1, Cmin: p.d2, Cmax: p.d3, Jd: p.f1, Ju: p.f2}
@@ -241,7 +273,8 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 		return e, p.d3
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		b := retrypolicy.Backoff{Base: p.d1, Max: p.d2, Factor: p.f3, Jitter: retrypolicy.Jitter(p.choice % 8), Low: p.f1, High: p.f2, Hard: p.flag}
+		b := retrypolicy.Backoff{Base: p.d1, Max: p.d2, Factor: p.f3, Jitter: retrypolicy.Jitter(p.choice % 8), Low: p.f1,
+			High: p.f2, Hard: p.flag}
 		if p.d2 == 0 || b.Jitter == retrypolicy.Proportional && !b.Hard {
 			return b, longest
 		}
@@ -254,7 +287,8 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 		return retrypolicy.Incremental{Step: p.d1, Max: p.d2, Jitter: p.f1}, twice(p.d2)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return retrypolicy.AzureJava{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3, NoFastRetry: p.flag, Resend: p.choice&1 != 0}, max(p.d2, 10*s)
+		return retrypolicy.AzureJava{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3, NoFastRetry: p.flag,
+			Resend: p.choice&1 != 0}, max(p.d2, 10*s)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		return retrypolicy.AzureCSharpV1{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3}, max(p.d2, 10*s)
@@ -269,7 +303,8 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 		return retrypolicy.CSharpIncremental{MaxRetries: p.n, Step: p.d1, Max: p.d2, NoJitter: p.flag}, twice(p.d2)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		c := retrypolicy.AzureC{Curve: retrypolicy.CCurve(p.choice % 8), Initial: p.d1.Truncate(s), Max: p.d2.Truncate(s), Jitter: p.n, Limit: p.d3}
+		c := retrypolicy.AzureC{Curve: retrypolicy.CCurve(p.choice % 8), Initial: p.d1.Truncate(s), Max: p.d2.Truncate(s),
+			Jitter: p.n, Limit: p.d3}
 		return c, twice(max(c.Max, 30*s))
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
@@ -296,7 +331,8 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 		return retrypolicy.RetryableHTTP{Retries: p.n, Min: p.d1, Max: p.d2, Linear: p.flag}, most
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return retrypolicy.Cenkalti{Initial: p.d1, Multiplier: p.f1, Randomization: p.f2, Max: p.d2}, twice(max(p.d2, time.Minute))
+		return retrypolicy.Cenkalti{Initial: p.d1, Multiplier: p.f1, Randomization: p.f2, Max: p.d2},
+			twice(max(p.d2, time.Minute))
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		f := retrypolicy.Failsafe{Retries: p.n, Delay: p.d1, Max: p.d2, Factor: p.f1, JitterFactor: p.f2}
@@ -311,7 +347,8 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 		if most == 0 {
 			most = longest
 		}
-		return retrypolicy.Polly{Retries: p.n, Delay: p.d1, Max: p.d2, Curve: retrypolicy.PollyCurve(p.choice % 4), Jitter: p.flag}, most
+		return retrypolicy.Polly{Retries: p.n, Delay: p.d1, Max: p.d2, Curve: retrypolicy.PollyCurve(p.choice % 4),
+			Jitter: p.flag}, most
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		return retrypolicy.AWSGoBackoff{Max: p.d1}, p.d1
@@ -326,17 +363,24 @@ func twice(d time.Duration) time.Duration {
 	return 2*d + d>>50 + 2
 }
 
-// FuzzPolicyParameters: no parameters make a policy panic, and those that Validate lets pass keep the delays within bounds.
+// FuzzPolicyParameters: no parameters make a policy panic, and those that Validate lets pass keep
+// the delays within bounds.
 func FuzzPolicyParameters(f *testing.F) {
 	for i := range builders {
-		f.Add(uint8(i), int64(s), int64(time.Minute), int64(time.Hour), int32(5), 0.5, 0.25, 2.0, uint8(i), true, int32(3), uint64(drawHalf), int64(0), uint64(0))
-		f.Add(uint8(i), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int32(math.MaxInt32), 1.0, 1.0, 1.5, uint8(3), false, int32(math.MaxInt32), uint64(drawLast), int64(math.MaxInt64), uint64(drawLast))
-		f.Add(uint8(i), int64(math.MinInt64), int64(-1), int64(0), int32(-1), math.NaN(), math.Inf(1), -1.0, uint8(255), false, int32(math.MinInt32), uint64(1), int64(math.MinInt64), uint64(1)<<63)
-		f.Add(uint8(i), int64(0), int64(0), int64(0), int32(0), 0.0, 0.0, 0.0, uint8(0), false, int32(1), uint64(0), int64(0), uint64(0))
+		f.Add(uint8(i), int64(s), int64(time.Minute), int64(time.Hour), int32(5), 0.5, 0.25, 2.0, uint8(i), true, int32(3),
+			uint64(drawHalf), int64(0), uint64(0))
+		f.Add(uint8(i), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int32(math.MaxInt32), 1.0, 1.0, 1.5,
+			uint8(3), false, int32(math.MaxInt32), uint64(drawLast), int64(math.MaxInt64), uint64(drawLast))
+		f.Add(uint8(i), int64(math.MinInt64), int64(-1), int64(0), int32(-1), math.NaN(), math.Inf(1), -1.0, uint8(255),
+			false, int32(math.MinInt32), uint64(1), int64(math.MinInt64), uint64(1)<<63)
+		f.Add(uint8(i), int64(0), int64(0), int64(0), int32(0), 0.0, 0.0, 0.0, uint8(0), false, int32(1), uint64(0), int64(0),
+			uint64(0))
 	}
-	f.Fuzz(func(t *testing.T, which uint8, d1, d2, d3 int64, n int32, f1, f2, f3 float64, choice uint8, flag bool, retry int32, draw uint64, elapsed int64, step uint64) {
+	f.Fuzz(func(t *testing.T, which uint8, d1, d2, d3 int64, n int32, f1, f2, f3 float64, choice uint8, flag bool,
+		retry int32, draw uint64, elapsed int64, step uint64) {
 		build := builders[int(which)%len(builders)]
-		p, most := build(parameters{time.Duration(d1), time.Duration(d2), time.Duration(d3), int(n), f1, f2, f3, choice, flag})
+		p, most := build(parameters{time.Duration(d1), time.Duration(d2), time.Duration(d3), int(n), f1, f2, f3, choice,
+			flag})
 		valid := retrypolicy.Validate(p) == nil
 		a := ask(int(retry), transport.Network, draw, time.Duration(elapsed), retrypolicy.Decision{Step: step})
 		for range 4 { // a few of the same series

@@ -13,7 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// TestFormulaAgreesWithArbitraryPrecision compares random parameters with the formula in numbers that cannot overflow.
+// TestFormulaAgreesWithArbitraryPrecision compares random parameters with the formula in numbers
+// that cannot overflow.
 func TestFormulaAgreesWithArbitraryPrecision(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -21,7 +22,8 @@ func TestFormulaAgreesWithArbitraryPrecision(t *testing.T) {
 	for range 20_000 {
 		least := max(duration(rng), 1)
 		e := retrypolicy.ExponentialBackoffWithJitter{
-			C: max(duration(rng), 1), Cmin: least, Cmax: least + time.Duration(rng.Int64N(math.MaxInt64-int64(least))), Jd: fraction(rng),
+			C: max(duration(rng), 1), Cmin: least, Cmax: least + time.Duration(rng.Int64N(math.MaxInt64-int64(least))),
+			Jd: fraction(rng),
 		}
 		e.Ju = min(fraction(rng), e.Jd)
 		if e.Jd == 0 {
@@ -58,7 +60,8 @@ func fraction(rng *rand.Rand) float64 {
 	return rng.Float64()
 }
 
-// reference is min(Cmin + (2^(x-1)-1)*rand(C*(1-Jd), C*(1-Ju)), Cmax), with the bounds of rand rounded to the nearest nanosecond.
+// reference is min(Cmin + (2^(x-1)-1)*rand(C*(1-Jd), C*(1-Ju)), Cmax), with the bounds of rand
+// rounded to the nearest nanosecond.
 func reference(e retrypolicy.ExponentialBackoffWithJitter, x int, draw uint64) time.Duration {
 	bound := func(f float64) *big.Int {
 		c := big.NewInt(int64(e.C))
@@ -110,16 +113,19 @@ func TestDecideAllocatesNothing(t *testing.T) {
 		x := 0
 		allocs := testing.AllocsPerRun(200, func() {
 			x++
-			sink = c.policy.Decide(retrypolicy.Attempt{Retry: x, Rand: uint64(x) << 50, Kind: transport.Network, Err: lost, Last: sink})
+			sink = c.policy.Decide(retrypolicy.Attempt{Retry: x, Rand: uint64(x) << 50, Kind: transport.Network, Err: lost,
+				Last: sink})
 		})
 		if allocs != 0 {
 			t.Errorf("%s: %v allocations per decision through Policy", c.name, allocs)
 		}
 	}
-	if allocs := testing.AllocsPerRun(200, func() { sink = throttled.Decide(retrypolicy.Attempt{Retry: 4}) }); allocs != 0 {
+	if allocs := testing.AllocsPerRun(200,
+		func() { sink = throttled.Decide(retrypolicy.Attempt{Retry: 4}) }); allocs != 0 {
 		t.Errorf("%v allocations per direct decision", allocs)
 	}
-	if allocs := testing.AllocsPerRun(200, func() { sinkErr = retrypolicy.Validate(throttledPolicy) }); allocs != 0 || sinkErr != nil {
+	if allocs := testing.AllocsPerRun(200,
+		func() { sinkErr = retrypolicy.Validate(throttledPolicy) }); allocs != 0 || sinkErr != nil {
 		t.Errorf("Validate: %v allocations, %v", allocs, sinkErr)
 	}
 }

@@ -8,15 +8,18 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Bucket holds the tokens of a Quota. Its methods are called by many goroutines at a time and do not block.
+// Bucket holds the tokens of a Quota. Its methods are called by many goroutines at a time and do
+// not block.
 type Bucket interface {
-	// Take takes n tokens. Otherwise it returns how long it will be until there are so many, or a negative duration if there never will be.
+	// Take takes n tokens. Otherwise it returns how long it will be until there are so many, or a
+	// negative duration if there never will be.
 	Take(now time.Time, n int) (wait time.Duration, ok bool)
 	// Give puts n tokens back, as far as there is room.
 	Give(now time.Time, n int)
 }
 
-// TokenBucket is a Bucket in memory that is refilled with time. Fractions of a token are carried over.
+// TokenBucket is a Bucket in memory that is refilled with time. Fractions of a token are carried
+// over.
 type TokenBucket struct {
 	mu     sync.Mutex
 	size   int
@@ -26,8 +29,8 @@ type TokenBucket struct {
 	rest   int64 // nanoseconds times refill that have not made a token yet
 }
 
-// NewTokenBucket makes a bucket that holds size tokens and has all of them but spent; refill of them come back each second,
-// from the first call of a method on.
+// NewTokenBucket makes a bucket that holds size tokens and has all of them but spent; refill of
+// them come back each second, from the first call of a method on.
 func NewTokenBucket(size, spent, refill int) (*TokenBucket, error) {
 	switch {
 	case size < 0 || size > math.MaxInt32:
@@ -109,8 +112,8 @@ type Cost struct {
 	Tokens int
 }
 
-// QuotaOptions describe a Quota. The zero value makes the quota of the AWS SDKs before 2026, without their dearer time-outs: 500 tokens, 5 for a retry, 1 back for a
-// success at the first try.
+// QuotaOptions describe a Quota. The zero value makes the quota of the AWS SDKs before 2026,
+// without their dearer time-outs: 500 tokens, 5 for a retry, 1 back for a success at the first try.
 type QuotaOptions struct {
 	// Bucket holds the tokens. Nil: a TokenBucket of Size, Spent and Refill.
 	Bucket Bucket
@@ -124,25 +127,34 @@ type QuotaOptions struct {
 	Retry int
 	// Costs name the Kinds with a cost of their own; the first that fits counts.
 	Costs []Cost
-	// First is the cost of a first try. Default: none, since a quota should not stand in the way of what has not failed.
+	// First is the cost of a first try. Default: none, since a quota should not stand in the way of
+	// what has not failed.
 	First int
-	// Success is what comes back when a first try succeeds. Default: 1. Negative: none. After a retry the cost of that last retry comes back.
+	// Success is what comes back when a first try succeeds. Default: 1. Negative: none. After a retry
+	// the cost of that last retry comes back.
 	Success int
-	// LeastBack is what comes back at least when a retry succeeds, where its cost was less. Default: none. The Java SDK and the one for JavaScript: 1.
+	// LeastBack is what comes back at least when a retry succeeds, where its cost was less. Default:
+	// none. The Java SDK and the one for JavaScript: 1.
 	LeastBack int
-	// ExtraBack is what comes back besides its cost when a retry succeeds. Default: none. aws-sdk-go-v2 before 2026: 1.
+	// ExtraBack is what comes back besides its cost when a retry succeeds. Default: none.
+	// aws-sdk-go-v2 before 2026: 1.
 	ExtraBack int
-	// Late takes the cost after the delay, right before the retry, instead of before the delay. So what is refilled meanwhile counts, and the wait may have been
-	// in vain. The order of smithy-kotlin before May 2026.
+	// Late takes the cost after the delay, right before the retry, instead of before the delay. So
+	// what is refilled meanwhile counts, and the wait may have been in vain. The order of
+	// smithy-kotlin before May 2026.
 	Late bool
-	// Wait: where tokens are missing, the try waits for the refill instead of being refused. It needs Refill and takes costs as Late does.
+	// Wait: where tokens are missing, the try waits for the refill instead of being refused. It needs
+	// Refill and takes costs as Late does.
 	Wait bool
 }
 
-// Quota bounds the retries of all operations that share it: each retry costs tokens, and a success gives back those of its own last retry. While there are
-// none there are no retries. First tries are free, unless First says otherwise. A policy holds one Quota at most, which Validate sees to. Safe for concurrent use.
+// Quota bounds the retries of all operations that share it: each retry costs tokens, and a success
+// gives back those of its own last retry. While there are none there are no retries. First tries
+// are free, unless First says otherwise. A policy holds one Quota at most, which Validate sees to.
+// Safe for concurrent use.
 //
-// Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore RetryQuota).
+// Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore
+// RetryQuota).
 type Quota struct {
 	bucket  Bucket
 	retry   uint16
@@ -168,7 +180,8 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	case badTokens(set.First):
 		return nil, invalid("QuotaOptions.First is out of range; give 0 to 65535 tokens")
 	case badTokens(set.Success):
-		return nil, invalid("QuotaOptions.Success is out of range; give 1 to 65535 tokens, 0 for 1, a negative number for none")
+		return nil, invalid("QuotaOptions.Success is out of range; give 1 to 65535 tokens, 0 for 1, a negative number for " +
+			"none")
 	case badTokens(set.LeastBack):
 		return nil, invalid("QuotaOptions.LeastBack is out of range; give 0 to 65535 tokens")
 	case badTokens(set.ExtraBack):
@@ -195,8 +208,9 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 		set.Bucket = b
 	}
 	return &Quota{
-		bucket: set.Bucket, retry: uint16(set.Retry), costs: append([]Cost(nil), set.Costs...), first: set.First, success: set.Success,
-		back: set.LeastBack, extra: set.ExtraBack, late: set.Late || set.Wait, wait: set.Wait,
+		bucket: set.Bucket, retry: uint16(set.Retry), costs: append([]Cost(nil), set.Costs...), first: set.First,
+		success: set.Success,
+		back:    set.LeastBack, extra: set.ExtraBack, late: set.Late || set.Wait, wait: set.Wait,
 	}, nil
 }
 
@@ -208,7 +222,8 @@ func defaults(n *int, value int) {
 
 func badTokens(n int) bool { return n < 0 || n > math.MaxUint16 }
 
-// Wrap puts the quota around p: p decides first, and only a retry that it wants is paid for. A refusal is OutOfQuota and carries the delay that the retry would have had.
+// Wrap puts the quota around p: p decides first, and only a retry that it wants is paid for. A
+// refusal is OutOfQuota and carries the delay that the retry would have had.
 func (q *Quota) Wrap(p Policy) Policy { return charged{q, p} }
 
 type charged struct {
@@ -225,7 +240,8 @@ func (c charged) Decide(a Attempt) Decision {
 		return refuse(c.policy, a, d, stop(PastDeadline))
 	}
 	if c.quota.late {
-		c.quota.bucket.Give(a.Now, 0) // lets a bucket that was never asked see the time, so that the delay counts for its refill
+		// lets a bucket that was never asked see the time, so that the delay counts for its refill
+		c.quota.bucket.Give(a.Now, 0)
 		return d
 	}
 	d.Cost = c.quota.cost(a.Kind)
@@ -235,7 +251,8 @@ func (c charged) Decide(a Attempt) Decision {
 	return d
 }
 
-// Withdraw gives back what the retry has cost. A Late quota charges at Admit, and a retry that was let in is not withdrawn.
+// Withdraw gives back what the retry has cost. A Late quota charges at Admit, and a retry that was
+// let in is not withdrawn.
 func (c charged) Withdraw(a Attempt) {
 	if !c.quota.late {
 		c.quota.bucket.Give(a.Now, int(a.Last.Cost))
@@ -243,7 +260,8 @@ func (c charged) Withdraw(a Attempt) {
 	Withdraw(c.policy, a)
 }
 
-// tooLate reports whether the retry d will not be made, because the caller's deadline comes first: then nothing is to be paid for it.
+// tooLate reports whether the retry d will not be made, because the caller's deadline comes first:
+// then nothing is to be paid for it.
 func tooLate(a Attempt, d Decision) bool { return a.Left > 0 && d.Delay >= a.Left }
 
 // Admit takes what is to be paid before a try.

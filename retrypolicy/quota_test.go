@@ -76,7 +76,8 @@ func TestTokenBucketIsRefilledAlthoughTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// smithy-kotlin loses fractions of a token at every look at the bucket; with 10 a second and a look each 90 ms it is never refilled.
+// smithy-kotlin loses fractions of a token at every look at the bucket; with 10 a second and a look
+// each 90 ms it is never refilled.
 func TestTokenBucketCarriesFractionsOver(t *testing.T) {
 	b := newBucket(t, 100, 100, 10)
 	now := epoch
@@ -164,14 +165,18 @@ func TestQuotaOptionsAreChecked(t *testing.T) {
 		want string
 	}{
 		{retrypolicy.QuotaOptions{Size: -1}, "size"}, {retrypolicy.QuotaOptions{Size: int(beyond)}, "size"},
-		{retrypolicy.QuotaOptions{Spent: -1}, "spent"}, {retrypolicy.QuotaOptions{Size: 5, Spent: 6}, "spent"}, {retrypolicy.QuotaOptions{Spent: 501}, "spent"},
+		{retrypolicy.QuotaOptions{Spent: -1}, "spent"}, {retrypolicy.QuotaOptions{Size: 5, Spent: 6}, "spent"},
+		{retrypolicy.QuotaOptions{Spent: 501},
+			"spent"},
 		{retrypolicy.QuotaOptions{Refill: -1}, "refill"}, {retrypolicy.QuotaOptions{Refill: 1_000_001}, "refill"},
 		{retrypolicy.QuotaOptions{Retry: 65536}, "Retry"},
 		{retrypolicy.QuotaOptions{First: -1}, "First"}, {retrypolicy.QuotaOptions{First: 65536}, "First"},
 		{retrypolicy.QuotaOptions{Success: 65536}, "Success"},
 		{retrypolicy.QuotaOptions{LeastBack: -1}, "LeastBack"}, {retrypolicy.QuotaOptions{LeastBack: 65536}, "LeastBack"},
-		{retrypolicy.QuotaOptions{Bucket: b, Size: 1}, "leave them 0"}, {retrypolicy.QuotaOptions{Bucket: b, Spent: 1}, "leave them 0"},
-		{retrypolicy.QuotaOptions{Bucket: b, Refill: 1}, "leave them 0"}, {retrypolicy.QuotaOptions{Wait: true}, "needs Refill"},
+		{retrypolicy.QuotaOptions{Bucket: b, Size: 1}, "leave them 0"}, {retrypolicy.QuotaOptions{Bucket: b, Spent: 1},
+			"leave them 0"},
+		{retrypolicy.QuotaOptions{Bucket: b, Refill: 1}, "leave them 0"}, {retrypolicy.QuotaOptions{Wait: true},
+			"needs Refill"},
 		{retrypolicy.QuotaOptions{Costs: []retrypolicy.Cost{{Tokens: 1}}}, "without Kinds"},
 		{retrypolicy.QuotaOptions{Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kServer), -1}}}, "Costs.Tokens"},
 	} {
@@ -199,7 +204,8 @@ func TestQuotaCostsByClass(t *testing.T) {
 		left int
 	}{{kThrottle, 7}, {kNetwork, 7}, {kTimeout, 7}, {kClient, 8}, {kServer, 8}} {
 		b := newBucket(t, 10, 0, 0)
-		costs := []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle, kNetwork, kTimeout), 3}, {retrypolicy.Kinds(kThrottle), 9}} // the first row that fits counts
+		// the first row that fits counts
+		costs := []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle, kNetwork, kTimeout), 3}, {retrypolicy.Kinds(kThrottle), 9}}
 		p := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b, Retry: 2, Costs: costs}).Wrap(again(0))
 		costs[0].Tokens = 9 // the options were copied
 		d := p.Decide(retrypolicy.Attempt{Retry: 1, Kind: c.kind, Now: epoch})
@@ -231,14 +237,19 @@ func TestQuotaRefund(t *testing.T) {
 		{"one failure", retrypolicy.QuotaOptions{}, 0, []transport.Kind{kServer}, 100},
 		{"two failures", retrypolicy.QuotaOptions{}, 0, []transport.Kind{kServer, kServer}, 95},
 		{"two failures, late", retrypolicy.QuotaOptions{Late: true}, 0, []transport.Kind{kServer, kServer}, 95},
-		{"the last cost, not the first", retrypolicy.QuotaOptions{Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle), 20}}}, 0, []transport.Kind{kThrottle, kServer}, 80},
-		{"the last cost, late", retrypolicy.QuotaOptions{Late: true, Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle), 20}}}, 0, []transport.Kind{kServer, kThrottle}, 95},
+		{"the last cost, not the first", retrypolicy.QuotaOptions{Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle),
+			20}}}, 0, []transport.Kind{kThrottle, kServer}, 80},
+		{"the last cost, late", retrypolicy.QuotaOptions{Late: true, Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle),
+			20}}}, 0, []transport.Kind{kServer, kThrottle}, 95},
 		{"no failure", retrypolicy.QuotaOptions{}, 50, nil, 51},
 		{"no failure, 3 back", retrypolicy.QuotaOptions{Success: 3}, 50, nil, 53},
 		{"no failure, full", retrypolicy.QuotaOptions{Success: 3}, 2, nil, 100},
-		{"a free retry", retrypolicy.QuotaOptions{Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle), 0}}}, 50, []transport.Kind{kThrottle}, 50},
-		{"a free retry, late", retrypolicy.QuotaOptions{Late: true, Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle), 0}}}, 50, []transport.Kind{kServer, kThrottle}, 45},
-		{"a free retry, 1 back", retrypolicy.QuotaOptions{LeastBack: 1, Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle), 0}}}, 50, []transport.Kind{kThrottle}, 51},
+		{"a free retry", retrypolicy.QuotaOptions{Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle), 0}}}, 50,
+			[]transport.Kind{kThrottle}, 50},
+		{"a free retry, late", retrypolicy.QuotaOptions{Late: true, Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle),
+			0}}}, 50, []transport.Kind{kServer, kThrottle}, 45},
+		{"a free retry, 1 back", retrypolicy.QuotaOptions{LeastBack: 1,
+			Costs: []retrypolicy.Cost{{retrypolicy.Kinds(kThrottle), 0}}}, 50, []transport.Kind{kThrottle}, 51},
 		{"less than the cost back: the cost", retrypolicy.QuotaOptions{LeastBack: 1}, 50, []transport.Kind{kServer}, 50},
 	} {
 		b := newBucket(t, 100, c.spent, 0)
@@ -254,10 +265,12 @@ func TestQuotaRefund(t *testing.T) {
 	}
 }
 
-// A failure gives nothing back. A caller that gives up while it waits makes no retry, so it gets the cost back.
+// A failure gives nothing back. A caller that gives up while it waits makes no retry, so it gets
+// the cost back.
 func TestQuotaKeepsWhatFailedTriesPaid(t *testing.T) {
 	b := newBucket(t, 100, 0, 0)
-	p := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: again(time.Second)})
+	p := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 2,
+		Policy: again(time.Second)})
 	s := retrypolicy.Begin(p, "", epoch)
 	try(t, "first", &s, epoch, 0, step{kind: kServer, delay: time.Second})
 	try(t, "second", &s, epoch, 0, step{kind: kServer, stop: retrypolicy.OutOfAttempts})
@@ -301,7 +314,8 @@ func TestQuotaWaitsForTheRefill(t *testing.T) {
 		began := time.Now()
 		runs := 0
 		for range 3 {
-			if err := retrypolicy.Do(context.Background(), p, func(context.Context) error { runs++; return kServer }); !errors.Is(err, kServer) {
+			if err := retrypolicy.Do(context.Background(),
+				p, func(context.Context) error { runs++; return kServer }); !errors.Is(err, kServer) {
 				t.Error(err)
 			}
 		}
@@ -311,7 +325,8 @@ func TestQuotaWaitsForTheRefill(t *testing.T) {
 	})
 }
 
-// smithy-kotlin: first try 5, success +3: 10, 5, 8. And with the breaker a second acquire of 10 is refused.
+// smithy-kotlin: first try 5, success +3: 10, 5, 8. And with the breaker a second acquire of 10 is
+// refused.
 func TestQuotaOfFirstTries(t *testing.T) {
 	b := newBucket(t, 10, 0, 0)
 	p := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b, First: 5, Success: 3}).Wrap(retrypolicy.NoRetry{})
@@ -332,7 +347,8 @@ func TestQuotaOfFirstTries(t *testing.T) {
 	}
 }
 
-// The two orders: early, an empty bucket refuses at once, though it is refilled during the delay; late, what came back meanwhile counts.
+// The two orders: early, an empty bucket refuses at once, though it is refilled during the delay;
+// late, what came back meanwhile counts.
 func TestQuotaEarlyAndLate(t *testing.T) {
 	for _, c := range []struct {
 		late   bool
@@ -372,10 +388,12 @@ func TestQuotaGivesBackWhatAGateInsideDoesNotLetIn(t *testing.T) {
 	}
 	inside.d = retrypolicy.Decision{Retry: true}
 	asked := inside.asked
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: epoch}); !d.Retry || d.Cost != 0 || b.Tokens(epoch) != 0 || inside.asked != asked+1 {
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: epoch}); !d.Retry || d.Cost != 0 || b.Tokens(epoch) != 0 ||
+		inside.asked != asked+1 {
 		t.Errorf("%+v, %d left", d, b.Tokens(epoch))
 	}
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: epoch}); d.Reason != retrypolicy.OutOfQuota || inside.asked != asked+1 {
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: epoch}); d.Reason != retrypolicy.OutOfQuota ||
+		inside.asked != asked+1 {
 		t.Errorf("%+v; the gate inside was asked about a try that the quota refuses", d)
 	}
 	b.Give(epoch, 5)
@@ -408,7 +426,8 @@ func TestQuotaUsesAnyBucket(t *testing.T) {
 		t.Errorf("%v: a loop without a wait would spin", d)
 	}
 	f.wait = -1
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: epoch}); d.Retry || d.Reason != retrypolicy.OutOfQuota {
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: epoch}); d.Retry ||
+		d.Reason != retrypolicy.OutOfQuota {
 		t.Errorf("%v", d)
 	}
 	if len(f.takes) != 3 || f.takes[0] != 5 || len(f.gives) != 2 || f.gives[0] != 0 || f.gives[1] != 5 {
@@ -416,7 +435,8 @@ func TestQuotaUsesAnyBucket(t *testing.T) {
 	}
 }
 
-// Whatever many goroutines do, tokens neither appear nor vanish: at the end the balance is what was taken and given.
+// Whatever many goroutines do, tokens neither appear nor vanish: at the end the balance is what was
+// taken and given.
 func TestQuotaConcurrentUse(t *testing.T) {
 	b := newBucket(t, 500, 0, 0)
 	p := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 4, Policy: again(0)})

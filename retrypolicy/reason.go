@@ -1,6 +1,7 @@
 package retrypolicy
 
-// Reason says why there was no further try. It is itself an error, so that errors.Is(err, retrypolicy.OutOfAttempts) works on what Do returns.
+// Reason says why there was no further try. It is itself an error, so that errors.Is(err,
+// retrypolicy.OutOfAttempts) works on what Do returns.
 type Reason uint8
 
 const (

@@ -6,11 +6,15 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// RetryableHTTP is what go-retryablehttp does: min(2^(n-1) * Min, Max) before the n-th retry, without jitter; or, with Linear, n * (Min + U*(Max-Min)), where the bounds are those of the step and
-// the product has no cap. After 429 and 503 a wait that the service asked for counts instead, verbatim, even above Max; after other answers it does not. The zero value has the library's defaults.
+// RetryableHTTP is what go-retryablehttp does: min(2^(n-1) * Min, Max) before the n-th retry,
+// without jitter; or, with Linear, n * (Min + U*(Max-Min)), where the bounds are those of the step
+// and the product has no cap. After 429 and 503 a wait that the service asked for counts instead,
+// verbatim, even above Max; after other answers it does not. The zero value has the library's
+// defaults.
 //
-// Which answers are retried is for the classifier: ClassifyHTTP comes close to the library, which retries 429 and all of 5xx but 501. For Linear this is its RateLimitLinearJitterBackoff; the plain
-// linear one heeds no wait.
+// Which answers are retried is for the classifier: ClassifyHTTP comes close to the library, which
+// retries 429 and all of 5xx but 501. For Linear this is its RateLimitLinearJitterBackoff; the
+// plain linear one heeds no wait.
 //
 // Source: the library's code.
 type RetryableHTTP struct {
@@ -41,7 +45,8 @@ func (r RetryableHTTP) Decide(a Attempt) Decision {
 	return Incremental{Step: step}.Decide(Attempt{Retry: n})
 }
 
-// overloaded reports whether the failure was a 429 or 503; without a status, whether it is of their Kinds.
+// overloaded reports whether the failure was a 429 or 503; without a status, whether it is of their
+// Kinds.
 func overloaded(a Attempt) bool {
 	if s, ok := findStatus(a.Err); ok {
 		status := s.HTTPStatusCode()

@@ -5,11 +5,15 @@ import (
 	"time"
 )
 
-// ParseRetryAfter reads an HTTP Retry-After header: seconds, with a fraction if need be, or a date in one of the three forms of RFC 9110, from which now is taken off. A date in the past is 0. It
-// reports false for what is neither: an empty value, a negative number, garbage. A date may be followed by a comma and another
-// value, as where the header was sent twice: seconds count before the date, as in aws-sdk-js-v3, for they need no clock, and anything else is ignored. Numbers beyond the longest Duration are that; limit what a service can ask for by RetryAfter.Max.
+// ParseRetryAfter reads an HTTP Retry-After header: seconds, with a fraction if need be, or a date
+// in one of the three forms of RFC 9110, from which now is taken off. A date in the past is 0. It
+// reports false for what is neither: an empty value, a negative number, garbage. A date may be
+// followed by a comma and another value, as where the header was sent twice: seconds count before
+// the date, as in aws-sdk-js-v3, for they need no clock, and anything else is ignored. Numbers
+// beyond the longest Duration are that; limit what a service can ask for by RetryAfter.Max.
 //
-// A date is only as good as the clock: with the response's Date header at hand use ParseRetryAfterAt.
+// A date is only as good as the clock: with the response's Date header at hand use
+// ParseRetryAfterAt.
 func ParseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	value = strings.Trim(value, " \t")
 	if d, ok := decimal(value, time.Second); ok {
@@ -50,8 +54,9 @@ func isDay(s string) bool {
 	return s != ""
 }
 
-// ParseRetryAfterAt is ParseRetryAfter for a response with a Date header: a date is compared with the service's own clock instead of now, so a device whose clock is wrong waits as long as was meant. Where
-// date is missing or garbage, now counts.
+// ParseRetryAfterAt is ParseRetryAfter for a response with a Date header: a date is compared with
+// the service's own clock instead of now, so a device whose clock is wrong waits as long as was
+// meant. Where date is missing or garbage, now counts.
 func ParseRetryAfterAt(value, date string, now time.Time) (time.Duration, bool) {
 	if at, ok := httpDate(strings.Trim(date, " \t"), now); ok {
 		now = at
@@ -62,10 +67,13 @@ func ParseRetryAfterAt(value, date string, now time.Time) (time.Duration, bool) 
 // afterHeaders are the headers with a number of milliseconds, in the order of precedence.
 var afterHeaders = [...]string{"retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"}
 
-// RetryAfterHeaders reads the wait that a service asked for from the headers of its answer: retry-after-ms, x-ms-retry-after-ms, x-amz-retry-after, all in milliseconds, then Retry-After
-// with Date. The first that makes sense counts. get is the Get of an http.Header; names come in any case.
+// RetryAfterHeaders reads the wait that a service asked for from the headers of its answer:
+// retry-after-ms, x-ms-retry-after-ms, x-amz-retry-after, all in milliseconds, then Retry-After
+// with Date. The first that makes sense counts. get is the Get of an http.Header; names come in any
+// case.
 //
-// azcore differs: there the first header that is present decides, so an invalid one hides the others.
+// azcore differs: there the first header that is present decides, so an invalid one hides the
+// others.
 func RetryAfterHeaders(get func(name string) string, now time.Time) (time.Duration, bool) {
 	for _, name := range afterHeaders {
 		if d, ok := decimal(strings.Trim(get(name), " \t"), time.Millisecond); ok {
@@ -105,7 +113,8 @@ func decimal(s string, unit time.Duration) (time.Duration, bool) {
 	return n*unit + rest, true
 }
 
-// The forms of a date in HTTP (RFC 9110, section 5.6.7). The last two are obsolete and must be understood all the same.
+// The forms of a date in HTTP (RFC 9110, section 5.6.7). The last two are obsolete and must be
+// understood all the same.
 const (
 	imfDate    = "Mon, 02 Jan 2006 15:04:05 GMT"
 	rfc850Date = "Monday, 02-Jan-06 15:04:05 GMT"
@@ -123,7 +132,8 @@ func httpDate(s string, now time.Time) (time.Time, bool) {
 	return at, err == nil
 }
 
-// nearest moves a date whose year has two digits by centuries, to where it is at most 50 years ahead and less than 50 back, as the RFC asks.
+// nearest moves a date whose year has two digits by centuries, to where it is at most 50 years
+// ahead and less than 50 back, as the RFC asks.
 func nearest(at, now time.Time) time.Time {
 	for at.Year() > now.Year()+50 {
 		at = at.AddDate(-100, 0, 0)

@@ -124,12 +124,16 @@ func TestRetryAfterHeaders(t *testing.T) {
 	}{
 		{"none", nil, -1},
 		{"seconds", map[string]string{"retry-after": "3"}, 3 * s},
-		{"milliseconds come first", map[string]string{"retry-after": "3", "x-ms-retry-after-ms": "1500", "x-amz-retry-after": "9"}, 1500 * msec},
-		{"the standard one of them before the others", map[string]string{"retry-after-ms": "7", "x-ms-retry-after-ms": "1500"}, 7 * msec},
+		{"milliseconds come first", map[string]string{"retry-after": "3", "x-ms-retry-after-ms": "1500",
+			"x-amz-retry-after": "9"}, 1500 * msec},
+		{"the standard one of them before the others", map[string]string{"retry-after-ms": "7",
+			"x-ms-retry-after-ms": "1500"}, 7 * msec},
 		{"Amazon's", map[string]string{"x-amz-retry-after": "1500", "retry-after": "1"}, 1500 * msec},
-		{"garbage hides nothing", map[string]string{"retry-after-ms": "soon", "x-ms-retry-after-ms": "-4", "retry-after": "3"}, 3 * s},
+		{"garbage hides nothing", map[string]string{"retry-after-ms": "soon", "x-ms-retry-after-ms": "-4",
+			"retry-after": "3"}, 3 * s},
 		{"nothing but garbage", map[string]string{"retry-after-ms": "soon", "retry-after": "later"}, -1},
-		{"a date with the server's", map[string]string{"retry-after": "Fri, 31 Dec 1999 10:00:05 GMT", "date": "Fri, 31 Dec 1999 10:00:00 GMT"}, 5 * s},
+		{"a date with the server's", map[string]string{"retry-after": "Fri, 31 Dec 1999 10:00:05 GMT",
+			"date": "Fri, 31 Dec 1999 10:00:00 GMT"}, 5 * s},
 		{"a lot", map[string]string{"retry-after-ms": "99999999999999999999"}, math.MaxInt64},
 	} {
 		get := func(name string) string { return c.headers[strings.ToLower(name)] }
@@ -141,7 +145,8 @@ func TestRetryAfterHeaders(t *testing.T) {
 }
 
 func FuzzParseRetryAfter(f *testing.F) {
-	for _, seed := range []string{"2", "-2", "1.5", "9223372037", "Fri, 31 Dec 1999 23:59:59 GMT", "Friday, 31-Dec-99 23:59:59 GMT", "Fri Dec 31 23:59:59 1999", "Fri, 32 Dec 1999 23:59:59 GMT", "\x00", "1\xff"} {
+	for _, seed := range []string{"2", "-2", "1.5", "9223372037", "Fri, 31 Dec 1999 23:59:59 GMT",
+		"Friday, 31-Dec-99 23:59:59 GMT", "Fri Dec 31 23:59:59 1999", "Fri, 32 Dec 1999 23:59:59 GMT", "\x00", "1\xff"} {
 		f.Add(seed, "Fri, 31 Dec 1999 23:59:58 GMT", int64(946684797))
 	}
 	f.Fuzz(func(t *testing.T, value, date string, unix int64) {

@@ -7,7 +7,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Series is one operation with its retries: the token that the caller's own loop carries from try to try. Do is such a loop. The order of calls is
+// Series is one operation with its retries: the token that the caller's own loop carries from try
+// to try. Do is such a loop. The order of calls is
 //
 //	for {
 //		Admit, until it returns Retry without Delay
@@ -16,8 +17,9 @@ import (
 //		or Failure: wait as it says and go on, or stop
 //	}
 //
-// Success, a Failure without Retry, and Abandon resolve a series; after that every call is an error of Kind Invalid. A Series is a value of its
-// caller's and not for concurrent use; the policy may be shared.
+// Success, a Failure without Retry, and Abandon resolve a series; after that every call is an error
+// of Kind Invalid. A Series is a value of its caller's and not for concurrent use; the policy may
+// be shared.
 type Series struct {
 	policy Policy
 	key    string
@@ -39,12 +41,14 @@ const (
 	seriesOver
 )
 
-// Begin starts a series under p at the time now; key goes into Attempt.Key. p is not checked: see Validate.
+// Begin starts a series under p at the time now; key goes into Attempt.Key. p is not checked: see
+// Validate.
 func Begin(p Policy, key string, now time.Time) Series {
 	return Series{policy: p, key: key, began: now}
 }
 
-// Bound tells the policy, in Attempt.Left, that nothing begins after deadline. It is the caller who sees to that.
+// Bound tells the policy, in Attempt.Left, that nothing begins after deadline. It is the caller who
+// sees to that.
 func (s *Series) Bound(deadline time.Time) { s.until = deadline }
 
 var (
@@ -63,8 +67,8 @@ func (s *Series) attempt(now time.Time, rand uint64) Attempt {
 	return a
 }
 
-// Admit asks the policy's gates whether the next try may begin: with Retry and no Delay it has begun, with a Delay ask again after it, without Retry it is refused and
-// the series is over.
+// Admit asks the policy's gates whether the next try may begin: with Retry and no Delay it has
+// begun, with a Delay ask again after it, without Retry it is refused and the series is over.
 func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
 	switch s.state {
 	case seriesOver:
@@ -92,7 +96,8 @@ func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
 	return d, nil
 }
 
-// Failure reports that the try failed with err, which info describes, and returns what to do. What info does not let pass is not put to the policy.
+// Failure reports that the try failed with err, which info describes, and returns what to do. What
+// info does not let pass is not put to the policy.
 func (s *Series) Failure(now time.Time, rand uint64, info Info, err error) (Decision, error) {
 	if e := s.ended(); e != nil {
 		return Decision{}, e
@@ -109,7 +114,8 @@ func (s *Series) Failure(now time.Time, rand uint64, info Info, err error) (Deci
 	return d, nil
 }
 
-// close ends the series with the failure of the try under way, which the policy learns of and is not asked about.
+// close ends the series with the failure of the try under way, which the policy learns of and is
+// not asked about.
 func (s *Series) close(now time.Time, info Info, err error) {
 	s.observe(now, 0, info, err)
 	s.state = seriesOver
@@ -152,8 +158,9 @@ func (s *Series) Success(now time.Time) error {
 	return nil
 }
 
-// Abandon ends a series without an outcome, because the caller gave up. A try that was let in is reported to the policy as
-// failed with cause; a retry that was decided on and has not begun is withdrawn, so it costs nothing.
+// Abandon ends a series without an outcome, because the caller gave up. A try that was let in is
+// reported to the policy as failed with cause; a retry that was decided on and has not begun is
+// withdrawn, so it costs nothing.
 func (s *Series) Abandon(now time.Time, cause error) error {
 	switch s.state {
 	case seriesOver:

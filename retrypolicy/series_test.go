@@ -29,7 +29,8 @@ func (r *recorder) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 func (r *recorder) Observe(a retrypolicy.Attempt) { r.observe = append(r.observe, a) }
 
 func open() *recorder {
-	return &recorder{answer: retrypolicy.Decision{Retry: true, Delay: time.Second}, entry: retrypolicy.Decision{Retry: true}}
+	return &recorder{answer: retrypolicy.Decision{Retry: true, Delay: time.Second},
+		entry: retrypolicy.Decision{Retry: true}}
 }
 
 var worthAnother = retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Network}
@@ -42,13 +43,15 @@ func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 	if d, err := s.Admit(sec(0), 1); err != nil || d != r.entry {
 		t.Fatal(d, err)
 	}
-	info := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Throttled, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultServer, After: 3 * time.Second}
+	info := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Throttled, Safe: retrypolicy.SafeYes,
+		Fault: retrypolicy.FaultServer, After: 3 * time.Second}
 	d, err := s.Failure(sec(1), 2, info, lost)
 	if err != nil || d != r.answer {
 		t.Fatal(d, err)
 	}
 	want := retrypolicy.Attempt{
-		Retry: 0, Kind: transport.Throttled, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultServer, After: 3 * time.Second,
+		Retry: 0, Kind: transport.Throttled, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultServer,
+		After:   3 * time.Second,
 		Elapsed: time.Second, Now: sec(1), Key: "key", Rand: 2, Err: lost,
 	}
 	if r.observe[0] != want {
@@ -71,7 +74,8 @@ func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := r.admit[2]
-	if a.Retry != 1 || a.Last != r.answer || a.Kind != transport.Throttled || a.Err != lost || a.Elapsed != 62*time.Second || len(r.admit) != 3 {
+	if a.Retry != 1 || a.Last != r.answer || a.Kind != transport.Throttled || a.Err != lost ||
+		a.Elapsed != 62*time.Second || len(r.admit) != 3 {
 		t.Errorf("Admit got %+v", a)
 	}
 	if s.Retries() != 1 {
@@ -81,7 +85,8 @@ func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	a = r.observe[1]
-	if a.Err != nil || a.Kind != transport.Unknown || a.Retry != 1 || a.Last != r.answer || a.Elapsed != 63*time.Second || len(r.decide) != 1 {
+	if a.Err != nil || a.Kind != transport.Unknown || a.Retry != 1 || a.Last != r.answer || a.Elapsed != 63*time.Second ||
+		len(r.decide) != 1 {
 		t.Errorf("Observe of the success got %+v", a)
 	}
 }
@@ -168,7 +173,9 @@ func TestSeriesWantsItsOrder(t *testing.T) {
 	r := open()
 	s := retrypolicy.Begin(r, "", epoch)
 	for range 2 { // before the first try, and before the second
-		if _, err := s.Failure(epoch, 0, worthAnother, transport.Network); !errors.Is(err, transport.Invalid) || !contains(err, "no try under way") {
+		if _, err := s.Failure(epoch, 0, worthAnother, transport.Network); !errors.Is(err, transport.Invalid) ||
+			!contains(err,
+				"no try under way") {
 			t.Errorf("Failure without a try: %v", err)
 		}
 		if err := s.Success(epoch); !errors.Is(err, transport.Invalid) || !contains(err, "no try under way") {
@@ -215,7 +222,8 @@ func TestSeriesAbandon(t *testing.T) {
 		if len(r.observe) != c.want {
 			t.Fatalf("%+v: %d outcomes reported", c, len(r.observe))
 		}
-		if c.want == 1 && (r.observe[0].Err == nil || c.cause != nil && r.observe[0].Err != c.cause || r.observe[0].Now != sec(2)) {
+		if c.want == 1 && (r.observe[0].Err == nil || c.cause != nil && r.observe[0].Err != c.cause ||
+			r.observe[0].Now != sec(2)) {
 			t.Errorf("%+v: %+v; a try that was given up is no success", c, r.observe[0])
 		}
 		wantResolved(t, &s)
@@ -287,9 +295,12 @@ func TestErrorText(t *testing.T) {
 		want string
 	}{
 		{retrypolicy.Error{Reason: retrypolicy.Rejected}, "rejected before the attempt"},
-		{retrypolicy.Error{Reason: retrypolicy.OutOfAttempts, Retries: 1, Err: transport.Network}, "out of attempts after 1 retry: network failure"},
-		{retrypolicy.Error{Reason: retrypolicy.OutOfQuota, Retries: 2, Err: transport.Throttled}, "retry quota exceeded after 2 retries: throttled"},
-		{retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: errors.New("why"), Err: transport.Network}, "cancelled: why: network failure"},
+		{retrypolicy.Error{Reason: retrypolicy.OutOfAttempts, Retries: 1, Err: transport.Network},
+			"out of attempts after 1 retry: network failure"},
+		{retrypolicy.Error{Reason: retrypolicy.OutOfQuota, Retries: 2, Err: transport.Throttled},
+			"retry quota exceeded after 2 retries: throttled"},
+		{retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: errors.New("why"), Err: transport.Network},
+			"cancelled: why: network failure"},
 	} {
 		if got := c.err.Error(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

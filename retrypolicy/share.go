@@ -8,22 +8,27 @@ import (
 
 // RetryBudgetOptions describe a RetryBudget. The zero value makes the one of the SRE book: 10 %.
 type RetryBudgetOptions struct {
-	// Share is how many retries there may be for each request, above 0, in steps of a millionth. Default: 0.1.
+	// Share is how many retries there may be for each request, above 0, in steps of a millionth.
+	// Default: 0.1.
 	Share float64
 	// Window is how far back both are counted. Default: two minutes.
 	Window time.Duration
-	// Least is how many retries there may be in the window in any case. A client with few requests has little use of a share: with none but Share it can retry once
-	// and then not until ten requests later. Default: 0.
+	// Least is how many retries there may be in the window in any case. A client with few requests has
+	// little use of a share: with none but Share it can retry once and then not until ten requests
+	// later. Default: 0.
 	Least int
 }
 
-// RetryBudget keeps the retries of all operations that share it below a Share of their requests: a retry is allowed while
+// RetryBudget keeps the retries of all operations that share it below a Share of their requests: a
+// retry is allowed while
 //
 //	retries < Share * requests, or retries < Least
 //
-// in Window, as counted before it. So a service that fails gets at most 1 + Share times the load of one that is well (and one retry more). A request is a first try that
-// the gates let in; it is counted at Admit and never refused. A retry is counted when it is decided on, unless the deadline comes first; a refused one ends its series with OutOfQuota and carries the delay
-// that it would have had. Safe for concurrent use.
+// in Window, as counted before it. So a service that fails gets at most 1 + Share times the load of
+// one that is well (and one retry more). A request is a first try that the gates let in; it is
+// counted at Admit and never refused. A retry is counted when it is decided on, unless the deadline
+// comes first; a refused one ends its series with OutOfQuota and carries the delay that it would
+// have had. Safe for concurrent use.
 //
 // Source: Site Reliability Engineering, "Handling Overload", per-client retry budget.
 type RetryBudget struct {
@@ -130,23 +135,28 @@ func (b budgeted) Validate() error {
 	return within("the policy that RetryBudget.Wrap was given", b.policy)
 }
 
-// ConcurrencyBudgetOptions describe a ConcurrencyBudget. The zero value makes the one of failsafe-go.
+// ConcurrencyBudgetOptions describe a ConcurrencyBudget. The zero value makes the one of
+// failsafe-go.
 type ConcurrencyBudgetOptions struct {
-	// Share is the greatest share of retries in flight among the calls under way and these retries, above 0 and at most 1, in steps of a millionth. Default: 0.2.
+	// Share is the greatest share of retries in flight among the calls under way and these retries,
+	// above 0 and at most 1, in steps of a millionth. Default: 0.2.
 	Share float64
 	// Least is how many retries can be in flight in any case. Default: 3.
 	Least int
 }
 
-// ConcurrencyBudget bounds how many retries are in flight at one time, as a share of the calls under way. A call is under way
-// while a try of it is in flight and while it waits for a retry. A retry is refused when, as counted before it,
+// ConcurrencyBudget bounds how many retries are in flight at one time, as a share of the calls
+// under way. A call is under way while a try of it is in flight and while it waits for a retry. A
+// retry is refused when, as counted before it,
 //
 //	retries in flight >= Least  and  retries in flight > Share * (calls under way + retries in flight)
 //
-// It is asked right before the retry, after its delay, and ends the series with OutOfQuota. Nothing is remembered
-// of what has ended, so it needs no clock. Safe for concurrent use; it is exact, where failsafe-go may let in a few more.
+// It is asked right before the retry, after its delay, and ends the series with OutOfQuota. Nothing
+// is remembered of what has ended, so it needs no clock. Safe for concurrent use; it is exact,
+// where failsafe-go may let in a few more.
 //
-// Every try that was let in has to be reported to Observe, once, and every retry that is not made to Withdraw; Do, Series and the device client see to it.
+// Every try that was let in has to be reported to Observe, once, and every retry that is not made
+// to Withdraw; Do, Series and the device client see to it.
 //
 // Source: the retry budget of failsafe-go.
 type ConcurrencyBudget struct {
@@ -204,7 +214,8 @@ func (b *ConcurrencyBudget) enter(retry, queued bool) bool {
 	return true
 }
 
-// leave stops at 0: a caller that changed the policy in mid-flight reports tries that were not let in here.
+// leave stops at 0: a caller that changed the policy in mid-flight reports tries that were not let
+// in here.
 func (b *ConcurrencyBudget) leave(retry bool, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

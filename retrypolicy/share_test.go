@@ -147,7 +147,8 @@ func newConcurrencyBudget(t testing.TB, o *retrypolicy.ConcurrencyBudgetOptions)
 
 // A call is under way from its first try to its end, also while it waits for a retry.
 func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
-	// How many of so many calls that fail at the same time are let in for a retry: measured with failsafe-go.
+	// How many of so many calls that fail at the same time are let in for a retry: measured with
+	// failsafe-go.
 	for _, c := range []struct{ calls, want int }{{1, 1}, {3, 3}, {5, 3}, {20, 6}, {50, 13}} {
 		b := newConcurrencyBudget(t, nil)
 		p := b.Wrap(again(time.Second))
@@ -157,7 +158,8 @@ func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 			admit(t, &calls[i], true)
 		}
 		for i := range calls {
-			if _, err := calls[i].Failure(epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Network}, lost); err != nil {
+			if _, err := calls[i].Failure(epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Network},
+				lost); err != nil {
 				t.Fatal(err)
 			}
 		}

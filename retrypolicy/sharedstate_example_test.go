@@ -12,7 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A service that is overloaded is asked less and less, first tries included. One throttle serves all calls of a client.
+// A service that is overloaded is asked less and less, first tries included. One throttle serves
+// all calls of a client.
 func ExampleThrottle() {
 	throttle, err := retrypolicy.NewThrottle(nil)
 	if err != nil {
@@ -75,7 +76,8 @@ func ExampleConcurrencyBudget() {
 	// 3 1
 }
 
-// The delays of the four retries, with the middle draw. The server asked for a wait of its own before the third, and the growth begins anew.
+// The delays of the four retries, with the middle draw. The server asked for a wait of its own
+// before the third, and the growth begins anew.
 func ExampleGRPC() {
 	p := retrypolicy.GRPC{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
 	var last retrypolicy.Decision
@@ -95,7 +97,8 @@ func ExampleGRPC() {
 	// stop: out of attempts
 }
 
-// One throttle for each server: half of the tokens gone, and there are no more retries until enough calls succeed.
+// One throttle for each server: half of the tokens gone, and there are no more retries until enough
+// calls succeed.
 func ExampleRetryThrottle() {
 	throttle, err := retrypolicy.NewRetryThrottle(10, 0.1)
 	if err != nil {
@@ -146,7 +149,8 @@ func ExampleNewGRPCClassifier() {
 	// false not found 0s
 }
 
-// Three failures in a row, and the service is left alone for a minute. Then one try may see how it is.
+// Three failures in a row, and the service is left alone for a minute. Then one try may see how it
+// is.
 func ExampleBreaker() {
 	breaker, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 3, Cooldown: time.Minute})
 	if err != nil {
@@ -180,9 +184,11 @@ func ExampleBreaker() {
 	// closed
 }
 
-// A connection that is made and dropped at once, again and again, is no success: with MinUp the breaker sees it, and the loop waits.
+// A connection that is made and dropped at once, again and again, is no success: with MinUp the
+// breaker sees it, and the loop waits.
 func ExampleBreaker_Lost() {
-	breaker, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 3, Cooldown: time.Minute, MinUp: 30 * time.Second, Wait: true})
+	breaker, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 3, Cooldown: time.Minute,
+		MinUp: 30 * time.Second, Wait: true})
 	if err != nil {
 		fmt.Println(err)
 		return

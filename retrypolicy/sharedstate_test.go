@@ -14,7 +14,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// sharedState is one of each policy with a state that is shared, with parameters drawn from rng, around a back-off.
+// sharedState is one of each policy with a state that is shared, with parameters drawn from rng,
+// around a back-off.
 type sharedState struct {
 	throttle *retrypolicy.Throttle
 	budget   *retrypolicy.RetryBudget
@@ -47,24 +48,30 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 	s := &sharedState{
 		probes: probes,
 		throttle: newThrottle(t, &retrypolicy.ThrottleOptions{
-			K: pick(1, 10), Window: length(), Ceiling: pick(0.01, 1), Least: rng.IntN(5), Ended: rng.IntN(2) == 0, Refusals: retrypolicy.KindSet(rng.Uint32()),
+			K: pick(1, 10), Window: length(), Ceiling: pick(0.01, 1), Least: rng.IntN(5), Ended: rng.IntN(2) == 0,
+			Refusals: retrypolicy.KindSet(rng.Uint32()),
 		}),
-		budget: newRetryBudget(t, &retrypolicy.RetryBudgetOptions{Share: pick(1e-6, 100), Window: length(), Least: rng.IntN(5)}),
-		crowd:  newConcurrencyBudget(t, &retrypolicy.ConcurrencyBudgetOptions{Share: pick(1e-6, 1), Least: rng.IntN(5)}),
-		ratio:  newRetryThrottle(t, 1+rng.IntN(1000), pick(0.001, 1000)),
+		budget: newRetryBudget(t, &retrypolicy.RetryBudgetOptions{Share: pick(1e-6, 100), Window: length(),
+			Least: rng.IntN(5)}),
+		crowd: newConcurrencyBudget(t, &retrypolicy.ConcurrencyBudgetOptions{Share: pick(1e-6, 1), Least: rng.IntN(5)}),
+		ratio: newRetryThrottle(t, 1+rng.IntN(1000), pick(0.001, 1000)),
 		breaker: newBreaker(t, &retrypolicy.BreakerOptions{
-			Failures: rng.IntN(10), Window: window, Share: part, Kinds: retrypolicy.KindSet(rng.Uint32() & rng.Uint32()), Cooldown: cooldown,
-			Growth: pick(1, 1e6), MaxCooldown: cooldown + time.Duration(rng.Int64N(math.MaxInt64-int64(cooldown)+1)), Probes: probes, Successes: rng.IntN(4),
+			Failures: rng.IntN(10), Window: window, Share: part, Kinds: retrypolicy.KindSet(rng.Uint32() & rng.Uint32()),
+			Cooldown: cooldown,
+			Growth:   pick(1, 1e6), MaxCooldown: cooldown + time.Duration(rng.Int64N(math.MaxInt64-int64(cooldown)+1)),
+			Probes: probes, Successes: rng.IntN(4),
 			MinUp: minUp, Wait: wait, Spread: spread,
 		}),
 	}
 	curve := retrypolicy.Backoff{Base: time.Second, Max: time.Hour, Jitter: retrypolicy.FullJitter}
 	g := retrypolicy.GRPC{
-		Attempts: 2 + rng.IntN(10), Initial: 1 + time.Duration(rng.Int64()>>1>>rng.IntN(63)), Max: 1 + time.Duration(rng.Int64()>>1>>rng.IntN(63)), Multiplier: pick(1e-9, 1e9),
+		Attempts: 2 + rng.IntN(10), Initial: 1 + time.Duration(rng.Int64()>>1>>rng.IntN(63)),
+		Max: 1 + time.Duration(rng.Int64()>>1>>rng.IntN(63)), Multiplier: pick(1e-9, 1e9),
 	}
 	s.named = map[string]retrypolicy.Policy{
-		"Throttle": s.throttle.Wrap(curve), "RetryBudget": s.budget.Wrap(curve), "ConcurrencyBudget": s.crowd.Wrap(curve), "RetryThrottle": s.ratio.Wrap(curve),
-		"Breaker": s.breaker.Wrap(curve), "GRPC": g,
+		"Throttle": s.throttle.Wrap(curve), "RetryBudget": s.budget.Wrap(curve), "ConcurrencyBudget": s.crowd.Wrap(curve),
+		"RetryThrottle": s.ratio.Wrap(curve),
+		"Breaker":       s.breaker.Wrap(curve), "GRPC": g,
 		"all": s.breaker.Wrap(s.throttle.Wrap(s.crowd.Wrap(s.budget.Wrap(s.ratio.Wrap(g))))),
 	}
 	for name, p := range s.named {
@@ -91,7 +98,8 @@ func (s *sharedState) check(now time.Time) string {
 		return "ConcurrencyBudget"
 	case !(tokens >= 0 && tokens <= 1000):
 		return "RetryThrottle"
-	case b.Failures < 0 || b.InFlight < 0 || b.Probes < 0 || b.Probes > min(b.InFlight, s.probes) || b.Cooldown < 0 || b.Openings < 0:
+	case b.Failures < 0 || b.InFlight < 0 || b.Probes < 0 || b.Probes > min(b.InFlight, s.probes) || b.Cooldown < 0 ||
+		b.Openings < 0:
 		return "Breaker"
 	case b.State == retrypolicy.BreakerOpen && b.Cooldown == 0:
 		return "Breaker open without a cooldown"
@@ -102,12 +110,15 @@ func (s *sharedState) check(now time.Time) string {
 // extremes are the numbers of retries where a shift or an addition could overflow.
 var extremes = append([]int{math.MinInt32, -1, 0, 1, 2, 3, 4, 5}, huge...)
 
-// Whatever the parameters, the order of calls and the clock: no panic, no negative delay, nothing outside its bounds.
+// Whatever the parameters, the order of calls and the clock: no panic, no negative delay, nothing
+// outside its bounds.
 func runSharedState(t testing.TB, seed uint64, steps int) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	s := newSharedState(t, rng)
-	errs := []error{nil, transport.Network, transport.Throttled, transport.NotFound, context.Canceled, context.DeadlineExceeded,
-		transport.Closed, transport.Invalid, errors.Join(transport.Timeout, context.DeadlineExceeded), retrypolicy.Permanent(transport.Network)}
+	errs := []error{nil, transport.Network, transport.Throttled, transport.NotFound, context.Canceled,
+		context.DeadlineExceeded,
+		transport.Closed, transport.Invalid, errors.Join(transport.Timeout, context.DeadlineExceeded),
+		retrypolicy.Permanent(transport.Network)}
 	now := day
 	var last retrypolicy.Decision
 	for range steps {
@@ -120,7 +131,8 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 			now = now.Add(time.Duration(rng.Int64N(int64(10 * time.Second))))
 		}
 		a := retrypolicy.Attempt{
-			Now: now, Retry: extremes[rng.IntN(len(extremes))], Rand: rng.Uint64(), After: time.Duration(rng.Uint64()) >> rng.IntN(64), Last: last,
+			Now: now, Retry: extremes[rng.IntN(len(extremes))], Rand: rng.Uint64(),
+			After: time.Duration(rng.Uint64()) >> rng.IntN(64), Last: last,
 			Terminal: rng.IntN(4) == 0, Count: []int{0, 1, 7, math.MaxInt32, -5}[rng.IntN(5)],
 		}
 		if rng.IntN(3) == 0 {
@@ -179,12 +191,14 @@ func FuzzPushback(f *testing.F) {
 	})
 }
 
-// A breaker that opens is open for its cooldown and not an instant longer, and no callers' order of looks at the clock changes that.
+// A breaker that opens is open for its cooldown and not an instant longer, and no callers' order of
+// looks at the clock changes that.
 func TestBreakerWaitIsNeverLongerThanItsCooldown(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 3))
-	b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 2, Cooldown: time.Minute, Growth: 2, MaxCooldown: 8 * time.Minute, Wait: true})
+	b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 2, Cooldown: time.Minute, Growth: 2,
+		MaxCooldown: 8 * time.Minute, Wait: true})
 	p := b.Wrap(always)
 	now := day
 	for i := range 20_000 {

@@ -17,7 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// warden stands around a breaker, watches each question and answer, and remembers which callers are probes: those that were let in while the breaker was half-open.
+// warden stands around a breaker, watches each question and answer, and remembers which callers are
+// probes: those that were let in while the breaker was half-open.
 type warden struct {
 	retrypolicy.Policy // the breaker's
 	breaker            *retrypolicy.Breaker
@@ -59,11 +60,13 @@ func (w *warden) Observe(a retrypolicy.Attempt) {
 	delete(w.probes, a.Key)
 	retrypolicy.Observe(w.Policy, a)
 	if s := w.breaker.Status(a.Now); s.InFlight != w.inFlight || s.Probes > s.InFlight {
-		w.faults = append(w.faults, "the breaker counts "+strconv.Itoa(s.InFlight)+" in flight, there are "+strconv.Itoa(w.inFlight))
+		w.faults = append(w.faults, "the breaker counts "+strconv.Itoa(s.InFlight)+" in flight, there are "+
+			strconv.Itoa(w.inFlight))
 	}
 }
 
-// meter is a Bucket that complains when there are fewer tokens than none or more than its size, or when more come back than were taken.
+// meter is a Bucket that complains when there are fewer tokens than none or more than its size, or
+// when more come back than were taken.
 type meter struct {
 	*retrypolicy.TokenBucket
 	size  int
@@ -86,7 +89,8 @@ func (m *meter) Give(now time.Time, n int) {
 	m.TokenBucket.Give(now, n)
 }
 
-// Thousands of users of one chain of shared state, a service that comes and goes, callers that give up: whatever happens, nothing leaks and no bound is passed.
+// Thousands of users of one chain of shared state, a service that comes and goes, callers that give
+// up: whatever happens, nothing leaks and no bound is passed.
 func TestSharedStateUnderStress(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		t.Run("Wait "+strconv.FormatBool(wait), func(t *testing.T) {
@@ -115,16 +119,19 @@ func stress(t *testing.T, wait bool) bool {
 		t.Fatal(err)
 	}
 	breaker := newBreaker(t, &retrypolicy.BreakerOptions{
-		Failures: 50, Window: 10 * time.Second, Share: 0.3, Cooldown: 2 * time.Second, Growth: 2, Probes: probes, Successes: 5, MinUp: 100 * time.Millisecond, Wait: wait,
+		Failures: 50, Window: 10 * time.Second, Share: 0.3, Cooldown: 2 * time.Second, Growth: 2, Probes: probes,
+		Successes: 5, MinUp: 100 * time.Millisecond, Wait: wait,
 	})
 	throttle := newThrottle(t, &retrypolicy.ThrottleOptions{Window: 5 * time.Second, Ceiling: 0.5, Ended: wait})
 	crowd := newConcurrencyBudget(t, nil)
 	budget := newRetryBudget(t, &retrypolicy.RetryBudgetOptions{Least: 500})
 	ratio := newRetryThrottle(t, 1000, 0.1)
 
-	curve := retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{Base: 50 * time.Millisecond, Max: time.Second, Jitter: retrypolicy.FullJitter}}
+	curve := retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{Base: 50 * time.Millisecond, Max: time.Second,
+		Jitter: retrypolicy.FullJitter}}
 	guard := &warden{
-		Policy: breaker.Wrap(throttle.Wrap(crowd.Wrap(ratio.Wrap(budget.Wrap(curve))))), breaker: breaker, mostProbes: probes, probes: make(map[string]bool),
+		Policy: breaker.Wrap(throttle.Wrap(crowd.Wrap(ratio.Wrap(budget.Wrap(curve))))), breaker: breaker, mostProbes: probes,
+		probes: make(map[string]bool),
 	}
 	chain := quota.Wrap(guard)
 
@@ -132,7 +139,8 @@ func stress(t *testing.T, wait bool) bool {
 	var reasons [16]atomic.Int64
 	bounded.Test(t, func(t *testing.T) {
 		began := time.Now()
-		// The service is down for 3 s in every 10, and short of capacity in between. Its tries end within half a second, less than a cooldown.
+		// The service is down for 3 s in every 10, and short of capacity in between. Its tries end within
+		// half a second, less than a cooldown.
 		serve := func(ctx context.Context, rng *rand.Rand) error {
 			ran.Add(1)
 			select {
@@ -202,9 +210,11 @@ func stress(t *testing.T, wait bool) bool {
 		t.Errorf("seed %d: %d tokens after decades of refill, want %d", seed, n, size)
 	}
 	if len(guard.faults) > 0 || guard.inFlight != 0 || len(guard.probes) != 0 || guard.halfOpen == 0 {
-		t.Errorf("seed %d: %d faults, the first: %.1q; %d in flight, %d probes at the end, %d in all", seed, len(guard.faults), guard.faults, guard.inFlight, len(guard.probes), guard.halfOpen)
+		t.Errorf("seed %d: %d faults, the first: %.1q; %d in flight, %d probes at the end, %d in all", seed,
+			len(guard.faults), guard.faults, guard.inFlight, len(guard.probes), guard.halfOpen)
 	}
-	t.Logf("%d tries, %d of %d calls succeeded, %d probes, %d openings", ran.Load(), succeeded.Load(), users*calls, guard.halfOpen, breaker.Status(time.Now()).Openings)
+	t.Logf("%d tries, %d of %d calls succeeded, %d probes, %d openings", ran.Load(), succeeded.Load(), users*calls,
+		guard.halfOpen, breaker.Status(time.Now()).Openings)
 	for i := range reasons {
 		if n := reasons[i].Load(); n > 0 {
 			t.Logf("%v: %d", retrypolicy.Reason(i), n)

@@ -13,7 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// script returns an operation that fails with the errors of the list in turn, the last of them again and again, and counts its calls.
+// script returns an operation that fails with the errors of the list in turn, the last of them
+// again and again, and counts its calls.
 func script(calls *int, list ...error) func(context.Context) error {
 	return func(context.Context) error {
 		err := list[min(*calls, len(list)-1)]
@@ -22,7 +23,8 @@ func script(calls *int, list ...error) func(context.Context) error {
 	}
 }
 
-// retries runs an operation under r, in a bubble, and returns how often it ran, how long all took, and how it ended.
+// retries runs an operation under r, in a bubble, and returns how often it ran, how long all took,
+// and how it ended.
 func retries(t *testing.T, r retrypolicy.Retrier, list ...error) (calls int, took time.Duration, err error) {
 	t.Helper()
 	bounded.Test(t, func(t *testing.T) {
@@ -61,11 +63,14 @@ func TestTruncatedRows(t *testing.T) {
 		{"429 for ever", []error{status(429)}, 4, 7003 * msec, retrypolicy.OutOfAttempts, false},
 		{"504 is one of 5xx, not a time-out", []error{status(504)}, 4, 7003 * msec, retrypolicy.OutOfAttempts, false},
 		{"501 and 505 too", []error{status(501), status(505), ok}, 3, 3002 * msec, 0, true},
-		{"5xx and 429 share a row", []error{status(500), status(429), status(502), status(429)}, 4, 7003 * msec, retrypolicy.OutOfAttempts, false},
+		{"5xx and 429 share a row", []error{status(500), status(429), status(502), status(429)}, 4, 7003 * msec,
+			retrypolicy.OutOfAttempts, false},
 		{"no connection counts as 5xx", []error{lost}, 4, 7003 * msec, retrypolicy.OutOfAttempts, false},
 		{"408 for ever", []error{status(408)}, 2, s, retrypolicy.OutOfAttempts, false},
-		{"408 leaves three retries for 503", []error{status(408), status(503)}, 5, 8003 * msec, retrypolicy.OutOfAttempts, false},
-		{"503 leaves one retry for 408", []error{status(503), status(503), status(503), status(408)}, 5, 8003 * msec, retrypolicy.OutOfAttempts, false},
+		{"408 leaves three retries for 503", []error{status(408), status(503)}, 5, 8003 * msec, retrypolicy.OutOfAttempts,
+			false},
+		{"503 leaves one retry for 408", []error{status(503), status(503), status(503), status(408)}, 5, 8003 * msec,
+			retrypolicy.OutOfAttempts, false},
 		{"404", []error{status(404)}, 1, 0, retrypolicy.NotRetryable, false},
 		{"425, which others retry", []error{status(425)}, 1, 0, retrypolicy.NotRetryable, false},
 		{"503, then 400", []error{status(503), status(400)}, 2, 1001 * msec, retrypolicy.NotRetryable, false},
@@ -100,7 +105,8 @@ func TestFetchRetryDefaults(t *testing.T) {
 		{"network error for ever", f, []error{lost}, 4, 3 * s, lost},
 		{"one retry", one, []error{lost}, 2, s, lost},
 		{"no retry", none, []error{lost}, 1, 0, lost},
-		{"an error that others think final", f, []error{context.DeadlineExceeded, transport.Unauthorized, transport.Invalid}, 4, 3 * s, transport.Invalid},
+		{"an error that others think final", f, []error{context.DeadlineExceeded, transport.Unauthorized, transport.Invalid},
+			4, 3 * s, transport.Invalid},
 		{"without a list every answer is final", f, []error{status(503)}, 1, 0, retrypolicy.NotRetryable},
 		{"network error, then an answer", f, []error{lost, status(500)}, 2, s, retrypolicy.NotRetryable},
 		{"listed", listed, []error{status(503)}, 4, 3 * s, retrypolicy.OutOfAttempts},
@@ -136,7 +142,8 @@ func TestFetchRetryFunctions(t *testing.T) {
 	if want := []int{0, 1, 2, 3, 4, 5}; !reflect.DeepEqual(told, want) || !reflect.DeepEqual(delayed, want[:5]) {
 		t.Errorf("OnFunc was told %v, DelayFunc %v", told, delayed)
 	}
-	checkDelay(t, retrypolicy.FetchRetry{Retries: 1, DelayFunc: func(int, error) time.Duration { return -1 }}, 1, drawZero, 0)
+	checkDelay(t, retrypolicy.FetchRetry{Retries: 1,
+		DelayFunc: func(int, error) time.Duration { return -1 }}, 1, drawZero, 0)
 }
 
 func TestAzcoreDelays(t *testing.T) {
@@ -153,7 +160,8 @@ func TestAzcoreDelays(t *testing.T) {
 		checkDelay(t, p, n, drawZero, time.Minute)
 		// The two traps of the SDK's test for overflow.
 		checkDelay(t, retrypolicy.Azcore{MaxRetries: math.MaxInt32, Delay: -1}, n, drawLast, 0)
-		checkDelay(t, retrypolicy.Azcore{MaxRetries: math.MaxInt32, Delay: 3 * time.Hour, Max: -1}, max(n, 62), drawLast, math.MaxInt64)
+		checkDelay(t, retrypolicy.Azcore{MaxRetries: math.MaxInt32, Delay: 3 * time.Hour, Max: -1}, max(n, 62), drawLast,
+			math.MaxInt64)
 	}
 	wantStop(t, retrypolicy.Azcore{MaxRetries: -1}, retrypolicy.Attempt{Retry: 1}, retrypolicy.OutOfAttempts)
 }
@@ -170,7 +178,8 @@ func TestAzcoreEngine(t *testing.T) {
 		{"408, 500, 200", retrypolicy.Azcore{}, []error{status(408), status(500), nil}, 3, 2560 * msec, nil},
 		{"always 500", retrypolicy.Azcore{}, []error{status(500)}, 4, 7040 * msec, retrypolicy.OutOfAttempts},
 		{"no retries; 408", retrypolicy.Azcore{MaxRetries: -1}, []error{status(408)}, 1, 0, retrypolicy.OutOfAttempts},
-		{"408, then an error marked as final", retrypolicy.Azcore{}, []error{status(408), retrypolicy.Permanent(lost)}, 2, 640 * msec, retrypolicy.NotRetryable},
+		{"408, then an error marked as final", retrypolicy.Azcore{}, []error{status(408), retrypolicy.Permanent(lost)}, 2,
+			640 * msec, retrypolicy.NotRetryable},
 		{"429, ask again in 300 s", retrypolicy.Azcore{}, []error{&statusError{429, 300 * s}}, 1, 0, retrypolicy.ToldNotTo},
 		{"429, ask again in a minute", retrypolicy.Azcore{}, []error{&statusError{429, 60 * s}, nil}, 2, 60 * s, nil},
 		{"503, ask again in 1 ms", retrypolicy.Azcore{}, []error{&statusError{503, msec}, nil}, 2, msec, nil},
@@ -179,7 +188,8 @@ func TestAzcoreEngine(t *testing.T) {
 		{"no connection", retrypolicy.Azcore{}, []error{lost, nil}, 2, 640 * msec, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := retrypolicy.Retrier{Policy: c.policy, Classify: retrypolicy.ClassifyStatuses(retrypolicy.AzcoreStatuses()...), Rand: zeroDraws}
+			r := retrypolicy.Retrier{Policy: c.policy, Classify: retrypolicy.ClassifyStatuses(retrypolicy.AzcoreStatuses()...),
+				Rand: zeroDraws}
 			calls, took, err := retries(t, r, c.list...)
 			if calls != c.calls || took < c.took-3 || took > c.took+3 || !errors.Is(err, c.want) {
 				t.Errorf("%d calls in %v, %v; want %d in %v, %v", calls, took, err, c.calls, c.took, c.want)
@@ -198,10 +208,12 @@ func TestIoTOperations(t *testing.T) {
 	wantDelays(t, plain, retrypolicy.Attempt{}, 0, 125*msec, 250*msec, 500*msec, s, 2*s, 4*s, 8*s, 16*s, 32*s, 60*s, 60*s)
 	p := retrypolicy.IoTOperations()
 	wantDelays(t, p, retrypolicy.Attempt{Rand: drawZero}, 1, 118750*time.Microsecond, 237500*time.Microsecond)
-	wantDelays(t, p, retrypolicy.Attempt{Rand: drawHalf}, 1, 125*msec, 250*msec, 500*msec, s, 2*s, 4*s, 8*s, 16*s, 32*s, 60*s, 60*s)
+	wantDelays(t, p, retrypolicy.Attempt{Rand: drawHalf}, 1, 125*msec, 250*msec, 500*msec, s, 2*s, 4*s, 8*s, 16*s, 32*s,
+		60*s, 60*s)
 	checkDelay(t, p, math.MaxInt32, drawLast, 63*s)
 	last := &transport.Error{Kind: transport.Timeout}
-	calls, _, err := retries(t, retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: p}}, lost, lost, last)
+	calls, _, err := retries(t, retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: p}}, lost, lost,
+		last)
 	if calls != 3 || !errors.Is(err, last) || !errors.Is(err, retrypolicy.OutOfAttempts) {
 		t.Errorf("%d runs, %v; want 3 and the last error", calls, err)
 	}
@@ -248,12 +260,14 @@ func TestRetryableHTTP(t *testing.T) {
 	spread := p{Retries: 9, Linear: true, Min: s, Max: 3 * s}
 	wantDelays(t, spread, retrypolicy.Attempt{Rand: drawZero}, 0, 1*s, 2*s, 3*s)
 	wantDelays(t, spread, retrypolicy.Attempt{Rand: drawHalf}, 0, 2*s, 4*s, 6*s)
-	checkDelay(t, p{Retries: math.MaxInt32, Linear: true, Min: 1 << 40, Max: 1 << 40}, math.MaxInt32, drawZero, math.MaxInt64)
+	checkDelay(t, p{Retries: math.MaxInt32, Linear: true, Min: 1 << 40, Max: 1 << 40}, math.MaxInt32, drawZero,
+		math.MaxInt64)
 }
 
 func TestCenkalti(t *testing.T) {
 	type p = retrypolicy.Cenkalti
-	wantDelays(t, p{Initial: 500 * msec, Multiplier: 2, Max: 5 * s}, retrypolicy.Attempt{}, 0, 500*msec, s, 2*s, 4*s, 5*s, 5*s)
+	wantDelays(t, p{Initial: 500 * msec, Multiplier: 2, Max: 5 * s}, retrypolicy.Attempt{}, 0, 500*msec, s, 2*s, 4*s, 5*s,
+		5*s)
 	for _, c := range []struct {
 		u    float64
 		want time.Duration
@@ -274,8 +288,10 @@ func TestCenkalti(t *testing.T) {
 	if d := v4.Decide(retrypolicy.Attempt{Retry: 1, Rand: drawZero, Elapsed: 15*time.Minute - 250*msec}); !d.Retry {
 		t.Errorf("a delay that ends at the limit: %v", d)
 	}
-	wantStop(t, v4, retrypolicy.Attempt{Retry: 1, Rand: drawZero, Elapsed: 15*time.Minute - 249*msec}, retrypolicy.OutOfTime)
-	calls, took, err := retries(t, retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s, Mode: retrypolicy.LookAhead, Policy: p{Initial: s, Multiplier: 1, Max: s}}}, lost)
+	wantStop(t, v4, retrypolicy.Attempt{Retry: 1, Rand: drawZero, Elapsed: 15*time.Minute - 249*msec},
+		retrypolicy.OutOfTime)
+	calls, took, err := retries(t, retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s,
+		Mode: retrypolicy.LookAhead, Policy: p{Initial: s, Multiplier: 1, Max: s}}}, lost)
 	if calls != 6 || took != 5*s || !errors.Is(err, retrypolicy.OutOfTime) {
 		t.Errorf("%d calls in %v, %v; want 6 in 5s", calls, took, err)
 	}
@@ -283,7 +299,8 @@ func TestCenkalti(t *testing.T) {
 
 func TestFailsafe(t *testing.T) {
 	type p = retrypolicy.Failsafe
-	wantDelays(t, p{Retries: -1, Delay: 2 * s, Max: 30 * s}, retrypolicy.Attempt{Rand: drawHalf}, 0, 2*s, 4*s, 8*s, 16*s, 30*s, 30*s)
+	wantDelays(t, p{Retries: -1, Delay: 2 * s, Max: 30 * s}, retrypolicy.Attempt{Rand: drawHalf}, 0, 2*s, 4*s, 8*s, 16*s,
+		30*s, 30*s)
 	wantDelays(t, p{Retries: -1, Delay: 2 * s, Max: 30 * s, Factor: 3}, retrypolicy.Attempt{}, 0, 2*s, 6*s, 18*s, 30*s)
 	wantDelays(t, p{}, retrypolicy.Attempt{}, 0, 0, 0)
 	wantStop(t, p{}, retrypolicy.Attempt{Retry: 3}, retrypolicy.OutOfAttempts)
@@ -324,7 +341,8 @@ func TestFailsafe(t *testing.T) {
 		t.Errorf("a wait after 500 does not count: %v", d)
 	}
 	// The limit of time shortens the last delay and lets one more try be made at its end.
-	r := retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s, Mode: retrypolicy.Shorten, Policy: p{Retries: 4, Delay: 2 * s}}}
+	r := retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s, Mode: retrypolicy.Shorten,
+		Policy: p{Retries: 4, Delay: 2 * s}}}
 	calls, took, err := retries(t, r, lost)
 	if calls != 5 || took != 5*s || err == nil {
 		t.Errorf("%d calls in %v, %v; want 5 in 5s (0, 2, 4, 5, 5)", calls, took, err)

@@ -8,34 +8,43 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ThrottleOptions describe a Throttle. The zero value makes the one of the SRE book: K = 2 over two minutes.
+// ThrottleOptions describe a Throttle. The zero value makes the one of the SRE book: K = 2 over two
+// minutes.
 //
-// The adaptive throttler of failsafe-go is {K: 1 / 0.9, Window: time.Minute, Ceiling: 0.9, Ended: true, Refusals: ^KindSet(0)}.
+// The adaptive throttler of failsafe-go is {K: 1 / 0.9, Window: time.Minute, Ceiling: 0.9, Ended:
+// true, Refusals: ^KindSet(0)}.
 type ThrottleOptions struct {
-	// K is how many requests are sent for each that is accepted, before any is rejected: 1 or more. The nearer to 1, the sooner it rejects. Who thinks in rates
-	// of success s gives 1/s. Default: 2.
+	// K is how many requests are sent for each that is accepted, before any is rejected: 1 or more.
+	// The nearer to 1, the sooner it rejects. Who thinks in rates of success s gives 1/s. Default: 2.
 	K float64
-	// Window is how far back requests are counted; longer than the longest try takes. Default: two minutes.
+	// Window is how far back requests are counted; longer than the longest try takes. Default: two
+	// minutes.
 	Window time.Duration
-	// Ceiling is the greatest probability of a rejection, so that enough goes through to notice when the service is well again. Default: 1, no ceiling.
+	// Ceiling is the greatest probability of a rejection, so that enough goes through to notice when
+	// the service is well again. Default: 1, no ceiling.
 	Ceiling float64
 	// Least is how many requests there must be in the window before any is rejected. Default: 0.
 	Least int
-	// Ended counts a request when it has ended, instead of when it was asked for; so those that were rejected here do not count, nor those in flight.
-	// Without it a burst of requests at the start, of which none was answered yet, looks like a service that accepts none: set it where much is in flight at a time.
+	// Ended counts a request when it has ended, instead of when it was asked for; so those that were
+	// rejected here do not count, nor those in flight. Without it a burst of requests at the start, of
+	// which none was answered yet, looks like a service that accepts none: set it where much is in
+	// flight at a time.
 	Ended bool
-	// Refusals are the Kinds that say that the service did not take the request. Default: Throttled, Unavailable, Network, Timeout. Whatever else came back was
-	// accepted: an answer, though perhaps not the one hoped for. A try that its context ended was not, nor one that failed on this side: given up, closed, marked by Permanent, Invalid.
+	// Refusals are the Kinds that say that the service did not take the request. Default: Throttled,
+	// Unavailable, Network, Timeout. Whatever else came back was accepted: an answer, though perhaps
+	// not the one hoped for. A try that its context ended was not, nor one that failed on this side:
+	// given up, closed, marked by Permanent, Invalid.
 	Refusals KindSet
 }
 
-// Throttle rejects tries, first ones included, by chance: the more, the fewer of the latest requests the service accepted. With requests and accepts counted over
-// Window the probability is
+// Throttle rejects tries, first ones included, by chance: the more, the fewer of the latest
+// requests the service accepted. With requests and accepts counted over Window the probability is
 //
 //	max(0, (requests - K*accepts) / (requests + 1)), at most Ceiling
 //
-// A request counts when it is asked for, also if it is rejected here; so the probability goes up as long as the callers do not hold back. A rejected try ends its
-// series with Rejected. Admit decides by Attempt.Rand. Safe for concurrent use.
+// A request counts when it is asked for, also if it is rejected here; so the probability goes up as
+// long as the callers do not hold back. A rejected try ends its series with Rejected. Admit decides
+// by Attempt.Rand. Safe for concurrent use.
 //
 // Source: Site Reliability Engineering, "Handling Overload", client-side throttling.
 type Throttle struct {
@@ -70,7 +79,8 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 		return nil, invalid("ThrottleOptions.Least is negative; give 0 or more requests")
 	}
 	return &Throttle{
-		k: set.K, ceiling: set.Ceiling, least: int64(set.Least), ended: set.Ended, refusals: set.Refusals, seen: newWindow(set.Window),
+		k: set.K, ceiling: set.Ceiling, least: int64(set.Least), ended: set.Ended, refusals: set.Refusals,
+		seen: newWindow(set.Window),
 	}, nil
 }
 
@@ -93,8 +103,8 @@ func (t *Throttle) Probability(now time.Time) float64 {
 	return t.probability()
 }
 
-// Counts returns the requests in the window at now, and those of them that were accepted. A request and its acceptance count when they happen; so there can be more
-// acceptances for a while.
+// Counts returns the requests in the window at now, and those of them that were accepted. A request
+// and its acceptance count when they happen; so there can be more acceptances for a while.
 func (t *Throttle) Counts(now time.Time) (requests, accepts int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -84,7 +84,8 @@ func newThrottle(t testing.TB, o *retrypolicy.ThrottleOptions) *retrypolicy.Thro
 
 // The published formula and figures.
 func TestThrottleProbability(t *testing.T) {
-	failsafe := retrypolicy.ThrottleOptions{K: 1 / 0.9, Ceiling: 0.9, Ended: true, Window: time.Minute, Refusals: ^retrypolicy.KindSet(0)}
+	failsafe := retrypolicy.ThrottleOptions{K: 1 / 0.9, Ceiling: 0.9, Ended: true, Window: time.Minute,
+		Refusals: ^retrypolicy.KindSet(0)}
 	low := failsafe
 	low.Ceiling = 0.8
 	late := failsafe
@@ -184,7 +185,8 @@ func TestThrottleForgetsAfterTheWindow(t *testing.T) {
 		after time.Duration
 		want  int
 	}{
-		{54 * time.Second, 10}, {120*time.Second - 1, 10}, {120 * time.Second, 9}, {126 * time.Second, 8}, {173 * time.Second, 1}, {174 * time.Second, 0}, {time.Hour, 0},
+		{54 * time.Second, 10}, {120*time.Second - 1, 10}, {120 * time.Second, 9}, {126 * time.Second, 8},
+		{173 * time.Second, 1}, {174 * time.Second, 0}, {time.Hour, 0},
 	} {
 		if n, _ := th.Counts(day.Add(c.after)); n != c.want {
 			t.Errorf("after %v: %d requests, want %d", c.after, n, c.want)
@@ -211,7 +213,9 @@ func TestThrottleForgetsAlthoughTheClockWasSetBack(t *testing.T) {
 
 // Everything that the service answered is accepted, whatever it was.
 func TestThrottleAccepts(t *testing.T) {
-	refused := map[transport.Kind]bool{transport.Throttled: true, transport.Unavailable: true, transport.Network: true, transport.Timeout: true, transport.Closed: true} // the last was none of the service's
+	// the last was none of the service's
+	refused := map[transport.Kind]bool{transport.Throttled: true, transport.Unavailable: true, transport.Network: true,
+		transport.Timeout: true, transport.Closed: true}
 	for _, k := range transport.Kinds() {
 		th := newThrottle(t, nil)
 		retrypolicy.Observe(th.Wrap(always), as(at(0), k))
@@ -224,7 +228,8 @@ func TestThrottleAccepts(t *testing.T) {
 		err  error
 		want int
 	}{
-		{"success", nil, 3}, {"an error of the operation's own", errors.New("no"), 3}, {"a deadline", context.DeadlineExceeded, 0},
+		{"success", nil, 3}, {"an error of the operation's own", errors.New("no"), 3},
+		{"a deadline", context.DeadlineExceeded, 0},
 		{"a cancelled try", &retrypolicy.Error{Err: context.Canceled}, 0},
 	} {
 		th := newThrottle(t, nil)
@@ -275,7 +280,9 @@ func TestSharedStatePassesOn(t *testing.T) {
 	ratio, _ := retrypolicy.NewRetryThrottle(10, 0.1)
 	breaker, _ := retrypolicy.NewBreaker(nil)
 	for name, wrap := range map[string]func(retrypolicy.Policy) retrypolicy.Policy{
-		"Throttle": newThrottle(t, nil).Wrap, "RetryBudget": budget.Wrap, "ConcurrencyBudget": crowd.Wrap, "RetryThrottle": ratio.Wrap, "Breaker": breaker.Wrap,
+		"Throttle": newThrottle(t, nil).Wrap, "RetryBudget": budget.Wrap, "ConcurrencyBudget": crowd.Wrap,
+		"RetryThrottle": ratio.Wrap,
+		"Breaker":       breaker.Wrap,
 	} {
 		inner := &refusing{answer: retrypolicy.Decision{Retry: true, Cost: 3}}
 		p := wrap(inner)

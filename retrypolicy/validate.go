@@ -6,14 +6,16 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Validator is what a Policy implements whose parameters can make no sense. Whoever takes a policy calls Validate first.
+// Validator is what a Policy implements whose parameters can make no sense. Whoever takes a policy
+// calls Validate first.
 type Validator interface {
-	// Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid that names it.
+	// Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid
+	// that names it.
 	Validate() error
 }
 
-// Validate checks p if it can be checked, and what p holds inside: one Quota at most, and no Breaker, Throttle, limiter or
-// budget twice. A nil p is an error.
+// Validate checks p if it can be checked, and what p holds inside: one Quota at most, and no
+// Breaker, Throttle, limiter or budget twice. A nil p is an error.
 func Validate(p Policy) error {
 	if p == nil {
 		return invalid("policy is nil; give one, NoRetry{} for none")

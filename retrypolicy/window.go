@@ -8,8 +8,9 @@ import (
 // windowParts is how many parts a window has. What falls out of it falls out in such parts.
 const windowParts = 20
 
-// window counts what happened within a time that slides along: all events, and those among them that are marked. It has no lock of its own.
-// The latest part is not full yet, so that between 19/20 of the window and the whole of it are counted.
+// window counts what happened within a time that slides along: all events, and those among them
+// that are marked. It has no lock of its own. The latest part is not full yet, so that between
+// 19/20 of the window and the whole of it are counted.
 type window struct {
 	part  time.Duration // the length of one
 	parts [windowParts]tally
@@ -32,7 +33,8 @@ func (w *window) advance(now time.Time) {
 	switch {
 	case !w.begun:
 		w.begun, w.since = true, now
-	case passed <= -windowParts*w.part: // the clock was set back; otherwise nothing would grow old until it is where it was
+	case passed <= -windowParts*w.part:
+		// the clock was set back; otherwise nothing would grow old until it is where it was
 		w.since = now
 	case passed >= windowParts*w.part:
 		w.clear()
@@ -86,7 +88,8 @@ type share int64
 
 func shareOf(f float64) share { return share(f*1e6 + 0.5) }
 
-// above reports whether part is more than s of all. A float64 holds the products exactly up to some thousand millions, and does not overflow beyond.
+// above reports whether part is more than s of all. A float64 holds the products exactly up to some
+// thousand millions, and does not overflow beyond.
 func (s share) above(part, all int64) bool { return float64(part)*1e6 > float64(all)*float64(s) }
 
 // below reports whether part is less than s of all.

@@ -18,8 +18,9 @@ type ackQueue struct {
 	running bool // a goroutine takes care of them
 }
 
-// add has an acknowledgement sent when it is due, the zero time meaning at once, but never before an earlier one. False
-// means that the caller can send it itself. Only the connection's goroutine calls it.
+// add has an acknowledgement sent when it is due, the zero time meaning at once, but never before
+// an earlier one. False means that the caller can send it itself. Only the connection's goroutine
+// calls it.
 func (q *ackQueue) add(c *conn, due time.Time, send func()) bool {
 	q.mu.Lock()
 	if due.IsZero() && !q.running {
@@ -43,8 +44,8 @@ func (q *ackQueue) waiting() int {
 	return len(q.acks)
 }
 
-// run is a goroutine that exists while acknowledgements are held back. It ends when there are none, or with the
-// connection; the hub's Close waits for it.
+// run is a goroutine that exists while acknowledgements are held back. It ends when there are none,
+// or with the connection; the hub's Close waits for it.
 func (q *ackQueue) run(c *conn) {
 	for {
 		q.mu.Lock()

@@ -10,28 +10,31 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// AMQPOptions are the settings of connections over AMQP. The zero value of each field stands for its default.
+// AMQPOptions are the settings of connections over AMQP. The zero value of each field stands for
+// its default.
 type AMQPOptions struct {
 	// MaxFrameSize is the largest frame that the hub takes, 512 at least. Default: 65536.
 	MaxFrameSize uint32
-	// MaxMessageSize is the largest encoded message, or batch, that a telemetry link takes: the link is detached for one
-	// that is larger. What a message may have by the hub's rules, [MaxMessage], is less. Default: 1 MiB.
+	// MaxMessageSize is the largest encoded message, or batch, that a telemetry link takes: the link
+	// is detached for one that is larger. What a message may have by the hub's rules, [MaxMessage], is
+	// less. Default: 1 MiB.
 	MaxMessageSize uint64
-	// ChannelMax and HandleMax are the highest numbers of sessions of a connection and of links of a session. Defaults:
-	// 8191 and 255.
+	// ChannelMax and HandleMax are the highest numbers of sessions of a connection and of links of a
+	// session. Defaults: 8191 and 255.
 	ChannelMax uint16
 	HandleMax  uint32
-	// SessionWindow is how many transfer frames a client may send ahead of the hub in one session. Default: 2048.
+	// SessionWindow is how many transfer frames a client may send ahead of the hub in one session.
+	// Default: 2048.
 	SessionWindow uint32
 	// Credit is for how many messages the hub gives a link credit; it renews it at half. Default: 500.
 	Credit uint32
-	// IdleTimeout is how long a client may be silent before the hub closes its connection. Half of it is announced to the
-	// client. Default: 8 minutes; negative: no limit.
+	// IdleTimeout is how long a client may be silent before the hub closes its connection. Half of it
+	// is announced to the client. Default: 8 minutes; negative: no limit.
 	IdleTimeout time.Duration
 	// MaxTokens is how many tokens one connection may hold. Default: 2000.
 	MaxTokens int
-	// OmitNextIncomingID leaves the next-incoming-id out of each flow. The standard forbids it once a session is begun;
-	// some hubs do it.
+	// OmitNextIncomingID leaves the next-incoming-id out of each flow. The standard forbids it once a
+	// session is begun; some hubs do it.
 	OmitNextIncomingID bool
 }
 
@@ -85,7 +88,8 @@ func (h *Hub) DialAMQPWSPort(ctx context.Context, network, addr string) (net.Con
 	return h.dial(ctx, network, addr, port{amqp: true, secure: true, web: true})
 }
 
-// ListenAMQP opens a port on which the hub speaks AMQP over TLS, as the service does on 5671. See [Hub.ListenTLS].
+// ListenAMQP opens a port on which the hub speaks AMQP over TLS, as the service does on 5671. See
+// [Hub.ListenTLS].
 func (h *Hub) ListenAMQP(addr string) (net.Addr, error) {
 	return h.listen(addr, port{amqp: true, secure: true})
 }
@@ -93,8 +97,8 @@ func (h *Hub) ListenAMQP(addr string) (net.Addr, error) {
 // ListenAMQPTCP is like [Hub.ListenAMQP] without TLS. The service has no such port.
 func (h *Hub) ListenAMQPTCP(addr string) (net.Addr, error) { return h.listen(addr, port{amqp: true}) }
 
-// ListenAMQPWS opens a port on which the hub speaks AMQP over WebSocket over TLS. A port of [Hub.ListenWS] does too, for
-// clients that ask for it.
+// ListenAMQPWS opens a port on which the hub speaks AMQP over WebSocket over TLS. A port of
+// [Hub.ListenWS] does too, for clients that ask for it.
 func (h *Hub) ListenAMQPWS(addr string) (net.Addr, error) {
 	return h.listen(addr, port{amqp: true, secure: true, web: true})
 }

@@ -153,7 +153,8 @@ func TestTelemetryOverAMQP(t *testing.T) {
 		expiry := time.Date(2030, 1, 2, 3, 4, 5, 6000000, time.UTC)
 		require.NoError(t, l.Send(t.Context(), &amqp.Message{
 			Properties: &amqp.MessageProperties{
-				MessageID: "m-1", CorrelationID: uint64(7), ContentType: &subject, ContentEncoding: &text, UserID: user, AbsoluteExpiryTime: &expiry,
+				MessageID: "m-1", CorrelationID: uint64(7), ContentType: &subject, ContentEncoding: &text, UserID: user,
+				AbsoluteExpiryTime: &expiry,
 			},
 			Annotations:           amqp.Annotations{"dt-subject": "comp"},
 			ApplicationProperties: map[string]any{"level": "high", "iothub-creation-time-utc": "2030-01-01T00:00:00Z"},
@@ -170,7 +171,8 @@ func TestTelemetryOverAMQP(t *testing.T) {
 		require.Len(t, first.System, 8)
 		require.Equal(t, testbroker.Message{
 			DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "7", ContentType: "application/json", ContentEncoding: "utf-8",
-			Component: "comp", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T03:04:05.0060000Z", System: first.System,
+			Component: "comp", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T03:04:05.0060000Z",
+			System:     first.System,
 			Properties: []testbroker.Property{{"level", "high"}}, Body: []byte("one"), Protocol: testbroker.AMQP,
 			Topic: "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: time.Now(), Sequence: 1,
 		}, first)
@@ -213,8 +215,12 @@ func everyWay(t *testing.T, h *testbroker.Hub) map[string]func() (net.Conn, erro
 		"memory WebSocket of both": func() (net.Conn, error) { return web(h.DialWS, "ws", h.HostName()) },
 		"TCP":                      func() (net.Conn, error) { return net.Dial("tcp", listen(h.ListenAMQPTCP)) },
 		"TLS":                      func() (net.Conn, error) { return secure(net.Dial("tcp", listen(h.ListenAMQP))) },
-		"WebSocket":                func() (net.Conn, error) { return web((&net.Dialer{}).DialContext, "wss", listen(h.ListenAMQPWS)) },
-		"WebSocket of both":        func() (net.Conn, error) { return web((&net.Dialer{}).DialContext, "wss", listen(h.ListenWS)) },
+		"WebSocket": func() (net.Conn, error) {
+			return web((&net.Dialer{}).DialContext, "wss", listen(h.ListenAMQPWS))
+		},
+		"WebSocket of both": func() (net.Conn, error) {
+			return web((&net.Dialer{}).DialContext, "wss", listen(h.ListenWS))
+		},
 	}
 }
 
@@ -231,7 +237,8 @@ func TestEveryWayIntoTheHubByAMQP(t *testing.T) {
 
 // What is in memory works in fake time: hours of it, and no goroutine is left.
 func TestEveryWayInABubble(t *testing.T) {
-	for _, name := range []string{"memory", "memory TLS", "memory WebSocket", "memory WebSocket TLS", "memory WebSocket of both"} {
+	for _, name := range []string{"memory", "memory TLS", "memory WebSocket", "memory WebSocket TLS",
+		"memory WebSocket of both"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
@@ -292,11 +299,15 @@ func TestSASL(t *testing.T) {
 		"plain, no token": {func(_, _ testbroker.Device, _ string) amqp.SASLType {
 			return amqp.SASLTypePlain("dev-1@sas.hub", "secret")
 		}, "0x1", false},
-		"plain, name alone": {func(d, _ testbroker.Device, _ string) amqp.SASLType { return amqp.SASLTypePlain("dev-1", token(d)) }, "0x1", false},
+		"plain, name alone": {func(d, _ testbroker.Device, _ string) amqp.SASLType {
+			return amqp.SASLTypePlain("dev-1", token(d))
+		}, "0x1", false},
 		"plain, another policy": {func(_, _ testbroker.Device, whole string) amqp.SASLType {
 			return amqp.SASLTypePlain("owner@sas.root.hub", whole)
 		}, "0x1", false},
-		"external, no certificate": {func(_, _ testbroker.Device, _ string) amqp.SASLType { return amqp.SASLTypeExternal("") }, "0x1", false},
+		"external, no certificate": {func(_, _ testbroker.Device, _ string) amqp.SASLType {
+			return amqp.SASLTypeExternal("")
+		}, "0x1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -313,7 +324,8 @@ func TestSASL(t *testing.T) {
 				whole := sign("hub.example.test", policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=service"
 				stream, err := h.DialAMQP(t.Context(), "tcp", "hub")
 				require.NoError(t, err)
-				conn, err := amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", HostName: h.HostName(), SASLType: c.sasl(d, mod, whole)})
+				conn, err := amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", HostName: h.HostName(),
+					SASLType: c.sasl(d, mod, whole)})
 				if c.code != "" {
 					require.ErrorContains(t, err, "failed with code "+c.code)
 					synctest.Wait()
@@ -341,7 +353,8 @@ func TestSASL(t *testing.T) {
 
 // A client with a certificate needs neither SASL nor a token, but may use EXTERNAL.
 func TestCertificatesOverAMQP(t *testing.T) {
-	for name, sasl := range map[string]amqp.SASLType{"no SASL": nil, "external": amqp.SASLTypeExternal(""), "external by name": amqp.SASLTypeExternal("x-1")} {
+	for name, sasl := range map[string]amqp.SASLType{"no SASL": nil, "external": amqp.SASLTypeExternal(""),
+		"external by name": amqp.SASLTypeExternal("x-1")} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, _ := newHub(t, nil)
@@ -354,7 +367,8 @@ func TestCertificatesOverAMQP(t *testing.T) {
 					require.NoError(t, err)
 					config := h.ClientTLS()
 					config.Certificates = []tls.Certificate{cert}
-					conn, err := amqp.NewConn(t.Context(), tls.Client(raw, config), &amqp.ConnOptions{ContainerID: "c", SASLType: sasl})
+					conn, err := amqp.NewConn(t.Context(), tls.Client(raw, config), &amqp.ConnOptions{ContainerID: "c",
+						SASLType: sasl})
 					if err != nil {
 						raw.Close()
 						return err

@@ -15,14 +15,16 @@ const (
 	maxTokenMessage = 64 << 10
 )
 
-// errAttaches is the cause of a connection's end whose client attaches and attaches, and never says who it is.
+// errAttaches is the cause of a connection's end whose client attaches and attaches, and never says
+// who it is.
 var errAttaches = errors.New("client attaches many links and has not authenticated")
 
 // Attach judges a link.
 func (a *amqpConn) Attach(link *amqp.Link) error {
 	if a.attaches++; a.attaches > maxAttaches {
 		if !a.knowsSomebody() {
-			a.close(wire.Errorf(wire.ResourceLimitExceeded, "%d links were attached and nobody has authenticated", maxAttaches), errAttaches)
+			a.close(wire.Errorf(wire.ResourceLimitExceeded, "%d links were attached and nobody has authenticated", maxAttaches),
+				errAttaches)
 			return errAttaches
 		}
 		a.attaches = 0

@@ -63,7 +63,8 @@ func (n *neighbour) works(h *testbroker.Hub) {
 	require.Equal(n.t, &amqpwire.Accepted{}, told.State)
 	require.NoError(n.t, h.SendC2D("neighbour", testbroker.C2D{Body: []byte("y")}))
 	got, _ := want[*amqpwire.Transfer](n.rawPeer)
-	n.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true, State: &amqpwire.Accepted{}})
+	n.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true,
+		State: &amqpwire.Accepted{}})
 	synctest.Wait()
 	n.sent++
 	require.EqualValues(n.t, n.sent, h.CountC2D("neighbour", testbroker.Completed))
@@ -85,7 +86,8 @@ func (n *neighbour) alive(stop chan struct{}) {
 type badInput struct {
 	login bool // before
 	do    func(p *rawPeer)
-	// closes is the condition of the close; empty: there is none, the connection just ends. header is the id of the protocol header in its place.
+	// closes is the condition of the close; empty: there is none, the connection just ends. header is
+	// the id of the protocol header in its place.
 	closes amqpwire.Symbol
 	header byte
 	// within is how long it may take.
@@ -125,28 +127,43 @@ func badInputs() map[string]badInput {
 		"half an open":              {do: raw(string(plain[:]) + string(openFrame[:10])), within: time.Minute},
 		"the outcome is not waited": {do: raw(string(sasl[:]) + string(initFrame)), within: time.Minute},
 		// Slow loris: a byte now and then, for ever.
-		"headers dripping in":              {do: drip([]byte{'A', 'M', 'Q', 'P', 3, 1, 0, 0}, 9*time.Second), within: 62 * time.Second},
-		"an init dripping in":              {do: drip(append(sasl[:], long...), time.Second), within: 62 * time.Second, closes: ""},
-		"an open dripping in":              {do: drip(append(plain[:], openFrame[:len(openFrame)-1]...), 2*time.Second), within: 62 * time.Second},
-		"a frame dripping in":              {login: true, do: drip(long, time.Second), closes: amqpwire.ResourceLimitExceeded, within: 122 * time.Second},
-		"a header of a frame that drips":   {login: true, do: drip([]byte{0, 0, 0xff, 0}, 50*time.Second), closes: amqpwire.ResourceLimitExceeded, within: 122 * time.Second},
-		"bytes of many frames of nonsense": {login: true, do: drip([]byte{0, 0, 0, 8, 2, 7, 0, 0}, time.Second), closes: amqpwire.FramingError, within: 20 * time.Second},
+		"headers dripping in": {do: drip([]byte{'A', 'M', 'Q', 'P', 3, 1, 0, 0}, 9*time.Second),
+			within: 62 * time.Second},
+		"an init dripping in": {do: drip(append(sasl[:], long...), time.Second), within: 62 * time.Second,
+			closes: ""},
+		"an open dripping in": {do: drip(append(plain[:], openFrame[:len(openFrame)-1]...), 2*time.Second),
+			within: 62 * time.Second},
+		"a frame dripping in": {login: true, do: drip(long, time.Second), closes: amqpwire.ResourceLimitExceeded,
+			within: 122 * time.Second},
+		"a header of a frame that drips": {login: true, do: drip([]byte{0, 0, 0xff, 0}, 50*time.Second),
+			closes: amqpwire.ResourceLimitExceeded, within: 122 * time.Second},
+		"bytes of many frames of nonsense": {login: true, do: drip([]byte{0, 0, 0, 8, 2, 7, 0, 0}, time.Second),
+			closes: amqpwire.FramingError, within: 20 * time.Second},
 		// Garbage.
-		"TLS within":          {do: raw("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), header: amqpwire.ProtocolSASL},
-		"MQTT":                {do: raw("\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00"), header: amqpwire.ProtocolSASL},
-		"an empty init":       {do: raw(string(sasl[:]) + "\x00\x00\x00\x0c\x02\x01\x00\x00\x00\x53\x41\x45")},
-		"a frame of 4 GB":     {login: true, do: raw("\xff\xff\xff\xff\x02\x00\x00\x00"), closes: amqpwire.FramingError},
-		"a frame of 0 B":      {login: true, do: raw("\x00\x00\x00\x00\x02\x00\x00\x00"), closes: amqpwire.FramingError},
-		"open of 4 GB":        {do: raw(string(plain[:]) + "\xff\xff\xff\xff\x02\x00\x00\x00"), closes: amqpwire.FramingError},
-		"init of 4 GB":        {do: raw(string(sasl[:]) + "\xff\xff\xff\xff\x02\x01\x00\x00")},
-		"a list of 2^31":      {login: true, do: raw("\x00\x00\x00\x14\x02\x00\x00\x00\x00\x53\x12\xd0\x00\x00\x00\x04\x7f\xff\xff\xff"), closes: amqpwire.DecodeError},
-		"an array of 2^31":    {login: true, do: raw("\x00\x00\x00\x15\x02\x00\x00\x00\x00\x53\x12\xf0\x00\x00\x00\x05\x7f\xff\xff\xff\x40"), closes: amqpwire.DecodeError},
-		"lists without end":   {login: true, do: raw("\x00\x00\x00\x6c\x02\x00\x00\x00\x00\x53\x12" + strings.Repeat("\xc0\x10\x01", 32) + "\x40"), closes: amqpwire.DecodeError},
-		"text that is none":   {login: true, do: raw("\x00\x00\x00\x13\x02\x00\x00\x00\x00\x53\x12\xc0\x06\x01\xa1\x03\xff\xfe\xfd"), closes: amqpwire.DecodeError},
-		"a frame of SASL":     {login: true, do: raw("\x00\x00\x00\x08\x02\x01\x00\x00"), closes: amqpwire.FramingError},
-		"a header once more":  {login: true, do: raw(string(plain[:])), closes: amqpwire.FramingError},
-		"an open once more":   {login: true, do: raw(string(openFrame)), closes: amqpwire.IllegalState},
-		"a close before open": {do: func(p *rawPeer) { p.write(plain[:]); p.write(frame(&amqpwire.Close{})) }, closes: amqpwire.IllegalState},
+		"TLS within":      {do: raw("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), header: amqpwire.ProtocolSASL},
+		"MQTT":            {do: raw("\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00"), header: amqpwire.ProtocolSASL},
+		"an empty init":   {do: raw(string(sasl[:]) + "\x00\x00\x00\x0c\x02\x01\x00\x00\x00\x53\x41\x45")},
+		"a frame of 4 GB": {login: true, do: raw("\xff\xff\xff\xff\x02\x00\x00\x00"), closes: amqpwire.FramingError},
+		"a frame of 0 B":  {login: true, do: raw("\x00\x00\x00\x00\x02\x00\x00\x00"), closes: amqpwire.FramingError},
+		"open of 4 GB": {do: raw(string(plain[:]) + "\xff\xff\xff\xff\x02\x00\x00\x00"),
+			closes: amqpwire.FramingError},
+		"init of 4 GB": {do: raw(string(sasl[:]) + "\xff\xff\xff\xff\x02\x01\x00\x00")},
+		"a list of 2^31": {login: true, do: raw(
+			"\x00\x00\x00\x14\x02\x00\x00\x00\x00\x53\x12\xd0\x00\x00\x00\x04\x7f\xff\xff\xff"), closes: amqpwire.DecodeError},
+		"an array of 2^31": {login: true, do: raw(
+			"\x00\x00\x00\x15\x02\x00\x00\x00\x00\x53\x12\xf0\x00\x00\x00\x05\x7f\xff\xff\xff\x40"),
+			closes: amqpwire.DecodeError},
+		"lists without end": {login: true, do: raw("\x00\x00\x00\x6c\x02\x00\x00\x00\x00\x53\x12" +
+			strings.Repeat("\xc0\x10\x01", 32) + "\x40"), closes: amqpwire.DecodeError},
+		"text that is none": {login: true, do: raw(
+			"\x00\x00\x00\x13\x02\x00\x00\x00\x00\x53\x12\xc0\x06\x01\xa1\x03\xff\xfe\xfd"), closes: amqpwire.DecodeError},
+		"a frame of SASL":    {login: true, do: raw("\x00\x00\x00\x08\x02\x01\x00\x00"), closes: amqpwire.FramingError},
+		"a header once more": {login: true, do: raw(string(plain[:])), closes: amqpwire.FramingError},
+		"an open once more":  {login: true, do: raw(string(openFrame)), closes: amqpwire.IllegalState},
+		"a close before open": {do: func(p *rawPeer) {
+			p.write(plain[:])
+			p.write(frame(&amqpwire.Close{}))
+		}, closes: amqpwire.IllegalState},
 		// Floods.
 		"attaches of nobody": {do: func(p *rawPeer) {
 			all := append(append(plain[:], openFrame...), frame(beginOf(100))...)
@@ -175,8 +192,11 @@ func badInputs() map[string]badInput {
 			junk[i] = byte(r.Uint32())
 		}
 		junk[0] = 0x80 // no frame is so long
-		all["junk "+string(rune('0'+seed))] = badInput{login: true, do: func(p *rawPeer) { p.write(junk) }, closes: amqpwire.FramingError}
-		all["junk at once "+string(rune('0'+seed))] = badInput{do: func(p *rawPeer) { p.write(junk) }, header: amqpwire.ProtocolSASL}
+		all["junk "+string(rune('0'+seed))] = badInput{login: true,
+			do: func(p *rawPeer) { p.write(junk) }, closes: amqpwire.FramingError}
+		all["junk at once "+string(rune('0'+seed))] = badInput{do: func(p *rawPeer) {
+			p.write(junk)
+		}, header: amqpwire.ProtocolSASL}
 	}
 	return all
 }
@@ -187,7 +207,8 @@ func (p *rawPeer) write(b []byte) bool {
 	return err == nil
 }
 
-// Whatever a client does, the hub ends its connection in time and says why; a device beside it does not notice.
+// Whatever a client does, the hub ends its connection in time and says why; a device beside it does
+// not notice.
 func TestAMQPBadInput(t *testing.T) {
 	for way, dial := range dialers {
 		for name, c := range badInputs() {
@@ -267,17 +288,21 @@ func lastFrame(t *testing.T, said []byte) (last amqpwire.Performative) {
 
 // What clients say may be as strange as it likes: only what the hub promised is done.
 func TestStrangeConditions(t *testing.T) {
-	for _, condition := range []amqpwire.Symbol{"", "x", "amqp:", "com.example:\x7f", amqpwire.Symbol(strings.Repeat("long", 2000)), "%s%n%!", "amqp:link:detach-forced"} {
+	for _, condition := range []amqpwire.Symbol{"", "x", "amqp:", "com.example:\x7f",
+		amqpwire.Symbol(strings.Repeat("long", 2000)),
+		"%s%n%!", "amqp:link:detach-forced"} {
 		synctest.Test(t, func(t *testing.T) {
 			h, d := newHub(t, nil)
-			e := &amqpwire.Error{Condition: condition, Description: strings.Repeat("\x00é", 1000), Info: amqpwire.Map{{Key: amqpwire.Symbol("k"), Value: amqpwire.List{nil, uint8(1)}}}}
+			e := &amqpwire.Error{Condition: condition, Description: strings.Repeat("\x00é", 1000),
+				Info: amqpwire.Map{{Key: amqpwire.Symbol("k"), Value: amqpwire.List{nil, uint8(1)}}}}
 			p := dialFrames(t, h)
 			p.login(d)
 			p.attach(receiverFrom("/devices/dev-1/messages/devicebound", 1))
 			p.say(0, credit(1, 10))
 			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("x")}))
 			got, _ := want[*amqpwire.Transfer](p)
-			p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true, State: &amqpwire.Rejected{Error: e}})
+			p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true,
+				State: &amqpwire.Rejected{Error: e}})
 			synctest.Wait()
 			require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Rejected))
 			p.say(0, &amqpwire.Detach{Handle: 1, Closed: true, Error: e})
@@ -319,7 +344,8 @@ func TestWhatIsKeptForAClientIsBounded(t *testing.T) {
 				request := func(id uint32) []byte {
 					m := encoded(t, &amqpwire.Message{
 						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: token(d), HasValue: true,
-						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"}, {Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
+						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
+							{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
 					})
 					b, err := amqpwire.AppendFrame(nil, 0, transferOf(100, id), m)
 					require.NoError(t, err)
@@ -386,7 +412,8 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 				for id := uint32(1); id <= n; id++ {
 					p.say(0, transferOf(100, id), encoded(t, &amqpwire.Message{
 						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: token(d), HasValue: true,
-						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"}, {Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
+						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
+							{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
 					})...)
 					if id%200 == 0 {
 						read()
@@ -397,7 +424,8 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 				if mode == amqpwire.SendMixed {
 					p.say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(0)), IncomingWindow: 1 << 30})
 				} else {
-					p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(n)), Settled: true, State: &amqpwire.Accepted{}})
+					p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(n)),
+						Settled: true, State: &amqpwire.Accepted{}})
 				}
 				read()
 				require.Equal(t, n, answers)
@@ -406,13 +434,15 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 	}
 }
 
-// Over real TLS: peers that begin a handshake and go, or say nonsense, a hundred times. Nothing is left of them.
+// Over real TLS: peers that begin a handshake and go, or say nonsense, a hundred times. Nothing is
+// left of them.
 func TestAMQPBadInputLeavesNothingBehind(t *testing.T) {
 	h, _ := newHub(t, nil)
 	addr, err := h.ListenAMQP("127.0.0.1:0")
 	require.NoError(t, err)
 	plain, sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP), amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
-	inputs := [][]byte{nil, []byte("GET / HTTP/1.1\r\n\r\n"), sasl[:], plain[:], append(plain[:], 0xff, 0xff, 0xff, 0xff), append(sasl[:], 0, 0, 0, 40, 2, 1, 0, 0, 0x40), make([]byte, 100_000)}
+	inputs := [][]byte{nil, []byte("GET / HTTP/1.1\r\n\r\n"), sasl[:], plain[:], append(plain[:], 0xff, 0xff, 0xff, 0xff),
+		append(sasl[:], 0, 0, 0, 40, 2, 1, 0, 0, 0x40), make([]byte, 100_000)}
 	round := func() {
 		var peers sync.WaitGroup
 		for _, input := range inputs {

@@ -35,7 +35,8 @@ func displaced(old, by *conn, l *amqpLink) *wire.Error {
 	if old == by {
 		return wire.Errorf(wire.LinkStolen, "another %s link of %s was attached", l.kind, l.id)
 	}
-	return wire.Errorf("com.microsoft:link-creation-conflict", "409002 LinkCreationConflict: %s is connected elsewhere", l.id)
+	return wire.Errorf("com.microsoft:link-creation-conflict", "409002 LinkCreationConflict: %s is connected elsewhere",
+		l.id)
 }
 
 // receive gives a link the commands of its identity. The receiver before loses them.
@@ -126,7 +127,8 @@ func (e *c2dEntry) message(lockToken string) *wire.Message {
 	}
 }
 
-// lockToken makes the tag of a delivery: 16 bytes, which some clients insist on. With a seed it follows from that.
+// lockToken makes the tag of a delivery: 16 bytes, which some clients insist on. With a seed it
+// follows from that.
 func (h *Hub) lockToken(e *c2dEntry) (tag [16]byte) {
 	if h.seed == 0 {
 		rand.Read(tag[:]) // never fails
@@ -139,13 +141,15 @@ func (h *Hub) lockToken(e *c2dEntry) (tag [16]byte) {
 	return tag
 }
 
-// guidText writes 16 bytes as those clients read them: the first three fields begin with their last byte.
+// guidText writes 16 bytes as those clients read them: the first three fields begin with their last
+// byte.
 func guidText(b [16]byte) string {
 	le := binary.LittleEndian
 	return fmt.Sprintf("%08x-%04x-%04x-%x-%x", le.Uint32(b[:]), le.Uint16(b[4:]), le.Uint16(b[6:]), b[8:10], b[10:])
 }
 
-// settle does what a client wants to become of a command. One whose lock has ended is not its own any more.
+// settle does what a client wants to become of a command. One whose lock has ended is not its own
+// any more.
 func (r *amqpReceiver) settle(tag string, state wire.DeliveryState) wire.DeliveryState {
 	q := r.q
 	q.mu.Lock()

@@ -35,7 +35,8 @@ func (a *amqpConn) grantedLocked(id identity) bool {
 // errTooManyTokens refuses a token.
 var errTooManyTokens = errors.New("403005 IotHubMaxCbsTokenExceeded")
 
-// grant enters a token that was found good, for an identity or for all. A token by SASL ends the connection with it.
+// grant enters a token that was found good, for an identity or for all. A token by SASL ends the
+// connection with it.
 func (a *amqpConn) grant(id identity, t token, sasl bool) error {
 	h := a.hub
 	until := t.deadline(h.life)
@@ -104,8 +105,8 @@ func (a *amqpConn) expire(id identity, g *grant, sasl bool) {
 	h.changed.wake()
 }
 
-// resourceOf returns the identity that a token is for, the empty one for all devices. The resource may be encoded once
-// or, its device id, twice.
+// resourceOf returns the identity that a token is for, the empty one for all devices. The resource
+// may be encoded once or, its device id, twice.
 func (h *Hub) resourceOf(t token) (identity, error) {
 	text := t.resource
 	var last identity
@@ -150,7 +151,8 @@ func (h *Hub) authorizePolicyLocked(t token, need Right) error {
 	case err != nil:
 		return err
 	case now.After(t.deadline(h.grace)):
-		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339),
+			now.UTC().Format(time.RFC3339))
 	case !t.signedBy(keys):
 		return errors.New("token is signed with another key")
 	}
@@ -262,9 +264,10 @@ func (a *amqpConn) judge(l *amqpLink, m *wire.Message, id identity, tok token, s
 		correlation = m.Properties.MessageID // of the same type
 	}
 	a.answerToken(l, &wire.Message{
-		Properties:            &wire.Properties{CorrelationID: correlation},
-		ApplicationProperties: wire.Map{{Key: "status-code", Value: int32(status)}, {Key: "status-description", Value: description}},
-		HasValue:              true,
+		Properties: &wire.Properties{CorrelationID: correlation},
+		ApplicationProperties: wire.Map{{Key: "status-code", Value: int32(status)}, {Key: "status-description",
+			Value: description}},
+		HasValue: true,
 	})
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// An answer names its request by an id of the same type: there are clients that cast it, and others that compare it.
+// An answer names its request by an id of the same type: there are clients that cast it, and others
+// that compare it.
 func TestCorrelationIDsKeepTheirType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -47,14 +48,20 @@ func TestPutToken(t *testing.T) {
 		change func(m *amqp.Message, w world)
 		opens  string // an identity for which links may be attached then, or not if the status is a refusal
 	}{
-		"all in order":           {200, func(*amqp.Message, world) {}, "dev-1"},
-		"the other type":         {200, func(m *amqp.Message, _ world) { m.ApplicationProperties["type"] = "azure-devices.net:sastoken" }, "dev-1"},
-		"name encoded":           {200, func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = sr }, "dev-1"},
-		"name of a gateway":      {200, func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = "gateway/devices/dev-1" }, "dev-1"},
-		"expiration":             {200, func(m *amqp.Message, _ world) { m.ApplicationProperties["expiration"] = time.Now() }, "dev-1"},
-		"secondary key":          {200, tok(func(w world) string { return sign(sr, w.dev.SecondaryKey, soon()) }), "dev-1"},
-		"resource not encoded":   {200, tok(func(w world) string { return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon()) }), "dev-1"},
-		"resource encoded twice": {200, tok(func(w world) string { return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"all in order": {200, func(*amqp.Message, world) {}, "dev-1"},
+		"the other type": {200,
+			func(m *amqp.Message, _ world) { m.ApplicationProperties["type"] = "azure-devices.net:sastoken" }, "dev-1"},
+		"name encoded": {200, func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = sr }, "dev-1"},
+		"name of a gateway": {200,
+			func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = "gateway/devices/dev-1" }, "dev-1"},
+		"expiration": {200,
+			func(m *amqp.Message, _ world) { m.ApplicationProperties["expiration"] = time.Now() }, "dev-1"},
+		"secondary key": {200, tok(func(w world) string { return sign(sr, w.dev.SecondaryKey, soon()) }), "dev-1"},
+		"resource not encoded": {200,
+			tok(func(w world) string { return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"resource encoded twice": {200, tok(func(w world) string {
+			return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon())
+		}), "dev-1"},
 		"id with a percent sign": {200, tok(func(w world) string { return token(w.odd) }), "a%20b"},
 		"module":                 {200, tok(func(w world) string { return token(w.mod) }), "dev-1/mod-1"},
 		"policy for whole hub": {200, tok(func(w world) string {
@@ -63,25 +70,37 @@ func TestPutToken(t *testing.T) {
 		"policy for all devices": {200, tok(func(w world) string {
 			return sign("hub.example.test%2Fdevices", w.policy.SecondaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "dev-1/mod-1"},
-		"policy for one": {200, tok(func(w world) string { return sign(sr, w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name }), "dev-1"},
+		"policy for one": {200, tok(func(w world) string {
+			return sign(sr, w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
+		}), "dev-1"},
 		"within the grace": {200, tok(func(w world) string {
 			return sign(sr, w.dev.PrimaryKey, time.Now().Add(time.Second-5*time.Minute).Unix())
 		}), "dev-1"},
 
-		"no operation":          {400, func(m *amqp.Message, _ world) { delete(m.ApplicationProperties, "operation") }, "dev-1"},
-		"another operation":     {400, func(m *amqp.Message, _ world) { m.ApplicationProperties["operation"] = "delete-token" }, "dev-1"},
+		"no operation": {400,
+			func(m *amqp.Message, _ world) { delete(m.ApplicationProperties, "operation") }, "dev-1"},
+		"another operation": {400,
+			func(m *amqp.Message, _ world) { m.ApplicationProperties["operation"] = "delete-token" }, "dev-1"},
 		"another type of token": {400, func(m *amqp.Message, _ world) { m.ApplicationProperties["type"] = "jwt" }, "dev-1"},
 		"no name":               {400, func(m *amqp.Message, _ world) { delete(m.ApplicationProperties, "name") }, "dev-1"},
-		"name that is no text":  {400, func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = int32(1) }, "dev-1"},
-		"body of bytes":         {400, func(m *amqp.Message, w world) { m.Value, m.Data = nil, [][]byte{[]byte(token(w.dev))} }, "dev-1"},
-		"token of words":        {400, tok(func(world) string { return "let me in" }), "dev-1"},
-		"key of another":        {401, tok(func(w world) string { return sign(sr, w.two.PrimaryKey, soon()) }), "dev-1"},
+		"name that is no text": {400,
+			func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = int32(1) }, "dev-1"},
+		"body of bytes": {400,
+			func(m *amqp.Message, w world) { m.Value, m.Data = nil, [][]byte{[]byte(token(w.dev))} }, "dev-1"},
+		"token of words": {400, tok(func(world) string { return "let me in" }), "dev-1"},
+		"key of another": {401, tok(func(w world) string { return sign(sr, w.two.PrimaryKey, soon()) }), "dev-1"},
 		"expired": {401, tok(func(w world) string {
 			return sign(sr, w.dev.PrimaryKey, time.Now().Add(-5*time.Minute-time.Second).Unix())
 		}), "dev-1"},
-		"another hub":     {401, tok(func(w world) string { return sign("hub2.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon()) }), "dev-1"},
-		"hub without skn": {401, tok(func(w world) string { return sign("hub.example.test", w.dev.PrimaryKey, soon()) }), "dev-1"},
-		"policy unknown":  {401, tok(func(w world) string { return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=owner" }), "dev-1"},
+		"another hub": {401, tok(func(w world) string {
+			return sign("hub2.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+		}), "dev-1"},
+		"hub without skn": {401, tok(func(w world) string {
+			return sign("hub.example.test", w.dev.PrimaryKey, soon())
+		}), "dev-1"},
+		"policy unknown": {401, tok(func(w world) string {
+			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=owner"
+		}), "dev-1"},
 		"policy, bad key": {401, tok(func(w world) string {
 			return sign("hub.example.test", w.dev.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "dev-1"},
@@ -89,9 +108,13 @@ func TestPutToken(t *testing.T) {
 			return sign("hub.example.test", w.policy.PrimaryKey, 1) + "&skn=" + w.policy.Name
 		}), "dev-1"},
 		"below the device": {401, tok(func(w world) string { return sign(sr+"%2Fx", w.dev.PrimaryKey, soon()) }), "dev-1"},
-		"not of devices":   {401, tok(func(w world) string { return sign("hub.example.test%2Fthings%2Fdev-1", w.dev.PrimaryKey, soon()) }), "dev-1"},
-		"disabled":         {401, tok(func(w world) string { return token(w.off) }), "off"},
-		"unknown device":   {404, tok(func(w world) string { return sign("hub.example.test%2Fdevices%2Fnobody", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"not of devices": {401, tok(func(w world) string {
+			return sign("hub.example.test%2Fthings%2Fdev-1", w.dev.PrimaryKey, soon())
+		}), "dev-1"},
+		"disabled": {401, tok(func(w world) string { return token(w.off) }), "off"},
+		"unknown device": {404, tok(func(w world) string {
+			return sign("hub.example.test%2Fdevices%2Fnobody", w.dev.PrimaryKey, soon())
+		}), "dev-1"},
 
 		"device's for its module": {200, func(*amqp.Message, world) {}, "!dev-1/mod-1"},
 		"device's for another":    {200, func(*amqp.Message, world) {}, "!dev-2"},
@@ -121,12 +144,14 @@ func TestPutToken(t *testing.T) {
 				m := tokenMessage("id", "hub.example.test/devices/dev-1", token(d))
 				c.change(m, w)
 				answer := p.cbs().ask(m)
-				require.Equal(t, int32(c.status), answer.ApplicationProperties["status-code"], answer.ApplicationProperties["status-description"])
+				require.Equal(t, int32(c.status), answer.ApplicationProperties["status-code"],
+					answer.ApplicationProperties["status-description"])
 				require.NotContains(t, fmt.Sprint(answer.ApplicationProperties, events), d.PrimaryKey)
 
 				who, not := strings.CutPrefix(c.opens, "!")
 				id, module, _ := strings.Cut(who, "/")
-				_, err = p.session().NewSender(t.Context(), resource(testbroker.Device{ID: id, ModuleID: module})+"/messages/events", nil)
+				_, err = p.session().NewSender(t.Context(), resource(testbroker.Device{ID: id, ModuleID: module})+
+					"/messages/events", nil)
 				if c.status == 200 && !not {
 					require.NoError(t, err)
 					require.Equal(t, 1, h.Connections(who))

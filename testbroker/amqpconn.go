@@ -11,7 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// An amqpConn is a connection over AMQP as the hub sees it. Its methods as a handler run in the connection's goroutine.
+// An amqpConn is a connection over AMQP as the hub sees it. Its methods as a handler run in the
+// connection's goroutine.
 type amqpConn struct {
 	hub    *Hub
 	c      *conn
@@ -163,12 +164,14 @@ func (a *amqpConn) gone(id identity) error {
 	return nil
 }
 
-// knows says whether a client may mean this hub by a host name: those of its certificate, with or without a port.
+// knows says whether a client may mean this hub by a host name: those of its certificate, with or
+// without a port.
 func (h *Hub) knows(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return host == "" || strings.EqualFold(host, h.host) || slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host)
+	return host == "" || strings.EqualFold(host, h.host) || slices.Contains([]string{"localhost", "127.0.0.1", "::1"},
+		host)
 }
 
 // Opened makes the connection one that counts.
@@ -183,7 +186,8 @@ func (a *amqpConn) Opened() error {
 	return nil
 }
 
-// Idle ends a connection whose client was silent for too long, unless the link is dead: then nobody would learn of it.
+// Idle ends a connection whose client was silent for too long, unless the link is dead: then nobody
+// would learn of it.
 func (a *amqpConn) Idle() { a.c.farewell(amqp.ErrIdle) }
 
 // admit tells that a client may act for an identity from now on.
@@ -225,8 +229,8 @@ func (a *amqpConn) served() {
 	a.hub.mu.Unlock()
 }
 
-// expel ends what the connection does for the identities that a selector means. A connection that is one of them by
-// SASL is closed.
+// expel ends what the connection does for the identities that a selector means. A connection that
+// is one of them by SASL is closed.
 func (a *amqpConn) expel(selector string, cause error, condition wire.Symbol) {
 	h := a.hub
 	h.mu.Lock()

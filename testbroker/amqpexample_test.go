@@ -42,7 +42,8 @@ func ExampleHub_DialAMQP() {
 		log.Fatal(err)
 	}
 
-	hub.Inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:device-container-throttled", Description: "slow down"})
+	hub.Inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:device-container-throttled",
+		Description: "slow down"})
 	for range 2 {
 		err := sender.Send(ctx, amqp.NewMessage([]byte(`{"celsius":71}`)), nil)
 		fmt.Println(err != nil, hub.Len())

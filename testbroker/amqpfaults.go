@@ -82,7 +82,8 @@ func (a *amqpConn) idleFault(l *amqpLink) {
 	})
 }
 
-// messageFaults lets faults have their way with a telemetry message that is not stored then; false if there are none.
+// messageFaults lets faults have their way with a telemetry message that is not stored then; false
+// if there are none.
 func (a *amqpConn) messageFaults(l *amqpLink, d amqp.Delivery) bool {
 	h, c := a.hub, a.c
 	for _, f := range []struct {

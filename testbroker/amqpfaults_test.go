@@ -16,7 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// lostBy says what kind of thing an error says is lost: "connection", "session", "link", or "" for none.
+// lostBy says what kind of thing an error says is lost: "connection", "session", "link", or "" for
+// none.
 func lostBy(err error) string {
 	var c *amqp.ConnError
 	var s *amqp.SessionError
@@ -32,7 +33,8 @@ func lostBy(err error) string {
 	return ""
 }
 
-// TestFaultsOfMessages sends one message under a fault, and looks what the client sees and what the hub has.
+// TestFaultsOfMessages sends one message under a fault, and looks what the client sees and what the
+// hub has.
 func TestFaultsOfMessages(t *testing.T) {
 	const deadline = "context deadline exceeded"
 	for name, c := range map[string]struct {
@@ -42,26 +44,37 @@ func TestFaultsOfMessages(t *testing.T) {
 		text      string // of an error without a condition
 		stored    int
 	}{
-		"DropBeforePublish":         {testbroker.Fault{Kind: testbroker.DropBeforePublish}, "connection", "", "", 0},
-		"DropAfterPublish":          {testbroker.Fault{Kind: testbroker.DropAfterPublish}, "connection", "", "", 1},
-		"DropAfterPuback":           {testbroker.Fault{Kind: testbroker.DropAfterPuback}, "either", "", "", 1},
-		"SwallowPuback":             {testbroker.Fault{Kind: testbroker.SwallowPuback}, "", "", deadline, 1},
-		"DelayPuback":               {testbroker.Fault{Kind: testbroker.DelayPuback, Delay: 2 * time.Second}, "", "", deadline, 1},
-		"DelayPuback, short":        {testbroker.Fault{Kind: testbroker.DelayPuback, Delay: time.Second / 2}, "none", "", "", 1},
-		"Forget":                    {testbroker.Fault{Kind: testbroker.Forget}, "none", "", "", 0},
-		"GarbageOnPublish":          {testbroker.Fault{Kind: testbroker.GarbageOnPublish}, "connection", "", "", 1},
-		"HalfOpen":                  {testbroker.Fault{Kind: testbroker.HalfOpen}, "", "", deadline, 0},
-		"Absent":                    {testbroker.Fault{Kind: testbroker.Absent, Device: "dev-1"}, "connection", "", "", 0},
-		"Quota":                     {testbroker.Fault{Kind: testbroker.Quota, Limit: -1}, "", "amqp:resource-limit-exceeded", "", 0},
-		"RejectMessage":             {testbroker.Fault{Kind: testbroker.RejectMessage}, "", "amqp:internal-error", "", 0},
-		"RejectMessage, any":        {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:timeout", Description: "why"}, "", "com.microsoft:timeout", "", 0},
-		"ReleaseMessage":            {testbroker.Fault{Kind: testbroker.ReleaseMessage}, "none", "", "", 0},
-		"ModifyMessage":             {testbroker.Fault{Kind: testbroker.ModifyMessage, UndeliverableHere: true}, "none", "", "", 0},
-		"CloseOnMessage":            {testbroker.Fault{Kind: testbroker.CloseOnMessage}, "connection", "amqp:connection:forced", "", 0},
-		"EndOnMessage":              {testbroker.Fault{Kind: testbroker.EndOnMessage, Condition: "amqp:session:errant-link"}, "session", "amqp:session:errant-link", "", 0},
-		"DetachOnMessage":           {testbroker.Fault{Kind: testbroker.DetachOnMessage}, "link", "amqp:link:detach-forced", "", 0},
-		"DetachAfterMessage":        {testbroker.Fault{Kind: testbroker.DetachAfterMessage, Condition: "amqp:link:stolen"}, "link", "amqp:link:stolen", "", 1},
-		"DetachOnMessage, unclosed": {testbroker.Fault{Kind: testbroker.DetachOnMessage, Unclosed: true}, "", "", deadline, 0},
+		"DropBeforePublish": {testbroker.Fault{Kind: testbroker.DropBeforePublish}, "connection", "", "", 0},
+		"DropAfterPublish":  {testbroker.Fault{Kind: testbroker.DropAfterPublish}, "connection", "", "", 1},
+		"DropAfterPuback":   {testbroker.Fault{Kind: testbroker.DropAfterPuback}, "either", "", "", 1},
+		"SwallowPuback":     {testbroker.Fault{Kind: testbroker.SwallowPuback}, "", "", deadline, 1},
+		"DelayPuback": {testbroker.Fault{Kind: testbroker.DelayPuback, Delay: 2 * time.Second}, "", "",
+			deadline, 1},
+		"DelayPuback, short": {testbroker.Fault{Kind: testbroker.DelayPuback, Delay: time.Second / 2}, "none", "", "",
+			1},
+		"Forget":           {testbroker.Fault{Kind: testbroker.Forget}, "none", "", "", 0},
+		"GarbageOnPublish": {testbroker.Fault{Kind: testbroker.GarbageOnPublish}, "connection", "", "", 1},
+		"HalfOpen":         {testbroker.Fault{Kind: testbroker.HalfOpen}, "", "", deadline, 0},
+		"Absent":           {testbroker.Fault{Kind: testbroker.Absent, Device: "dev-1"}, "connection", "", "", 0},
+		"Quota": {testbroker.Fault{Kind: testbroker.Quota, Limit: -1}, "", "amqp:resource-limit-exceeded",
+			"", 0},
+		"RejectMessage": {testbroker.Fault{Kind: testbroker.RejectMessage}, "", "amqp:internal-error", "", 0},
+		"RejectMessage, any": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:timeout",
+			Description: "why"},
+			"", "com.microsoft:timeout", "", 0},
+		"ReleaseMessage": {testbroker.Fault{Kind: testbroker.ReleaseMessage}, "none", "", "", 0},
+		"ModifyMessage": {testbroker.Fault{Kind: testbroker.ModifyMessage, UndeliverableHere: true}, "none", "",
+			"", 0},
+		"CloseOnMessage": {testbroker.Fault{Kind: testbroker.CloseOnMessage}, "connection",
+			"amqp:connection:forced", "", 0},
+		"EndOnMessage": {testbroker.Fault{Kind: testbroker.EndOnMessage, Condition: "amqp:session:errant-link"},
+			"session", "amqp:session:errant-link", "", 0},
+		"DetachOnMessage": {testbroker.Fault{Kind: testbroker.DetachOnMessage}, "link", "amqp:link:detach-forced",
+			"", 0},
+		"DetachAfterMessage": {testbroker.Fault{Kind: testbroker.DetachAfterMessage, Condition: "amqp:link:stolen"},
+			"link", "amqp:link:stolen", "", 1},
+		"DetachOnMessage, unclosed": {testbroker.Fault{Kind: testbroker.DetachOnMessage, Unclosed: true}, "", "", deadline,
+			0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -116,15 +129,17 @@ func TestFaultsOfAnAttach(t *testing.T) {
 		fault testbroker.Fault
 		want  string
 	}{
-		"RefuseAttach":      {testbroker.Fault{Kind: testbroker.RefuseAttach}, "amqp:internal-error"},
-		"RefuseAttach, any": {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:link:redirect", Link: testbroker.LinkC2D}, "amqp:link:redirect"},
-		"another link":      {testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTelemetry}, "none"},
-		"another device":    {testbroker.Fault{Kind: testbroker.RefuseAttach, Device: "dev-2"}, "none"},
-		"SlowAttach":        {testbroker.Fault{Kind: testbroker.SlowAttach, Delay: time.Second / 2}, "slow"},
-		"NoAttach":          {testbroker.Fault{Kind: testbroker.NoAttach}, "deadline"},
-		"DropOnAttach":      {testbroker.Fault{Kind: testbroker.DropOnAttach}, "connection"},
-		"Throttle":          {testbroker.Fault{Kind: testbroker.Throttle}, "com.microsoft:device-container-throttled"},
-		"Absent":            {testbroker.Fault{Kind: testbroker.Absent, Device: "dev-1", After: 0}, "connection"},
+		"RefuseAttach": {testbroker.Fault{Kind: testbroker.RefuseAttach}, "amqp:internal-error"},
+		"RefuseAttach, any": {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:link:redirect",
+			Link: testbroker.LinkC2D},
+			"amqp:link:redirect"},
+		"another link":   {testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTelemetry}, "none"},
+		"another device": {testbroker.Fault{Kind: testbroker.RefuseAttach, Device: "dev-2"}, "none"},
+		"SlowAttach":     {testbroker.Fault{Kind: testbroker.SlowAttach, Delay: time.Second / 2}, "slow"},
+		"NoAttach":       {testbroker.Fault{Kind: testbroker.NoAttach}, "deadline"},
+		"DropOnAttach":   {testbroker.Fault{Kind: testbroker.DropOnAttach}, "connection"},
+		"Throttle":       {testbroker.Fault{Kind: testbroker.Throttle}, "com.microsoft:device-container-throttled"},
+		"Absent":         {testbroker.Fault{Kind: testbroker.Absent, Device: "dev-1", After: 0}, "connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -253,17 +268,18 @@ func TestFaultsOfAnOpen(t *testing.T) {
 		sasl  amqp.SASLType
 		want  string
 	}{
-		"RefuseConnect":      {testbroker.Fault{Kind: testbroker.RefuseConnect}, nil, "amqp:connection:forced"},
-		"RefuseConnect, any": {testbroker.Fault{Kind: testbroker.RefuseConnect, Condition: "amqp:connection:redirect"}, nil, "amqp:connection:redirect"},
-		"GarbageOnConnect":   {testbroker.Fault{Kind: testbroker.GarbageOnConnect}, nil, "lost"},
-		"DropConnect":        {testbroker.Fault{Kind: testbroker.DropConnect}, nil, "EOF"},
-		"NoConnack":          {testbroker.Fault{Kind: testbroker.NoConnack}, nil, "timeout"},
-		"HalfOpen":           {testbroker.Fault{Kind: testbroker.HalfOpen}, nil, "timeout"},
-		"Absent":             {testbroker.Fault{Kind: testbroker.Absent}, nil, "refused"},
-		"RefuseSASL":         {testbroker.Fault{Kind: testbroker.RefuseSASL, Code: 4}, amqp.SASLTypeAnonymous(), "code 0x4"},
-		"RefuseSASL, auth":   {testbroker.Fault{Kind: testbroker.RefuseSASL}, amqp.SASLTypeAnonymous(), "code 0x1"},
-		"of another device":  {testbroker.Fault{Kind: testbroker.DropConnect, Device: "dev-1"}, nil, ""},
-		"SlowConnack":        {testbroker.Fault{Kind: testbroker.SlowConnack, Delay: time.Second / 2}, nil, ""},
+		"RefuseConnect": {testbroker.Fault{Kind: testbroker.RefuseConnect}, nil, "amqp:connection:forced"},
+		"RefuseConnect, any": {testbroker.Fault{Kind: testbroker.RefuseConnect, Condition: "amqp:connection:redirect"}, nil,
+			"amqp:connection:redirect"},
+		"GarbageOnConnect":  {testbroker.Fault{Kind: testbroker.GarbageOnConnect}, nil, "lost"},
+		"DropConnect":       {testbroker.Fault{Kind: testbroker.DropConnect}, nil, "EOF"},
+		"NoConnack":         {testbroker.Fault{Kind: testbroker.NoConnack}, nil, "timeout"},
+		"HalfOpen":          {testbroker.Fault{Kind: testbroker.HalfOpen}, nil, "timeout"},
+		"Absent":            {testbroker.Fault{Kind: testbroker.Absent}, nil, "refused"},
+		"RefuseSASL":        {testbroker.Fault{Kind: testbroker.RefuseSASL, Code: 4}, amqp.SASLTypeAnonymous(), "code 0x4"},
+		"RefuseSASL, auth":  {testbroker.Fault{Kind: testbroker.RefuseSASL}, amqp.SASLTypeAnonymous(), "code 0x1"},
+		"of another device": {testbroker.Fault{Kind: testbroker.DropConnect, Device: "dev-1"}, nil, ""},
+		"SlowConnack":       {testbroker.Fault{Kind: testbroker.SlowConnack, Delay: time.Second / 2}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -349,9 +365,11 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 		of              func(l links) error
 		left            int // links, but those to $cbs
 	}{
-		"KillTcp":                {"connection", "", func(l links) error { return receive(l.commands) }, 0},
-		"KillAmqpConnection":     {"connection", "amqp:connection:forced", func(l links) error { return receive(l.commands) }, 0},
-		"ShutDownAmqp":           {"connection", "amqp:connection:forced", func(l links) error { return receive(l.commands) }, 0},
+		"KillTcp": {"connection", "", func(l links) error { return receive(l.commands) }, 0},
+		"KillAmqpConnection": {"connection",
+			"amqp:connection:forced", func(l links) error { return receive(l.commands) }, 0},
+		"ShutDownAmqp": {"connection",
+			"amqp:connection:forced", func(l links) error { return receive(l.commands) }, 0},
 		"KillAmqpSession":        {"session", "amqp:link:detach-forced", func(l links) error { return send(l.telemetry) }, 5},
 		"KillAmqpD2CLink":        {"link", "amqp:link:detach-forced", func(l links) error { return send(l.telemetry) }, 5},
 		"KillAmqpc2dLink":        {"link", "amqp:link:detach-forced", func(l links) error { return receive(l.commands) }, 5},
@@ -361,10 +379,11 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 		"KillAmqpMethodRespLink": {"link", "amqp:link:detach-forced", func(l links) error { return send(l.methodOut) }, 5},
 		"KillAmqpCBSLinkReq":     {"link", "amqp:link:detach-forced", func(l links) error { return send(l.cbs) }, 6},
 		"KillAmqpCBSLinkResp":    {"link", "amqp:link:detach-forced", func(l links) error { return receive(l.tokens) }, 6},
-		"InvokeThrottling":       {"", "com.microsoft:device-container-throttled", func(l links) error { return send(l.telemetry) }, 6},
-		"InvokeMaxMessageQuota":  {"", "amqp:resource-limit-exceeded", func(l links) error { return send(l.telemetry) }, 6},
-		"InvokeAuthError":        {"", "amqp:unauthorized-access", func(l links) error { return send(l.telemetry) }, 6},
-		"ShutDownMqtt":           {"none", "", func(l links) error { return send(l.telemetry) }, 6},
+		"InvokeThrottling": {"",
+			"com.microsoft:device-container-throttled", func(l links) error { return send(l.telemetry) }, 6},
+		"InvokeMaxMessageQuota": {"", "amqp:resource-limit-exceeded", func(l links) error { return send(l.telemetry) }, 6},
+		"InvokeAuthError":       {"", "amqp:unauthorized-access", func(l links) error { return send(l.telemetry) }, 6},
+		"ShutDownMqtt":          {"none", "", func(l links) error { return send(l.telemetry) }, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -372,7 +391,8 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 				p := dialPeer(t, h)
 				tokens := p.cbs()
 				require.Equal(t, 200, tokens.put(token(d)))
-				l := links{telemetry: p.telemetry(d), commands: p.commands(d, nil), tokens: tokens.receiver, cbs: tokens.sender, conn: p.conn}
+				l := links{telemetry: p.telemetry(d), commands: p.commands(d, nil), tokens: tokens.receiver, cbs: tokens.sender,
+					conn: p.conn}
 				l.twinOut, l.twinIn = p.pair("/devices/dev-1/twin", "t")
 				l.methodOut, l.methodIn = p.pair("/devices/dev-1/methods/devicebound", "m")
 				require.Equal(t, 6, h.Links("dev-1", testbroker.LinkAny))
@@ -492,11 +512,14 @@ func TestHalfOpenIsSilent(t *testing.T) {
 // An error that cannot be sent as it is goes without what cannot be sent.
 func TestErrorsThatDoNotFit(t *testing.T) {
 	for name, c := range map[string]struct{ give, want testbroker.AMQPError }{
-		"too long":  {testbroker.AMQPError{Condition: "a:b", Description: string(make([]byte, 600))}, testbroker.AMQPError{Condition: "a:b"}},
-		"not UTF-8": {testbroker.AMQPError{Condition: "a:b", Description: "\xff"}, testbroker.AMQPError{Condition: "a:b", Description: "?"}},
+		"too long": {testbroker.AMQPError{Condition: "a:b", Description: string(make([]byte, 600))},
+			testbroker.AMQPError{Condition: "a:b"}},
+		"not UTF-8": {testbroker.AMQPError{Condition: "a:b", Description: "\xff"}, testbroker.AMQPError{Condition: "a:b",
+			Description: "?"}},
 		"not ASCII": {testbroker.AMQPError{Condition: "ä:b"}, testbroker.AMQPError{}},
 		"none":      {testbroker.AMQPError{}, testbroker.AMQPError{}},
-		"as it is":  {testbroker.AMQPError{Condition: "a:b", Description: "c"}, testbroker.AMQPError{Condition: "a:b", Description: "c"}},
+		"as it is": {testbroker.AMQPError{Condition: "a:b", Description: "c"}, testbroker.AMQPError{Condition: "a:b",
+			Description: "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -521,7 +544,8 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 				a := senderTo(telemetryAddress, 1)
 				a.Properties = amqpwire.Map{{Key: amqpwire.Symbol("long"), Value: string(make([]byte, 400))}}
 				require.Empty(t, p.attach(a).Properties, "the echo would not fit either")
-				h.Inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: c.give.Condition, Description: c.give.Description})
+				h.Inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: c.give.Condition,
+					Description: c.give.Description})
 				if name != "none" {
 					p.say(0, transferOf(1, 5), dataOf(t, "x")...)
 					rejected, _ := want[*amqpwire.Disposition](p)
@@ -550,13 +574,15 @@ func TestKillTcpWithSASL(t *testing.T) {
 		open := func() (*amqp.Conn, error) {
 			stream, err := h.DialAMQP(t.Context(), "tcp", "hub")
 			require.NoError(t, err)
-			return amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", SASLType: amqp.SASLTypePlain("dev-1@sas.hub", token(d))})
+			return amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c",
+				SASLType: amqp.SASLTypePlain("dev-1@sas.hub", token(d))})
 		}
 		conn, err := open()
 		require.NoError(t, err)
 		p := &peer{t, h, conn}
 		require.NoError(t, p.telemetry(d).Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
-			"AzIoTHub_FaultOperationType": "KillTcp", "AzIoTHub_FaultOperationDelayInSecs": "1", "AzIoTHub_FaultOperationDurationInSecs": "5",
+			"AzIoTHub_FaultOperationType": "KillTcp", "AzIoTHub_FaultOperationDelayInSecs": "1",
+			"AzIoTHub_FaultOperationDurationInSecs": "5",
 		}, Data: [][]byte{{1}}}, nil))
 		<-conn.Done()
 		_, err = open()

@@ -36,8 +36,10 @@ const (
 )
 
 var linkNames = [...]string{
-	LinkAny: "any", LinkTelemetry: "telemetry", LinkC2D: "C2D", LinkTwinSender: "twin sender", LinkTwinReceiver: "twin receiver",
-	LinkMethodSender: "method sender", LinkMethodReceiver: "method receiver", LinkCBSSender: "CBS sender", LinkCBSReceiver: "CBS receiver",
+	LinkAny: "any", LinkTelemetry: "telemetry", LinkC2D: "C2D", LinkTwinSender: "twin sender",
+	LinkTwinReceiver: "twin receiver",
+	LinkMethodSender: "method sender", LinkMethodReceiver: "method receiver", LinkCBSSender: "CBS sender",
+	LinkCBSReceiver: "CBS receiver",
 }
 
 // String names the kind.
@@ -51,8 +53,8 @@ func (k LinkKind) String() string {
 func (k LinkKind) cbs() bool    { return k == LinkCBSSender || k == LinkCBSReceiver }
 func (k LinkKind) paired() bool { return k >= LinkTwinSender && k <= LinkMethodReceiver }
 
-// linkPaths is what stands behind the identity in the address of a link, in lower case. A path means one kind to
-// clients that send and another to those that receive.
+// linkPaths is what stands behind the identity in the address of a link, in lower case. A path
+// means one kind to clients that send and another to those that receive.
 var linkPaths = []struct {
 	path             string
 	sender, receiver LinkKind // LinkAny = refused
@@ -130,8 +132,9 @@ func (h *Hub) pathOf(address string) (string, error) {
 	return strings.TrimPrefix(address, "/"), nil
 }
 
-// identityOf reads "devices/{device}[/modules/{module}]/rest". Clients percent-encode ids or not, and ids may contain
-// percent signs, so an id that is registered as it stands is meant as it stands.
+// identityOf reads "devices/{device}[/modules/{module}]/rest". Clients percent-encode ids or not,
+// and ids may contain percent signs, so an id that is registered as it stands is meant as it
+// stands.
 func (h *Hub) identityOf(path string) (id identity, rest string, ok bool) {
 	part := strings.Split(path, "/")
 	if len(part) < 3 || !strings.EqualFold(part[0], "devices") {
@@ -165,8 +168,8 @@ func (h *Hub) registered(id identity) bool {
 	return h.registry[id] != nil
 }
 
-// linksLocked returns the attached links of a kind that a selector means. Those of $cbs belong to all whose tokens they
-// carry.
+// linksLocked returns the attached links of a kind that a selector means. Those of $cbs belong to
+// all whose tokens they carry.
 func (a *amqpConn) linksLocked(selector string, kind LinkKind) []*amqpLink {
 	var all []*amqpLink
 	for l := range a.links {
@@ -179,13 +182,14 @@ func (a *amqpConn) linksLocked(selector string, kind LinkKind) []*amqpLink {
 		}
 	}
 	slices.SortFunc(all, func(x, y *amqpLink) int {
-		return cmp.Or(cmp.Compare(x.id.String(), y.id.String()), cmp.Compare(x.kind, y.kind), cmp.Compare(x.Asked.Name, y.Asked.Name))
+		return cmp.Or(cmp.Compare(x.id.String(), y.id.String()), cmp.Compare(x.kind, y.kind), cmp.Compare(x.Asked.Name,
+			y.Asked.Name))
 	})
 	return all
 }
 
-// Links returns how many links of a kind over AMQP are attached for a device, named as in [Hub.Connections]. [LinkAny]
-// counts all but those that carry tokens.
+// Links returns how many links of a kind over AMQP are attached for a device, named as in
+// [Hub.Connections]. [LinkAny] counts all but those that carry tokens.
 func (h *Hub) Links(device string, kind LinkKind) int { return len(h.linksOf(device, kind)) }
 
 func (h *Hub) linksOf(device string, kind LinkKind) []*amqpLink {
@@ -200,8 +204,8 @@ func (h *Hub) linksOf(device string, kind LinkKind) []*amqpLink {
 	return all
 }
 
-// DetachLinks detaches the links of a kind over AMQP that are attached for a device, named as in [Hub.Connections], with
-// an error unless it is empty. It returns how many they were.
+// DetachLinks detaches the links of a kind over AMQP that are attached for a device, named as in
+// [Hub.Connections], with an error unless it is empty. It returns how many they were.
 func (h *Hub) DetachLinks(device string, kind LinkKind, e AMQPError) int {
 	all := h.linksOf(device, kind)
 	for _, l := range all {
@@ -210,8 +214,8 @@ func (h *Hub) DetachLinks(device string, kind LinkKind, e AMQPError) int {
 	return len(all)
 }
 
-// EndSessions ends the sessions in which links over AMQP are attached for a device, named as in [Hub.Connections], with an
-// error unless it is empty. It returns how many they were.
+// EndSessions ends the sessions in which links over AMQP are attached for a device, named as in
+// [Hub.Connections], with an error unless it is empty. It returns how many they were.
 func (h *Hub) EndSessions(device string, e AMQPError) int {
 	n := 0
 	done := make(map[*amqp.Session]bool)
@@ -225,8 +229,8 @@ func (h *Hub) EndSessions(device string, e AMQPError) int {
 	return n
 }
 
-// CloseAMQP closes the connections over AMQP of a device, named as in [Hub.Connections], with an error unless it is
-// empty. It returns how many they were.
+// CloseAMQP closes the connections over AMQP of a device, named as in [Hub.Connections], with an
+// error unless it is empty. It returns how many they were.
 func (h *Hub) CloseAMQP(device string, e AMQPError) int {
 	n := 0
 	for _, c := range h.connsOf(device) {

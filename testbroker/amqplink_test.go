@@ -89,13 +89,21 @@ func TestLinksThatTheHubDoesNotHave(t *testing.T) {
 		change func(a *amqpwire.Attach)
 		want   amqpwire.Symbol
 	}{
-		"transactions":         {func(a *amqpwire.Attach) { a.Target = &amqpwire.Coordinator{} }, amqpwire.NotImplemented},
-		"dynamic":              {func(a *amqpwire.Attach) { a.Target = &amqpwire.Target{Dynamic: true} }, amqpwire.NotImplemented},
-		"resumed":              {func(a *amqpwire.Attach) { a.Unsettled = amqpwire.Map{{Key: []byte{1}, Value: nil}} }, amqpwire.NotImplemented},
-		"no target":            {func(a *amqpwire.Attach) { a.Target = nil }, amqpwire.InvalidField},
-		"address of a number":  {func(a *amqpwire.Attach) { a.Target = &amqpwire.Target{Address: uint32(1)} }, amqpwire.InvalidField},
-		"without an address":   {func(a *amqpwire.Attach) { a.Target = &amqpwire.Target{} }, amqpwire.InvalidField},
-		"receiver, no source":  {func(a *amqpwire.Attach) { a.Role, a.Source = amqpwire.RoleReceiver, nil }, amqpwire.InvalidField},
+		"transactions": {func(a *amqpwire.Attach) { a.Target = &amqpwire.Coordinator{} }, amqpwire.NotImplemented},
+		"dynamic": {func(a *amqpwire.Attach) {
+			a.Target = &amqpwire.Target{Dynamic: true}
+		}, amqpwire.NotImplemented},
+		"resumed": {func(a *amqpwire.Attach) {
+			a.Unsettled = amqpwire.Map{{Key: []byte{1}, Value: nil}}
+		}, amqpwire.NotImplemented},
+		"no target": {func(a *amqpwire.Attach) { a.Target = nil }, amqpwire.InvalidField},
+		"address of a number": {func(a *amqpwire.Attach) {
+			a.Target = &amqpwire.Target{Address: uint32(1)}
+		}, amqpwire.InvalidField},
+		"without an address": {func(a *amqpwire.Attach) { a.Target = &amqpwire.Target{} }, amqpwire.InvalidField},
+		"receiver, no source": {func(a *amqpwire.Attach) {
+			a.Role, a.Source = amqpwire.RoleReceiver, nil
+		}, amqpwire.InvalidField},
 		"receiver, no address": {func(a *amqpwire.Attach) { a.Role = amqpwire.RoleReceiver }, amqpwire.InvalidField},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,22 +136,40 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 		m    *amqp.Message
 		want string
 	}{
-		"value":                   {&amqp.Message{Value: "x"}, "amqp:not-allowed"},
-		"sequence":                {&amqp.Message{Sequence: [][]any{{"x"}}}, "amqp:not-allowed"},
-		"number":                  {&amqp.Message{Data: [][]byte{{1}}, ApplicationProperties: map[string]any{"a": int32(1)}}, "amqp:invalid-field"},
-		"component, a number":     {&amqp.Message{Data: [][]byte{{1}}, Annotations: amqp.Annotations{"dt-subject": int32(1)}}, "amqp:invalid-field"},
-		"component in a batch":    {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{encoded(t, &amqpwire.Message{MessageAnnotations: amqpwire.Map{{Key: amqpwire.Symbol("dt-subject"), Value: true}}})}}, "amqp:invalid-field"},
-		"component makes it so":   {&amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage)}, Annotations: amqp.Annotations{"dt-subject": "c"}}, "amqp:link:message-size-exceeded"},
-		"nameless property":       {&amqp.Message{Data: [][]byte{{1}}, ApplicationProperties: map[string]any{"": "x"}}, "amqp:invalid-field"},
-		"long id":                 {&amqp.Message{Data: [][]byte{{1}}, Properties: &amqp.MessageProperties{MessageID: text(129)}}, "amqp:invalid-field"},
-		"large":                   {&amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage+1)}}, "amqp:link:message-size-exceeded"},
-		"large by its properties": {&amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage)}, ApplicationProperties: map[string]any{"a": "b"}}, "amqp:link:message-size-exceeded"},
-		"another format":          {&amqp.Message{Format: 7, Data: [][]byte{{1}}}, "amqp:not-implemented"},
-		"batch of nothing":        {&amqp.Message{Format: amqpwire.BatchFormat, ApplicationProperties: map[string]any{"a": "b"}}, "amqp:invalid-field"},
-		"batch of nonsense":       {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{{0x40}}}, "amqp:decode-error"},
-		"batch of 501":            {&amqp.Message{Format: amqpwire.BatchFormat, Data: make([][]byte, 501)}, "amqp:invalid-field"},
-		"batch, one is bad":       {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{dataOf(t, "good"), encoded(t, &amqpwire.Message{Value: true, HasValue: true})}}, "amqp:not-allowed"},
-		"batch, too large":        {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{dataOf(t, text(200<<10)), dataOf(t, text(100<<10))}}, "amqp:link:message-size-exceeded"},
+		"value":    {&amqp.Message{Value: "x"}, "amqp:not-allowed"},
+		"sequence": {&amqp.Message{Sequence: [][]any{{"x"}}}, "amqp:not-allowed"},
+		"number": {&amqp.Message{Data: [][]byte{{1}}, ApplicationProperties: map[string]any{"a": int32(1)}},
+			"amqp:invalid-field"},
+		"component, a number": {&amqp.Message{Data: [][]byte{{1}}, Annotations: amqp.Annotations{"dt-subject": int32(1)}},
+			"amqp:invalid-field"},
+		"component in a batch": {&amqp.Message{Format: amqpwire.BatchFormat,
+			Data: [][]byte{encoded(t, &amqpwire.Message{MessageAnnotations: amqpwire.Map{{Key: amqpwire.Symbol("dt-subject"),
+				Value: true}}})}},
+			"amqp:invalid-field"},
+		"component makes it so": {&amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage)},
+			Annotations: amqp.Annotations{"dt-subject": "c"}},
+			"amqp:link:message-size-exceeded"},
+		"nameless property": {&amqp.Message{Data: [][]byte{{1}}, ApplicationProperties: map[string]any{"": "x"}},
+			"amqp:invalid-field"},
+		"long id": {&amqp.Message{Data: [][]byte{{1}}, Properties: &amqp.MessageProperties{MessageID: text(129)}},
+			"amqp:invalid-field"},
+		"large": {&amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage+1)}},
+			"amqp:link:message-size-exceeded"},
+		"large by its properties": {&amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage)},
+			ApplicationProperties: map[string]any{"a": "b"}},
+			"amqp:link:message-size-exceeded"},
+		"another format": {&amqp.Message{Format: 7, Data: [][]byte{{1}}}, "amqp:not-implemented"},
+		"batch of nothing": {&amqp.Message{Format: amqpwire.BatchFormat, ApplicationProperties: map[string]any{"a": "b"}},
+			"amqp:invalid-field"},
+		"batch of nonsense": {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{{0x40}}}, "amqp:decode-error"},
+		"batch of 501": {&amqp.Message{Format: amqpwire.BatchFormat, Data: make([][]byte, 501)},
+			"amqp:invalid-field"},
+		"batch, one is bad": {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{dataOf(t, "good"),
+			encoded(t, &amqpwire.Message{Value: true, HasValue: true})}},
+			"amqp:not-allowed"},
+		"batch, too large": {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{dataOf(t, text(200<<10)),
+			dataOf(t, text(100<<10))}},
+			"amqp:link:message-size-exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -151,7 +177,8 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 				l := loginAMQP(t, h, d).telemetry(d)
 				require.Equal(t, c.want, condition(t, l.Send(t.Context(), c.m, nil)))
 				require.Zero(t, h.Len())
-				require.NoError(t, l.Send(t.Context(), &amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage)}}, nil), "the link lives on")
+				require.NoError(t, l.Send(t.Context(), &amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage)}}, nil),
+					"the link lives on")
 			})
 		})
 	}
@@ -162,7 +189,8 @@ func TestMaxMessageSizeOfALink(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{MaxMessageSize: 1000, MaxFrameSize: 512}})
 		l := loginAMQP(t, h, d).telemetry(d)
 		require.EqualValues(t, 1000, l.MaxMessageSize())
-		require.Equal(t, "amqp:link:message-size-exceeded", condition(t, l.Send(t.Context(), body(strings.Repeat("x", 1000)), nil)))
+		require.Equal(t, "amqp:link:message-size-exceeded", condition(t, l.Send(t.Context(), body(strings.Repeat("x", 1000)),
+			nil)))
 		require.NoError(t, l.Send(t.Context(), body(strings.Repeat("x", 990)), nil), "in frames")
 		require.Len(t, h.Messages()[0].Body, 990)
 	})
@@ -215,9 +243,11 @@ func TestCommandsOverAMQP(t *testing.T) {
 		require.Equal(t, testbroker.Invisible, record.State)
 		require.Regexp(t, "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", record.LockToken)
 		b := m.DeliveryTag
-		require.Equal(t, fmt.Sprintf("%x-%x-%x-%x-%x", []byte{b[3], b[2], b[1], b[0]}, []byte{b[5], b[4]}, []byte{b[7], b[6]}, b[8:10], b[10:]), record.LockToken)
+		require.Equal(t, fmt.Sprintf("%x-%x-%x-%x-%x", []byte{b[3], b[2], b[1], b[0]}, []byte{b[5], b[4]}, []byte{b[7], b[6]},
+			b[8:10], b[10:]), record.LockToken)
 		require.Equal(t, amqp.Annotations{
-			"iothub-enqueuedtime": record.Enqueued, "iothub-deliverycount": uint8(0), "x-opt-sequence-number": uint64(1), "x-opt-lock-token": record.LockToken,
+			"iothub-enqueuedtime": record.Enqueued, "iothub-deliverycount": uint8(0), "x-opt-sequence-number": uint64(1),
+			"x-opt-lock-token": record.LockToken,
 		}, m.Annotations)
 		require.NoError(t, r.AcceptMessage(t.Context(), m))
 		require.NoError(t, h.WaitC2D(soon(t), "dev-1", testbroker.Completed, 1))
@@ -237,7 +267,8 @@ func TestOutcomesOfCommands(t *testing.T) {
 	}{
 		"accepted":         {nil, accept, testbroker.Completed, "Success", 1},
 		"accepted, second": {&amqp.ReceiverOptions{SettlementMode: &second}, accept, testbroker.Completed, "Success", 1},
-		"settled":          {&amqp.ReceiverOptions{RequestedSenderSettleMode: &settled}, accept, testbroker.Completed, "Success", 1},
+		"settled": {&amqp.ReceiverOptions{RequestedSenderSettleMode: &settled}, accept, testbroker.Completed,
+			"Success", 1},
 		"rejected": {nil, func(r *amqp.Receiver, m *amqp.Message) error {
 			return r.RejectMessage(context.Background(), m, &amqp.Error{Condition: "x"})
 		}, testbroker.Rejected, "Rejected", 1},
@@ -308,7 +339,8 @@ func TestLockOfACommandEnds(t *testing.T) {
 		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: again.DeliveryID.V, State: &amqpwire.Received{}})
 		require.Equal(t, &amqpwire.Accepted{}, settle(again, &amqpwire.Accepted{}))
 		require.Equal(t, testbroker.Completed, h.C2DLog("dev-1")[0].State)
-		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(1<<31 - 1)), Settled: true})
+		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(1<<31 - 1)),
+			Settled: true})
 		p.say(0, &amqpwire.Close{})
 		want[*amqpwire.Close](p)
 	})
@@ -330,7 +362,8 @@ func TestRangesOfDispositions(t *testing.T) {
 			x, _ := want[*amqpwire.Transfer](p)
 			ids = append(ids, x.DeliveryID.V)
 		}
-		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: ids[1], Last: amqpwire.Some(ids[3]), Settled: true, State: &amqpwire.Accepted{}})
+		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: ids[1], Last: amqpwire.Some(ids[3]), Settled: true,
+			State: &amqpwire.Accepted{}})
 		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: ids[5], Settled: true})
 		synctest.Wait()
 		var states []testbroker.C2DState
@@ -349,7 +382,8 @@ func TestTakeOverOfCommands(t *testing.T) {
 	for name, c := range map[string]struct {
 		other bool // connection
 		want  string
-	}{"same connection": {false, "amqp:link:stolen"}, "another connection": {true, "com.microsoft:link-creation-conflict"}} {
+	}{"same connection": {false, "amqp:link:stolen"}, "another connection": {true,
+		"com.microsoft:link-creation-conflict"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
@@ -395,7 +429,8 @@ func TestTakeOverAcrossProtocols(t *testing.T) {
 	})
 }
 
-// There are clients that repeat names of links in all sessions; in one session a name is that of one link.
+// There are clients that repeat names of links in all sessions; in one session a name is that of
+// one link.
 func TestNamesOfLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -436,7 +471,8 @@ func TestCommandsTooLargeForALink(t *testing.T) {
 
 // pairOptions give a link the property that names its pair.
 func pairOptions(channel string) (*amqp.SenderOptions, *amqp.ReceiverOptions) {
-	properties := map[string]any{"com.microsoft:channel-correlation-id": channel, "com.microsoft:api-version": "2021-04-12"}
+	properties := map[string]any{"com.microsoft:channel-correlation-id": channel,
+		"com.microsoft:api-version": "2021-04-12"}
 	return &amqp.SenderOptions{Properties: properties}, &amqp.ReceiverOptions{Properties: properties, Credit: 10}
 }
 
@@ -451,7 +487,8 @@ func (p *peer) pair(address, channel string) (*amqp.Sender, *amqp.Receiver) {
 	return s, r
 }
 
-// Every request is answered, on the receiver that belongs to its sender, and under an id of the same type.
+// Every request is answered, on the receiver that belongs to its sender, and under an id of the
+// same type.
 func TestLinksForTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -464,7 +501,8 @@ func TestLinksForTwins(t *testing.T) {
 		}{{s1, r1}, {s2, r2}, {s1, r1}} {
 			for _, id := range []any{fmt.Sprint("GET-", i), amqp.UUID{1, 15: byte(i)}, uint64(i)} {
 				require.NoError(t, c.s.Send(t.Context(), &amqp.Message{
-					Annotations: amqp.Annotations{"operation": "GET"}, Properties: &amqp.MessageProperties{CorrelationID: id}, Data: [][]byte{[]byte(" ")},
+					Annotations: amqp.Annotations{"operation": "GET"}, Properties: &amqp.MessageProperties{CorrelationID: id},
+					Data: [][]byte{[]byte(" ")},
 				}, nil))
 				m, err := c.r.Receive(soon(t), nil)
 				require.NoError(t, err)
@@ -475,7 +513,8 @@ func TestLinksForTwins(t *testing.T) {
 		}
 		require.Equal(t, "amqp:invalid-field", condition(t, s1.Send(t.Context(), body(" "), nil)))
 		require.NoError(t, r2.Close(t.Context()))
-		require.Equal(t, "amqp:precondition-failed", condition(t, s2.Send(t.Context(), &amqp.Message{Properties: &amqp.MessageProperties{CorrelationID: "x"}}, nil)))
+		require.Equal(t, "amqp:precondition-failed",
+			condition(t, s2.Send(t.Context(), &amqp.Message{Properties: &amqp.MessageProperties{CorrelationID: "x"}}, nil)))
 		require.Equal(t, 3, h.Links("dev-1", testbroker.LinkAny))
 	})
 }

@@ -43,8 +43,8 @@ func (a *amqpConn) Message(link *amqp.Link, d amqp.Delivery) error {
 	return nil
 }
 
-// settle answers a message: accepted, or rejected if there is an error. One that was sent settled has no such answer:
-// the link is detached.
+// settle answers a message: accepted, or rejected if there is an error. One that was sent settled
+// has no such answer: the link is detached.
 func (l *amqpLink) settle(d amqp.Delivery, err *wire.Error) {
 	switch {
 	case err == nil && !d.Settled:

@@ -26,7 +26,8 @@ func (h *Hub) obeyAMQP(l *amqpLink, kind orderKind, f *FaultMessage) {
 	once := kind.condition != "" && f.Duration == 0
 	stands := kind.refuses && f.Duration > 0 || once
 	if once {
-		h.standing[id] = standingOrder{orderKind: kind, until: time.Now().Add(maxOrderSeconds * time.Second), once: true, record: f}
+		h.standing[id] = standingOrder{orderKind: kind, until: time.Now().Add(maxOrderSeconds * time.Second), once: true,
+			record: f}
 	} else if stands {
 		h.standing[id] = standingOrder{orderKind: kind, until: time.Now().Add(f.Duration), record: f}
 	}

@@ -4,8 +4,8 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// A facility is what stands behind the links for twins, or those for methods. Its methods may be called from any
-// goroutine, with no lock held.
+// A facility is what stands behind the links for twins, or those for methods. Its methods may be
+// called from any goroutine, with no lock held.
 type amqpFacility interface {
 	// joined is told that both links of a pair are attached.
 	joined(p *amqpPair)
@@ -22,7 +22,8 @@ type pairKey struct {
 	channel string // the link property com.microsoft:channel-correlation-id; may be empty
 }
 
-// An amqpPair is a sender and a receiver, from the client's side, that belong together. Guarded by Hub.mu.
+// An amqpPair is a sender and a receiver, from the client's side, that belong together. Guarded by
+// Hub.mu.
 type amqpPair struct {
 	pairKey
 	conn             *amqpConn
@@ -49,11 +50,12 @@ func (k pairKey) facility(h *Hub) amqpFacility {
 	return h.twins
 }
 
-// join puts a link into its pair. The methods of an identity are with its newest pair: links of an older one are
-// detached, and so is an older link of the same pair.
+// join puts a link into its pair. The methods of an identity are with its newest pair: links of an
+// older one are detached, and so is an older link of the same pair.
 func (a *amqpConn) join(l *amqpLink) {
 	h := a.hub
-	key := pairKey{l.id, l.kind == LinkMethodSender || l.kind == LinkMethodReceiver, l.Asked.Properties.Text("com.microsoft:channel-correlation-id")}
+	key := pairKey{l.id, l.kind == LinkMethodSender || l.kind == LinkMethodReceiver,
+		l.Asked.Properties.Text("com.microsoft:channel-correlation-id")}
 	h.mu.Lock()
 	p := a.pairs[key]
 	if p == nil {

@@ -136,23 +136,27 @@ func (p *rawPeer) begin(channel uint16) *amqpwire.Begin {
 
 func senderTo(address string, handle uint32) *amqpwire.Attach {
 	return &amqpwire.Attach{
-		Name: address, Handle: handle, Role: amqpwire.RoleSender, SndSettleMode: amqpwire.SendMixed, Source: &amqpwire.Source{}, Target: &amqpwire.Target{Address: address},
+		Name: address, Handle: handle, Role: amqpwire.RoleSender, SndSettleMode: amqpwire.SendMixed,
+		Source: &amqpwire.Source{}, Target: &amqpwire.Target{Address: address},
 		InitialDeliveryCount: amqpwire.Some(uint32(0)),
 	}
 }
 
 func receiverFrom(address string, handle uint32) *amqpwire.Attach {
 	return &amqpwire.Attach{
-		Name: address, Handle: handle, Role: amqpwire.RoleReceiver, SndSettleMode: amqpwire.SendMixed, Source: &amqpwire.Source{Address: address}, Target: &amqpwire.Target{},
+		Name: address, Handle: handle, Role: amqpwire.RoleReceiver, SndSettleMode: amqpwire.SendMixed,
+		Source: &amqpwire.Source{Address: address}, Target: &amqpwire.Target{},
 	}
 }
 
 func transferOf(handle, id uint32) *amqpwire.Transfer {
-	return &amqpwire.Transfer{Handle: handle, DeliveryID: amqpwire.Some(id), DeliveryTag: []byte{byte(id)}, MessageFormat: amqpwire.Some(uint32(0))}
+	return &amqpwire.Transfer{Handle: handle, DeliveryID: amqpwire.Some(id), DeliveryTag: []byte{byte(id)},
+		MessageFormat: amqpwire.Some(uint32(0))}
 }
 
 func credit(handle, n uint32) *amqpwire.Flow {
-	return &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(0)), IncomingWindow: 100, OutgoingWindow: 100, Handle: amqpwire.Some(handle), DeliveryCount: amqpwire.Some(uint32(0)), LinkCredit: amqpwire.Some(n)}
+	return &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(0)), IncomingWindow: 100, OutgoingWindow: 100,
+		Handle: amqpwire.Some(handle), DeliveryCount: amqpwire.Some(uint32(0)), LinkCredit: amqpwire.Some(n)}
 }
 
 func encoded(t testing.TB, m *amqpwire.Message) []byte {
@@ -166,7 +170,8 @@ func dataOf(t testing.TB, s string) []byte {
 	return encoded(t, &amqpwire.Message{Data: [][]byte{[]byte(s)}})
 }
 
-// login opens a connection with a session on channel 0, and a pair of links to $cbs by which the token was put.
+// login opens a connection with a session on channel 0, and a pair of links to $cbs by which the
+// token was put.
 func (p *rawPeer) login(d testbroker.Device) {
 	p.t.Helper()
 	p.open(nil)
@@ -185,7 +190,8 @@ func (p *rawPeer) put(id uint32, operation, token string) int {
 	p.t.Helper()
 	p.say(0, transferOf(100, id), encoded(p.t, &amqpwire.Message{
 		Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: token, HasValue: true,
-		ApplicationProperties: amqpwire.Map{{Key: "operation", Value: operation}, {Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
+		ApplicationProperties: amqpwire.Map{{Key: "operation", Value: operation},
+			{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
 	})...)
 	var status int
 	for left := 2; left > 0; {
@@ -235,8 +241,8 @@ func (p *rawPeer) ended() error {
 
 const telemetryAddress = "/devices/dev-1/messages/events"
 
-// TestViolationsAreAnswered breaks one rule of the standard at a time, and looks for the condition that the standard
-// has, on the smallest thing that is broken.
+// TestViolationsAreAnswered breaks one rule of the standard at a time, and looks for the condition
+// that the standard has, on the smallest thing that is broken.
 func TestViolationsAreAnswered(t *testing.T) {
 	const nowhere = 9
 	attached := func(p *rawPeer) { p.attach(senderTo(telemetryAddress, 1)) }
@@ -244,28 +250,45 @@ func TestViolationsAreAnswered(t *testing.T) {
 		closes, ends, detaches amqpwire.Symbol
 		do                     func(p *rawPeer)
 	}{
-		"second open":               {closes: amqpwire.IllegalState, do: func(p *rawPeer) { p.say(0, &amqpwire.Open{ContainerID: "c", MaxFrameSize: 512}) }},
-		"frame without session":     {closes: amqpwire.FramingError, do: func(p *rawPeer) { p.say(nowhere, &amqpwire.End{}) }},
-		"channel too high":          {closes: amqpwire.FramingError, do: func(p *rawPeer) { p.say(8192, &amqpwire.Begin{}) }},
-		"second begin":              {closes: amqpwire.IllegalState, do: func(p *rawPeer) { p.say(0, &amqpwire.Begin{}) }},
-		"begin that answers":        {closes: amqpwire.NotAllowed, do: func(p *rawPeer) { p.say(nowhere, &amqpwire.Begin{RemoteChannel: amqpwire.Some(uint16(0))}) }},
-		"frame of SASL":             {closes: amqpwire.FramingError, do: func(p *rawPeer) { p.say(0, &amqpwire.Outcome{}) }},
-		"frame too short":           {closes: amqpwire.FramingError, do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 7}) }},
-		"frame too long":            {closes: amqpwire.FramingError, do: func(p *rawPeer) { p.send([]byte{0, 1, 0, 1, 2, 0, 0, 0}) }},
-		"bad data offset":           {closes: amqpwire.FramingError, do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 8, 1, 0, 0, 0}) }},
-		"type that is none":         {closes: amqpwire.FramingError, do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 8, 2, 9, 0, 0}) }},
-		"body that is none":         {closes: amqpwire.DecodeError, do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 9, 2, 0, 0, 0, 0x40}) }},
-		"unknown performative":      {closes: amqpwire.DecodeError, do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x1a, 0x45}) }},
-		"mandatory field missing":   {closes: amqpwire.InvalidField, do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x16, 0x45}) }},
-		"handle too high":           {closes: amqpwire.FramingError, do: func(p *rawPeer) { p.say(0, senderTo(telemetryAddress, 256)) }},
-		"handle in use":             {ends: amqpwire.HandleInUse, do: func(p *rawPeer) { attached(p); a := senderTo(telemetryAddress, 1); a.Name = "2"; p.say(0, a) }},
-		"no initial-delivery-count": {ends: amqpwire.InvalidField, do: func(p *rawPeer) { a := senderTo(telemetryAddress, 1); a.InitialDeliveryCount.OK = false; p.say(0, a) }},
-		"settle mode that is none":  {ends: amqpwire.InvalidField, do: func(p *rawPeer) { a := senderTo(telemetryAddress, 1); a.SndSettleMode = 3; p.say(0, a) }},
-		"rcv-settle-mode as well":   {ends: amqpwire.InvalidField, do: func(p *rawPeer) { a := senderTo(telemetryAddress, 1); a.RcvSettleMode = 2; p.say(0, a) }},
-		"flow on no link":           {ends: amqpwire.UnattachedHandle, do: func(p *rawPeer) { p.say(0, credit(nowhere, 1)) }},
-		"transfer on no link":       {ends: amqpwire.UnattachedHandle, do: func(p *rawPeer) { p.say(0, transferOf(nowhere, 0)) }},
-		"detach of no link":         {ends: amqpwire.UnattachedHandle, do: func(p *rawPeer) { p.say(0, &amqpwire.Detach{Handle: nowhere}) }},
-		"credit of no link":         {ends: amqpwire.InvalidField, do: func(p *rawPeer) { p.say(0, &amqpwire.Flow{LinkCredit: amqpwire.Some(uint32(1))}) }},
+		"second open": {closes: amqpwire.IllegalState,
+			do: func(p *rawPeer) { p.say(0, &amqpwire.Open{ContainerID: "c", MaxFrameSize: 512}) }},
+		"frame without session": {closes: amqpwire.FramingError,
+			do: func(p *rawPeer) { p.say(nowhere, &amqpwire.End{}) }},
+		"channel too high": {closes: amqpwire.FramingError, do: func(p *rawPeer) { p.say(8192, &amqpwire.Begin{}) }},
+		"second begin":     {closes: amqpwire.IllegalState, do: func(p *rawPeer) { p.say(0, &amqpwire.Begin{}) }},
+		"begin that answers": {closes: amqpwire.NotAllowed,
+			do: func(p *rawPeer) { p.say(nowhere, &amqpwire.Begin{RemoteChannel: amqpwire.Some(uint16(0))}) }},
+		"frame of SASL":   {closes: amqpwire.FramingError, do: func(p *rawPeer) { p.say(0, &amqpwire.Outcome{}) }},
+		"frame too short": {closes: amqpwire.FramingError, do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 7}) }},
+		"frame too long": {closes: amqpwire.FramingError,
+			do: func(p *rawPeer) { p.send([]byte{0, 1, 0, 1, 2, 0, 0, 0}) }},
+		"bad data offset": {closes: amqpwire.FramingError,
+			do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 8, 1, 0, 0, 0}) }},
+		"type that is none": {closes: amqpwire.FramingError,
+			do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 8, 2, 9, 0, 0}) }},
+		"body that is none": {closes: amqpwire.DecodeError,
+			do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 9, 2, 0, 0, 0, 0x40}) }},
+		"unknown performative": {closes: amqpwire.DecodeError,
+			do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x1a, 0x45}) }},
+		"mandatory field missing": {closes: amqpwire.InvalidField,
+			do: func(p *rawPeer) { p.send([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x16, 0x45}) }},
+		"handle too high": {closes: amqpwire.FramingError,
+			do: func(p *rawPeer) { p.say(0, senderTo(telemetryAddress, 256)) }},
+		"handle in use": {ends: amqpwire.HandleInUse,
+			do: func(p *rawPeer) { attached(p); a := senderTo(telemetryAddress, 1); a.Name = "2"; p.say(0, a) }},
+		"no initial-delivery-count": {ends: amqpwire.InvalidField,
+			do: func(p *rawPeer) { a := senderTo(telemetryAddress, 1); a.InitialDeliveryCount.OK = false; p.say(0, a) }},
+		"settle mode that is none": {ends: amqpwire.InvalidField,
+			do: func(p *rawPeer) { a := senderTo(telemetryAddress, 1); a.SndSettleMode = 3; p.say(0, a) }},
+		"rcv-settle-mode as well": {ends: amqpwire.InvalidField,
+			do: func(p *rawPeer) { a := senderTo(telemetryAddress, 1); a.RcvSettleMode = 2; p.say(0, a) }},
+		"flow on no link": {ends: amqpwire.UnattachedHandle, do: func(p *rawPeer) { p.say(0, credit(nowhere, 1)) }},
+		"transfer on no link": {ends: amqpwire.UnattachedHandle,
+			do: func(p *rawPeer) { p.say(0, transferOf(nowhere, 0)) }},
+		"detach of no link": {ends: amqpwire.UnattachedHandle,
+			do: func(p *rawPeer) { p.say(0, &amqpwire.Detach{Handle: nowhere}) }},
+		"credit of no link": {ends: amqpwire.InvalidField,
+			do: func(p *rawPeer) { p.say(0, &amqpwire.Flow{LinkCredit: amqpwire.Some(uint32(1))}) }},
 		"transfer after detach": {ends: amqpwire.UnattachedHandle, do: func(p *rawPeer) {
 			attached(p)
 			p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})
@@ -276,14 +299,19 @@ func TestViolationsAreAnswered(t *testing.T) {
 			p.attach(receiverFrom("/devices/dev-1/messages/devicebound", 1))
 			p.say(0, transferOf(1, 5))
 		}},
-		"delivery-id again": {ends: amqpwire.InvalidField, do: func(p *rawPeer) { attached(p); p.say(0, transferOf(1, 0), dataOf(p.t, "x")...) }},
+		"delivery-id again": {ends: amqpwire.InvalidField,
+			do: func(p *rawPeer) { attached(p); p.say(0, transferOf(1, 0), dataOf(p.t, "x")...) }},
 		"disposition of no range": {ends: amqpwire.InvalidField, do: func(p *rawPeer) {
 			p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 5, Last: amqpwire.Some(uint32(4))})
 		}},
-		"no delivery-id":        {detaches: amqpwire.InvalidField, do: func(p *rawPeer) { attached(p); x := transferOf(1, 5); x.DeliveryID.OK = false; p.say(0, x) }},
-		"no delivery-tag":       {detaches: amqpwire.InvalidField, do: func(p *rawPeer) { attached(p); x := transferOf(1, 5); x.DeliveryTag = nil; p.say(0, x) }},
-		"delivery-tag too long": {detaches: amqpwire.InvalidField, do: func(p *rawPeer) { attached(p); x := transferOf(1, 5); x.DeliveryTag = make([]byte, 33); p.say(0, x) }},
-		"resume":                {detaches: amqpwire.NotImplemented, do: func(p *rawPeer) { attached(p); x := transferOf(1, 5); x.Resume = true; p.say(0, x) }},
+		"no delivery-id": {detaches: amqpwire.InvalidField,
+			do: func(p *rawPeer) { attached(p); x := transferOf(1, 5); x.DeliveryID.OK = false; p.say(0, x) }},
+		"no delivery-tag": {detaches: amqpwire.InvalidField,
+			do: func(p *rawPeer) { attached(p); x := transferOf(1, 5); x.DeliveryTag = nil; p.say(0, x) }},
+		"delivery-tag too long": {detaches: amqpwire.InvalidField,
+			do: func(p *rawPeer) { attached(p); x := transferOf(1, 5); x.DeliveryTag = make([]byte, 33); p.say(0, x) }},
+		"resume": {detaches: amqpwire.NotImplemented,
+			do: func(p *rawPeer) { attached(p); x := transferOf(1, 5); x.Resume = true; p.say(0, x) }},
 		"deliveries mixed": {detaches: amqpwire.InvalidField, do: func(p *rawPeer) {
 			attached(p)
 			x := transferOf(1, 5)
@@ -383,7 +411,8 @@ func TestErrantLink(t *testing.T) {
 		p := dialFrames(t, h)
 		p.login(d)
 		p.attach(senderTo(telemetryAddress, 1))
-		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkTelemetry,
+			testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
 		want[*amqpwire.Detach](p)
 		p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})
 		p.say(0, transferOf(1, 5))
@@ -392,7 +421,8 @@ func TestErrantLink(t *testing.T) {
 	})
 }
 
-// Nobody can have been told of a window or of credit that is renewed while a flood comes in one piece.
+// Nobody can have been told of a window or of credit that is renewed while a flood comes in one
+// piece.
 func TestFloods(t *testing.T) {
 	for name, c := range map[string]struct {
 		window, credit uint32
@@ -448,7 +478,8 @@ func TestHeadersThatMakeNoSense(t *testing.T) {
 		send string
 		want byte
 	}{
-		"TLS in band": {"AMQP\x02\x01\x00\x00", amqpwire.ProtocolSASL}, "0-9-1": {"AMQP\x00\x00\x09\x01", amqpwire.ProtocolSASL},
+		"TLS in band": {"AMQP\x02\x01\x00\x00", amqpwire.ProtocolSASL}, "0-9-1": {"AMQP\x00\x00\x09\x01",
+			amqpwire.ProtocolSASL},
 		"HTTP": {"GET / HTTP/1.1\r\n", amqpwire.ProtocolSASL}, "SASL twice": {"", amqpwire.ProtocolAMQP},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -479,13 +510,16 @@ func TestBeforeTheOpen(t *testing.T) {
 		say  amqpwire.Performative
 		want amqpwire.Symbol
 	}{
-		"begin":                   {&amqpwire.Begin{}, amqpwire.IllegalState},
-		"close":                   {&amqpwire.Close{}, amqpwire.IllegalState},
-		"frame larger than 512":   {&amqpwire.Open{ContainerID: string(make([]byte, 600)), MaxFrameSize: 512}, amqpwire.FramingError},
+		"begin": {&amqpwire.Begin{}, amqpwire.IllegalState},
+		"close": {&amqpwire.Close{}, amqpwire.IllegalState},
+		"frame larger than 512": {&amqpwire.Open{ContainerID: string(make([]byte, 600)), MaxFrameSize: 512},
+			amqpwire.FramingError},
 		"no container id":         {&amqpwire.Open{MaxFrameSize: 512}, amqpwire.InvalidField},
 		"frames smaller than 512": {&amqpwire.Open{ContainerID: "c", MaxFrameSize: 511}, amqpwire.InvalidField},
-		"idle for a millisecond":  {&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512, IdleTimeout: amqpwire.Some(uint32(1))}, amqpwire.NotAllowed},
-		"another host":            {&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512, Hostname: "hub2.example.test"}, "com.microsoft:iot-hub-not-found-error"},
+		"idle for a millisecond": {&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512,
+			IdleTimeout: amqpwire.Some(uint32(1))}, amqpwire.NotAllowed},
+		"another host": {&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512, Hostname: "hub2.example.test"},
+			"com.microsoft:iot-hub-not-found-error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -633,7 +667,9 @@ func TestAbortedAndPartialDeliveries(t *testing.T) {
 		p := dialFrames(t, h)
 		p.login(d)
 		p.attach(senderTo(telemetryAddress, 1))
-		p.attach(&amqpwire.Attach{Name: "other", Handle: 2, Role: amqpwire.RoleSender, SndSettleMode: amqpwire.SendMixed, Source: &amqpwire.Source{}, Target: &amqpwire.Target{Address: telemetryAddress}, InitialDeliveryCount: amqpwire.Some(uint32(7))})
+		p.attach(&amqpwire.Attach{Name: "other", Handle: 2, Role: amqpwire.RoleSender, SndSettleMode: amqpwire.SendMixed,
+			Source: &amqpwire.Source{}, Target: &amqpwire.Target{Address: telemetryAddress},
+			InitialDeliveryCount: amqpwire.Some(uint32(7))})
 		whole := dataOf(t, "hello")
 		first := transferOf(1, 10)
 		first.More = true
@@ -666,7 +702,8 @@ func TestEchoAndDrain(t *testing.T) {
 		flow, _ := want[*amqpwire.Flow](p)
 		require.Equal(t, amqpwire.Some(uint32(1)), flow.NextIncomingID)
 		p.attach(senderTo(telemetryAddress, 1))
-		p.say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(1)), IncomingWindow: 100, Handle: amqpwire.Some(uint32(1)), Echo: true})
+		p.say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(1)), IncomingWindow: 100,
+			Handle: amqpwire.Some(uint32(1)), Echo: true})
 		flow, _ = want[*amqpwire.Flow](p)
 		require.Equal(t, amqpwire.Some(uint32(500)), flow.LinkCredit)
 
@@ -819,7 +856,8 @@ func TestAnswersWithoutCredit(t *testing.T) {
 		request := func(id uint32) {
 			p.say(0, transferOf(100, id), encoded(t, &amqpwire.Message{
 				Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: token(d), HasValue: true,
-				ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"}, {Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
+				ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
+					{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
 			})...)
 		}
 		request(0)
@@ -880,7 +918,8 @@ func TestCloseOfAHubWithAMQP(t *testing.T) {
 
 func TestGarbageNeverBreaksTheHub(t *testing.T) {
 	h, d := newHub(t, nil)
-	for _, s := range []string{"", "AMQP", "AMQP\x00\x01\x00\x00\x00\x00\x00\x04", "AMQP\x03\x01\x00\x00\x00\x00\x00\x08\x02\x01\x00\x00", "\x16\x03\x01\x00\x00"} {
+	for _, s := range []string{"", "AMQP", "AMQP\x00\x01\x00\x00\x00\x00\x00\x04",
+		"AMQP\x03\x01\x00\x00\x00\x00\x00\x08\x02\x01\x00\x00", "\x16\x03\x01\x00\x00"} {
 		p := dialFrames(t, h)
 		p.send([]byte(s))
 		p.conn.Close()
@@ -896,9 +935,12 @@ func FuzzAMQPConnection(f *testing.F) {
 		}
 		f.Add(all)
 	}
-	seed(rawFrame{body: senderTo(telemetryAddress, 1)}, rawFrame{body: transferOf(1, 5), payload: []byte{0, 0x53, 0x75, 0xa0, 0}})
-	seed(rawFrame{body: receiverFrom("/devices/dev-1/messages/devicebound", 1)}, rawFrame{body: credit(1, 10)}, rawFrame{body: &amqpwire.Disposition{Role: true, State: &amqpwire.Modified{}}})
-	seed(rawFrame{body: receiverFrom("/devices/dev-1/twin", 1)}, rawFrame{body: senderTo("/devices/dev-1/twin", 2)}, rawFrame{body: &amqpwire.Detach{Handle: 1}}, rawFrame{body: &amqpwire.End{}}, rawFrame{body: &amqpwire.Close{}})
+	seed(rawFrame{body: senderTo(telemetryAddress, 1)}, rawFrame{body: transferOf(1, 5), payload: []byte{0, 0x53, 0x75,
+		0xa0, 0}})
+	seed(rawFrame{body: receiverFrom("/devices/dev-1/messages/devicebound", 1)}, rawFrame{body: credit(1, 10)},
+		rawFrame{body: &amqpwire.Disposition{Role: true, State: &amqpwire.Modified{}}})
+	seed(rawFrame{body: receiverFrom("/devices/dev-1/twin", 1)}, rawFrame{body: senderTo("/devices/dev-1/twin", 2)},
+		rawFrame{body: &amqpwire.Detach{Handle: 1}}, rawFrame{body: &amqpwire.End{}}, rawFrame{body: &amqpwire.Close{}})
 	h, err := testbroker.New(nil)
 	if err != nil {
 		f.Fatal(err)

@@ -37,7 +37,8 @@ func (a *amqpConn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
 	return wire.SASLOK
 }
 
-// plain reads [authzid] NUL authcid NUL password, with "device@sas.hub" or "policy@sas.root.hub" for authcid.
+// plain reads [authzid] NUL authcid NUL password, with "device@sas.hub" or "policy@sas.root.hub"
+// for authcid.
 func (a *amqpConn) plain(response string) error {
 	part := strings.Split(response, "\x00")
 	if len(part) != 3 || part[0] != "" && part[0] != part[1] {
@@ -80,8 +81,8 @@ func (a *amqpConn) plain(response string) error {
 	return a.grant(id, tok, true)
 }
 
-// external finds out whether the client's certificate is that of any device, or of the one that it names. For what it
-// may be used is looked at when a link is attached.
+// external finds out whether the client's certificate is that of any device, or of the one that it
+// names. For what it may be used is looked at when a link is attached.
 func (a *amqpConn) external(response string) error {
 	chain := a.chain()
 	if len(chain) == 0 {
@@ -92,7 +93,8 @@ func (a *amqpConn) external(response string) error {
 	defer h.mu.Unlock()
 	err := errors.New("SASL EXTERNAL: certificate is of no device")
 	for id, entry := range h.registry {
-		if entry.x509 && (response == "" || response == id.String()) && h.certifiedLocked(userName{host: h.host, id: id}, chain) == nil {
+		if entry.x509 && (response == "" || response == id.String()) && h.certifiedLocked(userName{host: h.host, id: id},
+			chain) == nil {
 			return nil
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// TestAMQPUnderFaults drives a few devices through many faults. A device sends each message until it is accepted, over
-// new connections where needed, and accepts commands on the side. Then the log must hold all messages, in order but for
-// repetitions, and no command may wait.
+// TestAMQPUnderFaults drives a few devices through many faults. A device sends each message until
+// it is accepted, over new connections where needed, and accepts commands on the side. Then the log
+// must hold all messages, in order but for repetitions, and no command may wait.
 func TestAMQPUnderFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -32,11 +32,15 @@ func stressAMQP(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	h, _ := newHub(t, &testbroker.Options{Seed: seed + 1, C2D: testbroker.C2DOptions{MaxDeliveries: 1000}})
 	kinds := []testbroker.FaultKind{
-		testbroker.RefuseConnect, testbroker.SlowConnack, testbroker.NoConnack, testbroker.DropConnect, testbroker.GarbageOnConnect,
-		testbroker.DropBeforePublish, testbroker.DropAfterPublish, testbroker.DropAfterPuback, testbroker.DelayPuback, testbroker.SwallowPuback,
+		testbroker.RefuseConnect, testbroker.SlowConnack, testbroker.NoConnack, testbroker.DropConnect,
+		testbroker.GarbageOnConnect,
+		testbroker.DropBeforePublish, testbroker.DropAfterPublish, testbroker.DropAfterPuback, testbroker.DelayPuback,
+		testbroker.SwallowPuback,
 		testbroker.GarbageOnPublish, testbroker.HalfOpen, testbroker.Throttle, testbroker.Absent, testbroker.Quota,
-		testbroker.RefuseAttach, testbroker.SlowAttach, testbroker.NoAttach, testbroker.DropOnAttach, testbroker.WithholdCredit, testbroker.DetachWhileIdle,
-		testbroker.RejectMessage, testbroker.ReleaseMessage, testbroker.ModifyMessage, testbroker.CloseOnMessage, testbroker.EndOnMessage,
+		testbroker.RefuseAttach, testbroker.SlowAttach, testbroker.NoAttach, testbroker.DropOnAttach,
+		testbroker.WithholdCredit, testbroker.DetachWhileIdle,
+		testbroker.RejectMessage, testbroker.ReleaseMessage, testbroker.ModifyMessage, testbroker.CloseOnMessage,
+		testbroker.EndOnMessage,
 		testbroker.DetachOnMessage, testbroker.DetachAfterMessage,
 		testbroker.RefuseToken, testbroker.SlowToken, testbroker.NoToken, testbroker.DropOnToken,
 	}
@@ -45,7 +49,8 @@ func stressAMQP(t *testing.T, seed uint64) {
 	for range 60 {
 		f := testbroker.Fault{
 			Kind: kinds[rng.IntN(len(kinds))], After: rng.IntN(3), Times: 1 + rng.IntN(2), Unclosed: rng.IntN(4) == 0,
-			Delay: time.Duration(1 + rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(20*time.Second))), Rate: 10,
+			Delay: time.Duration(1 + rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(20*time.Second))),
+			Rate: 10,
 		}
 		if rng.IntN(2) == 0 {
 			f.Device = fmt.Sprint("d", rng.IntN(devices))
@@ -72,7 +77,8 @@ func stressAMQP(t *testing.T, seed uint64) {
 		time.Sleep(pauses[i])
 		faults = append(faults, h.Inject(f))
 		if i < commands {
-			for h.SendC2D(fmt.Sprint("d", i%devices), testbroker.C2D{MessageID: fmt.Sprint(i), Body: []byte{byte(i)}, Expiry: time.Now().Add(24 * time.Hour)}) != nil {
+			for h.SendC2D(fmt.Sprint("d", i%devices), testbroker.C2D{MessageID: fmt.Sprint(i), Body: []byte{byte(i)},
+				Expiry: time.Now().Add(24 * time.Hour)}) != nil {
 				time.Sleep(time.Second) // a quota
 			}
 		}
@@ -229,7 +235,8 @@ func (a *amqpDevice) receive(ctx context.Context, conn *amqp.Conn) {
 	if err != nil {
 		return
 	}
-	l, err := session.NewReceiver(attach, resource(a.d)+"/messages/devicebound", &amqp.ReceiverOptions{Name: "r", Credit: 3})
+	l, err := session.NewReceiver(attach, resource(a.d)+"/messages/devicebound", &amqp.ReceiverOptions{Name: "r",
+		Credit: 3})
 	if err != nil {
 		return
 	}
@@ -244,7 +251,8 @@ func (a *amqpDevice) receive(ctx context.Context, conn *amqp.Conn) {
 	}
 }
 
-// TestAMQPUnderLoad has real goroutines on real connections do everything at once, for the race detector.
+// TestAMQPUnderLoad has real goroutines on real connections do everything at once, for the race
+// detector.
 func TestAMQPUnderLoad(t *testing.T) {
 	h, _ := newHub(t, nil)
 	addr, err := h.ListenAMQPTCP("127.0.0.1:0")

@@ -169,7 +169,8 @@ func (a *amqpConn) readTelemetry(l *amqpLink, d amqp.Delivery) ([]Message, *wire
 	return all, nil
 }
 
-// telemetryOf makes of a message what the log has. System properties get the names that they have over MQTT.
+// telemetryOf makes of a message what the log has. System properties get the names that they have
+// over MQTT.
 func telemetryOf(m *wire.Message) (Message, error) {
 	if m.HasValue || len(m.Sequence) > 0 {
 		return Message{}, wire.Errorf(wire.NotAllowed, "body that is not data")
@@ -195,7 +196,8 @@ func telemetryOf(m *wire.Message) (Message, error) {
 		system("$.exp", t.Expiry)
 	}
 	if len(t.MessageID) > MaxMessageID {
-		return t, wire.Errorf(wire.InvalidField, "message id of %d characters, at most %d are allowed", len(t.MessageID), MaxMessageID)
+		return t, wire.Errorf(wire.InvalidField, "message id of %d characters, at most %d are allowed", len(t.MessageID),
+			MaxMessageID)
 	}
 	for _, p := range m.MessageAnnotations {
 		name, _ := p.Key.(wire.Symbol)

@@ -19,7 +19,8 @@ type Blob struct {
 	Size int64
 	// Blocks are its parts, in order; one for a file that came in one go.
 	Blocks []BlobBlock
-	// MD5 is what the device said that the hash of the whole file is; nil if it did not say. The store does not check it.
+	// MD5 is what the device said that the hash of the whole file is; nil if it did not say. The store
+	// does not check it.
 	MD5 []byte
 	// ContentType is what the device said it is.
 	ContentType string
@@ -54,7 +55,8 @@ func (b Blob) Bytes() ([]byte, error) {
 	return out, nil
 }
 
-// Matches compares the file with what r gives, block by block, and returns nil if they are the same.
+// Matches compares the file with what r gives, block by block, and returns nil if they are the
+// same.
 func (b Blob) Matches(r io.Reader) error {
 	var at int64
 	for i, part := range b.Blocks {
@@ -85,7 +87,8 @@ type blobStore struct {
 	blobs map[string]*storedBlob
 }
 
-// A storedBlob is what the store has under a name for which there was an upload: nothing yet, a file, blocks that may become one, or both.
+// A storedBlob is what the store has under a name for which there was an upload: nothing yet, a
+// file, blocks that may become one, or both.
 type storedBlob struct {
 	upload string // correlation id of the newest of that name
 	file   *Blob

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A blobError is why the store refuses a request. Source: the pages "Common REST API error codes" and "Blob service error codes" of the storage services' REST reference.
+// A blobError is why the store refuses a request. Source: the pages "Common REST API error codes"
+// and "Blob service error codes" of the storage services' REST reference.
 type blobError struct {
 	status  int
 	code    string
@@ -16,30 +17,44 @@ type blobError struct {
 }
 
 var (
-	blobNoAuthentication = &blobError{401, "NoAuthenticationInformation", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."}
-	blobBadSignature     = &blobError{403, "AuthenticationFailed", "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature."}
-	blobExpired          = blobBadSignature // the service says why in a detail only
-	blobNoRight          = &blobError{403, "AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission."}
+	blobNoAuthentication = &blobError{401, "NoAuthenticationInformation",
+		"Server failed to authenticate the request. Please refer to the information in the www-authenticate header."}
+	blobBadSignature = &blobError{403, "AuthenticationFailed",
+		"Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly " +
+			"including the signature."}
+	blobExpired = blobBadSignature // the service says why in a detail only
+	blobNoRight = &blobError{403, "AuthorizationPermissionMismatch",
+		"This request is not authorized to perform this operation using this permission."}
 
-	blobNotFound      = &blobError{404, "BlobNotFound", "The specified blob does not exist."}
-	blobNoLength      = &blobError{411, "MissingContentLengthHeader", "The Content-Length header was not specified."}
-	blobTooLarge      = &blobError{413, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit."}
+	blobNotFound = &blobError{404, "BlobNotFound", "The specified blob does not exist."}
+	blobNoLength = &blobError{411, "MissingContentLengthHeader", "The Content-Length header was not specified."}
+	blobTooLarge = &blobError{413, "RequestBodyTooLarge",
+		"The request body is too large and exceeds the maximum permissible limit."}
 	blobCutOff        = &blobError{400, "IncompleteBody", "The request body was not complete."}
-	blobMissingHeader = &blobError{400, "MissingRequiredHeader", "An HTTP header that's mandatory for this request is not specified."}
-	blobBadHeader     = &blobError{400, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format."}
-	blobNoHeader      = &blobError{400, "UnsupportedHeader", "One of the HTTP headers specified in the request is not supported."}
-	blobMissingQuery  = &blobError{400, "MissingRequiredQueryParameter", "A query parameter that's mandatory for this request is not specified."}
-	blobBadQuery      = &blobError{400, "InvalidQueryParameterValue", "Value for one of the query parameters specified in the request URI is invalid."}
-	blobBadName       = &blobError{400, "InvalidResourceName", "The specified resource name contains invalid characters."}
-	blobBadMD5        = &blobError{400, "InvalidMd5", "The MD5 value specified in the request is invalid. The MD5 value must be 128 bits and Base64-encoded."}
-	blobDamaged       = &blobError{400, "Md5Mismatch", "The MD5 value specified in the request did not match with the MD5 value calculated by the server."}
-	blobBadID         = &blobError{400, "InvalidBlockId", "The specified block ID is invalid. The block ID must be Base64-encoded."}
+	blobMissingHeader = &blobError{400, "MissingRequiredHeader",
+		"An HTTP header that's mandatory for this request is not specified."}
+	blobBadHeader = &blobError{400, "InvalidHeaderValue",
+		"The value for one of the HTTP headers is not in the correct format."}
+	blobNoHeader = &blobError{400, "UnsupportedHeader",
+		"One of the HTTP headers specified in the request is not supported."}
+	blobMissingQuery = &blobError{400, "MissingRequiredQueryParameter",
+		"A query parameter that's mandatory for this request is not specified."}
+	blobBadQuery = &blobError{400, "InvalidQueryParameterValue",
+		"Value for one of the query parameters specified in the request URI is invalid."}
+	blobBadName = &blobError{400, "InvalidResourceName", "The specified resource name contains invalid characters."}
+	blobBadMD5  = &blobError{400, "InvalidMd5", "The MD5 value specified in the request is invalid. The MD5 value " +
+		"must be 128 bits and Base64-encoded."}
+	blobDamaged = &blobError{400, "Md5Mismatch",
+		"The MD5 value specified in the request did not match with the MD5 value calculated by the server."}
+	blobBadID = &blobError{400, "InvalidBlockId",
+		"The specified block ID is invalid. The block ID must be Base64-encoded."}
 	blobInvalidBlock  = &blobError{400, "InvalidBlobOrBlock", "The specified blob or block content is invalid."}
 	blobUnknownBlock  = &blobError{400, "InvalidBlockList", "The specified block list is invalid."}
 	blobListTooLong   = &blobError{400, "BlockListTooLong", "The block list may not contain more than 50,000 blocks."}
 	blobBadXML        = &blobError{400, "InvalidXmlDocument", "XML specified is not syntactically valid."}
-	blobTooManyStaged = &blobError{409, "BlockCountExceedsLimit", "The uncommitted block count cannot exceed the maximum limit of 100,000 blocks."}
-	blobNoContent     = &blobError{409, "BlobOperationNotSupported", "The store keeps hashes only."}
+	blobTooManyStaged = &blobError{409, "BlockCountExceedsLimit",
+		"The uncommitted block count cannot exceed the maximum limit of 100,000 blocks."}
+	blobNoContent = &blobError{409, "BlobOperationNotSupported", "The store keeps hashes only."}
 
 	blobNoAnswer = &blobError{} // there is nobody to tell
 	blobGone     = &blobError{404, "ContainerNotFound", "The specified container does not exist."}
@@ -47,9 +62,11 @@ var (
 	blobInternal = &blobError{500, "InternalError", "The server encountered an internal error. Please retry the request."}
 )
 
-// blobErrorOf is the store's error for a refusal that is not the store's own, such as that of a fault: the one that usually comes with the status.
+// blobErrorOf is the store's error for a refusal that is not the store's own, such as that of a
+// fault: the one that usually comes with the status.
 func blobErrorOf(e *httpError) *blobError {
-	for _, known := range []*blobError{blobBadQuery, blobNoAuthentication, blobBadSignature, blobGone, blobTooLarge, blobInternal, blobBusy} {
+	for _, known := range []*blobError{blobBadQuery, blobNoAuthentication, blobBadSignature, blobGone, blobTooLarge,
+		blobInternal, blobBusy} {
 		if known.status == e.status() {
 			return known
 		}
@@ -66,7 +83,8 @@ func (q *httpRequest) failBlob(e *blobError) httpAnswer {
 		Message string
 	}
 	body.Code = e.code
-	body.Message = fmt.Sprintf("%s\nRequestId:%s\nTime:%s", e.message, tracking, q.hub.now().UTC().Format(time.RFC3339Nano))
+	body.Message = fmt.Sprintf("%s\nRequestId:%s\nTime:%s", e.message, tracking,
+		q.hub.now().UTC().Format(time.RFC3339Nano))
 	text, _ := xml.Marshal(body) // cannot fail: there are but strings
 	a := httpAnswer{status: e.status, header: make(http.Header), body: append([]byte(xml.Header), text...)}
 	a.header.Set("Content-Type", "application/xml")

@@ -51,7 +51,8 @@ func (q *httpRequest) blobName() string { return q.vars["device"] + "/" + q.vars
 
 var blobOperations = map[string]BlobOperation{"": PutBlob, "block": PutBlock, "blocklist": PutBlockList}
 
-// blobOperation is what the request wants of the store; BlobAny if it is not for the store, or wants what it does not do.
+// blobOperation is what the request wants of the store; BlobAny if it is not for the store, or
+// wants what it does not do.
 func (q *httpRequest) blobOperation() BlobOperation {
 	switch {
 	case q.route.kind != RouteBlob:
@@ -169,7 +170,8 @@ func parseBlockList(body []byte) ([]listedBlock, error) {
 
 // newFile is a file as the request's headers describe it.
 func (q *httpRequest) newFile(name string) (Blob, *blobError) {
-	file := Blob{Name: name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.hub.now(), keeps: !q.hub.uploads.opt.Digest}
+	file := Blob{Name: name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.hub.now(),
+		keeps: !q.hub.uploads.opt.Digest}
 	if file.ContentType == "" {
 		file.ContentType = "application/octet-stream"
 	}

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// blobKeys signs upload URIs and checks them. The signature is that of a service SAS for one blob, version 2018-03-28.
+// blobKeys signs upload URIs and checks them. The signature is that of a service SAS for one blob,
+// version 2018-03-28.
 type blobKeys struct {
 	key [32]byte
 
@@ -30,9 +31,11 @@ func (k *blobKeys) init() {
 	k.good = make(map[string]bool)
 }
 
-// sign returns the query of an upload URI, with the question mark. The identifier in it is the upload's, by which it can be revoked.
+// sign returns the query of an upload URI, with the question mark. The identifier in it is the
+// upload's, by which it can be revoked.
 func (k *blobKeys) sign(blob, correlation string, expires time.Time) string {
-	q := url.Values{"sv": {sasVersion}, "sr": {"b"}, "sp": {"rw"}, "se": {expires.UTC().Format(sasTimeForm)}, "si": {correlation}}
+	q := url.Values{"sv": {sasVersion}, "sr": {"b"}, "sp": {"rw"}, "se": {expires.UTC().Format(sasTimeForm)},
+		"si": {correlation}}
 	q.Set("sig", k.signature(blob, q))
 	return "?" + q.Encode()
 }
@@ -41,7 +44,8 @@ func (k *blobKeys) sign(blob, correlation string, expires time.Time) string {
 func (k *blobKeys) signature(blob string, q url.Values) string {
 	mac := hmac.New(sha256.New, k.key[:])
 	mac.Write([]byte(strings.Join([]string{
-		q.Get("sp"), q.Get("st"), q.Get("se"), "/blob/" + account + "/" + container + "/" + blob, q.Get("si"), q.Get("sip"), q.Get("spr"), q.Get("sv"),
+		q.Get("sp"), q.Get("st"), q.Get("se"), "/blob/" + account + "/" + container + "/" + blob, q.Get("si"), q.Get("sip"),
+		q.Get("spr"), q.Get("sv"),
 		q.Get("rscc"), q.Get("rscd"), q.Get("rsce"), q.Get("rscl"), q.Get("rsct"),
 	}, "\n")))
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))

@@ -17,23 +17,26 @@ const (
 	maxTopic     = 1<<16 - 1
 )
 
-// ErrQueueFull is returned by [Hub.SendC2D] while as many commands wait for the device as its queue holds.
+// ErrQueueFull is returned by [Hub.SendC2D] while as many commands wait for the device as its queue
+// holds.
 var ErrQueueFull = errors.New("testbroker: the device's queue of commands is full")
 
-// C2DOptions are the settings of the queues of commands. The zero value of each field stands for its default.
+// C2DOptions are the settings of the queues of commands. The zero value of each field stands for
+// its default.
 type C2DOptions struct {
-	// Queue is how many commands may wait for one device, those included that it has not acknowledged. Default: 50.
+	// Queue is how many commands may wait for one device, those included that it has not acknowledged.
+	// Default: 50.
 	Queue int
-	// TTL is how long after [Hub.SendC2D] a command without an Expiry of its own expires. Default: 1 hour.
+	// TTL is how long after [Hub.SendC2D] a command without an Expiry of its own expires. Default: 1
+	// hour.
 	TTL time.Duration
-	// Lock is how long a command that was delivered waits for its PUBACK or outcome, or over HTTP for its DELETE, before it
-	// is delivered again.
-	// Default: 60 s.
+	// Lock is how long a command that was delivered waits for its PUBACK or outcome, or over HTTP for
+	// its DELETE, before it is delivered again. Default: 60 s.
 	Lock time.Duration
 	// MaxDeliveries is how often a command is delivered before it is given up. Default: 10.
 	MaxDeliveries int
-	// Window is how many commands may be delivered over MQTT to a client that has not acknowledged them yet. Over AMQP the
-	// client says so by its credit. Default: 16.
+	// Window is how many commands may be delivered over MQTT to a client that has not acknowledged
+	// them yet. Over AMQP the client says so by its credit. Default: 16.
 	Window int
 }
 
@@ -54,14 +57,15 @@ type C2D struct {
 	UserID          string
 	ContentType     string
 	ContentEncoding string
-	// Ack is for which ends the sender wants feedback: "none", "positive", "negative", "full" or empty.
+	// Ack is for which ends the sender wants feedback: "none", "positive", "negative", "full" or
+	// empty.
 	Ack string
 	// Expiry is by the hub's clock. Only a command that has one of its own carries it to the device.
 	Expiry time.Time
 	// Properties are the application properties, in order. An empty value is sent as "name=".
 	Properties []Property
-	// Extra is text that is put behind the properties in the topic as it is, for example "&name" for a property
-	// without a value, or "/".
+	// Extra is text that is put behind the properties in the topic as it is, for example "&name" for a
+	// property without a value, or "/".
 	Extra string
 	// Body has at most [MaxC2D] bytes.
 	Body []byte
@@ -90,7 +94,8 @@ const (
 )
 
 var c2dStateNames = [c2dStates]string{
-	Enqueued: "enqueued", Invisible: "invisible", Completed: "completed", Expired: "expired", DeadLettered: "dead-lettered", Purged: "purged",
+	Enqueued: "enqueued", Invisible: "invisible", Completed: "completed", Expired: "expired",
+	DeadLettered: "dead-lettered", Purged: "purged",
 	Rejected: "rejected",
 }
 
@@ -103,7 +108,8 @@ func (s C2DState) String() string {
 }
 
 // feedbackCodes is what feedback says of a state that is an end.
-var feedbackCodes = [c2dStates]string{Completed: "Success", Expired: "Expired", DeadLettered: "DeliveryCountExceeded", Purged: "Purged", Rejected: "Rejected"}
+var feedbackCodes = [c2dStates]string{Completed: "Success", Expired: "Expired", DeadLettered: "DeliveryCountExceeded",
+	Purged: "Purged", Rejected: "Rejected"}
 
 // C2DRecord is a command and what has become of it.
 type C2DRecord struct {
@@ -157,8 +163,9 @@ func (m C2D) check() error {
 	return nil
 }
 
-// SendC2D puts a command into the queue of a device, or of a module named "deviceID/moduleID". It is delivered to a
-// client that has subscribed to commands, at once or when it comes. The error is [ErrQueueFull] when too many wait.
+// SendC2D puts a command into the queue of a device, or of a module named "deviceID/moduleID". It
+// is delivered to a client that has subscribed to commands, at once or when it comes. The error is
+// [ErrQueueFull] when too many wait.
 func (h *Hub) SendC2D(id string, m C2D) error {
 	who := splitIdentity(id)
 	if err := m.check(); err != nil {
@@ -187,7 +194,8 @@ func (h *Hub) SendC2D(id string, m C2D) error {
 
 // size counts as the service's limits and quotas do.
 func (m C2D) size() int {
-	n := len(m.Body) + len(m.MessageID) + len(m.CorrelationID) + len(m.UserID) + len(m.ContentType) + len(m.ContentEncoding)
+	n := len(m.Body) + len(m.MessageID) + len(m.CorrelationID) + len(m.UserID) + len(m.ContentType) +
+		len(m.ContentEncoding)
 	for _, p := range m.Properties {
 		n += len(p.Name) + len(p.Value)
 	}
@@ -230,8 +238,8 @@ func (h *Hub) queuesOf(selector string) []*c2dQueue {
 	return all
 }
 
-// PurgeC2D throws away the commands that wait for a device, named as in [Hub.Connections], and returns how many they
-// were.
+// PurgeC2D throws away the commands that wait for a device, named as in [Hub.Connections], and
+// returns how many they were.
 func (h *Hub) PurgeC2D(device string) int {
 	n := 0
 	for _, q := range h.queuesOf(device) {
@@ -241,8 +249,8 @@ func (h *Hub) PurgeC2D(device string) int {
 	return n
 }
 
-// C2DLog returns the commands that were sent to a device, named as in [Hub.Connections]: receiver by receiver, in
-// the order of their sequence numbers.
+// C2DLog returns the commands that were sent to a device, named as in [Hub.Connections]: receiver
+// by receiver, in the order of their sequence numbers.
 func (h *Hub) C2DLog(device string) []C2DRecord {
 	var all []C2DRecord
 	for _, q := range h.queuesOf(device) {
@@ -251,8 +259,8 @@ func (h *Hub) C2DLog(device string) []C2DRecord {
 	return all
 }
 
-// CountC2D returns how many commands to a device, named as in [Hub.Connections], are in a state, also of those that are in no
-// log any more.
+// CountC2D returns how many commands to a device, named as in [Hub.Connections], are in a state,
+// also of those that are in no log any more.
 func (h *Hub) CountC2D(device string, state C2DState) int {
 	n := 0
 	for _, q := range h.queuesOf(device) {
@@ -261,8 +269,8 @@ func (h *Hub) CountC2D(device string, state C2DState) int {
 	return n
 }
 
-// WaitC2D waits until at least n commands to a device, named as in [Hub.Connections], are in a state. It fails when the
-// context ends or the hub is closed.
+// WaitC2D waits until at least n commands to a device, named as in [Hub.Connections], are in a
+// state. It fails when the context ends or the hub is closed.
 func (h *Hub) WaitC2D(ctx context.Context, device string, state C2DState, n int) error {
 	return h.until(ctx, func() bool { return h.CountC2D(device, state) >= n })
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// TestNoCommandIsLost sends commands to a device that meets many faults and acknowledges what it gets. Each command
-// must be completed, the device must have had each at least once, and first deliveries must be in order.
+// TestNoCommandIsLost sends commands to a device that meets many faults and acknowledges what it
+// gets. Each command must be completed, the device must have had each at least once, and first
+// deliveries must be in order.
 func TestNoCommandIsLost(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -29,11 +30,14 @@ func TestNoCommandIsLost(t *testing.T) {
 func commandStress(t *testing.T, seed uint64) {
 	const commands = 200
 	rng := rand.New(rand.NewPCG(seed, 2))
-	h, d := newHub(t, &testbroker.Options{Seed: seed + 1, C2D: testbroker.C2DOptions{TTL: 48 * time.Hour, MaxDeliveries: 1000, Window: 1 + rng.IntN(20)}})
+	h, d := newHub(t, &testbroker.Options{Seed: seed + 1, C2D: testbroker.C2DOptions{TTL: 48 * time.Hour,
+		MaxDeliveries: 1000, Window: 1 + rng.IntN(20)}})
 	clean := rng.IntN(2) == 0
 	kinds := []testbroker.FaultKind{
-		testbroker.RefuseConnect, testbroker.NoConnack, testbroker.DropConnect, testbroker.HalfOpen, testbroker.Absent, testbroker.ForgetSession,
-		testbroker.RefuseSubscribe, testbroker.DropOnSubscribe, testbroker.SlowSuback, testbroker.SwallowSuback, testbroker.DropAfterPublish,
+		testbroker.RefuseConnect, testbroker.NoConnack, testbroker.DropConnect, testbroker.HalfOpen, testbroker.Absent,
+		testbroker.ForgetSession,
+		testbroker.RefuseSubscribe, testbroker.DropOnSubscribe, testbroker.SlowSuback, testbroker.SwallowSuback,
+		testbroker.DropAfterPublish,
 		testbroker.SwallowPingresp,
 	}
 	stop := make(chan struct{})
@@ -51,7 +55,8 @@ func commandStress(t *testing.T, seed uint64) {
 		}
 		if n%8 == 0 {
 			faults = append(faults, h.Inject(testbroker.Fault{
-				Kind: kinds[rng.IntN(len(kinds))], Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(20*time.Second))),
+				Kind: kinds[rng.IntN(len(kinds))], Delay: time.Duration(rng.Int64N(int64(time.Second))),
+				For: time.Duration(1 + rng.Int64N(int64(20*time.Second))),
 			}))
 		}
 		time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
@@ -76,9 +81,10 @@ func commandStress(t *testing.T, seed uint64) {
 	require.NotZero(t, fired)
 }
 
-// receiveAll connects again and again, acknowledges most of what comes, and returns the numbers in the order in which
-// they came.
-func receiveAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, clean bool, seed uint64, stop <-chan struct{}) (all []int) {
+// receiveAll connects again and again, acknowledges most of what comes, and returns the numbers in
+// the order in which they came.
+func receiveAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, clean bool, seed uint64, stop <-chan struct{}) (
+	all []int) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	subscribed := false // as the session was left
 	for ; ; time.Sleep(234 * time.Millisecond) {
@@ -97,7 +103,8 @@ func receiveAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, clean bool
 	}
 }
 
-func receive(w *wire, raw net.Conn, d testbroker.Device, clean bool, rng *rand.Rand, subscribed *bool, stop <-chan struct{}) (all []int) {
+func receive(w *wire, raw net.Conn, d testbroker.Device, clean bool, rng *rand.Rand, subscribed *bool,
+	stop <-chan struct{}) (all []int) {
 	con := connectOf(d)
 	con.password = sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, time.Now().Add(time.Hour).Unix())
 	if !clean {

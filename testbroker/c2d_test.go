@@ -112,9 +112,11 @@ func TestCommand(t *testing.T) {
 		w := receiver(t, h, d, 1)
 		start := time.Now()
 		sent := testbroker.C2D{
-			MessageID: "c2d-7", CorrelationID: "op-3", UserID: "me", ContentType: "application/json;charset=utf-8", ContentEncoding: "utf-8",
-			Ack: "full", Expiry: time.Date(2000, 1, 1, 0, 30, 0, 1200, time.FixedZone("", 600)),
-			Properties: []testbroker.Property{{Name: "color", Value: "blue"}, {Name: "a b&=", Value: "ü/+#%"}, {Name: "z", Value: ""}}, Body: []byte("hello"),
+			MessageID: "c2d-7", CorrelationID: "op-3", UserID: "me", ContentType: "application/json;charset=utf-8",
+			ContentEncoding: "utf-8",
+			Ack:             "full", Expiry: time.Date(2000, 1, 1, 0, 30, 0, 1200, time.FixedZone("", 600)),
+			Properties: []testbroker.Property{{Name: "color", Value: "blue"}, {Name: "a b&=", Value: "ü/+#%"},
+				{Name: "z", Value: ""}}, Body: []byte("hello"),
 		}
 		require.NoError(t, h.SendC2D("dev-1", sent))
 		topic := "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound" +
@@ -123,7 +125,8 @@ func TestCommand(t *testing.T) {
 		require.Equal(t, command{qos: 1, topic: topic, id: 1, body: "hello"}, w.command())
 
 		want := testbroker.C2DRecord{
-			DeviceID: "dev-1", Sequence: 1, C2D: sent, Topic: topic, State: testbroker.Invisible, Deliveries: 1, Connection: 1, PacketID: 1, Enqueued: start,
+			DeviceID: "dev-1", Sequence: 1, C2D: sent, Topic: topic, State: testbroker.Invisible, Deliveries: 1, Connection: 1,
+			PacketID: 1, Enqueued: start,
 		}
 		require.Equal(t, []testbroker.C2DRecord{want}, h.C2DLog("dev-1"))
 		time.Sleep(time.Second)
@@ -140,9 +143,13 @@ func TestCommandWithoutAnything(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := receiver(t, h, d, 1)
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
-		require.Equal(t, "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound", w.command().topic, "the bag is never empty")
+		require.Equal(t, "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound",
+			w.command().topic,
+			"the bag is never empty")
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Extra: "&nothing&empty=/"}))
-		require.Equal(t, "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound&nothing&empty=/", w.command().topic)
+		require.Equal(t,
+			"devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound&nothing&empty=/",
+			w.command().topic)
 	})
 }
 
@@ -175,7 +182,8 @@ func TestQueueOfCommandsIsBounded(t *testing.T) {
 		}
 		require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrQueueFull)
 		w := receiver(t, h, d, 1)
-		require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrQueueFull, "what is not acknowledged still counts")
+		require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrQueueFull,
+			"what is not acknowledged still counts")
 		w.ack(w.command().id)
 		require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Completed, 1))
 		enqueue(t, h, "x")
@@ -208,7 +216,9 @@ func TestCommandsWithQoS0(t *testing.T) {
 		w := receiver(t, h, d, 0)
 		for range 50 {
 			enqueue(t, h, "x")
-			require.Equal(t, command{topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound", body: "x"}, w.command())
+			require.Equal(t,
+				command{topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound", body: "x"},
+				w.command())
 		}
 		require.Equal(t, 50, h.CountC2D("dev-1", testbroker.Completed))
 		w.quiet()
@@ -230,24 +240,28 @@ func TestCommandsAreForSubscribersOnly(t *testing.T) {
 		enqueue(t, h, "c")
 		w.ack(1)
 		w.quiet()
-		require.Equal(t, []string{"completed 1", "invisible 1", "enqueued 0"}, states(h), "what was under way can be acknowledged")
+		require.Equal(t, []string{"completed 1", "invisible 1", "enqueued 0"}, states(h),
+			"what was under way can be acknowledged")
 		w.subscribe(1, devicebound)
 		require.Equal(t, "c", w.command().body)
 	})
 }
 
 func TestCommandsToModules(t *testing.T) {
-	for _, filter := range []string{"devices/dev-1/modules/mod-1/messages/devicebound/#", "devices/dev-1/modules/mod-1/#"} {
+	for _, filter := range []string{"devices/dev-1/modules/mod-1/messages/devicebound/#",
+		"devices/dev-1/modules/mod-1/#"} {
 		t.Run(filter, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
 				mod, err := h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)
 				device, module := receiver(t, h, d, 1), login(t, h, mod)
-				require.Equal(t, []byte{1, 0}, append(module.subscribe(1, filter), module.subscribe(0, "devices/dev-1/modules/mod-1/inputs/#")...))
+				require.Equal(t, []byte{1, 0}, append(module.subscribe(1, filter), module.subscribe(0,
+					"devices/dev-1/modules/mod-1/inputs/#")...))
 				require.NoError(t, h.SendC2D("dev-1/mod-1", testbroker.C2D{Body: []byte("x")}))
 				c := module.command()
-				require.Equal(t, "devices/dev-1/modules/mod-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2FdeviceBound", c.topic)
+				require.Equal(t,
+					"devices/dev-1/modules/mod-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2FdeviceBound", c.topic)
 				device.quiet()
 				module.ack(c.id)
 				require.NoError(t, h.WaitC2D(t.Context(), "dev-1/mod-1", testbroker.Completed, 1))
@@ -432,7 +446,8 @@ func TestKeptSessionReceivesWithoutSubscribing(t *testing.T) {
 					w.ack(c.id)
 					w.ping()
 				}
-				require.Equal(t, []byte{1, 1, 1}, w.subscribe(1, "$iothub/methods/POST/a/#", "$iothub/methods/POST/b/#", "$iothub/methods/POST/c/#"))
+				require.Equal(t, []byte{1, 1, 1}, w.subscribe(1, "$iothub/methods/POST/a/#", "$iothub/methods/POST/b/#",
+					"$iothub/methods/POST/c/#"))
 				require.Equal(t, []byte{0x80}, w.subscribe(1, "$iothub/methods/POST/d/#"), "the filters of before count")
 			})
 		})
@@ -489,7 +504,9 @@ func TestRemoveDeviceForgetsAll(t *testing.T) {
 		w.subscribe(1, devicebound)
 		w.quiet()
 		enqueue(t, h, "b")
-		require.Equal(t, command{qos: 1, topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound", id: 2, body: "b"}, w.command())
+		require.Equal(t,
+			command{qos: 1, topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound",
+				id: 2, body: "b"}, w.command())
 	})
 }
 
@@ -525,11 +542,13 @@ func TestPacketIDsOfCommandsBeginAgain(t *testing.T) {
 		synctest.Wait()
 		h.SetPacketID("dev-1", 65534)
 		enqueue(t, h, "d", "e", "f")
-		require.Equal(t, []uint16{65535, 1, 3}, []uint16{w.command().id, w.command().id, w.command().id}, "zero is none, and two is taken")
+		require.Equal(t, []uint16{65535, 1, 3}, []uint16{w.command().id, w.command().id, w.command().id},
+			"zero is none, and two is taken")
 	})
 }
 
-// TestTwoWayTraffic sends 10,000 messages each way at full speed, to a client that reads and writes independently.
+// TestTwoWayTraffic sends 10,000 messages each way at full speed, to a client that reads and writes
+// independently.
 func TestTwoWayTraffic(t *testing.T) {
 	for name, open := range twoWays(t) {
 		t.Run(name, func(t *testing.T) {
@@ -640,8 +659,8 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestTwoWayTrafficWithPaho gives a client that does one thing after the other, and acknowledges from where it reads,
-// no reason to lock up.
+// TestTwoWayTrafficWithPaho gives a client that does one thing after the other, and acknowledges
+// from where it reads, no reason to lock up.
 func TestTwoWayTrafficWithPaho(t *testing.T) {
 	const n = 300
 	h, d := newHub(t, nil)

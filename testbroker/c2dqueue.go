@@ -32,9 +32,11 @@ type c2dEntry struct {
 	pulled bool      // a client over HTTP has asked for it; set while it is Invisible
 }
 
-// A c2dReceiver takes the commands to an identity. Its methods are called with the queue's lock held, and must not wait.
+// A c2dReceiver takes the commands to an identity. Its methods are called with the queue's lock
+// held, and must not wait.
 type c2dReceiver interface {
-	// deliver sends a command while unacked others are locked; false when it cannot. A command that is settled is done.
+	// deliver sends a command while unacked others are locked; false when it cannot. A command that is
+	// settled is done.
 	deliver(q *c2dQueue, e *c2dEntry, unacked int) (sent, settled bool)
 	// client is the connection of the receiver.
 	client() *conn
@@ -63,7 +65,8 @@ func (q *c2dQueue) add(m C2D, topic string) error {
 		return ErrQueueFull
 	}
 	e := &c2dEntry{C2DRecord: C2DRecord{
-		DeviceID: q.id.device, ModuleID: q.id.module, Sequence: q.log.total() + 1, C2D: m, Topic: topic, State: Enqueued, Enqueued: now,
+		DeviceID: q.id.device, ModuleID: q.id.module, Sequence: q.log.total() + 1, C2D: m, Topic: topic, State: Enqueued,
+		Enqueued: now,
 	}}
 	q.log.add(e)
 	q.waiting = append(q.waiting, e)
@@ -77,12 +80,14 @@ func (q *c2dQueue) add(m C2D, topic string) error {
 func (q *c2dQueue) noteLocked(e *c2dEntry) {
 	if q.hub.onEvent != nil {
 		q.news = append(q.news, Event{
-			Kind: CommandChanged, Connection: e.Connection, DeviceID: q.id.device, ModuleID: q.id.module, Name: e.C2D.MessageID, Detail: e.State.String(),
+			Kind: CommandChanged, Connection: e.Connection, DeviceID: q.id.device, ModuleID: q.id.module, Name: e.C2D.MessageID,
+			Detail: e.State.String(),
 		})
 	}
 }
 
-// unlock releases mu after something may have changed, and tells of what has changed, in order. Another may be doing so.
+// unlock releases mu after something may have changed, and tells of what has changed, in order.
+// Another may be doing so.
 func (q *c2dQueue) unlock() {
 	defer q.mu.Unlock()
 	relay(&q.mu, &q.telling, &q.news, func(e Event) { q.hub.event(e, nil) })
@@ -108,7 +113,8 @@ func (q *c2dQueue) releaseLocked(e *c2dEntry) {
 	q.becomeLocked(e, Enqueued)
 }
 
-// takeLocked makes a receiver the one that receives. What the one before has not acknowledged is delivered again.
+// takeLocked makes a receiver the one that receives. What the one before has not acknowledged is
+// delivered again.
 func (q *c2dQueue) takeLocked(to c2dReceiver) {
 	before, paused := q.to, q.paused
 	q.to, q.paused = to, false
@@ -221,8 +227,8 @@ func (q *c2dQueue) deliverLocked(e *c2dEntry, unacked int) bool {
 	return true
 }
 
-// deliver publishes a command; false when the window is full or the connection is over. A client at the other end of a
-// dead link would not learn of it, and the hub does not know.
+// deliver publishes a command; false when the window is full or the connection is over. A client at
+// the other end of a dead link would not learn of it, and the hub does not know.
 func (r mqttReceiver) deliver(q *c2dQueue, e *c2dEntry, unacked int) (sent, settled bool) {
 	if mode := r.c.mode.Load(); unacked >= q.hub.c2d.Window || mode != open && mode != silent {
 		return false, false
@@ -279,7 +285,8 @@ func (h *Hub) attach(c *conn) {
 	h.changed.wake()
 }
 
-// detach stops deliveries to a connection. What it has not acknowledged is delivered again to the next.
+// detach stops deliveries to a connection. What it has not acknowledged is delivered again to the
+// next.
 func (h *Hub) detach(c *conn) {
 	h.mu.Lock()
 	q := h.queues[c.id]

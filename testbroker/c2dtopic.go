@@ -2,14 +2,16 @@ package testbroker
 
 import "strings"
 
-// timeLayout is the form of times in topics: exactly seven decimals, without which some clients cannot read it.
+// timeLayout is the form of times in topics: exactly seven decimals, without which some clients
+// cannot read it.
 const timeLayout = "2006-01-02T15:04:05.0000000Z"
 
 // commands is the topic that the identity receives commands at, without a property bag.
 func (id identity) commands() string { return id.resource() + "/messages/devicebound/" }
 
-// topic is what a command is published to. The destination comes always and first: there are clients that find the
-// bag by it, or fail without a bag. The dollar sign of system properties is encoded, which some clients insist on.
+// topic is what a command is published to. The destination comes always and first: there are
+// clients that find the bag by it, or fail without a bag. The dollar sign of system properties is
+// encoded, which some clients insist on.
 func (m C2D) topic(id identity) string {
 	var b strings.Builder
 	b.WriteString(id.commands())

@@ -20,8 +20,8 @@ const (
 	certLife     = 20 * 365 * 24 * time.Hour
 )
 
-// certificates is a certification authority and the certificate that the hub presents. Both are made when they are
-// first needed.
+// certificates is a certification authority and the certificate that the hub presents. Both are
+// made when they are first needed.
 type certificates struct {
 	mu     sync.Mutex
 	ca     *x509.Certificate
@@ -54,8 +54,8 @@ func (h *Hub) ClientTLS() *tls.Config {
 	return &tls.Config{RootCAs: h.RootCAs(), ServerName: h.host, MinVersion: tls.VersionTLS12}
 }
 
-// PresentName makes the hub present a certificate for another host name, and for that only, from the next handshake
-// on. Empty means its own names again.
+// PresentName makes the hub present a certificate for another host name, and for that only, from
+// the next handshake on. Empty means its own names again.
 func (h *Hub) PresentName(host string) error {
 	if host != "" {
 		if err := checkHost(host); err != nil {
@@ -69,7 +69,8 @@ func (h *Hub) PresentName(host string) error {
 	return nil
 }
 
-// serverTLS is the configuration of the hub's side. The certificate is looked up for each handshake.
+// serverTLS is the configuration of the hub's side. The certificate is looked up for each
+// handshake.
 func (h *Hub) serverTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -160,7 +161,8 @@ func newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-// An authority that follows from a seed is the same to the byte at whatever time it is made, in a bubble too.
+// An authority that follows from a seed is the same to the byte at whatever time it is made, in a
+// bubble too.
 var seededFrom, seededUntil = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // seededKey makes the key of the authority from the seed.
@@ -172,7 +174,8 @@ func seededKey(seed uint64) *ecdsa.PrivateKey {
 	}
 }
 
-// sign makes a certificate, the same from the same input, for signatures are deterministic by RFC 6979. Templates are ours and host names are checked before, so it cannot fail.
+// sign makes a certificate, the same from the same input, for signatures are deterministic by RFC
+// 6979. Templates are ours and host names are checked before, so it cannot fail.
 func sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
 	der, err := x509.CreateCertificate(nil, template, parent, &key.PublicKey, signer)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// CertAuthority signs certificates of devices. Make it with [NewCertAuthority]; give its certificate to [Hub.AddCA].
+// CertAuthority signs certificates of devices. Make it with [NewCertAuthority]; give its
+// certificate to [Hub.AddCA].
 type CertAuthority struct {
 	cert  *x509.Certificate
 	key   *ecdsa.PrivateKey
@@ -41,16 +42,16 @@ func newAuthority(name string, parent *CertAuthority) *CertAuthority {
 // Cert returns the certificate of the authority.
 func (a *CertAuthority) Cert() *x509.Certificate { return a.cert }
 
-// NewClientCert makes a certificate for a device with its key and with the authorities below the root. The zero times
-// mean: from an hour ago, for twenty years.
+// NewClientCert makes a certificate for a device with its key and with the authorities below the
+// root. The zero times mean: from an hour ago, for twenty years.
 func (a *CertAuthority) NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {
 	key := newKey()
 	leaf := sign(clientTemplate(commonName, notBefore, notAfter), a.cert, key, a.key)
 	return tls.Certificate{Certificate: append([][]byte{leaf.Raw}, a.chain...), PrivateKey: key, Leaf: leaf}
 }
 
-// NewClientCert makes a certificate for a device that is signed with its own key. The zero times mean: from an hour
-// ago, for twenty years.
+// NewClientCert makes a certificate for a device that is signed with its own key. The zero times
+// mean: from an hour ago, for twenty years.
 func NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {
 	key := newKey()
 	template := clientTemplate(commonName, notBefore, notAfter)

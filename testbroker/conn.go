@@ -12,7 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 )
 
-// farewellLimit is how long a client has to read the last packet and close, after the hub has said all it will say.
+// farewellLimit is how long a client has to read the last packet and close, after the hub has said
+// all it will say.
 const farewellLimit = time.Second
 
 // The modes of a connection. It only moves downwards.
@@ -23,7 +24,8 @@ const (
 	over
 )
 
-// conn is the hub's end of a connection, between the network and the broker. Faults act here, on bytes.
+// conn is the hub's end of a connection, between the network and the broker. Faults act here, on
+// bytes.
 type conn struct {
 	stream net.Conn // what MQTT or AMQP is spoken on: raw, or TLS, or a WebSocket over it. Set before the first packet.
 	port   port
@@ -46,7 +48,9 @@ type conn struct {
 	amqp *amqpConn // nil unless AMQP is spoken, and has begun
 	http *httpConn // nil unless HTTP is spoken, and the connection is no WebSocket yet
 
-	heard map[string]byte // the filters that let something through, with their QoS; nil before the CONNACK. Guarded by Hub.mu.
+	// the filters that let something through, with their QoS; nil before the CONNACK. Guarded by
+	// Hub.mu.
+	heard map[string]byte
 
 	// Of the connection's own goroutine.
 	known    bool        // a CONNECT was read
@@ -67,7 +71,8 @@ type conn struct {
 
 var _ net.Conn = (*conn)(nil)
 
-// Read gives bytes to the broker while the connection is in order, and throws them away when it is not.
+// Read gives bytes to the broker while the connection is in order, and throws them away when it is
+// not.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
 		if c.framer.torn {
@@ -91,7 +96,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// begins is told of the first byte of each packet and says whether the connection is to be cut inside it.
+// begins is told of the first byte of each packet and says whether the connection is to be cut
+// inside it.
 func (c *conn) begins(first byte) bool {
 	if first>>4 != packetPublish {
 		return false
@@ -119,8 +125,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hear sends a CONNACK or a SUBACK, and from then on what the session says gets through. Who has the packet can count on
-// that, and has nothing before it.
+// hear sends a CONNACK or a SUBACK, and from then on what the session says gets through. Who has
+// the packet can count on that, and has nothing before it.
 func (c *conn) hear(p []byte) (int, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
@@ -144,7 +150,8 @@ func (c *conn) closeFor(cause error) {
 	c.Close()
 }
 
-// expire ends the connection with its token. A client at the other end of a dead link would not learn of it.
+// expire ends the connection with its token. A client at the other end of a dead link would not
+// learn of it.
 func (c *conn) expire() {
 	if c.mode.Load() != silent {
 		c.closeFor(ErrTokenExpired)
@@ -183,8 +190,9 @@ func (c *conn) silence() bool {
 	return true
 }
 
-// farewell ends the hub's side so that the client can read all that was sent, even if it is still sending itself: to
-// close a TCP connection with unread bytes would reset it. The client has a second to close.
+// farewell ends the hub's side so that the client can read all that was sent, even if it is still
+// sending itself: to close a TCP connection with unread bytes would reset it. The client has a
+// second to close.
 func (c *conn) farewell(cause error) {
 	c.blame(cause)
 	c.mu.Lock()
@@ -203,7 +211,8 @@ func (c *conn) farewell(cause error) {
 	}
 }
 
-// drain waits until the connection ends. Only the connection's goroutine may call it, when the mode is not open.
+// drain waits until the connection ends. Only the connection's goroutine may call it, when the mode
+// is not open.
 func (c *conn) drain() {
 	var p [512]byte
 	for {

@@ -21,14 +21,21 @@ const goldenKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 func TestGoldenTokensAreAccepted(t *testing.T) {
 	const tail = "&se=1893456000"
 	for name, c := range map[string]struct{ device, module, token string }{
-		"device": {"dev-1", "", "sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D" + tail},
-		"module": {"dev-1", "mod-1", "sr=hub1.example.test%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1&sig=BygQTaq%2B%2BexEDIDsROvbR7QfclF0h64UGKEmLJ7BcRY%3D" + tail},
-		"policy": {"dev-1", "", "sr=hub1.example.test&sig=jqevsbxyY%2BOSlaPjzWQE4xd83NR3tgaQfh7sJnadmj8%3D" + tail + "&skn=device"},
+		"device": {"dev-1", "",
+			"sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D" + tail},
+		"module": {"dev-1", "mod-1",
+			"sr=hub1.example.test%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1&sig=BygQTaq%2B%2BexEDIDsROvbR7QfclF0h64UGKEmLJ7BcRY%3D" +
+				tail},
+		"policy": {"dev-1", "", "sr=hub1.example.test&sig=jqevsbxyY%2BOSlaPjzWQE4xd83NR3tgaQfh7sJnadmj8%3D" + tail +
+			"&skn=device"},
 		"special characters": {"a:b@c$d", "",
 			"sr=hub1.example.test%2Fdevices%2Fa%3Ab%40c%24d&sig=KFs6rqlpKwuOwJ3tW6KhXFpJwccSJHoJ%2BjzDW5TAhfs%3D" + tail},
-		"fields in another order":     {"dev-1", "", "se=1893456000&SIG=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D&new=1&sr=hub1.example.test%2Fdevices%2Fdev-1"},
-		"policy present but empty":    {"dev-1", "", "sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D" + tail + "&skn="},
-		"lower-case hex in signature": {"dev-1", "", "sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2bVPYEFxF5w%3d" + tail},
+		"fields in another order": {"dev-1", "",
+			"se=1893456000&SIG=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D&new=1&sr=hub1.example.test%2Fdevices%2Fdev-1"},
+		"policy present but empty": {"dev-1", "",
+			"sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D" + tail + "&skn="},
+		"lower-case hex in signature": {"dev-1", "",
+			"sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2bVPYEFxF5w%3d" + tail},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -74,26 +81,32 @@ func TestConnackCodes(t *testing.T) {
 		want   byte
 		change func(*connect, world)
 	}{
-		"all in order":           {0, func(*connect, world) {}},
-		"session kept":           {0, func(c *connect, _ world) { c.flags = 0 }},
-		"secondary key":          {0, tok(func(w world) string { return sign(sr, w.dev.SecondaryKey, soon()) })},
-		"lower-case hex":         {0, tok(func(w world) string { return sign("hub.example.test%2fdevices%2fdev-1", w.dev.PrimaryKey, soon()) })},
-		"resource not encoded":   {0, tok(func(w world) string { return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon()) })},
-		"resource encoded twice": {0, tok(func(w world) string { return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon()) })},
-		"host in capitals":       {0, tok(func(w world) string { return sign("HUB.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon()) })},
-		"no query":               {0, user("hub.example.test/dev-1")},
-		"slash only":             {0, user("hub.example.test/dev-1/")},
-		"no question mark":       {0, user("hub.example.test/dev-1/api-version=2020-09-30")},
-		"model id raw":           {0, user("hub.example.test/dev-1/?api-version=2020-09-30&model-id=dtmi:com:example:Thermostat;1&DeviceClientType=a/b")},
-		"preview version":        {0, user("Hub.Example.Test/dev-1/?api-version=2020-05-31-preview")},
+		"all in order":  {0, func(*connect, world) {}},
+		"session kept":  {0, func(c *connect, _ world) { c.flags = 0 }},
+		"secondary key": {0, tok(func(w world) string { return sign(sr, w.dev.SecondaryKey, soon()) })},
+		"lower-case hex": {0,
+			tok(func(w world) string { return sign("hub.example.test%2fdevices%2fdev-1", w.dev.PrimaryKey, soon()) })},
+		"resource not encoded": {0,
+			tok(func(w world) string { return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon()) })},
+		"resource encoded twice": {0,
+			tok(func(w world) string { return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon()) })},
+		"host in capitals": {0,
+			tok(func(w world) string { return sign("HUB.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon()) })},
+		"no query":         {0, user("hub.example.test/dev-1")},
+		"slash only":       {0, user("hub.example.test/dev-1/")},
+		"no question mark": {0, user("hub.example.test/dev-1/api-version=2020-09-30")},
+		"model id raw": {0,
+			user("hub.example.test/dev-1/?api-version=2020-09-30&model-id=dtmi:com:example:Thermostat;1&DeviceClientType=a/b")},
+		"preview version": {0, user("Hub.Example.Test/dev-1/?api-version=2020-05-31-preview")},
 		"policy for whole hub": {0, tok(func(w world) string {
 			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		})},
 		"policy for all devices": {0, tok(func(w world) string {
 			return sign("hub.example.test%2Fdevices", w.policy.SecondaryKey, soon()) + "&skn=" + w.policy.Name
 		})},
-		"module":                   {0, func(c *connect, w world) { *c = connectOf(w.mod) }},
-		"module by device's scope": {0, func(c *connect, w world) { *c = connectOf(w.mod); c.password = sign(sr, w.mod.PrimaryKey, soon()) }},
+		"module": {0, func(c *connect, w world) { *c = connectOf(w.mod) }},
+		"module by device's scope": {0,
+			func(c *connect, w world) { *c = connectOf(w.mod); c.password = sign(sr, w.mod.PrimaryKey, soon()) }},
 		"within the grace": {0, tok(func(w world) string {
 			return sign(sr, w.dev.PrimaryKey, time.Now().Add(time.Second-5*time.Minute).Unix())
 		})},
@@ -125,13 +138,19 @@ func TestConnackCodes(t *testing.T) {
 		"se not a number":       {4, tok(func(world) string { return "SharedAccessSignature sr=a&sig=YQ%3D%3D&se=soon" })},
 		"se negative":           {4, tok(func(world) string { return "SharedAccessSignature sr=a&sig=YQ%3D%3D&se=-1" })},
 
-		"no token":              {5, func(c *connect, _ world) { c.password = "" }},
-		"empty password":        {5, func(c *connect, _ world) { c.password = ""; c.flags |= 0x40; c.user += "\x00" }},
-		"key of another":        {5, tok(func(w world) string { return sign(sr, w.two.PrimaryKey, soon()) })},
-		"token of another":      {5, tok(func(w world) string { return token(w.two) })},
-		"shorter id":            {5, tok(func(w world) string { return sign("hub.example.test%2Fdevices%2Fdev", w.dev.PrimaryKey, soon()) })},
-		"id in capitals":        {5, tok(func(w world) string { return sign("hub.example.test%2Fdevices%2FDEV-1", w.dev.PrimaryKey, soon()) })},
-		"another hub's token":   {5, tok(func(w world) string { return sign("hub2.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon()) })},
+		"no token":         {5, func(c *connect, _ world) { c.password = "" }},
+		"empty password":   {5, func(c *connect, _ world) { c.password = ""; c.flags |= 0x40; c.user += "\x00" }},
+		"key of another":   {5, tok(func(w world) string { return sign(sr, w.two.PrimaryKey, soon()) })},
+		"token of another": {5, tok(func(w world) string { return token(w.two) })},
+		"shorter id": {5, tok(func(w world) string {
+			return sign("hub.example.test%2Fdevices%2Fdev", w.dev.PrimaryKey, soon())
+		})},
+		"id in capitals": {5, tok(func(w world) string {
+			return sign("hub.example.test%2Fdevices%2FDEV-1", w.dev.PrimaryKey, soon())
+		})},
+		"another hub's token": {5, tok(func(w world) string {
+			return sign("hub2.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+		})},
 		"a module's token":      {5, tok(func(w world) string { return token(w.mod) })},
 		"device's for a module": {5, func(c *connect, w world) { *c = connectOf(w.mod); c.password = token(w.dev) }},
 		"expired": {5, tok(func(w world) string {
@@ -144,15 +163,20 @@ func TestConnackCodes(t *testing.T) {
 			c.user, c.clientID = "hub.example.test/dev-9", "dev-9"
 			c.password = sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}},
-		"device unknown":     {5, func(c *connect, w world) { require.NoError(t, w.hub.RemoveDevice("dev-1")) }},
-		"device disabled":    {5, func(c *connect, w world) { require.NoError(t, w.hub.SetEnabled("dev-1", false)) }},
-		"its module as well": {5, func(c *connect, w world) { *c = connectOf(w.mod); require.NoError(t, w.hub.SetEnabled("dev-1", false)) }},
+		"device unknown":  {5, func(c *connect, w world) { require.NoError(t, w.hub.RemoveDevice("dev-1")) }},
+		"device disabled": {5, func(c *connect, w world) { require.NoError(t, w.hub.SetEnabled("dev-1", false)) }},
+		"its module as well": {5, func(c *connect, w world) {
+			*c = connectOf(w.mod)
+			require.NoError(t, w.hub.SetEnabled("dev-1", false))
+		}},
 		"module unknown": {5, func(c *connect, w world) {
 			*c = connectOf(w.mod)
 			require.NoError(t, w.hub.RemoveDevice("dev-1/mod-1"))
 		}},
 		"another hub's name": {5, user("hub2.example.test/dev-1/?api-version=2021-04-12")},
-		"keys were changed":  {5, func(c *connect, w world) { require.NoError(t, w.hub.SetKeys("dev-1", goldenKey, goldenKey)) }},
+		"keys were changed": {5, func(c *connect, w world) {
+			require.NoError(t, w.hub.SetKeys("dev-1", goldenKey, goldenKey))
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -352,7 +376,8 @@ func TestConnectionEndsWithItsToken(t *testing.T) {
 
 func TestClockOfTheHubJudgesTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{TokenGrace: -1, Now: func() time.Time { return time.Now().Add(59 * time.Minute) }})
+		h, d := newHub(t, &testbroker.Options{TokenGrace: -1,
+			Now: func() time.Time { return time.Now().Add(59 * time.Minute) }})
 		start := time.Now()
 		w := login(t, h, d)
 		w.publish(1, events, "x")
@@ -425,7 +450,8 @@ func TestRegistry(t *testing.T) {
 	m, err := h.AddModule("dev-1", "m")
 	require.NoError(t, err)
 	require.Equal(t, "HostName=hub.example.test;DeviceId=dev-1;SharedAccessKey="+d.PrimaryKey, h.ConnectionString("dev-1"))
-	require.Equal(t, "HostName=hub.example.test;DeviceId=dev-1;ModuleId=m;SharedAccessKey="+m.PrimaryKey, h.ConnectionString("dev-1/m"))
+	require.Equal(t, "HostName=hub.example.test;DeviceId=dev-1;ModuleId=m;SharedAccessKey="+m.PrimaryKey,
+		h.ConnectionString("dev-1/m"))
 	require.Empty(t, h.ConnectionString("dev-2"))
 	_, err = h.AddPolicy("p")
 	require.NoError(t, err)

@@ -1,7 +1,7 @@
 package testbroker
 
-// errorNames are the service's codes of errors and their names, as the enumerations of its SDKs and the page
-// "Troubleshoot IoT Hub error codes" have them.
+// errorNames are the service's codes of errors and their names, as the enumerations of its SDKs and
+// the page "Troubleshoot IoT Hub error codes" have them.
 var errorNames = map[int]string{
 	400000: "GenericBadRequest",
 	400001: "InvalidProtocolVersion",

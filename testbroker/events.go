@@ -10,9 +10,9 @@ import (
 type EventKind uint8
 
 const (
-	// Connected: a client was authenticated; its CONNACK is about to be sent. Over AMQP, where a connection can have many
-	// devices, it was told of one more of them. Over HTTP, a request was the first of its device on a connection that was
-	// authenticated.
+	// Connected: a client was authenticated; its CONNACK is about to be sent. Over AMQP, where a
+	// connection can have many devices, it was told of one more of them. Over HTTP, a request was the
+	// first of its device on a connection that was authenticated.
 	Connected EventKind = iota + 1
 	// Refused: a client got a CONNACK with another code than 0, or was cut off without one. Over
 	// AMQP: its SASL outcome, put-token or attach was refused, or it was cut off before one was
@@ -27,19 +27,23 @@ const (
 	FaultObeyed
 	// MessageStored: telemetry was added to the log. Its sender has no acknowledgement yet.
 	MessageStored
-	// TwinRequested: a client has asked about its twin, and what that comes to is decided. The answer is about to be sent.
+	// TwinRequested: a client has asked about its twin, and what that comes to is decided. The answer
+	// is about to be sent.
 	TwinRequested
 	// TwinChanged: a back end has changed desired properties or tags. Who listens is about to be told.
 	TwinChanged
-	// MethodCalled: a back end has called a method. It is about to be delivered, if the device is there.
+	// MethodCalled: a back end has called a method. It is about to be delivered, if the device is
+	// there.
 	MethodCalled
 	// MethodAnswered: a client has answered a method.
 	MethodAnswered
 	// MethodFailed: a call has ended without an answer that counts.
 	MethodFailed
-	// CommandChanged: a command has come into a state, the first of which is Enqueued. Those of one device are told in order.
+	// CommandChanged: a command has come into a state, the first of which is Enqueued. Those of one
+	// device are told in order.
 	CommandChanged
-	// UploadChanged: an upload was begun, or has ended. One whose time runs out is told of only if that was by a fault or [Hub.ExpireUploads].
+	// UploadChanged: an upload was begun, or has ended. One whose time runs out is told of only if
+	// that was by a fault or [Hub.ExpireUploads].
 	UploadChanged
 	// FaultDeclared and FaultRemoved: [Hub.Inject] and [Injected.Remove] were called.
 	FaultDeclared
@@ -49,10 +53,13 @@ const (
 )
 
 var eventNames = [...]string{
-	Connected: "connected", Refused: "refused", Disconnected: "disconnected", FaultFired: "fault", FaultObeyed: "fault", MessageStored: "message",
-	TwinRequested: "twin-requested", TwinChanged: "twin-changed", MethodCalled: "method-called", MethodAnswered: "method-answered",
-	MethodFailed: "method-failed", CommandChanged: "command", UploadChanged: "upload", FaultDeclared: "fault-declared", FaultRemoved: "fault-removed",
-	HubReset: "reset",
+	Connected: "connected", Refused: "refused", Disconnected: "disconnected", FaultFired: "fault", FaultObeyed: "fault",
+	MessageStored: "message",
+	TwinRequested: "twin-requested", TwinChanged: "twin-changed", MethodCalled: "method-called",
+	MethodAnswered: "method-answered",
+	MethodFailed:   "method-failed", CommandChanged: "command", UploadChanged: "upload", FaultDeclared: "fault-declared",
+	FaultRemoved: "fault-removed",
+	HubReset:     "reset",
 }
 
 // String returns the kind in lower case.
@@ -68,14 +75,16 @@ type Event struct {
 	Kind EventKind
 	// Time is by the hub's clock.
 	Time time.Time
-	// Connection is the number of the connection, from 1; zero for a dial that was refused, and for what happened on none.
+	// Connection is the number of the connection, from 1; zero for a dial that was refused, and for
+	// what happened on none.
 	Connection uint64
-	// DeviceID and ModuleID are whom it is about: what the client said it is, empty before its CONNECT; of FaultDeclared and FaultRemoved, empty for
-	// all.
+	// DeviceID and ModuleID are whom it is about: what the client said it is, empty before its
+	// CONNECT; of FaultDeclared and FaultRemoved, empty for all.
 	DeviceID, ModuleID string
 	// Code is the CONNACK code of Refused; zero when none was sent.
 	Code byte
-	// Status is the status code of HTTP of Refused, zero when none was sent; that of the answer of TwinRequested and MethodAnswered.
+	// Status is the status code of HTTP of Refused, zero when none was sent; that of the answer of
+	// TwinRequested and MethodAnswered.
 	Status int
 	// Fault is the kind of the fault of FaultFired, FaultDeclared and FaultRemoved.
 	Fault FaultKind
@@ -83,10 +92,11 @@ type Event struct {
 	// the file of UploadChanged. Of Refused it is the address of the link (AMQP) or the method and
 	// path of the request (HTTP); empty when the whole connection was refused.
 	Name string
-	// Detail is the operation of TwinRequested, "desired" or "tags" of TwinChanged, the fate of the answer of MethodAnswered, and the state of
-	// CommandChanged and UploadChanged.
+	// Detail is the operation of TwinRequested, "desired" or "tags" of TwinChanged, the fate of the
+	// answer of MethodAnswered, and the state of CommandChanged and UploadChanged.
 	Detail string
-	// Version is that of the properties to which TwinRequested or TwinChanged has led; zero for what did not change any.
+	// Version is that of the properties to which TwinRequested or TwinChanged has led; zero for what
+	// did not change any.
 	Version int64
 	// Bytes is the size of the body of MessageStored.
 	Bytes int
@@ -186,6 +196,7 @@ func (h *Hub) event(e Event, c *conn) {
 func (h *Hub) store(m Message) {
 	h.log.add(m)
 	h.event(Event{
-		Kind: MessageStored, Connection: m.Connection, DeviceID: m.DeviceID, ModuleID: m.ModuleID, Name: m.MessageID, Bytes: len(m.Body), Protocol: m.Protocol,
+		Kind: MessageStored, Connection: m.Connection, DeviceID: m.DeviceID, ModuleID: m.ModuleID, Name: m.MessageID,
+		Bytes: len(m.Body), Protocol: m.Protocol,
 	}, nil)
 }

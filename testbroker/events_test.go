@@ -54,7 +54,8 @@ func TestEvents(t *testing.T) {
 		w.answer(202, rid, "")
 		c.ok()
 		w.answer(202, rid, "")
-		told(`dev-1 method "reboot" called`, `#1 dev-1 method "reboot" answered: status 202`, `#1 dev-1 method "reboot" answered: status 202, repeated`)
+		told(`dev-1 method "reboot" called`, `#1 dev-1 method "reboot" answered: status 202`,
+			`#1 dev-1 method "reboot" answered: status 202, repeated`)
 		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "dance"})
 		w.asked("dance")
 		require.Equal(t, 504101, c.code())
@@ -71,7 +72,8 @@ func TestEvents(t *testing.T) {
 		told(`#1 dev-1 command "c-1" invisible`, `#1 dev-1 command "c-1" completed`)
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
 		require.Equal(t, 1, h.PurgeC2D(""))
-		told("dev-1 command without an id enqueued", "#1 dev-1 command without an id invisible", "#1 dev-1 command without an id purged")
+		told("dev-1 command without an id enqueued", "#1 dev-1 command without an id invisible",
+			"#1 dev-1 command without an id purged")
 
 		p := overHTTP(t, h, d)
 		l := p.beginUpload("today.txt")
@@ -96,7 +98,8 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// However many goroutines change a queue, what becomes of each command is told in order; and who is told may ask the hub.
+// However many goroutines change a queue, what becomes of each command is told in order; and who is
+// told may ask the hub.
 func TestEventsOfCommandsAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100

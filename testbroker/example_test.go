@@ -63,7 +63,8 @@ func ExampleHub_SendC2D() {
 
 	client := connectPaho(hub, dev)
 	defer client.Disconnect(0)
-	client.Subscribe("devices/dev-1/messages/devicebound/#", 1, func(_ paho.Client, m paho.Message) { fmt.Println(string(m.Payload())) })
+	client.Subscribe("devices/dev-1/messages/devicebound/#",
+		1, func(_ paho.Client, m paho.Message) { fmt.Println(string(m.Payload())) })
 
 	if err := hub.SendC2D("dev-1", testbroker.C2D{Ack: "full", Body: []byte("reboot")}); err != nil {
 		log.Fatal(err)

@@ -5,14 +5,17 @@ import (
 	"net/url"
 )
 
-// Held returns how many entries the hub holds of each thing that [Options.Keep] bounds; what is there for each identity, of the one that has most.
+// Held returns how many entries the hub holds of each thing that [Options.Keep] bounds; what is
+// there for each identity, of the one that has most.
 func Held(h *Hub) map[string]int {
 	all := make(map[string]int)
 	h.log.mu.Lock()
-	all["messages"], all["conflicts"], all["copies"] = len(h.log.messages.entries), len(h.log.conflicts.entries), len(h.log.copies)
+	all["messages"], all["conflicts"], all["copies"] = len(h.log.messages.entries), len(h.log.conflicts.entries),
+		len(h.log.copies)
 	h.log.mu.Unlock()
 	h.calls.mu.Lock()
-	all["calls"], all["answers"], all["request ids"] = len(h.calls.log.entries), len(h.calls.answers.entries), len(h.calls.named)
+	all["calls"], all["answers"], all["request ids"] = len(h.calls.log.entries), len(h.calls.answers.entries),
+		len(h.calls.named)
 	h.calls.mu.Unlock()
 	h.uploads.mu.Lock()
 	all["uploads"] = len(h.uploads.all.entries)
@@ -42,7 +45,8 @@ func Held(h *Hub) map[string]int {
 	return all
 }
 
-// HistoryMoves adds n entries to a history and returns how often it has moved to another array, and how many entries that had room for at most.
+// HistoryMoves adds n entries to a history and returns how often it has moved to another array, and
+// how many entries that had room for at most.
 func HistoryMoves(keep, n int) (moves, room int) {
 	l := history[int]{keep: keep}
 	for i := range n {
@@ -79,8 +83,8 @@ func TokenCovers(tok, host, device, module string) bool {
 	return err == nil && t.covers(host, identity{device, module})
 }
 
-// Packets returns the first bytes of the packets in a stream that arrives in the given pieces, and how many bytes pass
-// when the packet of the given number, from 1, is torn; 0 means none.
+// Packets returns the first bytes of the packets in a stream that arrives in the given pieces, and
+// how many bytes pass when the packet of the given number, from 1, is torn; 0 means none.
 func Packets(pieces [][]byte, tear int) (first []byte, passed int) {
 	var f framer
 	for _, p := range pieces {

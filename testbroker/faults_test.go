@@ -164,7 +164,8 @@ func TestNoConnack(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForFaults(t *testing.T) {
-	for _, k := range []testbroker.FaultKind{testbroker.SlowConnack, testbroker.NoConnack, testbroker.DelayPuback, testbroker.HalfOpen, testbroker.Throttle} {
+	for _, k := range []testbroker.FaultKind{testbroker.SlowConnack, testbroker.NoConnack, testbroker.DelayPuback,
+		testbroker.HalfOpen, testbroker.Throttle} {
 		t.Run(k.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
@@ -299,7 +300,8 @@ func TestFaultsOfMessagesWithoutPuback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		var unfit []*testbroker.Injected
-		for _, k := range []testbroker.FaultKind{testbroker.Forget, testbroker.SwallowPuback, testbroker.DelayPuback, testbroker.DropAfterPuback} {
+		for _, k := range []testbroker.FaultKind{testbroker.Forget, testbroker.SwallowPuback, testbroker.DelayPuback,
+			testbroker.DropAfterPuback} {
 			unfit = append(unfit, h.Inject(testbroker.Fault{Kind: k, Delay: time.Hour}))
 		}
 		in := h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, After: 1})
@@ -520,7 +522,8 @@ func TestDrop(t *testing.T) {
 }
 
 func TestDropDuringPublishInPieces(t *testing.T) {
-	p := publishBytes(2, 1, events, "a body that is long enough to be torn at many places, and longer than 127 bytes with its topic, so that the length takes two")
+	p := publishBytes(2, 1, events, "a body that is long enough to be torn at many places, and longer than 127 bytes "+
+		"with its topic, so that the length takes two")
 	for cut := 1; cut < len(p); cut++ {
 		first, passed := testbroker.Packets([][]byte{{0xc0, 0}, p[:cut], p[cut:], {0xc0, 0}}, 2)
 		require.Equal(t, []byte{0xc0, 0x32}, first)

@@ -40,8 +40,9 @@ type framer struct {
 	torn   bool // it is; nothing further may be passed on
 }
 
-// scan runs over a piece and calls begins with the first byte of each packet. If that returns true, scan lets a part of
-// the packet pass, never all of it, and sets torn. It returns how many bytes of the piece may pass.
+// scan runs over a piece and calls begins with the first byte of each packet. If that returns true,
+// scan lets a part of the packet pass, never all of it, and sets torn. It returns how many bytes of
+// the piece may pass.
 func (f *framer) scan(p []byte, begins func(first byte) bool) int {
 	for i := 0; i < len(p); {
 		switch {

@@ -16,7 +16,8 @@ import (
 
 func FuzzParseBag(f *testing.F) {
 	for _, s := range []string{
-		"", "/", "a=b", "a=b/", "%24.mid=m-1&$.ct=application%2Fjson&level=high%20temp", "a", "a=", "=", "&", "a=%", "a=%ff", "a+b=c+d", "%00=%00", "a=b=c", "h%C3%B6he=%E2%82%AC", "//",
+		"", "/", "a=b", "a=b/", "%24.mid=m-1&$.ct=application%2Fjson&level=high%20temp", "a", "a=", "=", "&", "a=%", "a=%ff",
+		"a+b=c+d", "%00=%00", "a=b=c", "h%C3%B6he=%E2%82%AC", "//",
 	} {
 		f.Add(s)
 	}
@@ -36,7 +37,8 @@ func FuzzParseBag(f *testing.F) {
 				t.Fatalf("%q: %v became %v", s, all[i], again[i])
 			}
 		}
-		if m, err := testbroker.ParseTelemetry("d", "m", "devices/d/modules/m/messages/events/"+s); err != nil || len(m.System)+len(m.Properties) != len(all) {
+		if m, err := testbroker.ParseTelemetry("d", "m", "devices/d/modules/m/messages/events/"+s); err != nil ||
+			len(m.System)+len(m.Properties) != len(all) {
 			t.Fatalf("%q as a topic: %v, %v", s, m, err)
 		}
 	})
@@ -64,8 +66,10 @@ func escaped(all []testbroker.Property) string {
 
 func FuzzParseUserName(f *testing.F) {
 	for _, s := range []string{
-		"hub/dev", "hub/dev/", "hub/dev/?api-version=2021-04-12", "hub/dev/api-version=2020-09-30", "hub/dev/mod/?api-version=2021-04-12&DeviceClientType=Hubline%2F1.0",
-		"hub/dev/mod", "hub/dev/?model-id=dtmi:com:example:Thermostat;1&DeviceClientType=a/b", "", "/", "//", "hub//", "hub/dev/?api-version=%zz",
+		"hub/dev", "hub/dev/", "hub/dev/?api-version=2021-04-12", "hub/dev/api-version=2020-09-30",
+		"hub/dev/mod/?api-version=2021-04-12&DeviceClientType=Hubline%2F1.0",
+		"hub/dev/mod", "hub/dev/?model-id=dtmi:com:example:Thermostat;1&DeviceClientType=a/b", "", "/", "//", "hub//",
+		"hub/dev/?api-version=%zz",
 	} {
 		f.Add(s)
 	}
@@ -74,7 +78,8 @@ func FuzzParseUserName(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if host == "" || device == "" || len(device) > 128 || len(module) > 128 || strings.ContainsAny(host+device+module, "/") {
+		if host == "" || device == "" || len(device) > 128 || len(module) > 128 || strings.ContainsAny(host+device+module,
+			"/") {
 			t.Fatalf("%q read as %q %q %q", s, host, device, module)
 		}
 		text := host + "/" + device + "/"
@@ -94,9 +99,12 @@ func FuzzParseUserName(f *testing.F) {
 
 func FuzzParseToken(f *testing.F) {
 	for _, s := range []string{
-		"SharedAccessSignature sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D&se=1893456000",
-		"SharedAccessSignature sr=hub1.example.test&sig=jqevsbxyY%2BOSlaPjzWQE4xd83NR3tgaQfh7sJnadmj8%3D&se=1893456000&skn=device",
-		"sharedaccesssignature se=0&sig=YQ%3D%3D&sr=a%252Fb&skn=", "", "SharedAccessSignature ", "SharedAccessSignature sr=&sig=&se=", "SharedAccessSignature sr=%zz&sig=YQ%3D%3D&se=99999999999999999999",
+		"SharedAccessSignature " +
+			"sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D&se=1893456000",
+		"SharedAccessSignature " +
+			"sr=hub1.example.test&sig=jqevsbxyY%2BOSlaPjzWQE4xd83NR3tgaQfh7sJnadmj8%3D&se=1893456000&skn=device",
+		"sharedaccesssignature se=0&sig=YQ%3D%3D&sr=a%252Fb&skn=", "", "SharedAccessSignature ",
+		"SharedAccessSignature sr=&sig=&se=", "SharedAccessSignature sr=%zz&sig=YQ%3D%3D&se=99999999999999999999",
 	} {
 		f.Add(s)
 	}
@@ -111,13 +119,15 @@ func FuzzParseToken(f *testing.F) {
 		if resource == "" || len(sig) == 0 || expires < 0 || !strings.Contains(s, resource) {
 			t.Fatalf("%q read as %q %x %d", s, resource, sig, expires)
 		}
-		if testbroker.TokenCovers(s, "hub1.example.test", "dev-1", "") && !testbroker.TokenCovers(s, "hub1.example.test", "dev-1", "mod-1") {
+		if testbroker.TokenCovers(s, "hub1.example.test", "dev-1", "") && !testbroker.TokenCovers(s, "hub1.example.test",
+			"dev-1", "mod-1") {
 			t.Fatalf("%q covers a device but not its module", s)
 		}
 	})
 }
 
-// FuzzFramer splits a stream at two places: the packets found must be the same, and a torn one never passes whole.
+// FuzzFramer splits a stream at two places: the packets found must be the same, and a torn one
+// never passes whole.
 func FuzzFramer(f *testing.F) {
 	f.Add([]byte{0xc0, 0, 0x32, 5, 0, 1, 'a', 0, 1, 0xc0, 0}, 3, 4, 2)
 	f.Add(bytes.Repeat([]byte{0x30, 0x80, 1}, 100), 1, 2, 1)
@@ -141,8 +151,8 @@ func FuzzFramer(f *testing.F) {
 	})
 }
 
-// FuzzCommandTopic writes the topic of a command, which must be one that a client may be sent, and reads it as a client
-// would.
+// FuzzCommandTopic writes the topic of a command, which must be one that a client may be sent, and
+// reads it as a client would.
 func FuzzCommandTopic(f *testing.F) {
 	f.Add("dev-1", "", "m-1", "application/json;charset=utf-8", "color", "blue")
 	f.Add("a:b@c$d", "m", "", "", "a b&=%/+#?", "")
@@ -181,13 +191,15 @@ func FuzzReadOrder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind, reason, delay, duration string) {
 		m := testbroker.Message{DeviceID: "d", Properties: []testbroker.Property{
 			{Name: "AzIoTHub_FaultOperationType", Value: kind}, {Name: "AzIoTHub_FaultOperationCloseReason", Value: reason},
-			{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: delay}, {Name: "AzIoTHub_FaultOperationDurationInSecs", Value: duration},
+			{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: delay}, {Name: "AzIoTHub_FaultOperationDurationInSecs",
+				Value: duration},
 		}}
 		o, ok := testbroker.ReadOrder(m)
 		if !ok {
 			return
 		}
-		if !strings.EqualFold(o.Type, kind) || o.Reason != reason || o.Delay < 0 || o.Duration < 0 || o.Delay%time.Second != 0 || o.Happened {
+		if !strings.EqualFold(o.Type, kind) || o.Reason != reason || o.Delay < 0 || o.Duration < 0 ||
+			o.Delay%time.Second != 0 || o.Happened {
 			t.Fatalf("%q %q %q %q read as %+v", kind, reason, delay, duration, o)
 		}
 	})
@@ -199,16 +211,20 @@ func FuzzParseThumbprint(f *testing.F) {
 	f.Add(strings.Repeat("F0:", 31) + "F0")
 	f.Fuzz(func(t *testing.T, s string) {
 		digest, err := testbroker.ParseThumbprint(s)
-		if err == nil && (len(digest) != 20 && len(digest) != 32 || !strings.EqualFold(hex.EncodeToString([]byte(digest)), strings.ReplaceAll(s, ":", ""))) {
+		if err == nil && (len(digest) != 20 && len(digest) != 32 || !strings.EqualFold(hex.EncodeToString([]byte(digest)),
+			strings.ReplaceAll(s,
+				":", ""))) {
 			t.Fatalf("%q read as %x", s, digest)
 		}
 	})
 }
 
-// FuzzWebSocket sends bytes to the place where a request for a WebSocket is expected, and then into a WebSocket: the
-// hub must end the connection or wait for more, and serve others.
+// FuzzWebSocket sends bytes to the place where a request for a WebSocket is expected, and then into
+// a WebSocket: the hub must end the connection or wait for more, and serve others.
 func FuzzWebSocket(f *testing.F) {
-	const request = "GET /$iothub/websocket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
+	const request = "GET /$iothub/websocket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: " +
+		"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: " +
+		"mqtt\r\n\r\n"
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), false)
 	f.Add([]byte{0x82, 0x82, 0, 0, 0, 0, 0xc0, 0}, true)
 	f.Add([]byte{0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, true)

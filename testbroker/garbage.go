@@ -18,9 +18,10 @@ func (f *Fault) garbage(c *conn) []byte {
 	return []byte{0x0f, 0xff, 0xff, 0xff, 0xff, 0xff}
 }
 
-// SendRaw sends bytes as they are to the established connections of a device, named as in [Hub.Connections], between
-// two packets of the hub. It returns the number of connections. With it a test says at any moment what no hub would
-// say: half a packet, a length that is not true, an acknowledgement of something that was never sent.
+// SendRaw sends bytes as they are to the established connections of a device, named as in
+// [Hub.Connections], between two packets of the hub. It returns the number of connections. With it
+// a test says at any moment what no hub would say: half a packet, a length that is not true, an
+// acknowledgement of something that was never sent.
 func (h *Hub) SendRaw(device string, p []byte) int {
 	h.mu.Lock()
 	var live []*conn

@@ -12,8 +12,8 @@ type port struct {
 	amqp   bool // AMQP instead of MQTT; on a WebSocket without it, the client chooses by the subprotocol
 }
 
-// prepare brings a connection to where MQTT or AMQP begins. An error means that it ends before, as it does when nothing
-// but HTTP was spoken on it.
+// prepare brings a connection to where MQTT or AMQP begins. An error means that it ends before, as
+// it does when nothing but HTTP was spoken on it.
 func (h *Hub) prepare(c *conn) error {
 	if c.port.web {
 		c.cable = &cable{Conn: c.raw, c: c}
@@ -29,8 +29,8 @@ func (h *Hub) prepare(c *conn) error {
 	return nil
 }
 
-// secure puts TLS on a connection. The handshake itself happens when the connection is first read, unless a fault has
-// it otherwise.
+// secure puts TLS on a connection. The handshake itself happens when the connection is first read,
+// unless a fault has it otherwise.
 func (h *Hub) secure(c *conn) error {
 	if in := h.faults.take(MuteHandshake, c.id); in != nil {
 		c.blame(faultError(MuteHandshake))

@@ -56,7 +56,8 @@ func (b *busyDevice) do() {
 	require.NoError(b.t, b.h.RemoveDevice(other))
 }
 
-// Every log has the newest entries, as many as Options say; counts and waits are about all that ever were.
+// Every log has the newest entries, as many as Options say; counts and waits are about all that
+// ever were.
 func TestKeep(t *testing.T) {
 	for _, keep := range []int{1, 3, 16} {
 		synctest.Test(t, func(t *testing.T) {
@@ -131,7 +132,8 @@ func TestWaitForMoreThanIsKept(t *testing.T) {
 		})
 		require.NoError(t, h.WaitMessages(t.Context(), 5))
 		require.Equal(t, 5*time.Second, time.Since(start))
-		require.NoError(t, h.Wait(t.Context(), func(log []testbroker.Message) bool { return len(log) == 2 && log[1].Sequence == 7 }))
+		require.NoError(t, h.Wait(t.Context(),
+			func(log []testbroker.Message) bool { return len(log) == 2 && log[1].Sequence == 7 }))
 		require.Equal(t, 7*time.Second, time.Since(start))
 	})
 }
@@ -193,7 +195,8 @@ func TestForgettingWhileOthersRead(t *testing.T) {
 	wg.Wait()
 }
 
-// However long a hub lives, it holds no more than what it keeps, and keeping costs no more than a few moves of an entry.
+// However long a hub lives, it holds no more than what it keeps, and keeping costs no more than a
+// few moves of an entry.
 func TestMemoryIsBounded(t *testing.T) {
 	h, d := newHub(t, &testbroker.Options{Keep: 50})
 	w := login(t, h, d)
@@ -222,7 +225,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A call that is forgotten while it is under way goes on, and is really forgotten when it has ended.
+// A call that is forgotten while it is under way goes on, and is really forgotten when it has
+// ended.
 func TestForgottenCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Keep: 1})
@@ -265,7 +269,8 @@ func TestForgottenCommands(t *testing.T) {
 	})
 }
 
-// An upload that is forgotten is over, and its file goes with it, unless there was another of that name since.
+// An upload that is forgotten is over, and its file goes with it, unless there was another of that
+// name since.
 func TestForgottenUploads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Keep: 2})

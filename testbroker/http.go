@@ -8,24 +8,29 @@ import (
 	"time"
 )
 
-// HTTPOptions are the settings of connections over HTTP. The zero value of each field stands for its default.
+// HTTPOptions are the settings of connections over HTTP. The zero value of each field stands for
+// its default.
 type HTTPOptions struct {
 	// HeaderTimeout is how long a client may take for the head of a request. Default: 1 minute.
 	HeaderTimeout time.Duration
 	// RequestTimeout is how long a client may take for a request with its body. Default: 2 minutes.
 	RequestTimeout time.Duration
-	// IdleTimeout is how long a connection may be without a request. Default: 4 minutes; negative: as long as it likes.
+	// IdleTimeout is how long a connection may be without a request. Default: 4 minutes; negative: as
+	// long as it likes.
 	IdleTimeout time.Duration
 	// MaxHeader is how many bytes the head of a request may have. Default: 64 KB.
 	MaxHeader int
 	// NoHTTP2 leaves HTTP/2 out of the offer: TLS clients get HTTP/1.1.
 	NoHTTP2 bool
-	// APIVersions are the versions that the query parameter api-version may name. Default: [KnownAPIVersions].
+	// APIVersions are the versions that the query parameter api-version may name. Default:
+	// [KnownAPIVersions].
 	APIVersions []string
-	// StrictValues refuses messages with properties whose values have other characters than names may have: ASCII
-	// letters and digits and ! # $ % & ' * + - . ^ _ ` | ~. The service's documents say that it takes no others.
+	// StrictValues refuses messages with properties whose values have other characters than names may
+	// have: ASCII letters and digits and ! # $ % & ' * + - . ^ _ ` | ~. The service's documents say
+	// that it takes no others.
 	StrictValues bool
-	// TextErrors gives the bodies of errors the older form, "ErrorCode:DeviceNotFound;..." instead of JSON in JSON.
+	// TextErrors gives the bodies of errors the older form, "ErrorCode:DeviceNotFound;..." instead of
+	// JSON in JSON.
 	TextErrors bool
 	// RetryAfterDate writes Retry-After as a date instead of a number of seconds.
 	RetryAfterDate bool
@@ -34,7 +39,9 @@ type HTTPOptions struct {
 // KnownAPIVersions returns the versions of the service's API that devices are known to ask for.
 func KnownAPIVersions() []string {
 	return []string{
-		"2016-02-03", "2016-11-14", "2017-06-30", "2018-06-30", "2019-03-30", "2019-10-01", "2020-03-13", "2020-05-31-preview", "2020-09-30",
+		"2016-02-03", "2016-11-14", "2017-06-30", "2018-06-30", "2019-03-30", "2019-10-01", "2020-03-13",
+		"2020-05-31-preview",
+		"2020-09-30",
 		"2021-04-12",
 	}
 }
@@ -51,19 +58,20 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	return o
 }
 
-// DialHTTP is like [Hub.Dial], but HTTP/1.1 is spoken without TLS. It is the same port as that of [Hub.DialWS].
+// DialHTTP is like [Hub.Dial], but HTTP/1.1 is spoken without TLS. It is the same port as that of
+// [Hub.DialWS].
 func (h *Hub) DialHTTP(ctx context.Context, network, addr string) (net.Conn, error) {
 	return h.dial(ctx, network, addr, port{web: true})
 }
 
-// DialHTTPSPort is like [Hub.DialHTTP] with TLS below, in whose handshake the client chooses between HTTP/1.1 and HTTP/2:
-// see [Hub.DialTLSPort].
+// DialHTTPSPort is like [Hub.DialHTTP] with TLS below, in whose handshake the client chooses
+// between HTTP/1.1 and HTTP/2: see [Hub.DialTLSPort].
 func (h *Hub) DialHTTPSPort(ctx context.Context, network, addr string) (net.Conn, error) {
 	return h.dial(ctx, network, addr, port{secure: true, web: true})
 }
 
-// ListenHTTPS opens a port on which the hub speaks HTTPS, and MQTT and AMQP over WebSocket, as the service does on 443.
-// See [Hub.ListenTLS].
+// ListenHTTPS opens a port on which the hub speaks HTTPS, and MQTT and AMQP over WebSocket, as the
+// service does on 443. See [Hub.ListenTLS].
 func (h *Hub) ListenHTTPS(addr string) (net.Addr, error) {
 	return h.listen(addr, port{secure: true, web: true})
 }

@@ -38,13 +38,16 @@ type reply struct {
 	body string
 }
 
-// newPoster returns a client that reaches the hub by a dial function. It speaks TLS if there is a configuration, and
-// then HTTP/2 if the hub does.
-func newPoster(t testing.TB, dial func(ctx context.Context, network, addr string) (net.Conn, error), config *tls.Config, token string) *poster {
+// newPoster returns a client that reaches the hub by a dial function. It speaks TLS if there is a
+// configuration, and then HTTP/2 if the hub does.
+func newPoster(t testing.TB, dial func(ctx context.Context, network, addr string) (net.Conn, error), config *tls.Config,
+	token string) *poster {
 	way := &http.Transport{DialContext: dial, TLSClientConfig: config, ForceAttemptHTTP2: config != nil}
-	way.HTTP2 = &http.HTTP2Config{SendPingTimeout: 3 * time.Second, PingTimeout: 3 * time.Second} // or it never finds a dead link
+	// or it never finds a dead link
+	way.HTTP2 = &http.HTTP2Config{SendPingTimeout: 3 * time.Second, PingTimeout: 3 * time.Second}
 	t.Cleanup(way.CloseIdleConnections)
-	p := &poster{t: t, client: &http.Client{Transport: way, Timeout: 10 * time.Minute}, base: "http://hub.example.test", token: token}
+	p := &poster{t: t, client: &http.Client{Transport: way, Timeout: 10 * time.Minute}, base: "http://hub.example.test",
+		token: token}
 	if config != nil {
 		p.base = "https://hub.example.test"
 	}
@@ -92,7 +95,8 @@ func (p *poster) send(body string, header ...string) {
 	require.Equal(p.t, 204, r.StatusCode, r.body)
 }
 
-// refused checks that a reply is a refusal with a code, in the body as well as by its name in the head.
+// refused checks that a reply is a refusal with a code, in the body as well as by its name in the
+// head.
 func (r reply) refused(t testing.TB, code int) {
 	t.Helper()
 	require.Equal(t, code/1000, r.StatusCode, r.body)
@@ -117,7 +121,8 @@ func (r reply) refused(t testing.TB, code int) {
 // webWays are clients of every kind, with the major version of HTTP that they speak.
 func webWays(t testing.TB) map[string]func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
 	type way = func(t *testing.T, h *testbroker.Hub, token string) (*poster, int)
-	port := func(t *testing.T, listen func(string) (net.Addr, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	port := func(t *testing.T, listen func(string) (net.Addr, error)) func(ctx context.Context, network,
+		addr string) (net.Conn, error) {
 		addr, err := listen("127.0.0.1:0")
 		require.NoError(t, err)
 		return func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -151,7 +156,8 @@ func TestTelemetryOverHTTP(t *testing.T) {
 			h, d := newHub(t, nil)
 			p, major := way(t, h, token(d))
 			r := p.post("/devices/dev-1/messages/events"+version, `{"celsius":21}`,
-				"iothub-messageid", "m-1", "IoTHub-CorrelationId", "c-1", "iothub-contenttype", "application/json", "iothub-app-level", "high temp", "DT-Subject", "thermostat1",
+				"iothub-messageid", "m-1", "IoTHub-CorrelationId", "c-1", "iothub-contenttype", "application/json",
+				"iothub-app-level", "high temp", "DT-Subject", "thermostat1",
 				"iothub-to", "/devices/dev-1/messages/events", "Content-Type", "application/octet-stream")
 			require.Equal(t, 204, r.StatusCode, r.body)
 			require.Equal(t, major, r.ProtoMajor)
@@ -162,12 +168,15 @@ func TestTelemetryOverHTTP(t *testing.T) {
 			require.Len(t, log, 4)
 			m := log[0]
 			require.Equal(t, testbroker.Message{
-				DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "c-1", ContentType: "application/json", Component: "thermostat1",
+				DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "c-1", ContentType: "application/json",
+				Component: "thermostat1",
 				System: []testbroker.Property{
-					{"$.sub", "thermostat1"}, {"$.ct", "application/json"}, {"$.cid", "c-1"}, {"$.mid", "m-1"}, {"$.to", "/devices/dev-1/messages/events"},
+					{"$.sub", "thermostat1"}, {"$.ct", "application/json"}, {"$.cid", "c-1"}, {"$.mid", "m-1"}, {"$.to",
+						"/devices/dev-1/messages/events"},
 				},
-				Properties: []testbroker.Property{{"level", "high temp"}}, Body: []byte(`{"celsius":21}`), Protocol: testbroker.HTTP,
-				Topic: "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: m.Received, Sequence: 1,
+				Properties: []testbroker.Property{{"level", "high temp"}}, Body: []byte(`{"celsius":21}`),
+				Protocol: testbroker.HTTP,
+				Topic:    "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: m.Received, Sequence: 1,
 			}, m)
 			require.EqualValues(t, 1, log[3].Connection, "the connection is kept")
 			require.Equal(t, 1, h.Connections("dev-1"))
@@ -293,9 +302,10 @@ func TestWhatHTTPRefuses(t *testing.T) {
 			"long message id":      {"POST", events + version, "x", []string{"iothub-messageid", big[:129]}, 400004},
 			"nameless property":    {"POST", events + version, "x", []string{"iothub-app-", "b"}, 400004},
 			"not UTF-8":            {"POST", events + version, "x", []string{"iothub-app-a", "\xff"}, 400004},
-			"to another":           {"POST", events + version, "x", []string{"iothub-to", "/devices/dev-2/messages/events"}, 400004},
-			"compressed":           {"POST", events + version, "x", []string{"Content-Encoding", "gzip"}, 415000},
-			"no media type":        {"POST", events + version, "x", []string{"Content-Type", ";;"}, 415000},
+			"to another": {"POST", events + version, "x", []string{"iothub-to", "/devices/dev-2/messages/events"},
+				400004},
+			"compressed":    {"POST", events + version, "x", []string{"Content-Encoding", "gzip"}, 415000},
+			"no media type": {"POST", events + version, "x", []string{"Content-Type", ";;"}, 415000},
 		} {
 			t.Log(name)
 			p.do(c.method, c.path, c.body, c.header...).refused(t, c.code)
@@ -322,14 +332,18 @@ func TestWhatHTTPRefuses(t *testing.T) {
 func TestDateIsTheHubs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
-		h, err := testbroker.New(&testbroker.Options{Now: func() time.Time { return clock }, HTTP: testbroker.HTTPOptions{TextErrors: true}})
+		h, err := testbroker.New(&testbroker.Options{Now: func() time.Time {
+			return clock
+		}, HTTP: testbroker.HTTPOptions{TextErrors: true}})
 		require.NoError(t, err)
 		defer h.Close()
 		p := newPoster(t, h.DialHTTP, nil, "")
 		r := p.post("/devices/dev-1/messages/events"+version, "x")
 		require.Equal(t, "Tue, 06 May 2031 07:08:09 GMT", r.Header.Get("Date"))
 		require.Equal(t, 404, r.StatusCode)
-		require.Equal(t, `{"Message":"ErrorCode:DeviceNotFound;testbroker: no such identity: dev-1","ExceptionMessage":"Tracking ID:1-1"}`, r.body)
+		require.Equal(t,
+			`{"Message":"ErrorCode:DeviceNotFound;testbroker: no such identity: dev-1","ExceptionMessage":"Tracking ID:1-1"}`,
+			r.body)
 		p.client.CloseIdleConnections()
 	})
 }
@@ -345,8 +359,9 @@ func TestSlowClientsOverHTTP(t *testing.T) {
 		"half a head": {"POST /devices/dev-1/messages/events HTTP/1.1\r\nHost: hub.example.test\r\nA: ", time.Minute, ""},
 		"half a body": {"POST /devices/dev-1/messages/events?api-version=2021-04-12 HTTP/1.1\r\nHost: hub.example.test\r\n" +
 			"Content-Length: 10\r\nAuthorization: %s\r\n\r\nabc", 2 * time.Minute, "HTTP/1.1 400 "},
-		"second request": {"POST /devices/dev-1/messages/events?api-version=2021-04-12 HTTP/1.1\r\nHost: hub.example.test\r\n" +
-			"Content-Length: 1\r\nAuthorization: %s\r\n\r\na", 4 * time.Minute, "HTTP/1.1 204 "},
+		"second request": {
+			"POST /devices/dev-1/messages/events?api-version=2021-04-12 HTTP/1.1\r\nHost: hub.example.test\r\n" +
+				"Content-Length: 1\r\nAuthorization: %s\r\n\r\na", 4 * time.Minute, "HTTP/1.1 204 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -399,7 +414,8 @@ func policyToken(p testbroker.Policy, host string) string {
 	return sign(host, p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=" + p.Name
 }
 
-// Over HTTP/2 a body that does not come is not waited for either, and others on the connection do not wait for it.
+// Over HTTP/2 a body that does not come is not waited for either, and others on the connection do
+// not wait for it.
 func TestSlowStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -444,7 +460,8 @@ func FuzzHTTP(f *testing.F) {
 			"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n",
 		"GET /devices/dev-1/messages/devicebound?api-version=2021-04-12" + head + "\r\n",
 		"DELETE /devices/dev-1/messages/devicebound/x?reject&api-version=2021-04-12" + head + "If-Match: \"x\"\r\n\r\n",
-		"GET /%24iothub/websocket" + head + "\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET //%2F%zz?%zz" + head + "\r\n", "\x16\x03\x01",
+		"GET /%24iothub/websocket" + head + "\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET //%2F%zz?%zz" + head + "\r\n",
+		"\x16\x03\x01",
 	} {
 		f.Add([]byte(s))
 	}
@@ -503,7 +520,8 @@ func TestCloseOverHTTPSLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	h, d := newHub(t, nil)
 	h.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteReceive, Times: -1})
-	h.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteTelemetry, Delay: time.Hour, After: 10, Times: -1})
+	h.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteTelemetry, Delay: time.Hour, After: 10,
+		Times: -1})
 	var clients []*poster
 	var wg sync.WaitGroup
 	for range 10 {
@@ -522,6 +540,7 @@ func TestCloseOverHTTPSLeavesNothing(t *testing.T) {
 	for _, p := range clients {
 		p.client.CloseIdleConnections()
 	}
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 10*time.Second, 10*time.Millisecond, // one asks
+	// one asks
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 10*time.Second, 10*time.Millisecond,
 		"%d goroutines, %d before", runtime.NumGoroutine(), before)
 }

@@ -112,7 +112,8 @@ func (q *httpRequest) sendStream(a httpAnswer) {
 	}
 }
 
-// sendRaw is for HTTP/1.1: it takes the connection from the server, writes by itself, and ends the connection.
+// sendRaw is for HTTP/1.1: it takes the connection from the server, writes by itself, and ends the
+// connection.
 func (q *httpRequest) sendRaw(a httpAnswer) {
 	conn, _, err := http.NewResponseController(q.w).Hijack()
 	if err != nil {
@@ -141,7 +142,8 @@ func (q *httpRequest) sendRaw(a httpAnswer) {
 // text is the answer as it goes over HTTP/1.1.
 func (a *httpAnswer) text(r *http.Request) []byte {
 	answer := http.Response{
-		StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body)),
+		StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: a.header,
+		Body:          io.NopCloser(bytes.NewReader(a.body)),
 		ContentLength: -1,
 		Close:         a.way != wayLast, // that it ends behind the last one is not announced
 	}

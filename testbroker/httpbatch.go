@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// batchType is the content type of a batch. Without it an array in JSON is the body of a single message.
+// batchType is the content type of a batch. Without it an array in JSON is the body of a single
+// message.
 const batchType = "application/vnd.microsoft.iothub.json"
 
 // A batchEntry is a message of a batch. Properties have the names of headers.

@@ -8,11 +8,14 @@ import (
 	"time"
 )
 
-// commandRoutes are the requests about commands. Over HTTP a device asks for them; there are none to modules.
+// commandRoutes are the requests about commands. Over HTTP a device asks for them; there are none
+// to modules.
 var commandRoutes = []httpRoute{
 	{kind: RouteReceive, method: http.MethodGet, path: "devices/{device}/messages/devicebound", do: getCommand},
-	{kind: RouteSettle, method: http.MethodDelete, path: "devices/{device}/messages/devicebound/{lock}", do: deleteCommand},
-	{kind: RouteSettle, method: http.MethodPost, path: "devices/{device}/messages/devicebound/{lock}/abandon", do: abandonCommand},
+	{kind: RouteSettle, method: http.MethodDelete, path: "devices/{device}/messages/devicebound/{lock}",
+		do: deleteCommand},
+	{kind: RouteSettle, method: http.MethodPost, path: "devices/{device}/messages/devicebound/{lock}/abandon",
+		do: abandonCommand},
 }
 
 // getCommand locks the next command and hands it out, with the lock token as its ETag.
@@ -29,7 +32,8 @@ func getCommand(q *httpRequest) httpAnswer {
 	return httpAnswer{status: http.StatusOK, header: r.httpHeader(), body: r.C2D.Body}
 }
 
-// deleteCommand completes a command, or with the parameter reject, which needs no value, ends it otherwise.
+// deleteCommand completes a command, or with the parameter reject, which needs no value, ends it
+// otherwise.
 func deleteCommand(q *httpRequest) httpAnswer {
 	if q.query.Has("reject") {
 		return q.settle(Rejected)
@@ -39,11 +43,12 @@ func deleteCommand(q *httpRequest) httpAnswer {
 
 func abandonCommand(q *httpRequest) httpAnswer { return q.settle(Enqueued) }
 
-// settle does what a client wants to become of the command that it has locked. The token of the path may stand in
-// If-Match as well.
+// settle does what a client wants to become of the command that it has locked. The token of the
+// path may stand in If-Match as well.
 func (q *httpRequest) settle(to C2DState) httpAnswer {
 	lock := q.vars["lock"]
-	if tag := q.Header.Values("If-Match"); len(tag) > 0 && tag[0] != "*" && !strings.EqualFold(strings.Trim(tag[0], `"`), lock) {
+	if tag := q.Header.Values("If-Match"); len(tag) > 0 && tag[0] != "*" && !strings.EqualFold(strings.Trim(tag[0], `"`),
+		lock) {
 		return q.fail(httpErrorf(412001, "If-Match %s is not the lock token %s of the path", tag[0], lock))
 	}
 	queue, err := q.hub.queue(q.id)
@@ -57,7 +62,8 @@ func (q *httpRequest) settle(to C2DState) httpAnswer {
 	return httpAnswer{status: http.StatusNoContent}
 }
 
-// httpHeader is a command's properties as they go over HTTP. Those that no header can carry are left out.
+// httpHeader is a command's properties as they go over HTTP. Those that no header can carry are
+// left out.
 func (r *C2DRecord) httpHeader() http.Header {
 	m := r.C2D
 	header := http.Header{"Content-Type": {"application/octet-stream"}, "ETag": {`"` + r.LockToken + `"`}}
@@ -72,7 +78,8 @@ func (r *C2DRecord) httpHeader() http.Header {
 	}
 	for name, value := range map[string]string{
 		"iothub-messageid": m.MessageID, "iothub-correlationid": m.CorrelationID, "iothub-userid": m.UserID,
-		"iothub-contenttype": m.ContentType, "iothub-contentencoding": m.ContentEncoding, "iothub-ack": m.Ack, "iothub-expiry": expiry,
+		"iothub-contenttype": m.ContentType, "iothub-contentencoding": m.ContentEncoding, "iothub-ack": m.Ack,
+		"iothub-expiry":         expiry,
 		"iothub-to":             "/" + identity{r.DeviceID, r.ModuleID}.resource() + "/messages/devicebound",
 		"iothub-sequencenumber": strconv.Itoa(r.Sequence), "iothub-enqueuedtime": r.Enqueued.UTC().Format(timeLayout),
 		"iothub-deliverycount": strconv.Itoa(r.Deliveries - 1),
@@ -84,8 +91,8 @@ func (r *C2DRecord) httpHeader() http.Header {
 	return header
 }
 
-// pull locks the first command that waits, for a client that has asked for it. Such a lock is the client's own: it does
-// not end with a connection.
+// pull locks the first command that waits, for a client that has asked for it. Such a lock is the
+// client's own: it does not end with a connection.
 func (q *c2dQueue) pull(c *conn) (C2DRecord, bool) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -105,8 +112,8 @@ func (q *c2dQueue) pull(c *conn) (C2DRecord, bool) {
 	return e.C2DRecord, true
 }
 
-// settle does what a client wants to become of a command that it has pulled; false when the lock is not its own any
-// more.
+// settle does what a client wants to become of a command that it has pulled; false when the lock is
+// not its own any more.
 func (q *c2dQueue) settle(lock string, to C2DState) bool {
 	q.mu.Lock()
 	defer q.unlock()

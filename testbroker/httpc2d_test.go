@@ -30,15 +30,17 @@ func TestCommandsOverHTTP(t *testing.T) {
 
 		expiry := time.Date(2000, 1, 1, 5, 0, 0, 0, time.UTC)
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{
-			MessageID: "1", CorrelationID: "c", UserID: "u", ContentType: "text/plain", ContentEncoding: "utf-8", Ack: "full", Expiry: expiry,
+			MessageID: "1", CorrelationID: "c", UserID: "u", ContentType: "text/plain", ContentEncoding: "utf-8", Ack: "full",
+			Expiry:     expiry,
 			Properties: []testbroker.Property{{"color", "blue"}, {"no name", "x"}, {"empty", ""}}, Body: []byte("reboot"),
 		}))
 		r, lock := p.receive()
 		require.Equal(t, "reboot", r.body)
 		for name, want := range map[string]string{
 			"iothub-messageid": "1", "iothub-correlationid": "c", "iothub-userid": "u", "iothub-contenttype": "text/plain",
-			"iothub-contentencoding": "utf-8", "iothub-ack": "full", "iothub-expiry": "2000-01-01T05:00:00.0000000Z", "iothub-app-color": "blue",
-			"iothub-to": "/devices/dev-1/messages/devicebound", "iothub-sequencenumber": "1", "iothub-deliverycount": "0",
+			"iothub-contentencoding": "utf-8", "iothub-ack": "full", "iothub-expiry": "2000-01-01T05:00:00.0000000Z",
+			"iothub-app-color": "blue",
+			"iothub-to":        "/devices/dev-1/messages/devicebound", "iothub-sequencenumber": "1", "iothub-deliverycount": "0",
 			"iothub-enqueuedtime": "2000-01-01T00:00:00.0000000Z",
 		} {
 			require.Equal(t, want, r.Header.Get(name), name)
@@ -54,7 +56,8 @@ func TestCommandsOverHTTP(t *testing.T) {
 		p.do("POST", inbound+"/"+lock+version, "").refused(t, 405000)
 
 		// Abandoned: it comes again, with another token.
-		require.Equal(t, 204, p.do("POST", "/devices/dev-1/messages/deviceBound/"+lock+"/abandon"+version, "", "If-Match", `"`+lock+`"`).StatusCode)
+		require.Equal(t, 204, p.do("POST", "/devices/dev-1/messages/deviceBound/"+lock+"/abandon"+version, "", "If-Match",
+			`"`+lock+`"`).StatusCode)
 		p.do("DELETE", inbound+"/"+lock+version, "").refused(t, 412002)
 		r, second := p.receive()
 		require.NotEqual(t, lock, second)

@@ -20,11 +20,12 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 )
 
-// errIdleHTTP is the cause of the end of a connection over HTTP that sent no request, or only a part of one, in time.
+// errIdleHTTP is the cause of the end of a connection over HTTP that sent no request, or only a
+// part of one, in time.
 var errIdleHTTP = errors.New("client sent no request in time")
 
-// A webFront hands connections to the server of package net/http, which speaks HTTP/1.1 and HTTP/2 on them. To the
-// server it is a listener. The server is made when the first connection comes.
+// A webFront hands connections to the server of package net/http, which speaks HTTP/1.1 and HTTP/2
+// on them. To the server it is a listener. The server is made when the first connection comes.
 type webFront struct {
 	hub   *Hub
 	start sync.Once
@@ -49,7 +50,8 @@ func (f *webFront) Close() error { return nil }
 // Addr is a name.
 func (f *webFront) Addr() net.Addr { return memconn.Addr(frontName) }
 
-// give has the server serve a connection; false when the hub is closed. Only a goroutine of the hub may call it.
+// give has the server serve a connection; false when the hub is closed. Only a goroutine of the hub
+// may call it.
 func (f *webFront) give(c net.Conn) bool {
 	f.start.Do(func() {
 		o := f.hub.http
@@ -108,8 +110,8 @@ func httpConnOf(c net.Conn) *httpConn {
 	return c.(*cable).http
 }
 
-// An httpConn is a connection over HTTP as the hub sees it. Requests of many devices may come on it, and over HTTP/2 at
-// the same time.
+// An httpConn is a connection over HTTP as the hub sees it. Requests of many devices may come on
+// it, and over HTTP/2 at the same time.
 type httpConn struct {
 	hub      *Hub
 	c        *conn
@@ -126,8 +128,8 @@ type httpConn struct {
 	err      error                 // that reading ended with
 }
 
-// serveHTTP is the life of a connection from the first byte of HTTP on. It returns nil when the connection has become a
-// WebSocket.
+// serveHTTP is the life of a connection from the first byte of HTTP on. It returns nil when the
+// connection has become a WebSocket.
 func (h *Hub) serveHTTP(c *conn) error {
 	if c.mode.Load() != open {
 		c.drain()
@@ -239,7 +241,8 @@ func (a *httpConn) whoLocked(selector string) []identity {
 	return all
 }
 
-// expel tells that those whom a selector means are not connected any more. Their next requests are refused.
+// expel tells that those whom a selector means are not connected any more. Their next requests are
+// refused.
 func (a *httpConn) expel(selector string, cause error) {
 	h := a.hub
 	h.mu.Lock()
@@ -270,7 +273,8 @@ func (a *httpConn) finish(cause error) {
 	}
 }
 
-// A cable is what HTTP, or TLS below it, is spoken on: the network connection, as the modes of the hub's end have it.
+// A cable is what HTTP, or TLS below it, is spoken on: the network connection, as the modes of the
+// hub's end have it.
 type cable struct {
 	net.Conn
 	c    *conn

@@ -36,8 +36,8 @@ func (q *httpRequest) mute(in *Injected) httpAnswer {
 	return httpAnswer{way: wayNone}
 }
 
-// before lets the faults have their way that happen to a request before anything is known but whose it says it is; false
-// when there are none and it is to be dealt with.
+// before lets the faults have their way that happen to a request before anything is known but whose
+// it says it is; false when there are none and it is to be dealt with.
 func (q *httpRequest) before() (httpAnswer, bool) {
 	if !q.route.kind.backEnds() {
 		if a, over := q.gone(); over {
@@ -86,8 +86,9 @@ func (q *httpRequest) gone() (httpAnswer, bool) {
 	return httpAnswer{}, false
 }
 
-// firstFaults lets faults of a connect have their way with the first request of a device on a connection. One that is
-// refused is no first request: the next is. Who is not in the registry is not kept in mind.
+// firstFaults lets faults of a connect have their way with the first request of a device on a
+// connection. One that is refused is no first request: the next is. Who is not in the registry is
+// not kept in mind.
 func (q *httpRequest) firstFaults() (httpAnswer, bool) {
 	h, a := q.hub, q.conn
 	h.mu.Lock()
@@ -151,7 +152,8 @@ func (q *httpRequest) after(a httpAnswer) httpAnswer {
 		way  httpWay
 		body bool // it needs one
 	}{
-		{DropDuringAnswer, wayTorn, false}, {SlowAnswer, waySlow, false}, {GarbageAnswer, wayGarbage, false}, {NoContentLength, wayBare, true},
+		{DropDuringAnswer, wayTorn, false}, {SlowAnswer, waySlow, false}, {GarbageAnswer, wayGarbage, false},
+		{NoContentLength, wayBare, true},
 	} {
 		if f.body && len(a.body) == 0 {
 			continue
@@ -204,7 +206,8 @@ func commonCode(status int) int {
 	return status * 1000
 }
 
-// retryAfter says when the client may come again: in whole seconds, or at a date by the hub's clock.
+// retryAfter says when the client may come again: in whole seconds, or at a date by the hub's
+// clock.
 func (q *httpRequest) retryAfter(a *httpAnswer, f *Fault, wait time.Duration) {
 	wait = wait.Truncate(time.Second) + ceil(wait)
 	value := strconv.Itoa(int(wait / time.Second))
@@ -235,7 +238,8 @@ func (f *faults) script(in *Injected) int {
 	return status
 }
 
-// early returns how long before its time a request comes; zero, when it comes in time, and the next has a time to keep.
+// early returns how long before its time a request comes; zero, when it comes in time, and the next
+// has a time to keep.
 func (f *faults) early(in *Injected) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A faultCase is a fault and what three requests, each with a message, and ten seconds for its answer, come to.
+// A faultCase is a fault and what three requests, each with a message, and ten seconds for its
+// answer, come to.
 type faultCase struct {
 	fault  testbroker.Fault
 	want   [3]int // status; 0 = no answer
@@ -275,12 +276,18 @@ func TestRetryAfter(t *testing.T) {
 		fault   testbroker.Fault
 		want    []string
 	}{
-		"none":     {H{}, F{Kind: testbroker.AnswerStatus}, []string{"", ""}},
-		"seconds":  {H{}, F{Kind: testbroker.AnswerStatus, RetryAfter: 1500 * time.Millisecond, Times: 2}, []string{"2", "2"}},
-		"date":     {H{}, F{Kind: testbroker.AnswerStatus, RetryAfter: time.Minute, RetryAfterDate: true}, []string{"Sat, 01 Jan 2000 00:01:00 GMT", ""}},
-		"option":   {H{RetryAfterDate: true}, F{Kind: testbroker.RefuseConnect, RetryAfter: time.Second}, []string{"Sat, 01 Jan 2000 00:00:01 GMT", ""}},
+		"none": {H{}, F{Kind: testbroker.AnswerStatus}, []string{"", ""}},
+		"seconds": {H{}, F{Kind: testbroker.AnswerStatus, RetryAfter: 1500 * time.Millisecond, Times: 2},
+			[]string{"2", "2"}},
+		"date": {H{}, F{Kind: testbroker.AnswerStatus, RetryAfter: time.Minute, RetryAfterDate: true},
+			[]string{"Sat, 01 Jan 2000 00:01:00 GMT",
+				""}},
+		"option": {H{RetryAfterDate: true}, F{Kind: testbroker.RefuseConnect, RetryAfter: time.Second},
+			[]string{"Sat, 01 Jan 2000 00:00:01 GMT",
+				""}},
 		"throttle": {H{}, F{Kind: testbroker.Throttle, Rate: 0.4}, []string{"", "3"}},
-		"dates":    {H{RetryAfterDate: true}, F{Kind: testbroker.Throttle, Rate: 0.4}, []string{"", "Sat, 01 Jan 2000 00:00:03 GMT"}},
+		"dates": {H{RetryAfterDate: true}, F{Kind: testbroker.Throttle, Rate: 0.4}, []string{"",
+			"Sat, 01 Jan 2000 00:00:03 GMT"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -344,10 +351,13 @@ func TestFaultsOfAnAnswerWithABody(t *testing.T) {
 func TestFaultMessagesOverHTTP(t *testing.T) {
 	ask := func(p *poster, kind string, more ...string) (reply, error) {
 		return p.try("POST", "/devices/dev-1/messages/events"+version, "x",
-			append([]string{"iothub-app-AzIoTHub_FaultOperationType", kind, "iothub-app-AzIoTHub_FaultOperationCloseReason", "boom"}, more...)...)
+			append([]string{"iothub-app-AzIoTHub_FaultOperationType", kind, "iothub-app-AzIoTHub_FaultOperationCloseReason",
+				"boom"}, more...)...)
 	}
-	const delay, duration = "iothub-app-AzIoTHub_FaultOperationDelayInSecs", "iothub-app-AzIoTHub_FaultOperationDurationInSecs"
-	for kind, code := range map[string]int{"InvokeThrottling": 429001, "InvokeMaxMessageQuota": 403002, "InvokeAuthError": 401003} {
+	const delay, duration = "iothub-app-AzIoTHub_FaultOperationDelayInSecs",
+		"iothub-app-AzIoTHub_FaultOperationDurationInSecs"
+	for kind, code := range map[string]int{"InvokeThrottling": 429001, "InvokeMaxMessageQuota": 403002,
+		"InvokeAuthError": 401003} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
@@ -465,8 +475,10 @@ func stressHTTP(t *testing.T, seed uint64) {
 	var pauses []time.Duration
 	for range 40 {
 		plan = append(plan, testbroker.Fault{
-			Kind: kinds[rng.IntN(len(kinds))], After: rng.IntN(5), Times: 1 + rng.IntN(2), Statuses: []int{500 + rng.IntN(5), 429, 0},
-			Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(10*time.Second))), Rate: 10,
+			Kind: kinds[rng.IntN(len(kinds))], After: rng.IntN(5), Times: 1 + rng.IntN(2), Statuses: []int{500 + rng.IntN(5),
+				429, 0},
+			Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(10*time.Second))),
+			Rate: 10,
 		})
 		pauses = append(pauses, time.Duration(rng.Int64N(int64(3*time.Second))))
 	}
@@ -479,7 +491,8 @@ func stressHTTP(t *testing.T, seed uint64) {
 		p.client.Timeout = 5 * time.Second
 		wg.Go(func() {
 			for n := 0; n < messages; time.Sleep(time.Second) {
-				r, err := p.try("POST", "/devices/"+d.ID+"/messages/events"+version, fmt.Sprint("body ", n), "iothub-messageid", fmt.Sprint(n))
+				r, err := p.try("POST", "/devices/"+d.ID+"/messages/events"+version, fmt.Sprint("body ", n), "iothub-messageid",
+					fmt.Sprint(n))
 				if err == nil && r.StatusCode == 204 {
 					n++
 				}
@@ -543,14 +556,16 @@ func TestFaultsOverRealHTTPS(t *testing.T) {
 				require.Equal(t, c.want, r.StatusCode)
 			}
 			require.NoError(t, in.WaitFired(t.Context(), 1))
-			// A POST is not repeated by the client when the connection turns out to have ended, so it starts anew.
+			// A POST is not repeated by the client when the connection turns out to have ended, so it starts
+			// anew.
 			p.client.CloseIdleConnections()
 			p.send("x")
 		})
 	}
 }
 
-// What happens to a device does not happen to a back end that asks about it, unless the fault says so.
+// What happens to a device does not happen to a back end that asks about it, unless the fault says
+// so.
 func TestFaultsSpareBackEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)

@@ -22,7 +22,8 @@ func (q *httpRequest) order(m Message) (httpAnswer, bool) {
 	return httpAnswer{status: http.StatusNoContent}, true
 }
 
-// obey does what a device asked for on a connection: it cuts what the device uses, or has its messages refused.
+// obey does what a device asked for on a connection: it cuts what the device uses, or has its
+// messages refused.
 func (a *httpConn) obey(id identity, kind orderKind, f *FaultMessage) {
 	h := a.hub
 	h.mu.Lock()

@@ -45,7 +45,8 @@ func (q *httpRequest) sleep(d time.Duration) bool {
 	return false
 }
 
-// hang waits until the client has gone. That it does so is only seen when there is nothing left to read of the request.
+// hang waits until the client has gone. That it does so is only seen when there is nothing left to
+// read of the request.
 func (q *httpRequest) hang() {
 	io.Copy(io.Discard, q.Body)
 	q.unhurry()

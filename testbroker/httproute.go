@@ -26,8 +26,8 @@ const (
 	RouteUploadDone
 	// RouteBlob is about a file in the store.
 	RouteBlob
-	// RouteRegistry, RouteTwin and RouteMethod are requests of back ends: about the registry, which includes queries, about a
-	// twin, and to call a method.
+	// RouteRegistry, RouteTwin and RouteMethod are requests of back ends: about the registry, which
+	// includes queries, about a twin, and to call a method.
 	RouteRegistry
 	RouteTwin
 	RouteMethod
@@ -46,26 +46,30 @@ func (k RouteKind) String() string {
 	return fmt.Sprintf("RouteKind(%d)", uint8(k))
 }
 
-// backEnds says whether requests of the kind come from back ends: whom they are about is not who asks, and what happens to
-// that device does not happen to them.
+// backEnds says whether requests of the kind come from back ends: whom they are about is not who
+// asks, and what happens to that device does not happen to them.
 func (k RouteKind) backEnds() bool { return k >= RouteRegistry && k <= RouteMethod }
 
-// textErrors says whether errors have the older form whatever [HTTPOptions] say: SDKs for back ends find the name of a
-// code in the text.
+// textErrors says whether errors have the older form whatever [HTTPOptions] say: SDKs for back ends
+// find the name of a code in the text.
 func (k RouteKind) textErrors() bool { return k == RouteRegistry || k == RouteTwin }
 
-// An httpRoute is a kind of request that the hub understands. Who adds some gives them to allRoutes.
+// An httpRoute is a kind of request that the hub understands. Who adds some gives them to
+// allRoutes.
 type httpRoute struct {
 	kind   RouteKind
 	method string
-	// path has segments that stand for themselves, in any letter case, or as "{name}" for one that is not empty. The last may be
-	// "{name...}", which stands for all that follow, one at least. {device} and {module} say whose request it is.
+	// path has segments that stand for themselves, in any letter case, or as "{name}" for one that is
+	// not empty. The last may be "{name...}", which stands for all that follow, one at least. {device}
+	// and {module} say whose request it is.
 	path string
 	// host says whether requests to a host are for the route; nil: to those by which the hub is known.
 	host func(h *Hub, host string) bool
-	// open routes need no api-version and no authentication: do sees to that. They may be without {device}.
+	// open routes need no api-version and no authentication: do sees to that. They may be without
+	// {device}.
 	open bool
-	// do answers a request that has been authenticated. It runs in the request's goroutine, many at once, with no lock held.
+	// do answers a request that has been authenticated. It runs in the request's goroutine, many at
+	// once, with no lock held.
 	do func(q *httpRequest) httpAnswer
 }
 
@@ -98,7 +102,8 @@ func (r *httpRoute) match(segments []string) (vars map[string]string, ok bool) {
 	return vars, len(segments) == len(want)
 }
 
-// route finds what a request is for. The error is for a path, host or method that the hub does not have.
+// route finds what a request is for. The error is for a path, host or method that the hub does not
+// have.
 func (h *Hub) route(r *http.Request) (*httpRoute, map[string]string, *httpError) {
 	path := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	for i, s := range path {

@@ -14,14 +14,15 @@ import (
 // telemetryRoutes are the requests that send messages.
 var telemetryRoutes = []httpRoute{
 	{kind: RouteTelemetry, method: http.MethodPost, path: "devices/{device}/messages/events", do: postTelemetry},
-	{kind: RouteTelemetry, method: http.MethodPost, path: "devices/{device}/modules/{module}/messages/events", do: postTelemetry},
+	{kind: RouteTelemetry, method: http.MethodPost, path: "devices/{device}/modules/{module}/messages/events",
+		do: postTelemetry},
 }
 
 // appHeader is what the names of application properties begin with, in any letter case.
 const appHeader = "iothub-app-"
 
-// systemHeaders are the names of system properties over HTTP, in lower case, and what the log calls them. Names that begin
-// with "iothub-" and are not here mean nothing.
+// systemHeaders are the names of system properties over HTTP, in lower case, and what the log calls
+// them. Names that begin with "iothub-" and are not here mean nothing.
 var systemHeaders = map[string]string{
 	"iothub-messageid":       "$.mid",
 	"iothub-correlationid":   "$.cid",
@@ -145,8 +146,8 @@ func (q *httpRequest) readTelemetry() ([]Message, *httpError) {
 	return []Message{m}, bad
 }
 
-// headerProperties takes the properties from the head, by their names in lower case: what case they were sent in is not
-// known for sure.
+// headerProperties takes the properties from the head, by their names in lower case: what case they
+// were sent in is not known for sure.
 func (q *httpRequest) headerProperties() (map[string]string, *httpError) {
 	all := make(map[string]string)
 	for name, values := range q.Header {
@@ -165,7 +166,8 @@ func (q *httpRequest) headerProperties() (map[string]string, *httpError) {
 // message makes of a body and properties, by the names of headers, what the log has.
 func (q *httpRequest) message(body []byte, properties map[string]string) (Message, *httpError) {
 	m := Message{
-		DeviceID: q.id.device, ModuleID: q.id.module, Protocol: HTTP, Topic: q.path(), QoS: 1, Connection: q.c.number, Body: body,
+		DeviceID: q.id.device, ModuleID: q.id.module, Protocol: HTTP, Topic: q.path(), QoS: 1, Connection: q.c.number,
+		Body: body,
 	}
 	seen := make(map[string]bool, len(properties))
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
@@ -233,7 +235,8 @@ func samePath(a, b string) bool {
 	return err == nil && strings.EqualFold(text, b)
 }
 
-// checkProperty checks the name, and the value if the hub is to be strict with it, of an application property.
+// checkProperty checks the name, and the value if the hub is to be strict with it, of an
+// application property.
 func (h *Hub) checkProperty(p Property) *httpError {
 	switch {
 	case p.Name == "":

@@ -53,19 +53,23 @@ var (
 
 // Options are the settings of a hub. The zero value of each field stands for its default.
 type Options struct {
-	// HostName is the hub's name in user names, tokens and its certificate. Default: [DefaultHostName].
+	// HostName is the hub's name in user names, tokens and its certificate. Default:
+	// [DefaultHostName].
 	HostName string
-	// Now is the hub's clock: it judges tokens, stamps messages and events and dates the certificate. It is called
-	// from any goroutine. Default: [time.Now]. Delays and durations run by the real clock, or the bubble's.
+	// Now is the hub's clock: it judges tokens, stamps messages and events and dates the certificate.
+	// It is called from any goroutine. Default: [time.Now]. Delays and durations run by the real
+	// clock, or the bubble's.
 	Now func() time.Time
-	// TokenGrace is how long after its expiry a token is still good. Default: [DefaultTokenGrace]; negative: no grace.
+	// TokenGrace is how long after its expiry a token is still good. Default: [DefaultTokenGrace];
+	// negative: no grace.
 	TokenGrace time.Duration
-	// ConnectionGrace is how long after the expiry of its token a connection is cut. Default: that of tokens; negative:
-	// no grace.
+	// ConnectionGrace is how long after the expiry of its token a connection is cut. Default: that of
+	// tokens; negative: no grace.
 	ConnectionGrace time.Duration
 	// C2D is about the queues of commands.
 	C2D C2DOptions
-	// FaultMessages says what the hub does with messages by which a device asks for a fault. Default: it obeys.
+	// FaultMessages says what the hub does with messages by which a device asks for a fault. Default:
+	// it obeys.
 	FaultMessages FaultMessages
 	// AMQP is about connections that speak it.
 	AMQP AMQPOptions
@@ -73,21 +77,24 @@ type Options struct {
 	HTTP HTTPOptions
 	// Uploads is about files that devices upload.
 	Uploads UploadOptions
-	// WebSocketFrame, unless zero, is how many bytes the hub puts into one frame at most, regardless of where packets
-	// begin. Default: what it writes at a time is one frame.
+	// WebSocketFrame, unless zero, is how many bytes the hub puts into one frame at most, regardless
+	// of where packets begin. Default: what it writes at a time is one frame.
 	WebSocketFrame int
-	// Keep, if positive, is how many entries of each log the hub keeps, the newest, so that it can run for as long as one likes:
-	// messages, conflicts, calls of methods, their answers, faults asked for by message, uploads with their files, and for each
-	// device or module its commands and its requests about the twin. The oldest are forgotten, and so are the commands of devices
-	// removed that many removals ago. Waits, counts and sequence numbers go on as if all were kept, and what is under way goes
-	// on, except that an upload is over when it is forgotten. Memory for up to as many again is freed a while later. Default: all
-	// are kept until [Hub.Reset].
+	// Keep, if positive, is how many entries of each log the hub keeps, the newest, so that it can run
+	// for as long as one likes: messages, conflicts, calls of methods, their answers, faults asked for
+	// by message, uploads with their files, and for each device or module its commands and its
+	// requests about the twin. The oldest are forgotten, and so are the commands of devices removed
+	// that many removals ago. Waits, counts and sequence numbers go on as if all were kept, and what
+	// is under way goes on, except that an upload is over when it is forgotten. Memory for up to as
+	// many again is freed a while later. Default: all are kept until [Hub.Reset].
 	Keep int
-	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeat from run to run: clients that trust a hub trust the
-	// next one of the same seed. Who knows the seed has the keys.
+	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeat from run
+	// to run: clients that trust a hub trust the next one of the same seed. Who knows the seed has the
+	// keys.
 	Seed uint64
-	// OnEvent is told of all that happens: see [EventKind]. It is called from the goroutines of connections and of callers
-	// of the hub, several at once, and must not wait. It may call methods that do not wait. Default: nobody is told.
+	// OnEvent is told of all that happens: see [EventKind]. It is called from the goroutines of
+	// connections and of callers of the hub, several at once, and must not wait. It may call methods
+	// that do not wait. Default: nobody is told.
 	OnEvent func(Event)
 }
 
@@ -107,9 +114,10 @@ type Hub struct {
 	onEvent  func(Event)
 
 	server  *mochi.Server
-	done    chan struct{}  // closed when Close begins
-	stopped chan struct{}  // closed when Close is through
-	wg      sync.WaitGroup // every goroutine of the hub; grows only under mu while closed is false, or from a goroutine in it
+	done    chan struct{} // closed when Close begins
+	stopped chan struct{} // closed when Close is through
+	// every goroutine of the hub; grows only under mu while closed is false, or from a goroutine in it
+	wg      sync.WaitGroup
 	changed notifier
 	log     telemetryLog
 	faults  faults
@@ -213,8 +221,8 @@ func New(o *Options) (*Hub, error) {
 // HostName returns the hub's name.
 func (h *Hub) HostName() string { return h.host }
 
-// Close cuts all connections, stops all listeners and waits for every goroutine of the hub. The log can still be read.
-// A second Close waits for the first.
+// Close cuts all connections, stops all listeners and waits for every goroutine of the hub. The log
+// can still be read. A second Close waits for the first.
 func (h *Hub) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -244,14 +252,15 @@ func (h *Hub) Close() error {
 	return errors.Join(errs...)
 }
 
-// Dial connects to the hub in memory and returns the client's end, on which MQTT is spoken without TLS. Network and
-// address are taken as they come. The signature is that of [net.Dialer.DialContext].
+// Dial connects to the hub in memory and returns the client's end, on which MQTT is spoken without
+// TLS. Network and address are taken as they come. The signature is that of
+// [net.Dialer.DialContext].
 func (h *Hub) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	return h.dial(ctx, network, addr, port{})
 }
 
-// DialTLSPort is like [Hub.Dial], but at the other end the hub waits for a TLS handshake, which is up to the caller:
-// see [Hub.ClientTLS].
+// DialTLSPort is like [Hub.Dial], but at the other end the hub waits for a TLS handshake, which is
+// up to the caller: see [Hub.ClientTLS].
 func (h *Hub) DialTLSPort(ctx context.Context, network, addr string) (net.Conn, error) {
 	return h.dial(ctx, network, addr, port{secure: true})
 }
@@ -269,8 +278,8 @@ func (h *Hub) dial(ctx context.Context, network, addr string, at port) (net.Conn
 		return fail(refused)
 	}
 	client, raw := memconn.Pair("mem:"+h.nextPort(), addr)
-	// Both ends may write as much as they like. A hub that waited here for a client to read would hold locks of the
-	// broker over that wait, and time in a bubble would stand still.
+	// Both ends may write as much as they like. A hub that waited here for a client to read would hold
+	// locks of the broker over that wait, and time in a bubble would stand still.
 	raw.SetBuffer(0)
 	if !h.serve(raw, at) {
 		return fail(refused)
@@ -332,7 +341,8 @@ func (h *Hub) run(c *conn) {
 	h.finish(c, err)
 }
 
-// enter adds the caller, a timer, to the goroutines that Close waits for; false when the hub is closed.
+// enter adds the caller, a timer, to the goroutines that Close waits for; false when the hub is
+// closed.
 func (h *Hub) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -343,8 +353,8 @@ func (h *Hub) enter() bool {
 	return true
 }
 
-// later does something after a delay, in a goroutine of the hub, unless the hub or what done belongs to is closed before.
-// Any goroutine may call it.
+// later does something after a delay, in a goroutine of the hub, unless the hub or what done
+// belongs to is closed before. Any goroutine may call it.
 func (h *Hub) later(d time.Duration, done <-chan struct{}, do func()) {
 	due := time.NewTimer(d)
 	if !h.enter() {
@@ -424,10 +434,10 @@ func (h *Hub) connsOf(selector string) []*conn {
 	return h.connsLocked(selector)
 }
 
-// Connections returns how many connections are established, that is, were accepted by CONNACK, or over AMQP opened, and
-// have not ended. The device is a device id, which includes its modules, or "deviceID/moduleID", or empty for all. A
-// connection over AMQP counts for each device that was authenticated on it, and so does one over HTTP from the first such
-// request on.
+// Connections returns how many connections are established, that is, were accepted by CONNACK, or
+// over AMQP opened, and have not ended. The device is a device id, which includes its modules, or
+// "deviceID/moduleID", or empty for all. A connection over AMQP counts for each device that was
+// authenticated on it, and so does one over HTTP from the first such request on.
 func (h *Hub) Connections(device string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -440,8 +450,8 @@ func (h *Hub) Connections(device string) int {
 	return n
 }
 
-// Drop cuts, by RST, the connections of a device, named as in [Hub.Connections]; empty means all, also those without a
-// CONNECT. It returns how many it cut.
+// Drop cuts, by RST, the connections of a device, named as in [Hub.Connections]; empty means all,
+// also those without a CONNECT. It returns how many it cut.
 func (h *Hub) Drop(device string) int {
 	open := h.connsOf(device)
 	for _, c := range open {

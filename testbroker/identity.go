@@ -16,8 +16,8 @@ type identity struct {
 	module string // empty = the device itself
 }
 
-// String returns "device" or "device/module". No id contains a slash, so it is unambiguous. It is also the MQTT client
-// id that the hub expects.
+// String returns "device" or "device/module". No id contains a slash, so it is unambiguous. It is
+// also the MQTT client id that the hub expects.
 func (id identity) String() string {
 	if id.module == "" {
 		return id.device
@@ -42,8 +42,8 @@ func (id identity) resource() string {
 // telemetry is the topic that the identity publishes to, without a property bag.
 func (id identity) telemetry() string { return id.resource() + "/messages/events/" }
 
-// matches says whether a selector such as that of a fault means this identity: "" means everyone, "device" the device
-// and its modules, "device/module" that module.
+// matches says whether a selector such as that of a fault means this identity: "" means everyone,
+// "device" the device and its modules, "device/module" that module.
 func (id identity) matches(selector string) bool {
 	return selector == "" || selector == id.device && id.device != "" || selector == id.String()
 }

@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// acceptPause is the wait after a failed Accept, for example when the process has no file descriptor left.
+// acceptPause is the wait after a failed Accept, for example when the process has no file
+// descriptor left.
 const acceptPause = 10 * time.Millisecond
 
-// ListenTLS opens a port on which the hub speaks MQTT over TLS, for example at "127.0.0.1:0", and returns its address.
-// The certificate is for the hub's host name, the same behind "store.", "localhost" and the addresses 127.0.0.1 and ::1; [Hub.RootCAs] trusts it.
+// ListenTLS opens a port on which the hub speaks MQTT over TLS, for example at "127.0.0.1:0", and
+// returns its address. The certificate is for the hub's host name, the same behind "store.",
+// "localhost" and the addresses 127.0.0.1 and ::1; [Hub.RootCAs] trusts it.
 func (h *Hub) ListenTLS(addr string) (net.Addr, error) { return h.listen(addr, port{secure: true}) }
 
 // ListenTCP is like [Hub.ListenTLS] without TLS. The service has no such port.
@@ -33,7 +35,8 @@ func (h *Hub) listen(addr string, at port) (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// accept is the goroutine of a listener. It ends when the hub closes the listener; Close waits for it.
+// accept is the goroutine of a listener. It ends when the hub closes the listener; Close waits for
+// it.
 func (h *Hub) accept(l net.Listener, at port) {
 	for {
 		raw, err := l.Accept()

@@ -124,7 +124,8 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 		for _, c := range []struct {
 			kind   testbroker.FaultKind
 			stored int
-		}{{testbroker.DropDuringPublish, 0}, {testbroker.DropBeforePublish, 0}, {testbroker.DropAfterPublish, 1}, {testbroker.Absent, 0}} {
+		}{{testbroker.DropDuringPublish, 0}, {testbroker.DropBeforePublish, 0}, {testbroker.DropAfterPublish, 1},
+			{testbroker.Absent, 0}} {
 			t.Run(name+"/"+c.kind.String(), func(t *testing.T) {
 				h, dial := open(t)
 				w := dial()
@@ -184,7 +185,8 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 	}
 }
 
-// dialRaw opens another port of the hub and connects to it, with the handshake done but nothing sent.
+// dialRaw opens another port of the hub and connects to it, with the handshake done but nothing
+// sent.
 func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *wire {
 	if !secure {
 		addr, err := h.ListenTCP("127.0.0.1:0")
@@ -338,7 +340,9 @@ func TestPahoForADayInABubble(t *testing.T) {
 		o := paho.NewClientOptions().AddBroker("tcp://hub:1883").SetClientID(con.clientID).SetUsername(con.user).
 			SetPassword(con.password).SetAutoReconnect(false).SetKeepAlive(4 * time.Minute).
 			SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }).
-			SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return h.Dial(t.Context(), "tcp", "hub:1883") })
+			SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) {
+				return h.Dial(t.Context(), "tcp", "hub:1883")
+			})
 		c := paho.NewClient(o)
 		done(t, c.Connect())
 		for range 100 {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Conflict is a pair of messages that one sender gave the same message id although their bodies differ. A sender that
-// repeats a message after a loss must repeat it unchanged.
+// Conflict is a pair of messages that one sender gave the same message id although their bodies
+// differ. A sender that repeats a message after a loss must repeat it unchanged.
 type Conflict struct {
 	First, Second Message
 }
@@ -30,7 +30,8 @@ type messageKey struct {
 	id     string
 }
 
-// copies are the sequence numbers of the first message with an id and of the last one that repeats it unchanged.
+// copies are the sequence numbers of the first message with an id and of the last one that repeats
+// it unchanged.
 type copies struct{ first, last int }
 
 func (m *Message) key() messageKey { return messageKey{m.sender(), m.MessageID} }
@@ -60,7 +61,8 @@ func (l *telemetryLog) compareLocked(m *Message) {
 	l.copies[m.key()] = c
 }
 
-// forgetLocked has a copy that is kept take the place of a message that is not, if that was the first of its id.
+// forgetLocked has a copy that is kept take the place of a message that is not, if that was the
+// first of its id.
 func (l *telemetryLog) forgetLocked(old *Message) {
 	switch c := l.copies[old.key()]; old.Sequence {
 	case c.last:
@@ -76,7 +78,8 @@ func (l *telemetryLog) view() []Message {
 	return l.messages.view()
 }
 
-// Messages returns a copy of the log: all messages that are kept, in the order in which the hub stored them.
+// Messages returns a copy of the log: all messages that are kept, in the order in which the hub
+// stored them.
 func (h *Hub) Messages() []Message {
 	all := append([]Message(nil), h.log.view()...)
 	for i := range all {
@@ -85,22 +88,25 @@ func (h *Hub) Messages() []Message {
 	return all
 }
 
-// Len returns how many messages the hub has stored since it was new or [Hub.Reset], those included that it has forgotten.
+// Len returns how many messages the hub has stored since it was new or [Hub.Reset], those included
+// that it has forgotten.
 func (h *Hub) Len() int {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	return h.log.messages.total()
 }
 
-// Forgotten returns how many messages the hub has stored, but does not keep: none without [Options.Keep].
+// Forgotten returns how many messages the hub has stored, but does not keep: none without
+// [Options.Keep].
 func (h *Hub) Forgotten() int {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	return h.log.messages.forgotten
 }
 
-// Conflicts returns the pairs of messages that have the same sender and message id, but not the same body. A message is
-// compared with the first one of its id; when that is forgotten, with the last one that repeated it unchanged.
+// Conflicts returns the pairs of messages that have the same sender and message id, but not the
+// same body. A message is compared with the first one of its id; when that is forgotten, with the
+// last one that repeated it unchanged.
 func (h *Hub) Conflicts() []Conflict {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
@@ -111,16 +117,17 @@ func (h *Hub) Conflicts() []Conflict {
 	return all
 }
 
-// WaitMessages waits until the hub has stored at least n messages, as [Hub.Len] counts them. It fails when the context ends or the hub is
-// closed.
+// WaitMessages waits until the hub has stored at least n messages, as [Hub.Len] counts them. It
+// fails when the context ends or the hub is closed.
 func (h *Hub) WaitMessages(ctx context.Context, n int) error {
 	return h.until(ctx, func() bool { return h.Len() >= n })
 }
 
-// Wait waits until ok returns true. It is asked at once, and again after each change: a message stored, a connection
-// that came or went, a fault that fired, a request about a twin, a method called or answered. It may call methods of the
-// hub that do not wait; it must not modify the log it is given, which has what is kept: [Message.Sequence] tells the places
-// of messages among all. Wait fails when the context ends or the hub is closed.
+// Wait waits until ok returns true. It is asked at once, and again after each change: a message
+// stored, a connection that came or went, a fault that fired, a request about a twin, a method
+// called or answered. It may call methods of the hub that do not wait; it must not modify the log
+// it is given, which has what is kept: [Message.Sequence] tells the places of messages among all.
+// Wait fails when the context ends or the hub is closed.
 func (h *Hub) Wait(ctx context.Context, ok func(log []Message) bool) error {
 	return h.until(ctx, func() bool { return ok(h.log.view()) })
 }
@@ -141,7 +148,8 @@ func (h *Hub) until(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// A notifier wakes all that wait for something to change. It costs next to nothing while nobody waits.
+// A notifier wakes all that wait for something to change. It costs next to nothing while nobody
+// waits.
 type notifier struct {
 	mu sync.Mutex
 	ch chan struct{} // nil = nobody waits

@@ -23,7 +23,8 @@ type MethodCall struct {
 	Name string
 	// Payload is JSON, or empty.
 	Payload []byte
-	// ResponseTimeout is how long the answer may take from the delivery on. Default: [DefaultResponseTimeout].
+	// ResponseTimeout is how long the answer may take from the delivery on. Default:
+	// [DefaultResponseTimeout].
 	ResponseTimeout time.Duration
 	// ConnectTimeout is how long the call waits for a device that is not there. Default: not at all.
 	ConnectTimeout time.Duration
@@ -49,8 +50,8 @@ type MethodRecord struct {
 	Connection uint64
 	// Deliveries is how often the request was put on the connection, more than once only by a fault.
 	Deliveries int
-	// Called, Delivered and Ended are times by the hub's clock. Delivered is that of the first delivery, zero if there was
-	// none. Ended is zero while the call lasts.
+	// Called, Delivered and Ended are times by the hub's clock. Delivered is that of the first
+	// delivery, zero if there was none. Ended is zero while the call lasts.
 	Called, Delivered, Ended time.Time
 	// Result is the answer that counted, when the call has ended without Err.
 	Result MethodResult
@@ -78,8 +79,9 @@ const (
 )
 
 var answerFateNames = [...]string{
-	AnswerTaken: "taken", AnswerRefused: "refused", AnswerRepeated: "repeated", AnswerLate: "late", AnswerElsewhere: "elsewhere",
-	AnswerUnknown: "unknown", AnswerLost: "lost",
+	AnswerTaken: "taken", AnswerRefused: "refused", AnswerRepeated: "repeated", AnswerLate: "late",
+	AnswerElsewhere: "elsewhere",
+	AnswerUnknown:   "unknown", AnswerLost: "lost",
 }
 
 // String returns the fate in lower case.
@@ -128,10 +130,11 @@ type methodCall struct {
 	returned, forgotten bool // its caller has the result; it is not in the log any more
 }
 
-// CallMethod calls a direct method of a device, or of a module named "deviceID/moduleID", and waits for its answer. The
-// client must have subscribed to methods over MQTT, or have both links for them over AMQP; the newest connection has the
-// call. The error is a [*ServiceError]: its Code is 404103 if nobody can take the call within the ConnectTimeout, and
-// 504101 if there is no answer within the ResponseTimeout. It is the cause of the context if that ends before.
+// CallMethod calls a direct method of a device, or of a module named "deviceID/moduleID", and waits
+// for its answer. The client must have subscribed to methods over MQTT, or have both links for them
+// over AMQP; the newest connection has the call. The error is a [*ServiceError]: its Code is 404103
+// if nobody can take the call within the ConnectTimeout, and 504101 if there is no answer within
+// the ResponseTimeout. It is the cause of the context if that ends before.
 func (h *Hub) CallMethod(ctx context.Context, id string, m MethodCall) (MethodResult, error) {
 	return h.callMethod(ctx, splitIdentity(id), m)
 }
@@ -186,7 +189,8 @@ func (h *Hub) checkCall(id identity, m MethodCall) error {
 	case !isMethodName(m.Name):
 		return h.serviceError(codeArgumentInvalid, "method name %q", m.Name)
 	case len(m.Payload) > MaxMethodPayload:
-		return h.serviceError(codeMessageTooLarge, "payload of %d bytes, at most %d are allowed", len(m.Payload), MaxMethodPayload)
+		return h.serviceError(codeMessageTooLarge, "payload of %d bytes, at most %d are allowed", len(m.Payload),
+			MaxMethodPayload)
 	case len(m.Payload) > 0 && !json.Valid(m.Payload):
 		return h.serviceError(codeArgumentInvalid, "payload that is not JSON")
 	}
@@ -337,8 +341,8 @@ func (h *Hub) takeMethod(kind FaultKind, call *methodCall, c *conn) *Injected {
 	return in
 }
 
-// sendCall puts a request on the connection; false when not even one could be. It counts first: who has a request finds
-// it in the log.
+// sendCall puts a request on the connection; false when not even one could be. It counts first: who
+// has a request finds it in the log.
 func (h *Hub) sendCall(call *methodCall, to methodTarget, rid string, payload []byte, times int) (sent bool) {
 	defer func() {
 		if sent { // else nothing has changed, and the caller, which waits for a change, would ask again at once
@@ -413,19 +417,22 @@ func (h *Hub) judge(c *conn, call *methodCall, a MethodAnswer) {
 	var refused error
 	switch {
 	case len(a.Payload) > MaxMethodPayload:
-		refused = h.serviceError(codeMessageTooLarge, "answer of %d bytes, at most %d are allowed", len(a.Payload), MaxMethodPayload)
+		refused = h.serviceError(codeMessageTooLarge, "answer of %d bytes, at most %d are allowed", len(a.Payload),
+			MaxMethodPayload)
 	case len(a.Payload) > 0 && !json.Valid(a.Payload):
 		refused = h.serviceError(codeBadDeviceResponse, "answer that is not JSON")
 	}
 	h.noteAnswer(c, call, &a, refused)
-	told := Event{Kind: MethodAnswered, DeviceID: a.DeviceID, ModuleID: a.ModuleID, Detail: a.Fate.String(), Status: a.Status, Protocol: a.Protocol}
+	told := Event{Kind: MethodAnswered, DeviceID: a.DeviceID, ModuleID: a.ModuleID, Detail: a.Fate.String(),
+		Status: a.Status, Protocol: a.Protocol}
 	if call != nil {
 		told.Name = call.Name
 	}
 	h.event(told, c)
 }
 
-// noteAnswer decides the fate of an answer, unless that was done, and logs it. What is wrong with it, if anything, is in refused.
+// noteAnswer decides the fate of an answer, unless that was done, and logs it. What is wrong with
+// it, if anything, is in refused.
 func (h *Hub) noteAnswer(c *conn, call *methodCall, a *MethodAnswer, refused error) {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
@@ -447,7 +454,8 @@ func (h *Hub) noteAnswer(c *conn, call *methodCall, a *MethodAnswer, refused err
 	h.calls.answers.add(a)
 }
 
-// displaceCalls ends the calls that were sent to an identity on a connection whose place another has taken.
+// displaceCalls ends the calls that were sent to an identity on a connection whose place another
+// has taken.
 func (h *Hub) displaceCalls(c *conn, id identity) {
 	err := h.serviceError(codeDisplaced, "a newer connection of the device has closed the one that had the request")
 	h.calls.mu.Lock()
@@ -460,8 +468,9 @@ func (h *Hub) displaceCalls(c *conn, id identity) {
 	}
 }
 
-// MethodLog returns the calls to a device, named as in [Hub.Connections], in the order in which they were made. Calls that
-// no device could be asked to do, because their name or payload is not allowed, are not among them.
+// MethodLog returns the calls to a device, named as in [Hub.Connections], in the order in which
+// they were made. Calls that no device could be asked to do, because their name or payload is not
+// allowed, are not among them.
 func (h *Hub) MethodLog(device string) []MethodRecord {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
@@ -476,8 +485,8 @@ func (h *Hub) MethodLog(device string) []MethodRecord {
 	return all
 }
 
-// MethodAnswers returns the answers of a device, named as in [Hub.Connections], in the order in which they came: also
-// those that answered nothing.
+// MethodAnswers returns the answers of a device, named as in [Hub.Connections], in the order in
+// which they came: also those that answered nothing.
 func (h *Hub) MethodAnswers(device string) []MethodAnswer {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
@@ -501,8 +510,8 @@ func (mqttTarget) newID(n uint64) string { return strconv.FormatUint(n, 16) }
 
 func (mqttTarget) otherID(rid string) string { return "f" + rid }
 
-// request publishes a request. The id is all that the query has: there are clients that take what follows for a part of
-// it.
+// request publishes a request. The id is all that the query has: there are clients that take what
+// follows for a part of it.
 func (t mqttTarget) request(rid, name string, payload []byte) bool {
 	return t.c.notify(methodTopic+methodSegment(name)+"/?$rid="+rid, payload)
 }

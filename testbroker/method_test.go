@@ -106,7 +106,8 @@ func TestMethodsOverMQTT(t *testing.T) {
 		require.Equal(t, c.result, log[0].Result)
 		require.Equal(t, time.Second, log[0].Ended.Sub(log[0].Delivered))
 		require.Equal(t, []testbroker.MethodAnswer{{
-			DeviceID: "dev-1", ModuleID: "mod-1", RequestID: "1", MethodResult: c.result, Fate: testbroker.AnswerTaken, Protocol: testbroker.MQTT,
+			DeviceID: "dev-1", ModuleID: "mod-1", RequestID: "1", MethodResult: c.result, Fate: testbroker.AnswerTaken,
+			Protocol:   testbroker.MQTT,
 			Connection: 1, Received: time.Now(),
 		}}, h.MethodAnswers("dev-1"))
 
@@ -276,7 +277,8 @@ func TestMethodsOverAMQP(t *testing.T) {
 
 		answer := func(id any, status any, text string) error {
 			return s.Send(t.Context(), &amqp.Message{
-				Properties: &amqp.MessageProperties{CorrelationID: id}, ApplicationProperties: map[string]any{"IoThub-status": status}, Data: [][]byte{[]byte(text)},
+				Properties:            &amqp.MessageProperties{CorrelationID: id},
+				ApplicationProperties: map[string]any{"IoThub-status": status}, Data: [][]byte{[]byte(text)},
 			}, nil)
 		}
 		for i, asText := range []bool{false, true} {
@@ -448,7 +450,8 @@ func TestCloseDuringCalls(t *testing.T) {
 	})
 }
 
-// Many calls at once, with connections that come and go: each has one end, and no answer counts for two.
+// Many calls at once, with connections that come and go: each has one end, and no answer counts for
+// two.
 func TestManyCalls(t *testing.T) {
 	h, d := newHub(t, nil)
 	stop := make(chan struct{})
@@ -483,7 +486,8 @@ func TestManyCalls(t *testing.T) {
 	for range callers {
 		all.Go(func() {
 			for range each {
-				h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Second, ResponseTimeout: 50 * time.Millisecond})
+				h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Second,
+					ResponseTimeout: 50 * time.Millisecond})
 			}
 		})
 	}
@@ -491,7 +495,8 @@ func TestManyCalls(t *testing.T) {
 		for range 20 {
 			h.Drop("dev-1")
 			h.Inject(testbroker.Fault{Kind: testbroker.DropAfterMethod, After: 3})
-			h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Second, ResponseTimeout: 50 * time.Millisecond})
+			h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Second,
+				ResponseTimeout: 50 * time.Millisecond})
 		}
 	})
 	all.Wait()

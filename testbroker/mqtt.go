@@ -24,12 +24,14 @@ const (
 // maxKeepAlive is in seconds; one and a half of it is the longest that the hub waits for a packet.
 const maxKeepAlive = 1178
 
-// nothing stands for a packet that the hub has dealt with: a PUBACK that answers no packet, which the broker ignores.
-// There is no other way to keep it from answering and routing a PUBLISH that does not cost more.
+// nothing stands for a packet that the hub has dealt with: a PUBACK that answers no packet, which
+// the broker ignores. There is no other way to keep it from answering and routing a PUBLISH that
+// does not cost more.
 var nothing = packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}}
 
-// hook is the hub as the broker sees it. Every packet goes through OnPacketRead before the broker does anything with
-// it; there the connection is judged, because at later places the broker answers by itself, and not as the hub would.
+// hook is the hub as the broker sees it. Every packet goes through OnPacketRead before the broker
+// does anything with it; there the connection is judged, because at later places the broker answers
+// by itself, and not as the hub would.
 type hook struct {
 	mochi.HookBase
 	hub *Hub
@@ -41,7 +43,8 @@ func (k *hook) ID() string { return "hub" }
 // Provides says which methods the broker shall call.
 func (k *hook) Provides(b byte) bool {
 	return slices.Contains([]byte{
-		mochi.OnPacketRead, mochi.OnConnectAuthenticate, mochi.OnSessionEstablish, mochi.OnPacketEncode, mochi.OnSessionEstablished,
+		mochi.OnPacketRead, mochi.OnConnectAuthenticate, mochi.OnSessionEstablish, mochi.OnPacketEncode,
+		mochi.OnSessionEstablished,
 	}, b)
 }
 
@@ -108,7 +111,8 @@ func (k *hook) OnSessionEstablish(cl *mochi.Client, _ packets.Packet) {
 	h.changed.wake()
 }
 
-// OnPacketEncode says in the CONNACK whether the session was kept, of which the broker knows nothing.
+// OnPacketEncode says in the CONNACK whether the session was kept, of which the broker knows
+// nothing.
 func (k *hook) OnPacketEncode(cl *mochi.Client, pk packets.Packet) packets.Packet {
 	if c, ok := cl.Net.Conn.(*conn); ok && pk.FixedHeader.Type == packets.Connack {
 		pk.SessionPresent = c.present && pk.ReasonCode == 0
@@ -157,7 +161,8 @@ func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
 	case userErr != nil:
 		return pk, h.refuse(c, refusedCredentials, userErr)
 	case pk.Connect.ClientIdentifier != user.id.String():
-		return pk, h.refuse(c, refusedIdentifier, fmt.Errorf("client id %q is not that of the user name, %q", pk.Connect.ClientIdentifier, user.id))
+		return pk, h.refuse(c, refusedIdentifier, fmt.Errorf("client id %q is not that of the user name, %q",
+			pk.Connect.ClientIdentifier, user.id))
 	}
 	code, err := h.authenticate(c, user, string(pk.Connect.Password))
 	if err != nil {
@@ -178,8 +183,8 @@ func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
 	return pk, nil
 }
 
-// authenticate checks the credentials of a client: its token, or without one its certificate. The code is that of a
-// refusal.
+// authenticate checks the credentials of a client: its token, or without one its certificate. The
+// code is that of a refusal.
 func (h *Hub) authenticate(c *conn, user userName, password string) (code byte, err error) {
 	if password == "" {
 		var chain []*x509.Certificate
@@ -203,8 +208,8 @@ func (h *Hub) authenticate(c *conn, user userName, password string) (code byte, 
 	return 0, nil
 }
 
-// takeOver makes c the connection of its identity and ends the one before. It waits until that is really gone, so that
-// the broker never sees two of them.
+// takeOver makes c the connection of its identity and ends the one before. It waits until that is
+// really gone, so that the broker never sees two of them.
 func (h *Hub) takeOver(c *conn, id identity) error {
 	h.mu.Lock()
 	device := h.registry[identity{device: id.device}]
@@ -223,8 +228,8 @@ func (h *Hub) takeOver(c *conn, id identity) error {
 	return nil
 }
 
-// refuse answers a CONNECT with a code and ends the connection. It writes the packet itself, for the broker knows but a
-// few of the codes.
+// refuse answers a CONNECT with a code and ends the connection. It writes the packet itself, for
+// the broker knows but a few of the codes.
 func (h *Hub) refuse(c *conn, code byte, why error) error {
 	c.answered = true
 	c.Write([]byte{packetConnack << 4, 2, 0, code})
@@ -234,8 +239,8 @@ func (h *Hub) refuse(c *conn, code byte, why error) error {
 	return why
 }
 
-// readWill takes the will out of the packet, because the broker would publish it to others. The hub keeps it as the
-// message to be logged.
+// readWill takes the will out of the packet, because the broker would publish it to others. The hub
+// keeps it as the message to be logged.
 func readWill(c *conn, id identity, pk *packets.Packet) (*Message, error) {
 	w := &pk.Connect
 	if !w.WillFlag {
@@ -264,7 +269,8 @@ func (h *Hub) inspect(c *conn, pk packets.Packet) (Message, error) {
 		return Message{}, err
 	}
 	m.Protocol = MQTT
-	m.Body, m.QoS, m.PacketID, m.Dup, m.Connection = pk.Payload, pk.FixedHeader.Qos, pk.PacketID, pk.FixedHeader.Dup, c.number
+	m.Body, m.QoS, m.PacketID, m.Dup, m.Connection = pk.Payload, pk.FixedHeader.Qos, pk.PacketID, pk.FixedHeader.Dup,
+		c.number
 	if n := m.size(); n > MaxMessage {
 		return Message{}, fmt.Errorf("message of %d bytes, at most %d are allowed", n, MaxMessage)
 	}

@@ -39,7 +39,8 @@ type requestTopic struct {
 //	"$iothub/twin/PATCH/properties/reported/?" query
 //	"$iothub/methods/res/" status "/?" query
 //
-// where query = name "=" value *( "&" name "=" value ) has a $rid, and for a patch perhaps a $version.
+// where query = name "=" value *( "&" name "=" value ) has a $rid, and for a patch perhaps a
+// $version.
 func parseRequestTopic(topic string) (requestTopic, error) {
 	var r requestTopic
 	query, ok := strings.CutPrefix(topic, twinGetTopic)
@@ -105,12 +106,14 @@ func (h *Hub) request(c *conn, pk packets.Packet) error {
 	}
 	if r.operation != TwinAny {
 		h.askTwin(mqttAsker{c, r.rid, ack}, TwinRequest{
-			DeviceID: c.id.device, ModuleID: c.id.module, Operation: r.operation, RequestID: r.rid, Base: r.version, Body: pk.Payload, Protocol: MQTT,
+			DeviceID: c.id.device, ModuleID: c.id.module, Operation: r.operation, RequestID: r.rid, Base: r.version,
+			Body: pk.Payload, Protocol: MQTT,
 		}, nil)
 		return nil
 	}
 	a := MethodAnswer{
-		DeviceID: c.id.device, ModuleID: c.id.module, RequestID: r.rid, MethodResult: MethodResult{r.status, pk.Payload}, Protocol: MQTT,
+		DeviceID: c.id.device, ModuleID: c.id.module, RequestID: r.rid, MethodResult: MethodResult{r.status, pk.Payload},
+		Protocol: MQTT,
 	}
 	if !h.cutOnAnswer(c, a) && ack() {
 		h.answered(c, a)
@@ -164,8 +167,8 @@ func (a mqttAsker) client() *conn { return a.c }
 
 func (a mqttAsker) listen(bool) {} // it subscribes
 
-// answer publishes an answer, if the client has subscribed. The request id comes first: there are clients that look for
-// it there.
+// answer publishes an answer, if the client has subscribed. The request id comes first: there are
+// clients that look for it there.
 func (a mqttAsker) answer(ans twinAnswer, wrong bool) bool {
 	h := a.c.hub
 	h.mu.Lock()

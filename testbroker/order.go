@@ -10,34 +10,37 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// FaultMessages says what the hub does with a message by which a device asks for a fault: one with the application
-// property "AzIoTHub_FaultOperationType" of a type that is known, in any letter case.
+// FaultMessages says what the hub does with a message by which a device asks for a fault: one with
+// the application property "AzIoTHub_FaultOperationType" of a type that is known, in any letter
+// case.
 //
-// "KillTcp" cuts the connection, and with a duration every new one until that has passed. "ShutDownMqtt" ends the
-// connection in order. "InvokeThrottling", "InvokeMaxMessageQuota" and "InvokeAuthError" end it in order and refuse new
-// ones, with CONNACK 3, 3 and 5, for the duration.
+// "KillTcp" cuts the connection, and with a duration every new one until that has passed.
+// "ShutDownMqtt" ends the connection in order. "InvokeThrottling", "InvokeMaxMessageQuota" and
+// "InvokeAuthError" end it in order and refuse new ones, with CONNACK 3, 3 and 5, for the duration.
 //
-// Over AMQP, the three that begin with "Invoke" leave the connection as it is and reject messages for the duration, or
-// the next message if there is none.
-// "ShutDownAmqp" and "KillAmqpConnection" close the connection with "amqp:connection:forced", "KillAmqpSession" ends the
-// session, and the other types detach the link that they name with "amqp:link:detach-forced". A type that is about
-// another protocol does nothing. A new connection of a device that asked for "KillTcp" is known by its put-token, or by
-// SASL PLAIN.
+// Over AMQP, the three that begin with "Invoke" leave the connection as it is and reject messages
+// for the duration, or the next message if there is none. "ShutDownAmqp" and "KillAmqpConnection"
+// close the connection with "amqp:connection:forced", "KillAmqpSession" ends the session, and the
+// other types detach the link that they name with "amqp:link:detach-forced". A type that is about
+// another protocol does nothing. A new connection of a device that asked for "KillTcp" is known by
+// its put-token, or by SASL PLAIN.
 //
-// Over HTTP, "KillTcp" cuts the connections that the device has used, and with a duration every new one at its request.
-// The three that begin with "Invoke" answer its messages with 429, 403 and 401, as long as over AMQP.
+// Over HTTP, "KillTcp" cuts the connections that the device has used, and with a duration every new
+// one at its request. The three that begin with "Invoke" answer its messages with 429, 403 and 401,
+// as long as over AMQP.
 //
-// The other properties are
-// "AzIoTHub_FaultOperationCloseReason", which is put into the cause, "AzIoTHub_FaultOperationDelayInSecs" and
-// "AzIoTHub_FaultOperationDurationInSecs". Such a message is no telemetry: it is not in the log, and faults declared
-// with [Hub.Inject] pass it by. See [Hub.FaultMessages].
+// The other properties are "AzIoTHub_FaultOperationCloseReason", which is put into the cause,
+// "AzIoTHub_FaultOperationDelayInSecs" and "AzIoTHub_FaultOperationDurationInSecs". Such a message
+// is no telemetry: it is not in the log, and faults declared with [Hub.Inject] pass it by. See
+// [Hub.FaultMessages].
 type FaultMessages uint8
 
 const (
-	// ObeyFaultMessages acknowledges the message at once and does what it asks. A client that sends at least once
-	// would otherwise ask again after each reconnect.
+	// ObeyFaultMessages acknowledges the message at once and does what it asks. A client that sends at
+	// least once would otherwise ask again after each reconnect.
 	ObeyFaultMessages FaultMessages = iota
-	// ObeyFaultMessagesUnacked does what the message asks and never acknowledges it, as the service may.
+	// ObeyFaultMessagesUnacked does what the message asks and never acknowledges it, as the service
+	// may.
 	ObeyFaultMessagesUnacked
 	// StoreFaultMessages takes it for telemetry.
 	StoreFaultMessages
@@ -53,8 +56,8 @@ type FaultMessage struct {
 	Delay, Duration time.Duration
 	// Received is when the message came, by the hub's clock.
 	Received time.Time
-	// Happened says that it has ended a connection, session or link, or began to refuse what comes. It stays false for
-	// types about another protocol.
+	// Happened says that it has ended a connection, session or link, or began to refuse what comes. It
+	// stays false for types about another protocol.
 	Happened bool
 	// Refused is how many connects were refused or cut because of it, or messages rejected.
 	Refused int
@@ -79,9 +82,12 @@ type orderKind struct {
 var orderKinds = []orderKind{
 	{name: "KillTcp", on: MQTT | AMQP | HTTP, cut: true, refuses: true},
 	{name: "ShutDownMqtt", on: MQTT},
-	{name: "InvokeThrottling", on: MQTT | AMQP | HTTP, refuses: true, code: refusedUnavailable, condition: "com.microsoft:device-container-throttled", refusal: 429001},
-	{name: "InvokeMaxMessageQuota", on: MQTT | AMQP | HTTP, refuses: true, code: refusedUnavailable, condition: wire.ResourceLimitExceeded, refusal: 403002},
-	{name: "InvokeAuthError", on: MQTT | AMQP | HTTP, refuses: true, code: refusedAuthority, condition: wire.UnauthorizedAccess, refusal: 401003},
+	{name: "InvokeThrottling", on: MQTT | AMQP | HTTP, refuses: true, code: refusedUnavailable,
+		condition: "com.microsoft:device-container-throttled", refusal: 429001},
+	{name: "InvokeMaxMessageQuota", on: MQTT | AMQP | HTTP, refuses: true, code: refusedUnavailable,
+		condition: wire.ResourceLimitExceeded, refusal: 403002},
+	{name: "InvokeAuthError", on: MQTT | AMQP | HTTP, refuses: true, code: refusedAuthority,
+		condition: wire.UnauthorizedAccess, refusal: 401003},
 	{name: "ShutDownAmqp", on: AMQP},
 	{name: "KillAmqpConnection", on: AMQP},
 	{name: "KillAmqpSession", on: AMQP, session: true},
@@ -145,7 +151,8 @@ func readOrder(m Message) (orderKind, FaultMessage, bool) {
 	return orderKinds[i], f, true
 }
 
-// order takes a message that asks for a fault and has the fault happen in its time; false when it is none.
+// order takes a message that asks for a fault and has the fault happen in its time; false when it
+// is none.
 func (h *Hub) order(c *conn, m Message) bool {
 	return h.take(m, func(kind orderKind) {
 		if m.QoS > 0 && (h.obedient == ObeyFaultMessages || kind.on&MQTT == 0) {
@@ -213,7 +220,8 @@ func (h *Hub) obey(kind orderKind, f *FaultMessage) {
 	h.changed.wake()
 }
 
-// stands returns the order because of which an identity is refused, if it is of the right kind, and counts that.
+// stands returns the order because of which an identity is refused, if it is of the right kind, and
+// counts that.
 func (h *Hub) stands(id identity, right func(standingOrder) bool) (standingOrder, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 
 // orderTopic asks for a fault.
 func orderTopic(kind, reason, delay, duration string) string {
-	return fmt.Sprintf("%sAzIoTHub_FaultOperationType=%s&AzIoTHub_FaultOperationCloseReason=%s&AzIoTHub_FaultOperationDelayInSecs=%s&AzIoTHub_FaultOperationDurationInSecs=%s",
+	return fmt.Sprintf(
+		"%sAzIoTHub_FaultOperationType=%s&AzIoTHub_FaultOperationCloseReason=%s&AzIoTHub_FaultOperationDelayInSecs=%s&AzIoTHub_FaultOperationDurationInSecs=%s",
 		events, kind, reason, delay, duration)
 }
 
@@ -43,7 +44,8 @@ func TestFaultsThatADeviceAsksFor(t *testing.T) {
 				start := time.Now()
 				w.publish(1, orderTopic(c.kind, "boom", "2", "5"), "x")
 				require.Equal(t, uint16(1), w.acked())
-				want := testbroker.FaultMessage{DeviceID: "dev-1", Type: c.name, Reason: "boom", Delay: 2 * time.Second, Duration: 5 * time.Second, Received: start}
+				want := testbroker.FaultMessage{DeviceID: "dev-1", Type: c.name, Reason: "boom", Delay: 2 * time.Second,
+					Duration: 5 * time.Second, Received: start}
 				require.Equal(t, []testbroker.FaultMessage{want}, h.FaultMessages())
 				if c.end == nil {
 					time.Sleep(3 * time.Second)
@@ -148,7 +150,8 @@ func TestSettingsOfFaultMessages(t *testing.T) {
 			require.Equal(t, 1, h.Len())
 		})
 	})
-	require.Equal(t, "StoreFaultMessages FaultMessages(9)", fmt.Sprint(testbroker.StoreFaultMessages, " ", testbroker.FaultMessages(9)))
+	require.Equal(t, "StoreFaultMessages FaultMessages(9)", fmt.Sprint(testbroker.StoreFaultMessages, " ",
+		testbroker.FaultMessages(9)))
 }
 
 func TestCloseDoesNotWaitForFaultsAskedFor(t *testing.T) {

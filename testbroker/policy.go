@@ -22,7 +22,8 @@ const (
 	AllRights = RegistryRead | RegistryWrite | ServiceConnect | DeviceConnect
 )
 
-// Policy is an access policy of the hub. Its keys sign tokens with the policy's name in the field skn.
+// Policy is an access policy of the hub. Its keys sign tokens with the policy's name in the field
+// skn.
 type Policy struct {
 	// HostName is the name of the hub.
 	HostName string
@@ -49,8 +50,8 @@ type policy struct {
 	rights Right
 }
 
-// AddPolicy makes an access policy with the given rights; none means [DeviceConnect], under which any device can be
-// connected. A new hub has no policies.
+// AddPolicy makes an access policy with the given rights; none means [DeviceConnect], under which
+// any device can be connected. A new hub has no policies.
 func (h *Hub) AddPolicy(name string, rights ...Right) (Policy, error) {
 	if name == "" {
 		return Policy{}, errors.New("testbroker: policy without a name")
@@ -72,7 +73,8 @@ func (h *Hub) AddPolicy(name string, rights ...Right) (Policy, error) {
 	return Policy{h.host, name, keys.primary, keys.secondary}, nil
 }
 
-// policyKeysLocked returns the keys of the policy that a token names, if that has one of the rights.
+// policyKeysLocked returns the keys of the policy that a token names, if that has one of the
+// rights.
 func (h *Hub) policyKeysLocked(t token, need Right) (keyPair, error) {
 	p, ok := h.policies[t.policy]
 	switch {

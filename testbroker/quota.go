@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// ErrQuota is the cause of a connection's end, or of a refusal, when the messages of the day are used up.
+// ErrQuota is the cause of a connection's end, or of a refusal, when the messages of the day are
+// used up.
 var ErrQuota = errors.New("testbroker: quota of messages is used up")
 
 // quotaStep is the size in bytes that counts as one message.

@@ -84,7 +84,8 @@ func TestQuotaThatAcceptsConnects(t *testing.T) {
 			synctest.Wait()
 		}
 		require.Equal(t, 3, in.Fired())
-		require.Equal(t, []string{"fault Quota declared", "#1 dev-1 connected", "#1 dev-1 fault Quota", "#1 dev-1 disconnected: testbroker: quota of messages is used up"}, rec.text()[:4])
+		require.Equal(t, []string{"fault Quota declared", "#1 dev-1 connected", "#1 dev-1 fault Quota",
+			"#1 dev-1 disconnected: testbroker: quota of messages is used up"}, rec.text()[:4])
 		require.Equal(t, rec.all[3].Err, testbroker.ErrQuota)
 		time.Sleep(time.Hour)
 		login(t, h, d).ping()
@@ -96,16 +97,24 @@ func TestReasonsOfEnds(t *testing.T) {
 		act  func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire)
 		want error
 	}{
-		"replaced": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { login(t, h, d) }, testbroker.ErrReplaced},
-		"dropped":  {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { h.Drop("") }, testbroker.ErrDropped},
+		"replaced": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+			login(t, h, d)
+		}, testbroker.ErrReplaced},
+		"dropped": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+			h.Drop("")
+		}, testbroker.ErrDropped},
 		"disabled": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
 			require.NoError(t, h.SetEnabled("dev-1", false))
 		}, testbroker.ErrDisabled},
 		"removed": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
 			require.NoError(t, h.RemoveDevice("dev-1"))
 		}, testbroker.ErrRemoved},
-		"parted":  {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { w.send([]byte{0xe0, 0}) }, testbroker.ErrParted},
-		"expired": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { time.Sleep(70 * time.Minute) }, testbroker.ErrTokenExpired},
+		"parted": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+			w.send([]byte{0xe0, 0})
+		}, testbroker.ErrParted},
+		"expired": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+			time.Sleep(70 * time.Minute)
+		}, testbroker.ErrTokenExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

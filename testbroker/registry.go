@@ -25,8 +25,8 @@ var (
 	errNotCovered = errors.New("does not cover")
 )
 
-// Device is an entry of the hub's registry: a device, or a module of one. It holds secrets: String and the %v verbs of
-// package fmt leave the keys out.
+// Device is an entry of the hub's registry: a device, or a module of one. It holds secrets: String
+// and the %v verbs of package fmt leave the keys out.
 type Device struct {
 	// HostName is the name of the hub.
 	HostName string
@@ -34,8 +34,8 @@ type Device struct {
 	ID string
 	// ModuleID is empty for the device itself.
 	ModuleID string
-	// PrimaryKey and SecondaryKey are 32 bytes each, in base64. Either signs valid tokens. They are empty for a device
-	// that has a certificate.
+	// PrimaryKey and SecondaryKey are 32 bytes each, in base64. Either signs valid tokens. They are
+	// empty for a device that has a certificate.
 	PrimaryKey, SecondaryKey string
 }
 
@@ -72,7 +72,8 @@ type registration struct {
 	statusUpdated time.Time // zero = never
 }
 
-// AddDevice registers a device, enabled, with new keys. The id has 1 to 128 characters: ASCII letters, digits and
+// AddDevice registers a device, enabled, with new keys. The id has 1 to 128 characters: ASCII
+// letters, digits and
 // - . + % _ # * ? ! ( ) , : = @ $ '.
 func (h *Hub) AddDevice(id string) (Device, error) {
 	if err := checkID("device", id); err != nil {
@@ -81,8 +82,8 @@ func (h *Hub) AddDevice(id string) (Device, error) {
 	return h.add(identity{device: id}, registration{})
 }
 
-// AddModule registers a module of a device that exists. Modules have own keys and own connections, but no own status.
-// Other methods name it "deviceID/moduleID".
+// AddModule registers a module of a device that exists. Modules have own keys and own connections,
+// but no own status. Other methods name it "deviceID/moduleID".
 func (h *Hub) AddModule(deviceID, moduleID string) (Device, error) {
 	if err := checkID("module", moduleID); err != nil {
 		return Device{}, fmt.Errorf("testbroker: %w", err)
@@ -118,8 +119,9 @@ func (h *Hub) deviceLocked(id identity) Device {
 	return Device{h.host, id.device, id.module, keys.primary, keys.secondary}
 }
 
-// newKeysLocked makes a pair of keys. With a seed they follow from it, from the owner's name and from how many pairs
-// that owner had before, so they do not depend on the order in which others are added.
+// newKeysLocked makes a pair of keys. With a seed they follow from it, from the owner's name and
+// from how many pairs that owner had before, so they do not depend on the order in which others are
+// added.
 func (h *Hub) newKeysLocked(owner string) keyPair {
 	if h.seed == 0 {
 		return keyPair{randomKey(), randomKey()}
@@ -155,8 +157,8 @@ func (h *Hub) Device(id string) (Device, error) {
 	return h.deviceLocked(who), nil
 }
 
-// ConnectionString returns the connection string of a device, or of a module named "deviceID/moduleID". It is empty
-// when there is none of that name.
+// ConnectionString returns the connection string of a device, or of a module named
+// "deviceID/moduleID". It is empty when there is none of that name.
 func (h *Hub) ConnectionString(id string) string {
 	d, err := h.Device(id)
 	if err != nil {
@@ -165,8 +167,9 @@ func (h *Hub) ConnectionString(id string) string {
 	return d.ConnectionString()
 }
 
-// SetKeys replaces both keys, base64 of 16 to 64 bytes, of a device or of a module named "deviceID/moduleID". Tokens
-// signed with the old ones open no new connection; the present one lives on.
+// SetKeys replaces both keys, base64 of 16 to 64 bytes, of a device or of a module named
+// "deviceID/moduleID". Tokens signed with the old ones open no new connection; the present one
+// lives on.
 func (h *Hub) SetKeys(id, primary, secondary string) error {
 	for _, key := range []string{primary, secondary} {
 		if err := checkKeyText(key); err != nil {
@@ -195,7 +198,8 @@ func checkKeyText(key string) error {
 	return nil
 }
 
-// SetEnabled allows or forbids a device to connect, together with its modules. Forbidding closes their connections.
+// SetEnabled allows or forbids a device to connect, together with its modules. Forbidding closes
+// their connections.
 func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	h.mu.Lock()
 	r := h.registry[identity{device: deviceID}]
@@ -217,8 +221,8 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	return nil
 }
 
-// RemoveDevice takes a device with its modules, or one module named "deviceID/moduleID", out of the registry and closes
-// the connections. A device added again under the same id has other keys.
+// RemoveDevice takes a device with its modules, or one module named "deviceID/moduleID", out of the
+// registry and closes the connections. A device added again under the same id has other keys.
 func (h *Hub) RemoveDevice(id string) error {
 	h.mu.Lock()
 	who := splitIdentity(id)
@@ -243,7 +247,8 @@ func (h *Hub) RemoveDevice(id string) error {
 	return nil
 }
 
-// noteRemoved has the hub keep what it knows of identities that were removed, instead of those whose removal it forgets.
+// noteRemoved has the hub keep what it knows of identities that were removed, instead of those
+// whose removal it forgets.
 func (h *Hub) noteRemoved(gone []identity) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -295,7 +300,8 @@ func (h *Hub) authorizeLocked(u userName, t token) error {
 	case err != nil:
 		return err
 	case now.After(t.deadline(h.grace)):
-		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339),
+			now.UTC().Format(time.RFC3339))
 	case !t.covers(h.host, u.id):
 		return fmt.Errorf("token for %q %w %s", t.resource, errNotCovered, u.id.resource())
 	}

@@ -2,7 +2,8 @@ package testbroker
 
 import "sync"
 
-// relay passes on what waits in queue, in order, one at a time; meanwhile mu, which is held, is released. While another is at it, busy is set, and that one goes on with what has come.
+// relay passes on what waits in queue, in order, one at a time; meanwhile mu, which is held, is
+// released. While another is at it, busy is set, and that one goes on with what has come.
 func relay[T any](mu *sync.Mutex, busy *bool, queue *[]T, pass func(T)) {
 	if *busy {
 		return

@@ -22,18 +22,20 @@ func (h *Hub) Devices() []Device {
 	return all
 }
 
-// CloseConnections ends, in good order, the connections of a device, named as in [Hub.Connections]. A connection over AMQP
-// that acts for others as well lives on for them. It returns how many there were. See [Hub.Drop] for an end by RST.
+// CloseConnections ends, in good order, the connections of a device, named as in [Hub.Connections].
+// A connection over AMQP that acts for others as well lives on for them. It returns how many there
+// were. See [Hub.Drop] for an end by RST.
 func (h *Hub) CloseConnections(device string) int {
 	open := h.connsOf(device)
 	h.expel(open, device, ErrDropped, wire.ConnectionForced)
 	return len(open)
 }
 
-// Reset makes the hub as it was when it was new, but for the registry, the keys and policies, the certificates and the ports, which
-// stay. It cuts all connections by RST, waits for their end, removes the faults, and empties the logs, queues, twins
-// and the store of files. Until it is through the hub refuses connections. Calls of methods that are under way go on without a client. A second Reset
-// at the same time waits for the first.
+// Reset makes the hub as it was when it was new, but for the registry, the keys and policies, the
+// certificates and the ports, which stay. It cuts all connections by RST, waits for their end,
+// removes the faults, and empties the logs, queues, twins and the store of files. Until it is
+// through the hub refuses connections. Calls of methods that are under way go on without a client.
+// A second Reset at the same time waits for the first.
 func (h *Hub) Reset() {
 	h.mu.Lock()
 	if other := h.resetting; other != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// Nothing of what was before a Reset is seen after it, and the device gets on with the keys that it has.
+// Nothing of what was before a Reset is seen after it, and the device gets on with the keys that it
+// has.
 func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -80,7 +81,8 @@ func TestResetForgetsFiles(t *testing.T) {
 	})
 }
 
-// A call that a back end waits for does not hold up a Reset, nor does one of the test's own; two at once are one.
+// A call that a back end waits for does not hold up a Reset, nor does one of the test's own; two at
+// once are one.
 func TestResetWhileCallsAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)

@@ -81,8 +81,9 @@ func parseToken(s string) (token, error) {
 	return t, nil
 }
 
-// signedBy says whether one of the keys made the signature. What was signed is the resource as it stands in the token:
-// clients encode it in different ways, so making the text anew would reject some of them.
+// signedBy says whether one of the keys made the signature. What was signed is the resource as it
+// stands in the token: clients encode it in different ways, so making the text anew would reject
+// some of them.
 func (t token) signedBy(keys keyPair) bool {
 	for _, key := range [...]string{keys.primary, keys.secondary} {
 		raw, err := base64.StdEncoding.DecodeString(key)
@@ -98,8 +99,8 @@ func (t token) signedBy(keys keyPair) bool {
 	return false
 }
 
-// covers says whether the token's resource is the target or lies above it, by whole path segments. The resource may be
-// percent-encoded once or, its device id, twice.
+// covers says whether the token's resource is the target or lies above it, by whole path segments.
+// The resource may be percent-encoded once or, its device id, twice.
 func (t token) covers(host string, id identity) bool {
 	target := strings.Split(host+"/"+id.resource(), "/")
 	text := t.resource

@@ -38,7 +38,8 @@ func (r reply) object(t testing.TB) map[string]any {
 	return v
 }
 
-// told checks that a reply is a refusal with a code in the older form, as answers about the registry and twins have it.
+// told checks that a reply is a refusal with a code in the older form, as answers about the
+// registry and twins have it.
 func (r reply) told(t testing.TB, code int) {
 	t.Helper()
 	require.Equal(t, code/1000, r.StatusCode, r.body)
@@ -55,7 +56,9 @@ func TestRegistryOverHTTP(t *testing.T) {
 		h, _ := newHub(t, nil)
 		p := backEnd(t, h, testbroker.AllRights)
 		key := strings.Repeat("QUFB", 8)
-		made := p.do("PUT", "/devices/dev-2"+version, `{"deviceId":"dev-2","status":"enabled","authentication":{"type":"sas","symmetricKey":{"primaryKey":"`+key+`","secondaryKey":"`+key+`"}}}`).object(t)
+		made := p.do("PUT", "/devices/dev-2"+version,
+			`{"deviceId":"dev-2","status":"enabled","authentication":{"type":"sas","symmetricKey":{"primaryKey":"`+key+
+				`","secondaryKey":"`+key+`"}}}`).object(t)
 		require.Equal(t, "dev-2", made["deviceId"])
 		require.Equal(t, "sas", made["authentication"].(map[string]any)["type"])
 		d, err := h.Device("dev-2")
@@ -88,7 +91,8 @@ func TestRegistryOverHTTP(t *testing.T) {
 		require.Len(t, list, 1)
 		require.NoError(t, json.Unmarshal([]byte(p.do("GET", "/devices"+version+"&top=5", "").body), &list))
 		require.Equal(t, []any{"dev-1", "dev-2"}, []any{list[0]["deviceId"], list[1]["deviceId"]})
-		require.JSONEq(t, `{"totalDeviceCount":2,"enabledDeviceCount":1,"disabledDeviceCount":1}`, p.do("GET", "/statistics/devices"+version, "").body)
+		require.JSONEq(t, `{"totalDeviceCount":2,"enabledDeviceCount":1,"disabledDeviceCount":1}`, p.do("GET",
+			"/statistics/devices"+version, "").body)
 		require.JSONEq(t, `{"connectedDeviceCount":0}`, p.do("GET", "/statistics/service"+version, "").body)
 
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("x")}))
@@ -133,7 +137,8 @@ func TestKindsOfAuthenticationInTheRegistry(t *testing.T) {
 		authentication := r.object(t)["authentication"].(map[string]any)
 		require.Equal(t, c.kind, authentication["type"])
 		require.Equal(t, c.kind == "sas", authentication["symmetricKey"].(map[string]any)["primaryKey"] != nil)
-		require.Equal(t, c.kind == "selfSigned", authentication["x509Thumbprint"].(map[string]any)["primaryThumbprint"] == print)
+		require.Equal(t, c.kind == "selfSigned",
+			authentication["x509Thumbprint"].(map[string]any)["primaryThumbprint"] == print)
 	}
 	for _, body := range []string{"", "[]", `{"deviceId":"other"}`, `{"deviceId":"x","status":"asleep"}`} {
 		p.do("PUT", "/devices/x"+version, body).told(t, 400004)
@@ -159,7 +164,9 @@ func TestTwinsOverHTTP(t *testing.T) {
 			got.body)
 		require.Equal(t, `"AAAAAAAAAAE="`, got.Header.Get("ETag"))
 
-		patched := p.do("PATCH", "/twins/dev-1"+version, `{"tags":{"site":"x"},"properties":{"desired":{"a":{"b":1},"$version":7,"$metadata":{}}}}`, "If-Match", `"AAAAAAAAAAE="`).object(t)
+		patched := p.do("PATCH", "/twins/dev-1"+version,
+			`{"tags":{"site":"x"},"properties":{"desired":{"a":{"b":1},"$version":7,"$metadata":{}}}}`,
+			"If-Match", `"AAAAAAAAAAE="`).object(t)
 		require.Equal(t, map[string]any{"site": "x"}, patched["tags"])
 		_, body := w.received()
 		require.Equal(t, `{"$version":2,"a":{"b":1}}`, body)
@@ -175,7 +182,8 @@ func TestTwinsOverHTTP(t *testing.T) {
 		p.do("GET", "/twins/dev-1/modules/m"+version, "").told(t, 404010)
 		_, err := h.AddModule("dev-1", "m")
 		require.NoError(t, err)
-		require.Equal(t, "m", p.do("PATCH", "/twins/dev-1/modules/m"+version, `{"properties":{"desired":{"x":1}}}`).object(t)["moduleId"])
+		require.Equal(t, "m", p.do("PATCH", "/twins/dev-1/modules/m"+version, `{"properties":{"desired":{"x":1}}}`).object(
+			t)["moduleId"])
 		twin, err := h.Twin("dev-1/m")
 		require.NoError(t, err)
 		require.JSONEq(t, `{"x":1}`, string(twin.Desired))
@@ -211,13 +219,15 @@ func TestMethodsOverHTTP(t *testing.T) {
 		(<-done).refused(t, 504101)
 		require.Equal(t, 5*time.Second, time.Since(began))
 		for _, bad := range []string{
-			`{"methodName":"a","responseTimeoutInSeconds":4}`, `{"methodName":"a","responseTimeoutInSeconds":301}`, `{"methodName":"a","connectTimeoutInSeconds":-1}`,
+			`{"methodName":"a","responseTimeoutInSeconds":4}`, `{"methodName":"a","responseTimeoutInSeconds":301}`,
+			`{"methodName":"a","connectTimeoutInSeconds":-1}`,
 			`{"methodName":"a","connectTimeoutInSeconds":301}`, `{}`, `{"methodName":"a b"}`, `{"methodName":"a","payload":}`,
 		} {
 			p.post("/twins/dev-1/methods"+version, bad).refused(t, 400004)
 		}
 		p.post("/twins/dev-1/modules/m/methods"+version, `{"methodName":"a"}`).refused(t, 404010)
-		p.post("/twins/dev-1/methods"+version, `{"methodName":"a","payload":"`+strings.Repeat("x", testbroker.MaxMethodPayload)+`"}`).refused(t, 413001)
+		p.post("/twins/dev-1/methods"+version, `{"methodName":"a","payload":"`+strings.Repeat("x",
+			testbroker.MaxMethodPayload)+`"}`).refused(t, 413001)
 	})
 }
 
@@ -267,7 +277,8 @@ func TestRightsOfPolicies(t *testing.T) {
 func TestFaultsAndBackEnds(t *testing.T) {
 	h, _ := newHub(t, nil)
 	p := backEnd(t, h, testbroker.ServiceConnect)
-	for _, kind := range []testbroker.FaultKind{testbroker.AnswerStatus, testbroker.ResetBeforeRequest, testbroker.RefuseConnect, testbroker.DropConnect, testbroker.Absent} {
+	for _, kind := range []testbroker.FaultKind{testbroker.AnswerStatus, testbroker.ResetBeforeRequest,
+		testbroker.RefuseConnect, testbroker.DropConnect, testbroker.Absent} {
 		in := h.Inject(testbroker.Fault{Kind: kind, Device: "dev-1"})
 		p.do("GET", "/twins/dev-1"+version, "").object(t)
 		require.Zero(t, in.Fired())
@@ -323,7 +334,8 @@ func TestBodiesThatAreNoObject(t *testing.T) {
 		require.NoError(t, err)
 		for _, path := range []string{"/twins/dev-1", "/twins/dev-1/methods", "/devices/dev-1", "/devices/query"} {
 			method := map[string]string{"/twins/dev-1": "PATCH", "/devices/dev-1": "PUT"}[path]
-			for _, body := range []string{"", "null", "[]", "7", `{"tags":{"a":1}} trailing`, `{"tags":{"a":1}}{}`, "{", "\"\xff\""} {
+			for _, body := range []string{"", "null", "[]", "7", `{"tags":{"a":1}} trailing`, `{"tags":{"a":1}}{}`, "{",
+				"\"\xff\""} {
 				r := p.do(cmp.Or(method, "POST"), path+version, body)
 				if strings.HasSuffix(path, "/methods") {
 					r.refused(t, 400004)
@@ -334,7 +346,8 @@ func TestBodiesThatAreNoObject(t *testing.T) {
 				require.NotContains(t, r.body, "testbroker.")
 			}
 		}
-		for body, member := range map[string]string{`{"tags":[]}`: "tags", `{"properties":{"desired":1}}`: "properties.desired", `{"properties":"x"}`: "properties"} {
+		for body, member := range map[string]string{`{"tags":[]}`: "tags",
+			`{"properties":{"desired":1}}`: "properties.desired", `{"properties":"x"}`: "properties"} {
 			r := p.do("PATCH", "/twins/dev-1"+version, body)
 			r.told(t, 400004)
 			require.Contains(t, r.body, member+" must not be")
@@ -346,7 +359,8 @@ func TestBodiesThatAreNoObject(t *testing.T) {
 	})
 }
 
-// A patch that says nothing is taken, if the etag is right, and makes neither a version nor an etag.
+// A patch that says nothing is taken, if the etag is right, and makes neither a version nor an
+// etag.
 func TestAPatchOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)

@@ -13,11 +13,12 @@ import (
 // serviceRoutes are the requests of back ends.
 var serviceRoutes = slices.Concat(registryRoutes, twinRoutes, methodRoutes)
 
-// maxServiceBody is what the body of a request of a back end may have in bytes: a call with the largest payload fits.
+// maxServiceBody is what the body of a request of a back end may have in bytes: a call with the
+// largest payload fits.
 const maxServiceBody = 1 << 20
 
-// asService is what stands before a request of a back end: it must name a version, and have a token of a policy with one
-// of the rights.
+// asService is what stands before a request of a back end: it must name a version, and have a token
+// of a policy with one of the rights.
 func asService(need Right, do func(q *httpRequest) (httpAnswer, error)) func(q *httpRequest) httpAnswer {
 	return func(q *httpRequest) httpAnswer {
 		if bad := q.checkVersion(); bad != nil {

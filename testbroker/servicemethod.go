@@ -7,8 +7,10 @@ import (
 )
 
 var methodRoutes = []httpRoute{
-	{kind: RouteMethod, method: http.MethodPost, path: "twins/{device}/methods", open: true, do: asService(ServiceConnect, postMethod)},
-	{kind: RouteMethod, method: http.MethodPost, path: "twins/{device}/modules/{module}/methods", open: true, do: asService(ServiceConnect, postMethod)},
+	{kind: RouteMethod, method: http.MethodPost, path: "twins/{device}/methods", open: true, do: asService(ServiceConnect,
+		postMethod)},
+	{kind: RouteMethod, method: http.MethodPost, path: "twins/{device}/modules/{module}/methods", open: true,
+		do: asService(ServiceConnect, postMethod)},
 }
 
 // What the time-outs of a call may be, in seconds.
@@ -29,10 +31,12 @@ func postMethod(q *httpRequest) (httpAnswer, error) {
 	if err := q.readJSON(&call); err != nil {
 		return httpAnswer{}, err
 	}
-	m := MethodCall{Name: call.MethodName, Payload: call.Payload, ConnectTimeout: time.Duration(call.ConnectTimeoutInSeconds) * time.Second}
+	m := MethodCall{Name: call.MethodName, Payload: call.Payload,
+		ConnectTimeout: time.Duration(call.ConnectTimeoutInSeconds) * time.Second}
 	if s := call.ResponseTimeoutInSeconds; s != nil {
 		if *s < minResponseSeconds || *s > maxResponseSeconds {
-			return httpAnswer{}, httpErrorf(codeArgumentInvalid, "responseTimeoutInSeconds %d, want %d to %d", *s, minResponseSeconds, maxResponseSeconds)
+			return httpAnswer{}, httpErrorf(codeArgumentInvalid, "responseTimeoutInSeconds %d, want %d to %d", *s,
+				minResponseSeconds, maxResponseSeconds)
 		}
 		m.ResponseTimeout = time.Duration(*s) * time.Second
 	}

@@ -13,22 +13,36 @@ import (
 )
 
 var registryRoutes = []httpRoute{
-	{kind: RouteRegistry, method: http.MethodGet, path: "devices", open: true, do: asService(RegistryRead|RegistryWrite, listDevices)},
-	{kind: RouteRegistry, method: http.MethodGet, path: "devices/", open: true, do: asService(RegistryRead|RegistryWrite, listDevices)},
-	{kind: RouteRegistry, method: http.MethodGet, path: "devices/{device}", open: true, do: asService(RegistryRead|RegistryWrite, getIdentity)},
-	{kind: RouteRegistry, method: http.MethodPut, path: "devices/{device}", open: true, do: asService(RegistryWrite, putIdentity)},
-	{kind: RouteRegistry, method: http.MethodDelete, path: "devices/{device}", open: true, do: asService(RegistryWrite, deleteIdentity)},
-	{kind: RouteRegistry, method: http.MethodGet, path: "devices/{device}/modules", open: true, do: asService(RegistryRead|RegistryWrite, listModules)},
-	{kind: RouteRegistry, method: http.MethodGet, path: "devices/{device}/modules/{module}", open: true, do: asService(RegistryRead|RegistryWrite, getIdentity)},
-	{kind: RouteRegistry, method: http.MethodPut, path: "devices/{device}/modules/{module}", open: true, do: asService(RegistryWrite, putIdentity)},
-	{kind: RouteRegistry, method: http.MethodDelete, path: "devices/{device}/modules/{module}", open: true, do: asService(RegistryWrite, deleteIdentity)},
-	{kind: RouteRegistry, method: http.MethodPost, path: "devices/query", open: true, do: asService(RegistryRead|RegistryWrite|ServiceConnect, queryTwins)},
-	{kind: RouteRegistry, method: http.MethodDelete, path: "devices/{device}/commands", open: true, do: asService(ServiceConnect, purgeCommands)},
-	{kind: RouteRegistry, method: http.MethodGet, path: "statistics/devices", open: true, do: asService(RegistryRead|RegistryWrite, countDevices)},
-	{kind: RouteRegistry, method: http.MethodGet, path: "statistics/service", open: true, do: asService(ServiceConnect, countConnected)},
+	{kind: RouteRegistry, method: http.MethodGet, path: "devices", open: true, do: asService(RegistryRead|RegistryWrite,
+		listDevices)},
+	{kind: RouteRegistry, method: http.MethodGet, path: "devices/", open: true, do: asService(RegistryRead|RegistryWrite,
+		listDevices)},
+	{kind: RouteRegistry, method: http.MethodGet, path: "devices/{device}", open: true,
+		do: asService(RegistryRead|RegistryWrite, getIdentity)},
+	{kind: RouteRegistry, method: http.MethodPut, path: "devices/{device}", open: true, do: asService(RegistryWrite,
+		putIdentity)},
+	{kind: RouteRegistry, method: http.MethodDelete, path: "devices/{device}", open: true, do: asService(RegistryWrite,
+		deleteIdentity)},
+	{kind: RouteRegistry, method: http.MethodGet, path: "devices/{device}/modules", open: true,
+		do: asService(RegistryRead|RegistryWrite, listModules)},
+	{kind: RouteRegistry, method: http.MethodGet, path: "devices/{device}/modules/{module}", open: true,
+		do: asService(RegistryRead|RegistryWrite, getIdentity)},
+	{kind: RouteRegistry, method: http.MethodPut, path: "devices/{device}/modules/{module}", open: true,
+		do: asService(RegistryWrite, putIdentity)},
+	{kind: RouteRegistry, method: http.MethodDelete, path: "devices/{device}/modules/{module}", open: true,
+		do: asService(RegistryWrite, deleteIdentity)},
+	{kind: RouteRegistry, method: http.MethodPost, path: "devices/query", open: true,
+		do: asService(RegistryRead|RegistryWrite|ServiceConnect, queryTwins)},
+	{kind: RouteRegistry, method: http.MethodDelete, path: "devices/{device}/commands", open: true,
+		do: asService(ServiceConnect, purgeCommands)},
+	{kind: RouteRegistry, method: http.MethodGet, path: "statistics/devices", open: true,
+		do: asService(RegistryRead|RegistryWrite, countDevices)},
+	{kind: RouteRegistry, method: http.MethodGet, path: "statistics/service", open: true, do: asService(ServiceConnect,
+		countConnected)},
 }
 
-// maxPage is how many entries a list has at most, and maxModules how many modules a device may have.
+// maxPage is how many entries a list has at most, and maxModules how many modules a device may
+// have.
 const (
 	maxPage    = 1000
 	maxModules = 50
@@ -80,8 +94,10 @@ func (h *Hub) identityDocument(id identity) (identityDocument, error) {
 	}
 	defer h.mu.Unlock()
 	d := identityDocument{
-		DeviceID: id.device, ModuleID: id.module, GenerationID: r.generation, ETag: r.etag(), ConnectionState: "Disconnected", Status: "enabled",
-		ConnectionStateUpdatedTime: never, StatusUpdatedTime: never, LastActivityTime: never, CloudToDeviceMessageCount: waiting,
+		DeviceID: id.device, ModuleID: id.module, GenerationID: r.generation, ETag: r.etag(), ConnectionState: "Disconnected",
+		Status:                     "enabled",
+		ConnectionStateUpdatedTime: never, StatusUpdatedTime: never, LastActivityTime: never,
+		CloudToDeviceMessageCount: waiting,
 	}
 	if h.connectedLocked(id) {
 		d.ConnectionState = "Connected"
@@ -104,7 +120,8 @@ func (h *Hub) identityDocument(id identity) (identityDocument, error) {
 		d.Authentication.Type = "certificateAuthority"
 	default:
 		d.Authentication.Type = "selfSigned"
-		places := []**string{&d.Authentication.X509Thumbprint.PrimaryThumbprint, &d.Authentication.X509Thumbprint.SecondaryThumbprint}
+		places := []**string{&d.Authentication.X509Thumbprint.PrimaryThumbprint,
+			&d.Authentication.X509Thumbprint.SecondaryThumbprint}
 		for i, digest := range r.thumbprints {
 			text := strings.ToUpper(hex.EncodeToString([]byte(digest)))
 			*places[i] = &text
@@ -150,7 +167,8 @@ func (d *identityDocument) read(h *Hub) (registration, error) {
 		r.statusReason = *d.StatusReason
 	}
 	primary, secondary := d.Authentication.SymmetricKey.PrimaryKey, d.Authentication.SymmetricKey.SecondaryKey
-	for _, text := range []*string{d.Authentication.X509Thumbprint.PrimaryThumbprint, d.Authentication.X509Thumbprint.SecondaryThumbprint} {
+	for _, text := range []*string{d.Authentication.X509Thumbprint.PrimaryThumbprint,
+		d.Authentication.X509Thumbprint.SecondaryThumbprint} {
 		if text == nil || *text == "" {
 			continue
 		}
@@ -214,7 +232,8 @@ func putIdentity(q *httpRequest) (httpAnswer, error) {
 		return httpAnswer{}, err
 	}
 	if d.DeviceID != q.id.device || d.ModuleID != q.id.module {
-		return httpAnswer{}, h.serviceError(codeArgumentInvalid, "the body is about %s, the path about %s", identity{d.DeviceID, d.ModuleID}, q.id)
+		return httpAnswer{}, h.serviceError(codeArgumentInvalid, "the body is about %s, the path about %s",
+			identity{d.DeviceID, d.ModuleID}, q.id)
 	}
 	err := checkID("device", q.id.device)
 	if err == nil && q.id.module != "" {
@@ -341,7 +360,8 @@ func listModules(q *httpRequest) (httpAnswer, error) {
 	if _, err := q.hub.twin(q.id); err != nil {
 		return httpAnswer{}, err
 	}
-	return answerJSON(q.hub.documents(maxPage, func(id identity) bool { return id.device == q.id.device && id.module != "" }), ""), nil
+	return answerJSON(q.hub.documents(maxPage,
+		func(id identity) bool { return id.device == q.id.device && id.module != "" }), ""), nil
 }
 
 func purgeCommands(q *httpRequest) (httpAnswer, error) {
@@ -369,7 +389,8 @@ func countDevices(q *httpRequest) (httpAnswer, error) {
 			}
 		}
 	}
-	return answerJSON(tree{"totalDeviceCount": all, "enabledDeviceCount": all - disabled, "disabledDeviceCount": disabled}, ""), nil
+	return answerJSON(tree{"totalDeviceCount": all, "enabledDeviceCount": all - disabled, "disabledDeviceCount": disabled},
+		""), nil
 }
 
 func countConnected(q *httpRequest) (httpAnswer, error) {
@@ -386,7 +407,8 @@ func countConnected(q *httpRequest) (httpAnswer, error) {
 }
 
 // queryForm is all of the service's query language that the hub has.
-var queryForm = regexp.MustCompile(`(?i)^\s*select\s+\*\s+from\s+(devices|devices\.modules)(?:\s+where\s+(deviceId|moduleId|status|connectionState)\s*=\s*'([^']*)')?\s*;?\s*$`)
+var queryForm = regexp.MustCompile(
+	`(?i)^\s*select\s+\*\s+from\s+(devices|devices\.modules)(?:\s+where\s+(deviceId|moduleId|status|connectionState)\s*=\s*'([^']*)')?\s*;?\s*$`)
 
 // queryTwins answers a query with twins, page by page.
 func queryTwins(q *httpRequest) (httpAnswer, error) {
@@ -427,4 +449,5 @@ func queryTwins(q *httpRequest) (httpAnswer, error) {
 }
 
 // queryFields are the members of a twin that a query may compare, by their names in lower case.
-var queryFields = map[string]string{"deviceid": "deviceId", "moduleid": "moduleId", "status": "status", "connectionstate": "connectionState"}
+var queryFields = map[string]string{"deviceid": "deviceId", "moduleid": "moduleId", "status": "status",
+	"connectionstate": "connectionState"}

@@ -8,11 +8,15 @@ import (
 
 var twinRoutes = []httpRoute{
 	{kind: RouteTwin, method: http.MethodGet, path: "twins/{device}", open: true, do: asService(ServiceConnect, getTwin)},
-	{kind: RouteTwin, method: http.MethodGet, path: "twins/{device}/modules/{module}", open: true, do: asService(ServiceConnect, getTwin)},
-	{kind: RouteTwin, method: http.MethodPatch, path: "twins/{device}", open: true, do: asService(ServiceConnect, patchTwin)},
-	{kind: RouteTwin, method: http.MethodPatch, path: "twins/{device}/modules/{module}", open: true, do: asService(ServiceConnect, patchTwin)},
+	{kind: RouteTwin, method: http.MethodGet, path: "twins/{device}/modules/{module}", open: true,
+		do: asService(ServiceConnect, getTwin)},
+	{kind: RouteTwin, method: http.MethodPatch, path: "twins/{device}", open: true, do: asService(ServiceConnect,
+		patchTwin)},
+	{kind: RouteTwin, method: http.MethodPatch, path: "twins/{device}/modules/{module}", open: true,
+		do: asService(ServiceConnect, patchTwin)},
 	{kind: RouteTwin, method: http.MethodPut, path: "twins/{device}", open: true, do: asService(ServiceConnect, putTwin)},
-	{kind: RouteTwin, method: http.MethodPut, path: "twins/{device}/modules/{module}", open: true, do: asService(ServiceConnect, putTwin)},
+	{kind: RouteTwin, method: http.MethodPut, path: "twins/{device}/modules/{module}", open: true,
+		do: asService(ServiceConnect, putTwin)},
 }
 
 // A twinDocument is what a back end sends of a twin. What else is in it, it cannot change.
@@ -82,7 +86,8 @@ func (t *twin) service(d identityDocument) (doc tree, etag string) {
 	etag = etagOf(t.etag)
 	doc = tree{
 		"deviceId": d.DeviceID, "etag": etag, "deviceEtag": d.ETag, "version": t.version, "modelId": t.model,
-		"status": d.Status, "statusUpdateTime": d.StatusUpdatedTime, "connectionState": d.ConnectionState, "lastActivityTime": d.LastActivityTime,
+		"status": d.Status, "statusUpdateTime": d.StatusUpdatedTime, "connectionState": d.ConnectionState,
+		"lastActivityTime":          d.LastActivityTime,
 		"cloudToDeviceMessageCount": d.CloudToDeviceMessageCount, "authenticationType": d.Authentication.Type,
 		"x509Thumbprint": d.Authentication.X509Thumbprint, "capabilities": d.Capabilities,
 		"properties": tree{"desired": part(t.desired, true), "reported": part(t.reported, false)}, "tags": t.tags.tree,

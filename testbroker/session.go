@@ -13,13 +13,14 @@ const maxFilters = 5
 // refusedFilter is the code of a filter that is not granted [MQTT-3.9.3].
 const refusedFilter = 0x80
 
-// A session is what the hub remembers of a client: the filters with their granted QoS. That of a client with
-// CleanSession=0 outlives its connections. Guarded by Hub.mu.
+// A session is what the hub remembers of a client: the filters with their granted QoS. That of a
+// client with CleanSession=0 outlives its connections. Guarded by Hub.mu.
 type session struct {
 	filters map[string]byte
 }
 
-// resume gives a connection its session: the one that was kept, or a new one. The connection before it has ended.
+// resume gives a connection its session: the one that was kept, or a new one. The connection before
+// it has ended.
 func (h *Hub) resume(c *conn, clean bool) {
 	h.mu.Lock()
 	kept := h.sessions[c.id] != nil && !clean
@@ -74,8 +75,8 @@ func mayReceive(id identity, filter string) bool {
 	return id.module != "" && (filter == id.resource()+"/#" || filter == id.resource()+"/inputs/#")
 }
 
-// subscribe does what a SUBSCRIBE asks, answers it, and then sends the commands that wait. An error closes the
-// connection.
+// subscribe does what a SUBSCRIBE asks, answers it, and then sends the commands that wait. An error
+// closes the connection.
 func (h *Hub) subscribe(c *conn, pk packets.Packet) error {
 	if code := pk.SubscribeValidate(); code != packets.CodeSuccess {
 		return code

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// maxUnsent is how many bytes may wait for a client that does not read. It holds two million PUBACKs, or a window of
-// commands of the largest size.
+// maxUnsent is how many bytes may wait for a client that does not read. It holds two million
+// PUBACKs, or a window of commands of the largest size.
 const maxUnsent = 8 << 20
 
 // ErrSlowReader is the cause of a connection's end when its client did not read what the hub sent.
 var ErrSlowReader = errors.New("client does not read")
 
-// A socket is a TCP connection whose writes never wait: a goroutine of its own sends what they leave. So nobody who
-// writes, be it under a lock or between two reads, is held up by a client that does not read, and two-way traffic
-// cannot lock up. It makes real connections behave as those in memory do.
+// A socket is a TCP connection whose writes never wait: a goroutine of its own sends what they
+// leave. So nobody who writes, be it under a lock or between two reads, is held up by a client that
+// does not read, and two-way traffic cannot lock up. It makes real connections behave as those in
+// memory do.
 type socket struct {
 	tcp *net.TCPConn
 
@@ -38,7 +39,8 @@ func newSocket(tcp *net.TCPConn) *socket {
 	return s
 }
 
-// send is the goroutine that writes. It ends when the connection is closed and everything was sent, or could not be.
+// send is the goroutine that writes. It ends when the connection is closed and everything was sent,
+// or could not be.
 func (s *socket) send() {
 	var buf []byte
 	s.mu.Lock()
@@ -170,8 +172,8 @@ func (s *socket) SetReadDeadline(t time.Time) error {
 	return s.tcp.SetReadDeadline(t)
 }
 
-// SetWriteDeadline does nothing, for no Write waits. TLS sets one in the past when it ends, which shall not stop what
-// is queued.
+// SetWriteDeadline does nothing, for no Write waits. TLS sets one in the past when it ends, which
+// shall not stop what is queued.
 func (s *socket) SetWriteDeadline(time.Time) error { return nil }
 
 // LocalAddr is the hub's address.

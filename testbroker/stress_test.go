@@ -13,8 +13,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// TestWhatWasAcknowledgedIsInTheLog drives a few devices through many faults. A device sends each message until it has
-// a PUBACK for it, over new connections where needed; then the log must hold them all, in order but for repetitions.
+// TestWhatWasAcknowledgedIsInTheLog drives a few devices through many faults. A device sends each
+// message until it has a PUBACK for it, over new connections where needed; then the log must hold
+// them all, in order but for repetitions.
 func TestWhatWasAcknowledgedIsInTheLog(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -30,7 +31,8 @@ func stress(t *testing.T, seed uint64) {
 	kinds := []testbroker.FaultKind{
 		testbroker.RefuseConnect, testbroker.SlowConnack, testbroker.NoConnack, testbroker.DropConnect,
 		testbroker.DropDuringPublish, testbroker.DropBeforePublish, testbroker.DropAfterPublish, testbroker.DropAfterPuback,
-		testbroker.DelayPuback, testbroker.SwallowPuback, testbroker.HalfOpen, testbroker.Throttle, testbroker.Absent, testbroker.Quota,
+		testbroker.DelayPuback, testbroker.SwallowPuback, testbroker.HalfOpen, testbroker.Throttle, testbroker.Absent,
+		testbroker.Quota,
 	}
 	var faults []*testbroker.Injected
 	var plan []testbroker.Fault
@@ -38,7 +40,8 @@ func stress(t *testing.T, seed uint64) {
 	for range 25 {
 		f := testbroker.Fault{
 			Kind: kinds[rng.IntN(len(kinds))], After: rng.IntN(5), Times: 1 + rng.IntN(2),
-			Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(20*time.Second))), Rate: 10,
+			Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(20*time.Second))),
+			Rate: 10,
 		}
 		if rng.IntN(2) == 0 {
 			f.Device = fmt.Sprint("d", rng.IntN(devices))
@@ -80,7 +83,8 @@ func stress(t *testing.T, seed uint64) {
 	require.NotZero(t, fired)
 }
 
-// sendAll sends one message a second until each is acknowledged. It gives up a connection that does not answer.
+// sendAll sends one message a second until each is acknowledged. It gives up a connection that does
+// not answer.
 func sendAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, messages int) {
 	for n := 0; n < messages; time.Sleep(123 * time.Millisecond) {
 		raw, err := h.Dial(t.Context(), "tcp", "hub")

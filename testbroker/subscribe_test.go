@@ -141,7 +141,8 @@ func TestGarbage(t *testing.T) {
 		w.send(subscribeBytes(7, devicebound))
 		require.Equal(t, []byte{8}, w.expect(pingresp))
 		w.expect(suback)
-		publishes := h.Inject(testbroker.Fault{Kind: testbroker.GarbageOnPublish, Bytes: []byte{0xd0, 1, 9}, After: 1, Times: 2})
+		publishes := h.Inject(testbroker.Fault{Kind: testbroker.GarbageOnPublish, Bytes: []byte{0xd0, 1, 9}, After: 1,
+			Times: 2})
 		w.publish(1, events, "x")
 		w.acked()
 		w.publish(2, events, "x")

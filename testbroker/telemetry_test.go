@@ -18,16 +18,20 @@ func TestParseTelemetry(t *testing.T) {
 		topic string
 		want  testbroker.Message
 	}{
-		"empty bag":            {events, testbroker.Message{}},
-		"empty bag and slash":  {events + "/", testbroker.Message{}},
-		"encoded dollar":       {events + "%24.mid=m-1", testbroker.Message{MessageID: "m-1", System: props{{"$.mid", "m-1"}}}},
-		"raw dollar":           {events + "$.mid=m-1/", testbroker.Message{MessageID: "m-1", System: props{{"$.mid", "m-1"}}}},
+		"empty bag":           {events, testbroker.Message{}},
+		"empty bag and slash": {events + "/", testbroker.Message{}},
+		"encoded dollar": {events + "%24.mid=m-1", testbroker.Message{MessageID: "m-1",
+			System: props{{"$.mid", "m-1"}}}},
+		"raw dollar": {events + "$.mid=m-1/", testbroker.Message{MessageID: "m-1",
+			System: props{{"$.mid", "m-1"}}}},
 		"one slash is dropped": {events + "a=b/", testbroker.Message{Properties: props{{"a", "b"}}}},
 		"plus is a plus":       {events + "a+b=c+d", testbroker.Message{Properties: props{{"a+b", "c+d"}}}},
 		"name alone":           {events + "a&b=&c", testbroker.Message{Properties: props{{"a", ""}, {"b", ""}, {"c", ""}}}},
 		"equals in the value":  {events + "a=b=c", testbroker.Message{Properties: props{{"a", "b=c"}}}},
-		"order and case kept":  {events + "b=1&A=2&a=3&b=4", testbroker.Message{Properties: props{{"b", "1"}, {"A", "2"}, {"a", "3"}, {"b", "4"}}}},
-		"component":            {events + "$.sub=thermostat1", testbroker.Message{Component: "thermostat1", System: props{{"$.sub", "thermostat1"}}}},
+		"order and case kept": {events + "b=1&A=2&a=3&b=4", testbroker.Message{Properties: props{{"b", "1"}, {"A", "2"}, {"a",
+			"3"}, {"b", "4"}}}},
+		"component": {events + "$.sub=thermostat1", testbroker.Message{Component: "thermostat1", System: props{{"$.sub",
+			"thermostat1"}}}},
 		"a property, no more":  {events + "sub=thermostat1", testbroker.Message{Properties: props{{"sub", "thermostat1"}}}},
 		"not ASCII":            {events + "h%C3%B6he=%E2%82%AC", testbroker.Message{Properties: props{{"höhe", "€"}}}},
 		"dollar is not enough": {events + "%24x=1", testbroker.Message{Properties: props{{"$x", "1"}}}},
@@ -56,9 +60,11 @@ func TestParseTelemetry(t *testing.T) {
 
 func TestTopicsThatAreNone(t *testing.T) {
 	for _, topic := range []string{
-		"", "devices/dev-1", "devices/dev-1/messages/events", "devices/dev-2/messages/events/", "devices/dev-1/messages/devicebound/",
+		"", "devices/dev-1", "devices/dev-1/messages/events", "devices/dev-2/messages/events/",
+		"devices/dev-1/messages/devicebound/",
 		"devices/dev-1/modules/m/messages/events/", "Devices/dev-1/messages/events/",
-		events + "a=%", events + "a=%2", events + "a=%zz", events + "a=%ff", events + "$.sub=%ff", events + "=b", events + "a=b&", events + "&", events + "a=b//", events + "a/b=c",
+		events + "a=%", events + "a=%2", events + "a=%zz", events + "a=%ff", events + "$.sub=%ff", events + "=b",
+		events + "a=b&", events + "&", events + "a=b//", events + "a/b=c",
 	} {
 		_, err := testbroker.ParseTelemetry("dev-1", "", topic)
 		require.Error(t, err, topic)
@@ -87,21 +93,28 @@ func TestTelemetryIsLogged(t *testing.T) {
 		start := time.Now().Add(-time.Minute / 2)
 		want := []testbroker.Message{
 			{
-				DeviceID: "dev-1", MessageID: "a", System: []testbroker.Property{{"$.mid", "a"}}, Properties: []testbroker.Property{{"x", "1"}},
-				Protocol: testbroker.MQTT, Topic: events + "%24.mid=a&x=1", Body: []byte("one"), QoS: 1, PacketID: 258, Connection: 1, Received: start, Sequence: 1,
+				DeviceID: "dev-1", MessageID: "a", System: []testbroker.Property{{"$.mid", "a"}},
+				Properties: []testbroker.Property{{"x",
+					"1"}},
+				Protocol: testbroker.MQTT, Topic: events + "%24.mid=a&x=1", Body: []byte("one"), QoS: 1, PacketID: 258,
+				Connection: 1, Received: start, Sequence: 1,
 			},
 			{
-				DeviceID: "dev-1", ModuleID: "mod-1", Protocol: testbroker.MQTT, Topic: "devices/dev-1/modules/mod-1/messages/events/",
-				Body: []byte("two"), QoS: 1, PacketID: 1, Connection: 2, Received: time.Now(), Sequence: 2,
+				DeviceID: "dev-1", ModuleID: "mod-1", Protocol: testbroker.MQTT,
+				Topic: "devices/dev-1/modules/mod-1/messages/events/",
+				Body:  []byte("two"), QoS: 1, PacketID: 1, Connection: 2, Received: time.Now(), Sequence: 2,
 			},
 			{
 				DeviceID: "dev-1", MessageID: "c", System: []testbroker.Property{{"$.mid", "c"}},
-				Protocol: testbroker.MQTT, Topic: events + "%24.mid=c", Body: []byte("again"), QoS: 1, PacketID: 7, Dup: true, Connection: 1, Received: time.Now(), Sequence: 3,
+				Protocol: testbroker.MQTT, Topic: events + "%24.mid=c", Body: []byte("again"), QoS: 1, PacketID: 7, Dup: true,
+				Connection: 1, Received: time.Now(), Sequence: 3,
 			},
-			{DeviceID: "dev-1", Protocol: testbroker.MQTT, Topic: events, Body: []byte("no answer wanted"), Connection: 1, Received: time.Now(), Sequence: 4},
+			{DeviceID: "dev-1", Protocol: testbroker.MQTT, Topic: events, Body: []byte("no answer wanted"), Connection: 1,
+				Received: time.Now(), Sequence: 4},
 			{
 				DeviceID: "dev-1", Properties: []testbroker.Property{{"x", "1"}, {"mqtt-retain", "true"}},
-				Protocol: testbroker.MQTT, Topic: events + "x=1", Body: []byte("retained"), QoS: 1, PacketID: 8, Connection: 1, Received: time.Now(), Sequence: 5,
+				Protocol: testbroker.MQTT, Topic: events + "x=1", Body: []byte("retained"), QoS: 1, PacketID: 8, Connection: 1,
+				Received: time.Now(), Sequence: 5,
 			},
 		}
 		require.Equal(t, want, h.Messages())
@@ -156,7 +169,8 @@ func TestWait(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, h.WaitMessages(t.Context(), 2))
 		require.Equal(t, 2*time.Second, time.Since(start))
-		require.NoError(t, h.Wait(t.Context(), func(log []testbroker.Message) bool { return len(log) == 5 && log[4].PacketID == 5 }))
+		require.NoError(t, h.Wait(t.Context(),
+			func(log []testbroker.Message) bool { return len(log) == 5 && log[4].PacketID == 5 }))
 		require.NoError(t, h.Wait(t.Context(), func([]testbroker.Message) bool { return h.Connections("") == 0 }))
 		require.Equal(t, 5*time.Second, time.Since(start))
 	})
@@ -224,17 +238,25 @@ func TestSubscribe(t *testing.T) {
 		filters []string
 		want    []byte
 	}{
-		"device's own":         {false, 1, []string{"devices/dev-1/messages/devicebound/#", "$iothub/twin/res/#", "$iothub/twin/PATCH/properties/desired/#", "$iothub/methods/POST/#"}, []byte{1, 1, 1, 1}},
-		"QoS 0":                {false, 0, []string{"$iothub/twin/res/#"}, []byte{0}},
-		"QoS 2 is lowered":     {false, 2, []string{"$iothub/twin/res/#"}, []byte{1}},
-		"one method":           {false, 1, []string{"$iothub/methods/POST/reboot/#", "$iothub/methods/POST/+/#", "$iothub/methods/POST//#", "$iothub/methods/POST/a"}, []byte{1, refused, refused, refused}},
-		"of others":            {false, 1, []string{"devices/dev-2/messages/devicebound/#", "devices/+/messages/devicebound/#", "#", "$SYS/#"}, []byte{refused, refused, refused, refused}},
-		"events":               {false, 1, []string{"devices/dev-1/messages/events/#", "devices/dev-1/#"}, []byte{refused, refused}},
-		"module's own":         {true, 1, []string{"devices/dev-1/modules/mod-1/#", "devices/dev-1/modules/mod-1/inputs/#", "devices/dev-1/modules/mod-1/messages/devicebound/#", "$iothub/methods/POST/#"}, []byte{1, 1, 1, 1}},
-		"device's by module":   {true, 1, []string{"devices/dev-1/messages/devicebound/#"}, []byte{refused}},
-		"module's by device":   {false, 1, []string{"devices/dev-1/modules/mod-1/#"}, []byte{refused}},
-		"five and no more":     {false, 1, []string{"$iothub/methods/POST/a/#", "$iothub/methods/POST/b/#", "$iothub/methods/POST/c/#", "$iothub/methods/POST/d/#", "$iothub/methods/POST/e/#", "$iothub/methods/POST/f/#", "$iothub/methods/POST/a/#"}, []byte{1, 1, 1, 1, 1, refused, 1}},
-		"refused do not count": {false, 1, []string{"a", "b", "c", "d", "e", "$iothub/methods/POST/a/#"}, []byte{refused, refused, refused, refused, refused, 1}},
+		"device's own": {false, 1, []string{"devices/dev-1/messages/devicebound/#", "$iothub/twin/res/#",
+			"$iothub/twin/PATCH/properties/desired/#", "$iothub/methods/POST/#"}, []byte{1, 1, 1, 1}},
+		"QoS 0":            {false, 0, []string{"$iothub/twin/res/#"}, []byte{0}},
+		"QoS 2 is lowered": {false, 2, []string{"$iothub/twin/res/#"}, []byte{1}},
+		"one method": {false, 1, []string{"$iothub/methods/POST/reboot/#", "$iothub/methods/POST/+/#",
+			"$iothub/methods/POST//#", "$iothub/methods/POST/a"}, []byte{1, refused, refused, refused}},
+		"of others": {false, 1, []string{"devices/dev-2/messages/devicebound/#", "devices/+/messages/devicebound/#",
+			"#", "$SYS/#"}, []byte{refused, refused, refused, refused}},
+		"events": {false, 1, []string{"devices/dev-1/messages/events/#", "devices/dev-1/#"},
+			[]byte{refused, refused}},
+		"module's own": {true, 1, []string{"devices/dev-1/modules/mod-1/#", "devices/dev-1/modules/mod-1/inputs/#",
+			"devices/dev-1/modules/mod-1/messages/devicebound/#", "$iothub/methods/POST/#"}, []byte{1, 1, 1, 1}},
+		"device's by module": {true, 1, []string{"devices/dev-1/messages/devicebound/#"}, []byte{refused}},
+		"module's by device": {false, 1, []string{"devices/dev-1/modules/mod-1/#"}, []byte{refused}},
+		"five and no more": {false, 1, []string{"$iothub/methods/POST/a/#", "$iothub/methods/POST/b/#",
+			"$iothub/methods/POST/c/#", "$iothub/methods/POST/d/#", "$iothub/methods/POST/e/#", "$iothub/methods/POST/f/#",
+			"$iothub/methods/POST/a/#"}, []byte{1, 1, 1, 1, 1, refused, 1}},
+		"refused do not count": {false, 1, []string{"a", "b", "c", "d", "e", "$iothub/methods/POST/a/#"},
+			[]byte{refused, refused, refused, refused, refused, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -284,12 +306,23 @@ func TestWill(t *testing.T) {
 		end  func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire)
 		sent bool
 	}{
-		"client goes without a word": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { w.conn.Close() }, true},
-		"client falls silent":        {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { w.end() }, true},
-		"newer connection":           {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { login(t, h, d) }, true},
-		"cut by the hub":             {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { h.Drop("dev-1") }, true},
-		"client disconnects":         {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { w.send([]byte{0xe0, 0}); w.end() }, false},
-		"hub closes":                 {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { h.Close() }, false},
+		"client goes without a word": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+			w.conn.Close()
+		}, true},
+		"client falls silent": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { w.end() }, true},
+		"newer connection": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+			login(t, h, d)
+		}, true},
+		"cut by the hub": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+			h.Drop("dev-1")
+		}, true},
+		"client disconnects": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+			w.send([]byte{0xe0, 0})
+			w.end()
+		}, false},
+		"hub closes": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+			h.Close()
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -307,7 +340,8 @@ func TestWill(t *testing.T) {
 				require.Equal(t, []testbroker.Message{{
 					DeviceID: "dev-1", MessageID: "w", System: []testbroker.Property{{"$.mid", "w"}},
 					Properties: []testbroker.Property{{"a", "b"}, {"iothub-MessageType", "Will"}},
-					Protocol:   testbroker.MQTT, Topic: events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1, Received: time.Now(), Sequence: 1,
+					Protocol:   testbroker.MQTT, Topic: events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1,
+					Received: time.Now(), Sequence: 1,
 				}}, h.Messages())
 			})
 		})

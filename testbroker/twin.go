@@ -15,18 +15,21 @@ import (
 type Twin struct {
 	// DeviceID and ModuleID name whose it is. ModuleID is empty for the device itself.
 	DeviceID, ModuleID string
-	// Desired, Reported and Tags are objects of JSON with their names in order, without "$version" and "$metadata".
+	// Desired, Reported and Tags are objects of JSON with their names in order, without "$version" and
+	// "$metadata".
 	Desired, Reported, Tags json.RawMessage
-	// DesiredMetadata and ReportedMetadata say when each member was last changed, as objects of JSON with "$lastUpdated" at
-	// every level; that of desired properties has "$lastUpdatedVersion" too. Devices do not see them.
+	// DesiredMetadata and ReportedMetadata say when each member was last changed, as objects of JSON
+	// with "$lastUpdated" at every level; that of desired properties has "$lastUpdatedVersion" too.
+	// Devices do not see them.
 	DesiredMetadata, ReportedMetadata json.RawMessage
 	// DesiredVersion and ReportedVersion are 1 in the beginning and grow by one with each change.
 	DesiredVersion, ReportedVersion int64
-	// Version grows with each change of any part. ETag changes when a back end changes the desired properties or the tags.
+	// Version grows with each change of any part. ETag changes when a back end changes the desired
+	// properties or the tags.
 	Version int64
 	ETag    string
-	// ModelID is the Plug and Play model that the client announced last, when it connected over MQTT or attached a link over AMQP; empty if it never
-	// did.
+	// ModelID is the Plug and Play model that the client announced last, when it connected over MQTT
+	// or attached a link over AMQP; empty if it never did.
 	ModelID string
 }
 
@@ -41,13 +44,14 @@ const (
 	TwinGet
 	// TwinPatch changes the reported properties.
 	TwinPatch
-	// TwinSubscribe and TwinUnsubscribe begin and end notifications of desired properties. Only AMQP has them; over MQTT it
-	// is a subscription as any other.
+	// TwinSubscribe and TwinUnsubscribe begin and end notifications of desired properties. Only AMQP
+	// has them; over MQTT it is a subscription as any other.
 	TwinSubscribe
 	TwinUnsubscribe
 )
 
-var twinOperationNames = [...]string{TwinAny: "any", TwinGet: "get", TwinPatch: "patch", TwinSubscribe: "subscribe", TwinUnsubscribe: "unsubscribe"}
+var twinOperationNames = [...]string{TwinAny: "any", TwinGet: "get", TwinPatch: "patch", TwinSubscribe: "subscribe",
+	TwinUnsubscribe: "unsubscribe"}
 
 // String names the operation in lower case.
 func (o TwinOperation) String() string {
@@ -68,11 +72,12 @@ type TwinRequest struct {
 	Base int64
 	// Body is what came with it.
 	Body []byte
-	// Status is the status of the answer, and Version the version that a patch has led to. Status is zero when a fault
-	// ended the connection before the request was looked at.
+	// Status is the status of the answer, and Version the version that a patch has led to. Status is
+	// zero when a fault ended the connection before the request was looked at.
 	Status  int
 	Version int64
-	// Answers is how many answers were put on the connection: none for a client that has not subscribed to them.
+	// Answers is how many answers were put on the connection: none for a client that has not
+	// subscribed to them.
 	Answers int
 	// Protocol and Connection tell how it came, and Received when, by the hub's clock.
 	Protocol   Protocol
@@ -80,7 +85,8 @@ type TwinRequest struct {
 	Received   time.Time
 }
 
-// A twin is that of one identity. What changes it is sent to those who listen, in order, by whoever finds nobody sending.
+// A twin is that of one identity. What changes it is sent to those who listen, in order, by whoever
+// finds nobody sending.
 type twin struct {
 	id identity
 
@@ -116,7 +122,8 @@ func (h *Hub) twin(id identity) (*twin, error) {
 	if t == nil {
 		now := h.now()
 		t = &twin{
-			id: id, desired: newSection(now, maxTwinSection), reported: newSection(now, maxTwinSection), tags: newSection(now, maxTwinTags),
+			id: id, desired: newSection(now, maxTwinSection), reported: newSection(now, maxTwinSection),
+			tags:    newSection(now, maxTwinTags),
 			version: 2, etag: 1, requests: history[*TwinRequest]{keep: h.keep},
 		}
 		h.twinOf[id] = t
@@ -148,8 +155,9 @@ func (t *twin) copy() Twin {
 	return Twin{
 		DeviceID: t.id.device, ModuleID: t.id.module,
 		Desired: writeTree(t.desired.tree), Reported: writeTree(t.reported.tree), Tags: writeTree(t.tags.tree),
-		DesiredMetadata: writeTree(t.desired.stamp.metadata(true)), ReportedMetadata: writeTree(t.reported.stamp.metadata(false)),
-		DesiredVersion: t.desired.version, ReportedVersion: t.reported.version, Version: t.version, ETag: etagOf(t.etag),
+		DesiredMetadata:  writeTree(t.desired.stamp.metadata(true)),
+		ReportedMetadata: writeTree(t.reported.stamp.metadata(false)),
+		DesiredVersion:   t.desired.version, ReportedVersion: t.reported.version, Version: t.version, ETag: etagOf(t.etag),
 		ModelID: t.model,
 	}
 }
@@ -170,9 +178,9 @@ func etagOf(n uint64) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, n))
 }
 
-// PatchDesired merges a patch, an object of JSON, into the desired properties of a device, or of a module named
-// "deviceID/moduleID": null removes a member. Clients that have subscribed are told of it; nothing is kept for others.
-// The error is a [*ServiceError].
+// PatchDesired merges a patch, an object of JSON, into the desired properties of a device, or of a
+// module named "deviceID/moduleID": null removes a member. Clients that have subscribed are told of
+// it; nothing is kept for others. The error is a [*ServiceError].
 func (h *Hub) PatchDesired(id, patch string) (version int64, err error) {
 	return h.changeDesired(id, patch, false)
 }
@@ -208,7 +216,8 @@ type twinUpdate struct {
 	etag          string // that the twin must have; empty or "*" = any
 }
 
-// changesTags says whether tags are written. A patch without members writes none; one of desired properties makes a version all the same.
+// changesTags says whether tags are written. A patch without members writes none; one of desired
+// properties makes a version all the same.
 func (u twinUpdate) changesTags() bool { return u.tags != nil && (u.replace || len(u.tags) > 0) }
 
 // update changes a twin as a whole or not at all, and tells those who listen.
@@ -276,7 +285,8 @@ func told(patch tree, now section, replaced bool) []byte {
 	return writeTree(section{tree: patch, version: now.version}.document())
 }
 
-// report changes the reported properties as a client asks; base is the version that it believes in, or zero.
+// report changes the reported properties as a client asks; base is the version that it believes in,
+// or zero.
 func (h *Hub) report(t *twin, body []byte, base int64) (version int64, err error) {
 	patch, err := parseTree(body)
 	if err == nil {
@@ -314,8 +324,8 @@ func (h *Hub) announce(t *twin) {
 	relay(&t.mu, &t.sending, &t.changes, func(next change) { h.tellChange(t.id, next) })
 }
 
-// WaitReported waits until a twin is as ok wants it: that of a device, or of a module named "deviceID/moduleID". It fails
-// when the context ends, the hub is closed, or there is no such twin.
+// WaitReported waits until a twin is as ok wants it: that of a device, or of a module named
+// "deviceID/moduleID". It fails when the context ends, the hub is closed, or there is no such twin.
 func (h *Hub) WaitReported(ctx context.Context, id string, ok func(Twin) bool) error {
 	var failed error
 	err := h.until(ctx, func() bool {
@@ -329,8 +339,8 @@ func (h *Hub) WaitReported(ctx context.Context, id string, ok func(Twin) bool) e
 	return err
 }
 
-// TwinLog returns what clients have asked about the twin of a device, or of a module named "deviceID/moduleID", in the
-// order of arrival. It is empty when there is no such twin.
+// TwinLog returns what clients have asked about the twin of a device, or of a module named
+// "deviceID/moduleID", in the order of arrival. It is empty when there is no such twin.
 func (h *Hub) TwinLog(id string) []TwinRequest {
 	t, err := h.twin(splitIdentity(id))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A client that repeats each patch until it has its answer: whatever faults do, the log tells what was carried out, the
-// versions have no gaps, and the twin is what the last patch made it.
+// A client that repeats each patch until it has its answer: whatever faults do, the log tells what
+// was carried out, the versions have no gaps, and the twin is what the last patch made it.
 func TestTwinsUnderFaults(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -22,11 +22,14 @@ func TestTwinsUnderFaults(t *testing.T) {
 				h, d := newHub(t, &testbroker.Options{Seed: seed + 1})
 				draw := rand.New(rand.NewPCG(seed, 1))
 				kinds := []testbroker.FaultKind{
-					testbroker.DropBeforeTwin, testbroker.RefuseTwin, testbroker.DropAfterTwin, testbroker.SwallowTwin, testbroker.SlowTwin, testbroker.MisnameTwin,
-					testbroker.DuplicateTwin, testbroker.SwallowDesired, testbroker.DuplicateDesired, testbroker.SlowDesired, testbroker.DropAfterDesired,
+					testbroker.DropBeforeTwin, testbroker.RefuseTwin, testbroker.DropAfterTwin, testbroker.SwallowTwin,
+					testbroker.SlowTwin, testbroker.MisnameTwin,
+					testbroker.DuplicateTwin, testbroker.SwallowDesired, testbroker.DuplicateDesired, testbroker.SlowDesired,
+					testbroker.DropAfterDesired,
 				}
 				for _, k := range kinds {
-					h.Inject(testbroker.Fault{Kind: k, Times: -1, Probability: 0.08, Delay: time.Duration(1+draw.IntN(9)) * time.Second})
+					h.Inject(testbroker.Fault{Kind: k, Times: -1, Probability: 0.08,
+						Delay: time.Duration(1+draw.IntN(9)) * time.Second})
 				}
 				const patches = 60
 				var w *wire

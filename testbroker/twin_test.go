@@ -87,7 +87,8 @@ func TestTwinOverMQTT(t *testing.T) {
 				require.Equal(t, "$iothub/twin/res/204/?$rid=a-3&$version=3", topic)
 
 				_, body = w.request(twinGet+"a-4", "")
-				require.Equal(t, `{"desired":{"$version":3,"interval":60,"route":{"b":[1,{"x":null}],"c":"<&>"}},"reported":{"$version":3,"fw":"1.4"}}`, body)
+				require.Equal(t,
+					`{"desired":{"$version":3,"interval":60,"route":{"b":[1,{"x":null}],"c":"<&>"}},"reported":{"$version":3,"fw":"1.4"}}`, body)
 
 				twin, err := h.Twin(name)
 				require.NoError(t, err)
@@ -100,7 +101,8 @@ func TestTwinOverMQTT(t *testing.T) {
 				all := h.TwinLog(name)
 				require.Len(t, all, 4)
 				require.Equal(t, testbroker.TwinRequest{
-					DeviceID: "dev-1", ModuleID: module, Operation: testbroker.TwinPatch, RequestID: "a-3", Base: 2, Body: []byte(`{"fw":"1.4"}`),
+					DeviceID: "dev-1", ModuleID: module, Operation: testbroker.TwinPatch, RequestID: "a-3", Base: 2,
+					Body:   []byte(`{"fw":"1.4"}`),
 					Status: 204, Version: 3, Answers: 1, Protocol: testbroker.MQTT, Connection: 1, Received: time.Now(),
 				}, all[2])
 			})
@@ -162,7 +164,8 @@ func TestWhoIsToldOfDesiredProperties(t *testing.T) {
 	})
 }
 
-// A connection that is being accepted is told of nothing before its CONNACK, nor of what a SUBACK is still to grant.
+// A connection that is being accepted is told of nothing before its CONNACK, nor of what a SUBACK
+// is still to grant.
 func TestNothingBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h *testbroker.Hub
@@ -350,9 +353,11 @@ func TestMetadata(t *testing.T) {
 		require.NoError(t, err)
 		twin, err := h.Twin("dev-1")
 		require.NoError(t, err)
-		const then, now = `"$lastUpdated":"2000-01-01T00:00:00.0000000Z"`, `"$lastUpdated":"2000-01-01T00:00:01.5000000Z","$lastUpdatedVersion":3`
+		const then, now = `"$lastUpdated":"2000-01-01T00:00:00.0000000Z"`,
+			`"$lastUpdated":"2000-01-01T00:00:01.5000000Z","$lastUpdatedVersion":3`
 		const first = then + `,"$lastUpdatedVersion":2`
-		require.JSONEq(t, `{`+now+`,"a":{`+now+`,"b":{`+now+`},"c":{`+first+`,"d":{`+first+`}}},"e":{`+now+`,"g":{`+now+`}}}`, string(twin.DesiredMetadata))
+		require.JSONEq(t, `{`+now+`,"a":{`+now+`,"b":{`+now+`},"c":{`+first+`,"d":{`+first+`}}},"e":{`+now+`,"g":{`+now+`}}}`,
+			string(twin.DesiredMetadata))
 		require.JSONEq(t, `{`+then+`,"x":{`+then+`,"y":{`+then+`}}}`, string(twin.ReportedMetadata))
 	})
 }
@@ -371,10 +376,13 @@ func TestBaseOfAPatch(t *testing.T) {
 
 func TestTopicsThatEndAConnection(t *testing.T) {
 	for _, topic := range []string{
-		"$iothub/twin/GET/", "$iothub/twin/GET/?", "$iothub/twin/GET/?$rid=", "$iothub/twin/GET/?rid=1", "$iothub/twin/GET", "$iothub/twin/get/?$rid=1",
+		"$iothub/twin/GET/", "$iothub/twin/GET/?", "$iothub/twin/GET/?$rid=", "$iothub/twin/GET/?rid=1", "$iothub/twin/GET",
+		"$iothub/twin/get/?$rid=1",
 		"$iothub/twin/PATCH/properties/desired/?$rid=1", "$iothub/twin/PATCH/properties/reported/?$rid=1&$version=x",
-		"$iothub/twin/PATCH/properties/reported/?$rid=1&$version=0", "$iothub/twin/GET/?$rid=1&$rid=2", "$iothub/twin/res/200/?$rid=1", "$iothub/methods/POST/a/?$rid=1",
-		"$iothub/methods/res/ok/?$rid=1", "$iothub/methods/res/200/", "$iothub/methods/res//?$rid=1", "$iothub/methods/res/99999999999/?$rid=1", "$iothub/", "$iothub/x",
+		"$iothub/twin/PATCH/properties/reported/?$rid=1&$version=0", "$iothub/twin/GET/?$rid=1&$rid=2",
+		"$iothub/twin/res/200/?$rid=1", "$iothub/methods/POST/a/?$rid=1",
+		"$iothub/methods/res/ok/?$rid=1", "$iothub/methods/res/200/", "$iothub/methods/res//?$rid=1",
+		"$iothub/methods/res/99999999999/?$rid=1", "$iothub/", "$iothub/x",
 		"$iothub/twin/GET/?$rid=+", "$iothub/twin/GET/?$rid=#",
 	} {
 		h, d := newHub(t, nil)
@@ -480,8 +488,11 @@ func TestTwinOverAMQP(t *testing.T) {
 			with      amqp.Annotations
 			text      string
 		}{
-			{"", nil, ""}, {"POST", nil, ""}, {"PATCH", nil, "{}"}, {"PUT", amqp.Annotations{"resource": "/properties/desired"}, ""},
-			{"PATCH", amqp.Annotations{"resource": "/properties/reported", "version": "x"}, "{}"}, {"PATCH", amqp.Annotations{"resource": "/properties/reported"}, "{"},
+			{"", nil, ""}, {"POST", nil, ""}, {"PATCH", nil, "{}"}, {"PUT", amqp.Annotations{"resource": "/properties/desired"},
+				""},
+			{"PATCH", amqp.Annotations{"resource": "/properties/reported", "version": "x"}, "{}"},
+			{"PATCH", amqp.Annotations{"resource": "/properties/reported"},
+				"{"},
 		} {
 			m = l.request(bad.operation, bad.with, "bad", bad.text)
 			require.Equal(t, int32(400), m.Annotations["status"], "%+v", bad)
@@ -648,7 +659,8 @@ func TestFaultsOfTwinsOverAMQP(t *testing.T) {
 		p := loginAMQP(t, h, d)
 		s, r := p.pair("/devices/dev-1/twin", "twin:1")
 		l := twinAMQP{t, s, r}
-		for id, other := range map[any]any{"a": "a-other", amqp.UUID{1}: amqp.UUID{1, 15: 0xff}, uint64(7): uint64(7 + 1<<32)} {
+		for id, other := range map[any]any{"a": "a-other", amqp.UUID{1}: amqp.UUID{1, 15: 0xff},
+			uint64(7): uint64(7 + 1<<32)} {
 			h.Inject(testbroker.Fault{Kind: testbroker.MisnameTwin})
 			require.Equal(t, other, l.request("GET", nil, id, "").Properties.CorrelationID)
 		}
@@ -665,7 +677,8 @@ func TestFaultsOfTwinsOverAMQP(t *testing.T) {
 		require.Equal(t, int64(3), l.next().Annotations["version"])
 		h.Inject(testbroker.Fault{Kind: testbroker.DropAfterTwin})
 		s.Send(t.Context(), &amqp.Message{
-			Annotations: amqp.Annotations{"operation": "PATCH", "resource": "/properties/reported"}, Properties: &amqp.MessageProperties{CorrelationID: "3"}, Data: [][]byte{[]byte(`{"x":1}`)},
+			Annotations: amqp.Annotations{"operation": "PATCH", "resource": "/properties/reported"},
+			Properties:  &amqp.MessageProperties{CorrelationID: "3"}, Data: [][]byte{[]byte(`{"x":1}`)},
 		}, &amqp.SendOptions{Settled: true})
 		<-p.conn.Done()
 		twin, err := h.Twin("dev-1")

@@ -17,7 +17,8 @@ const (
 	noticeResource   = "/notifications/twin/properties/desired"
 )
 
-// amqpOperations is what the annotation "operation" may be, and what "resource" must be then; empty = anything.
+// amqpOperations is what the annotation "operation" may be, and what "resource" must be then; empty
+// = anything.
 var amqpOperations = map[string]struct {
 	operation TwinOperation
 	resource  string
@@ -44,7 +45,8 @@ func (t twinLinks) ask(p *amqpPair, m *wire.Message) *wire.Error {
 	if !p.receives() {
 		return wire.Errorf(wire.PreconditionFailed, "no receiver is attached for the answer")
 	}
-	r := TwinRequest{DeviceID: p.id.device, ModuleID: p.id.module, RequestID: idText(correlation), Body: m.Body(), Protocol: AMQP}
+	r := TwinRequest{DeviceID: p.id.device, ModuleID: p.id.module, RequestID: idText(correlation), Body: m.Body(),
+		Protocol: AMQP}
 	name, resource := m.MessageAnnotations.Text("operation"), m.MessageAnnotations.Text("resource")
 	known, ok := amqpOperations[strings.ToUpper(name)]
 	r.Operation = known.operation
@@ -121,8 +123,8 @@ func (a *amqpAsker) taken() bool { return true } // a disposition follows
 
 func (a *amqpAsker) listen(on bool) { a.pair.conn.hub.listenOn(a.pair, on) }
 
-// answer sends an answer: the status is an int and the version a long, which some clients insist on, and there is one
-// data section.
+// answer sends an answer: the status is an int and the version a long, which some clients insist
+// on, and there is one data section.
 func (a *amqpAsker) answer(ans twinAnswer, wrong bool) bool {
 	annotations := wire.Map{{Key: wire.Symbol("status"), Value: int32(ans.status)}}
 	if ans.version > 0 {

@@ -1,10 +1,12 @@
 package testbroker
 
-// Faults of requests about a twin. Each happens to requests of the kind Operation, or of any if Operation is [TwinAny].
+// Faults of requests about a twin. Each happens to requests of the kind Operation, or of any if
+// Operation is [TwinAny].
 const (
 	// DropBeforeTwin cuts the connection by RST before the request is looked at.
 	DropBeforeTwin FaultKind = iota + 300
-	// RefuseTwin does not do what is asked: the answer has Status, by default 429, and says RetryAfter unless it is zero.
+	// RefuseTwin does not do what is asked: the answer has Status, by default 429, and says RetryAfter
+	// unless it is zero.
 	RefuseTwin
 	// DropAfterTwin does what is asked and cuts the connection by RST instead of answering.
 	DropAfterTwin
@@ -20,8 +22,8 @@ const (
 	GarbleTwin
 )
 
-// Faults of a notification of desired properties. Each happens to notifications, as many as there are clients that are
-// told of a change.
+// Faults of a notification of desired properties. Each happens to notifications, as many as there
+// are clients that are told of a change.
 const (
 	// SwallowDesired never sends it.
 	SwallowDesired FaultKind = iota + 310
@@ -29,6 +31,7 @@ const (
 	DuplicateDesired
 	// SlowDesired sends it after Delay. Later ones do not wait, so they come in another order.
 	SlowDesired
-	// DropAfterDesired ends the connection right after it was sent, in order, so that the client can read it.
+	// DropAfterDesired ends the connection right after it was sent, in order, so that the client can
+	// read it.
 	DropAfterDesired
 )

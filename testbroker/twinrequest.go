@@ -7,8 +7,8 @@ import (
 
 // A twinAsker is a client that has asked about its twin.
 type twinAsker interface {
-	// answer puts an answer on the connection; false when the client cannot get it. It is for another request if wrong is
-	// set.
+	// answer puts an answer on the connection; false when the client cannot get it. It is for another
+	// request if wrong is set.
 	answer(a twinAnswer, wrong bool) bool
 	// taken tells the client that its request has arrived; false when its connection ends with that.
 	taken() bool
@@ -44,8 +44,8 @@ func (q *twinCase) take(kind FaultKind) *Injected {
 	return in
 }
 
-// askTwin deals with a request and answers it, unless a fault has it otherwise. Why a request cannot be one, if that is
-// so, is told by wrong.
+// askTwin deals with a request and answers it, unless a fault has it otherwise. Why a request
+// cannot be one, if that is so, is told by wrong.
 func (h *Hub) askTwin(by twinAsker, r TwinRequest, wrong error) {
 	r.Received, r.Connection = h.now(), by.client().number
 	q := &twinCase{hub: h, by: by, r: &r, id: identity{r.DeviceID, r.ModuleID}, op: r.Operation}
@@ -71,7 +71,8 @@ func (h *Hub) askTwin(by twinAsker, r TwinRequest, wrong error) {
 	r.Status, r.Version = a.status, a.version
 	t.mu.Unlock()
 	h.event(Event{
-		Kind: TwinRequested, DeviceID: r.DeviceID, ModuleID: r.ModuleID, Detail: r.Operation.String(), Status: a.status, Version: a.version, Protocol: r.Protocol,
+		Kind: TwinRequested, DeviceID: r.DeviceID, ModuleID: r.ModuleID, Detail: r.Operation.String(), Status: a.status,
+		Version: a.version, Protocol: r.Protocol,
 	}, by.client())
 	q.deliver(a)
 }
@@ -201,7 +202,8 @@ func (h *Hub) tellChange(id identity, ch change) {
 	}
 }
 
-// desiredListeners returns who listens now: over MQTT the present connection, over AMQP every pair of links that asked.
+// desiredListeners returns who listens now: over MQTT the present connection, over AMQP every pair
+// of links that asked.
 func (h *Hub) desiredListeners(id identity) []desiredListener {
 	h.mu.Lock()
 	defer h.mu.Unlock()

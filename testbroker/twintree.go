@@ -13,7 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of a twin, as the page "Understand and use device twins" of the service's guide gives them.
+// The limits of a twin, as the page "Understand and use device twins" of the service's guide gives
+// them.
 const (
 	maxTwinSection = 32 << 10 // bytes of desired, and of reported, as treeSize counts them
 	maxTwinTags    = 8 << 10
@@ -24,8 +25,8 @@ const (
 	minTwinInteger = -1 << 52
 )
 
-// A tree is an object of JSON as package json decodes it, with its numbers as they were written. Arrays in it are never
-// changed.
+// A tree is an object of JSON as package json decodes it, with its numbers as they were written.
+// Arrays in it are never changed.
 type tree = map[string]any
 
 // parseTree reads an object of JSON.
@@ -126,12 +127,14 @@ func checkNumber(text string) error {
 		return nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < minTwinInteger || n > maxTwinInteger {
-		return fmt.Errorf("integer %.40s is out of range, which is %d to %d", text, int64(minTwinInteger), int64(maxTwinInteger))
+		return fmt.Errorf("integer %.40s is out of range, which is %d to %d", text, int64(minTwinInteger),
+			int64(maxTwinInteger))
 	}
 	return nil
 }
 
-// treeSize counts as the service does: keys and texts by their bytes without control characters, numbers 8, booleans 4.
+// treeSize counts as the service does: keys and texts by their bytes without control characters,
+// numbers 8, booleans 4.
 func treeSize(v any) int {
 	switch v := v.(type) {
 	case tree:
@@ -239,7 +242,8 @@ func newSection(at time.Time, limit int) section {
 	return section{tree{}, &stamp{at: at, version: 1, members: make(map[string]*stamp)}, 1, limit}
 }
 
-// updated is the section with a patch merged into it, or replaced by it. The patch was checked; nil changes nothing.
+// updated is the section with a patch merged into it, or replaced by it. The patch was checked; nil
+// changes nothing.
 func (s section) updated(patch tree, replace bool, at time.Time) (section, error) {
 	if patch == nil {
 		return s, nil

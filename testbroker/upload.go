@@ -17,17 +17,21 @@ const MaxUploads = 10
 // container is where the store keeps what devices upload.
 const container = "uploads"
 
-// UploadOptions are the settings of the upload of files. The zero value of each field stands for its default.
+// UploadOptions are the settings of the upload of files. The zero value of each field stands for
+// its default.
 type UploadOptions struct {
-	// Host is the name of the store, with a port if need be, in what devices are told. The hub is the store as well, at all its
-	// places where HTTP is spoken. Default: the address at which the device reached the hub, or for connections in
-	// memory "store." and the hub's name, which its certificate is for too.
+	// Host is the name of the store, with a port if need be, in what devices are told. The hub is the
+	// store as well, at all its places where HTTP is spoken. Default: the address at which the device
+	// reached the hub, or for connections in memory "store." and the hub's name, which its certificate
+	// is for too.
 	Host string
-	// Life is how long a device may take for an upload. Default: 1 hour, as in the service, which allows 1 minute to 24 hours.
+	// Life is how long a device may take for an upload. Default: 1 hour, as in the service, which
+	// allows 1 minute to 24 hours.
 	Life time.Duration
 	// NoStore makes a hub to which no store was given.
 	NoStore bool
-	// Digest makes the store keep size and hash of each block instead of its bytes, for files that are larger than memory: see
+	// Digest makes the store keep size and hash of each block instead of its bytes, for files that are
+	// larger than memory: see
 	// [Blob.Matches]. They cannot be downloaded.
 	Digest bool
 	// MaxBlocks is how many blocks a file may have. Default: 50,000, as in the service.
@@ -76,8 +80,8 @@ type Upload struct {
 	Started, Expires time.Time
 
 	State UploadState
-	// Ended is when the device said how it went; StatusCode and StatusDescription are what it said, and Size is the file's then. A back end
-	// is told of those that succeeded.
+	// Ended is when the device said how it went; StatusCode and StatusDescription are what it said,
+	// and Size is the file's then. A back end is told of those that succeeded.
 	Ended             time.Time
 	StatusCode        int
 	StatusDescription string
@@ -115,7 +119,8 @@ func (h *Hub) Uploads() []Upload {
 	return out
 }
 
-// WaitUploads waits until devices have told the end of at least n uploads, good or bad. It fails when the context ends or the hub is closed.
+// WaitUploads waits until devices have told the end of at least n uploads, good or bad. It fails
+// when the context ends or the hub is closed.
 func (h *Hub) WaitUploads(ctx context.Context, n int) error {
 	return h.until(ctx, func() bool {
 		h.uploads.mu.Lock()
@@ -124,8 +129,9 @@ func (h *Hub) WaitUploads(ctx context.Context, n int) error {
 	})
 }
 
-// ExpireUploads ends the time of all uploads of a device that are running; empty means of all devices. Upload URIs given out
-// until now are worth nothing any more. It returns how many that were.
+// ExpireUploads ends the time of all uploads of a device that are running; empty means of all
+// devices. Upload URIs given out until now are worth nothing any more. It returns how many that
+// were.
 func (h *Hub) ExpireUploads(device string) int {
 	n := 0
 	for _, up := range h.Uploads() {
@@ -199,11 +205,14 @@ func (up Upload) event() Event {
 	return Event{Kind: UploadChanged, DeviceID: up.DeviceID, Name: up.Blob, Detail: up.State.String()}
 }
 
-// end notes what a device says of its upload, and returns it as it is now. The code is that of the error, 0 if it is taken.
-func (u *uploads) end(device, correlation string, success bool, status int, description string, now time.Time) (ended Upload, code int) {
+// end notes what a device says of its upload, and returns it as it is now. The code is that of the
+// error, 0 if it is taken.
+func (u *uploads) end(device, correlation string, success bool, status int, description string,
+	now time.Time) (ended Upload, code int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	i := slices.IndexFunc(u.all.entries, func(up *Upload) bool { return up.DeviceID == device && up.CorrelationID == correlation })
+	i := slices.IndexFunc(u.all.entries,
+		func(up *Upload) bool { return up.DeviceID == device && up.CorrelationID == correlation })
 	if i < 0 {
 		return Upload{}, 400015
 	}
@@ -227,7 +236,8 @@ func (u *uploads) end(device, correlation string, success bool, status int, desc
 	return *up, 0
 }
 
-// Blob returns a file of the store. It goes when the last upload of its name is forgotten: see [Options.Keep].
+// Blob returns a file of the store. It goes when the last upload of its name is forgotten: see
+// [Options.Keep].
 func (h *Hub) Blob(name string) (Blob, bool) { return h.uploads.store.get(name) }
 
 // Blobs returns the names of all files in the store, sorted.
@@ -235,5 +245,6 @@ func (h *Hub) Blobs() []string {
 	s := &h.uploads.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.blobs)), func(name string) bool { return s.blobs[name].file == nil })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.blobs)),
+		func(name string) bool { return s.blobs[name].file == nil })
 }

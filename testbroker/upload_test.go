@@ -42,7 +42,8 @@ func (l leave) uri(more string) string {
 
 func (p *poster) put(l leave, more, body string, header ...string) reply {
 	p.t.Helper()
-	return p.do(http.MethodPut, l.uri(more), body, append([]string{"Host", l.HostName, "x-ms-version", "2019-12-12"}, header...)...)
+	return p.do(http.MethodPut, l.uri(more), body, append([]string{"Host", l.HostName, "x-ms-version", "2019-12-12"},
+		header...)...)
 }
 
 func (p *poster) putBlob(l leave, body string) {
@@ -110,7 +111,8 @@ func TestUploadOfAFile(t *testing.T) {
 		require.Equal(t, testbroker.UploadRunning, h.Uploads()[0].State)
 		require.Equal(t, began.Add(time.Hour), h.Uploads()[0].Expires)
 
-		r := p.put(l, "", "content", "x-ms-blob-type", "BlockBlob", "Content-MD5", md5Of("content"), "x-ms-blob-content-type", "text/plain")
+		r := p.put(l, "", "content", "x-ms-blob-type", "BlockBlob", "Content-MD5", md5Of("content"), "x-ms-blob-content-type",
+			"text/plain")
 		require.Equal(t, 201, r.StatusCode, r.body)
 		require.Equal(t, md5Of("content"), r.Header.Get("Content-MD5"))
 		require.NotEmpty(t, r.Header.Get("ETag"))
@@ -121,7 +123,8 @@ func TestUploadOfAFile(t *testing.T) {
 		require.NoError(t, h.WaitUploads(t.Context(), 1))
 		require.Equal(t, []testbroker.Upload{{
 			DeviceID: "dev-1", Blob: l.BlobName, CorrelationID: l.CorrelationID, Started: began, Expires: began.Add(time.Hour),
-			State: testbroker.UploadSucceeded, Ended: began.Add(time.Minute), StatusCode: 201, StatusDescription: "Created", Size: 7,
+			State: testbroker.UploadSucceeded, Ended: began.Add(time.Minute), StatusCode: 201, StatusDescription: "Created",
+			Size: 7,
 		}}, h.Uploads())
 		require.Equal(t, []string{l.BlobName}, h.Blobs())
 		b, ok := h.Blob(l.BlobName)
@@ -155,7 +158,8 @@ func TestTheEndOfAnUploadIsToldInThreeForms(t *testing.T) {
 				return p.post("/devices/dev-1/files/notifications/"+version, ended(id)) // as the C SDK does
 			},
 			func(id string) reply { // as the Node SDK does
-				return p.post("/devices/dev-1/files/notifications/"+url.PathEscape(id)+version, `{"isSuccess":true,"statusCode":201,"statusDescription":""}`)
+				return p.post("/devices/dev-1/files/notifications/"+url.PathEscape(id)+version,
+					`{"isSuccess":true,"statusCode":201,"statusDescription":""}`)
 			},
 		} {
 			l := p.beginUpload("a")
@@ -164,7 +168,8 @@ func TestTheEndOfAnUploadIsToldInThreeForms(t *testing.T) {
 			require.Equal(t, testbroker.UploadSucceeded, h.Uploads()[i].State)
 		}
 		l := p.beginUpload("b")
-		require.Equal(t, 204, p.endUpload(`{"correlationId":"`+l.CorrelationID+`","isSuccess":false,"statusCode":500,"statusDescription":"why"}`).StatusCode)
+		require.Equal(t, 204, p.endUpload(`{"correlationId":"`+l.CorrelationID+
+			`","isSuccess":false,"statusCode":500,"statusDescription":"why"}`).StatusCode)
 		up := h.Uploads()[3]
 		require.Equal(t, testbroker.UploadFailed, up.State)
 		require.Equal(t, "why", up.StatusDescription)
@@ -179,7 +184,8 @@ func TestWhatAHubRefusesOfUploads(t *testing.T) {
 		begin(`{`).refused(t, 400004)
 		begin(`{}`).refused(t, 400005)
 		begin(`{"blobName":""}`).refused(t, 400005)
-		for _, name := range []string{"/a", "a//b", "../a", "a.", strings.Repeat("a", 1024), "a/" + strings.Repeat("/a", 254)} {
+		for _, name := range []string{"/a", "a//b", "../a", "a.", strings.Repeat("a", 1024), "a/" + strings.Repeat("/a",
+			254)} {
 			begin(`{"blobName":"`+name+`"}`).refused(t, 400004)
 		}
 		p.endUpload(`{"isSuccess":true}`).refused(t, 400005)
@@ -306,7 +312,8 @@ func TestWhatTheStoreRefuses(t *testing.T) {
 		put("&comp=blocklist", list("L1", "L1", "L1", "L1")).storeRefused(t, 400, "BlockListTooLong")
 		put("&comp=blocklist", list("L1"), "Content-MD5", md5Of("")).storeRefused(t, 400, "Md5Mismatch")
 		// Limits grew with the versions.
-		put(blockOf("1"), strings.Repeat("a", 4<<20+1), "x-ms-version", "2015-02-21").storeRefused(t, 413, "RequestBodyTooLarge")
+		put(blockOf("1"), strings.Repeat("a", 4<<20+1), "x-ms-version", "2015-02-21").storeRefused(t, 413,
+			"RequestBodyTooLarge")
 		require.Equal(t, 201, put(blockOf("1"), strings.Repeat("a", 4<<20+1)).StatusCode)
 
 		p.do(http.MethodGet, l.uri(""), "", "Host", l.HostName).storeRefused(t, 404, "BlobNotFound")
@@ -331,7 +338,9 @@ func TestAnUploadURIIsForOneFileAndOneHour(t *testing.T) {
 		}
 		require.Equal(t, 201, try(func(url.Values, *leave) {}).StatusCode)
 		try(func(q url.Values, _ *leave) { q.Del("sig") }).storeRefused(t, 401, "NoAuthenticationInformation")
-		for name, value := range map[string]string{"sig": "AAAA", "se": "2099-01-01T00:00:00Z", "sp": "rwd", "sv": "2015-04-05", "sr": "c", "si": "other", "st": "2001-01-01"} {
+		for name, value := range map[string]string{"sig": "AAAA", "se": "2099-01-01T00:00:00Z", "sp": "rwd",
+			"sv": "2015-04-05",
+			"sr": "c", "si": "other", "st": "2001-01-01"} {
 			try(func(q url.Values, _ *leave) { q.Set(name, value) }).storeRefused(t, 403, "AuthenticationFailed")
 		}
 		try(func(_ url.Values, l *leave) { l.BlobName = "dev-1/b" }).storeRefused(t, 403, "AuthenticationFailed")
@@ -352,7 +361,8 @@ func TestAnUploadURIIsForOneFileAndOneHour(t *testing.T) {
 
 func TestAStoreOfHashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{Digest: true, Host: "elsewhere.example.test"}})
+		h, d := newHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{Digest: true,
+			Host: "elsewhere.example.test"}})
 		p := overHTTP(t, h, d)
 		l := p.beginUpload("a")
 		require.Equal(t, "elsewhere.example.test", l.HostName)
@@ -379,19 +389,29 @@ func TestFaultsOfTheStore(t *testing.T) {
 		stored bool
 		took   time.Duration
 	}{
-		"CutBlobBody":        {fault: testbroker.Fault{Kind: testbroker.CutBlobBody}},
-		"CutBlobBody of one": {fault: testbroker.Fault{Kind: testbroker.CutBlobBody, Device: "dev-1", Blob: testbroker.PutBlob}},
-		"not its operation":  {fault: testbroker.Fault{Kind: testbroker.CutBlobBody, Blob: testbroker.PutBlock}, status: 201, stored: true},
-		"not its device":     {fault: testbroker.Fault{Kind: testbroker.CutBlobBody, Device: "dev-2"}, status: 201, stored: true},
-		"SlowBlob":           {fault: testbroker.Fault{Kind: testbroker.SlowBlob, Delay: 5 * time.Second}, status: 201, stored: true, took: 5 * time.Second},
-		"DamageBlob":         {fault: testbroker.Fault{Kind: testbroker.DamageBlob}, status: 400, code: "Md5Mismatch"},
-		"ExpireUpload":       {fault: testbroker.Fault{Kind: testbroker.ExpireUpload}, status: 403, code: "AuthenticationFailed"},
+		"CutBlobBody": {fault: testbroker.Fault{Kind: testbroker.CutBlobBody}},
+		"CutBlobBody of one": {fault: testbroker.Fault{Kind: testbroker.CutBlobBody, Device: "dev-1",
+			Blob: testbroker.PutBlob}},
+		"not its operation": {fault: testbroker.Fault{Kind: testbroker.CutBlobBody, Blob: testbroker.PutBlock}, status: 201,
+			stored: true},
+		"not its device": {fault: testbroker.Fault{Kind: testbroker.CutBlobBody, Device: "dev-2"}, status: 201,
+			stored: true},
+		"SlowBlob": {fault: testbroker.Fault{Kind: testbroker.SlowBlob, Delay: 5 * time.Second}, status: 201,
+			stored: true, took: 5 * time.Second},
+		"DamageBlob": {fault: testbroker.Fault{Kind: testbroker.DamageBlob}, status: 400, code: "Md5Mismatch"},
+		"ExpireUpload": {fault: testbroker.Fault{Kind: testbroker.ExpireUpload}, status: 403,
+			code: "AuthenticationFailed"},
 		"ResetBeforeRequest": {fault: testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: testbroker.RouteBlob}},
-		"ResetAfterRequest":  {fault: testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob}, stored: true},
-		"AnswerStatus":       {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob}, status: 503, code: "ServerBusy"},
-		"AnswerStatus 500":   {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Blob: testbroker.PutBlob, Statuses: []int{500}}, status: 500, code: "InternalError"},
-		"AnswerStatus 409":   {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{409}}, status: 409, code: "Conflict"},
-		"AnswerStatusAfter":  {fault: testbroker.Fault{Kind: testbroker.AnswerStatusAfter, Route: testbroker.RouteBlob, RetryAfter: time.Second}, status: 503, code: "ServerBusy", stored: true},
+		"ResetAfterRequest": {fault: testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob},
+			stored: true},
+		"AnswerStatus": {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob},
+			status: 503, code: "ServerBusy"},
+		"AnswerStatus 500": {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Blob: testbroker.PutBlob,
+			Statuses: []int{500}}, status: 500, code: "InternalError"},
+		"AnswerStatus 409": {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob,
+			Statuses: []int{409}}, status: 409, code: "Conflict"},
+		"AnswerStatusAfter": {fault: testbroker.Fault{Kind: testbroker.AnswerStatusAfter, Route: testbroker.RouteBlob,
+			RetryAfter: time.Second}, status: 503, code: "ServerBusy", stored: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

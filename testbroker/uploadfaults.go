@@ -2,9 +2,11 @@ package testbroker
 
 import "fmt"
 
-// Faults of requests to the store, over HTTP, whose upload URI was found good. Those of requests over HTTP happen there too; [Fault.Blob] chooses for both.
+// Faults of requests to the store, over HTTP, whose upload URI was found good. Those of requests
+// over HTTP happen there too; [Fault.Blob] chooses for both.
 const (
-	// CutBlobBody cuts the connection by RST when half of the body was read. Nothing is stored. It happens to files and blocks.
+	// CutBlobBody cuts the connection by RST when half of the body was read. Nothing is stored. It
+	// happens to files and blocks.
 	CutBlobBody FaultKind = iota + 230
 	// SlowBlob goes on with the request only after Delay. Until then its body is not read.
 	SlowBlob
@@ -40,7 +42,8 @@ func (o BlobOperation) String() string {
 	return fmt.Sprintf("BlobOperation(%d)", uint8(o))
 }
 
-// blobFaults lets faults have their way with a request to the store that was found good. If over, it is answered.
+// blobFaults lets faults have their way with a request to the store that was found good. If over,
+// it is answered.
 func (q *httpRequest) blobFaults() (a httpAnswer, over bool) {
 	if in := q.takeRoute(ExpireUpload); in != nil {
 		q.happened(in)

@@ -11,11 +11,15 @@ var uploadRoutes = []httpRoute{
 	{kind: RouteUpload, method: http.MethodPost, path: "devices/{device}/files", do: beginUpload},
 	{kind: RouteUploadDone, method: http.MethodPost, path: "devices/{device}/files/notifications", do: endUpload},
 	{kind: RouteUploadDone, method: http.MethodPost, path: "devices/{device}/files/notifications/", do: endUpload},
-	{kind: RouteUploadDone, method: http.MethodPost, path: "devices/{device}/files/notifications/{correlation}", do: endUpload},
+	{kind: RouteUploadDone, method: http.MethodPost, path: "devices/{device}/files/notifications/{correlation}",
+		do: endUpload},
 
-	{kind: RouteBlob, method: http.MethodPut, path: container + "/{device}/{name...}", host: anyHost, open: true, do: putBlob},
-	{kind: RouteBlob, method: http.MethodGet, path: container + "/{device}/{name...}", host: anyHost, open: true, do: getBlob},
-	{kind: RouteBlob, method: http.MethodHead, path: container + "/{device}/{name...}", host: anyHost, open: true, do: getBlob},
+	{kind: RouteBlob, method: http.MethodPut, path: container + "/{device}/{name...}", host: anyHost, open: true,
+		do: putBlob},
+	{kind: RouteBlob, method: http.MethodGet, path: container + "/{device}/{name...}", host: anyHost, open: true,
+		do: getBlob},
+	{kind: RouteBlob, method: http.MethodHead, path: container + "/{device}/{name...}", host: anyHost, open: true,
+		do: getBlob},
 }
 
 // anyHost is for the store, which is found under whatever name a test gives it.
@@ -57,7 +61,9 @@ func beginUpload(q *httpRequest) httpAnswer {
 		ContainerName string `json:"containerName"`
 		BlobName      string `json:"blobName"`
 		SASToken      string `json:"sasToken"`
-	}{up.CorrelationID, q.storeHost(), container, up.Blob, h.uploads.store.keys.sign(up.Blob, up.CorrelationID, up.Expires)}, "")
+	}{up.CorrelationID, q.storeHost(), container, up.Blob, h.uploads.store.keys.sign(up.Blob, up.CorrelationID,
+		up.Expires)},
+		"")
 }
 
 // storeHost is where the device finds the store.
@@ -109,5 +115,7 @@ func validBlobName(name string) bool {
 			return false
 		}
 	}
-	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= 1024 && len(segments) <= 254 && !strings.HasSuffix(name, ".")
+	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= 1024 && len(segments) <= 254 &&
+		!strings.HasSuffix(name,
+			".")
 }

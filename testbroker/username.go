@@ -15,8 +15,8 @@ type userName struct {
 	params []Property // decoded, in order
 }
 
-// userNameParams are the parameters that clients send. One of them at the place of a module id begins the parameters,
-// for some clients leave out the question mark.
+// userNameParams are the parameters that clients send. One of them at the place of a module id
+// begins the parameters, for some clients leave out the question mark.
 var userNameParams = []string{"api-version=", "DeviceClientType=", "model-id=", "auth-chain="}
 
 // parseUserName reads

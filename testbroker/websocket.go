@@ -23,19 +23,22 @@ const (
 	webAMQP     = "AMQPWSB10"
 )
 
-// DialWS is like [Hub.Dial], but at the other end the hub waits for the request of HTTP that asks for a WebSocket: path
-// "/$iothub/websocket" with or without a query, subprotocol "mqtt" in any letter case, or "AMQPWSB10" for AMQP. The
-// request is up to the caller. Other requests are those of [Hub.DialHTTP].
+// DialWS is like [Hub.Dial], but at the other end the hub waits for the request of HTTP that asks
+// for a WebSocket: path "/$iothub/websocket" with or without a query, subprotocol "mqtt" in any
+// letter case, or "AMQPWSB10" for AMQP. The request is up to the caller. Other requests are those
+// of [Hub.DialHTTP].
 func (h *Hub) DialWS(ctx context.Context, network, addr string) (net.Conn, error) {
 	return h.dial(ctx, network, addr, port{web: true})
 }
 
-// DialWSPort is like [Hub.DialWS] with TLS below: the hub waits for a handshake, then for the request.
+// DialWSPort is like [Hub.DialWS] with TLS below: the hub waits for a handshake, then for the
+// request.
 func (h *Hub) DialWSPort(ctx context.Context, network, addr string) (net.Conn, error) {
 	return h.dial(ctx, network, addr, port{secure: true, web: true})
 }
 
-// ListenWS opens a port on which the hub speaks MQTT over WebSocket over TLS. It is [Hub.ListenHTTPS] by another name. See
+// ListenWS opens a port on which the hub speaks MQTT over WebSocket over TLS. It is
+// [Hub.ListenHTTPS] by another name. See
 // [Hub.DialWS].
 func (h *Hub) ListenWS(addr string) (net.Addr, error) {
 	return h.listen(addr, port{secure: true, web: true})
@@ -97,7 +100,8 @@ func (t *takeover) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return t.gate, rw, nil
 }
 
-// A gate is what a WebSocket is spoken on. A dead link answers no ping either. The broker alone sets deadlines.
+// A gate is what a WebSocket is spoken on. A dead link answers no ping either. The broker alone
+// sets deadlines.
 type gate struct{ net.Conn }
 
 // CloseWrite ends TLS, if there is any; who calls it ends what is below.
@@ -117,7 +121,8 @@ func (g *gate) SetReadDeadline(time.Time) error { return nil }
 // SetWriteDeadline does nothing.
 func (g *gate) SetWriteDeadline(time.Time) error { return nil }
 
-// A webStream is the stream of bytes in the binary frames of a WebSocket. Where frames begin means nothing.
+// A webStream is the stream of bytes in the binary frames of a WebSocket. Where frames begin means
+// nothing.
 type webStream struct {
 	net.Conn // for addresses
 	ws       *websocket.Conn

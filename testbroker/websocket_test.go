@@ -84,7 +84,8 @@ func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, testb
 		*testbroker.Hub
 		addr net.Addr
 	}
-	open := func(listen func(*testbroker.Hub) (net.Addr, error), dial func(h hub) (net.Conn, error)) func(t *testing.T) (*testbroker.Hub, testbroker.Device, net.Conn) {
+	open := func(listen func(*testbroker.Hub) (net.Addr, error), dial func(h hub) (net.Conn, error)) func(t *testing.T) (
+		*testbroker.Hub, testbroker.Device, net.Conn) {
 		return func(t *testing.T) (*testbroker.Hub, testbroker.Device, net.Conn) {
 			h, d := newHub(t, nil)
 			var addr net.Addr
@@ -111,7 +112,9 @@ func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, testb
 			ws, _, err := webDialer(h.Hub, "mqtt").Dial("ws://hub/$iothub/websocket", nil)
 			return &webConn{Conn: ws}, err
 		}),
-		"WebSocket": open(func(h *testbroker.Hub) (net.Addr, error) { return h.ListenWS(any) }, func(h hub) (net.Conn, error) {
+		"WebSocket": open(func(h *testbroker.Hub) (net.Addr, error) {
+			return h.ListenWS(any)
+		}, func(h hub) (net.Conn, error) {
 			dialer := websocket.Dialer{Subprotocols: []string{"mqtt"}, TLSClientConfig: h.ClientTLS()}
 			ws, _, err := dialer.Dial("wss://"+h.addr.String()+"/$iothub/websocket", nil)
 			return &webConn{Conn: ws, frame: 40}, err
@@ -166,7 +169,8 @@ func TestWebSocketRequests(t *testing.T) {
 
 func TestNotARequestForAWebSocket(t *testing.T) {
 	for name, c := range map[string]struct{ send, want string }{
-		"plain GET":    {"GET /$iothub/websocket HTTP/1.1\r\nHost: hub\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n", "HTTP/1.1 400 "},
+		"plain GET": {"GET /$iothub/websocket HTTP/1.1\r\nHost: hub\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n",
+			"HTTP/1.1 400 "},
 		"POST":         {"POST /$iothub/websocket HTTP/1.1\r\nHost: hub\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 400 "},
 		"not HTTP":     {"\x10\x0c\x00\x04MQTT\r\n\r\n", "HTTP/1.1 400 "},
 		"without end":  {"GET / HTTP/1.1\r\nA: " + strings.Repeat("x", 70000), "HTTP/1.1 431 "},
@@ -321,7 +325,8 @@ func TestEndsOfAWebSocket(t *testing.T) {
 func TestWebSocketOverTLSInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		dialer := websocket.Dialer{NetDialContext: h.DialWSPort, TLSClientConfig: h.ClientTLS(), Subprotocols: []string{"mqtt"}}
+		dialer := websocket.Dialer{NetDialContext: h.DialWSPort, TLSClientConfig: h.ClientTLS(),
+			Subprotocols: []string{"mqtt"}}
 		ws, _, err := dialer.Dial("wss://hub/$iothub/websocket", http.Header{"Origin": {"https://elsewhere"}})
 		require.NoError(t, err)
 		w := newWire(t, &webConn{Conn: ws})

@@ -28,7 +28,8 @@ const (
 	pingresp = 13
 )
 
-// newHub makes a hub with the device dev-1 that is closed when the test ends, inside the bubble if it has one.
+// newHub makes a hub with the device dev-1 that is closed when the test ends, inside the bubble if
+// it has one.
 func newHub(t testing.TB, o *testbroker.Options) (*testbroker.Hub, testbroker.Device) {
 	h, err := testbroker.New(o)
 	require.NoError(t, err)

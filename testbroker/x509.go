@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// AddDeviceX509 registers a device, or a module "deviceID/moduleID" of one that exists, that proves who it is by a
-// certificate with one of the thumbprints, the primary and the secondary one: SHA-1 or SHA-256 of the certificate, in
-// hexadecimal, with or without colons. See [Thumbprint]. It has no keys.
+// AddDeviceX509 registers a device, or a module "deviceID/moduleID" of one that exists, that proves
+// who it is by a certificate with one of the thumbprints, the primary and the secondary one: SHA-1
+// or SHA-256 of the certificate, in hexadecimal, with or without colons. See [Thumbprint]. It has
+// no keys.
 func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (Device, error) {
 	if len(thumbprints) < 1 || len(thumbprints) > 2 {
 		return Device{}, fmt.Errorf("testbroker: %d thumbprints, want 1 or 2", len(thumbprints))
@@ -29,8 +30,9 @@ func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (Device, error) {
 	return h.addX509(id, r)
 }
 
-// AddDeviceCA registers a device, or a module "deviceID/moduleID" of one that exists, that proves who it is by a
-// certificate whose common name is its id and whose chain leads to a certificate given to [Hub.AddCA]. It has no keys.
+// AddDeviceCA registers a device, or a module "deviceID/moduleID" of one that exists, that proves
+// who it is by a certificate whose common name is its id and whose chain leads to a certificate
+// given to [Hub.AddCA]. It has no keys.
 func (h *Hub) AddDeviceCA(id string) (Device, error) {
 	return h.addX509(id, registration{x509: true})
 }
@@ -47,7 +49,8 @@ func (h *Hub) addX509(id string, r registration) (Device, error) {
 	return h.add(who, r)
 }
 
-// AddCA uploads a certificate of an authority whose signature the hub accepts on certificates of devices.
+// AddCA uploads a certificate of an authority whose signature the hub accepts on certificates of
+// devices.
 func (h *Hub) AddCA(cert *x509.Certificate) error {
 	if !cert.IsCA {
 		return errors.New("testbroker: not the certificate of an authority")
@@ -82,7 +85,8 @@ func parseThumbprint(s string) (string, error) {
 	return string(digest), nil
 }
 
-// certifiedLocked checks who a client says it is against its certificate, the first of the chain that it presented.
+// certifiedLocked checks who a client says it is against its certificate, the first of the chain
+// that it presented.
 func (h *Hub) certifiedLocked(u userName, chain []*x509.Certificate) error {
 	entry, err := h.knownLocked(u)
 	switch {

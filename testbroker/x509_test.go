@@ -19,7 +19,8 @@ import (
 
 // certified is a CONNECT without a password.
 func certified(d testbroker.Device) connect {
-	c := connect{name: "MQTT", level: 4, flags: 2, keepAlive: 60, clientID: d.ID, user: d.HostName + "/" + d.ID + "/?api-version=2021-04-12"}
+	c := connect{name: "MQTT", level: 4, flags: 2, keepAlive: 60, clientID: d.ID, user: d.HostName + "/" + d.ID +
+		"/?api-version=2021-04-12"}
 	if d.ModuleID != "" {
 		c.clientID += "/" + d.ModuleID
 		c.user = d.HostName + "/" + c.clientID + "/?api-version=2021-04-12"
@@ -56,21 +57,26 @@ func TestCertificatesOfDevices(t *testing.T) {
 		change func(c *connect, h *testbroker.Hub)
 		want   byte
 	}{
-		"SHA-256":                {x, func() []tls.Certificate { return []tls.Certificate{good} }, nil, 0},
-		"SHA-1":                  {x, func() []tls.Certificate { return []tls.Certificate{second} }, nil, 0},
-		"another certificate":    {x, func() []tls.Certificate { return []tls.Certificate{own("dev-x")} }, nil, 5},
-		"none":                   {x, func() []tls.Certificate { return nil }, nil, 5},
-		"signed by an authority": {ca, func() []tls.Certificate { return []tls.Certificate{root.NewClientCert("dev-ca", none, none)} }, nil, 0},
-		"with a chain":           {ca, func() []tls.Certificate { return []tls.Certificate{between.NewClientCert("dev-ca", none, none)} }, nil, 0},
+		"SHA-256":             {x, func() []tls.Certificate { return []tls.Certificate{good} }, nil, 0},
+		"SHA-1":               {x, func() []tls.Certificate { return []tls.Certificate{second} }, nil, 0},
+		"another certificate": {x, func() []tls.Certificate { return []tls.Certificate{own("dev-x")} }, nil, 5},
+		"none":                {x, func() []tls.Certificate { return nil }, nil, 5},
+		"signed by an authority": {ca,
+			func() []tls.Certificate { return []tls.Certificate{root.NewClientCert("dev-ca", none, none)} }, nil, 0},
+		"with a chain": {ca,
+			func() []tls.Certificate { return []tls.Certificate{between.NewClientCert("dev-ca", none, none)} }, nil, 0},
 		"chain is missing": {ca, func() []tls.Certificate {
 			cert := between.NewClientCert("dev-ca", none, none)
 			cert.Certificate = cert.Certificate[:1]
 			return []tls.Certificate{cert}
 		}, nil, 5},
-		"unknown authority":       {ca, func() []tls.Certificate { return []tls.Certificate{stranger.NewClientCert("dev-ca", none, none)} }, nil, 5},
-		"self-signed":             {ca, func() []tls.Certificate { return []tls.Certificate{own("dev-ca")} }, nil, 5},
-		"common name of another":  {ca, func() []tls.Certificate { return []tls.Certificate{root.NewClientCert("dev-x", none, none)} }, nil, 5},
-		"common name in capitals": {ca, func() []tls.Certificate { return []tls.Certificate{root.NewClientCert("DEV-CA", none, none)} }, nil, 5},
+		"unknown authority": {ca,
+			func() []tls.Certificate { return []tls.Certificate{stranger.NewClientCert("dev-ca", none, none)} }, nil, 5},
+		"self-signed": {ca, func() []tls.Certificate { return []tls.Certificate{own("dev-ca")} }, nil, 5},
+		"common name of another": {ca,
+			func() []tls.Certificate { return []tls.Certificate{root.NewClientCert("dev-x", none, none)} }, nil, 5},
+		"common name in capitals": {ca,
+			func() []tls.Certificate { return []tls.Certificate{root.NewClientCert("DEV-CA", none, none)} }, nil, 5},
 		"expired": {ca, func() []tls.Certificate {
 			return []tls.Certificate{root.NewClientCert("dev-ca", now.Add(-2*time.Hour), now.Add(-time.Hour))}
 		}, nil, 5},
@@ -78,7 +84,9 @@ func TestCertificatesOfDevices(t *testing.T) {
 			return []tls.Certificate{root.NewClientCert("dev-ca", now.Add(time.Hour), now.Add(2*time.Hour))}
 		}, nil, 5},
 		"none for an authority": {ca, func() []tls.Certificate { return nil }, nil, 5},
-		"token instead": {x, func() []tls.Certificate { return []tls.Certificate{good} }, func(c *connect, h *testbroker.Hub) {
+		"token instead": {x, func() []tls.Certificate {
+			return []tls.Certificate{good}
+		}, func(c *connect, h *testbroker.Hub) {
 			c.password = sign("hub.example.test%2Fdevices%2Fdev-x", goldenKey, time.Now().Add(time.Hour).Unix())
 		}, 5},
 		"token of a policy": {x, func() []tls.Certificate { return nil }, func(c *connect, h *testbroker.Hub) {
@@ -89,15 +97,20 @@ func TestCertificatesOfDevices(t *testing.T) {
 		"disabled": {x, func() []tls.Certificate { return []tls.Certificate{good} }, func(c *connect, h *testbroker.Hub) {
 			require.NoError(t, h.SetEnabled("dev-x", false))
 		}, 5},
-		"of another hub": {x, func() []tls.Certificate { return []tls.Certificate{good} }, func(c *connect, h *testbroker.Hub) {
+		"of another hub": {x, func() []tls.Certificate {
+			return []tls.Certificate{good}
+		}, func(c *connect, h *testbroker.Hub) {
 			c.user = strings.Replace(c.user, "hub.", "hub2.", 1)
 		}, 5},
-		"device with a key": {sas, func() []tls.Certificate { return []tls.Certificate{root.NewClientCert("dev-1", none, none)} }, nil, 5},
-		"device with a key and its token": {sas, func() []tls.Certificate { return []tls.Certificate{good} }, func(c *connect, h *testbroker.Hub) {
-			d, err := h.Device("dev-1")
-			require.NoError(t, err)
-			c.password = token(d)
-		}, 0},
+		"device with a key": {sas, func() []tls.Certificate {
+			return []tls.Certificate{root.NewClientCert("dev-1", none, none)}
+		}, nil, 5},
+		"device with a key and its token": {sas,
+			func() []tls.Certificate { return []tls.Certificate{good} }, func(c *connect, h *testbroker.Hub) {
+				d, err := h.Device("dev-1")
+				require.NoError(t, err)
+				c.password = token(d)
+			}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -275,7 +288,8 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 }
 
 func TestFaultOfTheHandshakeNeedsAHandshake(t *testing.T) {
-	for _, k := range []testbroker.FaultKind{testbroker.NotTLS, testbroker.CutHandshake, testbroker.OldTLS, testbroker.ExpiredCertificate} {
+	for _, k := range []testbroker.FaultKind{testbroker.NotTLS, testbroker.CutHandshake, testbroker.OldTLS,
+		testbroker.ExpiredCertificate} {
 		t.Run(k.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
@@ -310,7 +324,8 @@ func TestHandshakeFaultsBelowAWebSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)
 		in := h.Inject(testbroker.Fault{Kind: testbroker.CutHandshake})
-		dialer := websocket.Dialer{NetDialContext: h.DialWSPort, TLSClientConfig: h.ClientTLS(), Subprotocols: []string{"mqtt"}}
+		dialer := websocket.Dialer{NetDialContext: h.DialWSPort, TLSClientConfig: h.ClientTLS(),
+			Subprotocols: []string{"mqtt"}}
 		_, _, err := dialer.Dial("wss://hub/$iothub/websocket", nil)
 		require.Error(t, err)
 		require.Equal(t, 1, in.Fired())

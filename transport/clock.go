@@ -5,18 +5,20 @@ import (
 	"time"
 )
 
-// published is when this version of the module was published, in Unix seconds: 2026-11-01. Each release moves it on. A
-// clock that shows an earlier time is not set.
+// published is when this version of the module was published, in Unix seconds: 2026-11-01. Each
+// release moves it on. A clock that shows an earlier time is not set.
 const published = 1793491200
 
-// clockSet is the earliest time at which tokens are signed: boards without a clock battery start in 1970.
+// clockSet is the earliest time at which tokens are signed: boards without a clock battery start in
+// 1970.
 var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Implausible reports whether a clock that shows t cannot be right: t is before Earliest, or before this version of the
-// module was published. Clock chips that lost their battery start in 2000 or later.
+// Implausible reports whether a clock that shows t cannot be right: t is before Earliest, or before
+// this version of the module was published. Clock chips that lost their battery start in 2000 or
+// later.
 //
-// Tokens are signed by such a clock all the same, because only the hub knows the time. A token that was signed then and
-// is refused counts as ClockUnset, not as Unauthorized.
+// Tokens are signed by such a clock all the same, because only the hub knows the time. A token that
+// was signed then and is refused counts as ClockUnset, not as Unauthorized.
 func (c *Credentials) Implausible(t time.Time) bool {
 	return t.Unix() < published || t.Before(c.Earliest)
 }
@@ -39,8 +41,9 @@ func signError(err error) error {
 	return err
 }
 
-// ClockRefused reports whether failure, of Kind Unauthorized, may be the fault of a clock that showed t when the token
-// was signed: the hub refused a token of ours, and the clock was not set. The failure then counts as ClockUnset.
+// ClockRefused reports whether failure, of Kind Unauthorized, may be the fault of a clock that
+// showed t when the token was signed: the hub refused a token of ours, and the clock was not set.
+// The failure then counts as ClockUnset.
 func (c *Credentials) ClockRefused(t time.Time, failure *Error) bool {
 	return failure.Kind == Unauthorized && c.Sign != nil && c.Implausible(t) &&
 		!Walk(failure, func(e error) bool { _, ok := e.(notSigned); return ok })

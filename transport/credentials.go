@@ -10,22 +10,25 @@ import (
 	"github.com/hubline-iot/hubline/internal/callback"
 )
 
-// Credentials name a device (or one of its modules) and its hub, and make the tokens that prove it. They hold no key as plain
-// data: signing is a function, so the key may live in a secure element, and printing the struct shows no secret.
+// Credentials name a device (or one of its modules) and its hub, and make the tokens that prove it.
+// They hold no key as plain data: signing is a function, so the key may live in a secure element,
+// and printing the struct shows no secret.
 //
-// At most one of Sign and Token is set. With neither, no token is sent: the certificate in the transport's
-// options proves the identity. Credentials are not changed after they were given to a client; one value may serve several.
+// At most one of Sign and Token is set. With neither, no token is sent: the certificate in the
+// transport's options proves the identity. Credentials are not changed after they were given to a
+// client; one value may serve several.
 type Credentials struct {
 	// Host is the hub's own host name, without port.
 	Host string
-	// GatewayHost is dialed instead of Host when a gateway stands between; tokens and user names still name Host.
+	// GatewayHost is dialed instead of Host when a gateway stands between; tokens and user names still
+	// name Host.
 	GatewayHost string
 	DeviceID    string
 	// ModuleID is empty for the device itself.
 	ModuleID string
 
-	// Sign computes the HMAC-SHA256 of text under the identity's symmetric key. Each dial signs a fresh token. SharedKey makes one from a key in
-	// base64.
+	// Sign computes the HMAC-SHA256 of text under the identity's symmetric key. Each dial signs a
+	// fresh token. SharedKey makes one from a key in base64.
 	Sign func(ctx context.Context, text []byte) (mac []byte, err error)
 	// KeyName is the hub policy whose key Sign uses. Empty: the identity's own key.
 	KeyName string
@@ -37,7 +40,8 @@ type Credentials struct {
 
 	// Now is the wall clock. Nil: time.Now. A board without a clock battery brings its own.
 	Now func() time.Time
-	// Earliest is a time that a set clock cannot show, because it has passed: for a device whose clock starts at the build time of its image, that time and a day. See Implausible. Zero: when this
+	// Earliest is a time that a set clock cannot show, because it has passed: for a device whose clock
+	// starts at the build time of its image, that time and a day. See Implausible. Zero: when this
 	// version of the module was published.
 	Earliest time.Time
 }
@@ -77,7 +81,8 @@ func (c *Credentials) DialHost() string {
 	return c.Host
 }
 
-// Time reads the credentials' clock: what it shows, without a monotonic reading, for that stands still while a machine is suspended.
+// Time reads the credentials' clock: what it shows, without a monotonic reading, for that stands
+// still while a machine is suspended.
 func (c *Credentials) Time() time.Time {
 	if c.Now != nil {
 		return c.Now().Round(0)
@@ -85,11 +90,13 @@ func (c *Credentials) Time() time.Time {
 	return time.Now().Round(0)
 }
 
-// NewToken returns a token for a new connection: from Token, or signed for TokenLife. The zero Token means that none is to be sent.
+// NewToken returns a token for a new connection: from Token, or signed for TokenLife. The zero
+// Token means that none is to be sent.
 //
-// An error is ctx's when that ended, else an *Error of Scope Connection: ClockUnset when the clock shows a time before the year 2000; what the
-// error of Token or Sign says if it has a Kind; else Network for Token, for a token service out of reach is like a hub out of reach, and
-// Unauthorized for Sign. The same holds for a Token or Sign that panics or ends its goroutine.
+// An error is ctx's when that ended, else an *Error of Scope Connection: ClockUnset when the clock
+// shows a time before the year 2000; what the error of Token or Sign says if it has a Kind; else
+// Network for Token, for a token service out of reach is like a hub out of reach, and Unauthorized
+// for Sign. The same holds for a Token or Sign that panics or ends its goroutine.
 func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
 	switch {
 	case c.Token != nil:
@@ -135,7 +142,8 @@ func (c *Credentials) callSign(ctx context.Context, text []byte) (mac []byte, er
 	return mac, err
 }
 
-// tokenError makes of err, which a function of the user's returned, what NewToken promises. An err without a Kind is of the kind otherwise.
+// tokenError makes of err, which a function of the user's returned, what NewToken promises. An err
+// without a Kind is of the kind otherwise.
 func tokenError(ctx context.Context, err error, otherwise Kind) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -158,7 +166,8 @@ func tokenError(ctx context.Context, err error, otherwise Kind) error {
 	return &dial
 }
 
-// Resource is what the identity's tokens are for: "HOST/devices/ID", with "/modules/ID" for a module, ids percent-encoded by SignToken.
+// Resource is what the identity's tokens are for: "HOST/devices/ID", with "/modules/ID" for a
+// module, ids percent-encoded by SignToken.
 func (c *Credentials) Resource() string {
 	r := c.Host + "/devices/" + c.DeviceID
 	if c.ModuleID != "" {
@@ -177,9 +186,11 @@ func (c *Credentials) Validate() error {
 	case c.Host == "":
 		return invalidCreds("Host is empty; give the hub's host name")
 	case !validHost(c.Host):
-		return invalidCreds("Host " + quote(c.Host) + " is not a host name; give letters, digits, '-', '_' and '.' only, without scheme and port")
+		return invalidCreds("Host " + quote(c.Host) + " is not a host name; give letters, digits, '-', '_' and '.' only, " +
+			"without scheme and port")
 	case c.GatewayHost != "" && !validHost(c.GatewayHost):
-		return invalidCreds("GatewayHost " + quote(c.GatewayHost) + " is not a host name; give letters, digits, '-', '_' and '.' only")
+		return invalidCreds("GatewayHost " + quote(c.GatewayHost) + " is not a host name; give letters, digits, '-', '_' " +
+			"and '.' only")
 	case c.DeviceID == "":
 		return invalidCreds("DeviceID is empty; give the device's id")
 	case !validID(c.DeviceID):

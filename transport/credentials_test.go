@@ -24,7 +24,8 @@ func TestCredentialsValidateNamesTheFirstFault(t *testing.T) {
 		{"key", func(c *transport.Credentials) { c.Sign = sign }, ""},
 		{"token source", func(c *transport.Credentials) { c.Token = token }, ""},
 		{"module and gateway", func(c *transport.Credentials) { c.ModuleID, c.GatewayHost = "$edgeAgent", "gw_1.local" }, ""},
-		{"every sign that an id may have", func(c *transport.Credentials) { c.DeviceID, c.ModuleID = "aZ09"+everySign, everySign }, ""},
+		{"every sign that an id may have",
+			func(c *transport.Credentials) { c.DeviceID, c.ModuleID = "aZ09"+everySign, everySign }, ""},
 		{"longest names", func(c *transport.Credentials) {
 			c.Host, c.DeviceID, c.ModuleID = strings.Repeat("h", 255), strings.Repeat("d", 128), strings.Repeat("m", 128)
 		}, ""},
@@ -33,7 +34,9 @@ func TestCredentialsValidateNamesTheFirstFault(t *testing.T) {
 		{"port", func(c *transport.Credentials) { c.Host = "hub1:8883" }, `Host "hub1:8883" is not a host name`},
 		{"space", func(c *transport.Credentials) { c.Host = "hub 1" }, "is not a host name"},
 		{"long host", func(c *transport.Credentials) { c.Host = strings.Repeat("h", 256) }, "is not a host name"},
-		{"gateway with port", func(c *transport.Credentials) { c.GatewayHost = "gw:8883" }, `GatewayHost "gw:8883" is not a host name`},
+		{"gateway with port", func(c *transport.Credentials) {
+			c.GatewayHost = "gw:8883"
+		}, `GatewayHost "gw:8883" is not a host name`},
 		{"no device", func(c *transport.Credentials) { c.DeviceID = "" }, "DeviceID is empty"},
 		{"slash in the device", func(c *transport.Credentials) { c.DeviceID = "a/b" }, `DeviceID "a/b" is not a valid id`},
 		{"semicolon in the device", func(c *transport.Credentials) { c.DeviceID = "a;b" }, "DeviceID"},
@@ -84,7 +87,8 @@ func TestDialHostAndResource(t *testing.T) {
 	}
 }
 
-// A monotonic reading stands still while a machine is suspended, and two times that have one are compared by it.
+// A monotonic reading stands still while a machine is suspended, and two times that have one are
+// compared by it.
 func TestTimeIsWhatTheClockShows(t *testing.T) {
 	for _, c := range []*transport.Credentials{{}, {Now: time.Now}} {
 		if s := c.Time().String(); strings.Contains(s, "m=") {
@@ -121,7 +125,8 @@ func TestNewTokenSignsForAnHourOrTokenLife(t *testing.T) {
 		{"own life", transport.Credentials{DeviceID: "dev-1", TokenLife: 5 * time.Minute}, 5 * time.Minute, golden[0].token},
 		{"gateway", transport.Credentials{DeviceID: "dev-1", GatewayHost: "gw"}, time.Hour, golden[0].token},
 		{"signs", transport.Credentials{DeviceID: "a:b@c$d"}, time.Hour, golden[3].token},
-		{"policy key", transport.Credentials{DeviceID: "dev-1", KeyName: "device"}, time.Hour, golden[0].token + "&skn=device"},
+		{"policy key", transport.Credentials{DeviceID: "dev-1", KeyName: "device"}, time.Hour,
+			golden[0].token + "&skn=device"},
 	} {
 		creds := c.creds
 		creds.Host, creds.Sign = "hub1.example.test", sign
@@ -147,7 +152,8 @@ func TestNewTokenNeedsASetClockToSign(t *testing.T) {
 		now time.Time
 		set bool
 	}{
-		{time.Unix(0, 0), false}, {time.Time{}, false}, {year2000.Add(-1), false}, {year2000, true}, {year2000.In(time.FixedZone("west", -8*3600)), true},
+		{time.Unix(0, 0), false}, {time.Time{}, false}, {year2000.Add(-1), false}, {year2000, true},
+		{year2000.In(time.FixedZone("west", -8*3600)), true},
 	} {
 		creds := transport.Credentials{Host: "h", DeviceID: "d", Sign: sign, Now: func() time.Time { return c.now }}
 		token, err := creds.NewToken(context.Background())
@@ -174,7 +180,8 @@ func TestNewTokenNeedsASetClockToSign(t *testing.T) {
 
 func TestNewTokenErrors(t *testing.T) {
 	plain := errors.New("out of reach")
-	throttled := &transport.Error{Kind: transport.Throttled, Op: transport.OpRenew, Proto: "http", RetryAfter: time.Minute, Err: plain}
+	throttled := &transport.Error{Kind: transport.Throttled, Op: transport.OpRenew, Proto: "http", RetryAfter: time.Minute,
+		Err: plain}
 	for _, c := range []struct {
 		name         string
 		err          error
@@ -185,9 +192,12 @@ func TestNewTokenErrors(t *testing.T) {
 		{"without kind, wrapped", wrapped{plain}, transport.Network, transport.Unauthorized, "wrapped: out of reach"},
 		{"a kind", transport.Forbidden, transport.Forbidden, transport.Forbidden, "forbidden"},
 		{"a kind, wrapped", wrapped{transport.Unavailable}, transport.Unavailable, transport.Unavailable, "wrapped"},
-		{"an error of kind Unknown", &transport.Error{Err: plain}, transport.Unknown, transport.Unknown, "dial: unknown error: out of reach"},
-		{"an error of the scope of an operation", throttled, transport.Throttled, transport.Throttled, "http renew: throttled: out of reach"},
-		{"that, wrapped", wrapped{throttled}, transport.Throttled, transport.Throttled, "dial: throttled: wrapped: http renew: throttled: out of reach"},
+		{"an error of kind Unknown", &transport.Error{Err: plain}, transport.Unknown, transport.Unknown,
+			"dial: unknown error: out of reach"},
+		{"an error of the scope of an operation", throttled, transport.Throttled, transport.Throttled,
+			"http renew: throttled: out of reach"},
+		{"that, wrapped", wrapped{throttled}, transport.Throttled, transport.Throttled,
+			"dial: throttled: wrapped: http renew: throttled: out of reach"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			source := transport.Credentials{Token: func(context.Context) (transport.Token, error) {
@@ -224,7 +234,10 @@ func TestNewTokenErrors(t *testing.T) {
 func TestNewTokenReturnsTheContextsErrorWhenThatEnded(t *testing.T) {
 	for _, cause := range []error{errors.New("cut off"), context.Canceled, &transport.Error{Kind: transport.Network}} {
 		ctx, cancel := context.WithCancel(context.Background())
-		source := transport.Credentials{Token: func(context.Context) (transport.Token, error) { cancel(); return transport.Token{}, cause }}
+		source := transport.Credentials{Token: func(context.Context) (transport.Token, error) {
+			cancel()
+			return transport.Token{}, cause
+		}}
 		signer := transport.Credentials{Sign: func(context.Context, []byte) ([]byte, error) { return nil, cause }}
 		for _, creds := range []*transport.Credentials{&source, &signer} {
 			if token, err := creds.NewToken(ctx); err != context.Canceled || token.Text != nil {
@@ -233,7 +246,9 @@ func TestNewTokenReturnsTheContextsErrorWhenThatEnded(t *testing.T) {
 		}
 	}
 	// The token source's own time limit is not the caller's.
-	own := transport.Credentials{Token: func(context.Context) (transport.Token, error) { return transport.Token{}, context.DeadlineExceeded }}
+	own := transport.Credentials{Token: func(context.Context) (transport.Token, error) {
+		return transport.Token{}, context.DeadlineExceeded
+	}}
 	_, err := own.NewToken(context.Background())
 	checkDialError(t, "own limit", err, transport.Network, "deadline exceeded")
 }
@@ -241,7 +256,8 @@ func TestNewTokenReturnsTheContextsErrorWhenThatEnded(t *testing.T) {
 func checkDialError(t *testing.T, name string, err error, kind transport.Kind, text string) {
 	t.Helper()
 	e, ok := err.(*transport.Error)
-	if !ok || e.Kind != kind || e.Scope != transport.Connection || e.Op == transport.OpNone || !strings.Contains(e.Error(), text) {
+	if !ok || e.Kind != kind || e.Scope != transport.Connection || e.Op == transport.OpNone ||
+		!strings.Contains(e.Error(), text) {
 		t.Errorf("%s: %#v, want %v of the connection with %q", name, err, kind, text)
 	}
 }
@@ -264,7 +280,8 @@ func TestTokenText(t *testing.T) {
 
 // An encoder or structured logger that meets a token shows no more than String does.
 func TestTokenMarshalsWithoutItsText(t *testing.T) {
-	text, err := transport.Token{Text: transport.Hide("SharedAccessSignature sr=a&sig=secret&se=1"), Expires: time.Unix(1, 0)}.MarshalText()
+	text, err := transport.Token{Text: transport.Hide("SharedAccessSignature sr=a&sig=secret&se=1"),
+		Expires: time.Unix(1, 0)}.MarshalText()
 	if err != nil || string(text) != "token (hidden, expires 1)" {
 		t.Fatalf("%s, %v", text, err)
 	}

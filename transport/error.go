@@ -23,8 +23,8 @@ func (s Scope) String() string {
 	return "operation"
 }
 
-// Error is every failure that a transport or the device client reports. Values are not changed after
-// they were returned and may be shared.
+// Error is every failure that a transport or the device client reports. Values are not changed
+// after they were returned and may be shared.
 type Error struct {
 	Kind  Kind
 	Scope Scope
@@ -32,15 +32,18 @@ type Error struct {
 	Op Op
 	// Proto names the protocol: "mqtt", "amqp", "http"; empty where the client itself reports.
 	Proto string
-	// RetryAfter is the wait that the service asked for. 0: it did not ask. Negative: it asked not to be tried again.
+	// RetryAfter is the wait that the service asked for. 0: it did not ask. Negative: it asked not to
+	// be tried again.
 	RetryAfter time.Duration
 	// Err is the cause, often the protocol's own error type.
 	Err error
-	// Passed, unless nil, is closed when the cause has passed, so that a retry need not wait any longer.
+	// Passed, unless nil, is closed when the cause has passed, so that a retry need not wait any
+	// longer.
 	Passed <-chan struct{}
 }
 
-// Error gives protocol, operation, kind and cause, such as "mqtt dial: unauthorized: CONNACK 5 (not authorized)".
+// Error gives protocol, operation, kind and cause, such as "mqtt dial: unauthorized: CONNACK 5 (not
+// authorized)".
 func (e *Error) Error() string {
 	text := e.Kind.String()
 	if op := e.Op.String(); op != "" {
@@ -69,8 +72,9 @@ func (e *Error) Unwrap() error {
 	return e.Err
 }
 
-// ErrViolation is a cause of an *Error of Kind Protocol for a peer that broke the protocol on a connection that had worked. Package errfilter lets it be retried:
-// such a peer may do better on another connection, whereas one that never spoke the protocol will not.
+// ErrViolation is a cause of an *Error of Kind Protocol for a peer that broke the protocol on a
+// connection that had worked. Package errfilter lets it be retried: such a peer may do better on
+// another connection, whereas one that never spoke the protocol will not.
 var ErrViolation = errors.New("protocol violation on a working connection")
 
 // ErrMaybeDamaged is a cause of an *Error for a connection that could not be made, where the peer's
@@ -78,8 +82,9 @@ var ErrViolation = errors.New("protocol violation on a working connection")
 // lets a few of these failures in a row be retried.
 var ErrMaybeDamaged = errors.New("bytes may have been damaged on the way")
 
-// Walk shows visit err and everything that it wraps, several causes (Unwrap() []error) included, until visit returns true, and reports whether it did. It goes depth first, as
-// errors.Is does, and needs neither reflection nor memory.
+// Walk shows visit err and everything that it wraps, several causes (Unwrap() []error) included,
+// until visit returns true, and reports whether it did. It goes depth first, as errors.Is does, and
+// needs neither reflection nor memory.
 func Walk(err error, visit func(error) bool) bool { return first(err, visit) != nil }
 
 // first returns the first error in Walk's order that is wanted, nil if there is none.
@@ -105,13 +110,15 @@ func first(err error, wanted func(error) bool) error {
 	return nil
 }
 
-// Find returns the first *Error that Walk comes upon in err, which is the outermost, or nil. It does what errors.As would, without reflection.
+// Find returns the first *Error that Walk comes upon in err, which is the outermost, or nil. It
+// does what errors.As would, without reflection.
 func Find(err error) *Error {
 	e, _ := first(err, isError).(*Error)
 	return e
 }
 
-// KindOf returns the Kind of the first *Error or Kind that Walk comes upon in err, Unknown when there is none.
+// KindOf returns the Kind of the first *Error or Kind that Walk comes upon in err, Unknown when
+// there is none.
 func KindOf(err error) Kind {
 	switch e := first(err, hasKind).(type) {
 	case *Error:

@@ -66,7 +66,8 @@ func ExampleSignToken() {
 		fmt.Println(err)
 		return
 	}
-	token, err := transport.SignToken(context.Background(), sign, "hub1.example.test/devices/dev-1", "", time.Unix(1893456000, 0))
+	token, err := transport.SignToken(context.Background(), sign, "hub1.example.test/devices/dev-1", "",
+		time.Unix(1893456000, 0))
 	fmt.Println(err)
 	fmt.Println(token)               // safe to log
 	fmt.Println(token.Text.Reveal()) // what goes over the wire

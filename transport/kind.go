@@ -11,7 +11,8 @@ type Kind uint8
 const (
 	// Unknown is an answer of the service that no table of the transport lists.
 	Unknown Kind = iota
-	// Network: the connection was lost, refused or could not be made; this includes a failed name look-up.
+	// Network: the connection was lost, refused or could not be made; this includes a failed name
+	// look-up.
 	Network
 	// Timeout: an answer did not come in time.
 	Timeout
@@ -21,7 +22,8 @@ const (
 	Throttled
 	// Quota: an allowance is used up, a day's messages for one.
 	Quota
-	// ClockUnset: the local clock is obviously not set, so no token can be signed, or the hub refused a token that such a clock had signed.
+	// ClockUnset: the local clock is obviously not set, so no token can be signed, or the hub refused
+	// a token that such a clock had signed.
 	ClockUnset
 	// Unauthorized: the credentials were refused.
 	Unauthorized
@@ -35,7 +37,8 @@ const (
 	TooLarge
 	// Invalid: the caller's input is wrong.
 	Invalid
-	// Conflict: the request is at odds with the state of the service (a version, a lock, a second owner).
+	// Conflict: the request is at odds with the state of the service (a version, a lock, a second
+	// owner).
 	Conflict
 	// Unsupported: this protocol or this service lacks the operation.
 	Unsupported
@@ -45,7 +48,8 @@ const (
 
 // What the device client adds.
 const (
-	// RetryExpired: the retry policy or the outage limit ended the retries; the last failure is the cause.
+	// RetryExpired: the retry policy or the outage limit ended the retries; the last failure is the
+	// cause.
 	RetryExpired Kind = iota + Protocol + 1
 	// Expired: the message's own expiry time passed before it was acknowledged.
 	Expired

@@ -7,7 +7,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Every kind with its value and text. The values are part of the contract: a stored status must mean the same after an update.
+// Every kind with its value and text. The values are part of the contract: a stored status must
+// mean the same after an update.
 var kinds = []struct {
 	kind  transport.Kind
 	value uint8
@@ -83,9 +84,12 @@ func TestKindIsAnErrorThatMatchesItselfOnly(t *testing.T) {
 
 func TestOpTableIsComplete(t *testing.T) {
 	want := map[transport.Op]string{
-		transport.OpNone: "", transport.OpDial: "dial", transport.OpRun: "connection", transport.OpSend: "send", transport.OpOpen: "open",
-		transport.OpClose: "close", transport.OpSubscribe: "subscribe", transport.OpTwinGet: "twin get", transport.OpTwinPatch: "twin patch",
-		transport.OpRenew: "renew", transport.OpPing: "ping", transport.OpRespond: "respond", transport.OpSettle: "settle",
+		transport.OpNone: "", transport.OpDial: "dial", transport.OpRun: "connection", transport.OpSend: "send",
+		transport.OpOpen:  "open",
+		transport.OpClose: "close", transport.OpSubscribe: "subscribe", transport.OpTwinGet: "twin get",
+		transport.OpTwinPatch: "twin patch",
+		transport.OpRenew:     "renew", transport.OpPing: "ping", transport.OpRespond: "respond",
+		transport.OpSettle: "settle",
 	}
 	defined := 0
 	for o := range 256 {
@@ -112,7 +116,8 @@ func TestScopeText(t *testing.T) {
 }
 
 func TestOutcomesHaveNames(t *testing.T) {
-	for o, want := range map[transport.Outcome]string{transport.Accept: "accept", transport.Release: "release", transport.Reject: "reject", 9: "undefined outcome"} {
+	for o, want := range map[transport.Outcome]string{transport.Accept: "accept", transport.Release: "release",
+		transport.Reject: "reject", 9: "undefined outcome"} {
 		if o.String() != want {
 			t.Errorf("%d: %s", o, o)
 		}

@@ -25,10 +25,12 @@ func TestSizeCountsWhatTheHubCounts(t *testing.T) {
 		{"component", transport.Message{Component: "thermostat1"}, 11},
 		{"creation time", transport.Message{Created: someTime}, 24},
 		{"expiry time", transport.Message{Expires: someTime}, 24},
-		{"properties by name and value", transport.Message{Properties: []transport.Property{{"level", "high"}, {"n", ""}}}, 10},
+		{"properties by name and value", transport.Message{Properties: []transport.Property{{"level", "high"}, {"n", ""}}},
+			10},
 		{"bytes, not letters", transport.Message{ID: "é"}, 2},
 		{"everything", transport.Message{
-			ID: "m-1", CorrelationID: "c-12", ContentType: "application/json", ContentEncoding: "utf-8", Component: "thermostat1", Created: someTime, Expires: someTime,
+			ID: "m-1", CorrelationID: "c-12", ContentType: "application/json", ContentEncoding: "utf-8",
+			Component: "thermostat1", Created: someTime, Expires: someTime,
 			Properties: []transport.Property{{"level", "high"}}, Body: []byte("{}"),
 		}, 3 + 4 + 16 + 5 + 11 + 24 + 24 + 9 + 2},
 	} {
@@ -66,16 +68,22 @@ func TestMessageAtTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
 
 func TestTooLargeError(t *testing.T) {
 	err := transport.TooLargeError(70_000, 65_536)
-	checkMessageError(t, "smaller limit", err, transport.TooLarge, "message of 70000 bytes is over the limit of 65536; split it")
+	checkMessageError(t, "smaller limit", err, transport.TooLarge,
+		"message of 70000 bytes is over the limit of 65536; split it")
 }
 
 // reservedNames are what hubs set themselves or read as system properties.
 var reservedNames = []string{
-	"absolute-expiry-time", "connectionDeviceId", "connectionModuleId", "content-encoding", "content-type", "correlation-id", "creation-time",
-	"group-id", "group-sequence", "message-id", "mqtt-dup", "mqtt-retain", "reply-to", "reply-to-group-id", "subject", "to", "user-id",
+	"absolute-expiry-time", "connectionDeviceId", "connectionModuleId", "content-encoding", "content-type",
+	"correlation-id", "creation-time",
+	"group-id", "group-sequence", "message-id", "mqtt-dup", "mqtt-retain", "reply-to", "reply-to-group-id", "subject",
+	"to",
+	"user-id",
 	"dt-dataschema", "dt-subject",
-	"iothub-", "iothub-ack", "iothub-operation", "iothub-enqueuedtime", "iothub-connection-device-id", "iothub-connection-auth-method",
-	"iothub-connection-auth-generation-id", "iothub-connection-module-id", "iothub-creation-time-utc", "iothub-interface-id",
+	"iothub-", "iothub-ack", "iothub-operation", "iothub-enqueuedtime", "iothub-connection-device-id",
+	"iothub-connection-auth-method",
+	"iothub-connection-auth-generation-id", "iothub-connection-module-id", "iothub-creation-time-utc",
+	"iothub-interface-id",
 	"iothub-message-schema", "iothub-message-source", "iothub-outputname",
 	"$", "$.mid", "$.ct", "$anything",
 }
@@ -88,7 +96,8 @@ func TestReservedPropertyNamesAreRefusedInAnyCase(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"t", "too", "tow", "x-to", "iothub", "iothubx-ack", "xiothub-ack", "message", "message-id2", "my-message-id", "subjects", "a$", "dt-", "level", " to", "é",
+		"t", "too", "tow", "x-to", "iothub", "iothubx-ack", "xiothub-ack", "message", "message-id2", "my-message-id",
+		"subjects", "a$", "dt-", "level", " to", "é",
 	} {
 		m := transport.Message{Properties: []transport.Property{{name, ""}}}
 		if err := m.Validate(); err != nil {
@@ -111,20 +120,24 @@ func TestMessageValidateNamesTheField(t *testing.T) {
 		{"empty message", transport.Message{}, ""},
 		{"binary body", transport.Message{Body: []byte(bad)}, ""},
 		{"all fields", transport.Message{
-			ID: long, CorrelationID: long, ContentType: long + "+", ContentEncoding: long + "+", Component: long + "+", Created: someTime, Expires: someTime,
+			ID: long, CorrelationID: long, ContentType: long + "+", ContentEncoding: long + "+", Component: long + "+",
+			Created: someTime, Expires: someTime,
 			Properties: []transport.Property{{long + "+", "välue"}, {"same", "1"}, {"same", "2"}},
 		}, ""},
 		{"long id", transport.Message{ID: long + "x"}, "message ID is longer than 128 bytes"},
-		{"long correlation id", transport.Message{CorrelationID: long + "x"}, "message CorrelationID is longer than 128 bytes"},
+		{"long correlation id", transport.Message{CorrelationID: long + "x"},
+			"message CorrelationID is longer than 128 bytes"},
 		{"id", transport.Message{ID: bad}, "message ID is not valid UTF-8"},
 		{"correlation id", transport.Message{CorrelationID: bad}, "message CorrelationID is not valid UTF-8"},
 		{"content type", transport.Message{ContentType: bad}, "message ContentType is not valid UTF-8"},
 		{"content encoding", transport.Message{ContentEncoding: bad}, "message ContentEncoding is not valid UTF-8"},
 		{"component", transport.Message{Component: bad}, "message Component is not valid UTF-8"},
 		{"empty name", transport.Message{Properties: []transport.Property{{"a", "b"}, {"", "v"}}}, "empty name"},
-		{"name", transport.Message{Properties: []transport.Property{{bad, "v"}}}, `message property "a\xffb" is not valid UTF-8`},
+		{"name", transport.Message{Properties: []transport.Property{{bad, "v"}}},
+			`message property "a\xffb" is not valid UTF-8`},
 		{"value", transport.Message{Properties: []transport.Property{{"n", bad}}}, `message property "n" is not valid UTF-8`},
-		{"half a letter", transport.Message{Properties: []transport.Property{{"n", "\xc3"}}}, `message property "n" is not valid UTF-8`},
+		{"half a letter", transport.Message{Properties: []transport.Property{{"n", "\xc3"}}},
+			`message property "n" is not valid UTF-8`},
 		{"surrogate", transport.Message{ID: "\xed\xa0\x80"}, "message ID is not valid UTF-8"},
 	} {
 		err := c.m.Validate()
@@ -141,7 +154,8 @@ func TestMessageValidateNamesTheField(t *testing.T) {
 func checkMessageError(t *testing.T, name string, err error, kind transport.Kind, text string) {
 	t.Helper()
 	e := transport.Find(err)
-	if e == nil || e.Kind != kind || e.Op != transport.OpSend || e.Scope != transport.Operation || !strings.Contains(e.Error(), text) {
+	if e == nil || e.Kind != kind || e.Op != transport.OpSend || e.Scope != transport.Operation ||
+		!strings.Contains(e.Error(), text) {
 		t.Errorf("%s: %#v (%v), want %v on send with %q", name, e, err, kind, text)
 	}
 }

@@ -2,7 +2,8 @@ package transport
 
 import "errors"
 
-// ErrOutcomeUnknown is in the chain of an error about a message or a request that was handed over, and of which is not known what became of it: the service may have it, or may have done it.
+// ErrOutcomeUnknown is in the chain of an error about a message or a request that was handed over,
+// and of which is not known what became of it: the service may have it, or may have done it.
 var ErrOutcomeUnknown = errors.New("it was handed over and its outcome is unknown")
 
 // OutcomeUnknown is e with ErrOutcomeUnknown in its chain, once.

@@ -17,5 +17,6 @@ func TestOutcomeUnknown(t *testing.T) {
 	require.NotErrorIs(t, e, transport.ErrOutcomeUnknown, "an error is not changed")
 	require.Same(t, u, transport.OutcomeUnknown(u), "it is said once")
 	require.Equal(t, "amqp send: service unavailable: it was handed over and its outcome is unknown; EOF", u.Error())
-	require.Equal(t, "timed out: it was handed over and its outcome is unknown", transport.OutcomeUnknown(&transport.Error{Kind: transport.Timeout}).Error())
+	require.Equal(t, "timed out: it was handed over and its outcome is unknown",
+		transport.OutcomeUnknown(&transport.Error{Kind: transport.Timeout}).Error())
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/hubline-iot/hubline/internal/percent"
 )
 
-// SharedKey returns a signer for Credentials.Sign that holds the key, given in base64 as a hub shows it. The error, of Kind Invalid,
-// does not repeat the key.
+// SharedKey returns a signer for Credentials.Sign that holds the key, given in base64 as a hub
+// shows it. The error, of Kind Invalid, does not repeat the key.
 func SharedKey(base64Key string) (func(ctx context.Context, text []byte) ([]byte, error), error) {
 	key, err := base64.StdEncoding.DecodeString(base64Key)
 	if err != nil || len(key) == 0 {
-		return nil, &Error{Kind: Invalid, Op: OpOpen, Err: errors.New("the shared access key is not base64; copy it whole, with its '=' at the end")}
+		return nil, &Error{Kind: Invalid, Op: OpOpen, Err: errors.New("the shared access key is not base64; copy it whole, " +
+			"with its '=' at the end")}
 	}
 	return func(_ context.Context, text []byte) ([]byte, error) {
 		mac := hmac.New(sha256.New, key)
@@ -26,11 +27,14 @@ func SharedKey(base64Key string) (func(ctx context.Context, text []byte) ([]byte
 	}, nil
 }
 
-// SignToken makes a shared access signature for resource (not yet percent-encoded) that is valid until expires, cut to whole seconds.
-// keyName is the policy whose key sign uses, empty for the resource's own key. The error is sign's.
+// SignToken makes a shared access signature for resource (not yet percent-encoded) that is valid
+// until expires, cut to whole seconds. keyName is the policy whose key sign uses, empty for the
+// resource's own key. The error is sign's.
 //
-// Source: the wire's section on shared access signatures: HMAC-SHA256 over "percent-encoded resource LF expiry".
-func SignToken(ctx context.Context, sign func(context.Context, []byte) ([]byte, error), resource, keyName string, expires time.Time) (Token, error) {
+// Source: the wire's section on shared access signatures: HMAC-SHA256 over "percent-encoded
+// resource LF expiry".
+func SignToken(ctx context.Context, sign func(context.Context, []byte) ([]byte, error), resource, keyName string,
+	expires time.Time) (Token, error) {
 	seconds := expires.Unix()
 	toSign := percent.Append(make([]byte, 0, 2*len(resource)+16), resource)
 	encoded := len(toSign)

@@ -24,7 +24,8 @@ var golden = []struct {
 	{
 		"hub1.example.test/devices/dev-1", "",
 		"hub1.example.test%2Fdevices%2Fdev-1\n1893456000",
-		"SharedAccessSignature sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D&se=1893456000",
+		"SharedAccessSignature " +
+			"sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D&se=1893456000",
 	},
 	{
 		"hub1.example.test/devices/dev-1/modules/mod-1", "",
@@ -35,12 +36,14 @@ var golden = []struct {
 	{
 		"hub1.example.test", "device",
 		"hub1.example.test\n1893456000",
-		"SharedAccessSignature sr=hub1.example.test&sig=jqevsbxyY%2BOSlaPjzWQE4xd83NR3tgaQfh7sJnadmj8%3D&se=1893456000&skn=device",
+		"SharedAccessSignature " +
+			"sr=hub1.example.test&sig=jqevsbxyY%2BOSlaPjzWQE4xd83NR3tgaQfh7sJnadmj8%3D&se=1893456000&skn=device",
 	},
 	{
 		"hub1.example.test/devices/a:b@c$d", "",
 		"hub1.example.test%2Fdevices%2Fa%3Ab%40c%24d\n1893456000",
-		"SharedAccessSignature sr=hub1.example.test%2Fdevices%2Fa%3Ab%40c%24d&sig=KFs6rqlpKwuOwJ3tW6KhXFpJwccSJHoJ%2BjzDW5TAhfs%3D&se=1893456000",
+		"SharedAccessSignature " +
+			"sr=hub1.example.test%2Fdevices%2Fa%3Ab%40c%24d&sig=KFs6rqlpKwuOwJ3tW6KhXFpJwccSJHoJ%2BjzDW5TAhfs%3D&se=1893456000",
 	},
 }
 
@@ -68,7 +71,8 @@ func TestSignTokenGivesTheGoldenTokens(t *testing.T) {
 
 func TestSignTokenCutsTheExpiryToSeconds(t *testing.T) {
 	sign, _ := transport.SharedKey(goldenKey)
-	token, err := transport.SignToken(context.Background(), sign, golden[0].resource, "", goldenExpiry.Add(999*time.Millisecond))
+	token, err := transport.SignToken(context.Background(), sign, golden[0].resource, "",
+		goldenExpiry.Add(999*time.Millisecond))
 	if err != nil || token.Text.Reveal() != golden[0].token || !token.Expires.Equal(goldenExpiry) {
 		t.Errorf("%s, expires %v, %v", token.Text.Reveal(), token.Expires, err)
 	}
@@ -93,7 +97,8 @@ func TestSignTokenReturnsTheSignersError(t *testing.T) {
 
 func TestSharedKeyErrorDoesNotRepeatTheKey(t *testing.T) {
 	for _, key := range []string{
-		"", "c2Vj cmV0!", "c2VjcmV0c2VjcmV0c2VjcmV0", "c2VjcmV0c2VjcmV0c2VjcmV0c2V", "c2VjcmV0c2VjcmV0_2VjcmV0-2VjcmV0", "====",
+		"", "c2Vj cmV0!", "c2VjcmV0c2VjcmV0c2VjcmV0", "c2VjcmV0c2VjcmV0c2VjcmV0c2V", "c2VjcmV0c2VjcmV0_2VjcmV0-2VjcmV0",
+		"====",
 	} {
 		sign, err := transport.SharedKey(key)
 		if key == "c2VjcmV0c2VjcmV0c2VjcmV0" {

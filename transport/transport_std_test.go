@@ -50,7 +50,9 @@ func TestLookingUpAnErrorAllocatesNothing(t *testing.T) {
 
 func TestCheckingAMessageAllocatesNothing(t *testing.T) {
 	m := &transport.Message{
-		ID: "m-1", ContentType: "application/json", Created: someTime, Body: []byte("{}"), Properties: []transport.Property{{"level", "high"}, {"site", "7"}},
+		ID: "m-1", ContentType: "application/json", Created: someTime, Body: []byte("{}"),
+		Properties: []transport.Property{{"level",
+			"high"}, {"site", "7"}},
 	}
 	if n := testing.AllocsPerRun(200, func() { sinkInt, sinkErr = m.Size(), m.Validate() }); n != 0 || sinkErr != nil {
 		t.Errorf("%v allocations, %v", n, sinkErr)
@@ -66,11 +68,13 @@ func TestPrintingShowsNoSecret(t *testing.T) {
 	token := transport.Token{Text: transport.Hide(golden[0].token), Expires: goldenExpiry}
 	signing := transport.Credentials{Host: "hub1.example.test", DeviceID: "dev-1", Sign: sign}
 	given := transport.Credentials{
-		Host: "hub1.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) { return token, nil },
+		Host: "hub1.example.test", DeviceID: "dev-1",
+		Token: func(context.Context) (transport.Token, error) { return token, nil },
 	}
 	config := transport.Config{Creds: &signing}
 	var text strings.Builder
-	for _, v := range []any{token, &token, []transport.Token{token}, map[string]transport.Token{"t": token}, struct{ T transport.Token }{token}, signing, &signing, given, &given, config, &config} {
+	for _, v := range []any{token, &token, []transport.Token{token}, map[string]transport.Token{"t": token},
+		struct{ T transport.Token }{token}, signing, &signing, given, &given, config, &config} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 			fmt.Fprintf(&text, verb+"\n", v)
 		}
@@ -83,8 +87,10 @@ func TestPrintingShowsNoSecret(t *testing.T) {
 		any   any
 	}
 	deep := inside{token, token.Text, &token, []transport.Token{token}, token}
-	for _, v := range []any{deep, &deep, []inside{deep}, map[string]inside{"x": deep}, any(deep), token.Text, &token.Text, []any{token}, reflect.ValueOf(token), reflect.ValueOf(deep)} {
-		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x", "%X", "%o", "%b", "%c", "%U", "%e", "%t", "% x", "%#q"} {
+	for _, v := range []any{deep, &deep, []inside{deep}, map[string]inside{"x": deep}, any(deep), token.Text, &token.Text,
+		[]any{token}, reflect.ValueOf(token), reflect.ValueOf(deep)} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x", "%X", "%o", "%b", "%c", "%U", "%e", "%t",
+			"% x", "%#q"} {
 			fmt.Fprintf(&text, verb+"\n", v)
 		}
 	}
@@ -96,7 +102,8 @@ func TestPrintingShowsNoSecret(t *testing.T) {
 	slog.New(slog.NewTextHandler(&text, nil)).Info("dial", "token", token, "creds", signing, "deep", deep)
 	slog.New(slog.NewJSONHandler(&text, nil)).Info("dial", "token", token, "text", token.Text, "deep", deep)
 	log.New(&text, "", 0).Println(token, deep, token.Text)
-	for _, secret := range []string{goldenKey, goldenKey[:8], "D3YPCbjg", "sig=", "SharedAccessSignature", "[0 1 2 3", "0x0, 0x1, 0x2", hex.EncodeToString([]byte("sig=")), strings.ToUpper(hex.EncodeToString([]byte("sig=")))} {
+	for _, secret := range []string{goldenKey, goldenKey[:8], "D3YPCbjg", "sig=", "SharedAccessSignature", "[0 1 2 3",
+		"0x0, 0x1, 0x2", hex.EncodeToString([]byte("sig=")), strings.ToUpper(hex.EncodeToString([]byte("sig=")))} {
 		if strings.Contains(text.String(), secret) {
 			t.Errorf("%q was printed:\n%s", secret, text.String())
 		}

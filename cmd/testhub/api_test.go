@@ -62,21 +62,31 @@ func constants(t *testing.T, of string) []string {
 // No kind of fault is missing, nor a value of what faults can be about.
 func TestEveryKindHasItsName(t *testing.T) {
 	require.Equal(t, constants(t, "FaultKind"), slices.Sorted(maps.Keys(faultKinds())))
-	for of, n := range map[string]int{"RouteKind": len(routeKinds), "LinkKind": len(linkKinds), "TwinOperation": len(twinOperations), "BlobOperation": len(blobOperations)} {
+	for of, n := range map[string]int{"RouteKind": len(routeKinds), "LinkKind": len(linkKinds),
+		"TwinOperation": len(twinOperations),
+		"BlobOperation": len(blobOperations)} {
 		require.Len(t, constants(t, of), n, of)
 	}
 }
 
 // samples are a good value of each field, and one that is not.
 var samples = map[string][2]string{
-	"device": {`"dev-1"`, `"dev-9"`}, "after": {`2`, `-1`}, "times": {`3`, `-2`}, "probability": {`0.5`, `1.5`}, "for": {`"10ms"`, `"10"`},
-	"code": {`2`, `0`}, "condition": {`"amqp:not-found"`, `7`}, "description": {`"text"`, `{}`}, "status": {`429`, `200`}, "statuses": {`[0,500]`, `[100]`},
-	"errorCode": {`500001`, `5`}, "retryAfter": {`"2s"`, `2`}, "retryAfterDate": {`true`, `1`}, "route": {`"upload-done"`, `"uploaddone"`}, "blob": {`"put-block-list"`, `""`},
-	"skew": {`"-1h"`, `"h"`}, "operation": {`"patch"`, `"PATCH"`}, "method": {`"reboot"`, `null`}, "link": {`"twin-sender"`, `"sender"`}, "unclosed": {`true`, `"yes"`},
-	"undeliverableHere": {`true`, `0`}, "delay": {`"1ms"`, `"-1ms"`}, "rate": {`2.5`, `0`}, "limit": {`7`, `0.5`}, "acceptConnects": {`true`, `null`}, "bytesBase64": {`"AAE="`, `"AAE"`},
+	"device": {`"dev-1"`, `"dev-9"`}, "after": {`2`, `-1`}, "times": {`3`, `-2`}, "probability": {`0.5`, `1.5`},
+	"for":  {`"10ms"`, `"10"`},
+	"code": {`2`, `0`}, "condition": {`"amqp:not-found"`, `7`}, "description": {`"text"`, `{}`}, "status": {`429`, `200`},
+	"statuses":  {`[0,500]`, `[100]`},
+	"errorCode": {`500001`, `5`}, "retryAfter": {`"2s"`, `2`}, "retryAfterDate": {`true`, `1`}, "route": {`"upload-done"`,
+		`"uploaddone"`},
+	"blob": {`"put-block-list"`, `""`},
+	"skew": {`"-1h"`, `"h"`}, "operation": {`"patch"`, `"PATCH"`}, "method": {`"reboot"`, `null`},
+	"link":              {`"twin-sender"`, `"sender"`},
+	"unclosed":          {`true`, `"yes"`},
+	"undeliverableHere": {`true`, `0`}, "delay": {`"1ms"`, `"-1ms"`}, "rate": {`2.5`, `0`}, "limit": {`7`, `0.5`},
+	"acceptConnects": {`true`, `null`}, "bytesBase64": {`"AAE="`, `"AAE"`},
 }
 
-// Each kind can be declared with all of its fields, and with none that is not for it; a value that does not fit is refused with its name.
+// Each kind can be declared with all of its fields, and with none that is not for it; a value that
+// does not fit is refused with its name.
 func TestEveryKindWithItsFields(t *testing.T) {
 	p := start(t, "-mqtt", "off", "-amqp", "off", "-https", "off")
 	kinds := p.good("GET", "/faults/kinds", "")["kinds"].([]any)
@@ -109,16 +119,24 @@ func TestEveryKindWithItsFields(t *testing.T) {
 func TestReadFault(t *testing.T) {
 	for input, want := range map[string]tb.Fault{
 		`{"kind":"RefuseConnect","device":"a/b","code":5,"after":1,"times":-1,"probability":0.25,"for":"1m","status":500,"errorCode":500001,"retryAfter":"3s","retryAfterDate":true,"condition":"c","description":"d"}`: {Kind: tb.RefuseConnect, Device: "a/b",
-			Code: 5, After: 1, Times: -1, Probability: 0.25, For: time.Minute, Status: 500, ErrorCode: 500001, RetryAfter: 3 * time.Second, RetryAfterDate: true, Condition: "c", Description: "d"},
-		`{"kind":"AnswerStatus","statuses":[500,0],"route":"blob","blob":"put-blob"}`: {Kind: tb.AnswerStatus, Statuses: []int{500, 0}, Route: tb.RouteBlob, Blob: tb.PutBlob},
-		`{"kind":"WrongDate","skew":"-1h"}`:                                           {Kind: tb.WrongDate, Skew: -time.Hour},
-		`{"kind":"SlowTwin","operation":"get","delay":"1.5s"}`:                        {Kind: tb.SlowTwin, Operation: tb.TwinGet, Delay: 1500 * time.Millisecond},
-		`{"kind":"SwallowMethod","method":"m"}`:                                       {Kind: tb.SwallowMethod, Method: "m"},
-		`{"kind":"DetachWhileIdle","link":"c2d","unclosed":true}`:                     {Kind: tb.DetachWhileIdle, Link: tb.LinkC2D, Unclosed: true},
-		`{"kind":"ModifyMessage","undeliverableHere":true}`:                           {Kind: tb.ModifyMessage, UndeliverableHere: true},
-		`{"kind":"Throttle","rate":0.5,"limit":3}`:                                    {Kind: tb.Throttle, Rate: 0.5, Limit: 3},
-		`{"kind":"Quota","limit":-1,"acceptConnects":true}`:                           {Kind: tb.Quota, Limit: -1, AcceptConnects: true},
-		`{"kind":"GarbageOnConnect","bytesBase64":"AAE="}`:                            {Kind: tb.GarbageOnConnect, Bytes: []byte{0, 1}},
+			Code: 5, After: 1, Times: -1, Probability: 0.25, For: time.Minute, Status: 500, ErrorCode: 500001,
+			RetryAfter: 3 * time.Second, RetryAfterDate: true, Condition: "c", Description: "d"},
+		`{"kind":"AnswerStatus","statuses":[500,0],"route":"blob","blob":"put-blob"}`: {Kind: tb.AnswerStatus,
+			Statuses: []int{500, 0}, Route: tb.RouteBlob, Blob: tb.PutBlob},
+		`{"kind":"WrongDate","skew":"-1h"}`: {Kind: tb.WrongDate, Skew: -time.Hour},
+		`{"kind":"SlowTwin","operation":"get","delay":"1.5s"}`: {Kind: tb.SlowTwin,
+			Operation: tb.TwinGet, Delay: 1500 * time.Millisecond},
+		`{"kind":"SwallowMethod","method":"m"}`: {Kind: tb.SwallowMethod, Method: "m"},
+		`{"kind":"DetachWhileIdle","link":"c2d","unclosed":true}`: {Kind: tb.DetachWhileIdle,
+			Link: tb.LinkC2D, Unclosed: true},
+		`{"kind":"ModifyMessage","undeliverableHere":true}`: {Kind: tb.ModifyMessage,
+			UndeliverableHere: true},
+		`{"kind":"Throttle","rate":0.5,"limit":3}`: {Kind: tb.Throttle, Rate: 0.5,
+			Limit: 3},
+		`{"kind":"Quota","limit":-1,"acceptConnects":true}`: {Kind: tb.Quota, Limit: -1,
+			AcceptConnects: true},
+		`{"kind":"GarbageOnConnect","bytesBase64":"AAE="}`: {Kind: tb.GarbageOnConnect,
+			Bytes: []byte{0, 1}},
 	} {
 		got, problem := readFault([]byte(input))
 		require.Nil(t, problem, input)
@@ -196,7 +214,8 @@ func TestBadInput(t *testing.T) {
 		{"DELETE", "/faults/1", "", 404, "fault"},
 		{"GET", "/files/dev-1/a.txt", "", 404, "file"},
 	} {
-		require.Equal(t, c.field, p.refused(c.status, c.method, c.path, c.body).Field, "%s %s %.200s", c.method, c.path, c.body)
+		require.Equal(t, c.field, p.refused(c.status, c.method, c.path, c.body).Field, "%s %s %.200s", c.method, c.path,
+			c.body)
 	}
 	require.Contains(t, p.refused(400, "POST", "/faults", `{"kind":"dropconnect"}`).Fix, "DropConnect")
 	require.Contains(t, p.refused(400, "POST", dev+"/methods", `{"name":"a/b"}`).Fix, "ASCII")
@@ -211,7 +230,9 @@ func TestTheControlAPIIsNotForBrowsers(t *testing.T) {
 	for _, c := range []struct {
 		host, origin string
 		status       int
-	}{{"", "", 200}, {"localhost:80", "", 200}, {"[::1]:1", "", 200}, {"[::1]", "", 200}, {"127.0.0.1", "", 200}, {"attacker.test", "", 403}, {"", "http://attacker.test", 403}, {"", "null", 403}} {
+	}{{"", "", 200}, {"localhost:80", "", 200}, {"[::1]:1", "", 200}, {"[::1]", "", 200}, {"127.0.0.1", "", 200},
+		{"attacker.test",
+			"", 403}, {"", "http://attacker.test", 403}, {"", "null", 403}} {
 		r, err := http.NewRequestWithContext(soon(t), "GET", p.ready.Control+"/hub", nil)
 		require.NoError(t, err)
 		r.Host = c.host
@@ -234,7 +255,8 @@ func TestCommandsToAModule(t *testing.T) {
 		return nil
 	}})
 	require.NoError(t, c.Open(soon(t)))
-	p.good("POST", "/devices/dev-1%2Fcam/c2d", `{"bodyBase64":"/wA=","properties":{"b":"2","a":"1"},"expiry":"2099-01-02T03:04:05Z"}`)
+	p.good("POST", "/devices/dev-1%2Fcam/c2d",
+		`{"bodyBase64":"/wA=","properties":{"b":"2","a":"1"},"expiry":"2099-01-02T03:04:05Z"}`)
 	p.good("GET", "/devices/dev-1%2Fcam/c2d/wait", "")
 	m := <-got
 	require.Equal(t, []byte{0xff, 0}, m.Body)
@@ -263,7 +285,8 @@ func TestUploads(t *testing.T) {
 	_, err = u.Upload(soon(t), "logs/a.txt", strings.NewReader("sunny"), -1)
 	require.NoError(t, err)
 	one := p.good("GET", "/uploads/wait", "")["uploads"].([]any)[0].(map[string]any)
-	require.Equal(t, []any{"dev-1", "dev-1/logs/a.txt", "succeeded", 5.0}, []any{one["device"], one["file"], one["state"], one["size"]})
+	require.Equal(t, []any{"dev-1", "dev-1/logs/a.txt", "succeeded", 5.0}, []any{one["device"], one["file"], one["state"],
+		one["size"]})
 	file := p.good("GET", "/files/dev-1/logs/a.txt", "")
 	require.Equal(t, "sunny", file["body"])
 	require.EqualValues(t, 1, p.good("GET", "/faults/1", "")["fired"])
@@ -271,7 +294,8 @@ func TestUploads(t *testing.T) {
 	require.Empty(t, p.good("GET", "/uploads", "")["uploads"])
 }
 
-// A back end gets in with the connection string that was printed, at the address that was, and what it changed is gone after a reset.
+// A back end gets in with the connection string that was printed, at the address that was, and what
+// it changed is gone after a reset.
 func TestBackEnds(t *testing.T) {
 	p := start(t, "-host", "hub.example.test")
 	parts := make(map[string]string)
@@ -285,13 +309,15 @@ func TestBackEnds(t *testing.T) {
 	until := time.Now().Add(time.Hour).Unix()
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s\n%d", parts["HostName"], until)
-	sas := fmt.Sprintf("SharedAccessSignature sr=%s&sig=%s&se=%d&skn=%s", parts["HostName"], url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil))), until, parts["SharedAccessKeyName"])
+	sas := fmt.Sprintf("SharedAccessSignature sr=%s&sig=%s&se=%d&skn=%s", parts["HostName"],
+		url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil))), until, parts["SharedAccessKeyName"])
 	tls := p.tls()
 	tls.ServerName = parts["HostName"]
 	pipe := &http.Transport{TLSClientConfig: tls}
 	defer pipe.CloseIdleConnections()
 	do := func(method, path, body string, header ...string) int {
-		r, err := http.NewRequestWithContext(soon(t), method, "https://"+p.ready.Addresses["https"]+path+"?api-version=2021-04-12", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(soon(t), method, "https://"+p.ready.Addresses["https"]+path+
+			"?api-version=2021-04-12", strings.NewReader(body))
 		require.NoError(t, err)
 		r.Host = parts["HostName"]
 		r.Header.Set("Authorization", sas)
@@ -361,13 +387,16 @@ func TestTheEndOfWhatWaits(t *testing.T) {
 		answer map[string]any
 	}
 	ends := make(chan end)
-	for _, r := range [][3]string{{"GET", "/messages/wait?within=10m"}, {"POST", "/devices/dev-1/methods", `{"name":"a","connectTimeout":"5m"}`}} {
+	for _, r := range [][3]string{{"GET", "/messages/wait?within=10m"}, {"POST", "/devices/dev-1/methods",
+		`{"name":"a","connectTimeout":"5m"}`}} {
 		go func() {
 			status, answer := p.ask(r[0], r[1], r[2])
 			ends <- end{status, answer}
 		}()
 	}
-	require.Eventually(t, func() bool { return len(p.good("GET", "/devices/dev-1/methods", "")["calls"].([]any)) == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return len(p.good("GET", "/devices/dev-1/methods", "")["calls"].([]any)) == 1
+	}, patience, time.Millisecond)
 	require.Zero(t, p.stop())
 	for range 2 {
 		e := <-ends

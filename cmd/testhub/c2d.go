@@ -30,8 +30,9 @@ type command struct {
 
 func showCommand(r *testbroker.C2DRecord) command {
 	c := command{
-		Device: join(r.DeviceID, r.ModuleID), Sequence: r.Sequence, MessageID: r.C2D.MessageID, Properties: showProperties(r.C2D.Properties),
-		body: showBody(r.C2D.Body), State: r.State.String(), Deliveries: r.Deliveries, Connection: r.Connection,
+		Device: join(r.DeviceID, r.ModuleID), Sequence: r.Sequence, MessageID: r.C2D.MessageID,
+		Properties: showProperties(r.C2D.Properties),
+		body:       showBody(r.C2D.Body), State: r.State.String(), Deliveries: r.Deliveries, Connection: r.Connection,
 		Enqueued: r.Enqueued, Expires: r.C2D.Expiry, Feedback: r.Feedback,
 	}
 	if !r.Ended.IsZero() {
@@ -82,8 +83,10 @@ func (c *control) sendC2D(r *call) (any, *refusal) {
 	var words *string
 	acks := map[string]string{"none": "none", "positive": "positive", "negative": "negative", "full": "full"}
 	fields := []field{
-		text("messageId", &m.MessageID), text("correlationId", &m.CorrelationID), text("userId", &m.UserID), text("contentType", &m.ContentType),
-		text("contentEncoding", &m.ContentEncoding), choice("ack", acks, &m.Ack), moment("expiry", &m.Expiry), properties("properties", &m.Properties),
+		text("messageId", &m.MessageID), text("correlationId", &m.CorrelationID), text("userId", &m.UserID),
+		text("contentType", &m.ContentType),
+		text("contentEncoding", &m.ContentEncoding), choice("ack", acks, &m.Ack), moment("expiry", &m.Expiry),
+		properties("properties", &m.Properties),
 		value("body", `a text; JSON goes into it as a text too: "{\"on\":true}"`, &words, nil), binary("bodyBase64", &m.Body),
 	}
 	if problem := r.read(fields...); problem != nil {
@@ -104,9 +107,11 @@ func (c *control) sendC2D(r *call) (any, *refusal) {
 	err := c.hub.SendC2D(id, m)
 	switch {
 	case errors.Is(err, testbroker.ErrQueueFull):
-		return nil, &refusal{status: http.StatusTooManyRequests, Problem: "the device's queue is full", Fix: "have the device take some, or DELETE the queue"}
+		return nil, &refusal{status: http.StatusTooManyRequests, Problem: "the device's queue is full",
+			Fix: "have the device take some, or DELETE the queue"}
 	case errors.Is(err, testbroker.ErrQuota):
-		return nil, &refusal{status: http.StatusForbidden, Problem: "the fault Quota has used up the messages of the day", Fix: "remove it"}
+		return nil, &refusal{status: http.StatusForbidden, Problem: "the fault Quota has used up the messages of the day",
+			Fix: "remove it"}
 	case errors.Is(err, testbroker.ErrNotFound):
 		return nil, noDevice(id)
 	case errors.Is(err, testbroker.ErrClosed):

@@ -56,7 +56,8 @@ func (c *control) start(l net.Listener) {
 	c.wg.Go(func() { c.server.Serve(l) }) // until stop
 }
 
-// stop ends what waits, lets other answers end, and joins the goroutine. A second stop does nothing.
+// stop ends what waits, lets other answers end, and joins the goroutine. A second stop does
+// nothing.
 func (c *control) stop() {
 	c.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
@@ -79,18 +80,21 @@ func routes() []route {
 	return []route{
 		{"GET", "/", "this list", (*control).index},
 		{"GET", "/hub", "host name, addresses and certificate of the hub", (*control).about},
-		{"POST", "/reset", "cut all connections, remove all faults, forget messages, commands, twins and calls; declared devices as they were", (*control).reset},
+		{"POST", "/reset", "cut all connections, remove all faults, forget messages, commands, twins and calls; declared " +
+			"devices as they were", (*control).reset},
 
 		{"GET", "/devices", "devices and modules, and how many connections each has", (*control).devices},
 		{"POST", "/devices/{device}/reset", "cut the device's connections by RST", (*control).cutDevice},
 		{"POST", "/devices/{device}/close", "end the device's connections in good order", (*control).closeDevice},
 		{"POST", "/devices/{device}/disable", "forbid the device to connect, and end its connections", (*control).disable},
 		{"POST", "/devices/{device}/enable", "allow the device to connect", (*control).enable},
-		{"GET", "/devices/{device}/wait", "wait until the device has at least this many connections, 1 if nothing is said, or none at all for 0", (*control).waitConnections},
+		{"GET", "/devices/{device}/wait", "wait until the device has at least this many connections, 1 if nothing is said, " +
+			"or none at all for 0", (*control).waitConnections},
 
 		{"GET", "/messages", "telemetry, the oldest first", (*control).messages},
 		{"GET", "/messages/wait", "wait until there is this much telemetry", (*control).waitMessages},
-		{"GET", "/conflicts", "pairs of messages that have the same sender and id, but not the same body", (*control).conflicts},
+		{"GET", "/conflicts", "pairs of messages that have the same sender and id, but not the same body",
+			(*control).conflicts},
 
 		{"POST", "/devices/{device}/c2d", "send a cloud-to-device message", (*control).sendC2D},
 		{"GET", "/devices/{device}/c2d", "what became of the cloud-to-device messages", (*control).listC2D},
@@ -98,10 +102,12 @@ func routes() []route {
 		{"DELETE", "/devices/{device}/c2d", "throw away those that wait", (*control).purgeC2D},
 
 		{"GET", "/devices/{device}/twin", "read the twin", (*control).twin},
-		{"PATCH", "/devices/{device}/twin/desired", "merge into the desired properties; null removes", (*control).patchDesired},
+		{"PATCH", "/devices/{device}/twin/desired", "merge into the desired properties; null removes",
+			(*control).patchDesired},
 		{"PUT", "/devices/{device}/twin/desired", "replace the desired properties", (*control).setDesired},
 		{"PATCH", "/devices/{device}/twin/tags", "merge into the tags", (*control).patchTags},
-		{"POST", "/devices/{device}/twin/wait", "wait until the reported properties, the desired ones or the tags have these members", (*control).waitTwin},
+		{"POST", "/devices/{device}/twin/wait",
+			"wait until the reported properties, the desired ones or the tags have these members", (*control).waitTwin},
 
 		{"POST", "/devices/{device}/methods", "call a direct method and wait for the answer", (*control).callMethod},
 		{"GET", "/devices/{device}/methods", "all calls, and what became of them", (*control).listMethods},
@@ -126,7 +132,8 @@ type call struct {
 	body []byte
 }
 
-// handler is the API behind what keeps others out: pages in a browser can reach loopback, under any name (DNS rebinding), but say so.
+// handler is the API behind what keeps others out: pages in a browser can reach loopback, under any
+// name (DNS rebinding), but say so.
 func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes() {
@@ -140,7 +147,8 @@ func (c *control) handler() http.Handler {
 			body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxInput))
 			line.SetReadDeadline(time.Time{})
 			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-				refuse(w, &refusal{status: http.StatusRequestEntityTooLarge, Problem: "the body is larger than 1 MiB", Fix: "send less"})
+				refuse(w, &refusal{status: http.StatusRequestEntityTooLarge, Problem: "the body is larger than 1 MiB",
+					Fix: "send less"})
 				return
 			} else if err != nil {
 				return // nobody is there any more
@@ -154,7 +162,8 @@ func (c *control) handler() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, &refusal{status: http.StatusNotFound, Field: "path", Problem: r.Method + " " + r.URL.Path + " is not there", Fix: "GET / lists what is"})
+		refuse(w, &refusal{status: http.StatusNotFound, Field: "path", Problem: r.Method + " " + r.URL.Path + " is not there",
+			Fix: "GET / lists what is"})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -162,7 +171,9 @@ func (c *control) handler() http.Handler {
 			host = strings.Trim(r.Host, "[]") // there is no port
 		}
 		if !isLoopback(host) || r.Header.Get("Origin") != "" {
-			refuse(w, &refusal{status: http.StatusForbidden, Field: "Host and Origin", Problem: "the request comes from a page of a browser, or by another name than that of loopback", Fix: "send it from a program, to 127.0.0.1, [::1] or localhost"})
+			refuse(w, &refusal{status: http.StatusForbidden, Field: "Host and Origin", Problem: "the request comes from a " +
+				"page of a browser, or by another name than that of loopback", Fix: "send it from a program, to 127.0.0.1, [::1] " +
+				"or localhost"})
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -212,7 +223,8 @@ func (c *control) device(r *call) (string, *refusal) {
 }
 
 func noDevice(id string) *refusal {
-	return &refusal{status: http.StatusNotFound, Field: "device", Problem: id + " is not registered", Fix: "GET /devices lists those that are; a module is device%2Fmodule in a path"}
+	return &refusal{status: http.StatusNotFound, Field: "device", Problem: id + " is not registered",
+		Fix: "GET /devices lists those that are; a module is device%2Fmodule in a path"}
 }
 
 // selector is the parameter device of a query: one that is registered, or empty for all.
@@ -249,7 +261,8 @@ func (c *control) waits(r *call, limit time.Duration, have func() any, wait func
 	if err != nil {
 		raw = []byte("unknown")
 	}
-	return &refusal{status: http.StatusGatewayTimeout, Problem: "it has not come to that within " + limit.String() + "; there is: " + string(raw),
+	return &refusal{status: http.StatusGatewayTimeout, Problem: "it has not come to that within " + limit.String() +
+		"; there is: " + string(raw),
 		Fix: "find out why, or wait longer: within"}
 }
 

@@ -25,8 +25,8 @@ var faultKinds = sync.OnceValue(func() map[string]tb.FaultKind {
 	return m
 })
 
-// named makes a table of the values of a small enumeration by their names, in lower case and with hyphens; String makes something with a parenthesis of those that
-// are none.
+// named makes a table of the values of a small enumeration by their names, in lower case and with
+// hyphens; String makes something with a parenthesis of those that are none.
 func named[T interface {
 	~uint8
 	fmt.Stringer
@@ -49,26 +49,33 @@ var (
 var (
 	lasting  = []tb.FaultKind{tb.HalfOpen, tb.Throttle, tb.Absent, tb.Quota}
 	requests = []tb.FaultKind{
-		tb.AnswerStatus, tb.AnswerStatusAfter, tb.ResetBeforeRequest, tb.ResetAfterRequest, tb.NoAnswer, tb.DropDuringAnswer, tb.SlowAnswer,
+		tb.AnswerStatus, tb.AnswerStatusAfter, tb.ResetBeforeRequest, tb.ResetAfterRequest, tb.NoAnswer, tb.DropDuringAnswer,
+		tb.SlowAnswer,
 		tb.GarbageAnswer, tb.WrongDate, tb.NoContentLength,
 	}
-	blobs      = []tb.FaultKind{tb.CutBlobBody, tb.SlowBlob, tb.DamageBlob, tb.ExpireUpload}
-	attaches   = []tb.FaultKind{tb.RefuseAttach, tb.SlowAttach, tb.NoAttach, tb.DropOnAttach, tb.WithholdCredit, tb.DetachWhileIdle}
+	blobs    = []tb.FaultKind{tb.CutBlobBody, tb.SlowBlob, tb.DamageBlob, tb.ExpireUpload}
+	attaches = []tb.FaultKind{tb.RefuseAttach, tb.SlowAttach, tb.NoAttach, tb.DropOnAttach, tb.WithholdCredit,
+		tb.DetachWhileIdle}
 	detaches   = []tb.FaultKind{tb.DetachWhileIdle, tb.DetachOnMessage, tb.DetachAfterMessage}
-	conditions = append([]tb.FaultKind{tb.RefuseConnect, tb.RefuseAttach, tb.RejectMessage, tb.CloseOnMessage, tb.EndOnMessage}, detaches...)
-	scripted   = []tb.FaultKind{tb.AnswerStatus, tb.AnswerStatusAfter}
-	twins      = []tb.FaultKind{
-		tb.DropBeforeTwin, tb.RefuseTwin, tb.DropAfterTwin, tb.SwallowTwin, tb.SlowTwin, tb.MisnameTwin, tb.DuplicateTwin, tb.GarbleTwin,
+	conditions = append([]tb.FaultKind{tb.RefuseConnect, tb.RefuseAttach, tb.RejectMessage, tb.CloseOnMessage,
+		tb.EndOnMessage}, detaches...)
+	scripted = []tb.FaultKind{tb.AnswerStatus, tb.AnswerStatusAfter}
+	twins    = []tb.FaultKind{
+		tb.DropBeforeTwin, tb.RefuseTwin, tb.DropAfterTwin, tb.SwallowTwin, tb.SlowTwin, tb.MisnameTwin, tb.DuplicateTwin,
+		tb.GarbleTwin,
 	}
 	methods = []tb.FaultKind{
-		tb.DropBeforeMethod, tb.SwallowMethod, tb.SlowMethod, tb.DuplicateMethod, tb.GarbleMethod, tb.DropAfterMethod, tb.MisnameMethod, tb.RefuseMethod,
+		tb.DropBeforeMethod, tb.SwallowMethod, tb.SlowMethod, tb.DuplicateMethod, tb.GarbleMethod, tb.DropAfterMethod,
+		tb.MisnameMethod, tb.RefuseMethod,
 		tb.DropOnMethodAnswer, tb.SwallowMethodAnswer, tb.SlowMethodAnswer, tb.DropAfterMethodAnswer,
 	}
 	slow = []tb.FaultKind{
-		tb.SlowConnack, tb.DelayPuback, tb.SlowSuback, tb.SlowAttach, tb.WithholdCredit, tb.DetachWhileIdle, tb.SlowToken, tb.SlowAnswer, tb.SlowTwin,
+		tb.SlowConnack, tb.DelayPuback, tb.SlowSuback, tb.SlowAttach, tb.WithholdCredit, tb.DetachWhileIdle, tb.SlowToken,
+		tb.SlowAnswer, tb.SlowTwin,
 		tb.SlowDesired, tb.SlowMethod, tb.SlowMethodAnswer, tb.SlowBlob,
 	}
-	garbage = []tb.FaultKind{tb.GarbageOnConnect, tb.GarbageOnSubscribe, tb.GarbageOnPublish, tb.GarbageAnswer, tb.GarbleTwin, tb.GarbleMethod}
+	garbage = []tb.FaultKind{tb.GarbageOnConnect, tb.GarbageOnSubscribe, tb.GarbageOnPublish, tb.GarbageAnswer,
+		tb.GarbleTwin, tb.GarbleMethod}
 )
 
 // A faultField is a field of [tb.Fault] as the API has it.
@@ -89,56 +96,70 @@ var faultFields = []faultField{
 	{input: func(f *tb.Fault) field { return whole("after", 0, 1<<30, &f.After) }},
 	{not: lasting, input: func(f *tb.Fault) field { return countOr("times", "for until it is removed", &f.Times) }},
 	{not: lasting, input: func(f *tb.Fault) field {
-		return number("probability", "a number above 0, up to 1", &f.Probability, func(p float64) bool { return p > 0 && p <= 1 })
+		return number("probability", "a number above 0, up to 1",
+			&f.Probability, func(p float64) bool { return p > 0 && p <= 1 })
 	}},
 	{input: func(f *tb.Fault) field { return span("for", 0, maxDelay, &f.For) }},
-	{kinds: []tb.FaultKind{tb.RefuseConnect, tb.RefuseSubscribe}, input: func(f *tb.Fault) field { return whole("code", 1, 255, &f.Code) }},
+	{kinds: []tb.FaultKind{tb.RefuseConnect, tb.RefuseSubscribe},
+		input: func(f *tb.Fault) field { return whole("code", 1, 255, &f.Code) }},
 	{kinds: []tb.FaultKind{tb.RefuseSASL}, input: func(f *tb.Fault) field { return whole("code", 1, 4, &f.Code) }},
 	{kinds: conditions, input: func(f *tb.Fault) field { return text("condition", &f.Condition) }},
-	{kinds: slices.Concat(conditions, scripted, []tb.FaultKind{tb.RefuseTwin, tb.RefuseMethod}), input: func(f *tb.Fault) field {
-		return text("description", &f.Description)
-	}},
-	{kinds: []tb.FaultKind{tb.RefuseConnect, tb.RefuseToken, tb.RefuseTwin, tb.RefuseMethod}, input: func(f *tb.Fault) field {
-		return whole("status", 400, 599, &f.Status)
-	}},
+	{kinds: slices.Concat(conditions, scripted, []tb.FaultKind{tb.RefuseTwin, tb.RefuseMethod}),
+		input: func(f *tb.Fault) field {
+			return text("description", &f.Description)
+		}},
+	{kinds: []tb.FaultKind{tb.RefuseConnect, tb.RefuseToken, tb.RefuseTwin, tb.RefuseMethod},
+		input: func(f *tb.Fault) field {
+			return whole("status", 400, 599, &f.Status)
+		}},
 	{kinds: scripted, input: func(f *tb.Fault) field { return statuses("statuses", &f.Statuses) }},
-	{kinds: slices.Concat(scripted, []tb.FaultKind{tb.RefuseConnect, tb.RefuseTwin, tb.RefuseMethod}), input: func(f *tb.Fault) field {
-		return whole("errorCode", 400_000, 599_999, &f.ErrorCode)
-	}},
+	{kinds: slices.Concat(scripted, []tb.FaultKind{tb.RefuseConnect, tb.RefuseTwin, tb.RefuseMethod}),
+		input: func(f *tb.Fault) field {
+			return whole("errorCode", 400_000, 599_999, &f.ErrorCode)
+		}},
 	{kinds: slices.Concat(scripted, []tb.FaultKind{tb.RefuseConnect, tb.RefuseTwin}), input: func(f *tb.Fault) field {
 		return span("retryAfter", 0, maxDelay, &f.RetryAfter)
 	}},
 	{kinds: slices.Concat(scripted, []tb.FaultKind{tb.RefuseConnect, tb.Throttle}), input: func(f *tb.Fault) field {
 		return flagField("retryAfterDate", &f.RetryAfterDate)
 	}},
-	{kinds: slices.Concat(requests, []tb.FaultKind{tb.Throttle}), input: func(f *tb.Fault) field { return choice("route", routeKinds, &f.Route) }},
-	{kinds: slices.Concat(requests, blobs), input: func(f *tb.Fault) field { return choice("blob", blobOperations, &f.Blob) }},
-	{kinds: []tb.FaultKind{tb.WrongDate}, input: func(f *tb.Fault) field { return span("skew", -100*365*maxDelay, 100*365*maxDelay, &f.Skew) }},
+	{kinds: slices.Concat(requests, []tb.FaultKind{tb.Throttle}),
+		input: func(f *tb.Fault) field { return choice("route", routeKinds, &f.Route) }},
+	{kinds: slices.Concat(requests, blobs),
+		input: func(f *tb.Fault) field { return choice("blob", blobOperations, &f.Blob) }},
+	{kinds: []tb.FaultKind{tb.WrongDate},
+		input: func(f *tb.Fault) field { return span("skew", -100*365*maxDelay, 100*365*maxDelay, &f.Skew) }},
 	{kinds: twins, input: func(f *tb.Fault) field { return choice("operation", twinOperations, &f.Operation) }},
 	{kinds: methods, input: func(f *tb.Fault) field { return text("method", &f.Method) }},
 	{kinds: attaches, input: func(f *tb.Fault) field { return choice("link", linkKinds, &f.Link) }},
 	{kinds: detaches, input: func(f *tb.Fault) field { return flagField("unclosed", &f.Unclosed) }},
-	{kinds: []tb.FaultKind{tb.ModifyMessage}, input: func(f *tb.Fault) field { return flagField("undeliverableHere", &f.UndeliverableHere) }},
+	{kinds: []tb.FaultKind{tb.ModifyMessage},
+		input: func(f *tb.Fault) field { return flagField("undeliverableHere", &f.UndeliverableHere) }},
 	{kinds: slow, input: func(f *tb.Fault) field { return span("delay", 0, maxDelay, &f.Delay) }},
 	{kinds: []tb.FaultKind{tb.Throttle}, input: func(f *tb.Fault) field {
 		return number("rate", "a number above 0, up to 1000000", &f.Rate, func(r float64) bool { return r > 0 && r <= 1e6 })
 	}},
 	{kinds: []tb.FaultKind{tb.Throttle}, input: func(f *tb.Fault) field { return whole("limit", 1, 1<<30, &f.Limit) }},
-	{kinds: []tb.FaultKind{tb.Quota}, input: func(f *tb.Fault) field { return countOr("limit", "for none at all", &f.Limit) }},
-	{kinds: []tb.FaultKind{tb.Quota}, input: func(f *tb.Fault) field { return flagField("acceptConnects", &f.AcceptConnects) }},
+	{kinds: []tb.FaultKind{tb.Quota},
+		input: func(f *tb.Fault) field { return countOr("limit", "for none at all", &f.Limit) }},
+	{kinds: []tb.FaultKind{tb.Quota},
+		input: func(f *tb.Fault) field { return flagField("acceptConnects", &f.AcceptConnects) }},
 	{kinds: garbage, input: func(f *tb.Fault) field { return binary("bytesBase64", &f.Bytes) }},
 }
 
-// countOr takes a number of times, or -1 for something else. The hub would take 0 for its default, which nobody means who writes it.
+// countOr takes a number of times, or -1 for something else. The hub would take 0 for its default,
+// which nobody means who writes it.
 func countOr(name, otherwise string, into *int) field {
-	return value(name, "a whole number from 1 on, or -1 "+otherwise, into, func(n int) bool { return n == -1 || n >= 1 && n <= 1<<30 })
+	return value(name, "a whole number from 1 on, or -1 "+otherwise,
+		into, func(n int) bool { return n == -1 || n >= 1 && n <= 1<<30 })
 }
 
 // statuses takes status codes; 0 lets a request pass.
 func statuses(name string, into *[]int) field {
 	return list(name, func(path string, raw json.RawMessage) *refusal {
 		var n int
-		problem := value(path, "a status from 200 to 599, or 0 for a request that passes", &n, func(n int) bool { return n == 0 || n >= 200 && n <= 599 }).take(raw, path)
+		problem := value(path, "a status from 200 to 599, or 0 for a request that passes",
+			&n, func(n int) bool { return n == 0 || n >= 200 && n <= 599 }).take(raw, path)
 		*into = append(*into, n)
 		return problem
 	})
@@ -155,7 +176,8 @@ func fieldsOf(k tb.FaultKind, f *tb.Fault) []field {
 	return fields
 }
 
-// readFault reads a fault. What its kind does not look at is refused: it would be waited for in vain.
+// readFault reads a fault. What its kind does not look at is refused: it would be waited for in
+// vain.
 func readFault(data []byte) (tb.Fault, *refusal) {
 	var f tb.Fault
 	members, problem := membersOf(data, "")
@@ -174,7 +196,8 @@ func readFault(data []byte) (tb.Fault, *refusal) {
 	}
 	fields := fieldsOf(f.Kind, &f)
 	for name := range members {
-		if name != "kind" && !slices.ContainsFunc(fields, func(f field) bool { return f.name == name }) && isFaultField(name) {
+		if name != "kind" && !slices.ContainsFunc(fields,
+			func(f field) bool { return f.name == name }) && isFaultField(name) {
 			return f, bad(name, "means nothing to "+f.Kind.String(), "leave it out; there are: "+names(fields))
 		}
 	}

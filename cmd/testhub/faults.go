@@ -74,7 +74,8 @@ func (c *control) inject(r *call) (any, *refusal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.faults) >= maxFaults {
-		return nil, &refusal{status: http.StatusConflict, Problem: "there are a thousand faults", Fix: "DELETE those that are done with"}
+		return nil, &refusal{status: http.StatusConflict, Problem: "there are a thousand faults",
+			Fix: "DELETE those that are done with"}
 	}
 	c.made++
 	d := &declared{ID: c.made, Fault: compact.Bytes(), injected: c.hub.Inject(f)}
@@ -99,7 +100,8 @@ func (c *control) find(r *call) (*declared, *refusal) {
 	defer c.mu.Unlock()
 	i := slices.IndexFunc(c.faults, func(d *declared) bool { return d.ID == id })
 	if err != nil || i < 0 {
-		return nil, &refusal{status: http.StatusNotFound, Field: "fault", Problem: "there is no fault " + r.PathValue("fault"), Fix: "GET /faults lists them"}
+		return nil, &refusal{status: http.StatusNotFound, Field: "fault", Problem: "there is no fault " +
+			r.PathValue("fault"), Fix: "GET /faults lists them"}
 	}
 	return c.faults[i], nil
 }
@@ -124,7 +126,9 @@ func (c *control) waitFault(r *call) (any, *refusal) {
 	if problem != nil {
 		return nil, problem
 	}
-	problem = c.waits(r, limit, func() any { return d.show() }, func(ctx context.Context) error { return d.injected.WaitFired(ctx, count) })
+	problem = c.waits(r, limit, func() any {
+		return d.show()
+	}, func(ctx context.Context) error { return d.injected.WaitFired(ctx, count) })
 	return d.show(), problem
 }
 

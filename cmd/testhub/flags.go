@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// defaultKeep is enough for most tests, and little enough for days: of messages of 100 bytes the heap has some 90 MB then.
+// defaultKeep is enough for most tests, and little enough for days: of messages of 100 bytes the
+// heap has some 90 MB then.
 const defaultKeep = 100_000
 
 // off is the value of a flag for an address that is not listened at.
@@ -32,7 +33,8 @@ type settings struct {
 	devices []entry // of the flags -device and -x509
 }
 
-// parse reads the command line. What is wrong was told to stderr, unless it is flag.ErrHelp, which was answered.
+// parse reads the command line. What is wrong was told to stderr, unless it is flag.ErrHelp, which
+// was answered.
 func parse(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{}
 	var free bool
@@ -44,24 +46,30 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.StringVar(&s.https, "https", "", "`address` for HTTPS and WebSocket, or off (default 127.0.0.1:443)")
 	f.BoolVar(&free, "free", false, "use free ports where no address is given, instead of those of the service")
 	f.StringVar(&s.control, "control", "127.0.0.1:0", "`address` of the control API, on loopback, or off")
-	f.StringVar(&s.ca, "ca", "testhub-ca.pem", "`file` to write the certificate to that clients must trust; it is a new one at each start, unless there is a -seed")
-	f.StringVar(&s.env, "env", "", "`file` to write HUB and HUBLINE_CONNECTION_STRING to, of the control API and the first device, for a shell to read")
+	f.StringVar(&s.ca, "ca", "testhub-ca.pem", "`file` to write the certificate to that clients must trust; it is a new "+
+		"one at each start, unless there is a -seed")
+	f.StringVar(&s.env, "env", "", "`file` to write HUB and HUBLINE_CONNECTION_STRING to, of the control API and the "+
+		"first device, for a shell to read")
 	f.StringVar(&s.file, "devices", "", "JSON `file` of devices, see README.md")
-	f.Uint64Var(&s.seed, "seed", 0, "make keys, the certificate of -ca and draws of faults repeat from run to run; such keys are no secret (default 0: random)")
-	f.IntVar(&s.keep, "keep", defaultKeep, "keep this `number` of the newest messages, and of entries of each other log; 0 keeps all")
+	f.Uint64Var(&s.seed, "seed", 0, "make keys, the certificate of -ca and draws of faults repeat from run to run; such "+
+		"keys are no secret (default 0: random)")
+	f.IntVar(&s.keep, "keep", defaultKeep,
+		"keep this `number` of the newest messages, and of entries of each other log; 0 keeps all")
 	f.BoolVar(&s.json, "json", false, "print JSON, one object a line")
-	f.Func("device", "register a device `id`, or a module device/module, with new keys; repeatable (default dev-1 if there is none at all)", func(id string) error {
+	f.Func("device", "register a device `id`, or a module device/module, with new keys; repeatable (default dev-1 if "+
+		"there is none at all)", func(id string) error {
 		s.devices = append(s.devices, entry{id: id, from: "flag -device"})
 		return nil
 	})
-	f.Func("x509", "register a device `id=thumbprint[,thumbprint]` that proves who it is by a certificate; repeatable", func(v string) error {
-		id, prints, ok := strings.Cut(v, "=")
-		if !ok || id == "" || prints == "" {
-			return errors.New("want id=thumbprint, or id=thumbprint,thumbprint")
-		}
-		s.devices = append(s.devices, entry{id: id, thumbprints: strings.Split(prints, ","), from: "flag -x509"})
-		return nil
-	})
+	f.Func("x509", "register a device `id=thumbprint[,thumbprint]` that proves who it is by a certificate; repeatable",
+		func(v string) error {
+			id, prints, ok := strings.Cut(v, "=")
+			if !ok || id == "" || prints == "" {
+				return errors.New("want id=thumbprint, or id=thumbprint,thumbprint")
+			}
+			s.devices = append(s.devices, entry{id: id, thumbprints: strings.Split(prints, ","), from: "flag -x509"})
+			return nil
+		})
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -102,7 +110,8 @@ func (s *settings) complete(free bool) error {
 		return err
 	}
 	if host, _, _ := net.SplitHostPort(s.control); s.control != off && !isLoopback(host) {
-		return fmt.Errorf("flag -control: %s is not an address of loopback; whoever reaches the control API owns the hub, so give 127.0.0.1:port, [::1]:port or off", s.control)
+		return fmt.Errorf("flag -control: %s is not an address of loopback; whoever reaches the control API owns the hub, "+
+			"so give 127.0.0.1:port, [::1]:port or off", s.control)
 	}
 	return nil
 }
@@ -112,12 +121,14 @@ func checkAddress(name, addr string) error {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return fmt.Errorf("flag -%s: %q is not an address; give host:port such as 127.0.0.1:0 (a free port), or off", name, addr)
+		return fmt.Errorf("flag -%s: %q is not an address; give host:port such as 127.0.0.1:0 (a free port), or off", name,
+			addr)
 	}
 	return nil
 }
 
-// isLoopback says whether a host can only be reached from this machine. Names but localhost are not looked up.
+// isLoopback says whether a host can only be reached from this machine. Names but localhost are not
+// looked up.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()

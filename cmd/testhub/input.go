@@ -38,14 +38,16 @@ func (p *refusal) Error() string {
 	return s
 }
 
-// A field is a member of an object of JSON, or a parameter of a query: what it is called, and who takes its value.
+// A field is a member of an object of JSON, or a parameter of a query: what it is called, and who
+// takes its value.
 type field struct {
 	name string
 	text bool // its values are texts: in a query they are not quoted
 	take func(raw json.RawMessage, path string) *refusal
 }
 
-// value is a field that is good when json.Unmarshal and ok like it. want says in an error what it must be.
+// value is a field that is good when json.Unmarshal and ok like it. want says in an error what it
+// must be.
 func value[T any](name, want string, into *T, ok func(T) bool) field {
 	return field{name: name, take: func(raw json.RawMessage, path string) *refusal {
 		var v T
@@ -66,7 +68,8 @@ func text(name string, into *string) field {
 func flagField(name string, into *bool) field { return value(name, "true or false", into, nil) }
 
 func whole[T int | uint8](name string, least, most int, into *T) field {
-	return value(name, fmt.Sprintf("a whole number from %d to %d", least, most), into, func(n T) bool { return int(n) >= least && int(n) <= most })
+	return value(name, fmt.Sprintf("a whole number from %d to %d", least, most),
+		into, func(n T) bool { return int(n) >= least && int(n) <= most })
 }
 
 func number(name, want string, into *float64, ok func(float64) bool) field {
@@ -164,7 +167,8 @@ func list(name string, take func(path string, raw json.RawMessage) *refusal) fie
 	}}
 }
 
-// readObject reads an object of JSON that has no other members than the fields. The path leads to it.
+// readObject reads an object of JSON that has no other members than the fields. The path leads to
+// it.
 func readObject(data []byte, path string, fields ...field) *refusal {
 	members, problem := membersOf(data, path)
 	if problem != nil {
@@ -174,7 +178,8 @@ func readObject(data []byte, path string, fields ...field) *refusal {
 	return readMembers(members, path, fields)
 }
 
-// membersOf takes an object of JSON apart, in which each member may be there once. What it has to be is for the caller to say, where Fix is empty.
+// membersOf takes an object of JSON apart, in which each member may be there once. What it has to
+// be is for the caller to say, where Fix is empty.
 func membersOf(data []byte, path string) (map[string]json.RawMessage, *refusal) {
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
 		return nil, bad(path, "is no object of JSON ("+err.Error()+")", "")

@@ -37,7 +37,8 @@ func (p *program) read(answer map[string]any) (got pageAsked) {
 	return got
 }
 
-// Places of messages are what they were after some were forgotten, and an answer tells if it lacks any.
+// Places of messages are what they were after some were forgotten, and an answer tells if it lacks
+// any.
 func TestKeep(t *testing.T) {
 	p := start(t, "-keep", "5", "-device", "dev-1", "-device", "dev-2")
 	c := map[int]*device.Client{0: p.client("dev-1", "mqtt", nil), 1: p.client("dev-2", "mqtt", nil)}

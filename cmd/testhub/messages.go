@@ -64,9 +64,12 @@ func showProperties(all []testbroker.Property) map[string]string {
 
 func showMessage(m *testbroker.Message) message {
 	return message{
-		N: m.Sequence - 1, Device: join(m.DeviceID, m.ModuleID), MessageID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType,
-		ContentEncoding: m.ContentEncoding, Component: m.Component, CreationTime: m.CreationTime, Expiry: m.Expiry, System: showProperties(m.System), Properties: showProperties(m.Properties),
-		body: showBody(m.Body), Protocol: m.Protocol.String(), QoS: m.QoS, Dup: m.Dup, Connection: m.Connection, Received: m.Received,
+		N: m.Sequence - 1, Device: join(m.DeviceID, m.ModuleID), MessageID: m.MessageID, CorrelationID: m.CorrelationID,
+		ContentType:     m.ContentType,
+		ContentEncoding: m.ContentEncoding, Component: m.Component, CreationTime: m.CreationTime, Expiry: m.Expiry,
+		System: showProperties(m.System), Properties: showProperties(m.Properties),
+		body: showBody(m.Body), Protocol: m.Protocol.String(), QoS: m.QoS, Dup: m.Dup, Connection: m.Connection,
+		Received: m.Received,
 	}
 }
 
@@ -74,7 +77,8 @@ func showMessage(m *testbroker.Message) message {
 type page struct {
 	Messages []message `json:"messages"`
 	Next     int       `json:"next"`
-	// Forgotten is how many messages, of whatever device, are missing at the beginning because the hub does not keep them any more.
+	// Forgotten is how many messages, of whatever device, are missing at the beginning because the hub
+	// does not keep them any more.
 	Forgotten int `json:"forgotten,omitempty"`
 }
 
@@ -123,7 +127,8 @@ func (c *control) log() (log []testbroker.Message) {
 
 func (c *control) messages(r *call) (any, *refusal) {
 	device, from, limit := "", 0, defaultPage
-	if problem := r.query(text("device", &device), whole("from", 0, math.MaxInt, &from), whole("limit", 1, maxPage, &limit)); problem != nil {
+	if problem := r.query(text("device", &device), whole("from", 0, math.MaxInt, &from), whole("limit", 1, maxPage,
+		&limit)); problem != nil {
 		return nil, problem
 	}
 	if problem := c.selector(device); problem != nil {
@@ -134,7 +139,8 @@ func (c *control) messages(r *call) (any, *refusal) {
 
 func (c *control) waitMessages(r *call) (any, *refusal) {
 	device, from, count, limit := "", 0, 1, time.Duration(0)
-	if problem := r.query(text("device", &device), whole("from", 0, math.MaxInt, &from), whole("count", 1, c.page(), &count), within(&limit)); problem != nil {
+	if problem := r.query(text("device", &device), whole("from", 0, math.MaxInt, &from), whole("count", 1, c.page(),
+		&count), within(&limit)); problem != nil {
 		return nil, problem
 	}
 	if problem := c.selector(device); problem != nil {
@@ -142,7 +148,9 @@ func (c *control) waitMessages(r *call) (any, *refusal) {
 	}
 	var got page
 	matched := 0
-	problem := c.waits(r, limit, func() any { return map[string]int{"messages": matched} }, func(ctx context.Context) error {
+	problem := c.waits(r, limit, func() any {
+		return map[string]int{"messages": matched}
+	}, func(ctx context.Context) error {
 		return c.hub.Wait(ctx, func(log []testbroker.Message) bool {
 			matched = 0 // from the beginning: the log may have been reset
 			kept, _ := after(log, from)

@@ -16,7 +16,8 @@ func (c *control) callMethod(r *call) (any, *refusal) {
 	}
 	var m testbroker.MethodCall
 	var payload json.RawMessage
-	problem = r.read(text("name", &m.Name), raw("payload", &payload), span("responseTimeout", time.Second, 5*time.Minute, &m.ResponseTimeout),
+	problem = r.read(text("name", &m.Name), raw("payload", &payload), span("responseTimeout", time.Second, 5*time.Minute,
+		&m.ResponseTimeout),
 		span("connectTimeout", 0, 5*time.Minute, &m.ConnectTimeout))
 	if problem == nil && m.Name == "" {
 		problem = bad("name", "is missing", "name the method")
@@ -82,7 +83,8 @@ func (c *control) listMethods(r *call) (any, *refusal) {
 	}
 	all := []methodCall{}
 	for _, m := range c.hub.MethodLog(id) {
-		one := methodCall{Device: join(m.DeviceID, m.ModuleID), Name: m.Name, Payload: m.Payload, Deliveries: m.Deliveries, Connection: m.Connection, Called: m.Called}
+		one := methodCall{Device: join(m.DeviceID, m.ModuleID), Name: m.Name, Payload: m.Payload, Deliveries: m.Deliveries,
+			Connection: m.Connection, Called: m.Called}
 		if m.Protocol != 0 {
 			one.Protocol = m.Protocol.String()
 		}

@@ -24,19 +24,22 @@ type line struct {
 	// Refused is the address of a link, or the method and path of a request; empty when the whole
 	// connection was refused.
 	Refused string `json:"refused,omitempty"`
-	// Code is that of a CONNACK of refused, Status that of an answer over HTTP, of a twin or of a method.
+	// Code is that of a CONNACK of refused, Status that of an answer over HTTP, of a twin or of a
+	// method.
 	Code   byte   `json:"code,omitempty"`
 	Status int    `json:"status,omitempty"`
 	Fault  string `json:"fault,omitempty"`
 	Error  string `json:"error,omitempty"`
-	// Protocol and Bytes are those of what a device sent; MessageID, Method and File say what it is about.
+	// Protocol and Bytes are those of what a device sent; MessageID, Method and File say what it is
+	// about.
 	Protocol  string `json:"protocol,omitempty"`
 	MessageID string `json:"messageId,omitempty"`
 	Bytes     int    `json:"bytes,omitempty"`
 	Method    string `json:"method,omitempty"`
 	File      string `json:"file,omitempty"`
-	// Detail is the operation of twin-requested, the part of twin-changed, the fate of method-answered, the state of command and upload; Version
-	// that of the properties that were changed.
+	// Detail is the operation of twin-requested, the part of twin-changed, the fate of
+	// method-answered, the state of command and upload; Version that of the properties that were
+	// changed.
 	Detail  string `json:"detail,omitempty"`
 	Version int64  `json:"version,omitempty"`
 	// Lost is how many lines before this one were not printed.
@@ -47,8 +50,9 @@ type line struct {
 
 func hubLine(e testbroker.Event) line {
 	l := line{
-		Event: e.Kind.String(), Time: e.Time, Connection: e.Connection, Device: join(e.DeviceID, e.ModuleID), Code: e.Code, Status: e.Status,
-		Bytes: e.Bytes, Detail: e.Detail, Version: e.Version, text: e.String(),
+		Event: e.Kind.String(), Time: e.Time, Connection: e.Connection, Device: join(e.DeviceID, e.ModuleID), Code: e.Code,
+		Status: e.Status,
+		Bytes:  e.Bytes, Detail: e.Detail, Version: e.Version, text: e.String(),
 	}
 	switch e.Kind {
 	case testbroker.FaultFired, testbroker.FaultDeclared, testbroker.FaultRemoved:
@@ -79,8 +83,8 @@ func join(device, module string) string {
 	return device + "/" + module
 }
 
-// A printer writes lines on a goroutine of its own, so that a slow output holds up neither the hub nor its devices: the hub's lines are dropped then, and
-// counted.
+// A printer writes lines on a goroutine of its own, so that a slow output holds up neither the hub
+// nor its devices: the hub's lines are dropped then, and counted.
 type printer struct {
 	w     io.Writer
 	json  bool
@@ -146,7 +150,8 @@ func (p *printer) object(v any) error {
 	return err
 }
 
-// end prints what waits and ends the goroutine. Nobody may call offer any more. It gives up on an output that takes nothing.
+// end prints what waits and ends the goroutine. Nobody may call offer any more. It gives up on an
+// output that takes nothing.
 func (p *printer) end() error {
 	close(p.lines)
 	timer := time.NewTimer(farewell)

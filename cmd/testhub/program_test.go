@@ -67,15 +67,22 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		"no file":                {[]string{"-devices", "/nowhere.json"}, 1, []string{"-devices", "/nowhere.json"}},
 		"no JSON":                {file(`{`), 1, []string{"-devices", "hub.json", "object"}},
 		"a member":               {file(`{"device":[]}`), 1, []string{"device: is not known", "devices"}},
-		"a member of a device":   {file(`{"devices":[{"id":"a"},{"id":"b","key":"x"}]}`), 1, []string{"devices[1].key", "primaryKey"}},
-		"no id":                  {file(`{"devices":[{}]}`), 1, []string{"devices[0].id", "missing"}},
-		"a key":                  {file(`{"devices":[{"id":"a","primaryKey":"` + secret + `"}]}`), 1, []string{"devices[0].primaryKey", "base64"}},
-		"a key and a thumbprint": {file(`{"devices":[{"id":"a","primaryKey":"MDEyMzQ1Njc4OWFiY2RlZg==","thumbprints":["ab"]}]}`), 1, []string{"devices[0].primaryKey", "leave out"}},
-		"two certificates":       {file(`{"devices":[{"id":"a","certificateAuthority":true,"thumbprints":["ab"]}]}`), 1, []string{"devices[0].thumbprints"}},
-		"a module's modules":     {file(`{"devices":[{"id":"a","modules":[{"id":"b","modules":[]}]}]}`), 1, []string{"devices[0].modules[0].modules"}},
-		"a list":                 {file(`{"devices":{"id":"a"}}`), 1, []string{"devices", "array"}},
-		"an authority":           {file(`{"authorities":["no.pem"]}`), 1, []string{"authorities", "no.pem"}},
-		"a certificate":          {file(`{"authorities":["hub.json"]}`), 1, []string{"hub.json", "PEM"}},
+		"a member of a device": {file(`{"devices":[{"id":"a"},{"id":"b","key":"x"}]}`), 1, []string{"devices[1].key",
+			"primaryKey"}},
+		"no id": {file(`{"devices":[{}]}`), 1, []string{"devices[0].id", "missing"}},
+		"a key": {file(`{"devices":[{"id":"a","primaryKey":"` + secret + `"}]}`), 1, []string{"devices[0].primaryKey",
+			"base64"}},
+		"a key and a thumbprint": {
+			file(`{"devices":[{"id":"a","primaryKey":"MDEyMzQ1Njc4OWFiY2RlZg==","thumbprints":["ab"]}]}`), 1,
+			[]string{"devices[0].primaryKey",
+				"leave out"}},
+		"two certificates": {file(`{"devices":[{"id":"a","certificateAuthority":true,"thumbprints":["ab"]}]}`), 1,
+			[]string{"devices[0].thumbprints"}},
+		"a module's modules": {file(`{"devices":[{"id":"a","modules":[{"id":"b","modules":[]}]}]}`), 1,
+			[]string{"devices[0].modules[0].modules"}},
+		"a list":        {file(`{"devices":{"id":"a"}}`), 1, []string{"devices", "array"}},
+		"an authority":  {file(`{"authorities":["no.pem"]}`), 1, []string{"authorities", "no.pem"}},
+		"a certificate": {file(`{"authorities":["hub.json"]}`), 1, []string{"hub.json", "PEM"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
@@ -114,23 +121,29 @@ func TestAFailedStartKeepsTheCAFileOfTheFirstHub(t *testing.T) {
 func TestHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Zero(t, run(t.Context(), []string{"-h"}, &stdout, &stderr))
-	for _, name := range []string{"-mqtt", "-amqp", "-https", "-host", "-device", "-x509", "-devices", "-ca", "-control", "-json", "-free", "-seed", "-env"} {
+	for _, name := range []string{"-mqtt", "-amqp", "-https", "-host", "-device", "-x509", "-devices", "-ca", "-control",
+		"-json", "-free", "-seed", "-env"} {
 		require.Contains(t, stderr.String(), name)
 	}
 }
 
-// A file with everything: keys that are kept, certificates by thumbprint and by authority, modules, a device that is disabled.
+// A file with everything: keys that are kept, certificates by thumbprint and by authority, modules,
+// a device that is disabled.
 func TestFileOfDevices(t *testing.T) {
-	primary, secondary := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)), base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, 16))
+	primary, secondary := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)),
+		base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, 16))
 	own := testbroker.NewClientCert("by-thumbprint", time.Time{}, time.Time{})
 	authority := testbroker.NewCertAuthority("maker")
 	signed := authority.NewClientCert("by-authority", time.Time{}, time.Time{})
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "maker.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Cert().Raw}), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "maker.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: authority.Cert().Raw}), 0o600))
 	doc, err := json.Marshal(map[string]any{
 		"authorities": []string{"maker.pem"},
 		"devices": []any{
-			map[string]any{"id": "keys", "primaryKey": primary, "secondaryKey": secondary, "modules": []any{map[string]any{"id": "cam", "primaryKey": secondary}}},
+			map[string]any{"id": "keys", "primaryKey": primary, "secondaryKey": secondary,
+				"modules": []any{map[string]any{"id": "cam",
+					"primaryKey": secondary}}},
 			map[string]any{"id": "by-thumbprint", "thumbprints": []string{testbroker.Thumbprint(own.Leaf)}},
 			map[string]any{"id": "by-authority", "certificateAuthority": true},
 			map[string]any{"id": "off", "disabled": true},
@@ -150,7 +163,8 @@ func TestFileOfDevices(t *testing.T) {
 	require.Equal(t, "HostName=localhost;DeviceId=by-authority;x509=true", printed["by-authority"])
 	require.Len(t, printed, 6)
 	try := func() {
-		for id, cert := range map[string]*tls.Certificate{"keys": nil, "keys/cam": nil, "more": nil, "by-thumbprint": &own, "by-authority": &signed} {
+		for id, cert := range map[string]*tls.Certificate{"keys": nil, "keys/cam": nil, "more": nil, "by-thumbprint": &own,
+			"by-authority": &signed} {
 			o := &mqtt.Options{Addr: p.ready.Addresses["mqtt"], TLS: p.tls()}
 			if cert != nil {
 				o.Certificate = func(context.Context) (*tls.Certificate, error) { return cert, nil }
@@ -171,7 +185,8 @@ func TestFileOfDevices(t *testing.T) {
 	try()
 }
 
-// For people: connection strings once, no key anywhere else, one line for each event whatever a client says.
+// For people: connection strings once, no key anywhere else, one line for each event whatever a
+// client says.
 func TestText(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var stdout, stderr bytes.Buffer
@@ -320,7 +335,8 @@ func TestOutputThatIsGone(t *testing.T) {
 	require.Equal(t, 1, <-status)
 	require.Contains(t, stderr.String(), "output")
 
-	require.Equal(t, 1, run(t.Context(), []string{"-free", "-ca", filepath.Join(t.TempDir(), "ca.pem")}, writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe }), &stderr))
+	require.Equal(t, 1, run(t.Context(), []string{"-free", "-ca", filepath.Join(t.TempDir(), "ca.pem")},
+		writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe }), &stderr))
 }
 
 type writerFunc func([]byte) (int, error)

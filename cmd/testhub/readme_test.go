@@ -146,8 +146,9 @@ func fits(t *testing.T, want, got any, path string) {
 	}
 }
 
-// Every example of README.md is run, in its order, and its last answer is the one that is shown; by a stand-in for curl, and by curl itself where it is there.
-// The API has no request without an example.
+// Every example of README.md is run, in its order, and its last answer is the one that is shown; by
+// a stand-in for curl, and by curl itself where it is there. The API has no request without an
+// example.
 func TestREADME(t *testing.T) {
 	for name, run := range map[string]func(*testing.T, string, string) []byte{"stand-in": curl, "curl": realCurl} {
 		t.Run(name, func(t *testing.T) {
@@ -227,15 +228,16 @@ type example struct {
 	said *bufio.Scanner
 }
 
-// shell runs a line of README.md that begins with "go run ./examples/", after having read the file of -env, as README.md says; the program is built before, so that
-// signals reach it.
+// shell runs a line of README.md that begins with "go run ./examples/", after having read the file
+// of -env, as README.md says; the program is built before, so that signals reach it.
 func shell(t *testing.T, env, line string) *example {
 	args := words(t, line, "")
 	require.Equal(t, []string{"go", "run"}, args[:2])
 	bin := filepath.Join(t.TempDir(), "example")
 	out, err := exec.CommandContext(soon(t), "go", "build", "-o", bin, "../../"+args[2]).CombinedOutput()
 	require.NoError(t, err, string(out))
-	e := &example{t: t, cmd: exec.Command("sh", "-c", ". "+env+" && exec "+strings.Replace(line, "go run "+args[2], bin, 1))}
+	e := &example{t: t, cmd: exec.Command("sh", "-c", ". "+env+" && exec "+strings.Replace(line, "go run "+args[2], bin,
+		1))}
 	e.cmd.Stderr = os.Stderr
 	stdout, err := e.cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -317,7 +319,8 @@ func TestREADMERunsTheExamples(t *testing.T) {
 		},
 		"methods": func(e *example) {
 			e.until("call")
-			require.Equal(t, map[string]any{"blinked": 3.0}, p.good("POST", "/devices/dev-1/methods", `{"name":"blink","payload":3}`)["payload"])
+			require.Equal(t, map[string]any{"blinked": 3.0}, p.good("POST", "/devices/dev-1/methods",
+				`{"name":"blink","payload":3}`)["payload"])
 			e.interrupt()
 		},
 		"fan": func(e *example) {

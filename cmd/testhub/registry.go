@@ -152,7 +152,8 @@ func readFile(name string) (entries []entry, authorities []*x509.Certificate, er
 	return entries, authorities, nil
 }
 
-// readDevice reads an object of the file: a device with its modules, or, if of is not empty, a module of that device.
+// readDevice reads an object of the file: a device with its modules, or, if of is not empty, a
+// module of that device.
 func readDevice(raw json.RawMessage, path, of string, all *[]entry) *refusal {
 	var e entry
 	var modules []json.RawMessage
@@ -167,10 +168,11 @@ func readDevice(raw json.RawMessage, path, of string, all *[]entry) *refusal {
 		flagField("certificateAuthority", &e.authority),
 	}
 	if of == "" {
-		fields = append(fields, flagField("disabled", &e.disabled), list("modules", func(_ string, raw json.RawMessage) *refusal {
-			modules = append(modules, raw)
-			return nil
-		}))
+		fields = append(fields, flagField("disabled", &e.disabled),
+			list("modules", func(_ string, raw json.RawMessage) *refusal {
+				modules = append(modules, raw)
+				return nil
+			}))
 	}
 	if bad := readObject(raw, path, fields...); bad != nil {
 		return bad

@@ -19,13 +19,16 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// ownerPolicy is the policy of back ends, with all rights, under the name that it has at the service.
+// ownerPolicy is the policy of back ends, with all rights, under the name that it has at the
+// service.
 const ownerPolicy = "iothubowner"
 
-// farewell bounds each step of the end: answers of the control API that are under way, lines that are not printed yet.
+// farewell bounds each step of the end: answers of the control API that are under way, lines that
+// are not printed yet.
 const farewell = 5 * time.Second
 
-// run is the program: it ends when ctx does. The result is its exit status: 0, 1 for what could not be done, 2 for a command line that is wrong.
+// run is the program: it ends when ctx does. The result is its exit status: 0, 1 for what could not
+// be done, 2 for a command line that is wrong.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s, err := parse(args, stderr)
 	switch {
@@ -46,7 +49,8 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := newPrinter(stdout, s.json, cancel)
-	hub, err := testbroker.New(&testbroker.Options{HostName: s.host, Seed: s.seed, Keep: s.keep, OnEvent: func(e testbroker.Event) { out.offer(hubLine(e)) }})
+	hub, err := testbroker.New(&testbroker.Options{HostName: s.host,
+		Seed: s.seed, Keep: s.keep, OnEvent: func(e testbroker.Event) { out.offer(hubLine(e)) }})
 	if err != nil {
 		return fmt.Errorf("flag -host: %w; give a name of letters, digits, dots and hyphens", err)
 	}
@@ -97,7 +101,8 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	return errors.Join(closed, out.end())
 }
 
-// writeFile writes the file that a flag names in one go, so that nobody reads half of it, and returns its full name.
+// writeFile writes the file that a flag names in one go, so that nobody reads half of it, and
+// returns its full name.
 func writeFile(flag, name string, content []byte, mode os.FileMode) (string, error) {
 	full, err := filepath.Abs(name)
 	var f *os.File
@@ -145,7 +150,8 @@ type readyPolicy struct {
 
 func newReady(hub *testbroker.Hub, reg *registry, owner testbroker.Policy) *readyObject {
 	r := &readyObject{
-		Event: "ready", Host: hub.HostName(), Addresses: map[string]string{}, Ports: map[string]int{}, Devices: []readyDevice{},
+		Event: "ready", Host: hub.HostName(), Addresses: map[string]string{}, Ports: map[string]int{},
+		Devices: []readyDevice{},
 		Service: readyPolicy{owner.Name, owner.ConnectionString()},
 	}
 	for _, e := range reg.entries {
@@ -179,7 +185,8 @@ func listenError(name, addr string, err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("flag -%s: %s is taken by another program; end that one, or %s", name, addr, fix)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("flag -%s: no permission to use %s: ports below 1024 are for root and programs with CAP_NET_BIND_SERVICE; get that right, or %s", name, addr, fix)
+		return fmt.Errorf("flag -%s: no permission to use %s: ports below 1024 are for root and programs with "+
+			"CAP_NET_BIND_SERVICE; get that right, or %s", name, addr, fix)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("flag -%s: %s is not an address of this machine; %s", name, addr, fix)
 	}

@@ -43,7 +43,8 @@ type program struct {
 	change chan struct{}
 }
 
-// start runs testhub with -json on free ports until the test ends, and checks that it then ends well and leaves no goroutine.
+// start runs testhub with -json on free ports until the test ends, and checks that it then ends
+// well and leaves no goroutine.
 func start(t testing.TB, args ...string) *program {
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -89,7 +90,8 @@ func start(t testing.TB, args ...string) *program {
 			require.Equal(t, "end", p.lines[len(p.lines)-1].Event)
 		}
 		http.DefaultClient.CloseIdleConnections()
-		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, patience, 10*time.Millisecond, // one asks
+		// one asks
+		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, patience, 10*time.Millisecond,
 			"%d goroutines before", before)
 	})
 	return p
@@ -174,7 +176,8 @@ var transports = map[string]func(p *program) transport.Transport{
 		return amqp.New(&amqp.Options{Addr: p.ready.Addresses["amqp"], TLS: p.tls()})
 	},
 	"https": func(p *program) transport.Transport {
-		return httptransport.New(&httptransport.Options{Addr: p.ready.Addresses["https"], TLS: p.tls(), PollInterval: 10 * time.Millisecond})
+		return httptransport.New(&httptransport.Options{Addr: p.ready.Addresses["https"], TLS: p.tls(),
+			PollInterval: 10 * time.Millisecond})
 	},
 }
 
@@ -203,8 +206,8 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// A device over each transport: what it sends is listed, what it is sent arrives and is seen to be settled, it survives what the API does to it, and the
-// program tells of all that.
+// A device over each transport: what it sends is listed, what it is sent arrives and is seen to be
+// settled, it survives what the API does to it, and the program tells of all that.
 func TestADeviceOverEachTransport(t *testing.T) {
 	for over := range transports {
 		t.Run(over, func(t *testing.T) {
@@ -216,7 +219,8 @@ func TestADeviceOverEachTransport(t *testing.T) {
 				return nil
 			}})
 			require.NoError(t, c.Open(ctx))
-			require.NoError(t, c.Send(ctx, &transport.Message{ID: "1", Component: "thermostat1", Body: []byte("one"), Properties: []transport.Property{{Name: "unit", Value: "c d"}}}))
+			require.NoError(t, c.Send(ctx, &transport.Message{ID: "1", Component: "thermostat1", Body: []byte("one"),
+				Properties: []transport.Property{{Name: "unit", Value: "c d"}}}))
 
 			log := p.good("GET", "/messages/wait?within=30s", "")
 			m := log["messages"].([]any)[0].(map[string]any)
@@ -228,7 +232,8 @@ func TestADeviceOverEachTransport(t *testing.T) {
 			require.Equal(t, "c d", m["properties"].(map[string]any)["unit"])
 			require.EqualValues(t, 1, log["next"])
 			l := p.printed(func(l line) bool { return l.Event == "message" })
-			require.Equal(t, line{Event: "message", Time: l.Time, Connection: l.Connection, Device: "dev-1", Protocol: l.Protocol, MessageID: "1", Bytes: 3}, l)
+			require.Equal(t, line{Event: "message", Time: l.Time, Connection: l.Connection, Device: "dev-1",
+				Protocol: l.Protocol, MessageID: "1", Bytes: 3}, l)
 
 			p.good("POST", "/devices/dev-1/c2d", `{"messageId":"c","body":"reboot","ack":"full"}`)
 			commands := p.good("GET", "/devices/dev-1/c2d/wait?state=completed", "")["commands"].([]any)
@@ -241,7 +246,9 @@ func TestADeviceOverEachTransport(t *testing.T) {
 			require.EqualValues(t, 1, fired["fired"])
 			require.EqualValues(t, 1, lost["id"])
 			twice := p.good("GET", "/messages/wait?count=2&from=1", "")["messages"].([]any)
-			require.Equal(t, []any{"2", "2"}, []any{twice[0].(map[string]any)["messageId"], twice[1].(map[string]any)["messageId"]}, "its sender could not know")
+			require.Equal(t, []any{"2", "2"}, []any{twice[0].(map[string]any)["messageId"],
+				twice[1].(map[string]any)["messageId"]},
+				"its sender could not know")
 			require.Empty(t, p.good("GET", "/conflicts", "")["conflicts"])
 			p.printed(func(l line) bool { return l.Event == "fault" && l.Fault == "DropAfterPublish" })
 
@@ -281,7 +288,8 @@ func TestTwinsAndMethods(t *testing.T) {
 	require.JSONEq(t, `{"$version":1}`, <-desired)
 	require.EqualValues(t, 2, p.good("PATCH", "/devices/dev-1/twin/desired", `{"interval":60}`)["desiredVersion"])
 	require.JSONEq(t, `{"$version":2,"interval":60}`, <-desired)
-	require.Equal(t, map[string]any{"mode": "eco"}, p.good("PUT", "/devices/dev-1/twin/desired", `{"mode":"eco"}`)["desired"])
+	require.Equal(t, map[string]any{"mode": "eco"}, p.good("PUT", "/devices/dev-1/twin/desired",
+		`{"mode":"eco"}`)["desired"])
 	require.Contains(t, <-desired, `"mode":"eco"`)
 	_, err := c.PatchReported(ctx, []byte(`{"fan":{"on":true,"speed":3}}`))
 	require.NoError(t, err)
@@ -291,8 +299,10 @@ func TestTwinsAndMethods(t *testing.T) {
 	require.Contains(t, late.Problem, `"speed":3`)
 	p.good("PATCH", "/devices/dev-1/twin/tags", `{"site":"roof"}`)
 	p.good("POST", "/devices/dev-1/twin/wait", `{"desired":{"mode":"eco","interval":null},"tags":{"site":"roof"}}`)
-	p.refused(504, "POST", "/devices/dev-1/twin/wait", `{"reported":{"fan":{"on":true}},"desired":{"mode":"off"},"within":"50ms"}`)
-	p.refused(504, "POST", "/devices/dev-1/twin/wait", `{"reported":{"fan":{"on":true}},"tags":{"site":"cellar"},"within":"50ms"}`)
+	p.refused(504, "POST", "/devices/dev-1/twin/wait",
+		`{"reported":{"fan":{"on":true}},"desired":{"mode":"off"},"within":"50ms"}`)
+	p.refused(504, "POST", "/devices/dev-1/twin/wait",
+		`{"reported":{"fan":{"on":true}},"tags":{"site":"cellar"},"within":"50ms"}`)
 
 	answer := p.good("POST", "/devices/dev-1/methods", `{"name":"add","payload":[1,2],"responseTimeout":"20s"}`)
 	require.Equal(t, map[string]any{"status": 200.0, "payload": map[string]any{"was": []any{1.0, 2.0}}}, answer)
@@ -305,8 +315,10 @@ func TestTwinsAndMethods(t *testing.T) {
 func TestALineForEachEvent(t *testing.T) {
 	p := start(t)
 	ctx := soon(t)
-	c := p.client("dev-1", "mqtt", &device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
-	require.NoError(t, c.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 202, nil }))
+	c := p.client("dev-1", "mqtt",
+		&device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
+	require.NoError(t, c.HandleMethod("reboot",
+		func(context.Context, *device.MethodCall) (int, []byte) { return 202, nil }))
 	require.NoError(t, c.Open(ctx))
 	_, err := c.PatchReported(ctx, []byte(`{"fan":true}`))
 	require.NoError(t, err)

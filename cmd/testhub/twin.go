@@ -23,7 +23,8 @@ type twin struct {
 }
 
 func showTwin(t testbroker.Twin) twin {
-	return twin{join(t.DeviceID, t.ModuleID), t.Desired, t.DesiredVersion, t.Reported, t.ReportedVersion, t.Tags, t.ETag, t.ModelID}
+	return twin{join(t.DeviceID, t.ModuleID), t.Desired, t.DesiredVersion, t.Reported, t.ReportedVersion, t.Tags, t.ETag,
+		t.ModelID}
 }
 
 func (c *control) twin(r *call) (any, *refusal) {
@@ -86,7 +87,8 @@ func (c *control) waitTwin(r *call) (any, *refusal) {
 		problem = r.read(object("reported", &reported), object("desired", &desired), object("tags", &tags), within(&limit))
 	}
 	if problem == nil && reported == nil && desired == nil && tags == nil {
-		problem = bad("reported", "is missing", `give the members that must be there, such as {"fan":{"on":true}}, or desired, or tags`)
+		problem = bad("reported", "is missing",
+			`give the members that must be there, such as {"fan":{"on":true}}, or desired, or tags`)
 	}
 	if problem != nil {
 		return nil, problem
@@ -104,10 +106,12 @@ func (c *control) waitTwin(r *call) (any, *refusal) {
 // hasMembers says whether an object of JSON has all members of another; nil has none.
 func hasMembers(object, members json.RawMessage) bool {
 	var have, want any
-	return members == nil || json.Unmarshal(object, &have) == nil && json.Unmarshal(members, &want) == nil && contains(have, want)
+	return members == nil || json.Unmarshal(object, &have) == nil && json.Unmarshal(members, &want) == nil &&
+		contains(have, want)
 }
 
-// contains says whether JSON has all members of an object, with those values; of a null, whether it is not there.
+// contains says whether JSON has all members of an object, with those values; of a null, whether it
+// is not there.
 func contains(have, want any) bool {
 	members, ok := want.(map[string]any)
 	if !ok {

@@ -23,8 +23,9 @@ type upload struct {
 func (c *control) uploads() []upload {
 	all := []upload{}
 	for _, u := range c.hub.Uploads() {
-		one := upload{Device: u.DeviceID, File: u.Blob, State: u.State.String(), Size: u.Size, Started: u.Started, Expires: u.Expires,
-			Status: u.StatusCode, Description: u.StatusDescription}
+		one := upload{Device: u.DeviceID, File: u.Blob, State: u.State.String(), Size: u.Size, Started: u.Started,
+			Expires: u.Expires,
+			Status:  u.StatusCode, Description: u.StatusDescription}
 		if !u.Ended.IsZero() {
 			one.Ended = &u.Ended
 		}
@@ -42,7 +43,9 @@ func (c *control) waitUploads(r *call) (any, *refusal) {
 	if problem := r.query(whole("count", 1, 1<<20, &count), within(&limit)); problem != nil {
 		return nil, problem
 	}
-	problem := c.waits(r, limit, func() any { return c.uploads() }, func(ctx context.Context) error { return c.hub.WaitUploads(ctx, count) })
+	problem := c.waits(r, limit, func() any {
+		return c.uploads()
+	}, func(ctx context.Context) error { return c.hub.WaitUploads(ctx, count) })
 	return map[string]any{"uploads": c.uploads()}, problem
 }
 
@@ -53,7 +56,8 @@ func (c *control) file(r *call) (any, *refusal) {
 	name := r.PathValue("file")
 	b, ok := c.hub.Blob(name)
 	if !ok {
-		return nil, &refusal{status: http.StatusNotFound, Field: "file", Problem: name + " is not in the store", Fix: "GET /uploads names the files, as device/name"}
+		return nil, &refusal{status: http.StatusNotFound, Field: "file", Problem: name + " is not in the store",
+			Fix: "GET /uploads names the files, as device/name"}
 	}
 	content, err := b.Bytes()
 	if err != nil {

@@ -20,7 +20,8 @@ type architecture struct {
 	skip       string
 }
 
-// socketError are the tests that fail only because QEMU 7.2, playing a MIPS, tells a failed connect by this machine's error number and not by MIPS's, which are others.
+// socketError are the tests that fail only because QEMU 7.2, playing a MIPS, tells a failed connect
+// by this machine's error number and not by MIPS's, which are others.
 const socketError = "TestRealTLS/nobody_at_the_port_is_Network|TestADeadBackendTripsThrottleAndCharges"
 
 var architectures = []architecture{
@@ -45,13 +46,16 @@ func (a *architecture) env() []string {
 	return env
 }
 
-// suites are the packages whose tests must pass on every processor: the core and both engines of MQTT.
+// suites are the packages whose tests must pass on every processor: the core and both engines of
+// MQTT.
 var suites = []string{
-	"./transport", "./errfilter", "./retrypolicy", "./device", "./internal/ascii", "./internal/fraction", "./internal/isotime", "./internal/percent",
+	"./transport", "./errfilter", "./retrypolicy", "./device", "./internal/ascii", "./internal/fraction",
+	"./internal/isotime", "./internal/percent",
 	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/lean/...",
 }
 
-// The tests of the core and of MQTT, on other processors than this one. Emulation is 2 to 50 times slower; it shows faults, not speed.
+// The tests of the core and of MQTT, on other processors than this one. Emulation is 2 to 50 times
+// slower; it shows faults, not speed.
 func TestSuites(t *testing.T) {
 	if raceDetector {
 		t.Skip("there is no race detector for these processors; the run without -race has this test")

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// program is what is built for boards, and what it may cost. The heap is checked where the firmware runs, in uart_test.go.
+// program is what is built for boards, and what it may cost. The heap is checked where the firmware
+// runs, in uart_test.go.
 type program struct {
 	name   string
 	folder string
@@ -18,8 +19,9 @@ type program struct {
 	boards []boardBudget
 }
 
-// boardBudget is the most flash and static RAM (data, zeroed data and the first stack), in bytes, as tinygo build -size short counts them. Raise a number only in the change that
-// explains why. Zero: only that it builds.
+// boardBudget is the most flash and static RAM (data, zeroed data and the first stack), in bytes,
+// as tinygo build -size short counts them. Raise a number only in the change that explains why.
+// Zero: only that it builds.
 type boardBudget struct {
 	target     string
 	flash, ram int
@@ -28,25 +30,32 @@ type boardBudget struct {
 const kb = 1 << 10
 
 // identity is what the linker puts into a firmware.
-const identity = "-X main.host=hub.example.test -X main.deviceID=board-1 -X main.key=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+const identity = "-X main.host=hub.example.test -X main.deviceID=board-1 -X " +
+	"main.key=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
 var firmware = []string{"-panic=trap", "-ldflags", identity}
 
 var programs = []program{
 	{"policy and filter alone", "probe/policy", []string{"-panic=trap"}, []boardBudget{
-		{"cortex-m-qemu", 13 * kb, 4*kb + 512}, {"microbit", 13 * kb, 4*kb + 512}, {"arduino-nano33", 0, 0}, {"hifive1b", 0, 0}, {"riscv-qemu", 0, 0}, {"qtpy-esp32c3", 0, 0},
+		{"cortex-m-qemu", 13 * kb, 4*kb + 512}, {"microbit", 13 * kb, 4*kb + 512}, {"arduino-nano33", 0, 0},
+		{"hifive1b", 0, 0}, {"riscv-qemu", 0, 0}, {"qtpy-esp32c3", 0, 0},
 	}},
-	{"MQTT codec alone", "probe/codec", []string{"-panic=trap"}, []boardBudget{{"cortex-m-qemu", 6 * kb, 4*kb + 512}, {"microbit", 6 * kb, 4*kb + 512}, {"riscv-qemu", 0, 0}, {"qtpy-esp32c3", 0, 0}}},
-	{"whole client, serial modem", "cross/arm/board/cortexm", firmware, []boardBudget{{"cortex-m-qemu", 90 * kb, 8 * kb}}}, // 96 is what it may have; what it does not use must not come back
+	{"MQTT codec alone", "probe/codec", []string{"-panic=trap"}, []boardBudget{{"cortex-m-qemu", 6 * kb, 4*kb + 512},
+		{"microbit", 6 * kb, 4*kb + 512}, {"riscv-qemu", 0, 0}, {"qtpy-esp32c3", 0, 0}}},
+	// 96 is what it may have; what it does not use must not come back
+	{"whole client, serial modem", "cross/arm/board/cortexm", firmware, []boardBudget{{"cortex-m-qemu", 90 * kb, 8 * kb}}},
 	{"client without twin", "probe/telemetry", []string{"-panic=trap"}, []boardBudget{{"cortex-m-qemu", 80 * kb, 8 * kb}}},
-	{"the same, twin and methods", "probe/twin", []string{"-panic=trap"}, []boardBudget{{"cortex-m-qemu", 112 * kb, 8 * kb}}},
+	{"the same, twin and methods", "probe/twin", []string{"-panic=trap"},
+		[]boardBudget{{"cortex-m-qemu", 112 * kb, 8 * kb}}},
 	{"whole client, TinyGo's net", "cross/arm/board/tinynet", firmware, []boardBudget{
-		{"pico", 180 * kb, 16 * kb}, {"pico-w", 180 * kb, 16 * kb}, {"nano-rp2040", 180 * kb, 16 * kb}, {"wioterminal", 180 * kb, 16 * kb}, {"metro-m4-airlift", 180 * kb, 16 * kb},
+		{"pico", 180 * kb, 16 * kb}, {"pico-w", 180 * kb, 16 * kb}, {"nano-rp2040", 180 * kb, 16 * kb},
+		{"wioterminal", 180 * kb, 16 * kb}, {"metro-m4-airlift", 180 * kb, 16 * kb},
 	}},
 	{"whole client, WASI", "cross/arm/board/wasi", firmware, []boardBudget{{"wasip1", 0, 0}}},
 }
 
-// probes are programs that only the checks build. Their output does not depend on the processor, and that is what TestProbes checks.
+// probes are programs that only the checks build. Their output does not depend on the processor,
+// and that is what TestProbes checks.
 var probes = map[string]string{
 	"probe/policy": `package main
 
@@ -224,7 +233,8 @@ func TestBoardBudgets(t *testing.T) {
 	for _, p := range programs {
 		for _, b := range p.boards {
 			t.Run(p.name+"/"+b.target, func(t *testing.T) {
-				args := append([]string{"build", "-target", b.target, "-size", "short", "-o", filepath.Join(t.TempDir(), "firmware"+extension(b.target))}, p.flags...)
+				args := append([]string{"build", "-target", b.target, "-size", "short", "-o", filepath.Join(t.TempDir(),
+					"firmware"+extension(b.target))}, p.flags...)
 				out := run(t, folder, nil, "tinygo", append(args, "./"+p.folder)...)
 				flash, ram := sizesOf(t, out)
 				if b.flash != 0 && flash > b.flash {
@@ -239,7 +249,8 @@ func TestBoardBudgets(t *testing.T) {
 	}
 }
 
-// What a program does not use its linker leaves out, also without TinyGo: standard Go's leaves out twin and methods where nobody asks for them, because nothing reaches their types.
+// What a program does not use its linker leaves out, also without TinyGo: standard Go's leaves out
+// twin and methods where nobody asks for them, because nothing reaches their types.
 func TestTelemetryAloneHasNoTwin(t *testing.T) {
 	watch(t)
 	folder := probeModule(t)
@@ -298,7 +309,8 @@ func probeModule(t *testing.T) string {
 	return folder
 }
 
-// A probe prints the same on this machine, by standard Go, and on the emulated Cortex-M3, by TinyGo: policies (all but the documented one in soft float), filter, codec.
+// A probe prints the same on this machine, by standard Go, and on the emulated Cortex-M3, by
+// TinyGo: policies (all but the documented one in soft float), filter, codec.
 func TestProbesOnACortexM3(t *testing.T) {
 	tinyGo(t, "qemu-system-arm")
 	watch(t)
@@ -310,7 +322,9 @@ func TestProbesOnACortexM3(t *testing.T) {
 			run(t, folder, nil, "tinygo", "build", "-target", "cortex-m-qemu", "-o", elf, "./"+name)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			out, err := exec.CommandContext(ctx, "qemu-system-arm", "-machine", "lm3s6965evb", "-semihosting", "-display", "none", "-monitor", "none", "-serial", "stdio", "-kernel", elf).Output()
+			out, err := exec.CommandContext(ctx, "qemu-system-arm", "-machine", "lm3s6965evb", "-semihosting", "-display",
+				"none",
+				"-monitor", "none", "-serial", "stdio", "-kernel", elf).Output()
 			got := strings.ReplaceAll(string(out), "\r", "")
 			wantLines, gotLines := strings.Split(want, "\n"), strings.Split(got, "\n")
 			for i := range wantLines {
@@ -326,7 +340,8 @@ func TestProbesOnACortexM3(t *testing.T) {
 	}
 }
 
-// tested are the tests that run on the emulated Cortex-M3, in 64 KB of RAM, by package: the files that need no more RAM and no more of the libraries than there is.
+// tested are the tests that run on the emulated Cortex-M3, in 64 KB of RAM, by package: the files
+// that need no more RAM and no more of the libraries than there is.
 var tested = map[string][]string{
 	"errfilter":                  {"errfilter_test.go"},
 	"internal/ascii":             {"ascii_test.go"},

@@ -24,7 +24,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// The firmware of all boards, on standard Go and in fake time: a modem on a serial line in memory, the in-process hub behind it.
+// The firmware of all boards, on standard Go and in fake time: a modem on a serial line in memory,
+// the in-process hub behind it.
 
 // bench is a hub, a modem and a board's end of its line.
 type bench struct {
@@ -50,7 +51,8 @@ func newBench(t *testing.T) *bench {
 	}
 	key := board.Key(dev.PrimaryKey)
 	near, far := memconn.Pair("board", "modem")
-	b := &bench{hub: hub, key: key, modem: &modem{line: far, dial: hub.Dial, now: time.Now}, port: newPort(near), ended: make(chan error, 1)}
+	b := &bench{hub: hub, key: key, modem: &modem{line: far, dial: hub.Dial, now: time.Now}, port: newPort(near),
+		ended: make(chan error, 1)}
 	b.board = board.NewModem(b.port)
 	go func() { b.ended <- b.modem.serve() }()
 	t.Cleanup(func() {
@@ -120,7 +122,8 @@ func (p *port) Write(b []byte) int {
 
 func (p *port) Pause() { time.Sleep(time.Millisecond) } // fake
 
-// numbers are the numbers of the readings in the hub's log, each once, in order of their first arrival.
+// numbers are the numbers of the readings in the hub's log, each once, in order of their first
+// arrival.
 func numbers(t *testing.T, hub *testbroker.Hub) (seen []int, duplicates int) {
 	t.Helper()
 	have := map[int]bool{}
@@ -196,7 +199,8 @@ func TestFirmwareBringsEveryReadingThroughLostConnections(t *testing.T) {
 			t.Errorf("the watchdog was fed %d times in %d s", fed, seconds)
 		}
 		if b.modem.dials < 60 || duplicates == 0 {
-			t.Errorf("%d connections, %d duplicates, want one connection for each loss, and some of both", b.modem.dials, duplicates)
+			t.Errorf("%d connections, %d duplicates, want one connection for each loss, and some of both", b.modem.dials,
+				duplicates)
 		}
 		t.Logf("%+v, %d duplicates, %d connections, %d changes of state", counts, duplicates, b.modem.dials, len(states))
 	})
@@ -336,14 +340,16 @@ func TestFirmwareStarvesTheWatchdogWhenNothingMoves(t *testing.T) {
 	})
 }
 
-// A board whose watchdog goes on while it sleeps is fed through Cycle, also without a hub, and through Sleep; until RebootAfter has passed without progress.
+// A board whose watchdog goes on while it sleeps is fed through Cycle, also without a hub, and
+// through Sleep; until RebootAfter has passed without progress.
 func TestFirmwareThatSleepsFeedsTheWatchdog(t *testing.T) {
 	const watchdog = 8 * time.Second
 	for _, probe := range []struct {
 		name   string
 		absent time.Duration
 		reset  bool
-	}{{"hub there", 0, false}, {"hub away for a while", 30 * time.Minute, false}, {"hub away for good", 24 * time.Hour, true}} {
+	}{{"hub there", 0, false}, {"hub away for a while", 30 * time.Minute, false}, {"hub away for good", 24 * time.Hour,
+		true}} {
 		t.Run(probe.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
@@ -381,7 +387,8 @@ func TestFirmwareThatSleepsFeedsTheWatchdog(t *testing.T) {
 	}
 }
 
-// What the hub has not answered keeps its place in flight; behind it the oldest give way, and the newest stay.
+// What the hub has not answered keeps its place in flight; behind it the oldest give way, and the
+// newest stay.
 func TestFirmwareOldestGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -414,7 +421,8 @@ func TestFirmwareOldestGivesWay(t *testing.T) {
 				t.Errorf("reading %d gave way, and older ones did not", n)
 			}
 		}
-		if !slices.IsSorted(seen) || counts.Lost == 0 || counts.Acknowledged+counts.Lost != counts.Taken || len(seen) != int(counts.Acknowledged) {
+		if !slices.IsSorted(seen) || counts.Lost == 0 || counts.Acknowledged+counts.Lost != counts.Taken ||
+			len(seen) != int(counts.Acknowledged) {
 			t.Errorf("%+v, at the hub %v", counts, seen)
 		}
 	})
@@ -440,7 +448,8 @@ func (l *locked) Load(take func(uint32, []byte)) (uint32, error) {
 	return l.flash.Load(take)
 }
 
-// A store that has more than the ring, or larger readings, is freed of them, after Load. The oldest of what is left gives way to the new reading.
+// A store that has more than the ring, or larger readings, is freed of them, after Load. The oldest
+// of what is left gives way to the new reading.
 func TestFirmwareForgetsAfterLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -462,7 +471,8 @@ func TestFirmwareForgetsAfterLoad(t *testing.T) {
 		if err := f.Cycle(10 * time.Second); err != nil {
 			t.Error(err)
 		}
-		if seen, _ := numbers(t, b.hub); !slices.Equal(seen, []int{26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 39, 40, 41}) || len(memory.kept) != 0 {
+		if seen, _ := numbers(t, b.hub); !slices.Equal(seen, []int{26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 39, 40,
+			41}) || len(memory.kept) != 0 {
 			t.Errorf("at the hub %v, %d in the store", seen, len(memory.kept))
 		}
 	})
@@ -479,7 +489,8 @@ func TestFirmwareObeysCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 4 { // as many as there are places
-			if err := b.hub.SendC2D(boardID, testbroker.C2D{MessageID: strconv.Itoa(i), Body: []byte{'c', '0' + byte(i), board.Escape}}); err != nil {
+			if err := b.hub.SendC2D(boardID, testbroker.C2D{MessageID: strconv.Itoa(i), Body: []byte{'c', '0' + byte(i),
+				board.Escape}}); err != nil {
 				t.Fatal(err)
 			}
 		}

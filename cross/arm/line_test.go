@@ -11,7 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
 
-// script is a line that brings what it was given, and after delay what is said on asking for the time.
+// script is a line that brings what it was given, and after delay what is said on asking for the
+// time.
 type script struct {
 	in     string
 	answer string
@@ -39,7 +40,8 @@ func (*script) Pause() { time.Sleep(time.Millisecond) } // fake
 
 // A byte that was lost costs one command, not the one behind it.
 func TestLineFindsItsStepAgain(t *testing.T) {
-	for _, in := range []string{"\x10H\x10Ca", "\x10C\x10Ca", "\x10T0123\x10Ca", "\x10T01234567\xff\x10Ca", "\x10\x10\x10Ca", "\x10?\x10Ca"} {
+	for _, in := range []string{"\x10H\x10Ca", "\x10C\x10Ca", "\x10T0123\x10Ca", "\x10T01234567\xff\x10Ca",
+		"\x10\x10\x10Ca", "\x10?\x10Ca"} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -106,7 +108,8 @@ func TestModemSetsItsClockAgain(t *testing.T) {
 // While a connection is up its reader takes the time.
 func TestModemTellsTheTimeToAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		line := &script{in: "\x10Ca", answer: fmt.Sprintf("\x10T%016x", time.Now().Add(time.Hour).UnixMilli()), delay: 500 * time.Microsecond}
+		line := &script{in: "\x10Ca", answer: fmt.Sprintf("\x10T%016x", time.Now().Add(time.Hour).UnixMilli()),
+			delay: 500 * time.Microsecond}
 		modem := board.NewModem(line)
 		c, err := modem.Dial(t.Context())
 		if err != nil {
@@ -156,7 +159,8 @@ func (l *line) Write(p []byte) int {
 
 func (*line) Pause() { time.Sleep(time.Millisecond) }
 
-// A line that takes nothing holds up neither Close nor, for ever, a Write; and what comes after that is understood at the other end.
+// A line that takes nothing holds up neither Close nor, for ever, a Write; and what comes after
+// that is understood at the other end.
 func TestALineThatTakesNothing(t *testing.T) {
 	dial := func(t *testing.T) (*line, lean.Conn) {
 		l := &line{}

@@ -20,7 +20,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// telemetry is the Linux board's program, running on this machine against the in-process hub over TLS.
+// telemetry is the Linux board's program, running on this machine against the in-process hub over
+// TLS.
 type telemetry struct {
 	cmd    *exec.Cmd
 	stderr *bytes.Buffer
@@ -30,11 +31,14 @@ type telemetry struct {
 }
 
 // start builds the program, for GOARCH arch, and starts it as systemd would.
-func start(t *testing.T, hub *testbroker.Hub, arch, tags string, interval, watchdog time.Duration, more ...string) *telemetry {
+func start(t *testing.T, hub *testbroker.Hub, arch, tags string, interval, watchdog time.Duration,
+	more ...string) *telemetry {
 	t.Helper()
 	folder := t.TempDir()
 	binary := filepath.Join(folder, "hubline-telemetry")
-	run(t, root, []string{"CGO_ENABLED=0", "GOARCH=" + arch}, "go", "build", "-ldflags", "-s -w", "-tags", tags, "-o", binary, "./cross/arm/linux")
+	run(t, root, []string{"CGO_ENABLED=0", "GOARCH=" + arch}, "go", "build", "-ldflags", "-s -w", "-tags", tags, "-o",
+		binary,
+		"./cross/arm/linux")
 	dev, err := hub.AddDevice(boardID)
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +56,11 @@ func start(t *testing.T, hub *testbroker.Hub, arch, tags string, interval, watch
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &telemetry{cmd: exec.Command(binary, append(more, "-source", source, "-addr", addr.String(), "-roots", roots, "-interval", interval.String())...), stderr: new(bytes.Buffer), notify: notify, source: source, ended: make(chan error, 1)}
-	p.cmd.Env = append(os.Environ(), "CREDENTIALS_DIRECTORY="+folder, "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC="+strconv.FormatInt(watchdog.Microseconds(), 10))
+	p := &telemetry{cmd: exec.Command(binary, append(more, "-source", source, "-addr", addr.String(), "-roots", roots,
+		"-interval", interval.String())...), stderr: new(bytes.Buffer), notify: notify, source: source,
+		ended: make(chan error, 1)}
+	p.cmd.Env = append(os.Environ(), "CREDENTIALS_DIRECTORY="+folder, "NOTIFY_SOCKET="+socket,
+		"WATCHDOG_USEC="+strconv.FormatInt(watchdog.Microseconds(), 10))
 	p.launch(t)
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
@@ -204,7 +211,8 @@ func TestLinuxBoardOutlivesAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hub.Close()
-	p := start(t, hub, runtime.GOARCH, "", 20*time.Millisecond, 400*time.Millisecond, "-outbox", filepath.Join(t.TempDir(), "outbox"))
+	p := start(t, hub, runtime.GOARCH, "", 20*time.Millisecond, 400*time.Millisecond, "-outbox", filepath.Join(t.TempDir(),
+		"outbox"))
 	p.told(t, "READY=1")
 	waitFor(t, hub, 5)
 	away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
@@ -287,7 +295,8 @@ func TestLinuxBoardOutlivesItsSensor(t *testing.T) {
 	last := 0
 	for _, m := range hub.Messages() {
 		var reading struct{ N, Value int }
-		if err := json.Unmarshal(m.Body, &reading); err != nil || reading.Value != 21500 && reading.Value != 3 || reading.N > last+1 {
+		if err := json.Unmarshal(m.Body, &reading); err != nil || reading.Value != 21500 && reading.Value != 3 ||
+			reading.N > last+1 {
 			t.Fatalf("%q after reading %d: %v", m.Body, last, err)
 		}
 		last = max(last, reading.N)
@@ -299,7 +308,8 @@ func TestLinuxBoardOutlivesItsSensor(t *testing.T) {
 	}
 }
 
-// What an idle device needs of a small board's memory: resident at its highest, and that part which is not pages of the binary.
+// What an idle device needs of a small board's memory: resident at its highest, and that part which
+// is not pages of the binary.
 const (
 	residentLimit  = 9_000 // KB
 	anonymousLimit = 4_000
@@ -327,7 +337,8 @@ func TestIdleMemory(t *testing.T) {
 				high, anonymous := memory(t, p.cmd.Process.Pid)
 				p.stop(t)
 				if high > residentLimit || anonymous > anonymousLimit {
-					t.Errorf("%d KB resident, %d KB of it anonymous, want %d and %d at most", high, anonymous, residentLimit, anonymousLimit)
+					t.Errorf("%d KB resident, %d KB of it anonymous, want %d and %d at most", high, anonymous, residentLimit,
+						anonymousLimit)
 				}
 				t.Logf("%d KB resident at most, %d KB anonymous", high, anonymous)
 			})

@@ -12,7 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/cross/arm/board"
 )
 
-// modem is the other end of a board.Modem's serial line: it connects to a hub when asked to, and tells the time.
+// modem is the other end of a board.Modem's serial line: it connects to a hub when asked to, and
+// tells the time.
 type modem struct {
 	line net.Conn
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// sizes are the most that a stripped binary for ARMv6 may have, in bytes. It grows in steps of 64 KB. Raise a number only in the change that explains why.
+// sizes are the most that a stripped binary for ARMv6 may have, in bytes. It grows in steps of 64
+// KB. Raise a number only in the change that explains why.
 var sizes = []struct {
 	name string
 	tags string // of the Linux board's program
@@ -95,7 +96,8 @@ func main() {
 }
 `
 
-// everythingMain is a gateway that may use all there is: each protocol, as itself and over WebSocket, through a proxy, and files as outbox, file upload, twin, methods and a log.
+// everythingMain is a gateway that may use all there is: each protocol, as itself and over
+// WebSocket, through a proxy, and files as outbox, file upload, twin, methods and a log.
 const everythingMain = `package main
 
 import (

@@ -37,11 +37,14 @@ func tinyGo(t *testing.T, commands ...string) {
 	t.Log(strings.TrimSpace(version))
 }
 
-// boardModule copies the core and the boards' programs into a module of its own that asks for an old Go, because a TinyGo refuses a module that asks for a newer Go than its own. Of tests
-// it takes the files that are named, by package.
+// boardModule copies the core and the boards' programs into a module of its own that asks for an
+// old Go, because a TinyGo refuses a module that asks for a newer Go than its own. Of tests it
+// takes the files that are named, by package.
 func boardModule(t *testing.T, tests map[string][]string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo", "-deps", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles", "./cross/arm/board/...", "./transport/mqtt/lean/...", "./internal/percent")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo", "-deps",
+		"-json=ImportPath,Dir,GoFiles,IgnoredGoFiles", "./cross/arm/board/...", "./transport/mqtt/lean/...",
+		"./internal/percent")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm")
 	out, err := cmd.Output() // boards have packages that go list does not know

@@ -18,7 +18,8 @@ const root = "../.."
 
 const module = "github.com/hubline-iot/hubline"
 
-// need skips the test, or fails it if the environment says that nothing may be missing, unless all commands are there.
+// need skips the test, or fails it if the environment says that nothing may be missing, unless all
+// commands are there.
 func need(t *testing.T, require, what string, commands ...string) {
 	t.Helper()
 	for _, c := range commands {
@@ -52,7 +53,8 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 	return out.String()
 }
 
-// watch makes go test's cache forget the results of this package when a file of the module changes: it notes the folders that a test reads.
+// watch makes go test's cache forget the results of this package when a file of the module changes:
+// it notes the folders that a test reads.
 func watch(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {

@@ -17,7 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// The firmware on an emulated Cortex-M3 with 64 KB of RAM, its second serial port tied to a modem, behind it the in-process hub.
+// The firmware on an emulated Cortex-M3 with 64 KB of RAM, its second serial port tied to a modem,
+// behind it the in-process hub.
 
 // machine is an emulated board.
 type machine struct {
@@ -41,14 +42,17 @@ func emulate(t *testing.T, milliseconds int, mode string) *machine {
 		t.Fatal(err)
 	}
 	elf := filepath.Join(t.TempDir(), "firmware.elf")
-	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=%d -X main.mode=%s", hub.HostName(), boardID, dev.PrimaryKey, milliseconds, mode)
-	run(t, boardModule(t, nil), nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size=4kb", "-ldflags", flags, "-o", elf, "./cross/arm/board/cortexm")
+	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=%d -X main.mode=%s",
+		hub.HostName(), boardID, dev.PrimaryKey, milliseconds, mode)
+	run(t, boardModule(t, nil), nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size=4kb",
+		"-ldflags", flags, "-o", elf, "./cross/arm/board/cortexm")
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	qemu := exec.Command("qemu-system-arm", "-machine", "lm3s6965evb", "-semihosting", "-display", "none", "-monitor", "none",
+	qemu := exec.Command("qemu-system-arm", "-machine", "lm3s6965evb", "-semihosting", "-display", "none", "-monitor",
+		"none",
 		"-serial", "stdio", "-serial", "tcp:"+listener.Addr().String(), "-kernel", elf)
 	console, err := qemu.StdoutPipe()
 	if err != nil {
@@ -122,7 +126,8 @@ type counts struct{ taken, acknowledged, lost, heap, memory, allocations int }
 func (m *machine) reports() (all []counts) {
 	for _, line := range m.console() {
 		var c counts
-		if n, _ := fmt.Sscanf(line, "counts taken %d acknowledged %d lost %d heap %d of %d allocations %d", &c.taken, &c.acknowledged, &c.lost, &c.heap, &c.memory, &c.allocations); n == 6 {
+		if n, _ := fmt.Sscanf(line, "counts taken %d acknowledged %d lost %d heap %d of %d allocations %d", &c.taken,
+			&c.acknowledged, &c.lost, &c.heap, &c.memory, &c.allocations); n == 6 {
 			all = append(all, c)
 		}
 	}
@@ -154,8 +159,9 @@ func (m *machine) await(t *testing.T, limit time.Duration, what string, ok func(
 	}
 }
 
-// heapLimit is the most heap that the firmware may have in use, stacks included, by the median of its reports. The collector of boards takes every word for a pointer that looks like
-// one, so at times it keeps what is dead, mostly a stack of 4 KB or two; heapPeak allows for that.
+// heapLimit is the most heap that the firmware may have in use, stacks included, by the median of
+// its reports. The collector of boards takes every word for a pointer that looks like one, so at
+// times it keeps what is dead, mostly a stack of 4 KB or two; heapPeak allows for that.
 const (
 	heapLimit = 24 << 10
 	heapPeak  = 32 << 10
@@ -163,7 +169,8 @@ const (
 
 const (
 	slots = 16 // of the firmware's ring
-	// longestOutage is the retry policy's longest delay, the firmware's spread, and the time to connect.
+	// longestOutage is the retry policy's longest delay, the firmware's spread, and the time to
+	// connect.
 	longestOutage = 10*time.Second + 2*time.Second + 2*time.Second
 )
 
@@ -206,19 +213,23 @@ func TestFirmwareOnACortexM3(t *testing.T) {
 	if last.taken < last.acknowledged+last.lost || last.taken > last.acknowledged+last.lost+slots {
 		t.Errorf("%+v: more or fewer readings are on their way than the ring holds", last)
 	}
-	// What gives way is read while there is no connection: longestOutage at each loss, of the board's time.
+	// What gives way is read while there is no connection: longestOutage at each loss, of the board's
+	// time.
 	if outages := m.modem.dials - 1; last.lost > outages*int(longestOutage/time.Millisecond)/milliseconds {
 		t.Errorf("%d readings gave way in %d outages, one each %d ms", last.lost, outages, milliseconds)
 	}
 	// A connection takes some 90; a message, and one that gives way, takes none.
 	if limit := 200 * m.modem.dials; last.allocations > limit {
-		t.Errorf("%d allocations for %d readings and %d connections, want %d at most", last.allocations, last.taken, m.modem.dials, limit)
+		t.Errorf("%d allocations for %d readings and %d connections, want %d at most", last.allocations, last.taken,
+			m.modem.dials, limit)
 	}
 	checkHeap(t, all)
-	t.Logf("%+v; at the hub %d, %d duplicates, %d given up while the link backed off; %d connections", last, len(seen), duplicates, missing, m.modem.dials)
+	t.Logf("%+v; at the hub %d, %d duplicates, %d given up while the link backed off; %d connections", last, len(seen),
+		duplicates, missing, m.modem.dials)
 }
 
-// checkHeap wants the heap below its limits, and its floor not to rise from the first to the last third of the reports.
+// checkHeap wants the heap below its limits, and its floor not to rise from the first to the last
+// third of the reports.
 func checkHeap(t *testing.T, all []counts) {
 	t.Helper()
 	heaps := make([]int, len(all))
@@ -235,7 +246,8 @@ func checkHeap(t *testing.T, all []counts) {
 	if late > early+1024 {
 		t.Errorf("the heap grew from %d to %d bytes", early, late)
 	}
-	t.Logf("heap in use: %d bytes by the median, at times %d; at least %d early and %d late; %d in all", median, peak, early, late, all[0].memory)
+	t.Logf("heap in use: %d bytes by the median, at times %d; at least %d early and %d late; %d in all", median, peak,
+		early, late, all[0].memory)
 }
 
 // A board that sleeps begins anew at each waking: nothing in RAM is left.

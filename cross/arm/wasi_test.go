@@ -41,8 +41,10 @@ func TestFirmwareInWASI(t *testing.T) {
 	wasm, script := filepath.Join(folder, "device.wasm"), filepath.Join(folder, "run.mjs")
 	write(t, script, []byte(runner))
 	const readings = 100
-	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.readings=%d", hub.HostName(), boardID, dev.PrimaryKey, readings)
-	run(t, boardModule(t, nil), nil, "tinygo", "build", "-target", "wasip1", "-ldflags", flags, "-o", wasm, "./cross/arm/board/wasi")
+	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.readings=%d", hub.HostName(), boardID,
+		dev.PrimaryKey, readings)
+	run(t, boardModule(t, nil), nil, "tinygo", "build", "-target", "wasip1", "-ldflags", flags, "-o", wasm,
+		"./cross/arm/board/wasi")
 
 	// One socket is both: the module's end does not block.
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -75,7 +77,8 @@ func TestFirmwareInWASI(t *testing.T) {
 	theirs.Close()
 	line.Close()
 	<-served
-	if want := fmt.Sprintf("counts taken %d acknowledged %d lost 0", readings, readings); err != nil || !strings.Contains(console.String(), want) {
+	if want := fmt.Sprintf("counts taken %d acknowledged %d lost 0", readings, readings); err != nil ||
+		!strings.Contains(console.String(), want) {
 		t.Errorf("%v\n%s", err, console.String())
 	}
 	checkNumbers(t, hub, readings)

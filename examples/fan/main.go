@@ -1,7 +1,9 @@
-// Command fan is a device with a bit of everything: it sends a reading, reports how the fan runs, uploads a log file, takes commands and answers to the method "reboot".
+// Command fan is a device with a bit of everything: it sends a reading, reports how the fan runs,
+// uploads a log file, takes commands and answers to the method "reboot".
 //
-// Without a connection string it brings its own hub, whose back end looks at all that, sends a command and calls the method. The exit status is 0 only if all of it was there. With
-// one it stays until Ctrl-C: it is the device of the examples in cmd/testhub/README.md.
+// Without a connection string it brings its own hub, whose back end looks at all that, sends a
+// command and calls the method. The exit status is 0 only if all of it was there. With one it stays
+// until Ctrl-C: it is the device of the examples in cmd/testhub/README.md.
 //
 //	go run ./examples/fan                     over MQTT
 //	go run ./examples/fan -transport amqp     the same over AMQP 1.0
@@ -26,7 +28,8 @@ import (
 func main() {
 	var to ways.Target
 	to.Flags()
-	name := flag.String("transport", "mqtt", "what carries all but the file: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
+	name := flag.String("transport", "mqtt", "what carries all but the file: mqtt (on the library paho), mqtt-lean (the "+
+		"small engine), amqp or amqp-ws")
 	ways.Main(0, &to, func(ctx context.Context) error { return run(ctx, *name, to) })
 }
 
@@ -72,7 +75,8 @@ func begin(ctx context.Context, client *device.Client, stage *ways.Stage) error 
 	if err := client.Open(ctx); err != nil {
 		return err
 	}
-	reading := &transport.Message{ID: "1", Body: []byte(`{"temperature":21.5}`), Properties: []transport.Property{{Name: "unit", Value: "C"}}}
+	reading := &transport.Message{ID: "1", Body: []byte(`{"temperature":21.5}`),
+		Properties: []transport.Property{{Name: "unit", Value: "C"}}}
 	if err := client.Send(ctx, reading); err != nil {
 		return err
 	}
@@ -95,7 +99,9 @@ func begin(ctx context.Context, client *device.Client, stage *ways.Stage) error 
 func look(ctx context.Context, hub *testbroker.Hub, id string) error {
 	err := errors.Join(
 		hub.WaitMessages(ctx, 1),
-		hub.WaitReported(ctx, id, func(t testbroker.Twin) bool { return string(t.Reported) == `{"fan":{"on":true,"speed":3}}` }),
+		hub.WaitReported(ctx, id, func(t testbroker.Twin) bool {
+			return string(t.Reported) == `{"fan":{"on":true,"speed":3}}`
+		}),
 		hub.WaitUploads(ctx, 1),
 		hub.SendC2D(id, testbroker.C2D{MessageID: "c-1", Body: []byte(`{"on":true}`)}),
 		hub.WaitC2D(ctx, id, testbroker.Completed, 1),

@@ -1,7 +1,8 @@
 // Command fileupload uploads a file of a device to the storage of its hub, and shows how far it is.
 //
-// Without a connection string it brings its own hub, which breaks the upload in every way that it knows: the connection is cut in blocks and after them, storage is busy, damages a
-// byte, and takes the upload URI away. The exit status is 0 only if the file arrived unchanged all the same.
+// Without a connection string it brings its own hub, which breaks the upload in every way that it
+// knows: the connection is cut in blocks and after them, storage is busy, damages a byte, and takes
+// the upload URI away. The exit status is 0 only if the file arrived unchanged all the same.
 //
 //	go run ./examples/fileupload                  16 MiB of noise through ten faults
 //	go run ./examples/fileupload picture.jpg      a file of yours
@@ -27,7 +28,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// faults are what the in-process hub does to the upload, in requests to storage counted from the first.
+// faults are what the in-process hub does to the upload, in requests to storage counted from the
+// first.
 var faults = []testbroker.Fault{
 	{Kind: testbroker.CutBlobBody, After: 2, Times: 3},
 	{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, After: 7},
@@ -109,8 +111,10 @@ func run(ctx context.Context, to ways.Target, path string) error {
 	return check(hub, result, file)
 }
 
-// prepare readies the in-process hub and returns a device's connection string, and the faults in force.
-func prepare(hub *testbroker.Hub, options *fileupload.Options) (connect string, played []*testbroker.Injected, err error) {
+// prepare readies the in-process hub and returns a device's connection string, and the faults in
+// force.
+func prepare(hub *testbroker.Hub, options *fileupload.Options) (connect string, played []*testbroker.Injected,
+	err error) {
 	addr, err := hub.ListenHTTPS("127.0.0.1:0")
 	if err != nil {
 		return "", nil, err
@@ -157,7 +161,8 @@ func progress(p fileupload.Progress) {
 
 // retry tells why something is sent again.
 func retry(r fileupload.Retry) {
-	fmt.Printf("\r%-56s\n", fmt.Sprintf("%s, retry %d in %v: %v", r.Step, r.Number, r.Delay.Round(time.Millisecond), r.Err))
+	fmt.Printf("\r%-56s\n", fmt.Sprintf("%s, retry %d in %v: %v", r.Step, r.Number, r.Delay.Round(time.Millisecond),
+		r.Err))
 }
 
 func noise(n int) []byte {

@@ -1,7 +1,8 @@
 // Command methods is a device whose direct methods a back end calls.
 //
-// Without a connection string it brings its own hub, whose back end calls methods that there are and one that there is not, calls one while the device is away, and has the device
-// reboot. The exit status is 0 only if every call had the answer that it should have, and was run once.
+// Without a connection string it brings its own hub, whose back end calls methods that there are
+// and one that there is not, calls one while the device is away, and has the device reboot. The
+// exit status is 0 only if every call had the answer that it should have, and was run once.
 //
 //	go run ./examples/methods                     over MQTT
 //	go run ./examples/methods -transport amqp     the same over AMQP 1.0
@@ -25,7 +26,8 @@ import (
 func main() {
 	var to ways.Target
 	to.Flags()
-	transport := flag.String("transport", "mqtt", "what carries the calls: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
+	transport := flag.String("transport", "mqtt",
+		"what carries the calls: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
 	ways.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
 }
 
@@ -65,7 +67,8 @@ func run(ctx context.Context, name string, to ways.Target) error {
 			blinks.Add(int64(times))
 			return 200, fmt.Appendf(nil, `{"blinked":%d}`, times)
 		}),
-		// The answer belongs to the connection that brought the call, so the reboot, here a new connection, comes a while after it.
+		// The answer belongs to the connection that brought the call, so the reboot, here a new
+		// connection, comes a while after it.
 		client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) {
 			time.AfterFunc(rebootAfter, func() { reboots <- client.Reconnect() })
 			return 202, []byte(`{"reboot":"in a second"}`)
@@ -101,14 +104,16 @@ func run(ctx context.Context, name string, to ways.Target) error {
 		return fmt.Errorf("the device blinked %d times, want 15: each call is to run once", n)
 	}
 	s := client.Stats()
-	fmt.Printf("in order: %d methods ran, %d calls were refused, %d connections\n", s.MethodCalls, s.MethodsRefused, s.Connections)
+	fmt.Printf("in order: %d methods ran, %d calls were refused, %d connections\n", s.MethodCalls, s.MethodsRefused,
+		s.Connections)
 	return client.Close()
 }
 
 // callAround is the back end.
 func callAround(ctx context.Context, hub *testbroker.Hub, id string, rebooted func() error) error {
 	call := func(method, payload string, patience time.Duration, want string) error {
-		result, err := hub.CallMethod(ctx, id, testbroker.MethodCall{Name: method, Payload: []byte(payload), ConnectTimeout: patience})
+		result, err := hub.CallMethod(ctx, id, testbroker.MethodCall{Name: method, Payload: []byte(payload),
+			ConnectTimeout: patience})
 		got := fmt.Sprintf("%d %s", result.Status, result.Payload)
 		var failure *testbroker.ServiceError
 		if errors.As(err, &failure) {
@@ -138,7 +143,8 @@ func callAround(ctx context.Context, hub *testbroker.Hub, id string, rebooted fu
 	}
 	waiting := make(chan error, 1)
 	go func() { waiting <- call("blink", "5", long, `200 {"blinked":5}`) }()
-	if err := errors.Join(call("blink", "9", 0, "error 404103"), away.WaitFired(ctx, 2)); err != nil { // cut, and not let in again
+	if err := errors.Join(call("blink", "9", 0, "error 404103"), away.WaitFired(ctx, 2)); err != nil {
+		// cut, and not let in again
 		return err
 	}
 	away.Remove()

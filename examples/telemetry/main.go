@@ -1,9 +1,12 @@
-// Command telemetry sends numbered readings from a device to a hub and proves at the end that none was lost.
+// Command telemetry sends numbered readings from a device to a hub and proves at the end that none
+// was lost.
 //
-// Without a connection string it brings its own hub, which goes through a schedule of faults while the device sends; every fault that the hub can
-// play is in it. The exit status is 0 only if every reading arrived unchanged and every fault really happened.
+// Without a connection string it brings its own hub, which goes through a schedule of faults while
+// the device sends; every fault that the hub can play is in it. The exit status is 0 only if every
+// reading arrived unchanged and every fault really happened.
 //
-// Over transports with twins and methods a back end sets how often it sends (the desired property "interval", in seconds) and has it reboot (the method "reboot"). The in-process hub's does so
+// Over transports with twins and methods a back end sets how often it sends (the desired property
+// "interval", in seconds) and has it reboot (the method "reboot"). The in-process hub's does so
 // between the faults, and has to get its answers.
 //
 //	go run ./examples/telemetry              twenty seconds of faults, then a ledger
@@ -39,7 +42,8 @@ type settings struct {
 func main() {
 	var s settings
 	s.to.Flags()
-	flag.StringVar(&s.transport, "transport", "mqtt", "what carries the readings: mqtt (on the library paho), mqtt-lean (the small engine), amqp, amqp-ws (over WebSocket) or http (over TLS)")
+	flag.StringVar(&s.transport, "transport", "mqtt", "what carries the readings: mqtt (on the library paho), mqtt-lean "+
+		"(the small engine), amqp, amqp-ws (over WebSocket) or http (over TLS)")
 	flag.Float64Var(&s.rate, "rate", 100, "readings per second")
 	flag.IntVar(&s.count, "count", 0, "readings in all; 0: twenty seconds of them")
 	flag.StringVar(&s.policy, "policy", "azure", "retry policy: azure (exponential back-off with jitter) or none")
@@ -49,7 +53,8 @@ func main() {
 
 // run sends all readings and prints the ledger. It returns an error if anything is wrong with it.
 func run(ctx context.Context, s settings) error {
-	policies := map[string]retrypolicy.Policy{"azure": retrypolicy.ExponentialBackoffWithJitter{}, "none": retrypolicy.NoRetry{}}
+	policies := map[string]retrypolicy.Policy{"azure": retrypolicy.ExponentialBackoffWithJitter{},
+		"none": retrypolicy.NoRetry{}}
 	policy, ok := policies[s.policy]
 	if !ok {
 		return ways.Usage("flag -policy: %q is not a policy; give azure or none", s.policy)
@@ -93,7 +98,8 @@ func run(ctx context.Context, s settings) error {
 	}
 	defer client.Close()
 
-	out.line("device %s connects to %s, sends %d readings, %g a second, retry policy %s, transport %s", creds.DeviceID, creds.Host, s.count, s.rate, s.policy, s.transport)
+	out.line("device %s connects to %s, sends %d readings, %g a second, retry policy %s, transport %s", creds.DeviceID,
+		creds.Host, s.count, s.rate, s.policy, s.transport)
 	if err := client.Open(ctx); err != nil {
 		return err
 	}

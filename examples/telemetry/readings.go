@@ -13,7 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// readings are the messages, each with its receipt, the hash of its body, and in the end its result.
+// readings are the messages, each with its receipt, the hash of its body, and in the end its
+// result.
 type readings struct {
 	messages []transport.Message
 	hashes   [][sha256.Size]byte
@@ -23,7 +24,8 @@ type readings struct {
 }
 
 func newReadings(n int) *readings {
-	r := &readings{messages: make([]transport.Message, n), hashes: make([][sha256.Size]byte, n), receipts: make([]device.Receipt, n)}
+	r := &readings{messages: make([]transport.Message, n), hashes: make([][sha256.Size]byte, n),
+		receipts: make([]device.Receipt, n)}
 	for i := range r.messages {
 		body := fmt.Sprintf(`{"number":%d,"temperature":%.2f}`, i+1, 20+5*math.Sin(float64(i)/50))
 		r.messages[i] = transport.Message{
@@ -36,7 +38,8 @@ func newReadings(n int) *readings {
 	return r
 }
 
-// send puts the readings into the outbox as they are due, whatever the connection does, and tells the progress each second.
+// send puts the readings into the outbox as they are due, whatever the connection does, and tells
+// the progress each second.
 func (r *readings) send(ctx context.Context, c *device.Client, p *pace, out *printer) error {
 	p.begin()
 	tick := time.NewTicker(min(50*time.Millisecond, time.Duration(p.usual*float64(time.Second))))
@@ -75,8 +78,9 @@ func (r *readings) collect() {
 	}
 }
 
-// ledger prints the account and reports what is wrong with it. Without a hub of our own only the device's side is known. After an
-// interruption it is no fault that the schedule was not played to its end.
+// ledger prints the account and reports what is wrong with it. Without a hub of our own only the
+// device's side is known. After an interruption it is no fault that the schedule was not played to
+// its end.
 func (r *readings) ledger(s device.Stats, hub *show, interrupted bool) error {
 	acknowledged, failed := 0, 0
 	var firstFailure error
@@ -96,7 +100,8 @@ func (r *readings) ledger(s device.Stats, hub *show, interrupted bool) error {
 	if hub != nil {
 		errs = append(errs, r.check(hub.log()))
 	}
-	fmt.Printf("  reconnects      %6d   in %d attempts\n  longest outage  %6.2fs\n", max(1, s.Connections)-1, max(1, s.Attempts)-1, s.LongestOutage.Seconds())
+	fmt.Printf("  reconnects      %6d   in %d attempts\n  longest outage  %6.2fs\n", max(1, s.Connections)-1,
+		max(1, s.Attempts)-1, s.LongestOutage.Seconds())
 	if hub != nil {
 		if err := hub.account(); !interrupted {
 			errs = append(errs, err)
@@ -131,7 +136,8 @@ func (r *readings) check(log []entry) error {
 		}
 	}
 	fmt.Printf("  received        %6d   different readings at the hub, number and hash of the body compared\n", len(seen))
-	fmt.Printf("  duplicates      %6d\n  corrupt         %6d\n  lost            %6d\n", len(log)-corrupt-len(seen), corrupt, lost)
+	fmt.Printf("  duplicates      %6d\n  corrupt         %6d\n  lost            %6d\n", len(log)-corrupt-len(seen),
+		corrupt, lost)
 	switch {
 	case lost > 0:
 		return fmt.Errorf("%d readings were lost", lost)

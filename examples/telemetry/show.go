@@ -26,35 +26,60 @@ type act struct {
 	only testbroker.Protocol
 }
 
-// schedule has the faults of the hub that a device can survive. A transport meets those that its protocol has.
+// schedule has the faults of the hub that a device can survive. A transport meets those that its
+// protocol has.
 var schedule = []act{
-	{1000 * time.Millisecond, "cuts the connection before it stores a reading", testbroker.Fault{Kind: testbroker.DropBeforePublish}, false, 0},
-	{1300 * time.Millisecond, "resets the connection when it has a request", testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: testbroker.RouteTelemetry}, false, 0},
-	{1600 * time.Millisecond, "detaches the link in place of an outcome", testbroker.Fault{Kind: testbroker.DetachAfterMessage}, false, 0},
-	{2200 * time.Millisecond, "cuts it in the middle of a reading", testbroker.Fault{Kind: testbroker.DropDuringPublish}, false, 0},
+	{1000 * time.Millisecond, "cuts the connection before it stores a reading",
+		testbroker.Fault{Kind: testbroker.DropBeforePublish}, false, 0},
+	{1300 * time.Millisecond, "resets the connection when it has a request",
+		testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: testbroker.RouteTelemetry}, false, 0},
+	{1600 * time.Millisecond, "detaches the link in place of an outcome",
+		testbroker.Fault{Kind: testbroker.DetachAfterMessage}, false, 0},
+	{2200 * time.Millisecond, "cuts it in the middle of a reading", testbroker.Fault{Kind: testbroker.DropDuringPublish},
+		false, 0},
 	{2800 * time.Millisecond, "ends the session", testbroker.Fault{Kind: testbroker.EndOnMessage}, false, 0},
-	{3100 * time.Millisecond, "does what it is asked and answers 500", testbroker.Fault{Kind: testbroker.AnswerStatusAfter, Statuses: []int{500}, Route: testbroker.RouteTelemetry}, false, 0},
-	{3400 * time.Millisecond, "stores a reading and cuts before the PUBACK", testbroker.Fault{Kind: testbroker.DropAfterPublish}, false, 0},
-	{4000 * time.Millisecond, "closes the connection in order", testbroker.Fault{Kind: testbroker.CloseOnMessage}, false, 0},
-	{4300 * time.Millisecond, "answers 401: another token, please", testbroker.Fault{Kind: testbroker.AnswerStatus, Statuses: []int{401}, Route: testbroker.RouteTelemetry}, false, 0},
-	{4600 * time.Millisecond, "cuts after the 20th PUBACK from now", testbroker.Fault{Kind: testbroker.DropAfterPuback, After: 19}, false, 0},
-	{5200 * time.Millisecond, "releases a message: it wants it later", testbroker.Fault{Kind: testbroker.ReleaseMessage}, false, 0},
-	{5500 * time.Millisecond, "answers 503 twice: come back in a second", testbroker.Fault{Kind: testbroker.AnswerStatus, Times: 2, RetryAfter: time.Second, Route: testbroker.RouteTelemetry}, false, 0},
-	{5800 * time.Millisecond, "cuts and refuses two connects with CONNACK 3", testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3, Times: 2}, true, 0},
-	{7200 * time.Millisecond, "cuts and is 600 ms late with the CONNACK", testbroker.Fault{Kind: testbroker.SlowConnack, Delay: 600 * time.Millisecond}, true, 0},
-	{8600 * time.Millisecond, "cuts and drops the next connect unanswered", testbroker.Fault{Kind: testbroker.DropConnect}, true, 0},
-	{9600 * time.Millisecond, "cuts and never answers the next connect", testbroker.Fault{Kind: testbroker.NoConnack}, true, 0},
-	{11400 * time.Millisecond, "delays 50 PUBACKs by 300 ms", testbroker.Fault{Kind: testbroker.DelayPuback, Times: 50, Delay: 300 * time.Millisecond}, false, testbroker.MQTT | testbroker.AMQP},
-	{11400 * time.Millisecond, "takes 300 ms for each of 4 answers", testbroker.Fault{Kind: testbroker.SlowAnswer, Times: 4, Delay: 300 * time.Millisecond, Route: testbroker.RouteTelemetry}, false, 0},
+	{3100 * time.Millisecond, "does what it is asked and answers 500", testbroker.Fault{Kind: testbroker.AnswerStatusAfter,
+		Statuses: []int{500}, Route: testbroker.RouteTelemetry}, false, 0},
+	{3400 * time.Millisecond, "stores a reading and cuts before the PUBACK",
+		testbroker.Fault{Kind: testbroker.DropAfterPublish}, false, 0},
+	{4000 * time.Millisecond, "closes the connection in order", testbroker.Fault{Kind: testbroker.CloseOnMessage}, false,
+		0},
+	{4300 * time.Millisecond, "answers 401: another token, please", testbroker.Fault{Kind: testbroker.AnswerStatus,
+		Statuses: []int{401}, Route: testbroker.RouteTelemetry}, false, 0},
+	{4600 * time.Millisecond, "cuts after the 20th PUBACK from now", testbroker.Fault{Kind: testbroker.DropAfterPuback,
+		After: 19}, false, 0},
+	{5200 * time.Millisecond, "releases a message: it wants it later", testbroker.Fault{Kind: testbroker.ReleaseMessage},
+		false, 0},
+	{5500 * time.Millisecond, "answers 503 twice: come back in a second", testbroker.Fault{Kind: testbroker.AnswerStatus,
+		Times: 2, RetryAfter: time.Second, Route: testbroker.RouteTelemetry}, false, 0},
+	{5800 * time.Millisecond, "cuts and refuses two connects with CONNACK 3",
+		testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3, Times: 2}, true, 0},
+	{7200 * time.Millisecond, "cuts and is 600 ms late with the CONNACK", testbroker.Fault{Kind: testbroker.SlowConnack,
+		Delay: 600 * time.Millisecond}, true, 0},
+	{8600 * time.Millisecond, "cuts and drops the next connect unanswered", testbroker.Fault{Kind: testbroker.DropConnect},
+		true, 0},
+	{9600 * time.Millisecond, "cuts and never answers the next connect", testbroker.Fault{Kind: testbroker.NoConnack},
+		true, 0},
+	{11400 * time.Millisecond, "delays 50 PUBACKs by 300 ms", testbroker.Fault{Kind: testbroker.DelayPuback, Times: 50,
+		Delay: 300 * time.Millisecond}, false, testbroker.MQTT | testbroker.AMQP},
+	{11400 * time.Millisecond, "takes 300 ms for each of 4 answers", testbroker.Fault{Kind: testbroker.SlowAnswer,
+		Times: 4, Delay: 300 * time.Millisecond, Route: testbroker.RouteTelemetry}, false, 0},
 	{12600 * time.Millisecond, "swallows a PUBACK", testbroker.Fault{Kind: testbroker.SwallowPuback}, false, 0},
-	{14400 * time.Millisecond, "throttles for 1 s: 20 PUBACKs a second, CONNACK 3", testbroker.Fault{Kind: testbroker.Throttle, Rate: 20, Limit: 60, For: time.Second}, false, testbroker.MQTT | testbroker.AMQP},
-	{15900 * time.Millisecond, "goes silent for 0.5 s, connections stay open", testbroker.Fault{Kind: testbroker.HalfOpen, For: 500 * time.Millisecond}, false, 0},
-	{18200 * time.Millisecond, "is absent from the network for 1 s", testbroker.Fault{Kind: testbroker.Absent, For: time.Second}, false, 0},
-	{19600 * time.Millisecond, "throttles for 1 s: 4 requests a second, 429", testbroker.Fault{Kind: testbroker.Throttle, Rate: 4, For: time.Second}, false, testbroker.HTTP}, // last: the device takes its time after that
+	{14400 * time.Millisecond, "throttles for 1 s: 20 PUBACKs a second, CONNACK 3",
+		testbroker.Fault{Kind: testbroker.Throttle, Rate: 20, Limit: 60, For: time.Second}, false,
+		testbroker.MQTT | testbroker.AMQP},
+	{15900 * time.Millisecond, "goes silent for 0.5 s, connections stay open", testbroker.Fault{Kind: testbroker.HalfOpen,
+		For: 500 * time.Millisecond}, false, 0},
+	{18200 * time.Millisecond, "is absent from the network for 1 s", testbroker.Fault{Kind: testbroker.Absent,
+		For: time.Second}, false, 0},
+	// last: the device takes its time after that
+	{19600 * time.Millisecond, "throttles for 1 s: 4 requests a second, 429", testbroker.Fault{Kind: testbroker.Throttle,
+		Rate: 4, For: time.Second}, false, testbroker.HTTP},
 }
 
 // sabotage is what must not go unnoticed.
-var sabotage = act{6800 * time.Millisecond, "SABOTAGE: forgets a reading that it acknowledges", testbroker.Fault{Kind: testbroker.Forget}, false, 0}
+var sabotage = act{6800 * time.Millisecond, "SABOTAGE: forgets a reading that it acknowledges",
+	testbroker.Fault{Kind: testbroker.Forget}, false, 0}
 
 // show is the in-process hub and its schedule.
 type show struct {
@@ -100,7 +125,8 @@ func newShow(out *printer, w ways.Way) (*show, error) {
 	return s, nil
 }
 
-// connect returns what the device needs: a connection string, and the hub's port and whom to trust there.
+// connect returns what the device needs: a connection string, and the hub's port and whom to trust
+// there.
 func (s *show) connect() (string, ways.Place) {
 	return s.hub.ConnectionString(s.device), ways.Place{Addr: s.addr, TLS: s.hub.ClientTLS()}
 }
@@ -157,7 +183,8 @@ func (s *show) start(withSabotage bool) {
 	}
 }
 
-// finish ends the schedule, also before its time, and readies the account of it: a fault whose time came must have happened.
+// finish ends the schedule, also before its time, and readies the account of it: a fault whose time
+// came must have happened.
 func (s *show) finish() {
 	s.stop()
 	s.stage.Wait()

@@ -16,7 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// pace says how many readings are due. A back end changes it by the desired property "interval", in seconds.
+// pace says how many readings are due. A back end changes it by the desired property "interval", in
+// seconds.
 type pace struct {
 	usual float64 // seconds between two readings, unless desired otherwise
 
@@ -66,11 +67,13 @@ func (p *pace) set(wish pnp.Property) pnp.Answer {
 	return answer
 }
 
-// obey has the device go by its desired properties and answer to the method "reboot", if the transport carries twins and methods.
+// obey has the device go by its desired properties and answer to the method "reboot", if the
+// transport carries twins and methods.
 func (p *pace) obey(ctx context.Context, client *device.Client, out *printer) (bool, error) {
 	switch _, err := client.GetTwin(ctx); {
 	case errors.Is(err, transport.Unsupported):
-		out.line("device     does without the property interval and the method reboot: the transport has neither twins nor methods")
+		out.line("device     does without the property interval and the method reboot: the transport has neither twins nor " +
+			"methods")
 		return false, nil
 	case err != nil:
 		return false, err
@@ -81,7 +84,8 @@ func (p *pace) obey(ctx context.Context, client *device.Client, out *printer) (b
 				out.line("device     cannot answer to version %d of its desired properties: %v", d.Version, err)
 			}
 		}),
-		// The answer belongs to the connection that brought the call, so the reboot, here a new connection, comes a moment after it.
+		// The answer belongs to the connection that brought the call, so the reboot, here a new
+		// connection, comes a moment after it.
 		client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) {
 			out.line("device     is told to reboot")
 			time.AfterFunc(rebootAfter, func() { client.Reconnect() }) // too late after Close: it does nothing then
@@ -114,7 +118,8 @@ func (p *pace) answer(d device.Desired, out *printer) (patch pnp.Patch, err erro
 		return patch, err
 	}
 	isInterval := func(wish pnp.Property) bool { return wish.Name == "interval" }
-	if d.Full && !slices.ContainsFunc(wishes, isInterval) { // nothing is desired, or any more: it may have been removed while nobody told the device
+	if d.Full && !slices.ContainsFunc(wishes, isInterval) {
+		// nothing is desired, or any more: it may have been removed while nobody told the device
 		wishes = append(wishes, pnp.Property{Name: "interval", Value: json.RawMessage("null"), Version: d.Version})
 	}
 	for _, wish := range wishes {
@@ -127,7 +132,8 @@ func (p *pace) answer(d device.Desired, out *printer) (patch pnp.Patch, err erro
 	return patch, nil
 }
 
-// wishes are what the in-process hub's back end wants meanwhile: half the rate for a while, and a reboot. Faults may come in between, so it is patient.
+// wishes are what the in-process hub's back end wants meanwhile: half the rate for a while, and a
+// reboot. Faults may come in between, so it is patient.
 type wishes struct {
 	version int64 // of the desired properties that it has set last
 	usual   float64
@@ -135,7 +141,8 @@ type wishes struct {
 	err     error
 }
 
-// play wishes until ctx ends. until waits for an instant of the schedule, and reports whether it has come.
+// play wishes until ctx ends. until waits for an instant of the schedule, and reports whether it
+// has come.
 func (w *wishes) play(ctx context.Context, s *show, until func(time.Duration) bool) {
 	desire := func(value string) {
 		version, err := s.hub.PatchDesired(s.device, `{"interval":`+value+`}`)
@@ -153,7 +160,8 @@ func (w *wishes) play(ctx context.Context, s *show, until func(time.Duration) bo
 	}
 	for range 5 { // an answer may be lost with its connection; nobody minds a second reboot
 		var err error
-		w.reboot, err = s.hub.CallMethod(ctx, s.device, testbroker.MethodCall{Name: "reboot", ConnectTimeout: 5 * time.Second, ResponseTimeout: 2 * time.Second})
+		w.reboot, err = s.hub.CallMethod(ctx, s.device, testbroker.MethodCall{Name: "reboot", ConnectTimeout: 5 * time.Second,
+			ResponseTimeout: 2 * time.Second})
 		if ctx.Err() != nil {
 			return
 		}
@@ -185,7 +193,8 @@ func (w *wishes) check(ctx context.Context, s *show) error {
 			} `json:"interval"`
 		}
 		err := json.Unmarshal(t.Reported, &reported)
-		return err == nil && reported.Interval.AV == w.version && reported.Interval.AC == pnp.Initial && reported.Interval.Value == w.usual
+		return err == nil && reported.Interval.AV == w.version && reported.Interval.AC == pnp.Initial &&
+			reported.Interval.Value == w.usual
 	})
 	if err != nil {
 		return fmt.Errorf("the device did not answer to version %d of its desired properties: %w", w.version, err)

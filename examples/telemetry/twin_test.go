@@ -41,7 +41,8 @@ func TestThePaceFollowsTheInterval(t *testing.T) {
 	})
 }
 
-// All that is desired takes the place of what was: an interval that was removed while the device was away is the usual one again, in what it does as in what it reports.
+// All that is desired takes the place of what was: an interval that was removed while the device
+// was away is the usual one again, in what it does as in what it reports.
 func TestThePaceForgetsAnIntervalThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(4)
@@ -61,7 +62,8 @@ func TestThePaceForgetsAnIntervalThatIsGone(t *testing.T) {
 		require.Empty(t, tell(false, 3, `{"colour":"red","$version":3}`), "a patch without it changes nothing")
 		time.Sleep(2 * time.Second)
 		require.Equal(t, 2, p.now())
-		require.JSONEq(t, `{"interval":{"value":0.25,"ac":203,"av":5,"ad":"the usual one"}}`, tell(true, 5, `{"colour":"red","$version":5}`))
+		require.JSONEq(t, `{"interval":{"value":0.25,"ac":203,"av":5,"ad":"the usual one"}}`,
+			tell(true, 5, `{"colour":"red","$version":5}`))
 		time.Sleep(2 * time.Second)
 		require.Equal(t, 10, p.now())
 	})

@@ -1,7 +1,9 @@
 // Command twin is a device that goes by its desired properties, and says so in its reported ones.
 //
-// Without a connection string it brings its own hub, whose back end changes its mind: once while the device is connected, three times while it is away. The device is told
-// the first change, and after the outage what is desired by then, once. The exit status is 0 only if it was told exactly that, and the hub has all answers.
+// Without a connection string it brings its own hub, whose back end changes its mind: once while
+// the device is connected, three times while it is away. The device is told the first change, and
+// after the outage what is desired by then, once. The exit status is 0 only if it was told exactly
+// that, and the hub has all answers.
 //
 //	go run ./examples/twin                     over MQTT
 //	go run ./examples/twin -transport amqp     the same over AMQP 1.0
@@ -26,7 +28,8 @@ import (
 func main() {
 	var to ways.Target
 	to.Flags()
-	transport := flag.String("transport", "mqtt", "what carries the twin: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
+	transport := flag.String("transport", "mqtt",
+		"what carries the twin: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
 	ways.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
 }
 
@@ -42,7 +45,8 @@ func run(ctx context.Context, name string, to ways.Target) error {
 		return err
 	}
 	defer stage.Close()
-	client, err := device.New(stage.Creds, stage.Transport, &device.Options{OnStatus: func(s device.Status) { fmt.Println("device  ", s.State, s.Reason) }})
+	client, err := device.New(stage.Creds,
+		stage.Transport, &device.Options{OnStatus: func(s device.Status) { fmt.Println("device  ", s.State, s.Reason) }})
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,8 @@ package amqpwire
 
 import "fmt"
 
-// A composite is a described list with a table of fields. Its method fields is that table, for both directions.
+// A composite is a described list with a table of fields. Its method fields is that table, for both
+// directions.
 type composite interface {
 	code() uint64
 	fields(*fieldset)
@@ -330,12 +331,14 @@ const (
 var names = map[uint64]Symbol{
 	codeOpen: "amqp:open:list", codeBegin: "amqp:begin:list", codeAttach: "amqp:attach:list", codeFlow: "amqp:flow:list",
 	codeTransfer: "amqp:transfer:list", codeDisposition: "amqp:disposition:list", codeDetach: "amqp:detach:list",
-	codeEnd: "amqp:end:list", codeClose: "amqp:close:list", codeError: "amqp:error:list", codeReceived: "amqp:received:list",
+	codeEnd: "amqp:end:list", codeClose: "amqp:close:list", codeError: "amqp:error:list",
+	codeReceived: "amqp:received:list",
 	codeAccepted: "amqp:accepted:list", codeRejected: "amqp:rejected:list", codeReleased: "amqp:released:list",
 	codeModified: "amqp:modified:list", codeSource: "amqp:source:list", codeTarget: "amqp:target:list",
 	codeCoordinator: "amqp:coordinator:list", codeMechanisms: "amqp:sasl-mechanisms:list", codeInit: "amqp:sasl-init:list",
-	codeChallenge: "amqp:sasl-challenge:list", codeResponse: "amqp:sasl-response:list", codeOutcome: "amqp:sasl-outcome:list",
-	codeHeader: "amqp:header:list", codeDeliveryAnnotations: "amqp:delivery-annotations:map",
+	codeChallenge: "amqp:sasl-challenge:list", codeResponse: "amqp:sasl-response:list",
+	codeOutcome: "amqp:sasl-outcome:list",
+	codeHeader:  "amqp:header:list", codeDeliveryAnnotations: "amqp:delivery-annotations:map",
 	codeMessageAnnotations: "amqp:message-annotations:map", codeProperties: "amqp:properties:list",
 	codeApplicationProperties: "amqp:application-properties:map", codeData: "amqp:data:binary",
 	codeSequence: "amqp:amqp-sequence:list", codeValue: "amqp:amqp-value:*", codeFooter: "amqp:footer:map",

@@ -251,8 +251,8 @@ func (d *decoder) pairs(count, depth int) (Map, error) {
 	return m, nil
 }
 
-// keyOf returns a form of a key that equals that of an equal key; false for the types that Go cannot compare, and
-// no one uses.
+// keyOf returns a form of a key that equals that of an equal key; false for the types that Go
+// cannot compare, and no one uses.
 func keyOf(key any) (any, bool) {
 	type binary string
 	switch k := key.(type) {

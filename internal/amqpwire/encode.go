@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Append appends the shortest encoding of a value. It fails for a Go type that stands for no type of AMQP, a string
-// that is not UTF-8, a symbol that is not ASCII, an array of different types, and nesting beyond measure; dst then has
-// no defined end.
+// Append appends the shortest encoding of a value. It fails for a Go type that stands for no type
+// of AMQP, a string that is not UTF-8, a symbol that is not ASCII, an array of different types, and
+// nesting beyond measure; dst then has no defined end.
 func Append(dst []byte, v any) ([]byte, error) { return appendValue(dst, v, 0) }
 
 func appendValue(dst []byte, v any, depth int) ([]byte, error) {
@@ -65,11 +65,14 @@ func appendValue(dst []byte, v any, depth int) ([]byte, error) {
 			return append(append(dst, codeSymbol8, byte(len(v))), v...), nil
 		}
 	case List:
-		return appendCompound(dst, codeList8, codeList32, len(v), depth, func(dst []byte) ([]byte, error) { return appendAll(dst, v, depth+1) })
+		return appendCompound(dst, codeList8,
+			codeList32, len(v), depth, func(dst []byte) ([]byte, error) { return appendAll(dst, v, depth+1) })
 	case Map:
-		return appendCompound(dst, codeMap8, codeMap32, 2*len(v), depth, func(dst []byte) ([]byte, error) { return appendPairs(dst, v, depth+1) })
+		return appendCompound(dst, codeMap8,
+			codeMap32, 2*len(v), depth, func(dst []byte) ([]byte, error) { return appendPairs(dst, v, depth+1) })
 	case Array:
-		return appendCompound(dst, codeArray8, codeArray32, len(v), depth, func(dst []byte) ([]byte, error) { return appendItems(dst, v, depth+1) })
+		return appendCompound(dst, codeArray8,
+			codeArray32, len(v), depth, func(dst []byte) ([]byte, error) { return appendItems(dst, v, depth+1) })
 	case *Described:
 		dst, err := appendValue(append(dst, codeDescribed), v.Descriptor, depth+1)
 		if err != nil {
@@ -85,7 +88,8 @@ func appendValue(dst []byte, v any, depth int) ([]byte, error) {
 }
 
 // appendCompound writes a list, map or array, with lengths of one byte where they do.
-func appendCompound(dst []byte, small, large byte, count, depth int, body func([]byte) ([]byte, error)) ([]byte, error) {
+func appendCompound(dst []byte, small, large byte, count, depth int, body func([]byte) ([]byte, error)) ([]byte,
+	error) {
 	if count == 0 && small == codeList8 {
 		return append(dst, codeList0), nil
 	}
@@ -130,7 +134,8 @@ func appendPairs(dst []byte, m Map, depth int) ([]byte, error) {
 	return dst, nil
 }
 
-// appendItems writes the one constructor of an array and its items, each in the widest form of the type.
+// appendItems writes the one constructor of an array and its items, each in the widest form of the
+// type.
 func appendItems(dst []byte, all Array, depth int) ([]byte, error) {
 	if depth > maxDepth {
 		return dst, fmt.Errorf("amqp: value nested more than %d deep", maxDepth)

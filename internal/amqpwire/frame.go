@@ -8,7 +8,8 @@ import (
 const (
 	// HeaderSize is the size of a frame's header without extension, and of a protocol header.
 	HeaderSize = 8
-	// MinMaxFrameSize is the size of frames that every peer takes, and the limit before an open was read.
+	// MinMaxFrameSize is the size of frames that every peer takes, and the limit before an open was
+	// read.
 	MinMaxFrameSize = 512
 )
 
@@ -35,8 +36,8 @@ type Frame struct {
 	Body    []byte // shares memory with what was split; empty in a frame that only keeps a connection alive
 }
 
-// Split takes a frame off the front of b. n is its size, zero as long as b does not hold all of it. A frame that is
-// larger than limit or makes no sense is an error.
+// Split takes a frame off the front of b. n is its size, zero as long as b does not hold all of it.
+// A frame that is larger than limit or makes no sense is an error.
 func Split(b []byte, limit uint32) (f Frame, n int, err error) {
 	if len(b) < 4 {
 		return Frame{}, 0, nil
@@ -62,7 +63,8 @@ func Split(b []byte, limit uint32) (f Frame, n int, err error) {
 	return Frame{}, 0, nil
 }
 
-// Performative reads what the body of a frame begins with. The payload is the rest; it shares memory with the frame.
+// Performative reads what the body of a frame begins with. The payload is the rest; it shares
+// memory with the frame.
 func (f Frame) Performative() (p Performative, payload []byte, err error) {
 	kinds := performatives
 	if f.Type == FrameSASL {
@@ -87,8 +89,8 @@ func (f Frame) Performative() (p Performative, payload []byte, err error) {
 	return c, d.b, nil
 }
 
-// AppendFrame appends a frame. A nil performative makes one that only keeps a connection alive. It fails as [Append]
-// does.
+// AppendFrame appends a frame. A nil performative makes one that only keeps a connection alive. It
+// fails as [Append] does.
 func AppendFrame(dst []byte, channel uint16, p Performative, payload []byte) ([]byte, error) {
 	start := len(dst)
 	kind := FrameAMQP

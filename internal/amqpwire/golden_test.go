@@ -25,7 +25,8 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// Written by hand from the tables of the standard [1.6]: constructor, then the data, numbers with the high byte first.
+// Written by hand from the tables of the standard [1.6]: constructor, then the data, numbers with
+// the high byte first.
 var goldenValues = []struct {
 	value any
 	wire  string
@@ -129,7 +130,8 @@ func TestLongValues(t *testing.T) {
 	}{
 		{long, "b1 00 00 01 00"}, {Symbol(long), "b3 00 00 01 00"}, {[]byte(long), "b0 00 00 01 00"},
 		{List{long}, "d0 00 00 01 09 00 00 00 01 b1"}, {Map{{long, nil}}, "d1 00 00 01 0a 00 00 00 02 b1"},
-		{make(List, 256), "d0 00 00 01 04 00 00 01 00 40"}, {make(List, 254), "c0 ff fe 40"}, {make(List, 255), "d0 00 00 01 03 00 00 00 ff"},
+		{make(List, 256), "d0 00 00 01 04 00 00 01 00 40"}, {make(List, 254), "c0 ff fe 40"}, {make(List, 255),
+			"d0 00 00 01 03 00 00 00 ff"},
 		{Array{long}, "f0 00 00 01 09 00 00 00 01 b1 00 00 01 00"},
 	} {
 		b, err := Append(nil, c.value)
@@ -145,11 +147,15 @@ func TestLongValues(t *testing.T) {
 func TestMalformedValues(t *testing.T) {
 	for _, wire := range []string{
 		"", "00", "00 53", "00 53 24", "01", "10", "46", "57 00", "62 00 00", "75 00 00 00 00", "85 00 00 00 00 00 00 00 00",
-		"56 02", "50", "60 00", "70 00 00 00", "80 00 00 00 00 00 00 00", "98 00", "a0", "a0 01", "a2 00", "b0 00 00 00", "b0 00 00 00 01", "b0 80 00 00 00", "b0 ff ff ff ff",
+		"56 02", "50", "60 00", "70 00 00 00", "80 00 00 00 00 00 00 00", "98 00", "a0", "a0 01", "a2 00", "b0 00 00 00",
+		"b0 00 00 00 01", "b0 80 00 00 00", "b0 ff ff ff ff",
 		"a1 01 ff", "a3 01 ff", "73 00 11 00 00", "73 00 00 d8 00",
-		"c0", "c0 00", "c0 02 01", "c0 01 01", "c0 02 00 40", "c0 03 01 40 40", "c0 02 05 40", "d0 00 00 00 04 ff ff ff ff", "d0 00 00 00 00",
-		"c1 02 01 40", "c1 05 04 40 40 40 40", `c1 07 04 52 01 40 52 01 40 `, "c1 09 04 52 01 40 70 00 00 00 01 40", "c2 01 00", "e1 02 00 40",
-		"e0 01 00", "e0 02 01 50", "e0 04 01 50 01 01", "e0 03 00 50 01", "f0 00 00 00 05 7f ff ff ff 40", "f0 00 00 00 05 00 00 ff ff 40", "e0 05 01 00 53 01 00", "e0 02 00 00",
+		"c0", "c0 00", "c0 02 01", "c0 01 01", "c0 02 00 40", "c0 03 01 40 40", "c0 02 05 40", "d0 00 00 00 04 ff ff ff ff",
+		"d0 00 00 00 00",
+		"c1 02 01 40", "c1 05 04 40 40 40 40", `c1 07 04 52 01 40 52 01 40 `, "c1 09 04 52 01 40 70 00 00 00 01 40",
+		"c2 01 00", "e1 02 00 40",
+		"e0 01 00", "e0 02 01 50", "e0 04 01 50 01 01", "e0 03 00 50 01", "f0 00 00 00 05 7f ff ff ff 40",
+		"f0 00 00 00 05 00 00 ff ff 40", "e0 05 01 00 53 01 00", "e0 02 00 00",
 	} {
 		_, _, err := Decode(unhex(t, wire))
 		var e *Error
@@ -187,16 +193,20 @@ func TestDepthIsBounded(t *testing.T) {
 
 func TestWhatCannotBeEncoded(t *testing.T) {
 	for _, v := range []any{
-		int(1), "\xff", Symbol("é"), struct{}{}, List{int(1)}, Map{{int(1), nil}}, Map{{nil, int(1)}}, Array{uint8(1), uint16(1)}, Array{int(1)},
-		Array{&Described{uint64(1), uint8(1)}, uint8(1)}, Array{&Described{uint64(1), uint8(1)}, &Described{uint64(2), uint8(1)}},
-		Array{&Described{uint64(1), &Described{uint64(1), nil}}}, &Described{int(1), nil}, &Described{nil, int(1)}, Array{"\xff"}, Array{Symbol("\xff")},
+		int(1), "\xff", Symbol("é"), struct{}{}, List{int(1)}, Map{{int(1), nil}}, Map{{nil, int(1)}},
+		Array{uint8(1), uint16(1)}, Array{int(1)},
+		Array{&Described{uint64(1), uint8(1)}, uint8(1)}, Array{&Described{uint64(1), uint8(1)},
+			&Described{uint64(2), uint8(1)}},
+		Array{&Described{uint64(1), &Described{uint64(1), nil}}}, &Described{int(1), nil}, &Described{nil, int(1)},
+		Array{"\xff"}, Array{Symbol("\xff")},
 	} {
 		_, err := Append(nil, v)
 		require.Error(t, err, "%v", v)
 	}
 }
 
-// Written by hand from the tables of the standard [2.7, 3.4, 3.5, 5.3]. Each begins with the frame's header: size, doff 2, type, channel.
+// Written by hand from the tables of the standard [2.7, 3.4, 3.5, 5.3]. Each begins with the
+// frame's header: size, doff 2, type, channel.
 var goldenFrames = []struct {
 	channel uint16
 	body    Performative
@@ -204,21 +214,34 @@ var goldenFrames = []struct {
 	wire    string
 }{
 	{0, nil, "", "00000008 02 00 0000"},
-	{0, &Open{ContainerID: "c", MaxFrameSize: maxUint32, ChannelMax: maxUint16}, "", `00000011 02 00 0000 00 53 10 c0 04 01 a1 01 "c"`},
-	{0, &Open{ContainerID: "c", Hostname: "h", MaxFrameSize: 65536, ChannelMax: 8191, IdleTimeout: Some(uint32(240000))}, "",
+	{0, &Open{ContainerID: "c", MaxFrameSize: maxUint32, ChannelMax: maxUint16}, "",
+		`00000011 02 00 0000 00 53 10 c0 04 01 a1 01 "c"`},
+	{0, &Open{ContainerID: "c", Hostname: "h", MaxFrameSize: 65536, ChannelMax: 8191, IdleTimeout: Some(uint32(240000))},
+		"",
 		`00000021 02 00 0000 00 53 10 c0 14 05 a1 01 "c" a1 01 "h" 70 00010000 60 1fff 70 0003a980`},
-	{0, &Open{ContainerID: "c", MaxFrameSize: maxUint32, ChannelMax: maxUint16, OutgoingLocales: []Symbol{"en-US"}, Properties: Map{{Symbol("p"), "v"}}}, "",
+	{0, &Open{ContainerID: "c", MaxFrameSize: maxUint32, ChannelMax: maxUint16, OutgoingLocales: []Symbol{"en-US"},
+		Properties: Map{{Symbol("p"),
+			"v"}}}, "",
 		`0000002e 02 00 0000 00 53 10 c0 21 0a a1 01 "c" 40 40 40 40 e0 0b 01 b3 00000005 "en-US" 40 40 40 c1 07 02 a3 01 "p" a1 01 "v"`},
-	{3, &Begin{RemoteChannel: Some(uint16(3)), NextOutgoingID: 0, IncomingWindow: 2048, OutgoingWindow: 0x7fffffff, HandleMax: 255}, "",
+	{3, &Begin{RemoteChannel: Some(uint16(3)), NextOutgoingID: 0, IncomingWindow: 2048, OutgoingWindow: 0x7fffffff,
+		HandleMax: 255},
+		"",
 		"0000001e 02 00 0003 00 53 11 c0 11 05 60 0003 43 70 00000800 70 7fffffff 52 ff"},
-	{1, &Attach{Name: "n", Handle: 1, Role: RoleReceiver, SndSettleMode: SendMixed, Source: &Source{Address: "$cbs", ExpiryPolicy: SessionEnd},
+	{1, &Attach{Name: "n", Handle: 1, Role: RoleReceiver, SndSettleMode: SendMixed, Source: &Source{Address: "$cbs",
+		ExpiryPolicy: SessionEnd},
 		Target: &Target{ExpiryPolicy: SessionEnd}}, "",
 		`00000026 02 00 0001 00 53 12 c0 19 07 a1 01 "n" 52 01 41 40 40 00 53 28 c0 07 01 a1 04 "$cbs" 00 53 29 45`},
-	{1, &Attach{Name: "n", Role: RoleSender, SndSettleMode: SendSettled, RcvSettleMode: ReceiveSecond, Target: &Coordinator{}, InitialDeliveryCount: Some(uint32(0)), MaxMessageSize: 1}, "",
+	{1, &Attach{Name: "n", Role: RoleSender, SndSettleMode: SendSettled, RcvSettleMode: ReceiveSecond,
+		Target: &Coordinator{}, InitialDeliveryCount: Some(uint32(0)), MaxMessageSize: 1},
+		"",
 		`00000021 02 00 0001 00 53 12 c0 14 0b a1 01 "n" 43 42 50 01 50 01 40 00 53 30 45 40 40 43 53 01`},
-	{0, &Flow{NextIncomingID: Some(uint32(0)), IncomingWindow: 1, NextOutgoingID: 2, OutgoingWindow: 3, Handle: Some(uint32(0)), DeliveryCount: Some(uint32(0)), LinkCredit: Some(uint32(100)), Drain: true}, "",
+	{0, &Flow{NextIncomingID: Some(uint32(0)), IncomingWindow: 1, NextOutgoingID: 2, OutgoingWindow: 3,
+		Handle: Some(uint32(0)), DeliveryCount: Some(uint32(0)), LinkCredit: Some(uint32(100)), Drain: true},
+		"",
 		"0000001b 02 00 0000 00 53 13 c0 0e 09 43 52 01 52 02 52 03 43 43 52 64 40 41"},
-	{0, &Transfer{DeliveryID: Some(uint32(7)), DeliveryTag: []byte{1, 2}, MessageFormat: Some(BatchFormat), Settled: Some(false)}, "00 53 75 a0 00",
+	{0, &Transfer{DeliveryID: Some(uint32(7)), DeliveryTag: []byte{1, 2}, MessageFormat: Some(BatchFormat),
+		Settled: Some(false)},
+		"00 53 75 a0 00",
 		"00000020 02 00 0000 00 53 14 c0 0e 05 43 52 07 a0 02 01 02 70 80 01 37 00 42 00 53 75 a0 00"},
 	{0, &Transfer{Handle: 300, More: true, Aborted: true, State: &Accepted{}, RcvSettleMode: Some(ReceiveSecond)}, "",
 		"00000020 02 00 0000 00 53 14 c0 13 0a 70 0000012c 40 40 40 40 41 50 01 00 53 24 45 40 41"},
@@ -228,14 +251,19 @@ var goldenFrames = []struct {
 		`00000027 02 00 0000 00 53 15 c0 1a 05 42 52 01 40 40 00 53 25 c0 0f 01 00 53 1d c0 09 02 a3 03 "a:b" a1 01 "d"`},
 	{0, &Disposition{Role: RoleReceiver, State: &Modified{DeliveryFailed: true, UndeliverableHere: true}}, "",
 		"0000001a 02 00 0000 00 53 15 c0 0d 05 41 43 40 40 00 53 27 c0 03 02 41 41"},
-	{0, &Disposition{Role: RoleReceiver, State: &Released{}}, "", "00000016 02 00 0000 00 53 15 c0 09 05 41 43 40 40 00 53 26 45"},
-	{0, &Disposition{Role: RoleReceiver, State: &Received{1, 2}}, "", "0000001c 02 00 0000 00 53 15 c0 0f 05 41 43 40 40 00 53 23 c0 05 02 52 01 53 02"},
-	{0, &Detach{Handle: 2, Closed: true, Error: &Error{Condition: "a:b"}}, "", `0000001c 02 00 0000 00 53 16 c0 0f 03 52 02 41 00 53 1d c0 06 01 a3 03 "a:b"`},
+	{0, &Disposition{Role: RoleReceiver, State: &Released{}}, "",
+		"00000016 02 00 0000 00 53 15 c0 09 05 41 43 40 40 00 53 26 45"},
+	{0, &Disposition{Role: RoleReceiver, State: &Received{1, 2}}, "",
+		"0000001c 02 00 0000 00 53 15 c0 0f 05 41 43 40 40 00 53 23 c0 05 02 52 01 53 02"},
+	{0, &Detach{Handle: 2, Closed: true, Error: &Error{Condition: "a:b"}}, "",
+		`0000001c 02 00 0000 00 53 16 c0 0f 03 52 02 41 00 53 1d c0 06 01 a3 03 "a:b"`},
 	{9, &End{}, "", "0000000c 02 00 0009 00 53 17 45"},
 	{0, &Close{Error: &Error{Condition: "a:b", Info: Map{{Symbol("k"), int32(1)}}}}, "",
 		`00000022 02 00 0000 00 53 18 c0 15 01 00 53 1d c0 0f 03 a3 03 "a:b" 40 c1 06 02 a3 01 "k" 54 01`},
-	{0, &Mechanisms{Mechanisms: []Symbol{"PLAIN"}}, "", `0000001b 02 01 0000 00 53 40 c0 0e 01 e0 0b 01 b3 00000005 "PLAIN"`},
-	{0, &Init{Mechanism: "PLAIN", InitialResponse: []byte("\x00u\x00p")}, "", `0000001b 02 01 0000 00 53 41 c0 0e 02 a3 05 "PLAIN" a0 04 00 "u" 00 "p"`},
+	{0, &Mechanisms{Mechanisms: []Symbol{"PLAIN"}}, "",
+		`0000001b 02 01 0000 00 53 40 c0 0e 01 e0 0b 01 b3 00000005 "PLAIN"`},
+	{0, &Init{Mechanism: "PLAIN", InitialResponse: []byte("\x00u\x00p")}, "",
+		`0000001b 02 01 0000 00 53 41 c0 0e 02 a3 05 "PLAIN" a0 04 00 "u" 00 "p"`},
 	{0, &Challenge{Challenge: []byte{1}}, "", "00000011 02 01 0000 00 53 42 c0 04 01 a0 01 01"},
 	{0, &Response{Response: []byte{1}}, "", "00000011 02 01 0000 00 53 43 c0 04 01 a0 01 01"},
 	{0, &Outcome{Code: SASLAuth}, "", "00000010 02 01 0000 00 53 44 c0 03 01 50 01"},
@@ -268,7 +296,8 @@ func TestGoldenFrames(t *testing.T) {
 }
 
 func TestFramesThatMakeNoSense(t *testing.T) {
-	for _, c := range []string{"00000000", "00000007", "00000201 02 00 0000", "ffffffff", "00000008 01 00 0000", "00000008 03 00 0000", "00000008 02 02 0000", "00000010 ff 00 0000"} {
+	for _, c := range []string{"00000000", "00000007", "00000201 02 00 0000", "ffffffff", "00000008 01 00 0000",
+		"00000008 03 00 0000", "00000008 02 02 0000", "00000010 ff 00 0000"} {
 		_, _, err := Split(unhex(t, c), 512)
 		var e *Error
 		require.ErrorAs(t, err, &e, c)
@@ -285,8 +314,11 @@ func TestFramesThatMakeNoSense(t *testing.T) {
 
 func TestBodiesThatMakeNoSense(t *testing.T) {
 	for wire, condition := range map[string]Symbol{
-		"40": DecodeError, "45": DecodeError, "00 53 10 40": DecodeError, "00 53 19 45": DecodeError, "00 a1 01 41 45": DecodeError, "00 53 44 c0 03 01 50 01": DecodeError,
-		"00 53 10 45": InvalidField, "00 53 10 c0 02 01 40": InvalidField, "00 53 11 c0 05 04 40 43 43 40": InvalidField,
+		"40": DecodeError, "45": DecodeError, "00 53 10 40": DecodeError, "00 53 19 45": DecodeError,
+		"00 a1 01 41 45":          DecodeError,
+		"00 53 44 c0 03 01 50 01": DecodeError,
+		"00 53 10 45":             InvalidField, "00 53 10 c0 02 01 40": InvalidField,
+		"00 53 11 c0 05 04 40 43 43 40":                          InvalidField,
 		"00 53 10 c0 02 01 43":                                   DecodeError, // container id is no string
 		"00 53 17 c0 02 01 41":                                   DecodeError, // error is no composite
 		"00 53 17 c0 05 01 00 53 24 45":                          DecodeError, // but another composite
@@ -327,10 +359,13 @@ var goldenMessages = []struct {
 	{&Message{Sequence: []List{{nil}}}, "00 53 76 c0 02 01 40"},
 	{&Message{Value: "t", HasValue: true}, `00 53 77 a1 01 "t"`},
 	{&Message{HasValue: true}, "00 53 77 40"},
-	{&Message{Header: &Header{Durable: true, Priority: 4, TTL: Some(uint32(1)), DeliveryCount: 2}, Data: [][]byte{{}}}, "00 53 70 c0 08 05 41 40 52 01 40 52 02 00 53 75 a0 00"},
+	{&Message{Header: &Header{Durable: true, Priority: 4, TTL: Some(uint32(1)), DeliveryCount: 2}, Data: [][]byte{{}}},
+		"00 53 70 c0 08 05 41 40 52 01 40 52 02 00 53 75 a0 00"},
 	{&Message{
-		DeliveryAnnotations: Map{{Symbol("d"), true}}, MessageAnnotations: Map{{Symbol("x-opt-sequence-number"), uint64(5)}, {uint64(1), nil}},
-		Properties:            &Properties{MessageID: UUID{15: 1}, UserID: []byte("u"), To: Some("t"), CorrelationID: uint64(7), ContentType: "c", AbsoluteExpiryTime: Some(Timestamp(1)), GroupSequence: Some(uint32(0))},
+		DeliveryAnnotations: Map{{Symbol("d"), true}}, MessageAnnotations: Map{{Symbol("x-opt-sequence-number"), uint64(5)},
+			{uint64(1), nil}},
+		Properties: &Properties{MessageID: UUID{15: 1}, UserID: []byte("u"), To: Some("t"),
+			CorrelationID: uint64(7), ContentType: "c", AbsoluteExpiryTime: Some(Timestamp(1)), GroupSequence: Some(uint32(0))},
 		ApplicationProperties: Map{{"status-code", int32(200)}}, Data: [][]byte{{0xff}}, Footer: Map{},
 	}, `00 53 71 c1 05 02 a3 01 "d" 41
 		00 53 72 c1 1d 04 a3 15 "x-opt-sequence-number" 53 05 53 01 40
@@ -355,8 +390,10 @@ func TestGoldenMessages(t *testing.T) {
 
 func TestMessagesThatMakeNoSense(t *testing.T) {
 	for _, wire := range []string{
-		"40", "00 53 6f 40", "00 53 79 40", "00 53 75 45", "00 53 76 40", "00 53 70 40", "00 53 72 45", "00 53 74 40", "00 53 78 40",
-		"00 53 75 a0 00 00 53 70 45", "00 53 70 45 00 53 70 45", "00 53 77 40 00 53 77 40", "00 53 75 a0 00 00 53 77 40", "00 53 75 a0 00 00 53 76 45",
+		"40", "00 53 6f 40", "00 53 79 40", "00 53 75 45", "00 53 76 40", "00 53 70 40", "00 53 72 45", "00 53 74 40",
+		"00 53 78 40",
+		"00 53 75 a0 00 00 53 70 45", "00 53 70 45 00 53 70 45", "00 53 77 40 00 53 77 40", "00 53 75 a0 00 00 53 77 40",
+		"00 53 75 a0 00 00 53 76 45",
 		`00 53 74 c1 05 02 a3 01 "a" 40`, `00 53 74 c1 05 02 a1 01 "a" 45`, `00 53 72 c1 05 02 a1 01 "a" 40`,
 		"00 53 73 c0 02 01 41", "00 53 73 c0 03 02 40 41", "00 53 75 a0 01",
 	} {
@@ -374,7 +411,8 @@ func TestMapsAndTexts(t *testing.T) {
 	require.Empty(t, m.Text("c"))
 	_, ok := m.Get("c")
 	require.False(t, ok)
-	require.Equal(t, "01020304-0506-0708-090a-0b0c0d0e0f10", UUID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}.String())
+	require.Equal(t, "01020304-0506-0708-090a-0b0c0d0e0f10", UUID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+		16}.String())
 	require.Equal(t, "a:b: c", Errorf("a:b", "c").Error())
 	require.Equal(t, "a:b", (&Error{Condition: "a:b"}).Error())
 }

@@ -1,6 +1,7 @@
 package amqpwire
 
-// BatchFormat is the message format of a batch: its body is data sections, each of which holds a message.
+// BatchFormat is the message format of a batch: its body is data sections, each of which holds a
+// message.
 const BatchFormat uint32 = 0x80013700
 
 // Message is a message [3.2]. Sections that are nil are absent.
@@ -10,8 +11,9 @@ type Message struct {
 	MessageAnnotations    Map
 	Properties            *Properties
 	ApplicationProperties Map
-	// The body is one of these: data sections, sequence sections, or a value if HasValue is set. The standard wants
-	// one; a message without any is read all the same, because there are clients that send it.
+	// The body is one of these: data sections, sequence sections, or a value if HasValue is set. The
+	// standard wants one; a message without any is read all the same, because there are clients that
+	// send it.
 	Data     [][]byte
 	Sequence []List
 	Value    any
@@ -83,8 +85,8 @@ func (m *Message) Body() []byte {
 	return all
 }
 
-// DecodeMessage reads a message. Sections must come in their order, and each but those of the body once. Nothing in it
-// shares memory with b.
+// DecodeMessage reads a message. Sections must come in their order, and each but those of the body
+// once. Nothing in it shares memory with b.
 func DecodeMessage(b []byte) (*Message, error) {
 	m := &Message{}
 	last := uint64(0)

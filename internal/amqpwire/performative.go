@@ -1,7 +1,7 @@
 package amqpwire
 
-// A Performative is what the body of a frame begins with: *Open, *Begin, *Attach, *Flow, *Transfer, *Disposition,
-// *Detach, *End, *Close, *Mechanisms, *Init, *Challenge, *Response or *Outcome.
+// A Performative is what the body of a frame begins with: *Open, *Begin, *Attach, *Flow, *Transfer,
+// *Disposition, *Detach, *End, *Close, *Mechanisms, *Init, *Challenge, *Response or *Outcome.
 type Performative interface{ composite }
 
 // Roles of a link's end.
@@ -286,7 +286,9 @@ var (
 	performatives = map[uint64]func() composite{
 		codeOpen: func() composite { return new(Open) }, codeBegin: func() composite { return new(Begin) },
 		codeAttach: func() composite { return new(Attach) }, codeFlow: func() composite { return new(Flow) },
-		codeTransfer: func() composite { return new(Transfer) }, codeDisposition: func() composite { return new(Disposition) },
+		codeTransfer: func() composite {
+			return new(Transfer)
+		}, codeDisposition: func() composite { return new(Disposition) },
 		codeDetach: func() composite { return new(Detach) }, codeEnd: func() composite { return new(End) },
 		codeClose: func() composite { return new(Close) },
 	}

@@ -1,9 +1,9 @@
-// Package amqpwire is the encoding of AMQP 1.0: values, composite types, messages and frames, from and to slices of
-// bytes. It knows nothing of connections, and holds no state.
+// Package amqpwire is the encoding of AMQP 1.0: values, composite types, messages and frames, from
+// and to slices of bytes. It knows nothing of connections, and holds no state.
 //
-// What is decoded is bounded by what came: nesting, counts and sizes are checked before anything is allocated, and
-// nothing that is decoded shares memory with the input unless it says so. Errors of decoding are *[Error] with the
-// condition that the standard has for them.
+// What is decoded is bounded by what came: nesting, counts and sizes are checked before anything is
+// allocated, and nothing that is decoded shares memory with the input unless it says so. Errors of
+// decoding are *[Error] with the condition that the standard has for them.
 //
 // Source: OASIS AMQP 1.0, parts 1 (types), 2 (transport), 3 (messaging) and 5 (security).
 package amqpwire
@@ -143,6 +143,7 @@ const (
 const (
 	// maxDepth is how deep values may be nested, descriptors included.
 	maxDepth = 32
-	// spareItems is how many items may be decoded beyond the number of bytes: items of an array can be empty.
+	// spareItems is how many items may be decoded beyond the number of bytes: items of an array can be
+	// empty.
 	spareItems = 1024
 )

@@ -62,7 +62,8 @@ func TestWalkerTellsWhatItSaw(t *testing.T) {
 
 func TestWalkerOpensComposites(t *testing.T) {
 	list := []byte{0xc0, 4, 2, codeTrue, 0x50, 9}
-	for name, head := range map[string][]byte{"short": {0, codeSmallUlong, 0x24}, "long": {0, codeUlong, 0, 0, 0, 0, 0, 0, 0, 0x24}} {
+	for name, head := range map[string][]byte{"short": {0, codeSmallUlong, 0x24}, "long": {0, codeUlong, 0, 0, 0, 0, 0, 0,
+		0, 0x24}} {
 		w := NewWalker(append(append(append([]byte(nil), head...), list...), 0x40), 100)
 		code, fields, count, err := w.Open()
 		if err != nil || code != 0x24 || count != 2 || len(w.Rest()) != 1 {
@@ -73,8 +74,9 @@ func TestWalkerOpensComposites(t *testing.T) {
 		}
 	}
 	for name, b := range map[string][]byte{
-		"nothing": nil, "a symbol": {0, codeSymbol8, 1, 'x', codeList0}, "no list": {0, codeSmallUlong, 1, codeNull}, "cut short": {0, codeSmallUlong, 1, 0xc0, 9, 1},
-		"no value": {0, codeSmallUlong, 1}, "too many": {0, codeSmallUlong, 1, 0xd0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff},
+		"nothing": nil, "a symbol": {0, codeSymbol8, 1, 'x', codeList0}, "no list": {0, codeSmallUlong, 1, codeNull},
+		"cut short": {0, codeSmallUlong, 1, 0xc0, 9, 1},
+		"no value":  {0, codeSmallUlong, 1}, "too many": {0, codeSmallUlong, 1, 0xd0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff},
 	} {
 		w := NewWalker(b, 100)
 		if _, _, _, err := w.Open(); err == nil {

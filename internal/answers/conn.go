@@ -12,17 +12,19 @@ import (
 var (
 	// ErrUnasked is why a connection ended whose peer sent bytes while no answer was due.
 	ErrUnasked = errors.New("the peer sent bytes that no request asked for")
-	// ErrMalformed is why a connection ended whose peer sent a chunk or a trailer that is not HTTP/1.1.
+	// ErrMalformed is why a connection ended whose peer sent a chunk or a trailer that is not
+	// HTTP/1.1.
 	ErrMalformed = errors.New("the peer's answer has a malformed chunk or trailer")
 	// ErrLongHead is why a connection ended whose peer sent a longer head than New allows.
 	ErrLongHead = errors.New("the head of the peer's answer is too long")
 )
 
-// Conn is a connection whose Read returns the bytes of answers and nothing else. When a byte comes that
-// belongs to no answer, that Read or the next one fails, and so does each Read and Write after it.
+// Conn is a connection whose Read returns the bytes of answers and nothing else. When a byte comes
+// that belongs to no answer, that Read or the next one fails, and so does each Read and Write after
+// it.
 //
-// The caller announces each request with Next. One goroutine may read while another one writes. Read
-// copies the heads of answers, and of bodies nothing.
+// The caller announces each request with Next. One goroutine may read while another one writes.
+// Read copies the heads of answers, and of bodies nothing.
 type Conn struct {
 	net.Conn
 	tls *tls.ConnectionState
@@ -33,8 +35,8 @@ type Conn struct {
 	err   error // ends the connection
 }
 
-// New returns a Conn over c, which carries HTTP/1. limit is the size of the longest head of an answer;
-// it is at least http.Transport.MaxResponseHeaderBytes, so that net/http notices first.
+// New returns a Conn over c, which carries HTTP/1. limit is the size of the longest head of an
+// answer; it is at least http.Transport.MaxResponseHeaderBytes, so that net/http notices first.
 func New(c net.Conn, limit int) *Conn {
 	own := &Conn{Conn: c, frame: frame{limit: limit}}
 	if secure, ok := c.(*tls.Conn); ok {
@@ -51,9 +53,11 @@ func (c *Conn) TLS() *tls.ConnectionState { return c.tls }
 // NetConn returns the connection below.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// Next says that the next Write begins a request. The request before it was written whole and answered.
+// Next says that the next Write begins a request. The request before it was written whole and
+// answered.
 //
-// A Write alone does not tell: after an early answer, such as 413, the rest of that request still goes out.
+// A Write alone does not tell: after an early answer, such as 413, the rest of that request still
+// goes out.
 func (c *Conn) Next() {
 	c.mu.Lock()
 	c.next = true
@@ -85,8 +89,8 @@ func (c *Conn) begin(p []byte) error {
 	return c.err
 }
 
-// Read returns the next bytes of the answer that is due. It returns io.EOF with the last ones if others came behind
-// them, and ErrUnasked after that.
+// Read returns the next bytes of the answer that is due. It returns io.EOF with the last ones if
+// others came behind them, and ErrUnasked after that.
 func (c *Conn) Read(p []byte) (int, error) {
 	if err := c.Err(); err != nil {
 		return 0, err

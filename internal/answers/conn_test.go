@@ -182,7 +182,8 @@ func TestChunksAreReadStrictly(t *testing.T) {
 	}
 	for _, body := range []string{
 		"\r\n", ";x\r\n", "x\r\n", "-1\r\n", "+1\r\n", "0x1\r\n", " 1\r\n", "1 1\r\n", "5\nhello\r\n", "5\rhello", "5 ;x\r\n",
-		"00000000000000001\r\n", "5;x\nhello\r\n", "5\r\nhello!", "5\r\nhello\n", "5\r\nhello\r\r", "5;" + strings.Repeat("x", 5000),
+		"00000000000000001\r\n", "5;x\nhello\r\n", "5\r\nhello!", "5\r\nhello\n", "5\r\nhello\r\r", "5;" + strings.Repeat("x",
+			5000),
 		"0\r\n\n", "0\r\nA: b\n\r\n", "0\r\nA: b\r\r\n", "0\r\nA: " + strings.Repeat("x", 5000),
 	} {
 		c, peer := pair(t, limit)

@@ -59,7 +59,8 @@ func (f *frame) end() {
 	}
 }
 
-// take goes on by p and returns how much of it belongs to the answer. That is all of p if the error is nil.
+// take goes on by p and returns how much of it belongs to the answer. That is all of p if the error
+// is nil.
 func (f *frame) take(p []byte) (n int, err error) {
 	for n < len(p) {
 		took := 1
@@ -116,8 +117,8 @@ func (f *frame) takeHead(p []byte) (int, error) {
 	return n, nil
 }
 
-// headOver reads the head as net/http does. With a head that net/http does not take nothing more is due:
-// net/http reports it and reads no further.
+// headOver reads the head as net/http does. With a head that net/http does not take nothing more is
+// due: net/http reports it and reads no further.
 func (f *frame) headOver() {
 	request := &http.Request{Method: http.MethodGet}
 	if f.bare {
@@ -207,8 +208,8 @@ func (f *frame) stepLine(b byte) error {
 	return nil
 }
 
-// stepTrailer takes a byte of lines that CR LF ends, up to an empty one. net/http takes a bare LF there too, and
-// then ends the trailer where other readers see none, so that is malformed.
+// stepTrailer takes a byte of lines that CR LF ends, up to an empty one. net/http takes a bare LF
+// there too, and then ends the trailer where other readers see none, so that is malformed.
 func (f *frame) stepTrailer(b byte) error {
 	if len(f.head) == maxLine {
 		return ErrMalformed

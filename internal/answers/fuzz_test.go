@@ -64,8 +64,8 @@ func let(method string, data []byte, seed uint64) (through []byte, err error) {
 	}
 }
 
-// consumed returns how much of data net/http takes as the answer to one request, and the last head of it. An upgrade
-// takes all.
+// consumed returns how much of data net/http takes as the answer to one request, and the last head
+// of it. An upgrade takes all.
 func consumed(method string, data []byte) (n int, r *http.Response, err error) {
 	in := bytes.NewReader(data)
 	buffered := bufio.NewReader(in)
@@ -93,12 +93,14 @@ func FuzzAnswers(f *testing.F) {
 		"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"HTTP/1.1 200 OK\nContent-Length: 1\n\nxy",
 		"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n \r\nContent-Length: 1\r\n\r\nxy",
-		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nx",
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: " +
+			"0\r\n\r\nx",
 		"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nanything",
 		"HTTP/1.1 200 OK\r\n\r\nuntil close",
 		"HTTP/1.0 200 OK\r\n\r\nuntil close",
 		"HTTP/1.1 099 Odd\r\nContent-Length: 1\r\n\r\nxy",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n00a \t\r\n0123456789\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n\r\nmore",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n00a " +
+			"\t\r\n0123456789\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n\r\nmore",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nA: b\r\nC: d\r\n e\r\n\r\nmore",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\nmore\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\nC: d\r\n\r\nmore",

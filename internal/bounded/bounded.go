@@ -1,8 +1,9 @@
 // Package bounded runs tests in fake time (testing/synctest) and names a test that does not end.
 //
 // A test in fake time ends by itself when all its goroutines wait: synctest reports that as a
-// deadlock. It does not end when a goroutine waits for a mutex, when something spins, or when timers
-// go on for ever; then go test alone would end it, after ten minutes, without the test's name.
+// deadlock. It does not end when a goroutine waits for a mutex, when something spins, or when
+// timers go on for ever; then go test alone would end it, after ten minutes, without the test's
+// name.
 package bounded
 
 import (
@@ -32,14 +33,15 @@ func Test(t *testing.T, f func(t *testing.T)) {
 		most = min(most, max(time.Until(end)-spare, time.Second))
 	}
 	late := time.AfterFunc(most, func() {
-		expired(fmt.Sprintf("%s is still running after %v: a goroutine spins, waits for a mutex, or timers go on for ever", t.Name(), most.Round(time.Millisecond)))
+		expired(fmt.Sprintf("%s is still running after %v: a goroutine spins, waits for a mutex, or timers go on for ever",
+			t.Name(), most.Round(time.Millisecond)))
 	})
 	defer late.Stop()
 	synctest.Test(t, f)
 }
 
-// Goroutines returns how many goroutines the caller's bubble has. runtime.NumGoroutine counts those of
-// other tests that are about to end as well.
+// Goroutines returns how many goroutines the caller's bubble has. runtime.NumGoroutine counts those
+// of other tests that are about to end as well.
 func Goroutines() int {
 	own := make([]byte, 200)
 	own = own[:runtime.Stack(own, false)]

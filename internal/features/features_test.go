@@ -18,13 +18,15 @@ const (
 	none = "–" // the cell of what is not there
 )
 
-// cell is how a cell names a test, quoted how the first column but one names a case of the transports' suite.
+// cell is how a cell names a test, quoted how the first column but one names a case of the
+// transports' suite.
 var (
 	cell   = regexp.MustCompile("^`([a-z0-9/]+)` (Test\\w+)$")
 	quoted = regexp.MustCompile(`suite: "([^"]+)"`)
 )
 
-// docs/features.md names tests, and they exist; README.md says the same in short. With -v the table is printed.
+// docs/features.md names tests, and they exist; README.md says the same in short. With -v the table
+// is printed.
 func TestEachFeatureHasATest(t *testing.T) {
 	long := read(t, "docs/features.md")
 	short := table(t, read(t, "README.md"), "| feature | MQTT, paho |")
@@ -104,7 +106,8 @@ func table(t *testing.T, text, head string) (rows [][]string) {
 	return rows
 }
 
-// tree knows the tests and the texts in the test files and in the suite's package, read when they are first asked for.
+// tree knows the tests and the texts in the test files and in the suite's package, read when they
+// are first asked for.
 type tree struct {
 	files map[string]map[string]bool // by folder: the names of test functions, and string literals in quotes
 }

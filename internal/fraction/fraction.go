@@ -1,4 +1,5 @@
-// Package fraction takes parts of durations in integers: boards have no floating point unit, and what they link in its stead is larger than the policies that would use it.
+// Package fraction takes parts of durations in integers: boards have no floating point unit, and
+// what they link in its stead is larger than the policies that would use it.
 package fraction
 
 import (
@@ -15,7 +16,8 @@ const (
 	bias         = one + mantissaBits
 )
 
-// Of is d*f to the nearest nanosecond, half of one up, for d >= 0; an f outside 0 to 1 counts as the nearer end, NaN as 0. It is exact: nothing is rounded on the way.
+// Of is d*f to the nearest nanosecond, half of one up, for d >= 0; an f outside 0 to 1 counts as
+// the nearer end, NaN as 0. It is exact: nothing is rounded on the way.
 func Of(d time.Duration, f float64) time.Duration {
 	b := math.Float64bits(f)
 	mantissa, exponent := b&(1<<mantissaBits-1), int(b>>mantissaBits) // the sign is the exponent's highest bit
@@ -45,7 +47,8 @@ func Of(d time.Duration, f float64) time.Duration {
 	return time.Duration(hi >> (down - 64))
 }
 
-// Drawn is a part of d: from 0 up to, not including, d, as draw goes through its values; for d >= 0.
+// Drawn is a part of d: from 0 up to, not including, d, as draw goes through its values; for d >=
+// 0.
 func Drawn(d time.Duration, draw uint64) time.Duration {
 	part, _ := bits.Mul64(uint64(d), draw)
 	return time.Duration(part)

@@ -19,11 +19,14 @@ func TestOf(t *testing.T) {
 		{100 * time.Millisecond, 0.25, 25 * time.Millisecond},
 		{5 * time.Second, 0.3, 1500 * time.Millisecond},
 		{3, 0.5, 2}, {1, 0.5, 1}, {1, math.Nextafter(0.5, 0), 0}, {0, 0.5, 0},
-		{time.Hour, 0, 0}, {time.Hour, math.Copysign(0, -1), 0}, {time.Hour, -0.5, 0}, {time.Hour, math.Inf(-1), 0}, {time.Hour, math.NaN(), 0},
+		{time.Hour, 0, 0}, {time.Hour, math.Copysign(0, -1), 0}, {time.Hour, -0.5, 0}, {time.Hour, math.Inf(-1), 0},
+		{time.Hour, math.NaN(), 0},
 		{time.Hour, math.Copysign(math.NaN(), -1), 0},
 		{time.Hour, 1, time.Hour}, {time.Hour, 1.5, time.Hour}, {time.Hour, math.Inf(1), time.Hour},
-		{math.MaxInt64, 1, math.MaxInt64}, {math.MaxInt64, 0.5, 1 << 62}, {math.MaxInt64, math.Nextafter(1, 0), math.MaxInt64 - 1024},
-		{math.MaxInt64, 0x1p-63, 1}, {math.MaxInt64, 0x1p-64, 0}, {math.MaxInt64, math.SmallestNonzeroFloat64, 0}, {math.MaxInt64, 0x1p-1022, 0},
+		{math.MaxInt64, 1, math.MaxInt64}, {math.MaxInt64, 0.5, 1 << 62}, {math.MaxInt64, math.Nextafter(1, 0),
+			math.MaxInt64 - 1024},
+		{math.MaxInt64, 0x1p-63, 1}, {math.MaxInt64, 0x1p-64, 0}, {math.MaxInt64, math.SmallestNonzeroFloat64, 0},
+		{math.MaxInt64, 0x1p-1022, 0},
 	} {
 		if got := fraction.Of(c.d, c.f); got != c.want {
 			t.Errorf("%d times %v is %d, want %d", c.d, c.f, got, c.want)
@@ -56,7 +59,8 @@ func TestDrawn(t *testing.T) {
 		d    time.Duration
 		draw uint64
 		want time.Duration
-	}{{10, 0, 0}, {10, 1 << 63, 5}, {10, math.MaxUint64, 9}, {math.MaxInt64, math.MaxUint64, math.MaxInt64 - 1}, {0, math.MaxUint64, 0}} {
+	}{{10, 0, 0}, {10, 1 << 63, 5}, {10, math.MaxUint64, 9}, {math.MaxInt64, math.MaxUint64, math.MaxInt64 - 1},
+		{0, math.MaxUint64, 0}} {
 		if got := fraction.Drawn(c.d, c.draw); got != c.want {
 			t.Errorf("%d of %d is %d, want %d", c.draw, c.d, got, c.want)
 		}

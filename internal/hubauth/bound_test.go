@@ -42,7 +42,8 @@ func inYear2030(t *testing.T, f func(t *testing.T, creds *transport.Credentials)
 }
 
 func TestNoDateMakesATokenOfASetClockLiveLonger(t *testing.T) {
-	for name, peer := range map[string]*tls.ConnectionState{"no TLS": nil, "verified": verified(100 * year), "not verified": unverified(100 * year)} {
+	for name, peer := range map[string]*tls.ConnectionState{"no TLS": nil, "verified": verified(100 * year),
+		"not verified": unverified(100 * year)} {
 		for _, ahead := range []time.Duration{2 * time.Minute, 9 * time.Minute, time.Hour, 60 * year} {
 			for _, follows := range []bool{false, true} {
 				inYear2030(t, func(t *testing.T, creds *transport.Credentials) {
@@ -59,14 +60,16 @@ func TestNoDateMakesATokenOfASetClockLiveLonger(t *testing.T) {
 					tokens.Refused(t.Context(), token, true)
 					token, _, err = tokens.Get(t.Context())
 					require.NoError(t, err)
-					require.LessOrEqual(t, time.Until(token.Expires), 10*time.Minute, "after a refusal: %s, %v ahead, follows %v", name, ahead, follows)
+					require.LessOrEqual(t, time.Until(token.Expires), 10*time.Minute, "after a refusal: %s, %v ahead, follows %v",
+						name, ahead, follows)
 				})
 			}
 		}
 	}
 }
 
-// The hub takes a token as long as its own clock shows less than the expiry, so a device that is late by less than a life needs no correction, but a renewal in time.
+// The hub takes a token as long as its own clock shows less than the expiry, so a device that is
+// late by less than a life needs no correction, but a renewal in time.
 func TestALateClockIsForgivenByTheLifeOfTokens(t *testing.T) {
 	inYear2030(t, func(t *testing.T, creds *transport.Credentials) {
 		const late = 6 * time.Minute
@@ -98,7 +101,8 @@ func TestAClockThatIsLateByMoreThanALifeIsNamed(t *testing.T) {
 	})
 }
 
-// A clock that runs ahead makes tokens that live too long, so the hub's clock shortens them, whoever tells it.
+// A clock that runs ahead makes tokens that live too long, so the hub's clock shortens them,
+// whoever tells it.
 func TestAClockThatIsAheadIsCorrected(t *testing.T) {
 	inYear2030(t, func(t *testing.T, creds *transport.Credentials) {
 		var c Clock
@@ -110,7 +114,8 @@ func TestAClockThatIsAheadIsCorrected(t *testing.T) {
 	})
 }
 
-// An unset clock says nothing, so the hub's time has to be proven: by a verified peer, and within the life of its certificate.
+// An unset clock says nothing, so the hub's time has to be proven: by a verified peer, and within
+// the life of its certificate.
 func TestAnUnsetClockTakesTheHubsOnProof(t *testing.T) {
 	for name, row := range map[string]struct {
 		unset time.Time
@@ -118,13 +123,16 @@ func TestAnUnsetClockTakesTheHubsOnProof(t *testing.T) {
 		ahead time.Duration
 		takes bool
 	}{
-		"1970, verified":                       {time.Unix(1000, 0), verified(31 * year), 0, true},
-		"2000, verified":                       {time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), verified(31 * year), 0, true},
-		"2000, no TLS":                         {time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), nil, 0, false},
-		"2000, not verified":                   {time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), unverified(31 * year), 0, false},
-		"2000, beyond the certificate's life":  {time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), verified(31 * year), 60 * year, false},
-		"the image's build time, verified":     {time.Date(2029, 6, 1, 0, 0, 0, 0, time.UTC), verified(31 * year), 0, true},
-		"the image's build time, not verified": {time.Date(2029, 6, 1, 0, 0, 0, 0, time.UTC), unverified(31 * year), 0, false},
+		"1970, verified": {time.Unix(1000, 0), verified(31 * year), 0, true},
+		"2000, verified": {time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), verified(31 * year), 0, true},
+		"2000, no TLS":   {time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), nil, 0, false},
+		"2000, not verified": {time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), unverified(31 * year), 0,
+			false},
+		"2000, beyond the certificate's life": {time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), verified(31 * year), 60 * year,
+			false},
+		"the image's build time, verified": {time.Date(2029, 6, 1, 0, 0, 0, 0, time.UTC), verified(31 * year), 0, true},
+		"the image's build time, not verified": {time.Date(2029, 6, 1, 0, 0, 0, 0, time.UTC), unverified(31 * year), 0,
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inYear2030(t, func(t *testing.T, creds *transport.Credentials) {

@@ -9,13 +9,17 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Clock is the hub's, as far as its Date headers tell. It is kept as an offset from this process's own clock, so that it does not depend on what the credentials' clock
-// says, which may be this one. When the process's clock is set, nothing is known until the next answer. The zero value knows nothing. Its methods may be called by many goroutines at a time.
+// Clock is the hub's, as far as its Date headers tell. It is kept as an offset from this process's
+// own clock, so that it does not depend on what the credentials' clock says, which may be this one.
+// When the process's clock is set, nothing is known until the next answer. The zero value knows
+// nothing. Its methods may be called by many goroutines at a time.
 //
-// A Date header can be wrong or forged, and a token that is signed for a far time is valid until then. So the hub's clock never makes a token live longer:
+// A Date header can be wrong or forged, and a token that is signed for a far time is valid until
+// then. So the hub's clock never makes a token live longer:
 //
 //   - A clock that is set bounds the tokens: none expires later than TokenLife by that clock.
-//   - A clock that is not set (transport.Credentials.Implausible) is replaced by the hub's only when TLS has verified the peer and its certificate is valid at the time that it tells.
+//   - A clock that is not set (transport.Credentials.Implausible) is replaced by the hub's only
+//     when TLS has verified the peer and its certificate is valid at the time that it tells.
 type Clock struct {
 	latest atomic.Pointer[estimate] // nil: none
 }
@@ -35,15 +39,18 @@ const (
 	tolerance = time.Minute
 )
 
-// stands reports whether the wall clock has not been set since. It moves on where the monotonic one stands still, too: while a machine is suspended.
+// stands reports whether the wall clock has not been set since. It moves on where the monotonic one
+// stands still, too: while a machine is suspended.
 func (e *estimate) stands(now time.Time) bool {
 	return (now.Round(0).Sub(e.wall) - now.Sub(e.at)).Abs() <= tolerance
 }
 
-// Learn reads the Date of an answer to a request that was sent at this moment and answered at that, both by time.Now. peer is the TLS connection of the answer, nil for a connection
-// without TLS; what TLS has proven is not replaced by what it has not. When in between the hub wrote it is not known, so what was learnt before
-// stays as long as it may be right, as does a clock of which nothing is known: a slow answer does not undo what a quick one told, and the first one, be it ever so slow, leaves no larger error than
-// the time that it took.
+// Learn reads the Date of an answer to a request that was sent at this moment and answered at that,
+// both by time.Now. peer is the TLS connection of the answer, nil for a connection without TLS;
+// what TLS has proven is not replaced by what it has not. When in between the hub wrote it is not
+// known, so what was learnt before stays as long as it may be right, as does a clock of which
+// nothing is known: a slow answer does not undo what a quick one told, and the first one, be it
+// ever so slow, leaves no larger error than the time that it took.
 func (c *Clock) Learn(header http.Header, peer *tls.ConnectionState, sent, answered time.Time) {
 	date, err := http.ParseTime(header.Get("Date"))
 	if err != nil || date.Year() < 2000 {
@@ -87,7 +94,8 @@ func (c *Clock) known(now time.Time) *estimate {
 	return nil
 }
 
-// Now is the hub's time, or this process's while nothing is known. It is not ahead of this process's clock where that is set, nor where TLS has not proven the hub's time.
+// Now is the hub's time, or this process's while nothing is known. It is not ahead of this
+// process's clock where that is set, nor where TLS has not proven the hub's time.
 func (c *Clock) Now() time.Time {
 	now := time.Now()
 	e := c.known(now)
@@ -97,7 +105,8 @@ func (c *Clock) Now() time.Time {
 	return now.Add(e.offset)
 }
 
-// Skew is how far the hub's clock is ahead of time.Now. False: no answer has told it yet, or not since that clock was set.
+// Skew is how far the hub's clock is ahead of time.Now. False: no answer has told it yet, or not
+// since that clock was set.
 func (c *Clock) Skew() (skew time.Duration, known bool) {
 	if e := c.known(time.Now()); e != nil {
 		return e.offset, true
@@ -105,7 +114,8 @@ func (c *Clock) Skew() (skew time.Duration, known bool) {
 	return 0, false
 }
 
-// judge returns the times to make tokens by. now is the hub's time if it is known to differ from that of the credentials: it says when a token is to be renewed. from is when the life of a new
+// judge returns the times to make tokens by. now is the hub's time if it is known to differ from
+// that of the credentials: it says when a token is to be renewed. from is when the life of a new
 // token begins.
 func (c *Clock) judge(creds *transport.Credentials) (now, from time.Time) {
 	own := creds.Time()
@@ -124,7 +134,8 @@ func (c *Clock) judge(creds *transport.Credentials) (now, from time.Time) {
 	return hubs, hubs
 }
 
-// Outlived reports whether token, which the credentials' clock made, had expired by the hub's clock before it was sent: the credentials' clock is late by more than the life of a token.
+// Outlived reports whether token, which the credentials' clock made, had expired by the hub's clock
+// before it was sent: the credentials' clock is late by more than the life of a token.
 func (c *Clock) Outlived(token transport.Token) bool {
 	skew, known := c.Skew()
 	return known && !token.Expires.IsZero() && time.Now().Add(skew-tolerance).After(token.Expires)

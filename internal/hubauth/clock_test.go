@@ -17,8 +17,9 @@ func says(ahead time.Duration) http.Header {
 	return http.Header{"Date": {time.Now().Add(ahead).UTC().Format(http.TimeFormat)}}
 }
 
-// The first answer may be a slow one, and the hub may have looked at its clock at any moment in between: what is believed then, the process's own clock included, is wrong by no more than that answer took, which
-// tokens stand. The next quick one corrects it.
+// The first answer may be a slow one, and the hub may have looked at its clock at any moment in
+// between: what is believed then, the process's own clock included, is wrong by no more than that
+// answer took, which tokens stand. The next quick one corrects it.
 func TestTheFirstAnswerMayBeSlow(t *testing.T) {
 	const trip = 2 * time.Minute // the longest that a request has by default
 	for ahead := -3 * time.Minute; ahead <= 3*time.Minute; ahead += 10 * time.Second {
@@ -52,12 +53,15 @@ func TestTheFirstAnswerMayBeSlow(t *testing.T) {
 	}
 }
 
-// A clock is set, or a machine wakes up: the offset that was learnt is from a clock that is no more.
+// A clock is set, or a machine wakes up: the offset that was learnt is from a clock that is no
+// more.
 func TestTheOffsetGoesWithTheClock(t *testing.T) {
 	const years = 56 * 365 * 24 * time.Hour
 	sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
 	require.NoError(t, err)
-	for name, was := range map[string]time.Duration{"years ahead": years, "years behind": -years, "hours ahead": 3 * time.Hour, "hours behind": -3 * time.Hour} {
+	for name, was := range map[string]time.Duration{"years ahead": years, "years behind": -years,
+		"hours ahead":  3 * time.Hour,
+		"hours behind": -3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
 				var c Clock

@@ -1,4 +1,5 @@
-// Package hubauth proves a device to its hub over HTTPS: with a token for each request, made by the hub's own clock where its answers tell that the device's is wrong.
+// Package hubauth proves a device to its hub over HTTPS: with a token for each request, made by the
+// hub's own clock where its answers tell that the device's is wrong.
 package hubauth
 
 import (
@@ -8,8 +9,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Tokens are the tokens of one identity. Each request carries one; it is made anew before it runs out, so that no connection has to be renewed. The methods may be called by many goroutines
-// at a time.
+// Tokens are the tokens of one identity. Each request carries one; it is made anew before it runs
+// out, so that no connection has to be renewed. The methods may be called by many goroutines at a
+// time.
 type Tokens struct {
 	creds *transport.Credentials
 	clock *Clock
@@ -23,15 +25,18 @@ type Tokens struct {
 // life is the part of a token's life after which it is renewed.
 const life = 0.85
 
-// renewPause is how long a token that could not be renewed, and is valid still, is used before the next try.
+// renewPause is how long a token that could not be renewed, and is valid still, is used before the
+// next try.
 const renewPause = 30 * time.Second
 
-// NewTokens returns the tokens of the identity that creds name, made by their clock unless c knows better.
+// NewTokens returns the tokens of the identity that creds name, made by their clock unless c knows
+// better.
 func NewTokens(creds *transport.Credentials, c *Clock) *Tokens {
 	return &Tokens{creds: creds, clock: c, turn: make(chan struct{}, 1)}
 }
 
-// Get returns the token to send, the zero Token if none is to be sent. fresh says that it was made for this call.
+// Get returns the token to send, the zero Token if none is to be sent. fresh says that it was made
+// for this call.
 func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, err error) {
 	select {
 	case t.turn <- struct{}{}:
@@ -62,8 +67,9 @@ func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, er
 	return token, true, nil
 }
 
-// Refused says that the hub did not take a token, and reports whether another one may be taken: where the token was made earlier, or by a clock that the hub has
-// set right meanwhile. A token that cannot be renewed stays what it is.
+// Refused says that the hub did not take a token, and reports whether another one may be taken:
+// where the token was made earlier, or by a clock that the hub has set right meanwhile. A token
+// that cannot be renewed stays what it is.
 func (t *Tokens) Refused(ctx context.Context, token transport.Token, fresh bool) bool {
 	if token.Text.Reveal() == "" || token.Fixed {
 		return false

@@ -10,7 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Two requests at a time are refused with one token: both may try another one, whoever is told first.
+// Two requests at a time are refused with one token: both may try another one, whoever is told
+// first.
 func TestOneTokenRefusedTwice(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
@@ -36,6 +37,7 @@ func TestOneTokenRefusedTwice(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, fresh, "a late refusal of the old one costs nothing")
 		require.Equal(t, second.Text.Reveal(), third.Text.Reveal())
-		require.False(t, all.Refused(t.Context(), second, true), "it was made for this request, by a clock that nobody corrected")
+		require.False(t, all.Refused(t.Context(), second, true),
+			"it was made for this request, by a clock that nobody corrected")
 	})
 }

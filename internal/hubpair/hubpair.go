@@ -1,4 +1,5 @@
-// Package hubpair is the hub emulator as the conformance suite wants it, for the tests of every MQTT engine.
+// Package hubpair is the hub emulator as the conformance suite wants it, for the tests of every
+// MQTT engine.
 package hubpair
 
 import (
@@ -18,7 +19,8 @@ var marks = []string{"hubline/testbroker.", "mochi-mqtt/server"}
 // WrongKey is base64 and nobody's key.
 const WrongKey = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="
 
-// Broker is a testbroker with one identity, and the transporttest.Hub and transporttest.Inbox of it.
+// Broker is a testbroker with one identity, and the transporttest.Hub and transporttest.Inbox of
+// it.
 type Broker struct {
 	*testbroker.Hub
 	dev testbroker.Device
@@ -87,7 +89,8 @@ func (h *Broker) CredsWith(t testing.TB, key string) *transport.Credentials {
 // Calls are the features of the hub besides messages.
 const Calls = transport.Methods | transport.Desired | transport.Twin
 
-// Pair is what the suite takes, with the given transport to this hub. Transports that carry Calls add them to its Features.
+// Pair is what the suite takes, with the given transport to this hub. Transports that carry Calls
+// add them to its Features.
 func (h *Broker) Pair(t testing.TB, tr transport.Transport) *transporttest.Pair {
 	return &transporttest.Pair{
 		Transport: tr, Creds: h.CredsWith(t, ""), WrongCreds: h.CredsWith(t, WrongKey), Hub: h,
@@ -99,8 +102,9 @@ func (h *Broker) Received() []transporttest.Received {
 	var out []transporttest.Received
 	for _, m := range h.Messages() {
 		r := transporttest.Received{Again: m.Dup, Message: transport.Message{
-			ID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Component: m.Component,
-			Created: moment(m.CreationTime), Expires: moment(m.Expiry), Body: m.Body,
+			ID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
+			Component: m.Component,
+			Created:   moment(m.CreationTime), Expires: moment(m.Expiry), Body: m.Body,
 		}}
 		for _, p := range m.Properties {
 			r.Properties = append(r.Properties, transport.Property(p))

@@ -18,7 +18,8 @@ type Answer struct {
 	TrackingID string
 }
 
-// Verdict is what the answer means: by the hub's own code, if there is one that is listed, else by its status.
+// Verdict is what the answer means: by the hub's own code, if there is one that is listed, else by
+// its status.
 func (a *Answer) Verdict() Verdict {
 	if row, listed := codeTable[a.Code]; listed {
 		return row.verdict()
@@ -26,7 +27,8 @@ func (a *Answer) Verdict() Verdict {
 	return OfStatus(a.Status)
 }
 
-// Read reads what the hub says about an error. Header "iothub-errorcode" has the name; the body has one of two forms:
+// Read reads what the hub says about an error. Header "iothub-errorcode" has the name; the body has
+// one of two forms:
 //
 //	{"Message":"{\"errorCode\":404001,\"trackingId\":\"..\",\"message\":\"..\"}"}
 //	{"Message":"ErrorCode:DeviceNotFound;no such device","ExceptionMessage":"Tracking ID:.."}

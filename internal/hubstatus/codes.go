@@ -16,11 +16,13 @@ func (r codeRow) verdict() Verdict {
 	return OfStatus(r.code / 1000)
 }
 
-// codes are the hub's own error codes: status * 1000 + n (Azure IoT Hub developer guide, and the enumeration ErrorCode of the service's C# library). A code that is not
-// listed means what its status says.
+// codes are the hub's own error codes: status * 1000 + n (Azure IoT Hub developer guide, and the
+// enumeration ErrorCode of the service's C# library). A code that is not listed means what its
+// status says.
 var codes = []codeRow{
 	{400000, "GenericBadRequest", Verdict{}},
-	{400001, "InvalidProtocolVersion", Verdict{transport.Unsupported, Identity, "the hub does not speak this api-version"}},
+	{400001, "InvalidProtocolVersion", Verdict{transport.Unsupported, Identity,
+		"the hub does not speak this api-version"}},
 	{400002, "DeviceInvalidResultCount", Verdict{}},
 	{400003, "InvalidOperation", Verdict{}},
 	{400004, "ArgumentInvalid", Verdict{}},
@@ -46,9 +48,11 @@ var codes = []codeRow{
 	{400024, "RequestTimedOut", Verdict{transport.Timeout, Moment, "the hub took too long"}},
 	{400025, "UnsupportedOperationOnReplica", Verdict{}},
 	{400026, "NullMessage", Verdict{}},
-	{400027, "ConnectionForcefullyClosedOnNewConnection", Verdict{transport.Unavailable, Moment, "another connection of this device took over"}},
+	{400027, "ConnectionForcefullyClosedOnNewConnection", Verdict{transport.Unavailable, Moment,
+		"another connection of this device took over"}},
 	{400028, "InvalidDeviceScope", Verdict{}},
-	{400029, "ConnectionForcefullyClosedOnFaultInjection", Verdict{transport.Unavailable, Moment, "the hub is being upgraded"}},
+	{400029, "ConnectionForcefullyClosedOnFaultInjection", Verdict{transport.Unavailable, Moment,
+		"the hub is being upgraded"}},
 	{400030, "ConnectionRejectedOnFaultInjection", Verdict{transport.Unavailable, Moment, "the hub is being upgraded"}},
 	{400031, "InvalidEndpointAuthenticationType", Verdict{}},
 	{400032, "ManagedIdentityNotEnabled", Verdict{}},
@@ -88,7 +92,8 @@ var codes = []codeRow{
 	{403005, "IotHubMaxCbsTokenExceeded", Verdict{}},
 	{403006, "DeviceMaximumActiveFileUploadLimitExceeded", Verdict{}},
 	{403007, "DeviceMaximumQueueSizeExceeded", Verdict{}},
-	{403008, "RoutingEndpointResponseForbidden", Verdict{transport.Forbidden, Identity, "a routing endpoint refuses the hub"}},
+	{403008, "RoutingEndpointResponseForbidden", Verdict{transport.Forbidden, Identity,
+		"a routing endpoint refuses the hub"}},
 	{403009, "InvalidMessageExpiryTime", Verdict{transport.Invalid, Message, "expiry time not acceptable"}},
 	{403010, "OperationNotAvailableInCurrentTier", Verdict{transport.Unsupported, Identity, "not in this hub's tier"}},
 	{403011, "KeyEncryptionKeyRevoked", Verdict{transport.Forbidden, Identity, "the hub's own key was revoked"}},
@@ -114,7 +119,8 @@ var codes = []codeRow{
 	{404101, "QueryStoreClusterNotFound", Verdict{}},
 	{404102, "DeviceNotOnline", Verdict{transport.Unavailable, Moment, "the device is not online"}},
 	{404103, "DeviceNotOnline", Verdict{transport.Unavailable, Moment, "the device is not online"}},
-	{404104, "DeviceConnectionClosedRemotely", Verdict{transport.Unavailable, Moment, "the device's connection was closed"}},
+	{404104, "DeviceConnectionClosedRemotely", Verdict{transport.Unavailable, Moment,
+		"the device's connection was closed"}},
 	{404301, "ConfigurationNotFound", Verdict{}},
 	{404302, "GroupNotFound", Verdict{}},
 	{404401, "DigitalTwinModelNotFound", Verdict{}},
@@ -127,8 +133,10 @@ var codes = []codeRow{
 
 	{409000, "GenericConflict", Verdict{}},
 	{409001, "DeviceAlreadyExists", Verdict{}},
-	{409002, "LinkCreationConflict", Verdict{transport.Unavailable, Moment, "another connection of this device took over"}},
-	{409003, "CallbackSubscriptionConflict", Verdict{transport.Unavailable, Moment, "another subscription of this device took over"}},
+	{409002, "LinkCreationConflict", Verdict{transport.Unavailable, Moment,
+		"another connection of this device took over"}},
+	{409003, "CallbackSubscriptionConflict", Verdict{transport.Unavailable, Moment,
+		"another subscription of this device took over"}},
 	{409101, "ModelAlreadyExists", Verdict{}},
 	{409102, "DeviceLocked", Verdict{}},
 	{409103, "DeviceJobAlreadyExists", Verdict{}},

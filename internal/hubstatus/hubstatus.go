@@ -1,5 +1,6 @@
-// Package hubstatus is what a hub's answers over HTTP mean, for all who ask it something there: a table with a row for each status, one with a row for each of the
-// hub's own error codes, and a reader of what a hub says about an error.
+// Package hubstatus is what a hub's answers over HTTP mean, for all who ask it something there: a
+// table with a row for each status, one with a row for each of the hub's own error codes, and a
+// reader of what a hub says about an error.
 package hubstatus
 
 import "github.com/hubline-iot/hubline/transport"
@@ -10,7 +11,8 @@ type Concern uint8
 const (
 	// Fine: the hub did what it was asked for.
 	Fine Concern = iota
-	// Message: this message, or request, would be refused each time; others would not. A batch is split.
+	// Message: this message, or request, would be refused each time; others would not. A batch is
+	// split.
 	Message
 	// Moment: the same would go well at another time.
 	Moment
@@ -28,8 +30,10 @@ type Verdict struct {
 // ok is the verdict on all that went well; its Kind does not count.
 var ok = Verdict{transport.Unknown, Fine, "done"}
 
-// statusTable has a row for each status from 100 to 599: RFC 9110 section 15, the registry of the IANA, and what IoT Hub means by them where it says so (Azure IoT Hub
-// developer guide, error codes). What is not assigned is Unknown below 500, for repeating what is not understood may do harm, and Unavailable from there on.
+// statusTable has a row for each status from 100 to 599: RFC 9110 section 15, the registry of the
+// IANA, and what IoT Hub means by them where it says so (Azure IoT Hub developer guide, error
+// codes). What is not assigned is Unknown below 500, for repeating what is not understood may do
+// harm, and Unavailable from there on.
 var statusTable = fillStatuses(map[int]Verdict{
 	400: {transport.Invalid, Message, "malformed"},
 	401: {transport.Unauthorized, Identity, "token or certificate refused"},
@@ -81,7 +85,8 @@ func fillStatuses(known map[int]Verdict) *[600]Verdict {
 		case status < 300:
 			v = ok
 		case status < 400:
-			v = Verdict{transport.Protocol, Identity, "a redirection, which is not followed: a hub sends none; check host and port"}
+			v = Verdict{transport.Protocol, Identity,
+				"a redirection, which is not followed: a hub sends none; check host and port"}
 		case status < 500:
 			v = Verdict{transport.Unknown, Identity, "unassigned"}
 		default:

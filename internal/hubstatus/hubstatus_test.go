@@ -17,7 +17,8 @@ import (
 
 func retryable(v Verdict) bool { return errfilter.OfKind(v.Kind).Retry }
 
-// Each status has a row, and what a row says fits together: what is for another time is worth a retry, what is not is not.
+// Each status has a row, and what a row says fits together: what is for another time is worth a
+// retry, what is not is not.
 func TestEachStatusHasARow(t *testing.T) {
 	for status := 100; status < 600; status++ {
 		v := OfStatus(status)
@@ -30,7 +31,8 @@ func TestEachStatusHasARow(t *testing.T) {
 			require.Equal(t, transport.Unavailable, v.Kind, status)
 		}
 		if status/100 == 4 {
-			require.Equal(t, http.StatusText(status) == "" && status != 499 || status == 418, v.Kind == transport.Unknown, "%d is %v, which the registry knows as %q", status, v.Kind, http.StatusText(status))
+			require.Equal(t, http.StatusText(status) == "" && status != 499 || status == 418, v.Kind == transport.Unknown,
+				"%d is %v, which the registry knows as %q", status, v.Kind, http.StatusText(status))
 		}
 	}
 	for _, status := range []int{-1, 0, 99, 600, math.MaxInt} {
@@ -38,7 +40,8 @@ func TestEachStatusHasARow(t *testing.T) {
 	}
 }
 
-// published are the hub's codes as the service documents them, with whether a device may try again: "T" yes, "A" after renewing its credentials, "-" no.
+// published are the hub's codes as the service documents them, with whether a device may try again:
+// "T" yes, "A" after renewing its credentials, "-" no.
 const published = `
 400000 GenericBadRequest -
 400001 InvalidProtocolVersion -
@@ -200,8 +203,9 @@ const published = `
 504101 GatewayTimeout T
 `
 
-// Each code of the service has a row under its name, and is worth a retry where the service says so. "Q", an allowance that is used up, we try again, slowly: nothing in an outbox is thrown away because
-// of one day's quota.
+// Each code of the service has a row under its name, and is worth a retry where the service says
+// so. "Q", an allowance that is used up, we try again, slowly: nothing in an outbox is thrown away
+// because of one day's quota.
 func TestEachCodeOfTheServiceHasARow(t *testing.T) {
 	n := 0
 	for line := range strings.Lines(strings.TrimSpace(published)) {
@@ -221,11 +225,13 @@ func TestEachCodeOfTheServiceHasARow(t *testing.T) {
 		require.Equal(t, f[2] == "A", v.Kind == transport.Unauthorized && code != 401004 && code != 401100, code)
 		n++
 	}
-	require.Equal(t, len(codes), n+2, "rows that the service does not publish: 404102 (which its documents print for 404103) and 504000")
+	require.Equal(t, len(codes), n+2,
+		"rows that the service does not publish: 404102 (which its documents print for 404103) and 504000")
 	require.Len(t, codeTable, len(codes), "a code is listed twice")
 }
 
-// The same status, by the official SDKs: whether they try again, as their tables have it. The last column says where we differ and why.
+// The same status, by the official SDKs: whether they try again, as their tables have it. The last
+// column says where we differ and why.
 func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
 	const yes, no = true, false
 	for _, row := range []struct {
@@ -268,7 +274,8 @@ func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
 		}
 		require.NotEmpty(t, row.why, "%d: a difference without a reason", row.status)
 	}
-	// Successes. Java has two, and takes all others for errors of the service; C# takes 204 for a device that does not exist; Node has all below 300.
+	// Successes. Java has two, and takes all others for errors of the service; C# takes 204 for a
+	// device that does not exist; Node has all below 300.
 	for _, status := range []int{200, 201, 202, 204, 206, 299} {
 		require.Equal(t, Fine, OfStatus(status).About, status)
 	}
@@ -290,18 +297,29 @@ func TestWhatTheHubSays(t *testing.T) {
 		body   string
 		want   Answer
 	}{
-		{"JSON in JSON", 404, map[string]string{name: "DeviceNotFound"}, inner(map[string]any{"errorCode": 404001, "trackingId": "abc-1", "message": "no such device", "timestampUtc": "2030-01-01T00:00:00Z"}),
+		{"JSON in JSON", 404, map[string]string{name: "DeviceNotFound"}, inner(map[string]any{"errorCode": 404001,
+			"trackingId": "abc-1", "message": "no such device", "timestampUtc": "2030-01-01T00:00:00Z"}),
 			Answer{404, 404001, "DeviceNotFound", "no such device", "abc-1"}},
-		{"the code as text", 404, nil, inner(map[string]any{"errorCode": "404001", "message": "x"}), Answer{404, 404001, "DeviceNotFound", "x", ""}},
-		{"the older text", 404, nil, `{"Message":"ErrorCode:DeviceNotFound;no such device","ExceptionMessage":"Tracking ID:abc-1-TimeStamp:01/01/2030"}`,
+		{"the code as text", 404, nil, inner(map[string]any{"errorCode": "404001", "message": "x"}), Answer{404, 404001,
+			"DeviceNotFound", "x", ""}},
+		{"the older text", 404, nil,
+			`{"Message":"ErrorCode:DeviceNotFound;no such device","ExceptionMessage":"Tracking ID:abc-1-TimeStamp:01/01/2030"}`,
 			Answer{404, 404001, "DeviceNotFound", "no such device", "abc-1-TimeStamp:01/01/2030"}},
-		{"the header alone", 429, map[string]string{name: "ThrottlingException", id: "r-1"}, "", Answer{429, 429001, "ThrottlingException", "", "r-1"}},
+		{"the header alone", 429, map[string]string{name: "ThrottlingException", id: "r-1"}, "", Answer{429, 429001,
+			"ThrottlingException", "", "r-1"}},
 		{"no words", 503, nil, "", Answer{503, 0, "", "", ""}},
-		{"a page of a gateway's", 502, map[string]string{"Content-Type": "text/html"}, "<html>Authorization: secret</html>", Answer{502, 0, "", "", ""}},
-		{"a code of another status that is known", 400, nil, inner(map[string]any{"errorCode": 429001, "message": "x"}), Answer{400, 429001, "ThrottlingException", "x", ""}},
-		{"a code that cannot be", 400, nil, inner(map[string]any{"errorCode": 12, "message": "x"}), Answer{400, 0, "", "x", ""}},
-		{"a new code", 400, nil, inner(map[string]any{"errorCode": 400999, "message": "x"}), Answer{400, 400999, "", "x", ""}},
-		{"a name that nobody knows", 400, map[string]string{name: "New\r\nThing"}, "", Answer{400, 0, `New\r\nThing`, "", ""}},
+		{"a page of a gateway's", 502, map[string]string{"Content-Type": "text/html"}, "<html>Authorization: secret</html>",
+			Answer{502, 0,
+				"", "", ""}},
+		{"a code of another status that is known", 400, nil, inner(map[string]any{"errorCode": 429001, "message": "x"}),
+			Answer{400, 429001,
+				"ThrottlingException", "x", ""}},
+		{"a code that cannot be", 400, nil, inner(map[string]any{"errorCode": 12, "message": "x"}),
+			Answer{400, 0, "", "x", ""}},
+		{"a new code", 400, nil, inner(map[string]any{"errorCode": 400999, "message": "x"}), Answer{400, 400999, "", "x",
+			""}},
+		{"a name that nobody knows", 400, map[string]string{name: "New\r\nThing"}, "", Answer{400, 0, `New\r\nThing`, "",
+			""}},
 		{"plain text in JSON", 400, nil, `{"Message":"bad"}`, Answer{400, 0, "", "bad", ""}},
 		{"no JSON", 400, nil, `bad`, Answer{400, 0, "", "", ""}},
 	} {

@@ -26,7 +26,8 @@ var banned = map[string]string{
 	"time.Tick":  "leaves a timer behind; the owner resets one",
 }
 
-// bannedFunction says why the core does not call the package-level function name of package path, nothing if it may.
+// bannedFunction says why the core does not call the package-level function name of package path,
+// nothing if it may.
 func bannedFunction(path, name string) string {
 	switch path {
 	case "sync/atomic":
@@ -39,7 +40,8 @@ func bannedFunction(path, name string) string {
 	return banned[path+"."+name]
 }
 
-// The language version is checked by the type checker, the library by the lists of each release's additions that come with Go.
+// The language version is checked by the type checker, the library by the lists of each release's
+// additions that come with Go.
 func TestCoreKeepsToAnOldGo(t *testing.T) {
 	added := additions(t)
 	c := newChecker(t, added, core...)
@@ -63,8 +65,10 @@ func TestTheGoVersionCheckFindsFaults(t *testing.T) {
 		{"old method", `import "sync"; var w sync.WaitGroup; func f() { w.Wait() }`, ""},
 		{"function of 1.24", `import "strings"; var _ = strings.SplitSeq`, "strings.SplitSeq is of Go 1.24"},
 		{"method of 1.25", `import "sync"; var w sync.WaitGroup; func f() { w.Go(f) }`, "sync.WaitGroup.Go is of Go 1.25"},
-		{"promoted method of 1.25", `import "sync"; var w struct { sync.WaitGroup }; func f() { w.Go(f) }`, "sync.WaitGroup.Go is of Go 1.25"},
-		{"generic function of 1.26", `import "errors"; var e error; var _, _ = errors.AsType[error](e)`, "errors.AsType is of Go 1.26"},
+		{"promoted method of 1.25", `import "sync"; var w struct { sync.WaitGroup }; func f() { w.Go(f) }`,
+			"sync.WaitGroup.Go is of Go 1.25"},
+		{"generic function of 1.26", `import "errors"; var e error; var _, _ = errors.AsType[error](e)`,
+			"errors.AsType is of Go 1.26"},
 		{"field of 1.24", `import "net/http"; var _ = http.Server{HTTP2: nil}`, "net/http.Server.HTTP2 is of Go 1.24"},
 		{"generic alias of 1.24", `type A[T any] = []T; var _ A[int]`, "go1.24"},
 		{"new with a value, of 1.26", `var _ = new(3)`, "go1.26"},
@@ -78,14 +82,16 @@ func TestTheGoVersionCheckFindsFaults(t *testing.T) {
 	} {
 		t.Run(probe.name, func(t *testing.T) {
 			faults := c.check(t, "probe", []string{"probe.go"}, []byte("package probe\n"+probe.source))
-			if probe.want == "" && len(faults) != 0 || probe.want != "" && !strings.Contains(strings.Join(faults, "\n"), probe.want) {
+			if probe.want == "" && len(faults) != 0 || probe.want != "" && !strings.Contains(strings.Join(faults, "\n"),
+				probe.want) {
 				t.Errorf("got %q, want %q", faults, probe.want)
 			}
 		})
 	}
 }
 
-// additions are the names that releases after coreMinor brought, as "PATH.NAME" or "PATH.TYPE.MEMBER", each with its minor version.
+// additions are the names that releases after coreMinor brought, as "PATH.NAME" or
+// "PATH.TYPE.MEMBER", each with its minor version.
 func additions(t *testing.T) map[string]int {
 	t.Helper()
 	goroot := goEnv(t, "GOROOT")
@@ -120,7 +126,8 @@ func additions(t *testing.T) map[string]int {
 		delete(added, key)
 	}
 	if len(added) == 0 {
-		t.Skip("SKIPPED: this Go comes without its lists of additions (GOROOT/api); the core's use of the library is NOT verified")
+		t.Skip("SKIPPED: this Go comes without its lists of additions (GOROOT/api); the core's use of the library is NOT " +
+			"verified")
 	}
 	return added
 }
@@ -141,7 +148,9 @@ func apiName(line string) string {
 		owner, member, _ := strings.Cut(strings.TrimPrefix(rest, "("), ") ")
 		return path + "." + word(strings.TrimPrefix(owner, "*")) + "." + word(member)
 	case "type":
-		if owner, member, isMember := strings.Cut(rest, ", "); isMember && (strings.HasSuffix(owner, " struct") || strings.HasSuffix(owner, " interface")) {
+		if owner, member, isMember := strings.Cut(rest, ", "); isMember && (strings.HasSuffix(owner, " struct") ||
+			strings.HasSuffix(owner,
+				" interface")) {
 			return path + "." + word(owner) + "." + word(strings.TrimPrefix(member, "embedded "))
 		}
 		return path + "." + word(rest)
@@ -210,11 +219,13 @@ func newChecker(t *testing.T, added map[string]int, patterns ...string) *checker
 			c.own = append(c.own, p)
 		}
 	}
-	c.importer = importer.ForCompiler(c.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	c.importer = importer.ForCompiler(c.fset,
+		"gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	return c
 }
 
-// check returns what in the files is newer than coreMinor or banned. source stands for the content of the one file, unless nil.
+// check returns what in the files is newer than coreMinor or banned. source stands for the content
+// of the one file, unless nil.
 func (c *checker) check(t *testing.T, path string, names []string, source []byte) (faults []string) {
 	t.Helper()
 	var files []*ast.File
@@ -257,7 +268,8 @@ func (c *checker) check(t *testing.T, path string, names []string, source []byte
 		if text := newer[origin(o)]; text != "" {
 			faults = append(faults, where+text)
 		}
-		onBoards := !strings.HasSuffix(c.fset.Position(ident.Pos()).Filename, "_std.go") // such a file has a _tinygo.go beside it
+		// such a file has a _tinygo.go beside it
+		onBoards := !strings.HasSuffix(c.fset.Position(ident.Pos()).Filename, "_std.go")
 		if f, ok := o.(*types.Func); ok && onBoards && f.Pkg() != nil && f.Signature().Recv() == nil {
 			if why := bannedFunction(f.Pkg().Path(), f.Name()); why != "" {
 				faults = append(faults, where+f.Pkg().Path()+"."+f.Name()+": "+why)

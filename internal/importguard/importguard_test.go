@@ -16,14 +16,18 @@ import (
 const module = "github.com/hubline-iot/hubline"
 
 // core are the packages that boards run, those of them that exist yet.
-var core = existing("./transport", "./errfilter", "./retrypolicy", "./device", "./transport/mqtt/lean", "./transport/mqtt/lean/packet", "./transport/mqtt/internal/wire")
+var core = existing("./transport", "./errfilter", "./retrypolicy", "./device", "./transport/mqtt/lean",
+	"./transport/mqtt/lean/packet", "./transport/mqtt/internal/wire")
 
 // allowed is what a package of the core may import freely.
 //
-// Two that are small by themselves are not in it, for their imports are not: encoding/hex and net/url import fmt. Write the four-line loop.
+// Two that are small by themselves are not in it, for their imports are not: encoding/hex and
+// net/url import fmt. Write the four-line loop.
 var allowed = []string{
-	"bufio", "bytes", "cmp", "context", "crypto/hmac", "crypto/sha256", "crypto/subtle", "encoding/base64", "encoding/binary", "errors", "io",
-	"iter", "maps", "math/bits", "math/rand/v2", "slices", "strconv", "strings", "sync", "sync/atomic", "time", "unicode/utf8",
+	"bufio", "bytes", "cmp", "context", "crypto/hmac", "crypto/sha256", "crypto/subtle", "encoding/base64",
+	"encoding/binary", "errors", "io",
+	"iter", "maps", "math/bits", "math/rand/v2", "slices", "strconv", "strings", "sync", "sync/atomic", "time",
+	"unicode/utf8",
 }
 
 // costly is what a package of the core may import if grants says why.
@@ -38,8 +42,10 @@ var costly = map[string]string{
 
 // grants are the reasons given so far.
 var grants = []struct{ importer, costly, reason string }{
-	{module + "/retrypolicy", "math", "the jitters and limiters of other systems are defined with powers and roots; only a program that uses one links it"},
-	{module + "/retrypolicy", "syscall", "the numbers of refused and lost connections, where there is a system; package time imports it there already"},
+	{module + "/retrypolicy", "math", "the jitters and limiters of other systems are defined with powers and roots; " +
+		"only a program that uses one links it"},
+	{module + "/retrypolicy", "syscall", "the numbers of refused and lost connections, where there is a system; package " +
+		"time imports it there already"},
 	{module + "/internal/fraction", "math", "Float64bits, and no arithmetic: that is in integers"},
 }
 
@@ -68,7 +74,8 @@ var forbidden = map[string]string{
 	"weak":          "absent on boards",
 }
 
-// heavy must not be linked into a program by way of the core at all, neither directly nor through another package.
+// heavy must not be linked into a program by way of the core at all, neither directly nor through
+// another package.
 var heavy = []string{"crypto/tls", "crypto/x509", "encoding/json", "fmt", "log/slog", "net", "net/http"}
 
 // platforms are the ways in which files of the core can be chosen.
@@ -171,8 +178,10 @@ func TestAllowedListIsLight(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	for path, want := range map[string]string{
-		"time": "", "math/bits": "", "math/rand/v2": "", "fmt": "forbidden: 53 KB", "net": "forbidden", "os": "forbidden", "reflect": "forbidden", "crypto/tls": "forbidden",
-		"math": "needs a reason", "math/rand": "not in the list", "html/template": "not in the list", "github.com/stretchr/testify/assert": "not in the list", "unsafe": "forbidden",
+		"time": "", "math/bits": "", "math/rand/v2": "", "fmt": "forbidden: 53 KB", "net": "forbidden", "os": "forbidden",
+		"reflect": "forbidden", "crypto/tls": "forbidden",
+		"math": "needs a reason", "math/rand": "not in the list", "html/template": "not in the list",
+		"github.com/stretchr/testify/assert": "not in the list", "unsafe": "forbidden",
 	} {
 		if got := judge(module+"/nobody", path); want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("judge(%s) = %q, want %q", path, got, want)
@@ -191,7 +200,8 @@ func TestLayers(t *testing.T) {
 	}{
 		{
 			"the contract knows none of its users", []string{"./transport"},
-			[]string{"device", "errfilter", "pnp", "retrypolicy", "testbroker", "transport/mqtt", "transport/amqp", "transport/http", "transport/transporttest"}, nil,
+			[]string{"device", "errfilter", "pnp", "retrypolicy", "testbroker", "transport/mqtt", "transport/amqp",
+				"transport/http", "transport/transporttest"}, nil,
 			"imports go one way",
 		},
 		{
@@ -215,7 +225,8 @@ func TestLayers(t *testing.T) {
 			"it is pure functions over slices",
 		},
 		{
-			"WebSocket and the lean dialers do not bring the other engine", existing("./transport/mqtt/lean/leannet", "./transport/mqtt/mqttws"),
+			"WebSocket and the lean dialers do not bring the other engine", existing("./transport/mqtt/lean/leannet",
+				"./transport/mqtt/mqttws"),
 			[]string{"github.com/eclipse/paho.mqtt.golang"}, nil,
 			"an engine that is not used is not linked",
 		},
@@ -230,7 +241,8 @@ func TestLayers(t *testing.T) {
 			"a program that uploads files chooses what carries its telemetry",
 		},
 		{
-			"transports know neither client nor emulator", existing("./transport/mqtt/...", "./transport/amqp/...", "./transport/http/..."),
+			"transports know neither client nor emulator", existing("./transport/mqtt/...", "./transport/amqp/...",
+				"./transport/http/..."),
 			[]string{"device", "pnp", "testbroker", "transport/transporttest"}, nil,
 			"imports go one way",
 		},
@@ -272,11 +284,14 @@ func TestLayers(t *testing.T) {
 func TestNoPackageLeadsToTestTools(t *testing.T) {
 	for _, pkg := range list(t, "linux", "amd64", nil, "./...") {
 		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
-		if path == "transport/transporttest" || path == "internal/hubpair" || path == "internal/bounded" || strings.HasPrefix(path, "examples/") {
+		if path == "transport/transporttest" || path == "internal/hubpair" || path == "internal/bounded" ||
+			strings.HasPrefix(path,
+				"examples/") {
 			continue
 		}
 		for _, dep := range pkg.Deps {
-			if strings.HasPrefix(dep, "github.com/stretchr/testify") || dep == "testing" && !strings.HasPrefix(path, "testbroker") {
+			if strings.HasPrefix(dep, "github.com/stretchr/testify") || dep == "testing" &&
+				!strings.HasPrefix(path, "testbroker") {
 				t.Errorf("%s leads to %s", pkg.ImportPath, dep)
 			}
 		}
@@ -322,7 +337,8 @@ func list(t *testing.T, goos, goarch string, flags []string, patterns ...string)
 			t.Fatal(err)
 		}
 		if !p.Standard && isOwn(p.ImportPath) {
-			// A result of this test is only kept in go test's cache for as long as the folders that were opened stay the same.
+			// A result of this test is only kept in go test's cache for as long as the folders that were
+			// opened stay the same.
 			if _, err := os.ReadDir(p.Dir); err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,5 @@
-// Package isotime writes and reads times as hubs do, 2030-01-01T00:00:00.000Z, without the layouts and zones of package time, which cost a board 15 KB of flash.
+// Package isotime writes and reads times as hubs do, 2030-01-01T00:00:00.000Z, without the layouts
+// and zones of package time, which cost a board 15 KB of flash.
 package isotime
 
 import "time"
@@ -12,7 +13,8 @@ const (
 	last       = 253402300799 // 9999-12-31T23:59:59Z
 )
 
-// Append appends t in UTC with milliseconds, cut and not rounded. Years before 0 and after 9999 become those.
+// Append appends t in UTC with milliseconds, cut and not rounded. Years before 0 and after 9999
+// become those.
 func Append(dst []byte, t time.Time) []byte {
 	seconds, milli := t.Unix(), t.Nanosecond()/1e6
 	if seconds < first {
@@ -40,7 +42,8 @@ func digits(dst []byte, n, unit int, behind byte) []byte {
 	return append(dst, behind)
 }
 
-// Parse reads a time of RFC 3339 with any number of decimals; those beyond nanoseconds are cut. The result is in UTC. False: s is no such time.
+// Parse reads a time of RFC 3339 with any number of decimals; those beyond nanoseconds are cut. The
+// result is in UTC. False: s is no such time.
 func Parse(s string) (time.Time, bool) {
 	r := reader{rest: s, ok: true}
 	y := r.number(4)
@@ -145,8 +148,9 @@ func daysIn(y, m int) int {
 	return 31
 }
 
-// Days are counted from 0000-01-01, in years that begin with March, so that the day which comes and goes is the last of a year. The one numbered 0 began on 1 March of
-// the year before, 306 days earlier.
+// Days are counted from 0000-01-01, in years that begin with March, so that the day which comes and
+// goes is the last of a year. The one numbered 0 began on 1 March of the year before, 306 days
+// earlier.
 
 const before = 306
 

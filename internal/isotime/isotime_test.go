@@ -11,7 +11,8 @@ import (
 const layout = "2006-01-02T15:04:05.000Z"
 
 func TestAppendIsWhatPackageTimeWrites(t *testing.T) {
-	for at := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() <= 9999; at = at.Add(217*time.Hour + 61*time.Second + 7*time.Millisecond) {
+	for at := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() <= 9999; at = at.Add(217*time.Hour + 61*time.Second +
+		7*time.Millisecond) {
 		if got, want := string(isotime.Append(nil, at)), at.Format(layout); got != want {
 			t.Fatalf("Append = %s, want %s", got, want)
 		}
@@ -47,8 +48,10 @@ var form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([0
 
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
-		"2030-01-01T00:00:00.000Z", "2030-01-01T00:00:00Z", "2024-02-29T23:59:59.999999999+14:00", "2023-02-29T00:00:00Z", "2030-01-01T24:00:00Z",
-		"2030-01-01T00:00:60Z", "2030-01-01T00:00:00.Z", "2030-01-01T00:00:00.1234567891Z", "0000-01-01T00:00:00-23:59", "2030-13-01T00:00:00Z", "",
+		"2030-01-01T00:00:00.000Z", "2030-01-01T00:00:00Z", "2024-02-29T23:59:59.999999999+14:00", "2023-02-29T00:00:00Z",
+		"2030-01-01T24:00:00Z",
+		"2030-01-01T00:00:60Z", "2030-01-01T00:00:00.Z", "2030-01-01T00:00:00.1234567891Z", "0000-01-01T00:00:00-23:59",
+		"2030-13-01T00:00:00Z", "",
 		"2030-01-01T00:00:00", "2030-01-01 00:00:00Z", "2030-01-01T00:00:00+24:00", "2030-01-01T00:00:00Zx",
 	} {
 		f.Add(s)

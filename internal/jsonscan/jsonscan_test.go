@@ -10,27 +10,34 @@ import (
 )
 
 func TestValid(t *testing.T) {
-	for _, good := range []string{`{}`, ` [ ] `, `null`, `true`, `false`, `0`, `-0`, `-1.5e+7`, `1E5`, `"a\"\\\/\b\f\n\r\tÿ"`, `{"a":{"b":[1,2,{"c":null}]},"":0}`, "\"\x80\""} {
+	for _, good := range []string{`{}`, ` [ ] `, `null`, `true`, `false`, `0`, `-0`, `-1.5e+7`, `1E5`,
+		`"a\"\\\/\b\f\n\r\tÿ"`, `{"a":{"b":[1,2,{"c":null}]},"":0}`,
+		"\"\x80\""} {
 		require.True(t, jsonscan.Valid([]byte(good)), good)
 		require.True(t, json.Valid([]byte(good)), good)
 	}
-	for _, bad := range []string{``, ` `, `{`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `[1,]`, `[1 2]`, `01`, `+1`, `.5`, `1.`, `1e`, `-`, `tru`, `nul`, `"`, `"\x"`, `"\u12g4"`, `"\u12`, "\"\n\"", `{} {}`, `1 1`, "\"\\"} {
+	for _, bad := range []string{``, ` `, `{`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `[1,]`, `[1 2]`, `01`, `+1`, `.5`,
+		`1.`, `1e`, `-`, `tru`, `nul`, `"`, `"\x"`, `"\u12g4"`, `"\u12`,
+		"\"\n\"", `{} {}`, `1 1`, "\"\\"} {
 		require.False(t, jsonscan.Valid([]byte(bad)), bad)
 		require.False(t, json.Valid([]byte(bad)), bad)
 	}
 	require.True(t, jsonscan.Valid([]byte(strings.Repeat("[", jsonscan.MaxDepth)+strings.Repeat("]", jsonscan.MaxDepth))))
-	require.False(t, jsonscan.Valid([]byte(strings.Repeat("[", jsonscan.MaxDepth+1)+strings.Repeat("]", jsonscan.MaxDepth+1))))
+	require.False(t, jsonscan.Valid([]byte(strings.Repeat("[", jsonscan.MaxDepth+1)+strings.Repeat("]",
+		jsonscan.MaxDepth+1))))
 	require.False(t, jsonscan.Valid([]byte(strings.Repeat("[", 1<<20))), "no deep recursion")
 }
 
 func TestIsObject(t *testing.T) {
-	for text, want := range map[string]bool{`{}`: true, " \n{\"a\":1} ": true, `[]`: false, `1`: false, `{`: false, ``: false, `{} 1`: false} {
+	for text, want := range map[string]bool{`{}`: true, " \n{\"a\":1} ": true, `[]`: false, `1`: false, `{`: false,
+		``: false, `{} 1`: false} {
 		require.Equal(t, want, jsonscan.IsObject([]byte(text)), text)
 	}
 }
 
 func TestMember(t *testing.T) {
-	doc := []byte(` {"desired": {"interval":30, "$version":4 } ,"reported":[1, 2],"a\u0062\n":"x","twice":1,"twice":2,"é":true}`)
+	doc := []byte(
+		` {"desired": {"interval":30, "$version":4 } ,"reported":[1, 2],"a\u0062\n":"x","twice":1,"twice":2,"é":true}`)
 	for name, want := range map[string]string{
 		"desired": `{"interval":30, "$version":4 }`, "reported": `[1, 2]`, "ab\n": `"x"`, "twice": `2`, "é": `true`,
 	} {
@@ -50,12 +57,14 @@ func TestMember(t *testing.T) {
 }
 
 func TestInt(t *testing.T) {
-	for text, want := range map[string]int64{"0": 0, "-0": 0, "17": 17, "-17": -17, "9223372036854775807": 1<<63 - 1, "-9223372036854775808": -1 << 63} {
+	for text, want := range map[string]int64{"0": 0, "-0": 0, "17": 17, "-17": -17, "9223372036854775807": 1<<63 - 1,
+		"-9223372036854775808": -1 << 63} {
 		n, ok := jsonscan.Int([]byte(text))
 		require.True(t, ok, text)
 		require.Equal(t, want, n, text)
 	}
-	for _, bad := range []string{"", "-", "01", "1.0", "1e3", "9223372036854775808", "-9223372036854775809", "99999999999999999999", `"1"`} {
+	for _, bad := range []string{"", "-", "01", "1.0", "1e3", "9223372036854775808", "-9223372036854775809",
+		"99999999999999999999", `"1"`} {
 		_, ok := jsonscan.Int([]byte(bad))
 		require.False(t, ok, bad)
 	}
@@ -63,7 +72,9 @@ func TestInt(t *testing.T) {
 
 // encoding/json is the reference.
 func FuzzAgainstEncodingJSON(f *testing.F) {
-	for _, seed := range []string{`{"desired":{"$version":4},"reported":{}}`, `{"a\u0062":[1,2.5e3,null,true,"x"]}`, `"\ud83d\ude00"`, `[[[[]]]]`, `-0.1E-2`, "{\"\x80\":1}"} {
+	for _, seed := range []string{`{"desired":{"$version":4},"reported":{}}`, `{"a\u0062":[1,2.5e3,null,true,"x"]}`,
+		`"\ud83d\ude00"`, `[[[[]]]]`, `-0.1E-2`,
+		"{\"\x80\":1}"} {
 		f.Add([]byte(seed), "a")
 	}
 	f.Fuzz(func(t *testing.T, text []byte, name string) {
@@ -85,7 +96,9 @@ func FuzzAgainstEncodingJSON(f *testing.F) {
 		if ok && !json.Valid(value) {
 			t.Fatalf("%q has %q = %q", text, name, value)
 		}
-		plain := !(strings.Contains(string(text), "\\") || strings.IndexByte(string(text), 0x80) >= 0) && strings.ToValidUTF8(string(text), "") == string(text)
+		plain := !(strings.Contains(string(text), "\\") || strings.IndexByte(string(text), 0x80) >= 0) &&
+			strings.ToValidUTF8(string(text),
+				"") == string(text)
 		if want, has := members[name]; plain && isObject && (has != ok || string(want) != string(value)) {
 			t.Fatalf("%q: %q is %q, %v; want %q, %v", text, name, value, ok, want, has)
 		}

@@ -19,7 +19,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 )
 
-// pair returns two connected ends that are closed when the test ends, inside the bubble if it has one.
+// pair returns two connected ends that are closed when the test ends, inside the bubble if it has
+// one.
 func pair(t *testing.T) (a, b *memconn.Conn) {
 	a, b = memconn.Pair("a:1", "b:2")
 	t.Cleanup(func() {
@@ -326,7 +327,8 @@ func TestLatency(t *testing.T) {
 		require.Equal(t, 300*time.Millisecond, time.Since(start))
 		rest, err := io.ReadAll(b)
 		require.NoError(t, err)
-		require.Equal(t, "onetwo", string(got[:n])+string(rest), "the second write had the shorter way, yet does not overtake")
+		require.Equal(t, "onetwo", string(got[:n])+string(rest),
+			"the second write had the shorter way, yet does not overtake")
 		require.Equal(t, 300*time.Millisecond, time.Since(start), "the end comes right behind")
 	})
 }
@@ -402,7 +404,8 @@ func ExampleNetwork() {
 	// dial tcp hub:8883: connect: connection refused
 }
 
-// A link with a rate carries that many bytes per second. Its writer waits only when the send buffer is full.
+// A link with a rate carries that many bytes per second. Its writer waits only when the send buffer
+// is full.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t)

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// A deadline wakes the waiters of a condition when its time has come; they look at the clock themselves. It is guarded
-// by the lock of that condition.
+// A deadline wakes the waiters of a condition when its time has come; they look at the clock
+// themselves. It is guarded by the lock of that condition.
 //
-// Protocol code moves deadlines with each packet, nearly always to a later time. That costs no timer here: the one
-// that is armed fires early, sees that it is early and arms itself again.
+// Protocol code moves deadlines with each packet, nearly always to a later time. That costs no
+// timer here: the one that is armed fires early, sees that it is early and arms itself again.
 type deadline struct {
 	t     time.Time // zero = none
 	armed time.Time // when the timer fires; zero = it does not

@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// DefaultBuffer is the number of bytes that each direction of a connection holds before a writer has to wait.
+	// DefaultBuffer is the number of bytes that each direction of a connection holds before a writer
+	// has to wait.
 	DefaultBuffer = 64 << 10
 
-	// segmentSize bounds how far writes are gathered into one segment. A reader that never quite catches up would
-	// otherwise let the first segment grow for ever.
+	// segmentSize bounds how far writes are gathered into one segment. A reader that never quite
+	// catches up would otherwise let the first segment grow for ever.
 	segmentSize = 32 << 10
 
 	// packetSize is how many bytes arrive together at a rate.
@@ -29,8 +30,9 @@ type segment struct {
 	eof bool      // no bytes, and none will follow
 }
 
-// A half is one direction of a connection: one end writes to it, the other reads from it. It is a queue, so a segment
-// with a short way still arrives behind the one before, and the end of the stream behind all.
+// A half is one direction of a connection: one end writes to it, the other reads from it. It is a
+// queue, so a segment with a short way still arrives behind the one before, and the end of the
+// stream behind all.
 type half struct {
 	mu sync.Mutex // guards memory only, never held over a wait
 	r  sync.Cond  // readers wait: bytes, end, deadline
@@ -70,7 +72,8 @@ func newHalf() *half {
 	return h
 }
 
-// read takes bytes off the queue and waits for the first of them. Errors come bare; Conn dresses them.
+// read takes bytes off the queue and waits for the first of them. Errors come bare; Conn dresses
+// them.
 func (h *half) read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -97,7 +100,8 @@ func (h *half) read(p []byte) (int, error) {
 	}
 }
 
-// dueLocked says how long the head of the queue is still on its way; false when nothing is to be expected.
+// dueLocked says how long the head of the queue is still on its way; false when nothing is to be
+// expected.
 func (h *half) dueLocked() (time.Duration, bool) {
 	if h.held || h.first == len(h.segs) {
 		return 0, false

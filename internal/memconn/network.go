@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Network is a listener together with the dialer that reaches it. Make it inside the bubble in which it is used.
+// Network is a listener together with the dialer that reaches it. Make it inside the bubble in
+// which it is used.
 type Network struct {
 	addr Addr
 
@@ -30,14 +31,16 @@ type Network struct {
 
 var _ net.Listener = (*Network)(nil)
 
-// NewNetwork returns a network whose listener has the given address, for example "hub.example.test:8883".
+// NewNetwork returns a network whose listener has the given address, for example
+// "hub.example.test:8883".
 func NewNetwork(addr string) *Network {
 	n := &Network{addr: Addr(addr), changed: make(chan struct{}), buffer: DefaultBuffer}
 	n.accept.L = &n.mu
 	return n
 }
 
-// Accept waits for the next connection and returns the listener's end of it, always a *[Conn]. After Close it returns
+// Accept waits for the next connection and returns the listener's end of it, always a *[Conn].
+// After Close it returns
 // [net.ErrClosed].
 func (n *Network) Accept() (net.Conn, error) {
 	n.mu.Lock()
@@ -53,8 +56,8 @@ func (n *Network) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close ends Accept, refuses dials, also those that hang, and resets connections that nobody accepted. Those that were
-// accepted live on. A second Close does nothing.
+// Close ends Accept, refuses dials, also those that hang, and resets connections that nobody
+// accepted. Those that were accepted live on. A second Close does nothing.
 func (n *Network) Close() error {
 	n.mu.Lock()
 	if n.closed {
@@ -76,9 +79,10 @@ func (n *Network) Close() error {
 // Addr returns the listener's address, an [Addr].
 func (n *Network) Addr() net.Addr { return n.addr }
 
-// DialContext connects to the listener and returns the caller's end, always a *[Conn]. It does not wait for Accept,
-// and takes any network and address: the address is what RemoteAddr will return. It fails with ECONNREFUSED while the
-// network refuses or is closed, and with the context's error when that ends first. The signature is that of
+// DialContext connects to the listener and returns the caller's end, always a *[Conn]. It does not
+// wait for Accept, and takes any network and address: the address is what RemoteAddr will return.
+// It fails with ECONNREFUSED while the network refuses or is closed, and with the context's error
+// when that ends first. The signature is that of
 // [net.Dialer.DialContext].
 func (n *Network) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
@@ -122,8 +126,8 @@ func (n *Network) dial(addr string) (*Conn, <-chan struct{}) {
 	return c, nil
 }
 
-// Refuse makes all dials fail with ECONNREFUSED, also those that hang, or lets them succeed again. Connections that
-// exist are not touched.
+// Refuse makes all dials fail with ECONNREFUSED, also those that hang, or lets them succeed again.
+// Connections that exist are not touched.
 func (n *Network) Refuse(on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -131,7 +135,8 @@ func (n *Network) Refuse(on bool) {
 	n.wakeLocked()
 }
 
-// Hang makes dials wait as if no answer came, until their context ends or Hang(false), when they go on.
+// Hang makes dials wait as if no answer came, until their context ends or Hang(false), when they go
+// on.
 func (n *Network) Hang(on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

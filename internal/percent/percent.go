@@ -1,10 +1,12 @@
-// Package percent is percent-encoding after RFC 3986 section 2.1, as a hub wants it in tokens, topics and paths:
-// every byte outside the unreserved set is escaped, with upper-case digits, and a space is %20.
+// Package percent is percent-encoding after RFC 3986 section 2.1, as a hub wants it in tokens,
+// topics and paths: every byte outside the unreserved set is escaped, with upper-case digits, and a
+// space is %20.
 package percent
 
 const upperHex = "0123456789ABCDEF"
 
-// Append appends s to dst, escaped, and returns the longer slice. It allocates only when dst must grow.
+// Append appends s to dst, escaped, and returns the longer slice. It allocates only when dst must
+// grow.
 func Append(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		b := s[i]
@@ -30,10 +32,12 @@ func Size(s string) int {
 
 // unreserved is the set of RFC 3986 section 2.3.
 func unreserved(b byte) bool {
-	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '-' || b == '.' || b == '_' || b == '~'
+	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '-' || b == '.' || b == '_' ||
+		b == '~'
 }
 
-// Decode appends the text that s stands for to dst. A "%" without two hexadecimal digits behind it makes ok false; "+" is itself.
+// Decode appends the text that s stands for to dst. A "%" without two hexadecimal digits behind it
+// makes ok false; "+" is itself.
 func Decode(dst []byte, s string) (out []byte, ok bool) {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '%' {

@@ -12,10 +12,12 @@ import (
 func TestNothingIsAllocatedIntoABufferThatIsLargeEnough(t *testing.T) {
 	buf := make([]byte, 0, 128)
 	var ok bool
-	if n := testing.AllocsPerRun(200, func() { buf = percent.Append(buf[:0], "hub1.example.test/devices/a:b@c$d") }); n != 0 {
+	if n := testing.AllocsPerRun(200,
+		func() { buf = percent.Append(buf[:0], "hub1.example.test/devices/a:b@c$d") }); n != 0 {
 		t.Errorf("Append: %v allocations", n)
 	}
-	if n := testing.AllocsPerRun(200, func() { buf, ok = percent.Decode(buf[:0], "hub1.example.test%2Fdevices%2Fa%3Ab") }); n != 0 || !ok {
+	if n := testing.AllocsPerRun(200,
+		func() { buf, ok = percent.Decode(buf[:0], "hub1.example.test%2Fdevices%2Fa%3Ab") }); n != 0 || !ok {
 		t.Errorf("Decode: %v allocations, %v", n, ok)
 	}
 }
@@ -33,7 +35,8 @@ func FuzzDecode(f *testing.F) {
 		if back, ok := percent.Decode(nil, escaped); !ok || string(back) != s {
 			t.Fatalf("%q became %q became %q, %v", s, escaped, back, ok)
 		}
-		if i := strings.IndexFunc(escaped, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("/+&=#?;$", r) }); i >= 0 {
+		if i := strings.IndexFunc(escaped,
+			func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("/+&=#?;$", r) }); i >= 0 {
 			t.Fatalf("%q became %q with %q in it", s, escaped, escaped[i])
 		}
 		// Whatever is decoded is never longer, and means the same when escaped anew.
@@ -47,7 +50,8 @@ func FuzzDecode(f *testing.F) {
 		if len(plain) > len(s) {
 			t.Fatalf("%q grew to %q", s, plain)
 		}
-		if again, ok := percent.Decode(nil, string(percent.Append(nil, string(plain)))); !ok || string(again) != string(plain) {
+		if again, ok := percent.Decode(nil, string(percent.Append(nil, string(plain)))); !ok ||
+			string(again) != string(plain) {
 			t.Fatalf("%q: %q became %q, %v", s, plain, again, ok)
 		}
 	})

@@ -64,7 +64,8 @@ func TestEveryByte(t *testing.T) {
 }
 
 func TestDecodeRefusesAHalfEscape(t *testing.T) {
-	for _, s := range []string{"%", "%4", "a%", "a%4", "%%", "%%41", "%4%41", "%4g", "%g4", "%zz", "% 41", "%+1", "%-1", "%4\x00", "%é", "%41%", "%\uff11\uff11"} {
+	for _, s := range []string{"%", "%4", "a%", "a%4", "%%", "%%41", "%4%41", "%4g", "%g4", "%zz", "% 41", "%+1", "%-1",
+		"%4\x00", "%é", "%41%", "%\uff11\uff11"} {
 		if got, ok := percent.Decode(nil, s); ok {
 			t.Errorf("Decode(%q) = %q, want a refusal", s, got)
 		}

@@ -12,28 +12,44 @@ import (
 // forms are texts with a secret in the place of §.
 var forms = []string{
 	// names and values
-	"password=§", "password = §", "Password: §", "PWD=§;", "passwd:§", "passphrase=§", "db_password=§", "DBPASSWORD=§", "userPassword=§", "pass=§", "mysql_pwd=§",
-	"client_secret=§", "clientSecret: §", "SECRET=§", "api_key=§", "apikey=§", "apiKey: §", "x-api-key: §", "Ocp-Apim-Subscription-Key: §", "x-functions-key: §",
-	"access_token=§&token_type=bearer", "refresh_token=§", "id_token=§", "X-Auth-Token: §", "token: §", "private_key=§", "auth=§", "sessionid=§", "JSESSIONID=§; Path=/", "connect.sid=§",
-	"password=>§", "password := §", "password==§", "password2=§", "(password=§)", "[password=§]", "<Password>§</Password>", `<add key="Password" value="§"/>`,
+	"password=§", "password = §", "Password: §", "PWD=§;", "passwd:§", "passphrase=§", "db_password=§", "DBPASSWORD=§",
+	"userPassword=§", "pass=§", "mysql_pwd=§",
+	"client_secret=§", "clientSecret: §", "SECRET=§", "api_key=§", "apikey=§", "apiKey: §", "x-api-key: §",
+	"Ocp-Apim-Subscription-Key: §", "x-functions-key: §",
+	"access_token=§&token_type=bearer", "refresh_token=§", "id_token=§", "X-Auth-Token: §", "token: §", "private_key=§",
+	"auth=§", "sessionid=§", "JSESSIONID=§; Path=/", "connect.sid=§",
+	"password=>§", "password := §", "password==§", "password2=§", "(password=§)", "[password=§]", "<Password>§</Password>",
+	`<add key="Password" value="§"/>`,
 	// JSON and the like, also within JSON
-	`{"password":"§"}`, `{"password": "§", "x":1}`, `{'password': '§'}`, `{\"password\":\"§\"}`, `{\\\"password\\\":\\\"§\\\"}`, `{"Password":"§"}`, `{"accessToken" : "§"}`,
-	`{&quot;password&quot;:&quot;§&quot;}`, `{password:§}`, `{User:bob Password:§}`, `{User:"bob", Password:"§"}`, `password: ["§"]`, `{"keys":{"primaryKey":"§"}}`, `{"symmetricKey":"§"}`,
-	`{"sasToken":"?sv=2020&sig=§"}`, `{"url":"https://s/c?a=b\u0026sig=§\u0026se=1"}`, `{"a":"sig\u003d§"}`, `{\u0022password\u0022:\u0022§\u0022}`,
+	`{"password":"§"}`, `{"password": "§", "x":1}`, `{'password': '§'}`, `{\"password\":\"§\"}`,
+	`{\\\"password\\\":\\\"§\\\"}`, `{"Password":"§"}`, `{"accessToken" : "§"}`,
+	`{&quot;password&quot;:&quot;§&quot;}`, `{password:§}`, `{User:bob Password:§}`, `{User:"bob", Password:"§"}`,
+	`password: ["§"]`, `{"keys":{"primaryKey":"§"}}`, `{"symmetricKey":"§"}`,
+	`{"sasToken":"?sv=2020&sig=§"}`, `{"url":"https://s/c?a=b\u0026sig=§\u0026se=1"}`, `{"a":"sig\u003d§"}`,
+	`{\u0022password\u0022:\u0022§\u0022}`,
 	// headers
-	"Authorization: Basic §", "authorization: bearer §", "Authorization: Digest username=a, response=§", "Authorization: §", "Proxy-Authorization: Basic §", `"Authorization":"Bearer §"`,
-	"map[Authorization:[Bearer §] Accept:[*/*]]", "Cookie: a=b; session=§", "Set-Cookie: id=§; HttpOnly", "Bearer §", "Basic §", "Authorization: SharedKey account:§",
-	"Authorization: SharedAccessSignature sr=h&sig=§&se=1", "Authorization=Bearer+§", "token=Bearer §", "X-Amz-Security-Token: §",
+	"Authorization: Basic §", "authorization: bearer §", "Authorization: Digest username=a, response=§",
+	"Authorization: §",
+	"Proxy-Authorization: Basic §", `"Authorization":"Bearer §"`,
+	"map[Authorization:[Bearer §] Accept:[*/*]]", "Cookie: a=b; session=§", "Set-Cookie: id=§; HttpOnly", "Bearer §",
+	"Basic §", "Authorization: SharedKey account:§",
+	"Authorization: SharedAccessSignature sr=h&sig=§&se=1", "Authorization=Bearer+§", "token=Bearer §",
+	"X-Amz-Security-Token: §",
 	// URLs
-	"https://h/?code=§", "https://h/?a=b&code=§&c=d", "https://h/?key=§", "https://user:§@h/p", "amqps://§@h:5671", "http://h/#access_token=§", "redis://:§@h:6379/0", "https://h/?sig=§",
-	"sig=§%2F§&se=1", "SIG=§", "sv=1&sig=§", "https://h/?sv=1&amp;sig=§&amp;se=2", "next=https%3A%2F%2Fh%3Fa%26sig%3D§%26se%3D1", "n=a%2526sig%253D§", "https%3A%2F%2Fuser%3A§%40h%2Fp",
+	"https://h/?code=§", "https://h/?a=b&code=§&c=d", "https://h/?key=§", "https://user:§@h/p", "amqps://§@h:5671",
+	"http://h/#access_token=§", "redis://:§@h:6379/0", "https://h/?sig=§",
+	"sig=§%2F§&se=1", "SIG=§", "sv=1&sig=§", "https://h/?sv=1&amp;sig=§&amp;se=2",
+	"next=https%3A%2F%2Fh%3Fa%26sig%3D§%26se%3D1", "n=a%2526sig%253D§", "https%3A%2F%2Fuser%3A§%40h%2Fp",
 	"%22password%22%3A%22§%22", "X-Amz-Signature=§", "Get \"https://h/?token=§\": EOF",
 	// connection strings
-	"HostName=h;DeviceId=d;SharedAccessKey=§", "HostName=h;SharedAccessKeyName=n;SharedAccessKey=§;DeviceId=d", "AccountName=a;AccountKey=§;EndpointSuffix=s", "Server=s;Uid=u;Pwd=§;",
+	"HostName=h;DeviceId=d;SharedAccessKey=§", "HostName=h;SharedAccessKeyName=n;SharedAccessKey=§;DeviceId=d",
+	"AccountName=a;AccountKey=§;EndpointSuffix=s", "Server=s;Uid=u;Pwd=§;",
 	"SharedAccessSignature=sr=h&sig=§", "AWS_SECRET_ACCESS_KEY=§", "aws_session_token = §", "postgres://u:§@h/db",
 	// command lines and files
 	"curl --password § h", "curl -u bob:§ h", "tool --api-key § run", "PGPASSWORD=§ psql", "export TOKEN='§'",
-	"-----BEGIN RSA PRIVATE KEY-----\n§\n-----END RSA PRIVATE KEY-----", `-----BEGIN PRIVATE KEY-----\n§\n-----END PRIVATE KEY-----`, "-----BEGIN OPENSSH PRIVATE KEY-----\n§",
+	"-----BEGIN RSA PRIVATE KEY-----\n§\n-----END RSA PRIVATE KEY-----",
+	`-----BEGIN PRIVATE KEY-----\n§\n-----END PRIVATE KEY-----`,
+	"-----BEGIN OPENSSH PRIVATE KEY-----\n§",
 }
 
 // secrets take the place of § in turn.
@@ -43,7 +59,8 @@ func TestNoFormOfASecretIsShown(t *testing.T) {
 	require.Greater(t, len(forms), 40)
 	for _, form := range forms {
 		for _, secret := range secrets {
-			for _, around := range []string{"§", "dial failed: § while connecting", "a\n§\nb", "(§)", `"§"`, "[§]", "a=b, §, c=d"} {
+			for _, around := range []string{"§", "dial failed: § while connecting", "a\n§\nb", "(§)", `"§"`, "[§]",
+				"a=b, §, c=d"} {
 				in := strings.ReplaceAll(around, "§", strings.ReplaceAll(form, "§", secret))
 				out := scrub.Text(in)
 				require.NotContains(t, out, secret, "of %q", in)
@@ -57,8 +74,10 @@ func TestNoFormOfASecretIsShown(t *testing.T) {
 // These need no name.
 func TestSecretsAreKnownByTheirForm(t *testing.T) {
 	for _, secret := range []string{
-		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "AKIAIOSFODNN7EXAMPLE", "ASIAIOSFODNN7EXAMPLE", "AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY",
-		"ghp_16C7e42F292c6912E7710c838347Ae178B4a", "glpat-ABCdef123456ghi78901", "xoxb-1234567890-abcdef", "sk_live_4eC39HqLyjWDarjtT1zdp7dc",
+		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "AKIAIOSFODNN7EXAMPLE", "ASIAIOSFODNN7EXAMPLE",
+		"AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY",
+		"ghp_16C7e42F292c6912E7710c838347Ae178B4a", "glpat-ABCdef123456ghi78901", "xoxb-1234567890-abcdef",
+		"sk_live_4eC39HqLyjWDarjtT1zdp7dc",
 		"c2VjcmV0LWtleS1vZi10aGUtdGVzdHM1MjM0NTY3ODk=", "Xk8bQ2n5v7y9C1e3g5J7l9N1p3R5t7V9x1Z3b5D7f9A=",
 		"Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
 		"4aB8cD2eF6gH0iJ4kL8mN2oP6qR0sT4uV8wX2yZ6aB",
@@ -73,18 +92,31 @@ func TestSecretsAreKnownByTheirForm(t *testing.T) {
 func TestOrdinaryTextsAreNotTouched(t *testing.T) {
 	for _, text := range []string{
 		"mqtt dial: service unavailable: CONNACK 3 (server unavailable)",
-		"amqp connection: network failure: link ended or refused by the hub: amqp:link:detach-forced (The link is force detached. Code: publisher(link3006875). Details: AmqpMessagePublisher.IdleTimerExpired: Idle timeout: 00:10:00.)",
-		"http send: throttled: HTTP 429 (too many requests), code 429001 ThrottlingException: too many requests, try again later (tracking id 7a3f2c1e-90ab-4cde-8f01-23456789abcd-G:10-TimeStamp:11/22/2026 15:18:07)",
-		"HTTP 404: error code=404001, errorCode: 404001, status_code=404", `{"errorCode":401003,"trackingId":"abc-1","message":"IotHubUnauthorized"}`,
-		"the hub refused the token with status 401 (token expired)", "token: expired", "unexpected token: comma", "invalid signature: mismatch", "secret: not found",
-		"Basic authentication required", "Basic realm=\"hub\"", "WWW-Authenticate: Bearer realm=\"x\", error=\"invalid_token\"", "bearer token is missing", "authorization: denied for device",
-		"x509: certificate is valid for hub.example.test, not other.example.test", "tls: failed to verify certificate: x509: certificate signed by unknown authority",
-		"dial tcp 10.0.0.1:8883: connect: connection refused", "lookup hub.example.test on 127.0.0.53:53: no such host", "read tcp [::1]:3321->[::1]:8883: i/o timeout",
-		"https://hub.example.test/devices/dev-1/messages/events?api-version=2021-04-12", "wss://hub.example/$iothub a@b", "devices/dev-1/modules/Mod2/files/2026/readings-00012.json",
-		"SharedAccessKeyName=device", "PartitionKey=abc;RowKey=7", "publicKey=ssh-ed25519", "monkey=2 design=1 turkey: 3", "primary key: violated", "keyboard=qwerty",
-		"SHA-256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "id 123e4567-e89b-12d3-a456-426614174000", "etag AAAAAAAAAAE=",
-		"TestTheConnectionIsLostWhileTheHubAnswersNothing2Times", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "a := b; c == d", "50% of code: done",
-		"Temperatur 20 °C, 設備 dev-1", "panic: runtime error: index out of range [5] with length 3", "goroutine 7 [running]: main.main()", "-u needs a value", "--verbose --color red",
+		"amqp connection: network failure: link ended or refused by the hub: amqp:link:detach-forced (The link is force " +
+			"detached. Code: publisher(link3006875). Details: AmqpMessagePublisher.IdleTimerExpired: Idle timeout: 00:10:00.)",
+		"http send: throttled: HTTP 429 (too many requests), code 429001 ThrottlingException: too many requests, try again " +
+			"later (tracking id 7a3f2c1e-90ab-4cde-8f01-23456789abcd-G:10-TimeStamp:11/22/2026 15:18:07)",
+		"HTTP 404: error code=404001, errorCode: 404001, status_code=404",
+		`{"errorCode":401003,"trackingId":"abc-1","message":"IotHubUnauthorized"}`,
+		"the hub refused the token with status 401 (token expired)", "token: expired", "unexpected token: comma",
+		"invalid signature: mismatch", "secret: not found",
+		"Basic authentication required", "Basic realm=\"hub\"",
+		"WWW-Authenticate: Bearer realm=\"x\", error=\"invalid_token\"", "bearer token is missing",
+		"authorization: denied for device",
+		"x509: certificate is valid for hub.example.test, not other.example.test",
+		"tls: failed to verify certificate: x509: certificate signed by unknown authority",
+		"dial tcp 10.0.0.1:8883: connect: connection refused", "lookup hub.example.test on 127.0.0.53:53: no such host",
+		"read tcp [::1]:3321->[::1]:8883: i/o timeout",
+		"https://hub.example.test/devices/dev-1/messages/events?api-version=2021-04-12", "wss://hub.example/$iothub a@b",
+		"devices/dev-1/modules/Mod2/files/2026/readings-00012.json",
+		"SharedAccessKeyName=device", "PartitionKey=abc;RowKey=7", "publicKey=ssh-ed25519", "monkey=2 design=1 turkey: 3",
+		"primary key: violated", "keyboard=qwerty",
+		"SHA-256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "id 123e4567-e89b-12d3-a456-426614174000",
+		"etag AAAAAAAAAAE=",
+		"TestTheConnectionIsLostWhileTheHubAnswersNothing2Times",
+		"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "a := b; c == d", "50% of code: done",
+		"Temperatur 20 °C, 設備 dev-1", "panic: runtime error: index out of range [5] with length 3",
+		"goroutine 7 [running]: main.main()", "-u needs a value", "--verbose --color red",
 	} {
 		require.Equal(t, text, scrub.Text(text))
 		if strings.IndexByte(text, '\n') < 0 {

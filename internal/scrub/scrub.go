@@ -1,10 +1,10 @@
 // Package scrub takes secrets out of texts, and makes a peer's text fit for an error.
 //
-// Hubline's own errors hold no secret. But an error may come from a callback, such as a token source
-// that quotes the URL it asked, and a peer may repeat what it was sent. Text finds secrets by their
-// names (password, sig, AccountKey), by the scheme before them (Bearer), by their place in a URL and
-// by their form (private keys, JSON web tokens, keys in base64). It hides too much rather than too
-// little.
+// Hubline's own errors hold no secret. But an error may come from a callback, such as a token
+// source that quotes the URL it asked, and a peer may repeat what it was sent. Text finds secrets
+// by their names (password, sig, AccountKey), by the scheme before them (Bearer), by their place in
+// a URL and by their form (private keys, JSON web tokens, keys in base64). It hides too much rather
+// than too little.
 package scrub
 
 import (
@@ -143,12 +143,14 @@ func escape(s string) string {
 	return string(out)
 }
 
-// shown reports whether a character may stand in a log: it moves no cursor and turns no text around.
+// shown reports whether a character may stand in a log: it moves no cursor and turns no text
+// around.
 func shown(r rune, size int) bool {
 	switch {
 	case r < ' ', 0x7f <= r && r < 0xa0, r == utf8.RuneError && size == 1:
 		return false
-	case 0x200b <= r && r <= 0x200f, 0x2028 <= r && r <= 0x202e, 0x2060 <= r && r <= 0x206f, r == 0xfeff, 0xe0000 <= r && r < 0xe1000:
+	case 0x200b <= r && r <= 0x200f, 0x2028 <= r && r <= 0x202e, 0x2060 <= r && r <= 0x206f, r == 0xfeff, 0xe0000 <= r &&
+		r < 0xe1000:
 		return false
 	}
 	return true
@@ -300,7 +302,8 @@ func (x *scanner) flag(i int) (from, to int) {
 	for end < len(x.s) && inName(x.s[end]) {
 		end++
 	}
-	if end == len(x.s) || x.s[end] != ' ' || nameClass(x.s[name:end]) == harmless || end+1 == len(x.s) || x.s[end+1] == '-' {
+	if end == len(x.s) || x.s[end] != ' ' || nameClass(x.s[name:end]) == harmless || end+1 == len(x.s) ||
+		x.s[end+1] == '-' {
 		return 0, 0
 	}
 	return x.value(end+1, false)
@@ -361,7 +364,8 @@ func (x *scanner) skipSpace(i int) int {
 }
 
 // quotes are what names and values stand in, escaped ones included.
-var quotes = [...]string{`\\\"`, `\"`, `\'`, `\u0022`, `\u0027`, "%2522", "%22", "%27", "&quot;", "&#34;", "&#39;", "&apos;", `"`, "'", "`"}
+var quotes = [...]string{`\\\"`, `\"`, `\'`, `\u0022`, `\u0027`, "%2522", "%22", "%27", "&quot;", "&#34;", "&#39;",
+	"&apos;", `"`, "'", "`"}
 
 // quoteAt returns the quote that begins at i, empty for none.
 func (x *scanner) quoteAt(i int) string {
@@ -381,7 +385,8 @@ var separators = [...]struct {
 }{
 	{"%253d", true, false}, {"%253a", true, false}, {"%3d", true, false}, {"%3a", true, false},
 	{`\u003d`, false, false}, {`\u003a`, false, false}, {"&#61;", false, false},
-	{"=>", false, false}, {":=", false, false}, {"==", false, false}, {"=", false, false}, {":", false, true}, {">", false, false},
+	{"=>", false, false}, {":=", false, false}, {"==", false, false}, {"=", false, false}, {":", false, true},
+	{">", false, false},
 }
 
 // named finds the value that stands behind the name between begin and end.
@@ -497,7 +502,8 @@ func (x *scanner) unquoted(i int, escaped bool) int {
 			}
 		case c == '\\':
 			rest := x.lower[i:]
-			if strings.HasPrefix(rest, `\u0026`) || strings.HasPrefix(rest, `\u0022`) || strings.HasPrefix(rest, `\"`) || strings.HasPrefix(rest, `\\"`) ||
+			if strings.HasPrefix(rest, `\u0026`) || strings.HasPrefix(rest, `\u0022`) || strings.HasPrefix(rest, `\"`) ||
+				strings.HasPrefix(rest, `\\"`) ||
 				strings.HasPrefix(rest, `\n`) && x.ends(i+2) || strings.HasPrefix(rest, `\r\n`) {
 				return i
 			}
@@ -565,11 +571,16 @@ var endings = [...]struct {
 	text string
 	class
 }{
-	{"password", password}, {"passwd", password}, {"passphrase", password}, {"passwort", password}, {"pwd", password}, {"passcode", password},
-	{"secret", ordinary}, {"token", ordinary}, {"apikey", ordinary}, {"accesskey", ordinary}, {"accountkey", ordinary}, {"secretkey", ordinary},
-	{"privatekey", ordinary}, {"authkey", ordinary}, {"masterkey", ordinary}, {"sharedkey", ordinary}, {"signingkey", ordinary}, {"encryptionkey", ordinary},
-	{"primarykey", ordinary}, {"secondarykey", ordinary}, {"symmetrickey", ordinary}, {"subscriptionkey", ordinary}, {"storagekey", ordinary}, {"functionskey", ordinary},
-	{"sessionid", ordinary}, {"sessid", ordinary}, {"signature", inAssignment}, {"credential", inAssignment}, {"credentials", inAssignment},
+	{"password", password}, {"passwd", password}, {"passphrase", password}, {"passwort", password}, {"pwd", password},
+	{"passcode", password},
+	{"secret", ordinary}, {"token", ordinary}, {"apikey", ordinary}, {"accesskey", ordinary}, {"accountkey", ordinary},
+	{"secretkey", ordinary},
+	{"privatekey", ordinary}, {"authkey", ordinary}, {"masterkey", ordinary}, {"sharedkey", ordinary},
+	{"signingkey", ordinary}, {"encryptionkey", ordinary},
+	{"primarykey", ordinary}, {"secondarykey", ordinary}, {"symmetrickey", ordinary}, {"subscriptionkey", ordinary},
+	{"storagekey", ordinary}, {"functionskey", ordinary},
+	{"sessionid", ordinary}, {"sessid", ordinary}, {"signature", inAssignment}, {"credential", inAssignment},
+	{"credentials", inAssignment},
 	{"authorization", header}, {"cookie", header},
 }
 
@@ -578,12 +589,14 @@ var lasts = [...]struct {
 	text string
 	class
 }{
-	{"sig", inAssignment}, {"key", inAssignment}, {"pass", inAssignment}, {"pw", inAssignment}, {"auth", inAssignment}, {"jwt", ordinary}, {"otp", inAssignment}, {"sid", inAssignment},
+	{"sig", inAssignment}, {"key", inAssignment}, {"pass", inAssignment}, {"pw", inAssignment}, {"auth", inAssignment},
+	{"jwt", ordinary}, {"otp", inAssignment}, {"sid", inAssignment},
 	{"code", inQuery}, {"assertion", inAssignment}, {"sas", inAssignment}, {"psk", inAssignment}, {"pat", inAssignment},
 }
 
 // publicKeys are words before "key" that make it none of a lock's.
-var publicKeys = [...]string{"public", "partition", "row", "routing", "cache", "sort", "foreign", "registry", "config", "property", "map", "hot"}
+var publicKeys = [...]string{"public", "partition", "row", "routing", "cache", "sort", "foreign", "registry", "config",
+	"property", "map", "hot"}
 
 // nameClass says what is behind a name, by its end: SharedAccessKeyName is not SharedAccessKey.
 func nameClass(name string) class {
@@ -637,11 +650,14 @@ var forms = [...]struct {
 	begin string
 	least int
 }{
-	{"eyJ", 20}, {"AKIA", 20}, {"ASIA", 20}, {"AIza", 35}, {"ghp_", 20}, {"gho_", 20}, {"ghu_", 20}, {"ghs_", 20}, {"ghr_", 20}, {"github_pat_", 20},
-	{"glpat-", 20}, {"xoxb-", 16}, {"xoxp-", 16}, {"xoxa-", 16}, {"xoxs-", 16}, {"sk_live_", 16}, {"sk_test_", 16}, {"rk_live_", 16}, {"npm_", 30}, {"hvs.", 20}, {"SG.", 30},
+	{"eyJ", 20}, {"AKIA", 20}, {"ASIA", 20}, {"AIza", 35}, {"ghp_", 20}, {"gho_", 20}, {"ghu_", 20}, {"ghs_", 20},
+	{"ghr_", 20}, {"github_pat_", 20},
+	{"glpat-", 20}, {"xoxb-", 16}, {"xoxp-", 16}, {"xoxa-", 16}, {"xoxs-", 16}, {"sk_live_", 16}, {"sk_test_", 16},
+	{"rk_live_", 16}, {"npm_", 30}, {"hvs.", 20}, {"SG.", 30},
 }
 
-// byForm returns the end of the secret that begins at i, which its form gives away; i or less for none.
+// byForm returns the end of the secret that begins at i, which its form gives away; i or less for
+// none.
 func (x *scanner) byForm(i int) int {
 	rest := x.s[i:]
 	for _, f := range forms {

@@ -19,7 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Over real TLS on loopback, what is hopeless is said at once: a typed error, one attempt, no retry, no secret in the text.
+// Over real TLS on loopback, what is hopeless is said at once: a typed error, one attempt, no
+// retry, no secret in the text.
 func TestHopelessCredentialsEndOpenAtOnce(t *testing.T) {
 	withEachEngine(t, hopelessCredentialsEndOpenAtOnce)
 }
@@ -46,7 +47,8 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 		http    transport.Kind // over HTTP; zero: the same
 	}{
 		{"wrong key", host + ";DeviceId=dev-1;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized, 0, 0},
-		{"unknown device", host + ";DeviceId=dev-2;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized, transport.NotFound, transport.NotFound},
+		{"unknown device", host + ";DeviceId=dev-2;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized,
+			transport.NotFound, transport.NotFound},
 		{"disabled device", good, true, func(t *testing.T) {
 			require.NoError(t, hub.SetEnabled("dev-1", false))
 			t.Cleanup(func() { require.NoError(t, hub.SetEnabled("dev-1", true)) })

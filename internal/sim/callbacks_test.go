@@ -19,8 +19,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Over every engine, a callback of a dial that panics or ends its goroutine is a failed attempt, whose error names it;
-// the next attempt connects, another client of the same limiter too, and Close leaves nothing behind.
+// Over every engine, a callback of a dial that panics or ends its goroutine is a failed attempt,
+// whose error names it; the next attempt connects, another client of the same limiter too, and
+// Close leaves nothing behind.
 func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 	const clockUnset = "clock not set"
 	for _, with := range engines {
@@ -40,7 +41,8 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 			}},
 			{"callback Credentials.Token", func(_ *way, creds *transport.Credentials, fail func()) {
 				own := *creds
-				creds.Sign, creds.Token = nil, func(ctx context.Context) (transport.Token, error) { fail(); return own.NewToken(ctx) }
+				creds.Sign, creds.Token = nil,
+					func(ctx context.Context) (transport.Token, error) { fail(); return own.NewToken(ctx) }
 			}},
 			{"callback Credentials.Sign", func(_ *way, creds *transport.Credentials, fail func()) {
 				sign := creds.Sign
@@ -75,13 +77,14 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 							require.NoError(t, err)
 							w := &way{TLS: hub.ClientTLS(), Dial: places[with.protocol].dialTLS(hub)}
 							set(w, creds)
-							c, err := device.New(creds, with.make(creds, w), &device.Options{Dials: limiter, TryAgainAfter: time.Minute, OnStatus: func(s device.Status) {
-								mu.Lock()
-								defer mu.Unlock()
-								if s.Err != nil && told == nil {
-									told = s.Err
-								}
-							}})
+							c, err := device.New(creds, with.make(creds, w), &device.Options{Dials: limiter, TryAgainAfter: time.Minute,
+								OnStatus: func(s device.Status) {
+									mu.Lock()
+									defer mu.Unlock()
+									if s.Err != nil && told == nil {
+										told = s.Err
+									}
+								}})
 							require.NoError(t, err)
 							return c
 						}

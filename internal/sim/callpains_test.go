@@ -31,7 +31,8 @@ func withEachTwin(t *testing.T, f func(t *testing.T, e *env)) {
 	})
 }
 
-// Pain 3, L11: whenever the status says connected, twin and methods work, at once, on every connection; the hub's memory of a session is not relied upon.
+// Pain 3, L11: whenever the status says connected, twin and methods work, at once, on every
+// connection; the hub's memory of a session is not relied upon.
 func TestPain3_ConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev
@@ -60,7 +61,8 @@ func TestPain3_ConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
 	})
 }
 
-// Pain 9: each call about the twin gets one result, and each call of a method one answer, also while the connection comes and goes.
+// Pain 9: each call about the twin gets one result, and each call of a method one answer, also
+// while the connection comes and goes.
 func TestPain9_EachCallGetsExactlyOneResult(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev
@@ -108,7 +110,8 @@ func TestPain9_EachCallGetsExactlyOneResult(t *testing.T) {
 	})
 }
 
-// T17: without retries, a hub that is gone for good shows as retrying, or at once as the end, to the status and to all who call.
+// T17: without retries, a hub that is gone for good shows as retrying, or at once as the end, to
+// the status and to all who call.
 func TestT17_NoRetryEndsTwinCalls(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev
@@ -127,7 +130,8 @@ func TestT17_NoRetryEndsTwinCalls(t *testing.T) {
 	})
 }
 
-// What the hub takes the client sends, and what it does not take it says itself: the hub counts a number for 8 bytes, however many digits it has, and arrays for what is in them.
+// What the hub takes the client sends, and what it does not take it says itself: the hub counts a
+// number for 8 bytes, however many digits it has, and arrays for what is in them.
 func TestTheHubSaysHowLargeATwinMayBe(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		require.NoError(t, e.dev.reconnected())
@@ -147,13 +151,15 @@ func TestTheHubSaysHowLargeATwinMayBe(t *testing.T) {
 	})
 }
 
-// A hub that does not let a device have its twin fails what asks for it. Telemetry goes on, on the same connection.
+// A hub that does not let a device have its twin fails what asks for it. Telemetry goes on, on the
+// same connection.
 func TestARefusedTwinLeavesTelemetryAlone(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		require.NoError(t, e.dev.reconnected())
 		switch e.with.protocol {
 		case testbroker.AMQP:
-			e.hub.Inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinSender, Condition: "amqp:not-found", Times: -1})
+			e.hub.Inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinSender,
+				Condition: "amqp:not-found", Times: -1})
 		case testbroker.MQTT:
 			e.hub.Inject(testbroker.Fault{Kind: testbroker.RefuseSubscribe, Times: -1})
 		}
@@ -169,7 +175,8 @@ func TestARefusedTwinLeavesTelemetryAlone(t *testing.T) {
 	})
 }
 
-// An answer that did not go out is told to the device: its connection, or its link, went while the method ran.
+// An answer that did not go out is told to the device: its connection, or its link, went while the
+// method ran.
 func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev
@@ -189,7 +196,8 @@ func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 				}
 				return 200, nil
 			}))
-			_, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: "cut", ResponseTimeout: 5 * time.Second, ConnectTimeout: 30 * time.Second})
+			_, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: "cut", ResponseTimeout: 5 * time.Second,
+				ConnectTimeout: 30 * time.Second})
 			require.Error(t, err, what)
 			require.NoError(t, p.reconnected())
 			n++
@@ -200,7 +208,8 @@ func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 	})
 }
 
-// Over AMQP an answer may have to wait for the hub's credit. It is told to be lost when its connection is lost meanwhile.
+// Over AMQP an answer may have to wait for the hub's credit. It is told to be lost when its
+// connection is lost meanwhile.
 func TestAnAnswerThatWaitsForCreditIsTold(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		if e.with.protocol != testbroker.AMQP {
@@ -214,7 +223,8 @@ func TestAnAnswerThatWaitsForCreditIsTold(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			e.hub.Drop("")
 		}()
-		_, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: answers, ResponseTimeout: 5 * time.Second, ConnectTimeout: 30 * time.Second})
+		_, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: answers, ResponseTimeout: 5 * time.Second,
+			ConnectTimeout: 30 * time.Second})
 		require.Error(t, err)
 		require.NoError(t, p.reconnected())
 		require.EqualValues(t, 1, p.client.Stats().AnswersLost)
@@ -228,7 +238,8 @@ func TestACallThatDoesNotFitIsAnswered(t *testing.T) {
 		p := e.dev
 		require.NoError(t, errors.Join(p.obeys(), p.reconnected()))
 		begin := time.Now()
-		result, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: answers, Payload: []byte(`"` + strings.Repeat("x", 30<<10) + `"`), ResponseTimeout: 30 * time.Second})
+		result, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: answers,
+			Payload: []byte(`"` + strings.Repeat("x", 30<<10) + `"`), ResponseTimeout: 30 * time.Second})
 		require.NoError(t, err)
 		require.Less(t, time.Since(begin), 5*time.Second)
 		if e.with.name == "lean with the buffers of a board" {

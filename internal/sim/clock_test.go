@@ -16,13 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A device starts with a clock that is not set: at zero, at the default of a clock chip, or at the build time of its image. It connects once its clock is set, over every protocol, however
-// long that takes.
+// A device starts with a clock that is not set: at zero, at the default of a clock chip, or at the
+// build time of its image. It connects once its clock is set, over every protocol, however long
+// that takes.
 func TestADeviceWaitsForItsClock(t *testing.T) { withEachEngine(t, aDeviceWaitsForItsClock) }
 
 func aDeviceWaitsForItsClock(t *testing.T, with engine) {
 	for name, boot := range map[string]time.Time{
-		"1970": time.Unix(1000, 0), "2000": time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC), "the image's build time": time.Date(2029, 3, 1, 12, 0, 0, 0, time.UTC),
+		"1970": time.Unix(1000, 0), "2000": time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC),
+		"the image's build time": time.Date(2029, 3, 1, 12, 0, 0, 0, time.UTC),
 	} {
 		for way, secure := range map[string]bool{"TLS": true, "plain": false} {
 			t.Run(name+"/"+way, func(t *testing.T) {
@@ -65,7 +67,8 @@ func aDeviceWaitsForItsClock(t *testing.T, with engine) {
 	}
 }
 
-// The longest durations there are mean no limit: nothing ends at once, and nothing is done over and over.
+// The longest durations there are mean no limit: nothing ends at once, and nothing is done over and
+// over.
 func TestTheLongestDurationsAreNoLimit(t *testing.T) {
 	withEachEngine(t, theLongestDurationsAreNoLimit)
 }

@@ -111,8 +111,8 @@ func refusing(dials *int, answer []byte) dialer {
 	}
 }
 
-// A server that refuses every ClientHello ends the client after a few attempts, with the Kind and the
-// text of the alert.
+// A server that refuses every ClientHello ends the client after a few attempts, with the Kind and
+// the text of the alert.
 func TestAServerThatRefusesTLSEndsTheClient(t *testing.T) {
 	for _, refusal := range []struct {
 		name   string
@@ -120,13 +120,16 @@ func TestAServerThatRefusesTLSEndsTheClient(t *testing.T) {
 		kind   transport.Kind
 		text   string
 	}{
-		{"alert 70", []byte{21, 3, 3, 0, 2, 2, 70}, transport.Unsupported, ": remote error: tls: protocol version not supported; TLS version not supported"},
-		{"not TLS", []byte("220 mail.example.test ESMTP\r\n"), transport.Protocol, ": tls: first record does not look like a TLS handshake; the peer does not speak TLS: check host and port"},
+		{"alert 70", []byte{21, 3, 3, 0, 2, 2, 70}, transport.Unsupported,
+			": remote error: tls: protocol version not supported; TLS version not supported"},
+		{"not TLS", []byte("220 mail.example.test ESMTP\r\n"), transport.Protocol,
+			": tls: first record does not look like a TLS handshake; the peer does not speak TLS: check host and port"},
 	} {
 		t.Run(refusal.name, func(t *testing.T) {
 			withEachEngine(t, func(t *testing.T, with engine) {
 				bounded.Test(t, func(t *testing.T) {
-					creds, err := device.ParseConnectionString("HostName=hub.example.test;DeviceId=dev-1;SharedAccessKey=c2VjcmV0c2VjcmV0c2VjcmV0")
+					creds, err := device.ParseConnectionString(
+						"HostName=hub.example.test;DeviceId=dev-1;SharedAccessKey=c2VjcmV0c2VjcmV0c2VjcmV0")
 					require.NoError(t, err)
 					dials := 0
 					c, err := device.New(creds, with.make(creds, &way{Dial: refusing(&dials, refusal.answer)}), nil)

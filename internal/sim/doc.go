@@ -1,16 +1,16 @@
 // Package sim holds tests of the whole system, device and transport and hub, and nothing else.
 //
-// The simulation draws a plan from a seed: messages, faults and calls of a nervous application, each
-// at its own instant. It plays the plan in fake time and then keeps a ledger. A failing seed is
-// printed with its plan and its log of events:
+// The simulation draws a plan from a seed: messages, faults and calls of a nervous application,
+// each at its own instant. It plays the plan in fake time and then keeps a ledger. A failing seed
+// is printed with its plan and its log of events:
 //
 //	go test ./internal/sim                    50 seeds for each engine
 //	go test ./internal/sim -seeds 2000        more of them
 //	go test ./internal/sim -run TestSimulation -seed 4711 -v    one again
 //
-// The same seed is the same plan, and with go test nearly always the same run: events of one instant
-// may change places. With the command replay they do not, so the run is the same one event by event;
-// over TLS nearly always:
+// The same seed is the same plan, and with go test nearly always the same run: events of one
+// instant may change places. With the command replay they do not, so the run is the same one event
+// by event; over TLS nearly always:
 //
 //	go run ./internal/cmd/replay ./internal/sim -run TestSimulation/amqp -seed 4711 -v
 //	go run ./internal/cmd/replay -order 2 ./internal/sim -run TestSimulation/amqp -seed 4711 -v

@@ -17,7 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 )
 
-// way is how a transport gets to the hub: what all have in common. What a transport lacks it does not look at.
+// way is how a transport gets to the hub: what all have in common. What a transport lacks it does
+// not look at.
 type way struct {
 	TLS       *tls.Config
 	Plaintext bool
@@ -31,7 +32,8 @@ type way struct {
 	Poll time.Duration
 }
 
-// An engine makes a transport to the same place by the same settings. The whole system is tried with each.
+// An engine makes a transport to the same place by the same settings. The whole system is tried
+// with each.
 type engine struct {
 	name     string
 	protocol testbroker.Protocol
@@ -44,40 +46,52 @@ type engine struct {
 }
 
 var engines = []engine{
-	{name: "paho", protocol: testbroker.MQTT, twins: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
-		return mqtt.New(&mqtt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout, WriteTimeout: w.WriteTimeout})
+	{name: "paho", protocol: testbroker.MQTT, twins: true, make: func(_ *transport.Credentials,
+		w *way) transport.Transport {
+		return mqtt.New(&mqtt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, KeepAlive: w.KeepAlive,
+			PingTimeout: w.PingTimeout, WriteTimeout: w.WriteTimeout})
 	}},
-	{name: "lean", protocol: testbroker.MQTT, twins: true, make: func(creds *transport.Credentials, w *way) transport.Transport {
+	{name: "lean", protocol: testbroker.MQTT, twins: true, make: func(creds *transport.Credentials,
+		w *way) transport.Transport {
 		return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
 	}},
-	{name: "lean with the buffers of a board", protocol: testbroker.MQTT, twins: true, make: func(creds *transport.Credentials, w *way) transport.Transport {
-		return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout, ReadBuffer: 4096 + 512, WriteBuffer: 1024})
-	}},
-	{name: "amqp", protocol: testbroker.AMQP, twins: true, batches: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+	{name: "lean with the buffers of a board", protocol: testbroker.MQTT, twins: true,
+		make: func(creds *transport.Credentials, w *way) transport.Transport {
+			return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout,
+				ReadBuffer: 4096 + 512, WriteBuffer: 1024})
+		}},
+	{name: "amqp", protocol: testbroker.AMQP, twins: true, batches: true, make: func(_ *transport.Credentials,
+		w *way) transport.Transport {
 		return amqp.New(w.amqp())
 	}},
-	{name: "amqp, a message a transfer", protocol: testbroker.AMQP, twins: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+	{name: "amqp, a message a transfer", protocol: testbroker.AMQP, twins: true, make: func(_ *transport.Credentials,
+		w *way) transport.Transport {
 		o := w.amqp()
 		o.Batch = 1
 		return amqp.New(o)
 	}},
-	{name: "amqp, SASL PLAIN", protocol: testbroker.AMQP, twins: true, batches: true, sasl: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
-		o := w.amqp()
-		o.Auth = amqp.Plain
-		return amqp.New(o)
-	}},
-	{name: "amqp, shared", protocol: testbroker.AMQP, twins: true, batches: true, shared: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
-		return amqp.NewMux(w.amqp())
-	}},
-	{name: "http", protocol: testbroker.HTTP, batches: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+	{name: "amqp, SASL PLAIN", protocol: testbroker.AMQP, twins: true, batches: true, sasl: true,
+		make: func(_ *transport.Credentials, w *way) transport.Transport {
+			o := w.amqp()
+			o.Auth = amqp.Plain
+			return amqp.New(o)
+		}},
+	{name: "amqp, shared", protocol: testbroker.AMQP, twins: true, batches: true, shared: true,
+		make: func(_ *transport.Credentials, w *way) transport.Transport {
+			return amqp.NewMux(w.amqp())
+		}},
+	{name: "http", protocol: testbroker.HTTP, batches: true, make: func(_ *transport.Credentials,
+		w *way) transport.Transport {
 		return http.New(w.http())
 	}},
-	{name: "http, a message a request", protocol: testbroker.HTTP, make: func(_ *transport.Credentials, w *way) transport.Transport {
+	{name: "http, a message a request", protocol: testbroker.HTTP, make: func(_ *transport.Credentials,
+		w *way) transport.Transport {
 		o := w.http()
 		o.Batch = 1
 		return http.New(o)
 	}},
-	{name: "http/2", protocol: testbroker.HTTP, batches: true, make: func(_ *transport.Credentials, w *way) transport.Transport {
+	{name: "http/2", protocol: testbroker.HTTP, batches: true, make: func(_ *transport.Credentials,
+		w *way) transport.Transport {
 		o := w.http()
 		o.HTTP2 = true
 		return http.New(o)
@@ -85,7 +99,8 @@ var engines = []engine{
 }
 
 func (w *way) leanDial(creds *transport.Credentials) lean.Dial {
-	return leannet.Dialer(creds, &leannet.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, WriteTimeout: w.WriteTimeout})
+	return leannet.Dialer(creds, &leannet.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial,
+		WriteTimeout: w.WriteTimeout})
 }
 
 func (w *way) amqp() *amqp.Options {
@@ -93,7 +108,8 @@ func (w *way) amqp() *amqp.Options {
 }
 
 func (w *way) http() *http.Options {
-	return &http.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, PollInterval: cmp.Or(w.Poll, 5*time.Second)}
+	return &http.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, PollInterval: cmp.Or(w.Poll,
+		5*time.Second)}
 }
 
 // place is where a hub speaks a protocol.

@@ -22,7 +22,9 @@ var amqpMatrix = matrix{
 		{"release", receives, receiveOp(transport.Release), false},
 		{"reject", receives, receiveOp(transport.Reject), false},
 		{"renew", speaks, renewOp, true},
-		{"close", func(_ engine, r row) bool { return r.fault.Kind != testbroker.DetachWhileIdle && !r.calls() }, closeOp, true},
+		{"close", func(_ engine, r row) bool {
+			return r.fault.Kind != testbroker.DetachWhileIdle && !r.calls()
+		}, closeOp, true},
 		{"idle", func(_ engine, r row) bool {
 			return r.fault.Kind == testbroker.HalfOpen || r.fault.Kind == testbroker.Absent
 		}, idleOp, false},
@@ -57,9 +59,12 @@ func amqpRows() []row {
 	rows := []row{
 		// The connection.
 		{name: "RefuseConnect", fault: F{Kind: testbroker.RefuseConnect, Times: 2}, kinds: kinds(unavailable)},
-		{name: "RefuseConnect, " + exceeded, fault: F{Kind: testbroker.RefuseConnect, Condition: exceeded}, kinds: kinds(quota)},
-		{name: "RefuseConnect, " + unwelcome, fault: F{Kind: testbroker.RefuseConnect, Condition: unwelcome}, kinds: kinds(unauthorized), terminal: true},
-		{name: "RefuseConnect, " + missing, fault: F{Kind: testbroker.RefuseConnect, Condition: missing}, kinds: kinds(notFound), terminal: true},
+		{name: "RefuseConnect, " + exceeded, fault: F{Kind: testbroker.RefuseConnect, Condition: exceeded},
+			kinds: kinds(quota)},
+		{name: "RefuseConnect, " + unwelcome, fault: F{Kind: testbroker.RefuseConnect, Condition: unwelcome},
+			kinds: kinds(unauthorized), terminal: true},
+		{name: "RefuseConnect, " + missing, fault: F{Kind: testbroker.RefuseConnect, Condition: missing},
+			kinds: kinds(notFound), terminal: true},
 		{name: "RefuseConnect, " + odd, fault: F{Kind: testbroker.RefuseConnect, Condition: odd}, kinds: kinds(network)},
 		{name: "SlowConnack", fault: F{Kind: testbroker.SlowConnack, Delay: 3 * time.Second}},
 		{name: "NoConnack", fault: F{Kind: testbroker.NoConnack}, kinds: kinds(timeout)},
@@ -69,81 +74,134 @@ func amqpRows() []row {
 		// Who it is.
 		{name: "RefuseSASL auth", fault: F{Kind: testbroker.RefuseSASL, Code: 1}, kinds: kinds(unauthorized), terminal: true},
 		{name: "RefuseSASL sys", fault: F{Kind: testbroker.RefuseSASL, Code: 2}, kinds: kinds(unavailable)},
-		{name: "RefuseSASL sys-perm", fault: F{Kind: testbroker.RefuseSASL, Code: 3}, kinds: kinds(transport.Forbidden), terminal: true},
+		{name: "RefuseSASL sys-perm", fault: F{Kind: testbroker.RefuseSASL, Code: 3}, kinds: kinds(transport.Forbidden),
+			terminal: true},
 		{name: "RefuseSASL sys-temp", fault: F{Kind: testbroker.RefuseSASL, Code: 4}, kinds: kinds(unavailable)},
-		{name: "RefuseToken 401", fault: F{Kind: testbroker.RefuseToken, Status: 401}, class: atToken, kinds: kinds(unauthorized), terminal: true, alone: true},
-		{name: "RefuseToken 403", fault: F{Kind: testbroker.RefuseToken, Status: 403}, class: atToken, kinds: kinds(quota), alone: true},
-		{name: "RefuseToken 404", fault: F{Kind: testbroker.RefuseToken, Status: 404}, class: atToken, kinds: kinds(notFound), terminal: true, alone: true},
-		{name: "RefuseToken 429", fault: F{Kind: testbroker.RefuseToken, Status: 429}, class: atToken, kinds: kinds(throttled), alone: true},
-		{name: "RefuseToken 503", fault: F{Kind: testbroker.RefuseToken, Status: 503, Times: 2}, class: atToken, kinds: kinds(unavailable), alone: true},
+		{name: "RefuseToken 401", fault: F{Kind: testbroker.RefuseToken, Status: 401}, class: atToken,
+			kinds: kinds(unauthorized), terminal: true, alone: true},
+		{name: "RefuseToken 403", fault: F{Kind: testbroker.RefuseToken, Status: 403}, class: atToken, kinds: kinds(quota),
+			alone: true},
+		{name: "RefuseToken 404", fault: F{Kind: testbroker.RefuseToken, Status: 404}, class: atToken, kinds: kinds(notFound),
+			terminal: true, alone: true},
+		{name: "RefuseToken 429", fault: F{Kind: testbroker.RefuseToken, Status: 429}, class: atToken,
+			kinds: kinds(throttled), alone: true},
+		{name: "RefuseToken 503", fault: F{Kind: testbroker.RefuseToken, Status: 503, Times: 2}, class: atToken,
+			kinds: kinds(unavailable), alone: true},
 		{name: "SlowToken", fault: F{Kind: testbroker.SlowToken, Delay: 3 * time.Second}, class: atToken, alone: true},
 		{name: "NoToken", fault: F{Kind: testbroker.NoToken}, class: atToken, kinds: kinds(timeout), alone: true},
 		{name: "DropOnToken", fault: F{Kind: testbroker.DropOnToken}, class: atToken, kinds: kinds(network)},
 
-		// The links. That for commands is attached before the client counts as connected, that for telemetry by the first message.
-		{name: "RefuseAttach tokens", fault: F{Kind: testbroker.RefuseAttach, Link: tokens}, kinds: kinds(unavailable), perhaps: true}, // a lost link is tried once more, at once
-		{name: "RefuseAttach commands", fault: F{Kind: testbroker.RefuseAttach, Link: commands}, class: atSubscribe, kinds: kinds(unavailable), alone: true},
-		{name: "RefuseAttach commands, " + throttledNow, fault: F{Kind: testbroker.RefuseAttach, Link: commands, Condition: throttledNow}, class: atSubscribe, kinds: kinds(throttled), alone: true},
-		{name: "RefuseAttach commands, " + missing, fault: F{Kind: testbroker.RefuseAttach, Link: commands, Condition: missing}, class: atSubscribe, kinds: kinds(notFound), terminal: true, alone: true},
-		{name: "RefuseAttach telemetry", fault: F{Kind: testbroker.RefuseAttach, Link: messages}, class: atLink, kinds: kinds(unavailable), alone: true},
-		{name: "RefuseAttach telemetry, " + unwelcome, fault: F{Kind: testbroker.RefuseAttach, Link: messages, Condition: unwelcome}, class: atLink, kinds: kinds(unauthorized), alone: true},
+		// The links. That for commands is attached before the client counts as connected, that for
+		// telemetry by the first message.
+		// a lost link is tried once more, at once
+		{name: "RefuseAttach tokens", fault: F{Kind: testbroker.RefuseAttach, Link: tokens}, kinds: kinds(unavailable),
+			perhaps: true},
+		{name: "RefuseAttach commands", fault: F{Kind: testbroker.RefuseAttach, Link: commands}, class: atSubscribe,
+			kinds: kinds(unavailable), alone: true},
+		{name: "RefuseAttach commands, " + throttledNow, fault: F{Kind: testbroker.RefuseAttach, Link: commands,
+			Condition: throttledNow}, class: atSubscribe, kinds: kinds(throttled), alone: true},
+		{name: "RefuseAttach commands, " + missing, fault: F{Kind: testbroker.RefuseAttach, Link: commands,
+			Condition: missing}, class: atSubscribe, kinds: kinds(notFound), terminal: true, alone: true},
+		{name: "RefuseAttach telemetry", fault: F{Kind: testbroker.RefuseAttach, Link: messages}, class: atLink,
+			kinds: kinds(unavailable), alone: true},
+		{name: "RefuseAttach telemetry, " + unwelcome, fault: F{Kind: testbroker.RefuseAttach, Link: messages,
+			Condition: unwelcome}, class: atLink, kinds: kinds(unauthorized), alone: true},
 		{name: "SlowAttach tokens", fault: F{Kind: testbroker.SlowAttach, Link: tokens, Delay: 3 * time.Second}},
-		{name: "SlowAttach commands", fault: F{Kind: testbroker.SlowAttach, Link: commands, Delay: 3 * time.Second}, class: atSubscribe, alone: true},
-		{name: "SlowAttach telemetry", fault: F{Kind: testbroker.SlowAttach, Link: messages, Delay: 3 * time.Second}, class: atLink, alone: true},
+		{name: "SlowAttach commands", fault: F{Kind: testbroker.SlowAttach, Link: commands, Delay: 3 * time.Second},
+			class: atSubscribe, alone: true},
+		{name: "SlowAttach telemetry", fault: F{Kind: testbroker.SlowAttach, Link: messages, Delay: 3 * time.Second},
+			class: atLink, alone: true},
 		{name: "NoAttach tokens", fault: F{Kind: testbroker.NoAttach, Link: tokens}, kinds: kinds(timeout)},
-		{name: "NoAttach commands", fault: F{Kind: testbroker.NoAttach, Link: commands}, class: atSubscribe, kinds: kinds(timeout), alone: true},
-		{name: "NoAttach telemetry", fault: F{Kind: testbroker.NoAttach, Link: messages}, class: atLink, kinds: kinds(timeout), alone: true},
+		{name: "NoAttach commands", fault: F{Kind: testbroker.NoAttach, Link: commands}, class: atSubscribe,
+			kinds: kinds(timeout), alone: true},
+		{name: "NoAttach telemetry", fault: F{Kind: testbroker.NoAttach, Link: messages}, class: atLink,
+			kinds: kinds(timeout), alone: true},
 		{name: "DropOnAttach tokens", fault: F{Kind: testbroker.DropOnAttach, Link: tokens}, kinds: kinds(network)},
-		{name: "DropOnAttach commands", fault: F{Kind: testbroker.DropOnAttach, Link: commands}, class: atSubscribe, kinds: kinds(network)},
-		{name: "DropOnAttach telemetry", fault: F{Kind: testbroker.DropOnAttach, Link: messages}, class: atLink, kinds: kinds(network)},
+		{name: "DropOnAttach commands", fault: F{Kind: testbroker.DropOnAttach, Link: commands}, class: atSubscribe,
+			kinds: kinds(network)},
+		{name: "DropOnAttach telemetry", fault: F{Kind: testbroker.DropOnAttach, Link: messages}, class: atLink,
+			kinds: kinds(network)},
 		{name: "WithholdCredit tokens", fault: F{Kind: testbroker.WithholdCredit, Link: tokens}, kinds: kinds(timeout)},
-		{name: "WithholdCredit telemetry", fault: F{Kind: testbroker.WithholdCredit, Link: messages}, class: atLink, kinds: kinds(throttled), alone: true},
-		{name: "WithholdCredit telemetry, 3 s", fault: F{Kind: testbroker.WithholdCredit, Link: messages, Delay: 3 * time.Second}, class: atLink, alone: true},
+		{name: "WithholdCredit telemetry", fault: F{Kind: testbroker.WithholdCredit, Link: messages}, class: atLink,
+			kinds: kinds(throttled), alone: true},
+		{name: "WithholdCredit telemetry, 3 s", fault: F{Kind: testbroker.WithholdCredit, Link: messages,
+			Delay: 3 * time.Second}, class: atLink, alone: true},
 		{name: "DetachWhileIdle tokens", fault: F{Kind: testbroker.DetachWhileIdle, Link: tokens, Delay: time.Second}},
-		{name: "DetachWhileIdle commands, early", fault: F{Kind: testbroker.DetachWhileIdle, Link: commands, Delay: time.Second}, class: atSubscribe, kinds: kinds(unavailable), alone: true},
-		{name: "DetachWhileIdle commands", fault: F{Kind: testbroker.DetachWhileIdle, Link: commands, Delay: 10 * time.Second}, class: atSubscribe, alone: true},
-		{name: "DetachWhileIdle commands, unclosed", fault: F{Kind: testbroker.DetachWhileIdle, Link: commands, Delay: 10 * time.Second, Unclosed: true}, class: atSubscribe, alone: true},
-		{name: "DetachWhileIdle telemetry", fault: F{Kind: testbroker.DetachWhileIdle, Link: messages, Delay: 3 * time.Second}, class: atLink, alone: true},
+		{name: "DetachWhileIdle commands, early", fault: F{Kind: testbroker.DetachWhileIdle, Link: commands,
+			Delay: time.Second}, class: atSubscribe, kinds: kinds(unavailable), alone: true},
+		{name: "DetachWhileIdle commands", fault: F{Kind: testbroker.DetachWhileIdle, Link: commands,
+			Delay: 10 * time.Second}, class: atSubscribe, alone: true},
+		{name: "DetachWhileIdle commands, unclosed", fault: F{Kind: testbroker.DetachWhileIdle, Link: commands,
+			Delay: 10 * time.Second, Unclosed: true}, class: atSubscribe, alone: true},
+		{name: "DetachWhileIdle telemetry", fault: F{Kind: testbroker.DetachWhileIdle, Link: messages,
+			Delay: 3 * time.Second}, class: atLink, alone: true},
 
-		// Messages. When the hub says of a live session that the device is unauthorized, one fresh token is tried.
+		// Messages. When the hub says of a live session that the device is unauthorized, one fresh token
+		// is tried.
 		{name: "DropBeforePublish", fault: F{Kind: testbroker.DropBeforePublish}, class: atPublish, kinds: kinds(network)},
 		{name: "DropAfterPublish", fault: F{Kind: testbroker.DropAfterPublish}, class: atPublish, kinds: kinds(network)},
 		{name: "DropAfterPuback", fault: F{Kind: testbroker.DropAfterPuback}, class: atPublish, kinds: kinds(network)},
 		{name: "DelayPuback", fault: F{Kind: testbroker.DelayPuback, Delay: 3 * time.Second}, class: atPublish, alone: true},
-		{name: "SwallowPuback", fault: F{Kind: testbroker.SwallowPuback}, class: atPublish, kinds: kinds(timeout), alone: true},
-		{name: "GarbageOnPublish", fault: F{Kind: testbroker.GarbageOnPublish}, class: atPublish, kinds: kinds(network, protocol)},
-		{name: "RejectMessage", fault: F{Kind: testbroker.RejectMessage}, class: atPublish, kinds: kinds(unavailable), alone: true},
-		{name: "RejectMessage, " + throttledNow, fault: F{Kind: testbroker.RejectMessage, Condition: throttledNow}, class: atPublish, kinds: kinds(throttled), alone: true},
-		{name: "RejectMessage, " + exceeded, fault: F{Kind: testbroker.RejectMessage, Condition: exceeded}, class: atPublish, kinds: kinds(quota), alone: true},
-		{name: "RejectMessage, " + decode, fault: F{Kind: testbroker.RejectMessage, Condition: decode}, class: atPublish, refused: kinds(transport.Invalid), alone: true},
-		{name: "RejectMessage, " + tooLarge, fault: F{Kind: testbroker.RejectMessage, Condition: tooLarge}, class: atPublish, refused: kinds(transport.TooLarge), alone: true},
-		{name: "RejectMessage, " + odd, fault: F{Kind: testbroker.RejectMessage, Condition: odd}, class: atPublish, refused: kinds(transport.Unknown), alone: true},
-		{name: "RejectMessage, " + unwelcome, fault: F{Kind: testbroker.RejectMessage, Condition: unwelcome}, class: atPublish, kinds: kinds(unauthorized), alone: true},
-		{name: "ReleaseMessage", fault: F{Kind: testbroker.ReleaseMessage, Times: 2}, class: atPublish, kinds: kinds(unavailable), alone: true},
-		{name: "ModifyMessage", fault: F{Kind: testbroker.ModifyMessage}, class: atPublish, kinds: kinds(unavailable), alone: true},
-		{name: "ModifyMessage, undeliverable here", fault: F{Kind: testbroker.ModifyMessage, UndeliverableHere: true}, class: atPublish, refused: kinds(transport.Forbidden), alone: true},
+		{name: "SwallowPuback", fault: F{Kind: testbroker.SwallowPuback}, class: atPublish, kinds: kinds(timeout),
+			alone: true},
+		{name: "GarbageOnPublish", fault: F{Kind: testbroker.GarbageOnPublish}, class: atPublish,
+			kinds: kinds(network, protocol)},
+		{name: "RejectMessage", fault: F{Kind: testbroker.RejectMessage}, class: atPublish, kinds: kinds(unavailable),
+			alone: true},
+		{name: "RejectMessage, " + throttledNow, fault: F{Kind: testbroker.RejectMessage, Condition: throttledNow},
+			class: atPublish, kinds: kinds(throttled), alone: true},
+		{name: "RejectMessage, " + exceeded, fault: F{Kind: testbroker.RejectMessage, Condition: exceeded}, class: atPublish,
+			kinds: kinds(quota), alone: true},
+		{name: "RejectMessage, " + decode, fault: F{Kind: testbroker.RejectMessage, Condition: decode}, class: atPublish,
+			refused: kinds(transport.Invalid), alone: true},
+		{name: "RejectMessage, " + tooLarge, fault: F{Kind: testbroker.RejectMessage, Condition: tooLarge}, class: atPublish,
+			refused: kinds(transport.TooLarge), alone: true},
+		{name: "RejectMessage, " + odd, fault: F{Kind: testbroker.RejectMessage, Condition: odd}, class: atPublish,
+			refused: kinds(transport.Unknown), alone: true},
+		{name: "RejectMessage, " + unwelcome, fault: F{Kind: testbroker.RejectMessage, Condition: unwelcome},
+			class: atPublish, kinds: kinds(unauthorized), alone: true},
+		{name: "ReleaseMessage", fault: F{Kind: testbroker.ReleaseMessage, Times: 2}, class: atPublish,
+			kinds: kinds(unavailable), alone: true},
+		{name: "ModifyMessage", fault: F{Kind: testbroker.ModifyMessage}, class: atPublish, kinds: kinds(unavailable),
+			alone: true},
+		{name: "ModifyMessage, undeliverable here", fault: F{Kind: testbroker.ModifyMessage, UndeliverableHere: true},
+			class: atPublish, refused: kinds(transport.Forbidden), alone: true},
 		{name: "CloseOnMessage", fault: F{Kind: testbroker.CloseOnMessage}, class: atPublish, kinds: kinds(unavailable)},
-		{name: "CloseOnMessage, " + unwelcome, fault: F{Kind: testbroker.CloseOnMessage, Condition: unwelcome}, class: atPublish, kinds: kinds(unauthorized)},
-		{name: "CloseOnMessage, " + odd, fault: F{Kind: testbroker.CloseOnMessage, Condition: odd}, class: atPublish, kinds: kinds(network)},
-		{name: "EndOnMessage", fault: F{Kind: testbroker.EndOnMessage}, class: atPublish, kinds: kinds(unavailable), alone: true},
-		{name: "EndOnMessage, " + unwelcome, fault: F{Kind: testbroker.EndOnMessage, Condition: unwelcome}, class: atPublish, kinds: kinds(unauthorized), alone: true},
-		{name: "DetachOnMessage", fault: F{Kind: testbroker.DetachOnMessage}, class: atPublish, kinds: kinds(unavailable), alone: true},
-		{name: "DetachOnMessage, unclosed", fault: F{Kind: testbroker.DetachOnMessage, Unclosed: true}, class: atPublish, kinds: kinds(unavailable, timeout), alone: true},
-		{name: "DetachOnMessage, " + internal, fault: F{Kind: testbroker.DetachOnMessage, Condition: internal}, class: atPublish, kinds: kinds(unavailable), alone: true},
-		{name: "DetachOnMessage, " + notAllowed, fault: F{Kind: testbroker.DetachOnMessage, Condition: notAllowed}, class: atPublish, kinds: kinds(unavailable), perhaps: true, refused: kinds(transport.Forbidden), alone: true},
-		{name: "DetachOnMessage, " + throttledNow, fault: F{Kind: testbroker.DetachOnMessage, Condition: throttledNow}, class: atPublish, kinds: kinds(throttled), alone: true},
-		{name: "DetachAfterMessage", fault: F{Kind: testbroker.DetachAfterMessage}, class: atPublish, kinds: kinds(unavailable), alone: true},
+		{name: "CloseOnMessage, " + unwelcome, fault: F{Kind: testbroker.CloseOnMessage, Condition: unwelcome},
+			class: atPublish, kinds: kinds(unauthorized)},
+		{name: "CloseOnMessage, " + odd, fault: F{Kind: testbroker.CloseOnMessage, Condition: odd}, class: atPublish,
+			kinds: kinds(network)},
+		{name: "EndOnMessage", fault: F{Kind: testbroker.EndOnMessage}, class: atPublish, kinds: kinds(unavailable),
+			alone: true},
+		{name: "EndOnMessage, " + unwelcome, fault: F{Kind: testbroker.EndOnMessage, Condition: unwelcome}, class: atPublish,
+			kinds: kinds(unauthorized), alone: true},
+		{name: "DetachOnMessage", fault: F{Kind: testbroker.DetachOnMessage}, class: atPublish, kinds: kinds(unavailable),
+			alone: true},
+		{name: "DetachOnMessage, unclosed", fault: F{Kind: testbroker.DetachOnMessage, Unclosed: true}, class: atPublish,
+			kinds: kinds(unavailable, timeout), alone: true},
+		{name: "DetachOnMessage, " + internal, fault: F{Kind: testbroker.DetachOnMessage, Condition: internal},
+			class: atPublish, kinds: kinds(unavailable), alone: true},
+		{name: "DetachOnMessage, " + notAllowed, fault: F{Kind: testbroker.DetachOnMessage, Condition: notAllowed},
+			class: atPublish, kinds: kinds(unavailable), perhaps: true, refused: kinds(transport.Forbidden), alone: true},
+		{name: "DetachOnMessage, " + throttledNow, fault: F{Kind: testbroker.DetachOnMessage, Condition: throttledNow},
+			class: atPublish, kinds: kinds(throttled), alone: true},
+		{name: "DetachAfterMessage", fault: F{Kind: testbroker.DetachAfterMessage}, class: atPublish,
+			kinds: kinds(unavailable), alone: true},
 
 		// States.
-		{name: "HalfOpen", fault: F{Kind: testbroker.HalfOpen, For: 20 * time.Second}, class: always, kinds: kinds(timeout, network)},
-		{name: "Throttle", fault: F{Kind: testbroker.Throttle, Rate: 2, Limit: 3, For: 20 * time.Second}, class: always, kinds: kinds(throttled), perhaps: true, alone: true},
+		{name: "HalfOpen", fault: F{Kind: testbroker.HalfOpen, For: 20 * time.Second}, class: always,
+			kinds: kinds(timeout, network)},
+		{name: "Throttle", fault: F{Kind: testbroker.Throttle, Rate: 2, Limit: 3, For: 20 * time.Second}, class: always,
+			kinds: kinds(throttled), perhaps: true, alone: true},
 		{name: "Absent", fault: F{Kind: testbroker.Absent, For: 20 * time.Second}, class: always, kinds: kinds(network)},
-		{name: "Quota", fault: F{Kind: testbroker.Quota, Limit: -1, For: 20 * time.Second}, class: always, kinds: kinds(quota), alone: true},
+		{name: "Quota", fault: F{Kind: testbroker.Quota, Limit: -1, For: 20 * time.Second}, class: always,
+			kinds: kinds(quota), alone: true},
 	}
 	return sorted(slices.Concat(rows, belowRows(), callRows(), watchRows(), linkRows()))
 }
 
-// linkRows are faults of the links for twin and methods, of which each pair is one thing: when one link is gone, so is the other. A device that uses them attaches them before it is connected.
+// linkRows are faults of the links for twin and methods, of which each pair is one thing: when one
+// link is gone, so is the other. A device that uses them attaches them before it is connected.
 func linkRows() []row {
 	type F = testbroker.Fault
 	var rows []row
@@ -151,24 +209,36 @@ func linkRows() []row {
 		name    string
 		class   class
 		out, in testbroker.LinkKind
-	}{{"twin", atTwinLink, testbroker.LinkTwinSender, testbroker.LinkTwinReceiver}, {"methods", atMethodLink, testbroker.LinkMethodSender, testbroker.LinkMethodReceiver}} {
+	}{{"twin", atTwinLink, testbroker.LinkTwinSender, testbroker.LinkTwinReceiver}, {"methods", atMethodLink,
+		testbroker.LinkMethodSender, testbroker.LinkMethodReceiver}} {
 		const throttledNow = "com.microsoft:device-container-throttled"
 		rows = append(rows,
-			row{name: "RefuseAttach " + p.name + " in", fault: F{Kind: testbroker.RefuseAttach, Link: p.in}, class: p.class, kinds: kinds(unavailable)},
-			row{name: "RefuseAttach " + p.name + " out", fault: F{Kind: testbroker.RefuseAttach, Link: p.out}, class: p.class, kinds: kinds(unavailable)},
-			row{name: "RefuseAttach " + p.name + ", " + throttledNow, fault: F{Kind: testbroker.RefuseAttach, Link: p.in, Condition: throttledNow}, class: p.class, kinds: kinds(throttled)},
-			row{name: "SlowAttach " + p.name, fault: F{Kind: testbroker.SlowAttach, Link: p.out, Delay: 3 * time.Second}, class: p.class},
-			row{name: "NoAttach " + p.name, fault: F{Kind: testbroker.NoAttach, Link: p.in}, class: p.class, kinds: kinds(timeout)},
-			row{name: "DropOnAttach " + p.name, fault: F{Kind: testbroker.DropOnAttach, Link: p.in}, class: p.class, kinds: kinds(network)},
-			row{name: "DetachWhileIdle " + p.name + " in", fault: F{Kind: testbroker.DetachWhileIdle, Link: p.in, Delay: 10 * time.Second}, class: p.class},
-			row{name: "DetachWhileIdle " + p.name + " out", fault: F{Kind: testbroker.DetachWhileIdle, Link: p.out, Delay: 10 * time.Second}, class: p.class},
+			row{name: "RefuseAttach " + p.name + " in", fault: F{Kind: testbroker.RefuseAttach, Link: p.in}, class: p.class,
+				kinds: kinds(unavailable)},
+			row{name: "RefuseAttach " + p.name + " out", fault: F{Kind: testbroker.RefuseAttach, Link: p.out}, class: p.class,
+				kinds: kinds(unavailable)},
+			row{name: "RefuseAttach " + p.name + ", " + throttledNow, fault: F{Kind: testbroker.RefuseAttach, Link: p.in,
+				Condition: throttledNow}, class: p.class, kinds: kinds(throttled)},
+			row{name: "SlowAttach " + p.name, fault: F{Kind: testbroker.SlowAttach, Link: p.out, Delay: 3 * time.Second},
+				class: p.class},
+			row{name: "NoAttach " + p.name, fault: F{Kind: testbroker.NoAttach, Link: p.in}, class: p.class,
+				kinds: kinds(timeout)},
+			row{name: "DropOnAttach " + p.name, fault: F{Kind: testbroker.DropOnAttach, Link: p.in}, class: p.class,
+				kinds: kinds(network)},
+			row{name: "DetachWhileIdle " + p.name + " in", fault: F{Kind: testbroker.DetachWhileIdle, Link: p.in,
+				Delay: 10 * time.Second}, class: p.class},
+			row{name: "DetachWhileIdle " + p.name + " out", fault: F{Kind: testbroker.DetachWhileIdle, Link: p.out,
+				Delay: 10 * time.Second}, class: p.class},
 		)
 	}
-	// Of methods there is no such row: until it sends an answer, the library does not tell of a link out that it is closing because the hub detached without closing it.
-	return append(rows, row{name: "DetachWhileIdle twin out, unclosed", fault: F{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkTwinSender, Delay: 10 * time.Second, Unclosed: true}, class: atTwinLink})
+	// Of methods there is no such row: until it sends an answer, the library does not tell of a link
+	// out that it is closing because the hub detached without closing it.
+	return append(rows, row{name: "DetachWhileIdle twin out, unclosed", fault: F{Kind: testbroker.DetachWhileIdle,
+		Link: testbroker.LinkTwinSender, Delay: 10 * time.Second, Unclosed: true}, class: atTwinLink})
 }
 
-// twoDevicesOp has the fault meet one of two devices on a connection. What is not about the connection does not disturb the other; both send all they have.
+// twoDevicesOp has the fault meet one of two devices on a connection. What is not about the
+// connection does not disturb the other; both send all they have.
 func twoDevicesOp(e *env, r row) error {
 	if err := e.dev.reconnected(); err != nil {
 		return err

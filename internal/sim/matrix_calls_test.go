@@ -42,10 +42,12 @@ func callRows() []row {
 	const slow = 3 * time.Second
 	return []row{
 		{name: "DropBeforeTwin", fault: F{Kind: testbroker.DropBeforeTwin}, class: atTwin, kinds: kinds(network)},
-		{name: "RefuseTwin 400", fault: F{Kind: testbroker.RefuseTwin, Status: 400}, class: atTwin, refused: kinds(transport.Invalid)},
+		{name: "RefuseTwin 400", fault: F{Kind: testbroker.RefuseTwin, Status: 400}, class: atTwin,
+			refused: kinds(transport.Invalid)},
 		{name: "RefuseTwin 404", fault: F{Kind: testbroker.RefuseTwin, Status: 404}, class: atTwin, refused: kinds(notFound)},
 		{name: "RefuseTwin 429", fault: F{Kind: testbroker.RefuseTwin}, class: atTwin},
-		{name: "RefuseTwin 429, retry after", fault: F{Kind: testbroker.RefuseTwin, RetryAfter: 15 * time.Second}, class: atTwin},
+		{name: "RefuseTwin 429, retry after", fault: F{Kind: testbroker.RefuseTwin, RetryAfter: 15 * time.Second},
+			class: atTwin},
 		{name: "RefuseTwin 503", fault: F{Kind: testbroker.RefuseTwin, Status: 503, Times: 3}, class: atTwin},
 		{name: "DropAfterTwin", fault: F{Kind: testbroker.DropAfterTwin}, class: atTwin, kinds: kinds(network)},
 		{name: "SwallowTwin", fault: F{Kind: testbroker.SwallowTwin}, class: atTwin},
@@ -59,34 +61,48 @@ func callRows() []row {
 		{name: "SlowDesired", fault: F{Kind: testbroker.SlowDesired, Delay: slow}, class: atDesired},
 		{name: "DropAfterDesired", fault: F{Kind: testbroker.DropAfterDesired}, class: atDesired, kinds: kinds(network)},
 
-		{name: "DropBeforeMethod", fault: F{Kind: testbroker.DropBeforeMethod}, class: atMethod, kinds: kinds(network), uncalled: true},
+		{name: "DropBeforeMethod", fault: F{Kind: testbroker.DropBeforeMethod}, class: atMethod, kinds: kinds(network),
+			uncalled: true},
 		{name: "SwallowMethod", fault: F{Kind: testbroker.SwallowMethod}, class: atMethod, uncalled: true},
 		{name: "SlowMethod", fault: F{Kind: testbroker.SlowMethod, Delay: slow}, class: atMethod},
 		{name: "DuplicateMethod", fault: F{Kind: testbroker.DuplicateMethod}, class: atMethod},
 		{name: "GarbleMethod", fault: F{Kind: testbroker.GarbleMethod}, class: atMethod, uncalled: true},
-		{name: "DropAfterMethod", fault: F{Kind: testbroker.DropAfterMethod}, class: atMethod, kinds: kinds(network), uncalled: true},
+		{name: "DropAfterMethod", fault: F{Kind: testbroker.DropAfterMethod}, class: atMethod, kinds: kinds(network),
+			uncalled: true},
 		{name: "MisnameMethod", fault: F{Kind: testbroker.MisnameMethod}, class: atMethod, uncalled: true},
 		{name: "RefuseMethod", fault: F{Kind: testbroker.RefuseMethod}, class: atMethod, uncalled: true},
-		{name: "DropOnMethodAnswer", fault: F{Kind: testbroker.DropOnMethodAnswer}, class: atMethod, kinds: kinds(network), uncalled: true},
+		{name: "DropOnMethodAnswer", fault: F{Kind: testbroker.DropOnMethodAnswer}, class: atMethod, kinds: kinds(network),
+			uncalled: true},
 		{name: "SwallowMethodAnswer", fault: F{Kind: testbroker.SwallowMethodAnswer}, class: atMethod, uncalled: true},
 		{name: "SlowMethodAnswer", fault: F{Kind: testbroker.SlowMethodAnswer, Delay: slow}, class: atMethod},
-		{name: "DropAfterMethodAnswer", fault: F{Kind: testbroker.DropAfterMethodAnswer}, class: atMethod, kinds: kinds(network), uncalled: true}, // the next one
+		// the next one
+		{name: "DropAfterMethodAnswer", fault: F{Kind: testbroker.DropAfterMethodAnswer}, class: atMethod,
+			kinds: kinds(network), uncalled: true},
 	}
 }
 
-// watchRows are faults of the wish to be told of changes, which is a request over AMQP. It is part of connecting.
+// watchRows are faults of the wish to be told of changes, which is a request over AMQP. It is part
+// of connecting.
 func watchRows() []row {
 	type F = testbroker.Fault
 	const subscribe = testbroker.TwinSubscribe
 	return []row{
-		{name: "DropBeforeTwin, subscribe", fault: F{Kind: testbroker.DropBeforeTwin, Operation: subscribe}, class: atWatch, kinds: kinds(network)},
-		{name: "RefuseTwin 400, subscribe", fault: F{Kind: testbroker.RefuseTwin, Operation: subscribe, Status: 400}, class: atWatch, kinds: kinds(transport.Invalid), terminal: true},
-		{name: "RefuseTwin 429, subscribe", fault: F{Kind: testbroker.RefuseTwin, Operation: subscribe}, class: atWatch, kinds: kinds(throttled)},
-		{name: "RefuseTwin 503, subscribe", fault: F{Kind: testbroker.RefuseTwin, Operation: subscribe, Status: 503}, class: atWatch, kinds: kinds(unavailable)},
-		{name: "DropAfterTwin, subscribe", fault: F{Kind: testbroker.DropAfterTwin, Operation: subscribe}, class: atWatch, kinds: kinds(network)},
-		{name: "SwallowTwin, subscribe", fault: F{Kind: testbroker.SwallowTwin, Operation: subscribe}, class: atWatch, kinds: kinds(timeout)},
-		{name: "SlowTwin, subscribe", fault: F{Kind: testbroker.SlowTwin, Operation: subscribe, Delay: 3 * time.Second}, class: atWatch},
-		{name: "MisnameTwin, subscribe", fault: F{Kind: testbroker.MisnameTwin, Operation: subscribe}, class: atWatch, kinds: kinds(timeout)},
+		{name: "DropBeforeTwin, subscribe", fault: F{Kind: testbroker.DropBeforeTwin, Operation: subscribe}, class: atWatch,
+			kinds: kinds(network)},
+		{name: "RefuseTwin 400, subscribe", fault: F{Kind: testbroker.RefuseTwin, Operation: subscribe, Status: 400},
+			class: atWatch, kinds: kinds(transport.Invalid), terminal: true},
+		{name: "RefuseTwin 429, subscribe", fault: F{Kind: testbroker.RefuseTwin, Operation: subscribe}, class: atWatch,
+			kinds: kinds(throttled)},
+		{name: "RefuseTwin 503, subscribe", fault: F{Kind: testbroker.RefuseTwin, Operation: subscribe, Status: 503},
+			class: atWatch, kinds: kinds(unavailable)},
+		{name: "DropAfterTwin, subscribe", fault: F{Kind: testbroker.DropAfterTwin, Operation: subscribe}, class: atWatch,
+			kinds: kinds(network)},
+		{name: "SwallowTwin, subscribe", fault: F{Kind: testbroker.SwallowTwin, Operation: subscribe}, class: atWatch,
+			kinds: kinds(timeout)},
+		{name: "SlowTwin, subscribe", fault: F{Kind: testbroker.SlowTwin, Operation: subscribe, Delay: 3 * time.Second},
+			class: atWatch},
+		{name: "MisnameTwin, subscribe", fault: F{Kind: testbroker.MisnameTwin, Operation: subscribe}, class: atWatch,
+			kinds: kinds(timeout)},
 		{name: "DuplicateTwin, subscribe", fault: F{Kind: testbroker.DuplicateTwin, Operation: subscribe}, class: atWatch},
 		{name: "GarbleTwin, subscribe", fault: F{Kind: testbroker.GarbleTwin, Operation: subscribe}, class: atWatch},
 	}
@@ -147,7 +163,8 @@ func (p *party) change() error {
 	return err
 }
 
-// told waits until the handler was told of the latest change, each once and in order, but for all properties after changes. With what the row leaves unsaid, it takes another change.
+// told waits until the handler was told of the latest change, each once and in order, but for all
+// properties after changes. With what the row leaves unsaid, it takes another change.
 func (p *party) told() error {
 	looks := 0
 	err := p.until(5*time.Minute, func() bool {
@@ -178,7 +195,8 @@ func (p *party) told() error {
 	return nil
 }
 
-// calls calls a method and wants it to have run once at most, and just once when it is answered as it should be.
+// calls calls a method and wants it to have run once at most, and just once when it is answered as
+// it should be.
 func (p *party) calls(method string) error {
 	p.mu.Lock()
 	p.calling.called++
@@ -207,7 +225,8 @@ func (p *party) calls(method string) error {
 // errUndue is what no fault excuses.
 type errUndue struct{ error }
 
-// called calls until a call is answered. Only what the row allows, or a lost connection, may let one fail.
+// called calls until a call is answered. Only what the row allows, or a lost connection, may let
+// one fail.
 func (p *party) called(method string) error {
 	for range 20 {
 		err := p.calls(method)
@@ -240,14 +259,16 @@ func patchTwin(ctx context.Context, p *party) error { return p.patch(ctx, false)
 func patchTwinIf(ctx context.Context, p *party) error {
 	for range 5 { // only who knows what became of it may try again
 		err := p.patch(ctx, true)
-		if !errors.Is(err, device.ErrOutcomeUnknown) || !slices.Contains(kinds(network, timeout, unavailable), transport.KindOf(err)) {
+		if !errors.Is(err, device.ErrOutcomeUnknown) || !slices.Contains(kinds(network, timeout, unavailable),
+			transport.KindOf(err)) {
 			return err
 		}
 	}
 	return errors.New("the outcome of each patch is unknown")
 }
 
-// patch patches the reported properties and compares with the hub: it has what was acknowledged, and has not what failed, unless that is not known.
+// patch patches the reported properties and compares with the hub: it has what was acknowledged,
+// and has not what failed, unless that is not known.
 func (p *party) patch(ctx context.Context, conditional bool) error {
 	before, err := p.hub.Twin(p.id)
 	if err != nil {
@@ -268,7 +289,8 @@ func (p *party) patch(ctx context.Context, conditional bool) error {
 	case twinErr != nil:
 		return twinErr
 	case err == nil && (!has || version != now.ReportedVersion):
-		return errUndue{fmt.Errorf("patch %d, to version %d, was acknowledged; the hub has version %d, %s", p.calling.patches, version, now.ReportedVersion, now.Reported)}
+		return errUndue{fmt.Errorf("patch %d, to version %d, was acknowledged; the hub has version %d, %s", p.calling.patches,
+			version, now.ReportedVersion, now.Reported)}
 	case conditional && taken > 1:
 		return errUndue{fmt.Errorf("the patch was taken %d times", taken)}
 	case err != nil && taken > 0 && !errors.Is(err, device.ErrOutcomeUnknown):
@@ -277,7 +299,8 @@ func (p *party) patch(ctx context.Context, conditional bool) error {
 	return err
 }
 
-// asks does a call about the twin until it succeeds. It may fail as the row promises, and with a client that gives up.
+// asks does a call about the twin until it succeeds. It may fail as the row promises, and with a
+// client that gives up.
 func (p *party) asks(call twinCall) error {
 	for range 10 {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -385,7 +408,8 @@ func desiredOp(e *env, r row) error {
 	return errors.Join(e.dev.told(), e.happened())
 }
 
-// desiredAwayOp changes the desired properties while the device is away; the fault comes with its return.
+// desiredAwayOp changes the desired properties while the device is away; the fault comes with its
+// return.
 func desiredAwayOp(e *env, r row) error {
 	if err := errors.Join(e.dev.listens(), e.dev.reconnected(), e.dev.told()); err != nil {
 		return err
@@ -421,7 +445,8 @@ func methodOp(method string) func(e *env, r row) error {
 	}
 }
 
-// raceOp loses the connection while methods run: they end, their answers are not sent on another connection, and no call runs twice.
+// raceOp loses the connection while methods run: they end, their answers are not sent on another
+// connection, and no call runs twice.
 func raceOp(e *env, r row) error {
 	if err := errors.Join(e.dev.obeys(), e.dev.reconnected()); err != nil {
 		return err
@@ -448,7 +473,8 @@ func raceOp(e *env, r row) error {
 		return err
 	}
 	for _, a := range e.hub.MethodAnswers(e.dev.id) {
-		if a.Fate == testbroker.AnswerElsewhere || a.Fate == testbroker.AnswerUnknown && r.fault.Kind != testbroker.MisnameMethod {
+		if a.Fate == testbroker.AnswerElsewhere || a.Fate == testbroker.AnswerUnknown &&
+			r.fault.Kind != testbroker.MisnameMethod {
 			return fmt.Errorf("an answer is %v", a.Fate)
 		}
 	}

@@ -173,7 +173,8 @@ func (p *party) publish(n int) {
 	}
 }
 
-// flushed gets everything out, opening the client when it has given up, and compares with the hub's log.
+// flushed gets everything out, opening the client when it has given up, and compares with the hub's
+// log.
 func (p *party) flushed() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -192,7 +193,8 @@ func (p *party) flushed() error {
 	return p.compare(false)
 }
 
-// compare checks that each message has its result and that what was acknowledged is at the hub, marked if it came again.
+// compare checks that each message has its result and that what was acknowledged is at the hub,
+// marked if it came again.
 func (p *party) compare(closed bool) error {
 	seen := map[string]bool{}
 	for _, l := range p.hub.Messages() {
@@ -234,7 +236,8 @@ func (p *party) command(n int) error {
 	return nil
 }
 
-// received waits until all commands were handled, those since the last call with this outcome, and the hub knows.
+// received waits until all commands were handled, those since the last call with this outcome, and
+// the hub knows.
 func (p *party) received(o transport.Outcome) error {
 	state := testbroker.Completed
 	if o == transport.Reject && p.with.protocol != testbroker.MQTT { // which cannot say it

@@ -33,7 +33,8 @@ var httpMatrix = matrix{
 	},
 	rowless: map[testbroker.FaultKind]string{
 		testbroker.Forget:      "a lie: see the simulation",
-		testbroker.CutBlobBody: uploads, testbroker.SlowBlob: uploads, testbroker.DamageBlob: uploads, testbroker.ExpireUpload: uploads,
+		testbroker.CutBlobBody: uploads, testbroker.SlowBlob: uploads, testbroker.DamageBlob: uploads,
+		testbroker.ExpireUpload: uploads,
 	},
 }
 
@@ -67,14 +68,16 @@ func httpRows() []row {
 	add(" 504", atConnect, F{Kind: testbroker.RefuseConnect, Status: 504}, kinds(timeout))
 	add(" 408", atConnect, F{Kind: testbroker.RefuseConnect, Status: 408}, kinds(timeout))
 	add(" 429", atConnect, F{Kind: testbroker.RefuseConnect, Status: 429, RetryAfter: 20 * time.Second}, kinds(throttled))
-	add(" 429 and a date", atConnect, F{Kind: testbroker.RefuseConnect, Status: 429, RetryAfter: 20 * time.Second, RetryAfterDate: true}, kinds(throttled))
+	add(" 429 and a date", atConnect, F{Kind: testbroker.RefuseConnect, Status: 429, RetryAfter: 20 * time.Second,
+		RetryAfterDate: true}, kinds(throttled))
 	add(" 403", atConnect, F{Kind: testbroker.RefuseConnect, Status: 403}, kinds(quota))
 	add(" 401", atConnect, F{Kind: testbroker.RefuseConnect, Status: 401}, kinds(unauthorized), terminal)
 	add(" 404", atConnect, F{Kind: testbroker.RefuseConnect, Status: 404}, kinds(notFound), terminal)
 	add(" 405", atConnect, F{Kind: testbroker.RefuseConnect, Status: 405}, kinds(transport.Unsupported), terminal)
 	add(" 302", atConnect, F{Kind: testbroker.RefuseConnect, Status: 302}, kinds(protocol), terminal)
 	add(" 412", atConnect, F{Kind: testbroker.RefuseConnect, Status: 412}, nil) // what the proof is to bring
-	add(" disabled", atConnect, F{Kind: testbroker.RefuseConnect, Status: 403, ErrorCode: 403012}, kinds(transport.Forbidden), terminal)
+	add(" disabled", atConnect, F{Kind: testbroker.RefuseConnect, Status: 403, ErrorCode: 403012},
+		kinds(transport.Forbidden), terminal)
 	add(" failing over", atConnect, F{Kind: testbroker.RefuseConnect, Status: 404, ErrorCode: 404012}, kinds(unavailable))
 	add("", atConnect, F{Kind: testbroker.SlowConnack, Delay: 3 * time.Second}, nil)
 	add("", atConnect, F{Kind: testbroker.NoConnack}, kinds(timeout))
@@ -87,37 +90,53 @@ func httpRows() []row {
 		if status == 401 {
 			times = 2 // one alone is answered by another token
 		}
-		add(fmt.Sprintf(" %d, look", status), atSubscribe, F{Kind: testbroker.AnswerStatus, Statuses: []int{status}, Times: times, Route: receive}, kinds(k), terminal)
+		add(fmt.Sprintf(" %d, look", status), atSubscribe, F{Kind: testbroker.AnswerStatus, Statuses: []int{status},
+			Times: times, Route: receive}, kinds(k), terminal)
 	}
 	for _, status := range []int{400, 408, 409, 412, 413, 415, 422, 429, 431, 500, 502, 503, 504} {
-		add(fmt.Sprintf(" %d, look", status), atSubscribe, F{Kind: testbroker.AnswerStatus, Statuses: []int{status}, Route: receive}, nil) // there will be another
+		// there will be another
+		add(fmt.Sprintf(" %d, look", status), atSubscribe, F{Kind: testbroker.AnswerStatus, Statuses: []int{status},
+			Route: receive}, nil)
 	}
 	add(" 503, look", atSubscribe, F{Kind: testbroker.AnswerStatusAfter, Route: receive}, nil)
 
 	// Messages.
 	for _, v := range byStatus(map[int]transport.Kind{
-		403: quota, 408: timeout, 429: throttled, 500: unavailable, 502: unavailable, 503: unavailable, 504: timeout, 507: quota, 599: unavailable,
+		403: quota, 408: timeout, 429: throttled, 500: unavailable, 502: unavailable, 503: unavailable, 504: timeout,
+		507: quota, 599: unavailable,
 	}) {
 		status, k := v.status, v.kind
-		add(fmt.Sprintf(" %d, message", status), atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{status}, Route: telemetry}, kinds(k))
-		add(fmt.Sprintf(" %d, message", status), atPublish, F{Kind: testbroker.AnswerStatusAfter, Statuses: []int{status}, Route: telemetry}, kinds(k))
+		add(fmt.Sprintf(" %d, message", status), atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{status},
+			Route: telemetry}, kinds(k))
+		add(fmt.Sprintf(" %d, message", status), atPublish, F{Kind: testbroker.AnswerStatusAfter, Statuses: []int{status},
+			Route: telemetry}, kinds(k))
 	}
-	for _, v := range byStatus(map[int]transport.Kind{404: notFound, 405: transport.Unsupported, 302: protocol, 418: transport.Unknown}) {
+	for _, v := range byStatus(map[int]transport.Kind{404: notFound, 405: transport.Unsupported, 302: protocol,
+		418: transport.Unknown}) {
 		status, k := v.status, v.kind
-		add(fmt.Sprintf(" %d, message", status), atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{status}, Route: telemetry}, kinds(k), terminal)
+		add(fmt.Sprintf(" %d, message", status), atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{status},
+			Route: telemetry}, kinds(k), terminal)
 	}
-	for _, v := range byStatus(map[int]transport.Kind{400: transport.Invalid, 409: transport.Conflict, 413: transport.TooLarge, 415: transport.Unsupported, 422: transport.Invalid}) {
+	for _, v := range byStatus(map[int]transport.Kind{400: transport.Invalid, 409: transport.Conflict,
+		413: transport.TooLarge, 415: transport.Unsupported, 422: transport.Invalid}) {
 		status, k := v.status, v.kind
-		add(fmt.Sprintf(" %d, message", status), atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{status}, Route: telemetry}, nil, refused(k))
+		add(fmt.Sprintf(" %d, message", status), atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{status},
+			Route: telemetry}, nil, refused(k))
 	}
-	add(" 401 once, message", atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{401}, Route: telemetry}, nil) // another token is tried at once
-	add(" 401 twice, message", atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{401}, Times: 2, Route: telemetry}, kinds(unauthorized))
-	add(" 429 and its time, message", atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{429}, RetryAfter: 40 * time.Second, Route: telemetry}, kinds(throttled))
-	add(" in turn, message", atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{429, 500, 503}, Route: telemetry}, kinds(throttled, unavailable))
-	for _, kind := range []testbroker.FaultKind{testbroker.DropDuringPublish, testbroker.DropBeforePublish, testbroker.DropAfterPublish} {
+	// another token is tried at once
+	add(" 401 once, message", atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{401}, Route: telemetry}, nil)
+	add(" 401 twice, message", atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{401}, Times: 2,
+		Route: telemetry}, kinds(unauthorized))
+	add(" 429 and its time, message", atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{429},
+		RetryAfter: 40 * time.Second, Route: telemetry}, kinds(throttled))
+	add(" in turn, message", atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{429, 500, 503}, Route: telemetry},
+		kinds(throttled, unavailable))
+	for _, kind := range []testbroker.FaultKind{testbroker.DropDuringPublish, testbroker.DropBeforePublish,
+		testbroker.DropAfterPublish} {
 		add("", atPublish, F{Kind: kind}, kinds(network))
 	}
-	add("", atPublish, F{Kind: testbroker.DropAfterPuback}, kinds(network), perhaps) // a connection that ends in good order while nothing is under way is no loss
+	// a connection that ends in good order while nothing is under way is no loss
+	add("", atPublish, F{Kind: testbroker.DropAfterPuback}, kinds(network), perhaps)
 	add("", atPublish, F{Kind: testbroker.DelayPuback, Delay: 3 * time.Second}, nil)
 	add("", atPublish, F{Kind: testbroker.SwallowPuback}, kinds(timeout))
 	add("", atPublish, F{Kind: testbroker.GarbageOnPublish}, kinds(network))
@@ -132,7 +151,8 @@ func httpRows() []row {
 			kind  testbroker.FaultKind
 			kinds []transport.Kind
 		}{
-			{testbroker.ResetBeforeRequest, kinds(network)}, {testbroker.ResetAfterRequest, kinds(network)}, {testbroker.NoAnswer, kinds(timeout)},
+			{testbroker.ResetBeforeRequest, kinds(network)}, {testbroker.ResetAfterRequest, kinds(network)},
+			{testbroker.NoAnswer, kinds(timeout)},
 			{testbroker.DropDuringAnswer, kinds(network)}, {testbroker.GarbageAnswer, kinds(network)},
 			{testbroker.SlowAnswer, nil}, {testbroker.WrongDate, nil},
 		} {
@@ -141,12 +161,16 @@ func httpRows() []row {
 	}
 	add(" ahead, message", atPublish, F{Kind: testbroker.WrongDate, Route: telemetry, Skew: 24 * time.Hour}, nil)
 
-	// Verdicts: one that the hub does not take at the moment is told again, one whose lock was lost with the next delivery.
+	// Verdicts: one that the hub does not take at the moment is told again, one whose lock was lost
+	// with the next delivery.
 	for _, status := range []int{302, 400, 405, 408, 409, 412, 413, 418, 429, 500, 503} {
-		add(fmt.Sprintf(" %d, verdict", status), atSettle, F{Kind: testbroker.AnswerStatus, Statuses: []int{status}, Route: settle}, nil)
-		add(fmt.Sprintf(" %d, verdict", status), atSettle, F{Kind: testbroker.AnswerStatusAfter, Statuses: []int{status}, Route: settle}, nil)
+		add(fmt.Sprintf(" %d, verdict", status), atSettle, F{Kind: testbroker.AnswerStatus, Statuses: []int{status},
+			Route: settle}, nil)
+		add(fmt.Sprintf(" %d, verdict", status), atSettle, F{Kind: testbroker.AnswerStatusAfter, Statuses: []int{status},
+			Route: settle}, nil)
 	}
-	add(" 404, verdict", atSettle, F{Kind: testbroker.AnswerStatus, Statuses: []int{404}, Route: settle}, kinds(notFound), terminal)
+	add(" 404, verdict", atSettle, F{Kind: testbroker.AnswerStatus, Statuses: []int{404}, Route: settle}, kinds(notFound),
+		terminal)
 
 	// An answer with a body is one that refuses, or a command.
 	add(", proof", atConnect, F{Kind: testbroker.NoContentLength, Route: settle}, nil)

@@ -47,7 +47,8 @@ func mqttRows() []row {
 		{name: "SlowSuback", fault: F{Kind: testbroker.SlowSuback, Delay: 3 * time.Second}, class: atSubscribe},
 		{name: "LongSuback", fault: F{Kind: testbroker.LongSuback}, class: atSubscribe, kinds: kinds(network, protocol)},
 		{name: "ShortSuback", fault: F{Kind: testbroker.ShortSuback}, class: atSubscribe, kinds: kinds(network, protocol)},
-		{name: "GarbageOnSubscribe", fault: F{Kind: testbroker.GarbageOnSubscribe}, class: atSubscribe, kinds: kinds(network, protocol)},
+		{name: "GarbageOnSubscribe", fault: F{Kind: testbroker.GarbageOnSubscribe}, class: atSubscribe,
+			kinds: kinds(network, protocol)},
 		{name: "DropBeforePublish", fault: F{Kind: testbroker.DropBeforePublish}, class: atPublish, kinds: kinds(network)},
 		{name: "DropDuringPublish", fault: F{Kind: testbroker.DropDuringPublish}, class: atPublish, kinds: kinds(network)},
 		{name: "DropAfterPublish", fault: F{Kind: testbroker.DropAfterPublish}, class: atPublish, kinds: kinds(network)},
@@ -56,16 +57,23 @@ func mqttRows() []row {
 		{name: "SwallowPuback", fault: F{Kind: testbroker.SwallowPuback}, class: atPublish, kinds: kinds(timeout)},
 		{name: "StrayPuback", fault: F{Kind: testbroker.StrayPuback}, class: atPublish},
 		{name: "DuplicatePuback", fault: F{Kind: testbroker.DuplicatePuback}, class: atPublish},
-		{name: "GarbageOnPublish", fault: F{Kind: testbroker.GarbageOnPublish}, class: atPublish, kinds: kinds(network, protocol)},
+		{name: "GarbageOnPublish", fault: F{Kind: testbroker.GarbageOnPublish}, class: atPublish,
+			kinds: kinds(network, protocol)},
 		{name: "SwallowPingresp", fault: F{Kind: testbroker.SwallowPingresp}, class: atPing, kinds: kinds(timeout)},
-		{name: "HalfOpen", fault: F{Kind: testbroker.HalfOpen, For: 20 * time.Second}, class: always, kinds: kinds(timeout, network)},
-		{name: "Throttle", fault: F{Kind: testbroker.Throttle, Rate: 2, Limit: 3, For: 20 * time.Second}, class: always, kinds: kinds(unavailable, network)},
+		{name: "HalfOpen", fault: F{Kind: testbroker.HalfOpen, For: 20 * time.Second}, class: always,
+			kinds: kinds(timeout, network)},
+		{name: "Throttle", fault: F{Kind: testbroker.Throttle, Rate: 2, Limit: 3, For: 20 * time.Second}, class: always,
+			kinds: kinds(unavailable, network)},
 		{name: "Absent", fault: F{Kind: testbroker.Absent, For: 20 * time.Second}, class: always, kinds: kinds(network)},
-		{name: "Quota", fault: F{Kind: testbroker.Quota, Limit: -1, For: 20 * time.Second}, class: always, kinds: kinds(unavailable, network)},
-		{name: "Quota, connects accepted", fault: F{Kind: testbroker.Quota, Limit: -1, AcceptConnects: true, For: 20 * time.Second}, class: always, kinds: kinds(network)},
+		{name: "Quota", fault: F{Kind: testbroker.Quota, Limit: -1, For: 20 * time.Second}, class: always,
+			kinds: kinds(unavailable, network)},
+		{name: "Quota, connects accepted", fault: F{Kind: testbroker.Quota, Limit: -1, AcceptConnects: true,
+			For: 20 * time.Second}, class: always, kinds: kinds(network)},
 	}
-	for code, k := range map[byte]transport.Kind{1: transport.Unsupported, 2: unauthorized, 4: unauthorized, 5: unauthorized, 6: protocol, 255: protocol} {
-		rows = append(rows, row{name: "RefuseConnect " + strconv.Itoa(int(code)), fault: F{Kind: testbroker.RefuseConnect, Code: code}, kinds: kinds(k), terminal: true})
+	for code, k := range map[byte]transport.Kind{1: transport.Unsupported, 2: unauthorized, 4: unauthorized,
+		5: unauthorized, 6: protocol, 255: protocol} {
+		rows = append(rows, row{name: "RefuseConnect " + strconv.Itoa(int(code)), fault: F{Kind: testbroker.RefuseConnect,
+			Code: code}, kinds: kinds(k), terminal: true})
 	}
 	return sorted(slices.Concat(rows, belowRows(), callRows()))
 }
@@ -79,7 +87,8 @@ func belowRows() []row {
 		// Once, it may be damage on the way.
 		{name: "NotTLS", fault: F{Kind: testbroker.NotTLS}, kinds: kinds(network)},
 		{name: "OldTLS", fault: F{Kind: testbroker.OldTLS}, kinds: kinds(network)},
-		{name: "ExpiredCertificate", fault: F{Kind: testbroker.ExpiredCertificate}, kinds: kinds(transport.Untrusted), terminal: true},
+		{name: "ExpiredCertificate", fault: F{Kind: testbroker.ExpiredCertificate}, kinds: kinds(transport.Untrusted),
+			terminal: true},
 	}
 }
 

@@ -20,20 +20,24 @@ import (
 type class uint8
 
 const (
-	atConnect    class = iota // needs a connect
-	atToken                   // needs a token that is put, which each connect of a device brings
-	atSubscribe               // needs a subscription, or a link for commands, which each connect of a device brings
-	atLink                    // needs a link for telemetry, which the first message brings
-	atPublish                 // needs a telemetry message
-	atSettle                  // needs a verdict on a command
-	atPing                    // needs a ping
-	always                    // a state of hub or network
-	atTwin                    // needs a request about the twin, which a device that watches its desired properties brings with each connect
-	atWatch                   // needs the wish to be told of changes, which each connect of a device that watches brings over AMQP
-	atTwinLink                // needs a link for the twin, which each connect of a device that watches brings over AMQP
-	atMethodLink              // needs a link for methods, which each connect of a device with a method brings over AMQP
-	atDesired                 // needs a change of desired properties
-	atMethod                  // needs a call of a method
+	atConnect   class = iota // needs a connect
+	atToken                  // needs a token that is put, which each connect of a device brings
+	atSubscribe              // needs a subscription, or a link for commands, which each connect of a device brings
+	atLink                   // needs a link for telemetry, which the first message brings
+	atPublish                // needs a telemetry message
+	atSettle                 // needs a verdict on a command
+	atPing                   // needs a ping
+	always                   // a state of hub or network
+	// needs a request about the twin, which a device that watches its desired properties brings with
+	// each connect
+	atTwin
+	// needs the wish to be told of changes, which each connect of a device that watches brings over
+	// AMQP
+	atWatch
+	atTwinLink   // needs a link for the twin, which each connect of a device that watches brings over AMQP
+	atMethodLink // needs a link for methods, which each connect of a device with a method brings over AMQP
+	atDesired    // needs a change of desired properties
+	atMethod     // needs a call of a method
 )
 
 // row is a fault and what the device promises about it.
@@ -41,19 +45,22 @@ type row struct {
 	name  string
 	fault testbroker.Fault
 	class class
-	// kinds are those of the failures that the status may tell because of it; empty: it must not be noticed at all.
+	// kinds are those of the failures that the status may tell because of it; empty: it must not be
+	// noticed at all.
 	kinds []transport.Kind
 	// terminal: the client gives up, and connects when it is opened again.
 	terminal bool
 	// perhaps: it depends on the moment whether the status tells.
 	perhaps bool
-	// refused are the kinds with which a message, or a call about the twin, may fail because of it; the others succeed.
+	// refused are the kinds with which a message, or a call about the twin, may fail because of it;
+	// the others succeed.
 	refused []transport.Kind
 	// unsaid: a change of desired properties is not told before the next one.
 	unsaid bool
 	// uncalled: a call of a method may fail because of it.
 	uncalled bool
-	// alone: a fault of one device, or one that can be declared for one. Others on the same connection do not notice.
+	// alone: a fault of one device, or one that can be declared for one. Others on the same connection
+	// do not notice.
 	alone bool
 }
 
@@ -88,7 +95,8 @@ type op struct {
 	unnoticed bool
 }
 
-// A matrix is every fault of the hub over one protocol, and every operation. A protocol is added as another.
+// A matrix is every fault of the hub over one protocol, and every operation. A protocol is added as
+// another.
 type matrix struct {
 	protocol testbroker.Protocol
 	engines  []string // all of the protocol if nil
@@ -100,11 +108,13 @@ type matrix struct {
 
 var matrices = []matrix{mqttMatrix, amqpMatrix, httpMatrix}
 
-// From noOperation on there are faults for which no matrix has operations yet. Who adds those moves it.
+// From noOperation on there are faults for which no matrix has operations yet. Who adds those moves
+// it.
 const noOperation = testbroker.DropAfterMethodAnswer + 1
 
-// TestMatrix plays every fault of the hub in the middle of every operation that it can meet. A cell is red when the fault did not happen there or the
-// promise was not kept. go test -run TestMatrix -v ./internal/sim prints the tables.
+// TestMatrix plays every fault of the hub in the middle of every operation that it can meet. A cell
+// is red when the fault did not happen there or the promise was not kept. go test -run TestMatrix
+// -v ./internal/sim prints the tables.
 func TestMatrix(t *testing.T) {
 	for _, m := range matrices {
 		for _, e := range engines {
@@ -209,8 +219,9 @@ func cell(t *testing.T, with engine, o op, r row) error {
 	case !fired:
 		return errors.New("the fault did not happen")
 	}
-	// go-amqp may give the handle of a link that was refused to another one that attaches at the same time before it has detached the first. The hub ends the session of AMQP for
-	// it, which is begun anew with both links, and nobody hears of the refusal.
+	// go-amqp may give the handle of a link that was refused to another one that attaches at the same
+	// time before it has detached the first. The hub ends the session of AMQP for it, which is begun
+	// anew with both links, and nobody hears of the refusal.
 	lost := r.fault.Kind == testbroker.RefuseAttach && e.dev.calling.on
 	return e.dev.promised(r, o.unnoticed || lost)
 }
@@ -262,7 +273,8 @@ func receiveOp(outcome transport.Outcome) func(e *env, r row) error {
 	}
 }
 
-// renewOp goes through the end of a token's life, with the fault coming just before the renewal is due, after 80 to 85 % of the token's 10 minutes.
+// renewOp goes through the end of a token's life, with the fault coming just before the renewal is
+// due, after 80 to 85 % of the token's 10 minutes.
 func renewOp(e *env, r row) error {
 	if err := e.dev.reconnected(); err != nil {
 		return err

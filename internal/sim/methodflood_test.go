@@ -55,15 +55,17 @@ type flood struct {
 func floodWithoutReading(t *testing.T, with engine, how flood) {
 	network := memconn.NewNetwork("hub:1883")
 	defer network.Close()
-	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x"), Fixed: true}, nil
-	}}
+	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1",
+		Token: func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x"), Fixed: true}, nil
+		}}
 	c, err := device.New(creds, with.make(creds, &way{Plaintext: true, Dial: network.DialContext}), &device.Options{
 		OnMessage: func(context.Context, *transport.Message) error { return nil },
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	require.NoError(t, c.HandleMethod("echo", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
+	require.NoError(t, c.HandleMethod("echo",
+		func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
 
 	flooding := make(chan net.Conn)
 	go func() {

@@ -41,7 +41,8 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 	defer cancel()
 	cycle := func(n int) {
 		for i := range n {
-			c, err := device.New(creds, with.make(creds, &way{Addr: addr.String(), TLS: hub.ClientTLS()}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+			c, err := device.New(creds, with.make(creds, &way{Addr: addr.String(), TLS: hub.ClientTLS()}),
+				&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 			require.NoError(t, err)
 			if i%2 == 0 {
 				hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
@@ -61,8 +62,9 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 	require.NoError(t, hub.Close())
 }
 
-// Pain 14: a peer that went silent is found within stated times: with a message in flight after AckTimeout, without one after KeepAlive + PingTimeout and the 10 s
-// at which the pings' answers are looked at.
+// Pain 14: a peer that went silent is found within stated times: with a message in flight after
+// AckTimeout, without one after KeepAlive + PingTimeout and the 10 s at which the pings' answers
+// are looked at.
 func TestPain14_ASilentPeerIsFoundInTime(t *testing.T) { withEachEngine(t, aSilentPeerIsFoundInTime) }
 
 func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
@@ -104,7 +106,8 @@ func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 	}
 }
 
-// Pain 25: the library prints nothing, whatever happens: errors come through the API and the status.
+// Pain 25: the library prints nothing, whatever happens: errors come through the API and the
+// status.
 func TestPain25_NothingIsPrinted(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

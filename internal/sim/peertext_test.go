@@ -17,20 +17,25 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// What a hub writes reaches errors without the secrets that it repeats and without control characters,
-// over every transport.
+// What a hub writes reaches errors without the secrets that it repeats and without control
+// characters, over every transport.
 func TestTextsOfTheHubHaveNeitherSecretsNorControlCharacters(t *testing.T) {
 	const secret = "VGhpc0lzU2VjcmV0aGVyZQ"
 	const evil = "no\x1b[31m\r\nfor sig=" + secret + "&se=1 {\"password\":\"" + secret + "\"} \u202e end"
 	status := []byte("HTTP/1.1 4\x1b[3 sig=" + secret + "\r\n\r\n")
 	faults := map[testbroker.Protocol][]testbroker.Fault{
-		testbroker.MQTT: {{Kind: testbroker.RefuseTwin, Status: 400}, {Kind: testbroker.GarbageOnConnect, Bytes: []byte(evil)}, {Kind: testbroker.GarbageOnPublish, Bytes: []byte(evil)}},
+		testbroker.MQTT: {{Kind: testbroker.RefuseTwin, Status: 400}, {Kind: testbroker.GarbageOnConnect,
+			Bytes: []byte(evil)}, {Kind: testbroker.GarbageOnPublish, Bytes: []byte(evil)}},
 		testbroker.AMQP: {
-			{Kind: testbroker.RefuseAttach}, {Kind: testbroker.RejectMessage}, {Kind: testbroker.CloseOnMessage}, {Kind: testbroker.EndOnMessage},
-			{Kind: testbroker.DetachOnMessage}, {Kind: testbroker.RefuseTwin, Status: 400}, {Kind: testbroker.GarbageOnConnect, Bytes: []byte(evil)},
-			{Kind: testbroker.RejectMessage, Condition: "sig=" + secret}, {Kind: testbroker.CloseOnMessage, Condition: "x:\x1bsig=" + secret},
+			{Kind: testbroker.RefuseAttach}, {Kind: testbroker.RejectMessage}, {Kind: testbroker.CloseOnMessage},
+			{Kind: testbroker.EndOnMessage},
+			{Kind: testbroker.DetachOnMessage}, {Kind: testbroker.RefuseTwin, Status: 400}, {Kind: testbroker.GarbageOnConnect,
+				Bytes: []byte(evil)},
+			{Kind: testbroker.RejectMessage, Condition: "sig=" + secret}, {Kind: testbroker.CloseOnMessage,
+				Condition: "x:\x1bsig=" + secret},
 		},
-		testbroker.HTTP: {{Kind: testbroker.AnswerStatus, Statuses: []int{400}}, {Kind: testbroker.RefuseConnect, Status: 401}, {Kind: testbroker.GarbageAnswer, Bytes: status}},
+		testbroker.HTTP: {{Kind: testbroker.AnswerStatus, Statuses: []int{400}}, {Kind: testbroker.RefuseConnect,
+			Status: 401}, {Kind: testbroker.GarbageAnswer, Bytes: status}},
 	}
 	for _, with := range engines {
 		for _, fault := range faults[with.protocol] {
@@ -56,10 +61,11 @@ func TestTextsOfTheHubHaveNeitherSecretsNorControlCharacters(t *testing.T) {
 							seen = append(seen, err)
 						}
 					}
-					c, err := device.New(creds, with.make(creds, &way{Plaintext: true, Dial: places[with.protocol].dial(hub)}), &device.Options{
-						OnStatus: func(s device.Status) { see(s.Err) },
-						Trace:    &device.Trace{SessionEnd: func(err error, _ time.Duration) { see(err) }},
-					})
+					c, err := device.New(creds, with.make(creds, &way{Plaintext: true, Dial: places[with.protocol].dial(hub)}),
+						&device.Options{
+							OnStatus: func(s device.Status) { see(s.Err) },
+							Trace:    &device.Trace{SessionEnd: func(err error, _ time.Duration) { see(err) }},
+						})
 					require.NoError(t, err)
 					require.NoError(t, c.Start())
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -75,7 +81,8 @@ func TestTextsOfTheHubHaveNeitherSecretsNorControlCharacters(t *testing.T) {
 					said := false
 					for _, err := range seen {
 						for ; err != nil; err = errors.Unwrap(err) {
-							said = said || strings.Contains(err.Error(), `\x1b`) || strings.Contains(err.Error(), `\u001b`) || fault.Bytes != nil
+							said = said || strings.Contains(err.Error(), `\x1b`) || strings.Contains(err.Error(), `\u001b`) ||
+								fault.Bytes != nil
 							if _, ours := err.(*transport.Error); !ours {
 								continue
 							}

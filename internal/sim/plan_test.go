@@ -21,8 +21,9 @@ type plan struct {
 	ackTimeout time.Duration
 	stable     time.Duration
 	policy     string
-	// tokenLife is how long tokens are valid. Many runs renew some in the middle of faults. A connection lives longer
-	// than the slowest handler of a command takes, which could not settle it otherwise.
+	// tokenLife is how long tokens are valid. Many runs renew some in the middle of faults. A
+	// connection lives longer than the slowest handler of a command takes, which could not settle it
+	// otherwise.
 	tokenLife time.Duration
 	// reopenAfter is how often the application looks whether the client gave up, and opens it again.
 	reopenAfter time.Duration
@@ -68,7 +69,8 @@ const (
 )
 
 func (a action) String() string {
-	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "command", "detach", "end", "hang up", "desire", "call", "report", "read"}[a]
+	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "command", "detach", "end",
+		"hang up", "desire", "call", "report", "read"}[a]
 }
 
 func (s step) String() string {
@@ -92,7 +94,8 @@ func (s step) String() string {
 
 func (p *plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %s: tls %v, window %d, outbox %d, ack time-out %v, stable %v, token life %v, policy %s\n", p.seed, p.engine.name, p.tls, p.window, p.maxOutbox, p.ackTimeout, p.stable, p.tokenLife, p.policy)
+	fmt.Fprintf(&b, "seed %d, %s: tls %v, window %d, outbox %d, ack time-out %v, stable %v, token life %v, policy %s\n",
+		p.seed, p.engine.name, p.tls, p.window, p.maxOutbox, p.ackTimeout, p.stable, p.tokenLife, p.policy)
 	for _, s := range p.steps {
 		b.WriteString(s.String() + "\n")
 	}
@@ -194,22 +197,28 @@ func drawFault(r *rand.Rand, between func(from, to time.Duration) time.Duration)
 // drawAMQP adds faults at connections, sessions, links and messages of AMQP.
 func drawAMQP(p *plan, r *rand.Rand) {
 	between := durations(r)
-	links := []testbroker.LinkKind{testbroker.LinkAny, testbroker.LinkTelemetry, testbroker.LinkC2D, testbroker.LinkCBSSender, testbroker.LinkCBSReceiver}
+	links := []testbroker.LinkKind{testbroker.LinkAny, testbroker.LinkTelemetry, testbroker.LinkC2D,
+		testbroker.LinkCBSSender, testbroker.LinkCBSReceiver}
 	// What ends something, and what refuses messages. Empty is the fault's own.
 	conditions := []string{
-		"", "", "amqp:internal-error", "amqp:connection:forced", "amqp:connection:framing-error", "amqp:session:window-violation", "amqp:link:detach-forced", "amqp:link:stolen",
-		"amqp:not-allowed", "amqp:decode-error", "amqp:not-found", "amqp:unauthorized-access", "amqp:resource-limit-exceeded", "com.microsoft:device-container-throttled", "com.example:odd",
+		"", "", "amqp:internal-error", "amqp:connection:forced", "amqp:connection:framing-error",
+		"amqp:session:window-violation", "amqp:link:detach-forced", "amqp:link:stolen",
+		"amqp:not-allowed", "amqp:decode-error", "amqp:not-found", "amqp:unauthorized-access", "amqp:resource-limit-exceeded",
+		"com.microsoft:device-container-throttled", "com.example:odd",
 	}
 	kinds := []testbroker.FaultKind{
 		testbroker.RefuseConnect, testbroker.GarbageOnConnect, testbroker.GarbageOnPublish,
-		testbroker.RefuseAttach, testbroker.SlowAttach, testbroker.NoAttach, testbroker.DropOnAttach, testbroker.WithholdCredit, testbroker.DetachWhileIdle,
-		testbroker.RejectMessage, testbroker.ReleaseMessage, testbroker.ModifyMessage, testbroker.CloseOnMessage, testbroker.EndOnMessage, testbroker.DetachOnMessage, testbroker.DetachAfterMessage,
+		testbroker.RefuseAttach, testbroker.SlowAttach, testbroker.NoAttach, testbroker.DropOnAttach,
+		testbroker.WithholdCredit, testbroker.DetachWhileIdle,
+		testbroker.RejectMessage, testbroker.ReleaseMessage, testbroker.ModifyMessage, testbroker.CloseOnMessage,
+		testbroker.EndOnMessage, testbroker.DetachOnMessage, testbroker.DetachAfterMessage,
 		testbroker.RefuseSASL, testbroker.RefuseToken, testbroker.SlowToken, testbroker.NoToken, testbroker.DropOnToken,
 	}
 	for range r.IntN(12) {
 		s := step{at: between(0, p.length), what: inject}
 		s.fault = testbroker.Fault{
-			Kind: kinds[r.IntN(len(kinds))], After: r.IntN(4), Times: 1 + r.IntN(3), Delay: between(time.Millisecond, 20*time.Second),
+			Kind: kinds[r.IntN(len(kinds))], After: r.IntN(4), Times: 1 + r.IntN(3), Delay: between(time.Millisecond,
+				20*time.Second),
 			Condition: conditions[r.IntN(len(conditions))], Link: links[r.IntN(len(links))],
 			Unclosed: r.IntN(5) == 0, UndeliverableHere: r.IntN(3) == 0,
 			Status: []int{0, 400, 403, 404, 408, 429, 500, 503, 599}[r.IntN(9)], Code: byte(r.IntN(5)),
@@ -233,17 +242,21 @@ func drawAMQP(p *plan, r *rand.Rand) {
 // drawHTTP adds faults of requests.
 func drawHTTP(p *plan, r *rand.Rand) {
 	between := durations(r)
-	routes := []testbroker.RouteKind{testbroker.RouteAny, testbroker.RouteTelemetry, testbroker.RouteReceive, testbroker.RouteSettle}
+	routes := []testbroker.RouteKind{testbroker.RouteAny, testbroker.RouteTelemetry, testbroker.RouteReceive,
+		testbroker.RouteSettle}
 	kinds := []testbroker.FaultKind{
-		testbroker.RefuseConnect, testbroker.AnswerStatus, testbroker.AnswerStatus, testbroker.AnswerStatus, testbroker.AnswerStatusAfter, testbroker.AnswerStatusAfter,
-		testbroker.ResetBeforeRequest, testbroker.ResetAfterRequest, testbroker.NoAnswer, testbroker.DropDuringAnswer, testbroker.SlowAnswer, testbroker.GarbageAnswer,
+		testbroker.RefuseConnect, testbroker.AnswerStatus, testbroker.AnswerStatus, testbroker.AnswerStatus,
+		testbroker.AnswerStatusAfter, testbroker.AnswerStatusAfter,
+		testbroker.ResetBeforeRequest, testbroker.ResetAfterRequest, testbroker.NoAnswer, testbroker.DropDuringAnswer,
+		testbroker.SlowAnswer, testbroker.GarbageAnswer,
 		testbroker.WrongDate, testbroker.NoContentLength, testbroker.GarbageOnPublish,
 	}
 	statuses := []int{0, 302, 401, 401, 403, 404, 405, 408, 429, 429, 500, 502, 503, 503, 504, 599}
 	for range r.IntN(16) {
 		s := step{at: between(0, p.length), what: inject}
 		s.fault = testbroker.Fault{
-			Kind: kinds[r.IntN(len(kinds))], After: r.IntN(4), Times: 1 + r.IntN(4), Delay: between(time.Millisecond, 20*time.Second), Route: routes[r.IntN(len(routes))],
+			Kind: kinds[r.IntN(len(kinds))], After: r.IntN(4), Times: 1 + r.IntN(4), Delay: between(time.Millisecond,
+				20*time.Second), Route: routes[r.IntN(len(routes))],
 			Status: []int{0, 401, 403, 404, 429, 500, 503, 599}[r.IntN(8)], RetryAfterDate: r.IntN(2) == 0,
 			Skew: between(-12*time.Hour, 12*time.Hour),
 		}
@@ -268,7 +281,8 @@ func drawHTTP(p *plan, r *rand.Rand) {
 // refuses: messages may fail by it, and not more than it fires.
 func refuses(f testbroker.Fault) bool {
 	switch f.Kind {
-	case 0, testbroker.DetachWhileIdle, testbroker.RejectMessage, testbroker.DetachOnMessage, testbroker.DetachAfterMessage, testbroker.EndOnMessage:
+	case 0, testbroker.DetachWhileIdle, testbroker.RejectMessage, testbroker.DetachOnMessage,
+		testbroker.DetachAfterMessage, testbroker.EndOnMessage:
 		return f.Condition == "amqp:not-allowed" || f.Condition == "amqp:decode-error" || f.Condition == "com.example:odd"
 	case testbroker.ModifyMessage:
 		return f.UndeliverableHere
@@ -278,9 +292,11 @@ func refuses(f testbroker.Fault) bool {
 	return false
 }
 
-// lies: the hub takes requests and then says over HTTP, with a status that leaves no doubt, that it did not.
+// lies: the hub takes requests and then says over HTTP, with a status that leaves no doubt, that it
+// did not.
 func (p *plan) lies() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool {
-		return s.fault.Kind == testbroker.AnswerStatusAfter && slices.ContainsFunc(s.fault.Statuses, func(status int) bool { return status < 500 && status != 408 })
+		return s.fault.Kind == testbroker.AnswerStatusAfter && slices.ContainsFunc(s.fault.Statuses,
+			func(status int) bool { return status < 500 && status != 408 })
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The handler learns that it may have seen a message before: it released it, or the connection was lost before its
-// verdict got through. What comes for the first time is not marked.
+// The handler learns that it may have seen a message before: it released it, or the connection was
+// lost before its verdict got through. What comes for the first time is not marked.
 func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, e engine) {
 		for name, lose := range map[string]bool{"released": false, "the verdict was lost": true} {
@@ -35,7 +35,8 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 					}
 					var mu sync.Mutex
 					var got []told
-					c, err := device.New(creds, e.make(creds, e.inMemory(h, true)), &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+					c, err := device.New(creds, e.make(creds, e.inMemory(h, true)), &device.Options{OnMessage: func(_ context.Context,
+						m *transport.Message) error {
 						mu.Lock()
 						defer mu.Unlock()
 						got = append(got, told{m.ID, m.Redelivered})

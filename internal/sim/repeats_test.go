@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The table of what is repeated after an unknown outcome, in ARCHITECTURE.md, names the tests that hold it. Each of its rows has one, and they exist.
+// The table of what is repeated after an unknown outcome, in ARCHITECTURE.md, names the tests that
+// hold it. Each of its rows has one, and they exist.
 func TestWhatIsRepeatedIsHeldByTests(t *testing.T) {
 	text, err := os.ReadFile("../../ARCHITECTURE.md")
 	require.NoError(t, err)

@@ -143,7 +143,10 @@ func play(t *testing.T, p *plan) *world {
 	faketime.Start()
 	w := &world{p: p, start: time.Now(), handled: map[string]int{}}
 	var err error
-	w.hub, err = testbroker.New(&testbroker.Options{Seed: p.seed + 1, C2D: testbroker.C2DOptions{TTL: 1000 * time.Hour, MaxDeliveries: 1000}, OnEvent: func(e testbroker.Event) { w.event("hub    %v", e) }})
+	w.hub, err = testbroker.New(&testbroker.Options{Seed: p.seed + 1, C2D: testbroker.C2DOptions{TTL: 1000 * time.Hour,
+		MaxDeliveries: 1000}, OnEvent: func(e testbroker.Event) {
+		w.event("hub    %v", e)
+	}})
 	require.NoError(t, err)
 	_, err = w.hub.AddDevice("dev-1")
 	require.NoError(t, err)
@@ -152,9 +155,10 @@ func play(t *testing.T, p *plan) *world {
 	require.NoError(t, err)
 	creds.TokenLife = p.tokenLife
 	w.client, err = device.New(creds, p.engine.make(creds, p.engine.inMemory(w.hub, p.tls)), &device.Options{
-		RetryPolicy: w.policy(p.policy), Window: p.window, MaxMessages: p.maxOutbox, AckTimeout: p.ackTimeout, StableTime: p.stable,
-		Rand:      rand.NewPCG(p.seed, 2).Uint64,
-		OnMessage: w.handle,
+		RetryPolicy: w.policy(p.policy), Window: p.window, MaxMessages: p.maxOutbox, AckTimeout: p.ackTimeout,
+		StableTime: p.stable,
+		Rand:       rand.NewPCG(p.seed, 2).Uint64,
+		OnMessage:  w.handle,
 		Trace: &device.Trace{Renewed: func(_ time.Time, err error) {
 			if err == nil {
 				w.renewals.Add(1)
@@ -303,11 +307,14 @@ func (w *world) do(s *step) {
 	case read:
 		w.read(s)
 	case detach:
-		w.event("detach %v %s: %d", s.fault.Link, s.fault.Condition, w.hub.DetachLinks("dev-1", s.fault.Link, testbroker.AMQPError{Condition: s.fault.Condition}))
+		w.event("detach %v %s: %d", s.fault.Link, s.fault.Condition, w.hub.DetachLinks("dev-1", s.fault.Link,
+			testbroker.AMQPError{Condition: s.fault.Condition}))
 	case end:
-		w.event("end %s: %d", s.fault.Condition, w.hub.EndSessions("dev-1", testbroker.AMQPError{Condition: s.fault.Condition}))
+		w.event("end %s: %d", s.fault.Condition, w.hub.EndSessions("dev-1",
+			testbroker.AMQPError{Condition: s.fault.Condition}))
 	case hangUp:
-		w.event("hang up %s: %d", s.fault.Condition, w.hub.CloseAMQP("dev-1", testbroker.AMQPError{Condition: s.fault.Condition}))
+		w.event("hang up %s: %d", s.fault.Condition, w.hub.CloseAMQP("dev-1",
+			testbroker.AMQPError{Condition: s.fault.Condition}))
 	}
 }
 
@@ -339,7 +346,8 @@ func (w *world) messages(s *step) (batch []*entry) {
 		for i := range body {
 			body[i] = byte(r.Uint32())
 		}
-		e.m = transport.Message{ID: strconv.Itoa(e.n), Component: componentOf(e.n), Body: body, Properties: []transport.Property{{Name: "n", Value: "#" + strconv.Itoa(e.n)}}}
+		e.m = transport.Message{ID: strconv.Itoa(e.n), Component: componentOf(e.n), Body: body,
+			Properties: []transport.Property{{Name: "n", Value: "#" + strconv.Itoa(e.n)}}}
 		if s.expires > 0 {
 			e.m.Expires = time.Now().Add(s.expires)
 		}
@@ -352,7 +360,8 @@ func (w *world) messages(s *step) (batch []*entry) {
 // rejects says whether the application rejects its nth command.
 func rejects(n int) bool { return n%13 == 0 && n%7 != 0 }
 
-// handle is the application's handler of commands: it now and then takes its time, releases a command twice before it takes it, panics at first, or rejects it.
+// handle is the application's handler of commands: it now and then takes its time, releases a
+// command twice before it takes it, panics at first, or rejects it.
 func (w *world) handle(ctx context.Context, m *transport.Message) error {
 	w.mu.Lock()
 	w.handled[m.ID]++
@@ -391,7 +400,8 @@ func (w *world) complete() {
 		}
 	}
 	done := func() bool {
-		return w.hub.CountC2D("dev-1", testbroker.Completed) == completed && w.hub.CountC2D("dev-1", testbroker.Rejected) == rejected
+		return w.hub.CountC2D("dev-1", testbroker.Completed) == completed &&
+			w.hub.CountC2D("dev-1", testbroker.Rejected) == rejected
 	}
 	for range 3600 {
 		if synctest.Wait(); done() {
@@ -443,7 +453,8 @@ func (w *world) settle() {
 	}
 }
 
-// componentOf is the component that message n comes from: every third is of the root, so that neighbours in a batch differ.
+// componentOf is the component that message n comes from: every third is of the root, so that
+// neighbours in a batch differ.
 func componentOf(n int) string {
 	return [...]string{"", "thermostat1", "thermostat2"}[n%3]
 }
@@ -483,7 +494,9 @@ func (w *world) check() error {
 		on := line{l.Connection, e.producer}
 		switch w.p.engine.protocol {
 		case testbroker.AMQP: // which may refuse a message and take the next one
-		case testbroker.HTTP: // which may take messages and say that it does not; but what comes for the first time is in order, whatever the connection
+		case testbroker.HTTP:
+			// which may take messages and say that it does not; but what comes for the first time is in
+			// order, whatever the connection
 			on.connection = 0
 			if !again && e.n <= newest[on] {
 				w.fail(fmt.Errorf("message %d came after %d", e.n, newest[on]))
@@ -517,7 +530,8 @@ func (w *world) check() error {
 				w.fail(fmt.Errorf("message %d was withdrawn and the hub has it: %w", e.n, e.result))
 			}
 		case errors.Is(e.result, transport.Expired) && !e.m.Expires.IsZero():
-		case refused < refusals && slices.Contains([]transport.Kind{transport.Forbidden, transport.Invalid, transport.TooLarge, transport.Unknown}, transport.KindOf(e.result)):
+		case refused < refusals && slices.Contains([]transport.Kind{transport.Forbidden, transport.Invalid,
+			transport.TooLarge, transport.Unknown}, transport.KindOf(e.result)):
 			refused++
 		default:
 			w.fail(fmt.Errorf("message %d failed: %w", e.n, e.result))
@@ -527,7 +541,8 @@ func (w *world) check() error {
 	if s.Queued != 0 || s.InFlight != 0 || s.QueuedBytes != 0 {
 		w.fail(fmt.Errorf("left over: %+v", s))
 	}
-	if s.Accepted != s.Acknowledged+s.Refused+s.Expired+s.Dropped+s.Cancelled || s.Acknowledged < acknowledged || s.Accepted > accepted {
+	if s.Accepted != s.Acknowledged+s.Refused+s.Expired+s.Dropped+s.Cancelled || s.Acknowledged < acknowledged ||
+		s.Accepted > accepted {
 		w.fail(fmt.Errorf("the client's own account is wrong: %d accepted, %d acknowledged, %+v", accepted, acknowledged, s))
 	}
 	if w.closed > time.Second {

@@ -18,8 +18,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// relay is a hop that ends TCP: a proxy, a gateway, a tunnel. It reads what devices send at a rate, and so lets its
-// receive buffer and the device's send buffer fill.
+// relay is a hop that ends TCP: a proxy, a gateway, a tunnel. It reads what devices send at a rate,
+// and so lets its receive buffer and the device's send buffer fill.
 type relay struct {
 	net.Listener
 	to   string
@@ -134,8 +134,8 @@ func overRelay(t *testing.T, e engine, secure bool, rate, size int, writeTimeout
 	return slowRun{s.Acknowledged, uint64(len(h.Messages())), s.Connections}
 }
 
-// A link that gets on is kept, however long a write takes: the device's send buffer may be megabytes, and Linux says
-// that it is writable when a third of it is free.
+// A link that gets on is kept, however long a write takes: the device's send buffer may be
+// megabytes, and Linux says that it is writable when a third of it is free.
 func TestALinkBehindASlowHopIsKept(t *testing.T) {
 	const rate, size = 400_000, 60_000
 	for _, e := range behindAHop() {
@@ -167,7 +167,8 @@ func behindAHop() (all []engine) {
 	return all
 }
 
-// TestLongRunBehindASlowHop is the same with default options and for as long as HUBLINE_SLOWLINK says, for figures.
+// TestLongRunBehindASlowHop is the same with default options and for as long as HUBLINE_SLOWLINK
+// says, for figures.
 func TestLongRunBehindASlowHop(t *testing.T) {
 	d, err := time.ParseDuration(os.Getenv("HUBLINE_SLOWLINK"))
 	if err != nil {
@@ -179,7 +180,8 @@ func TestLongRunBehindASlowHop(t *testing.T) {
 				t.Run(fmt.Sprintf("%d KB a second, %s, TLS %v", rate/1000, e.name, secure), func(t *testing.T) {
 					t.Parallel()
 					got := overRelay(t, e, secure, rate, 60_000, 0, d)
-					t.Logf("%d acknowledged of about %d possible, %d copies, %d connections", got.acknowledged, int(d.Seconds())*rate/60_000, got.copies, got.connections)
+					t.Logf("%d acknowledged of about %d possible, %d copies, %d connections", got.acknowledged,
+						int(d.Seconds())*rate/60_000, got.copies, got.connections)
 				})
 			}
 		}

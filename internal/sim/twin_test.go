@@ -15,7 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// drawTwin adds what a back end does with the twin and methods of a device, what the application does with its twin, and their faults.
+// drawTwin adds what a back end does with the twin and methods of a device, what the application
+// does with its twin, and their faults.
 func drawTwin(p *plan, r *rand.Rand) {
 	between := durations(r)
 	add := func(s step) {
@@ -36,16 +37,21 @@ func drawTwin(p *plan, r *rand.Rand) {
 		add(step{what: report, count: 1 + r.IntN(10), timeout: between(time.Second, 6*time.Minute)})
 	}
 	for range 1 + r.IntN(5) {
-		add(step{what: read, count: 1 + r.IntN(20), timeout: between(time.Second, 6*time.Minute)}) // more than the client has under way
+		// more than the client has under way
+		add(step{what: read, count: 1 + r.IntN(20), timeout: between(time.Second, 6*time.Minute)})
 	}
 	kinds := []testbroker.FaultKind{
-		testbroker.DropBeforeTwin, testbroker.RefuseTwin, testbroker.DropAfterTwin, testbroker.SwallowTwin, testbroker.SlowTwin, testbroker.MisnameTwin, testbroker.DuplicateTwin,
+		testbroker.DropBeforeTwin, testbroker.RefuseTwin, testbroker.DropAfterTwin, testbroker.SwallowTwin,
+		testbroker.SlowTwin, testbroker.MisnameTwin, testbroker.DuplicateTwin,
 		testbroker.SwallowDesired, testbroker.DuplicateDesired, testbroker.SlowDesired, testbroker.DropAfterDesired,
-		testbroker.DropBeforeMethod, testbroker.SwallowMethod, testbroker.SlowMethod, testbroker.DuplicateMethod, testbroker.DropAfterMethod, testbroker.MisnameMethod, testbroker.RefuseMethod,
-		testbroker.DropOnMethodAnswer, testbroker.SwallowMethodAnswer, testbroker.SlowMethodAnswer, testbroker.DropAfterMethodAnswer,
+		testbroker.DropBeforeMethod, testbroker.SwallowMethod, testbroker.SlowMethod, testbroker.DuplicateMethod,
+		testbroker.DropAfterMethod, testbroker.MisnameMethod, testbroker.RefuseMethod,
+		testbroker.DropOnMethodAnswer, testbroker.SwallowMethodAnswer, testbroker.SlowMethodAnswer,
+		testbroker.DropAfterMethodAnswer,
 	}
 	for range r.IntN(12) {
-		f := testbroker.Fault{Kind: kinds[r.IntN(len(kinds))], After: r.IntN(3), Times: 1 + r.IntN(3), Delay: between(time.Millisecond, 10*time.Second)}
+		f := testbroker.Fault{Kind: kinds[r.IntN(len(kinds))], After: r.IntN(3), Times: 1 + r.IntN(3),
+			Delay: between(time.Millisecond, 10*time.Second)}
 		if f.Kind == testbroker.RefuseTwin {
 			f.Status = []int{0, 429, 500, 503, 400}[r.IntN(5)]
 			f.RetryAfter = []time.Duration{0, 3 * time.Second}[r.IntN(2)]
@@ -57,7 +63,8 @@ func drawTwin(p *plan, r *rand.Rand) {
 		p.steps = append(p.steps,
 			step{at: at, what: inject, fault: testbroker.Fault{Kind: testbroker.Absent, For: away}},
 			step{at: at + between(0, away), what: desire, count: 1 + r.IntN(3)},
-			step{at: at + between(0, away), what: call, count: 1, timeout: between(time.Second, time.Minute), connect: between(0, time.Minute)},
+			step{at: at + between(0, away), what: call, count: 1, timeout: between(time.Second, time.Minute),
+				connect: between(0, time.Minute)},
 			step{at: at + between(0, away), what: report, count: 2, timeout: between(time.Second, 6*time.Minute)},
 		)
 	}
@@ -69,15 +76,19 @@ func drawTwin(p *plan, r *rand.Rand) {
 // drawTwinLinks adds faults of the links for twin and methods.
 func drawTwinLinks(p *plan, r *rand.Rand) {
 	between := durations(r)
-	links := []testbroker.LinkKind{testbroker.LinkTwinSender, testbroker.LinkTwinReceiver, testbroker.LinkMethodSender, testbroker.LinkMethodReceiver}
+	links := []testbroker.LinkKind{testbroker.LinkTwinSender, testbroker.LinkTwinReceiver, testbroker.LinkMethodSender,
+		testbroker.LinkMethodReceiver}
 	kinds := []testbroker.FaultKind{
-		testbroker.RefuseAttach, testbroker.SlowAttach, testbroker.NoAttach, testbroker.DropOnAttach, testbroker.WithholdCredit, testbroker.DetachWhileIdle,
+		testbroker.RefuseAttach, testbroker.SlowAttach, testbroker.NoAttach, testbroker.DropOnAttach,
+		testbroker.WithholdCredit, testbroker.DetachWhileIdle,
 	}
-	conditions := []string{"", "amqp:internal-error", "amqp:link:detach-forced", "com.microsoft:device-container-throttled"}
+	conditions := []string{"", "amqp:internal-error", "amqp:link:detach-forced",
+		"com.microsoft:device-container-throttled"}
 	for range r.IntN(8) {
 		s := step{at: between(0, p.length), what: inject, fault: testbroker.Fault{
-			Kind: kinds[r.IntN(len(kinds))], Link: links[r.IntN(len(links))], Condition: conditions[r.IntN(len(conditions))], Unclosed: r.IntN(5) == 0,
-			After: r.IntN(2), Times: 1 + r.IntN(2), Delay: between(time.Millisecond, 20*time.Second),
+			Kind: kinds[r.IntN(len(kinds))], Link: links[r.IntN(len(links))], Condition: conditions[r.IntN(len(conditions))],
+			Unclosed: r.IntN(5) == 0,
+			After:    r.IntN(2), Times: 1 + r.IntN(2), Delay: between(time.Millisecond, 20*time.Second),
 		}}
 		if r.IntN(3) == 0 {
 			s.what = detach
@@ -125,7 +136,8 @@ func (w *world) run(ctx context.Context, m *device.MethodCall) (int, []byte) {
 	return 200, m.Body
 }
 
-// desire changes the desired properties: it sets some, removes some, and now and then replaces them all.
+// desire changes the desired properties: it sets some, removes some, and now and then replaces them
+// all.
 func (w *world) desire(n int) {
 	for range n {
 		w.mu.Lock()
@@ -263,7 +275,8 @@ func (w *world) read(s *step) {
 	}
 }
 
-// catchUp waits, now that there are no faults, until the device knows of the latest change, and then of one more; and, on a connection after that, of all properties.
+// catchUp waits, now that there are no faults, until the device knows of the latest change, and
+// then of one more; and, on a connection after that, of all properties.
 func (w *world) catchUp() {
 	if w.blind() {
 		w.event("version %d cannot be known", w.twin.desired)
@@ -276,7 +289,8 @@ func (w *world) catchUp() {
 	w.until("the device is not told all properties", w.twin.whole)
 }
 
-// blind reports whether nobody can know of the latest change: the hub kept its notification for itself, and there was no connection since, with which the twin is read.
+// blind reports whether nobody can know of the latest change: the hub kept its notification for
+// itself, and there was no connection since, with which the twin is read.
 func (w *world) blind() bool {
 	connections := w.client.Stats().Connections
 	w.mu.Lock()
@@ -303,7 +317,8 @@ func (w *world) until(what string, ok func() bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.errs = append(w.errs, fmt.Errorf("a quarter of an hour after all faults, version %d is desired and the device knows of %d: %s", w.twin.desired, w.twin.told(), what))
+	w.errs = append(w.errs, fmt.Errorf("a quarter of an hour after all faults, version %d is desired and the device "+
+		"knows of %d: %s", w.twin.desired, w.twin.told(), what))
 }
 
 // takeTwin takes from the hub what the ledger is to be compared with.

@@ -17,13 +17,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twinLedger is what a back end wants of the device, what the device saw and did, and what it asked. Guarded by world.mu.
+// twinLedger is what a back end wants of the device, what the device saw and did, and what it
+// asked. Guarded by world.mu.
 type twinLedger struct {
 	desired  int64                    // the latest version
 	docs     map[int64]map[string]any // desired properties, by version
 	replaced map[int64]bool           // versions of which the hub does not tell what they removed
 	seen     []device.Desired
-	// hushed is the latest version whose notification the hub kept for itself, hushedIn the number of connections by then.
+	// hushed is the latest version whose notification the hub kept for itself, hushedIn the number of
+	// connections by then.
 	hushed   int64
 	hushedIn uint64
 	calls    map[string]*methodCall
@@ -103,7 +105,8 @@ func merge(doc map[string]any, patch []byte) error {
 	return nil
 }
 
-// checkState: what a device has that does as it is told is what is desired, but for what a replacement removed; and in the end without that exception.
+// checkState: what a device has that does as it is told is what is desired, but for what a
+// replacement removed; and in the end without that exception.
 func (l *twinLedger) checkState() error {
 	var errs []error
 	state, excused := map[string]any{}, false
@@ -120,7 +123,8 @@ func (l *twinLedger) checkState() error {
 			maps.DeleteFunc(has, func(name string, _ any) bool { return l.docs[d.Version][name] == nil })
 		}
 		if !maps.Equal(has, l.docs[d.Version]) {
-			errs = append(errs, fmt.Errorf("at version %d the device has %v, desired is %v", d.Version, state, l.docs[d.Version]))
+			errs = append(errs, fmt.Errorf("at version %d the device has %v, desired is %v", d.Version, state,
+				l.docs[d.Version]))
 		}
 	}
 	return errors.Join(errs...)
@@ -131,7 +135,8 @@ func (l *twinLedger) check() error {
 	return errors.Join(l.checkDesired(), l.checkState(), l.checkCalls(), l.checkPatches(), l.checkReads())
 }
 
-// checkDesired: each version was told in order and once, but for the whole after changes, the whole is told where some were missed, the last one is known, and it says what was desired.
+// checkDesired: each version was told in order and once, but for the whole after changes, the whole
+// is told where some were missed, the last one is known, and it says what was desired.
 func (l *twinLedger) checkDesired() error {
 	var errs []error
 	last := int64(0)
@@ -142,7 +147,8 @@ func (l *twinLedger) checkDesired() error {
 		case i > 0 && (d.Version < last || d.Version == last && (!d.Full || l.seen[i-1].Full)):
 			errs = append(errs, fmt.Errorf("version %d was told after %d", d.Version, last))
 		case i > 0 && !d.Full && d.Version != last+1:
-			errs = append(errs, fmt.Errorf("the change to version %d was told after version %d: some are missing", d.Version, last))
+			errs = append(errs, fmt.Errorf("the change to version %d was told after version %d: some are missing", d.Version,
+				last))
 		}
 		last = d.Version
 		var said struct{ N int64 }
@@ -159,7 +165,8 @@ func (l *twinLedger) checkDesired() error {
 // notOnline is the code of a call for a device that is not there, or takes no methods.
 const notOnline = 404103
 
-// checkCalls: each call ran once at most, one that was answered ran and has its own answer, and one that met nobody did not run.
+// checkCalls: each call ran once at most, one that was answered ran and has its own answer, and one
+// that met nobody did not run.
 func (l *twinLedger) checkCalls() error {
 	var errs []error
 	for id, c := range l.calls {
@@ -197,7 +204,8 @@ func (a *twinAsk) check() error {
 	return fmt.Errorf("failed: %w", a.err)
 }
 
-// checkPatches: what was acknowledged is in the twin, at a version that grows; what failed is not, unless the outcome is said to be unknown. One for an expected version is never taken twice.
+// checkPatches: what was acknowledged is in the twin, at a version that grows; what failed is not,
+// unless the outcome is said to be unknown. One for an expected version is never taken twice.
 func (l *twinLedger) checkPatches() error {
 	var errs []error
 	newest := map[int]*twinPatch{} // of each producer
@@ -246,7 +254,8 @@ func (l *twinLedger) checkReads() error {
 			errs = append(errs, fmt.Errorf("read %d %w", i+1, err))
 		}
 		if k.err == nil && k.ended && (k.twin.DesiredVersion < k.desired || k.twin.ReportedVersion < k.reported) {
-			errs = append(errs, fmt.Errorf("read %d is older, %d and %d, than what was known, %d and %d", i+1, k.twin.DesiredVersion, k.twin.ReportedVersion, k.desired, k.reported))
+			errs = append(errs, fmt.Errorf("read %d is older, %d and %d, than what was known, %d and %d", i+1,
+				k.twin.DesiredVersion, k.twin.ReportedVersion, k.desired, k.reported))
 		}
 	}
 	return errors.Join(errs...)
@@ -268,11 +277,13 @@ func TestTheTwinLedgerNoticesASabotage(t *testing.T) {
 		l := &twinLedger{
 			seen: []device.Desired{change(2, true), change(3, false), change(6, true)},
 			calls: map[string]*methodCall{
-				"1": {runs: 1, result: testbroker.MethodResult{Status: 200, Payload: []byte("1")}}, "2": {runs: 1, err: errors.New("lost")},
+				"1": {runs: 1, result: testbroker.MethodResult{Status: 200, Payload: []byte("1")}},
+				"2": {runs: 1, err: errors.New("lost")},
 				"3": {err: &testbroker.ServiceError{Code: notOnline}}, "5": {runs: 1, result: testbroker.MethodResult{Status: 500}},
 			},
 			patches: []*twinPatch{
-				{twinAsk: fine, n: 1, producer: 1, version: 2}, {twinAsk: unknown, n: 2, producer: 1}, {twinAsk: fine, n: 3, producer: 1, expected: 3, version: 4},
+				{twinAsk: fine, n: 1, producer: 1, version: 2}, {twinAsk: unknown, n: 2, producer: 1},
+				{twinAsk: fine, n: 3, producer: 1, expected: 3, version: 4},
 				{twinAsk: conflict, n: 4, producer: 2, expected: 1},
 			},
 			reads:    []*twinRead{{twinAsk: read, twin: &device.Twin{DesiredVersion: 3, ReportedVersion: 2}}},
@@ -285,9 +296,11 @@ func TestTheTwinLedgerNoticesASabotage(t *testing.T) {
 	}
 	require.NoError(t, good().check())
 	for want, spoil := range map[string]func(l *twinLedger){
-		"some are missing":            func(l *twinLedger) { l.seen[2].Full = false },
-		"told after":                  func(l *twinLedger) { l.seen = slices.Insert(l.seen, 2, change(3, false)) },
-		"3 was told after 3":          func(l *twinLedger) { l.seen = slices.Insert(l.seen, 2, change(3, true), change(3, true)) },
+		"some are missing": func(l *twinLedger) { l.seen[2].Full = false },
+		"told after":       func(l *twinLedger) { l.seen = slices.Insert(l.seen, 2, change(3, false)) },
+		"3 was told after 3": func(l *twinLedger) {
+			l.seen = slices.Insert(l.seen, 2, change(3, true), change(3, true))
+		},
 		"at version 3 the device has": func(l *twinLedger) { l.docs[3]["k"] = true },
 		"at version 6 the device has": func(l *twinLedger) { // it was removed by version 5, which does not name it
 			l.seen[0].JSON, l.docs[2]["gone"], l.docs[3]["gone"], l.replaced[5] = []byte(`{"n":1,"gone":true}`), true, true, true
@@ -320,7 +333,8 @@ func TestTheTwinLedgerNoticesASabotage(t *testing.T) {
 	}
 }
 
-// The same, in the whole system: a hub that keeps a notification for itself, which the ledger is not told of, and a device that cannot be reached.
+// The same, in the whole system: a hub that keeps a notification for itself, which the ledger is
+// not told of, and a device that cannot be reached.
 func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, e engine) {
 		if !e.twins {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// 10,000 messages each way at once, over real TCP with full socket buffers, 4 KB each, while the handler of commands sends telemetry itself: nobody waits for somebody who
-// waits for him.
+// 10,000 messages each way at once, over real TCP with full socket buffers, 4 KB each, while the
+// handler of commands sends telemetry itself: nobody waits for somebody who waits for him.
 func TestTwoWayTrafficAtFullSpeed(t *testing.T) { withEachEngine(t, twoWay) }
 
 func twoWay(t *testing.T, with engine) {
@@ -32,17 +32,18 @@ func twoWay(t *testing.T, with engine) {
 
 	var handled, answered atomic.Int64
 	var c *device.Client
-	c, err = device.New(creds, with.make(creds, &way{Plaintext: true, Addr: addr.String(), Poll: 10 * time.Millisecond}), &device.Options{
-		OnMessage: func(ctx context.Context, m *transport.Message) error {
-			if handled.Add(1)%100 == 0 { // a handler that waits for an acknowledgement
-				if err := c.Send(ctx, &transport.Message{ID: "answer to " + m.ID}); err != nil {
-					return err
+	c, err = device.New(creds, with.make(creds, &way{Plaintext: true, Addr: addr.String(), Poll: 10 * time.Millisecond}),
+		&device.Options{
+			OnMessage: func(ctx context.Context, m *transport.Message) error {
+				if handled.Add(1)%100 == 0 { // a handler that waits for an acknowledgement
+					if err := c.Send(ctx, &transport.Message{ID: "answer to " + m.ID}); err != nil {
+						return err
+					}
+					answered.Add(1)
 				}
-				answered.Add(1)
-			}
-			return nil
-		},
-	})
+				return nil
+			},
+		})
 	require.NoError(t, err)
 	require.NoError(t, c.Open(ctx))
 

@@ -25,7 +25,8 @@ func pair(t *testing.T, until time.Time) (cert, key []byte) {
 	c := testbroker.NewClientCert("d", until.Add(-time.Hour), until)
 	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
 	require.NoError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
 func TestCertificateFilesErrorsNameTheFiles(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/neterr"
 )
 
-// Error is the *transport.Error for a dial that failed. An *Error (of the token source, or of a user's own dial function) keeps its Kind.
+// Error is the *transport.Error for a dial that failed. An *Error (of the token source, or of a
+// user's own dial function) keeps its Kind.
 func (p *Protocol) Error(err error) *transport.Error {
 	if e := transport.Find(err); e != nil {
 		kept := *e
@@ -29,7 +30,8 @@ func (p *Protocol) Error(err error) *transport.Error {
 
 // Invalid is the error of a dial with wrong options or credentials.
 func (p *Protocol) Invalid(text string) *transport.Error {
-	return &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Proto: p.Name, Err: errors.New(text)}
+	return &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Proto: p.Name,
+		Err: errors.New(text)}
 }
 
 // hintError adds what helps to a cause.

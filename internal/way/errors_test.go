@@ -21,7 +21,8 @@ import (
 var errOwn = errors.New("the protocol's own")
 
 // proto is a protocol that knows one error.
-var proto = &Protocol{Name: "example", Secure: "8883", Plain: "1883", Kind: func(err error) (transport.Kind, string, bool) {
+var proto = &Protocol{Name: "example", Secure: "8883", Plain: "1883", Kind: func(err error) (transport.Kind, string,
+	bool) {
 	return transport.Conflict, "", err == errOwn
 }}
 

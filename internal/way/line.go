@@ -10,23 +10,24 @@ import (
 )
 
 const (
-	// sendBuffer is the size of the kernel's send buffer. Linux calls a socket writable when a third of its buffer is
-	// free; the megabytes that it allows by default take a slow link longer than any time-out, and hold up what is
-	// written behind them.
+	// sendBuffer is the size of the kernel's send buffer. Linux calls a socket writable when a third
+	// of its buffer is free; the megabytes that it allows by default take a slow link longer than any
+	// time-out, and hold up what is written behind them.
 	sendBuffer = 64 << 10
 	// looks is how often in its time-out a write that waits is looked at.
 	looks = 5
-	// maxHeard is for how many time-outs a peer may take nothing while something comes from it. Its kernel may
-	// announce no room before much of a large receive buffer is free.
+	// maxHeard is for how many time-outs a peer may take nothing while something comes from it. Its
+	// kernel may announce no room before much of a large receive buffer is free.
 	maxHeard = 6
 )
 
-// Line is a socket whose writes end when the connection does not get on, however long they take. It does not matter
-// what lies above it: a TLS connection could not go on after a time-out of its own. A write gets on when the socket
-// takes bytes, when the peer's TCP acknowledges some (Linux), or, for six time-outs at most, when something comes.
+// Line is a socket whose writes end when the connection does not get on, however long they take. It
+// does not matter what lies above it: a TLS connection could not go on after a time-out of its own.
+// A write gets on when the socket takes bytes, when the peer's TCP acknowledges some (Linux), or,
+// for six time-outs at most, when something comes.
 //
-// It has the timing of one writer and one reader, and is safe for concurrent use. Deadlines for writing are absolute:
-// they end a write that gets on as well.
+// It has the timing of one writer and one reader, and is safe for concurrent use. Deadlines for
+// writing are absolute: they end a write that gets on as well.
 type Line struct {
 	net.Conn
 	timeout time.Duration
@@ -54,9 +55,11 @@ type socket interface {
 	SetWriteBuffer(bytes int) error
 }
 
-// NewLine returns c with the time-out for its writes, and bounds its send buffer if it can. c may be what a function of
-// the user's has dialed. It may tell by a method Unsent how many bytes have not arrived; of a socket the kernel tells. Only a socket can go on after a time-out: TLS cannot, and of other types it is not known. For
-// these each Write has one time-out in all, unless they tell the socket below (NetConn) and that is a Line already.
+// NewLine returns c with the time-out for its writes, and bounds its send buffer if it can. c may
+// be what a function of the user's has dialed. It may tell by a method Unsent how many bytes have
+// not arrived; of a socket the kernel tells. Only a socket can go on after a time-out: TLS cannot,
+// and of other types it is not known. For these each Write has one time-out in all, unless they
+// tell the socket below (NetConn) and that is a Line already.
 func NewLine(c net.Conn, timeout time.Duration) *Line {
 	l := &Line{Conn: c, timeout: timeout}
 	_, l.resumes = c.(socket)
@@ -83,8 +86,8 @@ func NewLine(c net.Conn, timeout time.Duration) *Line {
 	return l
 }
 
-// Progress returns when the connection of a socket last got on with bytes that had waited, as transport.Progressor has
-// it. It must be called every few seconds to see what the kernel does.
+// Progress returns when the connection of a socket last got on with bytes that had waited, as
+// transport.Progressor has it. It must be called every few seconds to see what the kernel does.
 func Progress(socket net.Conn) time.Time {
 	if l, ok := socket.(*Line); ok {
 		return l.Progress()
@@ -105,7 +108,8 @@ func (l *Line) Progress() time.Time {
 	if unsent, ok := l.unsent(); ok {
 		before := l.look
 		l.look = look{time.Now(), l.written, l.written - unsent}
-		// Some of what had waited at the look before was acknowledged, and some has waited since: the link is slow.
+		// Some of what had waited at the look before was acknowledged, and some has waited since: the
+		// link is slow.
 		if now := l.look.acked; now > before.acked && now < before.written && before.at.After(l.progress) {
 			l.progress = before.at
 		}

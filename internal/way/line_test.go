@@ -204,8 +204,8 @@ func lineOver(k *kernel) *Line {
 	return l
 }
 
-// The kernel sends what it has taken: the line gets on for as long as that takes, and not for a peer that takes all at
-// once and does not answer.
+// The kernel sends what it has taken: the line gets on for as long as that takes, and not for a
+// peer that takes all at once and does not answer.
 func TestProgressIsWhatTheKernelSends(t *testing.T) {
 	for name, row := range map[string]struct {
 		rate int64         // bytes that the kernel sends in a second
@@ -241,7 +241,8 @@ func TestProgressIsWhatTheKernelSends(t *testing.T) {
 	}
 }
 
-// Acknowledgements of the peer's TCP keep a write that the socket does not take: Linux wants a third of the buffer free.
+// Acknowledgements of the peer's TCP keep a write that the socket does not take: Linux wants a
+// third of the buffer free.
 func TestAWriteWaitsWhileTheKernelSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")

@@ -1,5 +1,6 @@
-// Package way makes the connection below a protocol, for every transport that runs on standard Go: the socket, TLS with a client certificate, a tunnel such as
-// WebSocket; and it says what the failures of all these mean.
+// Package way makes the connection below a protocol, for every transport that runs on standard Go:
+// the socket, TLS with a client certificate, a tunnel such as WebSocket; and it says what the
+// failures of all these mean.
 package way
 
 import (
@@ -23,7 +24,8 @@ type Protocol struct {
 	Name string
 	// Secure and Plain are the ports, over TLS and without.
 	Secure, Plain string
-	// Kind says what an error of the protocol's own means, with a hint for its reader that may be empty. It returns false for all others.
+	// Kind says what an error of the protocol's own means, with a hint for its reader that may be
+	// empty. It returns false for all others.
 	Kind func(err error) (kind transport.Kind, hint string, ok bool)
 }
 
@@ -36,9 +38,11 @@ type Options struct {
 	Addr        string
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	Tunnel      Tunnel
-	// WriteTimeout is how long a write to the socket may not get on. The socket is a Line then. 0: no limit.
+	// WriteTimeout is how long a write to the socket may not get on. The socket is a Line then. 0: no
+	// limit.
 	WriteTimeout time.Duration
-	// ALPN are the protocols that are offered in TLS (RFC 7301), whatever TLS.NextProtos says. Nil: http/1.1 for a Tunnel; without one TLS.NextProtos, less HTTP's.
+	// ALPN are the protocols that are offered in TLS (RFC 7301), whatever TLS.NextProtos says. Nil:
+	// http/1.1 for a Tunnel; without one TLS.NextProtos, less HTTP's.
 	ALPN []string
 }
 
@@ -47,7 +51,8 @@ func (o *Options) Resolve() error {
 	if o.Addr != "" {
 		host, port, err := net.SplitHostPort(o.Addr)
 		if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || numErr != nil || n == 0 {
-			return o.Protocol.Invalid("options: Addr " + strconv.Quote(o.Addr) + " is not host:port; give both, such as \"gateway:" + o.Protocol.Secure + "\"")
+			return o.Protocol.Invalid("options: Addr " + strconv.Quote(o.Addr) + " is not host:port; give both, such as " +
+				"\"gateway:" + o.Protocol.Secure + "\"")
 		}
 	}
 	if o.Plaintext && o.Certificate != nil {
@@ -74,7 +79,8 @@ func (o *Options) Target(creds *transport.Credentials) string {
 	return net.JoinHostPort(creds.DialHost(), port)
 }
 
-// alpn is what to offer in TLS. Package net/http writes HTTP/2 into each config that it is given, so the caller's may have that from another client.
+// alpn is what to offer in TLS. Package net/http writes HTTP/2 into each config that it is given,
+// so the caller's may have that from another client.
 func (o *Options) alpn(callers []string) []string {
 	switch {
 	case o.ALPN != nil:
@@ -82,7 +88,8 @@ func (o *Options) alpn(callers []string) []string {
 	case o.Tunnel != nil:
 		return []string{"http/1.1"}
 	}
-	return slices.DeleteFunc(slices.Clone(callers), func(name string) bool { return name == "h2" || strings.HasPrefix(name, "http/") })
+	return slices.DeleteFunc(slices.Clone(callers),
+		func(name string) bool { return name == "h2" || strings.HasPrefix(name, "http/") })
 }
 
 // Config is TLS's for one connection. cert is what ClientCertificate returned.
@@ -102,16 +109,20 @@ func (o *Options) Config(creds *transport.Credentials, cert *tls.Certificate) *t
 	}
 	c.NextProtos = o.alpn(c.NextProtos)
 	if cert != nil {
-		// Certificates would be passed over when the hub names other authorities, as it may for a certificate that it knows by its thumbprint.
+		// Certificates would be passed over when the hub names other authorities, as it may for a
+		// certificate that it knows by its thumbprint.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}
 	return c
 }
 
-// Open dials, does the TLS handshake and opens the tunnel. It returns the outer connection and the socket below, which are the same without TLS and tunnel. cert
-// is what ClientCertificate returned. The error is a cause for Protocol.Error.
-func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate) (outer, socket net.Conn, err error) {
-	if failed := callback.Run("Options.Dial", func() { socket, err = o.Dial(ctx, "tcp", o.Target(creds)) }); failed != nil {
+// Open dials, does the TLS handshake and opens the tunnel. It returns the outer connection and the
+// socket below, which are the same without TLS and tunnel. cert is what ClientCertificate returned.
+// The error is a cause for Protocol.Error.
+func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate) (outer,
+	socket net.Conn, err error) {
+	if failed := callback.Run("Options.Dial",
+		func() { socket, err = o.Dial(ctx, "tcp", o.Target(creds)) }); failed != nil {
 		return nil, nil, failed
 	}
 	if err != nil {
@@ -131,7 +142,8 @@ func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *
 }
 
 // secure does the TLS handshake and opens the tunnel. On error the socket is closed.
-func (o *Options) secure(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate, socket net.Conn) (outer net.Conn, err error) {
+func (o *Options) secure(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate,
+	socket net.Conn) (outer net.Conn, err error) {
 	opened := false
 	defer func() {
 		if !opened { // also when a callback panicked or ended the goroutine
@@ -156,10 +168,12 @@ func (o *Options) secure(ctx context.Context, creds *transport.Credentials, cert
 	return outer, nil
 }
 
-// clockError returns err, with Kind ClockUnset when it is about a certificate that is not valid yet at now. The clock of a device is late far more often than the certificate of a hub
-// is early, and waiting helps with both.
+// clockError returns err, with Kind ClockUnset when it is about a certificate that is not valid yet
+// at now. The clock of a device is late far more often than the certificate of a hub is early, and
+// waiting helps with both.
 func clockError(err error, now time.Time) error {
-	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && e.Cert != nil && now.Before(e.Cert.NotBefore) {
+	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && e.Cert != nil &&
+		now.Before(e.Cert.NotBefore) {
 		return &transport.Error{Kind: transport.ClockUnset, Err: err}
 	}
 	return err

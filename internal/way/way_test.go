@@ -36,7 +36,8 @@ func TestTheTargetAndTheConfigFollowTheCredentials(t *testing.T) {
 	require.Equal(t, uint16(tls.VersionTLS13), o.Config(creds, nil).MinVersion)
 }
 
-// What is spoken is what is offered: package net/http writes HTTP's names into a config that it is given, and MQTT and AMQP may be given the same one.
+// What is spoken is what is offered: package net/http writes HTTP's names into a config that it is
+// given, and MQTT and AMQP may be given the same one.
 func TestOnlyWhatIsSpokenIsOffered(t *testing.T) {
 	web := []string{"h2", "http/1.1"}
 	for name, c := range map[string]struct {
@@ -65,7 +66,12 @@ func TestOnlyWhatIsSpokenIsOffered(t *testing.T) {
 func TestClientCertificatesOfTheTLSSettingsCount(t *testing.T) {
 	require.False(t, new(Options).HasCertificate())
 	require.False(t, (&Options{TLS: &tls.Config{}}).HasCertificate())
-	require.True(t, (&Options{Certificate: func(context.Context) (*tls.Certificate, error) { return nil, nil }}).HasCertificate())
+	require.True(t, (&Options{Certificate: func(context.Context) (*tls.Certificate, error) {
+		return nil, nil
+	}}).HasCertificate())
 	require.True(t, (&Options{TLS: &tls.Config{Certificates: make([]tls.Certificate, 1)}}).HasCertificate())
-	require.True(t, (&Options{TLS: &tls.Config{GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return nil, nil }}}).HasCertificate())
+	require.True(t, (&Options{TLS: &tls.Config{GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate,
+		error) {
+		return nil, nil
+	}}}).HasCertificate())
 }

@@ -1,4 +1,5 @@
-// Package health answers over HTTP how device clients are: for a watchdog or load balancer with a status code, for a person or a collector with numbers.
+// Package health answers over HTTP how device clients are: for a watchdog or load balancer with a
+// status code, for a person or a collector with numbers.
 //
 //	h := &health.Handler{}
 //	h.Add("dev-1", client)
@@ -6,23 +7,29 @@
 //
 // # Answers
 //
-// GET /healthz is 200 when every client is healthy and 503 when one is not, with a line for each in JSON. A client is healthy while it is connected, also
-// while sending is paused, and while it has been trying without a connection for less than Handler.Grace. One that does not try (not opened, given up,
-// closed) is not. Without clients the answer is 200.
+// GET /healthz is 200 when every client is healthy and 503 when one is not, with a line for each in
+// JSON. A client is healthy while it is connected, also while sending is paused, and while it has
+// been trying without a connection for less than Handler.Grace. One that does not try (not opened,
+// given up, closed) is not. Without clients the answer is 200.
 //
-// GET /stats is always 200: of each client device.Status and device.Stats in JSON. Durations are in seconds, as decimal numbers, and say so in their names; times are in
-// UTC by the device's clock, RFC 3339. Names are added in later versions, and stay.
+// GET /stats is always 200: of each client device.Status and device.Stats in JSON. Durations are in
+// seconds, as decimal numbers, and say so in their names; times are in UTC by the device's clock,
+// RFC 3339. Names are added in later versions, and stay.
 //
-// Both take ?client=NAME to ask for one client; an unknown one is 404. HEAD is GET without a body. Other methods are 405, other paths 404; below
-// a prefix use http.StripPrefix. Nothing may be cached.
+// Both take ?client=NAME to ask for one client; an unknown one is 404. HEAD is GET without a body.
+// Other methods are 405, other paths 404; below a prefix use http.StripPrefix. Nothing may be
+// cached.
 //
 // # What is not in them
 //
-// Secrets: the handler never sees keys or tokens, Hubline's errors hold none, and in errors that came from the program's own functions what looks like one is
-// hidden, such as the value of sig= in a URL. Error texts, names and counts are there for everybody who may ask, so listen where only those can who should.
+// Secrets: the handler never sees keys or tokens, Hubline's errors hold none, and in errors that
+// came from the program's own functions what looks like one is hidden, such as the value of sig= in
+// a URL. Error texts, names and counts are there for everybody who may ask, so listen where only
+// those can who should.
 //
-// A hub that is out of reach makes clients unhealthy for reasons that a restart of the program does not mend, and a restart loses what an outbox in memory
-// holds: use /healthz to raise an alarm rather than to kill.
+// A hub that is out of reach makes clients unhealthy for reasons that a restart of the program does
+// not mend, and a restart loses what an outbox in memory holds: use /healthz to raise an alarm
+// rather than to kill.
 package health
 
 import (
@@ -38,26 +45,31 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// DefaultGrace is how long a client may try to connect and count as healthy when Handler.Grace does not say.
+// DefaultGrace is how long a client may try to connect and count as healthy when Handler.Grace does
+// not say.
 const DefaultGrace = 5 * time.Minute
 
-// Client is the part of *device.Client that is asked. Both methods are called by any number of goroutines.
+// Client is the part of *device.Client that is asked. Both methods are called by any number of
+// goroutines.
 type Client interface {
 	Status() device.Status
 	Stats() device.Stats
 }
 
-// Handler is an http.Handler for /healthz and /stats. Its zero value is ready. Its methods may be called by any number of goroutines, also while requests are
-// served; Grace is set before the first.
+// Handler is an http.Handler for /healthz and /stats. Its zero value is ready. Its methods may be
+// called by any number of goroutines, also while requests are served; Grace is set before the
+// first.
 type Handler struct {
-	// Grace is how long a client may have been trying without a connection and count as healthy. Default: DefaultGrace; negative: not at all.
+	// Grace is how long a client may have been trying without a connection and count as healthy.
+	// Default: DefaultGrace; negative: not at all.
 	Grace time.Duration
 
 	mu      sync.RWMutex // not held while clients are asked
 	clients map[string]Client
 }
 
-// Add makes the handler tell of c under a name; another client of that name is forgotten. c is not nil.
+// Add makes the handler tell of c under a name; another client of that name is forgotten. c is not
+// nil.
 func (h *Handler) Add(name string, c Client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,7 +173,8 @@ func (h *Handler) health(asked []named) (int, any) {
 	}
 	a := healthAnswer{Healthy: true, Clients: make(map[string]clientHealth, len(asked))}
 	for _, n := range asked {
-		// In this order: the other way round a client that gives up in between would seem to have been trying for no time at all.
+		// In this order: the other way round a client that gives up in between would seem to have been
+		// trying for no time at all.
 		outage := n.client.Stats().Outage
 		s := n.client.Status()
 		c := clientHealth{State: s.State.String(), Reason: s.Reason.String()}
@@ -260,17 +273,22 @@ func stats(asked []named) (int, any) {
 func describeStatus(s device.Status) statusOf {
 	return statusOf{
 		State: s.State.String(), Reason: s.Reason.String(), Since: s.Since.UTC(), Age: max(0, time.Since(s.Since)).Seconds(),
-		Retry: s.Retry, Delay: s.Delay.Seconds(), Error: describeError(s.Err), Hint: s.Hint(), Flaps: s.Flaps, Suspect: s.Suspect.String(),
+		Retry: s.Retry, Delay: s.Delay.Seconds(), Error: describeError(s.Err), Hint: s.Hint(), Flaps: s.Flaps,
+		Suspect: s.Suspect.String(),
 	}
 }
 
 func describeStats(s device.Stats) statsOf {
 	return statsOf{
-		Accepted: s.Accepted, Acknowledged: s.Acknowledged, Refused: s.Refused, Expired: s.Expired, Dropped: s.Dropped, Cancelled: s.Cancelled, Resent: s.Resent,
+		Accepted: s.Accepted, Acknowledged: s.Acknowledged, Refused: s.Refused, Expired: s.Expired, Dropped: s.Dropped,
+		Cancelled: s.Cancelled, Resent: s.Resent,
 		Queued: s.Queued, QueuedBytes: s.QueuedBytes, InFlight: s.InFlight,
-		Received: s.Received, MessagesAccepted: s.MessagesAccepted, MessagesReleased: s.MessagesReleased, MessagesRejected: s.MessagesRejected, HandlerPanics: s.HandlerPanics,
-		DesiredChanges: s.DesiredChanges, DesiredSkipped: s.DesiredSkipped, MethodCalls: s.MethodCalls, MethodsRefused: s.MethodsRefused, AnswersLost: s.AnswersLost, MethodsDoubled: s.MethodsDoubled,
-		Attempts: s.Attempts, Connections: s.Connections, Outage: s.Outage.Seconds(), LongestOutage: s.LongestOutage.Seconds(), LastError: describeError(s.LastError),
+		Received: s.Received, MessagesAccepted: s.MessagesAccepted, MessagesReleased: s.MessagesReleased,
+		MessagesRejected: s.MessagesRejected, HandlerPanics: s.HandlerPanics,
+		DesiredChanges: s.DesiredChanges, DesiredSkipped: s.DesiredSkipped, MethodCalls: s.MethodCalls,
+		MethodsRefused: s.MethodsRefused, AnswersLost: s.AnswersLost, MethodsDoubled: s.MethodsDoubled,
+		Attempts: s.Attempts, Connections: s.Connections, Outage: s.Outage.Seconds(),
+		LongestOutage: s.LongestOutage.Seconds(), LastError: describeError(s.LastError),
 	}
 }
 

@@ -273,7 +273,8 @@ func TestStatsAreAsDocumented(t *testing.T) {
 			e.RetryAfter = 1500 * time.Second
 			return e
 		}}
-		flapping := newClient(t, creds, tr, &device.Options{OnMessage: func(context.Context, *transport.Message) error { return device.ErrReject }})
+		flapping := newClient(t, creds,
+			tr, &device.Options{OnMessage: func(context.Context, *transport.Message) error { return device.ErrReject }})
 		require.NoError(t, flapping.Open(t.Context()))
 		require.True(t, tr.Deliver("command"))
 		synctest.Wait()
@@ -432,7 +433,8 @@ func TestServedWhileClientsComeAndGo(t *testing.T) {
 				}
 				body, err := io.ReadAll(answer.Body)
 				answer.Body.Close()
-				if err != nil || answer.StatusCode != http.StatusOK || (len(body) == 0) != (method == "HEAD") || answer.ContentLength <= 0 {
+				if err != nil || answer.StatusCode != http.StatusOK || (len(body) == 0) != (method == "HEAD") ||
+					answer.ContentLength <= 0 {
 					t.Errorf("%s %s: %s, %d bytes of %d, %v", method, path, answer.Status, len(body), answer.ContentLength, err)
 				}
 			}

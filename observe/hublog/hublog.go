@@ -11,25 +11,31 @@
 //	Info    connected; the connection is replaced as planned, for a new token or after a clock jump; the clock jumped; closed
 //	Debug   each attempt, each session's begin and end, each decision of a policy, messages and verdicts handed over
 //
-// So Info tells the story of a device in few lines, and Debug all of it. The level is asked for each event and may change at any time; an event
-// whose level is off allocates nothing.
+// So Info tells the story of a device in few lines, and Debug all of it. The level is asked for
+// each event and may change at any time; an event whose level is off allocates nothing.
 //
 // # Attributes
 //
-// A status has state and reason, and where they apply: retry (the number of the attempt to come or under way), delay (the wait before it), error, kind, cause (the kind
-// of failure that ended the retries), scope, op, proto, retry_after (what the service asked for), hint (what helps), flaps (connections in a row that did not last), suspect (a guess
-// why). Durations are slog durations.
+// A status has state and reason, and where they apply: retry (the number of the attempt to come or
+// under way), delay (the wait before it), error, kind, cause (the kind of failure that ended the
+// retries), scope, op, proto, retry_after (what the service asked for), hint (what helps), flaps
+// (connections in a row that did not last), suspect (a guess why). Durations are slog durations.
 //
-// Debug events have took, window and expires (session up), up and the error (session ended), again, retry, delay, elapsed, kind, scope and retry_after (decision), messages (handed over),
-// outcome (verdict); a clock jump has by, a panic panic, a gap in the statuses missed.
+// Debug events have took, window and expires (session up), up and the error (session ended), again,
+// retry, delay, elapsed, kind, scope and retry_after (decision), messages (handed over), outcome
+// (verdict); a clock jump has by, a panic panic, a gap in the statuses missed.
 //
-// The device's id is not in them: put it into the logger. Secrets are not either: Hubline's errors hold none, and in errors that came from the program's own functions what looks like one is
-// hidden, such as the value of sig= in a URL. Of a panic's value that is no string and no error only the type is told.
+// The device's id is not in them: put it into the logger. Secrets are not either: Hubline's errors
+// hold none, and in errors that came from the program's own functions what looks like one is
+// hidden, such as the value of sig= in a URL. Of a panic's value that is no string and no error
+// only the type is told.
 //
 // # Concurrency
 //
-// The hooks may be shared by any number of clients, as loggers may. Statuses come on a goroutine of their own, so with a slow handler the log lags and then has gaps, which
-// it tells; the client does not wait, but for Close. The Debug events, clock jumps and panics come on the client's own goroutines: with Debug on, a handler that blocks holds up the client.
+// The hooks may be shared by any number of clients, as loggers may. Statuses come on a goroutine of
+// their own, so with a slow handler the log lags and then has gaps, which it tells; the client does
+// not wait, but for Close. The Debug events, clock jumps and panics come on the client's own
+// goroutines: with Debug on, a handler that blocks holds up the client.
 package hublog
 
 import (
@@ -44,14 +50,16 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Attach makes clients made with o log to l; nil means slog.Default(). Functions that o has already in OnStatus and Trace are called too, after each event was logged. Call it
-// before device.New, once for each logger.
+// Attach makes clients made with o log to l; nil means slog.Default(). Functions that o has already
+// in OnStatus and Trace are called too, after each event was logged. Call it before device.New,
+// once for each logger.
 func Attach(o *device.Options, l *slog.Logger) {
 	o.OnStatus = OnStatus(l, o.OnStatus)
 	o.Trace = Trace(l, o.Trace)
 }
 
-// OnStatus returns a function for device.Options.OnStatus that logs each status to l and then calls next. A nil l means slog.Default(), a nil next nothing.
+// OnStatus returns a function for device.Options.OnStatus that logs each status to l and then calls
+// next. A nil l means slog.Default(), a nil next nothing.
 func OnStatus(l *slog.Logger, next func(device.Status)) func(device.Status) {
 	l = orDefault(l)
 	return func(s device.Status) {
@@ -62,8 +70,9 @@ func OnStatus(l *slog.Logger, next func(device.Status)) func(device.Status) {
 	}
 }
 
-// Trace returns hooks for device.Options.Trace that log each event to l and then call those of next, which is not changed. A nil l means slog.Default(), a nil next
-// nothing. Without OnStatus it tells the details and not the story.
+// Trace returns hooks for device.Options.Trace that log each event to l and then call those of
+// next, which is not changed. A nil l means slog.Default(), a nil next nothing. Without OnStatus it
+// tells the details and not the story.
 func Trace(l *slog.Logger, next *device.Trace) *device.Trace {
 	l = orDefault(l)
 	var user device.Trace
@@ -97,7 +106,8 @@ func Trace(l *slog.Logger, next *device.Trace) *device.Trace {
 	t.Decision = func(a retrypolicy.Attempt, d retrypolicy.Decision) {
 		if on(l, slog.LevelDebug) {
 			attrs := []slog.Attr{
-				slog.Bool("again", d.Retry), slog.Int("retry", a.Retry), slog.Duration("delay", d.Delay), slog.Duration("elapsed", a.Elapsed),
+				slog.Bool("again", d.Retry), slog.Int("retry", a.Retry), slog.Duration("delay", d.Delay), slog.Duration("elapsed",
+					a.Elapsed),
 				slog.String("kind", a.Kind.String()), slog.String("scope", a.Scope.String()),
 			}
 			if a.After != 0 {
@@ -188,7 +198,8 @@ func logStatus(l *slog.Logger, s device.Status) {
 	}
 	attrs := make([]slog.Attr, 0, 16)
 	attrs = append(attrs, slog.String("state", s.State.String()), slog.String("reason", s.Reason.String()))
-	waits := s.Reason == device.ConnectionLost || s.Reason == device.AttemptFailed || s.Reason == device.Held || s.Reason == device.Paused
+	waits := s.Reason == device.ConnectionLost || s.Reason == device.AttemptFailed || s.Reason == device.Held ||
+		s.Reason == device.Paused
 	if s.Retry > 0 {
 		attrs = append(attrs, slog.Int("retry", s.Retry))
 	}

@@ -47,7 +47,8 @@ func (j *journal) lines() []string {
 // logger writes to a journal without times.
 func logger(level slog.Leveler) (*slog.Logger, *journal) {
 	j := &journal{}
-	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string,
+		a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey && len(groups) == 0 {
 			return slog.Attr{}
 		}
@@ -97,10 +98,13 @@ func TestAnOutageIsAStoryInFewLines(t *testing.T) {
 
 		lines := j.lines()
 		require.Len(t, lines, 8)
-		refused := `reason="attempt failed" retry=1 delay=100ms error="mqtt dial: service unavailable: CONNACK 3" kind="service unavailable" scope=connection op=dial proto=mqtt hint="the service is restarting or moving and will be back"`
+		refused :=
+			`reason="attempt failed" retry=1 delay=100ms error="mqtt dial: service unavailable: CONNACK 3" kind="service unavailable" scope=connection op=dial proto=mqtt hint="the service is restarting or moving and will be back"`
 		require.Equal(t, `level=WARN msg="an attempt to connect to the hub failed" state=retrying `+refused, lines[0])
-		require.Equal(t, `level=INFO msg="the connection to the hub is up" state=connected reason="connection ok" retry=1`, lines[1])
-		require.Regexp(t, `^level=WARN msg="the connection to the hub was lost" state=retrying reason="connection lost" retry=1 delay=100ms error="mqtt connection: network failure: .*" kind="network failure" scope=connection op=connection proto=mqtt hint="connections come back"$`, lines[2])
+		require.Equal(t, `level=INFO msg="the connection to the hub is up" state=connected reason="connection ok" retry=1`,
+			lines[1])
+		require.Regexp(t,
+			`^level=WARN msg="the connection to the hub was lost" state=retrying reason="connection lost" retry=1 delay=100ms error="mqtt connection: network failure: .*" kind="network failure" scope=connection op=connection proto=mqtt hint="connections come back"$`, lines[2])
 		require.Contains(t, lines[3], `reason="attempt failed" retry=2 delay=150ms`)
 		require.Contains(t, lines[4], `state=connected`)
 		require.Equal(t, `level=INFO msg="replacing the connection as asked" state=retrying reason=planned`, lines[5])
@@ -190,7 +194,8 @@ func TestFlappingNamesASuspect(t *testing.T) {
 		lines := j.lines()
 		require.Len(t, lines, 3)
 		require.True(t, strings.HasSuffix(lines[1], " flaps=2"), lines[1])
-		require.True(t, strings.HasSuffix(lines[2], ` flaps=3 suspect="another program may be using the same device id"`), lines[2])
+		require.True(t, strings.HasSuffix(lines[2], ` flaps=3 suspect="another program may be using the same device id"`),
+			lines[2])
 	})
 }
 
@@ -262,7 +267,8 @@ func TestAClockJumpIsLogged(t *testing.T) {
 		time.Sleep(time.Minute)
 		all := strings.Join(j.lines(), "\n")
 		require.Contains(t, all, `level=INFO msg="the clock jumped" by=1h0m0s`)
-		require.Contains(t, all, `level=INFO msg="replacing the connection after a clock jump" state=retrying reason="clock jumped"`)
+		require.Contains(t, all,
+			`level=INFO msg="replacing the connection after a clock jump" state=retrying reason="clock jumped"`)
 	})
 }
 
@@ -297,7 +303,9 @@ func TestTheUsersHooksRunToo(t *testing.T) {
 		o.Trace.Settled(transport.Outcome(200))
 		o.Trace.HandlerPanic(struct{ key string }{"geheim"})
 		o.Trace.ClockJump(time.Hour)
-		require.Equal(t, map[string]int{"status": 1, "connected": 1, "end": 1, "decision": 1, "sent": 1, "settled": 1, "panic": 1, "jump": 1}, heard)
+		require.Equal(t, map[string]int{"status": 1, "connected": 1, "end": 1, "decision": 1, "sent": 1, "settled": 1,
+			"panic": 1,
+			"jump":  1}, heard)
 		require.Len(t, j.lines(), 16)
 		all := strings.Join(j.lines(), "\n")
 		require.Contains(t, all, `msg="session up" took=1s window=7 expires=2000-01-01T`)
@@ -331,7 +339,8 @@ func TestEveryReasonHasALevelAndAText(t *testing.T) {
 func TestWhatIsNotLoggedAllocatesNothing(t *testing.T) {
 	l, j := logger(slog.LevelError + 1)
 	status, trace := hublog.OnStatus(l, nil), hublog.Trace(l, nil)
-	lost := device.Status{State: device.DisconnectedRetrying, Reason: device.ConnectionLost, Retry: 1, Err: scripted.Failure(transport.Network, transport.Connection)}
+	lost := device.Status{State: device.DisconnectedRetrying, Reason: device.ConnectionLost, Retry: 1,
+		Err: scripted.Failure(transport.Network, transport.Connection)}
 	var value any = "x"
 	allocs := testing.AllocsPerRun(100, func() {
 		status(lost)

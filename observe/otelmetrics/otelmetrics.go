@@ -1,12 +1,14 @@
-// Package otelmetrics tells OpenTelemetry what device clients count. It is a module of its own, so that only programs that want it depend on
-// OpenTelemetry; of that it uses the metrics API alone, and the program brings the SDK.
+// Package otelmetrics tells OpenTelemetry what device clients count. It is a module of its own, so
+// that only programs that want it depend on OpenTelemetry; of that it uses the metrics API alone,
+// and the program brings the SDK.
 //
 //	unregister, err := otelmetrics.Register(provider, nil, client)
 //	defer unregister()
 //
 // # Instruments
 //
-// All are observed when a reader collects, from one device.Stats of each client, so nothing is paid per message. Counters count since device.New.
+// All are observed when a reader collects, from one device.Stats of each client, so nothing is paid
+// per message. Counters count since device.New.
 //
 //	hubline.client.messages.accepted        counter          {message}     entered the outbox
 //	hubline.client.messages.acknowledged    counter          {message}     the hub has them
@@ -33,13 +35,15 @@
 //	hubline.client.outage.duration          gauge            s             trying without a connection by now; 0 when connected or not trying
 //	hubline.client.outage.longest           gauge            s             the longest time of that kind so far
 //
-// The states are connected, paused (connected, and the service refused a message for now), retrying and disconnected. In each collection, accepted is the sum of
-// acknowledged, refused, expired, dropped, cancelled and queue.size.
+// The states are connected, paused (connected, and the service refused a message for now), retrying
+// and disconnected. In each collection, accepted is the sum of acknowledged, refused, expired,
+// dropped, cancelled and queue.size.
 //
 // # Attributes
 //
-// Besides the two above there are only those given to Register. The device's id is not among them unless the program says so, with DeviceID: one
-// set of series for each device of a large fleet is expensive. No key, token or error text is told.
+// Besides the two above there are only those given to Register. The device's id is not among them
+// unless the program says so, with DeviceID: one set of series for each device of a large fleet is
+// expensive. No key, token or error text is told.
 package otelmetrics
 
 import (
@@ -66,19 +70,22 @@ const (
 // DeviceID is the attribute for programs that want series of their own for a device.
 func DeviceID(id string) attribute.KeyValue { return KeyDeviceID.String(id) }
 
-// Client is the part of *device.Client that is asked. Both methods are called by any number of goroutines.
+// Client is the part of *device.Client that is asked. Both methods are called by any number of
+// goroutines.
 type Client interface {
 	Status() device.Status
 	Stats() device.Stats
 }
 
-// Register makes p observe the clients, until unregister, under the attributes attrs, which may be nil. Several clients in one call are told as one: their numbers are added up, of
-// the outages the longest counts. To tell clients apart call Register for each; the attributes of each call must differ from those of all others with the
-// same provider, or what p makes of them is not defined.
+// Register makes p observe the clients, until unregister, under the attributes attrs, which may be
+// nil. Several clients in one call are told as one: their numbers are added up, of the outages the
+// longest counts. To tell clients apart call Register for each; the attributes of each call must
+// differ from those of all others with the same provider, or what p makes of them is not defined.
 //
-// unregister ends the series and lets go of the clients; it may be called more than once. A closed client is told
-// until then. Register and unregister may be called by any goroutine.
-func Register(p metric.MeterProvider, attrs []attribute.KeyValue, clients ...Client) (unregister func() error, err error) {
+// unregister ends the series and lets go of the clients; it may be called more than once. A closed
+// client is told until then. Register and unregister may be called by any goroutine.
+func Register(p metric.MeterProvider, attrs []attribute.KeyValue, clients ...Client) (unregister func() error,
+	err error) {
 	m := p.Meter(Scope)
 	g := &group{clients: slices.Clone(clients)}
 	var all []metric.Observable
@@ -97,7 +104,8 @@ func Register(p metric.MeterProvider, attrs []attribute.KeyValue, clients ...Cli
 		note(i, err)
 		g.sums = append(g.sums, sum{i, plain, d.value})
 	}
-	settled, err := m.Int64ObservableCounter("hubline.client.messages.settled", metric.WithUnit("{message}"), metric.WithDescription("Cloud-to-device messages with a verdict."))
+	settled, err := m.Int64ObservableCounter("hubline.client.messages.settled", metric.WithUnit("{message}"),
+		metric.WithDescription("Cloud-to-device messages with a verdict."))
 	note(settled, err)
 	for _, v := range verdicts {
 		g.sums = append(g.sums, sum{settled, with(KeyVerdict.String(v.name)), v.value})
@@ -107,7 +115,8 @@ func Register(p metric.MeterProvider, attrs []attribute.KeyValue, clients ...Cli
 		note(i, err)
 		g.sums = append(g.sums, sum{i, plain, d.value})
 	}
-	state, err := m.Int64ObservableUpDownCounter("hubline.client.connection.state", metric.WithUnit("{client}"), metric.WithDescription("Clients in each state of the connection."))
+	state, err := m.Int64ObservableUpDownCounter("hubline.client.connection.state", metric.WithUnit("{client}"),
+		metric.WithDescription("Clients in each state of the connection."))
 	note(state, err)
 	for _, name := range states {
 		g.states = append(g.states, stateCount{state, with(KeyState.String(name)), name})
@@ -134,23 +143,44 @@ type row struct {
 }
 
 var counters = [...]row{
-	{"hubline.client.messages.accepted", "{message}", "Messages that entered the outbox.", func(s *device.Stats) uint64 { return s.Accepted }},
-	{"hubline.client.messages.acknowledged", "{message}", "Messages that the hub has.", func(s *device.Stats) uint64 { return s.Acknowledged }},
-	{"hubline.client.messages.refused", "{message}", "Messages that the service refused for good, or for which the message policy stopped.", func(s *device.Stats) uint64 { return s.Refused }},
-	{"hubline.client.messages.expired", "{message}", "Messages whose time was over before they were acknowledged.", func(s *device.Stats) uint64 { return s.Expired }},
-	{"hubline.client.messages.dropped", "{message}", "Messages that the overflow rule of the full outbox chose.", func(s *device.Stats) uint64 { return s.Dropped }},
-	{"hubline.client.messages.cancelled", "{message}", "Messages that ended with Close or with their Send.", func(s *device.Stats) uint64 { return s.Cancelled }},
-	{"hubline.client.messages.resent", "{message}", "Messages handed to a connection again.", func(s *device.Stats) uint64 { return s.Resent }},
-	{"hubline.client.messages.received", "{message}", "Cloud-to-device messages taken.", func(s *device.Stats) uint64 { return s.Received }},
-	{"hubline.client.handler.panics", "{panic}", "Panics of handlers.", func(s *device.Stats) uint64 { return s.HandlerPanics }},
-	{"hubline.client.desired.changes", "{change}", "Changes of desired properties told, or about to be.", func(s *device.Stats) uint64 { return s.DesiredChanges }},
-	{"hubline.client.desired.skipped", "{change}", "Notifications of desired properties that were not new.", func(s *device.Stats) uint64 { return s.DesiredSkipped }},
-	{"hubline.client.method.calls", "{call}", "Calls of direct methods taken.", func(s *device.Stats) uint64 { return s.MethodCalls }},
-	{"hubline.client.method.refused", "{call}", "Calls of direct methods answered at once, for want of a handler or of room.", func(s *device.Stats) uint64 { return s.MethodsRefused }},
-	{"hubline.client.method.answers_lost", "{answer}", "Answers to direct methods that could not be sent.", func(s *device.Stats) uint64 { return s.AnswersLost }},
-	{"hubline.client.method.doubled", "{call}", "Calls of direct methods that came twice and were run once.", func(s *device.Stats) uint64 { return s.MethodsDoubled }},
-	{"hubline.client.connection.attempts", "{attempt}", "Attempts to connect.", func(s *device.Stats) uint64 { return s.Attempts }},
-	{"hubline.client.connection.successes", "{connection}", "Attempts to connect that succeeded.", func(s *device.Stats) uint64 { return s.Connections }},
+	{"hubline.client.messages.accepted",
+		"{message}", "Messages that entered the outbox.", func(s *device.Stats) uint64 { return s.Accepted }},
+	{"hubline.client.messages.acknowledged",
+		"{message}", "Messages that the hub has.", func(s *device.Stats) uint64 { return s.Acknowledged }},
+	{"hubline.client.messages.refused", "{message}",
+		"Messages that the service refused for good, or for which the message policy stopped.", func(s *device.Stats) uint64 {
+			return s.Refused
+		}},
+	{"hubline.client.messages.expired", "{message}",
+		"Messages whose time was over before they were acknowledged.", func(s *device.Stats) uint64 { return s.Expired }},
+	{"hubline.client.messages.dropped", "{message}",
+		"Messages that the overflow rule of the full outbox chose.", func(s *device.Stats) uint64 { return s.Dropped }},
+	{"hubline.client.messages.cancelled", "{message}",
+		"Messages that ended with Close or with their Send.", func(s *device.Stats) uint64 { return s.Cancelled }},
+	{"hubline.client.messages.resent",
+		"{message}", "Messages handed to a connection again.", func(s *device.Stats) uint64 { return s.Resent }},
+	{"hubline.client.messages.received",
+		"{message}", "Cloud-to-device messages taken.", func(s *device.Stats) uint64 { return s.Received }},
+	{"hubline.client.handler.panics",
+		"{panic}", "Panics of handlers.", func(s *device.Stats) uint64 { return s.HandlerPanics }},
+	{"hubline.client.desired.changes", "{change}",
+		"Changes of desired properties told, or about to be.", func(s *device.Stats) uint64 { return s.DesiredChanges }},
+	{"hubline.client.desired.skipped", "{change}", "Notifications of desired properties that were not new.",
+		func(s *device.Stats) uint64 { return s.DesiredSkipped }},
+	{"hubline.client.method.calls",
+		"{call}", "Calls of direct methods taken.", func(s *device.Stats) uint64 { return s.MethodCalls }},
+	{"hubline.client.method.refused", "{call}",
+		"Calls of direct methods answered at once, for want of a handler or of room.", func(s *device.Stats) uint64 {
+			return s.MethodsRefused
+		}},
+	{"hubline.client.method.answers_lost", "{answer}",
+		"Answers to direct methods that could not be sent.", func(s *device.Stats) uint64 { return s.AnswersLost }},
+	{"hubline.client.method.doubled", "{call}", "Calls of direct methods that came twice and were run once.",
+		func(s *device.Stats) uint64 { return s.MethodsDoubled }},
+	{"hubline.client.connection.attempts",
+		"{attempt}", "Attempts to connect.", func(s *device.Stats) uint64 { return s.Attempts }},
+	{"hubline.client.connection.successes",
+		"{connection}", "Attempts to connect that succeeded.", func(s *device.Stats) uint64 { return s.Connections }},
 }
 
 var verdicts = [...]struct {
@@ -163,22 +193,28 @@ var verdicts = [...]struct {
 }
 
 var levels = [...]row{
-	{"hubline.client.queue.size", "{message}", "Messages in the outbox, in flight or not.", func(s *device.Stats) uint64 { return uint64(s.Queued) }},
-	{"hubline.client.queue.bytes", "By", "Size of the messages in the outbox.", func(s *device.Stats) uint64 { return uint64(s.QueuedBytes) }},
-	{"hubline.client.queue.in_flight", "{message}", "Messages handed over and not answered.", func(s *device.Stats) uint64 { return uint64(s.InFlight) }},
+	{"hubline.client.queue.size", "{message}",
+		"Messages in the outbox, in flight or not.", func(s *device.Stats) uint64 { return uint64(s.Queued) }},
+	{"hubline.client.queue.bytes",
+		"By", "Size of the messages in the outbox.", func(s *device.Stats) uint64 { return uint64(s.QueuedBytes) }},
+	{"hubline.client.queue.in_flight",
+		"{message}", "Messages handed over and not answered.", func(s *device.Stats) uint64 { return uint64(s.InFlight) }},
 }
 
 var gauges = [...]struct {
 	name, text string
 	value      func(*device.Stats) time.Duration
 }{
-	{"hubline.client.outage.duration", "Time for which the client has been trying without a connection.", func(s *device.Stats) time.Duration { return s.Outage }},
-	{"hubline.client.outage.longest", "Longest time for which the client has been trying without a connection.", func(s *device.Stats) time.Duration { return s.LongestOutage }},
+	{"hubline.client.outage.duration", "Time for which the client has been trying without a connection.",
+		func(s *device.Stats) time.Duration { return s.Outage }},
+	{"hubline.client.outage.longest", "Longest time for which the client has been trying without a connection.",
+		func(s *device.Stats) time.Duration { return s.LongestOutage }},
 }
 
 const paused = "paused"
 
-var states = [...]string{device.Connected.String(), paused, device.DisconnectedRetrying.String(), device.Disconnected.String()}
+var states = [...]string{device.Connected.String(), paused, device.DisconnectedRetrying.String(),
+	device.Disconnected.String()}
 
 func stateOf(s device.Status) string {
 	if s.State == device.Connected && s.Reason == device.Paused {

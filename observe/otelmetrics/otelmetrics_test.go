@@ -125,7 +125,8 @@ func TestALifeInNumbers(t *testing.T) {
 		state := func(all map[string]float64) string {
 			var is []string
 			for key, v := range all {
-				if name, ok := strings.CutPrefix(key, "hubline.client.connection.state{hubline.client.connection.state="); ok && v == 1 {
+				if name, ok := strings.CutPrefix(key, "hubline.client.connection.state{hubline.client.connection.state="); ok &&
+					v == 1 {
 					is = append(is, strings.TrimSuffix(name, "}"))
 				}
 			}
@@ -188,7 +189,8 @@ func TestALifeInNumbers(t *testing.T) {
 		all = collect(t, r)
 		require.EqualValues(t, 1, all["hubline.client.messages.cancelled"])
 		require.EqualValues(t, 0, all["hubline.client.queue.size"])
-		require.Equal(t, all["hubline.client.messages.accepted"], all["hubline.client.messages.acknowledged"]+all["hubline.client.messages.cancelled"])
+		require.Equal(t, all["hubline.client.messages.accepted"], all["hubline.client.messages.acknowledged"]+
+			all["hubline.client.messages.cancelled"])
 	})
 }
 
@@ -228,9 +230,12 @@ func TestNoFieldIsForgotten(t *testing.T) {
 func TestSeveralClientsAreAddedUp(t *testing.T) {
 	p, r := newReader(t)
 	_, err := otelmetrics.Register(p, []attribute.KeyValue{attribute.String("site", "north")},
-		fixed{device.Status{State: device.Connected, Reason: device.Paused}, device.Stats{Acknowledged: 5, MessagesRejected: 1, LongestOutage: 90 * time.Second}},
-		fixed{device.Status{State: device.Connected, Reason: device.ConnectionOK}, device.Stats{Acknowledged: 7, QueuedBytes: 10}},
-		fixed{device.Status{State: device.DisconnectedRetrying}, device.Stats{MessagesRejected: 2, QueuedBytes: 20, Outage: 1500 * time.Millisecond, LongestOutage: 2 * time.Second}},
+		fixed{device.Status{State: device.Connected, Reason: device.Paused}, device.Stats{Acknowledged: 5,
+			MessagesRejected: 1, LongestOutage: 90 * time.Second}},
+		fixed{device.Status{State: device.Connected, Reason: device.ConnectionOK}, device.Stats{Acknowledged: 7,
+			QueuedBytes: 10}},
+		fixed{device.Status{State: device.DisconnectedRetrying}, device.Stats{MessagesRejected: 2, QueuedBytes: 20,
+			Outage: 1500 * time.Millisecond, LongestOutage: 2 * time.Second}},
 	)
 	require.NoError(t, err)
 	all := collect(t, r)
@@ -256,7 +261,8 @@ func TestEachClientCanHaveItsOwnSeries(t *testing.T) {
 	p, r := newReader(t)
 	var stop []func() error
 	for i, id := range []string{"dev-1", "dev-2"} {
-		unregister, err := otelmetrics.Register(p, []attribute.KeyValue{otelmetrics.DeviceID(id)}, fixed{stats: device.Stats{Attempts: uint64(i + 1)}})
+		unregister, err := otelmetrics.Register(p, []attribute.KeyValue{otelmetrics.DeviceID(id)},
+			fixed{stats: device.Stats{Attempts: uint64(i + 1)}})
 		require.NoError(t, err)
 		stop = append(stop, unregister)
 	}
@@ -273,13 +279,15 @@ func TestEachClientCanHaveItsOwnSeries(t *testing.T) {
 	require.Empty(t, collect(t, r))
 }
 
-// The instruments are those of the package's documentation, with unit and kind, and there is a description of each.
+// The instruments are those of the package's documentation, with unit and kind, and there is a
+// description of each.
 func TestTheDocumentedInstruments(t *testing.T) {
 	source, err := os.ReadFile("otelmetrics.go")
 	require.NoError(t, err)
 	text, _, _ := strings.Cut(string(source), "\npackage ")
 	var documented []string
-	for _, row := range regexp.MustCompile(`(?m)^//\t(hubline\S+) +(counter|up-down counter|gauge) +(\S+) `).FindAllStringSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile(
+		`(?m)^//\t(hubline\S+) +(counter|up-down counter|gauge) +(\S+) `).FindAllStringSubmatch(text, -1) {
 		documented = append(documented, strings.Join(row[1:], " "))
 	}
 
@@ -375,7 +383,8 @@ type refusing struct {
 	instrument, callback bool
 }
 
-func (r *refusing) Float64ObservableGauge(name string, o ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
+func (r *refusing) Float64ObservableGauge(name string, o ...metric.Float64ObservableGaugeOption) (
+	metric.Float64ObservableGauge, error) {
 	if r.instrument {
 		return nil, errRefused
 	}

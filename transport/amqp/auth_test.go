@@ -22,8 +22,10 @@ import (
 
 func TestTokensAreRefused(t *testing.T) {
 	for status, kind := range map[int]transport.Kind{
-		400: transport.Invalid, 401: transport.Unauthorized, 403: transport.Quota, 404: transport.NotFound, 408: transport.Timeout, 410: transport.NotFound,
-		429: transport.Throttled, 500: transport.Unavailable, 502: transport.Unavailable, 503: transport.Unavailable, 504: transport.Unavailable,
+		400: transport.Invalid, 401: transport.Unauthorized, 403: transport.Quota, 404: transport.NotFound,
+		408: transport.Timeout, 410: transport.NotFound,
+		429: transport.Throttled, 500: transport.Unavailable, 502: transport.Unavailable, 503: transport.Unavailable,
+		504: transport.Unavailable,
 		599: transport.Unavailable, 418: transport.Unknown,
 	} {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -78,7 +80,8 @@ func TestATokenIsRenewedInPlace(t *testing.T) {
 	})
 }
 
-// A renewal that is refused concerns the request alone, and one of a token link that was lost finds another.
+// A renewal that is refused concerns the request alone, and one of a token link that was lost finds
+// another.
 func TestARenewalFails(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -90,10 +93,12 @@ func TestARenewalFails(t *testing.T) {
 		require.Equal(t, transport.OpRenew, e.Op)
 		r.requireSends("x")
 
-		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkCBSSender, testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkCBSSender,
+			testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
 		time.Sleep(time.Second)
 		require.NoError(t, r.ask(&transport.Request{ID: 2, Op: transport.OpRenew}).Err)
-		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkCBSReceiver, testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkCBSReceiver,
+			testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
 		time.Sleep(time.Second)
 		require.NoError(t, r.ask(&transport.Request{ID: 3, Op: transport.OpRenew}).Err)
 		r.requireSends("y")
@@ -139,7 +144,8 @@ func TestSASLPlain(t *testing.T) {
 		o.Auth = amqp.Plain
 		r := h.dev1(t, o)
 		r.requireSends("x")
-		require.Equal(t, transport.Unsupported, transport.KindOf(r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err), "only a new connection takes a new token")
+		require.Equal(t, transport.Unsupported, transport.KindOf(r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err),
+			"only a new connection takes a new token")
 		require.False(t, r.Info().Expires.IsZero())
 		require.Zero(t, h.Links("", testbroker.LinkCBSSender))
 		r.requireEnd(transport.Unauthorized) // when the token has run out
@@ -149,7 +155,8 @@ func TestSASLPlain(t *testing.T) {
 		said, ok := errors.AsType[*amqp.SASLError](err)
 		require.True(t, ok, "the library still words it as it did: %v", err)
 		require.Equal(t, 1, said.Code)
-		for code, kind := range map[byte]transport.Kind{2: transport.Unavailable, 3: transport.Forbidden, 4: transport.Unavailable} {
+		for code, kind := range map[byte]transport.Kind{2: transport.Unavailable, 3: transport.Forbidden,
+			4: transport.Unavailable} {
 			h.inject(testbroker.Fault{Kind: testbroker.RefuseSASL, Code: code})
 			_, err := tryStart(t, amqp.New(o), h.CredsWith(t, ""))
 			require.Equal(t, kind, transport.KindOf(err), "%v", err)
@@ -181,14 +188,16 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// A broker of which nothing is known but where messages go: the addresses are the options' and no token is put.
+// A broker of which nothing is known but where messages go: the addresses are the options' and no
+// token is put.
 func TestAddressesOfOnesOwn(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		token, err := h.CredsWith(t, "").NewToken(t.Context())
 		require.NoError(t, err)
 		o := h.options()
 		o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text.Reveal(), nil }
-		o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events", Commands: "/devices/{device}/messages/devicebound"}
+		o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events",
+			Commands: "/devices/{device}/messages/devicebound"}
 		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1"}
 		for name, tr := range map[string]transport.Transport{"alone": amqp.New(o), "shared": amqp.NewMux(o)} {
 			r := start(t, tr, creds)
@@ -206,7 +215,8 @@ func TestAddressesOfOnesOwn(t *testing.T) {
 		}
 		o.Addresses.Commands = ""
 		r := start(t, amqp.New(o), creds)
-		require.Equal(t, transport.Unsupported, transport.KindOf(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages}).Err))
+		require.Equal(t, transport.Unsupported, transport.KindOf(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe,
+			Want: transport.Messages}).Err))
 	})
 }
 
@@ -227,7 +237,8 @@ func TestWrongOptions(t *testing.T) {
 		"ProductInfo":         {ProductInfo: "\xff"},
 		"Addresses.Telemetry": {Addresses: &amqp.Addresses{Telemetry: strings.Repeat("x", 2000)}},
 		"Addr":                {Addr: "nowhere"},
-		"Certificate":         {Plaintext: true, Certificate: func(context.Context) (*tls.Certificate, error) { return nil, nil }},
+		"Certificate": {Plaintext: true,
+			Certificate: func(context.Context) (*tls.Certificate, error) { return nil, nil }},
 	} {
 		for _, tr := range []transport.Transport{amqp.New(&o), amqp.NewMux(&o)} {
 			_, err := tr.Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}})
@@ -237,7 +248,8 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-// A frame that the line garbled is no reason to give the address up; a peer that never spoke AMQP is.
+// A frame that the line garbled is no reason to give the address up; a peer that never spoke AMQP
+// is.
 func TestGarbageAfterTheOpen(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		h.inject(testbroker.Fault{Kind: testbroker.GarbageOnConnect})

@@ -81,7 +81,8 @@ func BenchmarkLibrary(b *testing.B) {
 	require.NoError(b, err)
 	stream, err := h.DialAMQP(b.Context(), "", "")
 	require.NoError(b, err)
-	conn, err := raw.NewConn(b.Context(), stream, &raw.ConnOptions{HostName: h.HostName(), SASLType: raw.SASLTypePlain("dev-1@sas.hub", token.Text.Reveal())})
+	conn, err := raw.NewConn(b.Context(), stream, &raw.ConnOptions{HostName: h.HostName(),
+		SASLType: raw.SASLTypePlain("dev-1@sas.hub", token.Text.Reveal())})
 	require.NoError(b, err)
 	defer conn.Close()
 	session, err := conn.NewSession(b.Context(), nil)

@@ -8,7 +8,8 @@ var (
 	largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 )
 
-// room returns b, or a larger buffer with the same content in its place, that has room for n bytes more. More than largeBuffer is left to append.
+// room returns b, or a larger buffer with the same content in its place, that has room for n bytes
+// more. More than largeBuffer is left to append.
 func room(b []byte, n int) []byte {
 	need := len(b) + n
 	var larger []byte

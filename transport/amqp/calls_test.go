@@ -23,7 +23,8 @@ import (
 
 const everything = transport.Messages | transport.Twin | transport.Desired | transport.Methods
 
-// The links for the twin are opened again when they are lost; that changes may have been missed meanwhile is told.
+// The links for the twin are opened again when they are lost; that changes may have been missed
+// meanwhile is told.
 func TestTwinLinksThatAreLost(t *testing.T) {
 	for _, kind := range []testbroker.LinkKind{testbroker.LinkTwinSender, testbroker.LinkTwinReceiver} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -76,7 +77,8 @@ func TestMethodLinksThatAreLost(t *testing.T) {
 	})
 }
 
-// An answer that was handed over just before the session is ended goes out: the method may have been the one that asked for a new connection.
+// An answer that was handed over just before the session is ended goes out: the method may have
+// been the one that asked for a new connection.
 func TestAnAnswerBeforeTheGoodbye(t *testing.T) {
 	for name, make := range map[string]func(*amqp.Options) transport.Transport{
 		"alone":  func(o *amqp.Options) transport.Transport { return amqp.New(o) },
@@ -128,7 +130,8 @@ func TestAnAnswerThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// Links that are lost as soon as they are open would be opened for ever: the session ends instead, and the device's policy paces what follows.
+// Links that are lost as soon as they are open would be opened for ever: the session ends instead,
+// and the device's policy paces what follows.
 func TestTwinLinksThatDoNotLast(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -164,7 +167,8 @@ func TestWhatTheHubSaysAboutTwinRequests(t *testing.T) {
 		r.Do(&transport.Request{ID: 17, Op: transport.OpTwinGet})
 		h.inject(testbroker.Fault{Kind: testbroker.DuplicateTwin})
 		require.NoError(t, r.ask(&transport.Request{ID: 18, Op: transport.OpTwinGet}).Err)
-		require.NoError(t, r.ask(&transport.Request{ID: 19, Op: transport.OpTwinPatch, Body: []byte(`{"a":"` + strings.Repeat("x", 4000) + `"}`)}).Err)
+		require.NoError(t, r.ask(&transport.Request{ID: 19, Op: transport.OpTwinPatch,
+			Body: []byte(`{"a":"` + strings.Repeat("x", 4000) + `"}`)}).Err)
 	})
 }
 
@@ -176,7 +180,8 @@ func TestTwinsOnASharedConnection(t *testing.T) {
 		var changes, calls [2]atomic.Int32
 		for i, c := range all {
 			require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { changes[i].Add(1) }))
-			require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { calls[i].Add(1); return 200, nil }))
+			require.NoError(t, c.HandleMethod("",
+				func(context.Context, *device.MethodCall) (int, []byte) { calls[i].Add(1); return 200, nil }))
 			_, err := c.PatchReported(t.Context(), []byte(`{"me":`+strconv.Itoa(i)+`}`))
 			require.NoError(t, err)
 		}
@@ -195,12 +200,14 @@ func TestTwinsOnASharedConnection(t *testing.T) {
 	})
 }
 
-// A device that only listens says nothing on its links out. When the hub takes one away, it is noticed all the same, within lookEvery.
+// A device that only listens says nothing on its links out. When the hub takes one away, it is
+// noticed all the same, within lookEvery.
 func TestALinkOutThatIsLostInSilence(t *testing.T) {
 	for _, condition := range []string{"", "amqp:link:detach-forced"} {
 		bubble(t, func(t *testing.T, h *hub) {
 			r := h.dev1(t, h.options())
-			require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Desired | transport.Methods}).Err)
+			require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe,
+				Want: transport.Desired | transport.Methods}).Err)
 			time.Sleep(25 * time.Second)
 			for _, kind := range []testbroker.LinkKind{testbroker.LinkTwinSender, testbroker.LinkMethodSender} {
 				require.Equal(t, 1, h.DetachLinks("dev-1", kind, testbroker.AMQPError{Condition: condition}))
@@ -296,7 +303,8 @@ func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
 	})
 }
 
-// A pair of which one link is refused leaves nothing of the other behind, however often it is tried.
+// A pair of which one link is refused leaves nothing of the other behind, however often it is
+// tried.
 func TestAPairThatIsRefusedByHalf(t *testing.T) {
 	for refused, other := range map[testbroker.LinkKind]testbroker.LinkKind{
 		testbroker.LinkTwinSender: testbroker.LinkTwinReceiver, testbroker.LinkTwinReceiver: testbroker.LinkTwinSender,
@@ -305,7 +313,8 @@ func TestAPairThatIsRefusedByHalf(t *testing.T) {
 			r := h.dev1(t, h.options())
 			r.requireSends("the session is begun")
 			before := goroutines()
-			in := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: refused, Times: -1, Condition: "amqp:resource-limit-exceeded"})
+			in := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: refused, Times: -1,
+				Condition: "amqp:resource-limit-exceeded"})
 			for i := range 20 {
 				require.ErrorIs(t, r.ask(&transport.Request{ID: uint32(16 + i), Op: transport.OpTwinGet}).Err, transport.Quota)
 			}
@@ -324,7 +333,8 @@ func TestAPairThatIsRefusedByHalf(t *testing.T) {
 func TestAPairWhoseSenderIsRefusedWaitsForNothingElse(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		refused := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinSender, Times: -1, Condition: "amqp:resource-limit-exceeded"})
+		refused := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinSender, Times: -1,
+			Condition: "amqp:resource-limit-exceeded"})
 		silent := h.inject(testbroker.Fault{Kind: testbroker.NoAttach, Link: testbroker.LinkTwinReceiver, Times: -1})
 		began := time.Now()
 		require.ErrorIs(t, r.ask(&transport.Request{ID: 1, Op: transport.OpTwinGet}).Err, transport.Quota)
@@ -337,7 +347,8 @@ func TestAPairWhoseSenderIsRefusedWaitsForNothingElse(t *testing.T) {
 	})
 }
 
-// When the link in is refused, that is told at once, though the link out, which is given up, stays without an answer.
+// When the link in is refused, that is told at once, though the link out, which is given up, stays
+// without an answer.
 func TestAPairWhoseReceiverIsRefusedWaitsForNothingElse(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
@@ -355,7 +366,8 @@ func TestAPairWhoseReceiverIsRefusedWaitsForNothingElse(t *testing.T) {
 			}}, err
 		}
 		r := h.dev1(t, o)
-		refused := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinReceiver, Condition: "amqp:resource-limit-exceeded"})
+		refused := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinReceiver,
+			Condition: "amqp:resource-limit-exceeded"})
 		began := time.Now()
 		require.ErrorIs(t, r.ask(&transport.Request{ID: 1, Op: transport.OpTwinGet}).Err, transport.Quota)
 		require.Less(t, time.Since(began), 100*time.Millisecond)
@@ -365,7 +377,8 @@ func TestAPairWhoseReceiverIsRefusedWaitsForNothingElse(t *testing.T) {
 	})
 }
 
-// A hub that reads nothing has a bounded number of answers kept for it; further ones are reported as not sent.
+// A hub that reads nothing has a bounded number of answers kept for it; further ones are reported
+// as not sent.
 func TestAnswersThatTheHubDoesNotTakeAreBounded(t *testing.T) {
 	const credit = 500 // what the hub fixture gives a link; that much goes out
 	for _, tc := range []struct {
@@ -384,7 +397,8 @@ func TestAnswersThatTheHubDoesNotTakeAreBounded(t *testing.T) {
 				synctest.Wait()
 				h.inject(testbroker.Fault{Kind: testbroker.HalfOpen})
 				answer := func(id int) error {
-					r.Do(&transport.Request{ID: uint32(id), Op: transport.OpRespond, Ref: r.sink.ref(0), Status: 200, Body: bytes.Repeat([]byte{'1'}, tc.body)})
+					r.Do(&transport.Request{ID: uint32(id), Op: transport.OpRespond, Ref: r.sink.ref(0), Status: 200,
+						Body: bytes.Repeat([]byte{'1'}, tc.body)})
 					reply, _ := r.sink.reply(uint32(id))
 					return reply.Err
 				}

@@ -11,8 +11,9 @@ import (
 	"github.com/hubline-iot/hubline/internal/scrub"
 )
 
-// tokens puts tokens to the hub over the one pair of links to $cbs that a connection has. The pair is opened when the first token is put, and anew when it was lost. Any
-// number of tokens may be on their way at a time.
+// tokens puts tokens to the hub over the one pair of links to $cbs that a connection has. The pair
+// is opened when the first token is put, and anew when it was lost. Any number of tokens may be on
+// their way at a time.
 type tokens struct {
 	c      *connection
 	gate   chan struct{} // capacity 1: held to use links and to send, for the library's lock knows no context
@@ -63,8 +64,8 @@ func newTokens(c *connection) *tokens {
 // join waits for the reader. The connection must have ended.
 func (t *tokens) join() { t.reader.Wait() }
 
-// put puts the token for an audience and waits for the hub's verdict. The error is a *TokenError, or a
-// cause for lossOf and way.Protocol; ctx's when that ended. told is that of connection.await.
+// put puts the token for an audience and waits for the hub's verdict. The error is a *TokenError,
+// or a cause for lossOf and way.Protocol; ctx's when that ended. told is that of connection.await.
 func (t *tokens) put(ctx context.Context, audience, token string, told func()) error {
 	bounded, done := t.c.await(ctx, told)
 	defer done()

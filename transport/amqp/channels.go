@@ -2,17 +2,21 @@ package amqp
 
 import "encoding/binary"
 
-// channels keeps the order of begin and end on each channel. When the hub ends a session, the library takes its channel for free before it has answered; the begin of another
-// device, on the same connection and now on the same channel, may then go out before the end of the first. For that a hub closes the connection, for all [AMQP 1.0, 2.5.1]. So such a
-// begin waits here for the end, which the library sends in any case.
+// channels keeps the order of begin and end on each channel. When the hub ends a session, the
+// library takes its channel for free before it has answered; the begin of another device, on the
+// same connection and now on the same channel, may then go out before the end of the first. For
+// that a hub closes the connection, for all [AMQP 1.0, 2.5.1]. So such a begin waits here for the
+// end, which the library sends in any case.
 //
-// An end on a channel on which nothing was begun, for which a hub closes the connection as well, is left out.
+// An end on a channel on which nothing was begun, for which a hub closes the connection as well, is
+// left out.
 type channels struct {
 	begun map[uint16]bool
 	held  map[uint16][]byte
 }
 
-// Descriptors of performatives, as the library writes them: a small ulong behind the frame's header.
+// Descriptors of performatives, as the library writes them: a small ulong behind the frame's
+// header.
 const (
 	codeBegin = 0x11
 	codeEnd   = 0x17
@@ -48,7 +52,8 @@ func (c *channels) pass(out, p []byte) []byte {
 // performative returns the channel of a frame and what it is, 0 for what does not matter here.
 func performative(p []byte) (channel uint16, code byte) {
 	const header = 8
-	if len(p) < header+3 || int(binary.BigEndian.Uint32(p)) != len(p) || p[4] != header/4 || p[5] != 0 || p[8] != 0 || p[9] != 0x53 {
+	if len(p) < header+3 || int(binary.BigEndian.Uint32(p)) != len(p) || p[4] != header/4 || p[5] != 0 || p[8] != 0 ||
+		p[9] != 0x53 {
 		return 0, 0
 	}
 	return binary.BigEndian.Uint16(p[6:]), p[10]

@@ -14,16 +14,21 @@ import (
 const refSize = 4
 
 const (
-	// shortLife is the life of a link that is not worth opening it again at once: a device's retry policy paces what follows.
+	// shortLife is the life of a link that is not worth opening it again at once: a device's retry
+	// policy paces what follows.
 	shortLife = 5 * time.Second
-	// declinedFor is how long a message that nobody took is kept before the hub gets it back, which delivers it again at once.
+	// declinedFor is how long a message that nobody took is kept before the hub gets it back, which
+	// delivers it again at once.
 	declinedFor = 5 * time.Second
 )
 
-// commands receives cloud-to-device messages over one link, which is opened by the first OpSubscribe, and again as often as it is lost.
+// commands receives cloud-to-device messages over one link, which is opened by the first
+// OpSubscribe, and again as often as it is lost.
 //
-// A hub locks what it delivers for a minute, and delivers it again when it was not settled by then, although it may wait in this process behind a slow handler. Such a delivery takes the place of the
-// former one, by the hub's sequence number, and is not reported again: whoever holds the former one settles it with the lock that holds.
+// A hub locks what it delivers for a minute, and delivers it again when it was not settled by then,
+// although it may wait in this process behind a slow handler. Such a delivery takes the place of
+// the former one, by the hub's sequence number, and is not reported again: whoever holds the former
+// one settles it with the lock that holds.
 type commands struct {
 	s *session
 
@@ -169,7 +174,8 @@ func (c *commands) receive(link *amqp.Receiver) error {
 	}
 }
 
-// next waits for a message; nil when it is time to give a declined one back, which it has done then.
+// next waits for a message; nil when it is time to give a declined one back, which it has done
+// then.
 func (c *commands) next(link *amqp.Receiver) (*amqp.Message, error) {
 	s := c.s
 	if len(c.declined) == 0 {
@@ -215,7 +221,8 @@ func (c *commands) keep(m *amqp.Message) (number uint32, known bool) {
 	return number, known
 }
 
-// settle tells the hub what became of a message. The one that was lost with its link comes again anyway.
+// settle tells the hub what became of a message. The one that was lost with its link comes again
+// anyway.
 func (c *commands) settle(number uint32, o transport.Outcome) {
 	s := c.s
 	s.mu.Lock()

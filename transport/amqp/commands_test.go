@@ -12,7 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// The link for commands comes back at once, whatever was lost; what was not settled is delivered again.
+// The link for commands comes back at once, whatever was lost; what was not settled is delivered
+// again.
 func TestTheLinkForCommandsComesBack(t *testing.T) {
 	for name, lose := range map[string]func(h *hub){
 		"link": func(h *hub) {
@@ -47,7 +48,8 @@ func TestTheLinkForCommandsComesBack(t *testing.T) {
 func TestALinkForCommandsThatDoesNotStay(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D, Delay: time.Second, Condition: "amqp:internal-error"})
+		h.inject(testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D, Delay: time.Second,
+			Condition: "amqp:internal-error"})
 		r.subscribe(1)
 		r.requireEnd(transport.Unavailable)
 	})
@@ -56,7 +58,8 @@ func TestALinkForCommandsThatDoesNotStay(t *testing.T) {
 func TestASubscriptionIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkC2D, Condition: "com.microsoft:device-container-throttled"})
+		h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkC2D,
+			Condition: "com.microsoft:device-container-throttled"})
 		e := transport.Find(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages}).Err)
 		require.Equal(t, transport.Throttled, e.Kind)
 		require.Equal(t, transport.Operation, e.Scope)
@@ -65,7 +68,8 @@ func TestASubscriptionIsRefused(t *testing.T) {
 	})
 }
 
-// The hub's lock runs out while a command waits for its handler: it is not handled twice for that, and settling it late still counts.
+// The hub's lock runs out while a command waits for its handler: it is not handled twice for that,
+// and settling it late still counts.
 func TestALockRunsOutInHand(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -85,8 +89,8 @@ func TestALockRunsOutInHand(t *testing.T) {
 	})
 }
 
-// The hub delivers messages again after their locks ran out, and the session ends before it looks at the second
-// deliveries. They count as new ones then, and the process goes on.
+// The hub delivers messages again after their locks ran out, and the session ends before it looks
+// at the second deliveries. They count as new ones then, and the process goes on.
 func TestARedeliveryMeetsTheEndOfItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())

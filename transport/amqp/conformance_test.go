@@ -29,18 +29,25 @@ func TestConformance(t *testing.T) {
 		hub         *testbroker.Options
 		opt         func(h *hubpair.Broker) *amqp.Options
 	}{
-		{"plain", false, false, nil, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
+		{"plain", false, false, nil, func(h *hubpair.Broker) *amqp.Options {
+			return &amqp.Options{Plaintext: true, Dial: h.DialAMQP}
+		}},
 		{"TLS", false, false, nil, func(h *hubpair.Broker) *amqp.Options {
 			return &amqp.Options{Dial: h.DialAMQPTLSPort, TLS: h.ClientTLS()}
 		}},
-		{"module", true, false, nil, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
+		{"module", true, false, nil, func(h *hubpair.Broker) *amqp.Options {
+			return &amqp.Options{Plaintext: true, Dial: h.DialAMQP}
+		}},
 		{"SASL PLAIN", false, false, nil, func(h *hubpair.Broker) *amqp.Options {
 			return &amqp.Options{Plaintext: true, Dial: h.DialAMQP, Auth: amqp.Plain}
 		}},
-		{"mux", false, true, nil, func(h *hubpair.Broker) *amqp.Options { return &amqp.Options{Plaintext: true, Dial: h.DialAMQP} }},
-		{"flows without next-incoming-id", false, false, &testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true}}, func(h *hubpair.Broker) *amqp.Options {
+		{"mux", false, true, nil, func(h *hubpair.Broker) *amqp.Options {
 			return &amqp.Options{Plaintext: true, Dial: h.DialAMQP}
 		}},
+		{"flows without next-incoming-id", false, false,
+			&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true}}, func(h *hubpair.Broker) *amqp.Options {
+				return &amqp.Options{Plaintext: true, Dial: h.DialAMQP}
+			}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {

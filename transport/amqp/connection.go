@@ -24,7 +24,8 @@ type connection struct {
 	host   string
 	idle   idleLinks
 
-	// strays are goroutines of devices that left while a call of the library still held them, which takes no notice of a context, and those of begin. close joins them.
+	// strays are goroutines of devices that left while a call of the library still held them, which
+	// takes no notice of a context, and those of begin. close joins them.
 	strays sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows; held for memory only
@@ -65,7 +66,8 @@ func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l lo
 		case err != nil:
 			return l, err
 		case l.token.Text.Reveal() == "":
-			return l, protocol.Invalid("options: Auth is " + l.auth.String() + ", but the credentials have neither Sign nor Token")
+			return l, protocol.Invalid("options: Auth is " + l.auth.String() + ", but the credentials have neither Sign nor " +
+				"Token")
 		}
 	}
 	switch {
@@ -86,7 +88,8 @@ func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l lo
 	return l, nil
 }
 
-// sasl is the mechanism; nil for none, which is what a hub wants where CBS or TLS prove the identity.
+// sasl is the mechanism; nil for none, which is what a hub wants where CBS or TLS prove the
+// identity.
 func (l *login) sasl() amqp.SASLType {
 	switch l.auth {
 	case Plain:
@@ -99,8 +102,10 @@ func (l *login) sasl() amqp.SASLType {
 	return nil
 }
 
-// connect dials and does the handshakes. before is what earlier connections have learnt. On error nothing is left. The error is a cause for way.Protocol.
-func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login, before *learnt) (*connection, error) {
+// connect dials and does the handshakes. before is what earlier connections have learnt. On error
+// nothing is left. The error is a cause for way.Protocol.
+func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login, before *learnt) (*connection,
+	error) {
 	below := o.below()
 	outer, socket, err := below.Open(ctx, creds, l.cert)
 	if err != nil {
@@ -131,8 +136,10 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 	return nil, err
 }
 
-// begin makes a session of AMQP. The end of ctx ends the wait, and not what the library does: it keeps a session that was given up for as long as it has not been asked for another one, and
-// ends it then even when its begin was never written. For that a hub closes the connection, for all [AMQP 1.0, 2.5.5]. So a session that comes too late is ended when it is there.
+// begin makes a session of AMQP. The end of ctx ends the wait, and not what the library does: it
+// keeps a session that was given up for as long as it has not been asked for another one, and ends
+// it then even when its begin was never written. For that a hub closes the connection, for all
+// [AMQP 1.0, 2.5.5]. So a session that comes too late is ended when it is there.
 func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 	switch err := c.stream.sessions.take(ctx, c.sessions(), c.ended()); {
 	case err == errClosed:
@@ -175,7 +182,8 @@ func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 // sessions is how many sessions of AMQP the peer allows.
 func (c *connection) sessions() int { return int(c.stream.screen.sessions.Load()) }
 
-// places is how many devices may share the connection, with a session of AMQP each. One is for tokens, and one for a session that is not quite over.
+// places is how many devices may share the connection, with a session of AMQP each. One is for
+// tokens, and one for a session that is not quite over.
 func (c *connection) places() int { return c.sessions() - 2 }
 
 // ended is closed when the connection is gone.

@@ -36,7 +36,8 @@ func numbered(i int) *transport.Message {
 	return &transport.Message{ID: id, Body: []byte(id)}
 }
 
-// The whole client over every kind of loss: nothing that was acknowledged is missing, and commands come through.
+// The whole client over every kind of loss: nothing that was acknowledged is missing, and commands
+// come through.
 func TestAClientUnderFaults(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3, 4, 5, 6} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -56,9 +57,12 @@ func TestAClientUnderFaults(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, c.Open(t.Context()))
 				faults := []testbroker.Fault{
-					{Kind: testbroker.DropBeforePublish}, {Kind: testbroker.DropAfterPublish}, {Kind: testbroker.SwallowPuback}, {Kind: testbroker.ReleaseMessage},
-					{Kind: testbroker.ModifyMessage}, {Kind: testbroker.RejectMessage}, {Kind: testbroker.CloseOnMessage}, {Kind: testbroker.EndOnMessage},
-					{Kind: testbroker.DetachOnMessage}, {Kind: testbroker.DetachAfterMessage}, {Kind: testbroker.DetachOnMessage, Unclosed: true},
+					{Kind: testbroker.DropBeforePublish}, {Kind: testbroker.DropAfterPublish}, {Kind: testbroker.SwallowPuback},
+					{Kind: testbroker.ReleaseMessage},
+					{Kind: testbroker.ModifyMessage}, {Kind: testbroker.RejectMessage}, {Kind: testbroker.CloseOnMessage},
+					{Kind: testbroker.EndOnMessage},
+					{Kind: testbroker.DetachOnMessage}, {Kind: testbroker.DetachAfterMessage}, {Kind: testbroker.DetachOnMessage,
+						Unclosed: true},
 				}
 				const n = 1000
 				for i := range n {
@@ -182,7 +186,8 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 }
 
-// The faults that the service plays on request, which the official SDKs are tested with. Each is mended at its own level, and all that the device uses works afterwards.
+// The faults that the service plays on request, which the official SDKs are tested with. Each is
+// mended at its own level, and all that the device uses works afterwards.
 func TestFaultsOnRequest(t *testing.T) {
 	for name, want := range map[string]struct {
 		dials   int32
@@ -190,9 +195,13 @@ func TestFaultsOnRequest(t *testing.T) {
 		refused int // messages
 	}{
 		"KillTcp": {dials: 2}, "KillAmqpConnection": {dials: 2}, "ShutDownAmqp": {dials: 2},
-		"KillAmqpSession": {dials: 1}, "KillAmqpCBSLinkReq": {dials: 1}, "KillAmqpCBSLinkResp": {dials: 1}, "KillAmqpD2CLink": {dials: 1}, "KillAmqpC2DLink": {dials: 1},
-		"KillAmqpTwinLinkReq": {dials: 1}, "KillAmqpTwinLinkResp": {dials: 1}, "KillAmqpMethodReqLink": {dials: 1}, "KillAmqpMethodRespLink": {dials: 1},
-		"InvokeThrottling": {dials: 1, seconds: 20, refused: 1}, "InvokeMaxMessageQuota": {dials: 1, seconds: 20, refused: 1},
+		"KillAmqpSession": {dials: 1}, "KillAmqpCBSLinkReq": {dials: 1}, "KillAmqpCBSLinkResp": {dials: 1},
+		"KillAmqpD2CLink":     {dials: 1},
+		"KillAmqpC2DLink":     {dials: 1},
+		"KillAmqpTwinLinkReq": {dials: 1}, "KillAmqpTwinLinkResp": {dials: 1}, "KillAmqpMethodReqLink": {dials: 1},
+		"KillAmqpMethodRespLink": {dials: 1},
+		"InvokeThrottling":       {dials: 1, seconds: 20, refused: 1}, "InvokeMaxMessageQuota": {dials: 1, seconds: 20,
+			refused: 1},
 		"InvokeAuthError": {dials: 2, refused: 1}, // once: the client tries a fresh token
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,13 +213,15 @@ func TestFaultsOnRequest(t *testing.T) {
 					tokens++
 					return sign(ctx, text)
 				}
-				c, err := device.New(&creds, amqp.New(h.options()), &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+				c, err := device.New(&creds, amqp.New(h.options()), &device.Options{OnMessage: func(_ context.Context,
+					m *transport.Message) error {
 					got = append(got, m.ID)
 					return nil
 				}})
 				require.NoError(t, err)
 				defer c.Close()
-				require.NoError(t, c.HandleMethod("echo", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
+				require.NoError(t, c.HandleMethod("echo",
+					func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))
 				require.NoError(t, c.Open(t.Context()))
 				useAll := func(i int) {
 					t.Helper()
@@ -220,7 +231,8 @@ func TestFaultsOnRequest(t *testing.T) {
 					twin, err := c.GetTwin(t.Context())
 					require.NoError(t, err)
 					require.NotNil(t, twin)
-					result, err := h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "echo", Payload: []byte(strconv.Itoa(i))})
+					result, err := h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "echo",
+						Payload: []byte(strconv.Itoa(i))})
 					require.NoError(t, err)
 					require.Equal(t, strconv.Itoa(i), string(result.Payload))
 				}
@@ -228,7 +240,8 @@ func TestFaultsOnRequest(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				require.NoError(t, c.Send(t.Context(), &transport.Message{Properties: []transport.Property{
 					{Name: "AzIoTHub_FaultOperationType", Value: name}, {Name: "AzIoTHub_FaultOperationCloseReason", Value: "test"},
-					{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: "1"}, {Name: "AzIoTHub_FaultOperationDurationInSecs", Value: strconv.Itoa(want.seconds)},
+					{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: "1"}, {Name: "AzIoTHub_FaultOperationDurationInSecs",
+						Value: strconv.Itoa(want.seconds)},
 				}}))
 				time.Sleep(15 * time.Second) // a link that only answers is looked at each 10 s
 				useAll(1)

@@ -8,10 +8,12 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A message is encoded here and not by the library: its maps have no order, and cost an allocation for each property. The result travels in the body of a batch, which
-// is how the hub takes one or many messages in one transfer.
+// A message is encoded here and not by the library: its maps have no order, and cost an allocation
+// for each property. The result travels in the body of a batch, which is how the hub takes one or
+// many messages in one transfer.
 
-// batchFormat is the message format of a batch: the body is data sections, each of which holds a whole encoded message.
+// batchFormat is the message format of a batch: the body is data sections, each of which holds a
+// whole encoded message.
 const batchFormat = 0x80013700
 
 // Codes of AMQP's types.
@@ -80,7 +82,8 @@ func appendMessage(dst []byte, m *transport.Message) []byte {
 	return appendData(dst, m.Body)
 }
 
-// again reports whether the name of property i comes once more behind it: a map of AMQP has no name twice, and the last value counts.
+// again reports whether the name of property i comes once more behind it: a map of AMQP has no name
+// twice, and the last value counts.
 func again(all []transport.Property, i int) bool {
 	for j := i + 1; j < len(all); j++ {
 		if all[j].Name == all[i].Name {

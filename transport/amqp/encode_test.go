@@ -20,14 +20,17 @@ func TestTheEncodingIsAMQPs(t *testing.T) {
 		0, 0x53, 0x73, 0xd0, 0, 0, 0, 16, 0, 0, 0, 7, 0xa1, 1, 'i', 0x40, 0x40, 0x40, 0x40, 0x40, 0xa3, 2, 'c', 't',
 		0, 0x53, 0x74, 0xd1, 0, 0, 0, 10, 0, 0, 0, 2, 0xa1, 1, 'n', 0xa1, 1, 'v',
 		0, 0x53, 0x75, 0xa0, 0,
-	}, appendMessage(nil, &transport.Message{ID: "i", ContentType: "ct", Properties: []transport.Property{{Name: "n", Value: "v"}}}))
+	}, appendMessage(nil, &transport.Message{ID: "i", ContentType: "ct",
+		Properties: []transport.Property{{Name: "n", Value: "v"}}}))
 }
 
-// A hub finds the component in the annotations, a broker, which would have to detach the link for one that it does not know, in the application properties.
+// A hub finds the component in the annotations, a broker, which would have to detach the link for
+// one that it does not know, in the application properties.
 func TestTheComponentIsWhereThePeerLooks(t *testing.T) {
 	m := &transport.Message{Component: "c1", Body: []byte("x")}
 	annotated := []byte{
-		0, 0x53, 0x72, 0xd1, 0, 0, 0, 20, 0, 0, 0, 2, 0xa3, 10, 'd', 't', '-', 's', 'u', 'b', 'j', 'e', 'c', 't', 0xa1, 2, 'c', '1',
+		0, 0x53, 0x72, 0xd1, 0, 0, 0, 20, 0, 0, 0, 2, 0xa3, 10, 'd', 't', '-', 's', 'u', 'b', 'j', 'e', 'c', 't', 0xa1, 2,
+		'c', '1',
 		0, 0x53, 0x75, 0xa0, 1, 'x',
 	}
 	require.Equal(t, annotated, appendMessage(nil, m))
@@ -61,12 +64,14 @@ func TestBrokersAreSentDurableMessages(t *testing.T) {
 }
 
 func TestEncodingAllocatesNothing(t *testing.T) {
-	m := &transport.Message{ID: "1", Component: "c1", Created: time.Now(), Expires: time.Now(), Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: make([]byte, 100)}
+	m := &transport.Message{ID: "1", Component: "c1", Created: time.Now(), Expires: time.Now(),
+		Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: make([]byte, 100)}
 	buf := make([]byte, 0, 1024)
 	require.Zero(t, testing.AllocsPerRun(100, func() { buf = appendMessage(buf[:0], m) }))
 }
 
-// requireSame checks that the library reads what we wrote, or what it wrote itself, as it was meant.
+// requireSame checks that the library reads what we wrote, or what it wrote itself, as it was
+// meant.
 func requireSame(t testing.TB, m *transport.Message, encoded []byte) {
 	t.Helper()
 	var got amqp.Message
@@ -93,16 +98,19 @@ func requireSame(t testing.TB, m *transport.Message, encoded []byte) {
 }
 
 func FuzzMessage(f *testing.F) {
-	f.Add("id", "corr", "application/json", "utf-8", "thermostat1", "name", "value", "other", "", []byte("body"), int64(1), int64(0))
+	f.Add("id", "corr", "application/json", "utf-8", "thermostat1", "name", "value", "other", "", []byte("body"), int64(1),
+		int64(0))
 	f.Add("", "", "", "", "", "", "", "", "", []byte(nil), int64(0), int64(1893456000000))
-	f.Add(strings.Repeat("x", 300), "ä€", strings.Repeat("t", 256), "", strings.Repeat("ö", 200), "same", "1", "same", "2", bytes.Repeat([]byte{0xff}, 70_000), int64(946684800000), int64(-1))
+	f.Add(strings.Repeat("x", 300), "ä€", strings.Repeat("t", 256), "", strings.Repeat("ö", 200), "same", "1", "same", "2",
+		bytes.Repeat([]byte{0xff}, 70_000), int64(946684800000), int64(-1))
 	f.Fuzz(func(t *testing.T, id, corr, ct, ce, component, n1, v1, n2, v2 string, body []byte, created, expires int64) {
 		for _, s := range []string{id, corr, ct, ce, component, n1, v1, n2, v2} {
 			if !utf8.ValidString(s) {
 				t.Skip() // Validate refuses it
 			}
 		}
-		m := &transport.Message{ID: id, CorrelationID: corr, ContentType: ct, ContentEncoding: ce, Component: component, Body: body}
+		m := &transport.Message{ID: id, CorrelationID: corr, ContentType: ct, ContentEncoding: ce, Component: component,
+			Body: body}
 		for _, p := range []transport.Property{{Name: n1, Value: v1}, {Name: n2, Value: v2}} {
 			if p.Name != "" && p.Name != creationTime && p.Name != subject {
 				m.Properties = append(m.Properties, p)
@@ -119,7 +127,8 @@ func FuzzMessage(f *testing.F) {
 		var again plain // nothing is left of the message before
 		for _, hub := range []bool{true, false} {
 			again.fill(&transport.Message{
-				ID: "i", CorrelationID: "c", ContentType: "t", ContentEncoding: "e", Component: "m", Created: time.UnixMilli(1), Expires: time.UnixMilli(2),
+				ID: "i", CorrelationID: "c", ContentType: "t", ContentEncoding: "e", Component: "m", Created: time.UnixMilli(1),
+				Expires:    time.UnixMilli(2),
 				Properties: []transport.Property{{Name: "before", Value: "x"}}, Body: []byte("b"),
 			}, hub)
 			encoded, err := again.fill(m, hub).MarshalBinary()
@@ -131,7 +140,8 @@ func FuzzMessage(f *testing.F) {
 
 // No message of a peer's that is let through makes the library or the mapping panic.
 func FuzzInbound(f *testing.F) {
-	full := appendMessage(nil, &transport.Message{ID: "i", Created: time.UnixMilli(1), Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: []byte("x")})
+	full := appendMessage(nil, &transport.Message{ID: "i", Created: time.UnixMilli(1),
+		Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: []byte("x")})
 	f.Add(full)
 	f.Add([]byte{0, 0x53, 0x77, 0x44})
 	f.Add([]byte{0, 0x53, 0x70, 0xc0, 7, 5, 0x40, 0x40, 0x40, 0x40, 0x52, 3, 0, 0x53, 0x75, 0xa0, 0})
@@ -152,17 +162,22 @@ func TestInboundMessages(t *testing.T) {
 	m := &amqp.Message{
 		Header: &amqp.MessageHeader{DeliveryCount: 1},
 		Properties: &amqp.MessageProperties{
-			MessageID: amqp.UUID{1, 15: 2}, CorrelationID: uint64(7), UserID: []byte("u"), ContentType: &ct, ContentEncoding: &ce, AbsoluteExpiryTime: &at,
+			MessageID: amqp.UUID{1, 15: 2}, CorrelationID: uint64(7), UserID: []byte("u"), ContentType: &ct,
+			ContentEncoding: &ce, AbsoluteExpiryTime: &at,
 		},
-		ApplicationProperties: map[string]any{"z": int32(1), "a": "b", "flag": true, "iothub-ack": "full", creationTime: "2030-01-01T00:00:00Z"},
-		Annotations:           amqp.Annotations{"iothub-enqueuedtime": at, "x-opt-lock-token": "secret", "iothub-deliverycount": uint8(1)},
-		Data:                  [][]byte{[]byte("o"), []byte("ne")},
+		ApplicationProperties: map[string]any{"z": int32(1), "a": "b", "flag": true, "iothub-ack": "full",
+			creationTime: "2030-01-01T00:00:00Z"},
+		Annotations: amqp.Annotations{"iothub-enqueuedtime": at, "x-opt-lock-token": "secret",
+			"iothub-deliverycount": uint8(1)},
+		Data: [][]byte{[]byte("o"), []byte("ne")},
 	}
 	got, again := inbound(m)
 	require.True(t, again)
 	require.Equal(t, transport.Message{
-		ID: "01000000-0000-0000-0000-000000000002", CorrelationID: "7", ContentType: ct, ContentEncoding: ce, Expires: at, Created: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
-		Properties: []transport.Property{{Name: "a", Value: "b"}, {Name: "flag", Value: "true"}, {Name: "iothub-ack", Value: "full"}, {Name: "user-id", Value: "u"}, {Name: "z", Value: "1"},
+		ID: "01000000-0000-0000-0000-000000000002", CorrelationID: "7", ContentType: ct, ContentEncoding: ce, Expires: at,
+		Created: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		Properties: []transport.Property{{Name: "a", Value: "b"}, {Name: "flag", Value: "true"},
+			{Name: "iothub-ack", Value: "full"}, {Name: "user-id", Value: "u"}, {Name: "z", Value: "1"},
 			{Name: "iothub-enqueuedtime", Value: "2031-02-03T04:05:06.000Z"}},
 		Body: []byte("one"),
 	}, got)
@@ -184,7 +199,8 @@ func TestACommandThatComesAgainIsMarked(t *testing.T) {
 		{"header", amqp.Message{Header: &amqp.MessageHeader{DeliveryCount: 1}}, true},
 		{"annotation, first time", amqp.Message{Annotations: amqp.Annotations{"iothub-deliverycount": uint8(0)}}, false},
 		{"annotation", amqp.Message{Annotations: amqp.Annotations{"iothub-deliverycount": uint8(1)}}, true},
-		{"header, and annotation of 0", amqp.Message{Header: &amqp.MessageHeader{DeliveryCount: 2}, Annotations: amqp.Annotations{"iothub-deliverycount": uint8(0)}}, true},
+		{"header, and annotation of 0", amqp.Message{Header: &amqp.MessageHeader{DeliveryCount: 2},
+			Annotations: amqp.Annotations{"iothub-deliverycount": uint8(0)}}, true},
 	} {
 		_, again := inbound(&row.m)
 		require.Equal(t, row.want, again, row.name)

@@ -19,7 +19,8 @@ const proto = "amqp"
 // protocol is what the connection below is made for.
 var protocol = way.Protocol{Name: proto, Secure: "5671", Plain: "5672", Kind: protocolKind}
 
-// ConditionError is what the hub said when it refused or ended something: the cause of a *transport.Error, reachable with errors.As.
+// ConditionError is what the hub said when it refused or ended something: the cause of a
+// *transport.Error, reachable with errors.As.
 type ConditionError struct {
 	// What was refused or ended: "connection", "session", "link", "message", or empty.
 	What string
@@ -44,7 +45,8 @@ func (e *ConditionError) Error() string {
 	return text
 }
 
-// TokenError is a token that the hub refused: the cause of the *transport.Error of a failed dial or renewal, reachable with errors.As.
+// TokenError is a token that the hub refused: the cause of the *transport.Error of a failed dial or
+// renewal, reachable with errors.As.
 type TokenError struct {
 	// Status is the hub's, as in HTTP.
 	Status int
@@ -57,7 +59,8 @@ func (e *TokenError) Error() string {
 	return "the hub refused the token with status " + strconv.Itoa(e.Status) + " (" + e.Description + ")"
 }
 
-// SASLError is an authentication by SASL that was refused: the cause of the *transport.Error of a failed dial, reachable with errors.As.
+// SASLError is an authentication by SASL that was refused: the cause of the *transport.Error of a
+// failed dial, reachable with errors.As.
 type SASLError struct {
 	// Code is the outcome: 1 auth, 2 sys, 3 sys-perm, 4 sys-temp.
 	Code int
@@ -68,7 +71,8 @@ func (e *SASLError) Error() string {
 	return "SASL outcome " + strconv.Itoa(e.Code) + " (" + saslMeaning(e.Code).text + ")"
 }
 
-// about is what the hub speaks of with a condition, which decides what has to go: only an error about a message itself may remove a message.
+// about is what the hub speaks of with a condition, which decides what has to go: only an error
+// about a message itself may remove a message.
 type about uint8
 
 const (
@@ -76,7 +80,8 @@ const (
 	moment about = iota
 	// content: a message's, also when the hub ends a link for it.
 	content
-	// request: what was asked of the hub. Where it rejects a message, that is the one message. Where it ends a link, nobody knows which of all that was said on it.
+	// request: what was asked of the hub. Where it rejects a message, that is the one message. Where
+	// it ends a link, nobody knows which of all that was said on it.
 	request
 	// identity: the device or its hub. All that the device asks would meet the same.
 	identity
@@ -88,7 +93,8 @@ type conditionRow struct {
 	about about
 }
 
-// conditionTable is what a condition of AMQP means. What it ended, the connection, a link or one message, is the Scope's business.
+// conditionTable is what a condition of AMQP means. What it ended, the connection, a link or one
+// message, is the Scope's business.
 var conditionTable = map[string]conditionRow{
 	"amqp:internal-error":          {transport.Unavailable, moment},
 	"amqp:not-found":               {transport.NotFound, identity},
@@ -242,7 +248,8 @@ var (
 	errNoMechanism = errors.New("the peer offers no way to authenticate that the options allow")
 )
 
-// endKind is the Kind of what ended something that had been granted. Unlike a refusal, an end without a reason that we know is worth another try.
+// endKind is the Kind of what ended something that had been granted. Unlike a refusal, an end
+// without a reason that we know is worth another try.
 func endKind(e *ConditionError) transport.Kind {
 	if kind := conditionKind(e.Condition); kind != transport.Unknown {
 		return kind
@@ -290,13 +297,14 @@ func ended(err error) *ConditionError {
 	return nil
 }
 
-// refusedHere returns why the library ended a link or session by itself, nil when the peer ended it.
-// The screen lets messages pass whose values the library cannot decode: they end the link only.
+// refusedHere returns why the library ended a link or session by itself, nil when the peer ended
+// it. The screen lets messages pass whose values the library cannot decode: they end the link only.
 func refusedHere(err error) error {
 	if e, ok := errors.AsType[*amqp.LinkError](err); ok && e.RemoteErr == nil && e.Error() != new(amqp.LinkError).Error() {
 		return &violation{frame: "link", why: scrub.Peer(e.Error()), here: true}
 	}
-	if e, ok := errors.AsType[*amqp.SessionError](err); ok && e.RemoteErr == nil && e.Error() != new(amqp.SessionError).Error() {
+	if e, ok := errors.AsType[*amqp.SessionError](err); ok && e.RemoteErr == nil &&
+		e.Error() != new(amqp.SessionError).Error() {
 		return &violation{frame: "session", why: scrub.Peer(e.Error()), here: true}
 	}
 	return nil
@@ -318,10 +326,12 @@ func failed(op transport.Op, kind transport.Kind, cause error) *transport.Error 
 
 // lost is the *transport.Error for the end of a live session.
 func lost(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRun, Proto: proto, Err: scrub.Cause(cause)}
+	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRun, Proto: proto,
+		Err: scrub.Cause(cause)}
 }
 
-// lossOf is lost with the Kind that the cause has: what the hub said, Protocol when it broke the protocol, Timeout when it fell silent or takes no data, else Network.
+// lossOf is lost with the Kind that the cause has: what the hub said, Protocol when it broke the
+// protocol, Timeout when it fell silent or takes no data, else Network.
 func lossOf(cause error) *transport.Error {
 	if e := transport.Find(cause); e != nil {
 		return lost(e.Kind, e.Err)

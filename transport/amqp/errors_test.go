@@ -17,7 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// conditions are all that a hub and its relatives are known to say, whether another try is worth it, and what they are about.
+// conditions are all that a hub and its relatives are known to say, whether another try is worth
+// it, and what they are about.
 var conditions = []struct {
 	condition string
 	kind      transport.Kind
@@ -84,7 +85,8 @@ func TestEachConditionHasItsKind(t *testing.T) {
 	require.Len(t, conditionTable, listed, "each row is looked at")
 }
 
-// The same conditions where they can appear: refusing a message, ending a link, a session, a connection.
+// The same conditions where they can appear: refusing a message, ending a link, a session, a
+// connection.
 func TestConditionsBecomeErrors(t *testing.T) {
 	for _, c := range conditions {
 		said := &amqp.Error{Condition: amqp.ErrCond(c.condition), Description: "text"}
@@ -99,7 +101,8 @@ func TestConditionsBecomeErrors(t *testing.T) {
 			end = transport.Network
 		}
 		for what, err := range map[string]error{
-			"link": &amqp.LinkError{RemoteErr: said}, "session": &amqp.SessionError{RemoteErr: said}, "connection": &amqp.ConnError{RemoteErr: said},
+			"link": &amqp.LinkError{RemoteErr: said}, "session": &amqp.SessionError{RemoteErr: said},
+			"connection": &amqp.ConnError{RemoteErr: said},
 		} {
 			why := ended(err)
 			require.Equal(t, &ConditionError{what, c.condition, "text"}, why)

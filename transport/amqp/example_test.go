@@ -118,9 +118,11 @@ func ExampleConditionError() {
 	if err != nil {
 		panic(err)
 	}
-	hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Condition: "amqp:connection:forced", Description: "moving"})
+	hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Condition: "amqp:connection:forced",
+		Description: "moving"})
 
-	_, err = amqp.New(&amqp.Options{Plaintext: true, Dial: hub.DialAMQP}).Dial(context.Background(), &transport.Config{Creds: creds})
+	_, err = amqp.New(&amqp.Options{Plaintext: true, Dial: hub.DialAMQP}).Dial(context.Background(),
+		&transport.Config{Creds: creds})
 	if said, ok := errors.AsType[*amqp.ConditionError](err); ok {
 		fmt.Println(said.What, said.Condition, "unavailable:", errors.Is(err, transport.Unavailable))
 	}

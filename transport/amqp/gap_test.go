@@ -64,12 +64,13 @@ func try(t *testing.T, mux *amqp.Mux, creds *transport.Credentials) error {
 
 var errUnreachable = &transport.Error{Kind: transport.Network, Err: errors.New("no way")}
 
-// The pause between the dials of different devices grows with each failure. It is counted for each host, and anew
-// after a success.
+// The pause between the dials of different devices grows with each failure. It is counted for each
+// host, and anew after a success.
 func TestThePauseBetweenDialsOfDevices(t *testing.T) {
 	for _, row := range []struct {
-		name    string
-		between func(t *testing.T, l *dialLog, mux *amqp.Mux, h *hub) *transport.Credentials // returns the one that fails next
+		name string
+		// returns the one that fails next
+		between func(t *testing.T, l *dialLog, mux *amqp.Mux, h *hub) *transport.Credentials
 		want    time.Duration
 	}{
 		{"grows", func(t *testing.T, _ *dialLog, _ *amqp.Mux, h *hub) *transport.Credentials {
@@ -113,7 +114,8 @@ func TestThePauseBetweenDialsOfDevices(t *testing.T) {
 	}
 }
 
-// A hub that says when to come again is not dialed before, by no device, and each is told how long that is.
+// A hub that says when to come again is not dialed before, by no device, and each is told how long
+// that is.
 func TestNoDeviceDialsBeforeTheHubWantsIt(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		var l dialLog
@@ -137,7 +139,8 @@ func TestNoDeviceDialsBeforeTheHubWantsIt(t *testing.T) {
 	})
 }
 
-// A message that cannot be encoded is refused for good: it is not tried again, and those behind it go on.
+// A message that cannot be encoded is refused for good: it is not tried again, and those behind it
+// go on.
 func TestAMessageThatCannotBeEncodedIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()

@@ -130,7 +130,8 @@ func TestADispositionWithoutEndEndsTheSession(t *testing.T) {
 // The last number that a delivery can have is legal. The library would count for ever from it when
 // it settles the message.
 func TestTheLastDeliveryNumberEndsTheSession(t *testing.T) {
-	refuses(t, frame(t, 0, 2, "00 53 14 c0 0d 05 52 01 70 ff ff ff ff a0 01 74 43 42 00 53 75 a0 01 78"), "transfer, delivery-id: 4294967295")
+	refuses(t, frame(t, 0, 2, "00 53 14 c0 0d 05 52 01 70 ff ff ff ff a0 01 74 43 42 00 53 75 a0 01 78"),
+		"transfer, delivery-id: 4294967295")
 }
 
 // An idle time-out of a millisecond does not make the device send all the time.
@@ -145,7 +146,8 @@ func TestAShortIdleTimeoutIsNoFlood(t *testing.T) {
 				defer far.Close()
 				header := wire.ProtocolHeader(wire.ProtocolAMQP)
 				_, _ = io.ReadFull(far, make([]byte, wire.HeaderSize))
-				open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "h", MaxFrameSize: 512, ChannelMax: 9, IdleTimeout: wire.Some(uint32(1))}, nil)
+				open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "h", MaxFrameSize: 512, ChannelMax: 9,
+					IdleTimeout: wire.Some(uint32(1))}, nil)
 				if err != nil {
 					panic(err)
 				}
@@ -163,9 +165,10 @@ func TestAShortIdleTimeoutIsNoFlood(t *testing.T) {
 				}
 			}()
 			return near, nil
-		}, OperationTimeout: 10 * time.Second}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-			return transport.Token{Text: transport.Hide("x")}, nil
-		}}})
+		}, OperationTimeout: 10 * time.Second}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h",
+			DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
+				return transport.Token{Text: transport.Hide("x")}, nil
+			}}})
 		require.Equal(t, transport.Timeout, transport.KindOf(err), "%v", err)
 		<-over
 		require.InDelta(t, 20, beats, 2, "keep-alives in 10 s")
@@ -190,7 +193,8 @@ func TestAClientOutlivesAViolation(t *testing.T) {
 // A hub that leaves the next-incoming-id out of its flows opens its window all the same.
 func TestAHubWithoutNextIncomingID(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true, SessionWindow: 10, Credit: 7}})
+		broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true,
+			SessionWindow: 10, Credit: 7}})
 		require.NoError(t, err)
 		defer broker.Close()
 		h := smallHub(t, 0)

@@ -21,7 +21,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// bubble runs f with fake time and a hub that knows "dev-1". All that f starts must have ended when it returns.
+// bubble runs f with fake time and a hub that knows "dev-1". All that f starts must have ended when
+// it returns.
 func bubble(t *testing.T, f func(t *testing.T, h *hub)) {
 	t.Helper()
 	bounded.Test(t, func(t *testing.T) {
@@ -38,7 +39,8 @@ type hub struct {
 
 func newHub(t testing.TB) *hub { return &hub{Broker: hubpair.New(t)} }
 
-// smallHub is one whose connections take sessions of AMQP up to the number highest (channel-max), or many for 0. It knows no device.
+// smallHub is one whose connections take sessions of AMQP up to the number highest (channel-max),
+// or many for 0. It knows no device.
 func smallHub(t testing.TB, highest uint16) *hub {
 	broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{ChannelMax: highest}})
 	require.NoError(t, err)

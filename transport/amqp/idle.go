@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// idleLinks are the links for telemetry of a connection that nobody uses at the moment. The library does not tell that such a link is gone before something is sent, so they are looked
-// at, every lookEvery, all of them from one timer: a thousand idle devices have neither a goroutine nor a timer for it.
+// idleLinks are the links for telemetry of a connection that nobody uses at the moment. The library
+// does not tell that such a link is gone before something is sent, so they are looked at, every
+// lookEvery, all of them from one timer: a thousand idle devices have neither a goroutine nor a
+// timer for it.
 type idleLinks struct {
 	mu    sync.Mutex // guards what follows; held for memory only
 	links map[*outLink]struct{}

@@ -35,7 +35,8 @@ func sessions() int {
 	return strings.Count(string(all[:runtime.Stack(all, true)]), "go-amqp.(*Session).mux(")
 }
 
-// A device that is closed at any moment of its life leaves the connection to the others. In real time: what counts is where the goroutines of the library are at that moment.
+// A device that is closed at any moment of its life leaves the connection to the others. In real
+// time: what counts is where the goroutines of the library are at that moment.
 func TestADeviceThatLeavesAtAnyMoment(t *testing.T) {
 	h := newHub(t)
 	mux := amqp.NewMux(h.options())
@@ -62,7 +63,8 @@ func TestADeviceThatLeavesAtAnyMoment(t *testing.T) {
 	require.NoError(t, good.Close())
 }
 
-// The same for one that is closed while it joins, by either way to prove itself, also when the peer allows just as many sessions as are needed.
+// The same for one that is closed while it joins, by either way to prove itself, also when the peer
+// allows just as many sessions as are needed.
 func TestADeviceThatGivesUpAtAnyMoment(t *testing.T) {
 	direct := &amqp.Addresses{Telemetry: "/devices/{device}/messages/events"}
 	for name, c := range map[string]struct {
@@ -110,7 +112,9 @@ func TestADeviceThatGivesUpAtAnyMoment(t *testing.T) {
 			if addresses == nil {
 				most++
 			}
-			require.Eventually(t, func() bool { return sessions() <= most }, 5*time.Second, 10*time.Millisecond, "sessions were left behind")
+			require.Eventually(t, func() bool {
+				return sessions() <= most
+			}, 5*time.Second, 10*time.Millisecond, "sessions were left behind")
 		})
 	}
 }

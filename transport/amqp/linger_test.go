@@ -13,13 +13,15 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// goroutines counts those of the bubble. The process has others, which come and go: those of the runtime that run finalizers.
+// goroutines counts those of the bubble. The process has others, which come and go: those of the
+// runtime that run finalizers.
 func goroutines() int {
 	all := make([]byte, 1<<20)
 	return strings.Count(string(all[:runtime.Stack(all, true)]), ", synctest bubble ")
 }
 
-// The goroutines that send and collect answers end when there is nothing to do, whatever came last, and start again.
+// The goroutines that send and collect answers end when there is nothing to do, whatever came last,
+// and start again.
 func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
 	for name, last := range map[string]func(h *hub, r *running){
 		"accepted": func(_ *hub, r *running) { r.requireSends("x") },
@@ -68,11 +70,13 @@ func TestALateAnswerIsCollected(t *testing.T) {
 		h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{})
 		time.Sleep(time.Second)
 		require.Len(t, r.sink.results(), 1)
-		require.Equal(t, transport.Unavailable, transport.KindOf(r.sink.results()[0].err), "the loss of the link is noticed, too")
+		require.Equal(t, transport.Unavailable, transport.KindOf(r.sink.results()[0].err),
+			"the loss of the link is noticed, too")
 	})
 }
 
-// Answers of which some come at once, and the others later, in a window of hundreds: each message gets one.
+// Answers of which some come at once, and the others later, in a window of hundreds: each message
+// gets one.
 func TestManyAnswersOutOfOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n = 400

@@ -21,16 +21,23 @@ func TestOutcomesOfAMessage(t *testing.T) {
 		fault testbroker.Fault
 		kind  transport.Kind
 	}{
-		"released":                    {testbroker.Fault{Kind: testbroker.ReleaseMessage}, transport.Unavailable},
-		"modified":                    {testbroker.Fault{Kind: testbroker.ModifyMessage}, transport.Unavailable},
-		"modified, undeliverable":     {testbroker.Fault{Kind: testbroker.ModifyMessage, UndeliverableHere: true}, transport.Forbidden},
-		"rejected, throttled":         {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:device-container-throttled"}, transport.Throttled},
-		"rejected, quota":             {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:resource-limit-exceeded"}, transport.Quota},
-		"rejected, internal":          {testbroker.Fault{Kind: testbroker.RejectMessage}, transport.Unavailable},
-		"rejected, too large":         {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:link:message-size-exceeded"}, transport.TooLarge},
-		"rejected, malformed":         {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:decode-error"}, transport.Invalid},
-		"rejected, not allowed":       {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:not-allowed"}, transport.Forbidden},
-		"rejected, never heard of it": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.example:odd"}, transport.Unknown},
+		"released": {testbroker.Fault{Kind: testbroker.ReleaseMessage}, transport.Unavailable},
+		"modified": {testbroker.Fault{Kind: testbroker.ModifyMessage}, transport.Unavailable},
+		"modified, undeliverable": {testbroker.Fault{Kind: testbroker.ModifyMessage, UndeliverableHere: true},
+			transport.Forbidden},
+		"rejected, throttled": {testbroker.Fault{Kind: testbroker.RejectMessage,
+			Condition: "com.microsoft:device-container-throttled"}, transport.Throttled},
+		"rejected, quota": {testbroker.Fault{Kind: testbroker.RejectMessage,
+			Condition: "amqp:resource-limit-exceeded"}, transport.Quota},
+		"rejected, internal": {testbroker.Fault{Kind: testbroker.RejectMessage}, transport.Unavailable},
+		"rejected, too large": {testbroker.Fault{Kind: testbroker.RejectMessage,
+			Condition: "amqp:link:message-size-exceeded"}, transport.TooLarge},
+		"rejected, malformed": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:decode-error"},
+			transport.Invalid},
+		"rejected, not allowed": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:not-allowed"},
+			transport.Forbidden},
+		"rejected, never heard of it": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.example:odd"},
+			transport.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
@@ -75,13 +82,15 @@ func TestARefusalOfTheDeviceEndsItsSession(t *testing.T) {
 	}
 }
 
-// A hub that is suspended refuses every message, and the client keeps its queue for the day when it is not.
+// A hub that is suspended refuses every message, and the client keeps its queue for the day when it
+// is not.
 func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
 		require.NoError(t, err)
 		require.NoError(t, c.Open(t.Context()))
-		suspended := h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:iot-hub-suspended", Times: -1})
+		suspended := h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:iot-hub-suspended",
+			Times: -1})
 		const n = 50
 		for i := range n {
 			require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
@@ -97,10 +106,12 @@ func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {
 	})
 }
 
-// A link that the hub detaches again and again, with words that are not about a message, costs no message.
+// A link that the hub detaches again and again, with words that are not about a message, costs no
+// message.
 func TestDetachesThatBlameNoMessage(t *testing.T) {
 	for _, condition := range []string{
-		"amqp:not-allowed", "amqp:illegal-state", "amqp:not-implemented", "amqp:precondition-failed", "amqp:frame-size-too-small", "com.microsoft:precondition-failed",
+		"amqp:not-allowed", "amqp:illegal-state", "amqp:not-implemented", "amqp:precondition-failed",
+		"amqp:frame-size-too-small", "com.microsoft:precondition-failed",
 		"com.microsoft:link-creation-conflict", "com.example:odd",
 	} {
 		t.Run(condition, func(t *testing.T) {
@@ -164,7 +175,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// A hub that takes little at a time gets smaller batches, and nobody is told that a message is too large which is not.
+// A hub that takes little at a time gets smaller batches, and nobody is told that a message is too
+// large which is not.
 func TestBatchesFitTheLink(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{MaxMessageSize: 10_000}})
@@ -174,7 +186,8 @@ func TestBatchesFitTheLink(t *testing.T) {
 		require.NoError(t, err)
 		sign, err := transport.SharedKey(d.PrimaryKey)
 		require.NoError(t, err)
-		r := start(t, amqp.New(&amqp.Options{Plaintext: true, Dial: h.DialAMQP}), &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1", Sign: sign})
+		r := start(t, amqp.New(&amqp.Options{Plaintext: true, Dial: h.DialAMQP}), &transport.Credentials{Host: h.HostName(),
+			DeviceID: "dev-1", Sign: sign})
 		bodies := make([]string, 60)
 		for i := range bodies {
 			bodies[i] = string(make([]byte, 50*i))
@@ -219,7 +232,8 @@ func TestAnswersInAnyOrder(t *testing.T) {
 
 // A detached link is opened again on the same connection; what was in flight is told to try again.
 func TestALinkIsLostUnderWay(t *testing.T) {
-	for _, condition := range []string{"", "amqp:link:detach-forced", "amqp:internal-error", "com.microsoft:device-container-throttled", "com.microsoft:link-creation-conflict", "com.example:odd"} {
+	for _, condition := range []string{"", "amqp:link:detach-forced", "amqp:internal-error",
+		"com.microsoft:device-container-throttled", "com.microsoft:link-creation-conflict", "com.example:odd"} {
 		t.Run(condition, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				o := h.options()
@@ -273,7 +287,8 @@ func TestTheMessageThatEndsLinksIsFound(t *testing.T) {
 		require.Len(t, r.sink.results(), 3)
 		r.sink.forget()
 		// Twice: if the library gives the bad message back as not sent, it goes again over the next link.
-		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Times: 2, Condition: "amqp:link:message-size-exceeded"})
+		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Times: 2,
+			Condition: "amqp:link:message-size-exceeded"})
 		r.send(0, "a", "b", "bad", "d")
 		time.Sleep(time.Second)
 		kinds := map[uint16]error{}
@@ -351,8 +366,10 @@ func TestTheSessionIsLostUnderWay(t *testing.T) {
 
 func TestTheConnectionIsClosed(t *testing.T) {
 	for condition, kind := range map[string]transport.Kind{
-		"": transport.Network, "amqp:connection:forced": transport.Unavailable, "amqp:unauthorized-access": transport.Unauthorized, "amqp:connection:framing-error": transport.Network,
-		"com.example:odd": transport.Network,
+		"": transport.Network, "amqp:connection:forced": transport.Unavailable,
+		"amqp:unauthorized-access":      transport.Unauthorized,
+		"amqp:connection:framing-error": transport.Network,
+		"com.example:odd":               transport.Network,
 	} {
 		t.Run(condition, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
@@ -404,11 +421,14 @@ func TestALinkIsRefused(t *testing.T) {
 		kind  transport.Kind
 		after time.Duration
 	}{
-		"forbidden":   {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:not-allowed"}, transport.Forbidden, 0},
-		"token ended": {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:unauthorized-access"}, transport.Unauthorized, 0},
-		"throttled":   {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "com.microsoft:device-container-throttled"}, transport.Throttled, 0},
-		"no answer":   {testbroker.Fault{Kind: testbroker.NoAttach}, transport.Timeout, 20 * time.Second},
-		"cut":         {testbroker.Fault{Kind: testbroker.DropOnAttach}, transport.Network, 0},
+		"forbidden": {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:not-allowed"}, transport.Forbidden,
+			0},
+		"token ended": {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:unauthorized-access"},
+			transport.Unauthorized, 0},
+		"throttled": {testbroker.Fault{Kind: testbroker.RefuseAttach,
+			Condition: "com.microsoft:device-container-throttled"}, transport.Throttled, 0},
+		"no answer": {testbroker.Fault{Kind: testbroker.NoAttach}, transport.Timeout, 20 * time.Second},
+		"cut":       {testbroker.Fault{Kind: testbroker.DropOnAttach}, transport.Network, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
@@ -458,7 +478,8 @@ func TestIdleForADay(t *testing.T) {
 	})
 }
 
-// A device that only sends, and does so rarely, learns within 10 s that the hub has disabled it, with a connection of its own and on a shared one.
+// A device that only sends, and does so rarely, learns within 10 s that the hub has disabled it,
+// with a connection of its own and on a shared one.
 func TestAnIdleDeviceIsDisabled(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -485,7 +506,8 @@ func TestAnIdleDeviceIsDisabled(t *testing.T) {
 	}
 }
 
-// An idle link that the hub took away for an ordinary reason is forgotten, and the next message has another one. A fleet that is idle has no goroutine for the looks.
+// An idle link that the hub took away for an ordinary reason is forgotten, and the next message has
+// another one. A fleet that is idle has no goroutine for the looks.
 func TestIdleLinksThatAreLost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n = 50
@@ -503,7 +525,8 @@ func TestIdleLinksThatAreLost(t *testing.T) {
 		idle := goroutines()
 		for i := range 2 {
 			for k := range n {
-				require.Equal(t, 1, h.DetachLinks(fmt.Sprintf("fleet-%d", k), testbroker.LinkTelemetry, testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+				require.Equal(t, 1, h.DetachLinks(fmt.Sprintf("fleet-%d", k), testbroker.LinkTelemetry,
+					testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
 			}
 			time.Sleep(15 * time.Second)
 			synctest.Wait()

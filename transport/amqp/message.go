@@ -13,16 +13,19 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// plain is a message for a broker that is no hub, or a hub that is to get no batches: encoded by the library. It is used again for the next one: of a message that it
-// has sent, the library keeps nothing but the address of Format when the link was lost meanwhile, so that is never written to.
+// plain is a message for a broker that is no hub, or a hub that is to get no batches: encoded by
+// the library. It is used again for the next one: of a message that it has sent, the library keeps
+// nothing but the address of Format when the link was lost meanwhile, so that is never written to.
 type plain struct {
 	message    amqp.Message
 	properties amqp.MessageProperties
 	data       [1][]byte
 }
 
-// fill makes it m. A hub has the time of creation among the application properties, and keeps whatever it acknowledges; a broker is asked to. The component is an annotation only for a
-// hub: whoever does not know one that does not begin with "x-opt-" has to detach the link (AMQP 1.0 part 3, 3.2.10).
+// fill makes it m. A hub has the time of creation among the application properties, and keeps
+// whatever it acknowledges; a broker is asked to. The component is an annotation only for a hub:
+// whoever does not know one that does not begin with "x-opt-" has to detach the link (AMQP 1.0 part
+// 3, 3.2.10).
 func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	f.data[0] = m.Body
 	f.properties = amqp.MessageProperties{}
@@ -74,13 +77,15 @@ func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	return out
 }
 
-// durable is the header of a message that outlives the broker's process. Without it a broker forgets, when it restarts, what it has acknowledged. The library does not write to it.
+// durable is the header of a message that outlives the broker's process. Without it a broker
+// forgets, when it restarts, what it has acknowledged. The library does not write to it.
 var durable = amqp.MessageHeader{Durable: true, Priority: 4}
 
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// annotationNames are the annotations of a command that an application may want, under the names that it finds them by in the properties. The lock token and the
-// sequence number are the hub's own business.
+// annotationNames are the annotations of a command that an application may want, under the names
+// that it finds them by in the properties. The lock token and the sequence number are the hub's own
+// business.
 var annotationNames = []string{"iothub-enqueuedtime", "iothub-deliverycount", "x-opt-input-name"}
 
 // bodyOf returns the body, which is data, or a value that is a text or bytes.
@@ -138,7 +143,8 @@ func inbound(m *amqp.Message) (out transport.Message, again bool) {
 		}
 		out.Properties = append(out.Properties, transport.Property{Name: name, Value: valueText(v)})
 	}
-	// The library hands out a map, so the order in which they came is lost. One that is always the same is the next best.
+	// The library hands out a map, so the order in which they came is lost. One that is always the
+	// same is the next best.
 	slices.SortFunc(out.Properties, func(a, b transport.Property) int { return strings.Compare(a.Name, b.Name) })
 	for _, name := range annotationNames {
 		v, ok := m.Annotations[name]

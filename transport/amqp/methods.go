@@ -17,8 +17,8 @@ type methods struct {
 	bytes   int                      // of their bodies
 }
 
-// Answers that the hub gives no credit for, or does not read, are bounded: the link keeps this many,
-// with this many bytes, and replies to further ones that they were not sent.
+// Answers that the hub gives no credit for, or does not read, are bounded: the link keeps this
+// many, with this many bytes, and replies to further ones that they were not sent.
 const (
 	maxAnswers     = 64
 	maxAnswerBytes = 4 << 20
@@ -29,7 +29,9 @@ var errAnswersWait = errors.New("the hub takes no answers: too many of them wait
 func (c *methods) init(s *session) {
 	c.pair = pair{
 		s: s, name: "methods", address: s.addr.methods, wait: amqp.SenderSettleModeSettled, take: c.take,
-		given: func(m *amqp.Message) { c.answered(m) }, unsent: c.unsent, lost: c.lost, refused: func(error) func() { return c.lost() },
+		given: func(m *amqp.Message) {
+			c.answered(m)
+		}, unsent: c.unsent, lost: c.lost, refused: func(error) func() { return c.lost() },
 	}
 }
 
@@ -54,7 +56,8 @@ func (c *methods) take(m *amqp.Message) {
 	default:
 		return
 	}
-	c.s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: ref, Msg: &transport.Message{Body: bodyOf(m)}})
+	c.s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: ref,
+		Msg: &transport.Message{Body: bodyOf(m)}})
 }
 
 // respond sends the answer to a call.

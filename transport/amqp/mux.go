@@ -11,15 +11,21 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Mux is a Transport whose sessions share one connection: a gateway's, for up to a thousand devices and modules of one hub. Each has its own session of AMQP, token, links
-// and errors, and a client's own loop, retry policy and status; what happens to one does not disturb the others. A device joins by opening its client and leaves by closing it, at any time. The connection is
-// made when the first joins and closed when the last leaves. When it is lost, all lose their sessions together; it is dialed once for all, and Options.Parallel devices at a time come back.
+// Mux is a Transport whose sessions share one connection: a gateway's, for up to a thousand devices
+// and modules of one hub. Each has its own session of AMQP, token, links and errors, and a client's
+// own loop, retry policy and status; what happens to one does not disturb the others. A device
+// joins by opening its client and leaves by closing it, at any time. The connection is made when
+// the first joins and closed when the last leaves. When it is lost, all lose their sessions
+// together; it is dialed once for all, and Options.Parallel devices at a time come back.
 //
-// The devices take turns on a connection that is slow: what it has in flight follows its rate. An answer is late when the hub has stopped answering what was sent before it, however long that takes.
-// A connection whose hub is silent while it owes an answer (Options.IdleTimeout) is lost for all.
+// The devices take turns on a connection that is slow: what it has in flight follows its rate. An
+// answer is late when the hub has stopped answering what was sent before it, however long that
+// takes. A connection whose hub is silent while it owes an answer (Options.IdleTimeout) is lost for
+// all.
 //
-// Devices prove themselves by CBS, so each needs credentials with Sign or Token; or, with Options.Addresses, the one that begins a dial does so for all, by SASL or certificate. A Mux is safe for
-// concurrent use. There is nothing to close.
+// Devices prove themselves by CBS, so each needs credentials with Sign or Token; or, with
+// Options.Addresses, the one that begins a dial does so for all, by SASL or certificate. A Mux is
+// safe for concurrent use. There is nothing to close.
 type Mux struct {
 	opt Options
 	err error // what Dial returns for wrong options
@@ -32,7 +38,8 @@ type Mux struct {
 	mu      sync.Mutex // guards what follows; held for memory only
 	conn    *connection
 	dialing *dialing // nil: no dial is under way
-	// After a dial that failed, no other device begins one to that host before until. A host is not held against the devices of another one, which may be mistyped.
+	// After a dial that failed, no other device begins one to that host before until. A host is not
+	// held against the devices of another one, which may be mistyped.
 	gap   time.Duration
 	until time.Time
 	last  *transport.Error
@@ -45,36 +52,48 @@ type Mux struct {
 
 var _ transport.Transport = (*Mux)(nil)
 
-// dialing is a dial on its way, on a goroutine of its own. It belongs to all who wait for it: it goes on for as long as one of them does, and for Options.OperationTimeout at most.
+// dialing is a dial on its way, on a goroutine of its own. It belongs to all who wait for it: it
+// goes on for as long as one of them does, and for Options.OperationTimeout at most.
 type dialing struct {
 	creds  *transport.Credentials // of the device that began it
 	cancel context.CancelCauseFunc
-	over   chan struct{}    // closed at its end
-	err    *transport.Error // why it failed; valid then. Guarded by Mux.mu when it made a connection, which may fail before it was of use
+	over   chan struct{} // closed at its end
+	// why it failed; valid then. Guarded by Mux.mu when it made a connection, which may fail before it
+	// was of use
+	err *transport.Error
 
 	conn    *connection // what it made; guarded by Mux.mu
 	waiters int         // guarded by Mux.mu; when the last one leaves, the dial ends, or what it made if nobody uses that
 }
 
-// After a failed dial of a shared connection the next one waits for this long, and twice as long after each further one, up to the second.
+// After a failed dial of a shared connection the next one waits for this long, and twice as long
+// after each further one, up to the second.
 const minGap, maxGap = time.Second, 30 * time.Second
 
-// NewMux returns a Mux with the given options, which are copied; nil means all defaults. Wrong options are reported by Dial, with Kind Invalid.
+// NewMux returns a Mux with the given options, which are copied; nil means all defaults. Wrong
+// options are reported by Dial, with Kind Invalid.
 func NewMux(o *Options) *Mux {
 	m := &Mux{news: make(chan struct{})}
 	m.opt, m.err = o.resolve()
 	if m.err == nil && m.opt.Addresses == nil && m.opt.Auth != AuthDefault && m.opt.Auth != CBS {
-		m.err = protocol.Invalid("options: Auth is " + m.opt.Auth.String() + ", by which one device only can be proved; a Mux needs CBS")
+		m.err = protocol.Invalid("options: Auth is " + m.opt.Auth.String() + ", by which one device only can be proved; a " +
+			"Mux needs CBS")
 	}
 	m.places = make(chan struct{}, max(1, m.opt.Parallel))
 	return m
 }
 
-// Dial makes the device a session of its own, on the connection that there is or on a new one. The errors are those of Transport.Dial, and Quota when Options.Devices have joined already, or as many as the peer allows.
+// Dial makes the device a session of its own, on the connection that there is or on a new one. The
+// errors are those of Transport.Dial, and Quota when Options.Devices have joined already, or as
+// many as the peer allows.
 //
-// There is one dial at a time, which all who come meanwhile wait for. It does not end with the device that began it, and fails with Timeout after Options.OperationTimeout. While the
-// hub cannot be reached, that device begins the next one, as its policy paces it, or another one when it has not done so for a while; the calls of the others wait for a success, and return
-// the latest failure when they have waited for 8 s. Their retries begin at once when the Mux is connected again (transport.Error.Passed). What the hub itself wants to be waited for is returned at once, as RetryAfter.
+// There is one dial at a time, which all who come meanwhile wait for. It does not end with the
+// device that began it, and fails with Timeout after Options.OperationTimeout. While the hub cannot
+// be reached, that device begins the next one, as its policy paces it, or another one when it has
+// not done so for a while; the calls of the others wait for a success, and return the latest
+// failure when they have waited for 8 s. Their retries begin at once when the Mux is connected
+// again (transport.Error.Passed). What the hub itself wants to be waited for is returned at once,
+// as RetryAfter.
 func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	if m.err != nil {
 		return nil, m.err
@@ -83,7 +102,8 @@ func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessio
 		return nil, protocol.Error(err)
 	}
 	if m.opt.Addresses == nil && cfg.Creds.Sign == nil && cfg.Creds.Token == nil {
-		return nil, protocol.Invalid("credentials have neither Sign nor Token, which a Mux needs; a device with a certificate needs a Transport of its own")
+		return nil, protocol.Invalid("credentials have neither Sign nor Token, which a Mux needs; a device with a " +
+			"certificate needs a Transport of its own")
 	}
 	s, err := m.join(ctx, cfg)
 	if err != nil {
@@ -92,8 +112,8 @@ func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessio
 	return s, nil
 }
 
-// untilConnected has the failure of a dial pass when the Mux is connected, if that is what was missing.
-// So a device does not add its own delay to the delay of the device that dials.
+// untilConnected has the failure of a dial pass when the Mux is connected, if that is what was
+// missing. So a device does not add its own delay to the delay of the device that dials.
 func (m *Mux) untilConnected(e *transport.Error) *transport.Error {
 	switch e.Kind {
 	case transport.Network, transport.Timeout, transport.Unavailable:
@@ -156,7 +176,8 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 	return s, nil
 }
 
-// prove is for each device. Without tokens, what proves the connection is only asked for when one is made.
+// prove is for each device. Without tokens, what proves the connection is only asked for when one
+// is made.
 func (m *Mux) prove(ctx context.Context, cfg *transport.Config) (l login, err error) {
 	if m.opt.Addresses != nil {
 		return login{auth: m.opt.auth(cfg.Creds)}, nil
@@ -168,11 +189,12 @@ func (m *Mux) prove(ctx context.Context, cfg *transport.Config) (l login, err er
 	return l, err
 }
 
-// placeLimit is after how long a device gives its place to the next one, though its token has not come from where it is made, or was not answered: those that take long do not hold up the others.
+// placeLimit is after how long a device gives its place to the next one, though its token has not
+// come from where it is made, or was not answered: those that take long do not hold up the others.
 const placeLimit = time.Second
 
-// inPlace runs f when there is a place for it. It calls told, unless that is nil, while it waits and
-// other devices get places.
+// inPlace runs f when there is a place for it. It calls told, unless that is nil, while it waits
+// and other devices get places.
 func (m *Mux) inPlace(ctx context.Context, told func(), f func() error) error {
 	if err := m.place(ctx, told); err != nil {
 		return err
@@ -209,12 +231,15 @@ func (m *Mux) place(ctx context.Context, told func()) error {
 	}
 }
 
-// awaitLimit is how long a device that must not dial waits for the one that may, before it is told why there is no connection: less than the DialTimeout of most, which would not know.
+// awaitLimit is how long a device that must not dial waits for the one that may, before it is told
+// why there is no connection: less than the DialTimeout of most, which would not know.
 const awaitLimit = 8 * time.Second
 
-// connection returns the one that lives, with the caller counted as a user of it, or the one that comes of a dial, which the caller waits for or begins. proof is the caller's, which
-// is asked for before a dial: a device that cannot prove itself does not begin one.
-func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proof func() (login, error)) (*connection, error) {
+// connection returns the one that lives, with the caller counted as a user of it, or the one that
+// comes of a dial, which the caller waits for or begins. proof is the caller's, which is asked for
+// before a dial: a device that cannot prove itself does not begin one.
+func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proof func() (login, error)) (*connection,
+	error) {
 	limit := time.Now().Add(awaitLimit)
 	proven := false
 	for ctx.Err() == nil {
@@ -273,17 +298,21 @@ func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proo
 	return nil, ctx.Err()
 }
 
-// livingLocked returns the connection if there is one, with one user more, or why there can be none now, or neither. mu is held.
+// livingLocked returns the connection if there is one, with one user more, or why there can be none
+// now, or neither. mu is held.
 func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
 	c := m.conn
 	switch {
 	case c == nil || c.gone():
 		return nil, nil
 	case c.host != creds.DialHost() && !c.accepted:
-		// It passes: by the next try that one was refused, as a device whose host is mistyped is, or accepted, which settles whose Mux it is.
-		return nil, &transport.Error{Kind: transport.Unavailable, Err: errors.New("a device of " + strconv.Quote(c.host) + " has connected this Mux and was not accepted there yet")}
+		// It passes: by the next try that one was refused, as a device whose host is mistyped is, or
+		// accepted, which settles whose Mux it is.
+		return nil, &transport.Error{Kind: transport.Unavailable, Err: errors.New("a device of " + strconv.Quote(c.host) +
+			" has connected this Mux and was not accepted there yet")}
 	case c.host != creds.DialHost():
-		return nil, protocol.Invalid("the devices of this Mux are connected to " + strconv.Quote(c.host) + ", this one belongs to " + strconv.Quote(creds.DialHost()) + "; give it another Mux")
+		return nil, protocol.Invalid("the devices of this Mux are connected to " + strconv.Quote(c.host) +
+			", this one belongs to " + strconv.Quote(creds.DialHost()) + "; give it another Mux")
 	case c.users >= m.opt.Devices:
 		return nil, &transport.Error{Kind: transport.Quota, Err: errFull}
 	case c.users >= c.places():
@@ -295,10 +324,12 @@ func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
 
 var (
 	errFull      = errors.New("the connection has as many devices as Options.Devices allows; use another Mux")
-	errNoChannel = errors.New("the connection has as many devices as the peer allows sessions of AMQP (channel-max); use another Mux")
+	errNoChannel = errors.New("the connection has as many devices as the peer allows sessions of AMQP (channel-max); " +
+		"use another Mux")
 )
 
-// heldLocked returns the failure for which the device must not dial now, and for how long. mu is held.
+// heldLocked returns the failure for which the device must not dial now, and for how long. mu is
+// held.
 func (m *Mux) heldLocked(creds *transport.Credentials) (*transport.Error, time.Duration) {
 	wait := time.Until(m.until)
 	if m.last == nil || wait <= 0 || m.host != creds.DialHost() || m.by == creds.Resource() {
@@ -347,7 +378,8 @@ func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, e
 }
 
 // errFewSessions is why a peer is of no use for a Mux.
-var errFewSessions = errors.New("the peer allows less than three sessions of AMQP on a connection (channel-max); give each device a Transport of its own")
+var errFewSessions = errors.New("the peer allows less than three sessions of AMQP on a connection (channel-max); " +
+	"give each device a Transport of its own")
 
 // dialed is the end of a dial, with what came of it.
 func (m *Mux) dialed(ctx context.Context, d *dialing, conn *connection, err error) {
@@ -383,8 +415,9 @@ func (m *Mux) tellLocked() {
 	m.news = make(chan struct{})
 }
 
-// failedLocked notes a failed dial, so that a thousand devices do not try the same one after the other. What no other try can mend is not noted: clients stop by themselves. Only the first failure
-// of a dial counts. mu is held.
+// failedLocked notes a failed dial, so that a thousand devices do not try the same one after the
+// other. What no other try can mend is not noted: clients stop by themselves. Only the first
+// failure of a dial counts. mu is held.
 func (m *Mux) failedLocked(d *dialing, err error) {
 	if d.err != nil {
 		return
@@ -400,7 +433,8 @@ func (m *Mux) failedLocked(d *dialing, err error) {
 	}
 }
 
-// wait waits for the end of a dial, or of ctx, of which the caller is one of the waiters, which it is not any more then. It returns the connection with the caller as a user, or why the caller
+// wait waits for the end of a dial, or of ctx, of which the caller is one of the waiters, which it
+// is not any more then. It returns the connection with the caller as a user, or why the caller
 // cannot have one; neither when the dial failed.
 func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials) (c *connection, err error) {
 	select {
@@ -440,8 +474,9 @@ func (m *Mux) accept(c *connection) {
 	}
 }
 
-// release takes a user off. The last one closes the connection. One that ended before it was of use to anybody counts as a dial that failed: a hub, or what stands before it, may take each connection
-// only to end it.
+// release takes a user off. The last one closes the connection. One that ended before it was of use
+// to anybody counts as a dial that failed: a hub, or what stands before it, may take each
+// connection only to end it.
 func (m *Mux) release(c *connection) {
 	m.mu.Lock()
 	c.users--
@@ -455,7 +490,8 @@ func (m *Mux) release(c *connection) {
 	}
 }
 
-// unusedLocked reports whether a connection has no user, and nobody who waited for its dial can become one. Whoever it says that to, which is one, closes it. mu is held.
+// unusedLocked reports whether a connection has no user, and nobody who waited for its dial can
+// become one. Whoever it says that to, which is one, closes it. mu is held.
 func (m *Mux) unusedLocked(c *connection) bool {
 	if c == nil || c.users > 0 || c.dial.waiters > 0 {
 		return false
@@ -466,7 +502,8 @@ func (m *Mux) unusedLocked(c *connection) bool {
 	return true
 }
 
-// hangUp closes a connection of a Mux's, and ends the context that it was dialed with, which functions of the options may go by.
+// hangUp closes a connection of a Mux's, and ends the context that it was dialed with, which
+// functions of the options may go by.
 func (c *connection) hangUp() {
 	c.close()
 	c.dial.cancel(nil)

@@ -74,7 +74,8 @@ func TestAThousandDevices(t *testing.T) {
 			if round == 0 {
 				runtime.GC()
 				runtime.ReadMemStats(&after)
-				t.Logf("%d devices that have sent: %d goroutines, %d KB of heap each with the hub's", n, runtime.NumGoroutine(), (int(after.HeapAlloc)-int(before.HeapAlloc))/n/1024)
+				t.Logf("%d devices that have sent: %d goroutines, %d KB of heap each with the hub's", n, runtime.NumGoroutine(),
+					(int(after.HeapAlloc)-int(before.HeapAlloc))/n/1024)
 			}
 			if round == 1 {
 				h.Drop("")
@@ -90,12 +91,14 @@ func TestAThousandDevices(t *testing.T) {
 	})
 }
 
-// A hub may take a connection and end it at once, with its reason. That is a failed dial, which the policy is asked about.
+// A hub may take a connection and end it at once, with its reason. That is a failed dial, which the
+// policy is asked about.
 func TestAConnectionThatIsEndedAtOnce(t *testing.T) {
 	for range 200 {
 		bubble(t, func(t *testing.T, h *hub) {
 			h.inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
-			c, err := device.New(h.CredsWith(t, ""), amqp.NewMux(h.options()), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+			c, err := device.New(h.CredsWith(t, ""), amqp.NewMux(h.options()),
+				&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 			require.NoError(t, err)
 			require.ErrorIs(t, c.Open(t.Context()), transport.Unavailable)
 			require.EqualValues(t, 1, h.dials.Load())
@@ -220,14 +223,17 @@ func TestAnOutageIsNotDialedByAll(t *testing.T) {
 			}
 		})
 		require.EqualValues(t, 1, h.dials.Load()-before-dials)
-		require.Less(t, time.Since(began), 11*time.Second, "no device waits for longer than its own policy says, which is 10 s at most")
+		require.Less(t, time.Since(began), 11*time.Second,
+			"no device waits for longer than its own policy says, which is 10 s at most")
 		each(all, func(_ int, c *device.Client) { _ = c.Close() })
 	})
 }
 
-// A hub, or a middlebox, that takes each connection and ends it before a device was accepted there, is dialed no more often than one that cannot be reached.
+// A hub, or a middlebox, that takes each connection and ends it before a device was accepted there,
+// is dialed no more often than one that cannot be reached.
 func TestConnectionsThatAreOfNoUseAreNotDialedByAll(t *testing.T) {
-	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil, "addresses": {Telemetry: "/devices/{device}/messages/events"}} {
+	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil,
+		"addresses": {Telemetry: "/devices/{device}/messages/events"}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				o := h.options()
@@ -280,7 +286,8 @@ func TestConnectionsThatAreOfNoUseAreNotDialedByAll(t *testing.T) {
 	}
 }
 
-// A function of the user's that ends its goroutine, as t.FailNow does, fails the dial that it was called for and no other one, and leaves nothing behind.
+// A function of the user's that ends its goroutine, as t.FailNow does, fails the dial that it was
+// called for and no other one, and leaves nothing behind.
 func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 	type exits struct {
 		options func(h *hub, o *amqp.Options, exit func()) // makes a function exit
@@ -405,7 +412,8 @@ func (exit exitTunnel) Open(_ context.Context, c net.Conn, _ amqp.Peer) (net.Con
 	return c, nil
 }
 
-// hole is a network that loses all packets while it is shut: a dial gets no answer, and otherwise takes half a second.
+// hole is a network that loses all packets while it is shut: a dial gets no answer, and otherwise
+// takes half a second.
 type hole struct {
 	shut  atomic.Bool
 	dials atomic.Int32 // begun
@@ -432,7 +440,8 @@ func (n *hole) options(h *hub) *amqp.Options {
 	return o
 }
 
-// An outage in which packets vanish: a dial hangs, instead of failing at once. It is one dial for all, and when the network is back no device cuts the dial that another one began.
+// An outage in which packets vanish: a dial hangs, instead of failing at once. It is one dial for
+// all, and when the network is back no device cuts the dial that another one began.
 func TestASilentOutageIsNotDialedByAll(t *testing.T) {
 	for _, spread := range []time.Duration{0, 30 * time.Second} {
 		t.Run(fmt.Sprint("spread ", spread), func(t *testing.T) {
@@ -472,7 +481,8 @@ func TestASilentOutageIsNotDialedByAll(t *testing.T) {
 					}
 					last = time.Since(began)
 				})
-				t.Logf("%d dials in %v; then %d, of which %d were cut; the first device back after %v, the last after %v", during, outage, network.dials.Load(), network.cut.Load(), first, last)
+				t.Logf("%d dials in %v; then %d, of which %d were cut; the first device back after %v, the last after %v", during,
+					outage, network.dials.Load(), network.cut.Load(), first, last)
 				require.LessOrEqual(t, during, int32(8), "20 s each, the waits between them, and one that a device had begun")
 				require.Zero(t, network.cut.Load())
 				require.LessOrEqual(t, network.dials.Load(), int32(2))
@@ -483,7 +493,8 @@ func TestASilentOutageIsNotDialedByAll(t *testing.T) {
 	}
 }
 
-// The device that began the dial is closed: the others go on waiting for what it began, and are not told of a failure that there was none.
+// The device that began the dial is closed: the others go on waiting for what it began, and are not
+// told of a failure that there was none.
 func TestTheDeviceThatDialsLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		var network hole
@@ -553,7 +564,8 @@ func TestADeviceWithAWrongHostDoesNotHoldUpTheOthers(t *testing.T) {
 		dial := o.Dial
 		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if host, _, _ := net.SplitHostPort(addr); host != h.HostName() {
-				return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}}
+				return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: host,
+					IsNotFound: true}}
 			}
 			return dial(ctx, network, addr)
 		}
@@ -642,13 +654,15 @@ func TestWhoMayNotJoin(t *testing.T) {
 	})
 }
 
-// A fleet on one connection, under faults that meet some of it and faults that meet all: nothing that was acknowledged is missing.
+// A fleet on one connection, under faults that meet some of it and faults that meet all: nothing
+// that was acknowledged is missing.
 func TestAFleetUnderFaults(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n, messages = 20, 100
 		all := fleet(t, h, amqp.NewMux(h.options()), n)
 		kinds := []testbroker.FaultKind{
-			testbroker.DetachAfterMessage, testbroker.EndOnMessage, testbroker.ReleaseMessage, testbroker.DropAfterPublish, testbroker.DetachOnMessage, testbroker.CloseOnMessage,
+			testbroker.DetachAfterMessage, testbroker.EndOnMessage, testbroker.ReleaseMessage, testbroker.DropAfterPublish,
+			testbroker.DetachOnMessage, testbroker.CloseOnMessage,
 			testbroker.ModifyMessage, testbroker.DropBeforePublish, testbroker.RefuseToken,
 		}
 		for i := range messages {
@@ -674,7 +688,8 @@ func TestAFleetUnderFaults(t *testing.T) {
 	})
 }
 
-// Devices that are closed while they join do not cost the others the links over which their tokens go.
+// Devices that are closed while they join do not cost the others the links over which their tokens
+// go.
 func TestDevicesThatGiveUpDoNotDisturbTheTokensOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
@@ -701,7 +716,8 @@ func TestDevicesThatGiveUpDoNotDisturbTheTokensOfOthers(t *testing.T) {
 	})
 }
 
-// Devices whose tokens are not answered do not hold up the others: neither those that join, nor all when the connection was lost.
+// Devices whose tokens are not answered do not hold up the others: neither those that join, nor all
+// when the connection was lost.
 func TestManyBadDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
@@ -729,7 +745,8 @@ func TestManyBadDevices(t *testing.T) {
 	})
 }
 
-// One device more than the peer allows sessions is refused, and does not cost the others their connection.
+// One device more than the peer allows sessions is refused, and does not cost the others their
+// connection.
 func TestMoreDevicesThanSessions(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := smallHub(t, 5)
@@ -755,7 +772,8 @@ func TestMoreDevicesThanSessions(t *testing.T) {
 	})
 }
 
-// crowded is a hub that allows 6 sessions on a connection, and options for it whose network keeps each end of a session for so long; for ever if that is negative.
+// crowded is a hub that allows 6 sessions on a connection, and options for it whose network keeps
+// each end of a session for so long; for ever if that is negative.
 func crowded(t *testing.T, late time.Duration) (*hub, *amqp.Options) {
 	h := smallHub(t, 5)
 	o := h.options()
@@ -774,7 +792,8 @@ func crowded(t *testing.T, late time.Duration) (*hub, *amqp.Options) {
 	return h, o
 }
 
-// Devices come and go faster than the hub ends their sessions: those that come wait, instead of costing all the connection.
+// Devices come and go faster than the hub ends their sessions: those that come wait, instead of
+// costing all the connection.
 func TestSessionsThatEndLate(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h, o := crowded(t, 4*time.Second)
@@ -794,9 +813,11 @@ func TestSessionsThatEndLate(t *testing.T) {
 	})
 }
 
-// The hub does not end them at all: a device for which there is no session left is told so, and the others keep the connection.
+// The hub does not end them at all: a device for which there is no session left is told so, and the
+// others keep the connection.
 func TestSessionsThatDoNotEnd(t *testing.T) {
-	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil, "addresses": {Telemetry: "/devices/{device}/messages/events"}} {
+	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil,
+		"addresses": {Telemetry: "/devices/{device}/messages/events"}} {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
 				h, o := crowded(t, -1)

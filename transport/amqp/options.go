@@ -20,13 +20,15 @@ import (
 type Auth uint8
 
 const (
-	// AuthDefault: CBS when the credentials make tokens, and nothing beyond the client certificate of TLS when they do not. With Addresses: PLAIN
-	// when Login is set, else ANONYMOUS.
+	// AuthDefault: CBS when the credentials make tokens, and nothing beyond the client certificate of
+	// TLS when they do not. With Addresses: PLAIN when Login is set, else ANONYMOUS.
 	AuthDefault Auth = iota
-	// CBS: the token is put to the hub over the open connection, and renewed there without a disconnect.
+	// CBS: the token is put to the hub over the open connection, and renewed there without a
+	// disconnect.
 	CBS
-	// Plain: SASL PLAIN, with what Login returns. Without Login: the hub's user name for the device, and the token. A hub closes the connection when the token
-	// runs out, so it is renewed by a new connection.
+	// Plain: SASL PLAIN, with what Login returns. Without Login: the hub's user name for the device,
+	// and the token. A hub closes the connection when the token runs out, so it is renewed by a new
+	// connection.
 	Plain
 	// External: SASL EXTERNAL; the client certificate of TLS says who it is.
 	External
@@ -36,7 +38,8 @@ const (
 	auths // number of ways
 )
 
-var authText = [auths]string{AuthDefault: "default", CBS: "CBS", Plain: "PLAIN", External: "EXTERNAL", Anonymous: "ANONYMOUS"}
+var authText = [auths]string{AuthDefault: "default", CBS: "CBS", Plain: "PLAIN", External: "EXTERNAL",
+	Anonymous: "ANONYMOUS"}
 
 // String names the way.
 func (a Auth) String() string {
@@ -46,8 +49,9 @@ func (a Auth) String() string {
 	return authText[a]
 }
 
-// Addresses are where a broker that is no hub takes and gives messages. "{device}" and "{module}" in them stand for the ids. Messages are sent as durable, so that
-// a broker with a queue that is durable too keeps over its restart what it has acknowledged.
+// Addresses are where a broker that is no hub takes and gives messages. "{device}" and "{module}"
+// in them stand for the ids. Messages are sent as durable, so that a broker with a queue that is
+// durable too keeps over its restart what it has acknowledged.
 type Addresses struct {
 	// Telemetry is the target to send to, such as "/queue/telemetry". Required.
 	Telemetry string
@@ -57,23 +61,29 @@ type Addresses struct {
 	twin, methods string // of a hub
 }
 
-// Options are the settings of a Transport or a Mux. The zero value and nil mean all defaults: TLS to port 5671 of the credentials' host.
+// Options are the settings of a Transport or a Mux. The zero value and nil mean all defaults: TLS
+// to port 5671 of the credentials' host.
 type Options struct {
-	// TLS is the base of each connection's TLS settings; it is cloned. Its ServerName defaults to Credentials.DialHost, its Time to the
-	// credentials' clock, its MinVersion to TLS 1.2. HTTP's names in its NextProtos do not count, since package net/http writes them into each Config that it is given: what is offered is
-	// the rest, and through a Tunnel http/1.1 alone. Nil: the system's roots and these defaults.
+	// TLS is the base of each connection's TLS settings; it is cloned. Its ServerName defaults to
+	// Credentials.DialHost, its Time to the credentials' clock, its MinVersion to TLS 1.2. HTTP's
+	// names in its NextProtos do not count, since package net/http writes them into each Config that
+	// it is given: what is offered is the rest, and through a Tunnel http/1.1 alone. Nil: the system's
+	// roots and these defaults.
 	TLS *tls.Config
-	// Plaintext leaves TLS out: for brokers on the same machine and for in-memory tests. Tokens cross the wire readable.
+	// Plaintext leaves TLS out: for brokers on the same machine and for in-memory tests. Tokens cross
+	// the wire readable.
 	Plaintext bool
-	// Certificate is asked for the client certificate at each dial, so that a renewed one is taken up: CertificateFiles reads files, any
-	// crypto.Signer as the PrivateKey lets the key stay in a secure element. It must end when ctx does. An *transport.Error or transport.Kind that it returns keeps
+	// Certificate is asked for the client certificate at each dial, so that a renewed one is taken up:
+	// CertificateFiles reads files, any crypto.Signer as the PrivateKey lets the key stay in a secure
+	// element. It must end when ctx does. An *transport.Error or transport.Kind that it returns keeps
 	// its Kind, any other error is Unauthorized. Nil: what TLS says.
 	Certificate func(ctx context.Context) (*tls.Certificate, error)
-	// Addr is the "host:port" to connect to. The certificate is still verified for Credentials.DialHost. Empty: DialHost, port
-	// 5671, with Plaintext 5672, with a Tunnel its own.
+	// Addr is the "host:port" to connect to. The certificate is still verified for
+	// Credentials.DialHost. Empty: DialHost, port 5671, with Plaintext 5672, with a Tunnel its own.
 	Addr string
-	// Dial makes the connection below TLS: the place for proxies (package netproxy), other network interfaces and networks in memory. It must end when ctx does. An
-	// *transport.Error that it returns keeps its Kind. Nil: a net.Dialer.
+	// Dial makes the connection below TLS: the place for proxies (package netproxy), other network
+	// interfaces and networks in memory. It must end when ctx does. An *transport.Error that it
+	// returns keeps its Kind. Nil: a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Tunnel carries AMQP within another protocol above TLS: package amqpws has WebSocket. Nil: none.
 	Tunnel Tunnel
@@ -82,43 +92,54 @@ type Options struct {
 	Auth Auth
 	// Login returns user name and password for SASL PLAIN. It is asked at each dial. Nil: see Plain.
 	Login func(ctx context.Context) (user, password string, err error)
-	// Addresses make the transport talk to a broker that is no hub: no CBS, no batches, no properties of links. Nil: a hub.
+	// Addresses make the transport talk to a broker that is no hub: no CBS, no batches, no properties
+	// of links. Nil: a hub.
 	Addresses *Addresses
 
-	// IdleTimeout is how long the hub may be silent before the connection counts as lost, 2 s at least. The hub is asked to say something each half of this. While
-	// it owes an answer the connection is lost after half of this, or after 10 s if that is longer, but not later than without. 0: 60 s.
+	// IdleTimeout is how long the hub may be silent before the connection counts as lost, 2 s at
+	// least. The hub is asked to say something each half of this. While it owes an answer the
+	// connection is lost after half of this, or after 10 s if that is longer, but not later than
+	// without. 0: 60 s.
 	IdleTimeout time.Duration
-	// WriteTimeout is how long a write may not get on before the connection counts as lost: the socket takes nothing
-	// of it, and the peer's TCP acknowledges nothing (Linux). While the peer sends something it has six times as long.
-	// Connections of Dial that have no method SetWriteBuffer, as a *net.TCPConn has, are given it for each 16 KB.
-	// 0: 10 s.
+	// WriteTimeout is how long a write may not get on before the connection counts as lost: the socket
+	// takes nothing of it, and the peer's TCP acknowledges nothing (Linux). While the peer sends
+	// something it has six times as long. Connections of Dial that have no method SetWriteBuffer, as a
+	// *net.TCPConn has, are given it for each 16 KB. 0: 10 s.
 	WriteTimeout time.Duration
-	// OperationTimeout bounds the wait for each answer of the hub to what opens or settles something: a session, a link, a token; and the dial of a Mux. It starts
-	// again while the hub answers what was sent before. 0: 20 s.
+	// OperationTimeout bounds the wait for each answer of the hub to what opens or settles something:
+	// a session, a link, a token; and the dial of a Mux. It starts again while the hub answers what
+	// was sent before. 0: 20 s.
 	OperationTimeout time.Duration
-	// CreditTimeout is how long the hub may leave a link without credit, while messages wait, before those are reported as Throttled. When it is
-	// the whole session of AMQP that may not send, the device's session ends instead, with Timeout. 0: 20 s.
+	// CreditTimeout is how long the hub may leave a link without credit, while messages wait, before
+	// those are reported as Throttled. When it is the whole session of AMQP that may not send, the
+	// device's session ends instead, with Timeout. 0: 20 s.
 	CreditTimeout time.Duration
-	// Batch is the most messages that travel in one transfer, up to 500: those that wait at the same moment go together, 24 KB of them or a larger one, and share one answer of the
-	// hub. 1: each goes alone, as a plain message, whose properties are in no order. 0: 100; with Addresses always 1.
+	// Batch is the most messages that travel in one transfer, up to 500: those that wait at the same
+	// moment go together, 24 KB of them or a larger one, and share one answer of the hub. 1: each goes
+	// alone, as a plain message, whose properties are in no order. 0: 100; with Addresses always 1.
 	Batch int
 
-	// ProductInfo is added to the name that the device gives itself to the hub (com.microsoft:client-version). Empty: nothing.
+	// ProductInfo is added to the name that the device gives itself to the hub
+	// (com.microsoft:client-version). Empty: nothing.
 	ProductInfo string
-	// ModelID is the Plug and Play model that the device says it follows, such as "dtmi:com:example:Thermostat;1". Empty: none.
+	// ModelID is the Plug and Play model that the device says it follows, such as
+	// "dtmi:com:example:Thermostat;1". Empty: none.
 	ModelID string
 
-	// Devices is the most that share the connection of a Mux, 1 to 8,000. 0: 1,000. A Transport does not look at it.
+	// Devices is the most that share the connection of a Mux, 1 to 8,000. 0: 1,000. A Transport does
+	// not look at it.
 	Devices int
-	// Parallel is how many devices of a Mux are authenticated at a time, so that a thousand that lost their connection do not come back in one burst. One whose token takes more than a second
-	// is not counted any more. 0: 16.
+	// Parallel is how many devices of a Mux are authenticated at a time, so that a thousand that lost
+	// their connection do not come back in one burst. One whose token takes more than a second is not
+	// counted any more. 0: 16.
 	Parallel int
 }
 
 // maxBatch is the most messages that a hub takes in a batch.
 const maxBatch = 500
 
-// resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first wrong field.
+// resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first
+// wrong field.
 func (o *Options) resolve() (Options, error) {
 	var r Options
 	if o != nil {
@@ -137,7 +158,8 @@ func (o *Options) resolve() (Options, error) {
 		*d.value = timespan.Cap(*d.value)
 		switch {
 		case *d.value < 0:
-			return r, protocol.Invalid("options: " + d.name + " is negative; give a positive duration, or 0 for " + d.def.String())
+			return r, protocol.Invalid("options: " + d.name + " is negative; give a positive duration, or 0 for " +
+				d.def.String())
 		case *d.value == 0:
 			*d.value = d.def
 		}
@@ -159,7 +181,8 @@ func (o *Options) resolve() (Options, error) {
 	} {
 		switch {
 		case *d.value < 0 || *d.value > d.most:
-			return r, protocol.Invalid("options: " + d.name + " is " + strconv.Itoa(*d.value) + "; give 1 to " + strconv.Itoa(d.most) + ", or 0 for " + strconv.Itoa(d.def))
+			return r, protocol.Invalid("options: " + d.name + " is " + strconv.Itoa(*d.value) + "; give 1 to " +
+				strconv.Itoa(d.most) + ", or 0 for " + strconv.Itoa(d.def))
 		case *d.value == 0:
 			*d.value = d.def
 		}
@@ -170,22 +193,27 @@ func (o *Options) resolve() (Options, error) {
 	case r.Addresses != nil && r.Addresses.Telemetry == "":
 		return r, protocol.Invalid("options: Addresses has no Telemetry; give the address to send to")
 	case r.Addresses != nil && r.Auth == CBS:
-		return r, protocol.Invalid("options: Auth is CBS, which brokers with Addresses of their own do not have; use Plain, External or Anonymous")
+		return r, protocol.Invalid("options: Auth is CBS, which brokers with Addresses of their own do not have; use " +
+			"Plain, External or Anonymous")
 	case r.Login != nil && r.Auth != Plain && (r.Auth != AuthDefault || r.Addresses == nil):
 		return r, protocol.Invalid("options: Login is set, but Auth is " + r.Auth.String() + "; set Auth to Plain")
 	case r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:"):
-		return r, protocol.Invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is no model; give one such as \"dtmi:com:example:Thermostat;1\"")
+		return r, protocol.Invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is no model; give one such as " +
+			"\"dtmi:com:example:Thermostat;1\"")
 	}
 	// What cannot be encoded into an attach or open would cost the whole connection.
 	texts := []struct{ name, value string }{{"ProductInfo", r.ProductInfo}, {"ModelID", r.ModelID}}
 	if a := r.Addresses; a != nil {
 		own := *a
 		r.Addresses = &own
-		texts = append(texts, []struct{ name, value string }{{"Addresses.Telemetry", a.Telemetry}, {"Addresses.Commands", a.Commands}}...)
+		texts = append(texts, []struct {
+			name, value string
+		}{{"Addresses.Telemetry", a.Telemetry}, {"Addresses.Commands", a.Commands}}...)
 	}
 	for _, f := range texts {
 		if len(f.value) > maxInfo {
-			return r, protocol.Invalid("options: " + f.name + " has " + strconv.Itoa(len(f.value)) + " bytes; give " + strconv.Itoa(maxInfo) + " at most")
+			return r, protocol.Invalid("options: " + f.name + " has " + strconv.Itoa(len(f.value)) + " bytes; give " +
+				strconv.Itoa(maxInfo) + " at most")
 		}
 		if !utf8.ValidString(f.value) {
 			return r, protocol.Invalid("options: " + f.name + " is not valid UTF-8")
@@ -204,7 +232,8 @@ const maxInfo = 1024
 
 // below is how to connect.
 func (o *Options) below() way.Options {
-	return way.Options{Protocol: &protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial, Tunnel: o.Tunnel, WriteTimeout: o.WriteTimeout}
+	return way.Options{Protocol: &protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr,
+		Dial: o.Dial, Tunnel: o.Tunnel, WriteTimeout: o.WriteTimeout}
 }
 
 // auth is how these credentials are proved.
@@ -232,7 +261,8 @@ func (o *Options) addresses(creds *transport.Credentials) Addresses {
 	if creds.ModuleID != "" {
 		path = string(percent.Append([]byte(path+"/modules/"), creds.ModuleID))
 	}
-	return Addresses{path + "/messages/events", path + "/messages/devicebound", path + "/twin", path + "/methods/devicebound"}
+	return Addresses{path + "/messages/events", path + "/messages/devicebound", path + "/twin",
+		path + "/methods/devicebound"}
 }
 
 // userName is the hub's for an identity, in SASL PLAIN.

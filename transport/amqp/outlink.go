@@ -13,11 +13,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// outLink is a link that sends, with its transfers in flight. One goroutine, the reaper, collects the hub's answers to all of them; another one sends. The reaper starts with a transfer, and
-// ends when there was none for a while.
+// outLink is a link that sends, with its transfers in flight. One goroutine, the reaper, collects
+// the hub's answers to all of them; another one sends. The reaper starts with a transfer, and ends
+// when there was none for a while.
 //
-// The library hands out a receipt for each transfer, which can be waited for, and calls a function for each answer, without saying to what. So the reaper waits for the oldest
-// receipt; the function pokes it when there may be news of another one, and counts. Answers may come in any order.
+// The library hands out a receipt for each transfer, which can be waited for, and calls a function
+// for each answer, without saying to what. So the reaper waits for the oldest receipt; the function
+// pokes it when there may be news of another one, and counts. Answers may come in any order.
 type outLink struct {
 	s      *session
 	sender *amqp.Sender
@@ -74,7 +76,8 @@ func (f *flight) free() {
 // openOutLink opens the link for telemetry.
 func (s *session) openOutLink() (*outLink, error) {
 	l := &outLink{
-		s: s, news: make(chan struct{}, 1), more: make(chan struct{}, 1), landed: make(chan struct{}, 1), over: make(chan struct{}),
+		s: s, news: make(chan struct{}, 1), more: make(chan struct{}, 1), landed: make(chan struct{}, 1),
+		over: make(chan struct{}),
 	}
 	var err error
 	l.under, err = s.attach(func(ctx context.Context, under *amqp.Session) (err error) {
@@ -97,7 +100,8 @@ func (s *session) openOutLink() (*outLink, error) {
 	return l, nil
 }
 
-// letGo has the library let go of who sends on a link whose session ends. When it could not write, it waits for the link, which may be gone by then, or for this (go-amqp 1.7, Sender.send).
+// letGo has the library let go of who sends on a link whose session ends. When it could not write,
+// it waits for the link, which may be gone by then, or for this (go-amqp 1.7, Sender.send).
 func letGo(link *amqp.Sender) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -153,7 +157,8 @@ func (l *outLink) halt() {
 	poke(l.more)
 }
 
-// abandon ends the reaper and returns all that was in flight, in the order of sending. From a link that is gone the answers that came before are still taken.
+// abandon ends the reaper and returns all that was in flight, in the order of sending. From a link
+// that is gone the answers that came before are still taken.
 func (l *outLink) abandon(gone bool) []transport.Item {
 	if gone {
 		l.ending.Store(true)
@@ -200,7 +205,8 @@ func (l *outLink) reap() {
 	}
 }
 
-// rest waits until there is something in flight. False: there was nothing for so long that the reaper has retired.
+// rest waits until there is something in flight. False: there was nothing for so long that the
+// reaper has retired.
 func (l *outLink) rest(idle *linger) bool {
 	select {
 	case <-l.more:
@@ -243,7 +249,8 @@ func (l *outLink) gather() {
 const (
 	// passes is how often scan looks at all flights: a look misses each answer half of the time.
 	passes = 64
-	// looks is how often it looks at the oldest, which is the one that is answered, if the hub does that in order.
+	// looks is how often it looks at the oldest, which is the one that is answered, if the hub does
+	// that in order.
 	looks = 8
 )
 

@@ -12,16 +12,19 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// pair is a link out and a link in that belong together: those for the twin, and those for methods. They are opened when they are needed first. A goroutine
-// receives as long as they live; another one sends while there is something to send. A pair that is lost is opened again, as the link for commands is.
+// pair is a link out and a link in that belong together: those for the twin, and those for methods.
+// They are opened when they are needed first. A goroutine receives as long as they live; another
+// one sends while there is something to send. A pair that is lost is opened again, as the link for
+// commands is.
 type pair struct {
 	s       *session
 	name    string // begins the correlation id that tells the hub that both belong together
 	address string // empty: there is none
 	wait    amqp.SenderSettleMode
 	take    func(m *amqp.Message)
-	opened  func(again bool)              // the pair is open, before that is told to those who asked for it; may be nil
-	lost    func() (tell func())          // what was under way is; mu is held, and not when the result is called; may be nil
+	opened  func(again bool) // the pair is open, before that is told to those who asked for it; may be nil
+	// what was under way is; mu is held, and not when the result is called; may be nil
+	lost    func() (tell func())
 	given   func(*amqp.Message)           // a message was sent; may be nil
 	unsent  func(*amqp.Message, error)    // a message cannot be sent on any link
 	refused func(err error) (tell func()) // the pair is not to be had; as lost; may be nil
@@ -43,7 +46,8 @@ type grant struct {
 	err  error
 }
 
-// settle notes that one of the links is open, or is not to be had, and replies to the request when it was the last.
+// settle notes that one of the links is open, or is not to be had, and replies to the request when
+// it was the last.
 func (s *session) settle(g *grant, err error) {
 	s.mu.Lock()
 	if g.err == nil {
@@ -127,7 +131,8 @@ func (p *pair) flush() {
 	}
 }
 
-// lastWordsLimit is how long a session that is ended in good order lets out what it was given before. The network takes it at once, or is silent.
+// lastWordsLimit is how long a session that is ended in good order lets out what it was given
+// before. The network takes it at once, or is silent.
 const lastWordsLimit = 100 * time.Millisecond
 
 // lastWords waits until what was queued is sent.
@@ -245,10 +250,12 @@ func (p *pair) attach() (in *amqp.Receiver, under *amqp.Session, err error) {
 	properties["com.microsoft:channel-correlation-id"] = p.name + ":" + newUUID()
 	var out *amqp.Sender
 	under, err = s.attach(func(ctx context.Context, under *amqp.Session) (err error) {
-		if out, err = under.NewSender(ctx, p.address, &amqp.SenderOptions{SettlementMode: &p.wait, Properties: properties}); err != nil {
+		if out, err = under.NewSender(ctx, p.address, &amqp.SenderOptions{SettlementMode: &p.wait,
+			Properties: properties}); err != nil {
 			return err
 		}
-		if in, err = under.NewReceiver(ctx, p.address, &amqp.ReceiverOptions{Credit: pairCredit, Properties: properties}); err != nil {
+		if in, err = under.NewReceiver(ctx, p.address, &amqp.ReceiverOptions{Credit: pairCredit,
+			Properties: properties}); err != nil {
 			letGo(out) // half a pair is of no use, and would stay for as long as the session does
 		}
 		return err
@@ -268,8 +275,10 @@ func newUUID() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// lookEvery is how often the link out is looked at while nothing comes in. The library does not tell that it is lost before something is sent, which a device that only listens never
-// does, and without it the hub neither tells of changes nor calls methods. It is the same for a link for telemetry that is idle; see idleLinks.
+// lookEvery is how often the link out is looked at while nothing comes in. The library does not
+// tell that it is lost before something is sent, which a device that only listens never does, and
+// without it the hub neither tells of changes nor calls methods. It is the same for a link for
+// telemetry that is idle; see idleLinks.
 const lookEvery = 10 * time.Second
 
 // receive takes what comes until a link is gone.

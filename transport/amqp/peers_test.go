@@ -35,9 +35,10 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
-				creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-					return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=secret")}, nil
-				}}
+				creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d",
+					Token: func(context.Context) (transport.Token, error) {
+						return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=secret")}, nil
+					}}
 				_, err := amqp.New(&amqp.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 					near, far := memconn.Pair("near", "far")
 					go func() {
@@ -61,7 +62,8 @@ func TestFaultsOfTheConnection(t *testing.T) {
 		_, err := tryStart(t, amqp.New(&amqp.Options{Dial: h.DialAMQPTLSPort}), h.CredsWith(t, ""))
 		require.ErrorIs(t, err, transport.Untrusted)
 		for kind, want := range map[testbroker.FaultKind]transport.Kind{
-			testbroker.NotTLS: transport.Protocol, testbroker.CutHandshake: transport.Network, testbroker.OldTLS: transport.Unsupported, testbroker.ExpiredCertificate: transport.Untrusted,
+			testbroker.NotTLS: transport.Protocol, testbroker.CutHandshake: transport.Network,
+			testbroker.OldTLS: transport.Unsupported, testbroker.ExpiredCertificate: transport.Untrusted,
 		} {
 			h.inject(testbroker.Fault{Kind: kind})
 			_, err := tryStart(t, amqp.New(&amqp.Options{Dial: h.DialAMQPTLSPort, TLS: h.ClientTLS()}), h.CredsWith(t, ""))
@@ -84,7 +86,8 @@ func TestAGateway(t *testing.T) {
 		var dialed string
 		tlsConfig := h.ClientTLS()
 		tlsConfig.ServerName = ""
-		r, err := tryStart(t, amqp.New(&amqp.Options{TLS: tlsConfig, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		r, err := tryStart(t, amqp.New(&amqp.Options{TLS: tlsConfig, Dial: func(ctx context.Context, network,
+			addr string) (net.Conn, error) {
 			dialed = addr
 			return h.DialAMQPTLSPort(ctx, network, addr)
 		}}), &creds)
@@ -98,7 +101,8 @@ func TestAGateway(t *testing.T) {
 func TestAMutePeer(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		for _, fault := range []testbroker.Fault{
-			{Kind: testbroker.NoConnack}, {Kind: testbroker.SlowConnack, Delay: time.Hour}, {Kind: testbroker.MuteHandshake}, {Kind: testbroker.NoToken},
+			{Kind: testbroker.NoConnack}, {Kind: testbroker.SlowConnack, Delay: time.Hour}, {Kind: testbroker.MuteHandshake},
+			{Kind: testbroker.NoToken},
 		} {
 			in := h.inject(fault)
 			o := h.options()
@@ -116,7 +120,8 @@ func TestAMutePeer(t *testing.T) {
 	})
 }
 
-// A peer that allows too few sessions of AMQP on a connection is told from one that allows just enough, and answers no begin.
+// A peer that allows too few sessions of AMQP on a connection is told from one that allows just
+// enough, and answers no begin.
 func TestAPeerWithFewSessions(t *testing.T) {
 	dial := func(highest uint16) func(context.Context, string, string) (net.Conn, error) {
 		return func(context.Context, string, string) (net.Conn, error) {
@@ -125,7 +130,8 @@ func TestAPeerWithFewSessions(t *testing.T) {
 				defer far.Close()
 				header := wire.ProtocolHeader(wire.ProtocolAMQP)
 				_, _ = io.ReadFull(far, make([]byte, wire.HeaderSize))
-				open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "few", MaxFrameSize: 1 << 16, ChannelMax: highest}, nil)
+				open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "few", MaxFrameSize: 1 << 16, ChannelMax: highest},
+					nil)
 				if err != nil {
 					panic(err)
 				}
@@ -145,11 +151,13 @@ func TestAPeerWithFewSessions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for highest := range c.least + 1 {
 				bounded.Test(t, func(t *testing.T) {
-					creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
-						return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=y")}, nil
-					}}
+					creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d",
+						Token: func(context.Context) (transport.Token, error) {
+							return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=y")}, nil
+						}}
 					began := time.Now()
-					_, err := c.transport(&amqp.Options{Plaintext: true, Dial: dial(highest)}).Dial(t.Context(), &transport.Config{Creds: creds})
+					_, err := c.transport(&amqp.Options{Plaintext: true, Dial: dial(highest)}).Dial(t.Context(),
+						&transport.Config{Creds: creds})
 					if highest == c.least {
 						require.Equal(t, transport.Timeout, transport.KindOf(err), "%v", err)
 						return

@@ -142,14 +142,17 @@ func (p *puppet) hear() bool {
 		p.channel = f.Channel
 		p.reply(f.Channel, &wire.Begin{RemoteChannel: wire.Some(f.Channel), IncomingWindow: 1000, OutgoingWindow: 1000})
 	case *wire.Attach:
-		p.reply(f.Channel, &wire.Attach{Name: m.Name, Handle: m.Handle, Role: !m.Role, RcvSettleMode: uint8(p.n(2)), Source: m.Source, Target: m.Target})
+		p.reply(f.Channel, &wire.Attach{Name: m.Name, Handle: m.Handle, Role: !m.Role, RcvSettleMode: uint8(p.n(2)),
+			Source: m.Source, Target: m.Target})
 		if m.Role == wire.RoleSender {
-			p.reply(f.Channel, &wire.Flow{NextIncomingID: some(0), IncomingWindow: 1000, OutgoingWindow: 1000, Handle: some(m.Handle), DeliveryCount: some(0), LinkCredit: some(1000)})
+			p.reply(f.Channel, &wire.Flow{NextIncomingID: some(0), IncomingWindow: 1000, OutgoingWindow: 1000,
+				Handle: some(m.Handle), DeliveryCount: some(0), LinkCredit: some(1000)})
 		}
 	case *wire.Transfer:
 		p.sent++
 		if p.answer && m.DeliveryID.OK {
-			p.reply(f.Channel, &wire.Disposition{Role: wire.RoleReceiver, First: m.DeliveryID.V, Settled: true, State: &wire.Accepted{}})
+			p.reply(f.Channel, &wire.Disposition{Role: wire.RoleReceiver, First: m.DeliveryID.V, Settled: true,
+				State: &wire.Accepted{}})
 		}
 	case *wire.Detach:
 		p.reply(f.Channel, &wire.Detach{Handle: m.Handle, Closed: true})
@@ -267,7 +270,8 @@ func (p *puppet) valid() []byte {
 		}
 		m, payload = t, p.message()
 	case k < 55:
-		f := &wire.Flow{NextIncomingID: some(h.transfers), IncomingWindow: 1000, OutgoingWindow: 1000, Echo: p.n(4) == 0, Drain: p.n(8) == 0}
+		f := &wire.Flow{NextIncomingID: some(h.transfers), IncomingWindow: 1000, OutgoingWindow: 1000, Echo: p.n(4) == 0,
+			Drain: p.n(8) == 0}
 		if p.n(4) == 0 {
 			f.NextIncomingID = wire.Opt[uint32]{}
 		}
@@ -339,7 +343,8 @@ func (p *puppet) state() wire.DeliveryState {
 func (p *puppet) message() []byte {
 	m := &wire.Message{}
 	if p.n(2) == 0 {
-		m.MessageAnnotations = wire.Map{{Key: wire.Symbol("x-opt-sequence-number"), Value: p.value(3)}, {Key: wire.Symbol("iothub-enqueuedtime"), Value: p.value(3)}}
+		m.MessageAnnotations = wire.Map{{Key: wire.Symbol("x-opt-sequence-number"), Value: p.value(3)},
+			{Key: wire.Symbol("iothub-enqueuedtime"), Value: p.value(3)}}
 	}
 	if p.n(2) == 0 {
 		m.ApplicationProperties = wire.Map{{Key: "a", Value: p.value(0)}}
@@ -407,7 +412,8 @@ func (p *puppet) value(depth int) any {
 		v := p.value(depth - 1)
 		return wire.Array{v, v}
 	}
-	code := []any{uint64(0x24), uint64(0x1d), uint64(0x27), uint64(0x2b), uint64(0x70), uint64(0x110), uint64(1 << 40), wire.Symbol("amqp:accepted:list")}[p.n(8)]
+	code := []any{uint64(0x24), uint64(0x1d), uint64(0x27), uint64(0x2b), uint64(0x70), uint64(0x110), uint64(1 << 40),
+		wire.Symbol("amqp:accepted:list")}[p.n(8)]
 	return &wire.Described{Descriptor: code, Value: p.value(depth - 1)}
 }
 
@@ -475,7 +481,8 @@ func (a *audience) Deliver(d *transport.Delivery) bool {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.session.Do(&transport.Request{Op: transport.OpSettle, Ref: slices.Clone(d.Ref), Outcome: transport.Outcome(d.Ref[len(d.Ref)-1] % 3)})
+	a.session.Do(&transport.Request{Op: transport.OpSettle, Ref: slices.Clone(d.Ref),
+		Outcome: transport.Outcome(d.Ref[len(d.Ref)-1] % 3)})
 	return true
 }
 
@@ -508,7 +515,8 @@ func play(t testing.TB, p *puppet, what func() string) {
 	if p.wild {
 		dial, dialed = context.WithTimeout(ctx, wildLimit)
 	}
-	made, err := tr.Dial(dial, &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}, Window: 16, Queue: 8, Sink: a})
+	made, err := tr.Dial(dial, &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}, Window: 16,
+		Queue: 8, Sink: a})
 	dialed()
 	if err != nil {
 		if !p.wild {
@@ -638,7 +646,8 @@ func TestMutatedFramesDoNoHarm(t *testing.T) {
 		play(t, p, func() string { return fmt.Sprintf("HUBLINE_PAIR_SEED=%d, said %x", seed, p.script) })
 		passed, refused, dialogues = passed+p.passed, refused+p.refused, dialogues+1
 	}
-	t.Logf("%d frames in %d dialogues: the library got %d, the screen refused %d", passed+refused, dialogues, passed, refused)
+	t.Logf("%d frames in %d dialogues: the library got %d, the screen refused %d", passed+refused, dialogues, passed,
+		refused)
 	if passed < total/20 && !t.Failed() {
 		t.Errorf("only %d of %d frames reached the library", passed, passed+refused)
 	}

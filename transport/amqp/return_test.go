@@ -15,7 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// After an outage all devices are back right after the one that dials, which waits for its own policy at most.
+// After an outage all devices are back right after the one that dials, which waits for its own
+// policy at most.
 func TestAllAreBackWithTheDeviceThatDials(t *testing.T) {
 	for _, out := range []time.Duration{20 * time.Second, 97 * time.Second, 5 * time.Minute, 22 * time.Minute} {
 		t.Run(fmt.Sprint("after ", out), func(t *testing.T) {
@@ -55,7 +56,8 @@ func TestAllAreBackWithTheDeviceThatDials(t *testing.T) {
 				all := take()
 				require.Len(t, all, n)
 				first, last := all[0], all[n-1]
-				t.Logf("%d dials during the outage; after it the first was back in %v, the last in %v", during, first.Sub(began), last.Sub(began))
+				t.Logf("%d dials during the outage; after it the first was back in %v, the last in %v", during, first.Sub(began),
+					last.Sub(began))
 				require.LessOrEqual(t, first.Sub(began), 10*time.Second, "its own delay")
 				require.LessOrEqual(t, last.Sub(first), time.Second, "not their own delays in addition")
 				require.EqualValues(t, 1, h.dials.Load()-before-during)
@@ -64,8 +66,8 @@ func TestAllAreBackWithTheDeviceThatDials(t *testing.T) {
 	}
 }
 
-// A connection that dies in silence is lost for all its devices half of IdleTimeout after an answer was due, as it
-// is over the other transports after AckTimeout.
+// A connection that dies in silence is lost for all its devices half of IdleTimeout after an answer
+// was due, as it is over the other transports after AckTimeout.
 func TestASharedConnectionThatFallsSilent(t *testing.T) {
 	for name, send := range map[string]func(i int) bool{
 		"all send":  func(int) bool { return true },

@@ -354,9 +354,9 @@ func (h *half) byPeer(handle uint32) *halfLink {
 	return nil
 }
 
-// attach notes an attach. The receiver decides when it settles [2.6.12, 2.7.3], and this side settles
-// with its first disposition. A library that is told otherwise by the sender waits for its answer to
-// each disposition, for ever, and keeps the numbers of aborted deliveries.
+// attach notes an attach. The receiver decides when it settles [2.6.12, 2.7.3], and this side
+// settles with its first disposition. A library that is told otherwise by the sender waits for its
+// answer to each disposition, for ever, and keeps the numbers of aborted deliveries.
 func (h *half) attach(f *inFrame) *violation {
 	const first = 0
 	const name, handle, role, settleMode, source, target, initialCount = 0, 1, 2, 4, 5, 6, 9
@@ -475,7 +475,8 @@ func (s *screen) transferLocked(h *half, f *inFrame) *violation {
 	case f.null(messageFormat):
 		return f.bad(messageFormat, "missing")
 	case id == math.MaxUint32:
-		return f.bad(deliveryID, "%d, the last number that there is", id) // the library never stops counting when it settles it
+		// the library never stops counting when it settles it
+		return f.bad(deliveryID, "%d, the last number that there is", id)
 	case h.in.any && id != h.in.next:
 		return f.bad(deliveryID, "%d, not %d", id, h.in.next)
 	case int32(l.limit-l.received) <= 0:
@@ -516,9 +517,9 @@ func (s *screen) transferLocked(h *half, f *inFrame) *violation {
 	return checkMessage(payload)
 }
 
-// disposition notes a disposition. The library walks from the first to the last number of the range,
-// so the range shrinks to the unsettled deliveries in it. A disposition of other deliveries, settled
-// or never sent, is left out: rhea sends such for deliveries of an earlier session.
+// disposition notes a disposition. The library walks from the first to the last number of the
+// range, so the range shrinks to the unsettled deliveries in it. A disposition of other deliveries,
+// settled or never sent, is left out: rhea sends such for deliveries of an earlier session.
 func (h *half) disposition(f *inFrame) (pass bool, bad *violation) {
 	const role, first, last, settled = 0, 1, 2, 3
 	set := &h.in

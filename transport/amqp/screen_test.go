@@ -48,11 +48,15 @@ func newTalk(t testing.TB) *talk {
 	s.good(0, &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9})
 	s.saying(1, &wire.Begin{IncomingWindow: 5000, OutgoingWindow: 5000})
 	s.good(1, &wire.Begin{RemoteChannel: wire.Some(uint16(1)), IncomingWindow: 5000, OutgoingWindow: 5000})
-	s.saying(1, &wire.Attach{Name: "out", Handle: 0, Role: wire.RoleSender, Source: &wire.Source{}, Target: &wire.Target{}})
-	s.good(1, &wire.Attach{Name: "out", Handle: 10, Role: wire.RoleReceiver, Source: &wire.Source{}, Target: &wire.Target{}})
-	s.saying(1, &wire.Attach{Name: "in", Handle: 1, Role: wire.RoleReceiver, Source: &wire.Source{}, Target: &wire.Target{}})
+	s.saying(1, &wire.Attach{Name: "out", Handle: 0, Role: wire.RoleSender, Source: &wire.Source{},
+		Target: &wire.Target{}})
+	s.good(1, &wire.Attach{Name: "out", Handle: 10, Role: wire.RoleReceiver, Source: &wire.Source{},
+		Target: &wire.Target{}})
+	s.saying(1, &wire.Attach{Name: "in", Handle: 1, Role: wire.RoleReceiver, Source: &wire.Source{},
+		Target: &wire.Target{}})
 	s.good(1, &wire.Attach{Name: "in", Handle: 11, Role: wire.RoleSender, Source: &wire.Source{}, Target: &wire.Target{}})
-	s.saying(1, &wire.Flow{IncomingWindow: 5000, OutgoingWindow: 5000, Handle: wire.Some(uint32(1)), DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(5))})
+	s.saying(1, &wire.Flow{IncomingWindow: 5000, OutgoingWindow: 5000, Handle: wire.Some(uint32(1)),
+		DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(5))})
 	return s
 }
 
@@ -70,7 +74,8 @@ func (s *talk) saying(channel uint16, p wire.Performative) { s.say(encode(s.t, c
 func (s *talk) send(n int) {
 	first := s.local[1].out.next
 	for i := range n {
-		s.say(encode(s.t, 1, &wire.Transfer{DeliveryID: wire.Some(first + uint32(i)), DeliveryTag: []byte{1}, MessageFormat: wire.Some(uint32(0))}, []byte("x")))
+		s.say(encode(s.t, 1, &wire.Transfer{DeliveryID: wire.Some(first + uint32(i)), DeliveryTag: []byte{1},
+			MessageFormat: wire.Some(uint32(0))}, []byte("x")))
 	}
 }
 
@@ -128,12 +133,14 @@ func unhex(t testing.TB, text string) []byte {
 
 // delivery is the first transfer of a message.
 func delivery(id uint32, more bool) *wire.Transfer {
-	return &wire.Transfer{Handle: 11, DeliveryID: wire.Some(id), DeliveryTag: []byte{1}, MessageFormat: wire.Some(uint32(0)), More: more}
+	return &wire.Transfer{Handle: 11, DeliveryID: wire.Some(id), DeliveryTag: []byte{1},
+		MessageFormat: wire.Some(uint32(0)), More: more}
 }
 
 func TestMessagesAreCheckedWhole(t *testing.T) {
 	good, err := wire.AppendMessage(nil, &wire.Message{
-		MessageAnnotations: wire.Map{{Key: wire.Symbol("k"), Value: wire.List{nil, wire.Map{{Key: "a", Value: uint32(1)}}}}}, Data: [][]byte{[]byte("hello")},
+		MessageAnnotations: wire.Map{{Key: wire.Symbol("k"), Value: wire.List{nil, wire.Map{{Key: "a", Value: uint32(1)}}}}},
+		Data:               [][]byte{[]byte("hello")},
 	})
 	require.NoError(t, err)
 	type say struct {
@@ -145,32 +152,49 @@ func TestMessagesAreCheckedWhole(t *testing.T) {
 		say []say
 		bad string // the last one
 	}{
-		"good":                 {[]say{{delivery(7, false), good}}, ""},
-		"poison":               {[]say{{delivery(7, false), poison}}, "key"},
-		"deep poison":          {[]say{{delivery(7, false), deepPoison}}, "key"},
-		"poison in parts":      {[]say{{delivery(7, true), poison[:5]}, {rest, poison[5:]}}, "key"},
-		"good in parts":        {[]say{{delivery(7, true), good[:5]}, {rest, good[5:]}, {delivery(8, false), good}}, ""},
-		"aborted":              {[]say{{delivery(7, true), poison}, {&wire.Transfer{Handle: 11, Aborted: true}, nil}, {delivery(8, false), good}}, ""},
-		"given up":             {[]say{{delivery(7, true), good[:5]}, {delivery(8, false), good}}, "delivery-id: 8 before the end of 7"},
-		"out of sequence":      {[]say{{delivery(7, false), good}, {delivery(9, false), good}}, "delivery-id: 9, not 8"},
-		"without id":           {[]say{{rest, good}}, "delivery-id: missing"},
-		"without tag":          {[]say{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)), MessageFormat: wire.Some(uint32(0))}, good}}, "delivery-tag: missing"},
-		"without format":       {[]say{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)), DeliveryTag: []byte{1}}, good}}, "message-format: missing"},
-		"a long tag":           {[]say{{&wire.Transfer{Handle: 11, DeliveryTag: make([]byte, 33)}, good}}, "delivery-tag: 33 is not from 0 to 32"},
-		"resumed":              {[]say{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)), Resume: true}, good}}, "resume"},
-		"on no link":           {[]say{{&wire.Transfer{Handle: 12}, good}}, "handle: 12, which is not in use"},
-		"on a link out":        {[]say{{&wire.Transfer{Handle: 10}, good}}, "handle: 10, on which nothing is received"},
-		"without session":      {[]say{{&wire.Transfer{Handle: 99}, good}}, "handle: 99"},
-		"cut short":            {[]say{{delivery(7, false), good[:len(good)-1]}}, "cut short"},
-		"no section":           {[]say{{delivery(7, false), []byte{0x40}}}, "not a section"},
-		"sections twice":       {[]say{{delivery(7, false), append(bytes.Clone(good), good...)}}, "behind data"},
-		"two bodies":           {[]say{{delivery(7, false), append(bytes.Clone(good), 0, 0x53, 0x77, 0x40)}}, "amqp-value: behind data"},
-		"a wrong section":      {[]say{{delivery(7, false), unhex(t, "00 53 75 41")}}, "data: wrong type"},
-		"a wrong field":        {[]say{{delivery(7, false), unhex(t, "00 53 70 c0 02 01 44")}}, "header, durable: wrong type"},
-		"keys of properties":   {[]say{{delivery(7, false), unhex(t, "00 53 74 c1 03 02 44 41")}}, "application-properties: a key of a wrong type"},
-		"nested without end":   {[]say{{delivery(7, false), append(unhex(t, "00 53 77"), bytes.Repeat([]byte{0, 0x44}, 40)...)}}, "deep"},
-		"many in little":       {[]say{{delivery(7, false), append(unhex(t, "00 53 77 f0 00 00 00 05 7f ff ff ff 43"), 0)}}, "too many items"},
-		"without credit":       {[]say{{delivery(1, false), good}, {delivery(2, false), good}, {delivery(3, false), good}, {delivery(4, false), good}, {delivery(5, false), good}, {delivery(6, false), good}}, "without credit"},
+		"good":            {[]say{{delivery(7, false), good}}, ""},
+		"poison":          {[]say{{delivery(7, false), poison}}, "key"},
+		"deep poison":     {[]say{{delivery(7, false), deepPoison}}, "key"},
+		"poison in parts": {[]say{{delivery(7, true), poison[:5]}, {rest, poison[5:]}}, "key"},
+		"good in parts":   {[]say{{delivery(7, true), good[:5]}, {rest, good[5:]}, {delivery(8, false), good}}, ""},
+		"aborted": {[]say{{delivery(7, true), poison}, {&wire.Transfer{Handle: 11, Aborted: true}, nil},
+			{delivery(8, false), good}},
+			""},
+		"given up": {[]say{{delivery(7, true), good[:5]}, {delivery(8, false), good}},
+			"delivery-id: 8 before the end of 7"},
+		"out of sequence": {[]say{{delivery(7, false), good}, {delivery(9, false), good}}, "delivery-id: 9, not 8"},
+		"without id":      {[]say{{rest, good}}, "delivery-id: missing"},
+		"without tag": {[]say{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)),
+			MessageFormat: wire.Some(uint32(0))}, good}},
+			"delivery-tag: missing"},
+		"without format": {[]say{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)), DeliveryTag: []byte{1}},
+			good}},
+			"message-format: missing"},
+		"a long tag": {[]say{{&wire.Transfer{Handle: 11, DeliveryTag: make([]byte, 33)}, good}},
+			"delivery-tag: 33 is not from 0 to 32"},
+		"resumed": {[]say{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)), Resume: true}, good}},
+			"resume"},
+		"on no link":      {[]say{{&wire.Transfer{Handle: 12}, good}}, "handle: 12, which is not in use"},
+		"on a link out":   {[]say{{&wire.Transfer{Handle: 10}, good}}, "handle: 10, on which nothing is received"},
+		"without session": {[]say{{&wire.Transfer{Handle: 99}, good}}, "handle: 99"},
+		"cut short":       {[]say{{delivery(7, false), good[:len(good)-1]}}, "cut short"},
+		"no section":      {[]say{{delivery(7, false), []byte{0x40}}}, "not a section"},
+		"sections twice":  {[]say{{delivery(7, false), append(bytes.Clone(good), good...)}}, "behind data"},
+		"two bodies": {[]say{{delivery(7, false), append(bytes.Clone(good), 0, 0x53, 0x77, 0x40)}},
+			"amqp-value: behind data"},
+		"a wrong section": {[]say{{delivery(7, false), unhex(t, "00 53 75 41")}}, "data: wrong type"},
+		"a wrong field": {[]say{{delivery(7, false), unhex(t, "00 53 70 c0 02 01 44")}},
+			"header, durable: wrong type"},
+		"keys of properties": {[]say{{delivery(7, false), unhex(t, "00 53 74 c1 03 02 44 41")}},
+			"application-properties: a key of a wrong type"},
+		"nested without end": {[]say{{delivery(7, false), append(unhex(t, "00 53 77"), bytes.Repeat([]byte{0, 0x44},
+			40)...)}},
+			"deep"},
+		"many in little": {[]say{{delivery(7, false), append(unhex(t, "00 53 77 f0 00 00 00 05 7f ff ff ff 43"), 0)}},
+			"too many items"},
+		"without credit": {[]say{{delivery(1, false), good}, {delivery(2, false), good}, {delivery(3, false), good},
+			{delivery(4, false), good}, {delivery(5, false), good}, {delivery(6, false), good}},
+			"without credit"},
 		"a char, as it may be": {[]say{{delivery(7, false), unhex(t, "00 53 77 73 00 00 00 41")}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,45 +236,64 @@ func TestFramesAreCheckedWhole(t *testing.T) {
 		frame  []byte
 		reason string
 	}{
-		"key in disposition":       {raw(t, codeDisposition, true, n, n, true, composite(0x27, nil, nil, badKey)), "disposition, state: map with a key that is no simple value"},
-		"key in flow":              {raw(t, codeFlow, props(badKey)...), "flow, properties: map with a key"},
-		"key in flow, deep":        {raw(t, codeFlow, props(deepKey)...), "flow, properties: map with a key"},
-		"key in close":             {raw(t, codeClose, composite(0x1d, wire.Symbol("x"), nil, deepKey)), "close, error: map with a key"},
-		"key in end":               {raw(t, codeEnd, composite(0x1d, wire.Symbol("x"), nil, deepKey)), "end, error: map with a key"},
-		"key in detach":            {raw(t, codeDetach, uint32(11), true, composite(0x1d, wire.Symbol("x"), nil, deepKey)), "detach, error: map with a key"},
-		"key in transfer":          {raw(t, codeTransfer, uint32(11), n, []byte("t"), n, true, false, nil, composite(0x27, nil, nil, badKey)), "transfer, state: map with a key"},
-		"key in begin":             {raw(t, codeBegin, uint16(1), n, n, n, nil, nil, nil, deepKey), "begin, properties: map with a key"},
-		"key in attach":            {raw(t, codeAttach, "in", uint32(11), false, nil, nil, composite(0x28, nil, nil, nil, nil, nil, nil, nil, badKey)), "attach, source: map with a key"},
-		"a number for a key":       {raw(t, codeFlow, props(wire.Map{{Key: int32(1), Value: nil}})...), "flow, properties: a key of a wrong type"},
-		"two nulls":                {framed([]byte{0x40, 0x40}), "not a composite"},
-		"a name":                   {framed(append([]byte("\x00\xa3\x0famqp:close:list"), 0x45)), "not a composite"},
-		"not a list":               {framed([]byte{0, 0x53, codeClose, 0xa0, 0}), "not a list"},
-		"open again":               {raw(t, codeOpen, "x"), "0x10, which cannot come here"},
-		"sasl":                     {raw(t, codeOutcome, uint8(0)), "0x44, which cannot come here"},
-		"too many fields":          {raw(t, codeEnd, nil, nil), "end: 2 fields of at most 1"},
-		"list cut short":           {framed([]byte{0, 0x53, codeEnd, 0xc0, 9, 1, 0x40}), "cut short"},
-		"bytes behind":             {framed([]byte{0, 0x53, codeEnd, 0x45, 0x40}), "1 bytes behind it"},
-		"bytes in the list":        {framed([]byte{0, 0x53, codeEnd, 0xc0, 3, 1, 0x40, 0x40}), "1 bytes behind the last field"},
-		"an unknown state":         {raw(t, codeDisposition, true, n, n, true, composite(0x34, []byte("t"))), "disposition, state: composite 0x34"},
-		"a decimal":                {raw(t, codeFlow, props(wire.Map{{Key: "x", Value: wire.Decimal32{}}})...), "not supported"},
-		"an array of empty values": {framed(unhex(t, "00 53 13 c0 15 0b 43434343 404040404040 c1 08 02 a1 01 78 e0 02 02 43")), "not supported"},
-		"an array of lists":        {raw(t, codeFlow, props(wire.Map{{Key: "x", Value: wire.Array{wire.List{n}}}})...), "not supported"},
-		"attach of nothing":        {raw(t, codeAttach, "x", n, false), "name: not that of a link"},
-		"handle twice":             {raw(t, codeAttach, "in", uint32(11), false), "handle: 11, which is in use"},
-		"attach again":             {raw(t, codeAttach, "in", uint32(12), false), "name: not that of a link"},
-		"attach in the role here":  {raw(t, codeAttach, "in", uint32(12), true), "name: not that of a link"},
-		"a settle mode":            {raw(t, codeAttach, "in", n, false, uint8(3)), "snd-settle-mode: 3 is not from 0 to 2"},
-		"a policy":                 {raw(t, codeAttach, "in", n, false, nil, nil, composite(0x28, nil, nil, wire.Symbol("x"))), "expiry-policy: not one of"},
-		"unsettled deliveries":     {raw(t, codeAttach, "in", n, false, nil, nil, nil, nil, wire.Map{{Key: "x", Value: "y"}}), "unsettled: an item of a wrong type"},
-		"begin of nothing":         {raw(t, codeBegin, uint16(5), n, n, n), "remote-channel: 5"},
-		"begin not answered":       {raw(t, codeBegin, nil, n, n, n), "remote-channel: missing"},
-		"begin again":              {raw(t, codeBegin, uint16(1), n, n, n), "remote-channel: 1"},
-		"detach of nothing":        {raw(t, codeDetach, uint32(5)), "handle: 5, which is not in use"},
-		"flow of nothing":          {raw(t, codeFlow, n, n, n, n, uint32(5)), "handle: 5, which is not in use"},
-		"flow without window":      {raw(t, codeFlow, n, nil, n, n), "incoming-window: missing"},
-		"disposition backwards":    {raw(t, codeDisposition, true, uint32(5), n), "last: 0, before the first, 5"},
-		"an error without reason":  {raw(t, codeEnd, composite(0x1d)), "end, error, error, condition: missing"},
-		"a truth of two":           {framed([]byte{0, 0x53, codeDisposition, 0xc0, 4, 2, 0x56, 2, 0x43}), "role: boolean 0x02"},
+		"key in disposition": {raw(t, codeDisposition, true, n, n, true, composite(0x27, nil, nil, badKey)),
+			"disposition, state: map with a key that is no simple value"},
+		"key in flow":       {raw(t, codeFlow, props(badKey)...), "flow, properties: map with a key"},
+		"key in flow, deep": {raw(t, codeFlow, props(deepKey)...), "flow, properties: map with a key"},
+		"key in close": {raw(t, codeClose, composite(0x1d, wire.Symbol("x"), nil, deepKey)),
+			"close, error: map with a key"},
+		"key in end": {raw(t, codeEnd, composite(0x1d, wire.Symbol("x"), nil, deepKey)),
+			"end, error: map with a key"},
+		"key in detach": {raw(t, codeDetach, uint32(11), true, composite(0x1d, wire.Symbol("x"), nil, deepKey)),
+			"detach, error: map with a key"},
+		"key in transfer": {raw(t, codeTransfer, uint32(11), n, []byte("t"), n, true, false, nil, composite(0x27, nil, nil,
+			badKey)),
+			"transfer, state: map with a key"},
+		"key in begin": {raw(t, codeBegin, uint16(1), n, n, n, nil, nil, nil, deepKey),
+			"begin, properties: map with a key"},
+		"key in attach": {raw(t, codeAttach, "in", uint32(11), false, nil, nil, composite(0x28, nil, nil, nil, nil, nil, nil,
+			nil, badKey)),
+			"attach, source: map with a key"},
+		"a number for a key": {raw(t, codeFlow, props(wire.Map{{Key: int32(1), Value: nil}})...),
+			"flow, properties: a key of a wrong type"},
+		"two nulls":       {framed([]byte{0x40, 0x40}), "not a composite"},
+		"a name":          {framed(append([]byte("\x00\xa3\x0famqp:close:list"), 0x45)), "not a composite"},
+		"not a list":      {framed([]byte{0, 0x53, codeClose, 0xa0, 0}), "not a list"},
+		"open again":      {raw(t, codeOpen, "x"), "0x10, which cannot come here"},
+		"sasl":            {raw(t, codeOutcome, uint8(0)), "0x44, which cannot come here"},
+		"too many fields": {raw(t, codeEnd, nil, nil), "end: 2 fields of at most 1"},
+		"list cut short":  {framed([]byte{0, 0x53, codeEnd, 0xc0, 9, 1, 0x40}), "cut short"},
+		"bytes behind":    {framed([]byte{0, 0x53, codeEnd, 0x45, 0x40}), "1 bytes behind it"},
+		"bytes in the list": {framed([]byte{0, 0x53, codeEnd, 0xc0, 3, 1, 0x40, 0x40}),
+			"1 bytes behind the last field"},
+		"an unknown state": {raw(t, codeDisposition, true, n, n, true, composite(0x34, []byte("t"))),
+			"disposition, state: composite 0x34"},
+		"a decimal": {raw(t, codeFlow, props(wire.Map{{Key: "x", Value: wire.Decimal32{}}})...),
+			"not supported"},
+		"an array of empty values": {framed(unhex(t,
+			"00 53 13 c0 15 0b 43434343 404040404040 c1 08 02 a1 01 78 e0 02 02 43")),
+			"not supported"},
+		"an array of lists": {raw(t, codeFlow, props(wire.Map{{Key: "x", Value: wire.Array{wire.List{n}}}})...),
+			"not supported"},
+		"attach of nothing":       {raw(t, codeAttach, "x", n, false), "name: not that of a link"},
+		"handle twice":            {raw(t, codeAttach, "in", uint32(11), false), "handle: 11, which is in use"},
+		"attach again":            {raw(t, codeAttach, "in", uint32(12), false), "name: not that of a link"},
+		"attach in the role here": {raw(t, codeAttach, "in", uint32(12), true), "name: not that of a link"},
+		"a settle mode":           {raw(t, codeAttach, "in", n, false, uint8(3)), "snd-settle-mode: 3 is not from 0 to 2"},
+		"a policy": {raw(t, codeAttach, "in", n, false, nil, nil, composite(0x28, nil, nil, wire.Symbol("x"))),
+			"expiry-policy: not one of"},
+		"unsettled deliveries": {raw(t, codeAttach, "in", n, false, nil, nil, nil, nil, wire.Map{{Key: "x", Value: "y"}}),
+			"unsettled: an item of a wrong type"},
+		"begin of nothing":        {raw(t, codeBegin, uint16(5), n, n, n), "remote-channel: 5"},
+		"begin not answered":      {raw(t, codeBegin, nil, n, n, n), "remote-channel: missing"},
+		"begin again":             {raw(t, codeBegin, uint16(1), n, n, n), "remote-channel: 1"},
+		"detach of nothing":       {raw(t, codeDetach, uint32(5)), "handle: 5, which is not in use"},
+		"flow of nothing":         {raw(t, codeFlow, n, n, n, n, uint32(5)), "handle: 5, which is not in use"},
+		"flow without window":     {raw(t, codeFlow, n, nil, n, n), "incoming-window: missing"},
+		"disposition backwards":   {raw(t, codeDisposition, true, uint32(5), n), "last: 0, before the first, 5"},
+		"an error without reason": {raw(t, codeEnd, composite(0x1d)), "end, error, error, condition: missing"},
+		"a truth of two": {framed([]byte{0, 0x53, codeDisposition, 0xc0, 4, 2, 0x56, 2, 0x43}),
+			"role: boolean 0x02"},
 	} {
 		t.Run(name, func(t *testing.T) { newTalk(t).bad(c.frame, c.reason) })
 	}
@@ -297,27 +340,33 @@ func TestFrameTypeAndDataOffsetAreChecked(t *testing.T) {
 // The library reads the credit of a link without asking whether there is one.
 func TestAFlowWithoutCreditKeepsTheCredit(t *testing.T) {
 	s := newTalk(t)
-	s.good(1, &wire.Flow{NextIncomingID: wire.Some(uint32(0)), Handle: wire.Some(uint32(10)), DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(9))})
+	s.good(1, &wire.Flow{NextIncomingID: wire.Some(uint32(0)), Handle: wire.Some(uint32(10)),
+		DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(9))})
 	s.send(4)
 	f := s.rewritten(unhex(t, "00 00 00 15 02 00 00 01 00 53 13 c0 08 05 52 04 43 43 43 52 0a")).(*wire.Flow)
 	require.Equal(t, wire.Some(uint32(0)), f.DeliveryCount)
 	require.Equal(t, wire.Some(uint32(9)), f.LinkCredit)
-	f = s.rewritten(encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(10)), DeliveryCount: wire.Some(uint32(4))}, nil)).(*wire.Flow)
+	f = s.rewritten(encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(10)),
+		DeliveryCount: wire.Some(uint32(4))}, nil)).(*wire.Flow)
 	require.Equal(t, wire.Some(uint32(5)), f.LinkCredit, "four of nine were used")
-	f = s.rewritten(encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(10)), DeliveryCount: wire.Some(uint32(1)), LinkCredit: wire.Some(uint32(2))}, nil)).(*wire.Flow)
+	f = s.rewritten(encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(10)),
+		DeliveryCount: wire.Some(uint32(1)), LinkCredit: wire.Some(uint32(2))}, nil)).(*wire.Flow)
 	require.Equal(t, wire.Some(uint32(3)), f.LinkCredit, "less than what was used already is none: 1 + 3 = 4")
-	s.good(1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(10)), DeliveryCount: wire.Some(uint32(4)), LinkCredit: wire.Some(uint32(math.MaxUint32))})
+	s.good(1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(10)),
+		DeliveryCount: wire.Some(uint32(4)), LinkCredit: wire.Some(uint32(math.MaxUint32))})
 	f = s.rewritten(unhex(t, "00 00 00 15 02 00 00 01 00 53 13 c0 08 05 52 04 43 43 43 52 0a")).(*wire.Flow)
 	require.Equal(t, wire.Some(uint32(4)), f.DeliveryCount)
 	require.Equal(t, wire.Some(uint32(math.MaxUint32)), f.LinkCredit)
-	s.good(1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(11))}) // where this side receives, nothing is needed
+	// where this side receives, nothing is needed
+	s.good(1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(11))})
 }
 
 // The library looks at each number of a range, and never ends when the last one is the largest that
 // there is.
 func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 	endless := func(first, last uint32) []byte {
-		return encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: first, Last: wire.Some(last), Settled: true, State: &wire.Accepted{}}, nil)
+		return encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: first, Last: wire.Some(last), Settled: true,
+			State: &wire.Accepted{}}, nil)
 	}
 	s := newTalk(t)
 	s.send(3)
@@ -333,7 +382,8 @@ func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 	}
 	s = newTalk(t)
 	s.send(200)
-	s.good(1, &wire.Disposition{Role: wire.RoleReceiver, First: 0, Last: wire.Some(uint32(99)), Settled: true, State: &wire.Accepted{}})
+	s.good(1, &wire.Disposition{Role: wire.RoleReceiver, First: 0, Last: wire.Some(uint32(99)), Settled: true,
+		State: &wire.Accepted{}})
 	out, err := s.hear(endless(0, 99))
 	require.NoError(t, err)
 	require.Empty(t, out, "they are settled")
@@ -342,7 +392,9 @@ func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 	require.Equal(t, uint32(100), d.First)
 	require.Equal(t, wire.Some(uint32(149)), d.Last)
 	s.send(2000)
-	s.bad(encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: 151, Last: wire.Some(uint32(2199)), State: &wire.Accepted{}}, nil), "2049 deliveries")
+	s.bad(encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: 151, Last: wire.Some(uint32(2199)),
+		State: &wire.Accepted{}}, nil),
+		"2049 deliveries")
 
 	s = newTalk(t)
 	for id := range uint32(2) {
@@ -357,7 +409,8 @@ func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 	s.bad(encode(t, 1, delivery(math.MaxUint32, false), nil), "delivery-id: 4294967295, the last number")
 
 	s = newTalk(t)
-	last := &wire.Transfer{DeliveryID: wire.Some(uint32(math.MaxUint32)), DeliveryTag: []byte{1}, MessageFormat: wire.Some(uint32(0))}
+	last := &wire.Transfer{DeliveryID: wire.Some(uint32(math.MaxUint32)), DeliveryTag: []byte{1},
+		MessageFormat: wire.Some(uint32(0))}
 	s.say(encode(t, 1, last, []byte("x")))
 	s.bad(encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: math.MaxUint32, Settled: true}, nil), "used up")
 }
@@ -379,8 +432,10 @@ func TestMessagesWithoutEndsAreCutOff(t *testing.T) {
 	sent, refused := 0, false
 	for link := range uint32(2000) {
 		s.saying(1, &wire.Attach{Name: strings.Repeat("i", int(link)+1), Handle: 2 + link, Role: wire.RoleReceiver})
-		s.good(1, &wire.Attach{Name: strings.Repeat("i", int(link)+1), Handle: 100 + link, Role: wire.RoleSender, Source: &wire.Source{}})
-		s.saying(1, &wire.Flow{Handle: wire.Some(2 + link), DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(5))})
+		s.good(1, &wire.Attach{Name: strings.Repeat("i", int(link)+1), Handle: 100 + link, Role: wire.RoleSender,
+			Source: &wire.Source{}})
+		s.saying(1, &wire.Flow{Handle: wire.Some(2 + link), DeliveryCount: wire.Some(uint32(0)),
+			LinkCredit: wire.Some(uint32(5))})
 		part := delivery(link, true)
 		part.Handle = 100 + link
 		payload := make([]byte, maxFrame-100)
@@ -400,7 +455,8 @@ func TestALinksOwnLimitHolds(t *testing.T) {
 	s := newTalk(t)
 	s.saying(1, &wire.Attach{Name: "small", Handle: 2, Role: wire.RoleReceiver, MaxMessageSize: 100})
 	s.good(1, &wire.Attach{Name: "small", Handle: 12, Role: wire.RoleSender, Source: &wire.Source{}})
-	s.saying(1, &wire.Flow{Handle: wire.Some(uint32(2)), LinkCredit: wire.Some(uint32(5)), DeliveryCount: wire.Some(uint32(0))})
+	s.saying(1, &wire.Flow{Handle: wire.Some(uint32(2)), LinkCredit: wire.Some(uint32(5)),
+		DeliveryCount: wire.Some(uint32(0))})
 	large := delivery(0, false)
 	large.Handle = 12
 	s.bad(encode(t, 1, large, make([]byte, 101)), "message: 101 bytes, at most 100")
@@ -457,7 +513,8 @@ func TestAShortIdleTimeoutIsMadeLonger(t *testing.T) {
 	for given, want := range map[uint32]uint32{1: 1000, 999: 1000, 1000: 1000, 60_000: 60_000} {
 		s := &talk{t: t}
 		s.header(wire.ProtocolAMQP)
-		out, err := s.hear(encode(t, 0, &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9, IdleTimeout: wire.Some(given)}, nil))
+		out, err := s.hear(encode(t, 0, &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9,
+			IdleTimeout: wire.Some(given)}, nil))
 		require.NoError(t, err)
 		f, _, err := wire.Split(out, maxFrame)
 		require.NoError(t, err)
@@ -476,15 +533,20 @@ func TestTheHandshakeIsChecked(t *testing.T) {
 		say    []wire.Performative
 		reason string
 	}{
-		"small frames":      {wire.ProtocolAMQP, []wire.Performative{&wire.Open{ContainerID: "hub", MaxFrameSize: 60}}, "max-frame-size: 60"},
+		"small frames": {wire.ProtocolAMQP, []wire.Performative{&wire.Open{ContainerID: "hub", MaxFrameSize: 60}},
+			"max-frame-size: 60"},
 		"no frames":         {wire.ProtocolAMQP, []wire.Performative{&wire.Open{ContainerID: "hub"}}, "max-frame-size: 0"},
 		"begin before open": {wire.ProtocolAMQP, []wire.Performative{&wire.Begin{}}, "0x11, which cannot come here"},
 		"sasl, not asked":   {wire.ProtocolAMQP, []wire.Performative{&wire.Outcome{}}, "type: 1, not 0"},
 		"no sasl":           {wire.ProtocolSASL, []wire.Performative{open}, "type: 0, not 1"},
 		"outcome too early": {wire.ProtocolSASL, []wire.Performative{&wire.Outcome{}}, "0x44, which cannot come here"},
-		"mechanisms again":  {wire.ProtocolSASL, []wire.Performative{&wire.Mechanisms{Mechanisms: []wire.Symbol{"PLAIN"}}, &wire.Mechanisms{Mechanisms: []wire.Symbol{"PLAIN"}}}, "0x40"},
-		"a challenge":       {wire.ProtocolSASL, []wire.Performative{&wire.Mechanisms{Mechanisms: []wire.Symbol{"PLAIN"}}, &wire.Challenge{Challenge: []byte("x")}}, "0x42"},
-		"no mechanisms":     {wire.ProtocolSASL, []wire.Performative{&wire.Mechanisms{}}, "missing"},
+		"mechanisms again": {wire.ProtocolSASL, []wire.Performative{&wire.Mechanisms{Mechanisms: []wire.Symbol{"PLAIN"}},
+			&wire.Mechanisms{Mechanisms: []wire.Symbol{"PLAIN"}}},
+			"0x40"},
+		"a challenge": {wire.ProtocolSASL, []wire.Performative{&wire.Mechanisms{Mechanisms: []wire.Symbol{"PLAIN"}},
+			&wire.Challenge{Challenge: []byte("x")}},
+			"0x42"},
+		"no mechanisms": {wire.ProtocolSASL, []wire.Performative{&wire.Mechanisms{}}, "missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &talk{t: t}
@@ -516,9 +578,12 @@ func TestAFlowWithoutACountGetsOurs(t *testing.T) {
 // What telemetry is answered, and sending it, costs nothing.
 func TestTheScreenAllocatesNothing(t *testing.T) {
 	s := newTalk(t)
-	credit := encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(1)), Handle: wire.Some(uint32(10)), DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(1 << 30))}, nil)
-	transfer := encode(t, 1, &wire.Transfer{DeliveryID: wire.Some(uint32(1 << 20)), DeliveryTag: []byte{1}, MessageFormat: wire.Some(uint32(0))}, make([]byte, 100))
-	answer := encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: 1 << 20, Last: wire.Some(uint32(1 << 20)), Settled: true, State: &wire.Accepted{}}, nil)
+	credit := encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(1)), Handle: wire.Some(uint32(10)),
+		DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(1 << 30))}, nil)
+	transfer := encode(t, 1, &wire.Transfer{DeliveryID: wire.Some(uint32(1 << 20)), DeliveryTag: []byte{1},
+		MessageFormat: wire.Some(uint32(0))}, make([]byte, 100))
+	answer := encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: 1 << 20, Last: wire.Some(uint32(1 << 20)),
+		Settled: true, State: &wire.Accepted{}}, nil)
 	id, first := bytes.Index(transfer, []byte{0x70, 0, 0x10, 0, 0})+1, bytes.Index(answer, []byte{0x70, 0, 0x10, 0, 0})+1
 	last := first + 5
 	next := uint32(1 << 20)
@@ -539,8 +604,10 @@ func TestTheScreenAllocatesNothing(t *testing.T) {
 // What the screen costs for a message that is sent alone, and its answer.
 func BenchmarkScreen(b *testing.B) {
 	s := newTalk(b)
-	transfer := encode(b, 1, &wire.Transfer{DeliveryID: wire.Some(uint32(1 << 20)), DeliveryTag: []byte{1}, MessageFormat: wire.Some(uint32(0))}, make([]byte, 100))
-	answer := encode(b, 1, &wire.Disposition{Role: wire.RoleReceiver, First: 1 << 20, Settled: true, State: &wire.Accepted{}}, nil)
+	transfer := encode(b, 1, &wire.Transfer{DeliveryID: wire.Some(uint32(1 << 20)), DeliveryTag: []byte{1},
+		MessageFormat: wire.Some(uint32(0))}, make([]byte, 100))
+	answer := encode(b, 1, &wire.Disposition{Role: wire.RoleReceiver, First: 1 << 20, Settled: true,
+		State: &wire.Accepted{}}, nil)
 	id, first := bytes.Index(transfer, []byte{0x70, 0, 0x10, 0, 0})+1, bytes.Index(answer, []byte{0x70, 0, 0x10, 0, 0})+1
 	b.ReportAllocs()
 	for i := range b.N {
@@ -575,11 +642,14 @@ func TestAReceiverSettlesFirst(t *testing.T) {
 	s.saying(1, &wire.Attach{Name: "in 2", Handle: 2, Role: wire.RoleReceiver})
 	s.saying(1, &wire.Attach{Name: "out 2", Handle: 3, Role: wire.RoleSender})
 	got := s.rewritten(encode(t, 1, &wire.Attach{
-		Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, RcvSettleMode: 1, Source: &wire.Source{Address: "a"}, InitialDeliveryCount: wire.Some(uint32(7)),
+		Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, RcvSettleMode: 1,
+		Source: &wire.Source{Address: "a"}, InitialDeliveryCount: wire.Some(uint32(7)),
 	}, nil)).(*wire.Attach)
-	want := &wire.Attach{Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, Source: got.Source, InitialDeliveryCount: wire.Some(uint32(7))}
+	want := &wire.Attach{Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, Source: got.Source,
+		InitialDeliveryCount: wire.Some(uint32(7))}
 	require.Equal(t, want, got)
-	s.good(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, RcvSettleMode: 1, Target: &wire.Target{}}) // there the peer decides
+	// there the peer decides
+	s.good(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, RcvSettleMode: 1, Target: &wire.Target{}})
 }
 
 // accepts is an audience that takes each message and does not settle it.
@@ -601,7 +671,8 @@ func TestASettlementWaitsForNoAnswer(t *testing.T) {
 		made, err := New(&Options{
 			Plaintext: true, Auth: Anonymous, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
 			Dial: func(context.Context, string, string) (net.Conn, error) { return p, nil },
-		}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}, Window: 4, Queue: 8, Sink: a})
+		}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}, Window: 4, Queue: 8,
+			Sink: a})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error, 1)

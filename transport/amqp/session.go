@@ -13,10 +13,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// session is one device on a connection, which may be shared. It has one session of AMQP, with its links, from the moment when the first is needed.
+// session is one device on a connection, which may be shared. It has one session of AMQP, with its
+// links, from the moment when the first is needed.
 //
-// Telemetry and commands have a goroutine each, which starts when there is something for it to do; see telemetry and commands. What cannot be mended on a link or the
-// session of AMQP is told to Run through fatal, and ends the device's session with a connection's Scope: the connection lives on if others use it.
+// Telemetry and commands have a goroutine each, which starts when there is something for it to do;
+// see telemetry and commands. What cannot be mended on a link or the session of AMQP is told to Run
+// through fatal, and ends the device's session with a connection's Scope: the connection lives on
+// if others use it.
 type session struct {
 	cfg   transport.Config
 	info  transport.Info
@@ -113,8 +116,9 @@ func (s *session) wait(ctx context.Context) error {
 	}
 }
 
-// join waits for the goroutines on a shared connection. One may be held by the library, on a session of AMQP that the hub does not end; it touches nothing of ours any more and is left to
-// the connection.
+// join waits for the goroutines on a shared connection. One may be held by the library, on a
+// session of AMQP that the hub does not end; it touches nothing of ours any more and is left to the
+// connection.
 func (s *session) join() {
 	joined := make(chan struct{})
 	s.conn.strays.Go(func() {
@@ -140,7 +144,8 @@ func (s *session) fail(err error) {
 	}
 }
 
-// goLocked starts a goroutine of Run's, unless Run has ended. It does not touch the sink before Run began. mu is held.
+// goLocked starts a goroutine of Run's, unless Run has ended. It does not touch the sink before Run
+// began. mu is held.
 func (s *session) goLocked(f func()) {
 	if s.over {
 		return
@@ -204,7 +209,8 @@ func (s *session) Do(r *transport.Request) {
 // subscribe has the links opened that are wanted; the answer comes when all are.
 func (s *session) subscribe(r *transport.Request) {
 	const calls = transport.Twin | transport.Desired | transport.Methods
-	if r.Want&transport.Messages != 0 && s.addr.Commands == "" || r.Want&calls != 0 && s.addr.twin == "" || r.Want&^(transport.Messages|calls) != 0 {
+	if r.Want&transport.Messages != 0 && s.addr.Commands == "" || r.Want&calls != 0 && s.addr.twin == "" ||
+		r.Want&^(transport.Messages|calls) != 0 {
 		s.unsupported(r)
 		return
 	}
@@ -261,8 +267,9 @@ func (s *session) renewed(id uint32, token transport.Token, err error) {
 	s.cfg.Sink.Reply(id, reply)
 }
 
-// attach opens a link on the device's session of AMQP, which it begins if there is none. A session that turns out to be gone is begun anew, once. open gets a context that bounds
-// it. The error is explained. under is what the link is on, for forget.
+// attach opens a link on the device's session of AMQP, which it begins if there is none. A session
+// that turns out to be gone is begun anew, once. open gets a context that bounds it. The error is
+// explained. under is what the link is on, for forget.
 func (s *session) attach(open func(ctx context.Context, under *amqp.Session) error) (under *amqp.Session, err error) {
 	under, err = s.attachOnce(open)
 	if isSession(err) && s.ctx.Err() == nil {
@@ -301,7 +308,8 @@ func (s *session) attachOnce(open func(ctx context.Context, under *amqp.Session)
 	return under, err
 }
 
-// forget notes that a session of AMQP is gone. It does not wait for longer than the others hold begin.
+// forget notes that a session of AMQP is gone. It does not wait for longer than the others hold
+// begin.
 func (s *session) forget(under *amqp.Session) {
 	select {
 	case s.begin <- struct{}{}:
@@ -314,7 +322,8 @@ func (s *session) forget(under *amqp.Session) {
 	<-s.begin
 }
 
-// check is the end of a Dial: without CBS nothing was answered yet but open, which a hub that refuses the connection sends too. On error the session is at its end.
+// check is the end of a Dial: without CBS nothing was answered yet but open, which a hub that
+// refuses the connection sends too. On error the session is at its end.
 func (s *session) check(ctx context.Context) error {
 	if s.auth == CBS {
 		return nil

@@ -16,7 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// slow returns options whose connections carry rate bytes per second each way, behind a send buffer of buffer bytes.
+// slow returns options whose connections carry rate bytes per second each way, behind a send buffer
+// of buffer bytes.
 func (h *hub) slow(rate, buffer int) *amqp.Options {
 	o := h.options()
 	dial := o.Dial
@@ -79,7 +80,8 @@ func TestAFleetOnASlowConnection(t *testing.T) {
 			acked += c.Stats().Acknowledged
 		}
 		copies := len(h.Messages())
-		t.Logf("%d acknowledged in %v, %d copies at the hub, %d connected, %d attempts failed, %d sockets", acked, took, copies, dials, failures, h.dials.Load())
+		t.Logf("%d acknowledged in %v, %d copies at the hub, %d connected, %d attempts failed, %d sockets", acked, took,
+			copies, dials, failures, h.dials.Load())
 		ideal := time.Duration(devices*messages*size) * time.Second / rate
 		require.EqualValues(t, devices*messages, acked)
 		require.Less(t, took, ideal*12/10)
@@ -89,8 +91,8 @@ func TestAFleetOnASlowConnection(t *testing.T) {
 	})
 }
 
-// Many devices join over a connection that takes longer for all of them than DialTimeout and OperationTimeout. None of
-// their dials fails.
+// Many devices join over a connection that takes longer for all of them than DialTimeout and
+// OperationTimeout. None of their dials fails.
 func TestManyJoinOverASlowConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const devices, rate = 100, 500

@@ -16,7 +16,8 @@ const (
 	highWater = 256 << 10
 	// writeChunk is written at a time: a tunnel makes a frame of it.
 	writeChunk = 16 << 10
-	// smallBuffer and largeBuffer are the sizes of what is written to: for the most part, and for all that may wait with a batch or two more.
+	// smallBuffer and largeBuffer are the sizes of what is written to: for the most part, and for all
+	// that may wait with a batch or two more.
 	smallBuffer = 16 << 10
 	largeBuffer = highWater + 2*batchBytes
 	// fullBuffer is the duration of a write that had to wait for room in the send buffer.
@@ -25,12 +26,15 @@ const (
 	drainTime = 500 * time.Millisecond
 )
 
-// stream is the connection that the AMQP library is given. Under it lie the tunnel and TLS, if any, and the socket.
+// stream is the connection that the AMQP library is given. Under it lie the tunnel and TLS, if any,
+// and the socket.
 //
-// Writes only append to a buffer and never block; another goroutine, the flusher, is the sole writer to the socket and sends all that has come together in
-// one go. So one frame does not cost one packet, no goroutine of the library waits for the socket, and a deadline that the library takes from some
-// caller's context does not cut a frame in two, which would end the connection for all. Who sends much asks waitRoom before. Reads pass the screen, frame by frame; begins and ends of
-// sessions are kept in order. The first failure is kept: the library hides it.
+// Writes only append to a buffer and never block; another goroutine, the flusher, is the sole
+// writer to the socket and sends all that has come together in one go. So one frame does not cost
+// one packet, no goroutine of the library waits for the socket, and a deadline that the library
+// takes from some caller's context does not cut a frame in two, which would end the connection for
+// all. Who sends much asks waitRoom before. Reads pass the screen, frame by frame; begins and ends
+// of sessions are kept in order. The first failure is kept: the library hides it.
 type stream struct {
 	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
 	socket   net.Conn        // the lowest
@@ -60,7 +64,8 @@ var (
 	errHubClosed = errors.New("the hub closed the connection")
 )
 
-// newStream returns a stream that must be ended by Close or fail. socket is what lies under outer; they are the same without TLS and tunnel.
+// newStream returns a stream that must be ended by Close or fail. socket is what lies under outer;
+// they are the same without TLS and tunnel.
 func newStream(outer, socket net.Conn) *stream {
 	s := &stream{
 		Conn: outer, socket: socket,
@@ -75,7 +80,8 @@ func newStream(outer, socket net.Conn) *stream {
 	return s
 }
 
-// failed ends the stream and returns what the library is to get: the end that it caused itself by net.ErrClosed.
+// failed ends the stream and returns what the library is to get: the end that it caused itself by
+// net.ErrClosed.
 func (s *stream) failed(err error) error {
 	if err = s.fail(err); err == errClosed {
 		return net.ErrClosed
@@ -83,7 +89,8 @@ func (s *stream) failed(err error) error {
 	return err
 }
 
-// Write appends p, which is a frame or a protocol header, to what the flusher sends. It does not block.
+// Write appends p, which is a frame or a protocol header, to what the flusher sends. It does not
+// block.
 func (s *stream) Write(p []byte) (int, error) {
 	s.screen.note(p)
 	s.mu.Lock()
@@ -124,7 +131,8 @@ func (s *stream) waitRoom(ctx context.Context) {
 	}
 }
 
-// Close ends the stream and returns at once. What was written before is still sent, for drainTime at most.
+// Close ends the stream and returns at once. What was written before is still sent, for drainTime
+// at most.
 func (s *stream) Close() error {
 	s.mu.Lock()
 	if !s.closing {
@@ -137,7 +145,8 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// fail records the first failure and closes the socket, which frees whoever is inside it. It returns the first failure.
+// fail records the first failure and closes the socket, which frees whoever is inside it. It
+// returns the first failure.
 func (s *stream) fail(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		err = errClosed
@@ -204,7 +213,8 @@ func (s *stream) flush() {
 	}
 }
 
-// send writes p in chunks. The socket, a way.Line, ends a write that does not get on. An empty p is for a tunnel that owes something.
+// send writes p in chunks. The socket, a way.Line, ends a write that does not get on. An empty p is
+// for a tunnel that owes something.
 func (s *stream) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
@@ -236,7 +246,8 @@ func (s *stream) hangUp() {
 	s.fail(errClosed)
 }
 
-// Read deadlines are the library's idle time-out. The others are not used: the handshake is bounded by the dial's context, writes by the flusher.
+// Read deadlines are the library's idle time-out. The others are not used: the handshake is bounded
+// by the dial's context, writes by the flusher.
 
 func (s *stream) SetDeadline(time.Time) error      { return nil }
 func (s *stream) SetWriteDeadline(time.Time) error { return nil }

@@ -145,7 +145,8 @@ func TestWhatComesIsNoSilence(t *testing.T) {
 	})
 }
 
-// A peer that has much answered and reads no answers is not listened to, so that answers do not fill the memory.
+// A peer that has much answered and reads no answers is not listened to, so that answers do not
+// fill the memory.
 func TestAPeerThatReadsNothingIsNotHeard(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
@@ -169,7 +170,8 @@ func TestAPeerThatReadsNothingIsNotHeard(t *testing.T) {
 	})
 }
 
-// However what comes is cut, and whatever room the library has, it gets the same bytes; the frame that ends the connection, and what follows, it does not get.
+// However what comes is cut, and whatever room the library has, it gets the same bytes; the frame
+// that ends the connection, and what follows, it does not get.
 func TestFramesPassInAnyPieces(t *testing.T) {
 	var in, want []byte
 	header := []byte("AMQP\x00\x01\x00\x00")

@@ -17,8 +17,9 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// stubborn is a broker that takes messages, but from a device called "slow" only one frame in all: it never opens the window of that session again, and ends neither its links nor its session. The library
-// then holds whoever sends, and takes no notice of contexts.
+// stubborn is a broker that takes messages, but from a device called "slow" only one frame in all:
+// it never opens the window of that session again, and ends neither its links nor its session. The
+// library then holds whoever sends, and takes no notice of contexts.
 func stubborn(c net.Conn) {
 	defer c.Close()
 	write := func(b []byte) { _, _ = c.Write(b) }
@@ -77,10 +78,12 @@ func stubborn(c net.Conn) {
 		case *wire.Open:
 			send(0, &wire.Open{ContainerID: "stubborn", MaxFrameSize: 1 << 16, ChannelMax: 100})
 		case *wire.Begin:
-			send(f.Channel, &wire.Begin{RemoteChannel: wire.Some(f.Channel), IncomingWindow: 1, OutgoingWindow: 100, HandleMax: 100})
+			send(f.Channel, &wire.Begin{RemoteChannel: wire.Some(f.Channel), IncomingWindow: 1, OutgoingWindow: 100,
+				HandleMax: 100})
 		case *wire.Attach:
 			slow[f.Channel] = strings.Contains(p.Target.(*wire.Target).Address.(string), "slow")
-			send(f.Channel, &wire.Attach{Name: p.Name, Handle: p.Handle, Role: wire.RoleReceiver, Source: p.Source, Target: p.Target})
+			send(f.Channel, &wire.Attach{Name: p.Name, Handle: p.Handle, Role: wire.RoleReceiver, Source: p.Source,
+				Target: p.Target})
 			window := uint32(1000)
 			if slow[f.Channel] {
 				window = 1
@@ -89,7 +92,8 @@ func stubborn(c net.Conn) {
 				Handle: wire.Some(p.Handle), DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(1000))})
 		case *wire.Transfer:
 			if p.DeliveryID.OK && !slow[f.Channel] {
-				send(f.Channel, &wire.Disposition{Role: wire.RoleReceiver, First: p.DeliveryID.V, Settled: true, State: &wire.Accepted{}})
+				send(f.Channel, &wire.Disposition{Role: wire.RoleReceiver, First: p.DeliveryID.V, Settled: true,
+					State: &wire.Accepted{}})
 			}
 		case *wire.Detach:
 			if !slow[f.Channel] {
@@ -106,7 +110,8 @@ func stubborn(c net.Conn) {
 	}
 }
 
-// A device whose window the peer never opens again does not hold up the others, and can leave in time.
+// A device whose window the peer never opens again does not hold up the others, and can leave in
+// time.
 func TestTheLibraryHoldsASender(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		mux := amqp.NewMux(&amqp.Options{

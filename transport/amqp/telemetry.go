@@ -11,8 +11,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// telemetry sends messages over one link, which is opened when the first message comes and again when there is something to send after it was lost. Its goroutine
-// sends; the link's reaper collects the answers. A link without credit holds up only what waits for it. Both goroutines end when there was nothing to do for a while.
+// telemetry sends messages over one link, which is opened when the first message comes and again
+// when there is something to send after it was lost. Its goroutine sends; the link's reaper
+// collects the answers. A link without credit holds up only what waits for it. Both goroutines end
+// when there was nothing to do for a while.
 type telemetry struct {
 	s    *session
 	wake chan struct{} // capacity 1: there is something in the queue
@@ -23,12 +25,14 @@ type telemetry struct {
 	gone  error    // it was lost while there was no goroutine
 	alone int      // so many messages are to be sent one at a time: one of them ended a link
 	guard bool     // the latest one was sent so
-	// patience ends when limit fires, which runs while a transfer waits for credit. Both are used again for as long as that does not happen.
+	// patience ends when limit fires, which runs while a transfer waits for credit. Both are used
+	// again for as long as that does not happen.
 	patience context.Context
 	limit    *time.Timer
 	calls    atomic.Uint32 // begun and ended; odd while one is under way
 
-	// What is sent next, to be used again: messages as they were handed over; a batch with those that are encoded, or a message alone. See plain.
+	// What is sent next, to be used again: messages as they were handed over; a batch with those that
+	// are encoded, or a message alone. See plain.
 	items []transport.Item
 	batch amqp.Message
 	parts [][]byte
@@ -58,7 +62,8 @@ func (t *telemetry) startLocked() {
 	t.s.goLocked(t.run)
 }
 
-// lostIdle has the loss of a link dealt with that nobody used. What uses it meanwhile notices by itself.
+// lostIdle has the loss of a link dealt with that nobody used. What uses it meanwhile notices by
+// itself.
 func (t *telemetry) lostIdle(l *outLink, err error) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -100,7 +105,8 @@ func (t *telemetry) run() {
 	}
 }
 
-// forgetIdle gives up a link that was lost while nobody used it: the next message opens another one, and nobody needs to know. What the hub says about the device ends the session.
+// forgetIdle gives up a link that was lost while nobody used it: the next message opens another
+// one, and nobody needs to know. What the hub says about the device ends the session.
 func (t *telemetry) forgetIdle() {
 	s := t.s
 	cause := t.gone
@@ -157,7 +163,8 @@ func (t *telemetry) sendQueued() {
 	}
 }
 
-// sendSome sends the first messages, as many as go into one transfer, and returns how many. False: the link, or more, was lost; that was reported.
+// sendSome sends the first messages, as many as go into one transfer, and returns how many. False:
+// the link, or more, was lost; that was reported.
 func (t *telemetry) sendSome(items []transport.Item) (int, bool) {
 	s := t.s
 	if limit := s.info.MaxSize; limit > 0 {
@@ -209,7 +216,8 @@ func (t *telemetry) sendSome(items []transport.Item) (int, bool) {
 	}
 }
 
-// ready opens the link if there is none, and waits until a message that must be alone is alone. False: there is no link, which was reported.
+// ready opens the link if there is none, and waits until a message that must be alone is alone.
+// False: there is no link, which was reported.
 func (t *telemetry) ready() bool {
 	s := t.s
 	for {
@@ -260,7 +268,8 @@ func (t *telemetry) transfer(m *amqp.Message, f *flight) error {
 	return err
 }
 
-// hurry ends the wait for credit. When it is the window of the session that is closed, the library takes no notice, so what is above must end.
+// hurry ends the wait for credit. When it is the window of the session that is closed, the library
+// takes no notice, so what is above must end.
 func (t *telemetry) hurry(cancel context.CancelCauseFunc) {
 	call := t.calls.Load()
 	cancel(errNoCredit)
@@ -271,7 +280,8 @@ func (t *telemetry) hurry(cancel context.CancelCauseFunc) {
 	})
 }
 
-// batchBytes is how large a batch becomes at most, unless its first message is larger. More in one transfer saves nothing, and would wait longer for its answer.
+// batchBytes is how large a batch becomes at most, unless its first message is larger. More in one
+// transfer saves nothing, and would wait longer for its answer.
 const batchBytes = 24 << 10
 
 // keepBatch is the largest buffer for a batch that is kept for the next one.
@@ -280,8 +290,8 @@ const keepBatch = batchBytes + batchBytes/2
 // sectionHead is what the head of a message's section in a batch takes at most.
 const sectionHead = 8
 
-// encode makes a transfer of the first items, for the link that there is. It returns their number and
-// about how many bytes they take.
+// encode makes a transfer of the first items, for the link that there is. It returns their number
+// and about how many bytes they take.
 func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int, int) {
 	if t.s.opt.Batch == 1 {
 		m := items[0].Msg
@@ -324,7 +334,8 @@ func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int, int) {
 	return &t.batch, n, len(t.buf) + n*sectionHead
 }
 
-// localRefusal reports whether the library would not send a message. It is then certain that the hub has not got it, and the link lives.
+// localRefusal reports whether the library would not send a message. It is then certain that the
+// hub has not got it, and the link lives.
 func localRefusal(err error) bool {
 	if e, ok := err.(*amqp.Error); ok { // not within the error of a link
 		return e.Condition == amqp.ErrCondMessageSizeExceeded
@@ -364,9 +375,10 @@ func (t *telemetry) drop(cause error) []transport.Item {
 	return items
 }
 
-// lose deals with the loss of the link. What was in flight, what was to be sent next and what waits behind it are reported, in this order, so that they are sent again in this order. What
-// the hub says about the device ends the session instead. The first tried messages of next were with
-// the library when the link ended. The hub may have them, and may have ended the link for one of them.
+// lose deals with the loss of the link. What was in flight, what was to be sent next and what waits
+// behind it are reported, in this order, so that they are sent again in this order. What the hub
+// says about the device ends the session instead. The first tried messages of next were with the
+// library when the link ended. The hub may have them, and may have ended the link for one of them.
 func (t *telemetry) lose(cause error, next []transport.Item, tried int) {
 	s := t.s
 	flying := t.drop(cause)
@@ -403,7 +415,8 @@ func (t *telemetry) lose(cause error, next []transport.Item, tried int) {
 	t.report(waiting, e)
 }
 
-// outcome reports what became of a transfer. It is called by the reaper while that still counts as in flight, so there is a goroutine to wake.
+// outcome reports what became of a transfer. It is called by the reaper while that still counts as
+// in flight, so there is a goroutine to wake.
 func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 	s := t.s
 	e, what := verdict(state)
@@ -427,7 +440,8 @@ func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 	}
 }
 
-// verdict is what an outcome means for the message, nil if the hub took it, and what it is about. A condition that is not listed is about the message.
+// verdict is what an outcome means for the message, nil if the hub took it, and what it is about. A
+// condition that is not listed is about the message.
 func verdict(state amqp.DeliveryState) (*transport.Error, about) {
 	switch state := state.(type) {
 	case nil, *amqp.StateAccepted:

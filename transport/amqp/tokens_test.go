@@ -79,7 +79,8 @@ func TestEachDeviceGetsTheAnswerToItsToken(t *testing.T) {
 	})
 }
 
-// A device that leaves while its token is being sent does not cost the others the links on which they wait.
+// A device that leaves while its token is being sent does not cost the others the links on which
+// they wait.
 func TestADeviceThatLeavesKeepsTheLinksForTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, _ := connected(t)
@@ -106,7 +107,8 @@ func TestADeviceThatLeavesKeepsTheLinksForTokens(t *testing.T) {
 	})
 }
 
-// A network that takes nothing does not let more pile up than highWater and a transfer of each device.
+// A network that takes nothing does not let more pile up than highWater and a transfer of each
+// device.
 func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, socket := connected(t)
@@ -134,8 +136,8 @@ func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
 	})
 }
 
-// What was sent before a connection is closed still goes out. In real time, because the library's Close holds a mutex
-// while it waits for time; so a busy machine has several tries.
+// What was sent before a connection is closed still goes out. In real time, because the library's
+// Close holds a mutex while it waits for time; so a busy machine has several tries.
 func TestAGoodbyeIsNotCutOff(t *testing.T) {
 	for range 10 {
 		if arrives(t) {
@@ -145,7 +147,8 @@ func TestAGoodbyeIsNotCutOff(t *testing.T) {
 	t.Fatal("what was sent before the goodbye did not arrive in any of 10 tries")
 }
 
-// arrives reports whether a message arrives that takes 50 ms and is still being written when its connection is closed.
+// arrives reports whether a message arrives that takes 50 ms and is still being written when its
+// connection is closed.
 func arrives(t *testing.T) bool {
 	h, c, socket := connected(t)
 	audience, text := token(t, h, "dev-a", "")

@@ -11,7 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/internal/status"
 )
 
-// StatusError is a request for the twin that the hub refused: the cause of the *transport.Error in its Reply, reachable with errors.As. Its fields are Status, Code and Message.
+// StatusError is a request for the twin that the hub refused: the cause of the *transport.Error in
+// its Reply, reachable with errors.As. Its fields are Status, Code and Message.
 type StatusError = status.Error
 
 // twin is the pair for the twin, and what was asked on it.
@@ -30,7 +31,8 @@ type twin struct {
 const desiredID = "desired"
 
 func (t *twin) init(s *session) {
-	t.pair = pair{s: s, name: "twin", address: s.addr.twin, wait: amqp.SenderSettleModeSettled, take: t.take, opened: t.opened, lost: t.lost, refused: t.refused, unsent: t.unsent}
+	t.pair = pair{s: s, name: "twin", address: s.addr.twin, wait: amqp.SenderSettleModeSettled, take: t.take,
+		opened: t.opened, lost: t.lost, refused: t.refused, unsent: t.unsent}
 }
 
 // request sends one.
@@ -116,7 +118,8 @@ func (t *twin) take(m *amqp.Message) {
 	body := bodyOf(m)
 	version, _ := whole(m.Annotations["version"])
 	if m.Properties == nil || m.Properties.CorrelationID == nil {
-		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: version, Msg: &transport.Message{Body: body}})
+		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: version,
+			Msg: &transport.Message{Body: body}})
 		return
 	}
 	code, _ := whole(m.Annotations["status"])
@@ -148,7 +151,8 @@ func (t *twin) take(m *amqp.Message) {
 	s.cfg.Sink.Reply(uint32(n), r)
 }
 
-// granting takes the answer to the wish for changes. When it was granted anew, on another link, changes may have been missed, and the device is told so.
+// granting takes the answer to the wish for changes. When it was granted anew, on another link,
+// changes may have been missed, and the device is told so.
 func (t *twin) granting(good bool, code int, body []byte) {
 	s := t.s
 	s.mu.Lock()
@@ -186,7 +190,8 @@ func (t *twin) lost() (tell func()) {
 	}
 	return func() {
 		for id, op := range asked {
-			t.s.cfg.Sink.Reply(id, transport.Reply{Err: transport.OutcomeUnknown(failed(op, transport.Unavailable, errLinkLost))})
+			t.s.cfg.Sink.Reply(id, transport.Reply{Err: transport.OutcomeUnknown(failed(op, transport.Unavailable,
+				errLinkLost))})
 		}
 	}
 }

@@ -1,7 +1,8 @@
 package amqp_test
 
-// The behaviour vectors of the official SDKs' AMQP: what each condition leads to, and the tests of multiplexed and renewed connections (T and a number). Where
-// Hubline differs from the Java SDK on purpose, the row says why.
+// The behaviour vectors of the official SDKs' AMQP: what each condition leads to, and the tests of
+// multiplexed and renewed connections (T and a number). Where Hubline differs from the Java SDK on
+// purpose, the row says why.
 
 import (
 	"context"
@@ -44,7 +45,8 @@ var vectors = []vector{
 	{what: "amqp:not-found", kind: transport.NotFound},
 	{what: "amqp:unauthorized-access", kind: transport.Unauthorized},
 	{what: "amqp:decode-error", kind: transport.Invalid},
-	{what: "amqp:resource-limit-exceeded", kind: transport.Quota, retry: true, why: "a quota is refilled: nothing that is queued is thrown away because today's is used up"},
+	{what: "amqp:resource-limit-exceeded", kind: transport.Quota, retry: true,
+		why: "a quota is refilled: nothing that is queued is thrown away because today's is used up"},
 	{what: "amqp:not-allowed", kind: transport.Forbidden},
 	{what: "amqp:invalid-field", kind: transport.Invalid},
 	{what: "amqp:not-implemented", kind: transport.Unsupported},
@@ -71,16 +73,25 @@ var vectors = []vector{
 	{what: "com.microsoft:device-container-throttled", java: true, kind: transport.Throttled, retry: true},
 	{what: "com.microsoft:link-creation-conflict", java: true, kind: transport.Unavailable, retry: true},
 	{what: "com.microsoft:timeout", java: true, kind: transport.Timeout, retry: true},
-	{what: "com.microsoft:message-lock-lost", java: true, kind: transport.Conflict, why: "the lock is not to be had back; the hub delivers the command again"},
-	{what: "com.microsoft:argument-error", java: true, kind: transport.Invalid, why: "the same argument would be wrong again"},
-	{what: "com.microsoft:argument-out-of-range", java: true, kind: transport.Invalid, why: "the same argument would be wrong again"},
-	{what: "com.microsoft:iot-hub-suspended", java: true, kind: transport.Forbidden, why: "a person has to look after the hub"},
-	{what: "com.microsoft:iot-hub-not-found-error", java: true, kind: transport.NotFound, why: "a person has to look after the host name"},
-	{what: "com.microsoft:device-already-exists", java: true, kind: transport.Conflict, why: "it will exist the next time, too"},
-	{what: "com.microsoft:precondition-failed", java: true, kind: transport.Conflict, why: "the state must be read again first"},
+	{what: "com.microsoft:message-lock-lost", java: true, kind: transport.Conflict,
+		why: "the lock is not to be had back; the hub delivers the command again"},
+	{what: "com.microsoft:argument-error", java: true, kind: transport.Invalid,
+		why: "the same argument would be wrong again"},
+	{what: "com.microsoft:argument-out-of-range", java: true, kind: transport.Invalid,
+		why: "the same argument would be wrong again"},
+	{what: "com.microsoft:iot-hub-suspended", java: true, kind: transport.Forbidden,
+		why: "a person has to look after the hub"},
+	{what: "com.microsoft:iot-hub-not-found-error", java: true, kind: transport.NotFound,
+		why: "a person has to look after the host name"},
+	{what: "com.microsoft:device-already-exists", java: true, kind: transport.Conflict,
+		why: "it will exist the next time, too"},
+	{what: "com.microsoft:precondition-failed", java: true, kind: transport.Conflict,
+		why: "the state must be read again first"},
 	{what: "com.microsoft:quota-exceeded", java: true, kind: transport.Quota, retry: true},
 	{what: "proton:io", java: true, kind: transport.Network, retry: true},
-	{what: "any other condition", java: true, kind: transport.Unknown, why: "what is not understood may do harm when it is repeated; something that was granted and is ended so is tried again"},
+	{what: "any other condition", java: true, kind: transport.Unknown,
+		why: "what is not understood may do harm when it is repeated; something that was granted and is ended so is tried " +
+			"again"},
 
 	{what: "no condition", java: true, kind: transport.Network, retry: true, play: func(t *testing.T, h *hub) error {
 		r := h.dev1(t, h.options())
@@ -96,31 +107,37 @@ var vectors = []vector{
 	{what: "delivery accepted", java: true, retry: true, play: func(t *testing.T, h *hub) error {
 		return h.dev1(t, h.options()).outcome("x", time.Second)
 	}},
-	{what: "delivery rejected", java: false, kind: transport.Invalid, play: rejected("amqp:decode-error")}, // by its condition: above
-	{what: "delivery released", java: true, kind: transport.Unavailable, retry: true, play: func(t *testing.T, h *hub) error {
+	// by its condition: above
+	{what: "delivery rejected", java: false, kind: transport.Invalid, play: rejected("amqp:decode-error")},
+	{what: "delivery released", java: true, kind: transport.Unavailable, retry: true, play: func(t *testing.T,
+		h *hub) error {
 		h.inject(testbroker.Fault{Kind: testbroker.ReleaseMessage})
 		return h.dev1(t, h.options()).outcome("x", time.Second)
 	}},
-	{what: "delivery modified", kind: transport.Unavailable, retry: true, why: "Java ignores it, and the message has no result", play: func(t *testing.T, h *hub) error {
-		h.inject(testbroker.Fault{Kind: testbroker.ModifyMessage})
-		return h.dev1(t, h.options()).outcome("x", time.Second)
-	}},
+	{what: "delivery modified", kind: transport.Unavailable, retry: true,
+		why: "Java ignores it, and the message has no result", play: func(t *testing.T, h *hub) error {
+			h.inject(testbroker.Fault{Kind: testbroker.ModifyMessage})
+			return h.dev1(t, h.options()).outcome("x", time.Second)
+		}},
 	{what: "delivery modified, undeliverable here", kind: transport.Forbidden, play: func(t *testing.T, h *hub) error {
 		h.inject(testbroker.Fault{Kind: testbroker.ModifyMessage, UndeliverableHere: true})
 		return h.dev1(t, h.options()).outcome("x", time.Second)
 	}},
-	{what: "the session for tokens is not opened in time", java: true, kind: transport.Timeout, retry: true, play: func(t *testing.T, h *hub) error {
-		h.inject(testbroker.Fault{Kind: testbroker.NoAttach, Link: testbroker.LinkCBSReceiver})
-		_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
-		return err
-	}},
-	{what: "the device's session is not opened in time", java: true, kind: transport.Timeout, retry: true, play: func(t *testing.T, h *hub) error {
-		h.inject(testbroker.Fault{Kind: testbroker.NoAttach, Link: testbroker.LinkTelemetry})
-		r := h.dev1(t, h.options())
-		r.send(0, "x")
-		return r.requireEnd(transport.Timeout)
-	}},
-	{what: "sent while the session is being opened again", java: true, retry: true, play: func(t *testing.T, h *hub) error {
+	{what: "the session for tokens is not opened in time", java: true, kind: transport.Timeout, retry: true,
+		play: func(t *testing.T, h *hub) error {
+			h.inject(testbroker.Fault{Kind: testbroker.NoAttach, Link: testbroker.LinkCBSReceiver})
+			_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
+			return err
+		}},
+	{what: "the device's session is not opened in time", java: true, kind: transport.Timeout, retry: true,
+		play: func(t *testing.T, h *hub) error {
+			h.inject(testbroker.Fault{Kind: testbroker.NoAttach, Link: testbroker.LinkTelemetry})
+			r := h.dev1(t, h.options())
+			r.send(0, "x")
+			return r.requireEnd(transport.Timeout)
+		}},
+	{what: "sent while the session is being opened again", java: true, retry: true, play: func(t *testing.T,
+		h *hub) error {
 		r := h.dev1(t, h.options())
 		r.requireSends("x")
 		h.inject(testbroker.Fault{Kind: testbroker.SlowAttach, Link: testbroker.LinkTelemetry, Delay: 5 * time.Second})
@@ -137,29 +154,34 @@ var vectors = []vector{
 		require.NoError(t, c.Close())
 		return c.Send(t.Context(), &transport.Message{})
 	}},
-	{what: "not all bytes go out", kind: transport.Timeout, retry: true, why: "the connection is dead, and the message goes again over another", play: func(t *testing.T, h *hub) error {
-		o := h.options()
-		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := h.DialAMQP(ctx, network, addr)
-			return &stuck{Conn: c, closed: make(chan struct{})}, err
-		}
-		r := h.dev1(t, o)
-		r.send(0, "x", string(make([]byte, 50_000)))
-		return r.requireEnd(transport.Timeout)
-	}},
+	{what: "not all bytes go out", kind: transport.Timeout, retry: true,
+		why: "the connection is dead, and the message goes again over another", play: func(t *testing.T, h *hub) error {
+			o := h.options()
+			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := h.DialAMQP(ctx, network, addr)
+				return &stuck{Conn: c, closed: make(chan struct{})}, err
+			}
+			r := h.dev1(t, o)
+			r.send(0, "x", string(make([]byte, 50_000)))
+			return r.requireEnd(transport.Timeout)
+		}},
 	{what: "no settings for TLS", kind: transport.Invalid, play: func(t *testing.T, h *hub) error {
 		_, err := tryStart(t, amqp.New(&amqp.Options{Plaintext: true, Certificate: noCertificate}), h.CredsWith(t, ""))
 		return err
 	}},
-	{what: "a token is answered with another status than 200", java: true, kind: transport.Unavailable, retry: true, play: func(t *testing.T, h *hub) error { // by its status: TestTokensAreRefused
-		h.inject(testbroker.Fault{Kind: testbroker.RefuseToken, Status: 500})
-		_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
-		return err
-	}},
+	{what: "a token is answered with another status than 200", java: true, kind: transport.Unavailable, retry: true,
+		play: func(t *testing.T, h *hub) error {
+			// by its status: TestTokensAreRefused
+			h.inject(testbroker.Fault{Kind: testbroker.RefuseToken, Status: 500})
+			_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
+			return err
+		}},
 }
 
-// published are all that the official SDKs have a class, a code or a row for, in the order of AmqpsExceptionTranslator.java (Java), AmqpIotErrorAdapter.cs (C#) and
-// amqp_common_errors.ts (Node), and then what the Java transport throws by itself. A crash of its reactor has no counterpart here.
+// published are all that the official SDKs have a class, a code or a row for, in the order of
+// AmqpsExceptionTranslator.java (Java), AmqpIotErrorAdapter.cs (C#) and amqp_common_errors.ts
+// (Node), and then what the Java transport throws by itself. A crash of its reactor has no
+// counterpart here.
 const published = `
 amqp:internal-error
 amqp:not-found
@@ -226,7 +248,8 @@ func TestVectorsAreComplete(t *testing.T) {
 	require.Equal(t, strings.Split(strings.TrimSpace(published), "\n"), have)
 }
 
-// Each condition is said by a hub wherever it can be: to a message, a link, a session, a connection, a dial.
+// Each condition is said by a hub wherever it can be: to a message, a link, a session, a
+// connection, a dial.
 func TestVectors(t *testing.T) {
 	for _, v := range vectors {
 		t.Run(v.what, func(t *testing.T) {
@@ -263,7 +286,8 @@ func TestVectors(t *testing.T) {
 				}},
 				"links for commands": {ended, func(t *testing.T, h *hub) error {
 					h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkC2D, Condition: condition})
-					return h.dev1(t, h.options()).ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages}).Err
+					return h.dev1(t, h.options()).ask(&transport.Request{ID: 1, Op: transport.OpSubscribe,
+						Want: transport.Messages}).Err
 				}},
 			} {
 				t.Run(name, func(t *testing.T) {
@@ -294,8 +318,9 @@ func (v *vector) require(t *testing.T, err error, kind transport.Kind) {
 	}
 }
 
-// lostUnderWay is the Kind that a message has which was under way when its link was lost for a reason of this Kind. It is not to blame, and goes again, unless the reason speaks of its
-// content; when the reason speaks of the device or the hub, the session ends instead.
+// lostUnderWay is the Kind that a message has which was under way when its link was lost for a
+// reason of this Kind. It is not to blame, and goes again, unless the reason speaks of its content;
+// when the reason speaks of the device or the hub, the session ends instead.
 func lostUnderWay(condition string, k transport.Kind) transport.Kind {
 	switch k {
 	case transport.Network, transport.Conflict, transport.Protocol, transport.Unsupported:
@@ -414,7 +439,8 @@ func newGateway(t *testing.T, h *hub, n int, tokenLife time.Duration) *gateway {
 			defer g.mu.Unlock()
 			g.desired[i] = d.Version
 		}))
-		require.NoError(t, c.HandleMethod("who", func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200 + i, m.Body }))
+		require.NoError(t, c.HandleMethod("who",
+			func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200 + i, m.Body }))
 		g.all = append(g.all, c)
 	}
 	each(g.all, func(_ int, c *device.Client) {
@@ -449,7 +475,8 @@ func (g *gateway) requireBothWays(t *testing.T, h *hub, round int) {
 	})
 }
 
-// requireCalls wants the twin of each device to be patched and read, a change of its desired properties to arrive, and its method to answer.
+// requireCalls wants the twin of each device to be patched and read, a change of its desired
+// properties to arrive, and its method to answer.
 func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
 	t.Helper()
 	each(g.all, func(i int, c *device.Client) {
@@ -463,7 +490,8 @@ func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
 			t.Errorf("%d: %v, %+v", i, err, twin)
 		}
 		// A link has its credit a moment after it is attached.
-		r, err := h.CallMethod(ctx, id, testbroker.MethodCall{Name: "who", Payload: []byte(body), ConnectTimeout: time.Second, ResponseTimeout: 5 * time.Second})
+		r, err := h.CallMethod(ctx, id, testbroker.MethodCall{Name: "who", Payload: []byte(body), ConnectTimeout: time.Second,
+			ResponseTimeout: 5 * time.Second})
 		if err != nil || r.Status != 200+i || string(r.Payload) != body {
 			t.Errorf("%d: %v, %+v", i, err, r)
 		}
@@ -480,7 +508,8 @@ func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
 	})
 }
 
-// T18: sessions of a shared connection are dropped one by one, all at once, and with the connection: all come back, with what they had subscribed to.
+// T18: sessions of a shared connection are dropped one by one, all at once, and with the
+// connection: all come back, with what they had subscribed to.
 func TestT18_MultiplexedSessionsComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n = 8
@@ -496,7 +525,8 @@ func TestT18_MultiplexedSessionsComeBack(t *testing.T) {
 		}
 		check(1)
 		for i := range g.all {
-			require.Equal(t, 1, h.EndSessions(fmt.Sprintf("fleet-%d", i), testbroker.AMQPError{Condition: "amqp:session:errant-link"}))
+			require.Equal(t, 1, h.EndSessions(fmt.Sprintf("fleet-%d", i),
+				testbroker.AMQPError{Condition: "amqp:session:errant-link"}))
 			check(1)
 		}
 		require.Equal(t, n, h.EndSessions("", testbroker.AMQPError{Condition: "amqp:session:errant-link"}))
@@ -512,8 +542,9 @@ func TestT18_MultiplexedSessionsComeBack(t *testing.T) {
 	})
 }
 
-// T19: a device with bad credentials, before and after the others are there, and one that is disabled: its own Open or status says why, by its own error, and the others
-// do not notice. Java reports them together, by a map from device to cause.
+// T19: a device with bad credentials, before and after the others are there, and one that is
+// disabled: its own Open or status says why, by its own error, and the others do not notice. Java
+// reports them together, by a map from device to cause.
 func TestT19_MultiplexedBadCredentials(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
@@ -571,7 +602,9 @@ func TestT19_MultiplexedBadCredentials(t *testing.T) {
 	})
 }
 
-// T20: tokens that live for ten minutes, on all devices of a connection, for hours: telemetry, commands, twin and methods work after each renewal, which is done in place, and nobody sees a failure.
+// T20: tokens that live for ten minutes, on all devices of a connection, for hours: telemetry,
+// commands, twin and methods work after each renewal, which is done in place, and nobody sees a
+// failure.
 func TestT20_MultiplexedTokenRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		g := newGateway(t, h, 8, 10*time.Minute)
@@ -590,19 +623,23 @@ func TestT20_MultiplexedTokenRenewal(t *testing.T) {
 	})
 }
 
-// Pain 20: one device that is bad, or disabled, neither spins nor spoils the others: it backs off by its own policy, and costs the connection a few tokens at most.
+// Pain 20: one device that is bad, or disabled, neither spins nor spoils the others: it backs off
+// by its own policy, and costs the connection a few tokens at most.
 func TestPain20_ABadDeviceNeitherSpinsNorSpoils(t *testing.T) {
 	for name, bad := range map[string]struct {
 		fault testbroker.Fault
 		most  uint64 // attempts in 10 minutes
 	}{
-		"refused for good":      {testbroker.Fault{Kind: testbroker.RefuseToken, Status: 401}, 1},
-		"refused for now":       {testbroker.Fault{Kind: testbroker.RefuseToken, Status: 503}, 90},
-		"throttled":             {testbroker.Fault{Kind: testbroker.RefuseToken, Status: 429}, 30},
-		"unanswered":            {testbroker.Fault{Kind: testbroker.NoToken}, 40},
-		"link refused":          {testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkC2D}, 90},
-		"link lost at once":     {testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D, Delay: time.Millisecond}, 90},
-		"link lost every 6 s":   {testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D, Delay: 6 * time.Second}, 1}, // mended in place
+		"refused for good": {testbroker.Fault{Kind: testbroker.RefuseToken, Status: 401}, 1},
+		"refused for now":  {testbroker.Fault{Kind: testbroker.RefuseToken, Status: 503}, 90},
+		"throttled":        {testbroker.Fault{Kind: testbroker.RefuseToken, Status: 429}, 30},
+		"unanswered":       {testbroker.Fault{Kind: testbroker.NoToken}, 40},
+		"link refused":     {testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkC2D}, 90},
+		"link lost at once": {testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D,
+			Delay: time.Millisecond}, 90},
+		// mended in place
+		"link lost every 6 s": {testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D,
+			Delay: 6 * time.Second}, 1},
 		"messages refused":      {testbroker.Fault{Kind: testbroker.ReleaseMessage}, 1},
 		"links lost by sending": {testbroker.Fault{Kind: testbroker.DetachOnMessage}, 1},
 	} {
@@ -615,7 +652,8 @@ func TestPain20_ABadDeviceNeitherSpinsNorSpoils(t *testing.T) {
 				in := h.inject(bad.fault)
 				creds := h.CredsWith(t, "")
 				c, err := device.New(creds, mux, &device.Options{
-					RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{}, OnMessage: func(context.Context, *transport.Message) error { return nil },
+					RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{},
+					OnMessage:   func(context.Context, *transport.Message) error { return nil },
 				})
 				require.NoError(t, err)
 				defer c.Close()

@@ -15,56 +15,59 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// Over a link of a few hundred bytes per second messages get through about as fast as it allows, on one connection, though
-// a batch of full size would take longer than AckTimeout.
+// Over a link of a few hundred bytes per second messages get through about as fast as it allows, on
+// one connection, though a batch of full size would take longer than AckTimeout.
 func TestAVerySlowLinkGetsEverythingThrough(t *testing.T) {
 	for _, row := range []struct {
 		rate, messages, size int
 	}{
 		{850, 60, 800}, {700, 60, 800}, {300, 60, 800}, {100, 30, 800}, {2000, 4, 60_000}, {700, 2, 60_000},
 	} {
-		t.Run(fmt.Sprintf("%d messages of %d bytes at %d bytes per second", row.messages, row.size, row.rate), func(t *testing.T) {
-			bubble(t, func(t *testing.T, h *hub) {
-				connections := 0
-				c, err := device.New(h.device(t, "slow"), amqp.New(h.slow(row.rate, 64<<10)), &device.Options{
-					OperationTimeout: -1,
-					Trace:            &device.Trace{Connected: func(transport.Info, time.Duration) { connections++ }},
-					OnStatus: func(s device.Status) {
-						if s.Err != nil {
-							t.Logf("%v: %v", s.Reason, s.Err)
-						}
-					},
-				})
-				require.NoError(t, err)
-				defer c.Close()
-				require.NoError(t, c.Open(t.Context()))
-				began := time.Now()
-				for i := range row.messages {
-					require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i), Body: make([]byte, row.size)}, nil))
-				}
-				flushed := make(chan error, 1)
-				go func() { flushed <- c.Flush(t.Context()) }()
-				ideal := time.Duration(row.messages*row.size) * time.Second / time.Duration(row.rate)
-				select {
-				case err := <-flushed:
+		t.Run(fmt.Sprintf("%d messages of %d bytes at %d bytes per second", row.messages, row.size, row.rate),
+			func(t *testing.T) {
+				bubble(t, func(t *testing.T, h *hub) {
+					connections := 0
+					c, err := device.New(h.device(t, "slow"), amqp.New(h.slow(row.rate, 64<<10)), &device.Options{
+						OperationTimeout: -1,
+						Trace:            &device.Trace{Connected: func(transport.Info, time.Duration) { connections++ }},
+						OnStatus: func(s device.Status) {
+							if s.Err != nil {
+								t.Logf("%v: %v", s.Reason, s.Err)
+							}
+						},
+					})
 					require.NoError(t, err)
-				case <-time.After(10 * ideal):
-					t.Fatalf("%d of %d acknowledged after %v", c.Stats().Acknowledged, row.messages, 10*ideal)
-				}
-				took := time.Since(began)
-				t.Logf("%v of %v, %d copies, %d connections", took, ideal, len(h.Messages()), connections)
-				require.Less(t, took, ideal*3/2)
-				require.Len(t, h.Messages(), row.messages)
-				require.Equal(t, 1, connections)
+					defer c.Close()
+					require.NoError(t, c.Open(t.Context()))
+					began := time.Now()
+					for i := range row.messages {
+						require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i), Body: make([]byte, row.size)},
+							nil))
+					}
+					flushed := make(chan error, 1)
+					go func() { flushed <- c.Flush(t.Context()) }()
+					ideal := time.Duration(row.messages*row.size) * time.Second / time.Duration(row.rate)
+					select {
+					case err := <-flushed:
+						require.NoError(t, err)
+					case <-time.After(10 * ideal):
+						t.Fatalf("%d of %d acknowledged after %v", c.Stats().Acknowledged, row.messages, 10*ideal)
+					}
+					took := time.Since(began)
+					t.Logf("%v of %v, %d copies, %d connections", took, ideal, len(h.Messages()), connections)
+					require.Less(t, took, ideal*3/2)
+					require.Len(t, h.Messages(), row.messages)
+					require.Equal(t, 1, connections)
+				})
 			})
-		})
 	}
 }
 
 // veiled is a connection of a user's that tells nothing of what lies below.
 type veiled struct{ net.Conn }
 
-// Where nobody can tell that the link gets on, the next connection begins with smaller batches than the one that was cut.
+// Where nobody can tell that the link gets on, the next connection begins with smaller batches than
+// the one that was cut.
 func TestAConnectionThatWasTooSlowTeachesTheNextOne(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *hub) {

@@ -11,8 +11,9 @@ import (
 // window bounds the telemetry that a connection has in flight, shares it out among the devices,
 // and judges the progress of the connection once for all of them.
 //
-// The bound follows the rate of the connection: what is in flight takes about aimDelay to leave. So a token or a link never waits long behind telemetry, and little is wasted when a
-// device leaves. Devices that have to wait are admitted in the order in which they came.
+// The bound follows the rate of the connection: what is in flight takes about aimDelay to leave. So
+// a token or a link never waits long behind telemetry, and little is wasted when a device leaves.
+// Devices that have to wait are admitted in the order in which they came.
 //
 // The peer gets everything in the order of the list of exchanges. As long as answers come to the
 // earlier ones, a later one is not late, however slow the connection is.
@@ -54,7 +55,8 @@ type exchange struct {
 }
 
 const (
-	// aimDelay is how much longer than the shortest time the answer to a transfer takes when the window is full.
+	// aimDelay is how much longer than the shortest time the answer to a transfer takes when the
+	// window is full.
 	aimDelay = 2 * time.Second
 	// fullDelay is the same for the delay that makes the window smaller.
 	fullDelay = 3 * time.Second
@@ -69,8 +71,8 @@ const (
 // errSilent ends a connection whose peer says nothing.
 var errSilent = &timeoutError{"the hub says nothing, and answers are due"}
 
-// learnt is what connections to the same peer leave to the next one: the bound that it begins with, firstWindow at most.
-// The zero value is that of a link of which nothing is known.
+// learnt is what connections to the same peer leave to the next one: the bound that it begins with,
+// firstWindow at most. The zero value is that of a link of which nothing is known.
 type learnt struct{ size atomic.Int64 }
 
 func newWindow(s *stream, idleTimeout time.Duration, l *learnt) *window {
@@ -82,7 +84,8 @@ func newWindow(s *stream, idleTimeout time.Duration, l *learnt) *window {
 // batch returns how large a batch may be: a part of the window.
 func (w *window) batch() int { return min(int(w.size.Load())/4, batchBytes) }
 
-// take waits, for as long as done is open, for a place for x in the window. It returns false when done was closed first.
+// take waits, for as long as done is open, for a place for x in the window. It returns false when
+// done was closed first.
 func (w *window) take(x *exchange, owner *telemetry, bytes int, done <-chan struct{}) bool {
 	*x = exchange{owner: owner, bytes: bytes}
 	w.mu.Lock()
@@ -115,7 +118,8 @@ func (w *window) take(x *exchange, owner *telemetry, bytes int, done <-chan stru
 	return false
 }
 
-// openLocked reports whether one more transfer may go. The last one may go beyond the bound. mu is held.
+// openLocked reports whether one more transfer may go. The last one may go beyond the bound. mu is
+// held.
 func (w *window) openLocked() bool { return w.out < int(w.size.Load()) }
 
 // admitLocked puts x at the end of the list. mu is held.
@@ -243,7 +247,8 @@ func (w *window) dropLocked(x *exchange, now time.Time) {
 	w.removeLocked(x, now)
 }
 
-// noteLateLocked looks whether the answer to x, which is given up, was late: the window is too large for the link then.
+// noteLateLocked looks whether the answer to x, which is given up, was late: the window is too
+// large for the link then.
 func (w *window) noteLateLocked(x *exchange, now time.Time) {
 	w.late = w.late || x.owner != nil && now.Sub(w.progressLocked(x)) > w.base+fullDelay
 }
@@ -272,7 +277,8 @@ func (w *window) progress(x *exchange) time.Time {
 
 func (w *window) progressLocked(x *exchange) time.Time {
 	if !x.passed.IsZero() {
-		// The steps of a request after the first one, begin, attach and transfer, take as long again each.
+		// The steps of a request after the first one, begin, attach and transfer, take as long again
+		// each.
 		return x.passed.Add(time.Duration(x.steps) * x.passed.Sub(x.since))
 	}
 	return later(later(x.since, w.moved), w.stream.gotOn())
@@ -303,7 +309,8 @@ func (w *window) look() {
 	}
 }
 
-// owesLocked reports whether the peer owes an answer, or has said nothing since one was given up. mu is held.
+// owesLocked reports whether the peer owes an answer, or has said nothing since one was given up.
+// mu is held.
 func (w *window) owesLocked() bool {
 	heard := w.stream.heard.get()
 	return w.first != nil || w.owed.After(heard) || w.dropped.After(heard)

@@ -31,8 +31,8 @@ func windowed(t *testing.T) (*window, *memconn.Conn) {
 
 func sender() *telemetry { return &telemetry{turn: make(chan struct{}, 1)} }
 
-// keepSending sends transfers of a batch each over a link of this rate and delay for some time, and returns the bytes
-// that were answered.
+// keepSending sends transfers of a batch each over a link of this rate and delay for some time, and
+// returns the bytes that were answered.
 func keepSending(w *window, rate int, delay, during time.Duration) int {
 	var answered atomic.Int64
 	owner := sender()
@@ -53,8 +53,8 @@ func keepSending(w *window, rate int, delay, during time.Duration) int {
 	return int(answered.Load())
 }
 
-// The window follows the link: a slow one is used fully and has no more than a few seconds in flight; a fast one is not
-// held up, however long its answers take.
+// The window follows the link: a slow one is used fully and has no more than a few seconds in
+// flight; a fast one is not held up, however long its answers take.
 func TestTheWindowFollowsTheLink(t *testing.T) {
 	for _, row := range []struct {
 		rate  int
@@ -80,7 +80,8 @@ func TestTheWindowFollowsTheLink(t *testing.T) {
 			out := w.out
 			w.mu.Unlock()
 			ahead := float64(out)/float64(row.rate) - row.delay.Seconds()
-			t.Logf("%d bytes/s, %v: %.0f %% used, window %d, %.1f s in flight beyond the delay", row.rate, row.delay, used*100, w.size.Load(), ahead)
+			t.Logf("%d bytes/s, %v: %.0f %% used, window %d, %.1f s in flight beyond the delay", row.rate, row.delay, used*100,
+				w.size.Load(), ahead)
 			require.Greater(t, used, 0.9)
 			require.Less(t, ahead, 5.0)
 			time.Sleep(time.Minute)
@@ -139,7 +140,8 @@ func TestDevicesTakeTurns(t *testing.T) {
 	})
 }
 
-// A transfer that waits for credit gives its place to another device, and counts again when it is written.
+// A transfer that waits for credit gives its place to another device, and counts again when it is
+// written.
 func TestATransferWithoutCreditLosesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := windowed(t)
@@ -158,7 +160,8 @@ func TestATransferWithoutCreditLosesItsPlace(t *testing.T) {
 	})
 }
 
-// The answer to a transfer is due since the peer last answered an earlier one, or first answered a later one.
+// The answer to a transfer is due since the peer last answered an earlier one, or first answered a
+// later one.
 func TestProgressOfADevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := windowed(t)
@@ -188,7 +191,8 @@ func TestProgressOfADevice(t *testing.T) {
 	})
 }
 
-// A peer that owes an answer and says nothing has lost the connection; one that says something has not.
+// A peer that owes an answer and says nothing has lost the connection; one that says something has
+// not.
 func TestAPeerThatIsSilentIsFound(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -201,7 +205,8 @@ func TestAPeerThatIsSilentIsFound(t *testing.T) {
 		{name: "nothing is due"},
 		{name: "silent", asked: true, lost: 30 * time.Second},
 		{name: "silent, and nobody waits any more", asked: true, drop: 29 * time.Second, lost: 30 * time.Second},
-		{name: "silent since it was asked, and nobody waits any more", asked: true, drop: 29 * time.Second, last: 5 * time.Second, lost: 35 * time.Second},
+		{name: "silent since it was asked, and nobody waits any more", asked: true, drop: 29 * time.Second,
+			last: 5 * time.Second, lost: 35 * time.Second},
 		{name: "not silent", asked: true, says: 29 * time.Second},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -57,8 +57,9 @@ func TestTokensAreRenewedInTime(t *testing.T) {
 	})
 }
 
-// Vector T10 of the Java SDK, HTTP's case: credentials that are refused while a token can be renewed. There the error is marked retryable for the whole operation time; here a token that was made
-// for an earlier request is replaced once, and a second refusal is final.
+// Vector T10 of the Java SDK, HTTP's case: credentials that are refused while a token can be
+// renewed. There the error is marked retryable for the whole operation time; here a token that was
+// made for an earlier request is replaced once, and a second refusal is final.
 func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		revoked, refused := "", 0
@@ -111,7 +112,8 @@ func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
 	})
 }
 
-// A token source that fails is not asked for long while the old token is good, and ends the session with its own error after that.
+// A token source that fails is not asked for long while the old token is good, and ends the session
+// with its own error after that.
 func TestATokenSourceThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		creds := h.creds(goodKey)
@@ -167,7 +169,8 @@ func TestALateClockIsForgiven(t *testing.T) {
 	})
 }
 
-// A device whose clock is later than that gets no token by the hub's Date: the token would be good for longer than its life by the device's clock. It is told to set its clock.
+// A device whose clock is later than that gets no token by the hub's Date: the token would be good
+// for longer than its life by the device's clock. It is told to set its clock.
 func TestAClockThatIsTooLateIsNotSet(t *testing.T) {
 	for _, off := range []time.Duration{-3 * time.Hour, -90 * time.Minute} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -193,7 +196,8 @@ func TestAClockThatIsTooLateIsNotSet(t *testing.T) {
 	}
 }
 
-// A hub that is another one, or a gateway in between, says that it is the year 2090. No token that it gets is good for longer than the token's life.
+// A hub that is another one, or a gateway in between, says that it is the year 2090. No token that
+// it gets is good for longer than the token's life.
 func TestAForgedDateGetsNoLongTokens(t *testing.T) {
 	for _, follows := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -226,7 +230,8 @@ func TestAForgedDateGetsNoLongTokens(t *testing.T) {
 	}
 }
 
-// The process's own clock is wrong: then the skew is what it is off by. Now follows where it is ahead, and not where it is late.
+// The process's own clock is wrong: then the skew is what it is off by. Now follows where it is
+// ahead, and not where it is late.
 func TestTheSkewIsThatOfTheProcess(t *testing.T) {
 	for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -247,7 +252,8 @@ func TestTheSkewIsThatOfTheProcess(t *testing.T) {
 	}
 }
 
-// A slow answer tells the time less well than a quick one, so it does not undo what that told; one that cannot be right any more is set right.
+// A slow answer tells the time less well than a quick one, so it does not undo what that told; one
+// that cannot be right any more is set right.
 func TestASlowAnswerDoesNotMoveTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		var takes, ahead time.Duration
@@ -276,7 +282,8 @@ func TestASlowAnswerDoesNotMoveTheClock(t *testing.T) {
 	})
 }
 
-// A clock in 1970: the hub is asked for the time before there is a token, and its answer counts only where TLS proves who gave it (TestWhatTLSSaysIsKnownAtDial).
+// A clock in 1970: the hub is asked for the time before there is a token, and its answer counts
+// only where TLS proves who gave it (TestWhatTLSSaysIsKnownAtDial).
 func TestAnUnsetClockIsNotSetByAnybody(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		creds := h.creds(goodKey)
@@ -310,11 +317,13 @@ func TestWrongOptions(t *testing.T) {
 		"ProductInfo":  {ProductInfo: "a\r\nb"},
 		"both":         {Plaintext: true, Certificate: hubhttp.CertificateFiles("a", "b")},
 	} {
-		_, err := hubhttp.New(&o).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}})
+		_, err := hubhttp.New(&o).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h",
+			DeviceID: "d"}})
 		require.ErrorIs(t, err, transport.Invalid, want)
 		require.ErrorContains(t, err, want)
 	}
-	_, err := hubhttp.New(nil).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}})
+	_, err := hubhttp.New(nil).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h",
+		DeviceID: "d"}})
 	require.ErrorIs(t, err, transport.Invalid)
 	require.ErrorContains(t, err, "nothing proves the identity")
 	_, err = hubhttp.New(nil).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h"}})

@@ -20,18 +20,23 @@ const refSize = 4
 const (
 	// lockTime is how long a hub locks what it gave.
 	lockTime = 60 * time.Second
-	// declinedFor is how long a message that nobody took is kept before the hub gets it back, which delivers it again at once.
+	// declinedFor is how long a message that nobody took is kept before the hub gets it back, which
+	// delivers it again at once.
 	declinedFor = 5 * time.Second
-	// firstPause and lastPause are between tries that the hub does not take at the moment; they double.
+	// firstPause and lastPause are between tries that the hub does not take at the moment; they
+	// double.
 	firstPause, lastPause = time.Second, time.Minute
 	// longestPause is the longest one that a hub can ask for.
 	longestPause = time.Hour
 )
 
-// commands looks for cloud-to-device messages, and settles them. Its goroutine begins with the first OpSubscribe.
+// commands looks for cloud-to-device messages, and settles them. Its goroutine begins with the
+// first OpSubscribe.
 //
-// A hub delivers a message again when its lock was lost, although it may wait in this process behind a slow handler. Such a delivery takes the place of the
-// former one, by the hub's sequence number, and is not reported again: whoever holds the former one settles it with the lock that holds.
+// A hub delivers a message again when its lock was lost, although it may wait in this process
+// behind a slow handler. Such a delivery takes the place of the former one, by the hub's sequence
+// number, and is not reported again: whoever holds the former one settles it with the lock that
+// holds.
 type commands struct {
 	s    *session
 	lane lane
@@ -154,7 +159,8 @@ func (c *commands) run() {
 	}
 }
 
-// step does all that is to be done now, and returns when there will be something; zero: not before it is woken. False: the session is at its end.
+// step does all that is to be done now, and returns when there will be something; zero: not before
+// it is woken. False: the session is at its end.
 func (c *commands) step() (next time.Time, alive bool) {
 	s := c.s
 	for s.ctx.Err() == nil {
@@ -217,7 +223,9 @@ func (c *commands) ask() bool {
 			return false
 		}
 		return true
-	case refused != nil: // also one about this request, which is the same each time and was taken before: telemetry does not end for it
+	case refused != nil:
+		// also one about this request, which is the same each time and was taken before: telemetry does
+		// not end for it
 		c.pause = longer(c.pause)
 		c.look = time.Now().Add(max(min(refused.after, longestPause), c.pause))
 		c.granted(nil)
@@ -267,7 +275,8 @@ func (c *commands) granted(err *transport.Error) bool {
 func (c *commands) deliver(a *answer, since time.Time) bool {
 	s := c.s
 	h := heldOf(a, since)
-	if i := slices.IndexFunc(c.verdict, func(v pastVerdict) bool { return h.sequence != "" && v.sequence == h.sequence }); i >= 0 {
+	if i := slices.IndexFunc(c.verdict,
+		func(v pastVerdict) bool { return h.sequence != "" && v.sequence == h.sequence }); i >= 0 {
 		c.due = append(c.due, errand{held: h, outcome: c.verdict[i].outcome})
 		c.verdict = slices.Delete(c.verdict, i, i+1)
 		return false
@@ -348,11 +357,13 @@ func (c *commands) do(e errand) bool {
 	return true
 }
 
-// ofVerdict is the refusal of a verdict. It ends the session only when it is about who asks: that a method is not allowed, or what nobody understands, is about the verdict; the next look or
-// message shows whether there is more to it.
+// ofVerdict is the refusal of a verdict. It ends the session only when it is about who asks: that a
+// method is not allowed, or what nobody understands, is about the verdict; the next look or message
+// shows whether there is more to it.
 func (r *refusal) ofVerdict() *refusal {
 	r = r.ofLock()
-	if r.About != hubstatus.Identity || r.Kind == transport.Unauthorized || r.Kind == transport.Forbidden || r.Kind == transport.NotFound {
+	if r.About != hubstatus.Identity || r.Kind == transport.Unauthorized || r.Kind == transport.Forbidden ||
+		r.Kind == transport.NotFound {
 		return r
 	}
 	own := *r
@@ -385,7 +396,8 @@ func (c *commands) request(lock string, o transport.Outcome) *request {
 	return &request{http.MethodPost, s.urls.lock(lock, "/abandon", ""), h, nil}
 }
 
-// leave tells the hub the verdicts that are left, and gives back what is not settled, if there is time and somebody to tell.
+// leave tells the hub the verdicts that are left, and gives back what is not settled, if there is
+// time and somebody to tell.
 func (c *commands) leave() {
 	s := c.s
 	s.mu.Lock()
@@ -420,18 +432,22 @@ func inbound(a *answer) (m *transport.Message, again bool) {
 			}
 		}
 	}
-	for _, p := range [...]struct{ header, name string }{{"iothub-userid", "user-id"}, {"iothub-enqueuedtime", "iothub-enqueuedtime"}} {
+	for _, p := range [...]struct {
+		header, name string
+	}{{"iothub-userid", "user-id"}, {"iothub-enqueuedtime", "iothub-enqueuedtime"}} {
 		if v := a.header.Get(p.header); v != "" {
 			m.Properties = append(m.Properties, transport.Property{Name: p.name, Value: v})
 		}
 	}
-	// net/http hands out a map, so the order in which they came is lost. One that is always the same is the next best.
+	// net/http hands out a map, so the order in which they came is lost. One that is always the same
+	// is the next best.
 	slices.SortStableFunc(m.Properties, func(a, b transport.Property) int { return strings.Compare(a.Name, b.Name) })
 	count, err := strconv.Atoi(a.header.Get("iothub-deliverycount"))
 	return m, err == nil && count > 0
 }
 
-// moments reads a time in one of the forms in which hubs and back ends write it; the zero time when it is in none of them.
+// moments reads a time in one of the forms in which hubs and back ends write it; the zero time when
+// it is in none of them.
 func moments(s string) time.Time {
 	if t, ok := isotime.Parse(s); ok {
 		return t

@@ -40,7 +40,8 @@ func (h *scripted) polling(every time.Duration) *hubhttp.Options {
 	return o
 }
 
-// Looks are as far apart as the service wants by default, nobody looks who was not asked to, and after a command all others come at once.
+// Looks are as far apart as the service wants by default, nobody looks who was not asked to, and
+// after a command all others come at once.
 func TestLooksForCommands(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())
@@ -68,7 +69,8 @@ func TestLooksForCommands(t *testing.T) {
 	})
 }
 
-// Each OpSubscribe is replied to, also one that the next one undoes, and one that comes while there is no room.
+// Each OpSubscribe is replied to, also one that the next one undoes, and one that comes while there
+// is no room.
 func TestEachSubscriptionIsRepliedTo(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		for range 4 {
@@ -96,16 +98,21 @@ func TestEachSubscriptionIsRepliedTo(t *testing.T) {
 func TestACommandAsItComes(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.command("body", map[string]string{
-			"IoTHub-MessageId": "id", "iothub-correlationid": "corr", "iothub-contenttype": "text/plain", "iothub-contentencoding": "utf-8", "DT-Subject": "thermostat1",
-			"iothub-expiry": "2031-02-03T04:05:06.7890000Z", "iothub-creationtimeutc": "Mon, 03 Feb 2031 04:05:06 GMT", "iothub-userid": "me",
-			"iothub-enqueuedtime": "2031-01-01T00:00:00Z", "iothub-app-Level": "high", "iothub-app-a": "", "iothub-to": "/devices/dev-1/messages/deviceBound",
+			"IoTHub-MessageId": "id", "iothub-correlationid": "corr", "iothub-contenttype": "text/plain",
+			"iothub-contentencoding": "utf-8", "DT-Subject": "thermostat1",
+			"iothub-expiry": "2031-02-03T04:05:06.7890000Z", "iothub-creationtimeutc": "Mon, 03 Feb 2031 04:05:06 GMT",
+			"iothub-userid":       "me",
+			"iothub-enqueuedtime": "2031-01-01T00:00:00Z", "iothub-app-Level": "high", "iothub-app-a": "",
+			"iothub-to": "/devices/dev-1/messages/deviceBound",
 		})
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		require.Equal(t, transport.Message{
-			ID: "id", CorrelationID: "corr", ContentType: "text/plain", ContentEncoding: "utf-8", Component: "thermostat1", Body: []byte("body"),
+			ID: "id", CorrelationID: "corr", ContentType: "text/plain", ContentEncoding: "utf-8", Component: "thermostat1",
+			Body:    []byte("body"),
 			Expires: time.Date(2031, 2, 3, 4, 5, 6, 789e6, time.UTC), Created: time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC),
-			Properties: []transport.Property{{Name: "a", Value: ""}, {Name: "iothub-enqueuedtime", Value: "2031-01-01T00:00:00Z"}, {Name: "level", Value: "high"}, {Name: "user-id", Value: "me"}},
+			Properties: []transport.Property{{Name: "a", Value: ""}, {Name: "iothub-enqueuedtime",
+				Value: "2031-01-01T00:00:00Z"}, {Name: "level", Value: "high"}, {Name: "user-id", Value: "me"}},
 		}, r.delivered()[0].msg)
 		require.False(t, r.delivered()[0].again)
 	})
@@ -156,7 +163,8 @@ func TestNoMoreUnsettledThanTheQueue(t *testing.T) {
 	})
 }
 
-// Who cannot take a message gets it again a little later, not in a loop that uses up its deliveries.
+// Who cannot take a message gets it again a little later, not in a loop that uses up its
+// deliveries.
 func TestAMessageThatNobodyTakes(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.command("x", nil)
@@ -171,7 +179,8 @@ func TestAMessageThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// Vector T15 of the Java SDK: an acknowledgement of a command that failed is made again. There the message goes back into the queue; here the verdict stays due while the hub's lock lasts.
+// Vector T15 of the Java SDK: an acknowledgement of a command that failed is made again. There the
+// message goes back into the queue; here the verdict stays due while the hub's lock lasts.
 func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.command("x", nil)
@@ -196,7 +205,8 @@ func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
 		require.Equal(t, []string{"complete 1"}, h.verdicts())
 		require.Len(t, r.delivered(), 1)
 
-		// With a hub that is busy for longer than the lock lasts, the message comes again, and the verdict that is known is told at once, without asking anybody.
+		// With a hub that is busy for longer than the lock lasts, the message comes again, and the
+		// verdict that is known is told at once, without asking anybody.
 		h.command("y", nil)
 		h.change(func() { fails, after = 1, "61" })
 		time.Sleep(25 * time.Minute)
@@ -213,8 +223,9 @@ func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
 	})
 }
 
-// A handler that is slower than the lock: the verdict that comes too late is told with the next lock; a message whose new delivery is in hand is not reported again, and settled with
-// the lock that holds.
+// A handler that is slower than the lock: the verdict that comes too late is told with the next
+// lock; a message whose new delivery is in hand is not reported again, and settled with the lock
+// that holds.
 func TestALockThatWasLost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.command("slow", nil)
@@ -245,7 +256,8 @@ func TestALockThatWasLost(t *testing.T) {
 	})
 }
 
-// A hub that is busy when asked for commands does not undo the connection: the looks go on, further and further apart.
+// A hub that is busy when asked for commands does not undo the connection: the looks go on, further
+// and further apart.
 func TestABusyHubGivesCommandsLater(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.command("x", nil)
@@ -273,7 +285,8 @@ func TestABusyHubGivesCommandsLater(t *testing.T) {
 	})
 }
 
-// A hub that gives no commands at all says so to who asks for them; one that does so later ends the session.
+// A hub that gives no commands at all says so to who asks for them; one that does so later ends the
+// session.
 func TestAHubWithoutCommands(t *testing.T) {
 	without := true
 	answer := func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
@@ -324,7 +337,8 @@ func TestAnUnreachableHubIsFoundByALook(t *testing.T) {
 	})
 }
 
-// What is not settled when the session ends is given back, so that the next one does not wait for the locks; verdicts that were given are told.
+// What is not settled when the session ends is given back, so that the next one does not wait for
+// the locks; verdicts that were given are told.
 func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		for i := range 3 {
@@ -389,7 +403,8 @@ func TestLockTokensAreEscaped(t *testing.T) {
 	})
 }
 
-// A session that ends because its other connection was lost says goodbye to commands all the same; one that the hub has refused does not.
+// A session that ends because its other connection was lost says goodbye to commands all the same;
+// one that the hub has refused does not.
 func TestGoodbyeAfterALossElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.command("0", nil)
@@ -450,7 +465,8 @@ func TestASlowAnswerToTelemetryHoldsUpNoVerdict(t *testing.T) {
 	})
 }
 
-// The hub's wish to be left alone counts, up to an hour: one answer, which may not even be the hub's, must not end the looks of a session for years.
+// The hub's wish to be left alone counts, up to an hour: one answer, which may not even be the
+// hub's, must not end the looks of a session for years.
 func TestLooksAreNotPutOffForLongerThanAnHour(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.command("x", nil)
@@ -473,7 +489,8 @@ func TestLooksAreNotPutOffForLongerThanAnHour(t *testing.T) {
 	})
 }
 
-// A command without a lock token could never be settled: no hub gives one, so the answer is not what the hub sent.
+// A command without a lock token could never be settled: no hub gives one, so the answer is not
+// what the hub sent.
 func TestACommandWithoutALock(t *testing.T) {
 	for _, tag := range []string{"", `""`, `W/""`} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -496,7 +513,8 @@ func TestACommandWithoutALock(t *testing.T) {
 	}
 }
 
-// An answer to a look that is odd, but not about who asks, undoes nothing: the hub is asked again, telemetry goes on.
+// An answer to a look that is odd, but not about who asks, undoes nothing: the hub is asked again,
+// telemetry goes on.
 func TestAnOddAnswerToALook(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		for _, status := range []int{400, 409, 412, 413, 415, 422, 428, 431} {
@@ -542,7 +560,8 @@ func TestAnOddAnswerToALook(t *testing.T) {
 	})
 }
 
-// An odd answer to a verdict does not end the session either: the message comes again when its lock is over, and the verdict is told then. One about who asks does.
+// An odd answer to a verdict does not end the session either: the message comes again when its lock
+// is over, and the verdict is told then. One about who asks does.
 func TestAnOddAnswerToAVerdict(t *testing.T) {
 	for _, row := range []struct {
 		status int
@@ -626,13 +645,15 @@ func TestAHubThatGivesTheSameAgain(t *testing.T) {
 	}
 }
 
-// Answers to a verdict. The official SDKs throw for all but 200 and 204 and leave it at that, so the handler gets the command again; here what is over soon is told again while the lock lasts, what means
-// that the lock is lost is told with the next one, and every success is one.
+// Answers to a verdict. The official SDKs throw for all but 200 and 204 and leave it at that, so
+// the handler gets the command again; here what is over soon is told again while the lock lasts,
+// what means that the lock is lost is told with the next one, and every success is one.
 func TestTable34_AnswersToAVerdict(t *testing.T) {
 	const done, again, next = "done", "told again", "told with the next lock"
 	for status, want := range map[int]string{
 		200: done, 201: done, 202: done, 204: done,
-		403: again, 408: again, 429: again, 499: again, 500: again, 502: again, 503: again, 504: again, 507: again, 599: again,
+		403: again, 408: again, 429: again, 499: again, 500: again, 502: again, 503: again, 504: again, 507: again,
+		599: again,
 		301: next, 400: next, 404: next, 405: next, 409: next, 412: next, 413: next, 418: next,
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {

@@ -32,7 +32,8 @@ func (h *scripted) client(t testing.TB, o *hubhttp.Options, d *device.Options) *
 	return c
 }
 
-// losing makes the hub do what some requests ask and break the connection instead of answering, n times.
+// losing makes the hub do what some requests ask and break the connection instead of answering, n
+// times.
 func (h *scripted) losing(n int, which func(r *http.Request) bool) {
 	h.answer = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		if n == 0 || !which(r) {
@@ -51,7 +52,8 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-// An answer to telemetry that was lost: the hub has the message, we do not know, so it goes again under the same id, before all that came after it.
+// An answer to telemetry that was lost: the hub has the message, we do not know, so it goes again
+// under the same id, before all that came after it.
 func TestTelemetryIsRepeatedAfterALostAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.losing(1, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/events") })
@@ -71,7 +73,8 @@ func TestTelemetryIsRepeatedAfterALostAnswer(t *testing.T) {
 	})
 }
 
-// A verdict whose answer was lost is not repeated: it dies with its session, and the hub delivers again what it does not know to be settled.
+// A verdict whose answer was lost is not repeated: it dies with its session, and the hub delivers
+// again what it does not know to be settled.
 func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.command("x", nil)
@@ -107,7 +110,8 @@ func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	})
 }
 
-// A look whose answer was lost is repeated; the message that it would have brought stays locked for a minute, and comes then.
+// A look whose answer was lost is repeated; the message that it would have brought stays locked for
+// a minute, and comes then.
 func TestALookWhoseAnswerWasLost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.command("x", nil)
@@ -144,7 +148,8 @@ func TestAThrottledClient(t *testing.T) {
 			}
 		}})
 		for i := range 1000 {
-			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i), Body: []byte(strconv.Itoa(i))}, nil))
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i), Body: []byte(strconv.Itoa(i))},
+				nil))
 			time.Sleep(time.Second)
 		}
 		require.NoError(t, c.Flush(t.Context()))
@@ -162,7 +167,8 @@ func TestAThrottledClient(t *testing.T) {
 	})
 }
 
-// The whole client under everything that a scripted hub can do: nothing that was acknowledged is missing, what is bad fails alone, and commands come through.
+// The whole client under everything that a scripted hub can do: nothing that was acknowledged is
+// missing, what is bad fails alone, and commands come through.
 func TestAClientUnderFaults(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -306,7 +312,8 @@ func (h *scripted) slow(rate int) *hubhttp.Options {
 	return o
 }
 
-// A backlog gets through a slow link: batches are no larger than what it carries while the client believes in the connection. As the link gets faster, they grow.
+// A backlog gets through a slow link: batches are no larger than what it carries while the client
+// believes in the connection. As the link gets faster, they grow.
 func TestABacklogOverASlowLink(t *testing.T) {
 	for _, row := range []struct {
 		rate int // bytes a second
@@ -331,9 +338,12 @@ func TestABacklogOverASlowLink(t *testing.T) {
 	}
 }
 
-// A hub that answers late, as one does that has to hold a device back, gets each message once: no connection is given up before its request is.
+// A hub that answers late, as one does that has to hold a device back, gets each message once: no
+// connection is given up before its request is.
 func TestAHubThatAnswersLate(t *testing.T) {
-	for _, row := range []struct{ takes, timeout time.Duration }{{31 * time.Second, 0}, {40 * time.Second, 0}, {59 * time.Second, 0}, {100 * time.Second, 110 * time.Second}} {
+	for _, row := range []struct {
+		takes, timeout time.Duration
+	}{{31 * time.Second, 0}, {40 * time.Second, 0}, {59 * time.Second, 0}, {100 * time.Second, 110 * time.Second}} {
 		t.Run(fmt.Sprint(row.takes), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *scripted) {
 				o := h.options()
@@ -371,7 +381,8 @@ func TestAHubThatAnswersLate(t *testing.T) {
 	})
 }
 
-// Over a link so slow that the first batch takes longer than the client believes in the connection, the next connection does not begin where that one failed.
+// Over a link so slow that the first batch takes longer than the client believes in the connection,
+// the next connection does not begin where that one failed.
 func TestABacklogOverAVerySlowLink(t *testing.T) {
 	for _, row := range []struct {
 		rate int // bytes a second

@@ -13,7 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The hub's names for what a message consists of besides its body. They are headers of a single message and members of "properties" in a batch.
+// The hub's names for what a message consists of besides its body. They are headers of a single
+// message and members of "properties" in a batch.
 const (
 	headerID          = "iothub-messageid"
 	headerCorrelation = "iothub-correlationid"
@@ -29,9 +30,11 @@ const (
 	batchType = "application/vnd.microsoft.iothub.json"
 	plainType = "application/octet-stream"
 
-	// batchBytes is the longest body of a batch: the service's limit of 256 KB, with the distance that the official Java SDK keeps.
+	// batchBytes is the longest body of a batch: the service's limit of 256 KB, with the distance that
+	// the official Java SDK keeps.
 	batchBytes = 255*1024 - 1
-	// headerBytes is what a single message may put into headers: front ends commonly refuse more than 16 KB of them.
+	// headerBytes is what a single message may put into headers: front ends commonly refuse more than
+	// 16 KB of them.
 	headerBytes = 8 << 10
 )
 
@@ -43,7 +46,8 @@ func check(m *transport.Message) *transport.Error {
 		return e
 	}
 	for _, f := range [...]struct{ name, value string }{
-		{"ID", m.ID}, {"CorrelationID", m.CorrelationID}, {"ContentType", m.ContentType}, {"ContentEncoding", m.ContentEncoding},
+		{"ID", m.ID}, {"CorrelationID", m.CorrelationID}, {"ContentType", m.ContentType},
+		{"ContentEncoding", m.ContentEncoding},
 		{"Component", m.Component},
 	} {
 		if !utf8.ValidString(f.value) {
@@ -54,13 +58,15 @@ func check(m *transport.Message) *transport.Error {
 		p := &m.Properties[i]
 		switch {
 		case !isToken(p.Name):
-			return invalid("message property name " + strconv.Quote(p.Name) + " cannot be sent over HTTP; use ASCII letters, digits and ! # $ % & ' * + - . ^ _ ` | ~")
+			return invalid("message property name " + strconv.Quote(p.Name) + " cannot be sent over HTTP; use ASCII letters, " +
+				"digits and ! # $ % & ' * + - . ^ _ ` | ~")
 		case !utf8.ValidString(p.Value):
 			return invalid("message property " + strconv.Quote(p.Name) + " is not valid UTF-8; carry binary data in the body")
 		}
 	}
 	if name, twice := repeated(m.Properties); twice {
-		return invalid("message property " + strconv.Quote(name) + " is there twice, which HTTP cannot say; give each name once, whatever its case")
+		return invalid("message property " + strconv.Quote(name) + " is there twice, which HTTP cannot say; give each name " +
+			"once, whatever its case")
 	}
 	return nil
 }
@@ -115,8 +121,8 @@ func plain(s string) bool {
 	return s == "" || s[0] != ' ' && s[len(s)-1] != ' '
 }
 
-// fitsHeaders reports whether all that a message has besides its body can be headers. Their names lose their case on the way, so one with capitals cannot, unless it
-// is the only way.
+// fitsHeaders reports whether all that a message has besides its body can be headers. Their names
+// lose their case on the way, so one with capitals cannot, unless it is the only way.
 func fitsHeaders(m *transport.Message, capitals bool) bool {
 	size := 0
 	for _, s := range [...]string{m.ID, m.CorrelationID, m.ContentType, m.ContentEncoding, m.Component} {

@@ -14,9 +14,11 @@ func FuzzAppendEntry(f *testing.F) {
 	f.Add([]byte("body"), "id", "thermostat1", "name", "value")
 	f.Add([]byte{0, 0xff}, "ä\"\\\x00", "\x01\"é", "a!#$%&'*+-.^_`|~", "line\r\n\u2028</script>\x7f")
 	f.Fuzz(func(t *testing.T, body []byte, id, component, name, value string) {
-		m := &transport.Message{Body: body, ID: id, Component: component, Properties: []transport.Property{{Name: name, Value: value}}}
+		m := &transport.Message{Body: body, ID: id, Component: component,
+			Properties: []transport.Property{{Name: name, Value: value}}}
 		if e := check(m); e != nil {
-			if isToken(name) && utf8.ValidString(id) && utf8.ValidString(component) && utf8.ValidString(value) && m.Size() <= transport.MaxMessageSize {
+			if isToken(name) && utf8.ValidString(id) && utf8.ValidString(component) && utf8.ValidString(value) &&
+				m.Size() <= transport.MaxMessageSize {
 				t.Fatalf("refused: %v", e)
 			}
 			return
@@ -38,7 +40,9 @@ func FuzzAppendEntry(f *testing.F) {
 				n++
 			}
 		}
-		if !bytes.Equal(got.Body, body) || !got.Base64Encoded || got.Properties["iothub-messageid"] != id || got.Properties["dt-subject"] != component || got.Properties["iothub-app-"+name] != value || len(got.Properties) != n {
+		if !bytes.Equal(got.Body, body) || !got.Base64Encoded || got.Properties["iothub-messageid"] != id ||
+			got.Properties["dt-subject"] != component || got.Properties["iothub-app-"+name] != value ||
+			len(got.Properties) != n {
 			t.Fatalf("%s", text)
 		}
 		if fitsHeaders(m, true) && (!plain(id) || !plain(component) || !plain(value)) {
@@ -49,7 +53,8 @@ func FuzzAppendEntry(f *testing.F) {
 
 // Encoding allocates nothing beyond the buffer.
 func TestAnEntryAllocatesNothing(t *testing.T) {
-	m := &transport.Message{ID: "m-1", Body: make([]byte, 100), Properties: []transport.Property{{Name: "level", Value: "high"}, {Name: "unit", Value: "°C"}}}
+	m := &transport.Message{ID: "m-1", Body: make([]byte, 100), Properties: []transport.Property{{Name: "level",
+		Value: "high"}, {Name: "unit", Value: "°C"}}}
 	buf := make([]byte, 0, 4096)
 	if n := testing.AllocsPerRun(100, func() { buf = appendEntry(buf[:0], m) }); n > 0 {
 		t.Errorf("%v allocations", n)

@@ -30,7 +30,8 @@ func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 	if e, is := errors.AsType[*StatusError](err); is {
 		return verdictOf(e).Kind, "", true
 	}
-	if text := err.Error(); errors.Is(err, answers.ErrUnasked) || strings.Contains(text, malformed) || strings.Contains(text, longHeaders) {
+	if text := err.Error(); errors.Is(err, answers.ErrUnasked) || strings.Contains(text, malformed) ||
+		strings.Contains(text, longHeaders) {
 		return transport.Protocol, "; check host and port", true
 	}
 	return 0, "", false
@@ -41,7 +42,8 @@ func failed(op transport.Op, kind transport.Kind, cause error) *transport.Error 
 	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: scrub.Cause(cause)}
 }
 
-// lost is the error for the end of a live session. The loss of one is a network's, or a time-out's, unless its cause says better: the hub, the token source or TLS.
+// lost is the error for the end of a live session. The loss of one is a network's, or a time-out's,
+// unless its cause says better: the hub, the token source or TLS.
 func lost(cause error) *transport.Error {
 	e := protocol.Error(cause)
 	if e.Kind == transport.Protocol && transport.Find(cause) == nil {
@@ -65,7 +67,8 @@ func (r *refusal) operation(op transport.Op) *transport.Error {
 
 // connection is the error that ends a session, or a dial.
 func (r *refusal) connection(op transport.Op) *transport.Error {
-	return &transport.Error{Kind: r.Kind, Scope: transport.Connection, Op: op, Proto: proto, RetryAfter: r.after, Err: r.cause}
+	return &transport.Error{Kind: r.Kind, Scope: transport.Connection, Op: op, Proto: proto, RetryAfter: r.after,
+		Err: r.cause}
 }
 
 // refusalOf says what an answer means; nil for a success.

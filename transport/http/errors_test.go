@@ -21,12 +21,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Defect L8 of the Java SDK: over HTTPS it takes connections that are refused or reset, and time-outs, for the end of everything, and only an unknown host and a missing route for worth a retry. Here all of them are, as over the
-// other protocols.
+// Defect L8 of the Java SDK: over HTTPS it takes connections that are refused or reset, and
+// time-outs, for the end of everything, and only an unknown host and a missing route for worth a
+// retry. Here all of them are, as over the other protocols.
 func TestL8_WhatTheNetworkDoesIsRetryable(t *testing.T) {
 	dial := func(cause error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: cause} }
 	for _, cause := range []error{
-		dial(syscall.ECONNREFUSED), dial(syscall.ECONNRESET), dial(syscall.ENETUNREACH), dial(syscall.EHOSTUNREACH), dial(syscall.ETIMEDOUT),
+		dial(syscall.ECONNREFUSED), dial(syscall.ECONNRESET), dial(syscall.ENETUNREACH), dial(syscall.EHOSTUNREACH),
+		dial(syscall.ETIMEDOUT),
 		&net.DNSError{Err: "no such host", IsNotFound: true}, io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, net.ErrClosed,
 		errors.New("http: server closed idle connection"), errors.New("whatever"),
 	} {
@@ -51,13 +53,16 @@ func TestTheCodeCountsBeforeTheStatus(t *testing.T) {
 	require.ErrorAs(t, error(e), &se)
 	require.Equal(t, 404, se.Status)
 	require.ErrorIs(t, error(e), transport.Unavailable)
-	require.Equal(t, "http send: service unavailable: HTTP 404 (the hub is failing over), code 404012 IotHubFailingOver", e.Error())
+	require.Equal(t, "http send: service unavailable: HTTP 404 (the hub is failing over), code 404012 IotHubFailingOver",
+		e.Error())
 }
 
 func TestNoSecretInWhatTheHubSays(t *testing.T) {
 	const secret = "VGhpc0lzU2VjcmV0"
 	for _, text := range []string{
-		"token SharedAccessSignature sr=hub&sig=" + secret + "&se=1 is bad", "sig=" + secret, "SIG=" + secret + ", sig=" + secret, "İ sig=" + secret + "%3D&se=1",
+		"token SharedAccessSignature sr=hub&sig=" + secret + "&se=1 is bad", "sig=" + secret, "SIG=" + secret + ", sig=" +
+			secret,
+		"İ sig=" + secret + "%3D&se=1",
 	} {
 		body, err := json.Marshal(map[string]string{"Message": text})
 		require.NoError(t, err)
@@ -79,7 +84,8 @@ func TestRetryAfterInBothForms(t *testing.T) {
 		{"", "", 0},
 		{"17", "", 17 * time.Second},
 		{"Tue, 01 Jan 2030 00:01:30 GMT", "", 90 * time.Second},
-		{"Tue, 01 Jan 2030 12:01:30 GMT", "Tue, 01 Jan 2030 12:00:00 GMT", 90 * time.Second}, // our clock is wrong, the hub's counts
+		// our clock is wrong, the hub's counts
+		{"Tue, 01 Jan 2030 12:01:30 GMT", "Tue, 01 Jan 2030 12:00:00 GMT", 90 * time.Second},
 		{"Mon, 31 Dec 2029 00:00:00 GMT", "", 0},
 		{"soon", "", 0},
 		{"-5", "", 0},

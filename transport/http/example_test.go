@@ -114,9 +114,11 @@ func ExampleStatusError() {
 		panic(err)
 	}
 	defer hub.Close()
-	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "nobody", Sign: func(context.Context, []byte) ([]byte, error) { return make([]byte, 32), nil }}
+	creds := &transport.Credentials{Host: hub.HostName(),
+		DeviceID: "nobody", Sign: func(context.Context, []byte) ([]byte, error) { return make([]byte, 32), nil }}
 
-	_, err = http.New(&http.Options{Plaintext: true, Dial: hub.DialHTTP}).Dial(context.Background(), &transport.Config{Creds: creds})
+	_, err = http.New(&http.Options{Plaintext: true, Dial: hub.DialHTTP}).Dial(context.Background(),
+		&transport.Config{Creds: creds})
 	if said, ok := errors.AsType[*http.StatusError](err); ok {
 		fmt.Println(said.Status, said.Code, said.Name, "not found:", errors.Is(err, transport.NotFound))
 	}

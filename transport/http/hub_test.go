@@ -26,8 +26,9 @@ const (
 	badKey   = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="
 )
 
-// scripted is a hub of the tests' own, which gives the answers that a well-behaved one does not. It keeps to the service's rules otherwise, and is written from the service's
-// documentation, not from the code under test.
+// scripted is a hub of the tests' own, which gives the answers that a well-behaved one does not. It
+// keeps to the service's rules otherwise, and is written from the service's documentation, not from
+// the code under test.
 type scripted struct {
 	t       testing.TB
 	network *memconn.Network
@@ -50,7 +51,8 @@ type scripted struct {
 	conns     []*memconn.Conn
 	early     bool                                         // answers before it has read the body
 	unread    func(w http.ResponseWriter, r *http.Request) // answers telemetry, if set, and reads the body itself
-	late      time.Duration                                // after which telemetry is answered; set before the first request
+	// after which telemetry is answered; set before the first request
+	late time.Duration
 }
 
 type memConn = memconn.Conn
@@ -127,7 +129,8 @@ func (h *scripted) note(r *http.Request, body []byte) *seen {
 func (h *scripted) seen() []seen {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(h.requests), func(s seen) bool { return strings.Contains(s.path, "00000000-0000") })
+	return slices.DeleteFunc(slices.Clone(h.requests),
+		func(s seen) bool { return strings.Contains(s.path, "00000000-0000") })
 }
 
 func (h *scripted) serve(w http.ResponseWriter, r *http.Request) {

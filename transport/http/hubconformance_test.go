@@ -17,8 +17,11 @@ func TestConformance(t *testing.T) {
 		opt    func(h *hubpair.Broker) http.Options
 	}{
 		{"plain", false, func(h *hubpair.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP} }},
-		{"a message a request", false, func(h *hubpair.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP, Batch: 1} }},
-		{"TLS", false, func(h *hubpair.Broker) http.Options { return http.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS()} }},
+		{"a message a request", false,
+			func(h *hubpair.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP, Batch: 1} }},
+		{"TLS", false, func(h *hubpair.Broker) http.Options {
+			return http.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS()}
+		}},
 		{"HTTP/2", false, func(h *hubpair.Broker) http.Options {
 			return http.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS(), HTTP2: true}
 		}},

@@ -35,11 +35,13 @@ const (
 	maxHeader = 128 << 10
 	// maxBody bounds the body of an answer: a command has 64 KB at most.
 	maxBody = 256 << 10
-	// maxRefusal is how much is read of the body of an answer that is no success, which counts without it, too.
+	// maxRefusal is how much is read of the body of an answer that is no success, which counts without
+	// it, too.
 	maxRefusal = 64 << 10
 )
 
-// connect dials, does TLS, and returns the connection, all within Options.silence. The error is a cause for way.Protocol; on error nothing is left.
+// connect dials, does TLS, and returns the connection, all within Options.silence. The error is a
+// cause for way.Protocol; on error nothing is left.
 func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.silence())
 	defer cancel()
@@ -92,7 +94,8 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*l
 // over says that no request can be made any more.
 func (l *link) over() { l.once.Do(func() { close(l.gone) }) }
 
-// close says goodbye, which takes no longer than it takes somebody to hang the socket up, and joins what uses the socket.
+// close says goodbye, which takes no longer than it takes somebody to hang the socket up, and joins
+// what uses the socket.
 func (l *link) close() {
 	l.socket.ours()
 	_ = l.conn.Close()
@@ -115,7 +118,8 @@ type answer struct {
 	tls    *tls.ConnectionState // nil without TLS
 }
 
-// exchange makes one request. Redirections are not followed. The error is a cause for way.Protocol; after one the link is of no use any more.
+// exchange makes one request. Redirections are not followed. The error is a cause for way.Protocol;
+// after one the link is of no use any more.
 func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 	q := (&http.Request{
 		Method: r.method, URL: r.url, Host: r.url.Host, Header: r.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -143,7 +147,8 @@ func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 		most = maxRefusal
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, most))
-	if response.Close || int64(len(body)) == most { // net/http is about to find out that the connection is over; who is quick would still be let in
+	if response.Close || int64(len(body)) == most {
+		// net/http is about to find out that the connection is over; who is quick would still be let in
 		l.over()
 	}
 	peer := response.TLS
@@ -175,7 +180,8 @@ func (l *link) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// payload is the body of a request. net/http may read it after the exchange has ended; from revoke on it finds nothing, so the memory is its owner's again.
+// payload is the body of a request. net/http may read it after the exchange has ended; from revoke
+// on it finds nothing, so the memory is its owner's again.
 type payload struct {
 	mu      sync.Mutex // held to copy
 	data    []byte
@@ -206,8 +212,9 @@ func (p *payload) revoke() {
 	p.mu.Unlock()
 }
 
-// socket is the connection below TLS. It knows how the hub ended it, and who is inside: net/http has two goroutines for each connection, which cannot be joined, but
-// once none of them is in here, or comes in any more, nothing of theirs touches what is ours.
+// socket is the connection below TLS. It knows how the hub ended it, and who is inside: net/http
+// has two goroutines for each connection, which cannot be joined, but once none of them is in here,
+// or comes in any more, nothing of theirs touches what is ours.
 type socket struct {
 	net.Conn
 	mu     sync.Mutex
@@ -290,14 +297,16 @@ func (s *socket) ours() {
 	s.mu.Unlock()
 }
 
-// loss is how the connection was lost: io.EOF when the hub closed it in good order, nil when it was not lost or TLS said goodbye.
+// loss is how the connection was lost: io.EOF when the hub closed it in good order, nil when it was
+// not lost or TLS said goodbye.
 func (s *socket) loss() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// lane makes one request after the other, over a connection that is opened when there is something to ask and none is open. It is used by one goroutine.
+// lane makes one request after the other, over a connection that is opened when there is something
+// to ask and none is open. It is used by one goroutine.
 type lane struct {
 	s    *session
 	mu   sync.Mutex // guards link for those who hang up
@@ -384,7 +393,8 @@ func (l *lane) exchange(ctx context.Context, r *request) (*answer, error) {
 	return a, nil
 }
 
-// retire gives up a connection that is gone, and returns why if the hub did not close it in good order.
+// retire gives up a connection that is gone, and returns why if the hub did not close it in good
+// order.
 func (l *lane) retire() error {
 	err := l.link.socket.loss()
 	l.hangUp()

@@ -14,10 +14,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// session is one device. HTTP has no connection that is more than a way to send requests faster, so "connected" means that the last exchange succeeded: the session
-// ends with the first one that the network or an answer about the identity makes fail. A connection that the hub closes in good order while nothing is under way is no loss.
+// session is one device. HTTP has no connection that is more than a way to send requests faster, so
+// "connected" means that the last exchange succeeded: the session ends with the first one that the
+// network or an answer about the identity makes fail. A connection that the hub closes in good
+// order while nothing is under way is no loss.
 //
-// Telemetry and commands have a goroutine and a connection each, so that a slow answer to the one does not hold up the other.
+// Telemetry and commands have a goroutine and a connection each, so that a slow answer to the one
+// does not hold up the other.
 type session struct {
 	cfg    transport.Config
 	opt    *Options
@@ -50,8 +53,9 @@ const (
 
 func newSession(t *Transport, cfg *transport.Config) *session {
 	s := &session{
-		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, pace: &t.pace, tokens: hubauth.NewTokens(cfg.Creds, &t.clock),
-		fatal: make(chan error, 1),
+		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, pace: &t.pace,
+		tokens: hubauth.NewTokens(cfg.Creds, &t.clock),
+		fatal:  make(chan error, 1),
 	}
 	s.late, s.hurry = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(s.late)
@@ -60,7 +64,8 @@ func newSession(t *Transport, cfg *transport.Config) *session {
 	return s
 }
 
-// Info tells the size limit, and how long the longest batch may take. Tokens are renewed without anybody's help.
+// Info tells the size limit, and how long the longest batch may take. Tokens are renewed without
+// anybody's help.
 func (s *session) Info() transport.Info {
 	return transport.Info{MaxSize: transport.MaxMessageSize, AckTimeout: s.opt.limit(batchBytes)}
 }
@@ -163,8 +168,9 @@ func (s *session) header() http.Header {
 	return http.Header{"User-Agent": s.urls.agent}
 }
 
-// do makes a request with the token that it needs. An answer that is no success comes as a refusal; an error is a cause for lost. Where the token may be why the hub refused, it is tried
-// once more with another one.
+// do makes a request with the token that it needs. An answer that is no success comes as a refusal;
+// an error is a cause for lost. Where the token may be why the hub refused, it is tried once more
+// with another one.
 func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusal, error) {
 	for again := false; ; again = true {
 		token, fresh, err := s.tokens.Get(ctx)
@@ -201,8 +207,9 @@ func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusa
 // noLock is a lock token that no hub gives.
 const noLock = "00000000-0000-0000-0000-000000000000"
 
-// bare is a request that does nothing, and that a hub refuses only after it has found out who asks: it gives back a message under a lock that does not exist, or for a
-// module, which has no commands, sends a batch of no messages.
+// bare is a request that does nothing, and that a hub refuses only after it has found out who asks:
+// it gives back a message under a lock that does not exist, or for a module, which has no commands,
+// sends a batch of no messages.
 func (s *session) bare() *request {
 	h := s.header()
 	if s.cfg.Creds.ModuleID == "" {
@@ -212,7 +219,8 @@ func (s *session) bare() *request {
 	return &request{http.MethodPost, s.urls.events, h, []byte("[]")}
 }
 
-// prove makes a connection, and an exchange that succeeds, or fails as it must, only with the right credentials.
+// prove makes a connection, and an exchange that succeeds, or fails as it must, only with the right
+// credentials.
 func (s *session) prove(ctx context.Context) error {
 	l := &s.telemetry.lane
 	if s.opt.NoProof {
@@ -232,18 +240,22 @@ func (s *session) prove(ctx context.Context) error {
 	return r.connection(transport.OpDial)
 }
 
-// proves reports whether a hub that knows the device may have refused bare so: the lock is lost, or is none, or the batch is empty; or its tier has no commands.
+// proves reports whether a hub that knows the device may have refused bare so: the lock is lost, or
+// is none, or the batch is empty; or its tier has no commands.
 func (s *session) proves(r *refusal) bool {
 	const noCommands = 403010
 	if s.cfg.Creds.ModuleID == "" {
 		r = r.ofLock()
 	}
-	return r.About == hubstatus.Message && (r.cause.Status != http.StatusBadRequest || r.cause.Code != 0) || r.cause.Code == noCommands
+	return r.About == hubstatus.Message && (r.cause.Status != http.StatusBadRequest || r.cause.Code != 0) ||
+		r.cause.Code == noCommands
 }
 
-// ofLock is the refusal of a request that names a lock: what is not found may be the lock, unless the hub says otherwise.
+// ofLock is the refusal of a request that names a lock: what is not found may be the lock, unless
+// the hub says otherwise.
 func (r *refusal) ofLock() *refusal {
-	if r.cause.Status != http.StatusNotFound || r.About != hubstatus.Identity || r.cause.Code != 0 && r.cause.Code != 404000 {
+	if r.cause.Status != http.StatusNotFound || r.About != hubstatus.Identity || r.cause.Code != 0 &&
+		r.cause.Code != 404000 {
 		return r
 	}
 	own := *r
@@ -269,7 +281,8 @@ func addresses(o *Options, creds *transport.Credentials) urls {
 	}
 	of := func(what string) *url.URL {
 		return &url.URL{
-			Scheme: o.scheme(), Host: creds.DialHost(), Path: raw + what, RawPath: string(path) + what, RawQuery: "api-version=" + apiVersion,
+			Scheme: o.scheme(), Host: creds.DialHost(), Path: raw + what, RawPath: string(path) + what,
+			RawQuery: "api-version=" + apiVersion,
 		}
 	}
 	return urls{of("/messages/events"), of("/messages/deviceBound"), []string{o.agent()}}

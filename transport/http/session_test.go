@@ -213,7 +213,8 @@ func (h *scripted) requireArrived(t testing.TB, messages []*transport.Message) {
 	require.Equal(t, want, got)
 }
 
-// A message that comes alone goes at once and in its plain form; what comes while it is under way goes in one batch.
+// A message that comes alone goes at once and in its plain form; what comes while it is under way
+// goes in one batch.
 func TestWhatWaitsTravelsTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())
@@ -340,7 +341,8 @@ func TestAHubWithASmallerLimit(t *testing.T) {
 	})
 }
 
-// What the hub does not take at the moment is reported with all that waits behind it, and with the hub's wish; nothing more is sent before the client sends again.
+// What the hub does not take at the moment is reported with all that waits behind it, and with the
+// hub's wish; nothing more is sent before the client sends again.
 func TestARefusalForNowHoldsUpAll(t *testing.T) {
 	for _, row := range []struct {
 		code  int
@@ -349,7 +351,8 @@ func TestARefusalForNowHoldsUpAll(t *testing.T) {
 		want  time.Duration
 	}{
 		{429001, "17", transport.Throttled, 17 * time.Second},
-		{503005, "Sat, 01 Jan 2000 00:00:30 GMT", transport.Unavailable, 30 * time.Second}, // the bubble's clock begins at midnight
+		// the bubble's clock begins at midnight
+		{503005, "Sat, 01 Jan 2000 00:00:30 GMT", transport.Unavailable, 30 * time.Second},
 		{500001, "", transport.Unavailable, 0},
 		{500008, "", transport.Timeout, 0},
 		{400024, "", transport.Timeout, 0}, // the hub took too long
@@ -410,7 +413,8 @@ func TestAnAnswerAboutTheIdentityEndsTheSession(t *testing.T) {
 		code int
 		kind transport.Kind
 	}{
-		{401003, transport.Unauthorized}, {404001, transport.NotFound}, {403012, transport.Forbidden}, {403001, transport.Forbidden}, {405000, transport.Unsupported},
+		{401003, transport.Unauthorized}, {404001, transport.NotFound}, {403012, transport.Forbidden},
+		{403001, transport.Forbidden}, {405000, transport.Unsupported},
 	} {
 		t.Run(fmt.Sprint(row.code), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *scripted) {
@@ -431,7 +435,8 @@ func TestAnAnswerAboutTheIdentityEndsTheSession(t *testing.T) {
 	}
 }
 
-// A hub that does not speak this version of its interface says so to each request. Nobody is asked again: only another version of this library helps.
+// A hub that does not speak this version of its interface says so to each request. Nobody is asked
+// again: only another version of this library helps.
 func TestAnUnknownAPIVersion(t *testing.T) {
 	requireUnsupported := func(t *testing.T, err error) {
 		t.Helper()
@@ -508,7 +513,8 @@ func TestBadInputIsRefusedHere(t *testing.T) {
 		kind transport.Kind
 		text string
 	}{
-		{"over 256 KB", &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}, transport.TooLarge, "over the limit of 262144"},
+		{"over 256 KB", &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}, transport.TooLarge,
+			"over the limit of 262144"},
 		{"no name", property("", "x"), transport.Invalid, `name ""`},
 		{"a space in a name", property("a b", "x"), transport.Invalid, `"a b"`},
 		{"a line break in a name", property("a\r\nx: y", "x"), transport.Invalid, `"a\r\nx: y"`},
@@ -517,8 +523,11 @@ func TestBadInputIsRefusedHere(t *testing.T) {
 		{"a value that is no text", property("a", "\xff"), transport.Invalid, "UTF-8"},
 		{"an id that is no text", &transport.Message{ID: "\xff"}, transport.Invalid, "ID"},
 		{"a component that is no text", &transport.Message{Component: "\xff"}, transport.Invalid, "Component"},
-		{"a name twice", &transport.Message{Properties: []transport.Property{{Name: "a"}, {Name: "A"}}}, transport.Invalid, "twice"},
-		{"too large for the form that it needs", &transport.Message{Body: big, Properties: []transport.Property{{Name: "a", Value: "ä"}}}, transport.TooLarge, "printable ASCII"},
+		{"a name twice", &transport.Message{Properties: []transport.Property{{Name: "a"}, {Name: "A"}}}, transport.Invalid,
+			"twice"},
+		{"too large for the form that it needs", &transport.Message{Body: big,
+			Properties: []transport.Property{{Name: "a", Value: "ä"}}}, transport.TooLarge,
+			"printable ASCII"},
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			for _, batch := range []int{0, 1} {
@@ -561,17 +570,23 @@ func TestFormsOfAMessage(t *testing.T) {
 	}{
 		{"body only", transport.Message{Body: []byte("x")}, true},
 		{"empty", transport.Message{}, true},
-		{"plain properties", transport.Message{ID: "1", Properties: []transport.Property{{Name: "a", Value: "b c"}, {Name: "b", Value: ""}}}, true},
+		{"plain properties", transport.Message{ID: "1", Properties: []transport.Property{{Name: "a", Value: "b c"},
+			{Name: "b", Value: ""}}}, true},
 		{"a value with an umlaut", transport.Message{Properties: []transport.Property{{Name: "a", Value: "ü"}}}, false},
-		{"a value with a line break", transport.Message{Properties: []transport.Property{{Name: "a", Value: "a\r\nb: c\x00\"\\"}}}, false},
-		{"a value that ends with a space", transport.Message{Properties: []transport.Property{{Name: "a", Value: "b "}}}, false},
+		{"a value with a line break", transport.Message{Properties: []transport.Property{{Name: "a",
+			Value: "a\r\nb: c\x00\"\\"}}}, false},
+		{"a value that ends with a space", transport.Message{Properties: []transport.Property{{Name: "a", Value: "b "}}},
+			false},
 		{"capitals", transport.Message{Properties: []transport.Property{{Name: "Level", Value: "x"}}}, false},
-		{"a long value", transport.Message{Properties: []transport.Property{{Name: "a", Value: strings.Repeat("x", 20_000)}}}, false},
-		{"an id with an umlaut", transport.Message{ID: "ä", CorrelationID: "ö", ContentType: "ü", ContentEncoding: "ß"}, false},
+		{"a long value", transport.Message{Properties: []transport.Property{{Name: "a", Value: strings.Repeat("x", 20_000)}}},
+			false},
+		{"an id with an umlaut", transport.Message{ID: "ä", CorrelationID: "ö", ContentType: "ü", ContentEncoding: "ß"},
+			false},
 		{"a component", transport.Message{Component: "thermostat1"}, true},
 		{"a long component", transport.Message{Component: strings.Repeat("x", 20_000)}, false},
 		{"a component with an umlaut", transport.Message{Component: "Wärme"}, false},
-		{"too large for a batch", transport.Message{Body: large, Properties: []transport.Property{{Name: "a", Value: "b"}}}, true},
+		{"too large for a batch", transport.Message{Body: large, Properties: []transport.Property{{Name: "a", Value: "b"}}},
+			true},
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *scripted) {
@@ -609,7 +624,8 @@ func (h *scripted) dialed() int {
 	return len(h.conns)
 }
 
-// One connection serves all requests, those that the hub refuses included; a connection that the hub closes in good order while it is idle is no loss.
+// One connection serves all requests, those that the hub refuses included; a connection that the
+// hub closes in good order while it is idle is no loss.
 func TestConnectionsAreReused(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.refusing("m-5", 400)
@@ -674,7 +690,8 @@ func TestAHubWithoutKeepAlive(t *testing.T) {
 	})
 }
 
-// A hub that does not answer in time is a loss, after the time that the request has: more for a large one.
+// A hub that does not answer in time is a loss, after the time that the request has: more for a
+// large one.
 func TestEachRequestHasItsTime(t *testing.T) {
 	for size, want := range map[int]time.Duration{10: 60 * time.Second, 100 << 10: 85 * time.Second} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -729,8 +746,8 @@ func (c *stubbornConn) Close() error {
 	return c.Conn.Close()
 }
 
-// net/http may ask for more of a body after the answer, when the message's memory has another owner.
-// Only the race detector sees a violation.
+// net/http may ask for more of a body after the answer, when the message's memory has another
+// owner. Only the race detector sees a violation.
 func TestABodyIsNotReadAfterItsAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.unread = func(w http.ResponseWriter, r *http.Request) {
@@ -861,17 +878,22 @@ func TestDialProvesTheCredentials(t *testing.T) {
 		require.Empty(t, h.Received())
 		require.Zero(t, h.inbox[0].delivered)
 		require.Len(t, h.requests, 1)
-		require.Equal(t, "/devices/dev-1/messages/deviceBound/00000000-0000-0000-0000-000000000000/abandon", h.requests[0].path)
+		require.Equal(t, "/devices/dev-1/messages/deviceBound/00000000-0000-0000-0000-000000000000/abandon",
+			h.requests[0].path)
 	})
 	for _, row := range []struct {
 		answer int // code, or status alone
 		kind   transport.Kind
 		proves bool
 	}{
-		{204, 0, true}, {412002, 0, true}, {412, 0, true}, {404000, 0, true}, {404, 0, true}, {400004, 0, true}, {403010, 0, true},
-		{400, transport.Invalid, false}, {401002, transport.Unauthorized, false}, {404001, transport.NotFound, false}, {401001, transport.NotFound, false},
-		{403012, transport.Forbidden, false}, {403001, transport.Forbidden, false}, {429001, transport.Throttled, false}, {503, transport.Unavailable, false},
-		{404012, transport.Unavailable, false}, {405000, transport.Unsupported, false}, {302, transport.Protocol, false}, {599, transport.Unavailable, false},
+		{204, 0, true}, {412002, 0, true}, {412, 0, true}, {404000, 0, true}, {404, 0, true}, {400004, 0, true},
+		{403010, 0, true},
+		{400, transport.Invalid, false}, {401002, transport.Unauthorized, false}, {404001, transport.NotFound, false},
+		{401001, transport.NotFound, false},
+		{403012, transport.Forbidden, false}, {403001, transport.Forbidden, false}, {429001, transport.Throttled, false},
+		{503, transport.Unavailable, false},
+		{404012, transport.Unavailable, false}, {405000, transport.Unsupported, false}, {302, transport.Protocol, false},
+		{599, transport.Unavailable, false},
 	} {
 		t.Run(fmt.Sprint(row.answer), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *scripted) {
@@ -910,7 +932,8 @@ func TestDialProvesTheCredentials(t *testing.T) {
 	})
 }
 
-// Twin and methods are not there; a renewal has nothing to do but costs the next request a new token.
+// Twin and methods are not there; a renewal has nothing to do but costs the next request a new
+// token.
 func TestRequestsThatHTTPLacks(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())

@@ -14,7 +14,8 @@ import (
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 )
 
-// A peer whose system takes nothing of what is sent is given up, although the request has more time; the kernel's own time is what is watched here, so it is real.
+// A peer whose system takes nothing of what is sent is given up, although the request has more
+// time; the kernel's own time is what is watched here, so it is real.
 func TestAPeerThatTakesNothing(t *testing.T) {
 	for name, dial := range map[string]func(context.Context, string, string) (net.Conn, error){
 		"dialed here": nil,
@@ -38,7 +39,9 @@ func (l layered) NetConn() net.Conn { return l.Conn }
 func aPeerThatTakesNothing(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) {
 	narrow := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
-		if e := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) }); e != nil {
+		if e := c.Control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10)
+		}); e != nil {
 			return e
 		}
 		return err
@@ -64,11 +67,12 @@ func aPeerThatTakesNothing(t *testing.T, dial func(context.Context, string, stri
 	require.NoError(t, err)
 	lost := make(chan error, 10)
 	o := &hubhttp.Options{Addr: l.Addr().String(), Plaintext: true, NoProof: true, Timeout: 2 * time.Second, Dial: dial}
-	c, err := device.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, hubhttp.New(o), &device.Options{OnStatus: func(s device.Status) {
-		if s.Reason == device.ConnectionLost {
-			lost <- s.Err
-		}
-	}})
+	c, err := device.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, hubhttp.New(o),
+		&device.Options{OnStatus: func(s device.Status) {
+			if s.Reason == device.ConnectionLost {
+				lost <- s.Err
+			}
+		}})
 	require.NoError(t, err)
 	defer c.Close()
 	require.NoError(t, c.Open(t.Context()))

@@ -7,5 +7,6 @@ import (
 	"time"
 )
 
-// boundSilence does nothing here. What the system thinks of a silent peer is up to it; the request's own time counts.
+// boundSilence does nothing here. What the system thinks of a silent peer is up to it; the
+// request's own time counts.
 func boundSilence(net.Conn, time.Duration) {}

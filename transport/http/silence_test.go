@@ -27,7 +27,8 @@ func (l *losses) options() *device.Options {
 	}}
 }
 
-// The network begins to drop packets, and says nothing of it, under a connection that has been used before: the message gets through by another one, as soon as the request's time is over.
+// The network begins to drop packets, and says nothing of it, under a connection that has been used
+// before: the message gets through by another one, as soon as the request's time is over.
 func TestASilentConnectionIsLeftBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		var lost losses
@@ -47,9 +48,11 @@ func TestASilentConnectionIsLeftBehind(t *testing.T) {
 	})
 }
 
-// A connection that does not come about is given up sooner: a hub may answer late, but it does not accept late.
+// A connection that does not come about is given up sooner: a hub may answer late, but it does not
+// accept late.
 func TestASilentNetworkIsFoundByTheNextConnection(t *testing.T) {
-	for timeout, want := range map[time.Duration]time.Duration{0: 30 * time.Second, 10 * time.Second: 10 * time.Second, 5 * time.Minute: 150 * time.Second} {
+	for timeout, want := range map[time.Duration]time.Duration{0: 30 * time.Second, 10 * time.Second: 10 * time.Second,
+		5 * time.Minute: 150 * time.Second} {
 		bubble(t, func(t *testing.T, h *scripted) {
 			var lost losses
 			var silent atomic.Bool
@@ -76,7 +79,8 @@ func TestASilentNetworkIsFoundByTheNextConnection(t *testing.T) {
 	}
 }
 
-// A network that is silent as a whole is told from a hub that answers late: no second connection comes about.
+// A network that is silent as a whole is told from a hub that answers late: no second connection
+// comes about.
 func TestASilentNetworkIsFoundWhileARequestWaits(t *testing.T) {
 	for name, row := range map[string]struct {
 		timeout time.Duration

@@ -6,7 +6,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 )
 
-// StatusError is an answer of the hub's that is no success: the cause of a *transport.Error, reachable with errors.As.
+// StatusError is an answer of the hub's that is no success: the cause of a *transport.Error,
+// reachable with errors.As.
 type StatusError struct {
 	// Status is HTTP's, such as 404.
 	Status int

@@ -11,8 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// telemetry sends messages. Its goroutine makes one request at a time: two at a time may overtake each other, and as one carries 500 messages the pace of a device
-// does not need more.
+// telemetry sends messages. Its goroutine makes one request at a time: two at a time may overtake
+// each other, and as one carries 500 messages the pace of a device does not need more.
 type telemetry struct {
 	s    *session
 	lane lane
@@ -36,16 +36,20 @@ const (
 	keepItems = 1024
 )
 
-// pace is the longest body of a batch that the link carries in good time. A client takes a connection for dead on which the oldest message waits for long (Options.Timeout, device.Options.AckTimeout), and
-// all of a batch waits as long as the whole: over a slow link, large batches would be cut off and sent again for ever. It belongs to the Transport, for a session that ends so is the one that
-// has learnt most. The zero value is that of a link of which nothing is known. It is safe for concurrent use.
+// pace is the longest body of a batch that the link carries in good time. A client takes a
+// connection for dead on which the oldest message waits for long (Options.Timeout,
+// device.Options.AckTimeout), and all of a batch waits as long as the whole: over a slow link,
+// large batches would be cut off and sent again for ever. It belongs to the Transport, for a
+// session that ends so is the one that has learnt most. The zero value is that of a link of which
+// nothing is known. It is safe for concurrent use.
 type pace struct {
 	mu    sync.Mutex
 	bytes int // 0: firstPace
 }
 
 const (
-	// firstPace is where it begins. Batches double while they take less than quickBatch, and are halved when they take more than slowBatch.
+	// firstPace is where it begins. Batches double while they take less than quickBatch, and are
+	// halved when they take more than slowBatch.
 	firstPace  = 32 << 10
 	quickBatch = 3 * time.Second
 	slowBatch  = 12 * time.Second
@@ -58,7 +62,8 @@ func (p *pace) now() int {
 	return cmp.Or(p.bytes, firstPace)
 }
 
-// learn is told of a body, how long it was under way, and whether it was taken; if not, the session is over.
+// learn is told of a body, how long it was under way, and whether it was taken; if not, the session
+// is over.
 func (p *pace) learn(size int, took time.Duration, taken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,8 +102,9 @@ func (t *telemetry) run() {
 	}
 }
 
-// sendQueued sends all that waits, in order. What the hub does not take at the moment is reported, with all that waits behind it, so that the order is kept and the hub is left
-// alone until the client sends again. False: the session is at its end.
+// sendQueued sends all that waits, in order. What the hub does not take at the moment is reported,
+// with all that waits behind it, so that the order is kept and the hub is left alone until the
+// client sends again. False: the session is at its end.
 func (t *telemetry) sendQueued() bool {
 	for t.s.ctx.Err() == nil {
 		t.takeIn()
@@ -127,7 +133,8 @@ func (t *telemetry) sendQueued() bool {
 	return false
 }
 
-// open says whether the hub may have taken in what it refused for the moment: not when it did so for a limit, but when it was cancelled, took too long or failed.
+// open says whether the hub may have taken in what it refused for the moment: not when it did so
+// for a limit, but when it was cancelled, took too long or failed.
 func open(r *refusal) bool {
 	return r.Kind == transport.Unavailable || r.Kind == transport.Timeout || r.cause.Status >= 500
 }
@@ -148,7 +155,8 @@ func (t *telemetry) takeIn() {
 	}
 }
 
-// some sends the first messages, as many as go into one request, and returns how many. False: no more can be sent.
+// some sends the first messages, as many as go into one request, and returns how many. False: no
+// more can be sent.
 func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 	s := t.s
 	q, n := t.request(items)
@@ -205,7 +213,8 @@ func (t *telemetry) all(items []transport.Item) bool {
 	return true
 }
 
-// request makes the request for the first messages, and returns for how many. A message goes alone in its plain form where nothing is lost by that. Nil: the first cannot be sent at all.
+// request makes the request for the first messages, and returns for how many. A message goes alone
+// in its plain form where nothing is lost by that. Nil: the first cannot be sent at all.
 func (t *telemetry) request(items []transport.Item) (*request, int) {
 	first := items[0].Msg
 	if t.s.opt.Batch == 1 || len(items) == 1 {
@@ -245,15 +254,18 @@ func (t *telemetry) request(items []transport.Item) (*request, int) {
 	return nil, 1
 }
 
-// errNotPlain is the error for a message that is too large for a batch, and has what headers do not carry.
+// errNotPlain is the error for a message that is too large for a batch, and has what headers do not
+// carry.
 func errNotPlain(size int) *transport.Error {
 	e := transport.TooLargeError(size, transport.MaxMessageSize)
 	return failed(transport.OpSend, transport.TooLarge, errors.Join(e.Err, errOnlyBatch))
 }
 
-var errOnlyBatch = errors.New("it has properties that are not printable ASCII or longer than 8 KB, which HTTP carries only in messages of up to about 190 KB")
+var errOnlyBatch = errors.New("it has properties that are not printable ASCII or longer than 8 KB, which HTTP " +
+	"carries only in messages of up to about 190 KB")
 
-// plain is the request for a message alone. Header iothub-to, which official SDKs send, would only repeat the address, and count against the hub's limit of size.
+// plain is the request for a message alone. Header iothub-to, which official SDKs send, would only
+// repeat the address, and count against the hub's limit of size.
 func (t *telemetry) plain(m *transport.Message) *request {
 	h := t.s.header()
 	h["Content-Type"] = []string{plainType}

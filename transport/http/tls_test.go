@@ -89,14 +89,16 @@ func TestWhatTLSSaysIsKnownAtDial(t *testing.T) {
 
 		unset := *creds
 		unset.Now = func() time.Time { return time.Unix(1000, 0) }
-		_, err = hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS()}).Dial(t.Context(), &transport.Config{Creds: &unset})
+		_, err = hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS()}).Dial(t.Context(),
+			&transport.Config{Creds: &unset})
 		require.ErrorIs(t, err, transport.ClockUnset)
 		require.True(t, errfilter.Retryable(err))
 
 		// With a time for TLS that is near enough, the hub sets the clock.
 		base := h.ClientTLS()
 		base.Time = func() time.Time { return time.Now().Add(-time.Minute) }
-		s, err := hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort, TLS: base}).Dial(t.Context(), &transport.Config{Creds: &unset})
+		s, err := hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort, TLS: base}).Dial(t.Context(),
+			&transport.Config{Creds: &unset})
 		require.NoError(t, err)
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -117,7 +119,8 @@ func TestHTTP2(t *testing.T) {
 		sign, err := transport.SharedKey(goodKey)
 		require.NoError(t, err)
 		roots := server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-		o := &hubhttp.Options{Addr: strings.TrimPrefix(server.URL, "https://"), TLS: &tls.Config{RootCAs: roots}, HTTP2: row.client}
+		o := &hubhttp.Options{Addr: strings.TrimPrefix(server.URL, "https://"), TLS: &tls.Config{RootCAs: roots},
+			HTTP2: row.client}
 		c, err := device.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, hubhttp.New(o), nil)
 		require.NoError(t, err)
 		require.NoError(t, c.Open(t.Context()))

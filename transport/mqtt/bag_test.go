@@ -16,7 +16,8 @@ func TestWhatDoesNotFitFailsAlone(t *testing.T) {
 		r, l := start(t, h, h.options())
 		r.Send([]transport.Item{
 			{Tag: 1, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}},
-			{Tag: 2, Msg: &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("#", 22_000)}}}}, // 66,000 encoded
+			// 66,000 encoded
+			{Tag: 2, Msg: &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("#", 22_000)}}}},
 			{Tag: 3, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize)}},
 		})
 		last := l.expect(typePublish)
@@ -51,7 +52,8 @@ func TestCloudToDeviceMessagesAreDecodedAndSettled(t *testing.T) {
 		require.Len(t, r.sink.replies, 1)
 		require.NoError(t, r.sink.replies[0].Err)
 		require.Len(t, r.sink.messages, 4)
-		require.Equal(t, transport.Message{ID: "one", Body: []byte("first"), Properties: []transport.Property{{Name: "a", Value: "1"}}}, r.sink.messages[0])
+		require.Equal(t, transport.Message{ID: "one", Body: []byte("first"),
+			Properties: []transport.Property{{Name: "a", Value: "1"}}}, r.sink.messages[0])
 		require.Equal(t, [][]byte{{1, 44}, nil, {1, 45}, {1, 46}}, r.sink.refs)
 
 		for i, outcome := range []transport.Outcome{transport.Accept, transport.Accept, transport.Release, transport.Reject} {
@@ -60,7 +62,8 @@ func TestCloudToDeviceMessagesAreDecodedAndSettled(t *testing.T) {
 		r.cancel()
 		rest, _ := l.drain()
 		require.Equal(t, []packet{
-			{kind: typePuback, body: []byte{1, 44}}, {kind: typePuback, body: []byte{1, 46}}, {kind: typeDisconnect, body: []byte{}},
+			{kind: typePuback, body: []byte{1, 44}}, {kind: typePuback, body: []byte{1, 46}},
+			{kind: typeDisconnect, body: []byte{}},
 		}, rest)
 	})
 }

@@ -17,8 +17,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The benchmarks compare a session with the library used by itself: QoS 1, 128 in flight, 100 bytes, over TCP on this machine, to a responder that does
-// nothing but acknowledge and to testbroker, which keeps every message.
+// The benchmarks compare a session with the library used by itself: QoS 1, 128 in flight, 100
+// bytes, over TCP on this machine, to a responder that does nothing but acknowledge and to
+// testbroker, which keeps every message.
 const (
 	benchWindow = 128
 	benchBody   = 100
@@ -80,7 +81,8 @@ func throughSession(t testing.TB, addr string, creds *transport.Credentials) fun
 		k.free <- uint16(i)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s, err := New(&Options{Plaintext: true, Addr: addr}).Dial(ctx, &transport.Config{Creds: creds, Window: benchWindow, Sink: k})
+	s, err := New(&Options{Plaintext: true, Addr: addr}).Dial(ctx, &transport.Config{Creds: creds, Window: benchWindow,
+		Sink: k})
 	require.NoError(t, err)
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run(ctx) }()
@@ -116,7 +118,8 @@ func (k *benchSink) Deliver(*transport.Delivery) bool { return false }
 func throughLibrary(t testing.TB, addr string, creds *transport.Credentials) func(n int) {
 	token, err := creds.NewToken(t.Context())
 	require.NoError(t, err)
-	o := paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("dev-1").SetProtocolVersion(4).SetKeepAlive(60 * time.Second)
+	o := paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("dev-1").SetProtocolVersion(4).SetKeepAlive(
+		60 * time.Second)
 	o.SetUsername(new(Options).userName(creds)).SetPassword(token.Text.Reveal())
 	c := paho.NewClient(o)
 	connected := c.Connect()

@@ -27,7 +27,9 @@ func TestConformance(t *testing.T) {
 		opt    func(h *hubpair.Broker) *mqtt.Options
 	}{
 		{"plain", false, func(h *hubpair.Broker) *mqtt.Options { return &mqtt.Options{Plaintext: true, Dial: h.Dial} }},
-		{"TLS", false, func(h *hubpair.Broker) *mqtt.Options { return &mqtt.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS()} }},
+		{"TLS", false, func(h *hubpair.Broker) *mqtt.Options {
+			return &mqtt.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS()}
+		}},
 		{"module", true, func(h *hubpair.Broker) *mqtt.Options { return &mqtt.Options{Plaintext: true, Dial: h.Dial} }},
 		{"WebSocket without TLS", false, func(h *hubpair.Broker) *mqtt.Options {
 			return &mqtt.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.DialWS}
@@ -50,7 +52,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// Certificate, WebSocket and TLS together; the request then does not ask the hub to do without a certificate.
+// Certificate, WebSocket and TLS together; the request then does not ask the hub to do without a
+// certificate.
 func TestACertificateOverWebSocket(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubpair.New(t)

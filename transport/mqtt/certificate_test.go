@@ -77,7 +77,8 @@ func TestACertificateProvesTheIdentity(t *testing.T) {
 		require.NoError(t, h.WaitMessages(ctx, 1))
 		require.Equal(t, 1, element.signatures)
 
-		_, err = New(&Options{Dial: h.DialTLSPort, TLS: h.ClientTLS(), Certificate: always(clientCert(-time.Hour, time.Hour))}).
+		_, err = New(&Options{Dial: h.DialTLSPort, TLS: h.ClientTLS(),
+			Certificate: always(clientCert(-time.Hour, time.Hour))}).
 			Dial(ctx, &transport.Config{Creds: x509Creds("dev-1"), Sink: k})
 		require.ErrorIs(t, err, transport.Unauthorized, "another certificate")
 		cancel()
@@ -85,7 +86,8 @@ func TestACertificateProvesTheIdentity(t *testing.T) {
 	})
 }
 
-// A certificate that the hub knows by its thumbprint has no issuer that the hub could name, and crypto/tls would not send it.
+// A certificate that the hub knows by its thumbprint has no issuer that the hub could name, and
+// crypto/tls would not send it.
 func TestTheCertificateIsSentWhateverAuthoritiesTheHubNames(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -94,7 +96,8 @@ func TestTheCertificateIsSentWhateverAuthoritiesTheHubNames(t *testing.T) {
 		cert := clientCert(-time.Hour, time.Hour)
 		o.Plaintext, o.TLS, o.Certificate = false, &tls.Config{RootCAs: roots}, always(cert)
 		h.wrap = func(c net.Conn) net.Conn {
-			return tls.Server(c, &tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAnyClientCert, ClientCAs: roots})
+			return tls.Server(c, &tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAnyClientCert,
+				ClientCAs: roots})
 		}
 		r, l := start(t, h, o)
 		peer := l.Conn.(*tls.Conn).ConnectionState().PeerCertificates
@@ -112,25 +115,39 @@ func TestACertificateThatCannotWorkFailsBeforeTheDial(t *testing.T) {
 		kind        transport.Kind
 		text        string
 	}{
-		"nil":                {always(nil), transport.Invalid, "client certificate: there is none"},
-		"empty":              {always(new(tls.Certificate)), transport.Invalid, "there is none"},
-		"no key":             {always(&tls.Certificate{Certificate: good.Certificate}), transport.Invalid, "no private key that can sign"},
-		"a key of no use":    {always(&tls.Certificate{Certificate: good.Certificate, PrivateKey: "key"}), transport.Invalid, "no private key that can sign"},
-		"another's key":      {always(&tls.Certificate{Certificate: good.Certificate, PrivateKey: other.PrivateKey}), transport.Invalid, "belongs to another"},
-		"a chip's other key": {always(&tls.Certificate{Certificate: good.Certificate, PrivateKey: &secureElement{Signer: other.PrivateKey.(crypto.Signer)}}), transport.Invalid, "belongs to another"},
-		"garbage":            {always(&tls.Certificate{Certificate: [][]byte{{1, 2, 3}}, PrivateKey: good.PrivateKey}), transport.Invalid, "client certificate: x509"},
-		"expired":            {always(clientCert(-2*time.Hour, -time.Hour)), transport.Unauthorized, "expired at "},
-		"an error":           {func(context.Context) (*tls.Certificate, error) { return nil, out }, transport.Unauthorized, "client certificate: slot 3"},
-		"a Kind":             {func(context.Context) (*tls.Certificate, error) { return nil, transport.Network }, transport.Network, "client certificate"},
+		"nil":   {always(nil), transport.Invalid, "client certificate: there is none"},
+		"empty": {always(new(tls.Certificate)), transport.Invalid, "there is none"},
+		"no key": {always(&tls.Certificate{Certificate: good.Certificate}), transport.Invalid,
+			"no private key that can sign"},
+		"a key of no use": {always(&tls.Certificate{Certificate: good.Certificate, PrivateKey: "key"}), transport.Invalid,
+			"no private key that can sign"},
+		"another's key": {always(&tls.Certificate{Certificate: good.Certificate, PrivateKey: other.PrivateKey}),
+			transport.Invalid,
+			"belongs to another"},
+		"a chip's other key": {always(&tls.Certificate{Certificate: good.Certificate,
+			PrivateKey: &secureElement{Signer: other.PrivateKey.(crypto.Signer)}}), transport.Invalid,
+			"belongs to another"},
+		"garbage": {always(&tls.Certificate{Certificate: [][]byte{{1, 2, 3}}, PrivateKey: good.PrivateKey}),
+			transport.Invalid,
+			"client certificate: x509"},
+		"expired": {always(clientCert(-2*time.Hour, -time.Hour)), transport.Unauthorized, "expired at "},
+		"an error": {func(context.Context) (*tls.Certificate, error) {
+			return nil, out
+		}, transport.Unauthorized, "client certificate: slot 3"},
+		"a Kind": {func(context.Context) (*tls.Certificate, error) {
+			return nil, transport.Network
+		}, transport.Network, "client certificate"},
 		"an error of ours": {func(context.Context) (*tls.Certificate, error) {
 			return nil, &transport.Error{Kind: transport.Throttled, RetryAfter: 5, Err: out}
 		}, transport.Throttled, "slot 3"},
-		"a file not there":  {CertificateFiles("/nowhere/cert.pem", "/nowhere/key.pem"), transport.Invalid, "/nowhere/cert.pem"},
+		"a file not there": {CertificateFiles("/nowhere/cert.pem", "/nowhere/key.pem"), transport.Invalid,
+			"/nowhere/cert.pem"},
 		"no token, no cert": {nil, transport.Invalid, "nothing proves the identity"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dials := 0
-			o := &Options{Certificate: c.certificate, Dial: func(context.Context, string, string) (net.Conn, error) { dials++; return nil, syscall.ECONNREFUSED }}
+			o := &Options{Certificate: c.certificate,
+				Dial: func(context.Context, string, string) (net.Conn, error) { dials++; return nil, syscall.ECONNREFUSED }}
 			_, err := New(o).Dial(t.Context(), &transport.Config{Creds: x509Creds("dev-1"), Sink: new(sink)})
 			require.ErrorIs(t, err, c.kind)
 			require.ErrorContains(t, err, c.text)
@@ -146,9 +163,11 @@ func TestACertificateThatCannotWorkFailsBeforeTheDial(t *testing.T) {
 	}
 }
 
-// A certificate made a moment ago is not valid yet by a clock that is a little behind, which the hub's may not be.
+// A certificate made a moment ago is not valid yet by a clock that is a little behind, which the
+// hub's may not be.
 func TestACertificateThatIsNotValidYetIsLeftToTheHub(t *testing.T) {
-	o := &Options{Certificate: always(clientCert(time.Hour, 2*time.Hour)), Dial: func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }}
+	o := &Options{Certificate: always(clientCert(time.Hour, 2*time.Hour)),
+		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }}
 	_, err := New(o).Dial(t.Context(), &transport.Config{Creds: x509Creds("dev-1"), Sink: new(sink)})
 	require.ErrorIs(t, err, transport.Network)
 }
@@ -171,7 +190,8 @@ func TestTheEndOfCtxEndsTheCertificate(t *testing.T) {
 func writePEM(t testing.TB, cert *tls.Certificate, certPath, keyPath string) {
 	der, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(certPath, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o600))
+	require.NoError(t, os.WriteFile(certPath, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: cert.Certificate[0]}), 0o600))
 	require.NoError(t, os.WriteFile(keyPath, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 }
 
@@ -227,7 +247,8 @@ func TestCertificateFilesErrorsShowNoKey(t *testing.T) {
 	}
 }
 
-// With TLS 1.3 the client's certificate is looked at after its handshake is done: the refusal races with CONNECT.
+// With TLS 1.3 the client's certificate is looked at after its handshake is done: the refusal races
+// with CONNECT.
 func TestARefusedCertificateIsUnauthorized(t *testing.T) {
 	server, roots := certify(t, "hub.example.test", time.Now())
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
@@ -275,7 +296,8 @@ func TestTheAlertCountsMoreThanTheWriteThatFailed(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
 		defer b.Close()
 		alert := &net.OpError{Op: "remote error", Err: tls.AlertError(42)}
-		o := &Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) { return &refusing{a, alert}, nil }}
+		o := &Options{Plaintext: true,
+			Dial: func(context.Context, string, string) (net.Conn, error) { return &refusing{a, alert}, nil }}
 		_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 		require.ErrorIs(t, err, transport.Unauthorized, "%v", err)
 	})

@@ -37,9 +37,11 @@ func countWrites(o *Options) *atomic.Int32 {
 	return writes
 }
 
-// A batch is one write, or a few if it is large, whoever is quicker: the library or the network. One whose last message is not sent at all does not get stuck.
+// A batch is one write, or a few if it is large, whoever is quicker: the library or the network.
+// One whose last message is not sent at all does not get stuck.
 func TestABatchIsWrittenTogether(t *testing.T) {
-	for name, last := range map[string]string{"all": "", "the last is too large": strings.Repeat("x", transport.MaxMessageSize+1)} {
+	for name, last := range map[string]string{"all": "", "the last is too large": strings.Repeat("x",
+		transport.MaxMessageSize+1)} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				h := newHub(t)
@@ -67,7 +69,8 @@ func TestABatchIsWrittenTogether(t *testing.T) {
 	}
 }
 
-// What is full is one write, and over TLS one record, not a large one and the little that was too much for it.
+// What is full is one write, and over TLS one record, not a large one and the little that was too
+// much for it.
 func TestAFullWriteIsOneWrite(t *testing.T) {
 	for _, size := range []int{100, 256, 1024} {
 		bubble(t, func(t *testing.T) {
@@ -88,7 +91,8 @@ func TestAFullWriteIsOneWrite(t *testing.T) {
 	}
 }
 
-// A message that is the only one under way is written by the goroutine of the library that has it, without another one. What others write meanwhile goes behind it.
+// A message that is the only one under way is written by the goroutine of the library that has it,
+// without another one. What others write meanwhile goes behind it.
 func TestALoneMessageIsWrittenThrough(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -120,7 +124,8 @@ func inside(function string) bool {
 	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(function))
 }
 
-// A connection that is given up while a lone message is stuck in it ends in time, and so does its sender.
+// A connection that is given up while a lone message is stuck in it ends in time, and so does its
+// sender.
 func TestALoneMessageThatIsStuckDoesNotHoldTheGoodbye(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

@@ -65,8 +65,10 @@ func TestCommandsCarryAllTheirProperties(t *testing.T) {
 		r, k := commands(t, &Options{Plaintext: true, Dial: h.Dial}, credsOf(t, dev, dev.PrimaryKey))
 		expiry := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{
-			MessageID: "c-1", CorrelationID: "op/3", UserID: "me & you", ContentType: "text/plain", ContentEncoding: "utf-8", Ack: "full", Expiry: expiry,
-			Properties: []testbroker.Property{{Name: "colour é", Value: "blue=#1+2"}, {Name: "empty", Value: ""}}, Extra: "&null/", Body: []byte("go"),
+			MessageID: "c-1", CorrelationID: "op/3", UserID: "me & you", ContentType: "text/plain", ContentEncoding: "utf-8",
+			Ack: "full", Expiry: expiry,
+			Properties: []testbroker.Property{{Name: "colour é", Value: "blue=#1+2"}, {Name: "empty", Value: ""}},
+			Extra:      "&null/", Body: []byte("go"),
 		}))
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
 		synctest.Wait()
@@ -82,7 +84,8 @@ func TestCommandsCarryAllTheirProperties(t *testing.T) {
 		}, m.Properties)
 		require.True(t, m.Expires.Equal(expiry), "%v", m.Expires)
 		m.Properties, m.Expires = nil, time.Time{}
-		require.Equal(t, transport.Message{ID: "c-1", CorrelationID: "op/3", ContentType: "text/plain", ContentEncoding: "utf-8", Body: []byte("go")}, m)
+		require.Equal(t, transport.Message{ID: "c-1", CorrelationID: "op/3", ContentType: "text/plain",
+			ContentEncoding: "utf-8", Body: []byte("go")}, m)
 		require.Empty(t, k.deliveries[1].Msg.Properties, "the address is no property")
 		require.Empty(t, k.deliveries[1].Msg.Body)
 		r.cancel()
@@ -153,9 +156,11 @@ func TestModulesThroughAGateway(t *testing.T) {
 				}
 				creds := credsOf(t, dev, dev.PrimaryKey)
 				creds.GatewayHost = "gateway.local"
-				require.NoError(t, h.PresentName("gateway.local")) // the certificate is the gateway's, user name and token name the hub
+				// the certificate is the gateway's, user name and token name the hub
+				require.NoError(t, h.PresentName("gateway.local"))
 				var dialed []string
-				o := &Options{TLS: &tls.Config{RootCAs: h.RootCAs()}, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				o := &Options{TLS: &tls.Config{RootCAs: h.RootCAs()}, Dial: func(ctx context.Context, network,
+					addr string) (net.Conn, error) {
 					dialed = append(dialed, addr)
 					return h.DialTLSPort(ctx, network, addr)
 				}}
@@ -188,7 +193,8 @@ func TestTheModelIsAnnounced(t *testing.T) {
 		dev, err := h.AddDevice("dev-1")
 		require.NoError(t, err)
 		o := &Options{Plaintext: true, Dial: h.Dial, ProductInfo: "Thermo/1.0", ModelID: "dtmi:com:example:Thermostat;1"}
-		require.Regexp(t, `&DeviceClientType=[^&]*Thermo%2F1\.0&model-id=dtmi%3Acom%3Aexample%3AThermostat%3B1$`, o.userName(credsOf(t, dev, dev.PrimaryKey)))
+		require.Regexp(t, `&DeviceClientType=[^&]*Thermo%2F1\.0&model-id=dtmi%3Acom%3Aexample%3AThermostat%3B1$`,
+			o.userName(credsOf(t, dev, dev.PrimaryKey)))
 		r, _ := commands(t, o, credsOf(t, dev, dev.PrimaryKey))
 		r.cancel()
 		require.Error(t, <-r.ran)
@@ -214,8 +220,8 @@ func (k *choosySink) Deliver(d *transport.Delivery) bool {
 	return true
 }
 
-// Both ends send as fast as they can over a line with small buffers, and neither reads while it cannot write. Some messages are not taken and stay
-// unacknowledged.
+// Both ends send as fast as they can over a line with small buffers, and neither reads while it
+// cannot write. Some messages are not taken and stay unacknowledged.
 func TestTenThousandMessagesEachWay(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "TLS"}[secure], func(t *testing.T) {

@@ -16,9 +16,11 @@ const (
 	idleRead, busyRead = 64, 4 << 10
 	// highWater is how many bytes may wait for the flusher before the session stops publishing.
 	highWater = 32 << 10
-	// maxAlone is the largest packet that is written through: it fits into the network's buffers when nothing else is in them.
+	// maxAlone is the largest packet that is written through: it fits into the network's buffers when
+	// nothing else is in them.
 	maxAlone = 8 << 10
-	// fullWrite is how many bytes are put together before they are written while more are on their way: with a message of up to 2 KB more it still is one chunk, and one record of TLS.
+	// fullWrite is how many bytes are put together before they are written while more are on their
+	// way: with a message of up to 2 KB more it still is one chunk, and one record of TLS.
 	fullWrite = 14 << 10
 	// writeChunk is written at a time, so that keepAlive knows that the link gets on.
 	writeChunk = 16 << 10
@@ -30,13 +32,18 @@ const (
 	lastWordsTime = 250 * time.Millisecond
 )
 
-// conn is the connection that the MQTT library is given. Under it lie the tunnel and TLS, if any, and the socket.
+// conn is the connection that the MQTT library is given. Under it lie the tunnel and TLS, if any,
+// and the socket.
 //
-// Reads are buffered and checked by a framer. Writes only append to a buffer and do not block: another goroutine, the flusher, is the sole
-// writer to the socket. It sends all that has come together in one go, with a deadline, so a peer that stops reading is found whoever
-// wrote. There is at most one; it starts when there is something for it to do, which little is not while the session has announced more, and ends when there is no more. One
-// write is different: the message that is the only one under way goes straight to the socket, its writer being the flusher for that time. The first failure is kept; it closes the socket, and from
-// then on Read and Write return it. Its text never is that of net.ErrClosed, which the library takes for its own doing and does not report.
+// Reads are buffered and checked by a framer. Writes only append to a buffer and do not block:
+// another goroutine, the flusher, is the sole writer to the socket. It sends all that has come
+// together in one go, with a deadline, so a peer that stops reading is found whoever wrote. There
+// is at most one; it starts when there is something for it to do, which little is not while the
+// session has announced more, and ends when there is no more. One write is different: the message
+// that is the only one under way goes straight to the socket, its writer being the flusher for that
+// time. The first failure is kept; it closes the socket, and from then on Read and Write return it.
+// Its text never is that of net.ErrClosed, which the library takes for its own doing and does not
+// report.
 //
 // An idle connection has no flusher, and buffers for a few bytes only.
 type conn struct {
@@ -60,9 +67,11 @@ type conn struct {
 	many     *[busyRead]byte // nil unless much comes
 	readErr  error
 
-	mu       sync.Mutex    // guards what follows; held for memory only
-	pending  *writeBuf     // nil: nothing waits to be written
-	room     chan struct{} // capacity 1: tells the session that the flusher took pending; nil until the session waits for that
+	mu      sync.Mutex // guards what follows; held for memory only
+	pending *writeBuf  // nil: nothing waits to be written
+	// capacity 1: tells the session that the flusher took pending; nil until the session waits for
+	// that
+	room     chan struct{}
 	flushing bool          // there is a flusher or who stands in for it, or there was the last one
 	expected []publication // of the PUBLISH packets that the library has
 	coming   int           // so many messages are on their way through the library
@@ -97,11 +106,13 @@ var (
 	errAborted = errors.New("the connection was given up")
 	// errUnannounced: nobody knows whose message it is, so it must not go out as anybody's.
 	errUnannounced = errors.New("the library wrote a message that it was not given")
-	// errManySubs: the ids behind are those of messages. On the next connection the library counts anew.
+	// errManySubs: the ids behind are those of messages. On the next connection the library counts
+	// anew.
 	errManySubs = errors.New("this connection has used up its ids for subscriptions")
 )
 
-// newConn returns a connection that must be ended by Close or fail. socket is what lies under outer; they are the same without TLS and tunnel.
+// newConn returns a connection that must be ended by Close or fail. socket is what lies under
+// outer; they are the same without TLS and tunnel.
 func newConn(outer, socket net.Conn, sink frameSink) *conn {
 	c := &conn{
 		Conn: outer, socket: socket,
@@ -130,7 +141,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads once and checks what came. What is good before a fault is still handed out, but for the PUBACKs: the library has nothing for which they are answers.
+// fill reads once and checks what came. What is good before a fault is still handed out, but for
+// the PUBACKs: the library has nothing for which they are answers.
 func (c *conn) fill() error {
 	buf := c.readBuf()
 	if !c.frames.connected {
@@ -178,7 +190,8 @@ func (c *conn) readBuf() []byte {
 	return c.few[:]
 }
 
-// Write appends p to what the flusher sends, or writes it through when it is a lone PUBLISH. It is safe for concurrent use.
+// Write appends p to what the flusher sends, or writes it through when it is a lone PUBLISH. It is
+// safe for concurrent use.
 func (c *conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -223,7 +236,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ended reports that nothing may be written any more: DISCONNECT is the last packet [MQTT-3.14.4-2], unless the end came without. mu is held.
+// ended reports that nothing may be written any more: DISCONNECT is the last packet
+// [MQTT-3.14.4-2], unless the end came without. mu is held.
 func (c *conn) ended() bool { return c.err != nil || c.closing || c.goodbye }
 
 // put appends a packet to what is pending. mu is held.
@@ -234,13 +248,16 @@ func (c *conn) put(packet []byte, pub publication) {
 	c.pending.b = pub.appendTo(c.pending.b, packet)
 }
 
-// keepAlive pings if it is time to, or fails if nothing came after a ping, and returns when to call it again.
+// keepAlive pings if it is time to, or fails if nothing came after a ping, and returns when to call
+// it again.
 func (c *conn) keepAlive() time.Duration {
 	progress := way.Progress(c.socket)
 	c.mu.Lock()
 	c.beat.gotOn(progress)
 	wait, ping, silent := c.beat.look(time.Now())
-	if ping && !c.ended() { // under one lock, or a flusher that comes to rest in between begins the patience before the ping is there
+	if ping && !c.ended() {
+		// under one lock, or a flusher that comes to rest in between begins the patience before the ping
+		// is there
 		c.put([]byte{typePingreq << 4, 0}, publication{})
 		if c.due() {
 			c.stir()
@@ -260,7 +277,8 @@ func (c *conn) pong() {
 	c.mu.Unlock()
 }
 
-// waitRoom waits until less than highWater waits to be written, and returns how much less; 0 when the connection is dead or stop was closed first.
+// waitRoom waits until less than highWater waits to be written, and returns how much less; 0 when
+// the connection is dead or stop was closed first.
 func (c *conn) waitRoom(stop <-chan struct{}) int {
 	for {
 		c.mu.Lock()
@@ -290,8 +308,9 @@ func (c *conn) waitRoom(stop <-chan struct{}) int {
 	}
 }
 
-// Close ends the connection and returns at once; it may be called again and concurrently. What was written before a DISCONNECT, and the DISCONNECT, are
-// sent for drainTime at most; without one nothing more is sent.
+// Close ends the connection and returns at once; it may be called again and concurrently. What was
+// written before a DISCONNECT, and the DISCONNECT, are sent for drainTime at most; without one
+// nothing more is sent.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	first, abort := !c.closing, !c.goodbye
@@ -308,7 +327,8 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// fail records the first failure and closes the socket, which frees whoever is inside it. It returns the first failure.
+// fail records the first failure and closes the socket, which frees whoever is inside it. It
+// returns the first failure.
 func (c *conn) fail(err error) error {
 	if errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), net.ErrClosed.Error()) {
 		err = errClosed
@@ -335,7 +355,8 @@ func (c *conn) failure() error {
 	return c.err
 }
 
-// The library's deadlines are not used: the handshake is bounded by the dial's context, writes by the flusher.
+// The library's deadlines are not used: the handshake is bounded by the dial's context, writes by
+// the flusher.
 
 func (c *conn) SetDeadline(time.Time) error      { return nil }
 func (c *conn) SetReadDeadline(time.Time) error  { return nil }

@@ -12,20 +12,23 @@ import (
 
 const proto = wire.Proto
 
-// ConnackError is a CONNECT that the hub refused: the cause of the *transport.Error of a failed dial, reachable with errors.As. Its field Code is the
-// CONNACK's return code, 1 to 255. Package lean has the same type.
+// ConnackError is a CONNECT that the hub refused: the cause of the *transport.Error of a failed
+// dial, reachable with errors.As. Its field Code is the CONNACK's return code, 1 to 255. Package
+// lean has the same type.
 type ConnackError = wire.ConnackError
 
-// SubackError is a subscription that the hub refused: the cause of the *transport.Error in the Reply to OpSubscribe, reachable
-// with errors.As. Its fields are Filter, the topic filter refused, and Code, its return code in the SUBACK. Package lean has the same type.
+// SubackError is a subscription that the hub refused: the cause of the *transport.Error in the
+// Reply to OpSubscribe, reachable with errors.As. Its fields are Filter, the topic filter refused,
+// and Code, its return code in the SUBACK. Package lean has the same type.
 type SubackError = wire.SubackError
 
-// StatusError is a request for the twin that the hub refused: the cause of the *transport.Error in its Reply, reachable with errors.As. Its fields are Status, Code and Message.
-// Package lean has the same type.
+// StatusError is a request for the twin that the hub refused: the cause of the *transport.Error in
+// its Reply, reachable with errors.As. Its fields are Status, Code and Message. Package lean has
+// the same type.
 type StatusError = status.Error
 
-// lossError is the *transport.Error for the end of a live session, always worth a retry: Timeout when the hub fell silent or
-// takes no data, else Network.
+// lossError is the *transport.Error for the end of a live session, always worth a retry: Timeout
+// when the hub fell silent or takes no data, else Network.
 func lossError(err error) *transport.Error {
 	kind := transport.Network
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errNoPong) {

@@ -55,7 +55,8 @@ func TestWrongOptionsAndCredentialsAreInvalid(t *testing.T) {
 		require.ErrorContains(t, err, text)
 		require.Equal(t, transport.Connection, transport.Find(err).Scope)
 	}
-	_, err := New(nil).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "https://x"}, Sink: new(sink)})
+	_, err := New(nil).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "https://x"},
+		Sink: new(sink)})
 	require.ErrorIs(t, err, transport.Invalid)
 	require.Equal(t, transport.OpDial, transport.Find(err).Op)
 }
@@ -71,10 +72,12 @@ func TestOptionsAreCopiedAndHaveDefaults(t *testing.T) {
 
 func TestTheUserNameIsWhatTheHubWants(t *testing.T) {
 	creds := &transport.Credentials{Host: "hub.example.test", GatewayHost: "gateway.local", DeviceID: "dev-1"}
-	require.Regexp(t, `^hub\.example\.test/dev-1/\?api-version=2021-04-12&DeviceClientType=Hubline%20%28go[^&= ]*%29%20Thermo%2F1\.0$`,
+	require.Regexp(t,
+		`^hub\.example\.test/dev-1/\?api-version=2021-04-12&DeviceClientType=Hubline%20%28go[^&= ]*%29%20Thermo%2F1\.0$`,
 		(&Options{ProductInfo: "Thermo/1.0"}).userName(creds))
 	creds.ModuleID = "mod"
-	require.Regexp(t, `^hub\.example\.test/dev-1/mod/\?api-version=2021-04-12&DeviceClientType=Hubline%20%28go[^&= ]*%29$`, new(Options).userName(creds))
+	require.Regexp(t, `^hub\.example\.test/dev-1/mod/\?api-version=2021-04-12&DeviceClientType=Hubline%20%28go[^&= ]*%29$`,
+		new(Options).userName(creds))
 	require.Equal(t, "dev-1/mod", wire.ClientID(creds))
 }
 

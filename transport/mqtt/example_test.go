@@ -15,7 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt"
 )
 
-// The device client is given a transport as a value: device.New(creds, mqtt.New(nil), nil). Here it is used without one.
+// The device client is given a transport as a value: device.New(creds, mqtt.New(nil), nil). Here it
+// is used without one.
 func ExampleNew() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
@@ -73,7 +74,8 @@ func ExampleConnackError() {
 	sign, _ := transport.SharedKey("d3Jvbmc=")
 	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "unknown", Sign: sign}
 
-	_, err = mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}).Dial(context.Background(), &transport.Config{Creds: creds})
+	_, err = mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}).Dial(context.Background(),
+		&transport.Config{Creds: creds})
 	if refusal, ok := errors.AsType[*mqtt.ConnackError](err); ok {
 		fmt.Println("code", refusal.Code, "unauthorized:", errors.Is(err, transport.Unauthorized))
 	}
@@ -92,7 +94,8 @@ func ExampleSubackError() {
 	// Output: SUBACK 128 (refused) for devices/dev-1/messages/devicebound/#
 }
 
-// A device that proves itself by a certificate whose files are renewed now and then. It needs no Sign and no Token.
+// A device that proves itself by a certificate whose files are renewed now and then. It needs no
+// Sign and no Token.
 func ExampleCertificateFiles() {
 	t := mqtt.New(&mqtt.Options{Certificate: mqtt.CertificateFiles("/etc/device/cert.pem", "/etc/device/key.pem")})
 	creds := &transport.Credentials{Host: "hub1.azure-devices.net", DeviceID: "thermometer"}
@@ -136,7 +139,8 @@ func ExampleOptions_gateway() {
 	roots.AppendCertsFromPEM(pem)
 
 	t := mqtt.New(&mqtt.Options{TLS: &tls.Config{RootCAs: roots}})
-	creds := &transport.Credentials{Host: "hub1.azure-devices.net", GatewayHost: "gateway.local", DeviceID: "thermometer", ModuleID: "filter"}
+	creds := &transport.Credentials{Host: "hub1.azure-devices.net", GatewayHost: "gateway.local", DeviceID: "thermometer",
+		ModuleID: "filter"}
 	_, _ = t, creds // for device.New
 }
 

@@ -15,8 +15,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// TestNothingIsLostOverManyBrokenSessions sends a row of messages over sessions that a faulty hub keeps breaking, handing over again what was in
-// flight. What is done must have arrived, and on each connection in order.
+// TestNothingIsLostOverManyBrokenSessions sends a row of messages over sessions that a faulty hub
+// keeps breaking, handing over again what was in flight. What is done must have arrived, and on
+// each connection in order.
 func TestNothingIsLostOverManyBrokenSessions(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -34,7 +35,8 @@ func breakSessions(t *testing.T, seed uint64) {
 	require.NoError(t, err)
 	for kind, chance := range map[testbroker.FaultKind]float64{
 		testbroker.DropDuringPublish: 0.01, testbroker.DropBeforePublish: 0.01, testbroker.DropAfterPublish: 0.01,
-		testbroker.DropAfterPuback: 0.01, testbroker.SwallowPuback: 0.002, testbroker.RefuseConnect: 0.2, testbroker.DropConnect: 0.2, testbroker.NoConnack: 0.1,
+		testbroker.DropAfterPuback: 0.01, testbroker.SwallowPuback: 0.002, testbroker.RefuseConnect: 0.2,
+		testbroker.DropConnect: 0.2, testbroker.NoConnack: 0.1,
 	} {
 		hub.Inject(testbroker.Fault{Kind: kind, Times: -1, Probability: chance})
 	}
@@ -141,7 +143,8 @@ func (r *row) take() (batch []transport.Item) {
 		}
 		r.inFlight[tag] = r.next
 		id := fmt.Sprint(r.next)
-		batch = append(batch, transport.Item{Tag: tag, Again: r.sent[r.next], Msg: &transport.Message{ID: id, Body: []byte(id)}})
+		batch = append(batch, transport.Item{Tag: tag, Again: r.sent[r.next], Msg: &transport.Message{ID: id,
+			Body: []byte(id)}})
 		r.sent[r.next] = true
 	}
 	return batch

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// flush is the flusher: the only goroutine that writes to the socket while flushing is set. It ends when there is nothing to do; for good when the connection failed, or was closed and
-// all is written.
+// flush is the flusher: the only goroutine that writes to the socket while flushing is set. It ends
+// when there is nothing to do; for good when the connection failed, or was closed and all is
+// written.
 func (c *conn) flush() {
 	for {
 		c.mu.Lock()
@@ -48,8 +49,9 @@ func (c *conn) flush() {
 	}
 }
 
-// lastWords waits a moment for the reading goroutine to learn why the hub hung up on CONNECT. With TLS 1.3 a client certificate is refused after the
-// handshake, and the write may fail before the alert was read.
+// lastWords waits a moment for the reading goroutine to learn why the hub hung up on CONNECT. With
+// TLS 1.3 a client certificate is refused after the handshake, and the write may fail before the
+// alert was read.
 func (c *conn) lastWords() {
 	select {
 	case <-c.open:
@@ -64,7 +66,8 @@ func (c *conn) lastWords() {
 	}
 }
 
-// send writes p in chunks. The socket, a way.Line, ends a write that does not get on. An empty p is for a tunnel that owes something.
+// send writes p in chunks. The socket, a way.Line, ends a write that does not get on. An empty p is
+// for a tunnel that owes something.
 func (c *conn) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
@@ -92,7 +95,8 @@ func (c *conn) hangUp() {
 	c.fail(errClosed)
 }
 
-// due reports whether what is pending is to be written now: there is much, or nothing more is on its way. mu is held.
+// due reports whether what is pending is to be written now: there is much, or nothing more is on
+// its way. mu is held.
 func (c *conn) due() bool {
 	return c.pending != nil && (c.coming <= 0 || len(c.pending.b) >= fullWrite)
 }
@@ -115,7 +119,8 @@ func (c *conn) stir() {
 	go c.flush()
 }
 
-// writeThrough writes what is pending in the flusher's stead, and leaves to a flusher what came meanwhile. It unlocks mu.
+// writeThrough writes what is pending in the flusher's stead, and leaves to a flusher what came
+// meanwhile. It unlocks mu.
 func (c *conn) writeThrough() error {
 	out := c.pending
 	c.flushing, c.pending = true, nil

@@ -18,15 +18,17 @@ const (
 )
 
 const (
-	// maxIncoming caps a packet's remaining length. A hub sends nothing larger than a method's or a twin's JSON.
+	// maxIncoming caps a packet's remaining length. A hub sends nothing larger than a method's or a
+	// twin's JSON.
 	maxIncoming = 1 << 20
 	// maxFilters is the most filters in one SUBSCRIBE of ours.
 	maxFilters = 5
 )
 
-// bodySize is what a hub may send: the least and the most bytes of a packet's body. A type that is not in the table, and max 0 with min 1,
-// means never. PUBLISH is the only one with a body that is not kept whole. Some hubs say DISCONNECT before they close, though
-// 3.1.1 has it from clients only.
+// bodySize is what a hub may send: the least and the most bytes of a packet's body. A type that is
+// not in the table, and max 0 with min 1, means never. PUBLISH is the only one with a body that is
+// not kept whole. Some hubs say DISCONNECT before they close, though 3.1.1 has it from clients
+// only.
 var bodySize = [16]struct{ min, max int }{
 	0: never, 1: never, 5: never, 6: never, 7: never, 8: never, 10: never, 11: never, 12: never, 15: never,
 	typeConnack:    {2, 2},
@@ -39,7 +41,8 @@ var bodySize = [16]struct{ min, max int }{
 
 var never = struct{ min, max int }{1, 0}
 
-// A frameSink is told of the packets that matter beyond their bytes. Its errors end the stream. It is called on the reading goroutine.
+// A frameSink is told of the packets that matter beyond their bytes. Its errors end the stream. It
+// is called on the reading goroutine.
 type frameSink interface {
 	connack(code byte) error
 	puback(id uint16) error
@@ -48,8 +51,9 @@ type frameSink interface {
 	pingresp()
 }
 
-// framer checks the hub's bytes as they stream past, so that the library behind it sees only packets that it can survive: it
-// allocates a packet's announced length at once, takes unknown return codes for success, and indexes by the number of SUBACK codes. PUBACKs end here.
+// framer checks the hub's bytes as they stream past, so that the library behind it sees only
+// packets that it can survive: it allocates a packet's announced length at once, takes unknown
+// return codes for success, and indexes by the number of SUBACK codes. PUBACKs end here.
 //
 // One packet after the other goes through the states
 //
@@ -84,7 +88,8 @@ const (
 	inPayload
 )
 
-// scan looks at the next bytes of the stream and returns those that pass, at the front of p. After an error it must not be called again.
+// scan looks at the next bytes of the stream and returns those that pass, at the front of p. After
+// an error it must not be called again.
 func (f *framer) scan(p []byte) ([]byte, error) {
 	pass := p[:0]
 	for len(p) > 0 {
@@ -164,7 +169,8 @@ func (f *framer) length(b byte) error {
 		return nil
 	}
 	if size := bodySize[f.kind]; f.left < size.min || f.left > size.max {
-		return violation("the hub sent a packet of type " + strconv.Itoa(int(f.kind)) + " with " + strconv.Itoa(f.left) + " bytes")
+		return violation("the hub sent a packet of type " + strconv.Itoa(int(f.kind)) + " with " + strconv.Itoa(f.left) +
+			" bytes")
 	}
 	switch {
 	case f.kind == typePublish:
@@ -180,7 +186,8 @@ func (f *framer) length(b byte) error {
 	return nil
 }
 
-// small collects the body of a small packet and reports it when it is whole. The last byte of what the sink refuses does not pass.
+// small collects the body of a small packet and reports it when it is whole. The last byte of what
+// the sink refuses does not pass.
 func (f *framer) small() error {
 	if f.left > 0 {
 		return nil

@@ -58,7 +58,8 @@ func TestTheFramerPassesWhatAHubMaySend(t *testing.T) {
 		"publish again and retained":         stream(0x3B, 6, 0, 1, 'a', 0, 1, 'x'),
 		"a length of two bytes":              stream(append([]byte{0x30, 0xE8, 0x07, 0, 1, 'a'}, make([]byte, 1000-3)...)...),
 		"a length in more bytes than needed": stream(0x40, 0x82, 0, 0, 7),
-		"the largest":                        stream(append([]byte{0x30, 0x80, 0x80, 0x40, 0, 1, 'a'}, make([]byte, maxIncoming-3)...)...),
+		"the largest": stream(append([]byte{0x30, 0x80, 0x80, 0x40, 0, 1, 'a'},
+			make([]byte, maxIncoming-3)...)...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := framer{sink: new(events)}
@@ -121,8 +122,8 @@ func TestTheFramerStopsWhatAHubMustNotSend(t *testing.T) {
 	}
 }
 
-// FuzzIncoming: whatever comes in whatever pieces, nothing panics, what passes is what came, the pieces make no difference, and the
-// library can read all of it.
+// FuzzIncoming: whatever comes in whatever pieces, nothing panics, what passes is what came, the
+// pieces make no difference, and the library can read all of it.
 func FuzzIncoming(f *testing.F) {
 	f.Add(stream(), uint64(1))
 	f.Add(stream(0x40, 2, 0, 7, 0x90, 3, 0, 7, 1, 0xD0, 0, 0x32, 6, 0, 1, 'a', 0, 1, 'x'), uint64(2))
@@ -149,7 +150,8 @@ func FuzzIncoming(f *testing.F) {
 		require.Equal(t, err, pieceErr)
 		require.Equal(t, whole, pieces)
 
-		// What passed is whole packets that the library can read, and the beginning of one that it must wait for.
+		// What passed is whole packets that the library can read, and the beginning of one that it must
+		// wait for.
 		r := bytes.NewReader(pass)
 		for r.Len() > 0 {
 			p, readErr := packets.ReadPacket(r)

@@ -68,7 +68,8 @@ func (p packet) granted() []byte {
 	return append([]byte{typeSuback << 4, byte(2 + n), p.body[0], p.body[1]}, bytes.Repeat([]byte{1}, n)...)
 }
 
-// link is the scripted hub's end of a connection. It has no MQTT library, so both ends cannot share a mistake.
+// link is the scripted hub's end of a connection. It has no MQTT library, so both ends cannot share
+// a mistake.
 type link struct {
 	t testing.TB
 	net.Conn

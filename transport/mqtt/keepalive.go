@@ -2,11 +2,13 @@ package mqtt
 
 import "time"
 
-// heartbeat tells when to ping: when a keep-alive has passed since something was sent, or since something was heard. It stands in for the library's keep-alive,
-// which costs each client a goroutine, a ticker, and two allocations for each packet. It has no lock of its own.
+// heartbeat tells when to ping: when a keep-alive has passed since something was sent, or since
+// something was heard. It stands in for the library's keep-alive, which costs each client a
+// goroutine, a ticker, and two allocations for each packet. It has no lock of its own.
 //
-// Whatever comes answers a ping: the line lives. The patience for that begins when all is written, the ping and what stood before and behind it. Until then
-// the line gets on, if slowly, or the deadline of a write finds that it does not.
+// Whatever comes answers a ping: the line lives. The patience for that begins when all is written,
+// the ping and what stood before and behind it. Until then the line gets on, if slowly, or the
+// deadline of a write finds that it does not.
 type heartbeat struct {
 	every    time.Duration // how long the line may be quiet
 	patience time.Duration // how long the answer to a ping may take
@@ -31,15 +33,16 @@ func (h *heartbeat) drained(now time.Time) {
 	}
 }
 
-// gotOn notes that the line got on with what stands before the answer to a ping: the kernel has yet to send it.
+// gotOn notes that the line got on with what stands before the answer to a ping: the kernel has yet
+// to send it.
 func (h *heartbeat) gotOn(at time.Time) {
 	if !h.written.IsZero() && at.After(h.written) {
 		h.written = at
 	}
 }
 
-// look returns what is to be done: ping, or give up because nothing came after a ping, and else after how long to look again. That is never later than the
-// next ping may be due.
+// look returns what is to be done: ping, or give up because nothing came after a ping, and else
+// after how long to look again. That is never later than the next ping may be due.
 func (h *heartbeat) look(now time.Time) (wait time.Duration, ping, silent bool) {
 	if h.asked {
 		wait = h.patience
@@ -59,8 +62,8 @@ func (h *heartbeat) look(now time.Time) (wait time.Duration, ping, silent bool) 
 	return min(h.patience, h.every), true, false
 }
 
-// setKeepAlive puts the keep-alive into a CONNECT of MQTT 3.1.1, which the library left at 0: it stands behind the header, the protocol's name and level,
-// and the flags (section 3.1.2).
+// setKeepAlive puts the keep-alive into a CONNECT of MQTT 3.1.1, which the library left at 0: it
+// stands behind the header, the protocol's name and level, and the flags (section 3.1.2).
 func setKeepAlive(connect []byte, every time.Duration) {
 	at := 1
 	for connect[at]&0x80 != 0 { // the length, 1 to 4 bytes

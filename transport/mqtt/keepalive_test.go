@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The library leaves it at 0. It stands in the same place whether the packet's length takes 2 bytes or 3.
+// The library leaves it at 0. It stands in the same place whether the packet's length takes 2 bytes
+// or 3.
 func TestConnectTellsTheKeepAlive(t *testing.T) {
 	for _, o := range []Options{
 		{},
@@ -62,7 +63,8 @@ func pinged(l *link, answers int) (pings *int) {
 	return pings
 }
 
-// A hub hangs up when it hears nothing, whatever it says itself; and a client must hear something now and then, whatever it says.
+// A hub hangs up when it hears nothing, whatever it says itself; and a client must hear something
+// now and then, whatever it says.
 func TestPingsAreSentUnlessBothSidesTalk(t *testing.T) {
 	for name, tc := range map[string]struct {
 		up, down bool
@@ -167,7 +169,8 @@ func startSlow(t *testing.T) (*running, *link, *slowLink) {
 	return r, l, line
 }
 
-// A message that takes two minutes to write over a link that gets on is no sign of a dead one, though the ping is stuck behind it.
+// A message that takes two minutes to write over a link that gets on is no sign of a dead one,
+// though the ping is stuck behind it.
 func TestAPingStuckBehindALargeMessageIsNotADeadLine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r, l, _ := startSlow(t)
@@ -244,7 +247,8 @@ func goroutines() int {
 	buf := make([]byte, 1<<20)
 	n := 0
 	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if strings.Contains(g, "eclipse/paho") || strings.Contains(g, "mqtt.(*conn)") || strings.Contains(g, "mqtt.(*session).Run") {
+		if strings.Contains(g, "eclipse/paho") || strings.Contains(g, "mqtt.(*conn)") || strings.Contains(g,
+			"mqtt.(*session).Run") {
 			n++
 		}
 	}

@@ -68,7 +68,8 @@ func socketOf(l *link) *memconn.Conn {
 	return l.Conn.(*memconn.Conn)
 }
 
-// Whatever ends a live session, it is worth a retry: there is no cause of which more is known than that the connection is gone.
+// Whatever ends a live session, it is worth a retry: there is no cause of which more is known than
+// that the connection is gone.
 func TestL8_AnyLossOfALiveSessionIsRetryable(t *testing.T) {
 	foreign := errors.New("a throwable that nobody knows")
 	for name, c := range map[string]struct {
@@ -78,17 +79,26 @@ func TestL8_AnyLossOfALiveSessionIsRetryable(t *testing.T) {
 		"closed":              {func(_ *running, l *link, _ *hooked) { _ = l.Close() }, transport.Network},
 		"reset":               {func(_ *running, l *link, _ *hooked) { socketOf(l).Reset() }, transport.Network},
 		"cut without goodbye": {func(_ *running, l *link, _ *hooked) { _ = socketOf(l).Close() }, transport.Network},
-		"cut within a packet": {func(_ *running, l *link, _ *hooked) { l.send(typePuback<<4, 2, 0); _ = socketOf(l).Close() }, transport.Network},
+		"cut within a packet": {func(_ *running, l *link, _ *hooked) {
+			l.send(typePuback<<4, 2, 0)
+			_ = socketOf(l).Close()
+		}, transport.Network},
 		"garbage on the wire": {func(_ *running, l *link, _ *hooked) {
 			_, _ = socketOf(l).Write([]byte("\x17\x03\x03\x00\x20" + strings.Repeat("?", 32)))
 		}, transport.Network},
-		"garbage within MQTT":  {func(_ *running, l *link, _ *hooked) { l.send(0xF0, 0) }, transport.Network},
-		"a second CONNACK":     {func(_ *running, l *link, _ *hooked) { l.send(typeConnack<<4, 2, 0, 5) }, transport.Network},
-		"DISCONNECT and close": {func(_ *running, l *link, _ *hooked) { l.send(typeDisconnect<<4, 0); _ = l.Close() }, transport.Network},
-		"silence":              {func(*running, *link, *hooked) {}, transport.Timeout},
-		"no room":              {func(r *running, _ *link, c *hooked) { c.SetBuffer(1); r.send("x") }, transport.Timeout},
-		"closed on our side":   {func(_ *running, _ *link, c *hooked) { _ = c.Close() }, transport.Network},
-		"a foreign read error": {func(_ *running, l *link, c *hooked) { c.readErr <- foreign; _, _ = socketOf(l).Write([]byte{0}) }, transport.Network},
+		"garbage within MQTT": {func(_ *running, l *link, _ *hooked) { l.send(0xF0, 0) }, transport.Network},
+		"a second CONNACK":    {func(_ *running, l *link, _ *hooked) { l.send(typeConnack<<4, 2, 0, 5) }, transport.Network},
+		"DISCONNECT and close": {func(_ *running, l *link, _ *hooked) {
+			l.send(typeDisconnect<<4, 0)
+			_ = l.Close()
+		}, transport.Network},
+		"silence":            {func(*running, *link, *hooked) {}, transport.Timeout},
+		"no room":            {func(r *running, _ *link, c *hooked) { c.SetBuffer(1); r.send("x") }, transport.Timeout},
+		"closed on our side": {func(_ *running, _ *link, c *hooked) { _ = c.Close() }, transport.Network},
+		"a foreign read error": {func(_ *running, l *link, c *hooked) {
+			c.readErr <- foreign
+			_, _ = socketOf(l).Write([]byte{0})
+		}, transport.Network},
 		"a read time-out": {func(_ *running, l *link, c *hooked) {
 			c.readErr <- os.ErrDeadlineExceeded
 			_, _ = socketOf(l).Write([]byte{0})
@@ -169,27 +179,39 @@ func TestL8_AFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 		prepare func(h *hub, o *Options)
 		kind    transport.Kind
 	}{
-		"refused":                    {sys(syscall.ECONNREFUSED), transport.Network},
-		"reset":                      {sys(syscall.ECONNRESET), transport.Network},
-		"aborted":                    {sys(syscall.ECONNABORTED), transport.Network},
-		"no route to the host":       {sys(syscall.EHOSTUNREACH), transport.Network},
-		"no route to the network":    {sys(syscall.ENETUNREACH), transport.Network},
-		"no address":                 {sys(syscall.EADDRNOTAVAIL), transport.Network},
-		"too many files":             {sys(syscall.EMFILE), transport.Network},
-		"time-out of the system":     {sys(syscall.ETIMEDOUT), transport.Timeout},
-		"time-out of a deadline":     {fails(os.ErrDeadlineExceeded), transport.Timeout},
-		"name not found":             {fails(&net.DNSError{Err: "no such host", IsNotFound: true}), transport.Network},
-		"name look-up timed out":     {fails(&net.DNSError{IsTimeout: true}), transport.Timeout},
-		"EOF":                        {fails(io.EOF), transport.Network},
-		"half an EOF":                {fails(io.ErrUnexpectedEOF), transport.Network},
-		"a foreign error":            {fails(foreign), transport.Network},
-		"a foreign error in tunnel":  {func(h *hub, o *Options) { o.Tunnel = failingTunnel{foreign}; go func() { _, _ = h.net.Accept() }() }, transport.Network},
-		"a tunnel that has no error": {func(h *hub, o *Options) { o.Tunnel = failingTunnel{}; go func() { _, _ = h.net.Accept() }() }, transport.Network},
-		"hello, closed":              {answers("", closes), transport.Network},
-		"hello, reset":               {answers("", (*memconn.Conn).Reset), transport.Network},
-		"half a record, closed":      {answers("\x16\x03\x03\x00\x50\x02\x00", closes), transport.Network},
-		"half a CONNACK, closed":     {func(h *hub, o *Options) { o.Plaintext = true; answers("\x20\x02", closes)(h, o) }, transport.Network},
-		"no CONNACK, reset":          {func(h *hub, o *Options) { o.Plaintext = true; answers("", (*memconn.Conn).Reset)(h, o) }, transport.Network},
+		"refused":                 {sys(syscall.ECONNREFUSED), transport.Network},
+		"reset":                   {sys(syscall.ECONNRESET), transport.Network},
+		"aborted":                 {sys(syscall.ECONNABORTED), transport.Network},
+		"no route to the host":    {sys(syscall.EHOSTUNREACH), transport.Network},
+		"no route to the network": {sys(syscall.ENETUNREACH), transport.Network},
+		"no address":              {sys(syscall.EADDRNOTAVAIL), transport.Network},
+		"too many files":          {sys(syscall.EMFILE), transport.Network},
+		"time-out of the system":  {sys(syscall.ETIMEDOUT), transport.Timeout},
+		"time-out of a deadline":  {fails(os.ErrDeadlineExceeded), transport.Timeout},
+		"name not found":          {fails(&net.DNSError{Err: "no such host", IsNotFound: true}), transport.Network},
+		"name look-up timed out":  {fails(&net.DNSError{IsTimeout: true}), transport.Timeout},
+		"EOF":                     {fails(io.EOF), transport.Network},
+		"half an EOF":             {fails(io.ErrUnexpectedEOF), transport.Network},
+		"a foreign error":         {fails(foreign), transport.Network},
+		"a foreign error in tunnel": {func(h *hub, o *Options) {
+			o.Tunnel = failingTunnel{foreign}
+			go func() { _, _ = h.net.Accept() }()
+		}, transport.Network},
+		"a tunnel that has no error": {func(h *hub, o *Options) {
+			o.Tunnel = failingTunnel{}
+			go func() { _, _ = h.net.Accept() }()
+		}, transport.Network},
+		"hello, closed":         {answers("", closes), transport.Network},
+		"hello, reset":          {answers("", (*memconn.Conn).Reset), transport.Network},
+		"half a record, closed": {answers("\x16\x03\x03\x00\x50\x02\x00", closes), transport.Network},
+		"half a CONNACK, closed": {func(h *hub, o *Options) {
+			o.Plaintext = true
+			answers("\x20\x02", closes)(h, o)
+		}, transport.Network},
+		"no CONNACK, reset": {func(h *hub, o *Options) {
+			o.Plaintext = true
+			answers("", (*memconn.Conn).Reset)(h, o)
+		}, transport.Network},
 		"no CONNACK, TLS closed": {func(h *hub, o *Options) {
 			h.serveTLS(t, o)
 			go func() { _ = h.accept().Close() }()
@@ -220,8 +242,9 @@ func TestL8_AFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 	}
 }
 
-// These are the error codes of the official Java client: CONNACK's codes, 32106 (wrong TLS settings), and the eight that are worth a retry. 32110
-// (connecting already), 32201 (token in use) and 32202 (too many in flight) are faults of that client's own that cannot arise here.
+// These are the error codes of the official Java client: CONNACK's codes, 32106 (wrong TLS
+// settings), and the eight that are worth a retry. 32110 (connecting already), 32201 (token in use)
+// and 32202 (too many in flight) are faults of that client's own that cannot arise here.
 func TestT16_TheCodesOfTheProtocol(t *testing.T) {
 	connack := func(code byte) func(*testing.T, *hub) error {
 		return func(t *testing.T, h *hub) error {
@@ -275,13 +298,18 @@ func TestT16_TheCodesOfTheProtocol(t *testing.T) {
 			return err
 		}, transport.Untrusted, false},
 		{"32000, no answer in time", live(func(*running, *link, *hub) {}), transport.Timeout, true},
-		{"32002, write time-out", live(func(r *running, _ *link, h *hub) { h.net.Last().SetBuffer(1); r.send("x") }), transport.Timeout, true},
+		{"32002, write time-out", live(func(r *running, _ *link, h *hub) {
+			h.net.Last().SetBuffer(1)
+			r.send("x")
+		}), transport.Timeout, true},
 		{"32103, server not reached", func(t *testing.T, h *hub) error {
 			h.net.Refuse(true)
 			_, err := New(h.options()).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 			return err
 		}, transport.Network, true},
-		{"32104, not connected", live(func(_ *running, _ *link, h *hub) { _ = h.net.Last().Close() }), transport.Network, true},
+		{"32104, not connected", live(func(_ *running, _ *link, h *hub) {
+			_ = h.net.Last().Close()
+		}), transport.Network, true},
 		{"32109, connection lost", live(func(_ *running, l *link, _ *hub) { _ = l.Close() }), transport.Network, true},
 	} {
 		t.Run(c.code, func(t *testing.T) {

@@ -23,7 +23,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
-// The tests of this file stand for what is known to go wrong on top of the library; the comments name it.
+// The tests of this file stand for what is known to go wrong on top of the library; the comments
+// name it.
 
 // A CONNECT that is refused would be repeated with MQTT 3.1 on a second connection.
 func TestARefusedConnectIsNotRepeatedWithAnOlderProtocol(t *testing.T) {
@@ -39,7 +40,8 @@ func TestARefusedConnectIsNotRepeatedWithAnOlderProtocol(t *testing.T) {
 				connections++
 				l := newLink(t, c)
 				connect := l.expect(1)
-				require.Equal(t, "\x00\x04MQTT\x04\xC0\x00\x3C", string(connect.body[:10]), "3.1.1, session kept, user name and password, 60 s")
+				require.Equal(t, "\x00\x04MQTT\x04\xC0\x00\x3C", string(connect.body[:10]),
+					"3.1.1, session kept, user name and password, 60 s")
 				l.send(typeConnack<<4, 2, 0, 5)
 				_ = l.Close()
 			}
@@ -160,14 +162,16 @@ func (c *readHook) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Messages that wait at the hub come right behind the CONNACK, before anybody could have subscribed or begun Run.
+// Messages that wait at the hub come right behind the CONNACK, before anybody could have subscribed
+// or begun Run.
 func TestNothingIsReportedBeforeRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		var l *link
 		s, k, ctx, cancel := dial(t, h.options(), func() {
 			l = h.accept()
-			l.send(append([]byte{typeConnack << 4, 2, 1, 0}, publishBytes("devices/dev-1/messages/devicebound/%24.mid=m1", 7, "early")...)...)
+			l.send(append([]byte{typeConnack << 4, 2, 1, 0}, publishBytes("devices/dev-1/messages/devicebound/%24.mid=m1", 7,
+				"early")...)...)
 		})
 		time.Sleep(time.Second)
 		require.Empty(t, k.messages)
@@ -193,7 +197,8 @@ func TestAConnackInSingleBytesIsAccepted(t *testing.T) {
 	})
 }
 
-// The library compares the text of a read error with that of a closed connection and then keeps silent, for ever.
+// The library compares the text of a read error with that of a closed connection and then keeps
+// silent, for ever.
 func TestALossThatLooksLikeOurOwnCloseIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -210,7 +215,8 @@ func TestALossThatLooksLikeOurOwnCloseIsReported(t *testing.T) {
 	})
 }
 
-// PINGREQ is written without a deadline; behind a full buffer the ping's time-out is never looked at.
+// PINGREQ is written without a deadline; behind a full buffer the ping's time-out is never looked
+// at.
 func TestAPeerThatStopsReadingIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -279,17 +285,20 @@ func TestAnIdleSessionLivesOnPings(t *testing.T) {
 	})
 }
 
-// More codes than filters make the library's reader panic, and the process with it; so would a SUBACK for another's id confuse it.
+// More codes than filters make the library's reader panic, and the process with it; so would a
+// SUBACK for another's id confuse it.
 func TestASubackThatDoesNotFitEndsTheSession(t *testing.T) {
 	for name, answer := range map[string]func(id uint16) []byte{
 		"with too many codes": func(id uint16) []byte { return []byte{typeSuback << 4, 5, byte(id >> 8), byte(id), 1, 1, 1} },
 		"with far more codes": func(id uint16) []byte {
 			return append([]byte{typeSuback << 4, 100, byte(id >> 8), byte(id)}, make([]byte, 98)...)
 		},
-		"without codes":         func(id uint16) []byte { return []byte{typeSuback << 4, 2, byte(id >> 8), byte(id)} },
-		"for an id never used":  func(id uint16) []byte { return []byte{typeSuback << 4, 3, 9, 9, 1} },
-		"as PUBACK":             func(id uint16) []byte { return []byte{typePuback << 4, 2, byte(id >> 8), byte(id)} },
-		"for a PUBLISH instead": func(id uint16) []byte { return []byte{typeSuback << 4, 3, byte((id - 1) >> 8), byte(id - 1), 1} },
+		"without codes":        func(id uint16) []byte { return []byte{typeSuback << 4, 2, byte(id >> 8), byte(id)} },
+		"for an id never used": func(id uint16) []byte { return []byte{typeSuback << 4, 3, 9, 9, 1} },
+		"as PUBACK":            func(id uint16) []byte { return []byte{typePuback << 4, 2, byte(id >> 8), byte(id)} },
+		"for a PUBLISH instead": func(id uint16) []byte {
+			return []byte{typeSuback << 4, 3, byte((id - 1) >> 8), byte(id - 1), 1}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -309,7 +318,8 @@ func TestASubackThatDoesNotFitEndsTheSession(t *testing.T) {
 
 // A refused filter completes the library's token without an error.
 func TestARefusedSubscriptionIsReplied(t *testing.T) {
-	for code, kind := range map[byte]transport.Kind{0x80: transport.Unavailable, 3: transport.Protocol, 0xFF: transport.Protocol} {
+	for code, kind := range map[byte]transport.Kind{0x80: transport.Unavailable, 3: transport.Protocol,
+		0xFF: transport.Protocol} {
 		bubble(t, func(t *testing.T) {
 			h := newHub(t)
 			r, l := start(t, h, h.options())
@@ -329,7 +339,8 @@ func TestARefusedSubscriptionIsReplied(t *testing.T) {
 	}
 }
 
-// Codes stand in the order of the packet's filters. The library takes the filters as a map, so that order is random.
+// Codes stand in the order of the packet's filters. The library takes the filters as a map, so that
+// order is random.
 func TestARefusalNamesTheRefusedFilter(t *testing.T) {
 	for refused := range 2 {
 		bubble(t, func(t *testing.T) {
@@ -365,7 +376,8 @@ func TestAHugePacketIsRefusedBeforeItIsAllocated(t *testing.T) {
 	})
 }
 
-// The library cannot be asked for DUP; and it resends nothing by itself, for all that it knows goes by QoS 0.
+// The library cannot be asked for DUP; and it resends nothing by itself, for all that it knows goes
+// by QoS 0.
 func TestOnlyWhatIsHandedOverAgainCarriesDup(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -391,7 +403,8 @@ func (l *stopInPublish) Println(v ...any) {
 
 func (*stopInPublish) Printf(string, ...any) {}
 
-// A caller that is inside Publish while the connection is lost is held until a timer fires, 30 s by default.
+// A caller that is inside Publish while the connection is lost is held until a timer fires, 30 s by
+// default.
 func TestALossInTheMiddleOfPublishHoldsRunForAMomentOnly(t *testing.T) {
 	stop := new(stopInPublish)
 	paho.DEBUG = stop
@@ -412,7 +425,8 @@ func TestALossInTheMiddleOfPublishHoldsRunForAMomentOnly(t *testing.T) {
 	})
 }
 
-// Tokens of a persistent session never complete after a loss, and a caller inside Publish is held until a timer fires: Run must not be.
+// Tokens of a persistent session never complete after a loss, and a caller inside Publish is held
+// until a timer fires: Run must not be.
 func TestRunReturnsSoonAfterALossInTheMiddleOfSending(t *testing.T) {
 	for cut := range 10 {
 		bubble(t, func(t *testing.T) {
@@ -499,7 +513,8 @@ type failedToken struct{ paho.DummyToken }
 
 func (*failedToken) Error() error { return errors.New("publish was broken by timeout") }
 
-// A Publish that was not taken in time leaves the packet unsent: the message would be in flight for ever. And what was to become of it must not become of the next.
+// A Publish that was not taken in time leaves the packet unsent: the message would be in flight for
+// ever. And what was to become of it must not become of the next.
 func TestAMessageTheLibraryDidNotTakeIsHandedOverAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -520,7 +535,8 @@ func TestAMessageTheLibraryDidNotTakeIsHandedOverAgain(t *testing.T) {
 	})
 }
 
-// While a lone message is stuck in the network, the library has room for one more and gives the rest back after libraryWait. Each goes out as itself all the same.
+// While a lone message is stuck in the network, the library has room for one more and gives the
+// rest back after libraryWait. Each goes out as itself all the same.
 func TestMessagesBehindAStuckOneKeepTheirIDs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -536,7 +552,9 @@ func TestMessagesBehindAStuckOneKeepTheirIDs(t *testing.T) {
 			r.Do(&transport.Request{ID: 1, Op: transport.OpTwinGet})
 			r.Do(&transport.Request{ID: 2, Op: transport.OpTwinGet}) // is not taken
 			r.Send([]transport.Item{
-				{Tag: 1, Msg: &transport.Message{Body: []byte("a")}}, {Tag: 2, Again: true, Msg: &transport.Message{Body: []byte("b")}}, {Tag: 3, Msg: &transport.Message{Body: []byte("c")}},
+				{Tag: 1, Msg: &transport.Message{Body: []byte("a")}},
+				{Tag: 2, Again: true, Msg: &transport.Message{Body: []byte("b")}},
+				{Tag: 3, Msg: &transport.Message{Body: []byte("c")}},
 			})
 		}()
 		time.Sleep(3*libraryWait + libraryWait/2)
@@ -563,7 +581,8 @@ func TestMessagesBehindAStuckOneKeepTheirIDs(t *testing.T) {
 	})
 }
 
-// A connection that coalesces must let out what was written before the DISCONNECT, and the library closes right behind it.
+// A connection that coalesces must let out what was written before the DISCONNECT, and the library
+// closes right behind it.
 func TestGoodbyeLetsOutWhatWasSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -579,7 +598,8 @@ func TestGoodbyeLetsOutWhatWasSent(t *testing.T) {
 	})
 }
 
-// DISCONNECT is the last packet [MQTT-3.14.4-2]: the send side may settle a delivery between it and the library's Close.
+// DISCONNECT is the last packet [MQTT-3.14.4-2]: the send side may settle a delivery between it and
+// the library's Close.
 func TestNothingGoesOutBehindDisconnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -595,7 +615,8 @@ func TestNothingGoesOutBehindDisconnect(t *testing.T) {
 	})
 }
 
-// A stuck peer must not hold the goodbye, which cannot be written; nor must TLS, which waits 5 s to say close_notify.
+// A stuck peer must not hold the goodbye, which cannot be written; nor must TLS, which waits 5 s to
+// say close_notify.
 func TestGoodbyeToAStuckPeerTakesLessThanASecond(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "with TLS": true} {
 		t.Run(name, func(t *testing.T) {
@@ -642,8 +663,8 @@ func (c *slowCloser) Close() error {
 	return nil
 }
 
-// Ordered delivery with the library's own acknowledgements locks up when both ends send much: its reader waits for the writer, the writer for the
-// peer, the peer for our reader.
+// Ordered delivery with the library's own acknowledgements locks up when both ends send much: its
+// reader waits for the writer, the writer for the peer, the peer for our reader.
 func TestTrafficBothWaysDoesNotLockUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 300

@@ -2,8 +2,10 @@ package mqtt
 
 import "encoding/binary"
 
-// A publication is what a PUBLISH that the library wrote goes out as. The library is given every message for QoS 0: for QoS 1 it would keep an id, a token and a stored copy
-// of each and follow its PUBACK through two goroutines, all of which the outbox of package device does already, and does across connections.
+// A publication is what a PUBLISH that the library wrote goes out as. The library is given every
+// message for QoS 0: for QoS 1 it would keep an id, a token and a stored copy of each and follow
+// its PUBACK through two goroutines, all of which the outbox of package device does already, and
+// does across connections.
 type publication struct {
 	id    uint16 // the packet id, 0: at most once, and the packet stays as it is
 	again bool   // it carries DUP
@@ -30,7 +32,8 @@ func (p publication) appendTo(out, packet []byte) []byte {
 	return append(out, body[topic:]...)
 }
 
-// expect says what the next PUBLISH that the library is given goes out as. It writes them in the order in which it got them.
+// expect says what the next PUBLISH that the library is given goes out as. It writes them in the
+// order in which it got them.
 func (c *conn) expect(p publication) {
 	c.mu.Lock()
 	c.expected = append(c.expected, p)
@@ -46,7 +49,8 @@ func (c *conn) unexpect() {
 	c.mu.Unlock()
 }
 
-// takeExpected is what the PUBLISH that is written goes out as; ok is false when none was announced. mu is held.
+// takeExpected is what the PUBLISH that is written goes out as; ok is false when none was
+// announced. mu is held.
 func (c *conn) takeExpected() (p publication, ok bool) {
 	if len(c.expected) == 0 {
 		return p, false
@@ -56,8 +60,9 @@ func (c *conn) takeExpected() (p publication, ok bool) {
 	return p, true
 }
 
-// announce says that so many messages are about to be written: until they are, little is not worth a write. One that is alone, because all before it are acknowledged, is
-// written through, without a flusher.
+// announce says that so many messages are about to be written: until they are, little is not worth
+// a write. One that is alone, because all before it are acknowledged, is written through, without a
+// flusher.
 func (c *conn) announce(messages int) {
 	c.mu.Lock()
 	c.coming += messages

@@ -12,10 +12,12 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// FuzzPublication: what the library writes for QoS 0 goes out as what it would write for QoS 1, behind what waits already.
+// FuzzPublication: what the library writes for QoS 0 goes out as what it would write for QoS 1,
+// behind what waits already.
 func FuzzPublication(f *testing.F) {
 	f.Add("devices/dev-1/messages/events/", []byte("body"), uint16(7), false)
-	for _, size := range []int{0, 123, 124, 125, 126, 16_380, 16_381, 16_382, 2_097_148, 2_097_149} { // where the remaining length grows by a byte, and around it
+	for _, size := range []int{0, 123, 124, 125, 126, 16_380, 16_381, 16_382, 2_097_148, 2_097_149} {
+		// where the remaining length grows by a byte, and around it
 		f.Add("t", bytes.Repeat([]byte("x"), size), uint16(65535), true)
 	}
 	f.Add(strings.Repeat("t", 65535), []byte(nil), uint16(1), true)
@@ -61,7 +63,8 @@ func TestWhatGoesAtMostOnceStaysSo(t *testing.T) {
 	})
 }
 
-// The ids of messages are apart from those of subscriptions, however many there were on a connection. When they are used up the session ends, and the next one has all again.
+// The ids of messages are apart from those of subscriptions, however many there were on a
+// connection. When they are used up the session ends, and the next one has all again.
 func TestSubscriptionsNeverTakeAMessagesID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
-// The conformance suite once more, with a hub that shares no code with testbroker and has cloud-to-device messages.
+// The conformance suite once more, with a hub that shares no code with testbroker and has
+// cloud-to-device messages.
 func TestConformanceWithAScriptedHub(t *testing.T) {
 	transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
 		h := newScriptedHub(t)
@@ -25,7 +26,9 @@ func TestConformanceWithAScriptedHub(t *testing.T) {
 		}
 		return &transporttest.Pair{
 			Transport: New(h.options()), Creds: good, WrongCreds: bad, Hub: h,
-			HubMarks: []string{"(*scriptedHub)"}, Features: transport.Messages | transport.Methods | transport.Desired | transport.Twin, MarksAgain: true, TellsAgain: true,
+			HubMarks: []string{"(*scriptedHub)"},
+			Features: transport.Messages | transport.Methods | transport.Desired | transport.Twin, MarksAgain: true,
+			TellsAgain: true,
 		}
 	})
 }

@@ -16,10 +16,12 @@ import (
 
 // A session is one connection, on one client of the library that is never used again.
 //
-// Send and Do call the library's Publish and Subscribe on their caller's goroutine, with the send side's token; who ends the session keeps the token, so nothing is sent, and
-// no message touched, afterwards. The library may hold them for libraryWait after a loss, else only as long as the network takes no more data. Answers are taken from the
-// connection's bytes (the methods connack, puback, suback), on the library's reading goroutine: its own tokens never complete when the connection is lost. What
-// the hub publishes comes on its routing goroutine.
+// Send and Do call the library's Publish and Subscribe on their caller's goroutine, with the send
+// side's token; who ends the session keeps the token, so nothing is sent, and no message touched,
+// afterwards. The library may hold them for libraryWait after a loss, else only as long as the
+// network takes no more data. Answers are taken from the connection's bytes (the methods connack,
+// puback, suback), on the library's reading goroutine: its own tokens never complete when the
+// connection is lost. What the hub publishes comes on its routing goroutine.
 type session struct {
 	cfg    transport.Config
 	info   transport.Info
@@ -27,8 +29,8 @@ type session struct {
 	conn   *conn
 	client paho.Client
 
-	// lost is closed when the library has reported the loss of the connection, closed (capacity 1, made by goodbye) gets a value when it has disconnected. After
-	// either its goroutines are done.
+	// lost is closed when the library has reported the loss of the connection, closed (capacity 1,
+	// made by goodbye) gets a value when it has disconnected. After either its goroutines are done.
 	lost    chan struct{}
 	closed  chan struct{}
 	sending chan struct{} // the send side's token is taken by a value in it; capacity 1
@@ -52,7 +54,8 @@ type subscription struct {
 	filters []string
 }
 
-// A message's packet id is its tag counted from the top. The library counts those of its SUBSCRIBEs from 1; there are lastSubID of them.
+// A message's packet id is its tag counted from the top. The library counts those of its SUBSCRIBEs
+// from 1; there are lastSubID of them.
 const lastSubID = math.MaxUint16 - transport.MaxTags
 
 func packetID(tag uint16) uint16 { return math.MaxUint16 - tag }
@@ -111,11 +114,13 @@ func (s *session) Send(batch []transport.Item) {
 // Progress implements transport.Progressor.
 func (s *session) Progress() time.Time { return way.Progress(s.conn.socket) }
 
-// Do hands a SUBSCRIBE or PUBLISH to the library. The PUBACK of an OpSettle goes straight to the connection.
+// Do hands a SUBSCRIBE or PUBLISH to the library. The PUBACK of an OpSettle goes straight to the
+// connection.
 func (s *session) Do(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSettle:
-		// PUBACK is all that MQTT has; without one the hub delivers again. A hub that reads none is waited for.
+		// PUBACK is all that MQTT has; without one the hub delivers again. A hub that reads none is
+		// waited for.
 		if r.Outcome != transport.Release && len(r.Ref) == 2 && s.conn.waitRoom(s.parting) > 0 {
 			_, _ = s.conn.Write([]byte{typePuback << 4, 2, r.Ref[0], r.Ref[1]})
 		}
@@ -147,7 +152,8 @@ func (s *session) Run(ctx context.Context) error {
 			return lossError(s.conn.failure())
 		case <-ctx.Done():
 			s.goodbye()
-			return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Proto: proto, Err: ctx.Err()}
+			return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Proto: proto,
+				Err: ctx.Err()}
 		}
 	}
 }
@@ -155,7 +161,8 @@ func (s *session) Run(ctx context.Context) error {
 const (
 	// goodbyeLimit is when a goodbye is cut off.
 	goodbyeLimit = 700 * time.Millisecond
-	// disconnectWait is how long the library may take to hand the DISCONNECT over; it does not wait for the network.
+	// disconnectWait is how long the library may take to hand the DISCONNECT over; it does not wait
+	// for the network.
 	disconnectWait = 250 // ms
 )
 
@@ -194,7 +201,8 @@ func (s *session) publish(it *transport.Item) bool {
 		if err == nil {
 			return true
 		}
-		// Either the connection was lost, or the library did not take the packet within libraryWait although the connection lives: the machine is slow, or the network.
+		// Either the connection was lost, or the library did not take the packet within libraryWait
+		// although the connection lives: the machine is slow, or the network.
 		if errors.Is(err, paho.ErrNotConnected) || s.conn.failure() != nil {
 			break
 		}
@@ -233,7 +241,8 @@ func (s *session) request(r *transport.Request) {
 	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
 		s.ask(r)
 	default:
-		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Unsupported, errors.New("not available over this transport"))})
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Unsupported,
+			errors.New("not available over this transport"))})
 	}
 }
 
@@ -259,7 +268,8 @@ func (s *session) subscribe(r *transport.Request) {
 	}
 }
 
-// ask publishes a request for the twin, or an answer to a method, with QoS 0. What the library does not take within libraryWait is not answered, so it is asked again.
+// ask publishes a request for the twin, or an answer to a method, with QoS 0. What the library does
+// not take within libraryWait is not answered, so it is asked again.
 func (s *session) ask(r *transport.Request) {
 	topic, _ := wire.AppendRequest(nil, r)
 	if len(r.Body) > s.info.MaxSize || len(topic) > wire.MaxTopic {
@@ -277,14 +287,16 @@ func (s *session) ask(r *transport.Request) {
 	s.unsent(r)
 }
 
-// unsent tells that an answer was not sent. The rest the client asks for again on the next connection.
+// unsent tells that an answer was not sent. The rest the client asks for again on the next
+// connection.
 func (s *session) unsent(r *transport.Request) {
 	if r.Op == transport.OpRespond {
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Network, errClosed)})
 	}
 }
 
-// connack is called by the framer. The library knows codes 0 to 5 only and takes all others for success.
+// connack is called by the framer. The library knows codes 0 to 5 only and takes all others for
+// success.
 func (s *session) connack(code byte) error {
 	if code != 0 {
 		return &ConnackError{Code: code}
@@ -306,7 +318,8 @@ func (s *session) puback(id uint16) error {
 // pingresp is called by the framer.
 func (s *session) pingresp() { s.conn.pong() }
 
-// suback is called by the framer. What does not fit the SUBSCRIBE must not reach the library, which would panic.
+// suback is called by the framer. What does not fit the SUBSCRIBE must not reach the library, which
+// would panic.
 func (s *session) suback(id uint16, codes []byte) error {
 	sub := s.answered(id)
 	if len(sub.filters) != len(codes) || len(codes) == 0 {
@@ -315,7 +328,8 @@ func (s *session) suback(id uint16, codes []byte) error {
 	var reply transport.Reply
 	for i, code := range codes {
 		if !wire.Granted(code) {
-			reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: sub.filters[i], Code: code})
+			reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: sub.filters[i],
+				Code: code})
 			break
 		}
 	}
@@ -323,7 +337,8 @@ func (s *session) suback(id uint16, codes []byte) error {
 	return nil
 }
 
-// answered takes a SUBSCRIBE out of those that wait; what it returns has no filters if there is none.
+// answered takes a SUBSCRIBE out of those that wait; what it returns has no filters if there is
+// none.
 func (s *session) answered(id uint16) subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()

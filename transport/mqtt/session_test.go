@@ -119,13 +119,15 @@ func TestCredentialsWithoutATokenSendNoPassword(t *testing.T) {
 
 // A CONNECT has two bytes for the length of the password, which the library would let overflow.
 func TestATokenThatNoConnectCanCarryIsInvalid(t *testing.T) {
-	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: transport.Hide(strings.Repeat("x", 65536))}, nil
-	}}
+	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1",
+		Token: func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: transport.Hide(strings.Repeat("x", 65536))}, nil
+		}}
 	_, err := New(nil).Dial(t.Context(), &transport.Config{Creds: creds, Sink: new(sink)})
 	require.ErrorIs(t, err, transport.Invalid)
 	require.ErrorContains(t, err, "65536 bytes")
-	longest := &transport.Credentials{Host: strings.Repeat("h", 255), DeviceID: strings.Repeat("#", 128), ModuleID: strings.Repeat("#", 128)}
+	longest := &transport.Credentials{Host: strings.Repeat("h", 255), DeviceID: strings.Repeat("#", 128),
+		ModuleID: strings.Repeat("#", 128)}
 	o := &Options{ProductInfo: strings.Repeat("#", wire.MaxInfo), ModelID: "dtmi:" + strings.Repeat("#", wire.MaxInfo-5)}
 	require.LessOrEqual(t, len(o.userName(longest)), wire.MaxField)
 }

@@ -4,8 +4,9 @@ import (
 	"github.com/eclipse/paho.mqtt.golang/packets"
 )
 
-// packetStore is a session seen as the library's message store. It stores nothing, so the library resends nothing. The library puts a SUBSCRIBE into its store before it
-// is written: the one place to learn its id.
+// packetStore is a session seen as the library's message store. It stores nothing, so the library
+// resends nothing. The library puts a SUBSCRIBE into its store before it is written: the one place
+// to learn its id.
 type packetStore session
 
 // Put is called within Do for what goes out, on the reading goroutine for what comes in.
@@ -31,7 +32,8 @@ func (p *packetStore) Put(key string, packet packets.ControlPacket) {
 	s.mu.Unlock()
 }
 
-// Close is called when the library gave up connecting or has disconnected, not when the connection was lost.
+// Close is called when the library gave up connecting or has disconnected, not when the connection
+// was lost.
 func (p *packetStore) Close() { poke(p.closed) }
 
 func (p *packetStore) Open()                            {}

@@ -185,7 +185,8 @@ func TestPeersThatAreNoHubs(t *testing.T) {
 		},
 		"no TLS version in common": {
 			answer: func(c net.Conn) {
-				s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10})
+				s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: tls.VersionTLS11,
+					MinVersion: tls.VersionTLS10})
 				_ = s.Handshake()
 				_, _ = io.Copy(io.Discard, c)
 			},
@@ -214,7 +215,8 @@ func TestDialsOverRealPortsLeaveNoGoroutine(t *testing.T) {
 	h, dev, addr := realHub(t)
 	before := runtime.NumGoroutine()
 	for range 20 {
-		_, err := New(&Options{Addr: addr, TLS: h.ClientTLS()}).Dial(t.Context(), &transport.Config{Creds: credsOf(t, dev, testKey), Sink: new(sink)})
+		_, err := New(&Options{Addr: addr, TLS: h.ClientTLS()}).Dial(t.Context(),
+			&transport.Config{Creds: credsOf(t, dev, testKey), Sink: new(sink)})
 		require.Error(t, err)
 	}
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 5*time.Second, 10*time.Millisecond)

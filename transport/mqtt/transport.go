@@ -2,42 +2,54 @@
 //
 //	client, err := device.New(creds, mqtt.New(nil), nil)
 //
-// A Transport keeps nothing between dials and is safe for use by many clients at a time. Package lean, beside this one, speaks the same on an engine of our own, which is
-// faster, smaller and younger.
+// A Transport keeps nothing between dials and is safe for use by many clients at a time. Package
+// lean, beside this one, speaks the same on an engine of our own, which is faster, smaller and
+// younger.
 //
-// Telemetry goes out with QoS 1 and is done when the hub's PUBACK has come. MQTT has no way to refuse a single message: a hub that does not
-// like one closes the connection, so Done reports an error only for what is too large to be sent at all. Messages handed over
-// again carry the DUP flag. Sessions are persistent (CleanSession 0): the hub keeps subscriptions and messages while the
-// device is away. The twin and direct methods go by QoS 0, as in the official SDKs: an answer that a lost connection took along is asked for again by package device.
+// Telemetry goes out with QoS 1 and is done when the hub's PUBACK has come. MQTT has no way to
+// refuse a single message: a hub that does not like one closes the connection, so Done reports an
+// error only for what is too large to be sent at all. Messages handed over again carry the DUP
+// flag. Sessions are persistent (CleanSession 0): the hub keeps subscriptions and messages while
+// the device is away. The twin and direct methods go by QoS 0, as in the official SDKs: an answer
+// that a lost connection took along is asked for again by package device.
 //
-// Cloud-to-device messages come with QoS 1; Accept and Reject acknowledge them, Release does not, so the hub delivers
-// them again on a later connection, with Delivery.Again. Their system properties fill the fields of Message. Those that it has no field for become Properties,
-// behind names that applications cannot use: "iothub-ack" and "iothub-operation" as they are, "user-id", "iothub-message-schema" and the
-// like under the service's names for them, unknown ones as they came ("$.xyz"). The address ("to") is left out: it is always the device's own.
+// Cloud-to-device messages come with QoS 1; Accept and Reject acknowledge them, Release does not,
+// so the hub delivers them again on a later connection, with Delivery.Again. Their system
+// properties fill the fields of Message. Those that it has no field for become Properties, behind
+// names that applications cannot use: "iothub-ack" and "iothub-operation" as they are, "user-id",
+// "iothub-message-schema" and the like under the service's names for them, unknown ones as they
+// came ("$.xyz"). The address ("to") is left out: it is always the device's own.
 //
-// A hub learns of a new token only by a new connection: OpRenew is unsupported, and Info.Expires tells when the present token runs out.
+// A hub learns of a new token only by a new connection: OpRenew is unsupported, and Info.Expires
+// tells when the present token runs out.
 //
 // # Ways to the hub
 //
-// Options.Dial makes the connection, straight or through a proxy; TLS comes on top, with a client certificate from
-// Options.Certificate if the device has one; Options.Tunnel, for instance WebSocket, on top of that; and then MQTT. All three are independent of each other. WebSocket and
+// Options.Dial makes the connection, straight or through a proxy; TLS comes on top, with a client
+// certificate from Options.Certificate if the device has one; Options.Tunnel, for instance
+// WebSocket, on top of that; and then MQTT. All three are independent of each other. WebSocket and
 // proxies are packages of their own.
 //
 // A Dial has no time limit but its context's: package device bounds it.
 //
-// A connection that died without a sign is found by a ping within KeepAlive and PingTimeout, by default 80 s; while something is being sent, within
-// WriteTimeout of the network's buffers being full.
+// A connection that died without a sign is found by a ping within KeepAlive and PingTimeout, by
+// default 80 s; while something is being sent, within WriteTimeout of the network's buffers being
+// full.
 //
 // # Errors
 //
-// A failed Dial returns an *transport.Error of Scope Connection and Op OpDial. Kind is Invalid for wrong options or credentials; Network and
-// Timeout when the hub was not reached, the TLS handshake was cut short, or ctx ended; Untrusted when the hub's certificate does not verify, or ClockUnset when that
-// is because it is not valid yet by the device's clock; Unauthorized for CONNACK 2, 4 and 5 and a client certificate that was
-// refused or has expired; Unavailable for CONNACK 3; Unsupported for CONNACK 1 and for TLS without common ground; Protocol for other
-// CONNACKs and for peers that speak something else; NotFound or Forbidden when a TLS alert says so; and what
-// Credentials.NewToken, Options.Certificate, Options.Dial and Options.Tunnel return. The code of a refusal is in the *ConnackError reached with errors.As.
+// A failed Dial returns an *transport.Error of Scope Connection and Op OpDial. Kind is Invalid for
+// wrong options or credentials; Network and Timeout when the hub was not reached, the TLS handshake
+// was cut short, or ctx ended; Untrusted when the hub's certificate does not verify, or ClockUnset
+// when that is because it is not valid yet by the device's clock; Unauthorized for CONNACK 2, 4 and
+// 5 and a client certificate that was refused or has expired; Unavailable for CONNACK 3;
+// Unsupported for CONNACK 1 and for TLS without common ground; Protocol for other CONNACKs and for
+// peers that speak something else; NotFound or Forbidden when a TLS alert says so; and what
+// Credentials.NewToken, Options.Certificate, Options.Dial and Options.Tunnel return. The code of a
+// refusal is in the *ConnackError reached with errors.As.
 //
-// The end of a live session is always worth a retry: Network, or Timeout when the hub answers no ping or takes no data.
+// The end of a live session is always worth a retry: Network, or Timeout when the hub answers no
+// ping or takes no data.
 package mqtt
 
 import (
@@ -61,8 +73,8 @@ type Transport struct {
 	err error // what Dial returns for wrong options
 }
 
-// New returns a Transport with the given options, which are copied; nil means all defaults. Wrong options are reported by
-// Dial, with Kind Invalid.
+// New returns a Transport with the given options, which are copied; nil means all defaults. Wrong
+// options are reported by Dial, with Kind Invalid.
 func New(o *Options) *Transport {
 	t := new(Transport)
 	t.opt, t.err = o.resolve()
@@ -71,8 +83,8 @@ func New(o *Options) *Transport {
 
 var _ transport.Transport = (*Transport)(nil)
 
-// Dial makes a session as transport.Transport says: token, connection, TLS, CONNECT. The Sink is not called before Run. The
-// package documentation lists the errors.
+// Dial makes a session as transport.Transport says: token, connection, TLS, CONNECT. The Sink is
+// not called before Run. The package documentation lists the errors.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	s, err := t.dial(ctx, cfg)
 	if err != nil {
@@ -110,7 +122,8 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	case err != nil:
 		return nil, err
 	case len(token.Text.Reveal()) > wire.MaxField:
-		return nil, wire.Invalid("the token has " + strconv.Itoa(len(token.Text.Reveal())) + " bytes; a password of MQTT has 65535 at most")
+		return nil, wire.Invalid("the token has " + strconv.Itoa(len(token.Text.Reveal())) +
+			" bytes; a password of MQTT has 65535 at most")
 	}
 	outer, socket, err := below.Open(ctx, cfg.Creds, cert)
 	if err != nil {
@@ -142,15 +155,17 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	return nil, cause
 }
 
-// libraryWait bounds how long the library's Publish and Subscribe hold their caller after the connection was lost: it looks only when
-// the time is up. Writes to conn do not block, so on a live connection it does not matter.
+// libraryWait bounds how long the library's Publish and Subscribe hold their caller after the
+// connection was lost: it looks only when the time is up. Writes to conn do not block, so on a live
+// connection it does not matter.
 const libraryWait = 250 * time.Millisecond
 
 // anyServer is what the library is given because it wants one; it is not looked at.
 var anyServer = []*url.URL{{Scheme: "tcp", Host: "hub"}}
 
-// clientOptions are for one connection: the library redials nothing, keeps nothing, retries nothing. Its acknowledgements are off because sending one may
-// wait for the goroutine that asks for it.
+// clientOptions are for one connection: the library redials nothing, keeps nothing, retries
+// nothing. Its acknowledgements are off because sending one may wait for the goroutine that asks
+// for it.
 func (t *Transport) clientOptions(s *session, password *string) *paho.ClientOptions {
 	o := paho.NewClientOptions()
 	o.Servers = anyServer

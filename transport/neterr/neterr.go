@@ -1,10 +1,12 @@
-// Package neterr says what the errors of packages net, net/http, crypto/tls and crypto/x509 mean, as a transport.Kind. It is the table that Hubline's transports judge failed
-// connections by. A program that runs its own requests under a retry policy gives it to the Retrier:
+// Package neterr says what the errors of packages net, net/http, crypto/tls and crypto/x509 mean,
+// as a transport.Kind. It is the table that Hubline's transports judge failed connections by. A
+// program that runs its own requests under a retry policy gives it to the Retrier:
 //
 //	retrypolicy.Retrier{Policy: p, Classify: retrypolicy.FromKind(neterr.Kind)}
 //
-// Then a certificate that does not verify ends the retries, and a refused connection, a reset, a failed name look-up and a time-out are
-// repeated. Package retrypolicy knows the latter by itself, too, so that boards can do without the packages that this one imports.
+// Then a certificate that does not verify ends the retries, and a refused connection, a reset, a
+// failed name look-up and a time-out are repeated. Package retrypolicy knows the latter by itself,
+// too, so that boards can do without the packages that this one imports.
 //
 // Kind judges a TLS alert by its text, so one that a damaged byte caused ends these retries, too.
 // MayBeDamage finds it.
@@ -23,7 +25,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Kind returns the Kind of an error. ok is false for a bare error of a context, which is its owner's to judge, and for an error that none of these packages makes; the Kind is Unknown then.
+// Kind returns the Kind of an error. ok is false for a bare error of a context, which is its
+// owner's to judge, and for an error that none of these packages makes; the Kind is Unknown then.
 func Kind(err error) (kind transport.Kind, ok bool) {
 	kind, _, ok = Explain(err)
 	return kind, ok
@@ -61,7 +64,8 @@ func MayBeDamage(err error) bool {
 	return false
 }
 
-// ofContext reports whether err is a context's, but for one inside an error that says of itself that time was up.
+// ofContext reports whether err is a context's, but for one inside an error that says of itself
+// that time was up.
 func ofContext(err error) (found bool) {
 	transport.Walk(err, func(err error) bool {
 		if found = err == context.Canceled || err == context.DeadlineExceeded; found {
@@ -79,15 +83,17 @@ type meaning struct {
 	text string
 }
 
-// alertTable has a row for each TLS alert that the peer may send, RFC 8446 section 6 and the IANA list.
+// alertTable has a row for each TLS alert that the peer may send, RFC 8446 section 6 and the IANA
+// list.
 var alertTable = fill(meaning{transport.Unknown, "unassigned alert"}, map[byte]meaning{
-	0:   {transport.Network, "closed"},
-	10:  {transport.Protocol, "unexpected message"},
-	20:  {transport.Network, "data damaged on the way"},
-	21:  {transport.Network, "data damaged on the way"},
-	22:  {transport.Protocol, "record too long"},
-	30:  {transport.Protocol, "decompression failed"},
-	40:  {transport.Unsupported, "no parameters in common; check TLS version, cipher suites and whether a client certificate is needed"},
+	0:  {transport.Network, "closed"},
+	10: {transport.Protocol, "unexpected message"},
+	20: {transport.Network, "data damaged on the way"},
+	21: {transport.Network, "data damaged on the way"},
+	22: {transport.Protocol, "record too long"},
+	30: {transport.Protocol, "decompression failed"},
+	40: {transport.Unsupported, "no parameters in common; check TLS version, cipher suites and whether a client " +
+		"certificate is needed"},
 	41:  {transport.Unauthorized, "client certificate missing"},
 	42:  {transport.Unauthorized, "client certificate bad"},
 	43:  {transport.Unauthorized, "client certificate of an unsupported type"},
@@ -142,22 +148,26 @@ var table = []struct {
 	// TLS alerts are looked up in alertTable before.
 	{"certificate of an unknown issuer", transport.Untrusted, as[x509.UnknownAuthorityError], ""},
 	{"certificate for another host", transport.Untrusted, as[x509.HostnameError], ""},
-	{"certificate invalid or out of its time", transport.Untrusted, as[x509.CertificateInvalidError], "; check the clock too"},
+	{"certificate invalid or out of its time", transport.Untrusted, as[x509.CertificateInvalidError],
+		"; check the clock too"},
 	{"certificate with an unknown critical extension", transport.Untrusted, as[x509.UnhandledCriticalExtension], ""},
 	{"certificate with an insecure algorithm", transport.Untrusted, as[x509.InsecureAlgorithmError], ""},
 	{"certificate against a constraint", transport.Untrusted, as[x509.ConstraintViolationError], ""},
 	{"no trusted roots on this system", transport.Untrusted, as[x509.SystemRootsError], "; set Options.TLS.RootCAs"},
 	{"certificate not verified, any other reason", transport.Untrusted, as[*tls.CertificateVerificationError], ""},
-	{"the peer does not speak TLS", transport.Protocol, as[tls.RecordHeaderError], "; the peer does not speak TLS: check host and port"},
+	{"the peer does not speak TLS", transport.Protocol, as[tls.RecordHeaderError],
+		"; the peer does not speak TLS: check host and port"},
 	{"encrypted client hello refused", transport.Unsupported, as[*tls.ECHRejectionError], ""},
-	{"time-out in the name look-up", transport.Timeout, func(err error) bool { e, ok := errors.AsType[*net.DNSError](err); return ok && e.IsTimeout }, ""},
+	{"time-out in the name look-up", transport.Timeout,
+		func(err error) bool { e, ok := errors.AsType[*net.DNSError](err); return ok && e.IsTimeout }, ""},
 	{"name look-up", transport.Network, as[*net.DNSError], ""},
 	{"address malformed", transport.Invalid, as[*net.AddrError], ""},
 	{"address of an invalid kind", transport.Invalid, as[net.InvalidAddrError], ""},
 	{"unknown network", transport.Invalid, as[net.UnknownNetworkError], ""},
 	{"address not parsed", transport.Invalid, as[*net.ParseError], ""},
 	{"deadline", transport.Timeout, is(os.ErrDeadlineExceeded), ""},
-	{"any other time-out", transport.Timeout, func(err error) bool { e, ok := errors.AsType[net.Error](err); return ok && e.Timeout() }, ""},
+	{"any other time-out", transport.Timeout,
+		func(err error) bool { e, ok := errors.AsType[net.Error](err); return ok && e.Timeout() }, ""},
 	{"refused, reset, no route and all else that a connection reports", transport.Network, as[*net.OpError], ""},
 	{"closed", transport.Network, is(net.ErrClosed), ""},
 	{"closed by the peer", transport.Network, is(io.EOF), ""},
@@ -170,7 +180,8 @@ func is(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// alertOf finds the TLS alert that the peer sent. crypto/tls does not export its type, a number, only the *net.OpError around it.
+// alertOf finds the TLS alert that the peer sent. crypto/tls does not export its type, a number,
+// only the *net.OpError around it.
 func alertOf(err error) (byte, bool) {
 	e, ok := errors.AsType[*net.OpError](err)
 	if !ok || e.Op != "remote error" || e.Err == nil {

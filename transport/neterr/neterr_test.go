@@ -56,9 +56,11 @@ func TestClassifyAgrees(t *testing.T) {
 	sys := func(e syscall.Errno) error { return op(os.NewSyscallError("connect", e)) }
 	get := func(err error) error { return &url.Error{Op: "Get", URL: "https://x", Err: err} }
 	for _, err := range []error{
-		sys(syscall.ECONNREFUSED), sys(syscall.ECONNRESET), sys(syscall.ECONNABORTED), sys(syscall.EPIPE), sys(syscall.EHOSTUNREACH), sys(syscall.ENETUNREACH), sys(syscall.ENETDOWN),
+		sys(syscall.ECONNREFUSED), sys(syscall.ECONNRESET), sys(syscall.ECONNABORTED), sys(syscall.EPIPE),
+		sys(syscall.EHOSTUNREACH), sys(syscall.ENETUNREACH), sys(syscall.ENETDOWN),
 		sys(syscall.ETIMEDOUT), op(os.ErrDeadlineExceeded), get(io.EOF), get(io.ErrUnexpectedEOF),
-		&net.DNSError{Err: "no such host", IsNotFound: true}, &net.DNSError{Err: "i/o timeout", IsTimeout: true}, op(&net.DNSError{Err: "server misbehaving", IsTemporary: true}),
+		&net.DNSError{Err: "no such host", IsNotFound: true}, &net.DNSError{Err: "i/o timeout", IsTimeout: true},
+		op(&net.DNSError{Err: "server misbehaving", IsTemporary: true}),
 	} {
 		for _, err := range []error{err, get(err), fmt.Errorf("wrapped: %w", err)} {
 			kind, ok := Kind(err)
@@ -66,7 +68,8 @@ func TestClassifyAgrees(t *testing.T) {
 			require.Equal(t, kind, retrypolicy.Classify(err).Kind, err)
 		}
 	}
-	for _, err := range []error{context.Canceled, context.DeadlineExceeded, fmt.Errorf("own: %w", context.DeadlineExceeded), errors.New("anything else"), nil} {
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded,
+		fmt.Errorf("own: %w", context.DeadlineExceeded), errors.New("anything else"), nil} {
 		kind, ok := Kind(err)
 		require.False(t, ok, err)
 		require.Equal(t, transport.Unknown, kind)
@@ -82,8 +85,10 @@ func TestAnUntrustedServerIsNotAskedAgain(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	defer server.Close()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: x509.NewCertPool()}, DisableKeepAlives: true}}
-	r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 5, Policy: retrypolicy.Immediately{}}, Classify: retrypolicy.FromKind(Kind)}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: x509.NewCertPool()},
+		DisableKeepAlives: true}}
+	r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 5, Policy: retrypolicy.Immediately{}},
+		Classify: retrypolicy.FromKind(Kind)}
 	tries := 0
 	err := r.Do(t.Context(), func(context.Context) error {
 		tries++

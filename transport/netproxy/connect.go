@@ -77,8 +77,8 @@ func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Con
 	return c, nil
 }
 
-// secured is TLS with the proxy. Its Close is the socket's, for that of TLS waits up to 5 s for a peer that takes nothing; the hub is told of the
-// end by the TLS within.
+// secured is TLS with the proxy. Its Close is the socket's, for that of TLS waits up to 5 s for a
+// peer that takes nothing; the hub is told of the end by the TLS within.
 type secured struct {
 	*tls.Conn
 	socket net.Conn
@@ -140,7 +140,8 @@ type StatusError struct {
 	Code int
 }
 
-// Error gives the status and its meaning. The proxy's own words are left out: they may repeat what it was sent.
+// Error gives the status and its meaning. The proxy's own words are left out: they may repeat what
+// it was sent.
 func (e *StatusError) Error() string {
 	text := "HTTP " + strconv.Itoa(e.Code)
 	if row, ok := statusTable[e.Code]; ok {

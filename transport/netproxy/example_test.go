@@ -25,7 +25,8 @@ func ExampleNew() {
 
 // A proxy behind another one, which is reached with TLS.
 func ExampleOptions() {
-	outer, err := netproxy.New("https://outer.example.com", &netproxy.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS13}})
+	outer, err := netproxy.New("https://outer.example.com",
+		&netproxy.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS13}})
 	if err != nil {
 		panic(err)
 	}

@@ -1,20 +1,25 @@
-// Package netproxy connects through proxies: HTTP CONNECT and SOCKS5, with user name and password. What it returns has the form of a net.Dialer's
-// DialContext, so it fits mqtt.Options.Dial and its like; TLS to the hub, and WebSocket, run through the proxy end to end.
+// Package netproxy connects through proxies: HTTP CONNECT and SOCKS5, with user name and password.
+// What it returns has the form of a net.Dialer's DialContext, so it fits mqtt.Options.Dial and its
+// like; TLS to the hub, and WebSocket, run through the proxy end to end.
 //
 //	dial, err := netproxy.New("http://user:password@proxy.local:3128", nil)
 //	...
 //	t := mqtt.New(&mqtt.Options{Dial: dial})
 //
-// The hub's name is looked up by the proxy. The environment (HTTPS_PROXY and so on) is not looked at.
+// The hub's name is looked up by the proxy. The environment (HTTPS_PROXY and so on) is not looked
+// at.
 //
 // # Errors
 //
-// A proxy that answered and refused is a *StatusError (HTTP) or a *ReplyError (SOCKS5) within an *transport.Error. Kind is Unauthorized for HTTP 401 and 407 and where SOCKS5
-// does not take the user or needs one; Forbidden for HTTP 403, 405 and 451 and SOCKS5's "not allowed"; Timeout for HTTP 408; Throttled for 429;
-// Unavailable for HTTP 500, 502, 503, 504 and others of that class, and a general failure of SOCKS5; Network where SOCKS5 says that the hub is out of
-// its reach; Unsupported for HTTP 501 and 505 and for SOCKS5 commands and addresses unsupported; Unknown for HTTP statuses from 400 on that are not listed; Protocol for 400,
-// 404, redirections and the like, and for peers that are no proxies. What the network does on the way to the proxy is reported as it
-// is, with the proxy's address. No error shows user name or password.
+// A proxy that answered and refused is a *StatusError (HTTP) or a *ReplyError (SOCKS5) within an
+// *transport.Error. Kind is Unauthorized for HTTP 401 and 407 and where SOCKS5 does not take the
+// user or needs one; Forbidden for HTTP 403, 405 and 451 and SOCKS5's "not allowed"; Timeout for
+// HTTP 408; Throttled for 429; Unavailable for HTTP 500, 502, 503, 504 and others of that class,
+// and a general failure of SOCKS5; Network where SOCKS5 says that the hub is out of its reach;
+// Unsupported for HTTP 501 and 505 and for SOCKS5 commands and addresses unsupported; Unknown for
+// HTTP statuses from 400 on that are not listed; Protocol for 400, 404, redirections and the like,
+// and for peers that are no proxies. What the network does on the way to the proxy is reported as
+// it is, with the proxy's address. No error shows user name or password.
 package netproxy
 
 import (
@@ -36,15 +41,18 @@ type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 
 // Options are settings beyond the proxy's URL. The zero value and nil mean all defaults.
 type Options struct {
-	// Dial connects to the proxy; another proxy's DialFunc makes a chain. It must end when ctx does. Nil: a net.Dialer.
+	// Dial connects to the proxy; another proxy's DialFunc makes a chain. It must end when ctx does.
+	// Nil: a net.Dialer.
 	Dial DialFunc
-	// TLS is the base of the TLS settings towards a proxy of scheme "https"; it is cloned. Its NextProtos do not count: what is spoken is HTTP/1.1. Nil: the system's roots.
+	// TLS is the base of the TLS settings towards a proxy of scheme "https"; it is cloned. Its
+	// NextProtos do not count: what is spoken is HTTP/1.1. Nil: the system's roots.
 	TLS *tls.Config
 }
 
-// New returns the function that connects through the proxy at rawURL, "scheme://[user:password@]host[:port]". Schemes are "http" (port 80), "https" (443: TLS to
-// the proxy itself), "socks5" and "socks5h" (1080). User name and password are percent-encoded, as in every URL. Errors are of Kind Invalid and do not repeat the
-// URL.
+// New returns the function that connects through the proxy at rawURL,
+// "scheme://[user:password@]host[:port]". Schemes are "http" (port 80), "https" (443: TLS to the
+// proxy itself), "socks5" and "socks5h" (1080). User name and password are percent-encoded, as in
+// every URL. Errors are of Kind Invalid and do not repeat the URL.
 func New(rawURL string, o *Options) (DialFunc, error) {
 	if o == nil {
 		o = new(Options)
@@ -118,7 +126,8 @@ func (p *proxy) onTheWay(err error) error { return &proxyError{p.addr, err} }
 
 // failed is a failure of the proxy.
 func (p *proxy) failed(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Err: &proxyError{p.addr, scrub.Cause(cause)}}
+	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Err: &proxyError{p.addr,
+		scrub.Cause(cause)}}
 }
 
 func invalid(what string) *transport.Error {

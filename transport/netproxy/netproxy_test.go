@@ -132,9 +132,12 @@ func FuzzHead(f *testing.F) {
 
 func TestHTTPRefusalsAreToldApart(t *testing.T) {
 	want := map[int]transport.Kind{
-		100: transport.Protocol, 302: transport.Protocol, 400: transport.Protocol, 401: transport.Unauthorized, 403: transport.Forbidden, 404: transport.Protocol,
-		405: transport.Forbidden, 407: transport.Unauthorized, 408: transport.Timeout, 418: transport.Unknown, 429: transport.Throttled, 451: transport.Forbidden,
-		500: transport.Unavailable, 501: transport.Unsupported, 502: transport.Unavailable, 503: transport.Unavailable, 504: transport.Unavailable,
+		100: transport.Protocol, 302: transport.Protocol, 400: transport.Protocol, 401: transport.Unauthorized,
+		403: transport.Forbidden, 404: transport.Protocol,
+		405: transport.Forbidden, 407: transport.Unauthorized, 408: transport.Timeout, 418: transport.Unknown,
+		429: transport.Throttled, 451: transport.Forbidden,
+		500: transport.Unavailable, 501: transport.Unsupported, 502: transport.Unavailable, 503: transport.Unavailable,
+		504: transport.Unavailable,
 		505: transport.Unsupported, 599: transport.Unavailable, 999: transport.Protocol,
 	}
 	for status := range statusTable {
@@ -196,7 +199,8 @@ func TestWrongPasswordsAreUnauthorized(t *testing.T) {
 // The library has words and no codes: this fails when it changes them.
 func TestSOCKS5RepliesAreToldApart(t *testing.T) {
 	for reply, kind := range []transport.Kind{
-		1: transport.Unavailable, 2: transport.Forbidden, 3: transport.Network, 4: transport.Network, 5: transport.Network, 6: transport.Network,
+		1: transport.Unavailable, 2: transport.Forbidden, 3: transport.Network, 4: transport.Network, 5: transport.Network,
+		6: transport.Network,
 		7: transport.Unsupported, 8: transport.Unsupported, 9: transport.Unknown, 255: transport.Unknown,
 	} {
 		if reply == 0 || reply > 9 && reply < 255 {
@@ -222,16 +226,25 @@ func TestPeersThatAreNoProxies(t *testing.T) {
 		kind  transport.Kind
 		text  string
 	}{
-		"HTTP, mail":          {"http://p", (&httpProxy{answer: "220 hello\r\n\r\n"}).serve, transport.Protocol, "not HTTP"},
-		"HTTP, no number":     {"http://p", (&httpProxy{answer: "HTTP/1.1 abc\r\n\r\n"}).serve, transport.Protocol, "not HTTP"},
-		"HTTP, four digits":   {"http://p", (&httpProxy{answer: "HTTP/1.1 2000 OK\r\n\r\n"}).serve, transport.Protocol, "not HTTP"},
-		"HTTP, empty":         {"http://p", (&httpProxy{answer: "\r\n\r\n"}).serve, transport.Protocol, "not HTTP"},
-		"HTTP, endless":       {"http://p", (&httpProxy{answer: "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: bcdefgh\r\n", 5000)}).serve, transport.Protocol, "not HTTP"},
-		"HTTP, broken header": {"http://p", (&httpProxy{answer: "HTTP/1.1 200 OK\r\n no header\r\n\r\n"}).serve, transport.Protocol, "not HTTP"},
-		"HTTP, hung up":       {"http://p", hangUp, transport.Unknown, "proxy p:80: it closed the connection"},
-		"SOCKS5, HTTP":        {"socks5://p", (&socksProxy{raw: []byte("HTTP/1.1 400 Bad Request\r\n\r\n")}).serve, transport.Protocol, "unexpected protocol version 72"},
-		"SOCKS5, odd method":  {"socks5://" + userInfo + "p", (&socksProxy{raw: []byte{5, 9}}).serve, transport.Protocol, "unsupported authentication method 9"},
-		"SOCKS5, hung up":     {"socks5://p", hangUp, transport.Unknown, "proxy p:1080: EOF"},
+		"HTTP, mail": {"http://p", (&httpProxy{answer: "220 hello\r\n\r\n"}).serve, transport.Protocol, "not HTTP"},
+		"HTTP, no number": {"http://p", (&httpProxy{answer: "HTTP/1.1 abc\r\n\r\n"}).serve, transport.Protocol,
+			"not HTTP"},
+		"HTTP, four digits": {"http://p", (&httpProxy{answer: "HTTP/1.1 2000 OK\r\n\r\n"}).serve, transport.Protocol,
+			"not HTTP"},
+		"HTTP, empty": {"http://p", (&httpProxy{answer: "\r\n\r\n"}).serve, transport.Protocol, "not HTTP"},
+		"HTTP, endless": {"http://p", (&httpProxy{answer: "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: bcdefgh\r\n",
+			5000)}).serve, transport.Protocol,
+			"not HTTP"},
+		"HTTP, broken header": {"http://p", (&httpProxy{answer: "HTTP/1.1 200 OK\r\n no header\r\n\r\n"}).serve,
+			transport.Protocol,
+			"not HTTP"},
+		"HTTP, hung up": {"http://p", hangUp, transport.Unknown, "proxy p:80: it closed the connection"},
+		"SOCKS5, HTTP": {"socks5://p", (&socksProxy{raw: []byte("HTTP/1.1 400 Bad Request\r\n\r\n")}).serve,
+			transport.Protocol,
+			"unexpected protocol version 72"},
+		"SOCKS5, odd method": {"socks5://" + userInfo + "p", (&socksProxy{raw: []byte{5, 9}}).serve, transport.Protocol,
+			"unsupported authentication method 9"},
+		"SOCKS5, hung up": {"socks5://p", hangUp, transport.Unknown, "proxy p:1080: EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
@@ -260,7 +273,8 @@ func TestAnUnreachableProxyIsANetworkFailure(t *testing.T) {
 			require.ErrorContains(t, err, "proxy proxy.local:3128: ")
 			requireNoSecret(t, err)
 
-			_, err = mqtt.New(&mqtt.Options{Plaintext: true, Dial: d}).Dial(t.Context(), config(&transport.Credentials{Host: "hub", DeviceID: "d"}))
+			_, err = mqtt.New(&mqtt.Options{Plaintext: true, Dial: d}).Dial(t.Context(),
+				config(&transport.Credentials{Host: "hub", DeviceID: "d"}))
 			require.ErrorIs(t, err, transport.Network)
 			require.True(t, errfilter.Retryable(err))
 		})
@@ -274,8 +288,9 @@ func TestTheEndOfCtxEndsTheDial(t *testing.T) {
 			serve   func(net.Conn)
 		}{
 			"while the proxy is out of reach": {func(n *memconn.Network) { n.Hang(true) }, func(net.Conn) {}},
-			"while the proxy is mute":         {func(*memconn.Network) {}, func(c net.Conn) { _, _ = io.Copy(io.Discard, c); _ = c.Close() }},
-			"while the proxy reads nothing":   {func(n *memconn.Network) { n.SetBuffer(1) }, func(c net.Conn) {}},
+			"while the proxy is mute": {func(*memconn.Network) {},
+				func(c net.Conn) { _, _ = io.Copy(io.Discard, c); _ = c.Close() }},
+			"while the proxy reads nothing": {func(n *memconn.Network) { n.SetBuffer(1) }, func(c net.Conn) {}},
 		} {
 			t.Run(scheme+" "+name, func(t *testing.T) {
 				bounded.Test(t, func(t *testing.T) {
@@ -319,7 +334,8 @@ func TestWrongURLsAreInvalidAndNotRepeated(t *testing.T) {
 		require.ErrorContains(t, err, text)
 		requireNoSecret(t, err)
 	}
-	for _, rawURL := range []string{"http://proxy.local", "https://proxy.local/", "socks5://[::1]:9", "socks5h://u@proxy", "http://u:@p:1"} {
+	for _, rawURL := range []string{"http://proxy.local", "https://proxy.local/", "socks5://[::1]:9", "socks5h://u@proxy",
+		"http://u:@p:1"} {
 		d, err := New(rawURL, nil)
 		require.NoError(t, err, rawURL)
 		require.NotNil(t, d)
@@ -415,7 +431,9 @@ func TestMQTTThroughProxies(t *testing.T) {
 		}
 	}
 	// One goroutine is Eventually's own, one serves HTTP at the hub from the first WebSocket on.
-	require.Eventually(t, func() bool { return openSockets(t) <= sockets && runtime.NumGoroutine() <= goroutines+2 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return openSockets(t) <= sockets && runtime.NumGoroutine() <= goroutines+2
+	}, 5*time.Second, 10*time.Millisecond)
 }
 
 // openSockets counts this process's, where that can be known.

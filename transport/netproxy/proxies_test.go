@@ -43,7 +43,8 @@ func (p *httpProxy) serve(c net.Conn) {
 	}
 	r.Header.Set("Authorization", r.Header.Get("Proxy-Authorization"))
 	if user, password, _ := r.BasicAuth(); p.auth != "" && user+":"+password != p.auth {
-		fmt.Fprintf(c, "HTTP/1.1 407 no %s\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n", r.Header.Get("Authorization"))
+		fmt.Fprintf(c, "HTTP/1.1 407 no %s\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n",
+			r.Header.Get("Authorization"))
 		return
 	}
 	far, err := p.target(context.Background(), "tcp", r.RequestURI)

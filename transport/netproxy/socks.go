@@ -87,7 +87,8 @@ func (e *hintError) Error() string {
 }
 func (e *hintError) Unwrap() error { return e.err }
 
-// way is the way to the proxy of one dial. It keeps the first failure, so that the network's are told from the proxy's.
+// way is the way to the proxy of one dial. It keeps the first failure, so that the network's are
+// told from the proxy's.
 type way struct {
 	dial DialFunc
 

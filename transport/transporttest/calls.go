@@ -72,7 +72,8 @@ func twinIsReadAndPatched(p *probe) {
 	}
 	p.sameJSON("the twin", string(get.Body), `{"desired":{"interval":30,"$version":2},"reported":{"$version":1}}`)
 
-	patch := s.ask(&transport.Request{ID: 2, Op: transport.OpTwinPatch, Body: []byte(`{"fw":"1.2","old":null,"deep":{"a":[1,"ä"]}}`)})
+	patch := s.ask(&transport.Request{ID: 2, Op: transport.OpTwinPatch,
+		Body: []byte(`{"fw":"1.2","old":null,"deep":{"a":[1,"ä"]}}`)})
 	if patch.Err != nil || patch.Version != 2 {
 		p.Errorf("twin patch: version %d, %v; want version 2", patch.Version, patch.Err)
 	}
@@ -101,7 +102,8 @@ func badPatchesAreRefused(p *probe) {
 		{0, `{"a b":1}`, transport.Invalid},
 		{7, `{"a":1}`, transport.Conflict},
 	} {
-		reply := s.ask(&transport.Request{ID: uint32(i + 1), Op: transport.OpTwinPatch, Version: c.version, Body: []byte(c.body)})
+		reply := s.ask(&transport.Request{ID: uint32(i + 1), Op: transport.OpTwinPatch, Version: c.version,
+			Body: []byte(c.body)})
 		e := transport.Find(reply.Err)
 		if e == nil || e.Kind != c.want {
 			p.Errorf("patch %s of version %d was replied to with %v, want %v", c.body, c.version, reply.Err, c.want)
@@ -159,7 +161,8 @@ func desiredChangesComeInOrder(p *probe) {
 	for i, o := range all {
 		version := int64(i + 3) // 1 in the beginning, 2 before it subscribed
 		if o.kind != transport.Desired || o.version != version {
-			p.Errorf("delivery %d is of kind %b and version %d, want %b and %d", i, o.kind, o.version, transport.Desired, version)
+			p.Errorf("delivery %d is of kind %b and version %d, want %b and %d", i, o.kind, o.version, transport.Desired,
+				version)
 		}
 		p.sameJSON("the change", o.body, fmt.Sprintf(`{"n":%d,"gone":null,"$version":%d}`, i+1, version))
 	}
@@ -177,7 +180,8 @@ func methodsAreCalled(p *probe) {
 		answer string
 		err    error
 	}
-	names := []string{"do-0", "get-Log_1.2!", "a+b#c", "50%", "50%25"} // all that a hub passes on, also where "+", "#" and "%" mean something else
+	// all that a hub passes on, also where "+", "#" and "%" mean something else
+	names := []string{"do-0", "get-Log_1.2!", "a+b#c", "50%", "50%25"}
 	n := len(names)
 	results := make([]chan result, n)
 	for i := range n {
@@ -194,7 +198,8 @@ func methodsAreCalled(p *probe) {
 		if o.kind != transport.Methods || o.name != names[i] || o.body != `{"n":`+strconv.Itoa(i)+`}` || len(o.ref) == 0 {
 			p.Errorf("call %d came as %+v", i, o)
 		}
-		r := &transport.Request{Op: transport.OpRespond, Ref: bytes.Clone(o.ref), Status: 200 + i, Body: []byte(`["` + strconv.Itoa(i) + `"]`)}
+		r := &transport.Request{Op: transport.OpRespond, Ref: bytes.Clone(o.ref), Status: 200 + i,
+			Body: []byte(`["` + strconv.Itoa(i) + `"]`)}
 		if i == 0 {
 			r.Body = nil
 		}

@@ -16,7 +16,8 @@ func lackingOpsAreUnsupported(p *probe) {
 	s := p.start()
 	var requests []*transport.Request
 	if p.Features&transport.Twin == 0 {
-		requests = append(requests, &transport.Request{Op: transport.OpTwinGet}, &transport.Request{Op: transport.OpTwinPatch, Body: []byte("{}")})
+		requests = append(requests, &transport.Request{Op: transport.OpTwinGet}, &transport.Request{Op: transport.OpTwinPatch,
+			Body: []byte("{}")})
 	}
 	for _, f := range allFeatures {
 		if p.Features&f == 0 {
@@ -70,7 +71,8 @@ func (p *probe) inbox() (*session, Inbox) {
 
 func (s *session) subscribe() {
 	s.p.Helper()
-	if reply := s.ask(&transport.Request{ID: 1000, Op: transport.OpSubscribe, Want: transport.Messages}); reply.Err != nil {
+	if reply := s.ask(&transport.Request{ID: 1000, Op: transport.OpSubscribe,
+		Want: transport.Messages}); reply.Err != nil {
 		s.p.Fatalf("subscribing: %v", reply.Err)
 	}
 }
@@ -82,7 +84,8 @@ func deliveriesAreAccepted(p *probe) {
 		want = append(want, fmt.Sprintf("down-%d", i))
 		in.Deliver(want[i])
 	}
-	p.eventually("not all messages were delivered", func() bool { got, _ := s.sink.delivered(); return len(got) >= len(want) })
+	p.eventually("not all messages were delivered",
+		func() bool { got, _ := s.sink.delivered(); return len(got) >= len(want) })
 	synctest.Wait()
 	got, refs := s.sink.delivered()
 	if !slices.Equal(got, want) {
@@ -103,7 +106,8 @@ func deliveriesAreAccepted(p *probe) {
 	}
 }
 
-// comesAgain checks that a message that was not accepted by s is there again, on s or on another session.
+// comesAgain checks that a message that was not accepted by s is there again, on s or on another
+// session.
 func (p *probe) comesAgain(s *session, in Inbox, body string) {
 	p.Helper()
 	if n := in.Undelivered(); n != 1 {

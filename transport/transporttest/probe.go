@@ -333,7 +333,8 @@ func (k *sink) Done(tag uint16, err error) {
 func (k *sink) Reply(id uint32, r transport.Reply) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e := transport.Find(r.Err); e == nil || e.Op != transport.OpRespond { // the one reply that may come inside a Do after Run's return
+	if e := transport.Find(r.Err); e == nil || e.Op != transport.OpRespond {
+		// the one reply that may come inside a Do after Run's return
 		k.enterLocked("Reply")
 	}
 	k.operationLocked("Reply", r.Err)

@@ -62,7 +62,8 @@ func (h *refHub) PatchDesired(patch string) {
 	for s := range h.sessions {
 		s.mu.Lock()
 		if s.wanted&transport.Desired != 0 {
-			s.down = append(s.down, &transport.Delivery{Kind: transport.Desired, Version: h.twin.desiredVersion, Msg: &transport.Message{Body: []byte(body)}})
+			s.down = append(s.down, &transport.Delivery{Kind: transport.Desired, Version: h.twin.desiredVersion,
+				Msg: &transport.Message{Body: []byte(body)}})
 		}
 		s.mu.Unlock()
 		s.poke()
@@ -82,7 +83,8 @@ func (h *refHub) Call(name, body string) (status int, answer string, err error) 
 	ref := strconv.Itoa(len(h.calls))
 	for s := range h.sessions {
 		s.mu.Lock()
-		s.down = append(s.down, &transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: []byte(ref), Msg: &transport.Message{Body: []byte(body)}})
+		s.down = append(s.down, &transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: []byte(ref),
+			Msg: &transport.Message{Body: []byte(body)}})
 		s.mu.Unlock()
 		s.poke()
 	}
@@ -104,7 +106,8 @@ func (s *refSession) twinRequest(r *transport.Request) {
 	var patch map[string]any
 	switch {
 	case r.Op == transport.OpTwinGet:
-		reply.Body = []byte(`{"desired":` + text(h.twin.desired, h.twin.desiredVersion) + `,"reported":` + text(h.twin.reported, h.twin.reportedVersion) + `}`)
+		reply.Body = []byte(`{"desired":` + text(h.twin.desired, h.twin.desiredVersion) + `,"reported":` +
+			text(h.twin.reported, h.twin.reportedVersion) + `}`)
 	case json.Unmarshal(r.Body, &patch) != nil || strings.Contains(string(r.Body), "a b"):
 		if refuse(transport.Invalid); s.t.fault == "refused patches have the wrong kind" {
 			refuse(transport.Unavailable)

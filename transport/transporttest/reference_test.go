@@ -17,8 +17,8 @@ type fault string
 
 const right fault = ""
 
-// The reference transport: no protocol, the sessions call the hub's methods. It is the smallest thing that passes the suite, and with a fault
-// in it, what the suite must reject.
+// The reference transport: no protocol, the sessions call the hub's methods. It is the smallest
+// thing that passes the suite, and with a fault in it, what the suite must reject.
 type refTransport struct {
 	hub      *refHub
 	fault    fault
@@ -422,7 +422,8 @@ func (h *refHub) serve(s *refSession) {
 	}
 	for _, d := range now {
 		took := s.cfg.Sink.Deliver(&transport.Delivery{
-			Kind: transport.Messages, Ref: []byte(d.body), Again: d.sent && s.t.fault != "redelivery is not marked" || s.t.fault == "every delivery is marked", Msg: &transport.Message{Body: []byte(d.body)},
+			Kind: transport.Messages, Ref: []byte(d.body), Again: d.sent && s.t.fault != "redelivery is not marked" ||
+				s.t.fault == "every delivery is marked", Msg: &transport.Message{Body: []byte(d.body)},
 		})
 		if s.t.fault == "deliveries are accepted at once" || !took && s.t.fault == "what nobody took is accepted" {
 			h.settle(s, d.body, transport.Accept)

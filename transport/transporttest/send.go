@@ -90,7 +90,8 @@ func messagesArriveAsSent(p *probe) {
 		{
 			ID: "id-1/ä?&=", CorrelationID: "c 1", ContentType: "application/json;charset=utf-8", ContentEncoding: "utf-8",
 			Component: "thermostat/1 & ä", Created: at, Expires: at.Add(time.Hour), Body: []byte(`{"a":1}`),
-			Properties: []transport.Property{{Name: "level", Value: "high temp"}, {Name: "sign", Value: "50% & more = #+/?€"}, {Name: "empty", Value: ""}},
+			Properties: []transport.Property{{Name: "level", Value: "high temp"}, {Name: "sign", Value: "50% & more = #+/?€"},
+				{Name: "empty", Value: ""}},
 		},
 	}
 	s := p.start()
@@ -229,7 +230,8 @@ func tooLargeFailsAlone(p *probe) {
 	s.awaitDone()
 	for tag, want := range []error{nil, transport.TooLarge, nil} {
 		results := s.sink.doneErrors(uint16(tag))
-		if len(results) != 1 || transport.KindOf(results[0]) != transport.KindOf(want) || (results[0] == nil) != (want == nil) {
+		if len(results) != 1 || transport.KindOf(results[0]) != transport.KindOf(want) ||
+			(results[0] == nil) != (want == nil) {
 			p.Errorf("tag %d got %v, want %v", tag, results, want)
 		}
 	}

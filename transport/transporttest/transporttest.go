@@ -1,5 +1,5 @@
-// Package transporttest is the conformance suite of package transport: what every Transport must do, whatever its protocol. The
-// tests of a transport bring a hub and call Run:
+// Package transporttest is the conformance suite of package transport: what every Transport must
+// do, whatever its protocol. The tests of a transport bring a hub and call Run:
 //
 //	func TestConformance(t *testing.T) {
 //		transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
@@ -8,8 +8,8 @@
 //		})
 //	}
 //
-// Each check runs in a testing/synctest bubble of its own, so time costs nothing and a goroutine left behind is found; all
-// that a Pair consists of must live in memory.
+// Each check runs in a testing/synctest bubble of its own, so time costs nothing and a goroutine
+// left behind is found; all that a Pair consists of must live in memory.
 package transporttest
 
 import (
@@ -26,12 +26,13 @@ type Pair struct {
 	Creds, WrongCreds *transport.Credentials
 	Hub               Hub
 
-	// HubMarks are texts of which one is in the stack of each of the hub's goroutines, such as import paths; those are not looked at
-	// when the suite searches for what a session left behind.
+	// HubMarks are texts of which one is in the stack of each of the hub's goroutines, such as import
+	// paths; those are not looked at when the suite searches for what a session left behind.
 	HubMarks []string
 	// Features is what OpSubscribe can be asked for; all else must be replied to with Unsupported.
 	Features transport.Features
-	// MarksAgain says that the hub can tell messages that were handed over again (Item.Again), by Received.Again.
+	// MarksAgain says that the hub can tell messages that were handed over again (Item.Again), by
+	// Received.Again.
 	MarksAgain bool
 	// TellsAgain says that the hub marks what it delivers again, for Delivery.Again.
 	TellsAgain bool
@@ -39,22 +40,25 @@ type Pair struct {
 	NoOrder bool
 }
 
-// Hub is the far end, and the network before it, in the hands of the suite. Its methods are called from any goroutine of the bubble.
+// Hub is the far end, and the network before it, in the hands of the suite. Its methods are called
+// from any goroutine of the bubble.
 type Hub interface {
 	// Received returns all telemetry that arrived so far, in order of arrival.
 	Received() []Received
-	// HoldAnswers keeps the hub from answering telemetry for 15 s at least; it is taken in all the same. With false it answers what was held back
-	// within half a minute.
+	// HoldAnswers keeps the hub from answering telemetry for 15 s at least; it is taken in all the
+	// same. With false it answers what was held back within half a minute.
 	HoldAnswers(on bool)
 	// Cut breaks all connections abruptly. New ones can be made.
 	Cut()
-	// Silence makes the network swallow all that is sent over present connections, in both directions, which stay open.
+	// Silence makes the network swallow all that is sent over present connections, in both directions,
+	// which stay open.
 	Silence()
 	// Refuse settles what becomes of new connections.
 	Refuse(r Refusal)
 }
 
-// Inbox is what a Hub that has cloud-to-device messages implements too; without it they are not checked.
+// Inbox is what a Hub that has cloud-to-device messages implements too; without it they are not
+// checked.
 type Inbox interface {
 	// Deliver gives the device a message with this body, now or when it is subscribed.
 	Deliver(body string)
@@ -62,7 +66,8 @@ type Inbox interface {
 	Undelivered() int
 }
 
-// Twins is what a Hub that has twins implements too; without it they are not checked. The twin is empty in the beginning, both parts with version 1.
+// Twins is what a Hub that has twins implements too; without it they are not checked. The twin is
+// empty in the beginning, both parts with version 1.
 type Twins interface {
 	// PatchDesired merges a patch into the desired properties.
 	PatchDesired(patch string)
@@ -97,8 +102,8 @@ const (
 	Unavailable
 )
 
-// Run runs the suite. newPair is called in each bubble and releases what it made by t.Cleanup; before that the suite has
-// ended all sessions.
+// Run runs the suite. newPair is called in each bubble and releases what it made by t.Cleanup;
+// before that the suite has ended all sessions.
 func Run(t *testing.T, newPair func(t testing.TB) *Pair) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,4 +1,5 @@
-// Command budgets measures what a client may cost and exits with status 1 if it costs more: idle, in an outage, under resets, and as one of many on a connection.
+// Command budgets measures what a client may cost and exits with status 1 if it costs more: idle,
+// in an outage, under resets, and as one of many on a connection.
 //
 //	go run ./cmd/budgets idle -clients 1000 -tls
 //	go run ./cmd/budgets idle -clients 10000 -lean
@@ -45,7 +46,8 @@ func run(args []string) error {
 		measure = func() (interface{ Over() error }, error) {
 			r, err := bench.Idle(ctx, s)
 			if err == nil {
-				fmt.Printf("%s: %d idle clients, TLS %v, lean %v, raw %v, sent %v: per client %.2f goroutines, %.1f KB anonymous memory (%.1f KB resident; heap %.1f KB, stacks %.1f KB)\n",
+				fmt.Printf("%s: %d idle clients, TLS %v, lean %v, raw %v, sent %v: per client %.2f goroutines, %.1f KB anonymous "+
+					"memory (%.1f KB resident; heap %.1f KB, stacks %.1f KB)\n",
 					runtime.Version(), r.Clients, r.Secure, r.Lean, r.Raw, r.Sent, r.Goroutines, r.Anon, r.RSS, r.Heap, r.Stacks)
 			}
 			return r, err
@@ -60,8 +62,10 @@ func run(args []string) error {
 		measure = func() (interface{ Over() error }, error) {
 			r, err := bench.Outage(ctx, s)
 			if err == nil {
-				fmt.Printf("%s: hub absent for %v of %.1f s, TLS %v: %v CPU time, %v of it for ticks; %d messages, %d lost, %d duplicates, up to %d waited; %d attempts, %d connections\n",
-					runtime.Version(), s.Absent, r.Took.Seconds(), s.Secure, r.CPU.Round(time.Millisecond), r.Ticks.Round(time.Millisecond), r.Messages, r.Lost, r.Duplicates, r.HighWater, r.Attempts, r.Connections)
+				fmt.Printf("%s: hub absent for %v of %.1f s, TLS %v: %v CPU time, %v of it for ticks; %d messages, %d lost, %d "+
+					"duplicates, up to %d waited; %d attempts, %d connections\n",
+					runtime.Version(), s.Absent, r.Took.Seconds(), s.Secure, r.CPU.Round(time.Millisecond),
+					r.Ticks.Round(time.Millisecond), r.Messages, r.Lost, r.Duplicates, r.HighWater, r.Attempts, r.Connections)
 			}
 			return r, err
 		}
@@ -72,8 +76,10 @@ func run(args []string) error {
 		measure = func() (interface{ Over() error }, error) {
 			r, err := bench.Churn(ctx, *n, *resets, *window)
 			if err == nil {
-				fmt.Printf("%s: %d messages, %d resets, window %d: %d lost, %d false errors, %d false successes, %d out of order, %d duplicates (limit %d), %d sent again, %d connections, longest outage %v, %.1f s\n",
-					runtime.Version(), r.Messages, r.Resets, r.Window, r.Lost, r.FalseErrors, r.FalseSuccess, r.OutOfOrder, r.Duplicates, r.Window*r.Resets,
+				fmt.Printf("%s: %d messages, %d resets, window %d: %d lost, %d false errors, %d false successes, %d out of "+
+					"order, %d duplicates (limit %d), %d sent again, %d connections, longest outage %v, %.1f s\n",
+					runtime.Version(), r.Messages, r.Resets, r.Window, r.Lost, r.FalseErrors, r.FalseSuccess, r.OutOfOrder,
+					r.Duplicates, r.Window*r.Resets,
 					r.Resent, r.Connections, r.LongestOutage.Round(time.Millisecond), r.Took.Seconds())
 			}
 			return r, err
@@ -86,10 +92,12 @@ func run(args []string) error {
 		measure = func() (interface{ Over() error }, error) {
 			r, err := bench.Fleet(ctx, s)
 			if err == nil {
-				fmt.Printf("%s: %d devices on one connection, commands %v, raw %v: per device %.2f goroutines, %.1f KB heap, %.1f KB stacks, %.1f KB anonymous memory",
+				fmt.Printf("%s: %d devices on one connection, commands %v, raw %v: per device %.2f goroutines, %.1f KB heap, "+
+					"%.1f KB stacks, %.1f KB anonymous memory",
 					runtime.Version(), r.Devices, r.Commands, r.Raw, r.Goroutines, r.Heap, r.Stacks, r.Anon)
 				if !r.Raw {
-					fmt.Printf("; connection cut: all connected after %v, each message acknowledged after %v", r.Back.Round(time.Millisecond), r.Served.Round(time.Millisecond))
+					fmt.Printf("; connection cut: all connected after %v, each message acknowledged after %v",
+						r.Back.Round(time.Millisecond), r.Served.Round(time.Millisecond))
 				}
 				fmt.Println()
 				err = r.Late()

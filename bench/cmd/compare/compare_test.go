@@ -23,10 +23,13 @@ const raw = 0
 
 var mqtt, amqp = suites[0], suites[1]
 
-// inventedOf are results with figures that are easy to follow: three rounds, in which the raw library has a rate of 100, 200 and 400.
+// inventedOf are results with figures that are easy to follow: three rounds, in which the raw
+// library has a rate of 100, 200 and 400.
 func inventedOf(s *suite, others func(c *comparison, base, wobble float64)) *results {
-	p := plan{suite: s, peers: s.protocol.Peers, ways: []bool{false, true}, sizes: []int{100, 1024}, windows: []int{1, 128}}
-	r := &results{settings: settings{3, time.Second}, Protocol: s.protocol.Name, suite: s, Machine: "a machine", Missing: []string{"nobody"}, All: p.comparisons()}
+	p := plan{suite: s, peers: s.protocol.Peers, ways: []bool{false, true}, sizes: []int{100, 1024},
+		windows: []int{1, 128}}
+	r := &results{settings: settings{3, time.Second}, Protocol: s.protocol.Name, suite: s, Machine: "a machine",
+		Missing: []string{"nobody"}, All: p.comparisons()}
 	for _, c := range r.All {
 		for round := range 3 {
 			base := float64(int(100) << round)
@@ -48,20 +51,24 @@ func invented() *results {
 
 func TestTablesOfAMQP(t *testing.T) {
 	r := inventedOf(amqp, func(c *comparison, base, wobble float64) {
-		c.Senders[batches] = append(c.Senders[batches], bench.Figures{Rate: base * 5 * wobble, CPU: 1_000, Allocs: 0.1, Bytes: 200})
+		c.Senders[batches] = append(c.Senders[batches], bench.Figures{Rate: base * 5 * wobble, CPU: 1_000, Allocs: 0.1,
+			Bytes: 200})
 		allocs := 42.0
 		if c.TLS {
 			allocs = 42.1
 		}
-		c.Senders[alone] = append(c.Senders[alone], bench.Figures{Rate: base * 0.8 * wobble, CPU: 11_000, Allocs: allocs, Bytes: 1500})
+		c.Senders[alone] = append(c.Senders[alone], bench.Figures{Rate: base * 0.8 * wobble, CPU: 11_000, Allocs: allocs,
+			Bytes: 1500})
 	})
 	text := r.text()
 	for _, line := range []string{
 		"| Hubline, window 128 and more: times raw go-amqp | at least 0.95 | 5.50 | 5.50 | 5.50 | 5.50 |",
 		"| 1 KiB | 128 | Hubline, no batches | 176 | 80 to 384 | 0.88 (0.80 to 0.96) | 42.00 | 1500 | 11.00 µs |",
 		"| Hubline: allocations for a message more than raw go-amqp | at most 2 | -39.90 | -39.90 | -39.90 | -39.90 |",
-		"| Hubline, no batches: allocations for a message more than raw go-amqp | at most 2 | 2.00 | 2.00 | **2.10** | **2.10** |",
-		"| body | window | sender | msg/s (median) | least to most | times raw go-amqp, by round | allocations/msg | B/msg | CPU/msg |",
+		"| Hubline, no batches: allocations for a message more than raw go-amqp | at most 2 | 2.00 | 2.00 | **2.10** | " +
+			"**2.10** |",
+		"| body | window | sender | msg/s (median) | least to most | times raw go-amqp, by round | allocations/msg | B/msg " +
+			"| CPU/msg |",
 		"| 1 KiB | 128 | Hubline | 1,100 | 500 to 2,400 | 5.50 (5.00 to 6.00) | 0.10 | 200 | 1.00 µs |",
 	} {
 		if !strings.Contains(text, line+"\n") {
@@ -74,7 +81,9 @@ func TestTablesOfAMQP(t *testing.T) {
 	if t.Failed() {
 		t.Log(text)
 	}
-	if picture := string(r.draw()); !strings.Contains(picture, "AMQP throughput in relation to raw go-amqp") || strings.Contains(picture, "paho") {
+	if picture := string(r.draw()); !strings.Contains(picture, "AMQP throughput in relation to raw go-amqp") ||
+		strings.Contains(picture,
+			"paho") {
 		t.Error(picture)
 	}
 }
@@ -197,7 +206,8 @@ func TestSaveAndLoad(t *testing.T) {
 // One round with real senders.
 func TestMeasure(t *testing.T) {
 	for i, s := range suites {
-		p := plan{settings: settings{1, 5 * time.Millisecond}, suite: s, peers: []string{"bare"}, ways: []bool{true}, sizes: []int{100}, windows: []int{16}, log: io.Discard}
+		p := plan{settings: settings{1, 5 * time.Millisecond}, suite: s, peers: []string{"bare"}, ways: []bool{true},
+			sizes: []int{100}, windows: []int{16}, log: io.Discard}
 		r, err := p.measure(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -1,5 +1,7 @@
-// Command compare runs a raw library and Hubline in turns against the same peers, and prints what it found: rates and their ratio to the raw library's, allocations, CPU time. Without -amqp
-// it is about MQTT: raw paho, the limit of the wire and Hubline on both engines; with it about AMQP: raw go-amqp and Hubline.
+// Command compare runs a raw library and Hubline in turns against the same peers, and prints what
+// it found: rates and their ratio to the raw library's, allocations, CPU time. Without -amqp it is
+// about MQTT: raw paho, the limit of the wire and Hubline on both engines; with it about AMQP: raw
+// go-amqp and Hubline.
 //
 //	go run ./cmd/compare -quick
 //	go run ./cmd/compare -peers bare -windows 128 -sizes 100 -tls off
@@ -41,7 +43,8 @@ func run(args []string) error {
 	peers := flags.String("peers", "", "whom to send to; all, if empty")
 	windows := flags.String("windows", "1,16,128,1024", "messages in flight")
 	sizes := flags.String("sizes", "100,1024", "bytes in a body")
-	ways := flags.String("tls", "off,on", "without TLS, with it, or both; with it, over MQTT, also "+strconv.Itoa(cpuSize)+" B are measured, for their CPU time")
+	ways := flags.String("tls", "off,on", "without TLS, with it, or both; with it, over MQTT, also "+strconv.Itoa(cpuSize)+
+		" B are measured, for their CPU time")
 	flags.IntVar(&p.Rounds, "rounds", 9, "counted rounds of each")
 	flags.DurationVar(&p.Length, "length", 300*time.Millisecond, "about how long a sender sends in a round")
 	quick := flags.Bool("quick", false, "one short round: does it work?")

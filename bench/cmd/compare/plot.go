@@ -29,7 +29,8 @@ type line struct {
 	look
 }
 
-// look is a colour, one that those who see few colours can tell from the others too (Okabe and Ito), with marks that differ as well.
+// look is a colour, one that those who see few colours can tell from the others too (Okabe and
+// Ito), with marks that differ as well.
 type look struct {
 	colour string
 	dashes string
@@ -61,14 +62,16 @@ func (r *results) draw() []byte {
 	height := header + len(ways)*(heading+plotHeight+footing) + edge/2
 	var b bytes.Buffer
 	p := func(format string, values ...any) { fmt.Fprintf(&b, format+"\n", values...) }
-	p(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`, width, height, width, height)
+	p(
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`, width, height, width, height)
 	protocol, raw := r.suite.protocol.Name, r.suite.protocol.Senders[0].Name
 	p(`<title id="t">%s throughput by window, in relation to %s</title>`, protocol, raw)
 	p(`<desc id="d">%s</desc>`, html.EscapeString(r.describe()))
 	p("<style>%s</style>", style)
 	p(`<rect x="0.5" y="0.5" width="%d" height="%d" rx="8" fill="#fff" stroke="#d0d7de"/>`, width-1, height-1)
 	p(`<text class="title" x="%d" y="32">%s throughput in relation to %s</text>`, edge, protocol, raw)
-	p(`<text class="small" x="%d" y="50">Acknowledged messages per second, as a multiple of %s’s in the same round, by messages in flight. Line: median of %d rounds. Band: least to most.</text>`, edge, raw, r.Rounds)
+	p(
+		`<text class="small" x="%d" y="50">Acknowledged messages per second, as a multiple of %s’s in the same round, by messages in flight. Line: median of %d rounds. Band: least to most.</text>`, edge, raw, r.Rounds)
 	p(`<text class="small" x="%d" y="66">%s</text>`, edge, r.suite.legend)
 	p(`<text class="small" x="%d" y="80">Scales are logarithmic, and each peer’s own.</text>`, edge)
 
@@ -147,7 +150,8 @@ func (f *frame) draw(p func(string, ...any), s *suite, title string, ticks []flo
 		return f.left + inset + (f.width-2*inset)*(math.Log(float64(all[i].Window))-first)/(last-first)
 	}
 	for i, c := range all {
-		p(`<text class="small" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x(i), f.top+plotHeight+16, thousands(float64(c.Window)))
+		p(`<text class="small" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x(i), f.top+plotHeight+16,
+			thousands(float64(c.Window)))
 	}
 	labels := []label{{s.protocol.Senders[0].Name + " 1", "#1f2328", f.y(1)}}
 	for _, l := range s.lines {
@@ -162,14 +166,16 @@ func (f *frame) draw(p func(string, ...any), s *suite, title string, ticks []flo
 			band = append(band, point(x(i), f.y(all[i].ratio(l.sender, rate).least())))
 		}
 		p(`<polygon points="%s" fill="%s" fill-opacity="0.18"/>`, strings.Join(band, " "), l.colour)
-		p(`<polyline points="%s" fill="none" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`, strings.Join(middle, " "), l.colour, l.dashes)
+		p(`<polyline points="%s" fill="none" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`, strings.Join(middle, " "),
+			l.colour, l.dashes)
 		p(`<path d="%s" fill="%s"/>`, strings.Join(marks, ""), l.colour)
 		last := all[len(all)-1].ratio(l.sender, rate).median()
 		labels = append(labels, label{s.protocol.Senders[l.sender].Name + " " + multiple(last), l.colour, f.y(last)})
 	}
 	spread(labels, f.top+plotHeight+6)
 	for _, l := range labels {
-		p(`<text class="label" x="%.1f" y="%.1f" style="fill:%s">%s</text>`, f.left+f.width+6, l.y+4, l.colour, html.EscapeString(l.text))
+		p(`<text class="label" x="%.1f" y="%.1f" style="fill:%s">%s</text>`, f.left+f.width+6, l.y+4, l.colour,
+			html.EscapeString(l.text))
 	}
 }
 
@@ -190,7 +196,8 @@ func spread(labels []label, lowest float64) {
 		}
 		return 0
 	})
-	// What is too close goes up from the middle of its group, as often as that brings it close to another one.
+	// What is too close goes up from the middle of its group, as often as that brings it close to
+	// another one.
 	for range len(labels) {
 		for i := 1; i < len(labels); i++ {
 			if lack := spacing - (labels[i].y - labels[i-1].y); lack > 0 {

@@ -16,7 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/bench"
 )
 
-// What is measured for its CPU time, over TLS only: the size and window for which there is a figure of the official C SDK.
+// What is measured for its CPU time, over TLS only: the size and window for which there is a figure
+// of the official C SDK.
 const (
 	cpuSize   = 256
 	cpuWindow = 128
@@ -81,9 +82,11 @@ func (p *plan) comparisons() (all []*comparison) {
 	return all
 }
 
-// measure goes through all settings in each round, so that what disturbs the machine for a while disturbs one round.
+// measure goes through all settings in each round, so that what disturbs the machine for a while
+// disturbs one round.
 func (p *plan) measure(ctx context.Context) (*results, error) {
-	r := &results{settings: p.settings, Protocol: p.suite.protocol.Name, suite: p.suite, Machine: machine(p.suite.protocol), All: p.comparisons()}
+	r := &results{settings: p.settings, Protocol: p.suite.protocol.Name, suite: p.suite,
+		Machine: machine(p.suite.protocol), All: p.comparisons()}
 	start := time.Now()
 	for round := range p.Rounds {
 		for _, c := range r.All {
@@ -110,7 +113,8 @@ func (p *plan) measure(ctx context.Context) (*results, error) {
 	return r, nil
 }
 
-// round lets each sender send once, to a peer of its own for the round: a hub keeps what it is sent. Who is first is another each time.
+// round lets each sender send once, to a peer of its own for the round: a hub keeps what it is
+// sent. Who is first is another each time.
 func (c *comparison) round(ctx context.Context, protocol *bench.Protocol, round int, length time.Duration) error {
 	p, err := protocol.OpenPeer(ctx, c.Peer, c.TLS)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/hubline-iot/hubline/bench"
 )
 
-// A suite is a comparison that can be asked for: who is compared, what was asked of them, and where the results belong.
+// A suite is a comparison that can be asked for: who is compared, what was asked of them, and where
+// the results belong.
 type suite struct {
 	flag     string // of the command line; none for the first
 	protocol *bench.Protocol
@@ -22,29 +23,36 @@ var suites = []*suite{
 		protocol: bench.MQTT,
 		goals: []goal{
 			{"over lean, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(lean), 1.5, false},
-			{"over lean, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(lean), 10, false},
+			{"over lean, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(lean), 10,
+				false},
 			{"over paho, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(paho), 1.3, false},
-			{"over paho, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(paho), 1.8, false},
+			{"over paho, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(paho), 1.8,
+				false},
 			{"over paho, everywhere: times raw paho", nil, 1, throughput(paho), 0.95, false},
-			{"over lean, everywhere: allocations for a message", nil, 1, func(c *comparison) float64 { return c.of(lean, allocated).median() }, 0, true},
+			{"over lean, everywhere: allocations for a message",
+				nil, 1, func(c *comparison) float64 { return c.of(lean, allocated).median() }, 0, true},
 		},
 		cpu: &goal{"over lean, TLS, 256 B, window 128: CPU time for a message, as a part of raw paho's", nil, cpuWindow,
 			func(c *comparison) float64 { return c.ratio(lean, cpu).median() }, 0.47, true},
 		picture: "../docs/mqtt-throughput.svg",
 		lines:   []line{{limit, grey}, {paho, orange}, {lean, blue}},
-		legend:  "over lean, over paho: Hubline’s device client on either engine. limit: packets encoded beforehand, acknowledgements only counted.",
+		legend: "over lean, over paho: Hubline’s device client on either engine. limit: packets encoded beforehand, " +
+			"acknowledgements only counted.",
 	},
 	{
 		flag:     "amqp",
 		protocol: bench.AMQP,
 		goals: []goal{
 			{"Hubline, window 128 and more: times raw go-amqp", nil, 128, throughput(batches), 0.95, false},
-			{"Hubline: allocations for a message more than raw go-amqp", nil, 1, moreAllocations(batches), bench.MoreAllocs, true},
-			{"Hubline, no batches: allocations for a message more than raw go-amqp", nil, 1, moreAllocations(alone), bench.MoreAllocs, true},
+			{"Hubline: allocations for a message more than raw go-amqp", nil, 1, moreAllocations(batches), bench.MoreAllocs,
+				true},
+			{"Hubline, no batches: allocations for a message more than raw go-amqp", nil, 1, moreAllocations(alone),
+				bench.MoreAllocs, true},
 		},
 		picture: "../docs/amqp-throughput.svg",
 		lines:   []line{{alone, orange}, {batches, blue}},
-		legend:  "Hubline: the device client, in which messages that wait at the same moment share a transfer. no batches: a transfer for each, as the raw library has it.",
+		legend: "Hubline: the device client, in which messages that wait at the same moment share a transfer. no batches: " +
+			"a transfer for each, as the raw library has it.",
 	},
 }
 
@@ -68,7 +76,8 @@ func (s *suite) marks() (begin, end string) {
 	if s.flag != "" {
 		name, flag = name+" "+s.flag, " -"+s.flag
 	}
-	return fmt.Sprintf("<!-- %s: begin; written by go run ./cmd/compare%s -write -->\n", name, flag), fmt.Sprintf("<!-- %s: end -->\n", name)
+	return fmt.Sprintf("<!-- %s: begin; written by go run ./cmd/compare%s -write -->\n", name, flag),
+		fmt.Sprintf("<!-- %s: end -->\n", name)
 }
 
 // suiteOf is the one of a protocol.

@@ -155,7 +155,8 @@ func (r *results) text() string {
 				continue
 			}
 			p("\n<details><summary>%s</summary>\n", title(peer, secure))
-			p("| body | window | sender | msg/s (median) | least to most | times %s, by round | allocations/msg | B/msg | CPU/msg |\n|--|--|--|--|--|--|--|--|--|", r.suite.protocol.Senders[0].Name)
+			p("| body | window | sender | msg/s (median) | least to most | times %s, by round | allocations/msg | B/msg | "+
+				"CPU/msg |\n|--|--|--|--|--|--|--|--|--|", r.suite.protocol.Senders[0].Name)
 			for _, c := range all {
 				for i, s := range r.suite.protocol.Senders {
 					c.row(p, i, s.Name)
@@ -193,7 +194,9 @@ func (r *results) goals(p func(string, ...any)) {
 	if g := r.suite.cpu; g != nil {
 		head, line, cells := "| goal | asked |", "|--|--|", ""
 		for _, peer := range r.peers() {
-			all := r.where(func(c *comparison) bool { return c.Peer == peer && c.TLS && c.Size == cpuSize && c.Window == cpuWindow })
+			all := r.where(func(c *comparison) bool {
+				return c.Peer == peer && c.TLS && c.Size == cpuSize && c.Window == cpuWindow
+			})
 			head, line, cells = head+" "+peer+" |", line+"--|", cells+" "+g.reached(all)+" |"
 		}
 		p("\n%s\n%s\n| %s | %s |%s", head, line, g.about, g.asked(), cells)
@@ -207,8 +210,10 @@ func (c *comparison) row(p func(string, ...any), i int, name string) {
 		v := c.ratio(i, rate)
 		ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", v.median(), v.least(), v.most())
 	}
-	p("| %s | %s | %s | %s | %s to %s | %s | %.2f | %.0f | %.2f µs |", octetsText(c.Size), thousands(float64(c.Window)), name, thousands(rates.median()),
-		thousands(rates.least()), thousands(rates.most()), ratio, c.of(i, allocated).median(), c.of(i, octets).median(), c.of(i, cpu).median()/1000)
+	p("| %s | %s | %s | %s | %s to %s | %s | %.2f | %.0f | %.2f µs |", octetsText(c.Size), thousands(float64(c.Window)),
+		name, thousands(rates.median()),
+		thousands(rates.least()), thousands(rates.most()), ratio, c.of(i, allocated).median(), c.of(i, octets).median(),
+		c.of(i, cpu).median()/1000)
 }
 
 // thousands is v without decimals, in groups of three digits.
@@ -225,7 +230,8 @@ func between(page []byte, begin, end, text string) ([]byte, error) {
 	before, rest, ok := bytes.Cut(page, []byte(begin))
 	_, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
-		return nil, errors.New("the marks between which the tables belong are not there: " + strings.TrimSpace(begin) + " and " + strings.TrimSpace(end))
+		return nil, errors.New("the marks between which the tables belong are not there: " + strings.TrimSpace(begin) +
+			" and " + strings.TrimSpace(end))
 	}
 	return slices.Concat(before, []byte(begin), []byte(text), []byte(end), after), nil
 }

@@ -1,5 +1,7 @@
-// Command https measures telemetry over HTTPS: a request for each message against batches, in turns, and what a message costs. It exits with status 1 when batches are less than so many
-// times as fast as a request for each message (-least), in the median of all rounds, against the peer that does nothing but answer.
+// Command https measures telemetry over HTTPS: a request for each message against batches, in
+// turns, and what a message costs. It exits with status 1 when batches are less than so many times
+// as fast as a request for each message (-least), in the median of all rounds, against the peer
+// that does nothing but answer.
 package main
 
 import (
@@ -23,11 +25,13 @@ func main() {
 	size := flag.Int("size", 100, "bytes of a body")
 	window := flag.Int("window", 2000, "messages in flight")
 	peers := flag.String("peers", strings.Join(bench.HTTPSPeers, ","), "what requests are sent to, separated by commas")
-	least := flag.Float64("least", 50, "how many times as fast as a request for each message batches must be against "+bench.HTTPSPeers[0])
+	least := flag.Float64("least", 50, "how many times as fast as a request for each message batches must be against "+
+		bench.HTTPSPeers[0])
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	fmt.Printf("%s, %d CPUs, bodies of %d B, TLS, window %d, %d rounds of about %v for each sender in turn\n", runtime.Version(), runtime.NumCPU(), *size, *window, *rounds, *turn)
+	fmt.Printf("%s, %d CPUs, bodies of %d B, TLS, window %d, %d rounds of about %v for each sender in turn\n",
+		runtime.Version(), runtime.NumCPU(), *size, *window, *rounds, *turn)
 	short := false
 	for name := range strings.SplitSeq(*peers, ",") {
 		ratio, err := measure(ctx, name, *rounds, *turn, *window, *size)
@@ -87,7 +91,8 @@ func measure(ctx context.Context, peer string, rounds int, turn time.Duration, w
 			}
 		}
 	}
-	fmt.Printf("\n%s:\n\n| sender | msg/s (median) | least to most | times a request a message, by round | allocations/msg | socket writes/msg | reads/msg | CPU/msg |\n|--|--|--|--|--|--|--|--|\n", peer)
+	fmt.Printf("\n%s:\n\n| sender | msg/s (median) | least to most | times a request a message, by round | "+
+		"allocations/msg | socket writes/msg | reads/msg | CPU/msg |\n|--|--|--|--|--|--|--|--|\n", peer)
 	single := all[1]
 	var median float64
 	for _, o := range all {
@@ -96,8 +101,10 @@ func measure(ctx context.Context, peer string, rounds int, turn time.Duration, w
 			ratios[i] = o.rate[i] / single.rate[i]
 		}
 		median = quantile(ratios, 0.5)
-		fmt.Printf("| %s | %.0f | %.0f to %.0f | %.2f (%.2f to %.2f) | %.2f | %.4f | %.4f | %.2f µs |\n", o.name, quantile(o.rate, 0.5), quantile(o.rate, 0), quantile(o.rate, 1),
-			median, quantile(ratios, 0), quantile(ratios, 1), quantile(o.allocs, 0.5), quantile(o.written, 0.5), quantile(o.reads, 0.5), quantile(o.cpu, 0.5)/1000)
+		fmt.Printf("| %s | %.0f | %.0f to %.0f | %.2f (%.2f to %.2f) | %.2f | %.4f | %.4f | %.2f µs |\n", o.name,
+			quantile(o.rate, 0.5), quantile(o.rate, 0), quantile(o.rate, 1),
+			median, quantile(ratios, 0), quantile(ratios, 1), quantile(o.allocs, 0.5), quantile(o.written, 0.5),
+			quantile(o.reads, 0.5), quantile(o.cpu, 0.5)/1000)
 	}
 	return median, nil
 }
@@ -107,7 +114,8 @@ func (o *one) round(ctx context.Context) error {
 	f, err := bench.Measure(ctx, o.sender, o.n)
 	each := func(v int64) float64 { return float64(v) / float64(o.n) }
 	o.rate, o.cpu, o.allocs = append(o.rate, f.Rate), append(o.cpu, f.CPU), append(o.allocs, f.Allocs)
-	o.reads, o.written = append(o.reads, each(o.calls.Reads.Load()-reads)), append(o.written, each(o.calls.Writes.Load()-writes))
+	o.reads, o.written = append(o.reads, each(o.calls.Reads.Load()-reads)),
+		append(o.written, each(o.calls.Writes.Load()-writes))
 	return err
 }
 

@@ -1,4 +1,5 @@
-// Command retries measures what retry libraries do for a decision and for a run, in one process and in turns, and prints a table for each task.
+// Command retries measures what retry libraries do for a decision and for a run, in one process and
+// in turns, and prints a table for each task.
 package main
 
 import (
@@ -52,10 +53,12 @@ func run(rounds int, length time.Duration) error {
 	}
 	fmt.Printf("%s, %d CPUs, %d rounds of about %v in turns\n", runtime.Version(), runtime.NumCPU(), rounds, length)
 	for _, task := range bench.RetryTasks {
-		fmt.Printf("\n%s:\n\n| library | what it does in one | ns (median) | middle half | least | B | allocations |\n|--|--|--|--|--|--|--|\n", task)
+		fmt.Printf("\n%s:\n\n| library | what it does in one | ns (median) | middle half | least | B | allocations "+
+			"|\n|--|--|--|--|--|--|--|\n", task)
 		for _, f := range all {
 			if f.Task == task {
-				fmt.Printf("| %s | %s | %.0f | %.0f to %.0f | %.0f | %.0f | %s |\n", f.Library, f.Does, quantile(f.ns, 0.5), quantile(f.ns, 0.25), quantile(f.ns, 0.75),
+				fmt.Printf("| %s | %s | %.0f | %.0f to %.0f | %.0f | %.0f | %s |\n", f.Library, f.Does, quantile(f.ns, 0.5),
+					quantile(f.ns, 0.25), quantile(f.ns, 0.75),
 					quantile(f.ns, 0), quantile(f.bytes, 0.5), tenths(quantile(f.allocated, 0.5)))
 			}
 		}

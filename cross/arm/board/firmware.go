@@ -19,35 +19,42 @@ type Config struct {
 	Sign func(ctx context.Context, text []byte) ([]byte, error)
 	// Dial connects to the hub. It owns the radio, name look-up and TLS.
 	Dial lean.Dial
-	// Now is the wall clock. A board without one counts from a time that the network told; tokens cannot be signed before the year 2000.
+	// Now is the wall clock. A board without one counts from a time that the network told; tokens
+	// cannot be signed before the year 2000.
 	Now func() time.Time
-	// Seed makes the random part of delays differ from device to device and from start to start: noise of an ADC, a hardware generator, a chip's id with a count of
-	// starts. The device's id is mixed in.
+	// Seed makes the random part of delays differ from device to device and from start to start: noise
+	// of an ADC, a hardware generator, a chip's id with a count of starts. The device's id is mixed
+	// in.
 	Seed uint64
 
-	// Read appends the fields of one reading to b, such as "celsius":21.5, and must not exceed SlotSize with them.
+	// Read appends the fields of one reading to b, such as "celsius":21.5, and must not exceed
+	// SlotSize with them.
 	Read func(b []byte) []byte
 	// Interval is the time between readings. Default 1 minute.
 	Interval time.Duration
-	// Command takes a cloud-to-device message; body is valid until it returns. Four may wait for it; what comes beyond, or has more than 400 bytes, is left to the hub, which brings it
-	// again on a later connection. Default: none, nothing is subscribed to.
+	// Command takes a cloud-to-device message; body is valid until it returns. Four may wait for it;
+	// what comes beyond, or has more than 400 bytes, is left to the hub, which brings it again on a
+	// later connection. Default: none, nothing is subscribed to.
 	Command func(body []byte)
-	// Status is told when the state of the connection or its reason has changed, by Run. Default: none.
+	// Status is told when the state of the connection or its reason has changed, by Run. Default:
+	// none.
 	Status func(device.Status)
 
-	// Slots is how many readings the ring holds while the hub is out of reach; then the oldest gives way. Default 16, of SlotSize bytes each, default 128.
-	// A slot costs 200 bytes more.
+	// Slots is how many readings the ring holds while the hub is out of reach; then the oldest gives
+	// way. Default 16, of SlotSize bytes each, default 128. A slot costs 200 bytes more.
 	Slots, SlotSize int
 	// Store keeps readings over a loss of power. Default: none.
 	Store Store
 
-	// Feed feeds the watchdog. It is called each FeedEvery (default 1 s), but not any more when the hub has taken nothing for RebootAfter although readings waited: a
-	// reset is what helps a radio that is stuck. Default: no watchdog; RebootAfter 0: fed for ever.
+	// Feed feeds the watchdog. It is called each FeedEvery (default 1 s), but not any more when the
+	// hub has taken nothing for RebootAfter although readings waited: a reset is what helps a radio
+	// that is stuck. Default: no watchdog; RebootAfter 0: fed for ever.
 	Feed        func()
 	FeedEvery   time.Duration
 	RebootAfter time.Duration
 
-	// Options of the client are changed here as the board needs it, after the defaults were filled in. Default: none.
+	// Options of the client are changed here as the board needs it, after the defaults were filled in.
+	// Default: none.
 	Tune func(*device.Options)
 }
 
@@ -152,7 +159,9 @@ func (f *Firmware) load() error {
 	if f.set.Store == nil {
 		return nil
 	}
-	var lost []uint32 // few: a store has no more than the ring that filled it; and Load must have ended before anything is forgotten
+	// few: a store has no more than the ring that filled it; and Load must have ended before anything
+	// is forgotten
+	var lost []uint32
 	last, err := f.set.Store.Load(func(number uint32, body []byte) {
 		if len(body) > f.set.SlotSize {
 			lost = append(lost, number)
@@ -180,7 +189,8 @@ func (f *Firmware) load() error {
 // Counts returns what became of the readings so far.
 func (f *Firmware) Counts() Counts { return f.counts }
 
-// Run stays connected, takes a reading each Interval and brings it to the hub, until ctx ends; then it flushes for 10 s at the most and closes. It looks at ctx each FeedEvery.
+// Run stays connected, takes a reading each Interval and brings it to the hub, until ctx ends; then
+// it flushes for 10 s at the most and closes. It looks at ctx each FeedEvery.
 func (f *Firmware) Run(ctx context.Context) error {
 	client, err := device.New(&f.creds, f.mqtt, &f.opts)
 	if err != nil {
@@ -209,8 +219,10 @@ func (f *Firmware) Run(ctx context.Context) error {
 	return f.finish(client, 10*time.Second)
 }
 
-// Cycle is one waking of a board that sleeps: it takes a reading, connects, brings all that waits to the hub, and hangs up, in limit at the most (and the 5 s that
-// a hanging transport may take to close). What the hub did not take stays in the ring, if RAM is kept during sleep, and in the Store. The error says why not all was taken.
+// Cycle is one waking of a board that sleeps: it takes a reading, connects, brings all that waits
+// to the hub, and hangs up, in limit at the most (and the 5 s that a hanging transport may take to
+// close). What the hub did not take stays in the ring, if RAM is kept during sleep, and in the
+// Store. The error says why not all was taken.
 func (f *Firmware) Cycle(limit time.Duration) error {
 	client, err := device.New(&f.creds, f.mqtt, &f.opts)
 	if err != nil {
@@ -234,7 +246,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Sleep lets d pass and feeds the watchdog each FeedEvery: for boards whose watchdog goes on while they sleep, and whose sleep does not end with a reset.
+// Sleep lets d pass and feeds the watchdog each FeedEvery: for boards whose watchdog goes on while
+// they sleep, and whose sleep does not end with a reset.
 func (f *Firmware) Sleep(d time.Duration) {
 	for end := time.Now().Add(d); d > 0; d = time.Until(end) {
 		if f.set.Feed != nil {
@@ -316,7 +329,8 @@ func (f *Firmware) settle(end time.Time) {
 	}
 }
 
-// judgeAll takes the results that there are, in any order: those in the middle that gave way make room for newer ones.
+// judgeAll takes the results that there are, in any order: those in the middle that gave way make
+// room for newer ones.
 func (f *Firmware) judgeAll() {
 	for i := range f.ring.n {
 		s := f.ring.slots[i]
@@ -369,7 +383,8 @@ func (f *Firmware) feed(now time.Time) {
 	}
 }
 
-// tell passes a change of the connection on. Asking costs no goroutine and no queue, as OnStatus would.
+// tell passes a change of the connection on. Asking costs no goroutine and no queue, as OnStatus
+// would.
 func (f *Firmware) tell(client *device.Client) {
 	if f.set.Status == nil {
 		return

@@ -13,19 +13,24 @@ import (
 
 // Port is a serial line.
 //
-// Bytes come while the program does something else: signing a token alone takes a small processor longer than a UART's FIFO lasts. So on a real board the port needs a ring that an
-// interrupt fills, from which Read takes, or a line with flow control (RTS/CTS). A lost byte is not noticed here; it breaks the MQTT session, and the client connects anew.
+// Bytes come while the program does something else: signing a token alone takes a small processor
+// longer than a UART's FIFO lasts. So on a real board the port needs a ring that an interrupt
+// fills, from which Read takes, or a line with flow control (RTS/CTS). A lost byte is not noticed
+// here; it breaks the MQTT session, and the client connects anew.
 type Port interface {
 	// Read takes what has come in, into p, without waiting; 0 when nothing has.
 	Read(p []byte) int
-	// Write sends the beginning of p, as far as the line takes it without waiting, and returns how many bytes that were; 0 when it takes none.
+	// Write sends the beginning of p, as far as the line takes it without waiting, and returns how
+	// many bytes that were; 0 when it takes none.
 	Write(p []byte) int
-	// Pause lets about a millisecond pass and other goroutines run: time.Sleep on most boards. A line of 115200 baud brings 11 bytes in this time, and UARTs keep 16.
+	// Pause lets about a millisecond pass and other goroutines run: time.Sleep on most boards. A line
+	// of 115200 baud brings 11 bytes in this time, and UARTs keep 16.
 	Pause()
 }
 
-// Modem is a network behind a serial line: the other end makes connections (with TLS) when asked to, tells their end, and knows the time, as cellular modems
-// and WiFi co-processors do. For such a part of a board of yours, write its commands in place of these.
+// Modem is a network behind a serial line: the other end makes connections (with TLS) when asked
+// to, tells their end, and knows the time, as cellular modems and WiFi co-processors do. For such a
+// part of a board of yours, write its commands in place of these.
 //
 // All bytes stand for themselves but Escape, which begins a command:
 //
@@ -61,8 +66,10 @@ func NewModem(port Port) *Modem {
 	return &Modem{port: port, name: 'a' - 1, writing: make(chan struct{}, 1)}
 }
 
-// SetClock asks the modem for the time, for as long as patience, and reports whether it answered this call. Now is right from then on. Call it before the first Dial, or between
-// connections: what comes for a connection is lost. An answer after patience is not taken, for nobody knows how long it lay on the line.
+// SetClock asks the modem for the time, for as long as patience, and reports whether it answered
+// this call. Now is right from then on. Call it before the first Dial, or between connections: what
+// comes for a connection is lost. An answer after patience is not taken, for nobody knows how long
+// it lay on the line.
 func (m *Modem) SetClock(patience time.Duration) bool {
 	m.skip()
 	m.asked.Store(true)
@@ -83,7 +90,8 @@ func (m *Modem) skip() {
 	}
 }
 
-// Now is the time that the modem told, gone on by the board's own clock; 1970 and a little before that.
+// Now is the time that the modem told, gone on by the board's own clock; 1970 and a little before
+// that.
 func (m *Modem) Now() time.Time {
 	now := time.Now()
 	if !m.clock.Load() {
@@ -124,14 +132,16 @@ func (m *Modem) Dial(ctx context.Context) (lean.Conn, error) {
 	}
 }
 
-// lineTime is how long the line may take nothing before what is written is given up: the other end, or its flow control, hangs.
+// lineTime is how long the line may take nothing before what is written is given up: the other end,
+// or its flow control, hangs.
 const lineTime = 10 * time.Second
 
 // command sends a command. One that the line does not take within commandTime is lost.
 func (m *Modem) command(c ...byte) {
 	m.writing <- struct{}{}
 	if m.torn {
-		m.torn = !m.send([]byte{0}, nil, commandTime) // ends the command that was begun; a connection that it would be data of has ended
+		// ends the command that was begun; a connection that it would be data of has ended
+		m.torn = !m.send([]byte{0}, nil, commandTime)
 	}
 	m.torn = m.torn || !m.send([]byte{Escape}, nil, commandTime) || !m.send(c, nil, commandTime)
 	<-m.writing
@@ -139,7 +149,8 @@ func (m *Modem) command(c ...byte) {
 
 const commandTime = 250 * time.Millisecond
 
-// send sends p, unless the line takes nothing for as long as patience or c is closed, and reports whether it did. The caller has writing.
+// send sends p, unless the line takes nothing for as long as patience or c is closed, and reports
+// whether it did. The caller has writing.
 func (m *Modem) send(p []byte, c *modemConn, patience time.Duration) bool {
 	var since time.Time // when the line began to take nothing
 	for len(p) > 0 {
@@ -161,7 +172,8 @@ func (m *Modem) send(p []byte, c *modemConn, patience time.Duration) bool {
 	return true
 }
 
-// next returns the next thing on the line. The time it takes itself, whoever is reading. The caller has reading.
+// next returns the next thing on the line. The time it takes itself, whoever is reading. The caller
+// has reading.
 func (m *Modem) next() element {
 	for {
 		if len(m.rest) == 0 {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// pause is a context that ends when it is told to: context.WithTimeout costs 20 KB of flash. It ends one wait for each end.
+// pause is a context that ends when it is told to: context.WithTimeout costs 20 KB of flash. It
+// ends one wait for each end.
 type pause struct{ ended chan struct{} }
 
 func newPause() *pause { return &pause{ended: make(chan struct{}, 1)} }
@@ -18,7 +19,8 @@ func (p *pause) end() {
 	}
 }
 
-// endAfter calls end later, unless stopped. On boards that costs a stack for a goroutine that lives for a moment: not for every turn of a loop.
+// endAfter calls end later, unless stopped. On boards that costs a stack for a goroutine that lives
+// for a moment: not for every turn of a loop.
 func (p *pause) endAfter(d time.Duration) (stop func()) {
 	p.drain()
 	timer := time.AfterFunc(d, p.end)

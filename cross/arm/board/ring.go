@@ -7,18 +7,22 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Store keeps readings over a loss of power: flash, FRAM, battery-backed RAM. Its calls may block for as long as an erase takes. Readings are numbered from 1 upwards, and numbers
-// go on after a reset.
+// Store keeps readings over a loss of power: flash, FRAM, battery-backed RAM. Its calls may block
+// for as long as an erase takes. Readings are numbered from 1 upwards, and numbers go on after a
+// reset.
 type Store interface {
 	// Keep keeps a reading; body is the caller's again on return.
 	Keep(number uint32, body []byte) error
-	// Forget forgets a reading that the hub has, or that was given up. A reading that was not forgotten before the power went is sent again after it.
+	// Forget forgets a reading that the hub has, or that was given up. A reading that was not
+	// forgotten before the power went is sent again after it.
 	Forget(number uint32) error
-	// Load calls f for each reading that is kept, in order, and returns the highest number ever kept, 0 for none. f does not call the store.
+	// Load calls f for each reading that is kept, in order, and returns the highest number ever kept,
+	// 0 for none. f does not call the store.
 	Load(f func(number uint32, body []byte)) (last uint32, err error)
 }
 
-// ring holds the readings that the hub does not have yet, in memory that is allocated once. A slot never moves, for the client may have it; places in the order do.
+// ring holds the readings that the hub does not have yet, in memory that is allocated once. A slot
+// never moves, for the client may have it; places in the order do.
 type ring struct {
 	slots []*slot // the oldest first; those from n on are free
 	n     int     // so many are in use

@@ -5,8 +5,9 @@ import (
 	"crypto/sha256"
 )
 
-// Signer returns a transport.Credentials.Sign for a key in RAM: HMAC-SHA256 (RFC 2104). It does what transport.SharedKey does, without crypto/hmac, which costs
-// 9 KB of flash on boards. A board with a secure element lets that sign instead.
+// Signer returns a transport.Credentials.Sign for a key in RAM: HMAC-SHA256 (RFC 2104). It does
+// what transport.SharedKey does, without crypto/hmac, which costs 9 KB of flash on boards. A board
+// with a secure element lets that sign instead.
 func Signer(key []byte) func(ctx context.Context, text []byte) ([]byte, error) {
 	if len(key) > sha256.BlockSize {
 		sum := sha256.Sum256(key)
@@ -30,7 +31,8 @@ func mix(block *[sha256.BlockSize]byte, pad byte, more int) []byte {
 	return b
 }
 
-// Key decodes a device's key, in base64 as a hub shows it; nil if it is not that. Package encoding/base64 has another 700 bytes of flash for it.
+// Key decodes a device's key, in base64 as a hub shows it; nil if it is not that. Package
+// encoding/base64 has another 700 bytes of flash for it.
 func Key(text string) []byte {
 	for len(text) > 0 && text[len(text)-1] == '=' {
 		text = text[:len(text)-1]

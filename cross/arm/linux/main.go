@@ -1,12 +1,16 @@
-// Command linux is telemetry for Linux boards, from ARMv5 gateways to routers: one static binary that reads a number from a file, such as a thermometer's in /sys, and brings it to
-// an IoT hub over MQTT with TLS.
+// Command linux is telemetry for Linux boards, from ARMv5 gateways to routers: one static binary
+// that reads a number from a file, such as a thermometer's in /sys, and brings it to an IoT hub
+// over MQTT with TLS.
 //
 //	CGO_ENABLED=0 GOOS=linux GOARCH=arm GOARM=6 go build -trimpath -ldflags "-s -w" -o hubline-telemetry ./cross/arm/linux
 //
-// It is made for systemd (see hubline-telemetry.service): it tells when it is ready, feeds the watchdog as long as things move, and flushes within TimeoutStopSec on SIGTERM. It runs
-// without systemd too. The connection string is read from a file, never from the command line, where every user of the board could read it.
+// It is made for systemd (see hubline-telemetry.service): it tells when it is ready, feeds the
+// watchdog as long as things move, and flushes within TimeoutStopSec on SIGTERM. It runs without
+// systemd too. The connection string is read from a file, never from the command line, where every
+// user of the board could read it.
 //
-// MQTT is by package lean; build with -tags paho for the Eclipse client, which makes the binary 1 MB larger.
+// MQTT is by package lean; build with -tags paho for the Eclipse client, which makes the binary 1
+// MB larger.
 package main
 
 import (
@@ -31,12 +35,15 @@ import (
 
 func main() {
 	var s settings
-	flag.StringVar(&s.connect, "connect", "", "file with the device's connection string; empty: connection-string in $CREDENTIALS_DIRECTORY, where systemd puts it")
+	flag.StringVar(&s.connect, "connect", "", "file with the device's connection string; empty: connection-string in "+
+		"$CREDENTIALS_DIRECTORY, where systemd puts it")
 	flag.StringVar(&s.source, "source", "/sys/class/thermal/thermal_zone0/temp", "file with a number to send")
 	flag.DurationVar(&s.interval, "interval", time.Minute, "time between readings")
 	flag.StringVar(&s.addr, "addr", "", "host:port to connect to instead of the hub's, such as a gateway's")
-	flag.StringVar(&s.outbox, "outbox", "", "folder in which readings wait for the hub, so that a power cut loses none; empty: in memory. 64 MiB at most, then the oldest give way")
-	flag.StringVar(&s.roots, "roots", "", "file with the certificates (PEM) to trust; empty: the system's. Small images often have none")
+	flag.StringVar(&s.outbox, "outbox", "", "folder in which readings wait for the hub, so that a power cut loses none; "+
+		"empty: in memory. 64 MiB at most, then the oldest give way")
+	flag.StringVar(&s.roots, "roots", "",
+		"file with the certificates (PEM) to trust; empty: the system's. Small images often have none")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -54,7 +61,8 @@ type settings struct {
 	interval                             time.Duration
 }
 
-// flushTime is what is left for the outbox after SIGTERM. Closing takes 15 s at the worst; together they stay below the unit's TimeoutStopSec.
+// flushTime is what is left for the outbox after SIGTERM. Closing takes 15 s at the worst; together
+// they stay below the unit's TimeoutStopSec.
 const flushTime = 10 * time.Second
 
 // run sends readings until ctx ends.
@@ -112,11 +120,13 @@ func sample(ctx context.Context, client *device.Client, out *out, service *servi
 	feed := time.NewTicker(service.feedEvery)
 	defer feed.Stop()
 	trouble := ""
-	life := strconv.FormatUint(rand.Uint64(), 36) + "-" // numbers begin anew with each start; by the id consumers tell what came twice
+	// numbers begin anew with each start; by the id consumers tell what came twice
+	life := strconv.FormatUint(rand.Uint64(), 36) + "-"
 	for n := uint64(1); ; {
 		body, err := reading(s.source, n)
 		if err == nil {
-			m := &transport.Message{ID: life + strconv.FormatUint(n, 10), ContentType: "application/json", ContentEncoding: "utf-8", Created: time.Now(), Body: body}
+			m := &transport.Message{ID: life + strconv.FormatUint(n, 10), ContentType: "application/json",
+				ContentEncoding: "utf-8", Created: time.Now(), Body: body}
 			n++
 			if err = out.put(ctx, m); err != nil && ctx.Err() != nil {
 				return nil

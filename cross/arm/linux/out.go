@@ -21,9 +21,10 @@ func openOut(folder string, client *device.Client) (*out, error) {
 	if folder == "" {
 		return o, nil
 	}
-	queue, err := outbox.Open(folder, &outbox.Options{MaxBytes: 64 << 20, Overflow: device.DropOldest, OnFailed: func(m *transport.Message, err error) {
-		os.Stderr.WriteString("a reading was refused: " + err.Error() + "\n")
-	}})
+	queue, err := outbox.Open(folder, &outbox.Options{MaxBytes: 64 << 20, Overflow: device.DropOldest,
+		OnFailed: func(m *transport.Message, err error) {
+			os.Stderr.WriteString("a reading was refused: " + err.Error() + "\n")
+		}})
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 )
 
-// service talks to the service manager as sd_notify(3) does: a datagram to the socket in $NOTIFY_SOCKET. Without it nothing is told.
+// service talks to the service manager as sd_notify(3) does: a datagram to the socket in
+// $NOTIFY_SOCKET. Without it nothing is told.
 type service struct {
 	socket    string
 	feedEvery time.Duration
@@ -19,8 +20,9 @@ type service struct {
 	moved    time.Time
 }
 
-// stuckAfter is how long nothing may come of the outbox, though the client counts as connected, before the watchdog is not fed any more. The client finds dead connections by itself
-// within a minute or two; this is for what nobody thought of.
+// stuckAfter is how long nothing may come of the outbox, though the client counts as connected,
+// before the watchdog is not fed any more. The client finds dead connections by itself within a
+// minute or two; this is for what nobody thought of.
 const stuckAfter = 15 * time.Minute
 
 func newService() *service {

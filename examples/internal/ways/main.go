@@ -11,8 +11,10 @@ import (
 	"syscall"
 )
 
-// Main is what main does in every example: it parses the flags, runs the example until Ctrl-C or SIGTERM and exits, with 0, 1 for an error, or 2 for a command line that
-// is wrong. At most so many arguments may follow the flags. The target was registered with them, and is complete when run is called.
+// Main is what main does in every example: it parses the flags, runs the example until Ctrl-C or
+// SIGTERM and exits, with 0, 1 for an error, or 2 for a command line that is wrong. At most so many
+// arguments may follow the flags. The target was registered with them, and is complete when run is
+// called.
 func Main(arguments int, to *Target, run func(ctx context.Context) error) {
 	flag.Parse()
 	err := to.complete()

@@ -11,12 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A command line that is wrong is told what to give, with the status 2; what cannot be done, with 1.
+// A command line that is wrong is told what to give, with the status 2; what cannot be done, with
+// 1.
 func TestExitStatus(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	bin := t.TempDir() + "/"
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/hubline-iot/hubline/examples/...").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin,
+		"github.com/hubline-iot/hubline/examples/...").CombinedOutput()
 	require.NoError(t, err, string(out))
 	for _, c := range []struct {
 		status int
@@ -33,7 +35,8 @@ func TestExitStatus(t *testing.T) {
 		{2, "mqtt-lean", []string{"twin", "-transport", "pigeon"}},
 		{2, "HUBLINE_CONNECTION_STRING", []string{"fan", "-hub", "http://127.0.0.1:1"}},
 		{2, "-transport", []string{"fan", "-nothing"}},
-		{1, "control", []string{"fan", "-hub", "http://127.0.0.1:1", "-connect", "HostName=localhost;DeviceId=a;SharedAccessKey=YQ=="}},
+		{1, "control", []string{"fan", "-hub", "http://127.0.0.1:1", "-connect",
+			"HostName=localhost;DeviceId=a;SharedAccessKey=YQ=="}},
 		{1, "no such file", []string{"fileupload", "/nowhere/at/all"}},
 	} {
 		var stderr bytes.Buffer

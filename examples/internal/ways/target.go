@@ -17,15 +17,18 @@ import (
 type Target struct {
 	// Connect is the connection string of a device; empty: an in-process hub.
 	Connect string
-	// Testhub is the control API of the program testhub, such as "http://127.0.0.1:39111", which knows ports and certificate; empty: the hub is where the
-	// connection string says, with a certificate that the system trusts.
+	// Testhub is the control API of the program testhub, such as "http://127.0.0.1:39111", which knows
+	// ports and certificate; empty: the hub is where the connection string says, with a certificate
+	// that the system trusts.
 	Testhub string
 }
 
 // Flags registers -connect and -hub.
 func (t *Target) Flags() {
-	flag.StringVar(&t.Connect, "connect", "", "connection string of a device; empty: $HUBLINE_CONNECTION_STRING, and if that is empty, an in-process hub")
-	flag.StringVar(&t.Testhub, "hub", "", "`address` of a testhub's control API, if the connection string is from there; empty: the hub is where the connection string says")
+	flag.StringVar(&t.Connect, "connect", "", "connection string of a device; empty: $HUBLINE_CONNECTION_STRING, and if "+
+		"that is empty, an in-process hub")
+	flag.StringVar(&t.Testhub, "hub", "", "`address` of a testhub's control API, if the connection string is from "+
+		"there; empty: the hub is where the connection string says")
 }
 
 // complete looks into the environment, and says what is missing.
@@ -34,12 +37,14 @@ func (t *Target) complete() error {
 		t.Connect = os.Getenv("HUBLINE_CONNECTION_STRING")
 	}
 	if t.Testhub != "" && t.Connect == "" {
-		return Usage("flag -hub: whose device it is does not follow from the address; give -connect or HUBLINE_CONNECTION_STRING as well, which testhub prints")
+		return Usage("flag -hub: whose device it is does not follow from the address; give -connect or " +
+			"HUBLINE_CONNECTION_STRING as well, which testhub prints")
 	}
 	return nil
 }
 
-// Place is where the hub is. The zero value: where the credentials say, with a certificate that the system trusts.
+// Place is where the hub is. The zero value: where the credentials say, with a certificate that the
+// system trusts.
 type Place struct {
 	Addr string
 	TLS  *tls.Config

@@ -1,4 +1,5 @@
-// Package ways holds what the examples have in common: the transports by their names, which hub they are aimed at, and an in-process one with one device.
+// Package ways holds what the examples have in common: the transports by their names, which hub
+// they are aimed at, and an in-process one with one device.
 package ways
 
 import (
@@ -55,14 +56,17 @@ var Transports = map[string]Way{
 func Named(name string) (Way, error) {
 	w, ok := Transports[name]
 	if !ok {
-		return Way{}, Usage("flag -transport: %q is not a transport; give one of %s", name, strings.Join(slices.Sorted(maps.Keys(Transports)), ", "))
+		return Way{}, Usage("flag -transport: %q is not a transport; give one of %s", name,
+			strings.Join(slices.Sorted(maps.Keys(Transports)),
+				", "))
 	}
 	return w, nil
 }
 
 // Stage is where a small example plays.
 type Stage struct {
-	// Hub is the in-process hub with the device "roof-7"; nil when there is a connection string to another one.
+	// Hub is the in-process hub with the device "roof-7"; nil when there is a connection string to
+	// another one.
 	Hub       *testbroker.Hub
 	Creds     *transport.Credentials
 	Transport transport.Transport

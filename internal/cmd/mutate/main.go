@@ -1,4 +1,5 @@
-// Command mutate tests the tests: it puts one plausible bug at a time into the code and runs the tests that must notice it. No file of the tree is changed.
+// Command mutate tests the tests: it puts one plausible bug at a time into the code and runs the
+// tests that must notice it. No file of the tree is changed.
 //
 //	go run ./internal/cmd/mutate                       all mutations
 //	go run ./internal/cmd/mutate -area device          those of one area
@@ -12,7 +13,8 @@
 //	equivalent  all tests passed, and the row says why no test can tell
 //	broken      the row does not apply or compile, its tests do not exist, or they fail without it
 //
-// The command exits with status 1 when a row survived or is broken, or when a test failed for a row that is marked equivalent.
+// The command exits with status 1 when a row survived or is broken, or when a test failed for a row
+// that is marked equivalent.
 package main
 
 import (

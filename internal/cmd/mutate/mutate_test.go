@@ -51,14 +51,19 @@ func TestEachResultIsTold(t *testing.T) {
 	}{
 		{"a test fails", mutation{Old: "a + b", New: "a - b", Test: ". -run TestAdd"}, caught, "TestAdd"},
 		{"no test fails", mutation{Old: "b + a", New: "b - a", Test: ". -run TestAdd"}, survived, `"b + a" became "b - a"`},
-		{"equivalent", mutation{Old: "a + b", New: "b + a + 0", Test: ". -run TestAdd", Equivalent: "addition commutes"}, equivalent, "addition commutes"},
-		{"not equivalent", mutation{Old: "a + b", New: "a * b", Test: ". -run TestAdd", Equivalent: "a guess"}, broken, "marked equivalent, but a test failed: TestAdd"},
+		{"equivalent", mutation{Old: "a + b", New: "b + a + 0", Test: ". -run TestAdd", Equivalent: "addition commutes"},
+			equivalent,
+			"addition commutes"},
+		{"not equivalent", mutation{Old: "a + b", New: "a * b", Test: ". -run TestAdd", Equivalent: "a guess"}, broken,
+			"marked equivalent, but a test failed: TestAdd"},
 		{"does not compile", mutation{Old: "a + b", New: "a + c", Test: ". -run TestAdd"}, broken, "undefined: c"},
 		{"not there", mutation{Old: "a ^ b", New: "a", Test: ". -run TestAdd"}, broken, `"a ^ b" stands 0 times, not once`},
-		{"twice there", mutation{Old: "return", New: "panic", Test: ". -run TestAdd"}, broken, `"return" stands 2 times, not once`},
+		{"twice there", mutation{Old: "return", New: "panic", Test: ". -run TestAdd"}, broken,
+			`"return" stands 2 times, not once`},
 		{"no change", mutation{Old: "a + b", New: "a + b", Test: ". -run TestAdd"}, broken, "changes nothing"},
 		{"no such test", mutation{Old: "a + b", New: "a - b", Test: ". -run TestNone"}, broken, "no test has the name"},
-		{"a test that fails anyway", mutation{Old: "a + b", New: "a - b"}, broken, "the tests fail without the mutation: TestThatFails"},
+		{"a test that fails anyway", mutation{Old: "a + b", New: "a - b"}, broken,
+			"the tests fail without the mutation: TestThatFails"},
 	} {
 		c.File = "p.go"
 		r := row{mutation: c.mutation}

@@ -15,8 +15,11 @@ type mutation struct {
 	File string // path from the module's root, with slashes
 	Old  string // stands exactly once in File
 	New  string // replaces it
-	Test string // arguments of go test that must fail, for example "./device -run TestDialLimiter"; empty: all tests of File's package
-	// Equivalent says why no test can tell the difference. It is empty for a real bug, and then a test has to fail.
+	// arguments of go test that must fail, for example "./device -run TestDialLimiter"; empty: all
+	// tests of File's package
+	Test string
+	// Equivalent says why no test can tell the difference. It is empty for a real bug, and then a test
+	// has to fail.
 	Equivalent string
 }
 

@@ -51,7 +51,9 @@ func report(rows []row) []byte {
 
 A mutation is a plausible bug, put into the code to see whether a test fails. The tables are in [internal/cmd/mutate](../internal/cmd/mutate), one file for each area. Each row names the tests that must notice it.
 
-` + "`go run ./internal/cmd/mutate`" + ` runs them one at a time with an overlay, so no file changes, and fails when a mutation survives. With ` + "`-write docs/mutations.md`" + ` it writes this page. The plain tests check that each row still applies to the code.
+` + "`go run ./internal/cmd/mutate`" +
+		` runs them one at a time with an overlay, so no file changes, and fails when a mutation survives. With ` +
+		"`-write docs/mutations.md`" + ` it writes this page. The plain tests check that each row still applies to the code.
 
 | area | mutations | caught | survived | equivalent |
 |--|--:|--:|--:|--:|
@@ -61,12 +63,15 @@ A mutation is a plausible bug, put into the code to see whether a test fails. Th
 			fmt.Fprintf(&b, "| %s | %d | %d | %d | %d |\n", area, f.all, f.caught, f.survived+f.broken, f.equivalent)
 		}
 	}
-	fmt.Fprintf(&b, "| **all** | **%d** | **%d** | **%d** | **%d** |\n", sum.all, sum.caught, sum.survived+sum.broken, sum.equivalent)
+	fmt.Fprintf(&b, "| **all** | **%d** | **%d** | **%d** | **%d** |\n", sum.all, sum.caught, sum.survived+sum.broken,
+		sum.equivalent)
 	if sum.equivalent > 0 {
-		b.WriteString("\n## Equivalent mutations\n\nNo test can tell these from the code as it is.\n\n| file | mutation | reason |\n|--|--|--|\n")
+		b.WriteString("\n## Equivalent mutations\n\nNo test can tell these from the code as it is.\n\n| file | mutation | " +
+			"reason |\n|--|--|--|\n")
 		for i := range rows {
 			if r := &rows[i]; r.result == equivalent {
-				fmt.Fprintf(&b, "| %s | %s becomes %s | %s |\n", r.File, cell(r.Old), cell(r.New), strings.ReplaceAll(r.Equivalent, "|", `\|`))
+				fmt.Fprintf(&b, "| %s | %s becomes %s | %s |\n", r.File, cell(r.Old), cell(r.New), strings.ReplaceAll(r.Equivalent,
+					"|", `\|`))
 			}
 		}
 	}

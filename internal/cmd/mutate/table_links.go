@@ -3,28 +3,45 @@ package main
 func init() {
 	tables["links"] = []mutation{
 		// An answer is due since the last progress.
-		{File: "device/loop.go", Old: "\tfrom = l.lastProgress(from)\n", New: "", Test: "./device -run TestAnAnswerIsDueSinceTheLastProgress"},
-		{File: "device/loop.go", Old: "\treturn l.ackTimeout / 8\n", New: "\treturn l.ackTimeout\n", Test: "./internal/sim -run TestAVerySlowLink"},
-		{File: "device/loop.go", Old: "if !l.silent.IsZero() {", New: "if false {", Test: "./device -run TestAConnectionThatAnswersNothing"},
-		{File: "device/loop.go", Old: "if l.ackCheck.After(at) && l.c.box.unanswered(l.upSince) {", New: "if false {", Test: "./device -run TestAConnectionThatAnswersNothing"},
+		{File: "device/loop.go", Old: "\tfrom = l.lastProgress(from)\n", New: "",
+			Test: "./device -run TestAnAnswerIsDueSinceTheLastProgress"},
+		{File: "device/loop.go", Old: "\treturn l.ackTimeout / 8\n", New: "\treturn l.ackTimeout\n",
+			Test: "./internal/sim -run TestAVerySlowLink"},
+		{File: "device/loop.go", Old: "if !l.silent.IsZero() {", New: "if false {",
+			Test: "./device -run TestAConnectionThatAnswersNothing"},
+		{File: "device/loop.go", Old: "if l.ackCheck.After(at) && l.c.box.unanswered(l.upSince) {", New: "if false {",
+			Test: "./device -run TestAConnectionThatAnswersNothing"},
 
 		// Writes.
-		{File: "internal/way/line.go", Old: "\tif l.resumes {\n\t\tstep /= looks\n\t}\n", New: "\tstep /= looks\n", Test: "./internal/way -run TestAConnectionThatIsNoSocket"},
-		{File: "internal/way/line.go", Old: "heard, moved := l.heard.Load(), n > 0", New: "heard, moved := uint64(0), n > 0", Test: "./transport/mqtt -run TestAPeerThatStopsReading"},
-		{File: "internal/way/line.go", Old: "h != heard && now.Sub(taken) < maxHeard*l.timeout", New: "h != heard && !taken.IsZero()", Test: "./internal/way -run TestAWriteEnds -timeout 20s"},
-		{File: "internal/way/line.go", Old: "acked, moved = a, true", New: "acked = a", Test: "./internal/way -run TestAWriteWaitsWhileTheKernelSends"},
-		{File: "internal/way/line.go", Old: "now < before.written && before.at.After(l.progress)", New: "before.at.After(l.progress)", Test: "./internal/way -run TestProgressIsWhatTheKernelSends"},
-		{File: "internal/way/line.go", Old: "\t\tat = earlier(at, l.end)\n", New: "", Test: "./internal/way -run TestSetWriteDeadline"},
-		{File: "internal/way/line.go", Old: "below.timeout = timeout // nobody writes yet", New: "", Test: "./internal/way -run TestALineOverALine"},
+		{File: "internal/way/line.go", Old: "\tif l.resumes {\n\t\tstep /= looks\n\t}\n", New: "\tstep /= looks\n",
+			Test: "./internal/way -run TestAConnectionThatIsNoSocket"},
+		{File: "internal/way/line.go", Old: "heard, moved := l.heard.Load(), n > 0", New: "heard, moved := uint64(0), n > 0",
+			Test: "./transport/mqtt -run TestAPeerThatStopsReading"},
+		{File: "internal/way/line.go", Old: "h != heard && now.Sub(taken) < maxHeard*l.timeout",
+			New: "h != heard && !taken.IsZero()", Test: "./internal/way -run TestAWriteEnds -timeout 20s"},
+		{File: "internal/way/line.go", Old: "acked, moved = a, true", New: "acked = a",
+			Test: "./internal/way -run TestAWriteWaitsWhileTheKernelSends"},
+		{File: "internal/way/line.go", Old: "now < before.written && before.at.After(l.progress)",
+			New: "before.at.After(l.progress)", Test: "./internal/way -run TestProgressIsWhatTheKernelSends"},
+		{File: "internal/way/line.go", Old: "\t\tat = earlier(at, l.end)\n", New: "",
+			Test: "./internal/way -run TestSetWriteDeadline"},
+		{File: "internal/way/line.go", Old: "below.timeout = timeout // nobody writes yet", New: "",
+			Test: "./internal/way -run TestALineOverALine"},
 
 		// Pings behind messages.
-		{File: "transport/mqtt/conn.go", Old: "\tc.beat.gotOn(progress)\n", New: "\t_ = progress\n", Test: "./internal/sim -run TestAVerySlowLink/paho"},
-		{File: "transport/mqtt/lean/session.go", Old: "\t\t\t\tif s.getsOn() {\n\t\t\t\t\tcontinue\n\t\t\t\t}\n", New: "", Test: "./internal/sim -run TestAVerySlowLink/lean"},
+		{File: "transport/mqtt/conn.go", Old: "\tc.beat.gotOn(progress)\n", New: "\t_ = progress\n",
+			Test: "./internal/sim -run TestAVerySlowLink/paho"},
+		{File: "transport/mqtt/lean/session.go", Old: "\t\t\t\tif s.getsOn() {\n\t\t\t\t\tcontinue\n\t\t\t\t}\n", New: "",
+			Test: "./internal/sim -run TestAVerySlowLink/lean"},
 
 		// What is learnt of a link, redeliveries, silent networks.
-		{File: "transport/amqp/window.go", Old: "w.learnt.size.Store(max(size/2, leastWindow))", New: "w.learnt.size.Store(size)", Test: "./transport/amqp -run TestAConnectionThatWasTooSlow"},
-		{File: "device/inbox.go", Old: "\tp.msg.Redelivered = d.Again\n", New: "", Test: "./internal/sim -run TestTheHandlerIsToldOfARedelivery"},
-		{File: "transport/http/watch.go", Old: "\t\t\tgiveUp(errDead)\n", New: "", Test: "./transport/http -run TestASilentNetwork"},
-		{File: "transport/http/link.go", Old: "\t\tboundSilence(c, o.silence())\n", New: "", Test: "./transport/http -run TestAPeerThatTakesNothing"},
+		{File: "transport/amqp/window.go", Old: "w.learnt.size.Store(max(size/2, leastWindow))",
+			New: "w.learnt.size.Store(size)", Test: "./transport/amqp -run TestAConnectionThatWasTooSlow"},
+		{File: "device/inbox.go", Old: "\tp.msg.Redelivered = d.Again\n", New: "",
+			Test: "./internal/sim -run TestTheHandlerIsToldOfARedelivery"},
+		{File: "transport/http/watch.go", Old: "\t\t\tgiveUp(errDead)\n", New: "",
+			Test: "./transport/http -run TestASilentNetwork"},
+		{File: "transport/http/link.go", Old: "\t\tboundSilence(c, o.silence())\n", New: "",
+			Test: "./transport/http -run TestAPeerThatTakesNothing"},
 	}
 }

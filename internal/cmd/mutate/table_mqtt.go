@@ -4,8 +4,10 @@ func init() {
 	tables["mqtt"] = []mutation{
 		{
 			File: "transport/mqtt/session.go",
-			Old:  "Filter: sub.filters[i], Code: code",
-			New:  "Filter: sub.filters[i*0], Code: code",
+			Old: "\t\t\treply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: " +
+				"sub.filters[i],\n",
+			New: "\t\t\treply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: " +
+				"sub.filters[i*0],\n",
 			Test: "./transport/mqtt -run TestARefusalNamesTheRefusedFilter",
 		},
 		{
@@ -22,8 +24,10 @@ func init() {
 		},
 		{
 			File: "transport/mqtt/lean/session.go",
-			Old:  "Filter: filters[i].Topic, Code: code",
-			New:  "Filter: filters[i*0].Topic, Code: code",
+			Old: "\t\t\treply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: " +
+				"filters[i].Topic,\n\t\t\t\tCode: code})\n",
+			New: "\t\t\treply.Err = wire.Refused(transport.OpSubscribe, " +
+				"wire.SubackMeaning(code).Kind,\n\t\t\t\t&SubackError{Filter: filters[i*0].Topic, Code: code})\n",
 			Test: "./transport/mqtt/lean -run TestARefusalNamesTheRefusedFilter",
 		},
 	}

@@ -2,13 +2,17 @@ package main
 
 func init() {
 	tables["renewal"] = []mutation{
-		{File: "transport/amqp/session.go", Old: "s.commands.unsettled, s.commands.bySequence = nil, nil, nil, nil", New: "s.commands.unsettled = nil, nil, nil", Test: "./transport/amqp -run TestARedeliveryMeets"},
+		{File: "transport/amqp/session.go", Old: "s.commands.unsettled, s.commands.bySequence = nil, nil, nil, nil",
+			New: "s.commands.unsettled = nil, nil, nil", Test: "./transport/amqp -run TestARedeliveryMeets"},
 
 		// A replacement waits for the handler and for messages in flight, for a while.
-		{File: "device/renew.go", Old: "busy := l.c.in.working() || ", New: "busy := ", Test: "./device -run TestARenewalWaits"},
-		{File: "device/renew.go", Old: "l.leaving == TokenRenewal && !l.c.box.idle()", New: "false", Test: "./device -run TestARenewalEnds"},
+		{File: "device/renew.go", Old: "busy := l.c.in.working() || ", New: "busy := ",
+			Test: "./device -run TestARenewalWaits"},
+		{File: "device/renew.go", Old: "l.leaving == TokenRenewal && !l.c.box.idle()", New: "false",
+			Test: "./device -run TestARenewalEnds"},
 
 		// The simulation counts renewals.
-		{File: "device/renew.go", Old: "l.renewAt = wall.Add(", New: "_ = wall.Add(", Test: "./internal/sim -run TestSimulation/lean$ -seeds 30"},
+		{File: "device/renew.go", Old: "l.renewAt = wall.Add(", New: "_ = wall.Add(",
+			Test: "./internal/sim -run TestSimulation/lean$ -seeds 30"},
 	}
 }

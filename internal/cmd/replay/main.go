@@ -1,5 +1,5 @@
-// Command replay runs tests in fake time so that the same seed is the same run: it is go test with a
-// Go runtime whose choices inside a bubble of testing/synctest are always the same.
+// Command replay runs tests in fake time so that the same seed is the same run: it is go test with
+// a Go runtime whose choices inside a bubble of testing/synctest are always the same.
 //
 //	go run ./internal/cmd/replay ./internal/sim -run 'TestSimulation/amqp/' -seed 4711
 //	go run ./internal/cmd/replay -order 7 ./internal/sim -run 'TestSimulation/amqp/' -seed 4711
@@ -8,9 +8,9 @@
 // of what happens in one instant, which is the same order each time.
 //
 // In a bubble the runtime draws random numbers for the choice of a select with several ready cases,
-// for the order of timers of one instant and for maps. The command replaces these draws, in copies of
-// four files of the runtime that only this build sees (go test -overlay). It also lets one goroutine
-// run at a time, and neither preempts it nor collects garbage: both depend on real time.
+// for the order of timers of one instant and for maps. The command replaces these draws, in copies
+// of four files of the runtime that only this build sees (go test -overlay). It also lets one
+// goroutine run at a time, and neither preempts it nor collects garbage: both depend on real time.
 //
 // Random numbers of package crypto/rand stay random, so with TLS the sizes of some records differ.
 package main
@@ -61,7 +61,8 @@ func replay(args []string) error {
 		return err
 	}
 	cmd := exec.Command("go", append([]string{"test", "-overlay", list, "-count=1"}, args...)...)
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=3GiB", "GODEBUG=asyncpreemptoff=1", "HUBLINE_REPLAY=1")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=3GiB", "GODEBUG=asyncpreemptoff=1",
+		"HUBLINE_REPLAY=1")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }
@@ -98,15 +99,17 @@ func bubbleRand() uint32 {
 }
 `
 	return []change{
-		{"synctest.go", "\tactive  int // other sources of activity\n}\n", "\tactive  int // other sources of activity\n\tdraws   uint64\n}\n" + draw},
+		{"synctest.go", "\tactive  int // other sources of activity\n}\n",
+			"\tactive  int // other sources of activity\n\tdraws   uint64\n}\n" + draw},
 		{"synctest.go", "\tgp.bubble = bubble\n", fmt.Sprintf("\tbubble.draws = %d\n\tgp.bubble = bubble\n", order)},
 		{"select.go", "j := cheaprandn(uint32(norder + 1))", "j := uint32(uint64(bubbleRand()) * uint64(norder+1) >> 32)"},
 		{"time.go", "t.rand = cheaprand()", "t.rand = bubbleRand()"},
 		{"rand.go", "func rand() uint64 {\n", "func rand() uint64 {\n\tif x, ok := bubbleDraw(); ok {\n\t\treturn x\n\t}\n"},
-		{"proc.go", "func preemptone(pp *p) bool {\n", "func preemptone(pp *p) bool {\n\tif pp != nil {\n\t\treturn false\n\t}\n"},
+		{"proc.go", "func preemptone(pp *p) bool {\n",
+			"func preemptone(pp *p) bool {\n\tif pp != nil {\n\t\treturn false\n\t}\n"},
 		{"proc.go", "if pp.schedtick%61 == 0 && !sched.runq.empty() {", "if false {"},
-		// First come, first served: what a goroutine wakes must not run before all that waits, for nothing
-		// would end that when two goroutines wake each other.
+		// First come, first served: what a goroutine wakes must not run before all that waits, for
+		// nothing would end that when two goroutines wake each other.
 		{"proc.go", "if randomizeScheduler && next && randn(2) == 0 {", "if next {"},
 	}
 }

@@ -34,7 +34,8 @@ const (
 	longest  = 200 * time.Second
 )
 
-// labelled are the retries whose delays are written down: the first below its band, where the curve does not go, others above.
+// labelled are the retries whose delays are written down: the first below its band, where the curve
+// does not go, others above.
 var labelled = []struct {
 	retry  int
 	anchor string
@@ -58,13 +59,15 @@ func draw(panels []panel) []byte {
 	height := legend + 14 + (len(panels)+1)*rowHeight + edge
 	var b bytes.Buffer
 	p := func(format string, values ...any) { fmt.Fprintf(&b, format+"\n", values...) }
-	p(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`, width, height, width, height)
+	p(
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`, width, height, width, height)
 	p(`<title id="t">Delay before each retry, by policy</title>`)
 	p(`<desc id="d">%s</desc>`, html.EscapeString(describe(panels)))
 	p("<style>%s</style>", style)
 	p(`<rect x="0.5" y="0.5" width="%d" height="%d" rx="8" fill="#fff" stroke="#d0d7de"/>`, width-1, height-1)
 	p(`<text class="title" x="%d" y="32">Delay before each retry</text>`, edge)
-	p(`<text class="small" x="%d" y="50">Logarithmic scale. Band: from the least to the greatest draw. Line: the middle draw each time. Numbers: the band at retries 1, 5 and %d.</text>`, edge, retries)
+	p(
+		`<text class="small" x="%d" y="50">Logarithmic scale. Band: from the least to the greatest draw. Line: the middle draw each time. Numbers: the band at retries 1, 5 and %d.</text>`, edge, retries)
 	for i, one := range panels {
 		left := float64(edge + axis + i%columns*(plotWidth+gap))
 		top := float64(header + i/columns*panelSize + heading)
@@ -77,7 +80,8 @@ func draw(panels []panel) []byte {
 		p(`<text class="code" x="%d" y="%d">%s</text>`, edge+184, y+9, html.EscapeString(one.name))
 		p(`<text class="formula" x="%d" y="%d">%s</text>`, edge+412, y+9, html.EscapeString(one.formula))
 	}
-	p(`<text class="small" x="%d" y="%d">n: the number of the retry. U: a draw from 0 to 1. rand(a, b): a draw from a to b.</text>`, edge+22, legend+14+len(panels)*rowHeight+13)
+	p(
+		`<text class="small" x="%d" y="%d">n: the number of the retry. U: a draw from 0 to 1. rand(a, b): a draw from a to b.</text>`, edge+22, legend+14+len(panels)*rowHeight+13)
 	p("</svg>")
 	return b.Bytes()
 }
@@ -91,7 +95,8 @@ func (one panel) draw(p func(string, ...any), left, top float64, labels bool) {
 	p(`<text class="name" x="%.1f" y="%.1f">%s</text>`, left, top-24, html.EscapeString(one.title))
 	p(`<text class="small" x="%.1f" y="%.1f">%s</text>`, left, top-9, html.EscapeString(one.settings))
 	p(`<rect x="%.1f" y="%.1f" width="%d" height="%d" fill="#f6f8fa"/>`, left, top, plotWidth, plotHeight)
-	for _, d := range []time.Duration{0, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, 100 * time.Second} {
+	for _, d := range []time.Duration{0, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second,
+		100 * time.Second} {
 		p(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#d0d7de"/>`, left, y(d), left+plotWidth, y(d))
 		if labels {
 			p(`<text class="small" x="%.1f" y="%.1f" text-anchor="end">%s</text>`, left-6, y(d)+3, text(d))
@@ -113,7 +118,8 @@ func (one panel) draw(p func(string, ...any), left, top float64, labels bool) {
 		n := retries - i
 		band = append(band, point(x(n), y(low[n-1])))
 	}
-	p(`<polygon points="%s" fill="%s" fill-opacity="0.25" stroke="%s" stroke-opacity="0.5"/>`, strings.Join(band, " "), one.colour, one.colour)
+	p(`<polygon points="%s" fill="%s" fill-opacity="0.25" stroke="%s" stroke-opacity="0.5"/>`, strings.Join(band, " "),
+		one.colour, one.colour)
 	p(`<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`, strings.Join(line, " "), one.colour)
 	for i, d := range mid {
 		p(`<circle cx="%.1f" cy="%.1f" r="2.6" fill="%s"/>`, x(i+1), y(d), one.colour)

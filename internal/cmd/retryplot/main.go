@@ -1,4 +1,5 @@
-// Command retryplot draws docs/retry-delays.svg, the delays of the main retry policies, by asking the policies themselves. Run it in the module's root:
+// Command retryplot draws docs/retry-delays.svg, the delays of the main retry policies, by asking
+// the policies themselves. Run it in the module's root:
 //
 //	go run ./internal/cmd/retryplot
 package main

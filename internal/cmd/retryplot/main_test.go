@@ -50,7 +50,8 @@ func TestHeight(t *testing.T) {
 	for _, test := range []struct {
 		d    time.Duration
 		want float64
-	}{{0, plotHeight}, {shortest, plotHeight - foot}, {longest, 0}, {time.Duration(math.Sqrt(float64(shortest) * float64(longest))), (plotHeight - foot) / 2}} {
+	}{{0, plotHeight}, {shortest, plotHeight - foot}, {longest, 0},
+		{time.Duration(math.Sqrt(float64(shortest) * float64(longest))), (plotHeight - foot) / 2}} {
 		if got := height(test.d); math.Abs(got-test.want) > 1e-6 {
 			t.Errorf("%v: %v, want %v", test.d, got, test.want)
 		}

@@ -17,7 +17,8 @@ type panel struct {
 	policy   retrypolicy.Policy
 }
 
-// Colours of families of policies, which those who see few colours can tell apart too (Okabe and Ito).
+// Colours of families of policies, which those who see few colours can tell apart too (Okabe and
+// Ito).
 const (
 	blue       = "#0072b2"
 	vermillion = "#d55e00"
@@ -41,7 +42,8 @@ var panels = []panel{
 	{
 		"Azure, throttled", "C = 5 s, Cmin = 10 s, Cmax = 60 s", "ExponentialBackoffWithJitter{…}",
 		"the same, set for a hub that asks for fewer requests", blue,
-		retrypolicy.ExponentialBackoffWithJitter{C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: 60 * time.Second, Jd: 0.5, Ju: 0.25},
+		retrypolicy.ExponentialBackoffWithJitter{C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: 60 * time.Second, Jd: 0.5,
+			Ju: 0.25},
 	},
 	{
 		"Azure, Java SDK’s code", "Min = Delta = 100 ms, Max = 10 s", "AzureJava{}",

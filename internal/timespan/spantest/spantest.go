@@ -11,7 +11,8 @@ import (
 
 var duration = reflect.TypeFor[time.Duration]()
 
-// Fill sets each field of options, a pointer to a struct, that is a time.Duration to the longest there is, but for those in skip. It returns their names.
+// Fill sets each field of options, a pointer to a struct, that is a time.Duration to the longest
+// there is, but for those in skip. It returns their names.
 func Fill(options any, skip ...string) (names []string) {
 	v := reflect.ValueOf(options).Elem()
 	for i := range v.NumField() {
@@ -25,7 +26,8 @@ func Fill(options any, skip ...string) (names []string) {
 	return names
 }
 
-// Unbounded returns the names of the fields of options, a pointer to a struct, that are longer than timespan.Most, and how many durations there are.
+// Unbounded returns the names of the fields of options, a pointer to a struct, that are longer than
+// timespan.Most, and how many durations there are.
 func Unbounded(options any) (names []string, durations int) {
 	v := reflect.ValueOf(options).Elem()
 	for i := range v.NumField() {

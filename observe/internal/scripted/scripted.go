@@ -1,4 +1,5 @@
-// Package scripted is a transport without a network, for tests of what watches a client: its sessions do what the test says.
+// Package scripted is a transport without a network, for tests of what watches a client: its
+// sessions do what the test says.
 package scripted
 
 import (
@@ -9,7 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Transport is a transport.Transport for one client. Its zero value connects at once and acknowledges every message.
+// Transport is a transport.Transport for one client. Its zero value connects at once and
+// acknowledges every message.
 type Transport struct {
 	// OnDial decides about attempt n, counted from 1; nil: success.
 	OnDial func(n int) error
@@ -46,7 +48,8 @@ func (t *Transport) Lose() {
 func (t *Transport) Deliver(body string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.live.sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte{1}, Msg: &transport.Message{Body: []byte(body)}})
+	return t.live.sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte{1},
+		Msg: &transport.Message{Body: []byte(body)}})
 }
 
 // Failure is an error as a transport reports it.

@@ -23,7 +23,8 @@ func (c *Conn) watch(theirs time.Duration) {
 	}
 }
 
-// timer makes a function that a timer may call: Serve waits for it, and it does nothing after the end.
+// timer makes a function that a timer may call: Serve waits for it, and it does nothing after the
+// end.
 func (c *Conn) timer(do func() (then func())) func() {
 	return func() {
 		c.mu.Lock()

@@ -63,12 +63,14 @@ func (e *echo) Settled(_ *amqp.Link, tag []byte, _ wire.DeliveryState) wire.Deli
 func (e *echo) Detached(l *amqp.Link) { e.calls = append(e.calls, "detached "+l.Asked.Name) }
 func (e *echo) Idle()                 { e.calls = append(e.calls, "idle") }
 
-// serve runs a connection to which the client says everything at once, and returns what the server said and how it ended.
+// serve runs a connection to which the client says everything at once, and returns what the server
+// said and how it ended.
 func serve(t *testing.T, h *echo, say ...wire.Performative) (said []wire.Performative, err error) {
 	t.Helper()
 	client, server := memconn.Pair("client", "server")
 	server.SetBuffer(0)
-	c := amqp.NewConn(server, amqp.Config{ContainerID: "s", MaxFrameSize: 1024, ChannelMax: 1, HandleMax: 9, SessionWindow: 10}, h)
+	c := amqp.NewConn(server, amqp.Config{ContainerID: "s", MaxFrameSize: 1024, ChannelMax: 1, HandleMax: 9,
+		SessionWindow: 10}, h)
 	done := make(chan error, 1)
 	go func() {
 		done <- c.Serve()
@@ -102,12 +104,15 @@ func serve(t *testing.T, h *echo, say ...wire.Performative) (said []wire.Perform
 }
 
 var (
-	begin  = []wire.Performative{&wire.Open{ContainerID: "c", Hostname: "h", MaxFrameSize: 1024}, &wire.Begin{IncomingWindow: 10, OutgoingWindow: 10}}
-	sender = &wire.Attach{Name: "out", Handle: 1, Role: wire.RoleSender, SndSettleMode: wire.SendMixed, Target: &wire.Target{Address: "echo"}, InitialDeliveryCount: wire.Some(uint32(0))}
+	begin = []wire.Performative{&wire.Open{ContainerID: "c", Hostname: "h", MaxFrameSize: 1024},
+		&wire.Begin{IncomingWindow: 10, OutgoingWindow: 10}}
+	sender = &wire.Attach{Name: "out", Handle: 1, Role: wire.RoleSender, SndSettleMode: wire.SendMixed,
+		Target: &wire.Target{Address: "echo"}, InitialDeliveryCount: wire.Some(uint32(0))}
 )
 
 func receiver(name string) *wire.Attach {
-	return &wire.Attach{Name: name, Handle: 2, Role: wire.RoleReceiver, SndSettleMode: wire.SendMixed, RcvSettleMode: wire.ReceiveSecond, Source: &wire.Source{Address: "echo"}}
+	return &wire.Attach{Name: name, Handle: 2, Role: wire.RoleReceiver, SndSettleMode: wire.SendMixed,
+		RcvSettleMode: wire.ReceiveSecond, Source: &wire.Source{Address: "echo"}}
 }
 
 func TestTheLifeOfAConnection(t *testing.T) {
@@ -115,13 +120,16 @@ func TestTheLifeOfAConnection(t *testing.T) {
 		h := &echo{}
 		said, err := serve(t, h, append(begin, sender, receiver("in"),
 			&wire.Flow{IncomingWindow: 10, Handle: wire.Some(uint32(2)), LinkCredit: wire.Some(uint32(1))},
-			&wire.Transfer{Handle: 1, DeliveryID: wire.Some(uint32(0)), DeliveryTag: []byte("a"), MessageFormat: wire.Some(uint32(0))},
-			&wire.Transfer{Handle: 1, DeliveryID: wire.Some(uint32(1)), DeliveryTag: []byte("b"), MessageFormat: wire.Some(uint32(0))},
+			&wire.Transfer{Handle: 1, DeliveryID: wire.Some(uint32(0)), DeliveryTag: []byte("a"),
+				MessageFormat: wire.Some(uint32(0))},
+			&wire.Transfer{Handle: 1, DeliveryID: wire.Some(uint32(1)), DeliveryTag: []byte("b"),
+				MessageFormat: wire.Some(uint32(0))},
 			&wire.Disposition{Role: wire.RoleReceiver, State: &wire.Accepted{}},
 			&wire.Detach{Handle: 1, Closed: true}, &wire.Close{})...)
 		require.NoError(t, err)
 		require.Equal(t, []string{
-			"open h", "opened", "attach out", "attached out", "attach in", "attached in", "credit", "message hello", "message hello", "settled a",
+			"open h", "opened", "attach out", "attached out", "attach in", "attached in", "credit", "message hello",
+			"message hello", "settled a",
 			"detached out", "detached in",
 		}, h.calls)
 		var kinds []wire.DeliveryState
@@ -135,7 +143,8 @@ func TestTheLifeOfAConnection(t *testing.T) {
 			}
 		}
 		require.Equal(t, 1, transfers, "there was credit for one")
-		require.ElementsMatch(t, []wire.DeliveryState{&wire.Accepted{}, &wire.Released{}, &wire.Accepted{}}, kinds, "of the first, the second, and the answer to the client's")
+		require.ElementsMatch(t, []wire.DeliveryState{&wire.Accepted{}, &wire.Released{}, &wire.Accepted{}}, kinds,
+			"of the first, the second, and the answer to the client's")
 		require.IsType(t, &wire.Close{}, said[len(said)-1])
 	})
 }
@@ -150,7 +159,8 @@ func TestHowAConnectionEnds(t *testing.T) {
 		"handler's wish":    {append(begin, receiver("stop")), errStop, nil},
 		"refusal":           {append(begin, receiver("refused"), &wire.Close{}), nil, &wire.Close{}},
 		"end of a session":  {append(begin, sender, &wire.End{}, &wire.Close{}), nil, &wire.Close{}},
-		"violation":         {append(begin, sender, &wire.Open{ContainerID: "again"}), wire.Errorf(wire.IllegalState, "second open"), &wire.Close{Error: wire.Errorf(wire.IllegalState, "second open")}},
+		"violation": {append(begin, sender, &wire.Open{ContainerID: "again"}), wire.Errorf(wire.IllegalState,
+			"second open"), &wire.Close{Error: wire.Errorf(wire.IllegalState, "second open")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -52,17 +52,18 @@ type Conn struct {
 // NewConn makes a connection of a stream whose writes must never wait.
 func NewConn(stream io.ReadWriter, cfg Config, h Handler) *Conn {
 	return &Conn{
-		net: stream, cfg: cfg, handler: h, limit: wire.MinMaxFrameSize, frame: wire.MinMaxFrameSize, sessions: make(map[uint16]*Session),
-		parts: make(map[*Link]struct{}),
+		net: stream, cfg: cfg, handler: h, limit: wire.MinMaxFrameSize, frame: wire.MinMaxFrameSize,
+		sessions: make(map[uint16]*Session),
+		parts:    make(map[*Link]struct{}),
 	}
 }
 
 // errParted is how Serve ends inwardly when the client has said goodbye.
 var errParted = errors.New("amqp: closed by the client")
 
-// Serve is the life of the connection. It returns nil when the client has closed it, a *wire.Error when the server has
-// for a fault of the client, and otherwise what ended the stream. It does not close the stream. When it returns, no
-// method of the handler will be called any more.
+// Serve is the life of the connection. It returns nil when the client has closed it, a *wire.Error
+// when the server has for a fault of the client, and otherwise what ended the stream. It does not
+// close the stream. When it returns, no method of the handler will be called any more.
 func (c *Conn) Serve() error {
 	err := c.serve()
 	var violation *wire.Error

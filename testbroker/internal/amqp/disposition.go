@@ -12,8 +12,8 @@ type sent struct {
 	tag  []byte
 }
 
-// disposition deals with what the client says of messages that the server sent. Of those that it sent itself, there is
-// nothing to remember.
+// disposition deals with what the client says of messages that the server sent. Of those that it
+// sent itself, there is nothing to remember.
 func (s *Session) disposition(d *wire.Disposition) error {
 	if d.Role == wire.RoleSender {
 		return nil
@@ -56,7 +56,8 @@ func (s *Session) disposition(d *wire.Disposition) error {
 		}
 		end := c.handler.Settled(m.link, m.tag, state)
 		if !d.Settled {
-			c.say(s.channel, &wire.Disposition{Role: wire.RoleSender, First: m.id, Last: wire.Some(m.id), Settled: true, State: end}, nil)
+			c.say(s.channel, &wire.Disposition{Role: wire.RoleSender, First: m.id, Last: wire.Some(m.id), Settled: true,
+				State: end}, nil)
 		}
 	}
 	for _, l := range credited {
@@ -73,7 +74,8 @@ func (s *Session) acceptLocked(id uint32) {
 		return
 	}
 	s.tellLocked()
-	s.run, s.count = wire.Disposition{Role: wire.RoleReceiver, First: id, Last: wire.Some(id), Settled: true, State: &wire.Accepted{}}, 1
+	s.run, s.count = wire.Disposition{Role: wire.RoleReceiver, First: id, Last: wire.Some(id), Settled: true,
+		State: &wire.Accepted{}}, 1
 	s.conn.unsaid = append(s.conn.unsaid, s)
 }
 

@@ -85,7 +85,8 @@ func (s *Session) flow(f *wire.Flow) error {
 	return nil
 }
 
-// remaining is what is left of a window, or of credit, of which the client did not know that some was used.
+// remaining is what is left of a window, or of credit, of which the client did not know that some
+// was used.
 func remaining(given, used uint32) uint32 {
 	if int32(used) < 0 {
 		return given

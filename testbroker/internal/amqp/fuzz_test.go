@@ -34,8 +34,8 @@ func (b *balance) Detached(l *amqp.Link) {
 	delete(b.live, l)
 }
 
-// FuzzServe: whatever a client says, from the first byte on, the connection ends with its stream, all that is said to it is AMQP, every link that came goes, and memory is
-// bounded by what came.
+// FuzzServe: whatever a client says, from the first byte on, the connection ends with its stream,
+// all that is said to it is AMQP, every link that came goes, and memory is bounded by what came.
 func FuzzServe(f *testing.F) {
 	plain, sasl := wire.ProtocolHeader(wire.ProtocolAMQP), wire.ProtocolHeader(wire.ProtocolSASL)
 	frames := func(all []byte, say ...wire.Performative) []byte {
@@ -51,13 +51,20 @@ func FuzzServe(f *testing.F) {
 	hello := func(more ...wire.Performative) []byte {
 		return frames(plain[:], append(append([]wire.Performative{}, begin...), more...)...)
 	}
-	transfer := &wire.Transfer{Handle: 1, DeliveryID: wire.Some(uint32(0)), DeliveryTag: []byte("a"), MessageFormat: wire.Some(uint32(0))}
+	transfer := &wire.Transfer{Handle: 1, DeliveryID: wire.Some(uint32(0)), DeliveryTag: []byte("a"),
+		MessageFormat: wire.Some(uint32(0))}
 	part := &wire.Transfer{Handle: 1, DeliveryID: wire.Some(uint32(0)), DeliveryTag: []byte("a"), More: true}
-	credit := &wire.Flow{IncomingWindow: 1, Handle: wire.Some(uint32(2)), LinkCredit: wire.Some(uint32(1 << 30)), Echo: true}
-	f.Add(append(frames(sasl[:], &wire.Init{Mechanism: "PLAIN", InitialResponse: []byte("\x00a\x00b")}), hello(sender, transfer)...))
-	f.Add(hello(sender, receiver("in"), credit, transfer, &wire.Disposition{Role: wire.RoleReceiver, State: &wire.Accepted{}}, &wire.Close{}))
-	f.Add(hello(sender, part, part, &wire.Transfer{Handle: 1, Aborted: true}, &wire.Detach{Handle: 1, Closed: true}, sender, &wire.End{}))
-	f.Add(hello(receiver("refused"), receiver("in"), credit, &wire.Flow{Handle: wire.Some(uint32(2)), Drain: true}, &wire.End{Error: wire.Errorf("x", "y")}))
+	credit := &wire.Flow{IncomingWindow: 1, Handle: wire.Some(uint32(2)), LinkCredit: wire.Some(uint32(1 << 30)),
+		Echo: true}
+	f.Add(append(frames(sasl[:], &wire.Init{Mechanism: "PLAIN", InitialResponse: []byte("\x00a\x00b")}),
+		hello(sender, transfer)...))
+	f.Add(hello(sender, receiver("in"), credit, transfer, &wire.Disposition{Role: wire.RoleReceiver,
+		State: &wire.Accepted{}}, &wire.Close{}))
+	f.Add(hello(sender, part, part, &wire.Transfer{Handle: 1, Aborted: true}, &wire.Detach{Handle: 1, Closed: true},
+		sender, &wire.End{}))
+	f.Add(hello(receiver("refused"), receiver("in"), credit, &wire.Flow{Handle: wire.Some(uint32(2)), Drain: true},
+		&wire.End{Error: wire.Errorf("x",
+			"y")}))
 	f.Add(hello(sender, sender, &wire.Begin{}, &wire.Open{}))
 	f.Add([]byte("AMQP\x00\x01\x00"))
 	f.Add([]byte("\x16\x03\x01\x02\x00"))
@@ -65,7 +72,8 @@ func FuzzServe(f *testing.F) {
 		client, server := memconn.Pair("client", "server")
 		server.SetBuffer(0)
 		h := &balance{live: make(map[*amqp.Link]bool)}
-		c := amqp.NewConn(server, amqp.Config{ContainerID: "s", MaxFrameSize: 1024, ChannelMax: 1, HandleMax: 9, SessionWindow: 10}, h)
+		c := amqp.NewConn(server, amqp.Config{ContainerID: "s", MaxFrameSize: 1024, ChannelMax: 1, HandleMax: 9,
+			SessionWindow: 10}, h)
 		over := make(chan struct{})
 		go func() { // ends with the client's stream
 			defer close(over)

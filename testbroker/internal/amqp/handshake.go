@@ -9,7 +9,8 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// header reads the protocol header and, if it is that of SASL, goes through the dialogue and reads another.
+// header reads the protocol header and, if it is that of SASL, goes through the dialogue and reads
+// another.
 func (c *Conn) header() error {
 	first, err := c.protocol()
 	if err != nil {
@@ -65,7 +66,8 @@ func (c *Conn) sayHeader(id byte) {
 	c.out = append(c.out, h[:]...)
 }
 
-// sasl is the server's side of the dialogue. A failure is told by the outcome, and ends the connection.
+// sasl is the server's side of the dialogue. A failure is told by the outcome, and ends the
+// connection.
 func (c *Conn) sasl() error {
 	c.sayHeader(wire.ProtocolSASL)
 	offered := c.handler.Mechanisms()

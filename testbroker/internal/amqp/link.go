@@ -19,7 +19,8 @@ const (
 type Link struct {
 	// Asked is the client's attach. It must not be changed.
 	Asked *wire.Attach
-	// Answer is what is answered if the link is accepted: an echo of what was asked, which Handler.Attach may change.
+	// Answer is what is answered if the link is accepted: an echo of what was asked, which
+	// Handler.Attach may change.
 	Answer *wire.Attach
 	// Value is the handler's.
 	Value any
@@ -130,8 +131,9 @@ func answerTo(a *wire.Attach) *wire.Attach {
 	return answer
 }
 
-// Accept answers the attach in the affirmative, if it was not answered yet and the link is still wanted. It is for who
-// returned ErrLater from Handler.Attach, and may be called from anywhere; then Handler.Attached is not called.
+// Accept answers the attach in the affirmative, if it was not answered yet and the link is still
+// wanted. It is for who returned ErrLater from Handler.Attach, and may be called from anywhere;
+// then Handler.Attached is not called.
 func (l *Link) Accept() bool {
 	c := l.session.conn
 	c.mu.Lock()
@@ -197,8 +199,8 @@ func (s *Session) detach(d *wire.Detach) error {
 	return nil
 }
 
-// Detach detaches the link with an error unless it is nil. Closed is what everybody expects; false leaves clients in
-// doubt. It says whether the link was attached. The handler is not told.
+// Detach detaches the link with an error unless it is nil. Closed is what everybody expects; false
+// leaves clients in doubt. It says whether the link was attached. The handler is not told.
 func (l *Link) Detach(e *wire.Error, closed bool) bool {
 	c := l.session.conn
 	c.mu.Lock()

@@ -13,8 +13,8 @@ func (c *Conn) say(channel uint16, p wire.Performative, payload []byte) {
 	c.sayLocked(channel, p, payload)
 }
 
-// sayLocked is say. What a handler has put into an error or an attach may be too long for the client, or impossible to
-// encode; then that is left out.
+// sayLocked is say. What a handler has put into an error or an attach may be too long for the
+// client, or impossible to encode; then that is left out.
 func (c *Conn) sayLocked(channel uint16, p wire.Performative, payload []byte) {
 	if c.dead {
 		return
@@ -32,7 +32,8 @@ func (c *Conn) sayLocked(channel uint16, p wire.Performative, payload []byte) {
 	}
 }
 
-// without returns a performative without what is not needed: properties, the description of an error, or all of it.
+// without returns a performative without what is not needed: properties, the description of an
+// error, or all of it.
 func without(p wire.Performative, all bool) wire.Performative {
 	bare := func(e *wire.Error) *wire.Error {
 		if e == nil || all {
@@ -61,8 +62,8 @@ func without(p wire.Performative, all bool) wire.Performative {
 	return p
 }
 
-// flushLocked writes out what is to be said. Only here windows and credit are renewed, so that none counts of which the
-// client cannot know.
+// flushLocked writes out what is to be said. Only here windows and credit are renewed, so that none
+// counts of which the client cannot know.
 func (c *Conn) flushLocked() {
 	for _, s := range c.unsaid {
 		s.renewLocked()
@@ -100,8 +101,8 @@ func (c *Conn) Flush() {
 	c.flushLocked()
 }
 
-// Close sends a close, with an error unless it is nil, and nothing after it. What becomes of the stream is up to the
-// caller. Without an open nothing is sent.
+// Close sends a close, with an error unless it is nil, and nothing after it. What becomes of the
+// stream is up to the caller. Without an open nothing is sent.
 func (c *Conn) Close(e *wire.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,8 @@ type Session struct {
 	ended   bool // the server has sent an end; what comes is ignored up to the client's
 
 	links map[uint32]*Link
-	// Handles that are free again: a flow that crossed a detach is no fault. True if the server detached with an error.
+	// Handles that are free again: a flow that crossed a detach is no fault. True if the server
+	// detached with an error.
 	detached map[uint32]bool
 
 	// Incoming transfers.
@@ -52,7 +53,8 @@ func (c *Conn) begin(channel uint16, old *Session, b *wire.Begin) error {
 		return wire.Errorf(wire.IllegalState, "begin on channel %d, which has a session", channel)
 	}
 	s := &Session{
-		conn: c, channel: channel, links: make(map[uint32]*Link), detached: make(map[uint32]bool), unsettled: make(map[uint32]*sent),
+		conn: c, channel: channel, links: make(map[uint32]*Link), detached: make(map[uint32]bool),
+		unsettled:    make(map[uint32]*sent),
 		nextIncoming: b.NextOutgoingID, window: c.cfg.SessionWindow, nextOutgoing: sessionStart, remote: b.IncomingWindow,
 	}
 	c.mu.Lock()
@@ -134,7 +136,8 @@ func (s *Session) End(e *wire.Error) []*Link {
 	return left
 }
 
-// releaseLocked takes all links out of the session and returns those that were attached, by their handles.
+// releaseLocked takes all links out of the session and returns those that were attached, by their
+// handles.
 func (s *Session) releaseLocked() []*Link {
 	var left []*Link
 	for _, l := range s.links {

@@ -12,10 +12,11 @@ const (
 	maxTag       = 32
 	transferRoom = 80 // bytes of a frame that are not payload, at most
 
-	// maxParts is how many messages of a connection may be half there. It bounds what a client can make the server keep.
+	// maxParts is how many messages of a connection may be half there. It bounds what a client can
+	// make the server keep.
 	maxParts = 64
-	// maxQueued and maxUnsettled are how many frames of a session may wait for the client's window, and how many messages
-	// for what it says of them, before nothing more is sent.
+	// maxQueued and maxUnsettled are how many frames of a session may wait for the client's window,
+	// and how many messages for what it says of them, before nothing more is sent.
 	maxQueued    = 4096
 	maxUnsettled = 4096
 )
@@ -135,7 +136,8 @@ func (l *Link) takeCredit() bool {
 	return true
 }
 
-// Allow gives the client the credit for n messages, again and again: it is renewed at half. Zero renews no more.
+// Allow gives the client the credit for n messages, again and again: it is renewed at half. Zero
+// renews no more.
 func (l *Link) Allow(n uint32) {
 	c := l.session.conn
 	c.mu.Lock()
@@ -151,7 +153,8 @@ func (l *Link) Allow(n uint32) {
 	c.doneLocked()
 }
 
-// Settle tells the client what became of a message that it sent unsettled. The state must not be nil.
+// Settle tells the client what became of a message that it sent unsettled. The state must not be
+// nil.
 func (l *Link) Settle(id uint32, state wire.DeliveryState) {
 	s := l.session
 	s.conn.mu.Lock()
@@ -163,7 +166,8 @@ func (l *Link) Settle(id uint32, state wire.DeliveryState) {
 		s.acceptLocked(id)
 	} else {
 		s.tellLocked()
-		s.conn.sayLocked(s.channel, &wire.Disposition{Role: wire.RoleReceiver, First: id, Last: wire.Some(id), Settled: true, State: state}, nil)
+		s.conn.sayLocked(s.channel, &wire.Disposition{Role: wire.RoleReceiver, First: id, Last: wire.Some(id), Settled: true,
+			State: state}, nil)
 	}
 	s.conn.doneLocked()
 }
@@ -176,7 +180,8 @@ func (l *Link) Attached() bool {
 	return l.state == attached && !c.dead
 }
 
-// Ready says whether a message could be sent now: there is credit, and room for what waits for the client.
+// Ready says whether a message could be sent now: there is credit, and room for what waits for the
+// client.
 func (l *Link) Ready() bool {
 	c := l.session.conn
 	c.mu.Lock()
@@ -224,7 +229,8 @@ func (l *Link) Send(m Outgoing) bool {
 	for first, rest := true, m.Payload; first || len(rest) > 0; first = false {
 		t := &wire.Transfer{Handle: l.handle}
 		if first {
-			t.DeliveryID, t.DeliveryTag, t.MessageFormat, t.Settled = wire.Some(id), m.Tag, wire.Some(uint32(0)), wire.Some(m.Settled)
+			t.DeliveryID, t.DeliveryTag, t.MessageFormat, t.Settled = wire.Some(id), m.Tag, wire.Some(uint32(0)),
+				wire.Some(m.Settled)
 		}
 		part := rest[:min(len(rest), int(min(c.frame, maxFrame))-transferRoom)]
 		rest = rest[len(part):]

@@ -1,14 +1,18 @@
-// Package amqpws carries AMQP over WebSocket, for networks that let nothing but HTTPS out, on the library gorilla/websocket.
+// Package amqpws carries AMQP over WebSocket, for networks that let nothing but HTTPS out, on the
+// library gorilla/websocket.
 //
 //	t := amqp.New(&amqp.Options{Tunnel: amqpws.New(nil)})
 //
-// It connects to wss://HOST:443/$iothub/websocket with the subprotocol "AMQPWSB10". It is a package of its own because it brings net/http along.
+// It connects to wss://HOST:443/$iothub/websocket with the subprotocol "AMQPWSB10". It is a package
+// of its own because it brings net/http along.
 //
 // # Errors
 //
-// A server that answers with anything but the upgrade is a *StatusError within the *transport.Error of the failed Dial; which Kind each status has is told in package mqttws, with which this one
-// shares all but the protocol. A server that speaks no HTTP or WebSocket, or does not agree to AMQP, is Protocol. What the network does, and what
-// the hub answers within the tunnel, is as without it.
+// A server that answers with anything but the upgrade is a *StatusError within the *transport.Error
+// of the failed Dial; which Kind each status has is told in package mqttws, with which this one
+// shares all but the protocol. A server that speaks no HTTP or WebSocket, or does not agree to
+// AMQP, is Protocol. What the network does, and what the hub answers within the tunnel, is as
+// without it.
 package amqpws
 
 import (
@@ -19,12 +23,15 @@ import (
 	"github.com/hubline-iot/hubline/transport/internal/websock"
 )
 
-// Options are the settings of a Tunnel. The zero value and nil are right for a hub. Path is the path and query of the request, beginning with "/"; empty: "/$iothub/websocket", with
-// "?iothub-no-client-cert=true" unless a client certificate is at hand. Header is added to the request, which shows it readable below TLS only; it is copied.
+// Options are the settings of a Tunnel. The zero value and nil are right for a hub. Path is the
+// path and query of the request, beginning with "/"; empty: "/$iothub/websocket", with
+// "?iothub-no-client-cert=true" unless a client certificate is at hand. Header is added to the
+// request, which shows it readable below TLS only; it is copied.
 type Options = websock.Options
 
-// StatusError is a server's answer other than the upgrade to WebSocket: the cause of the *transport.Error of a failed dial, reachable with
-// errors.As. Its field Code is the HTTP status, such as 404.
+// StatusError is a server's answer other than the upgrade to WebSocket: the cause of the
+// *transport.Error of a failed dial, reachable with errors.As. Its field Code is the HTTP status,
+// such as 404.
 type StatusError = websock.StatusError
 
 // Tunnel is AMQP over WebSocket, for amqp.Options.Tunnel. It is safe for concurrent use.
@@ -32,7 +39,8 @@ type Tunnel struct{ t *websock.Tunnel }
 
 var _ way.Tunnel = (*Tunnel)(nil)
 
-// New returns a Tunnel to a hub, with the given options, which are copied; nil means all defaults. Wrong options are reported by Dial, with Kind Invalid.
+// New returns a Tunnel to a hub, with the given options, which are copied; nil means all defaults.
+// Wrong options are reported by Dial, with Kind Invalid.
 func New(o *Options) *Tunnel { return open("AMQPWSB10", o) }
 
 // NewStandard is New for brokers that know the subprotocol by the name in the standard, "amqp".

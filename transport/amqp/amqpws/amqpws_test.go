@@ -40,18 +40,21 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// A tls.Config that net/http has used, and has written HTTP/2 into, does not make a server that speaks it take the request for HTTP/2.
+// A tls.Config that net/http has used, and has written HTTP/2 into, does not make a server that
+// speaks it take the request for HTTP/2.
 func TestASharedTLSConfig(t *testing.T) {
 	h := hubpair.New(t)
 	shared := h.ClientTLS()
 	shared.NextProtos = []string{"h2", "http/1.1"}
-	c, err := device.New(h.CredsWith(t, ""), amqp.New(&amqp.Options{Tunnel: amqpws.New(nil), Dial: h.DialAMQPWSPort, TLS: shared}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+	c, err := device.New(h.CredsWith(t, ""), amqp.New(&amqp.Options{Tunnel: amqpws.New(nil), Dial: h.DialAMQPWSPort,
+		TLS: shared}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	require.NoError(t, err)
 	require.NoError(t, c.Open(t.Context()))
 	require.NoError(t, c.Close())
 }
 
-// Real sockets, real time: one port for TLS, one for WebSocket, with messages in both directions and a connection that is cut.
+// Real sockets, real time: one port for TLS, one for WebSocket, with messages in both directions
+// and a connection that is cut.
 func TestOverRealPorts(t *testing.T) {
 	h := hubpair.New(t)
 	secure, err := h.ListenAMQP("127.0.0.1:0")
@@ -64,7 +67,8 @@ func TestOverRealPorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(chan string, 10)
-			c, err := device.New(h.CredsWith(t, ""), amqp.New(&o), &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+			c, err := device.New(h.CredsWith(t, ""), amqp.New(&o), &device.Options{OnMessage: func(_ context.Context,
+				m *transport.Message) error {
 				got <- string(m.Body)
 				return nil
 			}})
@@ -99,7 +103,8 @@ func TestRefusals(t *testing.T) {
 		require.Equal(t, "amqp", transport.Find(err).Proto)
 		return err
 	}
-	err := dial(&amqp.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "/elsewhere"}), Plaintext: true, Dial: h.DialAMQPWS})
+	err := dial(&amqp.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "/elsewhere"}), Plaintext: true,
+		Dial: h.DialAMQPWS})
 	require.Equal(t, transport.NotFound, transport.KindOf(err))
 	said, ok := errors.AsType[*amqpws.StatusError](err)
 	require.True(t, ok)

@@ -1,4 +1,5 @@
-// Package status is what the statuses mean that a hub answers requests about the twin with, over whatever protocol. It is of the core: boards link it.
+// Package status is what the statuses mean that a hub answers requests about the twin with, over
+// whatever protocol. It is of the core: boards link it.
 package status
 
 import (
@@ -8,14 +9,15 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Error is a request that the hub refused: the cause of the *transport.Error in its Reply, reachable with errors.As.
+// Error is a request that the hub refused: the cause of the *transport.Error in its Reply,
+// reachable with errors.As.
 type Error struct {
 	// Status is the hub's, 400 to 599 of HTTP.
 	Status int
 	// Code is the service's own number, 0 if it gave none.
 	Code int
-	// Message is the service's text as it stands in its JSON, cut off at 200 bytes, without secrets and
-	// control characters. Empty if it gave none, and on boards.
+	// Message is the service's text as it stands in its JSON, cut off at 200 bytes, without secrets
+	// and control characters. Empty if it gave none, and on boards.
 	Message string
 }
 
@@ -71,7 +73,8 @@ func KindOf(status int) (kind transport.Kind, good bool) {
 // maxMessage is where a message is cut off.
 const maxMessage = 200
 
-// Refusal is the error of a request that was answered with a status that is not good. body is the hub's, JSON or not.
+// Refusal is the error of a request that was answered with a status that is not good. body is the
+// hub's, JSON or not.
 func Refusal(op transport.Op, proto string, status int, body []byte) *transport.Error {
 	kind, _ := KindOf(status)
 	e := &Error{Status: status}

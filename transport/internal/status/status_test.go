@@ -12,9 +12,12 @@ import (
 
 func TestStatuses(t *testing.T) {
 	for code, want := range map[int]transport.Kind{
-		400: transport.Invalid, 401: transport.Unauthorized, 403: transport.Forbidden, 404: transport.NotFound, 408: transport.Timeout, 409: transport.Conflict, 412: transport.Conflict,
-		413: transport.TooLarge, 418: transport.Invalid, 429: transport.Throttled, 500: transport.Unavailable, 501: transport.Unsupported, 502: transport.Unavailable, 503: transport.Unavailable,
-		504: transport.Timeout, 599: transport.Unavailable, 0: transport.Protocol, 100: transport.Protocol, 302: transport.Protocol, 600: transport.Protocol, -1: transport.Protocol,
+		400: transport.Invalid, 401: transport.Unauthorized, 403: transport.Forbidden, 404: transport.NotFound,
+		408: transport.Timeout, 409: transport.Conflict, 412: transport.Conflict,
+		413: transport.TooLarge, 418: transport.Invalid, 429: transport.Throttled, 500: transport.Unavailable,
+		501: transport.Unsupported, 502: transport.Unavailable, 503: transport.Unavailable,
+		504: transport.Timeout, 599: transport.Unavailable, 0: transport.Protocol, 100: transport.Protocol,
+		302: transport.Protocol, 600: transport.Protocol, -1: transport.Protocol,
 	} {
 		kind, good := status.KindOf(code)
 		require.Equal(t, want, kind, code)
@@ -28,8 +31,9 @@ func TestStatuses(t *testing.T) {
 
 func TestRefusal(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"errorCode":400004,"trackingId":"abc-1","message":"bad reported property"}`: "mqtt twin patch: invalid: status 400, error 400004: bad reported property",
-		`{"ErrorCode":"400004","Message":"old \"form\""}`:                             `mqtt twin patch: invalid: status 400, error 400004: old \"form\"`,
+		`{"errorCode":400004,"trackingId":"abc-1","message":"bad reported property"}`: "mqtt twin patch: invalid: status " +
+			"400, error 400004: bad reported property",
+		`{"ErrorCode":"400004","Message":"old \"form\""}`: `mqtt twin patch: invalid: status 400, error 400004: old \"form\"`,
 		`no JSON`:                        "mqtt twin patch: invalid: status 400",
 		``:                               "mqtt twin patch: invalid: status 400",
 		`{"message":17,"errorCode":"x"}`: "mqtt twin patch: invalid: status 400: 17",

@@ -14,8 +14,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// lower is the connection below WebSocket as the library is given it. It keeps failures as they were, for the library changes them; it bounds the
-// answer to the request; it is not closed and has no deadlines, for both are the business of its transport.
+// lower is the connection below WebSocket as the library is given it. It keeps failures as they
+// were, for the library changes them; it bounds the answer to the request; it is not closed and has
+// no deadlines, for both are the business of its transport.
 type lower struct {
 	net.Conn
 	room int // bytes that the answer may still have; negative: it is over
@@ -160,7 +161,8 @@ func (c *conn) pinged(data string) error {
 
 // Close says goodbye, does not wait for the answer, and closes what is below.
 func (c *conn) Close() error {
-	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Time{})
+	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""),
+		time.Time{})
 	return c.Conn.Close()
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// StatusError is a server's answer other than the upgrade to WebSocket: the cause of the *transport.Error of a failed dial, reachable with
-// errors.As.
+// StatusError is a server's answer other than the upgrade to WebSocket: the cause of the
+// *transport.Error of a failed dial, reachable with errors.As.
 type StatusError struct {
 	// Code is the HTTP status, such as 404.
 	Code int
@@ -68,7 +68,8 @@ func refusal(answer *http.Response) *transport.Error {
 	return e
 }
 
-// retryAfter reads what the service asked for, 0 for nothing. A date is seen from the service's own clock.
+// retryAfter reads what the service asked for, 0 for nothing. A date is seen from the service's own
+// clock.
 func retryAfter(h http.Header) time.Duration {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {

@@ -1,4 +1,5 @@
-// Package websock carries a protocol of devices over WebSocket, as a hub has it, on the library gorilla/websocket. Packages mqttws and amqpws make it what devices use.
+// Package websock carries a protocol of devices over WebSocket, as a hub has it, on the library
+// gorilla/websocket. Packages mqttws and amqpws make it what devices use.
 package websock
 
 import (
@@ -18,8 +19,8 @@ import (
 
 // Options are the settings of a Tunnel. The zero value and nil are right for a hub.
 type Options struct {
-	// Path is the path and query of the request, beginning with "/". Empty: "/$iothub/websocket", with "?iothub-no-client-cert=true" unless a
-	// client certificate is at hand.
+	// Path is the path and query of the request, beginning with "/". Empty: "/$iothub/websocket", with
+	// "?iothub-no-client-cert=true" unless a client certificate is at hand.
 	Path string
 	// Header is added to the request, which shows it readable below TLS only. It is copied.
 	Header http.Header
@@ -42,20 +43,25 @@ type Tunnel struct {
 	err      error // what Open returns for wrong options
 }
 
-// New returns a Tunnel with the given options, which are copied; nil means all defaults. Wrong options are reported by Dial, with Kind
-// Invalid.
+// New returns a Tunnel with the given options, which are copied; nil means all defaults. Wrong
+// options are reported by Dial, with Kind Invalid.
 func New(p Protocol, o *Options) *Tunnel {
 	t := &Tunnel{protocol: p}
 	if o != nil {
 		t.opt = Options{Path: o.Path, Header: o.Header.Clone()}
 	}
-	if _, err := url.Parse(t.opt.Path); err != nil || t.opt.Path != "" && t.opt.Path[0] != '/' || strings.ContainsAny(t.opt.Path, "# ") {
-		t.err = failed(transport.Invalid, errors.New("websocket options: Path is not the path of a URL; give one such as \""+p.Example+"\""))
+	if _, err := url.Parse(t.opt.Path); err != nil || t.opt.Path != "" && t.opt.Path[0] != '/' ||
+		strings.ContainsAny(t.opt.Path,
+			"# ") {
+		t.err = failed(transport.Invalid, errors.New("websocket options: Path is not the path of a URL; give one such as \""+
+			p.Example+"\""))
 	}
 	for name := range t.opt.Header {
 		switch http.CanonicalHeaderKey(name) {
-		case "Host", "Upgrade", "Connection", "Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Extensions", "Sec-Websocket-Protocol":
-			t.err = failed(transport.Invalid, errors.New("websocket options: Header sets "+name+", which is set by the protocol"))
+		case "Host", "Upgrade", "Connection", "Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Extensions",
+			"Sec-Websocket-Protocol":
+			t.err = failed(transport.Invalid, errors.New("websocket options: Header sets "+name+
+				", which is set by the protocol"))
 		}
 	}
 	return t
@@ -72,7 +78,8 @@ func (t *Tunnel) Port(secure bool) string {
 }
 
 const (
-	// frameSize is the most that goes into a frame. The session writes no more than this at a time, so its writes are not cut.
+	// frameSize is the most that goes into a frame. The session writes no more than this at a time, so
+	// its writes are not cut.
 	frameSize = 16 << 10
 	readSize  = 4 << 10
 	// maxAnswer is the longest answer to the request, headers and all.
@@ -111,7 +118,8 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer way.Peer) (net.Conn,
 		return nil, failed(transport.Protocol, &handshakeError{err})
 	}
 	if !strings.EqualFold(ws.Subprotocol(), t.protocol.Sub) {
-		return nil, failed(transport.Protocol, errors.New("the server did not agree to "+t.protocol.Name+" over WebSocket; check host, port and path"))
+		return nil, failed(transport.Protocol, errors.New("the server did not agree to "+t.protocol.Name+
+			" over WebSocket; check host, port and path"))
 	}
 	below.room = -1
 	w := &conn{Conn: c, below: below, ws: ws, owed: make(chan struct{}, 1)}

@@ -19,9 +19,12 @@ func TestOptionsAreCopied(t *testing.T) {
 
 func TestEachStatusHasAKind(t *testing.T) {
 	listed := map[int]transport.Kind{
-		400: transport.Protocol, 401: transport.Unauthorized, 402: transport.Forbidden, 403: transport.Forbidden, 404: transport.NotFound, 405: transport.Protocol,
-		406: transport.Protocol, 407: transport.Unauthorized, 408: transport.Timeout, 410: transport.NotFound, 426: transport.Unsupported, 429: transport.Throttled,
-		451: transport.Forbidden, 500: transport.Unavailable, 501: transport.Unsupported, 502: transport.Unavailable, 503: transport.Unavailable,
+		400: transport.Protocol, 401: transport.Unauthorized, 402: transport.Forbidden, 403: transport.Forbidden,
+		404: transport.NotFound, 405: transport.Protocol,
+		406: transport.Protocol, 407: transport.Unauthorized, 408: transport.Timeout, 410: transport.NotFound,
+		426: transport.Unsupported, 429: transport.Throttled,
+		451: transport.Forbidden, 500: transport.Unavailable, 501: transport.Unsupported, 502: transport.Unavailable,
+		503: transport.Unavailable,
 		504: transport.Unavailable, 505: transport.Unsupported,
 	}
 	require.Equal(t, listed, statusTable)

@@ -2,7 +2,8 @@ package lean
 
 import "context"
 
-// afterEnd has f run in a goroutine of its own when ctx has ended, unless stop is called before and returns true. It is context.AfterFunc by the method that this looks for, which the contexts of
+// afterEnd has f run in a goroutine of its own when ctx has ended, unless stop is called before and
+// returns true. It is context.AfterFunc by the method that this looks for, which the contexts of
 // package device have: so a board's program does not link the rest.
 func afterEnd(ctx context.Context, f func()) (stop func() bool) {
 	if a, ok := ctx.(interface{ AfterFunc(f func()) func() bool }); ok {

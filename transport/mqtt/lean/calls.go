@@ -6,7 +6,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
 )
 
-// Calls says whether sessions carry the twin and direct methods. It is a value and not a switch so that a linker sees what a board's program does not use.
+// Calls says whether sessions carry the twin and direct methods. It is a value and not a switch so
+// that a linker sees what a board's program does not use.
 type Calls struct {
 	filters  func(t *wire.Topics, dst []wire.Filter, want transport.Features) []wire.Filter
 	ask      func(s *session, r *transport.Request)
@@ -17,8 +18,10 @@ type Calls struct {
 
 var (
 	// TwinAndMethods carries both. It costs a board's program about 5 KB of flash.
-	TwinAndMethods = &Calls{(*wire.Topics).Filters, (*session).ask, (*session).take, (*session).tooLarge, (*session).unsent}
-	// NoCalls has requests for the twin, and subscriptions to its changes and to methods, replied to with Unsupported.
+	TwinAndMethods = &Calls{(*wire.Topics).Filters, (*session).ask, (*session).take, (*session).tooLarge,
+		(*session).unsent}
+	// NoCalls has requests for the twin, and subscriptions to its changes and to methods, replied to
+	// with Unsupported.
 	NoCalls = &Calls{
 		filters: messagesOnly,
 		ask: func(s *session, r *transport.Request) {
@@ -62,7 +65,8 @@ func (s *session) ask(r *transport.Request) {
 	}
 }
 
-// unsent tells that an answer was not sent. The rest the client asks for again on the next connection.
+// unsent tells that an answer was not sent. The rest the client asks for again on the next
+// connection.
 func (s *session) unsent(r *transport.Request) {
 	if r.Op == transport.OpRespond {
 		s.refuse(r, transport.Network, errClosed)
@@ -78,7 +82,8 @@ func (s *session) take(in *packet.Incoming) bool {
 	return true
 }
 
-// tooLarge answers for a twin that does not fit into the read buffer, and tells that a change or the call of a method did not; body is its begin.
+// tooLarge answers for a twin that does not fit into the read buffer, and tells that a change or
+// the call of a method did not; body is its begin.
 func (s *session) tooLarge(h packet.Header, body []byte, size int) {
 	if in, err := packet.ReadPublish(h.Flags, body); err == nil && wire.FromHub(in.Topic) {
 		if id, r, ok := wire.AnswerTooLarge(string(in.Topic), size, s.t.opt.ReadBuffer); ok {

@@ -15,7 +15,8 @@ func TestNoCalls(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, &Options{Calls: NoCalls, ReadBuffer: 256, WriteBuffer: 1024}))
 		for i, q := range []transport.Request{
-			{Op: transport.OpTwinGet}, {Op: transport.OpTwinPatch, Body: []byte("{}")}, {Op: transport.OpSubscribe, Want: transport.Twin},
+			{Op: transport.OpTwinGet}, {Op: transport.OpTwinPatch, Body: []byte("{}")}, {Op: transport.OpSubscribe,
+				Want: transport.Twin},
 			{Op: transport.OpSubscribe, Want: transport.Messages | transport.Methods},
 		} {
 			q.ID = uint32(i + 1)
@@ -52,11 +53,13 @@ func TestATwinLargerThanTheReadBuffer(t *testing.T) {
 		require.NoError(t, r.sink.replies[1].Err)
 		require.Len(t, r.sink.messages, 1, "a change was missed")
 
-		r.Do(&transport.Request{ID: 5, Op: transport.OpTwinPatch, Body: []byte(strings.Repeat("y", 5000))}) // a body may be larger than the write buffer
+		// a body may be larger than the write buffer
+		r.Do(&transport.Request{ID: 5, Op: transport.OpTwinPatch, Body: []byte(strings.Repeat("y", 5000))})
 		require.Len(t, l.expect(0x30).body, 2+len("$iothub/twin/PATCH/properties/reported/?$rid=5")+5000)
 		r.Do(&transport.Request{ID: 6, Op: transport.OpTwinPatch, Body: make([]byte, transport.MaxMessageSize+1)})
 		require.ErrorIs(t, r.sink.replies[2].Err, transport.TooLarge)
-		r.Do(&transport.Request{Op: transport.OpRespond, Ref: []byte(strings.Repeat("r", 2000)), Status: 200}) // its topic is not
+		// its topic is not
+		r.Do(&transport.Request{Op: transport.OpRespond, Ref: []byte(strings.Repeat("r", 2000)), Status: 200})
 		require.Len(t, r.sink.replies, 4)
 		require.ErrorIs(t, r.sink.replies[3].Err, transport.TooLarge)
 	})

@@ -18,12 +18,18 @@ func TestConformance(t *testing.T) {
 		net    func(h *hubpair.Broker) *leannet.Options
 		opt    *lean.Options
 	}{
-		{"plain", false, func(h *hubpair.Broker) *leannet.Options { return &leannet.Options{Plaintext: true, Dial: h.Dial} }, nil},
-		{"fixed buffers", false, func(h *hubpair.Broker) *leannet.Options { return &leannet.Options{Plaintext: true, Dial: h.Dial} }, &lean.Options{ReadBuffer: 512, WriteBuffer: 1024}},
+		{"plain", false, func(h *hubpair.Broker) *leannet.Options {
+			return &leannet.Options{Plaintext: true, Dial: h.Dial}
+		}, nil},
+		{"fixed buffers", false, func(h *hubpair.Broker) *leannet.Options {
+			return &leannet.Options{Plaintext: true, Dial: h.Dial}
+		}, &lean.Options{ReadBuffer: 512, WriteBuffer: 1024}},
 		{"TLS", false, func(h *hubpair.Broker) *leannet.Options {
 			return &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS()}
 		}, nil},
-		{"module", true, func(h *hubpair.Broker) *leannet.Options { return &leannet.Options{Plaintext: true, Dial: h.Dial} }, nil},
+		{"module", true, func(h *hubpair.Broker) *leannet.Options {
+			return &leannet.Options{Plaintext: true, Dial: h.Dial}
+		}, nil},
 		{"WebSocket without TLS", false, func(h *hubpair.Broker) *leannet.Options {
 			return &leannet.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.DialWS}
 		}, nil},

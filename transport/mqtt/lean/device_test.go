@@ -20,19 +20,21 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
 
-// A PUBACK that does not come is missed after AckTimeout: the message goes again on a new connection, with the same packet id and marked.
+// A PUBACK that does not come is missed after AckTimeout: the message goes again on a new
+// connection, with the same packet id and marked.
 func TestAMissingPubackIsNoticed(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubpair.New(t)
 		var lost time.Time
-		c, err := device.New(h.CredsWith(t, ""), lean.New(func(ctx context.Context) (lean.Conn, error) { return h.Dial(ctx, "", "") }, nil), &device.Options{
-			AckTimeout: 7 * time.Second,
-			OnStatus: func(s device.Status) {
-				if s.Reason == device.ConnectionLost {
-					lost = time.Now()
-				}
-			},
-		})
+		c, err := device.New(h.CredsWith(t, ""),
+			lean.New(func(ctx context.Context) (lean.Conn, error) { return h.Dial(ctx, "", "") }, nil), &device.Options{
+				AckTimeout: 7 * time.Second,
+				OnStatus: func(s device.Status) {
+					if s.Reason == device.ConnectionLost {
+						lost = time.Now()
+					}
+				},
+			})
 		require.NoError(t, err)
 		require.NoError(t, c.Open(t.Context()))
 		h.Inject(testbroker.Fault{Kind: testbroker.SwallowPuback})
@@ -77,7 +79,8 @@ type slowSerial struct{ net.Conn }
 
 func (s slowSerial) Read(p []byte) (int, error) { return s.Conn.Read(p[:1]) }
 
-// A board: fixed buffers, a serial line, cut again and again under load in both directions; nothing is lost and nothing grows.
+// A board: fixed buffers, a serial line, cut again and again under load in both directions; nothing
+// is lost and nothing grows.
 func TestABoardUnderCuts(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubpair.New(t)
@@ -90,21 +93,23 @@ func TestABoardUnderCuts(t *testing.T) {
 		}
 		var mu sync.Mutex
 		handled := map[string]bool{}
-		c, err := device.New(h.CredsWith(t, ""), lean.New(dial, &lean.Options{ReadBuffer: 512, WriteBuffer: 1024}), &device.Options{
-			Window: 16, MaxMessages: 16, AckTimeout: 5 * time.Second, StableTime: time.Millisecond,
-			OnMessage: func(_ context.Context, m *transport.Message) error {
-				mu.Lock()
-				defer mu.Unlock()
-				handled[m.ID] = true
-				return nil
-			},
-		})
+		c, err := device.New(h.CredsWith(t, ""), lean.New(dial, &lean.Options{ReadBuffer: 512, WriteBuffer: 1024}),
+			&device.Options{
+				Window: 16, MaxMessages: 16, AckTimeout: 5 * time.Second, StableTime: time.Millisecond,
+				OnMessage: func(_ context.Context, m *transport.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					handled[m.ID] = true
+					return nil
+				},
+			})
 		require.NoError(t, err)
 		require.NoError(t, c.Open(t.Context()))
 		const n = 2000
 		for i := range n {
 			if i%100 == 50 {
-				h.Inject(testbroker.Fault{Kind: []testbroker.FaultKind{testbroker.DropDuringPublish, testbroker.DropAfterPublish, testbroker.SwallowPuback}[i/100%3]})
+				h.Inject(testbroker.Fault{Kind: []testbroker.FaultKind{testbroker.DropDuringPublish, testbroker.DropAfterPublish,
+					testbroker.SwallowPuback}[i/100%3]})
 				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: strconv.Itoa(i), Body: make([]byte, 200)}))
 			}
 			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i), Body: make([]byte, i%3000)}, nil))
@@ -132,7 +137,9 @@ func TestTheWillIsForThoseWhoVanish(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubpair.New(t)
 		will := &transport.Message{ID: "last words", Body: []byte("gone")}
-		c, err := device.New(h.CredsWith(t, ""), lean.New(func(ctx context.Context) (lean.Conn, error) { return h.Dial(ctx, "", "") }, &lean.Options{Will: will}), nil)
+		c, err := device.New(h.CredsWith(t, ""), lean.New(func(ctx context.Context) (lean.Conn, error) {
+			return h.Dial(ctx, "", "")
+		}, &lean.Options{Will: will}), nil)
 		require.NoError(t, err)
 		require.NoError(t, c.Open(t.Context()))
 		h.Drop("")

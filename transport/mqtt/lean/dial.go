@@ -13,8 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
 )
 
-// Dial makes a session as transport.Transport says: token, connection, CONNECT. The Sink is not called before Run. The
-// package documentation lists the errors.
+// Dial makes a session as transport.Transport says: token, connection, CONNECT. The Sink is not
+// called before Run. The package documentation lists the errors.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -98,7 +98,8 @@ func isOfMQTT(err error) bool {
 // greeting encodes the CONNECT into the write buffer.
 func (t *Transport) greeting(creds *transport.Credentials, password string, topics *wire.Topics) ([]byte, error) {
 	if len(password) > wire.MaxField {
-		return nil, wire.Invalid("the token has " + strconv.Itoa(len(password)) + " bytes; a password of MQTT has 65535 at most")
+		return nil, wire.Invalid("the token has " + strconv.Itoa(len(password)) + " bytes; a password of MQTT has 65535 at " +
+			"most")
 	}
 	g := packet.Greeting{
 		ClientID: wire.ClientID(creds), UserName: wire.UserName(creds, t.opt.agent(), t.opt.ModelID), Password: password,
@@ -108,7 +109,8 @@ func (t *Transport) greeting(creds *transport.Credentials, password string, topi
 		g.Will = &packet.Will{Topic: wire.AppendBag([]byte(topics.Telemetry), w), Body: w.Body, QoS: 1}
 	}
 	if n := packet.ConnectSize(&g); t.opt.WriteBuffer > 0 && n > t.opt.WriteBuffer {
-		return nil, wire.Invalid("options: WriteBuffer is " + strconv.Itoa(t.opt.WriteBuffer) + "; CONNECT has " + strconv.Itoa(n) + " bytes here")
+		return nil, wire.Invalid("options: WriteBuffer is " + strconv.Itoa(t.opt.WriteBuffer) + "; CONNECT has " +
+			strconv.Itoa(n) + " bytes here")
 	}
 	connect, err := packet.AppendConnect(t.out[:0], &g)
 	if err != nil {
@@ -120,12 +122,14 @@ func (t *Transport) greeting(creds *transport.Credentials, password string, topi
 // lastWordsTime is how long the hub's reason is waited for when CONNECT could not be written.
 const lastWordsTime = 250 * time.Millisecond
 
-// handshake sends CONNECT and takes in the CONNACK. What came behind it stays in the read buffer. The error is a cause.
+// handshake sends CONNECT and takes in the CONNACK. What came behind it stays in the read buffer.
+// The error is a cause.
 func (s *session) handshake(connect []byte) error {
 	_, err := s.conn.Write(connect)
 	clear(connect) // the token
 	if err != nil {
-		// With TLS 1.3 a client certificate is refused after the handshake, and the write may fail before the alert was read.
+		// With TLS 1.3 a client certificate is refused after the handshake, and the write may fail before
+		// the alert was read.
 		_ = s.conn.SetReadDeadline(time.Now().Add(lastWordsTime))
 		if _, readErr := s.conn.Read(s.room(1)); readErr != nil && readErr != io.EOF && !wire.TimedOut(readErr) {
 			err = readErr

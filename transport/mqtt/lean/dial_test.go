@@ -31,13 +31,20 @@ func TestTheCONNECTSaysWhoWeAre(t *testing.T) {
 		alive  byte
 		user   string
 	}{
-		"defaults":           {Options{}, "", true, 0xC0, 60, `hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29`},
-		"module, no token":   {Options{}, "mod", false, 0x80, 60, `hub.example.test/dev-1/mod/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29`},
-		"clean, product":     {Options{CleanSession: true, ProductInfo: "Thermo/1"}, "", true, 0xC2, 60, `hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29%20Thermo%2F1`},
-		"model, keep-alive":  {Options{ModelID: "dtmi:a;1", KeepAlive: 200 * time.Second}, "", true, 0xC0, 200, `hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29&model-id=dtmi%3Aa%3B1`},
-		"will with QoS 1":    {Options{Will: will}, "", true, 0xCC, 60, `hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29`},
-		"in a fixed buffer":  {Options{Will: will, WriteBuffer: 512}, "", true, 0xCC, 60, `hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29`},
-		"will, fixed, clean": {Options{Will: will, WriteBuffer: 512, CleanSession: true}, "", true, 0xCE, 60, `hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29`},
+		"defaults": {Options{}, "", true, 0xC0, 60,
+			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29`},
+		"module, no token": {Options{}, "mod", false, 0x80, 60,
+			`hub.example.test/dev-1/mod/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29`},
+		"clean, product": {Options{CleanSession: true, ProductInfo: "Thermo/1"}, "", true, 0xC2, 60,
+			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29%20Thermo%2F1`},
+		"model, keep-alive": {Options{ModelID: "dtmi:a;1", KeepAlive: 200 * time.Second}, "", true, 0xC0, 200,
+			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29&model-id=dtmi%3Aa%3B1`},
+		"will with QoS 1": {Options{Will: will}, "", true, 0xCC, 60,
+			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29`},
+		"in a fixed buffer": {Options{Will: will, WriteBuffer: 512}, "", true, 0xCC, 60,
+			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29`},
+		"will, fixed, clean": {Options{Will: will, WriteBuffer: 512, CleanSession: true}, "", true, 0xCE, 60,
+			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20%28lean%29`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -81,7 +88,8 @@ func TestTheCONNECTSaysWhoWeAre(t *testing.T) {
 					require.Equal(t, token.Text.Reveal(), password)
 				}
 				require.Empty(t, rest)
-				require.NotContains(t, string(tr.out[:cap(tr.out)]), "SharedAccessSignature", "the token does not stay in the buffer")
+				require.NotContains(t, string(tr.out[:cap(tr.out)]), "SharedAccessSignature",
+					"the token does not stay in the buffer")
 				cancel()
 				require.Error(t, s.Run(ctx))
 			})
@@ -90,7 +98,8 @@ func TestTheCONNECTSaysWhoWeAre(t *testing.T) {
 }
 
 func TestCredentialsWithAFixedTokenDoNotExpire(t *testing.T) {
-	s := newSession(New(nil, nil), &transport.Config{}, transport.Token{Expires: time.Now(), Fixed: true}, wire.Topics{}, nil)
+	s := newSession(New(nil, nil), &transport.Config{}, transport.Token{Expires: time.Now(), Fixed: true}, wire.Topics{},
+		nil)
 	require.True(t, s.Info().Expires.IsZero())
 }
 
@@ -236,9 +245,10 @@ func TestAFailedDialSaysWhatItCan(t *testing.T) {
 		kind  transport.Kind
 		cause error
 	}{
-		"the radio is off":            {fails(errPulled), transport.Network, errPulled},
-		"no answer":                   {fails(timeoutError{errPulled}), transport.Timeout, errPulled},
-		"a kind of the board's":       {fails(&transport.Error{Kind: transport.Untrusted, Op: transport.OpSend, Err: errPulled}), transport.Untrusted, errPulled},
+		"the radio is off": {fails(errPulled), transport.Network, errPulled},
+		"no answer":        {fails(timeoutError{errPulled}), transport.Timeout, errPulled},
+		"a kind of the board's": {fails(&transport.Error{Kind: transport.Untrusted, Op: transport.OpSend,
+			Err: errPulled}), transport.Untrusted, errPulled},
 		"CONNECT is not taken":        {conn(&mute{last: io.EOF}), transport.Network, errPulled},
 		"CONNECT is not taken, why":   {conn(&mute{last: alert}), transport.Network, alert},
 		"CONNECT is not taken, dead":  {conn(&mute{last: timeoutError{alert}}), transport.Network, errPulled},
@@ -270,7 +280,8 @@ func TestWrongOptionsAndCredentialsAreInvalid(t *testing.T) {
 		"CONNECT has":                {WriteBuffer: 64},
 		"Will has a body of 65536":   {Will: long},
 		"Will: send: invalid":        {Will: &transport.Message{ID: "\xff"}},
-		"CONNECT cannot be sent":     {Will: &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("#", 22_000)}}}},
+		"CONNECT cannot be sent": {Will: &transport.Message{Properties: []transport.Property{{Name: "p",
+			Value: strings.Repeat("#", 22_000)}}}},
 	} {
 		tr := New(never, o)
 		for range 2 {
@@ -281,16 +292,19 @@ func TestWrongOptionsAndCredentialsAreInvalid(t *testing.T) {
 		}
 	}
 	for _, d := range []time.Duration{-time.Second, 900 * time.Millisecond, 65536 * time.Second} {
-		_, err := New(never, &Options{KeepAlive: d}).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+		_, err := New(never, &Options{KeepAlive: d}).Dial(t.Context(), &transport.Config{Creds: testCreds(t),
+			Sink: new(sink)})
 		require.ErrorContains(t, err, "; give whole seconds from 1s to 65535s", "%v", d)
 	}
 	_, err := New(nil, nil).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 	require.ErrorIs(t, err, transport.Invalid)
-	_, err = New(never, nil).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "https://x"}, Sink: new(sink)})
+	_, err = New(never, nil).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "https://x"},
+		Sink: new(sink)})
 	require.ErrorIs(t, err, transport.Invalid)
-	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: transport.Hide(strings.Repeat("x", 65536))}, nil
-	}}
+	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1",
+		Token: func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: transport.Hide(strings.Repeat("x", 65536))}, nil
+		}}
 	_, err = New(never, nil).Dial(t.Context(), &transport.Config{Creds: creds, Sink: new(sink)})
 	require.ErrorIs(t, err, transport.Invalid)
 	require.ErrorContains(t, err, "65536 bytes")

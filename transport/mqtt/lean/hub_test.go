@@ -44,7 +44,8 @@ func (p got) topic() string { return string(p.body[2 : 2+binary.BigEndian.Uint16
 // rest is what stands behind the topic of a PUBLISH: with QoS 1 its packet id, then the payload.
 func (p got) rest() string { return string(p.body[2+binary.BigEndian.Uint16(p.body):]) }
 
-// link is the scripted hub's end of a connection. It has no code of the codec's, so both ends cannot share a mistake.
+// link is the scripted hub's end of a connection. It has no code of the codec's, so both ends
+// cannot share a mistake.
 type link struct {
 	t testing.TB
 	net.Conn
@@ -229,7 +230,8 @@ type running struct {
 }
 
 // dialed dials while script plays the hub on another goroutine.
-func dialed(t testing.TB, tr *Transport, script func()) (transport.Session, *sink, context.Context, context.CancelFunc, error) {
+func dialed(t testing.TB, tr *Transport, script func()) (transport.Session, *sink, context.Context, context.CancelFunc,
+	error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -244,7 +246,8 @@ func dialed(t testing.TB, tr *Transport, script func()) (transport.Session, *sin
 	return s, k, withAfterFunc{ctx}, cancel, err
 }
 
-// withAfterFunc is a context like those of package device. (Dial gets one without, so both ways of afterEnd are walked.)
+// withAfterFunc is a context like those of package device. (Dial gets one without, so both ways of
+// afterEnd are walked.)
 type withAfterFunc struct{ context.Context }
 
 func (c withAfterFunc) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }

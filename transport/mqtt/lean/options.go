@@ -13,25 +13,34 @@ import (
 
 // Options are the settings of a Transport. The zero value and nil mean all defaults.
 type Options struct {
-	// KeepAlive is how often the hub is pinged, in whole seconds from 1 s to 65535 s. A hub closes the connection after a silence of 1.5 times this. 0: 60 s.
+	// KeepAlive is how often the hub is pinged, in whole seconds from 1 s to 65535 s. A hub closes the
+	// connection after a silence of 1.5 times this. 0: 60 s.
 	KeepAlive time.Duration
 	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
 	PingTimeout time.Duration
-	// ProductInfo is added to the name that the device gives itself to the hub (DeviceClientType). Empty: nothing.
+	// ProductInfo is added to the name that the device gives itself to the hub (DeviceClientType).
+	// Empty: nothing.
 	ProductInfo string
-	// ModelID is the Plug and Play model that the device says it follows, such as "dtmi:com:example:Thermostat;1". Empty: none.
+	// ModelID is the Plug and Play model that the device says it follows, such as
+	// "dtmi:com:example:Thermostat;1". Empty: none.
 	ModelID string
-	// Will is a message that the hub takes in when the device vanishes without a goodbye. It must not be changed afterwards. Nil: none.
+	// Will is a message that the hub takes in when the device vanishes without a goodbye. It must not
+	// be changed afterwards. Nil: none.
 	Will *transport.Message
-	// CleanSession asks for a session that is not persistent: what is sent while the device is away is lost.
+	// CleanSession asks for a session that is not persistent: what is sent while the device is away is
+	// lost.
 	CleanSession bool
-	// AtMostOnce sends telemetry with QoS 0: a message is done when it was handed to the network, and may be lost with the connection.
+	// AtMostOnce sends telemetry with QoS 0: a message is done when it was handed to the network, and
+	// may be lost with the connection.
 	AtMostOnce bool
-	// ReadBuffer and WriteBuffer are the sizes of buffers that are allocated once, by New, and do not grow: 64 bytes at least; what boards need. CONNECT with its token must fit into
-	// the write buffer, some 600 bytes, and so must a message without its body. A message from the hub that does not fit into the read buffer is skipped and
-	// not acknowledged. 0: buffers that grow with use, the first up to 1 MB for a message from the hub, the second up to 16 KB.
+	// ReadBuffer and WriteBuffer are the sizes of buffers that are allocated once, by New, and do not
+	// grow: 64 bytes at least; what boards need. CONNECT with its token must fit into the write
+	// buffer, some 600 bytes, and so must a message without its body. A message from the hub that does
+	// not fit into the read buffer is skipped and not acknowledged. 0: buffers that grow with use, the
+	// first up to 1 MB for a message from the hub, the second up to 16 KB.
 	ReadBuffer, WriteBuffer int
-	// Calls says whether the twin and direct methods are carried: TwinAndMethods or NoCalls. Nil: TwinAndMethods, but NoCalls in programs built by TinyGo.
+	// Calls says whether the twin and direct methods are carried: TwinAndMethods or NoCalls. Nil:
+	// TwinAndMethods, but NoCalls in programs built by TinyGo.
 	Calls *Calls
 }
 
@@ -43,7 +52,8 @@ const (
 	leastBuffer  = 64
 )
 
-// resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first wrong field.
+// resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first
+// wrong field.
 func (o *Options) resolve() (Options, error) {
 	var r Options
 	if o != nil {
@@ -67,7 +77,8 @@ func (o *Options) resolve() (Options, error) {
 	case r.PingTimeout < 0:
 		return r, wire.Invalid("options: PingTimeout is negative; give a positive duration, or 0 for 20s")
 	case r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:"):
-		return r, wire.Invalid("options: ModelID " + ascii.Quote(r.ModelID) + " is no model; give one such as \"dtmi:com:example:Thermostat;1\"")
+		return r, wire.Invalid("options: ModelID " + ascii.Quote(r.ModelID) + " is no model; give one such as " +
+			"\"dtmi:com:example:Thermostat;1\"")
 	case len(r.ProductInfo) > wire.MaxInfo:
 		return r, tooLong("ProductInfo", len(r.ProductInfo))
 	case len(r.ModelID) > wire.MaxInfo:
@@ -89,11 +100,13 @@ func (o *Options) resolve() (Options, error) {
 }
 
 func tooLong(field string, n int) error {
-	return wire.Invalid("options: " + field + " has " + strconv.Itoa(n) + " bytes; give " + strconv.Itoa(wire.MaxInfo) + " at most")
+	return wire.Invalid("options: " + field + " has " + strconv.Itoa(n) + " bytes; give " + strconv.Itoa(wire.MaxInfo) +
+		" at most")
 }
 
 func tooSmall(field string, n int) error {
-	return wire.Invalid("options: " + field + " is " + strconv.Itoa(n) + "; give 64 bytes at least, or 0 for a buffer that grows")
+	return wire.Invalid("options: " + field + " is " + strconv.Itoa(n) + "; give 64 bytes at least, or 0 for a buffer " +
+		"that grows")
 }
 
 // silence is how long nothing may come from the hub.

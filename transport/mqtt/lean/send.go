@@ -12,7 +12,8 @@ import (
 const (
 	// fullWrite is how much is put together before it is written, when the buffer may grow.
 	fullWrite = 16 << 10
-	// slowWrite is how long writing takes, from the start of a Send or Do or from the last sign of life, when a write that ends is one: what blocked got on.
+	// slowWrite is how long writing takes, from the start of a Send or Do or from the last sign of
+	// life, when a write that ends is one: what blocked got on.
 	slowWrite = time.Second
 )
 
@@ -105,7 +106,8 @@ func (s *session) publish(it *transport.Item, o *packet.Outgoing) bool {
 	return true
 }
 
-// writeLimit is how much is put together, and the most that is written at a time, so that a slow link is told from a dead one.
+// writeLimit is how much is put together, and the most that is written at a time, so that a slow
+// link is told from a dead one.
 func (s *session) writeLimit() int {
 	if n := s.t.opt.WriteBuffer; n > 0 {
 		return n
@@ -113,7 +115,8 @@ func (s *session) writeLimit() int {
 	return fullWrite
 }
 
-// flush writes what waits, and tells of the messages that are done by it. It returns false when the connection is gone.
+// flush writes what waits, and tells of the messages that are done by it. It returns false when the
+// connection is gone.
 func (s *session) flush() bool {
 	t := s.t
 	ok := s.write(t.out)

@@ -14,9 +14,10 @@ import (
 
 // A session is one connection.
 //
-// Run's goroutine reads and never writes, so it always notices death; by closing the connection it frees a writer that is stuck. Send and Do write on their caller's
-// goroutine, under the write side's token; who takes leave keeps the token, so nothing is written, and no message touched, afterwards.
-// The Sink may be called with the token: nothing that a Sink waits for could need it.
+// Run's goroutine reads and never writes, so it always notices death; by closing the connection it
+// frees a writer that is stuck. Send and Do write on their caller's goroutine, under the write
+// side's token; who takes leave keeps the token, so nothing is written, and no message touched,
+// afterwards. The Sink may be called with the token: nothing that a Sink waits for could need it.
 type session struct {
 	t      *Transport
 	conn   Conn
@@ -69,7 +70,8 @@ func newSession(t *Transport, cfg *transport.Config, token transport.Token, topi
 // Info tells the size limit, the pings wanted and the token's expiry.
 func (s *session) Info() transport.Info { return s.info }
 
-// Progress implements transport.Progressor: what the connection says, if it can tell, or else when a slow write last got on. It is called as Send and Do are.
+// Progress implements transport.Progressor: what the connection says, if it can tell, or else when
+// a slow write last got on. It is called as Send and Do are.
 func (s *session) Progress() time.Time {
 	if p, ok := s.conn.(transport.Progressor); ok {
 		return p.Progress()
@@ -100,13 +102,16 @@ func (s *session) Run(ctx context.Context) error {
 const (
 	// goodbyeLimit is when a goodbye is cut off.
 	goodbyeLimit = 600 * time.Millisecond
-	// maxIncoming caps a packet's remaining length. A hub sends nothing larger than a method's or a twin's JSON.
+	// maxIncoming caps a packet's remaining length. A hub sends nothing larger than a method's or a
+	// twin's JSON.
 	maxIncoming = 1 << 20
-	// firstRead and fullRead are the sizes between which the read buffer grows when much comes at a time.
+	// firstRead and fullRead are the sizes between which the read buffer grows when much comes at a
+	// time.
 	firstRead, fullRead = 256, 8 << 10
 )
 
-// goodbye sends DISCONNECT and closes. It is called when Run's context ends, on a goroutine of its own.
+// goodbye sends DISCONNECT and closes. It is called when Run's context ends, on a goroutine of its
+// own.
 func (s *session) goodbye() {
 	fired := make(chan struct{})
 	limit := time.AfterFunc(goodbyeLimit, func() { // frees a write that is stuck
@@ -178,7 +183,8 @@ func (s *session) read() error {
 	}
 }
 
-// getsOn reports whether the connection still gets on with what stands before a ping, and has the reader wait then.
+// getsOn reports whether the connection still gets on with what stands before a ping, and has the
+// reader wait then.
 func (s *session) getsOn() bool {
 	p, ok := s.conn.(transport.Progressor)
 	if !ok {
@@ -193,7 +199,8 @@ func (s *session) getsOn() bool {
 	return true
 }
 
-// packets handles the whole packets in the read buffer and moves what is left to its front. It returns how many bytes of the packet there are known to be missing.
+// packets handles the whole packets in the read buffer and moves what is left to its front. It
+// returns how many bytes of the packet there are known to be missing.
 func (s *session) packets() (want int, err error) {
 	in := s.t.in[:s.unread]
 	for want = 1; len(in) > 0; {
@@ -205,7 +212,8 @@ func (s *session) packets() (want int, err error) {
 			break
 		}
 		if most := bodyLimit(h.Type); h.Body > most {
-			return 0, wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " + strconv.Itoa(h.Body) + " bytes")
+			return 0, wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
+				strconv.Itoa(h.Body) + " bytes")
 		}
 		size := h.Size + h.Body
 		if size > len(in) {
@@ -242,7 +250,8 @@ func bodyLimit(t packet.Type) int {
 // maxCodes is the most return codes in a SUBACK that are read at all.
 const maxCodes = 5
 
-// handle takes one packet in. Some hubs say DISCONNECT before they close, though 3.1.1 has it from clients only.
+// handle takes one packet in. Some hubs say DISCONNECT before they close, though 3.1.1 has it from
+// clients only.
 func (s *session) handle(h packet.Header, body []byte) error {
 	switch h.Type {
 	case packet.Puback:
@@ -297,7 +306,8 @@ func (s *session) suback(id uint16, codes []byte) error {
 	var reply transport.Reply
 	for i, code := range codes {
 		if !wire.Granted(code) {
-			reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: filters[i].Topic, Code: code})
+			reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: filters[i].Topic,
+				Code: code})
 			break
 		}
 	}

@@ -145,7 +145,8 @@ func TestCommandsAreDecodedAndSettled(t *testing.T) {
 		r, l := start(t, h, New(h.dial, nil))
 		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
 		sub := l.expect(0x82)
-		require.Equal(t, "\xf0\x01\x00\x24devices/dev-1/messages/devicebound/#\x01", string(sub.body), "ids from 61441 on are the session's own")
+		require.Equal(t, "\xf0\x01\x00\x24devices/dev-1/messages/devicebound/#\x01", string(sub.body),
+			"ids from 61441 on are the session's own")
 		l.send(0x90, 3, sub.body[0], sub.body[1], 1)
 		l.send(publishBytes("devices/dev-1/messages/devicebound/%24.mid=one&a=1", 300, "first")...)
 		l.send(publishBytes("devices/dev-1/messages/devicebound/%24.mid=two", 0, "QoS 0")...)
@@ -158,7 +159,8 @@ func TestCommandsAreDecodedAndSettled(t *testing.T) {
 		require.Len(t, r.sink.replies, 1)
 		require.NoError(t, r.sink.replies[0].Err)
 		require.Len(t, r.sink.messages, 3)
-		require.Equal(t, transport.Message{ID: "one", Body: []byte("first"), Properties: []transport.Property{{Name: "a", Value: "1"}}}, r.sink.messages[0])
+		require.Equal(t, transport.Message{ID: "one", Body: []byte("first"),
+			Properties: []transport.Property{{Name: "a", Value: "1"}}}, r.sink.messages[0])
 		require.Equal(t, [][]byte{{1, 44}, nil, {1, 45}}, r.sink.refs)
 		require.Equal(t, []bool{false, false, true}, r.sink.again)
 
@@ -173,7 +175,8 @@ func TestCommandsAreDecodedAndSettled(t *testing.T) {
 }
 
 func TestARefusedSubscriptionIsNoticed(t *testing.T) {
-	for code, kind := range map[byte]transport.Kind{0x80: transport.Unavailable, 3: transport.Protocol, 0x87: transport.Protocol, 0xff: transport.Protocol} {
+	for code, kind := range map[byte]transport.Kind{0x80: transport.Unavailable, 3: transport.Protocol,
+		0x87: transport.Protocol, 0xff: transport.Protocol} {
 		bubble(t, func(t *testing.T) {
 			h := newHub(t)
 			r, l := start(t, h, New(h.dial, nil))
@@ -471,7 +474,8 @@ func TestTheStreamDoesNotDependOnTheBuffer(t *testing.T) {
 		items = append(items, transport.Item{Tag: uint16(i), Again: rnd.IntN(3) == 0, Msg: m})
 	}
 	var want []byte
-	for _, o := range []*Options{nil, {WriteBuffer: 600}, {WriteBuffer: 601}, {WriteBuffer: 777}, {WriteBuffer: 4096}, {WriteBuffer: 65536}} {
+	for _, o := range []*Options{nil, {WriteBuffer: 600}, {WriteBuffer: 601}, {WriteBuffer: 777}, {WriteBuffer: 4096},
+		{WriteBuffer: 65536}} {
 		c := &recorder{}
 		s := newSession(New(nil, o), &transport.Config{Sink: new(sink)}, transport.Token{}, wire.NewTopics(testCreds(t)), c)
 		if o == nil {
@@ -545,9 +549,12 @@ func TestWhatDoesNotFitFailsAlone(t *testing.T) {
 			middle := &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("x", 1000)}}}
 			r.Send([]transport.Item{
 				{Tag: 1, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}},
-				{Tag: 2, Msg: &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("#", 22_000)}}}}, // 66,000 encoded
+				// 66,000 encoded
+				{Tag: 2, Msg: &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("#",
+					22_000)}}}},
 				{Tag: 3, Msg: middle},
-				{Tag: 4, Msg: &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("x", 60_000)}}}},
+				{Tag: 4, Msg: &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("x",
+					60_000)}}}},
 				{Tag: 5, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize)}},
 			})
 			large := []uint16{1, 2}

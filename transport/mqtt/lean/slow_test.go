@@ -78,7 +78,8 @@ func (c breaking) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// With QoS 0 what the network took is done, though a later write of the batch fails: it is not sent again.
+// With QoS 0 what the network took is done, though a later write of the batch fails: it is not sent
+// again.
 func TestAtMostOnceOfABatchThatBreaks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

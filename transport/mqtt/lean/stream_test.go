@@ -38,13 +38,16 @@ func (p *pieces) Close() error                    { return nil }
 // play feeds a stream to a session and tells what it reported and why it ended.
 func play(t testing.TB, stream []byte, size int, o *Options) (*sink, string) {
 	k := new(sink)
-	s := newSession(New(func(context.Context) (Conn, error) { return nil, errPulled }, o), &transport.Config{Sink: k}, transport.Token{}, wire.NewTopics(testCreds(t)), &pieces{stream, size})
+	s := newSession(New(func(context.Context) (Conn, error) {
+		return nil, errPulled
+	}, o), &transport.Config{Sink: k}, transport.Token{}, wire.NewTopics(testCreds(t)), &pieces{stream, size})
 	s.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
 	err := s.Run(context.Background())
 	return k, err.Error()
 }
 
-// No stream makes the reader panic, and how it is cut into pieces makes no difference; nor do fixed buffers, as long as everything fits.
+// No stream makes the reader panic, and how it is cut into pieces makes no difference; nor do fixed
+// buffers, as long as everything fits.
 func FuzzStream(f *testing.F) {
 	mine := "devices/dev-1/messages/devicebound/"
 	f.Add([]byte{0x40, 2, 0, 1, 0x90, 3, 0xf0, 1, 1, 0xD0, 0}, 3)
@@ -70,7 +73,8 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// echo answers each PUBLISH with its PUBACK, without allocating; n writes of any size come to an end. It is the network and the hub in one.
+// echo answers each PUBLISH with its PUBACK, without allocating; n writes of any size come to an
+// end. It is the network and the hub in one.
 type echo struct {
 	acks chan []byte // capacity 1 each; two buffers go round
 	free chan []byte
@@ -153,7 +157,8 @@ func TestASessionAllocatesNothingPerMessage(t *testing.T) {
 		ran := make(chan error)
 		go func() { ran <- s.Run(ctx) }()
 		batch := make([]transport.Item, 8)
-		m := &transport.Message{ID: "m-1", ContentType: "text/plain", Created: time.Unix(1, 0), Properties: []transport.Property{{Name: "a b", Value: "c/d"}}, Body: make([]byte, 60)}
+		m := &transport.Message{ID: "m-1", ContentType: "text/plain", Created: time.Unix(1, 0),
+			Properties: []transport.Property{{Name: "a b", Value: "c/d"}}, Body: make([]byte, 60)}
 		ping := &transport.Request{Op: transport.OpPing}
 		settle := &transport.Request{Op: transport.OpSettle, Ref: []byte{1, 2}}
 		cycle := func() {

@@ -78,7 +78,8 @@ func ExampleStatusError() {
 	sign, _ := transport.SharedKey("a2V5")
 	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "thermometer", Sign: sign}
 
-	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(&mqttws.Options{Path: "/elsewhere"}), Plaintext: true, Dial: hub.DialWS})
+	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(&mqttws.Options{Path: "/elsewhere"}), Plaintext: true,
+		Dial: hub.DialWS})
 	_, err = t.Dial(context.Background(), &transport.Config{Creds: creds})
 	if refusal, ok := errors.AsType[*mqttws.StatusError](err); ok {
 		fmt.Println("code", refusal.Code, "not found:", errors.Is(err, transport.NotFound))

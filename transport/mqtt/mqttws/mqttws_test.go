@@ -100,9 +100,10 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 }
 
 func creds() *transport.Credentials {
-	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Token: func(context.Context) (transport.Token, error) {
-		return transport.Token{Text: transport.Hide("secret")}, nil
-	}}
+	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1",
+		Token: func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: transport.Hide("secret")}, nil
+		}}
 }
 
 func dial(ctx context.Context, o *mqtt.Options) (transport.Session, *sink, error) {
@@ -182,12 +183,14 @@ func TestTheRequestIsWhatTheHubWants(t *testing.T) {
 	}
 }
 
-// A tls.Config that net/http has used, and has written HTTP/2 into, does not make a server that speaks it take the request for HTTP/2.
+// A tls.Config that net/http has used, and has written HTTP/2 into, does not make a server that
+// speaks it take the request for HTTP/2.
 func TestASharedTLSConfig(t *testing.T) {
 	h := hubpair.New(t)
 	shared := h.ClientTLS()
 	shared.NextProtos = []string{"h2", "http/1.1"}
-	c, err := device.New(h.CredsWith(t, ""), mqtt.New(&mqtt.Options{Tunnel: New(nil), Dial: h.DialWSPort, TLS: shared}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+	c, err := device.New(h.CredsWith(t, ""), mqtt.New(&mqtt.Options{Tunnel: New(nil), Dial: h.DialWSPort, TLS: shared}),
+		&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	require.NoError(t, err)
 	require.NoError(t, c.Open(t.Context()))
 	require.NoError(t, c.Close())
@@ -199,7 +202,8 @@ func TestPorts(t *testing.T) {
 }
 
 func TestWrongOptionsAreInvalid(t *testing.T) {
-	for _, o := range []Options{{Path: "mqtt"}, {Path: "/a#b"}, {Path: "/a b"}, {Path: "/%zz"}, {Path: "/\n"}, {Header: http.Header{"sec-websocket-key": {"x"}}}} {
+	for _, o := range []Options{{Path: "mqtt"}, {Path: "/a#b"}, {Path: "/a b"}, {Path: "/%zz"}, {Path: "/\n"},
+		{Header: http.Header{"sec-websocket-key": {"x"}}}} {
 		bounded.Test(t, func(t *testing.T) {
 			h := newHub(t)
 			_, _, err := dial(t.Context(), h.options(&o))
@@ -214,9 +218,12 @@ func TestWrongOptionsAreInvalid(t *testing.T) {
 func TestRefusedUpgradesAreToldApart(t *testing.T) {
 	want := map[int]transport.Kind{
 		101: transport.Protocol, 200: transport.Protocol, 301: transport.Protocol, 302: transport.Protocol,
-		400: transport.Protocol, 401: transport.Unauthorized, 402: transport.Forbidden, 403: transport.Forbidden, 404: transport.NotFound, 405: transport.Protocol,
-		406: transport.Protocol, 407: transport.Unauthorized, 408: transport.Timeout, 410: transport.NotFound, 426: transport.Unsupported, 429: transport.Throttled,
-		451: transport.Forbidden, 418: transport.Unknown, 500: transport.Unavailable, 501: transport.Unsupported, 502: transport.Unavailable, 503: transport.Unavailable,
+		400: transport.Protocol, 401: transport.Unauthorized, 402: transport.Forbidden, 403: transport.Forbidden,
+		404: transport.NotFound, 405: transport.Protocol,
+		406: transport.Protocol, 407: transport.Unauthorized, 408: transport.Timeout, 410: transport.NotFound,
+		426: transport.Unsupported, 429: transport.Throttled,
+		451: transport.Forbidden, 418: transport.Unknown, 500: transport.Unavailable, 501: transport.Unsupported,
+		502: transport.Unavailable, 503: transport.Unavailable,
 		504: transport.Unavailable, 505: transport.Unsupported, 511: transport.Unavailable, 599: transport.Unavailable,
 	}
 	for status, kind := range want {
@@ -226,7 +233,8 @@ func TestRefusedUpgradesAreToldApart(t *testing.T) {
 				c := h.accept()
 				w, err := readRequest(c)
 				require.NoError(t, err)
-				fmt.Fprintf(w.Conn, "HTTP/1.1 %d Whatever\r\nLocation: https://elsewhere/\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nbody", status)
+				fmt.Fprintf(w.Conn, "HTTP/1.1 %d Whatever\r\nLocation: https://elsewhere/\r\nRetry-After: 7\r\nContent-Length: "+
+					"4\r\n\r\nbody", status)
 				_, _ = io.Copy(io.Discard, c)
 			}()
 			_, _, err := dial(t.Context(), h.options(nil))
@@ -242,7 +250,8 @@ func TestRefusedUpgradesAreToldApart(t *testing.T) {
 			refused, ok := errors.AsType[*StatusError](err)
 			require.True(t, ok)
 			require.Equal(t, status, refused.Code)
-			require.Equal(t, kind == transport.Throttled || kind == transport.Unavailable || kind == transport.Timeout, errfilter.Retryable(err))
+			require.Equal(t, kind == transport.Throttled || kind == transport.Unavailable || kind == transport.Timeout,
+				errfilter.Retryable(err))
 			require.NotContains(t, err.Error(), "Whatever")
 		})
 	}
@@ -255,11 +264,17 @@ func TestPeersThatDoNotSpeakMQTTOverWebSocket(t *testing.T) {
 		kind   transport.Kind
 		text   string
 	}{
-		"no HTTP":             {func(w *server) { _, _ = io.WriteString(w.Conn, "220 mail\r\n\r\n") }, transport.Protocol, "WebSocket handshake"},
-		"MQTT":                {func(w *server) { _, _ = w.Conn.Write([]byte{0x20, 2, 0, 0, '\r', '\n', '\r', '\n'}) }, transport.Protocol, "WebSocket handshake"},
-		"an endless answer":   {func(w *server) { endless(w.Conn) }, transport.Protocol, "too long"},
-		"no subprotocol":      {func(w *server) { _ = w.upgrade("") }, transport.Protocol, "did not agree to MQTT"},
-		"another subprotocol": {func(w *server) { _ = w.upgrade("Sec-WebSocket-Protocol: amqp\r\n") }, transport.Protocol, "did not agree to MQTT"},
+		"no HTTP": {func(w *server) {
+			_, _ = io.WriteString(w.Conn, "220 mail\r\n\r\n")
+		}, transport.Protocol, "WebSocket handshake"},
+		"MQTT": {func(w *server) {
+			_, _ = w.Conn.Write([]byte{0x20, 2, 0, 0, '\r', '\n', '\r', '\n'})
+		}, transport.Protocol, "WebSocket handshake"},
+		"an endless answer": {func(w *server) { endless(w.Conn) }, transport.Protocol, "too long"},
+		"no subprotocol":    {func(w *server) { _ = w.upgrade("") }, transport.Protocol, "did not agree to MQTT"},
+		"another subprotocol": {func(w *server) {
+			_ = w.upgrade("Sec-WebSocket-Protocol: amqp\r\n")
+		}, transport.Protocol, "did not agree to MQTT"},
 		"a wrong key": {func(w *server) {
 			w.request.Header.Set("Sec-WebSocket-Key", "x")
 			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
@@ -276,10 +291,18 @@ func TestPeersThatDoNotSpeakMQTTOverWebSocket(t *testing.T) {
 			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
 			_ = w.writeFrame(opClose, true, []byte("\x03\xE9moving"))
 		}, transport.Network, `with code 1001: "moving"`},
-		"hung up":                   {func(w *server) { _ = w.Conn.Close() }, transport.Network, "WebSocket handshake: EOF"},
-		"reset":                     {func(w *server) { w.Conn.(*memconn.Conn).Reset() }, transport.Network, "connection reset"},
-		"hung up within the answer": {func(w *server) { _, _ = io.WriteString(w.Conn, "HTTP/1.1 101 Swi"); _ = w.Conn.Close() }, transport.Network, "EOF"},
-		"hung up after the upgrade": {func(w *server) { _ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n"); _ = w.Conn.Close() }, transport.Network, "the hub closed the connection"},
+		"hung up": {func(w *server) { _ = w.Conn.Close() }, transport.Network, "WebSocket handshake: EOF"},
+		"reset": {func(w *server) {
+			w.Conn.(*memconn.Conn).Reset()
+		}, transport.Network, "connection reset"},
+		"hung up within the answer": {func(w *server) {
+			_, _ = io.WriteString(w.Conn, "HTTP/1.1 101 Swi")
+			_ = w.Conn.Close()
+		}, transport.Network, "EOF"},
+		"hung up after the upgrade": {func(w *server) {
+			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
+			_ = w.Conn.Close()
+		}, transport.Network, "the hub closed the connection"},
 		"hung up within a frame": {func(w *server) {
 			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
 			_, _ = w.Conn.Write([]byte{0x82, 4, 0x20})

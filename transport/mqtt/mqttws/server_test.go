@@ -1,6 +1,7 @@
 package mqttws
 
-// The server's side of WebSocket, RFC 6455. It shares no code with the library that the client uses, so that both cannot share a mistake.
+// The server's side of WebSocket, RFC 6455. It shares no code with the library that the client
+// uses, so that both cannot share a mistake.
 
 import (
 	"bufio"
@@ -32,7 +33,8 @@ type frame struct {
 	payload []byte
 }
 
-// server is a connection after the upgrade. As a net.Conn it carries the bytes in binary frames; Read and nextFrame are called by one goroutine.
+// server is a connection after the upgrade. As a net.Conn it carries the bytes in binary frames;
+// Read and nextFrame are called by one goroutine.
 type server struct {
 	net.Conn
 	request *http.Request
@@ -51,7 +53,8 @@ func readRequest(c net.Conn) (*server, error) {
 	return w, err
 }
 
-// accept answers the request of a new connection with the upgrade to the sub-protocol that was asked for.
+// accept answers the request of a new connection with the upgrade to the sub-protocol that was
+// asked for.
 func accept(c net.Conn) (*server, error) {
 	w, err := readRequest(c)
 	if err != nil {
@@ -59,7 +62,9 @@ func accept(c net.Conn) (*server, error) {
 	}
 	h := w.request.Header
 	switch {
-	case w.request.Method != http.MethodGet, !strings.EqualFold(h.Get("Upgrade"), "websocket"), !strings.EqualFold(h.Get("Connection"), "Upgrade"),
+	case w.request.Method != http.MethodGet, !strings.EqualFold(h.Get("Upgrade"), "websocket"),
+		!strings.EqualFold(h.Get("Connection"),
+			"Upgrade"),
 		h.Get("Sec-WebSocket-Version") != "13":
 		return nil, fmt.Errorf("not an upgrade: %v", w.request)
 	}
@@ -69,7 +74,8 @@ func accept(c net.Conn) (*server, error) {
 // upgrade answers the request with 101 and further header lines.
 func (c *server) upgrade(header string) error {
 	sum := sha1.Sum([]byte(c.request.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
-	_, err := io.WriteString(c.Conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "+
+	_, err := io.WriteString(c.Conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: "+
+		"Upgrade\r\nSec-WebSocket-Accept: "+
 		base64.StdEncoding.EncodeToString(sum[:])+"\r\n"+header+"\r\n")
 	return err
 }
@@ -112,7 +118,8 @@ func (c *server) nextFrame() (frame, error) {
 	return f, err
 }
 
-// Read takes the bytes out of binary frames. The client's pongs go to pongs, its Close frame is io.EOF.
+// Read takes the bytes out of binary frames. The client's pongs go to pongs, its Close frame is
+// io.EOF.
 func (c *server) Read(p []byte) (int, error) {
 	for len(c.rest) == 0 {
 		f, err := c.nextFrame()

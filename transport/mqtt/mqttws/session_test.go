@@ -71,7 +71,8 @@ func TestAFrameRightBehindTheUpgradeIsRead(t *testing.T) {
 		go func() {
 			w, err := readRequest(b)
 			require.NoError(t, err)
-			require.NoError(t, w.upgrade("Sec-WebSocket-Protocol: MQTT\r\n\r\n\x82\x03abc\x82\x01d")) // one line end too many, which is cut below
+			// one line end too many, which is cut below
+			require.NoError(t, w.upgrade("Sec-WebSocket-Protocol: MQTT\r\n\r\n\x82\x03abc\x82\x01d"))
 		}()
 		b.SetBuffer(0)
 		c, err := New(nil).Open(t.Context(), &cutter{Conn: a}, mqtt.Peer{Host: "h"})
@@ -157,7 +158,8 @@ func TestPingsAreAnsweredOnAnIdleConnection(t *testing.T) {
 	})
 }
 
-// The answer to a ping must not be written by who reads: the peer may be waiting for us to read before it reads itself.
+// The answer to a ping must not be written by who reads: the peer may be waiting for us to read
+// before it reads itself.
 func TestPingsDoNotStopReading(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
@@ -186,18 +188,37 @@ func TestL8_AnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 		text string
 		most time.Duration
 	}{
-		"a close frame":          {func(_ *hub, _ *running, w *server) { _ = w.writeFrame(opClose, true, []byte("\x03\xE9going")) }, transport.Network, `the hub closed the WebSocket with code 1001: "going"`, 0},
-		"a close frame, no code": {func(_ *hub, _ *running, w *server) { _ = w.writeFrame(opClose, true, nil) }, transport.Network, "code 1005", 0},
-		"the end of the stream":  {func(_ *hub, _ *running, w *server) { _ = w.Conn.Close() }, transport.Network, "the hub closed the connection", 0},
-		"a reset":                {func(_ *hub, _ *running, w *server) { w.Conn.(*memconn.Conn).Reset() }, transport.Network, "connection reset", 0},
-		"half a frame":           {func(_ *hub, _ *running, w *server) { _, _ = w.Conn.Write([]byte{0x82, 9, 0x30}); _ = w.Conn.Close() }, transport.Network, "the hub closed", 0},
-		"text":                   {func(_ *hub, _ *running, w *server) { _ = w.writeFrame(opText, true, []byte("hello")) }, transport.Network, "text", 0},
-		"a reserved bit":         {func(_ *hub, _ *running, w *server) { _, _ = w.Conn.Write([]byte{0xC2, 1, 0}) }, transport.Network, "RSV", 0},
+		"a close frame": {func(_ *hub, _ *running, w *server) {
+			_ = w.writeFrame(opClose, true, []byte("\x03\xE9going"))
+		}, transport.Network, `the hub closed the WebSocket with code 1001: "going"`, 0},
+		"a close frame, no code": {func(_ *hub, _ *running, w *server) {
+			_ = w.writeFrame(opClose, true, nil)
+		}, transport.Network, "code 1005", 0},
+		"the end of the stream": {func(_ *hub, _ *running, w *server) {
+			_ = w.Conn.Close()
+		}, transport.Network, "the hub closed the connection", 0},
+		"a reset": {func(_ *hub, _ *running, w *server) {
+			w.Conn.(*memconn.Conn).Reset()
+		}, transport.Network, "connection reset", 0},
+		"half a frame": {func(_ *hub, _ *running, w *server) {
+			_, _ = w.Conn.Write([]byte{0x82, 9, 0x30})
+			_ = w.Conn.Close()
+		}, transport.Network, "the hub closed", 0},
+		"text": {func(_ *hub, _ *running, w *server) {
+			_ = w.writeFrame(opText, true, []byte("hello"))
+		}, transport.Network, "text", 0},
+		"a reserved bit": {func(_ *hub, _ *running, w *server) {
+			_, _ = w.Conn.Write([]byte{0xC2, 1, 0})
+		}, transport.Network, "RSV", 0},
 		"a huge frame of nothing": {func(_ *hub, _ *running, w *server) {
 			_, _ = w.Conn.Write([]byte{0x82, 127, 0x7f, 255, 255, 255, 255, 255, 255, 255, 0x31, 255, 255, 255, 0x7f})
 		}, transport.Network, "packet of type 3", 0},
-		"silence":             {func(*hub, *running, *server) {}, transport.Timeout, "did not answer a ping", 90 * time.Second},
-		"a peer that is full": {func(h *hub, r *running, _ *server) { h.net.Last().SetBuffer(1); r.send("stuck") }, transport.Timeout, "takes no data", 10 * time.Second},
+		"silence": {func(*hub, *running, *server) {}, transport.Timeout, "did not answer a ping",
+			90 * time.Second},
+		"a peer that is full": {func(h *hub, r *running, _ *server) {
+			h.net.Last().SetBuffer(1)
+			r.send("stuck")
+		}, transport.Timeout, "takes no data", 10 * time.Second},
 		"a peer that is full, and a close frame": {func(h *hub, _ *running, w *server) {
 			h.net.Last().SetBuffer(1)
 			_ = w.writeFrame(opClose, true, nil)

@@ -35,7 +35,8 @@ func (u *uart) start() {
 	register(u.base + uartControl).Set(0x301)
 }
 
-// Read takes what is in the FIFO. That is enough in the emulator, whose line waits for the reader; on a real board an interrupt has to fill a ring (see board.Port).
+// Read takes what is in the FIFO. That is enough in the emulator, whose line waits for the reader;
+// on a real board an interrupt has to fill a ring (see board.Port).
 func (u *uart) Read(p []byte) int {
 	flags, data := register(u.base+uartFlags), register(u.base+uartData)
 	n := 0
@@ -57,8 +58,9 @@ func (u *uart) Write(p []byte) int {
 	return n
 }
 
-// Pause lets a millisecond pass. TinyGo's clock for this emulated chip does not run by itself, sleeping moves it on at once; so the chip's own timer makes it true. On real
-// chips it is time.Sleep alone.
+// Pause lets a millisecond pass. TinyGo's clock for this emulated chip does not run by itself,
+// sleeping moves it on at once; so the chip's own timer makes it true. On real chips it is
+// time.Sleep alone.
 func (u *uart) Pause() {
 	control := register(0xE000_E010) // SysTick
 	register(0xE000_E014).Set(ticksPerMillisecond)
@@ -73,7 +75,8 @@ func (u *uart) Pause() {
 // ticksPerMillisecond is for the 12 MHz that the chip starts with.
 const ticksPerMillisecond = 12_000
 
-// deepSleep stops the chip for d. Waking is a reset: what was in RAM is gone, as it is on most chips. This one has no wake-up timer in the emulator, so it waits and resets itself.
+// deepSleep stops the chip for d. Waking is a reset: what was in RAM is gone, as it is on most
+// chips. This one has no wake-up timer in the emulator, so it waits and resets itself.
 func deepSleep(d time.Duration) {
 	for ; d > 0; d -= time.Millisecond {
 		dog.feed()
@@ -94,7 +97,8 @@ const (
 	dogControl = 0x08
 	dogClear   = 0x0c
 
-	// dogTicks is what the watchdog counts down from, twice before it resets: 2 x 40 s at the 12 MHz that the chip starts with.
+	// dogTicks is what the watchdog counts down from, twice before it resets: 2 x 40 s at the 12 MHz
+	// that the chip starts with.
 	dogTicks = 480_000_000
 )
 

@@ -1,7 +1,8 @@
 //go:build tinygo
 
-// Command cortexm is the firmware for a Cortex-M3 with a modem on its second serial port: the LM3S6965, which QEMU emulates (TinyGo target cortex-m-qemu). It is the
-// pattern for all boards with a serial modem.
+// Command cortexm is the firmware for a Cortex-M3 with a modem on its second serial port: the
+// LM3S6965, which QEMU emulates (TinyGo target cortex-m-qemu). It is the pattern for all boards
+// with a serial modem.
 //
 // Identity and mode come in at build time:
 //
@@ -98,7 +99,9 @@ func tell(f *board.Firmware) {
 	c := f.Counts()
 	runtime.GC() // so that what is told is in use
 	runtime.ReadMemStats(&memory)
-	println("counts taken", c.Taken, "acknowledged", c.Acknowledged, "lost", c.Lost, "heap", memory.HeapInuse, "of", memory.HeapSys, "allocations", memory.Mallocs)
+	println("counts taken", c.Taken, "acknowledged", c.Acknowledged, "lost", c.Lost, "heap", memory.HeapInuse, "of",
+		memory.HeapSys,
+		"allocations", memory.Mallocs)
 }
 
 var memory runtime.MemStats

@@ -10,7 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
 
-// join brings the board into its network. The drivers are a module of their own (tinygo.org/x/drivers), so this is left to the firmware that is made from this one:
+// join brings the board into its network. The drivers are a module of their own
+// (tinygo.org/x/drivers), so this is left to the firmware that is made from this one:
 //
 //	link, _ := probe.Probe() // tinygo.org/x/drivers/netlink/probe
 //	return link.NetConnect(&netlink.ConnectParams{Ssid: ssid, Passphrase: passphrase})
@@ -18,7 +19,8 @@ import (
 // Without it net.Dial says that there is no netdev.
 func join() error { return nil }
 
-// offset is what network time was ahead of the board's own clock. Ask an NTP server after join, and set it; before, no token can be signed.
+// offset is what network time was ahead of the board's own clock. Ask an NTP server after join, and
+// set it; before, no token can be signed.
 var offset time.Duration
 
 func now() time.Time { return time.Now().Add(offset) }
@@ -31,7 +33,8 @@ func seed() uint64 {
 	return uint64(time.Now().UnixNano())
 }
 
-// feed feeds the watchdog; the first call starts it. Its time must be longer than closing a connection may take, 5 s.
+// feed feeds the watchdog; the first call starts it. Its time must be longer than closing a
+// connection may take, 5 s.
 func feed() {
 	if !fed {
 		fed = true

@@ -1,10 +1,12 @@
 //go:build tinygo
 
-// Command tinynet is the firmware for boards whose network TinyGo's package net reaches: pico-w, wioterminal, nano-rp2040, metro-m4-airlift and others with a netdev driver.
+// Command tinynet is the firmware for boards whose network TinyGo's package net reaches: pico-w,
+// wioterminal, nano-rp2040, metro-m4-airlift and others with a netdev driver.
 //
 //	tinygo flash -target wioterminal -panic=trap -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64 -X main.addr=HUB:8883 -X main.tls=1" ./cross/arm/board/tinynet
 //
-// Three things are the board's own and stand in board.go: joining the network, the time, and the watchdog.
+// Three things are the board's own and stand in board.go: joining the network, the time, and the
+// watchdog.
 package main
 
 import (
@@ -53,12 +55,14 @@ func main() {
 	}
 	for mode == "sleep" {
 		println("all sent:", firmware.Cycle(20*time.Second) == nil)
-		firmware.Sleep(10 * time.Minute) // stands for the chip's own: set the wake-up timer, switch the radio off, stop the clocks
+		// stands for the chip's own: set the wake-up timer, switch the radio off, stop the clocks
+		firmware.Sleep(10 * time.Minute)
 	}
 	println(firmware.Run(context.Background()).Error())
 }
 
-// dial connects by TinyGo's net, which has no way to give up early: the chip's own time-out ends it.
+// dial connects by TinyGo's net, which has no way to give up early: the chip's own time-out ends
+// it.
 func dial(context.Context) (lean.Conn, error) {
 	if tls == "1" {
 		return dialTLS(addr)

@@ -1,7 +1,8 @@
 //go:build tinygo
 
-// Command wasi is the firmware as a module of WebAssembly, for gateways that run their devices' programs in a sandbox. WASI's first version has no sockets, so the host carries the
-// connection as a modem does, over standard input and standard error; standard output is the console.
+// Command wasi is the firmware as a module of WebAssembly, for gateways that run their devices'
+// programs in a sandbox. WASI's first version has no sockets, so the host carries the connection as
+// a modem does, over standard input and standard error; standard output is the console.
 //
 //	tinygo build -target wasip1 -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" -o device.wasm ./cross/arm/board/wasi
 //

@@ -23,5 +23,6 @@ func kind(err error) (transport.Kind, string, bool) {
 	return 0, "", false
 }
 
-// Error is the *transport.Error for a dial that failed. An *Error (of the token source, or of a user's own dial function) keeps its Kind.
+// Error is the *transport.Error for a dial that failed. An *Error (of the token source, or of a
+// user's own dial function) keeps its Kind.
 func Error(err error) *transport.Error { return Protocol.Error(err) }

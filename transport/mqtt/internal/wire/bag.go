@@ -9,10 +9,11 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A bag is the last level of a message's topic: properties as in a URL's query, percent-encoded, system properties under names
-// that begin with "$.".
+// A bag is the last level of a message's topic: properties as in a URL's query, percent-encoded,
+// system properties under names that begin with "$.".
 
-// text is a system property that is one, as the bag has it, and moment one that is a time. What is empty or zero is not sent.
+// text is a system property that is one, as the bag has it, and moment one that is a time. What is
+// empty or zero is not sent.
 type (
 	text struct {
 		key   string // with the "=" behind it
@@ -27,7 +28,8 @@ type (
 // texts and moments are the system properties of m's, in the order in which they are sent.
 func texts(m *transport.Message) [5]text {
 	return [5]text{
-		{"%24.mid=", m.ID}, {"%24.cid=", m.CorrelationID}, {"%24.ct=", m.ContentType}, {"%24.ce=", m.ContentEncoding}, {"%24.sub=", m.Component},
+		{"%24.mid=", m.ID}, {"%24.cid=", m.CorrelationID}, {"%24.ct=", m.ContentType}, {"%24.ce=", m.ContentEncoding},
+		{"%24.sub=", m.Component},
 	}
 }
 
@@ -57,7 +59,8 @@ func AppendBag(dst []byte, m *transport.Message) []byte {
 	return dst
 }
 
-// BagSize is the size of what AppendBag appends; 0 for a message that has nothing to put into a bag.
+// BagSize is the size of what AppendBag appends; 0 for a message that has nothing to put into a
+// bag.
 func BagSize(m *transport.Message) int {
 	n, pairs := 0, len(m.Properties)
 	for _, f := range texts(m) {
@@ -86,7 +89,8 @@ func pair(dst []byte, start int) []byte {
 	return dst
 }
 
-// appendTime appends t in ISO 8601, UTC, with milliseconds, percent-encoded: 2030-01-01T00%3A00%3A00.000Z.
+// appendTime appends t in ISO 8601, UTC, with milliseconds, percent-encoded:
+// 2030-01-01T00%3A00%3A00.000Z.
 func appendTime(dst []byte, t time.Time) []byte {
 	var buf [isotime.Size]byte
 	for _, b := range isotime.Append(buf[:0], t) {
@@ -102,8 +106,9 @@ func appendTime(dst []byte, t time.Time) []byte {
 // timeSize is the size of what appendTime appends.
 const timeSize = isotime.Size + 2*len("3A")
 
-// systemNames are what the service calls the system properties that a Message has no field for. Applications cannot use these names, so they stand
-// among the Properties without being mistaken. Of those that are not listed the name of the wire stays.
+// systemNames are what the service calls the system properties that a Message has no field for.
+// Applications cannot use these names, so they stand among the Properties without being mistaken.
+// Of those that are not listed the name of the wire stays.
 var systemNames = [...]struct{ wire, name string }{
 	{"uid", "user-id"},
 	{"schema", "iothub-message-schema"},
@@ -115,9 +120,10 @@ var systemNames = [...]struct{ wire, name string }{
 	{"diagctx", "iothub-diagnostics-context"},
 }
 
-// DecodeBag reads a bag into m. It takes what hubs are known to send: a raw "$" for "%24", a pair without "=", an empty value, one "/" behind
-// the bag. What is not percent-encoded properly is taken as it stands. System properties that a Message has no field for become Properties, but
-// for the address.
+// DecodeBag reads a bag into m. It takes what hubs are known to send: a raw "$" for "%24", a pair
+// without "=", an empty value, one "/" behind the bag. What is not percent-encoded properly is
+// taken as it stands. System properties that a Message has no field for become Properties, but for
+// the address.
 func DecodeBag(bag string, m *transport.Message) {
 	bag = strings.TrimSuffix(bag, "/")
 	for bag != "" {

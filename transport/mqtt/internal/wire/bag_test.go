@@ -21,11 +21,13 @@ func TestBagsAreEncodedAsTheHubWants(t *testing.T) {
 		{transport.Message{CorrelationID: "c/1"}, "%24.cid=c%2F1"},
 		{transport.Message{Component: "thermostat1"}, "%24.sub=thermostat1"},
 		{
-			transport.Message{ContentEncoding: "utf-8", Component: "a b/+#", Created: someTime, Properties: []transport.Property{{Name: "sub", Value: "x"}}},
+			transport.Message{ContentEncoding: "utf-8", Component: "a b/+#", Created: someTime,
+				Properties: []transport.Property{{Name: "sub", Value: "x"}}},
 			"%24.ce=utf-8&%24.sub=a%20b%2F%2B%23&%24.ctime=2030-01-01T00%3A00%3A00.000Z&sub=x",
 		},
 		{
-			transport.Message{ID: "m-1", ContentType: "application/json", ContentEncoding: "utf-8", Properties: []transport.Property{{Name: "level", Value: "high temp"}}},
+			transport.Message{ID: "m-1", ContentType: "application/json", ContentEncoding: "utf-8",
+				Properties: []transport.Property{{Name: "level", Value: "high temp"}}},
 			"%24.mid=m-1&%24.ct=application%2Fjson&%24.ce=utf-8&level=high%20temp",
 		},
 		{transport.Message{ContentType: "application/json;charset=utf-8"}, "%24.ct=application%2Fjson%3Bcharset%3Dutf-8"},
@@ -35,7 +37,8 @@ func TestBagsAreEncodedAsTheHubWants(t *testing.T) {
 		},
 		{transport.Message{Created: someTime.In(time.FixedZone("", 3600))}, "%24.ctime=2030-01-01T00%3A00%3A00.000Z"},
 		{
-			transport.Message{Properties: []transport.Property{{Name: "b", Value: "1"}, {Name: "a", Value: ""}, {Name: "b", Value: "2"}}},
+			transport.Message{Properties: []transport.Property{{Name: "b", Value: "1"}, {Name: "a", Value: ""},
+				{Name: "b", Value: "2"}}},
 			"b=1&a=&b=2",
 		},
 		{
@@ -75,10 +78,13 @@ func TestBagsAreDecodedAsHubsSendThem(t *testing.T) {
 		"%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound&%24.mid=c2d-7&%24.cid=op-3&iothub-ack=full&color=blue": {
 			ID: "c2d-7", CorrelationID: "op-3", Properties: props("iothub-ack", "full", "color", "blue"),
 		},
-		"%24.exp=2030-01-01T00%3A00%3A00.0000000Z&%24.ctime=2030-01-01T01%3A00%3A00%2B01%3A00": {Expires: someTime, Created: someTime},
-		"%24.exp=tomorrow":                            {},
-		"$.sub=thermostat1&a=b":                       {Component: "thermostat1", Properties: props("a", "b")},
-		"%24.ct=text%2Fplain&%24.ce=utf-8&%24.uid=me": {ContentType: "text/plain", ContentEncoding: "utf-8", Properties: props("user-id", "me")},
+		"%24.exp=2030-01-01T00%3A00%3A00.0000000Z&%24.ctime=2030-01-01T01%3A00%3A00%2B01%3A00": {Expires: someTime,
+			Created: someTime},
+		"%24.exp=tomorrow":      {},
+		"$.sub=thermostat1&a=b": {Component: "thermostat1", Properties: props("a", "b")},
+		"%24.ct=text%2Fplain&%24.ce=utf-8&%24.uid=me": {ContentType: "text/plain", ContentEncoding: "utf-8",
+			Properties: props("user-id",
+				"me")},
 		"%24.to=%2Fx&iothub-operation=d2c&$.schema=s&%24.new&%24.": {
 			Properties: props("iothub-operation", "d2c", "iothub-message-schema", "s", "$.new", "", "$.", ""),
 		},
@@ -113,14 +119,16 @@ func FuzzBag(f *testing.F) {
 
 func TestTopicsNameTheIdentity(t *testing.T) {
 	device := NewTopics(&transport.Credentials{DeviceID: "d#+1"})
-	require.Equal(t, Topics{"devices/d#+1/messages/events/", "devices/d#+1/messages/devicebound/#", "devices/d#+1/messages/devicebound/"}, device)
+	require.Equal(t, Topics{"devices/d#+1/messages/events/", "devices/d#+1/messages/devicebound/#",
+		"devices/d#+1/messages/devicebound/"}, device)
 	module := NewTopics(&transport.Credentials{DeviceID: "d", ModuleID: "m"})
 	require.Equal(t, "devices/d/modules/m/messages/events/", module.Telemetry)
 	require.Equal(t, "devices/d/modules/m/messages/devicebound/#", module.Messages)
 }
 
 func TestABagIsNotAllocated(t *testing.T) {
-	m := &transport.Message{ID: "m-1", Component: "c", Created: someTime, Properties: []transport.Property{{Name: "a b", Value: "c/d"}}}
+	m := &transport.Message{ID: "m-1", Component: "c", Created: someTime,
+		Properties: []transport.Property{{Name: "a b", Value: "c/d"}}}
 	buf := make([]byte, 0, 256)
 	require.Zero(t, testing.AllocsPerRun(100, func() { buf = AppendBag(buf[:0], m) }))
 }

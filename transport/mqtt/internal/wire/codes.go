@@ -6,7 +6,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ConnackError is a CONNECT that the hub refused: the cause of the *transport.Error of a failed dial, reachable with errors.As.
+// ConnackError is a CONNECT that the hub refused: the cause of the *transport.Error of a failed
+// dial, reachable with errors.As.
 type ConnackError struct {
 	// Code is the CONNACK's return code, 1 to 255.
 	Code byte
@@ -17,8 +18,8 @@ func (e *ConnackError) Error() string {
 	return "CONNACK " + strconv.Itoa(int(e.Code)) + " (" + ConnackMeaning(e.Code).Text + ")"
 }
 
-// SubackError is a subscription that the hub refused: the cause of the *transport.Error in the Reply to OpSubscribe, reachable
-// with errors.As.
+// SubackError is a subscription that the hub refused: the cause of the *transport.Error in the
+// Reply to OpSubscribe, reachable with errors.As.
 type SubackError struct {
 	// Filter is the topic filter refused.
 	Filter string
@@ -39,7 +40,8 @@ type Meaning struct {
 
 var reserved = Meaning{transport.Protocol, "reserved code"}
 
-// connackTable has a row for each CONNACK return code that has a meaning, MQTT 3.1.1 table 3.1. Code 0 is no error.
+// connackTable has a row for each CONNACK return code that has a meaning, MQTT 3.1.1 table 3.1.
+// Code 0 is no error.
 var connackTable = [...]Meaning{
 	0: {transport.Unknown, "accepted"},
 	1: {transport.Unsupported, "MQTT 3.1.1 not accepted"},
@@ -64,7 +66,8 @@ var subackTable = [...]Meaning{
 	2: {transport.Unknown, "QoS 2 granted"},
 }
 
-// subackRefused is the row of code 0x80. The refusal has no reason, so it is taken as one for now, as the official Java SDK does.
+// subackRefused is the row of code 0x80. The refusal has no reason, so it is taken as one for now,
+// as the official Java SDK does.
 var subackRefused = Meaning{transport.Unavailable, "refused"}
 
 // SubackMeaning says what a SUBACK return code means.

@@ -11,7 +11,8 @@ import (
 
 func TestTheConnackTableIsComplete(t *testing.T) {
 	want := map[int]transport.Kind{
-		1: transport.Unsupported, 2: transport.Unauthorized, 3: transport.Unavailable, 4: transport.Unauthorized, 5: transport.Unauthorized,
+		1: transport.Unsupported, 2: transport.Unauthorized, 3: transport.Unavailable, 4: transport.Unauthorized,
+		5: transport.Unauthorized,
 	}
 	for code := 1; code < 256; code++ {
 		kind, ok := want[code]

@@ -24,7 +24,8 @@ var ErrNoPong = errors.New("the hub did not answer a ping in time")
 
 // Invalid is the error of a dial with wrong options or credentials.
 func Invalid(text string) *transport.Error {
-	return &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto, Err: errors.New(text)}
+	return &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto,
+		Err: errors.New(text)}
 }
 
 // Refused is the error of one operation.
@@ -51,8 +52,9 @@ func Kept(e *transport.Error) *transport.Error {
 	return &kept
 }
 
-// DialError is the error for a dial that failed, as far as it can be told without the types of networks and TLS: an *transport.Error keeps its Kind,
-// refusals and violations have theirs, all else is Network, or Timeout when it says so.
+// DialError is the error for a dial that failed, as far as it can be told without the types of
+// networks and TLS: an *transport.Error keeps its Kind, refusals and violations have theirs, all
+// else is Network, or Timeout when it says so.
 func DialError(err error) *transport.Error {
 	if e := transport.Find(err); e != nil {
 		return Kept(e)
@@ -71,7 +73,8 @@ func DialError(err error) *transport.Error {
 	if kind == transport.Network && TimedOut(err) {
 		kind = transport.Timeout
 	}
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto, Err: Hint(err, hint)}
+	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto,
+		Err: Hint(err, hint)}
 }
 
 // HintPeer is for what is not MQTT.
@@ -93,7 +96,8 @@ type hintError struct {
 func (e *hintError) Error() string { return e.error.Error() + e.hint }
 func (e *hintError) Unwrap() error { return e.error }
 
-// TimedOut reports whether err says that a time was over: it, or one in its chain, is context.DeadlineExceeded or has a method Timeout that says so.
+// TimedOut reports whether err says that a time was over: it, or one in its chain, is
+// context.DeadlineExceeded or has a method Timeout that says so.
 func TimedOut(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if t, ok := err.(interface{ Timeout() bool }); ok && t.Timeout() || err == context.DeadlineExceeded {

@@ -11,7 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
 )
 
-// Topics for the twin and for direct methods name no device: a connection is one device's. ("Communicate with an IoT hub using the MQTT protocol")
+// Topics for the twin and for direct methods name no device: a connection is one device's.
+// ("Communicate with an IoT hub using the MQTT protocol")
 const (
 	hubPrefix     = "$iothub/"
 	twinGet       = "$iothub/twin/GET/?$rid="
@@ -29,8 +30,8 @@ const (
 // MaxFilters is the most filters in one SUBSCRIBE.
 const MaxFilters = 4
 
-// Filters appends the topic filters for what is wanted to dst. Cloud-to-device messages are wanted with QoS 1, the rest with QoS 0: what it is about
-// ends with the connection.
+// Filters appends the topic filters for what is wanted to dst. Cloud-to-device messages are wanted
+// with QoS 1, the rest with QoS 0: what it is about ends with the connection.
 func (t *Topics) Filters(dst []Filter, want transport.Features) []Filter {
 	for _, f := range [MaxFilters]struct {
 		feature transport.Features
@@ -51,7 +52,8 @@ func (t *Topics) Filters(dst []Filter, want transport.Features) []Filter {
 // Filter is a topic filter with the QoS that is asked for.
 type Filter = packet.Filter
 
-// AppendRequest appends the topic that a request for the twin, or an answer to a method, goes out to. ok is false for other requests.
+// AppendRequest appends the topic that a request for the twin, or an answer to a method, goes out
+// to. ok is false for other requests.
 func AppendRequest(dst []byte, r *transport.Request) (_ []byte, ok bool) {
 	switch r.Op {
 	case transport.OpTwinGet:
@@ -80,7 +82,8 @@ func FromHub[T string | []byte](topic T) bool {
 	return len(topic) >= len(hubPrefix) && string(topic[:len(hubPrefix)]) == hubPrefix
 }
 
-// Take passes what came on a topic of the twin's or the methods' to sink. What cannot be read is left alone.
+// Take passes what came on a topic of the twin's or the methods' to sink. What cannot be read is
+// left alone.
 func (in *Inbound) Take(sink transport.Sink, topic string, body []byte) {
 	if rest, ok := strings.CutPrefix(topic, twinAnswer); ok {
 		if id, r, ok := answer(rest, body); ok {
@@ -133,7 +136,8 @@ func answer(rest string, body []byte) (id uint32, r transport.Reply, ok bool) {
 	return uint32(request), r, true
 }
 
-// AnswerTooLarge is the reply to the request whose answer, on this topic, does not fit into the engine's buffer. ok is false when topic is not of that kind.
+// AnswerTooLarge is the reply to the request whose answer, on this topic, does not fit into the
+// engine's buffer. ok is false when topic is not of that kind.
 func AnswerTooLarge(topic string, size, limit int) (id uint32, r transport.Reply, ok bool) {
 	rest, ok := strings.CutPrefix(topic, twinAnswer)
 	if !ok {
@@ -146,8 +150,9 @@ func AnswerTooLarge(topic string, size, limit int) (id uint32, r transport.Reply
 	return id, r, ok
 }
 
-// Missed passes on, if topic is that of a change of the desired properties or of a call of a method, that it did not fit into the engine's buffer: changes were missed, and the call is to
-// be answered.
+// Missed passes on, if topic is that of a change of the desired properties or of a call of a
+// method, that it did not fit into the engine's buffer: changes were missed, and the call is to be
+// answered.
 func (in *Inbound) Missed(sink transport.Sink, topic string) {
 	if strings.HasPrefix(topic, desiredChange) {
 		in.Take(sink, desiredChange, []byte("{}"))

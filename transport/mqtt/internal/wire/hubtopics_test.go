@@ -16,14 +16,16 @@ func TestRequestTopics(t *testing.T) {
 		"$iothub/twin/GET/?$rid=16":                                  {Op: transport.OpTwinGet, ID: 16},
 		"$iothub/twin/PATCH/properties/reported/?$rid=4294967295":    {Op: transport.OpTwinPatch, ID: 1<<32 - 1},
 		"$iothub/twin/PATCH/properties/reported/?$rid=17&$version=9": {Op: transport.OpTwinPatch, ID: 17, Version: 9},
-		"$iothub/methods/res/200/?$rid=1f":                           {Op: transport.OpRespond, Ref: []byte("1f"), Status: 200},
-		"$iothub/methods/res/-1/?$rid=":                              {Op: transport.OpRespond, Status: -1},
+		"$iothub/methods/res/200/?$rid=1f": {Op: transport.OpRespond, Ref: []byte("1f"),
+			Status: 200},
+		"$iothub/methods/res/-1/?$rid=": {Op: transport.OpRespond, Status: -1},
 	} {
 		got, ok := wire.AppendRequest([]byte("x"), &r)
 		require.True(t, ok)
 		require.Equal(t, "x"+want, string(got))
 	}
-	for _, op := range []transport.Op{transport.OpNone, transport.OpSend, transport.OpSubscribe, transport.OpRenew, transport.OpPing, transport.OpSettle} {
+	for _, op := range []transport.Op{transport.OpNone, transport.OpSend, transport.OpSubscribe, transport.OpRenew,
+		transport.OpPing, transport.OpSettle} {
 		_, ok := wire.AppendRequest(nil, &transport.Request{Op: op})
 		require.False(t, ok, op)
 	}
@@ -32,7 +34,8 @@ func TestRequestTopics(t *testing.T) {
 func TestFilters(t *testing.T) {
 	topics := wire.NewTopics(&transport.Credentials{DeviceID: "d", ModuleID: "m"})
 	require.Equal(t, []wire.Filter{
-		{Topic: "devices/d/modules/m/messages/devicebound/#", QoS: 1}, {Topic: "$iothub/methods/POST/#"}, {Topic: "$iothub/twin/PATCH/properties/desired/#"}, {Topic: "$iothub/twin/res/#"},
+		{Topic: "devices/d/modules/m/messages/devicebound/#", QoS: 1}, {Topic: "$iothub/methods/POST/#"},
+		{Topic: "$iothub/twin/PATCH/properties/desired/#"}, {Topic: "$iothub/twin/res/#"},
 	}, topics.Filters(nil, transport.Messages|transport.Methods|transport.Desired|transport.Twin))
 	require.Empty(t, topics.Filters(nil, 0))
 }
@@ -75,12 +78,14 @@ func TestAnswersOfTheTwin(t *testing.T) {
 	require.Equal(t, &status.Error{Status: 429, Code: 429002, Message: "slow down"}, refused)
 	for query, want := range map[string]time.Duration{
 		"$rid=18": 0, "$rid=18&retry-after=7": 7 * time.Second, "retry-after=3600&$rid=18": time.Hour,
-		"$rid=18&retry-after=": 0, "$rid=18&retry-after=-7": 0, "$rid=18&retry-after=x": 0, "$rid=18&retry-after=9000000000": 0,
+		"$rid=18&retry-after=": 0, "$rid=18&retry-after=-7": 0, "$rid=18&retry-after=x": 0,
+		"$rid=18&retry-after=9000000000": 0,
 	} {
 		err := take("$iothub/twin/res/429/?"+query, "").reply.Err
 		require.Equal(t, want, transport.Find(err).RetryAfter, query)
 	}
-	for _, bad := range []string{"", "200", "200/", "200/?", "200/?$rid=", "200/?$rid=x", "200/?$rid=4294967296", "200/?$rid=-1", "x/?$rid=16", "/?$rid=16", "-1/?$rid=16", "1000/?$rid=16", "200/?rid=16"} {
+	for _, bad := range []string{"", "200", "200/", "200/?", "200/?$rid=", "200/?$rid=x", "200/?$rid=4294967296",
+		"200/?$rid=-1", "x/?$rid=16", "/?$rid=16", "-1/?$rid=16", "1000/?$rid=16", "200/?rid=16"} {
 		s := take("$iothub/twin/res/"+bad, "")
 		require.Nil(t, s.reply, bad)
 		require.Nil(t, s.delivery, bad)
@@ -103,10 +108,13 @@ func TestChangesAndCalls(t *testing.T) {
 	require.Equal(t, "get-Log_1.2!", string(d.Name))
 	require.Equal(t, "a1f", string(d.Ref))
 	require.Equal(t, `[1]`, string(d.Msg.Body))
-	for topic, name := range map[string]string{"a%2Bb": "a+b", "a%2bb": "a+b", "a%23b": "a#b", "a%25b": "a%b", "50%2525": "50%25", "a%": "a%", "a%zz": "a%zz", "a+b": "a+b"} {
+	for topic, name := range map[string]string{"a%2Bb": "a+b", "a%2bb": "a+b", "a%23b": "a#b", "a%25b": "a%b",
+		"50%2525": "50%25",
+		"a%":      "a%", "a%zz": "a%zz", "a+b": "a+b"} {
 		require.Equal(t, name, string(take("$iothub/methods/POST/"+topic+"/?$rid=1", "").delivery.Name))
 	}
-	for _, bad := range []string{"$iothub/methods/POST/", "$iothub/methods/POST/x", "$iothub/methods/POST//?$rid=1", "$iothub/methods/POST/x/?$rid=", "$iothub/methods/POST/x/", "$iothub/other", "$iothub/"} {
+	for _, bad := range []string{"$iothub/methods/POST/", "$iothub/methods/POST/x", "$iothub/methods/POST//?$rid=1",
+		"$iothub/methods/POST/x/?$rid=", "$iothub/methods/POST/x/", "$iothub/other", "$iothub/"} {
 		require.Nil(t, take(bad, "").delivery, bad)
 	}
 }
@@ -136,7 +144,9 @@ func TestFromHub(t *testing.T) {
 }
 
 func FuzzTake(f *testing.F) {
-	for _, topic := range []string{"$iothub/twin/res/200/?$rid=16&$version=3", "$iothub/twin/PATCH/properties/desired/?$version=5", "$iothub/methods/POST/x/?$rid=1", "$iothub/twin/res/400/?$rid=16"} {
+	for _, topic := range []string{"$iothub/twin/res/200/?$rid=16&$version=3",
+		"$iothub/twin/PATCH/properties/desired/?$version=5", "$iothub/methods/POST/x/?$rid=1",
+		"$iothub/twin/res/400/?$rid=16"} {
 		f.Add(topic, `{"errorCode":"1","message":2}`)
 	}
 	f.Fuzz(func(t *testing.T, topic, body string) {

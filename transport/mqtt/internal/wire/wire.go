@@ -1,5 +1,5 @@
-// Package wire is what the MQTT engines know of a hub, whatever they speak MQTT with: topics, property bags, the user name, and what the
-// codes of MQTT mean. It is of the core: boards link it.
+// Package wire is what the MQTT engines know of a hub, whatever they speak MQTT with: topics,
+// property bags, the user name, and what the codes of MQTT mean. It is of the core: boards link it.
 package wire
 
 import (
@@ -16,7 +16,8 @@ const MaxTopic = 65535
 // MaxField is the longest text in a CONNECT, in bytes.
 const MaxField = 65535
 
-// MaxInfo bounds what goes into the user name, which has 65535 bytes at most when all is percent-encoded.
+// MaxInfo bounds what goes into the user name, which has 65535 bytes at most when all is
+// percent-encoded.
 const MaxInfo = 4096
 
 // Topics are an identity's own. Ids stand in them as they are, not percent-encoded.
@@ -42,7 +43,8 @@ func NewTopics(creds *transport.Credentials) Topics {
 // apiVersion is the hub's interface that the topics and bags here follow.
 const apiVersion = "2021-04-12"
 
-// UserName is the user name of CONNECT. agent is the name that the device gives itself, model the Plug and Play model, empty for none.
+// UserName is the user name of CONNECT. agent is the name that the device gives itself, model the
+// Plug and Play model, empty for none.
 func UserName(creds *transport.Credentials, agent, model string) string {
 	b := append([]byte(creds.Host), '/')
 	b = append(b, ClientID(creds)...)
@@ -54,7 +56,8 @@ func UserName(creds *transport.Credentials, agent, model string) string {
 	return string(b)
 }
 
-// ClientID is the client id of CONNECT: the device's id, for a module with the module's behind a slash.
+// ClientID is the client id of CONNECT: the device's id, for a module with the module's behind a
+// slash.
 func ClientID(creds *transport.Credentials) string {
 	if creds.ModuleID == "" {
 		return creds.DeviceID
@@ -69,8 +72,8 @@ type Inbound struct {
 	ref      [2]byte
 }
 
-// Decode makes a delivery of a PUBLISH: what its topic has behind Topics.Inbox, its payload, its packet id (0 with QoS 0) and its DUP. The result is valid
-// until the next call.
+// Decode makes a delivery of a PUBLISH: what its topic has behind Topics.Inbox, its payload, its
+// packet id (0 with QoS 0) and its DUP. The result is valid until the next call.
 func (in *Inbound) Decode(bag string, body []byte, id uint16, dup bool) *transport.Delivery {
 	in.message = transport.Message{Body: body, Properties: in.message.Properties[:0]}
 	DecodeBag(bag, &in.message)

@@ -11,10 +11,11 @@ import (
 // closeTime is how long TLS and a tunnel may take for their goodbyes.
 const closeTime = 250 * time.Millisecond
 
-// conn is a connection for package lean: outer carries the bytes, socket lies under it; they are the same without TLS and tunnel.
+// conn is a connection for package lean: outer carries the bytes, socket lies under it; they are
+// the same without TLS and tunnel.
 //
-// The socket is a way.Line, so a peer that stops reading is found. Writes by a goroutine of the tunnel's own, which answers what the peer asks of the tunnel, go between the
-// others.
+// The socket is a way.Line, so a peer that stops reading is found. Writes by a goroutine of the
+// tunnel's own, which answers what the peer asks of the tunnel, go between the others.
 type conn struct {
 	net.Conn // outer
 	socket   net.Conn
@@ -29,7 +30,8 @@ type conn struct {
 func newConn(outer, socket net.Conn) *conn {
 	c := &conn{Conn: outer, socket: socket}
 	if o, ok := outer.(way.Owing); ok {
-		c.turn, c.closed, c.ended, c.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}), make(chan struct{})
+		c.turn, c.closed, c.ended, c.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}),
+			make(chan struct{})
 		go c.pay(o.Owed())
 	}
 	return c
@@ -67,7 +69,8 @@ func (c *conn) Write(p []byte) (int, error) {
 // Progress is the socket's. It implements transport.Progressor.
 func (c *conn) Progress() time.Time { return way.Progress(c.socket) }
 
-// Close says the goodbyes of tunnel and TLS, for closeTime at most, and joins the tunnel's goroutine. TLS would wait 5 s.
+// Close says the goodbyes of tunnel and TLS, for closeTime at most, and joins the tunnel's
+// goroutine. TLS would wait 5 s.
 func (c *conn) Close() error {
 	if c.Conn == c.socket {
 		return c.socket.Close()

@@ -43,7 +43,8 @@ func (quitter) Deliver(*transport.Delivery) bool { return true }
 func send(t testing.TB, creds *transport.Credentials, o *leannet.Options) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	s, err := lean.New(leannet.Dialer(creds, o), nil).Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: quitter{cancel}})
+	s, err := lean.New(leannet.Dialer(creds, o), nil).Dial(ctx, &transport.Config{Creds: creds, Window: 1,
+		Sink: quitter{cancel}})
 	if err != nil {
 		return err
 	}
@@ -59,16 +60,21 @@ func TestTheFailuresOfADialAreToldApart(t *testing.T) {
 		creds func(c *transport.Credentials)
 		kind  transport.Kind
 	}{
-		"all is well":  {},
-		"no trust":     {opt: func(_ *hubpair.Broker, o *leannet.Options) { o.TLS = nil }, kind: transport.Untrusted},
-		"another host": {opt: func(_ *hubpair.Broker, o *leannet.Options) { o.TLS.ServerName = "other.example.test" }, kind: transport.Untrusted},
+		"all is well": {},
+		"no trust":    {opt: func(_ *hubpair.Broker, o *leannet.Options) { o.TLS = nil }, kind: transport.Untrusted},
+		"another host": {opt: func(_ *hubpair.Broker, o *leannet.Options) {
+			o.TLS.ServerName = "other.example.test"
+		}, kind: transport.Untrusted},
 		"clock not set": {creds: func(c *transport.Credentials) {
 			c.Now = func() time.Time { return time.Unix(1000, 0) }
 			c.Sign = nil
 			c.Token = fixed
 		}, kind: transport.ClockUnset},
-		"no token":            {creds: func(c *transport.Credentials) { c.Sign = nil }, kind: transport.Invalid},
-		"token refused":       {creds: func(c *transport.Credentials) { c.Sign = nil; c.Token = fixed }, kind: transport.Unauthorized},
+		"no token": {creds: func(c *transport.Credentials) { c.Sign = nil }, kind: transport.Invalid},
+		"token refused": {creds: func(c *transport.Credentials) {
+			c.Sign = nil
+			c.Token = fixed
+		}, kind: transport.Unauthorized},
 		"not TLS":             {fault: testbroker.NotTLS, kind: transport.Protocol},
 		"old TLS":             {fault: testbroker.OldTLS, kind: transport.Unsupported},
 		"handshake cut":       {fault: testbroker.CutHandshake, kind: transport.Network},
@@ -121,9 +127,10 @@ func fixed(context.Context) (transport.Token, error) {
 func TestWrongOptionsAreInvalid(t *testing.T) {
 	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
 	for text, o := range map[string]*leannet.Options{
-		"WriteTimeout is negative":       {WriteTimeout: -1},
-		`Addr "hub" is not`:              {Addr: "hub"},
-		"both Plaintext and Certificate": {Plaintext: true, Certificate: func(context.Context) (*tls.Certificate, error) { return nil, nil }},
+		"WriteTimeout is negative": {WriteTimeout: -1},
+		`Addr "hub" is not`:        {Addr: "hub"},
+		"both Plaintext and Certificate": {Plaintext: true,
+			Certificate: func(context.Context) (*tls.Certificate, error) { return nil, nil }},
 	} {
 		err := send(t, creds, o)
 		require.ErrorIs(t, err, transport.Invalid)
@@ -131,7 +138,8 @@ func TestWrongOptionsAreInvalid(t *testing.T) {
 	}
 }
 
-// With TLS 1.3 the hub refuses a client certificate after the handshake: an alert comes in place of the CONNACK.
+// With TLS 1.3 the hub refuses a client certificate after the handshake: an alert comes in place of
+// the CONNACK.
 func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
 	h := hubpair.New(t)
 	addr, err := h.ListenTLS("127.0.0.1:0")
@@ -140,7 +148,8 @@ func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
 	require.NoError(t, err)
 	cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
 	creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
-	o := &leannet.Options{Addr: addr.String(), TLS: h.ClientTLS(), Certificate: func(context.Context) (*tls.Certificate, error) { return &cert, nil }}
+	o := &leannet.Options{Addr: addr.String(),
+		TLS: h.ClientTLS(), Certificate: func(context.Context) (*tls.Certificate, error) { return &cert, nil }}
 	require.ErrorIs(t, send(t, creds, o), transport.Unauthorized)
 
 	// A server that refuses them itself, in the handshake or after it.
@@ -163,7 +172,8 @@ func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
 		}()
 		told := 0
 		for range 50 {
-			o := &leannet.Options{Addr: l.Addr().String(), TLS: &tls.Config{RootCAs: roots, ServerName: "hub.example.test"}, Certificate: o.Certificate}
+			o := &leannet.Options{Addr: l.Addr().String(), TLS: &tls.Config{RootCAs: roots, ServerName: "hub.example.test"},
+				Certificate: o.Certificate}
 			err := send(t, creds, o)
 			if errors.Is(err, syscall.ECONNRESET) {
 				continue // the kernel threw the alert away
@@ -201,7 +211,8 @@ func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 		dir := t.TempDir()
 		certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
-		o := &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS(), Certificate: leannet.CertificateFiles(certFile, keyFile)}
+		o := &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS(), Certificate: leannet.CertificateFiles(certFile,
+			keyFile)}
 		tr := lean.New(leannet.Dialer(creds, o), nil)
 		_, err := tr.Dial(t.Context(), &transport.Config{Creds: creds, Sink: quitter{}})
 		require.ErrorIs(t, err, transport.Invalid, "there are no files yet")
@@ -209,7 +220,8 @@ func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 			cert := testbroker.NewClientCert(id, time.Time{}, time.Time{})
 			key, err := x509.MarshalECPrivateKey(cert.PrivateKey.(*ecdsa.PrivateKey))
 			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o600))
+			require.NoError(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+				Bytes: cert.Certificate[0]}), 0o600))
 			require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key}), 0o600))
 			_, err = h.AddDeviceX509(id, testbroker.Thumbprint(cert.Leaf))
 			require.NoError(t, err)
@@ -235,7 +247,8 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 		}()
 		creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
 		dial := leannet.Dialer(creds, &leannet.Options{
-			Plaintext: true, WriteTimeout: 3 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil },
+			Plaintext: true, WriteTimeout: 3 * time.Second,
+			Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil },
 		})
 		s, err := lean.New(dial, nil).Dial(t.Context(), &transport.Config{Creds: creds, Window: 64, Sink: quitter{func() {}}})
 		require.NoError(t, err)
@@ -254,7 +267,8 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 	})
 }
 
-// A tunnel that owes answers: its goroutine pays them between the session's writes, and ends with the connection.
+// A tunnel that owes answers: its goroutine pays them between the session's writes, and ends with
+// the connection.
 func TestATunnelPaysWhatItOwes(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")

@@ -9,7 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
 )
 
-// No input makes the readers panic or hand out what is not in the input, and what was understood is written the same way.
+// No input makes the readers panic or hand out what is not in the input, and what was understood is
+// written the same way.
 func FuzzRead(f *testing.F) {
 	for _, c := range incoming {
 		f.Add(unhex(c.wire))
@@ -59,7 +60,8 @@ func FuzzRead(f *testing.F) {
 				t.Fatalf("%x became %x", b, again)
 			}
 		case packet.Puback, packet.Unsuback:
-			if id, err := packet.ReadID(body); err == nil && h.Type == packet.Puback && !bytes.Equal(packet.AppendPuback(nil, id)[2:], body) {
+			if id, err := packet.ReadID(body); err == nil && h.Type == packet.Puback &&
+				!bytes.Equal(packet.AppendPuback(nil, id)[2:], body) {
 				t.Fatal(id)
 			}
 		case packet.Suback:
@@ -121,7 +123,8 @@ func BenchmarkPublish(b *testing.B) {
 	buf, body := make([]byte, 0, 1024), make([]byte, 100)
 	for b.Loop() {
 		o := packet.Outgoing{QoS: 1, Topic: 30, Body: len(body)}
-		buf = append(packet.AppendID(append(packet.AppendPublish(buf[:0], &o), "devices/dev-1/messages/events/"...), 7), body...)
+		buf = append(packet.AppendID(append(packet.AppendPublish(buf[:0], &o), "devices/dev-1/messages/events/"...), 7),
+			body...)
 	}
 }
 

@@ -48,18 +48,31 @@ var outgoing = []goodPacket{
 		connect(packet.Greeting{ClientID: "d", KeepAlive: 300})},
 	{"CONNECT, user name", "[MQTT-3.1.2-19]", "10 10 0004'MQTT' 04 80 0000 0001'd' 0001'u'",
 		connect(packet.Greeting{ClientID: "d", UserName: "u"})},
-	{"CONNECT, user name and password", "[MQTT-3.1.2-21] [MQTT-3.1.3-1]", "10 14 0004'MQTT' 04 C0 003C 0001'd' 0001'u' 0002'pw'",
+	{"CONNECT, user name and password", "[MQTT-3.1.2-21] [MQTT-3.1.3-1]",
+		"10 14 0004'MQTT' 04 C0 003C 0001'd' 0001'u' 0002'pw'",
 		connect(packet.Greeting{ClientID: "d", UserName: "u", Password: "pw", KeepAlive: 60})},
-	{"CONNECT, will", "[MQTT-3.1.2-8] [MQTT-3.1.2-9] [MQTT-3.1.2-17]", "10 15 0004'MQTT' 04 2C 0000 0001'd' 0002't/' 0002'by'",
-		connect(packet.Greeting{ClientID: "d", Will: &packet.Will{Topic: []byte("t/"), Body: []byte("by"), QoS: 1, Retain: true}})},
-	{"CONNECT, everything in its order", "[MQTT-3.1.3-1]", "10 1B 0004'MQTT' 04 CE 0001 0001'd' 0002't/' 0001'b' 0001'u' 0002'pw'",
-		connect(packet.Greeting{ClientID: "d", UserName: "u", Password: "pw", CleanSession: true, KeepAlive: 1, Will: &packet.Will{Topic: []byte("t/"), Body: []byte("b"), QoS: 1}})},
+	{"CONNECT, will", "[MQTT-3.1.2-8] [MQTT-3.1.2-9] [MQTT-3.1.2-17]",
+		"10 15 0004'MQTT' 04 2C 0000 0001'd' 0002't/' 0002'by'",
+		connect(packet.Greeting{ClientID: "d", Will: &packet.Will{Topic: []byte("t/"), Body: []byte("by"), QoS: 1,
+			Retain: true}})},
+	{"CONNECT, everything in its order", "[MQTT-3.1.3-1]",
+		"10 1B 0004'MQTT' 04 CE 0001 0001'd' 0002't/' 0001'b' 0001'u' 0002'pw'",
+		connect(packet.Greeting{ClientID: "d", UserName: "u", Password: "pw", CleanSession: true, KeepAlive: 1,
+			Will: &packet.Will{Topic: []byte("t/"), Body: []byte("b"), QoS: 1}})},
 	{"PUBLISH with QoS 0", "[MQTT-2.3.1-5]", "30 05 0002'a/''x'", publish(packet.Outgoing{}, "a/", 0, "x")},
-	{"PUBLISH with QoS 1", "[MQTT-2.3.1-1] 3.3.2.2", "32 07 0002'a/' 000A'x'", publish(packet.Outgoing{QoS: 1}, "a/", 10, "x")},
-	{"PUBLISH again", "[MQTT-3.3.1-1]", "3A 07 0002'a/' FFFF'x'", publish(packet.Outgoing{QoS: 1, Dup: true}, "a/", 65535, "x")},
-	{"PUBLISH retained, without payload", "3.3.1.3, 3.3.3", "33 06 0002'a/' 0001", publish(packet.Outgoing{QoS: 1, Retain: true}, "a/", 1, "")},
-	{"PUBLISH, length of 1 byte, the most", "2.2.3", "32 7F 0001't' 0001" + strings.Repeat("00", 122), publish(packet.Outgoing{QoS: 1}, "t", 1, zeros(122))},
-	{"PUBLISH, length of 2 bytes, the least", "2.2.3", "32 8001 0001't' 0001" + strings.Repeat("00", 123), publish(packet.Outgoing{QoS: 1}, "t", 1, zeros(123))},
+	{"PUBLISH with QoS 1", "[MQTT-2.3.1-1] 3.3.2.2", "32 07 0002'a/' 000A'x'", publish(packet.Outgoing{QoS: 1}, "a/", 10,
+		"x")},
+	{"PUBLISH again", "[MQTT-3.3.1-1]", "3A 07 0002'a/' FFFF'x'", publish(packet.Outgoing{QoS: 1, Dup: true}, "a/", 65535,
+		"x")},
+	{"PUBLISH retained, without payload", "3.3.1.3, 3.3.3", "33 06 0002'a/' 0001",
+		publish(packet.Outgoing{QoS: 1, Retain: true},
+			"a/", 1, "")},
+	{"PUBLISH, length of 1 byte, the most", "2.2.3", "32 7F 0001't' 0001" + strings.Repeat("00", 122),
+		publish(packet.Outgoing{QoS: 1},
+			"t", 1, zeros(122))},
+	{"PUBLISH, length of 2 bytes, the least", "2.2.3", "32 8001 0001't' 0001" + strings.Repeat("00", 123),
+		publish(packet.Outgoing{QoS: 1},
+			"t", 1, zeros(123))},
 	{"PUBACK", "3.4", "40 02 1234", func(dst []byte) ([]byte, error) { return packet.AppendPuback(dst, 0x1234), nil }},
 	{"SUBSCRIBE", "[MQTT-3.8.1-1] [MQTT-3.8.3-3]", "82 08 000A 0003'a/#' 01", func(dst []byte) ([]byte, error) {
 		return packet.AppendSubscribe(dst, 10, packet.Filter{Topic: "a/#", QoS: 1})
@@ -71,7 +84,8 @@ var outgoing = []goodPacket{
 		return packet.AppendUnsubscribe(dst, 0x102, packet.Filter{Topic: "a/#"})
 	}},
 	{"PINGREQ", "3.12", "C0 00", func(dst []byte) ([]byte, error) { return packet.AppendPingreq(dst), nil }},
-	{"DISCONNECT", "[MQTT-3.14.1-1]", "E0 00", func(dst []byte) ([]byte, error) { return packet.AppendDisconnect(dst), nil }},
+	{"DISCONNECT", "[MQTT-3.14.1-1]",
+		"E0 00", func(dst []byte) ([]byte, error) { return packet.AppendDisconnect(dst), nil }},
 }
 
 func zeros(n int) string { return strings.Repeat("\x00", n) }
@@ -110,7 +124,8 @@ func checkSent(t *testing.T, all []goodPacket) {
 
 func TestSizesAreToldBeforehand(t *testing.T) {
 	for _, g := range []packet.Greeting{
-		{}, {ClientID: "d", UserName: "u"}, {ClientID: strings.Repeat("d", 200), UserName: "u", Password: strings.Repeat("p", 2000)},
+		{}, {ClientID: "d", UserName: "u"}, {ClientID: strings.Repeat("d", 200), UserName: "u", Password: strings.Repeat("p",
+			2000)},
 		{ClientID: "d", Will: &packet.Will{Topic: []byte("t"), Body: make([]byte, 500)}},
 	} {
 		b, err := packet.AppendConnect(nil, &g)
@@ -142,17 +157,21 @@ type badPacket struct {
 func TestWhatCannotBeSent(t *testing.T) {
 	checkRefused(t, []badPacket{
 		{"a password without user name", "[MQTT-3.1.2-22]", packet.ErrPassword, connect(packet.Greeting{Password: "p"})},
-		{"a will with QoS 3", "[MQTT-3.1.2-14]", packet.ErrQoS, connect(packet.Greeting{Will: &packet.Will{Topic: []byte("t"), QoS: 3}})},
+		{"a will with QoS 3", "[MQTT-3.1.2-14]", packet.ErrQoS,
+			connect(packet.Greeting{Will: &packet.Will{Topic: []byte("t"), QoS: 3}})},
 		{"a will to nowhere", "[MQTT-4.7.3-1]", packet.ErrTopic, connect(packet.Greeting{Will: &packet.Will{}})},
-		{"a will to a filter", "[MQTT-3.3.2-2]", packet.ErrTopic, connect(packet.Greeting{Will: &packet.Will{Topic: []byte("a/#")}})},
+		{"a will to a filter", "[MQTT-3.3.2-2]", packet.ErrTopic,
+			connect(packet.Greeting{Will: &packet.Will{Topic: []byte("a/#")}})},
 		{"SUBSCRIBE with id 0", "[MQTT-2.3.1-1]", packet.ErrID, func(dst []byte) ([]byte, error) {
 			return packet.AppendSubscribe(dst, 0, packet.Filter{Topic: "a", QoS: 1})
 		}},
-		{"SUBSCRIBE to nothing", "[MQTT-3.8.3-3]", packet.ErrEmpty, func(dst []byte) ([]byte, error) { return packet.AppendSubscribe(dst, 1) }},
+		{"SUBSCRIBE to nothing", "[MQTT-3.8.3-3]",
+			packet.ErrEmpty, func(dst []byte) ([]byte, error) { return packet.AppendSubscribe(dst, 1) }},
 		{"SUBSCRIBE with QoS 3", "[MQTT-3.8.3-4]", packet.ErrQoS, func(dst []byte) ([]byte, error) {
 			return packet.AppendSubscribe(dst, 1, packet.Filter{Topic: "a", QoS: 3})
 		}},
-		{"UNSUBSCRIBE from nothing", "[MQTT-3.10.3-2]", packet.ErrEmpty, func(dst []byte) ([]byte, error) { return packet.AppendUnsubscribe(dst, 1) }},
+		{"UNSUBSCRIBE from nothing", "[MQTT-3.10.3-2]",
+			packet.ErrEmpty, func(dst []byte) ([]byte, error) { return packet.AppendUnsubscribe(dst, 1) }},
 	})
 }
 
@@ -166,7 +185,8 @@ func checkRefused(t *testing.T, all []badPacket) {
 	}
 }
 
-// incoming are packets as a server may send them, and what is wrong with those that it must not send.
+// incoming are packets as a server may send them, and what is wrong with those that it must not
+// send.
 var incoming = []struct {
 	name, clause, wire string
 	want               string // see describe
@@ -235,7 +255,8 @@ func describe(b []byte) (string, error) {
 		return "connack " + boolText(session) + " " + number(int(code)), err
 	case packet.Publish:
 		in, err := packet.ReadPublish(h.Flags, body)
-		return "publish " + string(in.Topic) + " " + number(int(in.QoS)) + " " + boolText(in.Dup) + " " + boolText(in.Retain) + " " + number(int(in.ID)) + " " + string(in.Body), err
+		return "publish " + string(in.Topic) + " " + number(int(in.QoS)) + " " + boolText(in.Dup) + " " +
+			boolText(in.Retain) + " " + number(int(in.ID)) + " " + string(in.Body), err
 	case packet.Puback, packet.Unsuback:
 		id, err := packet.ReadID(body)
 		return "id " + number(int(id)), err

@@ -2,7 +2,8 @@ package packet
 
 import "encoding/binary"
 
-// ReadConnack reads the body of a CONNACK, section 3.2: the server has kept a session, and its return code, of which 0 means accepted.
+// ReadConnack reads the body of a CONNACK, section 3.2: the server has kept a session, and its
+// return code, of which 0 means accepted.
 func ReadConnack(body []byte) (session bool, code byte, err error) {
 	switch {
 	case len(body) < 2:
@@ -57,7 +58,8 @@ func ReadPublish(flags byte, body []byte) (in Incoming, err error) {
 	return in, nil
 }
 
-// ReadID reads the body of a packet that consists of a packet id: PUBACK, section 3.4, and UNSUBACK, section 3.11.
+// ReadID reads the body of a packet that consists of a packet id: PUBACK, section 3.4, and
+// UNSUBACK, section 3.11.
 func ReadID(body []byte) (uint16, error) {
 	switch {
 	case len(body) < 2:
@@ -72,8 +74,8 @@ func ReadID(body []byte) (uint16, error) {
 	return id, nil
 }
 
-// ReadSuback reads the body of a SUBACK, section 3.9: a return code for each filter, of which 0 to 2 grant a QoS and 0x80 refuses. Other codes are
-// passed on.
+// ReadSuback reads the body of a SUBACK, section 3.9: a return code for each filter, of which 0 to
+// 2 grant a QoS and 0x80 refuses. Other codes are passed on.
 func ReadSuback(body []byte) (id uint16, codes []byte, err error) {
 	switch {
 	case len(body) < 2:

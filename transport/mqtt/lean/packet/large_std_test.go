@@ -13,8 +13,12 @@ import (
 
 func TestWhatIsSentIsLarge(t *testing.T) {
 	checkSent(t, []goodPacket{
-		{"PUBLISH, length of 2 bytes, the most", "2.2.3", "32 FF7F 0001't' 0001" + strings.Repeat("00", 16378), publish(packet.Outgoing{QoS: 1}, "t", 1, zeros(16378))},
-		{"PUBLISH, length of 3 bytes, the least", "2.2.3", "32 808001 0001't' 0001" + strings.Repeat("00", 16379), publish(packet.Outgoing{QoS: 1}, "t", 1, zeros(16379))},
+		{"PUBLISH, length of 2 bytes, the most", "2.2.3", "32 FF7F 0001't' 0001" + strings.Repeat("00", 16378),
+			publish(packet.Outgoing{QoS: 1},
+				"t", 1, zeros(16378))},
+		{"PUBLISH, length of 3 bytes, the least", "2.2.3", "32 808001 0001't' 0001" + strings.Repeat("00", 16379),
+			publish(packet.Outgoing{QoS: 1},
+				"t", 1, zeros(16379))},
 	})
 }
 
@@ -24,7 +28,8 @@ func TestWhatIsTooLongCannotBeSent(t *testing.T) {
 		{"a client id too long", "1.5.3", packet.ErrText, connect(packet.Greeting{ClientID: long})},
 		{"a user name too long", "1.5.3", packet.ErrText, connect(packet.Greeting{UserName: long})},
 		{"a password too long", "3.1.3.5", packet.ErrText, connect(packet.Greeting{UserName: "u", Password: long})},
-		{"a will too long", "3.1.3.3", packet.ErrText, connect(packet.Greeting{Will: &packet.Will{Topic: []byte("t"), Body: []byte(long)}})},
+		{"a will too long", "3.1.3.3", packet.ErrText,
+			connect(packet.Greeting{Will: &packet.Will{Topic: []byte("t"), Body: []byte(long)}})},
 		{"SUBSCRIBE to a filter too long", "1.5.3", packet.ErrText, func(dst []byte) ([]byte, error) {
 			return packet.AppendSubscribe(dst, 1, packet.Filter{Topic: long, QoS: 1})
 		}},

@@ -1,6 +1,7 @@
 package packet
 
-// A Greeting is what a CONNECT says, section 3.1. Texts that are empty are not sent, but for the client id.
+// A Greeting is what a CONNECT says, section 3.1. Texts that are empty are not sent, but for the
+// client id.
 type Greeting struct {
 	ClientID, UserName, Password string
 	// CleanSession asks the server to forget what it kept for the client, and to keep nothing.
@@ -51,7 +52,8 @@ const (
 // AppendConnect appends a CONNECT. When g cannot be sent, dst comes back as it was.
 func AppendConnect(dst []byte, g *Greeting) ([]byte, error) {
 	switch w := g.Will; {
-	case len(g.ClientID) > MaxText || len(g.UserName) > MaxText || len(g.Password) > MaxText || w != nil && len(w.Body) > MaxText:
+	case len(g.ClientID) > MaxText || len(g.UserName) > MaxText || len(g.Password) > MaxText || w != nil &&
+		len(w.Body) > MaxText:
 		return dst, ErrText
 	case g.Password != "" && g.UserName == "":
 		return dst, ErrPassword
@@ -116,8 +118,9 @@ func (o *Outgoing) HeadSize() int {
 	return HeaderSize(n) + n - o.Body
 }
 
-// AppendPublish appends a PUBLISH up to its topic. The caller appends the topic, then with QoS 1 the packet id (AppendID), then the payload, in the
-// sizes announced. The whole must not be larger than MaxBody, the topic not longer than MaxText and not with QoS 0 marked DUP.
+// AppendPublish appends a PUBLISH up to its topic. The caller appends the topic, then with QoS 1
+// the packet id (AppendID), then the payload, in the sizes announced. The whole must not be larger
+// than MaxBody, the topic not longer than MaxText and not with QoS 0 marked DUP.
 func AppendPublish(dst []byte, o *Outgoing) []byte {
 	bits := o.QoS << 1
 	if o.Dup {
@@ -140,12 +143,14 @@ type Filter struct {
 	QoS   byte
 }
 
-// AppendSubscribe appends a SUBSCRIBE for one or more filters, section 3.8. When they cannot be sent, dst comes back as it was.
+// AppendSubscribe appends a SUBSCRIBE for one or more filters, section 3.8. When they cannot be
+// sent, dst comes back as it was.
 func AppendSubscribe(dst []byte, id uint16, filters ...Filter) ([]byte, error) {
 	return appendFilters(dst, Subscribe, id, filters, 1)
 }
 
-// AppendUnsubscribe appends an UNSUBSCRIBE, section 3.10, on the terms of AppendSubscribe. The filters' QoS does not matter.
+// AppendUnsubscribe appends an UNSUBSCRIBE, section 3.10, on the terms of AppendSubscribe. The
+// filters' QoS does not matter.
 func AppendUnsubscribe(dst []byte, id uint16, filters ...Filter) ([]byte, error) {
 	return appendFilters(dst, Unsubscribe, id, filters, 0)
 }

@@ -1,10 +1,13 @@
-// Package packet is the wire of MQTT 3.1.1 as a client sees it: pure functions that append packets to a slice and read them from one. It does no input or
-// output, keeps no state, starts no goroutine and allocates nothing but what an append must grow.
+// Package packet is the wire of MQTT 3.1.1 as a client sees it: pure functions that append packets
+// to a slice and read them from one. It does no input or output, keeps no state, starts no
+// goroutine and allocates nothing but what an append must grow.
 //
-// What is appended is a whole packet, but for PUBLISH, whose topic and payload the caller appends itself, so that neither must exist elsewhere
-// before. What is read is first split off by Next and then given to the function for its type; slices in the results are parts of the input.
+// What is appended is a whole packet, but for PUBLISH, whose topic and payload the caller appends
+// itself, so that neither must exist elsewhere before. What is read is first split off by Next and
+// then given to the function for its type; slices in the results are parts of the input.
 //
-// QoS 0 and 1 can be sent; QoS 2 can be read and told apart. The clauses in brackets are those of the OASIS standard.
+// QoS 0 and 1 can be sent; QoS 2 can be read and told apart. The clauses in brackets are those of
+// the OASIS standard.
 package packet
 
 import (
@@ -47,13 +50,14 @@ func (e Error) Error() string { return string(e) }
 
 // The faults. Each is about the packet at hand; the stream cannot be read on.
 const (
-	ErrLength   Error = "a packet's length has more than 4 bytes"             // section 2.2.3
-	ErrFlags    Error = "a packet has flags that its type does not allow"     // [MQTT-2.2.2-2]
-	ErrType     Error = "a packet has a type that does not exist"             // table 2.1
-	ErrShort    Error = "a packet ends before its fields do"                  //
-	ErrLong     Error = "a packet goes on after its fields"                   //
-	ErrID       Error = "a packet has the packet id 0"                        // [MQTT-2.3.1-1]
-	ErrTopic    Error = "a PUBLISH has a topic that is none"                  // [MQTT-3.3.2-1], [MQTT-3.3.2-2], [MQTT-4.7.3-1], [MQTT-4.7.3-2]
+	ErrLength Error = "a packet's length has more than 4 bytes"         // section 2.2.3
+	ErrFlags  Error = "a packet has flags that its type does not allow" // [MQTT-2.2.2-2]
+	ErrType   Error = "a packet has a type that does not exist"         // table 2.1
+	ErrShort  Error = "a packet ends before its fields do"              //
+	ErrLong   Error = "a packet goes on after its fields"               //
+	ErrID     Error = "a packet has the packet id 0"                    // [MQTT-2.3.1-1]
+	// [MQTT-3.3.2-1], [MQTT-3.3.2-2], [MQTT-4.7.3-1], [MQTT-4.7.3-2]
+	ErrTopic    Error = "a PUBLISH has a topic that is none"
 	ErrQoS      Error = "a PUBLISH has QoS 3"                                 // [MQTT-3.3.1-4]
 	ErrDup      Error = "a PUBLISH has DUP with QoS 0"                        // [MQTT-3.3.1-2]
 	ErrReserved Error = "a CONNACK has reserved flags"                        // section 3.2.2.1
@@ -62,8 +66,10 @@ const (
 	ErrEmpty    Error = "a SUBSCRIBE, UNSUBSCRIBE or SUBACK is about nothing" // [MQTT-3.8.3-3], [MQTT-3.10.3-2]
 )
 
-// flags are the low four bits of each type's first byte, table 2.2; anyFlags is for PUBLISH, noType for types that do not exist.
-var flags = [16]byte{0: noType, 1: 0, 2: 0, 3: anyFlags, 4: 0, 5: 0, 6: 2, 7: 0, 8: 2, 9: 0, 10: 2, 11: 0, 12: 0, 13: 0, 14: 0, 15: noType}
+// flags are the low four bits of each type's first byte, table 2.2; anyFlags is for PUBLISH, noType
+// for types that do not exist.
+var flags = [16]byte{0: noType, 1: 0, 2: 0, 3: anyFlags, 4: 0, 5: 0, 6: 2, 7: 0, 8: 2, 9: 0, 10: 2, 11: 0, 12: 0, 13: 0,
+	14: 0, 15: noType}
 
 const (
 	anyFlags = 0xff
@@ -80,7 +86,8 @@ type Header struct {
 	Body int
 }
 
-// Next reads the fixed header at the beginning of p. It returns false when p ends within it. The body may be incomplete.
+// Next reads the fixed header at the beginning of p. It returns false when p ends within it. The
+// body may be incomplete.
 func Next(p []byte) (h Header, ok bool, err error) {
 	if len(p) == 0 {
 		return h, false, nil
@@ -135,7 +142,8 @@ func appendText(dst []byte, s string) []byte {
 	return append(AppendID(dst, uint16(len(s))), s...)
 }
 
-// ValidTopic reports whether a message can be published under t: not empty, UTF-8 without U+0000 and wildcards, MaxText bytes at most.
+// ValidTopic reports whether a message can be published under t: not empty, UTF-8 without U+0000
+// and wildcards, MaxText bytes at most.
 func ValidTopic(t []byte) bool {
 	if len(t) == 0 || len(t) > MaxText || !utf8.Valid(t) {
 		return false
