@@ -1,6 +1,6 @@
 module github.com/hubline-iot/hubline
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/Azure/go-amqp v1.7.0
@@ -8,11 +8,11 @@ require (
 	github.com/gorilla/websocket v1.5.3
 	github.com/mochi-mqtt/server/v2 v2.7.9
 	github.com/stretchr/testify v1.12.1
-	golang.org/x/net v0.44.0
+	golang.org/x/net v0.62.0
 )
 
 require (
-	github.com/rs/xid v1.4.0 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/sync v0.17.0 // indirect
+	github.com/rs/xid v1.6.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 )
