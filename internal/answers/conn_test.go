@@ -258,3 +258,31 @@ func TestALargeReadAllocatesNothing(t *testing.T) {
 		}))
 	}
 }
+
+// repeated is a connection whose peer sends the same answer to each request.
+type repeated struct {
+	endless
+	answer string
+}
+
+func (r *repeated) Read(b []byte) (int, error) { return copy(b, r.answer), nil }
+
+func TestAnOrdinaryAnswerAllocatesNothing(t *testing.T) {
+	for _, answer := range []string{
+		"HTTP/1.1 204 No Content\r\nDate: Sun, 01 Mar 2026 00:00:00 GMT\r\nServer: x/1.0 (y; z)\r\n\r\n",
+		"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nConnection: keep-alive\r\nETag: \"a\"\r\n\r\nok",
+		"HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+	} {
+		c := answers.New(&repeated{answer: answer}, limit)
+		asked, b := []byte(request), make([]byte, 1<<10)
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			c.Next()
+			if _, err := c.Write(asked); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := c.Read(b); n != len(answer) || err != nil {
+				t.Fatal(n, err)
+			}
+		}), "%.30q", answer)
+	}
+}

@@ -1,10 +1,8 @@
 package answers
 
 import (
-	"bufio"
 	"bytes"
 	"net/http"
-	"slices"
 )
 
 // A frame follows the bytes of a connection through answers. Its zero value is at rest.
@@ -117,28 +115,24 @@ func (f *frame) takeHead(p []byte) (int, error) {
 	return n, nil
 }
 
-// headOver reads the head as net/http does. With a head that net/http does not take nothing more is
-// due: net/http reports it and reads no further.
+// headOver finds out what follows the head. Nothing more is due after a head that net/http refuses:
+// net/http reports it and reads no further.
 func (f *frame) headOver() {
-	request := &http.Request{Method: http.MethodGet}
-	if f.bare {
-		request.Method = http.MethodHead
-	}
-	r, err := http.ReadResponse(bufio.NewReaderSize(bytes.NewReader(f.head), 1<<10), request)
+	h, ok := readHead(f.head, f.bare)
 	switch {
-	case err != nil:
+	case !ok:
 		f.end()
-	case r.StatusCode == http.StatusSwitchingProtocols:
+	case h.status == http.StatusSwitchingProtocols:
 		f.end()
 		f.at = open
-	case r.StatusCode >= 100 && r.StatusCode < 200:
+	case h.status >= 100 && h.status < 200:
 		f.begin(f.bare)
-	case r.Body == http.NoBody:
+	case h.empty:
 		f.end()
-	case slices.Contains(r.TransferEncoding, "chunked"):
+	case h.chunked:
 		f.beginSize()
-	case r.ContentLength > 0:
-		f.at, f.left = body, uint64(r.ContentLength)
+	case h.length > 0:
+		f.at, f.left = body, uint64(h.length)
 	default:
 		f.at = open
 	}

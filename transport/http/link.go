@@ -308,11 +308,16 @@ func (s *socket) loss() error {
 // lane makes one request after the other, over a connection that is opened when there is something
 // to ask and none is open. It is used by one goroutine.
 type lane struct {
-	s    *session
-	mu   sync.Mutex // guards link for those who hang up
-	link *link
-	idle *time.Timer // fires when the connection was not used for IdleTimeout; nil before the first exchange
+	s     *session
+	mu    sync.Mutex // guards link for those who hang up
+	link  *link
+	watch watch
+
+	// idle fires when the connection was not used for IdleTimeout; nil before the first exchange.
+	idle *time.Timer
 }
+
+func newLane(s *session) lane { return lane{s: s, watch: watch{s: s}} }
 
 // open is the link, which is made if need be.
 func (l *lane) open(ctx context.Context) (*link, error) {
@@ -377,9 +382,11 @@ func (l *lane) exchange(ctx context.Context, r *request) (*answer, error) {
 		return nil, err
 	}
 	sent := time.Now()
-	ctx, stop := l.s.watch(ctx, limit-l.s.opt.Timeout)
+	l.watch.begin(ctx, cancel, limit-l.s.opt.Timeout)
 	a, err := link.exchange(ctx, r)
-	stop()
+	if dead := l.watch.end(); dead && err != nil {
+		err = errDead
+	}
 	if err != nil {
 		l.hangUp()
 		return nil, err

@@ -11,30 +11,57 @@ import (
 // errDead is why an exchange is given up before its time is over.
 var errDead = fmt.Errorf("no answer, and no new connection to the hub comes about: %w", context.DeadlineExceeded)
 
-// watch returns a context for an exchange and what ends the watch, which must be called. When the
-// answer is late by half of Options.silence, a second connection is tried. If that does not come
-// about in the other half, it is the network that is silent, and not a hub that answers late, so
-// the context ends. more is added for a large request on a slow link.
-func (s *session) watch(ctx context.Context, more time.Duration) (_ context.Context, stop func()) {
-	ctx, giveUp := context.WithCancelCause(ctx)
-	wait := s.opt.silence()/2 + more
-	ended := make(chan struct{})
-	timer := time.AfterFunc(wait, func() {
-		defer close(ended)
-		trial, cancel := context.WithTimeout(ctx, min(wait, s.opt.silence()))
-		defer cancel()
-		fresh, err := s.opt.connect(trial, s.cfg.Creds)
-		switch {
-		case err == nil:
-			fresh.close()
-		case ctx.Err() == nil && protocol.Error(err).Kind == transport.Timeout:
-			giveUp(errDead)
-		}
-	})
-	return ctx, func() {
-		giveUp(nil)
-		if !timer.Stop() {
-			<-ended
-		}
+// A watch ends an exchange early when the network is silent. When the answer is late by half of
+// Options.silence, a second connection is tried. If that does not come about in the other half, it
+// is the network that is silent, and not a hub that answers late.
+//
+// A lane has one watch for all its exchanges. With a timer, a channel and a context for each, an
+// exchange would allocate nine times more.
+type watch struct {
+	s     *session
+	timer *time.Timer   // calls late; nil before the first exchange
+	ended chan struct{} // gets a value when late has ended; capacity 1
+
+	// Of the present exchange. late alone uses them once the timer has fired.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wait   time.Duration
+	dead   bool
+}
+
+// begin watches the exchange that ctx is for and cancel ends. The caller must call end. more is
+// added for a large request on a slow link.
+func (w *watch) begin(ctx context.Context, cancel context.CancelFunc, more time.Duration) {
+	w.ctx, w.cancel, w.wait, w.dead = ctx, cancel, w.s.opt.silence()/2+more, false
+	if w.timer == nil {
+		w.ended = make(chan struct{}, 1)
+		w.timer = time.AfterFunc(w.wait, w.late)
+	} else {
+		w.timer.Reset(w.wait)
+	}
+}
+
+// end cancels the context of the exchange and joins late. It reports whether late has ended the
+// exchange.
+func (w *watch) end() (dead bool) {
+	w.cancel()
+	if !w.timer.Stop() {
+		<-w.ended
+	}
+	return w.dead
+}
+
+// late tries the second connection, on the timer's goroutine.
+func (w *watch) late() {
+	defer func() { w.ended <- struct{}{} }()
+	trial, cancel := context.WithTimeout(w.ctx, min(w.wait, w.s.opt.silence()))
+	defer cancel()
+	fresh, err := w.s.opt.connect(trial, w.s.cfg.Creds)
+	switch {
+	case err == nil:
+		fresh.close()
+	case w.ctx.Err() == nil && protocol.Error(err).Kind == transport.Timeout:
+		w.dead = true
+		w.cancel()
 	}
 }
