@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/answers"
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/scrub"
-	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -19,7 +19,7 @@ import (
 const proto = "http"
 
 // protocol is what the connections below are made for.
-var protocol = way.Protocol{Name: proto, Secure: "443", Plain: "80", Kind: protocolKind}
+var protocol = dialer.Protocol{Name: proto, Secure: "443", Plain: "80", Kind: protocolKind}
 
 // StatusError is an answer of the hub or of storage that refused a request: the cause of a
 // *transport.Error, reachable with errors.As.
@@ -202,7 +202,7 @@ func shorten(text string) string {
 	return scrub.Peer(text)
 }
 
-// protocolKind is for way.Protocol: what it means that no HTTP came back.
+// protocolKind is for dialer.Protocol: what it means that no HTTP came back.
 func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 	if errors.Is(err, answers.ErrUnasked) || strings.Contains(err.Error(), "malformed HTTP") {
 		// package net/http has no type for it

@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/timespan"
-	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -179,13 +179,13 @@ func printable(s string) bool {
 var alpn = []string{"http/1.1"}
 
 // toHub is how to connect to the hub.
-func (o *Options) toHub() way.Options {
-	return way.Options{Protocol: &protocol, TLS: o.TLS, ALPN: alpn, Plaintext: o.Plaintext, Certificate: o.Certificate,
+func (o *Options) toHub() dialer.Options {
+	return dialer.Options{Protocol: &protocol, TLS: o.TLS, ALPN: alpn, Plaintext: o.Plaintext, Certificate: o.Certificate,
 		Addr: o.Addr, Dial: o.Dial}
 }
 
 // toStorage is how to connect to storage at addr.
-func (o *Options) toStorage(addr string) way.Options {
+func (o *Options) toStorage(addr string) dialer.Options {
 	config := o.StorageTLS.Clone()
 	if config == nil {
 		if config = o.TLS.Clone(); config == nil {
@@ -195,7 +195,7 @@ func (o *Options) toStorage(addr string) way.Options {
 	}
 	// the upload URI is what storage goes by; who the device is, is none of its business
 	config.Certificates, config.GetClientCertificate = nil, nil
-	return way.Options{Protocol: &protocol, TLS: config, ALPN: alpn, Plaintext: o.Plaintext, Addr: addr, Dial: o.Dial}
+	return dialer.Options{Protocol: &protocol, TLS: config, ALPN: alpn, Plaintext: o.Plaintext, Addr: addr, Dial: o.Dial}
 }
 
 func invalid(text string) *transport.Error {

@@ -284,7 +284,7 @@ func TestLayers(t *testing.T) {
 func TestNoPackageLeadsToTestTools(t *testing.T) {
 	for _, pkg := range list(t, "linux", "amd64", nil, "./...") {
 		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
-		if path == "transport/transporttest" || path == "internal/hubpair" || path == "internal/bounded" ||
+		if path == "transport/transporttest" || path == "internal/hubfixture" || path == "internal/bounded" ||
 			strings.HasPrefix(path,
 				"examples/") {
 			continue

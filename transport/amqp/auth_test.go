@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -150,7 +150,7 @@ func TestSASLPlain(t *testing.T) {
 		require.Zero(t, h.Links("", testbroker.LinkCBSSender))
 		r.requireEnd(transport.Unauthorized) // when the token has run out
 
-		_, err := tryStart(t, amqp.New(o), h.CredsWith(t, hubpair.WrongKey))
+		_, err := tryStart(t, amqp.New(o), h.CredsWith(t, hubfixture.WrongKey))
 		require.Equal(t, transport.Unauthorized, transport.KindOf(err))
 		said, ok := errors.AsType[*amqp.SASLError](err)
 		require.True(t, ok, "the library still words it as it did: %v", err)

@@ -65,7 +65,7 @@ func newTokens(c *connection) *tokens {
 func (t *tokens) join() { t.reader.Wait() }
 
 // put puts the token for an audience and waits for the hub's verdict. The error is a *TokenError,
-// or a cause for lossOf and way.Protocol; ctx's when that ended. told is that of connection.await.
+// or a cause for lossOf and dialer.Protocol; ctx's when that ended. told is that of connection.await.
 func (t *tokens) put(ctx context.Context, audience, token string, told func()) error {
 	bounded, done := t.c.await(ctx, told)
 	defer done()

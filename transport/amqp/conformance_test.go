@@ -3,19 +3,19 @@ package amqp_test
 import (
 	"testing"
 
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
 // pair is what the suite takes. AMQP has no mark for what is handed over again.
-func pair(t testing.TB, h *hubpair.Broker, o *amqp.Options, mux bool) *transporttest.Pair {
+func pair(t testing.TB, h *hubfixture.Broker, o *amqp.Options, mux bool) *transporttest.Pair {
 	p := h.Pair(t, amqp.New(o))
 	if mux {
 		p.Transport = amqp.NewMux(o)
 	}
-	p.Features |= hubpair.Calls
+	p.Features |= hubfixture.Calls
 	p.MarksAgain = false
 	p.HubMarks = append(p.HubMarks, "hubline/testbroker/")
 	return p
@@ -27,31 +27,31 @@ func TestConformance(t *testing.T) {
 		name        string
 		module, mux bool
 		hub         *testbroker.Options
-		opt         func(h *hubpair.Broker) *amqp.Options
+		opt         func(h *hubfixture.Broker) *amqp.Options
 	}{
-		{"plain", false, false, nil, func(h *hubpair.Broker) *amqp.Options {
+		{"plain", false, false, nil, func(h *hubfixture.Broker) *amqp.Options {
 			return &amqp.Options{Plaintext: true, Dial: h.DialAMQP}
 		}},
-		{"TLS", false, false, nil, func(h *hubpair.Broker) *amqp.Options {
+		{"TLS", false, false, nil, func(h *hubfixture.Broker) *amqp.Options {
 			return &amqp.Options{Dial: h.DialAMQPTLSPort, TLS: h.ClientTLS()}
 		}},
-		{"module", true, false, nil, func(h *hubpair.Broker) *amqp.Options {
+		{"module", true, false, nil, func(h *hubfixture.Broker) *amqp.Options {
 			return &amqp.Options{Plaintext: true, Dial: h.DialAMQP}
 		}},
-		{"SASL PLAIN", false, false, nil, func(h *hubpair.Broker) *amqp.Options {
+		{"SASL PLAIN", false, false, nil, func(h *hubfixture.Broker) *amqp.Options {
 			return &amqp.Options{Plaintext: true, Dial: h.DialAMQP, Auth: amqp.Plain}
 		}},
-		{"mux", false, true, nil, func(h *hubpair.Broker) *amqp.Options {
+		{"mux", false, true, nil, func(h *hubfixture.Broker) *amqp.Options {
 			return &amqp.Options{Plaintext: true, Dial: h.DialAMQP}
 		}},
 		{"flows without next-incoming-id", false, false,
-			&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true}}, func(h *hubpair.Broker) *amqp.Options {
+			&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true}}, func(h *hubfixture.Broker) *amqp.Options {
 				return &amqp.Options{Plaintext: true, Dial: h.DialAMQP}
 			}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
-				h := hubpair.NewWith(t, way.hub)
+				h := hubfixture.NewWith(t, way.hub)
 				if way.module {
 					h.BecomeModule(t)
 				}

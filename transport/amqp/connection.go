@@ -52,7 +52,7 @@ type login struct {
 	user, password string          // of Plain
 }
 
-// prove asks for all that proves an identity. Its error is a cause for way.Protocol.
+// prove asks for all that proves an identity. Its error is a cause for dialer.Protocol.
 func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l login, err error) {
 	l.auth = o.auth(creds)
 	below := o.below()
@@ -103,7 +103,7 @@ func (l *login) sasl() amqp.SASLType {
 }
 
 // connect dials and does the handshakes. before is what earlier connections have learnt. On error
-// nothing is left. The error is a cause for way.Protocol.
+// nothing is left. The error is a cause for dialer.Protocol.
 func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login, before *learnt) (*connection,
 	error) {
 	below := o.below()

@@ -9,15 +9,15 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/scrub"
-	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 const proto = "amqp"
 
 // protocol is what the connection below is made for.
-var protocol = way.Protocol{Name: proto, Secure: "5671", Plain: "5672", Kind: protocolKind}
+var protocol = dialer.Protocol{Name: proto, Secure: "5671", Plain: "5672", Kind: protocolKind}
 
 // ConditionError is what the hub said when it refused or ended something: the cause of a
 // *transport.Error, reachable with errors.As.
@@ -221,7 +221,7 @@ const (
 	badHeader   = "invalid protoHeader"
 )
 
-// protocolKind is for way.Protocol: what a failed handshake of AMQP means.
+// protocolKind is for dialer.Protocol: what a failed handshake of AMQP means.
 func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 	if e, ok := errors.AsType[*SASLError](err); ok {
 		return saslMeaning(e.Code).kind, "", true

@@ -15,7 +15,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/faketime"
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -33,11 +33,11 @@ func bubble(t *testing.T, f func(t *testing.T, h *hub)) {
 
 // hub is the emulator, and a network that counts dials.
 type hub struct {
-	*hubpair.Broker
+	*hubfixture.Broker
 	dials atomic.Int32
 }
 
-func newHub(t testing.TB) *hub { return &hub{Broker: hubpair.New(t)} }
+func newHub(t testing.TB) *hub { return &hub{Broker: hubfixture.New(t)} }
 
 // smallHub is one whose connections take sessions of AMQP up to the number highest (channel-max),
 // or many for 0. It knows no device.
@@ -45,7 +45,7 @@ func smallHub(t testing.TB, highest uint16) *hub {
 	broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{ChannelMax: highest}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = broker.Close() })
-	return &hub{Broker: &hubpair.Broker{Hub: broker}}
+	return &hub{Broker: &hubfixture.Broker{Hub: broker}}
 }
 
 // options reach the hub without TLS.

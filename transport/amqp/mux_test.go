@@ -17,7 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -592,7 +592,7 @@ func TestADeviceWithAWrongHostDoesNotHoldUpTheOthers(t *testing.T) {
 func TestAMuxBelongsToTheHostThatAcceptedADevice(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
-		wrong := *h.CredsWith(t, hubpair.WrongKey)
+		wrong := *h.CredsWith(t, hubfixture.WrongKey)
 		wrong.GatewayHost = "other.example.com"
 		slow := h.inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: 5 * time.Second})
 		bad, err := device.New(&wrong, mux, nil)
@@ -627,7 +627,7 @@ func TestWhoMayNotJoin(t *testing.T) {
 		o.Devices = 2
 		mux := amqp.NewMux(o)
 		start(t, mux, h.CredsWith(t, ""))
-		_, err := tryStart(t, mux, h.CredsWith(t, hubpair.WrongKey))
+		_, err := tryStart(t, mux, h.CredsWith(t, hubfixture.WrongKey))
 		require.Equal(t, transport.Unauthorized, transport.KindOf(err))
 
 		elsewhere := *h.CredsWith(t, "")

@@ -10,9 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/internal/timespan"
-	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -231,8 +231,8 @@ func (o *Options) resolve() (Options, error) {
 const maxInfo = 1024
 
 // below is how to connect.
-func (o *Options) below() way.Options {
-	return way.Options{Protocol: &protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr,
+func (o *Options) below() dialer.Options {
+	return dialer.Options{Protocol: &protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr,
 		Dial: o.Dial, Tunnel: o.Tunnel, WriteTimeout: o.WriteTimeout}
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/way"
+	"github.com/hubline-iot/hubline/internal/dialer"
 )
 
 const (
@@ -213,7 +213,7 @@ func (s *stream) flush() {
 	}
 }
 
-// send writes p in chunks. The socket, a way.Line, ends a write that does not get on. An empty p is
+// send writes p in chunks. The socket, a dialer.ProgressConn, ends a write that does not get on. An empty p is
 // for a tunnel that owes something.
 func (s *stream) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
@@ -231,7 +231,7 @@ func (s *stream) send(p []byte) error {
 }
 
 // gotOn returns when the peer last took bytes that had waited.
-func (s *stream) gotOn() time.Time { return later(s.took.get(), way.Progress(s.socket)) }
+func (s *stream) gotOn() time.Time { return later(s.took.get(), dialer.Progress(s.socket)) }
 
 // hangUp closes after an orderly goodbye. TLS says its own goodbye, for which it would wait 5 s.
 func (s *stream) hangUp() {

@@ -15,15 +15,15 @@ import (
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // pipe is a stream and its peer.
 func pipe(t *testing.T) (*stream, *memconn.Conn) {
 	near, far := memconn.Pair("near", "far")
-	line := way.NewLine(near, 10*time.Second)
+	line := dialer.NewProgressConn(near, 10*time.Second)
 	s := newStream(line, line)
 	t.Cleanup(func() {
 		s.fail(errClosed)
@@ -39,7 +39,7 @@ func TestWritesDoNotBlock(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(1 << 10)
 		defer far.Close()
-		line := way.NewLine(near, 10*time.Second)
+		line := dialer.NewProgressConn(near, 10*time.Second)
 		s := newStream(line, line)
 		defer func() {
 			s.fail(errClosed)
@@ -67,7 +67,7 @@ func TestAPeerThatTakesNothingIsFound(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(1 << 10)
 		defer far.Close()
-		line := way.NewLine(near, 10*time.Second)
+		line := dialer.NewProgressConn(near, 10*time.Second)
 		s := newStream(line, line)
 		_, err := s.Write(make([]byte, 100_000))
 		require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestAPeerThatReadsNothingIsNotHeard(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(1 << 10)
 		defer far.Close()
-		line := way.NewLine(near, 10*time.Second)
+		line := dialer.NewProgressConn(near, 10*time.Second)
 		s := newStream(line, line)
 		s.screen.phase = running
 		_, err := s.Write(make([]byte, 2000))

@@ -11,15 +11,15 @@ import (
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // connected returns a connection to a hub, and its network.
-func connected(t *testing.T) (*hubpair.Broker, *connection, *memconn.Conn) {
-	h := hubpair.New(t)
+func connected(t *testing.T) (*hubfixture.Broker, *connection, *memconn.Conn) {
+	h := hubfixture.New(t)
 	var socket net.Conn
 	o, err := (&Options{Plaintext: true, Dial: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
 		socket, err = h.DialAMQP(ctx, network, addr)
@@ -36,7 +36,7 @@ func connected(t *testing.T) (*hubpair.Broker, *connection, *memconn.Conn) {
 }
 
 // token returns the audience and the token of a new device, with the given key or its own.
-func token(t *testing.T, h *hubpair.Broker, id, key string) (audience, text string) {
+func token(t *testing.T, h *hubfixture.Broker, id, key string) (audience, text string) {
 	d, err := h.AddDevice(id)
 	require.NoError(t, err)
 	if key == "" {
@@ -59,7 +59,7 @@ func TestEachDeviceGetsTheAnswerToItsToken(t *testing.T) {
 		for i := range n {
 			id, key := fmt.Sprintf("dev-a%d", i), ""
 			if i%2 == 1 {
-				key = hubpair.WrongKey
+				key = hubfixture.WrongKey
 			}
 			audience, text := token(t, h, id, key)
 			h.Inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: time.Duration(n-i) * time.Second, Device: id})
@@ -173,12 +173,12 @@ func arrives(t *testing.T) bool {
 }
 
 // serving returns a session on a shared connection, and a function that ends it.
-func serving(t *testing.T, h *hubpair.Broker, c *connection, id string) (s *session, end func()) {
+func serving(t *testing.T, h *hubfixture.Broker, c *connection, id string) (s *session, end func()) {
 	return runs(t, h, c, id, true)
 }
 
 // runs is serving on a connection that is shared or the session's own.
-func runs(t *testing.T, h *hubpair.Broker, c *connection, id string, shared bool) (s *session, end func()) {
+func runs(t *testing.T, h *hubfixture.Broker, c *connection, id string, shared bool) (s *session, end func()) {
 	creds := &transport.Credentials{Host: h.HostName(), DeviceID: id}
 	s = newSession(&transport.Config{Creds: creds, Window: 100, Sink: quiet{}}, c.opt, c, &login{auth: CBS})
 	s.shared, s.leave = shared, func() {}

@@ -4,19 +4,19 @@ import (
 	"context"
 	"crypto/tls"
 
-	"github.com/hubline-iot/hubline/internal/way"
+	"github.com/hubline-iot/hubline/internal/dialer"
 )
 
 // A Tunnel carries AMQP within another protocol. It is used by several dials at a time. Package
 // mqtt describes its methods, which are the same there.
-type Tunnel = way.Tunnel
+type Tunnel = dialer.Tunnel
 
 // Peer is what a Tunnel may want to know of the far end: Host is the name that was dialed and that
 // the certificate stands for; ClientCertificate says that the device proves its identity with one.
-type Peer = way.Peer
+type Peer = dialer.Peer
 
 // owing is what the connection of a Tunnel may be, see there.
-type owing = way.Owing
+type owing = dialer.Owing
 
 // CertificateFiles returns a function for Options.Certificate that reads a certificate chain and
 // its key from PEM files at each dial, the certificate of the device first. Both may be the same
@@ -24,5 +24,5 @@ type owing = way.Owing
 // the middle of a renewal, it returns what it read last. Before that its errors are of Kind
 // Invalid; they name the file and show nothing of its content.
 func CertificateFiles(certPEM, keyPEM string) func(context.Context) (*tls.Certificate, error) {
-	return way.CertificateFiles(certPEM, keyPEM)
+	return dialer.CertificateFiles(certPEM, keyPEM)
 }

@@ -22,7 +22,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -554,7 +554,7 @@ func TestT19_MultiplexedBadCredentials(t *testing.T) {
 			t.Cleanup(func() { _ = c.Close() })
 			return c, c.Open(t.Context())
 		}
-		wrong := h.CredsWith(t, hubpair.WrongKey)
+		wrong := h.CredsWith(t, hubfixture.WrongKey)
 		_, err := opened(wrong)
 		require.ErrorIs(t, err, transport.Unauthorized, "alone, and first")
 		synctest.Wait()

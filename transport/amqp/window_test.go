@@ -8,15 +8,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // windowed returns a window whose stream is open, and the peer of that.
 func windowed(t *testing.T) (*window, *memconn.Conn) {
 	near, far := memconn.Pair("near", "far")
-	line := way.NewLine(near, time.Minute)
+	line := dialer.NewProgressConn(near, time.Minute)
 	s := newStream(line, line)
 	s.screen.phase = running
 	w := newWindow(s, time.Minute, new(learnt))

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/answers"
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/scrub"
-	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -17,7 +17,7 @@ import (
 const proto = "http"
 
 // protocol is what the connection below is made for.
-var protocol = way.Protocol{Name: proto, Secure: "443", Plain: "80", Kind: protocolKind}
+var protocol = dialer.Protocol{Name: proto, Secure: "443", Plain: "80", Kind: protocolKind}
 
 // Texts of net/http that stand for errors without a type. A test notices when they change.
 const (
@@ -25,7 +25,7 @@ const (
 	longHeaders = "response headers exceeded"
 )
 
-// protocolKind is for way.Protocol: what a failed exchange means while dialing.
+// protocolKind is for dialer.Protocol: what a failed exchange means while dialing.
 func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 	if e, is := errors.AsType[*StatusError](err); is {
 		return verdictOf(e).Kind, "", true

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
@@ -14,22 +14,24 @@ func TestConformance(t *testing.T) {
 	for _, way := range []struct {
 		name   string
 		module bool
-		opt    func(h *hubpair.Broker) http.Options
+		opt    func(h *hubfixture.Broker) http.Options
 	}{
-		{"plain", false, func(h *hubpair.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP} }},
+		{"plain", false, func(h *hubfixture.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP} }},
 		{"a message a request", false,
-			func(h *hubpair.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP, Batch: 1} }},
-		{"TLS", false, func(h *hubpair.Broker) http.Options {
+			func(h *hubfixture.Broker) http.Options {
+				return http.Options{Plaintext: true, Dial: h.DialHTTP, Batch: 1}
+			}},
+		{"TLS", false, func(h *hubfixture.Broker) http.Options {
 			return http.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS()}
 		}},
-		{"HTTP/2", false, func(h *hubpair.Broker) http.Options {
+		{"HTTP/2", false, func(h *hubfixture.Broker) http.Options {
 			return http.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS(), HTTP2: true}
 		}},
-		{"module", true, func(h *hubpair.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP} }},
+		{"module", true, func(h *hubfixture.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP} }},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
-				h := hubpair.New(t)
+				h := hubfixture.New(t)
 				if way.module {
 					h.BecomeModule(t)
 				}

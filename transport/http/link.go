@@ -41,7 +41,7 @@ const (
 )
 
 // connect dials, does TLS, and returns the connection, all within Options.silence. The error is a
-// cause for way.Protocol; on error nothing is left.
+// cause for dialer.Protocol; on error nothing is left.
 func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.silence())
 	defer cancel()
@@ -118,7 +118,7 @@ type answer struct {
 	tls    *tls.ConnectionState // nil without TLS
 }
 
-// exchange makes one request. Redirections are not followed. The error is a cause for way.Protocol;
+// exchange makes one request. Redirections are not followed. The error is a cause for dialer.Protocol;
 // after one the link is of no use any more.
 func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 	q := (&http.Request{

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/timespan"
-	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netproxy"
 )
@@ -119,7 +119,7 @@ func (o *Options) resolve() (Options, error) {
 	if r.Dial == nil {
 		r.Dial = new(net.Dialer).DialContext
 	}
-	below := way.Options{Protocol: &protocol, Plaintext: r.Plaintext, Certificate: r.Certificate, Addr: r.Addr,
+	below := dialer.Options{Protocol: &protocol, Plaintext: r.Plaintext, Certificate: r.Certificate, Addr: r.Addr,
 		Dial: r.Dial}
 	return r, below.Resolve()
 }
@@ -139,8 +139,8 @@ func (o *Options) scheme() string {
 }
 
 // below is how to connect.
-func (o *Options) below(creds *transport.Credentials) (*way.Options, error) {
-	w := &way.Options{Protocol: &protocol, TLS: o.tls(), ALPN: []string{"http/1.1"}, Plaintext: o.Plaintext,
+func (o *Options) below(creds *transport.Credentials) (*dialer.Options, error) {
+	w := &dialer.Options{Protocol: &protocol, TLS: o.tls(), ALPN: []string{"http/1.1"}, Plaintext: o.Plaintext,
 		Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial}
 	if o.HTTP2 {
 		w.ALPN = []string{"h2", "http/1.1"}
@@ -190,5 +190,5 @@ func (o *Options) agent() string {
 // be in the middle of a renewal, it returns what it read last. Before that its errors are of Kind
 // Invalid; they name the file and show nothing of its content.
 func CertificateFiles(certPEM, keyPEM string) func(context.Context) (*tls.Certificate, error) {
-	return way.CertificateFiles(certPEM, keyPEM)
+	return dialer.CertificateFiles(certPEM, keyPEM)
 }

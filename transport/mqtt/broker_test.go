@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
@@ -24,28 +24,28 @@ func TestConformance(t *testing.T) {
 	for _, way := range []struct {
 		name   string
 		module bool
-		opt    func(h *hubpair.Broker) *mqtt.Options
+		opt    func(h *hubfixture.Broker) *mqtt.Options
 	}{
-		{"plain", false, func(h *hubpair.Broker) *mqtt.Options { return &mqtt.Options{Plaintext: true, Dial: h.Dial} }},
-		{"TLS", false, func(h *hubpair.Broker) *mqtt.Options {
+		{"plain", false, func(h *hubfixture.Broker) *mqtt.Options { return &mqtt.Options{Plaintext: true, Dial: h.Dial} }},
+		{"TLS", false, func(h *hubfixture.Broker) *mqtt.Options {
 			return &mqtt.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS()}
 		}},
-		{"module", true, func(h *hubpair.Broker) *mqtt.Options { return &mqtt.Options{Plaintext: true, Dial: h.Dial} }},
-		{"WebSocket without TLS", false, func(h *hubpair.Broker) *mqtt.Options {
+		{"module", true, func(h *hubfixture.Broker) *mqtt.Options { return &mqtt.Options{Plaintext: true, Dial: h.Dial} }},
+		{"WebSocket without TLS", false, func(h *hubfixture.Broker) *mqtt.Options {
 			return &mqtt.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.DialWS}
 		}},
-		{"WebSocket", false, func(h *hubpair.Broker) *mqtt.Options {
+		{"WebSocket", false, func(h *hubfixture.Broker) *mqtt.Options {
 			return &mqtt.Options{Tunnel: mqttws.New(nil), Dial: h.DialWSPort, TLS: h.ClientTLS()}
 		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
-				h := hubpair.New(t)
+				h := hubfixture.New(t)
 				if way.module {
 					h.BecomeModule(t)
 				}
 				p := h.Pair(t, mqtt.New(way.opt(h)))
-				p.Features |= hubpair.Calls
+				p.Features |= hubfixture.Calls
 				return p
 			})
 		})
@@ -56,7 +56,7 @@ func TestConformance(t *testing.T) {
 // certificate.
 func TestACertificateOverWebSocket(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		h := hubpair.New(t)
+		h := hubfixture.New(t)
 		cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
 		_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
 		require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestACertificateOverWebSocket(t *testing.T) {
 
 // A thousand reconnects a day must not use up a process's descriptors.
 func TestNoSocketStaysOpen(t *testing.T) {
-	h := hubpair.New(t)
+	h := hubfixture.New(t)
 	tlsAddr, err := h.ListenTLS("127.0.0.1:0")
 	require.NoError(t, err)
 	wsAddr, err := h.ListenWS("127.0.0.1:0")
@@ -95,7 +95,7 @@ func TestNoSocketStaysOpen(t *testing.T) {
 					kinds []transport.Kind // empty: success
 				}{
 					{trusting, h.CredsWith(t, ""), nil},
-					{trusting, h.CredsWith(t, hubpair.WrongKey), []transport.Kind{transport.Unauthorized}},
+					{trusting, h.CredsWith(t, hubfixture.WrongKey), []transport.Kind{transport.Unauthorized}},
 					{o, h.CredsWith(t, ""), []transport.Kind{transport.Untrusted}},
 					{elsewhere, h.CredsWith(t, ""), []transport.Kind{transport.NotFound, transport.Network}},
 				} {

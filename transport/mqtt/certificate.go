@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 
-	"github.com/hubline-iot/hubline/internal/way"
+	"github.com/hubline-iot/hubline/internal/dialer"
 )
 
 // CertificateFiles returns a function for Options.Certificate that reads a certificate chain and
@@ -13,5 +13,5 @@ import (
 // the middle of a renewal, it returns what it read last. Before that its errors are of Kind
 // Invalid; they name the file and show nothing of its content.
 func CertificateFiles(certPEM, keyPEM string) func(context.Context) (*tls.Certificate, error) {
-	return way.CertificateFiles(certPEM, keyPEM)
+	return dialer.CertificateFiles(certPEM, keyPEM)
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/way"
+	"github.com/hubline-iot/hubline/internal/dialer"
 )
 
 const (
@@ -251,7 +251,7 @@ func (c *conn) put(packet []byte, pub publication) {
 // keepAlive pings if it is time to, or fails if nothing came after a ping, and returns when to call
 // it again.
 func (c *conn) keepAlive() time.Duration {
-	progress := way.Progress(c.socket)
+	progress := dialer.Progress(c.socket)
 	c.mu.Lock()
 	c.beat.gotOn(progress)
 	wait, ping, silent := c.beat.look(time.Now())

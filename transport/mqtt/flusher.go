@@ -66,7 +66,7 @@ func (c *conn) lastWords() {
 	}
 }
 
-// send writes p in chunks. The socket, a way.Line, ends a write that does not get on. An empty p is
+// send writes p in chunks. The socket, a dialer.ProgressConn, ends a write that does not get on. An empty p is
 // for a tunnel that owes something.
 func (c *conn) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/timespan"
-	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -116,8 +116,8 @@ func (o *Options) resolve() (Options, error) {
 }
 
 // below is how to connect.
-func (o *Options) below() way.Options {
-	return way.Options{Protocol: &front.Protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate,
+func (o *Options) below() dialer.Options {
+	return dialer.Options{Protocol: &endpoint.Protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate,
 		Addr: o.Addr, Dial: o.Dial, Tunnel: o.Tunnel, WriteTimeout: o.WriteTimeout}
 }
 

@@ -17,8 +17,8 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -768,7 +768,7 @@ func TestAWriteErrorReachesReadAndTheNextWrite(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
 		defer b.Close()
 		a.SetBuffer(1)
-		line := way.NewLine(a, time.Second)
+		line := dialer.NewProgressConn(a, time.Second)
 		c := newConn(line, line, new(session))
 		_, err := c.Write([]byte("too much"))
 		require.NoError(t, err)

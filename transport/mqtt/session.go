@@ -9,7 +9,7 @@ import (
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 
-	"github.com/hubline-iot/hubline/internal/way"
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -112,7 +112,7 @@ func (s *session) Send(batch []transport.Item) {
 }
 
 // Progress implements transport.Progressor.
-func (s *session) Progress() time.Time { return way.Progress(s.conn.socket) }
+func (s *session) Progress() time.Time { return dialer.Progress(s.conn.socket) }
 
 // Do hands a SUBSCRIBE or PUBLISH to the library. The PUBACK of an OpSettle goes straight to the
 // connection.

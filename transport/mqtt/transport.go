@@ -63,7 +63,7 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -98,14 +98,14 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 		return nil, t.err
 	}
 	if err := cfg.Creds.Validate(); err != nil {
-		return nil, front.Error(err)
+		return nil, endpoint.Error(err)
 	}
 	s, err := t.connect(ctx, cfg)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // what the end of ctx did to the socket is of no interest
 		}
-		return nil, front.Error(err)
+		return nil, endpoint.Error(err)
 	}
 	return s, nil
 }

@@ -1,6 +1,6 @@
 package mqtt
 
-import "github.com/hubline-iot/hubline/internal/way"
+import "github.com/hubline-iot/hubline/internal/dialer"
 
 // A Tunnel carries MQTT within another protocol. It is used by several dials at a time. It has two
 // methods:
@@ -25,11 +25,11 @@ import "github.com/hubline-iot/hubline/internal/way"
 //
 // gets a Write of no bytes soon after a value came out of the channel, and all that it owes may go
 // out with this Write.
-type Tunnel = way.Tunnel
+type Tunnel = dialer.Tunnel
 
 // Peer is what a Tunnel may want to know of the far end: Host is the name that was dialed and that
 // the certificate stands for; ClientCertificate says that the device proves its identity with one.
-type Peer = way.Peer
+type Peer = dialer.Peer
 
 // owing is what the connection of a Tunnel may be, see there.
-type owing = way.Owing
+type owing = dialer.Owing

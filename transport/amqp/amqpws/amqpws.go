@@ -19,7 +19,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/hubline-iot/hubline/internal/way"
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport/internal/websock"
 )
 
@@ -37,7 +37,7 @@ type StatusError = websock.StatusError
 // Tunnel is AMQP over WebSocket, for amqp.Options.Tunnel. It is safe for concurrent use.
 type Tunnel struct{ t *websock.Tunnel }
 
-var _ way.Tunnel = (*Tunnel)(nil)
+var _ dialer.Tunnel = (*Tunnel)(nil)
 
 // New returns a Tunnel to a hub, with the given options, which are copied; nil means all defaults.
 // Wrong options are reported by Dial, with Kind Invalid.
@@ -54,6 +54,6 @@ func open(sub string, o *Options) *Tunnel {
 func (t *Tunnel) Port(secure bool) string { return t.t.Port(secure) }
 
 // Open sends the request and returns the connection, for the transport.
-func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer way.Peer) (net.Conn, error) {
+func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer dialer.Peer) (net.Conn, error) {
 	return t.t.Open(ctx, c, peer)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -19,19 +19,19 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	for name, opt := range map[string]func(h *hubpair.Broker) *amqp.Options{
-		"WebSocket without TLS": func(h *hubpair.Broker) *amqp.Options {
+	for name, opt := range map[string]func(h *hubfixture.Broker) *amqp.Options{
+		"WebSocket without TLS": func(h *hubfixture.Broker) *amqp.Options {
 			return &amqp.Options{Tunnel: amqpws.New(nil), Plaintext: true, Dial: h.DialAMQPWS}
 		},
-		"WebSocket": func(h *hubpair.Broker) *amqp.Options {
+		"WebSocket": func(h *hubfixture.Broker) *amqp.Options {
 			return &amqp.Options{Tunnel: amqpws.New(nil), Dial: h.DialAMQPWSPort, TLS: h.ClientTLS()}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
-				h := hubpair.New(t)
+				h := hubfixture.New(t)
 				p := h.Pair(t, amqp.New(opt(h)))
-				p.Features |= hubpair.Calls
+				p.Features |= hubfixture.Calls
 				p.MarksAgain = false
 				p.HubMarks = append(p.HubMarks, "hubline/testbroker/")
 				return p
@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 // A tls.Config that net/http has used, and has written HTTP/2 into, does not make a server that
 // speaks it take the request for HTTP/2.
 func TestASharedTLSConfig(t *testing.T) {
-	h := hubpair.New(t)
+	h := hubfixture.New(t)
 	shared := h.ClientTLS()
 	shared.NextProtos = []string{"h2", "http/1.1"}
 	c, err := device.New(h.CredsWith(t, ""), amqp.New(&amqp.Options{Tunnel: amqpws.New(nil), Dial: h.DialAMQPWSPort,
@@ -56,7 +56,7 @@ func TestASharedTLSConfig(t *testing.T) {
 // Real sockets, real time: one port for TLS, one for WebSocket, with messages in both directions
 // and a connection that is cut.
 func TestOverRealPorts(t *testing.T) {
-	h := hubpair.New(t)
+	h := hubfixture.New(t)
 	secure, err := h.ListenAMQP("127.0.0.1:0")
 	require.NoError(t, err)
 	web, err := h.ListenAMQPWS("127.0.0.1:0")
@@ -96,7 +96,7 @@ func TestOverRealPorts(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	h := hubpair.New(t)
+	h := hubfixture.New(t)
 	dial := func(o *amqp.Options) error {
 		_, err := amqp.New(o).Dial(t.Context(), &transport.Config{Creds: h.CredsWith(t, "")})
 		require.Error(t, err)

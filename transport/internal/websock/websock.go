@@ -13,7 +13,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/hubline-iot/hubline/internal/way"
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -67,7 +67,7 @@ func New(p Protocol, o *Options) *Tunnel {
 	return t
 }
 
-var _ way.Tunnel = (*Tunnel)(nil)
+var _ dialer.Tunnel = (*Tunnel)(nil)
 
 // Port returns 443, without TLS 80.
 func (t *Tunnel) Port(secure bool) string {
@@ -90,7 +90,7 @@ const (
 var buffers sync.Pool
 
 // Open sends the request and returns the connection, for the engine.
-func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer way.Peer) (net.Conn, error) {
+func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer dialer.Peer) (net.Conn, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -128,7 +128,7 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer way.Peer) (net.Conn,
 	return w, nil
 }
 
-func (t *Tunnel) path(peer way.Peer) string {
+func (t *Tunnel) path(peer dialer.Peer) string {
 	switch {
 	case t.opt.Path != "":
 		return t.opt.Path

@@ -3,7 +3,7 @@ package lean_test
 import (
 	"testing"
 
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
@@ -15,36 +15,36 @@ func TestConformance(t *testing.T) {
 	for _, way := range []struct {
 		name   string
 		module bool
-		net    func(h *hubpair.Broker) *leannet.Options
+		net    func(h *hubfixture.Broker) *leannet.Options
 		opt    *lean.Options
 	}{
-		{"plain", false, func(h *hubpair.Broker) *leannet.Options {
+		{"plain", false, func(h *hubfixture.Broker) *leannet.Options {
 			return &leannet.Options{Plaintext: true, Dial: h.Dial}
 		}, nil},
-		{"fixed buffers", false, func(h *hubpair.Broker) *leannet.Options {
+		{"fixed buffers", false, func(h *hubfixture.Broker) *leannet.Options {
 			return &leannet.Options{Plaintext: true, Dial: h.Dial}
 		}, &lean.Options{ReadBuffer: 512, WriteBuffer: 1024}},
-		{"TLS", false, func(h *hubpair.Broker) *leannet.Options {
+		{"TLS", false, func(h *hubfixture.Broker) *leannet.Options {
 			return &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS()}
 		}, nil},
-		{"module", true, func(h *hubpair.Broker) *leannet.Options {
+		{"module", true, func(h *hubfixture.Broker) *leannet.Options {
 			return &leannet.Options{Plaintext: true, Dial: h.Dial}
 		}, nil},
-		{"WebSocket without TLS", false, func(h *hubpair.Broker) *leannet.Options {
+		{"WebSocket without TLS", false, func(h *hubfixture.Broker) *leannet.Options {
 			return &leannet.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.DialWS}
 		}, nil},
-		{"WebSocket", false, func(h *hubpair.Broker) *leannet.Options {
+		{"WebSocket", false, func(h *hubfixture.Broker) *leannet.Options {
 			return &leannet.Options{Tunnel: mqttws.New(nil), Dial: h.DialWSPort, TLS: h.ClientTLS()}
 		}, nil},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
-				h := hubpair.New(t)
+				h := hubfixture.New(t)
 				if way.module {
 					h.BecomeModule(t)
 				}
 				p := h.Pair(t, lean.New(leannet.Dialer(h.CredsWith(t, ""), way.net(h)), way.opt))
-				p.Features |= hubpair.Calls
+				p.Features |= hubfixture.Calls
 				return p
 			})
 		})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -24,7 +24,7 @@ import (
 // connection, with the same packet id and marked.
 func TestAMissingPubackIsNoticed(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		h := hubpair.New(t)
+		h := hubfixture.New(t)
 		var lost time.Time
 		c, err := device.New(h.CredsWith(t, ""),
 			lean.New(func(ctx context.Context) (lean.Conn, error) { return h.Dial(ctx, "", "") }, nil), &device.Options{
@@ -83,7 +83,7 @@ func (s slowSerial) Read(p []byte) (int, error) { return s.Conn.Read(p[:1]) }
 // is lost and nothing grows.
 func TestABoardUnderCuts(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		h := hubpair.New(t)
+		h := hubfixture.New(t)
 		dial := func(ctx context.Context) (lean.Conn, error) {
 			c, err := h.Dial(ctx, "", "")
 			if err != nil {
@@ -135,7 +135,7 @@ func TestABoardUnderCuts(t *testing.T) {
 // The hub takes the will in when the device vanishes, and not when it says goodbye.
 func TestTheWillIsForThoseWhoVanish(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		h := hubpair.New(t)
+		h := hubfixture.New(t)
 		will := &transport.Message{ID: "last words", Body: []byte("gone")}
 		c, err := device.New(h.CredsWith(t, ""), lean.New(func(ctx context.Context) (lean.Conn, error) {
 			return h.Dial(ctx, "", "")

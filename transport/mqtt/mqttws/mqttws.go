@@ -23,7 +23,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/hubline-iot/hubline/internal/way"
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport/internal/websock"
 )
 
@@ -42,7 +42,7 @@ type StatusError = websock.StatusError
 // concurrent use.
 type Tunnel struct{ t *websock.Tunnel }
 
-var _ way.Tunnel = (*Tunnel)(nil)
+var _ dialer.Tunnel = (*Tunnel)(nil)
 
 // New returns a Tunnel with the given options, which are copied; nil means all defaults. Wrong
 // options are reported by Dial, with Kind Invalid.
@@ -54,6 +54,6 @@ func New(o *Options) *Tunnel {
 func (t *Tunnel) Port(secure bool) string { return t.t.Port(secure) }
 
 // Open sends the request and returns the connection, for the engine.
-func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer way.Peer) (net.Conn, error) {
+func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer dialer.Peer) (net.Conn, error) {
 	return t.t.Open(ctx, c, peer)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -186,7 +186,7 @@ func TestTheRequestIsWhatTheHubWants(t *testing.T) {
 // A tls.Config that net/http has used, and has written HTTP/2 into, does not make a server that
 // speaks it take the request for HTTP/2.
 func TestASharedTLSConfig(t *testing.T) {
-	h := hubpair.New(t)
+	h := hubfixture.New(t)
 	shared := h.ClientTLS()
 	shared.NextProtos = []string{"h2", "http/1.1"}
 	c, err := device.New(h.CredsWith(t, ""), mqtt.New(&mqtt.Options{Tunnel: New(nil), Dial: h.DialWSPort, TLS: shared}),

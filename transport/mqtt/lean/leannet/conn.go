@@ -4,8 +4,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/way"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
+	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 )
 
 // closeTime is how long TLS and a tunnel may take for their goodbyes.
@@ -14,7 +14,7 @@ const closeTime = 250 * time.Millisecond
 // conn is a connection for package lean: outer carries the bytes, socket lies under it; they are
 // the same without TLS and tunnel.
 //
-// The socket is a way.Line, so a peer that stops reading is found. Writes by a goroutine of the
+// The socket is a dialer.ProgressConn, so a peer that stops reading is found. Writes by a goroutine of the
 // tunnel's own, which answers what the peer asks of the tunnel, go between the others.
 type conn struct {
 	net.Conn // outer
@@ -29,7 +29,7 @@ type conn struct {
 
 func newConn(outer, socket net.Conn) *conn {
 	c := &conn{Conn: outer, socket: socket}
-	if o, ok := outer.(way.Owing); ok {
+	if o, ok := outer.(dialer.Owing); ok {
 		c.turn, c.closed, c.ended, c.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}),
 			make(chan struct{})
 		go c.pay(o.Owed())
@@ -67,7 +67,7 @@ func (c *conn) Write(p []byte) (int, error) {
 }
 
 // Progress is the socket's. It implements transport.Progressor.
-func (c *conn) Progress() time.Time { return way.Progress(c.socket) }
+func (c *conn) Progress() time.Time { return dialer.Progress(c.socket) }
 
 // Close says the goodbyes of tunnel and TLS, for closeTime at most, and joins the tunnel's
 // goroutine. TLS would wait 5 s.
@@ -98,4 +98,4 @@ func (c *conn) Close() error {
 func (c *conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }
 
 // Explain tells what a failed handshake means, such as a TLS alert in place of a CONNACK.
-func (c *conn) Explain(err error) error { return front.Error(err) }
+func (c *conn) Explain(err error) error { return endpoint.Error(err) }

@@ -20,10 +20,10 @@ import (
 	"net"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/timespan"
-	"github.com/hubline-iot/hubline/internal/way"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/front"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
@@ -65,10 +65,10 @@ type Options struct {
 }
 
 // A Tunnel carries MQTT within another protocol. It is mqtt.Tunnel, see there.
-type Tunnel = way.Tunnel
+type Tunnel = dialer.Tunnel
 
 // Peer is what a Tunnel may want to know of the far end. It is mqtt.Peer, see there.
-type Peer = way.Peer
+type Peer = dialer.Peer
 
 // CertificateFiles returns a function for Options.Certificate that reads a certificate chain and
 // its key from PEM files at each dial, the certificate of the device first. Both may be the same
@@ -76,7 +76,7 @@ type Peer = way.Peer
 // the middle of a renewal, it returns what it read last. Before that its errors are of Kind
 // Invalid; they name the file and show nothing of its content.
 func CertificateFiles(certPEM, keyPEM string) func(context.Context) (*tls.Certificate, error) {
-	return way.CertificateFiles(certPEM, keyPEM)
+	return dialer.CertificateFiles(certPEM, keyPEM)
 }
 
 const defaultWriteTimeout = 10 * time.Second
@@ -89,8 +89,8 @@ func Dialer(creds *transport.Credentials, o *Options) lean.Dial {
 	if o != nil {
 		opt = *o
 	}
-	below := way.Options{
-		Protocol: &front.Protocol, TLS: opt.TLS, Plaintext: opt.Plaintext, Certificate: opt.Certificate, Addr: opt.Addr,
+	below := dialer.Options{
+		Protocol: &endpoint.Protocol, TLS: opt.TLS, Plaintext: opt.Plaintext, Certificate: opt.Certificate, Addr: opt.Addr,
 		Dial:   opt.Dial,
 		Tunnel: opt.Tunnel,
 	}
@@ -110,11 +110,11 @@ func Dialer(creds *transport.Credentials, o *Options) lean.Dial {
 		}
 		cert, err := below.ClientCertificate(ctx, creds)
 		if err != nil {
-			return nil, front.Error(err)
+			return nil, endpoint.Error(err)
 		}
 		outer, socket, err := below.Open(ctx, creds, cert)
 		if err != nil {
-			return nil, front.Error(err)
+			return nil, endpoint.Error(err)
 		}
 		return newConn(outer, socket), nil
 	}

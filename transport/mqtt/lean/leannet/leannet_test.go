@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/hubpair"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -56,13 +56,13 @@ func send(t testing.TB, creds *transport.Credentials, o *leannet.Options) error 
 func TestTheFailuresOfADialAreToldApart(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault testbroker.FaultKind
-		opt   func(h *hubpair.Broker, o *leannet.Options)
+		opt   func(h *hubfixture.Broker, o *leannet.Options)
 		creds func(c *transport.Credentials)
 		kind  transport.Kind
 	}{
 		"all is well": {},
-		"no trust":    {opt: func(_ *hubpair.Broker, o *leannet.Options) { o.TLS = nil }, kind: transport.Untrusted},
-		"another host": {opt: func(_ *hubpair.Broker, o *leannet.Options) {
+		"no trust":    {opt: func(_ *hubfixture.Broker, o *leannet.Options) { o.TLS = nil }, kind: transport.Untrusted},
+		"another host": {opt: func(_ *hubfixture.Broker, o *leannet.Options) {
 			o.TLS.ServerName = "other.example.test"
 		}, kind: transport.Untrusted},
 		"clock not set": {creds: func(c *transport.Credentials) {
@@ -79,12 +79,12 @@ func TestTheFailuresOfADialAreToldApart(t *testing.T) {
 		"old TLS":             {fault: testbroker.OldTLS, kind: transport.Unsupported},
 		"handshake cut":       {fault: testbroker.CutHandshake, kind: transport.Network},
 		"certificate too old": {fault: testbroker.ExpiredCertificate, kind: transport.Untrusted},
-		"nobody there": {opt: func(_ *hubpair.Broker, o *leannet.Options) {
+		"nobody there": {opt: func(_ *hubfixture.Broker, o *leannet.Options) {
 			o.Dial = func(context.Context, string, string) (net.Conn, error) {
 				return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
 			}
 		}, kind: transport.Timeout},
-		"a kind of the dial's own": {opt: func(_ *hubpair.Broker, o *leannet.Options) {
+		"a kind of the dial's own": {opt: func(_ *hubfixture.Broker, o *leannet.Options) {
 			o.Dial = func(context.Context, string, string) (net.Conn, error) {
 				return nil, &transport.Error{Kind: transport.Forbidden}
 			}
@@ -92,7 +92,7 @@ func TestTheFailuresOfADialAreToldApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
-				h := hubpair.New(t)
+				h := hubfixture.New(t)
 				if c.fault != 0 {
 					h.Inject(testbroker.Fault{Kind: c.fault})
 				}
@@ -141,7 +141,7 @@ func TestWrongOptionsAreInvalid(t *testing.T) {
 // With TLS 1.3 the hub refuses a client certificate after the handshake: an alert comes in place of
 // the CONNACK.
 func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
-	h := hubpair.New(t)
+	h := hubfixture.New(t)
 	addr, err := h.ListenTLS("127.0.0.1:0")
 	require.NoError(t, err)
 	_, err = h.AddDeviceX509("dev-x", strings.Repeat("ab", 20))
@@ -207,7 +207,7 @@ func certify(t testing.TB) (tls.Certificate, *x509.CertPool) {
 // A renewed certificate is taken up by the next dial.
 func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		h := hubpair.New(t)
+		h := hubfixture.New(t)
 		dir := t.TempDir()
 		certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
@@ -341,7 +341,7 @@ func (o *owing) Write(p []byte) (int, error) {
 
 // A thousand reconnects a day must not use up a process's descriptors.
 func TestNoSocketStaysOpen(t *testing.T) {
-	h := hubpair.New(t)
+	h := hubfixture.New(t)
 	tlsAddr, err := h.ListenTLS("127.0.0.1:0")
 	require.NoError(t, err)
 	wsAddr, err := h.ListenWS("127.0.0.1:0")
@@ -356,7 +356,7 @@ func TestNoSocketStaysOpen(t *testing.T) {
 			trusting.TLS = h.ClientTLS()
 			for range 10 {
 				require.NoError(t, send(t, h.CredsWith(t, ""), &trusting))
-				require.ErrorIs(t, send(t, h.CredsWith(t, hubpair.WrongKey), &trusting), transport.Unauthorized)
+				require.ErrorIs(t, send(t, h.CredsWith(t, hubfixture.WrongKey), &trusting), transport.Unauthorized)
 				require.ErrorIs(t, send(t, h.CredsWith(t, ""), &o), transport.Untrusted)
 			}
 		})
@@ -382,7 +382,7 @@ func openSockets(t testing.TB) int {
 
 func TestTheCodeOfARefusalIsReachable(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		h := hubpair.New(t)
+		h := hubfixture.New(t)
 		h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 2})
 		var refusal *lean.ConnackError
 		err := send(t, h.CredsWith(t, ""), &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS()})

@@ -1,4 +1,4 @@
-package way
+package dialer
 
 import (
 	"crypto/tls"
@@ -17,12 +17,12 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// slowPair is a Line with a time-out of 10 s over a buffer of 1 KB, and its peer.
-func slowPair(t *testing.T) (*Line, *memconn.Conn) {
+// slowPair is a ProgressConn with a time-out of 10 s over a buffer of 1 KB, and its peer.
+func slowPair(t *testing.T) (*ProgressConn, *memconn.Conn) {
 	near, far := memconn.Pair("near", "far")
 	near.SetSendBuffer(1 << 10)
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
-	return NewLine(near, 10*time.Second), far
+	return NewProgressConn(near, 10*time.Second), far
 }
 
 func TestAWriteEndsWhenTheLineDoesNotGetOn(t *testing.T) {
@@ -154,7 +154,7 @@ func TestAConnectionThatIsNoSocketHasOneTimeoutForEachWrite(t *testing.T) {
 			near, far := memconn.Pair("near", "far")
 			near.SetSendBuffer(1 << 10)
 			taking(t, far, 100, time.Second)
-			l := NewLine(wrap(near), 10*time.Second)
+			l := NewProgressConn(wrap(near), 10*time.Second)
 			began := time.Now()
 			_, err := l.Write(make([]byte, 50_000))
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -164,12 +164,12 @@ func TestAConnectionThatIsNoSocketHasOneTimeoutForEachWrite(t *testing.T) {
 	}
 }
 
-// A Line below another one does the work, with the time-out of the upper one.
+// A ProgressConn below another one does the work, with the time-out of the upper one.
 func TestALineOverALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetSendBuffer(1 << 10)
-		l := NewLine(layered{NewLine(near, time.Second)}, 10*time.Second)
+		l := NewProgressConn(layered{NewProgressConn(near, time.Second)}, 10*time.Second)
 		taking(t, far, 20, 5*time.Second)
 		began := time.Now()
 		_, err := l.Write(make([]byte, 10_000))
@@ -198,8 +198,8 @@ func (k *kernel) Write(p []byte) (int, error) {
 func (k *kernel) SetWriteBuffer(int) error         { return nil }
 func (k *kernel) SetWriteDeadline(time.Time) error { return nil }
 
-func lineOver(k *kernel) *Line {
-	l := NewLine(k, 10*time.Second)
+func lineOver(k *kernel) *ProgressConn {
+	l := NewProgressConn(k, 10*time.Second)
 	l.unsent = func() (int64, bool) { return k.unsent, true }
 	return l
 }
@@ -247,7 +247,7 @@ func TestAWriteWaitsWhileTheKernelSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetSendBuffer(1 << 10)
-		l := NewLine(near, 10*time.Second)
+		l := NewProgressConn(near, 10*time.Second)
 		began := time.Now()
 		l.unsent = func() (int64, bool) { // 1,000 bytes are sent each second for 50 s
 			return 100_000 - 1000*min(50, int64(time.Since(began)/time.Second)), true

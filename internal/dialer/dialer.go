@@ -1,7 +1,7 @@
-// Package way makes the connection below a protocol, for every transport that runs on standard Go:
+// Package dialer makes the connection below a protocol, for every transport that runs on standard Go:
 // the socket, TLS with a client certificate, a tunnel such as WebSocket; and it says what the
 // failures of all these mean.
-package way
+package dialer
 
 import (
 	"context"
@@ -38,7 +38,7 @@ type Options struct {
 	Addr        string
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	Tunnel      Tunnel
-	// WriteTimeout is how long a write to the socket may not get on. The socket is a Line then. 0: no
+	// WriteTimeout is how long a write to the socket may not get on. The socket is a ProgressConn then. 0: no
 	// limit.
 	WriteTimeout time.Duration
 	// ALPN are the protocols that are offered in TLS (RFC 7301), whatever TLS.NextProtos says. Nil:
@@ -129,7 +129,7 @@ func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *
 		return nil, nil, err
 	}
 	if o.WriteTimeout > 0 {
-		socket = NewLine(socket, o.WriteTimeout)
+		socket = NewProgressConn(socket, o.WriteTimeout)
 	}
 	failed := callback.Run("Options.TLS or Options.Tunnel", func() { outer, err = o.secure(ctx, creds, cert, socket) })
 	if failed != nil {

@@ -1,16 +1,16 @@
-// Package front tells package way about MQTT, for every engine that runs on standard Go.
-package front
+// Package endpoint tells package dialer about MQTT, for every engine that runs on standard Go.
+package endpoint
 
 import (
 	"errors"
 
-	"github.com/hubline-iot/hubline/internal/way"
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Protocol is MQTT.
-var Protocol = way.Protocol{Name: wire.Proto, Secure: "8883", Plain: "1883", Kind: kind}
+var Protocol = dialer.Protocol{Name: wire.Proto, Secure: "8883", Plain: "1883", Kind: kind}
 
 // kind is what a failed handshake of MQTT means.
 func kind(err error) (transport.Kind, string, bool) {

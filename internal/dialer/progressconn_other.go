@@ -1,6 +1,6 @@
 //go:build !linux
 
-package way
+package dialer
 
 import "net"
 

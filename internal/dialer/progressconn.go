@@ -1,4 +1,4 @@
-package way
+package dialer
 
 import (
 	"errors"
@@ -21,18 +21,18 @@ const (
 	maxHeard = 6
 )
 
-// Line is a socket whose writes end when the connection does not get on, however long they take. It
+// ProgressConn is a socket whose writes end when the connection does not get on, however long they take. It
 // does not matter what lies above it: a TLS connection could not go on after a time-out of its own.
 // A write gets on when the socket takes bytes, when the peer's TCP acknowledges some (Linux), or,
 // for six time-outs at most, when something comes.
 //
 // It has the timing of one writer and one reader, and is safe for concurrent use. Deadlines for
 // writing are absolute: they end a write that gets on as well.
-type Line struct {
+type ProgressConn struct {
 	net.Conn
 	timeout time.Duration
 	unsent  func() (n int64, ok bool) // bytes that the peer's TCP has not acknowledged; nil: not known
-	below   *Line                     // a Line that this one was dialed over; it does the work
+	below   *ProgressConn             // a ProgressConn that this one was dialed over; it does the work
 	resumes bool                      // a write can go on after a time-out
 
 	heard atomic.Uint64 // reads that brought something
@@ -55,17 +55,17 @@ type socket interface {
 	SetWriteBuffer(bytes int) error
 }
 
-// NewLine returns c with the time-out for its writes, and bounds its send buffer if it can. c may
+// NewProgressConn returns c with the time-out for its writes, and bounds its send buffer if it can. c may
 // be what a function of the user's has dialed. It may tell by a method Unsent how many bytes have
 // not arrived; of a socket the kernel tells. Only a socket can go on after a time-out: TLS cannot,
 // and of other types it is not known. For these each Write has one time-out in all, unless they
-// tell the socket below (NetConn) and that is a Line already.
-func NewLine(c net.Conn, timeout time.Duration) *Line {
-	l := &Line{Conn: c, timeout: timeout}
+// tell the socket below (NetConn) and that is a ProgressConn already.
+func NewProgressConn(c net.Conn, timeout time.Duration) *ProgressConn {
+	l := &ProgressConn{Conn: c, timeout: timeout}
 	_, l.resumes = c.(socket)
 	for c != nil {
 		switch below := c.(type) {
-		case *Line:
+		case *ProgressConn:
 			below.timeout = timeout // nobody writes yet
 			l.below = below
 			return l
@@ -89,14 +89,14 @@ func NewLine(c net.Conn, timeout time.Duration) *Line {
 // Progress returns when the connection of a socket last got on with bytes that had waited, as
 // transport.Progressor has it. It must be called every few seconds to see what the kernel does.
 func Progress(socket net.Conn) time.Time {
-	if l, ok := socket.(*Line); ok {
+	if l, ok := socket.(*ProgressConn); ok {
 		return l.Progress()
 	}
 	return time.Time{}
 }
 
 // Progress implements transport.Progressor.
-func (l *Line) Progress() time.Time {
+func (l *ProgressConn) Progress() time.Time {
 	if l.below != nil {
 		return l.below.Progress()
 	}
@@ -118,7 +118,7 @@ func (l *Line) Progress() time.Time {
 }
 
 // Read reads, and notes that something came.
-func (l *Line) Read(p []byte) (int, error) {
+func (l *ProgressConn) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	if n > 0 {
 		l.heard.Add(1)
@@ -127,7 +127,7 @@ func (l *Line) Read(p []byte) (int, error) {
 }
 
 // Write writes all of p, for as long as the connection gets on.
-func (l *Line) Write(p []byte) (n int, err error) {
+func (l *ProgressConn) Write(p []byte) (n int, err error) {
 	if l.below != nil {
 		return l.Conn.Write(p)
 	}
@@ -179,7 +179,7 @@ func (l *Line) Write(p []byte) (n int, err error) {
 }
 
 // arm sets the deadline of the next try, SetWriteDeadline's if that is earlier.
-func (l *Line) arm(at time.Time) (deadline time.Time) {
+func (l *ProgressConn) arm(at time.Time) (deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.end.IsZero() {
@@ -197,21 +197,21 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // over reports whether the deadline of SetWriteDeadline has passed.
-func (l *Line) over(now time.Time) bool {
+func (l *ProgressConn) over(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.end.IsZero() && !now.Before(l.end)
 }
 
 // took counts bytes that the socket has taken.
-func (l *Line) took(n int) {
+func (l *ProgressConn) took(n int) {
 	l.mu.Lock()
 	l.written += int64(n)
 	l.mu.Unlock()
 }
 
 // gotOn notes that bytes which had waited were taken.
-func (l *Line) gotOn(at time.Time) {
+func (l *ProgressConn) gotOn(at time.Time) {
 	l.mu.Lock()
 	if at.After(l.progress) {
 		l.progress = at
@@ -220,7 +220,7 @@ func (l *Line) gotOn(at time.Time) {
 }
 
 // acked returns how many bytes the peer's TCP has acknowledged.
-func (l *Line) acked() (n int64, ok bool) {
+func (l *ProgressConn) acked() (n int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.unsent == nil {
@@ -231,7 +231,7 @@ func (l *Line) acked() (n int64, ok bool) {
 }
 
 // SetWriteDeadline bounds all writes, also one that waits.
-func (l *Line) SetWriteDeadline(t time.Time) error {
+func (l *ProgressConn) SetWriteDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end = t
@@ -242,7 +242,7 @@ func (l *Line) SetWriteDeadline(t time.Time) error {
 }
 
 // SetDeadline is SetReadDeadline and SetWriteDeadline.
-func (l *Line) SetDeadline(t time.Time) error {
+func (l *ProgressConn) SetDeadline(t time.Time) error {
 	if err := l.SetWriteDeadline(t); err != nil {
 		return err
 	}

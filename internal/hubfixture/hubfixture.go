@@ -1,6 +1,6 @@
-// Package hubpair is the hub emulator as the conformance suite wants it, for the tests of every
+// Package hubfixture is the hub emulator as the conformance suite wants it, for the tests of every
 // MQTT engine.
-package hubpair
+package hubfixture
 
 import (
 	"context"
