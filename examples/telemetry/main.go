@@ -77,7 +77,8 @@ func run(ctx context.Context, s settings) error {
 
 	// The first program of the README is these few lines; the rest is the show around them.
 	var hub *show
-	connect, at := s.to.Connect, ways.Place{}
+	var at ways.Place
+	connect := s.to.Connect
 	if connect == "" {
 		if hub, err = newShow(out, way); err != nil {
 			return err

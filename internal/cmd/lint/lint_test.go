@@ -1,0 +1,46 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// Each rule finds what it is for, and nothing else.
+func TestRules(t *testing.T) {
+	const test, code = "device/a_test.go", "device/a.go"
+	long := strings.Repeat("long words ", 10)
+	for _, probe := range []struct{ name, file, source, want string }{
+		{"short lines", code, "// F does.\nfunc F() {}", ""},
+		{"a long comment", code, "// " + long, "width"},
+		{"a long link in a comment", code, "// https://" + strings.Repeat("x", 105), ""},
+		{"a directive", code, "//go:generate " + long, ""},
+		{"code of 110 columns", code, "var _ = `" + strings.Repeat("x", 100) + "`", ""},
+		{"code of 130 columns", code, "var _ = `" + strings.Repeat("x", 120) + "`", "width"},
+		{"lock and unlock", code, "func (c *C) f() { c.mu.Lock(); c.mu.Unlock() }", ""},
+		{"deferred", code, "func (c *C) f() { c.mu.Lock(); defer func() { c.mu.Unlock() }() }", ""},
+		{"the caller's mutex", code, "func (c *C) f() { c.mu.Unlock(); c.mu.Lock() }", "unlocks c.mu"},
+		{"on another goroutine", code, "func (c *C) f() { c.mu.Lock(); go func() { c.mu.Unlock() }() }", "literal unlocks"},
+		{"Locked needs the lock", code, "func (c *C) fLocked() { c.mu.Lock(); c.mu.Unlock() }", "locks c.mu"},
+		{"Locked may lock others", code, "func (c *C) fLocked(o *O) { o.mu.Lock(); o.mu.Unlock() }", ""},
+		{"sleep in real time", test, `func TestX(t *testing.T) { time.Sleep(1) }`, "sleep"},
+		{"sleep in a bubble", test, `import "testing/synctest"
+func TestX(t *testing.T) { synctest.Test(t, func(t *testing.T) { time.Sleep(1) }) }`, ""},
+		{"sleep beside a bubble", test, `import "testing/synctest"
+func TestX(t *testing.T) { t.Run("", func(t *testing.T) { time.Sleep(1) }) }`, "sleep"},
+		{"sleep of real sockets", "interop/a_test.go", `func TestX(t *testing.T) { time.Sleep(1) }`, ""},
+		{"sleep outside of tests", code, `func x() { time.Sleep(1) }`, ""},
+	} {
+		t.Run(probe.name, func(t *testing.T) {
+			faults, err := checkFolder(map[string][]byte{probe.file: []byte("package p\n" + probe.source)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if probe.want == "" && len(faults) != 0 {
+				t.Errorf("found %v", faults)
+			}
+			if probe.want != "" && (len(faults) != 1 || !strings.Contains(faults[0].rule+" "+faults[0].text, probe.want)) {
+				t.Errorf("found %v, want one with %q", faults, probe.want)
+			}
+		})
+	}
+}
