@@ -172,7 +172,7 @@ func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 	t.reader.Go(func() {
 		defer close(l.dead)
 		l.err = t.read(l.receiver)
-		letGo(l.sender)
+		unblockSend(l.sender)
 	})
 	return l, nil
 }

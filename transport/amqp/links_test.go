@@ -210,8 +210,9 @@ func TestBatchesFitTheLink(t *testing.T) {
 	})
 }
 
-// An answer that never comes holds up nobody else's.
-func TestAnswersInAnyOrder(t *testing.T) {
+// Outcomes behind a transfer that is not settled are reported when that is, or when the link ends:
+// then only the unsettled message is to be sent again.
+func TestOutcomesBehindAnUnsettledTransfer(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
 		o.Batch = 1
@@ -221,11 +222,18 @@ func TestAnswersInAnyOrder(t *testing.T) {
 			r.send(tag, "x")
 		}
 		time.Sleep(time.Second)
-		got := r.sink.results()
-		require.Len(t, got, 19)
-		for _, d := range got {
-			require.NoError(t, d.err)
-			require.NotEqual(t, uint16(1), d.tag)
+		require.Len(t, r.sink.results(), 1)
+		h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{Condition: "amqp:link:detach-forced"})
+		time.Sleep(time.Second)
+		results := r.sink.results()
+		require.Len(t, results, 20)
+		for _, d := range results {
+			if d.tag == 1 {
+				require.Equal(t, transport.Unavailable, transport.KindOf(d.err))
+				require.ErrorIs(t, d.err, transport.ErrOutcomeUnknown)
+			} else {
+				require.NoError(t, d.err, "message %d", d.tag)
+			}
 		}
 	})
 }

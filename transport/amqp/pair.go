@@ -216,7 +216,7 @@ func (p *pair) run() {
 		}
 		tell()
 		if isSession(err) {
-			letGo(out)
+			unblockSend(out)
 			s.forget(under)
 		} else {
 			p.close(in)
@@ -256,7 +256,7 @@ func (p *pair) attach() (in *amqp.Receiver, under *amqp.Session, err error) {
 		}
 		if in, err = under.NewReceiver(ctx, p.address, &amqp.ReceiverOptions{Credit: pairCredit,
 			Properties: properties}); err != nil {
-			letGo(out) // half a pair is of no use, and would stay for as long as the session does
+			unblockSend(out) // half a pair is of no use, and would stay for as long as the session does
 		}
 		return err
 	})
@@ -325,6 +325,6 @@ func (p *pair) letGo() {
 	out := p.out
 	p.s.mu.Unlock()
 	if out != nil {
-		letGo(out)
+		unblockSend(out)
 	}
 }

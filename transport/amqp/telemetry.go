@@ -84,7 +84,7 @@ func (t *telemetry) run() {
 	for s.ctx.Err() == nil {
 		var over chan struct{}
 		if t.link != nil {
-			over = t.link.over
+			over = t.link.ended
 		}
 		select {
 		case <-t.wake:
@@ -180,13 +180,13 @@ func (t *telemetry) sendSome(items []transport.Item) (int, bool) {
 			return 0, false
 		}
 		select {
-		case <-t.link.over: // it ended while the first message waited to be alone
+		case <-t.link.ended: // it ended while the first message waited to be alone
 			t.lose(t.link.err, items, 0)
 			return 0, false
 		default:
 		}
 		m, n, size := t.encode(items)
-		f := newFlight(items[:n])
+		f := newTransfer(items[:n])
 		if !s.conn.window.take(&f.exchange, t, size, s.ctx.Done()) {
 			f.free()
 			return 0, false
@@ -234,8 +234,8 @@ func (t *telemetry) ready() bool {
 			return true
 		}
 		select {
-		case <-t.link.landed:
-		case <-t.link.over:
+		case <-t.link.settled:
+		case <-t.link.ended:
 			return true // sending will say so
 		case <-s.ctx.Done():
 			return false
@@ -250,7 +250,7 @@ var errNoCredit = errors.New("the hub gave the link no credit in time")
 var errNoWindow = errors.New("the hub did not open the window of the session in time")
 
 // transfer sends m, with a limit for the wait for credit.
-func (t *telemetry) transfer(m *amqp.Message, f *flight) error {
+func (t *telemetry) transfer(m *amqp.Message, f *transfer) error {
 	if t.patience == nil || t.patience.Err() != nil {
 		ctx, cancel := context.WithCancelCause(t.s.ctx)
 		t.patience, t.limit = ctx, time.AfterFunc(t.s.opt.CreditTimeout, func() { t.hurry(cancel) })
@@ -364,11 +364,11 @@ func (t *telemetry) drop(cause error) []transport.Item {
 	items := l.abandon(cause != errNoCredit)
 	switch {
 	case isSession(cause):
-		t.s.forget(l.under)
+		t.s.forget(l.session)
 	case cause == errNoCredit: // it lives, and half a message may be on it
 		ctx, cancel := context.WithTimeout(t.s.ctx, t.s.opt.OperationTimeout)
 		if l.sender.Close(ctx) != nil && t.s.ctx.Err() == nil {
-			t.s.forget(l.under)
+			t.s.forget(l.session)
 		}
 		cancel()
 	}
