@@ -60,6 +60,7 @@ func TestSuites(t *testing.T) {
 	if raceDetector {
 		t.Skip("there is no race detector for these processors; the run without -race has this test")
 	}
+	long(t)
 	for i := range architectures {
 		a := &architectures[i]
 		if !a.always && !*all {
@@ -69,9 +70,6 @@ func TestSuites(t *testing.T) {
 			watch(t)
 			args := []string{"test", "-timeout", "600s"}
 			if a.emulator != "" {
-				if !*all && os.Getenv("HUBLINE_REQUIRE_ARM") != "1" {
-					t.Skip("SKIPPED: minutes of emulation; " + a.name + " NOT verified (set HUBLINE_REQUIRE_ARM=1, or give -all)")
-				}
 				need(t, "HUBLINE_REQUIRE_ARM", a.name, a.emulator)
 				args = append(args, "-exec", a.emulator)
 			}
@@ -85,9 +83,10 @@ func TestSuites(t *testing.T) {
 
 // One static binary for each sort of board.
 func TestLinuxBinaryOfEveryArchitecture(t *testing.T) {
-	if testing.Short() || raceDetector {
-		t.Skip("builds for eight processors")
+	if raceDetector {
+		t.Skip("the run without -race has this test")
 	}
+	long(t)
 	watch(t)
 	for i := range architectures {
 		a := &architectures[i]

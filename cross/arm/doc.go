@@ -2,9 +2,12 @@
 // small, and what it costs there. README.md is the guide for both sorts; the programs are in the
 // folders linux and board.
 //
-//	go test ./cross/arm                              what needs no emulated processor, and with tinygo and its emulator the boards
-//	HUBLINE_REQUIRE_ARM=1 go test ./cross/arm        the suites of the core and of MQTT on ARMv6 and big-endian MIPS too
-//	go test ./cross/arm -run Suites -all -timeout 1h the suites on every architecture
+//	go test ./cross/arm                          firmware in fake time, the Linux service
+//	HUBLINE_REQUIRE_ARM=1 go test ./cross/arm    and the core and MQTT on 386, ARMv6 and
+//	                                             big-endian MIPS, and binaries, sizes, memory
+//	go test ./cross/arm -run Suites -all -timeout 1h    the suites on every architecture
+//
+// With tinygo and its emulator, each runs the boards' firmware as well.
 //
 // What is left out is skipped, and said. HUBLINE_REQUIRE_ARM=1 makes a missing emulator
 // (qemu-user-static) a failure, HUBLINE_REQUIRE_TINYGO=1 a missing tinygo, qemu-system-arm or node.

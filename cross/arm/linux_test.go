@@ -319,6 +319,7 @@ func TestIdleMemory(t *testing.T) {
 	if runtime.GOOS != "linux" || raceDetector {
 		t.Skip("reads /proc; the run without -race has this test")
 	}
+	long(t)
 	watch(t)
 	for _, arch := range []string{"386", "amd64"} { // 386 stands for ARM: 32 bits, run natively
 		if arch != runtime.GOARCH && runtime.GOARCH != "amd64" {

@@ -25,6 +25,7 @@ func TestLinuxSize(t *testing.T) {
 	if raceDetector {
 		t.Skip("the run without -race has this test")
 	}
+	long(t)
 	watch(t)
 	for _, s := range sizes {
 		t.Run(s.name, func(t *testing.T) {

@@ -29,6 +29,15 @@ func need(t *testing.T, require, what string, commands ...string) {
 	}
 }
 
+// long skips a test that builds much or emulates another processor, unless the environment or -all
+// asks for it.
+func long(t *testing.T) {
+	t.Helper()
+	if !*all && os.Getenv("HUBLINE_REQUIRE_ARM") != "1" {
+		t.Skip("SKIPPED: builds for other processors; HUBLINE_REQUIRE_ARM=1 go test ./cross/arm runs it")
+	}
+}
+
 // lack skips or fails the test.
 func lack(t *testing.T, require, why, what string) {
 	t.Helper()

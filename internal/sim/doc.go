@@ -4,8 +4,8 @@
 // each at its own instant. It plays the plan in fake time and then keeps a ledger. A failing seed
 // is printed with its plan and its log of events:
 //
-//	go test ./internal/sim                    50 seeds for each engine
-//	go test ./internal/sim -seeds 2000        more of them
+//	go test ./internal/sim                    20 seeds for each engine
+//	go test ./internal/sim -all -seeds 2000   more of them, and for the variants of the engines
 //	go test ./internal/sim -run TestSimulation -seed 4711 -v    one again
 //
 // The same seed is the same plan, and with go test nearly always the same run: events of one

@@ -43,6 +43,7 @@ type engine struct {
 	shared  bool // many devices may have one connection
 	sasl    bool // the token is told by SASL, and none is put
 	twins   bool // it carries twins and methods
+	variant bool // of another engine: it is tried with -all only
 }
 
 var engines = []engine{
@@ -55,7 +56,7 @@ var engines = []engine{
 		w *way) transport.Transport {
 		return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
 	}},
-	{name: "lean with the buffers of a board", protocol: testbroker.MQTT, twins: true,
+	{name: "lean with the buffers of a board", variant: true, protocol: testbroker.MQTT, twins: true,
 		make: func(creds *transport.Credentials, w *way) transport.Transport {
 			return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout,
 				ReadBuffer: 4096 + 512, WriteBuffer: 1024})
@@ -64,13 +65,13 @@ var engines = []engine{
 		w *way) transport.Transport {
 		return amqp.New(w.amqp())
 	}},
-	{name: "amqp, a message a transfer", protocol: testbroker.AMQP, twins: true, make: func(_ *transport.Credentials,
+	{name: "amqp, a message a transfer", variant: true, protocol: testbroker.AMQP, twins: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		o := w.amqp()
 		o.Batch = 1
 		return amqp.New(o)
 	}},
-	{name: "amqp, SASL PLAIN", protocol: testbroker.AMQP, twins: true, batches: true, sasl: true,
+	{name: "amqp, SASL PLAIN", variant: true, protocol: testbroker.AMQP, twins: true, batches: true, sasl: true,
 		make: func(_ *transport.Credentials, w *way) transport.Transport {
 			o := w.amqp()
 			o.Auth = amqp.Plain
@@ -84,13 +85,13 @@ var engines = []engine{
 		w *way) transport.Transport {
 		return http.New(w.http())
 	}},
-	{name: "http, a message a request", protocol: testbroker.HTTP, make: func(_ *transport.Credentials,
+	{name: "http, a message a request", variant: true, protocol: testbroker.HTTP, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		o := w.http()
 		o.Batch = 1
 		return http.New(o)
 	}},
-	{name: "http/2", protocol: testbroker.HTTP, batches: true, make: func(_ *transport.Credentials,
+	{name: "http/2", variant: true, protocol: testbroker.HTTP, batches: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		o := w.http()
 		o.HTTP2 = true
@@ -151,6 +152,17 @@ func (e engine) inMemory(h *testbroker.Hub, secure bool) *way {
 // withEachEngine runs f once for each engine.
 func withEachEngine(t *testing.T, f func(t *testing.T, e engine)) {
 	for _, e := range engines {
-		t.Run(e.name, func(t *testing.T) { f(t, e) })
+		t.Run(e.name, func(t *testing.T) {
+			e.skipVariant(t)
+			f(t, e)
+		})
+	}
+}
+
+// skipVariant skips a test with a variant of an engine, unless -all asks for it.
+func (e engine) skipVariant(t *testing.T) {
+	t.Helper()
+	if e.variant && !*all {
+		t.Skip("SKIPPED: a variant of another engine; go test ./internal/sim -all runs it")
 	}
 }

@@ -27,7 +27,8 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 50, "how many seeds the simulation tries for each engine")
+	seeds   = flag.Int("seeds", 20, "how many seeds the simulation tries for each engine")
+	all     = flag.Bool("all", false, "try the variants of the engines as well")
 	oneSeed = flag.Uint64("seed", 0, "the one seed to try")
 )
 
