@@ -40,7 +40,7 @@ func httpsChild(in *json.Decoder, say func(any)) (any, error) {
 			return nil, err
 		}
 		defer hub.Close()
-		addr, err := hub.ListenHTTPS("127.0.0.1:0")
+		addr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}

@@ -30,9 +30,9 @@ var MQTT = &Protocol{
 	Peers:   []string{"hub", "bare", "mosquitto"},
 	listen: func(hub *testbroker.Hub, secure bool) (net.Addr, error) {
 		if secure {
-			return hub.ListenTLS(anyPort)
+			return hub.Listen(testbroker.PortMQTTS, anyPort)
 		}
-		return hub.ListenTCP(anyPort)
+		return hub.Listen(testbroker.PortMQTT, anyPort)
 	},
 	answer: answerMQTT,
 }
@@ -45,9 +45,9 @@ var AMQP = &Protocol{
 	Peers:   []string{"hub", "bare"},
 	listen: func(hub *testbroker.Hub, secure bool) (net.Addr, error) {
 		if secure {
-			return hub.ListenAMQP(anyPort)
+			return hub.Listen(testbroker.PortAMQPS, anyPort)
 		}
-		return hub.ListenAMQPTCP(anyPort)
+		return hub.Listen(testbroker.PortAMQP, anyPort)
 	},
 	answer: answerAMQP,
 }

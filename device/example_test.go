@@ -25,7 +25,8 @@ func exampleHub() (hub *testbroker.Hub, connect string, overMemory *mqtt.Transpo
 	if _, err := hub.AddDevice("dev-1"); err != nil {
 		log.Fatal(err)
 	}
-	return hub, hub.ConnectionString("dev-1"), mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial})
+	return hub, hub.ConnectionString("dev-1"),
+		mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)})
 }
 
 func Example() {

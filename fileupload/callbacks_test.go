@@ -73,7 +73,7 @@ func TestACallbackThatDoesNotReturn(t *testing.T) {
 					dev, err := hub.AddDevice("dev-1")
 					require.NoError(t, err)
 					creds := credsOf(t, dev)
-					o := &fileupload.Options{BlockSize: 64 * kib, Parallel: 2, Plaintext: true, Dial: hub.DialHTTP}
+					o := &fileupload.Options{BlockSize: 64 * kib, Parallel: 2, Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP)}
 					var failed atomic.Bool
 					var told error
 					o.OnRetry = func(r fileupload.Retry) { told = r.Err }

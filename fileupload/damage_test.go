@@ -48,7 +48,7 @@ func TestADamagedClientHelloDoesNotEndAnUpload(t *testing.T) {
 			o := &fileupload.Options{
 				TLS: hub.ClientTLS(), Parallel: 1, BlockSize: 64 * kib,
 				Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-					c, err := hub.DialHTTPSPort(ctx, network, addr)
+					c, err := hub.Dial(testbroker.PortHTTPS)(ctx, network, addr)
 					mu.Lock()
 					defer mu.Unlock()
 					if dials[addr]++; err != nil || dials[addr] > 1 {

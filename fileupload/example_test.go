@@ -32,7 +32,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	uploader, err := fileupload.New(creds, &fileupload.Options{Plaintext: true, Dial: hub.DialHTTP}) // a program gives nil
+	// a program gives nil
+	uploader, err := fileupload.New(creds, &fileupload.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func ExampleUploader_Upload() {
 		log.Fatal(err)
 	}
 	uploader, err := fileupload.New(creds, &fileupload.Options{
-		Plaintext: true, Dial: hub.DialHTTP,
+		Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP),
 		RetryPolicy: retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.Fixed{Delay: 10 * time.Millisecond}},
 	})
 	if err != nil {

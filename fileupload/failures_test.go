@@ -89,7 +89,8 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			creds := credsOf(t, r.dev)
 			creds.Now = func() time.Time { return time.Now().Add(500 * time.Hour) }
-			u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true, Dial: r.hub.DialHTTP,
+			u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true,
+				Dial:     r.hub.Dial(testbroker.PortHTTP),
 				Parallel: 1})
 			require.NoError(t, err)
 			defer u.Close()

@@ -66,7 +66,7 @@ func TestALargeFileThroughTwentyDrops(t *testing.T) {
 	defer hub.Close()
 	dev, err := hub.AddDevice("dev-1")
 	require.NoError(t, err)
-	addr, err := hub.ListenHTTPS("127.0.0.1:0")
+	addr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	var faults []*testbroker.Injected
 	for i := range drops {

@@ -65,7 +65,7 @@ func TestByCertificateThroughAProxy(t *testing.T) {
 	cert := testbroker.NewClientCert("dev-1", time.Time{}, time.Time{})
 	dev, err := hub.AddDeviceX509("dev-1", testbroker.Thumbprint(cert.Leaf))
 	require.NoError(t, err)
-	addr, err := hub.ListenHTTPS("127.0.0.1:0")
+	addr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	way := &tunnel{to: addr.String()}
 	proxy := httptest.NewServer(way)
@@ -111,7 +111,7 @@ func TestWhomToTrust(t *testing.T) {
 	defer hub.Close()
 	dev, err := hub.AddDevice("dev-1")
 	require.NoError(t, err)
-	addr, err := hub.ListenHTTPS("127.0.0.1:0")
+	addr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	upload := func(o fileupload.Options) error {
 		o.Addr = addr.String()
@@ -365,7 +365,7 @@ func TestManyUploadsAtATime(t *testing.T) {
 	defer hub.Close()
 	dev, err := hub.AddDevice("dev-1")
 	require.NoError(t, err)
-	addr, err := hub.ListenHTTPS("127.0.0.1:0")
+	addr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody, Probability: 0.1, Times: -1})
 	u, err := fileupload.New(credsOf(t, dev), &fileupload.Options{TLS: hub.ClientTLS(), Addr: addr.String(),

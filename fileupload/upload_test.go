@@ -49,7 +49,7 @@ func inBubble(t *testing.T, set func(h *testbroker.Options, o *fileupload.Option
 		r.dev, err = hub.AddDevice("dev-1")
 		require.NoError(t, err)
 		if o.Dial == nil {
-			o.Dial = hub.DialHTTP
+			o.Dial = hub.Dial(testbroker.PortHTTP)
 		}
 		o.OnRetry = func(retry fileupload.Retry) {
 			r.mu.Lock()

@@ -85,7 +85,7 @@ func (p *plain) sender(address string) *amqp.Sender {
 
 func TestGoAMQPClient(t *testing.T) {
 	hub, dev := newHub(t)
-	listener, err := hub.ListenAMQP("127.0.0.1:0")
+	listener, err := hub.Listen(testbroker.PortAMQPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	addr := listener.String()
 	resource := hub.HostName() + "/devices/" + dev.ID
@@ -292,7 +292,7 @@ func TestGoAMQPClient(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, hub.Close()) })
 		dev, err := hub.AddDevice(deviceID)
 		require.NoError(t, err)
-		listener, err := hub.ListenAMQP("127.0.0.1:0")
+		listener, err := hub.Listen(testbroker.PortAMQPS, "127.0.0.1:0")
 		require.NoError(t, err)
 		p, err := dialPlain(t, hub, listener.String(), nil)
 		require.NoError(t, err)

@@ -32,12 +32,12 @@ var hubWays = []struct {
 	url  func(t testing.TB, h *testbroker.Hub) string
 }{
 	{"over TLS", func(t testing.TB, h *testbroker.Hub) string {
-		a, err := h.ListenTLS("127.0.0.1:0")
+		a, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 		require.NoError(t, err)
 		return "mqtts://" + a.String()
 	}},
 	{"over WebSocket", func(t testing.TB, h *testbroker.Hub) string {
-		a, err := h.ListenWS("127.0.0.1:0")
+		a, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 		require.NoError(t, err)
 		return "wss://" + a.String() + "/$iothub/websocket?iothub-no-client-cert=true"
 	}},
@@ -279,7 +279,7 @@ func TestMQTTJSIsCutAndComesBack(t *testing.T) {
 // An MQTT 5 client is told so in the MQTT 3.1.1 way, which is the only one that the hub knows.
 func TestTheHubRefusesPahoV5(t *testing.T) {
 	hub, dev := newHub(t)
-	addr, err := hub.ListenTLS("127.0.0.1:0")
+	addr, err := hub.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	conn, err := tls.Dial("tcp", addr.String(), hub.ClientTLS())
 	require.NoError(t, err)

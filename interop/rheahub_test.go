@@ -23,17 +23,17 @@ type rheaWorld struct {
 // eachRheaHubWay runs check against a new hub for each port.
 func eachRheaHubWay(t *testing.T, check func(t *testing.T, w *rheaWorld)) {
 	for _, way := range []struct {
-		name   string
-		listen func(h *testbroker.Hub, addr string) (net.Addr, error)
-		web    bool
+		name string
+		port testbroker.Port
+		web  bool
 	}{
-		{"over TLS", (*testbroker.Hub).ListenAMQP, false},
-		{"over WebSocket", (*testbroker.Hub).ListenAMQPWS, true},
+		{"over TLS", testbroker.PortAMQPS, false},
+		{"over WebSocket", testbroker.PortHTTPS, true},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			w := &rheaWorld{script: startScript(t, "rhea.js")}
 			w.hub, w.dev = newHub(t)
-			addr, err := way.listen(w.hub, "127.0.0.1:0")
+			addr, err := w.hub.Listen(way.port, "127.0.0.1:0")
 			require.NoError(t, err)
 			w.port = addr.(*net.TCPAddr).Port
 			if way.web {

@@ -16,8 +16,8 @@ import (
 // sdkTransport is a way of the official device SDK to a hub.
 type sdkTransport struct {
 	name    string
-	service int                                                    // the port that the SDK goes to
-	listen  func(h *testbroker.Hub, addr string) (net.Addr, error) // opens that of the hub
+	service int             // the port that the SDK goes to
+	port    testbroker.Port // that of the hub
 	amqp    bool
 	settles bool // abandon and reject are there
 	inPlace bool // a token is replaced on the connection, without a new one
@@ -25,11 +25,11 @@ type sdkTransport struct {
 }
 
 var sdkTransports = []sdkTransport{
-	{name: "amqp", service: 5671, listen: (*testbroker.Hub).ListenAMQP, amqp: true, settles: true, inPlace: true},
-	{name: "amqp-ws", service: 443, listen: (*testbroker.Hub).ListenAMQPWS, amqp: true, settles: true, inPlace: true},
-	{name: "mqtt", service: 8883, listen: (*testbroker.Hub).ListenTLS},
-	{name: "mqtt-ws", service: 443, listen: (*testbroker.Hub).ListenWS},
-	{name: "http", service: 443, listen: (*testbroker.Hub).ListenHTTPS, settles: true, web: true},
+	{name: "amqp", service: 5671, port: testbroker.PortAMQPS, amqp: true, settles: true, inPlace: true},
+	{name: "amqp-ws", service: 443, port: testbroker.PortHTTPS, amqp: true, settles: true, inPlace: true},
+	{name: "mqtt", service: 8883, port: testbroker.PortMQTTS},
+	{name: "mqtt-ws", service: 443, port: testbroker.PortHTTPS},
+	{name: "http", service: 443, port: testbroker.PortHTTPS, settles: true, web: true},
 }
 
 func wayOf(name string) sdkTransport {
@@ -61,9 +61,9 @@ func newHubWith(t testing.TB, o *testbroker.Options) *testbroker.Hub {
 // case, for uploads.
 func startSDK(t testing.TB, way sdkTransport, hub *testbroker.Hub, env ...string) *sdk {
 	s := &sdk{startScript(t, "device.js", env...), way, hub}
-	web, err := hub.ListenHTTPS("127.0.0.1:0")
+	web, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
-	addr, err := way.listen(hub, "127.0.0.1:0")
+	addr, err := hub.Listen(way.port, "127.0.0.1:0")
 	require.NoError(t, err)
 	s.tell(map[string]any{"do": "ports", "forward": [][]int{{443, web.(*net.TCPAddr).Port},
 		{way.service, addr.(*net.TCPAddr).Port}}})

@@ -22,9 +22,9 @@ func startBackEnd(t testing.TB, hub *testbroker.Hub, rights testbroker.Right) *b
 	policy, err := hub.AddPolicy(fmt.Sprint("back end ", rights), rights)
 	require.NoError(t, err)
 	b := &backEnd{startScript(t, "service.js", trusting(t, hub)), hub}
-	web, err := hub.ListenHTTPS("127.0.0.1:0")
+	web, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
-	links, err := hub.ListenAMQP("127.0.0.1:0")
+	links, err := hub.Listen(testbroker.PortAMQPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	b.tell(map[string]any{
 		"do": "open", "connectionString": policy.ConnectionString(), "forward": [][]int{{443, web.(*net.TCPAddr).Port},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 )
@@ -86,7 +87,7 @@ func TestKillLosesNothing(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	hub := newHub(t)
-	addr, err := hub.ListenTCP("127.0.0.1:0")
+	addr, err := hub.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
 	folder := t.TempDir()
 	self, err := os.Executable()

@@ -35,7 +35,7 @@ func newClient(t testing.TB, hub *testbroker.Hub, o *device.Options) *device.Cli
 	t.Helper()
 	creds, err := device.ParseConnectionString(hub.ConnectionString(deviceID))
 	require.NoError(t, err)
-	c, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}), o)
+	c, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), o)
 	require.NoError(t, err)
 	require.NoError(t, c.Start())
 	return c

@@ -154,7 +154,7 @@ func exampleClient() (*testbroker.Hub, *device.Client) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dial := leannet.Dialer(creds, &leannet.Options{Plaintext: true, Dial: hub.Dial})
+	dial := leannet.Dialer(creds, &leannet.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)})
 	client, err := device.New(creds, lean.New(dial, &lean.Options{ModelID: "dtmi:com:example:TemperatureController;1"}),
 		nil)
 	if err != nil {

@@ -2,8 +2,6 @@ package testbroker
 
 import (
 	"cmp"
-	"context"
-	"net"
 	"strings"
 	"time"
 
@@ -66,39 +64,4 @@ func (e AMQPError) wire() *wire.Error {
 		return nil
 	}
 	return &wire.Error{Condition: wire.Symbol(e.Condition), Description: strings.ToValidUTF8(e.Description, "?")}
-}
-
-// DialAMQP is like [Hub.Dial], but AMQP 1.0 is spoken.
-func (h *Hub) DialAMQP(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, port{amqp: true})
-}
-
-// DialAMQPTLSPort is like [Hub.DialAMQP] with TLS below: see [Hub.DialTLSPort].
-func (h *Hub) DialAMQPTLSPort(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, port{amqp: true, secure: true})
-}
-
-// DialAMQPWS is like [Hub.DialWS], but the only subprotocol is "AMQPWSB10", in any letter case.
-func (h *Hub) DialAMQPWS(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, port{amqp: true, web: true})
-}
-
-// DialAMQPWSPort is like [Hub.DialAMQPWS] with TLS below.
-func (h *Hub) DialAMQPWSPort(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, port{amqp: true, secure: true, web: true})
-}
-
-// ListenAMQP opens a port on which the hub speaks AMQP over TLS, as the service does on 5671. See
-// [Hub.ListenTLS].
-func (h *Hub) ListenAMQP(addr string) (net.Addr, error) {
-	return h.listen(addr, port{amqp: true, secure: true})
-}
-
-// ListenAMQPTCP is like [Hub.ListenAMQP] without TLS. The service has no such port.
-func (h *Hub) ListenAMQPTCP(addr string) (net.Addr, error) { return h.listen(addr, port{amqp: true}) }
-
-// ListenAMQPWS opens a port on which the hub speaks AMQP over WebSocket over TLS. A port of
-// [Hub.ListenWS] does too, for clients that ask for it.
-func (h *Hub) ListenAMQPWS(addr string) (net.Addr, error) {
-	return h.listen(addr, port{amqp: true, secure: true, web: true})
 }

@@ -37,7 +37,7 @@ func newPeer(t testing.TB, h *testbroker.Hub, stream net.Conn, o *amqp.ConnOptio
 // dialPeer opens a connection in memory.
 func dialPeer(t testing.TB, h *testbroker.Hub) *peer {
 	t.Helper()
-	stream, err := h.DialAMQP(t.Context(), "tcp", "hub:5672")
+	stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub:5672")
 	require.NoError(t, err)
 	return newPeer(t, h, stream, nil)
 }
@@ -186,8 +186,8 @@ func TestTelemetryOverAMQP(t *testing.T) {
 // everyWay is how a client can reach the hub by AMQP.
 func everyWay(t *testing.T, h *testbroker.Hub) map[string]func() (net.Conn, error) {
 	t.Helper()
-	listen := func(open func(string) (net.Addr, error)) string {
-		addr, err := open("127.0.0.1:0")
+	listen := func(p testbroker.Port) string {
+		addr, err := h.Listen(p, "127.0.0.1:0")
 		require.NoError(t, err)
 		return addr.String()
 	}
@@ -208,18 +208,14 @@ func everyWay(t *testing.T, h *testbroker.Hub) map[string]func() (net.Conn, erro
 		return &webConn{Conn: ws}, nil
 	}
 	return map[string]func() (net.Conn, error){
-		"memory":                   func() (net.Conn, error) { return h.DialAMQP(ctx, "tcp", "hub") },
-		"memory TLS":               func() (net.Conn, error) { return secure(h.DialAMQPTLSPort(ctx, "tcp", "hub")) },
-		"memory WebSocket":         func() (net.Conn, error) { return web(h.DialAMQPWS, "ws", h.HostName()) },
-		"memory WebSocket TLS":     func() (net.Conn, error) { return web(h.DialAMQPWSPort, "wss", h.HostName()) },
-		"memory WebSocket of both": func() (net.Conn, error) { return web(h.DialWS, "ws", h.HostName()) },
-		"TCP":                      func() (net.Conn, error) { return net.Dial("tcp", listen(h.ListenAMQPTCP)) },
-		"TLS":                      func() (net.Conn, error) { return secure(net.Dial("tcp", listen(h.ListenAMQP))) },
+		"memory":               func() (net.Conn, error) { return h.Dial(testbroker.PortAMQP)(ctx, "tcp", "hub") },
+		"memory TLS":           func() (net.Conn, error) { return secure(h.Dial(testbroker.PortAMQPS)(ctx, "tcp", "hub")) },
+		"memory WebSocket":     func() (net.Conn, error) { return web(h.Dial(testbroker.PortHTTP), "ws", h.HostName()) },
+		"memory WebSocket TLS": func() (net.Conn, error) { return web(h.Dial(testbroker.PortHTTPS), "wss", h.HostName()) },
+		"TCP":                  func() (net.Conn, error) { return net.Dial("tcp", listen(testbroker.PortAMQP)) },
+		"TLS":                  func() (net.Conn, error) { return secure(net.Dial("tcp", listen(testbroker.PortAMQPS))) },
 		"WebSocket": func() (net.Conn, error) {
-			return web((&net.Dialer{}).DialContext, "wss", listen(h.ListenAMQPWS))
-		},
-		"WebSocket of both": func() (net.Conn, error) {
-			return web((&net.Dialer{}).DialContext, "wss", listen(h.ListenWS))
+			return web((&net.Dialer{}).DialContext, "wss", listen(testbroker.PortHTTPS))
 		},
 	}
 }
@@ -237,8 +233,7 @@ func TestEveryWayIntoTheHubByAMQP(t *testing.T) {
 
 // What is in memory works in fake time: hours of it, and no goroutine is left.
 func TestEveryWayInABubble(t *testing.T) {
-	for _, name := range []string{"memory", "memory TLS", "memory WebSocket", "memory WebSocket TLS",
-		"memory WebSocket of both"} {
+	for _, name := range []string{"memory", "memory TLS", "memory WebSocket", "memory WebSocket TLS"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
@@ -322,7 +317,7 @@ func TestSASL(t *testing.T) {
 				mod, err := h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)
 				whole := sign("hub.example.test", policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=service"
-				stream, err := h.DialAMQP(t.Context(), "tcp", "hub")
+				stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 				require.NoError(t, err)
 				conn, err := amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", HostName: h.HostName(),
 					SASLType: c.sasl(d, mod, whole)})
@@ -363,7 +358,7 @@ func TestCertificatesOverAMQP(t *testing.T) {
 				_, err := h.AddDeviceX509("x-1", testbroker.Thumbprint(cert.Leaf))
 				require.NoError(t, err)
 				attach := func(cert tls.Certificate, device string) error {
-					raw, err := h.DialAMQPTLSPort(t.Context(), "tcp", "hub")
+					raw, err := h.Dial(testbroker.PortAMQPS)(t.Context(), "tcp", "hub")
 					require.NoError(t, err)
 					config := h.ClientTLS()
 					config.Certificates = []tls.Certificate{cert}

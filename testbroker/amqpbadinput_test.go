@@ -24,12 +24,12 @@ import (
 // dialers reach the hub's AMQP in a bubble.
 var dialers = map[string]func(t testing.TB, h *testbroker.Hub) net.Conn{
 	"memory": func(t testing.TB, h *testbroker.Hub) net.Conn {
-		c, err := h.DialAMQP(t.Context(), "tcp", "hub")
+		c, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 		require.NoError(t, err)
 		return c
 	},
 	"TLS": func(t testing.TB, h *testbroker.Hub) net.Conn {
-		c, err := h.DialAMQPTLSPort(t.Context(), "tcp", "hub")
+		c, err := h.Dial(testbroker.PortAMQPS)(t.Context(), "tcp", "hub")
 		require.NoError(t, err)
 		config := h.ClientTLS()
 		config.ServerName = h.HostName()
@@ -438,7 +438,7 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 // left of them.
 func TestAMQPBadInputLeavesNothingBehind(t *testing.T) {
 	h, _ := newHub(t, nil)
-	addr, err := h.ListenAMQP("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortAMQPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	plain, sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP), amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
 	inputs := [][]byte{nil, []byte("GET / HTTP/1.1\r\n\r\n"), sasl[:], plain[:], append(plain[:], 0xff, 0xff, 0xff, 0xff),

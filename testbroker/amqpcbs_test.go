@@ -204,7 +204,7 @@ func TestTokensEndAndAreRenewed(t *testing.T) {
 func TestTokenOfSASLEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		stream, err := h.DialAMQP(t.Context(), "tcp", "hub")
+		stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 		require.NoError(t, err)
 		p := newPeer(t, h, stream, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("dev-1@sas.hub", token(d))})
 		r := p.commands(d, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-func ExampleHub_DialAMQP() {
+func ExampleHub_Dial_amqp() {
 	ctx := context.Background()
 	hub, err := testbroker.New(nil)
 	if err != nil {
@@ -22,7 +22,7 @@ func ExampleHub_DialAMQP() {
 		log.Fatal(err)
 	}
 
-	stream, err := hub.DialAMQP(ctx, "tcp", "hub")
+	stream, err := hub.Dial(testbroker.PortAMQP)(ctx, "tcp", "hub")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -285,7 +285,7 @@ func TestFaultsOfAnOpen(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, _ := newHub(t, nil)
 				in := h.Inject(c.fault)
-				stream, err := h.DialAMQP(t.Context(), "tcp", "hub")
+				stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 				var conn *amqp.Conn
 				if err == nil {
 					defer stream.Close()
@@ -572,7 +572,7 @@ func TestKillTcpWithSASL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		open := func() (*amqp.Conn, error) {
-			stream, err := h.DialAMQP(t.Context(), "tcp", "hub")
+			stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 			require.NoError(t, err)
 			return amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c",
 				SASLType: amqp.SASLTypePlain("dev-1@sas.hub", token(d))})

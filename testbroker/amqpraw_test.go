@@ -23,7 +23,7 @@ type rawPeer struct {
 
 func dialFrames(t testing.TB, h *testbroker.Hub) *rawPeer {
 	t.Helper()
-	conn, err := h.DialAMQP(t.Context(), "tcp", "hub")
+	conn, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return &rawPeer{t: t, conn: conn}

@@ -158,7 +158,7 @@ func (a *amqpDevice) run(ctx context.Context, messages int, done func()) {
 func (a *amqpDevice) connect(ctx context.Context) (*amqp.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	stream, err := a.hub.DialAMQP(ctx, "tcp", "hub")
+	stream, err := a.hub.Dial(testbroker.PortAMQP)(ctx, "tcp", "hub")
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (a *amqpDevice) receive(ctx context.Context, conn *amqp.Conn) {
 // detector.
 func TestAMQPUnderLoad(t *testing.T) {
 	h, _ := newHub(t, nil)
-	addr, err := h.ListenAMQPTCP("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortAMQP, "127.0.0.1:0")
 	require.NoError(t, err)
 	const devices, messages = 4, 300
 	var wg sync.WaitGroup

@@ -93,7 +93,7 @@ func receiveAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, clean bool
 			return all
 		default:
 		}
-		raw, err := h.Dial(t.Context(), "tcp", "hub")
+		raw, err := h.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "hub")
 		if err != nil {
 			continue
 		}

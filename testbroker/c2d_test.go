@@ -636,7 +636,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 			end = e
 		}
 	}})
-	addr, err := h.ListenTCP("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
 	w := realTCP(t, addr)
 	w.conn.(*net.TCPConn).SetReadBuffer(4 << 10)
@@ -664,7 +664,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 func TestTwoWayTrafficWithPaho(t *testing.T) {
 	const n = 300
 	h, d := newHub(t, nil)
-	addr, err := h.ListenTCP("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
 	c := pahoClient(h, d, func() (net.Conn, error) { return net.Dial("tcp", addr.String()) })
 	done(t, c.Connect())

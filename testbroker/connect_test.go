@@ -530,9 +530,9 @@ func TestCloseIsHarmlessTwiceAndEndsWaits(t *testing.T) {
 		require.ErrorIs(t, <-waiting, testbroker.ErrClosed)
 		require.Error(t, w.end())
 		require.Error(t, mute.end())
-		_, err := h.Dial(t.Context(), "tcp", "hub")
+		_, err := h.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "hub")
 		require.Error(t, err)
-		_, err = h.ListenTCP("127.0.0.1:0")
+		_, err = h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 		require.ErrorIs(t, err, testbroker.ErrClosed)
 	})
 }
@@ -542,6 +542,6 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := contextWithCause(errors.New("enough"))
 	defer cancel()
 	require.EqualError(t, h.WaitMessages(ctx, 1), "enough")
-	_, err := h.Dial(ctx, "tcp", "hub")
+	_, err := h.Dial(testbroker.PortMQTT)(ctx, "tcp", "hub")
 	require.Error(t, err)
 }

@@ -6,16 +6,13 @@
 //	...
 //	defer hub.Close()
 //	dev, err := hub.AddDevice("dev-1")
-//	// hand dev.ConnectionString() and hub.Dial to the client, and let it send
+//	// hand dev.ConnectionString() and hub.Dial(testbroker.PortMQTT) to the client, and let it send
 //	err = hub.WaitMessages(ctx, 1)
 //	fmt.Println(hub.Messages()[0].Body)
 //
-// Devices reach the hub over MQTT 3.1.1, in memory ([Hub.Dial], [Hub.DialTLSPort]) or on real ports
-// ([Hub.ListenTLS],
-// [Hub.ListenTCP]), and the same over WebSocket ([Hub.DialWS], [Hub.DialWSPort], [Hub.ListenWS]). They reach it over AMQP
-// 1.0 in as many ways: [Hub.DialAMQP], [Hub.ListenAMQP] and those beside them; and over HTTPS:
-// [Hub.DialHTTP],
-// [Hub.ListenHTTPS]. They all are one hub: the registry, the log, the queues and the faults are the same. With connections
+// Devices reach the hub over MQTT 3.1.1, AMQP 1.0 and HTTPS, and over WebSocket: in memory
+// ([Hub.Dial]) or on real addresses ([Hub.Listen]). [Port] lists what the hub speaks. All ports
+// lead to one hub: the registry, the log, the queues and the faults are the same. With connections
 // in memory everything works in a testing/synctest bubble too; the hub must then be made in the
 // bubble, and closed there. The hub is strict where the service is strict: what the service would
 // refuse, it refuses.
@@ -58,7 +55,7 @@
 //
 // # Back ends
 //
-// A program that uses the service's API over HTTPS ([Hub.ListenHTTPS]) finds the registry, twins,
+// A program that uses the service's API over HTTPS ([PortHTTPS]) finds the registry, twins,
 // methods, the simplest queries and counts there. It needs a policy: see [Hub.AddPolicy] and
 // [Policy.ConnectionString].
 //

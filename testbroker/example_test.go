@@ -19,7 +19,7 @@ func connectPaho(hub *testbroker.Hub, dev testbroker.Device) paho.Client {
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://hub").SetClientID(dev.ID).SetAutoReconnect(false).
 		SetUsername(dev.HostName + "/" + dev.ID + "/?api-version=2021-04-12").SetPassword(token(dev)).
 		SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) {
-			return hub.Dial(context.Background(), "tcp", "hub")
+			return hub.Dial(testbroker.PortMQTT)(context.Background(), "tcp", "hub")
 		}))
 	if t := c.Connect(); t.Wait() && t.Error() != nil {
 		log.Fatal(t.Error())

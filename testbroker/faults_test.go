@@ -468,8 +468,8 @@ func TestAbsent(t *testing.T) {
 		require.ErrorIs(t, mute.end(), syscall.ECONNRESET)
 		require.Equal(t, 2, in.Fired())
 		for _, f := range []func() error{
-			func() error { _, err := h.Dial(t.Context(), "tcp", "hub:1883"); return err },
-			func() error { _, err := h.DialTLSPort(t.Context(), "tcp", "hub:8883"); return err },
+			func() error { _, err := h.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "hub:1883"); return err },
+			func() error { _, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883"); return err },
 		} {
 			require.ErrorIs(t, f(), syscall.ECONNREFUSED)
 		}

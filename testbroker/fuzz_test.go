@@ -235,7 +235,7 @@ func FuzzWebSocket(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer h.Close()
-		conn, err := h.DialWS(t.Context(), "tcp", "hub")
+		conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,8 +2,6 @@ package testbroker
 
 import (
 	"cmp"
-	"context"
-	"net"
 	"slices"
 	"time"
 )
@@ -57,24 +55,3 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	o.APIVersions = slices.Clone(o.APIVersions)
 	return o
 }
-
-// DialHTTP is like [Hub.Dial], but HTTP/1.1 is spoken without TLS. It is the same port as that of
-// [Hub.DialWS].
-func (h *Hub) DialHTTP(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, port{web: true})
-}
-
-// DialHTTPSPort is like [Hub.DialHTTP] with TLS below, in whose handshake the client chooses
-// between HTTP/1.1 and HTTP/2: see [Hub.DialTLSPort].
-func (h *Hub) DialHTTPSPort(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, port{secure: true, web: true})
-}
-
-// ListenHTTPS opens a port on which the hub speaks HTTPS, and MQTT and AMQP over WebSocket, as the
-// service does on 443. See [Hub.ListenTLS].
-func (h *Hub) ListenHTTPS(addr string) (net.Addr, error) {
-	return h.listen(addr, port{secure: true, web: true})
-}
-
-// ListenHTTP is like [Hub.ListenHTTPS] without TLS. The service has no such port.
-func (h *Hub) ListenHTTP(addr string) (net.Addr, error) { return h.listen(addr, port{web: true}) }

@@ -56,7 +56,7 @@ func newPoster(t testing.TB, dial func(ctx context.Context, network, addr string
 
 // overHTTP is a client in memory without TLS.
 func overHTTP(t testing.TB, h *testbroker.Hub, d testbroker.Device) *poster {
-	return newPoster(t, h.DialHTTP, nil, token(d))
+	return newPoster(t, h.Dial(testbroker.PortHTTP), nil, token(d))
 }
 
 func (p *poster) try(method, path, body string, header ...string) (reply, error) {
@@ -121,9 +121,9 @@ func (r reply) refused(t testing.TB, code int) {
 // webWays are clients of every kind, with the major version of HTTP that they speak.
 func webWays(t testing.TB) map[string]func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
 	type way = func(t *testing.T, h *testbroker.Hub, token string) (*poster, int)
-	port := func(t *testing.T, listen func(string) (net.Addr, error)) func(ctx context.Context, network,
+	real := func(t *testing.T, h *testbroker.Hub, p testbroker.Port) func(ctx context.Context, network,
 		addr string) (net.Conn, error) {
-		addr, err := listen("127.0.0.1:0")
+		addr, err := h.Listen(p, "127.0.0.1:0")
 		require.NoError(t, err)
 		return func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, addr.String())
@@ -131,19 +131,19 @@ func webWays(t testing.TB) map[string]func(t *testing.T, h *testbroker.Hub, toke
 	}
 	return map[string]way{
 		"memory": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
-			return newPoster(t, h.DialHTTP, nil, token), 1
+			return newPoster(t, h.Dial(testbroker.PortHTTP), nil, token), 1
 		},
 		"memory, TLS": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
-			return newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token), 2
+			return newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token), 2
 		},
 		"TCP": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
-			return newPoster(t, port(t, h.ListenHTTP), nil, token), 1
+			return newPoster(t, real(t, h, testbroker.PortHTTP), nil, token), 1
 		},
 		"TLS, HTTP/2": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
-			return newPoster(t, port(t, h.ListenHTTPS), h.ClientTLS(), token), 2
+			return newPoster(t, real(t, h, testbroker.PortHTTPS), h.ClientTLS(), token), 2
 		},
 		"TLS, HTTP/1.1": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
-			p := newPoster(t, port(t, h.ListenWS), h.ClientTLS(), token)
+			p := newPoster(t, real(t, h, testbroker.PortHTTPS), h.ClientTLS(), token)
 			p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = false
 			return p, 1
 		},
@@ -262,7 +262,7 @@ func TestCertificatesOverHTTP(t *testing.T) {
 		} {
 			secure := h.ClientTLS()
 			config(secure)
-			p := newPoster(t, h.DialHTTPSPort, secure, "")
+			p := newPoster(t, h.Dial(testbroker.PortHTTPS), secure, "")
 			r := p.post("/devices/dev-x/messages/events"+version, "x")
 			if len(secure.Certificates) == 1 && &secure.Certificates[0].Certificate[0][0] == &cert.Certificate[0][0] {
 				require.Equal(t, 204, r.StatusCode, r.body)
@@ -337,7 +337,7 @@ func TestDateIsTheHubs(t *testing.T) {
 		}, HTTP: testbroker.HTTPOptions{TextErrors: true}})
 		require.NoError(t, err)
 		defer h.Close()
-		p := newPoster(t, h.DialHTTP, nil, "")
+		p := newPoster(t, h.Dial(testbroker.PortHTTP), nil, "")
 		r := p.post("/devices/dev-1/messages/events"+version, "x")
 		require.Equal(t, "Tue, 06 May 2031 07:08:09 GMT", r.Header.Get("Date"))
 		require.Equal(t, 404, r.StatusCode)
@@ -367,7 +367,7 @@ func TestSlowClientsOverHTTP(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var ended error
 				h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) { ended = e.Err }})
-				conn, err := h.DialHTTP(t.Context(), "tcp", "hub:80")
+				conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub:80")
 				require.NoError(t, err)
 				defer conn.Close()
 				start := time.Now()
@@ -387,7 +387,7 @@ func TestSlowClientsOverHTTP(t *testing.T) {
 func TestCloseEndsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		p := newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token(d))
+		p := newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token(d))
 		p.send("x")
 		r, w := io.Pipe()
 		defer w.Close()
@@ -404,7 +404,7 @@ func TestCloseEndsRequests(t *testing.T) {
 		require.NoError(t, h.Close())
 		require.Zero(t, time.Since(start))
 		require.Error(t, <-failed)
-		_, err = h.DialHTTP(t.Context(), "tcp", "hub")
+		_, err = h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub")
 		require.True(t, errors.Is(err, testbroker.ErrClosed) || err != nil)
 	})
 }
@@ -419,7 +419,7 @@ func policyToken(p testbroker.Policy, host string) string {
 func TestSlowStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		p := newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token(d))
+		p := newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token(d))
 		body, w := io.Pipe()
 		defer w.Close()
 		r, err := http.NewRequestWithContext(t.Context(), "POST", p.base+"/devices/dev-1/messages/events"+version, body)
@@ -466,7 +466,7 @@ func FuzzHTTP(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
-		conn, err := h.DialHTTP(t.Context(), "tcp", "hub")
+		conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub")
 		require.NoError(t, err)
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(20 * time.Second))
@@ -496,7 +496,7 @@ func TestBadHTTP2(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, _ := newHub(t, nil)
-				raw, err := h.DialHTTPSPort(t.Context(), "tcp", "hub:443")
+				raw, err := h.Dial(testbroker.PortHTTPS)(t.Context(), "tcp", "hub:443")
 				require.NoError(t, err)
 				config := h.ClientTLS()
 				config.NextProtos = []string{"h2"}

@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-func ExampleHub_DialHTTP() {
+func ExampleHub_Dial_http() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		log.Fatal(err)
@@ -21,7 +21,7 @@ func ExampleHub_DialHTTP() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{DialContext: hub.DialHTTP}}
+	client := &http.Client{Transport: &http.Transport{DialContext: hub.Dial(testbroker.PortHTTP)}}
 	defer client.CloseIdleConnections()
 
 	hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Statuses: []int{503, 429}, RetryAfter: 30 * time.Second})

@@ -233,7 +233,7 @@ func TestFaultsOverHTTP(t *testing.T) {
 
 func playHTTP(t *testing.T, c faultCase, major int) {
 	h, d := newHub(t, nil)
-	p := newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token(d))
+	p := newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token(d))
 	p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
 	p.client.Timeout = 10 * time.Second
 	in := h.Inject(c.fault)
@@ -311,7 +311,7 @@ func TestFaultsOfAnAnswerWithABody(t *testing.T) {
 		t.Run(over, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
-				p := newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token(d))
+				p := newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token(d))
 				p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
 				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte(strings.Repeat("x", 1000))}))
 				get := func() (reply, error) {
@@ -486,7 +486,7 @@ func stressHTTP(t *testing.T, seed uint64) {
 	for i := range devices {
 		d, err := h.AddDevice(fmt.Sprint("d", i))
 		require.NoError(t, err)
-		p := newPoster(t, h.DialHTTPSPort, h.ClientTLS(), token(d))
+		p := newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token(d))
 		p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = i > 0
 		p.client.Timeout = 5 * time.Second
 		wg.Go(func() {

@@ -252,19 +252,6 @@ func (h *Hub) Close() error {
 	return errors.Join(errs...)
 }
 
-// Dial connects to the hub in memory and returns the client's end, on which MQTT is spoken without
-// TLS. Network and address are taken as they come. The signature is that of
-// [net.Dialer.DialContext].
-func (h *Hub) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, port{})
-}
-
-// DialTLSPort is like [Hub.Dial], but at the other end the hub waits for a TLS handshake, which is
-// up to the caller: see [Hub.ClientTLS].
-func (h *Hub) DialTLSPort(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, port{secure: true})
-}
-
 func (h *Hub) dial(ctx context.Context, network, addr string, at port) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: memconn.Addr(addr), Err: err}

@@ -11,14 +11,6 @@ import (
 // descriptor left.
 const acceptPause = 10 * time.Millisecond
 
-// ListenTLS opens a port on which the hub speaks MQTT over TLS, for example at "127.0.0.1:0", and
-// returns its address. The certificate is for the hub's host name, the same behind "store.",
-// "localhost" and the addresses 127.0.0.1 and ::1; [Hub.RootCAs] trusts it.
-func (h *Hub) ListenTLS(addr string) (net.Addr, error) { return h.listen(addr, port{secure: true}) }
-
-// ListenTCP is like [Hub.ListenTLS] without TLS. The service has no such port.
-func (h *Hub) ListenTCP(addr string) (net.Addr, error) { return h.listen(addr, port{}) }
-
 func (h *Hub) listen(addr string, at port) (net.Addr, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

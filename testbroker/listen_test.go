@@ -40,7 +40,7 @@ func realTLS(t testing.TB, h *testbroker.Hub, addr net.Addr, d testbroker.Device
 
 func TestHubNamedByItsIPAddress(t *testing.T) {
 	h, _ := newHub(t, &testbroker.Options{HostName: "192.0.2.7"})
-	addr, err := h.ListenTLS("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	conn, err := tls.Dial("tcp", addr.String(), &tls.Config{RootCAs: h.RootCAs(), ServerName: "192.0.2.7"})
 	require.NoError(t, err, "clients compare an address with the certificate's IP addresses only")
@@ -49,7 +49,7 @@ func TestHubNamedByItsIPAddress(t *testing.T) {
 
 func TestRealTLS(t *testing.T) {
 	h, d := newHub(t, nil)
-	addr, err := h.ListenTLS("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	w := realTLS(t, h, addr, d)
 	w.publish(1, events+"a=b", "over TLS")
@@ -94,7 +94,7 @@ func TestRealTLS(t *testing.T) {
 
 func TestCertificateOfAHubWhoseClockIsAhead(t *testing.T) {
 	h, _ := newHub(t, &testbroker.Options{Now: func() time.Time { return time.Now().Add(24 * time.Hour) }})
-	addr, err := h.ListenTLS("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
@@ -106,11 +106,11 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 		name := map[bool]string{false: "TCP", true: "TLS"}[secure]
 		open := func(t *testing.T) (*testbroker.Hub, func() *wire) {
 			h, d := newHub(t, nil)
-			listen := h.ListenTCP
+			port := testbroker.PortMQTT
 			if secure {
-				listen = h.ListenTLS
+				port = testbroker.PortMQTTS
 			}
-			addr, err := listen("127.0.0.1:0")
+			addr, err := h.Listen(port, "127.0.0.1:0")
 			require.NoError(t, err)
 			return h, func() *wire {
 				if secure {
@@ -189,11 +189,11 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 // sent.
 func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *wire {
 	if !secure {
-		addr, err := h.ListenTCP("127.0.0.1:0")
+		addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 		require.NoError(t, err)
 		return realTCP(t, addr)
 	}
-	addr, err := h.ListenTLS("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
@@ -203,7 +203,7 @@ func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *wire {
 
 func TestAbsentOnARealPort(t *testing.T) {
 	h, d := newHub(t, nil)
-	addr, err := h.ListenTCP("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
 	in := h.Inject(testbroker.Fault{Kind: testbroker.Absent})
 	conn, err := net.Dial("tcp", addr.String())
@@ -220,9 +220,9 @@ func TestAbsentOnARealPort(t *testing.T) {
 
 func TestCloseOnRealSocketsIsQuick(t *testing.T) {
 	h, d := newHub(t, nil)
-	plain, err := h.ListenTCP("127.0.0.1:0")
+	plain, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
-	secure, err := h.ListenTLS("127.0.0.1:0")
+	secure, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	ends := []*wire{
 		realTLS(t, h, secure, d), // says nothing more
@@ -258,9 +258,9 @@ func TestCloseOnRealSocketsIsQuick(t *testing.T) {
 
 func TestListenErrors(t *testing.T) {
 	h, _ := newHub(t, nil)
-	addr, err := h.ListenTCP("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
-	_, err = h.ListenTLS(addr.String())
+	_, err = h.Listen(testbroker.PortMQTTS, addr.String())
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 }
 
@@ -268,7 +268,7 @@ func TestTLSInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		open := func() *wire {
-			raw, err := h.DialTLSPort(t.Context(), "tcp", "hub:8883")
+			raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 			require.NoError(t, err)
 			conn := tls.Client(raw, h.ClientTLS())
 			require.NoError(t, conn.HandshakeContext(t.Context()))
@@ -289,7 +289,7 @@ func TestTLSInABubble(t *testing.T) {
 		require.Equal(t, io.EOF, w.end())
 
 		in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
-		raw, err := h.DialTLSPort(t.Context(), "tcp", "hub:8883")
+		raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 		require.NoError(t, err)
 		defer raw.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -315,7 +315,7 @@ func done(t *testing.T, tok paho.Token) {
 
 func TestPahoOverRealTLS(t *testing.T) {
 	h, d := newHub(t, nil)
-	addr, err := h.ListenTLS("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	c := pahoClient(h, d, func() (net.Conn, error) { return tls.Dial("tcp", addr.String(), h.ClientTLS()) })
 	done(t, c.Connect())
@@ -341,7 +341,7 @@ func TestPahoForADayInABubble(t *testing.T) {
 			SetPassword(con.password).SetAutoReconnect(false).SetKeepAlive(4 * time.Minute).
 			SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }).
 			SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) {
-				return h.Dial(t.Context(), "tcp", "hub:1883")
+				return h.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "hub:1883")
 			})
 		c := paho.NewClient(o)
 		done(t, c.Connect())

@@ -458,7 +458,7 @@ func TestManyCalls(t *testing.T) {
 	var device sync.WaitGroup
 	device.Go(func() {
 		for {
-			conn, err := h.Dial(context.Background(), "tcp", "hub")
+			conn, err := h.Dial(testbroker.PortMQTT)(context.Background(), "tcp", "hub")
 			if err != nil {
 				t.Error(err)
 				return

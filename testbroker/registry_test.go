@@ -66,7 +66,7 @@ func TestTheAuthorityFollowsFromTheSeed(t *testing.T) {
 	first, _ := newHub(t, &testbroker.Options{Seed: 5})
 	second, _ := newHub(t, &testbroker.Options{Seed: 5, Now: later})
 	require.Equal(t, string(first.CAPEM()), string(second.CAPEM()))
-	conn, err := second.DialTLSPort(t.Context(), "tcp", "hub:8883")
+	conn, err := second.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, tls.Client(conn, first.ClientTLS()).HandshakeContext(t.Context()))

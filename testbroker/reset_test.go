@@ -65,7 +65,7 @@ func TestReset(t *testing.T) {
 func TestResetForgetsFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		p := newPoster(t, h.DialHTTP, nil, token(d))
+		p := newPoster(t, h.Dial(testbroker.PortHTTP), nil, token(d))
 		place := p.beginUpload("a.txt")
 		p.putBlob(place, "content")
 		require.Equal(t, []string{"dev-1/a.txt"}, h.Blobs())

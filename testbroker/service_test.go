@@ -25,7 +25,7 @@ func serviceToken(p testbroker.Policy) string {
 func backEnd(t testing.TB, h *testbroker.Hub, rights ...testbroker.Right) *poster {
 	p, err := h.AddPolicy(fmt.Sprint("policy", rights), rights...)
 	require.NoError(t, err)
-	return newPoster(t, h.DialHTTP, nil, serviceToken(p))
+	return newPoster(t, h.Dial(testbroker.PortHTTP), nil, serviceToken(p))
 }
 
 // object reads a body.
@@ -258,19 +258,20 @@ func TestRightsOfPolicies(t *testing.T) {
 	}
 	// A device's own token is for its own requests, and a policy without the right connects no device.
 	overHTTP(t, h, d).do("GET", "/twins/dev-1"+version, "").told(t, 401003)
-	newPoster(t, h.DialHTTP, nil, "").do("GET", "/twins/dev-1"+version, "").told(t, 401003)
+	newPoster(t, h.Dial(testbroker.PortHTTP), nil, "").do("GET", "/twins/dev-1"+version, "").told(t, 401003)
 	policy, err := h.AddPolicy("service", testbroker.ServiceConnect)
 	require.NoError(t, err)
 	require.NotContains(t, fmt.Sprintf("%v %+v %#v", policy, policy, policy), policy.PrimaryKey)
-	newPoster(t, h.DialHTTP, nil, serviceToken(policy)).do("GET", "/devices/dev-1"+version, "").told(t, 401003)
+	newPoster(t, h.Dial(testbroker.PortHTTP), nil, serviceToken(policy)).do("GET", "/devices/dev-1"+version, "").told(t,
+		401003)
 	c := connectOf(d)
 	c.password = serviceToken(policy)
 	require.Equal(t, []byte{0, 5}, dial(t, h).connect(c))
 	foreign := sign("other.example.test", policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=service"
-	newPoster(t, h.DialHTTP, nil, foreign).do("GET", "/twins/dev-1"+version, "").told(t, 401003)
+	newPoster(t, h.Dial(testbroker.PortHTTP), nil, foreign).do("GET", "/twins/dev-1"+version, "").told(t, 401003)
 	old := sign(h.HostName(), policy.PrimaryKey, time.Now().Add(-time.Hour).Unix()) + "&skn=service"
-	newPoster(t, h.DialHTTP, nil, old).do("GET", "/twins/dev-1"+version, "").told(t, 401003)
-	newPoster(t, h.DialHTTP, nil, serviceToken(policy)).do("GET", "/twins/dev-1", "").told(t, 400001)
+	newPoster(t, h.Dial(testbroker.PortHTTP), nil, old).do("GET", "/twins/dev-1"+version, "").told(t, 401003)
+	newPoster(t, h.Dial(testbroker.PortHTTP), nil, serviceToken(policy)).do("GET", "/twins/dev-1", "").told(t, 400001)
 }
 
 // What is declared for devices does not happen to back ends, unless it names their requests.

@@ -87,7 +87,7 @@ func stress(t *testing.T, seed uint64) {
 // not answer.
 func sendAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, messages int) {
 	for n := 0; n < messages; time.Sleep(123 * time.Millisecond) {
-		raw, err := h.Dial(t.Context(), "tcp", "hub")
+		raw, err := h.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "hub")
 		if err != nil {
 			continue
 		}

@@ -446,7 +446,7 @@ func TestFaultsOfTheStore(t *testing.T) {
 
 func TestUploadsOnRealPorts(t *testing.T) {
 	h, d := newHub(t, nil)
-	addr, err := h.ListenHTTPS("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	p := newPoster(t, nil, h.ClientTLS(), token(d))
 	p.base = "https://" + addr.String()

@@ -2,7 +2,6 @@ package testbroker
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -22,27 +21,6 @@ const (
 	webProtocol = "mqtt" // in any letter case
 	webAMQP     = "AMQPWSB10"
 )
-
-// DialWS is like [Hub.Dial], but at the other end the hub waits for the request of HTTP that asks
-// for a WebSocket: path "/$iothub/websocket" with or without a query, subprotocol "mqtt" in any
-// letter case, or "AMQPWSB10" for AMQP. The request is up to the caller. Other requests are those
-// of [Hub.DialHTTP].
-func (h *Hub) DialWS(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, port{web: true})
-}
-
-// DialWSPort is like [Hub.DialWS] with TLS below: the hub waits for a handshake, then for the
-// request.
-func (h *Hub) DialWSPort(ctx context.Context, network, addr string) (net.Conn, error) {
-	return h.dial(ctx, network, addr, port{secure: true, web: true})
-}
-
-// ListenWS opens a port on which the hub speaks MQTT over WebSocket over TLS. It is
-// [Hub.ListenHTTPS] by another name. See
-// [Hub.DialWS].
-func (h *Hub) ListenWS(addr string) (net.Addr, error) {
-	return h.listen(addr, port{secure: true, web: true})
-}
 
 // upgrade makes a connection over HTTP a WebSocket, or answers with an error.
 func (a *httpConn) upgrade(w http.ResponseWriter, r *http.Request) error {

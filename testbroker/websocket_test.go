@@ -69,7 +69,7 @@ func (c *webConn) SetDeadline(t time.Time) error {
 
 // webDialer dials the hub in memory.
 func webDialer(h *testbroker.Hub, protocols ...string) *websocket.Dialer {
-	return &websocket.Dialer{NetDialContext: h.DialWS, Subprotocols: protocols}
+	return &websocket.Dialer{NetDialContext: h.Dial(testbroker.PortHTTP), Subprotocols: protocols}
 }
 
 func dialWeb(t testing.TB, h *testbroker.Hub) *webConn {
@@ -101,11 +101,17 @@ func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, testb
 	}
 	const any = "127.0.0.1:0"
 	return map[string]func(t *testing.T) (*testbroker.Hub, testbroker.Device, net.Conn){
-		"memory": open(nil, func(h hub) (net.Conn, error) { return h.Dial(context.Background(), "tcp", "hub") }),
-		"TCP": open(func(h *testbroker.Hub) (net.Addr, error) { return h.ListenTCP(any) }, func(h hub) (net.Conn, error) {
+		"memory": open(nil, func(h hub) (net.Conn, error) {
+			return h.Dial(testbroker.PortMQTT)(context.Background(), "tcp", "hub")
+		}),
+		"TCP": open(func(h *testbroker.Hub) (net.Addr, error) {
+			return h.Listen(testbroker.PortMQTT, any)
+		}, func(h hub) (net.Conn, error) {
 			return net.Dial("tcp", h.addr.String())
 		}),
-		"TLS": open(func(h *testbroker.Hub) (net.Addr, error) { return h.ListenTLS(any) }, func(h hub) (net.Conn, error) {
+		"TLS": open(func(h *testbroker.Hub) (net.Addr, error) {
+			return h.Listen(testbroker.PortMQTTS, any)
+		}, func(h hub) (net.Conn, error) {
 			return tls.Dial("tcp", h.addr.String(), h.ClientTLS())
 		}),
 		"WebSocket in memory": open(nil, func(h hub) (net.Conn, error) {
@@ -113,7 +119,7 @@ func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, testb
 			return &webConn{Conn: ws}, err
 		}),
 		"WebSocket": open(func(h *testbroker.Hub) (net.Addr, error) {
-			return h.ListenWS(any)
+			return h.Listen(testbroker.PortHTTPS, any)
 		}, func(h hub) (net.Conn, error) {
 			dialer := websocket.Dialer{Subprotocols: []string{"mqtt"}, TLSClientConfig: h.ClientTLS()}
 			ws, _, err := dialer.Dial("wss://"+h.addr.String()+"/$iothub/websocket", nil)
@@ -180,7 +186,7 @@ func TestNotARequestForAWebSocket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, _ := newHub(t, nil)
-				conn, err := h.DialWS(t.Context(), "tcp", "hub:443")
+				conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub:443")
 				require.NoError(t, err)
 				defer conn.Close()
 				_, err = io.WriteString(conn, c.send)
@@ -312,7 +318,7 @@ func TestEndsOfAWebSocket(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h, _ := newHub(t, nil)
 			start := time.Now()
-			conn, err := h.DialWS(t.Context(), "tcp", "hub")
+			conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub")
 			require.NoError(t, err)
 			defer conn.Close()
 			_, err = conn.Read(make([]byte, 1))
@@ -325,7 +331,7 @@ func TestEndsOfAWebSocket(t *testing.T) {
 func TestWebSocketOverTLSInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		dialer := websocket.Dialer{NetDialContext: h.DialWSPort, TLSClientConfig: h.ClientTLS(),
+		dialer := websocket.Dialer{NetDialContext: h.Dial(testbroker.PortHTTPS), TLSClientConfig: h.ClientTLS(),
 			Subprotocols: []string{"mqtt"}}
 		ws, _, err := dialer.Dial("wss://hub/$iothub/websocket", http.Header{"Origin": {"https://elsewhere"}})
 		require.NoError(t, err)
@@ -340,7 +346,7 @@ func TestWebSocketOverTLSInABubble(t *testing.T) {
 		w.conn.Close()
 		synctest.Wait()
 		in := h.Inject(testbroker.Fault{Kind: testbroker.Absent})
-		_, err = h.DialWSPort(t.Context(), "tcp", "hub")
+		_, err = h.Dial(testbroker.PortHTTPS)(t.Context(), "tcp", "hub")
 		require.Error(t, err)
 		require.Equal(t, 1, in.Fired())
 	})

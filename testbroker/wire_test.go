@@ -156,7 +156,7 @@ func newWire(t testing.TB, conn net.Conn) *wire {
 
 // dial connects to the hub in memory.
 func dial(t testing.TB, h *testbroker.Hub) *wire {
-	conn, err := h.Dial(context.Background(), "tcp", "hub:1883")
+	conn, err := h.Dial(testbroker.PortMQTT)(context.Background(), "tcp", "hub:1883")
 	require.NoError(t, err)
 	return newWire(t, conn)
 }

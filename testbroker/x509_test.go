@@ -30,7 +30,7 @@ func certified(d testbroker.Device) connect {
 
 // dialWith does a handshake in memory, with certificates if there are any.
 func dialWith(t testing.TB, h *testbroker.Hub, certs ...tls.Certificate) *wire {
-	raw, err := h.DialTLSPort(t.Context(), "tcp", "hub:8883")
+	raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 	require.NoError(t, err)
 	config := h.ClientTLS()
 	config.Certificates = certs
@@ -200,7 +200,7 @@ func TestCertificateOverRealPorts(t *testing.T) {
 		t.Run(fmt.Sprintf("TLS %#x", version), func(t *testing.T) {
 			config := config.Clone()
 			config.MinVersion, config.MaxVersion = version, version
-			addr, err := h.ListenTLS("127.0.0.1:0")
+			addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 			require.NoError(t, err)
 			conn, err := tls.Dial("tcp", addr.String(), config)
 			require.NoError(t, err)
@@ -208,7 +208,7 @@ func TestCertificateOverRealPorts(t *testing.T) {
 		})
 	}
 	t.Run("WebSocket", func(t *testing.T) {
-		addr, err := h.ListenWS("127.0.0.1:0")
+		addr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 		require.NoError(t, err)
 		dialer := websocket.Dialer{Subprotocols: []string{"mqtt"}, TLSClientConfig: config}
 		ws, _, err := dialer.Dial("wss://"+addr.String()+"/$iothub/websocket", nil)
@@ -219,7 +219,7 @@ func TestCertificateOverRealPorts(t *testing.T) {
 
 // handshake tries one in memory within a minute.
 func handshake(t *testing.T, h *testbroker.Hub, config *tls.Config) error {
-	raw, err := h.DialTLSPort(t.Context(), "tcp", "hub:8883")
+	raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 	require.NoError(t, err)
 	defer raw.Close()
 	require.NoError(t, raw.SetDeadline(time.Now().Add(time.Minute)))
@@ -269,7 +269,7 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 		})
 		t.Run(c.kind.String()+" on a real port", func(t *testing.T) {
 			h, d := newHub(t, nil)
-			addr, err := h.ListenTLS("127.0.0.1:0")
+			addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 			require.NoError(t, err)
 			in := h.Inject(testbroker.Fault{Kind: c.kind})
 			raw, err := net.Dial("tcp", addr.String())
@@ -296,7 +296,7 @@ func TestFaultOfTheHandshakeNeedsAHandshake(t *testing.T) {
 				in := h.Inject(testbroker.Fault{Kind: k})
 				h.Inject(testbroker.Fault{Kind: k, Device: "dev-1", Times: -1})
 				login(t, h, d)
-				raw, err := h.DialTLSPort(t.Context(), "tcp", "hub:8883")
+				raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 				require.NoError(t, err)
 				raw.Close() // without a word
 				synctest.Wait()
@@ -324,7 +324,7 @@ func TestHandshakeFaultsBelowAWebSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)
 		in := h.Inject(testbroker.Fault{Kind: testbroker.CutHandshake})
-		dialer := websocket.Dialer{NetDialContext: h.DialWSPort, TLSClientConfig: h.ClientTLS(),
+		dialer := websocket.Dialer{NetDialContext: h.Dial(testbroker.PortHTTPS), TLSClientConfig: h.ClientTLS(),
 			Subprotocols: []string{"mqtt"}}
 		_, _, err := dialer.Dial("wss://hub/$iothub/websocket", nil)
 		require.Error(t, err)

@@ -164,12 +164,13 @@ func newReady(hub *testbroker.Hub, reg *registry, owner testbroker.Policy) *read
 func (r *readyObject) listen(hub *testbroker.Hub, s *settings) error {
 	for _, p := range []struct {
 		flag, addr string
-		open       func(string) (net.Addr, error)
-	}{{"mqtt", s.mqtt, hub.ListenTLS}, {"amqp", s.amqp, hub.ListenAMQP}, {"https", s.https, hub.ListenHTTPS}} {
+		port       testbroker.Port
+	}{{"mqtt", s.mqtt, testbroker.PortMQTTS}, {"amqp", s.amqp, testbroker.PortAMQPS},
+		{"https", s.https, testbroker.PortHTTPS}} {
 		if p.addr == off {
 			continue
 		}
-		at, err := p.open(p.addr)
+		at, err := hub.Listen(p.port, p.addr)
 		if err != nil {
 			return listenError(p.flag, p.addr, err)
 		}

@@ -51,7 +51,8 @@ func newBench(t *testing.T) *bench {
 	}
 	key := board.Key(dev.PrimaryKey)
 	near, far := memconn.Pair("board", "modem")
-	b := &bench{hub: hub, key: key, modem: &modem{line: far, dial: hub.Dial, now: time.Now}, port: newPort(near),
+	b := &bench{hub: hub, key: key, modem: &modem{line: far, dial: hub.Dial(testbroker.PortMQTT), now: time.Now},
+		port:  newPort(near),
 		ended: make(chan error, 1)}
 	b.board = board.NewModem(b.port)
 	go func() { b.ended <- b.modem.serve() }()

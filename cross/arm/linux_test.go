@@ -43,7 +43,7 @@ func start(t *testing.T, hub *testbroker.Hub, arch, tags string, interval, watch
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, err := hub.ListenTLS("127.0.0.1:0")
+	addr, err := hub.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,8 @@ func emulate(t *testing.T, milliseconds int, mode string) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{hub: hub, modem: &modem{line: line, dial: hub.Dial, now: time.Now}, grown: make(chan struct{})}
+	m := &machine{hub: hub, modem: &modem{line: line, dial: hub.Dial(testbroker.PortMQTT), now: time.Now},
+		grown: make(chan struct{})}
 	served := make(chan error, 1)
 	go func() { served <- m.modem.serve() }()
 	read := make(chan struct{})

@@ -57,7 +57,7 @@ func TestFirmwareInWASI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &modem{line: line, dial: hub.Dial, now: time.Now}
+	m := &modem{line: line, dial: hub.Dial(testbroker.PortMQTT), now: time.Now}
 	served := make(chan error, 1)
 	go func() { served <- m.serve() }()
 

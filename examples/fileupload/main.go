@@ -115,7 +115,7 @@ func run(ctx context.Context, to ways.Target, path string) error {
 // force.
 func prepare(hub *testbroker.Hub, options *fileupload.Options) (connect string, played []*testbroker.Injected,
 	err error) {
-	addr, err := hub.ListenHTTPS("127.0.0.1:0")
+	addr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	if err != nil {
 		return "", nil, err
 	}

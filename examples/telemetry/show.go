@@ -112,7 +112,7 @@ func newShow(out *printer, w ways.Way) (*show, error) {
 		return nil, err
 	}
 	s.hub = hub
-	addr, err := w.Listen(hub, "127.0.0.1:0")
+	addr, err := hub.Listen(w.HubPort, "127.0.0.1:0")
 	if err != nil {
 		return nil, errors.Join(err, hub.Close())
 	}

@@ -29,7 +29,7 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 	hub, err := testbroker.New(nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, hub.Close()) }()
-	addr, err := places[with.protocol].listenTLS(hub, "127.0.0.1:0")
+	addr, err := hub.Listen(ports[with.protocol].secure, "127.0.0.1:0")
 	require.NoError(t, err)
 	_, err = hub.AddDevice("dev-1")
 	require.NoError(t, err)

@@ -75,7 +75,7 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 						start := func(id string, set func(w *way, creds *transport.Credentials)) *device.Client {
 							creds, err := device.ParseConnectionString(hub.ConnectionString(id))
 							require.NoError(t, err)
-							w := &way{TLS: hub.ClientTLS(), Dial: places[with.protocol].dialTLS(hub)}
+							w := &way{TLS: hub.ClientTLS(), Dial: hub.Dial(ports[with.protocol].secure)}
 							set(w, creds)
 							c, err := device.New(creds, with.make(creds, w), &device.Options{Dials: limiter, TryAgainAfter: time.Minute,
 								OnStatus: func(s device.Status) {

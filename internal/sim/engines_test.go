@@ -113,40 +113,19 @@ func (w *way) http() *http.Options {
 		5*time.Second)}
 }
 
-// place is where a hub speaks a protocol.
-type place struct {
-	dial, dialTLS     func(h *testbroker.Hub) func(ctx context.Context, network, addr string) (net.Conn, error)
-	listen, listenTLS func(h *testbroker.Hub, addr string) (net.Addr, error)
-}
-
-var places = map[testbroker.Protocol]place{
-	testbroker.MQTT: {
-		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) { return h.Dial },
-		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) { return h.DialTLSPort },
-		(*testbroker.Hub).ListenTCP, (*testbroker.Hub).ListenTLS,
-	},
-	testbroker.AMQP: {
-		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) { return h.DialAMQP },
-		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) {
-			return h.DialAMQPTLSPort
-		},
-		(*testbroker.Hub).ListenAMQPTCP, (*testbroker.Hub).ListenAMQP,
-	},
-	testbroker.HTTP: {
-		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) { return h.DialHTTP },
-		func(h *testbroker.Hub) func(context.Context, string, string) (net.Conn, error) {
-			return h.DialHTTPSPort
-		},
-		(*testbroker.Hub).ListenHTTP, (*testbroker.Hub).ListenHTTPS,
-	},
+// ports are where a hub speaks a protocol, without TLS and with it.
+var ports = map[testbroker.Protocol]struct{ plain, secure testbroker.Port }{
+	testbroker.MQTT: {testbroker.PortMQTT, testbroker.PortMQTTS},
+	testbroker.AMQP: {testbroker.PortAMQP, testbroker.PortAMQPS},
+	testbroker.HTTP: {testbroker.PortHTTP, testbroker.PortHTTPS},
 }
 
 // inMemory reaches the hub without sockets.
 func (e engine) inMemory(h *testbroker.Hub, secure bool) *way {
 	if secure {
-		return &way{TLS: h.ClientTLS(), Dial: places[e.protocol].dialTLS(h)}
+		return &way{TLS: h.ClientTLS(), Dial: h.Dial(ports[e.protocol].secure)}
 	}
-	return &way{Plaintext: true, Dial: places[e.protocol].dial(h)}
+	return &way{Plaintext: true, Dial: h.Dial(ports[e.protocol].plain)}
 }
 
 // withEachEngine runs f once for each engine.

@@ -61,7 +61,7 @@ func TestTextsOfTheHubHaveNeitherSecretsNorControlCharacters(t *testing.T) {
 							seen = append(seen, err)
 						}
 					}
-					c, err := device.New(creds, with.make(creds, &way{Plaintext: true, Dial: places[with.protocol].dial(hub)}),
+					c, err := device.New(creds, with.make(creds, &way{Plaintext: true, Dial: hub.Dial(ports[with.protocol].plain)}),
 						&device.Options{
 							OnStatus: func(s device.Status) { see(s.Err) },
 							Trace:    &device.Trace{SessionEnd: func(err error, _ time.Duration) { see(err) }},

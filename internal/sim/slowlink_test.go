@@ -102,11 +102,11 @@ func overRelay(t *testing.T, e engine, secure bool, rate, size int, writeTimeout
 	defer h.Close()
 	dev, err := h.AddDevice("dev-1")
 	require.NoError(t, err)
-	listen := places[e.protocol].listen
+	port := ports[e.protocol].plain
 	if secure {
-		listen = places[e.protocol].listenTLS
+		port = ports[e.protocol].secure
 	}
-	addr, err := listen(h, "127.0.0.1:0")
+	addr, err := h.Listen(port, "127.0.0.1:0")
 	require.NoError(t, err)
 	w := &way{Plaintext: !secure, Addr: newRelay(t, addr.String(), rate).Addr().String(), WriteTimeout: writeTimeout}
 	if secure {

@@ -21,7 +21,7 @@ func twoWay(t *testing.T, with engine) {
 	const n = 10_000
 	hub, err := testbroker.New(nil)
 	require.NoError(t, err)
-	addr, err := places[with.protocol].listen(hub, "127.0.0.1:0")
+	addr, err := hub.Listen(ports[with.protocol].plain, "127.0.0.1:0")
 	require.NoError(t, err)
 	_, err = hub.AddDevice("dev-1")
 	require.NoError(t, err)

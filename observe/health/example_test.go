@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	client, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}), nil)
+	client, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

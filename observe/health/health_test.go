@@ -50,7 +50,7 @@ func overMQTT(t *testing.T, hub *testbroker.Hub, id string) *device.Client {
 	t.Helper()
 	creds, err := device.ParseConnectionString(hub.ConnectionString(id))
 	require.NoError(t, err)
-	return newClient(t, creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}), nil)
+	return newClient(t, creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), nil)
 }
 
 func newClient(t *testing.T, creds *transport.Credentials, tr transport.Transport, o *device.Options) *device.Client {
@@ -384,7 +384,7 @@ func TestForeignSecretsAreHidden(t *testing.T) {
 		own.Token = func(context.Context) (transport.Token, error) {
 			return transport.Token{}, errors.New("GET https://tokens.example/?sig=geheim: 500")
 		}
-		c := newClient(t, &own, mqtt.New(&mqtt.Options{Plaintext: true, Dial: newHub(t).Dial}), nil)
+		c := newClient(t, &own, mqtt.New(&mqtt.Options{Plaintext: true, Dial: newHub(t).Dial(testbroker.PortMQTT)}), nil)
 		require.NoError(t, c.Start())
 		synctest.Wait()
 		h := &health.Handler{}

@@ -31,7 +31,8 @@ func ExampleAttach() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	client, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}), options)
+	client, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}),
+		options)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func overMQTT(t *testing.T, o *device.Options) (*testbroker.Hub, *device.Client)
 	require.NoError(t, err)
 	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
 	require.NoError(t, err)
-	return hub, newClient(t, creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}), o)
+	return hub, newClient(t, creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), o)
 }
 
 func newClient(t *testing.T, creds *transport.Credentials, tr transport.Transport, o *device.Options) *device.Client {
@@ -383,7 +383,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 		}
 		o = &device.Options{}
 		hublog.Attach(o, l)
-		c = newClient(t, &own, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}), o)
+		c = newClient(t, &own, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), o)
 		require.NoError(t, c.Start())
 		synctest.Wait()
 		require.NoError(t, c.Close())

@@ -97,7 +97,7 @@ func newClient(t *testing.T, hub *testbroker.Hub, o *device.Options) *device.Cli
 		o = &device.Options{}
 	}
 	o.Rand = func() uint64 { return 0 }
-	c, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}), o)
+	c, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c

@@ -172,7 +172,7 @@ func TestCertificates(t *testing.T) {
 				_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
 				require.NoError(t, err)
 				creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
-				o := &amqp.Options{Auth: auth, Dial: h.DialAMQPTLSPort, TLS: h.ClientTLS()}
+				o := &amqp.Options{Auth: auth, Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}
 				_, err = tryStart(t, amqp.New(o), creds)
 				require.Equal(t, transport.Invalid, transport.KindOf(err))
 				require.ErrorContains(t, err, "Certificate")

@@ -7,6 +7,7 @@ import (
 	raw "github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
@@ -79,7 +80,7 @@ func BenchmarkLibrary(b *testing.B) {
 	h := newHub(b)
 	token, err := h.CredsWith(b, "").NewToken(b.Context())
 	require.NoError(b, err)
-	stream, err := h.DialAMQP(b.Context(), "", "")
+	stream, err := h.Dial(testbroker.PortAMQP)(b.Context(), "", "")
 	require.NoError(b, err)
 	conn, err := raw.NewConn(b.Context(), stream, &raw.ConnOptions{HostName: h.HostName(),
 		SASLType: raw.SASLTypePlain("dev-1@sas.hub", token.Text.Reveal())})

@@ -28,7 +28,8 @@ func ExampleNew() {
 	}
 
 	ctx := context.Background()
-	client, err := device.New(creds, amqp.New(&amqp.Options{Dial: hub.DialAMQPTLSPort, TLS: hub.ClientTLS()}), nil)
+	client, err := device.New(creds, amqp.New(&amqp.Options{Dial: hub.Dial(testbroker.PortAMQPS), TLS: hub.ClientTLS()}),
+		nil)
 	if err != nil {
 		panic(err)
 	}
@@ -52,7 +53,7 @@ func ExampleNewMux() {
 	defer hub.Close()
 
 	ctx := context.Background()
-	mux := amqp.NewMux(&amqp.Options{Dial: hub.DialAMQPTLSPort, TLS: hub.ClientTLS()})
+	mux := amqp.NewMux(&amqp.Options{Dial: hub.Dial(testbroker.PortAMQPS), TLS: hub.ClientTLS()})
 	for i := range 3 {
 		id := fmt.Sprintf("sensor-%d", i)
 		if _, err := hub.AddDevice(id); err != nil {
@@ -121,7 +122,7 @@ func ExampleConditionError() {
 	hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Condition: "amqp:connection:forced",
 		Description: "moving"})
 
-	_, err = amqp.New(&amqp.Options{Plaintext: true, Dial: hub.DialAMQP}).Dial(context.Background(),
+	_, err = amqp.New(&amqp.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortAMQP)}).Dial(context.Background(),
 		&transport.Config{Creds: creds})
 	if said, ok := errors.AsType[*amqp.ConditionError](err); ok {
 		fmt.Println(said.What, said.Condition, "unavailable:", errors.Is(err, transport.Unavailable))

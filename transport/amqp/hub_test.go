@@ -52,7 +52,7 @@ func smallHub(t testing.TB, highest uint16) *hub {
 func (h *hub) options() *amqp.Options {
 	return &amqp.Options{Plaintext: true, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		h.dials.Add(1)
-		return h.DialAMQP(ctx, network, addr)
+		return h.Dial(testbroker.PortAMQP)(ctx, network, addr)
 	}}
 }
 

@@ -186,8 +186,9 @@ func TestBatchesFitTheLink(t *testing.T) {
 		require.NoError(t, err)
 		sign, err := transport.SharedKey(d.PrimaryKey)
 		require.NoError(t, err)
-		r := start(t, amqp.New(&amqp.Options{Plaintext: true, Dial: h.DialAMQP}), &transport.Credentials{Host: h.HostName(),
-			DeviceID: "dev-1", Sign: sign})
+		r := start(t, amqp.New(&amqp.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}),
+			&transport.Credentials{Host: h.HostName(),
+				DeviceID: "dev-1", Sign: sign})
 		bodies := make([]string, 60)
 		for i := range bodies {
 			bodies[i] = string(make([]byte, 50*i))

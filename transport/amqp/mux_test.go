@@ -303,7 +303,7 @@ func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 			}
 		}},
 		"TLS": {options: func(h *hub, o *amqp.Options, exit func()) {
-			o.Plaintext, o.TLS, o.Dial = false, h.ClientTLS(), h.DialAMQPTLSPort
+			o.Plaintext, o.TLS, o.Dial = false, h.ClientTLS(), h.Dial(testbroker.PortAMQPS)
 			o.TLS.VerifyConnection = func(tls.ConnectionState) error { exit(); return nil }
 		}},
 		"Tunnel": {options: func(_ *hub, o *amqp.Options, exit func()) { o.Tunnel = exitTunnel(exit) }},

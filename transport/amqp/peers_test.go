@@ -59,14 +59,15 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 // The hub's TLS, its certificate, and junk behind its open.
 func TestFaultsOfTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
-		_, err := tryStart(t, amqp.New(&amqp.Options{Dial: h.DialAMQPTLSPort}), h.CredsWith(t, ""))
+		_, err := tryStart(t, amqp.New(&amqp.Options{Dial: h.Dial(testbroker.PortAMQPS)}), h.CredsWith(t, ""))
 		require.ErrorIs(t, err, transport.Untrusted)
 		for kind, want := range map[testbroker.FaultKind]transport.Kind{
 			testbroker.NotTLS: transport.Protocol, testbroker.CutHandshake: transport.Network,
 			testbroker.OldTLS: transport.Unsupported, testbroker.ExpiredCertificate: transport.Untrusted,
 		} {
 			h.inject(testbroker.Fault{Kind: kind})
-			_, err := tryStart(t, amqp.New(&amqp.Options{Dial: h.DialAMQPTLSPort, TLS: h.ClientTLS()}), h.CredsWith(t, ""))
+			_, err := tryStart(t, amqp.New(&amqp.Options{Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}), h.CredsWith(t,
+				""))
 			require.ErrorIs(t, err, want, "%v: %v", kind, err)
 		}
 		r := h.dev1(t, h.options())
@@ -89,7 +90,7 @@ func TestAGateway(t *testing.T) {
 		r, err := tryStart(t, amqp.New(&amqp.Options{TLS: tlsConfig, Dial: func(ctx context.Context, network,
 			addr string) (net.Conn, error) {
 			dialed = addr
-			return h.DialAMQPTLSPort(ctx, network, addr)
+			return h.Dial(testbroker.PortAMQPS)(ctx, network, addr)
 		}}), &creds)
 		require.NoError(t, err)
 		require.Equal(t, "gateway.local:5671", dialed)
@@ -107,7 +108,7 @@ func TestAMutePeer(t *testing.T) {
 			in := h.inject(fault)
 			o := h.options()
 			if fault.Kind == testbroker.MuteHandshake {
-				o = &amqp.Options{Dial: h.DialAMQPTLSPort, TLS: h.ClientTLS()}
+				o = &amqp.Options{Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			began := time.Now()

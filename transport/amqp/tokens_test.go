@@ -22,7 +22,7 @@ func connected(t *testing.T) (*hubfixture.Broker, *connection, *memconn.Conn) {
 	h := hubfixture.New(t)
 	var socket net.Conn
 	o, err := (&Options{Plaintext: true, Dial: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
-		socket, err = h.DialAMQP(ctx, network, addr)
+		socket, err = h.Dial(testbroker.PortAMQP)(ctx, network, addr)
 		return socket, err
 	}}).resolve()
 	require.NoError(t, err)

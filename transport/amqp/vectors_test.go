@@ -158,7 +158,7 @@ var vectors = []vector{
 		why: "the connection is dead, and the message goes again over another", play: func(t *testing.T, h *hub) error {
 			o := h.options()
 			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				c, err := h.DialAMQP(ctx, network, addr)
+				c, err := h.Dial(testbroker.PortAMQP)(ctx, network, addr)
 				return &stuck{Conn: c, closed: make(chan struct{})}, err
 			}
 			r := h.dev1(t, o)

@@ -29,7 +29,8 @@ func ExampleNew() {
 	}
 
 	ctx := context.Background()
-	client, err := device.New(creds, http.New(&http.Options{Dial: hub.DialHTTPSPort, TLS: hub.ClientTLS()}), nil)
+	client, err := device.New(creds, http.New(&http.Options{Dial: hub.Dial(testbroker.PortHTTPS), TLS: hub.ClientTLS()}),
+		nil)
 	if err != nil {
 		panic(err)
 	}
@@ -74,7 +75,7 @@ func ExampleOptions_commands() {
 	}
 
 	done := make(chan string)
-	t := http.New(&http.Options{Dial: hub.DialHTTPSPort, TLS: hub.ClientTLS(), PollInterval: time.Hour})
+	t := http.New(&http.Options{Dial: hub.Dial(testbroker.PortHTTPS), TLS: hub.ClientTLS(), PollInterval: time.Hour})
 	client, err := device.New(creds, t, &device.Options{
 		OnMessage: func(_ context.Context, m *transport.Message) error {
 			done <- string(m.Body)
@@ -117,7 +118,7 @@ func ExampleStatusError() {
 	creds := &transport.Credentials{Host: hub.HostName(),
 		DeviceID: "nobody", Sign: func(context.Context, []byte) ([]byte, error) { return make([]byte, 32), nil }}
 
-	_, err = http.New(&http.Options{Plaintext: true, Dial: hub.DialHTTP}).Dial(context.Background(),
+	_, err = http.New(&http.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP)}).Dial(context.Background(),
 		&transport.Config{Creds: creds})
 	if said, ok := errors.AsType[*http.StatusError](err); ok {
 		fmt.Println(said.Status, said.Code, said.Name, "not found:", errors.Is(err, transport.NotFound))

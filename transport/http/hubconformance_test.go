@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
@@ -16,18 +17,22 @@ func TestConformance(t *testing.T) {
 		module bool
 		opt    func(h *hubfixture.Broker) http.Options
 	}{
-		{"plain", false, func(h *hubfixture.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP} }},
+		{"plain", false, func(h *hubfixture.Broker) http.Options {
+			return http.Options{Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
+		}},
 		{"a message a request", false,
 			func(h *hubfixture.Broker) http.Options {
-				return http.Options{Plaintext: true, Dial: h.DialHTTP, Batch: 1}
+				return http.Options{Plaintext: true, Dial: h.Dial(testbroker.PortHTTP), Batch: 1}
 			}},
 		{"TLS", false, func(h *hubfixture.Broker) http.Options {
-			return http.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS()}
+			return http.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
 		}},
 		{"HTTP/2", false, func(h *hubfixture.Broker) http.Options {
-			return http.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS(), HTTP2: true}
+			return http.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS(), HTTP2: true}
 		}},
-		{"module", true, func(h *hubfixture.Broker) http.Options { return http.Options{Plaintext: true, Dial: h.DialHTTP} }},
+		{"module", true, func(h *hubfixture.Broker) http.Options {
+			return http.Options{Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
+		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {

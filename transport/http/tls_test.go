@@ -42,7 +42,7 @@ func TestCertificates(t *testing.T) {
 			_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
 			require.NoError(t, err)
 			creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
-			o := &hubhttp.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS(), HTTP2: two}
+			o := &hubhttp.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS(), HTTP2: two}
 			_, err = hubhttp.New(o).Dial(t.Context(), &transport.Config{Creds: creds})
 			require.ErrorIs(t, err, transport.Invalid)
 			require.ErrorContains(t, err, "Certificate")
@@ -78,18 +78,18 @@ func TestWhatTLSSaysIsKnownAtDial(t *testing.T) {
 		require.NoError(t, err)
 		cfg := &transport.Config{Creds: creds}
 
-		_, err = hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort}).Dial(t.Context(), cfg)
+		_, err = hubhttp.New(&hubhttp.Options{Dial: h.Dial(testbroker.PortHTTPS)}).Dial(t.Context(), cfg)
 		require.ErrorIs(t, err, transport.Untrusted)
 		require.NoError(t, h.PresentName("other.example.test"))
-		_, err = hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS()}).Dial(t.Context(), cfg)
+		_, err = hubhttp.New(&hubhttp.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}).Dial(t.Context(), cfg)
 		require.ErrorIs(t, err, transport.Untrusted)
 		require.NoError(t, h.PresentName(""))
-		_, err = hubhttp.New(&hubhttp.Options{Dial: h.DialHTTP, TLS: h.ClientTLS()}).Dial(t.Context(), cfg)
+		_, err = hubhttp.New(&hubhttp.Options{Dial: h.Dial(testbroker.PortHTTP), TLS: h.ClientTLS()}).Dial(t.Context(), cfg)
 		require.ErrorIs(t, err, transport.Protocol)
 
 		unset := *creds
 		unset.Now = func() time.Time { return time.Unix(1000, 0) }
-		_, err = hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort, TLS: h.ClientTLS()}).Dial(t.Context(),
+		_, err = hubhttp.New(&hubhttp.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}).Dial(t.Context(),
 			&transport.Config{Creds: &unset})
 		require.ErrorIs(t, err, transport.ClockUnset)
 		require.True(t, errfilter.Retryable(err))
@@ -97,7 +97,7 @@ func TestWhatTLSSaysIsKnownAtDial(t *testing.T) {
 		// With a time for TLS that is near enough, the hub sets the clock.
 		base := h.ClientTLS()
 		base.Time = func() time.Time { return time.Now().Add(-time.Minute) }
-		s, err := hubhttp.New(&hubhttp.Options{Dial: h.DialHTTPSPort, TLS: base}).Dial(t.Context(),
+		s, err := hubhttp.New(&hubhttp.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: base}).Dial(t.Context(),
 			&transport.Config{Creds: &unset})
 		require.NoError(t, err)
 		over, cancel := context.WithCancel(t.Context())
@@ -166,7 +166,7 @@ func TestGoodbyeOfTLSIsCutOff(t *testing.T) {
 		require.NoError(t, err)
 		var conns []*blockedConn
 		o := &hubhttp.Options{TLS: h.ClientTLS(), Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := h.DialHTTPSPort(ctx, network, addr)
+			c, err := h.Dial(testbroker.PortHTTPS)(ctx, network, addr)
 			conns = append(conns, &blockedConn{Conn: c, closed: make(chan struct{})})
 			return conns[len(conns)-1], err
 		}}
@@ -221,7 +221,7 @@ func TestNothingIsLeftOnRealSockets(t *testing.T) {
 	h, err := testbroker.New(nil)
 	require.NoError(t, err)
 	defer h.Close()
-	addr, err := h.ListenHTTPS("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	_, err = h.AddDevice("dev-1")
 	require.NoError(t, err)

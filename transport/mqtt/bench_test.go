@@ -70,7 +70,7 @@ func benchHub(b *testing.B) (testing.TB, string, *transport.Credentials) {
 	b.Cleanup(func() { _ = h.Close() })
 	dev, err := h.AddDevice("dev-1")
 	require.NoError(b, err)
-	addr, err := h.ListenTCP("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(b, err)
 	return b, addr.String(), credsOf(b, dev, dev.PrimaryKey)
 }

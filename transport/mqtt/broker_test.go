@@ -26,16 +26,20 @@ func TestConformance(t *testing.T) {
 		module bool
 		opt    func(h *hubfixture.Broker) *mqtt.Options
 	}{
-		{"plain", false, func(h *hubfixture.Broker) *mqtt.Options { return &mqtt.Options{Plaintext: true, Dial: h.Dial} }},
-		{"TLS", false, func(h *hubfixture.Broker) *mqtt.Options {
-			return &mqtt.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS()}
+		{"plain", false, func(h *hubfixture.Broker) *mqtt.Options {
+			return &mqtt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
 		}},
-		{"module", true, func(h *hubfixture.Broker) *mqtt.Options { return &mqtt.Options{Plaintext: true, Dial: h.Dial} }},
+		{"TLS", false, func(h *hubfixture.Broker) *mqtt.Options {
+			return &mqtt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}
+		}},
+		{"module", true, func(h *hubfixture.Broker) *mqtt.Options {
+			return &mqtt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+		}},
 		{"WebSocket without TLS", false, func(h *hubfixture.Broker) *mqtt.Options {
-			return &mqtt.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.DialWS}
+			return &mqtt.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
 		}},
 		{"WebSocket", false, func(h *hubfixture.Broker) *mqtt.Options {
-			return &mqtt.Options{Tunnel: mqttws.New(nil), Dial: h.DialWSPort, TLS: h.ClientTLS()}
+			return &mqtt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
 		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
@@ -60,7 +64,7 @@ func TestACertificateOverWebSocket(t *testing.T) {
 		cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
 		_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
 		require.NoError(t, err)
-		o := &mqtt.Options{Tunnel: mqttws.New(nil), Dial: h.DialWSPort, TLS: h.ClientTLS()}
+		o := &mqtt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
 		o.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
@@ -75,9 +79,9 @@ func TestACertificateOverWebSocket(t *testing.T) {
 // A thousand reconnects a day must not use up a process's descriptors.
 func TestNoSocketStaysOpen(t *testing.T) {
 	h := hubfixture.New(t)
-	tlsAddr, err := h.ListenTLS("127.0.0.1:0")
+	tlsAddr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
-	wsAddr, err := h.ListenWS("127.0.0.1:0")
+	wsAddr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	before := openSockets(t)
 	for name, o := range map[string]mqtt.Options{

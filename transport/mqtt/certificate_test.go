@@ -68,7 +68,7 @@ func TestACertificateProvesTheIdentity(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		k := new(sink)
-		tr := New(&Options{Dial: h.DialTLSPort, TLS: h.ClientTLS(), Certificate: always(cert)})
+		tr := New(&Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(), Certificate: always(cert)})
 		s, err := tr.Dial(ctx, &transport.Config{Creds: x509Creds("dev-1"), Window: 4, Sink: k})
 		require.NoError(t, err)
 		require.True(t, s.Info().Expires.IsZero())
@@ -77,7 +77,7 @@ func TestACertificateProvesTheIdentity(t *testing.T) {
 		require.NoError(t, h.WaitMessages(ctx, 1))
 		require.Equal(t, 1, element.signatures)
 
-		_, err = New(&Options{Dial: h.DialTLSPort, TLS: h.ClientTLS(),
+		_, err = New(&Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(),
 			Certificate: always(clientCert(-time.Hour, time.Hour))}).
 			Dial(ctx, &transport.Config{Creds: x509Creds("dev-1"), Sink: k})
 		require.ErrorIs(t, err, transport.Unauthorized, "another certificate")

@@ -62,7 +62,7 @@ func TestCommandsCarryAllTheirProperties(t *testing.T) {
 		h := newBroker(t)
 		dev, err := h.AddDevice("dev-1")
 		require.NoError(t, err)
-		r, k := commands(t, &Options{Plaintext: true, Dial: h.Dial}, credsOf(t, dev, dev.PrimaryKey))
+		r, k := commands(t, &Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}, credsOf(t, dev, dev.PrimaryKey))
 		expiry := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{
 			MessageID: "c-1", CorrelationID: "op/3", UserID: "me & you", ContentType: "text/plain", ContentEncoding: "utf-8",
@@ -99,7 +99,7 @@ func TestRedeliveriesAreMarked(t *testing.T) {
 		h := newBroker(t)
 		dev, err := h.AddDevice("dev-1")
 		require.NoError(t, err)
-		o, creds := &Options{Plaintext: true, Dial: h.Dial}, credsOf(t, dev, dev.PrimaryKey)
+		o, creds := &Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}, credsOf(t, dev, dev.PrimaryKey)
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("again and again")}))
 		for i := range 3 {
 			r, k := commands(t, o, creds)
@@ -162,7 +162,7 @@ func TestModulesThroughAGateway(t *testing.T) {
 				o := &Options{TLS: &tls.Config{RootCAs: h.RootCAs()}, Dial: func(ctx context.Context, network,
 					addr string) (net.Conn, error) {
 					dialed = append(dialed, addr)
-					return h.DialTLSPort(ctx, network, addr)
+					return h.Dial(testbroker.PortMQTTS)(ctx, network, addr)
 				}}
 				r, k := commands(t, o, creds)
 				require.Equal(t, []string{"gateway.local:8883"}, dialed)
@@ -192,7 +192,8 @@ func TestTheModelIsAnnounced(t *testing.T) {
 		h := newBroker(t)
 		dev, err := h.AddDevice("dev-1")
 		require.NoError(t, err)
-		o := &Options{Plaintext: true, Dial: h.Dial, ProductInfo: "Thermo/1.0", ModelID: "dtmi:com:example:Thermostat;1"}
+		o := &Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT), ProductInfo: "Thermo/1.0",
+			ModelID: "dtmi:com:example:Thermostat;1"}
 		require.Regexp(t, `&DeviceClientType=[^&]*Thermo%2F1\.0&model-id=dtmi%3Acom%3Aexample%3AThermostat%3B1$`,
 			o.userName(credsOf(t, dev, dev.PrimaryKey)))
 		r, _ := commands(t, o, credsOf(t, dev, dev.PrimaryKey))

@@ -32,7 +32,7 @@ func ExampleNew() {
 		panic(err)
 	}
 
-	t := mqtt.New(&mqtt.Options{Dial: hub.DialTLSPort, TLS: hub.ClientTLS()})
+	t := mqtt.New(&mqtt.Options{Dial: hub.Dial(testbroker.PortMQTTS), TLS: hub.ClientTLS()})
 	creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Sign: sign}
 	ctx, cancel := context.WithCancel(context.Background())
 	session, err := t.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: goodbye{cancel}})
@@ -74,7 +74,7 @@ func ExampleConnackError() {
 	sign, _ := transport.SharedKey("d3Jvbmc=")
 	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "unknown", Sign: sign}
 
-	_, err = mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial}).Dial(context.Background(),
+	_, err = mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}).Dial(context.Background(),
 		&transport.Config{Creds: creds})
 	if refusal, ok := errors.AsType[*mqtt.ConnackError](err); ok {
 		fmt.Println("code", refusal.Code, "unauthorized:", errors.Is(err, transport.Unauthorized))
@@ -118,7 +118,7 @@ func ExampleOptions_certificate() {
 	var chip crypto.Signer = made.PrivateKey.(crypto.Signer)
 
 	t := mqtt.New(&mqtt.Options{
-		Dial: hub.DialTLSPort, TLS: hub.ClientTLS(),
+		Dial: hub.Dial(testbroker.PortMQTTS), TLS: hub.ClientTLS(),
 		Certificate: func(context.Context) (*tls.Certificate, error) {
 			return &tls.Certificate{Certificate: made.Certificate, PrivateKey: chip}, nil
 		},

@@ -40,7 +40,7 @@ func breakSessions(t *testing.T, seed uint64) {
 	} {
 		hub.Inject(testbroker.Fault{Kind: kind, Times: -1, Probability: chance})
 	}
-	transportUnderTest := New(&Options{Plaintext: true, Dial: hub.Dial})
+	transportUnderTest := New(&Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)})
 	creds := credsOf(t, dev, dev.PrimaryKey)
 
 	row := &row{total: total, done: make([]bool, total), sent: make([]bool, total)}

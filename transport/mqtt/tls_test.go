@@ -54,7 +54,7 @@ func realHub(t *testing.T) (*testbroker.Hub, testbroker.Device, string) {
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	dev, err := h.AddDevice("dev-1")
 	require.NoError(t, err)
-	addr, err := h.ListenTLS("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	return h, dev, addr.String()
 }

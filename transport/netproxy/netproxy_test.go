@@ -382,9 +382,9 @@ func TestMQTTThroughProxies(t *testing.T) {
 	defer hub.Close()
 	dev, err := hub.AddDevice("dev-1")
 	require.NoError(t, err)
-	tlsAddr, err := hub.ListenTLS("127.0.0.1:0")
+	tlsAddr, err := hub.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
-	wsAddr, err := hub.ListenWS("127.0.0.1:0")
+	wsAddr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	// The proxy knows the hub's name, the device does not.
 	connect := func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -463,7 +463,7 @@ func TestAProxyWithTLS(t *testing.T) {
 		cert, roots := certify(t, "proxy.local")
 		n := memconn.NewNetwork("proxy.local:443")
 		defer n.Close()
-		p := &httpProxy{target: hub.DialTLSPort}
+		p := &httpProxy{target: hub.Dial(testbroker.PortMQTTS)}
 		go listen(n, func(c net.Conn) {
 			secure := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}})
 			if secure.Handshake() != nil || secure.ConnectionState().NegotiatedProtocol == "h2" { // which is not spoken here

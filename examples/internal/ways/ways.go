@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 
@@ -27,8 +26,8 @@ type Way struct {
 	Make func(creds *transport.Credentials, at Place) transport.Transport
 	// Port is what testhub calls the port for it.
 	Port string
-	// Listen opens the in-process hub's port for it.
-	Listen func(h *testbroker.Hub, addr string) (net.Addr, error)
+	// HubPort is the in-process hub's port for it.
+	HubPort testbroker.Port
 	// Protocol is what the hub's faults are about.
 	Protocol testbroker.Protocol
 }
@@ -37,19 +36,19 @@ type Way struct {
 var Transports = map[string]Way{
 	"mqtt": {func(_ *transport.Credentials, at Place) transport.Transport {
 		return mqtt.New(&mqtt.Options{Addr: at.Addr, TLS: at.TLS})
-	}, "mqtt", (*testbroker.Hub).ListenTLS, testbroker.MQTT},
+	}, "mqtt", testbroker.PortMQTTS, testbroker.MQTT},
 	"mqtt-lean": {func(creds *transport.Credentials, at Place) transport.Transport {
 		return lean.New(leannet.Dialer(creds, &leannet.Options{Addr: at.Addr, TLS: at.TLS}), nil)
-	}, "mqtt", (*testbroker.Hub).ListenTLS, testbroker.MQTT},
+	}, "mqtt", testbroker.PortMQTTS, testbroker.MQTT},
 	"amqp": {func(_ *transport.Credentials, at Place) transport.Transport {
 		return amqp.New(&amqp.Options{Addr: at.Addr, TLS: at.TLS})
-	}, "amqp", (*testbroker.Hub).ListenAMQP, testbroker.AMQP},
+	}, "amqp", testbroker.PortAMQPS, testbroker.AMQP},
 	"amqp-ws": {func(_ *transport.Credentials, at Place) transport.Transport {
 		return amqp.New(&amqp.Options{Addr: at.Addr, TLS: at.TLS, Tunnel: amqpws.New(nil)})
-	}, "https", (*testbroker.Hub).ListenAMQPWS, testbroker.AMQP},
+	}, "https", testbroker.PortHTTPS, testbroker.AMQP},
 	"http": {func(_ *transport.Credentials, at Place) transport.Transport {
 		return http.New(&http.Options{Addr: at.Addr, TLS: at.TLS})
-	}, "https", (*testbroker.Hub).ListenHTTPS, testbroker.HTTP},
+	}, "https", testbroker.PortHTTPS, testbroker.HTTP},
 }
 
 // Named returns the transport that the flag names.
@@ -106,11 +105,11 @@ func (s *Stage) own(w Way, connect *string) (at Place, err error) {
 	if err != nil {
 		return at, err
 	}
-	addr, err := w.Listen(s.Hub, "127.0.0.1:0")
+	addr, err := s.Hub.Listen(w.HubPort, "127.0.0.1:0")
 	if err != nil {
 		return at, err
 	}
-	web, err := s.Hub.ListenHTTPS("127.0.0.1:0")
+	web, err := s.Hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	if err != nil {
 		return at, err
 	}

@@ -21,10 +21,10 @@ import (
 func TestConformance(t *testing.T) {
 	for name, opt := range map[string]func(h *hubfixture.Broker) *amqp.Options{
 		"WebSocket without TLS": func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Tunnel: amqpws.New(nil), Plaintext: true, Dial: h.DialAMQPWS}
+			return &amqp.Options{Tunnel: amqpws.New(nil), Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
 		},
 		"WebSocket": func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Tunnel: amqpws.New(nil), Dial: h.DialAMQPWSPort, TLS: h.ClientTLS()}
+			return &amqp.Options{Tunnel: amqpws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,8 +46,9 @@ func TestASharedTLSConfig(t *testing.T) {
 	h := hubfixture.New(t)
 	shared := h.ClientTLS()
 	shared.NextProtos = []string{"h2", "http/1.1"}
-	c, err := device.New(h.CredsWith(t, ""), amqp.New(&amqp.Options{Tunnel: amqpws.New(nil), Dial: h.DialAMQPWSPort,
-		TLS: shared}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+	c, err := device.New(h.CredsWith(t, ""),
+		amqp.New(&amqp.Options{Tunnel: amqpws.New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+			TLS: shared}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	require.NoError(t, err)
 	require.NoError(t, c.Open(t.Context()))
 	require.NoError(t, c.Close())
@@ -57,9 +58,9 @@ func TestASharedTLSConfig(t *testing.T) {
 // and a connection that is cut.
 func TestOverRealPorts(t *testing.T) {
 	h := hubfixture.New(t)
-	secure, err := h.ListenAMQP("127.0.0.1:0")
+	secure, err := h.Listen(testbroker.PortAMQPS, "127.0.0.1:0")
 	require.NoError(t, err)
-	web, err := h.ListenAMQPWS("127.0.0.1:0")
+	web, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	for name, o := range map[string]amqp.Options{
 		"TLS":       {Addr: secure.String(), TLS: h.ClientTLS()},
@@ -104,15 +105,16 @@ func TestRefusals(t *testing.T) {
 		return err
 	}
 	err := dial(&amqp.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "/elsewhere"}), Plaintext: true,
-		Dial: h.DialAMQPWS})
+		Dial: h.Dial(testbroker.PortHTTP)})
 	require.Equal(t, transport.NotFound, transport.KindOf(err))
 	said, ok := errors.AsType[*amqpws.StatusError](err)
 	require.True(t, ok)
 	require.Equal(t, 404, said.Code)
-	err = dial(&amqp.Options{Tunnel: amqpws.NewStandard(nil), Plaintext: true, Dial: h.DialAMQPWS})
+	err = dial(&amqp.Options{Tunnel: amqpws.NewStandard(nil), Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)})
 	require.ErrorIs(t, err, transport.Protocol, "%v", err) // a hub knows the other name only
-	err = dial(&amqp.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "x"}), Plaintext: true, Dial: h.DialAMQPWS})
+	err = dial(&amqp.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "x"}), Plaintext: true,
+		Dial: h.Dial(testbroker.PortHTTP)})
 	require.ErrorIs(t, err, transport.Invalid)
-	err = dial(&amqp.Options{Tunnel: amqpws.New(nil), Plaintext: true, Dial: h.DialAMQP})
+	err = dial(&amqp.Options{Tunnel: amqpws.New(nil), Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)})
 	require.ErrorContains(t, err, "WebSocket")
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
@@ -19,22 +20,22 @@ func TestConformance(t *testing.T) {
 		opt    *lean.Options
 	}{
 		{"plain", false, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Plaintext: true, Dial: h.Dial}
+			return &leannet.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
 		}, nil},
 		{"fixed buffers", false, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Plaintext: true, Dial: h.Dial}
+			return &leannet.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
 		}, &lean.Options{ReadBuffer: 512, WriteBuffer: 1024}},
 		{"TLS", false, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS()}
+			return &leannet.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}
 		}, nil},
 		{"module", true, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Plaintext: true, Dial: h.Dial}
+			return &leannet.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
 		}, nil},
 		{"WebSocket without TLS", false, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.DialWS}
+			return &leannet.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
 		}, nil},
 		{"WebSocket", false, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Tunnel: mqttws.New(nil), Dial: h.DialWSPort, TLS: h.ClientTLS()}
+			return &leannet.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
 		}, nil},
 	} {
 		t.Run(way.name, func(t *testing.T) {

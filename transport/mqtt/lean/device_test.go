@@ -27,7 +27,9 @@ func TestAMissingPubackIsNoticed(t *testing.T) {
 		h := hubfixture.New(t)
 		var lost time.Time
 		c, err := device.New(h.CredsWith(t, ""),
-			lean.New(func(ctx context.Context) (lean.Conn, error) { return h.Dial(ctx, "", "") }, nil), &device.Options{
+			lean.New(func(ctx context.Context) (lean.Conn, error) {
+				return h.Dial(testbroker.PortMQTT)(ctx, "", "")
+			}, nil), &device.Options{
 				AckTimeout: 7 * time.Second,
 				OnStatus: func(s device.Status) {
 					if s.Reason == device.ConnectionLost {
@@ -85,7 +87,7 @@ func TestABoardUnderCuts(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubfixture.New(t)
 		dial := func(ctx context.Context) (lean.Conn, error) {
-			c, err := h.Dial(ctx, "", "")
+			c, err := h.Dial(testbroker.PortMQTT)(ctx, "", "")
 			if err != nil {
 				return nil, err
 			}
@@ -138,7 +140,7 @@ func TestTheWillIsForThoseWhoVanish(t *testing.T) {
 		h := hubfixture.New(t)
 		will := &transport.Message{ID: "last words", Body: []byte("gone")}
 		c, err := device.New(h.CredsWith(t, ""), lean.New(func(ctx context.Context) (lean.Conn, error) {
-			return h.Dial(ctx, "", "")
+			return h.Dial(testbroker.PortMQTT)(ctx, "", "")
 		}, &lean.Options{Will: will}), nil)
 		require.NoError(t, err)
 		require.NoError(t, c.Open(t.Context()))

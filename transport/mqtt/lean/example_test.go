@@ -22,7 +22,7 @@ func Example() {
 	}
 
 	dial := func(ctx context.Context) (lean.Conn, error) { // a radio, a modem on a serial line
-		return hub.Dial(ctx, "", "")
+		return hub.Dial(testbroker.PortMQTT)(ctx, "", "")
 	}
 	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
 	if err != nil {

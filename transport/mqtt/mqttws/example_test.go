@@ -29,7 +29,7 @@ func ExampleNew() {
 		panic(err)
 	}
 
-	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(nil), Dial: hub.DialWSPort, TLS: hub.ClientTLS()})
+	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(nil), Dial: hub.Dial(testbroker.PortHTTPS), TLS: hub.ClientTLS()})
 	creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Sign: sign}
 	ctx, cancel := context.WithCancel(context.Background())
 	session, err := t.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: goodbye{cancel}})
@@ -79,7 +79,7 @@ func ExampleStatusError() {
 	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "thermometer", Sign: sign}
 
 	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(&mqttws.Options{Path: "/elsewhere"}), Plaintext: true,
-		Dial: hub.DialWS})
+		Dial: hub.Dial(testbroker.PortHTTP)})
 	_, err = t.Dial(context.Background(), &transport.Config{Creds: creds})
 	if refusal, ok := errors.AsType[*mqttws.StatusError](err); ok {
 		fmt.Println("code", refusal.Code, "not found:", errors.Is(err, transport.NotFound))

@@ -20,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 )
@@ -189,7 +190,8 @@ func TestASharedTLSConfig(t *testing.T) {
 	h := hubfixture.New(t)
 	shared := h.ClientTLS()
 	shared.NextProtos = []string{"h2", "http/1.1"}
-	c, err := device.New(h.CredsWith(t, ""), mqtt.New(&mqtt.Options{Tunnel: New(nil), Dial: h.DialWSPort, TLS: shared}),
+	c, err := device.New(h.CredsWith(t, ""), mqtt.New(&mqtt.Options{Tunnel: New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+		TLS: shared}),
 		&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	require.NoError(t, err)
 	require.NoError(t, c.Open(t.Context()))

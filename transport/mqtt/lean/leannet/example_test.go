@@ -18,7 +18,7 @@ func Example() {
 		panic(err)
 	}
 	defer hub.Close()
-	addr, err := hub.ListenTLS("127.0.0.1:0")
+	addr, err := hub.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}

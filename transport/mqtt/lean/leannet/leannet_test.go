@@ -96,7 +96,7 @@ func TestTheFailuresOfADialAreToldApart(t *testing.T) {
 				if c.fault != 0 {
 					h.Inject(testbroker.Fault{Kind: c.fault})
 				}
-				o := &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS().Clone()}
+				o := &leannet.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS().Clone()}
 				if c.opt != nil {
 					c.opt(h, o)
 				}
@@ -142,7 +142,7 @@ func TestWrongOptionsAreInvalid(t *testing.T) {
 // the CONNACK.
 func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
 	h := hubfixture.New(t)
-	addr, err := h.ListenTLS("127.0.0.1:0")
+	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	_, err = h.AddDeviceX509("dev-x", strings.Repeat("ab", 20))
 	require.NoError(t, err)
@@ -211,8 +211,9 @@ func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 		dir := t.TempDir()
 		certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
-		o := &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS(), Certificate: leannet.CertificateFiles(certFile,
-			keyFile)}
+		o := &leannet.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(),
+			Certificate: leannet.CertificateFiles(certFile,
+				keyFile)}
 		tr := lean.New(leannet.Dialer(creds, o), nil)
 		_, err := tr.Dial(t.Context(), &transport.Config{Creds: creds, Sink: quitter{}})
 		require.ErrorIs(t, err, transport.Invalid, "there are no files yet")
@@ -342,9 +343,9 @@ func (o *owing) Write(p []byte) (int, error) {
 // A thousand reconnects a day must not use up a process's descriptors.
 func TestNoSocketStaysOpen(t *testing.T) {
 	h := hubfixture.New(t)
-	tlsAddr, err := h.ListenTLS("127.0.0.1:0")
+	tlsAddr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
-	wsAddr, err := h.ListenWS("127.0.0.1:0")
+	wsAddr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	before := openSockets(t)
 	for name, o := range map[string]leannet.Options{
@@ -385,7 +386,7 @@ func TestTheCodeOfARefusalIsReachable(t *testing.T) {
 		h := hubfixture.New(t)
 		h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 2})
 		var refusal *lean.ConnackError
-		err := send(t, h.CredsWith(t, ""), &leannet.Options{Dial: h.DialTLSPort, TLS: h.ClientTLS()})
+		err := send(t, h.CredsWith(t, ""), &leannet.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()})
 		require.True(t, errors.As(err, &refusal), "%v", err)
 		require.EqualValues(t, 2, refusal.Code)
 		require.ErrorIs(t, err, transport.Unauthorized)
