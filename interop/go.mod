@@ -2,12 +2,10 @@ module github.com/hubline-iot/hubline/interop
 
 go 1.26.0
 
-replace github.com/hubline-iot/hubline => ../
-
 require (
 	github.com/Azure/go-amqp v1.7.0
 	github.com/eclipse/paho.golang v0.23.0
-	github.com/hubline-iot/hubline v0.0.0
+	github.com/hubline-iot/hubline v0.1.0
 	github.com/stretchr/testify v1.12.1
 )
 

@@ -3,7 +3,7 @@ module github.com/hubline-iot/hubline/observe/otelmetrics
 go 1.26.0
 
 require (
-	github.com/hubline-iot/hubline v0.0.0
+	github.com/hubline-iot/hubline v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
@@ -28,5 +28,3 @@ require (
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )
-
-replace github.com/hubline-iot/hubline => ../..
