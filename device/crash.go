@@ -119,14 +119,16 @@ func (l *loop) restPlainly(failure *transport.Error) bool {
 // withSafeClock returns creds with a clock for goroutines that must not end, and for code that
 // holds a lock. One that does not return counts as unset.
 func withSafeClock(creds *transport.Credentials) *transport.Credentials {
+	now := creds.Now
+	if now == nil {
+		return creds
+	}
 	safe := *creds
-	if now := creds.Now; now != nil {
-		safe.Now = func() (at time.Time) {
-			if callback.Run("Credentials.Now", func() { at = now() }) != nil {
-				return time.Unix(0, 0)
-			}
-			return at
+	safe.Now = func() (at time.Time) {
+		if callback.Run("Credentials.Now", func() { at = now() }) != nil {
+			return time.Unix(0, 0)
 		}
+		return at
 	}
 	return &safe
 }

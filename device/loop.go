@@ -209,34 +209,39 @@ func (l *loop) begin() {
 }
 
 // serve hands messages over until the session ends. Here and in what it calls while nothing happens
-// little is put on the stack.
+// little is put on the stack, so that it stays at 2 KB.
 func (l *loop) serve() phase {
 	for {
 		next, idle := l.turn()
-		switch {
-		case next != connected:
-			return next
-		case idle:
-			select {
-			case e := <-l.events:
-				if next := l.heard(e); next != connected {
-					return next
-				}
-			case <-l.c.wake:
-			case <-l.ctx.Done():
-				return l.leave()
-			}
-		default: // there may be more to send: look, but do not wait
-			select {
-			case e := <-l.events:
-				if next := l.heard(e); next != connected {
-					return next
-				}
-			case <-l.ctx.Done():
-				return l.leave()
-			default:
-			}
+		if next == connected {
+			next = l.await(idle)
 		}
+		if next != connected {
+			return next
+		}
+	}
+}
+
+// await takes what happens to the session, and waits for it if idle. Otherwise there may be more to
+// send. It is apart from serve for its frame of 200 bytes, which is not on the stack during a turn.
+func (l *loop) await(idle bool) phase {
+	if idle {
+		select {
+		case e := <-l.events:
+			return l.heard(e)
+		case <-l.c.wake:
+			return connected
+		case <-l.ctx.Done():
+			return l.leave()
+		}
+	}
+	select {
+	case e := <-l.events:
+		return l.heard(e)
+	case <-l.ctx.Done():
+		return l.leave()
+	default:
+		return connected
 	}
 }
 

@@ -59,10 +59,13 @@ func (o *Options) Resolve() error {
 		return o.Protocol.Invalid("options: both Plaintext and Certificate are set; a certificate needs TLS")
 	}
 	if o.Dial == nil {
-		o.Dial = new(net.Dialer).DialContext
+		o.Dial = dial
 	}
 	return nil
 }
+
+// dial is the default of Options.Dial. All connections share the net.Dialer, which has 160 bytes.
+var dial = new(net.Dialer).DialContext
 
 // Target is where to connect to.
 func (o *Options) Target(creds *transport.Credentials) string {

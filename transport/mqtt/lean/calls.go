@@ -78,7 +78,7 @@ func (s *session) take(in *packet.Incoming) bool {
 	if !wire.FromHub(in.Topic) {
 		return false
 	}
-	s.message.Take(s.sink, string(in.Topic), in.Body)
+	s.inbound().Take(s.sink, string(in.Topic), in.Body)
 	return true
 }
 
@@ -89,6 +89,6 @@ func (s *session) tooLarge(h packet.Header, body []byte, size int) {
 		if id, r, ok := wire.AnswerTooLarge(string(in.Topic), size, s.t.opt.ReadBuffer); ok {
 			s.sink.Reply(id, r)
 		}
-		s.message.Missed(s.sink, string(in.Topic))
+		s.inbound().Missed(s.sink, string(in.Topic))
 	}
 }
