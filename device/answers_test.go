@@ -233,7 +233,7 @@ func TestAFlushThatGivesUpLeavesTheOthersWaiting(t *testing.T) {
 			go func() { flushed <- c.Flush(ctx) }()
 			synctest.Wait()
 		}
-		require.ErrorIs(t, <-flushed, transport.Timeout)
+		require.ErrorIs(t, <-flushed, transport.Cancelled)
 		f.last().cfg.Sink.Done(held[0], nil)
 		require.NoError(t, <-flushed)
 		require.NoError(t, <-flushed)
@@ -259,7 +259,7 @@ func TestFlushesThatGaveUpAreForgotten(t *testing.T) {
 		const flushes = 50_000
 		before := heap()
 		for range flushes {
-			require.ErrorIs(t, c.Flush(over), transport.Timeout)
+			require.ErrorIs(t, c.Flush(over), transport.Cancelled)
 		}
 		require.Less(t, heap()-before, int64(20*flushes), "bytes kept")
 	})

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/ctxerr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -168,7 +169,7 @@ func (c *Client) start(keep bool) (r *run, began bool, err error) {
 
 // Open starts the client and waits until it is connected for the first time. The first connection
 // is retried like any other, so only three things end Open with an error: a failure that no retry
-// mends or the end of the retries (that failure), ctx's end (Timeout; the client stops again if
+// mends or the end of the retries (that failure), ctx's end (Cancelled; the client stops again if
 // this Open started it and nobody else has called Open or Start since, which takes CloseTimeout at
 // the most) and Close (Closed). On a connected client Open returns at once.
 func (c *Client) Open(ctx context.Context) error {
@@ -194,7 +195,7 @@ func (c *Client) Open(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			gaveUp := timedOut(transport.OpOpen, transport.Connection, ctx.Err(), last)
+			gaveUp := ctxerr.Of(ctx, transport.OpOpen, transport.Connection, last)
 			if began {
 				c.stop(r, gaveUp)
 			}
@@ -248,7 +249,7 @@ func (c *Client) join(done <-chan struct{}) bool {
 // client, and gives all messages without a result the result Closed; call Flush before it to send
 // them. It takes CloseTimeout at the most for each of four things: a call of OnMessage under way,
 // the handlers of desired properties and methods under way, the transport's end, and a call of
-// OnStatus under way; when one of them does not end by then, Close returns Timeout. Further calls
+// OnStatus under way; when some do not end by then, Close returns a Timeout that names them all. Further calls
 // wait for the first and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
@@ -268,20 +269,17 @@ func (c *Client) Close() error {
 	if x != nil {
 		calls = x.end()
 	}
-	var late error
+	var late lateSteps
 	if handling != nil && !c.join(handling) {
-		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnMessage did not return within CloseTimeout"),
-			nil)
+		late.add("OnMessage did not return within CloseTimeout")
 	}
 	if x != nil && !c.join(calls) {
-		late = timedOut(transport.OpClose, transport.Connection, errors.New("a handler for the twin or a method did not "+
-			"return within CloseTimeout"), nil)
+		late.add("a handler for the twin or a method did not return within CloseTimeout")
 	}
 	if r != nil {
 		r.cancel()
 		if !c.join(r.done) {
-			late = timedOut(transport.OpClose, transport.Connection, errors.New("the transport did not end within CloseTimeout"),
-				nil)
+			late.add("the transport did not end within CloseTimeout")
 		}
 	}
 	c.box.drain()
@@ -298,11 +296,21 @@ func (c *Client) Close() error {
 	dispatching, ended := c.notices.running, c.notices.ended
 	c.mu.Unlock()
 	if dispatching && !c.join(ended) {
-		late = timedOut(transport.OpClose, transport.Connection, errors.New("OnStatus did not return within CloseTimeout"),
-			nil)
+		late.add("OnStatus did not return within CloseTimeout")
 	}
 	close(c.closed)
-	return late
+	return late.err
+}
+
+// lateSteps collects the steps of Close that did not end in time.
+type lateSteps struct{ err error }
+
+func (l *lateSteps) add(what string) {
+	err := errors.New(what)
+	if l.err != nil {
+		err = errors.New(transport.Find(l.err).Err.Error() + "; " + what)
+	}
+	l.err = timedOut(transport.OpClose, transport.Connection, err, nil)
 }
 
 // Reconnect replaces the connection by a new one now: it ends the wait for the next attempt, or

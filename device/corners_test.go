@@ -192,7 +192,7 @@ func TestAStartIsNotUndoneByAnotherCallersContext(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, c.Start())
 		go func() { b <- c.Open(context.Background()) }()
-		require.ErrorIs(t, <-a, transport.Timeout)
+		require.ErrorIs(t, <-a, transport.Cancelled)
 		synctest.Wait()
 		select {
 		case err := <-b:

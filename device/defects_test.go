@@ -379,7 +379,7 @@ func TestPain8_EverySendEnds(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			err := c.Send(ctx, msg(1))
-			require.ErrorIs(t, err, transport.Timeout)
+			require.ErrorIs(t, err, transport.Cancelled)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.NotErrorIs(t, err, device.ErrOutcomeUnknown)
 			require.ErrorIs(t, err, transport.Network, "what stood in the way is told")
@@ -415,7 +415,7 @@ func TestPain8_EverySendEnds(t *testing.T) {
 			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			require.ErrorIs(t, c.Enqueue(ctx, msg(2), nil), transport.Timeout)
+			require.ErrorIs(t, c.Enqueue(ctx, msg(2), nil), transport.Cancelled)
 		})
 	})
 	t.Run("a client that was not opened says so", func(t *testing.T) {

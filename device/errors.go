@@ -1,14 +1,16 @@
 package device
 
 import (
+	"context"
 	"errors"
 
+	"github.com/hubline-iot/hubline/internal/ctxerr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // ErrOutcomeUnknown is in the chain of an error about a message or a call when it had been handed
-// to a connection and was not answered: the hub may have it. After a Send that ended with Timeout
-// the message still belongs to the client, which goes on trying.
+// to a connection and was not answered: the hub may have it. After a Send that ended with
+// Cancelled or Timeout the message still belongs to the client, which goes on trying.
 var ErrOutcomeUnknown = transport.ErrOutcomeUnknown
 
 var (
@@ -27,30 +29,18 @@ var (
 	errDialTimeout = errors.New("no connection within DialTimeout")
 )
 
-// gaveUp is the cause of an error that a caller's context or a time-out made: what ended the wait,
-// and what stood in the way.
-type gaveUp struct {
-	ended error // a context's error, or what else ended it
-	state error // ErrOutcomeUnknown, or the last failure of the connection; may be nil
+// timedOut is the error of an operation that one of the client's own limits ended. state says what
+// stood in the way; it may be nil.
+func timedOut(op transport.Op, scope transport.Scope, limit, state error) *transport.Error {
+	return &transport.Error{Kind: transport.Timeout, Scope: scope, Op: op, Err: ctxerr.With(limit, state)}
 }
 
-func (g *gaveUp) Error() string {
-	if g.state == nil {
-		return g.ended.Error()
+// gaveUp is the error of an operation that the caller's context ended, or else limit.
+func gaveUp(ctx context.Context, op transport.Op, limit, state error) *transport.Error {
+	if ctx.Err() != nil {
+		return ctxerr.Of(ctx, op, transport.Operation, state)
 	}
-	return g.ended.Error() + "; " + g.state.Error()
-}
-
-func (g *gaveUp) Unwrap() []error {
-	if g.state == nil {
-		return []error{g.ended}
-	}
-	return []error{g.ended, g.state}
-}
-
-// timedOut is the error of an operation whose caller gave up.
-func timedOut(op transport.Op, scope transport.Scope, ended, state error) *transport.Error {
-	return &transport.Error{Kind: transport.Timeout, Scope: scope, Op: op, Err: &gaveUp{ended, state}}
+	return timedOut(op, transport.Operation, limit, state)
 }
 
 // ofConnection is err, which was about one operation, as the end of an attempt to connect.

@@ -184,7 +184,7 @@ func TestFlushWaitsForWhatWasAcceptedBeforeIt(t *testing.T) {
 		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, c.Flush(ctx), transport.Timeout)
+		require.ErrorIs(t, c.Flush(ctx), transport.Cancelled)
 	})
 }
 
@@ -284,7 +284,7 @@ func TestOpenGivesUpWithItsContextAndStopsWhatItStarted(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		err := c.Open(ctx)
-		require.ErrorIs(t, err, transport.Timeout)
+		require.ErrorIs(t, err, transport.Cancelled)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, transport.Network, "the latest failure is told")
 		require.Equal(t, device.OpenCancelled, c.Status().Reason)
@@ -296,7 +296,7 @@ func TestOpenGivesUpWithItsContextAndStopsWhatItStarted(t *testing.T) {
 		require.NoError(t, c.Start())
 		ctx2, cancel2 := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel2()
-		require.ErrorIs(t, c.Open(ctx2), transport.Timeout)
+		require.ErrorIs(t, c.Open(ctx2), transport.Cancelled)
 		require.Equal(t, device.DisconnectedRetrying, c.Status().State)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/hubline-iot/hubline/internal/ctxerr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -23,8 +24,8 @@ const (
 )
 
 // Wait returns the result: nil when the service acknowledged the message, else an *transport.Error.
-// When ctx ends first it returns ctx's error and the result can still be waited for; a result that
-// is there already comes first, so a context that has ended only looks. Wait may be called as soon
+// When ctx ends first it returns Cancelled and the result can still be waited for. A result that is
+// there already comes first, so with a done context, Wait polls. Wait may be called as soon
 // as Enqueue has returned, by one goroutine at a time. A Receipt without a message gives Invalid.
 func (r *Receipt) Wait(ctx context.Context) error {
 	if r.state.Load() != receiptBusy {
@@ -37,7 +38,7 @@ func (r *Receipt) Wait(ctx context.Context) error {
 		select {
 		case err = <-r.result:
 		case <-ctx.Done():
-			return ctx.Err()
+			return ctxerr.Of(ctx, transport.OpSend, transport.Operation, nil)
 		}
 	}
 	r.state.Store(receiptIdle)

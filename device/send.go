@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/hubline-iot/hubline/internal/ctxerr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -41,12 +42,12 @@ func (c *Client) keepCall(k *call) {
 //   - Invalid, TooLarge or Expired at once, when m can never be sent;
 //   - Closed at once, when the client is not open, or was closed meanwhile;
 //   - with the failure that made the client Disconnected, meanwhile or before;
-//   - Timeout, when ctx or OperationTimeout ended first: the message is withdrawn, unless
-//     ErrOutcomeUnknown is in the error's chain;
+//   - Cancelled, when ctx ended first, or Timeout, when OperationTimeout did: the message is withdrawn,
+//     unless ErrOutcomeUnknown is in the error's chain;
 //   - with the service's refusal of this message, Expired or Dropped.
 //
 // Whatever ended it, ErrOutcomeUnknown in the chain says that the hub may have the message. m must
-// not be changed until Send returns, and not at all after a Timeout with ErrOutcomeUnknown.
+// not be changed until Send returns, and not at all after a Cancelled or Timeout with ErrOutcomeUnknown.
 func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	size, err := c.check(m)
 	if err != nil {
@@ -67,33 +68,28 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	if err != nil {
 		return err
 	}
-	var ended error
 	select {
 	case err = <-k.receipt.result:
+		return err
 	case <-ctx.Done():
-		ended = ctx.Err()
 	case <-late:
-		ended = errNoAck
 	}
-	if ended != nil {
-		switch c.box.withdraw(tag, seq) {
-		case resolved:
-			err = <-k.receipt.result
-		case unknown:
-			err = timedOut(transport.OpSend, transport.Operation, ended, ErrOutcomeUnknown)
-		case withdrawn:
-			err = timedOut(transport.OpSend, transport.Operation, ended, c.trouble())
-		}
+	switch c.box.withdraw(tag, seq) {
+	case resolved:
+		return <-k.receipt.result
+	case unknown:
+		return gaveUp(ctx, transport.OpSend, errNoAck, ErrOutcomeUnknown)
+	default:
+		return gaveUp(ctx, transport.OpSend, errNoAck, c.trouble())
 	}
-	return err
 }
 
 // Enqueue puts m into the outbox and returns; it is legal from New on, also while the client is
 // Disconnected. The result is reported through r, which may be nil if nobody asks. When the outbox
-// is full, Options.Overflow says what happens; Block waits for room until ctx ends (Timeout).
+// is full, Options.Overflow says what happens; Block waits for room until ctx ends (Cancelled).
 //
 // An error means that m was not accepted and r is free: Invalid, TooLarge, Expired, Closed,
-// Timeout, or Dropped under Fail. Otherwise m must not be changed until its result is known.
+// Cancelled, or Dropped under Fail. Otherwise m must not be changed until its result is known.
 func (c *Client) Enqueue(ctx context.Context, m *transport.Message, r *Receipt) error {
 	size, err := c.check(m)
 	if err != nil {
@@ -138,15 +134,15 @@ func (c *Client) put(ctx context.Context, late <-chan struct{}, o offer) (tag ui
 		select {
 		case <-room:
 		case <-ctx.Done():
-			return 0, 0, timedOut(transport.OpSend, transport.Operation, ctx.Err(), errFull.Err)
+			return 0, 0, gaveUp(ctx, transport.OpSend, nil, errFull.Err)
 		case <-late:
-			return 0, 0, timedOut(transport.OpSend, transport.Operation, errNoAck, errFull.Err)
+			return 0, 0, gaveUp(ctx, transport.OpSend, errNoAck, errFull.Err)
 		}
 	}
 }
 
-// Flush waits until every message accepted before the call has its result. It returns Timeout when
-// ctx ends first, and, at once or later, the reason why the client does not try when it is
+// Flush waits until every message accepted before the call has its result. It returns Cancelled
+// when ctx ends first, and, at once or later, the reason why the client does not try when it is
 // Disconnected with messages left.
 func (c *Client) Flush(ctx context.Context) error {
 	done, err := c.box.flush()
@@ -158,6 +154,6 @@ func (c *Client) Flush(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		c.box.unflush(done)
-		return timedOut(transport.OpSend, transport.Operation, ctx.Err(), c.trouble())
+		return ctxerr.Of(ctx, transport.OpSend, transport.Operation, c.trouble())
 	}
 }

@@ -22,7 +22,7 @@ type Twin struct {
 //
 //   - Closed at once, when the client is not open, or was closed meanwhile;
 //   - with the failure that made the client Disconnected, meanwhile or before;
-//   - Timeout, when ctx or OperationTimeout ended first;
+//   - Cancelled, when ctx ended first, or Timeout, when OperationTimeout did;
 //   - Unsupported over a transport without twins, Protocol for an answer that is no twin, and with
 //     what the service says.
 //
@@ -42,7 +42,7 @@ func (c *Client) GetTwin(ctx context.Context) (*Twin, error) {
 // lost with its connection is sent again.
 //
 // Errors are those of GetTwin and Invalid for what is not a JSON object; ErrOutcomeUnknown in the
-// chain of a Timeout says that the hub may have the patch. How much a twin holds is for the hub to
+// chain says that the hub may have the patch. How much a twin holds is for the hub to
 // say, with Invalid or TooLarge: 32 KiB of reported properties after the patch, of which it counts
 // names, texts, 8 bytes for a number and 4 for a boolean ("Understand and use device twins in IoT
 // Hub"). TooLarge is also what no message over the transport can hold.
@@ -103,19 +103,13 @@ func (c *Client) callTwin(ctx context.Context, r transport.Request) (transport.R
 		defer a.stop()
 		late = a.rang
 	}
-	gaveUp := func() error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return errOperationTimeout
-	}
 	select {
 	case t.places <- struct{}{}:
 		defer func() { <-t.places }()
 	case <-ctx.Done():
-		return transport.Reply{}, timedOut(r.Op, transport.Operation, gaveUp(), errTwinBusy)
+		return transport.Reply{}, gaveUp(ctx, r.Op, errOperationTimeout, errTwinBusy)
 	case <-late:
-		return transport.Reply{}, timedOut(r.Op, transport.Operation, gaveUp(), errTwinBusy)
+		return transport.Reply{}, gaveUp(ctx, r.Op, errOperationTimeout, errTwinBusy)
 	}
 	answer := make(chan transport.Reply, 1)
 	call, err := t.add(r, func(r transport.Reply) { answer <- r })
@@ -138,7 +132,7 @@ func (c *Client) callTwin(ctx context.Context, r transport.Request) (transport.R
 	case withdrawn:
 		state = c.trouble()
 	}
-	return transport.Reply{}, timedOut(r.Op, transport.Operation, gaveUp(), state)
+	return transport.Reply{}, gaveUp(ctx, r.Op, errOperationTimeout, state)
 }
 
 var (

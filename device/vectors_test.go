@@ -61,7 +61,7 @@ func TestT3_T4_OpenThatGaveUpKeepsTheCause(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		err = c.Open(ctx)
-		require.ErrorIs(t, err, transport.Timeout)
+		require.ErrorIs(t, err, transport.Cancelled)
 		require.ErrorIs(t, err, transport.Unavailable)
 	})
 }

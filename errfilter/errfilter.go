@@ -55,6 +55,7 @@ var table = [...]Rule{
 	{transport.Expired, false, Normal, "the message's time is over"},
 	{transport.Dropped, false, Normal, "the outbox was full and made room; enlarge it or send less"},
 	{transport.Closed, false, Normal, "the client is not open"},
+	{transport.Cancelled, false, Normal, "the context of the call ended; call again with another"},
 }
 
 var (

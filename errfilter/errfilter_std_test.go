@@ -63,6 +63,7 @@ func Example() {
 	// message expired          stop          the message's time is over
 	// message dropped          stop          the outbox was full and made room; enlarge it or send less
 	// client closed            stop          the client is not open
+	// cancelled                stop          the context of the call ended; call again with another
 }
 
 // A client's last error is looked up with Of, whatever was wrapped around it on the way.

@@ -1,11 +1,12 @@
 package outbox
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/ctxerr"
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -77,14 +78,6 @@ func invalid(text string) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: errors.New("outbox: " + text)}
 }
 
-// timedOut is the error of a Put whose context ended. state says what it waited for.
-func timedOut(ended, state error) *transport.Error {
-	if state != nil {
-		ended = fmt.Errorf("%w; %w", ended, state)
-	}
-	return &transport.Error{Kind: transport.Timeout, Op: transport.OpSend, Err: ended}
-}
-
 var (
 	errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("the outbox is closed")}
 	errFull   = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend,
@@ -97,3 +90,8 @@ var (
 	errNoLock  = errors.New("outbox: this system has no file locks, so two processes could use the folder; " +
 		"keep messages in the client's memory")
 )
+
+// gaveUp is the error of a call whose context ended. state says what it waited for; it may be nil.
+func gaveUp(ctx context.Context, state error) *transport.Error {
+	return ctxerr.Of(ctx, transport.OpSend, transport.Operation, state)
+}

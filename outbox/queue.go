@@ -146,9 +146,9 @@ type entrant struct {
 // Put writes m into the files. Nil means that m is as safe as Options.SyncEvery says. m is the
 // caller's again in any case.
 //
-// When there is no room, Options.Overflow says what happens; Block waits until ctx ends (Timeout).
-// A disk that does not answer is waited for until ctx ends as well (Timeout, with
-// device.ErrOutcomeUnknown in the chain when the write was under way). A full disk gives Quota at
+// When there is no room, Options.Overflow says what happens; Block waits until ctx ends
+// (Cancelled). A disk that does not answer is waited for until ctx ends as well (Cancelled, with
+// device.ErrOutcomeUnknown in the chain when the write had begun). A full disk gives Quota at
 // once, and takes messages again when there is space: the files of messages that are done go first.
 //
 // Another error means that m was not accepted: Invalid, TooLarge, Closed, Dropped, or the file
@@ -181,7 +181,7 @@ func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 func (q *Queue) put(ctx context.Context, p *entrant) (reusable bool, err error) {
 	for {
 		if ctx.Err() != nil {
-			return true, timedOut(ctx.Err(), nil)
+			return true, gaveUp(ctx, nil)
 		}
 		room, err := q.submit(p)
 		if err != nil {
@@ -193,7 +193,7 @@ func (q *Queue) put(ctx context.Context, p *entrant) (reusable bool, err error) 
 		select {
 		case <-room:
 		case <-ctx.Done():
-			return true, timedOut(ctx.Err(), errFull.Err)
+			return true, gaveUp(ctx, errFull.Err)
 		}
 	}
 	select {
@@ -201,18 +201,18 @@ func (q *Queue) put(ctx context.Context, p *entrant) (reusable bool, err error) 
 		return true, err
 	case <-ctx.Done():
 	}
-	return q.giveUp(p, ctx.Err())
+	return q.takeBack(ctx, p)
 }
 
-// giveUp takes p back, unless the writer has it. ended is the error of Put's context.
-func (q *Queue) giveUp(p *entrant, ended error) (reusable bool, err error) {
+// takeBack takes p back, unless the writer has it. ctx is Put's context, which has ended.
+func (q *Queue) takeBack(ctx context.Context, p *entrant) (reusable bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if i := slices.Index(q.pending, p); i >= 0 {
 		q.pending = slices.Delete(q.pending, i, i+1)
 		q.pendingBytes -= int64(len(p.record))
 		wake(&q.room)
-		return true, timedOut(ended, errSlow)
+		return true, gaveUp(ctx, errSlow)
 	}
 	select {
 	case err := <-p.result:
@@ -223,7 +223,7 @@ func (q *Queue) giveUp(p *entrant, ended error) (reusable bool, err error) {
 	if !slices.Contains(q.busy, p) {
 		p.record = nil // it is in the file, and an fsync that stalls may hold many
 	}
-	return false, timedOut(ended, device.ErrOutcomeUnknown)
+	return false, gaveUp(ctx, device.ErrOutcomeUnknown)
 }
 
 // submit hands p to the writer. room is what to wait for if there is no room.
@@ -338,7 +338,7 @@ func (q *Queue) Stats() Stats {
 }
 
 // Flush waits until all that was put before the call is done, for which Run has to run. It returns
-// ctx's error when ctx ends first, and Closed when the queue is closed.
+// Cancelled when ctx ends first, and Closed when the queue is closed.
 func (q *Queue) Flush(ctx context.Context) error {
 	q.mu.Lock()
 	upTo := q.next
@@ -348,7 +348,7 @@ func (q *Queue) Flush(ctx context.Context) error {
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			return ctx.Err()
+			return gaveUp(ctx, nil)
 		}
 		q.mu.Lock()
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -139,8 +140,9 @@ func TestAFullQueue(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := q.Put(ctx, &transport.Message{Body: body})
-			require.ErrorIs(t, err, transport.Timeout)
+			require.ErrorIs(t, err, transport.Cancelled)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.False(t, errfilter.Retryable(err))
 			blocked := make(chan error, 2)
 			go func() { blocked <- q.Put(t.Context(), &transport.Message{Body: body}) }()
 			synctest.Wait()

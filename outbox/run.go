@@ -30,7 +30,7 @@ type slot struct {
 }
 
 // Run hands over to the client the messages that wait, in order, and those that come. It returns
-// when the client or the queue is closed (Closed), ctx ends (its error), OnFailed does not return,
+// when the client or the queue is closed (Closed), ctx ends (Cancelled), OnFailed does not return,
 // or the files cannot be read; damaged records and unreadable sectors are counted and passed over.
 // A program must look at the error: messages wait until the next Run.
 //
@@ -40,11 +40,12 @@ func (q *Queue) Run(ctx context.Context, to Client) error {
 	select {
 	case q.running <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return gaveUp(ctx, nil)
 	case <-q.life.Done():
 		return errClosed
 	}
 	defer func() { <-q.running }()
+	caller := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(q.life, func() { cancel(errClosed) })()
@@ -69,8 +70,11 @@ func (q *Queue) Run(ctx context.Context, to Client) error {
 		cancel(err) // with a client that is closed the results are there
 	}
 	wait.Wait()
-	if settleErr != nil && !errors.Is(settleErr, context.Canceled) {
+	switch {
+	case settleErr != nil && transport.KindOf(settleErr) != transport.Cancelled:
 		return settleErr
+	case caller.Err() != nil && errors.Is(err, context.Cause(caller)):
+		return gaveUp(caller, nil)
 	}
 	return err
 }
@@ -110,9 +114,10 @@ func (q *Queue) settle(ctx context.Context, sent <-chan *slot, free chan<- *slot
 	for s := range sent {
 		err := s.err
 		if err == nil {
-			if err = s.receipt.Wait(ctx); err != nil && transport.Find(err) == nil {
-				return err // ctx ended
-			}
+			err = s.receipt.Wait(ctx)
+		}
+		if transport.KindOf(err) == transport.Cancelled {
+			return err
 		}
 		var failed error
 		switch kind := transport.KindOf(err); {

@@ -69,7 +69,7 @@ func TestAStalledDiskHoldsUpNoCaller(t *testing.T) {
 					for n := range 3 {
 						var err error
 						require.Equal(t, time.Second, took(func() { err = q.Put(soon(), numbered(n)) }))
-						require.ErrorIs(t, err, transport.Timeout)
+						require.ErrorIs(t, err, transport.Cancelled)
 						require.ErrorIs(t, err, context.DeadlineExceeded)
 						if n == 0 {
 							continue
@@ -109,7 +109,7 @@ func TestAStalledDiskGoesOn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := q.Put(ctx, numbered(99))
-		require.ErrorIs(t, err, transport.Timeout)
+		require.ErrorIs(t, err, transport.Cancelled)
 		require.NotErrorIs(t, err, device.ErrOutcomeUnknown)
 		go func() { results <- q.Put(t.Context(), numbered(2)) }()
 		synctest.Wait()
@@ -242,7 +242,7 @@ func TestAFailedCreateThatNobodyWaitsFor(t *testing.T) {
 					go func() { closed <- q.Close() }()
 					require.ErrorIs(t, <-result, transport.Closed)
 				} else {
-					require.ErrorIs(t, <-result, transport.Timeout)
+					require.ErrorIs(t, <-result, transport.Cancelled)
 				}
 				close(release)
 				synctest.Wait()

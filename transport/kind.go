@@ -57,6 +57,8 @@ const (
 	Dropped
 	// Closed: the client was closed, or is not open.
 	Closed
+	// Cancelled: the context of the caller ended, by cancellation or its deadline, before the result.
+	Cancelled
 
 	kinds // number of kinds
 )
@@ -82,6 +84,7 @@ var kindText = [kinds]string{
 	Expired:      "message expired",
 	Dropped:      "message dropped",
 	Closed:       "client closed",
+	Cancelled:    "cancelled",
 }
 
 // Error returns the kind in a word or two.

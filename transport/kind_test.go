@@ -34,6 +34,7 @@ var kinds = []struct {
 	{transport.Expired, 17, "message expired"},
 	{transport.Dropped, 18, "message dropped"},
 	{transport.Closed, 19, "client closed"},
+	{transport.Cancelled, 20, "cancelled"},
 }
 
 func TestKindTableIsComplete(t *testing.T) {

@@ -527,7 +527,8 @@ func (w *world) check() error {
 			}
 		case e.called && errors.Is(e.result, device.ErrOutcomeUnknown):
 		case e.called: // withdrawn, refused as not open, or ended with the client
-			if seen[e.m.ID] && errors.Is(e.result, transport.Timeout) && !w.p.lies() {
+			withdrawn := errors.Is(e.result, transport.Timeout) || errors.Is(e.result, transport.Cancelled)
+			if seen[e.m.ID] && withdrawn && !w.p.lies() {
 				w.fail(fmt.Errorf("message %d was withdrawn and the hub has it: %w", e.n, e.result))
 			}
 		case errors.Is(e.result, transport.Expired) && !e.m.Expires.IsZero():

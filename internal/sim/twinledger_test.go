@@ -198,7 +198,8 @@ func (a *twinAsk) check() error {
 		return errors.New("has no result")
 	case a.took > a.limit:
 		return fmt.Errorf("took %v, longer than %v", a.took, a.limit)
-	case a.err == nil, kind == transport.Timeout, kind == transport.Invalid, a.down: // a bad request is among the faults
+	case a.err == nil, kind == transport.Timeout, kind == transport.Cancelled, a.down,
+		kind == transport.Invalid: // a bad request is among the faults
 		return nil
 	}
 	return fmt.Errorf("failed: %w", a.err)

@@ -1,0 +1,76 @@
+package device_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// Every call says in the same way that its context ended.
+func TestACallWhoseContextEndsSaysSo(t *testing.T) {
+	shutdown := errors.New("shutting down")
+	var held device.Receipt
+	calls := map[string]func(ctx context.Context, c *device.Client) error{
+		"Send":    func(ctx context.Context, c *device.Client) error { return c.Send(ctx, msg(1)) },
+		"Enqueue": func(ctx context.Context, c *device.Client) error { return c.Enqueue(ctx, msg(2), nil) },
+		"Flush":   func(ctx context.Context, c *device.Client) error { return c.Flush(ctx) },
+		"Receipt": func(ctx context.Context, _ *device.Client) error { return held.Wait(ctx) },
+		"Open":    func(ctx context.Context, c *device.Client) error { return c.Open(ctx) },
+		"GetTwin": func(ctx context.Context, c *device.Client) error {
+			_, err := c.GetTwin(ctx)
+			return err
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				held = device.Receipt{}
+				f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+				c, _ := client(t, f, &device.Options{MaxMessages: 1})
+				require.NoError(t, c.Start())
+				require.NoError(t, c.Enqueue(t.Context(), msg(0), &held))
+
+				ctx, cancel := context.WithCancelCause(t.Context())
+				result := make(chan error, 1)
+				go func() { result <- call(ctx, c) }()
+				synctest.Wait()
+				cancel(shutdown)
+				err := <-result
+				require.ErrorIs(t, err, transport.Cancelled)
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, shutdown)
+				require.False(t, errfilter.Retryable(err), "%v", err)
+
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				err = call(ctx, c)
+				require.ErrorIs(t, err, transport.Cancelled)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.False(t, errfilter.Retryable(err), "%v", err)
+			})
+		})
+	}
+}
+
+func TestCloseNamesEveryStepThatDidNotEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		f := &fake{dial: func(int, context.Context) error { <-release; return lost(transport.Network) }}
+		c, _ := client(t, f, &device.Options{CloseTimeout: 3 * time.Second,
+			OnStatus: func(device.Status) { <-release }})
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		err := c.Close()
+		require.ErrorIs(t, err, transport.Timeout)
+		require.ErrorContains(t, err, "the transport did not end")
+		require.ErrorContains(t, err, "OnStatus did not return")
+		close(release)
+	})
+}

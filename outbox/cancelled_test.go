@@ -1,0 +1,50 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// Flush and Run say in the same way as a client's calls that their context ended.
+func TestACallWhoseContextEndsSaysSo(t *testing.T) {
+	shutdown := errors.New("shutting down")
+	for name, call := range map[string]func(ctx context.Context, q *outbox.Queue) error{
+		"Flush": func(ctx context.Context, q *outbox.Queue) error { return q.Flush(ctx) },
+		"Run":   func(ctx context.Context, q *outbox.Queue) error { return q.Run(ctx, full{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
+				q := open(t, t.TempDir(), nil)
+				put(t, q, 0, 1)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				result := make(chan error, 1)
+				go func() { result <- call(ctx, q) }()
+				synctest.Wait()
+				cancel(shutdown)
+				err := <-result
+				require.ErrorIs(t, err, transport.Cancelled)
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, shutdown)
+				require.False(t, errfilter.Retryable(err), "%v", err)
+				require.NoError(t, q.Close())
+			})
+		})
+	}
+}
+
+// full is a client without room.
+type full struct{}
+
+func (full) Enqueue(ctx context.Context, _ *transport.Message, _ *device.Receipt) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
