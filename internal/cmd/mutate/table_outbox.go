@@ -5,8 +5,8 @@ func init() {
 		{
 			// What was in the client when Run's context ended counts as failed.
 			File: "outbox/run.go",
-			Old:  "err != nil && transport.Find(err) == nil {",
-			New:  "err != nil && transport.Find(err) == nil && ctx.Err() == nil {",
+			Old:  "transport.KindOf(err) == transport.Cancelled {",
+			New:  "transport.KindOf(err) == transport.Cancelled && ctx.Err() == nil {",
 			Test: "./outbox -run TestMessagesInFlightSurviveTheEndOfRun",
 		},
 		{
