@@ -185,6 +185,9 @@ func (t *tokens) read(r *amqp.Receiver) error {
 		if err != nil {
 			return err
 		}
+		if bad := brokenMessage(m); bad != nil {
+			return bad
+		}
 		if m.Properties != nil {
 			t.answer(idText(m.Properties.CorrelationID), m.ApplicationProperties)
 		}

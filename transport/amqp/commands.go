@@ -162,6 +162,10 @@ func (c *commands) receive(link *amqp.Receiver) error {
 		case m == nil:
 			continue
 		}
+		if bad := brokenMessage(m); bad != nil { // for the hub's dead letters, or it would come again and again
+			_ = link.RejectMessage(s.ctx, m, &amqp.Error{Condition: amqp.ErrCondDecodeError, Description: bad.Error()})
+			continue
+		}
 		number, known := c.keep(m)
 		if known {
 			continue

@@ -232,7 +232,7 @@ func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 	if e, ok := errors.AsType[*ConditionError](err); ok {
 		return endKind(e), "", true
 	}
-	if e, ok := errors.AsType[*violation](err); ok && !e.early {
+	if e, ok := errors.AsType[*violation](err); ok && !e.beforeOpen {
 		return transport.Protocol, "", true
 	} else if ok || errors.Is(err, errNotAMQP) {
 		return transport.Protocol, "; check host and port", true
@@ -301,11 +301,11 @@ func ended(err error) *ConditionError {
 // it. The screen lets messages pass whose values the library cannot decode: they end the link only.
 func refusedHere(err error) error {
 	if e, ok := errors.AsType[*amqp.LinkError](err); ok && e.RemoteErr == nil && e.Error() != new(amqp.LinkError).Error() {
-		return &violation{frame: "link", why: scrub.Peer(e.Error()), here: true}
+		return &violation{fault: faultLibrary, path: "link", problem: scrub.Peer(e.Error())}
 	}
 	if e, ok := errors.AsType[*amqp.SessionError](err); ok && e.RemoteErr == nil &&
 		e.Error() != new(amqp.SessionError).Error() {
-		return &violation{frame: "session", why: scrub.Peer(e.Error()), here: true}
+		return &violation{fault: faultLibrary, path: "session", problem: scrub.Peer(e.Error())}
 	}
 	return nil
 }

@@ -159,7 +159,7 @@ func TestLosses(t *testing.T) {
 		{&writeError{os.ErrDeadlineExceeded}, transport.Timeout},
 		{errNoAnswer, transport.Timeout},
 		{context.DeadlineExceeded, transport.Timeout},
-		{fmt.Errorf("read: %w", &violation{frame: "flow", field: "handle", why: "missing"}), transport.Protocol},
+		{fmt.Errorf("read: %w", broken("flow.handle", "is missing")), transport.Protocol},
 		{&transport.Error{Kind: transport.Throttled}, transport.Throttled},
 	} {
 		require.Equal(t, c.kind, lossOf(c.cause).Kind, "%v", c.cause)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"maps"
 	"time"
 
@@ -286,9 +287,9 @@ func (p *pair) receive(ctx context.Context, in *amqp.Receiver, out *amqp.Sender)
 	for {
 		look, cancel := context.WithTimeout(ctx, lookEvery)
 		err := p.receiveUntil(look, in)
-		due := look.Err() != nil && ctx.Err() == nil
+		due := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 		cancel()
-		if due && !isConn(err) && !isSession(err) && !isLink(err) {
+		if due {
 			err = lookAt(out)
 		}
 		if err != nil {
@@ -302,6 +303,9 @@ func (p *pair) receiveUntil(ctx context.Context, in *amqp.Receiver) error {
 		m, err := in.Receive(ctx, nil)
 		if err != nil {
 			return err
+		}
+		if bad := brokenMessage(m); bad != nil {
+			return bad
 		}
 		_ = in.AcceptMessage(p.s.ctx, m)
 		p.take(m)

@@ -205,7 +205,7 @@ func (p *puppet) good(b []byte) bool {
 func (s *screen) clone() *screen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &screen{phase: s.phase, parts: s.parts, local: maps.Clone(s.local), remote: maps.Clone(s.remote)}
+	c := &screen{phase: s.phase, partial: s.partial, local: maps.Clone(s.local), remote: maps.Clone(s.remote)}
 	c.sessions.Store(s.sessions.Load())
 	for channel, h := range c.local {
 		copied := *h
@@ -213,10 +213,10 @@ func (s *screen) clone() *screen {
 		copied.links = nil
 		for _, l := range h.links {
 			link := *l
-			if l.part != nil {
-				kept := *l.part
+			if l.partial != nil {
+				kept := *l.partial
 				kept.payload = slices.Clone(kept.payload)
-				link.part = &kept
+				link.partial = &kept
 			}
 			copied.links = append(copied.links, &link)
 		}
@@ -248,14 +248,14 @@ func (p *puppet) n(most int) int { return int(p.random() % uint32(most)) }
 func (p *puppet) valid() []byte {
 	s := p.screen
 	s.mu.Lock()
-	var h half
+	var h sessionState
 	if now := s.remote[p.channel]; now != nil {
 		h = *now
 	}
 	handle, partial := uint32(0), false
 	if len(h.links) > 0 {
 		l := h.links[p.n(len(h.links))]
-		handle, partial = l.peer, l.part != nil
+		handle, partial = l.peer, l.partial != nil
 	}
 	first, last := h.out.base, h.out.next-1
 	s.mu.Unlock()

@@ -3,7 +3,6 @@ package amqp
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -195,7 +194,7 @@ func (s *screen) size(b []byte) (n int, whole bool, err error) {
 	}
 	size := binary.BigEndian.Uint32(b)
 	if size < wire.HeaderSize || size > maxFrame {
-		return 0, false, s.violated("frame", "size", fmt.Sprintf("%d is not from %d to %d", size, wire.HeaderSize, maxFrame))
+		return 0, false, broken("frame", "has the size %d, not from %d to %d", size, wire.HeaderSize, maxFrame).during(s.phase)
 	}
 	return int(size), len(b) >= int(size), nil
 }

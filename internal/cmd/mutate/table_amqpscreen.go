@@ -1,43 +1,59 @@
 package main
 
 func init() {
-	const screen, sent, read, table = "transport/amqp/screen.go", "transport/amqp/screensent.go",
-		"transport/amqp/screenread.go", "transport/amqp/screentable.go"
+	const (
+		screen     = "transport/amqp/screen.go"
+		links      = "transport/amqp/screenlinks.go"
+		delivery   = "transport/amqp/screendelivery.go"
+		deliveries = "transport/amqp/deliveries.go"
+		sent       = "transport/amqp/screensent.go"
+		read       = "transport/amqp/screenread.go"
+		table      = "transport/amqp/screentable.go"
+	)
 	tables["amqpscreen"] = []mutation{
 		// What a frame is.
 		{File: "internal/amqpwire/walk.go", Old: "key.Type&isKey == 0", New: "key.Type&isKey == 0 && depth < 2",
-			Test: "./transport/amqp -run TestFramesAreCheckedWhole|TestMessagesAreCheckedWhole"},
+			Test: "./transport/amqp -run TestFramesAreCheckedWhole|TestABrokenMessageIsReplaced"},
 		{File: "internal/amqpwire/walk.go", Old: "if w.items--; w.items < 0 {", New: "if w.items--; false {",
 			Test: "./internal/amqpwire -run TestWalker"},
 		{File: screen, Old: "case b[5] != want:", New: "case b[5] > 1:",
 			Test: "./transport/amqp -run TestFrameTypeAndDataOffsetAreChecked"},
 		{File: screen, Old: "case head > wire.HeaderSize || body[1] != 0x53:", New: "case body[1] != 0x53:",
 			Test: "./transport/amqp -run TestFrameTypeAndDataOffsetAreChecked"},
-		{File: table, Old: "if f.must {", New: "if f.must && f.is != wire.IsUint {",
+		{File: table, Old: "if f.required {", New: "if f.required && f.types != wire.IsUint {",
 			Test: "./transport/amqp -run TestFramesAreCheckedWhole"},
-		{File: table, Old: "name: \"max-frame-size\", is: wire.IsUint, least: minFrameSize",
-			New: "name: \"max-frame-size\", is: wire.IsUint", Test: "./transport/amqp -run TestTheHandshakeIsChecked"},
+		{File: table, Old: "name: \"max-frame-size\", types: wire.IsUint, least: minFrameSize",
+			New: "name: \"max-frame-size\", types: wire.IsUint", Test: "./transport/amqp -run TestTheHandshakeIsChecked"},
 
 		// What was said before.
-		{File: screen, Old: "case f.null(linkCredit) && f.null(deliveryCount):", New: "case false:",
+		{File: links, Old: "case f.null(linkCredit) && f.null(deliveryCount):", New: "case false:",
 			Test: "./transport/amqp -run TestAFlowWithoutCreditKeepsTheCredit"},
-		{File: screen, Old: "f.set(nextIncoming, h.transfers)", New: "f.set(nextIncoming, 0)",
+		{File: links, Old: "f.set(nextIncoming, h.transfers)", New: "f.set(nextIncoming, 0)",
 			Test: "./transport/amqp -run TestAFlowWithoutACountGetsOurs"},
-		{File: sent, Old: "end := min(int(int32(to-d.base)), 64*len(d.bits)-1)", New: "end := 64*len(d.bits) - 1",
+		{File: deliveries, Old: "end := min(int(int32(to-d.base)), 64*len(d.bits)-1)", New: "end := 64*len(d.bits) - 1",
 			Test: "./transport/amqp -run TestADispositionNamesNoMoreThanWasSent"},
-		{File: screen, Old: "if high != to || f.null(last) && low != high {", New: "if f.null(last) && low != high {",
+		{File: delivery, Old: "if high != to || f.null(last) && low != high {", New: "if f.null(last) && low != high {",
 			Test: "./transport/amqp -run TestADispositionNamesNoMoreThanWasSent"},
-		{File: screen, Old: "case id == math.MaxUint32:", New: "case false:",
+		{File: delivery, Old: "case id == math.MaxUint32:", New: "case false:",
 			Test: "./transport/amqp -run TestADispositionNamesNoMoreThanWasSent"},
-		{File: screen, Old: "case int32(l.limit-l.received) <= 0:", New: "case int32(l.limit-l.received) < 0:",
-			Test: "./transport/amqp -run TestMessagesAreCheckedWhole"},
-		{File: screen, Old: "if s.parts > maxParts {", New: "if len(p.payload) > maxParts {",
-			Test: "./transport/amqp -run TestMessagesWithoutEndsAreCutOff"},
-		{File: sent, Old: "l.most = min(l.most, most)", New: "", Test: "./transport/amqp -run TestALinksOwnLimitHolds"},
+		{File: delivery, Old: "case int32(l.creditEnd-l.received) <= 0:", New: "case int32(l.creditEnd-l.received) < 0:",
+			Test: "./transport/amqp -run TestTransfersAreChecked"},
+		{File: delivery, Old: "if s.partial > maxPartial {", New: "if len(p.payload) > maxPartial {",
+			Test: "./transport/amqp -run TestIncompleteMessagesAreBounded"},
+		{File: sent, Old: "l.maxSize = min(l.maxSize, own)", New: "", Test: "./transport/amqp -run TestALinksOwnLimitHolds"},
 
-		{File: screen, Old: "f.set(settleMode, first)", New: "", Test: "./transport/amqp -run TestAReceiverSettlesFirst"},
-		{File: sent, Old: "d.base = id // also when the gap is wider than the span", New: "",
+		{File: links, Old: "f.set(settleMode, first)", New: "", Test: "./transport/amqp -run TestAReceiverSettlesFirst"},
+		{File: deliveries, Old: "d.base = id // also when the gap is wider than the span", New: "",
 			Test: "./transport/amqp -run TestAnOldUnsettledDeliveryCostsNoMemory"},
+
+		// A broken message is confined to itself.
+		{File: delivery, Old: "f.replace(appendBroken(nil, bad))", New: "_ = bad",
+			Test: "./transport/amqp -run TestABrokenMessageIsReplaced"},
+		{File: delivery, Old: "\t\tf.replace(nil)\n", New: "", Test: "./transport/amqp -run TestABrokenMessageIsReplaced"},
+		{File: "transport/amqp/commands.go", Old: "_ = link.RejectMessage(s.ctx, m, &amqp.Error{",
+			New: "_ = (&amqp.Error{", Test: "./transport/amqp -run TestABrokenMessageIsRejected"},
+		{File: "transport/amqp/pair.go", Old: "\t\t\treturn bad\n", New: "",
+			Test: "./transport/amqp -run TestABrokenTwinEndsOneSession"},
 
 		{File: "transport/amqp/connection.go", Old: "if e := refusedHere(err); e != nil {",
 			New:  "if e := refusedHere(err); false {",

@@ -1,0 +1,77 @@
+package amqp
+
+import "math/bits"
+
+// deliveries are the unsettled deliveries of a session in one direction: a bit for each number from
+// base on.
+type deliveries struct {
+	any  bool   // there was one
+	next uint32 // the number of the next one
+	base uint32 // that of the first bit
+	bits []uint64
+}
+
+// maxSpan is how far apart unsettled deliveries may be. Older ones are forgotten: no caller waits
+// that long.
+const maxSpan = 1 << 20
+
+// saw notes the number of a delivery.
+func (d *deliveries) saw(id uint32) { d.any, d.next = true, id+1 }
+
+// add makes a delivery unsettled. Numbers only grow.
+func (d *deliveries) add(id uint32) {
+	if len(d.bits) == 0 {
+		d.base = id
+	}
+	if over := int(id-d.base) - maxSpan + 1; over > 0 {
+		if d.forget((over + 63) / 64); len(d.bits) == 0 {
+			d.base = id // also when the gap is wider than the span
+		}
+	}
+	at := int(id - d.base)
+	for at >= 64*len(d.bits) {
+		d.bits = append(d.bits, 0)
+	}
+	d.bits[at/64] |= 1 << (at % 64)
+}
+
+// take settles the deliveries of a range. It returns the first and the last that were unsettled,
+// and their number.
+func (d *deliveries) take(from, to uint32) (low, high uint32, n int) {
+	begin := max(0, int(int32(from-d.base)))
+	end := min(int(int32(to-d.base)), 64*len(d.bits)-1)
+	for at := begin; at <= end; at = (at/64 + 1) * 64 {
+		word := &d.bits[at/64]
+		mask := ^uint64(0) << (at % 64)
+		if end/64 == at/64 {
+			mask &= ^uint64(0) >> (63 - end%64)
+		}
+		found := *word & mask
+		if found == 0 {
+			continue
+		}
+		*word &^= found
+		first := d.base + uint32(at/64*64)
+		if n == 0 {
+			low = first + uint32(bits.TrailingZeros64(found))
+		}
+		high = first + 63 - uint32(bits.LeadingZeros64(found))
+		n += bits.OnesCount64(found)
+	}
+	empty := 0
+	for empty < len(d.bits) && d.bits[empty] == 0 {
+		empty++
+	}
+	d.forget(empty)
+	return low, high, n
+}
+
+// forget takes words off the front.
+func (d *deliveries) forget(words int) {
+	words = min(words, len(d.bits))
+	if words == 0 {
+		return
+	}
+	d.bits = d.bits[:copy(d.bits, d.bits[words:])]
+	d.base += uint32(64 * words)
+}

@@ -1,0 +1,150 @@
+package amqp
+
+import "time"
+
+func (s *screen) beginLocked(f *inFrame) *violation {
+	const remoteChannel = 0
+	if f.null(remoteChannel) {
+		return f.unsupported(remoteChannel, "is missing: sessions are begun by this side only")
+	}
+	h := s.local[uint16(f.uint32(remoteChannel))]
+	switch {
+	case h == nil || h.begun:
+		return f.broken(remoteChannel, "is %d, on which no session is being begun", f.uint32(remoteChannel))
+	case s.remote[f.channel] != nil:
+		return broken(f.name, "is on channel %d, which has a session", f.channel)
+	}
+	h.begun = true
+	if s.remote == nil {
+		s.remote = make(map[uint16]*sessionState)
+	}
+	s.remote[f.channel] = h
+	return nil
+}
+
+func (s *screen) endLocked(channel uint16, h *sessionState) {
+	delete(s.remote, channel)
+	if s.local[h.channel] == h {
+		delete(s.local, h.channel)
+	}
+	for _, l := range h.links {
+		s.dropPartialLocked(l)
+	}
+	s.ended++
+}
+
+// dropPartialLocked forgets the incomplete message of a link.
+func (s *screen) dropPartialLocked(l *linkState) {
+	if l.partial != nil {
+		s.partial -= len(l.partial.payload)
+		l.partial = nil
+	}
+}
+
+// byPeer finds a link by the peer's handle, nil if there is none.
+func (h *sessionState) byPeer(handle uint32) *linkState {
+	for _, l := range h.links {
+		if l.attached && l.peer == handle {
+			return l
+		}
+	}
+	return nil
+}
+
+// notAttached is the problem of a handle.
+const notAttached = "is %d, to which no link is attached"
+
+// attach notes an attach. The receiver decides when it settles [2.6.12, 2.7.3], and this side
+// settles with its first disposition. A library that is told otherwise by the sender waits for its
+// answer to each disposition, for ever, and keeps the numbers of aborted deliveries.
+func (h *sessionState) attach(f *inFrame) *violation {
+	const first = 0
+	const name, handle, role, settleMode, source, target, initialCount = 0, 1, 2, 4, 5, 6, 9
+	if h.byPeer(f.uint32(handle)) != nil {
+		return f.broken(handle, "is %d, which is in use", f.uint32(handle))
+	}
+	for _, l := range h.links {
+		if l.attached || l.receives == f.truth(role) || l.name != string(f.text(name)) {
+			continue
+		}
+		l.attached, l.peer, l.received = true, f.uint32(handle), f.uint32(initialCount)
+		l.creditEnd = l.received // until a flow is sent
+		l.refused = l.receives && f.null(source) || !l.receives && f.null(target)
+		if l.receives && f.uint32(settleMode) != first {
+			f.set(settleMode, first)
+		}
+		return nil
+	}
+	return f.unsupported(name, "is not that of a link that is being attached: links are attached by this side only")
+}
+
+// detachLocked notes a detach. It makes each detach a closing one: the library waits for ever after
+// any other.
+func (s *screen) detachLocked(h *sessionState, f *inFrame) *violation {
+	const handle, closing = 0, 1
+	for i, l := range h.links {
+		if !l.attached || l.peer != f.uint32(handle) {
+			continue
+		}
+		s.dropPartialLocked(l)
+		h.links = append(h.links[:i], h.links[i+1:]...)
+		if !f.truth(closing) {
+			f.set(closing, 1)
+		}
+		return nil
+	}
+	return f.broken(handle, notAttached, f.uint32(handle))
+}
+
+// flow notes a flow, and fills in the optional fields that the library needs.
+func (h *sessionState) flow(f *inFrame) *violation {
+	const nextIncoming, handle, deliveryCount, linkCredit = 0, 4, 5, 6
+	if f.null(nextIncoming) {
+		f.set(nextIncoming, h.transfers)
+	}
+	if f.null(handle) {
+		return nil
+	}
+	l := h.byPeer(f.uint32(handle))
+	switch {
+	case l == nil:
+		return f.broken(handle, notAttached, f.uint32(handle))
+	case l.refused:
+		return f.broken(handle, "is %d, that of a link that was refused", f.uint32(handle))
+	}
+	if now := time.Now(); l.flows == 0 || now.Sub(l.since) > flowTime {
+		l.flows, l.since = 0, now
+	}
+	if l.flows++; l.flows > maxFlows {
+		return f.unsupported(handle, "is that of a link with %d flows while this side sends nothing on it", l.flows)
+	}
+	if l.receives {
+		return nil
+	}
+	count, credit := f.uint32(deliveryCount), f.uint32(linkCredit)
+	switch {
+	case f.null(linkCredit) && f.null(deliveryCount):
+		count, credit = l.count, l.credit
+	case f.null(linkCredit):
+		credit = rest(l.credit, count-l.count)
+	}
+	if used := l.sent - count; int32(used) > 0 && credit < used {
+		credit = used // no credit is left; the library would count below zero
+	}
+	l.count, l.credit = count, credit
+	if f.null(deliveryCount) {
+		f.set(deliveryCount, count)
+	}
+	if f.null(linkCredit) || credit != f.uint32(linkCredit) {
+		f.set(linkCredit, credit)
+	}
+	return nil
+}
+
+// rest returns the rest of a credit. used is negative when the peer counts further than this side.
+func rest(credit, used uint32) uint32 {
+	if int32(used) < 0 {
+		return credit
+	}
+	return credit - min(credit, used)
+}

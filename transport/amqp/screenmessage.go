@@ -1,0 +1,135 @@
+package amqp
+
+import (
+	"github.com/Azure/go-amqp"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/scrub"
+)
+
+// sections are those of a message, in the order in which they come [3.2]. Those from data to
+// amqp-value are its body.
+var sections = []struct {
+	name   string
+	types  wire.Types
+	keys   wire.Types
+	fields []field // of a list
+	body   bool
+	many   bool // it may come repeatedly
+}{
+	{name: "header", types: wire.IsList, fields: []field{
+		boolean("durable"), {name: "priority", types: wire.IsUbyte}, uint32Of("ttl"), boolean("first-acquirer"),
+		uint32Of("delivery-count"),
+	}},
+	{name: "delivery-annotations", types: wire.IsMap},
+	{name: "message-annotations", types: wire.IsMap},
+	{name: "properties", types: wire.IsList, fields: []field{
+		{name: "message-id", types: idTypes}, {name: "user-id", types: wire.IsBinary}, {name: "to", types: wire.IsAny},
+		text("subject"),
+		{name: "reply-to", types: wire.IsAny}, {name: "correlation-id", types: idTypes}, text("content-type"),
+		text("content-encoding"),
+		{name: "absolute-expiry-time", types: wire.IsTimestamp}, {name: "creation-time", types: wire.IsTimestamp},
+		text("group-id"),
+		uint32Of("group-sequence"), text("reply-to-group-id"),
+	}},
+	{name: "application-properties", types: wire.IsMap, keys: wire.IsText},
+	{name: "data", types: wire.IsBinary, body: true, many: true},
+	{name: "amqp-sequence", types: wire.IsList, body: true, many: true},
+	{name: "amqp-value", types: wire.IsAny | wire.IsNull, body: true},
+	{name: "footer", types: wire.IsMap},
+}
+
+const (
+	idTypes = wire.IsUlong | wire.IsUUID | wire.IsBinary | wire.IsText
+
+	codeHeader = 0x70 // the first section
+)
+
+// checkMessage checks the sections of a message.
+func checkMessage(b []byte) *violation {
+	w := wire.NewWalker(b, maxItems)
+	last := -1
+	for len(w.Rest()) > 0 {
+		v, err := w.Next()
+		if err != nil {
+			return undecodable("message", err)
+		}
+		code, ok := sectionOf(v.Raw)
+		if !ok {
+			return broken("message", "has something that is not a section")
+		}
+		s := &sections[code]
+		again := code == last && s.many
+		if code <= last && !again || s.body && last >= 0 && sections[last].body && !again {
+			return broken("message."+s.name, "comes behind %s", sections[last].name)
+		}
+		last = code
+		if bad := checkSection(code, v.Raw); bad != nil {
+			return bad
+		}
+	}
+	return nil
+}
+
+// sectionOf returns the index of a section.
+func sectionOf(raw []byte) (code int, ok bool) {
+	w := wire.NewWalker(raw[1:], 1)
+	if raw[0] != 0 {
+		return 0, false
+	}
+	d, err := w.Next()
+	if err != nil || d.Type != wire.IsUlong || d.Number < codeHeader || d.Number >= codeHeader+uint64(len(sections)) {
+		return 0, false
+	}
+	return int(d.Number - codeHeader), true
+}
+
+// checkSection checks the content of a section, whose encoding is sound.
+func checkSection(code int, raw []byte) *violation {
+	s := &sections[code]
+	path := "message." + s.name
+	w := wire.NewWalker(raw, maxItems)
+	if s.fields != nil {
+		_, fields, count, err := w.Open()
+		if err != nil {
+			return undecodable(path, err)
+		}
+		return (&composite{name: path, fields: s.fields, content: true}).check(&fields, count, nil, nil)
+	}
+	w = wire.NewWalker(raw[1:], maxItems)
+	_, _ = w.Next()
+	v, err := w.Next()
+	switch {
+	case err != nil:
+		return undecodable(path, err)
+	case v.Type&s.types == 0:
+		return broken(path, "has a wrong type")
+	case s.keys != 0 && v.Keys&^s.keys != 0:
+		return broken(path, "has a key of a wrong type")
+	}
+	return nil
+}
+
+// brokenKey is the annotation of the message that takes the place of one that the library must not
+// see. A peer that sends it itself has its own message refused.
+const brokenKey = "x-opt-hubline-broken"
+
+// appendBroken appends a message that says why another one is not taken. The library counts it as
+// that one, so windows, delivery counts and credit stay right, and its receiver settles it.
+func appendBroken(dst []byte, why *violation) []byte {
+	dst = append(dst, described, smallCode, sectionAnnotations)
+	dst, at := openCompound(dst, map32)
+	dst = appendText(dst, symbolType, brokenKey)
+	dst = appendText(dst, stringType, why.Error())
+	closeCompound(dst, at, 2)
+	return dst
+}
+
+// brokenMessage returns why the screen did not let a message pass, nil if it did.
+func brokenMessage(m *amqp.Message) *violation {
+	text, ok := m.Annotations[brokenKey].(string)
+	if !ok {
+		return nil
+	}
+	return &violation{fault: faultMessage, path: "message", problem: scrub.Peer(text)}
+}

@@ -1,0 +1,87 @@
+package amqp
+
+import (
+	"fmt"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// violation is input of the peer that is not taken. It ends the connection, unless it is confined
+// to a message; see brokenMessage.
+type violation struct {
+	fault fault
+	// path names what the fault is in: "frame", "message", "link", "session" or a performative, with
+	// a field of it: "attach.source.filter".
+	path string
+	// problem continues a sentence about that: "has a wrong type". Bytes of the peer in it are
+	// scrubbed.
+	problem string
+	// beforeOpen: the peer had not opened the connection.
+	beforeOpen bool
+}
+
+// fault is what is wrong with input.
+type fault uint8
+
+const (
+	faultProtocol    fault = iota // it breaks the protocol
+	faultEncoding                 // it cannot be decoded
+	faultUnsupported              // it is legal, but not supported
+	faultLibrary                  // the library ended the link or session for it
+	faultMessage                  // one of the others in a message; problem is the whole text
+)
+
+// broken returns a violation of the protocol.
+func broken(path, format string, args ...any) *violation {
+	return &violation{path: path, problem: fmt.Sprintf(format, args...)}
+}
+
+// unsupported returns the violation for legal input that is not supported.
+func unsupported(path, format string, args ...any) *violation {
+	return &violation{fault: faultUnsupported, path: path, problem: fmt.Sprintf(format, args...)}
+}
+
+// undecodable returns the violation for an error of a wire.Walker.
+func undecodable(path string, err error) *violation {
+	problem := err.Error()
+	if e, ok := err.(*wire.Error); ok {
+		problem = e.Description
+	}
+	return &violation{fault: faultEncoding, path: path, problem: problem}
+}
+
+// within says that the path of v begins inside of something.
+func (v *violation) within(outer string) *violation {
+	v.path = outer + "." + v.path
+	return v
+}
+
+func (v *violation) Error() string {
+	switch v.fault {
+	case faultEncoding:
+		return "undecodable AMQP from the peer: " + v.path + ": " + v.problem
+	case faultUnsupported:
+		return "unsupported AMQP from the peer: " + v.path + " " + v.problem
+	case faultLibrary:
+		return "this side ended the " + v.path + ": " + v.problem
+	case faultMessage:
+		return v.problem
+	case faultProtocol:
+	}
+	return "AMQP protocol violation by the peer: " + v.path + " " + v.problem
+}
+
+// Unwrap makes a violation on a connection that worked retryable.
+func (v *violation) Unwrap() error {
+	if v.beforeOpen {
+		return nil
+	}
+	return transport.ErrViolation
+}
+
+// during notes the phase in which v came.
+func (v *violation) during(p phase) *violation {
+	v.beforeOpen = p < running
+	return v
+}
