@@ -192,12 +192,11 @@ func (f *fleet) open(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	o := new(device.Options)
-	if f.order.Commands {
-		o.OnMessage = func(context.Context, *transport.Message) error { return nil }
-	}
-	if f.devices[i], err = device.New(creds, f.mux, o); err != nil {
+	if f.devices[i], err = device.New(creds, f.mux, nil); err != nil {
 		return err
+	}
+	if f.order.Commands {
+		f.devices[i].HandleMessages(func(context.Context, *transport.Message) error { return nil })
 	}
 	if err := f.devices[i].Open(ctx); err != nil {
 		return err

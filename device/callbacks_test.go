@@ -109,9 +109,11 @@ func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
 			o.Trace = &device.Trace{Sent: func(int) { fail() }}
 		}, act: sendOne},
 		{name: "Trace.Settled", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.OnMessage = func(context.Context, *transport.Message) error { return nil }
 			o.Trace = &device.Trace{Settled: func(transport.Outcome) { fail() }}
-		}, act: func(t *testing.T, f *fake, _ *device.Client) { require.True(t, f.last().deliver("c2d")) }},
+		}, act: func(t *testing.T, f *fake, c *device.Client) {
+			c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+			require.True(t, f.last().deliver("c2d"))
+		}},
 		{name: "Trace.ClockJump", set: func(o *device.Options, creds *transport.Credentials, fail func()) {
 			start := time.Now()
 			creds.Now = func() time.Time {
@@ -308,15 +310,15 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 					fail()
 				}
 				c, _ := client(t, h.f, &device.Options{
-					OnStatus:  func(device.Status) { count(&statuses) },
-					OnMessage: func(context.Context, *transport.Message) error { count(&messages); return nil },
+					OnStatus: func(device.Status) { count(&statuses) },
 					Trace: &device.Trace{
 						HandlerPanic: func(any) { count(&panics) },
 						AnswerLost:   func(string) { count(&answers) },
 						TwinUnread:   func(error) { fail() },
 					},
 				})
-				require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { count(&changes) }))
+				c.HandleDesired(func(context.Context, device.Desired) { count(&changes) })
+				c.HandleMessages(func(context.Context, *transport.Message) error { count(&messages); return nil })
 				require.NoError(t, c.HandleMethod("",
 					func(context.Context, *device.MethodCall) (int, []byte) { count(&calls); return 200, nil }))
 				require.NoError(t, c.HandleMethod("slow",

@@ -63,8 +63,9 @@ func TestL11_EveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 		var during []device.State
 		var c *device.Client
 		f.subscribe = func(int) error { during = append(during, c.Status().State); return nil }
-		c, _ = client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
-		require.NoError(t, c.OnDesired(func(context.Context, device.Desired) {}))
+		c, _ = client(t, f, nil)
+		c.HandleDesired(func(context.Context, device.Desired) {})
+		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
 		open(t, c)
 		for range 4 {

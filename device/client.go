@@ -29,11 +29,10 @@ type Client struct {
 	progress  atomic.Bool   // the dial under way makes progress
 	wake      chan struct{} // capacity 1; carries no data: whoever is woken looks at everything
 
-	box    *outbox
-	in     *inbox
-	more   atomic.Pointer[any] // what also returns; replaced under mu
-	events chan event          // to the loop, from a session and its goroutine
-	calls  chan *call          // idle ones, to be used again
+	box         *outbox
+	featureList atomic.Pointer[any] // a features; replaced under mu
+	events      chan event          // to the loop, from a session and its goroutine
+	calls       chan *call          // idle ones, to be used again
 
 	closed chan struct{} // closed when Close has ended
 
@@ -101,7 +100,6 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	}
 	c.lent = withSafeClock(&own)
 	c.box = newOutbox(&set, c.lent.Time, c.poke)
-	c.in = newInbox(&set, c.poke)
 	c.sink = sink{c.box.done, c.replied, c.deliver}
 	return c, nil
 }
@@ -154,7 +152,7 @@ func (c *Client) start(keep bool) (r *run, began bool, err error) {
 	c.run = r
 	c.reconnect.Store(false)
 	c.box.resume()
-	if x := c.also(); x != nil {
+	if x := c.features(); x != nil {
 		x.resume()
 	}
 	c.publishLocked(Status{State: DisconnectedRetrying, Reason: Connecting})
@@ -208,7 +206,7 @@ func (c *Client) Open(ctx context.Context) error {
 // c.mu is held.
 func (c *Client) halt(why *transport.Error) {
 	c.box.halt(why)
-	if x := c.also(); x != nil {
+	if x := c.features(); x != nil {
 		x.halt(why)
 	}
 }
@@ -247,9 +245,8 @@ func (c *Client) join(done <-chan struct{}) bool {
 
 // Close ends the client for good: it says goodbye to the hub, waits for every goroutine of the
 // client, and gives all messages without a result the result Closed; call Flush before it to send
-// them. It takes CloseTimeout at the most for each of four things: a call of OnMessage under way,
-// the handlers of desired properties and methods under way, the transport's end, and a call of
-// OnStatus under way; when some do not end by then, Close returns a Timeout that names them all. Further calls
+// them. It waits for the handlers that run, for the transport's end, and for a call of OnStatus,
+// for CloseTimeout each. Close returns a Timeout that names all that did not end. Further calls
 // wait for the first and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
@@ -263,18 +260,10 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 
 	c.box.shut()
-	handling := c.in.end() // before the loop, which passes its last verdict on
-	var calls <-chan struct{}
-	x := c.also() // shut is set, so there will be no more
-	if x != nil {
-		calls = x.end()
-	}
 	var late lateSteps
-	if handling != nil && !c.join(handling) {
-		late.add("OnMessage did not return within CloseTimeout")
-	}
-	if x != nil && !c.join(calls) {
-		late.add("a handler for the twin or a method did not return within CloseTimeout")
+	x := c.features()                 // shut is set, so there will be no more
+	if x != nil && !c.join(x.end()) { // before the loop, which passes on what the handlers returned
+		late.add("a handler did not return within CloseTimeout")
 	}
 	if r != nil {
 		r.cancel()
@@ -283,7 +272,7 @@ func (c *Client) Close() error {
 		}
 	}
 	c.box.drain()
-	if x := c.also(); x != nil {
+	if x != nil {
 		x.halt(errClosed)
 	}
 
@@ -385,8 +374,7 @@ func (c *Client) trouble() error {
 // Stats returns counters and levels.
 func (c *Client) Stats() Stats {
 	s := c.box.stats()
-	c.in.fill(&s)
-	if x := c.also(); x != nil {
+	if x := c.features(); x != nil {
 		x.fill(&s)
 	}
 	c.mu.Lock()

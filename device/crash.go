@@ -76,13 +76,12 @@ func (l *loop) abort(failure *transport.Error) {
 	l.live, l.progressor, l.asked, l.granted = nil, nil, 0, 0
 	l.outage, l.pause, l.hold, l.untold = question{}, pause{}, hold{}, nil
 	l.c.box.rewind()
-	if x := l.c.also(); x != nil {
-		for _, one := range x.(extras) {
+	if x := l.c.features(); x != nil {
+		for _, one := range x.(features) {
 			_ = callback.Run("", func() { one.over(l) }) // it may tell a policy
 		}
 		l.calling = ""
 	}
-	l.c.in.void()
 	l.upSince = time.Time{}
 
 	if l.ctx.Err() == nil && l.c.set.TryAgainAfter > 0 {

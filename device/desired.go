@@ -18,14 +18,22 @@ type Desired struct {
 	// Full: JSON is all of the desired properties, and takes the place of what came before. Otherwise
 	// it is a merge patch (RFC 7396), as the hub sent it: a member that is null was removed. A back
 	// end that replaces all properties has the hub send the new ones in the same form, so those that
-	// it left out are not named; see OnDesired.
+	// it left out are not named; see HandleDesired.
 	Full bool
 	// JSON is an object, with "$version". It is valid until the handler returns.
 	JSON []byte
 }
 
-// OnDesired has changes of the twin's desired properties told to handle, in the order of their
-// versions: first all properties as they are, then each change, once. After changes that did not
+// DesiredHandler handles a change of the desired properties. ctx ends when the client is closed.
+type DesiredHandler func(ctx context.Context, d Desired)
+
+// HandleDesired has changes of the twin's desired properties handled by handle, in the order of
+// their versions: first all properties as they are, then each change, once. It may be called at any
+// time, also before Open. Another call replaces the handler, and the new one begins with all
+// properties as they are; nil removes it. Changes that wait for the handler before are not handled.
+//
+//	After changes that did not
+//
 // reach the device (it was disconnected, or handle was busy while more than 8 came), all properties
 // come as they are by then, with Full set. A twin that cannot be read for that is read again, after
 // 10 s at first and 10 minutes at the most (Trace.TwinUnread). What handle is told is never older
@@ -39,17 +47,11 @@ type Desired struct {
 // change (GetTwin); a back end that removes properties with null is understood at once.
 //
 // handle is called by one goroutine at a time and may call the client's methods, but Close only in
-// a goroutine of its own. ctx ends when the client is closed. A panic is reported to
-// Trace.HandlerPanic and counted; the change is not told again. A client with a handler subscribes
-// before each connection counts as Connected; over a transport without twins it becomes
-// Disconnected with Unsupported. Another call replaces handle, which begins with all properties as
-// they are; what waited for the one before is not told any more. The error is Invalid for nil.
-func (c *Client) OnDesired(handle func(ctx context.Context, d Desired)) error {
-	if handle == nil {
-		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe,
-			Err: errors.New("OnDesired needs a handler; it is nil")}
-	}
-	t := c.twinExtra()
+// a goroutine of its own. A panic is reported to Trace.HandlerPanic and counted; the change is not
+// repeated. A client with a handler subscribes before each connection counts as Connected; over a
+// transport without twins it becomes Disconnected with Unsupported.
+func (c *Client) HandleDesired(handle DesiredHandler) {
+	t := c.twinFeature()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.changes == nil {
@@ -62,7 +64,6 @@ func (c *Client) OnDesired(handle func(ctx context.Context, d Desired)) error {
 	t.changes.handle = handle
 	t.changes.afresh()
 	c.poke()
-	return nil
 }
 
 // desiredQueue is how many changes wait for the handler at the most.
@@ -75,8 +76,8 @@ const desiredQueue = 8
 // twin is read, and told as a whole. Reading begins anew until what was read is as new as any
 // notification seen meanwhile.
 type desired struct {
-	handle  func(ctx context.Context, d Desired)
-	ctx     *lifetime // of the handler; ends with Close
+	handle  DesiredHandler // nil: none
+	ctx     *lifetime      // of the handler; ends with Close
 	queue   []Desired
 	running bool
 	ended   chan struct{} // closed when the handler's goroutine has ended
@@ -121,7 +122,7 @@ var unreadPause = retrypolicy.ExponentialBackoffWithJitter{
 func (t *twin) catchUp(now time.Time) time.Time {
 	d := t.changes
 	switch {
-	case !d.stale || d.reading || len(d.queue) > 0:
+	case d.handle == nil || !d.stale || d.reading || len(d.queue) > 0:
 		return time.Time{}
 	case now.Before(d.again):
 		return d.again
@@ -170,7 +171,7 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d := t.changes
-	if d == nil || n.Msg == nil {
+	if d == nil || d.handle == nil || n.Msg == nil {
 		return false
 	}
 	version := n.Version
@@ -221,7 +222,7 @@ func (t *twin) handle(ended chan struct{}) {
 	}()
 	for {
 		t.mu.Lock()
-		if len(d.queue) == 0 || d.ctx.Err() != nil {
+		if len(d.queue) == 0 || d.handle == nil || d.ctx.Err() != nil {
 			d.running = false
 			d.queue = nil
 			t.mu.Unlock()

@@ -99,7 +99,7 @@ func TestDesiredChangesComeInOrderAndOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}
 		c, _ := client(t, h.f, nil)
-		require.NoError(t, c.OnDesired(w.handle))
+		c.HandleDesired(w.handle)
 		open(t, c)
 		synctest.Wait()
 		require.Equal(t, []transport.Features{transport.Twin | transport.Desired}, h.f.subscriptions(),
@@ -141,12 +141,12 @@ func TestADesiredHandlerThatComesLate(t *testing.T) {
 		h, w := newTwinHub(), &told{}
 		c, _ := client(t, h.f, nil)
 		open(t, c)
-		require.NoError(t, c.OnDesired(w.handle))
+		c.HandleDesired(w.handle)
 		synctest.Wait()
 		require.Equal(t, []string{"full 1"}, w.list())
-		require.ErrorIs(t, c.OnDesired(nil), transport.Invalid)
+		c.HandleDesired(nil)
 		other := &told{}
-		require.NoError(t, c.OnDesired(other.handle))
+		c.HandleDesired(other.handle)
 		synctest.Wait()
 		h.change(true)
 		synctest.Wait()
@@ -162,12 +162,12 @@ func TestADesiredHandlerIsReplacedWhileChangesWait(t *testing.T) {
 		h, w, other := newTwinHub(), &told{}, &told{}
 		c, _ := client(t, h.f, nil)
 		gate := make(chan struct{})
-		require.NoError(t, c.OnDesired(func(ctx context.Context, d device.Desired) {
+		c.HandleDesired(func(ctx context.Context, d device.Desired) {
 			w.handle(ctx, d)
 			if d.Version == 2 {
 				<-gate
 			}
-		}))
+		})
 		open(t, c)
 		synctest.Wait()
 		h.change(true)
@@ -177,7 +177,7 @@ func TestADesiredHandlerIsReplacedWhileChangesWait(t *testing.T) {
 		h.mu.Lock()
 		h.lag = 1
 		h.mu.Unlock()
-		require.NoError(t, c.OnDesired(other.handle))
+		c.HandleDesired(other.handle)
 		close(gate)
 		time.Sleep(5 * time.Second)
 		require.Empty(t, other.list())
@@ -188,8 +188,8 @@ func TestADesiredHandlerIsReplacedWhileChangesWait(t *testing.T) {
 		require.Equal(t, []string{"full 1", "patch 2"}, w.list())
 		require.Equal(t, []string{"full 4"}, other.list())
 		h.mu.Lock() // the read that the first call begins is not answered before the second call
-		require.NoError(t, c.OnDesired(w.handle))
-		require.NoError(t, c.OnDesired(other.handle))
+		c.HandleDesired(w.handle)
+		c.HandleDesired(other.handle)
 		h.mu.Unlock()
 		synctest.Wait()
 		require.Equal(t, []string{"full 4", "full 4"}, other.list())
@@ -202,10 +202,10 @@ func TestASlowDesiredHandlerGetsTheNewest(t *testing.T) {
 		h, w := newTwinHub(), &told{}
 		c, _ := client(t, h.f, nil)
 		gate := make(chan struct{})
-		require.NoError(t, c.OnDesired(func(ctx context.Context, d device.Desired) {
+		c.HandleDesired(func(ctx context.Context, d device.Desired) {
 			w.handle(ctx, d)
 			<-gate
-		}))
+		})
 		open(t, c)
 		synctest.Wait()
 		for range 20 {
@@ -225,7 +225,7 @@ func TestAReadThatIsOlderThanANotification(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}
 		c, _ := client(t, h.f, nil)
-		require.NoError(t, c.OnDesired(w.handle))
+		c.HandleDesired(w.handle)
 		open(t, c)
 		synctest.Wait()
 		h.lag = 1
@@ -251,7 +251,7 @@ func TestATwinThatBeginsAgain(t *testing.T) {
 		h, w := newTwinHub(), &told{}
 		h.version = 40
 		c, _ := client(t, h.f, nil)
-		require.NoError(t, c.OnDesired(w.handle))
+		c.HandleDesired(w.handle)
 		open(t, c)
 		synctest.Wait()
 		h.mu.Lock()
@@ -272,12 +272,12 @@ func TestDesiredHandlersThatPanic(t *testing.T) {
 		c, _ := client(t, h.f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) {
 			panics = append(panics, v)
 		}}})
-		require.NoError(t, c.OnDesired(func(ctx context.Context, d device.Desired) {
+		c.HandleDesired(func(ctx context.Context, d device.Desired) {
 			w.handle(ctx, d)
 			if d.Version == 2 {
 				panic("two")
 			}
-		}))
+		})
 		open(t, c)
 		synctest.Wait()
 		h.change(true)
@@ -302,7 +302,7 @@ func TestATwinThatCannotBeRead(t *testing.T) {
 			unread = append(unread, err)
 			at = append(at, time.Since(begin))
 		}}})
-		require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { panic("nothing to tell") }))
+		c.HandleDesired(func(context.Context, device.Desired) { panic("nothing to tell") })
 		open(t, c)
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
@@ -345,7 +345,7 @@ func TestATwinThatCannotBeReadOnce(t *testing.T) {
 					return inner(s, r)
 				}
 				c, _ := client(t, h.f, &device.Options{MessagePolicy: retrypolicy.NoRetry{}, RetryPolicy: constant(time.Second)})
-				require.NoError(t, c.OnDesired(w.handle))
+				c.HandleDesired(w.handle)
 				open(t, c)
 				time.Sleep(11 * time.Second)
 				require.Equal(t, []string{"full 1"}, w.list())
@@ -365,7 +365,7 @@ func TestDesiredOverATransportWithoutTwins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{subscribe: func(int) error { return refused(transport.Unsupported) }}
 		c, _ := client(t, f, nil)
-		require.NoError(t, c.OnDesired(func(context.Context, device.Desired) {}))
+		c.HandleDesired(func(context.Context, device.Desired) {})
 		require.ErrorIs(t, c.Open(t.Context()), transport.Unsupported)
 	})
 }
@@ -376,11 +376,11 @@ func TestCloseWaitsForTheDesiredHandler(t *testing.T) {
 		h := newTwinHub()
 		c, _ := client(t, h.f, nil)
 		ended := false
-		require.NoError(t, c.OnDesired(func(ctx context.Context, _ device.Desired) {
+		c.HandleDesired(func(ctx context.Context, _ device.Desired) {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			ended = true
-		}))
+		})
 		open(t, c)
 		synctest.Wait()
 		require.NoError(t, c.Close())
@@ -400,7 +400,7 @@ func TestDesiredLedger(t *testing.T) {
 			var versions []int64
 			state, full := "", false
 			c, _ := client(t, h.f, nil)
-			require.NoError(t, c.OnDesired(func(_ context.Context, d device.Desired) {
+			c.HandleDesired(func(_ context.Context, d device.Desired) {
 				if r := d.Version % 7; r == 0 {
 					time.Sleep(300 * time.Millisecond)
 				}
@@ -414,7 +414,7 @@ func TestDesiredLedger(t *testing.T) {
 				versions, full = append(versions, d.Version), d.Full
 				n, _ := jsonscan.Member(d.JSON, "n")
 				state = string(n)
-			}))
+			})
 			open(t, c)
 			for range 200 {
 				switch r.IntN(12) {
@@ -456,9 +456,9 @@ func TestARemovalByReplacementIsNotLostForGood(t *testing.T) {
 		}}
 		var all []string
 		c, _ := client(t, f, nil)
-		require.NoError(t, c.OnDesired(func(_ context.Context, d device.Desired) {
+		c.HandleDesired(func(_ context.Context, d device.Desired) {
 			all = append(all, fmt.Sprint(d.Full, string(d.JSON)))
-		}))
+		})
 		open(t, c)
 		synctest.Wait()
 		desired = `{"led":true,"$version":3}`
@@ -491,7 +491,7 @@ func TestTheTwinIsReadAfterChangesAreTold(t *testing.T) {
 		_, err := c.GetTwin(t.Context())
 		require.NoError(t, err)
 		held = true
-		require.NoError(t, c.OnDesired(w.handle))
+		c.HandleDesired(w.handle)
 		synctest.Wait()
 		require.Equal(t, []transport.Features{transport.Twin, transport.Desired}, h.f.subscriptions())
 		h.change(false) // nobody is told yet
@@ -506,7 +506,7 @@ func TestChangesMissedWhileTheTwinIsRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}
 		c, _ := client(t, h.f, nil)
-		require.NoError(t, c.OnDesired(w.handle))
+		c.HandleDesired(w.handle)
 		inner := h.f.request
 		h.f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 			reply, ok := inner(s, r)
@@ -528,7 +528,7 @@ func TestAChangeThatCannotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}
 		c, _ := client(t, h.f, nil)
-		require.NoError(t, c.OnDesired(w.handle))
+		c.HandleDesired(w.handle)
 		open(t, c)
 		synctest.Wait()
 		h.change(false)

@@ -183,15 +183,14 @@ func ExampleOptions_onMessage() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
 	creds, _ := device.ParseConnectionString(connect)
-	client, err := device.New(creds, overMemory, &device.Options{
-		OnMessage: func(ctx context.Context, m *transport.Message) error {
-			fmt.Println("command:", string(m.Body))
-			return nil // accepted: the hub forgets it
-		},
-	})
+	client, err := device.New(creds, overMemory, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
+	client.HandleMessages(func(ctx context.Context, m *transport.Message) error {
+		fmt.Println("command:", string(m.Body))
+		return nil // accepted: the hub forgets it
+	})
 	defer client.Close()
 	ctx := context.Background()
 	if err := client.Open(ctx); err != nil {

@@ -4,36 +4,68 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ErrReject, in the error that OnMessage returns, rejects the message: the hub sets it aside
+// ErrReject, in the error that a MessageHandler returns, rejects the message: the hub sets it aside
 // instead of delivering it again. MQTT has no way to say so; there the message is acknowledged.
 var ErrReject = errors.New("message rejected by its handler")
 
-// inbox brings what the hub delivers to the handler, in order, and the handler's verdict to the
-// loop. A delivery keeps its place until the loop has taken the verdict, so the places bound
-// everything.
+// MessageHandler handles a cloud-to-device message. Its return value settles the message: nil
+// accepts it; an error with ErrReject in its chain rejects it; any other error, and a panic,
+// releases it, so the hub delivers it again (over MQTT on the next connection). m is valid until
+// the handler returns. ctx ends when the client is closed.
+type MessageHandler func(ctx context.Context, m *transport.Message) error
+
+// HandleMessages has cloud-to-device messages handled by handle, one at a time, in the order in
+// which they come. It may be called at any time, also before Open. Another call replaces the
+// handler; nil removes it, and leaves messages to the hub.
 //
-//	taken by the loop <- [ answered | in the handler's hands | waiting ] <- Deliver
+// A hub delivers a message again when it does not know that the message was settled; then
+// Message.Redelivered is set. A slow handler holds up nothing but further messages (Options.Inbox).
+// What it returns after its connection ended settles nothing: the hub delivers this message and
+// those behind it again, each up to the hub's limit (10 times by default). Over MQTT each renewal
+// of a token is a new connection, so a handler that takes longer than a token lasts is never done:
+// copy the message, do long work elsewhere, and return.
+//
+// A handler may call the client's methods, but Close only in a goroutine of its own, because Close
+// waits for it. A client with a handler subscribes before each connection counts as Connected.
+func (c *Client) HandleMessages(handle MessageHandler) {
+	b := c.feature(
+		func(x feature) bool { _, ok := x.(*inbox); return ok },
+		func() feature { return newInbox(c) },
+	).(*inbox)
+	b.mu.Lock()
+	b.handle = handle
+	b.mu.Unlock()
+	c.poke()
+}
+
+// inbox is the feature for cloud-to-device messages. It brings them to the handler, in order, and
+// the handler's verdicts to the loop. A delivery keeps its place until the loop has taken the
+// verdict, so the places bound everything.
+//
+//	taken by the loop <- [ answered | in the handler's hands | waiting ] <- deliver
 //
 // Deliveries belong to the session that brought them: when that ends, those that wait are forgotten
 // (the hub delivers them again), and verdicts on them are void. It is a monitor like the outbox:
 // its lock is never held while anything waits.
 type inbox struct {
-	handle func(ctx context.Context, m *transport.Message) error
-	ctx    *lifetime // of the handler; ends with Close
-	poke   func()
-	panics func(v any) // told of a panic in the handler; may be nil
+	ctx   *lifetime // of the handler; ends with Close
+	poke  func()
+	trace *Trace // may be nil
+	ref   []byte // memory of serve
 
 	mu       sync.Mutex
-	places   []*delivery // made at first use, for a client that nothing is sent to shall be small
-	first    int         // the oldest place in use; 0 when there is none
-	answered int         // so many from there have their verdict
-	n        int         // so many are in use
+	handle   MessageHandler // nil: none
+	places   []*delivery    // made at first use, for a client that nothing is sent to shall be small
+	first    int            // the oldest place in use; 0 when there is none
+	answered int            // so many from there have their verdict
+	n        int            // so many are in use
 	session  uint32
-	busy     bool          // the handler has the first place without a verdict in its hands
+	handling bool          // the handler has the first place without a verdict in its hands
 	running  bool          // the handler's goroutine runs
 	ended    chan struct{} // closed when it has ended
 	totals   inboxTotals
@@ -48,29 +80,21 @@ type delivery struct {
 	outcome transport.Outcome
 }
 
-func newInbox(s *settings, poke func()) *inbox {
-	b := &inbox{handle: s.OnMessage, poke: poke}
-	if b.handle != nil {
-		b.places = make([]*delivery, s.Inbox)
-		b.ctx = newLifetime()
-		if s.Trace != nil {
-			b.panics = s.Trace.handlerPanic
-		}
-	}
-	return b
+func newInbox(c *Client) *inbox {
+	return &inbox{ctx: newLifetime(), poke: c.poke, trace: c.set.Trace, places: make([]*delivery, c.set.Inbox)}
 }
 
 // deliver takes a copy of d, if there is a handler and room.
 func (b *inbox) deliver(d *transport.Delivery) bool {
-	if b.handle == nil || d.Kind != transport.Messages {
+	if d.Kind != transport.Messages {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if d.Again && b.holds(d) {
+	if d.Again && b.holdsLocked(d) {
 		return true // the handler is slower than the hub's lock: one verdict settles both
 	}
-	if b.n == len(b.places) || b.ctx.Err() != nil {
+	if b.handle == nil || b.n == len(b.places) || b.ctx.Err() != nil {
 		return false
 	}
 	at := (b.first + b.n) % len(b.places)
@@ -95,8 +119,9 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 	return true
 }
 
-// holds reports whether the live session has brought d before and its verdict is still to come.
-func (b *inbox) holds(d *transport.Delivery) bool {
+// holdsLocked reports whether the live session has brought d before and its verdict is still to
+// come.
+func (b *inbox) holdsLocked(d *transport.Delivery) bool {
 	for i := range b.n {
 		p := b.places[(b.first+i)%len(b.places)]
 		if p.session == b.session && string(p.ref) == string(d.Ref) {
@@ -125,22 +150,26 @@ func (b *inbox) run(ended chan struct{}) {
 			return
 		}
 		p := b.places[(b.first+b.answered)%len(b.places)]
-		b.busy = true
+		b.handling = true
+		handle := b.handle
 		b.mu.Unlock()
 
-		outcome, panicked := b.call(&p.msg)
+		outcome, panicked := transport.Release, false
+		if handle != nil {
+			outcome, panicked = b.call(handle, &p.msg)
+		}
 
 		b.mu.Lock()
-		b.answer(outcome, panicked)
+		b.answerLocked(outcome, panicked)
 		b.mu.Unlock()
 		b.poke()
 	}
 }
 
-// answer notes the verdict on what the handler has in its hands.
-func (b *inbox) answer(outcome transport.Outcome, panicked bool) {
+// answerLocked notes the verdict on what the handler has in its hands.
+func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
 	b.places[(b.first+b.answered)%len(b.places)].outcome = outcome
-	b.busy = false
+	b.handling = false
 	b.answered++
 	switch outcome {
 	case transport.Accept:
@@ -157,36 +186,32 @@ func (b *inbox) answer(outcome transport.Outcome, panicked bool) {
 
 // rescue goes on in another goroutine when the handler ended this one by runtime.Goexit.
 func (b *inbox) rescue() {
-	if b.panics != nil {
-		b.panics(errHandlerExit)
-	}
+	b.trace.handlerPanic(errHandlerExit)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.answer(transport.Release, true)
+	b.answerLocked(transport.Release, true)
 	b.ended = make(chan struct{})
 	go b.run(b.ended)
 	b.poke()
 }
 
-// working reports whether the handler has something in its hands or a verdict is on its way to the
-// loop, which is poked when that changes.
-func (b *inbox) working() bool {
+// busy reports whether the handler runs or a verdict waits for the loop, which is poked when that
+// changes.
+func (b *inbox) busy() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.busy || b.answered > 0
+	return b.handling || b.answered > 0
 }
 
 // call is one call of the handler. A panic releases the message and ends there.
-func (b *inbox) call(m *transport.Message) (outcome transport.Outcome, panicked bool) {
+func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome transport.Outcome, panicked bool) {
 	defer func() {
 		if v := recover(); v != nil {
 			outcome, panicked = transport.Release, true
-			if b.panics != nil {
-				b.panics(v)
-			}
+			b.trace.handlerPanic(v)
 		}
 	}()
-	err := b.handle(b.ctx, m)
+	err := handle(b.ctx, m)
 	switch {
 	case err == nil:
 		return transport.Accept, false
@@ -196,12 +221,25 @@ func (b *inbox) call(m *transport.Message) (outcome transport.Outcome, panicked 
 	return transport.Release, false
 }
 
-// verdict takes the oldest verdict that counts for the live session. ref may be kept by the caller
-// until its next call.
-func (b *inbox) verdict(ref []byte) (_ []byte, outcome transport.Outcome, ok bool) {
-	if b.handle == nil {
-		return nil, 0, false
+// serve hands the handler's verdicts to the session.
+func (b *inbox) serve(l *loop, _ time.Time) time.Time {
+	for {
+		outcome, ok := b.verdict()
+		if !ok {
+			return time.Time{}
+		}
+		l.request = transport.Request{Op: transport.OpSettle, Ref: b.ref, Outcome: outcome}
+		l.live.Do(&l.request)
+		if b.trace != nil && b.trace.Settled != nil {
+			l.calling = "Trace.Settled"
+			b.trace.Settled(outcome)
+			l.calling = ""
+		}
 	}
+}
+
+// verdict takes the oldest verdict that counts for the live session, and sets ref. Loop only.
+func (b *inbox) verdict() (outcome transport.Outcome, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for b.answered > 0 {
@@ -212,22 +250,19 @@ func (b *inbox) verdict(ref []byte) (_ []byte, outcome transport.Outcome, ok boo
 			b.first = 0
 		}
 		if p.session == b.session {
-			return append(ref[:0], p.ref...), p.outcome, true
+			b.ref = append(b.ref[:0], p.ref...)
+			return p.outcome, true
 		}
 	}
-	return nil, 0, false
+	return 0, false
 }
 
-// void forgets what the session brought, but for what the handler has in its hands. The session has
-// ended.
-func (b *inbox) void() {
+// over forgets what the session brought, but for what the handler has in its hands.
+func (b *inbox) over(*loop) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.session++
-	if b.handle == nil {
-		return
-	}
-	if b.busy {
+	if b.handling {
 		b.first = (b.first + b.answered) % len(b.places)
 		b.n = 1
 	} else {
@@ -236,11 +271,7 @@ func (b *inbox) void() {
 	b.answered = 0
 }
 
-// end tells the handler that the client closes and returns what to wait for, nil for nothing.
-func (b *inbox) end() chan struct{} {
-	if b.handle == nil {
-		return nil
-	}
+func (b *inbox) end() <-chan struct{} {
 	b.ctx.end()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,7 +281,15 @@ func (b *inbox) end() chan struct{} {
 	return b.ended
 }
 
-// received returns how many deliveries were taken.
+func (b *inbox) wants() (always, now transport.Features) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.handle != nil {
+		always = transport.Messages
+	}
+	return always, 0
+}
+
 func (b *inbox) received() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -261,6 +300,14 @@ func (b *inbox) fill(s *Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.totals
-	s.Received, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected, s.HandlerPanics = t.received, t.accepted,
-		t.released, t.rejected, t.panics
+	s.Received, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected = t.received, t.accepted, t.released, t.rejected
+	s.HandlerPanics += t.panics
 }
+
+// The rest concerns calls of the program, which this feature does not have.
+
+func (b *inbox) refused(*loop, *transport.Error) {}
+func (b *inbox) begin()                          {}
+func (b *inbox) resume()                         {}
+func (b *inbox) halt(*transport.Error)           {}
+func (b *inbox) reply(uint32, transport.Reply)   {}

@@ -37,7 +37,8 @@ func TestMessagesAreHandledInOrderAndTheReturnValueSettles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := &handled{}
 		f := &fake{}
-		c, _ := client(t, f, &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 			require.Equal(t, "body of "+m.ID, string(m.Body))
 			h.add(m.ID)
 			switch m.ID {
@@ -49,7 +50,7 @@ func TestMessagesAreHandledInOrderAndTheReturnValueSettles(t *testing.T) {
 				panic("boom")
 			}
 			return nil
-		}})
+		})
 		open(t, c)
 		for i := range 6 {
 			require.True(t, f.last().deliver(strconv.Itoa(i+1)))
@@ -70,12 +71,13 @@ func TestMessagesAreHandledInOrderAndTheReturnValueSettles(t *testing.T) {
 func TestASlowHandlerHoldsUpNothingElse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
-		c, _ := client(t, f, &device.Options{Inbox: 3, OnMessage: func(_ context.Context, m *transport.Message) error {
+		c, _ := client(t, f, &device.Options{Inbox: 3})
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 			if m.ID == "2" {
 				time.Sleep(time.Hour)
 			}
 			return nil
-		}})
+		})
 		open(t, c)
 		require.True(t, f.last().deliver("1"))
 		synctest.Wait()
@@ -99,13 +101,14 @@ func TestDeliveriesOfALostSessionAreVoid(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := &handled{}
 		f := &fake{}
-		c, _ := client(t, f, &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 			h.add(m.ID)
 			if m.ID == "slow" {
 				time.Sleep(time.Minute)
 			}
 			return nil
-		}})
+		})
 		open(t, c)
 		f.last().deliver("slow")
 		f.last().deliver("waiting")
@@ -137,7 +140,6 @@ func TestPain3_ConnectedMeansSubscribed(t *testing.T) {
 		}
 		states := &watch{}
 		c, _ := client(t, f, &device.Options{
-			OnMessage:   func(context.Context, *transport.Message) error { return nil },
 			DialTimeout: 10 * time.Second,
 			OnStatus: func(s device.Status) {
 				if s.State == device.Connected && subscribed == 0 {
@@ -147,6 +149,7 @@ func TestPain3_ConnectedMeansSubscribed(t *testing.T) {
 			},
 		})
 		start := time.Now()
+		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 		open(t, c)
 		require.Equal(t, 10*time.Second+250*ms, time.Since(start), "refused, 100 ms, no answer for 10 s, 150 ms, granted")
 		f.last().kill <- lost(transport.Network)
@@ -163,12 +166,13 @@ func TestCloseEndsTheHandlersContextAndWaitsForIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		ended := false
-		c, _ := client(t, f, &device.Options{OnMessage: func(ctx context.Context, _ *transport.Message) error {
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(ctx context.Context, _ *transport.Message) error {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			ended = true
 			return nil
-		}})
+		})
 		open(t, c)
 		f.last().deliver("1")
 		f.last().deliver("2")
@@ -182,10 +186,11 @@ func TestCloseEndsTheHandlersContextAndWaitsForIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		release := make(chan struct{})
-		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(context.Context, *transport.Message) error {
 			<-release
 			return nil
-		}})
+		})
 		open(t, c)
 		f.last().deliver("1")
 		synctest.Wait()

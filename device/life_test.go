@@ -390,7 +390,6 @@ func TestTraceTellsWhatStatusLeavesOut(t *testing.T) {
 		tell := func(s string) { mu.Lock(); told = append(told, s); mu.Unlock() }
 		f := &fake{dial: failing(lost(transport.Network))}
 		c, _ := client(t, f, &device.Options{
-			OnMessage: func(context.Context, *transport.Message) error { panic("boom") },
 			Trace: &device.Trace{
 				Connected:  func(_ transport.Info, took time.Duration) { tell("connected " + took.String()) },
 				SessionEnd: func(err error, up time.Duration) { tell("end " + up.String()) },
@@ -402,6 +401,7 @@ func TestTraceTellsWhatStatusLeavesOut(t *testing.T) {
 				HandlerPanic: func(v any) { tell("panic " + v.(string)) },
 			},
 		})
+		c.HandleMessages(func(context.Context, *transport.Message) error { panic("boom") })
 		open(t, c)
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		synctest.Wait() // the answer may be here before the loop has told that it sent

@@ -62,7 +62,7 @@ type loop struct {
 
 	granted, asked transport.Features // what the live session is subscribed to, and is asked for
 	askedBy        time.Time          // when that has to be answered
-	extraDue       time.Time          // when the extras want their turn; zero: when poked
+	featureDue     time.Time          // when the features are to be served; zero: when poked
 
 	ackTimeout time.Duration        // of the live session
 	progressor transport.Progressor // the live session, if it is one
@@ -90,7 +90,7 @@ type event struct {
 
 func (e *event) isEnd() bool { return e.session == nil && !e.subscribed && !e.renewed }
 
-// The ids of the requests that the loop makes itself. Those of the extras are above.
+// The ids of the requests that the loop makes itself. Those of the features are above.
 const (
 	subscribeID = 1
 	renewID     = 2
@@ -175,11 +175,10 @@ func (l *loop) settle() {
 		l.refused(false) // what the service asked for with its last breath counts
 	}
 	l.c.box.rewind()
-	if x := l.c.also(); x != nil {
+	if x := l.c.features(); x != nil {
 		x.over(l)
 	}
 	l.learn(time.Now())
-	l.c.in.void()
 }
 
 // begin opens the window for a session that is up, and tells so.
@@ -198,7 +197,7 @@ func (l *loop) begin() {
 	c.reconnect.Store(false) // one that came during the attempt has what it wanted
 	l.progressor, _ = l.live.(transport.Progressor)
 	l.pinged, l.ackCheck, l.silent = l.upSince, time.Time{}, time.Time{}
-	if x := c.also(); x != nil {
+	if x := c.features(); x != nil {
 		x.begin()
 	}
 	if l.pause.until.IsZero() {
@@ -254,7 +253,7 @@ func (l *loop) heard(e event) phase {
 		l.tokenRenewed(e.expires, e.err, time.Now())
 		return connected
 	}
-	if x := l.c.also(); x != nil {
+	if x := l.c.features(); x != nil {
 		if failure := l.subscribed(x, e.err); failure != nil {
 			return l.cut(failure)
 		}
@@ -267,9 +266,8 @@ func (l *loop) heard(e event) phase {
 func (l *loop) turn() (next phase, idle bool) {
 	now := time.Now()
 	l.learn(now)
-	l.passVerdicts()
-	if x := l.c.also(); x != nil {
-		l.serveExtras(x, now)
+	if x := l.c.features(); x != nil {
+		l.serveFeatures(x, now)
 		if l.ungranted(now) {
 			return l.cut(timedOut(transport.OpSubscribe, transport.Connection, errNoGrant, nil)), false
 		}
@@ -383,9 +381,8 @@ func (l *loop) lastProgress(from time.Time) time.Time {
 
 // leave is serve's way out when the client closes.
 func (l *loop) leave() phase {
-	l.passVerdicts()
-	if x := l.c.also(); x != nil {
-		l.serveExtras(x, time.Now())
+	if x := l.c.features(); x != nil {
+		l.serveFeatures(x, time.Now())
 	}
 	l.end()
 	l.down(nil)
@@ -440,7 +437,9 @@ func (l *loop) over() {
 
 func (l *loop) evidence() evidence {
 	e := l.c.box.evidence()
-	e.acknowledged += l.c.in.received()
+	if x := l.c.features(); x != nil {
+		e.acknowledged += x.received()
+	}
 	return e
 }
 
@@ -501,23 +500,6 @@ func (l *loop) pingDue() time.Time {
 		return time.Time{}
 	}
 	return l.pinged.Add(every)
-}
-
-// passVerdicts hands the handler's verdicts to the session.
-func (l *loop) passVerdicts() {
-	for {
-		ref, outcome, ok := l.c.in.verdict(l.request.Ref)
-		if !ok {
-			return
-		}
-		l.request = transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: outcome}
-		l.live.Do(&l.request)
-		if t := l.c.set.Trace; t != nil && t.Settled != nil {
-			l.calling = "Trace.Settled"
-			t.Settled(outcome)
-			l.calling = ""
-		}
-	}
 }
 
 // down notes the end of a session: an outage begins, and retries are counted anew if the session

@@ -17,7 +17,7 @@ func (l *loop) due(now time.Time) time.Time {
 	at = earlier(at, l.renewalDue(now))
 	at = earlier(at, l.renewBy)
 	at = earlier(at, l.calmAt())
-	at = earlier(at, l.extraDue)
+	at = earlier(at, l.featureDue)
 	at = earlier(at, l.pingDue())
 	return earlier(at, l.expire(now))
 }

@@ -85,9 +85,9 @@ func (c *Client) HandleMethod(name string, handle MethodHandler) error {
 			Err: errors.New("the method's name has a character that no hub passes on; use printable ASCII without space and " +
 				"$()<>@,;:\\\"/[]?={}")}
 	}
-	m := c.extra(
-		func(x extra) bool { _, ok := x.(*methods); return ok },
-		func() extra { return &methods{c: c, ctx: newLifetime()} },
+	m := c.feature(
+		func(x feature) bool { _, ok := x.(*methods); return ok },
+		func() feature { return &methods{c: c, ctx: newLifetime()} },
 	).(*methods)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +118,7 @@ type handler struct {
 	handle MethodHandler
 }
 
-// methods is the extra for direct methods: a monitor of the calls under way. Handlers have
+// methods is the feature for direct methods: a monitor of the calls under way. Handlers have
 // goroutines of their own, one per call; answers go out by the loop.
 type methods struct {
 	c   *Client
@@ -377,7 +377,6 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 			Body: a.body}
 		m.mu.Unlock()
 		l.live.Do(&l.request)
-		l.request.Ref = nil // known has it as well, and passVerdicts writes into it
 	}
 }
 
@@ -462,3 +461,4 @@ func (m *methods) refused(*loop, *transport.Error) {}
 func (m *methods) begin()                          {}
 func (m *methods) resume()                         {}
 func (m *methods) halt(*transport.Error)           {}
+func (m *methods) received() uint64                { return 0 }

@@ -312,8 +312,9 @@ func TestARenewalWaitsForAMethod(t *testing.T) {
 func TestAMethodCallThatComesTwiceAmongCommands(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
-		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
+		c, _ := client(t, f, nil)
 		runs := 0
+		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 		require.NoError(t, c.HandleMethod("once",
 			func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
 		open(t, c)
@@ -332,11 +333,12 @@ func TestAMethodCallThatComesTwiceAmongCommands(t *testing.T) {
 func TestCloseEndsAllHandlersAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newTwinHub()
-		c, _ := client(t, h.f, &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+		c, _ := client(t, h.f, nil)
+		c.HandleDesired(func(context.Context, device.Desired) { time.Sleep(4 * time.Second) })
+		c.HandleMessages(func(context.Context, *transport.Message) error {
 			time.Sleep(3 * time.Second)
 			return nil
-		}})
-		require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { time.Sleep(4 * time.Second) }))
+		})
 		var ended time.Duration
 		begin := time.Now()
 		require.NoError(t, c.HandleMethod("", func(ctx context.Context, _ *device.MethodCall) (int, []byte) {

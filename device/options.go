@@ -1,7 +1,6 @@
 package device
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -41,21 +40,9 @@ type Options struct {
 	// up to 16 further statuses wait; older ones give way, counted in Status.Missed. Default: none.
 	OnStatus func(Status)
 
-	// OnMessage takes cloud-to-device messages, one at a time, in the order in which they come; a
-	// client with it subscribes before each connection counts as Connected. Its return value settles
-	// the message: nil accepts; an error with ErrReject in its chain rejects; any other error, and a
-	// panic, releases it, so the hub delivers it again (over MQTT on the next connection). A hub also
-	// delivers again what it does not know to be settled; m.Redelivered tells. m is valid until
-	// OnMessage returns. ctx ends when the client is closed. A slow handler holds up nothing but
-	// further messages; Close waits for it, so it may call Close only in a goroutine of its own. What
-	// it returns after its connection ended settles nothing: the hub delivers this message and those
-	// behind it again, each up to the hub's limit (10 times by default). Over MQTT each renewal of a
-	// token is a new connection, so a handler that takes longer than a token lasts is never done. Copy
-	// m, do long work elsewhere, and return. Default: none, nothing is subscribed to.
-	OnMessage func(ctx context.Context, m *transport.Message) error
-	// Inbox is how many delivered messages may wait for OnMessage; what comes beyond is left to the
-	// hub, which delivers it again, later than it came first. Default 64, which is more than a hub
-	// keeps for a device; at most 4,096.
+	// Inbox is how many cloud-to-device messages may wait for their handler (Client.HandleMessages).
+	// Further ones are left to the hub, which delivers them again, later. Default 64, which is more
+	// than a hub keeps for a device; at most 4,096.
 	Inbox int
 	// MethodLimit is how many handlers of direct methods (Client.HandleMethod) run at a time. Default
 	// 4; at most 1,024.
@@ -87,8 +74,8 @@ type Options struct {
 	AckTimeout time.Duration
 	// OperationTimeout bounds a Send in all. Default 4 minutes; negative: only its context does.
 	OperationTimeout time.Duration
-	// CloseTimeout bounds each of the steps of Close: the end of a running OnMessage, of the handlers
-	// of desired properties and methods, of the transport, and of a running OnStatus. Default 5 s.
+	// CloseTimeout bounds each of the steps of Close: the end of the handlers that run, of the
+	// transport, and of a running OnStatus. Default 5 s.
 	CloseTimeout time.Duration
 	// StableTime is how long a connection must have stayed up for the count of retries to begin at 1
 	// again. After one that was lost earlier the count goes on, so a flapping link backs off, unless

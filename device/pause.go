@@ -87,7 +87,7 @@ func (l *loop) withdraw() {
 		d.Cost = 0
 		l.c.box.decided(l.pause.tag, l.pause.seq, d, nil)
 	}
-	if x := l.c.also(); x != nil {
+	if x := l.c.features(); x != nil {
 		x.over(l)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 const (
 	// drainTime is how long a session that is renewed may take to get the answers to what is in
-	// flight, so that nothing is sent twice and no command comes twice.
+	// flight, so that nothing is sent or delivered twice.
 	drainTime = 5 * time.Second
 	// handlerTime is how long a session that Reconnect hangs up waits for a handler at work, which may
 	// be the one that called Reconnect.
@@ -48,8 +48,8 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 	if l.drainBy.IsZero() {
 		return 0, false
 	}
-	busy := l.c.in.working() || l.leaving == TokenRenewal && !l.c.box.idle()
-	if x := l.c.also(); x != nil {
+	busy := l.leaving == TokenRenewal && !l.c.box.idle()
+	if x := l.c.features(); x != nil {
 		busy = busy || x.busy()
 	}
 	return l.leaving, !busy || !now.Before(l.drainBy)

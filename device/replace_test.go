@@ -55,10 +55,11 @@ func TestAHandlerMayCallReconnect(t *testing.T) {
 		f := &fake{}
 		var c *device.Client
 		calls := 0
-		c, _ = client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+		c, _ = client(t, f, nil)
+		c.HandleMessages(func(context.Context, *transport.Message) error {
 			calls++
 			return c.Reconnect()
-		}})
+		})
 		open(t, c)
 		for i := range 10 {
 			f.last().deliver(fmt.Sprint(i)) // the hub redelivers what was not settled
@@ -75,10 +76,11 @@ func TestAHandlerMayCallReconnect(t *testing.T) {
 func TestCloseSettlesWhatTheHandlerHasInItsHands(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
-		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(context.Context, *transport.Message) error {
 			time.Sleep(100 * time.Millisecond)
 			return nil
-		}})
+		})
 		open(t, c)
 		f.last().deliver("1")
 		synctest.Wait()
@@ -93,10 +95,11 @@ func TestARenewalWaitsForTheHandlerAtWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		f.expires = func() time.Time { return time.Now().Add(100 * time.Second) }
-		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(context.Context, *transport.Message) error {
 			time.Sleep(time.Second)
 			return nil
-		}})
+		})
 		open(t, c)
 		time.Sleep(84500 * time.Millisecond)
 		f.last().deliver("1")
@@ -175,13 +178,14 @@ func TestAHandlerThatEndsItsGoroutineStopsNothing(t *testing.T) {
 		var traced []any
 		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) {
 			traced = append(traced, v)
-		}}, OnMessage: func(_ context.Context, m *transport.Message) error {
+		}}})
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 			h.add(m.ID)
 			if m.ID == "1" {
 				runtime.Goexit()
 			}
 			return nil
-		}})
+		})
 		open(t, c)
 		f.last().deliver("1")
 		synctest.Wait()
@@ -284,11 +288,12 @@ func TestARedeliveryOfWhatTheHandlerHasIsNotHandledTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		h := &handled{}
-		c, _ := client(t, f, &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 			h.add(m.ID)
 			time.Sleep(150 * time.Second)
 			return nil
-		}})
+		})
 		open(t, c)
 		f.last().deliver("1")
 		for range 2 {

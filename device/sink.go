@@ -26,15 +26,12 @@ func (c *Client) replied(id uint32, r transport.Reply) {
 		c.events <- event{renewed: true, expires: r.Expires, err: r.Err}
 		return
 	}
-	if x := c.also(); x != nil {
+	if x := c.features(); x != nil {
 		x.reply(id, r)
 	}
 }
 
 func (c *Client) deliver(d *transport.Delivery) bool {
-	if d.Kind == transport.Messages {
-		return c.in.deliver(d)
-	}
-	x := c.also()
+	x := c.features()
 	return x != nil && x.deliver(d)
 }

@@ -26,12 +26,12 @@ type Stats struct {
 	// InFlight is how many of them are handed over and not answered.
 	InFlight int
 
-	// Received counts the cloud-to-device messages taken for OnMessage; MessagesAccepted,
+	// Received counts the cloud-to-device messages taken for their handler; MessagesAccepted,
 	// MessagesReleased and MessagesRejected its verdicts; HandlerPanics how often a handler of any
 	// kind failed as Trace.HandlerPanic tells.
 	Received, MessagesAccepted, MessagesReleased, MessagesRejected, HandlerPanics uint64
 
-	// DesiredChanges counts what OnDesired's handler was, or is about to be, told; DesiredSkipped the
+	// DesiredChanges counts the changes passed to their handler, or queued for it; DesiredSkipped the
 	// notifications that were not newer than that.
 	DesiredChanges, DesiredSkipped uint64
 	// MethodCalls counts the calls of direct methods that were taken; MethodsRefused those answered

@@ -34,7 +34,7 @@ type Trace struct {
 	Settled func(o transport.Outcome)
 	// HandlerPanic: a handler, or OnStatus, failed. It panicked with v, or v is an error that says
 	// what it did instead: it ended its goroutine, or answered a method with what is not JSON or is
-	// too large. OnMessage's message was released, a method was answered with the status 500. Called
+	// too large. a message was released, a method was answered with the status 500. Called
 	// on the handler's goroutine.
 	HandlerPanic func(v any)
 	// AnswerLost: the answer to a direct method could not be sent: the session that brought the call

@@ -93,7 +93,7 @@ func versionOf(properties []byte) int64 {
 
 // callTwin does r and waits for the answer.
 func (c *Client) callTwin(ctx context.Context, r transport.Request) (transport.Reply, error) {
-	t := c.twinExtra()
+	t := c.twinFeature()
 	if why := t.closed(r.Op); why != nil {
 		return transport.Reply{}, why
 	}

@@ -487,7 +487,7 @@ func TestAGateHoldsATwinCall(t *testing.T) {
 		begin := time.Now()
 		go func() {
 			time.Sleep(time.Second)
-			_ = c.OnDesired(func(context.Context, device.Desired) {}) // pokes the loop
+			c.HandleDesired(func(context.Context, device.Desired) {}) // pokes the loop
 		}()
 		_, err := c.GetTwin(t.Context())
 		require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 // twinPlaces is how many calls of users about the twin are under way at a time.
 const twinPlaces = 16
 
-// twin is the extra for the twin: calls that wait for an answer, and changes of the desired
+// twin is the feature for the twin: calls that wait for an answer, and changes of the desired
 // properties. It is a monitor like the outbox; the loop alone hands calls over and asks policies
 // about them.
 //
@@ -25,7 +25,7 @@ const twinPlaces = 16
 type twin struct {
 	c       *Client
 	places  chan struct{} // one for each call of a user
-	changes *desired      // nil until OnDesired
+	changes *desired      // nil until HandleDesired
 
 	mu    sync.Mutex
 	calls []*twinCall // in the order in which they came
@@ -69,11 +69,11 @@ const (
 	callGone
 )
 
-// twinExtra returns the client's twin; it has one from then on.
-func (c *Client) twinExtra() *twin {
-	return c.extra(
-		func(x extra) bool { _, ok := x.(*twin); return ok },
-		func() extra { return &twin{c: c, places: make(chan struct{}, twinPlaces), id: firstID} },
+// twinFeature returns the client's twin; it has one from then on.
+func (c *Client) twinFeature() *twin {
+	return c.feature(
+		func(x feature) bool { _, ok := x.(*twin); return ok },
+		func() feature { return &twin{c: c, places: make(chan struct{}, twinPlaces), id: firstID} },
 	).(*twin)
 }
 
@@ -152,7 +152,7 @@ func (t *twin) withdraw(k *twinCall) withdrawal {
 func (t *twin) wants() (always, now transport.Features) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.changes != nil {
+	if t.changes != nil && t.changes.handle != nil {
 		always = transport.Twin | transport.Desired
 	}
 	if t.known || slices.ContainsFunc(t.calls, func(k *twinCall) bool { return k.state == callQueued }) {
@@ -438,6 +438,8 @@ func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.
 	}
 	l.tellOutcome(eye, a)
 }
+
+func (t *twin) received() uint64 { return 0 }
 
 func (t *twin) busy() bool {
 	t.mu.Lock()

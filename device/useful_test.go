@@ -35,7 +35,8 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f := &fake{}
-				c, w := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
+				c, w := client(t, f, nil)
+				c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 				open(t, c)
 				for range 3 {
 					if tc.send {

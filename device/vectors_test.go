@@ -293,7 +293,8 @@ func TestL11_EveryConnectionSubscribes(t *testing.T) {
 		var on []int
 		f := &fake{}
 		f.subscribe = func(conn int) error { on = append(on, conn); return nil }
-		c, _ := client(t, f, &device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 		open(t, c)
 		for range 4 {
 			f.last().kill <- lost(transport.Network)

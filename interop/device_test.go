@@ -186,22 +186,23 @@ func TestCommandsComeThroughCuts(t *testing.T) {
 			newest := -1
 			last := make(chan struct{})
 			var once sync.Once
-			open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel},
-				device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
-					mu.Lock()
-					defer mu.Unlock()
-					got = append(got, string(m.Body)+" "+m.ID+" "+m.CorrelationID+" "+m.Properties[0].Name+"="+m.Properties[0].Value)
-					if n, err := strconv.Atoi(string(m.Body)); err == nil {
-						newest = max(newest, n)
-					}
-					if len(got)%70 == 69 {
-						r.cut()
-					}
-					if string(m.Body) == fmt.Sprintf("%03d", commands-1) {
-						once.Do(func() { close(last) })
-					}
-					return nil
-				}})
+			c := create(t, mqtt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel}, device.Options{})
+			c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, string(m.Body)+" "+m.ID+" "+m.CorrelationID+" "+m.Properties[0].Name+"="+m.Properties[0].Value)
+				if n, err := strconv.Atoi(string(m.Body)); err == nil {
+					newest = max(newest, n)
+				}
+				if len(got)%70 == 69 {
+					r.cut()
+				}
+				if string(m.Body) == fmt.Sprintf("%03d", commands-1) {
+					once.Do(func() { close(last) })
+				}
+				return nil
+			})
+			require.NoError(t, c.Open(soon(t)))
 			cloud := watch(t, b, "cloud", "")
 			for i := range commands {
 				// Mosquitto before 2.0.15 forgets its window when messages queue up behind it, so none do.
@@ -241,17 +242,18 @@ func TestAReleasedCommandComesAgain(t *testing.T) {
 	settled := make(chan transport.Outcome, 10)
 	n := 0
 	trace := &device.Trace{Settled: func(o transport.Outcome) { settled <- o }}
-	c := open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust()}, device.Options{Trace: trace,
-		OnMessage: func(_ context.Context, m *transport.Message) error {
-			calls <- string(m.Body)
-			switch n++; {
-			case string(m.Body) == "reject":
-				return device.ErrReject
-			case n == 1:
-				return errors.New("not now")
-			}
-			return nil
-		}})
+	c := create(t, mqtt.Options{Addr: r.addr(), TLS: b.trust()}, device.Options{Trace: trace})
+	c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+		calls <- string(m.Body)
+		switch n++; {
+		case string(m.Body) == "reject":
+			return device.ErrReject
+		case n == 1:
+			return errors.New("not now")
+		}
+		return nil
+	})
+	require.NoError(t, c.Open(soon(t)))
 	cloud := watch(t, b, "cloud", "")
 	receive := func() string {
 		select {
@@ -281,11 +283,12 @@ func TestAReleasedCommandComesAgain(t *testing.T) {
 func TestMosquittoRestarts(t *testing.T) {
 	b := startBroker(t, settings{})
 	bodies := make(chan string, 10)
-	c := open(t, mqtt.Options{Addr: b.secure, TLS: b.trust()}, device.Options{OnMessage: func(_ context.Context,
-		m *transport.Message) error {
+	c := create(t, mqtt.Options{Addr: b.secure, TLS: b.trust()}, device.Options{})
+	c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 		bodies <- string(m.Body)
 		return nil
-	}})
+	})
+	require.NoError(t, c.Open(soon(t)))
 	for round := range 3 {
 		connections := c.Stats().Connections
 		b.stop()

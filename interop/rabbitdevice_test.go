@@ -186,11 +186,13 @@ func (b *rabbit) commands(t *testing.T) {
 	r := newRelay(t, b.secure)
 	o := b.options(queueTelemetry, queueCommands)
 	o.Addr = r.addr()
-	c := openAMQP(t, o, device.Options{OnMessage: func(ctx context.Context, m *transport.Message) error {
+	c := createAMQP(t, o, device.Options{})
+	c.HandleMessages(func(ctx context.Context, m *transport.Message) error {
 		got <- transport.Message{ID: m.ID, CorrelationID: m.CorrelationID, ContentType: m.ContentType,
 			Properties: append([]transport.Property(nil), m.Properties...)}
 		return j.handle(ctx, m)
-	}})
+	})
+	require.NoError(t, c.Open(soon(t)))
 	command("accept 1")
 	require.Equal(t, "accept 1 1", j.next(t))
 	require.Equal(t, transport.Message{

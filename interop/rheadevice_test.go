@@ -291,7 +291,9 @@ func TestRheaAsServerWithholdsCredit(t *testing.T) {
 func TestRheaAsServerSendsCommands(t *testing.T) {
 	eachRheaWay(t, func(t *testing.T, s *rheaServer) {
 		j := newJudge()
-		c := openAMQP(t, s.options(), device.Options{OnMessage: j.handle})
+		c := createAMQP(t, s.options(), device.Options{})
+		c.HandleMessages(j.handle)
+		require.NoError(t, c.Open(soon(t)))
 		command := func(body string) {
 			s.tell(map[string]any{"do": "command", "message": map[string]any{"payload": body, "message_id": "id of " + body}})
 		}

@@ -57,7 +57,7 @@ func (p Property) Decode(v any) error {
 // with components gives their names: then what stands there is a component in any case.
 //
 // When d.Full is set, what is not among them is not desired; a back end that replaces all
-// properties is understood then only (see device.Client.OnDesired). A twin that was read
+// properties is understood then only (see device.Client.HandleDesired). A twin that was read
 // (Client.GetTwin) is device.Desired{Version: t.DesiredVersion, Full: true, JSON: t.Desired}.
 //
 // The error is of Kind Protocol, when d is not a JSON object or a component that was named is

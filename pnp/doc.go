@@ -3,7 +3,7 @@
 // reported properties with the answers to them, names commands, and marks the telemetry of
 // components.
 //
-//	err = client.OnDesired(func(ctx context.Context, d device.Desired) {
+//	client.HandleDesired(func(ctx context.Context, d device.Desired) {
 //		wishes, err := pnp.Properties(d)
 //		var patch pnp.Patch
 //		for _, wish := range wishes {

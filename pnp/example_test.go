@@ -21,7 +21,7 @@ func Example() {
 	ctx := context.Background()
 
 	target := 20.0
-	err := client.OnDesired(func(ctx context.Context, d device.Desired) {
+	client.HandleDesired(func(ctx context.Context, d device.Desired) {
 		wishes, err := pnp.Properties(d, "thermostat1")
 		if err != nil {
 			log.Print(err) // a back end that does not keep to the model
@@ -55,9 +55,6 @@ func Example() {
 			log.Print(err)
 		}
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 	if err := client.Open(ctx); err != nil {
 		log.Fatal(err)
 	}

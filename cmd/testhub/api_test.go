@@ -250,10 +250,11 @@ func TestTheControlAPIIsNotForBrowsers(t *testing.T) {
 func TestCommandsToAModule(t *testing.T) {
 	p := start(t, "-device", "dev-1", "-device", "dev-1/cam")
 	got := make(chan *transport.Message, 1)
-	c := p.client("dev-1/cam", "mqtt", &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+	c := p.client("dev-1/cam", "mqtt", nil)
+	c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 		got <- m
 		return nil
-	}})
+	})
 	require.NoError(t, c.Open(soon(t)))
 	p.good("POST", "/devices/dev-1%2Fcam/c2d",
 		`{"bodyBase64":"/wA=","properties":{"b":"2","a":"1"},"expiry":"2099-01-02T03:04:05Z"}`)

@@ -214,10 +214,11 @@ func TestADeviceOverEachTransport(t *testing.T) {
 			p := start(t)
 			ctx := soon(t)
 			got := make(chan string, 10)
-			c := p.client("dev-1", over, &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+			c := p.client("dev-1", over, nil)
+			c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 				got <- string(m.Body)
 				return nil
-			}})
+			})
 			require.NoError(t, c.Open(ctx))
 			require.NoError(t, c.Send(ctx, &transport.Message{ID: "1", Component: "thermostat1", Body: []byte("one"),
 				Properties: []transport.Property{{Name: "unit", Value: "c d"}}}))
@@ -278,9 +279,9 @@ func TestTwinsAndMethods(t *testing.T) {
 	ctx := soon(t)
 	c := p.client("dev-1", "mqtt", nil)
 	desired := make(chan string, 10)
-	require.NoError(t, c.OnDesired(func(_ context.Context, d device.Desired) {
+	c.HandleDesired(func(_ context.Context, d device.Desired) {
 		desired <- string(d.JSON)
-	}))
+	})
 	require.NoError(t, c.HandleMethod("add", func(_ context.Context, m *device.MethodCall) (int, []byte) {
 		return 200, append(append([]byte(`{"was":`), m.Body...), '}')
 	}))
@@ -316,7 +317,8 @@ func TestALineForEachEvent(t *testing.T) {
 	p := start(t)
 	ctx := soon(t)
 	c := p.client("dev-1", "mqtt",
-		&device.Options{OnMessage: func(context.Context, *transport.Message) error { return nil }})
+		nil)
+	c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 	require.NoError(t, c.HandleMethod("reboot",
 		func(context.Context, *device.MethodCall) (int, []byte) { return 202, nil }))
 	require.NoError(t, c.Open(ctx))

@@ -192,7 +192,7 @@ func read(in []byte) {
 var built = map[string]string{
 	"probe/telemetry": clientProbe("", "&lean.Options{ReadBuffer: 512, WriteBuffer: 1024}"),
 	"probe/twin": clientProbe(`
-	_ = client.OnDesired(func(ctx context.Context, d device.Desired) {
+	client.HandleDesired(func(ctx context.Context, d device.Desired) {
 		_, err := client.PatchReported(ctx, d.JSON)
 		println(err == nil)
 	})

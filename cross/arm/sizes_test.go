@@ -141,7 +141,7 @@ func main() {
 	check(err)
 	go q.Run(ctx, client)
 	check(q.Put(ctx, &transport.Message{Body: []byte("kept")}))
-	check(client.OnDesired(func(ctx context.Context, d device.Desired) {
+	client.HandleDesired(func(ctx context.Context, d device.Desired) {
 		wishes, err := pnp.Properties(d)
 		check(err)
 		var patch pnp.Patch
@@ -152,7 +152,7 @@ func main() {
 		check(err)
 		_, err = client.PatchReported(ctx, body)
 		check(err)
-	}))
+	})
 	check(client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
 	check(client.Open(ctx))
 	check(client.Send(ctx, &transport.Message{Body: []byte("hello")}))

@@ -41,15 +41,15 @@ func run(ctx context.Context, name string, to ways.Target) error {
 	defer stage.Close()
 	client, err := device.New(stage.Creds, stage.Transport, &device.Options{
 		OnStatus: func(s device.Status) { fmt.Println("device  ", s.State, s.Reason) },
-		OnMessage: func(_ context.Context, m *transport.Message) error {
-			fmt.Printf("device   gets the command %q: %s\n", m.ID, m.Body)
-			return nil // which completes it
-		},
 	})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	client.HandleMessages(func(_ context.Context, m *transport.Message) error {
+		fmt.Printf("device   gets the command %q: %s\n", m.ID, m.Body)
+		return nil // which completes it
+	})
 	err = client.HandleMethod("reboot", func(_ context.Context, m *device.MethodCall) (int, []byte) {
 		fmt.Printf("device   is told to reboot: %s\n", m.Body)
 		return 200, m.Body

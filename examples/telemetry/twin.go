@@ -78,20 +78,18 @@ func (p *pace) obey(ctx context.Context, client *device.Client, out *printer) (b
 	case err != nil:
 		return false, err
 	}
-	return true, errors.Join(
-		client.OnDesired(func(ctx context.Context, d device.Desired) {
-			if err := p.change(ctx, client, d, out); err != nil {
-				out.line("device     cannot answer to version %d of its desired properties: %v", d.Version, err)
-			}
-		}),
-		// The answer belongs to the connection that brought the call, so the reboot, here a new
-		// connection, comes a moment after it.
-		client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) {
-			out.line("device     is told to reboot")
-			time.AfterFunc(rebootAfter, func() { client.Reconnect() }) // too late after Close: it does nothing then
-			return 202, nil
-		}),
-	)
+	client.HandleDesired(func(ctx context.Context, d device.Desired) {
+		if err := p.change(ctx, client, d, out); err != nil {
+			out.line("device     cannot answer to version %d of its desired properties: %v", d.Version, err)
+		}
+	})
+	// The answer belongs to the connection that brought the call, so the reboot, here a new
+	// connection, comes a moment after it.
+	return true, client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) {
+		out.line("device     is told to reboot")
+		time.AfterFunc(rebootAfter, func() { client.Reconnect() }) // too late after Close: it does nothing then
+		return 202, nil
+	})
 }
 
 // rebootAfter is when the device reboots that was told to.

@@ -53,9 +53,7 @@ func run(ctx context.Context, name string, to ways.Target) error {
 	defer client.Close()
 
 	var seen told
-	if err := client.OnDesired(func(ctx context.Context, d device.Desired) { seen.take(ctx, client, d) }); err != nil {
-		return err
-	}
+	client.HandleDesired(func(ctx context.Context, d device.Desired) { seen.take(ctx, client, d) })
 	if err := client.Open(ctx); err != nil {
 		return err
 	}

@@ -120,9 +120,9 @@ type calling struct {
 }
 
 // listens has the client watch its desired properties.
-func (p *party) listens() error {
+func (p *party) listens() {
 	p.calling.on, p.calling.desired = true, 1
-	return p.client.OnDesired(func(_ context.Context, d device.Desired) {
+	p.client.HandleDesired(func(_ context.Context, d device.Desired) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.calling.told = append(p.calling.told, d)
@@ -390,7 +390,8 @@ func throttledOp(e *env, r row) error {
 
 // desiredOp changes the desired properties of a device that watches them.
 func desiredOp(e *env, r row) error {
-	if err := errors.Join(e.dev.listens(), e.dev.reconnected(), e.dev.told()); err != nil {
+	e.dev.listens()
+	if err := errors.Join(e.dev.reconnected(), e.dev.told()); err != nil {
 		return err
 	}
 	e.inject(r)
@@ -411,7 +412,8 @@ func desiredOp(e *env, r row) error {
 // desiredAwayOp changes the desired properties while the device is away; the fault comes with its
 // return.
 func desiredAwayOp(e *env, r row) error {
-	if err := errors.Join(e.dev.listens(), e.dev.reconnected(), e.dev.told()); err != nil {
+	e.dev.listens()
+	if err := errors.Join(e.dev.reconnected(), e.dev.told()); err != nil {
 		return err
 	}
 	if r.class == atTwin { // not the wish to be told, which is one over AMQP

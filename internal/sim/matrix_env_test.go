@@ -77,9 +77,9 @@ func (e *env) join(id string) *party {
 			p.statuses = append(p.statuses, s)
 			p.mu.Unlock()
 		},
-		OnMessage: p.handle,
 	})
 	require.NoError(e.t, err)
+	p.client.HandleMessages(p.handle)
 	e.all = append(e.all, p)
 	return p
 }

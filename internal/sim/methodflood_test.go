@@ -59,10 +59,9 @@ func floodWithoutReading(t *testing.T, with engine, how flood) {
 		Token: func(context.Context) (transport.Token, error) {
 			return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x"), Fixed: true}, nil
 		}}
-	c, err := device.New(creds, with.make(creds, &way{Plaintext: true, Dial: network.DialContext}), &device.Options{
-		OnMessage: func(context.Context, *transport.Message) error { return nil },
-	})
+	c, err := device.New(creds, with.make(creds, &way{Plaintext: true, Dial: network.DialContext}), nil)
 	require.NoError(t, err)
+	c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 	defer func() { require.NoError(t, c.Close()) }()
 	require.NoError(t, c.HandleMethod("echo",
 		func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))

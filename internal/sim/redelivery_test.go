@@ -35,7 +35,9 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 					}
 					var mu sync.Mutex
 					var got []told
-					c, err := device.New(creds, e.make(creds, e.inMemory(h, true)), &device.Options{OnMessage: func(_ context.Context,
+					c, err := device.New(creds, e.make(creds, e.inMemory(h, true)), nil)
+					require.NoError(t, err)
+					c.HandleMessages(func(_ context.Context,
 						m *transport.Message) error {
 						mu.Lock()
 						defer mu.Unlock()
@@ -48,8 +50,7 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 							return nil
 						}
 						return errors.New("not now")
-					}})
-					require.NoError(t, err)
+					})
 					defer c.Close()
 					require.NoError(t, c.Open(t.Context()))
 					require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "1", Body: []byte("x")}))

@@ -159,7 +159,6 @@ func play(t *testing.T, p *plan) *world {
 		RetryPolicy: w.policy(p.policy), Window: p.window, MaxMessages: p.maxOutbox, AckTimeout: p.ackTimeout,
 		StableTime: p.stable,
 		Rand:       rand.NewPCG(p.seed, 2).Uint64,
-		OnMessage:  w.handle,
 		Trace: &device.Trace{Renewed: func(_ time.Time, err error) {
 			if err == nil {
 				w.renewals.Add(1)
@@ -176,6 +175,7 @@ func play(t *testing.T, p *plan) *world {
 		},
 	})
 	require.NoError(t, err)
+	w.client.HandleMessages(w.handle)
 	if p.engine.twins {
 		require.NoError(t, w.watchTwin())
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -101,14 +100,13 @@ func drawTwinLinks(p *plan, r *rand.Rand) {
 func (w *world) watchTwin() error {
 	w.twin.calls = map[string]*methodCall{}
 	w.twin.wanted(1, "{}", true)
-	return errors.Join(
-		w.client.OnDesired(func(_ context.Context, d device.Desired) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			d.JSON = bytes.Clone(d.JSON)
-			w.twin.seen = append(w.twin.seen, d)
-		}),
-		w.client.HandleMethod("do", w.run))
+	w.client.HandleDesired(func(_ context.Context, d device.Desired) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		d.JSON = bytes.Clone(d.JSON)
+		w.twin.seen = append(w.twin.seen, d)
+	})
+	return w.client.HandleMethod("do", w.run)
 }
 
 // panics says whether the method panics in the nth call.

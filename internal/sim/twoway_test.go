@@ -33,18 +33,17 @@ func twoWay(t *testing.T, with engine) {
 	var handled, answered atomic.Int64
 	var c *device.Client
 	c, err = device.New(creds, with.make(creds, &way{Plaintext: true, Addr: addr.String(), Poll: 10 * time.Millisecond}),
-		&device.Options{
-			OnMessage: func(ctx context.Context, m *transport.Message) error {
-				if handled.Add(1)%100 == 0 { // a handler that waits for an acknowledgement
-					if err := c.Send(ctx, &transport.Message{ID: "answer to " + m.ID}); err != nil {
-						return err
-					}
-					answered.Add(1)
-				}
-				return nil
-			},
-		})
+		nil)
 	require.NoError(t, err)
+	c.HandleMessages(func(ctx context.Context, m *transport.Message) error {
+		if handled.Add(1)%100 == 0 { // a handler that waits for an acknowledgement
+			if err := c.Send(ctx, &transport.Message{ID: "answer to " + m.ID}); err != nil {
+				return err
+			}
+			answered.Add(1)
+		}
+		return nil
+	})
 	require.NoError(t, c.Open(ctx))
 
 	body := make([]byte, 4096)

@@ -274,7 +274,8 @@ func TestStatsAreAsDocumented(t *testing.T) {
 			return e
 		}}
 		flapping := newClient(t, creds,
-			tr, &device.Options{OnMessage: func(context.Context, *transport.Message) error { return device.ErrReject }})
+			tr, nil)
+		flapping.HandleMessages(func(context.Context, *transport.Message) error { return device.ErrReject })
 		require.NoError(t, flapping.Open(t.Context()))
 		require.True(t, tr.Deliver("command"))
 		synctest.Wait()

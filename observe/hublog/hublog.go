@@ -6,7 +6,7 @@
 //
 // # Levels
 //
-//	Error   the client gave up (not retryable, retries ended), or will only begin anew after TryAgainAfter; OnMessage panicked
+//	Error   the client gave up (not retryable, retries ended), or will only begin anew after TryAgainAfter; a handler panicked
 //	Warn    the connection was lost, an attempt failed, sending pauses, Open was cancelled; statuses are missing
 //	Info    connected; the connection is replaced as planned, for a new token or after a clock jump; the clock jumped; closed
 //	Debug   each attempt, each session's begin and end, each decision of a policy, messages and verdicts handed over
@@ -137,7 +137,7 @@ func Trace(l *slog.Logger, next *device.Trace) *device.Trace {
 	}
 	t.HandlerPanic = func(v any) {
 		if on(l, slog.LevelError) {
-			log(l, slog.LevelError, "OnMessage panicked", slog.String("panic", panicText(v)))
+			log(l, slog.LevelError, "a handler panicked", slog.String("panic", panicText(v)))
 		}
 		if user.HandlerPanic != nil {
 			user.HandlerPanic(v)

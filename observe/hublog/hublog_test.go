@@ -202,7 +202,8 @@ func TestFlappingNamesASuspect(t *testing.T) {
 func TestDebugTellsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelDebug)
-		o := &device.Options{OnMessage: func(_ context.Context, m *transport.Message) error {
+		o := &device.Options{}
+		handle := func(_ context.Context, m *transport.Message) error {
 			switch string(m.Body) {
 			case "reject":
 				return device.ErrReject
@@ -210,7 +211,7 @@ func TestDebugTellsAll(t *testing.T) {
 				panic(errors.New("token=geheim"))
 			}
 			return nil
-		}}
+		}
 		hublog.Attach(o, l)
 		tr := &scripted.Transport{OnDial: func(n int) error {
 			if n == 1 {
@@ -219,6 +220,7 @@ func TestDebugTellsAll(t *testing.T) {
 			return nil
 		}}
 		c := newClient(t, creds, tr, o)
+		c.HandleMessages(handle)
 		require.NoError(t, c.Open(t.Context()))
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
 		for _, body := range []string{"accept", "reject", "panic"} {
@@ -238,7 +240,7 @@ func TestDebugTellsAll(t *testing.T) {
 			`level=DEBUG msg="verdict handed over" outcome=accept`,
 			`level=DEBUG msg="verdict handed over" outcome=reject`,
 			`level=DEBUG msg="verdict handed over" outcome=release`,
-			`level=ERROR msg="OnMessage panicked" panic="token=(hidden)"`,
+			`level=ERROR msg="a handler panicked" panic="token=(hidden)"`,
 			`level=DEBUG msg="session ended" up=10s error="scripted connection: network failure: as the script says" kind="network failure" scope=connection op=connection proto=scripted`,
 		} {
 			require.Contains(t, all, want+"\n")
@@ -309,7 +311,7 @@ func TestTheUsersHooksRunToo(t *testing.T) {
 		require.Len(t, j.lines(), 16)
 		all := strings.Join(j.lines(), "\n")
 		require.Contains(t, all, `msg="session up" took=1s window=7 expires=2000-01-01T`)
-		require.Contains(t, all, `msg="OnMessage panicked" panic="a struct { key string }"`)
+		require.Contains(t, all, `msg="a handler panicked" panic="a struct { key string }"`)
 		require.Contains(t, all, `scope=operation retry_after=1s`)
 		require.Contains(t, all, `outcome="undefined outcome"`)
 	})

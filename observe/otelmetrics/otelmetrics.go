@@ -17,7 +17,7 @@
 //	hubline.client.messages.dropped         counter          {message}     the full outbox's rule chose them
 //	hubline.client.messages.cancelled       counter          {message}     ended with Close or with their Send
 //	hubline.client.messages.resent          counter          {message}     handed to a connection again
-//	hubline.client.messages.received        counter          {message}     came from the hub, for OnMessage
+//	hubline.client.messages.received        counter          {message}     came from the hub, for their handler
 //	hubline.client.messages.settled         counter          {message}     of those, by hubline.client.verdict: accepted, released, rejected
 //	hubline.client.handler.panics           counter          {panic}       a handler panicked
 //	hubline.client.desired.changes          counter          {change}      changes of desired properties told

@@ -179,7 +179,7 @@ func TestTwinsOnASharedConnection(t *testing.T) {
 		defer each(all, func(_ int, c *device.Client) { _ = c.Close() })
 		var changes, calls [2]atomic.Int32
 		for i, c := range all {
-			require.NoError(t, c.OnDesired(func(context.Context, device.Desired) { changes[i].Add(1) }))
+			c.HandleDesired(func(context.Context, device.Desired) { changes[i].Add(1) })
 			require.NoError(t, c.HandleMethod("",
 				func(context.Context, *device.MethodCall) (int, []byte) { calls[i].Add(1); return 200, nil }))
 			_, err := c.PatchReported(t.Context(), []byte(`{"me":`+strconv.Itoa(i)+`}`))

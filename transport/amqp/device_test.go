@@ -47,14 +47,14 @@ func TestAClientUnderFaults(t *testing.T) {
 				handled := map[string]bool{}
 				c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), &device.Options{
 					AckTimeout: 5 * time.Second, StableTime: time.Millisecond, Rand: own.Uint64,
-					OnMessage: func(_ context.Context, m *transport.Message) error {
-						mu.Lock()
-						defer mu.Unlock()
-						handled[m.ID] = true
-						return nil
-					},
 				})
 				require.NoError(t, err)
+				c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					handled[m.ID] = true
+					return nil
+				})
 				require.NoError(t, c.Open(t.Context()))
 				faults := []testbroker.Fault{
 					{Kind: testbroker.DropBeforePublish}, {Kind: testbroker.DropAfterPublish}, {Kind: testbroker.SwallowPuback},
@@ -91,19 +91,18 @@ func TestAClientUnderFaults(t *testing.T) {
 func TestCommandsAreSettled(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		tries := map[string]int{}
-		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), &device.Options{
-			OnMessage: func(_ context.Context, m *transport.Message) error {
-				tries[m.ID]++
-				switch {
-				case m.ID == "bad":
-					return device.ErrReject
-				case m.ID == "later" && tries[m.ID] < 3:
-					return context.DeadlineExceeded
-				}
-				return nil
-			},
-		})
+		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
 		require.NoError(t, err)
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+			tries[m.ID]++
+			switch {
+			case m.ID == "bad":
+				return device.ErrReject
+			case m.ID == "later" && tries[m.ID] < 3:
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
 		require.NoError(t, c.Open(t.Context()))
 		for _, id := range []string{"good", "bad", "later"} {
 			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: id}))
@@ -213,12 +212,13 @@ func TestFaultsOnRequest(t *testing.T) {
 					tokens++
 					return sign(ctx, text)
 				}
-				c, err := device.New(&creds, amqp.New(h.options()), &device.Options{OnMessage: func(_ context.Context,
+				c, err := device.New(&creds, amqp.New(h.options()), nil)
+				require.NoError(t, err)
+				c.HandleMessages(func(_ context.Context,
 					m *transport.Message) error {
 					got = append(got, m.ID)
 					return nil
-				}})
-				require.NoError(t, err)
+				})
 				defer c.Close()
 				require.NoError(t, c.HandleMethod("echo",
 					func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200, m.Body }))

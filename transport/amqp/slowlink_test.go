@@ -103,7 +103,6 @@ func TestManyJoinOverASlowConnection(t *testing.T) {
 		began := time.Now()
 		for i := range devices {
 			c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, &device.Options{
-				OnMessage: func(context.Context, *transport.Message) error { return nil },
 				Trace: &device.Trace{Connected: func(transport.Info, time.Duration) {
 					mu.Lock()
 					up, last = up+1, time.Now()
@@ -119,6 +118,7 @@ func TestManyJoinOverASlowConnection(t *testing.T) {
 				},
 			})
 			require.NoError(t, err)
+			c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 			defer c.Close()
 			require.NoError(t, c.Start())
 		}

@@ -418,12 +418,6 @@ func newGateway(t *testing.T, h *hub, n int, tokenLife time.Duration) *gateway {
 		creds.TokenLife = tokenLife
 		c, err := device.New(creds, mux, &device.Options{
 			StableTime: time.Second,
-			OnMessage: func(context.Context, *transport.Message) error {
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				g.got[i]++
-				return nil
-			},
 			OnStatus: func(s device.Status) {
 				g.mu.Lock()
 				defer g.mu.Unlock()
@@ -433,12 +427,18 @@ func newGateway(t *testing.T, h *hub, n int, tokenLife time.Duration) *gateway {
 			},
 		})
 		require.NoError(t, err)
+		c.HandleMessages(func(context.Context, *transport.Message) error {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.got[i]++
+			return nil
+		})
 		t.Cleanup(func() { _ = c.Close() })
-		require.NoError(t, c.OnDesired(func(_ context.Context, d device.Desired) {
+		c.HandleDesired(func(_ context.Context, d device.Desired) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			g.desired[i] = d.Version
-		}))
+		})
 		require.NoError(t, c.HandleMethod("who",
 			func(_ context.Context, m *device.MethodCall) (int, []byte) { return 200 + i, m.Body }))
 		g.all = append(g.all, c)
@@ -653,9 +653,9 @@ func TestPain20_ABadDeviceNeitherSpinsNorSpoils(t *testing.T) {
 				creds := h.CredsWith(t, "")
 				c, err := device.New(creds, mux, &device.Options{
 					RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{},
-					OnMessage:   func(context.Context, *transport.Message) error { return nil },
 				})
 				require.NoError(t, err)
+				c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 				defer c.Close()
 				require.NoError(t, c.Start())
 				for i := range 20 {

@@ -80,10 +80,11 @@ func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 		h.command("x", nil)
 		h.losing(1, func(r *http.Request) bool { return r.Method == http.MethodDelete })
 		var handled atomic.Int32
-		c := h.client(t, h.polling(time.Minute), &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+		c := h.client(t, h.polling(time.Minute), nil)
+		c.HandleMessages(func(context.Context, *transport.Message) error {
 			handled.Add(1)
 			return nil
-		}})
+		})
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, []string{"complete 1"}, h.verdicts())
 		require.Equal(t, int32(1), handled.Load())
@@ -100,10 +101,11 @@ func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 			return false
 		}
 		var handled atomic.Int32
-		h.client(t, h.polling(time.Minute), &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+		c := h.client(t, h.polling(time.Minute), nil)
+		c.HandleMessages(func(context.Context, *transport.Message) error {
 			handled.Add(1)
 			return nil
-		}})
+		})
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, []string{"complete 1"}, h.verdicts())
 		require.Equal(t, int32(2), handled.Load())
@@ -117,10 +119,11 @@ func TestALookWhoseAnswerWasLost(t *testing.T) {
 		h.command("x", nil)
 		h.losing(1, func(r *http.Request) bool { return r.Method == http.MethodGet })
 		var handled atomic.Int32
-		h.client(t, h.polling(10*time.Second), &device.Options{OnMessage: func(context.Context, *transport.Message) error {
+		c := h.client(t, h.polling(10*time.Second), nil)
+		c.HandleMessages(func(context.Context, *transport.Message) error {
 			handled.Add(1)
 			return nil
-		}})
+		})
 		time.Sleep(50 * time.Second)
 		require.Zero(t, handled.Load())
 		time.Sleep(30 * time.Second)
@@ -205,12 +208,13 @@ func TestAClientUnderFaults(t *testing.T) {
 				var mu sync.Mutex
 				handled := map[string]bool{}
 				c := h.client(t, h.polling(5*time.Second), &device.Options{
-					StableTime: time.Millisecond, Rand: own.Uint64, OnMessage: func(_ context.Context, m *transport.Message) error {
-						mu.Lock()
-						defer mu.Unlock()
-						handled[string(m.Body)] = true
-						return nil
-					},
+					StableTime: time.Millisecond, Rand: own.Uint64,
+				})
+				c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					handled[string(m.Body)] = true
+					return nil
 				})
 				const n = 600
 				receipts := make([]device.Receipt, n)

@@ -76,15 +76,14 @@ func ExampleOptions_commands() {
 
 	done := make(chan string)
 	t := http.New(&http.Options{Dial: hub.Dial(testbroker.PortHTTPS), TLS: hub.ClientTLS(), PollInterval: time.Hour})
-	client, err := device.New(creds, t, &device.Options{
-		OnMessage: func(_ context.Context, m *transport.Message) error {
-			done <- string(m.Body)
-			return nil
-		},
-	})
+	client, err := device.New(creds, t, nil)
 	if err != nil {
 		panic(err)
 	}
+	client.HandleMessages(func(_ context.Context, m *transport.Message) error {
+		done <- string(m.Body)
+		return nil
+	})
 	defer client.Close()
 	if err := client.Open(context.Background()); err != nil {
 		panic(err)

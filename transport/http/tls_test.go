@@ -232,10 +232,9 @@ func TestNothingIsLeftOnRealSockets(t *testing.T) {
 		return strings.Count(string(buf[:runtime.Stack(buf, true)]), "net/http.(*persistConn)")
 	}
 	for i := range 20 {
-		c, err := device.New(creds, hubhttp.New(&hubhttp.Options{Addr: addr.String(), TLS: h.ClientTLS()}), &device.Options{
-			OnMessage: func(context.Context, *transport.Message) error { return nil },
-		})
+		c, err := device.New(creds, hubhttp.New(&hubhttp.Options{Addr: addr.String(), TLS: h.ClientTLS()}), nil)
 		require.NoError(t, err)
+		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 		require.NoError(t, c.Open(t.Context()))
 		if i%2 == 0 {
 			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))

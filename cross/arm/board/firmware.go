@@ -139,12 +139,6 @@ func New(c Config) (*Firmware, error) {
 		seed = (seed ^ uint64(c.DeviceID[i])) * 1099511628211
 	}
 	f.opts.Rand = rand.NewPCG(c.Seed, seed).Uint64
-	if c.Command != nil {
-		f.opts.OnMessage = func(_ context.Context, m *transport.Message) error {
-			c.Command(m.Body)
-			return nil
-		}
-	}
 	if c.Tune != nil {
 		c.Tune(&f.opts)
 	}
@@ -189,10 +183,21 @@ func (f *Firmware) load() error {
 // Counts returns what became of the readings so far.
 func (f *Firmware) Counts() Counts { return f.counts }
 
+func (f *Firmware) client() (*device.Client, error) {
+	client, err := device.New(&f.creds, f.mqtt, &f.opts)
+	if err == nil && f.set.Command != nil {
+		client.HandleMessages(func(_ context.Context, m *transport.Message) error {
+			f.set.Command(m.Body)
+			return nil
+		})
+	}
+	return client, err
+}
+
 // Run stays connected, takes a reading each Interval and brings it to the hub, until ctx ends; then
 // it flushes for 10 s at the most and closes. It looks at ctx each FeedEvery.
 func (f *Firmware) Run(ctx context.Context) error {
-	client, err := device.New(&f.creds, f.mqtt, &f.opts)
+	client, err := f.client()
 	if err != nil {
 		return err
 	}
@@ -224,7 +229,7 @@ func (f *Firmware) Run(ctx context.Context) error {
 // close). What the hub did not take stays in the ring, if RAM is kept during sleep, and in the
 // Store. The error says why not all was taken.
 func (f *Firmware) Cycle(limit time.Duration) error {
-	client, err := device.New(&f.creds, f.mqtt, &f.opts)
+	client, err := f.client()
 	if err != nil {
 		return err
 	}

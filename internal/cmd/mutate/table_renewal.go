@@ -6,7 +6,7 @@ func init() {
 			New: "s.commands.unsettled = nil, nil, nil", Test: "./transport/amqp -run TestARedeliveryMeets"},
 
 		// A replacement waits for the handler and for messages in flight, for a while.
-		{File: "device/renew.go", Old: "busy := l.c.in.working() || ", New: "busy := ",
+		{File: "device/inbox.go", Old: "return b.handling || b.answered > 0", New: "return false",
 			Test: "./device -run TestARenewalWaits"},
 		{File: "device/renew.go", Old: "l.leaving == TokenRenewal && !l.c.box.idle()", New: "false",
 			Test: "./device -run TestARenewalEnds"},

@@ -68,12 +68,13 @@ func TestOverRealPorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(chan string, 10)
-			c, err := device.New(h.CredsWith(t, ""), amqp.New(&o), &device.Options{OnMessage: func(_ context.Context,
+			c, err := device.New(h.CredsWith(t, ""), amqp.New(&o), nil)
+			require.NoError(t, err)
+			c.HandleMessages(func(_ context.Context,
 				m *transport.Message) error {
 				got <- string(m.Body)
 				return nil
-			}})
-			require.NoError(t, err)
+			})
 			defer c.Close()
 			require.NoError(t, c.Open(t.Context()))
 			before := h.Len()

@@ -98,14 +98,14 @@ func TestABoardUnderCuts(t *testing.T) {
 		c, err := device.New(h.CredsWith(t, ""), lean.New(dial, &lean.Options{ReadBuffer: 512, WriteBuffer: 1024}),
 			&device.Options{
 				Window: 16, MaxMessages: 16, AckTimeout: 5 * time.Second, StableTime: time.Millisecond,
-				OnMessage: func(_ context.Context, m *transport.Message) error {
-					mu.Lock()
-					defer mu.Unlock()
-					handled[m.ID] = true
-					return nil
-				},
 			})
 		require.NoError(t, err)
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			handled[m.ID] = true
+			return nil
+		})
 		require.NoError(t, c.Open(t.Context()))
 		const n = 2000
 		for i := range n {

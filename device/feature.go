@@ -1,0 +1,205 @@
+package device
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A feature is what a program may use beside sending messages: cloud-to-device messages, the twin,
+// direct methods. The client gets it when the program asks for it first, so a board's program links
+// only the features that it uses. The loop calls wants to over. resume, halt and end belong to
+// Start, Disconnected and Close. The other methods may be called at any time, by any goroutine.
+type feature interface {
+	// wants returns what a session has to be subscribed to before the connection counts as up, and
+	// what beyond that it has to be subscribed to for calls that wait.
+	wants() (always, now transport.Features)
+	// refused reports that the session does not grant what wants returned as now. The feature does
+	// not ask again at once.
+	refused(l *loop, why *transport.Error)
+	// begin reports that a session is up.
+	begin()
+	// serve hands to the live session what may go and returns when it is to be called again without
+	// a poke; zero: never.
+	serve(l *loop, now time.Time) time.Time
+	// busy reports whether work is in flight that the end of the session would lose.
+	busy() bool
+	// over reports that the session has ended.
+	over(l *loop)
+	// resume reports that the client begins to connect, halt that it gives up, and why.
+	resume()
+	halt(why *transport.Error)
+	// end reports that Close was called. It returns what Close waits for, nil for nothing.
+	end() <-chan struct{}
+
+	reply(id uint32, r transport.Reply)
+	deliver(d *transport.Delivery) bool
+	// received returns how many messages were taken from the hub.
+	received() uint64
+	fill(s *Stats)
+}
+
+// features are several as one. A list is not changed after it was made.
+type features []feature
+
+func (l features) wants() (always, now transport.Features) {
+	for _, x := range l {
+		a, n := x.wants()
+		always |= a
+		now |= n
+	}
+	return always, now
+}
+
+func (l features) serve(loop *loop, now time.Time) (next time.Time) {
+	for _, x := range l {
+		if at := x.serve(loop, now); !at.IsZero() {
+			next = earlier(at, next)
+		}
+	}
+	return next
+}
+
+func (l features) busy() bool {
+	return slices.ContainsFunc(l, feature.busy)
+}
+
+func (l features) reply(id uint32, r transport.Reply) {
+	for _, x := range l {
+		x.reply(id, r)
+	}
+}
+
+func (l features) deliver(d *transport.Delivery) bool {
+	return slices.ContainsFunc(l, func(x feature) bool { return x.deliver(d) })
+}
+
+func (l features) end() <-chan struct{} {
+	var ends []<-chan struct{}
+	for _, x := range l { // all are told before one is waited for
+		if one := x.end(); one != nil {
+			ends = append(ends, one)
+		}
+	}
+	all := make(chan struct{})
+	go func() { // ends when all have
+		defer close(all)
+		for _, one := range ends {
+			<-one
+		}
+	}()
+	return all
+}
+
+func (l features) begin()                    { l.each(feature.begin) }
+func (l features) over(loop *loop)           { l.each(func(x feature) { x.over(loop) }) }
+func (l features) resume()                   { l.each(feature.resume) }
+func (l features) halt(why *transport.Error) { l.each(func(x feature) { x.halt(why) }) }
+func (l features) fill(s *Stats)             { l.each(func(x feature) { x.fill(s) }) }
+
+func (l features) received() (n uint64) {
+	for _, x := range l {
+		n += x.received()
+	}
+	return n
+}
+
+func (l features) refused(loop *loop, why *transport.Error) {
+	l.each(func(x feature) { x.refused(loop, why) })
+}
+
+func (l features) each(do func(feature)) {
+	for _, x := range l {
+		do(x)
+	}
+}
+
+// features returns the client's features, nil if it has none.
+func (c *Client) features() feature {
+	if list := c.featureList.Load(); list != nil {
+		x, _ := (*list).(feature) // an assertion, so that the linker of a board sees when there is no feature
+		return x
+	}
+	return nil
+}
+
+// feature returns the client's feature that is reports true for. The client has one from then on.
+func (c *Client) feature(is func(feature) bool, create func() feature) feature {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list features
+	if x := c.features(); x != nil {
+		list = x.(features)
+	}
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		return list[i]
+	}
+	x := create()
+	if c.shut {
+		x.end()
+	}
+	if why := c.box.whyHalted(); why != nil {
+		x.halt(why)
+	}
+	var all any = append(slices.Clip(list), x)
+	c.featureList.Store(&all)
+	c.poke()
+	return x
+}
+
+// wants returns what the session is to be subscribed to: before the connection counts as up, and by
+// now.
+func (l *loop) wants() (always, now transport.Features) {
+	if x := l.c.features(); x != nil {
+		always, now = x.wants()
+	}
+	return always, now | always
+}
+
+// subscribe asks the session for features.
+func (l *loop) subscribe(want transport.Features) {
+	l.asked = want
+	l.request = transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: want}
+	l.live.Do(&l.request)
+}
+
+// serveFeatures subscribes the live session to what the features want, and lets them use it.
+func (l *loop) serveFeatures(x feature, now time.Time) {
+	l.featureDue = time.Time{}
+	if always, want := l.wants(); l.drainBy.IsZero() && l.asked == 0 && want&^l.granted != 0 {
+		if always &^= l.granted; always != 0 { // by itself: its refusal ends the session
+			want = always
+		}
+		l.subscribe(want &^ l.granted)
+		l.askedBy = now.Add(l.c.set.DialTimeout)
+	}
+	l.featureDue = x.serve(l, now)
+	if l.asked != 0 {
+		l.featureDue = earlier(l.askedBy, l.featureDue)
+	}
+}
+
+// subscribed takes the answer to a subscription of a live session. It returns the failure that ends
+// the session, nil for none: where the session can do without, only the calls that wait for the
+// subscription fail.
+func (l *loop) subscribed(x feature, err error) error {
+	asked := l.asked
+	l.asked = 0
+	if err == nil {
+		l.granted |= asked
+		l.c.poke()
+		return nil
+	}
+	if always, _ := l.wants(); asked&always != 0 {
+		return ofConnection(err)
+	}
+	x.refused(l, ofTransport(err))
+	l.c.poke()
+	return nil
+}
+
+// ungranted reports whether the session has not answered a subscription in time.
+func (l *loop) ungranted(now time.Time) bool {
+	return l.asked != 0 && !now.Before(l.askedBy)
+}

@@ -1,0 +1,75 @@
+package device_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// Handlers of messages, desired properties and methods may be registered at any time.
+func TestHandlersAreRegisteredReplacedAndRemovedWhileConnected(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newTwinHub()
+		c, w := client(t, h.f, nil)
+		open(t, c)
+		require.Empty(t, h.f.subscriptions(), "a client without handlers subscribes to nothing")
+		require.False(t, h.f.last().deliver("nobody"))
+
+		got := &handled{}
+		message := func(name string) device.MessageHandler {
+			return func(_ context.Context, m *transport.Message) error { got.add(name + " " + m.ID); return nil }
+		}
+		desired := func(name string) device.DesiredHandler {
+			return func(_ context.Context, d device.Desired) { got.add(name + " desired") }
+		}
+		c.HandleMessages(message("first"))
+		synctest.Wait()
+		require.Equal(t, []transport.Features{transport.Messages}, h.f.subscriptions())
+		require.True(t, h.f.last().deliver("1"))
+		c.HandleDesired(desired("first"))
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"first 1", "first desired"}, got.list())
+
+		got.ids = nil
+		c.HandleMessages(message("second"))
+		c.HandleDesired(desired("second"))
+		synctest.Wait()
+		require.True(t, h.f.last().deliver("2"))
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"second 2", "second desired"}, got.list())
+
+		got.ids = nil
+		c.HandleMessages(nil)
+		c.HandleDesired(nil)
+		require.False(t, h.f.last().deliver("3"))
+		h.change(true)
+		h.f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		require.Equal(t, device.Connected, w.list()[len(w.list())-1].State)
+		require.Empty(t, got.list())
+		for _, want := range h.f.subscriptions()[2:] {
+			require.Equal(t, transport.Twin, want, "only what earlier calls of the twin had needed")
+		}
+	})
+}
+
+// What waits when the handler is removed is released, and the hub delivers it again.
+func TestMessagesThatWaitForARemovedHandlerAreReleased(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(context.Context, *transport.Message) error { time.Sleep(time.Second); return nil })
+		open(t, c)
+		require.True(t, f.last().deliver("1"))
+		require.True(t, f.last().deliver("2"))
+		synctest.Wait()
+		c.HandleMessages(nil)
+		time.Sleep(time.Minute)
+		require.Equal(t, []settled{{1, "1", transport.Accept}, {1, "2", transport.Release}}, f.verdicts())
+	})
+}
