@@ -37,8 +37,7 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 					var got []told
 					c, err := device.New(creds, e.make(creds, e.inMemory(h, true)), nil)
 					require.NoError(t, err)
-					c.HandleMessages(func(_ context.Context,
-						m *transport.Message) error {
+					c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 						mu.Lock()
 						defer mu.Unlock()
 						got = append(got, told{m.ID, m.Redelivered})

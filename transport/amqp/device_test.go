@@ -214,8 +214,7 @@ func TestFaultsOnRequest(t *testing.T) {
 				}
 				c, err := device.New(&creds, amqp.New(h.options()), nil)
 				require.NoError(t, err)
-				c.HandleMessages(func(_ context.Context,
-					m *transport.Message) error {
+				c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 					got = append(got, m.ID)
 					return nil
 				})

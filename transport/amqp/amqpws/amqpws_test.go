@@ -70,8 +70,7 @@ func TestOverRealPorts(t *testing.T) {
 			got := make(chan string, 10)
 			c, err := device.New(h.CredsWith(t, ""), amqp.New(&o), nil)
 			require.NoError(t, err)
-			c.HandleMessages(func(_ context.Context,
-				m *transport.Message) error {
+			c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 				got <- string(m.Body)
 				return nil
 			})
