@@ -201,7 +201,7 @@ func TestUploadsSurvive(t *testing.T) {
 }
 
 // Each step of an upload may take effect without an answer that says so. Then it is repeated, and
-// what that leaves behind is no more than ARCHITECTURE.md says under "What is repeated".
+// what that leaves behind is no more than docs/retries.md says under "What is repeated".
 func TestWhatAnUploadRepeats(t *testing.T) {
 	for _, step := range []struct {
 		name    string // in Retry

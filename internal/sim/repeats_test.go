@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The table of what is repeated after an unknown outcome, in ARCHITECTURE.md, names the tests that
+// The table of what is repeated after an unknown outcome, in docs/retries.md, names the tests that
 // hold it. Each of its rows has one, and they exist.
 func TestWhatIsRepeatedIsHeldByTests(t *testing.T) {
-	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	text, err := os.ReadFile("../../docs/retries.md")
 	require.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "### What is repeated\n")
+	_, section, found := strings.Cut(string(text), "## What is repeated\n")
 	require.True(t, found, "the section is gone")
 	section, _, _ = strings.Cut(section, "\n#")
 	named := regexp.MustCompile("`([a-z/0-9]+)` (Test\\w+)")

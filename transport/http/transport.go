@@ -44,7 +44,7 @@
 // does not come about, or (on Linux) nobody acknowledges packets, for 30 s. While an answer is late
 // for 15 s a second connection is tried for that. What follows goes over a new connection. What was
 // under way when it failed has an unknown outcome, and package device sends it again; see "What is
-// repeated" in the repository's ARCHITECTURE.md.
+// repeated" in the repository's docs/retries.md.
 //
 // # Commands
 //

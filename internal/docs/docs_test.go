@@ -1,0 +1,201 @@
+package docs
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	root   = "../.."
+	module = "github.com/hubline-iot/hubline"
+)
+
+// pages are those that begin with a program and what it prints.
+var pages = []string{
+	"docs/mqtt.md", "docs/amqp.md", "docs/https.md", "docs/twin-and-methods.md",
+	"docs/outbox.md", "docs/files.md", "docs/retries.md", "docs/failures.md", "docs/fleets.md",
+	"docs/testhub.md", "docs/small-boards.md", "docs/security.md", "docs/performance.md",
+}
+
+// block is fenced code.
+type block struct {
+	page, language, text string
+	line                 int
+}
+
+func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
+
+func (b block) isProgram() bool {
+	return b.language == "go" && strings.HasPrefix(b.text, "package main")
+}
+
+var fence = regexp.MustCompile("(?m)^```(\\w*)\n((?s:.*?))^```$")
+
+// opening returns the program that a page begins with, and what it prints.
+func opening(t *testing.T, page string) (program, prints string) {
+	t.Helper()
+	all := blocks(t, page)
+	first := slices.IndexFunc(all, func(b block) bool { return b.language == "go" })
+	require.True(t, first >= 0 && all[first].isProgram(), "%s does not begin with a program", page)
+	require.True(t, len(all) > first+1 && all[first+1].language == "text", "%s does not say what its program prints", page)
+	return all[first].text, all[first+1].text
+}
+
+func blocks(t *testing.T, page string) (found []block) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, page))
+	require.NoError(t, err)
+	for _, m := range fence.FindAllSubmatchIndex(text, -1) {
+		line := 1 + strings.Count(string(text[:m[0]]), "\n")
+		found = append(found, block{page, string(text[m[2]:m[3]]), string(text[m[4]:m[5]]), line})
+	}
+	return found
+}
+
+// Each page begins with a program, and it prints what the page says.
+func TestProgramsPrintWhatThePagesSay(t *testing.T) {
+	folder, err := filepath.Abs(".")
+	require.NoError(t, err)
+	sources, bin := t.TempDir(), t.TempDir()
+	replace, args := map[string]string{}, []string{}
+	for i, page := range pages {
+		program, _ := opening(t, page)
+		name := fmt.Sprintf("page%d", i)
+		source := filepath.Join(sources, name+".go")
+		require.NoError(t, os.WriteFile(source, []byte(program), 0o600))
+		replace[filepath.Join(folder, name, "main.go")] = source
+		args = append(args, "./"+name)
+	}
+	overlay := filepath.Join(sources, "overlay.json")
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(overlay, list, 0o600))
+	args = append([]string{"build", "-overlay", overlay, "-ldflags=-s -w", "-o", bin + "/"}, args...)
+	out, err := exec.Command("go", args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	for i, page := range pages {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			_, want := opening(t, page)
+			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, fmt.Sprintf("page%d", i)))
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			out, err := cmd.Output()
+			require.NoError(t, err, stderr.String())
+			require.Equal(t, want, string(out), "what the program of %s prints", page)
+		})
+	}
+}
+
+// Fragments use these names without saying where they come from.
+const given = `
+var (
+	ctx     context.Context
+	all     []*transport.Credentials
+	creds   *transport.Credentials
+	client  *device.Client
+	message *transport.Message
+	hub     *testbroker.Hub
+	file    io.Reader
+	blink   func([]byte) error
+	fetch   func(context.Context) (string, error)
+)
+`
+
+// Every fragment of Go code in a document compiles. Variables and imports that it does not use are
+// no fault.
+func TestFragmentsCompile(t *testing.T) {
+	fset := token.NewFileSet()
+	imports, find := packages(t)
+	load := importer.ForCompiler(fset, "gc", find)
+	for _, page := range documents(t) {
+		for _, b := range blocks(t, page) {
+			if b.language != "go" || b.isProgram() {
+				continue
+			}
+			text := "package p\n" + imports + given + "func _() error {\n" + b.text + "\nreturn nil\n}\n"
+			file, err := parser.ParseFile(fset, b.String(), text, 0)
+			if err != nil { // declarations
+				file, err = parser.ParseFile(fset, b.String(), "package p\n"+imports+given+b.text, 0)
+			}
+			require.NoError(t, err, b.String())
+			config := types.Config{Importer: load, Error: func(err error) {
+				if fault, ok := err.(types.Error); ok && !fault.Soft {
+					t.Errorf("%v: %s", b, fault.Msg)
+				}
+			}}
+			_, _ = config.Check("p", fset, []*ast.File{file}, nil)
+		}
+	}
+}
+
+// documents are the pages for users.
+func documents(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	require.NoError(t, err)
+	found := []string{"CONTRIBUTING.md", "cross/arm/README.md", "cmd/testhub/README.md"}
+	for _, name := range names {
+		found = append(found, "docs/"+filepath.Base(name))
+	}
+	return found
+}
+
+// packages returns import declarations for what documents use, and where compiled packages are.
+func packages(t *testing.T) (imports string, find importer.Lookup) {
+	t.Helper()
+	names := map[string]string{"http": module + "/transport/http", "nethttp": "net/http"}
+	for _, path := range []string{"context", "crypto/tls", "encoding/json", "errors", "fmt", "io", "log", "os", "time"} {
+		names[path[strings.LastIndex(path, "/")+1:]] = path
+	}
+	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Name}} {{.Export}}",
+		module+"/...", "net/http", "os", "log").Output()
+	require.NoError(t, err)
+	exports := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 {
+			continue
+		}
+		path, name := fields[0], fields[1]
+		exports[path] = fields[2]
+		if strings.HasPrefix(path, module+"/") && !strings.Contains(path, "internal") && name != "main" && name != "http" {
+			names[name] = path
+		}
+	}
+	var b strings.Builder
+	for name, path := range names {
+		fmt.Fprintf(&b, "import %s %q\n", name, path)
+	}
+	return b.String(), func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+}
+
+// Links between documents lead to files that exist.
+func TestLinksLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	for _, page := range append(documents(t), "SECURITY.md") {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		require.NoError(t, err)
+		for _, m := range link.FindAllSubmatch(fence.ReplaceAll(text, nil), -1) {
+			target := filepath.Join(root, filepath.Dir(page), string(m[1]))
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %s", page, m[1])
+			}
+		}
+	}
+}
