@@ -55,9 +55,9 @@ func (k *clock) settle(wall, mono time.Time) { k.wall, k.fromWall, k.fromMono = 
 func (l *loop) clockJumped(now time.Time) time.Duration {
 	by := l.clock.jump(l.wall(), now)
 	if t := l.c.set.Trace; by != 0 && t != nil && t.ClockJump != nil {
-		l.calling = "Trace.ClockJump"
+		l.calls("Trace.ClockJump")
 		t.ClockJump(by)
-		l.calling = ""
+		l.called()
 	}
 	return by
 }

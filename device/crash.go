@@ -1,3 +1,5 @@
+//go:build !tinygo
+
 package device
 
 import (
@@ -8,39 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The loop calls the policies, Trace, Rand and the credentials' clock itself, some of them for each
-// batch. So they get no goroutine of their own: the loop notes which one it calls, and when its
-// goroutine ends in there, the client is Disconnected with an error that says so, or begins again
-// after TryAgainAfter.
-
-// rand draws for a policy.
-func (l *loop) rand() uint64 {
-	l.calling = "Options.Rand"
-	n := l.c.set.Rand()
-	l.calling = ""
-	return n
-}
-
-// wall reads the credentials' clock.
-func (l *loop) wall() time.Time {
-	l.calling = "Credentials.Now"
-	at := l.c.creds.Time()
-	l.calling = ""
-	return at
-}
-
-func (l *loop) admitBy(gate retrypolicy.Gate, a retrypolicy.Attempt) retrypolicy.Decision {
-	l.calling = "Admit of the retry policy"
-	d := gate.Admit(a)
-	l.calling = ""
-	return d
-}
-
-func (l *loop) tellOutcome(eye retrypolicy.Observer, a retrypolicy.Attempt) {
-	l.calling = "Observe of the retry policy"
-	eye.Observe(a)
-	l.calling = ""
-}
+// When the loop's goroutine ends in a callback, the client is Disconnected with an error that names
+// it, or begins again after TryAgainAfter.
 
 // crashed is told that the loop's goroutine ends without having been told to. v is what it panicked
 // with, nil for runtime.Goexit. A panic outside of callbacks is the client's own fault, and not
@@ -113,21 +84,4 @@ func (l *loop) restPlainly(failure *transport.Error) bool {
 	l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, time.Now()
 	l.again()
 	return true
-}
-
-// withSafeClock returns creds with a clock for goroutines that must not end, and for code that
-// holds a lock. One that does not return counts as unset.
-func withSafeClock(creds *transport.Credentials) *transport.Credentials {
-	now := creds.Now
-	if now == nil {
-		return creds
-	}
-	safe := *creds
-	safe.Now = func() (at time.Time) {
-		if callback.Run("Credentials.Now", func() { at = now() }) != nil {
-			return time.Unix(0, 0)
-		}
-		return at
-	}
-	return &safe
 }

@@ -101,9 +101,9 @@ func (q *question) withdraw(l *loop) {
 	a := q.attempt
 	a.Last, a.Now = q.pending, time.Now()
 	q.pending = retrypolicy.Decision{}
-	l.calling = "Withdraw of the retry policy"
+	l.calls("Withdraw of the retry policy")
 	retrypolicy.Withdraw(q.askedOf.of(a), a)
-	l.calling = ""
+	l.called()
 }
 
 // maxRetryAfter is the longest wait that a service can ask for: a device must not be put to sleep

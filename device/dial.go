@@ -1,11 +1,9 @@
 package device
 
 import (
-	"context"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -108,58 +106,6 @@ func (l *loop) giveBack() {
 	}
 }
 
-// session is the goroutine of one attempt: it dials, serves and reports. end joins it. With
-// freshStacks it serves in a goroutine of its own.
-func (l *loop) session(ctx context.Context) {
-	c := l.c
-	err, handedOn, placed := errNoReturn, false, c.set.Dials != nil
-	defer func() {
-		v := recover()
-		if placed {
-			<-c.set.Dials.places
-		}
-		if !handedOn {
-			l.reportEnd(err, v)
-		}
-	}()
-	s, err2 := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox,
-		Sink: &c.sink, Progress: c.progressed})
-	if placed {
-		placed = false
-		<-c.set.Dials.places
-	}
-	if err2 != nil {
-		err = err2
-		return
-	}
-	l.events <- event{session: s}
-	if freshStacks {
-		handedOn = true
-		go l.serveSession(ctx, s)
-		return
-	}
-	err = s.Run(ctx)
-}
-
-func (l *loop) serveSession(ctx context.Context, s transport.Session) {
-	err := errNoReturn
-	defer func() { l.reportEnd(err, recover()) }()
-	err = s.Run(ctx)
-}
-
-// reportEnd tells the loop the end of a session or attempt, also when a callback in it panicked
-// with v or ended the goroutine.
-func (l *loop) reportEnd(err error, v any) {
-	if v != nil {
-		err = &callback.Error{Name: sessionCallback, Panic: v}
-	}
-	l.events <- event{err: err}
-}
-
-const sessionCallback = "of the transport or the credentials"
-
-var errNoReturn error = &callback.Error{Name: sessionCallback}
-
 // connected notes that a session is up.
 func (l *loop) connected(began time.Time) phase {
 	info := l.live.Info()
@@ -169,9 +115,9 @@ func (l *loop) connected(began time.Time) phase {
 	l.drainBy, l.renewBy = time.Time{}, time.Time{}
 	l.planRenewal(info.Expires)
 	if t := l.c.set.Trace; t != nil && t.Connected != nil {
-		l.calling = "Trace.Connected"
+		l.calls("Trace.Connected")
 		t.Connected(info, l.upSince.Sub(began))
-		l.calling = ""
+		l.called()
 	}
 	return connected
 }

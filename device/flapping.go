@@ -64,7 +64,6 @@ func (f *flapping) suspect() Suspect {
 // evidence describes the outbox at this moment.
 func (b *outbox) evidence() evidence {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	e := evidence{acknowledged: b.totals.Acknowledged, flying: b.flying}
 	for i := b.head; i != none; i = b.slots[i].next {
 		if s := &b.slots[i]; s.state == slotFlying {
@@ -72,5 +71,6 @@ func (b *outbox) evidence() evidence {
 			break
 		}
 	}
+	b.mu.Unlock()
 	return e
 }

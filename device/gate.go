@@ -135,8 +135,8 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 // that policy. a is the question of this moment.
 func (r *refusal) withdraw(l *loop, a retrypolicy.Attempt) {
 	a.Last = r.last
-	l.calling = "Withdraw of the retry policy"
+	l.calls("Withdraw of the retry policy")
 	retrypolicy.Withdraw(r.by.of(a), a)
-	l.calling = ""
+	l.called()
 	r.last.Cost, r.by = 0, nil
 }

@@ -231,9 +231,9 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 		l.request = transport.Request{Op: transport.OpSettle, Ref: b.ref, Outcome: outcome}
 		l.live.Do(&l.request)
 		if b.trace != nil && b.trace.Settled != nil {
-			l.calling = "Trace.Settled"
+			l.calls("Trace.Settled")
 			b.trace.Settled(outcome)
-			l.calling = ""
+			l.called()
 		}
 	}
 }

@@ -111,38 +111,20 @@ func newLoop(c *Client, ctx *lifetime, r *run) *loop {
 	return l
 }
 
-// run is the only code that moves from phase to phase. With freshStacks each phase has a goroutine
-// of its own, begun when the one before it ends.
-func (l *loop) run(p phase) {
-	returned := false
-	defer func() {
-		if !returned {
-			l.crashed(recover())
+// pass is the only code that moves from phase to phase: it does what is to be done in one, and
+// returns the next. run calls it.
+func (l *loop) pass(p phase) (next phase) {
+	switch p {
+	case connecting:
+		if next = l.connect(); next == connected {
+			l.begin()
 		}
-	}()
-	for {
-		switch p {
-		case connecting:
-			if p = l.connect(); p == connected {
-				l.begin()
-			}
-		case connected:
-			p = l.serve()
-		case waiting:
-			p = l.wait()
-		}
-		if p == ended {
-			break
-		}
-		if freshStacks {
-			returned = true
-			go l.run(p)
-			return
-		}
+	case connected:
+		next = l.serve()
+	case waiting:
+		next = l.wait()
 	}
-	l.withdraw()
-	returned = true
-	l.finish()
+	return next
 }
 
 // finish is the end of the loop.
@@ -326,9 +308,9 @@ func (l *loop) send(now time.Time) (none bool) {
 	}
 	l.live.Send(batch)
 	if t := c.set.Trace; t != nil && t.Sent != nil {
-		l.calling = "Trace.Sent"
+		l.calls("Trace.Sent")
 		t.Sent(len(batch))
-		l.calling = ""
+		l.called()
 	}
 	clear(batch)
 	l.batch = batch
@@ -506,9 +488,9 @@ func (l *loop) pingDue() time.Time {
 // was stable.
 func (l *loop) down(err error) {
 	if t := l.c.set.Trace; t != nil && t.SessionEnd != nil {
-		l.calling = "Trace.SessionEnd"
+		l.calls("Trace.SessionEnd")
 		t.SessionEnd(err, time.Since(l.upSince))
-		l.calling = ""
+		l.called()
 	}
 	var failure *transport.Error
 	if err != nil && !l.stable() {

@@ -83,9 +83,9 @@ func (l *loop) hurried(now time.Time, failure *transport.Error) bool {
 func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
 	q.withdraw(l)
 	q.askedOf = l.c.policies.Load()
-	l.calling = "Decide of the retry policy"
+	l.calls("Decide of the retry policy")
 	d := q.askedOf.decide(q.attempt)
-	l.calling = ""
+	l.called()
 	if d.Retry {
 		q.pending = d
 	}
@@ -93,9 +93,9 @@ func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
 		d.Delay += extra
 	}
 	if t := l.c.set.Trace; t != nil && t.Decision != nil {
-		l.calling = "Trace.Decision"
+		l.calls("Trace.Decision")
 		t.Decision(q.attempt, d)
-		l.calling = ""
+		l.called()
 	}
 	return d
 }

@@ -336,13 +336,13 @@ func (b *outbox) oldestRefused() (tag uint16, seq uint64, r refusal, ok bool) {
 // retry begins. It reports whether the message is still there.
 func (b *outbox) decided(tag uint16, seq uint64, d retrypolicy.Decision, by *policies) bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	s := &b.slots[tag]
-	if s.seq != seq || s.refusal == nil {
-		return false
+	there := s.seq == seq && s.refusal != nil
+	if there {
+		s.refusal.last, s.refusal.by = d, by
 	}
-	s.refusal.last, s.refusal.by = d, by
-	return true
+	b.mu.Unlock()
+	return there
 }
 
 // fail ends a message that is not in flight.

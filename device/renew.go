@@ -80,9 +80,9 @@ func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 	}
 	l.renewBy = time.Time{}
 	if t := l.c.set.Trace; t != nil && t.Renewed != nil && transport.KindOf(err) != transport.Unsupported {
-		l.calling = "Trace.Renewed"
+		l.calls("Trace.Renewed")
 		t.Renewed(expires, err)
-		l.calling = ""
+		l.called()
 	}
 	if err == nil {
 		l.planRenewal(expires)

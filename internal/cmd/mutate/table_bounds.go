@@ -24,7 +24,7 @@ func init() {
 			Test: "./device -run TestAClockThatDoesNotReturnKeepsNoPlace"},
 		{File: "device/crash.go", Old: "\tl.c.box.rewind()\n", New: "",
 			Test: "./device -run TestWhatWasInFlightWhenACallbackFailedIsKept"},
-		{File: "device/dial.go", Old: "\terr := errNoReturn\n\tdefer func() { l.reportEnd(err, recover()) }()",
+		{File: "device/goroutines_std.go", Old: "\terr := errNoReturn\n\tdefer func() { l.reportEnd(err, recover()) }()",
 			New:  "\tvar err error\n\tdefer func() {\n\t\tif err != nil {\n\t\t\tl.reportEnd(err, recover())\n\t\t}\n\t}()",
 			Test: "./device -run TestARunThatDoesNotReturn/exit"},
 

@@ -3,7 +3,7 @@ package main
 func init() {
 	tables["device"] = []mutation{
 		// The limiter of dials.
-		{File: "device/dial.go", Old: "\tplaced = false\n\t\t<-c.set.Dials.places",
+		{File: "device/goroutines_std.go", Old: "\tplaced = false\n\t\t<-c.set.Dials.places",
 			New:  "\tplaced = false\n\t\tif err2 == nil {\n\t\t\t<-c.set.Dials.places\n\t\t}",
 			Test: "./device -run TestAFailedDialGivesItsPlaceBack"},
 		{File: "device/dial.go", Old: "l.giveBack()\n\t\t\treturn false", New: "return false",

@@ -25,20 +25,14 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 	if !t.busy.CompareAndSwap(false, true) {
 		return nil, wire.Invalid("this Transport serves a client already; make one for each client with lean.New")
 	}
-	connected := false
-	defer func() {
-		if !connected { // also when the credentials' clock ended the goroutine
-			t.busy.Store(false)
-		}
-	}()
 	s, err := t.connect(ctx, cfg)
 	if err != nil {
+		t.busy.Store(false)
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // what the end of ctx did to the connection is of no interest
 		}
 		return nil, wire.DialError(err)
 	}
-	connected = true
 	return s, nil
 }
 

@@ -1,0 +1,58 @@
+package device
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The loop calls the policies, Trace, Rand and the credentials' clock itself, some of them for each
+// batch. So they get no goroutine of their own: the loop notes which one it calls, for crashed.
+
+// rand draws for a policy.
+func (l *loop) rand() uint64 {
+	l.calls("Options.Rand")
+	n := l.c.set.Rand()
+	l.called()
+	return n
+}
+
+// wall reads the credentials' clock.
+func (l *loop) wall() time.Time {
+	l.calls("Credentials.Now")
+	at := l.c.creds.Time()
+	l.called()
+	return at
+}
+
+func (l *loop) admitBy(gate retrypolicy.Gate, a retrypolicy.Attempt) retrypolicy.Decision {
+	l.calls("Admit of the retry policy")
+	d := gate.Admit(a)
+	l.called()
+	return d
+}
+
+func (l *loop) tellOutcome(eye retrypolicy.Observer, a retrypolicy.Attempt) {
+	l.calls("Observe of the retry policy")
+	eye.Observe(a)
+	l.called()
+}
+
+// withSafeClock returns creds with a clock for goroutines that must not end, and for code that
+// holds a lock. One that does not return counts as unset.
+func withSafeClock(creds *transport.Credentials) *transport.Credentials {
+	now := creds.Now
+	if now == nil {
+		return creds
+	}
+	safe := *creds
+	safe.Now = func() (at time.Time) {
+		if callback.Run("Credentials.Now", func() { at = now() }) != nil {
+			return time.Unix(0, 0)
+		}
+		return at
+	}
+	return &safe
+}

@@ -1,0 +1,86 @@
+//go:build !tinygo
+
+package device
+
+import (
+	"context"
+
+	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// What waits begins on a new goroutine when what dials has ended: dialing needs a large stack, which
+// a goroutine keeps for good, and a client spends its life waiting. And each notices when a callback
+// panics, or ends its goroutine.
+
+// run is the goroutine of one phase of the loop.
+func (l *loop) run(p phase) {
+	returned := false
+	defer func() {
+		if !returned {
+			l.crashed(recover())
+		}
+	}()
+	next := l.pass(p)
+	if next == ended {
+		l.withdraw()
+	}
+	returned = true
+	if next == ended {
+		l.finish()
+		return
+	}
+	go l.run(next)
+}
+
+// session is the goroutine of one attempt: it dials, has another one serve, and reports. end joins
+// them.
+func (l *loop) session(ctx context.Context) {
+	c := l.c
+	err, handedOn, placed := errNoReturn, false, c.set.Dials != nil
+	defer func() {
+		v := recover()
+		if placed {
+			<-c.set.Dials.places
+		}
+		if !handedOn {
+			l.reportEnd(err, v)
+		}
+	}()
+	s, err2 := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox,
+		Sink: &c.sink, Progress: c.progressed})
+	if placed {
+		placed = false
+		<-c.set.Dials.places
+	}
+	if err2 != nil {
+		err = err2
+		return
+	}
+	l.events <- event{session: s}
+	handedOn = true
+	go l.serveSession(ctx, s)
+}
+
+func (l *loop) serveSession(ctx context.Context, s transport.Session) {
+	err := errNoReturn
+	defer func() { l.reportEnd(err, recover()) }()
+	err = s.Run(ctx)
+}
+
+// reportEnd tells the loop the end of a session or attempt, also when a callback in it panicked
+// with v or ended the goroutine.
+func (l *loop) reportEnd(err error, v any) {
+	if v != nil {
+		err = &callback.Error{Name: sessionCallback, Panic: v}
+	}
+	l.events <- event{err: err}
+}
+
+const sessionCallback = "of the transport or the credentials"
+
+var errNoReturn error = &callback.Error{Name: sessionCallback}
+
+// calls notes the callback that the loop is about to call, called that it has returned.
+func (l *loop) calls(name string) { l.calling = name }
+func (l *loop) called()           { l.calling = "" }

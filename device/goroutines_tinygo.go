@@ -1,0 +1,41 @@
+//go:build tinygo
+
+package device
+
+import (
+	"context"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A new goroutine for what waits would cost a board memory: all stacks have one size there, and one
+// that is left stays until the collector runs, or longer if some word looks like its address. And a
+// callback must return: recover does not catch most panics there, none in a program that is built
+// with -panic=trap, and the code for it is 5 KB.
+
+// run is the goroutine of the loop.
+func (l *loop) run(p phase) {
+	for p != ended {
+		p = l.pass(p)
+	}
+	l.withdraw()
+	l.finish()
+}
+
+// session is the goroutine of one attempt: it dials, serves and reports. end joins it.
+func (l *loop) session(ctx context.Context) {
+	c := l.c
+	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox,
+		Sink: &c.sink, Progress: c.progressed})
+	if c.set.Dials != nil {
+		<-c.set.Dials.places
+	}
+	if err == nil {
+		l.events <- event{session: s}
+		err = s.Run(ctx)
+	}
+	l.events <- event{err: err}
+}
+
+func (l *loop) calls(string) {}
+func (l *loop) called()      {}
