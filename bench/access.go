@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // access is what a client needs to reach a hub in another process.
@@ -25,13 +26,13 @@ type identity struct{ ID, Key string }
 
 // transport makes one transport, which all clients of the process share.
 func (a *access) transport() *mqtt.Transport {
-	return mqtt.New(&mqtt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()})
+	return mqtt.New(&mqtt.Options{Network: netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}})
 }
 
 // lean makes transports on the MQTT engine of our own, which needs one for each client. They share
 // the settings of TLS.
 func (a *access) lean() func(*transport.Credentials) transport.Transport {
-	o := &leannet.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}
+	o := &netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}
 	return func(creds *transport.Credentials) transport.Transport { return lean.New(leannet.Dialer(creds, o), nil) }
 }
 

@@ -11,11 +11,12 @@ import (
 
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // amqpOptions are those of Hubline's transport, and of a Mux, but for what is compared.
 func (a *access) amqpOptions() *amqp.Options {
-	return &amqp.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}
+	return &amqp.Options{Network: netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}}
 }
 
 // OverAMQP is the device client over the AMQP transport, receipts in a ring. Messages that wait at

@@ -17,6 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 func init() { children["https"] = httpsChild }
@@ -144,7 +145,8 @@ func overHTTPS(p *HTTPSPeer, window, size int, calls *Calls, batch int) (Sender,
 	if err != nil {
 		return nil, err
 	}
-	t := hubhttp.New(&hubhttp.Options{TLS: p.access.tls(), Dial: calls.dial(p.access.Addr), Batch: batch, NoProof: true})
+	t := hubhttp.New(&hubhttp.Options{Network: netopt.Options{TLS: p.access.tls(), Dial: calls.dial(p.access.Addr)},
+		Batch: batch, NoProof: true})
 	c, err := device.New(creds, t, &device.Options{Window: window})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // exampleHub is an in-process hub with one device; the examples talk to it in memory. A program
@@ -26,7 +27,7 @@ func exampleHub() (hub *testbroker.Hub, connect string, overMemory *mqtt.Transpo
 		log.Fatal(err)
 	}
 	return hub, hub.ConnectionString("dev-1"),
-		mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)})
+		mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}})
 }
 
 func Example() {

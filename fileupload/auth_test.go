@@ -14,13 +14,14 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // uploader is another one for the rig's hub.
 func (r *rig) uploader(t *testing.T, creds *transport.Credentials) *fileupload.Uploader {
 	t.Helper()
-	u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true,
-		Dial:        r.hub.Dial(testbroker.PortHTTP),
+	u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Network: netopt.Options{Plaintext: true,
+		Dial: r.hub.Dial(testbroker.PortHTTP)},
 		RetryPolicy: retrypolicy.NoRetry{}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, u.Close()) })
@@ -67,7 +68,8 @@ func TestAnUploadWaitsForAClockThatIsLate(t *testing.T) {
 		failed(t, err, transport.RetryExpired, "clock")
 		require.ErrorIs(t, err, transport.ClockUnset)
 
-		u, err := fileupload.New(creds, &fileupload.Options{Plaintext: true, Dial: r.hub.Dial(testbroker.PortHTTP)})
+		u, err := fileupload.New(creds, &fileupload.Options{Network: netopt.Options{Plaintext: true,
+			Dial: r.hub.Dial(testbroker.PortHTTP)}})
 		require.NoError(t, err)
 		defer u.Close()
 		_, err = u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
@@ -83,8 +85,8 @@ func TestAnUnsetClockIsReplacedByThatOfAVerifiedHub(t *testing.T) {
 		creds.Now = func() time.Time { return time.Unix(1000, 0) }
 		base := r.hub.ClientTLS()
 		base.Time = time.Now
-		u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, TLS: base,
-			Dial:        r.hub.Dial(testbroker.PortHTTPS),
+		u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Network: netopt.Options{TLS: base,
+			Dial: r.hub.Dial(testbroker.PortHTTPS)},
 			RetryPolicy: retrypolicy.NoRetry{}})
 		require.NoError(t, err)
 		defer u.Close()

@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 type failingPolicy struct{ fail func() }
@@ -48,8 +49,8 @@ func TestACallbackThatDoesNotReturn(t *testing.T) {
 			o.Rand = func() uint64 { fail(); return 0 }
 		}, transport.Invalid, true},
 		{"Options.Dial", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {
-			dial := o.Dial
-			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dial := o.Network.Dial
+			o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				fail()
 				return dial(ctx, network, addr)
 			}
@@ -73,7 +74,8 @@ func TestACallbackThatDoesNotReturn(t *testing.T) {
 					dev, err := hub.AddDevice("dev-1")
 					require.NoError(t, err)
 					creds := credsOf(t, dev)
-					o := &fileupload.Options{BlockSize: 64 * kib, Parallel: 2, Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP)}
+					o := &fileupload.Options{BlockSize: 64 * kib, Parallel: 2, Network: netopt.Options{Plaintext: true,
+						Dial: hub.Dial(testbroker.PortHTTP)}}
 					var failed atomic.Bool
 					var told error
 					o.OnRetry = func(r fileupload.Retry) { told = r.Err }

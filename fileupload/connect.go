@@ -23,12 +23,12 @@ type service struct {
 // throughHub makes connections to the hub, as a transport does.
 func (u *Uploader) throughHub() *service {
 	return u.service(func(ctx context.Context, _ string) (net.Conn, error) {
-		below := u.opt.toHub()
-		cert, err := below.ClientCertificate(ctx, u.creds)
+		d := u.opt.toHub()
+		cert, err := d.ClientCertificate(ctx, u.creds)
 		if err != nil {
 			return nil, err
 		}
-		conn, _, err := below.Open(ctx, u.creds, cert)
+		conn, _, err := d.Dial(ctx, u.creds, cert)
 		return conn, err
 	})
 }
@@ -40,8 +40,7 @@ func (u *Uploader) throughStorage() *service {
 		if err != nil {
 			return nil, err
 		}
-		below := u.opt.toStorage(addr)
-		conn, _, err := below.Open(ctx, &transport.Credentials{Host: host, Now: u.creds.Now}, nil)
+		conn, _, err := u.opt.toStorage(addr).Dial(ctx, &transport.Credentials{Host: host, Now: u.creds.Now}, nil)
 		return conn, err
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // damagedWrite changes one byte of the first write, which is the ClientHello.
@@ -46,8 +47,8 @@ func TestADamagedClientHelloDoesNotEndAnUpload(t *testing.T) {
 			var mu sync.Mutex
 			dials := map[string]int{}
 			o := &fileupload.Options{
-				TLS: hub.ClientTLS(), Parallel: 1, BlockSize: 64 * kib,
-				Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				Network: netopt.Options{TLS: hub.ClientTLS(), Dial: func(ctx context.Context, network, addr string) (net.Conn,
+					error) {
 					c, err := hub.Dial(testbroker.PortHTTPS)(ctx, network, addr)
 					mu.Lock()
 					defer mu.Unlock()
@@ -55,7 +56,7 @@ func TestADamagedClientHelloDoesNotEndAnUpload(t *testing.T) {
 						return c, err
 					}
 					return &damagedWrite{Conn: c, at: at}, nil
-				},
+				}}, Parallel: 1, BlockSize: 64 * kib,
 			}
 			u, err := fileupload.New(credsOf(t, dev), o)
 			require.NoError(t, err)
@@ -80,19 +81,18 @@ func TestAServiceThatRefusesTLSEndsTheUpload(t *testing.T) {
 		dev, err := hub.AddDevice("dev-1")
 		require.NoError(t, err)
 		u, err := fileupload.New(credsOf(t, dev), &fileupload.Options{
-			TLS:         hub.ClientTLS(),
-			RetryPolicy: retrypolicy.MaxAttempts{Total: 20, Policy: retrypolicy.Fixed{Delay: time.Second}},
-			Dial: func(context.Context, string, string) (net.Conn, error) {
-				dials++
-				near, far := memconn.Pair("device:1", "hub:443")
-				go func() { // ends with the connection
-					defer far.Close()
-					if _, err := far.Read(make([]byte, 4096)); err == nil {
-						_, _ = far.Write([]byte{21, 3, 3, 0, 2, 2, 70})
-					}
-				}()
-				return near, nil
-			},
+			Network: netopt.Options{TLS: hub.ClientTLS(),
+				Dial: func(context.Context, string, string) (net.Conn, error) {
+					dials++
+					near, far := memconn.Pair("device:1", "hub:443")
+					go func() { // ends with the connection
+						defer far.Close()
+						if _, err := far.Read(make([]byte, 4096)); err == nil {
+							_, _ = far.Write([]byte{21, 3, 3, 0, 2, 2, 70})
+						}
+					}()
+					return near, nil
+				}}, RetryPolicy: retrypolicy.MaxAttempts{Total: 20, Policy: retrypolicy.Fixed{Delay: time.Second}},
 		})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, u.Close()) }()

@@ -47,8 +47,8 @@
 // gave it, or where the hub's answer tells (Date) that it was made by a clock that is ahead. What a
 // hub's Date changes, and what it does not, is as in package transport/http: a clock that is late
 // by more than TokenLife has to be set, and the upload waits for it (ClockUnset). A clock that is
-// not set is replaced by the hub's, if TLS has verified the hub; for that give Options.TLS.Time a
-// time that is nearer, such as that of the build.
+// not set is replaced by the hub's, if TLS has verified the hub; for that give
+// Options.Network.TLS.Time a time that is nearer, such as that of the build.
 //
 // # Errors
 //

@@ -19,7 +19,7 @@ import (
 const proto = "http"
 
 // protocol is what the connections below are made for.
-var protocol = dialer.Protocol{Name: proto, Secure: "443", Plain: "80", Kind: protocolKind}
+var protocol = dialer.Protocol{Name: proto, Secure: "443", Plain: "80", HTTP: true, Kind: protocolKind}
 
 // StatusError is an answer of the hub or of storage that refused a request: the cause of a
 // *transport.Error, reachable with errors.As.

@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // A file whose size nobody knows, from a pipe. The connection is cut on the way.
@@ -33,7 +34,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	// a program gives nil
-	uploader, err := fileupload.New(creds, &fileupload.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP)})
+	uploader, err := fileupload.New(creds, &fileupload.Options{Network: netopt.Options{Plaintext: true,
+		Dial: hub.Dial(testbroker.PortHTTP)}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -79,7 +81,7 @@ func ExampleUploader_Upload() {
 		log.Fatal(err)
 	}
 	uploader, err := fileupload.New(creds, &fileupload.Options{
-		Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP),
+		Network:     netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP)},
 		RetryPolicy: retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.Fixed{Delay: 10 * time.Millisecond}},
 	})
 	if err != nil {

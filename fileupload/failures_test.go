@@ -21,6 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // told waits for the hub's record of the only upload.
@@ -89,8 +90,8 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			creds := credsOf(t, r.dev)
 			creds.Now = func() time.Time { return time.Now().Add(500 * time.Hour) }
-			u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true,
-				Dial:     r.hub.Dial(testbroker.PortHTTP),
+			u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Network: netopt.Options{Plaintext: true,
+				Dial: r.hub.Dial(testbroker.PortHTTP)},
 				Parallel: 1})
 			require.NoError(t, err)
 			defer u.Close()
@@ -328,7 +329,7 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 	})
 	t.Run("cancelled before the hub was asked", func(t *testing.T) {
 		hang := func(_ *testbroker.Options, o *fileupload.Options) {
-			o.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			o.Network.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -606,8 +607,8 @@ func TestArgumentsAreChecked(t *testing.T) {
 		{fileupload.Options{MinRate: -1}, "MinRate"},
 		{fileupload.Options{RequestTimeout: -1}, "RequestTimeout"},
 		{fileupload.Options{NotifyTimeout: -1}, "NotifyTimeout"},
-		{fileupload.Options{Addr: "nowhere"}, "Addr"},
-		{fileupload.Options{ProductInfo: "a\nb"}, "ProductInfo"},
+		{fileupload.Options{Network: netopt.Options{Addr: "nowhere"}}, "Addr"},
+		{fileupload.Options{Network: netopt.Options{ProductInfo: "a\nb"}}, "ProductInfo"},
 		{fileupload.Options{RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{C: -1}}, "RetryPolicy"},
 	} {
 		_, err := fileupload.New(creds(), &c.o)

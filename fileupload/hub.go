@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"runtime"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/percent"
@@ -80,13 +79,4 @@ type notice struct {
 	IsSuccess         bool   `json:"isSuccess"`
 	StatusCode        int    `json:"statusCode"`
 	StatusDescription string `json:"statusDescription"`
-}
-
-// agent is the name that the device gives itself.
-func agent(productInfo string) string {
-	text := "Hubline (" + runtime.Version() + "; " + runtime.GOOS + "; " + runtime.GOARCH + ")"
-	if productInfo != "" {
-		text += " " + productInfo
-	}
-	return text
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // The upload of a large file through 20 drops of the connection takes little memory. It is 64 MiB
@@ -128,7 +129,7 @@ func TestUploadsAsItIsTold(t *testing.T) {
 	sign, err := transport.SharedKey(e.Key)
 	require.NoError(t, err)
 	u, err := fileupload.New(&transport.Credentials{Host: e.Host, DeviceID: e.Device, Sign: sign}, &fileupload.Options{
-		TLS: &tls.Config{RootCAs: pool}, Addr: e.Addr,
+		Network: netopt.Options{TLS: &tls.Config{RootCAs: pool}, Addr: e.Addr},
 	})
 	require.NoError(t, err)
 	defer u.Close()

@@ -25,6 +25,7 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
@@ -82,11 +83,10 @@ func TestByCertificateThroughAProxy(t *testing.T) {
 		return &cert, nil
 	}
 	u, err := fileupload.New(&transport.Credentials{Host: dev.HostName, DeviceID: dev.ID}, &fileupload.Options{
-		TLS: base, StorageTLS: storage, Dial: dial, BlockSize: 64 * kib,
-		Certificate: func(context.Context) (*tls.Certificate, error) {
+		Network: netopt.Options{TLS: base, Dial: dial, Certificate: func(context.Context) (*tls.Certificate, error) {
 			asked.Add(1)
 			return &cert, nil
-		},
+		}}, StorageTLS: storage, BlockSize: 64 * kib,
 	})
 	require.NoError(t, err)
 	defer u.Close()
@@ -114,16 +114,18 @@ func TestWhomToTrust(t *testing.T) {
 	addr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	upload := func(o fileupload.Options) error {
-		o.Addr = addr.String()
+		o.Network.Addr = addr.String()
 		u, err := fileupload.New(credsOf(t, dev), &o)
 		require.NoError(t, err)
 		defer u.Close()
 		_, err = u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
 		return err
 	}
-	require.NoError(t, upload(fileupload.Options{TLS: hub.ClientTLS()}))
+	require.NoError(t, upload(fileupload.Options{Network: netopt.Options{TLS: hub.ClientTLS()}}))
 	failed(t, upload(fileupload.Options{}), transport.Untrusted, "beginning")
-	failed(t, upload(fileupload.Options{TLS: hub.ClientTLS(), StorageTLS: &tls.Config{}}), transport.Untrusted, "file")
+	failed(t, upload(fileupload.Options{Network: netopt.Options{TLS: hub.ClientTLS()}, StorageTLS: &tls.Config{}}),
+		transport.Untrusted,
+		"file")
 }
 
 // A config that another client uses, too, has HTTP/2 in it: package net/http writes that into the
@@ -148,9 +150,10 @@ func TestATLSConfigThatIsSharedWithAnotherClient(t *testing.T) {
 		require.Contains(t, c.NextProtos, "h2")
 		return c
 	}
-	for name, o := range map[string]fileupload.Options{"for both": {TLS: shared()}, "for storage": {TLS: shared(),
-		StorageTLS: shared()}} {
-		o.Dial, o.RetryPolicy = toServer, retrypolicy.NoRetry{}
+	for name, o := range map[string]fileupload.Options{"for both": {Network: netopt.Options{TLS: shared()}},
+		"for storage": {Network: netopt.Options{TLS: shared()},
+			StorageTLS: shared()}} {
+		o.Network.Dial, o.RetryPolicy = toServer, retrypolicy.NoRetry{}
 		sign, err := transport.SharedKey("c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=")
 		require.NoError(t, err)
 		u, err := fileupload.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, &o)
@@ -202,9 +205,9 @@ func (s script) with(t *testing.T, change func(*transport.Credentials), set func
 	server := httptest.NewServer(s)
 	defer server.Close()
 	addr := server.Listener.Addr().String()
-	o := &fileupload.Options{Plaintext: true, Addr: addr, BlockSize: 64 * kib, Parallel: 1,
+	o := &fileupload.Options{Network: netopt.Options{Plaintext: true, Addr: addr}, BlockSize: 64 * kib, Parallel: 1,
 		RetryPolicy: retrypolicy.NoRetry{}}
-	o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+	o.Network.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
 	if set != nil {
@@ -311,9 +314,10 @@ func TestTheHubIsToldWhichStatusItWas(t *testing.T) {
 	u, err := fileupload.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "d",
 		Token: func(context.Context) (transport.Token, error) {
 			return transport.Token{Text: transport.Hide("the token")}, nil
-		}}, &fileupload.Options{Plaintext: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		}}, &fileupload.Options{Network: netopt.Options{Plaintext: true, Dial: func(ctx context.Context, network,
+		_ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
-	}})
+	}}})
 	require.NoError(t, err)
 	defer u.Close()
 	_, err = u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
@@ -368,7 +372,8 @@ func TestManyUploadsAtATime(t *testing.T) {
 	addr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody, Probability: 0.1, Times: -1})
-	u, err := fileupload.New(credsOf(t, dev), &fileupload.Options{TLS: hub.ClientTLS(), Addr: addr.String(),
+	u, err := fileupload.New(credsOf(t, dev), &fileupload.Options{Network: netopt.Options{TLS: hub.ClientTLS(),
+		Addr: addr.String()},
 		BlockSize: 64 * kib, Parallel: 4})
 	require.NoError(t, err)
 	var all sync.WaitGroup
@@ -474,12 +479,10 @@ func TestTheSlowestLinkThatDoesNotCountAsDead(t *testing.T) {
 				Token: func(context.Context) (transport.Token, error) {
 					return transport.Token{Text: transport.Hide("the token")}, nil
 				}}, &fileupload.Options{
-				Plaintext: true, BlockSize: int64(len(body)), MinRate: c.minRate, RetryPolicy: retrypolicy.NoRetry{},
-				NotifyTimeout: time.Hour,
-				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				Network: netopt.Options{Plaintext: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 					conn, err := network.DialContext(ctx, "tcp", "hub.example.test:80")
 					return &slowConn{Conn: conn, rate: c.rate, closed: make(chan struct{})}, err
-				},
+				}}, BlockSize: int64(len(body)), MinRate: c.minRate, RetryPolicy: retrypolicy.NoRetry{}, NotifyTimeout: time.Hour,
 			})
 			require.NoError(t, err)
 			defer u.Close()

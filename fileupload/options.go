@@ -1,11 +1,9 @@
 package fileupload
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"math"
-	"net"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -14,32 +12,18 @@ import (
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // Options are the settings of an Uploader. The zero value of each field, and nil, mean its default.
 type Options struct {
-	// TLS is the base of the TLS settings towards the hub; it is cloned. Its ServerName defaults to
-	// Credentials.DialHost, its Time to the credentials' clock, its MinVersion to TLS 1.2. Its
-	// NextProtos does not count: what is spoken is HTTP/1.1. Nil: the system's roots and these
-	// defaults.
-	TLS *tls.Config
-	// StorageTLS is the same towards storage, where no client certificate is ever shown. Nil: as TLS,
-	// without its ServerName and certificates.
+	// Network says how to reach the hub. Its Dial and Proxy also serve the connections to storage;
+	// where storage is, the hub says. HTTPS has no Tunnel and no WriteTimeout: RequestTimeout and
+	// MinRate bound each request. Plaintext turns TLS off towards both.
+	Network netopt.Options
+	// StorageTLS is the base of the TLS settings towards storage, which never gets a client
+	// certificate. Nil: Network.TLS without its ServerName and certificates.
 	StorageTLS *tls.Config
-	// Plaintext leaves TLS out, towards both: for in-memory tests. Tokens and the upload URI cross the
-	// wire readable.
-	Plaintext bool
-	// Certificate is asked for the client certificate at each connection to the hub; see the field of
-	// the same name in package mqtt. Nil: what TLS says.
-	Certificate func(ctx context.Context) (*tls.Certificate, error)
-	// Addr is the "host:port" where the hub is. Its certificate is still verified for
-	// Credentials.DialHost. Empty: DialHost, port 443. Where storage is, the hub says; Dial can lead
-	// elsewhere.
-	Addr string
-	// Dial makes the connections below TLS, to the hub and to storage: the place for proxies (package
-	// netproxy), other network interfaces and networks in memory. It must end when ctx does. An
-	// *transport.Error that it returns keeps its Kind. Nil: a net.Dialer.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// BlockSize is the size in bytes of the first blocks of a file, 64 KiB to 4000 MiB. What is no
 	// larger goes in one request. A block that was cut off is sent again from its beginning, so a
@@ -79,9 +63,6 @@ type Options struct {
 	// upload, and hold it up while they run. They must not call Close. Nil: nobody is told.
 	OnProgress func(Progress)
 	OnRetry    func(Retry)
-
-	// ProductInfo is added to the User-Agent. Empty: nothing.
-	ProductInfo string
 }
 
 // Limits of the blob service for a block blob since version 2019-12-12.
@@ -103,7 +84,7 @@ func (o *Options) resolve() (Options, error) {
 	if o != nil {
 		r = *o
 	}
-	r.TLS, r.StorageTLS = r.TLS.Clone(), r.StorageTLS.Clone()
+	r.Network.TLS, r.StorageTLS = r.Network.TLS.Clone(), r.StorageTLS.Clone()
 	if r.BlockSize == 0 {
 		r.BlockSize = 1 << 20
 	}
@@ -149,20 +130,20 @@ func (o *Options) resolve() (Options, error) {
 	switch {
 	case r.Parallel < 0 || r.Parallel > maxParallel:
 		return r, invalid("options: Parallel is " + strconv.Itoa(r.Parallel) + "; give 1 to " + strconv.Itoa(maxParallel))
-	case len(r.ProductInfo) > maxInfo || !printable(r.ProductInfo):
+	case len(r.Network.ProductInfo) > maxInfo || !printable(r.Network.ProductInfo):
 		return r, invalid("options: ProductInfo has a character that is not printable ASCII, or more than " +
 			strconv.Itoa(maxInfo))
 	}
 	if err := retrypolicy.Validate(r.RetryPolicy); err != nil {
 		return r, invalid("options: RetryPolicy: " + err.Error())
 	}
-	below := r.toHub()
-	if err := below.Resolve(); err != nil {
+	d := r.toHub()
+	if err := d.Resolve(); err != nil {
 		e := *transport.Find(err)
 		e.Scope, e.Op = transport.Operation, transport.OpOpen
 		return r, &e
 	}
-	r.Dial = below.Dial
+	r.Network = d.Network
 	return r, nil
 }
 
@@ -178,24 +159,25 @@ func printable(s string) bool {
 // alpn is what is offered in TLS (RFC 7301).
 var alpn = []string{"http/1.1"}
 
-// toHub is how to connect to the hub.
-func (o *Options) toHub() dialer.Options {
-	return dialer.Options{Protocol: &protocol, TLS: o.TLS, ALPN: alpn, Plaintext: o.Plaintext, Certificate: o.Certificate,
-		Addr: o.Addr, Dial: o.Dial}
+// toHub returns the dialer for the hub.
+func (o *Options) toHub() *dialer.Dialer {
+	return &dialer.Dialer{Protocol: &protocol, Network: o.Network, ALPN: alpn}
 }
 
-// toStorage is how to connect to storage at addr.
-func (o *Options) toStorage(addr string) dialer.Options {
+// toStorage returns the dialer for storage at addr. The upload URI authorizes the requests, so
+// storage is not shown the device's certificate.
+func (o *Options) toStorage(addr string) *dialer.Dialer {
 	config := o.StorageTLS.Clone()
 	if config == nil {
-		if config = o.TLS.Clone(); config == nil {
+		if config = o.Network.TLS.Clone(); config == nil {
 			config = new(tls.Config)
 		}
 		config.ServerName = ""
 	}
-	// the upload URI is what storage goes by; who the device is, is none of its business
 	config.Certificates, config.GetClientCertificate = nil, nil
-	return dialer.Options{Protocol: &protocol, TLS: config, ALPN: alpn, Plaintext: o.Plaintext, Addr: addr, Dial: o.Dial}
+	network := o.Network
+	network.TLS, network.Certificate, network.Addr = config, nil, addr
+	return &dialer.Dialer{Protocol: &protocol, Network: network, ALPN: alpn}
 }
 
 func invalid(text string) *transport.Error {

@@ -19,6 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // logged returns what f has written to the standard logger.
@@ -54,10 +55,9 @@ func (s script) inMemory(t *testing.T, f func(t *testing.T, u *fileupload.Upload
 			Token: func(context.Context) (transport.Token, error) {
 				return transport.Token{Text: transport.Hide("SharedAccessSignature sr=a&sig=c2VjcmV0&se=1")}, nil
 			}}, &fileupload.Options{
-			Plaintext: true, BlockSize: 64 * kib, Parallel: 1, RetryPolicy: retrypolicy.NoRetry{},
-			Dial: func(ctx context.Context, netw, _ string) (net.Conn, error) {
+			Network: netopt.Options{Plaintext: true, Dial: func(ctx context.Context, netw, _ string) (net.Conn, error) {
 				return network.DialContext(ctx, netw, "hub.example.test:80")
-			},
+			}}, BlockSize: 64 * kib, Parallel: 1, RetryPolicy: retrypolicy.NoRetry{},
 		})
 		require.NoError(t, err)
 		defer func() {

@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 const kib = 1 << 10
@@ -38,7 +39,7 @@ func inBubble(t *testing.T, set func(h *testbroker.Options, o *fileupload.Option
 	t.Helper()
 	bounded.Test(t, func(t *testing.T) {
 		faketime.Start()
-		h, o := &testbroker.Options{}, &fileupload.Options{BlockSize: 64 * kib, Plaintext: true}
+		h, o := &testbroker.Options{}, &fileupload.Options{BlockSize: 64 * kib, Network: netopt.Options{Plaintext: true}}
 		if set != nil {
 			set(h, o)
 		}
@@ -48,8 +49,8 @@ func inBubble(t *testing.T, set func(h *testbroker.Options, o *fileupload.Option
 		r := &rig{hub: hub}
 		r.dev, err = hub.AddDevice("dev-1")
 		require.NoError(t, err)
-		if o.Dial == nil {
-			o.Dial = hub.Dial(testbroker.PortHTTP)
+		if o.Network.Dial == nil {
+			o.Network.Dial = hub.Dial(testbroker.PortHTTP)
 		}
 		o.OnRetry = func(retry fileupload.Retry) {
 			r.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubauth"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -52,8 +53,8 @@ func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 	}
 	own := *creds
 	u := &Uploader{creds: &own, opt: opt, plan: plan{opt.BlockSize, opt.MaxBlockSize, maxBlocks},
-		agent: agent(opt.ProductInfo), scheme: "https"}
-	if opt.Plaintext {
+		agent: dialer.Agent(opt.Network.ProductInfo), scheme: "https"}
+	if opt.Network.Plaintext {
 		u.scheme = "http"
 	}
 	u.closing, u.beginEnd = context.WithCancel(context.Background())

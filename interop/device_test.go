@@ -21,15 +21,16 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // ways are the transports' settings and the port that go with each way to a broker.
 var ways = []struct {
 	name string
-	way  func(t testing.TB, b *broker) (addr string, tunnel mqtt.Tunnel)
+	way  func(t testing.TB, b *broker) (addr string, tunnel netopt.Tunnel)
 }{
-	{"over TLS", func(_ testing.TB, b *broker) (string, mqtt.Tunnel) { return b.secure, nil }},
-	{"over WebSocket", func(t testing.TB, b *broker) (string, mqtt.Tunnel) {
+	{"over TLS", func(_ testing.TB, b *broker) (string, netopt.Tunnel) { return b.secure, nil }},
+	{"over WebSocket", func(t testing.TB, b *broker) (string, netopt.Tunnel) {
 		return frontOf(t, b), mqttws.New(&mqttws.Options{Path: "/broker/mqtt?of=hubline"})
 	}},
 }
@@ -88,8 +89,9 @@ func overMQTT(t testing.TB, creds *transport.Credentials, m mqtt.Options) transp
 	case "paho":
 		return mqtt.New(&m)
 	case "lean":
-		dial := leannet.Dialer(creds, &leannet.Options{TLS: m.TLS, Plaintext: m.Plaintext, Certificate: m.Certificate,
-			Addr: m.Addr, Tunnel: m.Tunnel})
+		dial := leannet.Dialer(creds, &netopt.Options{TLS: m.Network.TLS, Plaintext: m.Network.Plaintext,
+			Certificate: m.Network.Certificate,
+			Addr:        m.Network.Addr, Tunnel: m.Network.Tunnel})
 		return lean.New(dial, &lean.Options{KeepAlive: m.KeepAlive, PingTimeout: m.PingTimeout})
 	}
 	t.Fatalf("-engine is %q; give paho or lean", *engine)
@@ -108,8 +110,9 @@ func TestNothingIsLost(t *testing.T) {
 			addr, tunnel := w.way(t, b)
 			r := newRelay(t, addr)
 			others := watch(t, b, "watcher", "devices/+/messages/events/#")
-			c := open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel}, device.Options{Window: window,
-				AckTimeout: time.Second})
+			c := open(t, mqtt.Options{Network: netopt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel}},
+				device.Options{Window: window,
+					AckTimeout: time.Second})
 
 			ring := make([]device.Receipt, window)
 			cuts := 0
@@ -186,7 +189,8 @@ func TestCommandsComeThroughCuts(t *testing.T) {
 			newest := -1
 			last := make(chan struct{})
 			var once sync.Once
-			c := create(t, mqtt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel}, device.Options{})
+			c := create(t, mqtt.Options{Network: netopt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel}},
+				device.Options{})
 			c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -242,7 +246,7 @@ func TestAReleasedCommandComesAgain(t *testing.T) {
 	settled := make(chan transport.Outcome, 10)
 	n := 0
 	trace := &device.Trace{Settled: func(o transport.Outcome) { settled <- o }}
-	c := create(t, mqtt.Options{Addr: r.addr(), TLS: b.trust()}, device.Options{Trace: trace})
+	c := create(t, mqtt.Options{Network: netopt.Options{Addr: r.addr(), TLS: b.trust()}}, device.Options{Trace: trace})
 	c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 		calls <- string(m.Body)
 		switch n++; {
@@ -283,7 +287,7 @@ func TestAReleasedCommandComesAgain(t *testing.T) {
 func TestMosquittoRestarts(t *testing.T) {
 	b := startBroker(t, settings{})
 	bodies := make(chan string, 10)
-	c := create(t, mqtt.Options{Addr: b.secure, TLS: b.trust()}, device.Options{})
+	c := create(t, mqtt.Options{Network: netopt.Options{Addr: b.secure, TLS: b.trust()}}, device.Options{})
 	c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 		bodies <- string(m.Body)
 		return nil
@@ -317,7 +321,8 @@ func TestAnIdleConnectionStaysUpAndASilentOneIsFound(t *testing.T) {
 			b := startBroker(t, settings{})
 			addr, tunnel := w.way(t, b)
 			r := newRelay(t, addr)
-			c := open(t, mqtt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel, KeepAlive: time.Second,
+			c := open(t, mqtt.Options{Network: netopt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel},
+				KeepAlive:   time.Second,
 				PingTimeout: time.Second}, device.Options{})
 			time.Sleep(4 * time.Second) // the broker would have hung up after 1.5 s without a ping
 			require.Equal(t, device.Connected, c.Status().State)
@@ -335,7 +340,7 @@ func TestLargeMessages(t *testing.T) {
 			b := startBroker(t, settings{})
 			addr, tunnel := w.way(t, b)
 			others := watch(t, b, "watcher", "devices/+/messages/events/#")
-			c := open(t, mqtt.Options{Addr: addr, TLS: b.trust(), Tunnel: tunnel}, device.Options{})
+			c := open(t, mqtt.Options{Network: netopt.Options{Addr: addr, TLS: b.trust(), Tunnel: tunnel}}, device.Options{})
 			for _, size := range []int{0, 1, 127, 128, 16 << 10, 65535, 65536, 250 << 10} {
 				body := strings.Repeat("x", size)
 				require.NoError(t, c.Send(soon(t), &transport.Message{Body: []byte(body)}))
@@ -351,7 +356,7 @@ func TestLargeMessages(t *testing.T) {
 
 func TestAnotherClientWithTheSameID(t *testing.T) {
 	b := startBroker(t, settings{})
-	c := open(t, mqtt.Options{Addr: b.secure, TLS: b.trust()}, device.Options{})
+	c := open(t, mqtt.Options{Network: netopt.Options{Addr: b.secure, TLS: b.trust()}}, device.Options{})
 	for range 4 {
 		connections := c.Stats().Connections
 		watch(t, b, deviceID, "") // the broker gives the newer one the place; ours comes back and takes it again
@@ -367,11 +372,12 @@ func TestPasswords(t *testing.T) {
 	// The user name is fixed but for the platform, so it is taken from a first attempt's CONNECT.
 	user := make(chan string, 1)
 	spy := newConnectSpy(t, user)
-	_ = create(t, mqtt.Options{Addr: spy, Plaintext: true}, device.Options{}).Start()
+	_ = create(t, mqtt.Options{Network: netopt.Options{Addr: spy, Plaintext: true}}, device.Options{}).Start()
 	b := startBroker(t, settings{passwords: map[string]string{<-user: "SharedAccessSignature sr=a&sig=b&se=1"}})
 	for text, right := range map[string]bool{"SharedAccessSignature sr=a&sig=b&se=1": true,
 		"SharedAccessSignature sr=a&sig=B&se=1": false} {
-		c, err := device.New(credsWith(text), overMQTT(t, credsWith(text), mqtt.Options{Addr: b.secure, TLS: b.trust()}), nil)
+		c, err := device.New(credsWith(text), overMQTT(t, credsWith(text),
+			mqtt.Options{Network: netopt.Options{Addr: b.secure, TLS: b.trust()}}), nil)
 		require.NoError(t, err)
 		defer c.Close()
 		err = c.Open(soon(t))
@@ -394,17 +400,19 @@ func TestServerCertificates(t *testing.T) {
 		"another host":      {RootCAs: b.ca.pool(), ServerName: "other.example.test"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := create(t, mqtt.Options{Addr: b.secure, TLS: config}, device.Options{})
+			c := create(t, mqtt.Options{Network: netopt.Options{Addr: b.secure, TLS: config}}, device.Options{})
 			require.ErrorIs(t, c.Open(soon(t)), transport.Untrusted)
 		})
 	}
 	t.Run("without TLS on the port with TLS", func(t *testing.T) {
-		c := create(t, mqtt.Options{Addr: b.secure, Plaintext: true}, device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+		c := create(t, mqtt.Options{Network: netopt.Options{Addr: b.secure, Plaintext: true}},
+			device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 		err := c.Open(soon(t))
 		require.ErrorIs(t, err, transport.Network) // it just hangs up
 	})
 	t.Run("with TLS on the port without", func(t *testing.T) {
-		c := create(t, mqtt.Options{Addr: b.plain, TLS: b.trust()}, device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+		c := create(t, mqtt.Options{Network: netopt.Options{Addr: b.plain, TLS: b.trust()}},
+			device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 		err := c.Open(soon(t))
 		require.Error(t, err)
 		t.Log(transport.KindOf(err), err)
@@ -434,9 +442,10 @@ func TestClientCertificates(t *testing.T) {
 				trust := b.trust()
 				trust.MinVersion, trust.MaxVersion = version, version
 				// An alert that may come of damage on the way counts only when it comes again.
-				c := create(t, mqtt.Options{Addr: b.secure, TLS: trust, Certificate: one.cert}, device.Options{
-					RetryPolicy: retrypolicy.Fixed{Delay: time.Millisecond},
-				})
+				c := create(t, mqtt.Options{Network: netopt.Options{Addr: b.secure, TLS: trust, Certificate: one.cert}},
+					device.Options{
+						RetryPolicy: retrypolicy.Fixed{Delay: time.Millisecond},
+					})
 				err := c.Open(soon(t))
 				if one.want != transport.Unknown {
 					require.ErrorIs(t, err, one.want)
@@ -451,7 +460,7 @@ func TestClientCertificates(t *testing.T) {
 
 func TestAWrongPathOfTheWebSocket(t *testing.T) {
 	b := startBroker(t, settings{})
-	c := create(t, mqtt.Options{Addr: frontOf(t, b), TLS: b.trust(), Tunnel: mqttws.New(nil)},
+	c := create(t, mqtt.Options{Network: netopt.Options{Addr: frontOf(t, b), TLS: b.trust(), Tunnel: mqttws.New(nil)}},
 		device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	err := c.Open(soon(t))
 	var refusal *mqttws.StatusError

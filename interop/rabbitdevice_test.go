@@ -14,13 +14,14 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // options are those of a device that goes over TLS with user name and password, to the queues of
 // these names.
 func (b *rabbit) options(telemetry, commands string) amqp.Options {
 	o := amqp.Options{
-		Addr: b.secure, TLS: &tls.Config{RootCAs: b.ca.pool()},
+		Network:   netopt.Options{Addr: b.secure, TLS: &tls.Config{RootCAs: b.ca.pool()}},
 		Login:     func(context.Context) (string, string, error) { return rabbitUser, rabbitPassword, nil },
 		Addresses: &amqp.Addresses{Telemetry: "/amq/queue/" + telemetry},
 	}
@@ -60,7 +61,7 @@ func (b *rabbit) credentials(t *testing.T) {
 	o.Login = nil
 	o.Auth = amqp.External
 	cert := b.devices.client(t, rabbitUser)
-	o.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
+	o.Network.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
 	c = openAMQP(t, o, once)
 	require.NoError(t, c.Send(soon(t), numbered(1)))
 	seen(t, "EXTERNAL with a client certificate: a message was acknowledged")
@@ -79,7 +80,7 @@ func (b *rabbit) credentials(t *testing.T) {
 	seen(t, "no credentials: %v", err)
 
 	o = b.options(queueTelemetry, "")
-	o.TLS = &tls.Config{RootCAs: newAuthority(t).pool()}
+	o.Network.TLS = &tls.Config{RootCAs: newAuthority(t).pool()}
 	err = createAMQP(t, o, once).Open(soon(t))
 	require.ErrorIs(t, err, transport.Untrusted)
 	seen(t, "unknown authority: %v", err)
@@ -106,7 +107,7 @@ func (b *rabbit) telemetry(t *testing.T) {
 		"credit": 500, "auto": true})
 	r := newRelay(t, b.secure)
 	o := b.options(queueTelemetry, "")
-	o.Addr = r.addr()
+	o.Network.Addr = r.addr()
 	c := openAMQP(t, o, device.Options{Window: window, AckTimeout: 2 * time.Second})
 	cuts := 0
 	sendNumbered(t, c, messages, window, func(done int) {
@@ -185,7 +186,7 @@ func (b *rabbit) commands(t *testing.T) {
 	got := make(chan transport.Message, 100)
 	r := newRelay(t, b.secure)
 	o := b.options(queueTelemetry, queueCommands)
-	o.Addr = r.addr()
+	o.Network.Addr = r.addr()
 	c := createAMQP(t, o, device.Options{})
 	c.HandleMessages(func(ctx context.Context, m *transport.Message) error {
 		got <- transport.Message{ID: m.ID, CorrelationID: m.CorrelationID, ContentType: m.ContentType,

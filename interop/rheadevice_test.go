@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // rheaWays are the ways to a broker made of rhea.
@@ -56,11 +57,11 @@ func (s *rheaServer) do(command string, fields map[string]any) {
 
 func (s *rheaServer) options() amqp.Options {
 	o := amqp.Options{
-		Addr: s.addr, TLS: &tls.Config{RootCAs: s.ca.pool()},
+		Network:   netopt.Options{Addr: s.addr, TLS: &tls.Config{RootCAs: s.ca.pool()}},
 		Addresses: &amqp.Addresses{Telemetry: "telemetry", Commands: "commands"},
 	}
 	if s.web != "" {
-		o.Tunnel = amqpws.NewStandard(&amqpws.Options{Path: s.web})
+		o.Network.Tunnel = amqpws.NewStandard(&amqpws.Options{Path: s.web})
 	}
 	return o
 }

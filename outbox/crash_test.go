@@ -21,6 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // victimEnv has the connection string and the address of the hub, the folder, and the number of the
@@ -44,7 +45,7 @@ func victim(settings []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Addr: settings[1]}), nil)
+	c, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true, Addr: settings[1]}}), nil)
 	if err != nil {
 		return err
 	}

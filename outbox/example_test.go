@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // A process puts a message while there is no hub, and ends. The next one brings it.
@@ -46,7 +47,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	client, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), nil)
+	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
+		Dial: hub.Dial(testbroker.PortMQTT)}}), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 const deviceID = "dev-1"
@@ -35,7 +36,8 @@ func newClient(t testing.TB, hub *testbroker.Hub, o *device.Options) *device.Cli
 	t.Helper()
 	creds, err := device.ParseConnectionString(hub.ConnectionString(deviceID))
 	require.NoError(t, err)
-	c, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), o)
+	c, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
+		Dial: hub.Dial(testbroker.PortMQTT)}}), o)
 	require.NoError(t, err)
 	require.NoError(t, c.Start())
 	return c

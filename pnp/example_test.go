@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // A thermostat takes temperatures that it can reach, and says why it does not take others.
@@ -151,7 +152,7 @@ func exampleClient() (*testbroker.Hub, *device.Client) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dial := leannet.Dialer(creds, &leannet.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)})
+	dial := leannet.Dialer(creds, &netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)})
 	client, err := device.New(creds, lean.New(dial, &lean.Options{ModelID: "dtmi:com:example:TemperatureController;1"}),
 		nil)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/hubline-iot/hubline/fileupload"
 	tb "github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // constants are the names of the constants of a type in package testbroker, by its source.
@@ -279,7 +280,8 @@ func TestUploads(t *testing.T) {
 	p := start(t)
 	creds, err := device.ParseConnectionString(p.ready.Devices[0].ConnectionString)
 	require.NoError(t, err)
-	u, err := fileupload.New(creds, &fileupload.Options{Addr: p.ready.Addresses["https"], TLS: p.tls()})
+	u, err := fileupload.New(creds, &fileupload.Options{Network: netopt.Options{Addr: p.ready.Addresses["https"],
+		TLS: p.tls()}})
 	require.NoError(t, err)
 	defer u.Close()
 	p.good("POST", "/faults", `{"kind":"CutBlobBody"}`)

@@ -24,6 +24,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // write makes a file in a directory of the test.
@@ -165,9 +166,9 @@ func TestFileOfDevices(t *testing.T) {
 	try := func() {
 		for id, cert := range map[string]*tls.Certificate{"keys": nil, "keys/cam": nil, "more": nil, "by-thumbprint": &own,
 			"by-authority": &signed} {
-			o := &mqtt.Options{Addr: p.ready.Addresses["mqtt"], TLS: p.tls()}
+			o := &mqtt.Options{Network: netopt.Options{Addr: p.ready.Addresses["mqtt"], TLS: p.tls()}}
 			if cert != nil {
-				o.Certificate = func(context.Context) (*tls.Certificate, error) { return cert, nil }
+				o.Network.Certificate = func(context.Context) (*tls.Certificate, error) { return cert, nil }
 			}
 			creds, err := device.ParseConnectionString(printed[id])
 			require.NoError(t, err)

@@ -27,6 +27,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 	httptransport "github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // patience is for what should take no time on loopback, on a machine that has a lot to do.
@@ -170,13 +171,14 @@ func (p *program) refused(want int, method, path, body string) refusal {
 // transports are Hubline's, for the program's addresses.
 var transports = map[string]func(p *program) transport.Transport{
 	"mqtt": func(p *program) transport.Transport {
-		return mqtt.New(&mqtt.Options{Addr: p.ready.Addresses["mqtt"], TLS: p.tls()})
+		return mqtt.New(&mqtt.Options{Network: netopt.Options{Addr: p.ready.Addresses["mqtt"], TLS: p.tls()}})
 	},
 	"amqp": func(p *program) transport.Transport {
-		return amqp.New(&amqp.Options{Addr: p.ready.Addresses["amqp"], TLS: p.tls()})
+		return amqp.New(&amqp.Options{Network: netopt.Options{Addr: p.ready.Addresses["amqp"], TLS: p.tls()}})
 	},
 	"https": func(p *program) transport.Transport {
-		return httptransport.New(&httptransport.Options{Addr: p.ready.Addresses["https"], TLS: p.tls(),
+		return httptransport.New(&httptransport.Options{Network: netopt.Options{Addr: p.ready.Addresses["https"],
+			TLS: p.tls()},
 			PollInterval: 10 * time.Millisecond})
 	},
 }
@@ -328,7 +330,8 @@ func TestALineForEachEvent(t *testing.T) {
 	p.good("POST", "/devices/dev-1/methods", `{"name":"reboot"}`)
 	p.good("POST", "/devices/dev-1/c2d", `{"messageId":"c-1"}`)
 	p.good("GET", "/devices/dev-1/c2d/wait?state=completed", "")
-	u, err := fileupload.New(p.creds("dev-1"), &fileupload.Options{Addr: p.ready.Addresses["https"], TLS: p.tls()})
+	u, err := fileupload.New(p.creds("dev-1"),
+		&fileupload.Options{Network: netopt.Options{Addr: p.ready.Addresses["https"], TLS: p.tls()}})
 	require.NoError(t, err)
 	_, err = u.Upload(ctx, "today.txt", strings.NewReader("sunny"), -1)
 	require.NoError(t, err)

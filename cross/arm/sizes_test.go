@@ -119,6 +119,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
@@ -129,9 +130,9 @@ func main() {
 	dial, err := netproxy.New(os.Getenv("PROXY"), nil)
 	check(err)
 	all := map[string]transport.Transport{
-		"mqtt": mqtt.New(&mqtt.Options{Dial: dial}), "mqtt-ws": mqtt.New(&mqtt.Options{Tunnel: mqttws.New(nil)}),
+		"mqtt": mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: dial}}), "mqtt-ws": mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil)}}),
 		"mqtt-lean": lean.New(leannet.Dialer(creds, nil), &lean.Options{Calls: lean.TwinAndMethods}),
-		"amqp": amqp.New(nil), "amqp-ws": amqp.New(&amqp.Options{Tunnel: amqpws.New(nil)}), "amqp-shared": amqp.NewMux(nil), "http": http.New(nil),
+		"amqp": amqp.New(nil), "amqp-ws": amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil)}}), "amqp-shared": amqp.NewMux(nil), "http": http.New(nil),
 	}
 	options := new(device.Options)
 	hublog.Attach(options, slog.New(slog.NewJSONHandler(os.Stderr, nil)))

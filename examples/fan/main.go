@@ -23,6 +23,7 @@ import (
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 func main() {
@@ -83,7 +84,8 @@ func begin(ctx context.Context, client *device.Client, stage *ways.Stage) error 
 	if _, err := client.PatchReported(ctx, []byte(`{"fan":{"on":true,"speed":3}}`)); err != nil {
 		return err
 	}
-	uploader, err := fileupload.New(stage.Creds, &fileupload.Options{Addr: stage.Web.Addr, TLS: stage.Web.TLS})
+	uploader, err := fileupload.New(stage.Creds, &fileupload.Options{Network: netopt.Options{Addr: stage.Web.Addr,
+		TLS: stage.Web.TLS}})
 	if err != nil {
 		return err
 	}

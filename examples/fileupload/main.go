@@ -82,7 +82,7 @@ func run(ctx context.Context, to ways.Target, path string) error {
 		if err != nil {
 			return err
 		}
-		options.Addr, options.TLS = at.Addr, at.TLS
+		options.Network.Addr, options.Network.TLS = at.Addr, at.TLS
 	}
 	creds, err := device.ParseConnectionString(connect)
 	if err != nil {
@@ -123,7 +123,7 @@ func prepare(hub *testbroker.Hub, options *fileupload.Options) (connect string, 
 	if err != nil {
 		return "", nil, err
 	}
-	options.Addr, options.TLS = addr.String(), hub.ClientTLS()
+	options.Network.Addr, options.Network.TLS = addr.String(), hub.ClientTLS()
 	for _, f := range faults {
 		played = append(played, hub.Inject(f))
 	}

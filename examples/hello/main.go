@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 func main() {
@@ -24,7 +25,8 @@ func main() {
 
 	creds, err := device.ParseConnectionString(thermometer.ConnectionString())
 	check(err)
-	client, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), nil)
+	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
+		Dial: hub.Dial(testbroker.PortMQTT)}}), nil)
 	check(err)
 	check(client.Open(ctx)) // retries until connected, or until it is hopeless
 	check(client.Send(ctx, &transport.Message{Body: []byte(`{"celsius":21.5}`)}))

@@ -1,6 +1,6 @@
-// Package dialer makes the connection below a protocol, for every transport that runs on standard Go:
-// the socket, TLS with a client certificate, a tunnel such as WebSocket; and it says what the
-// failures of all these mean.
+// Package dialer makes the connection below a protocol, for every transport on standard Go: the
+// socket, the proxy, TLS with a client certificate, and a tunnel such as WebSocket. It also maps
+// the failures of all of these to Kinds.
 package dialer
 
 import (
@@ -9,95 +9,140 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/clientcert"
+	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
-// Protocol is what goes over the connection, as far as this package must know.
+// Protocol is what this package has to know about the protocol above.
 type Protocol struct {
-	// Name is that in errors, such as "mqtt".
+	// Name is the protocol's name in errors, such as "mqtt".
 	Name string
-	// Secure and Plain are the ports, over TLS and without.
+	// Secure and Plain are its ports, with TLS and without.
 	Secure, Plain string
-	// Kind says what an error of the protocol's own means, with a hint for its reader that may be
-	// empty. It returns false for all others.
+	// HTTP: each message is a request with a time-out of its own. There are no tunnels, and no
+	// time-out for writes.
+	HTTP bool
+	// Kind maps an error of the protocol itself and may add a hint for the reader. It returns false
+	// for all other errors.
 	Kind func(err error) (kind transport.Kind, hint string, ok bool)
 }
 
-// Options say how to connect. The transports document the fields, under the same names.
-type Options struct {
-	Protocol    *Protocol
-	TLS         *tls.Config
-	Plaintext   bool
-	Certificate func(ctx context.Context) (*tls.Certificate, error)
-	Addr        string
-	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
-	Tunnel      Tunnel
-	// WriteTimeout is how long a write to the socket may not get on. The socket is a ProgressConn then. 0: no
-	// limit.
-	WriteTimeout time.Duration
-	// ALPN are the protocols that are offered in TLS (RFC 7301), whatever TLS.NextProtos says. Nil:
-	// http/1.1 for a Tunnel; without one TLS.NextProtos, less HTTP's.
+// Dialer makes the connections of one transport.
+type Dialer struct {
+	Protocol *Protocol
+	// Network holds the caller's options. Resolve sets their defaults.
+	Network netopt.Options
+	// ALPN are the protocols offered in TLS (RFC 7301), in place of Network.TLS.NextProtos. Nil:
+	// http/1.1 for a tunnel, else NextProtos without the names of HTTP.
 	ALPN []string
+	// Wrap, if set, replaces each new socket: the connection below TLS, through the proxy.
+	Wrap func(net.Conn) net.Conn
 }
 
-// Resolve fills in defaults and returns an *Error of Kind Invalid about the first wrong field.
-func (o *Options) Resolve() error {
+const defaultWriteTimeout = 10 * time.Second
+
+// Resolve sets the defaults of Network. It returns a *transport.Error of Kind Invalid about the
+// first wrong field.
+func (d *Dialer) Resolve() error {
+	o, p := &d.Network, d.Protocol
 	if o.Addr != "" {
 		host, port, err := net.SplitHostPort(o.Addr)
 		if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || numErr != nil || n == 0 {
-			return o.Protocol.Invalid("options: Addr " + strconv.Quote(o.Addr) + " is not host:port; give both, such as " +
-				"\"gateway:" + o.Protocol.Secure + "\"")
+			return p.Invalid("options: Addr " + strconv.Quote(o.Addr) + " is not host:port; give both, such as " +
+				"\"gateway:" + p.Secure + "\"")
 		}
 	}
-	if o.Plaintext && o.Certificate != nil {
-		return o.Protocol.Invalid("options: both Plaintext and Certificate are set; a certificate needs TLS")
+	switch {
+	case o.Plaintext && o.Certificate != nil:
+		return p.Invalid("options: both Plaintext and Certificate are set; a certificate needs TLS")
+	case p.HTTP && o.Tunnel != nil:
+		return p.Invalid("options: Tunnel is set, but HTTPS has no tunnels; leave it nil")
+	case p.HTTP && o.WriteTimeout != 0:
+		return p.Invalid("options: WriteTimeout is set, but HTTPS bounds whole requests; leave it 0")
+	case o.WriteTimeout < 0:
+		return p.Invalid("options: WriteTimeout is negative; give a positive duration, or 0 for " +
+			defaultWriteTimeout.String())
+	case !p.HTTP && o.WriteTimeout == 0:
+		o.WriteTimeout = defaultWriteTimeout
 	}
+	o.WriteTimeout = timespan.Cap(o.WriteTimeout)
 	if o.Dial == nil {
-		o.Dial = dial
+		o.Dial = directDial
 	}
 	return nil
 }
 
-// dial is the default of Options.Dial. All connections share the net.Dialer, which has 160 bytes.
-var dial = new(net.Dialer).DialContext
+// directDial is the default of Options.Dial. All connections share the net.Dialer, which has 160
+// bytes.
+var directDial = new(net.Dialer).DialContext
 
-// Target is where to connect to.
-func (o *Options) Target(creds *transport.Credentials) string {
-	if o.Addr != "" {
-		return o.Addr
+// Target returns the address to connect to.
+func (d *Dialer) Target(creds *transport.Credentials) string {
+	if d.Network.Addr != "" {
+		return d.Network.Addr
 	}
-	port := o.Protocol.Secure
+	port := d.Protocol.Secure
 	switch {
-	case o.Tunnel != nil:
-		port = o.Tunnel.Port(!o.Plaintext)
-	case o.Plaintext:
-		port = o.Protocol.Plain
+	case d.Network.Tunnel != nil:
+		port = d.Network.Tunnel.Port(!d.Network.Plaintext)
+	case d.Network.Plaintext:
+		port = d.Protocol.Plain
 	}
 	return net.JoinHostPort(creds.DialHost(), port)
 }
 
-// alpn is what to offer in TLS. Package net/http writes HTTP/2 into each config that it is given,
-// so the caller's may have that from another client.
-func (o *Options) alpn(callers []string) []string {
+// Scheme returns "https", or "http" with Plaintext.
+func (d *Dialer) Scheme() string {
+	if d.Network.Plaintext {
+		return "http"
+	}
+	return "https"
+}
+
+// ClientCertificate returns the client certificate, nil when Network.Certificate is not set.
+func (d *Dialer) ClientCertificate(ctx context.Context, creds *transport.Credentials) (*tls.Certificate, error) {
+	if d.Network.Certificate != nil {
+		return clientcert.Get(ctx, d.Network.Certificate, creds.Time)
+	}
+	if !d.Network.Plaintext && creds.Sign == nil && creds.Token == nil && !d.hasCertificate() {
+		return nil, d.Protocol.Invalid("nothing proves the identity: credentials without Sign and Token need a " +
+			"Certificate in the options")
+	}
+	return nil, nil
+}
+
+// hasCertificate reports whether the options have a client certificate.
+func (d *Dialer) hasCertificate() bool {
+	c := d.Network.TLS
+	return d.Network.Certificate != nil || c != nil && (len(c.Certificates) > 0 || c.GetClientCertificate != nil)
+}
+
+// alpn returns the protocols to offer in TLS. The caller's list may contain HTTP/2 from another
+// client: package net/http adds it to each Config that it is given.
+func (d *Dialer) alpn(callers []string) []string {
 	switch {
-	case o.ALPN != nil:
-		return o.ALPN
-	case o.Tunnel != nil:
+	case d.ALPN != nil:
+		return d.ALPN
+	case d.Network.Tunnel != nil:
 		return []string{"http/1.1"}
 	}
 	return slices.DeleteFunc(slices.Clone(callers),
 		func(name string) bool { return name == "h2" || strings.HasPrefix(name, "http/") })
 }
 
-// Config is TLS's for one connection. cert is what ClientCertificate returned.
-func (o *Options) Config(creds *transport.Credentials, cert *tls.Certificate) *tls.Config {
-	c := o.TLS.Clone() // nil stays nil
+// Config returns the TLS settings of one connection. cert is the result of ClientCertificate.
+func (d *Dialer) Config(creds *transport.Credentials, cert *tls.Certificate) *tls.Config {
+	c := d.Network.TLS.Clone() // nil stays nil
 	if c == nil {
 		c = new(tls.Config)
 	}
@@ -110,31 +155,38 @@ func (o *Options) Config(creds *transport.Credentials, cert *tls.Certificate) *t
 	if c.Time == nil {
 		c.Time = creds.Time
 	}
-	c.NextProtos = o.alpn(c.NextProtos)
+	c.NextProtos = d.alpn(c.NextProtos)
 	if cert != nil {
-		// Certificates would be passed over when the hub names other authorities, as it may for a
-		// certificate that it knows by its thumbprint.
+		// crypto/tls skips entries of Certificates whose issuer the hub does not name. A hub that knows
+		// a certificate by its thumbprint may name others.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}
 	return c
 }
 
-// Open dials, does the TLS handshake and opens the tunnel. It returns the outer connection and the
-// socket below, which are the same without TLS and tunnel. cert is what ClientCertificate returned.
-// The error is a cause for Protocol.Error.
-func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate) (outer,
+// Dial connects the socket, does the TLS handshake and opens the tunnel. It returns the outer
+// connection and the socket, which are the same without TLS and tunnel. cert is the result of
+// ClientCertificate. The error is a cause for Protocol.Error.
+func (d *Dialer) Dial(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate) (outer,
 	socket net.Conn, err error) {
+	dial, err := d.throughProxy(creds)
+	if err != nil {
+		return nil, nil, err
+	}
 	if failed := callback.Run("Options.Dial",
-		func() { socket, err = o.Dial(ctx, "tcp", o.Target(creds)) }); failed != nil {
+		func() { socket, err = dial(ctx, "tcp", d.Target(creds)) }); failed != nil {
 		return nil, nil, failed
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if o.WriteTimeout > 0 {
-		socket = NewProgressConn(socket, o.WriteTimeout)
+	if d.Wrap != nil {
+		socket = d.Wrap(socket)
 	}
-	failed := callback.Run("Options.TLS or Options.Tunnel", func() { outer, err = o.secure(ctx, creds, cert, socket) })
+	if d.Network.WriteTimeout > 0 {
+		socket = NewProgressConn(socket, d.Network.WriteTimeout)
+	}
+	failed := callback.Run("Options.TLS or Options.Tunnel", func() { outer, err = d.secure(ctx, creds, cert, socket) })
 	if failed != nil {
 		err = failed
 	}
@@ -144,8 +196,34 @@ func (o *Options) Open(ctx context.Context, creds *transport.Credentials, cert *
 	return outer, socket, nil
 }
 
-// secure does the TLS handshake and opens the tunnel. On error the socket is closed.
-func (o *Options) secure(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate,
+// throughProxy returns the function that connects to the hub: Network.Dial, over the proxy if
+// Network.Proxy names one.
+func (d *Dialer) throughProxy(creds *transport.Credentials) (netproxy.DialFunc, error) {
+	if d.Network.Proxy == nil {
+		return d.Network.Dial, nil
+	}
+	hub := &url.URL{Scheme: d.Scheme(), Host: creds.DialHost(), Path: "/"}
+	if _, port, err := net.SplitHostPort(d.Target(creds)); err == nil && port != defaultPorts[hub.Scheme] {
+		hub.Host = net.JoinHostPort(hub.Host, port)
+	}
+	var proxy *url.URL
+	var err error
+	if failed := callback.Run("Options.Proxy", func() { proxy, err = d.Network.Proxy(hub) }); failed != nil {
+		return nil, failed
+	}
+	switch {
+	case err != nil: // its text may show a password
+		return nil, d.Protocol.Invalid("options: Proxy does not say which proxy to use; check HTTPS_PROXY and its like")
+	case proxy == nil:
+		return d.Network.Dial, nil
+	}
+	return netproxy.New(proxy.String(), &netproxy.Options{Dial: d.Network.Dial})
+}
+
+var defaultPorts = map[string]string{"https": "443", "http": "80"}
+
+// secure does the TLS handshake and opens the tunnel. It closes the socket on error.
+func (d *Dialer) secure(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate,
 	socket net.Conn) (outer net.Conn, err error) {
 	opened := false
 	defer func() {
@@ -154,16 +232,16 @@ func (o *Options) secure(ctx context.Context, creds *transport.Credentials, cert
 		}
 	}()
 	outer = socket
-	if !o.Plaintext {
-		config := o.Config(creds, cert)
+	if !d.Network.Plaintext {
+		config := d.Config(creds, cert)
 		secure := tls.Client(socket, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			return nil, clockError(err, config.Time())
 		}
 		outer = secure
 	}
-	if o.Tunnel != nil {
-		if outer, err = o.openTunnel(ctx, creds, outer, socket); err != nil {
+	if d.Network.Tunnel != nil {
+		if outer, err = d.openTunnel(ctx, creds, outer, socket); err != nil {
 			return nil, err
 		}
 	}
@@ -171,9 +249,9 @@ func (o *Options) secure(ctx context.Context, creds *transport.Credentials, cert
 	return outer, nil
 }
 
-// clockError returns err, with Kind ClockUnset when it is about a certificate that is not valid yet
-// at now. The clock of a device is late far more often than the certificate of a hub is early, and
-// waiting helps with both.
+// clockError adds Kind ClockUnset to the error for a certificate that is not valid yet. The clock
+// of a device is late far more often than the certificate of a hub is early, and waiting helps in
+// both cases.
 func clockError(err error, now time.Time) error {
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && e.Cert != nil &&
 		now.Before(e.Cert.NotBefore) {

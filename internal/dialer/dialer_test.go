@@ -10,30 +10,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 type wsTunnel struct{}
 
-func (wsTunnel) Port(bool) string                                       { return "1" }
-func (wsTunnel) Open(context.Context, net.Conn, Peer) (net.Conn, error) { return nil, nil }
+func (wsTunnel) Port(bool) string                                              { return "1" }
+func (wsTunnel) Open(context.Context, net.Conn, netopt.Peer) (net.Conn, error) { return nil, nil }
 
 func TestTheTargetAndTheConfigFollowTheCredentials(t *testing.T) {
 	creds := &transport.Credentials{Host: "hub.example.test", GatewayHost: "gateway.local", DeviceID: "d"}
-	require.Equal(t, "gateway.local:8883", (&Options{Protocol: proto}).Target(creds))
-	require.Equal(t, "gateway.local:1883", (&Options{Protocol: proto, Plaintext: true}).Target(creds))
-	require.Equal(t, "[::1]:99", (&Options{Protocol: proto, Addr: "[::1]:99"}).Target(creds))
+	require.Equal(t, "gateway.local:8883", (&Dialer{Protocol: proto}).Target(creds))
+	require.Equal(t, "gateway.local:1883", (&Dialer{Protocol: proto, Network: netopt.Options{Plaintext: true}}).Target(
+		creds))
+	require.Equal(t, "[::1]:99", (&Dialer{Protocol: proto, Network: netopt.Options{Addr: "[::1]:99"}}).Target(creds))
 
-	require.Equal(t, "gateway.local:1", (&Options{Protocol: proto, Tunnel: wsTunnel{}}).Target(creds))
+	require.Equal(t, "gateway.local:1", (&Dialer{Protocol: proto, Network: netopt.Options{Tunnel: wsTunnel{}}}).Target(
+		creds))
 
 	base := &tls.Config{}
-	o := Options{TLS: base}
-	c := o.Config(creds, nil)
+	d := Dialer{Protocol: proto, Network: netopt.Options{TLS: base}}
+	c := d.Config(creds, nil)
 	require.Equal(t, "gateway.local", c.ServerName)
 	require.Equal(t, uint16(tls.VersionTLS12), c.MinVersion)
 	require.Empty(t, base.ServerName, "the user's config is not touched")
 	base.ServerName, base.MinVersion = "other", tls.VersionTLS13
-	require.Equal(t, "other", o.Config(creds, nil).ServerName)
-	require.Equal(t, uint16(tls.VersionTLS13), o.Config(creds, nil).MinVersion)
+	require.Equal(t, "other", d.Config(creds, nil).ServerName)
+	require.Equal(t, uint16(tls.VersionTLS13), d.Config(creds, nil).MinVersion)
 }
 
 // What is spoken is what is offered: package net/http writes HTTP's names into a config that it is
@@ -41,37 +44,43 @@ func TestTheTargetAndTheConfigFollowTheCredentials(t *testing.T) {
 func TestOnlyWhatIsSpokenIsOffered(t *testing.T) {
 	web := []string{"h2", "http/1.1"}
 	for name, c := range map[string]struct {
-		o         Options
+		d         Dialer
 		says, has []string
 	}{
-		"nothing said":              {},
-		"net/http was here":         {says: web},
-		"the caller's":              {says: []string{"x-amzn-mqtt-ca"}, has: []string{"x-amzn-mqtt-ca"}},
-		"the caller's, and HTTP's":  {says: []string{"h2", "mqtt", "http/1.0", "http/1.1"}, has: []string{"mqtt"}},
-		"tunnel":                    {o: Options{Tunnel: wsTunnel{}}, has: []string{"http/1.1"}},
-		"tunnel, net/http was here": {o: Options{Tunnel: wsTunnel{}}, says: web, has: []string{"http/1.1"}},
-		"tunnel, the caller's":      {o: Options{Tunnel: wsTunnel{}}, says: []string{"mqtt"}, has: []string{"http/1.1"}},
-		"HTTP":                      {o: Options{ALPN: web}, says: []string{"mqtt"}, has: web},
+		"nothing said":             {},
+		"net/http was here":        {says: web},
+		"the caller's":             {says: []string{"x-amzn-mqtt-ca"}, has: []string{"x-amzn-mqtt-ca"}},
+		"the caller's, and HTTP's": {says: []string{"h2", "mqtt", "http/1.0", "http/1.1"}, has: []string{"mqtt"}},
+		"tunnel":                   {d: Dialer{Network: netopt.Options{Tunnel: wsTunnel{}}}, has: []string{"http/1.1"}},
+		"tunnel, net/http was here": {d: Dialer{Network: netopt.Options{Tunnel: wsTunnel{}}}, says: web,
+			has: []string{"http/1.1"}},
+		"tunnel, the caller's": {d: Dialer{Network: netopt.Options{Tunnel: wsTunnel{}}}, says: []string{"mqtt"},
+			has: []string{"http/1.1"}},
+		"HTTP": {d: Dialer{ALPN: web}, says: []string{"mqtt"}, has: web},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, said := c.o, slices.Clone(c.says)
-			o.TLS = &tls.Config{NextProtos: c.says}
-			has := o.Config(&transport.Credentials{Host: "hub.example.test"}, nil).NextProtos
+			d, said := c.d, slices.Clone(c.says)
+			d.Network.TLS = &tls.Config{NextProtos: c.says}
+			has := d.Config(&transport.Credentials{Host: "hub.example.test"}, nil).NextProtos
 			require.True(t, slices.Equal(c.has, has), "%q", has)
-			require.Equal(t, said, o.TLS.NextProtos, "the caller's config is not touched")
+			require.Equal(t, said, d.Network.TLS.NextProtos, "the caller's config is not touched")
 		})
 	}
 }
 
 func TestClientCertificatesOfTheTLSSettingsCount(t *testing.T) {
-	require.False(t, new(Options).HasCertificate())
-	require.False(t, (&Options{TLS: &tls.Config{}}).HasCertificate())
-	require.True(t, (&Options{Certificate: func(context.Context) (*tls.Certificate, error) {
-		return nil, nil
-	}}).HasCertificate())
-	require.True(t, (&Options{TLS: &tls.Config{Certificates: make([]tls.Certificate, 1)}}).HasCertificate())
-	require.True(t, (&Options{TLS: &tls.Config{GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate,
-		error) {
-		return nil, nil
-	}}}).HasCertificate())
+	certificate := func(context.Context) (*tls.Certificate, error) { return nil, nil }
+	fromHandshake := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return nil, nil }
+	for name, c := range map[string]struct {
+		network netopt.Options
+		want    bool
+	}{
+		"nothing":              {netopt.Options{}, false},
+		"TLS without any":      {netopt.Options{TLS: &tls.Config{}}, false},
+		"Certificate":          {netopt.Options{Certificate: certificate}, true},
+		"Certificates of TLS":  {netopt.Options{TLS: &tls.Config{Certificates: make([]tls.Certificate, 1)}}, true},
+		"GetClientCertificate": {netopt.Options{TLS: &tls.Config{GetClientCertificate: fromHandshake}}, true},
+	} {
+		require.Equal(t, c.want, (&Dialer{Network: c.network}).hasCertificate(), name)
+	}
 }

@@ -237,7 +237,8 @@ func TestLayers(t *testing.T) {
 		},
 		{
 			"uploads go beside any transport, and bring none", existing("./fileupload"),
-			[]string{"device", "testbroker", "transport"}, []string{"transport", "transport/neterr"},
+			[]string{"device", "testbroker", "transport"},
+			[]string{"transport", "transport/neterr", "transport/netopt", "transport/netproxy"},
 			"a program that uploads files chooses what carries its telemetry",
 		},
 		{
@@ -285,6 +286,7 @@ func TestNoPackageLeadsToTestTools(t *testing.T) {
 	for _, pkg := range list(t, "linux", "amd64", nil, "./...") {
 		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
 		if path == "transport/transporttest" || path == "internal/hubfixture" || path == "internal/bounded" ||
+			path == "internal/timespan/spantest" ||
 			strings.HasPrefix(path,
 				"examples/") {
 			continue

@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // way is how a transport gets to the hub: what all have in common. What a transport lacks it does
@@ -49,8 +50,8 @@ type engine struct {
 var engines = []engine{
 	{name: "paho", protocol: testbroker.MQTT, twins: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
-		return mqtt.New(&mqtt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, KeepAlive: w.KeepAlive,
-			PingTimeout: w.PingTimeout, WriteTimeout: w.WriteTimeout})
+		return mqtt.New(&mqtt.Options{Network: netopt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial,
+			WriteTimeout: w.WriteTimeout}, KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
 	}},
 	{name: "lean", protocol: testbroker.MQTT, twins: true, make: func(creds *transport.Credentials,
 		w *way) transport.Transport {
@@ -65,12 +66,13 @@ var engines = []engine{
 		w *way) transport.Transport {
 		return amqp.New(w.amqp())
 	}},
-	{name: "amqp, a message a transfer", variant: true, protocol: testbroker.AMQP, twins: true, make: func(_ *transport.Credentials,
-		w *way) transport.Transport {
-		o := w.amqp()
-		o.Batch = 1
-		return amqp.New(o)
-	}},
+	{name: "amqp, a message a transfer", variant: true, protocol: testbroker.AMQP, twins: true,
+		make: func(_ *transport.Credentials,
+			w *way) transport.Transport {
+			o := w.amqp()
+			o.Batch = 1
+			return amqp.New(o)
+		}},
 	{name: "amqp, SASL PLAIN", variant: true, protocol: testbroker.AMQP, twins: true, batches: true, sasl: true,
 		make: func(_ *transport.Credentials, w *way) transport.Transport {
 			o := w.amqp()
@@ -100,17 +102,19 @@ var engines = []engine{
 }
 
 func (w *way) leanDial(creds *transport.Credentials) lean.Dial {
-	return leannet.Dialer(creds, &leannet.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial,
+	return leannet.Dialer(creds, &netopt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial,
 		WriteTimeout: w.WriteTimeout})
 }
 
 func (w *way) amqp() *amqp.Options {
-	return &amqp.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, WriteTimeout: w.WriteTimeout}
+	return &amqp.Options{Network: netopt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial,
+		WriteTimeout: w.WriteTimeout}}
 }
 
 func (w *way) http() *http.Options {
-	return &http.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial, PollInterval: cmp.Or(w.Poll,
-		5*time.Second)}
+	return &http.Options{Network: netopt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial},
+		PollInterval: cmp.Or(w.Poll,
+			5*time.Second)}
 }
 
 // ports are where a hub speaks a protocol, without TLS and with it.

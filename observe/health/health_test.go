@@ -25,6 +25,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,7 +51,8 @@ func overMQTT(t *testing.T, hub *testbroker.Hub, id string) *device.Client {
 	t.Helper()
 	creds, err := device.ParseConnectionString(hub.ConnectionString(id))
 	require.NoError(t, err)
-	return newClient(t, creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), nil)
+	return newClient(t, creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
+		Dial: hub.Dial(testbroker.PortMQTT)}}), nil)
 }
 
 func newClient(t *testing.T, creds *transport.Credentials, tr transport.Transport, o *device.Options) *device.Client {
@@ -385,7 +387,8 @@ func TestForeignSecretsAreHidden(t *testing.T) {
 		own.Token = func(context.Context) (transport.Token, error) {
 			return transport.Token{}, errors.New("GET https://tokens.example/?sig=geheim: 500")
 		}
-		c := newClient(t, &own, mqtt.New(&mqtt.Options{Plaintext: true, Dial: newHub(t).Dial(testbroker.PortMQTT)}), nil)
+		c := newClient(t, &own, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
+			Dial: newHub(t).Dial(testbroker.PortMQTT)}}), nil)
 		require.NoError(t, c.Start())
 		synctest.Wait()
 		h := &health.Handler{}

@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/observe/hublog"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 func ExampleAttach() {
@@ -31,7 +32,8 @@ func ExampleAttach() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	client, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}),
+	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
+		Dial: hub.Dial(testbroker.PortMQTT)}}),
 		options)
 	if err != nil {
 		log.Fatal(err)

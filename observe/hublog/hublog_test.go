@@ -20,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/stretchr/testify/require"
 )
 
@@ -66,7 +67,8 @@ func overMQTT(t *testing.T, o *device.Options) (*testbroker.Hub, *device.Client)
 	require.NoError(t, err)
 	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
 	require.NoError(t, err)
-	return hub, newClient(t, creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), o)
+	return hub, newClient(t, creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
+		Dial: hub.Dial(testbroker.PortMQTT)}}), o)
 }
 
 func newClient(t *testing.T, creds *transport.Credentials, tr transport.Transport, o *device.Options) *device.Client {
@@ -385,7 +387,8 @@ func TestNoSecretIsLogged(t *testing.T) {
 		}
 		o = &device.Options{}
 		hublog.Attach(o, l)
-		c = newClient(t, &own, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), o)
+		c = newClient(t, &own, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
+			Dial: hub.Dial(testbroker.PortMQTT)}}), o)
 		require.NoError(t, c.Start())
 		synctest.Wait()
 		require.NoError(t, c.Close())

@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -28,7 +29,8 @@ func ExampleRegister() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	client, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), nil)
+	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
+		Dial: hub.Dial(testbroker.PortMQTT)}}), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -97,7 +98,8 @@ func newClient(t *testing.T, hub *testbroker.Hub, o *device.Options) *device.Cli
 		o = &device.Options{}
 	}
 	o.Rand = func() uint64 { return 0 }
-	c, err := device.New(creds, mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), o)
+	c, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
+		Dial: hub.Dial(testbroker.PortMQTT)}}), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c

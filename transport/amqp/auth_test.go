@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 func TestTokensAreRefused(t *testing.T) {
@@ -172,11 +173,11 @@ func TestCertificates(t *testing.T) {
 				_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
 				require.NoError(t, err)
 				creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
-				o := &amqp.Options{Auth: auth, Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}
+				o := &amqp.Options{Auth: auth, Network: netopt.Options{Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}}
 				_, err = tryStart(t, amqp.New(o), creds)
 				require.Equal(t, transport.Invalid, transport.KindOf(err))
 				require.ErrorContains(t, err, "Certificate")
-				o.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
+				o.Network.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
 				r := start(t, amqp.New(o), creds)
 				r.requireSends("x")
 				r.subscribe(1)
@@ -223,7 +224,7 @@ func TestAddressesOfOnesOwn(t *testing.T) {
 func TestWrongOptions(t *testing.T) {
 	for field, o := range map[string]amqp.Options{
 		"IdleTimeout":         {IdleTimeout: time.Second},
-		"WriteTimeout":        {WriteTimeout: -1},
+		"WriteTimeout":        {Network: netopt.Options{WriteTimeout: -1}},
 		"OperationTimeout":    {OperationTimeout: -1},
 		"CreditTimeout":       {CreditTimeout: -1},
 		"Batch":               {Batch: 501},
@@ -234,11 +235,11 @@ func TestWrongOptions(t *testing.T) {
 		"Auth is CBS":         {Auth: amqp.CBS, Addresses: &amqp.Addresses{Telemetry: "q"}},
 		"Login":               {Login: func(context.Context) (string, string, error) { return "", "", nil }},
 		"ModelID":             {ModelID: "x"},
-		"ProductInfo":         {ProductInfo: "\xff"},
+		"ProductInfo":         {Network: netopt.Options{ProductInfo: "\xff"}},
 		"Addresses.Telemetry": {Addresses: &amqp.Addresses{Telemetry: strings.Repeat("x", 2000)}},
-		"Addr":                {Addr: "nowhere"},
-		"Certificate": {Plaintext: true,
-			Certificate: func(context.Context) (*tls.Certificate, error) { return nil, nil }},
+		"Addr":                {Network: netopt.Options{Addr: "nowhere"}},
+		"Certificate": {Network: netopt.Options{Plaintext: true,
+			Certificate: func(context.Context) (*tls.Certificate, error) { return nil, nil }}},
 	} {
 		for _, tr := range []transport.Transport{amqp.New(&o), amqp.NewMux(&o)} {
 			_, err := tr.Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}})

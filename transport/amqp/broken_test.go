@@ -66,16 +66,16 @@ func (c *breaker) next() bool {
 // breaking returns options whose connections break messages.
 func (h *hub) breaking() *amqp.Options {
 	o := h.options()
-	dial := o.Dial
-	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := o.Network.Dial
+	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		return &breaker{Conn: c}, err
 	}
 	return o
 }
 
-// A cloud-to-device message with broken sections is rejected, in one transfer or several. The credit
-// of the link comes back, the link stays, and the other devices of the Mux notice nothing.
+// A cloud-to-device message with broken sections is rejected, in one transfer or several. The
+// credit of the link comes back, the link stays, and the other devices of the Mux notice nothing.
 func TestABrokenMessageIsRejected(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.breaking())

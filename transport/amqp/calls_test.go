@@ -352,9 +352,9 @@ func TestAPairWhoseSenderIsRefusedWaitsForNothingElse(t *testing.T) {
 func TestAPairWhoseReceiverIsRefusedWaitsForNothingElse(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
-		dial := o.Dial
+		dial := o.Network.Dial
 		var detaches atomic.Int32
-		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := dial(ctx, network, addr)
 			return &filter{c, func(_ uint16, p wire.Performative) bool {
 				detach, ok := p.(*wire.Detach)

@@ -6,6 +6,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
@@ -30,24 +31,24 @@ func TestConformance(t *testing.T) {
 		opt         func(h *hubfixture.Broker) *amqp.Options
 	}{
 		{"plain", false, false, nil, func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}
+			return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}
 		}},
 		{"TLS", false, false, nil, func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}
+			return &amqp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}}
 		}},
 		{"module", true, false, nil, func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}
+			return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}
 		}},
 		{"SASL PLAIN", false, false, nil, func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP), Auth: amqp.Plain}
+			return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}, Auth: amqp.Plain}
 		}},
 		{"mux", false, true, nil, func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}
+			return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}
 		}},
 		{"flows without next-incoming-id", false, false,
 			&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true}},
 			func(h *hubfixture.Broker) *amqp.Options {
-				return &amqp.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}
+				return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}
 			}},
 	} {
 		t.Run(way.name, func(t *testing.T) {

@@ -55,9 +55,9 @@ type login struct {
 // prove asks for all that proves an identity. Its error is a cause for dialer.Protocol.
 func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l login, err error) {
 	l.auth = o.auth(creds)
-	below := o.below()
-	if o.Certificate != nil || l.auth == AuthDefault || l.auth == External {
-		if l.cert, err = below.ClientCertificate(ctx, creds); err != nil {
+	d := o.dialer()
+	if o.Network.Certificate != nil || l.auth == AuthDefault || l.auth == External {
+		if l.cert, err = d.ClientCertificate(ctx, creds); err != nil {
 			return l, err
 		}
 	}
@@ -106,8 +106,7 @@ func (l *login) sasl() amqp.SASLType {
 // nothing is left. The error is a cause for dialer.Protocol.
 func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login, before *learnt) (*connection,
 	error) {
-	below := o.below()
-	outer, socket, err := below.Open(ctx, creds, l.cert)
+	outer, socket, err := o.dialer().Dial(ctx, creds, l.cert)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
@@ -28,7 +29,8 @@ func ExampleNew() {
 	}
 
 	ctx := context.Background()
-	client, err := device.New(creds, amqp.New(&amqp.Options{Dial: hub.Dial(testbroker.PortAMQPS), TLS: hub.ClientTLS()}),
+	client, err := device.New(creds, amqp.New(&amqp.Options{Network: netopt.Options{Dial: hub.Dial(testbroker.PortAMQPS),
+		TLS: hub.ClientTLS()}}),
 		nil)
 	if err != nil {
 		panic(err)
@@ -53,7 +55,7 @@ func ExampleNewMux() {
 	defer hub.Close()
 
 	ctx := context.Background()
-	mux := amqp.NewMux(&amqp.Options{Dial: hub.Dial(testbroker.PortAMQPS), TLS: hub.ClientTLS()})
+	mux := amqp.NewMux(&amqp.Options{Network: netopt.Options{Dial: hub.Dial(testbroker.PortAMQPS), TLS: hub.ClientTLS()}})
 	for i := range 3 {
 		id := fmt.Sprintf("sensor-%d", i)
 		if _, err := hub.AddDevice(id); err != nil {
@@ -87,7 +89,7 @@ func ExampleNewMux() {
 // Another broker of AMQP 1.0: addresses of its own, a user and a password.
 func ExampleAddresses() {
 	t := amqp.New(&amqp.Options{
-		Addr:      "broker.local:5671",
+		Network:   netopt.Options{Addr: "broker.local:5671"},
 		Addresses: &amqp.Addresses{Telemetry: "telemetry", Commands: "commands.{device}"},
 		Login:     func(context.Context) (user, password string, err error) { return "device", "secret", nil },
 	})
@@ -101,7 +103,7 @@ func ExampleNew_proxy() {
 	if err != nil {
 		panic(err)
 	}
-	t := amqp.New(&amqp.Options{Dial: dial})
+	t := amqp.New(&amqp.Options{Network: netopt.Options{Dial: dial}})
 	fmt.Printf("%T\n", t)
 	// Output: *amqp.Transport
 }
@@ -122,7 +124,8 @@ func ExampleConditionError() {
 	hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Condition: "amqp:connection:forced",
 		Description: "moving"})
 
-	_, err = amqp.New(&amqp.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortAMQP)}).Dial(context.Background(),
+	_, err = amqp.New(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortAMQP)}}).Dial(
+		context.Background(),
 		&transport.Config{Creds: creds})
 	if said, ok := errors.AsType[*amqp.ConditionError](err); ok {
 		fmt.Println(said.What, said.Condition, "unavailable:", errors.Is(err, transport.Unavailable))

@@ -23,8 +23,8 @@ type dialLog struct {
 
 func (l *dialLog) options(h *hub) *amqp.Options {
 	o := h.options()
-	dial := o.Dial
-	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := o.Network.Dial
+	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		l.mu.Lock()
 		l.dials = append(l.dials, time.Now())
 		err := l.err

@@ -21,6 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // frame is a frame on the channel of the device, with a type and a data offset.
@@ -114,7 +115,9 @@ func TestAFrameWithACompositeKeyEndsTheSession(t *testing.T) {
 func TestAFramesTypeAndOffsetHideNothing(t *testing.T) {
 	const poison = transferred + "00 53 72 c1 04 02 c0 01 00 40"
 	t.Run("type", func(t *testing.T) { refuses(t, frame(t, 1, 2, poison), "frame has the type 1, not 0") })
-	t.Run("offset into it", func(t *testing.T) { refuses(t, frame(t, 0, 3, poison), "undecodable AMQP from the peer: frame") })
+	t.Run("offset into it", func(t *testing.T) {
+		refuses(t, frame(t, 0, 3, poison), "undecodable AMQP from the peer: frame")
+	})
 	t.Run("offset before it", func(t *testing.T) { ignores(t, frame(t, 0, 3, "00 53 17 45"+poison)) })
 	t.Run("offset behind it", func(t *testing.T) { ignores(t, frame(t, 0, 8, poison)) }) // an empty frame
 }
@@ -129,7 +132,8 @@ func TestAFlowWithoutCreditIsHarmless(t *testing.T) {
 
 // A range of deliveries is bounded by those that were sent.
 func TestADispositionWithoutEndEndsTheSession(t *testing.T) {
-	refuses(t, frame(t, 0, 2, "00 53 15 c0 0d 05 41 43 70 ff ff ff ff 41 00 53 24 45"), "disposition.last is 4294967295, which comes before first, 0")
+	refuses(t, frame(t, 0, 2, "00 53 15 c0 0d 05 41 43 70 ff ff ff ff 41 00 53 24 45"),
+		"disposition.last is 4294967295, which comes before first, 0")
 }
 
 // The last number that a delivery can have is legal. The library would count for ever from it when
@@ -144,7 +148,8 @@ func TestAShortIdleTimeoutIsNoFlood(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		beats := 0
 		over := make(chan struct{})
-		_, err := amqp.New(&amqp.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		_, err := amqp.New(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string,
+			string) (net.Conn, error) {
 			near, far := memconn.Pair("near", "far")
 			go func() {
 				defer close(over)
@@ -170,7 +175,7 @@ func TestAShortIdleTimeoutIsNoFlood(t *testing.T) {
 				}
 			}()
 			return near, nil
-		}, OperationTimeout: 10 * time.Second}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h",
+		}}, OperationTimeout: 10 * time.Second}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h",
 			DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
 				return transport.Token{Text: transport.Hide("x")}, nil
 			}}})

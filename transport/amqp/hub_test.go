@@ -19,6 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // bubble runs f with fake time and a hub that knows "dev-1". All that f starts must have ended when
@@ -50,10 +51,11 @@ func smallHub(t testing.TB, highest uint16) *hub {
 
 // options reach the hub without TLS.
 func (h *hub) options() *amqp.Options {
-	return &amqp.Options{Plaintext: true, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: func(ctx context.Context, network,
+		addr string) (net.Conn, error) {
 		h.dials.Add(1)
 		return h.Dial(testbroker.PortAMQP)(ctx, network, addr)
-	}}
+	}}}
 }
 
 // device adds a device and returns its credentials.

@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 func TestOutcomesOfAMessage(t *testing.T) {
@@ -186,7 +187,7 @@ func TestBatchesFitTheLink(t *testing.T) {
 		require.NoError(t, err)
 		sign, err := transport.SharedKey(d.PrimaryKey)
 		require.NoError(t, err)
-		r := start(t, amqp.New(&amqp.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}),
+		r := start(t, amqp.New(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}),
 			&transport.Credentials{Host: h.HostName(),
 				DeviceID: "dev-1", Sign: sign})
 		bodies := make([]string, 60)

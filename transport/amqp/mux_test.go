@@ -22,6 +22,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // fleet opens n clients on one mux.
@@ -237,7 +238,7 @@ func TestConnectionsThatAreOfNoUseAreNotDialedByAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				o := h.options()
-				dial := o.Dial
+				dial := o.Network.Dial
 				var useless atomic.Bool
 				useless.Store(true)
 				if o.Addresses = addresses; addresses != nil {
@@ -245,7 +246,7 @@ func TestConnectionsThatAreOfNoUseAreNotDialedByAll(t *testing.T) {
 					require.NoError(t, err)
 					o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text.Reveal(), nil }
 				}
-				o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					c, err := dial(ctx, network, addr)
 					if err != nil || !useless.Load() {
 						return c, err
@@ -296,17 +297,17 @@ func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 	}
 	for name, x := range map[string]exits{
 		"Dial": {options: func(_ *hub, o *amqp.Options, exit func()) {
-			dial := o.Dial
-			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dial := o.Network.Dial
+			o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				exit()
 				return dial(ctx, network, addr)
 			}
 		}},
 		"TLS": {options: func(h *hub, o *amqp.Options, exit func()) {
-			o.Plaintext, o.TLS, o.Dial = false, h.ClientTLS(), h.Dial(testbroker.PortAMQPS)
-			o.TLS.VerifyConnection = func(tls.ConnectionState) error { exit(); return nil }
+			o.Network.Plaintext, o.Network.TLS, o.Network.Dial = false, h.ClientTLS(), h.Dial(testbroker.PortAMQPS)
+			o.Network.TLS.VerifyConnection = func(tls.ConnectionState) error { exit(); return nil }
 		}},
-		"Tunnel": {options: func(_ *hub, o *amqp.Options, exit func()) { o.Tunnel = exitTunnel(exit) }},
+		"Tunnel": {options: func(_ *hub, o *amqp.Options, exit func()) { o.Network.Tunnel = exitTunnel(exit) }},
 		"Login, of the connection": {options: func(h *hub, o *amqp.Options, exit func()) {
 			token, err := h.CredsWith(t, "").NewToken(context.Background())
 			require.NoError(t, err)
@@ -335,8 +336,8 @@ func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 						x.options(h, o, exit)
 					}
 					var sockets atomic.Int32
-					dial := o.Dial
-					o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					dial := o.Network.Dial
+					o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 						c, err := dial(ctx, network, addr)
 						if err == nil {
 							sockets.Add(1)
@@ -407,7 +408,7 @@ type exitTunnel func()
 
 func (exitTunnel) Port(bool) string { return "5672" }
 
-func (exit exitTunnel) Open(_ context.Context, c net.Conn, _ amqp.Peer) (net.Conn, error) {
+func (exit exitTunnel) Open(_ context.Context, c net.Conn, _ netopt.Peer) (net.Conn, error) {
 	exit()
 	return c, nil
 }
@@ -422,8 +423,8 @@ type hole struct {
 
 func (n *hole) options(h *hub) *amqp.Options {
 	o := h.options()
-	dial := o.Dial
-	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := o.Network.Dial
+	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		n.dials.Add(1)
 		if n.shut.Load() {
 			<-ctx.Done()
@@ -561,8 +562,8 @@ func TestAllWhoWaitForADialLeave(t *testing.T) {
 func TestADeviceWithAWrongHostDoesNotHoldUpTheOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
-		dial := o.Dial
-		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dial := o.Network.Dial
+		o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if host, _, _ := net.SplitHostPort(addr); host != h.HostName() {
 				return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: host,
 					IsNotFound: true}}
@@ -777,8 +778,8 @@ func TestMoreDevicesThanSessions(t *testing.T) {
 func crowded(t *testing.T, late time.Duration) (*hub, *amqp.Options) {
 	h := smallHub(t, 5)
 	o := h.options()
-	dial := o.Dial
-	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := o.Network.Dial
+	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		return &filter{c, func(channel uint16, p wire.Performative) bool {
 			end, ok := p.(*wire.End)

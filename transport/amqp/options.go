@@ -2,9 +2,6 @@ package amqp
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // Auth is how a device proves who it is.
@@ -64,29 +62,8 @@ type Addresses struct {
 // Options are the settings of a Transport or a Mux. The zero value and nil mean all defaults: TLS
 // to port 5671 of the credentials' host.
 type Options struct {
-	// TLS is the base of each connection's TLS settings; it is cloned. Its ServerName defaults to
-	// Credentials.DialHost, its Time to the credentials' clock, its MinVersion to TLS 1.2. HTTP's
-	// names in its NextProtos do not count, since package net/http writes them into each Config that
-	// it is given: what is offered is the rest, and through a Tunnel http/1.1 alone. Nil: the system's
-	// roots and these defaults.
-	TLS *tls.Config
-	// Plaintext leaves TLS out: for brokers on the same machine and for in-memory tests. Tokens cross
-	// the wire readable.
-	Plaintext bool
-	// Certificate is asked for the client certificate at each dial, so that a renewed one is taken up:
-	// CertificateFiles reads files, any crypto.Signer as the PrivateKey lets the key stay in a secure
-	// element. It must end when ctx does. An *transport.Error or transport.Kind that it returns keeps
-	// its Kind, any other error is Unauthorized. Nil: what TLS says.
-	Certificate func(ctx context.Context) (*tls.Certificate, error)
-	// Addr is the "host:port" to connect to. The certificate is still verified for
-	// Credentials.DialHost. Empty: DialHost, port 5671, with Plaintext 5672, with a Tunnel its own.
-	Addr string
-	// Dial makes the connection below TLS: the place for proxies (package netproxy), other network
-	// interfaces and networks in memory. It must end when ctx does. An *transport.Error that it
-	// returns keeps its Kind. Nil: a net.Dialer.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Tunnel carries AMQP within another protocol above TLS: package amqpws has WebSocket. Nil: none.
-	Tunnel Tunnel
+	// Network says how to reach the hub.
+	Network netopt.Options
 
 	// Auth is how the device proves who it is. Default: AuthDefault.
 	Auth Auth
@@ -101,11 +78,6 @@ type Options struct {
 	// connection is lost after half of this, or after 10 s if that is longer, but not later than
 	// without. 0: 60 s.
 	IdleTimeout time.Duration
-	// WriteTimeout is how long a write may not get on before the connection counts as lost: the socket
-	// takes nothing of it, and the peer's TCP acknowledges nothing (Linux). While the peer sends
-	// something it has six times as long. Connections of Dial that have no method SetWriteBuffer, as a
-	// *net.TCPConn has, are given it for each 16 KB. 0: 10 s.
-	WriteTimeout time.Duration
 	// OperationTimeout bounds the wait for each answer of the hub to what opens or settles something:
 	// a session, a link, a token; and the dial of a Mux. It starts again while the hub answers what
 	// was sent before. 0: 20 s.
@@ -119,9 +91,6 @@ type Options struct {
 	// alone, as a plain message, whose properties are in no order. 0: 100; with Addresses always 1.
 	Batch int
 
-	// ProductInfo is added to the name that the device gives itself to the hub
-	// (com.microsoft:client-version). Empty: nothing.
-	ProductInfo string
 	// ModelID is the Plug and Play model that the device says it follows, such as
 	// "dtmi:com:example:Thermostat;1". Empty: none.
 	ModelID string
@@ -151,7 +120,6 @@ func (o *Options) resolve() (Options, error) {
 		def   time.Duration
 	}{
 		{"IdleTimeout", &r.IdleTimeout, 60 * time.Second},
-		{"WriteTimeout", &r.WriteTimeout, 10 * time.Second},
 		{"OperationTimeout", &r.OperationTimeout, 20 * time.Second},
 		{"CreditTimeout", &r.CreditTimeout, 20 * time.Second},
 	} {
@@ -202,7 +170,7 @@ func (o *Options) resolve() (Options, error) {
 			"\"dtmi:com:example:Thermostat;1\"")
 	}
 	// What cannot be encoded into an attach or open would cost the whole connection.
-	texts := []struct{ name, value string }{{"ProductInfo", r.ProductInfo}, {"ModelID", r.ModelID}}
+	texts := []struct{ name, value string }{{"ProductInfo", r.Network.ProductInfo}, {"ModelID", r.ModelID}}
 	if a := r.Addresses; a != nil {
 		own := *a
 		r.Addresses = &own
@@ -219,21 +187,19 @@ func (o *Options) resolve() (Options, error) {
 			return r, protocol.Invalid("options: " + f.name + " is not valid UTF-8")
 		}
 	}
-	below := r.below()
-	if err := below.Resolve(); err != nil {
+	d := r.dialer()
+	if err := d.Resolve(); err != nil {
 		return r, err
 	}
-	r.Dial = below.Dial
+	r.Network = d.Network
 	return r, nil
 }
 
 // maxInfo bounds texts that go into frames which cannot be split.
 const maxInfo = 1024
 
-// below is how to connect.
-func (o *Options) below() dialer.Options {
-	return dialer.Options{Protocol: &protocol, TLS: o.TLS, Plaintext: o.Plaintext, Certificate: o.Certificate, Addr: o.Addr,
-		Dial: o.Dial, Tunnel: o.Tunnel, WriteTimeout: o.WriteTimeout}
+func (o *Options) dialer() *dialer.Dialer {
+	return &dialer.Dialer{Protocol: &protocol, Network: o.Network}
 }
 
 // auth is how these credentials are proved.
@@ -283,11 +249,8 @@ func (o *Options) linkProperties() map[string]any {
 	if o.Addresses != nil {
 		return nil
 	}
-	agent := "Hubline (" + runtime.Version() + "; " + runtime.GOOS + "; " + runtime.GOARCH + ")"
-	if o.ProductInfo != "" {
-		agent += " " + o.ProductInfo
-	}
-	p := map[string]any{"com.microsoft:client-version": agent, "com.microsoft:api-version": apiVersion}
+	p := map[string]any{"com.microsoft:client-version": dialer.Agent(o.Network.ProductInfo),
+		"com.microsoft:api-version": apiVersion}
 	if o.ModelID != "" {
 		p["com.microsoft:model-id"] = o.ModelID
 	}

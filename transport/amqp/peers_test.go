@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // A peer that is no hub fails the dial with a Kind that says so.
@@ -39,7 +40,8 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 					Token: func(context.Context) (transport.Token, error) {
 						return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=secret")}, nil
 					}}
-				_, err := amqp.New(&amqp.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+				_, err := amqp.New(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string,
+					string) (net.Conn, error) {
 					near, far := memconn.Pair("near", "far")
 					go func() {
 						_, _ = io.ReadFull(far, make([]byte, 8))
@@ -48,7 +50,7 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 						_, _ = io.Copy(io.Discard, far)
 					}()
 					return near, nil
-				}}).Dial(t.Context(), &transport.Config{Creds: creds})
+				}}}).Dial(t.Context(), &transport.Config{Creds: creds})
 				require.ErrorIs(t, err, c.kind, "%v", err)
 				require.NotContains(t, err.Error(), "secret")
 			})
@@ -59,14 +61,17 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 // The hub's TLS, its certificate, and junk behind its open.
 func TestFaultsOfTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
-		_, err := tryStart(t, amqp.New(&amqp.Options{Dial: h.Dial(testbroker.PortAMQPS)}), h.CredsWith(t, ""))
+		_, err := tryStart(t, amqp.New(&amqp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortAMQPS)}}),
+			h.CredsWith(t,
+				""))
 		require.ErrorIs(t, err, transport.Untrusted)
 		for kind, want := range map[testbroker.FaultKind]transport.Kind{
 			testbroker.NotTLS: transport.Protocol, testbroker.CutHandshake: transport.Network,
 			testbroker.OldTLS: transport.Unsupported, testbroker.ExpiredCertificate: transport.Untrusted,
 		} {
 			h.inject(testbroker.Fault{Kind: kind})
-			_, err := tryStart(t, amqp.New(&amqp.Options{Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}), h.CredsWith(t,
+			_, err := tryStart(t, amqp.New(&amqp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortAMQPS),
+				TLS: h.ClientTLS()}}), h.CredsWith(t,
 				""))
 			require.ErrorIs(t, err, want, "%v: %v", kind, err)
 		}
@@ -87,11 +92,12 @@ func TestAGateway(t *testing.T) {
 		var dialed string
 		tlsConfig := h.ClientTLS()
 		tlsConfig.ServerName = ""
-		r, err := tryStart(t, amqp.New(&amqp.Options{TLS: tlsConfig, Dial: func(ctx context.Context, network,
+		r, err := tryStart(t, amqp.New(&amqp.Options{Network: netopt.Options{TLS: tlsConfig, Dial: func(ctx context.Context,
+			network,
 			addr string) (net.Conn, error) {
 			dialed = addr
 			return h.Dial(testbroker.PortAMQPS)(ctx, network, addr)
-		}}), &creds)
+		}}}), &creds)
 		require.NoError(t, err)
 		require.Equal(t, "gateway.local:5671", dialed)
 		r.requireSends("x")
@@ -108,7 +114,7 @@ func TestAMutePeer(t *testing.T) {
 			in := h.inject(fault)
 			o := h.options()
 			if fault.Kind == testbroker.MuteHandshake {
-				o = &amqp.Options{Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}
+				o = &amqp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}}
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			began := time.Now()
@@ -157,7 +163,8 @@ func TestAPeerWithFewSessions(t *testing.T) {
 							return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=y")}, nil
 						}}
 					began := time.Now()
-					_, err := c.transport(&amqp.Options{Plaintext: true, Dial: dial(highest)}).Dial(t.Context(),
+					_, err := c.transport(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: dial(highest)}}).Dial(
+						t.Context(),
 						&transport.Config{Creds: creds})
 					if highest == c.least {
 						require.Equal(t, transport.Timeout, transport.KindOf(err), "%v", err)

@@ -20,6 +20,7 @@ import (
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // A puppet is a peer that opens a connection as a broker does, and then says mutated frames: those
@@ -506,8 +507,9 @@ func play(t testing.TB, p *puppet, what func() string) {
 		patience = wildLimit
 	}
 	tr := New(&Options{
-		Plaintext: true, Auth: Anonymous, OperationTimeout: patience, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
-		Dial: func(context.Context, string, string) (net.Conn, error) { return p, nil },
+		Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+			return p, nil
+		}}, Auth: Anonymous, OperationTimeout: patience, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -185,22 +185,28 @@ func TestFramesAreCheckedWhole(t *testing.T) {
 			"unsupported AMQP from the peer: flow.properties holds"},
 		"an array of lists": {raw(t, codeFlow, props(wire.Map{{Key: "x", Value: wire.Array{wire.List{n}}}})...),
 			"unsupported AMQP from the peer: flow.properties holds"},
-		"attach of nothing":       {raw(t, codeAttach, "x", n, false), "unsupported AMQP from the peer: attach.name is not that of a link"},
-		"handle twice":            {raw(t, codeAttach, "in", uint32(11), false), "attach.handle is 11, which is in use"},
-		"attach again":            {raw(t, codeAttach, "in", uint32(12), false), "unsupported AMQP from the peer: attach.name is not that of a link"},
-		"attach in the role here": {raw(t, codeAttach, "in", uint32(12), true), "unsupported AMQP from the peer: attach.name is not that of a link"},
-		"a settle mode":           {raw(t, codeAttach, "in", n, false, uint8(3)), "attach.snd-settle-mode is 3, more than 2"},
+		"attach of nothing": {raw(t, codeAttach, "x", n, false),
+			"unsupported AMQP from the peer: attach.name is not that of a link"},
+		"handle twice": {raw(t, codeAttach, "in", uint32(11), false), "attach.handle is 11, which is in use"},
+		"attach again": {raw(t, codeAttach, "in", uint32(12), false),
+			"unsupported AMQP from the peer: attach.name is not that of a link"},
+		"attach in the role here": {raw(t, codeAttach, "in", uint32(12), true),
+			"unsupported AMQP from the peer: attach.name is not that of a link"},
+		"a settle mode": {raw(t, codeAttach, "in", n, false, uint8(3)), "attach.snd-settle-mode is 3, more than 2"},
 		"a policy": {raw(t, codeAttach, "in", n, false, nil, nil, composite(0x28, nil, nil, wire.Symbol("x"))),
 			"attach.source.expiry-policy is not one of"},
 		"unsettled deliveries": {raw(t, codeAttach, "in", n, false, nil, nil, nil, nil, wire.Map{{Key: "x", Value: "y"}}),
 			"attach.unsettled has an item of a wrong type"},
-		"begin of nothing":        {raw(t, codeBegin, uint16(5), n, n, n), "begin.remote-channel is 5, on which"},
-		"begin not answered":      {raw(t, codeBegin, nil, n, n, n), "unsupported AMQP from the peer: begin.remote-channel is missing"},
-		"begin again":             {raw(t, codeBegin, uint16(1), n, n, n), "begin.remote-channel is 1, on which"},
-		"detach of nothing":       {raw(t, codeDetach, uint32(5)), "detach.handle is 5, to which no link is attached"},
-		"flow of nothing":         {raw(t, codeFlow, n, n, n, n, uint32(5)), "flow.handle is 5, to which no link is attached"},
-		"flow without window":     {raw(t, codeFlow, n, nil, n, n), "flow.incoming-window is missing"},
-		"disposition backwards":   {raw(t, codeDisposition, true, uint32(5), n), "disposition.last is 0, which comes before first, 5"},
+		"begin of nothing": {raw(t, codeBegin, uint16(5), n, n, n), "begin.remote-channel is 5, on which"},
+		"begin not answered": {raw(t, codeBegin, nil, n, n, n),
+			"unsupported AMQP from the peer: begin.remote-channel is missing"},
+		"begin again":       {raw(t, codeBegin, uint16(1), n, n, n), "begin.remote-channel is 1, on which"},
+		"detach of nothing": {raw(t, codeDetach, uint32(5)), "detach.handle is 5, to which no link is attached"},
+		"flow of nothing": {raw(t, codeFlow, n, n, n, n, uint32(5)),
+			"flow.handle is 5, to which no link is attached"},
+		"flow without window": {raw(t, codeFlow, n, nil, n, n), "flow.incoming-window is missing"},
+		"disposition backwards": {raw(t, codeDisposition, true, uint32(5), n),
+			"disposition.last is 0, which comes before first, 5"},
 		"an error without reason": {raw(t, codeEnd, composite(0x1d)), "end.error.condition is missing"},
 		"a truth of two": {framed([]byte{0, 0x53, codeDisposition, 0xc0, 4, 2, 0x56, 2, 0x43}),
 			"disposition.role: boolean 0x02"},
@@ -210,7 +216,8 @@ func TestFramesAreCheckedWhole(t *testing.T) {
 	newTalk(t).bad(encode(t, 2, &wire.End{}, nil), "end is on channel 2, which has no session")
 	begun := newTalk(t)
 	begun.saying(5, &wire.Begin{})
-	begun.bad(encode(t, 1, &wire.Begin{RemoteChannel: wire.Some(uint16(5))}, nil), "begin is on channel 1, which has a session")
+	begun.bad(encode(t, 1, &wire.Begin{RemoteChannel: wire.Some(uint16(5))}, nil),
+		"begin is on channel 1, which has a session")
 }
 
 // The library looks at neither: it takes a frame of type 1, or the bytes of an extended header, for
@@ -324,7 +331,8 @@ func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 	last := &wire.Transfer{DeliveryID: wire.Some(uint32(math.MaxUint32)), DeliveryTag: []byte{1},
 		MessageFormat: wire.Some(uint32(0))}
 	s.say(encode(t, 1, last, []byte("x")))
-	s.bad(encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: math.MaxUint32, Settled: true}, nil), "no numbers for deliveries are left")
+	s.bad(encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: math.MaxUint32, Settled: true}, nil),
+		"no numbers for deliveries are left")
 }
 
 // The library keeps what comes on a link that it has given up.
@@ -400,7 +408,8 @@ func TestTheHandshakeIsChecked(t *testing.T) {
 	}{
 		"small frames": {wire.ProtocolAMQP, []wire.Performative{&wire.Open{ContainerID: "hub", MaxFrameSize: 60}},
 			"open.max-frame-size is 60, less than 512"},
-		"no frames":         {wire.ProtocolAMQP, []wire.Performative{&wire.Open{ContainerID: "hub"}}, "open.max-frame-size is 0, less than 512"},
+		"no frames": {wire.ProtocolAMQP, []wire.Performative{&wire.Open{ContainerID: "hub"}},
+			"open.max-frame-size is 0, less than 512"},
 		"begin before open": {wire.ProtocolAMQP, []wire.Performative{&wire.Begin{}}, "0x11, which must not come here"},
 		"sasl, not asked":   {wire.ProtocolAMQP, []wire.Performative{&wire.Outcome{}}, "frame has the type 1, not 0"},
 		"no sasl":           {wire.ProtocolSASL, []wire.Performative{open}, "frame has the type 0, not 1"},

@@ -13,6 +13,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // This side decides when it settles what it receives. The library would wait for an answer of the
@@ -49,8 +50,9 @@ func TestASettlementWaitsForNoAnswer(t *testing.T) {
 		p := newPuppet(func() uint32 { return 1 }, 0) // it answers attaches with rcv-settle-mode 1
 		a := &accepts{audience: audience{results: make(chan uint16, 8), replies: make(chan transport.Reply, 8)}}
 		made, err := New(&Options{
-			Plaintext: true, Auth: Anonymous, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
-			Dial: func(context.Context, string, string) (net.Conn, error) { return p, nil },
+			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+				return p, nil
+			}}, Auth: Anonymous, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
 		}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}, Window: 4, Queue: 8,
 			Sink: a})
 		require.NoError(t, err)

@@ -20,8 +20,8 @@ import (
 // of buffer bytes.
 func (h *hub) slow(rate, buffer int) *amqp.Options {
 	o := h.options()
-	dial := o.Dial
-	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := o.Network.Dial
+	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err == nil {
 			c.(*memconn.Conn).SetRate(rate)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 const (
@@ -71,8 +72,8 @@ func newStream(outer, socket net.Conn) *stream {
 		Conn: outer, socket: socket,
 		wake: make(chan struct{}, 1), dead: make(chan struct{}), flushed: make(chan struct{}),
 	}
-	if o, ok := outer.(owing); ok {
-		s.owed = o.Owed()
+	if o, ok := outer.(netopt.ControlWriter); ok {
+		s.owed = o.ControlPending()
 	}
 	now := time.Now()
 	s.heard.base, s.took.base = now, now
@@ -213,8 +214,8 @@ func (s *stream) flush() {
 	}
 }
 
-// send writes p in chunks. The socket, a dialer.ProgressConn, ends a write that does not get on. An empty p is
-// for a tunnel that owes something.
+// send writes p in chunks. The socket, a dialer.ProgressConn, ends a write that does not get on. An
+// empty p is for a tunnel that owes something.
 func (s *stream) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)

@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // stubborn is a broker that takes messages, but from a device called "slow" only one frame in all:
@@ -115,12 +116,11 @@ func stubborn(c net.Conn) {
 func TestTheLibraryHoldsASender(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		mux := amqp.NewMux(&amqp.Options{
-			Plaintext: true, Addresses: &amqp.Addresses{Telemetry: "q.{device}"},
-			Dial: func(context.Context, string, string) (net.Conn, error) {
+			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 				near, far := memconn.Pair("near", "far")
 				go stubborn(far)
 				return near, nil
-			},
+			}}, Addresses: &amqp.Addresses{Telemetry: "q.{device}"},
 		})
 		creds := func(id string) *transport.Credentials { return &transport.Credentials{Host: "broker", DeviceID: id} }
 		good := start(t, mux, creds("good"))
@@ -146,12 +146,11 @@ func TestTheLibraryHoldsASender(t *testing.T) {
 func TestTheLibraryHoldsASenderForLong(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		tr := amqp.New(&amqp.Options{
-			Plaintext: true, Addresses: &amqp.Addresses{Telemetry: "q.{device}"},
-			Dial: func(context.Context, string, string) (net.Conn, error) {
+			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 				near, far := memconn.Pair("near", "far")
 				go stubborn(far)
 				return near, nil
-			},
+			}}, Addresses: &amqp.Addresses{Telemetry: "q.{device}"},
 		})
 		slow := start(t, tr, &transport.Credentials{Host: "broker", DeviceID: "slow"})
 		slow.send(0, "a", "b", "c")

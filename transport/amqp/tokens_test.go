@@ -15,16 +15,18 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // connected returns a connection to a hub, and its network.
 func connected(t *testing.T) (*hubfixture.Broker, *connection, *memconn.Conn) {
 	h := hubfixture.New(t)
 	var socket net.Conn
-	o, err := (&Options{Plaintext: true, Dial: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+	o, err := (&Options{Network: netopt.Options{Plaintext: true, Dial: func(ctx context.Context, network,
+		addr string) (c net.Conn, err error) {
 		socket, err = h.Dial(testbroker.PortAMQP)(ctx, network, addr)
 		return socket, err
-	}}).resolve()
+	}}}).resolve()
 	require.NoError(t, err)
 	creds := h.CredsWith(t, "")
 	l, err := o.prove(t.Context(), creds)

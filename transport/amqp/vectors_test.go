@@ -27,6 +27,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // vector is what a hub can say, or what can happen, and what it means.
@@ -157,7 +158,7 @@ var vectors = []vector{
 	{what: "not all bytes go out", kind: transport.Timeout, retry: true,
 		why: "the connection is dead, and the message goes again over another", play: func(t *testing.T, h *hub) error {
 			o := h.options()
-			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				c, err := h.Dial(testbroker.PortAMQP)(ctx, network, addr)
 				return &stuck{Conn: c, closed: make(chan struct{})}, err
 			}
@@ -166,7 +167,9 @@ var vectors = []vector{
 			return r.requireEnd(transport.Timeout)
 		}},
 	{what: "no settings for TLS", kind: transport.Invalid, play: func(t *testing.T, h *hub) error {
-		_, err := tryStart(t, amqp.New(&amqp.Options{Plaintext: true, Certificate: noCertificate}), h.CredsWith(t, ""))
+		_, err := tryStart(t, amqp.New(&amqp.Options{Network: netopt.Options{Plaintext: true, Certificate: noCertificate}}),
+			h.CredsWith(t,
+				""))
 		return err
 	}},
 	{what: "a token is answered with another status than 200", java: true, kind: transport.Unavailable, retry: true,

@@ -73,8 +73,8 @@ func TestAConnectionThatWasTooSlowTeachesTheNextOne(t *testing.T) {
 		bubble(t, func(t *testing.T, h *hub) {
 			const rate, messages, size = 80, 20, 800
 			o := h.slow(rate, 64<<10)
-			dial := o.Dial
-			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dial := o.Network.Dial
+			o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				c, err := dial(ctx, network, addr)
 				return veiled{c}, err
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // refused counts the answers 401.
@@ -313,9 +314,9 @@ func TestWrongOptions(t *testing.T) {
 		"IdleTimeout":  {IdleTimeout: -1},
 		"PollInterval": {PollInterval: time.Millisecond},
 		"Batch":        {Batch: 501},
-		"Addr":         {Addr: "nowhere"},
-		"ProductInfo":  {ProductInfo: "a\r\nb"},
-		"both":         {Plaintext: true, Certificate: hubhttp.CertificateFiles("a", "b")},
+		"Addr":         {Network: netopt.Options{Addr: "nowhere"}},
+		"ProductInfo":  {Network: netopt.Options{ProductInfo: "a\r\nb"}},
+		"both":         {Network: netopt.Options{Plaintext: true, Certificate: netopt.CertificateFiles("a", "b")}},
 	} {
 		_, err := hubhttp.New(&o).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h",
 			DeviceID: "d"}})
@@ -358,13 +359,14 @@ func TestAProxyIsGoneThrough(t *testing.T) {
 			}
 		}()
 		t.Cleanup(func() { _ = through.Close(); <-done })
-		o := &hubhttp.Options{Plaintext: true, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		o := &hubhttp.Options{Network: netopt.Options{Plaintext: true, Dial: func(ctx context.Context, network,
+			addr string) (net.Conn, error) {
 			require.Equal(t, "proxy.example.test:3128", addr)
 			return through.DialContext(ctx, network, addr)
-		}, Proxy: func(r *http.Request) (*url.URL, error) {
-			require.Equal(t, hostName, r.URL.Host)
+		}, Proxy: func(hub *url.URL) (*url.URL, error) {
+			require.Equal(t, hostName, hub.Host)
 			return url.Parse("http://user:secret@proxy.example.test:3128")
-		}}
+		}}}
 		r := h.start(t, o)
 		r.send(0, numbered(1)...)
 		synctest.Wait()
@@ -373,15 +375,15 @@ func TestAProxyIsGoneThrough(t *testing.T) {
 		require.True(t, strings.HasPrefix(asked.Load().Header.Get("Proxy-Authorization"), "Basic "))
 		r.close()
 	})
-	for what, proxy := range map[string]func(*http.Request) (*url.URL, error){
-		"an error": func(*http.Request) (*url.URL, error) { return nil, errors.New("proxy http://user:secret@x") },
-		"no scheme": func(*http.Request) (*url.URL, error) {
+	for what, proxy := range map[string]func(*url.URL) (*url.URL, error){
+		"an error": func(*url.URL) (*url.URL, error) { return nil, errors.New("proxy http://user:secret@x") },
+		"no scheme": func(*url.URL) (*url.URL, error) {
 			return &url.URL{Host: "x", User: url.UserPassword("user", "secret")}, nil
 		},
 	} {
 		bubble(t, func(t *testing.T, h *scripted) {
 			o := h.options()
-			o.Proxy = proxy
+			o.Network.Proxy = proxy
 			_, err := h.dial(t, hubhttp.New(o), h.creds(goodKey))
 			require.ErrorIs(t, err, transport.Invalid, what)
 			require.NotContains(t, err.Error(), "secret")
@@ -389,7 +391,7 @@ func TestAProxyIsGoneThrough(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T, h *scripted) {
 		o := h.options()
-		o.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+		o.Network.Proxy = func(*url.URL) (*url.URL, error) { return nil, nil }
 		h.start(t, o)
 	})
 }

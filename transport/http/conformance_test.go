@@ -28,7 +28,7 @@ func TestConformanceScripted(t *testing.T) {
 			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
 				h := newScripted(t)
 				opt := v.opt
-				opt.Plaintext, opt.Dial, opt.PollInterval = true, h.network.DialContext, time.Second
+				opt.Network.Plaintext, opt.Network.Dial, opt.PollInterval = true, h.network.DialContext, time.Second
 				return &transporttest.Pair{
 					Transport: http.New(&opt), Creds: h.creds(goodKey), WrongCreds: h.creds(badKey), Hub: h, HubMarks: hubMarks,
 					Features: transport.Messages, TellsAgain: true, NoOrder: true,

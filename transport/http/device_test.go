@@ -306,7 +306,7 @@ func (c *slowConn) Close() error {
 // slow makes the way to the hub a link of so many bytes a second.
 func (h *scripted) slow(rate int) *hubhttp.Options {
 	o := h.options()
-	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := h.network.DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err

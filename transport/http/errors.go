@@ -17,7 +17,7 @@ import (
 const proto = "http"
 
 // protocol is what the connection below is made for.
-var protocol = dialer.Protocol{Name: proto, Secure: "443", Plain: "80", Kind: protocolKind}
+var protocol = dialer.Protocol{Name: proto, Secure: "443", Plain: "80", HTTP: true, Kind: protocolKind}
 
 // Texts of net/http that stand for errors without a type. A test notices when they change.
 const (

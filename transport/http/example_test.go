@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	nethttp "net/http"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/netproxy/envproxy"
 )
 
 // A device over HTTPS. What waits while a request is under way travels in the next one.
@@ -29,7 +30,8 @@ func ExampleNew() {
 	}
 
 	ctx := context.Background()
-	client, err := device.New(creds, http.New(&http.Options{Dial: hub.Dial(testbroker.PortHTTPS), TLS: hub.ClientTLS()}),
+	client, err := device.New(creds, http.New(&http.Options{Network: netopt.Options{Dial: hub.Dial(testbroker.PortHTTPS),
+		TLS: hub.ClientTLS()}}),
 		nil)
 	if err != nil {
 		panic(err)
@@ -75,7 +77,8 @@ func ExampleOptions_commands() {
 	}
 
 	done := make(chan string)
-	t := http.New(&http.Options{Dial: hub.Dial(testbroker.PortHTTPS), TLS: hub.ClientTLS(), PollInterval: time.Hour})
+	t := http.New(&http.Options{Network: netopt.Options{Dial: hub.Dial(testbroker.PortHTTPS), TLS: hub.ClientTLS()},
+		PollInterval: time.Hour})
 	client, err := device.New(creds, t, nil)
 	if err != nil {
 		panic(err)
@@ -103,7 +106,7 @@ func ExampleTransport_Now() {
 
 // The proxy that the environment names.
 func ExampleOptions_proxy() {
-	t := http.New(&http.Options{Proxy: nethttp.ProxyFromEnvironment})
+	t := http.New(&http.Options{Network: netopt.Options{Proxy: envproxy.Find}})
 	fmt.Printf("%T\n", t)
 	// Output: *http.Transport
 }
@@ -117,7 +120,8 @@ func ExampleStatusError() {
 	creds := &transport.Credentials{Host: hub.HostName(),
 		DeviceID: "nobody", Sign: func(context.Context, []byte) ([]byte, error) { return make([]byte, 32), nil }}
 
-	_, err = http.New(&http.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP)}).Dial(context.Background(),
+	_, err = http.New(&http.Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP)}}).Dial(
+		context.Background(),
 		&transport.Config{Creds: creds})
 	if said, ok := errors.AsType[*http.StatusError](err); ok {
 		fmt.Println(said.Status, said.Code, said.Name, "not found:", errors.Is(err, transport.NotFound))

@@ -7,6 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
@@ -18,20 +19,20 @@ func TestConformance(t *testing.T) {
 		opt    func(h *hubfixture.Broker) http.Options
 	}{
 		{"plain", false, func(h *hubfixture.Broker) http.Options {
-			return http.Options{Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
+			return http.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}}
 		}},
 		{"a message a request", false,
 			func(h *hubfixture.Broker) http.Options {
-				return http.Options{Plaintext: true, Dial: h.Dial(testbroker.PortHTTP), Batch: 1}
+				return http.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}, Batch: 1}
 			}},
 		{"TLS", false, func(h *hubfixture.Broker) http.Options {
-			return http.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
+			return http.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}}
 		}},
 		{"HTTP/2", false, func(h *hubfixture.Broker) http.Options {
-			return http.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS(), HTTP2: true}
+			return http.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}, HTTP2: true}
 		}},
 		{"module", true, func(h *hubfixture.Broker) http.Options {
-			return http.Options{Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
+			return http.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}}
 		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {

@@ -45,24 +45,12 @@ const (
 func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.silence())
 	defer cancel()
-	below, err := o.below(creds)
+	d := o.dialer()
+	cert, err := d.ClientCertificate(ctx, creds)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := below.ClientCertificate(ctx, creds)
-	if err != nil {
-		return nil, err
-	}
-	dial := below.Dial
-	below.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		boundSilence(c, o.silence())
-		return newSocket(c), nil
-	}
-	outer, under, err := below.Open(ctx, creds, cert)
+	outer, under, err := d.Dial(ctx, creds, cert)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +65,8 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*l
 		DisableCompression: true, MaxResponseHeaderBytes: maxHeader, WriteBufferSize: recordSize,
 	}
 	stack.Protocols.SetHTTP1(true)
-	stack.Protocols.SetHTTP2(o.HTTP2 && !o.Plaintext)
-	l.conn, err = stack.NewClientConn(ctx, o.scheme(), net.JoinHostPort(creds.DialHost(), protocol.Secure))
+	stack.Protocols.SetHTTP2(o.HTTP2 && !o.Network.Plaintext)
+	l.conn, err = stack.NewClientConn(ctx, d.Scheme(), net.JoinHostPort(creds.DialHost(), protocol.Secure))
 	if err != nil {
 		l.socket.hangUp()
 		return nil, err
@@ -118,8 +106,8 @@ type answer struct {
 	tls    *tls.ConnectionState // nil without TLS
 }
 
-// exchange makes one request. Redirections are not followed. The error is a cause for dialer.Protocol;
-// after one the link is of no use any more.
+// exchange makes one request. Redirections are not followed. The error is a cause for
+// dialer.Protocol; after one the link is of no use any more.
 func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 	q := (&http.Request{
 		Method: r.method, URL: r.url, Host: r.url.Host, Header: r.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

@@ -1,51 +1,22 @@
 package http
 
 import (
-	"context"
 	"crypto/tls"
 	"net"
-	"net/http"
-	"net/url"
-	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/timespan"
-	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/netproxy"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // Options are the settings of a Transport. The zero value and nil mean all defaults: TLS to port
 // 443 of the credentials' host.
 type Options struct {
-	// TLS is the base of each connection's TLS settings; it is cloned. Its ServerName defaults to
-	// Credentials.DialHost, its Time to the credentials' clock, its MinVersion to TLS 1.2; its
-	// NextProtos do not count, HTTP2 does: net/http writes its own into each Config that it is given.
-	// Nil: the system's roots and these defaults.
-	TLS *tls.Config
-	// Plaintext leaves TLS out: for hubs on the same machine and for in-memory tests. Tokens cross the
-	// wire readable.
-	Plaintext bool
-	// Certificate is asked for the client certificate at each connection, so that a renewed one is
-	// taken up: CertificateFiles reads files, any crypto.Signer as the PrivateKey lets the key stay in
-	// a secure element. It must end when ctx does. An *transport.Error or transport.Kind that it
-	// returns keeps its Kind, any other error is Unauthorized. Nil: what TLS says.
-	Certificate func(ctx context.Context) (*tls.Certificate, error)
-	// Addr is the "host:port" to connect to. The certificate is still verified for
-	// Credentials.DialHost. Empty: DialHost, port 443, with Plaintext 80.
-	Addr string
-	// Dial makes the connection below TLS: the place for proxies (package netproxy), other network
-	// interfaces and networks in memory. It must end when ctx does. An *transport.Error that it
-	// returns keeps its Kind. Nil: a net.Dialer.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Proxy says which proxy to go through to the hub, nil for none, as the field of that name in
-	// net/http's Transport does; http.ProxyFromEnvironment fits, and reads HTTPS_PROXY and NO_PROXY.
-	// The schemes are those of package netproxy, which does the rest, over Dial if that is set. Nil:
-	// none.
-	Proxy func(*http.Request) (*url.URL, error)
+	// Network says how to reach the hub. HTTPS has no Tunnel and no WriteTimeout: Timeout bounds each
+	// request.
+	Network netopt.Options
 	// HTTP2 allows HTTP/2 where the hub offers it. IoT Hub speaks HTTP/1.1.
 	HTTP2 bool
 
@@ -72,9 +43,6 @@ type Options struct {
 	// NoProof leaves out the exchange by which Dial proves the credentials: the first message or look
 	// does.
 	NoProof bool
-
-	// ProductInfo is added to the User-Agent. Empty: nothing.
-	ProductInfo string
 }
 
 // maxBatch is the most messages that a hub takes in a batch.
@@ -112,16 +80,14 @@ func (o *Options) resolve() (Options, error) {
 	case r.Batch == 0:
 		r.Batch = maxBatch
 	}
-	if !plain(r.ProductInfo) {
-		return r, protocol.Invalid("options: ProductInfo " + strconv.Quote(r.ProductInfo) +
+	if !plain(r.Network.ProductInfo) {
+		return r, protocol.Invalid("options: ProductInfo " + strconv.Quote(r.Network.ProductInfo) +
 			" cannot go into a header; give printable ASCII")
 	}
-	if r.Dial == nil {
-		r.Dial = new(net.Dialer).DialContext
-	}
-	below := dialer.Options{Protocol: &protocol, Plaintext: r.Plaintext, Certificate: r.Certificate, Addr: r.Addr,
-		Dial: r.Dial}
-	return r, below.Resolve()
+	d := &dialer.Dialer{Protocol: &protocol, Network: r.Network}
+	err := d.Resolve()
+	r.Network = d.Network
+	return r, err
 }
 
 // silence is for how long the network may give no sign of life where a hub would: in it a
@@ -130,65 +96,27 @@ func (o *Options) silence() time.Duration {
 	return max(o.Timeout/2, min(o.Timeout, 30*time.Second))
 }
 
-// scheme is that of the hub's address.
-func (o *Options) scheme() string {
-	if o.Plaintext {
-		return "http"
-	}
-	return "https"
-}
-
-// below is how to connect.
-func (o *Options) below(creds *transport.Credentials) (*dialer.Options, error) {
-	w := &dialer.Options{Protocol: &protocol, TLS: o.tls(), ALPN: []string{"http/1.1"}, Plaintext: o.Plaintext,
-		Certificate: o.Certificate, Addr: o.Addr, Dial: o.Dial}
+// dialer returns the dialer of one connection.
+func (o *Options) dialer() *dialer.Dialer {
+	d := &dialer.Dialer{Protocol: &protocol, Network: o.Network, ALPN: []string{"http/1.1"}}
 	if o.HTTP2 {
-		w.ALPN = []string{"h2", "http/1.1"}
+		d.ALPN = []string{"h2", "http/1.1"}
 	}
-	if o.Proxy == nil {
-		return w, nil
+	d.Network.TLS = o.tls()
+	d.Wrap = func(c net.Conn) net.Conn {
+		boundSilence(c, o.silence())
+		return newSocket(c)
 	}
-	host := creds.DialHost()
-	request := &http.Request{Method: http.MethodGet, Host: host, Header: http.Header{}, URL: &url.URL{Scheme: o.scheme(),
-		Host: host, Path: "/"}}
-	var proxy *url.URL
-	var err error
-	failed := callback.Run("Options.Proxy", func() { proxy, err = o.Proxy(request) })
-	switch {
-	case failed != nil:
-		return nil, failed
-	case err != nil:
-		// the cause may show a password
-		return nil, protocol.Invalid("options: Proxy does not say which proxy to use; check HTTPS_PROXY and its like")
-	case proxy == nil:
-		return w, nil
-	}
-	w.Dial, err = netproxy.New(proxy.String(), &netproxy.Options{Dial: o.Dial})
-	return w, err
+	return d
 }
 
 // tls is the base of TLS's settings. Records are full from the beginning: small ones help pages to
 // show up early, and cost batches a call each.
 func (o *Options) tls() *tls.Config {
-	c := o.TLS.Clone()
+	c := o.Network.TLS.Clone()
 	if c == nil {
 		c = new(tls.Config)
 	}
 	c.DynamicRecordSizingDisabled = true
 	return c
-}
-
-// agent is the User-Agent.
-func (o *Options) agent() string {
-	return strings.TrimSpace("Hubline (" + runtime.Version() + "; " + runtime.GOOS + "; " + runtime.GOARCH + ") " +
-		o.ProductInfo)
-}
-
-// CertificateFiles returns a function for Options.Certificate that reads a certificate chain and
-// its key from PEM files at each connection, the certificate of the device first. Both may be the
-// same file. While files that were read well once cannot be read or do not fit each other, as may
-// be in the middle of a renewal, it returns what it read last. Before that its errors are of Kind
-// Invalid; they name the file and show nothing of its content.
-func CertificateFiles(certPEM, keyPEM string) func(context.Context) (*tls.Certificate, error) {
-	return dialer.CertificateFiles(certPEM, keyPEM)
 }

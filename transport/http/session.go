@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubauth"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/percent"
@@ -281,11 +282,11 @@ func addresses(o *Options, creds *transport.Credentials) urls {
 	}
 	of := func(what string) *url.URL {
 		return &url.URL{
-			Scheme: o.scheme(), Host: creds.DialHost(), Path: raw + what, RawPath: string(path) + what,
+			Scheme: o.dialer().Scheme(), Host: creds.DialHost(), Path: raw + what, RawPath: string(path) + what,
 			RawQuery: "api-version=" + apiVersion,
 		}
 	}
-	return urls{of("/messages/events"), of("/messages/deviceBound"), []string{o.agent()}}
+	return urls{of("/messages/events"), of("/messages/deviceBound"), []string{dialer.Agent(o.Network.ProductInfo)}}
 }
 
 // lock is the address of a locked message, with what is to be done to it.

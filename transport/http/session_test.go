@@ -21,6 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // rig is a session on a scripted hub, and its sink.
@@ -55,7 +56,7 @@ func bubble(t *testing.T, f func(t *testing.T, h *scripted)) {
 
 // options reach the hub.
 func (h *scripted) options() *hubhttp.Options {
-	return &hubhttp.Options{Plaintext: true, Dial: h.network.DialContext}
+	return &hubhttp.Options{Network: netopt.Options{Plaintext: true, Dial: h.network.DialContext}}
 }
 
 // start dials and runs.
@@ -760,7 +761,7 @@ func TestABodyIsNotReadAfterItsAnswer(t *testing.T) {
 			_, _ = io.Copy(io.Discard, r.Body) // until the connection ends
 		}
 		o := h.options()
-		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := h.network.DialContext(ctx, network, addr)
 			return &stubbornConn{Conn: c, closed: make(chan struct{})}, err
 		}

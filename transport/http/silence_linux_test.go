@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // A peer whose system takes nothing of what is sent is given up, although the request has more
@@ -66,7 +67,8 @@ func aPeerThatTakesNothing(t *testing.T, dial func(context.Context, string, stri
 	sign, err := transport.SharedKey(goodKey)
 	require.NoError(t, err)
 	lost := make(chan error, 10)
-	o := &hubhttp.Options{Addr: l.Addr().String(), Plaintext: true, NoProof: true, Timeout: 2 * time.Second, Dial: dial}
+	o := &hubhttp.Options{Network: netopt.Options{Addr: l.Addr().String(), Plaintext: true, Dial: dial}, NoProof: true,
+		Timeout: 2 * time.Second}
 	c, err := device.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, hubhttp.New(o),
 		&device.Options{OnStatus: func(s device.Status) {
 			if s.Reason == device.ConnectionLost {

@@ -58,7 +58,7 @@ func TestASilentNetworkIsFoundByTheNextConnection(t *testing.T) {
 			var silent atomic.Bool
 			o := h.options()
 			o.Timeout = timeout
-			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if silent.Swap(false) {
 					<-ctx.Done()
 					return nil, ctx.Err()

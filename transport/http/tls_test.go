@@ -21,6 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // emulated runs f in a bubble with the hub emulator.
@@ -42,13 +43,13 @@ func TestCertificates(t *testing.T) {
 			_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
 			require.NoError(t, err)
 			creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
-			o := &hubhttp.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS(), HTTP2: two}
+			o := &hubhttp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}, HTTP2: two}
 			_, err = hubhttp.New(o).Dial(t.Context(), &transport.Config{Creds: creds})
 			require.ErrorIs(t, err, transport.Invalid)
 			require.ErrorContains(t, err, "Certificate")
 
 			asked := 0
-			o.Certificate = func(context.Context) (*tls.Certificate, error) { asked++; return &cert, nil }
+			o.Network.Certificate = func(context.Context) (*tls.Certificate, error) { asked++; return &cert, nil }
 			c, err := device.New(creds, hubhttp.New(o), nil)
 			require.NoError(t, err)
 			require.NoError(t, c.Open(t.Context()))
@@ -62,7 +63,7 @@ func TestCertificates(t *testing.T) {
 			require.NoError(t, c.Close())
 
 			other := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
-			o.Certificate = func(context.Context) (*tls.Certificate, error) { return &other, nil }
+			o.Network.Certificate = func(context.Context) (*tls.Certificate, error) { return &other, nil }
 			_, err = hubhttp.New(o).Dial(t.Context(), &transport.Config{Creds: creds})
 			require.ErrorIs(t, err, transport.Unauthorized)
 		})
@@ -78,18 +79,22 @@ func TestWhatTLSSaysIsKnownAtDial(t *testing.T) {
 		require.NoError(t, err)
 		cfg := &transport.Config{Creds: creds}
 
-		_, err = hubhttp.New(&hubhttp.Options{Dial: h.Dial(testbroker.PortHTTPS)}).Dial(t.Context(), cfg)
+		_, err = hubhttp.New(&hubhttp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTPS)}}).Dial(t.Context(),
+			cfg)
 		require.ErrorIs(t, err, transport.Untrusted)
 		require.NoError(t, h.PresentName("other.example.test"))
-		_, err = hubhttp.New(&hubhttp.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}).Dial(t.Context(), cfg)
+		_, err = hubhttp.New(&hubhttp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTPS),
+			TLS: h.ClientTLS()}}).Dial(t.Context(), cfg)
 		require.ErrorIs(t, err, transport.Untrusted)
 		require.NoError(t, h.PresentName(""))
-		_, err = hubhttp.New(&hubhttp.Options{Dial: h.Dial(testbroker.PortHTTP), TLS: h.ClientTLS()}).Dial(t.Context(), cfg)
+		_, err = hubhttp.New(&hubhttp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTP),
+			TLS: h.ClientTLS()}}).Dial(t.Context(), cfg)
 		require.ErrorIs(t, err, transport.Protocol)
 
 		unset := *creds
 		unset.Now = func() time.Time { return time.Unix(1000, 0) }
-		_, err = hubhttp.New(&hubhttp.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}).Dial(t.Context(),
+		_, err = hubhttp.New(&hubhttp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTPS),
+			TLS: h.ClientTLS()}}).Dial(t.Context(),
 			&transport.Config{Creds: &unset})
 		require.ErrorIs(t, err, transport.ClockUnset)
 		require.True(t, errfilter.Retryable(err))
@@ -97,7 +102,8 @@ func TestWhatTLSSaysIsKnownAtDial(t *testing.T) {
 		// With a time for TLS that is near enough, the hub sets the clock.
 		base := h.ClientTLS()
 		base.Time = func() time.Time { return time.Now().Add(-time.Minute) }
-		s, err := hubhttp.New(&hubhttp.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: base}).Dial(t.Context(),
+		s, err := hubhttp.New(&hubhttp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: base}}).Dial(
+			t.Context(),
 			&transport.Config{Creds: &unset})
 		require.NoError(t, err)
 		over, cancel := context.WithCancel(t.Context())
@@ -119,7 +125,8 @@ func TestHTTP2(t *testing.T) {
 		sign, err := transport.SharedKey(goodKey)
 		require.NoError(t, err)
 		roots := server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-		o := &hubhttp.Options{Addr: strings.TrimPrefix(server.URL, "https://"), TLS: &tls.Config{RootCAs: roots},
+		o := &hubhttp.Options{Network: netopt.Options{Addr: strings.TrimPrefix(server.URL, "https://"),
+			TLS: &tls.Config{RootCAs: roots}},
 			HTTP2: row.client}
 		c, err := device.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, hubhttp.New(o), nil)
 		require.NoError(t, err)
@@ -165,11 +172,12 @@ func TestGoodbyeOfTLSIsCutOff(t *testing.T) {
 		sign, err := transport.SharedKey(d.PrimaryKey)
 		require.NoError(t, err)
 		var conns []*blockedConn
-		o := &hubhttp.Options{TLS: h.ClientTLS(), Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		o := &hubhttp.Options{Network: netopt.Options{TLS: h.ClientTLS(), Dial: func(ctx context.Context, network,
+			addr string) (net.Conn, error) {
 			c, err := h.Dial(testbroker.PortHTTPS)(ctx, network, addr)
 			conns = append(conns, &blockedConn{Conn: c, closed: make(chan struct{})})
 			return conns[len(conns)-1], err
-		}}
+		}}}
 		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1", Sign: sign}
 		c, err := device.New(creds, hubhttp.New(o), nil)
 		require.NoError(t, err)
@@ -204,7 +212,8 @@ func TestASharedTLSConfig(t *testing.T) {
 		require.Equal(t, "HTTP/2.0", <-seen)
 		require.Contains(t, mine.NextProtos, "h2", "net/http leaves the Config alone by now")
 
-		o := &hubhttp.Options{Addr: strings.TrimPrefix(server.URL, "https://"), TLS: mine, HTTP2: two}
+		o := &hubhttp.Options{Network: netopt.Options{Addr: strings.TrimPrefix(server.URL, "https://"), TLS: mine},
+			HTTP2: two}
 		sign, err := transport.SharedKey(goodKey)
 		require.NoError(t, err)
 		creds := &transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}
@@ -232,7 +241,8 @@ func TestNothingIsLeftOnRealSockets(t *testing.T) {
 		return strings.Count(string(buf[:runtime.Stack(buf, true)]), "net/http.(*persistConn)")
 	}
 	for i := range 20 {
-		c, err := device.New(creds, hubhttp.New(&hubhttp.Options{Addr: addr.String(), TLS: h.ClientTLS()}), nil)
+		c, err := device.New(creds, hubhttp.New(&hubhttp.Options{Network: netopt.Options{Addr: addr.String(),
+			TLS: h.ClientTLS()}}), nil)
 		require.NoError(t, err)
 		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 		require.NoError(t, c.Open(t.Context()))

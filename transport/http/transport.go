@@ -80,9 +80,9 @@
 //
 // Transport.Now is the time to make tokens by; with creds.Now = t.Now the client goes by it too. A
 // certificate that is not valid yet by the device's clock fails with ClockUnset: for a clock that
-// is never set give Options.TLS.Time a time that is nearer, such as that of the build.
+// is never set give Options.Network.TLS.Time a time that is nearer, such as that of the build.
 //
-// X.509 certificates are asked for at each connection; see Options.Certificate.
+// X.509 certificates are asked for at each connection; see netopt.Options.Certificate.
 //
 // Twin and methods are not there over HTTPS: their requests are replied to with Unsupported at
 // once.

@@ -85,7 +85,7 @@ func TestBytesThatNoRequestAskedForAreNotLogged(t *testing.T) {
 	t.Run("before the first request", func(t *testing.T) {
 		bubble(t, func(t *testing.T, h *scripted) {
 			o := h.options()
-			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				c, err := h.network.DialContext(ctx, network, addr)
 				synctest.Wait()
 				h.each(func(c *memConn) { _, _ = c.Write([]byte("220 mail.example.test ESMTP\r\n")) })

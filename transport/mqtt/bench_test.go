@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // The benchmarks compare a session with the library used by itself: QoS 1, 128 in flight, 100
@@ -81,8 +82,9 @@ func throughSession(t testing.TB, addr string, creds *transport.Credentials) fun
 		k.free <- uint16(i)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s, err := New(&Options{Plaintext: true, Addr: addr}).Dial(ctx, &transport.Config{Creds: creds, Window: benchWindow,
-		Sink: k})
+	s, err := New(&Options{Network: netopt.Options{Plaintext: true, Addr: addr}}).Dial(ctx, &transport.Config{Creds: creds,
+		Window: benchWindow,
+		Sink:   k})
 	require.NoError(t, err)
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run(ctx) }()

@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
@@ -27,19 +28,21 @@ func TestConformance(t *testing.T) {
 		opt    func(h *hubfixture.Broker) *mqtt.Options
 	}{
 		{"plain", false, func(h *hubfixture.Broker) *mqtt.Options {
-			return &mqtt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+			return &mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}}
 		}},
 		{"TLS", false, func(h *hubfixture.Broker) *mqtt.Options {
-			return &mqtt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}
+			return &mqtt.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}}
 		}},
 		{"module", true, func(h *hubfixture.Broker) *mqtt.Options {
-			return &mqtt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+			return &mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}}
 		}},
 		{"WebSocket without TLS", false, func(h *hubfixture.Broker) *mqtt.Options {
-			return &mqtt.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
+			return &mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil), Plaintext: true,
+				Dial: h.Dial(testbroker.PortHTTP)}}
 		}},
 		{"WebSocket", false, func(h *hubfixture.Broker) *mqtt.Options {
-			return &mqtt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
+			return &mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+				TLS: h.ClientTLS()}}
 		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
@@ -64,8 +67,9 @@ func TestACertificateOverWebSocket(t *testing.T) {
 		cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
 		_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
 		require.NoError(t, err)
-		o := &mqtt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
-		o.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
+		o := &mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+			TLS: h.ClientTLS()}}
+		o.Network.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
 		s, err := mqtt.New(o).Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: goodbye{cancel}})
@@ -85,13 +89,13 @@ func TestNoSocketStaysOpen(t *testing.T) {
 	require.NoError(t, err)
 	before := openSockets(t)
 	for name, o := range map[string]mqtt.Options{
-		"TLS":       {Addr: tlsAddr.String()},
-		"WebSocket": {Addr: wsAddr.String(), Tunnel: mqttws.New(nil)},
+		"TLS":       {Network: netopt.Options{Addr: tlsAddr.String()}},
+		"WebSocket": {Network: netopt.Options{Addr: wsAddr.String(), Tunnel: mqttws.New(nil)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trusting, elsewhere := o, o
-			trusting.TLS = h.ClientTLS()
-			elsewhere.TLS, elsewhere.Tunnel = h.ClientTLS(), mqttws.New(&mqttws.Options{Path: "/elsewhere"})
+			trusting.Network.TLS = h.ClientTLS()
+			elsewhere.Network.TLS, elsewhere.Network.Tunnel = h.ClientTLS(), mqttws.New(&mqttws.Options{Path: "/elsewhere"})
 			for range 10 {
 				for _, c := range []struct {
 					o     mqtt.Options

@@ -22,6 +22,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // secureElement is a key that does not leave its chip.
@@ -68,7 +69,8 @@ func TestACertificateProvesTheIdentity(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		k := new(sink)
-		tr := New(&Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(), Certificate: always(cert)})
+		tr := New(&Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(),
+			Certificate: always(cert)}})
 		s, err := tr.Dial(ctx, &transport.Config{Creds: x509Creds("dev-1"), Window: 4, Sink: k})
 		require.NoError(t, err)
 		require.True(t, s.Info().Expires.IsZero())
@@ -77,8 +79,8 @@ func TestACertificateProvesTheIdentity(t *testing.T) {
 		require.NoError(t, h.WaitMessages(ctx, 1))
 		require.Equal(t, 1, element.signatures)
 
-		_, err = New(&Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(),
-			Certificate: always(clientCert(-time.Hour, time.Hour))}).
+		_, err = New(&Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(),
+			Certificate: always(clientCert(-time.Hour, time.Hour))}}).
 			Dial(ctx, &transport.Config{Creds: x509Creds("dev-1"), Sink: k})
 		require.ErrorIs(t, err, transport.Unauthorized, "another certificate")
 		cancel()
@@ -94,7 +96,7 @@ func TestTheCertificateIsSentWhateverAuthoritiesTheHubNames(t *testing.T) {
 		o := h.options()
 		server, roots := certify(t, "hub.example.test", time.Now())
 		cert := clientCert(-time.Hour, time.Hour)
-		o.Plaintext, o.TLS, o.Certificate = false, &tls.Config{RootCAs: roots}, always(cert)
+		o.Network.Plaintext, o.Network.TLS, o.Network.Certificate = false, &tls.Config{RootCAs: roots}, always(cert)
 		h.wrap = func(c net.Conn) net.Conn {
 			return tls.Server(c, &tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAnyClientCert,
 				ClientCAs: roots})
@@ -140,14 +142,14 @@ func TestACertificateThatCannotWorkFailsBeforeTheDial(t *testing.T) {
 		"an error of ours": {func(context.Context) (*tls.Certificate, error) {
 			return nil, &transport.Error{Kind: transport.Throttled, RetryAfter: 5, Err: out}
 		}, transport.Throttled, "slot 3"},
-		"a file not there": {CertificateFiles("/nowhere/cert.pem", "/nowhere/key.pem"), transport.Invalid,
+		"a file not there": {netopt.CertificateFiles("/nowhere/cert.pem", "/nowhere/key.pem"), transport.Invalid,
 			"/nowhere/cert.pem"},
 		"no token, no cert": {nil, transport.Invalid, "nothing proves the identity"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dials := 0
-			o := &Options{Certificate: c.certificate,
-				Dial: func(context.Context, string, string) (net.Conn, error) { dials++; return nil, syscall.ECONNREFUSED }}
+			o := &Options{Network: netopt.Options{Certificate: c.certificate,
+				Dial: func(context.Context, string, string) (net.Conn, error) { dials++; return nil, syscall.ECONNREFUSED }}}
 			_, err := New(o).Dial(t.Context(), &transport.Config{Creds: x509Creds("dev-1"), Sink: new(sink)})
 			require.ErrorIs(t, err, c.kind)
 			require.ErrorContains(t, err, c.text)
@@ -166,18 +168,18 @@ func TestACertificateThatCannotWorkFailsBeforeTheDial(t *testing.T) {
 // A certificate made a moment ago is not valid yet by a clock that is a little behind, which the
 // hub's may not be.
 func TestACertificateThatIsNotValidYetIsLeftToTheHub(t *testing.T) {
-	o := &Options{Certificate: always(clientCert(time.Hour, 2*time.Hour)),
-		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }}
+	o := &Options{Network: netopt.Options{Certificate: always(clientCert(time.Hour, 2*time.Hour)),
+		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }}}
 	_, err := New(o).Dial(t.Context(), &transport.Config{Creds: x509Creds("dev-1"), Sink: new(sink)})
 	require.ErrorIs(t, err, transport.Network)
 }
 
 func TestTheEndOfCtxEndsTheCertificate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		o := &Options{Certificate: func(ctx context.Context) (*tls.Certificate, error) {
+		o := &Options{Network: netopt.Options{Certificate: func(ctx context.Context) (*tls.Certificate, error) {
 			<-ctx.Done()
 			return nil, errors.New("interrupted")
-		}}
+		}}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := New(o).Dial(ctx, &transport.Config{Creds: x509Creds("dev-1"), Sink: new(sink)})
@@ -204,12 +206,13 @@ func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 	dir := t.TempDir()
 	certPath, keyPath := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	var shown []*tls.Certificate
-	load := CertificateFiles(certPath, keyPath)
-	o := &Options{Addr: addr, TLS: h.ClientTLS(), Certificate: func(ctx context.Context) (*tls.Certificate, error) {
-		cert, err := load(ctx)
-		shown = append(shown, cert)
-		return cert, err
-	}}
+	load := netopt.CertificateFiles(certPath, keyPath)
+	o := &Options{Network: netopt.Options{Addr: addr, TLS: h.ClientTLS(),
+		Certificate: func(ctx context.Context) (*tls.Certificate, error) {
+			cert, err := load(ctx)
+			shown = append(shown, cert)
+			return cert, err
+		}}}
 	dial := func() {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -238,7 +241,7 @@ func TestCertificateFilesErrorsShowNoKey(t *testing.T) {
 	key, err := os.ReadFile(keyPath)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(keyPath, key[:len(key)/2], 0o600))
-	_, err = CertificateFiles(certPath, keyPath)(t.Context())
+	_, err = netopt.CertificateFiles(certPath, keyPath)(t.Context())
 	require.ErrorIs(t, err, transport.Invalid)
 	for _, line := range strings.Split(string(key), "\n") {
 		if len(line) > 8 && !strings.HasPrefix(line, "---") {
@@ -261,7 +264,8 @@ func TestARefusedCertificateIsUnauthorized(t *testing.T) {
 		})
 		told := 0
 		for range 50 {
-			o := &Options{Addr: addr, TLS: &tls.Config{RootCAs: roots}, Certificate: always(clientCert(-time.Hour, time.Hour))}
+			o := &Options{Network: netopt.Options{Addr: addr, TLS: &tls.Config{RootCAs: roots},
+				Certificate: always(clientCert(-time.Hour, time.Hour))}}
 			_, err := New(o).Dial(t.Context(), &transport.Config{Creds: x509Creds("dev-1"), Sink: new(sink)})
 			if errors.Is(err, syscall.ECONNRESET) {
 				continue // the kernel threw the alert away
@@ -296,8 +300,8 @@ func TestTheAlertCountsMoreThanTheWriteThatFailed(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
 		defer b.Close()
 		alert := &net.OpError{Op: "remote error", Err: tls.AlertError(42)}
-		o := &Options{Plaintext: true,
-			Dial: func(context.Context, string, string) (net.Conn, error) { return &refusing{a, alert}, nil }}
+		o := &Options{Network: netopt.Options{Plaintext: true,
+			Dial: func(context.Context, string, string) (net.Conn, error) { return &refusing{a, alert}, nil }}}
 		_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 		require.ErrorIs(t, err, transport.Unauthorized, "%v", err)
 	})

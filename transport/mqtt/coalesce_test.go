@@ -29,8 +29,8 @@ func (c counted) Write(p []byte) (int, error) {
 
 func countWrites(o *Options) *atomic.Int32 {
 	writes := new(atomic.Int32)
-	dial := o.Dial
-	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := o.Network.Dial
+	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		return counted{c, writes}, err
 	}

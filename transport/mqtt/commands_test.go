@@ -14,6 +14,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // inboxSink keeps what is delivered, and accepts it unless told otherwise.
@@ -62,7 +63,8 @@ func TestCommandsCarryAllTheirProperties(t *testing.T) {
 		h := newBroker(t)
 		dev, err := h.AddDevice("dev-1")
 		require.NoError(t, err)
-		r, k := commands(t, &Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}, credsOf(t, dev, dev.PrimaryKey))
+		r, k := commands(t, &Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}},
+			credsOf(t, dev, dev.PrimaryKey))
 		expiry := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{
 			MessageID: "c-1", CorrelationID: "op/3", UserID: "me & you", ContentType: "text/plain", ContentEncoding: "utf-8",
@@ -99,7 +101,8 @@ func TestRedeliveriesAreMarked(t *testing.T) {
 		h := newBroker(t)
 		dev, err := h.AddDevice("dev-1")
 		require.NoError(t, err)
-		o, creds := &Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}, credsOf(t, dev, dev.PrimaryKey)
+		o, creds := &Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}},
+			credsOf(t, dev, dev.PrimaryKey)
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("again and again")}))
 		for i := range 3 {
 			r, k := commands(t, o, creds)
@@ -159,11 +162,12 @@ func TestModulesThroughAGateway(t *testing.T) {
 				// the certificate is the gateway's, user name and token name the hub
 				require.NoError(t, h.PresentName("gateway.local"))
 				var dialed []string
-				o := &Options{TLS: &tls.Config{RootCAs: h.RootCAs()}, Dial: func(ctx context.Context, network,
+				o := &Options{Network: netopt.Options{TLS: &tls.Config{RootCAs: h.RootCAs()}, Dial: func(ctx context.Context,
+					network,
 					addr string) (net.Conn, error) {
 					dialed = append(dialed, addr)
 					return h.Dial(testbroker.PortMQTTS)(ctx, network, addr)
-				}}
+				}}}
 				r, k := commands(t, o, creds)
 				require.Equal(t, []string{"gateway.local:8883"}, dialed)
 				r.send("up")
@@ -192,7 +196,7 @@ func TestTheModelIsAnnounced(t *testing.T) {
 		h := newBroker(t)
 		dev, err := h.AddDevice("dev-1")
 		require.NoError(t, err)
-		o := &Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT), ProductInfo: "Thermo/1.0",
+		o := &Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT), ProductInfo: "Thermo/1.0"},
 			ModelID: "dtmi:com:example:Thermostat;1"}
 		require.Regexp(t, `&DeviceClientType=[^&]*Thermo%2F1\.0&model-id=dtmi%3Acom%3Aexample%3AThermostat%3B1$`,
 			o.userName(credsOf(t, dev, dev.PrimaryKey)))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 const (
@@ -49,7 +50,7 @@ const (
 type conn struct {
 	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
 	socket   net.Conn        // the lowest
-	owed     <-chan struct{} // the tunnel has something to write, nil: never; otherwise the flusher stays
+	control  <-chan struct{} // the tunnel has replies to write; nil: never. Otherwise the flusher stays
 	wake     chan struct{}   // capacity 1: tells a flusher that stays that something changed
 	// open is closed when the session may report to its sink; until then only the CONNACK is read.
 	open chan struct{}
@@ -119,8 +120,9 @@ func newConn(outer, socket net.Conn, sink frameSink) *conn {
 		open: make(chan struct{}), dead: make(chan struct{}), flushed: make(chan struct{}),
 	}
 	c.frames.sink = sink
-	if o, ok := outer.(owing); ok {
-		c.owed, c.wake = o.Owed(), make(chan struct{}, 1) // what is owed before CONNECT goes with it
+	if o, ok := outer.(netopt.ControlWriter); ok {
+		// replies that are pending before CONNECT are written with it
+		c.control, c.wake = o.ControlPending(), make(chan struct{}, 1)
 	}
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 func TestLossesAreWorthARetry(t *testing.T) {
@@ -40,15 +41,15 @@ func TestWrongOptionsAndCredentialsAreInvalid(t *testing.T) {
 		"KeepAlive is 18h12m16s":         {KeepAlive: 65536 * time.Second},
 		"KeepAlive is negative":          {KeepAlive: -time.Second},
 		"PingTimeout is negative":        {PingTimeout: -1},
-		"WriteTimeout is negative":       {WriteTimeout: -1},
-		"both Plaintext and Certificate": {Plaintext: true, Certificate: always(nil)},
+		"WriteTimeout is negative":       {Network: netopt.Options{WriteTimeout: -1}},
+		"both Plaintext and Certificate": {Network: netopt.Options{Plaintext: true, Certificate: always(nil)}},
 		`ModelID "Thermostat" is no`:     {ModelID: "Thermostat"},
 		"ModelID has 4097 bytes":         {ModelID: "dtmi:" + strings.Repeat("x", 4092)},
-		"ProductInfo has 4097 bytes":     {ProductInfo: strings.Repeat("x", 4097)},
-		`Addr "hub" is not`:              {Addr: "hub"},
-		`Addr ":8883" is not`:            {Addr: ":8883"},
-		`Addr "hub:0" is not`:            {Addr: "hub:0"},
-		`Addr "hub:mqtt" is not`:         {Addr: "hub:mqtt"},
+		"ProductInfo has 4097 bytes":     {Network: netopt.Options{ProductInfo: strings.Repeat("x", 4097)}},
+		`Addr "hub" is not`:              {Network: netopt.Options{Addr: "hub"}},
+		`Addr ":8883" is not`:            {Network: netopt.Options{Addr: ":8883"}},
+		`Addr "hub:0" is not`:            {Network: netopt.Options{Addr: "hub:0"}},
+		`Addr "hub:mqtt" is not`:         {Network: netopt.Options{Addr: "hub:mqtt"}},
 	} {
 		_, err := New(&o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 		require.ErrorIs(t, err, transport.Invalid)
@@ -66,15 +67,15 @@ func TestOptionsAreCopiedAndHaveDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 60*time.Second, r.KeepAlive)
 	require.Equal(t, 20*time.Second, r.PingTimeout)
-	require.Equal(t, 10*time.Second, r.WriteTimeout)
-	require.NotNil(t, r.Dial)
+	require.Equal(t, 10*time.Second, r.Network.WriteTimeout)
+	require.NotNil(t, r.Network.Dial)
 }
 
 func TestTheUserNameIsWhatTheHubWants(t *testing.T) {
 	creds := &transport.Credentials{Host: "hub.example.test", GatewayHost: "gateway.local", DeviceID: "dev-1"}
 	require.Regexp(t,
 		`^hub\.example\.test/dev-1/\?api-version=2021-04-12&DeviceClientType=Hubline%20%28go[^&= ]*%29%20Thermo%2F1\.0$`,
-		(&Options{ProductInfo: "Thermo/1.0"}).userName(creds))
+		(&Options{Network: netopt.Options{ProductInfo: "Thermo/1.0"}}).userName(creds))
 	creds.ModuleID = "mod"
 	require.Regexp(t, `^hub\.example\.test/dev-1/mod/\?api-version=2021-04-12&DeviceClientType=Hubline%20%28go[^&= ]*%29$`,
 		new(Options).userName(creds))

@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // The device client is given a transport as a value: device.New(creds, mqtt.New(nil), nil). Here it
@@ -32,7 +33,7 @@ func ExampleNew() {
 		panic(err)
 	}
 
-	t := mqtt.New(&mqtt.Options{Dial: hub.Dial(testbroker.PortMQTTS), TLS: hub.ClientTLS()})
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: hub.Dial(testbroker.PortMQTTS), TLS: hub.ClientTLS()}})
 	creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Sign: sign}
 	ctx, cancel := context.WithCancel(context.Background())
 	session, err := t.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: goodbye{cancel}})
@@ -55,11 +56,10 @@ func (g goodbye) Deliver(*transport.Delivery) bool { return false }
 // A gateway on the local network with its own name and a slower line.
 func ExampleOptions() {
 	t := mqtt.New(&mqtt.Options{
-		TLS:          &tls.Config{MinVersion: tls.VersionTLS13},
-		Addr:         "192.0.2.1:8883",
-		KeepAlive:    4 * time.Minute,
-		WriteTimeout: 30 * time.Second,
-		ProductInfo:  "Thermometer/2.1",
+		Network: netopt.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS13},
+			Addr:         "192.0.2.1:8883",
+			WriteTimeout: 30 * time.Second,
+			ProductInfo:  "Thermometer/2.1"}, KeepAlive: 4 * time.Minute,
 	})
 	fmt.Printf("%T\n", t)
 	// Output: *mqtt.Transport
@@ -74,7 +74,8 @@ func ExampleConnackError() {
 	sign, _ := transport.SharedKey("d3Jvbmc=")
 	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "unknown", Sign: sign}
 
-	_, err = mqtt.New(&mqtt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}).Dial(context.Background(),
+	_, err = mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}}).Dial(
+		context.Background(),
 		&transport.Config{Creds: creds})
 	if refusal, ok := errors.AsType[*mqtt.ConnackError](err); ok {
 		fmt.Println("code", refusal.Code, "unauthorized:", errors.Is(err, transport.Unauthorized))
@@ -94,16 +95,6 @@ func ExampleSubackError() {
 	// Output: SUBACK 128 (refused) for devices/dev-1/messages/devicebound/#
 }
 
-// A device that proves itself by a certificate whose files are renewed now and then. It needs no
-// Sign and no Token.
-func ExampleCertificateFiles() {
-	t := mqtt.New(&mqtt.Options{Certificate: mqtt.CertificateFiles("/etc/device/cert.pem", "/etc/device/key.pem")})
-	creds := &transport.Credentials{Host: "hub1.azure-devices.net", DeviceID: "thermometer"}
-	_, err := t.Dial(context.Background(), &transport.Config{Creds: creds})
-	fmt.Println("files are missing:", errors.Is(err, transport.Invalid))
-	// Output: files are missing: true
-}
-
 // A key that does not leave its chip is a crypto.Signer. Here an ordinary one stands for it.
 func ExampleOptions_certificate() {
 	hub, err := testbroker.New(nil)
@@ -118,10 +109,10 @@ func ExampleOptions_certificate() {
 	var chip crypto.Signer = made.PrivateKey.(crypto.Signer)
 
 	t := mqtt.New(&mqtt.Options{
-		Dial: hub.Dial(testbroker.PortMQTTS), TLS: hub.ClientTLS(),
-		Certificate: func(context.Context) (*tls.Certificate, error) {
-			return &tls.Certificate{Certificate: made.Certificate, PrivateKey: chip}, nil
-		},
+		Network: netopt.Options{Dial: hub.Dial(testbroker.PortMQTTS), TLS: hub.ClientTLS(),
+			Certificate: func(context.Context) (*tls.Certificate, error) {
+				return &tls.Certificate{Certificate: made.Certificate, PrivateKey: chip}, nil
+			}},
 	})
 	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "thermometer"}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -138,7 +129,7 @@ func ExampleOptions_gateway() {
 	pem, _ := os.ReadFile("trust-bundle.pem")
 	roots.AppendCertsFromPEM(pem)
 
-	t := mqtt.New(&mqtt.Options{TLS: &tls.Config{RootCAs: roots}})
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{TLS: &tls.Config{RootCAs: roots}}})
 	creds := &transport.Credentials{Host: "hub1.azure-devices.net", GatewayHost: "gateway.local", DeviceID: "thermometer",
 		ModuleID: "filter"}
 	_, _ = t, creds // for device.New

@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // TestNothingIsLostOverManyBrokenSessions sends a row of messages over sessions that a faulty hub
@@ -40,7 +41,7 @@ func breakSessions(t *testing.T, seed uint64) {
 	} {
 		hub.Inject(testbroker.Fault{Kind: kind, Times: -1, Probability: chance})
 	}
-	transportUnderTest := New(&Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)})
+	transportUnderTest := New(&Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}})
 	creds := credsOf(t, dev, dev.PrimaryKey)
 
 	row := &row{total: total, done: make([]bool, total), sent: make([]bool, total)}

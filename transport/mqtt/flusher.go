@@ -40,7 +40,7 @@ func (c *conn) flush() {
 		default:
 			select {
 			case <-c.wake:
-			case <-c.owed:
+			case <-c.control:
 				if err := c.send(nil); err != nil {
 					c.fail(&writeError{err})
 				}
@@ -66,8 +66,8 @@ func (c *conn) lastWords() {
 	}
 }
 
-// send writes p in chunks. The socket, a dialer.ProgressConn, ends a write that does not get on. An empty p is
-// for a tunnel that owes something.
+// send writes p in chunks. The socket, a dialer.ProgressConn, ends a write that does not get on. An
+// empty p is for a tunnel that owes something.
 func (c *conn) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
@@ -103,7 +103,7 @@ func (c *conn) due() bool {
 
 // rest is for who was the flusher and has no more to do. mu is held.
 func (c *conn) rest() {
-	c.flushing = c.owed != nil
+	c.flushing = c.control != nil
 	if c.pending == nil && c.beat.asked {
 		c.beat.drained(time.Now())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 const testKey = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=" // base64 of "secret-key-of-the-tests"
@@ -143,7 +144,9 @@ func newHub(t testing.TB) *hub {
 }
 
 // options reach the hub without TLS.
-func (h *hub) options() *Options { return &Options{Plaintext: true, Dial: h.net.DialContext} }
+func (h *hub) options() *Options {
+	return &Options{Network: netopt.Options{Plaintext: true, Dial: h.net.DialContext}}
+}
 
 // accept takes a connection and reads its CONNECT.
 func (h *hub) accept() *link {

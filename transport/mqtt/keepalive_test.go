@@ -11,6 +11,8 @@ import (
 
 	"github.com/eclipse/paho.mqtt.golang/packets"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // The library leaves it at 0. It stands in the same place whether the packet's length takes 2 bytes
@@ -20,11 +22,12 @@ func TestConnectTellsTheKeepAlive(t *testing.T) {
 		{},
 		{KeepAlive: time.Second},
 		{KeepAlive: 65535 * time.Second},
-		{KeepAlive: 258 * time.Second, ProductInfo: strings.Repeat("#", 4096), ModelID: "dtmi:" + strings.Repeat("#", 4000)},
+		{KeepAlive: 258 * time.Second, Network: netopt.Options{ProductInfo: strings.Repeat("#", 4096)},
+			ModelID: "dtmi:" + strings.Repeat("#", 4000)},
 	} {
 		bubble(t, func(t *testing.T) {
 			h := newHub(t)
-			o.Plaintext, o.Dial = true, h.net.DialContext
+			o.Network.Plaintext, o.Network.Dial = true, h.net.DialContext
 			s, k, ctx, cancel := dial(t, &o, func() {
 				c, err := h.net.Accept()
 				require.NoError(t, err)
@@ -159,8 +162,8 @@ func (c *slowLink) Write(p []byte) (int, error) {
 func startSlow(t *testing.T) (*running, *link, *slowLink) {
 	h := newHub(t)
 	o := h.options()
-	dial, line := o.Dial, new(slowLink)
-	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial, line := o.Network.Dial, new(slowLink)
+	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		line.Conn = c
 		return line, err

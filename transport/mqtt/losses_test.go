@@ -19,6 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // hooked is a socket whose reads and writes fail on demand.
@@ -49,7 +50,7 @@ func (c *hooked) Write(p []byte) (int, error) {
 // hook makes the client's sockets hooked.
 func hook(h *hub, o *Options) (last func() *hooked) {
 	var c *hooked
-	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		raw, err := h.net.DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -147,14 +148,16 @@ func TestL8_AnyLossOfALiveSessionIsRetryable(t *testing.T) {
 // failingTunnel opens nothing.
 type failingTunnel struct{ err error }
 
-func (failingTunnel) Port(bool) string                                         { return "1" }
-func (t failingTunnel) Open(context.Context, net.Conn, Peer) (net.Conn, error) { return nil, t.err }
+func (failingTunnel) Port(bool) string { return "1" }
+func (t failingTunnel) Open(context.Context, net.Conn, netopt.Peer) (net.Conn, error) {
+	return nil, t.err
+}
 
 func TestL8_AFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 	foreign := errors.New("a throwable that nobody knows")
 	fails := func(err error) func(*hub, *Options) {
 		return func(_ *hub, o *Options) {
-			o.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, err }
+			o.Network.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, err }
 		}
 	}
 	sys := func(errno syscall.Errno) func(*hub, *Options) {
@@ -194,22 +197,22 @@ func TestL8_AFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 		"half an EOF":             {fails(io.ErrUnexpectedEOF), transport.Network},
 		"a foreign error":         {fails(foreign), transport.Network},
 		"a foreign error in tunnel": {func(h *hub, o *Options) {
-			o.Tunnel = failingTunnel{foreign}
+			o.Network.Tunnel = failingTunnel{foreign}
 			go func() { _, _ = h.net.Accept() }()
 		}, transport.Network},
 		"a tunnel that has no error": {func(h *hub, o *Options) {
-			o.Tunnel = failingTunnel{}
+			o.Network.Tunnel = failingTunnel{}
 			go func() { _, _ = h.net.Accept() }()
 		}, transport.Network},
 		"hello, closed":         {answers("", closes), transport.Network},
 		"hello, reset":          {answers("", (*memconn.Conn).Reset), transport.Network},
 		"half a record, closed": {answers("\x16\x03\x03\x00\x50\x02\x00", closes), transport.Network},
 		"half a CONNACK, closed": {func(h *hub, o *Options) {
-			o.Plaintext = true
+			o.Network.Plaintext = true
 			answers("\x20\x02", closes)(h, o)
 		}, transport.Network},
 		"no CONNACK, reset": {func(h *hub, o *Options) {
-			o.Plaintext = true
+			o.Network.Plaintext = true
 			answers("", (*memconn.Conn).Reset)(h, o)
 		}, transport.Network},
 		"no CONNACK, TLS closed": {func(h *hub, o *Options) {
@@ -229,7 +232,7 @@ func TestL8_AFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				h := newHub(t)
 				o := h.options()
-				o.Plaintext = strings.Contains(name, "tunnel")
+				o.Network.Plaintext = strings.Contains(name, "tunnel")
 				c.prepare(h, o)
 				_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 				require.ErrorIs(t, err, c.kind, "%v", err)
@@ -288,7 +291,7 @@ func TestT16_TheCodesOfTheProtocol(t *testing.T) {
 		{"32106, TLS settings", func(t *testing.T, h *hub) error {
 			o := h.options()
 			h.serveTLS(t, o)
-			o.TLS.RootCAs = x509.NewCertPool()
+			o.Network.TLS.RootCAs = x509.NewCertPool()
 			go func() {
 				if c, err := h.net.Accept(); err == nil {
 					_ = h.wrap(c).(*tls.Conn).Handshake()

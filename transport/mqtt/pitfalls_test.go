@@ -23,6 +23,9 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
+// writeTimeout is the default of netopt.Options.WriteTimeout.
+const writeTimeout = 10 * time.Second
+
 // The tests of this file stand for what is known to go wrong on top of the library; the comments
 // name it.
 
@@ -80,7 +83,7 @@ func TestEveryConnackCodeButZeroIsARefusal(t *testing.T) {
 func TestTheEndOfCtxEndsTheDialAtOnce(t *testing.T) {
 	stages := map[string]func(h *hub, o *Options){
 		"while the network hangs": func(h *hub, _ *Options) { h.net.Hang(true) },
-		"in the TLS handshake":    func(_ *hub, o *Options) { o.Plaintext = false },
+		"in the TLS handshake":    func(_ *hub, o *Options) { o.Network.Plaintext = false },
 		"before the CONNACK":      func(*hub, *Options) {},
 	}
 	for name, prepare := range stages {
@@ -133,7 +136,7 @@ func TestCtxThatEndsWithTheConnackLeavesNothing(t *testing.T) {
 		h := newHub(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		o := h.options()
-		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := h.net.DialContext(ctx, network, addr)
 			return &readHook{c, cancel}, err
 		}
@@ -227,7 +230,7 @@ func TestAPeerThatStopsReadingIsFound(t *testing.T) {
 		r.send(body, body, body, body)
 		err := <-r.ran
 		require.ErrorIs(t, err, transport.Timeout)
-		require.Equal(t, defaultWriteTimeout, time.Since(began))
+		require.Equal(t, writeTimeout, time.Since(began))
 		require.NotContains(t, err.Error(), "closed")
 	})
 }
@@ -242,7 +245,7 @@ func TestAPeerThatStopsReadingIsFoundByPings(t *testing.T) {
 		began := time.Now()
 		err := <-r.ran
 		require.ErrorIs(t, err, transport.Timeout)
-		require.Equal(t, defaultKeepAlive+defaultWriteTimeout, time.Since(began))
+		require.Equal(t, defaultKeepAlive+writeTimeout, time.Since(began))
 		_ = l
 	})
 }
@@ -800,7 +803,7 @@ func TestASlowLinkIsNotADeadOne(t *testing.T) {
 			got += n
 			time.Sleep(time.Second) // 2 KB/s: 100 s
 		}
-		require.Greater(t, time.Since(began), 5*defaultWriteTimeout)
+		require.Greater(t, time.Since(began), 5*writeTimeout)
 		require.Empty(t, r.ran)
 	})
 }

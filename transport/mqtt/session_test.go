@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 func TestASessionPublishesReportsAndSaysGoodbye(t *testing.T) {
@@ -128,6 +129,7 @@ func TestATokenThatNoConnectCanCarryIsInvalid(t *testing.T) {
 	require.ErrorContains(t, err, "65536 bytes")
 	longest := &transport.Credentials{Host: strings.Repeat("h", 255), DeviceID: strings.Repeat("#", 128),
 		ModuleID: strings.Repeat("#", 128)}
-	o := &Options{ProductInfo: strings.Repeat("#", wire.MaxInfo), ModelID: "dtmi:" + strings.Repeat("#", wire.MaxInfo-5)}
+	o := &Options{Network: netopt.Options{ProductInfo: strings.Repeat("#", wire.MaxInfo)},
+		ModelID: "dtmi:" + strings.Repeat("#", wire.MaxInfo-5)}
 	require.LessOrEqual(t, len(o.userName(longest)), wire.MaxField)
 }

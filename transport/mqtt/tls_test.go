@@ -21,6 +21,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // certify makes a certificate for host, signed by itself, valid around now.
@@ -44,7 +45,7 @@ func certify(t testing.TB, host string, now time.Time) (tls.Certificate, *x509.C
 func (h *hub) serveTLS(t testing.TB, o *Options) {
 	cert, pool := certify(t, "hub.example.test", time.Now())
 	h.wrap = func(c net.Conn) net.Conn { return tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}}) }
-	o.Plaintext, o.TLS = false, &tls.Config{RootCAs: pool}
+	o.Network.Plaintext, o.Network.TLS = false, &tls.Config{RootCAs: pool}
 }
 
 // realHub is a hub on a real TLS port.
@@ -61,7 +62,7 @@ func realHub(t *testing.T) (*testbroker.Hub, testbroker.Device, string) {
 
 func TestRealTLS(t *testing.T) {
 	h, dev, addr := realHub(t)
-	trusting := &Options{Addr: addr, TLS: h.ClientTLS()}
+	trusting := &Options{Network: netopt.Options{Addr: addr, TLS: h.ClientTLS()}}
 	dialWith := func(o *Options, creds *transport.Credentials) (transport.Session, *sink, error) {
 		k := new(sink)
 		s, err := New(o).Dial(t.Context(), &transport.Config{Creds: creds, Window: 16, Sink: k})
@@ -84,7 +85,7 @@ func TestRealTLS(t *testing.T) {
 		require.NotContains(t, err.Error(), testKey)
 	})
 	t.Run("an unknown authority is Untrusted", func(t *testing.T) {
-		_, _, err := dialWith(&Options{Addr: addr}, credsOf(t, dev, dev.PrimaryKey))
+		_, _, err := dialWith(&Options{Network: netopt.Options{Addr: addr}}, credsOf(t, dev, dev.PrimaryKey))
 		require.ErrorIs(t, err, transport.Untrusted)
 	})
 	t.Run("a host name that the certificate lacks is Untrusted", func(t *testing.T) {
@@ -117,7 +118,7 @@ func TestRealTLS(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
-		_, _, err = dialWith(&Options{Addr: l.Addr().String()}, credsOf(t, dev, dev.PrimaryKey))
+		_, _, err = dialWith(&Options{Network: netopt.Options{Addr: l.Addr().String()}}, credsOf(t, dev, dev.PrimaryKey))
 		require.ErrorIs(t, err, transport.Network)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	})
@@ -127,7 +128,7 @@ func TestRealTLS(t *testing.T) {
 func byName(h *testbroker.Hub, addr string) *Options {
 	c := h.ClientTLS()
 	c.ServerName = ""
-	return &Options{Addr: addr, TLS: c}
+	return &Options{Network: netopt.Options{Addr: addr, TLS: c}}
 }
 
 // answering is a TCP server that answers the first bytes with the given ones and closes.
@@ -202,7 +203,8 @@ func TestPeersThatAreNoHubs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &Options{Addr: answering(t, c.answer), Plaintext: c.plain, TLS: &tls.Config{RootCAs: pool}}
+			o := &Options{Network: netopt.Options{Addr: answering(t, c.answer), Plaintext: c.plain,
+				TLS: &tls.Config{RootCAs: pool}}}
 			_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 			require.ErrorIs(t, err, c.kind, "%v", err)
 			require.ErrorContains(t, err, c.text)
@@ -215,7 +217,7 @@ func TestDialsOverRealPortsLeaveNoGoroutine(t *testing.T) {
 	h, dev, addr := realHub(t)
 	before := runtime.NumGoroutine()
 	for range 20 {
-		_, err := New(&Options{Addr: addr, TLS: h.ClientTLS()}).Dial(t.Context(),
+		_, err := New(&Options{Network: netopt.Options{Addr: addr, TLS: h.ClientTLS()}}).Dial(t.Context(),
 			&transport.Config{Creds: credsOf(t, dev, testKey), Sink: new(sink)})
 		require.Error(t, err)
 	}

@@ -23,12 +23,11 @@
 // A hub learns of a new token only by a new connection: OpRenew is unsupported, and Info.Expires
 // tells when the present token runs out.
 //
-// # Ways to the hub
+// # Network
 //
-// Options.Dial makes the connection, straight or through a proxy; TLS comes on top, with a client
-// certificate from Options.Certificate if the device has one; Options.Tunnel, for instance
-// WebSocket, on top of that; and then MQTT. All three are independent of each other. WebSocket and
-// proxies are packages of their own.
+// Options.Network says how to reach the hub, in layers that are independent of each other: Dial
+// makes the connection, directly or through a proxy; TLS runs above it, with a client certificate
+// if Certificate returns one; a Tunnel such as WebSocket runs above TLS, and MQTT above that.
 //
 // A Dial has no time limit but its context's: package device bounds it.
 //
@@ -45,8 +44,8 @@
 // 5 and a client certificate that was refused or has expired; Unavailable for CONNACK 3;
 // Unsupported for CONNACK 1 and for TLS without common ground; Protocol for other CONNACKs and for
 // peers that speak something else; NotFound or Forbidden when a TLS alert says so; and what
-// Credentials.NewToken, Options.Certificate, Options.Dial and Options.Tunnel return. The code of a
-// refusal is in the *ConnackError reached with errors.As.
+// Credentials.NewToken and the functions of Options.Network return. The code of a refusal is in the
+// *ConnackError reached with errors.As.
 //
 // The end of a live session is always worth a retry: Network, or Timeout when the hub answers no
 // ping or takes no data.
@@ -112,8 +111,8 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 
 // connect does the work of dial.
 func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
-	below := t.opt.below()
-	cert, err := below.ClientCertificate(ctx, cfg.Creds)
+	d := t.opt.dialer()
+	cert, err := d.ClientCertificate(ctx, cfg.Creds)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +124,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		return nil, wire.Invalid("the token has " + strconv.Itoa(len(token.Text.Reveal())) +
 			" bytes; a password of MQTT has 65535 at most")
 	}
-	outer, socket, err := below.Open(ctx, cfg.Creds, cert)
+	outer, socket, err := d.Dial(ctx, cfg.Creds, cert)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package netproxy
+package netproxy_test
 
 import (
 	"crypto/ecdsa"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
@@ -18,7 +19,7 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
-	t := mqtt.New(&mqtt.Options{Dial: dial})
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: dial}})
 	fmt.Printf("%T\n", t)
 	// Output: *mqtt.Transport
 }
@@ -34,7 +35,7 @@ func ExampleOptions() {
 	if err != nil {
 		panic(err)
 	}
-	_ = mqtt.New(&mqtt.Options{Dial: dial})
+	_ = mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: dial}})
 }
 
 func ExampleStatusError() {

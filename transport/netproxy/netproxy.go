@@ -1,13 +1,13 @@
 // Package netproxy connects through proxies: HTTP CONNECT and SOCKS5, with user name and password.
-// What it returns has the form of a net.Dialer's DialContext, so it fits mqtt.Options.Dial and its
-// like; TLS to the hub, and WebSocket, run through the proxy end to end.
+// What it returns has the form of a net.Dialer's DialContext, so it fits netopt.Options.Dial;
+// TLS to the hub, and WebSocket, run through the proxy end to end.
 //
 //	dial, err := netproxy.New("http://user:password@proxy.local:3128", nil)
 //	...
-//	t := mqtt.New(&mqtt.Options{Dial: dial})
+//	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: dial}})
 //
-// The hub's name is looked up by the proxy. The environment (HTTPS_PROXY and so on) is not looked
-// at.
+// The proxy looks up the name of the hub. Package envproxy finds the proxy that the environment
+// names (HTTPS_PROXY and so on).
 //
 // # Errors
 //

@@ -1,4 +1,4 @@
-package netproxy
+package netproxy_test
 
 import (
 	"context"
@@ -23,6 +23,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
 const (
@@ -44,11 +46,11 @@ func requireNoSecret(t testing.TB, err error) {
 }
 
 // inMemory is a proxy in memory and the function that dials through it.
-func inMemory(t testing.TB, rawURL string, serve func(net.Conn)) (DialFunc, *memconn.Network) {
+func inMemory(t testing.TB, rawURL string, serve func(net.Conn)) (netproxy.DialFunc, *memconn.Network) {
 	n := memconn.NewNetwork("proxy.local:3128")
 	t.Cleanup(func() { _ = n.Close() })
 	go listen(n, serve)
-	d, err := New(rawURL, &Options{Dial: n.DialContext})
+	d, err := netproxy.New(rawURL, &netproxy.Options{Dial: n.DialContext})
 	require.NoError(t, err)
 	return d, n
 }
@@ -90,7 +92,7 @@ func TestConnectionsGoThroughTheProxy(t *testing.T) {
 	}
 }
 
-func requireEcho(t *testing.T, d DialFunc) {
+func requireEcho(t *testing.T, d netproxy.DialFunc) {
 	t.Helper()
 	c, err := d(t.Context(), "tcp", "hub.example.test:8883")
 	require.NoError(t, err)
@@ -123,8 +125,8 @@ func FuzzHead(f *testing.F) {
 	f.Add([]byte("HTTP/1.0 407\n\n"))
 	f.Add([]byte("HTTP/1.1 +20 x\r\n : \r\n\r\n"))
 	f.Fuzz(func(t *testing.T, head []byte) {
-		status, header, ok := parseHead(head)
-		if ok && (status < 100 || status > 999 || retryAfter(header) < 0) {
+		status, header, ok := netproxy.ParseHead(head)
+		if ok && (status < 100 || status > 999 || netproxy.RetryAfter(header) < 0) {
 			t.Errorf("%d, %v", status, header)
 		}
 	})
@@ -140,7 +142,7 @@ func TestHTTPRefusalsAreToldApart(t *testing.T) {
 		504: transport.Unavailable,
 		505: transport.Unsupported, 599: transport.Unavailable, 999: transport.Protocol,
 	}
-	for status := range statusTable {
+	for status := range netproxy.StatusTable {
 		require.Contains(t, want, status)
 	}
 	for status, kind := range want {
@@ -152,7 +154,7 @@ func TestHTTPRefusalsAreToldApart(t *testing.T) {
 			e := transport.Find(err)
 			require.Equal(t, transport.Connection, e.Scope)
 			require.Equal(t, 9*time.Second, e.RetryAfter)
-			refused, ok := errors.AsType[*StatusError](err)
+			refused, ok := errors.AsType[*netproxy.StatusError](err)
 			require.True(t, ok)
 			require.Equal(t, status, refused.Code)
 			require.ErrorContains(t, err, "proxy proxy.local:3128: HTTP")
@@ -210,7 +212,7 @@ func TestSOCKS5RepliesAreToldApart(t *testing.T) {
 			d, n := inMemory(t, "socks5://proxy.local:3128", (&socksProxy{reply: byte(reply)}).serve)
 			_, err := d(t.Context(), "tcp", "hub:8883")
 			require.ErrorIs(t, err, kind, "%d: %v", reply, err)
-			_, ok := errors.AsType[*ReplyError](err)
+			_, ok := errors.AsType[*netproxy.ReplyError](err)
 			require.True(t, ok)
 			require.ErrorContains(t, err, "proxy proxy.local:3128: SOCKS5: ")
 			requireClosed(t, n)
@@ -273,7 +275,7 @@ func TestAnUnreachableProxyIsANetworkFailure(t *testing.T) {
 			require.ErrorContains(t, err, "proxy proxy.local:3128: ")
 			requireNoSecret(t, err)
 
-			_, err = mqtt.New(&mqtt.Options{Plaintext: true, Dial: d}).Dial(t.Context(),
+			_, err = mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: d}}).Dial(t.Context(),
 				config(&transport.Credentials{Host: "hub", DeviceID: "d"}))
 			require.ErrorIs(t, err, transport.Network)
 			require.True(t, errfilter.Retryable(err))
@@ -328,7 +330,7 @@ func TestWrongURLsAreInvalidAndNotRepeated(t *testing.T) {
 		"socks5://u:" + strings.Repeat("x", 256) + "@proxy": "SOCKS5 cannot carry",
 		"socks5://" + strings.Repeat("x", 256) + "@proxy":   "SOCKS5 cannot carry",
 	} {
-		d, err := New(rawURL, nil)
+		d, err := netproxy.New(rawURL, nil)
 		require.Nil(t, d)
 		require.ErrorIs(t, err, transport.Invalid, rawURL)
 		require.ErrorContains(t, err, text)
@@ -336,11 +338,11 @@ func TestWrongURLsAreInvalidAndNotRepeated(t *testing.T) {
 	}
 	for _, rawURL := range []string{"http://proxy.local", "https://proxy.local/", "socks5://[::1]:9", "socks5h://u@proxy",
 		"http://u:@p:1"} {
-		d, err := New(rawURL, nil)
+		d, err := netproxy.New(rawURL, nil)
 		require.NoError(t, err, rawURL)
 		require.NotNil(t, d)
 	}
-	d, err := New("http://proxy.local", nil)
+	d, err := netproxy.New("http://proxy.local", nil)
 	require.NoError(t, err)
 	for _, addr := range []string{"hub", "hub:1\r\nX: y", "a b:1"} {
 		_, err = d(t.Context(), "tcp", addr)
@@ -405,10 +407,11 @@ func TestMQTTThroughProxies(t *testing.T) {
 	sockets, goroutines := openSockets(t), runtime.NumGoroutine()
 	sent := 0
 	for scheme, rawURL := range urls {
-		for tunnel, o := range map[string]*mqtt.Options{"TLS": {}, "WebSocket": {Tunnel: mqttws.New(nil)}} {
+		for tunnel, o := range map[string]*mqtt.Options{"TLS": {},
+			"WebSocket": {Network: netopt.Options{Tunnel: mqttws.New(nil)}}} {
 			t.Run(scheme+" "+tunnel, func(t *testing.T) {
-				o.TLS = &tls.Config{RootCAs: hub.RootCAs()}
-				o.Dial, err = New(rawURL, nil)
+				o.Network.TLS = &tls.Config{RootCAs: hub.RootCAs()}
+				o.Network.Dial, err = netproxy.New(rawURL, nil)
 				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -473,13 +476,14 @@ func TestAProxyWithTLS(t *testing.T) {
 			p.serve(secure)
 		})
 		shared := &tls.Config{RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}} // as package net/http leaves it
-		d, err := New("https://proxy.local", &Options{Dial: n.DialContext, TLS: shared})
+		d, err := netproxy.New("https://proxy.local", &netproxy.Options{Dial: n.DialContext, TLS: shared})
 		require.NoError(t, err)
 		sign, err := transport.SharedKey(dev.PrimaryKey)
 		require.NoError(t, err)
 		creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Sign: sign}
 		ctx, cancel := context.WithCancel(t.Context())
-		s, err := mqtt.New(&mqtt.Options{Dial: d, TLS: &tls.Config{RootCAs: hub.RootCAs()}}).Dial(ctx, config(creds))
+		s, err := mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: d, TLS: &tls.Config{RootCAs: hub.RootCAs()}}}).Dial(
+			ctx, config(creds))
 		require.NoError(t, err)
 		ran := make(chan error, 1)
 		go func() { ran <- s.Run(ctx) }()
@@ -503,9 +507,9 @@ func TestAProxyWithTLS(t *testing.T) {
 		require.Zero(t, time.Since(began))
 		n.Last().Hold(false)
 
-		d, err = New("https://proxy.local", &Options{Dial: n.DialContext})
+		d, err = netproxy.New("https://proxy.local", &netproxy.Options{Dial: n.DialContext})
 		require.NoError(t, err)
-		_, err = mqtt.New(&mqtt.Options{Dial: d}).Dial(t.Context(), config(creds))
+		_, err = mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: d}}).Dial(t.Context(), config(creds))
 		require.ErrorIs(t, err, transport.Untrusted)
 		require.ErrorContains(t, err, "proxy proxy.local:443")
 	})

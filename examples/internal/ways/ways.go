@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // Way is a value of the flag -transport.
@@ -35,19 +36,19 @@ type Way struct {
 // Transports are the values of the flag.
 var Transports = map[string]Way{
 	"mqtt": {func(_ *transport.Credentials, at Place) transport.Transport {
-		return mqtt.New(&mqtt.Options{Addr: at.Addr, TLS: at.TLS})
+		return mqtt.New(&mqtt.Options{Network: netopt.Options{Addr: at.Addr, TLS: at.TLS}})
 	}, "mqtt", testbroker.PortMQTTS, testbroker.MQTT},
 	"mqtt-lean": {func(creds *transport.Credentials, at Place) transport.Transport {
-		return lean.New(leannet.Dialer(creds, &leannet.Options{Addr: at.Addr, TLS: at.TLS}), nil)
+		return lean.New(leannet.Dialer(creds, &netopt.Options{Addr: at.Addr, TLS: at.TLS}), nil)
 	}, "mqtt", testbroker.PortMQTTS, testbroker.MQTT},
 	"amqp": {func(_ *transport.Credentials, at Place) transport.Transport {
-		return amqp.New(&amqp.Options{Addr: at.Addr, TLS: at.TLS})
+		return amqp.New(&amqp.Options{Network: netopt.Options{Addr: at.Addr, TLS: at.TLS}})
 	}, "amqp", testbroker.PortAMQPS, testbroker.AMQP},
 	"amqp-ws": {func(_ *transport.Credentials, at Place) transport.Transport {
-		return amqp.New(&amqp.Options{Addr: at.Addr, TLS: at.TLS, Tunnel: amqpws.New(nil)})
+		return amqp.New(&amqp.Options{Network: netopt.Options{Addr: at.Addr, TLS: at.TLS, Tunnel: amqpws.New(nil)}})
 	}, "https", testbroker.PortHTTPS, testbroker.AMQP},
 	"http": {func(_ *transport.Credentials, at Place) transport.Transport {
-		return http.New(&http.Options{Addr: at.Addr, TLS: at.TLS})
+		return http.New(&http.Options{Network: netopt.Options{Addr: at.Addr, TLS: at.TLS}})
 	}, "https", testbroker.PortHTTPS, testbroker.HTTP},
 }
 

@@ -15,7 +15,8 @@ func init() {
 		// Writes.
 		{File: "internal/dialer/progressconn.go", Old: "\tif l.resumes {\n\t\tstep /= looks\n\t}\n", New: "\tstep /= looks\n",
 			Test: "./internal/dialer -run TestAConnectionThatIsNoSocket"},
-		{File: "internal/dialer/progressconn.go", Old: "heard, moved := l.heard.Load(), n > 0", New: "heard, moved := uint64(0), n > 0",
+		{File: "internal/dialer/progressconn.go", Old: "heard, moved := l.heard.Load(), n > 0",
+			New:  "heard, moved := uint64(0), n > 0",
 			Test: "./transport/mqtt -run TestAPeerThatStopsReading"},
 		{File: "internal/dialer/progressconn.go", Old: "h != heard && now.Sub(taken) < maxHeard*l.timeout",
 			New: "h != heard && !taken.IsZero()", Test: "./internal/dialer -run TestAWriteEnds -timeout 20s"},
@@ -41,7 +42,7 @@ func init() {
 			Test: "./internal/sim -run TestTheHandlerIsToldOfARedelivery"},
 		{File: "transport/http/watch.go", Old: "\t\tw.dead = true\n\t\tw.cancel()\n", New: "",
 			Test: "./transport/http -run TestASilentNetwork"},
-		{File: "transport/http/link.go", Old: "\t\tboundSilence(c, o.silence())\n", New: "",
+		{File: "transport/http/options.go", Old: "\t\tboundSilence(c, o.silence())\n", New: "",
 			Test: "./transport/http -run TestAPeerThatTakesNothing"},
 	}
 }

@@ -4,6 +4,8 @@ package spantest
 import (
 	"math"
 	"reflect"
+	"slices"
+	"testing"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/timespan"
@@ -11,42 +13,63 @@ import (
 
 var duration = reflect.TypeFor[time.Duration]()
 
-// Fill sets each field of options, a pointer to a struct, that is a time.Duration to the longest
-// there is, but for those in skip. It returns their names.
-func Fill(options any, skip ...string) (names []string) {
-	v := reflect.ValueOf(options).Elem()
-	for i := range v.NumField() {
-		name := v.Type().Field(i).Name
-		if v.Field(i).Type() != duration || contains(skip, name) {
-			continue
-		}
-		v.Field(i).SetInt(math.MaxInt64)
-		names = append(names, name)
+// Bounded checks that resolve, which is the method of that name of an options type, bounds every
+// duration by timespan.Most. Callers give the longest duration there is for no limit, and a sum
+// with it would be negative. Fields in skip, such as "Network.WriteTimeout", keep their zero value.
+func Bounded[T any](t *testing.T, resolve func(*T) (T, error), skip ...string) {
+	t.Helper()
+	var o T
+	if len(Fill(&o, skip...)) == 0 {
+		t.Fatal("the options have no durations")
 	}
+	r, err := resolve(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, durations := Unbounded(&r)
+	if len(names) > 0 || durations == 0 {
+		t.Fatalf("%q of %d durations are not bounded; use timespan.Cap", names, durations)
+	}
+}
+
+// Fill sets each time.Duration in options, a pointer to a struct, and in the structs within it, to
+// the longest there is, except the fields in skip. It returns their names.
+func Fill(options any, skip ...string) (names []string) {
+	walk(options, func(name string, v reflect.Value) {
+		if !slices.Contains(skip, name) {
+			v.SetInt(math.MaxInt64)
+			names = append(names, name)
+		}
+	})
 	return names
 }
 
-// Unbounded returns the names of the fields of options, a pointer to a struct, that are longer than
-// timespan.Most, and how many durations there are.
+// Unbounded returns the names of the durations in options, a pointer to a struct, that are longer
+// than timespan.Most, and the number of all durations.
 func Unbounded(options any) (names []string, durations int) {
-	v := reflect.ValueOf(options).Elem()
-	for i := range v.NumField() {
-		if v.Field(i).Type() != duration {
-			continue
-		}
+	walk(options, func(name string, v reflect.Value) {
 		durations++
-		if time.Duration(v.Field(i).Int()) > timespan.Most {
-			names = append(names, v.Type().Field(i).Name)
+		if time.Duration(v.Int()) > timespan.Most {
+			names = append(names, name)
 		}
-	}
+	})
 	return names, durations
 }
 
-func contains(all []string, one string) bool {
-	for _, s := range all {
-		if s == one {
-			return true
+// walk calls f for each exported duration in the struct that options points to.
+func walk(options any, f func(name string, v reflect.Value)) {
+	var in func(prefix string, v reflect.Value)
+	in = func(prefix string, v reflect.Value) {
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			switch {
+			case !field.IsExported():
+			case field.Type == duration:
+				f(prefix+field.Name, v.Field(i))
+			case field.Type.Kind() == reflect.Struct:
+				in(prefix+field.Name+".", v.Field(i))
+			}
 		}
 	}
-	return false
+	in("", reflect.ValueOf(options).Elem())
 }

@@ -1,7 +1,7 @@
 // Package amqpws carries AMQP over WebSocket, for networks that let nothing but HTTPS out, on the
 // library gorilla/websocket.
 //
-//	t := amqp.New(&amqp.Options{Tunnel: amqpws.New(nil)})
+//	t := amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil)}})
 //
 // It connects to wss://HOST:443/$iothub/websocket with the subprotocol "AMQPWSB10". It is a package
 // of its own because it brings net/http along.
@@ -19,8 +19,8 @@ import (
 	"context"
 	"net"
 
-	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport/internal/websock"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // Options are the settings of a Tunnel. The zero value and nil are right for a hub. Path is the
@@ -34,10 +34,10 @@ type Options = websock.Options
 // such as 404.
 type StatusError = websock.StatusError
 
-// Tunnel is AMQP over WebSocket, for amqp.Options.Tunnel. It is safe for concurrent use.
+// Tunnel is AMQP over WebSocket, for netopt.Options.Tunnel. It is safe for concurrent use.
 type Tunnel struct{ t *websock.Tunnel }
 
-var _ dialer.Tunnel = (*Tunnel)(nil)
+var _ netopt.Tunnel = (*Tunnel)(nil)
 
 // New returns a Tunnel to a hub, with the given options, which are copied; nil means all defaults.
 // Wrong options are reported by Dial, with Kind Invalid.
@@ -54,6 +54,6 @@ func open(sub string, o *Options) *Tunnel {
 func (t *Tunnel) Port(secure bool) string { return t.t.Port(secure) }
 
 // Open sends the request and returns the connection, for the transport.
-func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer dialer.Peer) (net.Conn, error) {
+func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Conn, error) {
 	return t.t.Open(ctx, c, peer)
 }

@@ -15,16 +15,19 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
 func TestConformance(t *testing.T) {
 	for name, opt := range map[string]func(h *hubfixture.Broker) *amqp.Options{
 		"WebSocket without TLS": func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Tunnel: amqpws.New(nil), Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
+			return &amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil), Plaintext: true,
+				Dial: h.Dial(testbroker.PortHTTP)}}
 		},
 		"WebSocket": func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Tunnel: amqpws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
+			return &amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+				TLS: h.ClientTLS()}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,8 +50,8 @@ func TestASharedTLSConfig(t *testing.T) {
 	shared := h.ClientTLS()
 	shared.NextProtos = []string{"h2", "http/1.1"}
 	c, err := device.New(h.CredsWith(t, ""),
-		amqp.New(&amqp.Options{Tunnel: amqpws.New(nil), Dial: h.Dial(testbroker.PortHTTPS),
-			TLS: shared}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+		amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+			TLS: shared}}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	require.NoError(t, err)
 	require.NoError(t, c.Open(t.Context()))
 	require.NoError(t, c.Close())
@@ -63,8 +66,8 @@ func TestOverRealPorts(t *testing.T) {
 	web, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	for name, o := range map[string]amqp.Options{
-		"TLS":       {Addr: secure.String(), TLS: h.ClientTLS()},
-		"WebSocket": {Addr: web.String(), TLS: h.ClientTLS(), Tunnel: amqpws.New(nil)},
+		"TLS":       {Network: netopt.Options{Addr: secure.String(), TLS: h.ClientTLS()}},
+		"WebSocket": {Network: netopt.Options{Addr: web.String(), TLS: h.ClientTLS(), Tunnel: amqpws.New(nil)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(chan string, 10)
@@ -104,17 +107,20 @@ func TestRefusals(t *testing.T) {
 		require.Equal(t, "amqp", transport.Find(err).Proto)
 		return err
 	}
-	err := dial(&amqp.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "/elsewhere"}), Plaintext: true,
-		Dial: h.Dial(testbroker.PortHTTP)})
+	err := dial(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "/elsewhere"}),
+		Plaintext: true,
+		Dial:      h.Dial(testbroker.PortHTTP)}})
 	require.Equal(t, transport.NotFound, transport.KindOf(err))
 	said, ok := errors.AsType[*amqpws.StatusError](err)
 	require.True(t, ok)
 	require.Equal(t, 404, said.Code)
-	err = dial(&amqp.Options{Tunnel: amqpws.NewStandard(nil), Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)})
+	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.NewStandard(nil), Plaintext: true,
+		Dial: h.Dial(testbroker.PortHTTP)}})
 	require.ErrorIs(t, err, transport.Protocol, "%v", err) // a hub knows the other name only
-	err = dial(&amqp.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "x"}), Plaintext: true,
-		Dial: h.Dial(testbroker.PortHTTP)})
+	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "x"}), Plaintext: true,
+		Dial: h.Dial(testbroker.PortHTTP)}})
 	require.ErrorIs(t, err, transport.Invalid)
-	err = dial(&amqp.Options{Tunnel: amqpws.New(nil), Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)})
+	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil), Plaintext: true,
+		Dial: h.Dial(testbroker.PortAMQP)}})
 	require.ErrorContains(t, err, "WebSocket")
 }

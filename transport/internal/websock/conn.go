@@ -72,7 +72,7 @@ type conn struct {
 	below    *lower
 	ws       *websocket.Conn
 	message  io.Reader     // of the reading goroutine, nil between messages
-	owed     chan struct{} // capacity 1: there is a pong to be sent
+	pongs    chan struct{} // capacity 1: pong is set
 
 	mu   sync.Mutex // guards memory only
 	pong []byte     // nil: none
@@ -115,7 +115,7 @@ func (c *conn) explain(err error) error {
 	return failed(transport.Protocol, err)
 }
 
-// Write sends the pong that is owed, if any, and p, each piece as a message.
+// Write sends the pending pong, if any, and p, in messages of at most frameSize.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	pong := c.pong
@@ -144,8 +144,8 @@ func (c *conn) writeError(err error) error {
 	return err
 }
 
-// Owed tells of pongs to be sent.
-func (c *conn) Owed() <-chan struct{} { return c.owed }
+// ControlPending implements netopt.ControlWriter: pongs are waiting.
+func (c *conn) ControlPending() <-chan struct{} { return c.pongs }
 
 // pinged is called within Read. Of several pings the last one is answered, as the protocol allows.
 func (c *conn) pinged(data string) error {
@@ -153,7 +153,7 @@ func (c *conn) pinged(data string) error {
 	c.pong = append(make([]byte, 0, len(data)), data...)
 	c.mu.Unlock()
 	select {
-	case c.owed <- struct{}{}:
+	case c.pongs <- struct{}{}:
 	default:
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // Options are the settings of a Tunnel. The zero value and nil are right for a hub.
@@ -67,7 +67,7 @@ func New(p Protocol, o *Options) *Tunnel {
 	return t
 }
 
-var _ dialer.Tunnel = (*Tunnel)(nil)
+var _ netopt.Tunnel = (*Tunnel)(nil)
 
 // Port returns 443, without TLS 80.
 func (t *Tunnel) Port(secure bool) string {
@@ -90,7 +90,7 @@ const (
 var buffers sync.Pool
 
 // Open sends the request and returns the connection, for the engine.
-func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer dialer.Peer) (net.Conn, error) {
+func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Conn, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -122,13 +122,13 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer dialer.Peer) (net.Co
 			" over WebSocket; check host, port and path"))
 	}
 	below.room = -1
-	w := &conn{Conn: c, below: below, ws: ws, owed: make(chan struct{}, 1)}
+	w := &conn{Conn: c, below: below, ws: ws, pongs: make(chan struct{}, 1)}
 	ws.SetPingHandler(w.pinged)
 	ws.SetCloseHandler(func(int, string) error { return nil }) // the library's own would write within Read
 	return w, nil
 }
 
-func (t *Tunnel) path(peer dialer.Peer) string {
+func (t *Tunnel) path(peer netopt.Peer) string {
 	switch {
 	case t.opt.Path != "":
 		return t.opt.Path

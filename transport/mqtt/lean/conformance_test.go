@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
@@ -16,26 +17,26 @@ func TestConformance(t *testing.T) {
 	for _, way := range []struct {
 		name   string
 		module bool
-		net    func(h *hubfixture.Broker) *leannet.Options
+		net    func(h *hubfixture.Broker) *netopt.Options
 		opt    *lean.Options
 	}{
-		{"plain", false, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+		{"plain", false, func(h *hubfixture.Broker) *netopt.Options {
+			return &netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
 		}, nil},
-		{"fixed buffers", false, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+		{"fixed buffers", false, func(h *hubfixture.Broker) *netopt.Options {
+			return &netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
 		}, &lean.Options{ReadBuffer: 512, WriteBuffer: 1024}},
-		{"TLS", false, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}
+		{"TLS", false, func(h *hubfixture.Broker) *netopt.Options {
+			return &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}
 		}, nil},
-		{"module", true, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+		{"module", true, func(h *hubfixture.Broker) *netopt.Options {
+			return &netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
 		}, nil},
-		{"WebSocket without TLS", false, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
+		{"WebSocket without TLS", false, func(h *hubfixture.Broker) *netopt.Options {
+			return &netopt.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
 		}, nil},
-		{"WebSocket", false, func(h *hubfixture.Broker) *leannet.Options {
-			return &leannet.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
+		{"WebSocket", false, func(h *hubfixture.Broker) *netopt.Options {
+			return &netopt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
 		}, nil},
 	} {
 		t.Run(way.name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
@@ -29,7 +30,8 @@ func ExampleNew() {
 		panic(err)
 	}
 
-	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(nil), Dial: hub.Dial(testbroker.PortHTTPS), TLS: hub.ClientTLS()})
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil), Dial: hub.Dial(testbroker.PortHTTPS),
+		TLS: hub.ClientTLS()}})
 	creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Sign: sign}
 	ctx, cancel := context.WithCancel(context.Background())
 	session, err := t.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: goodbye{cancel}})
@@ -55,16 +57,16 @@ func ExampleNew_proxy() {
 	if err != nil {
 		panic(err)
 	}
-	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(nil), Dial: dial})
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil), Dial: dial}})
 	fmt.Printf("%T\n", t)
 	// Output: *mqtt.Transport
 }
 
 // A broker that is no hub serves WebSocket elsewhere.
 func ExampleOptions() {
-	t := mqtt.New(&mqtt.Options{Addr: "broker.local:9001", Tunnel: mqttws.New(&mqttws.Options{
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Addr: "broker.local:9001", Tunnel: mqttws.New(&mqttws.Options{
 		Path: "/mqtt", Header: http.Header{"X-Site": {"7"}},
-	})})
+	})}})
 	fmt.Printf("%T\n", t)
 	// Output: *mqtt.Transport
 }
@@ -78,8 +80,9 @@ func ExampleStatusError() {
 	sign, _ := transport.SharedKey("a2V5")
 	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "thermometer", Sign: sign}
 
-	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(&mqttws.Options{Path: "/elsewhere"}), Plaintext: true,
-		Dial: hub.Dial(testbroker.PortHTTP)})
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(&mqttws.Options{Path: "/elsewhere"}),
+		Plaintext: true,
+		Dial:      hub.Dial(testbroker.PortHTTP)}})
 	_, err = t.Dial(context.Background(), &transport.Config{Creds: creds})
 	if refusal, ok := errors.AsType[*mqttws.StatusError](err); ok {
 		fmt.Println("code", refusal.Code, "not found:", errors.Is(err, transport.NotFound))

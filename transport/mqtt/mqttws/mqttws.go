@@ -1,8 +1,9 @@
 // Package mqttws carries MQTT over WebSocket, for networks that let nothing but HTTPS out, on the
 // library gorilla/websocket.
 //
-//	t := mqtt.New(&mqtt.Options{Tunnel: mqttws.New(nil)})
-//	t := lean.New(leannet.Dialer(creds, &leannet.Options{Tunnel: mqttws.New(nil)}), nil)
+//	network := netopt.Options{Tunnel: mqttws.New(nil)}
+//	t := mqtt.New(&mqtt.Options{Network: network})
+//	t := lean.New(leannet.Dialer(creds, &network), nil)
 //
 // Each connects to wss://HOST:443/$iothub/websocket. It is a package of its own because it brings
 // net/http along.
@@ -23,8 +24,8 @@ import (
 	"context"
 	"net"
 
-	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport/internal/websock"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // Options are the settings of a Tunnel. The zero value and nil are right for a hub. Path is the
@@ -38,11 +39,11 @@ type Options = websock.Options
 // such as 404.
 type StatusError = websock.StatusError
 
-// Tunnel is MQTT over WebSocket, for mqtt.Options.Tunnel and leannet.Options.Tunnel. It is safe for
+// Tunnel is MQTT over WebSocket, for netopt.Options.Tunnel. It is safe for
 // concurrent use.
 type Tunnel struct{ t *websock.Tunnel }
 
-var _ dialer.Tunnel = (*Tunnel)(nil)
+var _ netopt.Tunnel = (*Tunnel)(nil)
 
 // New returns a Tunnel with the given options, which are copied; nil means all defaults. Wrong
 // options are reported by Dial, with Kind Invalid.
@@ -54,6 +55,6 @@ func New(o *Options) *Tunnel {
 func (t *Tunnel) Port(secure bool) string { return t.t.Port(secure) }
 
 // Open sends the request and returns the connection, for the engine.
-func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer dialer.Peer) (net.Conn, error) {
+func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Conn, error) {
 	return t.t.Open(ctx, c, peer)
 }

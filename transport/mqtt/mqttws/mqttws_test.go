@@ -23,6 +23,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // hub is a scripted hub in memory.
@@ -38,7 +39,7 @@ func newHub(t testing.TB) *hub {
 }
 
 func (h *hub) options(o *Options) *mqtt.Options {
-	return &mqtt.Options{Plaintext: true, Dial: h.net.DialContext, Tunnel: New(o)}
+	return &mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: h.net.DialContext, Tunnel: New(o)}}
 }
 
 func (h *hub) accept() net.Conn {
@@ -150,12 +151,12 @@ func (r *running) send(bodies ...string) {
 func TestTheRequestIsWhatTheHubWants(t *testing.T) {
 	for name, c := range map[string]struct {
 		opt  *Options
-		peer mqtt.Peer
+		peer netopt.Peer
 		want string
 	}{
-		"token":       {nil, mqtt.Peer{}, "/$iothub/websocket?iothub-no-client-cert=true"},
-		"certificate": {nil, mqtt.Peer{ClientCertificate: true}, "/$iothub/websocket"},
-		"own path":    {&Options{Path: "/mqtt?a=b", Header: http.Header{"X-Site": {"7"}}}, mqtt.Peer{}, "/mqtt?a=b"},
+		"token":       {nil, netopt.Peer{}, "/$iothub/websocket?iothub-no-client-cert=true"},
+		"certificate": {nil, netopt.Peer{ClientCertificate: true}, "/$iothub/websocket"},
+		"own path":    {&Options{Path: "/mqtt?a=b", Header: http.Header{"X-Site": {"7"}}}, netopt.Peer{}, "/mqtt?a=b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
@@ -190,8 +191,9 @@ func TestASharedTLSConfig(t *testing.T) {
 	h := hubfixture.New(t)
 	shared := h.ClientTLS()
 	shared.NextProtos = []string{"h2", "http/1.1"}
-	c, err := device.New(h.CredsWith(t, ""), mqtt.New(&mqtt.Options{Tunnel: New(nil), Dial: h.Dial(testbroker.PortHTTPS),
-		TLS: shared}),
+	c, err := device.New(h.CredsWith(t, ""),
+		mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+			TLS: shared}}),
 		&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	require.NoError(t, err)
 	require.NoError(t, c.Open(t.Context()))

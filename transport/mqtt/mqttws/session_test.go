@@ -16,7 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // publish is a PUBLISH of a cloud-to-device message.
@@ -75,7 +75,7 @@ func TestAFrameRightBehindTheUpgradeIsRead(t *testing.T) {
 			require.NoError(t, w.upgrade("Sec-WebSocket-Protocol: MQTT\r\n\r\n\x82\x03abc\x82\x01d"))
 		}()
 		b.SetBuffer(0)
-		c, err := New(nil).Open(t.Context(), &cutter{Conn: a}, mqtt.Peer{Host: "h"})
+		c, err := New(nil).Open(t.Context(), &cutter{Conn: a}, netopt.Peer{Host: "h"})
 		require.NoError(t, err)
 		got := make([]byte, 4)
 		_, err = io.ReadFull(c, got)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // closeTime is how long TLS and a tunnel may take for their goodbyes.
@@ -14,8 +15,8 @@ const closeTime = 250 * time.Millisecond
 // conn is a connection for package lean: outer carries the bytes, socket lies under it; they are
 // the same without TLS and tunnel.
 //
-// The socket is a dialer.ProgressConn, so a peer that stops reading is found. Writes by a goroutine of the
-// tunnel's own, which answers what the peer asks of the tunnel, go between the others.
+// The socket is a dialer.ProgressConn, so a peer that stops reading is found. Writes by a goroutine
+// of the tunnel's own, which answers what the peer asks of the tunnel, go between the others.
 type conn struct {
 	net.Conn // outer
 	socket   net.Conn
@@ -29,20 +30,20 @@ type conn struct {
 
 func newConn(outer, socket net.Conn) *conn {
 	c := &conn{Conn: outer, socket: socket}
-	if o, ok := outer.(dialer.Owing); ok {
+	if o, ok := outer.(netopt.ControlWriter); ok {
 		c.turn, c.closed, c.ended, c.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}),
 			make(chan struct{})
-		go c.pay(o.Owed())
+		go c.reply(o.ControlPending())
 	}
 	return c
 }
 
-// pay writes what the tunnel owes, until Close.
-func (c *conn) pay(owed <-chan struct{}) {
+// reply writes the tunnel's pending replies, until Close.
+func (c *conn) reply(pending <-chan struct{}) {
 	defer close(c.ended)
 	for {
 		select {
-		case <-owed:
+		case <-pending:
 			if _, err := c.Write(nil); err != nil {
 				_ = c.socket.Close() // the reader takes it from there
 				return

@@ -9,6 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // TLS on standard Go. A program that talks to a real hub leaves the options out.
@@ -30,7 +31,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	dial := leannet.Dialer(creds, &leannet.Options{Addr: addr.String(), TLS: hub.ClientTLS()})
+	dial := leannet.Dialer(creds, &netopt.Options{Addr: addr.String(), TLS: hub.ClientTLS()})
 	client, err := device.New(creds, lean.New(dial, nil), nil)
 	if err != nil {
 		panic(err)

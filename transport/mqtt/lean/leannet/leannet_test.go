@@ -30,6 +30,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // quitter ends its session when a message is done.
@@ -40,7 +41,7 @@ func (quitter) Reply(uint32, transport.Reply)    {}
 func (quitter) Deliver(*transport.Delivery) bool { return true }
 
 // send dials, sends one message and ends.
-func send(t testing.TB, creds *transport.Credentials, o *leannet.Options) error {
+func send(t testing.TB, creds *transport.Credentials, o *netopt.Options) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	s, err := lean.New(leannet.Dialer(creds, o), nil).Dial(ctx, &transport.Config{Creds: creds, Window: 1,
@@ -56,13 +57,13 @@ func send(t testing.TB, creds *transport.Credentials, o *leannet.Options) error 
 func TestTheFailuresOfADialAreToldApart(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault testbroker.FaultKind
-		opt   func(h *hubfixture.Broker, o *leannet.Options)
+		opt   func(h *hubfixture.Broker, o *netopt.Options)
 		creds func(c *transport.Credentials)
 		kind  transport.Kind
 	}{
 		"all is well": {},
-		"no trust":    {opt: func(_ *hubfixture.Broker, o *leannet.Options) { o.TLS = nil }, kind: transport.Untrusted},
-		"another host": {opt: func(_ *hubfixture.Broker, o *leannet.Options) {
+		"no trust":    {opt: func(_ *hubfixture.Broker, o *netopt.Options) { o.TLS = nil }, kind: transport.Untrusted},
+		"another host": {opt: func(_ *hubfixture.Broker, o *netopt.Options) {
 			o.TLS.ServerName = "other.example.test"
 		}, kind: transport.Untrusted},
 		"clock not set": {creds: func(c *transport.Credentials) {
@@ -79,12 +80,12 @@ func TestTheFailuresOfADialAreToldApart(t *testing.T) {
 		"old TLS":             {fault: testbroker.OldTLS, kind: transport.Unsupported},
 		"handshake cut":       {fault: testbroker.CutHandshake, kind: transport.Network},
 		"certificate too old": {fault: testbroker.ExpiredCertificate, kind: transport.Untrusted},
-		"nobody there": {opt: func(_ *hubfixture.Broker, o *leannet.Options) {
+		"nobody there": {opt: func(_ *hubfixture.Broker, o *netopt.Options) {
 			o.Dial = func(context.Context, string, string) (net.Conn, error) {
 				return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
 			}
 		}, kind: transport.Timeout},
-		"a kind of the dial's own": {opt: func(_ *hubfixture.Broker, o *leannet.Options) {
+		"a kind of the dial's own": {opt: func(_ *hubfixture.Broker, o *netopt.Options) {
 			o.Dial = func(context.Context, string, string) (net.Conn, error) {
 				return nil, &transport.Error{Kind: transport.Forbidden}
 			}
@@ -96,7 +97,7 @@ func TestTheFailuresOfADialAreToldApart(t *testing.T) {
 				if c.fault != 0 {
 					h.Inject(testbroker.Fault{Kind: c.fault})
 				}
-				o := &leannet.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS().Clone()}
+				o := &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS().Clone()}
 				if c.opt != nil {
 					c.opt(h, o)
 				}
@@ -126,7 +127,7 @@ func fixed(context.Context) (transport.Token, error) {
 
 func TestWrongOptionsAreInvalid(t *testing.T) {
 	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
-	for text, o := range map[string]*leannet.Options{
+	for text, o := range map[string]*netopt.Options{
 		"WriteTimeout is negative": {WriteTimeout: -1},
 		`Addr "hub" is not`:        {Addr: "hub"},
 		"both Plaintext and Certificate": {Plaintext: true,
@@ -148,7 +149,7 @@ func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
 	require.NoError(t, err)
 	cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
 	creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
-	o := &leannet.Options{Addr: addr.String(),
+	o := &netopt.Options{Addr: addr.String(),
 		TLS: h.ClientTLS(), Certificate: func(context.Context) (*tls.Certificate, error) { return &cert, nil }}
 	require.ErrorIs(t, send(t, creds, o), transport.Unauthorized)
 
@@ -172,7 +173,7 @@ func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
 		}()
 		told := 0
 		for range 50 {
-			o := &leannet.Options{Addr: l.Addr().String(), TLS: &tls.Config{RootCAs: roots, ServerName: "hub.example.test"},
+			o := &netopt.Options{Addr: l.Addr().String(), TLS: &tls.Config{RootCAs: roots, ServerName: "hub.example.test"},
 				Certificate: o.Certificate}
 			err := send(t, creds, o)
 			if errors.Is(err, syscall.ECONNRESET) {
@@ -211,8 +212,8 @@ func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 		dir := t.TempDir()
 		certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
-		o := &leannet.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(),
-			Certificate: leannet.CertificateFiles(certFile,
+		o := &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(),
+			Certificate: netopt.CertificateFiles(certFile,
 				keyFile)}
 		tr := lean.New(leannet.Dialer(creds, o), nil)
 		_, err := tr.Dial(t.Context(), &transport.Config{Creds: creds, Sink: quitter{}})
@@ -247,7 +248,7 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 			_, _ = far.Write([]byte{0x20, 2, 0, 0})
 		}()
 		creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
-		dial := leannet.Dialer(creds, &leannet.Options{
+		dial := leannet.Dialer(creds, &netopt.Options{
 			Plaintext: true, WriteTimeout: 3 * time.Second,
 			Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil },
 		})
@@ -275,7 +276,7 @@ func TestATunnelPaysWhatItOwes(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		tunnel := &owing{owed: make(chan struct{}, 1)}
 		before := bounded.Goroutines()
-		dial := leannet.Dialer(&transport.Credentials{Host: "h"}, &leannet.Options{
+		dial := leannet.Dialer(&transport.Credentials{Host: "h"}, &netopt.Options{
 			Plaintext: true, Tunnel: tunnel, Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil },
 		})
 		c, err := dial(t.Context())
@@ -322,12 +323,12 @@ type owing struct {
 
 func (o *owing) Port(bool) string { return "1" }
 
-func (o *owing) Open(_ context.Context, c net.Conn, _ leannet.Peer) (net.Conn, error) {
+func (o *owing) Open(_ context.Context, c net.Conn, _ netopt.Peer) (net.Conn, error) {
 	o.Conn = c
 	return o, nil
 }
 
-func (o *owing) Owed() <-chan struct{} { return o.owed }
+func (o *owing) ControlPending() <-chan struct{} { return o.owed }
 
 func (o *owing) Write(p []byte) (int, error) {
 	if n := o.now.Add(1); n > o.writers.Load() {
@@ -348,7 +349,7 @@ func TestNoSocketStaysOpen(t *testing.T) {
 	wsAddr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	before := openSockets(t)
-	for name, o := range map[string]leannet.Options{
+	for name, o := range map[string]netopt.Options{
 		"TLS":       {Addr: tlsAddr.String()},
 		"WebSocket": {Addr: wsAddr.String(), Tunnel: mqttws.New(nil)},
 	} {
@@ -386,7 +387,7 @@ func TestTheCodeOfARefusalIsReachable(t *testing.T) {
 		h := hubfixture.New(t)
 		h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 2})
 		var refusal *lean.ConnackError
-		err := send(t, h.CredsWith(t, ""), &leannet.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()})
+		err := send(t, h.CredsWith(t, ""), &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()})
 		require.True(t, errors.As(err, &refusal), "%v", err)
 		require.EqualValues(t, 2, refusal.Code)
 		require.ErrorIs(t, err, transport.Unauthorized)

@@ -1,4 +1,4 @@
-package dialer
+package clientcert
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func pair(t *testing.T, until time.Time) (cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-func TestCertificateFilesErrorsNameTheFiles(t *testing.T) {
+func TestErrorsNameTheFiles(t *testing.T) {
 	cert, key := pair(t, time.Now().Add(time.Hour))
 	_, otherKey := pair(t, time.Now().Add(time.Hour))
 	for name, c := range map[string]struct {
@@ -50,7 +50,7 @@ func TestCertificateFilesErrorsNameTheFiles(t *testing.T) {
 					require.NoError(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
 				}
 			}
-			_, err := CertificateFiles(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))(t.Context())
+			_, err := Files(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))(t.Context())
 			require.ErrorIs(t, err, transport.Invalid)
 			for _, file := range c.names {
 				require.ErrorContains(t, err, filepath.Join(dir, file))
@@ -59,8 +59,8 @@ func TestCertificateFilesErrorsNameTheFiles(t *testing.T) {
 	}
 }
 
-// The device's trouble is then the file, not the old certificate.
-func TestAnExpiredLastCertificateTellsWhyThereIsNoNewerOne(t *testing.T) {
+// The problem to mend is the file, not the expired certificate.
+func TestAnExpiredLastCertificateReportsWhyTheFilesCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	certPath, keyPath := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	until := time.Now().Add(time.Hour)
@@ -68,11 +68,10 @@ func TestAnExpiredLastCertificateTellsWhyThereIsNoNewerOne(t *testing.T) {
 	require.NoError(t, os.WriteFile(certPath, cert, 0o600))
 	require.NoError(t, os.WriteFile(keyPath, key, 0o600))
 	now := time.Now()
-	creds := &transport.Credentials{Now: func() time.Time { return now }}
-	files := CertificateFiles(certPath, keyPath)
-	o := &Options{Protocol: proto, Certificate: func(ctx context.Context) (*tls.Certificate, error) { return files(ctx) }}
+	read := Files(certPath, keyPath)
 	dial := func() error {
-		_, err := o.ClientCertificate(t.Context(), creds)
+		wrapped := func(ctx context.Context) (*tls.Certificate, error) { return read(ctx) }
+		_, err := Get(t.Context(), wrapped, func() time.Time { return now })
 		return err
 	}
 	require.NoError(t, dial())
@@ -96,9 +95,9 @@ func TestAnExpiredLastCertificateTellsWhyThereIsNoNewerOne(t *testing.T) {
 }
 
 // Of two dials at a time the one that read first must not store last.
-func TestCertificateFilesAreReadByOneDialAtATime(t *testing.T) {
+func TestConcurrentDialsReadTheFilesOneAfterTheOther(t *testing.T) {
 	var inside, loads atomic.Int32
-	load := certificateFiles("", "", func(string, string) (tls.Certificate, error) {
+	load := files("", "", func(string, string) (tls.Certificate, error) {
 		if inside.Add(1) != 1 {
 			t.Error("two dials read at a time")
 		}

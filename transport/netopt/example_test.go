@@ -1,0 +1,37 @@
+package netopt_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/netproxy/envproxy"
+)
+
+// The same settings serve every transport. The proxy is the one that the environment names.
+func ExampleOptions() {
+	network := netopt.Options{Proxy: envproxy.Find, ProductInfo: "Thermo/1.0"}
+	for _, t := range []transport.Transport{
+		mqtt.New(&mqtt.Options{Network: network}),
+		amqp.New(&amqp.Options{Network: network}),
+	} {
+		fmt.Printf("%T\n", t)
+	}
+	// Output:
+	// *mqtt.Transport
+	// *amqp.Transport
+}
+
+// A device that proves its identity with a certificate needs neither Sign nor Token.
+func ExampleCertificateFiles() {
+	network := netopt.Options{Certificate: netopt.CertificateFiles("/etc/device/cert.pem", "/etc/device/key.pem")}
+	t := mqtt.New(&mqtt.Options{Network: network})
+	creds := &transport.Credentials{Host: "hub1.azure-devices.net", DeviceID: "thermometer"}
+	_, err := t.Dial(context.Background(), &transport.Config{Creds: creds})
+	fmt.Println("files are missing:", errors.Is(err, transport.Invalid))
+	// Output: files are missing: true
+}

@@ -1,0 +1,62 @@
+// Package netopt has the network settings that all transports on standard Go share: mqtt, leannet,
+// amqp, http and fileupload. A program that lets its users choose the transport fills one Options
+// and passes it to each:
+//
+//	network := netopt.Options{Dial: dial, Certificate: netopt.CertificateFiles("cert.pem", "key.pem")}
+//	t := mqtt.New(&mqtt.Options{Network: network})
+//	t := http.New(&http.Options{Network: network})
+//
+// A setting that a transport has no use for is refused with Kind Invalid, not ignored.
+package netopt
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/url"
+	"time"
+)
+
+// Options say how to reach the hub. The zero value means: TLS to the transport's port on the
+// credentials' host, directly, with the system's roots.
+type Options struct {
+	// TLS is the base of each connection's TLS settings; it is cloned. Its ServerName defaults to
+	// Credentials.DialHost, its Time to the credentials' clock, its MinVersion to TLS 1.2. The names
+	// of HTTP in NextProtos are removed, since package net/http adds them to each Config that it is
+	// given; HTTPS and tunnels offer HTTP by themselves. Nil: the system's roots and these defaults.
+	TLS *tls.Config
+	// Plaintext turns TLS off: for brokers on the same machine and for in-memory tests. Tokens cross
+	// the network readable.
+	Plaintext bool
+	// Certificate returns the client certificate. It is called at each dial, so that a renewed
+	// certificate is used from then on. CertificateFiles reads files; with a crypto.Signer as
+	// PrivateKey the key stays in a secure element. It must return when ctx ends. The certificate is
+	// sent whatever authorities the hub names. A certificate that cannot work (no key, another key,
+	// expired) fails the dial before anything is sent. A *transport.Error or transport.Kind that it
+	// returns keeps its Kind; any other error is Unauthorized. Nil: the certificates of TLS.
+	Certificate func(ctx context.Context) (*tls.Certificate, error)
+	// Addr is the "host:port" to connect to. The hub's certificate is still verified for
+	// Credentials.DialHost. Empty: DialHost and the port of the protocol or of the Tunnel.
+	Addr string
+	// Dial makes the connection below TLS: for other network interfaces, networks in memory, and
+	// fixed proxies (package netproxy). It must return when ctx ends. A *transport.Error that it
+	// returns keeps its Kind. Nil: a net.Dialer.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Proxy returns the proxy for a connection to the hub, nil for none. It is called at each dial
+	// with a URL of scheme https (http with Plaintext) and the host and port of the hub; package
+	// envproxy has a function that reads HTTPS_PROXY and NO_PROXY. The schemes of its result are
+	// those of package netproxy. The proxy is reached through Dial. Nil: no proxy.
+	Proxy func(hub *url.URL) (*url.URL, error)
+	// Tunnel carries the protocol within another one, above TLS: packages mqttws and amqpws have
+	// WebSocket. HTTPS has no tunnels. Nil: none.
+	Tunnel Tunnel
+	// WriteTimeout is how long a write may make no progress before the connection counts as lost: the
+	// socket takes no bytes and the peer's TCP acknowledges none (Linux). While the peer sends, a
+	// write has six times as long. A connection from Dial without a method SetWriteBuffer, such as a
+	// *tls.Conn, has this time for each 16 KB. HTTPS bounds whole requests instead. 0: 10 s.
+	WriteTimeout time.Duration
+	// ProductInfo is added to the name of the client that the hub sees: DeviceClientType over MQTT,
+	// com.microsoft:client-version over AMQP, the User-Agent over HTTPS. For leannet it belongs into
+	// lean.Options. Empty: nothing is added.
+	ProductInfo string
+}
