@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/messageid"
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -61,6 +62,16 @@ type Options struct {
 	MaxBytes int
 	// Overflow says what happens to a message when the outbox is full. Default Block.
 	Overflow Overflow
+
+	// MessageIDPrefix begins the ids that the client gives to messages without one, so that a consumer
+	// can tell a message that was sent again: the prefix, "-" and a counter. At most 64 ASCII letters,
+	// digits and "-._~". It must be another one each time the program starts, because messages with the
+	// same id count as the same message. Default: eight random characters; builds by TinyGo, which may
+	// have no source of entropy, give no ids by default. A message so large that the hub would not take
+	// it with an id goes without.
+	MessageIDPrefix string
+	// NoMessageIDs leaves messages without an id as they are. It saves some 20 bytes a message.
+	NoMessageIDs bool
 
 	// DialTimeout bounds one attempt to connect, handshake included. It starts again while the attempt
 	// waits its turn on a shared connection that is slow and makes progress. Default 30 s.
@@ -182,6 +193,10 @@ func newSettings(o *Options) (settings, error) {
 			return s, invalidOption(f.name + " is negative; give a positive duration, or 0 for the default")
 		}
 	}
+	if !messageid.Valid(s.MessageIDPrefix) {
+		return s, invalidOption("MessageIDPrefix is too long or has a character that not every protocol carries; give at " +
+			"most 64 ASCII letters, digits and -._~")
+	}
 	if s.RenewAt == 0 {
 		s.RenewAt = 0.85
 	}
@@ -207,6 +222,17 @@ func newSettings(o *Options) (settings, error) {
 		}
 	}
 	return s, nil
+}
+
+// messageIDPrefix returns what the ids of messages begin with, nothing if the client gives none.
+func (s *settings) messageIDPrefix() string {
+	switch {
+	case s.NoMessageIDs:
+		return ""
+	case s.MessageIDPrefix != "":
+		return s.MessageIDPrefix
+	}
+	return messageid.Random()
 }
 
 func invalidOption(text string) *transport.Error {

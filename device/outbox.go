@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/messageid"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -64,6 +65,9 @@ type outbox struct {
 	watched  bool  // somebody collects outcomes
 	watch    uint8 // who, as a number that changes with the policy
 	outcomes []outcome
+
+	ids    messageid.Source     // of messages without an id
+	copies []*transport.Message // of messages with such an id, for the next that are handed over
 }
 
 const none int32 = -1
@@ -79,6 +83,8 @@ const (
 
 type slot struct {
 	msg        *transport.Message
+	id         string             // the id that the client gave it; empty: its own
+	copied     *transport.Message // what the session has instead of msg, with that id; nil unless in flight
 	receipt    *Receipt
 	refusal    *refusal // nil unless it was refused at least once
 	seq        uint64
@@ -105,6 +111,7 @@ func newOutbox(s *settings, wall func() time.Time, poke func()) *outbox {
 		poke: poke, wall: wall, maxMessages: s.MaxMessages, maxBytes: s.MaxBytes, overflow: s.Overflow, base: time.Now(),
 		free: none, head: none, tail: none, cursor: none,
 		halted: errNotOpen,
+		ids:    messageid.NewSource(s.messageIDPrefix()),
 	}
 }
 
@@ -224,7 +231,7 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.I
 			b.remove(i, b.outcome(i, errExpired))
 			continue
 		}
-		batch = append(batch, transport.Item{Tag: uint16(i), Again: s.again, Msg: s.msg})
+		batch = append(batch, transport.Item{Tag: uint16(i), Again: s.again, Msg: b.withIDLocked(s)})
 		if s.again || s.refusal != nil {
 			b.totals.Resent++
 		}
@@ -279,6 +286,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 		s.again = s.again || errors.Is(err, ErrOutcomeUnknown)
 		s.refusal.err = failure
 		s.state = slotRefused
+		b.returnCopyLocked(s)
 		b.flying--
 		b.refused++
 		b.noteExpiry(s.msg)
@@ -369,6 +377,7 @@ func (b *outbox) untake(batch []transport.Item) {
 		if s.again || s.refusal != nil {
 			b.totals.Resent--
 		}
+		b.returnCopyLocked(s)
 		s.state = slotQueued // b.expiry still counts it: take has left it as it was
 		b.flying--
 	}
@@ -450,6 +459,7 @@ func (b *outbox) back(from slotState) {
 		}
 		if from == slotFlying {
 			b.flying--
+			b.returnCopyLocked(s)
 			s.again = true
 		} else {
 			b.refused--

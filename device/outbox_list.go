@@ -21,6 +21,9 @@ func (b *outbox) append(m *transport.Message, size int, r *Receipt, call bool) i
 	b.seq++
 	b.slots[i] = slot{msg: m, receipt: r, seq: b.seq, size: int32(size), next: none, prev: b.tail, state: slotQueued,
 		call: call}
+	if m.ID == "" && size+mostIDSize <= transport.MaxMessageSize {
+		b.slots[i].id = b.ids.Next()
+	}
 	if b.tail == none {
 		b.head = i
 	} else {
@@ -39,6 +42,7 @@ func (b *outbox) append(m *transport.Message, size int, r *Receipt, call bool) i
 // remove takes a slot out of the list and gives its message the result.
 func (b *outbox) remove(i int32, result error) {
 	s := &b.slots[i]
+	b.returnCopyLocked(s)
 	switch s.state {
 	case slotFlying:
 		b.flying--

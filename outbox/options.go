@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/ctxerr"
+	"github.com/hubline-iot/hubline/internal/messageid"
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -28,6 +29,13 @@ type Options struct {
 	// Window is the most messages that Run has handed to the client at a time, on top of which the
 	// client's own limits apply. Default 512; at most 61,440.
 	Window int
+	// MessageIDPrefix begins the ids that Put gives to messages without one, as that of device.Options.
+	// The id is stored with the message, so it stays the same whichever process sends it. Default:
+	// eight random characters for each Open.
+	MessageIDPrefix string
+	// NoMessageIDs leaves messages without an id as they are; the client that sends them may give them
+	// one, which another process does not know.
+	NoMessageIDs bool
 	// OnFailed is told of each message that ends without the hub having taken it, with its result.
 	// Run makes one call at a time, which holds up the messages behind; m is valid until it returns.
 	// It must not call Run, Flush or Close, nor Put where Overflow is Block: they would wait for
@@ -58,6 +66,12 @@ func (o *Options) resolve() (Options, error) {
 	if s.CloseTimeout == 0 {
 		s.CloseTimeout = 5 * time.Second
 	}
+	switch {
+	case s.NoMessageIDs:
+		s.MessageIDPrefix = ""
+	case s.MessageIDPrefix == "":
+		s.MessageIDPrefix = messageid.Random()
+	}
 	s.SyncEvery, s.CloseTimeout = timespan.Cap(s.SyncEvery), timespan.Cap(s.CloseTimeout)
 	switch {
 	case s.MaxBytes < leastBytes:
@@ -66,6 +80,9 @@ func (o *Options) resolve() (Options, error) {
 		return s, invalid("Window is out of range; give 1 to 61440, or 0 for 512")
 	case s.CloseTimeout < 0:
 		return s, invalid("CloseTimeout is negative; give how long Close may take, or 0 for 5 s")
+	case !messageid.Valid(s.MessageIDPrefix):
+		return s, invalid("MessageIDPrefix is too long or has a character that not every protocol carries; give at most " +
+			"64 ASCII letters, digits and -._~")
 	case s.Overflow > device.DropNewest:
 		return s, invalid("Overflow is not one of Block, Fail, DropOldest, DropNewest")
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/messageid"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -34,7 +35,9 @@ type Queue struct {
 	end      context.CancelCauseFunc
 	gone     chan struct{} // closed when nothing of the queue runs any more
 	closeErr error         // set before gone is closed
-	entrants sync.Pool     // not one for all Queues: channels belong to a synctest bubble
+	idsMu    sync.Mutex
+	ids      messageid.Source
+	entrants sync.Pool // not one for all Queues: channels belong to a synctest bubble
 
 	mu       sync.Mutex // never held during a system call
 	segments []*segment
@@ -108,7 +111,7 @@ func openOn(fs fileSystem, folder string, o *Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{fs: fs, folder: folder, opt: opt, gone: make(chan struct{})}
+	q := &Queue{fs: fs, folder: folder, opt: opt, gone: make(chan struct{}), ids: messageid.NewSource(opt.MessageIDPrefix)}
 	q.running, q.reading = make(chan struct{}, 1), make(chan struct{}, 1)
 	q.life, q.end = context.WithCancelCause(context.Background())
 	if err := q.load(); err != nil {
@@ -164,7 +167,7 @@ func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 	if p == nil {
 		p = &entrant{result: make(chan error, 1)}
 	}
-	p.record = appendRecord(p.record[:0], m)
+	p.record = q.appendRecord(p.record[:0], m)
 	if n := len(p.record) - recordHead; n > maxMessage {
 		q.entrants.Put(p)
 		return transport.TooLargeError(n, maxMessage)
@@ -175,6 +178,22 @@ func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 		q.entrants.Put(p)
 	}
 	return err
+}
+
+// appendRecord appends a record with m. A message without an id gets one, unless the hub would not
+// take it with an id.
+func (q *Queue) appendRecord(b []byte, m *transport.Message) []byte {
+	if m.ID != "" || !q.ids.On() {
+		return appendRecord(b, m)
+	}
+	own := *m
+	q.idsMu.Lock()
+	own.ID = q.ids.Next()
+	q.idsMu.Unlock()
+	if own.Size() > transport.MaxMessageSize {
+		own.ID = ""
+	}
+	return appendRecord(b, &own)
 }
 
 // put reports whether p may be used again.

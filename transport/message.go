@@ -22,7 +22,7 @@ type Property struct{ Name, Value string }
 // result is known: neither the Message nor what it points to may be changed.
 type Message struct {
 	// ID is the message id. The client sends it unchanged each time, so a consumer can tell duplicates
-	// by it. Empty: none.
+	// by it. Empty: the client makes one (device.Options.MessageIDPrefix).
 	ID            string
 	CorrelationID string
 	// ContentType, such as "application/json", lets the hub route by body. Empty: not sent.

@@ -35,6 +35,7 @@ var costly = map[string]string{
 	"crypto/aes":    "tables in flash",
 	"crypto/cipher": "comes with crypto/aes",
 	"hash/crc32":    "a table in RAM",
+	"hash/maphash":  "a board may have no source of entropy",
 	"math":          "soft float on most boards; math.Ldexp is the cheap one",
 	"sort":          "package slices is the smaller one",
 	"syscall":       "boards have no system",
@@ -47,6 +48,7 @@ var grants = []struct{ importer, costly, reason string }{
 	{module + "/retrypolicy", "syscall", "the numbers of refused and lost connections, where there is a system; package " +
 		"time imports it there already"},
 	{module + "/internal/fraction", "math", "Float64bits, and no arithmetic: that is in integers"},
+	{module + "/internal/messageid", "hash/maphash", "its seed is the runtime's entropy; not in builds by TinyGo"},
 }
 
 // forbidden names some of the rest, for a better message than "not in the list".

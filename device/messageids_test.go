@@ -1,0 +1,111 @@
+package device_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// idRecorder notes the ids that sessions are given, while the messages are theirs.
+type idRecorder struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (r *idRecorder) verdict(answer func(n int) error) func(int, transport.Item) error {
+	return func(_ int, item transport.Item) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.ids = append(r.ids, item.Msg.ID)
+		return answer(len(r.ids))
+	}
+}
+
+func TestAMessageWithoutAnIDGetsOneThatItKeeps(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := &idRecorder{}
+		f := &fake{verdict: r.verdict(func(n int) error {
+			switch n {
+			case 1:
+				return errHold // its connection is lost
+			case 2:
+				return refused(transport.Unavailable)
+			}
+			return nil
+		})}
+		c, _ := client(t, f, &device.Options{MessageIDPrefix: "p"})
+		open(t, c)
+		m := &transport.Message{Body: []byte("x")}
+		var receipt device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), m, &receipt))
+		synctest.Wait()
+		f.last().kill <- lost(transport.Network)
+		require.NoError(t, receipt.Wait(t.Context()))
+		require.NoError(t, c.Send(t.Context(), m), "the same message again is another message")
+		own := &transport.Message{ID: "own"}
+		require.NoError(t, c.Send(t.Context(), own))
+		require.NoError(t, c.Send(t.Context(), m))
+		require.Equal(t, []string{"p-1", "p-1", "p-1", "p-2", "own", "p-3"}, r.ids)
+		require.Empty(t, m.ID, "the user's message stays as it was")
+	})
+}
+
+func TestMessageIDsOfTwoClientsDifferAndCanBeOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := &idRecorder{}
+		for _, o := range []device.Options{{}, {}, {NoMessageIDs: true}, {NoMessageIDs: true, MessageIDPrefix: "p"}} {
+			c, _ := client(t, &fake{verdict: r.verdict(func(int) error { return nil })}, &o)
+			open(t, c)
+			require.NoError(t, c.Send(t.Context(), &transport.Message{}))
+		}
+		require.True(t, strings.HasSuffix(r.ids[0], "-1"), r.ids[0])
+		require.Len(t, r.ids[0], 10)
+		require.NotEqual(t, r.ids[0], r.ids[1])
+		require.Equal(t, []string{"", ""}, r.ids[2:])
+	})
+}
+
+func TestAMessageAtTheHubsLimitGetsNoID(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := &idRecorder{}
+		c, _ := client(t, &fake{verdict: r.verdict(func(int) error { return nil })}, nil)
+		open(t, c)
+		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: make([]byte, transport.MaxMessageSize)}))
+		require.Equal(t, []string{""}, r.ids)
+	})
+}
+
+func TestAMessageIDPrefixThatNoProtocolCarries(t *testing.T) {
+	for _, prefix := range []string{"a b", "a/b", strings.Repeat("x", 65)} {
+		_, err := device.New(creds(), &fake{}, &device.Options{MessageIDPrefix: prefix})
+		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorContains(t, err, "MessageIDPrefix")
+	}
+}
+
+// The ids of 64 messages share an allocation, and their copies are used again.
+func TestAMessageWithoutAnIDAllocatesNextToNothing(t *testing.T) {
+	c, err := device.New(creds(), &instant{}, nil)
+	require.NoError(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, c.Open(ctx))
+	m := &transport.Message{Body: []byte("x")}
+	send := func() {
+		if err := c.Send(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 200 {
+		send()
+	}
+	require.Less(t, testing.AllocsPerRun(6400, send), 0.1)
+}

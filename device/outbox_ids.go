@@ -1,0 +1,37 @@
+package device
+
+import (
+	"github.com/hubline-iot/hubline/internal/messageid"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A message without an id gets one when it is accepted, and keeps it however often it is sent. The
+// message is the user's, who may send it again as another message, so the session gets a copy with
+// the id. Copies are used again: there are as many as were in flight at a time.
+
+// mostIDSize is the longest id of the client's own.
+const mostIDSize = messageid.MaxPrefix + 1 + 13
+
+// withIDLocked returns the message of slot s as the session gets it.
+func (b *outbox) withIDLocked(s *slot) *transport.Message {
+	if s.id == "" {
+		return s.msg
+	}
+	if n := len(b.copies); n > 0 {
+		s.copied, b.copies = b.copies[n-1], b.copies[:n-1]
+	} else {
+		s.copied = new(transport.Message)
+	}
+	*s.copied = *s.msg
+	s.copied.ID = s.id
+	return s.copied
+}
+
+// returnCopyLocked takes the copy back when the session has no use for it any more.
+func (b *outbox) returnCopyLocked(s *slot) {
+	if s.copied != nil {
+		*s.copied = transport.Message{}
+		b.copies = append(b.copies, s.copied)
+		s.copied = nil
+	}
+}

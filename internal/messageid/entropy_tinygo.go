@@ -1,0 +1,7 @@
+//go:build tinygo
+
+package messageid
+
+// entropy returns 0: a board may have no source, and one that is the same after each start would
+// give different messages the same id.
+func entropy() uint64 { return 0 }
