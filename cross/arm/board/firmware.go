@@ -128,7 +128,9 @@ func New(c Config) (*Firmware, error) {
 			MaxMessages: c.Slots - 1, // one slot is free for the reading that makes the oldest give way
 			MaxBytes:    c.Slots * c.SlotSize,
 			Overflow:    device.DropOldest,
-			Inbox:       inbox,
+			// A reading is found by its time. An id would take 20 bytes of each message and a copy in RAM.
+			NoMessageIDs: true,
+			Inbox:        inbox,
 			// Nobody comes to start the device again.
 			TryAgainAfter:   10 * time.Minute,
 			ReconnectSpread: 2 * time.Second,
