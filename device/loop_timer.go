@@ -2,7 +2,8 @@ package device
 
 import "time"
 
-// due returns when the next thing is to be done while a session is up and idle.
+// due returns when the next thing is to be done while a session is up and idle. What is due already
+// and waits for something else must not be among the candidates, or the loop spins.
 func (l *loop) due(now time.Time) time.Time {
 	at := earlier(now.Add(clockCheck), l.ackCheck)
 	at = earlier(at, l.drainBy)

@@ -53,7 +53,9 @@ type outbox struct {
 	halted   error     // why calls of Send are refused; nil while the client is open
 	closed   bool
 	flushers []flusher
-	room     chan struct{} // closed when those who wait for room shall look again; nil while nobody waits
+	// room is closed when callers that wait for room shall look again; nil while nobody waits. It wakes
+	// all of them: passing a baton on makes a busy loop when no waiter's message fits.
+	room chan struct{}
 
 	wall  func() time.Time // the clock that messages expire by
 	sweep *time.Timer      // ends messages while no loop does; nil until it is needed

@@ -149,7 +149,7 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	require.NoError(t, err)
-	found := []string{"CONTRIBUTING.md", "cross/arm/README.md", "cmd/testhub/README.md"}
+	found := []string{"CONTRIBUTING.md", "ARCHITECTURE.md", "cross/arm/README.md", "cmd/testhub/README.md"}
 	for _, name := range names {
 		found = append(found, "docs/"+filepath.Base(name))
 	}
@@ -198,4 +198,23 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Folders and files that ARCHITECTURE.md names exist.
+func TestTheRoomsExist(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	require.NoError(t, err)
+	named := regexp.MustCompile("`([a-z0-9]+(?:/[a-z0-9]+)*(?:/[a-zA-Z0-9_]+\\.(?:go|md))?)`")
+	found := 0
+	for _, m := range named.FindAllSubmatch(text, -1) {
+		path := string(m[1])
+		if !strings.Contains(path, "/") {
+			continue
+		}
+		found++
+		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+			t.Error(err)
+		}
+	}
+	require.Greater(t, found, 30)
 }

@@ -116,7 +116,7 @@ func (t *twin) opened(bool) {
 func (t *twin) take(m *amqp.Message) {
 	s := t.s
 	body := bodyOf(m)
-	version, _ := whole(m.Annotations["version"])
+	version, _ := whole(m.Annotations["version"]) // without one the client reads the twin
 	if m.Properties == nil || m.Properties.CorrelationID == nil {
 		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: version,
 			Msg: &transport.Message{Body: body}})
