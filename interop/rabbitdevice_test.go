@@ -26,7 +26,7 @@ func (b *rabbit) options(telemetry, commands string) amqp.Options {
 		Addresses: &amqp.Addresses{Telemetry: "/amq/queue/" + telemetry},
 	}
 	if commands != "" {
-		o.Addresses.Commands = "/amq/queue/" + commands
+		o.Addresses.CloudToDevice = "/amq/queue/" + commands
 	}
 	return o
 }

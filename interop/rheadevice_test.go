@@ -58,7 +58,7 @@ func (s *rheaServer) do(command string, fields map[string]any) {
 func (s *rheaServer) options() amqp.Options {
 	o := amqp.Options{
 		Network:   netopt.Options{Addr: s.addr, TLS: &tls.Config{RootCAs: s.ca.pool()}},
-		Addresses: &amqp.Addresses{Telemetry: "telemetry", Commands: "commands"},
+		Addresses: &amqp.Addresses{Telemetry: "telemetry", CloudToDevice: "commands"},
 	}
 	if s.web != "" {
 		o.Network.Tunnel = amqpws.NewStandard(&amqpws.Options{Path: s.web})

@@ -198,7 +198,7 @@ func TestAddressesOfOnesOwn(t *testing.T) {
 		o := h.options()
 		o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text.Reveal(), nil }
 		o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events",
-			Commands: "/devices/{device}/messages/devicebound"}
+			CloudToDevice: "/devices/{device}/messages/devicebound"}
 		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1"}
 		for name, tr := range map[string]transport.Transport{"alone": amqp.New(o), "shared": amqp.NewMux(o)} {
 			r := start(t, tr, creds)
@@ -214,7 +214,7 @@ func TestAddressesOfOnesOwn(t *testing.T) {
 			r.cancel()
 			<-r.over
 		}
-		o.Addresses.Commands = ""
+		o.Addresses.CloudToDevice = ""
 		r := start(t, amqp.New(o), creds)
 		require.Equal(t, transport.Unsupported, transport.KindOf(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe,
 			Want: transport.Messages}).Err))

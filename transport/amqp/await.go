@@ -5,54 +5,53 @@ import (
 	"time"
 )
 
-// awaited is the wait for the hub's answer to something that opens or settles: a token, a session,
-// a link. It ends Options.OperationTimeout after the connection last made progress towards the
-// answer.
+// awaited is the wait for the hub's answer to a request: a token, a session or a link. It ends
+// Options.OperationTimeout after the connection last made progress towards the answer.
 type awaited struct {
 	exchange
-	c      *connection
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	told   func()    // tells a dial of progress; nil if there is none
-	until  time.Time // up to when it was told
-	timer  *time.Timer
+	c        *connection
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	progress func()    // reports progress to a dial; nil if there is none
+	reported time.Time // the progress that was reported
+	timer    *time.Timer
 }
 
-// tellEvery is how often a dial is told that it makes progress.
-const tellEvery = time.Second
+// progressInterval is how often a dial learns that it makes progress.
+const progressInterval = time.Second
 
-// await returns a context that bounds the wait for an answer, and ends with errNoAnswer as its
-// cause. done must be called. told is called while the connection makes progress; it may be nil.
-func (c *connection) await(ctx context.Context, told func()) (bounded context.Context, done func()) {
-	r := &awaited{c: c, told: told}
+// await returns a context that bounds the wait for an answer, and ends with the cause errNoAnswer.
+// done must be called. progress is called while the connection makes progress; it may be nil.
+func (c *connection) await(ctx context.Context, progress func()) (bounded context.Context, done func()) {
+	r := &awaited{c: c, progress: progress}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	c.window.ask(&r.exchange)
-	r.until = r.since
-	r.timer = time.AfterFunc(time.Hour, r.look)
-	r.timer.Reset(min(tellEvery, c.opt.OperationTimeout)) // it does not fire before the field is set
+	r.reported = r.since
+	r.timer = time.AfterFunc(time.Hour, r.check)
+	r.timer.Reset(min(progressInterval, c.opt.OperationTimeout)) // it does not fire before the field is set
 	return r.ctx, r.done
 }
 
-// look is the timer's.
-func (r *awaited) look() {
+// check is called by the timer.
+func (r *awaited) check() {
 	if r.ctx.Err() != nil {
 		return
 	}
 	at := r.c.window.progress(&r.exchange)
 	since := time.Since(at)
-	if r.told != nil && (since < 0 || at.After(r.until)) {
-		r.until = at
-		r.told()
+	if r.progress != nil && (since < 0 || at.After(r.reported)) {
+		r.reported = at
+		r.progress()
 	}
 	left := r.c.opt.OperationTimeout - since
 	if left <= 0 {
 		r.cancel(errNoAnswer)
 		return
 	}
-	r.timer.Reset(min(tellEvery, left))
+	r.timer.Reset(min(progressInterval, left))
 }
 
-// done ends the wait. One that its context did not end was answered.
+// done ends the wait. If the context has not ended, the answer has come.
 func (r *awaited) done() {
 	r.timer.Stop()
 	if r.ctx.Err() == nil {

@@ -201,7 +201,7 @@ func TestTwinsOnASharedConnection(t *testing.T) {
 }
 
 // A device that only listens says nothing on its links out. When the hub takes one away, it is
-// noticed all the same, within lookEvery.
+// noticed all the same, within probeInterval.
 func TestALinkOutThatIsLostInSilence(t *testing.T) {
 	for _, condition := range []string{"", "amqp:link:detach-forced"} {
 		bubble(t, func(t *testing.T, h *hub) {

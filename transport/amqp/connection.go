@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// connection is one connection of AMQP, of one device or shared by the devices of a Mux.
+// connection is one AMQP connection, of one device or shared by the devices of a Mux.
 type connection struct {
 	opt    *Options
 	stream *stream
@@ -24,27 +24,28 @@ type connection struct {
 	host   string
 	idle   idleLinks
 
-	// strays are goroutines of devices that left while a call of the library still held them, which
-	// takes no notice of a context, and those of begin. close joins them.
-	strays sync.WaitGroup
+	// background are the goroutines of begin, and those of devices that left while a call of the
+	// library blocked them, which ignores its context. close joins them.
+	background sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows; held for memory only
 	closing bool       // close was called: begin starts no goroutine any more
 
-	// Of a Mux's, guarded by its mutex.
+	// For a Mux, guarded by its mutex.
 	dial     *dialing // that made it
 	users    int
 	accepted bool // by the hub: a device is joined
 }
 
 const (
-	// goodbyeLimit is when a goodbye is cut off.
-	goodbyeLimit = 700 * time.Millisecond
-	// partLimit is how long a device that leaves a shared connection waits for the end of its session.
-	partLimit = 500 * time.Millisecond
+	// closeTimeout is how long an orderly close may take.
+	closeTimeout = 700 * time.Millisecond
+	// endTimeout is how long a device that leaves a shared connection waits for the end of its AMQP
+	// session.
+	endTimeout = 500 * time.Millisecond
 )
 
-// login is what proves an identity.
+// login holds what proves an identity.
 type login struct {
 	auth           Auth
 	cert           *tls.Certificate
@@ -52,7 +53,8 @@ type login struct {
 	user, password string          // of Plain
 }
 
-// prove asks for all that proves an identity. Its error is a cause for dialer.Protocol.
+// prove gets all that proves an identity from the credentials and options. Its error is a cause for
+// dialer.Protocol.
 func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l login, err error) {
 	l.auth = o.auth(creds)
 	d := o.dialer()
@@ -88,8 +90,8 @@ func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l lo
 	return l, nil
 }
 
-// sasl is the mechanism; nil for none, which is what a hub wants where CBS or TLS prove the
-// identity.
+// sasl returns the SASL mechanism. It is nil where CBS or TLS prove the identity: a hub wants no SASL
+// then.
 func (l *login) sasl() amqp.SASLType {
 	switch l.auth {
 	case Plain:
@@ -102,8 +104,8 @@ func (l *login) sasl() amqp.SASLType {
 	return nil
 }
 
-// connect dials and does the handshakes. before is what earlier connections have learnt. On error
-// nothing is left. The error is a cause for dialer.Protocol.
+// connect dials and does the handshakes. before is what earlier connections have learnt. The error
+// is a cause for dialer.Protocol.
 func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login, before *learnt) (*connection,
 	error) {
 	outer, socket, err := o.dialer().Dial(ctx, creds, l.cert)
@@ -111,7 +113,7 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 		return nil, err
 	}
 	c := &connection{opt: o, host: creds.DialHost(), stream: newStream(outer, socket)}
-	stop := context.AfterFunc(ctx, func() { c.stream.fail(errClosed) }) // the library's own way says goodbye first
+	stop := context.AfterFunc(ctx, func() { c.stream.fail(errClosed) }) // the library would send close first
 	c.amqp, err = amqp.NewConn(ctx, c.stream, &amqp.ConnOptions{
 		ContainerID: "hubline-" + rand.Text(), HostName: creds.Host, MaxFrameSize: maxFrame,
 		IdleTimeout: o.IdleTimeout, WriteTimeout: -1, SASLType: l.sasl(),
@@ -135,10 +137,10 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 	return nil, err
 }
 
-// begin makes a session of AMQP. The end of ctx ends the wait, and not what the library does: it
-// keeps a session that was given up for as long as it has not been asked for another one, and ends
-// it then even when its begin was never written. For that a hub closes the connection, for all
-// [AMQP 1.0, 2.5.5]. So a session that comes too late is ended when it is there.
+// begin begins an AMQP session. The end of ctx ends the wait, and not the library's call: when a
+// call is cancelled, the library writes end with the next one, even if it has never written begin. A
+// hub closes the connection for that, for all [AMQP 1.0, 2.5.5]. So a session that comes too late
+// is ended when it is there.
 func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 	switch err := c.stream.sessions.take(ctx, c.sessions(), c.ended()); {
 	case err == errClosed:
@@ -154,7 +156,7 @@ func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 	c.mu.Lock()
 	closing := c.closing
 	if !closing {
-		c.strays.Go(func() {
+		c.background.Go(func() {
 			var r result
 			r.session, r.err = c.amqp.NewSession(context.Background(), nil) // the connection's end ends it
 			select {
@@ -178,14 +180,14 @@ func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 	}
 }
 
-// sessions is how many sessions of AMQP the peer allows.
+// sessions returns how many AMQP sessions the peer allows.
 func (c *connection) sessions() int { return int(c.stream.screen.sessions.Load()) }
 
-// places is how many devices may share the connection, with a session of AMQP each. One is for
-// tokens, and one for a session that is not quite over.
-func (c *connection) places() int { return c.sessions() - 2 }
+// maxDevices returns how many devices may share the connection, with an AMQP session each. One
+// session is for tokens, and one for a session that has not quite ended.
+func (c *connection) maxDevices() int { return c.sessions() - 2 }
 
-// ended is closed when the connection is gone.
+// ended is closed when the connection has ended.
 func (c *connection) ended() <-chan struct{} { return c.amqp.Done() }
 
 // gone reports whether the connection has ended.
@@ -198,7 +200,7 @@ func (c *connection) gone() bool {
 	}
 }
 
-// loss is why the connection ended: what the hub said, or what the network did.
+// loss returns why the connection ended: the hub's error, or the network's.
 func (c *connection) loss() error {
 	<-c.ended()
 	err := c.amqp.Err()
@@ -209,12 +211,12 @@ func (c *connection) loss() error {
 		return cause
 	}
 	if err == nil {
-		return conditionOf("connection", nil) // the hub closed it without a word; or we did, and nobody asks
+		return conditionOf("connection", nil) // the hub closed it without an error; or this side, and nobody asks
 	}
 	return err
 }
 
-// explain makes of an error of the library what really happened.
+// explain returns the underlying cause of an error of the library.
 func (c *connection) explain(err error) error {
 	if isConn(err) {
 		return c.loss()
@@ -228,17 +230,17 @@ func (c *connection) explain(err error) error {
 	return err
 }
 
-// close says goodbye, for goodbyeLimit at most, and joins all goroutines of the connection.
+// close closes the connection, in good order within closeTimeout, and joins all its goroutines.
 func (c *connection) close() {
 	c.mu.Lock()
 	c.closing = true
 	c.mu.Unlock()
-	limit := time.AfterFunc(goodbyeLimit, func() { c.stream.fail(errClosed) })
+	limit := time.AfterFunc(closeTimeout, func() { c.stream.fail(errClosed) })
 	_ = c.amqp.Close()
 	<-c.stream.flushed
 	limit.Stop()
 	c.idle.stop()
 	c.window.stop()
 	c.tokens.join()
-	c.strays.Wait()
+	c.background.Wait()
 }

@@ -19,10 +19,10 @@ const proto = "amqp"
 // protocol is what the connection below is made for.
 var protocol = dialer.Protocol{Name: proto, Secure: "5671", Plain: "5672", Kind: protocolKind}
 
-// ConditionError is what the hub said when it refused or ended something: the cause of a
-// *transport.Error, reachable with errors.As.
+// ConditionError is the error with which the hub closed the connection, ended a session, detached a
+// link or rejected a message. It is the cause of a *transport.Error, reachable with errors.As.
 type ConditionError struct {
-	// What was refused or ended: "connection", "session", "link", "message", or empty.
+	// What was ended or rejected: "connection", "session", "link", "message", or empty.
 	What string
 	// Condition is AMQP's, such as "amqp:link:detach-forced"; empty when the hub gave none.
 	Condition string
@@ -30,7 +30,7 @@ type ConditionError struct {
 	Description string
 }
 
-// Error gives what, condition and description.
+// Error returns what was ended, the condition and the description.
 func (e *ConditionError) Error() string {
 	text := e.Condition
 	if text == "" {
@@ -45,121 +45,121 @@ func (e *ConditionError) Error() string {
 	return text
 }
 
-// TokenError is a token that the hub refused: the cause of the *transport.Error of a failed dial or
-// renewal, reachable with errors.As.
+// TokenError is the hub's refusal of a token. It is the cause of the *transport.Error of a failed
+// dial or renewal, reachable with errors.As.
 type TokenError struct {
-	// Status is the hub's, as in HTTP.
+	// Status is the hub's status code, with HTTP's meanings.
 	Status int
 	// Description is the hub's text, at most 1 KB of it, without secrets and control characters.
 	Description string
 }
 
-// Error gives status and description.
+// Error returns status and description.
 func (e *TokenError) Error() string {
 	return "the hub refused the token with status " + strconv.Itoa(e.Status) + " (" + e.Description + ")"
 }
 
-// SASLError is an authentication by SASL that was refused: the cause of the *transport.Error of a
-// failed dial, reachable with errors.As.
+// SASLError is a failed SASL authentication. It is the cause of the *transport.Error of a failed
+// dial, reachable with errors.As.
 type SASLError struct {
-	// Code is the outcome: 1 auth, 2 sys, 3 sys-perm, 4 sys-temp.
+	// Code is the code of the SASL outcome: 1 auth, 2 sys, 3 sys-perm, 4 sys-temp.
 	Code int
 }
 
-// Error gives the code and its meaning.
+// Error returns the code and its meaning.
 func (e *SASLError) Error() string {
 	return "SASL outcome " + strconv.Itoa(e.Code) + " (" + saslMeaning(e.Code).text + ")"
 }
 
-// about is what the hub speaks of with a condition, which decides what has to go: only an error
-// about a message itself may remove a message.
-type about uint8
+// blame is what a condition is about, and so what fails for good: only a condition about a message
+// removes a message.
+type blame uint8
 
 const (
-	// moment: nothing is wrong that lasts; the same may go well later.
-	moment about = iota
-	// content: a message's, also when the hub ends a link for it.
-	content
-	// request: what was asked of the hub. Where it rejects a message, that is the one message. Where
-	// it ends a link, nobody knows which of all that was said on it.
-	request
-	// identity: the device or its hub. All that the device asks would meet the same.
-	identity
+	// blameNone: nothing lasting is wrong; a retry may succeed.
+	blameNone blame = iota
+	// blameMessage: the content of a message, also when the hub ends a link for it.
+	blameMessage
+	// blameRequest: a request to the hub. A rejection is about the rejected message. Where the hub
+	// ends a link, the request may be any on that link.
+	blameRequest
+	// blameDevice: the device or its hub. Each request of the device would fail in the same way.
+	blameDevice
 )
 
 // conditionRow is what a condition means.
 type conditionRow struct {
 	kind  transport.Kind
-	about about
+	blame blame
 }
 
-// conditionTable is what a condition of AMQP means. What it ended, the connection, a link or one
-// message, is the Scope's business.
+// conditionTable is what each condition means, whether it ends the connection, a session, a link or
+// one message.
 var conditionTable = map[string]conditionRow{
-	"amqp:internal-error":          {transport.Unavailable, moment},
-	"amqp:not-found":               {transport.NotFound, identity},
-	"amqp:unauthorized-access":     {transport.Unauthorized, identity},
-	"amqp:decode-error":            {transport.Invalid, content},
-	"amqp:resource-limit-exceeded": {transport.Quota, moment},
-	"amqp:not-allowed":             {transport.Forbidden, request},
-	"amqp:invalid-field":           {transport.Invalid, content},
-	"amqp:not-implemented":         {transport.Unsupported, request},
-	"amqp:resource-locked":         {transport.Unavailable, moment},
-	"amqp:precondition-failed":     {transport.Conflict, request},
-	"amqp:resource-deleted":        {transport.NotFound, identity},
-	"amqp:illegal-state":           {transport.Protocol, request},
-	"amqp:frame-size-too-small":    {transport.Protocol, request},
+	"amqp:internal-error":          {transport.Unavailable, blameNone},
+	"amqp:not-found":               {transport.NotFound, blameDevice},
+	"amqp:unauthorized-access":     {transport.Unauthorized, blameDevice},
+	"amqp:decode-error":            {transport.Invalid, blameMessage},
+	"amqp:resource-limit-exceeded": {transport.Quota, blameNone},
+	"amqp:not-allowed":             {transport.Forbidden, blameRequest},
+	"amqp:invalid-field":           {transport.Invalid, blameMessage},
+	"amqp:not-implemented":         {transport.Unsupported, blameRequest},
+	"amqp:resource-locked":         {transport.Unavailable, blameNone},
+	"amqp:precondition-failed":     {transport.Conflict, blameRequest},
+	"amqp:resource-deleted":        {transport.NotFound, blameDevice},
+	"amqp:illegal-state":           {transport.Protocol, blameRequest},
+	"amqp:frame-size-too-small":    {transport.Protocol, blameRequest},
 
-	"amqp:connection:forced":        {transport.Unavailable, moment},
-	"amqp:connection:framing-error": {transport.Network, moment},
-	"amqp:connection:redirect":      {transport.Unavailable, moment},
+	"amqp:connection:forced":        {transport.Unavailable, blameNone},
+	"amqp:connection:framing-error": {transport.Network, blameNone},
+	"amqp:connection:redirect":      {transport.Unavailable, blameNone},
 
-	"amqp:session:window-violation":  {transport.Network, moment},
-	"amqp:session:errant-link":       {transport.Network, moment},
-	"amqp:session:handle-in-use":     {transport.Network, moment},
-	"amqp:session:unattached-handle": {transport.Network, moment},
+	"amqp:session:window-violation":  {transport.Network, blameNone},
+	"amqp:session:errant-link":       {transport.Network, blameNone},
+	"amqp:session:handle-in-use":     {transport.Network, blameNone},
+	"amqp:session:unattached-handle": {transport.Network, blameNone},
 
-	"amqp:link:detach-forced":           {transport.Unavailable, moment},
-	"amqp:link:transfer-limit-exceeded": {transport.Unavailable, moment},
-	"amqp:link:message-size-exceeded":   {transport.TooLarge, content},
-	"amqp:link:redirect":                {transport.Unavailable, moment},
-	"amqp:link:stolen":                  {transport.Unavailable, moment},
+	"amqp:link:detach-forced":           {transport.Unavailable, blameNone},
+	"amqp:link:transfer-limit-exceeded": {transport.Unavailable, blameNone},
+	"amqp:link:message-size-exceeded":   {transport.TooLarge, blameMessage},
+	"amqp:link:redirect":                {transport.Unavailable, blameNone},
+	"amqp:link:stolen":                  {transport.Unavailable, blameNone},
 
-	"amqp:transaction:unknown-id": {transport.Unavailable, moment},
-	"amqp:transaction:rollback":   {transport.Unavailable, moment},
-	"amqp:transaction:timeout":    {transport.Timeout, moment},
+	"amqp:transaction:unknown-id": {transport.Unavailable, blameNone},
+	"amqp:transaction:rollback":   {transport.Unavailable, blameNone},
+	"amqp:transaction:timeout":    {transport.Timeout, blameNone},
 
-	"com.microsoft:timeout":                    {transport.Timeout, moment},
-	"com.microsoft:server-busy":                {transport.Unavailable, moment},
-	"com.microsoft:operation-cancelled":        {transport.Unavailable, moment},
-	"com.microsoft:message-lock-lost":          {transport.Conflict, request},
-	"com.microsoft:session-cannot-be-locked":   {transport.Conflict, request},
-	"com.microsoft:link-creation-conflict":     {transport.Unavailable, moment},
-	"com.microsoft:device-already-exists":      {transport.Conflict, request},
-	"com.microsoft:precondition-failed":        {transport.Conflict, request},
-	"com.microsoft:iot-hub-not-found-error":    {transport.NotFound, identity},
-	"com.microsoft:argument-error":             {transport.Invalid, content},
-	"com.microsoft:argument-out-of-range":      {transport.Invalid, content},
-	"com.microsoft:device-container-throttled": {transport.Throttled, moment},
-	"com.microsoft:quota-exceeded":             {transport.Quota, moment},
-	"com.microsoft:iot-hub-suspended":          {transport.Forbidden, identity},
-	"com.microsoft:entity-disabled":            {transport.Forbidden, identity},
+	"com.microsoft:timeout":                    {transport.Timeout, blameNone},
+	"com.microsoft:server-busy":                {transport.Unavailable, blameNone},
+	"com.microsoft:operation-cancelled":        {transport.Unavailable, blameNone},
+	"com.microsoft:message-lock-lost":          {transport.Conflict, blameRequest},
+	"com.microsoft:session-cannot-be-locked":   {transport.Conflict, blameRequest},
+	"com.microsoft:link-creation-conflict":     {transport.Unavailable, blameNone},
+	"com.microsoft:device-already-exists":      {transport.Conflict, blameRequest},
+	"com.microsoft:precondition-failed":        {transport.Conflict, blameRequest},
+	"com.microsoft:iot-hub-not-found-error":    {transport.NotFound, blameDevice},
+	"com.microsoft:argument-error":             {transport.Invalid, blameMessage},
+	"com.microsoft:argument-out-of-range":      {transport.Invalid, blameMessage},
+	"com.microsoft:device-container-throttled": {transport.Throttled, blameNone},
+	"com.microsoft:quota-exceeded":             {transport.Quota, blameNone},
+	"com.microsoft:iot-hub-suspended":          {transport.Forbidden, blameDevice},
+	"com.microsoft:entity-disabled":            {transport.Forbidden, blameDevice},
 
-	"proton:io": {transport.Network, moment}, // a library's own, but it does cross gateways
+	"proton:io": {transport.Network, blameNone}, // of the library Proton; gateways pass it on
 }
 
-// conditionKind is total: Unknown for what is not listed.
+// conditionKind returns the Kind of a condition, Unknown for one that is not listed.
 func conditionKind(condition string) transport.Kind { return conditionTable[condition].kind }
 
-// aboutOf is what the hub spoke of when it ended a link: a moment, if it did not say.
-func aboutOf(err error) about {
+// blameOf returns what the hub ended a link for: blameNone if it did not say.
+func blameOf(err error) blame {
 	if e, ok := errors.AsType[*ConditionError](err); ok {
-		return conditionTable[e.Condition].about
+		return conditionTable[e.Condition].blame
 	}
-	return moment
+	return blameNone
 }
 
-// meaning is what a number stands for.
+// meaning is what a code means.
 type meaning struct {
 	kind transport.Kind
 	text string
@@ -191,19 +191,19 @@ func tokenKind(status int) transport.Kind {
 // saslTable is what a SASL outcome means.
 var saslTable = map[int]meaning{
 	1: {transport.Unauthorized, "the credentials were refused"},
-	2: {transport.Unavailable, "error in the hub"},
-	3: {transport.Forbidden, "permanent error in the hub"},
-	4: {transport.Unavailable, "transient error in the hub"},
+	2: {transport.Unavailable, "system error in the hub"},
+	3: {transport.Forbidden, "permanent system error in the hub"},
+	4: {transport.Unavailable, "temporary system error in the hub"},
 }
 
 func saslMeaning(code int) meaning {
 	if m, ok := saslTable[code]; ok {
 		return m
 	}
-	return meaning{transport.Unknown, "not a code of SASL"}
+	return meaning{transport.Unknown, "not a SASL code"}
 }
 
-// conditionOf makes a ConditionError of what the hub said, which may be nothing.
+// conditionOf converts the hub's error, which may be nil.
 func conditionOf(what string, e *amqp.Error) *ConditionError {
 	c := &ConditionError{What: what}
 	if e != nil {
@@ -212,7 +212,7 @@ func conditionOf(what string, e *amqp.Error) *ConditionError {
 	return c
 }
 
-// Texts of the library's that stand for errors without a type. A test notices when they change.
+// Texts of errors of the library that have no type. A test notices when they change.
 const (
 	saslPrefix  = "SASL "
 	saslRefused = " auth failed with code 0x"
@@ -221,7 +221,7 @@ const (
 	badHeader   = "invalid protoHeader"
 )
 
-// protocolKind is for dialer.Protocol: what a failed handshake of AMQP means.
+// protocolKind is for dialer.Protocol: the Kind of a failed AMQP handshake.
 func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 	if e, ok := errors.AsType[*SASLError](err); ok {
 		return saslMeaning(e.Code).kind, "", true
@@ -245,11 +245,11 @@ func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 
 var (
 	errNotAMQP     = errors.New("the peer does not speak AMQP 1.0")
-	errNoMechanism = errors.New("the peer offers no way to authenticate that the options allow")
+	errNoMechanism = errors.New("the peer offers no SASL mechanism that Options.Auth allows")
 )
 
-// endKind is the Kind of what ended something that had been granted. Unlike a refusal, an end
-// without a reason that we know is worth another try.
+// endKind is the Kind of an end, of a connection, session or link that had been granted. Unlike a
+// refusal, an end with an unknown condition is retried.
 func endKind(e *ConditionError) transport.Kind {
 	if kind := conditionKind(e.Condition); kind != transport.Unknown {
 		return kind
@@ -257,7 +257,7 @@ func endKind(e *ConditionError) transport.Kind {
 	return transport.Network
 }
 
-// handshakeError makes of the library's error of a handshake one that has a type.
+// handshakeError gives the library's error of a handshake a type.
 func handshakeError(err error) error {
 	text := err.Error()
 	if _, code, ok := strings.Cut(text, saslRefused); ok && strings.HasPrefix(text, saslPrefix) {
@@ -277,11 +277,11 @@ func handshakeError(err error) error {
 	return err
 }
 
-// ended finds what the hub said in an error of the library; nil when it is no word of the hub's.
+// ended finds the hub's error in an error of the library, nil when there is none.
 func ended(err error) *ConditionError {
 	if e, ok := errors.AsType[*amqp.ConnError](err); ok {
 		if e.RemoteErr == nil {
-			return nil // the stream knows more
+			return nil // the stream has the cause
 		}
 		return conditionOf("connection", e.RemoteErr)
 	}
@@ -297,8 +297,8 @@ func ended(err error) *ConditionError {
 	return nil
 }
 
-// refusedHere returns why the library ended a link or session by itself, nil when the peer ended
-// it. The screen lets messages pass whose values the library cannot decode: they end the link only.
+// refusedHere returns why the library ended a link or session by itself, nil when the peer ended it.
+// Messages with values that the library cannot decode pass the screen, and end the link only.
 func refusedHere(err error) error {
 	if e, ok := errors.AsType[*amqp.LinkError](err); ok && e.RemoteErr == nil && e.Error() != new(amqp.LinkError).Error() {
 		return &violation{fault: faultLibrary, path: "link", problem: scrub.Peer(e.Error())}
@@ -319,19 +319,19 @@ func isSession(err error) bool { _, ok := errors.AsType[*amqp.SessionError](err)
 // isLink reports whether err says that the link is gone.
 func isLink(err error) bool { _, ok := errors.AsType[*amqp.LinkError](err); return ok }
 
-// failed is the error of one operation.
+// failed returns the error of one operation.
 func failed(op transport.Op, kind transport.Kind, cause error) *transport.Error {
 	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: scrub.Cause(cause)}
 }
 
-// lost is the *transport.Error for the end of a live session.
+// lost returns the error for the end of a live session.
 func lost(kind transport.Kind, cause error) *transport.Error {
 	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRun, Proto: proto,
 		Err: scrub.Cause(cause)}
 }
 
-// lossOf is lost with the Kind that the cause has: what the hub said, Protocol when it broke the
-// protocol, Timeout when it fell silent or takes no data, else Network.
+// lossOf is lost with the Kind of the cause: that of the hub's condition, Protocol for a violation,
+// Timeout for a peer that is silent or takes no data, else Network.
 func lossOf(cause error) *transport.Error {
 	if e := transport.Find(cause); e != nil {
 		return lost(e.Kind, e.Err)

@@ -18,59 +18,59 @@ import (
 )
 
 // conditions are all that a hub and its relatives are known to say, whether another try is worth
-// it, and what they are about.
+// it, and what they blame.
 var conditions = []struct {
 	condition string
 	kind      transport.Kind
 	retry     bool
-	about     about // where it refuses a message
+	blame     blame // where it rejects a message
 }{
-	{"amqp:internal-error", transport.Unavailable, true, moment},
-	{"amqp:not-found", transport.NotFound, false, identity},
-	{"amqp:unauthorized-access", transport.Unauthorized, false, identity},
-	{"amqp:decode-error", transport.Invalid, false, content},
-	{"amqp:resource-limit-exceeded", transport.Quota, true, moment},
-	{"amqp:not-allowed", transport.Forbidden, false, request},
-	{"amqp:invalid-field", transport.Invalid, false, content},
-	{"amqp:not-implemented", transport.Unsupported, false, request},
-	{"amqp:resource-locked", transport.Unavailable, true, moment},
-	{"amqp:precondition-failed", transport.Conflict, false, request},
-	{"amqp:resource-deleted", transport.NotFound, false, identity},
-	{"amqp:illegal-state", transport.Protocol, false, request},
-	{"amqp:frame-size-too-small", transport.Protocol, false, request},
-	{"amqp:connection:forced", transport.Unavailable, true, moment},
-	{"amqp:connection:framing-error", transport.Network, true, moment},
-	{"amqp:connection:redirect", transport.Unavailable, true, moment},
-	{"amqp:session:window-violation", transport.Network, true, moment},
-	{"amqp:session:errant-link", transport.Network, true, moment},
-	{"amqp:session:handle-in-use", transport.Network, true, moment},
-	{"amqp:session:unattached-handle", transport.Network, true, moment},
-	{"amqp:link:detach-forced", transport.Unavailable, true, moment},
-	{"amqp:link:transfer-limit-exceeded", transport.Unavailable, true, moment},
-	{"amqp:link:message-size-exceeded", transport.TooLarge, false, content},
-	{"amqp:link:redirect", transport.Unavailable, true, moment},
-	{"amqp:link:stolen", transport.Unavailable, true, moment},
-	{"amqp:transaction:unknown-id", transport.Unavailable, true, moment},
-	{"amqp:transaction:rollback", transport.Unavailable, true, moment},
-	{"amqp:transaction:timeout", transport.Timeout, true, moment},
-	{"com.microsoft:timeout", transport.Timeout, true, moment},
-	{"com.microsoft:server-busy", transport.Unavailable, true, moment},
-	{"com.microsoft:operation-cancelled", transport.Unavailable, true, moment},
-	{"com.microsoft:message-lock-lost", transport.Conflict, false, request},
-	{"com.microsoft:session-cannot-be-locked", transport.Conflict, false, request},
-	{"com.microsoft:link-creation-conflict", transport.Unavailable, true, moment},
-	{"com.microsoft:device-already-exists", transport.Conflict, false, request},
-	{"com.microsoft:precondition-failed", transport.Conflict, false, request},
-	{"com.microsoft:iot-hub-not-found-error", transport.NotFound, false, identity},
-	{"com.microsoft:argument-error", transport.Invalid, false, content},
-	{"com.microsoft:argument-out-of-range", transport.Invalid, false, content},
-	{"com.microsoft:device-container-throttled", transport.Throttled, true, moment},
-	{"com.microsoft:quota-exceeded", transport.Quota, true, moment},
-	{"com.microsoft:iot-hub-suspended", transport.Forbidden, false, identity},
-	{"com.microsoft:entity-disabled", transport.Forbidden, false, identity},
-	{"proton:io", transport.Network, true, moment},
-	{"com.example:never-heard-of", transport.Unknown, false, content},
-	{"", transport.Unknown, false, content},
+	{"amqp:internal-error", transport.Unavailable, true, blameNone},
+	{"amqp:not-found", transport.NotFound, false, blameDevice},
+	{"amqp:unauthorized-access", transport.Unauthorized, false, blameDevice},
+	{"amqp:decode-error", transport.Invalid, false, blameMessage},
+	{"amqp:resource-limit-exceeded", transport.Quota, true, blameNone},
+	{"amqp:not-allowed", transport.Forbidden, false, blameRequest},
+	{"amqp:invalid-field", transport.Invalid, false, blameMessage},
+	{"amqp:not-implemented", transport.Unsupported, false, blameRequest},
+	{"amqp:resource-locked", transport.Unavailable, true, blameNone},
+	{"amqp:precondition-failed", transport.Conflict, false, blameRequest},
+	{"amqp:resource-deleted", transport.NotFound, false, blameDevice},
+	{"amqp:illegal-state", transport.Protocol, false, blameRequest},
+	{"amqp:frame-size-too-small", transport.Protocol, false, blameRequest},
+	{"amqp:connection:forced", transport.Unavailable, true, blameNone},
+	{"amqp:connection:framing-error", transport.Network, true, blameNone},
+	{"amqp:connection:redirect", transport.Unavailable, true, blameNone},
+	{"amqp:session:window-violation", transport.Network, true, blameNone},
+	{"amqp:session:errant-link", transport.Network, true, blameNone},
+	{"amqp:session:handle-in-use", transport.Network, true, blameNone},
+	{"amqp:session:unattached-handle", transport.Network, true, blameNone},
+	{"amqp:link:detach-forced", transport.Unavailable, true, blameNone},
+	{"amqp:link:transfer-limit-exceeded", transport.Unavailable, true, blameNone},
+	{"amqp:link:message-size-exceeded", transport.TooLarge, false, blameMessage},
+	{"amqp:link:redirect", transport.Unavailable, true, blameNone},
+	{"amqp:link:stolen", transport.Unavailable, true, blameNone},
+	{"amqp:transaction:unknown-id", transport.Unavailable, true, blameNone},
+	{"amqp:transaction:rollback", transport.Unavailable, true, blameNone},
+	{"amqp:transaction:timeout", transport.Timeout, true, blameNone},
+	{"com.microsoft:timeout", transport.Timeout, true, blameNone},
+	{"com.microsoft:server-busy", transport.Unavailable, true, blameNone},
+	{"com.microsoft:operation-cancelled", transport.Unavailable, true, blameNone},
+	{"com.microsoft:message-lock-lost", transport.Conflict, false, blameRequest},
+	{"com.microsoft:session-cannot-be-locked", transport.Conflict, false, blameRequest},
+	{"com.microsoft:link-creation-conflict", transport.Unavailable, true, blameNone},
+	{"com.microsoft:device-already-exists", transport.Conflict, false, blameRequest},
+	{"com.microsoft:precondition-failed", transport.Conflict, false, blameRequest},
+	{"com.microsoft:iot-hub-not-found-error", transport.NotFound, false, blameDevice},
+	{"com.microsoft:argument-error", transport.Invalid, false, blameMessage},
+	{"com.microsoft:argument-out-of-range", transport.Invalid, false, blameMessage},
+	{"com.microsoft:device-container-throttled", transport.Throttled, true, blameNone},
+	{"com.microsoft:quota-exceeded", transport.Quota, true, blameNone},
+	{"com.microsoft:iot-hub-suspended", transport.Forbidden, false, blameDevice},
+	{"com.microsoft:entity-disabled", transport.Forbidden, false, blameDevice},
+	{"proton:io", transport.Network, true, blameNone},
+	{"com.example:never-heard-of", transport.Unknown, false, blameMessage},
+	{"", transport.Unknown, false, blameMessage},
 }
 
 func TestEachConditionHasItsKind(t *testing.T) {
@@ -91,7 +91,7 @@ func TestConditionsBecomeErrors(t *testing.T) {
 	for _, c := range conditions {
 		said := &amqp.Error{Condition: amqp.ErrCond(c.condition), Description: "text"}
 		e, what := verdict(&amqp.StateRejected{Error: said})
-		require.Equal(t, c.about, what, c.condition)
+		require.Equal(t, c.blame, what, c.condition)
 		require.Equal(t, c.kind, e.Kind)
 		require.Equal(t, transport.Operation, e.Scope)
 		require.ErrorContains(t, e, c.condition)
@@ -115,9 +115,9 @@ func TestConditionsBecomeErrors(t *testing.T) {
 			require.Same(t, why, found)
 			require.Equal(t, end, protocol.Error(why).Kind, "the same in a dial")
 			if c.kind != transport.Unknown {
-				require.Equal(t, c.about, aboutOf(e))
+				require.Equal(t, c.blame, blameOf(e))
 			} else {
-				require.Equal(t, moment, aboutOf(e), "no reason, no blame")
+				require.Equal(t, blameNone, blameOf(e), "no reason, no blame")
 			}
 		}
 	}
@@ -130,17 +130,17 @@ func TestOtherOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		state amqp.DeliveryState
 		kind  transport.Kind
-		about about
+		blame blame
 	}{
-		{&amqp.StateRejected{}, transport.Unknown, content}, // without a reason: not again
-		{&amqp.StateReceived{}, transport.Unavailable, moment},
-		{&amqp.StateReleased{}, transport.Unavailable, moment},
-		{&amqp.StateModified{}, transport.Unavailable, moment},
-		{&amqp.StateModified{UndeliverableHere: true}, transport.Forbidden, content},
+		{&amqp.StateRejected{}, transport.Unknown, blameMessage}, // without a reason: not again
+		{&amqp.StateReceived{}, transport.Unavailable, blameNone},
+		{&amqp.StateReleased{}, transport.Unavailable, blameNone},
+		{&amqp.StateModified{}, transport.Unavailable, blameNone},
+		{&amqp.StateModified{UndeliverableHere: true}, transport.Forbidden, blameMessage},
 	} {
 		e, what := verdict(c.state)
 		require.Equal(t, c.kind, e.Kind)
-		require.Equal(t, c.about, what)
+		require.Equal(t, c.blame, what)
 	}
 	for _, taken := range []amqp.DeliveryState{nil, &amqp.StateAccepted{}} {
 		e, _ := verdict(taken)

@@ -90,7 +90,7 @@ func ExampleNewMux() {
 func ExampleAddresses() {
 	t := amqp.New(&amqp.Options{
 		Network:   netopt.Options{Addr: "broker.local:5671"},
-		Addresses: &amqp.Addresses{Telemetry: "telemetry", Commands: "commands.{device}"},
+		Addresses: &amqp.Addresses{Telemetry: "telemetry", CloudToDevice: "commands.{device}"},
 		Login:     func(context.Context) (user, password string, err error) { return "device", "secret", nil },
 	})
 	fmt.Printf("%T\n", t)

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// idleLinks are the links for telemetry of a connection that nobody uses at the moment. The library
-// does not tell that such a link is gone before something is sent, so they are looked at, every
-// lookEvery, all of them from one timer: a thousand idle devices have neither a goroutine nor a
-// timer for it.
+// idleLinks are the telemetry links of a connection without a goroutine. The library does not
+// report the loss of a sending link before something is sent, so they are probed every
+// probeInterval, all of them by one timer: a thousand idle devices need neither goroutines nor
+// timers for it.
 type idleLinks struct {
-	mu    sync.Mutex // guards what follows; held for memory only
-	links map[*outLink]struct{}
-	timer *time.Timer // runs while there are any; nil before the first
-	over  bool
-	looks sync.WaitGroup
+	mu     sync.Mutex // guards what follows; held for memory only
+	links  map[*outLink]struct{}
+	timer  *time.Timer // runs while there are any; nil before the first
+	closed bool
+	probes sync.WaitGroup
 }
 
-// add has a link looked at, until it is removed.
+// add has a link probed until it is removed.
 func (i *idleLinks) add(l *outLink) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.over {
+	if i.closed {
 		return
 	}
 	if i.links == nil {
@@ -31,13 +31,13 @@ func (i *idleLinks) add(l *outLink) {
 	switch {
 	case len(i.links) > 1:
 	case i.timer == nil:
-		i.timer = time.AfterFunc(lookEvery, i.look)
+		i.timer = time.AfterFunc(probeInterval, i.probe)
 	default:
-		i.timer.Reset(lookEvery)
+		i.timer.Reset(probeInterval)
 	}
 }
 
-// remove has it looked at no more, but for a look that is under way.
+// remove removes a link. A probe may still be under way.
 func (i *idleLinks) remove(l *outLink) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -47,36 +47,36 @@ func (i *idleLinks) remove(l *outLink) {
 	}
 }
 
-// look looks at all. It is the timer's.
-func (i *idleLinks) look() {
+// probe probes all links. It is called by the timer.
+func (i *idleLinks) probe() {
 	i.mu.Lock()
-	if i.over || len(i.links) == 0 {
+	if i.closed || len(i.links) == 0 {
 		i.mu.Unlock()
 		return
 	}
-	i.looks.Add(1)
-	defer i.looks.Done()
+	i.probes.Add(1)
+	defer i.probes.Done()
 	links := make([]*outLink, 0, len(i.links))
 	for l := range i.links {
 		links = append(links, l)
 	}
-	i.timer.Reset(lookEvery)
+	i.timer.Reset(probeInterval)
 	i.mu.Unlock()
 	for _, l := range links {
-		if err := lookAt(l.sender); err != nil {
+		if err := probeLink(l.sender); err != nil {
 			i.remove(l)
-			l.s.telemetry.lostIdle(l, err)
+			l.s.telemetry.idleLinkLost(l, err)
 		}
 	}
 }
 
-// stop ends the looks, and waits for one that is under way.
+// stop ends the probes, and waits for one that is under way.
 func (i *idleLinks) stop() {
 	i.mu.Lock()
-	i.over = true
+	i.closed = true
 	if i.timer != nil {
 		i.timer.Stop()
 	}
 	i.mu.Unlock()
-	i.looks.Wait()
+	i.probes.Wait()
 }

@@ -2,12 +2,12 @@ package amqp
 
 import "time"
 
-// lingerTime is after how long without work a goroutine of a session ends. It starts again when
-// there is some: a thousand idle devices have none.
+// lingerTime is how long a goroutine of a session stays without work. It starts again when there is
+// some, so a thousand idle devices have none.
 const lingerTime = time.Second
 
-// linger is the timer of such a goroutine. It is not set again for each piece of work, so what ends
-// has had none for lingerTime to twice that.
+// linger is the timer of such a goroutine. It is not reset for each piece of work, so the goroutine
+// ends after lingerTime to twice that.
 type linger struct {
 	*time.Timer
 	used bool // there was work since the timer was set
@@ -15,7 +15,7 @@ type linger struct {
 
 func newLinger() linger { return linger{Timer: time.NewTimer(lingerTime)} }
 
-// expired sets the timer, which has fired, again, and reports whether there was no work.
+// expired resets the timer, which has fired, and reports whether there was no work.
 func (l *linger) expired() bool {
 	idle := !l.used
 	l.used = false

@@ -8,41 +8,39 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// methods is the pair for direct methods, and what was answered on it.
+// methods is the pair for direct methods, and the answers that were not sent yet.
 type methods struct {
 	pair
 
 	// Guarded by session.mu.
-	answers map[*amqp.Message]uint32 // that were not sent yet, by the ids of their requests
+	answers map[*amqp.Message]uint32 // values are the ids of their requests
 	bytes   int                      // of their bodies
 }
 
-// Answers that the hub gives no credit for, or does not read, are bounded: the link keeps this
-// many, with this many bytes, and replies to further ones that they were not sent.
+// Answers that wait for credit are bounded by number and bytes. Further ones fail.
 const (
 	maxAnswers     = 64
 	maxAnswerBytes = 4 << 20
 )
 
-var errAnswersWait = errors.New("the hub takes no answers: too many of them wait")
+var errAnswersWait = errors.New("the hub takes no answers: 64 answers, or 4 MB of them, are queued")
 
 func (c *methods) init(s *session) {
 	c.pair = pair{
-		s: s, name: "methods", address: s.addr.methods, wait: amqp.SenderSettleModeSettled, take: c.take,
-		given: func(m *amqp.Message) {
-			c.answered(m)
-		}, unsent: c.unsent, lost: c.lost, refused: func(error) func() { return c.lost() },
+		s: s, name: "methods", address: s.addr.methods, settleMode: amqp.SenderSettleModeSettled, onMessage: c.call,
+		onSent: func(m *amqp.Message) { c.take(m) }, onUnsent: c.tooLarge, onLost: c.lost,
+		onRefused: func(error) func() { return c.lost() },
 	}
 }
 
-// A call's Ref is its correlation id: a byte for the type, and the id.
+// The Ref of a call is its correlation id: a byte for its type, and the id.
 const (
 	refUUID = 'u'
 	refText = 's'
 )
 
-// take takes a call. One that cannot be answered is left alone.
-func (c *methods) take(m *amqp.Message) {
+// call delivers a call. One without a name or a correlation id is ignored.
+func (c *methods) call(m *amqp.Message) {
 	name, _ := m.ApplicationProperties["IoThub-methodname"].(string)
 	if m.Properties == nil || name == "" {
 		return
@@ -89,14 +87,14 @@ func (c *methods) respond(r *transport.Request) {
 	c.s.mu.Unlock()
 	switch {
 	case over:
-		c.tell(r.ID, transport.Network, errLinkLost)
+		c.replyFailed(r.ID, transport.Network, errLinkLost)
 	case full:
-		c.tell(r.ID, transport.Unavailable, errAnswersWait)
+		c.replyFailed(r.ID, transport.Unavailable, errAnswersWait)
 	}
 }
 
-// answered takes an answer out of those that were not sent.
-func (c *methods) answered(m *amqp.Message) (id uint32, ok bool) {
+// take removes an answer from those that were not sent.
+func (c *methods) take(m *amqp.Message) (id uint32, ok bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if id, ok = c.answers[m]; ok {
@@ -106,20 +104,21 @@ func (c *methods) answered(m *amqp.Message) (id uint32, ok bool) {
 	return id, ok
 }
 
-// unsent tells of an answer that is larger than the hub takes.
-func (c *methods) unsent(m *amqp.Message, err error) {
-	if id, ok := c.answered(m); ok {
-		c.tell(id, transport.TooLarge, err)
+// tooLarge reports an answer that is larger than the hub takes.
+func (c *methods) tooLarge(m *amqp.Message, err error) {
+	if id, ok := c.take(m); ok {
+		c.replyFailed(id, transport.TooLarge, err)
 	}
 }
 
-// lost tells that what was not sent will not be: the hub has given the calls up with the link.
-func (c *methods) lost() (tell func()) {
+// lost fails the answers that were not sent: the hub has given their calls up with the link.
+// session.mu is held, and not for report.
+func (c *methods) lost() (report func()) {
 	answers := c.answers
 	c.answers, c.bytes = nil, 0
 	return func() {
 		for _, id := range answers {
-			c.tell(id, transport.Network, errLinkLost)
+			c.replyFailed(id, transport.Network, errLinkLost)
 		}
 	}
 }
@@ -127,11 +126,11 @@ func (c *methods) lost() (tell func()) {
 // end is lost for the end of the session.
 func (c *methods) end() {
 	c.s.mu.Lock()
-	tell := c.lost()
+	report := c.lost()
 	c.s.mu.Unlock()
-	tell()
+	report()
 }
 
-func (c *methods) tell(id uint32, kind transport.Kind, why error) {
+func (c *methods) replyFailed(id uint32, kind transport.Kind, why error) {
 	c.s.cfg.Sink.Reply(id, transport.Reply{Err: failed(transport.OpRespond, kind, why)})
 }

@@ -166,7 +166,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 		}
 		s = newSession(cfg, &m.opt, conn, &l)
 		s.shared = true
-		s.leave = func() { m.release(conn) }
+		s.release = func() { m.release(conn) }
 		return s.check(ctx)
 	})
 	if err != nil {
@@ -213,7 +213,7 @@ func (m *Mux) place(ctx context.Context, told func()) error {
 		return nil
 	default:
 	}
-	every := time.NewTicker(tellEvery)
+	every := time.NewTicker(progressInterval)
 	defer every.Stop()
 	for {
 		before := m.placed.Load()
@@ -315,7 +315,7 @@ func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
 			", this one belongs to " + strconv.Quote(creds.DialHost()) + "; give it another Mux")
 	case c.users >= m.opt.Devices:
 		return nil, &transport.Error{Kind: transport.Quota, Err: errFull}
-	case c.users >= c.places():
+	case c.users >= c.maxDevices():
 		return nil, &transport.Error{Kind: transport.Quota, Err: errNoChannel}
 	}
 	c.users++
@@ -370,7 +370,7 @@ func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, e
 		l = &all
 	}
 	c, err := m.opt.connect(ctx, d.creds, l, &m.learnt)
-	if err == nil && c.places() < 1 {
+	if err == nil && c.maxDevices() < 1 {
 		c.close()
 		return nil, &transport.Error{Kind: transport.Unsupported, Err: errFewSessions}
 	}

@@ -53,8 +53,9 @@ func (a Auth) String() string {
 type Addresses struct {
 	// Telemetry is the target to send to, such as "/queue/telemetry". Required.
 	Telemetry string
-	// Commands is the source to receive from. Empty: there is none, and OpSubscribe is unsupported.
-	Commands string
+	// CloudToDevice is the source to receive messages from. Empty: there is none, and OpSubscribe is
+	// unsupported.
+	CloudToDevice string
 
 	twin, methods string // of a hub
 }
@@ -176,7 +177,7 @@ func (o *Options) resolve() (Options, error) {
 		r.Addresses = &own
 		texts = append(texts, []struct {
 			name, value string
-		}{{"Addresses.Telemetry", a.Telemetry}, {"Addresses.Commands", a.Commands}}...)
+		}{{"Addresses.Telemetry", a.Telemetry}, {"Addresses.CloudToDevice", a.CloudToDevice}}...)
 	}
 	for _, f := range texts {
 		if len(f.value) > maxInfo {
@@ -221,7 +222,7 @@ func (o *Options) auth(creds *transport.Credentials) Auth {
 func (o *Options) addresses(creds *transport.Credentials) Addresses {
 	if a := o.Addresses; a != nil {
 		fill := strings.NewReplacer("{device}", creds.DeviceID, "{module}", creds.ModuleID)
-		return Addresses{Telemetry: fill.Replace(a.Telemetry), Commands: fill.Replace(a.Commands)}
+		return Addresses{Telemetry: fill.Replace(a.Telemetry), CloudToDevice: fill.Replace(a.CloudToDevice)}
 	}
 	path := string(percent.Append([]byte("/devices/"), creds.DeviceID))
 	if creds.ModuleID != "" {

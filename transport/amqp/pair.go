@@ -13,67 +13,65 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// pair is a link out and a link in that belong together: those for the twin, and those for methods.
-// They are opened when they are needed first. A goroutine receives as long as they live; another
-// one sends while there is something to send. A pair that is lost is opened again, as the link for
-// commands is.
+// pair is a sending and a receiving link that belong together: those for the twin, and those for
+// methods. They are attached when they are needed first, and again when one of them is lost. A
+// goroutine receives as long as they live; another one sends while there is something to send.
 type pair struct {
-	s       *session
-	name    string // begins the correlation id that tells the hub that both belong together
-	address string // empty: there is none
-	wait    amqp.SenderSettleMode
-	take    func(m *amqp.Message)
-	opened  func(again bool) // the pair is open, before that is told to those who asked for it; may be nil
-	// what was under way is; mu is held, and not when the result is called; may be nil
-	lost    func() (tell func())
-	given   func(*amqp.Message)           // a message was sent; may be nil
-	unsent  func(*amqp.Message, error)    // a message cannot be sent on any link
-	refused func(err error) (tell func()) // the pair is not to be had; as lost; may be nil
+	s          *session
+	name       string // begins the correlation id by which the hub knows that both belong together
+	address    string // empty: there is none
+	settleMode amqp.SenderSettleMode
+	onMessage  func(m *amqp.Message)
+	onOpen     func()                      // both links are attached; may be nil
+	onSent     func(m *amqp.Message)       // may be nil
+	onUnsent   func(*amqp.Message, error)  // the message can be sent on no link
+	onLost     func() (report func())      // called with mu held; the result is called without; may be nil
+	onRefused  func(error) (report func()) // the links cannot be attached; as onLost
 
 	// Guarded by session.mu.
 	started, attached bool
 	sending           bool
-	sent              chan struct{} // of those under way: closed when sending is false again
-	waiting           []*grant
+	flushed           chan struct{} // closed when sending is false again
+	waiting           []*subscription
 	queue             []*amqp.Message // requests for the twin, which package device bounds, or methods.answers
 	out               *amqp.Sender
 	stop              context.CancelFunc // ends receiving on the present links
 }
 
-// grant is an OpSubscribe under way. Guarded by session.mu.
-type grant struct {
+// subscription is an OpSubscribe that was not replied to. Guarded by session.mu.
+type subscription struct {
 	id   uint32
-	left int // so many links are still to be opened
+	left int // links that are not attached yet
 	err  error
 }
 
-// settle notes that one of the links is open, or is not to be had, and replies to the request when
-// it was the last.
-func (s *session) settle(g *grant, err error) {
+// subscribed notes that one of the links of a subscription is attached, or cannot be, and replies
+// when it was the last.
+func (s *session) subscribed(sub *subscription, err error) {
 	s.mu.Lock()
-	if g.err == nil {
-		g.err = err
+	if sub.err == nil {
+		sub.err = err
 	}
-	g.left--
-	done := g.left == 0 && !s.over
+	sub.left--
+	done := sub.left == 0 && !s.over
 	s.mu.Unlock()
 	if done {
-		s.cfg.Sink.Reply(g.id, transport.Reply{Err: g.err})
+		s.cfg.Sink.Reply(sub.id, transport.Reply{Err: sub.err})
 	}
 }
 
-// open has the pair opened, if it is not, and g told.
-func (p *pair) open(g *grant) {
+// open has the links attached, if they are not, and sub told.
+func (p *pair) open(sub *subscription) {
 	s := p.s
 	s.mu.Lock()
 	attached := p.attached
 	if !attached {
-		p.waiting = append(p.waiting, g)
+		p.waiting = append(p.waiting, sub)
 		p.startLocked()
 	}
 	s.mu.Unlock()
 	if attached {
-		s.settle(g, nil)
+		s.subscribed(sub, nil)
 	}
 }
 
@@ -96,7 +94,7 @@ func (p *pair) sendLocked(m *amqp.Message) {
 
 func (p *pair) flushLocked() {
 	if p.attached && !p.sending && len(p.queue) > 0 {
-		p.sending, p.sent = true, make(chan struct{})
+		p.sending, p.flushed = true, make(chan struct{})
 		p.s.goLocked(p.flush)
 	}
 }
@@ -108,7 +106,7 @@ func (p *pair) flush() {
 		s.mu.Lock()
 		if len(p.queue) == 0 || !p.attached || s.over {
 			p.sending = false
-			close(p.sent)
+			close(p.flushed)
 			s.mu.Unlock()
 			return
 		}
@@ -121,69 +119,69 @@ func (p *pair) flush() {
 		cancel()
 		switch {
 		case err == nil:
-			if p.given != nil {
-				p.given(m)
+			if p.onSent != nil {
+				p.onSent(m)
 			}
 		case inTime && !isConn(err) && !isSession(err) && !isLink(err): // it is larger than the hub takes on the link
-			p.unsent(m, err)
+			p.onUnsent(m, err)
 		default:
-			stop() // the pair is lost, and with it what was under way
+			stop() // the pair is lost, and with it all unanswered requests
 		}
 	}
 }
 
-// lastWordsLimit is how long a session that is ended in good order lets out what it was given
-// before. The network takes it at once, or is silent.
-const lastWordsLimit = 100 * time.Millisecond
+// flushTimeout is how long a session that is ended in good order waits for queued messages. A
+// living network takes them at once.
+const flushTimeout = 100 * time.Millisecond
 
-// lastWords waits until what was queued is sent.
-func (p *pair) lastWords() {
+// waitFlushed waits until what was queued is sent.
+func (p *pair) waitFlushed() {
 	p.s.mu.Lock()
-	sending, sent := p.sending, p.sent
+	sending, flushed := p.sending, p.flushed
 	p.s.mu.Unlock()
 	if !sending {
 		return
 	}
-	limit := time.NewTimer(lastWordsLimit)
+	limit := time.NewTimer(flushTimeout)
 	defer limit.Stop()
 	select {
-	case <-sent:
+	case <-flushed:
 	case <-limit.C:
 	case <-p.s.conn.ended():
 	}
 }
 
-// told tells those who wait for the pair.
-func (p *pair) told(err error) {
+// reply answers all waiting subscriptions.
+func (p *pair) reply(err error) {
 	s := p.s
 	s.mu.Lock()
 	waiting := p.waiting
 	p.waiting = nil
-	tell := func() {}
+	report := func() {}
 	if err != nil {
 		p.started, p.queue = false, nil // the next one tries anew
-		if p.refused != nil {
-			tell = p.refused(err)
+		if p.onRefused != nil {
+			report = p.onRefused(err)
 		}
 	}
 	s.mu.Unlock()
-	for _, g := range waiting {
-		s.settle(g, err)
+	for _, sub := range waiting {
+		s.subscribed(sub, err)
 	}
-	tell()
+	report()
 }
 
 // run is the goroutine that receives.
 func (p *pair) run() {
 	s := p.s
 	for first := true; ; first = false {
-		in, under, err := p.attach()
+		in, on, err := p.attach()
 		switch {
 		case s.ctx.Err() != nil || s.conn.gone():
 			return
 		case err != nil && first:
 			e := lossOf(err)
-			p.told(failed(transport.OpSubscribe, e.Kind, e.Err))
+			p.reply(failed(transport.OpSubscribe, e.Kind, e.Err))
 			return
 		case err != nil:
 			s.fail(lossOf(err))
@@ -195,42 +193,49 @@ func (p *pair) run() {
 		out := p.out
 		p.attached, p.stop = true, stop
 		s.mu.Unlock()
-		if p.opened != nil {
-			p.opened(!first)
+		if p.onOpen != nil {
+			p.onOpen()
 		}
-		p.told(nil)
+		p.reply(nil)
 		s.mu.Lock()
 		p.flushLocked()
 		s.mu.Unlock()
 		err = p.receive(ctx, in, out)
 		stop()
-		s.mu.Lock()
-		p.attached, p.queue = false, nil
-		over := s.ctx.Err() != nil || isConn(err) || s.conn.gone() // then the session's end tells what is lost
-		tell := func() {}
-		if p.lost != nil && !over {
-			tell = p.lost()
-		}
-		s.mu.Unlock()
-		if over {
+		if p.detached(err) {
 			return
 		}
-		tell()
 		if isSession(err) {
 			unblockSend(out)
-			s.forget(under)
+			s.forget(on)
 		} else {
 			p.close(in)
 		}
 		e := lossOf(s.conn.explain(err))
-		if time.Since(since) < shortLife || aboutOf(e) != moment {
+		if time.Since(since) < shortLife || blameOf(e) != blameNone {
 			s.fail(e)
 			return
 		}
 	}
 }
 
-// close closes both links, for one may be left when the other is gone.
+// detached notes that the pair is lost. It returns true when the session ends, which reports what
+// is lost.
+func (p *pair) detached(err error) (over bool) {
+	s := p.s
+	over = s.ctx.Err() != nil || isConn(err) || s.conn.gone()
+	report := func() {}
+	s.mu.Lock()
+	p.attached, p.queue = false, nil
+	if p.onLost != nil && !over {
+		report = p.onLost()
+	}
+	s.mu.Unlock()
+	report()
+	return over
+}
+
+// close detaches both links, for one may be left when the other is gone.
 func (p *pair) close(in *amqp.Receiver) {
 	ctx, cancel := context.WithTimeout(p.s.ctx, p.s.opt.OperationTimeout)
 	defer cancel()
@@ -244,18 +249,18 @@ func (p *pair) close(in *amqp.Receiver) {
 // pairCredit is how many messages the hub may send ahead.
 const pairCredit = 16
 
-// attach opens both links.
-func (p *pair) attach() (in *amqp.Receiver, under *amqp.Session, err error) {
+// attach attaches both links.
+func (p *pair) attach() (in *amqp.Receiver, on *amqp.Session, err error) {
 	s := p.s
 	properties := maps.Clone(s.opt.linkProperties())
 	properties["com.microsoft:channel-correlation-id"] = p.name + ":" + newUUID()
 	var out *amqp.Sender
-	under, err = s.attach(func(ctx context.Context, under *amqp.Session) (err error) {
-		if out, err = under.NewSender(ctx, p.address, &amqp.SenderOptions{SettlementMode: &p.wait,
+	on, err = s.attach(func(ctx context.Context, on *amqp.Session) (err error) {
+		if out, err = on.NewSender(ctx, p.address, &amqp.SenderOptions{SettlementMode: &p.settleMode,
 			Properties: properties}); err != nil {
 			return err
 		}
-		if in, err = under.NewReceiver(ctx, p.address, &amqp.ReceiverOptions{Credit: pairCredit,
+		if in, err = on.NewReceiver(ctx, p.address, &amqp.ReceiverOptions{Credit: pairCredit,
 			Properties: properties}); err != nil {
 			unblockSend(out) // half a pair is of no use, and would stay for as long as the session does
 		}
@@ -264,7 +269,7 @@ func (p *pair) attach() (in *amqp.Receiver, under *amqp.Session, err error) {
 	s.mu.Lock()
 	p.out = out
 	s.mu.Unlock()
-	return in, under, err
+	return in, on, err
 }
 
 // newUUID makes a uuid of version 4 (RFC 9562).
@@ -276,21 +281,19 @@ func newUUID() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// lookEvery is how often the link out is looked at while nothing comes in. The library does not
-// tell that it is lost before something is sent, which a device that only listens never does, and
-// without it the hub neither tells of changes nor calls methods. It is the same for a link for
-// telemetry that is idle; see idleLinks.
-const lookEvery = 10 * time.Second
+// probeInterval is how often a sending link is probed while nothing is received or sent. The library
+// does not report its loss before something is sent, which a device that only listens never does.
+// Without the link the hub neither notifies of changes nor calls methods. See also idleLinks.
+const probeInterval = 10 * time.Second
 
-// receive takes what comes until a link is gone.
+// receive handles messages until a link is lost.
 func (p *pair) receive(ctx context.Context, in *amqp.Receiver, out *amqp.Sender) error {
 	for {
-		look, cancel := context.WithTimeout(ctx, lookEvery)
-		err := p.receiveUntil(look, in)
-		due := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+		until, cancel := context.WithTimeout(ctx, probeInterval)
+		err := p.receiveUntil(until, in)
 		cancel()
-		if due {
-			err = lookAt(out)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = probeLink(out)
 		}
 		if err != nil {
 			return err
@@ -308,23 +311,23 @@ func (p *pair) receiveUntil(ctx context.Context, in *amqp.Receiver) error {
 			return bad
 		}
 		_ = in.AcceptMessage(p.s.ctx, m)
-		p.take(m)
+		p.onMessage(m)
 	}
 }
 
 // unsendable is a message whose tag is too long for the library, which looks at the link first.
 var unsendable = &amqp.Message{DeliveryTag: make([]byte, 33)}
 
-// lookAt returns why a link is gone, nil if it is there. Nothing is sent.
-func lookAt(out *amqp.Sender) error {
+// probeLink returns why a link is lost, nil if it lives. Nothing is sent.
+func probeLink(out *amqp.Sender) error {
 	if err := out.Send(context.Background(), unsendable, nil); isConn(err) || isSession(err) || isLink(err) {
 		return err
 	}
 	return nil
 }
 
-// letGo frees who sends on the link, when the session ends.
-func (p *pair) letGo() {
+// unblock unblocks a pending Send when the session ends.
+func (p *pair) unblock() {
 	p.s.mu.Lock()
 	out := p.out
 	p.s.mu.Unlock()

@@ -509,7 +509,7 @@ func play(t testing.TB, p *puppet, what func() string) {
 	tr := New(&Options{
 		Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 			return p, nil
-		}}, Auth: Anonymous, OperationTimeout: patience, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
+		}}, Auth: Anonymous, OperationTimeout: patience, Addresses: &Addresses{Telemetry: "out", CloudToDevice: "in"},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

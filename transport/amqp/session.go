@@ -13,46 +13,45 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// session is one device on a connection, which may be shared. It has one session of AMQP, with its
-// links, from the moment when the first is needed.
+// session is one device on a connection, which may be shared. It has one AMQP session, which is begun
+// for the first link.
 //
-// Telemetry and commands have a goroutine each, which starts when there is something for it to do;
-// see telemetry and commands. What cannot be mended on a link or the session of AMQP is told to Run
-// through fatal, and ends the device's session with a connection's Scope: the connection lives on
-// if others use it.
+// Each link or pair of links has goroutines of its own, which start when there is something to do.
+// A failure that a new link or AMQP session cannot mend is handed to Run through fatal. It ends the
+// device's session; the connection lives on if others use it.
 type session struct {
-	cfg   transport.Config
-	info  transport.Info
-	opt   *Options
-	conn  *connection
-	auth  Auth
-	addr  Addresses
-	leave func() // gives the connection up, in good order if it lives
+	cfg     transport.Config
+	info    transport.Info
+	opt     *Options
+	conn    *connection
+	auth    Auth
+	addr    Addresses
+	release func() // gives the connection up, in good order if it lives
 
 	shared bool // other devices may be on the connection
 
-	ctx    context.Context // ends with Run
-	cancel context.CancelFunc
-	open   chan struct{} // closed by Run: the sink may be called
-	fatal  chan error    // capacity 1: why the session must end
-	group  sync.WaitGroup
+	ctx     context.Context // ends with Run
+	cancel  context.CancelFunc
+	started chan struct{} // closed by Run: the sink may be called
+	fatal   chan error    // capacity 1: why the session must end
+	group   sync.WaitGroup
 
-	begin chan struct{} // capacity 1: held to use under
-	under *amqp.Session // nil: none was begun, or it is gone
+	amqpLock chan struct{} // capacity 1: held to use amqp
+	amqp     *amqp.Session // nil: none was begun, or it is gone
 
 	telemetry telemetry
-	commands  commands
+	c2d       c2dLink
 	twin      twin
 	methods   methods
 
-	mu   sync.Mutex // guards over, and what telemetry and commands say; held for memory only
+	mu   sync.Mutex // guards over, and fields of the four above; held for memory only
 	over bool       // Run has ended: no goroutine starts any more
 }
 
 func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login) *session {
 	s := &session{
 		cfg: *cfg, opt: opt, conn: conn, auth: l.auth, addr: opt.addresses(cfg.Creds),
-		open: make(chan struct{}), fatal: make(chan error, 1), begin: make(chan struct{}, 1),
+		started: make(chan struct{}), fatal: make(chan error, 1), amqpLock: make(chan struct{}, 1),
 	}
 	if opt.Addresses == nil {
 		s.info.MaxSize = transport.MaxMessageSize
@@ -63,38 +62,38 @@ func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.telemetry.s, s.telemetry.wake, s.telemetry.turn = s, make(chan struct{}, 1), make(chan struct{}, 1)
 	s.telemetry.batch.Format = batchFormat
-	s.commands.s = s
+	s.c2d.s = s
 	s.twin.init(s)
 	s.methods.init(s)
 	return s
 }
 
-// Info tells the size limit and the token's renewal.
+// Info returns the size limit and the token's expiry.
 func (s *session) Info() transport.Info { return s.info }
 
-// Run is the session's life.
+// Run waits for the end of the session, and then ends all that belongs to it.
 func (s *session) Run(ctx context.Context) error {
-	close(s.open)
+	close(s.started)
 	err := s.wait(ctx)
 	if ctx.Err() != nil {
-		s.methods.lastWords() // what else was under way is repeated, or the hub repeats it
+		s.methods.waitFlushed() // all else is repeated, by the device or by the hub
 	}
 	s.mu.Lock()
 	s.over = true
 	if !s.telemetry.running && s.telemetry.link != nil {
 		s.conn.idle.remove(s.telemetry.link)
 	}
-	s.telemetry.queue, s.telemetry.single, s.commands.unsettled, s.commands.bySequence = nil, nil, nil, nil
+	s.telemetry.queue, s.telemetry.rejected, s.c2d.unsettled, s.c2d.bySequence = nil, nil, nil, nil
 	s.mu.Unlock()
 	s.cancel()
-	s.twin.letGo()
-	s.methods.letGo()
+	s.twin.unblock()
+	s.methods.unblock()
 	if s.shared {
-		s.part()
+		s.endAMQP()
 		s.join()
-		s.leave()
+		s.release()
 	} else {
-		s.leave()
+		s.release()
 		s.group.Wait()
 	}
 	s.methods.end()
@@ -116,16 +115,15 @@ func (s *session) wait(ctx context.Context) error {
 	}
 }
 
-// join waits for the goroutines on a shared connection. One may be held by the library, on a
-// session of AMQP that the hub does not end; it touches nothing of ours any more and is left to the
-// connection.
+// join waits for the goroutines on a shared connection. The library may block one, on an AMQP session
+// that the hub does not end. It touches nothing of ours any more, and the connection joins it.
 func (s *session) join() {
 	joined := make(chan struct{})
-	s.conn.strays.Go(func() {
+	s.conn.background.Go(func() {
 		s.group.Wait()
 		close(joined)
 	})
-	limit := time.NewTimer(strayLimit)
+	limit := time.NewTimer(joinTimeout)
 	defer limit.Stop()
 	select {
 	case <-joined:
@@ -133,8 +131,8 @@ func (s *session) join() {
 	}
 }
 
-// strayLimit is how long the goroutines may take to end when all that they wait for is gone.
-const strayLimit = 400 * time.Millisecond
+// joinTimeout is how long goroutines may take to end when all that they wait for has ended.
+const joinTimeout = 400 * time.Millisecond
 
 // fail ends the session. The first call counts.
 func (s *session) fail(err error) {
@@ -144,15 +142,15 @@ func (s *session) fail(err error) {
 	}
 }
 
-// goLocked starts a goroutine of Run's, unless Run has ended. It does not touch the sink before Run
-// began. mu is held.
+// goLocked starts a goroutine, which Run joins, unless Run has ended. f runs when Run has begun. mu
+// is held.
 func (s *session) goLocked(f func()) {
 	if s.over {
 		return
 	}
 	s.group.Go(func() {
 		select {
-		case <-s.open:
+		case <-s.started:
 			f()
 		case <-s.ctx.Done():
 		}
@@ -162,7 +160,7 @@ func (s *session) goLocked(f func()) {
 // Progress implements transport.Progressor.
 func (s *session) Progress() time.Time { return s.conn.window.progressOf(&s.telemetry) }
 
-// Send puts the batch into the queue. It does not block.
+// Send queues the batch. It does not block.
 func (s *session) Send(batch []transport.Item) {
 	s.mu.Lock()
 	if !s.over {
@@ -172,14 +170,14 @@ func (s *session) Send(batch []transport.Item) {
 	poke(s.telemetry.wake)
 }
 
-// Do starts a request. A settlement is written at once; nothing blocks.
+// Do starts a request. A disposition is written at once. It does not block.
 func (s *session) Do(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSettle:
 		if len(r.Ref) == refSize {
-			s.commands.settle(binary.BigEndian.Uint32(r.Ref), r.Outcome)
+			s.c2d.settle(binary.BigEndian.Uint32(r.Ref), r.Outcome)
 		}
-	case transport.OpPing: // one-way, and not asked for
+	case transport.OpPing: // never requested: Progress judges the connection
 	case transport.OpRespond:
 		if s.addr.methods != "" {
 			s.methods.respond(r)
@@ -206,29 +204,29 @@ func (s *session) Do(r *transport.Request) {
 	}
 }
 
-// subscribe has the links opened that are wanted; the answer comes when all are.
+// subscribe has the wanted links attached, and replies when all are.
 func (s *session) subscribe(r *transport.Request) {
 	const calls = transport.Twin | transport.Desired | transport.Methods
-	if r.Want&transport.Messages != 0 && s.addr.Commands == "" || r.Want&calls != 0 && s.addr.twin == "" ||
+	if r.Want&transport.Messages != 0 && s.addr.CloudToDevice == "" || r.Want&calls != 0 && s.addr.twin == "" ||
 		r.Want&^(transport.Messages|calls) != 0 {
 		s.unsupported(r)
 		return
 	}
-	g := &grant{id: r.ID, left: 1 + bits.OnesCount8(uint8(r.Want))}
+	sub := &subscription{id: r.ID, left: 1 + bits.OnesCount8(uint8(r.Want))}
 	for _, part := range [...]struct {
-		feature transport.Features
-		ask     func(*grant)
+		feature   transport.Features
+		subscribe func(*subscription)
 	}{
-		{transport.Messages, s.commands.subscribe},
+		{transport.Messages, s.c2d.subscribe},
 		{transport.Twin, s.twin.open},
-		{transport.Desired, s.twin.want},
+		{transport.Desired, s.twin.watch},
 		{transport.Methods, s.methods.open},
 	} {
 		if r.Want&part.feature != 0 {
-			part.ask(g)
+			part.subscribe(sub)
 		}
 	}
-	s.settle(g, nil)
+	s.subscribed(sub, nil)
 }
 
 func (s *session) unsupported(r *transport.Request) {
@@ -240,9 +238,9 @@ func (s *session) unsupported(r *transport.Request) {
 	}
 }
 
-var errUnsupported = errors.New("not available over this transport")
+var errUnsupported = errors.New("not available over AMQP with these options")
 
-// renew puts a fresh token, while all links stay as they are.
+// renew puts a fresh token to the hub, while all links stay.
 func (s *session) renew(id uint32) {
 	token, err := s.cfg.Creds.NewToken(s.ctx)
 	if err == nil {
@@ -267,63 +265,63 @@ func (s *session) renewed(id uint32, token transport.Token, err error) {
 	s.cfg.Sink.Reply(id, reply)
 }
 
-// attach opens a link on the device's session of AMQP, which it begins if there is none. A session
-// that turns out to be gone is begun anew, once. open gets a context that bounds it. The error is
-// explained. under is what the link is on, for forget.
-func (s *session) attach(open func(ctx context.Context, under *amqp.Session) error) (under *amqp.Session, err error) {
-	under, err = s.attachOnce(open)
+// attach calls open, which attaches links, with the device's AMQP session, which it begins if there
+// is none. If that session has ended, it tries once more with a new one. open gets a context that
+// bounds it. The error is explained. on is the AMQP session of the links, for forget.
+func (s *session) attach(open func(ctx context.Context, on *amqp.Session) error) (on *amqp.Session, err error) {
+	on, err = s.attachOnce(open)
 	if isSession(err) && s.ctx.Err() == nil {
-		under, err = s.attachOnce(open)
+		on, err = s.attachOnce(open)
 	}
 	if err != nil {
 		return nil, s.conn.explain(err)
 	}
-	return under, nil
+	return on, nil
 }
 
-func (s *session) attachOnce(open func(ctx context.Context, under *amqp.Session) error) (*amqp.Session, error) {
+func (s *session) attachOnce(open func(ctx context.Context, on *amqp.Session) error) (*amqp.Session, error) {
 	ctx, done := s.conn.await(s.ctx, s.cfg.Progress)
 	defer done()
 	select {
-	case s.begin <- struct{}{}:
+	case s.amqpLock <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	under := s.under
+	on := s.amqp
 	var err error
-	if under == nil {
-		if under, err = s.conn.begin(ctx); err == nil {
-			s.under = under
+	if on == nil {
+		if on, err = s.conn.begin(ctx); err == nil {
+			s.amqp = on
 		}
 	}
-	<-s.begin
+	<-s.amqpLock
 	if err == nil {
-		if err = open(ctx, under); isSession(err) {
-			s.forget(under)
+		if err = open(ctx, on); isSession(err) {
+			s.forget(on)
 		}
 	}
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return under, err
+	return on, err
 }
 
-// forget notes that a session of AMQP is gone. It does not wait for longer than the others hold
-// begin.
-func (s *session) forget(under *amqp.Session) {
+// forget notes that an AMQP session has ended.
+func (s *session) forget(ended *amqp.Session) {
 	select {
-	case s.begin <- struct{}{}:
+	case s.amqpLock <- struct{}{}:
 	case <-s.ctx.Done():
 		return
 	}
-	if s.under == under {
-		s.under = nil
+	if s.amqp == ended {
+		s.amqp = nil
 	}
-	<-s.begin
+	<-s.amqpLock
 }
 
-// check is the end of a Dial: without CBS nothing was answered yet but open, which a hub that
-// refuses the connection sends too. On error the session is at its end.
+// check is the last step of a Dial. Without CBS the hub has answered only open so far, as a hub does
+// that refuses the connection with close, so check begins the AMQP session. On error the device's
+// session has ended.
 func (s *session) check(ctx context.Context) error {
 	if s.auth == CBS {
 		return nil
@@ -338,22 +336,22 @@ func (s *session) check(ctx context.Context) error {
 	}
 	s.cancel()
 	if s.shared {
-		s.part() // it may have been begun at the last moment
+		s.endAMQP() // it may have been begun at the last moment
 	}
-	s.leave()
+	s.release()
 	return err
 }
 
-// part ends the session of AMQP, for a device that leaves a shared connection.
-func (s *session) part() {
-	ctx, cancel := context.WithTimeout(context.Background(), partLimit)
+// endAMQP ends the AMQP session, for a device that leaves a shared connection.
+func (s *session) endAMQP() {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	select {
-	case s.begin <- struct{}{}: // for good
+	case s.amqpLock <- struct{}{}: // for good
 	case <-ctx.Done():
 		return
 	}
-	if s.under != nil && !s.conn.gone() {
-		_ = s.under.Close(ctx)
+	if s.amqp != nil && !s.conn.gone() {
+		_ = s.amqp.Close(ctx)
 	}
 }

@@ -11,28 +11,27 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// telemetry sends messages over one link, which is opened when the first message comes and again
-// when there is something to send after it was lost. Its goroutine sends; the link's reaper
-// collects the answers. A link without credit holds up only what waits for it. Both goroutines end
-// when there was nothing to do for a while.
+// telemetry sends messages over one link, which is attached for the first message, and again when
+// there is something to send after it was lost. Its goroutine sends; the link's reaper waits for
+// the outcomes. Both end when there was nothing to do for a while.
 type telemetry struct {
 	s    *session
 	wake chan struct{} // capacity 1: there is something in the queue
 	turn chan struct{} // capacity 1: the window has room for the transfer that waits
 
 	// Of the goroutine, and of the next one when it has ended.
-	link  *outLink // nil: none
-	gone  error    // it was lost while there was no goroutine
-	alone int      // so many messages are to be sent one at a time: one of them ended a link
-	guard bool     // the latest one was sent so
-	// patience ends when limit fires, which runs while a transfer waits for credit. Both are used
-	// again for as long as that does not happen.
-	patience context.Context
-	limit    *time.Timer
-	calls    atomic.Uint32 // begun and ended; odd while one is under way
+	link      *outLink // nil: none
+	idleLoss  error    // why the link was lost while there was no goroutine
+	single    int      // messages that are to be sent one at a time, because one of them ended a link
+	wasSingle bool     // the latest one was sent so
+	// credited ends when creditTimer fires, which runs while a transfer waits for credit. Both are
+	// used again for as long as the timer does not fire.
+	credited    context.Context
+	creditTimer *time.Timer
+	sends       atomic.Uint32 // begun and ended; odd during one
 
-	// What is sent next, to be used again: messages as they were handed over; a batch with those that
-	// are encoded, or a message alone. See plain.
+	// Buffers for what is sent next: messages as they were handed over; the batch that is made of
+	// them, or a message alone. See plain.
 	items []transport.Item
 	batch amqp.Message
 	parts [][]byte
@@ -40,12 +39,12 @@ type telemetry struct {
 	plain plain
 
 	// Guarded by session.mu.
-	running bool // there is a goroutine
-	queue   []transport.Item
-	single  []transport.Item // to be sent in a transfer each, before the queue
+	running  bool // there is a goroutine
+	queue    []transport.Item
+	rejected []transport.Item // of a rejected batch: to be sent in a transfer each, before the queue
 }
 
-// putLocked takes messages in. session.mu is held.
+// putLocked queues messages. session.mu is held.
 func (t *telemetry) putLocked(batch []transport.Item) {
 	t.queue = append(t.queue, batch...)
 	if !t.running && len(t.queue) > 0 {
@@ -62,13 +61,13 @@ func (t *telemetry) startLocked() {
 	t.s.goLocked(t.run)
 }
 
-// lostIdle has the loss of a link dealt with that nobody used. What uses it meanwhile notices by
-// itself.
-func (t *telemetry) lostIdle(l *outLink, err error) {
+// idleLinkLost has the goroutine deal with the loss of a link that was idle. A running goroutine
+// notices by itself.
+func (t *telemetry) idleLinkLost(l *outLink, err error) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	if !t.running && t.link == l {
-		t.gone = err
+		t.idleLoss = err
 		t.startLocked()
 	}
 }
@@ -78,13 +77,13 @@ func (t *telemetry) run() {
 	s := t.s
 	idle := newLinger()
 	defer idle.Stop()
-	if t.gone != nil {
-		t.forgetIdle()
+	if t.idleLoss != nil {
+		t.dropIdleLink()
 	}
 	for s.ctx.Err() == nil {
-		var over chan struct{}
+		var ended chan struct{}
 		if t.link != nil {
-			over = t.link.ended
+			ended = t.link.ended
 		}
 		select {
 		case <-t.wake:
@@ -94,8 +93,8 @@ func (t *telemetry) run() {
 			if idle.expired() && t.retire() {
 				return
 			}
-		case <-over:
-			t.lose(t.link.err, nil, 0)
+		case <-ended:
+			t.linkLost(t.link.err, nil, 0)
 		case <-s.ctx.Done():
 		}
 	}
@@ -105,22 +104,22 @@ func (t *telemetry) run() {
 	}
 }
 
-// forgetIdle gives up a link that was lost while nobody used it: the next message opens another
-// one, and nobody needs to know. What the hub says about the device ends the session.
-func (t *telemetry) forgetIdle() {
+// dropIdleLink gives up a link that was lost while it was idle: the next message has another one
+// attached. A condition about the device ends the session.
+func (t *telemetry) dropIdleLink() {
 	s := t.s
-	cause := t.gone
-	t.gone = nil
+	cause := t.idleLoss
+	t.idleLoss = nil
 	t.drop(cause)
 	if s.ctx.Err() != nil || s.conn.gone() {
 		return
 	}
-	if why := lossOf(s.conn.explain(cause)); aboutOf(why) == identity {
+	if why := lossOf(s.conn.explain(cause)); blameOf(why) == blameDevice {
 		s.fail(why)
 	}
 }
 
-// retire gives the goroutine up, unless something waits or is in flight. It reports whether it did.
+// retire reports whether the goroutine is to end: nothing is queued or in flight.
 func (t *telemetry) retire() bool {
 	s := t.s
 	if t.link != nil && t.link.inFlight() > 0 {
@@ -128,7 +127,7 @@ func (t *telemetry) retire() bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(t.queue)+len(t.single) > 0 {
+	if len(t.queue)+len(t.rejected) > 0 {
 		return false
 	}
 	t.items, t.parts, t.buf, t.queue = nil, nil, nil, nil
@@ -139,15 +138,15 @@ func (t *telemetry) retire() bool {
 	return true
 }
 
-// sendQueued sends all that waits, or reports it.
+// sendQueued sends what is queued, or reports it.
 func (t *telemetry) sendQueued() {
 	s := t.s
 	for s.ctx.Err() == nil {
 		s.mu.Lock()
-		t.alone += len(t.single)
-		t.items = append(append(t.items[:0], t.single...), t.queue...)
+		t.single += len(t.rejected)
+		t.items = append(append(t.items[:0], t.rejected...), t.queue...)
 		clear(t.queue)
-		t.single, t.queue = nil, t.queue[:0]
+		t.rejected, t.queue = nil, t.queue[:0]
 		s.mu.Unlock()
 		if len(t.items) == 0 {
 			return
@@ -163,9 +162,9 @@ func (t *telemetry) sendQueued() {
 	}
 }
 
-// sendSome sends the first messages, as many as go into one transfer, and returns how many. False:
-// the link, or more, was lost; that was reported.
-func (t *telemetry) sendSome(items []transport.Item) (int, bool) {
+// sendSome sends the first messages, as many as go into one transfer, and returns how many. ok is
+// false when the link or more was lost, which it has reported.
+func (t *telemetry) sendSome(items []transport.Item) (n int, ok bool) {
 	s := t.s
 	if limit := s.info.MaxSize; limit > 0 {
 		if size := items[0].Msg.Size(); size > limit {
@@ -180,8 +179,8 @@ func (t *telemetry) sendSome(items []transport.Item) (int, bool) {
 			return 0, false
 		}
 		select {
-		case <-t.link.ended: // it ended while the first message waited to be alone
-			t.lose(t.link.err, items, 0)
+		case <-t.link.ended: // while the first message waited to be alone
+			t.linkLost(t.link.err, items, 0)
 			return 0, false
 		default:
 		}
@@ -196,28 +195,27 @@ func (t *telemetry) sendSome(items []transport.Item) (int, bool) {
 		err := t.transfer(m, f)
 		switch {
 		case err == nil:
-			t.guard = t.alone > 0
-			t.alone = max(0, t.alone-n)
+			t.wasSingle = t.single > 0
+			t.single = max(0, t.single-n)
 			return n, true
 		case s.ctx.Err() != nil || s.conn.gone():
 			return 0, false
 		case localRefusal(err) && n > 1:
-			t.alone = max(t.alone, n) // one of them it is about
+			t.single = max(t.single, n) // to find out which one
 		case localRefusal(err):
 			t.report(items[:n], failed(transport.OpSend, localKind(err), err))
 			return n, true
 		case err != errNoCredit && !fresh && t.link.inFlight() == 0 && ended(err) != nil:
-			// It was lost while nothing was under way: a new one, and nobody needs to know.
-			t.drop(err)
+			t.drop(err) // it was lost while it was idle: another one is attached
 		default:
-			t.lose(err, items, n)
+			t.linkLost(err, items, n)
 			return 0, false
 		}
 	}
 }
 
-// ready opens the link if there is none, and waits until a message that must be alone is alone.
-// False: there is no link, which was reported.
+// ready has the link attached if there is none, and waits until a message that must be alone is
+// alone. It returns false when there is no link, which it has reported.
 func (t *telemetry) ready() bool {
 	s := t.s
 	for {
@@ -230,75 +228,75 @@ func (t *telemetry) ready() bool {
 				return false
 			}
 		}
-		if t.alone == 0 && !t.guard || t.link.inFlight() == 0 {
+		if t.single == 0 && !t.wasSingle || t.link.inFlight() == 0 {
 			return true
 		}
 		select {
 		case <-t.link.settled:
 		case <-t.link.ended:
-			return true // sending will say so
+			return true // sending will fail
 		case <-s.ctx.Done():
 			return false
 		}
 	}
 }
 
-// errNoCredit: the hub gives no credit.
-var errNoCredit = errors.New("the hub gave the link no credit in time")
-
-// errNoWindow: the hub does not let the session send.
-var errNoWindow = errors.New("the hub did not open the window of the session in time")
+var (
+	errNoCredit = errors.New("the hub gave the link no credit within Options.CreditTimeout")
+	errNoWindow = errors.New("the hub did not open the session's window within Options.CreditTimeout")
+)
 
 // transfer sends m, with a limit for the wait for credit.
 func (t *telemetry) transfer(m *amqp.Message, f *transfer) error {
-	if t.patience == nil || t.patience.Err() != nil {
+	if t.credited == nil || t.credited.Err() != nil {
 		ctx, cancel := context.WithCancelCause(t.s.ctx)
-		t.patience, t.limit = ctx, time.AfterFunc(t.s.opt.CreditTimeout, func() { t.hurry(cancel) })
+		t.credited = ctx
+		t.creditTimer = time.AfterFunc(t.s.opt.CreditTimeout, func() { t.creditTimedOut(cancel) })
 	} else {
-		t.limit.Reset(t.s.opt.CreditTimeout)
+		t.creditTimer.Reset(t.s.opt.CreditTimeout)
 	}
-	ctx := t.patience
-	t.calls.Add(1)
+	ctx := t.credited
+	t.sends.Add(1)
 	err := t.link.send(ctx, m, f)
-	t.calls.Add(1)
-	t.limit.Stop()
+	t.sends.Add(1)
+	t.creditTimer.Stop()
 	if err != nil && context.Cause(ctx) == errNoCredit {
 		return errNoCredit
 	}
 	return err
 }
 
-// hurry ends the wait for credit. When it is the window of the session that is closed, the library
-// takes no notice, so what is above must end.
-func (t *telemetry) hurry(cancel context.CancelCauseFunc) {
-	call := t.calls.Load()
+// creditTimedOut ends the wait for credit. While the session's window is closed the library ignores
+// the context, so then the device's session has to end.
+func (t *telemetry) creditTimedOut(cancel context.CancelCauseFunc) {
+	send := t.sends.Load()
 	cancel(errNoCredit)
-	time.AfterFunc(strayLimit, func() {
-		if call%2 == 1 && t.calls.Load() == call {
+	time.AfterFunc(joinTimeout, func() {
+		if send%2 == 1 && t.sends.Load() == send {
 			t.s.fail(lost(transport.Timeout, errNoWindow))
 		}
 	})
 }
 
-// batchBytes is how large a batch becomes at most, unless its first message is larger. More in one
-// transfer saves nothing, and would wait longer for its answer.
+// batchBytes is the most bytes of a batch, unless its first message is larger. A larger batch saves
+// nothing, and its outcome comes later.
 const batchBytes = 24 << 10
 
 // keepBatch is the largest buffer for a batch that is kept for the next one.
 const keepBatch = batchBytes + batchBytes/2
 
-// sectionHead is what the head of a message's section in a batch takes at most.
+// sectionHead is the most bytes of the head of a message's section in a batch.
 const sectionHead = 8
 
-// encode makes a transfer of the first items, for the link that there is. It returns their number
-// and about how many bytes they take.
+// encode makes a transfer of the first items. It returns their number and about how many bytes they
+// take.
 func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int, int) {
 	if t.s.opt.Batch == 1 {
 		m := items[0].Msg
 		return t.plain.fill(m, t.s.opt.Addresses == nil), 1, m.Size()
 	}
 	most := t.s.opt.Batch
-	if t.alone > 0 {
+	if t.single > 0 {
 		most = 1
 	}
 	if cap(t.buf) > keepBatch {
@@ -334,8 +332,8 @@ func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int, int) {
 	return &t.batch, n, len(t.buf) + n*sectionHead
 }
 
-// localRefusal reports whether the library would not send a message. It is then certain that the
-// hub has not got it, and the link lives.
+// localRefusal reports whether the library refused to send a message. Then the hub certainly has not
+// got it, and the link lives.
 func localRefusal(err error) bool {
 	if e, ok := err.(*amqp.Error); ok { // not within the error of a link
 		return e.Condition == amqp.ErrCondMessageSizeExceeded
@@ -350,14 +348,14 @@ func localKind(err error) transport.Kind {
 	return transport.Invalid
 }
 
-// report tells the same about each message.
+// report reports the same result for each message.
 func (t *telemetry) report(items []transport.Item, err error) {
 	for i := range items {
 		t.s.cfg.Sink.Done(items[i].Tag, err)
 	}
 }
 
-// drop gives the link up.
+// drop gives the link up and returns its unsettled messages.
 func (t *telemetry) drop(cause error) []transport.Item {
 	l := t.link
 	t.link = nil
@@ -365,7 +363,7 @@ func (t *telemetry) drop(cause error) []transport.Item {
 	switch {
 	case isSession(cause):
 		t.s.forget(l.session)
-	case cause == errNoCredit: // it lives, and half a message may be on it
+	case cause == errNoCredit: // it lives, and half a message may have been sent on it
 		ctx, cancel := context.WithTimeout(t.s.ctx, t.s.opt.OperationTimeout)
 		if l.sender.Close(ctx) != nil && t.s.ctx.Err() == nil {
 			t.s.forget(l.session)
@@ -375,63 +373,64 @@ func (t *telemetry) drop(cause error) []transport.Item {
 	return items
 }
 
-// lose deals with the loss of the link. What was in flight, what was to be sent next and what waits
-// behind it are reported, in this order, so that they are sent again in this order. What the hub
-// says about the device ends the session instead. The first tried messages of next were with the
-// library when the link ended. The hub may have them, and may have ended the link for one of them.
-func (t *telemetry) lose(cause error, next []transport.Item, tried int) {
+// linkLost deals with the loss of the link. The messages in flight, those that were to be sent next
+// and those in the queue are reported, in this order, so that they are sent again in this order. A
+// condition about the device ends the session instead. The first tried messages of next were with
+// the library when the link ended: the hub may have got them, and may have ended the link for one
+// of them.
+func (t *telemetry) linkLost(cause error, next []transport.Item, tried int) {
 	s := t.s
-	flying := t.drop(cause)
+	inFlight := t.drop(cause)
 	if s.ctx.Err() != nil || s.conn.gone() {
 		return
 	}
-	why, what := lost(transport.Throttled, cause), moment
+	why, about := lost(transport.Throttled, cause), blameNone
 	if cause != errNoCredit {
 		why = lossOf(s.conn.explain(cause))
-		what = aboutOf(why)
+		about = blameOf(why)
 	}
-	if what == identity {
+	if about == blameDevice {
 		s.fail(why)
 		return
 	}
 	e := failed(transport.OpSend, why.Kind, why.Err)
 	s.mu.Lock()
-	waiting := append(t.single, t.queue...)
-	t.single, t.queue = nil, nil
+	queued := append(t.rejected, t.queue...)
+	t.rejected, t.queue = nil, nil
 	s.mu.Unlock()
-	suspects := len(flying) + tried
-	handed := append(flying, next...)
-	if what == content {
+	suspects := len(inFlight) + tried
+	sent := append(inFlight, next...)
+	if about == blameMessage {
 		if suspects == 1 {
-			t.report(handed[:1], e)
-			handed = handed[1:]
+			t.report(sent[:1], e)
+			sent = sent[1:]
 		}
-		t.alone = max(t.alone, suspects)
+		t.single = max(t.single, suspects)
 	}
-	if what != moment || e.Kind == transport.Network {
+	if about != blameNone || e.Kind == transport.Network {
 		e = failed(transport.OpSend, transport.Unavailable, e.Err)
 	}
-	t.report(handed, transport.OutcomeUnknown(e))
-	t.report(waiting, e)
+	t.report(sent, transport.OutcomeUnknown(e))
+	t.report(queued, e)
 }
 
-// outcome reports what became of a transfer. It is called by the reaper while that still counts as
-// in flight, so there is a goroutine to wake.
+// outcome reports the outcome of a transfer. The reaper calls it while the transfer still counts as
+// in flight, so the goroutine that it wakes has not ended.
 func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 	s := t.s
-	e, what := verdict(state)
+	e, about := verdict(state)
 	switch {
-	case e == nil: // not report: a nil *Error is no nil error
+	case e == nil: // not report: a nil *Error is not a nil error
 		for i := range items {
 			s.cfg.Sink.Done(items[i].Tag, nil)
 		}
-	case what == identity:
+	case about == blameDevice:
 		s.fail(lost(e.Kind, e.Err))
-	case what != moment && len(items) > 1:
-		// Which of them it is about is found out by sending each alone.
+	case about != blameNone && len(items) > 1:
+		// Each is sent alone, to find out which one is meant.
 		s.mu.Lock()
 		if !s.over {
-			t.single = append(t.single, items...)
+			t.rejected = append(t.rejected, items...)
 		}
 		s.mu.Unlock()
 		poke(t.wake)
@@ -440,33 +439,33 @@ func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 	}
 }
 
-// verdict is what an outcome means for the message, nil if the hub took it, and what it is about. A
-// condition that is not listed is about the message.
-func verdict(state amqp.DeliveryState) (*transport.Error, about) {
+// verdict returns the error of a message by its outcome, nil if the hub accepted it, and what the
+// outcome is about. A condition that is not listed is about the message.
+func verdict(state amqp.DeliveryState) (*transport.Error, blame) {
 	switch state := state.(type) {
 	case nil, *amqp.StateAccepted:
-		return nil, moment
+		return nil, blameNone
 	case *amqp.StateRejected:
 		c := conditionOf("message", state.Error)
 		row, listed := conditionTable[c.Condition]
 		if !listed {
-			row.about = content
+			row.blame = blameMessage
 		}
-		return failed(transport.OpSend, row.kind, c), row.about
+		return failed(transport.OpSend, row.kind, c), row.blame
 	case *amqp.StateReleased:
-		return failed(transport.OpSend, transport.Unavailable, errReleased), moment
+		return failed(transport.OpSend, transport.Unavailable, errReleased), blameNone
 	case *amqp.StateModified:
 		if state.UndeliverableHere {
-			return failed(transport.OpSend, transport.Forbidden, errUndeliverable), content
+			return failed(transport.OpSend, transport.Forbidden, errUndeliverable), blameMessage
 		}
-		return failed(transport.OpSend, transport.Unavailable, errModified), moment
+		return failed(transport.OpSend, transport.Unavailable, errModified), blameNone
 	}
-	return failed(transport.OpSend, transport.Unavailable, errNoOutcome), moment
+	return failed(transport.OpSend, transport.Unavailable, errNoOutcome), blameNone
 }
 
 var (
-	errReleased      = errors.New("the hub released the message: it wants it later")
-	errModified      = errors.New("the hub could not deliver the message this time (modified)")
+	errReleased      = errors.New("the hub did not take the message (released)")
+	errModified      = errors.New("the hub did not take the message (modified)")
 	errUndeliverable = errors.New("the hub cannot deliver the message on this link (modified, undeliverable here)")
-	errNoOutcome     = errors.New("the hub settled the message without an outcome")
+	errNoOutcome     = errors.New("the hub settled the message without a final outcome")
 )

@@ -183,7 +183,7 @@ func serving(t *testing.T, h *hubfixture.Broker, c *connection, id string) (s *s
 func runs(t *testing.T, h *hubfixture.Broker, c *connection, id string, shared bool) (s *session, end func()) {
 	creds := &transport.Credentials{Host: h.HostName(), DeviceID: id}
 	s = newSession(&transport.Config{Creds: creds, Window: 100, Sink: quiet{}}, c.opt, c, &login{auth: CBS})
-	s.shared, s.leave = shared, func() {}
+	s.shared, s.release = shared, func() {}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
 	go func() {

@@ -146,7 +146,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 		}
 	}
 	s := newSession(cfg, &t.opt, conn, &l)
-	s.leave = conn.close
+	s.release = conn.close
 	return s, s.check(ctx)
 }
 

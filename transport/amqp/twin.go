@@ -11,31 +11,31 @@ import (
 	"github.com/hubline-iot/hubline/transport/internal/status"
 )
 
-// StatusError is a request for the twin that the hub refused: the cause of the *transport.Error in
-// its Reply, reachable with errors.As. Its fields are Status, Code and Message.
+// StatusError is the hub's refusal of a twin request. It is the cause of the *transport.Error in the
+// Reply, reachable with errors.As. Its fields are Status, Code and Message.
 type StatusError = status.Error
 
-// twin is the pair for the twin, and what was asked on it.
+// twin is the pair for the twin, with its pending requests.
 type twin struct {
 	pair
 
 	// Guarded by session.mu.
-	asked   map[uint32]transport.Op
-	desired bool        // changes are wanted
-	granted bool        // and the hub tells them
-	wishes  []*grant    // OpSubscribe for them
-	late    *time.Timer // ends the session when they are not answered; nil before the first
+	pending map[uint32]transport.Op
+	desired bool            // changes of desired properties are wanted
+	granted bool            // and the hub notifies of them
+	waiters []*subscription // to changes
+	timer   *time.Timer     // ends the session when a subscription is not answered; nil before the first
 }
 
-// desiredID is the correlation id of the request to tell changes. Those of requests are numbers.
+// desiredID is the correlation id of the subscription to changes. Those of requests are numbers.
 const desiredID = "desired"
 
 func (t *twin) init(s *session) {
-	t.pair = pair{s: s, name: "twin", address: s.addr.twin, wait: amqp.SenderSettleModeSettled, take: t.take,
-		opened: t.opened, lost: t.lost, refused: t.refused, unsent: t.unsent}
+	t.pair = pair{s: s, name: "twin", address: s.addr.twin, settleMode: amqp.SenderSettleModeSettled,
+		onMessage: t.message, onOpen: t.subscribeAgain, onLost: t.lost, onRefused: t.refused, onUnsent: t.tooLarge}
 }
 
-// request sends one.
+// request sends a request.
 func (t *twin) request(r *transport.Request) {
 	m := &amqp.Message{Properties: &amqp.MessageProperties{CorrelationID: strconv.FormatUint(uint64(r.ID), 10)}}
 	if r.Op == transport.OpTwinGet {
@@ -50,70 +50,72 @@ func (t *twin) request(r *transport.Request) {
 	}
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
-	if t.asked == nil {
-		t.asked = make(map[uint32]transport.Op)
+	if t.pending == nil {
+		t.pending = make(map[uint32]transport.Op)
 	}
-	t.asked[r.ID] = r.Op
+	t.pending[r.ID] = r.Op
 	t.sendLocked(m)
 }
 
-// unsent replies to a request that is larger than the hub takes.
-func (t *twin) unsent(m *amqp.Message, err error) {
+// tooLarge replies to a request that is larger than the hub takes.
+func (t *twin) tooLarge(m *amqp.Message, err error) {
 	n, bad := strconv.ParseUint(idText(m.Properties.CorrelationID), 10, 32)
 	t.s.mu.Lock()
-	op, asked := t.asked[uint32(n)]
-	delete(t.asked, uint32(n))
+	op, pending := t.pending[uint32(n)]
+	delete(t.pending, uint32(n))
 	t.s.mu.Unlock()
-	if bad == nil && asked {
+	if bad == nil && pending {
 		t.s.cfg.Sink.Reply(uint32(n), transport.Reply{Err: failed(op, transport.TooLarge, err)})
 	}
 }
 
-// want asks for changes of the desired properties to be told.
-func (t *twin) want(g *grant) {
+// watch subscribes to changes of the desired properties.
+func (t *twin) watch(sub *subscription) {
 	t.s.mu.Lock()
 	granted := t.granted
 	if !granted {
-		t.wishes = append(t.wishes, g)
+		t.waiters = append(t.waiters, sub)
 		if t.desired = true; t.attached {
-			t.askLocked()
+			t.subscribeLocked()
 		} else {
 			t.startLocked()
 		}
 	}
 	t.s.mu.Unlock()
 	if granted {
-		t.s.settle(g, nil)
+		t.s.subscribed(sub, nil)
 	}
 }
 
-func (t *twin) askLocked() {
+// subscribeLocked queues the subscription to changes. session.mu is held.
+func (t *twin) subscribeLocked() {
 	t.queue = append(t.queue, &amqp.Message{
 		Properties:  &amqp.MessageProperties{CorrelationID: desiredID},
 		Annotations: amqp.Annotations{"operation": "PUT", "resource": "/notifications/twin/properties/desired"},
 		Data:        [][]byte{{' '}},
 	})
 	t.flushLocked()
-	if t.late == nil {
-		t.late = time.AfterFunc(t.s.opt.OperationTimeout, t.unanswered)
+	if t.timer == nil {
+		t.timer = time.AfterFunc(t.s.opt.OperationTimeout, t.unanswered)
 	} else {
-		t.late.Reset(t.s.opt.OperationTimeout)
+		t.timer.Reset(t.s.opt.OperationTimeout)
 	}
 }
 
-// unanswered ends the session: without the hub's promise the device would be deaf.
+// unanswered ends the session: changes would go unnoticed.
 func (t *twin) unanswered() { t.s.fail(lost(transport.Timeout, errNoAnswer)) }
 
-func (t *twin) opened(bool) {
+// subscribeAgain subscribes on new links.
+func (t *twin) subscribeAgain() {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	if t.desired {
-		t.askLocked()
+		t.subscribeLocked()
 	}
 }
 
-// take takes an answer or a change.
-func (t *twin) take(m *amqp.Message) {
+// message handles an answer or a change.
+func (t *twin) message(m *amqp.Message) {
 	s := t.s
 	body := bodyOf(m)
 	version, _ := whole(m.Annotations["version"]) // without one the client reads the twin
@@ -126,7 +128,7 @@ func (t *twin) take(m *amqp.Message) {
 	id := idText(m.Properties.CorrelationID)
 	_, good := status.KindOf(int(code))
 	if id == desiredID {
-		t.granting(good, int(code), body)
+		t.subscriptionAnswered(good, int(code), body)
 		return
 	}
 	n, err := strconv.ParseUint(id, 10, 32)
@@ -134,10 +136,10 @@ func (t *twin) take(m *amqp.Message) {
 		return
 	}
 	s.mu.Lock()
-	op, asked := t.asked[uint32(n)]
-	delete(t.asked, uint32(n))
+	op, pending := t.pending[uint32(n)]
+	delete(t.pending, uint32(n))
 	s.mu.Unlock()
-	if !asked {
+	if !pending {
 		return
 	}
 	r := transport.Reply{Status: int(code), Version: version, Body: body}
@@ -151,28 +153,28 @@ func (t *twin) take(m *amqp.Message) {
 	s.cfg.Sink.Reply(uint32(n), r)
 }
 
-// granting takes the answer to the wish for changes. When it was granted anew, on another link,
-// changes may have been missed, and the device is told so.
-func (t *twin) granting(good bool, code int, body []byte) {
+// subscriptionAnswered handles the answer to the subscription to changes. When it was granted
+// again, on new links, changes may have been missed: a delivery without a version says so.
+func (t *twin) subscriptionAnswered(good bool, code int, body []byte) {
 	s := t.s
 	s.mu.Lock()
 	again := t.granted
 	t.granted = good
-	if t.late != nil { // else it was not asked
-		t.late.Stop()
+	if t.timer != nil { // else there was no subscription
+		t.timer.Stop()
 	}
-	wishes := t.wishes
-	t.wishes = nil
+	waiters := t.waiters
+	t.waiters = nil
 	s.mu.Unlock()
 	var err error
 	if !good {
 		err = status.Refusal(transport.OpSubscribe, proto, code, body)
 	}
-	for _, g := range wishes {
-		s.settle(g, err)
+	for _, sub := range waiters {
+		s.subscribed(sub, err)
 	}
 	switch {
-	case !good && len(wishes) == 0:
+	case !good && len(waiters) == 0:
 		s.fail(lossOf(err))
 	case good && again:
 		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Msg: &transport.Message{Body: []byte("{}")}})
@@ -181,37 +183,38 @@ func (t *twin) granting(good bool, code int, body []byte) {
 
 var errLinkLost = errors.New("the link was lost before the answer")
 
-// lost is told that what was under way is lost.
-func (t *twin) lost() (tell func()) {
-	asked := t.asked
-	t.asked = nil
-	if t.late != nil {
-		t.late.Stop()
+// lost fails the pending requests, whose outcome is unknown. session.mu is held, and not for
+// report.
+func (t *twin) lost() (report func()) {
+	pending := t.pending
+	t.pending = nil
+	if t.timer != nil {
+		t.timer.Stop()
 	}
 	return func() {
-		for id, op := range asked {
+		for id, op := range pending {
 			t.s.cfg.Sink.Reply(id, transport.Reply{Err: transport.OutcomeUnknown(failed(op, transport.Unavailable,
 				errLinkLost))})
 		}
 	}
 }
 
-// refused is told that the links are not to be had.
-func (t *twin) refused(err error) (tell func()) {
-	asked, wishes := t.asked, t.wishes
-	t.asked, t.wishes = nil, nil
+// refused fails all requests: the links cannot be attached. session.mu is held, and not for report.
+func (t *twin) refused(err error) (report func()) {
+	pending, waiters := t.pending, t.waiters
+	t.pending, t.waiters = nil, nil
 	return func() {
 		e := transport.Find(err)
-		for id, op := range asked {
+		for id, op := range pending {
 			t.s.cfg.Sink.Reply(id, transport.Reply{Err: failed(op, e.Kind, e.Err)})
 		}
-		for _, g := range wishes {
-			t.s.settle(g, err)
+		for _, sub := range waiters {
+			t.s.subscribed(sub, err)
 		}
 	}
 }
 
-// whole reads a whole number of any type of AMQP.
+// whole returns an integer of any AMQP type.
 func whole(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int8:

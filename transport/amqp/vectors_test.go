@@ -492,7 +492,7 @@ func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
 		if twin, err := c.GetTwin(ctx); err != nil || !strings.Contains(string(twin.Reported), body[1:len(body)-1]) {
 			t.Errorf("%d: %v, %+v", i, err, twin)
 		}
-		// A link has its credit a moment after it is attached.
+		// A link has its credit a blameNone after it is attached.
 		r, err := h.CallMethod(ctx, id, testbroker.MethodCall{Name: "who", Payload: []byte(body), ConnectTimeout: time.Second,
 			ResponseTimeout: 5 * time.Second})
 		if err != nil || r.Status != 200+i || string(r.Payload) != body {

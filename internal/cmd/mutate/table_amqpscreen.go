@@ -50,7 +50,7 @@ func init() {
 		{File: delivery, Old: "f.replace(appendBroken(nil, bad))", New: "_ = bad",
 			Test: "./transport/amqp -run TestABrokenMessageIsReplaced"},
 		{File: delivery, Old: "\t\tf.replace(nil)\n", New: "", Test: "./transport/amqp -run TestABrokenMessageIsReplaced"},
-		{File: "transport/amqp/commands.go", Old: "_ = link.RejectMessage(s.ctx, m, &amqp.Error{",
+		{File: "transport/amqp/c2d.go", Old: "_ = link.RejectMessage(s.ctx, m, &amqp.Error{",
 			New: "_ = (&amqp.Error{", Test: "./transport/amqp -run TestABrokenMessageIsRejected"},
 		{File: "transport/amqp/pair.go", Old: "\t\t\treturn bad\n", New: "",
 			Test: "./transport/amqp -run TestABrokenTwinEndsOneSession"},

@@ -83,8 +83,8 @@ func init() {
 			New: "ok && after < 1<<31", Test: "./transport/mqtt/internal/wire -run TestAnswersOfTheTwin"},
 
 		// A message that the library gives back as not sent may be the one that ended the link.
-		{File: "transport/amqp/telemetry.go", Old: "suspects := len(flying) + tried",
-			New: "suspects := max(len(flying), min(tried, 1))", Test: "-race -count=20 ./transport/amqp -run " +
+		{File: "transport/amqp/telemetry.go", Old: "suspects := len(inFlight) + tried",
+			New: "suspects := max(len(inFlight), min(tried, 1))", Test: "-race -count=20 ./transport/amqp -run " +
 				"TestTheMessageBeforeTheBadOneIsNotBlamed"},
 	}
 }

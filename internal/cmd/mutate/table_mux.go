@@ -21,7 +21,7 @@ func init() {
 		{File: "transport/amqp/window.go", Old: "w.stream.fail(errSilent)", New: "",
 			Test: "./transport/amqp -run TestASharedConnectionThatFallsSilent"},
 		{File: "transport/amqp/window.go", Old: "steps: 3}", New: "steps: 0}", Test: "./transport/amqp -run TestManyJoin"},
-		{File: "transport/amqp/await.go", Old: "r.told()", New: "_ = r.told", Test: "./transport/amqp -run TestManyJoin"},
+		{File: "transport/amqp/await.go", Old: "r.progress()", New: "_ = r.progress", Test: "./transport/amqp -run TestManyJoin"},
 		{File: "transport/amqp/telemetry.go", Old: "s.conn.window.leave(t)", New: "",
 			Test: "./transport/amqp -run TestADeviceThatLeavesGivesUpItsPart"},
 		{File: "transport/amqp/telemetry.go", Old: "s.conn.stream.waitRoom(s.ctx)", New: "",
@@ -53,7 +53,7 @@ func init() {
 			Test: "./transport/amqp -run TestACommandThatComesAgain"},
 		{File: "transport/amqp/message.go", Old: "again = again || n > 0", New: "again = n > 0",
 			Test: "./transport/amqp -run TestACommandThatComesAgain"},
-		{File: "transport/amqp/connection.go", Old: "time.AfterFunc(goodbyeLimit,", New: "time.AfterFunc(0,",
+		{File: "transport/amqp/connection.go", Old: "time.AfterFunc(closeTimeout,", New: "time.AfterFunc(0,",
 			Test: "./transport/amqp -run TestAGoodbyeIsNotCutOff"},
 	}
 }

@@ -1,0 +1,248 @@
+package amqp
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// refSize is the size of a Delivery's Ref: the number under which the message is kept.
+const refSize = 4
+
+const (
+	// shortLife is the life of a link that is not attached again at once when it ends: the device's
+	// retry policy paces what follows.
+	shortLife = 5 * time.Second
+	// declinedFor is how long a message that the sink declined is kept before it is released. The hub
+	// delivers it again at once.
+	declinedFor = 5 * time.Second
+)
+
+// c2dLink receives cloud-to-device messages. The link is attached by the first OpSubscribe, and
+// again whenever it is lost.
+//
+// A hub locks a delivery for a minute and then delivers the message again, although it may wait in
+// this process behind a slow handler. The new delivery takes the place of the former one, by the
+// hub's sequence number, and is not reported: the holder of the former one settles it under the
+// lock that is valid.
+type c2dLink struct {
+	s *session
+
+	// Of the goroutine.
+	declined []declinedMessage // in order of due
+	amqp     *amqp.Session
+
+	// Guarded by session.mu.
+	started, attached bool
+	waiting           []*subscription
+	link              *amqp.Receiver
+	number            uint32
+	unsettled         map[uint32]*unsettledMessage // at most Config.Queue of them, by credit
+	bySequence        map[uint64]uint32            // of those, where the hub gave a sequence number
+}
+
+type unsettledMessage struct {
+	message  *amqp.Message
+	sequence uint64 // 0: none
+}
+
+// declinedMessage is a message that the sink did not take.
+type declinedMessage struct {
+	number uint32
+	due    time.Time
+}
+
+// subscribe has the link attached, if it is not, and sub told.
+func (c *c2dLink) subscribe(sub *subscription) {
+	s := c.s
+	s.mu.Lock()
+	attached := c.attached
+	if !attached {
+		c.waiting = append(c.waiting, sub)
+		if !c.started {
+			c.started = true
+			s.goLocked(c.run)
+		}
+	}
+	s.mu.Unlock()
+	if attached {
+		s.subscribed(sub, nil)
+	}
+}
+
+// reply answers all waiting subscriptions.
+func (c *c2dLink) reply(err error) {
+	s := c.s
+	s.mu.Lock()
+	waiting := c.waiting
+	c.waiting = nil
+	c.attached = err == nil
+	if err != nil {
+		c.started = false // the next OpSubscribe tries anew
+	}
+	s.mu.Unlock()
+	for _, sub := range waiting {
+		s.subscribed(sub, err)
+	}
+}
+
+// run is the goroutine.
+func (c *c2dLink) run() {
+	s := c.s
+	for first := true; ; first = false {
+		link, err := c.attach()
+		switch {
+		case s.ctx.Err() != nil || s.conn.gone():
+			return
+		case err != nil && first:
+			e := lossOf(err)
+			c.reply(failed(transport.OpSubscribe, e.Kind, e.Err))
+			return
+		case err != nil:
+			s.fail(lossOf(err))
+			return
+		}
+		since := time.Now()
+		c.reply(nil)
+		err = c.receive(link)
+		c.forgetDeliveries()
+		if s.ctx.Err() != nil || isConn(err) {
+			return
+		}
+		if isSession(err) {
+			s.forget(c.amqp)
+		}
+		err = s.conn.explain(err)
+		e := lossOf(err)
+		if time.Since(since) < shortLife || blameOf(e) != blameNone {
+			s.fail(e)
+			return
+		}
+	}
+}
+
+// attach attaches the link.
+func (c *c2dLink) attach() (*amqp.Receiver, error) {
+	s := c.s
+	var link *amqp.Receiver
+	var err error
+	c.amqp, err = s.attach(func(ctx context.Context, on *amqp.Session) (err error) {
+		link, err = on.NewReceiver(ctx, s.addr.CloudToDevice, &amqp.ReceiverOptions{
+			Credit: int32(max(1, s.cfg.Queue)), Properties: s.opt.linkProperties(),
+		})
+		return err
+	})
+	s.mu.Lock()
+	c.link = link
+	s.mu.Unlock()
+	return link, err
+}
+
+// forgetDeliveries forgets what came over a lost link: the hub delivers it again.
+func (c *c2dLink) forgetDeliveries() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.attached, c.unsettled, c.bySequence, c.declined = false, nil, nil, nil
+}
+
+// receive delivers messages until the link is lost.
+func (c *c2dLink) receive(link *amqp.Receiver) error {
+	s := c.s
+	var ref [refSize]byte
+	for {
+		m, err := c.next(link)
+		switch {
+		case err != nil:
+			return err
+		case m == nil:
+			continue
+		}
+		if bad := brokenMessage(m); bad != nil { // rejected, or it would come again and again
+			_ = link.RejectMessage(s.ctx, m, &amqp.Error{Condition: amqp.ErrCondDecodeError, Description: bad.Error()})
+			continue
+		}
+		number, known := c.keep(m)
+		if known {
+			continue
+		}
+		binary.BigEndian.PutUint32(ref[:], number)
+		message, again := inbound(m)
+		if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: ref[:], Again: again, Msg: &message}) {
+			c.declined = append(c.declined, declinedMessage{number, time.Now().Add(declinedFor)})
+		}
+	}
+}
+
+// next waits for a message. It returns nil after it has released a declined one.
+func (c *c2dLink) next(link *amqp.Receiver) (*amqp.Message, error) {
+	s := c.s
+	if len(c.declined) == 0 {
+		return link.Receive(s.ctx, nil)
+	}
+	ctx, cancel := context.WithDeadline(s.ctx, c.declined[0].due)
+	defer cancel()
+	m, err := link.Receive(ctx, nil)
+	if m == nil && ctx.Err() != nil && s.ctx.Err() == nil {
+		c.settle(c.declined[0].number, transport.Release)
+		c.declined = c.declined[1:]
+		return nil, nil
+	}
+	return m, err
+}
+
+// keep puts a message where settle finds it. known: it was there already, from a former delivery.
+func (c *c2dLink) keep(m *amqp.Message) (number uint32, known bool) {
+	sequence, _ := m.Annotations["x-opt-sequence-number"].(uint64)
+	c.s.mu.Lock()
+	number, known = c.bySequence[sequence]
+	var former *amqp.Message
+	switch {
+	case known:
+		former = c.unsettled[number].message
+		c.unsettled[number].message = m
+	case !c.s.over:
+		if c.unsettled == nil {
+			c.unsettled, c.bySequence = make(map[uint32]*unsettledMessage), make(map[uint64]uint32)
+		}
+		c.number++
+		number = c.number
+		c.unsettled[number] = &unsettledMessage{m, sequence}
+		if sequence != 0 {
+			c.bySequence[sequence] = number
+		}
+	}
+	link := c.link
+	c.s.mu.Unlock()
+	if former != nil {
+		_ = link.ReleaseMessage(c.s.ctx, former) // for the credit; the hub has forgotten that delivery
+	}
+	return number, known
+}
+
+// settle writes the disposition of a message. One that was lost with its link is ignored: the hub
+// delivers it again.
+func (c *c2dLink) settle(number uint32, o transport.Outcome) {
+	s := c.s
+	s.mu.Lock()
+	u, link := c.unsettled[number], c.link
+	if u != nil {
+		delete(c.unsettled, number)
+		delete(c.bySequence, u.sequence)
+	}
+	s.mu.Unlock()
+	if u == nil {
+		return
+	}
+	switch o {
+	case transport.Accept:
+		_ = link.AcceptMessage(s.ctx, u.message)
+	case transport.Reject:
+		_ = link.RejectMessage(s.ctx, u.message, nil)
+	default:
+		_ = link.ReleaseMessage(s.ctx, u.message)
+	}
+}
