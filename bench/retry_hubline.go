@@ -7,28 +7,29 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
 )
 
 const hubline = "Hubline"
 
-func azure(base time.Duration) retrypolicy.ExponentialBackoffWithJitter {
+func azureFormula(base time.Duration) retrypolicy.ExponentialBackoffWithJitter {
 	return retrypolicy.ExponentialBackoffWithJitter{
 		C: base, Cmin: base, Cmax: curveMax * base, Jd: 0.5, Ju: 0.25,
 	}
 }
 
 func hublineRetries() ([]RetryCase, error) {
-	direct := azure(decided)
+	direct := azureFormula(decided)
 	formula := opaque[retrypolicy.Policy](direct)
 	full := opaque[retrypolicy.Policy](retrypolicy.Backoff{Base: decided, Factor: curveFactor, Max: curveMax * decided,
 		Jitter: retrypolicy.FullJitter})
-	quota, err := retrypolicy.NewQuota(nil)
+	quota, err := budget.NewQuota(nil)
 	if err != nil {
 		return nil, err
 	}
 	charged := opaque(quota.Wrap(full))
 	ctx := context.Background()
-	short := opaque[retrypolicy.Policy](azure(slept))
+	short := opaque[retrypolicy.Policy](azureFormula(slept))
 	succeed := func(context.Context) error { return succeedAtOnce() }
 	twice := failTwice()
 	fail := func(context.Context) error { return twice() }

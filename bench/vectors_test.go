@@ -21,11 +21,16 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	v4 "github.com/cenkalti/backoff/v4"
 	"github.com/failsafe-go/failsafe-go"
-	"github.com/failsafe-go/failsafe-go/budget"
+	failsafebudget "github.com/failsafe-go/failsafe-go/budget"
 	failsaferetry "github.com/failsafe-go/failsafe-go/retrypolicy"
 	"github.com/hashicorp/go-retryablehttp"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -43,7 +48,7 @@ type answer struct {
 func (a answer) Error() string       { return "status " + strconv.Itoa(a.status) }
 func (a answer) HTTPStatusCode() int { return a.status }
 func (a answer) RetryAfter() time.Duration {
-	d, _ := retrypolicy.ParseRetryAfter(a.after, time.Now())
+	d, _ := httpretry.ParseRetryAfter(a.after, time.Now())
 	return d
 }
 
@@ -157,51 +162,51 @@ func TestFailsafeAgreesWithItsLibrary(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		ours    retrypolicy.Failsafe
+		ours    compat.Failsafe
 		theirs  func(builder) builder
 		answers []answer
 	}{
-		{"default", retrypolicy.Failsafe{}, func(b builder) builder { return b }, fails(4)},
-		{"fixed", retrypolicy.Failsafe{Retries: 4, Delay: time.Second},
+		{"default", compat.Failsafe{}, func(b builder) builder { return b }, fails(4)},
+		{"fixed", compat.Failsafe{Retries: 4, Delay: time.Second},
 			func(b builder) builder { return b.WithMaxRetries(4).WithDelay(time.Second) }, fails(9)},
-		{"backoff", retrypolicy.Failsafe{Retries: 6, Delay: time.Second, Max: 10 * time.Second}, func(b builder) builder {
+		{"backoff", compat.Failsafe{Retries: 6, Delay: time.Second, Max: 10 * time.Second}, func(b builder) builder {
 			return b.WithMaxRetries(6).WithBackoff(time.Second, 10*time.Second)
 		}, fails(9)},
-		{"backoff by 1.7", retrypolicy.Failsafe{Retries: 6, Delay: time.Second, Max: 10 * time.Second, Factor: 1.7},
+		{"backoff by 1.7", compat.Failsafe{Retries: 6, Delay: time.Second, Max: 10 * time.Second, Factor: 1.7},
 			func(b builder) builder {
 				return b.WithMaxRetries(6).WithBackoffFactor(time.Second, 10*time.Second, 1.7)
 			}, fails(9)},
-		{"a wait that was asked for does not count for the growth", retrypolicy.Failsafe{Retries: 6, Delay: time.Second,
+		{"a wait that was asked for does not count for the growth", compat.Failsafe{Retries: 6, Delay: time.Second,
 			Max: time.Minute}, func(b builder) builder {
 			return b.WithMaxRetries(6).WithBackoff(time.Second, time.Minute)
 		}, []answer{wished(30), {status: 503}, {status: 503}, wished(7), {status: 503}, {status: 503}, {status: 503}}},
-		{"jitter", retrypolicy.Failsafe{Retries: 3, Delay: time.Second, Jitter: 300 * time.Millisecond},
+		{"jitter", compat.Failsafe{Retries: 3, Delay: time.Second, Jitter: 300 * time.Millisecond},
 			func(b builder) builder {
 				return b.WithMaxRetries(3).WithDelay(time.Second).WithJitter(300 * time.Millisecond)
 			}, []answer{{status: 503}, wished(3), {status: 503}, {status: 503}}},
-		{"jitter wider than the delay", retrypolicy.Failsafe{Retries: 3, Delay: time.Second, Jitter: 2 * time.Second},
+		{"jitter wider than the delay", compat.Failsafe{Retries: 3, Delay: time.Second, Jitter: 2 * time.Second},
 			func(b builder) builder {
 				return b.WithMaxRetries(3).WithDelay(time.Second).WithJitter(2 * time.Second)
 			}, fails(4)},
-		{"jitter factor", retrypolicy.Failsafe{Retries: 3, Delay: time.Second, Max: time.Minute, JitterFactor: 0.25},
+		{"jitter factor", compat.Failsafe{Retries: 3, Delay: time.Second, Max: time.Minute, JitterFactor: 0.25},
 			func(b builder) builder {
 				return b.WithMaxRetries(3).WithBackoff(time.Second, time.Minute).WithJitterFactor(0.25)
 			}, fails(4)},
-		{"random", retrypolicy.Failsafe{Retries: 3, Delay: time.Second, RandomMax: 5 * time.Second}, func(b builder) builder {
+		{"random", compat.Failsafe{Retries: 3, Delay: time.Second, RandomMax: 5 * time.Second}, func(b builder) builder {
 			return b.WithMaxRetries(3).WithRandomDelay(time.Second, 5*time.Second)
 		}, fails(4)},
-		{"success after two", retrypolicy.Failsafe{Retries: 3, Delay: time.Second}, func(b builder) builder {
+		{"success after two", compat.Failsafe{Retries: 3, Delay: time.Second}, func(b builder) builder {
 			return b.WithMaxRetries(3).WithDelay(time.Second)
 		}, []answer{{status: 503}, {status: 503}, {status: 200}}},
 	} {
-		t.Run(c.name, func(t *testing.T) { agree(t, c.ours, retrypolicy.ClassifyHTTP, library(c.theirs), c.answers...) })
+		t.Run(c.name, func(t *testing.T) { agree(t, c.ours, httpretry.Classify, library(c.theirs), c.answers...) })
 	}
 
 	// Jitter without a delay is none; Validate refuses the combination, and Decide computes the same.
 	synctest.Test(t, func(t *testing.T) {
 		for range 50 {
 			got := library(func(b builder) builder { return b.WithMaxRetries(2).WithJitter(time.Second) })(fails(3))
-			d := retrypolicy.Failsafe{Retries: 2, Jitter: time.Second}.Decide(retrypolicy.Attempt{Retry: 1,
+			d := compat.Failsafe{Retries: 2, Jitter: time.Second}.Decide(retrypolicy.Attempt{Retry: 1,
 				Kind: transport.Unavailable})
 			if got.gaps[0] != 0 || got.gaps[1] != 0 || d.Delay != 0 {
 				t.Fatalf("the library waits %v, ours %v", got.gaps, d)
@@ -211,7 +216,7 @@ func TestFailsafeAgreesWithItsLibrary(t *testing.T) {
 
 	// Two independent draws: of the delay and of the jitter.
 	synctest.Test(t, func(t *testing.T) {
-		p := retrypolicy.Failsafe{Retries: 1, Delay: time.Second, RandomMax: 5 * time.Second, Jitter: 2 * time.Second}
+		p := compat.Failsafe{Retries: 1, Delay: time.Second, RandomMax: 5 * time.Second, Jitter: 2 * time.Second}
 		if err := p.Validate(); err != nil {
 			t.Fatal(err)
 		}
@@ -265,10 +270,10 @@ func TestConcurrencyBudgetAgreesWithFailsafe(t *testing.T) {
 			})
 			return retries
 		}
-		b := budget.New()
+		b := failsafebudget.New()
 		p := failsaferetry.NewBuilder[any]().WithMaxRetries(1).WithDelay(time.Second).WithBudget(b).Build()
 		theirs := letIn(func(op func() error) error { return failsafe.With[any](p).Run(op) })
-		own, err := retrypolicy.NewConcurrencyBudget(nil)
+		own, err := budget.NewConcurrencyBudget(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,20 +300,20 @@ func TestAzcoreAgreesWithItsLibrary(t *testing.T) {
 			return rec.ended(err)
 		}
 	}
-	classify := retrypolicy.ClassifyStatuses(retrypolicy.AzcoreStatuses()...)
+	classify := httpretry.ClassifyStatuses(azure.AzcoreStatuses()...)
 	for _, c := range []struct {
 		name    string
-		ours    retrypolicy.Azcore
+		ours    azure.Azcore
 		theirs  policy.RetryOptions
 		answers []answer
 	}{
-		{"default", retrypolicy.Azcore{}, policy.RetryOptions{}, fails(9)},
-		{"longer", retrypolicy.Azcore{MaxRetries: 9, Max: 20 * time.Second}, policy.RetryOptions{MaxRetries: 9,
+		{"default", azure.Azcore{}, policy.RetryOptions{}, fails(9)},
+		{"longer", azure.Azcore{MaxRetries: 9, Max: 20 * time.Second}, policy.RetryOptions{MaxRetries: 9,
 			MaxRetryDelay: 20 * time.Second}, fails(12)},
-		{"none", retrypolicy.Azcore{MaxRetries: -1}, policy.RetryOptions{MaxRetries: -1}, fails(2)},
-		{"a wait is kept", retrypolicy.Azcore{}, policy.RetryOptions{}, []answer{wished(7), {status: 429}, {status: 200}}},
-		{"too long a wait ends it", retrypolicy.Azcore{}, policy.RetryOptions{}, []answer{wished(61), {status: 200}}},
-		{"not in the list", retrypolicy.Azcore{}, policy.RetryOptions{}, []answer{{status: 500}, {status: 501}}},
+		{"none", azure.Azcore{MaxRetries: -1}, policy.RetryOptions{MaxRetries: -1}, fails(2)},
+		{"a wait is kept", azure.Azcore{}, policy.RetryOptions{}, []answer{wished(7), {status: 429}, {status: 200}}},
+		{"too long a wait ends it", azure.Azcore{}, policy.RetryOptions{}, []answer{wished(61), {status: 200}}},
+		{"not in the list", azure.Azcore{}, policy.RetryOptions{}, []answer{{status: 500}, {status: 501}}},
 	} {
 		t.Run(c.name, func(t *testing.T) { agree(t, c.ours, classify, library(c.theirs), c.answers...) })
 	}
@@ -320,7 +325,7 @@ func TestAzcoreAgreesWithItsLibrary(t *testing.T) {
 		_, theirs := azget(ctx, policy.RetryOptions{}, &replay{answers: fails(9)})
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		r := retrypolicy.Retrier{Policy: retrypolicy.Azcore{}, Classify: classify}
+		r := retrypolicy.Retrier{Policy: azure.Azcore{}, Classify: classify}
 		own := r.Do(ctx, func(context.Context) error { return answer{status: 503} })
 		if !errors.Is(theirs, context.DeadlineExceeded) || !errors.Is(own, context.DeadlineExceeded) {
 			t.Errorf("the library: %v, ours: %v", theirs, own)
@@ -368,24 +373,24 @@ func TestRetryableHTTPAgreesWithItsLibrary(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		ours    retrypolicy.RetryableHTTP
+		ours    compat.RetryableHTTP
 		backoff retryablehttp.Backoff
 		answers []answer
 	}{
-		{"default", retrypolicy.RetryableHTTP{}, retryablehttp.DefaultBackoff, fails(9)},
-		{"a wait beyond the longest delay", retrypolicy.RetryableHTTP{}, retryablehttp.DefaultBackoff,
+		{"default", compat.RetryableHTTP{}, retryablehttp.DefaultBackoff, fails(9)},
+		{"a wait beyond the longest delay", compat.RetryableHTTP{}, retryablehttp.DefaultBackoff,
 			[]answer{wished(100), {429,
 				"2"}, {status: 200}}},
-		{"a wait after 502 does not count", retrypolicy.RetryableHTTP{}, retryablehttp.DefaultBackoff,
+		{"a wait after 502 does not count", compat.RetryableHTTP{}, retryablehttp.DefaultBackoff,
 			[]answer{{502, "100"}, {status: 200}}},
-		{"linear", retrypolicy.RetryableHTTP{Linear: true}, retryablehttp.RateLimitLinearJitterBackoff, fails(9)},
+		{"linear", compat.RetryableHTTP{Linear: true}, retryablehttp.RateLimitLinearJitterBackoff, fails(9)},
 	} {
-		t.Run(c.name, func(t *testing.T) { agree(t, c.ours, retrypolicy.ClassifyHTTP, library(c.backoff), c.answers...) })
+		t.Run(c.name, func(t *testing.T) { agree(t, c.ours, httpretry.Classify, library(c.backoff), c.answers...) })
 	}
 }
 
 func TestCenkaltiAgreesWithItsLibrary(t *testing.T) {
-	agree(t, retrypolicy.CenkaltiV4(), retrypolicy.ClassifyHTTP, func(answers []answer) run {
+	agree(t, compat.CenkaltiV4(), httpretry.Classify, func(answers []answer) run {
 		rec := replay{answers: answers}
 		return rec.ended(v4.Retry(func() error {
 			if a := rec.next(); a.status != 200 {
@@ -428,8 +433,8 @@ func TestAWSQuotasAgreeWithTheSDK(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		since  string
-		preset retrypolicy.AWSOptions
-	}{{"AWSGo", "false", retrypolicy.AWSGo()}, {"AWSGo2026", "true", retrypolicy.AWSGo2026()}} {
+		preset aws.Options
+	}{{"AWSGo", "false", aws.Go()}, {"AWSGo2026", "true", aws.Go2026()}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(awsSwitch, c.since)
 			synctest.Test(t, func(t *testing.T) {
@@ -439,7 +444,7 @@ func TestAWSQuotasAgreeWithTheSDK(t *testing.T) {
 						t.Fatal(err)
 					}
 					standard := awsretry.NewStandard(func(o *awsretry.StandardOptions) { o.RateLimiter = tokens })
-					bucket, err := retrypolicy.NewTokenBucket(500, 500-start, 0)
+					bucket, err := budget.NewTokenBucket(500, 500-start, 0)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -447,7 +452,7 @@ func TestAWSQuotasAgreeWithTheSDK(t *testing.T) {
 					quota := *o.Quota
 					quota.Bucket = bucket
 					o.Quota = &quota
-					p, err := retrypolicy.NewAWS(o)
+					p, err := aws.New(o)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -491,13 +496,13 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 	for _, c := range []struct {
 		since string
 		first int // the number of the first retry
-		p     retrypolicy.AWSOptions
-	}{{"false", 1, retrypolicy.AWSGo()}, {"true", 0, retrypolicy.AWSGo2026()}} {
+		p     aws.Options
+	}{{"false", 1, aws.Go()}, {"true", 0, aws.Go2026()}} {
 		t.Setenv(awsSwitch, c.since)
 		standard := awsretry.NewStandard()
 		o := c.p
 		o.Attempts, o.Quota = 20, nil
-		p, err := retrypolicy.NewAWS(o)
+		p, err := aws.New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -526,8 +531,8 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 		}
 		if c.since == "true" { // a refusal of the quota carries the delay of its class
 			o = c.p
-			o.Quota = &retrypolicy.QuotaOptions{Spent: 500, Retry: 14}
-			p, err := retrypolicy.NewAWS(o)
+			o.Quota = &budget.QuotaOptions{Spent: 500, Retry: 14}
+			p, err := aws.New(o)
 			if err != nil {
 				t.Fatal(err)
 			}

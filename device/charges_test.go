@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -16,15 +17,15 @@ import (
 // A quota is charged for retries that are made. charges counts the tokens that are missing from one
 // of 500, of which a retry costs 14.
 type charges struct {
-	quota  *retrypolicy.Quota
-	bucket *retrypolicy.TokenBucket
+	quota  *budget.Quota
+	bucket *budget.TokenBucket
 }
 
 func newCharges(t *testing.T) charges {
 	t.Helper()
-	b, err := retrypolicy.NewTokenBucket(500, 0, 0)
+	b, err := budget.NewTokenBucket(500, 0, 0)
 	require.NoError(t, err)
-	q, err := retrypolicy.NewQuota(&retrypolicy.QuotaOptions{Bucket: b, Retry: 14})
+	q, err := budget.NewQuota(&budget.QuotaOptions{Bucket: b, Retry: 14})
 	require.NoError(t, err)
 	return charges{q, b}
 }

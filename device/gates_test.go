@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -53,9 +54,9 @@ func TestAHoldThatEndsWhileTheSessionDrainsDoesNotSpin(t *testing.T) {
 // double refund by Reconnect within StableTime
 func TestACostIsGivenBackOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b, err := retrypolicy.NewTokenBucket(100, 0, 0)
+		b, err := budget.NewTokenBucket(100, 0, 0)
 		require.NoError(t, err)
-		q, err := retrypolicy.NewQuota(&retrypolicy.QuotaOptions{Bucket: b, Retry: 5})
+		q, err := budget.NewQuota(&budget.QuotaOptions{Bucket: b, Retry: 5})
 		require.NoError(t, err)
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Network), lost(transport.Network),
 			lost(transport.Network))}
@@ -75,7 +76,7 @@ func TestACostIsGivenBackOnce(t *testing.T) {
 // Close during a probe must not close a shared breaker
 func TestAProbeThatCloseCutsShortIsNoSuccess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		br, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
+		br, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
 		require.NoError(t, err)
 		f := &fake{dial: func(n int, ctx context.Context) error {
 			if n == 1 {
@@ -88,9 +89,9 @@ func TestAProbeThatCloseCutsShortIsNoSuccess(t *testing.T) {
 			MessagePolicy: retrypolicy.NoRetry{}})
 		require.NoError(t, c.Start())
 		time.Sleep(15 * time.Second) // the probe is dialing
-		require.Equal(t, retrypolicy.BreakerHalfOpen, br.Status(time.Now()).State)
+		require.Equal(t, budget.BreakerHalfOpen, br.Status(time.Now()).State)
 		require.NoError(t, c.Close())
-		require.NotEqual(t, retrypolicy.BreakerClosed, br.Status(time.Now()).State,
+		require.NotEqual(t, budget.BreakerClosed, br.Status(time.Now()).State,
 			"a probe that Close cut short is no success")
 	})
 }
@@ -98,7 +99,7 @@ func TestAProbeThatCloseCutsShortIsNoSuccess(t *testing.T) {
 // A replaced policy: messages in flight are "successes" for a breaker
 func TestAMessageOfAReplacedPolicyIsNoSuccess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		br, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
+		br, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
 		require.NoError(t, err)
 		n := 0
 		f := &fake{verdict: func(int, transport.Item) error {
@@ -112,17 +113,17 @@ func TestAMessageOfAReplacedPolicyIsNoSuccess(t *testing.T) {
 		open(t, c)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		time.Sleep(15 * time.Second)
-		require.Equal(t, retrypolicy.BreakerHalfOpen, br.Status(time.Now()).State)
+		require.Equal(t, budget.BreakerHalfOpen, br.Status(time.Now()).State)
 		require.NoError(t, c.SetMessagePolicy(retrypolicy.Immediately{}))
 		synctest.Wait()
-		require.NotEqual(t, retrypolicy.BreakerClosed, br.Status(time.Now()).State)
+		require.NotEqual(t, budget.BreakerClosed, br.Status(time.Now()).State)
 	})
 }
 
 // a retry in flight at a session's death leaks in ConcurrencyBudget
 func TestARetryInFlightWithItsSessionIsReportedAsOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cb, err := retrypolicy.NewConcurrencyBudget(nil)
+		cb, err := budget.NewConcurrencyBudget(nil)
 		require.NoError(t, err)
 		p := cb.Wrap(retrypolicy.Fixed{Delay: time.Second})
 		for range 5 { // others' tries
@@ -156,7 +157,7 @@ func TestARetryInFlightWithItsSessionIsReportedAsOne(t *testing.T) {
 // SetRetryPolicy with a policy over the same budget counts twice
 func TestTheSamePolicyAgainCountsNothingTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cb, err := retrypolicy.NewConcurrencyBudget(nil)
+		cb, err := budget.NewConcurrencyBudget(nil)
 		require.NoError(t, err)
 		p := cb.Wrap(retrypolicy.Fixed{Delay: time.Second})
 		for range 50 {
@@ -333,7 +334,7 @@ func TestAPauseThatEndsWhileAGateHoldsDoesNotSpin(t *testing.T) {
 // Clients that wait at one gate do not all come when it lets them.
 func TestClientsThatWaitAtOneGateSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		br, _ := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Wait: true})
+		br, _ := budget.NewBreaker(&budget.BreakerOptions{Wait: true})
 		up := atomic.Bool{}
 		var fs []*fake
 		start := time.Now()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -330,7 +331,7 @@ func TestANewPolicyTakesOverWhatIsInFlight(t *testing.T) {
 // A quota shared by the clients of a process bounds their reconnects together.
 func TestAQuotaSharedByManyClients(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		q, err := retrypolicy.NewQuota(&retrypolicy.QuotaOptions{Size: 50, Retry: 5})
+		q, err := budget.NewQuota(&budget.QuotaOptions{Size: 50, Retry: 5})
 		require.NoError(t, err)
 		shared := q.Wrap(retrypolicy.Fixed{Delay: time.Second})
 		dials := 0

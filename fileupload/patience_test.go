@@ -7,14 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // An upload that is cancelled during a delay gives a shared quota its charge back.
 func TestARetryOfAnUploadThatIsNotMadeCostsNothing(t *testing.T) {
-	bucket, err := retrypolicy.NewTokenBucket(500, 0, 0)
+	bucket, err := budget.NewTokenBucket(500, 0, 0)
 	require.NoError(t, err)
-	quota, err := retrypolicy.NewQuota(&retrypolicy.QuotaOptions{Bucket: bucket})
+	quota, err := budget.NewQuota(&budget.QuotaOptions{Bucket: bucket})
 	require.NoError(t, err)
 	now := time.Now()
 	s := retrypolicy.Begin(patient(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)

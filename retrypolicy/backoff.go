@@ -3,6 +3,9 @@ package retrypolicy
 import (
 	"math"
 	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
 // Jitter names a published way to spread delays. v is the delay without jitter,
@@ -56,10 +59,10 @@ func (b Backoff) Decide(a Attempt) Decision {
 		return Decision{Retry: true}
 	}
 	d := Decision{Retry: true}
-	u := unit(a.Rand)
+	u := delay.Unit(a.Rand)
 	most := b.Max
 	if most <= 0 {
-		most = longest
+		most = delay.Longest
 	}
 	switch b.Jitter {
 	case Decorrelated, DecorrelatedSmithy:
@@ -71,25 +74,25 @@ func (b Backoff) Decide(a Attempt) Decision {
 		if b.Jitter == Decorrelated {
 			width -= float64(b.Base)
 		}
-		d.Delay = min(duration(float64(b.Base)+u*width), most)
+		d.Delay = min(delay.OfFloat(float64(b.Base)+u*width), most)
 		d.Step = uint64(d.Delay)
 	case DecorrelatedV2:
 		t := float64(a.Retry-1) + u
 		next := math.Exp2(t) * math.Tanh(math.Sqrt(4*t))
 		d.Delay = most
 		if !math.IsInf(next, 1) {
-			d.Delay = min(duration((next-math.Float64frombits(a.Last.Step))/1.4*float64(b.Base)), most)
+			d.Delay = min(delay.OfFloat((next-math.Float64frombits(a.Last.Step))/1.4*float64(b.Base)), most)
 		}
 		d.Step = math.Float64bits(next)
 	case FullJitter:
 		v := b.plain(a.Retry, most)
-		d.Delay = min(duration(u*float64(v)), v)
+		d.Delay = min(delay.OfFloat(u*float64(v)), v)
 	case EqualJitter:
 		v := b.plain(a.Retry, most)
 		half := float64(v) / 2
-		d.Delay = min(duration(half+u*half), v)
+		d.Delay = min(delay.OfFloat(half+u*half), v)
 	case Proportional:
-		d.Delay = duration(float64(b.plain(a.Retry, most)) * (b.Low + u*(b.High-b.Low)))
+		d.Delay = delay.OfFloat(float64(b.plain(a.Retry, most)) * (b.Low + u*(b.High-b.Low)))
 		if b.Hard {
 			d.Delay = min(d.Delay, most)
 		}
@@ -101,60 +104,32 @@ func (b Backoff) Decide(a Attempt) Decision {
 
 // plain is v.
 func (b Backoff) plain(n int, most time.Duration) time.Duration {
-	switch b.Factor {
-	case 1:
-		return min(b.Base, most)
-	case 0, 2:
-		switch {
-		case b.Base <= 0:
-			return 0
-		case n > 63 || b.Base > most>>(n-1):
-			return most
-		}
-		return b.Base << (n - 1)
-	}
-	return min(duration(float64(b.Base)*math.Pow(b.Factor, float64(n-1))), most)
+	return delay.Exponential(b.Base, b.Factor, n, most)
 }
 
 // Validate reports the first parameter that makes no sense.
 func (b Backoff) Validate() error {
 	switch {
 	case b.Base < 0:
-		return invalid("Backoff.Base is negative; give the first delay")
+		return failure.Invalid("Backoff.Base is negative; give the first delay")
 	case b.Factor != 0 && !(b.Factor >= 1 && b.Factor <= math.MaxFloat64):
-		return invalid("Backoff.Factor is below 1; give 1 or more, or 0 for 2")
+		return failure.Invalid("Backoff.Factor is below 1; give 1 or more, or 0 for 2")
 	case b.Max < 0:
-		return invalid("Backoff.Max is negative; give a duration, 0 for no limit")
+		return failure.Invalid("Backoff.Max is negative; give a duration, 0 for no limit")
 	case b.Max > 0 && b.Max < b.Base:
-		return invalid("Backoff.Max is below Base; give Base or more")
+		return failure.Invalid("Backoff.Max is below Base; give Base or more")
 	case b.Jitter >= jitters:
-		return invalid("Backoff.Jitter is not one of the constants; use FullJitter")
+		return failure.Invalid("Backoff.Jitter is not one of the constants; use FullJitter")
 	case b.Jitter == Proportional && !(b.Low >= 0 && b.Low <= b.High && b.High > 0 && b.High <= math.MaxFloat64):
-		return invalid("Backoff.Low and High make no range; give 0 <= Low <= High, and High above 0")
+		return failure.Invalid("Backoff.Low and High make no range; give 0 <= Low <= High, and High above 0")
 	case b.Jitter != Proportional && (b.Low != 0 || b.High != 0):
-		return invalid("Backoff.Low and High are for Proportional jitter only; leave them 0")
+		return failure.Invalid("Backoff.Low and High are for Proportional jitter only; leave them 0")
 	case b.Base == 0:
-		return invalid("Backoff.Base is 0, so every delay would be 0; give the first delay, or use Immediately{}")
+		return failure.Invalid("Backoff.Base is 0, so every delay would be 0; give the first delay, or use Immediately{}")
 	case b.Jitter == Proportional && float64(b.Base)*b.High < 1:
-		return invalid("Backoff.High is too small, so every delay would be 0; give a factor such as 1.2")
+		return failure.Invalid("Backoff.High is too small, so every delay would be 0; give a factor such as 1.2")
 	}
 	return nil
-}
-
-const longest = time.Duration(math.MaxInt64)
-
-// unit is a draw as a fraction. The greatest draws round to 1.
-func unit(draw uint64) float64 { return float64(draw) / (1 << 64) }
-
-// duration is ns without overflow; what is not a number or negative is 0.
-func duration(ns float64) time.Duration {
-	switch {
-	case ns >= math.MaxInt64:
-		return longest
-	case ns > 0:
-		return time.Duration(ns)
-	}
-	return 0
 }
 
 // Fixed waits the same each time, with Jitter as a fraction of it in both directions.
@@ -166,18 +141,18 @@ type Fixed struct {
 
 // Decide always retries.
 func (f Fixed) Decide(a Attempt) Decision {
-	return Decision{Retry: true, Delay: spread(f.Delay, f.Jitter, a.Rand)}
+	return Decision{Retry: true, Delay: delay.Spread(f.Delay, f.Jitter, a.Rand)}
 }
 
 // Validate reports the first parameter that makes no sense.
 func (f Fixed) Validate() error {
 	switch {
 	case f.Delay < 0:
-		return invalid("Fixed.Delay is negative; give the delay")
+		return failure.Invalid("Fixed.Delay is negative; give the delay")
 	case !(f.Jitter >= 0 && f.Jitter <= 1):
-		return invalid("Fixed.Jitter is out of range; give a fraction from 0 to 1")
+		return failure.Invalid("Fixed.Jitter is out of range; give a fraction from 0 to 1")
 	case f.Delay == 0:
-		return invalid("Fixed.Delay is 0; give the delay, or use Immediately{} for none")
+		return failure.Invalid("Fixed.Delay is 0; give the delay, or use Immediately{} for none")
 	}
 	return nil
 }
@@ -195,36 +170,28 @@ type Incremental struct {
 func (i Incremental) Decide(a Attempt) Decision {
 	most := i.Max
 	if most <= 0 {
-		most = longest
+		most = delay.Longest
 	}
-	delay := most
+	d := most
 	if n := time.Duration(max(a.Retry, 1)); i.Step <= most/n {
-		delay = n * i.Step
+		d = n * i.Step
 	}
-	return Decision{Retry: true, Delay: spread(delay, i.Jitter, a.Rand)}
+	return Decision{Retry: true, Delay: delay.Spread(d, i.Jitter, a.Rand)}
 }
 
 // Validate reports the first parameter that makes no sense.
 func (i Incremental) Validate() error {
 	switch {
 	case i.Step < 0:
-		return invalid("Incremental.Step is negative; give the first delay")
+		return failure.Invalid("Incremental.Step is negative; give the first delay")
 	case i.Max < 0:
-		return invalid("Incremental.Max is negative; give a duration, 0 for no limit")
+		return failure.Invalid("Incremental.Max is negative; give a duration, 0 for no limit")
 	case i.Max > 0 && i.Max < i.Step:
-		return invalid("Incremental.Max is below Step; give Step or more")
+		return failure.Invalid("Incremental.Max is below Step; give Step or more")
 	case !(i.Jitter >= 0 && i.Jitter <= 1):
-		return invalid("Incremental.Jitter is out of range; give a fraction from 0 to 1")
+		return failure.Invalid("Incremental.Jitter is out of range; give a fraction from 0 to 1")
 	case i.Step == 0:
-		return invalid("Incremental.Step is 0, so every delay would be 0; give the first delay, or use Immediately{}")
+		return failure.Invalid("Incremental.Step is 0, so every delay would be 0; give the first delay, or use Immediately{}")
 	}
 	return nil
-}
-
-// spread is d*(1-f) to d*(1+f).
-func spread(d time.Duration, f float64, draw uint64) time.Duration {
-	if f == 0 {
-		return d
-	}
-	return duration(float64(d) * (1 - f + 2*f*unit(draw)))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -172,9 +173,9 @@ func TestJittersHaveTheirMeans(t *testing.T) {
 		{"equal", retrypolicy.Backoff{Base: s, Jitter: retrypolicy.EqualJitter}, 6 * s},
 		{"proportional", retrypolicy.Backoff{Base: s, Jitter: retrypolicy.Proportional, Low: 0.8, High: 1.2}, 8 * s},
 		{"fixed", retrypolicy.Fixed{Delay: s, Jitter: 1}, s},
-		{"azcore", retrypolicy.Azcore{MaxRetries: 4, Delay: s}, 15750 * msec},
-		{"csharp", retrypolicy.CSharpExponential{}, 1024 * msec},
-		{"java", retrypolicy.AzureJava{}, 796500 * time.Microsecond}, // 100 + 7 * 99.5
+		{"azcore", azure.Azcore{MaxRetries: 4, Delay: s}, 15750 * msec},
+		{"csharp", azure.CSharpExponential{}, 1024 * msec},
+		{"java", azure.Java{}, 796500 * time.Microsecond}, // 100 + 7 * 99.5
 	} {
 		const draws = 1 << 14
 		var sum time.Duration

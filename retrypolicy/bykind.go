@@ -1,6 +1,10 @@
 package retrypolicy
 
-import "github.com/hubline-iot/hubline/transport"
+import (
+	"github.com/hubline-iot/hubline/transport"
+
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+)
 
 // ByKind has a policy for each class of failure: the first rule whose Kinds include the failure's
 // decides, or Default.
@@ -90,11 +94,11 @@ func (b ByKind) Admit(a Attempt) Decision { return Admit(b.Default, a) }
 // Validate reports the first parameter that makes no sense.
 func (b ByKind) Validate() error {
 	if len(b.Rules) > maxRules {
-		return invalid("ByKind.Rules has more than 7 rows; put several Kinds into one")
+		return failure.Invalid("ByKind.Rules has more than 7 rows; put several Kinds into one")
 	}
 	for i := range b.Rules {
 		if b.Rules[i].Kinds == 0 {
-			return invalid("ByKind.Rules has a row without Kinds; it would never apply")
+			return failure.Invalid("ByKind.Rules has a row without Kinds; it would never apply")
 		}
 		if err := b.inside("ByKind.Rules.Policy", b.Rules[i].Policy); err != nil {
 			return err
@@ -108,7 +112,8 @@ func (b ByKind) inside(field string, p Policy) error {
 		return err
 	}
 	if count(p, isByKind) > 0 {
-		return invalid(field + " holds another ByKind, and both would count in the same place; put the rows of both into one")
+		return failure.Invalid(field + " holds another ByKind, and both would count in the same place; put the rows of " +
+			"both into one")
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -100,7 +101,7 @@ func Classify(err error) Info {
 	if err == nil {
 		return Info{Verdict: Succeed}
 	}
-	if isPermanent(err) {
+	if failure.IsPermanent(err) {
 		return Info{Verdict: Fail, Kind: transport.KindOf(err)}
 	}
 	if kind, ok := kindOf(err); ok {
@@ -131,7 +132,7 @@ func Classify(err error) Info {
 		return false
 	})
 	if info.Kind == transport.Unknown { // an error of the network tells no wait
-		info.After = wished(err)
+		info.After = failure.RetryAfter(err)
 	}
 	return info
 }
@@ -140,7 +141,7 @@ func Classify(err error) Info {
 // package errfilter judges the Kind. What has none is left to the next classifier.
 func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 	return func(err error) Info {
-		if isPermanent(err) {
+		if failure.IsPermanent(err) {
 			return Info{}
 		}
 		kind, ok := find(err)
@@ -148,28 +149,21 @@ func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 			return Info{}
 		}
 		info := ofKind(kind)
-		info.After = wished(err)
+		info.After = failure.RetryAfter(err)
 		return info
 	}
 }
 
 // ofKind is what errfilter says of a failure of kind k.
 func ofKind(k transport.Kind) Info {
-	info := Info{Verdict: Fail, Kind: k, Safe: safe[min(int(k), len(safe)-1)], Fault: fault[min(int(k), len(fault)-1)]}
+	info := Info{Verdict: Fail, Kind: k, Fault: fault[min(int(k), len(fault)-1)]}
+	if failure.NotActed(k) {
+		info.Safe = SafeYes
+	}
 	if errfilter.OfKind(k).Retry {
 		info.Verdict = Again
 	}
 	return info
-}
-
-// safe holds, for each Kind, whether a service that answers so has not acted. Those that are not
-// listed leave it open.
-var safe = [...]Safe{
-	transport.Throttled: SafeYes, transport.Quota: SafeYes, transport.ClockUnset: SafeYes, transport.Unauthorized: SafeYes,
-	transport.Untrusted: SafeYes,
-	transport.Forbidden: SafeYes, transport.NotFound: SafeYes, transport.TooLarge: SafeYes, transport.Invalid: SafeYes,
-	transport.Conflict:    SafeYes,
-	transport.Unsupported: SafeYes, transport.Protocol: SafeUnknown,
 }
 
 // fault holds, for each Kind, whose fault it is.
@@ -205,57 +199,7 @@ func Permanent(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &permanent{err}
-}
-
-type permanent struct{ err error }
-
-func (p *permanent) Error() string { return p.err.Error() }
-func (p *permanent) Unwrap() error { return p.err }
-
-func isPermanent(err error) bool {
-	return transport.Walk(err, func(err error) bool {
-		_, ok := err.(*permanent)
-		return ok
-	})
-}
-
-// cancelled reports whether err is what the caller's own giving up leaves.
-func cancelled(err error) bool { return wraps(err, context.Canceled) }
-
-// endedByContext reports whether err is a context's: nobody answered.
-func endedByContext(err error) bool {
-	return cancelled(err) || wraps(err, context.DeadlineExceeded)
-}
-
-// wraps is errors.Is for a target that is compared only: errors of package net call themselves a
-// context's without being one.
-func wraps(err, target error) bool {
-	return transport.Walk(err, func(err error) bool { return err == target })
-}
-
-// saysNothing reports whether the outcome a says nothing of the service, neither that it works nor
-// that it does not: the caller gave the try up, the client was closed, or the failure was settled
-// on this side: by an own context, by Permanent, by input that is wrong. An answer with an HTTP
-// status is one of the service whatever it was made into.
-//
-// A deadline that passed while the service was to answer is not among these: it comes as what may
-// be tried again.
-func saysNothing(a Attempt) bool {
-	switch {
-	case a.Err == nil:
-		return false
-	case a.Kind == transport.Closed || a.Err == errAbandoned || cancelled(a.Err):
-		return true
-	case !a.Terminal:
-		return false
-	case endedByContext(a.Err):
-		return true
-	}
-	if _, answered := findStatus(a.Err); answered {
-		return false
-	}
-	return a.Kind == transport.Invalid || isPermanent(a.Err)
+	return &failure.Permanent{Err: err}
 }
 
 // KindSet is a set of Kinds.

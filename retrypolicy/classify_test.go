@@ -13,6 +13,8 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -94,8 +96,9 @@ func TestClassifyAllocatesNothing(t *testing.T) {
 	if info.Kind != transport.Throttled || other.Verdict != retrypolicy.Fail {
 		t.Errorf("%+v, %+v", info, other)
 	}
-	if info, n := retrypolicy.ClassifyHTTP(errors.Join(errors.New("?"), &httpError{503, errors.New("?")})),
-		retrypolicy.ClassifyHTTP(errors.New("?")); info.Kind != transport.Unavailable || n.Verdict != retrypolicy.Undecided {
+	if info, n := httpretry.Classify(errors.Join(errors.New("?"), &policytest.HTTPError{Status: 503,
+		Err: errors.New("?")})),
+		httpretry.Classify(errors.New("?")); info.Kind != transport.Unavailable || n.Verdict != retrypolicy.Undecided {
 		t.Errorf("a status among several: %+v, %+v", info, n)
 	}
 }

@@ -3,10 +3,10 @@ package retrypolicy
 import (
 	"context"
 	"errors"
-	"math"
 	"math/rand/v2"
 	"time"
 
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -63,7 +63,7 @@ type Retrier struct {
 // Validate reports the first field that makes no sense, as a *transport.Error of Kind Invalid.
 func (r *Retrier) Validate() error {
 	if r.TryLimit < 0 {
-		return invalid("Retrier.TryLimit is negative; give a duration, 0 for none")
+		return failure.Invalid("Retrier.TryLimit is negative; give a duration, 0 for none")
 	}
 	return within("Retrier.Policy", r.Policy)
 }
@@ -72,45 +72,34 @@ func (r *Retrier) Validate() error {
 // operation time-out of the Azure device SDKs.
 const DefaultLimit = 4 * time.Minute
 
-// endless reports whether p retries for ever, as far as this package knows: a curve without a limit
-// around it. A policy of the caller's own is taken to know when to stop.
+// endless reports whether p retries for ever, as far as this module knows: a curve without a limit
+// around it. A policy of the caller's own is taken to know when to stop, unless it has a method
+// Endless.
 func endless(p Policy) bool {
-	switch c := p.(type) {
+	switch p := p.(type) {
 	case MaxAttempts, MaxElapsed, *MaxAttempts, *MaxElapsed:
 		return false
-	case interface{ endless() bool }:
-		return c.endless()
-	case holder:
-		for i := 0; ; i++ {
-			in := c.held(i)
-			if in == nil {
-				return false
-			}
-			if endless(in) {
-				return true
-			}
+	case interface{ endless() }:
+		return true
+	case interface{ Endless() bool }:
+		return p.Endless()
+	}
+	for i := 0; ; i++ {
+		in := inside(p, i)
+		if in == nil {
+			return false
+		}
+		if endless(in) {
+			return true
 		}
 	}
-	return false
 }
 
-func (Backoff) endless() bool                      { return true }
-func (Fixed) endless() bool                        { return true }
-func (Incremental) endless() bool                  { return true }
-func (Immediately) endless() bool                  { return true }
-func (ExponentialBackoffWithJitter) endless() bool { return true }
-func (AzureNode) endless() bool                    { return true }
-func (TruncatedExponential) endless() bool         { return true }
-func (Cenkalti) endless() bool                     { return true }
-func (AWSGoBackoff) endless() bool                 { return true }
-func (c AzureC) endless() bool                     { return c.Curve == CImmediate || c.Curve != CNone && c.Limit == 0 }
-func (j AzureJava) endless() bool                  { return j.settings().Count >= math.MaxInt32 }
-func (v AzureCSharpV1) endless() bool              { return v.settings().Count >= math.MaxInt32 }
-func (c CSharpExponential) endless() bool          { return c.MaxRetries == 0 }
-func (c CSharpFixed) endless() bool                { return c.MaxRetries == 0 }
-func (c CSharpIncremental) endless() bool          { return c.MaxRetries == 0 }
-func (f Failsafe) endless() bool                   { return f.Retries < 0 }
-func (p Polly) endless() bool                      { return p.Retries >= math.MaxInt32 }
+func (Backoff) endless()                      {}
+func (Fixed) endless()                        {}
+func (Incremental) endless()                  {}
+func (Immediately) endless()                  {}
+func (ExponentialBackoffWithJitter) endless() {}
 
 // Do is the function Do with the Retrier's settings.
 func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error {
@@ -325,16 +314,16 @@ func (u *runner) pause(now time.Time, retry int, d time.Duration) (Reason, bool)
 
 // cutShort takes the outcome of a try during which the context ended. The failure may be nothing
 // but an echo of that; otherwise it is an answer, which the policy may learn from.
-func (u *runner) cutShort(now time.Time, info Info, failure, cause error) error {
-	if endedByContext(failure) || errors.Is(failure, cause) || errors.Is(failure, context.Cause(u.ctx)) {
+func (u *runner) cutShort(now time.Time, info Info, outcome, cause error) error {
+	if failure.EndedByContext(outcome) || errors.Is(outcome, cause) || errors.Is(outcome, context.Cause(u.ctx)) {
 		if u.last == nil {
-			u.last = failure
+			u.last = outcome
 		}
 		_ = u.series.Abandon(now, cause)
 		return u.failed(u.ending())
 	}
-	u.last = failure
-	u.series.close(now, info, failure)
+	u.last = outcome
+	u.series.close(now, info, outcome)
 	if info.Verdict == Fail {
 		return u.failed(NotRetryable)
 	}
@@ -342,19 +331,19 @@ func (u *runner) cutShort(now time.Time, info Info, failure, cause error) error 
 }
 
 // judge classifies what the caller's judge left open.
-func (u *runner) judge(try context.Context, failure error) Info {
-	if failure == nil {
+func (u *runner) judge(try context.Context, outcome error) Info {
+	if outcome == nil {
 		return Info{Verdict: Succeed}
 	}
-	if try != u.ctx && try.Err() != nil && u.ctx.Err() == nil && errors.Is(failure, context.DeadlineExceeded) {
+	if try != u.ctx && try.Err() != nil && u.ctx.Err() == nil && errors.Is(outcome, context.DeadlineExceeded) {
 		return Info{Verdict: Again, Kind: transport.Timeout}
 	}
-	if u.r.Classify != nil && !isPermanent(failure) {
-		if info := u.r.Classify(failure); info.Verdict != Undecided {
+	if u.r.Classify != nil && !failure.IsPermanent(outcome) {
+		if info := u.r.Classify(outcome); info.Verdict != Undecided {
 			return info
 		}
 	}
-	return Classify(failure)
+	return Classify(outcome)
 }
 
 // reaches tells whether the context will last for d after now, and why not.

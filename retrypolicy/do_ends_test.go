@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -51,7 +54,7 @@ func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 		"the context's, seen by a quota": func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 			defer cancel()
-			return retrypolicy.Do(ctx, newQuota(t, nil).Wrap(retrypolicy.Fixed{Delay: time.Minute}),
+			return retrypolicy.Do(ctx, policytest.NewQuota(t, nil).Wrap(retrypolicy.Fixed{Delay: time.Minute}),
 				func(context.Context) error { return transport.Network })
 		},
 		"Limit": func(ctx context.Context) error {
@@ -78,7 +81,7 @@ func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 
 func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 	curve := retrypolicy.Backoff{Base: time.Second, Max: 10 * time.Second}
-	quota := newQuota(t, &retrypolicy.QuotaOptions{Size: 100000})
+	quota := policytest.NewQuota(t, &budget.QuotaOptions{Size: 100000})
 	kinds := retrypolicy.Kinds(transport.Throttled)
 	for _, c := range []struct {
 		name    string
@@ -91,7 +94,7 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 		{"inside a quota", quota.Wrap(retrypolicy.RetryAfter{Policy: curve}), 0, true},
 		{"in one of the rules", retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: kinds, Policy: retrypolicy.NoRetry{}}},
 			Default: curve}, 0, true},
-		{"a device's", retrypolicy.AzureJava{}, 0, true},
+		{"a device's", azure.Java{}, 0, true},
 		{"by name", curve, -1, false},
 		{"a limit of its own", retrypolicy.MaxAttempts{Total: 100, Policy: curve}, 0, false},
 		{"a limit inside", quota.Wrap(retrypolicy.MaxAttempts{Total: 100, Policy: curve}), 0, false},
@@ -140,8 +143,8 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 
 func TestOnRetrySeesWaitsAtGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBucket(t, 10, 10, 1)
-		quota := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b, Retry: 2, First: 3, Wait: true, Success: -1})
+		b := policytest.NewBucket(t, 10, 10, 1)
+		quota := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: 2, First: 3, Wait: true, Success: -1})
 		type wait struct {
 			retry  int
 			delay  time.Duration

@@ -17,6 +17,9 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -45,7 +48,7 @@ func (s *scripted) want(t *testing.T, at ...time.Duration) {
 
 // every waits a second each time, total tries.
 func every(total int) retrypolicy.Policy {
-	return retrypolicy.MaxAttempts{Total: total, Policy: again(time.Second)}
+	return retrypolicy.MaxAttempts{Total: total, Policy: policytest.Again(time.Second)}
 }
 
 var bg = context.Background()
@@ -92,7 +95,7 @@ func TestDoStops(t *testing.T) {
 			{"permanent", every(3), []error{retrypolicy.Permanent(lost)}, retrypolicy.NotRetryable, 1, lost},
 			{"asked not to", every(3), []error{&transport.Error{Kind: transport.Network, RetryAfter: -1}}, retrypolicy.ToldNotTo,
 				1, transport.Network},
-			{"a zero delay is a retry", retrypolicy.MaxAttempts{Total: 3, Policy: again(0)}, []error{lost},
+			{"a zero delay is a retry", retrypolicy.MaxAttempts{Total: 3, Policy: policytest.Again(0)}, []error{lost},
 				retrypolicy.OutOfAttempts, 3, lost},
 			{"no retry", retrypolicy.NoRetry{}, []error{lost}, retrypolicy.ByPolicy, 1, lost},
 		} {
@@ -147,7 +150,7 @@ func TestDoNeverSleepsPastADeadline(t *testing.T) {
 		{time.Hour, []time.Duration{0, time.Second, 2 * time.Second}},
 		{2*time.Second + 1, []time.Duration{0, time.Second, 2 * time.Second}},
 		{2 * time.Second, []time.Duration{0, time.Second}},
-		{1500 * ms, []time.Duration{0, time.Second}},
+		{1500 * time.Millisecond, []time.Duration{0, time.Second}},
 		{time.Second, []time.Duration{0}},
 		{1, []time.Duration{0}},
 	} {
@@ -178,12 +181,12 @@ func TestDoEndsInTheMiddleOfAWait(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(bg)
-		time.AfterFunc(1300*ms, func() { cancel(why) })
+		time.AfterFunc(1300*time.Millisecond, func() { cancel(why) })
 		op := perform(transport.Network)
 		err := retrypolicy.Do(ctx, every(5), op.run)
 		op.want(t, 0, time.Second)
 		wantError(t, err, retrypolicy.Cancelled, 1, context.Canceled, transport.Network)
-		if ended := time.Since(op.began); ended != 1300*ms {
+		if ended := time.Since(op.began); ended != 1300*time.Millisecond {
 			t.Errorf("returned after %v", ended)
 		}
 	})
@@ -192,7 +195,7 @@ func TestDoEndsInTheMiddleOfAWait(t *testing.T) {
 // The try that a context cut short has an error of its own; what counts is the real failure before.
 func TestDoEndsInTheMiddleOfATry(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(bg, 1300*ms)
+		ctx, cancel := context.WithTimeout(bg, 1300*time.Millisecond)
 		defer cancel()
 		runs := 0
 		err := retrypolicy.Do(ctx, every(5), func(ctx context.Context) error {
@@ -203,7 +206,7 @@ func TestDoEndsInTheMiddleOfATry(t *testing.T) {
 			return fmt.Errorf("read: %w", ctx.Err())
 		})
 		wantError(t, err, retrypolicy.Cancelled, 1, context.DeadlineExceeded, transport.Unavailable)
-		if contains(err, "read:") {
+		if policytest.Contains(err, "read:") {
 			t.Errorf("%v: the echo of the context hides the failure", err)
 		}
 		// Without a failure before, the try's own error is all there is.
@@ -218,7 +221,7 @@ func TestDoEndsInTheMiddleOfATry(t *testing.T) {
 
 func TestRetrierLimitEndsARunningTry(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		r := retrypolicy.Retrier{Policy: every(9), Limit: 2500 * ms}
+		r := retrypolicy.Retrier{Policy: every(9), Limit: 2500 * time.Millisecond}
 		began, runs := time.Now(), 0
 		err := r.Do(bg, func(ctx context.Context) error {
 			if runs++; runs < 3 {
@@ -228,7 +231,7 @@ func TestRetrierLimitEndsARunningTry(t *testing.T) {
 			return ctx.Err()
 		})
 		wantError(t, err, retrypolicy.OutOfTime, 2, transport.Throttled, context.DeadlineExceeded)
-		if ended := time.Since(began); ended != 2500*ms {
+		if ended := time.Since(began); ended != 2500*time.Millisecond {
 			t.Errorf("ended after %v", ended)
 		}
 		// It does not sleep past the limit either, and a failure that is not the context's replaces the
@@ -238,7 +241,7 @@ func TestRetrierLimitEndsARunningTry(t *testing.T) {
 		op.want(t, 0, time.Second, 2*time.Second)
 		wantError(t, err, retrypolicy.OutOfTime, 2, transport.Network)
 		// The nearer of the two counts: the caller's deadline keeps its own reason.
-		ctx, cancel := context.WithTimeout(bg, 1500*ms)
+		ctx, cancel := context.WithTimeout(bg, 1500*time.Millisecond)
 		defer cancel()
 		wantError(t, r.Do(ctx, perform(transport.Network).run), retrypolicy.PastDeadline, 1, transport.Network)
 	})
@@ -247,7 +250,7 @@ func TestRetrierLimitEndsARunningTry(t *testing.T) {
 func TestRetrierTryLimit(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		rec := open()
-		r := retrypolicy.Retrier{Policy: rec, TryLimit: 300 * ms}
+		r := retrypolicy.Retrier{Policy: rec, TryLimit: 300 * time.Millisecond}
 		began, runs := time.Now(), 0
 		err := r.Do(bg, func(ctx context.Context) error {
 			if runs++; runs == 3 {
@@ -256,7 +259,7 @@ func TestRetrierTryLimit(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("read: %w", ctx.Err())
 		})
-		if err != nil || time.Since(began) != 2*(300*ms+time.Second) {
+		if err != nil || time.Since(began) != 2*(300*time.Millisecond+time.Second) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		if len(rec.decide) != 2 || rec.decide[0].Kind != transport.Timeout {
@@ -303,7 +306,7 @@ func TestRetrierOnce(t *testing.T) {
 func TestRetrierLongPoll(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		preset func() retrypolicy.AWSOptions
+		preset func() aws.Options
 		poll   bool
 		total  int
 		spent  int
@@ -312,18 +315,19 @@ func TestRetrierLongPoll(t *testing.T) {
 		took   time.Duration
 		reason retrypolicy.Reason
 	}{
-		{"N16", retrypolicy.AWS2026, true, 3, 500, kServer, 1, 50 * ms, retrypolicy.OutOfQuota},
-		{"N17", retrypolicy.AWSPython, true, 3, 500, kThrottle, 1, time.Second, retrypolicy.OutOfQuota},
-		{"N17, Go", retrypolicy.AWSGo2026, true, 3, 500, kThrottle, 1, time.Second, retrypolicy.OutOfQuota},
-		{"no long poll", retrypolicy.AWS2026, false, 3, 500, kServer, 1, 0, retrypolicy.OutOfQuota},
-		{"out of attempts", retrypolicy.AWS2026, true, 2, 0, kServer, 2, 50 * ms, retrypolicy.OutOfAttempts},
-		{"not retryable", retrypolicy.AWS2026, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.NotRetryable},
+		{"N16", aws.Standard2026, true, 3, 500, transport.Unavailable, 1, 50 * time.Millisecond, retrypolicy.OutOfQuota},
+		{"N17", aws.Python, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.OutOfQuota},
+		{"N17, Go", aws.Go2026, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.OutOfQuota},
+		{"no long poll", aws.Standard2026, false, 3, 500, transport.Unavailable, 1, 0, retrypolicy.OutOfQuota},
+		{"out of attempts", aws.Standard2026, true, 2, 0, transport.Unavailable, 2, 50 * time.Millisecond,
+			retrypolicy.OutOfAttempts},
+		{"not retryable", aws.Standard2026, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.NotRetryable},
 	} {
 		bounded.Test(t, func(t *testing.T) {
 			o := c.preset()
 			o.Attempts, o.Quota.Spent = c.total, c.spent
 			r := retrypolicy.Retrier{
-				Policy: newAWS(t, o), LongPoll: c.poll, Rand: func() uint64 { return drawLast },
+				Policy: policytest.NewAWS(t, o), LongPoll: c.poll, Rand: func() uint64 { return drawLast },
 				Classify: func(err error) retrypolicy.Info {
 					info := retrypolicy.Classify(err)
 					info.Safe = retrypolicy.SafeYes
@@ -338,19 +342,19 @@ func TestRetrierLongPoll(t *testing.T) {
 		})
 	}
 	bounded.Test(t, func(t *testing.T) { // N19, and a success: no delay
-		r := retrypolicy.Retrier{Policy: newAWS(t, retrypolicy.AWS2026()),
+		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, aws.Standard2026()),
 			LongPoll: true, Rand: func() uint64 { return drawLast }}
-		op := perform(kServer, nil)
-		if err := r.Do(bg, op.run); err != nil || time.Since(op.began) != 50*ms {
+		op := perform(transport.Unavailable, nil)
+		if err := r.Do(bg, op.run); err != nil || time.Since(op.began) != 50*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(op.began))
 		}
-		ctx, cancel := context.WithTimeout(bg, 10*ms) // the poller's own end comes first
+		ctx, cancel := context.WithTimeout(bg, 10*time.Millisecond) // the poller's own end comes first
 		defer cancel()
-		o := retrypolicy.AWS2026()
+		o := aws.Standard2026()
 		o.Quota.Spent = 500
-		r.Policy = newAWS(t, o)
+		r.Policy = policytest.NewAWS(t, o)
 		began := time.Now()
-		wantError(t, r.Do(ctx, perform(kServer).run), retrypolicy.PastDeadline, 0, kServer)
+		wantError(t, r.Do(ctx, perform(transport.Unavailable).run), retrypolicy.PastDeadline, 0, transport.Unavailable)
 		if time.Since(began) != 0 {
 			t.Errorf("slept %v towards a deadline that is nearer", time.Since(began))
 		}
@@ -360,7 +364,7 @@ func TestRetrierLongPoll(t *testing.T) {
 // A poll that a gate refuses is slowed down too.
 func TestRetrierLongPollAtABreaker(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1})
+		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
 		r := retrypolicy.Retrier{Policy: b.Wrap(retrypolicy.NoRetry{}), LongPoll: true}
 		op := perform(transport.Network)
 		for range 5 {
@@ -383,8 +387,8 @@ func TestRetrierLongPollAtABreaker(t *testing.T) {
 func TestABreakerThatClosesLetsNoCrowdIn(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		const callers = 200
-		b := newBreaker(t, &retrypolicy.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
-		p := b.Wrap(again(time.Second))
+		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
+		p := b.Wrap(policytest.Again(time.Second))
 		retrypolicy.Observe(p, retrypolicy.Attempt{Now: time.Now(), Kind: transport.Network, Err: transport.Network})
 		began := time.Now()
 		var lock sync.Mutex
@@ -410,7 +414,7 @@ func TestABreakerThatClosesLetsNoCrowdIn(t *testing.T) {
 		slices.Sort(came)
 		most := 0
 		for i := range came {
-			n, _ := slices.BinarySearch(came[i:], came[i]+100*ms)
+			n, _ := slices.BinarySearch(came[i:], came[i]+100*time.Millisecond)
 			most = max(most, n)
 		}
 		if len(came) != callers || most > callers/10 {
@@ -454,7 +458,7 @@ func TestDoTellsAnAnswerThoughTheContextEnded(t *testing.T) {
 			t.Errorf("%s: asked %d times, told %+v", c.name, len(rec.decide), rec.observe)
 		}
 	}
-	a := newAdaptive(t, nil)
+	a := policytest.NewAdaptive(t, nil)
 	ctx, cancel := context.WithCancel(bg)
 	_ = retrypolicy.Do(ctx, a.Wrap(retrypolicy.Immediately{}),
 		func(context.Context) error { cancel(); return transport.Throttled })
@@ -533,7 +537,7 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 				}
 				return retrypolicy.Info{}
 			},
-			retrypolicy.AWSClassifier(retrypolicy.AWSStandardRules().Judge, nil),
+			aws.Classifier(aws.StandardRules().Judge, nil),
 		)}
 		for _, c := range []struct {
 			err    error
@@ -541,8 +545,8 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 			runs   int
 		}{
 			{odd, retrypolicy.NotRetryable, 1},
-			{&apiError{"SlowDown"}, retrypolicy.OutOfAttempts, 3},
-			{&apiError{"NoSuchKey"}, retrypolicy.NotRetryable, 1},
+			{&policytest.APIError{Code: "SlowDown"}, retrypolicy.OutOfAttempts, 3},
+			{&policytest.APIError{Code: "NoSuchKey"}, retrypolicy.NotRetryable, 1},
 			{transport.Network, retrypolicy.OutOfAttempts, 3}, // nobody knew it: the package's own
 			{transport.Forbidden, retrypolicy.NotRetryable, 1},
 		} {
@@ -598,8 +602,8 @@ func TestUntil(t *testing.T) {
 	} {
 		bounded.Test(t, func(t *testing.T) {
 			r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.ByKind{
-				Rules:   []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: again(time.Minute)}},
-				Default: again(time.Second),
+				Rules:   []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: policytest.Again(time.Minute)}},
+				Default: policytest.Again(time.Second),
 			}}}
 			began, n := time.Now(), 0
 			value, err := retrypolicy.Until(bg, &r, func(context.Context) (string, error) {
@@ -660,7 +664,7 @@ func (w *waits) Admit(retrypolicy.Attempt) retrypolicy.Decision {
 	if w.left--; w.left < 0 {
 		return retrypolicy.Decision{Retry: true}
 	}
-	return retrypolicy.Decision{Retry: true, Delay: 100 * ms}
+	return retrypolicy.Decision{Retry: true, Delay: 100 * time.Millisecond}
 }
 
 func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
@@ -669,7 +673,7 @@ func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
 		if err := retrypolicy.Do(bg, &waits{left: 3}, op.run); err != nil {
 			t.Error(err)
 		}
-		op.want(t, 300*ms, 1300*ms)
+		op.want(t, 300*time.Millisecond, 1300*time.Millisecond)
 	})
 }
 
@@ -700,9 +704,9 @@ func TestDoReportsATryThatPanics(t *testing.T) {
 
 func TestRetrierIsForManyGoroutines(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		o := retrypolicy.AWS2026()
-		b := bucketed(t, &o, 500, 500)
-		r := retrypolicy.Retrier{Policy: newAWS(t, o)}
+		o := aws.Standard2026()
+		b := policytest.Bucketed(t, &o, 500, 500)
+		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, o)}
 		var all sync.WaitGroup
 		var failed atomic.Int64
 		for i := range 200 {
@@ -733,8 +737,8 @@ func TestRetrierIsForManyGoroutines(t *testing.T) {
 func TestDoAllocatesNothingForASuccess(t *testing.T) {
 	ctx := context.Background()
 	op := func(context.Context) error { return nil }
-	p := newAWS(t, retrypolicy.AWS2026())
-	adaptive := newAdaptive(t, nil).Wrap(p)
+	p := policytest.NewAWS(t, aws.Standard2026())
+	adaptive := policytest.NewAdaptive(t, nil).Wrap(p)
 	r := retrypolicy.Retrier{Policy: p, Once: true, Key: "k"}
 	for name, f := range map[string]func(){
 		"plain":    func() { sinkErr = retrypolicy.Do(ctx, retrypolicy.NoRetry{}, op) },
@@ -770,7 +774,7 @@ func TestDoAllocatesNothingForASuccess(t *testing.T) {
 var sinkInt int
 
 func BenchmarkDo(b *testing.B) {
-	p := newAWS(b, retrypolicy.AWS2026())
+	p := policytest.NewAWS(b, aws.Standard2026())
 	op := func(context.Context) error { return nil }
 	b.ReportAllocs()
 	for b.Loop() {

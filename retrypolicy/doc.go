@@ -21,7 +21,8 @@
 // is [ExponentialBackoffWithJitter], at most 10 s between tries. The formula does not spread a
 // fleet by itself; set the client's ReconnectSpread for that, to some seconds for a thousand
 // devices. If the connection is dear (a modem, a battery) give a larger Cmax. Who comes from
-// another SDK of Azure's finds what it really does by its name: [AzureJava], [AzureC], [AzureNode],
+// another SDK of Azure's finds what it really does by its name: [azure.Java], [azure.C],
+// [azure.Node],
 // [CSharpExponential] and others.
 //
 // A gateway has many connections to one service, so what one of them learns should spare the
@@ -37,8 +38,8 @@
 // A call of a cloud service has a caller who waits, so it gives up soon: three or four tries,
 // [FullJitter], the service's wish heard with [RetryAfter], and a [Quota] that all calls share, so
 // that an outage is not made worse by everybody's retries. For the services of Azure and AWS take
-// what their own SDKs do, [Azcore] and [AWS2026] (both a value whose documentation says where it
-// comes from). For gRPC, [GRPC] in a [RetryThrottle] for each server.
+// what their own SDKs do, [Azcore] and [aws.Standard2026] (both a value whose documentation says
+// where it comes from). For gRPC, [grpc.Policy] in a [grpc.Throttle] for each server.
 //
 // Errors of package net and of an http.Client need no classifier: [Classify] takes a dead service
 // for what it is. Package transport/neterr, by [FromKind], also ends the retries where a
@@ -80,7 +81,7 @@
 //	Quota                retries, by tokens of various cost    free              AWS
 //	RetryBudget          retries, as a share of requests       free              SRE book
 //	ConcurrencyBudget    retries in flight, as a share         free              failsafe-go
-//	RetryThrottle        retries, by failures and successes    free              gRPC
+//	grpc.Throttle        retries, by failures and successes    free              gRPC
 //	Throttle             all tries, by chance                  may be rejected   SRE book, failsafe-go
 //	Breaker              all tries, for a cooldown             refused or wait
 //	Adaptive             the rate of all tries                 wait              AWS
@@ -95,7 +96,7 @@
 //  1. [PerKey].
 //  2. Gates that wait: [Adaptive], [Breaker] with Wait, [Quota] with Wait. They hold a try up
 //     before anything further in has counted it.
-//  3. What retries are paid with: [Quota], [RetryBudget], [RetryThrottle]. They charge only for a
+//  3. What retries are paid with: [Quota], [RetryBudget], [grpc.Throttle]. They charge only for a
 //     retry that everything inside wants.
 //  4. Gates that refuse: [Breaker], [Throttle], [ConcurrencyBudget].
 //  5. Limits: [MaxAttempts], [MaxElapsed], [SafeOnly].

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -31,12 +32,12 @@ func Example() {
 // A call of a cloud service, with all that is useful. The quota and the breaker are shared by all
 // calls of the process.
 func Example_cloudCall() {
-	quota, err := retrypolicy.NewQuota(nil)
+	quota, err := budget.NewQuota(nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	breaker, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 20, Window: time.Minute, Share: 0.5})
+	breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 20, Window: time.Minute, Share: 0.5})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -63,7 +64,7 @@ func Example_cloudCall() {
 // probes; what one learns spares the others. A probe may take the clients' DialTimeout, and is told
 // as a success after their StableTime, 30 s each; the cooldown is longer than both.
 func Example_gateway() {
-	breaker, err := retrypolicy.NewBreaker(&retrypolicy.BreakerOptions{Failures: 20, Window: time.Minute,
+	breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 20, Window: time.Minute,
 		Cooldown: 90 * time.Second, Growth: 2, Wait: true})
 	if err != nil {
 		fmt.Println(err)

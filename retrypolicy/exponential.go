@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/fraction"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
 // ExponentialBackoffWithJitter is the back-off that the Azure device SDKs document:
@@ -65,7 +67,7 @@ func (e *ExponentialBackoffWithJitter) delay(x int, draw uint64) time.Duration {
 			r += fraction.Drawn(high-low, draw)
 		}
 	}
-	return growth(x, uint64(r), least, most)
+	return delay.Growth(x, uint64(r), least, most)
 }
 
 // bounds are C, Cmin and Cmax with the documented constants where they are 0.
@@ -83,37 +85,22 @@ func (e *ExponentialBackoffWithJitter) bounds() (c, least, most time.Duration) {
 	return c, least, most
 }
 
-// growth is min(least + (2^(x-1)-1)*r, most) without overflow at any x.
-func growth(x int, r uint64, least, most time.Duration) time.Duration {
-	if least >= most || r == 0 || x <= 1 {
-		return min(least, most)
-	}
-	room := uint64(most - least)
-	if x-1 >= 63 {
-		return most
-	}
-	factor := uint64(1)<<(x-1) - 1
-	if factor > room/r {
-		return most
-	}
-	return least + time.Duration(factor*r)
-}
-
 // Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid.
 func (e ExponentialBackoffWithJitter) Validate() error {
 	_, least, most := e.bounds()
 	switch {
 	case e.C < 0:
-		return invalid("ExponentialBackoffWithJitter.C is negative; give a duration, 0 for 100 ms")
+		return failure.Invalid("ExponentialBackoffWithJitter.C is negative; give a duration, 0 for 100 ms")
 	case e.Cmin < 0:
-		return invalid("ExponentialBackoffWithJitter.Cmin is negative; give a duration, 0 for 100 ms")
+		return failure.Invalid("ExponentialBackoffWithJitter.Cmin is negative; give a duration, 0 for 100 ms")
 	case most < least:
-		return invalid("ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin and 10 s " +
+		return failure.Invalid("ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin " +
+			"and 10 s " +
 			"for Cmax)")
 	case e.Jd < 0 && e.Ju == 0:
 		return nil
 	case !(e.Ju >= 0 && e.Ju <= e.Jd && e.Jd <= 1):
-		return invalid("ExponentialBackoffWithJitter.Jd and Ju make no range; give 0 <= Ju <= Jd <= 1")
+		return failure.Invalid("ExponentialBackoffWithJitter.Jd and Ju make no range; give 0 <= Ju <= Jd <= 1")
 	}
 	return nil
 }

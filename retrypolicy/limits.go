@@ -1,6 +1,11 @@
 package retrypolicy
 
-import "time"
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+)
 
 // MaxAttempts allows Total tries, the first included, and leaves the rest to Policy.
 type MaxAttempts struct {
@@ -29,7 +34,7 @@ func (m MaxAttempts) Admit(a Attempt) Decision { return Admit(m.Policy, a) }
 // Validate reports the first parameter that makes no sense.
 func (m MaxAttempts) Validate() error {
 	if m.Total < 1 {
-		return invalid("MaxAttempts.Total is below 1; it counts the first try too")
+		return failure.Invalid("MaxAttempts.Total is below 1; it counts the first try too")
 	}
 	return within("MaxAttempts.Policy", m.Policy)
 }
@@ -86,9 +91,9 @@ func (m MaxElapsed) Admit(a Attempt) Decision { return Admit(m.Policy, a) }
 func (m MaxElapsed) Validate() error {
 	switch {
 	case m.Limit <= 0:
-		return invalid("MaxElapsed.Limit is not positive; give the time for all tries")
+		return failure.Invalid("MaxElapsed.Limit is not positive; give the time for all tries")
 	case m.Mode > Shorten:
-		return invalid("MaxElapsed.Mode is not one of the constants; use Strict")
+		return failure.Invalid("MaxElapsed.Mode is not one of the constants; use Strict")
 	}
 	return within("MaxElapsed.Policy", m.Policy)
 }
@@ -146,7 +151,7 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 	case Floor:
 		d.Delay = max(d.Delay, asked)
 	case Clamp:
-		d.Delay += min(max(asked-d.Delay, 0), r.Over, longest-d.Delay)
+		d.Delay += min(max(asked-d.Delay, 0), r.Over, delay.Longest-d.Delay)
 	default:
 		d.Delay = asked
 	}
@@ -166,13 +171,13 @@ func (r RetryAfter) Admit(a Attempt) Decision { return Admit(r.Policy, a) }
 func (r RetryAfter) Validate() error {
 	switch {
 	case r.Mode > StopIfOver:
-		return invalid("RetryAfter.Mode is not one of the constants; use Floor")
+		return failure.Invalid("RetryAfter.Mode is not one of the constants; use Floor")
 	case r.Max < 0:
-		return invalid("RetryAfter.Max is negative; give a duration, 0 for no limit")
+		return failure.Invalid("RetryAfter.Max is negative; give a duration, 0 for no limit")
 	case r.Over < 0:
-		return invalid("RetryAfter.Over is negative; give 0 or more")
+		return failure.Invalid("RetryAfter.Over is negative; give 0 or more")
 	case r.Over > 0 && r.Mode != Clamp:
-		return invalid("RetryAfter.Over is for Clamp only; leave it 0")
+		return failure.Invalid("RetryAfter.Over is for Clamp only; leave it 0")
 	}
 	return within("RetryAfter.Policy", r.Policy)
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -74,10 +76,10 @@ func TestADeadBackendTripsThrottleAndCharges(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	throttle := newThrottle(t, &retrypolicy.ThrottleOptions{Least: 6}) // the first three calls are let in
-	b := newBucket(t, 500, 0, 0)
-	quota := newQuota(t, &retrypolicy.QuotaOptions{Bucket: b, Retry: 1,
-		Costs: []retrypolicy.Cost{{Kinds: retrypolicy.Kinds(transport.Network), Tokens: 7}}})
+	throttle := policytest.NewThrottle(t, &budget.ThrottleOptions{Least: 6}) // the first three calls are let in
+	b := policytest.NewBucket(t, 500, 0, 0)
+	quota := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: 1,
+		Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Network), Tokens: 7}}})
 	p := quota.Wrap(throttle.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: retrypolicy.Immediately{}}))
 	rejected, charged := 0, 0
 	for range 40 {

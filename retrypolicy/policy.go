@@ -3,6 +3,7 @@ package retrypolicy
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -154,7 +155,7 @@ func (f Func) Decide(a Attempt) Decision {
 // Validate refuses a nil f.
 func (f Func) Validate() error {
 	if f == nil {
-		return invalid("Func is nil; give a function, or use NoRetry{}")
+		return failure.Invalid("Func is nil; give a function, or use NoRetry{}")
 	}
 	return nil
 }

@@ -65,16 +65,4 @@ func wantStop(t *testing.T, p retrypolicy.Policy, a retrypolicy.Attempt, reason 
 	}
 }
 
-// statusError is an answer of an HTTP service as an error.
-type statusError struct {
-	status int
-	after  time.Duration
-}
-
-func (e *statusError) Error() string             { return "status" }
-func (e *statusError) HTTPStatusCode() int       { return e.status }
-func (e *statusError) RetryAfter() time.Duration { return e.after }
-
-func status(n int) error { return &statusError{status: n} }
-
 var lost = &transport.Error{Kind: transport.Network, Scope: transport.Connection}

@@ -1,9 +1,9 @@
 package retrypolicy
 
 import (
-	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -52,9 +52,9 @@ func Begin(p Policy, key string, now time.Time) Series {
 func (s *Series) Bound(deadline time.Time) { s.until = deadline }
 
 var (
-	errResolved = invalid("Series is over; begin a new one, a series is resolved once")
-	errNoTry    = invalid("Series has no try under way; call Admit before the operation")
-	errOneTry   = invalid("Series has a try under way; report its end by Success or Failure first")
+	errResolved = failure.Invalid("Series is over; begin a new one, a series is resolved once")
+	errNoTry    = failure.Invalid("Series has no try under way; call Admit before the operation")
+	errOneTry   = failure.Invalid("Series has a try under way; report its end by Success or Failure first")
 )
 
 func (s *Series) attempt(now time.Time, rand uint64) Attempt {
@@ -168,7 +168,7 @@ func (s *Series) Abandon(now time.Time, cause error) error {
 	case seriesTrying:
 		s.kind, s.err = transport.Unknown, cause
 		if s.err == nil {
-			s.err = errAbandoned
+			s.err = failure.ErrAbandoned
 		}
 		Observe(s.policy, s.attempt(now, 0))
 	default:
@@ -187,8 +187,6 @@ func (s *Series) withdraw(now time.Time) {
 	a.Retry = s.next
 	Withdraw(s.policy, a)
 }
-
-var errAbandoned = errors.New("abandoned")
 
 // Retries is the number of retries made so far.
 func (s *Series) Retries() int { return s.retry }

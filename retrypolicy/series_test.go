@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -38,21 +40,21 @@ var worthAnother = retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.
 func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 	r := open()
 	r.answer.Step, r.answer.Counts[0], r.answer.Cost = 7, 8, 9
-	s := retrypolicy.Begin(r, "key", epoch)
+	s := retrypolicy.Begin(r, "key", policytest.Epoch)
 	lost := errors.New("lost")
-	if d, err := s.Admit(sec(0), 1); err != nil || d != r.entry {
+	if d, err := s.Admit(policytest.Sec(0), 1); err != nil || d != r.entry {
 		t.Fatal(d, err)
 	}
 	info := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Throttled, Safe: retrypolicy.SafeYes,
 		Fault: retrypolicy.FaultServer, After: 3 * time.Second}
-	d, err := s.Failure(sec(1), 2, info, lost)
+	d, err := s.Failure(policytest.Sec(1), 2, info, lost)
 	if err != nil || d != r.answer {
 		t.Fatal(d, err)
 	}
 	want := retrypolicy.Attempt{
 		Retry: 0, Kind: transport.Throttled, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultServer,
 		After:   3 * time.Second,
-		Elapsed: time.Second, Now: sec(1), Key: "key", Rand: 2, Err: lost,
+		Elapsed: time.Second, Now: policytest.Sec(1), Key: "key", Rand: 2, Err: lost,
 	}
 	if r.observe[0] != want {
 		t.Errorf("Observe got %+v, want %+v", r.observe[0], want)
@@ -66,11 +68,11 @@ func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 	}
 	// The next question comes with the decision before.
 	r.entry.Delay = time.Minute
-	if d, err := s.Admit(sec(2), 3); err != nil || d.Delay != time.Minute {
+	if d, err := s.Admit(policytest.Sec(2), 3); err != nil || d.Delay != time.Minute {
 		t.Fatal(d, err)
 	}
 	r.entry.Delay = 0
-	if _, err := s.Admit(sec(62), 3); err != nil {
+	if _, err := s.Admit(policytest.Sec(62), 3); err != nil {
 		t.Fatal(err)
 	}
 	a := r.admit[2]
@@ -81,7 +83,7 @@ func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 	if s.Retries() != 1 {
 		t.Errorf("%d retries", s.Retries())
 	}
-	if err := s.Success(sec(63)); err != nil {
+	if err := s.Success(policytest.Sec(63)); err != nil {
 		t.Fatal(err)
 	}
 	a = r.observe[1]
@@ -103,9 +105,9 @@ func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
 		{retrypolicy.Info{Verdict: retrypolicy.Again, After: -1}, retrypolicy.ToldNotTo},
 	} {
 		r := open()
-		s := retrypolicy.Begin(r, "", epoch)
-		_, _ = s.Admit(epoch, 0)
-		d, err := s.Failure(epoch, 0, c.info, transport.Network)
+		s := retrypolicy.Begin(r, "", policytest.Epoch)
+		_, _ = s.Admit(policytest.Epoch, 0)
+		d, err := s.Failure(policytest.Epoch, 0, c.info, transport.Network)
 		if err != nil || d.Retry || d.Reason != c.want || len(r.decide) != 0 || len(r.observe) != 1 {
 			t.Errorf("%+v: %v, %v, %d questions", c.info, d, err, len(r.decide))
 		}
@@ -119,10 +121,10 @@ func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
 // wantResolved wants every call to be refused.
 func wantResolved(t *testing.T, s *retrypolicy.Series) {
 	t.Helper()
-	_, admit := s.Admit(epoch, 0)
-	_, failure := s.Failure(epoch, 0, worthAnother, transport.Network)
-	for i, err := range []error{admit, failure, s.Success(epoch), s.Abandon(epoch, nil)} {
-		if !errors.Is(err, transport.Invalid) || !contains(err, "Series is over") {
+	_, admit := s.Admit(policytest.Epoch, 0)
+	_, failure := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network)
+	for i, err := range []error{admit, failure, s.Success(policytest.Epoch), s.Abandon(policytest.Epoch, nil)} {
+		if !errors.Is(err, transport.Invalid) || !policytest.Contains(err, "Series is over") {
 			t.Errorf("call %d of a series that is over: %v", i, err)
 		}
 	}
@@ -130,16 +132,16 @@ func wantResolved(t *testing.T, s *retrypolicy.Series) {
 
 func TestSeriesIsResolvedOnce(t *testing.T) {
 	for name, resolve := range map[string]func(*retrypolicy.Series) error{
-		"success": func(s *retrypolicy.Series) error { return s.Success(epoch) },
+		"success": func(s *retrypolicy.Series) error { return s.Success(policytest.Epoch) },
 		"failure": func(s *retrypolicy.Series) error {
-			_, err := s.Failure(epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Fail}, transport.Invalid)
+			_, err := s.Failure(policytest.Epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Fail}, transport.Invalid)
 			return err
 		},
-		"abandon": func(s *retrypolicy.Series) error { return s.Abandon(epoch, nil) },
+		"abandon": func(s *retrypolicy.Series) error { return s.Abandon(policytest.Epoch, nil) },
 	} {
 		r := open()
-		s := retrypolicy.Begin(r, "", epoch)
-		_, _ = s.Admit(epoch, 0)
+		s := retrypolicy.Begin(r, "", policytest.Epoch)
+		_, _ = s.Admit(policytest.Epoch, 0)
 		if err := resolve(&s); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -151,16 +153,16 @@ func TestSeriesIsResolvedOnce(t *testing.T) {
 	// The policy's stop and the gate's refusal are the end too.
 	r := open()
 	r.answer = retrypolicy.Decision{Reason: retrypolicy.OutOfTime, Delay: time.Second}
-	s := retrypolicy.Begin(r, "", epoch)
-	_, _ = s.Admit(epoch, 0)
-	if d, err := s.Failure(epoch, 0, worthAnother, transport.Network); err != nil || d != r.answer {
+	s := retrypolicy.Begin(r, "", policytest.Epoch)
+	_, _ = s.Admit(policytest.Epoch, 0)
+	if d, err := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network); err != nil || d != r.answer {
 		t.Error(d, err)
 	}
 	wantResolved(t, &s)
 	r = open()
 	r.entry = retrypolicy.Decision{Reason: retrypolicy.Rejected}
-	s = retrypolicy.Begin(r, "", epoch)
-	if d, err := s.Admit(epoch, 0); err != nil || d != r.entry {
+	s = retrypolicy.Begin(r, "", policytest.Epoch)
+	if d, err := s.Admit(policytest.Epoch, 0); err != nil || d != r.entry {
 		t.Error(d, err)
 	}
 	wantResolved(t, &s)
@@ -171,31 +173,33 @@ func TestSeriesIsResolvedOnce(t *testing.T) {
 
 func TestSeriesWantsItsOrder(t *testing.T) {
 	r := open()
-	s := retrypolicy.Begin(r, "", epoch)
+	s := retrypolicy.Begin(r, "", policytest.Epoch)
 	for range 2 { // before the first try, and before the second
-		if _, err := s.Failure(epoch, 0, worthAnother, transport.Network); !errors.Is(err, transport.Invalid) ||
-			!contains(err,
+		if _, err := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network); !errors.Is(err, transport.Invalid) ||
+			!policytest.Contains(err,
 				"no try under way") {
 			t.Errorf("Failure without a try: %v", err)
 		}
-		if err := s.Success(epoch); !errors.Is(err, transport.Invalid) || !contains(err, "no try under way") {
+		if err := s.Success(policytest.Epoch); !errors.Is(err, transport.Invalid) || !policytest.Contains(err,
+			"no try under way") {
 			t.Errorf("Success without a try: %v", err)
 		}
 		r.entry.Delay = time.Second
-		if _, err := s.Admit(epoch, 0); err != nil {
+		if _, err := s.Admit(policytest.Epoch, 0); err != nil {
 			t.Error(err)
 		}
-		if err := s.Success(epoch); !contains(err, "no try under way") {
+		if err := s.Success(policytest.Epoch); !policytest.Contains(err, "no try under way") {
 			t.Errorf("Success while a gate has it wait: %v", err)
 		}
 		r.entry.Delay = 0
-		if _, err := s.Admit(epoch, 0); err != nil {
+		if _, err := s.Admit(policytest.Epoch, 0); err != nil {
 			t.Error(err)
 		}
-		if _, err := s.Admit(epoch, 0); !errors.Is(err, transport.Invalid) || !contains(err, "has a try under way") {
+		if _, err := s.Admit(policytest.Epoch, 0); !errors.Is(err, transport.Invalid) || !policytest.Contains(err,
+			"has a try under way") {
 			t.Errorf("Admit twice: %v", err)
 		}
-		if d, err := s.Failure(epoch, 0, worthAnother, transport.Network); err != nil || !d.Retry {
+		if d, err := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network); err != nil || !d.Retry {
 			t.Error(d, err)
 		}
 	}
@@ -212,18 +216,18 @@ func TestSeriesAbandon(t *testing.T) {
 		want   int
 	}{{true, gone, 1}, {true, nil, 1}, {false, gone, 0}} {
 		r := open()
-		s := retrypolicy.Begin(r, "", epoch)
+		s := retrypolicy.Begin(r, "", policytest.Epoch)
 		if c.trying {
-			_, _ = s.Admit(epoch, 0)
+			_, _ = s.Admit(policytest.Epoch, 0)
 		}
-		if err := s.Abandon(sec(2), c.cause); err != nil {
+		if err := s.Abandon(policytest.Sec(2), c.cause); err != nil {
 			t.Error(err)
 		}
 		if len(r.observe) != c.want {
 			t.Fatalf("%+v: %d outcomes reported", c, len(r.observe))
 		}
 		if c.want == 1 && (r.observe[0].Err == nil || c.cause != nil && r.observe[0].Err != c.cause ||
-			r.observe[0].Now != sec(2)) {
+			r.observe[0].Now != policytest.Sec(2)) {
 			t.Errorf("%+v: %+v; a try that was given up is no success", c, r.observe[0])
 		}
 		wantResolved(t, &s)
@@ -232,7 +236,7 @@ func TestSeriesAbandon(t *testing.T) {
 
 // A policy that is neither Gate nor Observer lets everything pass.
 func TestSeriesOfAPlainPolicy(t *testing.T) {
-	s := retrypolicy.Begin(retrypolicy.Fixed{Delay: time.Second}, "", epoch)
+	s := retrypolicy.Begin(retrypolicy.Fixed{Delay: time.Second}, "", policytest.Epoch)
 	for i := range 100 {
 		if d, err := s.Admit(time.Time{}, 0); err != nil || d != (retrypolicy.Decision{Retry: true}) {
 			t.Fatal(d, err)
@@ -240,7 +244,7 @@ func TestSeriesOfAPlainPolicy(t *testing.T) {
 		if s.Retries() != i {
 			t.Fatalf("%d retries, want %d", s.Retries(), i)
 		}
-		if d, err := s.Failure(epoch, 0, worthAnother, transport.Network); err != nil || d.Delay != time.Second {
+		if d, err := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network); err != nil || d.Delay != time.Second {
 			t.Fatal(d, err)
 		}
 	}
@@ -251,19 +255,19 @@ func TestSeriesOfAPlainPolicy(t *testing.T) {
 }
 
 func TestSeriesAllocatesNothing(t *testing.T) {
-	o := retrypolicy.AWS2026()
+	o := aws.Standard2026()
 	o.Attempts = math.MaxInt32
-	p := newAWS(t, o)
+	p := policytest.NewAWS(t, o)
 	var err error = transport.Throttled
 	if allocs := testing.AllocsPerRun(200, func() {
-		s := retrypolicy.Begin(p, "k", epoch)
+		s := retrypolicy.Begin(p, "k", policytest.Epoch)
 		for range 3 {
-			_, sinkErr = s.Admit(epoch, 0)
-			sink, sinkErr = s.Failure(epoch, 0, worthAnother, err)
+			_, sinkErr = s.Admit(policytest.Epoch, 0)
+			sink, sinkErr = s.Failure(policytest.Epoch, 0, worthAnother, err)
 		}
-		_, sinkErr = s.Admit(epoch, 0)
-		sinkErr = s.Success(epoch)
-		sinkErr = s.Success(epoch)
+		_, sinkErr = s.Admit(policytest.Epoch, 0)
+		sinkErr = s.Success(policytest.Epoch)
+		sinkErr = s.Success(policytest.Epoch)
 	}); allocs != 0 {
 		t.Errorf("%v allocations", allocs)
 	}

@@ -1,9 +1,7 @@
 package retrypolicy
 
 import (
-	"errors"
-
-	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
 // Validator is what a Policy implements whose parameters can make no sense. Whoever takes a policy
@@ -18,27 +16,23 @@ type Validator interface {
 // Breaker, Throttle, limiter or budget twice. A nil p is an error.
 func Validate(p Policy) error {
 	if p == nil {
-		return invalid("policy is nil; give one, NoRetry{} for none")
+		return failure.Invalid("policy is nil; give one, NoRetry{} for none")
 	}
 	if v, ok := p.(Validator); ok {
 		if err := v.Validate(); err != nil {
 			return err
 		}
 	}
-	if _, ok := p.(holder); ok {
+	if inside(p, 0) != nil {
 		return misplaced(p)
 	}
 	return nil
 }
 
-func invalid(text string) *transport.Error {
-	return &transport.Error{Kind: transport.Invalid, Err: errors.New("retry policy: " + text)}
-}
-
 // within validates the policy that a wrapper's field holds.
 func within(field string, p Policy) error {
 	if p == nil {
-		return invalid(field + " is nil; give a policy, NoRetry{} for none")
+		return failure.Invalid(field + " is nil; give a policy, NoRetry{} for none")
 	}
 	return Validate(p)
 }

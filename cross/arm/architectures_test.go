@@ -49,7 +49,7 @@ func (a *architecture) env() []string {
 // suites are the packages whose tests must pass on every processor: the core and both engines of
 // MQTT.
 var suites = []string{
-	"./transport", "./errfilter", "./retrypolicy", "./device", "./internal/ascii", "./internal/fraction",
+	"./transport", "./errfilter", "./retrypolicy/...", "./device", "./internal/ascii", "./internal/fraction",
 	"./internal/isotime", "./internal/percent",
 	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/lean/...",
 }

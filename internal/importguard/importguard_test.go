@@ -16,8 +16,9 @@ import (
 const module = "github.com/hubline-iot/hubline"
 
 // core are the packages that boards run, those of them that exist yet.
-var core = existing("./transport", "./errfilter", "./retrypolicy", "./device", "./transport/mqtt/lean",
-	"./transport/mqtt/lean/packet", "./transport/mqtt/internal/wire")
+var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
+	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
+	"./device", "./transport/mqtt/lean", "./transport/mqtt/lean/packet", "./transport/mqtt/internal/wire")
 
 // allowed is what a package of the core may import freely.
 //
@@ -41,10 +42,16 @@ var costly = map[string]string{
 	"syscall":       "boards have no system",
 }
 
+const jitters = "published jitters and limiters are defined with powers and roots; only a program that uses one links it"
+
 // grants are the reasons given so far.
 var grants = []struct{ importer, costly, reason string }{
-	{module + "/retrypolicy", "math", "the jitters and limiters of other systems are defined with powers and roots; " +
-		"only a program that uses one links it"},
+	{module + "/retrypolicy", "math", jitters},
+	{module + "/retrypolicy/internal/delay", "math", jitters},
+	{module + "/retrypolicy/budget", "math", jitters},
+	{module + "/retrypolicy/compat", "math", jitters},
+	{module + "/retrypolicy/compat/azure", "math", jitters},
+	{module + "/retrypolicy/compat/grpc", "math", jitters},
 	{module + "/retrypolicy", "syscall", "the numbers of refused and lost connections, where there is a system; package " +
 		"time imports it there already"},
 	{module + "/internal/fraction", "math", "Float64bits, and no arithmetic: that is in integers"},
@@ -207,9 +214,15 @@ func TestLayers(t *testing.T) {
 			"imports go one way",
 		},
 		{
-			"filter and policies know the contract alone", []string{"./errfilter", "./retrypolicy"},
+			"filter and policies know the contract alone", []string{"./errfilter", "./retrypolicy", "./retrypolicy/budget",
+				"./retrypolicy/compat/...", "./retrypolicy/httpretry"},
 			[]string{"device", "pnp", "testbroker", "transport"}, []string{"transport"},
 			"imports go one way",
+		},
+		{
+			"the core of the policies knows none of its additions", []string{"./retrypolicy"},
+			[]string{"retrypolicy/budget", "retrypolicy/compat", "retrypolicy/httpretry"}, nil,
+			"boards would link them",
 		},
 		{
 			"the client knows no protocol", []string{"./device"},
@@ -289,6 +302,7 @@ func TestNoPackageLeadsToTestTools(t *testing.T) {
 		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
 		if path == "transport/transporttest" || path == "internal/hubfixture" || path == "internal/bounded" ||
 			path == "internal/timespan/spantest" ||
+			path == "retrypolicy/internal/policytest" ||
 			strings.HasPrefix(path,
 				"examples/") {
 			continue

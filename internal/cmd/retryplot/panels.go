@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 )
 
 // panel is one policy.
@@ -48,7 +49,7 @@ var panels = []panel{
 	{
 		"Azure, Java SDK’s code", "Min = Delta = 100 ms, Max = 10 s", "AzureJava{}",
 		"0 first, then min(Min + (2ⁿ⁻¹ − 1) · rand(0.8·Delta, 1.2·Delta), Max)", blue,
-		retrypolicy.AzureJava{},
+		azure.Java{},
 	},
 	{
 		"Fixed", "Delay = 1 s, Jitter = 0.2", "Fixed{Delay, Jitter}",

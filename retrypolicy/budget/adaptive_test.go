@@ -1,0 +1,386 @@
+//go:build !tinygo
+
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// outcome is the end of a try at s seconds.
+func outcome(s float64, throttled bool) retrypolicy.Attempt {
+	a := retrypolicy.Attempt{Now: policytest.Sec(s)}
+	if throttled {
+		a.Kind, a.Err = transport.Throttled, transport.Throttled
+	}
+	return a
+}
+
+func wantNear(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= 5e-7) {
+		t.Errorf("%s: %.12g, want %.12g", what, got, want)
+	}
+}
+
+// The sequence that the SDKs for Kotlin, Go, Java and JavaScript share.
+func TestAdaptivePublishedSequence(t *testing.T) {
+	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	for i, want := range []float64{.5, .5, .5, .5, .5, .6912, 1.0976, 1.6384, 2.3328, 3.02848} {
+		at := float64(i+1) / 5
+		last := i == 9
+		l.Observe(outcome(at, last))
+		rate, on := l.Rate()
+		wantNear(t, "fill rate at "+policytest.Sec(at).Sub(policytest.Epoch).String(), rate, want)
+		if on != last {
+			t.Errorf("at %v s: limiting %v", at, on)
+		}
+	}
+}
+
+func TestAdaptiveWaitsAfterTheFirstThrottle(t *testing.T) {
+	for _, c := range []struct{ at, wait, rate float64 }{
+		{.5, .892857143, 1.12}, {1, 1.785714286, .56}, {5, 2, .5}, {6, 2, .5}, {7, 2, .5},
+	} {
+		l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+		if d := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(0)}); !d.Retry || d.Delay != 0 {
+			t.Errorf("before the first throttle: %v", d)
+		}
+		l.Observe(outcome(c.at, true))
+		d := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(c.at)})
+		wantNear(t, "wait", d.Delay.Seconds(), c.wait)
+		rate, on := l.Rate()
+		wantNear(t, "rate", rate, c.rate)
+		if !on || !d.Retry {
+			t.Errorf("%v: not limiting", c)
+		}
+		// Nothing was taken in advance: whoever asks in the middle has the next turn, and one of two gets
+		// the token.
+		half := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(c.at).Add(d.Delay / 2)})
+		wantNear(t, "wait at half, the turn of the next", half.Delay.Seconds(), c.wait/2+min(1/c.rate, 1))
+		first := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(c.at).Add(d.Delay)})
+		second := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(c.at).Add(d.Delay)})
+		if first.Delay != 0 || second.Delay == 0 {
+			t.Errorf("%v: after the wait: %v, %v", c, first, second)
+		}
+		wantNear(t, "wait for the next token, the turns begin anew", second.Delay.Seconds(), 1/c.rate)
+	}
+}
+
+// Growth bounds the limit by the measured rate: with the constants as they are, twice.
+func TestAdaptiveLimitIsBoundedByTheMeasuredRate(t *testing.T) {
+	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	a := outcome(.5, true)
+	a.Count = 10
+	l.Observe(a) // 10 in half a second: measured 16
+	wantNear(t, "after beta", rateOf(l), 16*.7)
+	l.Observe(outcome(.6, true)) // still measured 16, but the limit is what counts
+	wantNear(t, "after beta twice", rateOf(l), 16*.7*.7)
+	a = outcome(100, false) // 100 s later the curve is at 0.4 * 100^3
+	a.Count = 2489
+	l.Observe(a) // measured, with the one before, 2490/99.5*0.8 + 16*0.2
+	wantNear(t, "ceiling", rateOf(l), 2*(2490/99.5*.8+16*.2))
+}
+
+// Before the first throttle the curve counts from the start, not from the whole second below it.
+func TestAdaptiveCurveBeginsAtTheStart(t *testing.T) {
+	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Sec(.5)})
+	a := outcome(2.5, false)
+	a.Count = 1000
+	l.Observe(a)
+	wantNear(t, "rate after 2 s", rateOf(l), .4*8)
+}
+
+func rateOf(l *budget.Adaptive) float64 {
+	rate, _ := l.Rate()
+	return rate
+}
+
+func TestAdaptiveThrottlesByKind(t *testing.T) {
+	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	for _, k := range transport.Kinds() {
+		l.Observe(retrypolicy.Attempt{Now: policytest.Sec(1), Kind: k, Err: transport.Network})
+		if _, on := l.Rate(); on != (k >= transport.Throttled) {
+			t.Errorf("after %v: limiting %v", k, on)
+		}
+	}
+	// Kind without Err is a success.
+	l = policytest.NewAdaptive(t, nil)
+	l.Observe(retrypolicy.Attempt{Now: policytest.Sec(1), Kind: transport.Throttled})
+	if _, on := l.Rate(); on {
+		t.Error("a success turned it on")
+	}
+	l = policytest.NewAdaptive(t, &budget.AdaptiveOptions{Kinds: retrypolicy.Kinds(transport.Quota)})
+	l.Observe(outcome(1, true))
+	if _, on := l.Rate(); on {
+		t.Error("Throttled turned it on though Kinds has only Quota")
+	}
+}
+
+// Clocks: the first question sets the start; an older look at the clock, none at all, and a leap of
+// centuries do no harm.
+func TestAdaptiveOddTimes(t *testing.T) {
+	l := policytest.NewAdaptive(t, nil)
+	if d := l.Admit(retrypolicy.Attempt{}); d != (retrypolicy.Decision{Retry: true}) {
+		t.Errorf("without a time: %v", d)
+	}
+	l.Admit(retrypolicy.Attempt{Now: policytest.Sec(.25)})
+	l.Observe(outcome(.5, true)) // as a limiter that starts at 0: the half-seconds are the clock's
+	wantNear(t, "rate", rateOf(l), 1.12)
+	d := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(.5)})
+	turns := 1.0
+	for _, now := range []time.Time{policytest.Sec(.4), policytest.Sec(-1e6), {}} {
+		older := l.Admit(retrypolicy.Attempt{Now: now})
+		wantNear(t, "wait at an odd time", older.Delay.Seconds(), d.Delay.Seconds()+min(1, turns/1.12))
+		turns++
+	}
+	far := policytest.Epoch.AddDate(2000, 0, 0)
+	l.Observe(retrypolicy.Attempt{Now: far})
+	rate := rateOf(l)
+	if !(rate >= 0.5 && rate < 1) {
+		t.Errorf("rate %v after 2000 years of silence", rate)
+	}
+	if d := l.Admit(retrypolicy.Attempt{Now: far}); d.Delay != 0 {
+		t.Errorf("no token after 2000 years: %v", d)
+	}
+}
+
+func TestAdaptiveOptionsAreChecked(t *testing.T) {
+	for _, c := range []struct {
+		o    budget.AdaptiveOptions
+		want string
+	}{
+		{budget.AdaptiveOptions{Beta: 1}, "Beta"}, {budget.AdaptiveOptions{Beta: -.1}, "Beta"},
+		{budget.AdaptiveOptions{Beta: math.NaN()},
+			"Beta"},
+		{budget.AdaptiveOptions{Scale: -1}, "Scale"}, {budget.AdaptiveOptions{Scale: math.Inf(1)}, "Scale"},
+		{budget.AdaptiveOptions{Smoothing: 1.1}, "Smoothing"}, {budget.AdaptiveOptions{Smoothing: -1}, "Smoothing"},
+		{budget.AdaptiveOptions{Growth: 1}, "Growth"}, {budget.AdaptiveOptions{Growth: math.NaN()}, "Growth"},
+		{budget.AdaptiveOptions{MinRate: -1}, "MinRate"},
+	} {
+		if l, err := budget.NewAdaptive(&c.o); l != nil || !errors.Is(err, transport.Invalid) || !policytest.Contains(err,
+			"AdaptiveOptions."+c.want) {
+			t.Errorf("%+v: %v", c.o, err)
+		}
+	}
+	if _, err := budget.NewAdaptive(&budget.AdaptiveOptions{Smoothing: 1}); err != nil {
+		t.Error(err)
+	}
+	policytest.CheckInvalid(t, policytest.NewAdaptive(t, nil).Wrap(nil), "is nil")
+	policytest.CheckInvalid(t, policytest.NewAdaptive(t, nil).Wrap(retrypolicy.Backoff{Base: -1}), "Base is negative")
+	policytest.CheckInvalid(t, (*budget.Adaptive)(nil).Wrap(retrypolicy.NoRetry{}), "Adaptive is nil")
+	policytest.CheckInvalid(t, policytest.NewAdaptive(t, nil).Wrap(retrypolicy.NoRetry{}), "")
+}
+
+// closed is a gate that answers d and counts how often it was asked and told.
+type closed struct {
+	d          retrypolicy.Decision
+	asked, got int
+}
+
+func (c *closed) Decide(retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Decision{Retry: true}
+}
+func (c *closed) Admit(retrypolicy.Attempt) retrypolicy.Decision { c.asked++; return c.d }
+func (c *closed) Observe(retrypolicy.Attempt)                    { c.got++ }
+
+// A try that the policy inside does not let in costs no token, and the policy inside is not asked
+// about a try that has none.
+func TestAdaptiveTakesATokenOnlyForATryThatBegins(t *testing.T) {
+	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
+	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	p := l.Wrap(inside)
+	retrypolicy.Observe(p, outcome(.5, true))
+	if inside.got != 1 {
+		t.Error("the outcome did not reach the policy inside")
+	}
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Sec(.5)}); d.Delay == 0 || inside.asked != 0 {
+		t.Errorf("without a token: %v, the policy inside was asked %d times", d, inside.asked)
+	}
+	for i := range 3 {
+		if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Sec(2)}); d.Delay != time.Second ||
+			inside.asked != i+1 {
+			t.Errorf("the wait of the policy inside: %v", d)
+		}
+	}
+	inside.d = retrypolicy.Decision{Reason: retrypolicy.Rejected}
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Sec(2)}); d != inside.d {
+		t.Errorf("the refusal of the policy inside: %v", d)
+	}
+	inside.d = retrypolicy.Decision{Retry: true}
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Sec(2)}); d != inside.d {
+		t.Errorf("the one token was lost: %v", d)
+	}
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Sec(2)}); d.Delay == 0 {
+		t.Error("there were two tokens")
+	}
+}
+
+func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		l := policytest.NewAdaptive(t, nil)
+		l.Admit(retrypolicy.Attempt{Now: time.Now()})
+		l.Observe(retrypolicy.Attempt{Now: time.Now(), Kind: transport.Throttled, Err: transport.Throttled}) // 0.5 a second
+		p := l.Wrap(retrypolicy.NoRetry{})
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(300*time.Millisecond, cancel)
+		began := time.Now()
+		err := retrypolicy.Do(ctx, p, func(context.Context) error { t.Error("the operation ran"); return nil })
+		if time.Since(began) != 300*time.Millisecond || !errors.Is(err, retrypolicy.Cancelled) ||
+			!errors.Is(err, context.Canceled) {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		// The next one has the turn after that of the one who left: the rest of 2 s and, as nobody takes
+		// the token meanwhile, the second that a turn is at most.
+		began = time.Now()
+		if err := retrypolicy.Do(context.Background(), p, func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		if waited := time.Since(began); waited != 3*time.Second-300*time.Millisecond {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+// Thousands of users share a limiter in front of a service that takes so many tries a second. All
+// get through, and the service refuses only a small part.
+func TestAdaptiveManyUsers(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	const users, capacity = 2000, 200
+	bounded.Test(t, func(t *testing.T) {
+		o := aws.Standard2026()
+		o.Attempts = 1000
+		o.Quota = nil
+		l := policytest.NewAdaptive(t, nil)
+		p := l.Wrap(policytest.NewAWS(t, o))
+		service := &limitedService{perSecond: capacity}
+		began := time.Now()
+		var all sync.WaitGroup
+		for i := range users {
+			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			start := time.Duration(rng.Int64N(int64(8 * time.Second)))
+			all.Go(func() {
+				time.Sleep(start)
+				r := retrypolicy.Retrier{Policy: p, Rand: rng.Uint64}
+				if err := r.Do(context.Background(), service.call); err != nil {
+					t.Errorf("seed %d: %v", seed, err)
+				}
+			})
+		}
+		all.Wait()
+		took := time.Since(began)
+		t.Logf("%d users in %v; %d tries let in, %d of them refused", users, took, service.calls, service.refused)
+		if service.calls-service.refused != users {
+			t.Errorf("seed %d: %d successes", seed, service.calls-service.refused)
+		}
+		if took < users/capacity*time.Second || took > 2*time.Minute {
+			t.Errorf("seed %d: took %v", seed, took)
+		}
+		if service.refused > users {
+			t.Errorf("seed %d: %d tries were refused; the limiter does not limit", seed, service.refused)
+		}
+		if rate, on := l.Rate(); !on || rate > 2.5*capacity || math.IsNaN(rate) {
+			t.Errorf("seed %d: rate %v, limiting %v", seed, rate, on)
+		}
+	})
+}
+
+// limitedService takes so many calls in each second of the clock.
+type limitedService struct {
+	mu             sync.Mutex
+	perSecond      int
+	second         int64
+	taken          int
+	calls, refused int
+}
+
+func (s *limitedService) call(context.Context) error {
+	time.Sleep(20 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now().Unix(); now != s.second {
+		s.second, s.taken = now, 0
+	}
+	s.calls++
+	s.taken++
+	if s.taken > s.perSecond {
+		s.refused++
+		return transport.Throttled
+	}
+	return nil
+}
+
+// In no interval do more tries begin than the tokens of that time allow: the sum of rate and time,
+// and what can be kept.
+func TestAdaptiveNeverLetsMoreInThanItsRate(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	now, budget := 1.0, 0.0
+	l.Observe(outcome(now, true))
+	for range 50_000 {
+		step := rng.ExpFloat64() / 20
+		rate, _ := l.Rate()
+		budget = min(budget+step*rate, max(rate, 1)) + 1e-6
+		now += step
+		d := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(now)})
+		if !d.Retry || d.Delay < 0 {
+			t.Fatalf("seed %d: %v", seed, d)
+		}
+		if d.Delay > 0 {
+			continue
+		}
+		if budget--; budget < -1e-3 {
+			t.Fatalf("seed %d: at %v s let in with %v tokens", seed, now, budget)
+		}
+		l.Observe(outcome(now, rng.IntN(20) == 0))
+		rate, _ = l.Rate()
+		budget = min(budget, max(rate, 1))
+		if !(rate >= 0.5) {
+			t.Fatalf("seed %d: rate %v", seed, rate)
+		}
+	}
+}
+
+func TestAdaptiveAllocatesNothing(t *testing.T) {
+	l := policytest.NewAdaptive(t, nil)
+	p := l.Wrap(retrypolicy.NoRetry{})
+	n := 0
+	if allocs := testing.AllocsPerRun(200, func() {
+		n++
+		a := outcome(float64(n), n%7 == 0)
+		retrypolicy.Observe(p, a)
+		sink = retrypolicy.Admit(p, a)
+	}); allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
+func BenchmarkAdaptive(b *testing.B) {
+	l := policytest.NewAdaptive(b, nil)
+	p := l.Wrap(retrypolicy.NoRetry{})
+	p.(retrypolicy.Observer).Observe(outcome(1, true))
+	now := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(time.Second)
+		sink = retrypolicy.Admit(p, retrypolicy.Attempt{Now: now})
+		retrypolicy.Observe(p, retrypolicy.Attempt{Now: now})
+	}
+}
+
+var sink retrypolicy.Decision

@@ -1,0 +1,424 @@
+package budget
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+)
+
+// BreakerOptions describe a Breaker. The zero value opens after 5 failures in a row, for 30 s, and
+// then refuses.
+type BreakerOptions struct {
+	// Failures is how many open it: in a row, or within Window. Default: 5.
+	Failures int
+	// Window makes it count the failures of that time, successes between them or not. Default: none,
+	// it counts failures in a row.
+	Window time.Duration
+	// Share is what part of all outcomes in Window the failures must be too, from 0 to 1 in steps of a
+	// millionth. Default: none.
+	Share float64
+	// Kinds are those of the failures that count; every other outcome that says something of the
+	// service is a success. Default: all that are worth a retry. A failure that no retry mends is the
+	// answer of a service that works.
+	Kinds retrypolicy.KindSet
+	// Cooldown is how long it stays open; also how long a probe may take before it is given up for
+	// lost, so it should be longer than a try and the report of its end. The device client reports a
+	// connection when it has lasted: there give more than its StableTime and DialTimeout together, 60
+	// s unless they are set. Default: 30 s.
+	Cooldown time.Duration
+	// Growth makes the cooldown that much longer each time that probing failed, until it closes.
+	// Default: 1, no growth.
+	Growth float64
+	// MaxCooldown is the longest. Default: ten times Cooldown.
+	MaxCooldown time.Duration
+	// Probes is how many tries can be in flight while it is half-open. Default: 1.
+	Probes int
+	// Successes is how many close it again. Default: 1.
+	Successes int
+	// MinUp is how long a success must last, for what can be made and then break, such as a
+	// connection: a success that a failure follows sooner counts as a failure itself. Until then it
+	// ends no row of failures and closes nothing. Default: 0, a success is one at once.
+	MinUp time.Duration
+	// Wait: instead of being refused, a try waits until the cooldown is over. For a loop that has
+	// nothing else to do, such as that of a connection.
+	Wait bool
+	// Spread goes with Wait: each who waits waits longer by a part of it, drawn at random, so that not
+	// all come at once when the breaker closes. Default: half of Cooldown.
+	Spread time.Duration
+}
+
+// BreakerState is where a Breaker is.
+type BreakerState uint8
+
+const (
+	// BreakerClosed lets every try in.
+	BreakerClosed BreakerState = iota
+	// BreakerOpen lets none in until its cooldown is over.
+	BreakerOpen
+	// BreakerHalfOpen lets a few in, to see.
+	BreakerHalfOpen
+
+	breakerStates // number of states
+)
+
+var breakerStateText = [breakerStates]string{BreakerClosed: "closed", BreakerOpen: "open", BreakerHalfOpen: "half-open"}
+
+// String returns the state in a word.
+func (s BreakerState) String() string {
+	if s >= breakerStates {
+		return "undefined state"
+	}
+	return breakerStateText[s]
+}
+
+// BreakerStatus is a look at a Breaker.
+type BreakerStatus struct {
+	State BreakerState
+	// Failures are those that count towards opening, while it is closed.
+	Failures int
+	// InFlight is how many tries that it let in have not ended.
+	InFlight int
+	// Probes is how many of them are probes, while it is half-open.
+	Probes int
+	// Cooldown is what is left of it, while it is open.
+	Cooldown time.Duration
+	// Openings is how often it has opened.
+	Openings int
+}
+
+// Breaker stops all tries, first ones included, when too many failed, and lets a few probe after a
+// cooldown:
+//
+//	closed     all tries begin; Failures in a row, or in Window, open it
+//	open       none begins until Cooldown is over; what ends now was begun before, and does not count
+//	half-open  at most Probes are in flight; Successes close it, a failure opens it again, for Cooldown*Growth up to MaxCooldown
+//
+// A refused try ends its series with Rejected and carries the cooldown that is left. Unless Wait is
+// set a retry that would find the breaker open is refused before its delay. With Wait a try waits
+// for the cooldown, and while others probe for an eighth of it at a time, with a random part of
+// Spread added each time.
+//
+// What says nothing of the service counts neither way: a try that the caller gave up or cancelled,
+// an operation's own context that ended (Terminal), Kind Closed, what Permanent marked, and Kind
+// Invalid without an HTTP status. A probe whose end is not reported within a cooldown is given up
+// for lost, and another takes its place.
+//
+// There is no timer in it: it changes when it is asked or told. Safe for concurrent use. Source:
+// Nygard, "Release It!"; the parameters of failsafe-go and Polly.
+type Breaker struct {
+	failures  int64
+	share     share
+	windowed  bool
+	kinds     retrypolicy.KindSet
+	first     time.Duration // cooldown
+	most      time.Duration
+	growth    float64
+	probes    int64
+	successes int64
+	minUp     time.Duration
+	wait      bool
+	spread    time.Duration
+
+	mu       sync.Mutex
+	state    BreakerState
+	row      int64  // failures in a row
+	seen     window // marked: failures
+	up       bool   // there was a success since the last failure, the first at upSince
+	upSince  time.Time
+	cooldown time.Duration // the present one
+	until    time.Time     // when it is over
+	inFlight int64
+	probing  int64     // how many of them are probes; see released
+	probed   time.Time // when the latest was let in
+	good     int64     // successes while half-open
+	openings int64
+}
+
+// NewBreaker makes a closed breaker. o may be nil.
+func NewBreaker(o *BreakerOptions) (*Breaker, error) {
+	var set BreakerOptions
+	if o != nil {
+		set = *o
+	}
+	fallback(&set.Failures, 5)
+	fallback(&set.Cooldown, 30*time.Second)
+	fallback(&set.Growth, 1)
+	fallback(&set.Probes, 1)
+	fallback(&set.Successes, 1)
+	switch {
+	case set.Failures < 1 || set.Failures > math.MaxInt32:
+		return nil, failure.Invalid("BreakerOptions.Failures is out of range; give 1 or more")
+	case set.Window != 0 && set.Window < shortestWindow:
+		return nil, failure.Invalid("BreakerOptions.Window is too short; give 20 ms or more, 0 to count failures in a row")
+	case !(set.Share >= 0 && set.Share <= 1):
+		return nil, failure.Invalid("BreakerOptions.Share is out of range; give a fraction from 0 to 1")
+	case set.Share > 0 && set.Window == 0:
+		return nil, failure.Invalid("BreakerOptions.Share needs Window; failures in a row are all there is")
+	case set.Cooldown < 0:
+		return nil, failure.Invalid("BreakerOptions.Cooldown is negative; give the time to stay open")
+	case !(set.Growth >= 1 && set.Growth <= math.MaxFloat64):
+		return nil, failure.Invalid("BreakerOptions.Growth is below 1; give 1 or more")
+	case set.MaxCooldown < 0 || set.MaxCooldown > 0 && set.MaxCooldown < set.Cooldown:
+		return nil, failure.Invalid("BreakerOptions.MaxCooldown is below Cooldown; give Cooldown or more, 0 for ten times it")
+	case set.Probes < 1 || set.Probes > math.MaxInt32:
+		return nil, failure.Invalid("BreakerOptions.Probes is out of range; give 1 or more")
+	case set.Successes < 1 || set.Successes > math.MaxInt32:
+		return nil, failure.Invalid("BreakerOptions.Successes is out of range; give 1 or more")
+	case set.MinUp < 0:
+		return nil, failure.Invalid("BreakerOptions.MinUp is negative; give 0 or more")
+	case set.Spread < 0:
+		return nil, failure.Invalid("BreakerOptions.Spread is negative; give a duration, 0 for half of Cooldown")
+	case set.Spread > 0 && !set.Wait:
+		return nil, failure.Invalid("BreakerOptions.Spread needs Wait; nobody waits otherwise")
+	}
+	fallback(&set.Spread, set.Cooldown/2)
+	fallback(&set.MaxCooldown, delay.OfFloat(10*float64(set.Cooldown)))
+	return &Breaker{
+		failures: int64(set.Failures), share: shareOf(set.Share), windowed: set.Window != 0, kinds: set.Kinds,
+		first: set.Cooldown, most: set.MaxCooldown, growth: set.Growth, probes: int64(set.Probes),
+		successes: int64(set.Successes),
+		minUp:     set.MinUp, wait: set.Wait, spread: set.Spread, seen: newWindow(set.Window), cooldown: set.Cooldown,
+	}, nil
+}
+
+// Wrap puts the breaker around p.
+func (b *Breaker) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return guarded{b, p} }
+
+// Status is how the breaker stands at now.
+func (b *Breaker) Status(now time.Time) BreakerStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settle(now)
+	s := BreakerStatus{State: b.state, InFlight: int(b.inFlight), Openings: int(b.openings)}
+	switch b.state {
+	case BreakerClosed:
+		s.Failures = int(b.row)
+		if b.windowed {
+			s.Failures = whole(b.seen.sum.marked)
+		}
+	case BreakerOpen:
+		s.Cooldown = b.until.Sub(now)
+	default:
+		s.Probes = int(b.probing)
+	}
+	return s
+}
+
+// Lost tells the breaker that what a success had made broke at now: a connection, of which Observe
+// had been told when it was made. Sooner than MinUp after the success it is a failure, later it is
+// nothing. The device client needs no Lost: it reports a success when the connection has lasted.
+func (b *Breaker) Lost(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settle(now)
+	if b.broke(now) {
+		b.failed(now, tally{marked: 1})
+	}
+}
+
+// broke ends what the latest success made, and tells whether that was too soon.
+func (b *Breaker) broke(now time.Time) bool {
+	soon := b.up && !b.lasted(now)
+	b.up = false
+	return soon
+}
+
+// settle makes what has come with time.
+func (b *Breaker) settle(now time.Time) {
+	if b.windowed {
+		b.seen.advance(now)
+	}
+	if b.state == BreakerOpen {
+		if b.until.Sub(now) > b.cooldown { // the clock was set back
+			b.until = now.Add(b.cooldown)
+		}
+		if now.Before(b.until) {
+			return
+		}
+		b.state = BreakerHalfOpen
+		b.up, b.good = false, 0
+	}
+	if b.up && now.Sub(b.upSince) < -b.minUp {
+		b.upSince = now // the same
+	}
+	if b.up && b.lasted(now) {
+		b.row = 0
+		if b.state == BreakerHalfOpen && b.good >= b.successes {
+			b.state, b.probing = BreakerClosed, 0
+		}
+	}
+}
+
+func (b *Breaker) lasted(now time.Time) bool {
+	return b.minUp == 0 || now.Sub(b.upSince) >= b.minUp
+}
+
+// enter lets a try in, or returns how long that should wait.
+func (b *Breaker) enter(now time.Time) (time.Duration, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settle(now)
+	switch b.state {
+	case BreakerOpen:
+		return b.until.Sub(now), false
+	case BreakerHalfOpen:
+		if b.probing >= b.probes {
+			since := now.Sub(b.probed)
+			if since < -b.cooldown {
+				b.probed, since = now, 0 // the clock was set back
+			}
+			if since < b.cooldown {
+				return max(min(b.cooldown-max(since, 0), b.cooldown/8), 1), false
+			}
+			b.probing = 0
+		}
+		b.probing++
+		b.probed = now
+	}
+	b.inFlight++
+	return 0, true
+}
+
+// released counts tries out. Whether one that ends while the breaker is half-open is a probe, or
+// was begun before it opened, nobody can tell: it is held to be old as long as there are old ones.
+// So there are never more probes than are counted.
+func (b *Breaker) released(n int64) {
+	b.inFlight = max(b.inFlight-n, 0)
+	b.probing = min(b.probing, b.inFlight)
+}
+
+// leave undoes enter, when the try does not begin for another reason.
+func (b *Breaker) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.inFlight = max(b.inFlight-1, 0)
+	b.probing = max(b.probing-1, 0)
+}
+
+func (b *Breaker) learn(a retrypolicy.Attempt) {
+	n := wrap.Outcomes(a)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settle(a.Now)
+	b.released(n)
+	switch {
+	case wrap.SaysNothing(a):
+	case b.bad(a):
+		bad := tally{all: n, marked: n}
+		if b.broke(a.Now) {
+			bad.marked++ // the success, which is among all already
+		}
+		b.failed(a.Now, bad)
+	default:
+		b.succeeded(a.Now, n)
+	}
+}
+
+func (b *Breaker) bad(a retrypolicy.Attempt) bool {
+	switch {
+	case a.Err == nil:
+		return false
+	case b.kinds != 0:
+		return b.kinds.Has(a.Kind)
+	}
+	return !a.Terminal
+}
+
+func (b *Breaker) failed(now time.Time, bad tally) {
+	switch b.state {
+	case BreakerHalfOpen:
+		b.cooldown = min(delay.OfFloat(float64(b.cooldown)*b.growth), b.most)
+	case BreakerClosed:
+		b.row = min(b.row+bad.marked, math.MaxInt32)
+		reached := b.row >= b.failures
+		if b.windowed {
+			b.seen.add(bad)
+			reached = b.seen.sum.marked >= b.failures && !b.share.below(b.seen.sum.marked, b.seen.sum.all)
+		}
+		if !reached {
+			return
+		}
+		b.cooldown = b.first
+	default:
+		return
+	}
+	b.state = BreakerOpen
+	b.until = now.Add(b.cooldown)
+	b.seen.clear()
+	b.openings = min(b.openings+1, math.MaxInt32)
+}
+
+func (b *Breaker) succeeded(now time.Time, n int64) {
+	if !b.up {
+		b.up, b.upSince = true, now
+	}
+	if b.windowed && b.state == BreakerClosed {
+		b.seen.add(tally{all: n})
+	}
+	b.good = min(b.good+n, math.MaxInt32)
+	b.settle(now)
+}
+
+type guarded struct {
+	breaker *Breaker
+	policy  retrypolicy.Policy
+}
+
+// Decide spares a wait that ends before the cooldown.
+func (g guarded) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := g.policy.Decide(a)
+	if d.Retry && !g.breaker.wait {
+		if s := g.breaker.Status(a.Now); s.State == BreakerOpen && s.Cooldown > d.Delay {
+			return wrap.Refuse(g.policy, a, d, retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: s.Cooldown})
+		}
+	}
+	return d
+}
+
+func (g guarded) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(g.policy, a) }
+
+func (g guarded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	wait, ok := g.breaker.enter(a.Now)
+	switch {
+	case !ok && g.breaker.wait:
+		return retrypolicy.Decision{Retry: true, Delay: wait + g.breaker.more(a, wait)}
+	case !ok:
+		return retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: wait}
+	}
+	d := retrypolicy.Admit(g.policy, a)
+	if !d.Retry || d.Delay > 0 {
+		g.breaker.leave()
+	}
+	return d
+}
+
+// more is the random part of a wait. It leaves alone a deadline that the wait itself does not
+// reach.
+func (b *Breaker) more(a retrypolicy.Attempt, wait time.Duration) time.Duration {
+	room := min(b.spread, delay.Longest-wait)
+	if a.Left > wait {
+		room = min(room, a.Left-wait-1)
+	}
+	return min(delay.OfFloat(delay.Unit(a.Rand)*float64(room)), room)
+}
+
+func (g guarded) Observe(a retrypolicy.Attempt) {
+	g.breaker.learn(a)
+	retrypolicy.Observe(g.policy, a)
+}
+
+func (g guarded) Validate() error {
+	if g.breaker == nil {
+		return failure.Invalid("Breaker is nil; make one with NewBreaker")
+	}
+	return wrap.Within("the policy that Breaker.Wrap was given", g.policy)
+}
+
+func (g guarded) Inside() retrypolicy.Policy { return g.policy }
+func (g guarded) Shared() any                { return g.breaker }
+func (guarded) Charges() bool                { return false }

@@ -1,0 +1,445 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A step happens to a breaker at a time; then it stands so.
+type breakerStep struct {
+	at   time.Duration
+	do   byte // see playBreaker
+	want string
+}
+
+const (
+	stepAdmit  = 'a' // let in
+	stepRefuse = 'r' // not let in
+	stepOK     = '+' // a try succeeded
+	stepFail   = '-' // a try failed
+	stepWrong  = 't' // a failure that no retry mends
+	stepCancel = 'c' // the caller cancelled a try
+	stepLost   = 'l' // what the last success made is lost
+	stepLook   = ' ' // nothing happens
+)
+
+// playBreaker runs a script and compares the state after each step.
+func playBreaker(t *testing.T, o budget.BreakerOptions, script []breakerStep) {
+	t.Helper()
+	b := policytest.NewBreaker(t, &o)
+	p := b.Wrap(always)
+	for i, s := range script {
+		a := policytest.At(s.at)
+		switch s.do {
+		case stepAdmit, stepRefuse:
+			if d := retrypolicy.Admit(p, a); (d.Retry && d.Delay <= 0) != (s.do == stepAdmit) {
+				t.Errorf("step %d at %v: Admit %+v", i, s.at, d)
+			}
+		case stepOK:
+			retrypolicy.Observe(p, policytest.As(a, nil))
+		case stepFail:
+			retrypolicy.Observe(p, policytest.As(a, transport.Unavailable))
+		case stepWrong:
+			a.Terminal = true
+			retrypolicy.Observe(p, policytest.As(a, transport.NotFound))
+		case stepCancel:
+			retrypolicy.Observe(p, policytest.As(a, context.Canceled))
+		case stepLost:
+			b.Lost(a.Now)
+		}
+		if got := b.Status(a.Now).State.String(); got != s.want {
+			t.Errorf("step %d at %v: %v, want %v", i, s.at, got, s.want)
+		}
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	const s = time.Second
+	type steps = []breakerStep
+	type options = budget.BreakerOptions
+	for _, c := range []struct {
+		name   string
+		o      options
+		script steps
+	}{
+		{"opens after failures in a row, probes once, closes", options{Failures: 3, Cooldown: 10 * s}, steps{
+			{0, stepFail, "closed"}, {0, stepFail, "closed"}, {0, stepOK, "closed"},
+			{1 * s, stepFail, "closed"}, {1 * s, stepFail, "closed"}, {2 * s, stepFail, "open"},
+			{2 * s, stepRefuse, "open"}, {12*s - 1, stepRefuse, "open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepRefuse,
+				"half-open"},
+			{13 * s, stepOK, "closed"}, {13 * s, stepAdmit, "closed"}, {13 * s, stepAdmit, "closed"},
+			{13 * s, stepFail, "closed"}, {13 * s, stepFail, "closed"}, {13 * s, stepFail, "open"},
+		}},
+		{"a probe that fails opens it for longer, up to the most; closing forgets that",
+			options{Failures: 1, Cooldown: 10 * s, Growth: 3, MaxCooldown: 50 * s}, steps{
+				{0, stepFail, "open"}, {10*s - 1, stepRefuse, "open"},
+				{10 * s, stepAdmit, "half-open"}, {10 * s, stepFail, "open"}, {40*s - 1, stepRefuse, "open"}, // 30 s
+				{40 * s, stepAdmit, "half-open"}, {40 * s, stepFail, "open"}, {90*s - 1, stepRefuse, "open"}, // 50 s
+				{90 * s, stepAdmit, "half-open"}, {90 * s, stepFail, "open"}, {140*s - 1, stepRefuse, "open"}, // 50 s
+				{140 * s, stepAdmit, "half-open"}, {140 * s, stepOK, "closed"},
+				{140 * s, stepFail, "open"}, {150*s - 1, stepRefuse, "open"}, {150 * s, stepAdmit, "half-open"}, // 10 s
+			}},
+		{"several successes close it, several probes at a time", options{Failures: 1, Cooldown: 10 * s, Probes: 2,
+			Successes: 3}, steps{
+			{0, stepAdmit, "closed"}, {0, stepFail, "open"},
+			{10 * s, stepAdmit, "half-open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepRefuse, "half-open"},
+			{11 * s, stepOK, "half-open"}, {11 * s, stepAdmit, "half-open"}, {11 * s, stepRefuse, "half-open"},
+			{12 * s, stepOK, "half-open"}, {12 * s, stepOK, "closed"},
+		}},
+		{"what was begun before it opened neither closes it nor makes room for a second probe",
+			options{Failures: 1, Cooldown: 10 * s, Successes: 3}, steps{
+				{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"},
+				{0, stepFail, "open"}, {1 * s, stepOK, "open"}, {1 * s, stepFail, "open"},
+				{10 * s, stepAdmit, "half-open"}, {11 * s, stepOK, "half-open"}, {11 * s, stepRefuse, "half-open"},
+				{12 * s, stepOK, "half-open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepOK, "closed"},
+			}},
+		{"successes before the last failure do not help to close it", options{Failures: 1, Cooldown: 10 * s, Successes: 2},
+			steps{
+				{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "half-open"}, {10 * s, stepAdmit,
+					"half-open"}, {10 * s, stepFail, "open"},
+				{20 * s, stepAdmit, "half-open"}, {20 * s, stepOK, "half-open"}, {20 * s, stepAdmit, "half-open"}, {20 * s, stepOK,
+					"closed"},
+			}},
+		{"a probe that outlasts a cooldown takes a place in the next round", options{Failures: 1, Cooldown: 10 * s,
+			Probes: 2}, steps{
+			{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {11 * s, stepAdmit, "half-open"},
+			{11 * s, stepFail, "open"},
+			{21 * s, stepAdmit, "half-open"}, {21 * s, stepRefuse, "half-open"}, {22 * s, stepOK, "closed"},
+		}},
+		{"a probe that ends after it has closed takes no place in a later round", options{Failures: 1, Cooldown: 10 * s,
+			Probes: 2}, steps{
+			{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepAdmit, "half-open"},
+			{10 * s, stepOK, "closed"},
+			{10 * s, stepAdmit, "closed"}, {10 * s, stepAdmit, "closed"}, {10 * s, stepOK, "closed"}, {10 * s, stepFail, "open"},
+			{20 * s, stepAdmit, "half-open"}, {20 * s, stepAdmit, "half-open"}, {20 * s, stepRefuse, "half-open"},
+		}},
+		{"a lost probe is replaced after a cooldown", options{Failures: 1, Cooldown: 10 * s}, steps{
+			{0, stepFail, "open"}, {15 * s, stepAdmit, "half-open"}, {25*s - 1, stepRefuse, "half-open"}, {25 * s, stepAdmit,
+				"half-open"},
+			{25 * s, stepRefuse, "half-open"}, {26 * s, stepOK, "closed"},
+		}},
+		{"cancelled tries count neither way", options{Failures: 2, Cooldown: 10 * s}, steps{
+			{0, stepFail, "closed"}, {0, stepCancel, "closed"}, {0, stepCancel, "closed"}, {0, stepFail, "open"},
+			{10 * s, stepAdmit, "half-open"}, {10 * s, stepRefuse, "half-open"}, {11 * s, stepCancel, "half-open"},
+			{11 * s, stepAdmit,
+				"half-open"},
+		}},
+		{"an answer that no retry mends is one of a service that works", options{Failures: 2, Cooldown: 10 * s}, steps{
+			{0, stepFail, "closed"}, {0, stepWrong, "closed"}, {0, stepFail, "closed"}, {0, stepFail, "open"},
+			{10 * s, stepAdmit, "half-open"}, {10 * s, stepWrong, "closed"},
+		}},
+		{"only the Kinds that count", options{Failures: 1, Kinds: retrypolicy.Kinds(transport.Throttled)}, steps{{0, stepFail,
+			"closed"}}},
+		{"in a window, successes or not", options{Failures: 3, Window: 20 * s, Cooldown: 10 * s}, steps{
+			{0, stepFail, "closed"}, {0, stepOK, "closed"}, {10 * s, stepFail, "closed"}, {21 * s, stepFail, "closed"},
+			{22 * s, stepOK,
+				"closed"}, {23 * s, stepFail, "open"},
+			// those before are forgotten
+			{33 * s, stepAdmit, "half-open"}, {33 * s, stepOK, "closed"}, {33 * s, stepFail, "closed"}, {33 * s, stepFail,
+				"closed"},
+		}},
+		{"in a window, and a share of all", options{Failures: 2, Window: 20 * s, Share: 0.5}, steps{
+			{0, stepOK, "closed"}, {0, stepOK, "closed"}, {0, stepOK, "closed"}, {0, stepFail, "closed"},
+			{0, stepFail, "closed"}, {0, stepFail,
+				"open"},
+		}},
+		{"flapping: connected, and dropped at once", options{Failures: 3, Cooldown: 60 * s, MinUp: 10 * s}, steps{
+			{0, stepAdmit, "closed"}, {0, stepOK, "closed"}, {1 * s, stepLost, "closed"},
+			{2 * s, stepAdmit, "closed"}, {2 * s, stepOK, "closed"}, {3 * s, stepLost, "closed"},
+			{4 * s, stepAdmit, "closed"}, {4 * s, stepOK, "closed"}, {5 * s, stepLost, "open"},
+			// a probe that does not last
+			{65 * s, stepAdmit, "half-open"}, {65 * s, stepOK, "half-open"}, {70 * s, stepLost, "open"},
+			{130 * s, stepAdmit, "half-open"}, {130 * s, stepOK, "half-open"}, {140*s - 1, stepLook, "half-open"},
+			{140 * s, stepLook,
+				"closed"},
+			// lasted, and then nothing more to lose
+			{500 * s, stepLost, "closed"}, {501 * s, stepLost, "closed"}, {502 * s, stepLost, "closed"}, {503 * s, stepLost,
+				"closed"},
+		}},
+		{"a connection that lasts ends the row", options{Failures: 2, MinUp: 10 * s}, steps{
+			{0, stepOK, "closed"}, {9 * s, stepLost, "closed"}, {20 * s, stepOK, "closed"}, {31 * s, stepLost, "closed"},
+			{32 * s, stepOK,
+				"closed"}, {33 * s, stepLost, "closed"},
+			{34 * s, stepOK, "closed"}, {35 * s, stepLost, "open"},
+		}},
+		{"what succeeded while it was open does not make a probe's success last", options{Failures: 1, Cooldown: 10 * s,
+			MinUp: 5 * s}, steps{
+			{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepFail, "open"}, {1 * s, stepOK, "open"},
+			{10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "half-open"}, {15*s - 1, stepLook, "half-open"},
+			{15 * s, stepLook,
+				"closed"},
+		}},
+		{"a row of successes lasts from the first on", options{Failures: 2, MinUp: 10 * s}, steps{
+			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {8 * s, stepOK, "closed"}, {12 * s, stepFail, "closed"},
+			{12 * s, stepFail,
+				"open"},
+		}},
+		{"a success that a failure follows too soon is another failure", options{Failures: 4, MinUp: 10 * s}, steps{
+			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {2 * s, stepOK, "closed"}, {3 * s, stepFail, "closed"},
+			{3 * s, stepFail,
+				"open"},
+		}},
+		{"the same in a window with a share", options{Failures: 4, Window: 60 * s, Share: 1, MinUp: 10 * s}, steps{
+			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {3 * s, stepFail, "closed"}, {3 * s, stepFail, "open"},
+		}},
+		{"the clock is set back by a year", options{Failures: 1, Cooldown: 10 * s, MinUp: 5 * s}, steps{
+			{0, stepFail, "open"}, {-8760 * time.Hour, stepRefuse, "open"}, {-8760*time.Hour + 10*s - 1, stepRefuse, "open"},
+			{-8760*time.Hour + 10*s, stepAdmit, "half-open"},
+			{-9000 * time.Hour, stepRefuse, "half-open"}, {-9000*time.Hour + 10*s, stepAdmit, "half-open"},
+			{-9000*time.Hour + 11*s, stepOK, "half-open"}, {-9999 * time.Hour, stepLook, "half-open"},
+			{-9999*time.Hour + 5*s, stepLook,
+				"closed"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) { playBreaker(t, c.o, c.script) })
+	}
+}
+
+// ownFailures are failures that no retry mends, and whether they say nothing of the service.
+var ownFailures = map[string]struct {
+	err    error
+	silent bool
+}{
+	"own deadline":              {fmt.Errorf("read: %w", context.DeadlineExceeded), true},
+	"own context":               {errors.Join(errors.New("?"), context.Canceled), true},
+	"permanent":                 {retrypolicy.Permanent(errors.New("local")), true},
+	"permanent among several":   {fmt.Errorf("%w: %w", errors.New("?"), retrypolicy.Permanent(errors.New("local"))), true},
+	"client closed":             {&transport.Error{Kind: transport.Closed}, true},
+	"wrong input":               {&transport.Error{Kind: transport.Invalid}, true},
+	"an answer":                 {transport.NotFound, false},
+	"an answer with a status":   {fmt.Errorf("%w", &policytest.HTTPError{Status: 400, Err: errors.New("?")}), false},
+	"a status, permanent":       {retrypolicy.Permanent(&policytest.HTTPError{Status: 404, Err: errors.New("?")}), false},
+	"an answer nobody can tell": {errors.New("?"), false},
+}
+
+// A half-open breaker is not closed by what was settled on this side, and the place of the probe is
+// free again.
+func TestBreakerLeavesOutWhatSaysNothing(t *testing.T) {
+	for name, c := range ownFailures {
+		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
+		p := b.Wrap(always)
+		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+		policytest.LetsIn(p, policytest.At(30*time.Second))
+		a := policytest.As(policytest.At(30*time.Second), c.err)
+		a.Terminal = true
+		retrypolicy.Observe(p, a)
+		want := budget.BreakerStatus{Openings: 1}
+		if c.silent {
+			want.State = budget.BreakerHalfOpen
+		}
+		if got := b.Status(a.Now); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// A time-out that the classifiers let pass is the service's fault, though a context's error is in
+// it; so is a deadline that passed meanwhile.
+func TestBreakerCountsTimeouts(t *testing.T) {
+	for _, err := range []error{&transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded},
+		context.DeadlineExceeded} {
+		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
+		retrypolicy.Observe(b.Wrap(always), policytest.As(policytest.At(0), err))
+		if s := b.Status(policytest.Day); s.State != budget.BreakerOpen {
+			t.Errorf("%v: %+v", err, s)
+		}
+	}
+}
+
+func TestBreakerRefuses(t *testing.T) {
+	p := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1}).Wrap(retrypolicy.Fixed{Delay: 5 * time.Second})
+	retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+	if d := retrypolicy.Admit(p, policytest.At(10*time.Second)); d != (retrypolicy.Decision{Reason: retrypolicy.Rejected,
+		Delay: 20 * time.Second}) {
+		t.Errorf("Admit: %+v", d)
+	}
+	for _, c := range []struct {
+		at   time.Duration
+		want retrypolicy.Decision
+	}{
+		{0, retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: 30 * time.Second}},
+		{25*time.Second - 1, retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: 5*time.Second + 1}},
+		{25 * time.Second, retrypolicy.Decision{Retry: true, Delay: 5 * time.Second}}, // it ends with the cooldown
+		{40 * time.Second, retrypolicy.Decision{Retry: true, Delay: 5 * time.Second}},
+	} {
+		if d := p.Decide(policytest.Retried(policytest.As(policytest.At(c.at), transport.Network), 1)); d != c.want {
+			t.Errorf("Decide at %v: %+v, want %+v", c.at, d, c.want)
+		}
+	}
+}
+
+func TestBreakerWaits(t *testing.T) {
+	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: 8 * time.Second, Wait: true})
+	p := b.Wrap(retrypolicy.Fixed{Delay: time.Second})
+	retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+	for _, c := range []struct {
+		at, wait time.Duration
+	}{
+		{0, 8 * time.Second}, {7 * time.Second, time.Second}, {8 * time.Second, 0},
+		// an eighth, and until the probe is given up
+		{9 * time.Second, time.Second}, {15500 * time.Millisecond, 500 * time.Millisecond},
+		{16 * time.Second, 0},
+	} {
+		if d := retrypolicy.Admit(p, policytest.At(c.at)); d != (retrypolicy.Decision{Retry: true, Delay: c.wait}) {
+			t.Errorf("at %v: %+v, want a wait of %v", c.at, d, c.wait)
+		}
+	}
+	retrypolicy.Observe(p, policytest.As(policytest.At(17*time.Second), transport.Network))
+	if d := p.Decide(policytest.Retried(policytest.As(policytest.At(17*time.Second), transport.Network), 1)); d != (retrypolicy.Decision{Retry: true,
+		Delay: time.Second}) {
+		t.Errorf("Decide of a breaker that waits: %+v", d)
+	}
+}
+
+// The random part of a wait.
+func TestBreakerSpreadsWhoWaits(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		spread     time.Duration
+		at, left   time.Duration
+		rand       uint64
+		wait       time.Duration
+		halfOpened bool
+	}{
+		{"none drawn", 0, 0, 0, 0, 8 * time.Second, false},
+		{"half of half the cooldown", 0, 0, 0, policytest.DrawHalf, 10 * time.Second, false},
+		{"later", 0, 7 * time.Second, 0, policytest.DrawHalf, 3 * time.Second, false},
+		{"a spread of one's own", 10 * time.Second, 0, 0, policytest.DrawHalf, 13 * time.Second, false},
+		{"the same while others probe", 10 * time.Second, 8 * time.Second, 0, policytest.DrawHalf, 6 * time.Second, true},
+		{"a deadline that the wait does not reach", 10 * time.Second, 0, 9 * time.Second, policytest.DrawLast,
+			9*time.Second - 1, false},
+		{"a deadline that it reaches anyhow", 10 * time.Second, 0, 5 * time.Second, policytest.DrawHalf, 13 * time.Second,
+			false},
+	} {
+		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: 8 * time.Second, Wait: true,
+			Spread: c.spread})
+		p := b.Wrap(always)
+		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+		if c.halfOpened {
+			policytest.LetsIn(p, policytest.At(c.at))
+		}
+		a := policytest.At(c.at)
+		a.Rand, a.Left = c.rand, c.left
+		if d := retrypolicy.Admit(p, a); d != (retrypolicy.Decision{Retry: true, Delay: c.wait}) {
+			t.Errorf("%s: %+v, want a wait of %v", c.name, d, c.wait)
+		}
+	}
+	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: math.MaxInt64, Wait: true})
+	p := b.Wrap(always)
+	retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+	for _, draw := range []uint64{1, policytest.DrawHalf, policytest.DrawLast} {
+		a := policytest.At(time.Hour)
+		a.Rand = draw
+		if d := retrypolicy.Admit(p, a); d.Delay <= 0 {
+			t.Errorf("%+v at the end of time", d)
+		}
+	}
+}
+
+func TestBreakerStatus(t *testing.T) {
+	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 3, Successes: 2})
+	p := b.Wrap(always)
+	check := func(d time.Duration, want budget.BreakerStatus) {
+		t.Helper()
+		if got := b.Status(policytest.Day.Add(d)); got != want {
+			t.Errorf("at %v: %+v, want %+v", d, got, want)
+		}
+	}
+	check(0, budget.BreakerStatus{})
+	for range 4 {
+		policytest.LetsIn(p, policytest.At(0))
+	}
+	retrypolicy.Observe(p, policytest.Many(policytest.As(policytest.At(0), transport.Network), 2))
+	check(0, budget.BreakerStatus{Failures: 2, InFlight: 2})
+	retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+	check(time.Second, budget.BreakerStatus{State: budget.BreakerOpen, InFlight: 1, Cooldown: 29 * time.Second,
+		Openings: 1})
+	policytest.LetsIn(p, policytest.At(30*time.Second))
+	check(30*time.Second, budget.BreakerStatus{State: budget.BreakerHalfOpen, InFlight: 2, Probes: 1,
+		Openings: 1})
+	retrypolicy.Observe(p, policytest.Many(policytest.As(policytest.At(30*time.Second), nil), 2))
+	check(30*time.Second, budget.BreakerStatus{Openings: 1})
+	if s := budget.BreakerState(9).String(); s != "undefined state" {
+		t.Error(s)
+	}
+}
+
+// A probe that a gate further in refuses or holds up was none.
+func TestBreakerTakesBackWhatDidNotBegin(t *testing.T) {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
+		p := b.Wrap(&refusing{answer: d})
+		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+		for range 3 {
+			if got := retrypolicy.Admit(p, policytest.At(30*time.Second)); got != d {
+				t.Errorf("%+v, want the inner gate's %+v", got, d)
+			}
+		}
+		if s := b.Status(policytest.Day.Add(30 * time.Second)); s.InFlight != 0 || s.Probes != 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+func TestBreakerUnderDo(t *testing.T) {
+	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2, Cooldown: time.Hour})
+	p := retrypolicy.MaxAttempts{Total: 10, Policy: b.Wrap(always)}
+	runs := 0
+	err := retrypolicy.Do(context.Background(), p, func(context.Context) error {
+		runs++
+		return transport.Unavailable
+	})
+	if runs != 2 || !errors.Is(err, retrypolicy.Rejected) || !errors.Is(err, transport.Unavailable) {
+		t.Errorf("%d runs, %v", runs, err)
+	}
+	err = retrypolicy.Do(context.Background(), p, func(context.Context) error {
+		t.Error("it ran")
+		return nil
+	})
+	if !errors.Is(err, retrypolicy.Rejected) {
+		t.Error(err)
+	}
+}
+
+func TestNewBreakerRefuses(t *testing.T) {
+	type o = budget.BreakerOptions
+	for _, c := range []struct {
+		o    o
+		want string
+	}{
+		{o{}, ""},
+		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, MaxCooldown: 1, Probes: 1, Successes: 1,
+			MinUp: 1, Wait: true, Spread: 1},
+			""},
+		{o{Cooldown: math.MaxInt64}, ""},
+		{o{Failures: -1}, "BreakerOptions.Failures"},
+		{o{Window: -1}, "BreakerOptions.Window"},
+		{o{Wait: true, Spread: -1}, "BreakerOptions.Spread is negative"},
+		{o{Spread: 1}, "BreakerOptions.Spread needs Wait"},
+		{o{Window: 1}, "BreakerOptions.Window"},
+		{o{Window: time.Minute, Share: 1.1}, "BreakerOptions.Share"},
+		{o{Window: time.Minute, Share: math.NaN()}, "BreakerOptions.Share"},
+		{o{Share: 0.5}, "BreakerOptions.Share needs Window"},
+		{o{Cooldown: -1}, "BreakerOptions.Cooldown"},
+		{o{Growth: 0.5}, "BreakerOptions.Growth"},
+		{o{Growth: math.NaN()}, "BreakerOptions.Growth"},
+		{o{Growth: math.Inf(1)}, "BreakerOptions.Growth"},
+		{o{MaxCooldown: -1}, "BreakerOptions.MaxCooldown"},
+		{o{MaxCooldown: time.Second}, "BreakerOptions.MaxCooldown"},
+		{o{Probes: -1}, "BreakerOptions.Probes"},
+		{o{Successes: -1}, "BreakerOptions.Successes"},
+		{o{MinUp: -1}, "BreakerOptions.MinUp"},
+	} {
+		_, err := budget.NewBreaker(&c.o)
+		policytest.CheckRefusal(t, err, c.want)
+	}
+}

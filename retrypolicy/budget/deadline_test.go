@@ -1,0 +1,93 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/stretchr/testify/require"
+)
+
+// A retry that the deadline prevents is not paid for, and is not called a lack of quota.
+func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		b, err := budget.NewTokenBucket(5, 0, 0)
+		require.NoError(t, err)
+		q, err := budget.NewQuota(&budget.QuotaOptions{Bucket: b})
+		require.NoError(t, err)
+		failing := func(context.Context) error { return errors.New("down") }
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err = retrypolicy.Do(ctx, q.Wrap(retrypolicy.Fixed{Delay: time.Second}), failing)
+		require.ErrorIs(t, err, retrypolicy.PastDeadline)
+		require.Equal(t, 5, b.Tokens(time.Now()))
+
+		r := retrypolicy.Retrier{Policy: q.Wrap(retrypolicy.Fixed{Delay: time.Second}), Limit: time.Second}
+		require.ErrorIs(t, r.Do(t.Context(), failing), retrypolicy.OutOfTime, "its own limit is no deadline of the caller's")
+		require.Equal(t, 5, b.Tokens(time.Now()))
+
+		require.ErrorIs(t, retrypolicy.Do(ctx, q.Wrap(retrypolicy.Fixed{Delay: time.Millisecond}), failing),
+			retrypolicy.OutOfQuota,
+			"one retry is paid for, the next is not")
+	})
+}
+
+func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		b := newRetryBudget(t, &budget.RetryBudgetOptions{Least: 10})
+		failing := func(context.Context) error { return errors.New("down") }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := retrypolicy.Do(ctx, b.Wrap(retrypolicy.Fixed{Delay: time.Second}), failing)
+		require.ErrorIs(t, err, retrypolicy.PastDeadline)
+		requests, retries := b.Counts(time.Now())
+		require.Equal(t, []int{1, 0}, []int{requests, retries})
+
+		err = retrypolicy.Do(ctx, b.Wrap(retrypolicy.Fixed{Delay: 400 * time.Millisecond}), failing)
+		require.ErrorIs(t, err, retrypolicy.PastDeadline)
+		requests, retries = b.Counts(time.Now())
+		require.Equal(t, []int{2, 2}, []int{requests, retries}, "two are made and counted, the third is neither")
+	})
+}
+
+// No classifier revives what the operation itself has marked.
+func TestPermanentIsAboveEveryClassifier(t *testing.T) {
+	r := retrypolicy.Retrier{
+		Policy:   retrypolicy.Immediately{},
+		Classify: func(error) retrypolicy.Info { return retrypolicy.Info{Verdict: retrypolicy.Again} },
+	}
+	runs := 0
+	err := r.Do(t.Context(), func(context.Context) error { runs++; return retrypolicy.Permanent(errors.New("hopeless")) })
+	require.ErrorIs(t, err, retrypolicy.NotRetryable)
+	require.Equal(t, 1, runs)
+}
+
+// outcomes keeps what it was told.
+type outcomes struct {
+	retrypolicy.Policy
+	errs []error
+}
+
+func (o *outcomes) Observe(a retrypolicy.Attempt) { o.errs = append(o.errs, a.Err) }
+
+// A try that the caller cancels is told as cancelled, not as the failure before it.
+func TestACancelledTryIsToldAsSuch(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &outcomes{Policy: retrypolicy.Immediately{}}
+	down := errors.New("down")
+	err := retrypolicy.Do(ctx, p, func(ctx context.Context) error {
+		if len(p.errs) == 0 {
+			return down
+		}
+		cancel()
+		return ctx.Err()
+	})
+	require.ErrorIs(t, err, retrypolicy.Cancelled)
+	require.ErrorIs(t, err, down, "the failure before it is kept")
+	require.Equal(t, []error{down, context.Canceled}, p.errs)
+}

@@ -1,0 +1,137 @@
+//go:build !tinygo
+
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A service that is overloaded is asked less and less, first tries included. One throttle serves
+// all calls of a client.
+func ExampleThrottle() {
+	throttle, err := budget.NewThrottle(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r := retrypolicy.Retrier{
+		Policy: throttle.Wrap(retrypolicy.NoRetry{}),
+		Rand:   func() uint64 { return 1 << 63 }, // always one half, for the sake of the example
+	}
+	for range 4 {
+		err := r.Do(context.Background(), func(context.Context) error { return transport.Unavailable })
+		fmt.Println(errors.Is(err, retrypolicy.Rejected), err)
+	}
+	requests, accepts := throttle.Counts(time.Now())
+	fmt.Println(requests, accepts)
+	// Output:
+	// false stopped by the retry policy: service unavailable
+	// false stopped by the retry policy: service unavailable
+	// true rejected before the attempt
+	// true rejected before the attempt
+	// 4 0
+}
+
+// However many calls fail, at most a tenth as many retries are made.
+func ExampleRetryBudget() {
+	budget, err := budget.NewRetryBudget(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := budget.Wrap(retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.Backoff{Base: time.Microsecond}})
+	for range 100 {
+		_ = retrypolicy.Do(context.Background(), p, func(context.Context) error { return transport.Unavailable })
+	}
+	fmt.Println(budget.Counts(time.Now()))
+	// Output: 100 10
+}
+
+// At most half of what is in flight may be retries.
+func ExampleConcurrencyBudget() {
+	budget, err := budget.NewConcurrencyBudget(&budget.ConcurrencyBudgetOptions{Share: 0.2, Least: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := budget.Wrap(retrypolicy.NoRetry{})
+	for range 2 { // first tries of two calls begin,
+		retrypolicy.Admit(p, retrypolicy.Attempt{})
+	}
+	for range 4 { // then retries of others
+		fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1}))
+	}
+	fmt.Println(budget.InFlight())
+	// Output:
+	// retry after 0s
+	// stop: retry quota exceeded
+	// stop: retry quota exceeded
+	// stop: retry quota exceeded
+	// 3 1
+}
+
+// Three failures in a row, and the service is left alone for a minute. Then one try may see how it
+// is.
+func ExampleBreaker() {
+	breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 3, Cooldown: time.Minute})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := breaker.Wrap(retrypolicy.NoRetry{})
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	try := func(err error) {
+		a := retrypolicy.Attempt{Now: now, Err: err, Kind: transport.KindOf(err)}
+		if d := retrypolicy.Admit(p, a); d.Retry {
+			retrypolicy.Observe(p, a)
+		} else {
+			fmt.Println(d, "for", d.Delay)
+		}
+	}
+	try(transport.Unavailable)
+	try(transport.Unavailable)
+	try(transport.Unavailable)
+	fmt.Println(breaker.Status(now).State)
+	now = now.Add(20 * time.Second)
+	try(nil)
+	now = now.Add(40 * time.Second)
+	fmt.Println(breaker.Status(now).State)
+	try(nil)
+	fmt.Println(breaker.Status(now).State)
+	// Output:
+	// open
+	// stop: rejected before the attempt for 40s
+	// half-open
+	// closed
+}
+
+// A connection that is made and dropped at once, again and again, is no success: with MinUp the
+// breaker sees it, and the loop waits.
+func ExampleBreaker_Lost() {
+	breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 3, Cooldown: time.Minute,
+		MinUp: 30 * time.Second, Wait: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := breaker.Wrap(retrypolicy.Backoff{Base: time.Second})
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for range 4 {
+		fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
+		retrypolicy.Observe(p, retrypolicy.Attempt{Now: now}) // connected
+		now = now.Add(time.Second)
+		breaker.Lost(now)
+	}
+	// Output:
+	// retry after 0s
+	// retry after 0s
+	// retry after 0s
+	// retry after 1m0s
+}

@@ -1,0 +1,530 @@
+//go:build !tinygo
+
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestTokenBucketTakeAndGive(t *testing.T) {
+	b := policytest.NewBucket(t, 50, 0, 0)
+	for _, c := range []struct {
+		take, give int
+		ok         bool
+		left       int
+	}{
+		{take: 5, ok: true, left: 45}, {give: 5, left: 50}, // botocore test_quota
+		{take: 5, ok: true, left: 45}, {give: 10, left: 50}, // no more than its size
+		{take: 51, left: 50}, {take: 50, ok: true, left: 0}, {take: 1, left: 0}, {take: 0, ok: true, left: 0},
+		{give: math.MaxInt, left: 50}, {give: -7, left: 50}, {take: 20, ok: true, left: 30}, {give: -7, left: 30},
+	} {
+		if c.give != 0 {
+			b.Give(policytest.Epoch, c.give)
+		} else if wait, ok := b.Take(policytest.Epoch, c.take); ok != c.ok || !ok && wait >= 0 {
+			t.Errorf("take %d: %v, %v; without a refill a refusal is for good", c.take, wait, ok)
+		}
+		if got := b.Tokens(policytest.Epoch); got != c.left {
+			t.Errorf("%+v: %d left", c, got)
+		}
+	}
+}
+
+// A clock that is set back stops the refill for no longer than it takes to fill the bucket.
+func TestTokenBucketIsRefilledAlthoughTheClockWasSetBack(t *testing.T) {
+	b := policytest.NewBucket(t, 10, 0, 5)
+	b.Take(policytest.Epoch, 10)
+	back := policytest.Epoch.AddDate(-1, 0, 0)
+	if n := b.Tokens(back); n != 0 {
+		t.Errorf("%d tokens right after the step", n)
+	}
+	if n := b.Tokens(back.Add(time.Second)); n != 5 {
+		t.Errorf("%d tokens a second after the step, want 5", n)
+	}
+	if n := b.Tokens(back); n != 5 { // a look that is somewhat older
+		t.Errorf("%d tokens, want 5", n)
+	}
+	if n := b.Tokens(back.Add(2 * time.Second)); n != 10 {
+		t.Errorf("%d tokens two seconds after the step, want 10", n)
+	}
+}
+
+// smithy-kotlin loses fractions of a token at every look at the bucket; with 10 a second and a look
+// each 90 ms it is never refilled.
+func TestTokenBucketCarriesFractionsOver(t *testing.T) {
+	b := policytest.NewBucket(t, 100, 100, 10)
+	now := policytest.Epoch
+	if got := b.Tokens(now); got != 0 {
+		t.Fatalf("%d at the start", got)
+	}
+	for range 100 {
+		now = now.Add(90 * time.Millisecond)
+		b.Tokens(now)
+	}
+	if got := b.Tokens(now); got != 90 {
+		t.Errorf("%d after 9 s at 10 a second", got)
+	}
+	// Against a count in one go, at odd rates and times.
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		rate := 1 + rng.IntN(5000)
+		often, once := policytest.NewBucket(t, math.MaxInt32, math.MaxInt32, rate), policytest.NewBucket(t, math.MaxInt32,
+			math.MaxInt32, rate)
+		often.Tokens(policytest.Epoch)
+		once.Tokens(policytest.Epoch)
+		at := policytest.Epoch
+		for range 100 {
+			at = at.Add(time.Duration(rng.Int64N(int64(3 * time.Second))))
+			often.Tokens(at)
+		}
+		want := int(at.Sub(policytest.Epoch).Seconds() * float64(rate))
+		a, o := often.Tokens(at), once.Tokens(at)
+		if a != o || o < want-1 || o > want+1 {
+			t.Fatalf("seed %d: rate %d, %v: %d looking often, %d once, want %d", seed, rate, at.Sub(policytest.Epoch), a, o,
+				want)
+		}
+	}
+}
+
+func TestTokenBucketRefill(t *testing.T) {
+	b := policytest.NewBucket(t, 10, 10, 4)
+	if wait, ok := b.Take(policytest.Epoch, 3); ok || wait != 750*time.Millisecond {
+		t.Errorf("3 tokens at 4 a second: %v, %v", wait, ok)
+	}
+	if wait, ok := b.Take(policytest.Sec(.6), 3); ok || wait != 150*time.Millisecond {
+		t.Errorf("after 600 ms: %v, %v", wait, ok)
+	}
+	if wait, ok := b.Take(policytest.Sec(.1), 3); ok || wait != 150*time.Millisecond { // an older look at the clock
+		t.Errorf("a clock that went back: %v, %v", wait, ok)
+	}
+	if wait, ok := b.Take(policytest.Sec(.75), 3); !ok {
+		t.Errorf("after the wait: %v, %v", wait, ok)
+	}
+	if wait, ok := b.Take(policytest.Sec(.75), 11); ok || wait >= 0 {
+		t.Errorf("more than it holds: %v, %v", wait, ok)
+	}
+	if got := b.Tokens(policytest.Sec(1e6)); got != 10 {
+		t.Errorf("after days: %d", got)
+	}
+	if got := b.Tokens(policytest.Epoch.AddDate(5000, 0, 0)); got != 10 {
+		t.Errorf("after 5000 years: %d", got)
+	}
+	// The fraction is dropped when it is full: 200 ms later there is nothing yet.
+	if wait, ok := b.Take(policytest.Epoch.AddDate(5000, 0, 0), 10); !ok {
+		t.Error(wait)
+	}
+	if got := b.Tokens(policytest.Epoch.AddDate(5000, 0, 0).Add(200 * time.Millisecond)); got != 0 {
+		t.Errorf("%d out of nothing", got)
+	}
+	b = policytest.NewBucket(t, 10, 1, 4)
+	b.Tokens(policytest.Epoch)
+	if got := b.Tokens(policytest.Sec(.4)); got != 10 { // 1.6 tokens for a place of one
+		t.Errorf("%d", got)
+	}
+	b.Take(policytest.Sec(.4), 10)
+	if got := b.Tokens(policytest.Sec(.6)); got != 0 {
+		t.Errorf("%d of what there was no room for", got)
+	}
+	if wait, ok := policytest.NewBucket(t, 10, 10, 3).Take(policytest.Epoch, 1); ok || wait != 333_333_334 {
+		t.Errorf("a third of a second is rounded up: %d, %v", wait, ok)
+	}
+}
+
+func TestQuotaOptionsAreChecked(t *testing.T) {
+	b := policytest.NewBucket(t, 1, 0, 0)
+	beyond := int64(1) << 31 // negative where an int has 32 bits
+	for _, c := range []struct {
+		o    budget.QuotaOptions
+		want string
+	}{
+		{budget.QuotaOptions{Size: -1}, "size"}, {budget.QuotaOptions{Size: int(beyond)}, "size"},
+		{budget.QuotaOptions{Spent: -1}, "spent"}, {budget.QuotaOptions{Size: 5, Spent: 6}, "spent"},
+		{budget.QuotaOptions{Spent: 501},
+			"spent"},
+		{budget.QuotaOptions{Refill: -1}, "refill"}, {budget.QuotaOptions{Refill: 1_000_001}, "refill"},
+		{budget.QuotaOptions{Retry: 65536}, "Retry"},
+		{budget.QuotaOptions{First: -1}, "First"}, {budget.QuotaOptions{First: 65536}, "First"},
+		{budget.QuotaOptions{Success: 65536}, "Success"},
+		{budget.QuotaOptions{LeastBack: -1}, "LeastBack"}, {budget.QuotaOptions{LeastBack: 65536}, "LeastBack"},
+		{budget.QuotaOptions{Bucket: b, Size: 1}, "leave them 0"}, {budget.QuotaOptions{Bucket: b, Spent: 1},
+			"leave them 0"},
+		{budget.QuotaOptions{Bucket: b, Refill: 1}, "leave them 0"}, {budget.QuotaOptions{Wait: true},
+			"needs Refill"},
+		{budget.QuotaOptions{Costs: []budget.Cost{{Tokens: 1}}}, "without Kinds"},
+		{budget.QuotaOptions{Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Unavailable), Tokens: -1}}},
+			"Costs.Tokens"},
+	} {
+		if q, err := budget.NewQuota(&c.o); q != nil || !errors.Is(err, transport.Invalid) ||
+			!policytest.Contains(err, c.want) {
+			t.Errorf("%+v: %v", c.o, err)
+		}
+	}
+	policytest.CheckInvalid(t, policytest.NewQuota(t, nil).Wrap(nil), "is nil")
+	policytest.CheckInvalid(t, (*budget.Quota)(nil).Wrap(retrypolicy.NoRetry{}), "Quota is nil")
+	policytest.CheckInvalid(t, policytest.NewQuota(t, nil).Wrap(retrypolicy.NoRetry{}), "")
+}
+
+// smithy-kotlin: costs 2 and 3 of 10.
+func TestQuotaCostsByClass(t *testing.T) {
+	for _, c := range []struct {
+		kind transport.Kind
+		left int
+	}{{transport.Throttled, 7}, {transport.Network, 7}, {transport.Timeout, 7}, {transport.Conflict, 8},
+		{transport.Unavailable, 8}} {
+		b := policytest.NewBucket(t, 10, 0, 0)
+		// the first row that fits counts
+		costs := []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled, transport.Network, transport.Timeout),
+			Tokens: 3}, {Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 9}}
+		p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: 2, Costs: costs}).Wrap(policytest.Again(0))
+		costs[0].Tokens = 9 // the options were copied
+		d := p.Decide(retrypolicy.Attempt{Retry: 1, Kind: c.kind, Now: policytest.Epoch})
+		if got := b.Tokens(policytest.Epoch); got != c.left || !d.Retry || int(d.Cost) != 10-c.left {
+			t.Errorf("%v: %d left, %+v", c.kind, got, d)
+		}
+	}
+}
+
+// What the policy inside refuses costs nothing, and keeps its own reason.
+func TestQuotaIsAskedLast(t *testing.T) {
+	b := policytest.NewBucket(t, 10, 0, 0)
+	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 1,
+		Policy: policytest.Again(0)})
+	d := p.Decide(retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch})
+	if d.Retry || d.Reason != retrypolicy.OutOfAttempts || b.Tokens(policytest.Epoch) != 10 {
+		t.Errorf("%v, %d left", d, b.Tokens(policytest.Epoch))
+	}
+}
+
+// Java: 100 tokens, cost 5. Only the last cost comes back.
+func TestQuotaRefund(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		o        budget.QuotaOptions
+		spent    int
+		failures []transport.Kind
+		want     int // of 100, after a success
+	}{
+		{"one failure", budget.QuotaOptions{}, 0, []transport.Kind{transport.Unavailable}, 100},
+		{"two failures", budget.QuotaOptions{}, 0, []transport.Kind{transport.Unavailable, transport.Unavailable}, 95},
+		{"two failures, late", budget.QuotaOptions{Late: true}, 0, []transport.Kind{transport.Unavailable,
+			transport.Unavailable}, 95},
+		{"the last cost, not the first", budget.QuotaOptions{
+			Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 20}}}, 0,
+			[]transport.Kind{transport.Throttled, transport.Unavailable}, 80},
+		{"the last cost, late", budget.QuotaOptions{Late: true,
+			Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 20}}}, 0,
+			[]transport.Kind{transport.Unavailable, transport.Throttled}, 95},
+		{"no failure", budget.QuotaOptions{}, 50, nil, 51},
+		{"no failure, 3 back", budget.QuotaOptions{Success: 3}, 50, nil, 53},
+		{"no failure, full", budget.QuotaOptions{Success: 3}, 2, nil, 100},
+		{"a free retry", budget.QuotaOptions{Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled),
+			Tokens: 0}}}, 50,
+			[]transport.Kind{transport.Throttled}, 50},
+		{"a free retry, late", budget.QuotaOptions{Late: true,
+			Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 0}}}, 50,
+			[]transport.Kind{transport.Unavailable, transport.Throttled}, 45},
+		{"a free retry, 1 back", budget.QuotaOptions{LeastBack: 1,
+			Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 0}}}, 50,
+			[]transport.Kind{transport.Throttled}, 51},
+		{"less than the cost back: the cost", budget.QuotaOptions{LeastBack: 1}, 50, []transport.Kind{transport.Unavailable},
+			50},
+	} {
+		b := policytest.NewBucket(t, 100, c.spent, 0)
+		c.o.Bucket = b
+		s := retrypolicy.Begin(policytest.NewQuota(t, &c.o).Wrap(policytest.Again(time.Second)), "", policytest.Epoch)
+		for _, k := range c.failures {
+			fails(t, c.name, &s, k, time.Second)
+		}
+		succeeds(t, c.name, &s)
+		if got := b.Tokens(policytest.Epoch); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// A failure gives nothing back. A caller that gives up while it waits makes no retry, so it gets
+// the cost back.
+func TestQuotaKeepsWhatFailedTriesPaid(t *testing.T) {
+	b := policytest.NewBucket(t, 100, 0, 0)
+	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 2,
+		Policy: policytest.Again(time.Second)})
+	s := retrypolicy.Begin(p, "", policytest.Epoch)
+	fails(t, "first", &s, transport.Unavailable, time.Second)
+	begins(t, "second", &s)
+	info := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Unavailable}
+	if d, err := s.Failure(policytest.Epoch, 0, info, transport.Unavailable); err != nil ||
+		d != (retrypolicy.Decision{Reason: retrypolicy.OutOfAttempts}) {
+		t.Errorf("second: %v, %v; want a stop, out of attempts", d, err)
+	}
+	if got := b.Tokens(policytest.Epoch); got != 95 {
+		t.Errorf("%d after a failure", got)
+	}
+	s = retrypolicy.Begin(p, "", policytest.Epoch)
+	fails(t, "third", &s, transport.Unavailable, time.Second)
+	if err := s.Abandon(policytest.Epoch, nil); err != nil || b.Tokens(policytest.Epoch) != 95 {
+		t.Errorf("%v, %d after giving up", err, b.Tokens(policytest.Epoch))
+	}
+}
+
+// The outcomes that an Observe stands for count each.
+func TestQuotaObservesSeveralSuccesses(t *testing.T) {
+	b := policytest.NewBucket(t, 100, 60, 0)
+	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(policytest.Again(0))
+	retrypolicy.Observe(p, retrypolicy.Attempt{Count: 7, Now: policytest.Epoch})
+	if got := b.Tokens(policytest.Epoch); got != 47 {
+		t.Errorf("%d", got)
+	}
+	retrypolicy.Observe(p, retrypolicy.Attempt{Count: 7, Now: policytest.Epoch, Err: transport.Unavailable})
+	if got := b.Tokens(policytest.Epoch); got != 47 {
+		t.Errorf("%d after failures", got)
+	}
+}
+
+// smithy-kotlin: at most 10, refill 10 a second, 10 for a first try, no breaker.
+func TestQuotaWaitsForTheRefill(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		b := policytest.NewBucket(t, 10, 0, 10)
+		p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 10, Wait: true}).Wrap(retrypolicy.NoRetry{})
+		for i, want := range []time.Duration{0, time.Second} {
+			s := retrypolicy.Begin(p, "", time.Now())
+			d, err := s.Admit(time.Now(), 0)
+			if err != nil || !d.Retry || d.Delay != want {
+				t.Errorf("acquire %d: %v, %v; want a wait of %v", i, d, err, want)
+			}
+		}
+		// With Do, which waits; a failure gives nothing back.
+		began := time.Now()
+		runs := 0
+		for range 3 {
+			if err := retrypolicy.Do(context.Background(),
+				p, func(context.Context) error { runs++; return transport.Unavailable }); !errors.Is(err, transport.Unavailable) {
+				t.Error(err)
+			}
+		}
+		if waited := time.Since(began); runs != 3 || waited != 3*time.Second {
+			t.Errorf("%d runs in %v", runs, waited)
+		}
+	})
+}
+
+// smithy-kotlin: first try 5, success +3: 10, 5, 8. And with the breaker a second acquire of 10 is
+// refused.
+func TestQuotaOfFirstTries(t *testing.T) {
+	b := policytest.NewBucket(t, 10, 0, 0)
+	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 5, Success: 3}).Wrap(retrypolicy.NoRetry{})
+	s := retrypolicy.Begin(p, "", policytest.Epoch)
+	if d, err := s.Admit(policytest.Epoch, 0); err != nil || !d.Retry || b.Tokens(policytest.Epoch) != 5 {
+		t.Errorf("%v, %v, %d left", d, err, b.Tokens(policytest.Epoch))
+	}
+	if err := s.Success(policytest.Epoch); err != nil || b.Tokens(policytest.Epoch) != 8 {
+		t.Errorf("%v, %d left", err, b.Tokens(policytest.Epoch))
+	}
+	b = policytest.NewBucket(t, 10, 0, 0)
+	p = policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 10}).Wrap(retrypolicy.NoRetry{})
+	for i, want := range []retrypolicy.Decision{{Retry: true}, {Reason: retrypolicy.OutOfQuota}} {
+		s := retrypolicy.Begin(p, "", policytest.Epoch)
+		if d, err := s.Admit(policytest.Epoch, 0); err != nil || d != want {
+			t.Errorf("acquire %d: %v, %v", i, d, err)
+		}
+	}
+}
+
+// The two orders: early, an empty bucket refuses at once, though it is refilled during the delay;
+// late, what came back meanwhile counts.
+func TestQuotaEarlyAndLate(t *testing.T) {
+	for _, c := range []struct {
+		late   bool
+		refill int
+		tries  int
+		took   time.Duration
+	}{{false, 1, 1, 0}, {true, 1, 2, 10 * time.Second}, {true, 0, 1, 10 * time.Second}, {false, 0, 1, 0}} {
+		bounded.Test(t, func(t *testing.T) {
+			q := policytest.NewQuota(t, &budget.QuotaOptions{Size: 5, Spent: 5, Refill: c.refill, Late: c.late})
+			p := q.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: policytest.Again(10 * time.Second)})
+			began, tries := time.Now(), 0
+			err := retrypolicy.Do(context.Background(), p, func(context.Context) error { tries++; return transport.Unavailable })
+			want := retrypolicy.OutOfQuota
+			if c.tries == 2 {
+				want = retrypolicy.OutOfAttempts
+			}
+			if !errors.Is(err, want) || !errors.Is(err, transport.Unavailable) || tries != c.tries ||
+				time.Since(began) != c.took {
+				t.Errorf("late %v, refill %d: %v, %d tries in %v", c.late, c.refill, err, tries, time.Since(began))
+			}
+		})
+	}
+}
+
+// A token is only paid for a try that begins.
+func TestQuotaGivesBackWhatAGateInsideDoesNotLetIn(t *testing.T) {
+	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
+	b := policytest.NewBucket(t, 10, 0, 0)
+	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 10, Late: true}).Wrap(inside)
+	for range 3 {
+		if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Epoch}); d != inside.d ||
+			b.Tokens(policytest.Epoch) != 10 {
+			t.Errorf("%v, %d left", d, b.Tokens(policytest.Epoch))
+		}
+	}
+	inside.d = retrypolicy.Decision{Reason: retrypolicy.Rejected}
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Epoch}); d != inside.d ||
+		b.Tokens(policytest.Epoch) != 10 {
+		t.Errorf("%v, %d left", d, b.Tokens(policytest.Epoch))
+	}
+	inside.d = retrypolicy.Decision{Retry: true}
+	asked := inside.asked
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Epoch}); !d.Retry || d.Cost != 0 ||
+		b.Tokens(policytest.Epoch) != 0 ||
+		inside.asked != asked+1 {
+		t.Errorf("%+v, %d left", d, b.Tokens(policytest.Epoch))
+	}
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1,
+		Now: policytest.Epoch}); d.Reason != retrypolicy.OutOfQuota ||
+		inside.asked != asked+1 {
+		t.Errorf("%+v; the gate inside was asked about a try that the quota refuses", d)
+	}
+	b.Give(policytest.Epoch, 5)
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); !d.Retry || d.Cost != 5 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A bucket of one's own: here one that other processes could share.
+type fakeBucket struct {
+	takes, gives []int
+	wait         time.Duration
+	ok           bool
+}
+
+func (f *fakeBucket) Take(_ time.Time, n int) (time.Duration, bool) {
+	f.takes = append(f.takes, n)
+	return f.wait, f.ok
+}
+func (f *fakeBucket) Give(_ time.Time, n int) { f.gives = append(f.gives, n) }
+
+func TestQuotaUsesAnyBucket(t *testing.T) {
+	f := &fakeBucket{ok: true}
+	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: f, Wait: true}).Wrap(policytest.Again(0))
+	s := retrypolicy.Begin(p, "", policytest.Epoch)
+	fails(t, "first", &s, transport.Unavailable, 0)
+	succeeds(t, "second", &s)
+	f.ok, f.wait = false, 0 // it says to ask again without saying when
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); !d.Retry || d.Delay <= 0 {
+		t.Errorf("%v: a loop without a wait would spin", d)
+	}
+	f.wait = -1
+	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); d.Retry ||
+		d.Reason != retrypolicy.OutOfQuota {
+		t.Errorf("%v", d)
+	}
+	if len(f.takes) != 3 || f.takes[0] != 5 || len(f.gives) != 2 || f.gives[0] != 0 || f.gives[1] != 5 {
+		t.Errorf("takes %v, gives %v", f.takes, f.gives)
+	}
+}
+
+// Whatever many goroutines do, tokens neither appear nor vanish: at the end the balance is what was
+// taken and given.
+func TestQuotaConcurrentUse(t *testing.T) {
+	b := policytest.NewBucket(t, 500, 0, 0)
+	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 4,
+		Policy: policytest.Again(0)})
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(g), 1))
+			for range 2000 {
+				left := rng.IntN(3)
+				err := retrypolicy.Do(context.Background(), p, func(context.Context) error {
+					if left--; left >= 0 {
+						return transport.Unavailable
+					}
+					return nil
+				})
+				if err != nil && !errors.Is(err, retrypolicy.OutOfQuota) {
+					t.Error(err)
+				}
+				if n := b.Tokens(policytest.Epoch); n < 0 || n > 500 {
+					t.Errorf("%d tokens", n)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestTokenBucketConcurrentTakes(t *testing.T) {
+	b := policytest.NewBucket(t, 10_000, 0, 0)
+	var all sync.WaitGroup
+	got := make([]int, 8)
+	for g := range got {
+		all.Go(func() {
+			for {
+				if _, ok := b.Take(policytest.Epoch, 3); !ok {
+					return
+				}
+				got[g]++
+			}
+		})
+	}
+	all.Wait()
+	sum := 0
+	for _, n := range got {
+		sum += n
+	}
+	if sum != 3333 || b.Tokens(policytest.Epoch) != 1 {
+		t.Errorf("%d takes of 3 out of 10000, %d left", sum, b.Tokens(policytest.Epoch))
+	}
+}
+
+func TestQuotaAllocatesNothing(t *testing.T) {
+	p := policytest.NewQuota(t, &budget.QuotaOptions{Refill: 1, First: 1, Late: true}).Wrap(policytest.Again(0))
+	n := 0
+	if allocs := testing.AllocsPerRun(200, func() {
+		n++
+		a := retrypolicy.Attempt{Retry: n & 1, Now: policytest.Sec(float64(n))}
+		sink = retrypolicy.Admit(p, a)
+		sink = p.Decide(a)
+		retrypolicy.Observe(p, a)
+	}); allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
+// fails plays an attempt that fails and is retried after delay.
+func fails(t *testing.T, what string, s *retrypolicy.Series, kind transport.Kind, delay time.Duration) {
+	t.Helper()
+	begins(t, what, s)
+	info := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: kind}
+	if d, err := s.Failure(policytest.Epoch, 0, info, kind); err != nil || !d.Retry || d.Delay != delay {
+		t.Errorf("%s: %v, %v; want a retry after %v", what, d, err, delay)
+	}
+}
+
+// succeeds plays an attempt that succeeds.
+func succeeds(t *testing.T, what string, s *retrypolicy.Series) {
+	t.Helper()
+	begins(t, what, s)
+	if err := s.Success(policytest.Epoch); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func begins(t *testing.T, what string, s *retrypolicy.Series) {
+	t.Helper()
+	if d, err := s.Admit(policytest.Epoch, 0); err != nil || !d.Retry || d.Delay != 0 {
+		t.Fatalf("%s: Admit: %v, %v", what, d, err)
+	}
+}

@@ -1,0 +1,296 @@
+package budget
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+)
+
+// RetryBudgetOptions describe a RetryBudget. The zero value makes the one of the SRE book: 10 %.
+type RetryBudgetOptions struct {
+	// Share is how many retries there may be for each request, above 0, in steps of a millionth.
+	// Default: 0.1.
+	Share float64
+	// Window is how far back both are counted. Default: two minutes.
+	Window time.Duration
+	// Least is how many retries there may be in the window in any case. A client with few requests has
+	// little use of a share: with none but Share it can retry once and then not until ten requests
+	// later. Default: 0.
+	Least int
+}
+
+// RetryBudget keeps the retries of all operations that share it below a Share of their requests: a
+// retry is allowed while
+//
+//	retries < Share * requests, or retries < Least
+//
+// in Window, as counted before it. So a service that fails gets at most 1 + Share times the load of
+// one that is well (and one retry more). A request is a first try that the gates let in; it is
+// counted at Admit and never refused. A retry is counted when it is decided on, unless the deadline
+// comes first; a refused one ends its series with OutOfQuota and carries the delay that it would
+// have had. Safe for concurrent use.
+//
+// Source: Site Reliability Engineering, "Handling Overload", per-client retry budget.
+type RetryBudget struct {
+	share share
+	least int64
+
+	mu   sync.Mutex
+	seen window // all: requests, marked: retries
+}
+
+// NewRetryBudget makes a budget. o may be nil.
+func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
+	var set RetryBudgetOptions
+	if o != nil {
+		set = *o
+	}
+	fallback(&set.Share, 0.1)
+	fallback(&set.Window, 2*time.Minute)
+	switch {
+	case !(set.Share >= 1e-6 && set.Share <= 100):
+		return nil, failure.Invalid("RetryBudgetOptions.Share is out of range; give retries for each request, a millionth " +
+			"to 100")
+	case set.Window < shortestWindow:
+		return nil, failure.Invalid("RetryBudgetOptions.Window is too short; give 20 ms or more")
+	case set.Least < 0:
+		return nil, failure.Invalid("RetryBudgetOptions.Least is negative; give 0 or more retries")
+	}
+	return &RetryBudget{share: shareOf(set.Share), least: int64(set.Least), seen: newWindow(set.Window)}, nil
+}
+
+// Wrap puts the budget around p: p decides first, and only a retry that it wants is counted.
+func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return budgeted{b, p} }
+
+// Counts returns the requests and the retries in the window at now.
+func (b *RetryBudget) Counts(now time.Time) (requests, retries int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.advance(now)
+	return whole(b.seen.sum.all), whole(b.seen.sum.marked)
+}
+
+func (b *RetryBudget) request(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.advance(now)
+	b.seen.add(tally{all: 1})
+}
+
+func (b *RetryBudget) retry(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.advance(now)
+	n := b.seen.sum
+	if n.marked >= b.least && !b.share.below(n.marked, n.all) {
+		return false
+	}
+	b.seen.add(tally{marked: 1})
+	return true
+}
+
+func (b *RetryBudget) takeBack(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.advance(now)
+	b.seen.unmark()
+}
+
+type budgeted struct {
+	budget *RetryBudget
+	policy retrypolicy.Policy
+}
+
+func (b budgeted) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := b.policy.Decide(a)
+	switch {
+	case !d.Retry:
+	case tooLate(a, d):
+		return wrap.Refuse(b.policy, a, d, wrap.Stop(retrypolicy.PastDeadline))
+	case !b.budget.retry(a.Now):
+		return wrap.Refuse(b.policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
+	}
+	return d
+}
+
+// Withdraw counts one retry less, unless the one that was counted has left the window already.
+func (b budgeted) Withdraw(a retrypolicy.Attempt) {
+	b.budget.takeBack(a.Now)
+	retrypolicy.Withdraw(b.policy, a)
+}
+
+func (b budgeted) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := retrypolicy.Admit(b.policy, a)
+	if a.Retry <= 0 && d.Retry && d.Delay <= 0 {
+		b.budget.request(a.Now)
+	}
+	return d
+}
+
+func (b budgeted) Observe(a retrypolicy.Attempt) { retrypolicy.Observe(b.policy, a) }
+
+func (b budgeted) Validate() error {
+	if b.budget == nil {
+		return failure.Invalid("RetryBudget is nil; make one with NewRetryBudget")
+	}
+	return wrap.Within("the policy that RetryBudget.Wrap was given", b.policy)
+}
+
+// ConcurrencyBudgetOptions describe a ConcurrencyBudget. The zero value makes the one of
+// failsafe-go.
+type ConcurrencyBudgetOptions struct {
+	// Share is the greatest share of retries in flight among the calls under way and these retries,
+	// above 0 and at most 1, in steps of a millionth. Default: 0.2.
+	Share float64
+	// Least is how many retries can be in flight in any case. Default: 3.
+	Least int
+}
+
+// ConcurrencyBudget bounds how many retries are in flight at one time, as a share of the calls
+// under way. A call is under way while a try of it is in flight and while it waits for a retry. A
+// retry is refused when, as counted before it,
+//
+//	retries in flight >= Least  and  retries in flight > Share * (calls under way + retries in flight)
+//
+// It is asked right before the retry, after its delay, and ends the series with OutOfQuota. Nothing
+// is remembered of what has ended, so it needs no clock. Safe for concurrent use; it is exact,
+// where failsafe-go may let in a few more.
+//
+// Every try that was let in has to be reported to Observe, once, and every retry that is not made
+// to Withdraw; Do, Series and the device client see to it.
+//
+// Source: the retry budget of failsafe-go.
+type ConcurrencyBudget struct {
+	share share
+	least int64
+
+	mu      sync.Mutex
+	all     int64 // tries in flight
+	retries int64 // those of them that are retries
+	queued  int64 // retries that were decided on and have not begun
+}
+
+// NewConcurrencyBudget makes a budget. o may be nil.
+func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, error) {
+	var set ConcurrencyBudgetOptions
+	if o != nil {
+		set = *o
+	}
+	fallback(&set.Share, 0.2)
+	fallback(&set.Least, 3)
+	switch {
+	case !(set.Share >= 1e-6 && set.Share <= 1):
+		return nil, failure.Invalid("ConcurrencyBudgetOptions.Share is out of range; give a millionth to 1")
+	case set.Least < 1 || set.Least > math.MaxInt32:
+		return nil, failure.Invalid("ConcurrencyBudgetOptions.Least is out of range; give 1 or more retries")
+	}
+	return &ConcurrencyBudget{share: shareOf(set.Share), least: int64(set.Least)}, nil
+}
+
+// Wrap puts the budget around p.
+func (b *ConcurrencyBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return crowded{b, p} }
+
+// InFlight returns how many tries are in flight, and how many of them are retries.
+func (b *ConcurrencyBudget) InFlight() (all, retries int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int(b.all), int(b.retries)
+}
+
+// enter lets a try in. queued says that it is a retry that Decide counted.
+func (b *ConcurrencyBudget) enter(retry, queued bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if retry {
+		// The call of a retry in flight counts besides the retry.
+		if b.retries >= b.least && b.share.above(b.retries, b.all+b.retries+b.queued) {
+			return false
+		}
+		b.retries++
+		if queued {
+			b.queued = max(b.queued-1, 0)
+		}
+	}
+	b.all++
+	return true
+}
+
+// leave stops at 0: a caller that changed the policy in mid-flight reports tries that were not let
+// in here.
+func (b *ConcurrencyBudget) leave(retry bool, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = max(b.all-n, 0)
+	if retry {
+		b.retries = max(b.retries-n, 0)
+	}
+	b.retries = min(b.retries, b.all)
+}
+
+// queue counts n retries more that were decided on.
+func (b *ConcurrencyBudget) queue(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queued = max(b.queued+n, 0)
+}
+
+type crowded struct {
+	budget *ConcurrencyBudget
+	policy retrypolicy.Policy
+}
+
+func (c crowded) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := c.policy.Decide(a)
+	if d.Retry {
+		c.budget.queue(1)
+		d.Queued = true
+	}
+	return d
+}
+
+func (c crowded) Withdraw(a retrypolicy.Attempt) {
+	if a.Last.Queued {
+		c.budget.queue(-1)
+	}
+	retrypolicy.Withdraw(c.policy, a)
+}
+
+func (c crowded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	retry := a.Retry > 0
+	queued := retry && a.Last.Queued
+	if !c.budget.enter(retry, queued) {
+		return wrap.Stop(retrypolicy.OutOfQuota)
+	}
+	d := retrypolicy.Admit(c.policy, a)
+	if !d.Retry || d.Delay > 0 {
+		c.budget.leave(retry, 1)
+		if queued {
+			c.budget.queue(1)
+		}
+	}
+	return d
+}
+
+func (c crowded) Observe(a retrypolicy.Attempt) {
+	c.budget.leave(a.Retry > 0, wrap.Outcomes(a))
+	retrypolicy.Observe(c.policy, a)
+}
+
+func (c crowded) Validate() error {
+	if c.budget == nil {
+		return failure.Invalid("ConcurrencyBudget is nil; make one with NewConcurrencyBudget")
+	}
+	return wrap.Within("the policy that ConcurrencyBudget.Wrap was given", c.policy)
+}
+
+func (b budgeted) Inside() retrypolicy.Policy { return b.policy }
+func (b budgeted) Shared() any                { return b.budget }
+func (budgeted) Charges() bool                { return false }
+
+func (c crowded) Inside() retrypolicy.Policy { return c.policy }
+func (c crowded) Shared() any                { return c.budget }
+func (crowded) Charges() bool                { return false }

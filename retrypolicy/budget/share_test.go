@@ -1,0 +1,267 @@
+package budget_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func newRetryBudget(t testing.TB, o *budget.RetryBudgetOptions) *budget.RetryBudget {
+	t.Helper()
+	b, err := budget.NewRetryBudget(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// grants is how many retries in a row p allows at a, at most 1000.
+func grants(p retrypolicy.Policy, a retrypolicy.Attempt) int {
+	for n := range 1000 {
+		if d := p.Decide(policytest.Retried(policytest.As(a, transport.Unavailable), 1)); !d.Retry {
+			return n
+		}
+	}
+	return 1000
+}
+
+func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
+	for _, c := range []struct {
+		o        *budget.RetryBudgetOptions
+		requests int
+		want     int
+	}{
+		{nil, 0, 0},
+		{nil, 1, 1},  // 0 < 0.1
+		{nil, 10, 1}, // 1 is not below 1
+		{nil, 11, 2}, // 1 < 1.1
+		{nil, 30, 3}, // where 0.1*30 in floating point may be a little more than 3
+		{nil, 1000, 100},
+		{&budget.RetryBudgetOptions{Share: 0.3}, 10, 3},
+		{&budget.RetryBudgetOptions{Share: 2}, 10, 20},
+		{&budget.RetryBudgetOptions{Share: 0.000249}, 1_000_000, 249}, // in floating point less than 249 millionths
+		{&budget.RetryBudgetOptions{Least: 5}, 0, 5},
+		{&budget.RetryBudgetOptions{Least: 5}, 1000, 100},
+	} {
+		b := newRetryBudget(t, c.o)
+		p := b.Wrap(always)
+		for range c.requests {
+			if !policytest.LetsIn(p, policytest.At(0)) {
+				t.Fatal("a first try was refused")
+			}
+		}
+		if got := grants(p, policytest.At(0)); got != c.want {
+			t.Errorf("%+v, %d requests: %d retries, want %d", c.o, c.requests, got, c.want)
+		}
+		for range c.want { // retries let in are no requests
+			policytest.LetsIn(p, policytest.Retried(policytest.At(0), 1))
+		}
+		if requests, retries := b.Counts(policytest.Day); requests != c.requests || retries != c.want {
+			t.Errorf("counts %d, %d, want %d, %d", requests, retries, c.requests, c.want)
+		}
+	}
+}
+
+func TestRetryBudgetRefusalCarriesTheDelay(t *testing.T) {
+	p := newRetryBudget(t, nil).Wrap(retrypolicy.Fixed{Delay: 3 * time.Second})
+	got := p.Decide(policytest.Retried(policytest.At(0), 1))
+	if want := (retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: 3 * time.Second}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestRetryBudgetCountsNoRetryThatIsNotWanted(t *testing.T) {
+	b := newRetryBudget(t, &budget.RetryBudgetOptions{Least: 5})
+	b.Wrap(retrypolicy.NoRetry{}).Decide(policytest.Retried(policytest.At(0), 1))
+	if _, n := b.Counts(policytest.Day); n != 0 {
+		t.Errorf("%d retries, want none", n)
+	}
+}
+
+func TestRetryBudgetSlides(t *testing.T) {
+	p := newRetryBudget(t, nil).Wrap(always)
+	for range 10 {
+		policytest.LetsIn(p, policytest.At(0))
+	}
+	if n := grants(p, policytest.At(0)); n != 1 {
+		t.Fatalf("%d retries, want 1", n)
+	}
+	for range 10 {
+		policytest.LetsIn(p, policytest.At(time.Minute))
+	}
+	if n := grants(p, policytest.At(time.Minute)); n != 1 {
+		t.Errorf("after 20 requests: %d retries more, want 1", n)
+	}
+	if n := grants(p, policytest.At(2*time.Minute)); n != 0 { // 10 requests and 1 retry are left
+		t.Errorf("%d retries more, want 0", n)
+	}
+	for range 10 {
+		policytest.LetsIn(p, policytest.At(2*time.Minute))
+	}
+	if n := grants(p, policytest.At(2*time.Minute)); n != 1 {
+		t.Errorf("%d retries more, want 1", n)
+	}
+}
+
+// A try that a gate further in refuses or holds up was no request.
+func TestRetryBudgetCountsWhatBegan(t *testing.T) {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+		b := newRetryBudget(t, nil)
+		retrypolicy.Admit(b.Wrap(&refusing{answer: d}), policytest.At(0))
+		if n, _ := b.Counts(policytest.Day); n != 0 {
+			t.Errorf("%d requests, want none", n)
+		}
+	}
+}
+
+func TestNewRetryBudgetRefuses(t *testing.T) {
+	for _, c := range []struct {
+		o    budget.RetryBudgetOptions
+		want string
+	}{
+		{budget.RetryBudgetOptions{}, ""},
+		{budget.RetryBudgetOptions{Share: -0.1}, "RetryBudgetOptions.Share"},
+		{budget.RetryBudgetOptions{Share: 1e-7}, "RetryBudgetOptions.Share"},
+		{budget.RetryBudgetOptions{Share: math.NaN()}, "RetryBudgetOptions.Share"},
+		{budget.RetryBudgetOptions{Share: 101}, "RetryBudgetOptions.Share"},
+		{budget.RetryBudgetOptions{Window: 1}, "RetryBudgetOptions.Window"},
+		{budget.RetryBudgetOptions{Least: -1}, "RetryBudgetOptions.Least"},
+	} {
+		_, err := budget.NewRetryBudget(&c.o)
+		policytest.CheckRefusal(t, err, c.want)
+	}
+}
+
+func newConcurrencyBudget(t testing.TB, o *budget.ConcurrencyBudgetOptions) *budget.ConcurrencyBudget {
+	t.Helper()
+	b, err := budget.NewConcurrencyBudget(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A call is under way from its first try to its end, also while it waits for a retry.
+func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
+	// How many of so many calls that fail at the same time are let in for a retry: measured with
+	// failsafe-go.
+	for _, c := range []struct{ calls, want int }{{1, 1}, {3, 3}, {5, 3}, {20, 6}, {50, 13}} {
+		b := newConcurrencyBudget(t, nil)
+		p := b.Wrap(policytest.Again(time.Second))
+		calls := make([]retrypolicy.Series, c.calls)
+		for i := range calls {
+			calls[i] = retrypolicy.Begin(p, "", policytest.Epoch)
+			admit(t, &calls[i], true)
+		}
+		for i := range calls {
+			if _, err := calls[i].Failure(policytest.Epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Again,
+				Kind: transport.Network},
+				policytest.Lost); err != nil {
+				t.Fatal(err)
+			}
+		}
+		let := 0
+		for i := range calls {
+			if admit(t, &calls[i], false) {
+				let++
+			}
+		}
+		if let != c.want {
+			t.Errorf("%d calls fail together: %d retries are let in, want %d", c.calls, let, c.want)
+		}
+		for i := range calls {
+			if err := calls[i].Abandon(policytest.Epoch, nil); err != nil && !errors.Is(err, transport.Invalid) {
+				t.Fatal(err)
+			}
+		}
+		if all, retries := b.InFlight(); all != 0 || retries != 0 {
+			t.Errorf("%d calls, at the end: %d in flight, %d retries", c.calls, all, retries)
+		}
+		// What is over does not count: after all that, three retries alone are let in.
+		for i := range 4 {
+			if got := policytest.LetsIn(p, policytest.Retried(policytest.At(0), 1)); got != (i < 3) {
+				t.Errorf("%d calls, then retry %d alone: let in %v", c.calls, i+1, got)
+			}
+		}
+	}
+}
+
+// admit asks whether the next try of s may begin.
+func admit(t *testing.T, s *retrypolicy.Series, must bool) bool {
+	t.Helper()
+	d, err := s.Admit(policytest.Epoch, 0)
+	if err != nil || must && !d.Retry {
+		t.Fatal(d, err)
+	}
+	return d.Retry
+}
+
+func TestConcurrencyBudgetAllowsTheLeast(t *testing.T) {
+	b := newConcurrencyBudget(t, nil)
+	p := b.Wrap(always)
+	retry := policytest.Retried(policytest.At(0), 2)
+	for i := range 4 {
+		if got := policytest.LetsIn(p, retry); got != (i < 3) {
+			t.Errorf("retry %d alone in flight: let in %v", i+1, got)
+		}
+	}
+	for range 1000 {
+		if !policytest.LetsIn(p, policytest.At(0)) {
+			t.Fatal("a first try was refused")
+		}
+	}
+	// Besides the 1000 calls there is one for each retry. They are let in while k <= 0.2*(1000+k + k).
+	for i := 3; i < 335; i++ {
+		if got := policytest.LetsIn(p, retry); got != (i <= 333) {
+			t.Fatalf("retry %d among 1000 first tries: let in %v", i+1, got)
+		}
+	}
+	retrypolicy.Observe(p, policytest.Many(policytest.As(policytest.At(0), nil), 1000))
+	for range 334 {
+		retrypolicy.Observe(p, policytest.As(retry, nil))
+	}
+	if all, retries := b.InFlight(); all != 0 || retries != 0 {
+		t.Errorf("at the end %d in flight, %d retries", all, retries)
+	}
+	retrypolicy.Observe(p, policytest.Many(policytest.As(retry, nil), math.MaxInt32)) // from before the policy was set
+	if all, retries := b.InFlight(); all != 0 || retries != 0 {
+		t.Errorf("below nothing: %d in flight, %d retries", all, retries)
+	}
+}
+
+func TestConcurrencyBudgetTakesBackWhatDidNotBegin(t *testing.T) {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+		b := newConcurrencyBudget(t, nil)
+		p := b.Wrap(&refusing{answer: d})
+		for range 5 {
+			retrypolicy.Admit(p, policytest.At(0))
+			retrypolicy.Admit(p, policytest.Retried(policytest.At(0), 1))
+		}
+		if all, retries := b.InFlight(); all != 0 || retries != 0 {
+			t.Errorf("%d in flight, %d retries, want none", all, retries)
+		}
+	}
+}
+
+func TestNewConcurrencyBudgetRefuses(t *testing.T) {
+	for _, c := range []struct {
+		o    budget.ConcurrencyBudgetOptions
+		want string
+	}{
+		{budget.ConcurrencyBudgetOptions{}, ""},
+		{budget.ConcurrencyBudgetOptions{Share: 1, Least: math.MaxInt32}, ""},
+		{budget.ConcurrencyBudgetOptions{Share: 1.01}, "ConcurrencyBudgetOptions.Share"},
+		{budget.ConcurrencyBudgetOptions{Share: -1}, "ConcurrencyBudgetOptions.Share"},
+		{budget.ConcurrencyBudgetOptions{Share: math.NaN()}, "ConcurrencyBudgetOptions.Share"},
+		{budget.ConcurrencyBudgetOptions{Least: -1}, "ConcurrencyBudgetOptions.Least"},
+	} {
+		_, err := budget.NewConcurrencyBudget(&c.o)
+		policytest.CheckRefusal(t, err, c.want)
+	}
+}

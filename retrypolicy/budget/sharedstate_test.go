@@ -1,0 +1,272 @@
+//go:build !tinygo
+
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// sharedState is one of each policy with a state that is shared, with parameters drawn from rng,
+// around a back-off.
+type sharedState struct {
+	throttle *budget.Throttle
+	budget   *budget.RetryBudget
+	crowd    *budget.ConcurrencyBudget
+	ratio    *grpc.Throttle
+	breaker  *budget.Breaker
+	probes   int
+	named    map[string]retrypolicy.Policy
+}
+
+func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
+	t.Helper()
+	pick := func(least, most float64) float64 { return least + rng.Float64()*(most-least) }
+	length := func() time.Duration { return 20*time.Millisecond + time.Duration(rng.Int64()>>(1+rng.IntN(43))) }
+	probes := 1 + rng.IntN(3)
+	cooldown := time.Duration(1 + rng.Int64()>>(1+rng.IntN(63)))
+	var window time.Duration
+	var part float64
+	if rng.IntN(2) == 0 {
+		window, part = length(), rng.Float64()
+	}
+	var minUp time.Duration
+	if rng.IntN(2) == 0 {
+		minUp = length()
+	}
+	wait, spread := rng.IntN(2) == 0, time.Duration(0)
+	if wait {
+		spread = time.Duration(rng.Int64() >> rng.IntN(64))
+	}
+	s := &sharedState{
+		probes: probes,
+		throttle: policytest.NewThrottle(t, &budget.ThrottleOptions{
+			K: pick(1, 10), Window: length(), Ceiling: pick(0.01, 1), Least: rng.IntN(5), Ended: rng.IntN(2) == 0,
+			Refusals: retrypolicy.KindSet(rng.Uint32()),
+		}),
+		budget: newRetryBudget(t, &budget.RetryBudgetOptions{Share: pick(1e-6, 100), Window: length(),
+			Least: rng.IntN(5)}),
+		crowd: newConcurrencyBudget(t, &budget.ConcurrencyBudgetOptions{Share: pick(1e-6, 1), Least: rng.IntN(5)}),
+		ratio: policytest.NewRetryThrottle(t, 1+rng.IntN(1000), pick(0.001, 1000)),
+		breaker: policytest.NewBreaker(t, &budget.BreakerOptions{
+			Failures: rng.IntN(10), Window: window, Share: part, Kinds: retrypolicy.KindSet(rng.Uint32() & rng.Uint32()),
+			Cooldown: cooldown,
+			Growth:   pick(1, 1e6), MaxCooldown: cooldown + time.Duration(rng.Int64N(math.MaxInt64-int64(cooldown)+1)),
+			Probes: probes, Successes: rng.IntN(4),
+			MinUp: minUp, Wait: wait, Spread: spread,
+		}),
+	}
+	curve := retrypolicy.Backoff{Base: time.Second, Max: time.Hour, Jitter: retrypolicy.FullJitter}
+	g := grpc.Policy{
+		Attempts: 2 + rng.IntN(10), Initial: 1 + time.Duration(rng.Int64()>>1>>rng.IntN(63)),
+		Max: 1 + time.Duration(rng.Int64()>>1>>rng.IntN(63)), Multiplier: pick(1e-9, 1e9),
+	}
+	s.named = map[string]retrypolicy.Policy{
+		"Throttle": s.throttle.Wrap(curve), "RetryBudget": s.budget.Wrap(curve), "ConcurrencyBudget": s.crowd.Wrap(curve),
+		"grpc.Throttle": s.ratio.Wrap(curve),
+		"Breaker":       s.breaker.Wrap(curve), "grpc.Policy": g,
+		"all": s.breaker.Wrap(s.throttle.Wrap(s.crowd.Wrap(s.budget.Wrap(s.ratio.Wrap(g))))),
+	}
+	for name, p := range s.named {
+		if err := retrypolicy.Validate(p); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	return s
+}
+
+// check looks whether all that can be read makes sense.
+func (s *sharedState) check(now time.Time) string {
+	n, accepts := s.throttle.Counts(now)
+	requests, retries := s.budget.Counts(now)
+	all, again := s.crowd.InFlight()
+	b := s.breaker.Status(now)
+	p, tokens := s.throttle.Probability(now), s.ratio.Tokens()
+	switch {
+	case n < 0 || accepts < 0 || !(p >= 0 && p < 1):
+		return "Throttle"
+	case requests < 0 || retries < 0:
+		return "RetryBudget"
+	case all < 0 || again < 0 || again > all:
+		return "ConcurrencyBudget"
+	case !(tokens >= 0 && tokens <= 1000):
+		return "grpc.Throttle"
+	case b.Failures < 0 || b.InFlight < 0 || b.Probes < 0 || b.Probes > min(b.InFlight, s.probes) || b.Cooldown < 0 ||
+		b.Openings < 0:
+		return "Breaker"
+	case b.State == budget.BreakerOpen && b.Cooldown == 0:
+		return "Breaker open without a cooldown"
+	}
+	return ""
+}
+
+// extremes are the numbers of retries where a shift or an addition could overflow.
+var extremes = append([]int{math.MinInt32, -1, 0, 1, 2, 3, 4, 5}, policytest.Huge...)
+
+// Whatever the parameters, the order of calls and the clock: no panic, no negative delay, nothing
+// outside its bounds.
+func runSharedState(t testing.TB, seed uint64, steps int) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	s := newSharedState(t, rng)
+	errs := []error{nil, transport.Network, transport.Throttled, transport.NotFound, context.Canceled,
+		context.DeadlineExceeded,
+		transport.Closed, transport.Invalid, errors.Join(transport.Timeout, context.DeadlineExceeded),
+		retrypolicy.Permanent(transport.Network)}
+	now := policytest.Day
+	var last retrypolicy.Decision
+	for range steps {
+		switch rng.IntN(10) {
+		case 0: // the clock leaps, also back
+			now = now.Add(time.Duration(rng.Uint64()) >> rng.IntN(64))
+		case 1: // a look at it that is older than the latest
+			now = now.Add(-time.Duration(rng.IntN(1000)))
+		default:
+			now = now.Add(time.Duration(rng.Int64N(int64(10 * time.Second))))
+		}
+		a := retrypolicy.Attempt{
+			Now: now, Retry: extremes[rng.IntN(len(extremes))], Rand: rng.Uint64(),
+			After: time.Duration(rng.Uint64()) >> rng.IntN(64), Last: last,
+			Terminal: rng.IntN(4) == 0, Count: []int{0, 1, 7, math.MaxInt32, -5}[rng.IntN(5)],
+		}
+		if rng.IntN(3) == 0 {
+			a.Last.Step = rng.Uint64()
+		}
+		if rng.IntN(2) == 0 {
+			a.After = 0
+		}
+		a = policytest.As(a, errs[rng.IntN(len(errs))])
+		for name, p := range s.named {
+			switch rng.IntN(4) {
+			case 0:
+				last = p.Decide(a)
+				if last.Delay < 0 || last.Retry && last.Reason != 0 {
+					t.Fatalf("seed %d: %s: Decide(%+v) = %+v", seed, name, a, last)
+				}
+			case 1:
+				if d := retrypolicy.Admit(p, a); d.Delay < 0 || d.Retry && d.Reason != 0 || !d.Retry && d.Reason == 0 {
+					t.Fatalf("seed %d: %s: Admit(%+v) = %+v", seed, name, a, d)
+				}
+			case 2:
+				retrypolicy.Observe(p, a)
+			default:
+				s.breaker.Lost(now)
+			}
+			if fault := s.check(now); fault != "" {
+				t.Fatalf("seed %d: after %s and %+v: %s makes no sense: %+v", seed, name, a, fault, s.breaker.Status(now))
+			}
+		}
+	}
+}
+
+func TestSharedStateMakesSenseWhateverHappens(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seeds from %d", seed)
+	for i := range uint64(400) {
+		runSharedState(t, seed+i, 100)
+	}
+}
+
+func FuzzSharedState(f *testing.F) {
+	for seed := range uint64(8) {
+		f.Add(seed, uint8(100))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, steps uint8) { runSharedState(t, seed, int(steps)) })
+}
+
+func FuzzPushback(f *testing.F) {
+	for _, s := range []string{"", "0", "1500", "-1", "2147483648", "x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		if d := grpc.Pushback(header); d < -1 || d > math.MaxInt32*time.Millisecond || d == 0 != (header == "") {
+			t.Errorf("%q: %d", header, d)
+		}
+	})
+}
+
+// A breaker that opens is open for its cooldown and not an instant longer, and no callers' order of
+// looks at the clock changes that.
+func TestBreakerWaitIsNeverLongerThanItsCooldown(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 3))
+	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2, Cooldown: time.Minute, Growth: 2,
+		MaxCooldown: 8 * time.Minute, Wait: true})
+	p := b.Wrap(always)
+	now := policytest.Day
+	for i := range 20_000 {
+		now = now.Add(time.Duration(rng.Int64N(int64(3*time.Minute))) - time.Minute)
+		a := retrypolicy.Attempt{Now: now}
+		switch rng.IntN(3) {
+		case 0:
+			retrypolicy.Observe(p, policytest.As(a, transport.Network))
+		case 1:
+			retrypolicy.Observe(p, policytest.As(a, nil))
+		default:
+			if d := retrypolicy.Admit(p, a); !d.Retry || d.Delay < 0 || d.Delay > 8*time.Minute {
+				t.Fatalf("seed %d, step %d: %+v", seed, i, d)
+			}
+		}
+	}
+}
+
+func TestSharedStateAllocatesNothing(t *testing.T) {
+	s := newSharedState(t, rand.New(rand.NewPCG(1, 1)))
+	lost := &transport.Error{Kind: transport.Network}
+	for name, p := range s.named {
+		gate, _ := p.(retrypolicy.Gate)
+		eye, _ := p.(retrypolicy.Observer)
+		now, x := policytest.Day, 0
+		allocs := testing.AllocsPerRun(500, func() {
+			x++
+			now = now.Add(time.Second)
+			a := retrypolicy.Attempt{Now: now, Retry: x & 3, Rand: uint64(x) << 50, Last: sink}
+			if gate != nil {
+				sink = gate.Admit(a)
+			}
+			if x%3 > 0 {
+				a.Err, a.Kind = lost, transport.Network
+			}
+			if eye != nil {
+				eye.Observe(a)
+			}
+			sink = p.Decide(a)
+		})
+		if allocs != 0 {
+			t.Errorf("%s: %v allocations for a try", name, allocs)
+		}
+	}
+	if allocs := testing.AllocsPerRun(500, func() { sinkWait = grpc.Pushback("1500") }); allocs != 0 {
+		t.Errorf("Pushback: %v allocations", allocs)
+	}
+}
+
+var sinkWait time.Duration
+
+func BenchmarkSharedState(b *testing.B) {
+	s := newSharedState(b, rand.New(rand.NewPCG(1, 1)))
+	for _, name := range []string{"Throttle", "RetryBudget", "ConcurrencyBudget", "grpc.Throttle", "Breaker", "all"} {
+		p := s.named[name]
+		gate, eye := p.(retrypolicy.Gate), p.(retrypolicy.Observer)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			now := policytest.Day
+			for b.Loop() {
+				now = now.Add(time.Millisecond)
+				a := retrypolicy.Attempt{Now: now, Rand: math.MaxUint64}
+				sink = gate.Admit(a)
+				eye.Observe(a)
+			}
+		})
+	}
+}

@@ -1,0 +1,228 @@
+//go:build !tinygo
+
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// warden stands around a breaker, watches each question and answer, and remembers which callers are
+// probes: those that were let in while the breaker was half-open.
+type warden struct {
+	retrypolicy.Policy // the breaker's
+	breaker            *budget.Breaker
+	mostProbes         int
+
+	mu       sync.Mutex
+	probes   map[string]bool
+	inFlight int
+	halfOpen int
+	faults   []string
+}
+
+func (w *warden) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.breaker.Status(a.Now).State
+	d := retrypolicy.Admit(w.Policy, a)
+	if !d.Retry || d.Delay > 0 {
+		return d
+	}
+	w.inFlight++
+	switch before {
+	case budget.BreakerOpen:
+		w.faults = append(w.faults, "a try was let in while the breaker was open")
+	case budget.BreakerHalfOpen:
+		w.halfOpen++
+		w.probes[a.Key] = true
+		if len(w.probes) > w.mostProbes {
+			w.faults = append(w.faults, strconv.Itoa(len(w.probes))+" probes in flight")
+		}
+	}
+	return d
+}
+
+func (w *warden) Observe(a retrypolicy.Attempt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.inFlight--
+	delete(w.probes, a.Key)
+	retrypolicy.Observe(w.Policy, a)
+	if s := w.breaker.Status(a.Now); s.InFlight != w.inFlight || s.Probes > s.InFlight {
+		w.faults = append(w.faults, "the breaker counts "+strconv.Itoa(s.InFlight)+" in flight, there are "+
+			strconv.Itoa(w.inFlight))
+	}
+}
+
+// meter is a Bucket that complains when there are fewer tokens than none or more than its size, or
+// when more come back than were taken.
+type meter struct {
+	*budget.TokenBucket
+	size  int
+	fault atomic.Int32
+}
+
+func (m *meter) check(now time.Time) {
+	if n := m.Tokens(now); n < 0 || n > m.size {
+		m.fault.Store(1)
+	}
+}
+
+func (m *meter) Take(now time.Time, n int) (time.Duration, bool) {
+	defer m.check(now)
+	return m.TokenBucket.Take(now, n)
+}
+
+func (m *meter) Give(now time.Time, n int) {
+	defer m.check(now)
+	m.TokenBucket.Give(now, n)
+}
+
+// Thousands of users of one chain of shared state, a service that comes and goes, callers that give
+// up: whatever happens, nothing leaks and no bound is passed.
+func TestSharedStateUnderStress(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		t.Run("Wait "+strconv.FormatBool(wait), func(t *testing.T) {
+			for range 6 { // with some seeds nearly all calls are rejected
+				if stress(t, wait) || t.Failed() {
+					return
+				}
+			}
+			t.Error("no seed reached what the test is about")
+		})
+	}
+}
+
+// stress reports whether calls succeeded, were refused by the quota, and were rejected.
+func stress(t *testing.T, wait bool) bool {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	const users, calls, size, probes = 2000, 4, 300, 3
+	bucket, err := budget.NewTokenBucket(size, 0, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := &meter{TokenBucket: bucket, size: size}
+	quota, err := budget.NewQuota(&budget.QuotaOptions{Bucket: tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{
+		Failures: 50, Window: 10 * time.Second, Share: 0.3, Cooldown: 2 * time.Second, Growth: 2, Probes: probes,
+		Successes: 5, MinUp: 100 * time.Millisecond, Wait: wait,
+	})
+	throttle := policytest.NewThrottle(t, &budget.ThrottleOptions{Window: 5 * time.Second, Ceiling: 0.5, Ended: wait})
+	crowd := newConcurrencyBudget(t, nil)
+	budget := newRetryBudget(t, &budget.RetryBudgetOptions{Least: 500})
+	ratio := policytest.NewRetryThrottle(t, 1000, 0.1)
+
+	curve := retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{Base: 50 * time.Millisecond, Max: time.Second,
+		Jitter: retrypolicy.FullJitter}}
+	guard := &warden{
+		Policy: breaker.Wrap(throttle.Wrap(crowd.Wrap(ratio.Wrap(budget.Wrap(curve))))), breaker: breaker, mostProbes: probes,
+		probes: make(map[string]bool),
+	}
+	chain := quota.Wrap(guard)
+
+	var ran, succeeded atomic.Int64
+	var reasons [16]atomic.Int64
+	bounded.Test(t, func(t *testing.T) {
+		began := time.Now()
+		// The service is down for 3 s in every 10, and short of capacity in between. Its tries end within
+		// half a second, less than a cooldown.
+		serve := func(ctx context.Context, rng *rand.Rand) error {
+			ran.Add(1)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Duration(1 + rng.Int64N(int64(500*time.Millisecond)))):
+			}
+			down := time.Since(began)%(10*time.Second) < 3*time.Second
+			switch n := rng.IntN(100); {
+			case down && n < 90:
+				return transport.Unavailable
+			case n < 5:
+				return transport.Throttled
+			case n < 6:
+				return transport.NotFound
+			case n < 7:
+				return errStress
+			}
+			return nil
+		}
+		var all sync.WaitGroup
+		for u := range users {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				rng := rand.New(rand.NewPCG(seed, uint64(u)))
+				r := retrypolicy.Retrier{Policy: chain, Key: strconv.Itoa(u), Rand: rng.Uint64}
+				for range calls {
+					time.Sleep(time.Duration(rng.Int64N(int64(10 * time.Second))))
+					ctx, cancel := context.WithCancel(context.Background())
+					if rng.IntN(5) == 0 {
+						ctx, cancel = context.WithTimeout(context.Background(), time.Duration(1+rng.Int64N(int64(time.Second))))
+					}
+					err := r.Do(ctx, func(ctx context.Context) error { return serve(ctx, rng) })
+					cancel()
+					var failed *retrypolicy.Error
+					if errors.As(err, &failed) {
+						reasons[failed.Reason].Add(1)
+					} else {
+						succeeded.Add(1)
+					}
+				}
+			}()
+		}
+		all.Wait()
+		now := time.Now()
+		if s := breaker.Status(now); s.InFlight != 0 || s.Probes != 0 || s.Openings == 0 {
+			t.Errorf("seed %d: at the end the breaker stands at %+v", seed, s)
+		}
+		if n, retries := crowd.InFlight(); n != 0 || retries != 0 {
+			t.Errorf("seed %d: at the end %d in flight, %d of them retries", seed, n, retries)
+		}
+		if n := ratio.Tokens(); n < 0 || n > 1000 {
+			t.Errorf("seed %d: %v tokens", seed, n)
+		}
+		if requests, accepts := throttle.Counts(now.Add(5 * time.Second)); requests != 0 || accepts != 0 {
+			t.Errorf("seed %d: after the window the throttle counts %d, %d", seed, requests, accepts)
+		}
+		if requests, retries := budget.Counts(now.Add(2 * time.Minute)); requests != 0 || retries != 0 {
+			t.Errorf("seed %d: after the window the budget counts %d, %d", seed, requests, retries)
+		}
+	})
+	if tokens.fault.Load() != 0 {
+		t.Errorf("seed %d: the quota's tokens left their bounds", seed)
+	}
+	if n := bucket.Tokens(time.Now()); n != size {
+		t.Errorf("seed %d: %d tokens after decades of refill, want %d", seed, n, size)
+	}
+	if len(guard.faults) > 0 || guard.inFlight != 0 || len(guard.probes) != 0 || guard.halfOpen == 0 {
+		t.Errorf("seed %d: %d faults, the first: %.1q; %d in flight, %d probes at the end, %d in all", seed,
+			len(guard.faults), guard.faults, guard.inFlight, len(guard.probes), guard.halfOpen)
+	}
+	t.Logf("%d tries, %d of %d calls succeeded, %d probes, %d openings", ran.Load(), succeeded.Load(), users*calls,
+		guard.halfOpen, breaker.Status(time.Now()).Openings)
+	for i := range reasons {
+		if n := reasons[i].Load(); n > 0 {
+			t.Logf("%v: %d", retrypolicy.Reason(i), n)
+		}
+	}
+	return succeeded.Load() > 0 && reasons[retrypolicy.OutOfQuota].Load() > 0 && reasons[retrypolicy.Rejected].Load() > 0
+}
+
+var errStress = retrypolicy.Permanent(errors.New("a fault of the operation"))

@@ -1,0 +1,291 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// always retries at once.
+var always = retrypolicy.Immediately{}
+
+// refusing is a gate that says what it is told to, and counts.
+type refusing struct {
+	answer          retrypolicy.Decision
+	asked, observed int
+}
+
+func (*refusing) Decide(retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Decision{Retry: true, Delay: time.Second, Step: 7}
+}
+
+func (r *refusing) Admit(retrypolicy.Attempt) retrypolicy.Decision {
+	r.asked++
+	return r.answer
+}
+
+func (r *refusing) Observe(retrypolicy.Attempt) { r.observed++ }
+
+// The published formula and figures.
+func TestThrottleProbability(t *testing.T) {
+	failsafe := budget.ThrottleOptions{K: 1 / 0.9, Ceiling: 0.9, Ended: true, Window: time.Minute,
+		Refusals: ^retrypolicy.KindSet(0)}
+	low := failsafe
+	low.Ceiling = 0.8
+	late := failsafe
+	late.Least = 2
+	for _, c := range []struct {
+		name      string
+		o         *budget.ThrottleOptions
+		n, accept int
+		want      float64
+	}{
+		{"SRE 100 100", nil, 100, 100, 0},
+		{"SRE 100 50", nil, 100, 50, 0},
+		{"SRE 100 25", nil, 100, 25, 0.495050},
+		{"SRE 100 0", nil, 100, 0, 0.990099},
+		{"SRE 1 0", nil, 1, 0, 0.5},
+		{"SRE 1000 400", nil, 1000, 400, 0.199800},
+		{"SRE 0 0", nil, 0, 0, 0},
+		{"SRE with K 1.1", &budget.ThrottleOptions{K: 1.1}, 100, 50, 45.0 / 101},
+		{"failsafe default, one failure", &failsafe, 1, 0, 0.5},
+		{"failsafe 100 95", &low, 100, 95, 0},
+		{"failsafe 120 90", &low, 120, 90, 0.165289},
+		{"failsafe at its ceiling", &low, 100, 0, 0.8},
+		{"failsafe below its threshold", &late, 1, 0, 0},
+		{"failsafe at its threshold", &late, 2, 0, 2.0 / 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			th := policytest.NewThrottle(t, c.o)
+			p := th.Wrap(always)
+			for i := range c.n {
+				a := policytest.At(0)
+				a.Rand = math.MaxUint64 // the draw that is rejected last
+				if !policytest.LetsIn(p, a) {
+					t.Fatalf("request %d was rejected with the greatest draw", i)
+				}
+				if i < c.accept {
+					retrypolicy.Observe(p, policytest.As(policytest.At(0), nil))
+				} else {
+					retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Unavailable))
+				}
+			}
+			if got := th.Probability(policytest.Day); math.Abs(got-c.want) > 5e-7 {
+				t.Errorf("probability %v, want %v", got, c.want)
+			}
+			if n, accept := th.Counts(policytest.Day); n != c.n || accept != c.accept {
+				t.Errorf("counts %d, %d, want %d, %d", n, accept, c.n, c.accept)
+			}
+		})
+	}
+}
+
+func TestThrottleDrawsByRand(t *testing.T) {
+	p := policytest.NewThrottle(t, nil).Wrap(always)
+	policytest.LetsIn(p, policytest.At(0)) // requests 1, accepts 0: one half; the next questions raise it
+	a := policytest.At(0)
+	a.Rand = 1<<63 - 1024
+	d := retrypolicy.Admit(p, a)
+	if d.Retry || d.Reason != retrypolicy.Rejected {
+		t.Errorf("a draw below one half: %+v, want Rejected", d)
+	}
+	q := policytest.NewThrottle(t, nil).Wrap(always)
+	policytest.LetsIn(q, policytest.At(0))
+	a.Rand = 1 << 63
+	if !policytest.LetsIn(q, a) {
+		t.Error("a draw of one half was rejected; the probability is one half")
+	}
+}
+
+// A rejected request counts for SRE, and does not for failsafe.
+func TestThrottleCountsWhatItRejected(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		th := policytest.NewThrottle(t, &budget.ThrottleOptions{Ended: ended})
+		p := th.Wrap(always)
+		policytest.LetsIn(p, policytest.At(0))
+		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Throttled))
+		if policytest.LetsIn(p, policytest.At(0)) { // a draw of 0
+			t.Fatal("a draw of 0 was let in")
+		}
+		want := 2
+		if ended {
+			want = 1
+		}
+		if n, _ := th.Counts(policytest.Day); n != want {
+			t.Errorf("Ended %v: %d requests, want %d", ended, n, want)
+		}
+	}
+}
+
+func TestThrottleForgetsAfterTheWindow(t *testing.T) {
+	th := policytest.NewThrottle(t, nil)
+	p := th.Wrap(always)
+	for i := range 10 {
+		a := policytest.At(time.Duration(i) * 6 * time.Second)
+		a.Rand = math.MaxUint64
+		policytest.LetsIn(p, a)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		want  int
+	}{
+		{54 * time.Second, 10}, {120*time.Second - 1, 10}, {120 * time.Second, 9}, {126 * time.Second, 8},
+		{173 * time.Second, 1}, {174 * time.Second, 0}, {time.Hour, 0},
+	} {
+		if n, _ := th.Counts(policytest.Day.Add(c.after)); n != c.want {
+			t.Errorf("after %v: %d requests, want %d", c.after, n, c.want)
+		}
+	}
+}
+
+// A clock that is set back must not keep old failures for as long as it was set back.
+func TestThrottleForgetsAlthoughTheClockWasSetBack(t *testing.T) {
+	th := policytest.NewThrottle(t, nil)
+	p := th.Wrap(always)
+	policytest.LetsIn(p, policytest.At(0))
+	year := -365 * 24 * time.Hour
+	if n, _ := th.Counts(policytest.Day.Add(year)); n != 1 {
+		t.Fatalf("%d requests right after the step, want 1", n)
+	}
+	if n, _ := th.Counts(policytest.Day.Add(year + 2*time.Minute)); n != 0 {
+		t.Errorf("%d requests two minutes after the step, want 0", n)
+	}
+	if n, _ := th.Counts(policytest.Day.Add(year + 2*time.Minute - time.Second)); n != 0 {
+		// somewhat older than the latest
+		t.Errorf("%d requests, want 0", n)
+	}
+}
+
+// Everything that the service answered is accepted, whatever it was.
+func TestThrottleAccepts(t *testing.T) {
+	// the last was none of the service's
+	refused := map[transport.Kind]bool{transport.Throttled: true, transport.Unavailable: true, transport.Network: true,
+		transport.Timeout: true, transport.Closed: true}
+	for _, k := range transport.Kinds() {
+		th := policytest.NewThrottle(t, nil)
+		retrypolicy.Observe(th.Wrap(always), policytest.As(policytest.At(0), k))
+		if _, accepts := th.Counts(policytest.Day); accepts != 0 == refused[k] {
+			t.Errorf("%v: %d accepts", k, accepts)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"success", nil, 3}, {"an error of the operation's own", errors.New("no"), 3},
+		{"a deadline", context.DeadlineExceeded, 0},
+		{"a cancelled try", &retrypolicy.Error{Err: context.Canceled}, 0},
+	} {
+		th := policytest.NewThrottle(t, nil)
+		retrypolicy.Observe(th.Wrap(always), policytest.Many(policytest.As(policytest.At(0), c.err), 3))
+		if _, accepts := th.Counts(policytest.Day); accepts != c.want {
+			t.Errorf("%s: %d accepts, want %d", c.name, accepts, c.want)
+		}
+	}
+}
+
+// What was settled on this side is neither accepted nor refused.
+func TestThrottleLeavesOutWhatSaysNothing(t *testing.T) {
+	for name, c := range ownFailures {
+		th := policytest.NewThrottle(t, &budget.ThrottleOptions{Ended: true})
+		a := policytest.As(policytest.At(0), c.err)
+		a.Terminal = true
+		retrypolicy.Observe(th.Wrap(always), a)
+		want := 1
+		if c.silent {
+			want = 0
+		}
+		if requests, accepts := th.Counts(policytest.Day); requests != want || accepts != want {
+			t.Errorf("%s: %d requests, %d accepts, want %d", name, requests, accepts, want)
+		}
+	}
+}
+
+// What a gate further in refuses or holds up was no request.
+func TestThrottleTakesBackWhatDidNotBegin(t *testing.T) {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+		inner := &refusing{answer: d}
+		th := policytest.NewThrottle(t, nil)
+		p := th.Wrap(inner)
+		for range 5 {
+			if got := retrypolicy.Admit(p, policytest.At(0)); got != d {
+				t.Fatalf("%+v, want the inner gate's %+v", got, d)
+			}
+		}
+		if n, _ := th.Counts(policytest.Day); n != 0 || inner.asked != 5 {
+			t.Errorf("%d requests, gate asked %d times", n, inner.asked)
+		}
+	}
+}
+
+func TestSharedStatePassesOn(t *testing.T) {
+	share, _ := budget.NewRetryBudget(&budget.RetryBudgetOptions{Least: 10})
+	crowd, _ := budget.NewConcurrencyBudget(nil)
+	ratio, _ := grpc.NewThrottle(10, 0.1)
+	breaker, _ := budget.NewBreaker(nil)
+	for name, wrap := range map[string]func(retrypolicy.Policy) retrypolicy.Policy{
+		"Throttle": policytest.NewThrottle(t, nil).Wrap, "RetryBudget": share.Wrap, "ConcurrencyBudget": crowd.Wrap,
+		"grpc.Throttle": ratio.Wrap,
+		"Breaker":       breaker.Wrap,
+	} {
+		inner := &refusing{answer: retrypolicy.Decision{Retry: true, Cost: 3}}
+		p := wrap(inner)
+		if d := retrypolicy.Admit(p, policytest.At(0)); d != inner.answer {
+			t.Errorf("%s: Admit %+v", name, d)
+		}
+		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+		d := p.Decide(policytest.Retried(policytest.As(policytest.At(0), transport.Network), 1))
+		d.Queued = false // ConcurrencyBudget's own
+		if d != (retrypolicy.Decision{Retry: true, Delay: time.Second, Step: 7}) {
+			t.Errorf("%s: Decide %+v", name, d)
+		}
+		if d := wrap(retrypolicy.NoRetry{}).Decide(policytest.Retried(policytest.As(policytest.At(0), transport.Network),
+			1)); d != (retrypolicy.Decision{}) {
+			t.Errorf("%s around NoRetry: %+v", name, d)
+		}
+		if inner.asked != 1 || inner.observed != 1 {
+			t.Errorf("%s: inner was asked %d times and told %d times", name, inner.asked, inner.observed)
+		}
+		policytest.CheckRefusal(t, retrypolicy.Validate(p), "")
+		policytest.CheckRefusal(t, retrypolicy.Validate(wrap(nil)), name+".Wrap was given is nil")
+		policytest.CheckRefusal(t, retrypolicy.Validate(wrap(retrypolicy.Fixed{Delay: -1})), "Fixed.Delay")
+	}
+}
+
+func TestSharedStateThatWasNotMade(t *testing.T) {
+	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.Throttle)(nil).Wrap(always)), "NewThrottle")
+	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.RetryBudget)(nil).Wrap(always)), "NewRetryBudget")
+	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.ConcurrencyBudget)(nil).Wrap(always)), "NewConcurrencyBudget")
+	policytest.CheckRefusal(t, retrypolicy.Validate((*grpc.Throttle)(nil).Wrap(always)), "grpc.NewThrottle")
+	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.Breaker)(nil).Wrap(always)), "NewBreaker")
+}
+
+func TestNewThrottleRefuses(t *testing.T) {
+	for _, c := range []struct {
+		o    budget.ThrottleOptions
+		want string
+	}{
+		{budget.ThrottleOptions{}, ""},
+		{budget.ThrottleOptions{K: 1, Window: 20 * time.Millisecond, Ceiling: 1, Least: 5}, ""},
+		{budget.ThrottleOptions{K: 0.99}, "ThrottleOptions.K"},
+		{budget.ThrottleOptions{K: math.NaN()}, "ThrottleOptions.K"},
+		{budget.ThrottleOptions{K: math.Inf(1)}, "ThrottleOptions.K"},
+		{budget.ThrottleOptions{Window: time.Millisecond}, "ThrottleOptions.Window"},
+		{budget.ThrottleOptions{Window: -1}, "ThrottleOptions.Window"},
+		{budget.ThrottleOptions{Ceiling: 1.1}, "ThrottleOptions.Ceiling"},
+		{budget.ThrottleOptions{Ceiling: math.NaN()}, "ThrottleOptions.Ceiling"},
+		{budget.ThrottleOptions{Least: -1}, "ThrottleOptions.Least"},
+	} {
+		_, err := budget.NewThrottle(&c.o)
+		policytest.CheckRefusal(t, err, c.want)
+	}
+}

@@ -1,0 +1,110 @@
+package aws
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The AWS SDKs tell failures apart by classes of their own. Here a class is a transport.Kind:
+//
+//	throttling                        Throttled
+//	transient: connection, time-out   Network, Timeout
+//	server side                       Unavailable, and every other Kind
+//	retryable client side             Conflict
+//
+// A delay or a cost "for throttling" applies to Throttled alone.
+const throttling = retrypolicy.KindSet(1 << transport.Throttled)
+
+// Options describe the standard retry mode that the AWS SDKs share. The functions Kotlin,
+// Botocore and so on return the published settings; take one, change what is to differ, and give
+// it to New.
+type Options struct {
+	// Attempts is the greatest number of tries, the first included.
+	Attempts int
+	// SafeOnly retries only after failures with SafeYes. Without it all but SafeNo are retried.
+	SafeOnly bool
+	// Backoff gives the delays.
+	Backoff retrypolicy.Policy
+	// Throttled gives the delays after Throttled. Nil: Backoff.
+	Throttled retrypolicy.Policy
+	// ReadAfter: the wait that the service asked for counts, as AfterMode says. Otherwise only a
+	// negative one does, which always ends the series.
+	ReadAfter bool
+	AfterMode retrypolicy.AfterMode
+	// Over is for Clamp: how far the wish may exceed the computed delay.
+	Over time.Duration
+	// Quota is shared by all operations under the policy. Nil: none.
+	Quota *budget.QuotaOptions
+}
+
+// New makes the policy that o describes. In this order it asks: is it safe, are there tries
+// left, what is the delay, and last the quota, so that nothing is paid for a retry that another
+// rule prevents.
+//
+// The quota lives in the policy: make one policy for a client, a host or a tenant (see PerKey) and
+// use it for all operations there. Safe for concurrent use. Errors are of Kind Invalid.
+func New(o Options) (retrypolicy.Policy, error) {
+	p := o.Backoff
+	if p == nil {
+		return nil, failure.Invalid("aws.Options.Backoff is nil; start from a preset such as aws.Standard2026")
+	}
+	if o.Throttled != nil {
+		p = retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: throttling, Policy: o.Throttled}}, Default: p}
+	}
+	if o.ReadAfter {
+		p = retrypolicy.RetryAfter{Mode: o.AfterMode, Over: o.Over, Policy: p}
+	}
+	if o.Quota != nil {
+		q, err := budget.NewQuota(o.Quota)
+		if err != nil {
+			return nil, err
+		}
+		p = q.Wrap(p)
+	}
+	p = retrypolicy.MaxAttempts{Total: o.Attempts, Policy: p}
+	if o.SafeOnly {
+		p = retrypolicy.SafeOnly{Policy: p}
+	}
+	if err := retrypolicy.Validate(p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// GoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry,
+// and from the first n with 2^n s > Max on exactly Max, without jitter. With Max = 20 s that is 0
+// to 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.
+//
+// Source: aws-sdk-go-v2, aws/retry/jitter_backoff.go.
+type GoBackoff struct {
+	Max time.Duration
+}
+
+// Decide always retries.
+func (b GoBackoff) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	n := max(a.Retry, 1)
+	if n > bits.Len64(uint64(max(b.Max, 0)/time.Second))-1 {
+		return retrypolicy.Decision{Retry: true, Delay: max(b.Max, 0)}
+	}
+	return retrypolicy.Decision{Retry: true, Delay: delay.OfFloat(delay.Unit(a.Rand) * float64(time.Second<<n))}
+}
+
+// Validate reports a Max that makes no sense.
+func (b GoBackoff) Validate() error {
+	switch {
+	case b.Max < 0:
+		return failure.Invalid("aws.GoBackoff.Max is negative; give the longest delay")
+	case b.Max == 0:
+		return failure.Invalid("aws.GoBackoff.Max is 0, so every delay would be 0; give the longest delay, such as 20 s")
+	}
+	return nil
+}
+
+// Endless reports whether the policy retries for ever.
+func (GoBackoff) Endless() bool { return true }

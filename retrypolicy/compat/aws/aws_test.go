@@ -1,0 +1,473 @@
+//go:build !tinygo
+
+package aws_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Short names for the vectors' answers.
+const (
+	kServer   = transport.Unavailable // status 500, 502, ...
+	kThrottle = transport.Throttled   // "Throttling"
+	kTimeout  = transport.Timeout
+	kNetwork  = transport.Network
+	kClient   = transport.Conflict
+)
+
+// awsPresets are all presets. Those that have no quota leave 0 as its size.
+var awsPresets = []struct {
+	name   string
+	preset func() aws.Options
+}{
+	{"aws.Kotlin", aws.Kotlin},
+	{"aws.Standard2026", aws.Standard2026},
+	{"aws.Botocore", aws.Botocore},
+	{"aws.DynamoDB", aws.DynamoDB},
+	{"aws.BotocoreLegacy", aws.BotocoreLegacy},
+	{"aws.BotocoreLegacyDynamoDB", aws.BotocoreLegacyDynamoDB},
+	{"aws.Python", aws.Python},
+	{"aws.PythonSimple", aws.PythonSimple},
+	{"aws.Go", aws.Go},
+	{"aws.Go2026", aws.Go2026},
+	{"aws.Java", aws.Java},
+	{"aws.Java2026", aws.Java2026},
+	{"aws.JavaLegacy", aws.JavaLegacy},
+	{"aws.JS", aws.JS},
+}
+
+// A step is one line of a published vector: an answer, and what it leads to.
+type step struct {
+	kind    transport.Kind // of the failure
+	success bool
+	after   time.Duration
+	safe    retrypolicy.Safe
+	stop    retrypolicy.Reason // no retry; ByPolicy (0) stands for a retry
+	delay   time.Duration
+	quota   int // after the step; -1: there is none
+}
+
+func try(t *testing.T, what string, s *retrypolicy.Series, now time.Time, draw uint64, st step) {
+	t.Helper()
+	if d, err := s.Admit(now, draw); err != nil || !d.Retry || d.Delay != 0 {
+		t.Fatalf("%s: Admit: %v, %v", what, d, err)
+	}
+	if st.success {
+		if err := s.Success(now); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		return
+	}
+	info := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: st.kind, After: st.after, Safe: st.safe}
+	d, err := s.Failure(now, draw, info, st.kind)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if d.Retry != (st.stop == 0) || d.Reason != st.stop || d.Delay != st.delay {
+		t.Errorf("%s: %v (delay %v), want retry %v, %v, delay %v", what, d, d.Delay, st.stop == 0, st.stop, st.delay)
+	}
+}
+
+// ms is a shorthand of the tables.
+const ms = time.Millisecond
+
+func TestAWSPublishedSequences(t *testing.T) {
+	s := time.Second
+	preS := func() aws.Options { // the settings of the vectors S1 to S5
+		o := aws.Kotlin()
+		o.Backoff = retrypolicy.Backoff{Base: s, Max: 20 * s, Jitter: retrypolicy.FullJitter}
+		o.Throttled = nil
+		return o
+	}
+	fail := func(k transport.Kind, quota int, delay time.Duration) step {
+		return step{kind: k, quota: quota, delay: delay}
+	}
+	end := func(k transport.Kind, why retrypolicy.Reason, quota int, delay time.Duration) step {
+		return step{kind: k, stop: why, quota: quota, delay: delay}
+	}
+	wish := func(after time.Duration, quota int, delay time.Duration) step {
+		return step{kind: kServer, after: after, quota: quota, delay: delay}
+	}
+	ok := func(quota int) step { return step{success: true, quota: quota} }
+	sum := func(o func() aws.Options, attempts int) func() aws.Options {
+		return func() aws.Options {
+			set := o()
+			set.Attempts = attempts
+			return set
+		}
+	}
+	for _, c := range []struct {
+		id     string
+		preset func() aws.Options
+		tokens int
+		steps  []step
+	}{
+		{"S1", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), ok(495)}},
+		{"S2", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), end(kServer, retrypolicy.OutOfAttempts, 490,
+			0)}},
+		{"S4", preS, 0, []step{end(kServer, retrypolicy.OutOfQuota, 0, s)}},
+		{"S5", sum(preS, 5), 500, []step{
+			fail(kServer, 495, s), fail(kServer, 490, 2*s), fail(kServer, 485, 4*s), fail(kServer, 480, 8*s),
+			end(kServer, retrypolicy.OutOfAttempts, 480, 0),
+		}},
+		{"N1", aws.Standard2026, 500, []step{fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), ok(486)}},
+		{"N3", aws.Standard2026, 14, []step{fail(kServer, 0, 50*ms), end(kServer, retrypolicy.OutOfQuota, 0, 100*ms)}},
+		{"N5", sum(aws.Standard2026, 5), 500, []step{
+			fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), fail(kServer, 458, 200*ms), fail(kServer, 444, 400*ms),
+			end(kServer, retrypolicy.OutOfAttempts, 444, 0),
+		}},
+		{"N7", sum(aws.Go2026, 5), 20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.OutOfQuota, 6,
+			100*ms)}},
+		{"N8", aws.Standard2026, 500, []step{fail(kThrottle, 495, s), ok(500)}},
+		{"N9", aws.Standard2026, 500, []step{wish(aws.RetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N9 JavaScript", aws.Standard2026, 500, []step{wish(aws.RetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N11", aws.Standard2026, 500, []step{wish(aws.RetryAfter("10000"), 486, 5050*ms), ok(500)}},
+		{"N12", aws.Standard2026, 500, []step{wish(aws.RetryAfter("invalid"), 486, 50*ms), ok(500)}},
+		{"N16, the refusal", aws.Standard2026, 0, []step{end(kServer, retrypolicy.OutOfQuota, 0, 50*ms)}},
+		{"N17, the refusal", aws.Standard2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
+		{"N17, the refusal, Go", aws.Go2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
+		{"kotlin, transient, before 2026", aws.Kotlin, 500, []step{fail(kNetwork, 490, 10*ms)}},
+		{"kotlin, transient, 2026", aws.Standard2026, 500, []step{fail(kNetwork, 486, 50*ms)}},
+		{"kotlin, throttling, before 2026", aws.Kotlin, 500, []step{fail(kThrottle, 490, s),
+			fail(kThrottle, 480, 1500*ms)}},
+		{"kotlin, client side", aws.Kotlin, 500, []step{fail(kClient, 495, 10*ms), fail(kServer, 490, 15*ms)}},
+		{"botocore, retry then 2xx", aws.Botocore, 500, []step{fail(kServer, 495, s), ok(500)}},
+		{"botocore, retry then 500", sum(aws.Botocore, 2), 500, []step{fail(kServer, 495, s),
+			end(kServer, retrypolicy.OutOfAttempts, 495, 0)}},
+		{"botocore, a success without a retry", aws.Botocore, 495, []step{ok(496)}},
+		{"botocore, time-out", aws.Botocore, 500, []step{fail(kTimeout, 490, s), ok(500)}},
+		{"botocore, no time-out", aws.Botocore, 500, []step{fail(kThrottle, 495, s), fail(kNetwork, 490, 2*s),
+			ok(495)}},
+		{"botocore does not read the wish", aws.Botocore, 500, []step{wish(7*s, 495, s)}},
+		{"botocore 2026, retry then 2xx", aws.Standard2026, 500, []step{fail(kServer, 486, 50*ms), ok(500)}},
+		{"botocore 2026, a success without a retry", aws.Standard2026, 486, []step{ok(487)}},
+		{"DynamoDB", aws.DynamoDB, 500, []step{
+			fail(kServer, 486, 25*ms), fail(kThrottle, 481, 2*s), fail(kServer, 467, 100*ms),
+			end(kServer, retrypolicy.OutOfAttempts, 467, 0),
+		}},
+		{"python: safe, unknown", aws.Python, 28, []step{
+			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, stop: retrypolicy.Unsafe,
+				quota: 14},
+		}},
+		{"python: quota", sum(aws.Python, 5), 28, []step{
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
+				quota: 0, delay: 100 * ms},
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 200 * ms, stop: retrypolicy.OutOfQuota},
+		}},
+		{"python: quota 0", aws.Python, 0, []step{{kind: kServer, safe: retrypolicy.SafeYes, delay: 50 * ms,
+			stop: retrypolicy.OutOfQuota}}},
+		{"python: unsafe", aws.Python, 0, []step{{kind: kServer, safe: retrypolicy.SafeNo,
+			stop: retrypolicy.Unsafe}}},
+		{"python: 500 500 200", aws.Python, 500, []step{
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
+				quota: 472, delay: 100 * ms}, ok(486),
+		}},
+		{"python: time-out twice, 200", aws.Python, 500, []step{
+			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kTimeout, safe: retrypolicy.SafeYes,
+				quota: 472, delay: 100 * ms}, ok(486),
+		}},
+		{"python: 14, two failures", aws.Python, 14, []step{
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
+				delay: 100 * ms, stop: retrypolicy.OutOfQuota},
+		}},
+		{"JavaScript, transient x7", sum(aws.JS, 8), 500, []step{
+			fail(kNetwork, 490, 100*ms), fail(kTimeout, 480, 200*ms), fail(kServer, 470, 400*ms), fail(kServer, 460, 800*ms),
+			fail(kServer, 450, 1600*ms),
+			fail(kServer, 440, 3200*ms), fail(kServer, 430, 6400*ms),
+		}},
+		{"JavaScript, throttling x7", sum(aws.JS, 8), 500, []step{
+			fail(kThrottle, 495, 500*ms), fail(kThrottle, 490, s), fail(kThrottle, 485, 2*s), fail(kThrottle, 480, 4*s),
+			fail(kThrottle, 475, 8*s),
+			fail(kThrottle, 470, 16*s), fail(kThrottle, 465, 20*s),
+		}},
+		{"JavaScript, tT", aws.JS, 500, []step{fail(kServer, 490, 100*ms), fail(kThrottle, 485, s)}},
+		{"JavaScript, Tt", aws.JS, 500, []step{fail(kThrottle, 495, 500*ms), fail(kServer, 485, 200*ms)}},
+		{"JavaScript 2026, TTttttT", sum(aws.Standard2026, 8), 500, []step{
+			fail(kThrottle, 495, s), fail(kThrottle, 490, 2*s), fail(kServer, 476, 200*ms), fail(kServer, 462, 400*ms),
+			fail(kServer, 448, 800*ms),
+			fail(kServer, 434, 1600*ms), fail(kThrottle, 429, 20*s),
+		}},
+		{"Java, the wish has no ceiling", aws.Java, 500, []step{wish(time.Hour, 495, time.Hour),
+			wish(ms, 490, 200*ms), ok(495)}},
+		{"Java 2026", aws.Java2026, 500, []step{wish(time.Hour, 486, time.Hour), fail(kThrottle, 481, 2*s),
+			ok(486)}},
+		{"Java legacy, throttling is free and gives back 1", aws.JavaLegacy, 400,
+			[]step{fail(kThrottle, 400, 500*ms), ok(401)}},
+		{"Java legacy", aws.JavaLegacy, 500, []step{
+			fail(kServer, 495, 100*ms), fail(kThrottle, 495, s), fail(kServer, 490, 400*ms),
+			end(kServer, retrypolicy.OutOfAttempts, 490, 0),
+		}},
+		{"Go", aws.Go, 500, []step{fail(kTimeout, 490, 2*s), fail(kServer, 485, 4*s), ok(491)}},
+	} {
+		t.Run(c.id, func(t *testing.T) {
+			o := c.preset()
+			b := policytest.Bucketed(t, &o, 500, c.tokens)
+			series := retrypolicy.Begin(policytest.NewAWS(t, o), "", policytest.Epoch)
+			for i, st := range c.steps {
+				what := fmt.Sprintf("step %d", i+1)
+				try(t, what, &series, policytest.Epoch, policytest.DrawLast, st) // drawLast: U = 1
+				if got := b.Tokens(policytest.Epoch); got != st.quota {
+					t.Fatalf("%s: quota %d, want %d", what, got, st.quota)
+				}
+			}
+		})
+	}
+}
+
+// Two operations share one quota (vector N14). Only the cost of A's first retry stays spent,
+// whatever the order.
+func TestAWSTwoOperationsShareAQuota(t *testing.T) {
+	for _, order := range []string{"AABBA", "ABAAB", "BAABA", "ABABA", "AABAB"} {
+		o := aws.Standard2026()
+		o.Attempts = 5
+		b := policytest.Bucketed(t, &o, 500, 500)
+		p := policytest.NewAWS(t, o)
+		series := map[rune]*retrypolicy.Series{'A': ptr(retrypolicy.Begin(p, "", policytest.Epoch)),
+			'B': ptr(retrypolicy.Begin(p, "", policytest.Epoch))}
+		toFail := map[rune]int{'A': 2, 'B': 1}
+		failed := map[rune]int{}
+		for i, who := range order {
+			st := step{success: true}
+			if failed[who] < toFail[who] {
+				st = step{kind: kServer, delay: 50 * ms << failed[who]}
+				failed[who]++
+			}
+			try(t, fmt.Sprintf("%s step %d", order, i+1), series[who], policytest.Epoch, policytest.DrawLast, st)
+		}
+		if got := b.Tokens(policytest.Epoch); got != 486 {
+			t.Errorf("%s: quota %d at the end, want 486", order, got)
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestAWSPresetsAreValidAndLeaveTheQuotaTheirSize(t *testing.T) {
+	for _, c := range awsPresets {
+		p := policytest.NewAWS(t, c.preset())
+		if err := retrypolicy.Validate(p); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		o := c.preset()
+		if o.Quota == nil {
+			continue
+		}
+		if o.Quota.Size != 0 || o.Quota.Success != 0 || o.Quota.First != 0 || o.Quota.Refill != 0 {
+			t.Errorf("%s: %+v: want the common 500 tokens, 1 for a success, no refill", c.name, o.Quota)
+		}
+		if again := c.preset(); again.Quota == o.Quota {
+			t.Errorf("%s: two calls share the options of the quota", c.name)
+		}
+	}
+}
+
+func TestNewAWSRefusesBadOptions(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*aws.Options)
+		want   string
+	}{
+		{"no back-off", func(o *aws.Options) { o.Backoff = nil }, "aws.Options.Backoff is nil"},
+		{"no attempts", func(o *aws.Options) { o.Attempts = 0 }, "Total is below 1"},
+		{"negative attempts", func(o *aws.Options) { o.Attempts = -1 }, "Total is below 1"},
+		{"negative base", func(o *aws.Options) { o.Backoff = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
+		{"negative base after throttling",
+			func(o *aws.Options) { o.Throttled = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
+		{"negative Over", func(o *aws.Options) { o.Over = -1 }, "Over is negative"},
+		{"bad quota", func(o *aws.Options) {
+			o.Quota = &budget.QuotaOptions{Size: -1}
+		}, "size is out of range"},
+		{"bad LeastBack", func(o *aws.Options) {
+			o.Quota = &budget.QuotaOptions{LeastBack: -1}
+		}, "LeastBack is out of range"},
+		{"negative Max of Go", func(o *aws.Options) {
+			o.Backoff = aws.GoBackoff{Max: -1}
+		}, "aws.GoBackoff.Max is negative"},
+	} {
+		o := aws.Python()
+		c.change(&o)
+		p, err := aws.New(o)
+		if p != nil || !errors.Is(err, transport.Invalid) || !policytest.Contains(err, c.want) {
+			t.Errorf("%s: %v, %v", c.name, p, err)
+		}
+	}
+}
+
+// endless is the policy of o without the quota and the limit of tries, which would end a long
+// series of questions.
+func endless(o aws.Options) retrypolicy.Policy {
+	o.Attempts, o.Quota = math.MaxInt32, nil
+	p, err := aws.New(o)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// delays asks p for the n-th retries in a row, as a series would.
+func delays(p retrypolicy.Policy, kind transport.Kind, draw uint64, first, count int) []time.Duration {
+	var out []time.Duration
+	var last retrypolicy.Decision
+	for n := first; n < first+count; n++ {
+		last = p.Decide(retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Last: last})
+		out = append(out, last.Delay)
+	}
+	return out
+}
+
+func TestAWSPublishedDelays(t *testing.T) {
+	s := time.Second
+	curve := func(base, most time.Duration, j retrypolicy.Jitter) retrypolicy.Backoff {
+		return retrypolicy.Backoff{Base: base, Max: most, Jitter: j}
+	}
+	kotlin := aws.Kotlin().Backoff
+	for _, c := range []struct {
+		name   string
+		policy retrypolicy.Policy
+		kind   transport.Kind
+		draw   uint64
+		first  int
+		want   []float64 // ms
+	}{
+		{"kotlin", curve(10*ms, 0, retrypolicy.NoJitter), kServer, policytest.DrawLast, 1, []float64{10, 20, 40, 80, 160,
+			320}},
+		{"kotlin, cap", curve(10*ms, 100*ms, retrypolicy.NoJitter), kServer, policytest.DrawLast, 1, []float64{10, 20, 40, 80,
+			100,
+			100}},
+		{"kotlin, throttling", aws.Standard2026().Throttled, kThrottle, policytest.DrawLast, 1, []float64{1000, 2000, 4000}},
+		{"kotlin, factor 1.5", kotlin, kServer, policytest.DrawLast, 1, []float64{10, 15, 22.5, 33.75}},
+		{"kotlin, the cap of the preset", kotlin, kServer, policytest.DrawLast, 30, []float64{20000, 20000}},
+		{"botocore", aws.Botocore().Backoff, kServer, policytest.DrawLast, 1, []float64{1000, 2000, 4000, 8000, 16000, 20000,
+			20000, 20000, 20000}},
+		{"botocore legacy", aws.BotocoreLegacy().Backoff, kServer, policytest.DrawLast, 1, []float64{1000, 2000, 4000, 8000,
+			16000, 32000, 64000}},
+		{"botocore legacy, base 3, third retry", curve(3*s, 0, retrypolicy.NoJitter), kServer, 0, 3, []float64{12000}},
+		{"botocore legacy, DynamoDB", aws.BotocoreLegacyDynamoDB().Backoff, kServer, 0, 1,
+			[]float64{50, 100, 200, 400, 800, 1600, 3200, 6400, 12800}},
+		{"Go, U=0", aws.Go().Backoff, kServer, 0, 1, []float64{0, 0, 0, 0, 20000, 20000}},
+		{"Go, U=.5", aws.Go().Backoff, kServer, policytest.DrawHalf, 1, []float64{1000, 2000, 4000, 8000, 20000, 20000}},
+		{"Go, a short Max", aws.GoBackoff{Max: s / 2}, kServer, 0, 1, []float64{500, 500}},
+		{"Go, no Max", aws.GoBackoff{}, kServer, policytest.DrawHalf, 1, []float64{0, 0}},
+		{"python none", curve(2*s, 20*s, retrypolicy.NoJitter), kServer, policytest.DrawHalf, 0, []float64{0, 2000, 4000,
+			8000, 16000,
+			20000, 20000}},
+		{"python none, the cap counts first", curve(4*s, 2*s, retrypolicy.NoJitter), kServer, policytest.DrawHalf, 0,
+			[]float64{0, 2000, 2000, 2000}},
+		{"python none, fractions", curve(23400*ms, 76500*ms, retrypolicy.NoJitter), kServer, policytest.DrawHalf, 0,
+			[]float64{0, 23400, 46800, 76500, 76500}},
+		{"python full", curve(2*s, 20*s, retrypolicy.FullJitter), kServer, policytest.DrawHalf, 0, []float64{0, 1000, 2000,
+			4000, 8000,
+			10000, 10000}},
+		{"python full, cap", curve(5*s, 10*s, retrypolicy.FullJitter), kServer, policytest.DrawHalf, 0,
+			[]float64{0, 2500, 5000, 5000,
+				5000}},
+		{"python equal", curve(2*s, 20*s, retrypolicy.EqualJitter), kServer, policytest.DrawHalf, 0, []float64{0, 1500, 3000,
+			6000,
+			12000, 15000, 15000}},
+		{"python decorrelated", curve(2*s, 20*s, retrypolicy.DecorrelatedSmithy), kServer, policytest.DrawHalf, 0,
+			[]float64{0, 5000, 9500, 16250, 20000, 20000}},
+		{"python full, base 0", curve(0, 5*s, retrypolicy.FullJitter), kServer, policytest.DrawHalf, 0,
+			[]float64{0, 0, 0, 0}},
+		{"python simple, U=0", aws.PythonSimple().Backoff, kServer, 0, 1, []float64{12.5, 25, 50}},
+		{"Java legacy, throttling, U=0", aws.JavaLegacy().Throttled, kThrottle, 0, 1, []float64{250, 500, 1000}},
+		{"a count past all caps", endless(aws.Standard2026()), kServer, policytest.DrawLast, math.MaxInt32 - 1,
+			[]float64{20000}},
+	} {
+		got := delays(c.policy, c.kind, c.draw, c.first, len(c.want))
+		for i, want := range c.want {
+			if w := time.Duration(want * float64(ms)); got[i] != w {
+				t.Errorf("%s: retry %d: %v, want %v", c.name, c.first+i, got[i], w)
+			}
+		}
+	}
+}
+
+func TestAWSWish(t *testing.T) {
+	flat := func(o aws.Options, base time.Duration) retrypolicy.Policy {
+		o.Backoff = retrypolicy.Backoff{Base: base}
+		return policytest.NewAWS(t, o)
+	}
+	for _, c := range []struct {
+		name        string
+		policy      retrypolicy.Policy
+		after, want time.Duration
+	}{
+		{"kotlin 1500", flat(aws.Standard2026(), 50*ms), 1500 * ms, 1500 * ms},
+		{"kotlin 10000", flat(aws.Standard2026(), 50*ms), 10 * time.Second, 5050 * ms},
+		{"kotlin none", flat(aws.Standard2026(), 50*ms), 0, 50 * ms},
+		{"kotlin below the delay", flat(aws.Standard2026(), 50*ms), ms, 50 * ms},
+		{"python 3 s", flat(aws.Python(), time.Second), 3 * time.Second, 3 * time.Second},
+		{"python 10 s", flat(aws.Python(), time.Second), 10 * time.Second, 6 * time.Second},
+		{"python, the longest", flat(aws.Python(), time.Second), math.MaxInt64, 6 * time.Second},
+	} {
+		d := c.policy.Decide(retrypolicy.Attempt{Retry: 1, Kind: kServer, Safe: retrypolicy.SafeYes, After: c.after})
+		if !d.Retry || d.Delay != c.want {
+			t.Errorf("%s: %v, want %v", c.name, d, c.want)
+		}
+	}
+}
+
+// smithy-python, max 2, 3 or 10: exactly one less retries.
+func TestAWSAttemptsAreTotal(t *testing.T) {
+	for _, total := range []int{1, 2, 3, 10} {
+		for _, preset := range []func() aws.Options{aws.Python, aws.PythonSimple} {
+			o := preset()
+			o.Attempts = total
+			s := retrypolicy.Begin(policytest.NewAWS(t, o), "", policytest.Epoch)
+			for i := 1; i < total; i++ {
+				if d := failOnce(t, &s); !d.Retry {
+					t.Errorf("total %d: retry %d refused: %v", total, i, d)
+				}
+			}
+			if d := failOnce(t, &s); d.Retry || d.Reason != retrypolicy.OutOfAttempts || d.Delay != 0 {
+				t.Errorf("total %d: %v after all tries", total, d)
+			}
+		}
+	}
+}
+
+func failOnce(t *testing.T, s *retrypolicy.Series) retrypolicy.Decision {
+	t.Helper()
+	if d, err := s.Admit(policytest.Epoch, 0); err != nil || !d.Retry {
+		t.Fatal(d, err)
+	}
+	d, err := s.Failure(policytest.Epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: kServer,
+		Safe: retrypolicy.SafeYes},
+		kServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestAWSDecisionsAllocateNothing(t *testing.T) {
+	for _, c := range awsPresets {
+		o := c.preset()
+		o.Attempts = math.MaxInt32
+		p := policytest.NewAWS(t, o)
+		n := 0
+		if allocs := testing.AllocsPerRun(200, func() {
+			n++
+			a := retrypolicy.Attempt{Retry: n % 9, Kind: kThrottle, Safe: retrypolicy.SafeYes, Now: policytest.Epoch,
+				Rand: uint64(n) << 50,
+				Err:  kThrottle, Last: sink}
+			sink = retrypolicy.Admit(p, a)
+			retrypolicy.Observe(p, a)
+			sink = p.Decide(a)
+		}); allocs != 0 {
+			t.Errorf("%s: %v allocations per decision", c.name, allocs)
+		}
+	}
+}
+
+var sink retrypolicy.Decision

@@ -1,0 +1,199 @@
+package aws
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// awsMax is the longest delay before the service's wish in every SDK but botocore legacy.
+const maxDelay = 20 * time.Second
+
+// awsOver is how far a service's wish may exceed the computed delay.
+const over = 5 * time.Second
+
+func full(base time.Duration) retrypolicy.Policy {
+	return retrypolicy.Backoff{Base: base, Max: maxDelay, Jitter: retrypolicy.FullJitter}
+}
+
+// Standard2026 is the standard mode that the AWS SDKs share since 2026, behind a switch at first: 3
+// tries, delay U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, 1 s instead of 50 ms after
+// Throttled, the service's wish between that and 5 s more; a quota of 500 with 14 for a retry, but
+// 5 after Throttled. So Throttled, the dear failure of some SDKs before, is the cheap one, and
+// waits twenty times as long. U is a draw from 0 to 1, as in all that follows. SDKs cut delays to
+// whole milliseconds; these are not cut.
+//
+// It is the same in smithy-kotlin, botocore (boto3) and aws-sdk-js-v3. aws-sdk-go-v2 has the same
+// too (Go2026). Those that differ in something have their own: Java2026, Python, and
+// DynamoDB for that service.
+//
+// Source: smithy-kotlin, StandardRetryStrategy; botocore, retries/standard.py; smithy-typescript,
+// util-retry.
+func Standard2026() Options {
+	return Options{
+		Attempts: 3, Backoff: full(50 * time.Millisecond), Throttled: full(time.Second),
+		ReadAfter: true, AfterMode: retrypolicy.Clamp, Over: over,
+		Quota: &budget.QuotaOptions{Retry: 14, Costs: []budget.Cost{{Kinds: throttling, Tokens: 5}}},
+	}
+}
+
+// Kotlin is the standard mode of smithy-kotlin, 2021 to 2026: 3 tries, delay U * min(10 ms *
+// 1.5^(n-1), 20 s) before the n-th retry, 1 s instead of 10 ms after Throttled, the service's wish
+// between that and 5 s more; a quota of 500 with 5 for a retry, but 10 after Throttled, Network and
+// Timeout.
+//
+// Before May 2026 it took the cost after the delay: set Quota.Late for that.
+//
+// Source: smithy-kotlin, StandardRetryStrategy, StandardRetryTokenBucket,
+// ExponentialBackoffWithJitter.
+func Kotlin() Options {
+	return Options{
+		Attempts: 3,
+		Backoff: retrypolicy.Backoff{Base: 10 * time.Millisecond, Factor: 1.5, Max: maxDelay,
+			Jitter: retrypolicy.FullJitter},
+		Throttled: retrypolicy.Backoff{Base: time.Second, Factor: 1.5, Max: maxDelay, Jitter: retrypolicy.FullJitter},
+		ReadAfter: true, AfterMode: retrypolicy.Clamp, Over: over,
+		Quota: &budget.QuotaOptions{Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled, transport.Network,
+			transport.Timeout), Tokens: 10}}},
+	}
+}
+
+// Botocore is the standard mode of botocore (boto3) before 2026: 3 tries, delay U * min(2^(n-1),
+// 20) s; a quota of 500 with 5 for a retry, but 10 after Timeout. It does not read what the service
+// asks for. With Adaptive around it, it is the adaptive mode.
+//
+// The counting trap: botocore's client option max_attempts counts retries; Attempts counts tries,
+// as total_max_attempts does.
+//
+// Source: botocore, retries/standard.py, retries/quota.py.
+func Botocore() Options {
+	return Options{
+		Attempts: 3, Backoff: full(time.Second),
+		Quota: &budget.QuotaOptions{Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Timeout), Tokens: 10}}},
+	}
+}
+
+// DynamoDB is Standard2026 as it is for DynamoDB and its streams: 4 tries, and 25 ms instead of 50
+// ms. smithy-python has the same four tries and 25 ms.
+//
+// Source: botocore, retries/standard.py; the DynamoDB plug-in of smithy-python.
+func DynamoDB() Options {
+	o := Standard2026()
+	o.Attempts, o.Backoff = 4, full(25*time.Millisecond)
+	return o
+}
+
+// BotocoreLegacy is the mode that botocore had first and as its default until 2026: 5 tries,
+// delay U * 2^(n-1) s without a cap, no quota. Its own list of what is worth a retry is
+// LegacyRules.
+//
+// Source: botocore, retryhandler.py, data/_retry.json.
+func BotocoreLegacy() Options {
+	return Options{Attempts: 5, Backoff: retrypolicy.Backoff{Base: time.Second, Jitter: retrypolicy.FullJitter}}
+}
+
+// BotocoreLegacyDynamoDB is the same for DynamoDB: 10 tries, delay 50 ms * 2^(n-1) without
+// jitter.
+//
+// Source: botocore, data/_retry.json.
+func BotocoreLegacyDynamoDB() Options {
+	return Options{Attempts: 10, Backoff: retrypolicy.Backoff{Base: 50 * time.Millisecond}}
+}
+
+// Python is the standard strategy of smithy-python: as Standard2026, but only failures that are
+// known to be safe to repeat (SafeYes) are retried. A refusal by the quota carries the delay that
+// the retry would have had; see Retrier.LongPoll. The strategy accepts scopes and ignores them;
+// PerKey keeps them apart.
+//
+// Source: smithy-python, retries.py, StandardRetryStrategy.
+func Python() Options {
+	o := Standard2026()
+	o.SafeOnly = true
+	return o
+}
+
+// PythonSimple is the simple strategy of smithy-python: 5 tries, delay (0.5 + U/2) * min(25 ms *
+// 2^(n-1), 20 s), no quota, only what is known to be safe. The library's other back-offs are
+// Backoff with NoJitter, FullJitter and DecorrelatedSmithy; that one keeps its state in the series
+// here, not in the strategy.
+//
+// Source: smithy-python, retries.py, SimpleRetryStrategy.
+func PythonSimple() Options {
+	return Options{
+		Attempts: 5, SafeOnly: true,
+		Backoff: retrypolicy.Backoff{Base: 25 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.EqualJitter},
+	}
+}
+
+// Go is aws-sdk-go-v2 before 2026: 3 tries, delay as GoBackoff with 20 s; a quota of 500 with
+// 5 for a retry, but 10 after Timeout. A retry that succeeds gives back its cost and 1 more. It
+// does not read what the service asks for.
+//
+// Source: aws-sdk-go-v2, aws/retry/standard.go.
+func Go() Options {
+	return Options{
+		Attempts: 3, Backoff: GoBackoff{maxDelay},
+		Quota: &budget.QuotaOptions{ExtraBack: 1, Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Timeout),
+			Tokens: 10}}},
+	}
+}
+
+// Go2026 is aws-sdk-go-v2 since 2026: Standard2026.
+//
+// Source: aws-sdk-go-v2, aws/retry with its switch for the retries of 2026.
+func Go2026() Options { return Standard2026() }
+
+// Java is the standard mode of aws-sdk-java-v2 before 2026: 3 tries, delay U * min(100 ms *
+// 2^(n-1), 20 s), 1 s instead of 100 ms after Throttled, at least what the service asks for,
+// without a limit (set ReadAfter to false, or put RetryAfter with a Max inside Backoff, where that
+// is too trusting); a quota of 500 with 5 for every retry. A retry that succeeds gives back its
+// cost, and 1 at least. The SDK has a quota for each scope: see PerKey.
+//
+// Source: aws-sdk-java-v2, DefaultRetryStrategy, StandardRetryStrategy.
+func Java() Options {
+	return Options{
+		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(time.Second),
+		ReadAfter: true, AfterMode: retrypolicy.Floor,
+		Quota: &budget.QuotaOptions{LeastBack: 1},
+	}
+}
+
+// Java2026 is the standard mode of aws-sdk-java-v2 since 2026: Java with 50 ms instead of 100
+// ms, 14 for a retry, but 5 after Throttled.
+//
+// Source: aws-sdk-java-v2, the constants of its retries 2.1.
+func Java2026() Options {
+	o := Standard2026()
+	o.AfterMode, o.Over = retrypolicy.Floor, 0
+	o.Quota.LeastBack = 1
+	return o
+}
+
+// JavaLegacy is the legacy mode of aws-sdk-java-v2: 4 tries, delay U * min(100 ms * 2^(n-1), 20
+// s), after Throttled (0.5 + U/2) * min(500 ms * 2^(n-1), 20 s); a quota of 500 with 5 for a retry,
+// but 0 after Throttled. The service's wish and what comes back are as in Java.
+//
+// Source: aws-sdk-java-v2, LegacyRetryStrategy.
+func JavaLegacy() Options {
+	return Options{
+		Attempts: 4, Backoff: full(100 * time.Millisecond),
+		Throttled: retrypolicy.Backoff{Base: 500 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.EqualJitter},
+		ReadAfter: true, AfterMode: retrypolicy.Floor,
+		Quota: &budget.QuotaOptions{LeastBack: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 0}}},
+	}
+}
+
+// JS is aws-sdk-js-v3 before 2026: 3 tries, delay U * min(100 ms * 2^(n-1), 20 s), 500 ms
+// instead of 100 ms after Throttled, the service's wish between that and 5 s more; a quota of 500
+// with 10 for a retry, but 5 after Throttled.
+//
+// Source: smithy-typescript, util-retry, StandardRetryStrategy and its constants.
+func JS() Options {
+	return Options{
+		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(500 * time.Millisecond),
+		ReadAfter: true, AfterMode: retrypolicy.Clamp, Over: over,
+		Quota: &budget.QuotaOptions{Retry: 10, LeastBack: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 5}}},
+	}
+}

@@ -1,0 +1,199 @@
+//go:build !tinygo
+
+package aws_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestAWSRules(t *testing.T) {
+	standard, legacy, js := aws.StandardRules(), aws.LegacyRules(), aws.JSRules()
+	const no = transport.Unknown
+	type f = aws.Failure
+	for _, c := range []struct {
+		name                 string
+		failure              f
+		standard, legacy, js transport.Kind // no: not retried
+	}{
+		{"throttled", f{Status: 400, Code: "Throttling"}, kThrottle, kThrottle, kThrottle},
+		{"throttled", f{Status: 400, Code: "ThrottledException"}, kThrottle, kThrottle, kThrottle},
+		{"throttled", f{Status: 400, Code: "TooManyRequestsException"}, kThrottle, no, kThrottle},
+		{"throttled", f{Status: 400, Code: "TransactionInProgressException"}, kThrottle, no, kThrottle},
+		{"throttled", f{Status: 509, Code: "BandwidthLimitExceeded"}, kThrottle, kThrottle, kThrottle},
+		{"throttled", f{Status: 403, Code: "RequestThrottled"}, kThrottle, no, kThrottle},
+		{"throttled", f{Status: 503, Code: "SlowDown"}, kThrottle, kServer, kThrottle},
+		{"throttled", f{Status: 502, Code: "EC2ThrottledException"}, kThrottle, kServer, kThrottle},
+		{"not throttled", f{Status: 400, Code: "NotAThrottlingError"}, no, no, no},
+		{"not throttled, transient", f{Status: 500}, kServer, kServer, kServer},
+		{"transient", f{Status: 400, Code: "RequestTimeout"}, kServer, no, kServer},
+		{"transient", f{Status: 400, Code: "RequestTimeoutException"}, kServer, no, kServer},
+		{"transient and throttling", f{Status: 400, Code: "PriorRequestNotComplete"}, kThrottle, no, kThrottle},
+		{"transient", f{Status: 500, Code: "InternalServiceError"}, kServer, kServer, kServer},
+		{"transient", f{Status: 502}, kServer, kServer, kServer},
+		{"transient", f{Status: 503}, kServer, kServer, kServer},
+		{"transient", f{Status: 504}, kServer, kServer, kServer},
+		{"neither", f{Status: 501}, no, no, no},
+		{"success", f{Status: 200}, no, no, no},
+		{"429 alone", f{Status: 429}, no, kThrottle, kThrottle},
+		{"509 alone", f{Status: 509}, no, kThrottle, no},
+		{"legacy code at another status", f{Status: 413, Code: "Throttling"}, kThrottle, no, kThrottle},
+		{"a socket's failure", f{Code: "ECONNRESET"}, no, no, kNetwork},
+		{"a failed look-up", f{Code: "EAI_AGAIN"}, no, no, kNetwork},
+		{"sts", f{Service: "sts", Status: 400, Code: "IDPCommunicationError"}, kServer, kServer, no},
+		{"not sts", f{Service: "s3", Status: 400, Code: "IDPCommunicationError"}, no, no, no},
+		{"checksum", f{Service: "dynamodb", Status: 200, BadChecksum: true}, kServer, kServer, no},
+		{"checksum elsewhere", f{Service: "s3", Status: 200, BadChecksum: true}, no, no, no},
+		{"ec2", f{Service: "ec2", Status: 503, Code: "RequestLimitExceeded"}, kThrottle, kThrottle, kThrottle},
+		{"kinesis", f{Service: "kinesis", Status: 400, Code: "LimitExceededException"}, kThrottle, kThrottle, kThrottle},
+		{"not kinesis", f{Service: "iam", Status: 400, Code: "LimitExceededException"}, kThrottle, no, kThrottle},
+		{"sqs", f{Service: "sqs", Status: 403, Code: "RequestThrottled"}, kThrottle, kThrottle, kThrottle},
+		{"s3", f{Service: "s3", Status: 400, Code: "BadDigest"}, no, kServer, no},
+		{"s3", f{Service: "s3", Status: 400, Code: "RequestTimeout"}, kServer, kServer, kServer},
+		{"glacier", f{Service: "glacier", Status: 408, Code: "RequestTimeoutException"}, kServer, kServer, kServer},
+		{"glacier, other status", f{Service: "glacier", Status: 400, Code: "RequestTimeoutException"}, kServer, no, kServer},
+		{"route53", f{Service: "route53", Status: 400, Code: "PriorRequestNotComplete"}, kThrottle, kThrottle, kThrottle},
+		{"dynamodb conflict", f{Service: "dynamodb", Status: 409, Code: "ReplicatedWriteConflictException"}, no, kClient, no},
+		{"dynamodb transaction", f{Service: "dynamodb", Status: 400, Code: "TransactionInProgressException"}, kThrottle,
+			kThrottle, kThrottle},
+		{"cloudsearch", f{Service: "cloudsearch", Status: 509, Code: "BandwidthLimitExceeded"}, kThrottle, kThrottle,
+			kThrottle},
+		{"organizations", f{Service: "organizations", Status: 400, Code: "TooManyRequestsException"}, kThrottle, kThrottle,
+			kThrottle},
+		{"modelled", f{Status: 400, Code: "Odd", Retryable: true}, kServer, kServer, kServer},
+		{"modelled as throttling", f{Status: 400, Code: "Odd", Retryable: true, Throttling: true}, kThrottle, kThrottle,
+			kThrottle},
+		{"the mark throttling alone", f{Status: 400, Code: "Odd", Throttling: true}, no, no, no},
+	} {
+		for _, r := range []struct {
+			name  string
+			rules aws.Rules
+			want  transport.Kind
+		}{{"standard", standard, c.standard}, {"legacy", legacy, c.legacy}, {"JavaScript", js, c.js}} {
+			info := r.rules.Judge(c.failure)
+			verdict := retrypolicy.Again
+			if r.want == no {
+				verdict = retrypolicy.Fail
+			}
+			if info.Verdict != verdict || info.Kind != r.want {
+				t.Errorf("%s, %s %+v: verdict %d, %v; want %d, %v", r.name, c.name, c.failure, info.Verdict, info.Kind, verdict,
+					r.want)
+			}
+		}
+	}
+}
+
+func TestAWSRulesHaveEveryThrottlingCode(t *testing.T) {
+	listed := strings.Fields(
+		`Throttling ThrottlingException ThrottledException RequestThrottledException TooManyRequestsException ProvisionedThroughputExceededException
+		TransactionInProgressException RequestLimitExceeded BandwidthLimitExceeded LimitExceededException RequestThrottled SlowDown PriorRequestNotComplete EC2ThrottledException`)
+	for _, rules := range []aws.Rules{aws.StandardRules(), aws.JSRules()} {
+		var got []string
+		for _, r := range rules {
+			if r.Kind == transport.Throttled && r.Code != "" {
+				got = append(got, r.Code)
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(listed) {
+			t.Errorf("%v, want %v", got, listed)
+		}
+	}
+}
+
+func TestAWSKotlinJudge(t *testing.T) {
+	type f = aws.Failure
+	for _, c := range []struct {
+		name    string
+		failure f
+		want    transport.Kind
+		fail    bool
+	}{
+		{"service, server fault", f{Origin: aws.FromService, Fault: retrypolicy.FaultServer, Retryable: true},
+			kServer, false},
+		{"service, client fault", f{Origin: aws.FromService, Fault: retrypolicy.FaultClient, Retryable: true},
+			kClient, false},
+		{"the side counts before throttling", f{Origin: aws.FromService, Fault: retrypolicy.FaultServer,
+			Retryable: true, Throttling: true}, kServer, false},
+		{"library", f{Origin: aws.FromLibrary, Retryable: true}, kClient, false},
+		{"throttling", f{Throttling: true, Retryable: true}, kThrottle, false},
+		{"service, throttling, not marked retryable", f{Origin: aws.FromService, Fault: retrypolicy.FaultClient,
+			Throttling: true}, kThrottle, false},
+		{"elsewhere", f{Retryable: true}, kNetwork, false},
+		{"service of unknown fault", f{Origin: aws.FromService, Retryable: true}, kNetwork, false},
+		{"nothing marked", f{Origin: aws.FromService, Fault: retrypolicy.FaultServer, Status: 500}, transport.Unknown,
+			true},
+	} {
+		info := aws.KotlinJudge(c.failure)
+		if info.Kind != c.want || (info.Verdict == retrypolicy.Fail) != c.fail || info.Verdict == retrypolicy.Undecided {
+			t.Errorf("%s: %+v, want %v", c.name, info, c.want)
+		}
+	}
+}
+
+func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
+	classify := aws.Classifier(aws.StandardRules().Judge, nil)
+	wrapped := fmt.Errorf("operation: %w", &policytest.HTTPError{Status: 503, Err: &policytest.APIError{Code: "SlowDown"}})
+	for _, c := range []struct {
+		err     error
+		verdict retrypolicy.Verdict
+		kind    transport.Kind
+		fault   retrypolicy.Fault
+	}{
+		{wrapped, retrypolicy.Again, kThrottle, retrypolicy.FaultServer},
+		{&policytest.HTTPError{Status: 500, Err: errors.New("?")}, retrypolicy.Again, kServer, retrypolicy.FaultServer},
+		{&policytest.HTTPError{Status: 404, Err: &policytest.APIError{Code: "NoSuchKey"}}, retrypolicy.Fail,
+			transport.Unknown, retrypolicy.FaultClient},
+		{&policytest.APIError{Code: "RequestTimeout"}, retrypolicy.Again, kServer, retrypolicy.FaultUnknown},
+		{errors.New("connection reset"), retrypolicy.Undecided, transport.Unknown, retrypolicy.FaultUnknown},
+		{transport.Network, retrypolicy.Undecided, transport.Unknown, retrypolicy.FaultUnknown},
+	} {
+		if got := classify(c.err); got.Verdict != c.verdict || got.Kind != c.kind || got.Fault != c.fault {
+			t.Errorf("%v: %+v", c.err, got)
+		}
+	}
+	// A function of one's own adds what the error does not tell; what it does not know falls through
+	// to the next classifier.
+	dynamo := aws.Classifier(aws.LegacyRules().Judge, func(err error) (aws.Failure,
+		bool) {
+		f, ok := aws.FailureOf(err)
+		f.Service, f.After = "dynamodb", aws.RetryAfter("20")
+		return f, ok
+	})
+	both := retrypolicy.Chain(nil, dynamo, retrypolicy.Classify)
+	conflict := &policytest.HTTPError{Status: 409, Err: &policytest.APIError{Code: "ReplicatedWriteConflictException"}}
+	if got := both(conflict); got.Verdict != retrypolicy.Again || got.Kind != kClient || got.After != 20*time.Millisecond {
+		t.Errorf("conflict: %+v", got)
+	}
+	if got := both(transport.Forbidden); got.Verdict != retrypolicy.Fail || got.Kind != transport.Forbidden {
+		t.Errorf("fall-through: %+v", got)
+	}
+}
+
+func TestAWSRetryAfter(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"": 0, "0": 0, "1500": 1500 * time.Millisecond, "-1": 0, "1.5": 0, "invalid": 0, "2 ": 0, "1e3": 0,
+		"9223372036854": 9223372036854 * time.Millisecond, "9223372036855": 1<<63 - 1, "99999999999999999999": 0,
+	} {
+		if got := aws.RetryAfter(header); got != want {
+			t.Errorf("%q: %v, want %v", header, got, want)
+		}
+	}
+}
+
+func TestAWSRulesAllocateNothing(t *testing.T) {
+	rules := aws.LegacyRules()
+	classify := aws.Classifier(rules.Judge, nil)
+	var err error = &policytest.HTTPError{Status: 409, Err: &policytest.APIError{Code: "ReplicatedWriteConflictException"}}
+	var info retrypolicy.Info
+	if allocs := testing.AllocsPerRun(100, func() { info = classify(err) }); allocs != 0 {
+		t.Errorf("%v allocations; %+v", allocs, info)
+	}
+}

@@ -1,0 +1,136 @@
+package azure
+
+import (
+	"math"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+)
+
+// CCurve names a retry policy of the Azure IoT device SDK for C. n counts retries, 1 for the first;
+// the first comes at once with all of them but CNone.
+type CCurve uint8
+
+const (
+	// CExponentialJitter: CExponential plus 0 to Jitter percent of it, after the limit. The SDK's
+	// default.
+	CExponentialJitter CCurve = iota
+	// CExponential: Initial * 2^(n-2).
+	CExponential
+	// CLinear: Initial * (n-1).
+	CLinear
+	// CInterval: Initial.
+	CInterval
+	// CRandom: a whole number of seconds from 0 up to, not including, Initial. (The SDK reaches
+	// Initial itself once in 2^31 draws.)
+	CRandom
+	// CImmediate: always at once.
+	CImmediate
+	// CNone: never.
+	CNone
+
+	cCurves // number of curves
+)
+
+// C is what the retry control of the Azure IoT device SDK for C does. It counts in whole
+// seconds, cut: a jitter of 5 % is nothing below 20 s. A wait is counted from the beginning of the
+// try before, so a try that took long is followed by a shorter delay. The zero value is the SDK's
+// default: 0, 1, 2, 4, 8, 16 s, then 30 or 31 s, for ever.
+//
+// Source: the SDK's code, iothub_client_retry_control; its document describes another jitter.
+type C struct {
+	Curve CCurve
+	// Initial is the unit of the curves. 0: 1 s for the exponential ones, 5 s for the others.
+	Initial time.Duration
+	// Max is the longest delay before jitter. 0: 30 s.
+	Max time.Duration
+	// Jitter is in percent. 0: 5. CExponential has none.
+	Jitter int
+	// Limit ends the retries: there is none that would begin when Limit has passed since the series
+	// began. (The SDK counts from the first retry, which comes at once.) CImmediate heeds it no more
+	// than the SDK does. 0: none.
+	Limit time.Duration
+}
+
+// Decide stops with OutOfTime where the SDK would wait for the limit and stop then.
+func (c C) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	switch c.Curve {
+	case CNone:
+		return retrypolicy.Decision{}
+	case CImmediate:
+		return retrypolicy.Decision{Retry: true}
+	}
+	var delay time.Duration
+	if a.Retry > 1 {
+		delay = max(c.wait(a.Retry, a.Rand)-sinceTry(a), 0)
+		if c.Limit > 0 && (a.Elapsed >= c.Limit || delay >= c.Limit-max(a.Elapsed, 0)) {
+			return wrap.Stop(retrypolicy.OutOfTime)
+		}
+	}
+	return retrypolicy.Decision{Retry: true, Delay: delay, Step: tryBegins(a, delay)}
+}
+
+// wait is the time from the beginning of the try before, n >= 2.
+func (c C) wait(n int, draw uint64) time.Duration {
+	initial, most := c.initial(), c.Max
+	if most == 0 {
+		most = 30 * time.Second
+	}
+	var wait time.Duration
+	switch c.Curve {
+	case CLinear:
+		wait = retrypolicy.Incremental{Step: initial, Max: most}.Decide(retrypolicy.Attempt{Retry: n - 1}).Delay
+	case CInterval:
+		wait = min(initial, most)
+	case CRandom:
+		wait = min(time.Duration(delay.Below(uint64(max(initial, 0)/time.Second), draw))*time.Second, most)
+	default:
+		wait = delay.Exponential(initial, 2, n-1, most)
+	}
+	if c.Curve == CExponentialJitter {
+		percent := c.Jitter
+		if percent == 0 {
+			percent = 5
+		}
+		wait = delay.OfFloat(float64(wait) * (1 + float64(percent)/100*delay.Unit(draw)))
+	}
+	return wait.Truncate(time.Second)
+}
+
+func (c C) initial() time.Duration {
+	switch {
+	case c.Initial != 0:
+		return c.Initial
+	case c.Curve <= CExponential:
+		return time.Second
+	}
+	return 5 * time.Second
+}
+
+// Validate reports the first parameter that makes no sense.
+func (c C) Validate() error {
+	switch {
+	case c.Curve >= cCurves:
+		return failure.Invalid("azure.C.Curve is not one of the constants; use CExponentialJitter")
+	case c.Initial < 0 || c.Initial%time.Second != 0:
+		return failure.Invalid("azure.C.Initial is not a number of whole seconds; give one, 0 for the default")
+	case c.Curve == CRandom && c.initial() < 2*time.Second:
+		return failure.Invalid("azure.C.Initial is below 2 s, so CRandom would always draw 0; give 2 s or more, or use " +
+			"CImmediate")
+	case c.Max < 0 || c.Max%time.Second != 0:
+		return failure.Invalid("azure.C.Max is not a number of whole seconds; give one, 0 for 30 s")
+	case c.Jitter < 0 || c.Jitter > 100:
+		return failure.Invalid("azure.C.Jitter is out of range; give 1 to 100 percent, 0 for 5")
+	case c.Limit < 0:
+		return failure.Invalid("azure.C.Limit is negative; give a duration, 0 for none")
+	case c.Curve <= CExponential && c.initial() > math.MaxInt32*time.Second:
+		return failure.Invalid("azure.C.Initial is above 2^31-1 s; give less")
+	}
+	return nil
+}
+
+// Endless reports whether the policy retries for ever.
+func (c C) Endless() bool { return c.Curve == CImmediate || c.Curve != CNone && c.Limit == 0 }

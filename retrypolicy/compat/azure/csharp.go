@@ -1,0 +1,148 @@
+package azure
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+)
+
+// The policies of the Azure IoT device SDK 2.x (preview) for .NET. Each takes MaxRetries, which
+// counts oddly there and here: the SDK counts before it compares, so MaxRetries N allows N-1
+// retries, 1 none, and 0 any number. Its jitter is a whole number of percent from -5 to 5, and none
+// for delays under 50 ms; it comes after the limit, which a delay may pass by 5 %.
+//
+// The SDK's policies refuse what is not a transient failure by themselves. Here the classifier sees
+// to that before a policy is asked.
+
+// CSharpExponential waits 2^(n+6) ms before the n-th retry, with n+6 at most 32, and at most Max:
+// 128 ms, 256 ms, 512 ms and so on. The zero value is the SDK's default: for ever, at most 12
+// hours, with jitter. Source: the SDK's code, IotHubClientExponentialBackoffRetryPolicy.
+type CSharpExponential struct {
+	// MaxRetries is one more than the number of retries. 0: no limit.
+	MaxRetries int
+	// Max is the longest delay before jitter. 0: 12 hours.
+	Max      time.Duration
+	NoJitter bool
+}
+
+// Decide stops with OutOfAttempts.
+func (c CSharpExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	if csharpOver(c.MaxRetries, a.Retry) {
+		return wrap.Stop(retrypolicy.OutOfAttempts)
+	}
+	most := c.Max
+	if most == 0 {
+		most = 12 * time.Hour
+	}
+	delay := time.Millisecond << (min(max(a.Retry, 1), 26) + 6)
+	return csharpRetry(min(delay, most), c.NoJitter, a.Rand)
+}
+
+// Validate reports the first parameter that makes no sense.
+func (c CSharpExponential) Validate() error {
+	switch {
+	case c.MaxRetries < 0:
+		return failure.Invalid("CSharpExponential.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
+	case c.Max < 0:
+		return failure.Invalid("CSharpExponential.Max is negative; give a duration, 0 for 12 hours")
+	}
+	return nil
+}
+
+// CSharpFixed waits Delay before each retry. Source: the SDK's code,
+// IotHubClientFixedDelayRetryPolicy.
+type CSharpFixed struct {
+	// MaxRetries is one more than the number of retries. 0: no limit.
+	MaxRetries int
+	Delay      time.Duration
+	NoJitter   bool
+}
+
+// Decide stops with OutOfAttempts.
+func (c CSharpFixed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	if csharpOver(c.MaxRetries, a.Retry) {
+		return wrap.Stop(retrypolicy.OutOfAttempts)
+	}
+	return csharpRetry(c.Delay, c.NoJitter, a.Rand)
+}
+
+// Validate reports the first parameter that makes no sense.
+func (c CSharpFixed) Validate() error {
+	switch {
+	case c.MaxRetries < 0:
+		return failure.Invalid("CSharpFixed.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
+	case c.Delay < 0:
+		return failure.Invalid("CSharpFixed.Delay is negative; give the delay")
+	case c.Delay == 0:
+		return failure.Invalid("CSharpFixed.Delay is 0; give the delay, or use Immediately{} for none")
+	}
+	return nil
+}
+
+// CSharpIncremental waits n*Step before the n-th retry, at most Max. Source: the SDK's code,
+// IotHubClientIncrementalDelayRetryPolicy.
+type CSharpIncremental struct {
+	// MaxRetries is one more than the number of retries. 0: no limit.
+	MaxRetries int
+	Step       time.Duration
+	// Max is the longest delay before jitter. 0: no limit.
+	Max      time.Duration
+	NoJitter bool
+}
+
+// Decide stops with OutOfAttempts.
+func (c CSharpIncremental) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	if csharpOver(c.MaxRetries, a.Retry) {
+		return wrap.Stop(retrypolicy.OutOfAttempts)
+	}
+	d := retrypolicy.Incremental{Step: c.Step, Max: c.Max}.Decide(a)
+	return csharpRetry(d.Delay, c.NoJitter, a.Rand)
+}
+
+// Validate reports the first parameter that makes no sense.
+func (c CSharpIncremental) Validate() error {
+	switch {
+	case c.MaxRetries < 0:
+		return failure.Invalid("CSharpIncremental.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
+	case c.Step < 0:
+		return failure.Invalid("CSharpIncremental.Step is negative; give the first delay")
+	case c.Max < 0:
+		return failure.Invalid("CSharpIncremental.Max is negative; give a duration, 0 for no limit")
+	case c.Max > 0 && c.Max < c.Step:
+		return failure.Invalid("CSharpIncremental.Max is below Step; give Step or more")
+	case c.Step == 0:
+		return failure.Invalid("CSharpIncremental.Step is 0, so every delay would be 0; give the first delay, or use " +
+			"Immediately{}")
+	}
+	return nil
+}
+
+func csharpOver(maxRetries, retry int) bool { return maxRetries != 0 && retry >= maxRetries }
+
+// csharpRetry retries after 95 to 105 percent of d.
+func csharpRetry(d time.Duration, plain bool, draw uint64) retrypolicy.Decision {
+	if plain || d < 50*time.Millisecond {
+		return retrypolicy.Decision{Retry: true, Delay: d}
+	}
+	percent := 95 + delay.Below(11, draw)
+	high, low := bits.Mul64(uint64(d), percent)
+	if high >= 100 {
+		return retrypolicy.Decision{Retry: true, Delay: delay.Longest}
+	}
+	jittered, _ := bits.Div64(high, low, 100)
+	return retrypolicy.Decision{Retry: true, Delay: time.Duration(min(jittered, math.MaxInt64))}
+}
+
+// Endless reports whether the policy retries for ever.
+func (c CSharpExponential) Endless() bool { return c.MaxRetries == 0 }
+
+// Endless reports whether the policy retries for ever.
+func (c CSharpFixed) Endless() bool { return c.MaxRetries == 0 }
+
+// Endless reports whether the policy retries for ever.
+func (c CSharpIncremental) Endless() bool { return c.MaxRetries == 0 }

@@ -1,0 +1,73 @@
+package azure
+
+import (
+	"math"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+)
+
+// CSharpV1 is what the Azure IoT device SDK 1.x for .NET does. The numbers are those of
+// Java without its fast first retry: with c = 0 for the first retry, min(Min + (2^c-1) *
+// [0.8*Delta, 1.2*Delta), Max) in whole milliseconds; but tries begin at least a second apart, so
+// what the try itself took is taken off that second. The defaults, where all numbers are zero, are
+// Count 2^31-1, Min 100 ms, Max 10 s and Delta 100 ms. With tries that fail at once that gives 1 s,
+// 1 s, 1 s, 1 s, 1.3 to 1.885 s and so on.
+//
+// Source: the SDK's code, ExponentialBackoffRetryStrategy and RetryPolicy.
+type CSharpV1 struct {
+	// Count is how many retries there may be.
+	Count           int
+	Min, Max, Delta time.Duration
+}
+
+// apartV1 is how far apart tries begin at least.
+const apartV1 = time.Second
+
+func (v CSharpV1) settings() CSharpV1 {
+	if v == (CSharpV1{}) {
+		v = CSharpV1{Count: math.MaxInt32, Min: 100 * time.Millisecond, Max: 10 * time.Second,
+			Delta: 100 * time.Millisecond}
+	}
+	return v
+}
+
+// Decide stops with OutOfAttempts when there were Count retries.
+func (v CSharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	v = v.settings()
+	c := max(a.Retry, 1) - 1
+	if c >= v.Count {
+		return wrap.Stop(retrypolicy.OutOfAttempts)
+	}
+	delay := javaDelay(c, v.Min, v.Max, v.Delta, a.Rand)
+	delay = max(delay, apartV1-sinceTry(a))
+	return retrypolicy.Decision{Retry: true, Delay: delay, Step: tryBegins(a, delay)}
+}
+
+// Validate reports the first parameter that makes no sense.
+func (v CSharpV1) Validate() error {
+	set := v.settings()
+	if set.Count < 1 {
+		return failure.Invalid("azure.CSharpV1.Count is below 1; give the number of retries, NoRetry{} for none")
+	}
+	return javaRange("azure.CSharpV1", set.Min, set.Max, set.Delta)
+}
+
+// sinceTry is the time since the latest try began, for policies that keep tryBegins in
+// Decision.Step.
+func sinceTry(a retrypolicy.Attempt) time.Duration {
+	began := max(time.Duration(a.Last.Step), 0)
+	return max(a.Elapsed-min(began, max(a.Elapsed, 0)), 0)
+}
+
+// tryBegins is when the next try begins, counted like Attempt.Elapsed.
+func tryBegins(a retrypolicy.Attempt, d time.Duration) uint64 {
+	elapsed := max(a.Elapsed, 0)
+	return uint64(elapsed + min(d, delay.Longest-elapsed))
+}
+
+// Endless reports whether the policy retries for ever.
+func (v CSharpV1) Endless() bool { return v.settings().Count >= math.MaxInt32 }

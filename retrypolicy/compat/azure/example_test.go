@@ -1,0 +1,68 @@
+//go:build !tinygo
+
+package azure_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+)
+
+// What the Java SDK does: a fast first retry of a connection, none of a message.
+func ExampleJava() {
+	connection := azure.Java{}
+	message := azure.Java{Resend: true}
+	for n := 1; n <= 4; n++ {
+		a := retrypolicy.Attempt{Retry: n}
+		fmt.Println(n, connection.Decide(a).Delay, message.Decide(a).Delay)
+	}
+	// Output:
+	// 1 0s 180ms
+	// 2 180ms 340ms
+	// 3 340ms 660ms
+	// 4 660ms 1.3s
+}
+
+// The limit of time belongs around the curve, or into it where the C SDK has it.
+func ExampleC() {
+	p := azure.C{Curve: azure.CLinear, Limit: 19 * time.Second}
+	var a retrypolicy.Attempt
+	for a.Retry = 1; ; a.Retry++ {
+		d := p.Decide(a)
+		fmt.Println(d)
+		if !d.Retry {
+			break
+		}
+		a.Last = d
+		a.Elapsed += d.Delay
+	}
+	// Output:
+	// retry after 0s
+	// retry after 5s
+	// retry after 10s
+	// stop: out of time
+}
+
+// CSharpExponential counts as its SDK does: MaxRetries 3 allows two retries.
+func ExampleCSharpExponential() {
+	p := azure.CSharpExponential{MaxRetries: 3, NoJitter: true}
+	for n := 1; n <= 3; n++ {
+		fmt.Println(p.Decide(retrypolicy.Attempt{Retry: n}))
+	}
+	// Output:
+	// retry after 128ms
+	// retry after 256ms
+	// stop: out of attempts
+}
+
+// A wait above the limit ends the retries.
+func ExampleAzcore() {
+	var p azure.Azcore
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 1, After: 45 * time.Second}))
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 1, After: 5 * time.Minute}))
+	// Output:
+	// retry after 45s
+	// stop: the service asked not to retry
+}

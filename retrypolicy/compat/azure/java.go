@@ -1,0 +1,124 @@
+package azure
+
+import (
+	"math"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+)
+
+// Java is what the code of the Azure IoT device SDK for Java computes, for those who migrate;
+// it is not what that SDK documents, which is ExponentialBackoffWithJitter. With c = 0 for the
+// first retry, and all in whole milliseconds:
+//
+//	0                                                               if c = 0: the fast first retry
+//	no retry                                                        if c >= Count
+//	min(Min + (2^c - 1) * a whole number in [0.8*Delta, 1.2*Delta), Max)
+//
+// A value whose numbers are all zero has the SDK's defaults: Count 2^31-1, Min 100 ms, Max 10 s,
+// Delta 100 ms. That gives 0, 180 to 219 ms, 340 to 457 ms, 660 to 933 ms and so on, and 10 s from
+// the eighth retry. Otherwise the numbers are taken as they stand. Fractions of a millisecond are
+// cut.
+//
+// The SDK also ends an outage, and a message, after 4 minutes: MaxElapsed{Limit: 4 * time.Minute,
+// Policy: Java{}}.
+//
+// Source: the SDK's code, ExponentialBackoffWithJitter and IotHubTransport.
+type Java struct {
+	// Count is how many retries there may be. The SDK refuses 0.
+	Count int
+	// Min is the first delay without the fast retry, and the least; Max is the longest.
+	Min, Max time.Duration
+	// Delta scales the growth.
+	Delta time.Duration
+	// NoFastRetry: the first retry waits for Min.
+	NoFastRetry bool
+	// Resend: c begins with 1, as it does for the SDK's messages and for the devices of a shared
+	// connection; so these have no fast retry, and one retry less than Count. Otherwise c begins with
+	// 0, as in the SDK's loops that open and reconnect.
+	Resend bool
+}
+
+func (j Java) settings() Java {
+	if j.Count == 0 && j.Min == 0 && j.Max == 0 && j.Delta == 0 {
+		j.Count, j.Min, j.Max, j.Delta = math.MaxInt32, 100*time.Millisecond, 10*time.Second, 100*time.Millisecond
+	}
+	return j
+}
+
+// Decide stops with OutOfAttempts when there were Count retries.
+func (j Java) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	j = j.settings()
+	c := max(a.Retry, 1)
+	if !j.Resend {
+		c--
+	}
+	switch {
+	case c == 0 && !j.NoFastRetry:
+		return retrypolicy.Decision{Retry: true}
+	case c >= j.Count:
+		return wrap.Stop(retrypolicy.OutOfAttempts)
+	}
+	return retrypolicy.Decision{Retry: true, Delay: javaDelay(c, j.Min, j.Max, j.Delta, a.Rand)}
+}
+
+// Validate reports the first parameter that makes no sense.
+func (j Java) Validate() error {
+	set := j.settings()
+	if set.Count < 1 {
+		return failure.Invalid("azure.Java.Count is below 1; give the number of retries, NoRetry{} for none")
+	}
+	if err := javaRange("azure.Java", set.Min, set.Max, set.Delta); err != nil {
+		return err
+	}
+	if set.Min < time.Millisecond && set.Delta < time.Millisecond && set.Count > 1 {
+		return failure.Invalid(
+			"azure.Java.Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use " +
+				"Immediately{}")
+	}
+	return nil
+}
+
+func javaRange(name string, least, most, delta time.Duration) error {
+	switch {
+	case least < 0:
+		return failure.Invalid(name + ".Min is negative; give 0 or more")
+	case delta < 0:
+		return failure.Invalid(name + ".Delta is negative; give 0 or more")
+	case most < least:
+		return failure.Invalid(name + ".Max is below Min; give Min or more")
+	case most < time.Millisecond:
+		return failure.Invalid(name + ".Max is below 1 ms, so every delay would be 0; give the longest delay (a value that " +
+			"is not " +
+			"all zero has no defaults)")
+	case most > longest32 || delta > longest32:
+		return failure.Invalid(name + ".Max or Delta is above 2^31-1 ms; give less than 24 days")
+	}
+	return nil
+}
+
+// longest32 is the longest time that Java's 32-bit milliseconds hold.
+const longest32 = math.MaxInt32 * time.Millisecond
+
+// javaDelay is min(least + (2^c-1)*[0.8*delta, 1.2*delta), most) in milliseconds, where the product
+// is at most 2^31-1. An empty range, which makes the SDK throw, is its lower bound.
+func javaDelay(c int, least, most, delta time.Duration, draw uint64) time.Duration {
+	d := float64(delta / time.Millisecond)
+	low := uint64(max(d*0.8, 0))
+	high := uint64(max(d*1.2, 0))
+	r := low + delay.Below(high-low, draw)
+	product := uint64(math.MaxInt32)
+	switch {
+	case r == 0 || c == 0:
+		product = 0
+	case c < 31 && r <= product/(1<<c-1):
+		product = (1<<c - 1) * r
+	}
+	return max(min(least/time.Millisecond+time.Duration(product), most/time.Millisecond), 0) * time.Millisecond
+}
+
+// Endless reports whether the policy retries for ever.
+func (j Java) Endless() bool { return j.settings().Count >= math.MaxInt32 }

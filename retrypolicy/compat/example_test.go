@@ -1,0 +1,44 @@
+//go:build !tinygo
+
+package compat_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
+	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Each class of failure has its own count: a 408 has its one retry whatever the 5xx had.
+func ExampleTruncated() {
+	p := compat.Truncated()
+	var a retrypolicy.Attempt
+	for i, status := range []int{503, 408, 429, 408} {
+		a.Retry = i + 1
+		a.Kind = httpretry.Status(status).Kind
+		a.Last = p.Decide(a)
+		fmt.Println(status, a.Last)
+	}
+	// Output:
+	// 503 retry after 1.001s
+	// 408 retry after 1s
+	// 429 retry after 2.001s
+	// 408 stop: out of attempts
+}
+
+func ExampleFetchRetry() {
+	p := compat.FetchRetry{
+		Retries:   2,
+		DelayFunc: func(attempt int, err error) time.Duration { return time.Second << attempt },
+	}
+	for n := 1; n <= 3; n++ {
+		fmt.Println(p.Decide(retrypolicy.Attempt{Retry: n, Err: transport.Network}))
+	}
+	// Output:
+	// retry after 1s
+	// retry after 2s
+	// stop: out of attempts
+}

@@ -1,0 +1,113 @@
+package compat
+
+import (
+	"math"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+)
+
+// Failsafe is the retry policy of failsafe-go. The zero value is the library's default: two retries
+// without delay. The delay is Delay at first and Factor times the one before after that, at most
+// Max, with Max; a draw from Delay to RandomMax with RandomMax; and Delay otherwise. Then comes the
+// jitter, in both directions, which may go past Max. A wait that the service asked for counts
+// instead of the delay, gets the jitter too, and does not count for the growth; this library's HTTP
+// helper knows such a wait after 429 and 503 only. The library's limit of time is MaxElapsed with
+// Shorten.
+//
+// Source: the library's code, package retrypolicy.
+type Failsafe struct {
+	// Retries is how many retries there may be. 0: 2. Negative: no limit.
+	Retries int
+	Delay   time.Duration
+	// Max makes the delay grow, up to it.
+	Max time.Duration
+	// Factor is the growth. 0: 2.
+	Factor float64
+	// RandomMax makes the delay random, from Delay up to it. It does not go with Max.
+	RandomMax time.Duration
+	// Jitter spreads by this time: delay + (1-2U)*Jitter. A delay of 0 has none.
+	Jitter time.Duration
+	// JitterFactor spreads by this fraction: delay * (1 + (1-2U)*JitterFactor).
+	JitterFactor float64
+}
+
+// Decide stops with OutOfAttempts. Decision.Step is the latest delay before jitter that the service
+// did not ask for.
+func (f Failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	n := max(a.Retry, 1)
+	retries := f.Retries
+	if retries == 0 {
+		retries = 2
+	}
+	if retries > 0 && n > retries {
+		return wrap.Stop(retrypolicy.OutOfAttempts)
+	}
+	u := delay.Unit(a.Rand)
+	d := retrypolicy.Decision{Retry: true, Delay: f.Delay, Step: a.Last.Step}
+	switch {
+	case a.After > 0 && overloaded(a):
+		d.Delay = a.After
+	case f.Max > 0:
+		if before := time.Duration(min(a.Last.Step, math.MaxInt64)); n > 1 && before > 0 {
+			factor := f.Factor
+			if factor == 0 {
+				factor = 2
+			}
+			d.Delay = max(min(delay.OfFloat(float64(before)*factor), f.Max), 0)
+		}
+		d.Step = uint64(d.Delay)
+	case f.RandomMax > 0 && f.Delay > 0:
+		d.Delay = min(delay.OfFloat(float64(f.Delay)+u*float64(f.RandomMax-f.Delay)), f.RandomMax)
+		u = delay.Unit(redraw(a.Rand)) // for the jitter
+	}
+	switch {
+	case d.Delay == 0:
+	case f.Jitter != 0:
+		d.Delay = delay.OfFloat(float64(d.Delay) + (1-2*u)*float64(f.Jitter))
+	case f.JitterFactor != 0:
+		d.Delay = delay.OfFloat(float64(d.Delay) * (1 + (1-2*u)*f.JitterFactor))
+	}
+	return d
+}
+
+// redraw makes a second draw of one, which looks independent of it: the output function of
+// SplitMix64.
+func redraw(draw uint64) uint64 {
+	draw += 0x9e3779b97f4a7c15
+	draw = (draw ^ draw>>30) * 0xbf58476d1ce4e5b9
+	draw = (draw ^ draw>>27) * 0x94d049bb133111eb
+	return draw ^ draw>>31
+}
+
+// Validate reports the first parameter that makes no sense.
+func (f Failsafe) Validate() error {
+	switch {
+	case f.Delay < 0:
+		return failure.Invalid("Failsafe.Delay is negative; give 0 or more")
+	case f.Max < 0 || f.Max > 0 && f.Max < f.Delay:
+		return failure.Invalid("Failsafe.Max is below Delay; give Delay or more, 0 for no growth")
+	case f.Factor != 0 && !(f.Factor >= 1 && f.Factor <= math.MaxFloat64):
+		return failure.Invalid("Failsafe.Factor is below 1; give 1 or more, or 0 for 2")
+	case f.RandomMax < 0 || f.RandomMax > 0 && f.RandomMax < f.Delay:
+		return failure.Invalid("Failsafe.RandomMax is below Delay; give Delay or more, 0 for no random delay")
+	case f.RandomMax > 0 && f.Max > 0:
+		return failure.Invalid("Failsafe.RandomMax does not go with Max; leave one of them 0")
+	case f.Jitter < 0:
+		return failure.Invalid("Failsafe.Jitter is negative; give 0 or more")
+	case !(f.JitterFactor >= 0 && f.JitterFactor <= 1):
+		return failure.Invalid("Failsafe.JitterFactor is out of range; give a fraction from 0 to 1")
+	case f.Jitter != 0 && f.JitterFactor != 0:
+		return failure.Invalid("Failsafe.Jitter and JitterFactor are both set; give one")
+	case f.Delay == 0 && f != (Failsafe{}):
+		return failure.Invalid("Failsafe.Delay is 0, so every delay would be 0; give a delay, or use Immediately{} in " +
+			"MaxAttempts")
+	}
+	return nil
+}
+
+// Endless reports whether the policy retries for ever.
+func (f Failsafe) Endless() bool { return f.Retries < 0 }

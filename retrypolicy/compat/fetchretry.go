@@ -1,0 +1,95 @@
+package compat
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// FetchRetry is what the JavaScript library fetch-retry does. Attempts count from 0 for the failure
+// of the first try. It tells an answer from a network error by the StatusError in the failure, so
+// the operation returns an answer that may have to be repeated as such an error; with it go
+// Retrier{Policy: f, Classify: f.Classify}.
+//
+// There is no jitter, no cap, no limit of time, and no heed of Retry-After. NewFetchRetry has the
+// library's defaults; the zero value never retries.
+//
+// Source: the library's code.
+type FetchRetry struct {
+	// Retries is how many retries there may be. OnFunc makes it void.
+	Retries int
+	// Delay is the same before each retry, unless there is a DelayFunc, which is told the attempt, 0
+	// before the first retry.
+	Delay     time.Duration
+	DelayFunc func(attempt int, err error) time.Duration
+	// On lists the statuses that are worth a retry, besides network errors. Other answers are final;
+	// so are all of them if the list is empty.
+	On []int
+	// OnFunc decides alone, as often as it likes: Retries is ignored. It is told the attempt.
+	OnFunc func(attempt int, err error) bool
+}
+
+// NewFetchRetry returns the library's defaults: three retries after network errors, 1 s apart.
+func NewFetchRetry() FetchRetry { return FetchRetry{Retries: 3, Delay: time.Second} }
+
+// Decide stops with OutOfAttempts after Retries, with NotRetryable after an answer that On does not
+// list, and with ByPolicy where OnFunc says no.
+func (f FetchRetry) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	attempt := max(a.Retry, 1) - 1
+	if f.OnFunc != nil {
+		if !f.OnFunc(attempt, a.Err) {
+			return wrap.Stop(retrypolicy.ByPolicy)
+		}
+	} else {
+		if s, ok := failure.Status(a.Err); ok && !slices.Contains(f.On, s.HTTPStatusCode()) {
+			return wrap.Stop(retrypolicy.NotRetryable)
+		}
+		if attempt >= f.Retries {
+			return wrap.Stop(retrypolicy.OutOfAttempts)
+		}
+	}
+	delay := f.Delay
+	if f.DelayFunc != nil {
+		delay = f.DelayFunc(attempt, a.Err)
+	}
+	return retrypolicy.Decision{Retry: true, Delay: max(delay, 0)}
+}
+
+// Classify leaves every failure to Decide, as the library does: also those that the function
+// Classify would end. Only what Permanent marked fails. A status below 400 that the settings do not
+// want repeated is a success.
+func (f FetchRetry) Classify(err error) retrypolicy.Info {
+	if failure.IsPermanent(err) {
+		return retrypolicy.Info{}
+	}
+	s, ok := failure.Status(err)
+	if !ok {
+		return retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.KindOf(err)}
+	}
+	info := httpretry.Status(s.HTTPStatusCode())
+	if info.Verdict == retrypolicy.Succeed && f.OnFunc == nil && !slices.Contains(f.On, s.HTTPStatusCode()) {
+		return info
+	}
+	info.Verdict = retrypolicy.Again
+	return info
+}
+
+// Validate reports the first parameter that makes no sense.
+func (f FetchRetry) Validate() error {
+	switch {
+	case f.Retries < 0:
+		return failure.Invalid("FetchRetry.Retries is negative; give 0 or more")
+	case f.Delay < 0:
+		return failure.Invalid("FetchRetry.Delay is negative; give 0 or more")
+	case f.On != nil && f.OnFunc != nil:
+		return failure.Invalid("FetchRetry.On and OnFunc are both set; give one, the function decides alone")
+	case f.Delay == 0 && f.DelayFunc == nil && (f.Retries > 0 || f.OnFunc != nil):
+		return failure.Invalid("FetchRetry.Delay is 0; give a delay, or a DelayFunc that returns 0 for none")
+	}
+	return nil
+}

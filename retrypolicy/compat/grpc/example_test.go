@@ -1,0 +1,86 @@
+//go:build !tinygo
+
+package grpc_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The delays of the four retries, with the middle draw. The server asked for a wait of its own
+// before the third, and the growth begins anew.
+func ExamplePolicy() {
+	p := grpc.Policy{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
+	var last retrypolicy.Decision
+	for n := 1; n <= 5; n++ {
+		a := retrypolicy.Attempt{Retry: n, Rand: 1 << 63, Last: last}
+		if n == 3 {
+			a.After = grpc.Pushback("1500")
+		}
+		last = p.Decide(a)
+		fmt.Println(last)
+	}
+	// Output:
+	// retry after 100ms
+	// retry after 200ms
+	// retry after 1.5s
+	// retry after 100ms
+	// stop: out of attempts
+}
+
+// One throttle for each server: half of the tokens gone, and there are no more retries until enough
+// calls succeed.
+func ExampleThrottle() {
+	throttle, err := grpc.NewThrottle(10, 0.1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := throttle.Wrap(grpc.Policy{Attempts: 3, Initial: time.Second, Max: time.Minute, Multiplier: 2})
+	failure := retrypolicy.Attempt{Kind: transport.Unavailable, Err: transport.Unavailable, Rand: 1 << 63}
+	failure.Count = 5
+	retrypolicy.Observe(p, failure)
+	failure.Retry = 1
+	fmt.Println(throttle.Tokens(), p.Decide(failure))
+	retrypolicy.Observe(p, retrypolicy.Attempt{}) // a success
+	fmt.Println(throttle.Tokens(), p.Decide(failure))
+	// Output:
+	// 5 stop: retry quota exceeded
+	// 5.1 retry after 1s
+}
+
+// rpcError stands for the error of a library for gRPC.
+type rpcError struct {
+	code    uint8
+	trailer string
+}
+
+func (rpcError) Error() string { return "rpc failed" }
+
+// The status is found by a function, so this package needs no library for gRPC.
+func ExampleNewClassifier() {
+	classify, err := grpc.NewClassifier(func(err error) (grpc.Code, string, bool) {
+		var s rpcError
+		if !errors.As(err, &s) {
+			return 0, "", false
+		}
+		return grpc.Code(s.code), s.trailer, true
+	}, grpc.Unavailable)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, s := range []rpcError{{14, "250"}, {14, "-1"}, {5, ""}} {
+		info := classify(s)
+		fmt.Println(info.Verdict == retrypolicy.Again, info.Kind, info.After)
+	}
+	// Output:
+	// true service unavailable 250ms
+	// true service unavailable -1ns
+	// false not found 0s
+}

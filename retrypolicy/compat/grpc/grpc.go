@@ -1,0 +1,281 @@
+package grpc
+
+import (
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Policy is the retry policy of gRPC. The n-th retry comes after
+//
+//	min(Initial * Multiplier^(n-1), Max) * rand(0.8, 1.2)
+//
+// which can be a fifth more than Max. A wait that the server asked for (Attempt.After; see
+// Pushback) is kept to the nanosecond instead, and the retry after it has the delay of a first one;
+// one that asks not to be tried again stops with ToldNotTo. There are no defaults: each field has
+// to be given. It has no state; put a Throttle around it as gRPC does.
+//
+// Hedging and the retries that gRPC makes unasked for calls that never left the client are not part
+// of it.
+//
+// Source: gRFC A6.
+type Policy struct {
+	// Attempts is how many tries there are, the first included: 2 or more. More than 5 counts as 5.
+	Attempts int
+	// Initial is the first delay, before jitter.
+	Initial time.Duration
+	// Max is the longest delay, before jitter.
+	Max time.Duration
+	// Multiplier is the growth; above 0.
+	Multiplier float64
+}
+
+// grpcMost is the client's own limit of attempts.
+const mostAttempts = 5
+
+// Decide stops with OutOfAttempts, whatever the server asked for. Decision.Step is the retry after
+// which the growth began anew.
+func (g Policy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	switch {
+	case a.Retry >= min(g.Attempts, mostAttempts):
+		return wrap.Stop(retrypolicy.OutOfAttempts)
+	case a.After < 0:
+		return wrap.Stop(retrypolicy.ToldNotTo)
+	case a.After > 0:
+		d := retrypolicy.Decision{Retry: true, Step: uint64(max(a.Retry, 0))}
+		if a.After != atOnce {
+			d.Delay = a.After
+		}
+		return d
+	}
+	began := a.Last.Step
+	if a.Retry < 1 || began >= uint64(a.Retry) { // another policy's
+		began = 0
+	}
+	a.Retry -= int(began)
+	d := retrypolicy.Backoff{Base: g.Initial, Factor: g.Multiplier, Max: g.Max, Jitter: retrypolicy.Proportional, Low: 0.8,
+		High: 1.2}.Decide(a)
+	d.Step = began
+	return d
+}
+
+// Validate reports the first parameter that makes no sense.
+func (g Policy) Validate() error {
+	switch {
+	case g.Attempts < 2:
+		return failure.Invalid("grpc.Policy.Attempts is below 2; it counts the first try too")
+	case g.Initial <= 0:
+		return failure.Invalid("grpc.Policy.Initial is not positive; give the first delay")
+	case g.Max <= 0:
+		return failure.Invalid("grpc.Policy.Max is not positive; give the longest delay")
+	case !(g.Multiplier > 0 && g.Multiplier <= math.MaxFloat64):
+		return failure.Invalid("grpc.Policy.Multiplier is not positive; give the growth, such as 2")
+	}
+	return nil
+}
+
+// atOnce is a wait of nothing that a server asked for. 0 would be no wish.
+const atOnce = time.Nanosecond
+
+// Pushback reads the value of the header grpc-retry-pushback-ms, for Info.After or the RetryAfter
+// of a transport.Error: milliseconds that fit into 32 bits. 0 ms is told as a nanosecond, since 0
+// means that there was no header; so is an empty value. A negative value, and one that is no
+// number, is negative: do not try again.
+func Pushback(header string) time.Duration {
+	if header == "" {
+		return 0
+	}
+	ms, err := strconv.ParseInt(header, 10, 32)
+	switch {
+	case err != nil || ms < 0:
+		return -1
+	case ms == 0:
+		return atOnce
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// Code is a status code of gRPC; convert a codes.Code to it.
+type Code uint8
+
+const (
+	OK Code = iota
+	Cancelled
+	Unknown
+	InvalidArgument
+	DeadlineExceeded
+	NotFound
+	AlreadyExists
+	PermissionDenied
+	ResourceExhausted
+	FailedPrecondition
+	Aborted
+	OutOfRange
+	Unimplemented
+	Internal
+	Unavailable
+	DataLoss
+	Unauthenticated
+
+	codes // number of codes
+)
+
+// grpcKind holds the Kind of each code.
+var kindOf = [codes]transport.Kind{
+	OK:                 transport.Unknown,
+	Cancelled:          transport.Unknown,
+	Unknown:            transport.Unknown,
+	InvalidArgument:    transport.Invalid,
+	DeadlineExceeded:   transport.Timeout,
+	NotFound:           transport.NotFound,
+	AlreadyExists:      transport.Conflict,
+	PermissionDenied:   transport.Forbidden,
+	ResourceExhausted:  transport.Throttled,
+	FailedPrecondition: transport.Conflict,
+	Aborted:            transport.Conflict,
+	OutOfRange:         transport.Invalid,
+	Unimplemented:      transport.Unsupported,
+	Internal:           transport.Unknown,
+	Unavailable:        transport.Unavailable,
+	DataLoss:           transport.Unknown,
+	Unauthenticated:    transport.Unauthorized,
+}
+
+// Status finds the status in an error: its code, and the value of the header
+// grpc-retry-pushback-ms or nothing. ok is false for an error without a status.
+type Status func(err error) (code Code, pushback string, ok bool)
+
+// NewClassifier makes a Classifier that asks for another try after the codes in retryable, and
+// fails all others. An error in which status finds nothing, or OK, is left to the next classifier.
+// A code that gRPC does not define is UNKNOWN. As in gRPC there is no default for retryable: what
+// may be repeated is the service's to say.
+func NewClassifier(status Status, retryable ...Code) (retrypolicy.Classifier, error) {
+	if status == nil {
+		return nil, failure.Invalid("grpc.NewClassifier status is nil; give a function that finds the status in an error")
+	}
+	if len(retryable) == 0 {
+		return nil, failure.Invalid("grpc.NewClassifier retryable is empty; name a code, such as grpc.Unavailable")
+	}
+	var again [codes]bool
+	for _, c := range retryable {
+		if c == OK || c >= codes {
+			return nil, failure.Invalid("grpc.NewClassifier retryable has a code that is no failure of gRPC's; give 1 to 16")
+		}
+		again[c] = true
+	}
+	return func(err error) retrypolicy.Info {
+		code, pushback, ok := status(err)
+		if !ok || code == OK {
+			return retrypolicy.Info{}
+		}
+		if code >= codes {
+			code = Unknown
+		}
+		info := retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: kindOf[code], After: Pushback(pushback)}
+		if again[code] {
+			info.Verdict = retrypolicy.Again
+		}
+		return info
+	}, nil
+}
+
+// Throttle is gRPC's: it holds tokens, at first maxTokens. A failure that could be retried
+// takes one, as does any that asks not to be tried again; a success gives back ratio. While there
+// are maxTokens/2 or fewer there are no retries: a series ends with OutOfQuota and carries the
+// delay that the retry would have had. First tries are never refused. Other failures do not count,
+// nor does what the caller cancelled.
+//
+// gRPC has one for each server name: see PerKey. Safe for concurrent use.
+//
+// Source: gRFC A6.
+type Throttle struct {
+	most  int64 // all in thousandths
+	ratio int64
+
+	mu     sync.Mutex
+	tokens int64
+}
+
+// NewThrottle makes a throttle of 1 to 1000 tokens. ratio counts in thousandths; what is
+// beyond is cut off, as gRPC does.
+func NewThrottle(maxTokens int, ratio float64) (*Throttle, error) {
+	switch {
+	case maxTokens < 1 || maxTokens > 1000:
+		return nil, failure.Invalid("grpc.Throttle maxTokens is out of range; give 1 to 1000")
+	case !(ratio >= 0.001 && ratio <= 1000):
+		return nil, failure.Invalid("grpc.Throttle ratio is out of range; give tokens for a success, 0.001 to 1000")
+	}
+	most := int64(maxTokens) * 1000
+	return &Throttle{most: most, tokens: most, ratio: int64(ratio*1000 + 1e-6)}, nil // 1.001*1000 is below 1001
+}
+
+// Wrap puts the throttle around p: p decides first.
+func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return ratioed{t, p} }
+
+// Tokens is how many there are.
+func (t *Throttle) Tokens() float64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return float64(t.tokens) / 1000
+}
+
+func (t *Throttle) open() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return 2*t.tokens > t.most
+}
+
+func (t *Throttle) learn(a retrypolicy.Attempt) {
+	change := t.ratio
+	switch {
+	case a.Err == nil:
+	case a.After >= 0 && (a.Terminal || wrap.SaysNothing(a)):
+		return
+	default:
+		change = -1000
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tokens = min(max(t.tokens+change*wrap.Outcomes(a), 0), t.most)
+}
+
+type ratioed struct {
+	throttle *Throttle
+	policy   retrypolicy.Policy
+}
+
+func (r ratioed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := r.policy.Decide(a)
+	if d.Retry && !r.throttle.open() {
+		return wrap.Refuse(r.policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
+	}
+	return d
+}
+
+func (r ratioed) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(r.policy, a) }
+
+func (r ratioed) Observe(a retrypolicy.Attempt) {
+	r.throttle.learn(a)
+	retrypolicy.Observe(r.policy, a)
+}
+
+func (r ratioed) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Admit(r.policy, a)
+}
+
+func (r ratioed) Validate() error {
+	if r.throttle == nil {
+		return failure.Invalid("grpc.Throttle is nil; make one with grpc.NewThrottle")
+	}
+	return wrap.Within("the policy that grpc.Throttle.Wrap was given", r.policy)
+}
+
+func (r ratioed) Inside() retrypolicy.Policy { return r.policy }
+func (r ratioed) Shared() any                { return r.throttle }
+func (ratioed) Charges() bool                { return false }

@@ -1,0 +1,325 @@
+package grpc_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// a6 is the example of gRFC A6, with the most attempts there are.
+var a6 = grpc.Policy{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
+
+func TestGRPCDelays(t *testing.T) {
+	ms := func(n float64) time.Duration { return time.Duration(n * 1e6) }
+	slow := grpc.Policy{Attempts: 5, Initial: time.Second, Max: 10 * time.Second, Multiplier: 0.5}
+	steep := grpc.Policy{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 10}
+	capped := grpc.Policy{Attempts: 5, Initial: 10 * time.Second, Max: time.Second, Multiplier: 2}
+	for _, c := range []struct {
+		name              string
+		g                 grpc.Policy
+		retry             int
+		least, half, most time.Duration
+	}{
+		{"first", a6, 1, ms(80), ms(100), ms(120)},
+		{"second", a6, 2, ms(160), ms(200), ms(240)},
+		{"third", a6, 3, ms(320), ms(400), ms(480)},
+		{"fourth", a6, 4, ms(640), ms(800), ms(960)},
+		{"past Max by a fifth", steep, 3, ms(800), ms(1000), ms(1200)},
+		{"Initial above Max", capped, 1, ms(800), ms(1000), ms(1200)},
+		{"shrinking", slow, 3, ms(200), ms(250), ms(300)},
+	} {
+		for draw, want := range map[uint64]time.Duration{policytest.DrawZero: c.least, policytest.DrawHalf: c.half,
+			policytest.DrawLast: c.most} {
+			d := c.g.Decide(retrypolicy.Attempt{Retry: c.retry, Rand: draw})
+			if off := d.Delay - want; !d.Retry || off < -2 || off > 2 { // nanoseconds
+				t.Errorf("%s, draw %#x: %v, want %v", c.name, draw, d, want)
+			}
+		}
+	}
+}
+
+func TestGRPCAttempts(t *testing.T) {
+	for _, c := range []struct{ attempts, retries int }{{2, 1}, {3, 2}, {5, 4}, {6, 4}, {math.MaxInt32, 4}} {
+		g := a6
+		g.Attempts = c.attempts
+		for n := 1; n <= 8; n++ {
+			d := g.Decide(retrypolicy.Attempt{Retry: n})
+			if d.Retry != (n <= c.retries) || !d.Retry && d.Reason != retrypolicy.OutOfAttempts {
+				t.Errorf("%d attempts, retry %d: %+v", c.attempts, n, d)
+			}
+		}
+	}
+}
+
+// A wait that the server asked for is kept exactly, and the growth begins anew after it.
+func TestGRPCPushback(t *testing.T) {
+	const none = 0
+	type step struct {
+		after time.Duration
+		want  time.Duration // with a draw of one half, which adds nothing
+	}
+	for _, c := range []struct {
+		name  string
+		steps []step
+	}{
+		{"grows", []step{{none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}, {none, 400 * time.Millisecond},
+			{none, 800 * time.Millisecond}}},
+		{"first", []step{{grpc.Pushback("1234"), 1234 * time.Millisecond}, {none, 100 * time.Millisecond},
+			{none, 200 * time.Millisecond}}},
+		{"between", []step{{none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}, {grpc.Pushback("7"),
+			7 * time.Millisecond}, {none, 100 * time.Millisecond}}},
+		{"at once", []step{{none, 100 * time.Millisecond}, {grpc.Pushback("0"), 0}, {none, 100 * time.Millisecond}}},
+		{"twice", []step{{grpc.Pushback("5"), 5 * time.Millisecond}, {grpc.Pushback("2147483647"),
+			2147483647 * time.Millisecond}, {none, 100 * time.Millisecond}}},
+	} {
+		var last retrypolicy.Decision
+		for i, s := range c.steps {
+			last = a6.Decide(retrypolicy.Attempt{Retry: i + 1, Rand: policytest.DrawHalf, After: s.after, Last: last})
+			if off := last.Delay - s.want; !last.Retry || off < -2 || off > 2 || s.after != none && off != 0 {
+				t.Errorf("%s, retry %d: %v, want %v", c.name, i+1, last, s.want)
+			}
+		}
+	}
+	if d := a6.Decide(retrypolicy.Attempt{Retry: 1, After: -1}); d != (retrypolicy.Decision{Reason: retrypolicy.ToldNotTo}) {
+		t.Errorf("told not to: %+v", d)
+	}
+	for _, after := range []time.Duration{time.Second, -1} {
+		if d := a6.Decide(retrypolicy.Attempt{Retry: 5, After: after}); d != (retrypolicy.Decision{Reason: retrypolicy.OutOfAttempts}) {
+			t.Errorf("attempts are used up and the server asked for %v: %+v", after, d)
+		}
+	}
+	// What another policy left in Step must not shift the growth to before its beginning.
+	for _, step := range []uint64{2, 3, math.MaxUint64} {
+		if d := a6.Decide(retrypolicy.Attempt{Retry: 2, Rand: policytest.DrawHalf,
+			Last: retrypolicy.Decision{Step: step}}); d.Delay < 199*time.Millisecond || d.Delay > 201*time.Millisecond {
+			t.Errorf("with Step %d: %v", step, d)
+		}
+	}
+}
+
+func TestPushback(t *testing.T) {
+	for _, c := range []struct {
+		header string
+		want   time.Duration
+	}{
+		{"", 0}, {"0", 1}, {"1", time.Millisecond}, {"1500", 1500 * time.Millisecond},
+		{"2147483647", 2147483647 * time.Millisecond},
+		{"-1", -1}, {"-2147483648", -1}, {"2147483648", -1}, {"99999999999999999999", -1}, {"abc", -1}, {"1.5", -1},
+		{" 1", -1}, {"1s", -1}, {"0x10", -1}, {"1_000", -1},
+	} {
+		if got := grpc.Pushback(c.header); got != c.want {
+			t.Errorf("%q: %d, want %d", c.header, got, c.want)
+		}
+	}
+}
+
+func TestGRPCValidate(t *testing.T) {
+	change := func(f func(*grpc.Policy)) grpc.Policy {
+		g := a6
+		f(&g)
+		return g
+	}
+	for _, c := range []struct {
+		g    grpc.Policy
+		want string
+	}{
+		{a6, ""},
+		{change(func(g *grpc.Policy) { g.Attempts = 100 }), ""},
+		{change(func(g *grpc.Policy) { g.Initial = time.Hour }), ""},
+		{change(func(g *grpc.Policy) { g.Multiplier = 0.1 }), ""},
+		{change(func(g *grpc.Policy) { g.Attempts = 1 }), "grpc.Policy.Attempts"},
+		{change(func(g *grpc.Policy) { g.Initial = 0 }), "grpc.Policy.Initial"},
+		{change(func(g *grpc.Policy) { g.Max = 0 }), "grpc.Policy.Max"},
+		{change(func(g *grpc.Policy) { g.Multiplier = 0 }), "grpc.Policy.Multiplier"},
+		{change(func(g *grpc.Policy) { g.Multiplier = math.NaN() }), "grpc.Policy.Multiplier"},
+		{change(func(g *grpc.Policy) { g.Multiplier = math.Inf(1) }), "grpc.Policy.Multiplier"},
+	} {
+		policytest.CheckInvalid(t, c.g, c.want)
+	}
+}
+
+// rpc is an error with a status.
+type rpc struct {
+	code     grpc.Code
+	pushback string
+}
+
+func (rpc) Error() string { return "rpc failed" }
+
+func rpcStatus(err error) (grpc.Code, string, bool) {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if e, ok := err.(rpc); ok {
+			return e.code, e.pushback, true
+		}
+	}
+	return 0, "", false
+}
+
+func TestGRPCClassifier(t *testing.T) {
+	classify, err := grpc.NewClassifier(rpcStatus, grpc.Unavailable,
+		grpc.ResourceExhausted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, fail := retrypolicy.Again, retrypolicy.Fail
+	for _, c := range []struct {
+		err  error
+		want retrypolicy.Info
+	}{
+		{rpc{14, ""}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable}},
+		{rpc{14, "250"}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable, After: 250 * time.Millisecond}},
+		{rpc{14, "0"}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable, After: 1}},
+		{rpc{14, "-1"}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable, After: -1}},
+		{rpc{8, ""}, retrypolicy.Info{Verdict: again, Kind: transport.Throttled}},
+		{rpc{4, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Timeout}},
+		{rpc{3, "x"}, retrypolicy.Info{Verdict: fail, Kind: transport.Invalid, After: -1}},
+		{rpc{5, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.NotFound}},
+		{rpc{16, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Unauthorized}},
+		{rpc{17, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Unknown}},
+		{rpc{255, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Unknown}},
+		{rpc{0, ""}, retrypolicy.Info{}},
+		{errors.New("no status"), retrypolicy.Info{}},
+		{&retrypolicy.Error{Err: rpc{14, ""}}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable}},
+	} {
+		if got := classify(c.err); got != c.want {
+			t.Errorf("%+v: %+v, want %+v", c.err, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		status grpc.Status
+		codes  []grpc.Code
+		want   string
+	}{
+		{nil, []grpc.Code{14}, "status is nil"},
+		{rpcStatus, nil, "retryable is empty"},
+		{rpcStatus, []grpc.Code{14, 0}, "no failure"},
+		{rpcStatus, []grpc.Code{17}, "no failure"},
+		{rpcStatus, []grpc.Code{1, 16}, ""},
+	} {
+		_, err := grpc.NewClassifier(c.status, c.codes...)
+		policytest.CheckRefusal(t, err, c.want)
+	}
+}
+
+// The derived example: 10 tokens, ratio 0.1.
+func TestRetryThrottleVector(t *testing.T) {
+	th := policytest.NewRetryThrottle(t, 10, 0.1)
+	p := th.Wrap(retrypolicy.Fixed{Delay: time.Second})
+	failure := policytest.Retried(policytest.As(policytest.At(0), transport.Unavailable), 0)
+	for i, c := range []struct {
+		ended  retrypolicy.Attempt
+		tokens float64
+		retry  bool
+	}{
+		{failure, 9, true}, {failure, 8, true}, {failure, 7, true}, {failure, 6, true}, {failure, 5, false},
+		{policytest.As(policytest.At(0), nil), 5.1, true},
+	} {
+		retrypolicy.Observe(p, c.ended)
+		if th.Tokens() != c.tokens {
+			t.Errorf("step %d: %v tokens, want %v", i, th.Tokens(), c.tokens)
+		}
+		want := retrypolicy.Decision{Retry: true, Delay: time.Second}
+		if !c.retry {
+			want = retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: time.Second}
+		}
+		if d := p.Decide(policytest.Retried(failure, 1)); d != want {
+			t.Errorf("step %d: %+v, want %+v", i, d, want)
+		}
+		if !policytest.LetsIn(p, policytest.At(0)) {
+			t.Errorf("step %d: a first try was refused", i)
+		}
+	}
+}
+
+func TestRetryThrottleTokens(t *testing.T) {
+	unavailable := policytest.As(policytest.At(0), transport.Unavailable)
+	wrong := policytest.As(policytest.At(0), transport.Invalid)
+	wrong.Terminal = true
+	told := wrong
+	told.After = -1
+	for _, c := range []struct {
+		name   string
+		ratio  float64
+		seen   []retrypolicy.Attempt
+		tokens float64
+	}{
+		{"full stays full", 0.5, []retrypolicy.Attempt{policytest.As(policytest.At(0), nil)}, 10},
+		{"never below 0", 0.5, []retrypolicy.Attempt{policytest.Many(unavailable, 11)}, 0},
+		{"nor by many", 0.5, []retrypolicy.Attempt{policytest.Many(unavailable, math.MaxInt32)}, 0},
+		{"and back", 0.5, []retrypolicy.Attempt{policytest.Many(unavailable, 11),
+			policytest.Many(policytest.As(policytest.At(0), nil), 3)}, 1.5},
+		{"never above the most", 1000, []retrypolicy.Attempt{unavailable,
+			policytest.Many(policytest.As(policytest.At(0), nil), math.MaxInt32)}, 10},
+		{"a failure that no retry mends does not count", 0.5, []retrypolicy.Attempt{wrong}, 10},
+		{"unless it asks not to be tried again", 0.5, []retrypolicy.Attempt{told}, 9},
+		{"what the caller cancelled does not count", 0.5, []retrypolicy.Attempt{policytest.As(policytest.At(0),
+			context.Canceled)}, 10},
+		{"thousandths", 0.5466, []retrypolicy.Attempt{unavailable, unavailable, policytest.As(policytest.At(0), nil)}, 8.546},
+		{"exact where floating point is not", 1.001, []retrypolicy.Attempt{unavailable, unavailable,
+			policytest.As(policytest.At(0), nil)}, 9.001},
+	} {
+		th := policytest.NewRetryThrottle(t, 10, c.ratio)
+		for _, a := range c.seen {
+			retrypolicy.Observe(th.Wrap(retrypolicy.Immediately{}), a)
+		}
+		if th.Tokens() != c.tokens {
+			t.Errorf("%s: %v tokens, want %v", c.name, th.Tokens(), c.tokens)
+		}
+	}
+}
+
+func TestNewRetryThrottleRefuses(t *testing.T) {
+	for _, c := range []struct {
+		tokens int
+		ratio  float64
+		want   string
+	}{
+		{1, 0.001, ""}, {1000, 1000, ""}, {0, 0.1, "maxTokens"}, {1001, 0.1, "maxTokens"}, {-1, 0.1, "maxTokens"},
+		{10, 0, "ratio"}, {10, 0.0009, "ratio"}, {10, -1, "ratio"}, {10, math.NaN(), "ratio"}, {10, math.Inf(1), "ratio"},
+	} {
+		_, err := grpc.NewThrottle(c.tokens, c.ratio)
+		policytest.CheckRefusal(t, err, c.want)
+	}
+}
+
+// All of it together, as gRPC runs it: the throttle lets the first failures be retried and then
+// none, first tries go on.
+func TestGRPCUnderDo(t *testing.T) {
+	classify, err := grpc.NewClassifier(rpcStatus, grpc.Unavailable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	th := policytest.NewRetryThrottle(t, 10, 0.1)
+	r := retrypolicy.Retrier{Policy: th.Wrap(a6), Classify: classify}
+	runs := 0
+	call := func(code grpc.Code) error {
+		return r.Do(context.Background(), func(context.Context) error {
+			runs++
+			return rpc{code, "0"} // at once, so that the test takes no time
+		})
+	}
+	for i, c := range []struct {
+		code   grpc.Code
+		runs   int
+		reason retrypolicy.Reason
+		tokens float64
+	}{
+		{3, 1, retrypolicy.NotRetryable, 10},
+		{14, 5, retrypolicy.OutOfAttempts, 5},
+		{14, 1, retrypolicy.OutOfQuota, 4},
+		{14, 1, retrypolicy.OutOfQuota, 3},
+	} {
+		runs = 0
+		if err := call(c.code); !errors.Is(err, c.reason) || runs != c.runs || th.Tokens() != c.tokens {
+			t.Errorf("call %d: %v after %d runs, %v tokens; want %v, %d, %v", i, err, runs, th.Tokens(), c.reason, c.runs,
+				c.tokens)
+		}
+	}
+}

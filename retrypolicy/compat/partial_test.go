@@ -1,0 +1,281 @@
+//go:build !tinygo
+
+package compat_test
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// partial are the policies whose fields a program may leave out, each by its zero value, and the
+// presets. The test below looks whether one is missing.
+var partial = map[string]retrypolicy.Policy{
+	"aws.GoBackoff":                            aws.GoBackoff{},
+	"azure.C":                                  azure.C{},
+	"azure.CSharpV1":                           azure.CSharpV1{},
+	"azure.Java":                               azure.Java{},
+	"azure.Node":                               azure.Node{},
+	"azure.NodeDocumented":                     azure.NodeDocumented(),
+	"azure.Azcore":                             azure.Azcore{},
+	"retrypolicy.Backoff":                      retrypolicy.Backoff{},
+	"retrypolicy.ByKind":                       retrypolicy.ByKind{},
+	"azure.CSharpExponential":                  azure.CSharpExponential{},
+	"azure.CSharpFixed":                        azure.CSharpFixed{},
+	"azure.CSharpIncremental":                  azure.CSharpIncremental{},
+	"compat.Cenkalti":                          compat.Cenkalti{},
+	"compat.CenkaltiV4":                        compat.CenkaltiV4(),
+	"retrypolicy.ExponentialBackoffWithJitter": retrypolicy.ExponentialBackoffWithJitter{},
+	"compat.Failsafe":                          compat.Failsafe{},
+	"compat.FetchRetry":                        compat.FetchRetry{},
+	"retrypolicy.Fixed":                        retrypolicy.Fixed{},
+	"retrypolicy.Func":                         retrypolicy.Func(nil),
+	"grpc.Policy":                              grpc.Policy{},
+	"retrypolicy.Immediately":                  retrypolicy.Immediately{},
+	"retrypolicy.Incremental":                  retrypolicy.Incremental{},
+	"azure.IoTOperations":                      azure.IoTOperations(),
+	"retrypolicy.MaxAttempts":                  retrypolicy.MaxAttempts{},
+	"retrypolicy.MaxElapsed":                   retrypolicy.MaxElapsed{},
+	"compat.NewFetchRetry":                     compat.NewFetchRetry(),
+	"retrypolicy.NoRetry":                      retrypolicy.NoRetry{},
+	"budget.PerKey":                            (*budget.PerKey)(nil),
+	"compat.Polly":                             compat.Polly{},
+	"retrypolicy.RetryAfter":                   retrypolicy.RetryAfter{},
+	"compat.RetryableHTTP":                     compat.RetryableHTTP{},
+	"retrypolicy.SafeOnly":                     retrypolicy.SafeOnly{},
+	"compat.Truncated":                         compat.Truncated(),
+	"compat.TruncatedExponential":              compat.TruncatedExponential{},
+}
+
+// TestThePartialPoliciesAreAll compares the list with the packages' source: every exported type
+// with a method Decide, and every exported function without parameters that returns such a type.
+func TestThePartialPoliciesAreAll(t *testing.T) {
+	var files []string
+	for _, dir := range []string{"..", "../budget", ".", "aws", "azure", "grpc"} {
+		found, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	declared := map[string]bool{}
+	makers := map[string]string{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		qualified := func(e ast.Expr) string { return file.Name.Name + "." + typeName(e) }
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !f.Name.IsExported() {
+				continue
+			}
+			switch {
+			case f.Recv != nil && f.Name.Name == "Decide":
+				declared[qualified(f.Recv.List[0].Type)] = true
+			case f.Recv == nil && f.Type.Params.NumFields() == 0 && f.Type.Results.NumFields() == 1:
+				makers[file.Name.Name+"."+f.Name.Name] = qualified(f.Type.Results.List[0].Type)
+			}
+		}
+	}
+	for name := range declared {
+		if ast.IsExported(name[strings.IndexByte(name, '.')+1:]) && partial[name] == nil {
+			t.Errorf("%s is a policy and not in the list", name)
+		}
+	}
+	for name, result := range makers {
+		if declared[result] && partial[name] == nil {
+			t.Errorf("%s makes a policy and is not in the list", name)
+		}
+	}
+	if len(declared) < 25 || len(makers) < 5 {
+		t.Errorf("only %d policies and %d functions found", len(declared), len(makers))
+	}
+}
+
+func typeName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return typeName(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
+
+// saysSo reports whether p asks by name for retries without delay.
+func saysSo(p retrypolicy.Policy) bool {
+	switch p := p.(type) {
+	case retrypolicy.Immediately:
+		return true
+	case azure.C:
+		return p.Curve == azure.CImmediate
+	case azure.Azcore:
+		return p.Delay < 0
+	case compat.Failsafe:
+		return p == (compat.Failsafe{}) // two retries without delay: the library's default
+	}
+	return false
+}
+
+// TestWhatIsLeftOutWaitsOrIsRefused fills every subset of the fields of every policy. What Validate
+// lets pass waits, or makes no retry; what it refuses names a field of the policy and says what to
+// give.
+func TestWhatIsLeftOutWaitsOrIsRefused(t *testing.T) {
+	accepted, refused := 0, 0
+	for name, zero := range partial {
+		for _, p := range fillings(zero) {
+			err := retrypolicy.Validate(p)
+			switch {
+			case err == nil:
+				accepted++
+				if !saysSo(p) && !doesWait(p) {
+					t.Errorf("%s: %+v is accepted, and all of its delays are 0", name, p)
+				}
+			case !errors.Is(err, transport.Invalid) || !namesAField(zero, err.Error()) || !strings.Contains(err.Error(), "; "):
+				t.Errorf("%s: %+v: %v: the error does not name a field and the fix", name, p, err)
+			default:
+				refused++
+			}
+		}
+	}
+	if accepted < 500 || refused < 300 {
+		t.Errorf("%d accepted and %d refused is too few to mean something", accepted, refused)
+	}
+}
+
+func namesAField(p retrypolicy.Policy, text string) bool {
+	typ := reflect.TypeOf(p)
+	if typ.Kind() != reflect.Struct {
+		return strings.Contains(text, typ.String()[strings.IndexByte(typ.String(), '.')+1:]) || strings.Contains(text,
+			"use New")
+	}
+	for i := range typ.NumField() {
+		if strings.Contains(text, typ.Name()+"."+typ.Field(i).Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// fillings returns p with every subset of its fields filled, and each curve.
+func fillings(p retrypolicy.Policy) []retrypolicy.Policy {
+	typ := reflect.TypeOf(p)
+	if typ.Kind() != reflect.Struct || typ.NumField() == 0 {
+		return []retrypolicy.Policy{p}
+	}
+	values := make([][]reflect.Value, typ.NumField())
+	for i := range values {
+		field := reflect.ValueOf(p).Field(i)
+		values[i] = append(values[i], field)
+		add := func(all ...any) {
+			for _, v := range all {
+				values[i] = append(values[i], reflect.ValueOf(v).Convert(field.Type()))
+			}
+		}
+		switch field.Interface().(type) {
+		case time.Duration:
+			add(time.Second, time.Minute)
+		case int:
+			add(7)
+		case float64:
+			add(0.5)
+		case bool:
+			add(true)
+		default:
+			if field.Kind() == reflect.Uint8 { // the curves and modes, and one that is undefined
+				for n := range 8 {
+					add(n + 1)
+				}
+			} else if field.Kind() == reflect.Interface {
+				add(retrypolicy.Fixed{Delay: time.Second})
+			}
+		}
+	}
+	all := []retrypolicy.Policy{}
+	var fill func(v reflect.Value, i int)
+	fill = func(v reflect.Value, i int) {
+		if i == len(values) {
+			all = append(all, v.Interface().(retrypolicy.Policy))
+			return
+		}
+		for _, value := range values[i] {
+			next := reflect.New(typ).Elem()
+			next.Set(v)
+			next.Field(i).Set(value)
+			fill(next, i+1)
+		}
+	}
+	fill(reflect.ValueOf(p), 0)
+	return all
+}
+
+// doesWait reports whether the retries of p have a delay for each Kind: not each of them, as many a
+// curve begins with none.
+func doesWait(p retrypolicy.Policy) bool {
+	for _, kind := range []transport.Kind{transport.Network, transport.Timeout, transport.Unavailable,
+		transport.Throttled} {
+		longest, retries := time.Duration(0), 0
+		for _, draw := range []uint64{policytest.DrawHalf, policytest.DrawLast} { // the least draw of some jitters is 0
+			var last retrypolicy.Decision
+			for n := 1; n <= 12; n++ {
+				d := p.Decide(ask(n, kind, draw, 0, last))
+				if !d.Retry {
+					break
+				}
+				retries++
+				longest, last = max(longest, d.Delay), d
+			}
+		}
+		if retries > 2 && longest == 0 { // one retry for each draw: the fast first one
+			return false
+		}
+	}
+	return true
+}
+
+// Presets of AWS are valid, and wait.
+func TestAWSPresetsWait(t *testing.T) {
+	for name, o := range map[string]aws.Options{
+		"aws.Standard2026": aws.Standard2026(), "aws.Kotlin": aws.Kotlin(), "aws.Botocore": aws.Botocore(),
+		"aws.DynamoDB":               aws.DynamoDB(),
+		"aws.BotocoreLegacy":         aws.BotocoreLegacy(),
+		"aws.BotocoreLegacyDynamoDB": aws.BotocoreLegacyDynamoDB(),
+		"aws.Python":                 aws.Python(),
+		"aws.PythonSimple":           aws.PythonSimple(), "aws.Go": aws.Go(),
+		"aws.Go2026":   aws.Go2026(),
+		"aws.Java":     aws.Java(),
+		"aws.Java2026": aws.Java2026(), "aws.JavaLegacy": aws.JavaLegacy(), "aws.JS": aws.JS(),
+	} {
+		p, err := aws.New(o)
+		if err != nil || !doesWait(p) {
+			t.Errorf("%s: %v, or no delays", name, err)
+		}
+	}
+	_, err := aws.New(aws.Options{Attempts: 3, Backoff: retrypolicy.Backoff{}})
+	policytest.CheckRefusal(t, err, "Backoff.Base")
+	if _, err := aws.New(aws.Options{}); err == nil || !strings.Contains(fmt.Sprint(err),
+		"aws.Options.Backoff") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,100 @@
+package compat
+
+import (
+	"math"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+)
+
+// PollyCurve names a back-off of Polly.
+type PollyCurve uint8
+
+const (
+	// PollyConstant: Delay.
+	PollyConstant PollyCurve = iota
+	// PollyLinear: n*Delay.
+	PollyLinear
+	// PollyExponential: 2^(n-1)*Delay; with jitter DecorrelatedV2.
+	PollyExponential
+
+	pollyCurves // number of curves
+)
+
+// Polly is the retry strategy of Polly v8 for .NET, with n = 1 for the first retry. Max holds after
+// jitter. A value whose numbers are all zero has the library's defaults: three retries, 2 s.
+// Otherwise the numbers are taken as they stand. The library's generator of delays, which overrides
+// all of them, is RetryAfter with Exact around it.
+//
+// Source: the library's code, RetryHelper.
+type Polly struct {
+	// Retries is how many retries there may be, 1 or more. math.MaxInt32: no limit.
+	Retries int
+	Delay   time.Duration
+	// Max is the longest delay. 0: no limit.
+	Max   time.Duration
+	Curve PollyCurve
+	// Jitter: 25 % in both directions, or DecorrelatedV2 with PollyExponential.
+	Jitter bool
+}
+
+func (p Polly) settings() Polly {
+	if p.Retries == 0 && p.Delay == 0 && p.Max == 0 {
+		p.Retries, p.Delay = 3, 2*time.Second
+	}
+	return p
+}
+
+// Decide stops with OutOfAttempts.
+func (p Polly) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	p = p.settings()
+	a.Retry = max(a.Retry, 1)
+	if a.Retry > p.Retries && p.Retries != math.MaxInt32 {
+		return wrap.Stop(retrypolicy.OutOfAttempts)
+	}
+	quarter := 0.0
+	jitter := retrypolicy.NoJitter
+	if p.Jitter {
+		quarter, jitter = 0.25, retrypolicy.DecorrelatedV2
+	}
+	var d retrypolicy.Decision
+	switch p.Curve {
+	case PollyConstant:
+		d = retrypolicy.Fixed{Delay: p.Delay, Jitter: quarter}.Decide(a)
+	case PollyLinear:
+		d = retrypolicy.Incremental{Step: p.Delay, Jitter: quarter}.Decide(a)
+	default:
+		d = retrypolicy.Backoff{Base: p.Delay, Jitter: jitter}.Decide(a)
+	}
+	if p.Max > 0 {
+		d.Delay = min(d.Delay, p.Max)
+	}
+	return d
+}
+
+// Validate reports the first parameter that makes no sense.
+func (p Polly) Validate() error {
+	p = p.settings()
+	switch {
+	case p.Retries < 1:
+		return failure.Invalid("Polly.Retries is below 1; give the number of retries (a value whose numbers are not all " +
+			"zero has " +
+			"no defaults)")
+	case p.Delay < 0:
+		return failure.Invalid("Polly.Delay is negative; give the delay")
+	case p.Max < 0:
+		return failure.Invalid("Polly.Max is negative; give a duration, 0 for no limit")
+	case p.Curve >= pollyCurves:
+		return failure.Invalid("Polly.Curve is not one of the constants; use PollyConstant")
+	case p.Delay == 0:
+		return failure.Invalid("Polly.Delay is 0; give the delay, or use Immediately{} in MaxAttempts for none (a value " +
+			"whose " +
+			"numbers are not all zero has no defaults)")
+	}
+	return nil
+}
+
+// Endless reports whether the policy retries for ever.
+func (p Polly) Endless() bool { return p.Retries >= math.MaxInt32 }

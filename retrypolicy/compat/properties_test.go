@@ -1,0 +1,431 @@
+//go:build !tinygo
+
+package compat_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+const longest = time.Duration(math.MaxInt64)
+
+// policyRow is a policy with what must hold for it whatever it is asked. To have a policy tested,
+// add a row.
+type policyRow struct {
+	name   string
+	policy retrypolicy.Policy
+	// most is the longest delay.
+	most time.Duration
+	// noise is how much the measured mean may fall, as a fraction, where the delay depends on earlier
+	// draws; 1 where a few draws make all of the mean.
+	noise float64
+}
+
+var policyRows = []policyRow{
+	{name: "documented", policy: retrypolicy.ExponentialBackoffWithJitter{}, most: 10 * s},
+	{name: "documented throttled", policy: policytest.Throttled, most: time.Minute},
+	{name: "NoRetry", policy: retrypolicy.NoRetry{}},
+	{name: "Fixed", policy: retrypolicy.Fixed{Delay: s, Jitter: 0.25}, most: 1250 * time.Millisecond},
+	{name: "Fixed longest", policy: retrypolicy.Fixed{Delay: longest, Jitter: 1}, most: longest},
+	{name: "Incremental", policy: retrypolicy.Incremental{Step: s, Max: time.Minute, Jitter: 0.5}, most: 90 * s},
+	{name: "Incremental no Max", policy: retrypolicy.Incremental{Step: s}, most: longest},
+	{name: "Backoff none", policy: retrypolicy.Backoff{Base: s, Max: time.Minute}, most: time.Minute},
+	{name: "Backoff no Max", policy: retrypolicy.Backoff{Base: 3}, most: longest},
+	{name: "Backoff factor", policy: retrypolicy.Backoff{Base: s, Factor: 1.5, Max: time.Minute}, most: time.Minute},
+	{name: "Backoff full", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.FullJitter},
+		most: time.Minute},
+	{name: "Backoff equal", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.EqualJitter},
+		most: time.Minute},
+	{name: "Backoff decorrelated", policy: retrypolicy.Backoff{Base: s, Max: time.Minute,
+		Jitter: retrypolicy.Decorrelated}, most: time.Minute, noise: 0.15},
+	{name: "Backoff decorrelated smithy", policy: retrypolicy.Backoff{Base: s, Max: time.Minute,
+		Jitter: retrypolicy.DecorrelatedSmithy}, most: time.Minute, noise: 0.15},
+	{name: "Backoff decorrelated no Max", policy: retrypolicy.Backoff{Base: s, Jitter: retrypolicy.Decorrelated},
+		most: longest, noise: 1},
+	{name: "Backoff v2", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.DecorrelatedV2},
+		most: time.Minute, noise: 0.15},
+	{name: "Backoff v2 no Max", policy: retrypolicy.Backoff{Base: s, Jitter: retrypolicy.DecorrelatedV2}, most: longest,
+		noise: 0.15},
+	{name: "Backoff proportional", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.Proportional,
+		Low: 0.8, High: 1.2}, most: 72 * s},
+	{name: "Backoff hard", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.Proportional,
+		Low: 0.8, High: 1.2, Hard: true}, most: time.Minute},
+
+	{name: "azure.Java", policy: azure.Java{}, most: 10 * s},
+	{name: "azure.Java resend", policy: azure.Java{Resend: true}, most: 10 * s},
+	{name: "azure.Java longest", policy: azure.Java{Count: math.MaxInt32, Max: math.MaxInt32 * time.Millisecond,
+		Delta: math.MaxInt32 * time.Millisecond}, most: math.MaxInt32 * time.Millisecond},
+	{name: "azure.CSharpV1", policy: azure.CSharpV1{}, most: 10 * s},
+	{name: "CSharpExponential", policy: azure.CSharpExponential{}, most: 45360 * s},
+	{name: "CSharpFixed", policy: azure.CSharpFixed{Delay: s}, most: 1050 * time.Millisecond},
+	{name: "CSharpIncremental", policy: azure.CSharpIncremental{Step: s, Max: time.Hour}, most: 63 * time.Minute},
+	{name: "CSharpIncremental no Max", policy: azure.CSharpIncremental{Step: time.Hour}, most: longest},
+	{name: "azure.C", policy: azure.C{}, most: 31 * s},
+	{name: "azure.C exponential", policy: azure.C{Curve: azure.CExponential}, most: 30 * s},
+	{name: "azure.C linear", policy: azure.C{Curve: azure.CLinear}, most: 30 * s},
+	{name: "azure.C interval", policy: azure.C{Curve: azure.CInterval}, most: 5 * s},
+	{name: "azure.C random", policy: azure.C{Curve: azure.CRandom}, most: 4 * s},
+	{name: "azure.C immediate", policy: azure.C{Curve: azure.CImmediate}},
+	{name: "azure.C none", policy: azure.C{Curve: azure.CNone}},
+	{name: "azure.Node", policy: azure.Node{}, most: time.Minute},
+	{name: "azure.NodeDocumented", policy: azure.NodeDocumented(), most: time.Minute},
+
+	{name: "TruncatedExponential", policy: compat.TruncatedExponential{}, most: 15 * s},
+	{name: "Truncated", policy: compat.Truncated(), most: 15 * s},
+	{name: "FetchRetry", policy: compat.NewFetchRetry(), most: s},
+	{name: "Azcore", policy: azure.Azcore{MaxRetries: math.MaxInt32}, most: time.Minute},
+	{name: "Azcore no Max", policy: azure.Azcore{MaxRetries: math.MaxInt32, Max: -1}, most: longest},
+	{name: "IoTOperations", policy: azure.IoTOperations(), most: 63 * s},
+	{name: "RetryableHTTP", policy: compat.RetryableHTTP{Retries: math.MaxInt32}, most: 30 * s},
+	{name: "RetryableHTTP linear", policy: compat.RetryableHTTP{Retries: math.MaxInt32, Linear: true}, most: longest},
+	{name: "Cenkalti", policy: compat.Cenkalti{}, most: 90*s + 1},
+	{name: "CenkaltiV4", policy: compat.CenkaltiV4(), most: 90*s + 1},
+	{name: "Failsafe", policy: compat.Failsafe{Retries: -1, Delay: s, Max: time.Minute, JitterFactor: 0.5},
+		most: 90 * s},
+	{name: "Failsafe jitter", policy: compat.Failsafe{Retries: -1, Delay: s, Max: longest, Jitter: longest},
+		most: longest},
+	{name: "Failsafe range", policy: compat.Failsafe{Retries: -1, Delay: s, RandomMax: longest}, most: longest},
+	{name: "Polly", policy: compat.Polly{Retries: math.MaxInt32, Delay: s, Jitter: true}, most: 1250 * time.Millisecond},
+	{name: "Polly linear", policy: compat.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour,
+		Curve: compat.PollyLinear, Jitter: true}, most: time.Hour},
+	{name: "Polly exponential", policy: compat.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour,
+		Curve: compat.PollyExponential}, most: time.Hour},
+	{name: "Polly exponential jitter", policy: compat.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour,
+		Curve: compat.PollyExponential, Jitter: true}, most: time.Hour, noise: 0.15},
+
+	{name: "aws.GoBackoff", policy: aws.GoBackoff{Max: 20 * s}, most: 20 * s},
+	{name: "aws.GoBackoff longest", policy: aws.GoBackoff{Max: longest}, most: longest},
+	{name: "aws.Kotlin", policy: awsEndless(aws.Kotlin()), most: 25 * s},
+	{name: "aws.Standard2026", policy: awsEndless(aws.Standard2026()), most: 25 * s},
+	{name: "aws.DynamoDB", policy: awsEndless(aws.DynamoDB()), most: 25 * s},
+	{name: "aws.Botocore", policy: awsEndless(aws.Botocore()), most: 20 * s},
+	{name: "aws.BotocoreLegacy", policy: awsEndless(aws.BotocoreLegacy()), most: longest},
+	{name: "aws.BotocoreLegacyDynamoDB", policy: awsEndless(aws.BotocoreLegacyDynamoDB()), most: longest},
+	{name: "aws.PythonSimple", policy: awsEndless(aws.PythonSimple()), most: 20 * s},
+	{name: "aws.Go", policy: awsEndless(aws.Go()), most: 20 * s},
+	{name: "aws.JavaLegacy", policy: awsEndless(aws.JavaLegacy()), most: 20 * s},
+	{name: "aws.JS", policy: awsEndless(aws.JS()), most: 25 * s},
+	{name: "PerKey", policy: perKeyRow(), most: 20 * s},
+
+	{name: "MaxAttempts", policy: retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: retrypolicy.Backoff{Base: s,
+		Max: time.Minute}}, most: time.Minute},
+	{name: "MaxElapsed", policy: retrypolicy.MaxElapsed{Limit: time.Hour, Mode: retrypolicy.Shorten,
+		Policy: retrypolicy.Backoff{Base: s}}, most: time.Hour},
+	{name: "ByKind", policy: retrypolicy.ByKind{
+		Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Own: true,
+			Policy: retrypolicy.Incremental{Step: s, Max: time.Hour}}},
+		Default: retrypolicy.Backoff{Base: s, Max: time.Minute},
+	}, most: time.Hour},
+}
+
+// ask is a question in a series about a failure of kind, with no wait that the service asked for.
+func ask(n int, kind transport.Kind, draw uint64, elapsed time.Duration,
+	last retrypolicy.Decision) retrypolicy.Attempt {
+	return retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Elapsed: elapsed, Last: last, Safe: retrypolicy.SafeYes,
+		Err: policytest.Lost}
+}
+
+// check wants an answer within bounds.
+func (r *policyRow) check(t *testing.T, a retrypolicy.Attempt, d retrypolicy.Decision) {
+	t.Helper()
+	if d.Delay < 0 || d.Delay > r.most {
+		t.Fatalf("%s: %+v gives %+v, beyond 0 to %v", r.name, a, d, r.most)
+	}
+}
+
+// TestPoliciesKeepTheirBounds asks for whole series and for numbers of retries where 32 or 64 bits
+// overflow, also after a decision that another policy made.
+func TestPoliciesKeepTheirBounds(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 3))
+	for i := range policyRows {
+		r := &policyRows[i]
+		policytest.CheckInvalid(t, r.policy, "")
+		for _, kind := range []transport.Kind{transport.Network, transport.Throttled, transport.Timeout,
+			transport.Unavailable} {
+			for _, fixed := range []int64{policytest.DrawZero, -1, 1 << 62, 0} { // the last: drawn anew each time
+				var last retrypolicy.Decision
+				var elapsed time.Duration
+				for n := 1; n <= 1200; n++ {
+					draw := uint64(fixed)
+					if fixed == 0 {
+						draw = rng.Uint64()
+					}
+					a := ask(n, kind, draw, elapsed, last)
+					d := r.policy.Decide(a)
+					r.check(t, a, d)
+					if !d.Retry {
+						break
+					}
+					if d2 := r.policy.Decide(a); d2 != d {
+						t.Fatalf("%s: %+v gives %+v, then %+v", r.name, a, d, d2)
+					}
+					last = d
+					elapsed += min(d.Delay, longest-elapsed)
+				}
+				for _, n := range append([]int{math.MinInt32, -1, 0}, policytest.Huge...) {
+					for _, elapsed := range []time.Duration{math.MinInt64, -1, 0, elapsed, longest} {
+						for _, last := range []retrypolicy.Decision{{}, last, {Step: rng.Uint64(), Rule: uint8(rng.Uint32()),
+							Counts: randomCounts(rng), Delay: longest},
+							{Step: math.MaxUint64, Rule: math.MaxUint8, Counts: [7]uint32{math.MaxUint32, math.MaxUint32, math.MaxUint32,
+								math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32}},
+						} {
+							a := ask(n, kind, rng.Uint64(), elapsed, last)
+							r.check(t, a, r.policy.Decide(a))
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func randomCounts(rng *rand.Rand) (counts [7]uint32) {
+	for i := range counts {
+		counts[i] = rng.Uint32()
+	}
+	return counts
+}
+
+// TestPoliciesBackOff compares the mean of many series, each with its own draws: it does not fall
+// from one retry to the next.
+func TestPoliciesBackOff(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 4))
+	const many = 1024
+	for i := range policyRows {
+		r := &policyRows[i]
+		last := make([]retrypolicy.Decision, many)
+		before := 0.0
+		for n := 1; n <= 70; n++ {
+			sum, count := 0.0, 0
+			for j, stratum := range rng.Perm(many) {
+				// One draw from each of many equal parts, in any order: so the mean of a single decision is
+				// nearly exact.
+				d := r.policy.Decide(ask(n, transport.Network, uint64(stratum)<<54|1<<53, 0, last[j]))
+				if d.Retry {
+					sum += float64(d.Delay)
+					count++
+				}
+				last[j] = d
+			}
+			if count < many {
+				break // it stopped
+			}
+			mean := sum / many
+			if mean < before*(1-r.noise-1e-12)-1000 {
+				t.Errorf("%s, seed %d: the mean before retry %d is %v, and %v before the one before", r.name, seed, n,
+					time.Duration(mean), time.Duration(before))
+			}
+			before = mean
+		}
+	}
+}
+
+func TestPoliciesAllocateNothing(t *testing.T) {
+	for i := range policyRows {
+		r := &policyRows[i]
+		n := 0
+		if allocs := testing.AllocsPerRun(100, func() {
+			n++
+			sink = r.policy.Decide(ask(n, transport.Throttled, uint64(n)<<57, time.Duration(n), sink))
+		}); allocs != 0 {
+			t.Errorf("%s: %v allocations per decision", r.name, allocs)
+		}
+		if allocs := testing.AllocsPerRun(10,
+			func() { sinkErr = retrypolicy.Validate(r.policy) }); allocs != 0 || sinkErr != nil {
+			t.Errorf("%s: Validate: %v allocations, %v", r.name, allocs, sinkErr)
+		}
+	}
+	refused := policytest.Status(503)
+	if allocs := testing.AllocsPerRun(100,
+		func() { sinkInfo = httpretry.Classify(refused) }); allocs != 0 || sinkInfo.Verdict != retrypolicy.Again {
+		t.Errorf("httpretry.Classify: %v allocations, %+v", allocs, sinkInfo)
+	}
+}
+
+var sinkInfo retrypolicy.Info
+
+// parameters are what a fuzzer chooses for a policy.
+type parameters struct {
+	d1, d2, d3 time.Duration
+	n          int
+	f1, f2, f3 float64
+	choice     uint8
+	flag       bool
+}
+
+// builders make a policy of parameters, and say how long its delays may be if Validate lets it
+// pass.
+var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		e := retrypolicy.ExponentialBackoffWithJitter{C: p.d1, Cmin: p.d2, Cmax: p.d3, Jd: p.f1, Ju: p.f2}
+		if e.Cmax == 0 {
+			return e, 10 * s
+		}
+		return e, p.d3
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		b := retrypolicy.Backoff{Base: p.d1, Max: p.d2, Factor: p.f3, Jitter: retrypolicy.Jitter(p.choice % 8), Low: p.f1,
+			High: p.f2, Hard: p.flag}
+		if p.d2 == 0 || b.Jitter == retrypolicy.Proportional && !b.Hard {
+			return b, longest
+		}
+		return b, p.d2
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		return retrypolicy.Fixed{Delay: p.d1, Jitter: p.f1}, twice(p.d1)
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		return retrypolicy.Incremental{Step: p.d1, Max: p.d2, Jitter: p.f1}, twice(p.d2)
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		return azure.Java{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3, NoFastRetry: p.flag,
+			Resend: p.choice&1 != 0}, max(p.d2, 10*s)
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		return azure.CSharpV1{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3}, max(p.d2, 10*s)
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		return azure.CSharpExponential{MaxRetries: p.n, Max: p.d1, NoJitter: p.flag}, twice(max(p.d1, 12*time.Hour))
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		return azure.CSharpFixed{MaxRetries: p.n, Delay: p.d1, NoJitter: p.flag}, twice(p.d1)
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		return azure.CSharpIncremental{MaxRetries: p.n, Step: p.d1, Max: p.d2, NoJitter: p.flag}, twice(p.d2)
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		c := azure.C{Curve: azure.CCurve(p.choice % 8), Initial: p.d1.Truncate(s), Max: p.d2.Truncate(s),
+			Jitter: p.n, Limit: p.d3}
+		return c, twice(max(c.Max, 30*s))
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		return compat.TruncatedExponential{Base: p.d1, Random: p.d2, Max: p.d3}, max(p.d3, 15*s)
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		return compat.FetchRetry{Retries: p.n, Delay: p.d1, On: []int{503}}, p.d1
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		most := p.d2
+		switch {
+		case most == 0:
+			most = time.Minute
+		case most < 0:
+			most = longest
+		}
+		return azure.Azcore{MaxRetries: p.n, Delay: p.d1, Max: p.d2}, most
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		most := max(p.d2, 30*s)
+		if p.flag {
+			most = longest
+		}
+		return compat.RetryableHTTP{Retries: p.n, Min: p.d1, Max: p.d2, Linear: p.flag}, most
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		return compat.Cenkalti{Initial: p.d1, Multiplier: p.f1, Randomization: p.f2, Max: p.d2},
+			twice(max(p.d2, time.Minute))
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		f := compat.Failsafe{Retries: p.n, Delay: p.d1, Max: p.d2, Factor: p.f1, JitterFactor: p.f2}
+		if p.flag {
+			f = compat.Failsafe{Retries: p.n, Delay: p.d1, RandomMax: p.d2}
+			return f, max(p.d1, p.d2)
+		}
+		return f, twice(max(p.d1, p.d2))
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		most := p.d2
+		if most == 0 {
+			most = longest
+		}
+		return compat.Polly{Retries: p.n, Delay: p.d1, Max: p.d2, Curve: compat.PollyCurve(p.choice % 4),
+			Jitter: p.flag}, most
+	},
+	func(p parameters) (retrypolicy.Policy, time.Duration) {
+		return aws.GoBackoff{Max: p.d1}, p.d1
+	},
+}
+
+// twice is 2d and what floating point may add, where 0 is no limit.
+func twice(d time.Duration) time.Duration {
+	if d == 0 || d > longest/4 {
+		return longest
+	}
+	return 2*d + d>>50 + 2
+}
+
+// FuzzPolicyParameters: no parameters make a policy panic, and those that Validate lets pass keep
+// the delays within bounds.
+func FuzzPolicyParameters(f *testing.F) {
+	for i := range builders {
+		f.Add(uint8(i), int64(s), int64(time.Minute), int64(time.Hour), int32(5), 0.5, 0.25, 2.0, uint8(i), true, int32(3),
+			uint64(policytest.DrawHalf), int64(0), uint64(0))
+		f.Add(uint8(i), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int32(math.MaxInt32), 1.0, 1.0, 1.5,
+			uint8(3), false, int32(math.MaxInt32), uint64(policytest.DrawLast), int64(math.MaxInt64),
+			uint64(policytest.DrawLast))
+		f.Add(uint8(i), int64(math.MinInt64), int64(-1), int64(0), int32(-1), math.NaN(), math.Inf(1), -1.0, uint8(255),
+			false, int32(math.MinInt32), uint64(1), int64(math.MinInt64), uint64(1)<<63)
+		f.Add(uint8(i), int64(0), int64(0), int64(0), int32(0), 0.0, 0.0, 0.0, uint8(0), false, int32(1), uint64(0), int64(0),
+			uint64(0))
+	}
+	f.Fuzz(func(t *testing.T, which uint8, d1, d2, d3 int64, n int32, f1, f2, f3 float64, choice uint8, flag bool,
+		retry int32, draw uint64, elapsed int64, step uint64) {
+		build := builders[int(which)%len(builders)]
+		p, most := build(parameters{time.Duration(d1), time.Duration(d2), time.Duration(d3), int(n), f1, f2, f3, choice,
+			flag})
+		valid := retrypolicy.Validate(p) == nil
+		a := ask(int(retry), transport.Network, draw, time.Duration(elapsed), retrypolicy.Decision{Step: step})
+		for range 4 { // a few of the same series
+			d := p.Decide(a)
+			if valid && (d.Delay < 0 || d.Delay > most) {
+				t.Fatalf("%+v, %+v: %v (%d ns), beyond 0 to %v", p, a, d, d.Delay, most)
+			}
+			if !d.Retry {
+				break
+			}
+			a.Last = d
+			a.Retry += min(1, math.MaxInt32-a.Retry)
+			a.Elapsed += max(min(d.Delay, longest-max(a.Elapsed, 0)), 0)
+		}
+	})
+}
+
+// awsEndless is the policy of o without the quota and the limit of tries, which would end a long
+// series of questions.
+func awsEndless(o aws.Options) retrypolicy.Policy {
+	o.Attempts, o.Quota = math.MaxInt32, nil
+	p, err := aws.New(o)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// perKeyRow is a PerKey for the table of policies.
+func perKeyRow() retrypolicy.Policy {
+	p, err := budget.NewPerKey(3, func(string) retrypolicy.Policy { return awsEndless(aws.Go()) })
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+var (
+	sink    retrypolicy.Decision
+	sinkErr error
+)

@@ -1,0 +1,73 @@
+package compat
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// RetryableHTTP is what go-retryablehttp does: min(2^(n-1) * Min, Max) before the n-th retry,
+// without jitter; or, with Linear, n * (Min + U*(Max-Min)), where the bounds are those of the step
+// and the product has no cap. After 429 and 503 a wait that the service asked for counts instead,
+// verbatim, even above Max; after other answers it does not. The zero value has the library's
+// defaults.
+//
+// Which answers are retried is for the classifier: httpretry.Classify comes close to the library,
+// which retries 429 and all of 5xx but 501. For Linear this is its RateLimitLinearJitterBackoff;
+// the plain linear one heeds no wait.
+//
+// Source: the library's code.
+type RetryableHTTP struct {
+	// Retries is how many retries there may be. 0: 4. Negative: none.
+	Retries int
+	// Min and Max bound the delay, or the step of Linear. 0: 1 s and 30 s.
+	Min, Max time.Duration
+	Linear   bool
+}
+
+// Decide stops with OutOfAttempts.
+func (r RetryableHTTP) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	n := max(a.Retry, 1)
+	if n > delay.OrDefault(r.Retries, 4) {
+		return wrap.Stop(retrypolicy.OutOfAttempts)
+	}
+	if a.After > 0 && overloaded(a) {
+		return retrypolicy.Decision{Retry: true, Delay: a.After}
+	}
+	least, most := delay.OrDefault(r.Min, time.Second), delay.OrDefault(r.Max, 30*time.Second)
+	if !r.Linear {
+		return retrypolicy.Decision{Retry: true, Delay: delay.Exponential(least, 2, n, most)}
+	}
+	step := least
+	if most > least {
+		step += time.Duration(delay.Below(uint64(most-least), a.Rand))
+	}
+	return retrypolicy.Incremental{Step: step}.Decide(retrypolicy.Attempt{Retry: n})
+}
+
+// overloaded reports whether the failure was a 429 or 503; without a status, whether it is of their
+// Kinds.
+func overloaded(a retrypolicy.Attempt) bool {
+	if s, ok := failure.Status(a.Err); ok {
+		status := s.HTTPStatusCode()
+		return status == 429 || status == 503
+	}
+	return a.Kind == transport.Throttled || a.Kind == transport.Unavailable
+}
+
+// Validate reports the first parameter that makes no sense.
+func (r RetryableHTTP) Validate() error {
+	switch {
+	case r.Min < 0:
+		return failure.Invalid("RetryableHTTP.Min is negative; give a duration, 0 for 1 s")
+	case r.Max < 0:
+		return failure.Invalid("RetryableHTTP.Max is negative; give a duration, 0 for 30 s")
+	case delay.OrDefault(r.Max, 30*time.Second) < delay.OrDefault(r.Min, time.Second):
+		return failure.Invalid("RetryableHTTP.Max is below Min; give Min or more")
+	}
+	return nil
+}

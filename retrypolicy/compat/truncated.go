@@ -1,0 +1,104 @@
+package compat
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// TruncatedExponential waits min(Base*2^(n-1) + random, Max) before the n-th retry, where random is
+// a whole number of milliseconds from 1 to Random. It never stops. The zero value is that of the
+// note behind Truncated: Base 1 s, Random 1 s, Max 15 s, so 1.001 to 2 s, 2.001 to 3 s, 4.001 to 5
+// s, 8.001 to 9 s, then 15 s. A value that is not all zero is taken as it stands.
+type TruncatedExponential struct {
+	Base, Random, Max time.Duration
+}
+
+func (t TruncatedExponential) settings() TruncatedExponential {
+	if t == (TruncatedExponential{}) {
+		t = TruncatedExponential{Base: time.Second, Random: time.Second, Max: 15 * time.Second}
+	}
+	return t
+}
+
+// Decide always retries.
+func (t TruncatedExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	t = t.settings()
+	d := delay.Exponential(t.Base, 2, max(a.Retry, 1), t.Max)
+	if limit := uint64(max(t.Random, 0) / time.Millisecond); limit > 0 {
+		d += min(time.Duration(1+delay.Below(limit, a.Rand))*time.Millisecond, t.Max-d)
+	}
+	return retrypolicy.Decision{Retry: true, Delay: max(d, 0)}
+}
+
+// Validate reports the first parameter that makes no sense.
+func (t TruncatedExponential) Validate() error {
+	t = t.settings()
+	switch {
+	case t.Base < 0:
+		return failure.Invalid("TruncatedExponential.Base is negative; give 0 or more")
+	case t.Random < 0:
+		return failure.Invalid("TruncatedExponential.Random is negative; give 0 or more")
+	case t.Base == 0 && t.Random < time.Millisecond:
+		return failure.Invalid("TruncatedExponential.Base is 0 and Random below 1 ms, so every delay would be 0; give one " +
+			"of them " +
+			"(a value that is not all zero has no defaults)")
+	case t.Max <= 0:
+		return failure.Invalid("TruncatedExponential.Max is not positive, so every delay would be 0; give the longest " +
+			"delay (a " +
+			"value that is not all zero has no defaults)")
+	case t.Max < t.Base:
+		return failure.Invalid("TruncatedExponential.Max is below Base; give Base or more (a value that is not all zero " +
+			"has no " +
+			"defaults)")
+	}
+	return nil
+}
+
+// Truncated is the policy of the note on truncated exponential back-off with fetch-retry, for use
+// with ClassifyTruncated:
+//
+//	5xx and 429     min(1000*2^n + 1..1000, 15000) ms, n from 0   three retries
+//	408             1000 ms                                       one retry
+//	other 4xx                                                     none
+//
+// Each row counts its own failures, so after a 408 there are still three retries for 5xx. The note
+// is silent about connections that fail; they count as 5xx here, and time-outs of our own as
+// 408. The note repeats only what is safe to repeat: see Retrier.Once.
+func Truncated() retrypolicy.ByKind {
+	own := retrypolicy.MaxAttempts{Total: 4, Policy: TruncatedExponential{}}
+	return retrypolicy.ByKind{
+		Rules: []retrypolicy.Rule{
+			{Kinds: retrypolicy.Kinds(transport.Timeout), Policy: retrypolicy.MaxAttempts{Total: 2,
+				Policy: retrypolicy.Fixed{Delay: time.Second}}, Own: true},
+			{Kinds: retrypolicy.Kinds(transport.Throttled, transport.Unavailable, transport.Network, transport.Unknown),
+				Policy: own,
+				Own:    true},
+		},
+		Default: retrypolicy.NoRetry{},
+	}
+}
+
+// ClassifyTruncated is httpretry.Classify with the note's rows: all of 5xx is Again and
+// Unavailable, and of 4xx only 408 and 429 are Again.
+func ClassifyTruncated(err error) retrypolicy.Info {
+	info := httpretry.Classify(err)
+	if info.Verdict == retrypolicy.Undecided {
+		return info
+	}
+	s, _ := failure.Status(err)
+	switch status := s.HTTPStatusCode(); {
+	case status >= 500:
+		info.Verdict, info.Kind = retrypolicy.Again, transport.Unavailable
+	case status >= 400 && status != 408 && status != 429:
+		info.Verdict = retrypolicy.Fail
+	}
+	return info
+}
+
+// Endless reports whether the policy retries for ever.
+func (TruncatedExponential) Endless() bool { return true }

@@ -1,0 +1,155 @@
+package httpretry_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestHTTPStatus(t *testing.T) {
+	const (
+		again   = retrypolicy.Again
+		fail    = retrypolicy.Fail
+		succeed = retrypolicy.Succeed
+	)
+	for _, c := range []struct {
+		status  int
+		verdict retrypolicy.Verdict
+		kind    transport.Kind
+		safe    retrypolicy.Safe
+		fault   retrypolicy.Fault
+	}{
+		{0, again, transport.Network, retrypolicy.SafeUnknown, retrypolicy.FaultUnknown},
+		{-1, again, transport.Network, retrypolicy.SafeUnknown, retrypolicy.FaultUnknown},
+		{99, again, transport.Network, retrypolicy.SafeUnknown, retrypolicy.FaultUnknown},
+		{100, succeed, 0, 0, 0},
+		{200, succeed, 0, 0, 0},
+		{204, succeed, 0, 0, 0},
+		{304, succeed, 0, 0, 0},
+		{399, succeed, 0, 0, 0},
+		{400, fail, transport.Invalid, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{401, fail, transport.Unauthorized, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{403, fail, transport.Forbidden, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{404, fail, transport.NotFound, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{408, again, transport.Timeout, retrypolicy.SafeUnknown, retrypolicy.FaultClient},
+		{409, fail, transport.Conflict, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{412, fail, transport.Conflict, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{413, fail, transport.TooLarge, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{418, fail, transport.Invalid, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{425, again, transport.Unavailable, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{429, again, transport.Throttled, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{499, fail, transport.Invalid, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{500, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
+		{501, fail, transport.Unsupported, retrypolicy.SafeYes, retrypolicy.FaultServer},
+		{502, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
+		{503, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
+		{504, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
+		{509, again, transport.Throttled, retrypolicy.SafeYes, retrypolicy.FaultClient},
+		{599, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
+	} {
+		want := retrypolicy.Info{Verdict: c.verdict, Kind: c.kind, Safe: c.safe, Fault: c.fault}
+		if got := httpretry.Status(c.status); got != want {
+			t.Errorf("%d: %+v, want %+v", c.status, got, want)
+		}
+	}
+}
+
+// Whatever is tried again must have a Kind that the fixed filter lets through, or a policy by Kind
+// would disagree with it.
+func TestHTTPStatusAgreesWithTheFilter(t *testing.T) {
+	for code := 0; code < 1000; code++ {
+		info := httpretry.Status(code)
+		if info.Verdict == retrypolicy.Undecided {
+			t.Errorf("%d is undecided", code)
+		}
+		if info.Verdict != retrypolicy.Again {
+			continue
+		}
+		if got := retrypolicy.Classify(&transport.Error{Kind: info.Kind}); got.Verdict != retrypolicy.Again {
+			t.Errorf("%d is tried again and its Kind %v is not", code, info.Kind)
+		}
+	}
+}
+
+func TestClassifyHTTP(t *testing.T) {
+	hub := &transport.Error{Kind: transport.Quota, Err: &policytest.StatusError{Status: 429, After: 0}}
+	for _, c := range []struct {
+		name string
+		err  error
+		want retrypolicy.Info
+	}{
+		{"nil", nil, retrypolicy.Info{}},
+		{"no status", policytest.Lost, retrypolicy.Info{}},
+		{"a status below 400 is not why there is an error", policytest.Status(200), retrypolicy.Info{}},
+		{"permanent", retrypolicy.Permanent(policytest.Status(503)), retrypolicy.Info{}},
+		{"plain", policytest.Status(404), httpretry.Status(404)},
+		{"wrapped", hub, httpretry.Status(429)},
+		{"with a wait", &policytest.StatusError{Status: 503, After: s}, retrypolicy.Info{Verdict: retrypolicy.Again,
+			Kind:  transport.Unavailable,
+			Fault: retrypolicy.FaultServer, After: s}},
+		{"with a wait, wrapped", &transport.Error{Err: &policytest.StatusError{Status: 429, After: s}},
+			retrypolicy.Info{Verdict: retrypolicy.Again,
+				Kind: transport.Throttled, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultClient, After: s}},
+		{"asks not to", &policytest.StatusError{Status: 503, After: -1}, retrypolicy.Info{Verdict: retrypolicy.Again,
+			Kind:  transport.Unavailable,
+			Fault: retrypolicy.FaultServer, After: -1}},
+	} {
+		if got := httpretry.Classify(c.err); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestClassifyStatuses(t *testing.T) {
+	list := []int{404, 202}
+	classify := httpretry.ClassifyStatuses(list...)
+	list[0] = 503 // the classifier has its own
+	for _, c := range []struct {
+		err  error
+		want retrypolicy.Verdict
+		kind transport.Kind
+	}{
+		{policytest.Status(404), retrypolicy.Again, transport.NotFound},
+		{policytest.Status(202), retrypolicy.Again, transport.Unknown},
+		{policytest.Status(503), retrypolicy.Fail, transport.Unavailable},
+		{policytest.Status(0), retrypolicy.Fail, transport.Network},
+		{policytest.Status(200), retrypolicy.Undecided, transport.Unknown},
+		{policytest.Lost, retrypolicy.Undecided, transport.Unknown},
+		{retrypolicy.Permanent(policytest.Status(404)), retrypolicy.Undecided, transport.Unknown},
+	} {
+		if got := classify(c.err); got.Verdict != c.want || got.Kind != c.kind {
+			t.Errorf("%v: %+v, want %v, %v", c.err, got, c.want, c.kind)
+		}
+	}
+	if got := classify(&policytest.StatusError{Status: 404, After: time.Minute}); got.After != time.Minute {
+		t.Errorf("After is %v", got.After)
+	}
+}
+
+// A wait that the answer asked for travels from the error to the policy.
+func TestClassifyHTTPBringsTheWaitToThePolicy(t *testing.T) {
+	r := retrypolicy.Retrier{Policy: retrypolicy.RetryAfter{Max: time.Minute, Policy: retrypolicy.MaxAttempts{Total: 5,
+		Policy: second}}, Classify: httpretry.Classify}
+	calls, took, err := policytest.Retries(t, r, &policytest.StatusError{Status: 503, After: 10 * s},
+		&policytest.StatusError{Status: 429, After: time.Hour}, policytest.Status(500), nil)
+	if calls != 4 || took != 71*s || err != nil {
+		t.Errorf("%d calls in %v, %v; want 4 in 1m11s", calls, took, err)
+	}
+	calls, took, err = policytest.Retries(t, r, &policytest.StatusError{Status: 503, After: -1})
+	if calls != 1 || took != 0 || !errors.Is(err, retrypolicy.ToldNotTo) {
+		t.Errorf("%d calls in %v, %v; want 1, told not to", calls, took, err)
+	}
+}
+
+// Shorthands of the tables.
+const (
+	msec = time.Millisecond
+	s    = time.Second
+)
+
+var second = retrypolicy.Fixed{Delay: s}

@@ -1,0 +1,83 @@
+// Package delay has the arithmetic of delays that the retry policies share: no result overflows,
+// and random numbers come in as draws of 64 bits.
+package delay
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Longest is the longest duration.
+const Longest = time.Duration(math.MaxInt64)
+
+// OfFloat converts nanoseconds. What is beyond the longest duration is that; what is negative or
+// not a number is 0.
+func OfFloat(ns float64) time.Duration {
+	switch {
+	case ns >= math.MaxInt64:
+		return Longest
+	case ns > 0:
+		return time.Duration(ns)
+	}
+	return 0
+}
+
+// Unit returns a draw as a fraction from 0 to 1. The greatest draws round to 1.
+func Unit(draw uint64) float64 { return float64(draw) / (1 << 64) }
+
+// Below returns a whole number from 0 up to, not including, n; 0 if n is 0.
+func Below(n, draw uint64) uint64 {
+	whole, _ := bits.Mul64(n, draw)
+	return whole
+}
+
+// Spread returns a duration from d*(1-f) to d*(1+f).
+func Spread(d time.Duration, f float64, draw uint64) time.Duration {
+	if f == 0 {
+		return d
+	}
+	return OfFloat(float64(d) * (1 - f + 2*f*Unit(draw)))
+}
+
+// Exponential returns min(base*factor^(n-1), most) for n >= 1. A factor of 0 means 2.
+func Exponential(base time.Duration, factor float64, n int, most time.Duration) time.Duration {
+	switch factor {
+	case 1:
+		return min(base, most)
+	case 0, 2:
+		switch {
+		case base <= 0:
+			return 0
+		case n > 63 || base > most>>(n-1):
+			return most
+		}
+		return base << (n - 1)
+	}
+	return min(OfFloat(float64(base)*math.Pow(factor, float64(n-1))), most)
+}
+
+// Growth returns min(least + (2^(x-1)-1)*r, most) for any x.
+func Growth(x int, r uint64, least, most time.Duration) time.Duration {
+	if least >= most || r == 0 || x <= 1 {
+		return min(least, most)
+	}
+	room := uint64(most - least)
+	if x-1 >= 63 {
+		return most
+	}
+	factor := uint64(1)<<(x-1) - 1
+	if factor > room/r {
+		return most
+	}
+	return least + time.Duration(factor*r)
+}
+
+// OrDefault returns value where n is 0, and 0 where n is negative: how several libraries tell "not
+// set" from "none".
+func OrDefault[T int | time.Duration](n, value T) T {
+	if n == 0 {
+		return value
+	}
+	return max(n, 0)
+}

@@ -1,0 +1,81 @@
+// Package failure has what the packages below retrypolicy share about errors: how they refuse bad
+// parameters, and what they read from the failure of an operation.
+package failure
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Invalid returns the error for a parameter that makes no sense.
+func Invalid(text string) *transport.Error {
+	return &transport.Error{Kind: transport.Invalid, Err: errors.New("retry policy: " + text)}
+}
+
+// Permanent is an error that retrypolicy.Permanent marked.
+type Permanent struct{ Err error }
+
+func (p *Permanent) Error() string { return p.Err.Error() }
+func (p *Permanent) Unwrap() error { return p.Err }
+
+// IsPermanent reports whether err was marked.
+func IsPermanent(err error) bool {
+	return transport.Walk(err, func(err error) bool {
+		_, ok := err.(*Permanent)
+		return ok
+	})
+}
+
+// ErrAbandoned is the outcome of an attempt whose caller gave up without a reason.
+var ErrAbandoned = errors.New("abandoned")
+
+// Cancelled reports whether err is, or wraps, context.Canceled.
+func Cancelled(err error) bool { return wraps(err, context.Canceled) }
+
+// EndedByContext reports whether err is, or wraps, the error of a context: there was no answer.
+func EndedByContext(err error) bool {
+	return Cancelled(err) || wraps(err, context.DeadlineExceeded)
+}
+
+// wraps is errors.Is without the methods Is: those of package net's errors match a context's error
+// without being one.
+func wraps(err, target error) bool {
+	return transport.Walk(err, func(err error) bool { return err == target })
+}
+
+// StatusError is an error with the HTTP status of an answer.
+type StatusError interface {
+	error
+	HTTPStatusCode() int
+}
+
+// Status returns the outermost error of err's chain that has a status.
+func Status(err error) (found StatusError, ok bool) {
+	transport.Walk(err, func(err error) bool {
+		found, ok = err.(StatusError)
+		return ok
+	})
+	return found, ok
+}
+
+// RetryAfter returns the delay that the service asked for, if an error of the chain has it.
+func RetryAfter(err error) (after time.Duration) {
+	transport.Walk(err, func(err error) bool {
+		e, ok := err.(interface{ RetryAfter() time.Duration })
+		if ok {
+			after = e.RetryAfter()
+		}
+		return ok
+	})
+	return after
+}
+
+// NotActed reports whether a service that answers with kind has not acted on the request.
+func NotActed(kind transport.Kind) bool { return notActed>>kind&1 != 0 }
+
+const notActed uint64 = 1<<transport.Throttled | 1<<transport.Quota | 1<<transport.ClockUnset |
+	1<<transport.Unauthorized | 1<<transport.Untrusted | 1<<transport.Forbidden | 1<<transport.NotFound |
+	1<<transport.TooLarge | 1<<transport.Invalid | 1<<transport.Conflict | 1<<transport.Unsupported
