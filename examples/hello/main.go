@@ -25,8 +25,7 @@ func main() {
 
 	creds, err := device.ParseConnectionString(thermometer.ConnectionString())
 	check(err)
-	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
-		Dial: hub.Dial(testbroker.PortMQTT)}}), nil)
+	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}}), nil)
 	check(err)
 	check(client.Open(ctx)) // retries until connected, or until it is hopeless
 	check(client.Send(ctx, &transport.Message{Body: []byte(`{"celsius":21.5}`)}))

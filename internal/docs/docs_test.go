@@ -27,7 +27,7 @@ const (
 
 // pages are those that begin with a program and what it prints.
 var pages = []string{
-	"docs/mqtt.md", "docs/amqp.md", "docs/https.md", "docs/twin-and-methods.md",
+	"README.md", "docs/mqtt.md", "docs/amqp.md", "docs/https.md", "docs/twin-and-methods.md",
 	"docs/outbox.md", "docs/files.md", "docs/retries.md", "docs/failures.md", "docs/fleets.md",
 	"docs/testhub.md", "docs/small-boards.md", "docs/security.md", "docs/performance.md",
 }
@@ -102,6 +102,15 @@ func TestProgramsPrintWhatThePagesSay(t *testing.T) {
 	}
 }
 
+// The README's program is an example that can be run.
+func TestTheFirstProgramIsAnExample(t *testing.T) {
+	example, err := os.ReadFile(filepath.Join(root, "examples/hello/main.go"))
+	require.NoError(t, err)
+	_, want, _ := strings.Cut(string(example), "\npackage main")
+	program, _ := opening(t, "README.md")
+	require.Equal(t, "package main"+want, program)
+}
+
 // Fragments use these names without saying where they come from.
 const given = `
 var (
@@ -149,7 +158,7 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	require.NoError(t, err)
-	found := []string{"CONTRIBUTING.md", "ARCHITECTURE.md", "cross/arm/README.md", "cmd/testhub/README.md"}
+	found := []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "cross/arm/README.md", "cmd/testhub/README.md"}
 	for _, name := range names {
 		found = append(found, "docs/"+filepath.Base(name))
 	}
