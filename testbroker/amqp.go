@@ -2,10 +2,7 @@ package testbroker
 
 import (
 	"cmp"
-	"strings"
 	"time"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
 // AMQPOptions are the settings of connections over AMQP. The zero value of each field stands for
@@ -38,7 +35,7 @@ type AMQPOptions struct {
 
 func (o AMQPOptions) withDefaults() AMQPOptions {
 	return AMQPOptions{
-		MaxFrameSize:   max(cmp.Or(o.MaxFrameSize, 1<<16), wire.MinMaxFrameSize),
+		MaxFrameSize:   max(cmp.Or(o.MaxFrameSize, 1<<16), 512),
 		MaxMessageSize: cmp.Or(o.MaxMessageSize, 1<<20),
 		ChannelMax:     cmp.Or(o.ChannelMax, 8191),
 		HandleMax:      cmp.Or(o.HandleMax, 255),
@@ -56,12 +53,8 @@ type AMQPError struct{ Condition, Description string }
 
 // Error returns the condition and the description.
 func (e AMQPError) Error() string {
-	return (&wire.Error{Condition: wire.Symbol(e.Condition), Description: e.Description}).Error()
-}
-
-func (e AMQPError) wire() *wire.Error {
-	if e == (AMQPError{}) {
-		return nil
+	if e.Description == "" {
+		return e.Condition
 	}
-	return &wire.Error{Condition: wire.Symbol(e.Condition), Description: strings.ToValidUTF8(e.Description, "?")}
+	return e.Condition + ": " + e.Description
 }

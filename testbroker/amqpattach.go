@@ -62,9 +62,9 @@ func (a *amqpConn) permit(l *amqpLink) error {
 	}
 	chain := a.chain()
 	h.mu.Lock()
-	_, err := h.knownLocked(userName{host: h.host, id: l.id})
+	_, err := h.knownLocked(h.host, l.id)
 	if err == nil && !a.grantedLocked(l.id) {
-		if err = h.certifiedLocked(userName{host: h.host, id: l.id}, chain); err != nil {
+		if err = h.certifiedLocked(h.host, l.id, chain); err != nil {
 			err = fmt.Errorf("no token for %s was put on this connection: %w", l.id.resource(), err)
 		}
 	}
@@ -136,7 +136,7 @@ func (a *amqpConn) start(l *amqpLink) {
 	}
 	switch {
 	case l.to != nil:
-		a.receive(l)
+		l.to.q.receive(l.to)
 	case l.kind.paired():
 		a.join(l)
 	}
@@ -164,7 +164,7 @@ func (a *amqpConn) leave(l *amqpLink) {
 	delete(a.links, l)
 	h.mu.Unlock()
 	if l.to != nil {
-		a.unreceive(l)
+		l.to.q.unreceive(l.to)
 	}
 	if l.kind.paired() {
 		a.part(l)

@@ -1,11 +1,6 @@
 package testbroker
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
-	"fmt"
-
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
@@ -20,6 +15,8 @@ type amqpReceiver struct {
 }
 
 func (r *amqpReceiver) client() *conn { return r.link.conn.c }
+
+func (r *amqpReceiver) renews(c2dReceiver) bool { return false }
 
 // replaced detaches the link, and tells what happened to it.
 func (r *amqpReceiver) replaced(by *conn) {
@@ -37,30 +34,6 @@ func displaced(old, by *conn, l *amqpLink) *wire.Error {
 	}
 	return wire.Errorf("com.microsoft:link-creation-conflict", "409002 LinkCreationConflict: %s is connected elsewhere",
 		l.id)
-}
-
-// receive gives a link the commands of its identity. The receiver before loses them.
-func (a *amqpConn) receive(l *amqpLink) {
-	q := l.to.q
-	q.mu.Lock()
-	defer q.unlock()
-	q.takeLocked(l.to)
-	q.dispatchLocked()
-}
-
-// unreceive ends that.
-func (a *amqpConn) unreceive(l *amqpLink) {
-	l.to.q.mu.Lock()
-	defer l.to.q.unlock()
-	l.to.q.leaveLocked(func(r c2dReceiver) bool { return r == c2dReceiver(l.to) })
-}
-
-// kick delivers what may be delivered.
-func (q *c2dQueue) kick() {
-	q.mu.Lock()
-	q.dispatchLocked()
-	q.unlock()
-	q.hub.changed.wake()
 }
 
 // deliver sends a command, for which the client has given credit.
@@ -127,51 +100,20 @@ func (e *c2dEntry) message(lockToken string) *wire.Message {
 	}
 }
 
-// lockToken makes the tag of a delivery: 16 bytes, which some clients insist on. With a seed it
-// follows from that.
-func (h *Hub) lockToken(e *c2dEntry) (tag [16]byte) {
-	if h.seed == 0 {
-		rand.Read(tag[:]) // never fails
-		return tag
-	}
-	var seed [8]byte
-	binary.BigEndian.PutUint64(seed[:], h.seed)
-	sum := sha256.Sum256(fmt.Appendf(seed[:], "%s/%s %d %d", e.DeviceID, e.ModuleID, e.Sequence, e.Deliveries))
-	copy(tag[:], sum[:])
-	return tag
-}
-
-// guidText writes 16 bytes as those clients read them: the first three fields begin with their last
-// byte.
-func guidText(b [16]byte) string {
-	le := binary.LittleEndian
-	return fmt.Sprintf("%08x-%04x-%04x-%x-%x", le.Uint32(b[:]), le.Uint16(b[4:]), le.Uint16(b[6:]), b[8:10], b[10:])
-}
-
 // settle does what a client wants to become of a command. One whose lock has ended is not its own
 // any more.
 func (r *amqpReceiver) settle(tag string, state wire.DeliveryState) wire.DeliveryState {
-	q := r.q
-	q.mu.Lock()
-	defer q.hub.changed.wake()
-	defer q.unlock()
-	for _, e := range q.waiting {
-		if e.tag != tag || e.State != Invisible || q.to != c2dReceiver(r) {
-			continue
-		}
-		switch state.(type) {
-		case *wire.Accepted:
-			q.becomeLocked(e, Completed)
-		case *wire.Rejected:
-			q.becomeLocked(e, Rejected)
-		default: // released, modified, or forgotten without a word
-			q.releaseLocked(e)
-			if state == nil {
-				state = &wire.Released{}
-			}
-		}
-		q.dispatchLocked()
-		return state
+	to := Enqueued // released, modified, or forgotten without a word
+	switch state.(type) {
+	case nil:
+		state = &wire.Released{}
+	case *wire.Accepted:
+		to = Completed
+	case *wire.Rejected:
+		to = Rejected
 	}
-	return &wire.Rejected{Error: wire.Errorf(lockLost, "412002 DeviceMessageLockLost")}
+	if !r.q.settleTag(r, tag, to) {
+		return &wire.Rejected{Error: wire.Errorf(lockLost, "412002 DeviceMessageLockLost")}
+	}
+	return state
 }

@@ -107,7 +107,8 @@ func (a *amqpConn) expire(id identity, g *grant, sasl bool) {
 
 // resourceOf returns the identity that a token is for, the empty one for all devices. The resource
 // may be encoded once or, its device id, twice.
-func (h *Hub) resourceOf(t token) (identity, error) {
+func (f *amqpFront) resourceOf(t token) (identity, error) {
+	h := f.hub
 	text := t.resource
 	var last identity
 	found := false
@@ -141,22 +142,6 @@ func (h *Hub) resourceOf(t token) (identity, error) {
 		return identity{}, fmt.Errorf("token for %q is for no device of this hub", t.resource)
 	}
 	return last, nil
-}
-
-// authorizePolicyLocked checks a token that needs one of the rights.
-func (h *Hub) authorizePolicyLocked(t token, need Right) error {
-	keys, err := h.policyKeysLocked(t, need)
-	now := h.now()
-	switch {
-	case err != nil:
-		return err
-	case now.After(t.deadline(h.grace)):
-		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339),
-			now.UTC().Format(time.RFC3339))
-	case !t.signedBy(keys):
-		return errors.New("token is signed with another key")
-	}
-	return nil
 }
 
 // putToken deals with a message to $cbs.
@@ -221,7 +206,7 @@ func (a *amqpConn) readToken(m *wire.Message) (id identity, tok token, status in
 	if tok, err = parseToken(text); err != nil {
 		return id, tok, 400, err
 	}
-	if id, err = a.hub.resourceOf(tok); err != nil {
+	if id, err = a.front.resourceOf(tok); err != nil {
 		return id, tok, 401, err
 	}
 	return id, tok, 0, nil
@@ -235,7 +220,7 @@ func (a *amqpConn) judge(l *amqpLink, m *wire.Message, id identity, tok token, s
 		if id == (identity{}) {
 			err = h.authorizePolicyLocked(tok, DeviceConnect)
 		} else {
-			err = h.authorizeLocked(userName{host: h.host, id: id}, tok)
+			err = h.authorizeLocked(h.host, id, tok)
 		}
 		h.mu.Unlock()
 		if err == nil {

@@ -1,8 +1,6 @@
 package testbroker
 
 import (
-	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +13,7 @@ import (
 // connection's goroutine.
 type amqpConn struct {
 	hub    *Hub
+	front  *amqpFront
 	c      *conn
 	engine *amqp.Conn
 
@@ -42,34 +41,22 @@ type amqpLink struct {
 	post outbox
 }
 
-var _ amqp.Handler = (*amqpConn)(nil)
+var (
+	_ amqp.Handler = (*amqpConn)(nil)
+	_ peer         = (*amqpConn)(nil)
+)
 
-// serveAMQP is the life of a connection from the first byte of AMQP on.
-func (h *Hub) serveAMQP(c *conn) error {
-	a := &amqpConn{
-		hub: h, c: c, who: make(map[identity]struct{}), grants: make(map[identity]*grant),
-		links: make(map[*amqpLink]struct{}), pairs: make(map[pairKey]*amqpPair),
-	}
-	idle := h.amqp.IdleTimeout
-	a.engine = amqp.NewConn(c, amqp.Config{
-		ContainerID: fmt.Sprintf("%s-%d", h.host, c.number), MaxFrameSize: h.amqp.MaxFrameSize,
-		ChannelMax: h.amqp.ChannelMax, HandleMax: h.amqp.HandleMax, SessionWindow: h.amqp.SessionWindow, IdleTimeout: idle,
-		OmitNextIncomingID: h.amqp.OmitNextIncomingID,
-	}, a)
-	h.mu.Lock()
-	c.amqp = a
-	h.mu.Unlock()
-	err := a.engine.Serve()
-	if err == nil {
-		err = ErrParted
-	}
-	c.farewell(err)
-	c.drain()
-	return err
+func (a *amqpConn) matchesLocked(selector string) bool { return len(a.whoLocked(selector)) > 0 }
+
+func (a *amqpConn) presentLocked(id identity) bool {
+	_, ok := a.who[id]
+	return ok
 }
 
+func (a *amqpConn) leaveLocked() {}
+
 // finish ends what is left when the connection has ended.
-func (a *amqpConn) finish(cause error) {
+func (a *amqpConn) finish(cause error, _, _ bool) {
 	h := a.hub
 	h.mu.Lock()
 	a.ended = true
@@ -164,16 +151,6 @@ func (a *amqpConn) gone(id identity) error {
 	return nil
 }
 
-// knows says whether a client may mean this hub by a host name: those of its certificate, with or
-// without a port.
-func (h *Hub) knows(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return host == "" || strings.EqualFold(host, h.host) || slices.Contains([]string{"localhost", "127.0.0.1", "::1"},
-		host)
-}
-
 // Opened makes the connection one that counts.
 func (a *amqpConn) Opened() error {
 	h, c := a.hub, a.c
@@ -182,7 +159,7 @@ func (a *amqpConn) Opened() error {
 	c.live = true
 	h.mu.Unlock()
 	h.changed.wake()
-	h.garbage(GarbageOnConnect, c)
+	h.garbage(GarbageOnConnect, c, shortFrame)
 	return nil
 }
 
@@ -231,7 +208,7 @@ func (a *amqpConn) served() {
 
 // expel ends what the connection does for the identities that a selector means. A connection that
 // is one of them by SASL is closed.
-func (a *amqpConn) expel(selector string, cause error, condition wire.Symbol) {
+func (a *amqpConn) expel(selector string, cause error, condition string) {
 	h := a.hub
 	h.mu.Lock()
 	own := a.c.id != (identity{}) && a.c.id.matches(selector)
@@ -248,7 +225,7 @@ func (a *amqpConn) expel(selector string, cause error, condition wire.Symbol) {
 	for _, id := range who { // before anybody can see it
 		h.event(Event{Kind: Disconnected, DeviceID: id.device, ModuleID: id.module, Err: cause}, a.c)
 	}
-	e := &wire.Error{Condition: condition, Description: cause.Error()}
+	e := &wire.Error{Condition: wire.Symbol(condition), Description: cause.Error()}
 	if own {
 		a.close(e, cause)
 		return

@@ -1,6 +1,8 @@
 package testbroker
 
 import (
+	"strings"
+
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
@@ -112,4 +114,11 @@ func (a *amqpConn) outcome(l *amqpLink, d amqp.Delivery, state wire.DeliveryStat
 	if !d.Settled {
 		l.Settle(d.ID, state)
 	}
+}
+
+func (e AMQPError) wire() *wire.Error {
+	if e == (AMQPError{}) {
+		return nil
+	}
+	return &wire.Error{Condition: wire.Symbol(e.Condition), Description: strings.ToValidUTF8(e.Description, "?")}
 }

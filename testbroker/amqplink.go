@@ -2,53 +2,12 @@ package testbroker
 
 import (
 	"cmp"
-	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
-
-// LinkKind says what a link over AMQP is for. Sender and receiver are said from the client's side.
-type LinkKind uint8
-
-const (
-	// LinkAny stands for links of all kinds.
-	LinkAny LinkKind = iota
-	// LinkTelemetry carries telemetry messages to the hub.
-	LinkTelemetry
-	// LinkC2D carries commands to the device.
-	LinkC2D
-	// LinkTwinSender carries requests about the twin.
-	LinkTwinSender
-	// LinkTwinReceiver carries answers about the twin and changes of it.
-	LinkTwinReceiver
-	// LinkMethodSender carries answers to direct methods.
-	LinkMethodSender
-	// LinkMethodReceiver carries calls of direct methods.
-	LinkMethodReceiver
-	// LinkCBSSender carries tokens.
-	LinkCBSSender
-	// LinkCBSReceiver carries answers to tokens.
-	LinkCBSReceiver
-)
-
-var linkNames = [...]string{
-	LinkAny: "any", LinkTelemetry: "telemetry", LinkC2D: "C2D", LinkTwinSender: "twin sender",
-	LinkTwinReceiver: "twin receiver",
-	LinkMethodSender: "method sender", LinkMethodReceiver: "method receiver", LinkCBSSender: "CBS sender",
-	LinkCBSReceiver: "CBS receiver",
-}
-
-// String names the kind.
-func (k LinkKind) String() string {
-	if int(k) < len(linkNames) {
-		return linkNames[k]
-	}
-	return fmt.Sprintf("LinkKind(%d)", uint8(k))
-}
 
 func (k LinkKind) cbs() bool    { return k == LinkCBSSender || k == LinkCBSReceiver }
 func (k LinkKind) paired() bool { return k >= LinkTwinSender && k <= LinkMethodReceiver }
@@ -79,7 +38,7 @@ func (a *amqpConn) classify(link *amqp.Link) (*amqpLink, error) {
 		}
 		return l, nil
 	}
-	path, err := a.hub.pathOf(address)
+	path, err := a.front.pathOf(address)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +78,8 @@ func addressOf(l *amqp.Link) (string, bool) {
 }
 
 // pathOf takes the host off an address that is a URI.
-func (h *Hub) pathOf(address string) (string, error) {
+func (f *amqpFront) pathOf(address string) (string, error) {
+	h := f.hub
 	for _, scheme := range []string{"amqps://", "amqp://"} {
 		if len(address) >= len(scheme) && strings.EqualFold(address[:len(scheme)], scheme) {
 			host, path, _ := strings.Cut(address[len(scheme):], "/")
@@ -130,42 +90,6 @@ func (h *Hub) pathOf(address string) (string, error) {
 		}
 	}
 	return strings.TrimPrefix(address, "/"), nil
-}
-
-// identityOf reads "devices/{device}[/modules/{module}]/rest". Clients percent-encode ids or not,
-// and ids may contain percent signs, so an id that is registered as it stands is meant as it
-// stands.
-func (h *Hub) identityOf(path string) (id identity, rest string, ok bool) {
-	part := strings.Split(path, "/")
-	if len(part) < 3 || !strings.EqualFold(part[0], "devices") {
-		return id, "", false
-	}
-	raw := identity{device: part[1]}
-	part = part[2:]
-	if len(part) >= 3 && strings.EqualFold(part[0], "modules") {
-		raw.module = part[1]
-		part = part[2:]
-	}
-	rest = strings.Join(part, "/")
-	if h.registered(raw) {
-		return raw, rest, true
-	}
-	device, err := url.PathUnescape(raw.device)
-	if err != nil {
-		return raw, rest, true
-	}
-	module, err := url.PathUnescape(raw.module)
-	if err != nil {
-		return raw, rest, true
-	}
-	id = identity{device, module}
-	return id, rest, checkID("device", device) == nil && (module == "" || checkID("module", module) == nil)
-}
-
-func (h *Hub) registered(id identity) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.registry[id] != nil
 }
 
 // linksLocked returns the attached links of a kind that a selector means. Those of $cbs belong to
@@ -190,15 +114,16 @@ func (a *amqpConn) linksLocked(selector string, kind LinkKind) []*amqpLink {
 
 // Links returns how many links of a kind over AMQP are attached for a device, named as in
 // [Hub.Connections]. [LinkAny] counts all but those that carry tokens.
-func (h *Hub) Links(device string, kind LinkKind) int { return len(h.linksOf(device, kind)) }
+func (f *amqpFront) Links(device string, kind LinkKind) int { return len(f.linksOf(device, kind)) }
 
-func (h *Hub) linksOf(device string, kind LinkKind) []*amqpLink {
+func (f *amqpFront) linksOf(device string, kind LinkKind) []*amqpLink {
+	h := f.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []*amqpLink
 	for _, c := range h.connsLocked(device) {
-		if c.amqp != nil {
-			all = append(all, c.amqp.linksLocked(device, kind)...)
+		if a, ok := c.peer.(*amqpConn); ok {
+			all = append(all, a.linksLocked(device, kind)...)
 		}
 	}
 	return all
@@ -206,8 +131,8 @@ func (h *Hub) linksOf(device string, kind LinkKind) []*amqpLink {
 
 // DetachLinks detaches the links of a kind over AMQP that are attached for a device, named as in
 // [Hub.Connections], with an error unless it is empty. It returns how many they were.
-func (h *Hub) DetachLinks(device string, kind LinkKind, e AMQPError) int {
-	all := h.linksOf(device, kind)
+func (f *amqpFront) DetachLinks(device string, kind LinkKind, e AMQPError) int {
+	all := f.linksOf(device, kind)
 	for _, l := range all {
 		l.detach(e.wire(), true)
 	}
@@ -216,10 +141,10 @@ func (h *Hub) DetachLinks(device string, kind LinkKind, e AMQPError) int {
 
 // EndSessions ends the sessions in which links over AMQP are attached for a device, named as in
 // [Hub.Connections], with an error unless it is empty. It returns how many they were.
-func (h *Hub) EndSessions(device string, e AMQPError) int {
+func (f *amqpFront) EndSessions(device string, e AMQPError) int {
 	n := 0
 	done := make(map[*amqp.Session]bool)
-	for _, l := range h.linksOf(device, LinkAny) {
+	for _, l := range f.linksOf(device, LinkAny) {
 		if s := l.Session(); !done[s] {
 			done[s] = true
 			n++
@@ -231,15 +156,24 @@ func (h *Hub) EndSessions(device string, e AMQPError) int {
 
 // CloseAMQP closes the connections over AMQP of a device, named as in [Hub.Connections], with an
 // error unless it is empty. It returns how many they were.
-func (h *Hub) CloseAMQP(device string, e AMQPError) int {
+func (f *amqpFront) CloseAMQP(device string, e AMQPError) int {
+	h := f.hub
 	n := 0
 	for _, c := range h.connsOf(device) {
-		if c.amqp != nil {
+		if a := f.connOf(c); a != nil {
 			n++
-			c.amqp.close(e.wire(), ErrDropped)
+			a.close(e.wire(), ErrDropped)
 		}
 	}
 	return n
+}
+
+// connOf returns what the front knows of a connection; nil if it does not speak AMQP.
+func (f *amqpFront) connOf(c *conn) *amqpConn {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	a, _ := c.peer.(*amqpConn)
+	return a
 }
 
 // end ends a session.

@@ -9,40 +9,42 @@ import (
 )
 
 // orderAMQP takes a message over AMQP that asks for a fault; false when it is none.
-func (h *Hub) orderAMQP(l *amqpLink, d amqp.Delivery, m Message) bool {
+func (f *amqpFront) orderAMQP(l *amqpLink, d amqp.Delivery, m Message) bool {
+	h := f.hub
 	return h.take(m, func(kind orderKind) {
 		if h.obedient == ObeyFaultMessages || kind.on&AMQP == 0 {
 			l.settle(d, nil)
 			l.conn.engine.Flush()
 		}
-	}, func(kind orderKind, f *FaultMessage) { h.obeyAMQP(l, kind, f) })
+	}, func(kind orderKind, asked *FaultMessage) { f.obeyAMQP(l, kind, asked) })
 }
 
 // obeyAMQP does what a device asked for on a link.
-func (h *Hub) obeyAMQP(l *amqpLink, kind orderKind, f *FaultMessage) {
+func (f *amqpFront) obeyAMQP(l *amqpLink, kind orderKind, asked *FaultMessage) {
+	h := f.hub
 	a, id := l.conn, l.id
 	h.mu.Lock()
 	lives := !a.ended && a.c.mode.Load() == open
-	once := kind.condition != "" && f.Duration == 0
-	stands := kind.refuses && f.Duration > 0 || once
+	once := kind.condition != "" && asked.Duration == 0
+	stands := kind.refuses && asked.Duration > 0 || once
 	if once {
 		h.standing[id] = standingOrder{orderKind: kind, until: time.Now().Add(maxOrderSeconds * time.Second), once: true,
-			record: f}
+			record: asked}
 	} else if stands {
-		h.standing[id] = standingOrder{orderKind: kind, until: time.Now().Add(f.Duration), record: f}
+		h.standing[id] = standingOrder{orderKind: kind, until: time.Now().Add(asked.Duration), record: asked}
 	}
 	links := []*amqpLink{}
 	if kind.link != LinkAny {
 		links = a.linksLocked(id.String(), kind.link)
 		lives = lives && len(links) > 0
 	}
-	f.Happened = stands || lives && (!kind.refuses || kind.cut)
-	happened := f.Happened
+	asked.Happened = stands || lives && (!kind.refuses || kind.cut)
+	happened := asked.Happened
 	h.mu.Unlock()
 	if !happened {
 		return
 	}
-	cause := orderError{f.Type, f.Reason}
+	cause := orderError{asked.Type, asked.Reason}
 	h.event(Event{Kind: FaultObeyed, DeviceID: id.device, ModuleID: id.module, Err: cause}, a.c)
 	switch {
 	case kind.cut:
@@ -50,14 +52,14 @@ func (h *Hub) obeyAMQP(l *amqpLink, kind orderKind, f *FaultMessage) {
 	case kind.refuses: // messages, from now on
 	case kind.link != LinkAny:
 		for _, l := range links {
-			l.detach(wire.Errorf(wire.DetachForced, "%s", f.Reason), true)
+			l.detach(wire.Errorf(wire.DetachForced, "%s", asked.Reason), true)
 		}
 	case kind.session:
-		a.end(l.Session(), wire.Errorf(wire.DetachForced, "%s", f.Reason))
-	case kind.name == "ShutDownAmqp" && strings.EqualFold(f.Reason, "byebye"):
+		a.end(l.Session(), wire.Errorf(wire.DetachForced, "%s", asked.Reason))
+	case kind.name == "ShutDownAmqp" && strings.EqualFold(asked.Reason, "byebye"):
 		a.close(nil, cause)
 	default:
-		a.close(wire.Errorf(wire.ConnectionForced, "%s", f.Reason), cause)
+		a.close(wire.Errorf(wire.ConnectionForced, "%s", asked.Reason), cause)
 	}
 	h.changed.wake()
 }

@@ -43,11 +43,11 @@ func (p *amqpPair) answer(m *wire.Message) bool {
 	return to != nil
 }
 
-func (k pairKey) facility(h *Hub) amqpFacility {
+func (k pairKey) facility(f *amqpFront) amqpFacility {
 	if k.methods {
-		return h.methods
+		return f.methods
 	}
-	return h.twins
+	return f.twins
 }
 
 // join puts a link into its pair. The methods of an identity are with its newest pair: links of an
@@ -71,7 +71,7 @@ func (a *amqpConn) join(l *amqpLink) {
 	if *place != nil {
 		old = append(old, *place)
 	}
-	if before := h.methodPairs[l.id]; key.methods && before != p {
+	if before := a.front.methodPairs[l.id]; key.methods && before != p {
 		if before != nil {
 			if before.conn != a {
 				from = before.conn.c
@@ -82,7 +82,7 @@ func (a *amqpConn) join(l *amqpLink) {
 				}
 			}
 		}
-		h.methodPairs[l.id] = p
+		a.front.methodPairs[l.id] = p
 	}
 	*place, l.pair = l, p
 	joined := p.sender != nil && p.receiver != nil && !p.whole
@@ -95,7 +95,7 @@ func (a *amqpConn) join(l *amqpLink) {
 		other.detach(displaced(other.conn.c, a.c, other), true)
 	}
 	if joined {
-		key.facility(h).joined(p)
+		key.facility(a.front).joined(p)
 	}
 }
 
@@ -125,17 +125,17 @@ func (a *amqpConn) part(l *amqpLink) {
 		if a.pairs[p.pairKey] == p {
 			delete(a.pairs, p.pairKey)
 		}
-		if h.methodPairs[p.id] == p {
-			delete(h.methodPairs, p.id)
+		if a.front.methodPairs[p.id] == p {
+			delete(a.front.methodPairs, p.id)
 		}
 	}
 	h.mu.Unlock()
 	if parted {
-		p.facility(h).parted(p)
+		p.facility(a.front).parted(p)
 	}
 }
 
 // ask hands a message on the sender of a pair to what stands behind it.
 func (a *amqpConn) ask(l *amqpLink, m *wire.Message) *wire.Error {
-	return l.pair.facility(a.hub).ask(l.pair, m)
+	return l.pair.facility(a.front).ask(l.pair, m)
 }

@@ -70,7 +70,7 @@ func (a *amqpConn) plain(response string) error {
 	}
 	id := splitIdentity(part[1][:at])
 	h.mu.Lock()
-	err = h.authorizeLocked(userName{host: h.host, id: id}, tok)
+	err = h.authorizeLocked(h.host, id, tok)
 	if err == nil {
 		a.c.id = id
 	}
@@ -93,7 +93,7 @@ func (a *amqpConn) external(response string) error {
 	defer h.mu.Unlock()
 	err := errors.New("SASL EXTERNAL: certificate is of no device")
 	for id, entry := range h.registry {
-		if entry.x509 && (response == "" || response == id.String()) && h.certifiedLocked(userName{host: h.host, id: id},
+		if entry.x509 && (response == "" || response == id.String()) && h.certifiedLocked(h.host, id,
 			chain) == nil {
 			return nil
 		}

@@ -11,9 +11,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// maxBatch is how many messages a batch may hold.
-const maxBatch = 500
-
 // telemetry stores a message or a batch and answers it, unless a fault has it otherwise.
 func (a *amqpConn) telemetry(l *amqpLink, d amqp.Delivery) error {
 	all, bad := a.readTelemetry(l, d)
@@ -22,7 +19,7 @@ func (a *amqpConn) telemetry(l *amqpLink, d amqp.Delivery) error {
 		return nil
 	}
 	h, c, id := a.hub, a.c, l.id
-	if len(all) == 1 && h.orderAMQP(l, d, all[0]) {
+	if len(all) == 1 && a.front.orderAMQP(l, d, all[0]) {
 		return nil
 	}
 	for _, in := range h.faults.reached(id) {
@@ -32,7 +29,7 @@ func (a *amqpConn) telemetry(l *amqpLink, d amqp.Delivery) error {
 		c.drain()
 		return net.ErrClosed
 	}
-	if refusal := h.overdrawn(l); refusal != nil {
+	if refusal := a.front.overdrawn(l); refusal != nil {
 		l.settle(d, refusal)
 		return nil
 	}
@@ -67,7 +64,7 @@ func (a *amqpConn) telemetry(l *amqpLink, d amqp.Delivery) error {
 	if in := h.faults.take(GarbageOnPublish, id); in != nil {
 		h.happenedTo(in, c, id)
 		a.engine.Flush()
-		c.Write(in.fault.garbage(c))
+		c.Write(in.fault.garbage(shortFrame))
 	}
 	if !d.Settled {
 		a.acknowledge(l, d)
@@ -76,7 +73,8 @@ func (a *amqpConn) telemetry(l *amqpLink, d amqp.Delivery) error {
 }
 
 // overdrawn refuses a message for a quota or a throttle, or because its device asked for that.
-func (h *Hub) overdrawn(l *amqpLink) *wire.Error {
+func (f *amqpFront) overdrawn(l *amqpLink) *wire.Error {
+	h := f.hub
 	c, id := l.conn.c, l.id
 	if in := h.faults.inForce(Throttle, id); in != nil && l.acks.waiting() >= in.fault.Limit {
 		h.happenedTo(in, c, id)
@@ -90,7 +88,7 @@ func (h *Hub) overdrawn(l *amqpLink) *wire.Error {
 	if !ok {
 		return nil
 	}
-	return wire.Errorf(o.condition, "%s", o.record.Reason)
+	return wire.Errorf(wire.Symbol(o.condition), "%s", o.record.Reason)
 }
 
 // acknowledge tells that a message was accepted, at the time that faults set.

@@ -214,3 +214,26 @@ func (s *blobStore) commit(file Blob, list []listedBlock) *blobError {
 	s.replaceLocked(b, file)
 	return nil
 }
+
+// A blobError is why the store refuses a request. Source: the pages "Common REST API error codes"
+// and "Blob service error codes" of the storage services' REST reference.
+type blobError struct {
+	status  int
+	code    string
+	message string
+}
+
+var (
+	blobNoAuthentication = &blobError{401, "NoAuthenticationInformation",
+		"Server failed to authenticate the request. Please refer to the information in the www-authenticate header."}
+	blobBadSignature = &blobError{403, "AuthenticationFailed",
+		"Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly " +
+			"including the signature."}
+	blobExpired = blobBadSignature // the service says why in a detail only
+	blobNoRight = &blobError{403, "AuthorizationPermissionMismatch",
+		"This request is not authorized to perform this operation using this permission."}
+	blobInvalidBlock = &blobError{400, "InvalidBlobOrBlock", "The specified blob or block content is invalid."}
+	blobUnknownBlock = &blobError{400, "InvalidBlockList", "The specified block list is invalid."}
+	blobTooManyStaged = &blobError{409, "BlockCountExceedsLimit",
+		"The uncommitted block count cannot exceed the maximum limit of 100,000 blocks."}
+)

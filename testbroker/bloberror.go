@@ -8,23 +8,7 @@ import (
 	"time"
 )
 
-// A blobError is why the store refuses a request. Source: the pages "Common REST API error codes"
-// and "Blob service error codes" of the storage services' REST reference.
-type blobError struct {
-	status  int
-	code    string
-	message string
-}
-
 var (
-	blobNoAuthentication = &blobError{401, "NoAuthenticationInformation",
-		"Server failed to authenticate the request. Please refer to the information in the www-authenticate header."}
-	blobBadSignature = &blobError{403, "AuthenticationFailed",
-		"Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly " +
-			"including the signature."}
-	blobExpired = blobBadSignature // the service says why in a detail only
-	blobNoRight = &blobError{403, "AuthorizationPermissionMismatch",
-		"This request is not authorized to perform this operation using this permission."}
 
 	blobNotFound = &blobError{404, "BlobNotFound", "The specified blob does not exist."}
 	blobNoLength = &blobError{411, "MissingContentLengthHeader", "The Content-Length header was not specified."}
@@ -48,12 +32,8 @@ var (
 		"The MD5 value specified in the request did not match with the MD5 value calculated by the server."}
 	blobBadID = &blobError{400, "InvalidBlockId",
 		"The specified block ID is invalid. The block ID must be Base64-encoded."}
-	blobInvalidBlock  = &blobError{400, "InvalidBlobOrBlock", "The specified blob or block content is invalid."}
-	blobUnknownBlock  = &blobError{400, "InvalidBlockList", "The specified block list is invalid."}
 	blobListTooLong   = &blobError{400, "BlockListTooLong", "The block list may not contain more than 50,000 blocks."}
 	blobBadXML        = &blobError{400, "InvalidXmlDocument", "XML specified is not syntactically valid."}
-	blobTooManyStaged = &blobError{409, "BlockCountExceedsLimit",
-		"The uncommitted block count cannot exceed the maximum limit of 100,000 blocks."}
 	blobNoContent = &blobError{409, "BlobOperationNotSupported", "The store keeps hashes only."}
 
 	blobNoAnswer = &blobError{} // there is nobody to tell

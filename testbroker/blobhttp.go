@@ -357,5 +357,23 @@ func maxPutBlob(version string) int64 {
 
 // track gives the request a name.
 func (q *httpRequest) track() string {
-	return fmt.Sprintf("%d-%d", q.c.number, q.hub.refusals.Add(1))
+	return fmt.Sprintf("%d-%d", q.c.number, q.conn.front.refusals.Add(1))
+}
+
+// blobFaults lets faults have their way with a request to the store that was found good. If over,
+// it is answered.
+func (q *httpRequest) blobFaults() (a httpAnswer, over bool) {
+	if in := q.takeRoute(ExpireUpload); in != nil {
+		q.happened(in)
+		q.hub.expireUpload(q.query.Get("si"))
+		q.hub.changed.wake()
+		return q.failBlob(blobExpired), true
+	}
+	if in := q.takeRoute(SlowBlob); in != nil {
+		q.happened(in)
+		if !q.sleep(in.fault.Delay) {
+			return httpAnswer{way: wayNone}, true
+		}
+	}
+	return httpAnswer{}, false
 }

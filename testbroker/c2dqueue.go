@@ -1,8 +1,12 @@
 package testbroker
 
 import (
-	"maps"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -40,19 +44,11 @@ type c2dReceiver interface {
 	deliver(q *c2dQueue, e *c2dEntry, unacked int) (sent, settled bool)
 	// client is the connection of the receiver.
 	client() *conn
+	// renews reports whether another receiver is this one once more, so that locks go on.
+	renews(by c2dReceiver) bool
 	// replaced tells the receiver that another, on the given connection, has taken its place.
 	replaced(by *conn)
 }
-
-// An mqttReceiver is a client that has subscribed.
-type mqttReceiver struct {
-	c   *conn
-	qos byte // that it was granted
-}
-
-func (r mqttReceiver) client() *conn { return r.c }
-
-func (r mqttReceiver) replaced(*conn) { r.c.closeFor(ErrReplaced) }
 
 func (q *c2dQueue) add(m C2D, topic string) error {
 	now := q.hub.now()
@@ -121,8 +117,8 @@ func (q *c2dQueue) takeLocked(to c2dReceiver) {
 	if before == nil {
 		return
 	}
-	if _, mqtt := before.(mqttReceiver); mqtt && before.client() == to.client() {
-		return // it has subscribed once more
+	if before.renews(to) {
+		return
 	}
 	q.unlockLocked()
 	if !paused {
@@ -227,28 +223,6 @@ func (q *c2dQueue) deliverLocked(e *c2dEntry, unacked int) bool {
 	return true
 }
 
-// deliver publishes a command; false when the window is full or the connection is over. A client at
-// the other end of a dead link would not learn of it, and the hub does not know.
-func (r mqttReceiver) deliver(q *c2dQueue, e *c2dEntry, unacked int) (sent, settled bool) {
-	if mode := r.c.mode.Load(); unacked >= q.hub.c2d.Window || mode != open && mode != silent {
-		return false, false
-	}
-	flags := r.qos << 1
-	var id []byte
-	if r.qos > 0 {
-		if e.PacketID == 0 {
-			e.PacketID = q.nextIDLocked()
-		}
-		id = []byte{byte(e.PacketID >> 8), byte(e.PacketID)}
-		if e.Deliveries > 0 {
-			flags |= 8
-		}
-	}
-	topic := []byte{byte(len(e.Topic) >> 8), byte(len(e.Topic))}
-	_, err := r.c.Write(packet(packetPublish<<4|flags, append(topic, e.Topic...), id, e.C2D.Body))
-	return err == nil, r.qos == 0
-}
-
 // nextIDLocked returns a packet id that no waiting command has.
 func (q *c2dQueue) nextIDLocked() uint16 {
 	for {
@@ -257,32 +231,6 @@ func (q *c2dQueue) nextIDLocked() uint16 {
 			return q.packetID
 		}
 	}
-}
-
-// attach lets through to a connection what its session says, and commands that wait.
-func (h *Hub) attach(c *conn) {
-	qos, ok := h.commands(c)
-	h.mu.Lock()
-	c.heard = maps.Clone(c.session.filters)
-	q := h.queues[c.id]
-	if q == nil && ok && h.registry[c.id] != nil {
-		q = h.queueLocked(c.id)
-	}
-	h.mu.Unlock()
-	if q == nil {
-		h.changed.wake()
-		return
-	}
-	q.mu.Lock()
-	switch {
-	case !ok && q.to != nil && q.to.client() == c:
-		q.paused = true
-	case ok && c.mode.Load() != over: // or it would never be detached
-		q.takeLocked(mqttReceiver{c, qos})
-		q.dispatchLocked()
-	}
-	q.unlock()
-	h.changed.wake()
 }
 
 // detach stops deliveries to a connection. What it has not acknowledged is delivered again to the
@@ -296,26 +244,6 @@ func (h *Hub) detach(c *conn) {
 	}
 	q.mu.Lock()
 	q.leaveLocked(func(r c2dReceiver) bool { return r.client() == c })
-	q.unlock()
-	h.changed.wake()
-}
-
-// complete is told of a PUBACK. One that comes after the lock has ended finds nothing.
-func (h *Hub) complete(c *conn, packetID uint16) {
-	h.mu.Lock()
-	q := h.queues[c.id]
-	h.mu.Unlock()
-	if q == nil {
-		return
-	}
-	q.mu.Lock()
-	for _, e := range q.waiting {
-		if e.PacketID == packetID && e.State == Invisible && !e.pulled && q.to != nil && q.to.client() == c {
-			q.becomeLocked(e, Completed)
-			q.dispatchLocked()
-			break
-		}
-	}
 	q.unlock()
 	h.changed.wake()
 }
@@ -357,4 +285,134 @@ func (q *c2dQueue) count(s C2DState) int {
 		return 0
 	}
 	return q.counts[s]
+}
+
+// lockToken makes the tag of a delivery: 16 bytes, which some clients insist on. With a seed it
+// follows from that.
+func (h *Hub) lockToken(e *c2dEntry) (tag [16]byte) {
+	if h.seed == 0 {
+		rand.Read(tag[:]) // never fails
+		return tag
+	}
+	var seed [8]byte
+	binary.BigEndian.PutUint64(seed[:], h.seed)
+	sum := sha256.Sum256(fmt.Appendf(seed[:], "%s/%s %d %d", e.DeviceID, e.ModuleID, e.Sequence, e.Deliveries))
+	copy(tag[:], sum[:])
+	return tag
+}
+
+// guidText writes 16 bytes as those clients read them: the first three fields begin with their last
+// byte.
+func guidText(b [16]byte) string {
+	le := binary.LittleEndian
+	return fmt.Sprintf("%08x-%04x-%04x-%x-%x", le.Uint32(b[:]), le.Uint16(b[4:]), le.Uint16(b[6:]), b[8:10], b[10:])
+}
+
+// kick delivers what may be delivered.
+func (q *c2dQueue) kick() {
+	q.mu.Lock()
+	q.dispatchLocked()
+	q.unlock()
+	q.hub.changed.wake()
+}
+
+// pull locks the first command that waits, for a client that has asked for it. Such a lock is the
+// client's own: it does not end with a connection.
+func (q *c2dQueue) pull(c *conn) (C2DRecord, bool) {
+	q.mu.Lock()
+	defer q.unlock()
+	q.dispatchLocked() // what is due ends
+	i := slices.IndexFunc(q.waiting, func(e *c2dEntry) bool { return e.State == Enqueued })
+	if i < 0 {
+		return C2DRecord{}, false
+	}
+	e := q.waiting[i]
+	e.tag, e.LockToken = "", guidText(q.hub.lockToken(e))
+	e.pulled = true
+	e.Deliveries++
+	e.Connection = c.number
+	q.becomeLocked(e, Invisible)
+	e.locked = time.Now().Add(q.hub.c2d.Lock)
+	q.dispatchLocked()
+	return e.C2DRecord, true
+}
+
+// settle does what a client wants to become of a command that it has pulled; false when the lock is
+// not its own any more.
+func (q *c2dQueue) settle(lock string, to C2DState) bool {
+	q.mu.Lock()
+	defer q.unlock()
+	q.dispatchLocked()
+	i := slices.IndexFunc(q.waiting, func(e *c2dEntry) bool {
+		return e.State == Invisible && e.pulled && strings.EqualFold(e.LockToken, lock)
+	})
+	if i < 0 {
+		return false
+	}
+	if to == Enqueued {
+		q.releaseLocked(q.waiting[i])
+	} else {
+		q.becomeLocked(q.waiting[i], to)
+	}
+	q.dispatchLocked()
+	return true
+}
+
+// receive makes a receiver the one that receives. The one before loses what it has not settled.
+func (q *c2dQueue) receive(to c2dReceiver) {
+	q.mu.Lock()
+	defer q.unlock()
+	q.takeLocked(to)
+	q.dispatchLocked()
+}
+
+// unreceive ends deliveries to a receiver.
+func (q *c2dQueue) unreceive(to c2dReceiver) {
+	q.mu.Lock()
+	defer q.unlock()
+	q.leaveLocked(func(r c2dReceiver) bool { return r == to })
+}
+
+// pause ends deliveries to the receiver of a connection, which can still settle what it has.
+func (q *c2dQueue) pause(c *conn) {
+	q.mu.Lock()
+	defer q.unlock()
+	if q.to != nil && q.to.client() == c {
+		q.paused = true
+	}
+}
+
+// acknowledge completes the command that was delivered on a connection under a packet id. After the
+// end of its lock there is none.
+func (q *c2dQueue) acknowledge(c *conn, packetID uint16) {
+	q.mu.Lock()
+	defer q.unlock()
+	for _, e := range q.waiting {
+		if e.PacketID == packetID && e.State == Invisible && !e.pulled && q.to != nil && q.to.client() == c {
+			q.becomeLocked(e, Completed)
+			q.dispatchLocked()
+			return
+		}
+	}
+}
+
+// settleTag does what a receiver wants to become of the command that it was sent under a tag;
+// [Enqueued] has it delivered again. It returns false when the lock has ended.
+func (q *c2dQueue) settleTag(r c2dReceiver, tag string, to C2DState) bool {
+	q.mu.Lock()
+	defer q.hub.changed.wake()
+	defer q.unlock()
+	for _, e := range q.waiting {
+		if e.tag != tag || e.State != Invisible || q.to != r {
+			continue
+		}
+		if to == Enqueued {
+			q.releaseLocked(e)
+		} else {
+			q.becomeLocked(e, to)
+		}
+		q.dispatchLocked()
+		return true
+	}
+	return false
 }

@@ -3,7 +3,6 @@ package testbroker
 import (
 	"crypto/tls"
 	"errors"
-	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -27,7 +26,8 @@ const (
 // conn is the hub's end of a connection, between the network and the broker. Faults act here, on
 // bytes.
 type conn struct {
-	stream net.Conn // what MQTT or AMQP is spoken on: raw, or TLS, or a WebSocket over it. Set before the first packet.
+	stream net.Conn // what the protocol is spoken on: raw, or TLS, or a WebSocket over it. Set before the first packet.
+	under  net.Conn // what TLS is spoken on: raw, or what a front has put on it
 	port   port
 	raw    net.Conn // a *socket or *memconn.Conn; neither ever waits in Write
 	hub    *Hub
@@ -40,81 +40,37 @@ type conn struct {
 	mu    sync.Mutex // guards what follows, and the mode against deadlines
 	cause error      // why the hub ended it
 
-	acks ackQueue // PUBACKs that wait for their time
-
 	// Written under Hub.mu by the connection's goroutine, which reads id also without it.
-	id   identity  // what the CONNECT says, whether or not it is true
-	live bool      // accepted by CONNACK, or opened, and not ended
-	amqp *amqpConn // nil unless AMQP is spoken, and has begun
-	http *httpConn // nil unless HTTP is spoken, and the connection is no WebSocket yet
-
-	// the filters that let something through, with their QoS; nil before the CONNACK. Guarded by
-	// Hub.mu.
-	heard map[string]byte
+	id   identity // what the client says that it is, whether or not it is true
+	live bool     // established and not ended
+	peer peer     // nil until a protocol has begun
 
 	// Of the connection's own goroutine.
-	known    bool        // a CONNECT was read
-	answered bool        // and refused by CONNACK
-	parted   bool        // a DISCONNECT was read
-	session  *session    // from the CONNECT on
-	tls      *tls.Conn   // nil without TLS
-	cable    *cable      // between raw and HTTP or its TLS; nil where there is no HTTP
-	pending  *Injected   // a fault of the handshake that is still to happen
-	present  bool        // it was kept from an earlier connection
-	spent    *Injected   // a quota that closes the connection as soon as it is accepted
-	will     *Message    // to be logged when the client vanishes
-	until    time.Time   // when its token ends; zero = it has none
-	expiry   *time.Timer // ends the connection then
-	framer   framer      // where the packets begin
-	tear     *Injected   // a fault that cuts the connection inside the packet being read
+	tls     *tls.Conn // nil without TLS
+	pending *Injected // a fault of the handshake that is still to happen
 }
 
 var _ net.Conn = (*conn)(nil)
 
-// Read gives bytes to the broker while the connection is in order, and throws them away when it is
-// not.
+// Read gives the bytes of the client to the front while the connection is in order, and throws them
+// away when it is not.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
-		if c.framer.torn {
-			c.hub.happened(c.tear, c)
-			c.cutFor(faultError(DropDuringPublish))
-			c.tear, c.framer.torn = nil, false
-		}
 		n, err := c.stream.Read(p)
-		if c.mode.Load() != open {
-			if err != nil {
-				return 0, err
-			}
-			continue
-		}
-		if c.port.amqp {
+		if c.mode.Load() == open {
 			return n, err
 		}
-		if n = c.framer.scan(p[:n], c.begins); n > 0 || err != nil {
-			return n, err
+		if err != nil {
+			return 0, err
 		}
 	}
 }
 
-// begins is told of the first byte of each packet and says whether the connection is to be cut
-// inside it.
-func (c *conn) begins(first byte) bool {
-	if first>>4 != packetPublish {
-		return false
-	}
-	c.tear = c.hub.faults.take(DropDuringPublish, c.id)
-	return c.tear != nil
-}
-
-// Write sends bytes of the broker, or lets them vanish.
+// Write sends bytes, or lets them vanish.
 func (c *conn) Write(p []byte) (int, error) {
 	switch c.mode.Load() {
 	case open:
-		put := c.stream.Write
-		if !c.port.amqp && len(p) > 0 && (p[0]>>4 == packetConnack || p[0]>>4 == packetSuback) {
-			put = c.hear
-		}
-		n, err := put(p)
+		n, err := c.stream.Write(p)
 		if errors.Is(err, ErrSlowReader) {
 			c.cutFor(ErrSlowReader)
 		}
@@ -123,17 +79,6 @@ func (c *conn) Write(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	return len(p), nil
-}
-
-// hear sends a CONNACK or a SUBACK, and from then on what the session says gets through. Who has
-// the packet can count on that, and has nothing before it.
-func (c *conn) hear(p []byte) (int, error) {
-	c.hub.mu.Lock()
-	defer c.hub.mu.Unlock()
-	if c.session != nil && c.spent == nil {
-		c.heard = maps.Clone(c.session.filters)
-	}
-	return c.stream.Write(p)
 }
 
 // Close ends the connection in order: the client can read what was sent, then sees the end.
@@ -148,14 +93,6 @@ func (c *conn) Close() error {
 func (c *conn) closeFor(cause error) {
 	c.blame(cause)
 	c.Close()
-}
-
-// expire ends the connection with its token. A client at the other end of a dead link would not
-// learn of it.
-func (c *conn) expire() {
-	if c.mode.Load() != silent {
-		c.closeFor(ErrTokenExpired)
-	}
 }
 
 // cutFor ends the connection by RST.
@@ -236,23 +173,15 @@ func (c *conn) leave(mode int32) int32 {
 	return before
 }
 
-// matchesLocked says whether a selector means the connection. Hub.mu is held.
+// matchesLocked reports whether a selector means the connection. Hub.mu is held.
 func (c *conn) matchesLocked(selector string) bool {
-	who := map[identity]struct{}{c.id: {}}
 	switch {
 	case selector == "":
 		return true
-	case c.amqp != nil:
-		who = c.amqp.who
-	case c.http != nil:
-		who = c.http.who
+	case c.peer != nil:
+		return c.peer.matchesLocked(selector)
 	}
-	for id := range who {
-		if id.matches(selector) {
-			return true
-		}
-	}
-	return false
+	return c.id.matches(selector)
 }
 
 // blame keeps the first reason why the hub ended the connection.
@@ -304,3 +233,18 @@ func (c *conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
 
 // RemoteAddr is the client's address.
 func (c *conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
+
+// sleep waits; false when the connection ended meanwhile.
+func (c *conn) sleep(d time.Duration) bool {
+	if d <= 0 {
+		return c.mode.Load() != over
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.closed:
+		return false
+	}
+}

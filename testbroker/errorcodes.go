@@ -155,3 +155,37 @@ var errorNames = map[int]string{
 	504000: "GenericGatewayTimeout",
 	504101: "GatewayTimeout",
 }
+
+// commonCode is the service's code that a status usually comes with.
+func commonCode(status int) int {
+	switch status {
+	case 401:
+		return 401003
+	case 403:
+		return 403002
+	case 404:
+		return 404001
+	case 412:
+		return 412002
+	case 413:
+		return 413001
+	case 429:
+		return 429001
+	case 500:
+		return 500001
+	case 503:
+		return 503001
+	}
+	return status * 1000
+}
+
+// errorName returns the service's name of a code.
+func errorName(code int) string {
+	if name := errorNames[code]; name != "" {
+		return name
+	}
+	if name := errorNames[code/1000*1000]; name != "" {
+		return name
+	}
+	return "InvalidErrorCode"
+}

@@ -200,3 +200,6 @@ func (h *Hub) store(m Message) {
 		Bytes: len(m.Body), Protocol: m.Protocol,
 	}, nil)
 }
+
+// seconds rounds up.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
 // FaultKind says what goes wrong.
@@ -353,15 +351,9 @@ func (h *Hub) Inject(f Fault) *Injected {
 		f.Statuses = checkedStatuses(f.Statuses)
 	}
 	f.Times = cmp.Or(f.Times, len(f.Statuses), 1)
-	switch f.Kind {
-	case RefuseSubscribe:
-		f.Code = cmp.Or(f.Code, refusedFilter)
-	case RefuseSASL:
-		f.Code = cmp.Or(f.Code, wire.SASLAuth)
-	}
-	f.Condition = cmp.Or(f.Condition, string(row.condition))
+	f.Condition = cmp.Or(f.Condition, row.condition)
 	f.Status = cmp.Or(f.Status, row.status)
-	f.Code = cmp.Or(f.Code, refusedUnavailable)
+	f.Code = cmp.Or(f.Code, row.code)
 	f.Rate = cmp.Or(max(f.Rate, 0), 1)
 	if f.Kind == Quota {
 		f.Limit = max(cmp.Or(f.Limit, 100), 0)

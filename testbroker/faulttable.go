@@ -3,8 +3,6 @@ package testbroker
 import (
 	"fmt"
 	"strings"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
 // Protocol is a set of protocols that devices speak.
@@ -41,12 +39,26 @@ func (p Protocol) String() string {
 type faultRow struct {
 	name      string
 	on        Protocol
-	condition wire.Symbol // the default; empty = the kind has none
-	status    int         // the default; zero = the kind has none
+	condition string // the default of AMQP; empty = the kind has none
+	status    int    // the default of HTTP and twins; zero = the kind has none
+	code      byte   // the default of MQTT and SASL; zero = the kind has none
 }
 
+// What faults and orders say in the words of protocols: conditions of AMQP, and CONNACK codes.
+const (
+	connectionForced = "amqp:connection:forced"
+	detachForced     = "amqp:link:detach-forced"
+	internalError    = "amqp:internal-error"
+	limitExceeded    = "amqp:resource-limit-exceeded"
+	unauthorized     = "amqp:unauthorized-access"
+
+	serverUnavailable = 3
+	notAuthorized     = 5
+)
+
 var faultTable = map[FaultKind]faultRow{
-	RefuseConnect:    {name: "RefuseConnect", on: MQTT | AMQP | HTTP, condition: wire.ConnectionForced, status: 503},
+	RefuseConnect:    {name: "RefuseConnect", on: MQTT | AMQP | HTTP, condition: connectionForced, status: 503,
+		code: serverUnavailable},
 	SlowConnack:      {name: "SlowConnack", on: MQTT | AMQP | HTTP},
 	NoConnack:        {name: "NoConnack", on: MQTT | AMQP | HTTP},
 	DropConnect:      {name: "DropConnect", on: MQTT | AMQP | HTTP},
@@ -69,7 +81,7 @@ var faultTable = map[FaultKind]faultRow{
 	Absent:   {name: "Absent", on: MQTT | AMQP | HTTP},
 	Quota:    {name: "Quota", on: MQTT | AMQP | HTTP},
 
-	RefuseSubscribe:    {name: "RefuseSubscribe", on: MQTT},
+	RefuseSubscribe:    {name: "RefuseSubscribe", on: MQTT, code: 0x80},
 	DropOnSubscribe:    {name: "DropOnSubscribe", on: MQTT},
 	SwallowSuback:      {name: "SwallowSuback", on: MQTT},
 	SlowSuback:         {name: "SlowSuback", on: MQTT},
@@ -84,22 +96,22 @@ var faultTable = map[FaultKind]faultRow{
 	OldTLS:             {name: "OldTLS", on: MQTT | AMQP | HTTP},
 	ExpiredCertificate: {name: "ExpiredCertificate", on: MQTT | AMQP | HTTP},
 
-	RefuseAttach:    {name: "RefuseAttach", on: AMQP, condition: wire.InternalError},
+	RefuseAttach:    {name: "RefuseAttach", on: AMQP, condition: internalError},
 	SlowAttach:      {name: "SlowAttach", on: AMQP},
 	NoAttach:        {name: "NoAttach", on: AMQP},
 	DropOnAttach:    {name: "DropOnAttach", on: AMQP},
 	WithholdCredit:  {name: "WithholdCredit", on: AMQP},
-	DetachWhileIdle: {name: "DetachWhileIdle", on: AMQP, condition: wire.DetachForced},
+	DetachWhileIdle: {name: "DetachWhileIdle", on: AMQP, condition: detachForced},
 
-	RejectMessage:      {name: "RejectMessage", on: AMQP, condition: wire.InternalError},
+	RejectMessage:      {name: "RejectMessage", on: AMQP, condition: internalError},
 	ReleaseMessage:     {name: "ReleaseMessage", on: AMQP},
 	ModifyMessage:      {name: "ModifyMessage", on: AMQP},
-	CloseOnMessage:     {name: "CloseOnMessage", on: AMQP, condition: wire.ConnectionForced},
-	EndOnMessage:       {name: "EndOnMessage", on: AMQP, condition: wire.InternalError},
-	DetachOnMessage:    {name: "DetachOnMessage", on: AMQP, condition: wire.DetachForced},
-	DetachAfterMessage: {name: "DetachAfterMessage", on: AMQP, condition: wire.DetachForced},
+	CloseOnMessage:     {name: "CloseOnMessage", on: AMQP, condition: connectionForced},
+	EndOnMessage:       {name: "EndOnMessage", on: AMQP, condition: internalError},
+	DetachOnMessage:    {name: "DetachOnMessage", on: AMQP, condition: detachForced},
+	DetachAfterMessage: {name: "DetachAfterMessage", on: AMQP, condition: detachForced},
 
-	RefuseSASL:  {name: "RefuseSASL", on: AMQP},
+	RefuseSASL:  {name: "RefuseSASL", on: AMQP, code: 1},
 	RefuseToken: {name: "RefuseToken", on: AMQP, status: 401},
 	SlowToken:   {name: "SlowToken", on: AMQP},
 	NoToken:     {name: "NoToken", on: AMQP},

@@ -1,21 +1,18 @@
 package testbroker
 
-// garbage has a fault send its bytes to the client.
-func (h *Hub) garbage(kind FaultKind, c *conn) {
+// garbage has a fault send its bytes to the client, by default those given.
+func (h *Hub) garbage(kind FaultKind, c *conn, otherwise []byte) {
 	if in := h.faults.take(kind, c.id); in != nil {
 		h.happened(in, c)
-		c.Write(in.fault.garbage(c))
+		c.Write(in.fault.garbage(otherwise))
 	}
 }
 
-func (f *Fault) garbage(c *conn) []byte {
-	switch {
-	case len(f.Bytes) > 0:
+func (f *Fault) garbage(otherwise []byte) []byte {
+	if len(f.Bytes) > 0 {
 		return f.Bytes
-	case c.port.amqp:
-		return []byte{0, 0, 0, 4, 2, 0, 0, 0}
 	}
-	return []byte{0x0f, 0xff, 0xff, 0xff, 0xff, 0xff}
+	return otherwise
 }
 
 // SendRaw sends bytes as they are to the established connections of a device, named as in

@@ -5,33 +5,15 @@ import (
 	"net"
 )
 
-// port is what the hub speaks at a place where connections come in.
+// port is what the hub speaks where connections come in.
 type port struct {
-	secure bool // TLS
-	web    bool // HTTP, over TLS if secure; a client can make it a WebSocket
-	amqp   bool // AMQP instead of MQTT; on a WebSocket without it, the client chooses by the subprotocol
-}
-
-// prepare brings a connection to where MQTT or AMQP begins. An error means that it ends before, as
-// it does when nothing but HTTP was spoken on it.
-func (h *Hub) prepare(c *conn) error {
-	if c.port.web {
-		c.cable = &cable{Conn: c.raw, c: c}
-	}
-	if c.port.secure && c.mode.Load() == open {
-		if err := h.secure(c); err != nil {
-			return err
-		}
-	}
-	if c.port.web {
-		return h.serveHTTP(c)
-	}
-	return nil
+	speaks Protocol // in the beginning; HTTP can switch to another
+	secure bool     // TLS
 }
 
 // secure puts TLS on a connection. The handshake itself happens when the connection is first read,
 // unless a fault has it otherwise.
-func (h *Hub) secure(c *conn) error {
+func (h *Hub) secure(c *conn, offer []string) error {
 	if in := h.faults.take(MuteHandshake, c.id); in != nil {
 		c.blame(faultError(MuteHandshake))
 		if c.silence() {
@@ -51,15 +33,9 @@ func (h *Hub) secure(c *conn) error {
 		c.drain()
 		return faultError(NotTLS)
 	}
-	below := c.raw
+	below := c.under
 	config := h.serverTLS()
-	if c.port.web {
-		below = c.cable
-		config.NextProtos = []string{"h2", "http/1.1"}
-		if h.http.NoHTTP2 {
-			config.NextProtos = config.NextProtos[1:]
-		}
-	}
+	config.NextProtos = offer
 	if in := h.faults.take(CutHandshake, c.id); in != nil {
 		c.pending = in
 		below = cutter{below, c}

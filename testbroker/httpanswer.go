@@ -2,6 +2,7 @@ package testbroker
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
@@ -175,4 +176,19 @@ func (f *Fault) garbageHTTP(major int) []byte {
 		return []byte{0, 0, 0, 6, 0, 0, 0, 0, 0}
 	}
 	return []byte("\x00\xffno status\r\n\r\n")
+}
+
+// answerJSON is an answer with a body.
+func answerJSON(v any, etag string) httpAnswer {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(err) // we made it
+	}
+	header := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
+	if etag != "" {
+		header.Set("ETag", `"`+etag+`"`)
+	}
+	return httpAnswer{status: http.StatusOK, header: header, body: bytes.TrimSuffix(b.Bytes(), []byte("\n"))}
 }

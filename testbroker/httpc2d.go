@@ -2,10 +2,8 @@ package testbroker
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // commandRoutes are the requests about commands. Over HTTP a device asks for them; there are none
@@ -89,46 +87,4 @@ func (r *C2DRecord) httpHeader() http.Header {
 		}
 	}
 	return header
-}
-
-// pull locks the first command that waits, for a client that has asked for it. Such a lock is the
-// client's own: it does not end with a connection.
-func (q *c2dQueue) pull(c *conn) (C2DRecord, bool) {
-	q.mu.Lock()
-	defer q.unlock()
-	q.dispatchLocked() // what is due ends
-	i := slices.IndexFunc(q.waiting, func(e *c2dEntry) bool { return e.State == Enqueued })
-	if i < 0 {
-		return C2DRecord{}, false
-	}
-	e := q.waiting[i]
-	e.tag, e.LockToken = "", guidText(q.hub.lockToken(e))
-	e.pulled = true
-	e.Deliveries++
-	e.Connection = c.number
-	q.becomeLocked(e, Invisible)
-	e.locked = time.Now().Add(q.hub.c2d.Lock)
-	q.dispatchLocked()
-	return e.C2DRecord, true
-}
-
-// settle does what a client wants to become of a command that it has pulled; false when the lock is
-// not its own any more.
-func (q *c2dQueue) settle(lock string, to C2DState) bool {
-	q.mu.Lock()
-	defer q.unlock()
-	q.dispatchLocked()
-	i := slices.IndexFunc(q.waiting, func(e *c2dEntry) bool {
-		return e.State == Invisible && e.pulled && strings.EqualFold(e.LockToken, lock)
-	})
-	if i < 0 {
-		return false
-	}
-	if to == Enqueued {
-		q.releaseLocked(q.waiting[i])
-	} else {
-		q.becomeLocked(q.waiting[i], to)
-	}
-	q.dispatchLocked()
-	return true
 }

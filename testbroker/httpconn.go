@@ -27,12 +27,39 @@ var errIdleHTTP = errors.New("client sent no request in time")
 // A webFront hands connections to the server of package net/http, which speaks HTTP/1.1 and HTTP/2
 // on them. To the server it is a listener. The server is made when the first connection comes.
 type webFront struct {
-	hub   *Hub
-	start sync.Once
-	conns chan net.Conn
+	hub    *Hub
+	routes []httpRoute
+	start  sync.Once
+	conns  chan net.Conn
+
+	refusals atomic.Uint64 // requests refused, to tell them apart
 }
 
-var _ net.Listener = (*webFront)(nil)
+var (
+	_ net.Listener = (*webFront)(nil)
+	_ front        = (*webFront)(nil)
+)
+
+func newWebFront(h *Hub, routes []httpRoute) *webFront {
+	return &webFront{hub: h, routes: routes, conns: make(chan net.Conn)}
+}
+
+// below puts a cable under TLS, and offers both versions of HTTP.
+func (f *webFront) below(c *conn) (net.Conn, []string) {
+	offer := []string{"h2", "http/1.1"}
+	if f.hub.http.NoHTTP2 {
+		offer = offer[1:]
+	}
+	return &cable{Conn: c.raw, c: c}, offer
+}
+
+func (f *webFront) methodTargetLocked(identity, string) methodTarget { return nil }
+
+func (f *webFront) desiredListenersLocked(identity) []desiredListener { return nil }
+
+func (f *webFront) forgetLocked(string) {}
+
+func (f *webFront) close() error { return nil }
 
 // Accept waits for the next connection.
 func (f *webFront) Accept() (net.Conn, error) {
@@ -48,7 +75,7 @@ func (f *webFront) Accept() (net.Conn, error) {
 func (f *webFront) Close() error { return nil }
 
 // Addr is a name.
-func (f *webFront) Addr() net.Addr { return memconn.Addr(frontName) }
+func (f *webFront) Addr() net.Addr { return memconn.Addr("hub") }
 
 // give has the server serve a connection; false when the hub is closed. Only a goroutine of the hub
 // may call it.
@@ -56,7 +83,7 @@ func (f *webFront) give(c net.Conn) bool {
 	f.start.Do(func() {
 		o := f.hub.http
 		server := &http.Server{
-			Handler:           http.HandlerFunc(f.serve),
+			Handler:           http.HandlerFunc(f.handle),
 			ReadHeaderTimeout: o.HeaderTimeout,
 			ReadTimeout:       o.RequestTimeout,
 			IdleTimeout:       o.IdleTimeout,
@@ -81,8 +108,8 @@ func (f *webFront) give(c net.Conn) bool {
 	}
 }
 
-// serve is the server's handler.
-func (f *webFront) serve(w http.ResponseWriter, r *http.Request) {
+// handle is the server's handler.
+func (f *webFront) handle(w http.ResponseWriter, r *http.Request) {
 	a := r.Context().Value(httpConnKey{}).(*httpConn)
 	if !a.enter() {
 		panic(http.ErrAbortHandler) // a late stream of a connection that is over
@@ -114,10 +141,12 @@ func httpConnOf(c net.Conn) *httpConn {
 // it, and over HTTP/2 at the same time.
 type httpConn struct {
 	hub      *Hub
+	front    *webFront
 	c        *conn
 	over     sync.Once
 	ended    chan struct{} // closed when the server, or who took the connection from it, is through
 	upgraded chan struct{} // closed when it has become a WebSocket
+	next     Protocol      // what is spoken on that; set before
 
 	// Guarded by Hub.mu.
 	who      map[identity]struct{} // those whose requests were authenticated
@@ -128,40 +157,42 @@ type httpConn struct {
 	err      error                 // that reading ended with
 }
 
-// serveHTTP is the life of a connection from the first byte of HTTP on. It returns nil when the
-// connection has become a WebSocket.
-func (h *Hub) serveHTTP(c *conn) error {
+// serve is the life of a connection from the first byte of HTTP on. It returns the protocol of the
+// WebSocket that the connection has become.
+func (f *webFront) serve(c *conn) (Protocol, error) {
+	h := f.hub
 	if c.mode.Load() != open {
 		c.drain()
-		return net.ErrClosed
+		return 0, net.ErrClosed
 	}
 	a := &httpConn{
-		hub: h, c: c, ended: make(chan struct{}), upgraded: make(chan struct{}),
+		hub: h, front: f, c: c, ended: make(chan struct{}), upgraded: make(chan struct{}),
 		who: make(map[identity]struct{}), met: make(map[identity]struct{}),
 	}
-	top := net.Conn(c.cable)
-	c.cable.http = a
+	under := c.under.(*cable)
+	under.http = a
+	top := net.Conn(under)
 	if c.tls != nil {
 		if err := c.tls.HandshakeContext(context.Background()); err != nil { // the connection's deadline bounds it
-			return err
+			return 0, err
 		}
 		top = c.tls
 	}
 	h.mu.Lock()
-	c.http = a
+	c.peer = a
 	h.mu.Unlock()
 	c.SetDeadline(time.Time{})
-	if !h.front.give(top) {
-		return ErrClosed
+	if !f.give(top) {
+		return 0, ErrClosed
 	}
 	select {
 	case <-a.upgraded:
 		a.handlers.Wait()
 		h.mu.Lock()
-		c.http = nil
+		c.peer = nil
 		h.mu.Unlock()
 		c.SetDeadline(time.Now().Add(connectLimit))
-		return nil
+		return a.next, nil
 	case <-a.ended:
 	}
 	if mode := c.mode.Load(); mode == silent || mode == draining {
@@ -174,12 +205,21 @@ func (h *Hub) serveHTTP(c *conn) error {
 	a.handlers.Wait()
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return errIdleHTTP
+		return 0, errIdleHTTP
 	case err == nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
-		return ErrParted
+		return 0, ErrParted
 	}
-	return err
+	return 0, err
 }
+
+var _ peer = (*httpConn)(nil)
+
+func (a *httpConn) matchesLocked(selector string) bool { return len(a.whoLocked(selector)) > 0 }
+
+// presentLocked returns false: to the registry, requests are no connection.
+func (a *httpConn) presentLocked(identity) bool { return false }
+
+func (a *httpConn) leaveLocked() {}
 
 func (a *httpConn) enter() bool {
 	a.hub.mu.Lock()
@@ -243,7 +283,7 @@ func (a *httpConn) whoLocked(selector string) []identity {
 
 // expel tells that those whom a selector means are not connected any more. Their next requests are
 // refused.
-func (a *httpConn) expel(selector string, cause error) {
+func (a *httpConn) expel(selector string, cause error, _ string) {
 	h := a.hub
 	h.mu.Lock()
 	who := a.whoLocked(selector)
@@ -259,7 +299,7 @@ func (a *httpConn) expel(selector string, cause error) {
 }
 
 // finish tells of the end of the connection.
-func (a *httpConn) finish(cause error) {
+func (a *httpConn) finish(cause error, _, _ bool) {
 	h := a.hub
 	h.mu.Lock()
 	who, told := a.whoLocked(""), a.told

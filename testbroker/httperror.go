@@ -2,6 +2,7 @@ package testbroker
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -32,7 +33,7 @@ func (q *httpRequest) fail(e *httpError) httpAnswer {
 		return q.failBlob(blobErrorOf(e))
 	}
 	h := q.hub
-	tracking := fmt.Sprintf("%d-%d", q.c.number, h.refusals.Add(1))
+	tracking := fmt.Sprintf("%d-%d", q.c.number, q.conn.front.refusals.Add(1))
 	name := errorName(e.code)
 	text := strings.ToValidUTF8(e.text, "?")
 	var outer struct{ Message, ExceptionMessage string }
@@ -60,13 +61,17 @@ func (q *httpRequest) fail(e *httpError) httpAnswer {
 	return httpAnswer{status: e.status(), header: header, body: body}
 }
 
-// errorName returns the service's name of a code.
-func errorName(code int) string {
-	if name := errorNames[code]; name != "" {
-		return name
+// asServiceError is an error as it goes over HTTP.
+func asServiceError(err error) *httpError {
+	var web *httpError
+	var e *ServiceError
+	switch {
+	case errors.As(err, &web):
+		return web
+	case errors.As(err, &e):
+		return httpErrorf(e.Code, "%s", e.Message)
+	case errors.Is(err, ErrClosed):
+		return httpErrorf(503001, "%v", err)
 	}
-	if name := errorNames[code/1000*1000]; name != "" {
-		return name
-	}
-	return "InvalidErrorCode"
+	return httpErrorf(codeServerError, "%v", err)
 }

@@ -183,29 +183,6 @@ func (q *httpRequest) scripted(in *Injected, status int) httpAnswer {
 	return a
 }
 
-// commonCode is the service's code that a status usually comes with.
-func commonCode(status int) int {
-	switch status {
-	case http.StatusUnauthorized:
-		return 401003
-	case http.StatusForbidden:
-		return 403002
-	case http.StatusNotFound:
-		return 404001
-	case http.StatusPreconditionFailed:
-		return 412002
-	case http.StatusRequestEntityTooLarge:
-		return 413001
-	case http.StatusTooManyRequests:
-		return 429001
-	case http.StatusInternalServerError:
-		return 500001
-	case http.StatusServiceUnavailable:
-		return 503001
-	}
-	return status * 1000
-}
-
 // retryAfter says when the client may come again: in whole seconds, or at a date by the hub's
 // clock.
 func (q *httpRequest) retryAfter(a *httpAnswer, f *Fault, wait time.Duration) {

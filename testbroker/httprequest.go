@@ -1,7 +1,9 @@
 package testbroker
 
 import (
+	"bytes"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -99,9 +101,8 @@ func (a *httpConn) request(w http.ResponseWriter, r *http.Request) {
 
 // answer deals with a request.
 func (q *httpRequest) answer() httpAnswer {
-	h := q.hub
 	var bad *httpError
-	if q.route, q.vars, bad = h.route(q.Request); bad != nil {
+	if q.route, q.vars, bad = q.conn.front.route(q.Request); bad != nil {
 		q.conn.refused(q.Request, identity{}, bad.status(), bad)
 		return q.fail(bad)
 	}
@@ -153,7 +154,6 @@ func (q *httpRequest) checkVersion() *httpError {
 
 // authenticateHTTP checks the token of a request, or without one the certificate of the connection.
 func (h *Hub) authenticateHTTP(c *conn, id identity, tokens []string) error {
-	user := userName{host: h.host, id: id}
 	switch len(tokens) {
 	case 0:
 		var chain []*x509.Certificate
@@ -162,7 +162,7 @@ func (h *Hub) authenticateHTTP(c *conn, id identity, tokens []string) error {
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return h.certifiedLocked(user, chain)
+		return h.certifiedLocked(h.host, id, chain)
 	case 1:
 		tok, err := parseToken(tokens[0])
 		if err != nil {
@@ -170,7 +170,7 @@ func (h *Hub) authenticateHTTP(c *conn, id identity, tokens []string) error {
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return h.authorizeLocked(user, tok)
+		return h.authorizeLocked(h.host, id, tok)
 	}
 	return errors.New("more than one token")
 }
@@ -190,3 +190,28 @@ func asHTTP(err error, id identity) *httpError {
 	}
 	return httpErrorf(code, "%v", err)
 }
+
+// readJSON reads the body, one object, into v.
+func (q *httpRequest) readJSON(v any) error {
+	body, bad := q.read(maxServiceBody)
+	if bad != nil {
+		return bad
+	}
+	if _, err := parseTree(body); err != nil {
+		return httpErrorf(codeArgumentInvalid, "body: %v", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	err := d.Decode(v)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text is about our types
+		return httpErrorf(codeArgumentInvalid, "body: %s must not be of the kind %s", wrong.Field, wrong.Value)
+	}
+	if err != nil {
+		return httpErrorf(codeArgumentInvalid, "body: %v", err)
+	}
+	return nil
+}
+
+// maxServiceBody is what the body of a request of a back end may have in bytes: a call with the
+// largest payload fits.
+const maxServiceBody = 1 << 20

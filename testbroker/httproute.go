@@ -1,50 +1,11 @@
 package testbroker
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 )
-
-// RouteKind says what a request over HTTP is for.
-type RouteKind uint8
-
-const (
-	// RouteAny stands for requests of devices, of all kinds.
-	RouteAny RouteKind = iota
-	// RouteTelemetry sends a message or a batch.
-	RouteTelemetry
-	// RouteReceive asks for a command.
-	RouteReceive
-	// RouteSettle completes, abandons or rejects a command.
-	RouteSettle
-	// RouteUpload asks for a place to put a file.
-	RouteUpload
-	// RouteUploadDone tells how an upload went.
-	RouteUploadDone
-	// RouteBlob is about a file in the store.
-	RouteBlob
-	// RouteRegistry, RouteTwin and RouteMethod are requests of back ends: about the registry, which
-	// includes queries, about a twin, and to call a method.
-	RouteRegistry
-	RouteTwin
-	RouteMethod
-)
-
-var routeNames = [...]string{
-	RouteAny: "any", RouteTelemetry: "telemetry", RouteReceive: "receive", RouteSettle: "settle", RouteUpload: "upload",
-	RouteUploadDone: "upload done", RouteBlob: "blob", RouteRegistry: "registry", RouteTwin: "twin", RouteMethod: "method",
-}
-
-// String names the kind.
-func (k RouteKind) String() string {
-	if int(k) < len(routeNames) {
-		return routeNames[k]
-	}
-	return fmt.Sprintf("RouteKind(%d)", uint8(k))
-}
 
 // backEnds says whether requests of the kind come from back ends: whom they are about is not who
 // asks, and what happens to that device does not happen to them.
@@ -104,7 +65,7 @@ func (r *httpRoute) match(segments []string) (vars map[string]string, ok bool) {
 
 // route finds what a request is for. The error is for a path, host or method that the hub does not
 // have.
-func (h *Hub) route(r *http.Request) (*httpRoute, map[string]string, *httpError) {
+func (f *webFront) route(r *http.Request) (*httpRoute, map[string]string, *httpError) {
 	path := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	for i, s := range path {
 		text, err := url.PathUnescape(s)
@@ -113,9 +74,10 @@ func (h *Hub) route(r *http.Request) (*httpRoute, map[string]string, *httpError)
 		}
 		path[i] = text
 	}
+	h := f.hub
 	var methods []string
-	for i := range h.routes {
-		route := &h.routes[i]
+	for i := range f.routes {
+		route := &f.routes[i]
 		if route.host != nil && !route.host(h, r.Host) || route.host == nil && !h.knows(r.Host) {
 			continue
 		}

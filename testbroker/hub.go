@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -14,8 +13,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	mochi "github.com/mochi-mqtt/server/v2"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
 )
@@ -27,8 +24,6 @@ const (
 	DefaultTokenGrace = 5 * time.Minute
 
 	connectLimit  = 60 * time.Second // from the network connection to the CONNECT packet
-	frontName     = "hub"            // what the broker calls the place where connections come in
-	writesPending = 256              // packets queued for one connection; the broker reserves room for each
 )
 
 var (
@@ -113,7 +108,7 @@ type Hub struct {
 	wsFrame  int
 	onEvent  func(Event)
 
-	server  *mochi.Server
+	fronts  map[Protocol]front
 	done    chan struct{} // closed when Close begins
 	stopped chan struct{} // closed when Close is through
 	// every goroutine of the hub; grows only under mu while closed is false, or from a goroutine in it
@@ -123,11 +118,8 @@ type Hub struct {
 	faults  faults
 	certs   certificates
 	uploads uploads
-	front   webFront
-	routes  []httpRoute
 	calls   methodCalls
 
-	refusals atomic.Uint64 // requests refused, to tell them apart
 	tracked  atomic.Uint64 // errors that have a tracking id
 
 	mu          sync.Mutex // guards what follows, never held over a wait
@@ -140,17 +132,11 @@ type Hub struct {
 	generations map[string]int // how many pairs of keys each owner was given
 	listeners   []net.Listener
 	conns       map[*conn]struct{}    // every connection that was accepted and has not ended
-	current     map[identity]*conn    // the newest connection of each identity
 	accepted    uint64                // connections so far
-	sessions    map[identity]*session // those kept
 	queues      map[identity]*c2dQueue
 	cas         *x509.CertPool // of devices
 	standing    map[identity]standingOrder
 	orders      history[*FaultMessage]
-	methodPairs map[identity]*amqpPair   // the newest of each identity
-	listening   map[identity][]*amqpPair // those that are told of changes of desired properties
-	twins       amqpFacility
-	methods     amqpFacility
 	twinOf      map[identity]*twin // those that were looked at
 }
 
@@ -178,16 +164,11 @@ func New(o *Options) (*Hub, error) {
 		policies:    make(map[string]policy),
 		generations: make(map[string]int),
 		conns:       make(map[*conn]struct{}),
-		current:     make(map[identity]*conn),
-		sessions:    make(map[identity]*session),
 		queues:      make(map[identity]*c2dQueue),
 		cas:         x509.NewCertPool(),
 		standing:    make(map[identity]standingOrder),
-		methodPairs: make(map[identity]*amqpPair),
-		listening:   make(map[identity][]*amqpPair),
 		twinOf:      make(map[identity]*twin),
 	}
-	h.twins, h.methods = twinLinks{h}, methodLinks{h}
 	h.calls.named, h.calls.open = make(map[callName]*methodCall), make(map[*methodCall]struct{})
 	if err := checkHost(h.host); err != nil {
 		return nil, fmt.Errorf("testbroker: Options.HostName: %w", err)
@@ -195,26 +176,17 @@ func New(o *Options) (*Hub, error) {
 	if h.now == nil {
 		h.now = time.Now
 	}
-	h.front = webFront{hub: h, conns: make(chan net.Conn)}
-	h.routes = allRoutes()
 	h.log.init(h.keep)
 	h.calls.log.keep, h.calls.answers.keep = h.keep, h.keep
 	h.orders.keep, h.removed.keep = h.keep, h.keep
 	h.uploads.init(o.Uploads, h.keep)
 	h.faults.init(o.Seed)
 
-	limits := mochi.NewDefaultServerCapabilities()
-	limits.MaximumClientWritesPending = writesPending
-	limits.MaximumPacketSize = MaxMessage + 1<<16 + 16 // body, topic, lengths
-	limits.RetainAvailable = 0
-	h.server = mochi.New(&mochi.Options{
-		Capabilities:           limits,
-		Logger:                 slog.New(slog.DiscardHandler),
-		SysTopicResendInterval: 3600,
-	})
-	if err := h.server.AddHook(&hook{hub: h}, nil); err != nil {
+	mqtt, err := newMQTTFront(h)
+	if err != nil {
 		return nil, fmt.Errorf("testbroker: %w", err)
 	}
+	h.fronts = map[Protocol]front{MQTT: mqtt, AMQP: newAMQPFront(h), HTTP: newWebFront(h, allRoutes())}
 	return h, nil
 }
 
@@ -246,8 +218,9 @@ func (h *Hub) Close() error {
 	for _, q := range h.queuesOf("") {
 		q.stop()
 	}
-	// The broker knows no listener of ours, so this only ends its hooks. A second call would panic.
-	errs = append(errs, h.server.Close())
+	for _, f := range h.fronts {
+		errs = append(errs, f.close())
+	}
 	close(h.stopped)
 	return errors.Join(errs...)
 }
@@ -288,7 +261,7 @@ func (h *Hub) serve(raw net.Conn, at port) bool {
 		queue = newSocket(sock)
 		raw = queue
 	}
-	c := &conn{stream: raw, raw: raw, port: at, hub: h, closed: make(chan struct{}), done: make(chan struct{})}
+	c := &conn{stream: raw, raw: raw, under: raw, port: at, hub: h, closed: make(chan struct{}), done: make(chan struct{})}
 	h.mu.Lock()
 	if h.closed || h.resetting != nil {
 		h.mu.Unlock()
@@ -317,15 +290,24 @@ func (h *Hub) run(c *conn) {
 			h.happened(in, c)
 		}
 	}
-	err := h.prepare(c)
-	switch {
-	case err != nil:
-	case c.port.amqp:
-		err = h.serveAMQP(c)
-	default:
-		err = h.server.EstablishConnection(frontName, c)
+	h.finish(c, h.speak(c))
+}
+
+// speak hands a connection to the front of its port, and to the next one when the client switches
+// the protocol.
+func (h *Hub) speak(c *conn) error {
+	under, offer := h.fronts[c.port.speaks].below(c)
+	c.under = under
+	if c.port.secure && c.mode.Load() == open {
+		if err := h.secure(c, offer); err != nil {
+			return err
+		}
 	}
-	h.finish(c, err)
+	next, err := h.fronts[c.port.speaks].serve(c)
+	if err == nil && next != 0 {
+		_, err = h.fronts[next].serve(c)
+	}
+	return err
 }
 
 // enter adds the caller, a timer, to the goroutines that Close waits for; false when the hub is
@@ -360,44 +342,29 @@ func (h *Hub) later(d time.Duration, done <-chan struct{}, do func()) {
 	}()
 }
 
-// finish takes a connection out of all tables, and sends its will unless the client took its leave.
+// finish takes a connection out of all tables and tells of its end.
 func (h *Hub) finish(c *conn, err error) {
 	c.Close()
 	h.detach(c)
-	if c.expiry != nil {
-		c.expiry.Stop()
-	}
-	for _, in := range []*Injected{c.tear, c.pending} {
-		if in != nil {
-			h.faults.release(in)
-		}
+	if c.pending != nil {
+		h.faults.release(c.pending)
 	}
 	h.mu.Lock()
 	delete(h.conns, c)
-	if h.current[c.id] == c {
-		delete(h.current, c.id)
+	if c.peer != nil {
+		c.peer.leaveLocked()
 	}
-	live, closed := c.live, h.closed
+	live, closed, peer := c.live, h.closed, c.peer
 	c.live = false
 	h.mu.Unlock()
 
-	if live && c.will != nil && !c.parted && !closed {
-		m := *c.will
-		m.Received = h.now()
-		h.store(m)
-	}
 	cause := c.causeOr(err)
-	if c.parted && errors.Is(cause, net.ErrClosed) || cause == nil {
+	if cause == nil {
 		cause = ErrParted
 	}
-	switch {
-	case c.amqp != nil:
-		c.amqp.finish(cause)
-	case c.http != nil:
-		c.http.finish(cause)
-	case live:
-		h.event(Event{Kind: Disconnected, Err: cause}, c)
-	case !c.answered:
+	if peer != nil {
+		peer.finish(cause, live, closed)
+	} else {
 		h.event(Event{Kind: Refused, Err: cause}, c)
 	}
 	h.changed.wake()

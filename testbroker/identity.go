@@ -2,6 +2,9 @@ package testbroker
 
 import (
 	"fmt"
+	"net"
+	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -75,4 +78,44 @@ func checkHost(host string) error {
 		}
 	}
 	return nil
+}
+
+// knows says whether a client may mean this hub by a host name: those of its certificate, with or
+// without a port.
+func (h *Hub) knows(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return host == "" || strings.EqualFold(host, h.host) || slices.Contains([]string{"localhost", "127.0.0.1", "::1"},
+		host)
+}
+
+// identityOf reads "devices/{device}[/modules/{module}]/rest". Clients percent-encode ids or not,
+// and ids may contain percent signs, so an id that is registered as it stands is meant as it
+// stands.
+func (h *Hub) identityOf(path string) (id identity, rest string, ok bool) {
+	part := strings.Split(path, "/")
+	if len(part) < 3 || !strings.EqualFold(part[0], "devices") {
+		return id, "", false
+	}
+	raw := identity{device: part[1]}
+	part = part[2:]
+	if len(part) >= 3 && strings.EqualFold(part[0], "modules") {
+		raw.module = part[1]
+		part = part[2:]
+	}
+	rest = strings.Join(part, "/")
+	if h.registered(raw) {
+		return raw, rest, true
+	}
+	device, err := url.PathUnescape(raw.device)
+	if err != nil {
+		return raw, rest, true
+	}
+	module, err := url.PathUnescape(raw.module)
+	if err != nil {
+		return raw, rest, true
+	}
+	id = identity{device, module}
+	return id, rest, checkID("device", device) == nil && (module == "" || checkID("module", module) == nil)
 }

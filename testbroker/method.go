@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -263,16 +262,16 @@ type methodTarget interface {
 	client() *conn
 }
 
-// methodTarget returns who takes calls of a method, nil when nobody does.
+// methodTarget returns the client that takes calls of a method, the newest if there are several; nil
+// if there is none.
 func (h *Hub) methodTarget(id identity, name string) methodTarget {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var to methodTarget
-	if c := h.current[id]; c != nil && c.hearsLocked(methodFilter, methodTopic+methodSegment(name)+"/#") {
-		to = mqttTarget{c}
-	}
-	if p := h.methodPairs[id]; p != nil && p.whole && (to == nil || p.conn.c.number > to.client().number) {
-		to = amqpTarget{p}
+	for _, f := range h.fronts {
+		if t := f.methodTargetLocked(id, name); t != nil && (to == nil || t.client().number > to.client().number) {
+			to = t
+		}
 	}
 	return to
 }
@@ -499,24 +498,4 @@ func (h *Hub) MethodAnswers(device string) []MethodAnswer {
 		}
 	}
 	return all
-}
-
-// An mqttTarget is a client that has subscribed to methods.
-type mqttTarget struct{ c *conn }
-
-func (t mqttTarget) client() *conn       { return t.c }
-func (mqttTarget) protocol() Protocol    { return MQTT }
-func (mqttTarget) newID(n uint64) string { return strconv.FormatUint(n, 16) }
-
-func (mqttTarget) otherID(rid string) string { return "f" + rid }
-
-// request publishes a request. The id is all that the query has: there are clients that take what
-// follows for a part of it.
-func (t mqttTarget) request(rid, name string, payload []byte) bool {
-	return t.c.notify(methodTopic+methodSegment(name)+"/?$rid="+rid, payload)
-}
-
-// methodSegment is the name of a method in a topic, where the characters of wildcards must not be.
-func methodSegment(name string) string {
-	return strings.NewReplacer("%", "%25", "+", "%2B", "#", "%23").Replace(name)
 }

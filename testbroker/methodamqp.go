@@ -13,14 +13,14 @@ import (
 )
 
 // methodLinks is what stands behind the links for methods.
-type methodLinks struct{ hub *Hub }
+type methodLinks struct{ front *amqpFront }
 
 func (methodLinks) joined(*amqpPair) {}
 func (methodLinks) parted(*amqpPair) {}
 
 // ask takes an answer. The id may be a uuid or its text, whatever the request had.
 func (m methodLinks) ask(p *amqpPair, answer *wire.Message) *wire.Error {
-	h := m.hub
+	h := m.front.hub
 	var correlation any
 	if answer.Properties != nil {
 		correlation = answer.Properties.CorrelationID

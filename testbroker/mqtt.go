@@ -34,7 +34,7 @@ var nothing = packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puba
 // by itself, and not as the hub would.
 type hook struct {
 	mochi.HookBase
-	hub *Hub
+	front *mqttFront
 }
 
 // ID names the hook.
@@ -50,7 +50,7 @@ func (k *hook) Provides(b byte) bool {
 
 // OnPacketRead judges a packet. To return ErrRejectPacket closes the connection.
 func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet, error) {
-	c, ok := cl.Net.Conn.(*conn)
+	c, ok := cl.Net.Conn.(*mqttConn)
 	if !ok {
 		return pk, packets.ErrRejectPacket
 	}
@@ -61,30 +61,30 @@ func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 	var err error
 	switch pk.FixedHeader.Type {
 	case packets.Connect:
-		pk, err = k.hub.connect(c, pk)
+		pk, err = k.front.connect(c, pk)
 	case packets.Publish:
 		if strings.HasPrefix(pk.TopicName, requestTopics) {
-			err = k.hub.request(c, pk)
+			err = k.front.request(c, pk)
 			pk = nothing
 			break
 		}
 		var m Message
-		if m, err = k.hub.inspect(c, pk); err == nil {
-			k.hub.publish(c, m)
+		if m, err = k.front.inspect(c, pk); err == nil {
+			k.front.publish(c, m)
 			pk = nothing
 		}
 	case packets.Puback:
-		k.hub.complete(c, pk.PacketID)
+		k.front.complete(c, pk.PacketID)
 		pk = nothing
 	case packets.Subscribe:
-		err = k.hub.subscribe(c, pk)
+		err = k.front.subscribe(c, pk)
 		pk = nothing
 	case packets.Unsubscribe:
-		err = k.hub.unsubscribe(c, pk)
+		err = k.front.unsubscribe(c, pk)
 		pk = nothing
 	case packets.Pingreq:
-		if in := k.hub.faults.take(SwallowPingresp, c.id); in != nil {
-			k.hub.happened(in, c)
+		if in := k.front.hub.faults.take(SwallowPingresp, c.id); in != nil {
+			k.front.hub.happened(in, c.conn)
 			pk = nothing
 		}
 	case packets.Disconnect:
@@ -102,19 +102,19 @@ func (k *hook) OnConnectAuthenticate(*mochi.Client, packets.Packet) bool { retur
 
 // OnSessionEstablish runs just before the CONNACK.
 func (k *hook) OnSessionEstablish(cl *mochi.Client, _ packets.Packet) {
-	c := cl.Net.Conn.(*conn)
-	h := k.hub
+	c := cl.Net.Conn.(*mqttConn)
+	h := k.front.hub
 	h.mu.Lock()
 	c.live = true
 	h.mu.Unlock()
-	h.event(Event{Kind: Connected}, c)
+	h.event(Event{Kind: Connected}, c.conn)
 	h.changed.wake()
 }
 
 // OnPacketEncode says in the CONNACK whether the session was kept, of which the broker knows
 // nothing.
 func (k *hook) OnPacketEncode(cl *mochi.Client, pk packets.Packet) packets.Packet {
-	if c, ok := cl.Net.Conn.(*conn); ok && pk.FixedHeader.Type == packets.Connack {
+	if c, ok := cl.Net.Conn.(*mqttConn); ok && pk.FixedHeader.Type == packets.Connack {
 		pk.SessionPresent = c.present && pk.ReasonCode == 0
 	}
 	return pk
@@ -122,21 +122,22 @@ func (k *hook) OnPacketEncode(cl *mochi.Client, pk packets.Packet) packets.Packe
 
 // OnSessionEstablished runs just after the CONNACK.
 func (k *hook) OnSessionEstablished(cl *mochi.Client, _ packets.Packet) {
-	c := cl.Net.Conn.(*conn)
+	c := cl.Net.Conn.(*mqttConn)
 	if !c.until.IsZero() {
-		c.expiry = time.AfterFunc(c.until.Sub(k.hub.now()), c.expire)
+		c.expiry = time.AfterFunc(c.until.Sub(k.front.hub.now()), c.expire)
 	}
 	if c.spent != nil {
-		k.hub.happened(c.spent, c)
+		k.front.hub.happened(c.spent, c.conn)
 		c.farewell(ErrQuota)
 		return
 	}
-	k.hub.garbage(GarbageOnConnect, c)
-	k.hub.attach(c)
+	k.front.hub.garbage(GarbageOnConnect, c.conn, badPacket)
+	k.front.attach(c)
 }
 
 // connect judges a CONNECT packet. What it lets pass, the broker accepts.
-func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
+func (f *mqttFront) connect(c *mqttConn, pk packets.Packet) (packets.Packet, error) {
+	h := f.hub
 	if c.known {
 		return pk, errors.New("second CONNECT [MQTT-3.1.0-2]")
 	}
@@ -145,7 +146,7 @@ func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
 	case name != "MQTT" && name != "MQIsdp":
 		return pk, fmt.Errorf("protocol %q", name)
 	case name != "MQTT" || pk.ProtocolVersion != 4:
-		return pk, h.refuse(c, refusedVersion, fmt.Errorf("protocol %s level %d, want MQTT 4", name, pk.ProtocolVersion))
+		return pk, f.refuse(c, refusedVersion, fmt.Errorf("protocol %s level %d, want MQTT 4", name, pk.ProtocolVersion))
 	case pk.ReservedBit != 0, !pk.Connect.WillFlag && (pk.Connect.WillQos != 0 || pk.Connect.WillRetain):
 		return pk, errors.New("connect flags that do not go together [MQTT-3.1.2-3]")
 	}
@@ -154,28 +155,28 @@ func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
 	h.mu.Lock()
 	c.id = user.id
 	h.mu.Unlock()
-	if err := h.connectFaults(c, user.id); err != nil {
+	if err := f.connectFaults(c, user.id); err != nil {
 		return pk, err
 	}
 	switch {
 	case userErr != nil:
-		return pk, h.refuse(c, refusedCredentials, userErr)
+		return pk, f.refuse(c, refusedCredentials, userErr)
 	case pk.Connect.ClientIdentifier != user.id.String():
-		return pk, h.refuse(c, refusedIdentifier, fmt.Errorf("client id %q is not that of the user name, %q",
+		return pk, f.refuse(c, refusedIdentifier, fmt.Errorf("client id %q is not that of the user name, %q",
 			pk.Connect.ClientIdentifier, user.id))
 	}
-	code, err := h.authenticate(c, user, string(pk.Connect.Password))
+	code, err := f.authenticate(c, user, string(pk.Connect.Password))
 	if err != nil {
-		return pk, h.refuse(c, code, err)
+		return pk, f.refuse(c, code, err)
 	}
 	if c.will, err = readWill(c, user.id, &pk); err != nil {
 		return pk, err
 	}
-	if err := h.takeOver(c, user.id); err != nil {
+	if err := f.takeOver(c, user.id); err != nil {
 		return pk, err
 	}
 	h.announceModel(user.id, user.param("model-id"))
-	h.resume(c, pk.Connect.Clean)
+	f.resume(c, pk.Connect.Clean)
 	pk.Connect.Clean = true // sessions are the hub's, and the broker shall keep none
 	if k := pk.Connect.Keepalive; k == 0 || k > maxKeepAlive {
 		pk.Connect.Keepalive = maxKeepAlive
@@ -185,7 +186,8 @@ func (h *Hub) connect(c *conn, pk packets.Packet) (packets.Packet, error) {
 
 // authenticate checks the credentials of a client: its token, or without one its certificate. The
 // code is that of a refusal.
-func (h *Hub) authenticate(c *conn, user userName, password string) (code byte, err error) {
+func (f *mqttFront) authenticate(c *mqttConn, user userName, password string) (code byte, err error) {
+	h := f.hub
 	if password == "" {
 		var chain []*x509.Certificate
 		if c.tls != nil {
@@ -193,7 +195,7 @@ func (h *Hub) authenticate(c *conn, user userName, password string) (code byte, 
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return refusedAuthority, h.certifiedLocked(user, chain)
+		return refusedAuthority, h.certifiedLocked(user.host, user.id, chain)
 	}
 	tok, err := parseToken(password)
 	if err != nil {
@@ -201,7 +203,7 @@ func (h *Hub) authenticate(c *conn, user userName, password string) (code byte, 
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.authorizeLocked(user, tok); err != nil {
+	if err := h.authorizeLocked(user.host, user.id, tok); err != nil {
 		return refusedAuthority, err
 	}
 	c.until = tok.deadline(h.life)
@@ -210,18 +212,19 @@ func (h *Hub) authenticate(c *conn, user userName, password string) (code byte, 
 
 // takeOver makes c the connection of its identity and ends the one before. It waits until that is
 // really gone, so that the broker never sees two of them.
-func (h *Hub) takeOver(c *conn, id identity) error {
+func (f *mqttFront) takeOver(c *mqttConn, id identity) error {
+	h := f.hub
 	h.mu.Lock()
 	device := h.registry[identity{device: id.device}]
 	if device == nil || device.disabled || h.registry[id] == nil {
 		h.mu.Unlock()
 		return ErrRemoved // since it was authorized
 	}
-	before := h.current[id]
-	h.current[id] = c
+	before := f.current[id]
+	f.current[id] = c
 	h.mu.Unlock()
 	if before != nil {
-		h.displaceCalls(before, id)
+		h.displaceCalls(before.conn, id)
 		before.closeFor(ErrReplaced)
 		<-before.done
 	}
@@ -230,18 +233,19 @@ func (h *Hub) takeOver(c *conn, id identity) error {
 
 // refuse answers a CONNECT with a code and ends the connection. It writes the packet itself, for
 // the broker knows but a few of the codes.
-func (h *Hub) refuse(c *conn, code byte, why error) error {
+func (f *mqttFront) refuse(c *mqttConn, code byte, why error) error {
+	h := f.hub
 	c.answered = true
 	c.Write([]byte{packetConnack << 4, 2, 0, code})
 	c.farewell(why)
-	h.event(Event{Kind: Refused, Code: code, Err: why}, c)
+	h.event(Event{Kind: Refused, Code: code, Err: why}, c.conn)
 	c.drain()
 	return why
 }
 
 // readWill takes the will out of the packet, because the broker would publish it to others. The hub
 // keeps it as the message to be logged.
-func readWill(c *conn, id identity, pk *packets.Packet) (*Message, error) {
+func readWill(c *mqttConn, id identity, pk *packets.Packet) (*Message, error) {
 	w := &pk.Connect
 	if !w.WillFlag {
 		return nil, nil
@@ -260,7 +264,7 @@ func readWill(c *conn, id identity, pk *packets.Packet) (*Message, error) {
 }
 
 // inspect reads a PUBLISH. An error closes the connection: 3.1.1 has no other answer.
-func (h *Hub) inspect(c *conn, pk packets.Packet) (Message, error) {
+func (f *mqttFront) inspect(c *mqttConn, pk packets.Packet) (Message, error) {
 	if err := checkPublish(pk); err != nil {
 		return Message{}, err
 	}

@@ -87,7 +87,8 @@ func readStatus(s string) (int, error) {
 }
 
 // request takes a PUBLISH to a topic of twins or methods. An error closes the connection.
-func (h *Hub) request(c *conn, pk packets.Packet) error {
+func (f *mqttFront) request(c *mqttConn, pk packets.Packet) error {
+	h := f.hub
 	if err := checkPublish(pk); err != nil {
 		return err
 	}
@@ -115,8 +116,8 @@ func (h *Hub) request(c *conn, pk packets.Packet) error {
 		DeviceID: c.id.device, ModuleID: c.id.module, RequestID: r.rid, MethodResult: MethodResult{r.status, pk.Payload},
 		Protocol: MQTT,
 	}
-	if !h.cutOnAnswer(c, a) && ack() {
-		h.answered(c, a)
+	if !h.cutOnAnswer(c.conn, a) && ack() {
+		h.answered(c.conn, a)
 	}
 	return nil
 }
@@ -135,7 +136,7 @@ func checkPublish(pk packets.Packet) error {
 }
 
 // hearsLocked says whether what one of the filters lets through may be sent. Hub.mu is held.
-func (c *conn) hearsLocked(filters ...string) bool {
+func (c *mqttConn) hearsLocked(filters ...string) bool {
 	for _, f := range filters {
 		if _, ok := c.heard[f]; ok {
 			return true
@@ -145,7 +146,7 @@ func (c *conn) hearsLocked(filters ...string) bool {
 }
 
 // notify publishes to the client with QoS 0.
-func (c *conn) notify(topic string, body []byte) bool {
+func (c *mqttConn) notify(topic string, body []byte) bool {
 	if mode := c.mode.Load(); mode != open && mode != silent {
 		return false
 	}
@@ -156,14 +157,14 @@ func (c *conn) notify(topic string, body []byte) bool {
 
 // An mqttAsker is a client that has published a request.
 type mqttAsker struct {
-	c   *conn
+	c   *mqttConn
 	rid string
 	ack func() bool
 }
 
 func (a mqttAsker) taken() bool { return a.ack() }
 
-func (a mqttAsker) client() *conn { return a.c }
+func (a mqttAsker) client() *conn { return a.c.conn }
 
 func (a mqttAsker) listen(bool) {} // it subscribes
 
@@ -190,13 +191,10 @@ func (a mqttAsker) answer(ans twinAnswer, wrong bool) bool {
 	return a.c.notify(topic, ans.body)
 }
 
-// seconds rounds up.
-func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
-
 // An mqttListener is a client that has subscribed to changes of desired properties.
-type mqttListener struct{ c *conn }
+type mqttListener struct{ c *mqttConn }
 
-func (l mqttListener) client() *conn { return l.c }
+func (l mqttListener) client() *conn { return l.c.conn }
 
 func (l mqttListener) tell(ch change) {
 	l.c.notify(desiredTopic+"?$version="+strconv.FormatInt(ch.version, 10), ch.body)

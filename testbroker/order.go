@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
 // FaultMessages says what the hub does with a message by which a device asks for a fault: one with
@@ -72,7 +70,7 @@ type orderKind struct {
 	code    byte     // the CONNACK with which it refuses
 
 	// Over AMQP.
-	condition wire.Symbol // with which it rejects messages
+	condition string // with which it rejects messages
 	session   bool        // it ends the session
 	link      LinkKind    // it detaches the links of a kind
 
@@ -82,12 +80,12 @@ type orderKind struct {
 var orderKinds = []orderKind{
 	{name: "KillTcp", on: MQTT | AMQP | HTTP, cut: true, refuses: true},
 	{name: "ShutDownMqtt", on: MQTT},
-	{name: "InvokeThrottling", on: MQTT | AMQP | HTTP, refuses: true, code: refusedUnavailable,
+	{name: "InvokeThrottling", on: MQTT | AMQP | HTTP, refuses: true, code: serverUnavailable,
 		condition: "com.microsoft:device-container-throttled", refusal: 429001},
-	{name: "InvokeMaxMessageQuota", on: MQTT | AMQP | HTTP, refuses: true, code: refusedUnavailable,
-		condition: wire.ResourceLimitExceeded, refusal: 403002},
-	{name: "InvokeAuthError", on: MQTT | AMQP | HTTP, refuses: true, code: refusedAuthority,
-		condition: wire.UnauthorizedAccess, refusal: 401003},
+	{name: "InvokeMaxMessageQuota", on: MQTT | AMQP | HTTP, refuses: true, code: serverUnavailable,
+		condition: limitExceeded, refusal: 403002},
+	{name: "InvokeAuthError", on: MQTT | AMQP | HTTP, refuses: true, code: notAuthorized,
+		condition: unauthorized, refusal: 401003},
 	{name: "ShutDownAmqp", on: AMQP},
 	{name: "KillAmqpConnection", on: AMQP},
 	{name: "KillAmqpSession", on: AMQP, session: true},
@@ -151,16 +149,6 @@ func readOrder(m Message) (orderKind, FaultMessage, bool) {
 	return orderKinds[i], f, true
 }
 
-// order takes a message that asks for a fault and has the fault happen in its time; false when it
-// is none.
-func (h *Hub) order(c *conn, m Message) bool {
-	return h.take(m, func(kind orderKind) {
-		if m.QoS > 0 && (h.obedient == ObeyFaultMessages || kind.on&MQTT == 0) {
-			c.acknowledge(m.PacketID, time.Time{})
-		}
-	}, h.obey)
-}
-
 // take has a fault happen that a message asks for, after telling who can acknowledge the message.
 func (h *Hub) take(m Message, acknowledge func(orderKind), obey func(orderKind, *FaultMessage)) bool {
 	if h.obedient == StoreFaultMessages {
@@ -194,32 +182,6 @@ func (h *Hub) take(m Message, acknowledge func(orderKind), obey func(orderKind, 
 	return true
 }
 
-// obey does what a device asked for.
-func (h *Hub) obey(kind orderKind, f *FaultMessage) {
-	id := identity{f.DeviceID, f.ModuleID}
-	h.mu.Lock()
-	c := h.current[id]
-	stands := kind.refuses && f.Duration > 0
-	if stands {
-		h.standing[id] = standingOrder{orderKind: kind, until: time.Now().Add(f.Duration), record: f}
-	}
-	f.Happened = c != nil || stands
-	happened := f.Happened
-	h.mu.Unlock()
-	cause := orderError{f.Type, f.Reason}
-	if happened {
-		h.event(Event{Kind: FaultObeyed, DeviceID: id.device, ModuleID: id.module, Err: cause}, c)
-	}
-	switch {
-	case c == nil:
-	case kind.cut:
-		c.cutFor(cause)
-	default:
-		c.farewell(cause)
-	}
-	h.changed.wake()
-}
-
 // stands returns the order because of which an identity is refused, if it is of the right kind, and
 // counts that.
 func (h *Hub) stands(id identity, right func(standingOrder) bool) (standingOrder, bool) {
@@ -237,20 +199,6 @@ func (h *Hub) stands(id identity, right func(standingOrder) bool) (standingOrder
 		}
 	}
 	return o, ok
-}
-
-// ordered refuses a CONNECT because its device asked for that. An error ends the connection.
-func (h *Hub) ordered(c *conn, id identity) error {
-	o, ok := h.stands(id, func(o standingOrder) bool { return !o.once })
-	if !ok {
-		return nil
-	}
-	cause := orderError{o.name, o.record.Reason}
-	if o.cut {
-		c.cutFor(cause)
-		return cause
-	}
-	return h.refuse(c, o.code, cause)
 }
 
 // FaultMessages returns the faults that devices have asked for by message, in order of arrival.

@@ -3,6 +3,7 @@ package testbroker
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Right is a set of the rights of an access policy.
@@ -86,4 +87,20 @@ func (h *Hub) policyKeysLocked(t token, need Right) (keyPair, error) {
 		return keyPair{}, fmt.Errorf("the policy %q does not have the right", t.policy)
 	}
 	return p.keys, nil
+}
+
+// authorizePolicyLocked checks a token that needs one of the rights.
+func (h *Hub) authorizePolicyLocked(t token, need Right) error {
+	keys, err := h.policyKeysLocked(t, need)
+	now := h.now()
+	switch {
+	case err != nil:
+		return err
+	case now.After(t.deadline(h.grace)):
+		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339),
+			now.UTC().Format(time.RFC3339))
+	case !t.signedBy(keys):
+		return errors.New("token is signed with another key")
+	}
+	return nil
 }

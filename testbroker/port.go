@@ -32,12 +32,12 @@ var ports = map[Port]struct {
 	name string
 	port
 }{
-	PortMQTT:  {"MQTT", port{}},
-	PortMQTTS: {"MQTT over TLS", port{secure: true}},
-	PortAMQP:  {"AMQP", port{amqp: true}},
-	PortAMQPS: {"AMQP over TLS", port{amqp: true, secure: true}},
-	PortHTTP:  {"HTTP", port{web: true}},
-	PortHTTPS: {"HTTPS", port{web: true, secure: true}},
+	PortMQTT:  {"MQTT", port{MQTT, false}},
+	PortMQTTS: {"MQTT over TLS", port{MQTT, true}},
+	PortAMQP:  {"AMQP", port{AMQP, false}},
+	PortAMQPS: {"AMQP over TLS", port{AMQP, true}},
+	PortHTTP:  {"HTTP", port{HTTP, false}},
+	PortHTTPS: {"HTTPS", port{HTTP, true}},
 }
 
 // String names what is spoken.

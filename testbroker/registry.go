@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
 var (
@@ -217,7 +215,7 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 		open = h.connsLocked(deviceID)
 	}
 	h.mu.Unlock()
-	h.expel(open, deviceID, ErrDisabled, wire.UnauthorizedAccess)
+	h.expel(open, deviceID, ErrDisabled, "amqp:unauthorized-access")
 	return nil
 }
 
@@ -237,11 +235,13 @@ func (h *Hub) RemoveDevice(id string) error {
 			gone = append(gone, other)
 		}
 	}
-	h.forgetLocked(id)
+	for _, f := range h.fronts {
+		f.forgetLocked(id)
+	}
 	h.forgetTwinsLocked(id)
 	open := h.connsLocked(id)
 	h.mu.Unlock()
-	h.expel(open, id, ErrRemoved, wire.ResourceDeleted)
+	h.expel(open, id, ErrRemoved, "amqp:resource-deleted")
 	h.PurgeC2D(id)
 	h.noteRemoved(gone)
 	return nil
@@ -261,31 +261,28 @@ func (h *Hub) noteRemoved(gone []identity) {
 	}
 }
 
-// expel ends what connections do for a device: those of MQTT as a whole.
-func (h *Hub) expel(open []*conn, selector string, cause error, condition wire.Symbol) {
+// expel ends what connections do for the identities that a selector means.
+func (h *Hub) expel(open []*conn, selector string, cause error, condition string) {
 	for _, c := range open {
 		h.mu.Lock()
-		web := c.http
+		peer := c.peer
 		h.mu.Unlock()
-		switch {
-		case c.amqp != nil:
-			c.amqp.expel(selector, cause, condition)
-		case web != nil:
-			web.expel(selector, cause)
-		default:
+		if peer != nil {
+			peer.expel(selector, cause, condition)
+		} else {
 			c.closeFor(cause)
 		}
 	}
 }
 
 // knownLocked returns the entry of a client by what it says it is.
-func (h *Hub) knownLocked(u userName) (*registration, error) {
-	device, entry := h.registry[identity{device: u.id.device}], h.registry[u.id]
+func (h *Hub) knownLocked(host string, id identity) (*registration, error) {
+	device, entry := h.registry[identity{device: id.device}], h.registry[id]
 	switch {
-	case !strings.EqualFold(u.host, h.host):
-		return nil, fmt.Errorf("host name %q is not this hub", u.host)
+	case !strings.EqualFold(host, h.host):
+		return nil, fmt.Errorf("host name %q is not this hub", host)
 	case device == nil || entry == nil:
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, u.id)
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	case device.disabled:
 		return nil, ErrDisabled
 	}
@@ -293,8 +290,8 @@ func (h *Hub) knownLocked(u userName) (*registration, error) {
 }
 
 // authorizeLocked checks who a client says it is against its token.
-func (h *Hub) authorizeLocked(u userName, t token) error {
-	entry, err := h.knownLocked(u)
+func (h *Hub) authorizeLocked(host string, id identity, t token) error {
+	entry, err := h.knownLocked(host, id)
 	now := h.now()
 	switch {
 	case err != nil:
@@ -302,8 +299,8 @@ func (h *Hub) authorizeLocked(u userName, t token) error {
 	case now.After(t.deadline(h.grace)):
 		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339),
 			now.UTC().Format(time.RFC3339))
-	case !t.covers(h.host, u.id):
-		return fmt.Errorf("token for %q %w %s", t.resource, errNotCovered, u.id.resource())
+	case !t.covers(h.host, id):
+		return fmt.Errorf("token for %q %w %s", t.resource, errNotCovered, id.resource())
 	}
 	keys := entry.keys
 	if t.policy != "" {
@@ -311,10 +308,16 @@ func (h *Hub) authorizeLocked(u userName, t token) error {
 			return err
 		}
 	} else if entry.x509 {
-		return fmt.Errorf("%s has a certificate and no keys", u.id)
+		return fmt.Errorf("%s has a certificate and no keys", id)
 	}
 	if !t.signedBy(keys) {
 		return errors.New("token is signed with another key")
 	}
 	return nil
+}
+
+func (h *Hub) registered(id identity) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.registry[id] != nil
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
 // Devices returns the registry: devices and their modules, by name.
@@ -27,7 +25,7 @@ func (h *Hub) Devices() []Device {
 // were. See [Hub.Drop] for an end by RST.
 func (h *Hub) CloseConnections(device string) int {
 	open := h.connsOf(device)
-	h.expel(open, device, ErrDropped, wire.ConnectionForced)
+	h.expel(open, device, ErrDropped, "amqp:connection:forced")
 	return len(open)
 }
 
@@ -63,7 +61,9 @@ func (h *Hub) Reset() {
 	}
 	h.mu.Lock()
 	clear(h.queues)
-	clear(h.sessions)
+	for _, f := range h.fronts {
+		f.forgetLocked("")
+	}
 	clear(h.twinOf)
 	clear(h.standing)
 	h.orders.clear()

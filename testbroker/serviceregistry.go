@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
 var registryRoutes = []httpRoute{
@@ -132,14 +130,9 @@ func (h *Hub) identityDocument(id identity) (identityDocument, error) {
 
 // connectedLocked says whether an identity has a connection over MQTT, or may act on one over AMQP.
 func (h *Hub) connectedLocked(id identity) bool {
-	if c := h.current[id]; c != nil && c.live {
-		return true
-	}
 	for c := range h.conns {
-		if c.amqp != nil {
-			if _, ok := c.amqp.who[id]; ok {
-				return true
-			}
+		if c.peer != nil && c.peer.presentLocked(id) {
+			return true
 		}
 	}
 	return false
@@ -310,7 +303,7 @@ func (h *Hub) updateIdentity(id identity, r registration, etag string) error {
 		open = h.connsLocked(id.String())
 	}
 	h.mu.Unlock()
-	h.expel(open, id.String(), ErrDisabled, wire.UnauthorizedAccess)
+	h.expel(open, id.String(), ErrDisabled, unauthorized)
 	return nil
 }
 

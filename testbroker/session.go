@@ -21,33 +21,35 @@ type session struct {
 
 // resume gives a connection its session: the one that was kept, or a new one. The connection before
 // it has ended.
-func (h *Hub) resume(c *conn, clean bool) {
+func (f *mqttFront) resume(c *mqttConn, clean bool) {
+	h := f.hub
 	h.mu.Lock()
-	kept := h.sessions[c.id] != nil && !clean
+	kept := f.sessions[c.id] != nil && !clean
 	h.mu.Unlock()
 	forget := (*Injected)(nil)
 	if kept {
 		if forget = h.faults.take(ForgetSession, c.id); forget != nil {
-			h.happened(forget, c)
+			h.happened(forget, c.conn)
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if clean || forget != nil {
-		delete(h.sessions, c.id)
+		delete(f.sessions, c.id)
 	}
-	if c.session = h.sessions[c.id]; c.session != nil {
+	if c.session = f.sessions[c.id]; c.session != nil {
 		c.present = true
 		return
 	}
 	c.session = &session{filters: make(map[string]byte)}
 	if !clean && h.registry[c.id] != nil { // it may have been removed since it was authorized
-		h.sessions[c.id] = c.session
+		f.sessions[c.id] = c.session
 	}
 }
 
 // commands says with which QoS a client receives commands; false when it does not.
-func (h *Hub) commands(c *conn) (qos byte, ok bool) {
+func (f *mqttFront) commands(c *mqttConn) (qos byte, ok bool) {
+	h := f.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	filters := []string{c.id.commands() + "#"}
@@ -77,26 +79,28 @@ func mayReceive(id identity, filter string) bool {
 
 // subscribe does what a SUBSCRIBE asks, answers it, and then sends the commands that wait. An error
 // closes the connection.
-func (h *Hub) subscribe(c *conn, pk packets.Packet) error {
+func (f *mqttFront) subscribe(c *mqttConn, pk packets.Packet) error {
+	h := f.hub
 	if code := pk.SubscribeValidate(); code != packets.CodeSuccess {
 		return code
 	}
 	if in := h.faults.take(DropOnSubscribe, c.id); in != nil {
-		h.happened(in, c)
+		h.happened(in, c.conn)
 		c.cutFor(faultError(DropOnSubscribe))
 		return nil
 	}
 	refuse := h.faults.take(RefuseSubscribe, c.id)
-	codes := h.grant(c, pk.Filters, refuse)
+	codes := f.grant(c, pk.Filters, refuse)
 	if refuse != nil {
-		h.happened(refuse, c)
+		h.happened(refuse, c.conn)
 	}
-	h.suback(c, append([]byte{byte(pk.PacketID >> 8), byte(pk.PacketID)}, codes...))
+	f.suback(c, append([]byte{byte(pk.PacketID >> 8), byte(pk.PacketID)}, codes...))
 	return nil
 }
 
 // grant enters filters into the session and returns the codes of the SUBACK.
-func (h *Hub) grant(c *conn, filters packets.Subscriptions, refuse *Injected) []byte {
+func (f *mqttFront) grant(c *mqttConn, filters packets.Subscriptions, refuse *Injected) []byte {
+	h := f.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	codes := make([]byte, len(filters))
@@ -116,38 +120,40 @@ func (h *Hub) grant(c *conn, filters packets.Subscriptions, refuse *Injected) []
 }
 
 // suback sends a SUBACK, unless a fault has it otherwise, and what waits for the subscription.
-func (h *Hub) suback(c *conn, body []byte) {
+func (f *mqttFront) suback(c *mqttConn, body []byte) {
+	h := f.hub
 	if in := h.faults.take(LongSuback, c.id); in != nil {
-		h.happened(in, c)
+		h.happened(in, c.conn)
 		body = append(body, 1)
 	}
 	if in := h.faults.take(ShortSuback, c.id); in != nil {
-		h.happened(in, c)
+		h.happened(in, c.conn)
 		body = body[:len(body)-1]
 	}
 	if in := h.faults.take(SwallowSuback, c.id); in != nil {
-		h.happened(in, c)
-		h.attach(c)
+		h.happened(in, c.conn)
+		f.attach(c)
 		return
 	}
 	if in := h.faults.take(SlowSuback, c.id); in != nil {
-		h.happened(in, c)
+		h.happened(in, c.conn)
 		due := time.Now().Add(in.fault.Delay)
 		h.wg.Go(func() {
 			if c.sleep(time.Until(due)) {
 				c.Write(packet(packetSuback<<4, body))
-				h.attach(c)
+				f.attach(c)
 			}
 		})
 		return
 	}
-	h.garbage(GarbageOnSubscribe, c)
+	h.garbage(GarbageOnSubscribe, c.conn, badPacket)
 	c.Write(packet(packetSuback<<4, body))
-	h.attach(c)
+	f.attach(c)
 }
 
 // unsubscribe does what an UNSUBSCRIBE asks and answers it. An error closes the connection.
-func (h *Hub) unsubscribe(c *conn, pk packets.Packet) error {
+func (f *mqttFront) unsubscribe(c *mqttConn, pk packets.Packet) error {
+	h := f.hub
 	if code := pk.UnsubscribeValidate(); code != packets.CodeSuccess {
 		return code
 	}
@@ -156,16 +162,16 @@ func (h *Hub) unsubscribe(c *conn, pk packets.Packet) error {
 		delete(c.session.filters, f.Filter)
 	}
 	h.mu.Unlock()
-	h.attach(c)
+	f.attach(c)
 	c.Write([]byte{packetUnsuback << 4, 2, byte(pk.PacketID >> 8), byte(pk.PacketID)})
 	return nil
 }
 
 // forgetLocked drops the kept sessions that a selector means.
-func (h *Hub) forgetLocked(selector string) {
-	for id := range h.sessions {
+func (f *mqttFront) forgetLocked(selector string) {
+	for id := range f.sessions {
 		if id.matches(selector) {
-			delete(h.sessions, id)
+			delete(f.sessions, id)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // twinLinks is what stands behind the links for twins.
-type twinLinks struct{ hub *Hub }
+type twinLinks struct{ front *amqpFront }
 
 // Values of the annotation "resource".
 const (
@@ -31,7 +31,7 @@ var amqpOperations = map[string]struct {
 
 func (twinLinks) joined(*amqpPair) {}
 
-func (t twinLinks) parted(p *amqpPair) { t.hub.listenOn(p, false) }
+func (t twinLinks) parted(p *amqpPair) { t.front.listenOn(p, false) }
 
 // ask takes a request.
 func (t twinLinks) ask(p *amqpPair, m *wire.Message) *wire.Error {
@@ -53,16 +53,16 @@ func (t twinLinks) ask(p *amqpPair, m *wire.Message) *wire.Error {
 	var wrong error
 	switch {
 	case !ok:
-		wrong = t.hub.serviceError(codeInvalidOperation, "operation %q", name)
+		wrong = t.front.hub.serviceError(codeInvalidOperation, "operation %q", name)
 	case known.resource != "" && !strings.EqualFold(resource, known.resource):
-		wrong = t.hub.serviceError(codeInvalidOperation, "resource %q of operation %s", resource, name)
+		wrong = t.front.hub.serviceError(codeInvalidOperation, "resource %q of operation %s", resource, name)
 	}
 	if version, ok := m.MessageAnnotations.Get("version"); ok && version != nil && r.Operation == TwinPatch {
 		if r.Base, ok = wholeNumber(version); !ok || r.Base < 1 {
-			wrong = t.hub.serviceError(codeArgumentInvalid, "version that is not a number from 1 on")
+			wrong = t.front.hub.serviceError(codeArgumentInvalid, "version that is not a number from 1 on")
 		}
 	}
-	t.hub.askTwin(&amqpAsker{p, correlation}, r, wrong)
+	t.front.hub.askTwin(&amqpAsker{p, correlation}, r, wrong)
 	return nil
 }
 
@@ -97,18 +97,19 @@ func (p *amqpPair) receives() bool {
 }
 
 // listenOn begins or ends notifications on a pair of links.
-func (h *Hub) listenOn(p *amqpPair, on bool) {
+func (f *amqpFront) listenOn(p *amqpPair, on bool) {
+	h := f.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := slices.DeleteFunc(slices.Clone(h.listening[p.id]), func(other *amqpPair) bool { return other == p })
+	all := slices.DeleteFunc(slices.Clone(f.listening[p.id]), func(other *amqpPair) bool { return other == p })
 	if on && p.whole {
 		all = append(all, p)
 	}
 	if len(all) == 0 {
-		delete(h.listening, p.id)
+		delete(f.listening, p.id)
 		return
 	}
-	h.listening[p.id] = all
+	f.listening[p.id] = all
 }
 
 // An amqpAsker is a client that has sent a request.
@@ -121,7 +122,7 @@ func (a *amqpAsker) client() *conn { return a.pair.conn.c }
 
 func (a *amqpAsker) taken() bool { return true } // a disposition follows
 
-func (a *amqpAsker) listen(on bool) { a.pair.conn.hub.listenOn(a.pair, on) }
+func (a *amqpAsker) listen(on bool) { a.pair.conn.front.listenOn(a.pair, on) }
 
 // answer sends an answer: the status is an int and the version a long, which some clients insist
 // on, and there is one data section.

@@ -208,11 +208,8 @@ func (h *Hub) desiredListeners(id identity) []desiredListener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []desiredListener
-	if c := h.current[id]; c != nil && c.hearsLocked(desiredFilter) {
-		all = append(all, mqttListener{c})
-	}
-	for _, p := range h.listening[id] {
-		all = append(all, amqpListener{p})
+	for _, p := range [...]Protocol{MQTT, AMQP, HTTP} {
+		all = append(all, h.fronts[p].desiredListenersLocked(id)...)
 	}
 	return all
 }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // MaxUploads is how many uploads of a device may run at a time.
@@ -247,4 +249,17 @@ func (h *Hub) Blobs() []string {
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.blobs)),
 		func(name string) bool { return s.blobs[name].file == nil })
+}
+
+// validBlobName says whether the store can have a blob of that name.
+func validBlobName(name string) bool {
+	segments := strings.Split(name, "/")
+	for _, s := range segments {
+		if s == "" || s == "." || s == ".." {
+			return false
+		}
+	}
+	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= 1024 && len(segments) <= 254 &&
+		!strings.HasSuffix(name,
+			".")
 }

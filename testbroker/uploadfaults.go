@@ -41,21 +41,3 @@ func (o BlobOperation) String() string {
 	}
 	return fmt.Sprintf("BlobOperation(%d)", uint8(o))
 }
-
-// blobFaults lets faults have their way with a request to the store that was found good. If over,
-// it is answered.
-func (q *httpRequest) blobFaults() (a httpAnswer, over bool) {
-	if in := q.takeRoute(ExpireUpload); in != nil {
-		q.happened(in)
-		q.hub.expireUpload(q.query.Get("si"))
-		q.hub.changed.wake()
-		return q.failBlob(blobExpired), true
-	}
-	if in := q.takeRoute(SlowBlob); in != nil {
-		q.happened(in)
-		if !q.sleep(in.fault.Delay) {
-			return httpAnswer{way: wayNone}, true
-		}
-	}
-	return httpAnswer{}, false
-}

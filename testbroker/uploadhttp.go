@@ -2,8 +2,6 @@ package testbroker
 
 import (
 	"net/http"
-	"strings"
-	"unicode/utf8"
 )
 
 // uploadRoutes are the requests about uploads, to the hub and to the store.
@@ -105,17 +103,4 @@ func endUpload(q *httpRequest) httpAnswer {
 	h.event(up.event(), q.c)
 	h.changed.wake()
 	return httpAnswer{status: http.StatusNoContent}
-}
-
-// validBlobName says whether the store can have a blob of that name.
-func validBlobName(name string) bool {
-	segments := strings.Split(name, "/")
-	for _, s := range segments {
-		if s == "" || s == "." || s == ".." {
-			return false
-		}
-	}
-	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= 1024 && len(segments) <= 254 &&
-		!strings.HasSuffix(name,
-			".")
 }

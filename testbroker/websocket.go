@@ -33,12 +33,9 @@ func (a *httpConn) upgrade(w http.ResponseWriter, r *http.Request) error {
 		}
 		return offered[i]
 	}
-	protocol, amqp := "", c.port.amqp
-	if !amqp {
-		protocol = pick(webProtocol)
-	}
+	protocol, next := pick(webProtocol), MQTT
 	if protocol == "" {
-		protocol, amqp = pick(webAMQP), true
+		protocol, next = pick(webAMQP), AMQP
 	}
 	if protocol == "" {
 		http.Error(w, "subprotocol", http.StatusBadRequest)
@@ -53,7 +50,7 @@ func (a *httpConn) upgrade(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	}
-	c.port.amqp = amqp
+	a.next = next
 	c.stream = &webStream{Conn: taken.gate, ws: ws, frame: a.hub.wsFrame}
 	close(a.upgraded)
 	return nil

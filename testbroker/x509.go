@@ -87,8 +87,8 @@ func parseThumbprint(s string) (string, error) {
 
 // certifiedLocked checks who a client says it is against its certificate, the first of the chain
 // that it presented.
-func (h *Hub) certifiedLocked(u userName, chain []*x509.Certificate) error {
-	entry, err := h.knownLocked(u)
+func (h *Hub) certifiedLocked(host string, id identity, chain []*x509.Certificate) error {
+	entry, err := h.knownLocked(host, id)
 	switch {
 	case err != nil:
 		return err
@@ -108,7 +108,7 @@ func (h *Hub) certifiedLocked(u userName, chain []*x509.Certificate) error {
 		}
 		return nil
 	}
-	if name := leaf.Subject.CommonName; name != u.id.String() {
+	if name := leaf.Subject.CommonName; name != id.String() {
 		return fmt.Errorf("certificate is for %q", name)
 	}
 	between := x509.NewCertPool()
