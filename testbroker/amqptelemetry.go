@@ -47,7 +47,7 @@ func (a *amqpConn) telemetry(l *amqpLink, d amqp.Delivery) error {
 		for _, m := range all {
 			m.Received = h.now()
 			h.store(m)
-			h.faults.spend(id, m.Received, m.size())
+			h.faults.spend(id, m.Received, sizeOf(&m))
 		}
 		h.changed.wake()
 	}
@@ -64,7 +64,7 @@ func (a *amqpConn) telemetry(l *amqpLink, d amqp.Delivery) error {
 	if in := h.faults.take(GarbageOnPublish, id); in != nil {
 		h.happenedTo(in, c, id)
 		a.engine.Flush()
-		c.Write(in.fault.garbage(shortFrame))
+		c.Write(garbageOf(&in.fault, shortFrame))
 	}
 	if !d.Settled {
 		a.acknowledge(l, d)
@@ -155,7 +155,7 @@ func (a *amqpConn) readTelemetry(l *amqpLink, d amqp.Delivery) ([]Message, *wire
 		if err != nil {
 			return nil, asWire(err)
 		}
-		if total += t.size(); total > MaxMessage {
+		if total += sizeOf(&t); total > MaxMessage {
 			return nil, wire.Errorf(wire.MessageSizeExceeded, "413001 MessageTooLarge: more than %d bytes", MaxMessage)
 		}
 		t.DeviceID, t.ModuleID, t.Protocol, t.Topic, t.Connection = l.id.device, l.id.module, AMQP, address, a.c.number

@@ -81,7 +81,8 @@ func (b Blob) Matches(r io.Reader) error {
 
 // blobStore is one container of a store of blobs.
 type blobStore struct {
-	keys blobKeys
+	keys   blobKeys
+	digest bool // it keeps hashes only
 
 	mu    sync.Mutex
 	blobs map[string]*storedBlob
@@ -156,6 +157,7 @@ func (s *blobStore) replaceLocked(b *storedBlob, file Blob) {
 	for _, part := range file.Blocks {
 		file.Size += part.Size
 	}
+	file.keeps = !s.digest
 	b.file = &file
 	clear(b.staged)
 }
@@ -237,3 +239,8 @@ var (
 	blobTooManyStaged = &blobError{409, "BlockCountExceedsLimit",
 		"The uncommitted block count cannot exceed the maximum limit of 100,000 blocks."}
 )
+
+// newBlock makes a block of a file; its content is nil in a store that keeps hashes only.
+func newBlock(id string, size int64, sum [sha256.Size]byte, content []byte) BlobBlock {
+	return BlobBlock{ID: id, Size: size, SHA256: sum, body: content}
+}

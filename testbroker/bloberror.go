@@ -76,3 +76,6 @@ func (q *httpRequest) failBlob(e *blobError) httpAnswer {
 	}
 	return a
 }
+
+// failRequest is the answer to a request that is refused before the store looks at it.
+func failRequest(q *httpRequest, e *httpError) httpAnswer { return q.failBlob(blobErrorOf(e)) }

@@ -26,7 +26,7 @@ func putBlob(q *httpRequest) httpAnswer {
 	}
 	var a httpAnswer
 	var bad *blobError
-	switch q.blobOperation() {
+	switch blobOperation(q) {
 	case PutBlob:
 		a, bad = q.putWhole(name)
 	case PutBlock:
@@ -51,13 +51,10 @@ func (q *httpRequest) blobName() string { return q.vars["device"] + "/" + q.vars
 
 var blobOperations = map[string]BlobOperation{"": PutBlob, "block": PutBlock, "blocklist": PutBlockList}
 
-// blobOperation is what the request wants of the store; BlobAny if it is not for the store, or
-// wants what it does not do.
-func (q *httpRequest) blobOperation() BlobOperation {
-	switch {
-	case q.route.kind != RouteBlob:
-		return BlobAny
-	case q.Method == http.MethodPut:
+// blobOperation is what the request wants of the store; BlobAny if that is nothing that the store
+// does.
+func blobOperation(q *httpRequest) BlobOperation {
+	if q.Method == http.MethodPut {
 		return blobOperations[q.query.Get("comp")]
 	}
 	return GetBlob
@@ -170,8 +167,7 @@ func parseBlockList(body []byte) ([]listedBlock, error) {
 
 // newFile is a file as the request's headers describe it.
 func (q *httpRequest) newFile(name string) (Blob, *blobError) {
-	file := Blob{Name: name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.hub.now(),
-		keeps: !q.hub.uploads.opt.Digest}
+	file := Blob{Name: name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.hub.now()}
 	if file.ContentType == "" {
 		file.ContentType = "application/octet-stream"
 	}
@@ -220,11 +216,11 @@ func (q *httpRequest) receive(id string, limit int64) (part BlobBlock, sum []byt
 	if bad := q.checkMD5(sum); bad != nil {
 		return part, nil, bad
 	}
-	part = BlobBlock{ID: id, Size: n, SHA256: [sha256.Size]byte(long.Sum(nil))}
+	var content []byte
 	if kept != nil {
-		part.body = kept.Bytes()
+		content = kept.Bytes()
 	}
-	return part, sum, nil
+	return newBlock(id, n, [sha256.Size]byte(long.Sum(nil)), content), sum, nil
 }
 
 // A damager changes the first byte.
@@ -377,3 +373,16 @@ func (q *httpRequest) blobFaults() (a httpAnswer, over bool) {
 	}
 	return httpAnswer{}, false
 }
+
+// blobRoutes are the requests to the store.
+var blobRoutes = []httpRoute{
+	{kind: RouteBlob, method: http.MethodPut, path: container + "/{device}/{name...}", host: anyHost, open: true,
+		do: putBlob, fails: failRequest, blob: blobOperation},
+	{kind: RouteBlob, method: http.MethodGet, path: container + "/{device}/{name...}", host: anyHost, open: true,
+		do: getBlob, fails: failRequest, blob: blobOperation},
+	{kind: RouteBlob, method: http.MethodHead, path: container + "/{device}/{name...}", host: anyHost, open: true,
+		do: getBlob, fails: failRequest, blob: blobOperation},
+}
+
+// anyHost is for the store, which is found under whatever name a test gives it.
+func anyHost(*Hub, string) bool { return true }

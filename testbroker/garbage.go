@@ -4,11 +4,11 @@ package testbroker
 func (h *Hub) garbage(kind FaultKind, c *conn, otherwise []byte) {
 	if in := h.faults.take(kind, c.id); in != nil {
 		h.happened(in, c)
-		c.Write(in.fault.garbage(otherwise))
+		c.Write(garbageOf(&in.fault, otherwise))
 	}
 }
 
-func (f *Fault) garbage(otherwise []byte) []byte {
+func garbageOf(f *Fault, otherwise []byte) []byte {
 	if len(f.Bytes) > 0 {
 		return f.Bytes
 	}

@@ -41,7 +41,7 @@ func (q *httpRequest) readBatch(text []byte) ([]Message, *httpError) {
 			bad.text = fmt.Sprintf("message %d of the batch: %s", i+1, bad.text)
 			return nil, bad
 		}
-		if total += all[i].size(); total > MaxMessage {
+		if total += sizeOf(&all[i]); total > MaxMessage {
 			return nil, httpErrorf(413001, "batch of more than %d bytes", MaxMessage)
 		}
 	}

@@ -29,8 +29,8 @@ func (e *httpError) status() int { return e.code / 1000 }
 
 // fail is the answer to a request that is refused, in the form that the service gives its errors.
 func (q *httpRequest) fail(e *httpError) httpAnswer {
-	if q.route != nil && q.route.kind == RouteBlob {
-		return q.failBlob(blobErrorOf(e))
+	if q.route != nil && q.route.fails != nil {
+		return q.route.fails(q, e)
 	}
 	h := q.hub
 	tracking := fmt.Sprintf("%d-%d", q.c.number, q.conn.front.refusals.Add(1))

@@ -9,7 +9,11 @@ import (
 
 // meant says whether a fault is about requests of this kind.
 func (q *httpRequest) meant(f *Fault) bool {
-	if f.Blob != BlobAny && f.Blob != q.blobOperation() {
+	operation := BlobAny
+	if q.route.blob != nil {
+		operation = q.route.blob(q)
+	}
+	if f.Blob != BlobAny && f.Blob != operation {
 		return false
 	}
 	return f.Route == q.route.kind || f.Route == RouteAny && !q.route.kind.backEnds()

@@ -3,7 +3,6 @@ package testbroker
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -15,8 +14,7 @@ func (k RouteKind) backEnds() bool { return k >= RouteRegistry && k <= RouteMeth
 // find the name of a code in the text.
 func (k RouteKind) textErrors() bool { return k == RouteRegistry || k == RouteTwin }
 
-// An httpRoute is a kind of request that the hub understands. Who adds some gives them to
-// allRoutes.
+// An httpRoute is a kind of request that the hub understands.
 type httpRoute struct {
 	kind   RouteKind
 	method string
@@ -32,11 +30,10 @@ type httpRoute struct {
 	// do answers a request that has been authenticated. It runs in the request's goroutine, many at
 	// once, with no lock held.
 	do func(q *httpRequest) httpAnswer
-}
-
-// allRoutes returns all that a hub understands.
-func allRoutes() []httpRoute {
-	return slices.Concat(telemetryRoutes, commandRoutes, serviceRoutes, uploadRoutes)
+	// fails, unless nil, gives errors another form than that of the service.
+	fails func(q *httpRequest, e *httpError) httpAnswer
+	// blob, unless nil, returns what a request wants of the store.
+	blob func(q *httpRequest) BlobOperation
 }
 
 // match compares a path in segments, and returns what stands for the names.

@@ -73,7 +73,7 @@ func postTelemetry(q *httpRequest) httpAnswer {
 		for _, m := range all {
 			m.Received = h.now()
 			h.store(m)
-			h.faults.spend(q.id, m.Received, m.size())
+			h.faults.spend(q.id, m.Received, sizeOf(&m))
 		}
 		h.changed.wake()
 	}
@@ -217,7 +217,7 @@ func (q *httpRequest) message(body []byte, properties map[string]string) (Messag
 	if len(m.MessageID) > MaxMessageID {
 		return m, httpErrorf(400004, "message id of %d characters, at most %d are allowed", len(m.MessageID), MaxMessageID)
 	}
-	if n := m.size(); n > MaxMessage {
+	if n := sizeOf(&m); n > MaxMessage {
 		return m, httpErrorf(413001, "message of %d bytes, at most %d are allowed", n, MaxMessage)
 	}
 	return m, nil

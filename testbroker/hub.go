@@ -140,8 +140,8 @@ type Hub struct {
 	twinOf      map[identity]*twin // those that were looked at
 }
 
-// New makes a hub without devices and without listeners. Nil options mean all defaults.
-func New(o *Options) (*Hub, error) {
+// newHub makes a hub without devices, listeners and fronts. Nil options mean all defaults.
+func newHub(o *Options) (*Hub, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -182,13 +182,11 @@ func New(o *Options) (*Hub, error) {
 	h.uploads.init(o.Uploads, h.keep)
 	h.faults.init(o.Seed)
 
-	mqtt, err := newMQTTFront(h)
-	if err != nil {
-		return nil, fmt.Errorf("testbroker: %w", err)
-	}
-	h.fronts = map[Protocol]front{MQTT: mqtt, AMQP: newAMQPFront(h), HTTP: newWebFront(h, allRoutes())}
 	return h, nil
 }
+
+// setFronts gives the hub the fronts that speak each protocol, before the first connection.
+func (h *Hub) setFronts(all map[Protocol]front) { h.fronts = all }
 
 // HostName returns the hub's name.
 func (h *Hub) HostName() string { return h.host }

@@ -66,7 +66,7 @@ func (f *mqttFront) publish(c *mqttConn, m Message) {
 	if f.order(c, m) {
 		return
 	}
-	id := m.sender()
+	id := senderOf(&m)
 	for _, in := range h.faults.reached(id) {
 		h.begin(in)
 	}
@@ -92,7 +92,7 @@ func (f *mqttFront) publish(c *mqttConn, m Message) {
 	} else {
 		m.Received = h.now()
 		h.store(m)
-		h.faults.spend(id, m.Received, m.size())
+		h.faults.spend(id, m.Received, sizeOf(&m))
 		h.changed.wake()
 	}
 	if in := h.faults.take(DropAfterPublish, id); in != nil {
@@ -109,7 +109,7 @@ func (f *mqttFront) publish(c *mqttConn, m Message) {
 // answer sends the PUBACK of a message, at the time that faults set.
 func (f *mqttFront) answer(c *mqttConn, m Message) {
 	h := f.hub
-	id := m.sender()
+	id := senderOf(&m)
 	if in := h.faults.take(SwallowPuback, id); in != nil {
 		h.happened(in, c.conn)
 		return

@@ -1,5 +1,10 @@
 package testbroker
 
+import (
+	"fmt"
+	"slices"
+)
+
 // Links returns how many links of a kind over AMQP are attached for a device, named as in
 // [Hub.Connections]. [LinkAny] counts all but those that carry tokens.
 func (h *Hub) Links(device string, kind LinkKind) int { return h.amqpFront().Links(device, kind) }
@@ -19,3 +24,22 @@ func (h *Hub) EndSessions(device string, e AMQPError) int { return h.amqpFront()
 func (h *Hub) CloseAMQP(device string, e AMQPError) int { return h.amqpFront().CloseAMQP(device, e) }
 
 func (h *Hub) amqpFront() *amqpFront { return h.fronts[AMQP].(*amqpFront) }
+
+// allRoutes returns all that a hub understands over HTTP.
+func allRoutes() []httpRoute {
+	return slices.Concat(telemetryRoutes, commandRoutes, serviceRoutes, uploadRoutes, blobRoutes)
+}
+
+// New makes a hub without devices and without listeners. Nil options mean all defaults.
+func New(o *Options) (*Hub, error) {
+	h, err := newHub(o)
+	if err != nil {
+		return nil, err
+	}
+	mqtt, err := newMQTTFront(h)
+	if err != nil {
+		return nil, fmt.Errorf("testbroker: %w", err)
+	}
+	h.setFronts(map[Protocol]front{MQTT: mqtt, AMQP: newAMQPFront(h), HTTP: newWebFront(h, allRoutes())})
+	return h, nil
+}

@@ -34,7 +34,7 @@ type messageKey struct {
 // it unchanged.
 type copies struct{ first, last int }
 
-func (m *Message) key() messageKey { return messageKey{m.sender(), m.MessageID} }
+func (m *Message) key() messageKey { return messageKey{senderOf(m), m.MessageID} }
 
 func (l *telemetryLog) add(m Message) {
 	l.mu.Lock()

@@ -275,7 +275,7 @@ func (f *mqttFront) inspect(c *mqttConn, pk packets.Packet) (Message, error) {
 	m.Protocol = MQTT
 	m.Body, m.QoS, m.PacketID, m.Dup, m.Connection = pk.Payload, pk.FixedHeader.Qos, pk.PacketID, pk.FixedHeader.Dup,
 		c.number
-	if n := m.size(); n > MaxMessage {
+	if n := sizeOf(&m); n > MaxMessage {
 		return Message{}, fmt.Errorf("message of %d bytes, at most %d are allowed", n, MaxMessage)
 	}
 	if pk.FixedHeader.Retain {

@@ -79,10 +79,10 @@ func (m Message) clone() Message {
 	return m
 }
 
-func (m *Message) sender() identity { return identity{m.DeviceID, m.ModuleID} }
+func senderOf(m *Message) identity { return identity{m.DeviceID, m.ModuleID} }
 
-// size counts as the service's limit does.
-func (m *Message) size() int {
+// sizeOf counts as the service's limit does.
+func sizeOf(m *Message) int {
 	n := len(m.Body)
 	for _, p := range m.System {
 		n += len(p.Value)

@@ -105,6 +105,7 @@ func (u *uploads) init(o UploadOptions, keep int) {
 	u.opt = o.withDefaults()
 	u.all.keep = keep
 	u.store.blobs = make(map[string]*storedBlob)
+	u.store.digest = u.opt.Digest
 	u.store.keys.init()
 }
 

@@ -4,24 +4,14 @@ import (
 	"net/http"
 )
 
-// uploadRoutes are the requests about uploads, to the hub and to the store.
+// uploadRoutes are the requests about uploads to the hub.
 var uploadRoutes = []httpRoute{
 	{kind: RouteUpload, method: http.MethodPost, path: "devices/{device}/files", do: beginUpload},
 	{kind: RouteUploadDone, method: http.MethodPost, path: "devices/{device}/files/notifications", do: endUpload},
 	{kind: RouteUploadDone, method: http.MethodPost, path: "devices/{device}/files/notifications/", do: endUpload},
 	{kind: RouteUploadDone, method: http.MethodPost, path: "devices/{device}/files/notifications/{correlation}",
 		do: endUpload},
-
-	{kind: RouteBlob, method: http.MethodPut, path: container + "/{device}/{name...}", host: anyHost, open: true,
-		do: putBlob},
-	{kind: RouteBlob, method: http.MethodGet, path: container + "/{device}/{name...}", host: anyHost, open: true,
-		do: getBlob},
-	{kind: RouteBlob, method: http.MethodHead, path: container + "/{device}/{name...}", host: anyHost, open: true,
-		do: getBlob},
 }
-
-// anyHost is for the store, which is found under whatever name a test gives it.
-func anyHost(*Hub, string) bool { return true }
 
 // uploadCost is the size of messages that an upload counts as, two of them.
 const uploadCost = 2 * quotaStep
