@@ -234,8 +234,8 @@ var (
 	blobExpired = blobBadSignature // the service says why in a detail only
 	blobNoRight = &blobError{403, "AuthorizationPermissionMismatch",
 		"This request is not authorized to perform this operation using this permission."}
-	blobInvalidBlock = &blobError{400, "InvalidBlobOrBlock", "The specified blob or block content is invalid."}
-	blobUnknownBlock = &blobError{400, "InvalidBlockList", "The specified block list is invalid."}
+	blobInvalidBlock  = &blobError{400, "InvalidBlobOrBlock", "The specified blob or block content is invalid."}
+	blobUnknownBlock  = &blobError{400, "InvalidBlockList", "The specified block list is invalid."}
 	blobTooManyStaged = &blobError{409, "BlockCountExceedsLimit",
 		"The uncommitted block count cannot exceed the maximum limit of 100,000 blocks."}
 )

@@ -9,7 +9,6 @@ import (
 )
 
 var (
-
 	blobNotFound = &blobError{404, "BlobNotFound", "The specified blob does not exist."}
 	blobNoLength = &blobError{411, "MissingContentLengthHeader", "The Content-Length header was not specified."}
 	blobTooLarge = &blobError{413, "RequestBodyTooLarge",
@@ -32,9 +31,9 @@ var (
 		"The MD5 value specified in the request did not match with the MD5 value calculated by the server."}
 	blobBadID = &blobError{400, "InvalidBlockId",
 		"The specified block ID is invalid. The block ID must be Base64-encoded."}
-	blobListTooLong   = &blobError{400, "BlockListTooLong", "The block list may not contain more than 50,000 blocks."}
-	blobBadXML        = &blobError{400, "InvalidXmlDocument", "XML specified is not syntactically valid."}
-	blobNoContent = &blobError{409, "BlobOperationNotSupported", "The store keeps hashes only."}
+	blobListTooLong = &blobError{400, "BlockListTooLong", "The block list may not contain more than 50,000 blocks."}
+	blobBadXML      = &blobError{400, "InvalidXmlDocument", "XML specified is not syntactically valid."}
+	blobNoContent   = &blobError{409, "BlobOperationNotSupported", "The store keeps hashes only."}
 
 	blobNoAnswer = &blobError{} // there is nobody to tell
 	blobGone     = &blobError{404, "ContainerNotFound", "The specified container does not exist."}

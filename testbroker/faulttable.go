@@ -57,7 +57,7 @@ const (
 )
 
 var faultTable = map[FaultKind]faultRow{
-	RefuseConnect:    {name: "RefuseConnect", on: MQTT | AMQP | HTTP, condition: connectionForced, status: 503,
+	RefuseConnect: {name: "RefuseConnect", on: MQTT | AMQP | HTTP, condition: connectionForced, status: 503,
 		code: serverUnavailable},
 	SlowConnack:      {name: "SlowConnack", on: MQTT | AMQP | HTTP},
 	NoConnack:        {name: "NoConnack", on: MQTT | AMQP | HTTP},

@@ -23,7 +23,7 @@ const (
 	// DefaultTokenGrace is how long after its expiry a token is still good, when Options do not say.
 	DefaultTokenGrace = 5 * time.Minute
 
-	connectLimit  = 60 * time.Second // from the network connection to the CONNECT packet
+	connectLimit = 60 * time.Second // from the network connection to the CONNECT packet
 )
 
 var (
@@ -120,7 +120,7 @@ type Hub struct {
 	uploads uploads
 	calls   methodCalls
 
-	tracked  atomic.Uint64 // errors that have a tracking id
+	tracked atomic.Uint64 // errors that have a tracking id
 
 	mu          sync.Mutex // guards what follows, never held over a wait
 	closed      bool
@@ -131,8 +131,8 @@ type Hub struct {
 	policies    map[string]policy
 	generations map[string]int // how many pairs of keys each owner was given
 	listeners   []net.Listener
-	conns       map[*conn]struct{}    // every connection that was accepted and has not ended
-	accepted    uint64                // connections so far
+	conns       map[*conn]struct{} // every connection that was accepted and has not ended
+	accepted    uint64             // connections so far
 	queues      map[identity]*c2dQueue
 	cas         *x509.CertPool // of devices
 	standing    map[identity]standingOrder

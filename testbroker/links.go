@@ -17,7 +17,9 @@ func (h *Hub) DetachLinks(device string, kind LinkKind, e AMQPError) int {
 
 // EndSessions ends the sessions in which links over AMQP are attached for a device, named as in
 // [Hub.Connections], with an error unless it is empty. It returns how many they were.
-func (h *Hub) EndSessions(device string, e AMQPError) int { return h.amqpFront().EndSessions(device, e) }
+func (h *Hub) EndSessions(device string, e AMQPError) int {
+	return h.amqpFront().EndSessions(device, e)
+}
 
 // CloseAMQP closes the connections over AMQP of a device, named as in [Hub.Connections], with an
 // error unless it is empty. It returns how many they were.

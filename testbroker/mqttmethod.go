@@ -10,7 +10,7 @@ type mqttTarget struct{ c *mqttConn }
 
 func (t mqttTarget) client() *conn { return t.c.conn }
 
-func (mqttTarget) protocol() Protocol    { return MQTT }
+func (mqttTarget) protocol() Protocol { return MQTT }
 
 func (mqttTarget) newID(n uint64) string { return strconv.FormatUint(n, 16) }
 

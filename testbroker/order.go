@@ -70,9 +70,9 @@ type orderKind struct {
 	code    byte     // the CONNACK with which it refuses
 
 	// Over AMQP.
-	condition string // with which it rejects messages
-	session   bool        // it ends the session
-	link      LinkKind    // it detaches the links of a kind
+	condition string   // with which it rejects messages
+	session   bool     // it ends the session
+	link      LinkKind // it detaches the links of a kind
 
 	refusal int // the service's code with which it refuses messages over HTTP
 }
