@@ -18,7 +18,7 @@ const module = "github.com/hubline-iot/hubline"
 // core are the packages that boards run, those of them that exist yet.
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
-	"./device", "./transport/mqtt/lean", "./transport/mqtt/lean/packet", "./transport/mqtt/internal/wire")
+	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./transport/mqtt/internal/wire")
 
 // allowed is what a package of the core may import freely.
 //
@@ -231,11 +231,11 @@ func TestLayers(t *testing.T) {
 		},
 		{
 			"the engine of boards shares with the other one what hubs say, and nothing else", existing("./transport/mqtt/lean"),
-			[]string{"transport/mqtt"}, []string{"transport/mqtt/lean/packet", "transport/mqtt/internal/wire"},
+			[]string{"transport/mqtt"}, []string{"transport/mqtt/internal/wire"},
 			"boards would link TLS and paho",
 		},
 		{
-			"the codec knows nobody", existing("./transport/mqtt/lean/packet"),
+			"the codec knows nobody", existing("./internal/mqttpacket"),
 			[]string{"transport", "device", "internal"}, nil,
 			"it is pure functions over slices",
 		},

@@ -1,9 +1,9 @@
 package lean
 
 import (
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
 )
 
 // Calls says whether sessions carry the twin and direct methods. It is a value and not a switch so
@@ -11,8 +11,8 @@ import (
 type Calls struct {
 	filters  func(t *wire.Topics, dst []wire.Filter, want transport.Features) []wire.Filter
 	ask      func(s *session, r *transport.Request)
-	take     func(s *session, in *packet.Incoming) bool
-	tooLarge func(s *session, h packet.Header, body []byte, size int)
+	take     func(s *session, in *mqttpacket.Incoming) bool
+	tooLarge func(s *session, h mqttpacket.Header, body []byte, size int)
 	unsent   func(s *session, r *transport.Request)
 }
 
@@ -29,8 +29,8 @@ var (
 				s.refuse(r, transport.Unsupported, errLacking)
 			}
 		},
-		take:     func(*session, *packet.Incoming) bool { return false },
-		tooLarge: func(*session, packet.Header, []byte, int) {},
+		take:     func(*session, *mqttpacket.Incoming) bool { return false },
+		tooLarge: func(*session, mqttpacket.Header, []byte, int) {},
 		unsent:   func(*session, *transport.Request) {},
 	}
 )
@@ -46,7 +46,7 @@ func messagesOnly(t *wire.Topics, dst []wire.Filter, want transport.Features) []
 func (s *session) ask(r *transport.Request) {
 	t := s.t
 	t.topic, _ = wire.AppendRequest(t.topic[:0], r)
-	o := packet.Outgoing{Topic: len(t.topic), Body: len(r.Body)}
+	o := mqttpacket.Outgoing{Topic: len(t.topic), Body: len(r.Body)}
 	size, limit := len(r.Body), s.info.MaxSize
 	if fixed := t.opt.WriteBuffer; fixed > 0 && o.HeadSize() > fixed {
 		size, limit = o.HeadSize(), fixed
@@ -57,7 +57,7 @@ func (s *session) ask(r *transport.Request) {
 		s.sink.Reply(r.ID, transport.Reply{Err: e})
 		return
 	}
-	t.out = append(packet.AppendPublish(t.out[:0], &o), t.topic...)
+	t.out = append(mqttpacket.AppendPublish(t.out[:0], &o), t.topic...)
 	n := max(0, min(len(r.Body), s.writeLimit()-len(t.out)))
 	t.out = append(t.out, r.Body[:n]...)
 	if !s.flush() || !s.write(r.Body[n:]) {
@@ -74,7 +74,7 @@ func (s *session) unsent(r *transport.Request) {
 }
 
 // take passes on what is about the twin or a method, and reports whether in is.
-func (s *session) take(in *packet.Incoming) bool {
+func (s *session) take(in *mqttpacket.Incoming) bool {
 	if !wire.FromHub(in.Topic) {
 		return false
 	}
@@ -84,8 +84,8 @@ func (s *session) take(in *packet.Incoming) bool {
 
 // tooLarge answers for a twin that does not fit into the read buffer, and tells that a change or
 // the call of a method did not; body is its begin.
-func (s *session) tooLarge(h packet.Header, body []byte, size int) {
-	if in, err := packet.ReadPublish(h.Flags, body); err == nil && wire.FromHub(in.Topic) {
+func (s *session) tooLarge(h mqttpacket.Header, body []byte, size int) {
+	if in, err := mqttpacket.ReadPublish(h.Flags, body); err == nil && wire.FromHub(in.Topic) {
 		if id, r, ok := wire.AnswerTooLarge(string(in.Topic), size, s.t.opt.ReadBuffer); ok {
 			s.sink.Reply(id, r)
 		}

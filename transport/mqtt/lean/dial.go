@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
 )
 
 // Dial makes a session as transport.Transport says: token, connection, CONNECT. The Sink is not
@@ -95,18 +95,18 @@ func (t *Transport) greeting(creds *transport.Credentials, password string, topi
 		return nil, wire.Invalid("the token has " + strconv.Itoa(len(password)) + " bytes; a password of MQTT has 65535 at " +
 			"most")
 	}
-	g := packet.Greeting{
+	g := mqttpacket.Greeting{
 		ClientID: wire.ClientID(creds), UserName: wire.UserName(creds, t.opt.agent(), t.opt.ModelID), Password: password,
 		CleanSession: t.opt.CleanSession, KeepAlive: uint16(t.opt.KeepAlive / time.Second),
 	}
 	if w := t.opt.Will; w != nil {
-		g.Will = &packet.Will{Topic: wire.AppendBag([]byte(topics.Telemetry), w), Body: w.Body, QoS: 1}
+		g.Will = &mqttpacket.Will{Topic: wire.AppendBag([]byte(topics.Telemetry), w), Body: w.Body, QoS: 1}
 	}
-	if n := packet.ConnectSize(&g); t.opt.WriteBuffer > 0 && n > t.opt.WriteBuffer {
+	if n := mqttpacket.ConnectSize(&g); t.opt.WriteBuffer > 0 && n > t.opt.WriteBuffer {
 		return nil, wire.Invalid("options: WriteBuffer is " + strconv.Itoa(t.opt.WriteBuffer) + "; CONNECT has " +
 			strconv.Itoa(n) + " bytes here")
 	}
-	connect, err := packet.AppendConnect(t.out[:0], &g)
+	connect, err := mqttpacket.AppendConnect(t.out[:0], &g)
 	if err != nil {
 		return nil, wire.Invalid("CONNECT cannot be sent: " + err.Error())
 	}
@@ -132,13 +132,13 @@ func (s *session) handshake(connect []byte) error {
 	}
 	for {
 		in := s.t.in[:s.unread]
-		switch h, ok, err := packet.Next(in); {
+		switch h, ok, err := mqttpacket.Next(in); {
 		case err != nil:
 			return wire.Violation{Err: err}
-		case len(in) > 0 && h.Type != packet.Connack, ok && h.Body != 2:
+		case len(in) > 0 && h.Type != mqttpacket.Connack, ok && h.Body != 2:
 			return wire.NewViolation("the hub's first packet is no CONNACK") // [MQTT-3.2.0-1]
 		case ok && len(in) >= h.Size+h.Body:
-			_, code, err := packet.ReadConnack(in[h.Size : h.Size+h.Body])
+			_, code, err := mqttpacket.ReadConnack(in[h.Size : h.Size+h.Body])
 			if err != nil {
 				return wire.Violation{Err: err}
 			}

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
 )
 
 const (
@@ -58,12 +58,12 @@ func (s *session) send(batch []transport.Item) {
 }
 
 // shape is how the message goes out, or says what is too large about it.
-func (s *session) shape(it *transport.Item) (o packet.Outgoing, err error) {
+func (s *session) shape(it *transport.Item) (o mqttpacket.Outgoing, err error) {
 	m := it.Msg
 	if size := m.Size(); size > s.info.MaxSize {
 		return o, wire.TooLarge(size, s.info.MaxSize)
 	}
-	o = packet.Outgoing{QoS: 1, Dup: it.Again, Topic: len(s.topics.Telemetry), Body: len(m.Body)}
+	o = mqttpacket.Outgoing{QoS: 1, Dup: it.Again, Topic: len(s.topics.Telemetry), Body: len(m.Body)}
 	if s.t.opt.AtMostOnce {
 		o.QoS, o.Dup = 0, false // [MQTT-3.3.1-2]
 	}
@@ -77,18 +77,18 @@ func (s *session) shape(it *transport.Item) (o packet.Outgoing, err error) {
 }
 
 // publish encodes one message behind those that wait. It returns false when the connection is gone.
-func (s *session) publish(it *transport.Item, o *packet.Outgoing) bool {
+func (s *session) publish(it *transport.Item, o *mqttpacket.Outgoing) bool {
 	t, limit := s.t, s.writeLimit()
 	if len(t.out) > 0 && len(t.out)+o.HeadSize() > limit && !s.flush() {
 		return false
 	}
-	out := packet.AppendPublish(t.out, o)
+	out := mqttpacket.AppendPublish(t.out, o)
 	out = append(out, s.topics.Telemetry...)
 	if o.Topic > len(s.topics.Telemetry) {
 		out = wire.AppendBag(out, it.Msg)
 	}
 	if o.QoS > 0 {
-		out = packet.AppendID(out, it.Tag+1)
+		out = mqttpacket.AppendID(out, it.Tag+1)
 	}
 	body := it.Msg.Body
 	n := max(0, min(len(body), limit-len(out)))
@@ -164,13 +164,13 @@ func (s *session) do(r *transport.Request) {
 	s.began = time.Now()
 	switch r.Op {
 	case transport.OpPing:
-		s.t.out = packet.AppendPingreq(s.t.out[:0])
+		s.t.out = mqttpacket.AppendPingreq(s.t.out[:0])
 	case transport.OpSettle:
 		// PUBACK is all that MQTT has; without one the hub delivers again.
 		if r.Outcome == transport.Release || len(r.Ref) != 2 {
 			return
 		}
-		s.t.out = packet.AppendPuback(s.t.out[:0], uint16(r.Ref[0])<<8|uint16(r.Ref[1]))
+		s.t.out = mqttpacket.AppendPuback(s.t.out[:0], uint16(r.Ref[0])<<8|uint16(r.Ref[1]))
 	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
 		s.t.opt.Calls.ask(s, r)
 		return
@@ -209,7 +209,7 @@ func (s *session) subscribe(r *transport.Request) bool {
 	if s.lastID++; s.lastID <= transport.MaxTags { // 65535 was the last
 		s.lastID = transport.MaxTags + 1
 	}
-	out, err := packet.AppendSubscribe(s.t.out[:0], s.lastID, filters...)
+	out, err := mqttpacket.AppendSubscribe(s.t.out[:0], s.lastID, filters...)
 	if err != nil { // no filter can be made from this id
 		s.refuse(r, transport.Invalid, err)
 		return false

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
 )
 
 // A session is one connection.
@@ -119,7 +119,7 @@ func (s *session) goodbye() {
 	})
 	s.writing <- struct{}{} // for good
 	var buf [2]byte
-	_, _ = s.conn.Write(packet.AppendDisconnect(buf[:0]))
+	_, _ = s.conn.Write(mqttpacket.AppendDisconnect(buf[:0]))
 	if !limit.Stop() {
 		<-fired
 	}
@@ -205,7 +205,7 @@ func (s *session) getsOn() bool {
 func (s *session) packets() (want int, err error) {
 	in := s.t.in[:s.unread]
 	for want = 1; len(in) > 0; {
-		h, ok, err := packet.Next(in)
+		h, ok, err := mqttpacket.Next(in)
 		if err != nil {
 			return 0, wire.Violation{Err: err}
 		}
@@ -220,10 +220,10 @@ func (s *session) packets() (want int, err error) {
 		if size > len(in) {
 			want = size - len(in)
 			if fixed := s.t.opt.ReadBuffer; fixed > 0 && size > fixed {
-				if len(in) < fixed && h.Type == packet.Publish {
+				if len(in) < fixed && h.Type == mqttpacket.Publish {
 					break // its topic tells what it is
 				}
-				if h.Type == packet.Publish {
+				if h.Type == mqttpacket.Publish {
 					s.t.opt.Calls.tooLarge(s, h, in[h.Size:], size)
 				}
 				s.skip, s.unread = want, 0
@@ -241,8 +241,8 @@ func (s *session) packets() (want int, err error) {
 }
 
 // bodyLimit is the most bytes that a hub may send in a packet's body.
-func bodyLimit(t packet.Type) int {
-	if t == packet.Publish {
+func bodyLimit(t mqttpacket.Type) int {
+	if t == mqttpacket.Publish {
 		return maxIncoming
 	}
 	return 2 + maxCodes
@@ -253,32 +253,32 @@ const maxCodes = 5
 
 // handle takes one packet in. Some hubs say DISCONNECT before they close, though 3.1.1 has it from
 // clients only.
-func (s *session) handle(h packet.Header, body []byte) error {
+func (s *session) handle(h mqttpacket.Header, body []byte) error {
 	switch h.Type {
-	case packet.Puback:
-		id, err := packet.ReadID(body)
+	case mqttpacket.Puback:
+		id, err := mqttpacket.ReadID(body)
 		if err != nil {
 			return wire.Violation{Err: err}
 		}
 		return s.puback(id)
-	case packet.Publish:
-		in, err := packet.ReadPublish(h.Flags, body)
+	case mqttpacket.Publish:
+		in, err := mqttpacket.ReadPublish(h.Flags, body)
 		if err != nil {
 			return wire.Violation{Err: err}
 		}
 		return s.received(&in)
-	case packet.Suback:
-		id, codes, err := packet.ReadSuback(body)
+	case mqttpacket.Suback:
+		id, codes, err := mqttpacket.ReadSuback(body)
 		if err != nil {
 			return wire.Violation{Err: err}
 		}
 		return s.suback(id, codes)
-	case packet.Pingresp, packet.Disconnect:
-		if err := packet.ReadEmpty(body); err != nil {
+	case mqttpacket.Pingresp, mqttpacket.Disconnect:
+		if err := mqttpacket.ReadEmpty(body); err != nil {
 			return wire.Violation{Err: err}
 		}
 		return nil
-	case packet.Connack:
+	case mqttpacket.Connack:
 		return wire.NewViolation("the hub sent a second CONNACK") // [MQTT-3.2.0-1]
 	}
 	return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + ", which is not for clients")
@@ -317,7 +317,7 @@ func (s *session) suback(id uint16, codes []byte) error {
 }
 
 // received delivers what comes. What was not subscribed to is left alone, unacknowledged.
-func (s *session) received(in *packet.Incoming) error {
+func (s *session) received(in *mqttpacket.Incoming) error {
 	if in.QoS > 1 {
 		return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not asked for")
 	}

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/internal/status"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
 )
 
 // Topics for the twin and for direct methods name no device: a connection is one device's.
@@ -50,7 +50,7 @@ func (t *Topics) Filters(dst []Filter, want transport.Features) []Filter {
 }
 
 // Filter is a topic filter with the QoS that is asked for.
-type Filter = packet.Filter
+type Filter = mqttpacket.Filter
 
 // AppendRequest appends the topic that a request for the twin, or an answer to a method, goes out
 // to. ok is false for other requests.

@@ -1,5 +1,5 @@
-// Package packet is the wire of MQTT 3.1.1 as a client sees it: pure functions that append packets
-// to a slice and read them from one. It does no input or output, keeps no state, starts no
+// Package mqttpacket is the wire of MQTT 3.1.1 as a client sees it: pure functions that append
+// packets to a slice and read them from one. It does no input or output, keeps no state, starts no
 // goroutine and allocates nothing but what an append must grow.
 //
 // What is appended is a whole packet, but for PUBLISH, whose topic and payload the caller appends
@@ -8,7 +8,7 @@
 //
 // QoS 0 and 1 can be sent; QoS 2 can be read and told apart. The clauses in brackets are those of
 // the OASIS standard.
-package packet
+package mqttpacket
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package packet
+package mqttpacket
 
 import "encoding/binary"
 

@@ -1,11 +1,11 @@
-package packet_test
+package mqttpacket_test
 
 import (
 	"bytes"
 	"strings"
 	"testing"
 
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/packet"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
 )
 
 // unhex reads pairs of digits; what stands between quotes is text.
@@ -41,65 +41,68 @@ type goodPacket struct {
 
 var outgoing = []goodPacket{
 	{"CONNECT, the least", "[MQTT-3.1.2-1] [MQTT-3.1.2-2] [MQTT-3.1.2-3]", "10 0D 0004'MQTT' 04 00 0000 0001'd'",
-		connect(packet.Greeting{ClientID: "d"})},
+		connect(mqttpacket.Greeting{ClientID: "d"})},
 	{"CONNECT, clean session", "[MQTT-3.1.2-6]", "10 0C 0004'MQTT' 04 02 0000 0000",
-		connect(packet.Greeting{CleanSession: true})},
+		connect(mqttpacket.Greeting{CleanSession: true})},
 	{"CONNECT, keep-alive", "3.1.2.10", "10 0D 0004'MQTT' 04 00 012C 0001'd'",
-		connect(packet.Greeting{ClientID: "d", KeepAlive: 300})},
+		connect(mqttpacket.Greeting{ClientID: "d", KeepAlive: 300})},
 	{"CONNECT, user name", "[MQTT-3.1.2-19]", "10 10 0004'MQTT' 04 80 0000 0001'd' 0001'u'",
-		connect(packet.Greeting{ClientID: "d", UserName: "u"})},
+		connect(mqttpacket.Greeting{ClientID: "d", UserName: "u"})},
 	{"CONNECT, user name and password", "[MQTT-3.1.2-21] [MQTT-3.1.3-1]",
 		"10 14 0004'MQTT' 04 C0 003C 0001'd' 0001'u' 0002'pw'",
-		connect(packet.Greeting{ClientID: "d", UserName: "u", Password: "pw", KeepAlive: 60})},
+		connect(mqttpacket.Greeting{ClientID: "d", UserName: "u", Password: "pw", KeepAlive: 60})},
 	{"CONNECT, will", "[MQTT-3.1.2-8] [MQTT-3.1.2-9] [MQTT-3.1.2-17]",
 		"10 15 0004'MQTT' 04 2C 0000 0001'd' 0002't/' 0002'by'",
-		connect(packet.Greeting{ClientID: "d", Will: &packet.Will{Topic: []byte("t/"), Body: []byte("by"), QoS: 1,
+		connect(mqttpacket.Greeting{ClientID: "d", Will: &mqttpacket.Will{Topic: []byte("t/"), Body: []byte("by"), QoS: 1,
 			Retain: true}})},
 	{"CONNECT, everything in its order", "[MQTT-3.1.3-1]",
 		"10 1B 0004'MQTT' 04 CE 0001 0001'd' 0002't/' 0001'b' 0001'u' 0002'pw'",
-		connect(packet.Greeting{ClientID: "d", UserName: "u", Password: "pw", CleanSession: true, KeepAlive: 1,
-			Will: &packet.Will{Topic: []byte("t/"), Body: []byte("b"), QoS: 1}})},
-	{"PUBLISH with QoS 0", "[MQTT-2.3.1-5]", "30 05 0002'a/''x'", publish(packet.Outgoing{}, "a/", 0, "x")},
-	{"PUBLISH with QoS 1", "[MQTT-2.3.1-1] 3.3.2.2", "32 07 0002'a/' 000A'x'", publish(packet.Outgoing{QoS: 1}, "a/", 10,
+		connect(mqttpacket.Greeting{ClientID: "d", UserName: "u", Password: "pw", CleanSession: true, KeepAlive: 1,
+			Will: &mqttpacket.Will{Topic: []byte("t/"), Body: []byte("b"), QoS: 1}})},
+	{"PUBLISH with QoS 0", "[MQTT-2.3.1-5]", "30 05 0002'a/''x'", publish(mqttpacket.Outgoing{}, "a/", 0, "x")},
+	{"PUBLISH with QoS 1", "[MQTT-2.3.1-1] 3.3.2.2", "32 07 0002'a/' 000A'x'", publish(mqttpacket.Outgoing{QoS: 1}, "a/",
+		10,
 		"x")},
-	{"PUBLISH again", "[MQTT-3.3.1-1]", "3A 07 0002'a/' FFFF'x'", publish(packet.Outgoing{QoS: 1, Dup: true}, "a/", 65535,
+	{"PUBLISH again", "[MQTT-3.3.1-1]", "3A 07 0002'a/' FFFF'x'", publish(mqttpacket.Outgoing{QoS: 1, Dup: true}, "a/",
+		65535,
 		"x")},
 	{"PUBLISH retained, without payload", "3.3.1.3, 3.3.3", "33 06 0002'a/' 0001",
-		publish(packet.Outgoing{QoS: 1, Retain: true},
+		publish(mqttpacket.Outgoing{QoS: 1, Retain: true},
 			"a/", 1, "")},
 	{"PUBLISH, length of 1 byte, the most", "2.2.3", "32 7F 0001't' 0001" + strings.Repeat("00", 122),
-		publish(packet.Outgoing{QoS: 1},
+		publish(mqttpacket.Outgoing{QoS: 1},
 			"t", 1, zeros(122))},
 	{"PUBLISH, length of 2 bytes, the least", "2.2.3", "32 8001 0001't' 0001" + strings.Repeat("00", 123),
-		publish(packet.Outgoing{QoS: 1},
+		publish(mqttpacket.Outgoing{QoS: 1},
 			"t", 1, zeros(123))},
-	{"PUBACK", "3.4", "40 02 1234", func(dst []byte) ([]byte, error) { return packet.AppendPuback(dst, 0x1234), nil }},
+	{"PUBACK", "3.4", "40 02 1234", func(dst []byte) ([]byte, error) { return mqttpacket.AppendPuback(dst, 0x1234), nil }},
 	{"SUBSCRIBE", "[MQTT-3.8.1-1] [MQTT-3.8.3-3]", "82 08 000A 0003'a/#' 01", func(dst []byte) ([]byte, error) {
-		return packet.AppendSubscribe(dst, 10, packet.Filter{Topic: "a/#", QoS: 1})
+		return mqttpacket.AppendSubscribe(dst, 10, mqttpacket.Filter{Topic: "a/#", QoS: 1})
 	}},
 	{"SUBSCRIBE to two", "3.8.3", "82 0C 000B 0002'a/' 00 0002'b/' 00", func(dst []byte) ([]byte, error) {
-		return packet.AppendSubscribe(dst, 11, packet.Filter{Topic: "a/", QoS: 0}, packet.Filter{Topic: "b/", QoS: 0})
+		return mqttpacket.AppendSubscribe(dst, 11, mqttpacket.Filter{Topic: "a/", QoS: 0}, mqttpacket.Filter{Topic: "b/",
+			QoS: 0})
 	}},
 	{"UNSUBSCRIBE", "[MQTT-3.10.1-1]", "A2 07 0102 0003'a/#'", func(dst []byte) ([]byte, error) {
-		return packet.AppendUnsubscribe(dst, 0x102, packet.Filter{Topic: "a/#"})
+		return mqttpacket.AppendUnsubscribe(dst, 0x102, mqttpacket.Filter{Topic: "a/#"})
 	}},
-	{"PINGREQ", "3.12", "C0 00", func(dst []byte) ([]byte, error) { return packet.AppendPingreq(dst), nil }},
+	{"PINGREQ", "3.12", "C0 00", func(dst []byte) ([]byte, error) { return mqttpacket.AppendPingreq(dst), nil }},
 	{"DISCONNECT", "[MQTT-3.14.1-1]",
-		"E0 00", func(dst []byte) ([]byte, error) { return packet.AppendDisconnect(dst), nil }},
+		"E0 00", func(dst []byte) ([]byte, error) { return mqttpacket.AppendDisconnect(dst), nil }},
 }
 
 func zeros(n int) string { return strings.Repeat("\x00", n) }
 
-func connect(g packet.Greeting) func(dst []byte) ([]byte, error) {
-	return func(dst []byte) ([]byte, error) { return packet.AppendConnect(dst, &g) }
+func connect(g mqttpacket.Greeting) func(dst []byte) ([]byte, error) {
+	return func(dst []byte) ([]byte, error) { return mqttpacket.AppendConnect(dst, &g) }
 }
 
-func publish(o packet.Outgoing, topic string, id uint16, body string) func(dst []byte) ([]byte, error) {
+func publish(o mqttpacket.Outgoing, topic string, id uint16, body string) func(dst []byte) ([]byte, error) {
 	return func(dst []byte) ([]byte, error) {
 		o.Topic, o.Body = len(topic), len(body)
-		dst = append(packet.AppendPublish(dst, &o), topic...)
+		dst = append(mqttpacket.AppendPublish(dst, &o), topic...)
 		if o.QoS > 0 {
-			dst = packet.AppendID(dst, id)
+			dst = mqttpacket.AppendID(dst, id)
 		}
 		return append(dst, body...), nil
 	}
@@ -115,7 +118,7 @@ func checkSent(t *testing.T, all []goodPacket) {
 		if err != nil || !bytes.Equal(got, append([]byte("before"), want...)) {
 			t.Errorf("%s (%s): %x %v, want %x behind what was there", c.name, c.clause, got, err, want)
 		}
-		h, ok, err := packet.Next(want)
+		h, ok, err := mqttpacket.Next(want)
 		if err != nil || !ok || h.Size+h.Body != len(want) {
 			t.Errorf("%s: its own header reads as %+v %v %v", c.name, h, ok, err)
 		}
@@ -123,20 +126,20 @@ func checkSent(t *testing.T, all []goodPacket) {
 }
 
 func TestSizesAreToldBeforehand(t *testing.T) {
-	for _, g := range []packet.Greeting{
+	for _, g := range []mqttpacket.Greeting{
 		{}, {ClientID: "d", UserName: "u"}, {ClientID: strings.Repeat("d", 200), UserName: "u", Password: strings.Repeat("p",
 			2000)},
-		{ClientID: "d", Will: &packet.Will{Topic: []byte("t"), Body: make([]byte, 500)}},
+		{ClientID: "d", Will: &mqttpacket.Will{Topic: []byte("t"), Body: make([]byte, 500)}},
 	} {
-		b, err := packet.AppendConnect(nil, &g)
-		if err != nil || len(b) != packet.ConnectSize(&g) {
-			t.Errorf("ConnectSize is %d, the packet has %d bytes, %v", packet.ConnectSize(&g), len(b), err)
+		b, err := mqttpacket.AppendConnect(nil, &g)
+		if err != nil || len(b) != mqttpacket.ConnectSize(&g) {
+			t.Errorf("ConnectSize is %d, the packet has %d bytes, %v", mqttpacket.ConnectSize(&g), len(b), err)
 		}
 	}
 	for _, body := range []int{0, 1, 119, 120, 121, 16000, 16375, 16376, 16377, 2097143, 2097144, 2097145} {
 		for qos := range byte(2) {
-			o := packet.Outgoing{QoS: qos, Topic: 4, Body: body}
-			n := len(packet.AppendPublish(nil, &o)) + o.Topic
+			o := mqttpacket.Outgoing{QoS: qos, Topic: 4, Body: body}
+			n := len(mqttpacket.AppendPublish(nil, &o)) + o.Topic
 			if qos > 0 {
 				n += 2
 			}
@@ -150,28 +153,29 @@ func TestSizesAreToldBeforehand(t *testing.T) {
 // badPacket is what cannot be sent, and why.
 type badPacket struct {
 	name, clause string
-	want         packet.Error
+	want         mqttpacket.Error
 	encode       func(dst []byte) ([]byte, error)
 }
 
 func TestWhatCannotBeSent(t *testing.T) {
 	checkRefused(t, []badPacket{
-		{"a password without user name", "[MQTT-3.1.2-22]", packet.ErrPassword, connect(packet.Greeting{Password: "p"})},
-		{"a will with QoS 3", "[MQTT-3.1.2-14]", packet.ErrQoS,
-			connect(packet.Greeting{Will: &packet.Will{Topic: []byte("t"), QoS: 3}})},
-		{"a will to nowhere", "[MQTT-4.7.3-1]", packet.ErrTopic, connect(packet.Greeting{Will: &packet.Will{}})},
-		{"a will to a filter", "[MQTT-3.3.2-2]", packet.ErrTopic,
-			connect(packet.Greeting{Will: &packet.Will{Topic: []byte("a/#")}})},
-		{"SUBSCRIBE with id 0", "[MQTT-2.3.1-1]", packet.ErrID, func(dst []byte) ([]byte, error) {
-			return packet.AppendSubscribe(dst, 0, packet.Filter{Topic: "a", QoS: 1})
+		{"a password without user name", "[MQTT-3.1.2-22]", mqttpacket.ErrPassword,
+			connect(mqttpacket.Greeting{Password: "p"})},
+		{"a will with QoS 3", "[MQTT-3.1.2-14]", mqttpacket.ErrQoS,
+			connect(mqttpacket.Greeting{Will: &mqttpacket.Will{Topic: []byte("t"), QoS: 3}})},
+		{"a will to nowhere", "[MQTT-4.7.3-1]", mqttpacket.ErrTopic, connect(mqttpacket.Greeting{Will: &mqttpacket.Will{}})},
+		{"a will to a filter", "[MQTT-3.3.2-2]", mqttpacket.ErrTopic,
+			connect(mqttpacket.Greeting{Will: &mqttpacket.Will{Topic: []byte("a/#")}})},
+		{"SUBSCRIBE with id 0", "[MQTT-2.3.1-1]", mqttpacket.ErrID, func(dst []byte) ([]byte, error) {
+			return mqttpacket.AppendSubscribe(dst, 0, mqttpacket.Filter{Topic: "a", QoS: 1})
 		}},
 		{"SUBSCRIBE to nothing", "[MQTT-3.8.3-3]",
-			packet.ErrEmpty, func(dst []byte) ([]byte, error) { return packet.AppendSubscribe(dst, 1) }},
-		{"SUBSCRIBE with QoS 3", "[MQTT-3.8.3-4]", packet.ErrQoS, func(dst []byte) ([]byte, error) {
-			return packet.AppendSubscribe(dst, 1, packet.Filter{Topic: "a", QoS: 3})
+			mqttpacket.ErrEmpty, func(dst []byte) ([]byte, error) { return mqttpacket.AppendSubscribe(dst, 1) }},
+		{"SUBSCRIBE with QoS 3", "[MQTT-3.8.3-4]", mqttpacket.ErrQoS, func(dst []byte) ([]byte, error) {
+			return mqttpacket.AppendSubscribe(dst, 1, mqttpacket.Filter{Topic: "a", QoS: 3})
 		}},
 		{"UNSUBSCRIBE from nothing", "[MQTT-3.10.3-2]",
-			packet.ErrEmpty, func(dst []byte) ([]byte, error) { return packet.AppendUnsubscribe(dst, 1) }},
+			mqttpacket.ErrEmpty, func(dst []byte) ([]byte, error) { return mqttpacket.AppendUnsubscribe(dst, 1) }},
 	})
 }
 
@@ -196,51 +200,51 @@ var incoming = []struct {
 	{"CONNACK, session present", "[MQTT-3.2.2-2]", "20 02 0100", "connack true 0", nil},
 	{"CONNACK, not authorized", "table 3.1", "20 02 0005", "connack false 5", nil},
 	{"CONNACK, reserved code", "table 3.1", "20 02 00FF", "connack false 255", nil},
-	{"CONNACK, reserved flags", "3.2.2.1", "20 02 0200", "", packet.ErrReserved},
-	{"CONNACK, too short", "3.2.2", "20 01 00", "", packet.ErrShort},
-	{"CONNACK, too long", "3.2.2", "20 03 000000", "", packet.ErrLong},
-	{"CONNACK with flags", "[MQTT-2.2.2-2]", "21 02 0000", "", packet.ErrFlags},
+	{"CONNACK, reserved flags", "3.2.2.1", "20 02 0200", "", mqttpacket.ErrReserved},
+	{"CONNACK, too short", "3.2.2", "20 01 00", "", mqttpacket.ErrShort},
+	{"CONNACK, too long", "3.2.2", "20 03 000000", "", mqttpacket.ErrLong},
+	{"CONNACK with flags", "[MQTT-2.2.2-2]", "21 02 0000", "", mqttpacket.ErrFlags},
 	{"PUBLISH with QoS 0", "3.3", "30 04 0001'a''x'", "publish a 0 false false 0 x", nil},
 	{"PUBLISH with QoS 1", "3.3", "32 06 0001'a' 0007'x'", "publish a 1 false false 7 x", nil},
 	{"PUBLISH again and retained", "3.3.1", "3B 06 0001'a' 0007'x'", "publish a 1 true true 7 x", nil},
 	{"PUBLISH with QoS 2", "3.3", "34 06 0001'a' 0007'x'", "publish a 2 false false 7 x", nil},
 	{"PUBLISH without payload", "3.3.3", "32 05 0001'a' 0007", "publish a 1 false false 7 ", nil},
 	{"PUBLISH with a topic of two bytes a letter", "[MQTT-3.3.2-1]", "30 04 0002C3A9", "publish é 0 false false 0 ", nil},
-	{"PUBLISH with QoS 3", "[MQTT-3.3.1-4]", "36 06 0001'a' 0007'x'", "", packet.ErrQoS},
-	{"PUBLISH with QoS 0 and DUP", "[MQTT-3.3.1-2]", "38 04 0001'a''x'", "", packet.ErrDup},
-	{"PUBLISH with id 0", "[MQTT-2.3.1-1]", "32 06 0001'a' 0000'x'", "", packet.ErrID},
-	{"PUBLISH without topic", "[MQTT-4.7.3-1]", "30 03 0000'x'", "", packet.ErrTopic},
-	{"PUBLISH to a filter", "[MQTT-3.3.2-2]", "30 05 0003'a/+'", "", packet.ErrTopic},
-	{"PUBLISH to all", "[MQTT-3.3.2-2]", "30 03 0001'#'", "", packet.ErrTopic},
-	{"PUBLISH to U+0000", "[MQTT-1.5.3-2]", "30 03 000100", "", packet.ErrTopic},
-	{"PUBLISH to a surrogate", "[MQTT-1.5.3-1]", "30 05 0003EDA080", "", packet.ErrTopic},
-	{"PUBLISH to no UTF-8", "[MQTT-1.5.3-1]", "30 03 0001FF", "", packet.ErrTopic},
-	{"PUBLISH of one byte", "3.3.2", "30 01 00", "", packet.ErrShort},
-	{"PUBLISH whose topic goes on", "3.3.2.1", "30 04 0003'ab'", "", packet.ErrShort},
-	{"PUBLISH that ends in its id", "3.3.2.2", "32 04 0001'a' 00", "", packet.ErrShort},
+	{"PUBLISH with QoS 3", "[MQTT-3.3.1-4]", "36 06 0001'a' 0007'x'", "", mqttpacket.ErrQoS},
+	{"PUBLISH with QoS 0 and DUP", "[MQTT-3.3.1-2]", "38 04 0001'a''x'", "", mqttpacket.ErrDup},
+	{"PUBLISH with id 0", "[MQTT-2.3.1-1]", "32 06 0001'a' 0000'x'", "", mqttpacket.ErrID},
+	{"PUBLISH without topic", "[MQTT-4.7.3-1]", "30 03 0000'x'", "", mqttpacket.ErrTopic},
+	{"PUBLISH to a filter", "[MQTT-3.3.2-2]", "30 05 0003'a/+'", "", mqttpacket.ErrTopic},
+	{"PUBLISH to all", "[MQTT-3.3.2-2]", "30 03 0001'#'", "", mqttpacket.ErrTopic},
+	{"PUBLISH to U+0000", "[MQTT-1.5.3-2]", "30 03 000100", "", mqttpacket.ErrTopic},
+	{"PUBLISH to a surrogate", "[MQTT-1.5.3-1]", "30 05 0003EDA080", "", mqttpacket.ErrTopic},
+	{"PUBLISH to no UTF-8", "[MQTT-1.5.3-1]", "30 03 0001FF", "", mqttpacket.ErrTopic},
+	{"PUBLISH of one byte", "3.3.2", "30 01 00", "", mqttpacket.ErrShort},
+	{"PUBLISH whose topic goes on", "3.3.2.1", "30 04 0003'ab'", "", mqttpacket.ErrShort},
+	{"PUBLISH that ends in its id", "3.3.2.2", "32 04 0001'a' 00", "", mqttpacket.ErrShort},
 	{"PUBACK", "3.4", "40 02 F000", "id 61440", nil},
-	{"PUBACK with id 0", "[MQTT-2.3.1-1]", "40 02 0000", "", packet.ErrID},
-	{"PUBACK with flags", "[MQTT-2.2.2-2]", "42 02 0001", "", packet.ErrFlags},
-	{"PUBACK too short", "3.4.2", "40 01 00", "", packet.ErrShort},
-	{"PUBACK too long", "3.4.2", "40 03 000100", "", packet.ErrLong},
+	{"PUBACK with id 0", "[MQTT-2.3.1-1]", "40 02 0000", "", mqttpacket.ErrID},
+	{"PUBACK with flags", "[MQTT-2.2.2-2]", "42 02 0001", "", mqttpacket.ErrFlags},
+	{"PUBACK too short", "3.4.2", "40 01 00", "", mqttpacket.ErrShort},
+	{"PUBACK too long", "3.4.2", "40 03 000100", "", mqttpacket.ErrLong},
 	{"SUBACK, granted", "3.9.3", "90 03 000A 01", "suback 10 01", nil},
 	{"SUBACK, refused", "[MQTT-3.9.3-2]", "90 04 000A 00 80", "suback 10 0080", nil},
-	{"SUBACK without codes", "3.9.3", "90 02 000A", "", packet.ErrEmpty},
-	{"SUBACK too short", "3.9.2", "90 01 00", "", packet.ErrShort},
-	{"SUBACK with id 0", "[MQTT-2.3.1-1]", "90 03 0000 00", "", packet.ErrID},
+	{"SUBACK without codes", "3.9.3", "90 02 000A", "", mqttpacket.ErrEmpty},
+	{"SUBACK too short", "3.9.2", "90 01 00", "", mqttpacket.ErrShort},
+	{"SUBACK with id 0", "[MQTT-2.3.1-1]", "90 03 0000 00", "", mqttpacket.ErrID},
 	{"UNSUBACK", "3.11", "B0 02 000A", "id 10", nil},
 	{"PINGRESP", "3.13", "D0 00", "empty", nil},
-	{"PINGRESP with a body", "3.13", "D0 01 00", "", packet.ErrLong},
-	{"type 0", "table 2.1", "00 00", "", packet.ErrType},
-	{"type 15", "table 2.1", "F0 00", "", packet.ErrType},
-	{"a length of five bytes", "2.2.3", "30 8080808000", "", packet.ErrLength},
-	{"a length that never ends", "2.2.3", "30 FFFFFFFFFF", "", packet.ErrLength},
+	{"PINGRESP with a body", "3.13", "D0 01 00", "", mqttpacket.ErrLong},
+	{"type 0", "table 2.1", "00 00", "", mqttpacket.ErrType},
+	{"type 15", "table 2.1", "F0 00", "", mqttpacket.ErrType},
+	{"a length of five bytes", "2.2.3", "30 8080808000", "", mqttpacket.ErrLength},
+	{"a length that never ends", "2.2.3", "30 FFFFFFFFFF", "", mqttpacket.ErrLength},
 	{"the same length in more bytes than needed", "2.2.3", "D0 8000", "empty", nil},
 }
 
 // describe reads a whole packet and tells what is in it.
 func describe(b []byte) (string, error) {
-	h, ok, err := packet.Next(b)
+	h, ok, err := mqttpacket.Next(b)
 	if err != nil || !ok {
 		return "incomplete", err
 	}
@@ -250,25 +254,25 @@ func describe(b []byte) (string, error) {
 	}
 	body = body[:h.Body]
 	switch h.Type {
-	case packet.Connack:
-		session, code, err := packet.ReadConnack(body)
+	case mqttpacket.Connack:
+		session, code, err := mqttpacket.ReadConnack(body)
 		return "connack " + boolText(session) + " " + number(int(code)), err
-	case packet.Publish:
-		in, err := packet.ReadPublish(h.Flags, body)
+	case mqttpacket.Publish:
+		in, err := mqttpacket.ReadPublish(h.Flags, body)
 		return "publish " + string(in.Topic) + " " + number(int(in.QoS)) + " " + boolText(in.Dup) + " " +
 			boolText(in.Retain) + " " + number(int(in.ID)) + " " + string(in.Body), err
-	case packet.Puback, packet.Unsuback:
-		id, err := packet.ReadID(body)
+	case mqttpacket.Puback, mqttpacket.Unsuback:
+		id, err := mqttpacket.ReadID(body)
 		return "id " + number(int(id)), err
-	case packet.Suback:
-		id, codes, err := packet.ReadSuback(body)
+	case mqttpacket.Suback:
+		id, codes, err := mqttpacket.ReadSuback(body)
 		text := ""
 		for _, c := range codes {
 			text += string("0123456789ABCDEF"[c>>4]) + string("0123456789ABCDEF"[c&15])
 		}
 		return "suback " + number(int(id)) + " " + text, err
-	case packet.Pingresp:
-		return "empty", packet.ReadEmpty(body)
+	case mqttpacket.Pingresp:
+		return "empty", mqttpacket.ReadEmpty(body)
 	}
 	return "other", nil
 }
@@ -307,7 +311,7 @@ func TestWhatIsReceived(t *testing.T) {
 
 // Parts of a packet that are handed out cannot be appended to without a copy.
 func TestATopicDoesNotReachIntoThePayload(t *testing.T) {
-	in, err := packet.ReadPublish(0, unhex("0001'a''xyz'"))
+	in, err := mqttpacket.ReadPublish(0, unhex("0001'a''xyz'"))
 	if err != nil {
 		t.Error(err)
 		return
@@ -319,11 +323,12 @@ func TestATopicDoesNotReachIntoThePayload(t *testing.T) {
 }
 
 func TestHeaderSizes(t *testing.T) {
-	for n, want := range map[int]int{0: 2, 127: 2, 128: 3, 16383: 3, 16384: 4, 2097151: 4, 2097152: 5, packet.MaxBody: 5} {
-		b := packet.AppendHeader(nil, packet.Publish, 0, n)
-		h, ok, err := packet.Next(b)
-		if packet.HeaderSize(n) != want || len(b) != want || !ok || err != nil || h.Body != n || h.Size != want {
-			t.Errorf("%d: HeaderSize %d, %x, %+v %v", n, packet.HeaderSize(n), b, h, err)
+	for n, want := range map[int]int{0: 2, 127: 2, 128: 3, 16383: 3, 16384: 4, 2097151: 4, 2097152: 5,
+		mqttpacket.MaxBody: 5} {
+		b := mqttpacket.AppendHeader(nil, mqttpacket.Publish, 0, n)
+		h, ok, err := mqttpacket.Next(b)
+		if mqttpacket.HeaderSize(n) != want || len(b) != want || !ok || err != nil || h.Body != n || h.Size != want {
+			t.Errorf("%d: HeaderSize %d, %x, %+v %v", n, mqttpacket.HeaderSize(n), b, h, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package packet
+package mqttpacket
 
 // A Greeting is what a CONNECT says, section 3.1. Texts that are empty are not sent, but for the
 // client id.
