@@ -55,9 +55,9 @@ func needFiles(t *testing.T, n int) {
 }
 
 func TestADeviceOnASharedConnectionKeepsToItsBudget(t *testing.T) {
-	for _, commands := range []bool{false, true} {
-		t.Run(fmt.Sprintf("commands %v", commands), func(t *testing.T) {
-			r, err := Fleet(limit(t), FleetSettings{Devices: 1000, Commands: commands})
+	for _, messages := range []bool{false, true} {
+		t.Run(fmt.Sprintf("messages %v", messages), func(t *testing.T) {
+			r, err := Fleet(limit(t), FleetSettings{Devices: 1000, Messages: messages})
 			if err == nil {
 				t.Logf("%+v", *r)
 				err = r.Over()
@@ -71,7 +71,7 @@ func TestADeviceOnASharedConnectionKeepsToItsBudget(t *testing.T) {
 
 // The raw library's sessions and links can be measured beside.
 func TestTheFloorOfASharedConnection(t *testing.T) {
-	r, err := Fleet(limit(t), FleetSettings{Devices: 100, Commands: true, Raw: true})
+	r, err := Fleet(limit(t), FleetSettings{Devices: 100, Messages: true, Raw: true})
 	if err != nil {
 		t.Fatal(err)
 	}

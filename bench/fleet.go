@@ -16,11 +16,11 @@ import (
 )
 
 // The budget of a device on a connection that it shares with a thousand others: heap with the link
-// for telemetry alone and with the one for commands too, goroutines, and the time in which all are
-// connected again when the connection was lost.
+// for telemetry alone and with the one for cloud-to-device messages too, goroutines, and the time
+// in which all are connected again when the connection was lost.
 const (
 	FleetHeapKB         = 110
-	FleetCommandsHeapKB = 200
+	FleetMessagesHeapKB = 200
 	FleetGoroutines     = 6
 	FleetBack           = 3 * time.Second
 )
@@ -28,7 +28,7 @@ const (
 // FleetSettings say what is measured.
 type FleetSettings struct {
 	Devices  int
-	Commands bool // each receives commands, too
+	Messages bool // each receives cloud-to-device messages, too
 	Raw      bool // sessions and links of the raw library instead, without devices: the floor
 }
 
@@ -47,8 +47,8 @@ type FleetReport struct {
 // Over says what is over the budget but for time, nothing if all is well. There is none for Raw.
 func (r *FleetReport) Over() error {
 	kb := float64(FleetHeapKB)
-	if r.Commands {
-		kb = FleetCommandsHeapKB
+	if r.Messages {
+		kb = FleetMessagesHeapKB
 	}
 	switch {
 	case r.Raw:
@@ -195,7 +195,7 @@ func (f *fleet) open(ctx context.Context, i int) error {
 	if f.devices[i], err = device.New(creds, f.mux, nil); err != nil {
 		return err
 	}
-	if f.order.Commands {
+	if f.order.Messages {
 		f.devices[i].HandleMessages(func(context.Context, *transport.Message) error { return nil })
 	}
 	if err := f.devices[i].Open(ctx); err != nil {
@@ -231,7 +231,7 @@ func (f *fleet) openRaw(ctx context.Context, i int) error {
 	name := fmt.Sprintf("/devices/dev-%d/messages/", i)
 	sender, err := session.NewSender(ctx, name+"events", nil)
 	var receiver *goamqp.Receiver
-	if err == nil && f.order.Commands {
+	if err == nil && f.order.Messages {
 		receiver, err = session.NewReceiver(ctx, name+"devicebound", nil)
 	}
 	f.mu.Lock()

@@ -178,8 +178,8 @@ func ExampleStatus_Hint() {
 	// the same credentials would be refused again; check key, device id, the clock, and that the device is enabled
 }
 
-// Commands from the cloud go to a handler; its return value settles them. Each connection
-// subscribes before it counts as connected.
+// Cloud-to-device messages go to a handler; its return value settles them. Each
+// connection subscribes before it counts as connected.
 func ExampleOptions_onMessage() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
@@ -189,7 +189,7 @@ func ExampleOptions_onMessage() {
 		log.Fatal(err)
 	}
 	client.HandleMessages(func(ctx context.Context, m *transport.Message) error {
-		fmt.Println("command:", string(m.Body))
+		fmt.Println("message:", string(m.Body))
 		return nil // accepted: the hub forgets it
 	})
 	defer client.Close()
@@ -205,7 +205,7 @@ func ExampleOptions_onMessage() {
 	}
 	fmt.Println("completed")
 	// Output:
-	// command: blink
+	// message: blink
 	// completed
 }
 

@@ -14,7 +14,7 @@ type flapping struct {
 
 // evidence is what the outbox knows at the end of a session.
 type evidence struct {
-	acknowledged uint64 // in all, and commands received
+	acknowledged uint64 // in all, and cloud-to-device messages received
 	flying       int
 	front        uint64 // number of the oldest in flight
 	size         int    // and its size

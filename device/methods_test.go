@@ -308,8 +308,9 @@ func TestARenewalWaitsForAMethod(t *testing.T) {
 	})
 }
 
-// A call that comes twice is known as such also when a command was settled in between.
-func TestAMethodCallThatComesTwiceAmongCommands(t *testing.T) {
+// A call that comes twice is known as such also when a cloud-to-device message was settled in
+// between.
+func TestAMethodCallThatComesTwiceAmongMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, nil)

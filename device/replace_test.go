@@ -49,7 +49,8 @@ func TestAPauseThatEndsWhileDrainingDoesNotSpin(t *testing.T) {
 	})
 }
 
-// A command whose handler calls Reconnect is settled before the connection is replaced.
+// A cloud-to-device message whose handler calls Reconnect is settled before the connection is
+// replaced.
 func TestAHandlerMayCallReconnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -90,7 +91,7 @@ func TestCloseSettlesWhatTheHandlerHasInItsHands(t *testing.T) {
 	})
 }
 
-// A renewal waits for a command in the handler's hands as for a message in flight.
+// A renewal waits for a cloud-to-device message in the handler's hands as for a message in flight.
 func TestARenewalWaitsForTheHandlerAtWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}

@@ -20,7 +20,7 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 	for name, tc := range map[string]struct {
 		up     time.Duration
 		send   bool // a message, which is acknowledged
-		get    bool // a command
+		get    bool // a cloud-to-device message
 		loss   transport.Kind
 		delays []time.Duration
 	}{

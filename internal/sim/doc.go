@@ -9,12 +9,12 @@
 //	go test ./internal/sim -run TestSimulation -seed 4711 -v    one again
 //
 // The same seed is the same plan, and with go test nearly always the same run: events of one
-// instant may change places. With the command replay they do not, so the run is the same one event
-// by event; over TLS nearly always:
+// instant may change places. With the command replay they do not, so the run is the
+// same one event by event; over TLS nearly always:
 //
 //	go run ./internal/cmd/replay ./internal/sim -run TestSimulation/amqp -seed 4711 -v
 //	go run ./internal/cmd/replay -order 2 ./internal/sim -run TestSimulation/amqp -seed 4711 -v
 //
-// The second command plays the same plan in another order, which is the same each time. A seed that
-// fails with go test and not there is tried with some orders.
+// The second command plays the same plan in another order, which is the same each
+// time. A seed that fails with go test and not there is tried with some orders.
 package sim

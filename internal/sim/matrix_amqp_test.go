@@ -44,7 +44,7 @@ func receives(_ engine, r row) bool {
 func amqpRows() []row {
 	type F = testbroker.Fault
 	const (
-		commands, messages, tokens = testbroker.LinkC2D, testbroker.LinkTelemetry, testbroker.LinkCBSSender
+		fromCloud, messages, tokens = testbroker.LinkC2D, testbroker.LinkTelemetry, testbroker.LinkCBSSender
 
 		decode       = "amqp:decode-error"
 		exceeded     = "amqp:resource-limit-exceeded"
@@ -91,33 +91,32 @@ func amqpRows() []row {
 		{name: "NoToken", fault: F{Kind: testbroker.NoToken}, class: atToken, kinds: kinds(timeout), alone: true},
 		{name: "DropOnToken", fault: F{Kind: testbroker.DropOnToken}, class: atToken, kinds: kinds(network)},
 
-		// The links. That for commands is attached before the client counts as connected, that for
-		// telemetry by the first message.
-		// a lost link is tried once more, at once
+		// The links. That for cloud-to-device messages is attached before the client counts as connected,
+		// that for telemetry by the first message. a lost link is tried once more, at once
 		{name: "RefuseAttach tokens", fault: F{Kind: testbroker.RefuseAttach, Link: tokens}, kinds: kinds(unavailable),
 			perhaps: true},
-		{name: "RefuseAttach commands", fault: F{Kind: testbroker.RefuseAttach, Link: commands}, class: atSubscribe,
+		{name: "RefuseAttach messages from the cloud", fault: F{Kind: testbroker.RefuseAttach, Link: fromCloud}, class: atSubscribe,
 			kinds: kinds(unavailable), alone: true},
-		{name: "RefuseAttach commands, " + throttledNow, fault: F{Kind: testbroker.RefuseAttach, Link: commands,
+		{name: "RefuseAttach messages from the cloud, " + throttledNow, fault: F{Kind: testbroker.RefuseAttach, Link: fromCloud,
 			Condition: throttledNow}, class: atSubscribe, kinds: kinds(throttled), alone: true},
-		{name: "RefuseAttach commands, " + missing, fault: F{Kind: testbroker.RefuseAttach, Link: commands,
+		{name: "RefuseAttach messages from the cloud, " + missing, fault: F{Kind: testbroker.RefuseAttach, Link: fromCloud,
 			Condition: missing}, class: atSubscribe, kinds: kinds(notFound), terminal: true, alone: true},
 		{name: "RefuseAttach telemetry", fault: F{Kind: testbroker.RefuseAttach, Link: messages}, class: atLink,
 			kinds: kinds(unavailable), alone: true},
 		{name: "RefuseAttach telemetry, " + unwelcome, fault: F{Kind: testbroker.RefuseAttach, Link: messages,
 			Condition: unwelcome}, class: atLink, kinds: kinds(unauthorized), alone: true},
 		{name: "SlowAttach tokens", fault: F{Kind: testbroker.SlowAttach, Link: tokens, Delay: 3 * time.Second}},
-		{name: "SlowAttach commands", fault: F{Kind: testbroker.SlowAttach, Link: commands, Delay: 3 * time.Second},
+		{name: "SlowAttach messages from the cloud", fault: F{Kind: testbroker.SlowAttach, Link: fromCloud, Delay: 3 * time.Second},
 			class: atSubscribe, alone: true},
 		{name: "SlowAttach telemetry", fault: F{Kind: testbroker.SlowAttach, Link: messages, Delay: 3 * time.Second},
 			class: atLink, alone: true},
 		{name: "NoAttach tokens", fault: F{Kind: testbroker.NoAttach, Link: tokens}, kinds: kinds(timeout)},
-		{name: "NoAttach commands", fault: F{Kind: testbroker.NoAttach, Link: commands}, class: atSubscribe,
+		{name: "NoAttach messages from the cloud", fault: F{Kind: testbroker.NoAttach, Link: fromCloud}, class: atSubscribe,
 			kinds: kinds(timeout), alone: true},
 		{name: "NoAttach telemetry", fault: F{Kind: testbroker.NoAttach, Link: messages}, class: atLink,
 			kinds: kinds(timeout), alone: true},
 		{name: "DropOnAttach tokens", fault: F{Kind: testbroker.DropOnAttach, Link: tokens}, kinds: kinds(network)},
-		{name: "DropOnAttach commands", fault: F{Kind: testbroker.DropOnAttach, Link: commands}, class: atSubscribe,
+		{name: "DropOnAttach messages from the cloud", fault: F{Kind: testbroker.DropOnAttach, Link: fromCloud}, class: atSubscribe,
 			kinds: kinds(network)},
 		{name: "DropOnAttach telemetry", fault: F{Kind: testbroker.DropOnAttach, Link: messages}, class: atLink,
 			kinds: kinds(network)},
@@ -127,11 +126,11 @@ func amqpRows() []row {
 		{name: "WithholdCredit telemetry, 3 s", fault: F{Kind: testbroker.WithholdCredit, Link: messages,
 			Delay: 3 * time.Second}, class: atLink, alone: true},
 		{name: "DetachWhileIdle tokens", fault: F{Kind: testbroker.DetachWhileIdle, Link: tokens, Delay: time.Second}},
-		{name: "DetachWhileIdle commands, early", fault: F{Kind: testbroker.DetachWhileIdle, Link: commands,
+		{name: "DetachWhileIdle messages from the cloud, early", fault: F{Kind: testbroker.DetachWhileIdle, Link: fromCloud,
 			Delay: time.Second}, class: atSubscribe, kinds: kinds(unavailable), alone: true},
-		{name: "DetachWhileIdle commands", fault: F{Kind: testbroker.DetachWhileIdle, Link: commands,
+		{name: "DetachWhileIdle messages from the cloud", fault: F{Kind: testbroker.DetachWhileIdle, Link: fromCloud,
 			Delay: 10 * time.Second}, class: atSubscribe, alone: true},
-		{name: "DetachWhileIdle commands, unclosed", fault: F{Kind: testbroker.DetachWhileIdle, Link: commands,
+		{name: "DetachWhileIdle messages from the cloud, unclosed", fault: F{Kind: testbroker.DetachWhileIdle, Link: fromCloud,
 			Delay: 10 * time.Second, Unclosed: true}, class: atSubscribe, alone: true},
 		{name: "DetachWhileIdle telemetry", fault: F{Kind: testbroker.DetachWhileIdle, Link: messages,
 			Delay: 3 * time.Second}, class: atLink, alone: true},
@@ -257,7 +256,7 @@ func twoDevicesOp(e *env, r row) error {
 	if err := other.flushed(); err != nil {
 		return err
 	}
-	if err := other.command(1); err != nil {
+	if err := other.message(1); err != nil {
 		return err
 	}
 	if err := other.received(transport.Accept); err != nil {

@@ -35,16 +35,16 @@ type env struct {
 // party is a device in it.
 type party struct {
 	*env
-	id       string
-	client   *device.Client
-	sent     []*entry
-	commands int                         // sent to it
-	settled  map[testbroker.C2DState]int // what is to become of them
+	id        string
+	client    *device.Client
+	sent      []*entry
+	fromCloud int                         // sent to it
+	settled   map[testbroker.C2DState]int // what is to become of them
 
 	mu       sync.Mutex
-	outcome  transport.Outcome // what the handler does to commands
+	outcome  transport.Outcome // what the handler does to cloud-to-device messages
 	statuses []device.Status
-	got      map[string]int // commands, and how often the handler was given each
+	got      map[string]int // cloud-to-device messages, and how often the handler was given each
 	calling  calling
 }
 
@@ -84,7 +84,8 @@ func (e *env) join(id string) *party {
 	return p
 }
 
-// handle does to a command what is told; one that is released is taken the second time.
+// handle does to a cloud-to-device message what is told; one that is released is taken the second
+// time.
 func (p *party) handle(_ context.Context, m *transport.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,25 +226,25 @@ func (p *party) compare(closed bool) error {
 	return nil
 }
 
-// command sends n commands.
-func (p *party) command(n int) error {
+// message sends n cloud-to-device messages.
+func (p *party) message(n int) error {
 	for range n {
-		p.commands++
-		if err := p.hub.SendC2D(p.id, testbroker.C2D{MessageID: strconv.Itoa(p.commands)}); err != nil {
+		p.fromCloud++
+		if err := p.hub.SendC2D(p.id, testbroker.C2D{MessageID: strconv.Itoa(p.fromCloud)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// received waits until all commands were handled, those since the last call with this outcome, and
-// the hub knows.
+// received waits until all cloud-to-device messages were handled, those since the last call with
+// this outcome, and the hub knows.
 func (p *party) received(o transport.Outcome) error {
 	state := testbroker.Completed
 	if o == transport.Reject && p.with.protocol != testbroker.MQTT { // which cannot say it
 		state = testbroker.Rejected
 	}
-	fresh := p.commands
+	fresh := p.fromCloud
 	for _, n := range p.settled {
 		fresh -= n
 	}
@@ -265,13 +266,13 @@ func (p *party) received(o transport.Outcome) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range p.commands {
+	for i := range p.fromCloud {
 		least := 1
-		if o == transport.Release && i >= p.commands-fresh {
+		if o == transport.Release && i >= p.fromCloud-fresh {
 			least = 2
 		}
 		if n := p.got[strconv.Itoa(i+1)]; n < least {
-			return fmt.Errorf("command %d was handled %d times", i+1, n)
+			return fmt.Errorf("message %d was handled %d times", i+1, n)
 		}
 	}
 	return nil
@@ -286,7 +287,7 @@ func (p *party) works() error {
 	if err := p.flushed(); err != nil {
 		return fmt.Errorf("afterwards: %w", err)
 	}
-	if err := p.command(1); err != nil {
+	if err := p.message(1); err != nil {
 		return fmt.Errorf("afterwards: %w", err)
 	}
 	if err := p.received(transport.Accept); err != nil {

@@ -83,7 +83,7 @@ func httpRows() []row {
 	add("", atConnect, F{Kind: testbroker.NoConnack}, kinds(timeout))
 	add("", atConnect, F{Kind: testbroker.DropConnect}, kinds(network))
 
-	// Looks for commands, the first of which is part of a connect.
+	// Looks for cloud-to-device messages, the first of which is part of a connect.
 	for _, v := range byStatus(map[int]transport.Kind{401: unauthorized, 404: notFound, 405: transport.Unsupported}) {
 		status, k := v.status, v.kind
 		times := 1
@@ -172,7 +172,7 @@ func httpRows() []row {
 	add(" 404, verdict", atSettle, F{Kind: testbroker.AnswerStatus, Statuses: []int{404}, Route: settle}, kinds(notFound),
 		terminal)
 
-	// An answer with a body is one that refuses, or a command.
+	// An answer with a body is one that refuses, or a cloud-to-device message.
 	add(", proof", atConnect, F{Kind: testbroker.NoContentLength, Route: settle}, nil)
 
 	// States.

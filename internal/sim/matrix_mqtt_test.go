@@ -115,7 +115,7 @@ func subscribeOp(e *env, r row) error {
 		return errors.New("the fault did not happen in the middle of it")
 	}
 	e.in.Remove()
-	if err := e.dev.command(1); err != nil {
+	if err := e.dev.message(1); err != nil {
 		return err
 	}
 	return e.dev.received(transport.Accept)

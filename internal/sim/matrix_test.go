@@ -20,14 +20,16 @@ import (
 type class uint8
 
 const (
-	atConnect   class = iota // needs a connect
-	atToken                  // needs a token that is put, which each connect of a device brings
-	atSubscribe              // needs a subscription, or a link for commands, which each connect of a device brings
-	atLink                   // needs a link for telemetry, which the first message brings
-	atPublish                // needs a telemetry message
-	atSettle                 // needs a verdict on a command
-	atPing                   // needs a ping
-	always                   // a state of hub or network
+	atConnect class = iota // needs a connect
+	atToken                // needs a token that is put, which each connect of a device brings
+	// needs a subscription, or a link for cloud-to-device messages, which each connect of a device
+	// brings
+	atSubscribe
+	atLink    // needs a link for telemetry, which the first message brings
+	atPublish // needs a telemetry message
+	atSettle  // needs a verdict on a cloud-to-device message
+	atPing    // needs a ping
+	always    // a state of hub or network
 	// needs a request about the twin, which a device that watches its desired properties brings with
 	// each connect
 	atTwin
@@ -254,7 +256,7 @@ func sendOp(n int) func(e *env, r row) error {
 	}
 }
 
-// receiveOp receives commands, to which the handler does something.
+// receiveOp receives cloud-to-device messages, to which the handler does something.
 func receiveOp(outcome transport.Outcome) func(e *env, r row) error {
 	return func(e *env, r row) error {
 		e.dev.outcome = outcome // nobody reads it yet
@@ -266,7 +268,7 @@ func receiveOp(outcome transport.Outcome) func(e *env, r row) error {
 		if r.fault.Kind == testbroker.Throttle {
 			e.drop()
 		}
-		if err := e.dev.command(5); err != nil {
+		if err := e.dev.message(5); err != nil {
 			return err
 		}
 		if err := e.dev.received(outcome); err != nil {

@@ -22,8 +22,8 @@ type plan struct {
 	stable     time.Duration
 	policy     string
 	// tokenLife is how long tokens are valid. Many runs renew some in the middle of faults. A
-	// connection lives longer than the slowest handler of a command takes, which could not settle it
-	// otherwise.
+	// connection lives longer than the slowest handler of a cloud-to-device message takes, which could
+	// not settle it otherwise.
 	tokenLife time.Duration
 	// reopenAfter is how often the application looks whether the client gave up, and opens it again.
 	reopenAfter time.Duration
@@ -56,7 +56,7 @@ const (
 	drop
 	reconnect
 	newPolicy
-	command // count commands from the cloud
+	message // count messages from the cloud
 	detach  // the hub ends something over AMQP that fault is about: links, or the session, or the connection
 	end
 	hangUp
@@ -69,7 +69,7 @@ const (
 )
 
 func (a action) String() string {
-	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "command", "detach", "end",
+	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "message", "detach", "end",
 		"hang up", "desire", "call", "report", "read"}[a]
 }
 
@@ -80,7 +80,7 @@ func (s step) String() string {
 		text += fmt.Sprintf(" %d of %d B, expiry %v", s.count, s.size, s.expires)
 	case send:
 		text += fmt.Sprintf(" %d of %d B, time-out %v", s.count, s.size, s.timeout)
-	case command, desire:
+	case message, desire:
 		text += fmt.Sprintf(" %d", s.count)
 	case call, report, read:
 		text += fmt.Sprintf(" %d, time-out %v, connecting %v", s.count, s.timeout, s.connect)
@@ -157,7 +157,7 @@ func drawCommon(seed uint64) *plan {
 		add(step{what: newPolicy})
 	}
 	for range r.IntN(8) {
-		add(step{what: command, count: 1 + r.IntN(12)})
+		add(step{what: message, count: 1 + r.IntN(12)})
 	}
 	p.tail = between(time.Second, time.Minute)
 	p.reopenAfter = between(time.Second, 30*time.Second)

@@ -108,12 +108,12 @@ type world struct {
 
 	producers int
 
-	mu       sync.Mutex
-	events   []string
-	msgs     []*entry
-	errs     []error
-	commands int            // sent
-	handled  map[string]int // how often the handler was given each
+	mu        sync.Mutex
+	events    []string
+	msgs      []*entry
+	errs      []error
+	fromCloud int            // sent
+	handled   map[string]int // how often the handler was given each
 }
 
 // entry is a message and what became of it.
@@ -279,16 +279,16 @@ func (w *world) do(s *step) {
 		if refuses(s.fault) {
 			w.refusals = append(w.refusals, f)
 		}
-	case command:
+	case message:
 		for range s.count {
-			id := "c-" + strconv.Itoa(w.commands+1)
+			id := "c-" + strconv.Itoa(w.fromCloud+1)
 			err := w.hub.SendC2D("dev-1", testbroker.C2D{MessageID: id, Body: []byte("do " + id)})
 			if errors.Is(err, testbroker.ErrQueueFull) {
 				break
 			} else if err != nil {
 				w.fail(err)
 			}
-			w.commands++
+			w.fromCloud++
 		}
 	case drop:
 		w.event("drop")
@@ -358,18 +358,18 @@ func (w *world) messages(s *step) (batch []*entry) {
 	return batch
 }
 
-// rejects says whether the application rejects its nth command.
+// rejects says whether the application rejects its nth cloud-to-device message.
 func rejects(n int) bool { return n%13 == 0 && n%7 != 0 }
 
-// handle is the application's handler of commands: it now and then takes its time, releases a
-// command twice before it takes it, panics at first, or rejects it.
+// handle is the application's handler of cloud-to-device messages: it now and then takes its time,
+// releases a cloud-to-device message twice before it takes it, panics at first, or rejects it.
 func (w *world) handle(ctx context.Context, m *transport.Message) error {
 	w.mu.Lock()
 	w.handled[m.ID]++
 	times := w.handled[m.ID]
 	w.mu.Unlock()
 	if string(m.Body) != "do "+m.ID {
-		w.fail(fmt.Errorf("command %s came with body %q", m.ID, m.Body))
+		w.fail(fmt.Errorf("message %s came with body %q", m.ID, m.Body))
 	}
 	n, err := strconv.Atoi(strings.TrimPrefix(m.ID, "c-"))
 	if err != nil {
@@ -391,10 +391,10 @@ func (w *world) handle(ctx context.Context, m *transport.Message) error {
 	return nil
 }
 
-// complete waits until every command was handled and the hub knows.
+// complete waits until every cloud-to-device message was handled and the hub knows.
 func (w *world) complete() {
-	completed, rejected := w.commands, 0
-	for n := range w.commands {
+	completed, rejected := w.fromCloud, 0
+	for n := range w.fromCloud {
 		if rejects(n+1) && w.p.engine.protocol != testbroker.MQTT { // which cannot say it
 			completed--
 			rejected++
@@ -411,12 +411,12 @@ func (w *world) complete() {
 		time.Sleep(time.Second)
 	}
 	if !done() {
-		w.fail(fmt.Errorf("not %d commands completed and %d rejected: %+v", completed, rejected, w.hub.C2DLog("dev-1")))
+		w.fail(fmt.Errorf("not %d messages completed and %d rejected: %+v", completed, rejected, w.hub.C2DLog("dev-1")))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.handled) != w.commands {
-		w.errs = append(w.errs, fmt.Errorf("%d of %d commands were handled", len(w.handled), w.commands))
+	if len(w.handled) != w.fromCloud {
+		w.errs = append(w.errs, fmt.Errorf("%d of %d messages were handled", len(w.handled), w.fromCloud))
 	}
 }
 

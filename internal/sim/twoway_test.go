@@ -14,7 +14,8 @@ import (
 )
 
 // 10,000 messages each way at once, over real TCP with full socket buffers, 4 KB each, while the
-// handler of commands sends telemetry itself: nobody waits for somebody who waits for him.
+// handler of cloud-to-device messages sends telemetry itself: nobody waits for somebody who waits
+// for him.
 func TestTwoWayTrafficAtFullSpeed(t *testing.T) { withEachEngine(t, twoWay) }
 
 func twoWay(t *testing.T, with engine) {
@@ -47,9 +48,9 @@ func twoWay(t *testing.T, with engine) {
 	require.NoError(t, c.Open(ctx))
 
 	body := make([]byte, 4096)
-	commands := make(chan error, 1)
-	go func() { // the cloud; ends with its last command
-		commands <- func() error {
+	fromCloud := make(chan error, 1)
+	go func() { // the cloud; ends with its last cloud-to-device message
+		fromCloud <- func() error {
 			for sent := 0; sent < n; {
 				err := hub.SendC2D("dev-1", testbroker.C2D{Body: body})
 				switch {
@@ -71,7 +72,7 @@ func twoWay(t *testing.T, with engine) {
 		require.NoError(t, c.Enqueue(ctx, m, nil))
 	}
 	require.NoError(t, c.Flush(ctx))
-	require.NoError(t, <-commands)
+	require.NoError(t, <-fromCloud)
 	require.NoError(t, hub.WaitC2D(ctx, "dev-1", testbroker.Completed, n))
 	require.NoError(t, c.Flush(ctx))
 	require.EqualValues(t, n, handled.Load())

@@ -77,7 +77,7 @@ func TestTelemetryIsRepeatedAfterALostAnswer(t *testing.T) {
 // again what it does not know to be settled.
 func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("x", nil)
+		h.message("x", nil)
 		h.losing(1, func(r *http.Request) bool { return r.Method == http.MethodDelete })
 		var handled atomic.Int32
 		c := h.client(t, h.polling(time.Minute), nil)
@@ -91,7 +91,7 @@ func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 		require.Equal(t, uint64(2), c.Stats().Connections)
 	})
 	bubble(t, func(t *testing.T, h *scripted) { // the request was lost, not its answer: the handler sees the message twice
-		h.command("x", nil)
+		h.message("x", nil)
 		lose := true
 		h.answer = func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
 			if lose && r.Method == http.MethodDelete {
@@ -116,7 +116,7 @@ func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 // a minute, and comes then.
 func TestALookWhoseAnswerWasLost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("x", nil)
+		h.message("x", nil)
 		h.losing(1, func(r *http.Request) bool { return r.Method == http.MethodGet })
 		var handled atomic.Int32
 		c := h.client(t, h.polling(10*time.Second), nil)
@@ -171,7 +171,7 @@ func TestAThrottledClient(t *testing.T) {
 }
 
 // The whole client under everything that a scripted hub can do: nothing that was acknowledged is
-// missing, what is bad fails alone, and commands come through.
+// missing, what is bad fails alone, and cloud-to-device messages come through.
 func TestAClientUnderFaults(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestAClientUnderFaults(t *testing.T) {
 						id = "bad-" + id
 					}
 					if i%60 == 0 {
-						h.command(id, nil)
+						h.message(id, nil)
 					}
 					require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: id, Body: []byte(id)}, &receipts[i]))
 					if i%3 == 0 {

@@ -58,8 +58,8 @@ func ExampleNew() {
 	// m-2 21.5
 }
 
-// Commands are looked for each PollInterval, and at once after one that came.
-func ExampleOptions_commands() {
+// Cloud-to-device messages are looked for each PollInterval, and at once after one that came.
+func ExampleOptions_messages() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		panic(err)

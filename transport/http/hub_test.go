@@ -42,7 +42,7 @@ type scripted struct {
 	mu        sync.Mutex
 	requests  []seen
 	telemetry []transporttest.Received
-	inbox     []*command
+	inbox     []*message
 	settled   []string // "complete 1" and so on, by sequence number
 	sequence  int
 	lock      int
@@ -65,7 +65,7 @@ type seen struct {
 	messages            int
 }
 
-type command struct {
+type message struct {
 	body      string
 	header    map[string]string
 	sequence  int
@@ -342,7 +342,7 @@ func received(body []byte, properties members) transporttest.Received {
 	return transporttest.Received{Message: m}
 }
 
-// give hands a command out.
+// give hands a cloud-to-device message out.
 func (h *scripted) give(w http.ResponseWriter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -369,7 +369,7 @@ func (h *scripted) give(w http.ResponseWriter) {
 func (h *scripted) settle(w http.ResponseWriter, lock, how string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	i := slices.IndexFunc(h.inbox, func(c *command) bool { return c.lock == lock && time.Now().Before(c.until) })
+	i := slices.IndexFunc(h.inbox, func(c *message) bool { return c.lock == lock && time.Now().Before(c.until) })
 	if i < 0 {
 		refuse(w, 412002, "DeviceMessageLockLost")
 		return
@@ -383,12 +383,12 @@ func (h *scripted) settle(w http.ResponseWriter, lock, how string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// command puts a message into the device's queue.
-func (h *scripted) command(body string, header map[string]string) {
+// message puts a message into the device's queue.
+func (h *scripted) message(body string, header map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sequence++
-	h.inbox = append(h.inbox, &command{body: body, header: header, sequence: h.sequence})
+	h.inbox = append(h.inbox, &message{body: body, header: header, sequence: h.sequence})
 }
 
 func (h *scripted) verdicts() []string {
@@ -436,7 +436,7 @@ func (h *scripted) Refuse(r transporttest.Refusal) {
 	h.network.Refuse(r == transporttest.Unreachable)
 }
 
-func (h *scripted) Deliver(body string) { h.command(body, nil) }
+func (h *scripted) Deliver(body string) { h.message(body, nil) }
 
 func (h *scripted) Undelivered() int {
 	h.mu.Lock()

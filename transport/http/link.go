@@ -31,9 +31,9 @@ const (
 	recordSize = 16 << 10
 	// smallBody is the largest body that is rather copied than sent in a record of its own.
 	smallBody = 4 << 10
-	// maxHeader bounds the header of an answer, a command's properties included.
+	// maxHeader bounds the header of an answer, a cloud-to-device message's properties included.
 	maxHeader = 128 << 10
-	// maxBody bounds the body of an answer: a command has 64 KB at most.
+	// maxBody bounds the body of an answer: a cloud-to-device message has 64 KB at most.
 	maxBody = 256 << 10
 	// maxRefusal is how much is read of the body of an answer that is no success, which counts without
 	// it, too.

@@ -33,9 +33,9 @@ type Options struct {
 	// IdleTimeout is how long a connection is kept open that is not used. The next request opens
 	// another one, more cheaply with a TLS.ClientSessionCache. 0: 60 s.
 	IdleTimeout time.Duration
-	// PollInterval is the time between two looks for commands, as far as none came: after one the next
-	// look is at once. A look is a request of its own, and hubs allow few of them: the service
-	// recommends to look no more than every 25 minutes. 0: 25 minutes. At least 10 ms.
+	// PollInterval is the time between two looks for cloud-to-device messages, as far as none came:
+	// after one the next look is at once. A look is a request of its own, and hubs allow few of them:
+	// the service recommends to look no more than every 25 minutes. 0: 25 minutes. At least 10 ms.
 	PollInterval time.Duration
 	// Batch is the most messages that travel in one request, up to 500: those that wait at the same
 	// moment go together. 1: each goes alone. 0: 500.

@@ -20,8 +20,8 @@ import (
 // network or an answer about the identity makes fail. A connection that the hub closes in good
 // order while nothing is under way is no loss.
 //
-// Telemetry and commands have a goroutine and a connection each, so that a slow answer to the one
-// does not hold up the other.
+// Telemetry and cloud-to-device messages have a goroutine and a connection each, so that a slow
+// answer to the one does not hold up the other.
 type session struct {
 	cfg    transport.Config
 	opt    *Options
@@ -32,21 +32,23 @@ type session struct {
 
 	ctx    context.Context // ends when Run is to end
 	cancel context.CancelFunc
-	late   context.Context // ends a little later, when that was asked for: what is under way for commands may be finished
-	hurry  context.CancelFunc
-	fatal  chan error // capacity 1: why the session must end
-	group  sync.WaitGroup
+	// ends a little later, when that was asked for: what is under way for cloud-to-device messages may
+	// be finished
+	late  context.Context
+	hurry context.CancelFunc
+	fatal chan error // capacity 1: why the session must end
+	group sync.WaitGroup
 
 	telemetry telemetry
-	commands  commands
+	c2d       c2d
 
-	mu      sync.Mutex // guards running, over, and what telemetry and commands say; held for memory only
+	mu      sync.Mutex // guards running, over, and what telemetry and c2d say; held for memory only
 	running bool
 	over    bool // Run has ended
 }
 
 const (
-	// farewell is how long a session that ends may take to finish with commands.
+	// farewell is how long a session that ends may take to finish with cloud-to-device messages.
 	farewell = 500 * time.Millisecond
 	// goodbyeLimit is when a goodbye is cut off.
 	goodbyeLimit = 700 * time.Millisecond
@@ -61,7 +63,7 @@ func newSession(t *Transport, cfg *transport.Config) *session {
 	s.late, s.hurry = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(s.late)
 	s.telemetry = telemetry{s: s, lane: newLane(s), wake: make(chan struct{}, 1), limit: batchBytes}
-	s.commands = commands{s: s, lane: newLane(s), wake: make(chan struct{}, 1)}
+	s.c2d = c2d{s: s, lane: newLane(s), wake: make(chan struct{}, 1)}
 	return s
 }
 
@@ -76,8 +78,8 @@ func (s *session) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.running = true
 	s.group.Go(s.telemetry.run)
-	if s.commands.wanted {
-		s.group.Go(s.commands.run)
+	if s.c2d.wanted {
+		s.group.Go(s.c2d.run)
 	}
 	s.mu.Unlock()
 	var err error
@@ -106,7 +108,7 @@ func (s *session) Run(ctx context.Context) error {
 // cut closes the sockets under whatever uses them.
 func (s *session) cut() {
 	s.telemetry.lane.cut()
-	s.commands.lane.cut()
+	s.c2d.lane.cut()
 }
 
 // fail ends the session. The first call counts.
@@ -131,14 +133,14 @@ func (s *session) Send(batch []transport.Item) {
 func (s *session) Do(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSettle:
-		s.commands.settle(r)
+		s.c2d.settle(r)
 	case transport.OpPing, transport.OpRespond: // one-way, and not asked for
 	case transport.OpSubscribe:
 		if r.Want&^transport.Messages != 0 || r.Want != 0 && s.cfg.Creds.ModuleID != "" {
 			s.reply(r.ID, failed(r.Op, transport.Unsupported, errUnsupported))
 			return
 		}
-		s.commands.subscribe(r.ID, r.Want)
+		s.c2d.subscribe(r.ID, r.Want)
 	case transport.OpRenew:
 		s.tokens.Forget() // the next request makes one, so there is nothing to expire
 		s.reply(r.ID, nil)
@@ -209,8 +211,8 @@ func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusa
 const noLock = "00000000-0000-0000-0000-000000000000"
 
 // bare is a request that does nothing, and that a hub refuses only after it has found out who asks:
-// it gives back a message under a lock that does not exist, or for a module, which has no commands,
-// sends a batch of no messages.
+// it gives back a message under a lock that does not exist, or for a module, which has no
+// cloud-to-device messages, sends a batch of no messages.
 func (s *session) bare() *request {
 	h := s.header()
 	if s.cfg.Creds.ModuleID == "" {
@@ -242,14 +244,14 @@ func (s *session) prove(ctx context.Context) error {
 }
 
 // proves reports whether a hub that knows the device may have refused bare so: the lock is lost, or
-// is none, or the batch is empty; or its tier has no commands.
+// is none, or the batch is empty; or its tier has no cloud-to-device messages.
 func (s *session) proves(r *refusal) bool {
-	const noCommands = 403010
+	const noMessages = 403010
 	if s.cfg.Creds.ModuleID == "" {
 		r = r.ofLock()
 	}
 	return r.About == hubstatus.Message && (r.cause.Status != http.StatusBadRequest || r.cause.Code != 0) ||
-		r.cause.Code == noCommands
+		r.cause.Code == noMessages
 }
 
 // ofLock is the refusal of a request that names a lock: what is not found may be the lock, unless

@@ -143,7 +143,7 @@ func (r *rig) delivered() []delivery {
 	return slices.Clone(r.deliveries)
 }
 
-// bodies are those of the commands.
+// bodies are those of the cloud-to-device messages.
 func (r *rig) bodies() []string {
 	var out []string
 	for _, d := range r.delivered() {
@@ -871,10 +871,10 @@ func TestALongRefusal(t *testing.T) {
 	})
 }
 
-// The proof of a dial takes no command and sends no message.
+// The proof of a dial takes no cloud-to-device message and sends no message.
 func TestDialProvesTheCredentials(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("stay", nil)
+		h.message("stay", nil)
 		h.start(t, h.options())
 		require.Empty(t, h.Received())
 		require.Zero(t, h.inbox[0].delivered)

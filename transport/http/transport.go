@@ -37,7 +37,7 @@
 // identity (401, a 404 for the device, a disabled device). A connection that the hub closes while
 // nothing is under way is replaced without a word; one that is reset, or that the system finds
 // dead, is a loss. A device that the hub has gone away from finds out with its next message or look
-// for commands.
+// for cloud-to-device messages.
 //
 // Each request has Options.Timeout. A hub that answers within it is waited for, however late; a
 // network that is dead is found sooner where it can be told from such a hub: when a new connection
@@ -46,7 +46,7 @@
 // under way when it failed has an unknown outcome, and package device sends it again; see "What is
 // repeated" in the repository's docs/retries.md.
 //
-// # Commands
+// # Cloud-to-device messages
 //
 // With OpSubscribe the hub is asked for cloud-to-device messages each Options.PollInterval, and
 // again at once after each one that came, until there is none; never are more than Config.Queue
@@ -59,10 +59,11 @@
 // been accepted or rejected, that is repeated without asking anybody again, as long as the session
 // lives. A message that the Sink does not take is abandoned after 5 s. At the end of a session
 // verdicts that were given are told and what is not settled is abandoned, within half a second,
-// unless the connection that brought commands was lost itself, or the hub refuses the device.
+// unless the connection that brought cloud-to-device messages was lost itself, or the hub refuses
+// the device.
 //
 // Names of properties come in lower case, for the case of a header's name says nothing. Modules
-// have no commands over HTTPS.
+// have no cloud-to-device messages over HTTPS.
 //
 // # Tokens, certificates, clock
 //

@@ -5,7 +5,7 @@
 //	go run ./cmd/budgets idle -clients 10000 -lean
 //	go run ./cmd/budgets outage
 //	go run ./cmd/budgets churn -messages 10000 -resets 20 -window 64
-//	go run ./cmd/budgets fleet -devices 1000 -commands
+//	go run ./cmd/budgets fleet -devices 1000 -c2d
 package main
 
 import (
@@ -87,14 +87,15 @@ func run(args []string) error {
 	case "fleet":
 		var s bench.FleetSettings
 		flags.IntVar(&s.Devices, "devices", 1000, "devices on one connection of AMQP")
-		flags.BoolVar(&s.Commands, "commands", false, "each receives commands, too")
+		flags.BoolVar(&s.Messages, "c2d", false, "each receives cloud-to-device messages, too")
 		flags.BoolVar(&s.Raw, "raw", false, "sessions and links of the raw library instead, for comparison")
 		measure = func() (interface{ Over() error }, error) {
 			r, err := bench.Fleet(ctx, s)
 			if err == nil {
-				fmt.Printf("%s: %d devices on one connection, commands %v, raw %v: per device %.2f goroutines, %.1f KB heap, "+
+				fmt.Printf("%s: %d devices on one connection, cloud-to-device %v, raw %v: per device %.2f goroutines, %.1f KB "+
+					"heap, "+
 					"%.1f KB stacks, %.1f KB anonymous memory",
-					runtime.Version(), r.Devices, r.Commands, r.Raw, r.Goroutines, r.Heap, r.Stacks, r.Anon)
+					runtime.Version(), r.Devices, r.Messages, r.Raw, r.Goroutines, r.Heap, r.Stacks, r.Anon)
 				if !r.Raw {
 					fmt.Printf("; connection cut: all connected after %v, each message acknowledged after %v",
 						r.Back.Round(time.Millisecond), r.Served.Round(time.Millisecond))

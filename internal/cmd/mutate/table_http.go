@@ -3,13 +3,13 @@ package main
 func init() {
 	tables["http"] = []mutation{
 		{
-			File: "transport/http/commands.go",
+			File: "transport/http/c2d.go",
 			Old:  "now.Add(max(refused.after, e.pause))",
 			New:  "now.Add(e.pause)",
 			Test: "./transport/http -run TestT15_AFailedAcknowledgementIsRepeated",
 		},
 		{
-			File: "transport/http/commands.go",
+			File: "transport/http/c2d.go",
 			Old:  "e.at.Sub(e.since) < lockTime {",
 			New:  "e.at.Sub(e.since) < 2*lockTime {",
 			Test: "./transport/http -run TestT15_AFailedAcknowledgementIsRepeated",

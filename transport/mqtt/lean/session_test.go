@@ -139,7 +139,7 @@ func TestABatchIsOneWriteAndItsAnswersOneRead(t *testing.T) {
 	})
 }
 
-func TestCommandsAreDecodedAndSettled(t *testing.T) {
+func TestMessagesAreDecodedAndSettled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
@@ -407,7 +407,7 @@ func TestAFailedWriteEndsTheSession(t *testing.T) {
 	})
 }
 
-func TestLargeCommandsArriveAndGiveTheirMemoryBack(t *testing.T) {
+func TestLargeMessagesArriveAndGiveTheirMemoryBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		h.net.SetBuffer(0)

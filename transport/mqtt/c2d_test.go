@@ -37,7 +37,7 @@ func (k *inboxSink) Deliver(d *transport.Delivery) bool {
 }
 
 // session dials hub and runs, subscribed to messages.
-func commands(t *testing.T, o *Options, creds *transport.Credentials) (*running, *inboxSink) {
+func receiving(t *testing.T, o *Options, creds *transport.Credentials) (*running, *inboxSink) {
 	t.Helper()
 	k := new(inboxSink)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -58,12 +58,12 @@ func newBroker(t testing.TB) *testbroker.Hub {
 	return h
 }
 
-func TestCommandsCarryAllTheirProperties(t *testing.T) {
+func TestMessagesCarryAllTheirProperties(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newBroker(t)
 		dev, err := h.AddDevice("dev-1")
 		require.NoError(t, err)
-		r, k := commands(t, &Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}},
+		r, k := receiving(t, &Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}},
 			credsOf(t, dev, dev.PrimaryKey))
 		expiry := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{
@@ -105,7 +105,7 @@ func TestRedeliveriesAreMarked(t *testing.T) {
 			credsOf(t, dev, dev.PrimaryKey)
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("again and again")}))
 		for i := range 3 {
-			r, k := commands(t, o, creds)
+			r, k := receiving(t, o, creds)
 			synctest.Wait()
 			require.Len(t, k.deliveries, 1)
 			require.Equal(t, i > 0, k.deliveries[0].Again)
@@ -168,7 +168,7 @@ func TestModulesThroughAGateway(t *testing.T) {
 					dialed = append(dialed, addr)
 					return h.Dial(testbroker.PortMQTTS)(ctx, network, addr)
 				}}}
-				r, k := commands(t, o, creds)
+				r, k := receiving(t, o, creds)
 				require.Equal(t, []string{"gateway.local:8883"}, dialed)
 				r.send("up")
 				require.NoError(t, h.SendC2D(name, testbroker.C2D{Body: []byte("down")}))
@@ -200,7 +200,7 @@ func TestTheModelIsAnnounced(t *testing.T) {
 			ModelID: "dtmi:com:example:Thermostat;1"}
 		require.Regexp(t, `&DeviceClientType=[^&]*Thermo%2F1\.0&model-id=dtmi%3Acom%3Aexample%3AThermostat%3B1$`,
 			o.userName(credsOf(t, dev, dev.PrimaryKey)))
-		r, _ := commands(t, o, credsOf(t, dev, dev.PrimaryKey))
+		r, _ := receiving(t, o, credsOf(t, dev, dev.PrimaryKey))
 		r.cancel()
 		require.Error(t, <-r.ran)
 	})

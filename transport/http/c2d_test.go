@@ -15,7 +15,7 @@ import (
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 )
 
-// looks counts the requests for commands.
+// looks counts the requests for cloud-to-device messages.
 func (h *scripted) looks() int {
 	n := 0
 	for _, s := range h.seen() {
@@ -26,7 +26,7 @@ func (h *scripted) looks() int {
 	return n
 }
 
-// deliveries is how often the oldest command was given out.
+// deliveries is how often the oldest cloud-to-device message was given out.
 func (h *scripted) deliveries() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,8 +41,8 @@ func (h *scripted) polling(every time.Duration) *hubhttp.Options {
 }
 
 // Looks are as far apart as the service wants by default, nobody looks who was not asked to, and
-// after a command all others come at once.
-func TestLooksForCommands(t *testing.T) {
+// after a cloud-to-device message all others come at once.
+func TestLooksForMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())
 		time.Sleep(time.Hour)
@@ -52,7 +52,7 @@ func TestLooksForCommands(t *testing.T) {
 		time.Sleep(24*time.Minute + 59*time.Second)
 		require.Equal(t, 1, h.looks())
 		for i := range 3 {
-			h.command(fmt.Sprint("c-", i), nil)
+			h.message(fmt.Sprint("c-", i), nil)
 		}
 		time.Sleep(2 * time.Second)
 		require.Equal(t, []string{"c-0", "c-1", "c-2"}, r.bodies())
@@ -74,7 +74,7 @@ func TestLooksForCommands(t *testing.T) {
 func TestEachSubscriptionIsRepliedTo(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		for range 4 {
-			h.command("x", nil)
+			h.message("x", nil)
 		}
 		r := h.start(t, h.options())
 		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
@@ -94,10 +94,10 @@ func TestEachSubscriptionIsRepliedTo(t *testing.T) {
 	})
 }
 
-// A command with all that it may have.
-func TestACommandAsItComes(t *testing.T) {
+// A cloud-to-device message with all that it may have.
+func TestAMessageAsItComes(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("body", map[string]string{
+		h.message("body", map[string]string{
 			"IoTHub-MessageId": "id", "iothub-correlationid": "corr", "iothub-contenttype": "text/plain",
 			"iothub-contentencoding": "utf-8", "DT-Subject": "thermostat1",
 			"iothub-expiry": "2031-02-03T04:05:06.7890000Z", "iothub-creationtimeutc": "Mon, 03 Feb 2031 04:05:06 GMT",
@@ -122,7 +122,7 @@ func TestACommandAsItComes(t *testing.T) {
 func TestSettling(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		for i := range 3 {
-			h.command(fmt.Sprint(i), nil)
+			h.message(fmt.Sprint(i), nil)
 		}
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
@@ -150,7 +150,7 @@ func TestSettling(t *testing.T) {
 func TestNoMoreUnsettledThanTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		for i := range 10 {
-			h.command(fmt.Sprint(i), nil)
+			h.message(fmt.Sprint(i), nil)
 		}
 		r := h.start(t, h.polling(time.Second))
 		require.NoError(t, r.subscribe())
@@ -167,7 +167,7 @@ func TestNoMoreUnsettledThanTheQueue(t *testing.T) {
 // deliveries.
 func TestAMessageThatNobodyTakes(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("x", nil)
+		h.message("x", nil)
 		r := h.start(t, h.options())
 		r.mu.Lock()
 		r.refuse = true
@@ -179,11 +179,12 @@ func TestAMessageThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// Vector T15 of the Java SDK: an acknowledgement of a command that failed is made again. There the
-// message goes back into the queue; here the verdict stays due while the hub's lock lasts.
+// Vector T15 of the Java SDK: an acknowledgement of a cloud-to-device message that failed is made
+// again. There the message goes back into the queue; here the verdict stays due while the hub's
+// lock lasts.
 func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("x", nil)
+		h.message("x", nil)
 		fails, after := 3, ""
 		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 			if r.Method != http.MethodDelete || fails == 0 {
@@ -207,7 +208,7 @@ func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
 
 		// With a hub that is busy for longer than the lock lasts, the message comes again, and the
 		// verdict that is known is told at once, without asking anybody.
-		h.command("y", nil)
+		h.message("y", nil)
 		h.change(func() { fails, after = 1, "61" })
 		time.Sleep(25 * time.Minute)
 		require.Len(t, r.delivered(), 2)
@@ -228,7 +229,7 @@ func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
 // that holds.
 func TestALockThatWasLost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("slow", nil)
+		h.message("slow", nil)
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		time.Sleep(2 * time.Minute)
@@ -238,7 +239,7 @@ func TestALockThatWasLost(t *testing.T) {
 		require.Zero(t, h.Undelivered())
 		require.Len(t, r.delivered(), 1)
 
-		h.command("slower", nil)
+		h.message("slower", nil)
 		for h.deliveries() < 2 {
 			time.Sleep(time.Second)
 		}
@@ -247,7 +248,7 @@ func TestALockThatWasLost(t *testing.T) {
 		require.Zero(t, h.Undelivered())
 		require.Equal(t, []string{"complete 1", "complete 2"}, h.verdicts())
 
-		h.command("given back late", nil)
+		h.message("given back late", nil)
 		time.Sleep(25 * time.Minute)
 		time.Sleep(2 * time.Minute)
 		r.settle(r.delivered()[2].ref, transport.Release)
@@ -256,11 +257,11 @@ func TestALockThatWasLost(t *testing.T) {
 	})
 }
 
-// A hub that is busy when asked for commands does not undo the connection: the looks go on, further
-// and further apart.
-func TestABusyHubGivesCommandsLater(t *testing.T) {
+// A hub that is busy when asked for cloud-to-device messages does not undo the connection: the
+// looks go on, further and further apart.
+func TestABusyHubGivesMessagesLater(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("x", nil)
+		h.message("x", nil)
 		busy, after := true, ""
 		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 			if r.Method != http.MethodGet || !busy {
@@ -285,9 +286,9 @@ func TestABusyHubGivesCommandsLater(t *testing.T) {
 	})
 }
 
-// A hub that gives no commands at all says so to who asks for them; one that does so later ends the
-// session.
-func TestAHubWithoutCommands(t *testing.T) {
+// A hub that gives no cloud-to-device messages at all says so to who asks for them; one that does
+// so later ends the session.
+func TestAHubWithoutMessages(t *testing.T) {
 	without := true
 	answer := func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 		if r.Method != http.MethodGet || !without {
@@ -319,7 +320,7 @@ func TestAHubWithoutCommands(t *testing.T) {
 	})
 }
 
-// A reset connection ends the session also when only commands are asked for.
+// A reset connection ends the session also when only cloud-to-device messages are asked for.
 func TestAnUnreachableHubIsFoundByALook(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.polling(10*time.Minute))
@@ -342,7 +343,7 @@ func TestAnUnreachableHubIsFoundByALook(t *testing.T) {
 func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		for i := range 3 {
-			h.command(fmt.Sprint(i), nil)
+			h.message(fmt.Sprint(i), nil)
 		}
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
@@ -356,7 +357,7 @@ func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
 		require.Equal(t, []string{"0", "2"}, again.bodies())
 	})
 	bubble(t, func(t *testing.T, h *scripted) { // a hub that does not answer holds nobody up
-		h.command("x", nil)
+		h.message("x", nil)
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		h.Silence()
@@ -368,7 +369,7 @@ func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
 func TestGoodbyeWaitsForASlowHub(t *testing.T) {
 	for delay, told := range map[time.Duration]bool{400 * time.Millisecond: true, 600 * time.Millisecond: false} {
 		bubble(t, func(t *testing.T, h *scripted) {
-			h.command("x", nil)
+			h.message("x", nil)
 			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 				if r.Method != http.MethodDelete {
 					return false
@@ -394,7 +395,7 @@ func TestGoodbyeWaitsForASlowHub(t *testing.T) {
 // A lock token is the hub's text. In the address of a verdict it is one segment of the path.
 func TestLockTokensAreEscaped(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("x", map[string]string{"ETag": `"a/b?c%d"`})
+		h.message("x", map[string]string{"ETag": `"a/b?c%d"`})
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		r.settle(r.delivered()[0].ref, transport.Accept)
@@ -403,12 +404,12 @@ func TestLockTokensAreEscaped(t *testing.T) {
 	})
 }
 
-// A session that ends because its other connection was lost says goodbye to commands all the same;
-// one that the hub has refused does not.
+// A session that ends because its other connection was lost says goodbye to cloud-to-device
+// messages all the same; one that the hub has refused does not.
 func TestGoodbyeAfterALossElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("0", nil)
-		h.command("1", nil)
+		h.message("0", nil)
+		h.message("1", nil)
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		require.Equal(t, 2, h.dialed())
@@ -420,8 +421,8 @@ func TestGoodbyeAfterALossElsewhere(t *testing.T) {
 		require.NoError(t, again.subscribe())
 		require.Equal(t, []string{"1"}, again.bodies(), "without waiting for a lock")
 	})
-	bubble(t, func(t *testing.T, h *scripted) { // commands' is silent: nobody is held up for long
-		h.command("0", nil)
+	bubble(t, func(t *testing.T, h *scripted) { // the one for messages is silent: nobody is held up for long
+		h.message("0", nil)
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		h.conns[1].Hold(true)
@@ -432,7 +433,7 @@ func TestGoodbyeAfterALossElsewhere(t *testing.T) {
 		r.requireLoss(transport.Network)
 	})
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("0", nil)
+		h.message("0", nil)
 		gone := false
 		h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
 			if gone {
@@ -450,10 +451,10 @@ func TestGoodbyeAfterALossElsewhere(t *testing.T) {
 	})
 }
 
-// Commands and telemetry do not wait for each other.
+// Cloud-to-device messages and telemetry do not wait for each other.
 func TestASlowAnswerToTelemetryHoldsUpNoVerdict(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("x", nil)
+		h.message("x", nil)
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		h.HoldAnswers(true)
@@ -469,7 +470,7 @@ func TestASlowAnswerToTelemetryHoldsUpNoVerdict(t *testing.T) {
 // hub's, must not end the looks of a session for years.
 func TestLooksAreNotPutOffForLongerThanAnHour(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.command("x", nil)
+		h.message("x", nil)
 		busy := true
 		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 			if r.Method != http.MethodGet || !busy {
@@ -489,9 +490,9 @@ func TestLooksAreNotPutOffForLongerThanAnHour(t *testing.T) {
 	})
 }
 
-// A command without a lock token could never be settled: no hub gives one, so the answer is not
-// what the hub sent.
-func TestACommandWithoutALock(t *testing.T) {
+// A cloud-to-device message without a lock token could never be settled: no hub gives one, so the
+// answer is not what the hub sent.
+func TestAMessageWithoutALock(t *testing.T) {
 	for _, tag := range []string{"", `""`, `W/""`} {
 		bubble(t, func(t *testing.T, h *scripted) {
 			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
@@ -532,7 +533,7 @@ func TestAnOddAnswerToALook(t *testing.T) {
 					r := h.start(t, h.polling(time.Minute))
 					require.NoError(t, r.subscribe())
 					h.change(func() { odd = !first })
-					h.command("x", nil)
+					h.message("x", nil)
 					time.Sleep(2 * time.Minute)
 					require.Equal(t, []string{"x"}, r.bodies())
 					r.send(0, numbered(1)...)
@@ -585,7 +586,7 @@ func TestAnOddAnswerToAVerdict(t *testing.T) {
 					odd = row.ends != 0 // another token is tried
 					return true
 				}
-				h.command("x", nil)
+				h.message("x", nil)
 				r := h.start(t, h.polling(time.Minute))
 				require.NoError(t, r.subscribe())
 				r.settle(r.delivered()[0].ref, transport.Accept)
@@ -601,7 +602,8 @@ func TestAnOddAnswerToAVerdict(t *testing.T) {
 	}
 }
 
-// A hub that gives a command again although it is locked, or settled, is not asked in a loop.
+// A hub that gives a cloud-to-device message again although it is locked, or settled, is not asked
+// in a loop.
 func TestAHubThatGivesTheSameAgain(t *testing.T) {
 	for _, settled := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -636,7 +638,7 @@ func TestAHubThatGivesTheSameAgain(t *testing.T) {
 
 			h.change(func() { h.answer = nil }) // one with something new is asked for more at once
 			for i := range 3 {
-				h.command(fmt.Sprint("new-", i), nil)
+				h.message(fmt.Sprint("new-", i), nil)
 			}
 			time.Sleep(time.Minute)
 			require.Contains(t, r.bodies(), "new-0")
@@ -646,8 +648,9 @@ func TestAHubThatGivesTheSameAgain(t *testing.T) {
 }
 
 // Answers to a verdict. The official SDKs throw for all but 200 and 204 and leave it at that, so
-// the handler gets the command again; here what is over soon is told again while the lock lasts,
-// what means that the lock is lost is told with the next one, and every success is one.
+// the handler gets the cloud-to-device message again; here what is over soon is told again while
+// the lock lasts, what means that the lock is lost is told with the next one, and every success is
+// one.
 func TestTable34_AnswersToAVerdict(t *testing.T) {
 	const done, again, next = "done", "told again", "told with the next lock"
 	for status, want := range map[int]string{
@@ -672,7 +675,7 @@ func TestTable34_AnswersToAVerdict(t *testing.T) {
 					w.WriteHeader(status)
 					return true
 				}
-				h.command("x", nil)
+				h.message("x", nil)
 				r := h.start(t, h.polling(time.Minute))
 				require.NoError(t, r.subscribe())
 				r.settle(r.delivered()[0].ref, transport.Accept)

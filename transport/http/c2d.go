@@ -30,14 +30,14 @@ const (
 	longestPause = time.Hour
 )
 
-// commands looks for cloud-to-device messages, and settles them. Its goroutine begins with the
-// first OpSubscribe.
+// c2d looks for cloud-to-device messages, and settles them. Its goroutine
+// begins with the first OpSubscribe.
 //
 // A hub delivers a message again when its lock was lost, although it may wait in this process
 // behind a slow handler. Such a delivery takes the place of the former one, by the hub's sequence
 // number, and is not reported again: whoever holds the former one settles it with the lock that
 // holds.
-type commands struct {
+type c2d struct {
 	s    *session
 	lane lane
 	wake chan struct{} // capacity 1: there is something to do
@@ -86,7 +86,7 @@ type pastVerdict struct {
 }
 
 // subscribe deals with OpSubscribe.
-func (c *commands) subscribe(id uint32, want transport.Features) {
+func (c *c2d) subscribe(id uint32, want transport.Features) {
 	s := c.s
 	s.mu.Lock()
 	if s.over {
@@ -112,7 +112,7 @@ func (c *commands) subscribe(id uint32, want transport.Features) {
 }
 
 // settle deals with OpSettle.
-func (c *commands) settle(r *transport.Request) {
+func (c *c2d) settle(r *transport.Request) {
 	if len(r.Ref) != refSize {
 		return
 	}
@@ -127,7 +127,7 @@ func (c *commands) settle(r *transport.Request) {
 }
 
 // run is the goroutine.
-func (c *commands) run() {
+func (c *c2d) run() {
 	s := c.s
 	c.timer = time.NewTimer(0)
 	defer c.timer.Stop()
@@ -161,7 +161,7 @@ func (c *commands) run() {
 
 // step does all that is to be done now, and returns when there will be something; zero: not before
 // it is woken. False: the session is at its end.
-func (c *commands) step() (next time.Time, alive bool) {
+func (c *c2d) step() (next time.Time, alive bool) {
 	s := c.s
 	for s.ctx.Err() == nil {
 		s.mu.Lock()
@@ -203,7 +203,7 @@ func (c *commands) step() (next time.Time, alive bool) {
 }
 
 // ask looks for a message. False: the session is at its end.
-func (c *commands) ask() bool {
+func (c *c2d) ask() bool {
 	s := c.s
 	asked := time.Now()
 	a, refused, err := s.do(s.late, &c.lane, &request{http.MethodGet, s.urls.inbox, s.header(), nil})
@@ -217,7 +217,7 @@ func (c *commands) ask() bool {
 		s.fail(lost(err))
 		return false
 	case refused != nil && refused.About == hubstatus.Identity:
-		// A hub that does not give commands to this device now will not later.
+		// A hub that does not give cloud-to-device messages to this device now will not later.
 		if !c.granted(refused.operation(transport.OpSubscribe)) {
 			s.fail(refused.connection(transport.OpRun))
 			return false
@@ -248,7 +248,7 @@ func (c *commands) ask() bool {
 	return true
 }
 
-var errNoLock = errors.New("the hub's answer has no lock token (ETag), as each command has")
+var errNoLock = errors.New("the hub's answer has no lock token (ETag), as each cloud-to-device message has")
 
 // longer is the pause after this one.
 func longer(pause time.Duration) time.Duration {
@@ -256,7 +256,7 @@ func longer(pause time.Duration) time.Duration {
 }
 
 // granted replies to all OpSubscribe, and reports whether there was one. An error ends the looks.
-func (c *commands) granted(err *transport.Error) bool {
+func (c *c2d) granted(err *transport.Error) bool {
 	s := c.s
 	s.mu.Lock()
 	waiting := c.waiting
@@ -272,7 +272,7 @@ func (c *commands) granted(err *transport.Error) bool {
 }
 
 // deliver reports a message. False: it is one that was reported before.
-func (c *commands) deliver(a *answer, since time.Time) bool {
+func (c *c2d) deliver(a *answer, since time.Time) bool {
 	s := c.s
 	h := heldOf(a, since)
 	if i := slices.IndexFunc(c.verdict,
@@ -295,7 +295,7 @@ func (c *commands) deliver(a *answer, since time.Time) bool {
 }
 
 // keep puts a message where settle finds it. known says that it was in hand already.
-func (c *commands) keep(h held) (number uint32, known bool) {
+func (c *c2d) keep(h held) (number uint32, known bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	for number, before := range c.unsettled {
@@ -316,7 +316,7 @@ func (c *commands) keep(h held) (number uint32, known bool) {
 }
 
 // do tells the hub what became of a message. False: the session is at its end.
-func (c *commands) do(e errand) bool {
+func (c *c2d) do(e errand) bool {
 	s := c.s
 	if e.number != 0 {
 		s.mu.Lock()
@@ -372,7 +372,7 @@ func (r *refusal) ofVerdict() *refusal {
 }
 
 // remember keeps the verdict on a message that will come again.
-func (c *commands) remember(e errand) {
+func (c *c2d) remember(e errand) {
 	if e.outcome == transport.Release || e.sequence == "" {
 		return
 	}
@@ -383,7 +383,7 @@ func (c *commands) remember(e errand) {
 }
 
 // request settles a message.
-func (c *commands) request(lock string, o transport.Outcome) *request {
+func (c *c2d) request(lock string, o transport.Outcome) *request {
 	s := c.s
 	h := s.header()
 	h["If-Match"] = []string{`"` + lock + `"`}
@@ -398,7 +398,7 @@ func (c *commands) request(lock string, o transport.Outcome) *request {
 
 // leave tells the hub the verdicts that are left, and gives back what is not settled, if there is
 // time and somebody to tell.
-func (c *commands) leave() {
+func (c *c2d) leave() {
 	s := c.s
 	s.mu.Lock()
 	left := append(c.due, c.errands...)
@@ -417,7 +417,8 @@ func (c *commands) leave() {
 	}
 }
 
-// inbound is a command as the device gets it. again says that the hub delivered it before.
+// inbound is a cloud-to-device message as the device gets it. again says that the hub delivered it
+// before.
 func inbound(a *answer) (m *transport.Message, again bool) {
 	m = &transport.Message{
 		ID: a.header.Get(headerID), CorrelationID: a.header.Get(headerCorrelation), ContentType: a.header.Get(headerType),
