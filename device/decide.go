@@ -3,7 +3,8 @@ package device
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/pacing"
+	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -11,7 +12,7 @@ import (
 // policies are what the client asks about retries. A value is not changed; SetRetryPolicy swaps it.
 type policies struct {
 	connection, message retrypolicy.Policy
-	paced               retrypolicy.Policy // nil: the others, not faster than patience
+	paced               retrypolicy.Policy // nil: the others, bounded by package pacing
 	apart               bool               // the message policy does not follow the connection policy
 }
 
@@ -47,34 +48,28 @@ func isObserver(p retrypolicy.Policy) (retrypolicy.Observer, bool) {
 	return o, ok
 }
 
-// patience is the least delay after failures that ask for it, as the Azure SDKs document it for
-// throttling.
-var patience = retrypolicy.ExponentialBackoffWithJitter{
-	C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: 60 * time.Second, Jd: 0.5, Ju: 0.25,
-}
-
-// decide asks the policy that a is for, and makes the delay at least what the service asked for and
-// patience demands.
+// decide asks the policy that a is for. The delay is at least what the service asked for, and after
+// failures of slow pace at least that of package pacing.
 func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	slow := errfilter.OfKind(a.Kind).Pace == errfilter.Slow
+	slow := pacing.IsSlow(a.Kind)
 	d := p.of(a).Decide(a)
 	if !d.Retry {
 		return d
 	}
 	switch {
 	case slow && p.paced == nil:
-		d.Delay = max(d.Delay, patience.Decide(a).Delay)
+		d.Delay = max(d.Delay, pacing.Least(a))
 	case slow: // what the other policy remembers of the series is kept for it
 		d.Step, d.Rule, d.Counts = a.Last.Step, a.Last.Rule, a.Last.Counts
 	}
-	d.Delay = max(d.Delay, min(a.After, maxRetryAfter), 0)
+	d.Delay = max(d.Delay, min(a.After, retryafter.Max), 0)
 	return d
 }
 
 // of returns the policy that is asked about a.
 func (p *policies) of(a retrypolicy.Attempt) retrypolicy.Policy {
 	switch {
-	case p.paced != nil && errfilter.OfKind(a.Kind).Pace == errfilter.Slow:
+	case p.paced != nil && pacing.IsSlow(a.Kind):
 		return p.paced
 	case a.Scope == transport.Connection:
 		return p.connection
@@ -105,10 +100,6 @@ func (q *question) withdraw(l *loop) {
 	retrypolicy.Withdraw(q.askedOf.of(a), a)
 	l.called()
 }
-
-// maxRetryAfter is the longest wait that a service can ask for: a device must not be put to sleep
-// for years by one answer, which may not even be the hub's.
-const maxRetryAfter = time.Hour
 
 // retriesEnded is the error when a policy or OutageLimit ended the retries after cause, for reason.
 func retriesEnded(cause *transport.Error, reason retrypolicy.Reason, retries int) *transport.Error {

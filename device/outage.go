@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -192,7 +193,7 @@ func (l *loop) disconnect(reason Reason, failure *transport.Error) {
 // rest waits for TryAgainAfter and begins from scratch.
 func (l *loop) rest(reason Reason, failure *transport.Error) phase {
 	c := l.c
-	delay := max(c.set.TryAgainAfter, min(failure.RetryAfter, maxRetryAfter)) + l.drawSpread()
+	delay := max(c.set.TryAgainAfter, min(failure.RetryAfter, retryafter.Max)) + l.drawSpread()
 	l.tellOutage(reason, delay, failure)
 	until := time.Now().Add(delay)
 	for {

@@ -11,8 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/answers"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/scrub"
-	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -138,7 +138,7 @@ func (a *answer) refusal(table map[string]meaning, kind transport.Kind, e *Statu
 	if m, ok := table[e.Code]; ok {
 		kind, e.hint = m.kind, m.hint
 	}
-	after, _ := httpretry.RetryAfterHeaders(a.header.Get, now)
+	after, _ := retryafter.Headers(a.header.Get, now)
 	return &transport.Error{Kind: kind, Op: transport.OpSend, Proto: proto, RetryAfter: after, Err: e}
 }
 

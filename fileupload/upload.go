@@ -42,7 +42,7 @@ func newUpload(u *Uploader, name string, r io.Reader, size int64) *upload {
 	var id [8]byte
 	rand.Read(id[:]) // never fails
 	return &upload{
-		uploader: u, policy: patient(u.opt.RetryPolicy), name: name, id: binary.BigEndian.Uint64(id[:]),
+		uploader: u, policy: withLeastDelays(u.opt.RetryPolicy), name: name, id: binary.BigEndian.Uint64(id[:]),
 		source: source{r: r, size: max(size, -1), sum: md5.New()}, telling: newTurn(), turn: newTurn(),
 		notice: u.opt.NotifyTimeout,
 	}

@@ -257,6 +257,12 @@ func TestLayers(t *testing.T) {
 			"a program that uploads files chooses what carries its telemetry",
 		},
 		{
+			"transports report failures and leave retries to the client", existing("./transport/mqtt/...",
+				"./transport/amqp/...", "./transport/http/...", "./transport/netproxy/...", "./transport/netopt/..."),
+			[]string{"retrypolicy", "errfilter"}, nil,
+			"what happens after a failure is decided in one place",
+		},
+		{
 			"transports know neither client nor emulator", existing("./transport/mqtt/...", "./transport/amqp/...",
 				"./transport/http/..."),
 			[]string{"device", "pnp", "testbroker", "transport/transporttest"}, nil,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/isotime"
+	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -26,8 +27,6 @@ const (
 	// firstPause and lastPause are between tries that the hub does not take at the moment; they
 	// double.
 	firstPause, lastPause = time.Second, time.Minute
-	// longestPause is the longest one that a hub can ask for.
-	longestPause = time.Hour
 )
 
 // c2d looks for cloud-to-device messages, and settles them. Its goroutine
@@ -227,7 +226,7 @@ func (c *c2d) ask() bool {
 		// also one about this request, which is the same each time and was taken before: telemetry does
 		// not end for it
 		c.pause = longer(c.pause)
-		c.look = time.Now().Add(max(min(refused.after, longestPause), c.pause))
+		c.look = time.Now().Add(max(min(refused.after, retryafter.Max), c.pause))
 		c.granted(nil)
 		return true
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/answers"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/scrub"
-	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -78,6 +78,6 @@ func refusalOf(status int, header http.Header, body []byte, now time.Time) *refu
 	}
 	said := hubstatus.Read(status, header, body)
 	r := &refusal{Verdict: said.Verdict(), cause: (*StatusError)(said)}
-	r.after, _ = httpretry.RetryAfterHeaders(header.Get, now)
+	r.after, _ = retryafter.Headers(header.Get, now)
 	return r
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -71,7 +72,7 @@ func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Con
 		return nil, p.failed(transport.Protocol, errors.New("the answer is not HTTP; check host and port of the proxy"))
 	case status/100 != 2:
 		e := p.failed(statusKind(status), &StatusError{status})
-		e.RetryAfter = retryAfter(header)
+		e.RetryAfter, _ = retryafter.Headers(header.Get, time.Now())
 		return nil, e
 	}
 	return c, nil
@@ -123,15 +124,6 @@ func parseHead(head []byte) (status int, header textproto.MIMEHeader, ok bool) {
 	}
 	header, err = r.ReadMIMEHeader()
 	return status, header, err == nil && status >= 100 && (version == "HTTP/1.1" || version == "HTTP/1.0")
-}
-
-// retryAfter reads the seconds that the proxy asked for, 0 for none.
-func retryAfter(h textproto.MIMEHeader) time.Duration {
-	seconds, err := strconv.ParseUint(h.Get("Retry-After"), 10, 31)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(seconds) * time.Second
 }
 
 // StatusError is an HTTP proxy's refusal to connect, reachable with errors.As.

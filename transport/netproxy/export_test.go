@@ -4,6 +4,5 @@ package netproxy
 // package.
 var (
 	ParseHead   = parseHead
-	RetryAfter  = retryAfter
 	StatusTable = statusTable
 )

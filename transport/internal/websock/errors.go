@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -64,26 +65,8 @@ func kindOf(status int) transport.Kind {
 // refusal is the error for an answer.
 func refusal(answer *http.Response) *transport.Error {
 	e := failed(kindOf(answer.StatusCode), &StatusError{answer.StatusCode})
-	e.RetryAfter = retryAfter(answer.Header)
+	e.RetryAfter, _ = retryafter.Headers(answer.Header.Get, time.Now())
 	return e
-}
-
-// retryAfter reads what the service asked for, 0 for nothing. A date is seen from the service's own
-// clock.
-func retryAfter(h http.Header) time.Duration {
-	text := h.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	until, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	now, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		now = time.Now()
-	}
-	return max(0, until.Sub(now))
 }
 
 // handshakeError says when it happened.

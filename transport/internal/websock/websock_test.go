@@ -3,7 +3,6 @@ package websock
 import (
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,24 +29,5 @@ func TestEachStatusHasAKind(t *testing.T) {
 	require.Equal(t, listed, statusTable)
 	for status := range 1000 {
 		require.Less(t, kindOf(status), transport.RetryExpired)
-	}
-}
-
-// The service's clock counts, not ours.
-func TestRetryAfter(t *testing.T) {
-	for _, c := range []struct {
-		after, date string
-		want        time.Duration
-	}{
-		{"", "", 0},
-		{"120", "", 2 * time.Minute},
-		{"0", "", 0},
-		{"-1", "", 0},
-		{"99999999999999999999", "", 0},
-		{"soon", "", 0},
-		{"Fri, 31 Dec 1999 23:59:59 GMT", "Fri, 31 Dec 1999 23:59:49 GMT", 10 * time.Second},
-		{"Fri, 31 Dec 1999 23:59:59 GMT", "", 0},
-	} {
-		require.Equal(t, c.want, retryAfter(http.Header{"Retry-After": {c.after}, "Date": {c.date}}), c.after)
 	}
 }

@@ -1,4 +1,4 @@
-package httpretry_test
+package retryafter_test
 
 import (
 	"math"
@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
+	"github.com/hubline-iot/hubline/internal/retryafter"
 )
+
+const s = time.Second
 
 // endOf1999 is the time of go-retryablehttp's tests.
 var endOf1999 = time.Date(1999, 12, 31, 23, 59, 57, 0, time.UTC)
 
-func TestParseRetryAfter(t *testing.T) {
+func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		value string
 		want  time.Duration // negative: refused
@@ -66,7 +68,7 @@ func TestParseRetryAfter(t *testing.T) {
 		{"120, 60", -1},
 		{"Fri, 31 Dec 9999 23:59:59 GMT", math.MaxInt64}, // the longest duration is 292 years
 	} {
-		got, ok := httpretry.ParseRetryAfter(c.value, endOf1999)
+		got, ok := retryafter.Parse(c.value, endOf1999)
 		switch {
 		case ok != (c.want >= 0):
 			t.Errorf("%q: %v, %v", c.value, got, ok)
@@ -77,7 +79,7 @@ func TestParseRetryAfter(t *testing.T) {
 }
 
 // Years with two digits: more than 50 years ahead means the past.
-func TestParseRetryAfterTwoDigitYears(t *testing.T) {
+func TestTwoDigitYears(t *testing.T) {
 	for _, c := range []struct {
 		now   int
 		value string
@@ -92,31 +94,31 @@ func TestParseRetryAfterTwoDigitYears(t *testing.T) {
 	} {
 		now := time.Date(c.now, 1, 1, 0, 0, 0, 0, time.UTC)
 		want := max(time.Date(c.year, 12, 31, 23, 59, 59, 0, time.UTC).Sub(now), 0)
-		if got, ok := httpretry.ParseRetryAfter(c.value, now); !ok || got != want {
+		if got, ok := retryafter.Parse(c.value, now); !ok || got != want {
 			t.Errorf("%d, %q: %v, %v; want %v", c.now, c.value, got, ok, want)
 		}
 	}
 }
 
 // A device whose clock is a month behind or ahead waits as long as was meant.
-func TestParseRetryAfterAtUsesTheServersClock(t *testing.T) {
+func TestParseAtUsesTheClockOfTheServer(t *testing.T) {
 	const date, later = "Fri, 31 Dec 1999 23:59:00 GMT", "Fri, 31 Dec 1999 23:59:30 GMT"
 	for _, skew := range []time.Duration{0, 30 * 24 * time.Hour, -30 * 24 * time.Hour} {
-		if got, ok := httpretry.ParseRetryAfterAt(later, date, endOf1999.Add(skew)); !ok || got != 30*s {
+		if got, ok := retryafter.ParseAt(later, date, endOf1999.Add(skew)); !ok || got != 30*s {
 			t.Errorf("skew %v: %v, %v; want 30s", skew, got, ok)
 		}
-		if got, ok := httpretry.ParseRetryAfterAt("7", date, endOf1999.Add(skew)); !ok || got != 7*s {
+		if got, ok := retryafter.ParseAt("7", date, endOf1999.Add(skew)); !ok || got != 7*s {
 			t.Errorf("skew %v: %v, %v; want 7s", skew, got, ok)
 		}
 	}
 	for _, bad := range []string{"", "soon"} {
-		if got, ok := httpretry.ParseRetryAfterAt("Fri, 31 Dec 1999 23:59:59 GMT", bad, endOf1999); !ok || got != 2*s {
+		if got, ok := retryafter.ParseAt("Fri, 31 Dec 1999 23:59:59 GMT", bad, endOf1999); !ok || got != 2*s {
 			t.Errorf("date %q: %v, %v; want 2s", bad, got, ok)
 		}
 	}
 }
 
-func TestRetryAfterHeaders(t *testing.T) {
+func TestHeaders(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		headers map[string]string
@@ -137,14 +139,14 @@ func TestRetryAfterHeaders(t *testing.T) {
 		{"a lot", map[string]string{"retry-after-ms": "99999999999999999999"}, math.MaxInt64},
 	} {
 		get := func(name string) string { return c.headers[strings.ToLower(name)] }
-		got, ok := httpretry.RetryAfterHeaders(get, endOf1999)
+		got, ok := retryafter.Headers(get, endOf1999)
 		if ok != (c.want >= 0) || got != max(c.want, 0) {
 			t.Errorf("%s: %v, %v; want %v", c.name, got, ok, c.want)
 		}
 	}
 }
 
-func FuzzParseRetryAfter(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"2", "-2", "1.5", "9223372037", "Fri, 31 Dec 1999 23:59:59 GMT",
 		"Friday, 31-Dec-99 23:59:59 GMT", "Fri Dec 31 23:59:59 1999", "Fri, 32 Dec 1999 23:59:59 GMT", "\x00", "1\xff"} {
 		f.Add(seed, "Fri, 31 Dec 1999 23:59:58 GMT", int64(946684797))
@@ -152,14 +154,14 @@ func FuzzParseRetryAfter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value, date string, unix int64) {
 		now := time.Unix(unix%(1<<36), 0)
 		for _, at := range []string{date, ""} {
-			d, ok := httpretry.ParseRetryAfterAt(value, at, now)
+			d, ok := retryafter.ParseAt(value, at, now)
 			if d < 0 || !ok && d != 0 {
 				t.Fatalf("%q at %q: %v, %v", value, at, d, ok)
 			}
 			if ok && !strings.ContainsAny(value, "0123456789") {
 				t.Fatalf("%q was understood as %v", value, d)
 			}
-			if d2, ok2 := httpretry.ParseRetryAfterAt(" "+value+"\t", at, now); d2 != d || ok2 != ok {
+			if d2, ok2 := retryafter.ParseAt(" "+value+"\t", at, now); d2 != d || ok2 != ok {
 				t.Fatalf("%q: %v, %v; with blanks around it %v, %v", value, d, ok, d2, ok2)
 			}
 		}

@@ -18,7 +18,7 @@ func TestARetryOfAnUploadThatIsNotMadeCostsNothing(t *testing.T) {
 	quota, err := budget.NewQuota(&budget.QuotaOptions{Bucket: bucket})
 	require.NoError(t, err)
 	now := time.Now()
-	s := retrypolicy.Begin(patient(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)
+	s := retrypolicy.Begin(withLeastDelays(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)
 	_, err = s.Admit(now, 0)
 	require.NoError(t, err)
 	d, err := s.Failure(now, 0, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Network}, transport.Network)

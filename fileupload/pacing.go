@@ -1,0 +1,42 @@
+package fileupload
+
+import (
+	"github.com/hubline-iot/hubline/internal/pacing"
+	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+)
+
+// withLeastDelays returns p with delays of at least what the service asked for, and at least those of
+// package pacing. A veto of p stays a veto.
+func withLeastDelays(p retrypolicy.Policy) retrypolicy.Policy {
+	return retrypolicy.RetryAfter{Max: retryafter.Max, Policy: paced{p}}
+}
+
+// paced is a policy with the least delays of package pacing.
+type paced struct{ policy retrypolicy.Policy }
+
+var (
+	_ retrypolicy.Gate       = paced{}
+	_ retrypolicy.Observer   = paced{}
+	_ retrypolicy.Withdrawer = paced{}
+)
+
+// Decide asks the policy inside.
+func (p paced) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := p.policy.Decide(a)
+	if d.Retry && pacing.IsSlow(a.Kind) {
+		d.Delay = max(d.Delay, pacing.Least(a))
+	}
+	return d
+}
+
+// Observe tells the policy inside.
+func (p paced) Observe(a retrypolicy.Attempt) { retrypolicy.Observe(p.policy, a) }
+
+// Withdraw tells the policy inside.
+func (p paced) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(p.policy, a) }
+
+// Admit asks the policy inside.
+func (p paced) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Admit(p.policy, a)
+}
