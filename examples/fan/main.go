@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/examples/internal/ways"
+	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -27,20 +27,20 @@ import (
 )
 
 func main() {
-	var to ways.Target
+	var to setup.Target
 	to.Flags()
 	name := flag.String("transport", "mqtt", "what carries all but the file: mqtt (on the library paho), mqtt-lean (the "+
 		"small engine), amqp or amqp-ws")
-	ways.Main(0, &to, func(ctx context.Context) error { return run(ctx, *name, to) })
+	setup.Main(0, &to, func(ctx context.Context) error { return run(ctx, *name, to) })
 }
 
-func run(ctx context.Context, name string, to ways.Target) error {
-	stage, err := ways.NewStage(ctx, name, to)
+func run(ctx context.Context, name string, to setup.Target) error {
+	own, err := setup.NewDevice(ctx, name, to)
 	if err != nil {
 		return err
 	}
-	defer stage.Close()
-	client, err := device.New(stage.Creds, stage.Transport, &device.Options{
+	defer own.Close()
+	client, err := device.New(own.Creds, own.Transport, &device.Options{
 		OnStatus: func(s device.Status) { fmt.Println("device  ", s.State, s.Reason) },
 	})
 	if err != nil {
@@ -58,21 +58,21 @@ func run(ctx context.Context, name string, to ways.Target) error {
 	if err != nil {
 		return err
 	}
-	if err := begin(ctx, client, stage); err != nil {
+	if err := begin(ctx, client, own); err != nil {
 		return err
 	}
-	if stage.Hub == nil {
+	if own.Hub == nil {
 		fmt.Println("ready; Ctrl-C ends it")
 		<-ctx.Done()
 		return client.Close()
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return errors.Join(look(ctx, stage.Hub, stage.Creds.DeviceID), client.Close())
+	return errors.Join(look(ctx, own.Hub, own.Creds.DeviceID), client.Close())
 }
 
 // begin is what the device does by itself.
-func begin(ctx context.Context, client *device.Client, stage *ways.Stage) error {
+func begin(ctx context.Context, client *device.Client, own *setup.Device) error {
 	if err := client.Open(ctx); err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func begin(ctx context.Context, client *device.Client, stage *ways.Stage) error 
 	if _, err := client.PatchReported(ctx, []byte(`{"fan":{"on":true,"speed":3}}`)); err != nil {
 		return err
 	}
-	uploader, err := fileupload.New(stage.Creds, &fileupload.Options{Network: netopt.Options{Addr: stage.Web.Addr,
-		TLS: stage.Web.TLS}})
+	uploader, err := fileupload.New(own.Creds, &fileupload.Options{Network: netopt.Options{Addr: own.Web.Addr,
+		TLS: own.Web.TLS}})
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/examples/internal/ways"
+	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/testbroker"
 )
@@ -42,12 +42,12 @@ var faults = []testbroker.Fault{
 }
 
 func main() {
-	var to ways.Target
+	var to setup.Target
 	to.Flags()
-	ways.Main(1, &to, func(ctx context.Context) error { return run(ctx, to, flag.Arg(0)) })
+	setup.Main(1, &to, func(ctx context.Context) error { return run(ctx, to, flag.Arg(0)) })
 }
 
-func run(ctx context.Context, to ways.Target, path string) error {
+func run(ctx context.Context, to setup.Target, path string) error {
 	name, file := "noise", io.ReadSeeker(bytes.NewReader(noise(16<<20)))
 	if path != "" {
 		f, err := os.Open(path)
@@ -78,7 +78,7 @@ func run(ctx context.Context, to ways.Target, path string) error {
 			return err
 		}
 	} else {
-		at, err := to.Place(ctx, "https")
+		at, err := to.Find(ctx, "https")
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,8 @@ func main() {
 
 	creds, err := device.ParseConnectionString(thermometer.ConnectionString())
 	check(err)
-	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}}), nil)
+	network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
+	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network}), nil)
 	check(err)
 	check(client.Open(ctx)) // retries until connected, or until it is hopeless
 	check(client.Send(ctx, &transport.Message{Body: []byte(`{"celsius":21.5}`)}))

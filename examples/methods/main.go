@@ -19,29 +19,29 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/examples/internal/ways"
+	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
 func main() {
-	var to ways.Target
+	var to setup.Target
 	to.Flags()
 	transport := flag.String("transport", "mqtt",
 		"what carries the calls: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
-	ways.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
+	setup.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
 }
 
 // rebootAfter is when the device reboots that was told to.
 const rebootAfter = time.Second
 
-func run(ctx context.Context, name string, to ways.Target) error {
-	stage, err := ways.NewStage(ctx, name, to)
+func run(ctx context.Context, name string, to setup.Target) error {
+	own, err := setup.NewDevice(ctx, name, to)
 	if err != nil {
 		return err
 	}
-	defer stage.Close()
+	defer own.Close()
 	connected := make(chan struct{}, 16)
-	client, err := device.New(stage.Creds, stage.Transport, &device.Options{OnStatus: func(s device.Status) {
+	client, err := device.New(own.Creds, own.Transport, &device.Options{OnStatus: func(s device.Status) {
 		fmt.Println("device  ", s.State, s.Reason)
 		if s.State == device.Connected {
 			select {
@@ -80,7 +80,7 @@ func run(ctx context.Context, name string, to ways.Target) error {
 	if err := client.Open(ctx); err != nil {
 		return err
 	}
-	if stage.Hub == nil {
+	if own.Hub == nil {
 		fmt.Println("call the methods blink, with a number, and reboot; Ctrl-C ends")
 		<-ctx.Done()
 		return nil
@@ -97,7 +97,7 @@ func run(ctx context.Context, name string, to ways.Target) error {
 		}
 		return <-reboots
 	}
-	if err := callAround(ctx, stage.Hub, stage.Creds.DeviceID, rebooted); err != nil {
+	if err := callAround(ctx, own.Hub, own.Creds.DeviceID, rebooted); err != nil {
 		return err
 	}
 	if n := blinks.Load(); n != 3+5+7 {

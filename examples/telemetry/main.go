@@ -25,13 +25,21 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/examples/internal/ways"
+	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+	"github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // settings are the command line.
 type settings struct {
-	to        ways.Target
+	to        setup.Target
 	transport string
 	rate      float64
 	count     int
@@ -48,7 +56,7 @@ func main() {
 	flag.IntVar(&s.count, "count", 0, "readings in all; 0: twenty seconds of them")
 	flag.StringVar(&s.policy, "policy", "azure", "retry policy: azure (exponential back-off with jitter) or none")
 	flag.BoolVar(&s.sabotage, "sabotage", false, "make the in-process hub forget a reading that it acknowledged")
-	ways.Main(0, &s.to, func(ctx context.Context) error { return run(ctx, s) })
+	setup.Main(0, &s.to, func(ctx context.Context) error { return run(ctx, s) })
 }
 
 // run sends all readings and prints the ledger. It returns an error if anything is wrong with it.
@@ -57,43 +65,43 @@ func run(ctx context.Context, s settings) error {
 		"none": retrypolicy.NoRetry{}}
 	policy, ok := policies[s.policy]
 	if !ok {
-		return ways.Usage("flag -policy: %q is not a policy; give azure or none", s.policy)
+		return setup.Usage("flag -policy: %q is not a policy; give azure or none", s.policy)
 	}
-	way, err := ways.Named(s.transport)
+	ports, err := setup.PortsOf(s.transport)
 	if err != nil {
 		return err
 	}
 	if s.rate <= 0 || s.rate > 10_000 || s.count < 0 {
-		return ways.Usage("flags -rate and -count: give a rate up to 10000 a second and a count of 0 or more")
+		return setup.Usage("flags -rate and -count: give a rate up to 10000 a second and a count of 0 or more")
 	}
 	if s.sabotage && s.to.Connect != "" {
-		return ways.Usage("flag -sabotage: only the in-process hub can be sabotaged; leave the connection string out")
+		return setup.Usage("flag -sabotage: only the in-process hub can be sabotaged; leave the connection string out")
 	}
 	if s.count == 0 {
-		s.count = max(1, int(s.rate*showTime.Seconds()))
+		s.count = max(1, int(s.rate*scheduleTime.Seconds()))
 	}
 	out := newPrinter()
 	options := &device.Options{RetryPolicy: policy, OnStatus: out.status}
 
-	// The first program of the README is these few lines; the rest is the show around them.
-	var hub *show
-	var at ways.Place
+	// A device program is these few lines; the rest is the hub with its faults, and the ledger.
+	var hub *faultyHub
+	var network netopt.Options
 	connect := s.to.Connect
 	if connect == "" {
-		if hub, err = newShow(out, way); err != nil {
+		if hub, err = newFaultyHub(out, ports); err != nil {
 			return err
 		}
 		defer hub.close()
-		connect, at = hub.connect()
-		hub.hurry(options)
-	} else if at, err = s.to.Place(ctx, way.Port); err != nil {
+		connect, network = hub.connect()
+		hub.shortenTimes(options)
+	} else if network, err = s.to.Find(ctx, ports.Testhub); err != nil {
 		return err
 	}
 	creds, err := device.ParseConnectionString(connect)
 	if err != nil {
 		return err
 	}
-	client, err := device.New(creds, way.Make(creds, at), options)
+	client, err := device.New(creds, newTransport(s.transport, creds, network), options)
 	if err != nil {
 		return err
 	}
@@ -142,4 +150,22 @@ func run(ctx context.Context, s settings) error {
 		flushErr = nil // it has the same cause
 	}
 	return errors.Join(sendErr, flushErr, wishErr, closeErr, ledgerErr)
+}
+
+// newTransport chooses what carries the readings. This is all of the choice: a program that names
+// one transport links no other.
+func newTransport(name string, creds *transport.Credentials, network netopt.Options) transport.Transport {
+	switch name {
+	case "mqtt-lean":
+		return lean.New(leannet.Dialer(creds, &network), nil)
+	case "amqp":
+		return amqp.New(&amqp.Options{Network: network})
+	case "amqp-ws":
+		network.Tunnel = amqpws.New(nil)
+		return amqp.New(&amqp.Options{Network: network})
+	case "http":
+		return http.New(&http.Options{Network: network})
+	default:
+		return mqtt.New(&mqtt.Options{Network: network})
+	}
 }

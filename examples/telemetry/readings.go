@@ -81,7 +81,7 @@ func (r *readings) collect() {
 // ledger prints the account and reports what is wrong with it. Without a hub of our own only the
 // device's side is known. After an interruption it is no fault that the schedule was not played to
 // its end.
-func (r *readings) ledger(s device.Stats, hub *show, interrupted bool) error {
+func (r *readings) ledger(s device.Stats, hub *faultyHub, interrupted bool) error {
 	acknowledged, failed := 0, 0
 	var firstFailure error
 	for _, err := range r.results {

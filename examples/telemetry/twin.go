@@ -141,7 +141,7 @@ type wishes struct {
 
 // play wishes until ctx ends. until waits for an instant of the schedule, and reports whether it
 // has come.
-func (w *wishes) play(ctx context.Context, s *show, until func(time.Duration) bool) {
+func (w *wishes) play(ctx context.Context, s *faultyHub, until func(time.Duration) bool) {
 	desire := func(value string) {
 		version, err := s.hub.PatchDesired(s.device, `{"interval":`+value+`}`)
 		s.out.line("       hub desires the interval %s: version %d", value, version)
@@ -175,7 +175,7 @@ func (w *wishes) play(ctx context.Context, s *show, until func(time.Duration) bo
 }
 
 // check waits for the answer to the last wish. A nil w had none.
-func (w *wishes) check(ctx context.Context, s *show) error {
+func (w *wishes) check(ctx context.Context, s *faultyHub) error {
 	if w == nil {
 		return nil
 	}

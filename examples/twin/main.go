@@ -20,17 +20,17 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/examples/internal/ways"
+	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/pnp"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
 func main() {
-	var to ways.Target
+	var to setup.Target
 	to.Flags()
 	transport := flag.String("transport", "mqtt",
 		"what carries the twin: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
-	ways.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
+	setup.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
 }
 
 // told are the changes that the handler was told, such as "full 5".
@@ -39,14 +39,14 @@ type told struct {
 	list []string
 }
 
-func run(ctx context.Context, name string, to ways.Target) error {
-	stage, err := ways.NewStage(ctx, name, to)
+func run(ctx context.Context, name string, to setup.Target) error {
+	own, err := setup.NewDevice(ctx, name, to)
 	if err != nil {
 		return err
 	}
-	defer stage.Close()
-	client, err := device.New(stage.Creds,
-		stage.Transport, &device.Options{OnStatus: func(s device.Status) { fmt.Println("device  ", s.State, s.Reason) }})
+	defer own.Close()
+	client, err := device.New(own.Creds,
+		own.Transport, &device.Options{OnStatus: func(s device.Status) { fmt.Println("device  ", s.State, s.Reason) }})
 	if err != nil {
 		return err
 	}
@@ -57,14 +57,14 @@ func run(ctx context.Context, name string, to ways.Target) error {
 	if err := client.Open(ctx); err != nil {
 		return err
 	}
-	if stage.Hub == nil {
+	if own.Hub == nil {
 		fmt.Println("change the desired property \"interval\" of the device's twin; Ctrl-C ends")
 		<-ctx.Done()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := changeOnesMind(ctx, stage.Hub, stage.Creds.DeviceID); err != nil {
+	if err := changeOnesMind(ctx, own.Hub, own.Creds.DeviceID); err != nil {
 		return err
 	}
 	twin, err := client.GetTwin(ctx)

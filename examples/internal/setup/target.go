@@ -1,4 +1,4 @@
-package ways
+package setup
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // Target is the hub that an example is aimed at.
@@ -43,39 +45,33 @@ func (t *Target) complete() error {
 	return nil
 }
 
-// Place is where the hub is. The zero value: where the credentials say, with a certificate that the
-// system trusts.
-type Place struct {
-	Addr string
-	TLS  *tls.Config
-}
-
 // askTime is how long testhub may take to say where it is.
 const askTime = 10 * time.Second
 
-// Place returns the hub's port for mqtt, amqp or https.
-func (t *Target) Place(ctx context.Context, port string) (Place, error) {
+// Find returns where the hub's port for mqtt, amqp or https is. Without a testhub that is the zero
+// value: where the credentials say, with a certificate that the system trusts.
+func (t *Target) Find(ctx context.Context, port string) (netopt.Options, error) {
 	if t.Testhub == "" {
-		return Place{}, nil
+		return netopt.Options{}, nil
 	}
 	at, err := t.ask(ctx, port)
 	if err != nil {
-		return Place{}, fmt.Errorf("flag -hub: %w; give the address that testhub prints as control", err)
+		return netopt.Options{}, fmt.Errorf("flag -hub: %w; give the address that testhub prints as control", err)
 	}
 	return at, nil
 }
 
 // ask asks testhub.
-func (t *Target) ask(ctx context.Context, port string) (Place, error) {
+func (t *Target) ask(ctx context.Context, port string) (netopt.Options, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.Testhub+"/hub", nil)
 	if err != nil {
-		return Place{}, err
+		return netopt.Options{}, err
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return Place{}, err
+		return netopt.Options{}, err
 	}
 	defer answer.Body.Close()
 	var hub struct {
@@ -83,19 +79,19 @@ func (t *Target) ask(ctx context.Context, port string) (Place, error) {
 		CA        string            `json:"ca"`
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&hub); err != nil {
-		return Place{}, fmt.Errorf("%s does not answer as testhub does: %w", t.Testhub, err)
+		return netopt.Options{}, fmt.Errorf("%s does not answer as testhub does: %w", t.Testhub, err)
 	}
 	addr, ok := hub.Addresses[port]
 	if !ok {
-		return Place{}, fmt.Errorf("the hub at %s has no port for %s", t.Testhub, port)
+		return netopt.Options{}, fmt.Errorf("the hub at %s has no port for %s", t.Testhub, port)
 	}
 	pem, err := os.ReadFile(hub.CA)
 	if err != nil {
-		return Place{}, err
+		return netopt.Options{}, err
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return Place{}, errors.New(hub.CA + " has no certificate")
+		return netopt.Options{}, errors.New(hub.CA + " has no certificate")
 	}
-	return Place{addr, &tls.Config{RootCAs: roots}}, nil
+	return netopt.Options{Addr: addr, TLS: &tls.Config{RootCAs: roots}}, nil
 }

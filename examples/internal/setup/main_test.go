@@ -1,4 +1,4 @@
-package ways_test
+package setup_test
 
 import (
 	"bytes"

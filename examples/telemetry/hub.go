@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/examples/internal/ways"
+	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// showTime is how long the schedule takes.
-const showTime = 20 * time.Second
+// scheduleTime is how long the schedule takes.
+const scheduleTime = 20 * time.Second
 
-// act is one step of the schedule.
-type act struct {
+// step is one fault of the schedule.
+type step struct {
 	at    time.Duration
 	what  string
 	fault testbroker.Fault
@@ -28,7 +29,7 @@ type act struct {
 
 // schedule has the faults of the hub that a device can survive. A transport meets those that its
 // protocol has.
-var schedule = []act{
+var schedule = []step{
 	{1000 * time.Millisecond, "cuts the connection before it stores a reading",
 		testbroker.Fault{Kind: testbroker.DropBeforePublish}, false, 0},
 	{1300 * time.Millisecond, "resets the connection when it has a request",
@@ -78,11 +79,11 @@ var schedule = []act{
 }
 
 // sabotage is what must not go unnoticed.
-var sabotage = act{6800 * time.Millisecond, "SABOTAGE: forgets a reading that it acknowledges",
+var sabotage = step{6800 * time.Millisecond, "SABOTAGE: forgets a reading that it acknowledges",
 	testbroker.Fault{Kind: testbroker.Forget}, false, 0}
 
-// show is the in-process hub and its schedule.
-type show struct {
+// faultyHub is the in-process hub and its schedule.
+type faultyHub struct {
 	out    *printer
 	hub    *testbroker.Hub
 	device string
@@ -90,18 +91,18 @@ type show struct {
 
 	protocol testbroker.Protocol
 
-	acts    []act
+	steps   []step
 	wishes  *wishes         // of the back end; nil without twins
 	ctx     context.Context // of the schedule; stop ends it
 	stop    context.CancelFunc
-	stage   sync.WaitGroup
+	playing sync.WaitGroup
 	mu      sync.Mutex // guards played
 	played  []*testbroker.Injected
 	account func() error
 }
 
-func newShow(out *printer, w ways.Way) (*show, error) {
-	s := &show{out: out, protocol: w.Protocol}
+func newFaultyHub(out *printer, ports setup.Ports) (*faultyHub, error) {
+	s := &faultyHub{out: out, protocol: ports.Protocol}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e testbroker.Event) {
 		if e.Kind == testbroker.FaultFired && e.Fault != testbroker.DelayPuback && e.Fault != testbroker.Throttle {
@@ -112,7 +113,7 @@ func newShow(out *printer, w ways.Way) (*show, error) {
 		return nil, err
 	}
 	s.hub = hub
-	addr, err := hub.Listen(w.HubPort, "127.0.0.1:0")
+	addr, err := hub.Listen(ports.Hub, "127.0.0.1:0")
 	if err != nil {
 		return nil, errors.Join(err, hub.Close())
 	}
@@ -127,24 +128,24 @@ func newShow(out *printer, w ways.Way) (*show, error) {
 
 // connect returns what the device needs: a connection string, and the hub's port and whom to trust
 // there.
-func (s *show) connect() (string, ways.Place) {
-	return s.hub.ConnectionString(s.device), ways.Place{Addr: s.addr, TLS: s.hub.ClientTLS()}
+func (s *faultyHub) connect() (string, netopt.Options) {
+	return s.hub.ConnectionString(s.device), netopt.Options{Addr: s.addr, TLS: s.hub.ClientTLS()}
 }
 
-// hurry shortens the patience of the device, so that twenty seconds are enough for everything.
-func (s *show) hurry(o *device.Options) {
+// shortenTimes sets the time-outs of the device, so that twenty seconds are enough for everything.
+func (s *faultyHub) shortenTimes(o *device.Options) {
 	o.AckTimeout, o.DialTimeout, o.StableTime = 1200*time.Millisecond, 1200*time.Millisecond, 300*time.Millisecond
 }
 
 // start prints the schedule and plays it in the background until finish.
-func (s *show) start(withSabotage bool) {
+func (s *faultyHub) start(withSabotage bool) {
 	for _, a := range schedule {
 		if a.fault.Kind.Protocols()&s.protocol != 0 && (a.only == 0 || a.only&s.protocol != 0) {
-			s.acts = append(s.acts, a)
+			s.steps = append(s.steps, a)
 		}
 	}
 	if withSabotage {
-		s.acts = append(s.acts, sabotage)
+		s.steps = append(s.steps, sabotage)
 	}
 	begin := time.Now()
 	until := func(at time.Duration) bool { // false: the end came first
@@ -158,16 +159,16 @@ func (s *show) start(withSabotage bool) {
 		}
 	}
 	fmt.Println("\nschedule of the hub, seconds from now")
-	for _, a := range s.acts {
+	for _, a := range s.steps {
 		fmt.Printf("%6.1fs  %s\n", a.at.Seconds(), a.what)
 	}
 	fmt.Println()
 	if s.wishes != nil {
-		s.stage.Go(func() { s.wishes.play(s.ctx, s, until) })
+		s.playing.Go(func() { s.wishes.play(s.ctx, s, until) })
 	}
-	s.played = make([]*testbroker.Injected, len(s.acts))
-	for i, a := range s.acts {
-		s.stage.Go(func() { // plays one act; ends with it or with finish
+	s.played = make([]*testbroker.Injected, len(s.steps))
+	for i, a := range s.steps {
+		s.playing.Go(func() { // plays one step; ends with it or with finish
 			if !until(a.at) {
 				return
 			}
@@ -185,13 +186,13 @@ func (s *show) start(withSabotage bool) {
 
 // finish ends the schedule, also before its time, and readies the account of it: a fault whose time
 // came must have happened.
-func (s *show) finish() {
+func (s *faultyHub) finish() {
 	s.stop()
-	s.stage.Wait()
+	s.playing.Wait()
 	s.account = func() error {
 		var missing []string
 		fmt.Println("\nfaults")
-		for i, a := range s.acts {
+		for i, a := range s.steps {
 			if s.played[i] == nil {
 				fmt.Printf("  not begun  %s\n", a.what)
 				continue
@@ -210,7 +211,7 @@ func (s *show) finish() {
 }
 
 // log is what the hub has stored.
-func (s *show) log() []entry {
+func (s *faultyHub) log() []entry {
 	all := s.hub.Messages()
 	log := make([]entry, len(all))
 	for i, m := range all {
@@ -219,7 +220,7 @@ func (s *show) log() []entry {
 	return log
 }
 
-func (s *show) close() {
+func (s *faultyHub) close() {
 	if err := s.hub.Close(); err != nil {
 		s.out.line("hub: %v", err)
 	}

@@ -1,0 +1,130 @@
+// Package setup holds what the examples share: transports by name, the hub that they are aimed at,
+// and an in-process one with one device.
+package setup
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+	"github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+// Ports say where a transport finds its hub.
+type Ports struct {
+	// Testhub is the name of the port in testhub's control API.
+	Testhub string
+	// Hub is the in-process hub's port.
+	Hub testbroker.Port
+	// Protocol is what the hub's faults are about.
+	Protocol testbroker.Protocol
+}
+
+// transports are the values of the flag -transport.
+var transports = map[string]Ports{
+	"mqtt":      {"mqtt", testbroker.PortMQTTS, testbroker.MQTT},
+	"mqtt-lean": {"mqtt", testbroker.PortMQTTS, testbroker.MQTT},
+	"amqp":      {"amqp", testbroker.PortAMQPS, testbroker.AMQP},
+	"amqp-ws":   {"https", testbroker.PortHTTPS, testbroker.AMQP},
+	"http":      {"https", testbroker.PortHTTPS, testbroker.HTTP},
+}
+
+// PortsOf returns the ports for a value of the flag.
+func PortsOf(name string) (Ports, error) {
+	ports, ok := transports[name]
+	if !ok {
+		return Ports{}, Usage("flag -transport: %q is not a transport; give one of %s", name,
+			strings.Join(slices.Sorted(maps.Keys(transports)), ", "))
+	}
+	return ports, nil
+}
+
+// Transport returns the transport of that name. A program that names one links no other.
+func Transport(name string, creds *transport.Credentials, network netopt.Options) transport.Transport {
+	switch name {
+	case "mqtt-lean":
+		return lean.New(leannet.Dialer(creds, &network), nil)
+	case "amqp-ws":
+		network.Tunnel = amqpws.New(nil)
+		return amqp.New(&amqp.Options{Network: network})
+	case "amqp":
+		return amqp.New(&amqp.Options{Network: network})
+	case "http":
+		return http.New(&http.Options{Network: network})
+	}
+	return mqtt.New(&mqtt.Options{Network: network})
+}
+
+// Device is what a small example needs to make its client, and the hub to look at.
+type Device struct {
+	// Hub is the in-process hub with the device "roof-7"; nil when there is a connection string to
+	// another one.
+	Hub       *testbroker.Hub
+	Creds     *transport.Credentials
+	Transport transport.Transport
+	// Web is where the hub speaks HTTPS, for uploads.
+	Web netopt.Options
+}
+
+// NewDevice makes what the device needs to connect to the target over the transport of that name.
+func NewDevice(ctx context.Context, name string, to Target) (*Device, error) {
+	ports, err := PortsOf(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Device{}
+	var at netopt.Options
+	if to.Connect == "" {
+		at, err = s.own(ports, &to.Connect)
+	} else if at, err = to.Find(ctx, ports.Testhub); err == nil {
+		s.Web, err = to.Find(ctx, "https")
+	}
+	if err == nil {
+		s.Creds, err = device.ParseConnectionString(to.Connect)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.Transport = Transport(name, s.Creds, at)
+	return s, nil
+}
+
+// own makes the in-process hub.
+func (s *Device) own(ports Ports, connect *string) (at netopt.Options, err error) {
+	if s.Hub, err = testbroker.New(nil); err != nil {
+		return at, err
+	}
+	d, err := s.Hub.AddDevice("roof-7")
+	if err != nil {
+		return at, err
+	}
+	addr, err := s.Hub.Listen(ports.Hub, "127.0.0.1:0")
+	if err != nil {
+		return at, err
+	}
+	web, err := s.Hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
+	if err != nil {
+		return at, err
+	}
+	*connect, s.Web = d.ConnectionString(), netopt.Options{Addr: web.String(), TLS: s.Hub.ClientTLS()}
+	return netopt.Options{Addr: addr.String(), TLS: s.Hub.ClientTLS()}, nil
+}
+
+// Close closes the hub, if there is one.
+func (s *Device) Close() error {
+	if s.Hub == nil {
+		return nil
+	}
+	return s.Hub.Close()
+}
