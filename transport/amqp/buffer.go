@@ -2,14 +2,14 @@ package amqp
 
 import "sync"
 
-// What waits to be written lies in buffers that all connections share: an idle one has none.
+// Buffers for what is to be written. All connections share them: an idle one has none.
 var (
 	smallBuffers = sync.Pool{New: func() any { return new([smallBuffer]byte) }}
 	largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 )
 
-// room returns b, or a larger buffer with the same content in its place, that has room for n bytes
-// more. More than largeBuffer is left to append.
+// room returns b, or a larger buffer with its content, with room for n bytes more. Beyond largeBuffer
+// append has to grow it.
 func room(b []byte, n int) []byte {
 	need := len(b) + n
 	var larger []byte

@@ -11,13 +11,12 @@ import (
 	"github.com/hubline-iot/hubline/internal/scrub"
 )
 
-// tokens puts tokens to the hub over the one pair of links to $cbs that a connection has. The pair
-// is opened when the first token is put, and anew when it was lost. Any number of tokens may be on
-// their way at a time.
+// tokens puts tokens to the hub over the connection's pair of links to $cbs. The links are attached
+// for the first token, and again when they were lost. Any number of tokens may be in flight.
 type tokens struct {
 	c      *connection
-	gate   chan struct{} // capacity 1: held to use links and to send, for the library's lock knows no context
-	links  *tokenLinks   // nil: none; held by gate
+	gate   chan struct{} // capacity 1: held to use links and to send, as the library's lock ignores contexts
+	links  *tokenLinks   // nil: none; guarded by gate
 	reader sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows; held for memory only
@@ -42,19 +41,19 @@ type tokenAnswer struct {
 const (
 	cbsAddress = "$cbs"
 	tokenType  = "servicebus.windows.net:sastoken"
-	// cbsCredit is how many answers may be on their way.
+	// cbsCredit is how many answers the hub may send ahead.
 	cbsCredit = 100
 )
 
 // errNoAnswer ends a wait after Options.OperationTimeout.
-var errNoAnswer = &timeoutError{"the hub did not answer in time"}
+var errNoAnswer = &timeoutError{"the hub did not answer within Options.OperationTimeout"}
 
-// timeoutError is a time-out of ours.
+// timeoutError is a time-out of this package.
 type timeoutError struct{ text string }
 
 func (e *timeoutError) Error() string { return e.text }
 
-// Is makes it one of those that a context has.
+// Is makes it a context.DeadlineExceeded.
 func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 func newTokens(c *connection) *tokens {
@@ -64,14 +63,14 @@ func newTokens(c *connection) *tokens {
 // join waits for the reader. The connection must have ended.
 func (t *tokens) join() { t.reader.Wait() }
 
-// put puts the token for an audience and waits for the hub's verdict. The error is a *TokenError,
-// or a cause for lossOf and dialer.Protocol; ctx's when that ended. told is that of connection.await.
-func (t *tokens) put(ctx context.Context, audience, token string, told func()) error {
-	bounded, done := t.c.await(ctx, told)
+// put puts the token for an audience and waits for the hub's answer. The error is a *TokenError, the
+// cause of ctx, or a cause for lossOf and dialer.Protocol. progress is that of connection.await.
+func (t *tokens) put(ctx context.Context, audience, token string, progress func()) error {
+	bounded, done := t.c.await(ctx, progress)
 	defer done()
 	answer, err := t.ask(bounded, audience, token)
 	if _, ok := errors.AsType[*ConditionError](err); ok && bounded.Err() == nil && !t.c.gone() {
-		answer, err = t.ask(bounded, audience, token) // the links had been lost, perhaps long ago
+		answer, err = t.ask(bounded, audience, token) // the links had been lost, maybe long ago
 	}
 	switch {
 	case bounded.Err() != nil && err != nil:
@@ -122,7 +121,7 @@ func (t *tokens) ask(ctx context.Context, audience, token string) (tokenAnswer, 
 
 var cbsTo, cbsReplyTo = cbsAddress, "cbs"
 
-// send opens the links if there are none and sends m. gate is held.
+// send sends m, and attaches the links if there are none. gate is held.
 func (t *tokens) send(ctx context.Context, m *amqp.Message) (*tokenLinks, error) {
 	if t.links != nil {
 		select {
@@ -142,18 +141,19 @@ func (t *tokens) send(ctx context.Context, m *amqp.Message) (*tokenLinks, error)
 	if _, err := links.sender.SendWithReceipt(ctx, m, nil); err != nil {
 		if ctx.Err() == nil || context.Cause(ctx) == errNoAnswer {
 			t.drop(ctx)
-		} // else a device was closed meanwhile, which says nothing about the links: other devices wait for answers on them
+		} // else a device was closed meanwhile: other devices wait for answers on the links
 		return nil, err
 	}
 	return links, nil
 }
 
-// drop gives the links up. gate is held. The reader ends with the session.
+// drop gives the links up, and ends their reader. gate is held.
 func (t *tokens) drop(ctx context.Context) {
-	_ = t.links.session.Close(ctx) // bounded; what remains goes with the connection
+	_ = t.links.session.Close(ctx) // what remains ends with the connection
 	t.links = nil
 }
 
+// open attaches the links, and starts their reader.
 func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 	session, err := t.c.begin(ctx)
 	if err != nil {
@@ -177,7 +177,7 @@ func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 	return l, nil
 }
 
-// read hands answers to those who wait for them, until the links are gone.
+// read hands answers to their waiters until the links are lost.
 func (t *tokens) read(r *amqp.Receiver) error {
 	ctx := context.Background() // the session's or the connection's end ends the wait
 	for {
@@ -197,7 +197,7 @@ func (t *tokens) read(r *amqp.Receiver) error {
 	}
 }
 
-// expect makes an id for a request and the channel for its answer.
+// expect returns an id for a request and the channel for its answer.
 func (t *tokens) expect() (string, chan tokenAnswer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,14 +2,13 @@ package amqp
 
 import "encoding/binary"
 
-// channels keeps the order of begin and end on each channel. When the hub ends a session, the
-// library takes its channel for free before it has answered; the begin of another device, on the
-// same connection and now on the same channel, may then go out before the end of the first. For
-// that a hub closes the connection, for all [AMQP 1.0, 2.5.1]. So such a begin waits here for the
-// end, which the library sends in any case.
+// channels keeps begin and end in order on each channel. When the hub ends a session, the library
+// uses its channel again before it has answered with end. So the begin of another device may come
+// before that end, and the hub closes the connection for it [AMQP 1.0, 2.5.1]. Such a begin waits
+// here for the end, which the library always sends.
 //
-// An end on a channel on which nothing was begun, for which a hub closes the connection as well, is
-// left out.
+// The hub also closes the connection for an end on a channel without a session. Such an end is left
+// out.
 type channels struct {
 	begun map[uint16]bool
 	held  map[uint16][]byte
@@ -22,7 +21,7 @@ const (
 	codeEnd   = 0x17
 )
 
-// pass appends the frame p to out, unless it has to wait, and what waited for it.
+// pass appends the frame p to out, unless it has to wait, and then a begin that waited for p.
 func (c *channels) pass(out, p []byte) []byte {
 	channel, code := performative(p)
 	switch code {
@@ -49,7 +48,7 @@ func (c *channels) pass(out, p []byte) []byte {
 	return append(out, p...)
 }
 
-// performative returns the channel of a frame and what it is, 0 for what does not matter here.
+// performative returns the channel and the code of the performative of a frame, 0 if it has none.
 func performative(p []byte) (channel uint16, code byte) {
 	const header = 8
 	if len(p) < header+3 || int(binary.BigEndian.Uint32(p)) != len(p) || p[4] != header/4 || p[5] != 0 || p[8] != 0 ||

@@ -8,9 +8,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A message is encoded here and not by the library: its maps have no order, and cost an allocation
-// for each property. The result travels in the body of a batch, which is how the hub takes one or
-// many messages in one transfer.
+// Messages for a hub are encoded here: the library's maps have no order, and cost an allocation for
+// each property. Encoded messages go to the hub in the body of a batch, one or many in one transfer.
 
 // batchFormat is the message format of a batch: the body is data sections, each of which holds a
 // whole encoded message.
@@ -31,7 +30,7 @@ const (
 	sectionData        = 0x75
 )
 
-// variable is the pair of codes of a type with a length: of one byte, of four.
+// variable holds the two codes of a type with a length, of one byte and of four.
 type variable struct{ short, long byte }
 
 var (
@@ -46,7 +45,7 @@ const creationTime = "iothub-creation-time-utc"
 // subject is the message annotation that carries Message.Component.
 const subject = "dt-subject"
 
-// appendMessage appends m as AMQP encodes it. It allocates only when dst must grow.
+// appendMessage appends the AMQP encoding of m. It allocates only when dst must grow.
 func appendMessage(dst []byte, m *transport.Message) []byte {
 	if m.Component != "" {
 		dst = append(dst, described, smallCode, sectionAnnotations)
@@ -82,8 +81,8 @@ func appendMessage(dst []byte, m *transport.Message) []byte {
 	return appendData(dst, m.Body)
 }
 
-// again reports whether the name of property i comes once more behind it: a map of AMQP has no name
-// twice, and the last value counts.
+// again reports whether a later property has the name of property i. An AMQP map has no key twice,
+// and the last value counts.
 func again(all []transport.Property, i int) bool {
 	for j := i + 1; j < len(all); j++ {
 		if all[j].Name == all[i].Name {
@@ -132,7 +131,7 @@ func appendProperties(dst []byte, m *transport.Message) []byte {
 	return dst
 }
 
-// milliseconds is t as AMQP has times, cut to what the type holds.
+// milliseconds converts t to an AMQP timestamp.
 func milliseconds(t time.Time) int64 { return t.UnixMilli() }
 
 // appendData appends a data section.

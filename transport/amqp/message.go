@@ -13,18 +13,18 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// plain is a message for a broker that is no hub, or a hub that is to get no batches: encoded by
-// the library. It is used again for the next one: of a message that it has sent, the library keeps
-// nothing but the address of Format when the link was lost meanwhile, so that is never written to.
+// plain is a message that the library encodes: for a broker with Options.Addresses, or for a hub
+// without batches. It is used again for the next one. Of a sent message the library may keep the
+// address of Format, when the link was lost meanwhile, so Format is never written to.
 type plain struct {
 	message    amqp.Message
 	properties amqp.MessageProperties
 	data       [1][]byte
 }
 
-// fill makes it m. A hub has the time of creation among the application properties, and keeps
-// whatever it acknowledges; a broker is asked to. The component is an annotation only for a hub:
-// whoever does not know one that does not begin with "x-opt-" has to detach the link (AMQP 1.0 part
+// fill sets it to m. For a hub the time of creation is an application property. A broker is asked to
+// keep the message over a restart, as a hub does. The component is an annotation for a hub only: a
+// peer detaches the link for an unknown annotation that does not begin with "x-opt-" (AMQP 1.0 part
 // 3, 3.2.10).
 func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	f.data[0] = m.Body
@@ -77,18 +77,17 @@ func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	return out
 }
 
-// durable is the header of a message that outlives the broker's process. Without it a broker
-// forgets, when it restarts, what it has acknowledged. The library does not write to it.
+// durable is the header of a message that outlives a restart of the broker. The library does not
+// write to it.
 var durable = amqp.MessageHeader{Durable: true, Priority: 4}
 
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// annotationNames are the annotations of a command that an application may want, under the names
-// that it finds them by in the properties. The lock token and the sequence number are the hub's own
-// business.
+// annotationNames are the annotations of a cloud-to-device message that become properties, under the
+// same names. Lock token and sequence number do not.
 var annotationNames = []string{"iothub-enqueuedtime", "iothub-deliverycount", "x-opt-input-name"}
 
-// bodyOf returns the body, which is data, or a value that is a text or bytes.
+// bodyOf returns the body: data, or a value that is a string or binary.
 func bodyOf(m *amqp.Message) []byte {
 	switch {
 	case len(m.Data) == 1:
@@ -105,7 +104,7 @@ func bodyOf(m *amqp.Message) []byte {
 	return nil
 }
 
-// inbound is a command as the device gets it. again says that the hub delivered it before.
+// inbound converts a cloud-to-device message. again: the hub delivered it before.
 func inbound(m *amqp.Message) (out transport.Message, again bool) {
 	out.Body = bodyOf(m)
 	if h := m.Header; h != nil {
@@ -143,8 +142,7 @@ func inbound(m *amqp.Message) (out transport.Message, again bool) {
 		}
 		out.Properties = append(out.Properties, transport.Property{Name: name, Value: valueText(v)})
 	}
-	// The library hands out a map, so the order in which they came is lost. One that is always the
-	// same is the next best.
+	// The library returns a map, in no order.
 	slices.SortFunc(out.Properties, func(a, b transport.Property) int { return strings.Compare(a.Name, b.Name) })
 	for _, name := range annotationNames {
 		v, ok := m.Annotations[name]
@@ -161,7 +159,7 @@ func inbound(m *amqp.Message) (out transport.Message, again bool) {
 	return out, again
 }
 
-// idText is a message id, of any of the four types that it may have, as text.
+// idText returns a message id, of any of its four types, as text.
 func idText(id any) string {
 	if id == nil {
 		return ""
@@ -169,7 +167,7 @@ func idText(id any) string {
 	return valueText(id)
 }
 
-// valueText is a simple value of AMQP as text.
+// valueText returns a simple AMQP value as text.
 func valueText(v any) string {
 	switch v := v.(type) {
 	case nil:

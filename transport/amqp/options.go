@@ -14,32 +14,32 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// Auth is how a device proves who it is.
+// Auth is the way in which a device authenticates.
 type Auth uint8
 
 const (
-	// AuthDefault: CBS when the credentials make tokens, and nothing beyond the client certificate of
-	// TLS when they do not. With Addresses: PLAIN when Login is set, else ANONYMOUS.
+	// AuthDefault is CBS for credentials with Sign or Token, and otherwise the TLS client certificate
+	// alone. With Addresses it is Plain when Login is set, and otherwise Anonymous.
 	AuthDefault Auth = iota
-	// CBS: the token is put to the hub over the open connection, and renewed there without a
+	// CBS puts the token to the hub over the open connection, and renews it there without a
 	// disconnect.
 	CBS
-	// Plain: SASL PLAIN, with what Login returns. Without Login: the hub's user name for the device,
-	// and the token. A hub closes the connection when the token runs out, so it is renewed by a new
-	// connection.
+	// Plain is SASL PLAIN with the result of Login. Without Login it is the hub's user name for the
+	// device, and the token. A hub closes the connection when that token expires, so it is renewed by
+	// a new connection.
 	Plain
-	// External: SASL EXTERNAL; the client certificate of TLS says who it is.
+	// External is SASL EXTERNAL: the TLS client certificate proves the identity.
 	External
-	// Anonymous: SASL ANONYMOUS, and no token is sent.
+	// Anonymous is SASL ANONYMOUS, without a token.
 	Anonymous
 
-	auths // number of ways
+	auths // number of values
 )
 
 var authText = [auths]string{AuthDefault: "default", CBS: "CBS", Plain: "PLAIN", External: "EXTERNAL",
 	Anonymous: "ANONYMOUS"}
 
-// String names the way.
+// String returns the name.
 func (a Auth) String() string {
 	if a >= auths {
 		return "undefined"
@@ -47,13 +47,13 @@ func (a Auth) String() string {
 	return authText[a]
 }
 
-// Addresses are where a broker that is no hub takes and gives messages. "{device}" and "{module}"
-// in them stand for the ids. Messages are sent as durable, so that a broker with a queue that is
-// durable too keeps over its restart what it has acknowledged.
+// Addresses are the addresses of links to a broker other than IoT Hub. "{device}" and "{module}" in
+// them are replaced by the ids. Messages are sent as durable, so a durable queue keeps acknowledged
+// messages over a restart of the broker.
 type Addresses struct {
 	// Telemetry is the target to send to, such as "/queue/telemetry". Required.
 	Telemetry string
-	// CloudToDevice is the source to receive messages from. Empty: there is none, and OpSubscribe is
+	// CloudToDevice is the source to receive messages from. Empty: none, and OpSubscribe is
 	// unsupported.
 	CloudToDevice string
 
@@ -63,45 +63,43 @@ type Addresses struct {
 // Options are the settings of a Transport or a Mux. The zero value and nil mean all defaults: TLS
 // to port 5671 of the credentials' host.
 type Options struct {
-	// Network says how to reach the hub.
+	// Network are the settings of the connection below AMQP.
 	Network netopt.Options
 
-	// Auth is how the device proves who it is. Default: AuthDefault.
+	// Auth is the way in which the device authenticates. 0: AuthDefault.
 	Auth Auth
-	// Login returns user name and password for SASL PLAIN. It is asked at each dial. Nil: see Plain.
+	// Login returns user name and password for SASL PLAIN. It is called at each dial. Nil: see Plain.
 	Login func(ctx context.Context) (user, password string, err error)
-	// Addresses make the transport talk to a broker that is no hub: no CBS, no batches, no properties
-	// of links. Nil: a hub.
+	// Addresses are for a broker other than IoT Hub. It gets no tokens, batches and link properties.
+	// Nil: IoT Hub.
 	Addresses *Addresses
 
-	// IdleTimeout is how long the hub may be silent before the connection counts as lost, 2 s at
-	// least. The hub is asked to say something each half of this. While it owes an answer the
-	// connection is lost after half of this, or after 10 s if that is longer, but not later than
-	// without. 0: 60 s.
+	// IdleTimeout is how long the hub may be silent before the connection counts as lost, at least
+	// 2 s. The hub is asked to send something every half of it. While the hub owes an answer the limit
+	// is shorter: half of IdleTimeout, or 10 s if that is longer, but not more than IdleTimeout.
+	// 0: 60 s.
 	IdleTimeout time.Duration
-	// OperationTimeout bounds the wait for each answer of the hub to what opens or settles something:
-	// a session, a link, a token; and the dial of a Mux. It starts again while the hub answers what
-	// was sent before. 0: 20 s.
+	// OperationTimeout bounds the wait for the hub's answer to a session, a link or a token, and the
+	// dial of a Mux. It begins again while the hub answers earlier requests. 0: 20 s.
 	OperationTimeout time.Duration
-	// CreditTimeout is how long the hub may leave a link without credit, while messages wait, before
-	// those are reported as Throttled. When it is the whole session of AMQP that may not send, the
-	// device's session ends instead, with Timeout. 0: 20 s.
+	// CreditTimeout is how long messages may wait for link credit before they fail with Throttled.
+	// When the window of the AMQP session is closed for so long, the device's session ends instead,
+	// with Timeout. 0: 20 s.
 	CreditTimeout time.Duration
-	// Batch is the most messages that travel in one transfer, up to 500: those that wait at the same
-	// moment go together, 24 KB of them or a larger one, and share one answer of the hub. 1: each goes
-	// alone, as a plain message, whose properties are in no order. 0: 100; with Addresses always 1.
+	// Batch is the most messages in one transfer, up to 500. Queued messages go together, up to 24 KB
+	// or one larger message, and share one outcome. 1: each goes alone, and its properties are in no
+	// order. 0: 100; with Addresses always 1.
 	Batch int
 
-	// ModelID is the Plug and Play model that the device says it follows, such as
-	// "dtmi:com:example:Thermostat;1". Empty: none.
+	// ModelID is the Plug and Play model of the device, such as "dtmi:com:example:Thermostat;1".
+	// Empty: none.
 	ModelID string
 
-	// Devices is the most that share the connection of a Mux, 1 to 8,000. 0: 1,000. A Transport does
-	// not look at it.
+	// Devices is the most devices of a Mux, 1 to 8,000. 0: 1,000. A Transport ignores it.
 	Devices int
-	// Parallel is how many devices of a Mux are authenticated at a time, so that a thousand that lost
-	// their connection do not come back in one burst. One whose token takes more than a second is not
-	// counted any more. 0: 16.
+	// Parallel is how many devices of a Mux are authenticated at a time, so that a thousand devices
+	// do not come back in one burst. A device whose token takes longer than a second no longer
+	// counts. 0: 16. A Transport ignores it.
 	Parallel int
 }
 
@@ -167,10 +165,10 @@ func (o *Options) resolve() (Options, error) {
 	case r.Login != nil && r.Auth != Plain && (r.Auth != AuthDefault || r.Addresses == nil):
 		return r, protocol.Invalid("options: Login is set, but Auth is " + r.Auth.String() + "; set Auth to Plain")
 	case r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:"):
-		return r, protocol.Invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is no model; give one such as " +
+		return r, protocol.Invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is not a model id; give one such as " +
 			"\"dtmi:com:example:Thermostat;1\"")
 	}
-	// What cannot be encoded into an attach or open would cost the whole connection.
+	// The library closes the connection for a text that it cannot encode into an open or attach.
 	texts := []struct{ name, value string }{{"ProductInfo", r.Network.ProductInfo}, {"ModelID", r.ModelID}}
 	if a := r.Addresses; a != nil {
 		own := *a
@@ -196,14 +194,15 @@ func (o *Options) resolve() (Options, error) {
 	return r, nil
 }
 
-// maxInfo bounds texts that go into frames which cannot be split.
+// maxInfo bounds texts in frames that cannot be split.
 const maxInfo = 1024
 
+// dialer makes the connection below AMQP.
 func (o *Options) dialer() *dialer.Dialer {
 	return &dialer.Dialer{Protocol: &protocol, Network: o.Network}
 }
 
-// auth is how these credentials are proved.
+// auth returns the way in which credentials authenticate.
 func (o *Options) auth(creds *transport.Credentials) Auth {
 	switch {
 	case o.Auth != AuthDefault:
@@ -218,7 +217,7 @@ func (o *Options) auth(creds *transport.Credentials) Auth {
 	return AuthDefault
 }
 
-// addresses are those of an identity.
+// addresses returns the addresses of an identity.
 func (o *Options) addresses(creds *transport.Credentials) Addresses {
 	if a := o.Addresses; a != nil {
 		fill := strings.NewReplacer("{device}", creds.DeviceID, "{module}", creds.ModuleID)
@@ -232,7 +231,7 @@ func (o *Options) addresses(creds *transport.Credentials) Addresses {
 		path + "/methods/devicebound"}
 }
 
-// userName is the hub's for an identity, in SASL PLAIN.
+// userName returns the hub's user name for an identity, for SASL PLAIN.
 func userName(creds *transport.Credentials) string {
 	hub, _, _ := strings.Cut(creds.Host, ".")
 	id := creds.DeviceID
@@ -245,7 +244,7 @@ func userName(creds *transport.Credentials) string {
 // apiVersion is the version of the hub's interface.
 const apiVersion = "2021-04-12"
 
-// linkProperties are what a hub is told with each link. Nil for other brokers.
+// linkProperties are the properties of each link to a hub. Nil for other brokers.
 func (o *Options) linkProperties() map[string]any {
 	if o.Addresses != nil {
 		return nil

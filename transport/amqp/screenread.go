@@ -17,22 +17,21 @@ const (
 	maxUnread = 1 << 20
 )
 
-// intake cuts the bytes of the peer into frames, for the screen. Frames that go on as they are stay
-// in the library's buffer. buf holds the rest: an incomplete frame, and the bytes behind a frame
-// that was rewritten or left out.
+// intake cuts the bytes of the peer into frames for the screen. Unchanged frames stay in the
+// library's buffer. buf holds the rest: an incomplete frame, and the bytes behind a frame that was
+// rewritten or left out.
 type intake struct {
 	buf   []byte
 	begin int // buf[begin:end] goes to the library next
 	end   int
 	raw   int    // buf[raw:] was not judged yet
-	other []byte // a rewritten frame, which goes to the library behind that
-	bad   error  // a violation, which ends the connection behind that
+	other []byte // a rewritten frame, which goes to the library after buf[begin:end]
+	bad   error  // a violation, which ends the connection after that
 
 	idle time.Duration // how long a read may take; 0: for ever
 }
 
-// Read returns frames that passed the screen. One goroutine calls it, after it has handled all that
-// Read returned before.
+// Read returns frames that passed the screen. One goroutine calls it.
 func (s *stream) Read(p []byte) (int, error) {
 	in := &s.in
 	for reads := 0; ; reads++ {
@@ -63,7 +62,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		s.waitRead()
 		n, err := s.Conn.Read(into)
 		if n > 0 {
-			s.heard.now()
+			s.received.now()
 		}
 		switch {
 		case n > 0 && in.buf != nil: // an error will be told again
@@ -84,7 +83,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 }
 
-// waitRead returns when less than maxUnread waits to be written, or the stream has ended.
+// waitRead waits until less than maxUnread bytes are to be written, or the stream has ended.
 func (s *stream) waitRead() {
 	for {
 		s.mu.Lock()
@@ -104,7 +103,7 @@ func (s *stream) waitRead() {
 	}
 }
 
-// SetReadDeadline is called by the library before each read, for its idle time-out.
+// SetReadDeadline sets the library's idle time-out. The library calls it before each read.
 func (s *stream) SetReadDeadline(t time.Time) error {
 	s.in.idle = 0
 	if !t.IsZero() {
@@ -113,7 +112,7 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 	return s.socket.SetReadDeadline(t)
 }
 
-// take copies what goes to the library next.
+// take copies to p what goes to the library next.
 func (in *intake) take(p []byte) (n int) {
 	if in.begin < in.end {
 		n = copy(p, in.buf[in.begin:in.end])
@@ -149,9 +148,9 @@ func (in *intake) drop() {
 	in.buf, in.begin, in.end, in.raw = nil, 0, 0, 0
 }
 
-// judge passes the frames at the beginning of b through the screen. The first pass bytes go on as
-// they are. The next skip bytes do not: in.other goes on in their place. judge stops behind them,
-// before an incomplete frame, or at a violation, which it puts into in.bad.
+// judge passes the frames at the beginning of b through the screen. The first pass bytes go on
+// unchanged. in.other takes the place of the next skip bytes. judge stops behind them, before an
+// incomplete frame, or at a violation, which it puts into in.bad.
 func (in *intake) judge(s *screen, b []byte) (pass, skip int) {
 	in.other = nil
 	for {

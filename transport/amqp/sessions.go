@@ -10,22 +10,21 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// sessionCount counts the sessions of AMQP on a connection, so that there are never more than the
-// peer allows. Asked for one more, the library closes the connection, for all, or does not even
-// come to that: it waits for its reader under a lock that the reader needs (go-amqp 1.7,
-// Conn.newSession). A session counts from before its begin until the library has read the peer's
-// end, though nobody may know it any more.
+// sessionCount counts the AMQP sessions of a connection, so that there are never more than the peer
+// allows. If there were, the library would close the connection, or deadlock: it waits for its
+// reader under a lock that the reader needs (go-amqp 1.7, Conn.newSession). A session counts from
+// before its begin until the library has read the peer's end.
 type sessionCount struct {
 	mu    sync.Mutex // guards what follows; held for memory only
 	used  int
-	freed chan struct{} // closed when there are less; nil unless somebody waits for that
+	freed chan struct{} // closed when there are less; nil: nobody waits
 }
 
-// freeLimit is how long a session waits for the end of another one. Devices are only as many as
-// there are sessions for, so what takes the place is on its way out.
+// freeLimit is how long a session waits for the end of another one. There are sessions enough for
+// all devices, so one of them is about to end.
 const freeLimit = 5 * time.Second
 
-// take counts one more, of most at most, when there is room. ended is the connection's.
+// take waits until there are less than most, and counts one more. ended is the connection's.
 func (n *sessionCount) take(ctx context.Context, most int, ended <-chan struct{}) error {
 	limit := time.NewTimer(freeLimit)
 	defer limit.Stop()
@@ -46,16 +45,16 @@ func (n *sessionCount) take(ctx context.Context, most int, ended <-chan struct{}
 		case <-freed:
 		case <-limit.C:
 			return &transport.Error{Kind: transport.Quota, Err: errors.New("the peer allows " + strconv.Itoa(most) +
-				" sessions of AMQP on a connection (channel-max), and has not ended those that were given up")}
+				" AMQP sessions on a connection (channel-max), and has not answered the end of former ones")}
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ended:
-			return errClosed // the connection knows why
+			return errClosed // the connection has the cause
 		}
 	}
 }
 
-// give takes k off.
+// give counts k less.
 func (n *sessionCount) give(k int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -17,35 +17,35 @@ const (
 	highWater = 256 << 10
 	// writeChunk is written at a time: a tunnel makes a frame of it.
 	writeChunk = 16 << 10
-	// smallBuffer and largeBuffer are the sizes of what is written to: for the most part, and for all
-	// that may wait with a batch or two more.
+	// smallBuffer and largeBuffer are the sizes of buffers. A large one holds highWater and two batches.
 	smallBuffer = 16 << 10
 	largeBuffer = highWater + 2*batchBytes
 	// fullBuffer is the duration of a write that had to wait for room in the send buffer.
 	fullBuffer = 50 * time.Millisecond
-	// drainTime bounds what is still written after the goodbye.
+	// drainTime is how long Close goes on writing what is buffered.
 	drainTime = 500 * time.Millisecond
 )
 
-// stream is the connection that the AMQP library is given. Under it lie the tunnel and TLS, if any,
-// and the socket.
+// stream is the net.Conn that the AMQP library gets. Below it are the tunnel and TLS, if any, and
+// the socket.
 //
-// Writes only append to a buffer and never block; another goroutine, the flusher, is the sole
-// writer to the socket and sends all that has come together in one go. So one frame does not cost
-// one packet, no goroutine of the library waits for the socket, and a deadline that the library
-// takes from some caller's context does not cut a frame in two, which would end the connection for
-// all. Who sends much asks waitRoom before. Reads pass the screen, frame by frame; begins and ends
-// of sessions are kept in order. The first failure is kept: the library hides it.
+// Write appends to a buffer and never blocks. Another goroutine, the flusher, is the only writer to
+// the socket and sends all that is buffered in one go. So several frames share a packet, no
+// goroutine of the library waits for the socket, and a write deadline, which the library takes from
+// a caller's context, does not cut a frame in two. Telemetry calls waitRoom before it sends.
+//
+// Each frame that is read passes the screen. begin and end frames are kept in order. The first
+// failure is kept, because the library hides it.
 type stream struct {
 	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
 	socket   net.Conn        // the lowest
-	owed     <-chan struct{} // the tunnel has something to write; nil: never
+	owed     <-chan struct{} // the tunnel has something to write, as a pong; nil: never
 	wake     chan struct{}   // capacity 1: the flusher has something to do
 	dead     chan struct{}   // closed by the first failure
 	flushed  chan struct{}   // closed when the flusher has ended
 
-	heard instant // when the peer last said something
-	took  instant // when the network last took something for which it had had no room
+	received instant // when the peer last sent something
+	unjammed instant // when the network last took bytes after it had had no room
 
 	in       intake // of the reading goroutine
 	screen   screen
@@ -76,13 +76,13 @@ func newStream(outer, socket net.Conn) *stream {
 		s.owed = o.ControlPending()
 	}
 	now := time.Now()
-	s.heard.base, s.took.base = now, now
+	s.received.base, s.unjammed.base = now, now
 	go s.flush()
 	return s
 }
 
-// failed ends the stream and returns what the library is to get: the end that it caused itself by
-// net.ErrClosed.
+// failed ends the stream and returns the error for the library: net.ErrClosed for an end that this
+// side caused.
 func (s *stream) failed(err error) error {
 	if err = s.fail(err); err == errClosed {
 		return net.ErrClosed
@@ -132,7 +132,7 @@ func (s *stream) waitRoom(ctx context.Context) {
 	}
 }
 
-// Close ends the stream and returns at once. What was written before is still sent, for drainTime
+// Close ends the stream and returns at once. The flusher still sends what is buffered, for drainTime
 // at most.
 func (s *stream) Close() error {
 	s.mu.Lock()
@@ -146,7 +146,7 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// fail records the first failure and closes the socket, which frees whoever is inside it. It
+// fail records the first failure and closes the socket, which unblocks its readers and writers. It
 // returns the first failure.
 func (s *stream) fail(err error) error {
 	if errors.Is(err, net.ErrClosed) {
@@ -166,14 +166,14 @@ func (s *stream) fail(err error) error {
 	return err
 }
 
-// failure returns the first failure, nil as long as there is none.
+// failure returns the first failure, nil while there is none.
 func (s *stream) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// flush is the flusher.
+// flush is the goroutine of the flusher.
 func (s *stream) flush() {
 	defer close(s.flushed)
 	for {
@@ -214,8 +214,8 @@ func (s *stream) flush() {
 	}
 }
 
-// send writes p in chunks. The socket, a dialer.ProgressConn, ends a write that does not get on. An
-// empty p is for a tunnel that owes something.
+// send writes p in chunks. The socket, a dialer.ProgressConn, fails a write without progress. An
+// empty p has the tunnel write what it owes.
 func (s *stream) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
@@ -224,17 +224,17 @@ func (s *stream) send(p []byte) error {
 			return err
 		}
 		if time.Since(began) > fullBuffer {
-			s.took.now() // only a living peer makes room
+			s.unjammed.now() // only a living peer makes room
 		}
 		p = p[n:]
 	}
 	return nil
 }
 
-// gotOn returns when the peer last took bytes that had waited.
-func (s *stream) gotOn() time.Time { return later(s.took.get(), dialer.Progress(s.socket)) }
+// progress returns when the peer last took bytes that had waited.
+func (s *stream) progress() time.Time { return later(s.unjammed.get(), dialer.Progress(s.socket)) }
 
-// hangUp closes after an orderly goodbye. TLS says its own goodbye, for which it would wait 5 s.
+// hangUp closes the connection in good order. TLS sends close_notify, for which it would wait 5 s.
 func (s *stream) hangUp() {
 	if s.Conn != s.socket {
 		s.mu.Lock()
@@ -247,13 +247,13 @@ func (s *stream) hangUp() {
 	s.fail(errClosed)
 }
 
-// Read deadlines are the library's idle time-out. The others are not used: the handshake is bounded
-// by the dial's context, writes by the flusher.
+// SetDeadline and SetWriteDeadline do nothing: the dial's context bounds the handshake, and the
+// flusher bounds writes.
 
 func (s *stream) SetDeadline(time.Time) error      { return nil }
 func (s *stream) SetWriteDeadline(time.Time) error { return nil }
 
-// A writeError is a failure of the flusher.
+// writeError is a failure of the flusher.
 type writeError struct{ err error }
 
 func (e *writeError) Error() string {
@@ -265,7 +265,7 @@ func (e *writeError) Error() string {
 
 func (e *writeError) Unwrap() error { return e.err }
 
-// poke makes a token available in ch, of capacity 1.
+// poke signals ch, of capacity 1, unless it is signalled already.
 func poke(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

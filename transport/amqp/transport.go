@@ -1,8 +1,8 @@
-// Package amqp carries devices over AMQP 1.0, on the library Azure/go-amqp.
+// Package amqp is the AMQP 1.0 transport, on the library Azure/go-amqp.
 //
 //	client, err := device.New(creds, amqp.New(nil), nil)
 //
-// A Transport makes a connection for each client. A Mux lets many clients share one:
+// A Transport makes a connection for each client. With a Mux many clients share one:
 //
 //	mux := amqp.NewMux(nil)
 //	for _, creds := range all {
@@ -10,72 +10,86 @@
 //		...
 //	}
 //
-// Both are safe for use by many clients at a time.
+// Both are safe for concurrent use by many clients.
 //
-// Tokens are put to the hub over the open connection (CBS), and renewed there by OpRenew without a
-// disconnect. X.509 certificates, SASL PLAIN, EXTERNAL and ANONYMOUS are the other ways to prove an
-// identity; see Auth. With Options.Addresses the same transport talks to any broker of AMQP 1.0,
-// which has no twin and no methods: requests for them are replied to with Unsupported.
-//
-// The twin and direct methods have a pair of links each, opened when they are subscribed to and
-// again when they are lost. What was asked on a pair that is lost is replied to with Unavailable,
-// its outcome unknown; that changes of desired properties may have been missed is told by a
-// Delivery without a version. That the hub took the link out away is noticed within 10 s, also by a
-// device that only listens.
+// A token is put to the hub over the open connection (CBS), and renewed there without a disconnect.
+// Other ways to authenticate are X.509 certificates and SASL PLAIN, EXTERNAL and ANONYMOUS; see
+// Auth. With Options.Addresses the transport talks to any AMQP 1.0 broker. Such a broker has no twin
+// and no methods: requests for them fail with Unsupported.
 //
 // # Telemetry
 //
-// The link for telemetry is opened by the first message. Any number of messages is in flight, and
-// messages that wait at the same moment travel as one batch. A message is done when the hub's
-// outcome has come: accepted is success; rejected is an error by its condition; released, and
-// modified unless it is undeliverable here, are Unavailable. A batch that was rejected because of a
-// message in it is sent again, each message alone.
+// The sending link is attached for the first message. Queued messages are sent in batches. A message
+// is done when the hub has settled its transfer:
+//
+//	accepted                      success
+//	rejected                      an error by the condition
+//	released                      Unavailable
+//	modified                      Unavailable
+//	modified, undeliverable here  Forbidden
+//
+// Outcomes are reported in the order of sending, as hubs settle the transfers of a link. An outcome
+// that comes out of order is reported when those before it have come, or when the link ends. While
+// the hub settles earlier transfers the later ones are not late: device.Options.AckTimeout judges
+// the progress of the connection, not the age of a message. When a batch is rejected for one of its
+// messages, each message is sent again alone.
+//
+// # Cloud-to-device messages, twin and methods
+//
+// Accept, Release and Reject are AMQP's outcomes. A released message comes again at once. A message
+// that the Sink declines is released after 5 s. The system properties fill the fields of Message.
+// The application properties, sorted by name, and "user-id", "iothub-enqueuedtime" and
+// "x-opt-input-name" are its Properties.
+//
+// The twin and direct methods have a pair of links each. Requests that are pending when a pair is
+// lost fail with Unavailable, outcome unknown. A Delivery of desired properties without a version
+// says that changes may have been missed.
 //
 // # Recovery
 //
-// A link that the hub detaches is opened again on the same session of AMQP when there is something
-// to send, or at once if it is the one for commands; a session of AMQP that the hub ends is begun
-// again the same way. What was in flight or waited at that moment is reported by Done, with an
-// error of Scope Operation and mostly of Kind Unavailable, and is to be sent again. A link that was
-// lost while it was idle is replaced without a word, when there is something to send; that it is
-// lost is noticed within 10 s, though nothing is sent. Run ends, with an error of Scope Connection,
-// when the connection is lost, when a link is refused, when one for commands is lost within 5 s of
-// its opening, and when what the hub says is about the device or the hub itself (unauthorized, not
-// found, suspended, disabled). On a shared connection this concerns that device alone.
+// A lost link is attached again on the same AMQP session: the telemetry link when there is something
+// to send, the others at once. An AMQP session that the hub ended is begun again. Messages that were
+// in flight or queued fail with Scope Operation, mostly with Kind Unavailable, and are to be sent
+// again. The loss of an idle sending link is noticed within 10 s, and not reported.
 //
-// A message fails for good when the hub rejects it with a condition that is not about the moment,
-// the device or the hub; and when the hub ends a link on which it was alone, with a condition about
-// content: too large, not to be decoded, a wrong field or argument. With any other a link is only
-// opened again.
+// Run ends, with an error of Scope Connection, when
+//   - the connection is lost,
+//   - the hub refuses a link,
+//   - a receiving link is lost within 5 s after its attach,
+//   - a condition is about the device or the hub: unauthorized, not found, suspended, disabled.
 //
-// # Commands
+// Of the devices of a Mux, all but the first concern one device alone.
 //
-// Accept, Release and Reject are the outcomes of AMQP; what is released comes again at once. A
-// message that the Sink does not take is released after 5 s. The system properties fill the fields
-// of Message; the application properties, sorted by name, and "user-id", "iothub-enqueuedtime" and
-// "x-opt-input-name" where given, are its Properties.
+// A message fails for good when the hub rejects it with a condition about the message, or detaches a
+// link with such a condition when the message was the only one in flight: too large, not decodable,
+// a wrong field or argument.
 //
 // # Violations
 //
-// Each frame of the peer is decoded and checked before the library sees it: its type and header,
-// all fields at every depth, and what it refers to (sessions, links, deliveries, credit). A message
-// has at most 16 MB. A frame that breaks the protocol ends the connection with Kind Protocol and a
-// reason that names the frame and the field. On a connection that had worked the cause is
-// transport.ErrViolation, and the failure is retried. Some frames go on rewritten: a flow without
-// next-incoming-id or link-credit is completed, a detach becomes a closing one, and an idle
-// time-out below 1 s becomes 1 s.
+// Each frame of the peer is decoded and checked before the library gets it: its header, all fields
+// at every depth, and the sessions, links, deliveries and credit that it refers to. A message has at
+// most 16 MB. A frame that breaks the protocol, or is not supported, ends the connection with Kind
+// Protocol; the error names the frame and the field. After the open of the connection the cause is
+// transport.ErrViolation, and the failure is retried.
+//
+// A violation in the sections of a message is confined to its link: a cloud-to-device message is
+// rejected, which moves it to the hub's dead letters, and the pair of links for the twin or methods
+// is lost.
+//
+// Some frames are rewritten: a flow without next-incoming-id or link-credit is completed, a detach
+// becomes a closing one, and an idle time-out below 1 s becomes 1 s.
 //
 // # Errors
 //
-// A failed Dial returns an *transport.Error of Scope Connection and Op OpDial. Its Kind, for what
-// the hub says, follows from the condition (*ConditionError), from the status of the token
-// (*TokenError) or from the SASL outcome (*SASLError), each reachable with errors.As; Protocol is
-// for peers that speak something else or break the protocol; for all that concerns network, TLS and
-// certificates it is as in package mqtt. Conditions that are not listed mean Unknown where the hub
-// refuses a message, and Network where it ends something.
+// A failed Dial returns a *transport.Error of Scope Connection and Op OpDial. Its Kind follows from
+// the hub's condition (*ConditionError), the status of the token (*TokenError) or the SASL outcome
+// (*SASLError), each reachable with errors.As. It is Protocol for a peer that speaks something else
+// or breaks the protocol. Errors of network, TLS and certificates are those of package mqtt. An
+// unknown condition means Unknown where the hub rejects a message, and Network where it ends
+// something.
 //
-// A Dial has no time limit but its context's: package device bounds it. That of a Mux, which may be
-// waited for by many, has one.
+// A Dial is bounded by its context, which package device sets. The dial of a Mux is bounded by
+// Options.OperationTimeout, too.
 package amqp
 
 import (
@@ -85,7 +99,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Transport makes sessions with a connection each. It is safe for concurrent use.
+// Transport makes sessions with a connection each. It is safe for concurrent use. It needs no Close.
 type Transport struct {
 	opt    Options
 	err    error // what Dial returns for wrong options
@@ -102,8 +116,8 @@ func New(o *Options) *Transport {
 	return t
 }
 
-// Dial makes a session as transport.Transport says: token, connection, TLS, open, put-token. The
-// Sink is not called before Run. The package documentation lists the errors.
+// Dial connects and authenticates, as transport.Transport says. The Sink is not called before Run.
+// The package documentation lists the errors.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -118,10 +132,10 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 	return s, nil
 }
 
-// dialError is what a Dial returns for a cause.
+// dialError returns the error of a Dial for a cause.
 func dialError(ctx context.Context, err error) *transport.Error {
 	if ctx.Err() != nil {
-		err = context.Cause(ctx) // what the end of ctx did to the socket is of no interest
+		err = context.Cause(ctx) // the end of ctx has closed the socket
 	}
 	return protocol.Error(err)
 }
@@ -150,5 +164,5 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 	return s, s.check(ctx)
 }
 
-// errOneSession is why a peer is of no use with CBS, which has a session of AMQP to itself.
-var errOneSession = errors.New("the peer allows one session of AMQP on a connection (channel-max), CBS needs two")
+// errOneSession is for a peer that cannot serve CBS, which has an AMQP session of its own.
+var errOneSession = errors.New("the peer allows one AMQP session on a connection (channel-max), and CBS needs two")

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// window bounds the telemetry that a connection has in flight, shares it out among the devices,
-// and judges the progress of the connection once for all of them.
+// window bounds the telemetry that a connection has in flight, shares it among the devices, and
+// judges the progress of the connection for all of them.
 //
-// The bound follows the rate of the connection: what is in flight takes about aimDelay to leave. So
-// a token or a link never waits long behind telemetry, and little is wasted when a device leaves.
+// The bound follows the rate of the connection: the bytes in flight take about aimDelay to be sent.
+// So a token or a link never waits long behind telemetry, and little is lost when a device leaves.
 // Devices that have to wait are admitted in the order in which they came.
 //
-// The peer gets everything in the order of the list of exchanges. As long as answers come to the
-// earlier ones, a later one is not late, however slow the connection is.
+// The peer receives the exchanges in the order of the list. While it answers earlier ones, a later
+// one is not late, however slow the connection is.
 type window struct {
 	stream *stream
 	learnt *learnt
-	limit  time.Duration // of silence, when an answer is due
+	limit  time.Duration // of silence, while an answer is due
 
 	size atomic.Int64 // the bound in bytes; written with mu held
 
@@ -33,46 +33,45 @@ type window struct {
 	owed        time.Time     // since when the peer has owed an answer
 	dropped     time.Time     // when an exchange was last given up without an answer
 	late        bool          // the answer to a transfer was late when it was given up
-	watch       *time.Timer   // ends a silent connection; nil before the first exchange
-	watching    bool          // watch is set
-	yield       *time.Timer   // takes back places that are not used; nil before the first wait
-	over        bool
+	silence     *time.Timer   // ends a silent connection; nil before the first exchange
+	watching    bool          // silence is set
+	reclaim     *time.Timer   // takes back places that are not used; nil before the first wait
+	stopped     bool
 }
 
-// exchange is something that the peer owes an answer to: a transfer of telemetry, a token, a link.
-// Its fields are guarded by window.mu.
+// exchange is a request that the peer has to answer: a transfer of telemetry, a token, a link. Its
+// fields are guarded by window.mu.
 type exchange struct {
 	owner  *telemetry // nil unless it is a transfer
 	bytes  int
-	since  time.Time // when it was admitted, and then written
+	since  time.Time // when it was admitted, and later when it was written
 	passed time.Time // when the peer first answered a later one; zero: it did not
-	ahead  int       // bytes in flight then, with its own
-	listed bool      // it is in flight
+	ahead  int       // bytes in flight when it was written, with its own
+	listed bool      // it is in the list: admitted, not answered or dropped
 	sent   bool      // it was written
-	steps  int       // of the exchange after the first one, at most
+	steps  int       // round trips after the first one, at most
 
 	prev, next *exchange
 }
 
 const (
-	// aimDelay is how much longer than the shortest time the answer to a transfer takes when the
-	// window is full.
+	// aimDelay is how much longer than base the answer to a transfer takes when the window is full.
 	aimDelay = 2 * time.Second
-	// fullDelay is the same for the delay that makes the window smaller.
+	// fullDelay is how much longer it takes before the window shrinks.
 	fullDelay = 3 * time.Second
 	// The window begins with firstWindow bytes, and has between leastWindow and mostWindow.
 	firstWindow, leastWindow, mostWindow = 16 << 10, 4 << 10, 16 << 20
-	// yieldAfter is when a transfer that waits for credit loses its place in the window.
-	yieldAfter = 500 * time.Millisecond
-	// requestBytes is about what a token or a link takes.
+	// reclaimAfter is when a transfer that waits for credit loses its place in the window.
+	reclaimAfter = 500 * time.Millisecond
+	// requestBytes is about the size of a token or an attach.
 	requestBytes = 512
 )
 
-// errSilent ends a connection whose peer says nothing.
-var errSilent = &timeoutError{"the hub says nothing, and answers are due"}
+// errSilent ends the connection of a silent peer.
+var errSilent = &timeoutError{"the hub is silent, and owes answers"}
 
-// learnt is what connections to the same peer leave to the next one: the bound that it begins with,
-// firstWindow at most. The zero value is that of a link of which nothing is known.
+// learnt is what a connection leaves to the next one: the bound to begin with, firstWindow at most.
+// The zero value is for a peer that was not connected to before.
 type learnt struct{ size atomic.Int64 }
 
 func newWindow(s *stream, idleTimeout time.Duration, l *learnt) *window {
@@ -81,11 +80,10 @@ func newWindow(s *stream, idleTimeout time.Duration, l *learnt) *window {
 	return w
 }
 
-// batch returns how large a batch may be: a part of the window.
+// batch returns how many bytes a batch may have: a part of the window.
 func (w *window) batch() int { return min(int(w.size.Load())/4, batchBytes) }
 
-// take waits, for as long as done is open, for a place for x in the window. It returns false when
-// done was closed first.
+// take waits for a place for x in the window. It returns false when done was closed first.
 func (w *window) take(x *exchange, owner *telemetry, bytes int, done <-chan struct{}) bool {
 	*x = exchange{owner: owner, bytes: bytes}
 	w.mu.Lock()
@@ -96,7 +94,7 @@ func (w *window) take(x *exchange, owner *telemetry, bytes int, done <-chan stru
 	}
 	w.waiting = append(w.waiting, x)
 	if len(w.waiting) == 1 {
-		w.yieldLaterLocked()
+		w.reclaimLaterLocked()
 	}
 	w.mu.Unlock()
 	select {
@@ -118,8 +116,7 @@ func (w *window) take(x *exchange, owner *telemetry, bytes int, done <-chan stru
 	return false
 }
 
-// openLocked reports whether one more transfer may go. The last one may go beyond the bound. mu is
-// held.
+// openLocked reports whether one more transfer is admitted, which may exceed the bound. mu is held.
 func (w *window) openLocked() bool { return w.out < int(w.size.Load()) }
 
 // admitLocked puts x at the end of the list. mu is held.
@@ -135,26 +132,27 @@ func (w *window) admitLocked(x *exchange, now time.Time) {
 		w.first = x
 	}
 	w.last = x
-	if !w.watching && !w.over {
+	if !w.watching && !w.stopped {
 		w.watching = true
-		if w.watch == nil {
-			w.watch = time.AfterFunc(w.limit, w.look)
+		if w.silence == nil {
+			w.silence = time.AfterFunc(w.limit, w.checkSilence)
 		} else {
-			w.watch.Reset(w.limit)
+			w.silence.Reset(w.limit)
 		}
 	}
 }
 
+// admitWaitingLocked admits those of the waiting exchanges for which there is room. mu is held.
 func (w *window) admitWaitingLocked(now time.Time) {
 	for len(w.waiting) > 0 && w.openLocked() {
 		x := w.waiting[0]
 		w.waiting = slices.Delete(w.waiting, 0, 1)
 		w.admitLocked(x, now)
-		x.owner.turn <- struct{}{} // has room: it waits once at a time
+		x.owner.turn <- struct{}{} // never blocks: the owner waits for one exchange at a time
 	}
 }
 
-// removeLocked takes x off the list, and admits those that have room then. mu is held.
+// removeLocked takes x off the list, and admits waiting exchanges. mu is held.
 func (w *window) removeLocked(x *exchange, now time.Time) {
 	if !x.listed {
 		return
@@ -174,7 +172,7 @@ func (w *window) removeLocked(x *exchange, now time.Time) {
 	w.admitWaitingLocked(now)
 }
 
-// wrote notes that x was written. One that had lost its place is in flight all the same.
+// wrote notes that x was written. If it had lost its place, it is in flight all the same.
 func (w *window) wrote(x *exchange) {
 	now := time.Now()
 	w.mu.Lock()
@@ -182,16 +180,16 @@ func (w *window) wrote(x *exchange) {
 	switch x.sent = true; {
 	case x.listed:
 		x.since, x.ahead = now, w.out
-	case !w.over:
+	case !w.stopped:
 		w.admitLocked(x, now)
 	}
 }
 
-// ask begins an exchange that does not wait for room: what it sends is little.
+// ask begins an exchange that does not wait for room, because it is small.
 func (w *window) ask(x *exchange) {
 	*x = exchange{bytes: requestBytes, sent: true, steps: 3}
 	w.mu.Lock()
-	if !w.over {
+	if !w.stopped {
 		w.admitLocked(x, time.Now())
 	}
 	w.mu.Unlock()
@@ -206,7 +204,7 @@ func (w *window) answered(x *exchange) {
 	}
 	now := time.Now()
 	w.moved = now
-	for p := x.prev; p != nil && p.passed.IsZero(); p = p.prev { // those before were passed earlier
+	for p := x.prev; p != nil && p.passed.IsZero(); p = p.prev { // those before p were passed earlier
 		p.passed = now
 	}
 	delay := max(now.Sub(x.since), 1)
@@ -232,13 +230,14 @@ func (w *window) measureLocked(x *exchange, delay time.Duration) {
 	w.size.Store(size)
 }
 
-// drop gives up an exchange that was not answered.
+// drop gives up an exchange without an answer.
 func (w *window) drop(x *exchange) {
 	w.mu.Lock()
 	w.dropLocked(x, time.Now())
 	w.mu.Unlock()
 }
 
+// dropLocked is drop with mu held.
 func (w *window) dropLocked(x *exchange, now time.Time) {
 	if x.listed && x.sent {
 		w.dropped = now
@@ -247,13 +246,13 @@ func (w *window) dropLocked(x *exchange, now time.Time) {
 	w.removeLocked(x, now)
 }
 
-// noteLateLocked looks whether the answer to x, which is given up, was late: the window is too
-// large for the link then.
+// noteLateLocked notes whether the answer to x, which is given up, was late: then the window is too
+// large for the connection. mu is held.
 func (w *window) noteLateLocked(x *exchange, now time.Time) {
 	w.late = w.late || x.owner != nil && now.Sub(w.progressLocked(x)) > w.base+fullDelay
 }
 
-// leave drops all that a device has in flight.
+// leave drops all exchanges of a device.
 func (w *window) leave(owner *telemetry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,25 +266,25 @@ func (w *window) leave(owner *telemetry) {
 	}
 }
 
-// progress returns since when the answer to an exchange is due: since the peer last answered an
-// earlier one, or first answered a later one.
+// progress returns since when the answer to an exchange is due: the time when the peer last answered
+// an earlier one, or first answered a later one.
 func (w *window) progress(x *exchange) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.progressLocked(x)
 }
 
+// progressLocked is progress with mu held.
 func (w *window) progressLocked(x *exchange) time.Time {
 	if !x.passed.IsZero() {
-		// The steps of a request after the first one, begin, attach and transfer, take as long again
-		// each.
+		// Each further step of a request, as begin, attach and transfer, takes as long again.
 		return x.passed.Add(time.Duration(x.steps) * x.passed.Sub(x.since))
 	}
-	return later(later(x.since, w.moved), w.stream.gotOn())
+	return later(later(x.since, w.moved), w.stream.progress())
 }
 
-// progressOf returns the same for the oldest transfer of a device. For one that has none it returns
-// when the network last made room.
+// progressOf returns progress for the oldest transfer of a device. Without a transfer it returns when
+// the network last made progress.
 func (w *window) progressOf(owner *telemetry) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -299,11 +298,11 @@ func (w *window) progressOf(owner *telemetry) time.Time {
 			return w.progressLocked(x)
 		}
 	}
-	return w.stream.gotOn()
+	return w.stream.progress()
 }
 
-// look ends the connection when the peer is silent and owes an answer. It is the timer's.
-func (w *window) look() {
+// checkSilence ends the connection when the peer is silent and owes an answer. The timer calls it.
+func (w *window) checkSilence() {
 	if w.silent() {
 		w.stream.fail(errSilent)
 	}
@@ -312,67 +311,68 @@ func (w *window) look() {
 // owesLocked reports whether the peer owes an answer, or has said nothing since one was given up.
 // mu is held.
 func (w *window) owesLocked() bool {
-	heard := w.stream.heard.get()
-	return w.first != nil || w.owed.After(heard) || w.dropped.After(heard)
+	received := w.stream.received.get()
+	return w.first != nil || w.owed.After(received) || w.dropped.After(received)
 }
 
-// silent reports whether the peer has been silent for too long, and sets the timer again if not.
+// silent reports whether the peer has been silent for too long. If not, it resets the timer.
 func (w *window) silent() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.watching = w.owesLocked() && !w.over; !w.watching {
+	if w.watching = w.owesLocked() && !w.stopped; !w.watching {
 		return false
 	}
-	left := w.limit - time.Since(later(w.owed, later(w.stream.heard.get(), w.stream.gotOn())))
+	left := w.limit - time.Since(later(w.owed, later(w.stream.received.get(), w.stream.progress())))
 	if w.watching = left > 0; w.watching {
-		w.watch.Reset(left)
+		w.silence.Reset(left)
 	}
 	return !w.watching
 }
 
-// yieldLaterLocked has places taken back from transfers that do not use them. mu is held.
-func (w *window) yieldLaterLocked() {
-	if w.yield == nil {
-		w.yield = time.AfterFunc(yieldAfter, w.takeBack)
+// reclaimLaterLocked sets the timer of reclaimPlaces. mu is held.
+func (w *window) reclaimLaterLocked() {
+	if w.reclaim == nil {
+		w.reclaim = time.AfterFunc(reclaimAfter, w.reclaimPlaces)
 	} else {
-		w.yield.Reset(yieldAfter)
+		w.reclaim.Reset(reclaimAfter)
 	}
 }
 
-// takeBack is the timer's: a link without credit must not hold up the other devices.
-func (w *window) takeBack() {
+// reclaimPlaces takes places back from transfers that wait for credit: a link without credit must
+// not hold up other devices. The timer calls it.
+func (w *window) reclaimPlaces() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over || len(w.waiting) == 0 {
+	if w.stopped || len(w.waiting) == 0 {
 		return
 	}
 	now := time.Now()
 	for x := w.first; x != nil; {
 		next := x.next
-		if !x.sent && now.Sub(x.since) >= yieldAfter {
+		if !x.sent && now.Sub(x.since) >= reclaimAfter {
 			w.removeLocked(x, now)
 		}
 		x = next
 	}
 	if len(w.waiting) > 0 {
-		w.yieldLaterLocked()
+		w.reclaimLaterLocked()
 	}
 }
 
-// stop ends the timers.
+// stop ends the timers, and leaves a bound to the next connection.
 func (w *window) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.first != nil {
 		w.noteLateLocked(w.first, time.Now())
 	}
-	if size := min(w.size.Load(), firstWindow); !w.over && w.late {
+	if size := min(w.size.Load(), firstWindow); !w.stopped && w.late {
 		w.learnt.size.Store(max(size/2, leastWindow))
-	} else if !w.over {
+	} else if !w.stopped {
 		w.learnt.size.Store(size)
 	}
-	w.over = true
-	for _, t := range []*time.Timer{w.watch, w.yield} {
+	w.stopped = true
+	for _, t := range []*time.Timer{w.silence, w.reclaim} {
 		if t != nil {
 			t.Stop()
 		}

@@ -149,7 +149,7 @@ func TestATransferWithoutCreditLosesItsPlace(t *testing.T) {
 		require.True(t, w.take(stuck, sender(), firstWindow, nil))
 		began := time.Now()
 		require.True(t, w.take(next, sender(), firstWindow, nil))
-		require.Equal(t, yieldAfter, time.Since(began))
+		require.Equal(t, reclaimAfter, time.Since(began))
 		require.Equal(t, firstWindow, w.out)
 		w.wrote(stuck)
 		require.Equal(t, 2*firstWindow, w.out)

@@ -1,18 +1,16 @@
-// Package amqpws carries AMQP over WebSocket, for networks that let nothing but HTTPS out, on the
-// library gorilla/websocket.
+// Package amqpws carries AMQP over WebSocket, for networks that allow HTTPS only. It uses the library
+// gorilla/websocket.
 //
 //	t := amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil)}})
 //
 // It connects to wss://HOST:443/$iothub/websocket with the subprotocol "AMQPWSB10". It is a package
-// of its own because it brings net/http along.
+// of its own because it needs net/http.
 //
 // # Errors
 //
-// A server that answers with anything but the upgrade is a *StatusError within the *transport.Error
-// of the failed Dial; which Kind each status has is told in package mqttws, with which this one
-// shares all but the protocol. A server that speaks no HTTP or WebSocket, or does not agree to
-// AMQP, is Protocol. What the network does, and what the hub answers within the tunnel, is as
-// without it.
+// When a server answers with anything but the upgrade, Dial fails with a *transport.Error that wraps
+// a *StatusError; package mqttws lists the Kind of each status. When a server does not speak HTTP or
+// WebSocket, or refuses AMQP, the Kind is Protocol. All other errors are as without the tunnel.
 package amqpws
 
 import (
@@ -24,12 +22,12 @@ import (
 )
 
 // Options are the settings of a Tunnel. The zero value and nil are right for a hub. Path is the
-// path and query of the request, beginning with "/"; empty: "/$iothub/websocket", with
-// "?iothub-no-client-cert=true" unless a client certificate is at hand. Header is added to the
-// request, which shows it readable below TLS only; it is copied.
+// path and query of the request, beginning with "/". Empty: "/$iothub/websocket", with
+// "?iothub-no-client-cert=true" unless there is a client certificate. Header is added to the request
+// and is copied; only TLS protects it.
 type Options = websock.Options
 
-// StatusError is a server's answer other than the upgrade to WebSocket: the cause of the
+// StatusError is a server's answer other than the upgrade to WebSocket. It is the cause of the
 // *transport.Error of a failed dial, reachable with errors.As. Its field Code is the HTTP status,
 // such as 404.
 type StatusError = websock.StatusError
@@ -43,7 +41,7 @@ var _ netopt.Tunnel = (*Tunnel)(nil)
 // Wrong options are reported by Dial, with Kind Invalid.
 func New(o *Options) *Tunnel { return open("AMQPWSB10", o) }
 
-// NewStandard is New for brokers that know the subprotocol by the name in the standard, "amqp".
+// NewStandard is New for brokers that want the subprotocol of the standard, "amqp".
 func NewStandard(o *Options) *Tunnel { return open("amqp", o) }
 
 func open(sub string, o *Options) *Tunnel {
@@ -53,7 +51,7 @@ func open(sub string, o *Options) *Tunnel {
 // Port returns 443, without TLS 80.
 func (t *Tunnel) Port(secure bool) string { return t.t.Port(secure) }
 
-// Open sends the request and returns the connection, for the transport.
+// Open sends the request and returns the connection. The transport calls it.
 func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Conn, error) {
 	return t.t.Open(ctx, c, peer)
 }

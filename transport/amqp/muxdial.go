@@ -1,0 +1,309 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// dialing is a dial that is running, on a goroutine of its own. It goes on while a device waits for
+// it, for Options.OperationTimeout at most.
+type dialing struct {
+	creds  *transport.Credentials // of the device that began it
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed at its end
+	// err is why it failed; valid after done. A connection that ends before a device was accepted on
+	// it counts as failed later: then err is guarded by Mux.mu.
+	err *transport.Error
+
+	// Guarded by Mux.mu.
+	conn    *connection // its result
+	waiters int         // the last one that leaves ends the dial, or an unused result
+}
+
+// The pause after a failed dial begins with minPause and doubles up to maxPause.
+const minPause, maxPause = time.Second, 30 * time.Second
+
+// awaitLimit is how long a device that must not dial waits for another one that does. Then it gets
+// the latest failure. It is less than the usual DialTimeout, which would hide that.
+const awaitLimit = 8 * time.Second
+
+// connection returns the living connection, or that of a dial, which the caller waits for or begins.
+// The caller is counted as its user. proof gets what proves the caller, before it begins a dial: a
+// device without proof does not dial.
+func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proof func() (login, error)) (*connection,
+	error) {
+	limit := time.Now().Add(awaitLimit)
+	proven := false
+	for ctx.Err() == nil {
+		m.mu.Lock()
+		c, err := m.livingLocked(creds)
+		if c != nil || err != nil {
+			m.mu.Unlock()
+			return c, err
+		}
+		changed := m.changed
+		refused, wait := m.pausedLocked(creds)
+		switch d := m.dialing; {
+		case d != nil && d.waiters > 0 && d.creds.DialHost() == creds.DialHost():
+			d.waiters++
+			m.mu.Unlock()
+			if c, err := m.wait(ctx, d, creds); c != nil || err != nil {
+				return c, err
+			}
+		case d != nil: // to another host, or about to end
+			m.mu.Unlock()
+			select {
+			case <-d.done:
+			case <-ctx.Done():
+			}
+		case refused != nil:
+			m.mu.Unlock()
+			left := time.Until(limit)
+			if refused.RetryAfter > 0 || left <= 0 {
+				return nil, refused
+			}
+			again := time.NewTimer(min(wait, left))
+			select {
+			case <-changed:
+			case <-again.C:
+			case <-ctx.Done():
+			}
+			again.Stop()
+		case !proven:
+			m.mu.Unlock()
+			if _, err := proof(); err != nil {
+				return nil, err
+			}
+			proven = true
+		default:
+			l, _ := proof()
+			d := m.beginLocked(creds, &l)
+			m.mu.Unlock()
+			if c, err := m.wait(ctx, d, creds); c != nil || err != nil {
+				return c, err
+			}
+			if d.err != nil {
+				return nil, d.err
+			}
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// livingLocked returns the living connection, with one user more, or why the caller cannot have it.
+// Both are nil when there is none. mu is held.
+func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
+	c := m.conn
+	switch {
+	case c == nil || c.gone():
+		return nil, nil
+	case c.host != creds.DialHost() && !c.accepted:
+		// By the next try that device was accepted, and the Mux belongs to its host, or refused, as
+		// one whose host is mistyped is.
+		return nil, &transport.Error{Kind: transport.Unavailable, Err: errors.New("this Mux is connected to " +
+			strconv.Quote(c.host) + " for another device, which is not accepted there yet")}
+	case c.host != creds.DialHost():
+		return nil, protocol.Invalid("this Mux is connected to " + strconv.Quote(c.host) + ", and the device belongs to " +
+			strconv.Quote(creds.DialHost()) + "; give it another Mux")
+	case c.users >= m.opt.Devices:
+		return nil, &transport.Error{Kind: transport.Quota, Err: errFull}
+	case c.users >= c.maxDevices():
+		return nil, &transport.Error{Kind: transport.Quota, Err: errNoChannel}
+	}
+	c.users++
+	return c, nil
+}
+
+var (
+	errFull      = errors.New("the connection has as many devices as Options.Devices allows; use another Mux")
+	errNoChannel = errors.New("the connection has as many devices as the peer allows AMQP sessions (channel-max); use " +
+		"another Mux")
+)
+
+// pausedLocked returns the failure for which the device must not dial now, and for how long. mu is
+// held.
+func (m *Mux) pausedLocked(creds *transport.Credentials) (*transport.Error, time.Duration) {
+	wait := time.Until(m.pausedUntil)
+	if m.lastErr == nil || wait <= 0 || m.lastHost != creds.DialHost() || m.lastDialer == creds.Resource() {
+		return nil, 0
+	}
+	refused := *m.lastErr
+	if refused.RetryAfter > 0 {
+		refused.RetryAfter = wait
+	}
+	return &refused, wait
+}
+
+// beginLocked begins a dial with the caller as a waiter. mu is held.
+func (m *Mux) beginLocked(creds *transport.Credentials, l *login) *dialing {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	d := &dialing{creds: creds, cancel: cancel, done: make(chan struct{}), waiters: 1}
+	m.dialing = d
+	m.notifyLocked()
+	go m.dial(ctx, d, l)
+	return d
+}
+
+// dial is the goroutine of a dial.
+func (m *Mux) dial(ctx context.Context, d *dialing, l *login) {
+	defer close(d.done)
+	conn, err := m.connect(ctx, d, l)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if !m.dialed(d, conn, err) {
+		conn.close()
+		m.dialed(d, nil, nil)
+	}
+}
+
+// connect makes a connection in time. With Addresses it gets what proves the connection.
+func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, error) {
+	limit := time.AfterFunc(m.opt.OperationTimeout, func() { d.cancel(errNoAnswer) })
+	defer limit.Stop()
+	if m.opt.Addresses != nil {
+		all, err := m.opt.prove(ctx, d.creds)
+		if err != nil {
+			return nil, err
+		}
+		l = &all
+	}
+	c, err := m.opt.connect(ctx, d.creds, l, &m.learnt)
+	if err == nil && c.maxDevices() < 1 {
+		c.close()
+		return nil, &transport.Error{Kind: transport.Unsupported, Err: errFewSessions}
+	}
+	return c, err
+}
+
+// errFewSessions is for a peer that cannot serve a Mux.
+var errFewSessions = errors.New("the peer allows less than three AMQP sessions on a connection (channel-max); " +
+	"give each device a Transport of its own")
+
+// dialed notes the result of a dial. It returns false when nobody waits for the connection: the dial
+// goes on until the caller has closed it and calls again, without it.
+func (m *Mux) dialed(d *dialing, conn *connection, err error) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if conn != nil && d.waiters == 0 {
+		return false
+	}
+	m.dialing = nil
+	if conn != nil {
+		conn.dial = d
+		m.conn, d.conn, m.lastErr = conn, conn, nil
+	} else {
+		d.cancel(nil)
+		if err != nil && d.waiters > 0 { // else it was cancelled
+			m.failedLocked(d, err)
+		}
+	}
+	m.notifyLocked()
+	return true
+}
+
+// notifyLocked wakes the waiters for a change. mu is held.
+func (m *Mux) notifyLocked() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// failedLocked notes a failed dial, so that a thousand devices do not dial one after the other.
+// Failures that are not retried are not noted, as clients stop by themselves. Only the first failure
+// of a dial counts. mu is held.
+func (m *Mux) failedLocked(d *dialing, err error) {
+	if d.err != nil {
+		return
+	}
+	d.err = protocol.Error(err)
+	switch e := d.err; e.Kind {
+	case transport.Network, transport.Timeout, transport.Unavailable, transport.Throttled, transport.Quota:
+		if host := d.creds.DialHost(); m.lastHost != host {
+			m.pause, m.lastHost = 0, host
+		}
+		m.pause = min(max(2*m.pause, minPause), maxPause)
+		m.pausedUntil = time.Now().Add(max(m.pause, e.RetryAfter))
+		m.lastErr, m.lastDialer = e, d.creds.Resource()
+	default:
+	}
+}
+
+// wait waits for the end of a dial or of ctx, and then removes the caller from the waiters. It returns
+// the connection, with the caller as a user, or why the caller cannot have it. Both are nil when the
+// dial failed.
+func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials) (c *connection, err error) {
+	select {
+	case <-d.done:
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	if err = ctx.Err(); err == nil {
+		c, err = m.livingLocked(creds)
+	}
+	if c == nil && err == nil && d.conn != nil { // the hub took the connection and has ended it
+		m.failedLocked(d, d.conn.loss())
+		err = d.err
+	}
+	d.waiters--
+	last, running := d.waiters == 0, m.dialing == d
+	unused := m.unusedLocked(d.conn)
+	m.mu.Unlock()
+	switch {
+	case last && running:
+		d.cancel(context.Canceled)
+		<-d.done
+	case unused:
+		d.conn.hangUp()
+	}
+	return c, err
+}
+
+// accept notes that a device is accepted on the connection.
+func (m *Mux) accept(c *connection) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.accepted, m.pause = true, 0
+	if m.connected != nil {
+		close(m.connected)
+		m.connected = nil
+	}
+}
+
+// release removes a user. The last one closes the connection. A connection that ended before a
+// device was accepted counts as a failed dial: a hub, or a proxy before it, may accept each
+// connection and then end it.
+func (m *Mux) release(c *connection) {
+	m.mu.Lock()
+	c.users--
+	if !c.accepted && c.gone() {
+		m.failedLocked(c.dial, c.loss())
+	}
+	unused := m.unusedLocked(c)
+	m.mu.Unlock()
+	if unused {
+		c.hangUp()
+	}
+}
+
+// unusedLocked reports whether a connection has no user, and no waiter of its dial can become one.
+// It returns true once: that caller closes the connection. mu is held.
+func (m *Mux) unusedLocked(c *connection) bool {
+	if c == nil || c.users > 0 || c.dial.waiters > 0 {
+		return false
+	}
+	if m.conn == c {
+		m.conn = nil
+	}
+	return true
+}
+
+// hangUp closes a connection of a Mux, and ends the context of its dial, which functions of the
+// options may use.
+func (c *connection) hangUp() {
+	c.close()
+	c.dial.cancel(nil)
+}
