@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ctxerr"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -193,7 +193,7 @@ func (c *Client) Open(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			gaveUp := ctxerr.Of(ctx, transport.OpOpen, transport.Connection, last)
+			gaveUp := operr.Cancelled(ctx, transport.OpOpen, transport.Connection, last)
 			if began {
 				c.stop(r, gaveUp)
 			}

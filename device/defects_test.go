@@ -16,6 +16,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
@@ -539,7 +540,7 @@ func TestARefusalWithAnUnknownOutcome(t *testing.T) {
 			f := &fake{verdict: func(int, transport.Item) error {
 				e := refused(transport.Throttled)
 				if unknown {
-					e = transport.OutcomeUnknown(e)
+					e = operr.OutcomeUnknown(e)
 				}
 				return e
 			}}

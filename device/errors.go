@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/hubline-iot/hubline/internal/ctxerr"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -32,13 +32,13 @@ var (
 // timedOut is the error of an operation that one of the client's own limits ended. state says what
 // stood in the way; it may be nil.
 func timedOut(op transport.Op, scope transport.Scope, limit, state error) *transport.Error {
-	return &transport.Error{Kind: transport.Timeout, Scope: scope, Op: op, Err: ctxerr.With(limit, state)}
+	return &transport.Error{Kind: transport.Timeout, Scope: scope, Op: op, Err: operr.With(limit, state)}
 }
 
 // gaveUp is the error of an operation that the caller's context ended, or else limit.
 func gaveUp(ctx context.Context, op transport.Op, limit, state error) *transport.Error {
 	if ctx.Err() != nil {
-		return ctxerr.Of(ctx, op, transport.Operation, state)
+		return operr.Cancelled(ctx, op, transport.Operation, state)
 	}
 	return timedOut(op, transport.Operation, limit, state)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/messageid"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -296,7 +297,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 	default:
 		b.totals.Refused++
 		if s.again { // what the hub says of this try says nothing of the one before
-			err = transport.OutcomeUnknown(failure)
+			err = operr.OutcomeUnknown(failure)
 		}
 		b.remove(i, err)
 	}
@@ -393,7 +394,7 @@ func (b *outbox) reject(tag uint16, seq uint64, err *transport.Error) {
 	if s := &b.slots[tag]; s.seq == seq && s.state == slotFlying {
 		b.totals.Refused++
 		if s.again {
-			err = transport.OutcomeUnknown(err)
+			err = operr.OutcomeUnknown(err)
 		}
 		b.remove(int32(tag), err)
 	}
@@ -424,7 +425,7 @@ func (b *outbox) taken(tag uint16) (seq uint64, r refusal) {
 // may have been handed over.
 func (b *outbox) outcome(i int32, err *transport.Error) error {
 	if s := &b.slots[i]; s.state == slotFlying || s.again {
-		return transport.OutcomeUnknown(err)
+		return operr.OutcomeUnknown(err)
 	}
 	return err
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/hubline-iot/hubline/internal/ctxerr"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -38,7 +38,7 @@ func (r *Receipt) Wait(ctx context.Context) error {
 		select {
 		case err = <-r.result:
 		case <-ctx.Done():
-			return ctxerr.Of(ctx, transport.OpSend, transport.Operation, nil)
+			return operr.Cancelled(ctx, transport.OpSend, transport.Operation, nil)
 		}
 	}
 	r.state.Store(receiptIdle)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/hubline-iot/hubline/internal/ctxerr"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -118,7 +118,7 @@ func (c *Client) check(m *transport.Message) (size int, err error) {
 	}
 	size = m.Size()
 	if size > c.set.MaxBytes {
-		return 0, transport.TooLargeError(size, c.set.MaxBytes)
+		return 0, operr.TooLarge(size, c.set.MaxBytes)
 	}
 	return size, nil
 }
@@ -154,6 +154,6 @@ func (c *Client) Flush(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		c.box.unflush(done)
-		return ctxerr.Of(ctx, transport.OpSend, transport.Operation, c.trouble())
+		return operr.Cancelled(ctx, transport.OpSend, transport.Operation, c.trouble())
 	}
 }

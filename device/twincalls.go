@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -408,7 +409,7 @@ func (t *twin) ask(l *loop, k *twinCall) {
 func (t *twin) fail(k *twinCall, err *transport.Error) {
 	t.mu.Lock()
 	if k.handed {
-		err = transport.OutcomeUnknown(err)
+		err = operr.OutcomeUnknown(err)
 	}
 	t.finish(k, transport.Reply{Err: err})
 	t.mu.Unlock()
@@ -466,7 +467,7 @@ func (t *twin) over(l *loop) {
 		if repeats(&k.request) {
 			k.state = callQueued
 		} else {
-			t.finish(k, transport.Reply{Err: transport.OutcomeUnknown(&transport.Error{Kind: transport.Network, Op: k.request.Op,
+			t.finish(k, transport.Reply{Err: operr.OutcomeUnknown(&transport.Error{Kind: transport.Network, Op: k.request.Op,
 				Err: errGoneWith.Err})})
 		}
 	}
@@ -493,7 +494,7 @@ func (t *twin) halt(why *transport.Error) {
 		k := t.calls[0]
 		own := *why
 		if own.Op = k.request.Op; k.handed {
-			own = *transport.OutcomeUnknown(&own)
+			own = *operr.OutcomeUnknown(&own)
 		}
 		t.finish(k, transport.Reply{Err: &own})
 	}

@@ -6,6 +6,7 @@ package errfilter
 import (
 	"context"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -133,5 +134,5 @@ func Rules() []Rule { return append([]Rule(nil), table[:]...) }
 
 // hasCause looks for target; errors.Is needs reflection.
 func hasCause(err, target error) bool {
-	return transport.Walk(err, func(e error) bool { return e == target })
+	return errchain.Any(err, func(e error) bool { return e == target })
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/ctxerr"
 	"github.com/hubline-iot/hubline/internal/messageid"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -110,5 +110,5 @@ var (
 
 // gaveUp is the error of a call whose context ended. state says what it waited for; it may be nil.
 func gaveUp(ctx context.Context, state error) *transport.Error {
-	return ctxerr.Of(ctx, transport.OpSend, transport.Operation, state)
+	return operr.Cancelled(ctx, transport.OpSend, transport.Operation, state)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/messageid"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -170,7 +171,7 @@ func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 	p.record = q.appendRecord(p.record[:0], m)
 	if n := len(p.record) - recordHead; n > maxMessage {
 		q.entrants.Put(p)
-		return transport.TooLargeError(n, maxMessage)
+		return operr.TooLarge(n, maxMessage)
 	}
 	reusable, err := q.put(ctx, p)
 	if reusable {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -116,7 +117,7 @@ func Classify(err error) Info {
 	}
 	info := Info{Verdict: Again, Kind: transport.Unknown}
 	var seen network
-	transport.Walk(err, func(err error) bool {
+	errchain.Any(err, func(err error) bool {
 		if err == context.Canceled || err == context.DeadlineExceeded { // the latter has a method Timeout too
 			info.Verdict = Fail
 			return true
@@ -178,7 +179,7 @@ var fault = [...]Fault{
 
 // kindOf is transport.KindOf, which also tells whether there is one.
 func kindOf(err error) (kind transport.Kind, ok bool) {
-	transport.Walk(err, func(err error) bool {
+	errchain.Any(err, func(err error) bool {
 		switch e := err.(type) {
 		case *transport.Error:
 			if ok = e != nil; ok {

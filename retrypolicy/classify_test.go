@@ -105,7 +105,8 @@ func TestClassifyAllocatesNothing(t *testing.T) {
 
 // Every Kind is judged as package errfilter does, and none breaks the tables.
 func TestClassifyFollowsErrfilter(t *testing.T) {
-	for _, k := range transport.Kinds() {
+	for _, r := range errfilter.Rules() {
+		k := r.Kind
 		got := retrypolicy.Classify(&transport.Error{Kind: k})
 		if (got.Verdict == retrypolicy.Again) != errfilter.OfKind(k).Retry || got.Kind != k ||
 			got.Safe == retrypolicy.SafeNo {
@@ -145,7 +146,11 @@ func TestChainAsksInTurn(t *testing.T) {
 
 func TestKindSet(t *testing.T) {
 	set := retrypolicy.Kinds(transport.Network, transport.Closed)
-	for _, k := range append(transport.Kinds(), 31, 32, 255) {
+	kinds := []transport.Kind{31, 32, 255}
+	for _, r := range errfilter.Rules() {
+		kinds = append(kinds, r.Kind)
+	}
+	for _, k := range kinds {
 		if set.Has(k) != (k == transport.Network || k == transport.Closed) {
 			t.Errorf("%v in the set: %v", k, set.Has(k))
 		}

@@ -3,6 +3,8 @@ package transport
 import (
 	"errors"
 	"time"
+
+	"github.com/hubline-iot/hubline/internal/errchain"
 )
 
 // published is when this version of the module was published, in Unix seconds: 2026-11-01. Each
@@ -46,5 +48,5 @@ func signError(err error) error {
 // The failure then counts as ClockUnset.
 func (c *Credentials) ClockRefused(t time.Time, failure *Error) bool {
 	return failure.Kind == Unauthorized && c.Sign != nil && c.Implausible(t) &&
-		!Walk(failure, func(e error) bool { _, ok := e.(notSigned); return ok })
+		!errchain.Any(failure, func(e error) bool { _, ok := e.(notSigned); return ok })
 }

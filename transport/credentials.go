@@ -246,5 +246,3 @@ func alphanumeric(b byte) bool {
 }
 
 func quote(s string) string { return ascii.Quote(s) }
-
-func itoa(n int) string { return strconv.Itoa(n) }

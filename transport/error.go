@@ -3,6 +3,8 @@ package transport
 import (
 	"errors"
 	"time"
+
+	"github.com/hubline-iot/hubline/internal/errchain"
 )
 
 // Scope says what an Error ended.
@@ -72,6 +74,10 @@ func (e *Error) Unwrap() error {
 	return e.Err
 }
 
+// ErrOutcomeUnknown is in the chain of an error about a message or a request that was handed to a
+// connection and was not answered: the service may have it, or may have carried it out.
+var ErrOutcomeUnknown = errors.New("it was handed over and its outcome is unknown")
+
 // ErrViolation is a cause of an *Error of Kind Protocol for a peer that broke the protocol on a
 // connection that had worked. Package errfilter lets it be retried: such a peer may do better on
 // another connection, whereas one that never spoke the protocol will not.
@@ -82,45 +88,16 @@ var ErrViolation = errors.New("protocol violation on a working connection")
 // lets a few of these failures in a row be retried.
 var ErrMaybeDamaged = errors.New("bytes may have been damaged on the way")
 
-// Walk shows visit err and everything that it wraps, several causes (Unwrap() []error) included,
-// until visit returns true, and reports whether it did. It goes depth first, as errors.Is does, and
-// needs neither reflection nor memory.
-func Walk(err error, visit func(error) bool) bool { return first(err, visit) != nil }
-
-// first returns the first error in Walk's order that is wanted, nil if there is none.
-func first(err error, wanted func(error) bool) error {
-	for err != nil {
-		if wanted(err) {
-			return err
-		}
-		switch u := err.(type) {
-		case interface{ Unwrap() error }:
-			err = u.Unwrap()
-		case interface{ Unwrap() []error }:
-			for _, cause := range u.Unwrap() {
-				if found := first(cause, wanted); found != nil {
-					return found
-				}
-			}
-			return nil
-		default:
-			return nil
-		}
-	}
-	return nil
-}
-
-// Find returns the first *Error that Walk comes upon in err, which is the outermost, or nil. It
-// does what errors.As would, without reflection.
+// Find returns the outermost *Error in err's chain, or nil. It does what errors.As would, without
+// reflection.
 func Find(err error) *Error {
-	e, _ := first(err, isError).(*Error)
+	e, _ := errchain.First(err, isError).(*Error)
 	return e
 }
 
-// KindOf returns the Kind of the first *Error or Kind that Walk comes upon in err, Unknown when
-// there is none.
+// KindOf returns the Kind of the outermost *Error or Kind in err's chain, Unknown when there is none.
 func KindOf(err error) Kind {
-	switch e := first(err, hasKind).(type) {
+	switch e := errchain.First(err, hasKind).(type) {
 	case *Error:
 		if e != nil {
 			return e.Kind

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -86,7 +87,7 @@ func TestChainIsSearchedThroughSeveralWraps(t *testing.T) {
 func TestWalkStopsAtTheFirstThatIsFound(t *testing.T) {
 	a, b, c := errors.New("a"), errors.New("b"), errors.New("c")
 	var seen []error
-	found := transport.Walk(errors.Join(wrapped{a}, errors.Join(b), c), func(err error) bool {
+	found := errchain.Any(errors.Join(wrapped{a}, errors.Join(b), c), func(err error) bool {
 		if err == a || err == b || err == c {
 			seen = append(seen, err)
 		}
@@ -95,7 +96,7 @@ func TestWalkStopsAtTheFirstThatIsFound(t *testing.T) {
 	if !found || len(seen) != 2 || seen[0] != a || seen[1] != b {
 		t.Errorf("%v, after %v", found, seen)
 	}
-	if transport.Walk(nil, func(error) bool { return true }) {
+	if errchain.Any(nil, func(error) bool { return true }) {
 		t.Error("found something in nothing")
 	}
 }

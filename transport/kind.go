@@ -97,12 +97,3 @@ func (k Kind) String() string {
 	}
 	return kindText[k]
 }
-
-// Kinds returns every Kind, in order of value. It serves tables that must be complete.
-func Kinds() []Kind {
-	all := make([]Kind, kinds)
-	for i := range all {
-		all[i] = Kind(i)
-	}
-	return all
-}

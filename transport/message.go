@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/sizelimit"
 )
 
 // MaxMessageSize is the largest telemetry message that a hub takes, as counted by Message.Size: 256
@@ -72,7 +73,7 @@ const timeSize = len("2030-01-01T00:00:00.000Z")
 // TooLarge that names the field and the fix; nil when there is none.
 func (m *Message) Validate() error {
 	if m.Size() > MaxMessageSize {
-		return TooLargeError(m.Size(), MaxMessageSize)
+		return &Error{Kind: TooLarge, Op: OpSend, Err: sizelimit.Error(m.Size(), MaxMessageSize)}
 	}
 	for _, f := range [...]struct{ name, value string }{
 		{"ID", m.ID}, {"CorrelationID", m.CorrelationID}, {"ContentType", m.ContentType},
@@ -99,12 +100,6 @@ func (m *Message) Validate() error {
 		}
 	}
 	return nil
-}
-
-// TooLargeError is the error for a message of size bytes where limit is the most.
-func TooLargeError(size, limit int) *Error {
-	return &Error{Kind: TooLarge, Op: OpSend, Err: errors.New("message of " + itoa(size) + " bytes is over the limit of " +
-		itoa(limit) + "; split it or upload it as a file")}
 }
 
 func invalidMessage(text string) *Error {

@@ -66,12 +66,6 @@ func TestMessageAtTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
 	}
 }
 
-func TestTooLargeError(t *testing.T) {
-	err := transport.TooLargeError(70_000, 65_536)
-	checkMessageError(t, "smaller limit", err, transport.TooLarge,
-		"message of 70000 bytes is over the limit of 65536; split it")
-}
-
 // reservedNames are what hubs set themselves or read as system properties.
 var reservedNames = []string{
 	"absolute-expiry-time", "connectionDeviceId", "connectionModuleId", "content-encoding", "content-type",

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
@@ -110,7 +111,8 @@ func rateOf(l *budget.Adaptive) float64 {
 
 func TestAdaptiveThrottlesByKind(t *testing.T) {
 	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
-	for _, k := range transport.Kinds() {
+	for _, r := range errfilter.Rules() {
+		k := r.Kind
 		l.Observe(retrypolicy.Attempt{Now: policytest.Sec(1), Kind: k, Err: transport.Network})
 		if _, on := l.Rate(); on != (k >= transport.Throttled) {
 			t.Errorf("after %v: limiting %v", k, on)

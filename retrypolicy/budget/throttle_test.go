@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
@@ -169,7 +170,8 @@ func TestThrottleAccepts(t *testing.T) {
 	// the last was none of the service's
 	refused := map[transport.Kind]bool{transport.Throttled: true, transport.Unavailable: true, transport.Network: true,
 		transport.Timeout: true, transport.Closed: true}
-	for _, k := range transport.Kinds() {
+	for _, r := range errfilter.Rules() {
+		k := r.Kind
 		th := policytest.NewThrottle(t, nil)
 		retrypolicy.Observe(th.Wrap(always), policytest.As(policytest.At(0), k))
 		if _, accepts := th.Counts(policytest.Day); accepts != 0 == refused[k] {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -168,7 +169,7 @@ func (t *telemetry) sendSome(items []transport.Item) (n int, ok bool) {
 	s := t.s
 	if limit := s.info.MaxSize; limit > 0 {
 		if size := items[0].Msg.Size(); size > limit {
-			e := transport.TooLargeError(size, limit)
+			e := operr.TooLarge(size, limit)
 			e.Proto = proto
 			s.cfg.Sink.Done(items[0].Tag, e)
 			return 1, true
@@ -410,7 +411,7 @@ func (t *telemetry) linkLost(cause error, next []transport.Item, tried int) {
 	if about != blameNone || e.Kind == transport.Network {
 		e = failed(transport.OpSend, transport.Unavailable, e.Err)
 	}
-	t.report(sent, transport.OutcomeUnknown(e))
+	t.report(sent, operr.OutcomeUnknown(e))
 	t.report(queued, e)
 }
 

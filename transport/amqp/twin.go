@@ -7,6 +7,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/internal/status"
 )
@@ -193,7 +194,7 @@ func (t *twin) lost() (report func()) {
 	}
 	return func() {
 		for id, op := range pending {
-			t.s.cfg.Sink.Reply(id, transport.Reply{Err: transport.OutcomeUnknown(failed(op, transport.Unavailable,
+			t.s.cfg.Sink.Reply(id, transport.Reply{Err: operr.OutcomeUnknown(failed(op, transport.Unavailable,
 				errLinkLost))})
 		}
 	}

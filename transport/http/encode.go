@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/isotime"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -41,7 +42,7 @@ const (
 // check refuses what HTTP cannot carry, or no hub would take.
 func check(m *transport.Message) *transport.Error {
 	if size := m.Size(); size > transport.MaxMessageSize {
-		e := transport.TooLargeError(size, transport.MaxMessageSize)
+		e := operr.TooLarge(size, transport.MaxMessageSize)
 		e.Proto = proto
 		return e
 	}

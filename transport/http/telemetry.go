@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -119,7 +120,7 @@ func (t *telemetry) sendQueued() bool {
 			t.takeIn()
 			e := t.later.operation(transport.OpSend)
 			if open(t.later) {
-				t.report(t.items[t.done:t.done+t.asked], transport.OutcomeUnknown(e))
+				t.report(t.items[t.done:t.done+t.asked], operr.OutcomeUnknown(e))
 			}
 			t.report(t.items[t.done:], e)
 			t.items = t.items[:0]
@@ -257,7 +258,7 @@ func (t *telemetry) request(items []transport.Item) (*request, int) {
 // errNotPlain is the error for a message that is too large for a batch, and has what headers do not
 // carry.
 func errNotPlain(size int) *transport.Error {
-	e := transport.TooLargeError(size, transport.MaxMessageSize)
+	e := operr.TooLarge(size, transport.MaxMessageSize)
 	return failed(transport.OpSend, transport.TooLarge, errors.Join(e.Err, errOnlyBatch))
 }
 

@@ -22,6 +22,7 @@ import (
 	"os"
 	"reflect"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -67,7 +68,7 @@ func MayBeDamage(err error) bool {
 // ofContext reports whether err is a context's, but for one inside an error that says of itself
 // that time was up.
 func ofContext(err error) (found bool) {
-	transport.Walk(err, func(err error) bool {
+	errchain.Any(err, func(err error) bool {
 		if found = err == context.Canceled || err == context.DeadlineExceeded; found {
 			return true
 		}

@@ -88,7 +88,7 @@ func dialEndsWithItsContext(p *probe) {
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(3*time.Second, cancel)
 	began := time.Now()
-	p.failedDial(ctx, p.Creds, transport.Kinds()...)
+	p.failedDial(ctx, p.Creds)
 	if took := time.Since(began) - 3*time.Second; took > atOnce {
 		p.Errorf("Dial returned %v after its context had ended", took)
 	}
@@ -97,7 +97,7 @@ func dialEndsWithItsContext(p *probe) {
 func dialFailsWhenTheContextEndedBefore(p *probe) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	p.failedDial(ctx, p.Creds, transport.Kinds()...)
+	p.failedDial(ctx, p.Creds)
 }
 
 func dialFailsManyTimes(p *probe) {
@@ -124,7 +124,7 @@ func dialShowsNoSecret(p *probe) {
 	}
 	for _, r := range []Refusal{None, Unavailable, Unreachable} {
 		p.Hub.Refuse(r)
-		err := p.failedDial(p.Context(), &creds, transport.Kinds()...)
+		err := p.failedDial(p.Context(), &creds)
 		for ; err != nil; err = errors.Unwrap(err) {
 			if strings.Contains(err.Error(), secret) {
 				p.Errorf("the error shows the token: %v", err)

@@ -162,7 +162,8 @@ func (s *session) requireLoss(d time.Duration) {
 	}
 }
 
-// requireDialError checks the error of a failed dial and that it left nothing.
+// requireDialError checks the error of a failed dial, which is of one of kinds or, without any, of
+// every kind, and that the dial left nothing behind.
 func (p *probe) requireDialError(err error, before int, kinds ...transport.Kind) {
 	p.Helper()
 	e := transport.Find(err)

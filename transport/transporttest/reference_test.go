@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -315,7 +316,7 @@ func (s *refSession) work() {
 			s.cfg.Sink.Done(it.Tag, refError(transport.Connection, transport.OpSend, transport.TooLarge, ""))
 			continue
 		case size > transport.MaxMessageSize:
-			s.cfg.Sink.Done(it.Tag, transport.TooLargeError(size, transport.MaxMessageSize))
+			s.cfg.Sink.Done(it.Tag, operr.TooLarge(size, transport.MaxMessageSize))
 			continue
 		}
 		s.waiting++

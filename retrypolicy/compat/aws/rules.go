@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
@@ -245,7 +246,7 @@ func Classifier(judge func(Failure) retrypolicy.Info, of func(error) (Failure, b
 // not know is the service, the model's marks and the wait asked for; a function of one's own can
 // add them.
 func FailureOf(err error) (f Failure, ok bool) {
-	transport.Walk(err, func(err error) bool {
+	errchain.Any(err, func(err error) bool {
 		if e, is := err.(interface{ ErrorCode() string }); is && f.Code == "" {
 			f.Code = e.ErrorCode()
 		}

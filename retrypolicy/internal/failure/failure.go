@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -23,7 +24,7 @@ func (p *Permanent) Unwrap() error { return p.Err }
 
 // IsPermanent reports whether err was marked.
 func IsPermanent(err error) bool {
-	return transport.Walk(err, func(err error) bool {
+	return errchain.Any(err, func(err error) bool {
 		_, ok := err.(*Permanent)
 		return ok
 	})
@@ -43,7 +44,7 @@ func EndedByContext(err error) bool {
 // wraps is errors.Is without the methods Is: those of package net's errors match a context's error
 // without being one.
 func wraps(err, target error) bool {
-	return transport.Walk(err, func(err error) bool { return err == target })
+	return errchain.Any(err, func(err error) bool { return err == target })
 }
 
 // StatusError is an error with the HTTP status of an answer.
@@ -54,7 +55,7 @@ type StatusError interface {
 
 // Status returns the outermost error of err's chain that has a status.
 func Status(err error) (found StatusError, ok bool) {
-	transport.Walk(err, func(err error) bool {
+	errchain.Any(err, func(err error) bool {
 		found, ok = err.(StatusError)
 		return ok
 	})
@@ -63,7 +64,7 @@ func Status(err error) (found StatusError, ok bool) {
 
 // RetryAfter returns the delay that the service asked for, if an error of the chain has it.
 func RetryAfter(err error) (after time.Duration) {
-	transport.Walk(err, func(err error) bool {
+	errchain.Any(err, func(err error) bool {
 		e, ok := err.(interface{ RetryAfter() time.Duration })
 		if ok {
 			after = e.RetryAfter()

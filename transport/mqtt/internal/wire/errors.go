@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -35,7 +36,7 @@ func Refused(op transport.Op, kind transport.Kind, cause error) *transport.Error
 
 // TooLarge is the error for a message of which size bytes are at hand where limit is the most.
 func TooLarge(size, limit int) *transport.Error {
-	e := transport.TooLargeError(size, limit)
+	e := operr.TooLarge(size, limit)
 	e.Proto = Proto
 	return e
 }

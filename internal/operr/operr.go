@@ -1,17 +1,17 @@
-// Package ctxerr makes the error of an operation whose caller's context ended, in the one shape
-// that all packages return.
-package ctxerr
+// Package operr makes the errors of operations that several packages return in the same shape.
+package operr
 
 import (
 	"context"
 
+	"github.com/hubline-iot/hubline/internal/sizelimit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Of returns the error of operation op, which ended because ctx did: Kind Cancelled, with ctx.Err,
+// Cancelled returns the error of operation op, which ended because ctx did: Kind Cancelled, with ctx.Err,
 // the cause of a context.WithCancelCause and state in its chain. state says what stood in the way,
 // such as transport.ErrOutcomeUnknown or the latest failure of the connection; it may be nil.
-func Of(ctx context.Context, op transport.Op, scope transport.Scope, state error) *transport.Error {
+func Cancelled(ctx context.Context, op transport.Op, scope transport.Scope, state error) *transport.Error {
 	var causes list
 	causes.add(ctx.Err())
 	if cause := context.Cause(ctx); cause != ctx.Err() {
@@ -19,6 +19,11 @@ func Of(ctx context.Context, op transport.Op, scope transport.Scope, state error
 	}
 	causes.add(state)
 	return &transport.Error{Kind: transport.Cancelled, Scope: scope, Op: op, Err: causes}
+}
+
+// TooLarge returns the error for a message of size bytes where limit is the most.
+func TooLarge(size, limit int) *transport.Error {
+	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Err: sizelimit.Error(size, limit)}
 }
 
 // With returns an error with both errors in its chain. state may be nil.

@@ -1,4 +1,4 @@
-package ctxerr_test
+package operr_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/ctxerr"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -36,7 +36,7 @@ func TestTheErrorOfAContextIsNotRetryableAndShowsItsCauses(t *testing.T) {
 			"send: cancelled: context canceled; shutting down; network failure: no route"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ctxerr.Of(c.ctx, transport.OpSend, transport.Operation, c.state)
+			err := operr.Cancelled(c.ctx, transport.OpSend, transport.Operation, c.state)
 			for _, target := range c.is {
 				require.ErrorIs(t, err, target)
 			}
@@ -46,4 +46,11 @@ func TestTheErrorOfAContextIsNotRetryableAndShowsItsCauses(t *testing.T) {
 			require.EqualError(t, err, c.text)
 		})
 	}
+}
+
+func TestTooLargeNamesSizeAndLimit(t *testing.T) {
+	err := operr.TooLarge(70_000, 65_536)
+	require.ErrorIs(t, err, transport.TooLarge)
+	require.EqualError(t, err,
+		"send: too large: message of 70000 bytes is over the limit of 65536; split it or upload it as a file")
 }

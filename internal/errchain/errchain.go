@@ -1,0 +1,35 @@
+// Package errchain walks what an error wraps, without reflection and without memory.
+package errchain
+
+// Any reports whether visit returns true for err or an error that it wraps, several causes
+// (Unwrap() []error) included. It goes depth first, as errors.Is does, and ends at the first true.
+func Any(err error, visit func(error) bool) bool { return First(err, visit) != nil }
+
+// First returns the first error in the order of Any for which wanted returns true, nil if there is
+// none.
+func First(err error, wanted func(error) bool) error {
+	for err != nil {
+		if wanted(err) {
+			return err
+		}
+		switch u := err.(type) {
+		case interface{ Unwrap() error }:
+			err = u.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, cause := range u.Unwrap() {
+				if found := First(cause, wanted); found != nil {
+					return found
+				}
+			}
+			return nil
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// Has reports whether target is err or an error that it wraps. errors.Is needs reflection.
+func Has(err, target error) bool {
+	return Any(err, func(e error) bool { return e == target })
+}
