@@ -31,7 +31,7 @@ func TestALateAnswerIsNotTheResultOfTheNextSend(t *testing.T) {
 		open(t, c)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, c.Send(ctx, msg(1)), device.ErrOutcomeUnknown)
+		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
 
 		sent := make(chan error, 1)
 		go func() { sent <- c.Send(t.Context(), msg(2)) }()
@@ -59,7 +59,7 @@ func TestAMessageWhoseSendGaveUpStaysForTheNextOpen(t *testing.T) {
 		open(t, c)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, c.Send(ctx, msg(1)), device.ErrOutcomeUnknown)
+		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
 		f.last().kill <- lost(transport.NotFound)
 		synctest.Wait()
 		require.Equal(t, device.Disconnected, c.Status().State)

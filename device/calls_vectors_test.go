@@ -47,7 +47,7 @@ func TestARefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 				f.last().kill <- lost(transport.Network)
 				err := <-result
 				require.Equal(t, row.want, transport.KindOf(err))
-				require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+				require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
 				require.Len(t, f.requests(), 2)
 			})
 		})
@@ -96,7 +96,7 @@ func TestT17_NoRetryAndTheTwin(t *testing.T) {
 		err := <-result
 		require.ErrorIs(t, err, transport.RetryExpired)
 		require.ErrorIs(t, err, transport.Network)
-		require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
 		synctest.Wait()
 		require.Equal(t, device.Disconnected, c.Status().State)
 		require.Equal(t, device.RetryExpired, c.Status().Reason)

@@ -136,7 +136,7 @@ func TestAnUnknownOutcomeIsToldHoweverTheMessageEnds(t *testing.T) {
 				case "expired":
 					f.last().kill <- lost(transport.Network)
 				}
-				require.ErrorIs(t, <-sent, device.ErrOutcomeUnknown)
+				require.ErrorIs(t, <-sent, transport.ErrOutcomeUnknown)
 			})
 		})
 	}
@@ -438,7 +438,7 @@ func TestASendThatWasInFlightBeforeIsUnknownNotWithdrawn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		time.AfterFunc(time.Second, func() { f.last().kill <- lost(transport.Network) })
-		require.ErrorIs(t, c.Send(ctx, msg(1)), device.ErrOutcomeUnknown)
+		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
 		require.Equal(t, 1, c.Stats().Queued)
 	})
 }

@@ -382,7 +382,7 @@ func TestPain8_EverySendEnds(t *testing.T) {
 			err := c.Send(ctx, msg(1))
 			require.ErrorIs(t, err, transport.Cancelled)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.NotErrorIs(t, err, device.ErrOutcomeUnknown)
+			require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
 			require.ErrorIs(t, err, transport.Network, "what stood in the way is told")
 			require.Zero(t, c.Stats().Queued)
 		})
@@ -395,7 +395,7 @@ func TestPain8_EverySendEnds(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
 			err := c.Send(ctx, msg(1))
-			require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+			require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
 			require.ErrorIs(t, err, context.Canceled)
 			require.Equal(t, 1, c.Stats().Queued)
 		})
@@ -550,7 +550,7 @@ func TestARefusalWithAnUnknownOutcome(t *testing.T) {
 			defer cancel()
 			err := c.Send(ctx, msg(1))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.Equal(t, unknown, errors.Is(err, device.ErrOutcomeUnknown))
+			require.Equal(t, unknown, errors.Is(err, transport.ErrOutcomeUnknown))
 		})
 	}
 }

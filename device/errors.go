@@ -8,11 +8,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ErrOutcomeUnknown is in the chain of an error about a message or a call when it had been handed
-// to a connection and was not answered: the hub may have it. After a Send that ended with
-// Cancelled or Timeout the message still belongs to the client, which goes on trying.
-var ErrOutcomeUnknown = transport.ErrOutcomeUnknown
-
 var (
 	errClosed  = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("Close was called")}
 	errNotOpen = &transport.Error{Kind: transport.Closed, Op: transport.OpSend,

@@ -54,8 +54,8 @@ type outbox struct {
 	halted   error     // why calls of Send are refused; nil while the client is open
 	closed   bool
 	flushers []flusher
-	// room is closed when callers that wait for room shall look again; nil while nobody waits. It wakes
-	// all of them: passing a baton on makes a busy loop when no waiter's message fits.
+	// room is closed when callers that wait for room shall look again; nil while nobody waits. It
+	// wakes all of them: passing a baton on makes a busy loop when no waiter's message fits.
 	room chan struct{}
 
 	wall  func() time.Time // the clock that messages expire by
@@ -286,7 +286,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 		}
 		s.refusal.count++
 		s.refusal.by = nil
-		s.again = s.again || errors.Is(err, ErrOutcomeUnknown)
+		s.again = s.again || errors.Is(err, transport.ErrOutcomeUnknown)
 		s.refusal.err = failure
 		s.state = slotRefused
 		b.returnCopyLocked(s)

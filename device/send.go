@@ -42,12 +42,13 @@ func (c *Client) keepCall(k *call) {
 //   - Invalid, TooLarge or Expired at once, when m can never be sent;
 //   - Closed at once, when the client is not open, or was closed meanwhile;
 //   - with the failure that made the client Disconnected, meanwhile or before;
-//   - Cancelled, when ctx ended first, or Timeout, when OperationTimeout did: the message is withdrawn,
-//     unless ErrOutcomeUnknown is in the error's chain;
+//   - Cancelled, when ctx ended first, or Timeout, when OperationTimeout did: the message is
+//     withdrawn, unless transport.ErrOutcomeUnknown is in the error's chain;
 //   - with the service's refusal of this message, Expired or Dropped.
 //
-// Whatever ended it, ErrOutcomeUnknown in the chain says that the hub may have the message. m must
-// not be changed until Send returns, and not at all after a Cancelled or Timeout with ErrOutcomeUnknown.
+// Whatever ended it, transport.ErrOutcomeUnknown in the chain says that the hub may have the
+// message. m must not be changed until Send returns, and not at all after a Cancelled or Timeout
+// with transport.ErrOutcomeUnknown.
 func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	size, err := c.check(m)
 	if err != nil {
@@ -78,7 +79,7 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	case resolved:
 		return <-k.receipt.result
 	case unknown:
-		return gaveUp(ctx, transport.OpSend, errNoAck, ErrOutcomeUnknown)
+		return gaveUp(ctx, transport.OpSend, errNoAck, transport.ErrOutcomeUnknown)
 	default:
 		return gaveUp(ctx, transport.OpSend, errNoAck, c.trouble())
 	}

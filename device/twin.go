@@ -41,18 +41,18 @@ func (c *Client) GetTwin(ctx context.Context) (*Twin, error) {
 // after it. Patches are applied one at a time, in the order of the calls. A patch whose outcome was
 // lost with its connection is sent again.
 //
-// Errors are those of GetTwin and Invalid for what is not a JSON object; ErrOutcomeUnknown in the
-// chain says that the hub may have the patch. How much a twin holds is for the hub to
-// say, with Invalid or TooLarge: 32 KiB of reported properties after the patch, of which it counts
-// names, texts, 8 bytes for a number and 4 for a boolean ("Understand and use device twins in IoT
-// Hub"). TooLarge is also what no message over the transport can hold.
+// Errors are those of GetTwin and Invalid for what is not a JSON object;
+// transport.ErrOutcomeUnknown in the chain says that the hub may have the patch. How much a twin
+// holds is for the hub to say, with Invalid or TooLarge: 32 KiB of reported properties after the
+// patch, of which it counts names, texts, 8 bytes for a number and 4 for a boolean ("Understand and
+// use device twins in IoT Hub"). TooLarge is also what no message over the transport can hold.
 func (c *Client) PatchReported(ctx context.Context, patch []byte) (version int64, err error) {
 	return c.patchReported(ctx, patch, 0)
 }
 
 // PatchReportedIf is PatchReported for reported properties of a version that is expected, from 1
 // on: a hub that has another answers with Conflict. It is not repeated when its outcome is unknown,
-// but ends with ErrOutcomeUnknown in its error's chain.
+// but ends with transport.ErrOutcomeUnknown in its error's chain.
 func (c *Client) PatchReportedIf(ctx context.Context, patch []byte, expected int64) (version int64, err error) {
 	if expected < 1 {
 		return 0, invalidTwin("the expected version is below 1; versions of reported properties start at 1")
@@ -128,7 +128,7 @@ func (c *Client) callTwin(ctx context.Context, r transport.Request) (transport.R
 		reply := <-answer
 		return reply, reply.Err
 	case unknown:
-		state = ErrOutcomeUnknown
+		state = transport.ErrOutcomeUnknown
 	case withdrawn:
 		state = c.trouble()
 	}

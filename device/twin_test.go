@@ -119,7 +119,7 @@ func TestARefusedTwinLeavesTheSessionAlone(t *testing.T) {
 					_, err := c.GetTwin(t.Context())
 					require.Equal(t, kind, transport.KindOf(err))
 					require.Equal(t, transport.OpTwinGet, transport.Find(err).Op)
-					require.NotErrorIs(t, err, device.ErrOutcomeUnknown, "nothing was handed over")
+					require.NotErrorIs(t, err, transport.ErrOutcomeUnknown, "nothing was handed over")
 				}
 				require.NoError(t, c.Send(t.Context(), msg(1)))
 				time.Sleep(time.Hour)
@@ -213,7 +213,7 @@ func TestAConditionalPatchIsNotRepeated(t *testing.T) {
 		synctest.Wait()
 		f.last().kill <- lost(transport.Network)
 		err := <-result
-		require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
 		require.ErrorIs(t, err, transport.Network)
 		require.Len(t, f.requests(), 1)
 	})
@@ -322,7 +322,7 @@ func TestATwinAnswerThatIsLost(t *testing.T) {
 		begin = time.Now()
 		_, err = c.PatchReported(t.Context(), []byte(`{}`))
 		require.ErrorIs(t, err, transport.Timeout)
-		require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
 		require.Equal(t, time.Minute, time.Since(begin))
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -351,7 +351,7 @@ func TestTwinCallsEndWithTheClient(t *testing.T) {
 		for range 20 {
 			err := <-results
 			require.ErrorIs(t, err, transport.Forbidden)
-			if errors.Is(err, device.ErrOutcomeUnknown) {
+			if errors.Is(err, transport.ErrOutcomeUnknown) {
 				unknown++
 			}
 		}

@@ -197,7 +197,8 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 	for _, k := range t.calls {
 		if k.state == callFlying && k.request.ID == id {
 			r.Body = append([]byte(nil), r.Body...)
-			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil && (k.doubt || errors.Is(r.Err, ErrOutcomeUnknown))
+			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil &&
+				(k.doubt || errors.Is(r.Err, transport.ErrOutcomeUnknown))
 			t.c.poke()
 			return
 		}

@@ -53,7 +53,7 @@ func TestAnOutcomeStaysUnknown(t *testing.T) {
 				f.last().kill <- lost(transport.Network)
 				err := r.Wait(t.Context())
 				require.ErrorIs(t, err, c.kind)
-				require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+				require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
 			})
 		})
 	}
@@ -72,10 +72,10 @@ func TestAnOutcomeStaysUnknown(t *testing.T) {
 			}
 			err := r[0].Wait(t.Context())
 			require.ErrorIs(t, err, transport.Dropped)
-			require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+			require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
 			err = r[1].Wait(t.Context())
 			require.ErrorIs(t, err, transport.Dropped)
-			require.NotErrorIs(t, err, device.ErrOutcomeUnknown, "it was never handed over")
+			require.NotErrorIs(t, err, transport.ErrOutcomeUnknown, "it was never handed over")
 		})
 	})
 	t.Run("refused at the first try", func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestAnOutcomeStaysUnknown(t *testing.T) {
 			open(t, c)
 			err := c.Send(t.Context(), msg(1))
 			require.ErrorIs(t, err, transport.Invalid)
-			require.NotErrorIs(t, err, device.ErrOutcomeUnknown)
+			require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
 		})
 	})
 }

@@ -80,10 +80,10 @@ func TestT5_CloseEndsWaitingAndFlyingMessages(t *testing.T) {
 		require.NoError(t, c.Close())
 		err := flying.Wait(t.Context())
 		require.ErrorIs(t, err, transport.Closed)
-		require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
 		err = queued.Wait(t.Context())
 		require.ErrorIs(t, err, transport.Closed)
-		require.NotErrorIs(t, err, device.ErrOutcomeUnknown)
+		require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
 	})
 }
 
@@ -138,7 +138,7 @@ func TestT7_OperationTimeoutDuringAPause(t *testing.T) {
 		start := time.Now()
 		err := c.Send(t.Context(), msg(1))
 		require.ErrorIs(t, err, transport.Timeout)
-		require.NotErrorIs(t, err, device.ErrOutcomeUnknown, "the service refused it: it does not have it")
+		require.NotErrorIs(t, err, transport.ErrOutcomeUnknown, "the service refused it: it does not have it")
 		require.Equal(t, time.Minute, time.Since(start))
 		require.Len(t, policy.asked, 1)
 	})
@@ -242,7 +242,7 @@ func TestT13_ExpiryWaitingAndInFlight(t *testing.T) {
 		require.Equal(t, 10*time.Second, time.Since(start))
 		err := flying.Wait(t.Context())
 		require.ErrorIs(t, err, transport.Expired)
-		require.ErrorIs(t, err, device.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
 		require.GreaterOrEqual(t, time.Since(start), 30*time.Second)
 	})
 }

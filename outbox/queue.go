@@ -152,7 +152,7 @@ type entrant struct {
 //
 // When there is no room, Options.Overflow says what happens; Block waits until ctx ends
 // (Cancelled). A disk that does not answer is waited for until ctx ends as well (Cancelled, with
-// device.ErrOutcomeUnknown in the chain when the write had begun). A full disk gives Quota at
+// transport.ErrOutcomeUnknown in the chain when the write had begun). A full disk gives Quota at
 // once, and takes messages again when there is space: the files of messages that are done go first.
 //
 // Another error means that m was not accepted: Invalid, TooLarge, Closed, Dropped, or the file
@@ -243,7 +243,7 @@ func (q *Queue) takeBack(ctx context.Context, p *entrant) (reusable bool, err er
 	if !slices.Contains(q.busy, p) {
 		p.record = nil // it is in the file, and an fsync that stalls may hold many
 	}
-	return false, gaveUp(ctx, device.ErrOutcomeUnknown)
+	return false, gaveUp(ctx, transport.ErrOutcomeUnknown)
 }
 
 // submit hands p to the writer. room is what to wait for if there is no room.

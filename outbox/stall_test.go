@@ -75,7 +75,7 @@ func TestAStalledDiskHoldsUpNoCaller(t *testing.T) {
 							continue
 						}
 						// Of the first one nobody knows; with fsync the others are written as well.
-						require.Equal(t, op == "sync" || op == "syncfolder", errors.Is(err, device.ErrOutcomeUnknown),
+						require.Equal(t, op == "sync" || op == "syncfolder", errors.Is(err, transport.ErrOutcomeUnknown),
 							"Put %d: %v", n, err)
 					}
 					require.Zero(t, took(func() { q.Stats() }))
@@ -110,7 +110,7 @@ func TestAStalledDiskGoesOn(t *testing.T) {
 		defer cancel()
 		err := q.Put(ctx, numbered(99))
 		require.ErrorIs(t, err, transport.Cancelled)
-		require.NotErrorIs(t, err, device.ErrOutcomeUnknown)
+		require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
 		go func() { results <- q.Put(t.Context(), numbered(2)) }()
 		synctest.Wait()
 		s.end()
@@ -296,7 +296,7 @@ func TestPutsThatGaveUpAreNotCounted(t *testing.T) {
 		s.on.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, q.Put(ctx, numbered(0)), device.ErrOutcomeUnknown)
+		require.ErrorIs(t, q.Put(ctx, numbered(0)), transport.ErrOutcomeUnknown)
 		s.end()
 		synctest.Wait()
 		require.Zero(t, q.Stats().Put)

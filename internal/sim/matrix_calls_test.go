@@ -259,7 +259,7 @@ func patchTwin(ctx context.Context, p *party) error { return p.patch(ctx, false)
 func patchTwinIf(ctx context.Context, p *party) error {
 	for range 5 { // only who knows what became of it may try again
 		err := p.patch(ctx, true)
-		if !errors.Is(err, device.ErrOutcomeUnknown) || !slices.Contains(kinds(network, timeout, unavailable),
+		if !errors.Is(err, transport.ErrOutcomeUnknown) || !slices.Contains(kinds(network, timeout, unavailable),
 			transport.KindOf(err)) {
 			return err
 		}
@@ -293,7 +293,7 @@ func (p *party) patch(ctx context.Context, conditional bool) error {
 			version, now.ReportedVersion, now.Reported)}
 	case conditional && taken > 1:
 		return errUndue{fmt.Errorf("the patch was taken %d times", taken)}
-	case err != nil && taken > 0 && !errors.Is(err, device.ErrOutcomeUnknown):
+	case err != nil && taken > 0 && !errors.Is(err, transport.ErrOutcomeUnknown):
 		return errUndue{fmt.Errorf("the patch was taken and is said to have failed: %w", err)}
 	}
 	return err

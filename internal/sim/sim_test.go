@@ -525,7 +525,7 @@ func (w *world) check() error {
 			if !seen[e.m.ID] {
 				w.fail(fmt.Errorf("message %d was acknowledged and the hub does not have it", e.n))
 			}
-		case e.called && errors.Is(e.result, device.ErrOutcomeUnknown):
+		case e.called && errors.Is(e.result, transport.ErrOutcomeUnknown):
 		case e.called: // withdrawn, refused as not open, or ended with the client
 			withdrawn := errors.Is(e.result, transport.Timeout) || errors.Is(e.result, transport.Cancelled)
 			if seen[e.m.ID] && withdrawn && !w.p.lies() {

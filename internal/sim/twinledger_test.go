@@ -214,7 +214,7 @@ func (l *twinLedger) checkPatches() error {
 		fail := func(format string, args ...any) {
 			errs = append(errs, fmt.Errorf("patch %d %w", k.n, fmt.Errorf(format, args...)))
 		}
-		conflict := k.expected != 0 && (errors.Is(k.err, transport.Conflict) || errors.Is(k.err, device.ErrOutcomeUnknown))
+		conflict := k.expected != 0 && (errors.Is(k.err, transport.Conflict) || errors.Is(k.err, transport.ErrOutcomeUnknown))
 		if err := k.check(); err != nil && !conflict {
 			fail("%w", err)
 		}
@@ -222,7 +222,7 @@ func (l *twinLedger) checkPatches() error {
 		switch {
 		case k.expected != 0 && taken > 1:
 			fail("for version %d was taken %d times", k.expected, taken)
-		case k.err != nil && taken > 0 && !errors.Is(k.err, device.ErrOutcomeUnknown):
+		case k.err != nil && taken > 0 && !errors.Is(k.err, transport.ErrOutcomeUnknown):
 			fail("failed, it is said, and the hub took it: %w", k.err)
 		}
 		if k.err != nil {
@@ -271,7 +271,7 @@ func TestTheTwinLedgerNoticesASabotage(t *testing.T) {
 	good := func() *twinLedger {
 		fine := twinAsk{ended: true, took: time.Second, limit: time.Second}
 		unknown, conflict := fine, fine
-		unknown.err = &transport.Error{Kind: transport.Timeout, Err: device.ErrOutcomeUnknown}
+		unknown.err = &transport.Error{Kind: transport.Timeout, Err: transport.ErrOutcomeUnknown}
 		conflict.err = refusal(transport.Conflict)
 		read := fine
 		read.desired, read.reported = 3, 2
