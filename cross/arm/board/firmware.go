@@ -341,12 +341,8 @@ func (f *Firmware) settle(end time.Time) {
 func (f *Firmware) judgeAll() {
 	for i := range f.ring.n {
 		s := f.ring.slots[i]
-		if !s.sent {
-			continue
-		}
-		f.pause.end() // do not wait for what is not there
-		if err := s.receipt.Wait(f.pause); err != context.DeadlineExceeded {
-			f.judge(s, err)
+		if s.sent && s.receipt.Ready() {
+			f.judge(s, s.receipt.Wait(f.pause))
 		}
 	}
 	f.ring.trim()
