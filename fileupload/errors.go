@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -112,21 +113,12 @@ var storageTable = map[string]meaning{
 	"SystemInUse":                 {transport.Unavailable, ""},
 }
 
-// storageKind is what a status means at storage, where no code says more: what it means at a hub,
-// but that there a 403 says that an allowance is used up.
-func storageKind(status int) transport.Kind {
-	if status == http.StatusForbidden {
-		return transport.Forbidden
-	}
-	return unhopedFor(status, hubstatus.OfStatus(status))
-}
-
-// unhopedFor is the Kind of an answer that is not the one hoped for.
-func unhopedFor(status int, v hubstatus.Verdict) transport.Kind {
-	if v.About == hubstatus.Fine {
+// refusedKind returns the Kind of an answer that is not the expected one.
+func refusedKind(kind transport.Kind, about statuscode.About) transport.Kind {
+	if about == statuscode.Fine {
 		return transport.Protocol // a success that was not asked for
 	}
-	return v.Kind
+	return kind
 }
 
 // refusal is the *transport.Error for an answer that is not the one hoped for: what the table says
@@ -149,7 +141,8 @@ func hubRefusal(a *answer, now time.Time) *transport.Error {
 	if said.Code != 0 {
 		e.Code = strconv.Itoa(said.Code)
 	}
-	r := a.refusal(hubTable, unhopedFor(a.status, said.Verdict()), e, now)
+	v := said.Verdict()
+	r := a.refusal(hubTable, refusedKind(v.Kind, v.About), e, now)
 	if skew, known := a.skew(now); known && r.Kind == transport.Unauthorized && (skew > badClock || skew < -badClock) {
 		e.hint += "; the device's clock is off by " + skew.Round(time.Second).String() + ": set it"
 	}
@@ -178,7 +171,8 @@ func storageRefusal(a *answer, g *grant, now time.Time) *transport.Error {
 		body.Code = code
 	}
 	secrets := g.secrets()
-	return a.refusal(storageTable, storageKind(a.status), &StatusError{
+	m := statuscode.Of(a.status, statuscode.Storage)
+	return a.refusal(storageTable, refusedKind(m.Kind, m.About), &StatusError{
 		Service: "storage", Code: scrub.Known(body.Code, secrets...), Message: scrub.Known(body.Message, secrets...),
 		RequestID: scrub.Known(a.header.Get("x-ms-request-id"), secrets...),
 	}, now)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -149,7 +150,7 @@ RequestId:r</Message></Error>`), &grant{}, now)
 func TestAHubsAnswersMeanTheSameEverywhere(t *testing.T) {
 	for status := 100; status < 600; status++ {
 		want := hubstatus.OfStatus(status)
-		if want.About == hubstatus.Fine {
+		if want.About == statuscode.Fine {
 			want.Kind = transport.Protocol // the hub has given nothing of what it was asked for
 		}
 		require.Equal(t, want.Kind, hubRefusal(answered(status, ""), time.Now()).Kind, status)

@@ -1,12 +1,15 @@
 package hubstatus
 
-import "github.com/hubline-iot/hubline/transport"
+import (
+	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/transport"
+)
 
 // codeRow is one of the hub's own error codes.
 type codeRow struct {
 	code int
 	name string
-	own  Verdict // without a reason: what the status says, which is code/1000
+	own  Verdict // the zero Verdict: that of the status, which is code/1000
 }
 
 func (r codeRow) verdict() Verdict {
@@ -21,7 +24,7 @@ func (r codeRow) verdict() Verdict {
 // status says.
 var codes = []codeRow{
 	{400000, "GenericBadRequest", Verdict{}},
-	{400001, "InvalidProtocolVersion", Verdict{transport.Unsupported, Identity,
+	{400001, "InvalidProtocolVersion", Verdict{transport.Unsupported, statuscode.Identity,
 		"the hub does not speak this api-version"}},
 	{400002, "DeviceInvalidResultCount", Verdict{}},
 	{400003, "InvalidOperation", Verdict{}},
@@ -42,18 +45,18 @@ var codes = []codeRow{
 	{400018, "InvalidMessagingEndpoint", Verdict{}},
 	{400019, "InvalidFileUploadCompletionStatus", Verdict{}},
 	{400020, "InvalidStorageEndpointOrBlob", Verdict{}},
-	{400021, "RequestCanceled", Verdict{transport.Unavailable, Moment, "the hub cancelled the request"}},
+	{400021, "RequestCanceled", Verdict{transport.Unavailable, statuscode.Moment, "the hub cancelled the request"}},
 	{400022, "InvalidStorageEndpointProperty", Verdict{}},
-	{400023, "EtagDoesNotMatch", Verdict{transport.Conflict, Message, "etag does not match"}},
-	{400024, "RequestTimedOut", Verdict{transport.Timeout, Moment, "the hub took too long"}},
+	{400023, "EtagDoesNotMatch", Verdict{transport.Conflict, statuscode.Message, "etag does not match"}},
+	{400024, "RequestTimedOut", Verdict{transport.Timeout, statuscode.Moment, "the hub took too long"}},
 	{400025, "UnsupportedOperationOnReplica", Verdict{}},
 	{400026, "NullMessage", Verdict{}},
-	{400027, "ConnectionForcefullyClosedOnNewConnection", Verdict{transport.Unavailable, Moment,
+	{400027, "ConnectionForcefullyClosedOnNewConnection", Verdict{transport.Unavailable, statuscode.Moment,
 		"another connection of this device took over"}},
 	{400028, "InvalidDeviceScope", Verdict{}},
-	{400029, "ConnectionForcefullyClosedOnFaultInjection", Verdict{transport.Unavailable, Moment,
+	{400029, "ConnectionForcefullyClosedOnFaultInjection", Verdict{transport.Unavailable, statuscode.Moment,
 		"the hub is being upgraded"}},
-	{400030, "ConnectionRejectedOnFaultInjection", Verdict{transport.Unavailable, Moment, "the hub is being upgraded"}},
+	{400030, "ConnectionRejectedOnFaultInjection", Verdict{transport.Unavailable, statuscode.Moment, "the hub is being upgraded"}},
 	{400031, "InvalidEndpointAuthenticationType", Verdict{}},
 	{400032, "ManagedIdentityNotEnabled", Verdict{}},
 	{400035, "InvalidPolicyKey", Verdict{}},
@@ -78,29 +81,29 @@ var codes = []codeRow{
 	{400508, "InvalidDigitalTwinPatchPath", Verdict{}},
 
 	{401000, "GenericUnauthorized", Verdict{}},
-	{401001, "IotHubNotFound", Verdict{transport.NotFound, Identity, "hub not found"}},
+	{401001, "IotHubNotFound", Verdict{transport.NotFound, statuscode.Identity, "hub not found"}},
 	{401002, "IotHubUnauthorizedAccess", Verdict{}},
 	{401003, "IotHubUnauthorized", Verdict{}},
 	{401004, "ElasticPoolNotFound", Verdict{}},
 	{401100, "SystemModuleModifyUnauthorizedAccess", Verdict{}},
 
-	{403000, "GenericForbidden", Verdict{transport.Forbidden, Identity, "forbidden"}},
-	{403001, "IotHubSuspended", Verdict{transport.Forbidden, Identity, "the hub is suspended"}},
-	{403002, "IotHubQuotaExceeded", Verdict{transport.Quota, Moment, "the day's messages are used up"}},
+	{403000, "GenericForbidden", Verdict{transport.Forbidden, statuscode.Identity, "forbidden"}},
+	{403001, "IotHubSuspended", Verdict{transport.Forbidden, statuscode.Identity, "the hub is suspended"}},
+	{403002, "IotHubQuotaExceeded", Verdict{transport.Quota, statuscode.Moment, "the day's messages are used up"}},
 	{403003, "JobQuotaExceeded", Verdict{}},
 	{403004, "DeviceMaximumQueueDepthExceeded", Verdict{}},
 	{403005, "IotHubMaxCbsTokenExceeded", Verdict{}},
 	{403006, "DeviceMaximumActiveFileUploadLimitExceeded", Verdict{}},
 	{403007, "DeviceMaximumQueueSizeExceeded", Verdict{}},
-	{403008, "RoutingEndpointResponseForbidden", Verdict{transport.Forbidden, Identity,
+	{403008, "RoutingEndpointResponseForbidden", Verdict{transport.Forbidden, statuscode.Identity,
 		"a routing endpoint refuses the hub"}},
-	{403009, "InvalidMessageExpiryTime", Verdict{transport.Invalid, Message, "expiry time not acceptable"}},
-	{403010, "OperationNotAvailableInCurrentTier", Verdict{transport.Unsupported, Identity, "not in this hub's tier"}},
-	{403011, "KeyEncryptionKeyRevoked", Verdict{transport.Forbidden, Identity, "the hub's own key was revoked"}},
-	{403012, "DeviceDisabled", Verdict{transport.Forbidden, Identity, "the device is disabled"}},
-	{403100, "DeviceModelMaxPropertiesExceeded", Verdict{transport.Invalid, Message, "too many properties"}},
-	{403101, "DeviceModelMaxIndexablePropertiesExceeded", Verdict{transport.Invalid, Message, "too many properties"}},
-	{403800, "DeviceMaximumInflightMethodExceeded", Verdict{transport.Throttled, Moment, "too many methods at a time"}},
+	{403009, "InvalidMessageExpiryTime", Verdict{transport.Invalid, statuscode.Message, "expiry time not acceptable"}},
+	{403010, "OperationNotAvailableInCurrentTier", Verdict{transport.Unsupported, statuscode.Identity, "not in this hub's tier"}},
+	{403011, "KeyEncryptionKeyRevoked", Verdict{transport.Forbidden, statuscode.Identity, "the hub's own key was revoked"}},
+	{403012, "DeviceDisabled", Verdict{transport.Forbidden, statuscode.Identity, "the device is disabled"}},
+	{403100, "DeviceModelMaxPropertiesExceeded", Verdict{transport.Invalid, statuscode.Message, "too many properties"}},
+	{403101, "DeviceModelMaxIndexablePropertiesExceeded", Verdict{transport.Invalid, statuscode.Message, "too many properties"}},
+	{403800, "DeviceMaximumInflightMethodExceeded", Verdict{transport.Throttled, statuscode.Moment, "too many methods at a time"}},
 
 	{404000, "GenericNotFound", Verdict{}},
 	{404001, "DeviceNotFound", Verdict{}},
@@ -113,13 +116,13 @@ var codes = []codeRow{
 	{404009, "ElasticPoolTenantHubNotFound", Verdict{}},
 	{404010, "ModuleNotFound", Verdict{}},
 	{404011, "AzureTableStoreNotFound", Verdict{}},
-	{404012, "IotHubFailingOver", Verdict{transport.Unavailable, Moment, "the hub is failing over"}},
-	{404013, "FeatureNotSupported", Verdict{transport.Unsupported, Identity, "the hub lacks the feature"}},
+	{404012, "IotHubFailingOver", Verdict{transport.Unavailable, statuscode.Moment, "the hub is failing over"}},
+	{404013, "FeatureNotSupported", Verdict{transport.Unsupported, statuscode.Identity, "the hub lacks the feature"}},
 	{404014, "DigitalTwinInterfaceNotFound", Verdict{}},
 	{404101, "QueryStoreClusterNotFound", Verdict{}},
-	{404102, "DeviceNotOnline", Verdict{transport.Unavailable, Moment, "the device is not online"}},
-	{404103, "DeviceNotOnline", Verdict{transport.Unavailable, Moment, "the device is not online"}},
-	{404104, "DeviceConnectionClosedRemotely", Verdict{transport.Unavailable, Moment,
+	{404102, "DeviceNotOnline", Verdict{transport.Unavailable, statuscode.Moment, "the device is not online"}},
+	{404103, "DeviceNotOnline", Verdict{transport.Unavailable, statuscode.Moment, "the device is not online"}},
+	{404104, "DeviceConnectionClosedRemotely", Verdict{transport.Unavailable, statuscode.Moment,
 		"the device's connection was closed"}},
 	{404301, "ConfigurationNotFound", Verdict{}},
 	{404302, "GroupNotFound", Verdict{}},
@@ -133,9 +136,9 @@ var codes = []codeRow{
 
 	{409000, "GenericConflict", Verdict{}},
 	{409001, "DeviceAlreadyExists", Verdict{}},
-	{409002, "LinkCreationConflict", Verdict{transport.Unavailable, Moment,
+	{409002, "LinkCreationConflict", Verdict{transport.Unavailable, statuscode.Moment,
 		"another connection of this device took over"}},
-	{409003, "CallbackSubscriptionConflict", Verdict{transport.Unavailable, Moment,
+	{409003, "CallbackSubscriptionConflict", Verdict{transport.Unavailable, statuscode.Moment,
 		"another subscription of this device took over"}},
 	{409101, "ModelAlreadyExists", Verdict{}},
 	{409102, "DeviceLocked", Verdict{}},
@@ -175,8 +178,8 @@ var codes = []codeRow{
 	{499000, "ClientClosedRequest", Verdict{}},
 
 	{500001, "ServerError", Verdict{}},
-	{500002, "JobCancelled", Verdict{transport.Unknown, Message, "a job was cancelled"}},
-	{500008, "GenericTimeout", Verdict{transport.Timeout, Moment, "the service timed out"}},
+	{500002, "JobCancelled", Verdict{transport.Unknown, statuscode.Message, "a job was cancelled"}},
+	{500008, "GenericTimeout", Verdict{transport.Timeout, statuscode.Moment, "the service timed out"}},
 	{500009, "InvalidThrottleParameter", Verdict{}},
 	{500301, "", Verdict{}}, // 5003xx to 5005xx: models, managed identities, expansion of Plug and Play
 	{500302, "", Verdict{}},
@@ -197,7 +200,7 @@ var codes = []codeRow{
 	{503004, "IotHubActivationFailed", Verdict{}},
 	{503005, "ServerBusy", Verdict{}},
 	{503006, "IotHubRestoring", Verdict{}},
-	{503008, "ReceiveLinkOpensThrottled", Verdict{transport.Throttled, Moment, "too many receivers at a time"}},
+	{503008, "ReceiveLinkOpensThrottled", Verdict{transport.Throttled, statuscode.Moment, "too many receivers at a time"}},
 
 	{504000, "GenericGatewayTimeout", Verdict{}},
 	{504101, "GatewayTimeout", Verdict{}},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -23,9 +24,9 @@ func TestEachStatusHasARow(t *testing.T) {
 	for status := 100; status < 600; status++ {
 		v := OfStatus(status)
 		require.NotEmpty(t, v.Reason, status)
-		require.Equal(t, v.About == Fine, status/100 == 2, status)
-		if v.About != Fine {
-			require.Equal(t, v.About == Moment, retryable(v), "%d: %v", status, v)
+		require.Equal(t, v.About == statuscode.Fine, status/100 == 2, status)
+		if v.About != statuscode.Fine {
+			require.Equal(t, v.About == statuscode.Moment, retryable(v), "%d: %v", status, v)
 		}
 		if status >= 500 && http.StatusText(status) == "" {
 			require.Equal(t, transport.Unavailable, v.Kind, status)
@@ -219,9 +220,9 @@ func TestEachCodeOfTheServiceHasARow(t *testing.T) {
 		}
 		v := row.verdict()
 		require.NotEmpty(t, v.Reason, code)
-		require.NotEqual(t, Fine, v.About, code)
+		require.NotEqual(t, statuscode.Fine, v.About, code)
 		require.Equal(t, f[2] == "T" || f[2] == "Q", retryable(v), "%s: %v", line, v)
-		require.Equal(t, retryable(v), v.About == Moment, code)
+		require.Equal(t, retryable(v), v.About == statuscode.Moment, code)
 		require.Equal(t, f[2] == "A", v.Kind == transport.Unauthorized && code != 401004 && code != 401100, code)
 		n++
 	}
@@ -277,7 +278,7 @@ func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
 	// Successes. Java has two, and takes all others for errors of the service; C# takes 204 for a
 	// device that does not exist; Node has all below 300.
 	for _, status := range []int{200, 201, 202, 204, 206, 299} {
-		require.Equal(t, Fine, OfStatus(status).About, status)
+		require.Equal(t, statuscode.Fine, OfStatus(status).About, status)
 	}
 }
 

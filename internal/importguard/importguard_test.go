@@ -18,7 +18,8 @@ const module = "github.com/hubline-iot/hubline"
 // core are the packages that boards run, those of them that exist yet.
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
-	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./transport/mqtt/internal/wire")
+	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./transport/mqtt/internal/wire",
+	"./internal/statuscode", "./internal/pacing", "./internal/retryafter")
 
 // allowed is what a package of the core may import freely.
 //

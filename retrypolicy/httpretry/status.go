@@ -3,82 +3,64 @@ package httpretry
 import (
 	"slices"
 
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// statusRow is what one HTTP status means.
-type statusRow struct {
-	status int
-	info   retrypolicy.Info
+// rule says whether to try again after a status, and what is known about the failed attempt. Its Kind
+// is in package statuscode.
+type rule struct {
+	status  int
+	verdict retrypolicy.Verdict
+	safe    retrypolicy.Safe
+	fault   retrypolicy.Fault
 }
 
-func again(k transport.Kind, s retrypolicy.Safe, f retrypolicy.Fault) retrypolicy.Info {
-	return retrypolicy.Info{Verdict: retrypolicy.Again, Kind: k, Safe: s, Fault: f}
-}
-func fail(k transport.Kind) retrypolicy.Info {
-	return retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: k, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultClient}
-}
-
-// statusTable has the statuses that their class alone does not settle. Source: RFC 9110, RFC 6585,
-// RFC 4918, RFC 8470.
-var statusTable = [...]statusRow{
-	{401, fail(transport.Unauthorized)},
-	{402, fail(transport.Quota)},
-	{403, fail(transport.Forbidden)},
-	{404, fail(transport.NotFound)},
-	{405, fail(transport.Unsupported)},
-	{406, fail(transport.Unsupported)},
-	{407, fail(transport.Unauthorized)},
-	{408, again(transport.Timeout, retrypolicy.SafeUnknown, retrypolicy.FaultClient)},
-	{409, fail(transport.Conflict)},
-	{410, fail(transport.NotFound)},
-	{412, fail(transport.Conflict)},
-	{413, fail(transport.TooLarge)},
-	{414, fail(transport.TooLarge)},
-	{415, fail(transport.Unsupported)},
-	{421, again(transport.Unavailable, retrypolicy.SafeYes, retrypolicy.FaultServer)},
-	{423, fail(transport.Conflict)},
-	{425, again(transport.Unavailable, retrypolicy.SafeYes, retrypolicy.FaultClient)},
-	{426, fail(transport.Unsupported)},
-	{428, fail(transport.Conflict)},
-	{429, again(transport.Throttled, retrypolicy.SafeYes, retrypolicy.FaultClient)},
-	{431, fail(transport.TooLarge)},
-	{451, fail(transport.Forbidden)},
-	{501, retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: transport.Unsupported, Safe: retrypolicy.SafeYes,
-		Fault: retrypolicy.FaultServer}},
-	{505, retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: transport.Unsupported, Safe: retrypolicy.SafeYes,
-		Fault: retrypolicy.FaultServer}},
-	{507, retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: transport.Quota, Safe: retrypolicy.SafeUnknown,
-		Fault: retrypolicy.FaultServer}},
-	{508, retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: transport.Invalid, Safe: retrypolicy.SafeUnknown,
-		Fault: retrypolicy.FaultServer}},
-	{509, again(transport.Throttled, retrypolicy.SafeYes, retrypolicy.FaultClient)},
-	{511, retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: transport.Unauthorized, Safe: retrypolicy.SafeYes,
-		Fault: retrypolicy.FaultClient}},
+// rules has the statuses that differ from their class. Source: RFC 9110, RFC 6585, RFC 4918, RFC
+// 8470.
+var rules = [...]rule{
+	{408, retrypolicy.Again, retrypolicy.SafeUnknown, retrypolicy.FaultClient},
+	{421, retrypolicy.Again, retrypolicy.SafeYes, retrypolicy.FaultServer},
+	{425, retrypolicy.Again, retrypolicy.SafeYes, retrypolicy.FaultClient},
+	{429, retrypolicy.Again, retrypolicy.SafeYes, retrypolicy.FaultClient},
+	{501, retrypolicy.Fail, retrypolicy.SafeYes, retrypolicy.FaultServer},
+	{505, retrypolicy.Fail, retrypolicy.SafeYes, retrypolicy.FaultServer},
+	{507, retrypolicy.Fail, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
+	{508, retrypolicy.Fail, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
+	{509, retrypolicy.Again, retrypolicy.SafeYes, retrypolicy.FaultClient},
+	{511, retrypolicy.Fail, retrypolicy.SafeYes, retrypolicy.FaultClient},
 }
 
-// Status says what the status of an HTTP answer means to a client in general. Again are 408,
-// 421, 425, 429 and all of 500 and above but 501, 505, 507, 508 and 511; 1xx to 3xx Succeed; the
-// rest Fail. 429 and 509 are Throttled, 408 is a Timeout, 5xx are Unavailable. What is not a
-// status, below 100, counts as no answer: Again, Network. An IoT hub has rules of its own (403 is
-// its quota); its transports report errors with a Kind, which need no status.
-func Status(status int) retrypolicy.Info {
-	for i := range statusTable {
-		if statusTable[i].status == status {
-			return statusTable[i].info
+// ruleOf returns the rule for a status from 400 on.
+func ruleOf(status int) rule {
+	for _, r := range rules {
+		if r.status == status {
+			return r
 		}
 	}
+	if status < 500 {
+		return rule{status, retrypolicy.Fail, retrypolicy.SafeYes, retrypolicy.FaultClient}
+	}
+	return rule{status, retrypolicy.Again, retrypolicy.SafeUnknown, retrypolicy.FaultServer}
+}
+
+// Status says what the status of an HTTP answer means to a client in general. The verdict is Again
+// for 408, 421, 425, 429 and all from 500 on except 501, 505, 507, 508 and 511; Succeed for 100 to
+// 399; Fail for the rest. 429 and 509 are Throttled, 408 and 504 are a Timeout, most other 5xx are
+// Unavailable. A number below 100 counts as no answer: Again, Network. An IoT hub has rules of its
+// own (403 is its quota); its transports report errors with a Kind, which need no status.
+func Status(status int) retrypolicy.Info {
 	switch {
 	case status < 100:
 		return retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Network}
 	case status < 400:
 		return retrypolicy.Info{Verdict: retrypolicy.Succeed}
-	case status < 500:
-		return fail(transport.Invalid)
 	}
-	return again(transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer)
+	r := ruleOf(status)
+	kind := statuscode.Of(min(status, 599), statuscode.Web).Kind
+	return retrypolicy.Info{Verdict: r.verdict, Kind: kind, Safe: r.safe, Fault: r.fault}
 }
 
 // StatusError is an error that knows the HTTP status of the answer. It may also have a method

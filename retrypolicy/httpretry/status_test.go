@@ -48,7 +48,7 @@ func TestHTTPStatus(t *testing.T) {
 		{501, fail, transport.Unsupported, retrypolicy.SafeYes, retrypolicy.FaultServer},
 		{502, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
 		{503, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
-		{504, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
+		{504, again, transport.Timeout, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
 		{509, again, transport.Throttled, retrypolicy.SafeYes, retrypolicy.FaultClient},
 		{599, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
 	} {

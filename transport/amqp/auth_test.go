@@ -26,7 +26,7 @@ func TestTokensAreRefused(t *testing.T) {
 		400: transport.Invalid, 401: transport.Unauthorized, 403: transport.Quota, 404: transport.NotFound,
 		408: transport.Timeout, 410: transport.NotFound,
 		429: transport.Throttled, 500: transport.Unavailable, 502: transport.Unavailable, 503: transport.Unavailable,
-		504: transport.Unavailable,
+		504: transport.Timeout,
 		599: transport.Unavailable, 418: transport.Unknown,
 	} {
 		bubble(t, func(t *testing.T, h *hub) {

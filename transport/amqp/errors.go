@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -165,29 +166,6 @@ type meaning struct {
 	text string
 }
 
-// tokenTable is what the answer to a token means, by its status.
-var tokenTable = map[int]transport.Kind{
-	400: transport.Invalid,
-	401: transport.Unauthorized,
-	403: transport.Quota, // too many tokens on one connection
-	404: transport.NotFound,
-	408: transport.Timeout,
-	410: transport.NotFound,
-	429: transport.Throttled,
-	500: transport.Unavailable,
-	502: transport.Unavailable,
-	503: transport.Unavailable,
-	504: transport.Unavailable,
-}
-
-func tokenKind(status int) transport.Kind {
-	kind, ok := tokenTable[status]
-	if !ok && status > 500 && status < 600 {
-		return transport.Unavailable
-	}
-	return kind
-}
-
 // saslTable is what a SASL outcome means.
 var saslTable = map[int]meaning{
 	1: {transport.Unauthorized, "the credentials were refused"},
@@ -227,7 +205,7 @@ func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 		return saslMeaning(e.Code).kind, "", true
 	}
 	if e, ok := errors.AsType[*TokenError](err); ok {
-		return tokenKind(e.Status), "", true
+		return statuscode.Of(e.Status, statuscode.Token).Kind, "", true
 	}
 	if e, ok := errors.AsType[*ConditionError](err); ok {
 		return endKind(e), "", true

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/isotime"
 	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -215,7 +215,7 @@ func (c *c2d) ask() bool {
 	case err != nil:
 		s.fail(lost(err))
 		return false
-	case refused != nil && refused.About == hubstatus.Identity:
+	case refused != nil && refused.About == statuscode.Identity:
 		// A hub that does not give cloud-to-device messages to this device now will not later.
 		if !c.granted(refused.operation(transport.OpSubscribe)) {
 			s.fail(refused.connection(transport.OpRun))
@@ -340,10 +340,10 @@ func (c *c2d) do(e errand) bool {
 		s.fail(lost(err))
 		return false
 	case refused == nil:
-	case refused.About == hubstatus.Identity:
+	case refused.About == statuscode.Identity:
 		s.fail(refused.connection(transport.OpRun))
 		return false
-	case refused.About == hubstatus.Moment:
+	case refused.About == statuscode.Moment:
 		e.pause = longer(e.pause)
 		if e.at = now.Add(max(refused.after, e.pause)); e.at.Sub(e.since) < lockTime {
 			c.due = append(c.due, e)
@@ -361,12 +361,12 @@ func (c *c2d) do(e errand) bool {
 // shows whether there is more to it.
 func (r *refusal) ofVerdict() *refusal {
 	r = r.ofLock()
-	if r.About != hubstatus.Identity || r.Kind == transport.Unauthorized || r.Kind == transport.Forbidden ||
+	if r.About != statuscode.Identity || r.Kind == transport.Unauthorized || r.Kind == transport.Forbidden ||
 		r.Kind == transport.NotFound {
 		return r
 	}
 	own := *r
-	own.About = hubstatus.Message
+	own.About = statuscode.Message
 	return &own
 }
 

@@ -73,7 +73,7 @@ func (r *refusal) connection(op transport.Op) *transport.Error {
 
 // refusalOf says what an answer means; nil for a success.
 func refusalOf(status int, header http.Header, body []byte, now time.Time) *refusal {
-	if hubstatus.OfStatus(status).About == hubstatus.Fine {
+	if hubstatus.IsFine(status) {
 		return nil
 	}
 	said := hubstatus.Read(status, header, body)

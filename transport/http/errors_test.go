@@ -16,8 +16,8 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/answers"
-	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -45,7 +45,7 @@ func TestTheCodeCountsBeforeTheStatus(t *testing.T) {
 	header := http.Header{"Iothub-Errorcode": {"IotHubFailingOver"}}
 	r := refusalOf(404, header, nil, time.Time{})
 	require.Equal(t, transport.Unavailable, r.Kind)
-	require.Equal(t, hubstatus.Moment, r.About)
+	require.Equal(t, statuscode.Moment, r.About)
 	require.Equal(t, 404012, r.cause.Code)
 
 	e := r.operation(transport.OpSend)

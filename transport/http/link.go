@@ -131,7 +131,7 @@ func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 	}
 	defer response.Body.Close()
 	most := int64(maxBody + 1)
-	if hubstatus.OfStatus(response.StatusCode).About != hubstatus.Fine {
+	if !hubstatus.IsFine(response.StatusCode) {
 		most = maxRefusal
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, most))

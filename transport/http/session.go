@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubauth"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -250,19 +251,19 @@ func (s *session) proves(r *refusal) bool {
 	if s.cfg.Creds.ModuleID == "" {
 		r = r.ofLock()
 	}
-	return r.About == hubstatus.Message && (r.cause.Status != http.StatusBadRequest || r.cause.Code != 0) ||
+	return r.About == statuscode.Message && (r.cause.Status != http.StatusBadRequest || r.cause.Code != 0) ||
 		r.cause.Code == noMessages
 }
 
 // ofLock is the refusal of a request that names a lock: what is not found may be the lock, unless
 // the hub says otherwise.
 func (r *refusal) ofLock() *refusal {
-	if r.cause.Status != http.StatusNotFound || r.About != hubstatus.Identity || r.cause.Code != 0 &&
+	if r.cause.Status != http.StatusNotFound || r.About != statuscode.Identity || r.cause.Code != 0 &&
 		r.cause.Code != 404000 {
 		return r
 	}
 	own := *r
-	own.Verdict = hubstatus.Verdict{Kind: transport.Conflict, About: hubstatus.Message, Reason: "lock lost"}
+	own.Verdict = hubstatus.Verdict{Kind: transport.Conflict, About: statuscode.Message, Reason: "lock lost"}
 	return &own
 }
 

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 )
 
 // StatusError is an answer of the hub's that is no success: the cause of a *transport.Error,
@@ -24,7 +25,7 @@ type StatusError struct {
 // Error gives status, meaning, code, name, text and tracking id.
 func (e *StatusError) Error() string {
 	text := "HTTP " + strconv.Itoa(e.Status)
-	if v := verdictOf(e); v.About != hubstatus.Fine {
+	if v := verdictOf(e); v.About != statuscode.Fine {
 		text += " (" + v.Reason + ")"
 	}
 	if e.Code != 0 {

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -179,10 +179,10 @@ func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 	case refused == nil:
 		t.succeed(items[:n])
 		return n, true
-	case refused.About == hubstatus.Identity:
+	case refused.About == statuscode.Identity:
 		s.fail(refused.connection(transport.OpRun))
 		return n, false
-	case refused.About == hubstatus.Moment:
+	case refused.About == statuscode.Moment:
 		t.later, t.asked = refused, n
 		return n, false
 	case n == 1:

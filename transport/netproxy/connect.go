@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -71,7 +72,7 @@ func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Con
 	case !ok:
 		return nil, p.failed(transport.Protocol, errors.New("the answer is not HTTP; check host and port of the proxy"))
 	case status/100 != 2:
-		e := p.failed(statusKind(status), &StatusError{status})
+		e := p.failed(statuscode.Of(status, statuscode.Proxy).Kind, &StatusError{status})
 		e.RetryAfter, _ = retryafter.Headers(header.Get, time.Now())
 		return nil, e
 	}
@@ -136,44 +137,27 @@ type StatusError struct {
 // it was sent.
 func (e *StatusError) Error() string {
 	text := "HTTP " + strconv.Itoa(e.Code)
-	if row, ok := statusTable[e.Code]; ok {
-		text += " (" + row.text + ")"
+	if meaning, ok := statusTexts[e.Code]; ok {
+		text += " (" + meaning + ")"
 	}
 	return text
 }
 
-// statusTable is what an answer to CONNECT means.
-var statusTable = map[int]struct {
-	kind transport.Kind
-	text string
-}{
-	400: {transport.Protocol, "bad request"},
-	401: {transport.Unauthorized, "unauthorized"},
-	403: {transport.Forbidden, "forbidden"},
-	404: {transport.Protocol, "not found, so probably no proxy"},
-	405: {transport.Forbidden, "CONNECT not allowed"},
-	407: {transport.Unauthorized, "proxy authentication required"},
-	408: {transport.Timeout, "request timeout"},
-	429: {transport.Throttled, "too many requests"},
-	451: {transport.Forbidden, "unavailable for legal reasons"},
-	500: {transport.Unavailable, "internal server error"},
-	501: {transport.Unsupported, "not implemented"},
-	502: {transport.Unavailable, "bad gateway"},
-	503: {transport.Unavailable, "service unavailable"},
-	504: {transport.Unavailable, "gateway timeout"},
-	505: {transport.Unsupported, "HTTP version not supported"},
-}
-
-// statusKind is total: statuses that are not listed go by their class.
-func statusKind(status int) transport.Kind {
-	if row, ok := statusTable[status]; ok {
-		return row.kind
-	}
-	switch {
-	case status < 400 || status >= 600:
-		return transport.Protocol
-	case status < 500:
-		return transport.Unknown
-	}
-	return transport.Unavailable
+// statusTexts are the texts for statuses in errors.
+var statusTexts = map[int]string{
+	400: "bad request",
+	401: "unauthorized",
+	403: "forbidden",
+	404: "not found, so probably no proxy",
+	405: "CONNECT not allowed",
+	407: "proxy authentication required",
+	408: "request timeout",
+	429: "too many requests",
+	451: "unavailable for legal reasons",
+	500: "internal server error",
+	501: "not implemented",
+	502: "bad gateway",
+	503: "service unavailable",
+	504: "gateway timeout",
+	505: "HTTP version not supported",
 }

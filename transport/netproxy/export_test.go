@@ -4,5 +4,5 @@ package netproxy
 // package.
 var (
 	ParseHead   = parseHead
-	StatusTable = statusTable
+	StatusTexts = statusTexts
 )

@@ -139,10 +139,10 @@ func TestHTTPRefusalsAreToldApart(t *testing.T) {
 		405: transport.Forbidden, 407: transport.Unauthorized, 408: transport.Timeout, 418: transport.Unknown,
 		429: transport.Throttled, 451: transport.Forbidden,
 		500: transport.Unavailable, 501: transport.Unsupported, 502: transport.Unavailable, 503: transport.Unavailable,
-		504: transport.Unavailable,
+		504: transport.Timeout,
 		505: transport.Unsupported, 599: transport.Unavailable, 999: transport.Protocol,
 	}
-	for status := range netproxy.StatusTable {
+	for status := range netproxy.StatusTexts {
 		require.Contains(t, want, status)
 	}
 	for status, kind := range want {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -33,41 +34,10 @@ func (e *Error) Error() string {
 	return text
 }
 
-// table has the statuses with a meaning of their own. ("IoT Hub error codes"; RFC 9110 section 15)
-var table = [...]struct {
-	status int
-	kind   transport.Kind
-}{
-	{400, transport.Invalid},
-	{401, transport.Unauthorized},
-	{403, transport.Forbidden},
-	{404, transport.NotFound},
-	{408, transport.Timeout},
-	{409, transport.Conflict},
-	{412, transport.Conflict},
-	{413, transport.TooLarge},
-	{429, transport.Throttled},
-	{501, transport.Unsupported},
-	{504, transport.Timeout},
-}
-
-// KindOf says what a status means. Good reports that it is no error.
+// KindOf returns what a status means in a reply about the twin. Good reports that it is no error.
 func KindOf(status int) (kind transport.Kind, good bool) {
-	if status >= 200 && status < 300 {
-		return transport.Unknown, true
-	}
-	for _, row := range table {
-		if row.status == status {
-			return row.kind, false
-		}
-	}
-	switch {
-	case status >= 500 && status < 600:
-		return transport.Unavailable, false
-	case status >= 400 && status < 500:
-		return transport.Invalid, false
-	}
-	return transport.Protocol, false
+	m := statuscode.Of(status, statuscode.Twin)
+	return m.Kind, m.About == statuscode.Fine
 }
 
 // maxMessage is where a message is cut off.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -25,41 +26,13 @@ func (e *StatusError) Error() string {
 	return text + " in place of WebSocket"
 }
 
-// statusTable is what an answer to the upgrade means, by its status.
-var statusTable = map[int]transport.Kind{
-	http.StatusBadRequest:                 transport.Protocol,
-	http.StatusUnauthorized:               transport.Unauthorized,
-	http.StatusPaymentRequired:            transport.Forbidden,
-	http.StatusForbidden:                  transport.Forbidden,
-	http.StatusNotFound:                   transport.NotFound,
-	http.StatusMethodNotAllowed:           transport.Protocol,
-	http.StatusNotAcceptable:              transport.Protocol,
-	http.StatusProxyAuthRequired:          transport.Unauthorized,
-	http.StatusRequestTimeout:             transport.Timeout,
-	http.StatusGone:                       transport.NotFound,
-	http.StatusUpgradeRequired:            transport.Unsupported,
-	http.StatusTooManyRequests:            transport.Throttled,
-	http.StatusUnavailableForLegalReasons: transport.Forbidden,
-	http.StatusInternalServerError:        transport.Unavailable,
-	http.StatusNotImplemented:             transport.Unsupported,
-	http.StatusBadGateway:                 transport.Unavailable,
-	http.StatusServiceUnavailable:         transport.Unavailable,
-	http.StatusGatewayTimeout:             transport.Unavailable,
-	http.StatusHTTPVersionNotSupported:    transport.Unsupported,
-}
-
-// kindOf is total: statuses that are not listed go by their class.
+// kindOf returns what an answer to the upgrade means by its status.
 func kindOf(status int) transport.Kind {
-	if kind, ok := statusTable[status]; ok {
-		return kind
+	m := statuscode.Of(status, statuscode.Upgrade)
+	if m.About == statuscode.Fine {
+		return transport.Protocol // no refusal, but no WebSocket either
 	}
-	switch {
-	case status < 400: // no refusal, but no WebSocket either
-		return transport.Protocol
-	case status < 500:
-		return transport.Unknown
-	}
-	return transport.Unavailable
+	return m.Kind
 }
 
 // refusal is the error for an answer.

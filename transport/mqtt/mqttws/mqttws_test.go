@@ -228,7 +228,7 @@ func TestRefusedUpgradesAreToldApart(t *testing.T) {
 		426: transport.Unsupported, 429: transport.Throttled,
 		451: transport.Forbidden, 418: transport.Unknown, 500: transport.Unavailable, 501: transport.Unsupported,
 		502: transport.Unavailable, 503: transport.Unavailable,
-		504: transport.Unavailable, 505: transport.Unsupported, 511: transport.Unavailable, 599: transport.Unavailable,
+		504: transport.Timeout, 505: transport.Unsupported, 511: transport.Network, 599: transport.Unavailable,
 	}
 	for status, kind := range want {
 		bounded.Test(t, func(t *testing.T) {
