@@ -458,7 +458,7 @@ const (
 
 // useful reports whether the session that failure ended made progress although it was not stable: a
 // message was acknowledged or received on it, and it was good for much longer than the delay before
-// it. A service that asks for patience gets it.
+// it. After a failure with a slow pace (errfilter.Slow) the delay stands.
 func (l *loop) useful(failure *transport.Error) bool {
 	up := l.goodFor()
 	return up >= usefulTime && up/usefulShare >= l.last.Delay && l.evidence().acknowledged > l.flaps.before &&

@@ -30,7 +30,7 @@ type Options struct {
 	// RetryPolicy. A message that was in flight when the connection was lost is not refused: it goes
 	// again without asking.
 	MessagePolicy retrypolicy.Policy
-	// PacedPolicy decides alone about failures that ask for patience (errfilter.Slow: Throttled,
+	// PacedPolicy decides alone about failures with a slow pace (errfilter.Slow: Throttled,
 	// Quota, ClockUnset). Default: the policies above decide whether, and the delay is at least that
 	// of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. It is only asked to
 	// decide; gates, quotas and observers belong into the policies above.
@@ -91,7 +91,7 @@ type Options struct {
 	// StableTime is how long a connection must have stayed up for the count of retries to begin at 1
 	// again. After one that was lost earlier the count goes on, so a flapping link backs off, unless
 	// the connection was useful: a message was acknowledged or received on it, it was up for 500 ms
-	// and for five times the delay before it, and it was not lost for a reason that asks for patience
+	// and for five times the delay before it, and it was not lost for a reason with a slow pace
 	// (errfilter.Slow). So a link that makes progress between its losses spends most of the time
 	// connected, while a peer that accepts connections and drops them at once is dialed ever less
 	// often. A connection that was cut for a missing answer was up until AckTimeout began to run.

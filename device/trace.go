@@ -22,7 +22,7 @@ type Trace struct {
 	// SessionEnd: a session that was up has ended. err is nil when the client hung up as planned.
 	SessionEnd func(err error, up time.Duration)
 	// Decision: a policy was asked, or asked again after SetRetryPolicy. d is what the client does:
-	// RetryAfter, patience and spread included.
+	// RetryAfter, the least delay of a slow pace and spread included.
 	Decision func(a retrypolicy.Attempt, d retrypolicy.Decision)
 	// Renewed: the session's credentials were renewed in place and expire then; or, with err, they
 	// could not be, and the session is about to be replaced. Not called for sessions that are always

@@ -29,7 +29,7 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 		"nothing acknowledged":    {s, false, false, transport.Network, goesOn},
 		"half a second":           {500 * ms, true, false, transport.Network, anew},
 		"less than half a second": {499 * ms, true, false, transport.Network, goesOn},
-		"the service asks for patience": {s, true, false, transport.Throttled, []time.Duration{10 * s, 12500 * ms,
+		"the failure has a slow pace": {s, true, false, transport.Throttled, []time.Duration{10 * s, 12500 * ms,
 			17500 * ms}},
 	} {
 		t.Run(name, func(t *testing.T) {

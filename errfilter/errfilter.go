@@ -1,6 +1,8 @@
-// Package errfilter settles which failures are worth a retry. It is one fixed table over
-// transport.Kind, the same for connecting and for sending, for every protocol; a retry policy is
-// only asked about what this table lets through and cannot overrule it.
+// Package errfilter decides which failures are worth a retry.
+//
+// It is one fixed table over transport.Kind, the same for connecting and for sending, and for every
+// protocol. A retry policy is only asked about failures that are retryable by this table; it may
+// refuse them, and cannot allow others.
 package errfilter
 
 import (
@@ -16,7 +18,8 @@ type Pace uint8
 const (
 	// Normal: as the retry policy says.
 	Normal Pace = iota
-	// Slow: the service or the situation asks for patience; the device client keeps to long delays.
+	// Slow: soon is too soon, as the service is overloaded or waits for somebody. The device client
+	// keeps to long delays.
 	Slow
 )
 
@@ -56,34 +59,45 @@ var table = [...]Rule{
 	{transport.Expired, false, Normal, "the message's time is over"},
 	{transport.Dropped, false, Normal, "the outbox was full and made room; enlarge it or send less"},
 	{transport.Closed, false, Normal, "the client is not open"},
-	{transport.Cancelled, false, Normal, "the context of the call ended; call again with another"},
+	{transport.Cancelled, false, Normal, "the caller's context ended; call again with another"},
 }
 
 var (
-	cancelled = Rule{transport.Unknown, false, Normal, "the caller's context ended"}
-	forbidden = Rule{transport.Unknown, false, Normal, "the service asked not to be tried again"}
+	forbidden = Rule{transport.Unknown, false, Normal, "the service asked for no further attempt"}
 	violation = Rule{transport.Protocol, true, Normal,
 		"the peer broke the protocol on a connection that had worked; another connection may do better"}
 	success = Rule{transport.Unknown, false, Normal, "there is no error"}
 )
 
-// Of returns the rule for err, by the Kind of the outermost *transport.Error in its chain. An error
-// without a Kind is a context's (the caller gave up: no retry) or Unknown. A negative RetryAfter
-// turns retryable into not. A cause that is transport.ErrViolation turns Protocol into retryable. A
-// loop that connects passes its failures through a Damage first.
+// Of returns the rule for err, by the Kind of the outermost *transport.Error in its chain. Four
+// causes change the rule of that Kind:
+//
+//   - The end of the caller's context is Cancelled, which is not retryable, whatever retryable Kind
+//     is around it. It is in the chain as the Kind Cancelled, as context.Canceled in a Timeout, or as
+//     an error of a context in an error without a Kind.
+//   - transport.ErrViolation makes Protocol retryable.
+//   - A negative RetryAfter makes a retryable Kind not retryable.
+//   - transport.ErrMaybeDamaged is for loops that connect: they pass failures through a Damage first.
+//
+// A transport's own time limits are Timeouts with context.DeadlineExceeded or os.ErrDeadlineExceeded
+// as cause, and stay retryable.
 func Of(err error) Rule {
 	if err == nil {
 		return success
 	}
 	kind := transport.KindOf(err)
-	e := transport.Find(err)
-	if e == nil && kind == transport.Unknown && (hasCause(err, context.Canceled) ||
-		hasCause(err, context.DeadlineExceeded)) {
-		return cancelled
-	}
 	rule := OfKind(kind)
-	if kind == transport.Protocol && hasCause(err, transport.ErrViolation) {
+	e := transport.Find(err)
+	switch {
+	case kind == transport.Protocol && hasCause(err, transport.ErrViolation):
 		rule = violation
+	case kind == transport.Unknown && e == nil:
+		if hasCause(err, context.Canceled) || hasCause(err, context.DeadlineExceeded) {
+			return table[transport.Cancelled]
+		}
+	case rule.Retry && (transport.Walk(err, isCancelled) ||
+		kind == transport.Timeout && hasCause(err, context.Canceled)):
+		return table[transport.Cancelled]
 	}
 	if e != nil && e.RetryAfter < 0 && rule.Retry {
 		r := forbidden
@@ -93,16 +107,24 @@ func Of(err error) Rule {
 	return rule
 }
 
-// MaxDamage is how many failures in a row with the cause transport.ErrMaybeDamaged are retried.
+// isCancelled reports whether err is of Kind Cancelled.
+func isCancelled(err error) bool {
+	if e, ok := err.(*transport.Error); ok {
+		return e != nil && e.Kind == transport.Cancelled
+	}
+	return err == transport.Cancelled
+}
+
+// MaxDamage is how many failures in a row are retried whose cause is transport.ErrMaybeDamaged.
 const MaxDamage = 3
 
-// Damage counts failures in a row that may be damage on the way. The zero value counts from none.
-// It is not safe for concurrent use.
+// Damage counts failures in a row that damage on the way may have caused. The zero value has
+// counted none. It is not safe for concurrent use.
 type Damage struct{ row uint8 }
 
-// Judge returns err as Of shall see it. A failure with the cause transport.ErrMaybeDamaged is
-// returned with Kind Network, which is retried, until MaxDamage stood in a row; from then on it
-// keeps its Kind. Any other err, nil included, is returned as it is and ends the row.
+// Judge returns err as Of should see it. A failure whose cause is transport.ErrMaybeDamaged is
+// returned with Kind Network, which is retryable, MaxDamage times in a row; after that it keeps its
+// Kind. Any other err, nil included, is returned as it is and ends the row.
 func (d *Damage) Judge(err error) error {
 	e := transport.Find(err)
 	if e == nil || !hasCause(err, transport.ErrMaybeDamaged) {

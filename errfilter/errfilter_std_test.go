@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"testing"
 
 	"github.com/hubline-iot/hubline/errfilter"
@@ -31,6 +33,14 @@ func TestOfAllocatesNothing(t *testing.T) {
 }
 
 // The table, as a program would print it for its user.
+// A transport's own time limit on a socket is not the end of its caller's context.
+func TestADeadlineOfASocketIsRetryable(t *testing.T) {
+	err := &transport.Error{Kind: transport.Timeout, Err: &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}}
+	if rule := errfilter.Of(err); !rule.Retry || rule.Kind != transport.Timeout {
+		t.Errorf("Of = %+v, want a retryable Timeout", rule)
+	}
+}
+
 func Example() {
 	for _, r := range errfilter.Rules() {
 		verdict := "stop"
@@ -63,7 +73,7 @@ func Example() {
 	// message expired          stop          the message's time is over
 	// message dropped          stop          the outbox was full and made room; enlarge it or send less
 	// client closed            stop          the client is not open
-	// cancelled                stop          the context of the call ended; call again with another
+	// cancelled                stop          the caller's context ended; call again with another
 }
 
 // A client's last error is looked up with Of, whatever was wrapped around it on the way.

@@ -35,7 +35,7 @@
 //
 // When an upload fails or its context ends, the hub is told so, for NotifyTimeout at most. A hub
 // that was not told counts the upload as running until its URI expires, and a device may have 10;
-// more of them are refused with Quota and tried again with patience. An answer of the hub with an
+// more of them are refused with Quota and tried again at a slow pace. An answer of the hub with an
 // upload URI that got lost costs such a place, too. When the file was stored and the hub had given
 // up the upload meanwhile, another one is begun and ended for the same file, so that the hub learns
 // of it.

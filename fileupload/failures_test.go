@@ -413,7 +413,7 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.RetryExpired, "the file is stored, but the hub was not told")
 			require.ErrorIs(t, err, retrypolicy.ByPolicy)
-			require.NotErrorIs(t, err, context.DeadlineExceeded, "nothing ended but the patience of one try")
+			require.NotErrorIs(t, err, context.DeadlineExceeded, "nothing ended but the time limit of one attempt")
 			require.True(t, result.Stored)
 			require.Equal(t, 1, in.Fired())
 		})

@@ -39,7 +39,7 @@ type Options struct {
 	// RetryPolicy decides about each request on its own: each block, the beginning, the commit and the
 	// notification have a series of retries of their own. Only what package errfilter lets through is
 	// put to it. What the service asked for, up to an hour, and from 10 s up to a minute after
-	// failures that ask for patience (Throttled, Quota, ClockUnset), is waited at least. Nil:
+	// failures with a slow pace (Throttled, Quota, ClockUnset), is waited at least. Nil:
 	// retrypolicy.ExponentialBackoffWithJitter{}, which never stops; then the context bounds the
 	// upload.
 	RetryPolicy retrypolicy.Policy

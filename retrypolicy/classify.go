@@ -79,7 +79,8 @@ func Chain(classifiers ...Classifier) Classifier {
 // Classify is the classifier that is asked last. In this order:
 //
 //  1. What Permanent marked fails.
-//  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter.
+//  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter. The end of
+//     the caller's context inside it fails.
 //  3. A context's own error fails, but for one inside an error that says of itself, by a method
 //     Timeout, that time was up: that is a Timeout, as is any other such error. So the *url.Error
 //     of an HTTP client whose time was up is tried again, and a bare context.DeadlineExceeded is
@@ -106,6 +107,9 @@ func Classify(err error) Info {
 		return Info{Verdict: Fail, Kind: transport.KindOf(err)}
 	}
 	if kind, ok := kindOf(err); ok {
+		if errfilter.Of(err).Kind == transport.Cancelled {
+			kind = transport.Cancelled
+		}
 		info := ofKind(kind)
 		if e := transport.Find(err); e != nil {
 			info.After = e.RetryAfter

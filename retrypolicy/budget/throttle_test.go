@@ -167,9 +167,9 @@ func TestThrottleForgetsAlthoughTheClockWasSetBack(t *testing.T) {
 
 // Everything that the service answered is accepted, whatever it was.
 func TestThrottleAccepts(t *testing.T) {
-	// the last was none of the service's
+	// The last two are not answers.
 	refused := map[transport.Kind]bool{transport.Throttled: true, transport.Unavailable: true, transport.Network: true,
-		transport.Timeout: true, transport.Closed: true}
+		transport.Timeout: true, transport.Closed: true, transport.Cancelled: true}
 	for _, r := range errfilter.Rules() {
 		k := r.Kind
 		th := policytest.NewThrottle(t, nil)
