@@ -95,7 +95,7 @@ func Of(err error) Rule {
 		if hasCause(err, context.Canceled) || hasCause(err, context.DeadlineExceeded) {
 			return table[transport.Cancelled]
 		}
-	case rule.Retry && (transport.Walk(err, isCancelled) ||
+	case rule.Retry && (errchain.Any(err, isCancelled) ||
 		kind == transport.Timeout && hasCause(err, context.Canceled)):
 		return table[transport.Cancelled]
 	}

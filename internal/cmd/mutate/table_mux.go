@@ -32,7 +32,7 @@ func init() {
 		// Dials of a Mux.
 		{File: "transport/amqp/muxdial.go", Old: "m.lastHost != host {\n\t\t\tm.pause, m.lastHost = 0, host",
 			New: "m.lastHost != host {\n\t\t\tm.lastHost = host", Test: "./transport/amqp -run TestThePauseBetweenDials"},
-		{File: "transport/amqp/muxdial.go", Old: "max(m.pause, e.RetryAfter)", New: "m.pause",
+		{File: "transport/amqp/muxdial.go", Old: "max(m.pause, min(e.RetryAfter, retryafter.Max))", New: "m.pause",
 			Test: "./transport/amqp -run TestNoDeviceDials"},
 		{File: "transport/amqp/muxdial.go", Old: "c.accepted, m.pause = true, 0", New: "c.accepted = true",
 			Test: "./transport/amqp -run TestThePauseBetweenDials"},
