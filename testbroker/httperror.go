@@ -63,11 +63,11 @@ func (q *httpRequest) fail(e *httpError) httpAnswer {
 
 // asServiceError is an error as it goes over HTTP.
 func asServiceError(err error) *httpError {
-	var web *httpError
+	var refused *httpError
 	var e *ServiceError
 	switch {
-	case errors.As(err, &web):
-		return web
+	case errors.As(err, &refused):
+		return refused
 	case errors.As(err, &e):
 		return httpErrorf(e.Code, "%s", e.Message)
 	case errors.Is(err, ErrClosed):

@@ -29,7 +29,7 @@ func (a *httpConn) obey(id identity, kind orderKind, f *FaultMessage) {
 	h.mu.Lock()
 	var used []*conn
 	for _, c := range h.connsLocked(id.String()) {
-		if _, web := c.peer.(*httpConn); web && kind.cut {
+		if _, ok := c.peer.(*httpConn); ok && kind.cut {
 			used = append(used, c)
 		}
 	}
