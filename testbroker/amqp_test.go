@@ -173,7 +173,7 @@ func TestTelemetryOverAMQP(t *testing.T) {
 			DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "7", ContentType: "application/json", ContentEncoding: "utf-8",
 			Component: "comp", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T03:04:05.0060000Z",
 			System:     first.System,
-			Properties: []testbroker.Property{{"level", "high"}}, Body: []byte("one"), Protocol: testbroker.AMQP,
+			Properties: []testbroker.Property{{Name: "level", Value: "high"}}, Body: []byte("one"), Protocol: testbroker.AMQP,
 			Topic: "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: time.Now(), Sequence: 1,
 		}, first)
 		require.Contains(t, first.System, testbroker.Property{Name: "$.sub", Value: "comp"})

@@ -521,17 +521,6 @@ func TestDrop(t *testing.T) {
 	})
 }
 
-func TestDropDuringPublishInPieces(t *testing.T) {
-	p := publishBytes(2, 1, events, "a body that is long enough to be torn at many places, and longer than 127 bytes "+
-		"with its topic, so that the length takes two")
-	for cut := 1; cut < len(p); cut++ {
-		first, passed := testbroker.Packets([][]byte{{0xc0, 0}, p[:cut], p[cut:], {0xc0, 0}}, 2)
-		require.Equal(t, []byte{0xc0, 0x32}, first)
-		require.Greater(t, passed, 2)
-		require.Less(t, passed, 2+len(p))
-	}
-}
-
 func TestDropDuringPublishWithoutABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)

@@ -171,10 +171,9 @@ func TestTelemetryOverHTTP(t *testing.T) {
 				DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "c-1", ContentType: "application/json",
 				Component: "thermostat1",
 				System: []testbroker.Property{
-					{"$.sub", "thermostat1"}, {"$.ct", "application/json"}, {"$.cid", "c-1"}, {"$.mid", "m-1"}, {"$.to",
-						"/devices/dev-1/messages/events"},
+					{Name: "$.sub", Value: "thermostat1"}, {Name: "$.ct", Value: "application/json"}, {Name: "$.cid", Value: "c-1"}, {Name: "$.mid", Value: "m-1"}, {Name: "$.to", Value: "/devices/dev-1/messages/events"},
 				},
-				Properties: []testbroker.Property{{"level", "high temp"}}, Body: []byte(`{"celsius":21}`),
+				Properties: []testbroker.Property{{Name: "level", Value: "high temp"}}, Body: []byte(`{"celsius":21}`),
 				Protocol: testbroker.HTTP,
 				Topic:    "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: m.Received, Sequence: 1,
 			}, m)

@@ -32,7 +32,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{
 			MessageID: "1", CorrelationID: "c", UserID: "u", ContentType: "text/plain", ContentEncoding: "utf-8", Ack: "full",
 			Expiry:     expiry,
-			Properties: []testbroker.Property{{"color", "blue"}, {"no name", "x"}, {"empty", ""}}, Body: []byte("reboot"),
+			Properties: []testbroker.Property{{Name: "color", Value: "blue"}, {Name: "no name", Value: "x"}, {Name: "empty", Value: ""}}, Body: []byte("reboot"),
 		}))
 		r, lock := p.receive()
 		require.Equal(t, "reboot", r.body)

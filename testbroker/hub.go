@@ -1,413 +1,179 @@
 package testbroker
 
 import (
-	"cmp"
 	"context"
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"net"
-	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"syscall"
-	"time"
 
-	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker/internal/amqpfront"
+	"github.com/hubline-iot/hubline/testbroker/internal/blobfront"
+	"github.com/hubline-iot/hubline/testbroker/internal/httpfront"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
+	"github.com/hubline-iot/hubline/testbroker/internal/servicefront"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 const (
 	// DefaultHostName is the hub's name when Options do not give one.
-	DefaultHostName = "hub.example.test"
+	DefaultHostName = hub.DefaultHostName
 	// DefaultTokenGrace is how long after its expiry a token is still good, when Options do not say.
-	DefaultTokenGrace = 5 * time.Minute
-
-	connectLimit = 60 * time.Second // from the network connection to the CONNECT packet
+	DefaultTokenGrace = hub.DefaultTokenGrace
 )
 
 var (
 	// ErrClosed is returned by calls that a closed hub cannot serve any more.
-	ErrClosed = errors.New("testbroker: hub is closed")
-
+	ErrClosed = hub.ErrClosed
 	// ErrDropped is the cause of a connection's end by [Hub.Drop].
-	ErrDropped = errors.New("dropped by the test")
+	ErrDropped = hub.ErrDropped
 	// ErrReset is the cause of a connection's end by [Hub.Reset].
-	ErrReset = errors.New("cut by a reset of the hub")
+	ErrReset = hub.ErrReset
 	// ErrReplaced is the cause of a connection's end by a newer one of the same identity.
-	ErrReplaced = errors.New("replaced by a newer connection of the same identity")
+	ErrReplaced = hub.ErrReplaced
 	// ErrDisabled is why a disabled device is refused, and the cause of the end of its connection.
-	ErrDisabled = errors.New("device is disabled")
+	ErrDisabled = hub.ErrDisabled
 	// ErrRemoved is the cause of a connection's end by [Hub.RemoveDevice].
-	ErrRemoved = errors.New("device was removed")
+	ErrRemoved = hub.ErrRemoved
 	// ErrTokenExpired is the cause of a connection's end with its token.
-	ErrTokenExpired = errors.New("token of the connection expired")
+	ErrTokenExpired = hub.ErrTokenExpired
 	// ErrParted is the cause of a connection's end by a DISCONNECT of the client.
-	ErrParted = errors.New("client disconnected")
+	ErrParted = hub.ErrParted
 )
-
-// Options are the settings of a hub. The zero value of each field stands for its default.
-type Options struct {
-	// HostName is the hub's name in user names, tokens and its certificate. Default:
-	// [DefaultHostName].
-	HostName string
-	// Now is the hub's clock: it judges tokens, stamps messages and events and dates the certificate.
-	// It is called from any goroutine. Default: [time.Now]. Delays and durations run by the real
-	// clock, or the bubble's.
-	Now func() time.Time
-	// TokenGrace is how long after its expiry a token is still good. Default: [DefaultTokenGrace];
-	// negative: no grace.
-	TokenGrace time.Duration
-	// ConnectionGrace is how long after the expiry of its token a connection is cut. Default: that of
-	// tokens; negative: no grace.
-	ConnectionGrace time.Duration
-	// C2D is about the queues of commands.
-	C2D C2DOptions
-	// FaultMessages says what the hub does with messages by which a device asks for a fault. Default:
-	// it obeys.
-	FaultMessages FaultMessages
-	// AMQP is about connections that speak it.
-	AMQP AMQPOptions
-	// HTTP is about connections that speak it.
-	HTTP HTTPOptions
-	// Uploads is about files that devices upload.
-	Uploads UploadOptions
-	// WebSocketFrame, unless zero, is how many bytes the hub puts into one frame at most, regardless
-	// of where packets begin. Default: what it writes at a time is one frame.
-	WebSocketFrame int
-	// Keep, if positive, is how many entries of each log the hub keeps, the newest, so that it can run
-	// for as long as one likes: messages, conflicts, calls of methods, their answers, faults asked for
-	// by message, uploads with their files, and for each device or module its commands and its
-	// requests about the twin. The oldest are forgotten, and so are the commands of devices removed
-	// that many removals ago. Waits, counts and sequence numbers go on as if all were kept, and what
-	// is under way goes on, except that an upload is over when it is forgotten. Memory for up to as
-	// many again is freed a while later. Default: all are kept until [Hub.Reset].
-	Keep int
-	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeat from run
-	// to run: clients that trust a hub trust the next one of the same seed. Who knows the seed has the
-	// keys.
-	Seed uint64
-	// OnEvent is told of all that happens: see [EventKind]. It is called from the goroutines of
-	// connections and of callers of the hub, several at once, and must not wait. It may call methods
-	// that do not wait. Default: nobody is told.
-	OnEvent func(Event)
-}
 
 // Hub is an IoT hub in memory. Make it with [New].
 type Hub struct {
-	host     string
-	now      func() time.Time
-	grace    time.Duration // of tokens
-	life     time.Duration // of connections, beyond their token's
-	seed     uint64
-	keep     int
-	c2d      C2DOptions
-	amqp     AMQPOptions
-	http     HTTPOptions
-	obedient FaultMessages
-	wsFrame  int
-	onEvent  func(Event)
-
-	fronts  map[Protocol]front
-	done    chan struct{} // closed when Close begins
-	stopped chan struct{} // closed when Close is through
-	// every goroutine of the hub; grows only under mu while closed is false, or from a goroutine in it
-	wg      sync.WaitGroup
-	changed notifier
-	log     telemetryLog
-	faults  faults
-	certs   certificates
-	uploads uploads
-	calls   methodCalls
-
-	tracked atomic.Uint64 // errors that have a tracking id
-
-	mu          sync.Mutex // guards what follows, never held over a wait
-	closed      bool
-	resetting   chan struct{} // closed when the Reset under way is through; nil = there is none
-	registry    map[identity]*registration
-	entries     int // registered so far
-	removed     history[identity]
-	policies    map[string]policy
-	generations map[string]int // how many pairs of keys each owner was given
-	listeners   []net.Listener
-	conns       map[*conn]struct{} // every connection that was accepted and has not ended
-	accepted    uint64             // connections so far
-	queues      map[identity]*c2dQueue
-	cas         *x509.CertPool // of devices
-	standing    map[identity]standingOrder
-	orders      history[*FaultMessage]
-	twinOf      map[identity]*twin // those that were looked at
+	hub  *hub.Hub
+	amqp *amqpfront.Front
 }
 
-// newHub makes a hub without devices, listeners and fronts. Nil options mean all defaults.
-func newHub(o *Options) (*Hub, error) {
-	if o == nil {
-		o = &Options{}
+// New makes a hub without devices and without listeners. Nil options mean all defaults.
+func New(o *Options) (*Hub, error) {
+	h, err := hub.New(o)
+	if err != nil {
+		return nil, err
 	}
-	h := &Hub{
-		host:        cmp.Or(o.HostName, DefaultHostName),
-		now:         o.Now,
-		grace:       max(cmp.Or(o.TokenGrace, DefaultTokenGrace), 0),
-		life:        max(cmp.Or(o.ConnectionGrace, o.TokenGrace, DefaultTokenGrace), 0),
-		seed:        o.Seed,
-		keep:        max(o.Keep, 0),
-		c2d:         o.C2D.withDefaults(),
-		amqp:        o.AMQP.withDefaults(),
-		http:        o.HTTP.withDefaults(),
-		obedient:    o.FaultMessages,
-		wsFrame:     o.WebSocketFrame,
-		onEvent:     o.OnEvent,
-		done:        make(chan struct{}),
-		stopped:     make(chan struct{}),
-		registry:    make(map[identity]*registration),
-		policies:    make(map[string]policy),
-		generations: make(map[string]int),
-		conns:       make(map[*conn]struct{}),
-		queues:      make(map[identity]*c2dQueue),
-		cas:         x509.NewCertPool(),
-		standing:    make(map[identity]standingOrder),
-		twinOf:      make(map[identity]*twin),
+	mqtt, err := mqttfront.New(h)
+	if err != nil {
+		return nil, fmt.Errorf("testbroker: %w", err)
 	}
-	h.calls.named, h.calls.open = make(map[callName]*methodCall), make(map[*methodCall]struct{})
-	if err := checkHost(h.host); err != nil {
-		return nil, fmt.Errorf("testbroker: Options.HostName: %w", err)
-	}
-	if h.now == nil {
-		h.now = time.Now
-	}
-	h.log.init(h.keep)
-	h.calls.log.keep, h.calls.answers.keep = h.keep, h.keep
-	h.orders.keep, h.removed.keep = h.keep, h.keep
-	h.uploads.init(o.Uploads, h.keep)
-	h.faults.init(o.Seed)
-
-	return h, nil
+	amqp := amqpfront.New(h)
+	routes := slices.Concat(httpfront.TelemetryRoutes, httpfront.C2DRoutes, servicefront.Routes,
+		httpfront.UploadRoutes, blobfront.Routes)
+	h.SetFronts(map[Protocol]hub.Front{MQTT: mqtt, AMQP: amqp, HTTP: web.New(h, routes)})
+	return &Hub{h, amqp}, nil
 }
-
-// setFronts gives the hub the fronts that speak each protocol, before the first connection.
-func (h *Hub) setFronts(all map[Protocol]front) { h.fronts = all }
 
 // HostName returns the hub's name.
-func (h *Hub) HostName() string { return h.host }
+func (h *Hub) HostName() string { return h.hub.HostName() }
 
 // Close cuts all connections, stops all listeners and waits for every goroutine of the hub. The log
 // can still be read. A second Close waits for the first.
-func (h *Hub) Close() error {
-	h.mu.Lock()
-	if h.closed {
-		h.mu.Unlock()
-		<-h.stopped
-		return nil
-	}
-	h.closed = true
-	close(h.done)
-	listeners, open := h.listeners, h.connsLocked("")
-	h.mu.Unlock()
-
-	var errs []error
-	for _, l := range listeners {
-		errs = append(errs, l.Close())
-	}
-	for _, c := range open {
-		c.cutFor(ErrClosed) // the broker's own way to end a connection waits for it to read
-	}
-	h.wg.Wait()
-	for _, q := range h.queuesOf("") {
-		q.stop()
-	}
-	for _, f := range h.fronts {
-		errs = append(errs, f.close())
-	}
-	close(h.stopped)
-	return errors.Join(errs...)
-}
-
-func (h *Hub) dial(ctx context.Context, network, addr string, at port) (net.Conn, error) {
-	fail := func(err error) (net.Conn, error) {
-		return nil, &net.OpError{Op: "dial", Net: network, Addr: memconn.Addr(addr), Err: err}
-	}
-	if err := ctx.Err(); err != nil {
-		return fail(err)
-	}
-	refused := os.NewSyscallError("connect", syscall.ECONNREFUSED)
-	if in := h.faults.inForce(Absent, identity{}); in != nil {
-		h.happened(in, nil)
-		return fail(refused)
-	}
-	client, raw := memconn.Pair("mem:"+h.nextPort(), addr)
-	// Both ends may write as much as they like. A hub that waited here for a client to read would hold
-	// locks of the broker over that wait, and time in a bubble would stand still.
-	raw.SetBuffer(0)
-	if !h.serve(raw, at) {
-		return fail(refused)
-	}
-	return client, nil
-}
-
-func (h *Hub) nextPort() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return fmt.Sprint(h.accepted + 1)
-}
-
-// serve runs a connection in its own goroutine; false when the hub is closed, or being reset.
-func (h *Hub) serve(raw net.Conn, at port) bool {
-	sock, real := raw.(*net.TCPConn)
-	var queue *socket
-	if real {
-		queue = newSocket(sock)
-		raw = queue
-	}
-	c := &conn{stream: raw, raw: raw, under: raw, port: at, hub: h, closed: make(chan struct{}), done: make(chan struct{})}
-	h.mu.Lock()
-	if h.closed || h.resetting != nil {
-		h.mu.Unlock()
-		abort(raw)
-		return false
-	}
-	h.accepted++
-	c.number = h.accepted
-	h.conns[c] = struct{}{}
-	h.wg.Add(1)
-	if real {
-		h.wg.Go(queue.send)
-	}
-	h.mu.Unlock()
-	go h.run(c)
-	return true
-}
-
-// run is the goroutine of a connection: it reads, and ends with the connection. Close waits for it.
-func (h *Hub) run(c *conn) {
-	defer h.wg.Done()
-	defer close(c.done)
-	c.SetDeadline(time.Now().Add(connectLimit))
-	if in := h.faults.inForce(HalfOpen, identity{}); in != nil {
-		if c.silence() { // no handshake either
-			h.happened(in, c)
-		}
-	}
-	h.finish(c, h.speak(c))
-}
-
-// speak hands a connection to the front of its port, and to the next one when the client switches
-// the protocol.
-func (h *Hub) speak(c *conn) error {
-	under, offer := h.fronts[c.port.speaks].below(c)
-	c.under = under
-	if c.port.secure && c.mode.Load() == open {
-		if err := h.secure(c, offer); err != nil {
-			return err
-		}
-	}
-	next, err := h.fronts[c.port.speaks].serve(c)
-	if err == nil && next != 0 {
-		_, err = h.fronts[next].serve(c)
-	}
-	return err
-}
-
-// enter adds the caller, a timer, to the goroutines that Close waits for; false when the hub is
-// closed.
-func (h *Hub) enter() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return false
-	}
-	h.wg.Add(1)
-	return true
-}
-
-// later does something after a delay, in a goroutine of the hub, unless the hub or what done
-// belongs to is closed before. Any goroutine may call it.
-func (h *Hub) later(d time.Duration, done <-chan struct{}, do func()) {
-	due := time.NewTimer(d)
-	if !h.enter() {
-		due.Stop()
-		return
-	}
-	go func() {
-		defer h.wg.Done()
-		defer due.Stop()
-		select {
-		case <-due.C:
-			do()
-		case <-done:
-		case <-h.done:
-		}
-	}()
-}
-
-// finish takes a connection out of all tables and tells of its end.
-func (h *Hub) finish(c *conn, err error) {
-	c.Close()
-	h.detach(c)
-	if c.pending != nil {
-		h.faults.release(c.pending)
-	}
-	h.mu.Lock()
-	delete(h.conns, c)
-	if c.peer != nil {
-		c.peer.leaveLocked()
-	}
-	live, closed, peer := c.live, h.closed, c.peer
-	c.live = false
-	h.mu.Unlock()
-
-	cause := c.causeOr(err)
-	if cause == nil {
-		cause = ErrParted
-	}
-	if peer != nil {
-		peer.finish(cause, live, closed)
-	} else {
-		h.event(Event{Kind: Refused, Err: cause}, c)
-	}
-	h.changed.wake()
-}
-
-// connsLocked returns the connections that a selector means, oldest first.
-func (h *Hub) connsLocked(selector string) []*conn {
-	var all []*conn
-	for c := range h.conns {
-		if c.matchesLocked(selector) {
-			all = append(all, c)
-		}
-	}
-	slices.SortFunc(all, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
-	return all
-}
-
-func (h *Hub) connsOf(selector string) []*conn {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.connsLocked(selector)
-}
+func (h *Hub) Close() error { return h.hub.Close() }
 
 // Connections returns how many connections are established, that is, were accepted by CONNACK, or
 // over AMQP opened, and have not ended. The device is a device id, which includes its modules, or
 // "deviceID/moduleID", or empty for all. A connection over AMQP counts for each device that was
 // authenticated on it, and so does one over HTTP from the first such request on.
-func (h *Hub) Connections(device string) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := 0
-	for c := range h.conns {
-		if c.live && c.matchesLocked(device) {
-			n++
-		}
-	}
-	return n
-}
+func (h *Hub) Connections(device string) int { return h.hub.Connections(device) }
 
 // Drop cuts, by RST, the connections of a device, named as in [Hub.Connections]; empty means all,
 // also those without a CONNECT. It returns how many it cut.
-func (h *Hub) Drop(device string) int {
-	open := h.connsOf(device)
-	for _, c := range open {
-		c.cutFor(ErrDropped)
-	}
-	return len(open)
+func (h *Hub) Drop(device string) int { return h.hub.Drop(device) }
+
+// Devices returns the registry: devices and their modules, by name.
+func (h *Hub) Devices() []Device { return h.hub.Devices() }
+
+// CloseConnections ends, in good order, the connections of a device, named as in [Hub.Connections].
+// A connection over AMQP that acts for others as well lives on for them. It returns how many there
+// were. See [Hub.Drop] for an end by RST.
+func (h *Hub) CloseConnections(device string) int { return h.hub.CloseConnections(device) }
+
+// Reset makes the hub as it was when it was new, but for the registry, the keys and policies, the
+// certificates and the ports, which stay. It cuts all connections by RST, waits for their end,
+// removes the faults, and empties the logs, queues, twins and the store of files. Until it is
+// through the hub refuses connections. Calls of methods that are under way go on without a client.
+// A second Reset at the same time waits for the first.
+func (h *Hub) Reset() { h.hub.Reset() }
+
+// EventKind says what an [Event] is about.
+type EventKind = hub.EventKind
+
+const (
+	// Connected: a client was authenticated; its CONNACK is about to be sent. Over AMQP, where a
+	// connection can have many devices, it was told of one more of them. Over HTTP, a request was the
+	// first of its device on a connection that was authenticated.
+	Connected = hub.Connected
+	// Refused: a client got a CONNACK with another code than 0, or was cut off without one. Over
+	// AMQP: its SASL outcome, put-token or attach was refused, or it was cut off before one was
+	// accepted. Over HTTP: a request was not authenticated, named nothing that the hub has, or the
+	// connection ended before a request was served.
+	Refused = hub.Refused
+	// Disconnected: a connection that was Connected has ended, or lost the right to act for a device.
+	Disconnected = hub.Disconnected
+	// FaultFired: a declared fault has happened.
+	FaultFired = hub.FaultFired
+	// FaultObeyed: a fault that a device asked for by a message has happened.
+	FaultObeyed = hub.FaultObeyed
+	// MessageStored: telemetry was added to the log. Its sender has no acknowledgement yet.
+	MessageStored = hub.MessageStored
+	// TwinRequested: a client has asked about its twin, and what that comes to is decided. The answer
+	// is about to be sent.
+	TwinRequested = hub.TwinRequested
+	// TwinChanged: a back end has changed desired properties or tags. Who listens is about to be told.
+	TwinChanged = hub.TwinChanged
+	// MethodCalled: a back end has called a method. It is about to be delivered, if the device is
+	// there.
+	MethodCalled = hub.MethodCalled
+	// MethodAnswered: a client has answered a method.
+	MethodAnswered = hub.MethodAnswered
+	// MethodFailed: a call has ended without an answer that counts.
+	MethodFailed = hub.MethodFailed
+	// CommandChanged: a command has come into a state, the first of which is Enqueued. Those of one
+	// device are told in order.
+	CommandChanged = hub.CommandChanged
+	// UploadChanged: an upload was begun, or has ended. One whose time runs out is told of only if
+	// that was by a fault or [Hub.ExpireUploads].
+	UploadChanged = hub.UploadChanged
+	// FaultDeclared and FaultRemoved: [Hub.Inject] and [Injected.Remove] were called.
+	FaultDeclared = hub.FaultDeclared
+	FaultRemoved  = hub.FaultRemoved
+	// HubReset: [Hub.Reset] is through.
+	HubReset = hub.HubReset
+)
+
+// Event is something that happened at the hub. Fields that a kind has nothing to say in are zero.
+type Event = hub.Event
+
+// Conflict is a pair of messages that one sender gave the same message id although their bodies
+// differ. A sender that repeats a message after a loss must repeat it unchanged.
+type Conflict = hub.Conflict
+
+// Messages returns a copy of the log: all messages that are kept, in the order in which the hub
+// stored them.
+func (h *Hub) Messages() []Message { return h.hub.Messages() }
+
+// Len returns how many messages the hub has stored since it was new or [Hub.Reset], those included
+// that it has forgotten.
+func (h *Hub) Len() int { return h.hub.Len() }
+
+// Forgotten returns how many messages the hub has stored, but does not keep: none without
+// [Options.Keep].
+func (h *Hub) Forgotten() int { return h.hub.Forgotten() }
+
+// Conflicts returns the pairs of messages that have the same sender and message id, but not the
+// same body. A message is compared with the first one of its id; when that is forgotten, with the
+// last one that repeated it unchanged.
+func (h *Hub) Conflicts() []Conflict { return h.hub.Conflicts() }
+
+// WaitMessages waits until the hub has stored at least n messages, as [Hub.Len] counts them. It
+// fails when the context ends or the hub is closed.
+func (h *Hub) WaitMessages(ctx context.Context, n int) error { return h.hub.WaitMessages(ctx, n) }
+
+// Wait waits until ok returns true. It is asked at once, and again after each change: a message
+// stored, a connection that came or went, a fault that fired, a request about a twin, a method
+// called or answered. It may call methods of the hub that do not wait; it must not modify the log
+// it is given, which has what is kept: [Message.Sequence] tells the places of messages among all.
+// Wait fails when the context ends or the hub is closed.
+func (h *Hub) Wait(ctx context.Context, ok func(log []Message) bool) error {
+	return h.hub.Wait(ctx, ok)
 }

@@ -12,65 +12,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-func TestParseTelemetry(t *testing.T) {
-	type props = []testbroker.Property
-	for name, c := range map[string]struct {
-		topic string
-		want  testbroker.Message
-	}{
-		"empty bag":           {events, testbroker.Message{}},
-		"empty bag and slash": {events + "/", testbroker.Message{}},
-		"encoded dollar": {events + "%24.mid=m-1", testbroker.Message{MessageID: "m-1",
-			System: props{{"$.mid", "m-1"}}}},
-		"raw dollar": {events + "$.mid=m-1/", testbroker.Message{MessageID: "m-1",
-			System: props{{"$.mid", "m-1"}}}},
-		"one slash is dropped": {events + "a=b/", testbroker.Message{Properties: props{{"a", "b"}}}},
-		"plus is a plus":       {events + "a+b=c+d", testbroker.Message{Properties: props{{"a+b", "c+d"}}}},
-		"name alone":           {events + "a&b=&c", testbroker.Message{Properties: props{{"a", ""}, {"b", ""}, {"c", ""}}}},
-		"equals in the value":  {events + "a=b=c", testbroker.Message{Properties: props{{"a", "b=c"}}}},
-		"order and case kept": {events + "b=1&A=2&a=3&b=4", testbroker.Message{Properties: props{{"b", "1"}, {"A", "2"}, {"a",
-			"3"}, {"b", "4"}}}},
-		"component": {events + "$.sub=thermostat1", testbroker.Message{Component: "thermostat1", System: props{{"$.sub",
-			"thermostat1"}}}},
-		"a property, no more":  {events + "sub=thermostat1", testbroker.Message{Properties: props{{"sub", "thermostat1"}}}},
-		"not ASCII":            {events + "h%C3%B6he=%E2%82%AC", testbroker.Message{Properties: props{{"höhe", "€"}}}},
-		"dollar is not enough": {events + "%24x=1", testbroker.Message{Properties: props{{"$x", "1"}}}},
-		"all of them": {
-			events + "%24.mid=m-1&%24.cid=c%2F1&%24.ct=application%2Fjson%3Bcharset%3Dutf-8&%24.ce=utf-8" +
-				"&%24.ctime=2030-01-01T00%3A00%3A00Z&%24.exp=2030-01-02T00%3A00%3A00Z&%24.sub=thermostat1&%24.on=out&level=high%20temp",
-			testbroker.Message{
-				MessageID: "m-1", CorrelationID: "c/1", ContentType: "application/json;charset=utf-8", ContentEncoding: "utf-8",
-				Component: "thermostat1", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T00:00:00Z",
-				System: props{
-					{"$.mid", "m-1"}, {"$.cid", "c/1"}, {"$.ct", "application/json;charset=utf-8"}, {"$.ce", "utf-8"},
-					{"$.ctime", "2030-01-01T00:00:00Z"}, {"$.exp", "2030-01-02T00:00:00Z"}, {"$.sub", "thermostat1"}, {"$.on", "out"},
-				},
-				Properties: props{{"level", "high temp"}},
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c.want.DeviceID, c.want.Topic = "dev-1", c.topic
-			got, err := testbroker.ParseTelemetry("dev-1", "", c.topic)
-			require.NoError(t, err)
-			require.Equal(t, c.want, got)
-		})
-	}
-}
-
-func TestTopicsThatAreNone(t *testing.T) {
-	for _, topic := range []string{
-		"", "devices/dev-1", "devices/dev-1/messages/events", "devices/dev-2/messages/events/",
-		"devices/dev-1/messages/devicebound/",
-		"devices/dev-1/modules/m/messages/events/", "Devices/dev-1/messages/events/",
-		events + "a=%", events + "a=%2", events + "a=%zz", events + "a=%ff", events + "$.sub=%ff", events + "=b",
-		events + "a=b&", events + "&", events + "a=b//", events + "a/b=c",
-	} {
-		_, err := testbroker.ParseTelemetry("dev-1", "", topic)
-		require.Error(t, err, topic)
-	}
-}
-
 func TestTelemetryIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -93,10 +34,9 @@ func TestTelemetryIsLogged(t *testing.T) {
 		start := time.Now().Add(-time.Minute / 2)
 		want := []testbroker.Message{
 			{
-				DeviceID: "dev-1", MessageID: "a", System: []testbroker.Property{{"$.mid", "a"}},
-				Properties: []testbroker.Property{{"x",
-					"1"}},
-				Protocol: testbroker.MQTT, Topic: events + "%24.mid=a&x=1", Body: []byte("one"), QoS: 1, PacketID: 258,
+				DeviceID: "dev-1", MessageID: "a", System: []testbroker.Property{{Name: "$.mid", Value: "a"}},
+				Properties: []testbroker.Property{{Name: "x", Value: "1"}},
+				Protocol:   testbroker.MQTT, Topic: events + "%24.mid=a&x=1", Body: []byte("one"), QoS: 1, PacketID: 258,
 				Connection: 1, Received: start, Sequence: 1,
 			},
 			{
@@ -105,14 +45,14 @@ func TestTelemetryIsLogged(t *testing.T) {
 				Body:  []byte("two"), QoS: 1, PacketID: 1, Connection: 2, Received: time.Now(), Sequence: 2,
 			},
 			{
-				DeviceID: "dev-1", MessageID: "c", System: []testbroker.Property{{"$.mid", "c"}},
+				DeviceID: "dev-1", MessageID: "c", System: []testbroker.Property{{Name: "$.mid", Value: "c"}},
 				Protocol: testbroker.MQTT, Topic: events + "%24.mid=c", Body: []byte("again"), QoS: 1, PacketID: 7, Dup: true,
 				Connection: 1, Received: time.Now(), Sequence: 3,
 			},
 			{DeviceID: "dev-1", Protocol: testbroker.MQTT, Topic: events, Body: []byte("no answer wanted"), Connection: 1,
 				Received: time.Now(), Sequence: 4},
 			{
-				DeviceID: "dev-1", Properties: []testbroker.Property{{"x", "1"}, {"mqtt-retain", "true"}},
+				DeviceID: "dev-1", Properties: []testbroker.Property{{Name: "x", Value: "1"}, {Name: "mqtt-retain", Value: "true"}},
 				Protocol: testbroker.MQTT, Topic: events + "x=1", Body: []byte("retained"), QoS: 1, PacketID: 8, Connection: 1,
 				Received: time.Now(), Sequence: 5,
 			},
@@ -338,8 +278,8 @@ func TestWill(t *testing.T) {
 					return
 				}
 				require.Equal(t, []testbroker.Message{{
-					DeviceID: "dev-1", MessageID: "w", System: []testbroker.Property{{"$.mid", "w"}},
-					Properties: []testbroker.Property{{"a", "b"}, {"iothub-MessageType", "Will"}},
+					DeviceID: "dev-1", MessageID: "w", System: []testbroker.Property{{Name: "$.mid", Value: "w"}},
+					Properties: []testbroker.Property{{Name: "a", Value: "b"}, {Name: "iothub-MessageType", Value: "Will"}},
 					Protocol:   testbroker.MQTT, Topic: events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1,
 					Received: time.Now(), Sequence: 1,
 				}}, h.Messages())

@@ -8,30 +8,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-func FuzzRequestTopic(f *testing.F) {
-	for _, s := range []string{
-		"$iothub/twin/GET/?$rid=1", "$iothub/twin/PATCH/properties/reported/?$rid=a-b&$version=7",
-		"$iothub/methods/res/200/?$rid=1f", "$iothub/methods/res/-1/?x=y&$rid=2",
-		"$iothub/twin/GET/", "$iothub/methods/res/", "$iothub/methods/res/1?$rid=1", "$iothub/twin/GET/?&&=&$rid==",
-		"$iothub/twin/PATCH/properties/reported/?$version=-1&$rid=1",
-	} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		op, rid, version, status, err := testbroker.ParseRequestTopic(s)
-		if err != nil {
-			return
-		}
-		if rid == "" || version < 0 || !strings.Contains(s, "$rid="+rid) {
-			t.Fatalf("%q read as %v %q %d %d", s, op, rid, version, status)
-		}
-		if (op == testbroker.TwinAny) != strings.HasPrefix(s, "$iothub/methods/res/") || op != testbroker.TwinAny &&
-			status != 0 {
-			t.Fatalf("%q read as %v with status %d", s, op, status)
-		}
-	})
-}
-
 // FuzzPatch patches two documents of which the second is what the first has become: what comes out
 // must be the same, and must be as RFC 7396 says.
 func FuzzPatch(f *testing.F) {

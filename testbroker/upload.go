@@ -1,266 +1,52 @@
 package testbroker
 
 import (
-	"cmp"
 	"context"
-	"encoding/base64"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"sync"
-	"time"
-	"unicode/utf8"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // MaxUploads is how many uploads of a device may run at a time.
-const MaxUploads = 10
-
-// container is where the store keeps what devices upload.
-const container = "uploads"
-
-// UploadOptions are the settings of the upload of files. The zero value of each field stands for
-// its default.
-type UploadOptions struct {
-	// Host is the name of the store, with a port if need be, in what devices are told. The hub is the
-	// store as well, at all its places where HTTP is spoken. Default: the address at which the device
-	// reached the hub, or for connections in memory "store." and the hub's name, which its certificate
-	// is for too.
-	Host string
-	// Life is how long a device may take for an upload. Default: 1 hour, as in the service, which
-	// allows 1 minute to 24 hours.
-	Life time.Duration
-	// NoStore makes a hub to which no store was given.
-	NoStore bool
-	// Digest makes the store keep size and hash of each block instead of its bytes, for files that are
-	// larger than memory: see
-	// [Blob.Matches]. They cannot be downloaded.
-	Digest bool
-	// MaxBlocks is how many blocks a file may have. Default: 50,000, as in the service.
-	MaxBlocks int
-}
-
-func (o UploadOptions) withDefaults() UploadOptions {
-	o.Life = cmp.Or(max(o.Life, 0), time.Hour)
-	o.MaxBlocks = cmp.Or(max(o.MaxBlocks, 0), 50_000)
-	return o
-}
+const MaxUploads = hub.MaxUploads
 
 // UploadState says how far an upload is.
-type UploadState uint8
+type UploadState = hub.UploadState
 
 const (
 	// UploadRunning: the device was told where to put the file, and has not said how that went.
-	UploadRunning UploadState = iota
+	UploadRunning = hub.UploadRunning
 	// UploadSucceeded: the device said that the file is in the store.
-	UploadSucceeded
+	UploadSucceeded = hub.UploadSucceeded
 	// UploadFailed: the device said that it gave up.
-	UploadFailed
+	UploadFailed = hub.UploadFailed
 	// UploadExpired: its time is over.
-	UploadExpired
+	UploadExpired = hub.UploadExpired
 )
 
-var uploadStateNames = [...]string{"running", "succeeded", "failed", "expired"}
-
-// String names the state.
-func (s UploadState) String() string {
-	if int(s) < len(uploadStateNames) {
-		return uploadStateNames[s]
-	}
-	return fmt.Sprintf("UploadState(%d)", uint8(s))
-}
-
 // Upload is the hub's record of an upload.
-type Upload struct {
-	// DeviceID is whose upload it is.
-	DeviceID string
-	// Blob is the file's name in the store: the device's id, a slash, and the name that it asked for.
-	Blob string
-	// CorrelationID is the hub's name for the upload.
-	CorrelationID string
-	// Started and Expires are by the hub's clock.
-	Started, Expires time.Time
-
-	State UploadState
-	// Ended is when the device said how it went; StatusCode and StatusDescription are what it said,
-	// and Size is the file's then. A back end is told of those that succeeded.
-	Ended             time.Time
-	StatusCode        int
-	StatusDescription string
-	Size              int64
-}
-
-// uploads is what the hub knows of uploads.
-type uploads struct {
-	opt   UploadOptions
-	store blobStore
-
-	mu   sync.Mutex
-	all  history[*Upload]
-	made int // so far, also before a Reset: no two have the same correlation id
-	told int // ends that devices have told
-}
-
-func (u *uploads) init(o UploadOptions, keep int) {
-	u.opt = o.withDefaults()
-	u.all.keep = keep
-	u.store.blobs = make(map[string]*storedBlob)
-	u.store.digest = u.opt.Digest
-	u.store.keys.init()
-}
+type Upload = hub.Upload
 
 // Uploads returns the uploads, in the order in which they were begun.
-func (h *Hub) Uploads() []Upload {
-	u, now := &h.uploads, h.now()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	out := make([]Upload, len(u.all.entries))
-	for i, up := range u.all.entries {
-		u.ageLocked(up, now)
-		out[i] = *up
-	}
-	return out
-}
+func (h *Hub) Uploads() []Upload { return h.hub.Uploads() }
 
 // WaitUploads waits until devices have told the end of at least n uploads, good or bad. It fails
 // when the context ends or the hub is closed.
-func (h *Hub) WaitUploads(ctx context.Context, n int) error {
-	return h.until(ctx, func() bool {
-		h.uploads.mu.Lock()
-		defer h.uploads.mu.Unlock()
-		return h.uploads.told >= n
-	})
-}
+func (h *Hub) WaitUploads(ctx context.Context, n int) error { return h.hub.WaitUploads(ctx, n) }
 
 // ExpireUploads ends the time of all uploads of a device that are running; empty means of all
 // devices. Upload URIs given out until now are worth nothing any more. It returns how many that
 // were.
-func (h *Hub) ExpireUploads(device string) int {
-	n := 0
-	for _, up := range h.Uploads() {
-		if up.State == UploadRunning && (identity{device: up.DeviceID}).matches(device) && h.expireUpload(up.CorrelationID) {
-			n++
-		}
-	}
-	return n
-}
-
-func (h *Hub) expireUpload(correlation string) bool {
-	up, ok := h.uploads.expire(correlation, h.now())
-	if ok {
-		h.event(up.event(), nil)
-	}
-	return ok
-}
-
-// expire ends the time of an upload; false when it is not running.
-func (u *uploads) expire(correlation string, now time.Time) (Upload, bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, up := range u.all.entries {
-		if up.CorrelationID == correlation && up.State == UploadRunning {
-			up.State = UploadExpired
-			up.Expires = now
-			u.store.keys.revoke(up.CorrelationID)
-			return *up, true
-		}
-	}
-	return Upload{}, false
-}
-
-// ageLocked ends the time of an upload.
-func (u *uploads) ageLocked(up *Upload, now time.Time) {
-	if up.State == UploadRunning && !now.Before(up.Expires) {
-		up.State = UploadExpired
-	}
-}
-
-// begin makes a record for a device. It returns nil when the device has too many.
-func (u *uploads) begin(device, name string, now time.Time) *Upload {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	running := 0
-	for _, up := range u.all.entries {
-		if u.ageLocked(up, now); up.DeviceID == device && up.State == UploadRunning {
-			running++
-		}
-	}
-	if running >= MaxUploads {
-		return nil
-	}
-	u.made++
-	up := &Upload{
-		DeviceID: device, Blob: device + "/" + name, Started: now, Expires: now.Add(u.opt.Life),
-		CorrelationID: base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s_%d", now.UTC().Format("200601021504"), u.made)),
-	}
-	u.store.expect(up.Blob, up.CorrelationID)
-	u.store.keys.allow(up.CorrelationID)
-	if old, forgot := u.all.add(up); forgot {
-		u.store.keys.revoke(old.CorrelationID)
-		u.store.forget(old.Blob, old.CorrelationID)
-	}
-	own := *up
-	return &own
-}
-
-// event tells of the state of an upload.
-func (up Upload) event() Event {
-	return Event{Kind: UploadChanged, DeviceID: up.DeviceID, Name: up.Blob, Detail: up.State.String()}
-}
-
-// end notes what a device says of its upload, and returns it as it is now. The code is that of the
-// error, 0 if it is taken.
-func (u *uploads) end(device, correlation string, success bool, status int, description string,
-	now time.Time) (ended Upload, code int) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	i := slices.IndexFunc(u.all.entries,
-		func(up *Upload) bool { return up.DeviceID == device && up.CorrelationID == correlation })
-	if i < 0 {
-		return Upload{}, 400015
-	}
-	up := u.all.entries[i]
-	u.ageLocked(up, now)
-	switch up.State {
-	case UploadExpired:
-		return Upload{}, 400016
-	case UploadSucceeded, UploadFailed:
-		return Upload{}, 400015
-	}
-	size, stored := u.store.size(up.Blob)
-	if success && !stored {
-		return Upload{}, 400020
-	}
-	up.State, up.Ended, up.StatusCode, up.StatusDescription = UploadFailed, now, status, description
-	if success {
-		up.State, up.Size = UploadSucceeded, size
-	}
-	u.told++
-	return *up, 0
-}
+func (h *Hub) ExpireUploads(device string) int { return h.hub.ExpireUploads(device) }
 
 // Blob returns a file of the store. It goes when the last upload of its name is forgotten: see
 // [Options.Keep].
-func (h *Hub) Blob(name string) (Blob, bool) { return h.uploads.store.get(name) }
+func (h *Hub) Blob(name string) (Blob, bool) { return h.hub.Blob(name) }
 
 // Blobs returns the names of all files in the store, sorted.
-func (h *Hub) Blobs() []string {
-	s := &h.uploads.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.blobs)),
-		func(name string) bool { return s.blobs[name].file == nil })
-}
+func (h *Hub) Blobs() []string { return h.hub.Blobs() }
 
-// validBlobName says whether the store can have a blob of that name.
-func validBlobName(name string) bool {
-	segments := strings.Split(name, "/")
-	for _, s := range segments {
-		if s == "" || s == "." || s == ".." {
-			return false
-		}
-	}
-	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= 1024 && len(segments) <= 254 &&
-		!strings.HasSuffix(name,
-			".")
-}
+// Blob is a file in the store.
+type Blob = hub.Blob
+
+// BlobBlock is a part of a file.
+type BlobBlock = hub.BlobBlock

@@ -460,18 +460,6 @@ func TestUploadsOnRealPorts(t *testing.T) {
 	require.Error(t, h.WaitUploads(ctx, 2))
 }
 
-func FuzzBlockList(f *testing.F) {
-	f.Add(list("L1", "C2", "U3"))
-	f.Add("<BlockList/>")
-	f.Add("<BlockList><Latest>")
-	f.Fuzz(func(t *testing.T, body string) {
-		ids, err := testbroker.ParseBlockList([]byte(body))
-		if err != nil && len(ids) > 0 || len(ids) > len(body)/len("<Latest/>") {
-			t.Errorf("%q: %d blocks, %v", body, len(ids), err)
-		}
-	})
-}
-
 func TestNamesOfUploads(t *testing.T) {
 	require.Equal(t, "expired", testbroker.UploadExpired.String())
 	require.Equal(t, "UploadState(9)", testbroker.UploadState(9).String())

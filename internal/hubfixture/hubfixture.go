@@ -14,7 +14,7 @@ import (
 )
 
 // marks are in the stacks of testbroker's goroutines.
-var marks = []string{"hubline/testbroker.", "mochi-mqtt/server"}
+var marks = []string{"hubline/testbroker", "mochi-mqtt/server"}
 
 // WrongKey is base64 and nobody's key.
 const WrongKey = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="

@@ -1,0 +1,56 @@
+package amqpfront
+
+import (
+	"encoding/binary"
+	"sync"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+)
+
+// maxPosted is how many answers may wait for credit on a link.
+const maxPosted = 1000
+
+// An answers holds answers until the client gives credit for them.
+type answers struct {
+	mu      sync.Mutex
+	number  uint64
+	waiting [][]byte
+}
+
+// send sends an answer or keeps it.
+func (o *answers) send(l *hubLink, m *wire.Message) {
+	payload, err := wire.AppendMessage(nil, m)
+	if err != nil { // a description that cannot be sent
+		l.detach(wire.Errorf(wire.InternalError, "answer that cannot be encoded"), true)
+		return
+	}
+	o.mu.Lock()
+	full := len(o.waiting) >= maxPosted
+	if !full {
+		o.waiting = append(o.waiting, payload)
+		o.flushLocked(l)
+	}
+	o.mu.Unlock()
+	if full {
+		l.detach(wire.Errorf(wire.ResourceLimitExceeded, "%d answers wait for credit", maxPosted), true)
+	}
+}
+
+func (o *answers) flush(l *hubLink) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.flushLocked(l)
+}
+
+func (o *answers) flushLocked(l *hubLink) {
+	for len(o.waiting) > 0 {
+		var tag [16]byte
+		o.number++
+		binary.BigEndian.PutUint64(tag[8:], o.number)
+		if !l.Send(amqp.Outgoing{Tag: tag[:], Settled: l.Asked.SndSettleMode != wire.SendUnsettled, Payload: o.waiting[0]}) {
+			return
+		}
+		o.waiting = o.waiting[1:]
+	}
+}

@@ -1,0 +1,182 @@
+package amqpfront
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+)
+
+// What a client may do that has not proved anything yet.
+const (
+	maxAttaches     = 64 // of any links, good or not
+	maxTokenLinks   = 32 // to $cbs, on one connection, also later
+	maxTokenMessage = 64 << 10
+)
+
+// errAttaches is the cause of a connection's end whose client attaches and attaches, and never says
+// who it is.
+var errAttaches = errors.New("client attaches many links and has not authenticated")
+
+// Attach judges a link.
+func (a *conn) Attach(link *amqp.Link) error {
+	if a.attaches++; a.attaches > maxAttaches {
+		if !a.knowsSomebody() {
+			a.close(wire.Errorf(wire.ResourceLimitExceeded, "%d links were attached and nobody has authenticated", maxAttaches),
+				errAttaches)
+			return errAttaches
+		}
+		a.attaches = 0
+	}
+	l, err := a.classify(link)
+	if err != nil {
+		a.refusedLink(link, hub.Identity{}, err)
+		return err
+	}
+	link.Value = l
+	if !cbs(l.kind) {
+		if err := a.permit(l); err != nil {
+			return err
+		}
+	}
+	if err := a.prepare(l); err != nil {
+		a.refusedLink(link, l.id, err)
+		return err
+	}
+	return a.attachFaults(l)
+}
+
+// knowsSomebody says whether anybody has authenticated, and has not lost the right since.
+func (a *conn) knowsSomebody() bool {
+	a.hub.Mu.Lock()
+	defer a.hub.Mu.Unlock()
+	return len(a.who)+len(a.grants) > 0
+}
+
+// permit looks whether the client may attach the link.
+func (a *conn) permit(l *hubLink) error {
+	h := a.hub
+	if err := a.gone(l.id); err != nil {
+		return err
+	}
+	chain := a.chain()
+	h.Mu.Lock()
+	_, err := h.KnownLocked(h.Host, l.id)
+	if err == nil && !a.grantedLocked(l.id) {
+		if err = h.CertifiedLocked(h.Host, l.id, chain); err != nil {
+			err = fmt.Errorf("no token for %s was put on this connection: %w", l.id.Resource(), err)
+		}
+	}
+	h.Mu.Unlock()
+	switch {
+	case errors.Is(err, hub.ErrNotFound):
+		a.refusedLink(l.Link, l.id, err)
+		return wire.Errorf(wire.NotFound, "404001 DeviceNotFound: %s", l.id)
+	case err != nil:
+		a.refusedLink(l.Link, l.id, err)
+		return wire.Errorf(wire.UnauthorizedAccess, "401003 IotHubUnauthorized: %v", err)
+	}
+	if in := h.Faults.InForce(hub.Throttle, l.id); in != nil {
+		h.HappenedTo(in, a.c, l.id)
+		return throttled()
+	}
+	a.admit(l.id)
+	return nil
+}
+
+func throttled() *wire.Error {
+	return wire.Errorf("com.microsoft:device-container-throttled", "429001 ThrottlingException")
+}
+
+// prepare sets what is answered to an attach.
+func (a *conn) prepare(l *hubLink) error {
+	if l.Receives() {
+		l.Answer.MaxMessageSize = a.hub.AMQP.MaxMessageSize
+	}
+	if cbs(l.kind) { // before anybody has proved anything
+		l.Answer.MaxMessageSize = min(l.Answer.MaxMessageSize, maxTokenMessage)
+		a.hub.Mu.Lock()
+		n := 0
+		for other := range a.links {
+			if cbs(other.kind) {
+				n++
+			}
+		}
+		a.hub.Mu.Unlock()
+		if n >= maxTokenLinks {
+			return wire.Errorf(wire.ResourceLimitExceeded, "%d links to $cbs are attached", n)
+		}
+	}
+	if l.kind == hub.LinkC2D {
+		q, err := a.hub.Queue(l.id)
+		if err != nil {
+			return wire.Errorf(wire.NotFound, "%v", err)
+		}
+		l.to = &receiver{l, q}
+	}
+	return nil
+}
+
+// Attached lets a link work.
+func (a *conn) Attached(link *amqp.Link) { a.start(link.Value.(*hubLink)) }
+
+// start is Attached for any goroutine.
+func (a *conn) start(l *hubLink) {
+	h := a.hub
+	h.Mu.Lock()
+	if a.ended {
+		h.Mu.Unlock()
+		return
+	}
+	a.links[l] = struct{}{}
+	h.Mu.Unlock()
+	if !cbs(l.kind) {
+		h.AnnounceModel(l.id, l.Asked.Properties.Text("com.microsoft:model-id"))
+	}
+	switch {
+	case l.to != nil:
+		l.to.q.Receive(l.to)
+	case paired(l.kind):
+		a.join(l)
+	}
+	if l.Receives() {
+		a.allow(l)
+	}
+	a.idleFault(l)
+	if !l.Attached() { // somebody detached it meanwhile, and could not know of all this
+		a.leave(l)
+	}
+	h.Changed.Wake()
+}
+
+// Detached takes a link out of all tables.
+func (a *conn) Detached(link *amqp.Link) {
+	if l, ok := link.Value.(*hubLink); ok {
+		a.leave(l)
+	}
+}
+
+// leave takes a link that has ended out of all tables. No lock is held.
+func (a *conn) leave(l *hubLink) {
+	h := a.hub
+	h.Mu.Lock()
+	delete(a.links, l)
+	h.Mu.Unlock()
+	if l.to != nil {
+		l.to.q.Unreceive(l.to)
+	}
+	if paired(l.kind) {
+		a.part(l)
+	}
+	h.Changed.Wake()
+}
+
+// detach detaches a link.
+func (l *hubLink) detach(e *wire.Error, closed bool) {
+	if l.Detach(e, closed) {
+		l.conn.leave(l)
+	}
+}

@@ -1,0 +1,121 @@
+package amqpfront
+
+import (
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+)
+
+// lockLost is what a device is told whose command is not its own any more.
+const lockLost wire.Symbol = "com.microsoft:message-lock-lost"
+
+// An receiver is a link that receives commands.
+type receiver struct {
+	link *hubLink
+	q    *hub.Queue
+}
+
+func (r *receiver) Client() *hub.Conn { return r.link.conn.c }
+
+func (r *receiver) Renews(hub.Receiver) bool { return false }
+
+// Replaced detaches the link, and tells what happened to it.
+func (r *receiver) Replaced(by *hub.Conn) {
+	r.link.Detach(displaced(r.Client(), by, r.link), true)
+	h := r.link.conn.hub
+	h.Mu.Lock()
+	delete(r.link.conn.links, r.link)
+	h.Mu.Unlock()
+}
+
+// displaced is the error for a link whose place another has taken.
+func displaced(old, by *hub.Conn, l *hubLink) *wire.Error {
+	if old == by {
+		return wire.Errorf(wire.LinkStolen, "another %s link of %s was attached", l.kind, l.id)
+	}
+	return wire.Errorf("com.microsoft:link-creation-conflict", "409002 LinkCreationConflict: %s is connected elsewhere",
+		l.id)
+}
+
+// Deliver sends a command, for which the client has given credit.
+func (r *receiver) Deliver(q *hub.Queue, e *hub.Command, _ int) (sent, settled bool) {
+	if !r.link.Ready() {
+		return false, false
+	}
+	tag := q.Hub.LockToken(e)
+	token := hub.GuidText(tag)
+	payload, err := wire.AppendMessage(nil, message(e, token))
+	if limit := r.link.Asked.MaxMessageSize; err != nil || limit > 0 && uint64(len(payload)) > limit {
+		return false, false // it waits for a link that can carry it
+	}
+	settled = r.link.Asked.SndSettleMode == wire.SendSettled
+	// What is sent now may be settled before Send returns; that waits for the queue's lock.
+	if !r.link.Send(amqp.Outgoing{Tag: tag[:], Settled: settled, Payload: payload}) {
+		return false, false
+	}
+	e.Tag, e.LockToken = string(tag[:]), token
+	return true, settled
+}
+
+// message is the command as it goes over AMQP.
+func message(e *hub.Command, lockToken string) *wire.Message {
+	m := e.C2D
+	p := &wire.Properties{
+		To:          wire.Some("/" + hub.Identity{Device: e.DeviceID, Module: e.ModuleID}.Resource() + "/messages/devicebound"),
+		ContentType: wire.Symbol(m.ContentType), ContentEncoding: wire.Symbol(m.ContentEncoding),
+	}
+	if m.MessageID != "" {
+		p.MessageID = m.MessageID
+	}
+	if m.CorrelationID != "" {
+		p.CorrelationID = m.CorrelationID
+	}
+	if m.UserID != "" {
+		p.UserID = []byte(m.UserID)
+	}
+	if !m.Expiry.IsZero() {
+		p.AbsoluteExpiryTime = wire.Some(wire.Timestamp(m.Expiry.UnixMilli()))
+	}
+	properties := wire.Map{}
+	seen := make(map[string]bool)
+	add := func(name, value string) {
+		if !seen[name] { // no key may come twice
+			seen[name] = true
+			properties = append(properties, wire.Pair{Key: name, Value: value})
+		}
+	}
+	for _, q := range m.Properties {
+		add(q.Name, q.Value)
+	}
+	if m.Ack != "" {
+		add("iothub-ack", m.Ack)
+	}
+	return &wire.Message{
+		MessageAnnotations: wire.Map{
+			{Key: wire.Symbol("iothub-enqueuedtime"), Value: wire.Timestamp(e.Enqueued.UnixMilli())},
+			{Key: wire.Symbol("iothub-deliverycount"), Value: uint8(min(e.Deliveries, 255))},
+			{Key: wire.Symbol("x-opt-sequence-number"), Value: uint64(e.Sequence)},
+			{Key: wire.Symbol("x-opt-lock-token"), Value: lockToken},
+		},
+		Properties: p, ApplicationProperties: properties, Data: [][]byte{m.Body},
+	}
+}
+
+// settle does what a client wants to become of a command. One whose lock has ended is not its own
+// any more.
+func (r *receiver) settle(tag string, state wire.DeliveryState) wire.DeliveryState {
+	to := hub.Enqueued // released, modified, or forgotten without a word
+	switch state.(type) {
+	case nil:
+		state = &wire.Released{}
+	case *wire.Accepted:
+		to = hub.Completed
+	case *wire.Rejected:
+		to = hub.Rejected
+	}
+	if !r.q.SettleTag(r, tag, to) {
+		return &wire.Rejected{Error: wire.Errorf(lockLost, "412002 DeviceMessageLockLost")}
+	}
+	return state
+}

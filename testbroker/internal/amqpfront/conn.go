@@ -1,0 +1,239 @@
+package amqpfront
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+)
+
+// An conn is a connection over AMQP as the hub sees it. Its methods as a handler run in the
+// connection's goroutine.
+type conn struct {
+	hub    *hub.Hub
+	front  *Front
+	c      *hub.Conn
+	engine *amqp.Conn
+
+	attaches int // since somebody was known; of the connection's goroutine
+
+	// Guarded by Hub.mu.
+	who    map[hub.Identity]struct{} // those that were authenticated, by whatever way
+	grants map[hub.Identity]*grant   // what tokens allow; that of the empty identity is for all devices
+	links  map[*hubLink]struct{}
+	pairs  map[pairKey]*pair
+	told   bool // an event told of the connection
+	ended  bool
+}
+
+// An link is a link over AMQP as the hub sees it.
+type hubLink struct {
+	*amqp.Link
+	conn *conn
+	kind hub.LinkKind
+	id   hub.Identity // empty for those of $cbs
+	pair *pair        // of links for twins and methods
+	acks hub.AckQueue // dispositions that wait for their time
+
+	to   *receiver // of links for commands, otherwise nil
+	post answers
+}
+
+var (
+	_ amqp.Handler = (*conn)(nil)
+	_ hub.Peer     = (*conn)(nil)
+)
+
+func (a *conn) MatchesLocked(selector string) bool { return len(a.whoLocked(selector)) > 0 }
+
+func (a *conn) PresentLocked(id hub.Identity) bool {
+	_, ok := a.who[id]
+	return ok
+}
+
+func (a *conn) LeaveLocked() {}
+
+// Finish ends what is left when the connection has ended.
+func (a *conn) Finish(cause error, _, _ bool) {
+	h := a.hub
+	h.Mu.Lock()
+	a.ended = true
+	for _, g := range a.grants {
+		g.timer.Stop()
+	}
+	clear(a.grants)
+	who := a.whoLocked("")
+	clear(a.who)
+	told := a.told
+	h.Mu.Unlock()
+	for _, id := range who {
+		h.Event(hub.Event{Kind: hub.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
+	}
+	if len(who) == 0 && !told {
+		h.Event(hub.Event{Kind: hub.Refused, Err: cause}, a.c)
+	}
+}
+
+// whoLocked returns the identities that a selector means, by their names.
+func (a *conn) whoLocked(selector string) []hub.Identity {
+	var all []hub.Identity
+	for id := range a.who {
+		if id.Matches(selector) {
+			all = append(all, id)
+		}
+	}
+	slices.SortFunc(all, func(x, y hub.Identity) int { return strings.Compare(x.String(), y.String()) })
+	return all
+}
+
+// close closes the connection with an error, for a reason.
+func (a *conn) close(e *wire.Error, cause error) {
+	a.engine.Close(e)
+	a.c.Farewell(cause)
+}
+
+// Open judges a connection.
+func (a *conn) Open(o *wire.Open) error {
+	h, c := a.hub, a.c
+	id := c.ID
+	if err := a.gone(id); err != nil {
+		return err
+	}
+	if err := a.barred(id); err != nil {
+		return err
+	}
+	if in := h.Faults.Take(hub.DropConnect, id); in != nil {
+		h.Happened(in, c)
+		c.CloseFor(hub.FaultError(hub.DropConnect))
+		return hub.FaultError(hub.DropConnect)
+	}
+	if in := h.Faults.Take(hub.NoConnack, id); in != nil {
+		c.Blame(hub.FaultError(hub.NoConnack))
+		c.Silence()
+		h.Happened(in, c)
+		c.Drain()
+		return hub.FaultError(hub.NoConnack)
+	}
+	if in := h.Faults.Take(hub.RefuseConnect, id); in != nil {
+		h.Happened(in, c)
+		c.Blame(hub.FaultError(hub.RefuseConnect))
+		return wireFault(&in.Fault)
+	}
+	if in := h.Faults.Take(hub.SlowConnack, id); in != nil {
+		h.Happened(in, c)
+		if !c.Sleep(in.Fault.Delay) {
+			return hub.FaultError(hub.SlowConnack)
+		}
+	}
+	if !h.Knows(o.Hostname) {
+		return wire.Errorf("com.microsoft:iot-hub-not-found-error", "host name %q is not this hub", o.Hostname)
+	}
+	return nil
+}
+
+// gone lets the faults have their way that make the hub unreachable. An error ends the connection.
+func (a *conn) gone(id hub.Identity) error {
+	h, c := a.hub, a.c
+	if in := h.Faults.InForce(hub.Absent, id); in != nil {
+		h.HappenedTo(in, c, id)
+		c.CutFor(hub.FaultError(hub.Absent))
+		return hub.FaultError(hub.Absent)
+	}
+	if in := h.Faults.InForce(hub.HalfOpen, id); in != nil {
+		if c.Silence() {
+			h.HappenedTo(in, c, id)
+		}
+		c.Drain()
+		return hub.FaultError(hub.HalfOpen)
+	}
+	return nil
+}
+
+// Opened makes the connection one that counts.
+func (a *conn) Opened() error {
+	h, c := a.hub, a.c
+	c.SetDeadline(time.Time{})
+	h.Mu.Lock()
+	c.Live = true
+	h.Mu.Unlock()
+	h.Changed.Wake()
+	h.Garbage(hub.GarbageOnConnect, c, shortFrame)
+	return nil
+}
+
+// Idle ends a connection whose client was silent for too long, unless the link is dead: then nobody
+// would learn of it.
+func (a *conn) Idle() { a.c.Farewell(amqp.ErrIdle) }
+
+// admit tells that a client may act for an identity from now on.
+func (a *conn) admit(id hub.Identity) {
+	h := a.hub
+	h.Mu.Lock()
+	_, again := a.who[id]
+	if id == (hub.Identity{}) || again || a.ended {
+		h.Mu.Unlock()
+		return
+	}
+	a.who[id] = struct{}{}
+	a.told = true
+	h.Mu.Unlock()
+	h.Event(hub.Event{Kind: hub.Connected, DeviceID: id.Device, ModuleID: id.Module}, a.c)
+	h.Changed.Wake()
+}
+
+// refused tells that a client was refused for an identity, or any.
+func (a *conn) refused(id hub.Identity, why error) {
+	a.tell(hub.Event{Kind: hub.Refused, DeviceID: id.Device, ModuleID: id.Module, Err: why})
+}
+
+// refusedLink tells that a link was refused.
+func (a *conn) refusedLink(l *amqp.Link, id hub.Identity, why error) {
+	address, _ := addressOf(l)
+	a.tell(hub.Event{Kind: hub.Refused, DeviceID: id.Device, ModuleID: id.Module, Name: address, Err: why})
+}
+
+func (a *conn) tell(e hub.Event) {
+	a.served()
+	a.hub.Event(e, a.c)
+}
+
+// served notes that the client got an answer, so the end of the connection is not a refusal.
+func (a *conn) served() {
+	a.hub.Mu.Lock()
+	a.told = true
+	a.hub.Mu.Unlock()
+}
+
+// Expel ends what the connection does for the identities that a selector means. A connection that
+// is one of them by SASL is closed.
+func (a *conn) Expel(selector string, cause error, condition string) {
+	h := a.hub
+	h.Mu.Lock()
+	own := a.c.ID != (hub.Identity{}) && a.c.ID.Matches(selector)
+	who := a.whoLocked(selector)
+	for _, id := range who {
+		delete(a.who, id)
+		if g := a.grants[id]; g != nil {
+			g.timer.Stop()
+			delete(a.grants, id)
+		}
+	}
+	links := a.linksLocked(selector, hub.LinkAny)
+	h.Mu.Unlock()
+	for _, id := range who { // before anybody can see it
+		h.Event(hub.Event{Kind: hub.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
+	}
+	e := &wire.Error{Condition: wire.Symbol(condition), Description: cause.Error()}
+	if own {
+		a.close(e, cause)
+		return
+	}
+	for _, l := range links {
+		l.detach(e, true)
+	}
+	h.Changed.Wake()
+}

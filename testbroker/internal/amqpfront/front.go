@@ -1,0 +1,79 @@
+package amqpfront
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// shortFrame is a frame of AMQP that is too short to be one.
+var shortFrame = []byte{0, 0, 0, 4, 2, 0, 0, 0}
+
+// An Front speaks AMQP 1.0.
+type Front struct {
+	hub            *hub.Hub
+	twins, methods facility
+
+	// Guarded by Hub.mu.
+	methodPairs map[hub.Identity]*pair   // the newest of each identity
+	listening   map[hub.Identity][]*pair // those that are told of changes of desired properties
+}
+
+var _ hub.Front = (*Front)(nil)
+
+func New(h *hub.Hub) *Front {
+	f := &Front{hub: h, methodPairs: make(map[hub.Identity]*pair), listening: make(map[hub.Identity][]*pair)}
+	f.twins, f.methods = twinLinks{f}, methodLinks{f}
+	return f
+}
+
+func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
+
+// MethodTargetLocked returns the newest pair of links for methods if both are attached.
+func (f *Front) MethodTargetLocked(id hub.Identity, _ string) hub.MethodTarget {
+	if p := f.methodPairs[id]; p != nil && p.whole {
+		return methodTarget{p}
+	}
+	return nil
+}
+
+// DesiredListenersLocked returns every pair of links that asked.
+func (f *Front) DesiredListenersLocked(id hub.Identity) []hub.DesiredListener {
+	var all []hub.DesiredListener
+	for _, p := range f.listening[id] {
+		all = append(all, desiredListener{p})
+	}
+	return all
+}
+
+// ForgetLocked does nothing: a client over AMQP has no session that outlives its connection.
+func (f *Front) ForgetLocked(string) {}
+
+func (f *Front) Shutdown() error { return nil }
+
+// Serve is the life of a connection from the first byte of AMQP on.
+func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
+	h := f.hub
+	a := &conn{
+		hub: h, front: f, c: c, who: make(map[hub.Identity]struct{}), grants: make(map[hub.Identity]*grant),
+		links: make(map[*hubLink]struct{}), pairs: make(map[pairKey]*pair),
+	}
+	idle := h.AMQP.IdleTimeout
+	a.engine = amqp.NewConn(c, amqp.Config{
+		ContainerID: fmt.Sprintf("%s-%d", h.Host, c.Number), MaxFrameSize: h.AMQP.MaxFrameSize,
+		ChannelMax: h.AMQP.ChannelMax, HandleMax: h.AMQP.HandleMax, SessionWindow: h.AMQP.SessionWindow, IdleTimeout: idle,
+		OmitNextIncomingID: h.AMQP.OmitNextIncomingID,
+	}, a)
+	h.Mu.Lock()
+	c.Peer = a
+	h.Mu.Unlock()
+	err := a.engine.Serve()
+	if err == nil {
+		err = hub.ErrParted
+	}
+	c.Farewell(err)
+	c.Drain()
+	return 0, err
+}

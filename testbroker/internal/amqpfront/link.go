@@ -1,0 +1,186 @@
+package amqpfront
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+)
+
+func cbs(k hub.LinkKind) bool    { return k == hub.LinkCBSSender || k == hub.LinkCBSReceiver }
+func paired(k hub.LinkKind) bool { return k >= hub.LinkTwinSender && k <= hub.LinkMethodReceiver }
+
+// linkPaths is what stands behind the identity in the address of a link, in lower case. A path
+// means one kind to clients that send and another to those that receive.
+var linkPaths = []struct {
+	path             string
+	sender, receiver hub.LinkKind // LinkAny = refused
+}{
+	{"messages/events", hub.LinkTelemetry, hub.LinkAny},
+	{"messages/devicebound", hub.LinkAny, hub.LinkC2D},
+	{"twin", hub.LinkTwinSender, hub.LinkTwinReceiver},
+	{"methods/devicebound", hub.LinkMethodSender, hub.LinkMethodReceiver},
+}
+
+// classify finds out what a link is for by its address.
+func (a *conn) classify(link *amqp.Link) (*hubLink, error) {
+	l := &hubLink{Link: link, conn: a}
+	address, ok := addressOf(link)
+	if !ok {
+		return nil, wire.Errorf(wire.InvalidField, "address that is not a string")
+	}
+	if address == "$cbs" {
+		l.kind = hub.LinkCBSReceiver
+		if link.Receives() {
+			l.kind = hub.LinkCBSSender
+		}
+		return l, nil
+	}
+	path, err := a.front.pathOf(address)
+	if err != nil {
+		return nil, err
+	}
+	id, rest, ok := a.hub.IdentityOf(path)
+	if !ok {
+		return nil, wire.Errorf(wire.NotFound, "address %q", address)
+	}
+	for _, p := range linkPaths {
+		if !strings.EqualFold(p.path, rest) {
+			continue
+		}
+		l.id, l.kind = id, p.receiver
+		if link.Receives() {
+			l.kind = p.sender
+		}
+		if l.kind == hub.LinkAny && id.Module != "" && p.receiver == hub.LinkAny {
+			return nil, wire.Errorf(wire.NotImplemented, "routes to inputs of modules")
+		}
+		if l.kind == hub.LinkAny {
+			return nil, wire.Errorf(wire.NotAllowed, "link in the wrong direction for %q", address)
+		}
+		return l, nil
+	}
+	return nil, wire.Errorf(wire.NotFound, "address %q", address)
+}
+
+// addressOf returns the address at the hub's end.
+func addressOf(l *amqp.Link) (string, bool) {
+	var address any
+	if l.Receives() {
+		address = l.Asked.Target.(*wire.Target).Address
+	} else {
+		address = l.Asked.Source.Address
+	}
+	s, ok := address.(string)
+	return s, ok
+}
+
+// pathOf takes the host off an address that is a URI.
+func (f *Front) pathOf(address string) (string, error) {
+	h := f.hub
+	for _, scheme := range []string{"amqps://", "amqp://"} {
+		if len(address) >= len(scheme) && strings.EqualFold(address[:len(scheme)], scheme) {
+			host, path, _ := strings.Cut(address[len(scheme):], "/")
+			if !h.Knows(host) {
+				return "", wire.Errorf(wire.NotFound, "host name %q is not this hub", host)
+			}
+			return path, nil
+		}
+	}
+	return strings.TrimPrefix(address, "/"), nil
+}
+
+// linksLocked returns the attached links of a kind that a selector means. Those of $cbs belong to
+// all whose tokens they carry.
+func (a *conn) linksLocked(selector string, kind hub.LinkKind) []*hubLink {
+	var all []*hubLink
+	for l := range a.links {
+		mine := l.id.Matches(selector) && !cbs(l.kind)
+		if cbs(kind) {
+			mine = selector == "" || len(a.whoLocked(selector)) > 0
+		}
+		if mine && (kind == hub.LinkAny || kind == l.kind) {
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(x, y *hubLink) int {
+		return cmp.Or(cmp.Compare(x.id.String(), y.id.String()), cmp.Compare(x.kind, y.kind), cmp.Compare(x.Asked.Name,
+			y.Asked.Name))
+	})
+	return all
+}
+
+// Links returns how many links of a kind over AMQP are attached for a device, named as in
+// [Hub.Connections]. [LinkAny] counts all but those that carry tokens.
+func (f *Front) Links(device string, kind hub.LinkKind) int { return len(f.linksOf(device, kind)) }
+
+func (f *Front) linksOf(device string, kind hub.LinkKind) []*hubLink {
+	h := f.hub
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	var all []*hubLink
+	for _, c := range h.ConnsLocked(device) {
+		if a, ok := c.Peer.(*conn); ok {
+			all = append(all, a.linksLocked(device, kind)...)
+		}
+	}
+	return all
+}
+
+// DetachLinks detaches the links of a kind over AMQP that are attached for a device, named as in
+// [Hub.Connections], with an error unless it is empty. It returns how many they were.
+func (f *Front) DetachLinks(device string, kind hub.LinkKind, e hub.AMQPError) int {
+	all := f.linksOf(device, kind)
+	for _, l := range all {
+		l.detach(errorOf(e), true)
+	}
+	return len(all)
+}
+
+// EndSessions ends the sessions in which links over AMQP are attached for a device, named as in
+// [Hub.Connections], with an error unless it is empty. It returns how many they were.
+func (f *Front) EndSessions(device string, e hub.AMQPError) int {
+	n := 0
+	done := make(map[*amqp.Session]bool)
+	for _, l := range f.linksOf(device, hub.LinkAny) {
+		if s := l.Session(); !done[s] {
+			done[s] = true
+			n++
+			l.conn.end(s, errorOf(e))
+		}
+	}
+	return n
+}
+
+// CloseAMQP closes the connections over AMQP of a device, named as in [Hub.Connections], with an
+// error unless it is empty. It returns how many they were.
+func (f *Front) CloseAMQP(device string, e hub.AMQPError) int {
+	h := f.hub
+	n := 0
+	for _, c := range h.ConnsOf(device) {
+		if a := f.connOf(c); a != nil {
+			n++
+			a.close(errorOf(e), hub.ErrDropped)
+		}
+	}
+	return n
+}
+
+// connOf returns what the front knows of a connection; nil if it does not speak AMQP.
+func (f *Front) connOf(c *hub.Conn) *conn {
+	f.hub.Mu.Lock()
+	defer f.hub.Mu.Unlock()
+	a, _ := c.Peer.(*conn)
+	return a
+}
+
+// end ends a session.
+func (a *conn) end(s *amqp.Session, e *wire.Error) {
+	for _, l := range s.End(e) {
+		a.Detached(l)
+	}
+}

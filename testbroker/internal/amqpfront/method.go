@@ -1,0 +1,84 @@
+package amqpfront
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+// methodLinks is what stands behind the links for methods.
+type methodLinks struct{ front *Front }
+
+func (methodLinks) joined(*pair) {}
+func (methodLinks) parted(*pair) {}
+
+// ask takes an answer. The id may be a uuid or its text, whatever the request had.
+func (m methodLinks) ask(p *pair, answer *wire.Message) *wire.Error {
+	h := m.front.hub
+	var correlation any
+	if answer.Properties != nil {
+		correlation = answer.Properties.CorrelationID
+	}
+	if correlation == nil {
+		return wire.Errorf(wire.InvalidField, "answer without a correlation id")
+	}
+	value, _ := answer.ApplicationProperties.Get("IoThub-status")
+	status, ok := wholeNumber(value)
+	if !ok || status < math.MinInt32 || status > math.MaxInt32 {
+		return wire.Errorf(wire.InvalidField, "answer to a method without a whole number as IoThub-status")
+	}
+	a := hub.MethodAnswer{
+		DeviceID: p.id.Device, ModuleID: p.id.Module, RequestID: strings.ToLower(idText(correlation)),
+		MethodResult: hub.MethodResult{Status: int(status), Payload: answer.Body()}, Protocol: hub.AMQP,
+	}
+	if !h.CutOnAnswer(p.conn.c, a) {
+		h.Answered(p.conn.c, a)
+	}
+	return nil
+}
+
+// An methodTarget is a client that has both links for methods.
+type methodTarget struct{ pair *pair }
+
+func (t methodTarget) Client() *hub.Conn    { return t.pair.conn.c }
+func (methodTarget) Protocol() hub.Protocol { return hub.AMQP }
+
+// NewID makes a uuid of version 4, which some clients insist on. With a seed it follows from that.
+func (t methodTarget) NewID(n uint64) string {
+	var id [16]byte
+	if seed := t.pair.conn.hub.Seed; seed == 0 {
+		rand.Read(id[:]) // never fails
+	} else {
+		var b [8]byte
+		binary.BigEndian.PutUint64(b[:], seed)
+		sum := sha256.Sum256(fmt.Appendf(b[:], "method %d", n))
+		copy(id[:], sum[:])
+	}
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return wire.UUID(id).String()
+}
+
+func (methodTarget) OtherID(rid string) string { return otherID(uuidOf(rid)).(wire.UUID).String() }
+
+// uuidOf reads what newID has made.
+func uuidOf(rid string) (id wire.UUID) {
+	hex.Decode(id[:], []byte(strings.ReplaceAll(rid, "-", "")))
+	return id
+}
+
+// Request sends a request with one data section.
+func (t methodTarget) Request(rid, name string, payload []byte) bool {
+	return t.pair.answer(&wire.Message{
+		Properties:            &wire.Properties{CorrelationID: uuidOf(rid)},
+		ApplicationProperties: wire.Map{{Key: "IoThub-methodname", Value: name}},
+		Data:                  [][]byte{payload},
+	})
+}

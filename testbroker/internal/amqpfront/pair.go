@@ -1,0 +1,143 @@
+package amqpfront
+
+import (
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+// A facility is what stands behind the links for twins, or those for methods. Its methods may be
+// called from any goroutine, with no lock held.
+type facility interface {
+	// joined is told that both links of a pair are attached.
+	joined(p *pair)
+	// parted is told that one of them has gone, after joined.
+	parted(p *pair)
+	// ask takes a message that came on the sender of a pair. An error rejects it.
+	ask(p *pair, m *wire.Message) *wire.Error
+}
+
+// A pairKey names a pair of links within a connection.
+type pairKey struct {
+	id      hub.Identity
+	methods bool
+	channel string // the link property com.microsoft:channel-correlation-id; may be empty
+}
+
+// An pair is a sender and a receiver, from the client's side, that belong together. Guarded by
+// Hub.mu.
+type pair struct {
+	pairKey
+	conn             *conn
+	sender, receiver *hubLink // nil = not attached
+	whole            bool     // joined was called
+}
+
+// answer sends a message on the receiver of a pair; false when there is none.
+func (p *pair) answer(m *wire.Message) bool {
+	h := p.conn.hub
+	h.Mu.Lock()
+	to := p.receiver
+	h.Mu.Unlock()
+	if to != nil {
+		to.post.send(to, m)
+	}
+	return to != nil
+}
+
+func (k pairKey) facility(f *Front) facility {
+	if k.methods {
+		return f.methods
+	}
+	return f.twins
+}
+
+// join puts a link into its pair. The methods of an identity are with its newest pair: links of an
+// older one are detached, and so is an older link of the same pair.
+func (a *conn) join(l *hubLink) {
+	h := a.hub
+	key := pairKey{l.id, l.kind == hub.LinkMethodSender || l.kind == hub.LinkMethodReceiver,
+		l.Asked.Properties.Text("com.microsoft:channel-correlation-id")}
+	h.Mu.Lock()
+	p := a.pairs[key]
+	if p == nil {
+		p = &pair{pairKey: key, conn: a}
+		a.pairs[key] = p
+	}
+	place := &p.receiver
+	if l.Receives() {
+		place = &p.sender
+	}
+	var old []*hubLink
+	var from *hub.Conn // whose calls of methods end
+	if *place != nil {
+		old = append(old, *place)
+	}
+	if before := a.front.methodPairs[l.id]; key.methods && before != p {
+		if before != nil {
+			if before.conn != a {
+				from = before.conn.c
+			}
+			for _, other := range []*hubLink{before.sender, before.receiver} {
+				if other != nil {
+					old = append(old, other)
+				}
+			}
+		}
+		a.front.methodPairs[l.id] = p
+	}
+	*place, l.pair = l, p
+	joined := p.sender != nil && p.receiver != nil && !p.whole
+	p.whole = p.whole || joined
+	h.Mu.Unlock()
+	if from != nil {
+		h.DisplaceCalls(from, l.id)
+	}
+	for _, other := range old {
+		other.detach(displaced(other.conn.c, a.c, other), true)
+	}
+	if joined {
+		key.facility(a.front).joined(p)
+	}
+}
+
+// part takes a link out of its pair.
+func (a *conn) part(l *hubLink) {
+	h := a.hub
+	h.Mu.Lock()
+	p := l.pair
+	if p == nil {
+		h.Mu.Unlock()
+		return
+	}
+	mine := true
+	switch l {
+	case p.sender:
+		p.sender = nil
+	case p.receiver:
+		p.receiver = nil
+	default:
+		mine = false // another has its place
+	}
+	parted := mine && p.whole
+	if mine {
+		p.whole = false
+	}
+	if p.sender == nil && p.receiver == nil {
+		if a.pairs[p.pairKey] == p {
+			delete(a.pairs, p.pairKey)
+		}
+		if a.front.methodPairs[p.id] == p {
+			delete(a.front.methodPairs, p.id)
+		}
+	}
+	h.Mu.Unlock()
+	if parted {
+		p.facility(a.front).parted(p)
+	}
+}
+
+// ask hands a message on the sender of a pair to what stands behind it.
+func (a *conn) ask(l *hubLink, m *wire.Message) *wire.Error {
+	return l.pair.facility(a.front).ask(l.pair, m)
+}

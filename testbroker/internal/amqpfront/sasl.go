@@ -1,0 +1,112 @@
+package amqpfront
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+// Mechanisms returns all that the service has.
+func (a *conn) Mechanisms() []wire.Symbol {
+	return []wire.Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"}
+}
+
+// Authenticate judges a choice of mechanism.
+func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
+	h := a.hub
+	if in := h.Faults.Take(hub.RefuseSASL, hub.Identity{}); in != nil {
+		h.Happened(in, a.c)
+		a.refused(hub.Identity{}, hub.FaultError(hub.RefuseSASL))
+		return in.Fault.Code
+	}
+	var err error
+	switch mechanism {
+	case "PLAIN":
+		err = a.plain(string(response))
+	case "EXTERNAL":
+		err = a.external(string(response))
+	}
+	if err != nil {
+		a.c.Blame(err)
+		a.refused(hub.Identity{}, err)
+		return wire.SASLAuth
+	}
+	return wire.SASLOK
+}
+
+// plain reads [authzid] NUL authcid NUL password, with "device@sas.hub" or "policy@sas.root.hub"
+// for authcid.
+func (a *conn) plain(response string) error {
+	part := strings.Split(response, "\x00")
+	if len(part) != 3 || part[0] != "" && part[0] != part[1] {
+		return errors.New("SASL PLAIN: not a user and a password")
+	}
+	h := a.hub
+	name, _, _ := strings.Cut(h.Host, ".")
+	tok, err := hub.ParseToken(part[2])
+	if err != nil {
+		return fmt.Errorf("SASL PLAIN: %w", err)
+	}
+	at := strings.LastIndex(part[1], "@sas.")
+	switch {
+	case at < 0:
+		return errors.New("SASL PLAIN: user name without @sas")
+	case strings.EqualFold(part[1][at:], "@sas.root."+name):
+		if tok.Policy != part[1][:at] {
+			return fmt.Errorf("SASL PLAIN: token is not of the policy %q", part[1][:at])
+		}
+		h.Mu.Lock()
+		err = h.AuthorizePolicyLocked(tok, hub.DeviceConnect)
+		h.Mu.Unlock()
+		if err != nil {
+			return err
+		}
+		return a.grant(hub.Identity{}, tok, true)
+	case !strings.EqualFold(part[1][at:], "@sas."+name):
+		return fmt.Errorf("SASL PLAIN: user name %q is not of this hub", part[1])
+	}
+	id := hub.SplitIdentity(part[1][:at])
+	h.Mu.Lock()
+	err = h.AuthorizeLocked(h.Host, id, tok)
+	if err == nil {
+		a.c.ID = id
+	}
+	h.Mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return a.grant(id, tok, true)
+}
+
+// external finds out whether the client's certificate is that of any device, or of the one that it
+// names. For what it may be used is looked at when a link is attached.
+func (a *conn) external(response string) error {
+	chain := a.chain()
+	if len(chain) == 0 {
+		return errors.New("SASL EXTERNAL: no certificate")
+	}
+	h := a.hub
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	err := errors.New("SASL EXTERNAL: certificate is of no device")
+	for id, entry := range h.Registry {
+		if entry.X509 && (response == "" || response == id.String()) && h.CertifiedLocked(h.Host, id,
+			chain) == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// chain returns the client's certificates.
+func (a *conn) chain() []*x509.Certificate {
+	if a.c.TLS == nil {
+		return nil
+	}
+	return a.c.TLS.ConnectionState().PeerCertificates
+}

@@ -1,0 +1,248 @@
+package amqpfront
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+)
+
+// telemetry stores a message or a batch and answers it, unless a fault has it otherwise.
+func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
+	all, bad := a.readTelemetry(l, d)
+	if bad != nil {
+		l.settle(d, bad)
+		return nil
+	}
+	h, c, id := a.hub, a.c, l.id
+	if len(all) == 1 && a.front.orderAMQP(l, d, all[0]) {
+		return nil
+	}
+	for _, in := range h.Faults.Reached(id) {
+		h.Begin(in)
+	}
+	if c.Mode.Load() != hub.Open {
+		c.Drain()
+		return net.ErrClosed
+	}
+	if refusal := a.front.overdrawn(l); refusal != nil {
+		l.settle(d, refusal)
+		return nil
+	}
+	if in := h.Faults.Take(hub.DropBeforePublish, id); in != nil {
+		h.HappenedTo(in, c, id)
+		c.CutFor(hub.FaultError(hub.DropBeforePublish))
+		return hub.FaultError(hub.DropBeforePublish)
+	}
+	if stop := a.messageFaults(l, d); stop {
+		return nil
+	}
+	if in := h.Faults.Take(hub.Forget, id); in != nil {
+		h.HappenedTo(in, c, id)
+	} else {
+		for _, m := range all {
+			m.Received = h.Now()
+			h.Store(m)
+			h.Faults.Spend(id, m.Received, hub.SizeOf(&m))
+		}
+		h.Changed.Wake()
+	}
+	if in := h.Faults.Take(hub.DropAfterPublish, id); in != nil {
+		h.HappenedTo(in, c, id)
+		c.CutFor(hub.FaultError(hub.DropAfterPublish))
+		return hub.FaultError(hub.DropAfterPublish)
+	}
+	if in := h.Faults.Take(hub.DetachAfterMessage, id); in != nil {
+		h.HappenedTo(in, c, id)
+		l.detach(wireFault(&in.Fault), !in.Fault.Unclosed)
+		return nil
+	}
+	if in := h.Faults.Take(hub.GarbageOnPublish, id); in != nil {
+		h.HappenedTo(in, c, id)
+		a.engine.Flush()
+		c.Write(hub.GarbageOf(&in.Fault, shortFrame))
+	}
+	if !d.Settled {
+		a.acknowledge(l, d)
+	}
+	return nil
+}
+
+// overdrawn refuses a message for a quota or a throttle, or because its device asked for that.
+func (f *Front) overdrawn(l *hubLink) *wire.Error {
+	h := f.hub
+	c, id := l.conn.c, l.id
+	if in := h.Faults.InForce(hub.Throttle, id); in != nil && l.acks.Waiting() >= in.Fault.Limit {
+		h.HappenedTo(in, c, id)
+		return throttled()
+	}
+	if in := h.Faults.Exhausted(id, h.Now()); in != nil {
+		h.HappenedTo(in, c, id)
+		return wire.Errorf(wire.ResourceLimitExceeded, "403002 IotHubQuotaExceeded")
+	}
+	o, ok := h.Stands(id, func(o hub.StandingFault) bool { return o.Condition != "" })
+	if !ok {
+		return nil
+	}
+	return wire.Errorf(wire.Symbol(o.Condition), "%s", o.Record.Reason)
+}
+
+// acknowledge tells that a message was accepted, at the time that faults set.
+func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
+	h, c, id := a.hub, a.c, l.id
+	if in := h.Faults.Take(hub.SwallowPuback, id); in != nil {
+		h.HappenedTo(in, c, id)
+		return
+	}
+	var due time.Time
+	if in := h.Faults.Take(hub.DelayPuback, id); in != nil {
+		due = time.Now().Add(in.Fault.Delay)
+		h.HappenedTo(in, c, id)
+	}
+	if in := h.Faults.InForce(hub.Throttle, id); in != nil {
+		if at := h.Faults.Pace(in); at.After(due) {
+			due = at
+			h.HappenedTo(in, c, id)
+		}
+	}
+	say := func() {
+		drop := h.Faults.Take(hub.DropAfterPuback, id) // before a client that has the outcome can declare one
+		l.Settle(d.ID, &wire.Accepted{})
+		switch {
+		case drop == nil:
+		case c.Mode.Load() != hub.Open:
+			h.Faults.Release(drop)
+		default:
+			h.HappenedTo(drop, c, id)
+			a.engine.Flush()
+			c.Farewell(hub.FaultError(hub.DropAfterPuback))
+		}
+	}
+	if !l.acks.Add(c, due, say) {
+		say()
+	}
+}
+
+// readTelemetry reads a message, or all of a batch.
+func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hub.Message, *wire.Error) {
+	parts := [][]byte{d.Payload}
+	switch d.Format {
+	case 0:
+	case wire.BatchFormat:
+		outer, err := wire.DecodeMessage(d.Payload)
+		if err != nil {
+			return nil, asWire(err)
+		}
+		if parts = outer.Data; len(parts) == 0 || len(parts) > hub.MaxBatch {
+			return nil, wire.Errorf(wire.InvalidField, "batch of %d messages, 1 to %d are allowed", len(parts), hub.MaxBatch)
+		}
+	default:
+		return nil, wire.Errorf(wire.NotImplemented, "message format 0x%x", d.Format)
+	}
+	address, _ := addressOf(l.Link)
+	var all []hub.Message
+	total := 0
+	for _, p := range parts {
+		m, err := wire.DecodeMessage(p)
+		if err != nil {
+			return nil, asWire(err)
+		}
+		t, err := telemetryOf(m)
+		if err != nil {
+			return nil, asWire(err)
+		}
+		if total += hub.SizeOf(&t); total > hub.MaxMessage {
+			return nil, wire.Errorf(wire.MessageSizeExceeded, "413001 MessageTooLarge: more than %d bytes", hub.MaxMessage)
+		}
+		t.DeviceID, t.ModuleID, t.Protocol, t.Topic, t.Connection = l.id.Device, l.id.Module, hub.AMQP, address, a.c.Number
+		if !d.Settled {
+			t.QoS = 1
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// telemetryOf makes of a message what the log has. System properties get the names that they have
+// over MQTT.
+func telemetryOf(m *wire.Message) (hub.Message, error) {
+	if m.HasValue || len(m.Sequence) > 0 {
+		return hub.Message{}, wire.Errorf(wire.NotAllowed, "body that is not data")
+	}
+	t := hub.Message{Body: m.Body()}
+	system := func(name, value string) {
+		if value != "" {
+			t.System = append(t.System, hub.Property{Name: name, Value: value})
+		}
+	}
+	if p := m.Properties; p != nil {
+		t.MessageID, t.CorrelationID = idText(p.MessageID), idText(p.CorrelationID)
+		t.ContentType, t.ContentEncoding = string(p.ContentType), string(p.ContentEncoding)
+		if p.AbsoluteExpiryTime.OK {
+			t.Expiry = time.UnixMilli(int64(p.AbsoluteExpiryTime.V)).UTC().Format(hub.TimeLayout)
+		}
+		system("$.mid", t.MessageID)
+		system("$.cid", t.CorrelationID)
+		system("$.uid", string(p.UserID))
+		system("$.to", p.To.V)
+		system("$.ct", t.ContentType)
+		system("$.ce", t.ContentEncoding)
+		system("$.exp", t.Expiry)
+	}
+	if len(t.MessageID) > hub.MaxMessageID {
+		return t, wire.Errorf(wire.InvalidField, "message id of %d characters, at most %d are allowed", len(t.MessageID),
+			hub.MaxMessageID)
+	}
+	for _, p := range m.MessageAnnotations {
+		name, _ := p.Key.(wire.Symbol)
+		text, ok := p.Value.(string)
+		switch {
+		case name == "dt-subject" && !ok:
+			return t, wire.Errorf(wire.InvalidField, "annotation dt-subject is a %T, only strings are allowed", p.Value)
+		case name == "dt-subject":
+			t.Component = text
+			system("$.sub", text)
+		case ok:
+			system(string(name), text)
+		}
+	}
+	for _, p := range m.ApplicationProperties {
+		name, _ := p.Key.(string)
+		value, ok := p.Value.(string)
+		switch {
+		case name == "":
+			return t, wire.Errorf(wire.InvalidField, "property without a name")
+		case !ok:
+			return t, wire.Errorf(wire.InvalidField, "property %q is a %T, only strings are allowed", name, p.Value)
+		case name == "iothub-creation-time-utc":
+			t.CreationTime = value
+			system("$.ctime", value)
+		default:
+			t.Properties = append(t.Properties, hub.Property{Name: name, Value: value})
+		}
+	}
+	return t, nil
+}
+
+// idText is a message id as text.
+func idText(id any) string {
+	switch id := id.(type) {
+	case string:
+		return id
+	case uint64:
+		return strconv.FormatUint(id, 10)
+	case wire.UUID:
+		return id.String()
+	case []byte:
+		return base64.StdEncoding.EncodeToString(id)
+	case nil:
+		return ""
+	}
+	return fmt.Sprint(id)
+}

@@ -1,0 +1,177 @@
+package amqpfront
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+// twinLinks is what stands behind the links for twins.
+type twinLinks struct{ front *Front }
+
+// Values of the annotation "resource".
+const (
+	reportedResource = "/properties/reported"
+	desiredResource  = "/properties/desired"
+	noticeResource   = "/notifications/twin/properties/desired"
+)
+
+// twinOperations is what the annotation "operation" may be, and what "resource" must be then; empty
+// = anything.
+var twinOperations = map[string]struct {
+	operation hub.TwinOperation
+	resource  string
+}{
+	"GET":    {hub.TwinGet, ""},
+	"PATCH":  {hub.TwinPatch, reportedResource},
+	"PUT":    {hub.TwinSubscribe, noticeResource},
+	"DELETE": {hub.TwinUnsubscribe, noticeResource},
+}
+
+func (twinLinks) joined(*pair) {}
+
+func (t twinLinks) parted(p *pair) { t.front.listenOn(p, false) }
+
+// ask takes a request.
+func (t twinLinks) ask(p *pair, m *wire.Message) *wire.Error {
+	var correlation any
+	if m.Properties != nil {
+		correlation = m.Properties.CorrelationID
+	}
+	if correlation == nil {
+		return wire.Errorf(wire.InvalidField, "request without a correlation id")
+	}
+	if !p.receives() {
+		return wire.Errorf(wire.PreconditionFailed, "no receiver is attached for the answer")
+	}
+	r := hub.TwinRequest{DeviceID: p.id.Device, ModuleID: p.id.Module, RequestID: idText(correlation), Body: m.Body(),
+		Protocol: hub.AMQP}
+	name, resource := m.MessageAnnotations.Text("operation"), m.MessageAnnotations.Text("resource")
+	known, ok := twinOperations[strings.ToUpper(name)]
+	r.Operation = known.operation
+	var wrong error
+	switch {
+	case !ok:
+		wrong = t.front.hub.ServiceError(hub.CodeInvalidOperation, "operation %q", name)
+	case known.resource != "" && !strings.EqualFold(resource, known.resource):
+		wrong = t.front.hub.ServiceError(hub.CodeInvalidOperation, "resource %q of operation %s", resource, name)
+	}
+	if version, ok := m.MessageAnnotations.Get("version"); ok && version != nil && r.Operation == hub.TwinPatch {
+		if r.Base, ok = wholeNumber(version); !ok || r.Base < 1 {
+			wrong = t.front.hub.ServiceError(hub.CodeArgumentInvalid, "version that is not a number from 1 on")
+		}
+	}
+	t.front.hub.AskTwin(&asker{p, correlation}, r, wrong)
+	return nil
+}
+
+// wholeNumber reads a whole number of any type of AMQP.
+func wholeNumber(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int8:
+		return int64(v), true
+	case int16:
+		return int64(v), true
+	case int32:
+		return int64(v), true
+	case int64:
+		return v, true
+	case uint8:
+		return int64(v), true
+	case uint16:
+		return int64(v), true
+	case uint32:
+		return int64(v), true
+	case uint64:
+		return int64(v), v < 1<<63
+	}
+	return 0, false
+}
+
+// receives says whether an answer can go anywhere.
+func (p *pair) receives() bool {
+	p.conn.hub.Mu.Lock()
+	defer p.conn.hub.Mu.Unlock()
+	return p.receiver != nil
+}
+
+// listenOn begins or ends notifications on a pair of links.
+func (f *Front) listenOn(p *pair, on bool) {
+	h := f.hub
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	all := slices.DeleteFunc(slices.Clone(f.listening[p.id]), func(other *pair) bool { return other == p })
+	if on && p.whole {
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		delete(f.listening, p.id)
+		return
+	}
+	f.listening[p.id] = all
+}
+
+// An asker is a client that has sent a request.
+type asker struct {
+	pair        *pair
+	correlation any
+}
+
+func (a *asker) Client() *hub.Conn { return a.pair.conn.c }
+
+func (a *asker) Taken() bool { return true } // a disposition follows
+
+func (a *asker) Listen(on bool) { a.pair.conn.front.listenOn(a.pair, on) }
+
+// Answer sends an answer: the status is an int and the version a long, which some clients insist
+// on, and there is one data section.
+func (a *asker) Answer(ans hub.TwinAnswer, wrong bool) bool {
+	annotations := wire.Map{{Key: wire.Symbol("status"), Value: int32(ans.Status)}}
+	if ans.Version > 0 {
+		annotations = append(annotations, wire.Pair{Key: wire.Symbol("version"), Value: ans.Version})
+	}
+	if ans.RetryAfter > 0 {
+		annotations = append(annotations, wire.Pair{Key: wire.Symbol("retry-after"), Value: int32(hub.Seconds(ans.RetryAfter))})
+	}
+	correlation := a.correlation
+	if wrong {
+		correlation = otherID(correlation)
+	}
+	return a.pair.answer(&wire.Message{
+		MessageAnnotations: annotations, Properties: &wire.Properties{CorrelationID: correlation}, Data: [][]byte{ans.Body},
+	})
+}
+
+// otherID is an id of the same type.
+func otherID(id any) any {
+	switch id := id.(type) {
+	case string:
+		return id + "-other"
+	case wire.UUID:
+		id[15] ^= 0xff
+		return id
+	case uint64:
+		return id + 1<<32
+	case []byte:
+		return append(slices.Clone(id), '-')
+	}
+	return "other"
+}
+
+// An desiredListener is a client that is told of changes of desired properties.
+type desiredListener struct{ pair *pair }
+
+func (l desiredListener) Client() *hub.Conn { return l.pair.conn.c }
+
+// Tell sends a change: without a correlation id, which is how clients know it.
+func (l desiredListener) Tell(ch hub.Change) {
+	l.pair.answer(&wire.Message{
+		MessageAnnotations: wire.Map{
+			{Key: wire.Symbol("resource"), Value: desiredResource}, {Key: wire.Symbol("version"), Value: ch.Version},
+		},
+		Properties: &wire.Properties{}, Data: [][]byte{ch.Body},
+	})
+}

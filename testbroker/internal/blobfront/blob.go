@@ -1,0 +1,391 @@
+package blobfront
+
+import (
+	"bytes"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
+)
+
+// putBlob is Put Blob, Put Block or Put Block List.
+func putBlob(q *web.Request) web.Answer {
+	name := blobName(q)
+	if bad := authorizeBlob(q, "w"); bad != nil {
+		return failBlob(q, bad)
+	}
+	if a, over := blobFaults(q); over {
+		return a
+	}
+	var a web.Answer
+	var bad *hub.BlobError
+	switch blobOperation(q) {
+	case hub.PutBlob:
+		a, bad = putWhole(q, name)
+	case hub.PutBlock:
+		a, bad = putBlock(q, name)
+	case hub.PutBlockList:
+		a, bad = putList(q, name)
+	default:
+		bad = blobBadQuery
+	}
+	switch bad {
+	case nil:
+		q.Hub.Changed.Wake()
+		return a
+	case blobNoAnswer:
+		return web.Answer{Way: web.WayNone}
+	}
+	return failBlob(q, bad)
+}
+
+// blobName is that of the file that the request is for.
+func blobName(q *web.Request) string { return q.Vars["device"] + "/" + q.Vars["name"] }
+
+var blobOperations = map[string]hub.BlobOperation{"": hub.PutBlob, "block": hub.PutBlock, "blocklist": hub.PutBlockList}
+
+// blobOperation is what the request wants of the store; BlobAny if that is nothing that the store
+// does.
+func blobOperation(q *web.Request) hub.BlobOperation {
+	if q.Method == http.MethodPut {
+		return blobOperations[q.Query.Get("comp")]
+	}
+	return hub.GetBlob
+}
+
+// putWhole stores a file that comes in one go.
+func putWhole(q *web.Request, name string) (web.Answer, *hub.BlobError) {
+	switch kind := q.Header.Get("x-ms-blob-type"); kind {
+	case "BlockBlob":
+	case "":
+		return web.Answer{}, blobMissingHeader
+	case "AppendBlob", "PageBlob":
+		return web.Answer{}, blobNoHeader
+	default:
+		return web.Answer{}, blobBadHeader
+	}
+	file, bad := newFile(q, name)
+	if bad != nil {
+		return web.Answer{}, bad
+	}
+	part, sum, bad := receive(q, "", maxPutBlob(storageVersion(q)))
+	if bad != nil {
+		return web.Answer{}, bad
+	}
+	if file.MD5 == nil {
+		file.MD5 = sum
+	}
+	file.Blocks = []hub.BlobBlock{part}
+	return created(q, sum), q.Hub.UploadTable.Store.Put(file)
+}
+
+// putBlock stores a block.
+func putBlock(q *web.Request, name string) (web.Answer, *hub.BlobError) {
+	id := q.Query.Get("blockid")
+	raw, err := base64.StdEncoding.DecodeString(id)
+	switch {
+	case id == "":
+		return web.Answer{}, blobMissingQuery
+	case err != nil || len(raw) > 64 || len(raw) == 0:
+		return web.Answer{}, blobBadID
+	case q.ContentLength == 0:
+		return web.Answer{}, blobBadHeader
+	}
+	part, sum, bad := receive(q, id, maxPutBlock(storageVersion(q)))
+	if bad == nil {
+		bad = q.Hub.UploadTable.Store.Stage(name, part)
+	}
+	return created(q, sum), bad
+}
+
+// putList makes a file of blocks.
+func putList(q *web.Request, name string) (web.Answer, *hub.BlobError) {
+	file, bad := newFile(q, name)
+	if bad != nil {
+		return web.Answer{}, bad
+	}
+	if q.ContentLength < 0 {
+		return web.Answer{}, blobNoLength
+	}
+	const perBlock, most = 128, 64 << 10 // bytes for an entry of the list, and for all that is around
+	body, err := io.ReadAll(io.LimitReader(q.Body, int64(q.Hub.UploadTable.Opt.MaxBlocks)*perBlock+most))
+	if err != nil {
+		return web.Answer{}, blobCutOff
+	}
+	sum := md5.Sum(body)
+	if bad := checkMD5(q, sum[:]); bad != nil {
+		return web.Answer{}, bad
+	}
+	list, err := parseBlockList(body)
+	switch {
+	case err != nil:
+		return web.Answer{}, blobBadXML
+	case len(list) > q.Hub.UploadTable.Opt.MaxBlocks:
+		return web.Answer{}, blobListTooLong
+	}
+	return created(q, nil), q.Hub.UploadTable.Store.Commit(file, list)
+}
+
+// parseBlockList reads
+//
+//	<BlockList> ( <Committed> | <Uncommitted> | <Latest> ) ID ... </BlockList>
+func parseBlockList(body []byte) ([]hub.ListedBlock, error) {
+	var doc struct {
+		XMLName xml.Name `xml:"BlockList"`
+		Entries []struct {
+			XMLName xml.Name
+			ID      string `xml:",chardata"`
+		} `xml:",any"`
+	}
+	if err := xml.Unmarshal(body, &doc); err != nil {
+		return nil, err
+	}
+	list := make([]hub.ListedBlock, 0, len(doc.Entries))
+	for _, e := range doc.Entries {
+		b := hub.ListedBlock{ID: strings.TrimSpace(e.ID)}
+		switch e.XMLName.Local {
+		case "Committed":
+			b.Stored = true
+		case "Uncommitted":
+			b.Staged = true
+		case "Latest":
+			b.Both = true
+		default:
+			return nil, fmt.Errorf("element %q", e.XMLName.Local)
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+// newFile is a file as the request's headers describe it.
+func newFile(q *web.Request, name string) (hub.Blob, *hub.BlobError) {
+	file := hub.Blob{Name: name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.Hub.Now()}
+	if file.ContentType == "" {
+		file.ContentType = "application/octet-stream"
+	}
+	if text := q.Header.Get("x-ms-blob-content-md5"); text != "" {
+		sum, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(sum) != md5.Size {
+			return file, blobBadMD5
+		}
+		file.MD5 = sum
+	}
+	return file, nil
+}
+
+// receive reads the body of a file or block.
+func receive(q *web.Request, id string, limit int64) (part hub.BlobBlock, sum []byte, bad *hub.BlobError) {
+	switch {
+	case q.ContentLength < 0:
+		return part, nil, blobNoLength
+	case q.ContentLength > limit:
+		return part, nil, blobTooLarge
+	case q.Header.Get("x-ms-content-crc64") != "":
+		return part, nil, blobNoHeader
+	}
+	body := io.Reader(q.Body)
+	if in := q.TakeRoute(hub.CutBlobBody); in != nil {
+		io.CopyN(io.Discard, body, q.ContentLength/2)
+		q.Cut(in)
+		return part, nil, blobNoAnswer
+	}
+	if in := q.TakeRoute(hub.DamageBlob); in != nil {
+		q.Happened(in)
+		body = &damager{Reader: body}
+	}
+	long, short := sha256.New(), md5.New()
+	to := []io.Writer{long, short}
+	var kept *bytes.Buffer
+	if !q.Hub.UploadTable.Opt.Digest {
+		kept = bytes.NewBuffer(make([]byte, 0, min(q.ContentLength, 1<<20)))
+		to = append(to, kept)
+	}
+	n, err := io.Copy(io.MultiWriter(to...), body)
+	if err != nil || n != q.ContentLength {
+		return part, nil, blobCutOff
+	}
+	sum = short.Sum(nil)
+	if bad := checkMD5(q, sum); bad != nil {
+		return part, nil, bad
+	}
+	var content []byte
+	if kept != nil {
+		content = kept.Bytes()
+	}
+	return hub.NewBlock(id, n, [sha256.Size]byte(long.Sum(nil)), content), sum, nil
+}
+
+// A damager changes the first byte.
+type damager struct {
+	io.Reader
+	done bool
+}
+
+// Read reads.
+func (d *damager) Read(p []byte) (int, error) {
+	n, err := d.Reader.Read(p)
+	if n > 0 && !d.done {
+		p[0] ^= 1
+		d.done = true
+	}
+	return n, err
+}
+
+// checkMD5 compares the hash of what came with that of what was sent, if the client says it.
+func checkMD5(q *web.Request, sum []byte) *hub.BlobError {
+	text := q.Header.Get("Content-MD5")
+	if text == "" {
+		return nil
+	}
+	want, err := base64.StdEncoding.DecodeString(text)
+	switch {
+	case err != nil || len(want) != md5.Size:
+		return blobBadMD5
+	case !bytes.Equal(want, sum):
+		return blobDamaged
+	}
+	return nil
+}
+
+// created is the answer to what was stored.
+func created(q *web.Request, sum []byte) web.Answer {
+	a := web.Answer{Status: http.StatusCreated, Header: make(http.Header)}
+	a.Header.Set("x-ms-request-id", track(q))
+	a.Header.Set("x-ms-version", storageVersion(q))
+	a.Header.Set("x-ms-request-server-encrypted", "true")
+	if sum != nil {
+		a.Header.Set("Content-MD5", base64.StdEncoding.EncodeToString(sum))
+	}
+	if q.Query.Get("comp") != "block" {
+		now := q.Hub.Now().UTC()
+		a.Header.Set("ETag", `"0x`+strings.ToUpper(strconv.FormatInt(now.UnixNano(), 16))+`"`)
+		a.Header.Set("Last-Modified", now.Format(http.TimeFormat))
+	}
+	return a
+}
+
+// getBlob is Get Blob or Get Blob Properties.
+func getBlob(q *web.Request) web.Answer {
+	name := blobName(q)
+	if bad := authorizeBlob(q, "r"); bad != nil {
+		return failBlob(q, bad)
+	}
+	b, ok := q.Hub.UploadTable.Store.Get(name)
+	if !ok {
+		return failBlob(q, blobNotFound)
+	}
+	a := web.Answer{Status: http.StatusOK, Header: make(http.Header)}
+	a.Header.Set("Content-Type", b.ContentType)
+	a.Header.Set("x-ms-blob-type", "BlockBlob")
+	a.Header.Set("x-ms-request-id", track(q))
+	a.Header.Set("x-ms-version", storageVersion(q))
+	a.Header.Set("Last-Modified", b.Stored.UTC().Format(http.TimeFormat))
+	if b.MD5 != nil {
+		a.Header.Set("Content-MD5", base64.StdEncoding.EncodeToString(b.MD5))
+	}
+	if q.Method == http.MethodHead {
+		return a
+	}
+	body, err := b.Bytes()
+	if err != nil {
+		return failBlob(q, blobNoContent)
+	}
+	a.Body = body
+	return a
+}
+
+// authorizeBlob checks the upload URI and what every request to the store must have.
+func authorizeBlob(q *web.Request, right string) *hub.BlobError {
+	if v := q.Header.Get("x-ms-version"); v != "" {
+		if _, err := time.Parse(time.DateOnly, v); err != nil {
+			return blobBadHeader
+		}
+	}
+	if !hub.ValidBlobName(blobName(q)) {
+		return blobBadName
+	}
+	bad := q.Hub.UploadTable.Store.Keys.Check(blobName(q), q.Query, right, q.Hub.Now())
+	if bad != nil {
+		q.Conn.Refused(q.Request, hub.Identity{}, bad.Status, errors.New(bad.Code))
+	}
+	return bad
+}
+
+// storageVersion is the version of the store that the client asks for, or else its upload URI.
+func storageVersion(q *web.Request) string {
+	if v := q.Header.Get("x-ms-version"); v != "" {
+		return v
+	}
+	if v := q.Query.Get("sv"); v != "" {
+		return v
+	}
+	return hub.SasVersion
+}
+
+// maxPutBlock and maxPutBlob are the limits of the service in bytes, which grew with its versions.
+func maxPutBlock(version string) int64 {
+	switch {
+	case version >= "2019-12-12":
+		return 4000 << 20
+	case version >= "2016-05-31":
+		return 100 << 20
+	}
+	return 4 << 20
+}
+
+func maxPutBlob(version string) int64 {
+	switch {
+	case version >= "2019-12-12":
+		return 5000 << 20
+	case version >= "2016-05-31":
+		return 256 << 20
+	}
+	return 64 << 20
+}
+
+// track gives the request a name.
+func track(q *web.Request) string {
+	return fmt.Sprintf("%d-%d", q.C.Number, q.Conn.Front.Refusals.Add(1))
+}
+
+// blobFaults lets faults have their way with a request to the store that was found good. If over,
+// it is answered.
+func blobFaults(q *web.Request) (a web.Answer, over bool) {
+	if in := q.TakeRoute(hub.ExpireUpload); in != nil {
+		q.Happened(in)
+		q.Hub.ExpireUpload(q.Query.Get("si"))
+		q.Hub.Changed.Wake()
+		return failBlob(q, hub.BlobExpired), true
+	}
+	if in := q.TakeRoute(hub.SlowBlob); in != nil {
+		q.Happened(in)
+		if !q.Sleep(in.Fault.Delay) {
+			return web.Answer{Way: web.WayNone}, true
+		}
+	}
+	return web.Answer{}, false
+}
+
+// Routes are the requests to the store.
+var Routes = []web.Route{
+	{Kind: hub.RouteBlob, Method: http.MethodPut, Path: hub.Container + "/{device}/{name...}", Host: anyHost, Open: true,
+		Do: putBlob, Fails: failRequest, Blob: blobOperation},
+	{Kind: hub.RouteBlob, Method: http.MethodGet, Path: hub.Container + "/{device}/{name...}", Host: anyHost, Open: true,
+		Do: getBlob, Fails: failRequest, Blob: blobOperation},
+	{Kind: hub.RouteBlob, Method: http.MethodHead, Path: hub.Container + "/{device}/{name...}", Host: anyHost, Open: true,
+		Do: getBlob, Fails: failRequest, Blob: blobOperation},
+}
+
+// anyHost is for the store, which is found under whatever name a test gives it.
+func anyHost(*hub.Hub, string) bool { return true }

@@ -1,0 +1,93 @@
+package httpfront
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
+)
+
+// C2DRoutes are the requests about commands. Over HTTP a device asks for them; there are none
+// to modules.
+var C2DRoutes = []web.Route{
+	{Kind: hub.RouteReceive, Method: http.MethodGet, Path: "devices/{device}/messages/devicebound", Do: getCommand},
+	{Kind: hub.RouteSettle, Method: http.MethodDelete, Path: "devices/{device}/messages/devicebound/{lock}",
+		Do: deleteCommand},
+	{Kind: hub.RouteSettle, Method: http.MethodPost, Path: "devices/{device}/messages/devicebound/{lock}/abandon",
+		Do: abandonCommand},
+}
+
+// getCommand locks the next command and hands it out, with the lock token as its ETag.
+func getCommand(q *web.Request) web.Answer {
+	queue, err := q.Hub.Queue(q.ID)
+	if err != nil {
+		return q.Fail(web.AsHTTP(err, q.ID))
+	}
+	r, ok := queue.Pull(q.C)
+	q.Hub.Changed.Wake()
+	if !ok {
+		return web.Answer{Status: http.StatusNoContent}
+	}
+	return web.Answer{Status: http.StatusOK, Header: httpHeader(&r), Body: r.C2D.Body}
+}
+
+// deleteCommand completes a command, or with the parameter reject, which needs no value, ends it
+// otherwise.
+func deleteCommand(q *web.Request) web.Answer {
+	if q.Query.Has("reject") {
+		return settle(q, hub.Rejected)
+	}
+	return settle(q, hub.Completed)
+}
+
+func abandonCommand(q *web.Request) web.Answer { return settle(q, hub.Enqueued) }
+
+// settle does what a client wants to become of the command that it has locked. The token of the
+// path may stand in If-Match as well.
+func settle(q *web.Request, to hub.C2DState) web.Answer {
+	lock := q.Vars["lock"]
+	if tag := q.Header.Values("If-Match"); len(tag) > 0 && tag[0] != "*" && !strings.EqualFold(strings.Trim(tag[0], `"`),
+		lock) {
+		return q.Fail(web.Errorf(412001, "If-Match %s is not the lock token %s of the path", tag[0], lock))
+	}
+	queue, err := q.Hub.Queue(q.ID)
+	if err != nil {
+		return q.Fail(web.AsHTTP(err, q.ID))
+	}
+	if !queue.Settle(lock, to) {
+		return q.Fail(web.Errorf(412002, "lock %s has ended, or never was", lock))
+	}
+	q.Hub.Changed.Wake()
+	return web.Answer{Status: http.StatusNoContent}
+}
+
+// httpHeader is a command's properties as they go over HTTP. Those that no header can carry are
+// left out.
+func httpHeader(r *hub.C2DRecord) http.Header {
+	m := r.C2D
+	header := http.Header{"Content-Type": {"application/octet-stream"}, "ETag": {`"` + r.LockToken + `"`}}
+	for _, p := range m.Properties {
+		if _, again := header[appHeader+p.Name]; !again && isToken(p.Name) {
+			header[appHeader+p.Name] = []string{p.Value}
+		}
+	}
+	expiry := ""
+	if !m.Expiry.IsZero() {
+		expiry = m.Expiry.UTC().Format(hub.TimeLayout)
+	}
+	for name, value := range map[string]string{
+		"iothub-messageid": m.MessageID, "iothub-correlationid": m.CorrelationID, "iothub-userid": m.UserID,
+		"iothub-contenttype": m.ContentType, "iothub-contentencoding": m.ContentEncoding, "iothub-ack": m.Ack,
+		"iothub-expiry":         expiry,
+		"iothub-to":             "/" + hub.Identity{Device: r.DeviceID, Module: r.ModuleID}.Resource() + "/messages/devicebound",
+		"iothub-sequencenumber": strconv.Itoa(r.Sequence), "iothub-enqueuedtime": r.Enqueued.UTC().Format(hub.TimeLayout),
+		"iothub-deliverycount": strconv.Itoa(r.Deliveries - 1),
+	} {
+		if value != "" {
+			header[name] = []string{value}
+		}
+	}
+	return header
+}

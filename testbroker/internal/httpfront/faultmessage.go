@@ -1,0 +1,60 @@
+package httpfront
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
+)
+
+// order takes a message over HTTP that asks for a fault; false when it is none.
+func order(q *web.Request, m hub.Message) (web.Answer, bool) {
+	h := q.Hub
+	answered := false
+	taken := h.Take(m, func(kind hub.FaultRequest) {
+		answered = h.Obedient == hub.ObeyFaultMessages || kind.On&hub.HTTP == 0
+	}, func(kind hub.FaultRequest, f *hub.FaultMessage) { obey(q.Conn, q.ID, kind, f) })
+	switch {
+	case !taken:
+		return web.Answer{}, false
+	case !answered:
+		q.Hang()
+		return web.Answer{Way: web.WayNone}, true
+	}
+	return web.Answer{Status: http.StatusNoContent}, true
+}
+
+// obey does what a device asked for on a connection: it cuts what the device uses, or has its
+// messages refused.
+func obey(a *web.Conn, id hub.Identity, kind hub.FaultRequest, f *hub.FaultMessage) {
+	h := a.Hub
+	h.Mu.Lock()
+	var used []*hub.Conn
+	for _, c := range h.ConnsLocked(id.String()) {
+		if _, ok := c.Peer.(*web.Conn); ok && kind.Cut {
+			used = append(used, c)
+		}
+	}
+	once := kind.Refusal != 0 && f.Duration == 0
+	stands := once || kind.Refuses && f.Duration > 0
+	if stands {
+		life := f.Duration
+		if once {
+			life = hub.MaxFaultSeconds * time.Second
+		}
+		h.Standing[id] = hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(life), Once: once, Record: f}
+	}
+	f.Happened = stands || len(used) > 0
+	happened := f.Happened
+	h.Mu.Unlock()
+	if !happened {
+		return
+	}
+	cause := hub.FaultRequestError{Kind: f.Type, Reason: f.Reason}
+	h.Event(hub.Event{Kind: hub.FaultObeyed, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
+	for _, c := range used {
+		c.CutFor(cause)
+	}
+	h.Changed.Wake()
+}

@@ -1,0 +1,266 @@
+package httpfront
+
+import (
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
+)
+
+// TelemetryRoutes are the requests that send messages.
+var TelemetryRoutes = []web.Route{
+	{Kind: hub.RouteTelemetry, Method: http.MethodPost, Path: "devices/{device}/messages/events", Do: postTelemetry},
+	{Kind: hub.RouteTelemetry, Method: http.MethodPost, Path: "devices/{device}/modules/{module}/messages/events",
+		Do: postTelemetry},
+}
+
+// appHeader is what the names of application properties begin with, in any letter case.
+const appHeader = "iothub-app-"
+
+// systemHeaders are the names of system properties over HTTP, in lower case, and what the log calls
+// them. Names that begin with "iothub-" and are not here mean nothing.
+var systemHeaders = map[string]string{
+	"iothub-messageid":       "$.mid",
+	"iothub-correlationid":   "$.cid",
+	"iothub-userid":          "$.uid",
+	"iothub-to":              "$.to",
+	"iothub-contenttype":     "$.ct",
+	"iothub-contentencoding": "$.ce",
+	"iothub-expiry":          "$.exp",
+	"iothub-creationtimeutc": "$.ctime",
+	"iothub-messageschema":   "$.schema",
+	"iothub-interface-id":    "$.ifid",
+	"dt-subject":             "$.sub",
+	"iothub-ack":             "iothub-ack",
+	"iothub-operation":       "iothub-operation",
+}
+
+// postTelemetry stores what a request carries and answers it, unless a fault has it otherwise.
+func postTelemetry(q *web.Request) web.Answer {
+	h, c := q.Hub, q.C
+	if in := h.Faults.Take(hub.DropDuringPublish, q.ID); in != nil {
+		io.CopyN(io.Discard, q.Body, max(q.ContentLength/2, 0))
+		return q.Cut(in)
+	}
+	all, bad := readTelemetry(q)
+	if bad != nil {
+		return q.Fail(bad)
+	}
+	if len(all) == 1 {
+		if a, ok := order(q, all[0]); ok {
+			return a
+		}
+	}
+	for _, in := range h.Faults.Reached(q.ID) {
+		h.Begin(in)
+	}
+	if c.Mode.Load() != hub.Open {
+		return web.Answer{Way: web.WayNone}
+	}
+	if bad := overdrawn(q); bad != nil {
+		return q.Fail(bad)
+	}
+	if in := h.Faults.Take(hub.DropBeforePublish, q.ID); in != nil {
+		return q.Cut(in)
+	}
+	if in := h.Faults.Take(hub.Forget, q.ID); in != nil {
+		q.Happened(in)
+	} else {
+		for _, m := range all {
+			m.Received = h.Now()
+			h.Store(m)
+			h.Faults.Spend(q.ID, m.Received, hub.SizeOf(&m))
+		}
+		h.Changed.Wake()
+	}
+	if in := h.Faults.Take(hub.DropAfterPublish, q.ID); in != nil {
+		return q.Cut(in)
+	}
+	if in := h.Faults.Take(hub.GarbageOnPublish, q.ID); in != nil {
+		q.Happened(in)
+		c.Write(web.GarbageHTTP(&in.Fault, q.ProtoMajor))
+	}
+	return acknowledge(q)
+}
+
+// acknowledge is the answer to a message that was taken, at the time that faults set.
+func acknowledge(q *web.Request) web.Answer {
+	h := q.Hub
+	if in := h.Faults.Take(hub.SwallowPuback, q.ID); in != nil {
+		return q.Mute(in)
+	}
+	if in := h.Faults.Take(hub.DelayPuback, q.ID); in != nil {
+		q.Happened(in)
+		if !q.Sleep(in.Fault.Delay) {
+			return web.Answer{Way: web.WayNone}
+		}
+	}
+	a := web.Answer{Status: http.StatusNoContent}
+	if in := h.Faults.Take(hub.DropAfterPuback, q.ID); in != nil {
+		a.Way, a.Fault = web.WayLast, in
+	}
+	return a
+}
+
+// overdrawn refuses messages for a quota, or because their device asked for that.
+func overdrawn(q *web.Request) *web.Error {
+	h := q.Hub
+	if in := h.Faults.Exhausted(q.ID, h.Now()); in != nil {
+		q.Happened(in)
+		return web.Errorf(403002, "messages of the day are used up")
+	}
+	if o, ok := h.Stands(q.ID, func(o hub.StandingFault) bool { return o.Refusal != 0 }); ok {
+		return web.Errorf(o.Refusal, "%v", hub.FaultRequestError{Kind: o.Name, Reason: o.Record.Reason})
+	}
+	return nil
+}
+
+// readTelemetry reads a message, or all of a batch.
+func readTelemetry(q *web.Request) ([]hub.Message, *web.Error) {
+	if e := q.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, web.Errorf(415000, "Content-Encoding %q", e)
+	}
+	kind := ""
+	if t := q.Header.Get("Content-Type"); t != "" {
+		var err error
+		if kind, _, err = mime.ParseMediaType(t); err != nil {
+			return nil, web.Errorf(415000, "Content-Type %q: %v", t, err)
+		}
+	}
+	properties, bad := headerProperties(q)
+	if bad != nil {
+		return nil, bad
+	}
+	body, bad := q.Read(hub.MaxMessage)
+	if bad != nil {
+		return nil, bad
+	}
+	if kind == batchType {
+		return readBatch(q, body)
+	}
+	m, bad := message(q, body, properties)
+	return []hub.Message{m}, bad
+}
+
+// headerProperties takes the properties from the head, by their names in lower case: what case they
+// were sent in is not known for sure.
+func headerProperties(q *web.Request) (map[string]string, *web.Error) {
+	all := make(map[string]string)
+	for name, values := range q.Header {
+		name = strings.ToLower(name)
+		if !strings.HasPrefix(name, "iothub-") && systemHeaders[name] == "" {
+			continue
+		}
+		if len(values) != 1 {
+			return nil, web.Errorf(400004, "header %s comes %d times", name, len(values))
+		}
+		all[name] = values[0]
+	}
+	return all, nil
+}
+
+// message makes of a body and properties, by the names of headers, what the log has.
+func message(q *web.Request, body []byte, properties map[string]string) (hub.Message, *web.Error) {
+	m := hub.Message{
+		DeviceID: q.ID.Device, ModuleID: q.ID.Module, Protocol: hub.HTTP, Topic: q.Path(), QoS: 1, Connection: q.C.Number,
+		Body: body,
+	}
+	seen := make(map[string]bool, len(properties))
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		value := properties[name]
+		lower := strings.ToLower(name)
+		if seen[lower] {
+			return m, web.Errorf(400004, "property %s comes more than once", lower)
+		}
+		seen[lower] = true
+		if !utf8.ValidString(value) {
+			return m, web.Errorf(400004, "property %s is not UTF-8", name)
+		}
+		if strings.HasPrefix(lower, appHeader) {
+			p := hub.Property{Name: name[len(appHeader):], Value: value}
+			if bad := checkProperty(q.Hub, p); bad != nil {
+				return m, bad
+			}
+			m.Properties = append(m.Properties, p)
+			continue
+		}
+		wire := systemHeaders[lower]
+		if wire == "" {
+			continue
+		}
+		m.System = append(m.System, hub.Property{Name: wire, Value: value})
+		switch wire {
+		case "$.mid":
+			m.MessageID = value
+		case "$.cid":
+			m.CorrelationID = value
+		case "$.ct":
+			m.ContentType = value
+		case "$.ce":
+			m.ContentEncoding = value
+		case "$.sub":
+			m.Component = value
+		case "$.ctime":
+			m.CreationTime = value
+		case "$.exp":
+			m.Expiry = value
+		case "$.to":
+			if want := "/" + telemetryPath(q.ID); !samePath(value, want) {
+				return m, web.Errorf(400004, "iothub-to %q, want %q", value, want)
+			}
+		}
+	}
+	if len(m.MessageID) > hub.MaxMessageID {
+		return m, web.Errorf(400004, "message id of %d characters, at most %d are allowed", len(m.MessageID), hub.MaxMessageID)
+	}
+	if n := hub.SizeOf(&m); n > hub.MaxMessage {
+		return m, web.Errorf(413001, "message of %d bytes, at most %d are allowed", n, hub.MaxMessage)
+	}
+	return m, nil
+}
+
+// telemetryPath is where the identity posts messages.
+func telemetryPath(id hub.Identity) string { return strings.TrimSuffix(id.Telemetry(), "/") }
+
+// samePath compares paths, the first of which may be percent-encoded.
+func samePath(a, b string) bool {
+	if strings.EqualFold(a, b) {
+		return true
+	}
+	text, err := url.PathUnescape(a)
+	return err == nil && strings.EqualFold(text, b)
+}
+
+// checkProperty checks the name, and the value if the hub is to be strict with it, of an
+// application property.
+func checkProperty(h *hub.Hub, p hub.Property) *web.Error {
+	switch {
+	case p.Name == "":
+		return web.Errorf(400004, "property without a name")
+	case !isToken(p.Name):
+		return web.Errorf(400004, "property %q: the name has characters that are not allowed", p.Name)
+	case h.HTTP.StrictValues && !isToken(p.Value):
+		return web.Errorf(400004, "property %q: the value has characters that are not allowed", p.Name)
+	}
+	return nil
+}
+
+// isToken says whether a text has nothing but the characters of names [RFC 9110, section 5.6.2].
+func isToken(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,99 @@
+package httpfront
+
+import (
+	"net/http"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
+)
+
+// UploadRoutes are the requests about uploads to the hub.
+var UploadRoutes = []web.Route{
+	{Kind: hub.RouteUpload, Method: http.MethodPost, Path: "devices/{device}/files", Do: beginUpload},
+	{Kind: hub.RouteUploadDone, Method: http.MethodPost, Path: "devices/{device}/files/notifications", Do: endUpload},
+	{Kind: hub.RouteUploadDone, Method: http.MethodPost, Path: "devices/{device}/files/notifications/", Do: endUpload},
+	{Kind: hub.RouteUploadDone, Method: http.MethodPost, Path: "devices/{device}/files/notifications/{correlation}",
+		Do: endUpload},
+}
+
+// uploadCost is the size of messages that an upload counts as, two of them.
+const uploadCost = 2 * hub.QuotaStep
+
+// beginUpload tells a device where to put a file.
+func beginUpload(q *web.Request) web.Answer {
+	h := q.Hub
+	var in struct {
+		BlobName *string `json:"blobName"`
+	}
+	if err := q.ReadJSON(&in); err != nil {
+		return q.Fail(web.AsServiceError(err))
+	}
+	switch {
+	case in.BlobName == nil || *in.BlobName == "":
+		return q.Fail(web.Errorf(400005, "blobName is missing"))
+	case !hub.ValidBlobName(q.ID.Device + "/" + *in.BlobName):
+		return q.Fail(web.Errorf(400004, "blobName %q is not a valid name", *in.BlobName))
+	case h.UploadTable.Opt.NoStore:
+		return q.Fail(web.Errorf(400014, "the hub has no store"))
+	}
+	if bad := overdrawn(q); bad != nil {
+		return q.Fail(bad)
+	}
+	up := h.UploadTable.Begin(q.ID.Device, *in.BlobName, h.Now())
+	if up == nil {
+		return q.Fail(web.Errorf(403006, "the device has %d uploads running", hub.MaxUploads))
+	}
+	h.Faults.Spend(q.ID, up.Started, uploadCost)
+	h.Event(up.Event(), q.C)
+	h.Changed.Wake()
+	return web.AnswerJSON(struct {
+		CorrelationID string `json:"correlationId"`
+		HostName      string `json:"hostName"`
+		ContainerName string `json:"containerName"`
+		BlobName      string `json:"blobName"`
+		SASToken      string `json:"sasToken"`
+	}{up.CorrelationID, storeHost(q), hub.Container, up.Blob, h.UploadTable.Store.Keys.Sign(up.Blob, up.CorrelationID,
+		up.Expires)},
+		"")
+}
+
+// storeHost is where the device finds the store.
+func storeHost(q *web.Request) string {
+	if host := q.Hub.UploadTable.Opt.Host; host != "" {
+		return host
+	}
+	if real, ok := q.C.Raw.(*hub.Socket); ok {
+		return real.LocalAddr().String()
+	}
+	return "store." + q.Hub.Host
+}
+
+// endUpload takes a device's word on how an upload went.
+func endUpload(q *web.Request) web.Answer {
+	h := q.Hub
+	var in struct {
+		CorrelationID     string `json:"correlationId"`
+		IsSuccess         *bool  `json:"isSuccess"`
+		StatusCode        int    `json:"statusCode"`
+		StatusDescription string `json:"statusDescription"`
+	}
+	if err := q.ReadJSON(&in); err != nil {
+		return q.Fail(web.AsServiceError(err))
+	}
+	if id := q.Vars["correlation"]; id != "" {
+		in.CorrelationID = id
+	}
+	switch {
+	case in.CorrelationID == "":
+		return q.Fail(web.Errorf(400005, "correlationId is missing"))
+	case in.IsSuccess == nil:
+		return q.Fail(web.Errorf(400019, "isSuccess is missing"))
+	}
+	up, code := h.UploadTable.End(q.ID.Device, in.CorrelationID, *in.IsSuccess, in.StatusCode, in.StatusDescription, h.Now())
+	if code != 0 {
+		return q.Fail(web.Errorf(code, "upload %q", in.CorrelationID))
+	}
+	h.Event(up.Event(), q.C)
+	h.Changed.Wake()
+	return web.Answer{Status: http.StatusNoContent}
+}

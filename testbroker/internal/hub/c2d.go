@@ -1,0 +1,276 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// MaxC2D is the size limit of the body of a command in bytes.
+	MaxC2D = 64 << 10
+	// MaxMessageID is the length limit of a message id.
+	MaxMessageID = 128
+	maxTopic     = 1<<16 - 1
+)
+
+// ErrQueueFull is returned by [Hub.SendC2D] while as many commands wait for the device as its queue
+// holds.
+var ErrQueueFull = errors.New("testbroker: the device's queue of commands is full")
+
+// C2DOptions are the settings of the queues of commands. The zero value of each field stands for
+// its default.
+type C2DOptions struct {
+	// Queue is how many commands may wait for one device, those included that it has not acknowledged.
+	// Default: 50.
+	Queue int
+	// TTL is how long after [Hub.SendC2D] a command without an Expiry of its own expires. Default: 1
+	// hour.
+	TTL time.Duration
+	// Lock is how long a command that was delivered waits for its PUBACK or outcome, or over HTTP for
+	// its DELETE, before it is delivered again. Default: 60 s.
+	Lock time.Duration
+	// MaxDeliveries is how often a command is delivered before it is given up. Default: 10.
+	MaxDeliveries int
+	// Window is how many commands may be delivered over MQTT to a client that has not acknowledged
+	// them yet. Over AMQP the client says so by its credit. Default: 16.
+	Window int
+}
+
+func (o C2DOptions) withDefaults() C2DOptions {
+	return C2DOptions{
+		Queue:         cmp.Or(max(o.Queue, 0), 50),
+		TTL:           cmp.Or(max(o.TTL, 0), time.Hour),
+		Lock:          cmp.Or(max(o.Lock, 0), time.Minute),
+		MaxDeliveries: cmp.Or(max(o.MaxDeliveries, 0), 10),
+		Window:        cmp.Or(max(o.Window, 0), 16),
+	}
+}
+
+// C2D is a command: a message from the cloud to a device. Empty fields are absent.
+type C2D struct {
+	MessageID       string
+	CorrelationID   string
+	UserID          string
+	ContentType     string
+	ContentEncoding string
+	// Ack is for which ends the sender wants feedback: "none", "positive", "negative", "full" or
+	// empty.
+	Ack string
+	// Expiry is by the hub's clock. Only a command that has one of its own carries it to the device.
+	Expiry time.Time
+	// Properties are the application properties, in order. An empty value is sent as "name=".
+	Properties []Property
+	// Extra is text that is put behind the properties in the topic as it is, for example "&name" for a
+	// property without a value, or "/".
+	Extra string
+	// Body has at most [MaxC2D] bytes.
+	Body []byte
+}
+
+// C2DState says what has become of a command.
+type C2DState uint8
+
+const (
+	// Enqueued: it waits for delivery.
+	Enqueued C2DState = iota + 1
+	// Invisible: it was delivered, and is locked until the device acknowledges it or the lock ends.
+	Invisible
+	// Completed: the device acknowledged it, or it was sent to a device that subscribed with QoS 0.
+	Completed
+	// Expired: it waited until its expiry.
+	Expired
+	// DeadLettered: it was delivered as often as allowed, and never acknowledged.
+	DeadLettered
+	// Purged: it was thrown away by [Hub.PurgeC2D] or [Hub.RemoveDevice].
+	Purged
+	// Rejected: the device refused it, which it can do over AMQP and HTTP.
+	Rejected
+
+	c2dStates = Rejected + 1
+)
+
+var c2dStateNames = [c2dStates]string{
+	Enqueued: "enqueued", Invisible: "invisible", Completed: "completed", Expired: "expired",
+	DeadLettered: "dead-lettered", Purged: "purged",
+	Rejected: "rejected",
+}
+
+// String returns the state in lower case.
+func (s C2DState) String() string {
+	if s < c2dStates && s != 0 {
+		return c2dStateNames[s]
+	}
+	return fmt.Sprintf("C2DState(%d)", uint8(s))
+}
+
+// feedbackCodes is what feedback says of a state that is an end.
+var feedbackCodes = [c2dStates]string{Completed: "Success", Expired: "Expired", DeadLettered: "DeliveryCountExceeded",
+	Purged: "Purged", Rejected: "Rejected"}
+
+// C2DRecord is a command and what has become of it.
+type C2DRecord struct {
+	// DeviceID and ModuleID name the receiver. ModuleID is empty for the device itself.
+	DeviceID, ModuleID string
+	// Sequence numbers the commands of one receiver, from 1.
+	Sequence int
+	// C2D is what was sent, with the expiry that holds.
+	C2D C2D
+	// Topic is what it is published to.
+	Topic string
+	// State is what has become of it.
+	State C2DState
+	// Deliveries is how often it was delivered to the device. Over MQTT all but the first had DUP set.
+	Deliveries int
+	// Connection is the number of the connection of the last delivery.
+	Connection uint64
+	// PacketID is that of its deliveries with QoS 1. It stays the same.
+	PacketID uint16
+	// LockToken is that of the last delivery over AMQP or HTTP.
+	LockToken string
+	// Enqueued and Ended are times by the hub's clock. Ended is zero while the command waits.
+	Enqueued, Ended time.Time
+	// Feedback is the status code that the sender is told when it has ended: "Success", "Expired",
+	// "DeliveryCountExceeded", "Purged", "Rejected". It is empty if Ack does not ask for it.
+	Feedback string
+}
+
+// feedback is what the sender is told of an end.
+func (m C2D) feedback(end C2DState) string {
+	if m.Ack == "full" || m.Ack == "positive" && end == Completed || m.Ack == "negative" && end != Completed {
+		return feedbackCodes[end]
+	}
+	return ""
+}
+
+func (m C2D) check() error {
+	switch {
+	case len(m.Body) > MaxC2D:
+		return fmt.Errorf("command of %d bytes, at most %d are allowed", len(m.Body), MaxC2D)
+	case len(m.MessageID) > MaxMessageID:
+		return fmt.Errorf("message id of %d characters, at most %d are allowed", len(m.MessageID), MaxMessageID)
+	case !slices.Contains([]string{"", "none", "positive", "negative", "full"}, m.Ack):
+		return fmt.Errorf("ack %q", m.Ack)
+	}
+	for _, p := range m.Properties {
+		if p.Name == "" {
+			return errors.New("property without a name")
+		}
+	}
+	return nil
+}
+
+// SendC2D puts a command into the queue of a device, or of a module named "deviceID/moduleID". It
+// is delivered to a client that has subscribed to commands, at once or when it comes. The error is
+// [ErrQueueFull] when too many wait.
+func (h *Hub) SendC2D(id string, m C2D) error {
+	who := SplitIdentity(id)
+	if err := m.check(); err != nil {
+		return fmt.Errorf("testbroker: %w", err)
+	}
+	topic := m.topic(who)
+	if len(topic) > maxTopic {
+		return fmt.Errorf("testbroker: command with a topic of %d bytes, at most %d are allowed", len(topic), maxTopic)
+	}
+	q, err := h.Queue(who)
+	if err != nil {
+		return err
+	}
+	if in := h.Faults.Exhausted(who, h.Now()); in != nil {
+		h.Happened(in, nil)
+		return ErrQuota
+	}
+	m.Body, m.Properties = slices.Clone(m.Body), slices.Clone(m.Properties)
+	if err := q.add(m, topic); err != nil {
+		return err
+	}
+	h.Faults.Spend(who, h.Now(), m.size())
+	h.Changed.Wake()
+	return nil
+}
+
+// size counts as the service's limits and quotas do.
+func (m C2D) size() int {
+	n := len(m.Body) + len(m.MessageID) + len(m.CorrelationID) + len(m.UserID) + len(m.ContentType) +
+		len(m.ContentEncoding)
+	for _, p := range m.Properties {
+		n += len(p.Name) + len(p.Value)
+	}
+	return n
+}
+
+// Queue returns the queue of an identity that is registered.
+func (h *Hub) Queue(id Identity) (*Queue, error) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	switch {
+	case h.closed:
+		return nil, ErrClosed
+	case h.Registry[id] == nil:
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return h.QueueLocked(id), nil
+}
+
+func (h *Hub) QueueLocked(id Identity) *Queue {
+	q := h.Queues[id]
+	if q == nil {
+		q = &Queue{Hub: h, id: id, log: history[*Command]{keep: h.keep}}
+		h.Queues[id] = q
+	}
+	return q
+}
+
+// queuesOf returns the queues that a selector means, in the order of their names.
+func (h *Hub) queuesOf(selector string) []*Queue {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	var all []*Queue
+	for id, q := range h.Queues {
+		if id.Matches(selector) {
+			all = append(all, q)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Queue) int { return cmp.Compare(a.id.String(), b.id.String()) })
+	return all
+}
+
+// PurgeC2D throws away the commands that wait for a device, named as in [Hub.Connections], and
+// returns how many they were.
+func (h *Hub) PurgeC2D(device string) int {
+	n := 0
+	for _, q := range h.queuesOf(device) {
+		n += q.Purge()
+	}
+	h.Changed.Wake()
+	return n
+}
+
+// C2DLog returns the commands that were sent to a device, named as in [Hub.Connections]: receiver
+// by receiver, in the order of their sequence numbers.
+func (h *Hub) C2DLog(device string) []C2DRecord {
+	var all []C2DRecord
+	for _, q := range h.queuesOf(device) {
+		all = q.appendLog(all)
+	}
+	return all
+}
+
+// CountC2D returns how many commands to a device, named as in [Hub.Connections], are in a state,
+// also of those that are in no log any more.
+func (h *Hub) CountC2D(device string, state C2DState) int {
+	n := 0
+	for _, q := range h.queuesOf(device) {
+		n += q.count(state)
+	}
+	return n
+}
+
+// WaitC2D waits until at least n commands to a device, named as in [Hub.Connections], are in a
+// state. It fails when the context ends or the hub is closed.
+func (h *Hub) WaitC2D(ctx context.Context, device string, state C2DState, n int) error {
+	return h.until(ctx, func() bool { return h.CountC2D(device, state) >= n })
+}

@@ -1,0 +1,418 @@
+package hub
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Queue holds the commands to one identity. It lives as long as the hub, over all connections.
+type Queue struct {
+	Hub *Hub
+	id  Identity
+
+	mu       sync.Mutex // guards what follows; held over writes, which never wait, so that commands stay in order
+	log      history[*Command]
+	waiting  []*Command // those that have not ended, forgotten or not
+	counts   [c2dStates]int
+	to       Receiver // who receives commands, or did so before; nil = nobody
+	paused   bool     // it has unsubscribed; it can still acknowledge what it has
+	packetID uint16
+	timer    *time.Timer // the next lock or expiry that ends
+	news     []Event     // of changes that were not told yet
+	telling  bool
+}
+
+// Command is a command in a queue.
+type Command struct {
+	C2DRecord
+	locked time.Time // when its lock ends, while it is Invisible
+	Tag    string    // of the delivery over AMQP that it is locked by
+	pulled bool      // a client over HTTP has asked for it; set while it is Invisible
+}
+
+// A Receiver takes the commands to an identity. Its methods are called with the queue's lock
+// held, and must not wait.
+type Receiver interface {
+	// Deliver sends a command while unacked others are locked; false when it cannot. A command that is
+	// settled is done.
+	Deliver(q *Queue, e *Command, unacked int) (sent, settled bool)
+	// Client is the connection of the receiver.
+	Client() *Conn
+	// Renews reports whether another receiver is this one once more, so that locks go on.
+	Renews(by Receiver) bool
+	// Replaced tells the receiver that another, on the given connection, has taken its place.
+	Replaced(by *Conn)
+}
+
+func (q *Queue) add(m C2D, topic string) error {
+	now := q.Hub.Now()
+	if m.Expiry.IsZero() {
+		m.Expiry = now.Add(q.Hub.C2d.TTL)
+	}
+	q.mu.Lock()
+	defer q.unlock()
+	if len(q.waiting) >= q.Hub.C2d.Queue {
+		return ErrQueueFull
+	}
+	e := &Command{C2DRecord: C2DRecord{
+		DeviceID: q.id.Device, ModuleID: q.id.Module, Sequence: q.log.total() + 1, C2D: m, Topic: topic, State: Enqueued,
+		Enqueued: now,
+	}}
+	q.log.add(e)
+	q.waiting = append(q.waiting, e)
+	q.counts[Enqueued]++
+	q.noteLocked(e)
+	q.dispatchLocked()
+	return nil
+}
+
+// noteLocked has unlock tell of the state of a command.
+func (q *Queue) noteLocked(e *Command) {
+	if q.Hub.onEvent != nil {
+		q.news = append(q.news, Event{
+			Kind: CommandChanged, Connection: e.Connection, DeviceID: q.id.Device, ModuleID: q.id.Module, Name: e.C2D.MessageID,
+			Detail: e.State.String(),
+		})
+	}
+}
+
+// unlock releases mu after something may have changed, and tells of what has changed, in order.
+// Another may be doing so.
+func (q *Queue) unlock() {
+	defer q.mu.Unlock()
+	relay(&q.mu, &q.telling, &q.news, func(e Event) { q.Hub.Event(e, nil) })
+}
+
+func (q *Queue) becomeLocked(e *Command, s C2DState) {
+	q.counts[e.State]--
+	q.counts[s]++
+	e.State = s
+	q.noteLocked(e)
+	if s != Enqueued && s != Invisible {
+		e.Ended = q.Hub.Now()
+		e.Feedback = e.C2D.feedback(s)
+	}
+}
+
+// releaseLocked ends the lock of a command that was not acknowledged.
+func (q *Queue) releaseLocked(e *Command) {
+	if e.Deliveries >= q.Hub.C2d.MaxDeliveries {
+		q.becomeLocked(e, DeadLettered)
+		return
+	}
+	q.becomeLocked(e, Enqueued)
+}
+
+// takeLocked makes a receiver the one that receives. What the one before has not acknowledged is
+// delivered again.
+func (q *Queue) takeLocked(to Receiver) {
+	before, paused := q.to, q.paused
+	q.to, q.paused = to, false
+	if before == nil {
+		return
+	}
+	if before.Renews(to) {
+		return
+	}
+	q.unlockLocked()
+	if !paused {
+		before.Replaced(to.Client())
+	}
+}
+
+// leaveLocked ends deliveries to a receiver, if it is the one that receives.
+func (q *Queue) leaveLocked(of func(Receiver) bool) {
+	if q.to == nil || !of(q.to) {
+		return
+	}
+	q.to = nil
+	q.unlockLocked()
+	q.dispatchLocked()
+}
+
+// unlockLocked ends the locks of the receiver.
+func (q *Queue) unlockLocked() {
+	for _, e := range q.waiting {
+		if e.State == Invisible && !e.pulled {
+			q.releaseLocked(e)
+		}
+	}
+}
+
+// dispatchLocked ends what is due, delivers what may be delivered, in order, and sets the timer.
+func (q *Queue) dispatchLocked() {
+	now, clock := time.Now(), q.Hub.Now()
+	unacked := 0
+	for _, e := range q.waiting {
+		if e.State == Invisible && !e.locked.After(now) {
+			q.releaseLocked(e)
+		}
+		if e.State == Enqueued && !e.C2D.Expiry.After(clock) {
+			q.becomeLocked(e, Expired)
+		}
+		if e.State == Invisible && !e.pulled {
+			unacked++
+		}
+	}
+	var next time.Duration // until something is due; zero = nothing
+	for _, e := range q.waiting {
+		if e.State == Enqueued && q.to != nil && !q.paused && q.deliverLocked(e, unacked) {
+			if e.State == Invisible {
+				unacked++
+			}
+		}
+		var wait time.Duration
+		switch e.State {
+		case Enqueued:
+			wait = e.C2D.Expiry.Sub(clock)
+		case Invisible:
+			wait = e.locked.Sub(now)
+		default:
+			continue
+		}
+		if next == 0 || wait < next {
+			next = wait
+		}
+	}
+	q.waiting = slices.DeleteFunc(q.waiting, func(e *Command) bool { return e.State != Enqueued && e.State != Invisible })
+	switch {
+	case next == 0:
+		if q.timer != nil {
+			q.timer.Stop()
+		}
+	case q.timer == nil:
+		q.timer = time.AfterFunc(next, q.tick)
+	default:
+		q.timer.Reset(next)
+	}
+}
+
+// tick runs when something is due.
+func (q *Queue) tick() {
+	if !q.Hub.Enter() {
+		return
+	}
+	defer q.Hub.Wg.Done()
+	q.mu.Lock()
+	q.dispatchLocked()
+	q.unlock()
+	q.Hub.Changed.Wake()
+}
+
+// deliverLocked hands a command to the receiver; false when it does not take it.
+func (q *Queue) deliverLocked(e *Command, unacked int) bool {
+	sent, settled := q.to.Deliver(q, e, unacked)
+	if !sent {
+		return false
+	}
+	e.pulled = false
+	e.Deliveries++
+	e.Connection = q.to.Client().Number
+	if settled {
+		q.becomeLocked(e, Completed)
+		return true
+	}
+	q.becomeLocked(e, Invisible)
+	e.locked = time.Now().Add(q.Hub.C2d.Lock)
+	return true
+}
+
+// NextIDLocked returns a packet id that no waiting command has.
+func (q *Queue) NextIDLocked() uint16 {
+	for {
+		q.packetID++
+		if q.packetID != 0 && !slices.ContainsFunc(q.waiting, func(e *Command) bool { return e.PacketID == q.packetID }) {
+			return q.packetID
+		}
+	}
+}
+
+// detach stops deliveries to a connection. What it has not acknowledged is delivered again to the
+// next.
+func (h *Hub) detach(c *Conn) {
+	h.Mu.Lock()
+	q := h.Queues[c.ID]
+	h.Mu.Unlock()
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	q.leaveLocked(func(r Receiver) bool { return r.Client() == c })
+	q.unlock()
+	h.Changed.Wake()
+}
+
+func (q *Queue) Purge() int {
+	q.mu.Lock()
+	defer q.unlock()
+	n := len(q.waiting)
+	for _, e := range q.waiting {
+		q.becomeLocked(e, Purged)
+	}
+	q.dispatchLocked()
+	return n
+}
+
+func (q *Queue) stop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+}
+
+func (q *Queue) appendLog(all []C2DRecord) []C2DRecord {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.log.entries {
+		r := e.C2DRecord
+		r.C2D.Body, r.C2D.Properties = slices.Clone(r.C2D.Body), slices.Clone(r.C2D.Properties)
+		all = append(all, r)
+	}
+	return all
+}
+
+func (q *Queue) count(s C2DState) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s >= c2dStates {
+		return 0
+	}
+	return q.counts[s]
+}
+
+// LockToken makes the tag of a delivery: 16 bytes, which some clients insist on. With a seed it
+// follows from that.
+func (h *Hub) LockToken(e *Command) (tag [16]byte) {
+	if h.Seed == 0 {
+		rand.Read(tag[:]) // never fails
+		return tag
+	}
+	var seed [8]byte
+	binary.BigEndian.PutUint64(seed[:], h.Seed)
+	sum := sha256.Sum256(fmt.Appendf(seed[:], "%s/%s %d %d", e.DeviceID, e.ModuleID, e.Sequence, e.Deliveries))
+	copy(tag[:], sum[:])
+	return tag
+}
+
+// GuidText writes 16 bytes as those clients read them: the first three fields begin with their last
+// byte.
+func GuidText(b [16]byte) string {
+	le := binary.LittleEndian
+	return fmt.Sprintf("%08x-%04x-%04x-%x-%x", le.Uint32(b[:]), le.Uint16(b[4:]), le.Uint16(b[6:]), b[8:10], b[10:])
+}
+
+// Kick delivers what may be delivered.
+func (q *Queue) Kick() {
+	q.mu.Lock()
+	q.dispatchLocked()
+	q.unlock()
+	q.Hub.Changed.Wake()
+}
+
+// Pull locks the first command that waits, for a client that has asked for it. Such a lock is the
+// client's own: it does not end with a connection.
+func (q *Queue) Pull(c *Conn) (C2DRecord, bool) {
+	q.mu.Lock()
+	defer q.unlock()
+	q.dispatchLocked() // what is due ends
+	i := slices.IndexFunc(q.waiting, func(e *Command) bool { return e.State == Enqueued })
+	if i < 0 {
+		return C2DRecord{}, false
+	}
+	e := q.waiting[i]
+	e.Tag, e.LockToken = "", GuidText(q.Hub.LockToken(e))
+	e.pulled = true
+	e.Deliveries++
+	e.Connection = c.Number
+	q.becomeLocked(e, Invisible)
+	e.locked = time.Now().Add(q.Hub.C2d.Lock)
+	q.dispatchLocked()
+	return e.C2DRecord, true
+}
+
+// Settle does what a client wants to become of a command that it has pulled; false when the lock is
+// not its own any more.
+func (q *Queue) Settle(lock string, to C2DState) bool {
+	q.mu.Lock()
+	defer q.unlock()
+	q.dispatchLocked()
+	i := slices.IndexFunc(q.waiting, func(e *Command) bool {
+		return e.State == Invisible && e.pulled && strings.EqualFold(e.LockToken, lock)
+	})
+	if i < 0 {
+		return false
+	}
+	if to == Enqueued {
+		q.releaseLocked(q.waiting[i])
+	} else {
+		q.becomeLocked(q.waiting[i], to)
+	}
+	q.dispatchLocked()
+	return true
+}
+
+// Receive makes a receiver the one that receives. The one before loses what it has not settled.
+func (q *Queue) Receive(to Receiver) {
+	q.mu.Lock()
+	defer q.unlock()
+	q.takeLocked(to)
+	q.dispatchLocked()
+}
+
+// Unreceive ends deliveries to a receiver.
+func (q *Queue) Unreceive(to Receiver) {
+	q.mu.Lock()
+	defer q.unlock()
+	q.leaveLocked(func(r Receiver) bool { return r == to })
+}
+
+// Pause ends deliveries to the receiver of a connection, which can still settle what it has.
+func (q *Queue) Pause(c *Conn) {
+	q.mu.Lock()
+	defer q.unlock()
+	if q.to != nil && q.to.Client() == c {
+		q.paused = true
+	}
+}
+
+// Acknowledge completes the command that was delivered on a connection under a packet id. After the
+// end of its lock there is none.
+func (q *Queue) Acknowledge(c *Conn, packetID uint16) {
+	q.mu.Lock()
+	defer q.unlock()
+	for _, e := range q.waiting {
+		if e.PacketID == packetID && e.State == Invisible && !e.pulled && q.to != nil && q.to.Client() == c {
+			q.becomeLocked(e, Completed)
+			q.dispatchLocked()
+			return
+		}
+	}
+}
+
+// SettleTag does what a receiver wants to become of the command that it was sent under a tag;
+// [Enqueued] has it delivered again. It returns false when the lock has ended.
+func (q *Queue) SettleTag(r Receiver, tag string, to C2DState) bool {
+	q.mu.Lock()
+	defer q.Hub.Changed.Wake()
+	defer q.unlock()
+	for _, e := range q.waiting {
+		if e.Tag != tag || e.State != Invisible || q.to != r {
+			continue
+		}
+		if to == Enqueued {
+			q.releaseLocked(e)
+		} else {
+			q.becomeLocked(e, to)
+		}
+		q.dispatchLocked()
+		return true
+	}
+	return false
+}

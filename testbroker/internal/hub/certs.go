@@ -1,0 +1,189 @@
+package hub
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	certBackdate = time.Hour // so that clients whose clock is a little behind accept it
+	certLife     = 20 * 365 * 24 * time.Hour
+)
+
+// certificates is a certification authority and the certificate that the hub presents. Both are
+// made when they are first needed.
+type certificates struct {
+	mu     sync.Mutex
+	ca     *x509.Certificate
+	caKey  *ecdsa.PrivateKey
+	pem    []byte
+	server *tls.Certificate
+	serial int64
+}
+
+// RootCAs returns a pool that trusts the hub's certificate and nothing else.
+func (h *Hub) RootCAs() *x509.CertPool {
+	h.certs.mu.Lock()
+	defer h.certs.mu.Unlock()
+	h.authorityLocked()
+	pool := x509.NewCertPool()
+	pool.AddCert(h.certs.ca)
+	return pool
+}
+
+// CAPEM returns the certificate that signed the hub's own, in PEM.
+func (h *Hub) CAPEM() []byte {
+	h.certs.mu.Lock()
+	defer h.certs.mu.Unlock()
+	h.authorityLocked()
+	return append([]byte(nil), h.certs.pem...)
+}
+
+// ClientTLS returns the configuration of a client that trusts this hub and expects its host name.
+func (h *Hub) ClientTLS() *tls.Config {
+	return &tls.Config{RootCAs: h.RootCAs(), ServerName: h.Host, MinVersion: tls.VersionTLS12}
+}
+
+// PresentName makes the hub present a certificate for another host name, and for that only, from
+// the next handshake on. Empty means its own names again.
+func (h *Hub) PresentName(host string) error {
+	if host != "" {
+		if err := checkHost(host); err != nil {
+			return fmt.Errorf("testbroker: %w", err)
+		}
+	}
+	h.certs.mu.Lock()
+	defer h.certs.mu.Unlock()
+	h.authorityLocked()
+	h.certifyLocked(host)
+	return nil
+}
+
+// serverTLS is the configuration of the hub's side. The certificate is looked up for each
+// handshake.
+func (h *Hub) serverTLS() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.RequestClientCert, // it is judged when the client says who it is
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			h.certs.mu.Lock()
+			defer h.certs.mu.Unlock()
+			h.authorityLocked()
+			return h.certs.server, nil
+		},
+	}
+}
+
+// expiredCertificate makes one that is not valid any more.
+func (h *Hub) expiredCertificate() *tls.Certificate {
+	h.certs.mu.Lock()
+	defer h.certs.mu.Unlock()
+	h.authorityLocked()
+	present := h.certs.server
+	template := h.templateLocked(h.Host)
+	template.KeyUsage, template.ExtKeyUsage = present.Leaf.KeyUsage, present.Leaf.ExtKeyUsage
+	template.DNSNames, template.IPAddresses = present.Leaf.DNSNames, present.Leaf.IPAddresses
+	template.NotAfter = template.NotBefore
+	template.NotBefore = template.NotAfter.Add(-certBackdate)
+	key := newKey()
+	leaf := sign(template, h.certs.ca, key, h.certs.caKey)
+	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+}
+
+// authorityLocked makes the authority and the hub's certificate unless they exist.
+func (h *Hub) authorityLocked() {
+	if h.certs.ca != nil {
+		return
+	}
+	template := h.templateLocked("testbroker CA")
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign
+	if h.Seed == 0 {
+		h.certs.caKey = newKey()
+	} else {
+		h.certs.caKey = seededKey(h.Seed)
+		template.NotBefore, template.NotAfter = seededFrom, seededUntil
+	}
+	h.certs.ca = sign(template, template, h.certs.caKey, h.certs.caKey)
+	h.certs.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.certs.ca.Raw})
+	h.certifyLocked("")
+}
+
+func (h *Hub) certifyLocked(host string) {
+	template := h.templateLocked(h.Host)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	template.DNSNames = []string{"store." + h.Host, "localhost"}
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	if ip := net.ParseIP(h.Host); ip != nil { // clients compare addresses with addresses only
+		template.IPAddresses = append(template.IPAddresses, ip)
+	} else {
+		template.DNSNames = append(template.DNSNames, h.Host)
+	}
+	if host != "" {
+		template.Subject.CommonName = host
+		template.DNSNames, template.IPAddresses = []string{host}, nil
+	}
+	key := newKey()
+	leaf := sign(template, h.certs.ca, key, h.certs.caKey)
+	h.certs.server = &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+}
+
+func (h *Hub) templateLocked(name string) *x509.Certificate {
+	h.certs.serial++
+	now := h.Now()
+	if real := time.Now(); real.Before(now) {
+		now = real // a hub whose clock is ahead on purpose shall be refused for its tokens only
+	}
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(h.certs.serial),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    now.Add(-certBackdate),
+		NotAfter:     now.Add(certLife),
+	}
+}
+
+func newKey() *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic("testbroker: no randomness for a key: " + err.Error())
+	}
+	return key
+}
+
+// An authority that follows from a seed is the same to the byte at whatever time it is made, in a
+// bubble too.
+var seededFrom, seededUntil = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// seededKey makes the key of the authority from the seed.
+func seededKey(seed uint64) *ecdsa.PrivateKey {
+	for n := 0; ; n++ {
+		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), derived(seed, "authority\n%d", n)); err == nil {
+			return key
+		} // the number is 0 or not below the order of the group, which is next to impossible
+	}
+}
+
+// sign makes a certificate, the same from the same input, for signatures are deterministic by RFC
+// 6979. Templates are ours and host names are checked before, so it cannot fail.
+func sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
+	der, err := x509.CreateCertificate(nil, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		panic("testbroker: " + err.Error())
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		panic("testbroker: " + err.Error())
+	}
+	return cert
+}

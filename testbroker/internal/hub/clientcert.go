@@ -1,0 +1,73 @@
+package hub
+
+import (
+	"cmp"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"time"
+)
+
+// CertAuthority signs certificates of devices. Make it with [NewCertAuthority]; give its
+// certificate to [Hub.AddCA].
+type CertAuthority struct {
+	cert  *x509.Certificate
+	key   *ecdsa.PrivateKey
+	chain [][]byte // of the certificates below the root, this one first
+}
+
+// NewCertAuthority makes an authority that signs for itself.
+func NewCertAuthority(name string) *CertAuthority { return newAuthority(name, nil) }
+
+// NewAuthority makes an authority that a signs for.
+func (a *CertAuthority) NewAuthority(name string) *CertAuthority { return newAuthority(name, a) }
+
+func newAuthority(name string, parent *CertAuthority) *CertAuthority {
+	template := clientTemplate(name, time.Time{}, time.Time{})
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageCertSign, nil
+	a := &CertAuthority{key: newKey()}
+	if parent == nil {
+		a.cert = sign(template, template, a.key, a.key)
+		return a
+	}
+	a.cert = sign(template, parent.cert, a.key, parent.key)
+	a.chain = append([][]byte{a.cert.Raw}, parent.chain...)
+	return a
+}
+
+// Cert returns the certificate of the authority.
+func (a *CertAuthority) Cert() *x509.Certificate { return a.cert }
+
+// NewClientCert makes a certificate for a device with its key and with the authorities below the
+// root. The zero times mean: from an hour ago, for twenty years.
+func (a *CertAuthority) NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {
+	key := newKey()
+	leaf := sign(clientTemplate(commonName, notBefore, notAfter), a.cert, key, a.key)
+	return tls.Certificate{Certificate: append([][]byte{leaf.Raw}, a.chain...), PrivateKey: key, Leaf: leaf}
+}
+
+// NewClientCert makes a certificate for a device that is signed with its own key. The zero times
+// mean: from an hour ago, for twenty years.
+func NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {
+	key := newKey()
+	template := clientTemplate(commonName, notBefore, notAfter)
+	leaf := sign(template, template, key, key)
+	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+}
+
+func clientTemplate(name string, notBefore, notAfter time.Time) *x509.Certificate {
+	var serial [16]byte
+	rand.Read(serial[:]) // never fails
+	return &x509.Certificate{
+		SerialNumber: new(big.Int).SetBytes(serial[1:]),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    cmp.Or(notBefore, time.Now().Add(-certBackdate)),
+		NotAfter:     cmp.Or(notAfter, time.Now().Add(certLife)),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+}

@@ -1,0 +1,35 @@
+package hub
+
+// HistoryMoves adds n entries to a history and returns how often it has moved to another array, and
+// how many entries that had room for at most.
+func HistoryMoves(keep, n int) (moves, room int) {
+	l := history[int]{keep: keep}
+	for i := range n {
+		before := cap(l.entries)
+		l.add(i)
+		if cap(l.entries) > before {
+			moves++
+			room = max(room, cap(l.entries)+1)
+		}
+	}
+	return moves, room
+}
+
+func TokenFields(s string) (resource string, sig []byte, expires int64, err error) {
+	t, err := ParseToken(s)
+	return t.Resource, t.sig, t.expires, err
+}
+
+func TokenCovers(tok, host, device, module string) bool {
+	t, err := ParseToken(tok)
+	return err == nil && t.covers(host, Identity{device, module})
+}
+
+// CommandTopic returns the topic of a command.
+func CommandTopic(device, module string, m C2D) string { return m.topic(Identity{device, module}) }
+
+// ReadFaultMessage reads a message that asks for a fault.
+func ReadFaultMessage(m Message) (FaultMessage, bool) {
+	_, f, ok := readFaultMessage(m)
+	return f, ok
+}

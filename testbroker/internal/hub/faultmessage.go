@@ -1,0 +1,222 @@
+package hub
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// FaultMessages says what the hub does with a message by which a device asks for a fault: one with
+// the application property "AzIoTHub_FaultOperationType" of a type that is known, in any letter
+// case.
+//
+// "KillTcp" cuts the connection, and with a duration every new one until that has passed.
+// "ShutDownMqtt" ends the connection in order. "InvokeThrottling", "InvokeMaxMessageQuota" and
+// "InvokeAuthError" end it in order and refuse new ones, with CONNACK 3, 3 and 5, for the duration.
+//
+// Over AMQP, the three that begin with "Invoke" leave the connection as it is and reject messages
+// for the duration, or the next message if there is none. "ShutDownAmqp" and "KillAmqpConnection"
+// close the connection with "amqp:connection:forced", "KillAmqpSession" ends the session, and the
+// other types detach the link that they name with "amqp:link:detach-forced". A type that is about
+// another protocol does nothing. A new connection of a device that asked for "KillTcp" is known by
+// its put-token, or by SASL PLAIN.
+//
+// Over HTTP, "KillTcp" cuts the connections that the device has used, and with a duration every new
+// one at its request. The three that begin with "Invoke" answer its messages with 429, 403 and 401,
+// as long as over AMQP.
+//
+// The other properties are "AzIoTHub_FaultOperationCloseReason", which is put into the cause,
+// "AzIoTHub_FaultOperationDelayInSecs" and "AzIoTHub_FaultOperationDurationInSecs". Such a message
+// is no telemetry: it is not in the log, and faults declared with [Hub.Inject] pass it by. See
+// [Hub.FaultMessages].
+type FaultMessages uint8
+
+const (
+	// ObeyFaultMessages acknowledges the message at once and does what it asks. A client that sends at
+	// least once would otherwise ask again after each reconnect.
+	ObeyFaultMessages FaultMessages = iota
+	// ObeyFaultMessagesUnacked does what the message asks and never acknowledges it, as the service
+	// may.
+	ObeyFaultMessagesUnacked
+	// StoreFaultMessages takes it for telemetry.
+	StoreFaultMessages
+)
+
+// FaultMessage is a fault that a device asked for by a message.
+type FaultMessage struct {
+	// DeviceID and ModuleID name the device that asked, which is also the one that it happens to.
+	DeviceID, ModuleID string
+	// Type is the type in the service's spelling, and Reason the text that goes with it.
+	Type, Reason string
+	// Delay and Duration are whole seconds. What is no number counts as zero.
+	Delay, Duration time.Duration
+	// Received is when the message came, by the hub's clock.
+	Received time.Time
+	// Happened says that it has ended a connection, session or link, or began to refuse what comes. It
+	// stays false for types about another protocol.
+	Happened bool
+	// Refused is how many connects were refused or cut because of it, or messages rejected.
+	Refused int
+}
+
+// FaultRequest is what a type does.
+type FaultRequest struct {
+	Name    string
+	On      Protocol // it does something
+	Cut     bool     // by RST
+	Refuses bool     // for the duration
+	Code    byte     // the CONNACK with which it refuses
+
+	// Over AMQP.
+	Condition string   // with which it rejects messages
+	Session   bool     // it ends the session
+	Link      LinkKind // it detaches the links of a kind
+
+	Refusal int // the service's code with which it refuses messages over HTTP
+}
+
+var faultRequests = []FaultRequest{
+	{Name: "KillTcp", On: MQTT | AMQP | HTTP, Cut: true, Refuses: true},
+	{Name: "ShutDownMqtt", On: MQTT},
+	{Name: "InvokeThrottling", On: MQTT | AMQP | HTTP, Refuses: true, Code: serverUnavailable,
+		Condition: "com.microsoft:device-container-throttled", Refusal: 429001},
+	{Name: "InvokeMaxMessageQuota", On: MQTT | AMQP | HTTP, Refuses: true, Code: serverUnavailable,
+		Condition: limitExceeded, Refusal: 403002},
+	{Name: "InvokeAuthError", On: MQTT | AMQP | HTTP, Refuses: true, Code: notAuthorized,
+		Condition: Unauthorized, Refusal: 401003},
+	{Name: "ShutDownAmqp", On: AMQP},
+	{Name: "KillAmqpConnection", On: AMQP},
+	{Name: "KillAmqpSession", On: AMQP, Session: true},
+	{Name: "KillAmqpCBSLinkReq", On: AMQP, Link: LinkCBSSender},
+	{Name: "KillAmqpCBSLinkResp", On: AMQP, Link: LinkCBSReceiver},
+	{Name: "KillAmqpD2CLink", On: AMQP, Link: LinkTelemetry},
+	{Name: "KillAmqpC2DLink", On: AMQP, Link: LinkC2D},
+	{Name: "KillAmqpTwinLinkReq", On: AMQP, Link: LinkTwinSender},
+	{Name: "KillAmqpTwinLinkResp", On: AMQP, Link: LinkTwinReceiver},
+	{Name: "KillAmqpMethodReqLink", On: AMQP, Link: LinkMethodReceiver},
+	{Name: "KillAmqpMethodRespLink", On: AMQP, Link: LinkMethodSender},
+}
+
+// FaultRequestError is the cause of what happens because a device asked for it.
+type FaultRequestError struct{ Kind, Reason string }
+
+// Error names the type and the reason.
+func (e FaultRequestError) Error() string {
+	return strings.TrimSuffix("asked for by the device: "+e.Kind+": "+e.Reason, ": ")
+}
+
+// A StandingFault is one that refuses connects. Guarded by Hub.mu.
+type StandingFault struct {
+	FaultRequest
+	Until  time.Time
+	Once   bool // it ends with the first message that it rejects
+	Record *FaultMessage
+}
+
+const MaxFaultSeconds = 1 << 31
+
+// readFaultMessage reads a message that asks for a fault; false when it does not.
+func readFaultMessage(m Message) (FaultRequest, FaultMessage, bool) {
+	property := func(name string) string { // over HTTP they are in lower case
+		for _, p := range m.Properties {
+			if strings.EqualFold(p.Name, name) {
+				return p.Value
+			}
+		}
+		return ""
+	}
+	text := property("AzIoTHub_FaultOperationType")
+	if text == "" {
+		return FaultRequest{}, FaultMessage{}, false
+	}
+	i := slices.IndexFunc(faultRequests, func(k FaultRequest) bool { return strings.EqualFold(k.Name, text) })
+	if i < 0 {
+		return FaultRequest{}, FaultMessage{}, false
+	}
+	seconds := func(name string) time.Duration {
+		n, err := strconv.ParseUint(strings.TrimSpace(property(name)), 10, 64)
+		if err != nil {
+			return 0
+		}
+		return time.Duration(min(n, MaxFaultSeconds)) * time.Second
+	}
+	f := FaultMessage{DeviceID: m.DeviceID, ModuleID: m.ModuleID, Type: faultRequests[i].Name}
+	f.Reason = property("AzIoTHub_FaultOperationCloseReason")
+	f.Delay = seconds("AzIoTHub_FaultOperationDelayInSecs")
+	f.Duration = seconds("AzIoTHub_FaultOperationDurationInSecs")
+	return faultRequests[i], f, true
+}
+
+// Take has a fault happen that a message asks for, after telling who can acknowledge the message.
+func (h *Hub) Take(m Message, acknowledge func(FaultRequest), obey func(FaultRequest, *FaultMessage)) bool {
+	if h.Obedient == StoreFaultMessages {
+		return false
+	}
+	kind, f, ok := readFaultMessage(m)
+	if !ok {
+		return false
+	}
+	f.Received = h.Now()
+	h.Mu.Lock()
+	h.orders.add(&f)
+	h.Mu.Unlock()
+	acknowledge(kind)
+	h.Changed.Wake()
+	switch {
+	case kind.On&m.Protocol == 0:
+	case f.Delay == 0:
+		obey(kind, &f)
+	default:
+		due := time.NewTimer(f.Delay)
+		h.Wg.Go(func() {
+			defer due.Stop()
+			select {
+			case <-due.C:
+				obey(kind, &f)
+			case <-h.Done:
+			}
+		})
+	}
+	return true
+}
+
+// Stands returns the order because of which an identity is refused, if it is of the right kind, and
+// counts that.
+func (h *Hub) Stands(id Identity, right func(StandingFault) bool) (StandingFault, bool) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	o, ok := h.Standing[id]
+	if ok && !o.Until.After(time.Now()) {
+		delete(h.Standing, id)
+		ok = false
+	}
+	if ok = ok && right(o); ok {
+		o.Record.Refused++
+		if o.Once {
+			delete(h.Standing, id)
+		}
+	}
+	return o, ok
+}
+
+// FaultMessages returns the faults that devices have asked for by message, in order of arrival.
+func (h *Hub) FaultMessages() []FaultMessage {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	all := make([]FaultMessage, len(h.orders.entries))
+	for i, f := range h.orders.entries {
+		all[i] = *f
+	}
+	return all
+}
+
+// String names the constant.
+func (f FaultMessages) String() string {
+	names := [...]string{"ObeyFaultMessages", "ObeyFaultMessagesUnacked", "StoreFaultMessages"}
+	if int(f) < len(names) {
+		return names[f]
+	}
+	return fmt.Sprintf("FaultMessages(%d)", uint8(f))
+}

@@ -1,0 +1,108 @@
+package hub_test
+
+import (
+	"encoding/hex"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+func FuzzParseToken(f *testing.F) {
+	for _, s := range []string{
+		"SharedAccessSignature " +
+			"sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D&se=1893456000",
+		"SharedAccessSignature " +
+			"sr=hub1.example.test&sig=jqevsbxyY%2BOSlaPjzWQE4xd83NR3tgaQfh7sJnadmj8%3D&se=1893456000&skn=device",
+		"sharedaccesssignature se=0&sig=YQ%3D%3D&sr=a%252Fb&skn=", "", "SharedAccessSignature ",
+		"SharedAccessSignature sr=&sig=&se=", "SharedAccessSignature sr=%zz&sig=YQ%3D%3D&se=99999999999999999999",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		resource, sig, expires, err := hub.TokenFields(s)
+		if err != nil {
+			if hub.TokenCovers(s, "hub1.example.test", "dev-1", "") {
+				t.Fatalf("%q is no token, yet covers a device", s)
+			}
+			return
+		}
+		if resource == "" || len(sig) == 0 || expires < 0 || !strings.Contains(s, resource) {
+			t.Fatalf("%q read as %q %x %d", s, resource, sig, expires)
+		}
+		if hub.TokenCovers(s, "hub1.example.test", "dev-1", "") && !hub.TokenCovers(s, "hub1.example.test",
+			"dev-1", "mod-1") {
+			t.Fatalf("%q covers a device but not its module", s)
+		}
+	})
+}
+
+// FuzzCommandTopic writes the topic of a command, which must be one that a client may be sent, and
+// reads it as a client would.
+func FuzzCommandTopic(f *testing.F) {
+	f.Add("dev-1", "", "m-1", "application/json;charset=utf-8", "color", "blue")
+	f.Add("a:b@c$d", "m", "", "", "a b&=%/+#?", "")
+	f.Add("d", "", "\x00\xff", "ü", "$.mid", "%24")
+	f.Fuzz(func(t *testing.T, device, module, id, kind, name, value string) {
+		m := hub.C2D{MessageID: id, ContentType: kind, Properties: []hub.Property{{Name: name, Value: value}}}
+		head := "devices/" + device
+		if module != "" {
+			head += "/modules/" + module
+		}
+		bag, ok := strings.CutPrefix(hub.CommandTopic(device, module, m), head+"/messages/devicebound/")
+		if !ok || !strings.HasPrefix(bag, "%24.to=%2F") || strings.ContainsAny(bag, "+#$/\x00") {
+			t.Fatalf("bag %q", bag)
+		}
+		got := make(map[string]string)
+		last := ""
+		for pair := range strings.SplitSeq(bag, "&") {
+			k, v, ok := strings.Cut(pair, "=")
+			key, err1 := url.PathUnescape(k)
+			text, err2 := url.PathUnescape(v)
+			if !ok || err1 != nil || err2 != nil {
+				t.Fatalf("pair %q: %v, %v", pair, err1, err2)
+			}
+			got[key], last = text, key+"="+text
+		}
+		if name != "$.mid" && got["$.mid"] != id || name != "$.ct" && got["$.ct"] != kind || last != name+"="+value {
+			t.Fatalf("%+v became %q, read as %v", m, bag, got)
+		}
+	})
+}
+
+func FuzzReadFaultMessage(f *testing.F) {
+	f.Add("killtcp", "boom", "1", "5")
+	f.Add("KillAmqpc2dLink", "", "", "")
+	f.Add("InvokeThrottling", "20", "99999999999999999999", "-1")
+	f.Fuzz(func(t *testing.T, kind, reason, delay, duration string) {
+		m := hub.Message{DeviceID: "d", Properties: []hub.Property{
+			{Name: "AzIoTHub_FaultOperationType", Value: kind}, {Name: "AzIoTHub_FaultOperationCloseReason", Value: reason},
+			{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: delay}, {Name: "AzIoTHub_FaultOperationDurationInSecs",
+				Value: duration},
+		}}
+		o, ok := hub.ReadFaultMessage(m)
+		if !ok {
+			return
+		}
+		if !strings.EqualFold(o.Type, kind) || o.Reason != reason || o.Delay < 0 || o.Duration < 0 ||
+			o.Delay%time.Second != 0 || o.Happened {
+			t.Fatalf("%q %q %q %q read as %+v", kind, reason, delay, duration, o)
+		}
+	})
+}
+
+func FuzzParseThumbprint(f *testing.F) {
+	f.Add("AB:cd")
+	f.Add(strings.Repeat("0a", 20))
+	f.Add(strings.Repeat("F0:", 31) + "F0")
+	f.Fuzz(func(t *testing.T, s string) {
+		digest, err := hub.ParseThumbprint(s)
+		if err == nil && (len(digest) != 20 && len(digest) != 32 || !strings.EqualFold(hex.EncodeToString([]byte(digest)),
+			strings.ReplaceAll(s,
+				":", ""))) {
+			t.Fatalf("%q read as %x", s, digest)
+		}
+	})
+}

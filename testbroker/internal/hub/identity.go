@@ -1,0 +1,121 @@
+package hub
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+const maxID = 128 // characters of a device or module id
+
+// idPunctuation is what an id may contain beside ASCII letters and digits.
+const idPunctuation = "-.+%_#*?!(),:=@$'"
+
+// An Identity is a device, or one module of a device.
+type Identity struct {
+	Device string
+	Module string // empty = the device itself
+}
+
+// String returns "device" or "device/module". No id contains a slash, so it is unambiguous. It is
+// also the MQTT client id that the hub expects.
+func (id Identity) String() string {
+	if id.Module == "" {
+		return id.Device
+	}
+	return id.Device + "/" + id.Module
+}
+
+// SplitIdentity reads what String writes, without checking the ids.
+func SplitIdentity(s string) Identity {
+	device, module, _ := strings.Cut(s, "/")
+	return Identity{device, module}
+}
+
+// Resource is the path of the identity below the host, as tokens name it.
+func (id Identity) Resource() string {
+	if id.Module == "" {
+		return "devices/" + id.Device
+	}
+	return "devices/" + id.Device + "/modules/" + id.Module
+}
+
+// Telemetry is the topic that the identity publishes to, without a property bag.
+func (id Identity) Telemetry() string { return id.Resource() + "/messages/events/" }
+
+// Matches says whether a selector such as that of a fault means this identity: "" means everyone,
+// "device" the device and its modules, "device/module" that module.
+func (id Identity) Matches(selector string) bool {
+	return selector == "" || selector == id.Device && id.Device != "" || selector == id.String()
+}
+
+func CheckID(what, id string) error {
+	if id == "" || len(id) > maxID {
+		return fmt.Errorf("%s id of %d characters, want 1 to %d", what, len(id), maxID)
+	}
+	for _, r := range id {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+		case strings.ContainsRune(idPunctuation, r):
+		default:
+			return fmt.Errorf("%s id %q: character %q is not allowed", what, id, r)
+		}
+	}
+	return nil
+}
+
+func checkHost(host string) error {
+	if host == "" || len(host) > 253 {
+		return fmt.Errorf("host name of %d characters", len(host))
+	}
+	for _, r := range host {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
+		default:
+			return fmt.Errorf("host name %q: character %q is not allowed", host, r)
+		}
+	}
+	return nil
+}
+
+// Knows says whether a client may mean this hub by a host name: those of its certificate, with or
+// without a port.
+func (h *Hub) Knows(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return host == "" || strings.EqualFold(host, h.Host) || slices.Contains([]string{"localhost", "127.0.0.1", "::1"},
+		host)
+}
+
+// IdentityOf reads "devices/{device}[/modules/{module}]/rest". Clients percent-encode ids or not,
+// and ids may contain percent signs, so an id that is registered as it stands is meant as it
+// stands.
+func (h *Hub) IdentityOf(path string) (id Identity, rest string, ok bool) {
+	part := strings.Split(path, "/")
+	if len(part) < 3 || !strings.EqualFold(part[0], "devices") {
+		return id, "", false
+	}
+	raw := Identity{Device: part[1]}
+	part = part[2:]
+	if len(part) >= 3 && strings.EqualFold(part[0], "modules") {
+		raw.Module = part[1]
+		part = part[2:]
+	}
+	rest = strings.Join(part, "/")
+	if h.Registered(raw) {
+		return raw, rest, true
+	}
+	device, err := url.PathUnescape(raw.Device)
+	if err != nil {
+		return raw, rest, true
+	}
+	module, err := url.PathUnescape(raw.Module)
+	if err != nil {
+		return raw, rest, true
+	}
+	id = Identity{device, module}
+	return id, rest, CheckID("device", device) == nil && (module == "" || CheckID("module", module) == nil)
+}

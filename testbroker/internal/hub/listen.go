@@ -1,0 +1,56 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// acceptPause is the wait after a failed Accept, for example when the process has no file
+// descriptor left.
+const acceptPause = 10 * time.Millisecond
+
+func (h *Hub) listen(addr string, at port) (net.Addr, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("testbroker: %w", err)
+	}
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	if h.closed {
+		l.Close()
+		return nil, ErrClosed
+	}
+	h.listeners = append(h.listeners, l)
+	h.Wg.Go(func() { h.accept(l, at) })
+	return l.Addr(), nil
+}
+
+// accept is the goroutine of a listener. It ends when the hub closes the listener; Close waits for
+// it.
+func (h *Hub) accept(l net.Listener, at port) {
+	for {
+		raw, err := l.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			timer := time.NewTimer(acceptPause)
+			select {
+			case <-timer.C:
+			case <-h.Done:
+				timer.Stop()
+				return
+			}
+			continue
+		}
+		// A closed port could be taken by another program before the absence ends, so it stays open.
+		if in := h.Faults.InForce(Absent, Identity{}); in != nil {
+			h.Happened(in, nil)
+			abort(raw)
+			continue
+		}
+		h.serve(raw, at)
+	}
+}

@@ -1,0 +1,94 @@
+package hub
+
+import (
+	"slices"
+	"time"
+)
+
+// MaxMessage is the size limit of a message in bytes: body, values of system properties, names and
+// values of application properties.
+const MaxMessage = 256 << 10
+
+// MaxBatch is how many messages a batch may hold.
+const MaxBatch = 500
+
+// Property is a name with a value.
+type Property struct{ Name, Value string }
+
+// Message is a telemetry message as the hub stored it.
+type Message struct {
+	// DeviceID and ModuleID name the sender. ModuleID is empty for the device itself.
+	DeviceID, ModuleID string
+
+	// System properties, empty when absent. Times are the sender's text.
+	MessageID       string
+	CorrelationID   string
+	ContentType     string
+	ContentEncoding string
+	Component       string // of Plug and Play: "$.sub" over MQTT, "dt-subject" over AMQP and HTTP
+	CreationTime    string
+	Expiry          string
+
+	// System holds all system properties in the order of the topic, decoded, with their wire names
+	// such as "$.mid". Over HTTP, where there is no order, they and the application properties are in
+	// the order of their headers' names.
+	System []Property
+	// Properties holds the application properties in the order of the topic, decoded. The hub adds
+	// "mqtt-retain" to a message sent with RETAIN, and "iothub-MessageType" to a will. Names that came
+	// as headers of HTTP are in lower case; those of a batch are as they were sent.
+	Properties []Property
+	// Body is the payload.
+	Body []byte
+
+	// Protocol is what it came over.
+	Protocol Protocol
+	// Topic is what the client published to, undecoded; over AMQP the address of the link, over HTTP
+	// the path.
+	Topic string
+	// QoS is 0 or 1; over AMQP 0 for a message that was sent settled, over HTTP 1.
+	QoS byte
+	// PacketID is that of MQTT; zero with QoS 0 and for a will.
+	PacketID uint16
+	// Dup is the DUP flag of MQTT: the sender says that it tries again.
+	Dup bool
+	// Connection is the number of the connection that the message came by, counted from 1 over the
+	// life of the hub.
+	Connection uint64
+	// Received is when the hub stored it, by the hub's clock.
+	Received time.Time
+	// Sequence numbers the messages in the order in which the hub stored them, from 1, since it was
+	// new or [Hub.Reset].
+	Sequence int
+}
+
+// Property returns the value of the first application property of that name; false when there is
+// none.
+func (m *Message) Property(name string) (string, bool) {
+	for _, p := range m.Properties {
+		if p.Name == name {
+			return p.Value, true
+		}
+	}
+	return "", false
+}
+
+func (m Message) clone() Message {
+	m.System = slices.Clone(m.System)
+	m.Properties = slices.Clone(m.Properties)
+	m.Body = slices.Clone(m.Body)
+	return m
+}
+
+func SenderOf(m *Message) Identity { return Identity{m.DeviceID, m.ModuleID} }
+
+// SizeOf counts as the service's limit does.
+func SizeOf(m *Message) int {
+	n := len(m.Body)
+	for _, p := range m.System {
+		n += len(p.Value)
+	}
+	for _, p := range m.Properties {
+		n += len(p.Name) + len(p.Value)
+	}
+	return n
+}

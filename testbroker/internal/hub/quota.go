@@ -1,0 +1,56 @@
+package hub
+
+import (
+	"errors"
+	"time"
+)
+
+// ErrQuota is the cause of a connection's end, or of a refusal, when the messages of the day are
+// used up.
+var ErrQuota = errors.New("testbroker: quota of messages is used up")
+
+// QuotaStep is the size in bytes that counts as one message.
+const QuotaStep = 4 << 10
+
+// Exhausted returns a quota of an identity that is used up, nil if there is none.
+func (f *Faults) Exhausted(id Identity, now time.Time) *Injected {
+	if f.count.Load() == 0 {
+		return nil
+	}
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	for _, in := range f.quotasLocked(id, now) {
+		if in.used >= in.Fault.Limit {
+			return in
+		}
+	}
+	return nil
+}
+
+// Spend counts a message of the given size for all quotas of an identity.
+func (f *Faults) Spend(id Identity, now time.Time, size int) {
+	if f.count.Load() == 0 {
+		return
+	}
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	for _, in := range f.quotasLocked(id, now) {
+		in.used += max(1, (size+QuotaStep-1)/QuotaStep)
+	}
+}
+
+// quotasLocked returns the quotas of an identity, as they are on the present day.
+func (f *Faults) quotasLocked(id Identity, now time.Time) []*Injected {
+	const day = 24 * 60 * 60
+	today := now.Unix() / day
+	var all []*Injected
+	for _, in := range f.activeLocked() {
+		if in.Fault.Kind == Quota && in.begun && id.Matches(in.Fault.Device) {
+			if in.day != today {
+				in.day, in.used = today, 0
+			}
+			all = append(all, in)
+		}
+	}
+	return all
+}

@@ -1,0 +1,323 @@
+package hub
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var (
+	// ErrNotFound is returned for a device or module that the hub does not know.
+	ErrNotFound = errors.New("testbroker: no such identity")
+	// ErrExists is returned when a device, module or policy is added a second time.
+	ErrExists = errors.New("testbroker: already exists")
+
+	ErrNotCovered = errors.New("does not cover")
+)
+
+// Device is an entry of the hub's registry: a device, or a module of one. It holds secrets: String
+// and the %v verbs of package fmt leave the keys out.
+type Device struct {
+	// HostName is the name of the hub.
+	HostName string
+	// ID is the device id.
+	ID string
+	// ModuleID is empty for the device itself.
+	ModuleID string
+	// PrimaryKey and SecondaryKey are 32 bytes each, in base64. Either signs valid tokens. They are
+	// empty for a device that has a certificate.
+	PrimaryKey, SecondaryKey string
+}
+
+// ConnectionString returns the text that a client needs to connect, with the primary key.
+func (d Device) ConnectionString() string {
+	s := "HostName=" + d.HostName + ";DeviceId=" + d.ID
+	if d.ModuleID != "" {
+		s += ";ModuleId=" + d.ModuleID
+	}
+	if d.PrimaryKey == "" {
+		return s + ";x509=true"
+	}
+	return s + ";SharedAccessKey=" + d.PrimaryKey
+}
+
+// String names the device without its keys.
+func (d Device) String() string { return Identity{d.ID, d.ModuleID}.String() + " at " + d.HostName }
+
+// GoString is String.
+func (d Device) GoString() string { return d.String() }
+
+type KeyPair struct{ Primary, Secondary string }
+
+// A Registration is what the registry holds for one identity. Guarded by Hub.mu.
+type Registration struct {
+	Keys        KeyPair
+	X509        bool     // it has a certificate and no keys
+	Thumbprints []string // digests of its certificates; nil = an authority signed it
+	Disabled    bool
+
+	Generation    string // another for each entry that was ever made
+	Changes       int
+	StatusReason  string
+	StatusUpdated time.Time // zero = never
+}
+
+// AddDevice registers a device, enabled, with new keys. The id has 1 to 128 characters: ASCII
+// letters, digits and
+// - . + % _ # * ? ! ( ) , : = @ $ '.
+func (h *Hub) AddDevice(id string) (Device, error) {
+	if err := CheckID("device", id); err != nil {
+		return Device{}, fmt.Errorf("testbroker: %w", err)
+	}
+	return h.add(Identity{Device: id}, Registration{})
+}
+
+// AddModule registers a module of a device that exists. Modules have own keys and own connections,
+// but no own status. Other methods name it "deviceID/moduleID".
+func (h *Hub) AddModule(deviceID, moduleID string) (Device, error) {
+	if err := CheckID("module", moduleID); err != nil {
+		return Device{}, fmt.Errorf("testbroker: %w", err)
+	}
+	return h.add(Identity{deviceID, moduleID}, Registration{})
+}
+
+func (h *Hub) add(id Identity, r Registration) (Device, error) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	if id.Module != "" && h.Registry[Identity{Device: id.Device}] == nil {
+		return Device{}, fmt.Errorf("%w: %s", ErrNotFound, id.Device)
+	}
+	if h.Registry[id] != nil {
+		return Device{}, fmt.Errorf("%w: %s", ErrExists, id)
+	}
+	h.AddLocked(id, r)
+	return h.deviceLocked(id), nil
+}
+
+// AddLocked enters a registration, which gets keys if it has none and wants some.
+func (h *Hub) AddLocked(id Identity, r Registration) {
+	if !r.X509 && r.Keys == (KeyPair{}) {
+		r.Keys = h.NewKeysLocked("identity/" + id.String())
+	}
+	h.entries++
+	r.Generation = strconv.FormatInt(637000000000000000+int64(h.entries), 10)
+	h.Registry[id] = &r
+}
+
+func (h *Hub) deviceLocked(id Identity) Device {
+	keys := h.Registry[id].Keys
+	return Device{h.Host, id.Device, id.Module, keys.Primary, keys.Secondary}
+}
+
+// NewKeysLocked makes a pair of keys. With a seed they follow from it, from the owner's name and
+// from how many pairs that owner had before, so they do not depend on the order in which others are
+// added.
+func (h *Hub) NewKeysLocked(owner string) KeyPair {
+	if h.Seed == 0 {
+		return KeyPair{randomKey(), randomKey()}
+	}
+	h.generations[owner]++
+	derive := func(which string) string {
+		return base64.StdEncoding.EncodeToString(derived(h.Seed, "%s\n%s\n%d", which, owner, h.generations[owner]))
+	}
+	return KeyPair{derive("primary"), derive("secondary")}
+}
+
+// derived makes 32 bytes from the seed and a text that says what for.
+func derived(seed uint64, format string, args ...any) []byte {
+	mac := hmac.New(sha256.New, binary.BigEndian.AppendUint64(nil, seed))
+	fmt.Fprintf(mac, format, args...)
+	return mac.Sum(nil)
+}
+
+func randomKey() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return base64.StdEncoding.EncodeToString(b[:])
+}
+
+// Device returns the entry of a device, or of a module named "deviceID/moduleID".
+func (h *Hub) Device(id string) (Device, error) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	who := SplitIdentity(id)
+	if h.Registry[who] == nil {
+		return Device{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return h.deviceLocked(who), nil
+}
+
+// ConnectionString returns the connection string of a device, or of a module named
+// "deviceID/moduleID". It is empty when there is none of that name.
+func (h *Hub) ConnectionString(id string) string {
+	d, err := h.Device(id)
+	if err != nil {
+		return ""
+	}
+	return d.ConnectionString()
+}
+
+// SetKeys replaces both keys, base64 of 16 to 64 bytes, of a device or of a module named
+// "deviceID/moduleID". Tokens signed with the old ones open no new connection; the present one
+// lives on.
+func (h *Hub) SetKeys(id, primary, secondary string) error {
+	for _, key := range []string{primary, secondary} {
+		if err := CheckKeyText(key); err != nil {
+			return fmt.Errorf("testbroker: %w", err)
+		}
+	}
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	r := h.Registry[SplitIdentity(id)]
+	if r == nil {
+		return fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	if r.X509 {
+		return fmt.Errorf("testbroker: %s has a certificate and no keys", id)
+	}
+	r.Keys = KeyPair{primary, secondary}
+	r.Changes++
+	return nil
+}
+
+func CheckKeyText(key string) error {
+	raw, err := base64.StdEncoding.DecodeString(key)
+	if err != nil || len(raw) < 16 || len(raw) > 64 {
+		return errors.New("a key must be base64 of 16 to 64 bytes")
+	}
+	return nil
+}
+
+// SetEnabled allows or forbids a device to connect, together with its modules. Forbidding closes
+// their connections.
+func (h *Hub) SetEnabled(deviceID string, on bool) error {
+	h.Mu.Lock()
+	r := h.Registry[Identity{Device: deviceID}]
+	if r == nil {
+		h.Mu.Unlock()
+		return fmt.Errorf("%w: %s", ErrNotFound, deviceID)
+	}
+	if r.Disabled == on {
+		r.StatusUpdated = h.Now()
+		r.Changes++
+	}
+	r.Disabled = !on
+	var open []*Conn
+	if !on {
+		open = h.ConnsLocked(deviceID)
+	}
+	h.Mu.Unlock()
+	h.Expel(open, deviceID, ErrDisabled, "amqp:unauthorized-access")
+	return nil
+}
+
+// RemoveDevice takes a device with its modules, or one module named "deviceID/moduleID", out of the
+// registry and closes the connections. A device added again under the same id has other keys.
+func (h *Hub) RemoveDevice(id string) error {
+	h.Mu.Lock()
+	who := SplitIdentity(id)
+	if h.Registry[who] == nil {
+		h.Mu.Unlock()
+		return fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	var gone []Identity
+	for other := range h.Registry {
+		if other.Matches(id) {
+			delete(h.Registry, other)
+			gone = append(gone, other)
+		}
+	}
+	for _, f := range h.Fronts {
+		f.ForgetLocked(id)
+	}
+	h.forgetTwinsLocked(id)
+	open := h.ConnsLocked(id)
+	h.Mu.Unlock()
+	h.Expel(open, id, ErrRemoved, "amqp:resource-deleted")
+	h.PurgeC2D(id)
+	h.noteRemoved(gone)
+	return nil
+}
+
+// noteRemoved has the hub keep what it knows of identities that were removed, instead of those
+// whose removal it forgets.
+func (h *Hub) noteRemoved(gone []Identity) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	for _, id := range gone {
+		old, forgot := h.removed.add(id)
+		if forgot && h.Registry[old] == nil && !slices.Contains(h.removed.entries, old) {
+			delete(h.Queues, old)
+			delete(h.Standing, old)
+		}
+	}
+}
+
+// Expel ends what connections do for the identities that a selector means.
+func (h *Hub) Expel(open []*Conn, selector string, cause error, condition string) {
+	for _, c := range open {
+		h.Mu.Lock()
+		peer := c.Peer
+		h.Mu.Unlock()
+		if peer != nil {
+			peer.Expel(selector, cause, condition)
+		} else {
+			c.CloseFor(cause)
+		}
+	}
+}
+
+// KnownLocked returns the entry of a client by what it says it is.
+func (h *Hub) KnownLocked(host string, id Identity) (*Registration, error) {
+	device, entry := h.Registry[Identity{Device: id.Device}], h.Registry[id]
+	switch {
+	case !strings.EqualFold(host, h.Host):
+		return nil, fmt.Errorf("host name %q is not this hub", host)
+	case device == nil || entry == nil:
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	case device.Disabled:
+		return nil, ErrDisabled
+	}
+	return entry, nil
+}
+
+// AuthorizeLocked checks who a client says it is against its token.
+func (h *Hub) AuthorizeLocked(host string, id Identity, t Token) error {
+	entry, err := h.KnownLocked(host, id)
+	now := h.Now()
+	switch {
+	case err != nil:
+		return err
+	case now.After(t.Deadline(h.grace)):
+		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339),
+			now.UTC().Format(time.RFC3339))
+	case !t.covers(h.Host, id):
+		return fmt.Errorf("token for %q %w %s", t.Resource, ErrNotCovered, id.Resource())
+	}
+	keys := entry.Keys
+	if t.Policy != "" {
+		if keys, err = h.policyKeysLocked(t, DeviceConnect); err != nil {
+			return err
+		}
+	} else if entry.X509 {
+		return fmt.Errorf("%s has a certificate and no keys", id)
+	}
+	if !t.signedBy(keys) {
+		return errors.New("token is signed with another key")
+	}
+	return nil
+}
+
+func (h *Hub) Registered(id Identity) bool {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	return h.Registry[id] != nil
+}

@@ -1,0 +1,125 @@
+package hub
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Devices returns the registry: devices and their modules, by name.
+func (h *Hub) Devices() []Device {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	all := make([]Device, 0, len(h.Registry))
+	for id := range h.Registry {
+		all = append(all, h.deviceLocked(id))
+	}
+	slices.SortFunc(all, func(a, b Device) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.ModuleID, b.ModuleID))
+	})
+	return all
+}
+
+// CloseConnections ends, in good order, the connections of a device, named as in [Hub.Connections].
+// A connection over AMQP that acts for others as well lives on for them. It returns how many there
+// were. See [Hub.Drop] for an end by RST.
+func (h *Hub) CloseConnections(device string) int {
+	open := h.ConnsOf(device)
+	h.Expel(open, device, ErrDropped, "amqp:connection:forced")
+	return len(open)
+}
+
+// Reset makes the hub as it was when it was new, but for the registry, the keys and policies, the
+// certificates and the ports, which stay. It cuts all connections by RST, waits for their end,
+// removes the faults, and empties the logs, queues, twins and the store of files. Until it is
+// through the hub refuses connections. Calls of methods that are under way go on without a client.
+// A second Reset at the same time waits for the first.
+func (h *Hub) Reset() {
+	h.Mu.Lock()
+	if other := h.resetting; other != nil {
+		h.Mu.Unlock()
+		<-other
+		return
+	}
+	through := make(chan struct{})
+	h.resetting = through
+	open := h.ConnsLocked("")
+	h.Mu.Unlock()
+	for _, c := range open {
+		c.CutFor(ErrReset)
+	}
+	for _, c := range open {
+		<-c.Done
+	}
+
+	h.Faults.clear()
+	h.log.clear()
+	h.calls.clear()
+	h.UploadTable.clear()
+	for _, q := range h.queuesOf("") {
+		q.stop()
+	}
+	h.Mu.Lock()
+	clear(h.Queues)
+	for _, f := range h.Fronts {
+		f.ForgetLocked("")
+	}
+	clear(h.twinOf)
+	clear(h.Standing)
+	h.orders.clear()
+	h.removed.clear()
+	h.resetting = nil
+	h.Mu.Unlock()
+	close(through)
+	h.Event(Event{Kind: HubReset}, nil)
+	h.Changed.Wake()
+}
+
+// clear empties the log.
+func (l *telemetryLog) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.messages.clear()
+	l.conflicts.clear()
+	clear(l.copies)
+}
+
+// clear removes all faults.
+func (f *Faults) clear() {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	f.list = nil
+	f.count.Store(0)
+}
+
+// clear forgets all calls but those that have not ended.
+func (m *methodCalls) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	calls := m.log.entries
+	m.log.clear()
+	m.log.entries = slices.DeleteFunc(calls, func(c *methodCall) bool {
+		_, open := m.open[c]
+		return !open
+	})
+	maps.DeleteFunc(m.named, func(_ callName, c *methodCall) bool {
+		_, open := m.open[c]
+		return !open
+	})
+	m.answers.clear()
+}
+
+// clear forgets all uploads and files. Upload URIs that were given out are worth nothing any more.
+func (u *UploadTable) clear() {
+	u.mu.Lock()
+	u.all.clear()
+	u.told = 0
+	u.mu.Unlock()
+	k := &u.Store.Keys
+	k.mu.Lock()
+	clear(k.good)
+	k.mu.Unlock()
+	u.Store.mu.Lock()
+	defer u.Store.mu.Unlock()
+	clear(u.Store.blobs)
+}

@@ -1,0 +1,138 @@
+package hub
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const tokenScheme = "SharedAccessSignature"
+
+// A Token is a shared access signature taken to pieces.
+type Token struct {
+	Resource string // the text after "sr=", exactly as received
+	sig      []byte // decoded
+	expiry   string // the text after "se=", exactly as received
+	expires  int64  // the same, seconds since 1970
+	Policy   string // empty = signed with a key of the identity
+}
+
+// ParseToken reads
+//
+//	"SharedAccessSignature" SP field *( "&" field )
+//
+// with the fields sr, sig, se and skn in any order. Unknown fields are ignored.
+func ParseToken(s string) (Token, error) {
+	scheme, fields, ok := strings.Cut(s, " ")
+	if !ok || !strings.EqualFold(scheme, tokenScheme) {
+		return Token{}, errors.New("token does not begin with " + tokenScheme)
+	}
+	var t Token
+	seen := make(map[string]bool, 4)
+	for field := range strings.SplitSeq(fields, "&") {
+		name, value, _ := strings.Cut(field, "=")
+		name = strings.ToLower(name)
+		if seen[name] {
+			return Token{}, fmt.Errorf("token names %s twice", name)
+		}
+		seen[name] = true
+		switch name {
+		case "sr":
+			t.Resource = value
+		case "sig":
+			if strings.ContainsAny(value, "+/=") {
+				return Token{}, errors.New("signature of the token is not percent-encoded")
+			}
+			text, err := url.PathUnescape(value)
+			if err != nil {
+				return Token{}, fmt.Errorf("signature of the token: %w", err)
+			}
+			if t.sig, err = base64.StdEncoding.DecodeString(text); err != nil {
+				return Token{}, fmt.Errorf("signature of the token: %w", err)
+			}
+		case "se":
+			n, err := strconv.ParseUint(value, 10, 63)
+			if err != nil {
+				return Token{}, fmt.Errorf("expiry of the token: %w", err)
+			}
+			t.expiry, t.expires = value, int64(n)
+		case "skn":
+			text, err := url.PathUnescape(value)
+			if err != nil {
+				return Token{}, fmt.Errorf("policy of the token: %w", err)
+			}
+			t.Policy = text // present but empty is the same as absent
+		}
+	}
+	switch {
+	case t.Resource == "":
+		return Token{}, errors.New("token has no resource")
+	case len(t.sig) == 0:
+		return Token{}, errors.New("token has no signature")
+	case t.expiry == "":
+		return Token{}, errors.New("token has no expiry")
+	}
+	return t, nil
+}
+
+// signedBy says whether one of the keys made the signature. What was signed is the resource as it
+// stands in the token: clients encode it in different ways, so making the text anew would reject
+// some of them.
+func (t Token) signedBy(keys KeyPair) bool {
+	for _, key := range [...]string{keys.Primary, keys.Secondary} {
+		raw, err := base64.StdEncoding.DecodeString(key)
+		if err != nil || len(raw) == 0 {
+			continue
+		}
+		mac := hmac.New(sha256.New, raw)
+		mac.Write([]byte(t.Resource + "\n" + t.expiry))
+		if hmac.Equal(mac.Sum(nil), t.sig) {
+			return true
+		}
+	}
+	return false
+}
+
+// covers says whether the token's resource is the target or lies above it, by whole path segments.
+// The resource may be percent-encoded once or, its device id, twice.
+func (t Token) covers(host string, id Identity) bool {
+	target := strings.Split(host+"/"+id.Resource(), "/")
+	text := t.Resource
+	for range 2 {
+		decoded, err := url.PathUnescape(text)
+		if err != nil {
+			return false
+		}
+		if text = decoded; isPrefix(strings.Split(text, "/"), target) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPrefix compares by segment: the first, the host, in any letter case, the others exactly.
+func isPrefix(path, target []string) bool {
+	if len(path) > len(target) || !strings.EqualFold(path[0], target[0]) {
+		return false
+	}
+	for i, segment := range path[1:] {
+		if segment != target[i+1] {
+			return false
+		}
+	}
+	return true
+}
+
+// maxSeconds keeps expiry times within what time.Time and time.Duration can hold.
+const maxSeconds = 1 << 36
+
+// Deadline is the moment from which the token is worth nothing.
+func (t Token) Deadline(grace time.Duration) time.Time {
+	return time.Unix(min(t.expires, maxSeconds), 0).Add(grace)
+}

@@ -1,0 +1,67 @@
+package hub
+
+// What the tests of package testbroker look at, which see no test code of this package.
+
+// Held returns how many entries the hub holds of each thing that [Options.Keep] bounds; what is
+// there for each identity, of the one that has most.
+func (h *Hub) Held() map[string]int {
+	all := make(map[string]int)
+	h.log.mu.Lock()
+	all["messages"], all["conflicts"], all["copies"] = len(h.log.messages.entries), len(h.log.conflicts.entries),
+		len(h.log.copies)
+	h.log.mu.Unlock()
+	h.calls.mu.Lock()
+	all["calls"], all["answers"], all["request ids"] = len(h.calls.log.entries), len(h.calls.answers.entries),
+		len(h.calls.named)
+	h.calls.mu.Unlock()
+	h.UploadTable.mu.Lock()
+	all["uploads"] = len(h.UploadTable.all.entries)
+	h.UploadTable.mu.Unlock()
+	h.UploadTable.Store.Keys.mu.Lock()
+	all["upload URIs"] = len(h.UploadTable.Store.Keys.good)
+	h.UploadTable.Store.Keys.mu.Unlock()
+	h.UploadTable.Store.mu.Lock()
+	all["files"] = len(h.UploadTable.Store.blobs)
+	h.UploadTable.Store.mu.Unlock()
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	all["fault messages"] = len(h.orders.entries)
+	for id, q := range h.Queues {
+		q.mu.Lock()
+		all["commands"] = max(all["commands"], len(q.log.entries))
+		q.mu.Unlock()
+		if h.Registry[id] == nil {
+			all["queues of removed devices"]++
+		}
+	}
+	for _, t := range h.twinOf {
+		t.Mu.Lock()
+		all["twin requests"] = max(all["twin requests"], len(t.requests.entries))
+		t.Mu.Unlock()
+	}
+	return all
+}
+
+// SetPolicyKey gives a policy the right to connect devices, and one key.
+func (h *Hub) SetPolicyKey(name, key string) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	h.policies[name] = policy{KeyPair{key, key}, DeviceConnect}
+}
+
+// FaultKinds returns every kind of fault.
+func FaultKinds() []FaultKind {
+	var all []FaultKind
+	for k := range faultTable {
+		all = append(all, k)
+	}
+	return all
+}
+
+// SetPacketID says which packet id the last command had.
+func (h *Hub) SetPacketID(id string, last uint16) {
+	q := h.queuesOf(id)[0]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.packetID = last
+}

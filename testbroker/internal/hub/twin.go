@@ -1,0 +1,357 @@
+package hub
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Twin is a copy of the twin of a device or module.
+type Twin struct {
+	// DeviceID and ModuleID name whose it is. ModuleID is empty for the device itself.
+	DeviceID, ModuleID string
+	// Desired, Reported and Tags are objects of JSON with their names in order, without "$version" and
+	// "$metadata".
+	Desired, Reported, Tags json.RawMessage
+	// DesiredMetadata and ReportedMetadata say when each member was last changed, as objects of JSON
+	// with "$lastUpdated" at every level; that of desired properties has "$lastUpdatedVersion" too.
+	// Devices do not see them.
+	DesiredMetadata, ReportedMetadata json.RawMessage
+	// DesiredVersion and ReportedVersion are 1 in the beginning and grow by one with each change.
+	DesiredVersion, ReportedVersion int64
+	// Version grows with each change of any part. ETag changes when a back end changes the desired
+	// properties or the tags.
+	Version int64
+	ETag    string
+	// ModelID is the Plug and Play model that the client announced last, when it connected over MQTT
+	// or attached a link over AMQP; empty if it never did.
+	ModelID string
+}
+
+// TwinOperation is what a client asks about its twin.
+type TwinOperation uint8
+
+// The operations.
+const (
+	// TwinAny stands for all of them.
+	TwinAny TwinOperation = iota
+	// TwinGet reads the twin.
+	TwinGet
+	// TwinPatch changes the reported properties.
+	TwinPatch
+	// TwinSubscribe and TwinUnsubscribe begin and end notifications of desired properties. Only AMQP
+	// has them; over MQTT it is a subscription as any other.
+	TwinSubscribe
+	TwinUnsubscribe
+)
+
+var twinOperationNames = [...]string{TwinAny: "any", TwinGet: "get", TwinPatch: "patch", TwinSubscribe: "subscribe",
+	TwinUnsubscribe: "unsubscribe"}
+
+// String names the operation in lower case.
+func (o TwinOperation) String() string {
+	if int(o) < len(twinOperationNames) {
+		return twinOperationNames[o]
+	}
+	return fmt.Sprintf("TwinOperation(%d)", uint8(o))
+}
+
+// TwinRequest is something that a client asked about its twin, and what it was told.
+type TwinRequest struct {
+	// DeviceID and ModuleID name the client. ModuleID is empty for the device itself.
+	DeviceID, ModuleID string
+	Operation          TwinOperation
+	// RequestID is what the client named the request by, as text.
+	RequestID string
+	// Base is the version that a patch was made for; zero when it does not say.
+	Base int64
+	// Body is what came with it.
+	Body []byte
+	// Status is the status of the answer, and Version the version that a patch has led to. Status is
+	// zero when a fault ended the connection before the request was looked at.
+	Status  int
+	Version int64
+	// Answers is how many answers were put on the connection: none for a client that has not
+	// subscribed to them.
+	Answers int
+	// Protocol and Connection tell how it came, and Received when, by the hub's clock.
+	Protocol   Protocol
+	Connection uint64
+	Received   time.Time
+}
+
+// A TwinState is that of one identity. What changes it is sent to those who listen, in order, by whoever
+// finds nobody sending.
+type TwinState struct {
+	id Identity
+
+	Mu                sync.Mutex // guards what follows; never held over a write or an event
+	Desired, Reported Section
+	Tags              Section
+	Version           int64
+	Etag              uint64
+	Model             string
+	requests          history[*TwinRequest]
+	changes           []Change // of desired properties, not sent yet
+	sending           bool
+}
+
+// A Change of desired properties, as clients are told of it.
+type Change struct {
+	Version int64
+	Body    []byte
+}
+
+// TwinState returns the twin of an identity that is registered.
+func (h *Hub) TwinState(id Identity) (*TwinState, error) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	switch {
+	case h.Registry[id] != nil:
+	case id.Module != "" && h.Registry[Identity{Device: id.Device}] != nil:
+		return nil, h.ServiceError(codeModuleNotFound, "%s is not registered", id)
+	default:
+		return nil, h.ServiceError(CodeDeviceNotFound, "%s is not registered", id)
+	}
+	t := h.twinOf[id]
+	if t == nil {
+		now := h.Now()
+		t = &TwinState{
+			id: id, Desired: newSection(now, maxTwinSection), Reported: newSection(now, maxTwinSection),
+			Tags:    newSection(now, maxTwinTags),
+			Version: 2, Etag: 1, requests: history[*TwinRequest]{keep: h.keep},
+		}
+		h.twinOf[id] = t
+	}
+	return t, nil
+}
+
+// forgetTwinsLocked drops the twins that a selector means.
+func (h *Hub) forgetTwinsLocked(selector string) {
+	for id := range h.twinOf {
+		if id.Matches(selector) {
+			delete(h.twinOf, id)
+		}
+	}
+}
+
+// Twin returns the twin of a device, or of a module named "deviceID/moduleID".
+func (h *Hub) Twin(id string) (Twin, error) {
+	t, err := h.TwinState(SplitIdentity(id))
+	if err != nil {
+		return Twin{}, err
+	}
+	return t.copy(), nil
+}
+
+func (t *TwinState) copy() Twin {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	return Twin{
+		DeviceID: t.id.Device, ModuleID: t.id.Module,
+		Desired: writeTree(t.Desired.Tree), Reported: writeTree(t.Reported.Tree), Tags: writeTree(t.Tags.Tree),
+		DesiredMetadata:  writeTree(t.Desired.Stamp.Metadata(true)),
+		ReportedMetadata: writeTree(t.Reported.Stamp.Metadata(false)),
+		DesiredVersion:   t.Desired.version, ReportedVersion: t.Reported.version, Version: t.Version, ETag: EtagOf(t.Etag),
+		ModelID: t.Model,
+	}
+}
+
+// AnnounceModel notes which model a client says that it follows; empty says nothing.
+func (h *Hub) AnnounceModel(id Identity, model string) {
+	if model == "" {
+		return
+	}
+	if t, err := h.TwinState(id); err == nil { // it may have been removed a moment ago
+		t.Mu.Lock()
+		defer t.Mu.Unlock()
+		t.Model = model
+	}
+}
+
+func EtagOf(n uint64) string {
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, n))
+}
+
+// PatchDesired merges a patch, an object of JSON, into the desired properties of a device, or of a
+// module named "deviceID/moduleID": null removes a member. Clients that have subscribed are told of
+// it; nothing is kept for others. The error is a [*ServiceError].
+func (h *Hub) PatchDesired(id, patch string) (version int64, err error) {
+	return h.changeDesired(id, patch, false)
+}
+
+// SetDesired replaces the desired properties. It is otherwise like [Hub.PatchDesired].
+func (h *Hub) SetDesired(id, document string) (version int64, err error) {
+	return h.changeDesired(id, document, true)
+}
+
+func (h *Hub) changeDesired(id, text string, replace bool) (int64, error) {
+	desired, err := ParseTree([]byte(text))
+	if err != nil {
+		return 0, h.ServiceError(CodeArgumentInvalid, "desired properties: %v", err)
+	}
+	t, err := h.Update(SplitIdentity(id), TwinUpdate{Desired: desired, Replace: replace})
+	return t.DesiredVersion, err
+}
+
+// PatchTags merges a patch, an object of JSON, into the tags of a twin, which devices do not see.
+func (h *Hub) PatchTags(id, patch string) error {
+	tags, err := ParseTree([]byte(patch))
+	if err != nil {
+		return h.ServiceError(CodeArgumentInvalid, "tags: %v", err)
+	}
+	_, err = h.Update(SplitIdentity(id), TwinUpdate{Tags: tags})
+	return err
+}
+
+// A TwinUpdate is what a back end wants changed. Parts that are nil stay as they are.
+type TwinUpdate struct {
+	Desired, Tags Tree
+	Replace       bool
+	Etag          string // that the twin must have; empty or "*" = any
+}
+
+// changesTags says whether tags are written. A patch without members writes none; one of desired
+// properties makes a version all the same.
+func (u TwinUpdate) changesTags() bool { return u.Tags != nil && (u.Replace || len(u.Tags) > 0) }
+
+// Update changes a twin as a whole or not at all, and tells those who listen.
+func (h *Hub) Update(id Identity, u TwinUpdate) (Twin, error) {
+	t, err := h.TwinState(id)
+	if err != nil {
+		return Twin{}, err
+	}
+	if err := checkTree(u.Desired); err != nil {
+		return Twin{}, h.ServiceError(CodeArgumentInvalid, "desired properties: %v", err)
+	}
+	if err := checkTree(u.Tags); err != nil {
+		return Twin{}, h.ServiceError(CodeArgumentInvalid, "tags: %v", err)
+	}
+	if err := h.updateTwin(t, u); err != nil {
+		return Twin{}, err
+	}
+	copied := t.copy()
+	changed := Event{Kind: TwinChanged, DeviceID: id.Device, ModuleID: id.Module}
+	if u.Desired != nil {
+		changed.Detail, changed.Version = "desired", copied.DesiredVersion
+		h.Event(changed, nil)
+	}
+	if u.changesTags() {
+		changed.Detail, changed.Version = "tags", 0
+		h.Event(changed, nil)
+	}
+	h.announce(t)
+	h.Changed.Wake()
+	return copied, nil
+}
+
+func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
+	now := h.Now()
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	if u.Etag != "" && u.Etag != "*" && u.Etag != EtagOf(t.Etag) {
+		return h.ServiceError(CodePreconditionFailed, "the twin of %s has the etag %s", t.id, EtagOf(t.Etag))
+	}
+	desired, err := t.Desired.updated(u.Desired, u.Replace, now)
+	if err != nil {
+		return h.ServiceError(CodeArgumentInvalid, "desired properties: %v", err)
+	}
+	tags, err := t.Tags.updated(u.Tags, u.Replace, now)
+	if err != nil {
+		return h.ServiceError(CodeArgumentInvalid, "tags: %v", err)
+	}
+	if u.Desired == nil && !u.changesTags() {
+		return nil
+	}
+	t.Desired, t.Tags = desired, tags
+	t.Version++
+	t.Etag++
+	if u.Desired != nil {
+		t.changes = append(t.changes, Change{desired.version, told(u.Desired, desired, u.Replace)})
+	}
+	return nil
+}
+
+// told is what clients are told of a change: the patch as it was made, or the new document.
+func told(patch Tree, now Section, replaced bool) []byte {
+	if replaced {
+		return writeTree(now.Document())
+	}
+	return writeTree(Section{Tree: patch, version: now.version}.Document())
+}
+
+// report changes the reported properties as a client asks; base is the version that it believes in,
+// or zero.
+func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err error) {
+	patch, err := ParseTree(body)
+	if err == nil {
+		err = checkTree(patch)
+	}
+	if err != nil {
+		return 0, h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err)
+	}
+	now := h.Now()
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	if base != 0 && base != t.Reported.version {
+		return 0, h.ServiceError(CodePreconditionFailed, "the reported properties have the version %d", t.Reported.version)
+	}
+	reported, err := t.Reported.updated(patch, false, now)
+	if err != nil {
+		return 0, h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err)
+	}
+	t.Reported = reported
+	t.Version++
+	return reported.version, nil
+}
+
+// document is the twin as its client sees it.
+func (t *TwinState) document() []byte {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	return writeTree(Tree{"desired": t.Desired.Document(), "reported": t.Reported.Document()})
+}
+
+// announce sends the changes that were not sent yet, in order. Another may be doing so.
+func (h *Hub) announce(t *TwinState) {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	relay(&t.Mu, &t.sending, &t.changes, func(next Change) { h.tellChange(t.id, next) })
+}
+
+// WaitReported waits until a twin is as ok wants it: that of a device, or of a module named
+// "deviceID/moduleID". It fails when the context ends, the hub is closed, or there is no such twin.
+func (h *Hub) WaitReported(ctx context.Context, id string, ok func(Twin) bool) error {
+	var failed error
+	err := h.until(ctx, func() bool {
+		t, err := h.Twin(id)
+		failed = err
+		return err != nil || ok(t)
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// TwinLog returns what clients have asked about the twin of a device, or of a module named
+// "deviceID/moduleID", in the order of arrival. It is empty when there is no such twin.
+func (h *Hub) TwinLog(id string) []TwinRequest {
+	t, err := h.TwinState(SplitIdentity(id))
+	if err != nil {
+		return nil
+	}
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	all := make([]TwinRequest, len(t.requests.entries))
+	for i, r := range t.requests.entries {
+		all[i] = *r
+		all[i].Body = slices.Clone(r.Body)
+	}
+	return all
+}

@@ -1,0 +1,215 @@
+package hub
+
+import (
+	"errors"
+	"time"
+)
+
+// A twinAsker is a client that has asked about its twin.
+type twinAsker interface {
+	// Answer puts an answer on the connection; false when the client cannot get it. It is for another
+	// request if wrong is set.
+	Answer(a TwinAnswer, wrong bool) bool
+	// Taken tells the client that its request has arrived; false when its connection ends with that.
+	Taken() bool
+	// Listen begins or ends notifications of desired properties.
+	Listen(on bool)
+	// Client is its connection.
+	Client() *Conn
+}
+
+type TwinAnswer struct {
+	Status     int
+	Version    int64 // zero = none
+	RetryAfter time.Duration
+	Body       []byte
+}
+
+// A twinCase is a request while it is dealt with.
+type twinCase struct {
+	hub *Hub
+	by  twinAsker
+	t   *TwinState
+	r   *TwinRequest // guarded by t.mu
+	id  Identity
+	op  TwinOperation
+}
+
+// takeTwin is take for faults that are about one operation.
+func (q *twinCase) take(kind FaultKind) *Injected {
+	in := q.hub.Faults.TakeIf(kind, q.id, func(f *Fault) bool { return f.Operation == TwinAny || f.Operation == q.op })
+	if in != nil {
+		q.hub.HappenedTo(in, q.by.Client(), q.id)
+	}
+	return in
+}
+
+// AskTwin deals with a request and answers it, unless a fault has it otherwise. Why a request
+// cannot be one, if that is so, is told by wrong.
+func (h *Hub) AskTwin(by twinAsker, r TwinRequest, wrong error) {
+	r.Received, r.Connection = h.Now(), by.Client().Number
+	q := &twinCase{hub: h, by: by, r: &r, id: Identity{r.DeviceID, r.ModuleID}, op: r.Operation}
+	t, err := h.TwinState(q.id)
+	if err != nil { // removed a moment ago
+		by.Answer(h.refusal(err), false)
+		return
+	}
+	q.t = t
+	t.Mu.Lock()
+	t.requests.add(q.r)
+	t.Mu.Unlock()
+	defer h.Changed.Wake()
+	if q.take(DropBeforeTwin) != nil {
+		by.Client().CutFor(FaultError(DropBeforeTwin))
+		return
+	}
+	if !by.Taken() {
+		return
+	}
+	a := q.decide(wrong)
+	t.Mu.Lock()
+	r.Status, r.Version = a.Status, a.Version
+	t.Mu.Unlock()
+	h.Event(Event{
+		Kind: TwinRequested, DeviceID: r.DeviceID, ModuleID: r.ModuleID, Detail: r.Operation.String(), Status: a.Status,
+		Version: a.Version, Protocol: r.Protocol,
+	}, by.Client())
+	q.deliver(a)
+}
+
+// decide does what is asked, unless a fault refuses it.
+func (q *twinCase) decide(wrong error) TwinAnswer {
+	h := q.hub
+	if in := q.take(RefuseTwin); in != nil {
+		a := h.refusal(h.declared(&in.Fault))
+		a.RetryAfter = in.Fault.RetryAfter
+		return a
+	}
+	if in := h.Faults.InForce(Throttle, q.id); in != nil {
+		h.HappenedTo(in, q.by.Client(), q.id)
+		return h.refusal(h.ServiceError(codeThrottled, "%s", FaultError(Throttle)))
+	}
+	if wrong != nil {
+		return h.refusal(wrong)
+	}
+	switch q.op {
+	case TwinGet:
+		return TwinAnswer{Status: 200, Body: q.t.document()}
+	case TwinPatch:
+		version, err := h.report(q.t, q.r.Body, q.r.Base)
+		if err != nil {
+			return h.refusal(err)
+		}
+		return TwinAnswer{Status: 204, Version: version}
+	}
+	q.by.Listen(q.op == TwinSubscribe)
+	return TwinAnswer{Status: 200}
+}
+
+func (h *Hub) refusal(err error) TwinAnswer {
+	var e *ServiceError
+	if !errors.As(err, &e) {
+		e = h.ServiceError(CodeServerError, "%v", err)
+	}
+	return TwinAnswer{Status: e.Status(), Body: h.errorBody(e)}
+}
+
+// deliver sends an answer in the way that faults want.
+func (q *twinCase) deliver(a TwinAnswer) {
+	if q.take(DropAfterTwin) != nil {
+		q.by.Client().CutFor(FaultError(DropAfterTwin))
+		return
+	}
+	if q.take(SwallowTwin) != nil {
+		return
+	}
+	if in := q.take(GarbleTwin); in != nil {
+		a.Body = garbled(in)
+	}
+	wrong := q.take(MisnameTwin) != nil
+	times := 1
+	if q.take(DuplicateTwin) != nil {
+		times = 2
+	}
+	if in := q.take(SlowTwin); in != nil {
+		q.hub.later(in.Fault.Delay, q.by.Client().Closed, func() {
+			q.answer(a, wrong, times)
+			q.hub.Changed.Wake()
+		})
+		return
+	}
+	q.answer(a, wrong, times)
+}
+
+// answer counts first: who has an answer finds it in the log.
+func (q *twinCase) answer(a TwinAnswer, wrong bool, times int) {
+	for range times {
+		q.count(1)
+		if !q.by.Answer(a, wrong) {
+			q.count(-1)
+			return
+		}
+	}
+}
+
+func (q *twinCase) count(n int) {
+	q.t.Mu.Lock()
+	defer q.t.Mu.Unlock()
+	q.r.Answers += n
+}
+
+// garbled is the body that a fault has instead of the right one.
+func garbled(in *Injected) []byte {
+	if in.Fault.Bytes != nil {
+		return in.Fault.Bytes
+	}
+	return []byte(`{"desired":`)
+}
+
+// A DesiredListener is a client that is told of changes of desired properties.
+type DesiredListener interface {
+	Tell(Change)
+	Client() *Conn
+}
+
+// tellChange tells all who listen of a change, unless faults have it otherwise.
+func (h *Hub) tellChange(id Identity, ch Change) {
+	for _, l := range h.desiredListeners(id) {
+		take := func(kind FaultKind) *Injected {
+			in := h.Faults.Take(kind, id)
+			if in != nil {
+				h.HappenedTo(in, l.Client(), id)
+			}
+			return in
+		}
+		if take(SwallowDesired) != nil {
+			continue
+		}
+		times := 1
+		if take(DuplicateDesired) != nil {
+			times = 2
+		}
+		if in := take(SlowDesired); in != nil {
+			h.later(in.Fault.Delay, l.Client().Closed, func() { l.Tell(ch) })
+			continue
+		}
+		for range times {
+			l.Tell(ch)
+		}
+		if take(DropAfterDesired) != nil {
+			l.Client().Farewell(FaultError(DropAfterDesired))
+		}
+	}
+}
+
+// desiredListeners returns who listens now: over MQTT the present connection, over AMQP every pair
+// of links that asked.
+func (h *Hub) desiredListeners(id Identity) []DesiredListener {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	var all []DesiredListener
+	for _, p := range [...]Protocol{MQTT, AMQP, HTTP} {
+		all = append(all, h.Fronts[p].DesiredListenersLocked(id)...)
+	}
+	return all
+}

@@ -1,0 +1,267 @@
+package hub
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The limits of a twin, as the page "Understand and use device twins" of the service's guide gives
+// them.
+const (
+	maxTwinSection = 32 << 10 // bytes of desired, and of reported, as treeSize counts them
+	maxTwinTags    = 8 << 10
+	maxTwinKey     = 1 << 10 // bytes
+	maxTwinText    = 4 << 10 // bytes of a value that is a string
+	maxTwinDepth   = 10      // objects and arrays within the root
+	maxTwinInteger = 1<<52 - 1
+	minTwinInteger = -1 << 52
+)
+
+// A Tree is an object of JSON as package json decodes it, with its numbers as they were written.
+// Arrays in it are never changed.
+type Tree = map[string]any
+
+// ParseTree reads an object of JSON.
+func ParseTree(text []byte) (Tree, error) {
+	if !utf8.Valid(text) {
+		return nil, errors.New("not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("not JSON: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("not JSON: something follows the first value")
+	}
+	t, ok := v.(Tree)
+	if !ok {
+		return nil, errors.New("not an object")
+	}
+	return t, nil
+}
+
+// writeTree is the text of a tree: names in order, no space, nothing escaped that need not be.
+func writeTree(t Tree) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(t); err != nil {
+		panic(err) // it holds nothing but what JSON has
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// checkTree says what the service would find wrong with a tree, wherever in it.
+func checkTree(t Tree) error { return checkMembers(t, "", 0) }
+
+func checkMembers(t Tree, path string, depth int) error {
+	if depth > maxTwinDepth {
+		return fmt.Errorf("%s: deeper than %d levels", path, maxTwinDepth)
+	}
+	for key, v := range t {
+		at := strings.TrimPrefix(path+"."+key, ".")
+		if err := checkKey(key); err != nil {
+			return fmt.Errorf("%.100s: %w", at, err)
+		}
+		if err := checkValue(v, at, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkValue(v any, at string, depth int) error {
+	switch v := v.(type) {
+	case Tree:
+		return checkMembers(v, at, depth+1)
+	case []any:
+		if depth+1 > maxTwinDepth {
+			return fmt.Errorf("%.100s: deeper than %d levels", at, maxTwinDepth)
+		}
+		for _, element := range v {
+			if err := checkValue(element, at, depth+1); err != nil {
+				return err
+			}
+		}
+	case string:
+		if len(v) > maxTwinText {
+			return fmt.Errorf("%.100s: text of %d bytes, at most %d are allowed", at, len(v), maxTwinText)
+		}
+	case json.Number:
+		if err := checkNumber(v.String()); err != nil {
+			return fmt.Errorf("%.100s: %w", at, err)
+		}
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	if len(key) > maxTwinKey {
+		return fmt.Errorf("key of %d bytes, at most %d are allowed", len(key), maxTwinKey)
+	}
+	for _, r := range key {
+		if isControl(r) || r == '.' || r == '$' || r == ' ' {
+			return fmt.Errorf("key with %q", r)
+		}
+	}
+	return nil
+}
+
+func isControl(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 }
+
+func checkNumber(text string) error {
+	if strings.ContainsAny(text, ".eE") {
+		if _, err := strconv.ParseFloat(text, 64); err != nil {
+			return fmt.Errorf("number %.40s is out of range", text)
+		}
+		return nil
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < minTwinInteger || n > maxTwinInteger {
+		return fmt.Errorf("integer %.40s is out of range, which is %d to %d", text, int64(minTwinInteger),
+			int64(maxTwinInteger))
+	}
+	return nil
+}
+
+// treeSize counts as the service does: keys and texts by their bytes without control characters,
+// numbers 8, booleans 4.
+func treeSize(v any) int {
+	switch v := v.(type) {
+	case Tree:
+		n := 0
+		for key, member := range v {
+			n += len(key) + treeSize(member)
+		}
+		return n
+	case []any:
+		n := 0
+		for _, element := range v {
+			n += treeSize(element)
+		}
+		return n
+	case string:
+		n := 0
+		for _, r := range v {
+			if !isControl(r) {
+				n += utf8.RuneLen(r)
+			}
+		}
+		return n
+	case json.Number:
+		return 8
+	case bool:
+		return 4
+	}
+	return 0
+}
+
+// A stamp says when a member of a tree was last changed, and by which version.
+type stamp struct {
+	at      time.Time
+	version int64
+	members map[string]*stamp // of an object
+}
+
+// mergeTree merges a patch into a tree by the rules of RFC 7396, and stamps what it touches.
+func mergeTree(t Tree, s *stamp, patch Tree, at time.Time, version int64) {
+	s.at, s.version = at, version
+	for key, v := range patch {
+		if v == nil {
+			delete(t, key)
+			delete(s.members, key)
+			continue
+		}
+		sub, ok := v.(Tree)
+		if !ok {
+			t[key] = v
+			s.members[key] = &stamp{at: at, version: version}
+			continue
+		}
+		into, ok := t[key].(Tree)
+		if !ok {
+			into = Tree{}
+			t[key] = into
+			s.members[key] = &stamp{members: make(map[string]*stamp)}
+		}
+		mergeTree(into, s.members[key], sub, at, version)
+	}
+}
+
+func cloneTree(t Tree) Tree {
+	t = maps.Clone(t)
+	for key, v := range t {
+		if sub, ok := v.(Tree); ok {
+			t[key] = cloneTree(sub)
+		}
+	}
+	return t
+}
+
+func (s *stamp) clone() *stamp {
+	c := *s
+	if s.members != nil {
+		c.members = make(map[string]*stamp, len(s.members))
+		for key, m := range s.members {
+			c.members[key] = m.clone()
+		}
+	}
+	return &c
+}
+
+// Metadata is a stamp as back ends see it; only that of desired properties tells versions.
+func (s *stamp) Metadata(versions bool) Tree {
+	t := Tree{"$lastUpdated": s.at.UTC().Format(TimeLayout)}
+	if versions {
+		t["$lastUpdatedVersion"] = s.version
+	}
+	for key, m := range s.members {
+		t[key] = m.Metadata(versions)
+	}
+	return t
+}
+
+// A Section is one of the parts of a twin. It is never changed: what changes it makes a new one.
+type Section struct {
+	Tree    Tree
+	Stamp   *stamp
+	version int64
+	limit   int // of its size
+}
+
+func newSection(at time.Time, limit int) Section {
+	return Section{Tree{}, &stamp{at: at, version: 1, members: make(map[string]*stamp)}, 1, limit}
+}
+
+// updated is the section with a patch merged into it, or replaced by it. The patch was checked; nil
+// changes nothing.
+func (s Section) updated(patch Tree, replace bool, at time.Time) (Section, error) {
+	if patch == nil {
+		return s, nil
+	}
+	next := Section{cloneTree(s.Tree), s.Stamp.clone(), s.version + 1, s.limit}
+	if replace {
+		next.Tree, next.Stamp = Tree{}, &stamp{members: make(map[string]*stamp)}
+	}
+	mergeTree(next.Tree, next.Stamp, patch, at, next.version)
+	if n := treeSize(next.Tree); n > s.limit {
+		return s, fmt.Errorf("%d bytes, at most %d are allowed", n, s.limit)
+	}
+	return next, nil
+}
+
+// Document is the section as devices see it.
+func (s Section) Document() Tree {
+	t := maps.Clone(s.Tree)
+	t["$version"] = s.version
+	return t
+}

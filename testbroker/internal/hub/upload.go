@@ -1,0 +1,266 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxUploads is how many uploads of a device may run at a time.
+const MaxUploads = 10
+
+// Container is where the store keeps what devices upload.
+const Container = "uploads"
+
+// UploadOptions are the settings of the upload of files. The zero value of each field stands for
+// its default.
+type UploadOptions struct {
+	// Host is the name of the store, with a port if need be, in what devices are told. The hub is the
+	// store as well, at all its places where HTTP is spoken. Default: the address at which the device
+	// reached the hub, or for connections in memory "store." and the hub's name, which its certificate
+	// is for too.
+	Host string
+	// Life is how long a device may take for an upload. Default: 1 hour, as in the service, which
+	// allows 1 minute to 24 hours.
+	Life time.Duration
+	// NoStore makes a hub to which no store was given.
+	NoStore bool
+	// Digest makes the store keep size and hash of each block instead of its bytes, for files that are
+	// larger than memory: see
+	// [Blob.Matches]. They cannot be downloaded.
+	Digest bool
+	// MaxBlocks is how many blocks a file may have. Default: 50,000, as in the service.
+	MaxBlocks int
+}
+
+func (o UploadOptions) withDefaults() UploadOptions {
+	o.Life = cmp.Or(max(o.Life, 0), time.Hour)
+	o.MaxBlocks = cmp.Or(max(o.MaxBlocks, 0), 50_000)
+	return o
+}
+
+// UploadState says how far an upload is.
+type UploadState uint8
+
+const (
+	// UploadRunning: the device was told where to put the file, and has not said how that went.
+	UploadRunning UploadState = iota
+	// UploadSucceeded: the device said that the file is in the store.
+	UploadSucceeded
+	// UploadFailed: the device said that it gave up.
+	UploadFailed
+	// UploadExpired: its time is over.
+	UploadExpired
+)
+
+var uploadStateNames = [...]string{"running", "succeeded", "failed", "expired"}
+
+// String names the state.
+func (s UploadState) String() string {
+	if int(s) < len(uploadStateNames) {
+		return uploadStateNames[s]
+	}
+	return fmt.Sprintf("UploadState(%d)", uint8(s))
+}
+
+// Upload is the hub's record of an upload.
+type Upload struct {
+	// DeviceID is whose upload it is.
+	DeviceID string
+	// Blob is the file's name in the store: the device's id, a slash, and the name that it asked for.
+	Blob string
+	// CorrelationID is the hub's name for the upload.
+	CorrelationID string
+	// Started and Expires are by the hub's clock.
+	Started, Expires time.Time
+
+	State UploadState
+	// Ended is when the device said how it went; StatusCode and StatusDescription are what it said,
+	// and Size is the file's then. A back end is told of those that succeeded.
+	Ended             time.Time
+	StatusCode        int
+	StatusDescription string
+	Size              int64
+}
+
+// UploadTable is what the hub knows of uploads.
+type UploadTable struct {
+	Opt   UploadOptions
+	Store blobStore
+
+	mu   sync.Mutex
+	all  history[*Upload]
+	made int // so far, also before a Reset: no two have the same correlation id
+	told int // ends that devices have told
+}
+
+func (u *UploadTable) init(o UploadOptions, keep int) {
+	u.Opt = o.withDefaults()
+	u.all.keep = keep
+	u.Store.blobs = make(map[string]*storedBlob)
+	u.Store.digest = u.Opt.Digest
+	u.Store.Keys.init()
+}
+
+// Uploads returns the uploads, in the order in which they were begun.
+func (h *Hub) Uploads() []Upload {
+	u, now := &h.UploadTable, h.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out := make([]Upload, len(u.all.entries))
+	for i, up := range u.all.entries {
+		u.ageLocked(up, now)
+		out[i] = *up
+	}
+	return out
+}
+
+// WaitUploads waits until devices have told the end of at least n uploads, good or bad. It fails
+// when the context ends or the hub is closed.
+func (h *Hub) WaitUploads(ctx context.Context, n int) error {
+	return h.until(ctx, func() bool {
+		h.UploadTable.mu.Lock()
+		defer h.UploadTable.mu.Unlock()
+		return h.UploadTable.told >= n
+	})
+}
+
+// ExpireUploads ends the time of all uploads of a device that are running; empty means of all
+// devices. Upload URIs given out until now are worth nothing any more. It returns how many that
+// were.
+func (h *Hub) ExpireUploads(device string) int {
+	n := 0
+	for _, up := range h.Uploads() {
+		if up.State == UploadRunning && (Identity{Device: up.DeviceID}).Matches(device) && h.ExpireUpload(up.CorrelationID) {
+			n++
+		}
+	}
+	return n
+}
+
+func (h *Hub) ExpireUpload(correlation string) bool {
+	up, ok := h.UploadTable.expire(correlation, h.Now())
+	if ok {
+		h.Event(up.Event(), nil)
+	}
+	return ok
+}
+
+// expire ends the time of an upload; false when it is not running.
+func (u *UploadTable) expire(correlation string, now time.Time) (Upload, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, up := range u.all.entries {
+		if up.CorrelationID == correlation && up.State == UploadRunning {
+			up.State = UploadExpired
+			up.Expires = now
+			u.Store.Keys.revoke(up.CorrelationID)
+			return *up, true
+		}
+	}
+	return Upload{}, false
+}
+
+// ageLocked ends the time of an upload.
+func (u *UploadTable) ageLocked(up *Upload, now time.Time) {
+	if up.State == UploadRunning && !now.Before(up.Expires) {
+		up.State = UploadExpired
+	}
+}
+
+// Begin makes a record for a device. It returns nil when the device has too many.
+func (u *UploadTable) Begin(device, name string, now time.Time) *Upload {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	running := 0
+	for _, up := range u.all.entries {
+		if u.ageLocked(up, now); up.DeviceID == device && up.State == UploadRunning {
+			running++
+		}
+	}
+	if running >= MaxUploads {
+		return nil
+	}
+	u.made++
+	up := &Upload{
+		DeviceID: device, Blob: device + "/" + name, Started: now, Expires: now.Add(u.Opt.Life),
+		CorrelationID: base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s_%d", now.UTC().Format("200601021504"), u.made)),
+	}
+	u.Store.expect(up.Blob, up.CorrelationID)
+	u.Store.Keys.allow(up.CorrelationID)
+	if old, forgot := u.all.add(up); forgot {
+		u.Store.Keys.revoke(old.CorrelationID)
+		u.Store.forget(old.Blob, old.CorrelationID)
+	}
+	own := *up
+	return &own
+}
+
+// Event tells of the state of an upload.
+func (up Upload) Event() Event {
+	return Event{Kind: UploadChanged, DeviceID: up.DeviceID, Name: up.Blob, Detail: up.State.String()}
+}
+
+// End notes what a device says of its upload, and returns it as it is now. The code is that of the
+// error, 0 if it is taken.
+func (u *UploadTable) End(device, correlation string, success bool, status int, description string,
+	now time.Time) (ended Upload, code int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	i := slices.IndexFunc(u.all.entries,
+		func(up *Upload) bool { return up.DeviceID == device && up.CorrelationID == correlation })
+	if i < 0 {
+		return Upload{}, 400015
+	}
+	up := u.all.entries[i]
+	u.ageLocked(up, now)
+	switch up.State {
+	case UploadExpired:
+		return Upload{}, 400016
+	case UploadSucceeded, UploadFailed:
+		return Upload{}, 400015
+	}
+	size, stored := u.Store.size(up.Blob)
+	if success && !stored {
+		return Upload{}, 400020
+	}
+	up.State, up.Ended, up.StatusCode, up.StatusDescription = UploadFailed, now, status, description
+	if success {
+		up.State, up.Size = UploadSucceeded, size
+	}
+	u.told++
+	return *up, 0
+}
+
+// Blob returns a file of the store. It goes when the last upload of its name is forgotten: see
+// [Options.Keep].
+func (h *Hub) Blob(name string) (Blob, bool) { return h.UploadTable.Store.Get(name) }
+
+// Blobs returns the names of all files in the store, sorted.
+func (h *Hub) Blobs() []string {
+	s := &h.UploadTable.Store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.blobs)),
+		func(name string) bool { return s.blobs[name].file == nil })
+}
+
+// ValidBlobName says whether the store can have a blob of that name.
+func ValidBlobName(name string) bool {
+	segments := strings.Split(name, "/")
+	for _, s := range segments {
+		if s == "" || s == "." || s == ".." {
+			return false
+		}
+	}
+	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= 1024 && len(segments) <= 254 &&
+		!strings.HasSuffix(name,
+			".")
+}

@@ -1,0 +1,122 @@
+package hub
+
+import (
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// AddDeviceX509 registers a device, or a module "deviceID/moduleID" of one that exists, that proves
+// who it is by a certificate with one of the thumbprints, the primary and the secondary one: SHA-1
+// or SHA-256 of the certificate, in hexadecimal, with or without colons. See [Thumbprint]. It has
+// no keys.
+func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (Device, error) {
+	if len(thumbprints) < 1 || len(thumbprints) > 2 {
+		return Device{}, fmt.Errorf("testbroker: %d thumbprints, want 1 or 2", len(thumbprints))
+	}
+	r := Registration{X509: true}
+	for _, t := range thumbprints {
+		digest, err := ParseThumbprint(t)
+		if err != nil {
+			return Device{}, fmt.Errorf("testbroker: %w", err)
+		}
+		r.Thumbprints = append(r.Thumbprints, digest)
+	}
+	return h.addX509(id, r)
+}
+
+// AddDeviceCA registers a device, or a module "deviceID/moduleID" of one that exists, that proves
+// who it is by a certificate whose common name is its id and whose chain leads to a certificate
+// given to [Hub.AddCA]. It has no keys.
+func (h *Hub) AddDeviceCA(id string) (Device, error) {
+	return h.addX509(id, Registration{X509: true})
+}
+
+func (h *Hub) addX509(id string, r Registration) (Device, error) {
+	who := SplitIdentity(id)
+	err := CheckID("device", who.Device)
+	if err == nil && strings.Contains(id, "/") {
+		err = CheckID("module", who.Module)
+	}
+	if err != nil {
+		return Device{}, fmt.Errorf("testbroker: %w", err)
+	}
+	return h.add(who, r)
+}
+
+// AddCA uploads a certificate of an authority whose signature the hub accepts on certificates of
+// devices.
+func (h *Hub) AddCA(cert *x509.Certificate) error {
+	if !cert.IsCA {
+		return errors.New("testbroker: not the certificate of an authority")
+	}
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	h.cas.AddCert(cert)
+	return nil
+}
+
+// Thumbprint returns the SHA-256 thumbprint of a certificate, in hexadecimal.
+func Thumbprint(cert *x509.Certificate) string {
+	digest := sha256.Sum256(cert.Raw)
+	return strings.ToUpper(hex.EncodeToString(digest[:]))
+}
+
+// ThumbprintSHA1 returns the SHA-1 thumbprint of a certificate, in hexadecimal.
+func ThumbprintSHA1(cert *x509.Certificate) string {
+	digest := sha1.Sum(cert.Raw)
+	return strings.ToUpper(hex.EncodeToString(digest[:]))
+}
+
+// ParseThumbprint returns the digest as the bytes of a string.
+func ParseThumbprint(s string) (string, error) {
+	digest, err := hex.DecodeString(strings.ReplaceAll(s, ":", ""))
+	if err != nil {
+		return "", fmt.Errorf("thumbprint: %w", err)
+	}
+	if len(digest) != sha1.Size && len(digest) != sha256.Size {
+		return "", fmt.Errorf("thumbprint of %d bytes, want %d or %d", len(digest), sha1.Size, sha256.Size)
+	}
+	return string(digest), nil
+}
+
+// CertifiedLocked checks who a client says it is against its certificate, the first of the chain
+// that it presented.
+func (h *Hub) CertifiedLocked(host string, id Identity, chain []*x509.Certificate) error {
+	entry, err := h.KnownLocked(host, id)
+	switch {
+	case err != nil:
+		return err
+	case !entry.X509:
+		return errors.New("no token")
+	case len(chain) == 0:
+		return errors.New("no certificate")
+	}
+	leaf, now := chain[0], h.Now()
+	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		return fmt.Errorf("certificate is valid from %s to %s, it is %s", leaf.NotBefore, leaf.NotAfter, now.UTC())
+	}
+	if entry.Thumbprints != nil {
+		long, short := sha256.Sum256(leaf.Raw), sha1.Sum(leaf.Raw)
+		if !slices.Contains(entry.Thumbprints, string(long[:])) && !slices.Contains(entry.Thumbprints, string(short[:])) {
+			return errors.New("certificate has another thumbprint")
+		}
+		return nil
+	}
+	if name := leaf.Subject.CommonName; name != id.String() {
+		return fmt.Errorf("certificate is for %q", name)
+	}
+	between := x509.NewCertPool()
+	for _, cert := range chain[1:] {
+		between.AddCert(cert)
+	}
+	_, err = leaf.Verify(x509.VerifyOptions{
+		Roots: h.cas, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err
+}

@@ -1,0 +1,75 @@
+package mqttfront
+
+import (
+	"maps"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// An receiver is a client that has subscribed.
+type receiver struct {
+	c   *client
+	qos byte // that it was granted
+}
+
+func (r receiver) Client() *hub.Conn { return r.c.Conn }
+
+func (r receiver) Replaced(*hub.Conn) { r.c.CloseFor(hub.ErrReplaced) }
+
+// Deliver publishes a command; false when the window is full or the connection is over. A client at
+// the other end of a dead link would not learn of it, and the hub does not know.
+func (r receiver) Deliver(q *hub.Queue, e *hub.Command, unacked int) (sent, settled bool) {
+	if mode := r.c.Mode.Load(); unacked >= q.Hub.C2d.Window || mode != hub.Open && mode != hub.Silent {
+		return false, false
+	}
+	flags := r.qos << 1
+	var id []byte
+	if r.qos > 0 {
+		if e.PacketID == 0 {
+			e.PacketID = q.NextIDLocked()
+		}
+		id = []byte{byte(e.PacketID >> 8), byte(e.PacketID)}
+		if e.Deliveries > 0 {
+			flags |= 8
+		}
+	}
+	topic := []byte{byte(len(e.Topic) >> 8), byte(len(e.Topic))}
+	_, err := r.c.Write(packet(packetPublish<<4|flags, append(topic, e.Topic...), id, e.C2D.Body))
+	return err == nil, r.qos == 0
+}
+
+func (r receiver) Renews(by hub.Receiver) bool { return r.Client() == by.Client() }
+
+// attach lets through to a connection what its session says, and commands that wait.
+func (f *Front) attach(c *client) {
+	h := f.hub
+	qos, ok := f.commands(c)
+	h.Mu.Lock()
+	c.heard = maps.Clone(c.session.filters)
+	q := h.Queues[c.ID]
+	if q == nil && ok && h.Registry[c.ID] != nil {
+		q = h.QueueLocked(c.ID)
+	}
+	h.Mu.Unlock()
+	switch {
+	case q == nil:
+	case !ok:
+		q.Pause(c.Conn)
+	case c.Mode.Load() != hub.Over: // or it would never be detached
+		q.Receive(receiver{c, qos})
+	}
+	h.Changed.Wake()
+}
+
+// complete is told of a PUBACK.
+func (f *Front) complete(c *client, packetID uint16) {
+	h := f.hub
+	h.Mu.Lock()
+	q := h.Queues[c.ID]
+	h.Mu.Unlock()
+	if q == nil {
+		return
+	}
+	q.Acknowledge(c.Conn, packetID)
+	h.Changed.Wake()
+}

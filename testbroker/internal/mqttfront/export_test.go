@@ -1,0 +1,38 @@
+package mqttfront
+
+import "github.com/hubline-iot/hubline/testbroker/internal/hub"
+
+// What the tests of the parsers look at.
+
+func ParseBag(s string) ([]hub.Property, error) { return parseBag(s) }
+
+func ParseTelemetry(device, module, topic string) (hub.Message, error) {
+	return parseTelemetry(hub.Identity{Device: device, Module: module}, topic)
+}
+
+func ParseUserName(s string) (host, device, module string, params []hub.Property, err error) {
+	u, err := parseUserName(s)
+	return u.host, u.id.Device, u.id.Module, u.params, err
+}
+
+// Packets returns the first bytes of the packets in a stream that arrives in the given pieces, and
+// how many bytes pass when the packet of the given number, from 1, is torn; 0 means none.
+func Packets(pieces [][]byte, tear int) (first []byte, passed int) {
+	var f framer
+	for _, p := range pieces {
+		passed += f.scan(p, func(b byte) bool {
+			first = append(first, b)
+			return len(first) == tear
+		})
+		if f.torn {
+			break
+		}
+	}
+	return first, passed
+}
+
+// ParseRequestTopic reads the topic of a request or answer of a client.
+func ParseRequestTopic(s string) (op hub.TwinOperation, rid string, version int64, status int, err error) {
+	r, err := parseRequestTopic(s)
+	return r.operation, r.rid, r.version, r.status, err
+}

@@ -1,0 +1,64 @@
+package mqttfront
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// order takes a message that asks for a fault and has the fault happen in its time; false when it
+// is none.
+func (f *Front) order(c *client, m hub.Message) bool {
+	h := f.hub
+	return h.Take(m, func(kind hub.FaultRequest) {
+		if m.QoS > 0 && (h.Obedient == hub.ObeyFaultMessages || kind.On&hub.MQTT == 0) {
+			c.acknowledge(m.PacketID, time.Time{})
+		}
+	}, f.obey)
+}
+
+// obey does what a device asked for.
+func (f *Front) obey(kind hub.FaultRequest, asked *hub.FaultMessage) {
+	h := f.hub
+	id := hub.Identity{Device: asked.DeviceID, Module: asked.ModuleID}
+	h.Mu.Lock()
+	c := f.current[id]
+	stands := kind.Refuses && asked.Duration > 0
+	if stands {
+		h.Standing[id] = hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(asked.Duration), Record: asked}
+	}
+	asked.Happened = c != nil || stands
+	happened := asked.Happened
+	h.Mu.Unlock()
+	cause := hub.FaultRequestError{Kind: asked.Type, Reason: asked.Reason}
+	if happened {
+		on := (*hub.Conn)(nil)
+		if c != nil {
+			on = c.Conn
+		}
+		h.Event(hub.Event{Kind: hub.FaultObeyed, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, on)
+	}
+	switch {
+	case c == nil:
+	case kind.Cut:
+		c.CutFor(cause)
+	default:
+		c.Farewell(cause)
+	}
+	h.Changed.Wake()
+}
+
+// ordered refuses a CONNECT because its device asked for that. An error ends the connection.
+func (f *Front) ordered(c *client, id hub.Identity) error {
+	h := f.hub
+	o, ok := h.Stands(id, func(o hub.StandingFault) bool { return !o.Once })
+	if !ok {
+		return nil
+	}
+	cause := hub.FaultRequestError{Kind: o.Name, Reason: o.Record.Reason}
+	if o.Cut {
+		c.CutFor(cause)
+		return cause
+	}
+	return f.refuse(c, o.Code, cause)
+}

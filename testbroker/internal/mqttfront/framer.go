@@ -1,0 +1,73 @@
+package mqttfront
+
+// MQTT packet types [MQTT-2.2.1].
+const (
+	packetConnack  = 2
+	packetPublish  = 3
+	packetPuback   = 4
+	packetSuback   = 9
+	packetUnsuback = 11
+)
+
+// packet puts a first byte and the length before the parts of a body.
+func packet(first byte, parts ...[]byte) []byte {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	all := make([]byte, 1, 5+n)
+	all[0] = first
+	for left := n; ; {
+		b := byte(left & 0x7f)
+		if left >>= 7; left == 0 {
+			all = append(all, b)
+			break
+		}
+		all = append(all, b|0x80)
+	}
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+// A framer finds out where packets begin in a stream of bytes that comes in pieces.
+type framer struct {
+	length bool // inside the remaining length
+	shift  uint // of its next seven bits
+	left   int  // bytes to come of the packet; while length is set, the length so far
+	mark   bool // the packet is to be torn
+	torn   bool // it is; nothing further may be passed on
+}
+
+// scan runs over a piece and calls begins with the first byte of each packet. If that returns true,
+// scan lets a part of the packet pass, never all of it, and sets torn. It returns how many bytes of
+// the piece may pass.
+func (f *framer) scan(p []byte, begins func(first byte) bool) int {
+	for i := 0; i < len(p); {
+		switch {
+		case f.length:
+			f.left |= int(p[i]&0x7f) << f.shift
+			f.shift += 7
+			// A length has four bytes at most [MQTT-2.2.3]; the broker ends a connection that sends more.
+			f.length = p[i]&0x80 != 0 && f.shift < 28
+			if f.mark && !f.length && f.left == 0 { // there is no body to cut in
+				f.torn = true
+				return i
+			}
+			i++
+		case f.left == 0 && !f.mark:
+			f.mark = begins(p[i])
+			f.length, f.shift = true, 0
+			i++
+		case f.mark:
+			f.torn = true
+			return i + min(f.left, len(p)-i)/2
+		default:
+			n := min(f.left, len(p)-i)
+			f.left -= n
+			i += n
+		}
+	}
+	return len(p)
+}

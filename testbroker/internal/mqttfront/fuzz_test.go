@@ -1,0 +1,143 @@
+package mqttfront_test
+
+import (
+	"bytes"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
+)
+
+func FuzzParseBag(f *testing.F) {
+	for _, s := range []string{
+		"", "/", "a=b", "a=b/", "%24.mid=m-1&$.ct=application%2Fjson&level=high%20temp", "a", "a=", "=", "&", "a=%", "a=%ff",
+		"a+b=c+d", "%00=%00", "a=b=c", "h%C3%B6he=%E2%82%AC", "//",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		all, err := mqttfront.ParseBag(s)
+		if err != nil {
+			return
+		}
+		// What was read, written in full, reads the same.
+		text := escaped(all)
+		again, err := mqttfront.ParseBag(text)
+		if err != nil || len(again) != len(all) {
+			t.Fatalf("%q read as %v, written as %q, read as %v, %v", s, all, text, again, err)
+		}
+		for i := range all {
+			if again[i] != all[i] || all[i].Name == "" {
+				t.Fatalf("%q: %v became %v", s, all[i], again[i])
+			}
+		}
+		if m, err := mqttfront.ParseTelemetry("d", "m", "devices/d/modules/m/messages/events/"+s); err != nil ||
+			len(m.System)+len(m.Properties) != len(all) {
+			t.Fatalf("%q as a topic: %v, %v", s, m, err)
+		}
+	})
+}
+
+// escaped writes a bag with every byte encoded.
+func escaped(all []hub.Property) string {
+	const hex = "0123456789abcdef"
+	var b strings.Builder
+	put := func(s string) {
+		for i := range len(s) {
+			b.WriteString("%" + string(hex[s[i]>>4]) + string(hex[s[i]&15]))
+		}
+	}
+	for i, p := range all {
+		if i > 0 {
+			b.WriteByte('&')
+		}
+		put(p.Name)
+		b.WriteByte('=')
+		put(p.Value)
+	}
+	return b.String()
+}
+
+func FuzzParseUserName(f *testing.F) {
+	for _, s := range []string{
+		"hub/dev", "hub/dev/", "hub/dev/?api-version=2021-04-12", "hub/dev/api-version=2020-09-30",
+		"hub/dev/mod/?api-version=2021-04-12&DeviceClientType=Hubline%2F1.0",
+		"hub/dev/mod", "hub/dev/?model-id=dtmi:com:example:Thermostat;1&DeviceClientType=a/b", "", "/", "//", "hub//",
+		"hub/dev/?api-version=%zz",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		host, device, module, params, err := mqttfront.ParseUserName(s)
+		if err != nil {
+			return
+		}
+		if host == "" || device == "" || len(device) > 128 || len(module) > 128 || strings.ContainsAny(host+device+module,
+			"/") {
+			t.Fatalf("%q read as %q %q %q", s, host, device, module)
+		}
+		text := host + "/" + device + "/"
+		if module != "" {
+			text += module + "/"
+		}
+		text += "?"
+		for _, p := range params {
+			text += p.Name + "=" + url.PathEscape(p.Value) + "&"
+		}
+		h, d, m, _, err := mqttfront.ParseUserName(text)
+		if err != nil || h != host || d != device || m != module {
+			t.Fatalf("%q written as %q, read as %q %q %q, %v", s, text, h, d, m, err)
+		}
+	})
+}
+
+// FuzzFramer splits a stream at two places: the packets found must be the same, and a torn one
+// never passes whole.
+func FuzzFramer(f *testing.F) {
+	f.Add([]byte{0xc0, 0, 0x32, 5, 0, 1, 'a', 0, 1, 0xc0, 0}, 3, 4, 2)
+	f.Add(bytes.Repeat([]byte{0x30, 0x80, 1}, 100), 1, 2, 1)
+	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0xff}, 0, 3, 1)
+	f.Add([]byte{0x30, 0, 0x30, 0}, 1, 1, 2)
+	f.Fuzz(func(t *testing.T, stream []byte, i, j, tear int) {
+		if len(stream) == 0 {
+			return
+		}
+		i, j = min(max(i, 0), len(stream)), min(max(j, 0), len(stream))
+		i, j = min(i, j), max(i, j)
+		whole, all := mqttfront.Packets([][]byte{stream}, 0)
+		split, passed := mqttfront.Packets([][]byte{stream[:i], stream[i:j], stream[j:]}, 0)
+		if !bytes.Equal(whole, split) || all != len(stream) || passed != len(stream) {
+			t.Fatalf("%x split at %d and %d: packets %x and %x, %d bytes passed", stream, i, j, whole, split, passed)
+		}
+		first, passed := mqttfront.Packets([][]byte{stream[:i], stream[i:j], stream[j:]}, tear)
+		if tear >= 1 && tear < len(whole) && (len(first) != tear || passed >= len(stream)) {
+			t.Fatalf("%x: packet %d was not torn: %x, %d bytes passed", stream, tear, first, passed)
+		}
+	})
+}
+
+func FuzzRequestTopic(f *testing.F) {
+	for _, s := range []string{
+		"$iothub/twin/GET/?$rid=1", "$iothub/twin/PATCH/properties/reported/?$rid=a-b&$version=7",
+		"$iothub/methods/res/200/?$rid=1f", "$iothub/methods/res/-1/?x=y&$rid=2",
+		"$iothub/twin/GET/", "$iothub/methods/res/", "$iothub/methods/res/1?$rid=1", "$iothub/twin/GET/?&&=&$rid==",
+		"$iothub/twin/PATCH/properties/reported/?$version=-1&$rid=1",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		op, rid, version, status, err := mqttfront.ParseRequestTopic(s)
+		if err != nil {
+			return
+		}
+		if rid == "" || version < 0 || !strings.Contains(s, "$rid="+rid) {
+			t.Fatalf("%q read as %v %q %d %d", s, op, rid, version, status)
+		}
+		if (op == hub.TwinAny) != strings.HasPrefix(s, "$iothub/methods/res/") || op != hub.TwinAny &&
+			status != 0 {
+			t.Fatalf("%q read as %v with status %d", s, op, status)
+		}
+	})
+}

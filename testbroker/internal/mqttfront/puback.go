@@ -1,0 +1,50 @@
+package mqttfront
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// acknowledge sends a PUBACK when it is due. See ackQueue.add.
+func (c *client) acknowledge(id uint16, due time.Time) {
+	if !c.acks.Add(c.Conn, due, func() { c.puback(id) }) {
+		c.puback(id)
+	}
+}
+
+// puback writes the packet, past the broker, which would keep books about it.
+func (c *client) puback(id uint16) {
+	if c.Mode.Load() != hub.Open {
+		return
+	}
+	send := func(id uint16) error {
+		_, err := c.Write([]byte{packetPuback << 4, 2, byte(id >> 8), byte(id)})
+		return err
+	}
+	if in := c.Hub.Faults.Take(hub.StrayPuback, c.ID); in != nil {
+		c.Hub.Happened(in, c.Conn)
+		send(stray(id))
+	}
+	if in := c.Hub.Faults.Take(hub.DuplicatePuback, c.ID); in != nil {
+		c.Hub.Happened(in, c.Conn)
+		send(id)
+	}
+	drop := c.Hub.Faults.Take(hub.DropAfterPuback, c.ID) // before a client that has the PUBACK can declare one
+	switch err := send(id); {
+	case drop == nil:
+	case err != nil || c.Mode.Load() != hub.Open:
+		c.Hub.Faults.Release(drop)
+	default:
+		c.Hub.Happened(drop, c.Conn)
+		c.Farewell(hub.FaultError(hub.DropAfterPuback))
+	}
+}
+
+// stray returns another packet id, one that a client that counts is not about to use.
+func stray(id uint16) uint16 {
+	if id == 1<<15 {
+		return 1
+	}
+	return id ^ 1<<15
+}

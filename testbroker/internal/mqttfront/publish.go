@@ -1,0 +1,136 @@
+package mqttfront
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+var errThrottled = errors.New("too many messages wait for their PUBACK")
+
+// connectFaults lets faults have their way with a CONNECT. An error ends the connection.
+func (f *Front) connectFaults(c *client, id hub.Identity) error {
+	h := f.hub
+	if in := h.Faults.InForce(hub.Absent, id); in != nil {
+		h.Happened(in, c.Conn)
+		c.CutFor(hub.FaultError(hub.Absent))
+		return hub.FaultError(hub.Absent)
+	}
+	if in := h.Faults.InForce(hub.HalfOpen, id); in != nil {
+		if c.Silence() {
+			h.Happened(in, c.Conn)
+		}
+		c.drain()
+		return hub.FaultError(hub.HalfOpen)
+	}
+	if in := h.Faults.Take(hub.DropConnect, id); in != nil {
+		h.Happened(in, c.Conn)
+		c.CloseFor(hub.FaultError(hub.DropConnect))
+		return hub.FaultError(hub.DropConnect)
+	}
+	if in := h.Faults.Take(hub.NoConnack, id); in != nil {
+		c.Blame(hub.FaultError(hub.NoConnack))
+		c.Silence()
+		h.Happened(in, c.Conn)
+		c.drain()
+		return hub.FaultError(hub.NoConnack)
+	}
+	if in := h.Faults.Take(hub.RefuseConnect, id); in != nil {
+		h.Happened(in, c.Conn)
+		return f.refuse(c, in.Fault.Code, hub.FaultError(hub.RefuseConnect))
+	}
+	if in := h.Faults.InForce(hub.Throttle, id); in != nil {
+		h.Happened(in, c.Conn)
+		return f.refuse(c, refusedUnavailable, hub.FaultError(hub.Throttle))
+	}
+	if err := f.ordered(c, id); err != nil {
+		return err
+	}
+	if in := h.Faults.Exhausted(id, h.Now()); in != nil && !in.Fault.AcceptConnects {
+		h.Happened(in, c.Conn)
+		return f.refuse(c, refusedUnavailable, hub.ErrQuota)
+	} else if in != nil {
+		c.spent = in
+	}
+	if in := h.Faults.Take(hub.SlowConnack, id); in != nil {
+		h.Happened(in, c.Conn)
+		if !c.Sleep(in.Fault.Delay) {
+			return hub.FaultError(hub.SlowConnack)
+		}
+	}
+	return nil
+}
+
+// publish stores a message and answers it, unless a fault has it otherwise.
+func (f *Front) publish(c *client, m hub.Message) {
+	h := f.hub
+	if f.order(c, m) {
+		return
+	}
+	id := hub.SenderOf(&m)
+	for _, in := range h.Faults.Reached(id) {
+		h.Begin(in)
+	}
+	if c.Mode.Load() != hub.Open {
+		return
+	}
+	if in := h.Faults.Exhausted(id, h.Now()); in != nil {
+		h.Happened(in, c.Conn)
+		c.CloseFor(hub.ErrQuota)
+		return
+	}
+	if in := h.Faults.Take(hub.DropBeforePublish, id); in != nil {
+		h.Happened(in, c.Conn)
+		c.CutFor(hub.FaultError(hub.DropBeforePublish))
+		return
+	}
+	var forget *hub.Injected
+	if m.QoS > 0 {
+		forget = h.Faults.Take(hub.Forget, id)
+	}
+	if forget != nil {
+		h.Happened(forget, c.Conn)
+	} else {
+		m.Received = h.Now()
+		h.Store(m)
+		h.Faults.Spend(id, m.Received, hub.SizeOf(&m))
+		h.Changed.Wake()
+	}
+	if in := h.Faults.Take(hub.DropAfterPublish, id); in != nil {
+		h.Happened(in, c.Conn)
+		c.CutFor(hub.FaultError(hub.DropAfterPublish))
+		return
+	}
+	h.Garbage(hub.GarbageOnPublish, c.Conn, badPacket)
+	if m.QoS > 0 {
+		f.answer(c, m)
+	}
+}
+
+// answer sends the PUBACK of a message, at the time that faults set.
+func (f *Front) answer(c *client, m hub.Message) {
+	h := f.hub
+	id := hub.SenderOf(&m)
+	if in := h.Faults.Take(hub.SwallowPuback, id); in != nil {
+		h.Happened(in, c.Conn)
+		return
+	}
+	var due time.Time
+	if in := h.Faults.Take(hub.DelayPuback, id); in != nil {
+		due = time.Now().Add(in.Fault.Delay)
+		h.Happened(in, c.Conn)
+	}
+	if in := h.Faults.InForce(hub.Throttle, id); in != nil {
+		if c.acks.Waiting() >= in.Fault.Limit {
+			h.Happened(in, c.Conn)
+			c.CloseFor(errThrottled)
+			return
+		}
+		if at := h.Faults.Pace(in); at.After(due) {
+			due = at
+			h.Happened(in, c.Conn)
+		}
+	}
+	c.acknowledge(m.PacketID, due)
+}

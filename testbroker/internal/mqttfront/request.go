@@ -1,0 +1,202 @@
+package mqttfront
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// Topics of twins and methods. They are the same for all: the connection says whose they are.
+const (
+	requestTopics   = "$iothub/"
+	twinGetTopic    = "$iothub/twin/GET/?"
+	twinPatchTopic  = "$iothub/twin/PATCH/properties/reported/?"
+	twinResultTopic = "$iothub/twin/res/"
+	desiredTopic    = "$iothub/twin/PATCH/properties/desired/"
+	methodTopic     = "$iothub/methods/POST/"
+	methodResTopic  = "$iothub/methods/res/"
+
+	twinResultFilter = twinResultTopic + "#"
+	desiredFilter    = desiredTopic + "#"
+	methodFilter     = methodTopic + "#"
+)
+
+// A requestTopic is what the topic of a request or answer of a client says.
+type requestTopic struct {
+	operation hub.TwinOperation // TwinAny = an answer to a method
+	rid       string            // as it stands
+	version   int64             // of a patch; zero = none
+	status    int               // of an answer to a method
+}
+
+// parseRequestTopic reads
+//
+//	"$iothub/twin/GET/?" query
+//	"$iothub/twin/PATCH/properties/reported/?" query
+//	"$iothub/methods/res/" status "/?" query
+//
+// where query = name "=" value *( "&" name "=" value ) has a $rid, and for a patch perhaps a
+// $version.
+func parseRequestTopic(topic string) (requestTopic, error) {
+	var r requestTopic
+	query, ok := strings.CutPrefix(topic, twinGetTopic)
+	if ok {
+		r.operation = hub.TwinGet
+	} else if query, ok = strings.CutPrefix(topic, twinPatchTopic); ok {
+		r.operation = hub.TwinPatch
+	} else if rest, answer := strings.CutPrefix(topic, methodResTopic); answer {
+		var status string
+		var err error
+		status, query, ok = strings.Cut(rest, "/?")
+		if r.status, err = readStatus(status); err != nil || !ok {
+			return requestTopic{}, fmt.Errorf("topic %q: want a whole number as the status and /?$rid=", topic)
+		}
+	} else {
+		return requestTopic{}, fmt.Errorf("no such topic: %q", topic)
+	}
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		switch name {
+		case "$rid":
+			if r.rid != "" {
+				return requestTopic{}, fmt.Errorf("topic %q: two request ids", topic)
+			}
+			r.rid = value
+		case "$version":
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || n < 1 {
+				return requestTopic{}, fmt.Errorf("topic %q: version that is not a number from 1 on", topic)
+			}
+			r.version = n
+		}
+	}
+	if r.rid == "" {
+		return requestTopic{}, fmt.Errorf("topic %q: no request id", topic)
+	}
+	return r, nil
+}
+
+// readStatus reads a status as devices write them: a whole number of 32 bits.
+func readStatus(s string) (int, error) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	return int(n), err
+}
+
+// request takes a PUBLISH to a topic of twins or methods. An error closes the connection.
+func (f *Front) request(c *client, pk packets.Packet) error {
+	h := f.hub
+	if err := checkPublish(pk); err != nil {
+		return err
+	}
+	r, err := parseRequestTopic(pk.TopicName)
+	if err != nil {
+		return err
+	}
+	if n := len(pk.Payload); n > hub.MaxMessage {
+		return fmt.Errorf("request of %d bytes, at most %d are allowed", n, hub.MaxMessage)
+	}
+	ack := func() bool {
+		if pk.FixedHeader.Qos > 0 {
+			c.acknowledge(pk.PacketID, time.Time{})
+		}
+		return c.Mode.Load() == hub.Open // unless the PUBACK was its last packet
+	}
+	if r.operation != hub.TwinAny {
+		h.AskTwin(asker{c, r.rid, ack}, hub.TwinRequest{
+			DeviceID: c.ID.Device, ModuleID: c.ID.Module, Operation: r.operation, RequestID: r.rid, Base: r.version,
+			Body: pk.Payload, Protocol: hub.MQTT,
+		}, nil)
+		return nil
+	}
+	a := hub.MethodAnswer{
+		DeviceID: c.ID.Device, ModuleID: c.ID.Module, RequestID: r.rid, MethodResult: hub.MethodResult{Status: r.status, Payload: pk.Payload},
+		Protocol: hub.MQTT,
+	}
+	if !h.CutOnAnswer(c.Conn, a) && ack() {
+		h.Answered(c.Conn, a)
+	}
+	return nil
+}
+
+// checkPublish checks what the standard, and the hub, want of any PUBLISH.
+func checkPublish(pk packets.Packet) error {
+	switch {
+	case pk.FixedHeader.Qos > 1:
+		return errors.New("publish with QoS 2")
+	case pk.FixedHeader.Qos > 0 && pk.PacketID == 0:
+		return errors.New("publish with packet id 0 [MQTT-2.3.1-1]")
+	case strings.ContainsAny(pk.TopicName, "+#"):
+		return fmt.Errorf("publish to %q, which has wildcards [MQTT-3.3.2-2]", pk.TopicName)
+	}
+	return nil
+}
+
+// hearsLocked says whether what one of the filters lets through may be sent. Hub.mu is held.
+func (c *client) hearsLocked(filters ...string) bool {
+	for _, f := range filters {
+		if _, ok := c.heard[f]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// notify publishes to the client with QoS 0.
+func (c *client) notify(topic string, body []byte) bool {
+	if mode := c.Mode.Load(); mode != hub.Open && mode != hub.Silent {
+		return false
+	}
+	length := []byte{byte(len(topic) >> 8), byte(len(topic))}
+	_, err := c.Write(packet(packetPublish<<4, append(length, topic...), body))
+	return err == nil
+}
+
+// An asker is a client that has published a request.
+type asker struct {
+	c   *client
+	rid string
+	ack func() bool
+}
+
+func (a asker) Taken() bool { return a.ack() }
+
+func (a asker) Client() *hub.Conn { return a.c.Conn }
+
+func (a asker) Listen(bool) {} // it subscribes
+
+// Answer publishes an answer, if the client has subscribed. The request id comes first: there are
+// clients that look for it there.
+func (a asker) Answer(ans hub.TwinAnswer, wrong bool) bool {
+	h := a.c.Hub
+	h.Mu.Lock()
+	hears := a.c.hearsLocked(twinResultFilter)
+	h.Mu.Unlock()
+	if !hears {
+		return false
+	}
+	topic := twinResultTopic + strconv.Itoa(ans.Status) + "/?$rid=" + a.rid
+	if wrong {
+		topic += "-other"
+	}
+	if ans.Version > 0 {
+		topic += "&$version=" + strconv.FormatInt(ans.Version, 10)
+	}
+	if ans.RetryAfter > 0 {
+		topic += "&retry-after=" + strconv.Itoa(hub.Seconds(ans.RetryAfter))
+	}
+	return a.c.notify(topic, ans.Body)
+}
+
+// An desiredListener is a client that has subscribed to changes of desired properties.
+type desiredListener struct{ c *client }
+
+func (l desiredListener) Client() *hub.Conn { return l.c.Conn }
+
+func (l desiredListener) Tell(ch hub.Change) {
+	l.c.notify(desiredTopic+"?$version="+strconv.FormatInt(ch.Version, 10), ch.Body)
+}

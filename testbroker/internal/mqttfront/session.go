@@ -1,0 +1,178 @@
+package mqttfront
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// maxFilters is how many topic filters one client may have.
+const maxFilters = 5
+
+// refusedFilter is the code of a filter that is not granted [MQTT-3.9.3].
+const refusedFilter = 0x80
+
+// A session is what the hub remembers of a client: the filters with their granted QoS. That of a
+// client with CleanSession=0 outlives its connections. Guarded by Hub.mu.
+type session struct {
+	filters map[string]byte
+}
+
+// resume gives a connection its session: the one that was kept, or a new one. The connection before
+// it has ended.
+func (f *Front) resume(c *client, clean bool) {
+	h := f.hub
+	h.Mu.Lock()
+	kept := f.sessions[c.ID] != nil && !clean
+	h.Mu.Unlock()
+	forget := (*hub.Injected)(nil)
+	if kept {
+		if forget = h.Faults.Take(hub.ForgetSession, c.ID); forget != nil {
+			h.Happened(forget, c.Conn)
+		}
+	}
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	if clean || forget != nil {
+		delete(f.sessions, c.ID)
+	}
+	if c.session = f.sessions[c.ID]; c.session != nil {
+		c.present = true
+		return
+	}
+	c.session = &session{filters: make(map[string]byte)}
+	if !clean && h.Registry[c.ID] != nil { // it may have been removed since it was authorized
+		f.sessions[c.ID] = c.session
+	}
+}
+
+// commands says with which QoS a client receives commands; false when it does not.
+func (f *Front) commands(c *client) (qos byte, ok bool) {
+	h := f.hub
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	filters := []string{c.ID.Commands() + "#"}
+	if c.ID.Module != "" {
+		filters = append(filters, c.ID.Resource()+"/#")
+	}
+	for _, f := range filters {
+		if granted, has := c.session.filters[f]; has {
+			qos, ok = max(qos, granted), true
+		}
+	}
+	return qos, ok
+}
+
+// mayReceive says whether a filter is one of those that the hub has for this identity.
+func mayReceive(id hub.Identity, filter string) bool {
+	switch filter {
+	case twinResultFilter, desiredFilter, methodFilter, id.Commands() + "#":
+		return true
+	}
+	if name, ok := strings.CutPrefix(filter, methodTopic); ok {
+		name, ok = strings.CutSuffix(name, "/#")
+		return ok && name != "" && !strings.ContainsAny(name, "/+#")
+	}
+	return id.Module != "" && (filter == id.Resource()+"/#" || filter == id.Resource()+"/inputs/#")
+}
+
+// subscribe does what a SUBSCRIBE asks, answers it, and then sends the commands that wait. An error
+// closes the connection.
+func (f *Front) subscribe(c *client, pk packets.Packet) error {
+	h := f.hub
+	if code := pk.SubscribeValidate(); code != packets.CodeSuccess {
+		return code
+	}
+	if in := h.Faults.Take(hub.DropOnSubscribe, c.ID); in != nil {
+		h.Happened(in, c.Conn)
+		c.CutFor(hub.FaultError(hub.DropOnSubscribe))
+		return nil
+	}
+	refuse := h.Faults.Take(hub.RefuseSubscribe, c.ID)
+	codes := f.grant(c, pk.Filters, refuse)
+	if refuse != nil {
+		h.Happened(refuse, c.Conn)
+	}
+	f.suback(c, append([]byte{byte(pk.PacketID >> 8), byte(pk.PacketID)}, codes...))
+	return nil
+}
+
+// grant enters filters into the session and returns the codes of the SUBACK.
+func (f *Front) grant(c *client, filters packets.Subscriptions, refuse *hub.Injected) []byte {
+	h := f.hub
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	codes := make([]byte, len(filters))
+	for i, f := range filters {
+		_, again := c.session.filters[f.Filter]
+		switch {
+		case refuse != nil:
+			codes[i] = refuse.Fault.Code
+		case !mayReceive(c.ID, f.Filter), !again && len(c.session.filters) >= maxFilters:
+			codes[i] = refusedFilter
+		default:
+			codes[i] = min(f.Qos, 1)
+			c.session.filters[f.Filter] = codes[i]
+		}
+	}
+	return codes
+}
+
+// suback sends a SUBACK, unless a fault has it otherwise, and what waits for the subscription.
+func (f *Front) suback(c *client, body []byte) {
+	h := f.hub
+	if in := h.Faults.Take(hub.LongSuback, c.ID); in != nil {
+		h.Happened(in, c.Conn)
+		body = append(body, 1)
+	}
+	if in := h.Faults.Take(hub.ShortSuback, c.ID); in != nil {
+		h.Happened(in, c.Conn)
+		body = body[:len(body)-1]
+	}
+	if in := h.Faults.Take(hub.SwallowSuback, c.ID); in != nil {
+		h.Happened(in, c.Conn)
+		f.attach(c)
+		return
+	}
+	if in := h.Faults.Take(hub.SlowSuback, c.ID); in != nil {
+		h.Happened(in, c.Conn)
+		due := time.Now().Add(in.Fault.Delay)
+		h.Wg.Go(func() {
+			if c.Sleep(time.Until(due)) {
+				c.Write(packet(packetSuback<<4, body))
+				f.attach(c)
+			}
+		})
+		return
+	}
+	h.Garbage(hub.GarbageOnSubscribe, c.Conn, badPacket)
+	c.Write(packet(packetSuback<<4, body))
+	f.attach(c)
+}
+
+// unsubscribe does what an UNSUBSCRIBE asks and answers it. An error closes the connection.
+func (f *Front) unsubscribe(c *client, pk packets.Packet) error {
+	h := f.hub
+	if code := pk.UnsubscribeValidate(); code != packets.CodeSuccess {
+		return code
+	}
+	h.Mu.Lock()
+	for _, f := range pk.Filters {
+		delete(c.session.filters, f.Filter)
+	}
+	h.Mu.Unlock()
+	f.attach(c)
+	c.Write([]byte{packetUnsuback << 4, 2, byte(pk.PacketID >> 8), byte(pk.PacketID)})
+	return nil
+}
+
+// ForgetLocked drops the kept sessions that a selector means.
+func (f *Front) ForgetLocked(selector string) {
+	for id := range f.sessions {
+		if id.Matches(selector) {
+			delete(f.sessions, id)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package mqttfront
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// parseTelemetry reads a topic that the given identity published to.
+func parseTelemetry(id hub.Identity, topic string) (hub.Message, error) {
+	bag, ok := strings.CutPrefix(topic, id.Telemetry())
+	if !ok {
+		return hub.Message{}, fmt.Errorf("%s may not publish to %q", id, topic)
+	}
+	all, err := parseBag(bag)
+	if err != nil {
+		return hub.Message{}, fmt.Errorf("topic %q: %w", topic, err)
+	}
+	m := hub.Message{DeviceID: id.Device, ModuleID: id.Module, Topic: topic}
+	for _, p := range all {
+		if !strings.HasPrefix(p.Name, "$.") {
+			m.Properties = append(m.Properties, p)
+			continue
+		}
+		m.System = append(m.System, p)
+		switch p.Name {
+		case "$.mid":
+			m.MessageID = p.Value
+		case "$.cid":
+			m.CorrelationID = p.Value
+		case "$.ct":
+			m.ContentType = p.Value
+		case "$.ce":
+			m.ContentEncoding = p.Value
+		case "$.sub":
+			m.Component = p.Value
+		case "$.ctime":
+			m.CreationTime = p.Value
+		case "$.exp":
+			m.Expiry = p.Value
+		}
+	}
+	return m, nil
+}
+
+// parseBag reads
+//
+//	[ pair *( "&" pair ) ] [ "/" ]        pair = name [ "=" [ value ] ]
+//
+// with names and values percent-encoded. A plus sign stands for itself.
+func parseBag(bag string) ([]hub.Property, error) {
+	bag = strings.TrimSuffix(bag, "/")
+	if bag == "" {
+		return nil, nil
+	}
+	if strings.Contains(bag, "/") {
+		return nil, errors.New("slash in the property bag")
+	}
+	all := make([]hub.Property, 0, strings.Count(bag, "&")+1)
+	for pair := range strings.SplitSeq(bag, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		var p hub.Property
+		var err error
+		if p.Name, err = unescape(name); err != nil {
+			return nil, err
+		}
+		if p.Value, err = unescape(value); err != nil {
+			return nil, err
+		}
+		if p.Name == "" {
+			return nil, errors.New("property without a name")
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func unescape(s string) (string, error) {
+	text, err := url.PathUnescape(s)
+	if err == nil && !utf8.ValidString(text) {
+		err = fmt.Errorf("%q is not UTF-8", s)
+	}
+	return text, err
+}

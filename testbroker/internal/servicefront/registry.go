@@ -1,0 +1,449 @@
+package servicefront
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
+)
+
+var registryRoutes = []web.Route{
+	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices", Open: true, Do: asService(hub.RegistryRead|hub.RegistryWrite,
+		listDevices)},
+	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices/", Open: true, Do: asService(hub.RegistryRead|hub.RegistryWrite,
+		listDevices)},
+	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}", Open: true,
+		Do: asService(hub.RegistryRead|hub.RegistryWrite, getIdentity)},
+	{Kind: hub.RouteRegistry, Method: http.MethodPut, Path: "devices/{device}", Open: true, Do: asService(hub.RegistryWrite,
+		putIdentity)},
+	{Kind: hub.RouteRegistry, Method: http.MethodDelete, Path: "devices/{device}", Open: true, Do: asService(hub.RegistryWrite,
+		deleteIdentity)},
+	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}/modules", Open: true,
+		Do: asService(hub.RegistryRead|hub.RegistryWrite, listModules)},
+	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}/modules/{module}", Open: true,
+		Do: asService(hub.RegistryRead|hub.RegistryWrite, getIdentity)},
+	{Kind: hub.RouteRegistry, Method: http.MethodPut, Path: "devices/{device}/modules/{module}", Open: true,
+		Do: asService(hub.RegistryWrite, putIdentity)},
+	{Kind: hub.RouteRegistry, Method: http.MethodDelete, Path: "devices/{device}/modules/{module}", Open: true,
+		Do: asService(hub.RegistryWrite, deleteIdentity)},
+	{Kind: hub.RouteRegistry, Method: http.MethodPost, Path: "devices/query", Open: true,
+		Do: asService(hub.RegistryRead|hub.RegistryWrite|hub.ServiceConnect, queryTwins)},
+	{Kind: hub.RouteRegistry, Method: http.MethodDelete, Path: "devices/{device}/commands", Open: true,
+		Do: asService(hub.ServiceConnect, purgeCommands)},
+	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "statistics/devices", Open: true,
+		Do: asService(hub.RegistryRead|hub.RegistryWrite, countDevices)},
+	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "statistics/service", Open: true, Do: asService(hub.ServiceConnect,
+		countConnected)},
+}
+
+// maxPage is how many entries a list has at most, and maxModules how many modules a device may
+// have.
+const (
+	maxPage    = 1000
+	maxModules = 50
+)
+
+// An identityDocument is an entry of the registry as back ends see it and send it.
+type identityDocument struct {
+	DeviceID                   string  `json:"deviceId"`
+	ModuleID                   string  `json:"moduleId,omitempty"`
+	GenerationID               string  `json:"generationId"`
+	ETag                       string  `json:"etag"`
+	ConnectionState            string  `json:"connectionState"`
+	Status                     string  `json:"status"`
+	StatusReason               *string `json:"statusReason"`
+	ConnectionStateUpdatedTime string  `json:"connectionStateUpdatedTime"`
+	StatusUpdatedTime          string  `json:"statusUpdatedTime"`
+	LastActivityTime           string  `json:"lastActivityTime"`
+	CloudToDeviceMessageCount  int     `json:"cloudToDeviceMessageCount"`
+	Authentication             struct {
+		SymmetricKey struct {
+			PrimaryKey   *string `json:"primaryKey"`
+			SecondaryKey *string `json:"secondaryKey"`
+		} `json:"symmetricKey"`
+		X509Thumbprint thumbprints `json:"x509Thumbprint"`
+		Type           string      `json:"type"`
+	} `json:"authentication"`
+	Capabilities struct {
+		IoTEdge bool `json:"iotEdge"`
+	} `json:"capabilities"`
+}
+
+type thumbprints struct {
+	PrimaryThumbprint   *string `json:"primaryThumbprint"`
+	SecondaryThumbprint *string `json:"secondaryThumbprint"`
+}
+
+// never is the time of what has not happened, or is not known.
+const never = "0001-01-01T00:00:00Z"
+
+// documentOf makes the document of an entry.
+func documentOf(h *hub.Hub, id hub.Identity) (identityDocument, error) {
+	waiting := h.CountC2D(id.String(), hub.Enqueued) + h.CountC2D(id.String(), hub.Invisible)
+	h.Mu.Lock()
+	r := h.Registry[id]
+	if r == nil {
+		h.Mu.Unlock()
+		_, err := h.TwinState(id) // which tells what is missing
+		return identityDocument{}, err
+	}
+	defer h.Mu.Unlock()
+	d := identityDocument{
+		DeviceID: id.Device, ModuleID: id.Module, GenerationID: r.Generation, ETag: etagFor(r), ConnectionState: "Disconnected",
+		Status:                     "enabled",
+		ConnectionStateUpdatedTime: never, StatusUpdatedTime: never, LastActivityTime: never,
+		CloudToDeviceMessageCount: waiting,
+	}
+	if connectedLocked(h, id) {
+		d.ConnectionState = "Connected"
+	}
+	if r.Disabled {
+		d.Status = "disabled"
+	}
+	if !r.StatusUpdated.IsZero() {
+		d.StatusUpdatedTime = r.StatusUpdated.UTC().Format(hub.TimeLayout)
+	}
+	if r.StatusReason != "" {
+		d.StatusReason = &r.StatusReason
+	}
+	keys := r.Keys
+	switch {
+	case !r.X509:
+		d.Authentication.Type = "sas"
+		d.Authentication.SymmetricKey.PrimaryKey, d.Authentication.SymmetricKey.SecondaryKey = &keys.Primary, &keys.Secondary
+	case r.Thumbprints == nil:
+		d.Authentication.Type = "certificateAuthority"
+	default:
+		d.Authentication.Type = "selfSigned"
+		places := []**string{&d.Authentication.X509Thumbprint.PrimaryThumbprint,
+			&d.Authentication.X509Thumbprint.SecondaryThumbprint}
+		for i, digest := range r.Thumbprints {
+			text := strings.ToUpper(hex.EncodeToString([]byte(digest)))
+			*places[i] = &text
+		}
+	}
+	return d, nil
+}
+
+// connectedLocked says whether an identity has a connection over MQTT, or may act on one over AMQP.
+func connectedLocked(h *hub.Hub, id hub.Identity) bool {
+	for c := range h.Conns {
+		if c.Peer != nil && c.Peer.PresentLocked(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// etag is that of an entry; it changes with each change.
+func etagFor(r *hub.Registration) string {
+	return base64.StdEncoding.EncodeToString(strconv.AppendInt(nil, int64(r.Changes)+1, 10))
+}
+
+// read makes of a document what the registry holds.
+func (d *identityDocument) read(h *hub.Hub) (hub.Registration, error) {
+	bad := func(format string, args ...any) (hub.Registration, error) {
+		return hub.Registration{}, h.ServiceError(hub.CodeArgumentInvalid, format, args...)
+	}
+	r := hub.Registration{}
+	switch d.Status {
+	case "", "enabled":
+	case "disabled":
+		r.Disabled = true
+	default:
+		return bad("status %q", d.Status)
+	}
+	if d.StatusReason != nil {
+		r.StatusReason = *d.StatusReason
+	}
+	primary, secondary := d.Authentication.SymmetricKey.PrimaryKey, d.Authentication.SymmetricKey.SecondaryKey
+	for _, text := range []*string{d.Authentication.X509Thumbprint.PrimaryThumbprint,
+		d.Authentication.X509Thumbprint.SecondaryThumbprint} {
+		if text == nil || *text == "" {
+			continue
+		}
+		digest, err := hub.ParseThumbprint(*text)
+		if err != nil {
+			return bad("%v", err)
+		}
+		r.Thumbprints = append(r.Thumbprints, digest)
+	}
+	kind := strings.ToLower(d.Authentication.Type)
+	if kind == "" {
+		kind = "sas"
+		if r.Thumbprints != nil {
+			kind = "selfsigned"
+		}
+	}
+	switch kind {
+	case "sas":
+		r.Thumbprints = nil
+		if primary != nil && secondary != nil && *primary != "" && *secondary != "" {
+			r.Keys = hub.KeyPair{Primary: *primary, Secondary: *secondary}
+			return r, checkKeys(h, r.Keys)
+		}
+		if primary != nil && *primary != "" || secondary != nil && *secondary != "" {
+			return bad("one key is missing")
+		}
+	case "selfsigned":
+		if r.X509 = true; r.Thumbprints == nil {
+			return bad("no thumbprint")
+		}
+	case "certificateauthority":
+		r.X509, r.Thumbprints = true, nil
+	default:
+		return bad("authentication type %q", d.Authentication.Type)
+	}
+	return r, nil
+}
+
+func checkKeys(h *hub.Hub, keys hub.KeyPair) error {
+	for _, key := range []string{keys.Primary, keys.Secondary} {
+		if err := hub.CheckKeyText(key); err != nil {
+			return h.ServiceError(hub.CodeArgumentInvalid, "%v", err)
+		}
+	}
+	return nil
+}
+
+func getIdentity(q *web.Request) (web.Answer, error) {
+	d, err := documentOf(q.Hub, q.ID)
+	if err != nil {
+		return web.Answer{}, err
+	}
+	return web.AnswerJSON(d, d.ETag), nil
+}
+
+// putIdentity makes an entry, or with If-Match changes one.
+func putIdentity(q *web.Request) (web.Answer, error) {
+	h := q.Hub
+	var d identityDocument
+	if err := q.ReadJSON(&d); err != nil {
+		return web.Answer{}, err
+	}
+	if d.DeviceID != q.ID.Device || d.ModuleID != q.ID.Module {
+		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "the body is about %s, the path about %s",
+			hub.Identity{Device: d.DeviceID, Module: d.ModuleID}, q.ID)
+	}
+	err := hub.CheckID("device", q.ID.Device)
+	if err == nil && q.ID.Module != "" {
+		err = hub.CheckID("module", q.ID.Module)
+	}
+	if err != nil {
+		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "%v", err)
+	}
+	r, err := d.read(h)
+	if err != nil {
+		return web.Answer{}, err
+	}
+	if etag, update := ifMatch(q); update {
+		err = updateIdentity(h, q.ID, r, etag)
+	} else {
+		err = createIdentity(h, q.ID, r)
+	}
+	if err != nil {
+		return web.Answer{}, err
+	}
+	return getIdentity(q)
+}
+
+func createIdentity(h *hub.Hub, id hub.Identity, r hub.Registration) error {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	if id.Module != "" {
+		if h.Registry[hub.Identity{Device: id.Device}] == nil {
+			return h.ServiceError(hub.CodeDeviceNotFound, "%s is not registered", id.Device)
+		}
+		n := 0
+		for other := range h.Registry {
+			if other.Device == id.Device && other.Module != "" {
+				n++
+			}
+		}
+		if n >= maxModules {
+			return h.ServiceError(413003, "%s has %d modules", id.Device, n)
+		}
+	}
+	switch {
+	case h.Registry[id] != nil && id.Module != "":
+		return h.ServiceError(409301, "%s is registered already", id)
+	case h.Registry[id] != nil:
+		return h.ServiceError(409001, "%s is registered already", id)
+	}
+	h.AddLocked(id, r)
+	return nil
+}
+
+func updateIdentity(h *hub.Hub, id hub.Identity, r hub.Registration, etag string) error {
+	if _, err := h.TwinState(id); err != nil {
+		return err
+	}
+	h.Mu.Lock()
+	old := h.Registry[id]
+	if old == nil || etag != "*" && etag != etagFor(old) {
+		h.Mu.Unlock()
+		return h.ServiceError(hub.CodePreconditionFailed, "the etag of %s is another", id)
+	}
+	if r.Keys == (hub.KeyPair{}) && !r.X509 {
+		if r.Keys = old.Keys; r.Keys == (hub.KeyPair{}) {
+			r.Keys = h.NewKeysLocked("identity/" + id.String())
+		}
+	}
+	r.Generation, r.Changes, r.StatusUpdated = old.Generation, old.Changes+1, old.StatusUpdated
+	if r.Disabled != old.Disabled {
+		r.StatusUpdated = h.Now()
+	}
+	expel := r.Disabled && !old.Disabled
+	*old = r
+	var open []*hub.Conn
+	if expel {
+		open = h.ConnsLocked(id.String())
+	}
+	h.Mu.Unlock()
+	h.Expel(open, id.String(), hub.ErrDisabled, hub.Unauthorized)
+	return nil
+}
+
+func deleteIdentity(q *web.Request) (web.Answer, error) {
+	d, err := documentOf(q.Hub, q.ID)
+	if err != nil {
+		return web.Answer{}, err
+	}
+	if etag, ok := ifMatch(q); ok && etag != "*" && etag != d.ETag {
+		return web.Answer{}, q.Hub.ServiceError(hub.CodePreconditionFailed, "the etag of %s is %s", q.ID, d.ETag)
+	}
+	if err := q.Hub.RemoveDevice(q.ID.String()); err != nil {
+		return web.Answer{}, q.Hub.ServiceError(hub.CodeDeviceNotFound, "%s is not registered", q.ID)
+	}
+	return web.Answer{Status: http.StatusNoContent}, nil
+}
+
+// documents returns the entries that are wanted, in the order of their names, so many at most.
+func documents(h *hub.Hub, most int, want func(hub.Identity) bool) []identityDocument {
+	all := []identityDocument{}
+	for _, id := range identities(h) {
+		if len(all) >= most {
+			break
+		}
+		if want(id) {
+			if d, err := documentOf(h, id); err == nil { // it may have been removed meanwhile
+				all = append(all, d)
+			}
+		}
+	}
+	return all
+}
+
+func listDevices(q *web.Request) (web.Answer, error) {
+	most := maxPage
+	if top := q.Query.Get("top"); top != "" {
+		n, err := strconv.Atoi(top)
+		if err != nil || n < 1 || n > maxPage {
+			return web.Answer{}, q.Hub.ServiceError(hub.CodeArgumentInvalid, "top %q, want 1 to %d", top, maxPage)
+		}
+		most = n
+	}
+	return web.AnswerJSON(documents(q.Hub, most, func(id hub.Identity) bool { return id.Module == "" }), ""), nil
+}
+
+func listModules(q *web.Request) (web.Answer, error) {
+	if _, err := q.Hub.TwinState(q.ID); err != nil {
+		return web.Answer{}, err
+	}
+	return web.AnswerJSON(documents(q.Hub, maxPage,
+		func(id hub.Identity) bool { return id.Device == q.ID.Device && id.Module != "" }), ""), nil
+}
+
+func purgeCommands(q *web.Request) (web.Answer, error) {
+	if _, err := q.Hub.TwinState(q.ID); err != nil {
+		return web.Answer{}, err
+	}
+	n := 0
+	if queue, err := q.Hub.Queue(q.ID); err == nil {
+		n = queue.Purge()
+		q.Hub.Changed.Wake()
+	}
+	return web.AnswerJSON(hub.Tree{"totalMessagesPurged": n, "deviceId": q.ID.Device, "moduleId": nil}, ""), nil
+}
+
+func countDevices(q *web.Request) (web.Answer, error) {
+	h := q.Hub
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	all, disabled := 0, 0
+	for id, r := range h.Registry {
+		if id.Module == "" {
+			all++
+			if r.Disabled {
+				disabled++
+			}
+		}
+	}
+	return web.AnswerJSON(hub.Tree{"totalDeviceCount": all, "enabledDeviceCount": all - disabled, "disabledDeviceCount": disabled},
+		""), nil
+}
+
+func countConnected(q *web.Request) (web.Answer, error) {
+	h := q.Hub
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	n := 0
+	for id := range h.Registry {
+		if id.Module == "" && connectedLocked(h, id) {
+			n++
+		}
+	}
+	return web.AnswerJSON(hub.Tree{"connectedDeviceCount": n}, ""), nil
+}
+
+// queryForm is all of the service's query language that the hub has.
+var queryForm = regexp.MustCompile(
+	`(?i)^\s*select\s+\*\s+from\s+(devices|devices\.modules)(?:\s+where\s+(deviceId|moduleId|status|connectionState)\s*=\s*'([^']*)')?\s*;?\s*$`)
+
+// queryTwins answers a query with twins, page by page.
+func queryTwins(q *web.Request) (web.Answer, error) {
+	h := q.Hub
+	var body struct {
+		Query string `json:"query"`
+	}
+	if err := q.ReadJSON(&body); err != nil {
+		return web.Answer{}, err
+	}
+	form := queryForm.FindStringSubmatch(body.Query)
+	if form == nil {
+		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "this hub does not understand the query %q", body.Query)
+	}
+	size, err := strconv.Atoi(cmp.Or(q.Header.Get("x-ms-max-item-count"), strconv.Itoa(maxPage)))
+	if err != nil || size < 1 || size > maxPage {
+		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "x-ms-max-item-count, want 1 to %d", maxPage)
+	}
+	from, err := strconv.Atoi(cmp.Or(q.Header.Get("x-ms-continuation"), "0"))
+	if err != nil || from < 0 {
+		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "x-ms-continuation is not one of this hub")
+	}
+	page := []hub.Tree{}
+	for _, t := range twinsOf(h, strings.EqualFold(form[1], "devices.modules")) {
+		if name := queryFields[strings.ToLower(form[2])]; name == "" || t[name] == form[3] {
+			page = append(page, t)
+		}
+	}
+	page = page[min(from, len(page)):]
+	more := len(page) > size
+	page = page[:min(size, len(page))]
+	a := web.AnswerJSON(page, "")
+	a.Header.Set("x-ms-item-type", "Twin")
+	if more {
+		a.Header.Set("x-ms-continuation", strconv.Itoa(from+size))
+	}
+	return a, nil
+}
+
+// queryFields are the members of a twin that a query may compare, by their names in lower case.
+var queryFields = map[string]string{"deviceid": "deviceId", "moduleid": "moduleId", "status": "status",
+	"connectionstate": "connectionState"}

@@ -1,0 +1,63 @@
+package servicefront
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
+)
+
+// Routes are the requests of back ends.
+var Routes = slices.Concat(registryRoutes, twinRoutes, methodRoutes)
+
+// asService is what stands before a request of a back end: it must name a version, and have a token
+// of a policy with one of the rights.
+func asService(need hub.Right, do func(q *web.Request) (web.Answer, error)) func(q *web.Request) web.Answer {
+	return func(q *web.Request) web.Answer {
+		if bad := q.CheckVersion(); bad != nil {
+			return q.Fail(bad)
+		}
+		if err := authorizeService(q, need); err != nil {
+			q.Conn.Refused(q.Request, hub.Identity{}, 401, err)
+			return q.Fail(web.Errorf(401003, "%v", err))
+		}
+		q.Conn.Served() // whatever the answer is
+		answer, err := do(q)
+		if err != nil {
+			return q.Fail(web.AsServiceError(err))
+		}
+		return answer
+	}
+}
+
+// authorizeService checks the token: for the hub, or what lies below it.
+func authorizeService(q *web.Request, need hub.Right) error {
+	h := q.Hub
+	tokens := q.Header.Values("Authorization")
+	if len(tokens) != 1 {
+		return errors.New("want one token")
+	}
+	t, err := hub.ParseToken(tokens[0])
+	if err != nil {
+		return err
+	}
+	resource, err := url.PathUnescape(t.Resource)
+	if err != nil || !strings.EqualFold(resource, h.Host) {
+		return errors.New("token is not for this hub")
+	}
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	return h.AuthorizePolicyLocked(t, need)
+}
+
+// ifMatch returns what If-Match wants, without its quotes, and whether it is there.
+func ifMatch(q *web.Request) (etag string, ok bool) {
+	all := q.Header.Values("If-Match")
+	if len(all) == 0 {
+		return "", false
+	}
+	return strings.Trim(all[0], `"`), true
+}

@@ -1,0 +1,131 @@
+package servicefront
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
+)
+
+var twinRoutes = []web.Route{
+	{Kind: hub.RouteTwin, Method: http.MethodGet, Path: "twins/{device}", Open: true, Do: asService(hub.ServiceConnect, getTwin)},
+	{Kind: hub.RouteTwin, Method: http.MethodGet, Path: "twins/{device}/modules/{module}", Open: true,
+		Do: asService(hub.ServiceConnect, getTwin)},
+	{Kind: hub.RouteTwin, Method: http.MethodPatch, Path: "twins/{device}", Open: true, Do: asService(hub.ServiceConnect,
+		patchTwin)},
+	{Kind: hub.RouteTwin, Method: http.MethodPatch, Path: "twins/{device}/modules/{module}", Open: true,
+		Do: asService(hub.ServiceConnect, patchTwin)},
+	{Kind: hub.RouteTwin, Method: http.MethodPut, Path: "twins/{device}", Open: true, Do: asService(hub.ServiceConnect, putTwin)},
+	{Kind: hub.RouteTwin, Method: http.MethodPut, Path: "twins/{device}/modules/{module}", Open: true,
+		Do: asService(hub.ServiceConnect, putTwin)},
+}
+
+// A twinDocument is what a back end sends of a twin. What else is in it, it cannot change.
+type twinDocument struct {
+	Tags       hub.Tree `json:"tags"`
+	Properties struct {
+		Desired hub.Tree `json:"desired"`
+	} `json:"properties"`
+}
+
+func getTwin(q *web.Request) (web.Answer, error) { return twinAnswer(q) }
+
+// patchTwin merges, putTwin replaces.
+func patchTwin(q *web.Request) (web.Answer, error) { return updateTwin(q, false) }
+func putTwin(q *web.Request) (web.Answer, error)   { return updateTwin(q, true) }
+
+func updateTwin(q *web.Request, replace bool) (web.Answer, error) {
+	var doc twinDocument
+	if err := q.ReadJSON(&doc); err != nil {
+		return web.Answer{}, err
+	}
+	u := hub.TwinUpdate{Desired: writable(doc.Properties.Desired), Tags: writable(doc.Tags), Replace: replace}
+	if replace {
+		if u.Desired == nil {
+			u.Desired = hub.Tree{}
+		}
+		if u.Tags == nil {
+			u.Tags = hub.Tree{}
+		}
+	}
+	u.Etag, _ = ifMatch(q)
+	if _, err := q.Hub.Update(q.ID, u); err != nil {
+		return web.Answer{}, err
+	}
+	return twinAnswer(q)
+}
+
+// writable leaves out what only the hub writes; back ends send back what they have read.
+func writable(t hub.Tree) hub.Tree {
+	delete(t, "$version")
+	delete(t, "$metadata")
+	return t
+}
+
+func twinAnswer(q *web.Request) (web.Answer, error) {
+	t, err := q.Hub.TwinState(q.ID)
+	if err != nil {
+		return web.Answer{}, err
+	}
+	identity, err := documentOf(q.Hub, q.ID)
+	if err != nil {
+		return web.Answer{}, err
+	}
+	doc, etag := service(t, identity)
+	return web.AnswerJSON(doc, etag), nil
+}
+
+// service is the twin as back ends see it, with what the registry knows.
+func service(t *hub.TwinState, d identityDocument) (doc hub.Tree, etag string) {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	part := func(s hub.Section, versions bool) hub.Tree {
+		p := s.Document()
+		p["$metadata"] = s.Stamp.Metadata(versions)
+		return p
+	}
+	etag = hub.EtagOf(t.Etag)
+	doc = hub.Tree{
+		"deviceId": d.DeviceID, "etag": etag, "deviceEtag": d.ETag, "version": t.Version, "modelId": t.Model,
+		"status": d.Status, "statusUpdateTime": d.StatusUpdatedTime, "connectionState": d.ConnectionState,
+		"lastActivityTime":          d.LastActivityTime,
+		"cloudToDeviceMessageCount": d.CloudToDeviceMessageCount, "authenticationType": d.Authentication.Type,
+		"x509Thumbprint": d.Authentication.X509Thumbprint, "capabilities": d.Capabilities,
+		"properties": hub.Tree{"desired": part(t.Desired, true), "reported": part(t.Reported, false)}, "tags": t.Tags.Tree,
+	}
+	if d.ModuleID != "" {
+		doc["moduleId"] = d.ModuleID
+	}
+	return doc, etag
+}
+
+// twinsOf returns the twins of devices, or of modules, in the order of their names.
+func twinsOf(h *hub.Hub, modules bool) []hub.Tree {
+	var all []hub.Tree
+	for _, id := range identities(h) {
+		if (id.Module != "") != modules {
+			continue
+		}
+		t, err := h.TwinState(id)
+		d, gone := documentOf(h, id)
+		if err == nil && gone == nil { // it may have been removed meanwhile
+			doc, _ := service(t, d)
+			all = append(all, doc)
+		}
+	}
+	return all
+}
+
+// identities returns who is registered, in the order of their names.
+func identities(h *hub.Hub) []hub.Identity {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	var all []hub.Identity
+	for id := range h.Registry {
+		all = append(all, id)
+	}
+	slices.SortFunc(all, func(a, b hub.Identity) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}

@@ -1,0 +1,381 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// errIdleHTTP is the cause of the end of a connection over HTTP that sent no request, or only a
+// part of one, in time.
+var errIdleHTTP = errors.New("client sent no request in time")
+
+// A Front hands connections to the server of package net/http, which speaks HTTP/1.1 and HTTP/2
+// on them. To the server it is a listener. The server is made when the first connection comes.
+type Front struct {
+	hub    *hub.Hub
+	routes []Route
+	start  sync.Once
+	conns  chan net.Conn
+
+	Refusals atomic.Uint64 // requests refused, to tell them apart
+}
+
+var (
+	_ net.Listener = (*Front)(nil)
+	_ hub.Front    = (*Front)(nil)
+)
+
+func New(h *hub.Hub, routes []Route) *Front {
+	return &Front{hub: h, routes: routes, conns: make(chan net.Conn)}
+}
+
+// Below puts a cable under TLS, and offers both versions of HTTP.
+func (f *Front) Below(c *hub.Conn) (net.Conn, []string) {
+	offer := []string{"h2", "http/1.1"}
+	if f.hub.HTTP.NoHTTP2 {
+		offer = offer[1:]
+	}
+	return &cable{Conn: c.Raw, c: c}, offer
+}
+
+func (f *Front) MethodTargetLocked(hub.Identity, string) hub.MethodTarget { return nil }
+
+func (f *Front) DesiredListenersLocked(hub.Identity) []hub.DesiredListener { return nil }
+
+func (f *Front) ForgetLocked(string) {}
+
+func (f *Front) Shutdown() error { return nil }
+
+// Accept waits for the next connection.
+func (f *Front) Accept() (net.Conn, error) {
+	select {
+	case c := <-f.conns:
+		return c, nil
+	case <-f.hub.Done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close does nothing: the front ends with the hub.
+func (f *Front) Close() error { return nil }
+
+// Addr is a name.
+func (f *Front) Addr() net.Addr { return memconn.Addr("hub") }
+
+// give has the server serve a connection; false when the hub is closed. Only a goroutine of the hub
+// may call it.
+func (f *Front) give(c net.Conn) bool {
+	f.start.Do(func() {
+		o := f.hub.HTTP
+		server := &http.Server{
+			Handler:           http.HandlerFunc(f.handle),
+			ReadHeaderTimeout: o.HeaderTimeout,
+			ReadTimeout:       o.RequestTimeout,
+			IdleTimeout:       o.IdleTimeout,
+			MaxHeaderBytes:    o.MaxHeader,
+			ErrorLog:          log.New(io.Discard, "", 0),
+			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+				return context.WithValue(ctx, connKey{}, connOf(c))
+			},
+			ConnState: func(c net.Conn, s http.ConnState) {
+				if s == http.StateClosed {
+					connOf(c).end()
+				}
+			},
+		}
+		f.hub.Wg.Go(func() { server.Serve(f) })
+	})
+	select {
+	case f.conns <- c:
+		return true
+	case <-f.hub.Done:
+		return false
+	}
+}
+
+// handle is the server's handler.
+func (f *Front) handle(w http.ResponseWriter, r *http.Request) {
+	a := r.Context().Value(connKey{}).(*Conn)
+	if !a.enter() {
+		panic(http.ErrAbortHandler) // a late stream of a connection that is over
+	}
+	defer a.leave()
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default: // the server would hide it
+			go panic(fmt.Sprintf("testbroker: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	a.request(w, r)
+}
+
+type connKey struct{}
+
+// connOf finds what the hub knows of a connection that it gave to the server.
+func connOf(c net.Conn) *Conn {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	return c.(*cable).http
+}
+
+// An Conn is a connection over HTTP as the hub sees it. Requests of many devices may come on
+// it, and over HTTP/2 at the same time.
+type Conn struct {
+	Hub      *hub.Hub
+	Front    *Front
+	C        *hub.Conn
+	over     sync.Once
+	ended    chan struct{} // closed when the server, or who took the connection from it, is through
+	upgraded chan struct{} // closed when it has become a WebSocket
+	next     hub.Protocol  // what is spoken on that; set before
+
+	// Guarded by Hub.mu.
+	who      map[hub.Identity]struct{} // those whose requests were authenticated
+	met      map[hub.Identity]struct{} // those whose first request has passed the faults of a connect
+	told     bool                      // an event told of the connection
+	closed   bool                      // no request begins any more
+	handlers sync.WaitGroup            // grows only while closed is false
+	err      error                     // that reading ended with
+}
+
+// Serve is the life of a connection from the first byte of HTTP on. It returns the protocol of the
+// WebSocket that the connection has become.
+func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
+	h := f.hub
+	if c.Mode.Load() != hub.Open {
+		c.Drain()
+		return 0, net.ErrClosed
+	}
+	a := &Conn{
+		Hub: h, Front: f, C: c, ended: make(chan struct{}), upgraded: make(chan struct{}),
+		who: make(map[hub.Identity]struct{}), met: make(map[hub.Identity]struct{}),
+	}
+	under := c.Under.(*cable)
+	under.http = a
+	top := net.Conn(under)
+	if c.TLS != nil {
+		if err := c.TLS.HandshakeContext(context.Background()); err != nil { // the connection's deadline bounds it
+			return 0, err
+		}
+		top = c.TLS
+	}
+	h.Mu.Lock()
+	c.Peer = a
+	h.Mu.Unlock()
+	c.SetDeadline(time.Time{})
+	if !f.give(top) {
+		return 0, hub.ErrClosed
+	}
+	select {
+	case <-a.upgraded:
+		a.handlers.Wait()
+		h.Mu.Lock()
+		c.Peer = nil
+		h.Mu.Unlock()
+		c.SetDeadline(time.Now().Add(hub.ConnectLimit))
+		return a.next, nil
+	case <-a.ended:
+	}
+	if mode := c.Mode.Load(); mode == hub.Silent || mode == hub.Draining {
+		io.Copy(io.Discard, c.Raw) // below TLS, on which the server may still be reading
+	}
+	h.Mu.Lock()
+	a.closed = true
+	err := a.err
+	h.Mu.Unlock()
+	a.handlers.Wait()
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, errIdleHTTP
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+		return 0, hub.ErrParted
+	}
+	return 0, err
+}
+
+var _ hub.Peer = (*Conn)(nil)
+
+func (a *Conn) MatchesLocked(selector string) bool { return len(a.whoLocked(selector)) > 0 }
+
+// PresentLocked returns false: to the registry, requests are no connection.
+func (a *Conn) PresentLocked(hub.Identity) bool { return false }
+
+func (a *Conn) LeaveLocked() {}
+
+func (a *Conn) enter() bool {
+	a.Hub.Mu.Lock()
+	defer a.Hub.Mu.Unlock()
+	if a.closed {
+		return false
+	}
+	a.handlers.Add(1)
+	return true
+}
+
+func (a *Conn) leave() { a.handlers.Done() }
+
+// end says that the server is through with the connection.
+func (a *Conn) end() { a.over.Do(func() { close(a.ended) }) }
+
+// admit tells that a client has acted for an identity.
+func (a *Conn) admit(id hub.Identity) {
+	h := a.Hub
+	h.Mu.Lock()
+	_, again := a.who[id]
+	if id == (hub.Identity{}) || again || a.closed {
+		h.Mu.Unlock()
+		return
+	}
+	a.who[id] = struct{}{}
+	a.told, a.C.Live = true, true
+	h.Mu.Unlock()
+	h.Event(hub.Event{Kind: hub.Connected, DeviceID: id.Device, ModuleID: id.Module}, a.C)
+	h.Changed.Wake()
+}
+
+// Refused tells that a request was refused for an identity, or any.
+func (a *Conn) Refused(r *http.Request, id hub.Identity, status int, why error) {
+	a.Served()
+	a.Hub.Event(hub.Event{
+		Kind: hub.Refused, DeviceID: id.Device, ModuleID: id.Module, Status: status,
+		Name: r.Method + " " + r.URL.EscapedPath(), // without the query, which may hold a signature
+		Err:  why,
+	}, a.C)
+}
+
+// Served notes that the client got an answer, so the end of the connection is not a refusal.
+func (a *Conn) Served() {
+	a.Hub.Mu.Lock()
+	a.told = true
+	a.Hub.Mu.Unlock()
+}
+
+// whoLocked returns the identities that a selector means, by their names.
+func (a *Conn) whoLocked(selector string) []hub.Identity {
+	var all []hub.Identity
+	for id := range a.who {
+		if id.Matches(selector) {
+			all = append(all, id)
+		}
+	}
+	slices.SortFunc(all, func(x, y hub.Identity) int { return strings.Compare(x.String(), y.String()) })
+	return all
+}
+
+// Expel tells that those whom a selector means are not connected any more. Their next requests are
+// refused.
+func (a *Conn) Expel(selector string, cause error, _ string) {
+	h := a.Hub
+	h.Mu.Lock()
+	who := a.whoLocked(selector)
+	for _, id := range who {
+		delete(a.who, id)
+	}
+	a.C.Live = len(a.who) > 0
+	h.Mu.Unlock()
+	for _, id := range who {
+		h.Event(hub.Event{Kind: hub.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
+	}
+	h.Changed.Wake()
+}
+
+// Finish tells of the end of the connection.
+func (a *Conn) Finish(cause error, _, _ bool) {
+	h := a.Hub
+	h.Mu.Lock()
+	who, told := a.whoLocked(""), a.told
+	clear(a.who)
+	h.Mu.Unlock()
+	for _, id := range who {
+		h.Event(hub.Event{Kind: hub.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
+	}
+	if len(who) == 0 && !told {
+		h.Event(hub.Event{Kind: hub.Refused, Err: cause}, a.C)
+	}
+}
+
+// A cable is what HTTP, or TLS below it, is spoken on: the network connection, as the modes of the
+// hub's end have it.
+type cable struct {
+	net.Conn
+	c    *hub.Conn
+	http *Conn // set before the server has the connection
+
+	hurry atomic.Bool // the deadline is in the past: the server wants its own Read to end
+}
+
+// Read waits for bytes. On a dead link none come.
+func (k *cable) Read(p []byte) (int, error) {
+	for {
+		n, err := k.Conn.Read(p)
+		if err != nil && k.http != nil && !k.hurry.Load() {
+			k.c.Hub.Mu.Lock()
+			k.http.err = err
+			k.c.Hub.Mu.Unlock()
+		}
+		if mode := k.c.Mode.Load(); err != nil || mode == hub.Open || mode == hub.Over {
+			return n, err
+		}
+	}
+}
+
+// Write sends bytes, or lets them vanish.
+func (k *cable) Write(p []byte) (int, error) {
+	if k.c.Mode.Load() == hub.Silent {
+		return len(p), nil
+	}
+	n, err := k.Conn.Write(p)
+	if errors.Is(err, hub.ErrSlowReader) {
+		k.c.CutFor(hub.ErrSlowReader)
+	}
+	return n, err
+}
+
+// Close ends the connection, unless it is to last: then the hub's goroutine ends it.
+func (k *cable) Close() error {
+	if mode := k.c.Mode.Load(); mode == hub.Silent || mode == hub.Draining {
+		return nil
+	}
+	k.c.Leave(hub.Over)
+	return k.Conn.Close()
+}
+
+// CloseWrite ends the outgoing direction.
+func (k *cable) CloseWrite() error {
+	if s, ok := k.Conn.(interface{ CloseWrite() error }); ok && k.c.Mode.Load() == hub.Open {
+		return s.CloseWrite()
+	}
+	return nil
+}
+
+// SetDeadline is SetReadDeadline, for no Write waits.
+func (k *cable) SetDeadline(t time.Time) error { return k.SetReadDeadline(t) }
+
+// SetReadDeadline does what the server wants as long as the connection is in order.
+func (k *cable) SetReadDeadline(t time.Time) error {
+	k.hurry.Store(!t.IsZero() && !t.After(time.Now()))
+	return k.c.LimitRead(t)
+}
+
+// SetWriteDeadline does nothing.
+func (k *cable) SetWriteDeadline(time.Time) error { return nil }

@@ -1,0 +1,235 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// meant says whether a fault is about requests of this kind.
+func (q *Request) meant(f *hub.Fault) bool {
+	operation := hub.BlobAny
+	if q.route.Blob != nil {
+		operation = q.route.Blob(q)
+	}
+	if f.Blob != hub.BlobAny && f.Blob != operation {
+		return false
+	}
+	return f.Route == q.route.Kind || f.Route == hub.RouteAny && !backEnds(q.route.Kind)
+}
+
+// TakeRoute is take for faults that are about requests of one kind.
+func (q *Request) TakeRoute(kind hub.FaultKind) *hub.Injected {
+	return q.Hub.Faults.TakeIf(kind, q.ID, q.meant)
+}
+
+func (q *Request) Happened(in *hub.Injected) { q.Hub.HappenedTo(in, q.C, q.ID) }
+
+// Cut resets the connection instead of answering, because of a fault.
+func (q *Request) Cut(in *hub.Injected) Answer {
+	q.Happened(in)
+	q.C.CutFor(hub.FaultError(in.Fault.Kind))
+	return Answer{Way: WayNone}
+}
+
+// Mute never answers, because of a fault. The connection lives on.
+func (q *Request) Mute(in *hub.Injected) Answer {
+	q.Happened(in)
+	q.Hang()
+	return Answer{Way: WayNone}
+}
+
+// before lets the faults have their way that happen to a request before anything is known but whose
+// it says it is; false when there are none and it is to be dealt with.
+func (q *Request) before() (Answer, bool) {
+	if !backEnds(q.route.Kind) {
+		if a, over := q.gone(); over {
+			return a, true
+		}
+		if a, over := q.firstFaults(); over {
+			return a, true
+		}
+	}
+	if in := q.TakeRoute(hub.ResetBeforeRequest); in != nil {
+		return q.Cut(in), true
+	}
+	if in := q.TakeRoute(hub.AnswerStatus); in != nil {
+		if status := script(&q.Hub.Faults, in); status != 0 {
+			q.Happened(in)
+			return q.scripted(in, status), true
+		}
+	}
+	if throttle := q.Hub.Faults.InForceIf(hub.Throttle, q.ID, q.meant); throttle != nil {
+		if wait := early(&q.Hub.Faults, throttle); wait > 0 {
+			q.Happened(throttle)
+			a := q.Fail(Errorf(429001, "too many requests"))
+			q.retryAfter(&a, &throttle.Fault, wait)
+			return a, true
+		}
+	}
+	return Answer{}, false
+}
+
+// gone lets the faults have their way that make the hub unreachable.
+func (q *Request) gone() (Answer, bool) {
+	h := q.Hub
+	if in := h.Faults.InForce(hub.Absent, q.ID); in != nil {
+		return q.Cut(in), true
+	}
+	if in := h.Faults.InForce(hub.HalfOpen, q.ID); in != nil {
+		if q.C.Silence() {
+			q.Happened(in)
+		}
+		return Answer{Way: WayNone}, true
+	}
+	if o, ok := h.Stands(q.ID, func(o hub.StandingFault) bool { return o.Cut }); ok {
+		q.C.CutFor(hub.FaultRequestError{Kind: o.Name, Reason: o.Record.Reason})
+		return Answer{Way: WayNone}, true
+	}
+	return Answer{}, false
+}
+
+// firstFaults lets faults of a connect have their way with the first request of a device on a
+// connection. One that is refused is no first request: the next is. Who is not in the registry is
+// not kept in mind.
+func (q *Request) firstFaults() (Answer, bool) {
+	h, a := q.Hub, q.Conn
+	h.Mu.Lock()
+	_, met := a.met[q.ID]
+	h.Mu.Unlock()
+	if met || q.ID == (hub.Identity{}) {
+		return Answer{}, false
+	}
+	if in := h.Faults.Take(hub.DropConnect, q.ID); in != nil {
+		q.Happened(in)
+		q.C.CloseFor(hub.FaultError(hub.DropConnect))
+		return Answer{Way: WayNone}, true
+	}
+	if in := h.Faults.Take(hub.NoConnack, q.ID); in != nil {
+		return q.Mute(in), true
+	}
+	if in := h.Faults.Take(hub.RefuseConnect, q.ID); in != nil {
+		q.Happened(in)
+		return q.scripted(in, in.Fault.Status), true
+	}
+	if in := h.Faults.Take(hub.SlowConnack, q.ID); in != nil {
+		q.Happened(in)
+		if !q.Sleep(in.Fault.Delay) {
+			return Answer{Way: WayNone}, true
+		}
+	}
+	h.Mu.Lock()
+	if h.Registry[q.ID] != nil {
+		a.met[q.ID] = struct{}{}
+	}
+	h.Mu.Unlock()
+	return Answer{}, false
+}
+
+// after lets the faults have their way that happen when a request was dealt with.
+func (q *Request) after(a Answer) Answer {
+	if a.Way == WayNone {
+		return a
+	}
+	if in := q.TakeRoute(hub.ResetAfterRequest); in != nil {
+		return q.Cut(in)
+	}
+	if in := q.TakeRoute(hub.NoAnswer); in != nil {
+		return q.Mute(in)
+	}
+	if in := q.TakeRoute(hub.AnswerStatusAfter); in != nil {
+		if status := script(&q.Hub.Faults, in); status != 0 {
+			q.Happened(in)
+			a = q.scripted(in, status)
+		}
+	}
+	if in := q.TakeRoute(hub.WrongDate); in != nil {
+		q.Happened(in)
+		a.skew = in.Fault.Skew
+	}
+	if a.Way != wayPlain {
+		return a
+	}
+	for _, f := range []struct {
+		kind hub.FaultKind
+		way  Way
+		body bool // it needs one
+	}{
+		{hub.DropDuringAnswer, wayTorn, false}, {hub.SlowAnswer, waySlow, false}, {hub.GarbageAnswer, wayGarbage, false},
+		{hub.NoContentLength, wayBare, true},
+	} {
+		if f.body && len(a.Body) == 0 {
+			continue
+		}
+		if in := q.TakeRoute(f.kind); in != nil {
+			a.Way, a.Fault = f.way, in
+			break
+		}
+	}
+	return a
+}
+
+// scripted is the answer with a status that a fault wants.
+func (q *Request) scripted(in *hub.Injected, status int) Answer {
+	a := Answer{Status: status}
+	if status >= 400 {
+		code := in.Fault.ErrorCode
+		if code == 0 {
+			code = hub.CommonCode(status)
+		}
+		a = q.Fail(Errorf(code, "%s", cmp.Or(in.Fault.Description, "fault "+in.Fault.Kind.String())))
+		a.Status = status
+	}
+	if in.Fault.RetryAfter > 0 {
+		q.retryAfter(&a, &in.Fault, in.Fault.RetryAfter)
+	}
+	return a
+}
+
+// retryAfter says when the client may come again: in whole seconds, or at a date by the hub's
+// clock.
+func (q *Request) retryAfter(a *Answer, f *hub.Fault, wait time.Duration) {
+	wait = wait.Truncate(time.Second) + ceil(wait)
+	value := strconv.Itoa(int(wait / time.Second))
+	if f.RetryAfterDate || q.Hub.HTTP.RetryAfterDate {
+		at := q.Hub.Now().UTC()
+		value = at.Add(wait + ceil(time.Duration(at.Nanosecond()))).Format(http.TimeFormat)
+	}
+	if a.Header == nil {
+		a.Header = make(http.Header)
+	}
+	a.Header.Set("Retry-After", value)
+}
+
+// ceil is the second that a part of one counts for.
+func ceil(d time.Duration) time.Duration {
+	if d%time.Second > 0 {
+		return time.Second
+	}
+	return 0
+}
+
+// script returns the next status of a list, round and round; zero lets the request pass.
+func script(f *hub.Faults, in *hub.Injected) int {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	status := in.Fault.Statuses[in.Step%len(in.Fault.Statuses)]
+	in.Step++
+	return status
+}
+
+// early returns how long before its time a request comes; zero, when it comes in time, and the next
+// has a time to keep.
+func early(f *hub.Faults, in *hub.Injected) time.Duration {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	now := time.Now()
+	if in.Next.After(now) {
+		return in.Next.Sub(now)
+	}
+	in.Next = now.Add(time.Duration(float64(time.Second) / in.Fault.Rate))
+	return 0
+}

@@ -1,0 +1,219 @@
+package web
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// An Request is a request whose route is known.
+type Request struct {
+	*http.Request
+	Hub   *hub.Hub
+	Conn  *Conn
+	C     *hub.Conn
+	w     http.ResponseWriter
+	route *Route
+	Vars  map[string]string // of the path, decoded
+	Query url.Values
+	ID    hub.Identity // who asks; empty for routes without {device}
+}
+
+// Path is that of the request, as it came.
+func (q *Request) Path() string { return q.URL.EscapedPath() }
+
+// Sleep waits; false when the client has gone meanwhile.
+func (q *Request) Sleep(d time.Duration) bool {
+	if d <= 0 {
+		return q.Context().Err() == nil
+	}
+	q.unhurry()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-q.Context().Done():
+	case <-q.C.Closed:
+	}
+	return false
+}
+
+// Hang waits until the client has gone. That it does so is only seen when there is nothing left to
+// read of the request.
+func (q *Request) Hang() {
+	io.Copy(io.Discard, q.Body)
+	q.unhurry()
+	select {
+	case <-q.Context().Done():
+	case <-q.C.Closed:
+	}
+}
+
+// unhurry ends the limit of time for the request, which would count as the client's going.
+func (q *Request) unhurry() { http.NewResponseController(q.w).SetReadDeadline(time.Time{}) }
+
+// Read reads the body, of so many bytes at most.
+func (q *Request) Read(limit int64) ([]byte, *Error) {
+	if q.ContentLength > limit {
+		return nil, Errorf(413001, "body of %d bytes, at most %d are allowed", q.ContentLength, limit)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.Body, limit))
+	var long *http.MaxBytesError
+	switch {
+	case err == nil:
+		return body, nil
+	case errors.As(err, &long):
+		return nil, Errorf(413001, "body of more than %d bytes", limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, Errorf(400024, "body did not come in time")
+	}
+	return nil, Errorf(400021, "body: %v", err)
+}
+
+// request answers a request, whatever it is.
+func (a *Conn) request(w http.ResponseWriter, r *http.Request) {
+	h := a.Hub
+	if path, err := url.PathUnescape(r.URL.EscapedPath()); err == nil && path == webPath {
+		if err := a.upgrade(w, r); err != nil {
+			a.Refused(r, hub.Identity{}, http.StatusBadRequest, fmt.Errorf("request for a WebSocket: %w", err))
+		}
+		return
+	}
+	q := &Request{Request: r, Hub: h, Conn: a, C: a.C, w: w}
+	answer := q.answer()
+	if q.route != nil {
+		answer = q.after(answer)
+	}
+	if answer.Status < http.StatusBadRequest && answer.Way != WayNone {
+		a.Served()
+	}
+	q.send(answer)
+}
+
+// answer deals with a request.
+func (q *Request) answer() Answer {
+	var bad *Error
+	if q.route, q.Vars, bad = q.Conn.Front.route(q.Request); bad != nil {
+		q.Conn.Refused(q.Request, hub.Identity{}, bad.Status(), bad)
+		return q.Fail(bad)
+	}
+	q.ID = hub.Identity{Device: q.Vars["device"], Module: q.Vars["module"]}
+	query, err := url.ParseQuery(q.URL.RawQuery)
+	if err != nil {
+		return q.Fail(Errorf(400004, "query: %v", err))
+	}
+	q.Query = query
+	if a, over := q.before(); over {
+		return a
+	}
+	if !q.route.Open {
+		if bad := q.authenticate(); bad != nil {
+			return q.Fail(bad)
+		}
+	}
+	return q.route.Do(q)
+}
+
+// authenticate checks the version of the API and who the client is.
+func (q *Request) authenticate() *Error {
+	h := q.Hub
+	if bad := q.CheckVersion(); bad != nil {
+		return bad
+	}
+	err := hub.CheckID("device", q.ID.Device)
+	if _, module := q.Vars["module"]; err == nil && module {
+		err = hub.CheckID("module", q.ID.Module)
+	}
+	if err != nil {
+		return Errorf(400004, "%v", err)
+	}
+	if err := authenticateHTTP(h, q.C, q.ID, q.Header.Values("Authorization")); err != nil {
+		bad := AsHTTP(err, q.ID)
+		q.Conn.Refused(q.Request, q.ID, bad.Status(), err)
+		return bad
+	}
+	q.Conn.admit(q.ID)
+	return nil
+}
+
+func (q *Request) CheckVersion() *Error {
+	if v := q.Query["api-version"]; len(v) != 1 || !slices.Contains(q.Hub.HTTP.APIVersions, v[0]) {
+		return Errorf(400001, "api-version %q, want one of %q", v, q.Hub.HTTP.APIVersions)
+	}
+	return nil
+}
+
+// authenticateHTTP checks the token of a request, or without one the certificate of the connection.
+func authenticateHTTP(h *hub.Hub, c *hub.Conn, id hub.Identity, tokens []string) error {
+	switch len(tokens) {
+	case 0:
+		var chain []*x509.Certificate
+		if c.TLS != nil {
+			chain = c.TLS.ConnectionState().PeerCertificates
+		}
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		return h.CertifiedLocked(h.Host, id, chain)
+	case 1:
+		tok, err := hub.ParseToken(tokens[0])
+		if err != nil {
+			return err
+		}
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		return h.AuthorizeLocked(h.Host, id, tok)
+	}
+	return errors.New("more than one token")
+}
+
+// AsHTTP is the error for a client that was not authenticated.
+func AsHTTP(err error, id hub.Identity) *Error {
+	code := 401003
+	switch {
+	case errors.Is(err, hub.ErrNotFound) && id.Module != "":
+		code = 404010
+	case errors.Is(err, hub.ErrNotFound):
+		code = 404001
+	case errors.Is(err, hub.ErrDisabled):
+		code = 403012
+	case errors.Is(err, hub.ErrNotCovered):
+		code = 401002
+	}
+	return Errorf(code, "%v", err)
+}
+
+// ReadJSON reads the body, one object, into v.
+func (q *Request) ReadJSON(v any) error {
+	body, bad := q.Read(maxServiceBody)
+	if bad != nil {
+		return bad
+	}
+	if _, err := hub.ParseTree(body); err != nil {
+		return Errorf(hub.CodeArgumentInvalid, "body: %v", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	err := d.Decode(v)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text is about our types
+		return Errorf(hub.CodeArgumentInvalid, "body: %s must not be of the kind %s", wrong.Field, wrong.Value)
+	}
+	if err != nil {
+		return Errorf(hub.CodeArgumentInvalid, "body: %v", err)
+	}
+	return nil
+}
+
+// maxServiceBody is what the body of a request of a back end may have in bytes: a call with the
+// largest payload fits.
+const maxServiceBody = 1 << 20

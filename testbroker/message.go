@@ -1,0 +1,81 @@
+package testbroker
+
+import (
+	"context"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// MaxMessage is the size limit of a message in bytes: body, values of system properties, names and
+// values of application properties.
+const MaxMessage = hub.MaxMessage
+
+// Property is a name with a value.
+type Property = hub.Property
+
+// Message is a telemetry message as the hub stored it.
+type Message = hub.Message
+
+const (
+	// MaxC2D is the size limit of the body of a command in bytes.
+	MaxC2D = hub.MaxC2D
+	// MaxMessageID is the length limit of a message id.
+	MaxMessageID = hub.MaxMessageID
+)
+
+// ErrQueueFull is returned by [Hub.SendC2D] while as many commands wait for the device as its queue
+// holds.
+var ErrQueueFull = hub.ErrQueueFull
+
+// C2D is a command: a message from the cloud to a device. Empty fields are absent.
+type C2D = hub.C2D
+
+// C2DState says what has become of a command.
+type C2DState = hub.C2DState
+
+const (
+	// Enqueued: it waits for delivery.
+	Enqueued = hub.Enqueued
+	// Invisible: it was delivered, and is locked until the device acknowledges it or the lock ends.
+	Invisible = hub.Invisible
+	// Completed: the device acknowledged it, or it was sent to a device that subscribed with QoS 0.
+	Completed = hub.Completed
+	// Expired: it waited until its expiry.
+	Expired = hub.Expired
+	// DeadLettered: it was delivered as often as allowed, and never acknowledged.
+	DeadLettered = hub.DeadLettered
+	// Purged: it was thrown away by [Hub.PurgeC2D] or [Hub.RemoveDevice].
+	Purged = hub.Purged
+	// Rejected: the device refused it, which it can do over AMQP and HTTP.
+	Rejected = hub.Rejected
+)
+
+// C2DRecord is a command and what has become of it.
+type C2DRecord = hub.C2DRecord
+
+// SendC2D puts a command into the queue of a device, or of a module named "deviceID/moduleID". It
+// is delivered to a client that has subscribed to commands, at once or when it comes. The error is
+// [ErrQueueFull] when too many wait.
+func (h *Hub) SendC2D(id string, m C2D) error { return h.hub.SendC2D(id, m) }
+
+// PurgeC2D throws away the commands that wait for a device, named as in [Hub.Connections], and
+// returns how many they were.
+func (h *Hub) PurgeC2D(device string) int { return h.hub.PurgeC2D(device) }
+
+// C2DLog returns the commands that were sent to a device, named as in [Hub.Connections]: receiver
+// by receiver, in the order of their sequence numbers.
+func (h *Hub) C2DLog(device string) []C2DRecord { return h.hub.C2DLog(device) }
+
+// CountC2D returns how many commands to a device, named as in [Hub.Connections], are in a state,
+// also of those that are in no log any more.
+func (h *Hub) CountC2D(device string, state C2DState) int { return h.hub.CountC2D(device, state) }
+
+// WaitC2D waits until at least n commands to a device, named as in [Hub.Connections], are in a
+// state. It fails when the context ends or the hub is closed.
+func (h *Hub) WaitC2D(ctx context.Context, device string, state C2DState, n int) error {
+	return h.hub.WaitC2D(ctx, device, state, n)
+}
+
+// ErrQuota is the cause of a connection's end, or of a refusal, when the messages of the day are
+// used up.
+var ErrQuota = hub.ErrQuota
