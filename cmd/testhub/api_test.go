@@ -27,9 +27,9 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// constants are the names of the constants of a type in package testbroker, by its source.
+// constants are the names of the constants of a type of the hub, by its source.
 func constants(t *testing.T, of string) []string {
-	files, err := filepath.Glob("../../testbroker/*.go")
+	files, err := filepath.Glob("../../testbroker/internal/hub/*.go")
 	require.NoError(t, err)
 	var all []string
 	for _, name := range files {
