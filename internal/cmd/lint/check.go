@@ -65,32 +65,47 @@ func (c *checker) report(rule string, line int, format string, args ...any) {
 
 func (c *checker) line(n ast.Node) int { return c.fset.Position(n.Pos()).Line }
 
-// width checks every line but directives. A comment without a space to break at, such as a link, may
-// be as long as code.
+// width checks every line but directives, raw strings and the expected output of examples. What is
+// indented in a comment, as code or a table, may be as wide as code.
 func (c *checker) width(file *ast.File, source string) {
-	comments := map[int]bool{} // lines that hold nothing but a comment
-	for _, group := range file.Comments {
-		for _, comment := range group.List {
-			from, to := c.fset.Position(comment.Pos()), c.fset.Position(comment.End())
-			for line := from.Line; line <= to.Line; line++ {
-				comments[line] = true
-			}
+	comments, exempt := map[int]bool{}, map[int]bool{}
+	mark := func(lines map[int]bool, from, to token.Pos) {
+		for line := c.fset.Position(from).Line; line <= c.fset.Position(to).Line; line++ {
+			lines[line] = true
 		}
 	}
+	for _, group := range file.Comments {
+		if isOutput(group.Text()) {
+			mark(exempt, group.Pos(), group.End())
+		}
+		mark(comments, group.Pos(), group.End())
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING && literal.Value[0] == '`' {
+			mark(exempt, literal.Pos(), literal.End())
+		}
+		return true
+	})
 	for i, text := range strings.Split(source, "\n") {
 		trimmed := strings.TrimSpace(text)
-		if strings.HasPrefix(trimmed, "//go:") {
+		if exempt[i+1] || strings.HasPrefix(trimmed, "//go:") {
 			continue
 		}
 		limit, what := codeWidth, "code"
-		isComment := comments[i+1] && (strings.HasPrefix(trimmed, "//") || strings.HasPrefix(trimmed, "/*"))
-		if isComment && strings.Contains(strings.TrimPrefix(trimmed, "// "), " ") {
+		prose, isComment := strings.CutPrefix(trimmed, "// ")
+		if comments[i+1] && isComment && strings.Contains(prose, " ") {
 			limit, what = commentWidth, "comment"
 		}
 		if n := utf8.RuneCountInString(strings.TrimSuffix(text, "\r")); n > limit {
 			c.report("width", i+1, "%s of %d columns, at most %d", what, n, limit)
 		}
 	}
+}
+
+// isOutput reports whether a comment is what an example prints.
+func isOutput(text string) bool {
+	text = strings.ToLower(text)
+	return strings.HasPrefix(text, "output:") || strings.HasPrefix(text, "unordered output:")
 }
 
 // locks checks every function. A function literal that is deferred or called at once belongs to the
@@ -185,17 +200,26 @@ func (c *checker) sleep(file *ast.File, fake bool) {
 }
 
 func (c *checker) sleepIn(body *ast.BlockStmt, fake bool) {
+	inPlace := map[*ast.FuncLit]bool{} // literals that run in real time as well
 	ast.Inspect(body, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return true
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return !fake || inPlace[n]
+		case *ast.CallExpr:
+			if literal, ok := n.Fun.(*ast.FuncLit); ok {
+				inPlace[literal] = true
+			}
+			name := types.ExprString(n.Fun)
+			if name == "time.Sleep" {
+				c.report("sleep", c.line(n), "time.Sleep outside of fake time")
+			}
+			for _, arg := range n.Args {
+				if literal, ok := arg.(*ast.FuncLit); ok {
+					inPlace[literal] = strings.HasSuffix(name, ".Run")
+				}
+			}
 		}
-		name := types.ExprString(call.Fun)
-		if name == "time.Sleep" {
-			c.report("sleep", c.line(call), "time.Sleep outside of fake time")
-		}
-		_, isLiteral := call.Fun.(*ast.FuncLit)
-		return !fake || isLiteral || strings.HasSuffix(name, ".Run")
+		return true
 	})
 }
 

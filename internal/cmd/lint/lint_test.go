@@ -8,14 +8,17 @@ import (
 // Each rule finds what it is for, and nothing else.
 func TestRules(t *testing.T) {
 	const test, code = "device/a_test.go", "device/a.go"
-	long := strings.Repeat("long words ", 10)
+	long := strings.Repeat("long word ", 11)
 	for _, probe := range []struct{ name, file, source, want string }{
 		{"short lines", code, "// F does.\nfunc F() {}", ""},
 		{"a long comment", code, "// " + long, "width"},
 		{"a long link in a comment", code, "// https://" + strings.Repeat("x", 105), ""},
 		{"a directive", code, "//go:generate " + long, ""},
-		{"code of 110 columns", code, "var _ = `" + strings.Repeat("x", 100) + "`", ""},
-		{"code of 130 columns", code, "var _ = `" + strings.Repeat("x", 120) + "`", "width"},
+		{"a table in a comment", code, "// T:\n//\n//\t" + long, ""},
+		{"expected output", code, "func f() {\n\t// Output:\n\t// " + long + "\n}", ""},
+		{"code of 110 columns", code, `var _ = "` + strings.Repeat("x", 100) + `"`, ""},
+		{"code of 130 columns", code, `var _ = "` + strings.Repeat("x", 120) + `"`, "width"},
+		{"a raw string", code, "var _ = `" + strings.Repeat("x", 120) + "`", ""},
 		{"lock and unlock", code, "func (c *C) f() { c.mu.Lock(); c.mu.Unlock() }", ""},
 		{"deferred", code, "func (c *C) f() { c.mu.Lock(); defer func() { c.mu.Unlock() }() }", ""},
 		{"the caller's mutex", code, "func (c *C) f() { c.mu.Unlock(); c.mu.Lock() }", "unlocks c.mu"},
