@@ -70,7 +70,7 @@ type connValues [connKeyCount]string
 //	HostName, DeviceId      required
 //	ModuleId                for a module
 //	SharedAccessKey         one of these three is required: a key in base64, each connection signs a fresh token with it,
-//	SharedAccessSignature   or a token made elsewhere, which is sent as it is until it expires, then Token fails with Unauthorized,
+//	SharedAccessSignature   or a token made elsewhere, which is sent as it is; Unauthorized once it has expired,
 //	x509=true               or a certificate, which goes into the transport's TLS options
 //	SharedAccessKeyName     the hub policy whose key SharedAccessKey is
 //	GatewayHostName         is dialed in the place of HostName; a name without port

@@ -16,8 +16,9 @@ import (
 
 const (
 	connKey   = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" // the bytes 00 to 1f
-	connToken = "SharedAccessSignature sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D&se=1893456000"
-	connHub   = "HostName=hub1.example.test;DeviceId=dev-1;"
+	connToken = "SharedAccessSignature sr=hub1.example.test%2Fdevices%2Fdev-1" +
+		"&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D&se=1893456000"
+	connHub = "HostName=hub1.example.test;DeviceId=dev-1;"
 )
 
 var connExpiry = time.Unix(1893456000, 0)

@@ -9,9 +9,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// What waits begins on a new goroutine when what dials has ended: dialing needs a large stack, which
-// a goroutine keeps for good, and a client spends its life waiting. And each notices when a callback
-// panics, or ends its goroutine.
+// What waits begins on a new goroutine when what dials has ended: dialing needs a large stack,
+// which a goroutine keeps for good, and a client spends its life waiting. And each notices when a
+// callback panics, or ends its goroutine.
 
 // run is the goroutine of one phase of the loop.
 func (l *loop) run(p phase) {

@@ -65,10 +65,10 @@ type Options struct {
 
 	// MessageIDPrefix begins the ids that the client gives to messages without one, so that a consumer
 	// can tell a message that was sent again: the prefix, "-" and a counter. At most 64 ASCII letters,
-	// digits and "-._~". It must be another one each time the program starts, because messages with the
-	// same id count as the same message. Default: eight random characters; builds by TinyGo, which may
-	// have no source of entropy, give no ids by default. A message so large that the hub would not take
-	// it with an id goes without.
+	// digits and "-._~". It must be another one each time the program starts, because messages with
+	// the same id count as the same message. Default: eight random characters; builds by TinyGo, which
+	// may have no source of entropy, give no ids by default. A message so large that the hub would not
+	// take it with an id goes without.
 	MessageIDPrefix string
 	// NoMessageIDs leaves messages without an id as they are. It saves some 20 bytes a message.
 	NoMessageIDs bool

@@ -641,7 +641,8 @@ func TestArgumentsAreChecked(t *testing.T) {
 
 // The longest durations there are mean no limit.
 func TestTheLongestTimeoutsAreNoLimit(t *testing.T) {
-	inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { spantest.Fill(o, "Network.WriteTimeout") }, func(t *testing.T, r *rig) {
+	longest := func(_ *testbroker.Options, o *fileupload.Options) { spantest.Fill(o, "Network.WriteTimeout") }
+	inBubble(t, longest, func(t *testing.T, r *rig) {
 		body := content(300 * kib)
 		_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 		require.NoError(t, err)

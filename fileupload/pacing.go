@@ -6,8 +6,8 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 )
 
-// withLeastDelays returns p with delays of at least what the service asked for, and at least those of
-// package pacing. A veto of p stays a veto.
+// withLeastDelays returns p with delays of at least what the service asked for, and at least those
+// of package pacing. A veto of p stays a veto.
 func withLeastDelays(p retrypolicy.Policy) retrypolicy.Policy {
 	return retrypolicy.RetryAfter{Max: retryafter.Max, Policy: paced{p}}
 }

@@ -29,9 +29,9 @@ type Options struct {
 	// Window is the most messages that Run has handed to the client at a time, on top of which the
 	// client's own limits apply. Default 512; at most 61,440.
 	Window int
-	// MessageIDPrefix begins the ids that Put gives to messages without one, as that of device.Options.
-	// The id is stored with the message, so it stays the same whichever process sends it. Default:
-	// eight random characters for each Open.
+	// MessageIDPrefix begins the ids that Put gives to messages without one, as that of
+	// device.Options. The id is stored with the message, so it stays the same whichever process sends
+	// it. Default: eight random characters for each Open.
 	MessageIDPrefix string
 	// NoMessageIDs leaves messages without an id as they are; the client that sends them may give them
 	// one, which another process does not know.

@@ -108,7 +108,8 @@
 //	quota.Wrap(breaker.Wrap(retrypolicy.MaxElapsed{Limit: time.Minute, Mode: retrypolicy.LookAhead,
 //		Policy: retrypolicy.MaxAttempts{Total: 4,
 //			Policy: retrypolicy.RetryAfter{Max: 30 * time.Second,
-//				Policy: retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 20 * time.Second, Jitter: retrypolicy.FullJitter}}}}}))
+//				Policy: retrypolicy.Backoff{
+//					Base: 100 * time.Millisecond, Max: 20 * time.Second, Jitter: retrypolicy.FullJitter}}}}}))
 //
 // Retry at one layer only: three layers with four tries each are 64 tries.
 //

@@ -261,7 +261,8 @@ func TestCommandsToModules(t *testing.T) {
 				require.NoError(t, h.SendC2D("dev-1/mod-1", testbroker.C2D{Body: []byte("x")}))
 				c := module.command()
 				require.Equal(t,
-					"devices/dev-1/modules/mod-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2FdeviceBound", c.topic)
+					"devices/dev-1/modules/mod-1/messages/devicebound/"+
+						"%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2FdeviceBound", c.topic)
 				device.quiet()
 				module.ack(c.id)
 				require.NoError(t, h.WaitC2D(t.Context(), "dev-1/mod-1", testbroker.Completed, 1))

@@ -19,9 +19,9 @@
 //
 // # Commands
 //
-// [Hub.SendC2D] puts a message into the queue of a device, from where it goes to a client that has subscribed, now or
-// later, and again until the client acknowledges it. [Hub.C2DLog] and [Hub.WaitC2D] tell what
-// became of it.
+// [Hub.SendC2D] puts a message into the queue of a device, from where it goes to a client that has
+// subscribed, now or later, and again until the client acknowledges it. [Hub.C2DLog] and
+// [Hub.WaitC2D] tell what became of it.
 //
 //	err = hub.SendC2D("dev-1", testbroker.C2D{MessageID: "1", Body: []byte("reboot")})
 //	err = hub.WaitC2D(ctx, "dev-1", testbroker.Completed, 1)
@@ -34,9 +34,10 @@
 //
 // # Twins
 //
-// [Hub.PatchDesired] and [Hub.SetDesired] change the desired properties of a twin, of which clients are told that have
-// subscribed; nothing is kept for those that are not there. [Hub.WaitReported] waits for what a
-// device reports, [Hub.Twin] returns the present state, and [Hub.TwinLog] what clients have asked.
+// [Hub.PatchDesired] and [Hub.SetDesired] change the desired properties of a twin, of which clients
+// are told that have subscribed; nothing is kept for those that are not there. [Hub.WaitReported]
+// waits for what a device reports, [Hub.Twin] returns the present state, and [Hub.TwinLog] what
+// clients have asked.
 //
 //	version, err := hub.PatchDesired("dev-1", `{"interval":60}`)
 //	err = hub.WaitReported(ctx, "dev-1", func(t testbroker.Twin) bool { return string(t.Reported) == `{"interval":60}` })
@@ -46,10 +47,10 @@
 //
 // # Direct methods
 //
-// [Hub.CallMethod] calls a method and waits for the answer, within the time-outs and with the error codes of the service.
-// An answer counts once, in time, and on the connection that had the request. [Hub.MethodLog] and
-// [Hub.MethodAnswers] tell of each call how often it was sent and of each answer what became of it,
-// so that a test can prove that no call was carried out twice.
+// [Hub.CallMethod] calls a method and waits for the answer, within the time-outs and with the error
+// codes of the service. An answer counts once, in time, and on the connection that had the request.
+// [Hub.MethodLog] and [Hub.MethodAnswers] tell of each call how often it was sent and of each
+// answer what became of it, so that a test can prove that no call was carried out twice.
 //
 //	result, err := hub.CallMethod(ctx, "dev-1", testbroker.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
 //
@@ -104,8 +105,8 @@
 //	// the third message is stored, but its sender is cut off before it learns so
 //	err = lost.WaitFired(ctx, 1)
 //
-// [FaultKind.Protocols] tells for which protocols a kind is. A device can also ask for a fault, by a message with properties
-// that the service knows: see [FaultMessages].
+// [FaultKind.Protocols] tells for which protocols a kind is. A device can also ask for a fault, by
+// a message with properties that the service knows: see [FaultMessages].
 //
 // # Concurrency
 //
@@ -114,9 +115,9 @@
 //
 // # A hub for many tests
 //
-// [Hub.Reset] makes a hub as new but for its registry, keys and ports. Until then it keeps all that it saw, unless [Options.Keep]
-// says how much. Command testhub is this hub as a program, for tests in
-// other languages.
+// [Hub.Reset] makes a hub as new but for its registry, keys and ports. Until then it keeps all that
+// it saw, unless [Options.Keep] says how much. Command testhub is this hub as a program, for tests
+// in other languages.
 //
 // # What it does not do
 //

@@ -16,7 +16,8 @@ import (
 // orderTopic asks for a fault.
 func orderTopic(kind, reason, delay, duration string) string {
 	return fmt.Sprintf(
-		"%sAzIoTHub_FaultOperationType=%s&AzIoTHub_FaultOperationCloseReason=%s&AzIoTHub_FaultOperationDelayInSecs=%s&AzIoTHub_FaultOperationDurationInSecs=%s",
+		"%sAzIoTHub_FaultOperationType=%s&AzIoTHub_FaultOperationCloseReason=%s"+
+			"&AzIoTHub_FaultOperationDelayInSecs=%s&AzIoTHub_FaultOperationDurationInSecs=%s",
 		events, kind, reason, delay, duration)
 }
 

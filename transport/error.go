@@ -95,7 +95,8 @@ func Find(err error) *Error {
 	return e
 }
 
-// KindOf returns the Kind of the outermost *Error or Kind in err's chain, Unknown when there is none.
+// KindOf returns the Kind of the outermost *Error or Kind in err's chain, Unknown when there is
+// none.
 func KindOf(err error) Kind {
 	switch e := errchain.First(err, hasKind).(type) {
 	case *Error:

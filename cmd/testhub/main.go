@@ -3,9 +3,9 @@
 // MQTT, AMQP and HTTPS, each also over WebSocket, back ends over HTTPS; what goes wrong at it is
 // declared over a control API.
 //
-//	go run ./cmd/testhub -free -device dev-1           free ports, a device with new keys; prints its connection string and each event
+//	go run ./cmd/testhub -free -device dev-1           free ports, a device with new keys; each event is printed
 //	go run ./examples/fan -hub http://127.0.0.1:PORT   a device for it, with HUBLINE_CONNECTION_STRING set
-//	go run ./cmd/testhub -devices hub.json -json       the ports of the service, devices from a file, one JSON object a line
+//	go run ./cmd/testhub -devices hub.json -json       the ports of the service, devices from a file, lines of JSON
 //	curl http://127.0.0.1:PORT/                        what the control API can do
 //
 // README.md beside this file tells all flags, the file of devices and the control API with

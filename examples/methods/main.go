@@ -6,7 +6,7 @@
 //
 //	go run ./examples/methods                     over MQTT
 //	go run ./examples/methods -transport amqp     the same over AMQP 1.0
-//	HUBLINE_CONNECTION_STRING=... go run ./examples/methods    a real hub's device: call blink and reboot, until Ctrl-C; -hub $HUB: one at a testhub
+//	HUBLINE_CONNECTION_STRING=... go run ./examples/methods    a real hub's device, until Ctrl-C
 package main
 
 import (

@@ -10,10 +10,10 @@
 // between the faults, and has to get its answers.
 //
 //	go run ./examples/telemetry              twenty seconds of faults, then a ledger
-//	go run ./examples/telemetry -sabotage    the hub forgets a reading that it acknowledged: the ledger finds it, status 1
+//	go run ./examples/telemetry -sabotage    the hub forgets a reading: the ledger finds it, status 1
 //	go run ./examples/telemetry -policy none the first fault ends it: NoRetry
 //	go run ./examples/telemetry -transport mqtt-lean    the same on the small MQTT engine, which boards use too
-//	go run ./examples/telemetry -transport amqp         the same over AMQP 1.0, with faults of its own; amqp-ws: over WebSocket
+//	go run ./examples/telemetry -transport amqp         over AMQP 1.0, with faults of its own; amqp-ws: over WebSocket
 //	go run ./examples/telemetry -transport http         the same over HTTPS, with faults of its own
 //	HUBLINE_CONNECTION_STRING=... go run ./examples/telemetry    to a real hub, without faults; -hub $HUB: to a testhub
 package main

@@ -7,7 +7,7 @@
 //
 //	go run ./examples/twin                     over MQTT
 //	go run ./examples/twin -transport amqp     the same over AMQP 1.0
-//	HUBLINE_CONNECTION_STRING=... go run ./examples/twin    a real hub's device: change its twin, until Ctrl-C; -hub $HUB: one at a testhub
+//	HUBLINE_CONNECTION_STRING=... go run ./examples/twin    a real hub's device, until Ctrl-C
 package main
 
 import (

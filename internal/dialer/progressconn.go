@@ -21,10 +21,10 @@ const (
 	maxHeard = 6
 )
 
-// ProgressConn is a socket whose writes end when the connection does not get on, however long they take. It
-// does not matter what lies above it: a TLS connection could not go on after a time-out of its own.
-// A write gets on when the socket takes bytes, when the peer's TCP acknowledges some (Linux), or,
-// for six time-outs at most, when something comes.
+// ProgressConn is a socket whose writes end when the connection does not get on, however long they
+// take. It does not matter what lies above it: a TLS connection could not go on after a time-out of
+// its own. A write gets on when the socket takes bytes, when the peer's TCP acknowledges some
+// (Linux), or, for six time-outs at most, when something comes.
 //
 // It has the timing of one writer and one reader, and is safe for concurrent use. Deadlines for
 // writing are absolute: they end a write that gets on as well.
@@ -55,11 +55,11 @@ type socket interface {
 	SetWriteBuffer(bytes int) error
 }
 
-// NewProgressConn returns c with the time-out for its writes, and bounds its send buffer if it can. c may
-// be what a function of the user's has dialed. It may tell by a method Unsent how many bytes have
-// not arrived; of a socket the kernel tells. Only a socket can go on after a time-out: TLS cannot,
-// and of other types it is not known. For these each Write has one time-out in all, unless they
-// tell the socket below (NetConn) and that is a ProgressConn already.
+// NewProgressConn returns c with the time-out for its writes, and bounds its send buffer if it can.
+// c may be what a function of the user's has dialed. It may tell by a method Unsent how many bytes
+// have not arrived; of a socket the kernel tells. Only a socket can go on after a time-out: TLS
+// cannot, and of other types it is not known. For these each Write has one time-out in all, unless
+// they tell the socket below (NetConn) and that is a ProgressConn already.
 func NewProgressConn(c net.Conn, timeout time.Duration) *ProgressConn {
 	l := &ProgressConn{Conn: c, timeout: timeout}
 	_, l.resumes = c.(socket)

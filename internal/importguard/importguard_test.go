@@ -43,7 +43,7 @@ var costly = map[string]string{
 	"syscall":       "boards have no system",
 }
 
-const jitters = "published jitters and limiters are defined with powers and roots; only a program that uses one links it"
+const jitters = "published jitters and limiters are defined with powers and roots, linked only where one is used"
 
 // grants are the reasons given so far.
 var grants = []struct{ importer, costly, reason string }{
@@ -62,7 +62,7 @@ var grants = []struct{ importer, costly, reason string }{
 // forbidden names some of the rest, for a better message than "not in the list".
 var forbidden = map[string]string{
 	"crypto/rand":   "panics on boards without a random number source; take a source as a value",
-	"crypto/tls":    "2.5 MB on Linux, a stub on boards; TLS belongs to a transport's options or the board's dial function",
+	"crypto/tls":    "2.5 MB on Linux, a stub on boards; it belongs to a transport or the board's dial function",
 	"crypto/x509":   "254 KB flash; it belongs to a transport's options",
 	"encoding/hex":  "imports fmt; write the loop",
 	"encoding/json": "122 KB flash; bodies are bytes that the user brings",

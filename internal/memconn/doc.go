@@ -11,8 +11,7 @@
 //	go serve(network) // it is a net.Listener
 //	conn, err := network.DialContext(ctx, "tcp", "hub:8883")
 //
-// [Pair] makes the two ends of one connection without a listener. All methods of all types may be called from any
-// goroutine. Errors have the shape that the real network gives them: *[net.OpError] around
-// [os.ErrDeadlineExceeded],
-// [net.ErrClosed], ECONNRESET, EPIPE or ECONNREFUSED.
+// [Pair] makes the two ends of one connection without a listener. All methods of all types may be
+// called from any goroutine. Errors have the shape that the real network gives them: *[net.OpError]
+// around [os.ErrDeadlineExceeded], [net.ErrClosed], ECONNRESET, EPIPE or ECONNREFUSED.
 package memconn

@@ -8,9 +8,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Cancelled returns the error of operation op, which ended because ctx did: Kind Cancelled, with ctx.Err,
-// the cause of a context.WithCancelCause and state in its chain. state says what stood in the way,
-// such as transport.ErrOutcomeUnknown or the latest failure of the connection; it may be nil.
+// Cancelled returns the error of operation op, which ended because ctx did: Kind Cancelled, with
+// ctx.Err, the cause of a context.WithCancelCause and state in its chain. state says what stood in
+// the way, such as transport.ErrOutcomeUnknown or the latest failure of the connection; it may be
+// nil.
 func Cancelled(ctx context.Context, op transport.Op, scope transport.Scope, state error) *transport.Error {
 	var causes list
 	causes.add(ctx.Err())

@@ -6,9 +6,9 @@
 //
 // # Levels
 //
-//	Error   the client gave up (not retryable, retries ended), or will only begin anew after TryAgainAfter; a handler panicked
+//	Error   the client gave up, or will only begin anew after TryAgainAfter; a handler panicked
 //	Warn    the connection was lost, an attempt failed, sending pauses, Open was cancelled; statuses are missing
-//	Info    connected; the connection is replaced as planned, for a new token or after a clock jump; the clock jumped; closed
+//	Info    connected; a planned reconnect, for a new token; the clock jumped; closed
 //	Debug   each attempt, each session's begin and end, each decision of a policy, messages and verdicts handed over
 //
 // So Info tells the story of a device in few lines, and Debug all of it. The level is asked for

@@ -37,7 +37,8 @@ type AdaptiveOptions struct {
 // curve, as TCP CUBIC does for a window:
 //
 //	throttled:  wmax = min(measured, limit), limit = Beta * wmax
-//	otherwise:  limit = Scale * (t - K)^3 + wmax, K = cbrt(wmax * (1-Beta) / Scale), t seconds since it was throttled last
+//	otherwise:  limit = Scale * (t - K)^3 + wmax, K = cbrt(wmax * (1-Beta) / Scale),
+//	            t seconds since it was throttled last
 //
 // and never above Growth times the measured rate nor below MinRate. The measured rate counts every
 // try that ended, in half-seconds, smoothed. Tokens come at the limit's rate; as many as one second

@@ -96,7 +96,8 @@ type BreakerStatus struct {
 //
 //	closed     all tries begin; Failures in a row, or in Window, open it
 //	open       none begins until Cooldown is over; what ends now was begun before, and does not count
-//	half-open  at most Probes are in flight; Successes close it, a failure opens it again, for Cooldown*Growth up to MaxCooldown
+//	half-open  at most Probes are in flight; Successes close it, a failure opens it again,
+//	           for Cooldown*Growth up to MaxCooldown
 //
 // A refused try ends its series with Rejected and carries the cooldown that is left. Unless Wait is
 // set a retry that would find the breaker open is refused before its delay. With Wait a try waits

@@ -294,8 +294,8 @@ func TestBreakerWaits(t *testing.T) {
 		}
 	}
 	retrypolicy.Observe(p, policytest.As(policytest.At(17*time.Second), transport.Network))
-	if d := p.Decide(policytest.Retried(policytest.As(policytest.At(17*time.Second), transport.Network), 1)); d != (retrypolicy.Decision{Retry: true,
-		Delay: time.Second}) {
+	again := policytest.Retried(policytest.As(policytest.At(17*time.Second), transport.Network), 1)
+	if d := p.Decide(again); d != (retrypolicy.Decision{Retry: true, Delay: time.Second}) {
 		t.Errorf("Decide of a breaker that waits: %+v", d)
 	}
 }

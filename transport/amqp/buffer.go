@@ -8,8 +8,8 @@ var (
 	largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 )
 
-// room returns b, or a larger buffer with its content, with room for n bytes more. Beyond largeBuffer
-// append has to grow it.
+// room returns b, or a larger buffer with its content, with room for n bytes more. Beyond
+// largeBuffer append has to grow it.
 func room(b []byte, n int) []byte {
 	need := len(b) + n
 	var larger []byte

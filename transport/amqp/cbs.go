@@ -63,8 +63,9 @@ func newTokens(c *connection) *tokens {
 // join waits for the reader. The connection must have ended.
 func (t *tokens) join() { t.reader.Wait() }
 
-// put puts the token for an audience and waits for the hub's answer. The error is a *TokenError, the
-// cause of ctx, or a cause for lossOf and dialer.Protocol. progress is that of connection.await.
+// put puts the token for an audience and waits for the hub's answer. The error is a *TokenError,
+// the cause of ctx, or a cause for lossOf and dialer.Protocol. progress is that of
+// connection.await.
 func (t *tokens) put(ctx context.Context, audience, token string, progress func()) error {
 	bounded, done := t.c.await(ctx, progress)
 	defer done()

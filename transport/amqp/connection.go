@@ -90,8 +90,8 @@ func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l lo
 	return l, nil
 }
 
-// sasl returns the SASL mechanism. It is nil where CBS or TLS prove the identity: a hub wants no SASL
-// then.
+// sasl returns the SASL mechanism. It is nil where CBS or TLS prove the identity: a hub wants no
+// SASL then.
 func (l *login) sasl() amqp.SASLType {
 	switch l.auth {
 	case Plain:
@@ -138,8 +138,8 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 }
 
 // begin begins an AMQP session. The end of ctx ends the wait, and not the library's call: when a
-// call is cancelled, the library writes end with the next one, even if it has never written begin. A
-// hub closes the connection for that, for all [AMQP 1.0, 2.5.5]. So a session that comes too late
+// call is cancelled, the library writes end with the next one, even if it has never written begin.
+// A hub closes the connection for that, for all [AMQP 1.0, 2.5.5]. So a session that comes too late
 // is ended when it is there.
 func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 	switch err := c.stream.sessions.take(ctx, c.sessions(), c.ended()); {

@@ -9,7 +9,8 @@ import (
 )
 
 // Messages for a hub are encoded here: the library's maps have no order, and cost an allocation for
-// each property. Encoded messages go to the hub in the body of a batch, one or many in one transfer.
+// each property. Encoded messages go to the hub in the body of a batch, one or many in one
+// transfer.
 
 // batchFormat is the message format of a batch: the body is data sections, each of which holds a
 // whole encoded message.

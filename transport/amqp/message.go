@@ -22,10 +22,10 @@ type plain struct {
 	data       [1][]byte
 }
 
-// fill sets it to m. For a hub the time of creation is an application property. A broker is asked to
-// keep the message over a restart, as a hub does. The component is an annotation for a hub only: a
-// peer detaches the link for an unknown annotation that does not begin with "x-opt-" (AMQP 1.0 part
-// 3, 3.2.10).
+// fill sets it to m. For a hub the time of creation is an application property. A broker is asked
+// to keep the message over a restart, as a hub does. The component is an annotation for a hub only:
+// a peer detaches the link for an unknown annotation that does not begin with "x-opt-" (AMQP 1.0
+// part 3, 3.2.10).
 func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	f.data[0] = m.Body
 	f.properties = amqp.MessageProperties{}
@@ -83,8 +83,8 @@ var durable = amqp.MessageHeader{Durable: true, Priority: 4}
 
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// annotationNames are the annotations of a cloud-to-device message that become properties, under the
-// same names. Lock token and sequence number do not.
+// annotationNames are the annotations of a cloud-to-device message that become properties, under
+// the same names. Lock token and sequence number do not.
 var annotationNames = []string{"iothub-enqueuedtime", "iothub-deliverycount", "x-opt-input-name"}
 
 // bodyOf returns the body: data, or a value that is a string or binary.

@@ -10,9 +10,10 @@ import (
 )
 
 // Mux is a Transport whose sessions share one connection. It is for a gateway with up to a thousand
-// devices and modules of one hub. Each device has its own AMQP session, token, links and errors, and
-// its client has its own loop, retry policy and status, so a failure of one device does not disturb
-// the others. A device joins when its client is opened and leaves when it is closed, at any time.
+// devices and modules of one hub. Each device has its own AMQP session, token, links and errors,
+// and its client has its own loop, retry policy and status, so a failure of one device does not
+// disturb the others. A device joins when its client is opened and leaves when it is closed, at any
+// time.
 //
 // The connection is dialed when the first device joins and closed when the last one leaves. When it
 // is lost, all devices lose their sessions. It is dialed once for all, and Options.Parallel devices
@@ -71,8 +72,8 @@ func NewMux(o *Options) *Mux {
 // of Transport.Dial, and Quota when Options.Devices have joined already, or as many as the peer
 // allows.
 //
-// There is one dial at a time, and all devices that join meanwhile wait for it. It does not end with
-// the device that began it. It fails with Timeout after Options.OperationTimeout.
+// There is one dial at a time, and all devices that join meanwhile wait for it. It does not end
+// with the device that began it. It fails with Timeout after Options.OperationTimeout.
 //
 // While the hub cannot be reached, the device that dialed dials again, as its policy paces it, or
 // another one if it does not. The calls of the others wait for a success, and return the latest
@@ -177,8 +178,8 @@ func (m *Mux) prove(ctx context.Context, cfg *transport.Config) (l login, err er
 // devices.
 const slotLimit = time.Second
 
-// withSlot runs f when there is a slot for it. It calls progress, unless that is nil, while it waits
-// and other devices get slots.
+// withSlot runs f when there is a slot for it. It calls progress, unless that is nil, while it
+// waits and other devices get slots.
 func (m *Mux) withSlot(ctx context.Context, progress func(), f func() error) error {
 	if err := m.waitSlot(ctx, progress); err != nil {
 		return err

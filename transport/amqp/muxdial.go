@@ -32,9 +32,9 @@ const minPause, maxPause = time.Second, 30 * time.Second
 // the latest failure. It is less than the usual DialTimeout, which would hide that.
 const awaitLimit = 8 * time.Second
 
-// connection returns the living connection, or that of a dial, which the caller waits for or begins.
-// The caller is counted as its user. proof gets what proves the caller, before it begins a dial: a
-// device without proof does not dial.
+// connection returns the living connection, or that of a dial, which the caller waits for or
+// begins. The caller is counted as its user. proof gets what proves the caller, before it begins a
+// dial: a device without proof does not dial.
 func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proof func() (login, error)) (*connection,
 	error) {
 	limit := time.Now().Add(awaitLimit)
@@ -185,8 +185,8 @@ func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, e
 var errFewSessions = errors.New("the peer allows less than three AMQP sessions on a connection (channel-max); " +
 	"give each device a Transport of its own")
 
-// dialed notes the result of a dial. It returns false when nobody waits for the connection: the dial
-// goes on until the caller has closed it and calls again, without it.
+// dialed notes the result of a dial. It returns false when nobody waits for the connection: the
+// dial goes on until the caller has closed it and calls again, without it.
 func (m *Mux) dialed(d *dialing, conn *connection, err error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -214,8 +214,8 @@ func (m *Mux) notifyLocked() {
 }
 
 // failedLocked notes a failed dial, so that a thousand devices do not dial one after the other.
-// Failures that are not retried are not noted, as clients stop by themselves. Only the first failure
-// of a dial counts. mu is held.
+// Failures that are not retried are not noted, as clients stop by themselves. Only the first
+// failure of a dial counts. mu is held.
 func (m *Mux) failedLocked(d *dialing, err error) {
 	if d.err != nil {
 		return
@@ -233,9 +233,9 @@ func (m *Mux) failedLocked(d *dialing, err error) {
 	}
 }
 
-// wait waits for the end of a dial or of ctx, and then removes the caller from the waiters. It returns
-// the connection, with the caller as a user, or why the caller cannot have it. Both are nil when the
-// dial failed.
+// wait waits for the end of a dial or of ctx, and then removes the caller from the waiters. It
+// returns the connection, with the caller as a user, or why the caller cannot have it. Both are nil
+// when the dial failed.
 func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials) (c *connection, err error) {
 	select {
 	case <-d.done:

@@ -281,9 +281,9 @@ func newUUID() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// probeInterval is how often a sending link is probed while nothing is received or sent. The library
-// does not report its loss before something is sent, which a device that only listens never does.
-// Without the link the hub neither notifies of changes nor calls methods. See also idleLinks.
+// probeInterval is how often a sending link is probed while nothing is received or sent. The
+// library does not report its loss before something is sent, which a device that only listens never
+// does. Without the link the hub neither notifies of changes nor calls methods. See also idleLinks.
 const probeInterval = 10 * time.Second
 
 // receive handles messages until a link is lost.

@@ -377,7 +377,8 @@ func TestARefusedLinkIsDetached(t *testing.T) {
 
 // The library knows no detach that does not close.
 func TestEachDetachCloses(t *testing.T) {
-	d := newTalk(t).rewritten(encode(t, 1, &wire.Detach{Handle: 11, Error: wire.Errorf(wire.DetachForced, "x")}, nil)).(*wire.Detach)
+	detach := &wire.Detach{Handle: 11, Error: wire.Errorf(wire.DetachForced, "x")}
+	d := newTalk(t).rewritten(encode(t, 1, detach, nil)).(*wire.Detach)
 	require.Equal(t, &wire.Detach{Handle: 11, Closed: true, Error: wire.Errorf(wire.DetachForced, "x")}, d)
 }
 

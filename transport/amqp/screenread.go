@@ -193,7 +193,8 @@ func (s *screen) size(b []byte) (n int, whole bool, err error) {
 	}
 	size := binary.BigEndian.Uint32(b)
 	if size < wire.HeaderSize || size > maxFrame {
-		return 0, false, broken("frame", "has the size %d, not from %d to %d", size, wire.HeaderSize, maxFrame).during(s.phase)
+		return 0, false, broken("frame", "has the size %d, not from %d to %d", size, wire.HeaderSize,
+			maxFrame).during(s.phase)
 	}
 	return int(size), len(b) >= int(size), nil
 }

@@ -119,7 +119,8 @@ var performatives = []*composite{
 		symbols("offered-capabilities"), symbols("desired-capabilities"), fieldMap("properties"),
 	}},
 	{name: "attach", code: codeAttach, fields: []field{
-		{name: "name", types: wire.IsText, required: true}, required32("handle"), {name: "role", types: wire.IsBoolean, required: true},
+		{name: "name", types: wire.IsText, required: true}, required32("handle"),
+		{name: "role", types: wire.IsBoolean, required: true},
 		{name: "snd-settle-mode", types: wire.IsUbyte, most: 2}, {name: "rcv-settle-mode", types: wire.IsUbyte, most: 1},
 		one("source", sourceType), one("target", targetType),
 		{name: "unsettled", types: wire.IsMap, keys: wire.IsText, items: wire.IsDescribed | wire.IsNull},
@@ -128,7 +129,8 @@ var performatives = []*composite{
 		symbols("offered-capabilities"), symbols("desired-capabilities"), fieldMap("properties"),
 	}},
 	{name: "flow", code: codeFlow, fields: []field{
-		uint32Of("next-incoming-id"), required32("incoming-window"), required32("next-outgoing-id"), required32("outgoing-window"),
+		uint32Of("next-incoming-id"), required32("incoming-window"),
+		required32("next-outgoing-id"), required32("outgoing-window"),
 		uint32Of("handle"),
 		uint32Of("delivery-count"), uint32Of("link-credit"), uint32Of("available"),
 		boolean("drain"), boolean("echo"), fieldMap("properties"),

@@ -13,8 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// session is one device on a connection, which may be shared. It has one AMQP session, which is begun
-// for the first link.
+// session is one device on a connection, which may be shared. It has one AMQP session, which is
+// begun for the first link.
 //
 // Each link or pair of links has goroutines of its own, which start when there is something to do.
 // A failure that a new link or AMQP session cannot mend is handed to Run through fatal. It ends the
@@ -115,8 +115,9 @@ func (s *session) wait(ctx context.Context) error {
 	}
 }
 
-// join waits for the goroutines on a shared connection. The library may block one, on an AMQP session
-// that the hub does not end. It touches nothing of ours any more, and the connection joins it.
+// join waits for the goroutines on a shared connection. The library may block one, on an AMQP
+// session that the hub does not end. It touches nothing of ours any more, and the connection joins
+// it.
 func (s *session) join() {
 	joined := make(chan struct{})
 	s.conn.background.Go(func() {
@@ -319,9 +320,9 @@ func (s *session) forget(ended *amqp.Session) {
 	<-s.amqpLock
 }
 
-// check is the last step of a Dial. Without CBS the hub has answered only open so far, as a hub does
-// that refuses the connection with close, so check begins the AMQP session. On error the device's
-// session has ended.
+// check is the last step of a Dial. Without CBS the hub has answered only open so far, as a hub
+// does that refuses the connection with close, so check begins the AMQP session. On error the
+// device's session has ended.
 func (s *session) check(ctx context.Context) error {
 	if s.auth == CBS {
 		return nil

@@ -17,7 +17,8 @@ const (
 	highWater = 256 << 10
 	// writeChunk is written at a time: a tunnel makes a frame of it.
 	writeChunk = 16 << 10
-	// smallBuffer and largeBuffer are the sizes of buffers. A large one holds highWater and two batches.
+	// smallBuffer and largeBuffer are the sizes of buffers. A large one holds highWater and two
+	// batches.
 	smallBuffer = 16 << 10
 	largeBuffer = highWater + 2*batchBytes
 	// fullBuffer is the duration of a write that had to wait for room in the send buffer.
@@ -132,8 +133,8 @@ func (s *stream) waitRoom(ctx context.Context) {
 	}
 }
 
-// Close ends the stream and returns at once. The flusher still sends what is buffered, for drainTime
-// at most.
+// Close ends the stream and returns at once. The flusher still sends what is buffered, for
+// drainTime at most.
 func (s *stream) Close() error {
 	s.mu.Lock()
 	if !s.closing {

@@ -333,8 +333,8 @@ func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int, int) {
 	return &t.batch, n, len(t.buf) + n*sectionHead
 }
 
-// localRefusal reports whether the library refused to send a message. Then the hub certainly has not
-// got it, and the link lives.
+// localRefusal reports whether the library refused to send a message. Then the hub certainly has
+// not got it, and the link lives.
 func localRefusal(err error) bool {
 	if e, ok := err.(*amqp.Error); ok { // not within the error of a link
 		return e.Condition == amqp.ErrCondMessageSizeExceeded

@@ -14,13 +14,13 @@
 //
 // A token is put to the hub over the open connection (CBS), and renewed there without a disconnect.
 // Other ways to authenticate are X.509 certificates and SASL PLAIN, EXTERNAL and ANONYMOUS; see
-// Auth. With Options.Addresses the transport talks to any AMQP 1.0 broker. Such a broker has no twin
-// and no methods: requests for them fail with Unsupported.
+// Auth. With Options.Addresses the transport talks to any AMQP 1.0 broker. Such a broker has no
+// twin and no methods: requests for them fail with Unsupported.
 //
 // # Telemetry
 //
-// The sending link is attached for the first message. Queued messages are sent in batches. A message
-// is done when the hub has settled its transfer:
+// The sending link is attached for the first message. Queued messages are sent in batches. A
+// message is done when the hub has settled its transfer:
 //
 //	accepted                      success
 //	rejected                      an error by the condition
@@ -47,10 +47,11 @@
 //
 // # Recovery
 //
-// A lost link is attached again on the same AMQP session: the telemetry link when there is something
-// to send, the others at once. An AMQP session that the hub ended is begun again. Messages that were
-// in flight or queued fail with Scope Operation, mostly with Kind Unavailable, and are to be sent
-// again. The loss of an idle sending link is noticed within 10 s, and not reported.
+// A lost link is attached again on the same AMQP session: the telemetry link when there is
+// something to send, the others at once. An AMQP session that the hub ended is begun again.
+// Messages that were in flight or queued fail with Scope Operation, mostly with Kind Unavailable,
+// and are to be sent again. The loss of an idle sending link is noticed within 10 s, and not
+// reported.
 //
 // Run ends, with an error of Scope Connection, when
 //   - the connection is lost,
@@ -60,17 +61,17 @@
 //
 // Of the devices of a Mux, all but the first concern one device alone.
 //
-// A message fails for good when the hub rejects it with a condition about the message, or detaches a
-// link with such a condition when the message was the only one in flight: too large, not decodable,
-// a wrong field or argument.
+// A message fails for good when the hub rejects it with a condition about the message, or detaches
+// a link with such a condition when the message was the only one in flight: too large, not
+// decodable, a wrong field or argument.
 //
 // # Violations
 //
 // Each frame of the peer is decoded and checked before the library gets it: its header, all fields
-// at every depth, and the sessions, links, deliveries and credit that it refers to. A message has at
-// most 16 MB. A frame that breaks the protocol, or is not supported, ends the connection with Kind
-// Protocol; the error names the frame and the field. After the open of the connection the cause is
-// transport.ErrViolation, and the failure is retried.
+// at every depth, and the sessions, links, deliveries and credit that it refers to. A message has
+// at most 16 MB. A frame that breaks the protocol, or is not supported, ends the connection with
+// Kind Protocol; the error names the frame and the field. After the open of the connection the
+// cause is transport.ErrViolation, and the failure is retried.
 //
 // A violation in the sections of a message is confined to its link: a cloud-to-device message is
 // rejected, which moves it to the hub's dead letters, and the pair of links for the twin or methods
@@ -99,7 +100,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Transport makes sessions with a connection each. It is safe for concurrent use. It needs no Close.
+// Transport makes sessions with a connection each. It is safe for concurrent use. It needs no
+// Close.
 type Transport struct {
 	opt    Options
 	err    error // what Dial returns for wrong options

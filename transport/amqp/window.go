@@ -266,8 +266,8 @@ func (w *window) leave(owner *telemetry) {
 	}
 }
 
-// progress returns since when the answer to an exchange is due: the time when the peer last answered
-// an earlier one, or first answered a later one.
+// progress returns since when the answer to an exchange is due: the time when the peer last
+// answered an earlier one, or first answered a later one.
 func (w *window) progress(x *exchange) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -283,8 +283,8 @@ func (w *window) progressLocked(x *exchange) time.Time {
 	return later(later(x.since, w.moved), w.stream.progress())
 }
 
-// progressOf returns progress for the oldest transfer of a device. Without a transfer it returns when
-// the network last made progress.
+// progressOf returns progress for the oldest transfer of a device. Without a transfer it returns
+// when the network last made progress.
 func (w *window) progressOf(owner *telemetry) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

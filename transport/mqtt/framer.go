@@ -57,7 +57,7 @@ type frameSink interface {
 //
 // One packet after the other goes through the states
 //
-//	header -> length (1 to 4 bytes) -> small                          (all but PUBLISH: the body is kept, at most 7 bytes)
+//	header -> length (1 to 4 bytes) -> small                          (all but PUBLISH: body of at most 7 bytes)
 //	                                -> topicSize -> topic -> id -> payload   (PUBLISH; id with QoS 1 only)
 //
 // and back to header.

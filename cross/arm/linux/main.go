@@ -2,7 +2,8 @@
 // that reads a number from a file, such as a thermometer's in /sys, and brings it to an IoT hub
 // over MQTT with TLS.
 //
-//	CGO_ENABLED=0 GOOS=linux GOARCH=arm GOARM=6 go build -trimpath -ldflags "-s -w" -o hubline-telemetry ./cross/arm/linux
+//	CGO_ENABLED=0 GOOS=linux GOARCH=arm GOARM=6 go build -trimpath -ldflags "-s -w" \
+//	    -o hubline-telemetry ./cross/arm/linux
 //
 // It is made for systemd (see hubline-telemetry.service): it tells when it is ready, feeds the
 // watchdog as long as things move, and flushes within TimeoutStopSec on SIGTERM. It runs without

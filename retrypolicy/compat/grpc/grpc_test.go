@@ -87,11 +87,13 @@ func TestGRPCPushback(t *testing.T) {
 			}
 		}
 	}
-	if d := a6.Decide(retrypolicy.Attempt{Retry: 1, After: -1}); d != (retrypolicy.Decision{Reason: retrypolicy.ToldNotTo}) {
+	told := retrypolicy.Attempt{Retry: 1, After: -1}
+	if d := a6.Decide(told); d != (retrypolicy.Decision{Reason: retrypolicy.ToldNotTo}) {
 		t.Errorf("told not to: %+v", d)
 	}
 	for _, after := range []time.Duration{time.Second, -1} {
-		if d := a6.Decide(retrypolicy.Attempt{Retry: 5, After: after}); d != (retrypolicy.Decision{Reason: retrypolicy.OutOfAttempts}) {
+		last := retrypolicy.Attempt{Retry: 5, After: after}
+		if d := a6.Decide(last); d != (retrypolicy.Decision{Reason: retrypolicy.OutOfAttempts}) {
 			t.Errorf("attempts are used up and the server asked for %v: %+v", after, d)
 		}
 	}

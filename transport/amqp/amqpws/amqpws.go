@@ -1,5 +1,5 @@
-// Package amqpws carries AMQP over WebSocket, for networks that allow HTTPS only. It uses the library
-// gorilla/websocket.
+// Package amqpws carries AMQP over WebSocket, for networks that allow HTTPS only. It uses the
+// library gorilla/websocket.
 //
 //	t := amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil)}})
 //
@@ -8,9 +8,10 @@
 //
 // # Errors
 //
-// When a server answers with anything but the upgrade, Dial fails with a *transport.Error that wraps
-// a *StatusError; package mqttws lists the Kind of each status. When a server does not speak HTTP or
-// WebSocket, or refuses AMQP, the Kind is Protocol. All other errors are as without the tunnel.
+// When a server answers with anything but the upgrade, Dial fails with a *transport.Error that
+// wraps a *StatusError; package mqttws lists the Kind of each status. When a server does not speak
+// HTTP or WebSocket, or refuses AMQP, the Kind is Protocol. All other errors are as without the
+// tunnel.
 package amqpws
 
 import (
@@ -23,8 +24,8 @@ import (
 
 // Options are the settings of a Tunnel. The zero value and nil are right for a hub. Path is the
 // path and query of the request, beginning with "/". Empty: "/$iothub/websocket", with
-// "?iothub-no-client-cert=true" unless there is a client certificate. Header is added to the request
-// and is copied; only TLS protects it.
+// "?iothub-no-client-cert=true" unless there is a client certificate. Header is added to the
+// request and is copied; only TLS protects it.
 type Options = websock.Options
 
 // StatusError is a server's answer other than the upgrade to WebSocket. It is the cause of the

@@ -119,9 +119,11 @@ type Transport struct {
 	in   []byte      // of Dial, then of Run
 	out  []byte      // of Dial, then of whoever has session.writing
 
-	message    *wire.Inbound // of Run, 272 bytes; nil before the first message
-	topic      []byte        // of a request; of whoever has session.writing
-	unanswered []uint16      // the tags of the messages in out that no PUBACK will come for; of whoever has session.writing
+	message *wire.Inbound // of Run, 272 bytes; nil before the first message
+	topic   []byte        // of a request; of whoever has session.writing
+	// unanswered are the tags of the messages in out that no PUBACK will come for; the holder of
+	// session.writing owns it.
+	unanswered []uint16
 }
 
 // New returns a Transport with the given options, which are copied; nil means all defaults. Wrong

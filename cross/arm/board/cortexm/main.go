@@ -6,7 +6,8 @@
 //
 // Identity and mode come in at build time:
 //
-//	tinygo build -target cortex-m-qemu -panic=trap -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" ./cross/arm/board/cortexm
+//	tinygo build -target cortex-m-qemu -panic=trap \
+//	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" ./cross/arm/board/cortexm
 package main
 
 import (

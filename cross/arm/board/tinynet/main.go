@@ -3,7 +3,9 @@
 // Command tinynet is the firmware for boards whose network TinyGo's package net reaches: pico-w,
 // wioterminal, nano-rp2040, metro-m4-airlift and others with a netdev driver.
 //
-//	tinygo flash -target wioterminal -panic=trap -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64 -X main.addr=HUB:8883 -X main.tls=1" ./cross/arm/board/tinynet
+//	tinygo flash -target wioterminal -panic=trap \
+//	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64 -X main.addr=HUB:8883 -X main.tls=1" \
+//	    ./cross/arm/board/tinynet
 //
 // Three things are the board's own and stand in board.go: joining the network, the time, and the
 // watchdog.

@@ -4,7 +4,8 @@
 // programs in a sandbox. WASI's first version has no sockets, so the host carries the connection as
 // a modem does, over standard input and standard error; standard output is the console.
 //
-//	tinygo build -target wasip1 -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" -o device.wasm ./cross/arm/board/wasi
+//	tinygo build -target wasip1 \
+//	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" -o device.wasm ./cross/arm/board/wasi
 //
 // Standard input must not block: an empty one has to answer EAGAIN.
 package main
