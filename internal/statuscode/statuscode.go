@@ -73,9 +73,9 @@ var table = [...]row{
 	{402, anywhere, Meaning{transport.Quota, Moment}},
 	{402, Upgrade | Proxy, Meaning{transport.Forbidden, Identity}}, // a gateway's gate, not an allowance that refills
 	{403, anywhere, Meaning{transport.Forbidden, Identity}},
-	// A hub has codes of its own for what is forbidden (403000, 403001, 403008 to 403012). A bare 403 is
-	// an allowance that is used up: messages, queue depth, uploads; of tokens, those per connection.
-	// Not so for the twin, which has no allowance besides the rate (429).
+	// A hub has codes of its own for what is forbidden (403000, 403001, 403008 to 403012). A bare 403
+	// is an allowance that is used up: messages, queue depth, uploads; of tokens, those per
+	// connection. Not so for the twin, which has no allowance besides the rate (429).
 	{403, Hub | Token, Meaning{transport.Quota, Moment}},
 	{404, anywhere, Meaning{transport.NotFound, Identity}},
 	{404, Proxy, Meaning{transport.Protocol, Identity}}, // a web server that is no proxy

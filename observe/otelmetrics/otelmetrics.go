@@ -12,13 +12,13 @@
 //
 //	hubline.client.messages.accepted        counter          {message}     entered the outbox
 //	hubline.client.messages.acknowledged    counter          {message}     the hub has them
-//	hubline.client.messages.refused         counter          {message}     refused for good, or the message policy stopped
+//	hubline.client.messages.refused         counter          {message}     refused for good, or given up
 //	hubline.client.messages.expired         counter          {message}     their time was over
 //	hubline.client.messages.dropped         counter          {message}     the full outbox's rule chose them
 //	hubline.client.messages.cancelled       counter          {message}     ended with Close or with their Send
 //	hubline.client.messages.resent          counter          {message}     handed to a connection again
 //	hubline.client.messages.received        counter          {message}     came from the hub, for their handler
-//	hubline.client.messages.settled         counter          {message}     by hubline.client.verdict: accepted, released, rejected
+//	hubline.client.messages.settled         counter          {message}     by verdict: accepted, released, rejected
 //	hubline.client.handler.panics           counter          {panic}       a handler panicked
 //	hubline.client.desired.changes          counter          {change}      changes of desired properties told
 //	hubline.client.desired.skipped          counter          {change}      notifications that were not new
@@ -28,7 +28,7 @@
 //	hubline.client.method.doubled           counter          {call}        calls that came twice and were run once
 //	hubline.client.connection.attempts      counter          {attempt}     attempts to connect
 //	hubline.client.connection.successes     counter          {connection}  those that succeeded
-//	hubline.client.connection.state         up-down counter  {client}      by its name: 1 for the present state, 0 for the others
+//	hubline.client.connection.state         up-down counter  {client}      1 for the present state, 0 for the others
 //	hubline.client.queue.size               up-down counter  {message}     in the outbox, in flight or not
 //	hubline.client.queue.bytes              up-down counter  By            the size of those
 //	hubline.client.queue.in_flight          up-down counter  {message}     handed over and not answered

@@ -9,8 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// rule says whether to try again after a status, and what is known about the failed attempt. Its Kind
-// is in package statuscode.
+// rule says whether to try again after a status, and what is known about the failed attempt. Its
+// Kind is in package statuscode.
 type rule struct {
 	status  int
 	verdict retrypolicy.Verdict

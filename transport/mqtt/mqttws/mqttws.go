@@ -12,12 +12,12 @@
 //
 // A server that answers with anything but the upgrade is a *StatusError within the *transport.Error
 // of the failed Dial. Kind is Unauthorized for 401 and 407; Forbidden for 402, 403 and 451;
-// NotFound for 404 and 410; Timeout for 408 and 504; Throttled for 429; Unavailable for 500, 502, 503
-// and all others from 500 on that are not listed; Unsupported for 426, 501 and 505; Unknown for all
-// others from 400 on that are not listed; Protocol for 400, 405, 406, for redirections, which are
-// not followed, and for all below. Retry-After is kept. A server that speaks no HTTP or WebSocket,
-// or does not agree to MQTT, is Protocol. What the network does, and what the hub answers within
-// the tunnel, is as without it.
+// NotFound for 404 and 410; Timeout for 408 and 504; Throttled for 429; Unavailable for 500, 502,
+// 503 and all others from 500 on that are not listed; Unsupported for 426, 501 and 505; Unknown for
+// all others from 400 on that are not listed; Protocol for 400, 405, 406, for redirections, which
+// are not followed, and for all below. Retry-After is kept. A server that speaks no HTTP or
+// WebSocket, or does not agree to MQTT, is Protocol. What the network does, and what the hub
+// answers within the tunnel, is as without it.
 package mqttws
 
 import (
