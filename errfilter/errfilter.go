@@ -73,14 +73,15 @@ var (
 // causes change the rule of that Kind:
 //
 //   - The end of the caller's context is Cancelled, which is not retryable, whatever retryable Kind
-//     is around it. It is in the chain as the Kind Cancelled, as context.Canceled in a Timeout, or as
-//     an error of a context in an error without a Kind.
+//     is around it. It is in the chain as the Kind Cancelled, as context.Canceled in a Timeout, or
+//     as an error of a context in an error without a Kind.
 //   - transport.ErrViolation makes Protocol retryable.
 //   - A negative RetryAfter makes a retryable Kind not retryable.
-//   - transport.ErrMaybeDamaged is for loops that connect: they pass failures through a Damage first.
+//   - transport.ErrMaybeDamaged is for loops that connect: they pass failures through a Damage
+//     first.
 //
-// A transport's own time limits are Timeouts with context.DeadlineExceeded or os.ErrDeadlineExceeded
-// as cause, and stay retryable.
+// A transport's own time limits are Timeouts with context.DeadlineExceeded or
+// os.ErrDeadlineExceeded as cause, and stay retryable.
 func Of(err error) Rule {
 	if err == nil {
 		return success

@@ -262,8 +262,8 @@ type MethodTarget interface {
 	Client() *Conn
 }
 
-// methodTarget returns the client that takes calls of a method, the newest if there are several; nil
-// if there is none.
+// methodTarget returns the client that takes calls of a method, the newest if there are several;
+// nil if there is none.
 func (h *Hub) methodTarget(id Identity, name string) MethodTarget {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()

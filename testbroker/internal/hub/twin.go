@@ -85,8 +85,8 @@ type TwinRequest struct {
 	Received   time.Time
 }
 
-// A TwinState is that of one identity. What changes it is sent to those who listen, in order, by whoever
-// finds nobody sending.
+// A TwinState is that of one identity. What changes it is sent to those who listen, in order, by
+// whoever finds nobody sending.
 type TwinState struct {
 	id Identity
 
