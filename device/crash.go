@@ -44,7 +44,7 @@ func (l *loop) abort(failure *transport.Error) {
 	for len(l.events) > 0 {
 		<-l.events
 	}
-	l.live, l.progressor, l.asked, l.granted = nil, nil, 0, 0
+	l.conn = nil
 	l.outage, l.pause, l.hold, l.untold = question{}, pause{}, hold{}, nil
 	l.c.box.rewind()
 	if x := l.c.features(); x != nil {
@@ -53,7 +53,6 @@ func (l *loop) abort(failure *transport.Error) {
 		}
 		l.calling = ""
 	}
-	l.upSince = time.Time{}
 
 	if l.ctx.Err() == nil && l.c.set.TryAgainAfter > 0 {
 		if l.restPlainly(failure) {

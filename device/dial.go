@@ -31,30 +31,30 @@ func (l *loop) connect() phase {
 		now := time.Now()
 		if !now.Before(deadline) {
 			l.end()
-			return l.lost(AttemptFailed, timedOut(transport.OpDial, transport.Connection, errDialTimeout, nil))
+			return l.lost(AttemptFailed, timedOut(transport.OpDial, transport.Connection, errDialTimeout, nil), nil)
 		}
 		l.arm(now, deadline, l.expire(now))
 		select {
 		case e := <-l.events:
 			switch {
 			case e.session != nil:
-				l.live = e.session
+				l.conn = &connection{session: e.session}
 				want, _ := l.wants()
 				if want == 0 {
 					return l.connected(began)
 				}
 				l.subscribe(want)
 			case e.subscribed && e.err == nil:
-				l.granted, l.asked = l.asked, 0
+				l.conn.granted, l.conn.asked = l.conn.asked, 0
 				return l.connected(began)
 			case e.subscribed:
 				l.end()
-				return l.lost(AttemptFailed, ofConnection(e.err))
+				return l.lost(AttemptFailed, ofConnection(e.err), nil)
 			default:
 				l.joining = false
 				l.hangUp()
 				l.settle()
-				return l.lost(AttemptFailed, e.err)
+				return l.lost(AttemptFailed, e.err, nil)
 			}
 		case <-c.wake:
 			if c.progress.Swap(false) {
@@ -108,15 +108,14 @@ func (l *loop) giveBack() {
 
 // connected notes that a session is up.
 func (l *loop) connected(began time.Time) phase {
-	info := l.live.Info()
-	l.upSince = time.Now()
+	info := l.conn.session.Info()
+	l.conn.upSince = time.Now()
 	l.damage = errfilter.Damage{}
 	l.flaps.begin(l.evidence())
-	l.drainBy, l.renewBy = time.Time{}, time.Time{}
 	l.planRenewal(info.Expires)
 	if t := l.c.set.Trace; t != nil && t.Connected != nil {
 		l.calls("Trace.Connected")
-		t.Connected(info, l.upSince.Sub(began))
+		t.Connected(info, l.conn.upSince.Sub(began))
 		l.called()
 	}
 	return connected

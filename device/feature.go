@@ -159,24 +159,24 @@ func (l *loop) wants() (always, now transport.Features) {
 
 // subscribe asks the session for features.
 func (l *loop) subscribe(want transport.Features) {
-	l.asked = want
+	l.conn.asked = want
 	l.request = transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: want}
-	l.live.Do(&l.request)
+	l.conn.session.Do(&l.request)
 }
 
 // serveFeatures subscribes the live session to what the features want, and lets them use it.
 func (l *loop) serveFeatures(x feature, now time.Time) {
-	l.featureDue = time.Time{}
-	if always, want := l.wants(); l.drainBy.IsZero() && l.asked == 0 && want&^l.granted != 0 {
-		if always &^= l.granted; always != 0 { // by itself: its refusal ends the session
+	l.conn.featureDue = time.Time{}
+	if always, want := l.wants(); l.conn.plan != replacing && l.conn.asked == 0 && want&^l.conn.granted != 0 {
+		if always &^= l.conn.granted; always != 0 { // by itself: its refusal ends the session
 			want = always
 		}
-		l.subscribe(want &^ l.granted)
-		l.askedBy = now.Add(l.c.set.DialTimeout)
+		l.subscribe(want &^ l.conn.granted)
+		l.conn.askedBy = now.Add(l.c.set.DialTimeout)
 	}
-	l.featureDue = x.serve(l, now)
-	if l.asked != 0 {
-		l.featureDue = earlier(l.askedBy, l.featureDue)
+	l.conn.featureDue = x.serve(l, now)
+	if l.conn.asked != 0 {
+		l.conn.featureDue = earlier(l.conn.askedBy, l.conn.featureDue)
 	}
 }
 
@@ -184,10 +184,10 @@ func (l *loop) serveFeatures(x feature, now time.Time) {
 // the session, nil for none: where the session can do without, only the calls that wait for the
 // subscription fail.
 func (l *loop) subscribed(x feature, err error) error {
-	asked := l.asked
-	l.asked = 0
+	asked := l.conn.asked
+	l.conn.asked = 0
 	if err == nil {
-		l.granted |= asked
+		l.conn.granted |= asked
 		l.c.poke()
 		return nil
 	}
@@ -201,5 +201,5 @@ func (l *loop) subscribed(x feature, err error) error {
 
 // ungranted reports whether the session has not answered a subscription in time.
 func (l *loop) ungranted(now time.Time) bool {
-	return l.asked != 0 && !now.Before(l.askedBy)
+	return l.conn.asked != 0 && !now.Before(l.conn.askedBy)
 }

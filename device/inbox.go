@@ -229,7 +229,7 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 			return time.Time{}
 		}
 		l.request = transport.Request{Op: transport.OpSettle, Ref: b.ref, Outcome: outcome}
-		l.live.Do(&l.request)
+		l.conn.session.Do(&l.request)
 		if b.trace != nil && b.trace.Settled != nil {
 			l.calls("Trace.Settled")
 			b.trace.Settled(outcome)

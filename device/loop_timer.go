@@ -5,20 +5,18 @@ import "time"
 // due returns when the next thing is to be done while a session is up and idle. What is due already
 // and waits for something else must not be among the candidates, or the loop spins.
 func (l *loop) due(now time.Time) time.Time {
-	at := earlier(now.Add(clockCheck), l.ackCheck)
-	at = earlier(at, l.drainBy)
+	at := earlier(now.Add(clockCheck), l.conn.ackCheck)
 	switch {
-	case !l.drainBy.IsZero(): // no pause and no hold ends on this session
+	case l.conn.plan == replacing: // no pause and no hold ends on this session
 	case !l.pause.until.IsZero():
 		at = earlier(at, l.pause.until)
 	default:
 		at = earlier(at, l.hold.until)
 	}
 	at = earlier(at, l.stableAt())
-	at = earlier(at, l.renewalDue(now))
-	at = earlier(at, l.renewBy)
+	at = earlier(at, l.planDue(now))
 	at = earlier(at, l.calmAt())
-	at = earlier(at, l.featureDue)
+	at = earlier(at, l.conn.featureDue)
 	at = earlier(at, l.pingDue())
 	return earlier(at, l.expire(now))
 }
@@ -63,4 +61,14 @@ func (l *loop) arm(now time.Time, times ...time.Time) {
 func (l *loop) alarm() {
 	l.fired.Store(true)
 	l.c.poke()
+}
+
+// expire ends the messages whose time is over and returns when to look again, zero for never.
+func (l *loop) expire(now time.Time) time.Time {
+	wall := l.wall()
+	next := l.c.box.expire(wall)
+	if next.IsZero() {
+		return next
+	}
+	return now.Add(next.Sub(wall))
 }

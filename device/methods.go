@@ -376,7 +376,7 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 		l.request = transport.Request{ID: a.ref.sent, Op: transport.OpRespond, Ref: a.ref.text, Status: a.status,
 			Body: a.body}
 		m.mu.Unlock()
-		l.live.Do(&l.request)
+		l.conn.session.Do(&l.request)
 	}
 }
 

@@ -9,16 +9,16 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// lost takes the end of a connection or attempt through filter and policy.
-func (l *loop) lost(reason Reason, err error) phase {
+// lost takes the end of connection k, or of an attempt, for which k is nil, through filter and policy.
+func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	err = l.damage.Judge(err)
-	wasUp := !l.upSince.IsZero()
+	wasUp := k != nil
 	closing := l.ctx.Err() != nil // so that is why it ended
 	switch {
 	case wasUp && closing:
-		l.down(nil)
+		l.down(k, nil)
 	case wasUp:
-		l.down(err)
+		l.down(k, err)
 	}
 	now := time.Now()
 	failure := ofTransport(err)

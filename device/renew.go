@@ -19,10 +19,10 @@ const (
 // shortLife is the life below which a token is not worth a renewal.
 const shortLife = 5 * time.Second
 
-// planRenewal settles when the session's credentials, which expire then, are renewed. A source that
+// planRenewal sets when the session's credentials, which expire then, are renewed. A source that
 // gave the same token again is asked once more after 85 % of what remains, and so on.
 func (l *loop) planRenewal(expires time.Time) {
-	l.renewAt = time.Time{}
+	l.conn.plan = keep
 	if expires.IsZero() || l.c.set.RenewAt < 0 {
 		return
 	}
@@ -32,53 +32,59 @@ func (l *loop) planRenewal(expires time.Time) {
 		return // it has run out by our clock, which may be wrong; the hub judges by its own
 	}
 	early := fraction.Drawn(life/20, l.rand()) // of 5 %
-	l.renewAt = wall.Add(fraction.Of(life, l.c.set.RenewAt) - early)
+	l.conn.plan, l.conn.planAt = renew, wall.Add(fraction.Of(life, l.c.set.RenewAt)-early)
 }
 
-// replaceNow reports whether, and why, the live session is to be replaced at this moment.
+// replaceNow does what the plan for the connection says, and reports whether, and why, it is to be
+// replaced at this moment.
 func (l *loop) replaceNow(now time.Time) (Reason, bool) {
-	switch at := l.renewalDue(now); {
+	k := l.conn
+	due := k.plan != keep && !now.Before(l.planDue(now))
+	switch {
 	case l.c.reconnect.Swap(false):
-		l.leaving, l.drainBy = Planned, now.Add(handlerTime)
-	case !at.IsZero() && !now.Before(at):
+		k.plan, k.planAt, k.why = replacing, now.Add(handlerTime), Planned
+		due = false
+	case due && k.plan == renew:
 		l.renew(now)
-	case !l.renewBy.IsZero() && !now.Before(l.renewBy):
+	case due && k.plan == renewing:
 		l.tokenRenewed(time.Time{}, errNoRenewal, now)
+		due = false
 	}
-	if l.drainBy.IsZero() {
+	if k.plan != replacing {
 		return 0, false
 	}
-	busy := l.leaving == TokenRenewal && !l.c.box.idle()
+	busy := k.why == TokenRenewal && !l.c.box.idle()
 	if x := l.c.features(); x != nil {
 		busy = busy || x.busy()
 	}
-	return l.leaving, !busy || !now.Before(l.drainBy)
+	return k.why, !busy || due
 }
 
-// renewalDue returns when to begin to replace the session, by the process's clock; zero: never, or
-// it has begun.
-func (l *loop) renewalDue(now time.Time) time.Time {
-	if l.renewAt.IsZero() || !l.drainBy.IsZero() {
+// planDue returns when the plan is due, by the process's clock; zero for keep.
+func (l *loop) planDue(now time.Time) time.Time {
+	switch l.conn.plan {
+	case keep:
 		return time.Time{}
+	case renew:
+		return now.Add(l.conn.planAt.Sub(l.clock.wall))
+	default:
+		return l.conn.planAt
 	}
-	return now.Add(l.renewAt.Sub(l.clock.wall))
 }
 
 // renew asks the session to renew its credentials in place.
 func (l *loop) renew(now time.Time) {
-	l.renewAt = time.Time{}
-	l.renewBy = now.Add(l.c.set.AckTimeout)
+	l.conn.plan, l.conn.planAt = renewing, now.Add(l.c.set.AckTimeout)
 	l.request = transport.Request{ID: renewID, Op: transport.OpRenew}
-	l.live.Do(&l.request)
+	l.conn.session.Do(&l.request)
 }
 
 // tokenRenewed takes the session's answer. Without new credentials, for whatever reason, the
 // session is replaced.
 func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
-	if l.renewBy.IsZero() {
+	if l.conn.plan != renewing {
 		return // it came too late
 	}
-	l.renewBy = time.Time{}
 	if t := l.c.set.Trace; t != nil && t.Renewed != nil && transport.KindOf(err) != transport.Unsupported {
 		l.calls("Trace.Renewed")
 		t.Renewed(expires, err)
@@ -88,12 +94,12 @@ func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 		l.planRenewal(expires)
 		return
 	}
-	l.leaving, l.drainBy = TokenRenewal, now.Add(drainTime)
+	l.conn.plan, l.conn.planAt, l.conn.why = replacing, now.Add(drainTime), TokenRenewal
 }
 
-// replace goes on to a new connection after a healthy one was hung up.
-func (l *loop) replace(reason Reason) phase {
-	l.down(nil)
+// replace goes on to a new connection after k, which was healthy, was hung up.
+func (l *loop) replace(k *connection, reason Reason) phase {
+	l.down(k, nil)
 	l.publish(Status{State: DisconnectedRetrying, Reason: reason})
 	l.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
 	return connecting

@@ -209,7 +209,7 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 	t.settleAnswered(l, now)
 	t.mu.Lock()
-	if t.changes != nil && l.granted&transport.Desired != 0 {
+	if t.changes != nil && l.conn.granted&transport.Desired != 0 {
 		// not before: a change that comes after the read has to be told
 		next = t.catchUp(now)
 	}
@@ -220,7 +220,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 		state, may := k.state, t.mayGo(k)
 		due := k.sent.Add(t.c.set.AckTimeout)
 		if state == callFlying && !now.Before(due) {
-			due = l.lastProgress(k.sent).Add(t.c.set.AckTimeout)
+			due = l.conn.lastProgress(k.sent).Add(t.c.set.AckTimeout)
 		}
 		if state == callFlying && !now.Before(due) {
 			k.answer = transport.Reply{Err: &transport.Error{Kind: transport.Timeout, Op: k.request.Op, Err: errNoAnswer}}
@@ -241,7 +241,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 			}
 		case callQueued:
 			switch {
-			case !may || l.granted&transport.Twin == 0 || !l.drainBy.IsZero():
+			case !may || l.conn.granted&transport.Twin == 0 || l.conn.plan == replacing:
 			case now.Before(k.until) && k.under == t.c.policies.Load(): // the gate said so
 				next = earlier(k.until, next)
 			default:
@@ -316,7 +316,7 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 		return now
 	}
 	l.request = k.request
-	l.live.Do(&l.request)
+	l.conn.session.Do(&l.request)
 	return now.Add(t.c.set.AckTimeout)
 }
 

@@ -1,0 +1,48 @@
+package device
+
+import (
+	"time"
+)
+
+// handOver gives the session what may go now, and reports whether there was nothing.
+func (l *loop) handOver(now time.Time) (idle bool) {
+	switch {
+	case l.conn.plan == replacing:
+		return true // nothing more goes out on this session
+	case l.pause.until.IsZero() && l.c.box.anyRefused():
+		l.refused(true)
+	case l.pause.until.IsZero():
+		return l.held(now) || l.send(now)
+	case l.c.policies.Load() != l.pause.askedOf:
+		l.askAgain(now)
+	case !now.Before(l.pause.until):
+		l.resume()
+	default:
+		return true
+	}
+	return false
+}
+
+// send gives the session a batch of messages, and reports whether there were none.
+func (l *loop) send(now time.Time) (none bool) {
+	c := l.c
+	batch := c.box.take(l.batch[:0], now, l.clock.wall)
+	if len(batch) == 0 {
+		return true
+	}
+	if batch = l.admit(batch, now); len(batch) == 0 {
+		return false // look again: there may be a hold now, or more behind what was refused
+	}
+	l.conn.session.Send(batch)
+	if t := c.set.Trace; t != nil && t.Sent != nil {
+		l.calls("Trace.Sent")
+		t.Sent(len(batch))
+		l.called()
+	}
+	clear(batch)
+	l.batch = batch
+	if l.conn.ackCheck.IsZero() {
+		l.conn.ackCheck = now.Add(l.conn.ackEvery())
+	}
+	return false
+}

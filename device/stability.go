@@ -1,0 +1,89 @@
+package device
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A connection that does not last is a flap. Flaps make the back-off go on; what is stable, or useful,
+// begins it anew.
+
+// calmAt returns when a connection after flaps counts as stable, zero if there were none.
+func (l *loop) calmAt() time.Time {
+	if l.flaps.flaps == 0 {
+		return time.Time{}
+	}
+	return l.lastsAt()
+}
+
+// calmDown ends a series of flaps once a connection lasts, and publishes that if there were several.
+func (l *loop) calmDown(now time.Time) {
+	if at := l.calmAt(); at.IsZero() || now.Before(at) {
+		return
+	}
+	several := l.flaps.flaps > 1
+	l.flaps = flapping{before: l.flaps.before}
+	if !several {
+		return
+	}
+	if l.pause.until.IsZero() {
+		l.tellOK()
+	} else {
+		l.tellPause(time.Now())
+	}
+}
+
+// over notes, before the outbox is rewound, what was in flight when a session was lost.
+func (l *loop) over() {
+	l.flaps.end(l.evidence(), l.stable(l.conn))
+}
+
+func (l *loop) evidence() evidence {
+	e := l.c.box.evidence()
+	if x := l.c.features(); x != nil {
+		e.acknowledged += x.received()
+	}
+	return e
+}
+
+const (
+	// usefulTime is the least time for which a useful connection was up. It bounds how often a peer
+	// that acknowledges a message and hangs up is dialed.
+	usefulTime = 500 * time.Millisecond
+	// usefulShare is how many times longer than the delay before it a useful connection was up.
+	usefulShare = 5
+)
+
+// useful reports whether connection k, which failure ended, made progress although it was not stable:
+// a message was acknowledged or received on it, and it was good for much longer than the delay before
+// it. A failure that asks for a long delay gets it.
+func (l *loop) useful(k *connection, failure *transport.Error) bool {
+	up := k.goodFor()
+	return up >= usefulTime && up/usefulShare >= l.last.Delay && l.evidence().acknowledged > l.flaps.before &&
+		(failure == nil || errfilter.OfKind(failure.Kind).Pace == errfilter.Normal)
+}
+
+// down notes the end of connection k, because of err or as planned: an outage begins, and retries are
+// counted anew if the connection was stable.
+func (l *loop) down(k *connection, err error) {
+	if t := l.c.set.Trace; t != nil && t.SessionEnd != nil {
+		l.calls("Trace.SessionEnd")
+		t.SessionEnd(err, time.Since(k.upSince))
+		l.called()
+	}
+	var failure *transport.Error
+	if err != nil && !l.stable(k) {
+		failure = ofTransport(err)
+	}
+	l.tried(failure, time.Now())
+	switch {
+	case l.stable(k):
+		l.retry, l.last, l.renewed, l.flaps = 0, retrypolicy.Decision{}, false, flapping{}
+	case l.useful(k, failure):
+		l.retry, l.last = 0, retrypolicy.Decision{}
+	}
+	l.since = time.Now()
+}
