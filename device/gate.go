@@ -20,8 +20,8 @@ func (l *loop) admitted() (p phase, ok bool) {
 	var until time.Time
 	var asked *policies
 	for {
-		now := time.Now()
-		if set := c.policies.Load(); set != asked || c.reconnect.Swap(false) || !now.Before(until) {
+		if set := c.policies.Load(); set != asked {
+			now := time.Now()
 			asked, l.untold = set, set
 			if l.outage.pending.Retry && l.outage.askedOf != set {
 				l.outage.withdraw(l)
@@ -59,7 +59,10 @@ func (l *loop) admitted() (p phase, ok bool) {
 			until = now.Add(d.Delay)
 			l.publish(Status{State: DisconnectedRetrying, Reason: Held, Retry: l.retry, Delay: d.Delay, Err: a.Err})
 		}
-		if !l.doze(now, until, nil) {
+		switch l.sleep(until, nil, nil) {
+		case due:
+			asked = nil // ask again
+		case closing:
 			return ended, false
 		}
 	}

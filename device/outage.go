@@ -12,26 +12,25 @@ import (
 // lost takes the end of connection k, or of an attempt, for which k is nil, through filter and policy.
 func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	err = l.damage.Judge(err)
-	wasUp := k != nil
-	closing := l.ctx.Err() != nil // so that is why it ended
-	switch {
-	case wasUp && closing:
-		l.down(k, nil)
-	case wasUp:
-		l.down(k, err)
-	}
-	now := time.Now()
-	failure := ofTransport(err)
-	if closing {
-		l.tried(errClosed, now)
-		return ended
-	}
+	failure, wasUp := ofTransport(err), k != nil
 	if !wasUp {
 		failure = l.clockAtFault(failure)
 	}
+	rule := errfilter.Of(failure)
+	if l.ctx.Err() != nil { // so that is why it ended
+		if wasUp {
+			l.down(k, nil, errfilter.Normal)
+		}
+		l.tried(errClosed, time.Now())
+		return ended
+	}
+	if wasUp {
+		l.down(k, err, rule.Pace)
+	}
+	now := time.Now()
 	l.tried(failure, now)
 	l.reason, l.failure = reason, failure
-	if !errfilter.Retryable(failure) {
+	if !rule.Retry {
 		stale := wasUp || l.c.creds.Token != nil || l.c.creds.Sign != nil && l.clockJumped(now) != 0
 		if failure.Kind != transport.Unauthorized || l.renewed || l.c.fixed.Load() || !stale {
 			return l.giveUp(NotRetryable, failure)
@@ -73,12 +72,6 @@ func (l *loop) drawSpread() time.Duration {
 	return time.Duration(l.rand() % uint64(most))
 }
 
-// hurried reports whether a jump of the clock ends the wait after failure: the network or the token
-// may be good now. It does not make the service more patient.
-func (l *loop) hurried(now time.Time, failure *transport.Error) bool {
-	return l.clockJumped(now) != 0 && failure.Kind != transport.Throttled && failure.Kind != transport.Quota
-}
-
 // ask puts q to the policies of this moment, in place of those that were asked before. extra is
 // added to the delay of a retry.
 func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
@@ -113,7 +106,6 @@ func (l *loop) wait() phase {
 	var until time.Time
 	passed, early := l.outage.failure.Passed, false
 	for {
-		now := time.Now()
 		if c.policies.Load() != l.outage.askedOf {
 			d := l.ask(&l.outage, l.spread)
 			limit := c.set.OutageLimit
@@ -137,26 +129,12 @@ func (l *loop) wait() phase {
 		if early { // the delay of the policy ends, and the spread is kept
 			until = earlier(until, l.outage.began.Add(l.spread))
 		}
-		if c.reconnect.Swap(false) || l.hurried(now, l.outage.failure) || !now.Before(until) {
+		switch l.sleep(until, l.outage.failure, passed) {
+		case due:
 			return l.again()
-		}
-		if !l.doze(now, until, passed) {
+		case closing:
 			return ended
 		}
-	}
-}
-
-// doze waits until then, until passed is closed, or until there is something else to look at. It
-// returns false when the loop shall end.
-func (l *loop) doze(now, until time.Time, passed <-chan struct{}) bool {
-	l.arm(now, until, now.Add(clockCheck), l.expire(now))
-	select {
-	case <-l.c.wake:
-		return true
-	case <-passed:
-		return true
-	case <-l.ctx.Done():
-		return false
 	}
 }
 
@@ -197,13 +175,12 @@ func (l *loop) rest(reason Reason, failure *transport.Error) phase {
 	l.tellOutage(reason, delay, failure)
 	until := time.Now().Add(delay)
 	for {
-		now := time.Now()
-		if c.reconnect.Swap(false) || l.hurried(now, failure) || !now.Before(until) {
-			l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, now
+		switch l.sleep(until, failure, nil) {
+		case due:
+			l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, time.Now()
 			l.damage = errfilter.Damage{}
 			return l.again()
-		}
-		if !l.doze(now, until, nil) {
+		case closing:
 			return ended
 		}
 	}

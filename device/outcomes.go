@@ -114,15 +114,21 @@ func (l *loop) report(eye retrypolicy.Observer, seen []outcome, now time.Time) {
 		a := l.attempt(transport.Operation, now)
 		a.Retry, a.Count, a.Last = o.retry, o.count, o.last
 		if o.err != nil {
-			describe(&a, o.err)
+			describeEnd(&a, o.err)
 		}
 		l.tellOutcome(eye, a)
 	}
 }
 
-// describe adds a failure to a question.
+// describe adds a failure that is retryable to a question.
 func describe(a *retrypolicy.Attempt, failure *transport.Error) {
-	a.Err, a.Kind, a.After, a.Terminal = failure, failure.Kind, failure.RetryAfter, !errfilter.Retryable(failure)
+	a.Err, a.Kind, a.After = failure, failure.Kind, failure.RetryAfter
+}
+
+// describeEnd adds a failure, which may be terminal, to what an observer is told.
+func describeEnd(a *retrypolicy.Attempt, failure *transport.Error) {
+	describe(a, failure)
+	a.Terminal = !errfilter.Retryable(failure)
 }
 
 // tried tells the connection policy how the latest attempt to connect ended, unless it was told.
@@ -138,7 +144,7 @@ func (l *loop) tried(failure *transport.Error, now time.Time) {
 	a := l.attempt(transport.Connection, now)
 	a.Retry, a.Last, a.Elapsed = l.retry, l.last, now.Sub(l.since)
 	if failure != nil {
-		describe(&a, failure)
+		describeEnd(&a, failure)
 	}
 	l.tellOutcome(eye, a)
 	if failure == nil {

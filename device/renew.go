@@ -3,6 +3,7 @@ package device
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/fraction"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -99,7 +100,7 @@ func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 
 // replace goes on to a new connection after k, which was healthy, was hung up.
 func (l *loop) replace(k *connection, reason Reason) phase {
-	l.down(k, nil)
+	l.down(k, nil, errfilter.Normal)
 	l.publish(Status{State: DisconnectedRetrying, Reason: reason})
 	l.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
 	return connecting

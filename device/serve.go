@@ -3,6 +3,7 @@ package device
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -155,7 +156,7 @@ func (l *loop) leave() phase {
 	if x := l.c.features(); x != nil {
 		l.serveFeatures(x, time.Now())
 	}
-	l.down(l.end(), nil)
+	l.down(l.end(), nil, errfilter.Normal)
 	return ended
 }
 

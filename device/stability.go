@@ -57,18 +57,18 @@ const (
 	usefulShare = 5
 )
 
-// useful reports whether connection k, which failure ended, made progress although it was not stable:
+// useful reports whether connection k, which ended with a failure of that pace, made progress although it was not stable:
 // a message was acknowledged or received on it, and it was good for much longer than the delay before
 // it. A failure that asks for a long delay gets it.
-func (l *loop) useful(k *connection, failure *transport.Error) bool {
+func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
 	up := k.goodFor()
 	return up >= usefulTime && up/usefulShare >= l.last.Delay && l.evidence().acknowledged > l.flaps.before &&
-		(failure == nil || errfilter.OfKind(failure.Kind).Pace == errfilter.Normal)
+		pace == errfilter.Normal
 }
 
 // down notes the end of connection k, because of err or as planned: an outage begins, and retries are
-// counted anew if the connection was stable.
-func (l *loop) down(k *connection, err error) {
+// counted anew if the connection was stable. pace is that of the rule for err.
+func (l *loop) down(k *connection, err error, pace errfilter.Pace) {
 	if t := l.c.set.Trace; t != nil && t.SessionEnd != nil {
 		l.calls("Trace.SessionEnd")
 		t.SessionEnd(err, time.Since(k.upSince))
@@ -82,7 +82,7 @@ func (l *loop) down(k *connection, err error) {
 	switch {
 	case l.stable(k):
 		l.retry, l.last, l.renewed, l.flaps = 0, retrypolicy.Decision{}, false, flapping{}
-	case l.useful(k, failure):
+	case l.useful(k, pace):
 		l.retry, l.last = 0, retrypolicy.Decision{}
 	}
 	l.since = time.Now()

@@ -436,7 +436,7 @@ func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.
 	a := l.attempt(transport.Operation, now)
 	a.Retry, a.Last, a.Count = k.retry, k.last, 1
 	if failure != nil {
-		describe(&a, failure)
+		describeEnd(&a, failure)
 	}
 	l.tellOutcome(eye, a)
 }

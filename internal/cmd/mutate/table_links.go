@@ -3,13 +3,13 @@ package main
 func init() {
 	tables["links"] = []mutation{
 		// An answer is due since the last progress.
-		{File: "device/loop.go", Old: "\tfrom = l.lastProgress(from)\n", New: "",
+		{File: "device/connection.go", Old: "\tfrom = l.conn.lastProgress(from)\n", New: "",
 			Test: "./device -run TestAnAnswerIsDueSinceTheLastProgress"},
-		{File: "device/loop.go", Old: "\treturn l.ackTimeout / 8\n", New: "\treturn l.ackTimeout\n",
+		{File: "device/connection.go", Old: "\treturn k.ackTimeout / 8\n", New: "\treturn k.ackTimeout\n",
 			Test: "./internal/sim -run TestAVerySlowLink"},
-		{File: "device/loop.go", Old: "if !l.silent.IsZero() {", New: "if false {",
+		{File: "device/connection.go", Old: "if !k.silent.IsZero() {", New: "if false {",
 			Test: "./device -run TestAConnectionThatAnswersNothing"},
-		{File: "device/loop.go", Old: "if l.ackCheck.After(at) && l.c.box.unanswered(l.upSince) {", New: "if false {",
+		{File: "device/connection.go", Old: "if l.conn.ackCheck.After(at) && l.c.box.unanswered(l.conn.upSince) {", New: "if false {",
 			Test: "./device -run TestAConnectionThatAnswersNothing"},
 
 		// Writes.

@@ -8,11 +8,11 @@ func init() {
 		// A replacement waits for the handler and for messages in flight, for a while.
 		{File: "device/inbox.go", Old: "return b.handling || b.answered > 0", New: "return false",
 			Test: "./device -run TestARenewalWaits"},
-		{File: "device/renew.go", Old: "l.leaving == TokenRenewal && !l.c.box.idle()", New: "false",
+		{File: "device/renew.go", Old: "k.why == TokenRenewal && !l.c.box.idle()", New: "false",
 			Test: "./device -run TestARenewalEnds"},
 
 		// The simulation counts renewals.
-		{File: "device/renew.go", Old: "l.renewAt = wall.Add(", New: "_ = wall.Add(",
+		{File: "device/renew.go", Old: "l.conn.plan, l.conn.planAt = renew, wall.Add(", New: "_, _ = renew, wall.Add(",
 			Test: "./internal/sim -run TestSimulation/lean$ -seeds 30"},
 	}
 }

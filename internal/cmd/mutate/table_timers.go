@@ -24,13 +24,13 @@ func init() {
 			Test: "./device -run TestARefusedTokenOfAnUnsetClockIsNotFinal"},
 		{File: "internal/timespan/timespan.go", Old: "return min(d, Most)", New: "return d",
 			Test: "./device -run TestTheLongestRestIsOne"},
-		{File: "device/loop.go", Old: "l.evidence().acknowledged > l.flaps.before", New: "true",
+		{File: "device/stability.go", Old: "l.evidence().acknowledged > l.flaps.before", New: "true",
 			Test: "./device -run TestAUsefulConnectionBeginsTheCountAnew"},
-		{File: "device/loop.go", Old: "up >= usefulTime && ", New: "",
+		{File: "device/stability.go", Old: "up >= usefulTime && ", New: "",
 			Test: "./device -run TestAPeerThatHangsUpAfterAMessageIsNotHammered"},
-		{File: "device/loop.go", Old: "up/usefulShare >= l.last.Delay", New: "up >= l.last.Delay",
+		{File: "device/stability.go", Old: "up/usefulShare >= l.last.Delay", New: "up >= l.last.Delay",
 			Test: "./device -run TestAUsefulConnectionIsUpForLongerThanItsDelay"},
-		{File: "device/loop.go", Old: "case l.useful(failure):", New: "case false:",
+		{File: "device/stability.go", Old: "case l.useful(k, pace):", New: "case false:",
 			Test: "./internal/sim -run TestALinkThatFlapsAndMakesProgressIsNotPunished/lean"},
 	}
 }
