@@ -34,9 +34,9 @@ func (l *loop) admitBy(gate retrypolicy.Gate, a retrypolicy.Attempt) retrypolicy
 	return d
 }
 
-func (l *loop) tellOutcome(eye retrypolicy.Observer, a retrypolicy.Attempt) {
+func (l *loop) observe(observer retrypolicy.Observer, a retrypolicy.Attempt) {
 	l.calls("Observe of the retry policy")
-	eye.Observe(a)
+	observer.Observe(a)
 	l.called()
 }
 

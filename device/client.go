@@ -29,7 +29,7 @@ type Client struct {
 	progress  atomic.Bool   // the dial under way makes progress
 	wake      chan struct{} // capacity 1; carries no data: whoever is woken looks at everything
 
-	box         *outbox
+	outbox      *outbox
 	featureList atomic.Pointer[any] // a features; replaced under mu
 	events      chan event          // to the loop, from a session and its goroutine
 	calls       chan *call          // idle ones, to be used again
@@ -99,8 +99,8 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
 	}
 	c.lent = withSafeClock(&own)
-	c.box = newOutbox(&set, c.lent.Time, c.poke)
-	c.sink = sink{c.box.done, c.replied, c.deliver}
+	c.outbox = newOutbox(&set, c.lent.Time, c.poke)
+	c.sink = sink{c.outbox.done, c.replied, c.deliver}
 	return c, nil
 }
 
@@ -151,7 +151,7 @@ func (c *Client) start(keep bool) (r *run, began bool, err error) {
 	r = &run{cancel: ctx.end, done: make(chan struct{}), kept: keep}
 	c.run = r
 	c.reconnect.Store(false)
-	c.box.resume()
+	c.outbox.resume()
 	if x := c.features(); x != nil {
 		x.resume()
 	}
@@ -205,7 +205,7 @@ func (c *Client) Open(ctx context.Context) error {
 // halt ends what waits for a connection, but for enqueued messages. The status is Disconnected;
 // c.mu is held.
 func (c *Client) halt(why *transport.Error) {
-	c.box.halt(why)
+	c.outbox.halt(why)
 	if x := c.features(); x != nil {
 		x.halt(why)
 	}
@@ -259,7 +259,7 @@ func (c *Client) Close() error {
 	r := c.run
 	c.mu.Unlock()
 
-	c.box.shut()
+	c.outbox.shut()
 	var late lateSteps
 	x := c.features()                 // shut is set, so there will be no more
 	if x != nil && !c.join(x.end()) { // before the loop, which passes on what the handlers returned
@@ -271,7 +271,7 @@ func (c *Client) Close() error {
 			late.add("the transport did not end within CloseTimeout")
 		}
 	}
-	c.box.drain()
+	c.outbox.drain()
 	if x != nil {
 		x.halt(errClosed)
 	}
@@ -373,7 +373,7 @@ func (c *Client) trouble() error {
 
 // Stats returns counters and levels.
 func (c *Client) Stats() Stats {
-	s := c.box.stats()
+	s := c.outbox.stats()
 	if x := c.features(); x != nil {
 		x.fill(&s)
 	}

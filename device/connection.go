@@ -45,7 +45,7 @@ const (
 // something is in flight, is given until the loop has looked for the overdue answer.
 func (l *loop) lastsAt() time.Time {
 	at := l.conn.upSince.Add(l.c.set.StableTime)
-	if l.conn.ackCheck.After(at) && l.c.box.unanswered(l.conn.upSince) {
+	if l.conn.ackCheck.After(at) && l.c.outbox.unanswered(l.conn.upSince) {
 		return l.conn.ackCheck
 	}
 	return at
@@ -79,7 +79,7 @@ func (l *loop) overdue(now time.Time) bool {
 	if l.conn.ackCheck.IsZero() || now.Before(l.conn.ackCheck) {
 		return false
 	}
-	from, ok := l.c.box.answerDueFrom()
+	from, ok := l.c.outbox.answerDueFrom()
 	if !ok {
 		l.conn.ackCheck = time.Time{}
 		return false

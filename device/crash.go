@@ -45,8 +45,8 @@ func (l *loop) abort(failure *transport.Error) {
 		<-l.events
 	}
 	l.conn = nil
-	l.outage, l.pause, l.hold, l.untold = question{}, pause{}, hold{}, nil
-	l.c.box.rewind()
+	l.outage, l.pause, l.hold, l.unreported = question{}, pause{}, hold{}, nil
+	l.c.outbox.rewind()
 	if x := l.c.features(); x != nil {
 		for _, one := range x.(features) {
 			_ = callback.Run("", func() { one.over(l) }) // it may tell a policy
@@ -67,7 +67,7 @@ func (l *loop) abort(failure *transport.Error) {
 
 // restPlainly is rest without callbacks. It reports whether to begin again.
 func (l *loop) restPlainly(failure *transport.Error) bool {
-	l.tellOutage(NotRetryable, l.c.set.TryAgainAfter, failure)
+	l.publishOutage(NotRetryable, l.c.set.TryAgainAfter, failure)
 	over := newAlarm(l.c.set.TryAgainAfter)
 	defer over.stop()
 	for !l.c.reconnect.Swap(false) {

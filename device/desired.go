@@ -117,9 +117,9 @@ var unreadPause = retrypolicy.ExponentialBackoffWithJitter{
 	C: 10 * time.Second, Cmin: 10 * time.Second, Cmax: 10 * time.Minute, Jd: 0.5, Ju: 0.25,
 }
 
-// catchUp begins to read the twin if something was missed, and returns when to look again. The lock
+// catchUpLocked begins to read the twin if something was missed, and returns when to look again. The lock
 // is held.
-func (t *twin) catchUp(now time.Time) time.Time {
+func (t *twin) catchUpLocked(now time.Time) time.Time {
 	d := t.changes
 	switch {
 	case d.handle == nil || !d.stale || d.reading || len(d.queue) > 0:
@@ -128,12 +128,12 @@ func (t *twin) catchUp(now time.Time) time.Time {
 		return d.again
 	}
 	d.reading, d.void = true, false
-	t.addLocked(transport.Request{Op: transport.OpTwinGet}, func(r transport.Reply) { t.caughtUp(r) })
+	t.addLocked(transport.Request{Op: transport.OpTwinGet}, func(r transport.Reply) { t.caughtUpLocked(r) })
 	return time.Time{}
 }
 
-// caughtUp takes the twin. The lock is held.
-func (t *twin) caughtUp(r transport.Reply) {
+// caughtUpLocked takes the twin.
+func (t *twin) caughtUpLocked(r transport.Reply) {
 	d := t.changes
 	d.reading = false
 	var doc *Twin
@@ -159,7 +159,7 @@ func (t *twin) caughtUp(r transport.Reply) {
 	}
 	d.stale, d.seen, d.unread = false, 0, 0
 	if !d.ever || doc.DesiredVersion != d.told || d.patched {
-		t.tell(Desired{Version: doc.DesiredVersion, Full: true, JSON: doc.Desired})
+		t.tellLocked(Desired{Version: doc.DesiredVersion, Full: true, JSON: doc.Desired})
 	}
 }
 
@@ -187,13 +187,13 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 		d.void = d.void || version == 0
 		t.c.poke()
 	default:
-		t.tell(Desired{Version: version, JSON: append([]byte(nil), n.Msg.Body...)})
+		t.tellLocked(Desired{Version: version, JSON: append([]byte(nil), n.Msg.Body...)})
 	}
 	return true
 }
 
-// tell queues a change for the handler. The lock is held.
-func (t *twin) tell(change Desired) {
+// tellLocked queues a change for the handler.
+func (t *twin) tellLocked(change Desired) {
 	d := t.changes
 	d.queue = append(d.queue, change)
 	d.told, d.ever, d.patched = change.Version, true, !change.Full

@@ -14,7 +14,7 @@ func (l *loop) connect() phase {
 		return p
 	}
 	if !l.queueToDial() {
-		l.tried(errClosed, time.Now())
+		l.reportAttempt(errClosed, time.Now())
 		return ended
 	}
 	ctx, end := l.ctx.within()
@@ -62,7 +62,7 @@ func (l *loop) connect() phase {
 			}
 		case <-l.ctx.Done():
 			l.end()
-			l.tried(errClosed, time.Now())
+			l.reportAttempt(errClosed, time.Now())
 			return ended
 		}
 	}

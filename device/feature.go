@@ -139,7 +139,7 @@ func (c *Client) feature(is func(feature) bool, create func() feature) feature {
 	if c.shut {
 		x.end()
 	}
-	if why := c.box.whyHalted(); why != nil {
+	if why := c.outbox.whyHalted(); why != nil {
 		x.halt(why)
 	}
 	var all any = append(slices.Clip(list), x)

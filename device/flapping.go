@@ -15,7 +15,7 @@ type flapping struct {
 // evidence is what the outbox knows at the end of a session.
 type evidence struct {
 	acknowledged uint64 // in all, and cloud-to-device messages received
-	flying       int
+	inFlight     int
 	front        uint64 // number of the oldest in flight
 	size         int    // and its size
 }
@@ -36,11 +36,11 @@ func (f *flapping) end(e evidence, stable bool) {
 	}
 	acknowledged := e.acknowledged > f.before
 	if f.flaps == 0 {
-		f.acknowledged, f.idle, f.same = acknowledged, e.flying == 0, e.flying > 0
+		f.acknowledged, f.idle, f.same = acknowledged, e.inFlight == 0, e.inFlight > 0
 	} else {
 		f.acknowledged = f.acknowledged || acknowledged
-		f.idle = f.idle && e.flying == 0
-		f.same = f.same && e.flying > 0 && e.front == f.front
+		f.idle = f.idle && e.inFlight == 0
+		f.same = f.same && e.inFlight > 0 && e.front == f.front
 	}
 	f.front, f.size = e.front, e.size
 	f.flaps++
@@ -64,9 +64,9 @@ func (f *flapping) suspect() Suspect {
 // evidence describes the outbox at this moment.
 func (b *outbox) evidence() evidence {
 	b.mu.Lock()
-	e := evidence{acknowledged: b.totals.Acknowledged, flying: b.flying}
+	e := evidence{acknowledged: b.totals.Acknowledged, inFlight: b.inFlight}
 	for i := b.head; i != none; i = b.slots[i].next {
-		if s := &b.slots[i]; s.state == slotFlying {
+		if s := &b.slots[i]; s.state == slotInFlight {
 			e.front, e.size = s.seq, int(s.size)
 			break
 		}

@@ -22,7 +22,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 	for {
 		if set := c.policies.Load(); set != asked {
 			now := time.Now()
-			asked, l.untold = set, set
+			asked, l.unreported = set, set
 			if l.outage.pending.Retry && l.outage.askedOf != set {
 				l.outage.withdraw(l)
 				l.last.Cost = 0
@@ -45,7 +45,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 				l.outage = question{}
 				return connecting, true
 			}
-			l.untold = nil
+			l.unreported = nil
 			spread := l.drawSpread()
 			if d.Delay = min(d.Delay, maxDelay-spread) + spread; d.Retry && c.set.OutageLimit > 0 &&
 				d.Delay > c.set.OutageLimit-a.Elapsed {
@@ -96,7 +96,7 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 	}
 	may := batch[:0]
 	for i, item := range batch {
-		seq, r := l.c.box.taken(item.Tag)
+		seq, r := l.c.outbox.taken(item.Tag)
 		a := l.attempt(transport.Operation, now)
 		a.Retry, a.Last, a.Rand = r.count, r.last, l.rand()
 		if r.err != nil {
@@ -113,17 +113,17 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 			if r.by != nil {
 				r.withdraw(l, a)
 			}
-			l.c.box.reject(item.Tag, seq, refusedTry(transport.Operation, transport.OpSend, d, max(r.count-1, 0), a.Err))
+			l.c.outbox.reject(item.Tag, seq, refusedTry(transport.Operation, transport.OpSend, d, max(r.count-1, 0), a.Err))
 			continue
 		case d.Delay > 0:
-			l.c.box.untake(batch[i:])
+			l.c.outbox.untake(batch[i:])
 			l.hold = hold{until: now.Add(d.Delay), by: p}
 		default:
 			if d.Cost != 0 {
 				r.last.Cost = d.Cost
 			}
 			if d.Cost != 0 || r.count > 0 {
-				l.c.box.decided(item.Tag, seq, r.last, nil)
+				l.c.outbox.decided(item.Tag, seq, r.last, nil)
 			}
 			may = append(may, item)
 			continue

@@ -47,10 +47,10 @@ type loop struct {
 	flaps   flapping
 	clock   clock
 
-	taught *policies // whose message policy is told outcomes
-	spare  []outcome // of learn
-	untold *policies // whose connection policy is to be told how the latest attempt ended; nil: it was told
-	hold   hold
+	observing  *policies // whose message policy is told outcomes
+	spare      []outcome // of reportOutcomes
+	unreported *policies // whose connection policy is to be told how the latest attempt ended; nil: it was told
+	hold       hold
 
 	batch   []transport.Item // of send; it grows with use
 	request transport.Request

@@ -66,7 +66,7 @@ func (l *loop) alarm() {
 // expire ends the messages whose time is over and returns when to look again, zero for never.
 func (l *loop) expire(now time.Time) time.Time {
 	wall := l.wall()
-	next := l.c.box.expire(wall)
+	next := l.c.outbox.expire(wall)
 	if next.IsZero() {
 		return next
 	}

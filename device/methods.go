@@ -192,7 +192,7 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 	if m.ctx.Err() != nil {
 		return false, true
 	}
-	handle := m.handlerOf(string(d.Name))
+	handle := m.handlerOfLocked(string(d.Name))
 	status, why := 0, ""
 	switch {
 	case d.Msg == nil:
@@ -212,9 +212,9 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 		until: time.Now().Add(m.c.set.MethodTimeout),
 	}
 	r.ref = &methodRef{text: append([]byte(nil), d.Ref...), name: r.call.Name}
-	m.remember(r.ref)
+	m.rememberLocked(r.ref)
 	if status != 0 {
-		m.refuse(r, status, why)
+		m.refuseLocked(r, status, why)
 		return true, true
 	}
 	r.call.Body = append([]byte(nil), d.Msg.Body...)
@@ -232,9 +232,9 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 
 func (m *methods) roomToRefuseLocked() bool { return len(m.answers)-m.unsent < methodsUnsent }
 
-// remember adds a call to those that are known, and forgets the oldest that has ended when there
-// are many. The lock is held.
-func (m *methods) remember(ref *methodRef) {
+// rememberLocked adds a call to those that are known, and forgets the oldest that has ended when there
+// are many.
+func (m *methods) rememberLocked(ref *methodRef) {
 	if len(m.known) >= methodsKnown {
 		if i := slices.IndexFunc(m.known, func(k *methodRef) bool { return k.ended }); i >= 0 {
 			m.known = slices.Delete(m.known, i, i+1)
@@ -243,7 +243,7 @@ func (m *methods) remember(ref *methodRef) {
 	m.known = append(m.known, ref)
 }
 
-func (m *methods) handlerOf(name string) MethodHandler {
+func (m *methods) handlerOfLocked(name string) MethodHandler {
 	var other MethodHandler
 	for _, h := range m.handlers {
 		switch h.name {
@@ -256,15 +256,15 @@ func (m *methods) handlerOf(name string) MethodHandler {
 	return other
 }
 
-// refuse answers a call that is not run. The lock is held, and roomToRefuseLocked.
-func (m *methods) refuse(r *methodRun, status int, body string) {
+// refuseLocked answers a call that is not run. The lock is held, and roomToRefuseLocked.
+func (m *methods) refuseLocked(r *methodRun, status int, body string) {
 	m.totals.refused++
 	r.ref.ended = true
-	m.answer(methodAnswer{r.ref, status, []byte(body), true})
+	m.answerLocked(methodAnswer{r.ref, status, []byte(body), true})
 }
 
-// answer queues an answer to a call of the present session for the loop. The lock is held.
-func (m *methods) answer(a methodAnswer) {
+// answerLocked queues an answer to a call of the present session for the loop.
+func (m *methods) answerLocked(a methodAnswer) {
 	if !a.refusal {
 		m.unsent++
 	}
@@ -288,13 +288,13 @@ func (m *methods) run(r *methodRun) {
 			status, body = statusFailed, []byte(`{"message":"the method failed"}`)
 		}
 		if r.session == m.session {
-			m.answer(methodAnswer{r.ref, status, body, false})
+			m.answerLocked(methodAnswer{r.ref, status, body, false})
 		} else {
 			m.mu.Unlock()
 			m.lost(r.call.Name)
 			m.mu.Lock()
 		}
-		if next := m.next(time.Now()); next != nil {
+		if next := m.nextLocked(time.Now()); next != nil {
 			go m.run(next)
 			return
 		}
@@ -326,10 +326,10 @@ func (m *methods) badAnswer(r *methodRun, what string) (status int, body []byte)
 	return statusFailed, []byte(`{"message":"the method's answer ` + what + `"}`)
 }
 
-// next takes the next call that waits, nil for none. A call whose time is over is not run: the hub
+// nextLocked takes the next call that waits, nil for none. A call whose time is over is not run: the hub
 // may have given it up long ago, and told its caller so. Nor is one while the answers before it
-// hold all the memory. The lock is held.
-func (m *methods) next(now time.Time) *methodRun {
+// hold all the memory.
+func (m *methods) nextLocked(now time.Time) *methodRun {
 	for len(m.waiting) > 0 && m.ctx.Err() == nil {
 		r := m.waiting[0]
 		m.waiting = slices.Delete(m.waiting, 0, 1)
@@ -343,7 +343,7 @@ func (m *methods) next(now time.Time) *methodRun {
 		m.totals.refused++
 		r.ref.ended = true
 		m.bytes -= r.size
-		m.answer(methodAnswer{r.ref, statusBusy, []byte(why), false}) // its place was reserved when it came
+		m.answerLocked(methodAnswer{r.ref, statusBusy, []byte(why), false}) // its place was reserved when it came
 	}
 	return nil
 }

@@ -21,14 +21,14 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 		if wasUp {
 			l.down(k, nil, errfilter.Normal)
 		}
-		l.tried(errClosed, time.Now())
+		l.reportAttempt(errClosed, time.Now())
 		return ended
 	}
 	if wasUp {
 		l.down(k, err, rule.Pace)
 	}
 	now := time.Now()
-	l.tried(failure, now)
+	l.reportAttempt(failure, now)
 	l.reason, l.failure = reason, failure
 	if !rule.Retry {
 		stale := wasUp || l.c.creds.Token != nil || l.c.creds.Sign != nil && l.clockJumped(now) != 0
@@ -40,7 +40,7 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 		l.renewed = true
 		l.retry++
 		l.last.Cost = 0 // no policy was asked, so none was charged
-		l.tellOutage(reason, 0, failure)
+		l.publishOutage(reason, 0, failure)
 		return l.again()
 	}
 	l.retry++
@@ -96,7 +96,7 @@ func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
 
 const maxDelay = time.Duration(1<<63 - 1)
 
-func (l *loop) tellOutage(reason Reason, delay time.Duration, failure *transport.Error) {
+func (l *loop) publishOutage(reason Reason, delay time.Duration, failure *transport.Error) {
 	l.publish(Status{State: DisconnectedRetrying, Reason: reason, Retry: l.retry, Delay: delay, Err: failure})
 }
 
@@ -117,7 +117,7 @@ func (l *loop) wait() phase {
 				return l.giveUp(RetryExpired, retriesEnded(l.outage.failure, d.Reason, l.retry-1))
 			}
 			until = l.outage.began.Add(d.Delay)
-			l.tellOutage(l.reason, d.Delay, l.outage.failure)
+			l.publishOutage(l.reason, d.Delay, l.outage.failure)
 			d.Delay -= l.spread
 			l.last = d
 		}
@@ -172,7 +172,7 @@ func (l *loop) disconnect(reason Reason, failure *transport.Error) {
 func (l *loop) rest(reason Reason, failure *transport.Error) phase {
 	c := l.c
 	delay := max(c.set.TryAgainAfter, min(failure.RetryAfter, retryafter.Max)) + l.drawSpread()
-	l.tellOutage(reason, delay, failure)
+	l.publishOutage(reason, delay, failure)
 	until := time.Now().Add(delay)
 	for {
 		switch l.sleep(until, failure, nil) {

@@ -13,12 +13,12 @@ import (
 )
 
 // outbox holds the accepted messages in a list in order of acceptance. A message is queued until it
-// is handed to a session, then flying; it leaves the list, from wherever it stands, with its
-// result. When a session ends, what was flying is queued again where it stands, so the order is
+// is handed to a session, then in flight; it leaves the list, from wherever it stands, with its
+// result. When a session ends, what was in flight is queued again where it stands, so the order is
 // kept.
 //
 //	           take              done(nil), done(terminal)
-//	put -> queued --> flying -----------------------------> result
+//	put -> queued --> in flight -----------------------------> result
 //	          ^ ^       | |
 //	          | +-------+ | done(retryable)
 //	          |  rewind   v
@@ -42,7 +42,7 @@ type outbox struct {
 	tail   int32
 	cursor int32 // the first queued slot in the list
 
-	count, bytes, flying, refused int
+	count, bytes, inFlight, refused int
 
 	window int // of the session; 0 while there is none
 	// the loop waits for a message to hand over while fewer than this many are in flight; 0: it does
@@ -80,7 +80,7 @@ type slotState uint8
 const (
 	slotFree slotState = iota
 	slotQueued
-	slotFlying
+	slotInFlight
 	slotRefused
 )
 
@@ -143,7 +143,7 @@ func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{
 		return 0, 0, nil, b.halted
 	}
 	m, size, r := o.m, o.size, o.receipt
-	if b.full(size) {
+	if b.fullLocked(size) {
 		switch b.overflow {
 		case Block:
 			if b.room == nil {
@@ -153,9 +153,9 @@ func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{
 		case Fail:
 			return 0, 0, nil, errFull
 		case DropOldest:
-			b.dropFor(size)
+			b.dropForLocked(size)
 		}
-		if b.full(size) {
+		if b.fullLocked(size) {
 			b.totals.Accepted++
 			b.totals.Dropped++
 			if r != nil {
@@ -165,12 +165,12 @@ func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{
 		}
 	}
 
-	i := b.append(m, size, r, o.call)
-	wake := b.flying < b.below
+	i := b.appendLocked(m, size, r, o.call)
+	wake := b.inFlight < b.below
 	if !m.Expires.IsZero() && (b.expiry.IsZero() || m.Expires.Before(b.expiry)) {
 		b.expiry = m.Expires
 		wake = true
-		b.armSweep()
+		b.armSweepLocked()
 	}
 	if wake {
 		b.below = 0
@@ -179,36 +179,36 @@ func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{
 	return uint16(i), b.seq, nil, nil
 }
 
-// dropFor makes room for size more bytes by dropping the oldest messages that are not in flight, if
+// dropForLocked makes room for size more bytes by dropping the oldest messages that are not in flight, if
 // that can make enough.
-func (b *outbox) dropFor(size int) {
-	flyingBytes := 0
-	for i, left := b.head, b.flying; left > 0; i = b.slots[i].next {
-		if s := &b.slots[i]; s.state == slotFlying {
-			flyingBytes += int(s.size)
+func (b *outbox) dropForLocked(size int) {
+	inFlightBytes := 0
+	for i, left := b.head, b.inFlight; left > 0; i = b.slots[i].next {
+		if s := &b.slots[i]; s.state == slotInFlight {
+			inFlightBytes += int(s.size)
 			left--
 		}
 	}
-	if b.flying >= b.maxMessages || size > b.maxBytes-flyingBytes {
+	if b.inFlight >= b.maxMessages || size > b.maxBytes-inFlightBytes {
 		return
 	}
-	for i := b.head; b.full(size); {
+	for i := b.head; b.fullLocked(size); {
 		next := b.slots[i].next
-		if b.slots[i].state != slotFlying {
+		if b.slots[i].state != slotInFlight {
 			b.totals.Dropped++
-			b.remove(i, b.outcome(i, errFull))
+			b.removeLocked(i, b.outcomeLocked(i, errFull))
 		}
 		i = next
 	}
 }
 
-// full reports whether a message of size finds no room.
-func (b *outbox) full(size int) bool {
+// fullLocked reports whether a message of size finds no room.
+func (b *outbox) fullLocked(size int) bool {
 	return b.count >= b.maxMessages || size > b.maxBytes-b.bytes
 }
 
-// wakeBlocked lets all who wait for room look again.
-func (b *outbox) wakeBlocked() {
+// wakeBlockedLocked lets all who wait for room look again.
+func (b *outbox) wakeBlockedLocked() {
 	if b.room != nil {
 		close(b.room)
 		b.room = nil
@@ -218,7 +218,7 @@ func (b *outbox) wakeBlocked() {
 // batchSize is the most that take takes.
 const batchSize = 64
 
-// take marks queued messages as flying, as far as the window and batchSize go, and describes them
+// take marks queued messages as in flight, as far as the window and batchSize go, and describes them
 // in batch, which is empty. When there is nothing to hand over, the loop will be poked: for the
 // next message, or, when the window is full, once an eighth of it is free, so that messages go in
 // batches although answers come one by one; waiting for more of it would leave the line idle with a
@@ -226,26 +226,26 @@ const batchSize = 64
 func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.Item {
 	handed := now.Sub(b.base)
 	b.mu.Lock()
-	for len(batch) < batchSize && b.cursor != none && b.flying < b.window {
+	for len(batch) < batchSize && b.cursor != none && b.inFlight < b.window {
 		i := b.cursor
 		s := &b.slots[i]
 		if !s.msg.Expires.IsZero() && !wall.Before(s.msg.Expires) {
 			b.totals.Expired++
-			b.remove(i, b.outcome(i, errExpired))
+			b.removeLocked(i, b.outcomeLocked(i, errExpired))
 			continue
 		}
 		batch = append(batch, transport.Item{Tag: uint16(i), Again: s.again, Msg: b.withIDLocked(s)})
 		if s.again || s.refusal != nil {
 			b.totals.Resent++
 		}
-		s.state, s.handed, s.watch = slotFlying, handed, b.watch
-		b.flying++
-		b.cursor = b.nextQueued(s.next)
+		s.state, s.handed, s.watch = slotInFlight, handed, b.watch
+		b.inFlight++
+		b.cursor = b.nextQueuedLocked(s.next)
 	}
 	switch {
 	case len(batch) > 0:
 		b.below = 0
-	case b.flying < b.window:
+	case b.inFlight < b.window:
 		b.below = b.window
 	default:
 		b.below = b.window - max(1, b.window/8) + 1
@@ -263,11 +263,11 @@ func (b *outbox) done(tag uint16, err error) {
 
 func (b *outbox) doneLocked(tag uint16, err error) {
 	i := int32(tag)
-	if int(i) >= len(b.slots) || b.slots[i].state != slotFlying {
+	if int(i) >= len(b.slots) || b.slots[i].state != slotInFlight {
 		return
 	}
 	wake := false
-	if i == b.firstFlying() {
+	if i == b.firstInFlightLocked() {
 		b.progress = time.Since(b.base)
 	}
 	failure := transport.Find(err)
@@ -275,11 +275,11 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 		failure = &transport.Error{Kind: transport.KindOf(err), Op: transport.OpSend, Err: err}
 	}
 	s := &b.slots[i]
-	b.note(s, failure)
+	b.noteLocked(s, failure)
 	switch {
 	case err == nil:
 		b.totals.Acknowledged++
-		b.remove(i, nil)
+		b.removeLocked(i, nil)
 	case errfilter.Retryable(err):
 		if s.refusal == nil {
 			s.refusal = &refusal{since: time.Now()}
@@ -290,30 +290,30 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 		s.refusal.err = failure
 		s.state = slotRefused
 		b.returnCopyLocked(s)
-		b.flying--
+		b.inFlight--
 		b.refused++
-		b.noteExpiry(s.msg)
+		b.noteExpiryLocked(s.msg)
 		wake = true
 	default:
 		b.totals.Refused++
 		if s.again { // what the hub says of this try says nothing of the one before
 			err = operr.OutcomeUnknown(failure)
 		}
-		b.remove(i, err)
+		b.removeLocked(i, err)
 	}
-	if wake || b.cursor != none && b.flying < b.below {
+	if wake || b.cursor != none && b.inFlight < b.below {
 		b.below = 0
 		b.poke()
 	}
-	if b.draining && b.flying == 0 {
+	if b.draining && b.inFlight == 0 {
 		b.poke()
 	}
 }
 
-// firstFlying returns the first message in flight in order of acceptance; there is one.
-func (b *outbox) firstFlying() int32 {
+// firstInFlightLocked returns the first message in flight in order of acceptance; there is one.
+func (b *outbox) firstInFlightLocked() int32 {
 	i := b.head
-	for b.slots[i].state != slotFlying {
+	for b.slots[i].state != slotInFlight {
 		i = b.slots[i].next
 	}
 	return i
@@ -324,7 +324,7 @@ func (b *outbox) firstFlying() int32 {
 func (b *outbox) idle() bool {
 	b.mu.Lock()
 	b.draining = true
-	idle := b.flying == 0
+	idle := b.inFlight == 0
 	b.mu.Unlock()
 	return idle
 }
@@ -361,7 +361,7 @@ func (b *outbox) fail(tag uint16, seq uint64, err *transport.Error) {
 	b.mu.Lock()
 	if s := &b.slots[tag]; s.seq == seq && (s.state == slotRefused || s.state == slotQueued) {
 		b.totals.Refused++
-		b.remove(int32(tag), b.outcome(int32(tag), err))
+		b.removeLocked(int32(tag), b.outcomeLocked(int32(tag), err))
 	}
 	b.mu.Unlock()
 }
@@ -374,7 +374,7 @@ func (b *outbox) untake(batch []transport.Item) {
 	b.mu.Lock()
 	for _, item := range batch {
 		s := &b.slots[item.Tag]
-		if s.state != slotFlying {
+		if s.state != slotInFlight {
 			continue // a hub has answered for it meanwhile, though it has not seen it
 		}
 		if s.again || s.refusal != nil {
@@ -382,21 +382,21 @@ func (b *outbox) untake(batch []transport.Item) {
 		}
 		b.returnCopyLocked(s)
 		s.state = slotQueued // b.expiry still counts it: take has left it as it was
-		b.flying--
+		b.inFlight--
 	}
-	b.cursor = b.nextQueued(b.head)
+	b.cursor = b.nextQueuedLocked(b.head)
 	b.mu.Unlock()
 }
 
 // reject ends a message that take took and that is not handed over.
 func (b *outbox) reject(tag uint16, seq uint64, err *transport.Error) {
 	b.mu.Lock()
-	if s := &b.slots[tag]; s.seq == seq && s.state == slotFlying {
+	if s := &b.slots[tag]; s.seq == seq && s.state == slotInFlight {
 		b.totals.Refused++
 		if s.again {
 			err = operr.OutcomeUnknown(err)
 		}
-		b.remove(int32(tag), err)
+		b.removeLocked(int32(tag), err)
 	}
 	b.mu.Unlock()
 }
@@ -421,10 +421,10 @@ func (b *outbox) taken(tag uint16) (seq uint64, r refusal) {
 	return seq, r
 }
 
-// outcome is the result err for a message that leaves the outbox without an answer of the hub: it
+// outcomeLocked is the result err for a message that leaves the outbox without an answer of the hub: it
 // may have been handed over.
-func (b *outbox) outcome(i int32, err *transport.Error) error {
-	if s := &b.slots[i]; s.state == slotFlying || s.again {
+func (b *outbox) outcomeLocked(i int32, err *transport.Error) error {
+	if s := &b.slots[i]; s.state == slotInFlight || s.again {
 		return operr.OutcomeUnknown(err)
 	}
 	return err
@@ -433,7 +433,7 @@ func (b *outbox) outcome(i int32, err *transport.Error) error {
 // requeue puts the refused messages back, to be taken before all that came after them.
 func (b *outbox) requeue() {
 	b.mu.Lock()
-	b.back(slotRefused)
+	b.backLocked(slotRefused)
 	b.mu.Unlock()
 }
 
@@ -447,30 +447,30 @@ func (b *outbox) connect(window int) {
 // rewind puts all that was in flight or refused back, after the end of a session.
 func (b *outbox) rewind() {
 	b.mu.Lock()
-	b.noteFlying(errGoneWith)
-	b.back(slotFlying)
-	b.back(slotRefused)
+	b.noteInFlightLocked(errGoneWith)
+	b.backLocked(slotInFlight)
+	b.backLocked(slotRefused)
 	b.window, b.below, b.draining = 0, 0, false
 	b.mu.Unlock()
 }
 
-func (b *outbox) back(from slotState) {
+func (b *outbox) backLocked(from slotState) {
 	for i := b.head; i != none; i = b.slots[i].next {
 		s := &b.slots[i]
 		if s.state != from {
 			continue
 		}
-		if from == slotFlying {
-			b.flying--
+		if from == slotInFlight {
+			b.inFlight--
 			b.returnCopyLocked(s)
 			s.again = true
 		} else {
 			b.refused--
 		}
 		s.state = slotQueued
-		b.noteExpiry(s.msg)
+		b.noteExpiryLocked(s.msg)
 	}
-	b.cursor = b.nextQueued(b.head)
+	b.cursor = b.nextQueuedLocked(b.head)
 }
 
 // answerDueFrom returns since when the answer to the message longest in flight is due: since it was
@@ -480,7 +480,7 @@ func (b *outbox) answerDueFrom() (from time.Time, ok bool) {
 	b.mu.Lock()
 	var oldest *slot
 	for i := b.head; i != none; i = b.slots[i].next {
-		if s := &b.slots[i]; s.state == slotFlying && (oldest == nil || s.handed < oldest.handed) {
+		if s := &b.slots[i]; s.state == slotInFlight && (oldest == nil || s.handed < oldest.handed) {
 			oldest = s
 		}
 	}
@@ -494,7 +494,7 @@ func (b *outbox) answerDueFrom() (from time.Time, ok bool) {
 // unanswered reports whether a message is in flight and none was answered since then.
 func (b *outbox) unanswered(since time.Time) bool {
 	b.mu.Lock()
-	unanswered := b.flying > 0 && b.progress <= since.Sub(b.base)
+	unanswered := b.inFlight > 0 && b.progress <= since.Sub(b.base)
 	b.mu.Unlock()
 	return unanswered
 }
@@ -503,7 +503,7 @@ func (b *outbox) unanswered(since time.Time) bool {
 func (b *outbox) stats() Stats {
 	b.mu.Lock()
 	s := b.totals
-	s.Queued, s.QueuedBytes, s.InFlight = b.count, b.bytes, b.flying
+	s.Queued, s.QueuedBytes, s.InFlight = b.count, b.bytes, b.inFlight
 	b.mu.Unlock()
 	return s
 }

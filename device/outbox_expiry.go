@@ -6,7 +6,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-func (b *outbox) noteExpiry(m *transport.Message) {
+func (b *outbox) noteExpiryLocked(m *transport.Message) {
 	if !m.Expires.IsZero() && (b.expiry.IsZero() || m.Expires.Before(b.expiry)) {
 		b.expiry = m.Expires
 	}
@@ -29,12 +29,12 @@ func (b *outbox) expireLocked(wall time.Time) time.Time {
 	for i := b.head; i != none; {
 		s := &b.slots[i]
 		next := s.next
-		if s.state != slotFlying && !s.msg.Expires.IsZero() {
+		if s.state != slotInFlight && !s.msg.Expires.IsZero() {
 			if wall.Before(s.msg.Expires) {
-				b.noteExpiry(s.msg)
+				b.noteExpiryLocked(s.msg)
 			} else {
 				b.totals.Expired++
-				b.remove(i, b.outcome(i, errExpired))
+				b.removeLocked(i, b.outcomeLocked(i, errExpired))
 			}
 		}
 		i = next
@@ -42,8 +42,8 @@ func (b *outbox) expireLocked(wall time.Time) time.Time {
 	return b.expiry
 }
 
-// armSweep makes messages expire while no loop runs that would see to it.
-func (b *outbox) armSweep() {
+// armSweepLocked makes messages expire while no loop runs that would see to it.
+func (b *outbox) armSweepLocked() {
 	if b.halted == nil || b.closed || b.expiry.IsZero() {
 		return
 	}
@@ -53,7 +53,7 @@ func (b *outbox) armSweep() {
 			b.mu.Lock()
 			if b.halted != nil && !b.closed {
 				b.expireLocked(b.wall())
-				b.armSweep()
+				b.armSweepLocked()
 			}
 			b.mu.Unlock()
 		})

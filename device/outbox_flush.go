@@ -35,7 +35,7 @@ func (b *outbox) unflush(done chan error) {
 	b.mu.Unlock()
 }
 
-func (b *outbox) releaseFlushers() {
+func (b *outbox) releaseFlushersLocked() {
 	kept := b.flushers[:0]
 	for _, f := range b.flushers {
 		if b.head == none || b.slots[b.head].seq > f.upTo {

@@ -6,13 +6,13 @@ import "github.com/hubline-iot/hubline/transport"
 func (b *outbox) halt(err *transport.Error) {
 	b.mu.Lock()
 	b.halted = err
-	b.wakeBlocked()
-	b.armSweep()
+	b.wakeBlockedLocked()
+	b.armSweepLocked()
 	for i := b.head; i != none; {
 		next := b.slots[i].next
 		if b.slots[i].call {
 			b.totals.Cancelled++
-			b.remove(i, b.outcome(i, err))
+			b.removeLocked(i, b.outcomeLocked(i, err))
 		}
 		i = next
 	}
@@ -48,7 +48,7 @@ func (b *outbox) resume() {
 func (b *outbox) shut() {
 	b.mu.Lock()
 	b.closed = true
-	b.wakeBlocked()
+	b.wakeBlockedLocked()
 	if b.sweep != nil {
 		b.sweep.Stop()
 	}
@@ -61,7 +61,7 @@ func (b *outbox) drain() {
 	b.mu.Lock()
 	for b.head != none {
 		b.totals.Cancelled++
-		b.remove(b.head, b.outcome(b.head, errClosed))
+		b.removeLocked(b.head, b.outcomeLocked(b.head, errClosed))
 	}
 	b.mu.Unlock()
 }

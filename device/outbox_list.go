@@ -4,8 +4,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// append takes a free slot, growing the table if need be, to the end of the list.
-func (b *outbox) append(m *transport.Message, size int, r *Receipt, call bool) int32 {
+// appendLocked takes a free slot, growing the table if need be, to the end of the list.
+func (b *outbox) appendLocked(m *transport.Message, size int, r *Receipt, call bool) int32 {
 	i := b.free
 	if i != none {
 		b.free = b.slots[i].next
@@ -39,18 +39,18 @@ func (b *outbox) append(m *transport.Message, size int, r *Receipt, call bool) i
 	return i
 }
 
-// remove takes a slot out of the list and gives its message the result.
-func (b *outbox) remove(i int32, result error) {
+// removeLocked takes a slot out of the list and gives its message the result.
+func (b *outbox) removeLocked(i int32, result error) {
 	s := &b.slots[i]
 	b.returnCopyLocked(s)
 	switch s.state {
-	case slotFlying:
-		b.flying--
+	case slotInFlight:
+		b.inFlight--
 	case slotRefused:
 		b.refused--
 	}
 	if b.cursor == i {
-		b.cursor = b.nextQueued(s.next)
+		b.cursor = b.nextQueuedLocked(s.next)
 	}
 	if s.prev == none {
 		b.head = s.next
@@ -77,13 +77,13 @@ func (b *outbox) remove(i int32, result error) {
 	}
 	b.spare = i
 
-	b.wakeBlocked()
+	b.wakeBlockedLocked()
 	if len(b.flushers) > 0 {
-		b.releaseFlushers()
+		b.releaseFlushersLocked()
 	}
 }
 
-func (b *outbox) nextQueued(i int32) int32 {
+func (b *outbox) nextQueuedLocked(i int32) int32 {
 	for i != none && b.slots[i].state != slotQueued {
 		i = b.slots[i].next
 	}

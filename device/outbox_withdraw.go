@@ -22,12 +22,12 @@ func (b *outbox) withdrawLocked(tag uint16, seq uint64) withdrawal {
 	switch {
 	case s.state == slotFree || s.seq != seq:
 		return resolved
-	case s.state == slotFlying || s.again:
+	case s.state == slotInFlight || s.again:
 		s.receipt, s.call = nil, false
 		return unknown
 	}
 	s.receipt = nil
 	b.totals.Cancelled++
-	b.remove(int32(tag), nil)
+	b.removeLocked(int32(tag), nil)
 	return withdrawn
 }

@@ -26,7 +26,7 @@ type outcome struct {
 // not hear again.
 func (b *outbox) turnOver(watched bool) []outcome {
 	b.mu.Lock()
-	b.noteFlying(errReplaced)
+	b.noteInFlightLocked(errReplaced)
 	left := b.outcomes
 	b.outcomes, b.watched = nil, watched
 	b.watch++
@@ -34,22 +34,22 @@ func (b *outbox) turnOver(watched bool) []outcome {
 	return left
 }
 
-// noteFlying notes that what is in flight ended with err.
-func (b *outbox) noteFlying(err *transport.Error) {
+// noteInFlightLocked notes that what is in flight ended with err.
+func (b *outbox) noteInFlightLocked(err *transport.Error) {
 	if !b.watched {
 		return
 	}
 	for i := b.head; i != none; i = b.slots[i].next {
-		if s := &b.slots[i]; s.state == slotFlying {
-			b.note(s, err)
+		if s := &b.slots[i]; s.state == slotInFlight {
+			b.noteLocked(s, err)
 		}
 	}
 }
 
-// note adds an outcome of slot s, joined with the one before it where both are first tries that
+// noteLocked adds an outcome of slot s, joined with the one before it where both are first tries that
 // ended alike, and pokes the loop for the first one. What was handed over under another policy is
 // none of this one's.
-func (b *outbox) note(s *slot, err *transport.Error) {
+func (b *outbox) noteLocked(s *slot, err *transport.Error) {
 	if !b.watched || s.watch != b.watch {
 		return
 	}
@@ -86,37 +86,37 @@ func (l *loop) attempt(scope transport.Scope, now time.Time) retrypolicy.Attempt
 	return retrypolicy.Attempt{Scope: scope, Now: now, Key: l.c.creds.Host}
 }
 
-// learn tells the message policy how messages ended.
-func (l *loop) learn(now time.Time) {
+// reportOutcomes tells the message policy how messages ended.
+func (l *loop) reportOutcomes(now time.Time) {
 	p := l.c.policies.Load()
-	if p != l.taught {
-		before := l.taught
-		l.taught = p
+	if p != l.observing {
+		before := l.observing
+		l.observing = p
 		_, watched := isObserver(p.message)
-		left := l.c.box.turnOver(watched)
+		left := l.c.outbox.turnOver(watched)
 		if before != nil {
-			if eye, ok := isObserver(before.message); ok {
-				l.report(eye, left, now)
+			if observer, ok := isObserver(before.message); ok {
+				l.report(observer, left, now)
 			}
 		}
 	}
-	if eye, ok := isObserver(p.message); ok {
-		if seen := l.c.box.collect(l.spare); seen != nil {
-			l.report(eye, seen, now)
+	if observer, ok := isObserver(p.message); ok {
+		if seen := l.c.outbox.collect(l.spare); seen != nil {
+			l.report(observer, seen, now)
 			clear(seen)
 			l.spare = seen
 		}
 	}
 }
 
-func (l *loop) report(eye retrypolicy.Observer, seen []outcome, now time.Time) {
+func (l *loop) report(observer retrypolicy.Observer, seen []outcome, now time.Time) {
 	for _, o := range seen {
 		a := l.attempt(transport.Operation, now)
 		a.Retry, a.Count, a.Last = o.retry, o.count, o.last
 		if o.err != nil {
 			describeEnd(&a, o.err)
 		}
-		l.tellOutcome(eye, a)
+		l.observe(observer, a)
 	}
 }
 
@@ -131,13 +131,13 @@ func describeEnd(a *retrypolicy.Attempt, failure *transport.Error) {
 	a.Terminal = !errfilter.Retryable(failure)
 }
 
-// tried tells the connection policy how the latest attempt to connect ended, unless it was told.
-func (l *loop) tried(failure *transport.Error, now time.Time) {
-	if l.untold == nil {
+// reportAttempt tells the connection policy how the latest attempt to connect ended, unless it was told.
+func (l *loop) reportAttempt(failure *transport.Error, now time.Time) {
+	if l.unreported == nil {
 		return
 	}
-	eye, ok := isObserver(l.untold.connection)
-	l.untold = nil
+	observer, ok := isObserver(l.unreported.connection)
+	l.unreported = nil
 	if !ok {
 		return
 	}
@@ -146,7 +146,7 @@ func (l *loop) tried(failure *transport.Error, now time.Time) {
 	if failure != nil {
 		describeEnd(&a, failure)
 	}
-	l.tellOutcome(eye, a)
+	l.observe(observer, a)
 	if failure == nil {
 		l.last.Cost = 0 // it was given back
 	}
@@ -155,7 +155,7 @@ func (l *loop) tried(failure *transport.Error, now time.Time) {
 // stableAt returns when the connection policy can be told that the attempt to connect succeeded,
 // zero if there is nothing to tell.
 func (l *loop) stableAt() time.Time {
-	if l.untold == nil {
+	if l.unreported == nil {
 		return time.Time{}
 	}
 	return l.lastsAt()

@@ -19,9 +19,9 @@ type pause struct {
 // and pauses all sending as it says. A message for which it stops fails alone; then the next is
 // asked about. tell says whether the status shall tell.
 func (l *loop) refused(tell bool) {
-	l.learn(time.Now())
+	l.reportOutcomes(time.Now())
 	for {
-		tag, seq, r, ok := l.c.box.oldestRefused()
+		tag, seq, r, ok := l.c.outbox.oldestRefused()
 		if !ok {
 			return
 		}
@@ -35,7 +35,7 @@ func (l *loop) refused(tell bool) {
 		describe(a, r.err)
 		if l.askToPause() {
 			if tell {
-				l.tellPause(now)
+				l.publishPause(now)
 			}
 			return
 		}
@@ -47,11 +47,11 @@ func (l *loop) refused(tell bool) {
 func (l *loop) askToPause() bool {
 	d := l.ask(&l.pause.question, 0)
 	if !d.Retry {
-		l.c.box.fail(l.pause.tag, l.pause.seq, retriesEnded(l.pause.failure, d.Reason, l.pause.attempt.Retry-1))
+		l.c.outbox.fail(l.pause.tag, l.pause.seq, retriesEnded(l.pause.failure, d.Reason, l.pause.attempt.Retry-1))
 		l.pause = pause{}
 		return false
 	}
-	l.c.box.decided(l.pause.tag, l.pause.seq, d, l.pause.askedOf)
+	l.c.outbox.decided(l.pause.tag, l.pause.seq, d, l.pause.askedOf)
 	l.pause.until = l.pause.began.Add(d.Delay)
 	return true
 }
@@ -59,23 +59,23 @@ func (l *loop) askToPause() bool {
 // askAgain asks a new policy about the pause.
 func (l *loop) askAgain(now time.Time) {
 	if l.askToPause() {
-		l.tellPause(now)
+		l.publishPause(now)
 		return
 	}
 	l.refused(true)
 	if l.pause.until.IsZero() {
-		l.tellOK()
+		l.publishConnected()
 	}
 }
 
 // resume ends a pause: what was refused goes first.
 func (l *loop) resume() {
-	if d := l.pause.pending; d.Retry && !l.c.box.decided(l.pause.tag, l.pause.seq, d, l.pause.askedOf) {
+	if d := l.pause.pending; d.Retry && !l.c.outbox.decided(l.pause.tag, l.pause.seq, d, l.pause.askedOf) {
 		l.pause.withdraw(l) // the message is gone
 	}
 	l.pause = pause{}
-	l.c.box.requeue()
-	l.tellOK()
+	l.c.outbox.requeue()
+	l.publishConnected()
 }
 
 // withdraw tells the policies, when the loop ends, that the retries that it waited for are not
@@ -85,18 +85,18 @@ func (l *loop) withdraw() {
 	if d := l.pause.pending; d.Retry {
 		l.pause.withdraw(l)
 		d.Cost = 0
-		l.c.box.decided(l.pause.tag, l.pause.seq, d, nil)
+		l.c.outbox.decided(l.pause.tag, l.pause.seq, d, nil)
 	}
 	if x := l.c.features(); x != nil {
 		x.over(l)
 	}
 }
 
-func (l *loop) tellPause(now time.Time) {
+func (l *loop) publishPause(now time.Time) {
 	l.publish(Status{State: Connected, Reason: Paused, Retry: l.pause.attempt.Retry, Delay: max(0, l.pause.until.Sub(now)),
 		Err: l.pause.failure})
 }
 
-func (l *loop) tellOK() {
+func (l *loop) publishConnected() {
 	l.publish(Status{State: Connected, Reason: ConnectionOK, Retry: l.retry})
 }

@@ -54,7 +54,7 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 	if k.plan != replacing {
 		return 0, false
 	}
-	busy := k.why == TokenRenewal && !l.c.box.idle()
+	busy := k.why == TokenRenewal && !l.c.outbox.idle()
 	if x := l.c.features(); x != nil {
 		busy = busy || x.busy()
 	}

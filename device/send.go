@@ -75,7 +75,7 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	case <-ctx.Done():
 	case <-late:
 	}
-	switch c.box.withdraw(tag, seq) {
+	switch c.outbox.withdraw(tag, seq) {
 	case resolved:
 		return <-k.receipt.result
 	case unknown:
@@ -128,7 +128,7 @@ func (c *Client) check(m *transport.Message) (size int, err error) {
 // room.
 func (c *Client) put(ctx context.Context, late <-chan struct{}, o offer) (tag uint16, seq uint64, err error) {
 	for {
-		tag, seq, room, err := c.box.put(o)
+		tag, seq, room, err := c.outbox.put(o)
 		if room == nil {
 			return tag, seq, err
 		}
@@ -146,7 +146,7 @@ func (c *Client) put(ctx context.Context, late <-chan struct{}, o offer) (tag ui
 // when ctx ends first, and, at once or later, the reason why the client does not try when it is
 // Disconnected with messages left.
 func (c *Client) Flush(ctx context.Context) error {
-	done, err := c.box.flush()
+	done, err := c.outbox.flush()
 	if done == nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (c *Client) Flush(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		c.box.unflush(done)
+		c.outbox.unflush(done)
 		return operr.Cancelled(ctx, transport.OpSend, transport.Operation, c.trouble())
 	}
 }

@@ -9,7 +9,7 @@ func (l *loop) handOver(now time.Time) (idle bool) {
 	switch {
 	case l.conn.plan == replacing:
 		return true // nothing more goes out on this session
-	case l.pause.until.IsZero() && l.c.box.anyRefused():
+	case l.pause.until.IsZero() && l.c.outbox.anyRefused():
 		l.refused(true)
 	case l.pause.until.IsZero():
 		return l.held(now) || l.send(now)
@@ -26,7 +26,7 @@ func (l *loop) handOver(now time.Time) (idle bool) {
 // send gives the session a batch of messages, and reports whether there were none.
 func (l *loop) send(now time.Time) (none bool) {
 	c := l.c
-	batch := c.box.take(l.batch[:0], now, l.clock.wall)
+	batch := c.outbox.take(l.batch[:0], now, l.clock.wall)
 	if len(batch) == 0 {
 		return true
 	}

@@ -31,11 +31,11 @@ func (l *loop) settle() *connection {
 	if l.pause.until.IsZero() {
 		l.refused(false) // a refusal that arrives with the disconnect is applied first
 	}
-	l.c.box.rewind()
+	l.c.outbox.rewind()
 	if x := l.c.features(); x != nil {
 		x.over(l)
 	}
-	l.learn(time.Now())
+	l.reportOutcomes(time.Now())
 	return k
 }
 
@@ -51,7 +51,7 @@ func (l *loop) begin() {
 	if !c.set.ownAck {
 		l.conn.ackTimeout = max(l.conn.ackTimeout, info.AckTimeout)
 	}
-	c.box.connect(window)
+	c.outbox.connect(window)
 	c.reconnect.Store(false) // one that came during the attempt has what it wanted
 	l.conn.progressor, _ = l.conn.session.(transport.Progressor)
 	l.conn.pinged = l.conn.upSince
@@ -59,9 +59,9 @@ func (l *loop) begin() {
 		x.begin()
 	}
 	if l.pause.until.IsZero() {
-		l.tellOK()
+		l.publishConnected()
 	} else {
-		l.tellPause(l.conn.upSince)
+		l.publishPause(l.conn.upSince)
 	}
 }
 
@@ -123,7 +123,7 @@ func (l *loop) heard(e event) phase {
 // to do; then the timer is armed for when there is.
 func (l *loop) turn() (next phase, idle bool) {
 	now := time.Now()
-	l.learn(now)
+	l.reportOutcomes(now)
 	if x := l.c.features(); x != nil {
 		l.serveFeatures(x, now)
 		if l.ungranted(now) {
@@ -140,7 +140,7 @@ func (l *loop) turn() (next phase, idle bool) {
 		return l.cut(timedOut(transport.OpRun, transport.Connection, errNoAck, nil)), false
 	}
 	if at := l.stableAt(); !at.IsZero() && !now.Before(at) {
-		l.tried(nil, now)
+		l.reportAttempt(nil, now)
 	}
 	l.calmDown(now)
 	l.ping(now)

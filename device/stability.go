@@ -30,9 +30,9 @@ func (l *loop) calmDown(now time.Time) {
 		return
 	}
 	if l.pause.until.IsZero() {
-		l.tellOK()
+		l.publishConnected()
 	} else {
-		l.tellPause(time.Now())
+		l.publishPause(time.Now())
 	}
 }
 
@@ -42,7 +42,7 @@ func (l *loop) over() {
 }
 
 func (l *loop) evidence() evidence {
-	e := l.c.box.evidence()
+	e := l.c.outbox.evidence()
 	if x := l.c.features(); x != nil {
 		e.acknowledged += x.received()
 	}
@@ -78,7 +78,7 @@ func (l *loop) down(k *connection, err error, pace errfilter.Pace) {
 	if err != nil && !l.stable(k) {
 		failure = ofTransport(err)
 	}
-	l.tried(failure, time.Now())
+	l.reportAttempt(failure, time.Now())
 	switch {
 	case l.stable(k):
 		l.retry, l.last, l.renewed, l.flaps = 0, retrypolicy.Decision{}, false, flapping{}

@@ -19,7 +19,7 @@ const twinPlaces = 16
 // properties. It is a monitor like the outbox; the loop alone hands calls over and asks policies
 // about them.
 //
-//	queued -> flying -> answered -> settling -> gone
+//	queued -> in flight -> answered -> settling -> gone
 //	   ^        |           | failed, to be repeated
 //	   |        v           v
 //	   +-- session over   resting
@@ -63,10 +63,10 @@ type callState uint8
 
 const (
 	callQueued callState = iota
-	callFlying
+	callInFlight
 	callAnswered
 	callSettling // the loop has seen the answer
-	callResting
+	callWaiting
 	callGone
 )
 
@@ -111,12 +111,12 @@ func (t *twin) addLocked(r transport.Request, done func(transport.Reply)) *twinC
 	return k
 }
 
-// finish ends a call. The lock is held.
-func (t *twin) finish(k *twinCall, r transport.Reply) {
+// finishLocked ends a call.
+func (t *twin) finishLocked(k *twinCall, r transport.Reply) {
 	if k.state == callGone {
 		return
 	}
-	if k.state == callResting || k.state == callQueued {
+	if k.state == callWaiting || k.state == callQueued {
 		t.unmade = append(t.unmade, k)
 	}
 	k.state = callGone
@@ -133,17 +133,17 @@ func (t *twin) withdraw(k *twinCall) withdrawal {
 	switch state {
 	case callGone:
 		return resolved
-	case callFlying:
+	case callInFlight:
 		k.answer = transport.Reply{Err: errWithdrawn}
 		t.left = append(t.left, k)
 	case callAnswered:
 		t.left = append(t.left, k)
 	}
 	if (state == callAnswered || state == callSettling) && k.answer.Err == nil {
-		t.finish(k, k.answer)
+		t.finishLocked(k, k.answer)
 		return resolved
 	}
-	t.finish(k, transport.Reply{})
+	t.finishLocked(k, transport.Reply{})
 	if k.handed {
 		return unknown
 	}
@@ -195,7 +195,7 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, k := range t.calls {
-		if k.state == callFlying && k.request.ID == id {
+		if k.state == callInFlight && k.request.ID == id {
 			r.Body = append([]byte(nil), r.Body...)
 			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil &&
 				(k.doubt || errors.Is(r.Err, transport.ErrOutcomeUnknown))
@@ -211,27 +211,27 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 	t.mu.Lock()
 	if t.changes != nil && l.conn.granted&transport.Desired != 0 {
 		// not before: a change that comes after the read has to be told
-		next = t.catchUp(now)
+		next = t.catchUpLocked(now)
 	}
 	calls := append(t.turn[:0], t.calls...)
 	t.mu.Unlock()
 	for _, k := range calls {
 		t.mu.Lock()
-		state, may := k.state, t.mayGo(k)
+		state, may := k.state, t.mayGoLocked(k)
 		due := k.sent.Add(t.c.set.AckTimeout)
-		if state == callFlying && !now.Before(due) {
+		if state == callInFlight && !now.Before(due) {
 			due = l.conn.lastProgress(k.sent).Add(t.c.set.AckTimeout)
 		}
-		if state == callFlying && !now.Before(due) {
+		if state == callInFlight && !now.Before(due) {
 			k.answer = transport.Reply{Err: &transport.Error{Kind: transport.Timeout, Op: k.request.Op, Err: errNoAnswer}}
 			k.state, due = callAnswered, now // settled in the next turn
 		}
 		t.mu.Unlock()
 
 		switch state {
-		case callFlying:
+		case callInFlight:
 			next = earlier(due, next)
-		case callResting:
+		case callWaiting:
 			if k.asked.askedOf != t.c.policies.Load() {
 				t.ask(l, k)
 			}
@@ -256,8 +256,8 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 
 var errNoAnswer = errors.New("no answer within AckTimeout")
 
-// mayGo reports whether k is not behind an earlier patch, if it is one itself. The lock is held.
-func (t *twin) mayGo(k *twinCall) bool {
+// mayGoLocked reports whether k is not behind an earlier patch, if it is one itself.
+func (t *twin) mayGoLocked(k *twinCall) bool {
 	if k.request.Op != transport.OpTwinPatch {
 		return true
 	}
@@ -308,7 +308,7 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 	if !gone {
 		t.id = max((t.id+1)%methodIDs, firstID) // it wraps after two billion calls
 		k.request.ID = t.id
-		k.state, k.sent, k.doubt, k.handed = callFlying, now, k.handed, true
+		k.state, k.sent, k.doubt, k.handed = callInFlight, now, k.handed, true
 	}
 	t.mu.Unlock()
 	if gone {
@@ -351,7 +351,7 @@ func (t *twin) settleAnswered(l *loop, now time.Time) {
 		}
 		t.observe(l, k, nil, now)
 		t.mu.Lock()
-		t.finish(k, k.answer)
+		t.finishLocked(k, k.answer)
 		t.mu.Unlock()
 	}
 }
@@ -400,7 +400,7 @@ func (t *twin) ask(l *loop, k *twinCall) {
 		return
 	}
 	k.last, k.until = d, k.asked.began.Add(d.Delay)
-	if !t.set(k, callResting) {
+	if !t.set(k, callWaiting) {
 		k.asked.withdraw(l)
 	}
 	t.c.poke()
@@ -412,7 +412,7 @@ func (t *twin) fail(k *twinCall, err *transport.Error) {
 	if k.handed {
 		err = operr.OutcomeUnknown(err)
 	}
-	t.finish(k, transport.Reply{Err: err})
+	t.finishLocked(k, transport.Reply{Err: err})
 	t.mu.Unlock()
 }
 
@@ -429,7 +429,7 @@ func (t *twin) attempt(l *loop, k *twinCall, now time.Time) retrypolicy.Attempt 
 
 // observe tells the policy that let it in how a try ended.
 func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.Time) {
-	eye, ok := isObserver(k.under.message)
+	observer, ok := isObserver(k.under.message)
 	if !ok {
 		return
 	}
@@ -438,7 +438,7 @@ func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.
 	if failure != nil {
 		describeEnd(&a, failure)
 	}
-	l.tellOutcome(eye, a)
+	l.observe(observer, a)
 }
 
 func (t *twin) received() uint64 { return 0 }
@@ -446,7 +446,7 @@ func (t *twin) received() uint64 { return 0 }
 func (t *twin) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.calls, func(k *twinCall) bool { return k.state == callFlying || k.state == callAnswered })
+	return slices.ContainsFunc(t.calls, func(k *twinCall) bool { return k.state == callInFlight || k.state == callAnswered })
 }
 
 // over queues again what was in flight and may be repeated, and ends the rest.
@@ -456,7 +456,7 @@ func (t *twin) over(l *loop) {
 	t.mu.Lock()
 	var lost []*twinCall
 	for _, k := range t.calls {
-		if k.state == callFlying {
+		if k.state == callInFlight {
 			lost = append(lost, k)
 		}
 	}
@@ -468,7 +468,7 @@ func (t *twin) over(l *loop) {
 		if repeats(&k.request) {
 			k.state = callQueued
 		} else {
-			t.finish(k, transport.Reply{Err: operr.OutcomeUnknown(&transport.Error{Kind: transport.Network, Op: k.request.Op,
+			t.finishLocked(k, transport.Reply{Err: operr.OutcomeUnknown(&transport.Error{Kind: transport.Network, Op: k.request.Op,
 				Err: errGoneWith.Err})})
 		}
 	}
@@ -497,6 +497,6 @@ func (t *twin) halt(why *transport.Error) {
 		if own.Op = k.request.Op; k.handed {
 			own = *operr.OutcomeUnknown(&own)
 		}
-		t.finish(k, transport.Reply{Err: &own})
+		t.finishLocked(k, transport.Reply{Err: &own})
 	}
 }

@@ -15,7 +15,7 @@ func init() {
 			Test: "./device -run TestPolicyChangesDuringAWaitChargeOnce"},
 		{File: "device/pause.go", Old: "\tl.outage.withdraw(l)\n\tif d := l.pause.pending", New: "\tif d := l.pause.pending",
 			Test: "./device -run TestARetryThatIsNotMadeCostsNothing"},
-		{File: "device/twincalls.go", Old: "if k.state == callResting || k.state == callQueued {",
+		{File: "device/twincalls.go", Old: "if k.state == callWaiting || k.state == callQueued {",
 			New: "if k.state == callQueued {", Test: "./device -run TestPolicyChangesWhileATwinCallRests"},
 		{File: "device/gate.go", Old: "l.outage.withdraw(l)\n\t\t\t\treturn l.giveUp", New: "return l.giveUp",
 			Test: "./device -run TestARetryThatIsRefusedAfterItWasPaid"},

@@ -8,7 +8,7 @@ func init() {
 		// A replacement waits for the handler and for messages in flight, for a while.
 		{File: "device/inbox.go", Old: "return b.handling || b.answered > 0", New: "return false",
 			Test: "./device -run TestARenewalWaits"},
-		{File: "device/renew.go", Old: "k.why == TokenRenewal && !l.c.box.idle()", New: "false",
+		{File: "device/renew.go", Old: "k.why == TokenRenewal && !l.c.outbox.idle()", New: "false",
 			Test: "./device -run TestARenewalEnds"},
 
 		// The simulation counts renewals.
