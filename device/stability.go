@@ -59,7 +59,7 @@ const (
 
 // useful reports whether connection k, which ended with a failure of that pace, made progress although it was not stable:
 // a message was acknowledged or received on it, and it was good for much longer than the delay before
-// it. A failure that asks for a long delay gets it.
+// it. After a failure with a slow pace (errfilter.Slow) the delay stands.
 func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
 	up := k.goodFor()
 	return up >= usefulTime && up/usefulShare >= l.last.Delay && l.evidence().acknowledged > l.flaps.before &&
