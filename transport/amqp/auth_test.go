@@ -191,7 +191,7 @@ func TestCertificates(t *testing.T) {
 
 // A broker of which nothing is known but where messages go: the addresses are the options' and no
 // token is put.
-func TestAddressesOfOnesOwn(t *testing.T) {
+func TestABrokerWithItsOwnAddresses(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		token, err := h.CredsWith(t, "").NewToken(t.Context())
 		require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 
 // The link for commands comes back at once, whatever was lost; what was not settled is delivered
 // again.
-func TestTheLinkForCommandsComesBack(t *testing.T) {
+func TestALostC2DLinkIsAttachedAgain(t *testing.T) {
 	for name, lose := range map[string]func(h *hub){
 		"link": func(h *hub) {
 			h.DetachLinks("dev-1", testbroker.LinkC2D, testbroker.AMQPError{Condition: "amqp:link:detach-forced"})
@@ -45,7 +45,7 @@ func TestTheLinkForCommandsComesBack(t *testing.T) {
 }
 
 // A link that is lost again and again is the retry policy's business.
-func TestALinkForCommandsThatDoesNotStay(t *testing.T) {
+func TestAC2DLinkThatIsLostAtOnceEndsTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		h.inject(testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D, Delay: time.Second,
@@ -70,7 +70,7 @@ func TestASubscriptionIsRefused(t *testing.T) {
 
 // The hub's lock runs out while a command waits for its handler: it is not handled twice for that,
 // and settling it late still counts.
-func TestALockRunsOutInHand(t *testing.T) {
+func TestARedeliveredMessageIsSettledOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		r.subscribe(1)
@@ -91,7 +91,7 @@ func TestALockRunsOutInHand(t *testing.T) {
 
 // The hub delivers messages again after their locks ran out, and the session ends before it looks
 // at the second deliveries. They count as new ones then, and the process goes on.
-func TestARedeliveryMeetsTheEndOfItsSession(t *testing.T) {
+func TestARedeliveryWhileTheSessionEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		held, release := make(chan struct{}), make(chan struct{})
@@ -119,7 +119,7 @@ func TestARedeliveryMeetsTheEndOfItsSession(t *testing.T) {
 }
 
 // No more are in hand than the sink has room for.
-func TestCreditBoundsWhatIsInHand(t *testing.T) {
+func TestCreditBoundsUnsettledMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		r.subscribe(1)
@@ -138,7 +138,7 @@ func TestCreditBoundsWhatIsInHand(t *testing.T) {
 }
 
 // What nobody took goes back after a while, and comes again.
-func TestWhatNobodyTakesGoesBack(t *testing.T) {
+func TestADeclinedMessageIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		r.subscribe(1)
@@ -152,7 +152,7 @@ func TestWhatNobodyTakesGoesBack(t *testing.T) {
 }
 
 // Refs that nobody gave out are ignored.
-func TestStrangeRefs(t *testing.T) {
+func TestUnknownRefsAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := start(t, amqp.New(h.options()), h.CredsWith(t, ""))
 		for _, ref := range [][]byte{nil, {1}, {0, 0, 0, 9}, make([]byte, 16)} {

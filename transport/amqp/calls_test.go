@@ -79,7 +79,7 @@ func TestMethodLinksThatAreLost(t *testing.T) {
 
 // An answer that was handed over just before the session is ended goes out: the method may have
 // been the one that asked for a new connection.
-func TestAnAnswerBeforeTheGoodbye(t *testing.T) {
+func TestAMethodAnswerIsSentBeforeClose(t *testing.T) {
 	for name, make := range map[string]func(*amqp.Options) transport.Transport{
 		"alone":  func(o *amqp.Options) transport.Transport { return amqp.New(o) },
 		"shared": func(o *amqp.Options) transport.Transport { return amqp.NewMux(o) },
@@ -111,7 +111,7 @@ func TestAnAnswerBeforeTheGoodbye(t *testing.T) {
 }
 
 // An answer that a silent network does not take is given up.
-func TestAnAnswerThatNobodyTakes(t *testing.T) {
+func TestAMethodAnswerWithoutCredit(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
@@ -132,7 +132,7 @@ func TestAnAnswerThatNobodyTakes(t *testing.T) {
 
 // Links that are lost as soon as they are open would be opened for ever: the session ends instead,
 // and the device's policy paces what follows.
-func TestTwinLinksThatDoNotLast(t *testing.T) {
+func TestTwinLinksThatAreLostAtOnceEndTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Twin}).Err)
@@ -156,7 +156,7 @@ func TestTwinLinksThatAreRefused(t *testing.T) {
 	})
 }
 
-func TestWhatTheHubSaysAboutTwinRequests(t *testing.T) {
+func TestErrorsOfTwinRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		h.inject(testbroker.Fault{Kind: testbroker.RefuseTwin, RetryAfter: 7 * time.Second})
@@ -202,7 +202,7 @@ func TestTwinsOnASharedConnection(t *testing.T) {
 
 // A device that only listens says nothing on its links out. When the hub takes one away, it is
 // noticed all the same, within probeInterval.
-func TestALinkOutThatIsLostInSilence(t *testing.T) {
+func TestTheLossOfASendingLinkIsNoticed(t *testing.T) {
 	for _, condition := range []string{"", "amqp:link:detach-forced"} {
 		bubble(t, func(t *testing.T, h *hub) {
 			r := h.dev1(t, h.options())
@@ -235,7 +235,7 @@ func TestALinkOutThatIsLostInSilence(t *testing.T) {
 }
 
 // To look at a link changes nothing: it takes no credit and sends nothing, and the link lives on.
-func TestLooksAtALinkChangeNothing(t *testing.T) {
+func TestProbesChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: everything}).Err)
@@ -273,7 +273,7 @@ func TestASessionThatEndsWhileARequestGoesOut(t *testing.T) {
 }
 
 // Without the hub's promise to tell changes a device would be deaf: the session ends.
-func TestAWishForChangesThatIsNotAnswered(t *testing.T) {
+func TestASubscriptionToChangesThatIsNotAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		h.inject(testbroker.Fault{Kind: testbroker.SwallowTwin, Operation: testbroker.TwinSubscribe})
@@ -305,7 +305,7 @@ func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
 
 // A pair of which one link is refused leaves nothing of the other behind, however often it is
 // tried.
-func TestAPairThatIsRefusedByHalf(t *testing.T) {
+func TestAPairWithOneLinkRefused(t *testing.T) {
 	for refused, other := range map[testbroker.LinkKind]testbroker.LinkKind{
 		testbroker.LinkTwinSender: testbroker.LinkTwinReceiver, testbroker.LinkTwinReceiver: testbroker.LinkTwinSender,
 	} {
@@ -330,7 +330,7 @@ func TestAPairThatIsRefusedByHalf(t *testing.T) {
 }
 
 // When the link out is refused, that is told at once, whatever the hub does about the link in.
-func TestAPairWhoseSenderIsRefusedWaitsForNothingElse(t *testing.T) {
+func TestARefusedSenderOfAPairFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		refused := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinSender, Times: -1,
@@ -349,7 +349,7 @@ func TestAPairWhoseSenderIsRefusedWaitsForNothingElse(t *testing.T) {
 
 // When the link in is refused, that is told at once, though the link out, which is given up, stays
 // without an answer.
-func TestAPairWhoseReceiverIsRefusedWaitsForNothingElse(t *testing.T) {
+func TestARefusedReceiverOfAPairFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
 		dial := o.Network.Dial
@@ -379,7 +379,7 @@ func TestAPairWhoseReceiverIsRefusedWaitsForNothingElse(t *testing.T) {
 
 // A hub that reads nothing has a bounded number of answers kept for it; further ones are reported
 // as not sent.
-func TestAnswersThatTheHubDoesNotTakeAreBounded(t *testing.T) {
+func TestQueuedMethodAnswersAreBounded(t *testing.T) {
 	const credit = 500 // what the hub fixture gives a link; that much goes out
 	for _, tc := range []struct {
 		name string

@@ -88,7 +88,7 @@ func TestAClientUnderFaults(t *testing.T) {
 }
 
 // A rejected command is set aside by the hub, one that is abandoned comes again.
-func TestCommandsAreSettled(t *testing.T) {
+func TestCloudToDeviceMessagesAreSettled(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		tries := map[string]int{}
 		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
@@ -115,7 +115,7 @@ func TestCommandsAreSettled(t *testing.T) {
 }
 
 // A token that runs out, day after day: the client renews it in time.
-func TestADayWithTokensOfAnHour(t *testing.T) {
+func TestTokensAreRenewedForADay(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
 		require.NoError(t, err)

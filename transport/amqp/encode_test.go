@@ -14,7 +14,7 @@ import (
 )
 
 // Recorded from the specification's rules, byte by byte.
-func TestTheEncodingIsAMQPs(t *testing.T) {
+func TestTheLibraryDecodesEncodedMessages(t *testing.T) {
 	require.Equal(t, []byte{0, 0x53, 0x75, 0xa0, 1, 'x'}, appendMessage(nil, &transport.Message{Body: []byte("x")}))
 	require.Equal(t, []byte{
 		0, 0x53, 0x73, 0xd0, 0, 0, 0, 16, 0, 0, 0, 7, 0xa1, 1, 'i', 0x40, 0x40, 0x40, 0x40, 0x40, 0xa3, 2, 'c', 't',
@@ -26,7 +26,7 @@ func TestTheEncodingIsAMQPs(t *testing.T) {
 
 // A hub finds the component in the annotations, a broker, which would have to detach the link for
 // one that it does not know, in the application properties.
-func TestTheComponentIsWhereThePeerLooks(t *testing.T) {
+func TestTheComponentOfAMessage(t *testing.T) {
 	m := &transport.Message{Component: "c1", Body: []byte("x")}
 	annotated := []byte{
 		0, 0x53, 0x72, 0xd1, 0, 0, 0, 20, 0, 0, 0, 2, 0xa3, 10, 'd', 't', '-', 's', 'u', 'b', 'j', 'e', 'c', 't', 0xa1, 2,
@@ -52,7 +52,7 @@ func TestTheComponentIsWhereThePeerLooks(t *testing.T) {
 }
 
 // A broker keeps what it acknowledges only if it is asked to; a hub does anyway.
-func TestBrokersAreSentDurableMessages(t *testing.T) {
+func TestBrokersGetDurableMessages(t *testing.T) {
 	for hub, header := range map[bool][]byte{
 		true:  nil,
 		false: {0, 0x53, 0x70, 0xd0, 0, 0, 0, 5, 0, 0, 0, 1, 0x41}, // durable; the priority is the default, so it is left out
@@ -188,7 +188,7 @@ func TestInboundMessages(t *testing.T) {
 }
 
 // The hub says in either of two places that it has delivered a command before.
-func TestACommandThatComesAgainIsMarked(t *testing.T) {
+func TestARedeliveredMessageIsMarked(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		m    amqp.Message

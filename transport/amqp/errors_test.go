@@ -126,7 +126,7 @@ func TestConditionsBecomeErrors(t *testing.T) {
 	require.Nil(t, ended(io.EOF))
 }
 
-func TestOtherOutcomes(t *testing.T) {
+func TestKindsOfOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		state amqp.DeliveryState
 		kind  transport.Kind

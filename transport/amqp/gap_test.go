@@ -116,7 +116,7 @@ func TestThePauseBetweenDialsOfDevices(t *testing.T) {
 
 // A hub that says when to come again is not dialed before, by no device, and each is told how long
 // that is.
-func TestNoDeviceDialsBeforeTheHubWantsIt(t *testing.T) {
+func TestNoDeviceDialsBeforeRetryAfter(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		var l dialLog
 		mux := amqp.NewMux(l.options(h))

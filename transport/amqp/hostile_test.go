@@ -86,7 +86,7 @@ func TestAMessageWithACompositeKeyIsNotDelivered(t *testing.T) {
 
 // A message that the library cannot decode ends the session, and the error says why. The hub has
 // refused nothing.
-func TestAMessageThatTheLibraryCannotDecodeSaysWhy(t *testing.T) {
+func TestTheErrorOfAMessageThatTheLibraryCannotDecode(t *testing.T) {
 	for name, message := range map[string]string{
 		"char":           "00 53 77 73 00 00 00 41",
 		"decimal":        "00 53 77 74 00 00 00 41",
@@ -112,7 +112,7 @@ func TestAFrameWithACompositeKeyEndsTheSession(t *testing.T) {
 }
 
 // The type and the data offset of a frame hide nothing from the screen that the library sees.
-func TestAFramesTypeAndOffsetHideNothing(t *testing.T) {
+func TestFrameTypeAndOffsetHideNoPayload(t *testing.T) {
 	const poison = transferred + "00 53 72 c1 04 02 c0 01 00 40"
 	t.Run("type", func(t *testing.T) { refuses(t, frame(t, 1, 2, poison), "frame has the type 1, not 0") })
 	t.Run("offset into it", func(t *testing.T) {
@@ -131,20 +131,20 @@ func TestAFlowWithoutCreditIsHarmless(t *testing.T) {
 }
 
 // A range of deliveries is bounded by those that were sent.
-func TestADispositionWithoutEndEndsTheSession(t *testing.T) {
+func TestAnEndlessDispositionEndsTheSession(t *testing.T) {
 	refuses(t, frame(t, 0, 2, "00 53 15 c0 0d 05 41 43 70 ff ff ff ff 41 00 53 24 45"),
 		"disposition.last is 4294967295, which comes before first, 0")
 }
 
 // The last number that a delivery can have is legal. The library would count for ever from it when
 // it settles the message.
-func TestTheLastDeliveryNumberEndsTheSession(t *testing.T) {
+func TestTheLastDeliveryIDEndsTheSession(t *testing.T) {
 	refuses(t, frame(t, 0, 2, "00 53 14 c0 0d 05 52 01 70 ff ff ff ff a0 01 74 43 42 00 53 75 a0 01 78"),
 		"unsupported AMQP from the peer: transfer.delivery-id is 4294967295")
 }
 
 // An idle time-out of a millisecond does not make the device send all the time.
-func TestAShortIdleTimeoutIsNoFlood(t *testing.T) {
+func TestAShortIdleTimeoutCausesNoFlood(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		beats := 0
 		over := make(chan struct{})

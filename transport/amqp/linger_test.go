@@ -59,7 +59,7 @@ func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
 }
 
 // They do not end while an answer is awaited.
-func TestALateAnswerIsCollected(t *testing.T) {
+func TestALateOutcomeIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		h.inject(testbroker.Fault{Kind: testbroker.DelayPuback, Delay: 100 * time.Second, Times: 2})

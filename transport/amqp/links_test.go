@@ -66,7 +66,7 @@ func TestOutcomesOfAMessage(t *testing.T) {
 }
 
 // What is about the device would meet each message: the session ends, and no message is blamed.
-func TestARefusalOfTheDeviceEndsItsSession(t *testing.T) {
+func TestAConditionAboutTheDeviceEndsItsSession(t *testing.T) {
 	for condition, kind := range map[string]transport.Kind{
 		"amqp:unauthorized-access": transport.Unauthorized, "amqp:not-found": transport.NotFound,
 		"com.microsoft:iot-hub-suspended": transport.Forbidden, "com.microsoft:entity-disabled": transport.Forbidden,
@@ -139,7 +139,7 @@ func TestDetachesThatBlameNoMessage(t *testing.T) {
 }
 
 // A batch that is rejected for one of its messages is taken apart.
-func TestARejectedBatchIsTakenApart(t *testing.T) {
+func TestARejectedBatchIsSentOneByOne(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		r.requireSends("the link is open")
@@ -281,7 +281,7 @@ func TestALinkIsLostUnderWay(t *testing.T) {
 }
 
 // The message that makes the hub detach the link is found, and the others get through.
-func TestTheMessageThatEndsLinksIsFound(t *testing.T) {
+func TestTheMessageThatEndsLinksFails(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
 		o.Batch = 1
@@ -454,7 +454,7 @@ func TestALinkIsRefused(t *testing.T) {
 	}
 }
 
-func TestASlowAttachIsWaitedFor(t *testing.T) {
+func TestASlowAttachSucceeds(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		h.inject(testbroker.Fault{Kind: testbroker.SlowAttach, Delay: 10 * time.Second})

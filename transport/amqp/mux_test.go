@@ -185,7 +185,7 @@ func TestDevicesJoinAndLeave(t *testing.T) {
 }
 
 // After a short outage all are back as soon as the one that dials.
-func TestAShortOutageIsOverForAllAtOnce(t *testing.T) {
+func TestAllDevicesReturnAfterAShortOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		all := fleet(t, h, amqp.NewMux(h.options()), 200)
 		for _, out := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
@@ -207,7 +207,7 @@ func TestAShortOutageIsOverForAllAtOnce(t *testing.T) {
 }
 
 // While the hub is out of reach, a thousand devices do not dial a thousand times.
-func TestAnOutageIsNotDialedByAll(t *testing.T) {
+func TestOneDeviceDialsDuringAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		all := fleet(t, h, amqp.NewMux(h.options()), 200)
 		before := h.dials.Load()
@@ -232,7 +232,7 @@ func TestAnOutageIsNotDialedByAll(t *testing.T) {
 
 // A hub, or a middlebox, that takes each connection and ends it before a device was accepted there,
 // is dialed no more often than one that cannot be reached.
-func TestConnectionsThatAreOfNoUseAreNotDialedByAll(t *testing.T) {
+func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
 	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil,
 		"addresses": {Telemetry: "/devices/{device}/messages/events"}} {
 		t.Run(name, func(t *testing.T) {
@@ -443,7 +443,7 @@ func (n *hole) options(h *hub) *amqp.Options {
 
 // An outage in which packets vanish: a dial hangs, instead of failing at once. It is one dial for
 // all, and when the network is back no device cuts the dial that another one began.
-func TestASilentOutageIsNotDialedByAll(t *testing.T) {
+func TestOneDeviceDialsDuringASilentOutage(t *testing.T) {
 	for _, spread := range []time.Duration{0, 30 * time.Second} {
 		t.Run(fmt.Sprint("spread ", spread), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
@@ -531,7 +531,7 @@ func TestTheDeviceThatDialsLeaves(t *testing.T) {
 }
 
 // When all have left, nothing of the dial is left, whether it hangs or is about to succeed.
-func TestAllWhoWaitForADialLeave(t *testing.T) {
+func TestAllWaitersOfADialLeave(t *testing.T) {
 	for _, after := range []time.Duration{0, 200 * time.Millisecond, 500 * time.Millisecond, 5 * time.Second} {
 		bubble(t, func(t *testing.T, h *hub) {
 			var network hole
@@ -559,7 +559,7 @@ func TestAllWhoWaitForADialLeave(t *testing.T) {
 }
 
 // A device whose host does not exist does not keep the others from dialing theirs.
-func TestADeviceWithAWrongHostDoesNotHoldUpTheOthers(t *testing.T) {
+func TestADeviceWithAWrongHostDoesNotDelayOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
 		dial := o.Network.Dial
@@ -622,7 +622,7 @@ func TestAMuxBelongsToTheHostThatAcceptedADevice(t *testing.T) {
 	})
 }
 
-func TestWhoMayNotJoin(t *testing.T) {
+func TestDevicesThatMayNotJoin(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
 		o.Devices = 2
@@ -691,7 +691,7 @@ func TestAFleetUnderFaults(t *testing.T) {
 
 // Devices that are closed while they join do not cost the others the links over which their tokens
 // go.
-func TestDevicesThatGiveUpDoNotDisturbTheTokensOfOthers(t *testing.T) {
+func TestDevicesThatLeaveDoNotDisturbTokensOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
 		start(t, mux, h.CredsWith(t, ""))

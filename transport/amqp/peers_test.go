@@ -105,7 +105,7 @@ func TestAGateway(t *testing.T) {
 }
 
 // The handshake of AMQP takes as long as its context, whatever the peer does.
-func TestAMutePeer(t *testing.T) {
+func TestAPeerThatNeverAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		for _, fault := range []testbroker.Fault{
 			{Kind: testbroker.NoConnack}, {Kind: testbroker.SlowConnack, Delay: time.Hour}, {Kind: testbroker.MuteHandshake},

@@ -17,7 +17,7 @@ import (
 
 // After an outage all devices are back right after the one that dials, which waits for its own
 // policy at most.
-func TestAllAreBackWithTheDeviceThatDials(t *testing.T) {
+func TestAllDevicesReturnWithTheOneThatDials(t *testing.T) {
 	for _, out := range []time.Duration{20 * time.Second, 97 * time.Second, 5 * time.Minute, 22 * time.Minute} {
 		t.Run(fmt.Sprint("after ", out), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {

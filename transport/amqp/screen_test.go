@@ -336,7 +336,7 @@ func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 }
 
 // The library keeps what comes on a link that it has given up.
-func TestFlowsWithoutEndAreCutOff(t *testing.T) {
+func TestFlowsAreBounded(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		s := newTalk(t)
 		b := encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(0)), Handle: wire.Some(uint32(11))}, nil)
@@ -376,7 +376,7 @@ func TestARefusedLinkIsDetached(t *testing.T) {
 }
 
 // The library knows no detach that does not close.
-func TestEachDetachCloses(t *testing.T) {
+func TestEachDetachIsMadeAClosingOne(t *testing.T) {
 	detach := &wire.Detach{Handle: 11, Error: wire.Errorf(wire.DetachForced, "x")}
 	d := newTalk(t).rewritten(encode(t, 1, detach, nil)).(*wire.Detach)
 	require.Equal(t, &wire.Detach{Handle: 11, Closed: true, Error: wire.Errorf(wire.DetachForced, "x")}, d)
@@ -440,7 +440,7 @@ func TestTheHandshakeIsChecked(t *testing.T) {
 }
 
 // A hub may leave out how many transfers it has got, though it must not.
-func TestAFlowWithoutACountGetsOurs(t *testing.T) {
+func TestAFlowWithoutNextIncomingIDIsCompleted(t *testing.T) {
 	s := newTalk(t)
 	b := unhex(t, "00 00 00 13 02 00 00 01 00 53 13 c0 06 04 40 52 08 43 43")
 	f := s.rewritten(b).(*wire.Flow)
@@ -497,7 +497,7 @@ func BenchmarkScreen(b *testing.B) {
 
 // A delivery that is never settled does not make the numbers after it cost memory, however many of
 // them are settled at once.
-func TestAnOldUnsettledDeliveryCostsNoMemory(t *testing.T) {
+func TestUnsettledDeliveriesAreBounded(t *testing.T) {
 	for _, next := range []uint32{maxSpan - 1, maxSpan, 2 * maxSpan, 1000 * maxSpan} {
 		var d deliveries
 		d.add(5)

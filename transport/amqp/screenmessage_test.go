@@ -194,7 +194,7 @@ func TestIncompleteMessagesAreBounded(t *testing.T) {
 }
 
 // A message is no larger than what was asked for when its link was attached.
-func TestALinksOwnLimitHolds(t *testing.T) {
+func TestTheMaxMessageSizeOfALinkHolds(t *testing.T) {
 	s := newTalk(t)
 	s.saying(1, &wire.Attach{Name: "small", Handle: 2, Role: wire.RoleReceiver, MaxMessageSize: 100})
 	s.good(1, &wire.Attach{Name: "small", Handle: 12, Role: wire.RoleSender, Source: &wire.Source{}})

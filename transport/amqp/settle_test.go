@@ -18,7 +18,7 @@ import (
 
 // This side decides when it settles what it receives. The library would wait for an answer of the
 // peer to each disposition, and would keep the number of each aborted delivery for ever.
-func TestAReceiverSettlesFirst(t *testing.T) {
+func TestReceiversSettleFirst(t *testing.T) {
 	s := newTalk(t)
 	s.saying(1, &wire.Attach{Name: "in 2", Handle: 2, Role: wire.RoleReceiver})
 	s.saying(1, &wire.Attach{Name: "out 2", Handle: 3, Role: wire.RoleSender})
@@ -45,7 +45,7 @@ func (a *accepts) Deliver(d *transport.Delivery) bool {
 }
 
 // A peer that wants to settle second, and never does, holds nobody up: Do does not block.
-func TestASettlementWaitsForNoAnswer(t *testing.T) {
+func TestADispositionDoesNotBlock(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		p := newPuppet(func() uint32 { return 1 }, 0) // it answers attaches with rcv-settle-mode 1
 		a := &accepts{audience: audience{results: make(chan uint16, 8), replies: make(chan transport.Reply, 8)}}

@@ -62,7 +62,7 @@ func TestWritesDoNotBlock(t *testing.T) {
 }
 
 // A peer that takes nothing is found, whoever wrote.
-func TestAPeerThatTakesNothingIsFound(t *testing.T) {
+func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(1 << 10)
@@ -82,7 +82,7 @@ func TestAPeerThatTakesNothingIsFound(t *testing.T) {
 }
 
 // What was written before Close arrives.
-func TestCloseLetsTheLastWordsOut(t *testing.T) {
+func TestCloseSendsWhatIsBuffered(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		s, far := pipe(t)
 		_, err := s.Write([]byte("goodbye"))
@@ -97,7 +97,7 @@ func TestCloseLetsTheLastWordsOut(t *testing.T) {
 	})
 }
 
-func TestReadsTellWhy(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(far *memconn.Conn)
 		want error
@@ -118,7 +118,7 @@ func TestReadsTellWhy(t *testing.T) {
 }
 
 // A frame that comes slowly, and one that is nothing for the library, are no silence.
-func TestWhatComesIsNoSilence(t *testing.T) {
+func TestPartsOfAFrameResetTheIdleTimeout(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		s, far := pipe(t)
 		empty := []byte{0, 0, 0, 8, 2, 0, 0, 0}
@@ -147,7 +147,7 @@ func TestWhatComesIsNoSilence(t *testing.T) {
 
 // A peer that has much answered and reads no answers is not listened to, so that answers do not
 // fill the memory.
-func TestAPeerThatReadsNothingIsNotHeard(t *testing.T) {
+func TestReadingStopsWhileTooMuchIsBuffered(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(1 << 10)

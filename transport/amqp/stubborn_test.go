@@ -113,7 +113,7 @@ func stubborn(c net.Conn) {
 
 // A device whose window the peer never opens again does not hold up the others, and can leave in
 // time.
-func TestTheLibraryHoldsASender(t *testing.T) {
+func TestABlockedSenderDoesNotBlockOthers(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		mux := amqp.NewMux(&amqp.Options{
 			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -143,7 +143,7 @@ func TestTheLibraryHoldsASender(t *testing.T) {
 }
 
 // The same with nobody leaving: the wait is bounded all the same.
-func TestTheLibraryHoldsASenderForLong(t *testing.T) {
+func TestABlockedSenderTimesOut(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		tr := amqp.New(&amqp.Options{
 			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {

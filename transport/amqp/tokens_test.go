@@ -83,7 +83,7 @@ func TestEachDeviceGetsTheAnswerToItsToken(t *testing.T) {
 
 // A device that leaves while its token is being sent does not cost the others the links on which
 // they wait.
-func TestADeviceThatLeavesKeepsTheLinksForTokens(t *testing.T) {
+func TestADeviceThatLeavesKeepsTheTokenLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, _ := connected(t)
 		audience, text := token(t, h, "dev-slow", "")
@@ -111,7 +111,7 @@ func TestADeviceThatLeavesKeepsTheLinksForTokens(t *testing.T) {
 
 // A network that takes nothing does not let more pile up than highWater and a transfer of each
 // device.
-func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
+func TestBufferedBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, socket := connected(t)
 		audience, text := token(t, h, "dev-a", "")
@@ -140,7 +140,7 @@ func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
 
 // What was sent before a connection is closed still goes out. In real time, because the library's
 // Close holds a mutex while it waits for time; so a busy machine has several tries.
-func TestAGoodbyeIsNotCutOff(t *testing.T) {
+func TestAnOrderlyCloseIsNotCutOff(t *testing.T) {
 	for range 10 {
 		if arrives(t) {
 			return

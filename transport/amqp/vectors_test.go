@@ -513,7 +513,7 @@ func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
 
 // T18: sessions of a shared connection are dropped one by one, all at once, and with the
 // connection: all come back, with what they had subscribed to.
-func TestT18_MultiplexedSessionsComeBack(t *testing.T) {
+func TestSessionsOfAMuxComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n = 8
 		g := newGateway(t, h, n, 0)
@@ -548,7 +548,7 @@ func TestT18_MultiplexedSessionsComeBack(t *testing.T) {
 // T19: a device with bad credentials, before and after the others are there, and one that is
 // disabled: its own Open or status says why, by its own error, and the others do not notice. Java
 // reports them together, by a map from device to cause.
-func TestT19_MultiplexedBadCredentials(t *testing.T) {
+func TestBadCredentialsOnAMux(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
 		opened := func(creds *transport.Credentials) (*device.Client, error) {
@@ -608,7 +608,7 @@ func TestT19_MultiplexedBadCredentials(t *testing.T) {
 // T20: tokens that live for ten minutes, on all devices of a connection, for hours: telemetry,
 // commands, twin and methods work after each renewal, which is done in place, and nobody sees a
 // failure.
-func TestT20_MultiplexedTokenRenewal(t *testing.T) {
+func TestTokenRenewalOnAMux(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		g := newGateway(t, h, 8, 10*time.Minute)
 		const rounds = 30
@@ -628,7 +628,7 @@ func TestT20_MultiplexedTokenRenewal(t *testing.T) {
 
 // Pain 20: one device that is bad, or disabled, neither spins nor spoils the others: it backs off
 // by its own policy, and costs the connection a few tokens at most.
-func TestPain20_ABadDeviceNeitherSpinsNorSpoils(t *testing.T) {
+func TestABadDeviceNeitherSpinsNorDisturbsOthers(t *testing.T) {
 	for name, bad := range map[string]struct {
 		fault testbroker.Fault
 		most  uint64 // attempts in 10 minutes

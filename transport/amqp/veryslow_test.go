@@ -68,7 +68,7 @@ type veiled struct{ net.Conn }
 
 // Where nobody can tell that the link gets on, the next connection begins with smaller batches than
 // the one that was cut.
-func TestAConnectionThatWasTooSlowTeachesTheNextOne(t *testing.T) {
+func TestTheWindowOfASlowConnectionIsRemembered(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *hub) {
 			const rate, messages, size = 80, 20, 800

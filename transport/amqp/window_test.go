@@ -193,7 +193,7 @@ func TestProgressOfADevice(t *testing.T) {
 
 // A peer that owes an answer and says nothing has lost the connection; one that says something has
 // not.
-func TestAPeerThatIsSilentIsFound(t *testing.T) {
+func TestASilentPeerEndsTheConnection(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		says  time.Duration // how often the peer says something; 0: never
@@ -259,7 +259,7 @@ func TestAPeerThatIsSilentIsFound(t *testing.T) {
 }
 
 // A device that leaves gives up its part of the window.
-func TestADeviceThatLeavesGivesUpItsPart(t *testing.T) {
+func TestADeviceThatLeavesFreesItsPartOfTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, _ := connected(t)
 		audience, text := token(t, h, "dev-a", "")

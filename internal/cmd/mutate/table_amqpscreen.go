@@ -29,7 +29,7 @@ func init() {
 		{File: links, Old: "case f.null(linkCredit) && f.null(deliveryCount):", New: "case false:",
 			Test: "./transport/amqp -run TestAFlowWithoutCreditKeepsTheCredit"},
 		{File: links, Old: "f.set(nextIncoming, h.transfers)", New: "f.set(nextIncoming, 0)",
-			Test: "./transport/amqp -run TestAFlowWithoutACountGetsOurs"},
+			Test: "./transport/amqp -run TestAFlowWithoutNextIncomingIDIsCompleted"},
 		{File: deliveries, Old: "end := min(int(int32(to-d.base)), 64*len(d.bits)-1)", New: "end := 64*len(d.bits) - 1",
 			Test: "./transport/amqp -run TestADispositionNamesNoMoreThanWasSent"},
 		{File: delivery, Old: "if high != to || f.null(last) && low != high {", New: "if f.null(last) && low != high {",
@@ -40,11 +40,11 @@ func init() {
 			Test: "./transport/amqp -run TestTransfersAreChecked"},
 		{File: delivery, Old: "if s.partial > maxPartial {", New: "if len(p.payload) > maxPartial {",
 			Test: "./transport/amqp -run TestIncompleteMessagesAreBounded"},
-		{File: sent, Old: "l.maxSize = min(l.maxSize, own)", New: "", Test: "./transport/amqp -run TestALinksOwnLimitHolds"},
+		{File: sent, Old: "l.maxSize = min(l.maxSize, own)", New: "", Test: "./transport/amqp -run TestTheMaxMessageSizeOfALinkHolds"},
 
-		{File: links, Old: "f.set(settleMode, first)", New: "", Test: "./transport/amqp -run TestAReceiverSettlesFirst"},
+		{File: links, Old: "f.set(settleMode, first)", New: "", Test: "./transport/amqp -run TestReceiversSettleFirst"},
 		{File: deliveries, Old: "d.base = id // also when the gap is wider than the span", New: "",
-			Test: "./transport/amqp -run TestAnOldUnsettledDeliveryCostsNoMemory"},
+			Test: "./transport/amqp -run TestUnsettledDeliveriesAreBounded"},
 
 		// A broken message is confined to itself.
 		{File: delivery, Old: "f.replace(appendBroken(nil, bad))", New: "_ = bad",
@@ -57,10 +57,10 @@ func init() {
 
 		{File: "transport/amqp/connection.go", Old: "if e := refusedHere(err); e != nil {",
 			New:  "if e := refusedHere(err); false {",
-			Test: "./transport/amqp -run TestAMessageThatTheLibraryCannotDecodeSaysWhy"},
+			Test: "./transport/amqp -run TestTheErrorOfAMessageThatTheLibraryCannotDecode"},
 
 		// How it is read.
 		{File: read, Old: "if reads > 0 && in.idle > 0 {", New: "if false {",
-			Test: "./transport/amqp -run TestWhatComesIsNoSilence"},
+			Test: "./transport/amqp -run TestPartsOfAFrameResetTheIdleTimeout"},
 	}
 }

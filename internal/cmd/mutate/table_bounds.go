@@ -15,7 +15,7 @@ func init() {
 		{File: "device/methods.go", Old: "m.known = slices.Delete(m.known, i, i+1)", New: "_ = i",
 			Test: "./device -run TestTheIdsOfOldCallsAreForgotten"},
 		{File: "transport/amqp/methods.go", Old: "len(c.answers) >= maxAnswers ||", New: "",
-			Test: "./transport/amqp -run TestAnswersThatTheHubDoesNotTakeAreBounded"},
+			Test: "./transport/amqp -run TestQueuedMethodAnswersAreBounded"},
 		{File: "transport/mqtt/session.go", Old: " && s.conn.waitRoom(s.parting) > 0 {\n\t\t\t_, _ = s",
 			New: " {\n\t\t\t_, _ = s", Test: "./internal/sim -run TestAHubThatFloodsAndReadsNothing/paho/messages"},
 

@@ -37,7 +37,7 @@ func init() {
 
 		// What is learnt of a link, redeliveries, silent networks.
 		{File: "transport/amqp/window.go", Old: "w.learnt.size.Store(max(size/2, leastWindow))",
-			New: "w.learnt.size.Store(size)", Test: "./transport/amqp -run TestAConnectionThatWasTooSlow"},
+			New: "w.learnt.size.Store(size)", Test: "./transport/amqp -run TestTheWindowOfASlowConnection"},
 		{File: "device/inbox.go", Old: "\tp.msg.Redelivered = d.Again\n", New: "",
 			Test: "./internal/sim -run TestTheHandlerIsToldOfARedelivery"},
 		{File: "transport/http/watch.go", Old: "\t\tw.dead = true\n\t\tw.cancel()\n", New: "",

@@ -3,7 +3,7 @@ package main
 func init() {
 	tables["renewal"] = []mutation{
 		{File: "transport/amqp/session.go", Old: "s.c2d.unsettled, s.c2d.bySequence = nil, nil, nil, nil",
-			New: "s.c2d.unsettled = nil, nil, nil", Test: "./transport/amqp -run TestARedeliveryMeets"},
+			New: "s.c2d.unsettled = nil, nil, nil", Test: "./transport/amqp -run TestARedeliveryWhileTheSessionEnds"},
 
 		// A replacement waits for the handler and for messages in flight, for a while.
 		{File: "device/inbox.go", Old: "return b.handling || b.answered > 0", New: "return false",
