@@ -81,7 +81,7 @@ func TestATokenIsRenewedInPlace(t *testing.T) {
 	})
 }
 
-// A renewal that is refused concerns the request alone, and one of a token link that was lost finds
+// A refused renewal fails the request only. After the loss of a token link a renewal attaches
 // another.
 func TestARenewalFails(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
@@ -107,7 +107,7 @@ func TestARenewalFails(t *testing.T) {
 	})
 }
 
-// One whose token source ends the goroutine is replied to as well.
+// A renewal whose token source exits its goroutine is replied to as well.
 func TestARenewalWhoseTokenSourceExits(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		creds := *h.CredsWith(t, "")
@@ -129,7 +129,7 @@ func TestARenewalWhoseTokenSourceExits(t *testing.T) {
 	})
 }
 
-// Nobody renews: the hub detaches the links, and the session says why.
+// Without a renewal the hub detaches the links, and the session ends with its condition.
 func TestATokenRunsOut(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -189,8 +189,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// A broker of which nothing is known but where messages go: the addresses are the options' and no
-// token is put.
+// A broker with the addresses of the options: no token is put.
 func TestABrokerWithItsOwnAddresses(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		token, err := h.CredsWith(t, "").NewToken(t.Context())
@@ -249,8 +248,7 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-// A frame that the line garbled is no reason to give the address up; a peer that never spoke AMQP
-// is.
+// A garbled frame is retried; a peer that never spoke AMQP is not.
 func TestGarbageAfterTheOpen(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		h.inject(testbroker.Fault{Kind: testbroker.GarbageOnConnect})

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever a buffer grows by, its content stays, and what was given back is nobody's any more.
+// A buffer keeps its content when it grows, and is not used after its release.
 func TestBuffers(t *testing.T) {
 	for _, step := range []int{1, 1000, smallBuffer, smallBuffer + 1, largeBuffer, largeBuffer + 1} {
 		var b, want []byte

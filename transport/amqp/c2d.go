@@ -56,7 +56,7 @@ type declinedMessage struct {
 	due    time.Time
 }
 
-// subscribe has the link attached, if it is not, and sub told.
+// subscribe has the link attached if it is not, and answers sub then.
 func (c *c2dLink) subscribe(sub *subscription) {
 	s := c.s
 	s.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// The link for commands comes back at once, whatever was lost; what was not settled is delivered
-// again.
+// The C2D link is attached again at once after the loss of the link or its session, and unsettled
+// messages are delivered again.
 func TestALostC2DLinkIsAttachedAgain(t *testing.T) {
 	for name, lose := range map[string]func(h *hub){
 		"link": func(h *hub) {
@@ -44,7 +44,7 @@ func TestALostC2DLinkIsAttachedAgain(t *testing.T) {
 	}
 }
 
-// A link that is lost again and again is the retry policy's business.
+// A link that is lost at once is left to the retry policy.
 func TestAC2DLinkThatIsLostAtOnceEndsTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -68,8 +68,8 @@ func TestASubscriptionIsRefused(t *testing.T) {
 	})
 }
 
-// The hub's lock runs out while a command waits for its handler: it is not handled twice for that,
-// and settling it late still counts.
+// The hub's lock expires while a message waits for its handler: it is not handled twice, and the
+// late disposition counts.
 func TestARedeliveredMessageIsSettledOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -89,8 +89,8 @@ func TestARedeliveredMessageIsSettledOnce(t *testing.T) {
 	})
 }
 
-// The hub delivers messages again after their locks ran out, and the session ends before it looks
-// at the second deliveries. They count as new ones then, and the process goes on.
+// The hub delivers messages again after their locks expired, and the session ends before it has
+// handled the second deliveries. They count as new ones then.
 func TestARedeliveryWhileTheSessionEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -118,7 +118,7 @@ func TestARedeliveryWhileTheSessionEnds(t *testing.T) {
 	})
 }
 
-// No more are in hand than the sink has room for.
+// There are no more unsettled messages than the sink has room for.
 func TestCreditBoundsUnsettledMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -137,7 +137,7 @@ func TestCreditBoundsUnsettledMessages(t *testing.T) {
 	})
 }
 
-// What nobody took goes back after a while, and comes again.
+// A message that the sink declined is released after a while, and comes again.
 func TestADeclinedMessageIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -151,7 +151,7 @@ func TestADeclinedMessageIsReleased(t *testing.T) {
 	})
 }
 
-// Refs that nobody gave out are ignored.
+// Refs of no delivery are ignored.
 func TestUnknownRefsAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := start(t, amqp.New(h.options()), h.CredsWith(t, ""))

@@ -23,8 +23,8 @@ import (
 
 const everything = transport.Messages | transport.Twin | transport.Desired | transport.Methods
 
-// The links for the twin are opened again when they are lost; that changes may have been missed
-// meanwhile is told.
+// Lost links for the twin are attached again, and a delivery says that changes may have been
+// missed.
 func TestTwinLinksThatAreLost(t *testing.T) {
 	for _, kind := range []testbroker.LinkKind{testbroker.LinkTwinSender, testbroker.LinkTwinReceiver} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestTwinLinksThatAreLost(t *testing.T) {
 	}
 }
 
-// The links for methods are opened again when they are lost.
+// Lost links for methods are attached again.
 func TestMethodLinksThatAreLost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -77,8 +77,8 @@ func TestMethodLinksThatAreLost(t *testing.T) {
 	})
 }
 
-// An answer that was handed over just before the session is ended goes out: the method may have
-// been the one that asked for a new connection.
+// A method answer that was handed over just before the end of the session is sent: the method may
+// have asked for a new connection.
 func TestAMethodAnswerIsSentBeforeClose(t *testing.T) {
 	for name, make := range map[string]func(*amqp.Options) transport.Transport{
 		"alone":  func(o *amqp.Options) transport.Transport { return amqp.New(o) },
@@ -110,7 +110,7 @@ func TestAMethodAnswerIsSentBeforeClose(t *testing.T) {
 	}
 }
 
-// An answer that a silent network does not take is given up.
+// A method answer is given up when the network takes nothing.
 func TestAMethodAnswerWithoutCredit(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -130,8 +130,8 @@ func TestAMethodAnswerWithoutCredit(t *testing.T) {
 	})
 }
 
-// Links that are lost as soon as they are open would be opened for ever: the session ends instead,
-// and the device's policy paces what follows.
+// Links that are lost at once are not attached for ever: the session ends, and the device waits as
+// its policy says.
 func TestTwinLinksThatAreLostAtOnceEndTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -141,7 +141,7 @@ func TestTwinLinksThatAreLostAtOnceEndTheSession(t *testing.T) {
 	})
 }
 
-// A request whose link is refused is replied to, and so is the next.
+// A request whose link is refused is replied to, and so is the next one.
 func TestTwinLinksThatAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -172,7 +172,7 @@ func TestErrorsOfTwinRequests(t *testing.T) {
 	})
 }
 
-// A device on a shared connection keeps its twin to itself.
+// A device on a shared connection has a twin of its own.
 func TestTwinsOnASharedConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		all := fleet(t, h, amqp.NewMux(h.options()), 2)
@@ -200,8 +200,8 @@ func TestTwinsOnASharedConnection(t *testing.T) {
 	})
 }
 
-// A device that only listens says nothing on its links out. When the hub takes one away, it is
-// noticed all the same, within probeInterval.
+// A device that only listens sends nothing on its sending links. The loss of one is noticed within
+// probeInterval.
 func TestTheLossOfASendingLinkIsNoticed(t *testing.T) {
 	for _, condition := range []string{"", "amqp:link:detach-forced"} {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -234,7 +234,7 @@ func TestTheLossOfASendingLinkIsNoticed(t *testing.T) {
 	}
 }
 
-// To look at a link changes nothing: it takes no credit and sends nothing, and the link lives on.
+// A probe takes no credit and sends nothing, and the link lives on.
 func TestProbesChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -248,7 +248,7 @@ func TestProbesChangeNothing(t *testing.T) {
 	})
 }
 
-// A session that ends in the very moment in which a request goes out ends all the same.
+// A session ends although a request is sent at the same moment.
 func TestASessionThatEndsWhileARequestGoesOut(t *testing.T) {
 	for i := range 200 {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -272,7 +272,7 @@ func TestASessionThatEndsWhileARequestGoesOut(t *testing.T) {
 	}
 }
 
-// Without the hub's promise to tell changes a device would be deaf: the session ends.
+// Without an answer to the subscription the session ends: changes would go unnoticed.
 func TestASubscriptionToChangesThatIsNotAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -285,7 +285,7 @@ func TestASubscriptionToChangesThatIsNotAnswered(t *testing.T) {
 	})
 }
 
-// What is larger than the hub takes on a link fails alone.
+// A request that is larger than the hub takes on a link fails alone.
 func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -303,8 +303,7 @@ func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
 	})
 }
 
-// A pair of which one link is refused leaves nothing of the other behind, however often it is
-// tried.
+// A pair with one link refused leaves nothing of the other link behind, however often it is tried.
 func TestAPairWithOneLinkRefused(t *testing.T) {
 	for refused, other := range map[testbroker.LinkKind]testbroker.LinkKind{
 		testbroker.LinkTwinSender: testbroker.LinkTwinReceiver, testbroker.LinkTwinReceiver: testbroker.LinkTwinSender,
@@ -329,7 +328,7 @@ func TestAPairWithOneLinkRefused(t *testing.T) {
 	}
 }
 
-// When the link out is refused, that is told at once, whatever the hub does about the link in.
+// A refused sending link fails the request at once, whatever the hub does about the receiving link.
 func TestARefusedSenderOfAPairFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -347,8 +346,8 @@ func TestARefusedSenderOfAPairFailsAtOnce(t *testing.T) {
 	})
 }
 
-// When the link in is refused, that is told at once, though the link out, which is given up, stays
-// without an answer.
+// A refused receiving link fails the request at once, though the hub does not answer the detach of
+// the sending link.
 func TestARefusedReceiverOfAPairFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
@@ -377,8 +376,7 @@ func TestARefusedReceiverOfAPairFailsAtOnce(t *testing.T) {
 	})
 }
 
-// A hub that reads nothing has a bounded number of answers kept for it; further ones are reported
-// as not sent.
+// Answers for a hub without credit are bounded; further ones are reported as not sent.
 func TestQueuedMethodAnswersAreBounded(t *testing.T) {
 	const credit = 500 // what the hub fixture gives a link; that much goes out
 	for _, tc := range []struct {

@@ -8,8 +8,8 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// A begin that overtakes the end on its channel waits for it; nothing else does. An end without a
-// begin is not said.
+// A begin waits for the end on its channel, and nothing else does. An end without a begin is left
+// out.
 func TestABeginWaitsForTheEndBeforeIt(t *testing.T) {
 	frame := func(channel uint16, p wire.Performative) []byte {
 		b, err := wire.AppendFrame(nil, channel, p, nil)

@@ -22,7 +22,7 @@ func pair(t testing.TB, h *hubfixture.Broker, o *amqp.Options, mux bool) *transp
 	return p
 }
 
-// The suite over every way to the hub.
+// The suite with each way to authenticate.
 func TestConformance(t *testing.T) {
 	for _, way := range []struct {
 		name        string

@@ -36,8 +36,8 @@ func numbered(i int) *transport.Message {
 	return &transport.Message{ID: id, Body: []byte(id)}
 }
 
-// The whole client over every kind of loss: nothing that was acknowledged is missing, and commands
-// come through.
+// A client under every kind of loss: no acknowledged message is missing, and cloud-to-device
+// messages arrive.
 func TestAClientUnderFaults(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3, 4, 5, 6} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAClientUnderFaults(t *testing.T) {
 	}
 }
 
-// A rejected command is set aside by the hub, one that is abandoned comes again.
+// A rejected message is dead-lettered, and an abandoned one comes again.
 func TestCloudToDeviceMessagesAreSettled(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		tries := map[string]int{}
@@ -114,7 +114,7 @@ func TestCloudToDeviceMessagesAreSettled(t *testing.T) {
 	})
 }
 
-// A token that runs out, day after day: the client renews it in time.
+// Tokens of an hour, for a day: the client renews each in time.
 func TestTokensAreRenewedForADay(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
@@ -131,7 +131,7 @@ func TestTokensAreRenewedForADay(t *testing.T) {
 	})
 }
 
-// A hub that falls silent, and one that takes nothing: Close is bounded whatever the state.
+// Close is bounded with a silent hub, and with one that takes no data.
 func TestCloseIsBounded(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, h *hub, c *device.Client){
 		"idle":   func(*testing.T, *hub, *device.Client) {},
@@ -185,8 +185,8 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 }
 
-// The faults that the service plays on request, which the official SDKs are tested with. Each is
-// mended at its own level, and all that the device uses works afterwards.
+// The faults that the service injects on request, with which the official SDKs are tested. The
+// device recovers from each, and all its features work afterwards.
 func TestFaultsOnRequest(t *testing.T) {
 	for name, want := range map[string]struct {
 		dials   int32

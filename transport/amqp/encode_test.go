@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Recorded from the specification's rules, byte by byte.
+// Encoded by hand from the specification.
 func TestTheLibraryDecodesEncodedMessages(t *testing.T) {
 	require.Equal(t, []byte{0, 0x53, 0x75, 0xa0, 1, 'x'}, appendMessage(nil, &transport.Message{Body: []byte("x")}))
 	require.Equal(t, []byte{
@@ -24,8 +24,8 @@ func TestTheLibraryDecodesEncodedMessages(t *testing.T) {
 		Properties: []transport.Property{{Name: "n", Value: "v"}}}))
 }
 
-// A hub finds the component in the annotations, a broker, which would have to detach the link for
-// one that it does not know, in the application properties.
+// A hub finds the component in the annotations. A broker finds it in the application properties: it
+// would have to detach the link for an unknown annotation.
 func TestTheComponentOfAMessage(t *testing.T) {
 	m := &transport.Message{Component: "c1", Body: []byte("x")}
 	annotated := []byte{
@@ -51,7 +51,7 @@ func TestTheComponentOfAMessage(t *testing.T) {
 	require.Equal(t, transport.Message{}, got, "none that a program can use")
 }
 
-// A broker keeps what it acknowledges only if it is asked to; a hub does anyway.
+// A broker keeps acknowledged messages over a restart only if they are durable; a hub always does.
 func TestBrokersGetDurableMessages(t *testing.T) {
 	for hub, header := range map[bool][]byte{
 		true:  nil,
@@ -70,8 +70,7 @@ func TestEncodingAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { buf = appendMessage(buf[:0], m) }))
 }
 
-// requireSame checks that the library reads what we wrote, or what it wrote itself, as it was
-// meant.
+// requireSame checks that the library decodes our encoding, and its own, to the same message.
 func requireSame(t testing.TB, m *transport.Message, encoded []byte) {
 	t.Helper()
 	var got amqp.Message
@@ -138,7 +137,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// No message of a peer's that is let through makes the library or the mapping panic.
+// No message that passes the screen makes the library or the conversion panic.
 func FuzzInbound(f *testing.F) {
 	full := appendMessage(nil, &transport.Message{ID: "i", Created: time.UnixMilli(1),
 		Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: []byte("x")})
@@ -187,7 +186,7 @@ func TestInboundMessages(t *testing.T) {
 	}
 }
 
-// The hub says in either of two places that it has delivered a command before.
+// The hub marks a redelivered message in one of two places.
 func TestARedeliveredMessageIsMarked(t *testing.T) {
 	for _, row := range []struct {
 		name string

@@ -17,7 +17,7 @@ import (
 
 const proto = "amqp"
 
-// protocol is what the connection below is made for.
+// protocol describes AMQP to package dialer.
 var protocol = dialer.Protocol{Name: proto, Secure: "5671", Plain: "5672", Kind: protocolKind}
 
 // ConditionError is the error with which the hub closed the connection, ended a session, detached a

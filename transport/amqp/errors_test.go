@@ -17,8 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// conditions are all that a hub and its relatives are known to say, whether another try is worth
-// it, and what they blame.
+// conditions are those of hubs and related services, whether they are retried, and what they blame.
 var conditions = []struct {
 	condition string
 	kind      transport.Kind
@@ -85,8 +84,7 @@ func TestEachConditionHasItsKind(t *testing.T) {
 	require.Len(t, conditionTable, listed, "each row is looked at")
 }
 
-// The same conditions where they can appear: refusing a message, ending a link, a session, a
-// connection.
+// Each condition in a rejected message, and at the end of a link, a session or a connection.
 func TestConditionsBecomeErrors(t *testing.T) {
 	for _, c := range conditions {
 		said := &amqp.Error{Condition: amqp.ErrCond(c.condition), Description: "text"}

@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// dialLog is a network whose dials fail with err while it is set, and are noted.
+// dialLog records dials, which fail with err while it is set.
 type dialLog struct {
 	mu    sync.Mutex
 	err   error
@@ -64,12 +64,12 @@ func try(t *testing.T, mux *amqp.Mux, creds *transport.Credentials) error {
 
 var errUnreachable = &transport.Error{Kind: transport.Network, Err: errors.New("no way")}
 
-// The pause between the dials of different devices grows with each failure. It is counted for each
-// host, and anew after a success.
+// The pause between dials of different devices grows with each failure. It is counted for each
+// host, and begins anew after a success.
 func TestThePauseBetweenDialsOfDevices(t *testing.T) {
 	for _, row := range []struct {
 		name string
-		// returns the one that fails next
+		// returns the device that fails next
 		between func(t *testing.T, l *dialLog, mux *amqp.Mux, h *hub) *transport.Credentials
 		want    time.Duration
 	}{
@@ -114,8 +114,7 @@ func TestThePauseBetweenDialsOfDevices(t *testing.T) {
 	}
 }
 
-// A hub that says when to come again is not dialed before, by no device, and each is told how long
-// that is.
+// No device dials before the time that the hub gave, and each gets the rest of it as RetryAfter.
 func TestNoDeviceDialsBeforeRetryAfter(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		var l dialLog
@@ -139,8 +138,7 @@ func TestNoDeviceDialsBeforeRetryAfter(t *testing.T) {
 	})
 }
 
-// A message that cannot be encoded is refused for good: it is not tried again, and those behind it
-// go on.
+// A message that cannot be encoded fails for good, and the messages behind it go on.
 func TestAMessageThatCannotBeEncodedIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()

@@ -24,7 +24,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// frame is a frame on the channel of the device, with a type and a data offset.
+// frame returns a frame on the channel of the device, with a type and a data offset.
 func frame(t testing.TB, kind, offset byte, body string) []byte {
 	b, err := hex.DecodeString(strings.ReplaceAll(body, " ", ""))
 	require.NoError(t, err)
@@ -33,7 +33,8 @@ func frame(t testing.TB, kind, offset byte, body string) []byte {
 	return append(append(head, offset, kind, 0, channel), b...)
 }
 
-// hears has a device with links for telemetry (handle 0) and commands (handle 1) hear a frame.
+// hears sends a frame to a device with links for telemetry (handle 0) and cloud-to-device messages
+// (handle 1).
 func hears(t *testing.T, b []byte, then func(h *hub, r *running)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, h *hub) {
@@ -45,8 +46,7 @@ func hears(t *testing.T, b []byte, then func(h *hub, r *running)) {
 	})
 }
 
-// refuses wants the frame to end the session, with a reason, and another connection to be worth a
-// try.
+// refuses wants the frame to end the session with a reason, and the error to be retryable.
 func refuses(t *testing.T, b []byte, reason string) {
 	t.Helper()
 	hears(t, b, func(_ *hub, r *running) {
@@ -58,10 +58,10 @@ func refuses(t *testing.T, b []byte, reason string) {
 	})
 }
 
-// transferred is the performative of the first message to the device, settled, before its payload.
+// transferred is the performative of a transfer to the device, settled, before its payload.
 const transferred = "00 53 14 c0 09 05 52 01 43 a0 01 74 43 41 "
 
-// ignores wants nobody to notice the frame.
+// ignores wants the frame to have no effect.
 func ignores(t *testing.T, b []byte) {
 	t.Helper()
 	hears(t, b, func(_ *hub, r *running) {
@@ -84,8 +84,8 @@ func TestAMessageWithACompositeKeyIsNotDelivered(t *testing.T) {
 	}
 }
 
-// A message that the library cannot decode ends the session, and the error says why. The hub has
-// refused nothing.
+// A message that the library cannot decode ends the session with its reason, not with a condition
+// of the hub.
 func TestTheErrorOfAMessageThatTheLibraryCannotDecode(t *testing.T) {
 	for name, message := range map[string]string{
 		"char":           "00 53 77 73 00 00 00 41",
@@ -111,7 +111,7 @@ func TestAFrameWithACompositeKeyEndsTheSession(t *testing.T) {
 	}
 }
 
-// The type and the data offset of a frame hide nothing from the screen that the library sees.
+// The type and the data offset of a frame hide no payload from the screen that the library decodes.
 func TestFrameTypeAndOffsetHideNoPayload(t *testing.T) {
 	const poison = transferred + "00 53 72 c1 04 02 c0 01 00 40"
 	t.Run("type", func(t *testing.T) { refuses(t, frame(t, 1, 2, poison), "frame has the type 1, not 0") })
@@ -130,20 +130,20 @@ func TestAFlowWithoutCreditIsHarmless(t *testing.T) {
 	})
 }
 
-// A range of deliveries is bounded by those that were sent.
+// A range of deliveries is limited to those that were sent.
 func TestAnEndlessDispositionEndsTheSession(t *testing.T) {
 	refuses(t, frame(t, 0, 2, "00 53 15 c0 0d 05 41 43 70 ff ff ff ff 41 00 53 24 45"),
 		"disposition.last is 4294967295, which comes before first, 0")
 }
 
-// The last number that a delivery can have is legal. The library would count for ever from it when
-// it settles the message.
+// The last delivery-id is legal. The library would count from it for ever when it settles the
+// message.
 func TestTheLastDeliveryIDEndsTheSession(t *testing.T) {
 	refuses(t, frame(t, 0, 2, "00 53 14 c0 0d 05 52 01 70 ff ff ff ff a0 01 74 43 42 00 53 75 a0 01 78"),
 		"unsupported AMQP from the peer: transfer.delivery-id is 4294967295")
 }
 
-// An idle time-out of a millisecond does not make the device send all the time.
+// An idle time-out of a millisecond does not make the device send keep-alives all the time.
 func TestAShortIdleTimeoutCausesNoFlood(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		beats := 0
@@ -185,7 +185,7 @@ func TestAShortIdleTimeoutCausesNoFlood(t *testing.T) {
 	})
 }
 
-// A client whose hub sends poison connects again, as its policy says.
+// A client connects again after a violation, as its policy says.
 func TestAClientOutlivesAViolation(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
@@ -200,7 +200,7 @@ func TestAClientOutlivesAViolation(t *testing.T) {
 	})
 }
 
-// A hub that leaves the next-incoming-id out of its flows opens its window all the same.
+// Flows without next-incoming-id open the window all the same.
 func TestAHubWithoutNextIncomingID(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true,

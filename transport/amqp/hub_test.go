@@ -22,8 +22,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// bubble runs f with fake time and a hub that knows "dev-1". All that f starts must have ended when
-// it returns.
+// bubble runs f with fake time and a hub that knows "dev-1". All goroutines of f must have ended
+// when it returns.
 func bubble(t *testing.T, f func(t *testing.T, h *hub)) {
 	t.Helper()
 	bounded.Test(t, func(t *testing.T) {
@@ -32,7 +32,7 @@ func bubble(t *testing.T, f func(t *testing.T, h *hub)) {
 	})
 }
 
-// hub is the emulator, and a network that counts dials.
+// hub is the in-process hub, with a count of dials.
 type hub struct {
 	*hubfixture.Broker
 	dials atomic.Int32
@@ -40,8 +40,8 @@ type hub struct {
 
 func newHub(t testing.TB) *hub { return &hub{Broker: hubfixture.New(t)} }
 
-// smallHub is one whose connections take sessions of AMQP up to the number highest (channel-max),
-// or many for 0. It knows no device.
+// smallHub allows AMQP sessions up to the channel number highest (channel-max), or many for 0. It
+// knows no device.
 func smallHub(t testing.TB, highest uint16) *hub {
 	broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{ChannelMax: highest}})
 	require.NoError(t, err)
@@ -119,21 +119,21 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 	return !k.refuse
 }
 
-// results are those so far.
+// results returns the results so far.
 func (k *sink) results() []result {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.done)
 }
 
-// forget forgets them.
+// forget removes them.
 func (k *sink) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.done = nil
 }
 
-// bodies are those of the messages delivered.
+// bodies returns the bodies of the delivered messages.
 func (k *sink) bodies() (all []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -259,7 +259,7 @@ func (r *running) subscribe(id uint32) {
 	require.NoError(r.t, r.ask(&transport.Request{ID: id, Op: transport.OpSubscribe, Want: transport.Messages}).Err)
 }
 
-// requireEnd waits for Run's error.
+// requireEnd waits for the error of Run.
 func (r *running) requireEnd(kind transport.Kind) *transport.Error {
 	r.t.Helper()
 	select {
@@ -275,7 +275,7 @@ func (r *running) requireEnd(kind transport.Kind) *transport.Error {
 	return e
 }
 
-// requireAlive wants the session not to have ended.
+// requireAlive checks that the session has not ended.
 func (r *running) requireAlive() {
 	r.t.Helper()
 	synctest.Wait()
@@ -286,10 +286,10 @@ func (r *running) requireAlive() {
 	}
 }
 
-// inject puts a fault in force.
+// inject puts a fault into force.
 func (h *hub) inject(f testbroker.Fault) *testbroker.Injected { return h.Inject(f) }
 
-// filter is a connection that loses frames that are written, without TLS, unless pass takes them.
+// filter is a connection that drops written frames unless pass takes them. It works without TLS.
 type filter struct {
 	net.Conn
 	pass func(channel uint16, p wire.Performative) bool

@@ -16,27 +16,27 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// dice are for a test in real time, which a seed alone does not repeat.
+// dice is random for a test in real time, which a seed alone cannot repeat.
 func dice(t *testing.T) *rand.Rand {
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// spin passes the time without giving the processor away, for times that a sleep is too coarse for.
+// spin waits without yielding the processor, for times too short for a sleep.
 func spin(d time.Duration) {
 	for began := time.Now(); time.Since(began) < d; {
 	}
 }
 
-// sessions counts those of the library, each of which has a goroutine.
+// sessions counts the sessions of the library, each of which has a goroutine.
 func sessions() int {
 	all := make([]byte, 1<<20)
 	return strings.Count(string(all[:runtime.Stack(all, true)]), "go-amqp.(*Session).mux(")
 }
 
-// A device that is closed at any moment of its life leaves the connection to the others. In real
-// time: what counts is where the goroutines of the library are at that moment.
+// A device that is closed at any moment does not disturb the others on the connection. In real
+// time, as the positions of the library's goroutines at that moment matter.
 func TestADeviceThatLeavesAtAnyMoment(t *testing.T) {
 	h := newHub(t)
 	mux := amqp.NewMux(h.options())
@@ -63,8 +63,8 @@ func TestADeviceThatLeavesAtAnyMoment(t *testing.T) {
 	require.NoError(t, good.Close())
 }
 
-// The same for one that is closed while it joins, by either way to prove itself, also when the peer
-// allows just as many sessions as are needed.
+// The same for a device that is closed while it joins, with and without CBS, and with no more AMQP
+// sessions than needed.
 func TestADeviceThatGivesUpAtAnyMoment(t *testing.T) {
 	direct := &amqp.Addresses{Telemetry: "/devices/{device}/messages/events"}
 	for name, c := range map[string]struct {

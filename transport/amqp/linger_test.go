@@ -14,15 +14,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// goroutines counts those of the bubble. The process has others, which come and go: those of the
-// runtime that run finalizers.
+// goroutines counts those of the bubble. The process has others, as for finalizers.
 func goroutines() int {
 	all := make([]byte, 1<<20)
 	return strings.Count(string(all[:runtime.Stack(all, true)]), ", synctest bubble ")
 }
 
-// The goroutines that send and collect answers end when there is nothing to do, whatever came last,
-// and start again.
+// The goroutines that send and wait for outcomes end when there is nothing to do, and start again.
 func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
 	for name, last := range map[string]func(h *hub, r *running){
 		"accepted": func(_ *hub, r *running) { r.requireSends("x") },
@@ -58,7 +56,7 @@ func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
 	}
 }
 
-// They do not end while an answer is awaited.
+// They do not end while an outcome is awaited.
 func TestALateOutcomeIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -76,7 +74,7 @@ func TestALateOutcomeIsReported(t *testing.T) {
 	})
 }
 
-// Outcomes that come out of order, some at once and others after a second, in a window of hundreds:
+// Outcomes that come out of order, some at once and others after a second, with hundreds in flight:
 // each message gets its own.
 func TestManyOutcomesOutOfOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {

@@ -65,7 +65,7 @@ func TestOutcomesOfAMessage(t *testing.T) {
 	}
 }
 
-// What is about the device would meet each message: the session ends, and no message is blamed.
+// A condition about the device would meet each message: the session ends, and no message fails.
 func TestAConditionAboutTheDeviceEndsItsSession(t *testing.T) {
 	for condition, kind := range map[string]transport.Kind{
 		"amqp:unauthorized-access": transport.Unauthorized, "amqp:not-found": transport.NotFound,
@@ -83,8 +83,7 @@ func TestAConditionAboutTheDeviceEndsItsSession(t *testing.T) {
 	}
 }
 
-// A hub that is suspended refuses every message, and the client keeps its queue for the day when it
-// is not.
+// A suspended hub refuses every message, and the client keeps its queue.
 func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
@@ -107,7 +106,7 @@ func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {
 	})
 }
 
-// A link that the hub detaches again and again, with words that are not about a message, costs no
+// A link that is detached repeatedly, with conditions that are not about a message, costs no
 // message.
 func TestDetachesThatBlameNoMessage(t *testing.T) {
 	for _, condition := range []string{
@@ -138,7 +137,7 @@ func TestDetachesThatBlameNoMessage(t *testing.T) {
 	}
 }
 
-// A batch that is rejected for one of its messages is taken apart.
+// The messages of a rejected batch are sent one by one.
 func TestARejectedBatchIsSentOneByOne(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -157,7 +156,7 @@ func TestARejectedBatchIsSentOneByOne(t *testing.T) {
 	})
 }
 
-// Several that wait at the same moment share a transfer; a message too many does not get lost.
+// Queued messages share a transfer, and those beyond a batch are not lost.
 func TestBatches(t *testing.T) {
 	for _, batch := range []int{1, 2, 100} {
 		t.Run(fmt.Sprint(batch), func(t *testing.T) {
@@ -176,8 +175,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// A hub that takes little at a time gets smaller batches, and nobody is told that a message is too
-// large which is not.
+// Batches are as small as the link demands, and no message is wrongly called too large.
 func TestBatchesFitTheLink(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{MaxMessageSize: 10_000}})
@@ -212,7 +210,7 @@ func TestBatchesFitTheLink(t *testing.T) {
 	})
 }
 
-// Outcomes behind a transfer that is not settled are reported when that is, or when the link ends:
+// Outcomes behind an unsettled transfer are reported when that is settled, or when the link ends:
 // then only the unsettled message is to be sent again.
 func TestOutcomesBehindAnUnsettledTransfer(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
@@ -240,7 +238,8 @@ func TestOutcomesBehindAnUnsettledTransfer(t *testing.T) {
 	})
 }
 
-// A detached link is opened again on the same connection; what was in flight is told to try again.
+// A detached link is attached again on the same connection; messages in flight are to be sent
+// again.
 func TestALinkIsLostUnderWay(t *testing.T) {
 	for _, condition := range []string{"", "amqp:link:detach-forced", "amqp:internal-error",
 		"com.microsoft:device-container-throttled", "com.microsoft:link-creation-conflict", "com.example:odd"} {
@@ -280,7 +279,7 @@ func TestALinkIsLostUnderWay(t *testing.T) {
 	}
 }
 
-// The message that makes the hub detach the link is found, and the others get through.
+// The message for which the hub detaches the link fails, and the others get through.
 func TestTheMessageThatEndsLinksFails(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
@@ -296,7 +295,7 @@ func TestTheMessageThatEndsLinksFails(t *testing.T) {
 		}
 		require.Len(t, r.sink.results(), 3)
 		r.sink.forget()
-		// Twice: if the library gives the bad message back as not sent, it goes again over the next link.
+		// Twice: if the library reports the bad message as not sent, it goes again over the next link.
 		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Times: 2,
 			Condition: "amqp:link:message-size-exceeded"})
 		r.send(0, "a", "b", "bad", "d")
@@ -312,9 +311,9 @@ func TestTheMessageThatEndsLinksFails(t *testing.T) {
 	})
 }
 
-// The library may say of a message that it was not sent, though the hub got it and ended the link
-// for it. The message before it, which is still in flight, must not be blamed. It is a matter of
-// some instructions, so there are many tries.
+// The library may report a message as not sent, though the hub got it and detached the link for it.
+// The message before it, which is in flight, must not fail. The window for this is some
+// instructions wide, so there are many tries.
 func TestTheMessageBeforeTheBadOneIsNotBlamed(t *testing.T) {
 	for range 300 {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -333,7 +332,7 @@ func TestTheMessageBeforeTheBadOneIsNotBlamed(t *testing.T) {
 	}
 }
 
-// A link that was lost while it was idle is replaced without a word.
+// A link that was lost while it was idle is replaced without a report.
 func TestALinkIsLostWhileIdle(t *testing.T) {
 	for name, lose := range map[string]func(h *hub){
 		"link": func(h *hub) {
@@ -394,7 +393,7 @@ func TestTheConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// The hub gives no credit: what waits is told so in time, and the link is tried anew.
+// Without credit messages fail in time, and the link is attached anew.
 func TestCreditIsWithheld(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -424,7 +423,7 @@ func TestCreditComesLate(t *testing.T) {
 	})
 }
 
-// A refused or unanswered attach ends the session, with the kind that the hub gave.
+// A refused or unanswered attach ends the session, with the Kind of the condition.
 func TestALinkIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault testbroker.Fault
@@ -462,7 +461,7 @@ func TestASlowAttachSucceeds(t *testing.T) {
 	})
 }
 
-// Nothing is heard any more: the idle time-out finds it.
+// The idle time-out ends a silent connection.
 func TestSilence(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -474,7 +473,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// An idle session stays up for as long as it may.
+// An idle session stays up for days.
 func TestIdleForADay(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -488,8 +487,8 @@ func TestIdleForADay(t *testing.T) {
 	})
 }
 
-// A device that only sends, and does so rarely, learns within 10 s that the hub has disabled it,
-// with a connection of its own and on a shared one.
+// A device that seldom sends learns within 10 s that the hub has disabled it, on a connection of
+// its own and on a shared one.
 func TestAnIdleDeviceIsDisabled(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -516,8 +515,8 @@ func TestAnIdleDeviceIsDisabled(t *testing.T) {
 	}
 }
 
-// An idle link that the hub took away for an ordinary reason is forgotten, and the next message has
-// another one. A fleet that is idle has no goroutine for the looks.
+// The loss of an idle link is not reported, and the next message has another one attached. An idle
+// fleet has no goroutines for its probes.
 func TestIdleLinksThatAreLost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n = 50

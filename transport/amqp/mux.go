@@ -161,8 +161,8 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 	return s, nil
 }
 
-// prove gets what proves the device. With Addresses that is the connection's, and is got when it is
-// dialed.
+// prove gets the login of a device. With Addresses it belongs to the connection, and is made at the
+// dial.
 func (m *Mux) prove(ctx context.Context, cfg *transport.Config) (l login, err error) {
 	if m.opt.Addresses != nil {
 		return login{auth: m.opt.auth(cfg.Creds)}, nil

@@ -55,7 +55,7 @@ func each(all []*device.Client, f func(i int, c *device.Client)) {
 	wg.Wait()
 }
 
-// A thousand devices on one connection, which is lost and comes back.
+// A thousand devices share a connection, which is lost and comes back.
 func TestAThousandDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n, messages = 1000, 3
@@ -92,8 +92,8 @@ func TestAThousandDevices(t *testing.T) {
 	})
 }
 
-// A hub may take a connection and end it at once, with its reason. That is a failed dial, which the
-// policy is asked about.
+// A hub that ends each connection at once, with a condition, causes failed dials, which go to the
+// policy.
 func TestAConnectionThatIsEndedAtOnce(t *testing.T) {
 	for range 200 {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -108,7 +108,7 @@ func TestAConnectionThatIsEndedAtOnce(t *testing.T) {
 	}
 }
 
-// What happens to one device does not disturb another.
+// A failure of one device does not disturb the others.
 func TestOneBadDevice(t *testing.T) {
 	for name, f := range map[string]testbroker.Fault{
 		"detached":         {Kind: testbroker.DetachOnMessage},
@@ -161,7 +161,7 @@ func TestOneBadDevice(t *testing.T) {
 	}
 }
 
-// Devices come and go while the connection stays; the last one closes it.
+// Devices join and leave while the connection stays; the last one closes it.
 func TestDevicesJoinAndLeave(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
@@ -184,7 +184,7 @@ func TestDevicesJoinAndLeave(t *testing.T) {
 	})
 }
 
-// After a short outage all are back as soon as the one that dials.
+// After a short outage all devices return as soon as the one that dials.
 func TestAllDevicesReturnAfterAShortOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		all := fleet(t, h, amqp.NewMux(h.options()), 200)
@@ -206,7 +206,7 @@ func TestAllDevicesReturnAfterAShortOutage(t *testing.T) {
 	})
 }
 
-// While the hub is out of reach, a thousand devices do not dial a thousand times.
+// While the hub cannot be reached, a thousand devices do not dial a thousand times.
 func TestOneDeviceDialsDuringAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		all := fleet(t, h, amqp.NewMux(h.options()), 200)
@@ -230,8 +230,8 @@ func TestOneDeviceDialsDuringAnOutage(t *testing.T) {
 	})
 }
 
-// A hub, or a middlebox, that takes each connection and ends it before a device was accepted there,
-// is dialed no more often than one that cannot be reached.
+// A hub or proxy that ends each connection before a device was accepted is dialed no more often
+// than one that cannot be reached.
 func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
 	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil,
 		"addresses": {Telemetry: "/devices/{device}/messages/events"}} {
@@ -287,8 +287,8 @@ func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
 	}
 }
 
-// A function of the user's that ends its goroutine, as t.FailNow does, fails the dial that it was
-// called for and no other one, and leaves nothing behind.
+// A callback that exits its goroutine, as t.FailNow does, fails the dial that called it and no
+// other one, and leaves nothing behind.
 func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 	type exits struct {
 		options func(h *hub, o *amqp.Options, exit func()) // makes a function exit
@@ -391,7 +391,7 @@ func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-// counted is a connection that is counted while it is open.
+// counted is a connection that counts the open ones.
 type counted struct {
 	net.Conn
 	open   *atomic.Int32
@@ -403,7 +403,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// exitTunnel is a tunnel that is none.
+// exitTunnel is a tunnel whose Open exits the goroutine.
 type exitTunnel func()
 
 func (exitTunnel) Port(bool) string { return "5672" }
@@ -413,8 +413,8 @@ func (exit exitTunnel) Open(_ context.Context, c net.Conn, _ netopt.Peer) (net.C
 	return c, nil
 }
 
-// hole is a network that loses all packets while it is shut: a dial gets no answer, and otherwise
-// takes half a second.
+// hole is a network that loses all packets while it is shut: then a dial gets no answer. Otherwise
+// it takes half a second.
 type hole struct {
 	shut  atomic.Bool
 	dials atomic.Int32 // begun
@@ -441,8 +441,8 @@ func (n *hole) options(h *hub) *amqp.Options {
 	return o
 }
 
-// An outage in which packets vanish: a dial hangs, instead of failing at once. It is one dial for
-// all, and when the network is back no device cuts the dial that another one began.
+// In an outage that loses packets a dial hangs instead of failing. There is one dial for all, and
+// no device cancels the dial of another one.
 func TestOneDeviceDialsDuringASilentOutage(t *testing.T) {
 	for _, spread := range []time.Duration{0, 30 * time.Second} {
 		t.Run(fmt.Sprint("spread ", spread), func(t *testing.T) {
@@ -494,8 +494,8 @@ func TestOneDeviceDialsDuringASilentOutage(t *testing.T) {
 	}
 }
 
-// The device that began the dial is closed: the others go on waiting for what it began, and are not
-// told of a failure that there was none.
+// The device that began a dial is closed: the others go on waiting for that dial, and see no
+// failure.
 func TestTheDeviceThatDialsLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		var network hole
@@ -530,7 +530,7 @@ func TestTheDeviceThatDialsLeaves(t *testing.T) {
 	})
 }
 
-// When all have left, nothing of the dial is left, whether it hangs or is about to succeed.
+// When all waiters have left, nothing is left of the dial, whether it hangs or is about to succeed.
 func TestAllWaitersOfADialLeave(t *testing.T) {
 	for _, after := range []time.Duration{0, 200 * time.Millisecond, 500 * time.Millisecond, 5 * time.Second} {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -558,7 +558,7 @@ func TestAllWaitersOfADialLeave(t *testing.T) {
 	}
 }
 
-// A device whose host does not exist does not keep the others from dialing theirs.
+// A device with a host that does not exist does not keep the others from dialing theirs.
 func TestADeviceWithAWrongHostDoesNotDelayOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
@@ -589,7 +589,8 @@ func TestADeviceWithAWrongHostDoesNotDelayOthers(t *testing.T) {
 	})
 }
 
-// A device that is to be refused, but not yet, does not turn those of the right host away for good.
+// A device of another host, which is not refused yet, does not turn devices of the right host away
+// for good.
 func TestAMuxBelongsToTheHostThatAcceptedADevice(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
@@ -655,8 +656,8 @@ func TestDevicesThatMayNotJoin(t *testing.T) {
 	})
 }
 
-// A fleet on one connection, under faults that meet some of it and faults that meet all: nothing
-// that was acknowledged is missing.
+// A fleet on one connection, under faults of some devices and of all: no acknowledged message is
+// missing.
 func TestAFleetUnderFaults(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n, messages = 20, 100
@@ -689,8 +690,7 @@ func TestAFleetUnderFaults(t *testing.T) {
 	})
 }
 
-// Devices that are closed while they join do not cost the others the links over which their tokens
-// go.
+// Devices that are closed while they join do not cost the others the token links.
 func TestDevicesThatLeaveDoNotDisturbTokensOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
@@ -717,8 +717,8 @@ func TestDevicesThatLeaveDoNotDisturbTokensOfOthers(t *testing.T) {
 	})
 }
 
-// Devices whose tokens are not answered do not hold up the others: neither those that join, nor all
-// when the connection was lost.
+// Devices whose tokens are not answered do not hold up the others, when they join and when the
+// connection was lost.
 func TestManyBadDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
@@ -746,8 +746,7 @@ func TestManyBadDevices(t *testing.T) {
 	})
 }
 
-// One device more than the peer allows sessions is refused, and does not cost the others their
-// connection.
+// One device more than the peer allows sessions is refused, and the others keep their connection.
 func TestMoreDevicesThanSessions(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := smallHub(t, 5)
@@ -773,8 +772,8 @@ func TestMoreDevicesThanSessions(t *testing.T) {
 	})
 }
 
-// crowded is a hub that allows 6 sessions on a connection, and options for it whose network keeps
-// each end of a session for so long; for ever if that is negative.
+// crowded is a hub that allows 6 sessions on a connection, and options with a network that delays
+// each end of a session, for ever if the delay is negative.
 func crowded(t *testing.T, late time.Duration) (*hub, *amqp.Options) {
 	h := smallHub(t, 5)
 	o := h.options()
@@ -793,8 +792,8 @@ func crowded(t *testing.T, late time.Duration) (*hub, *amqp.Options) {
 	return h, o
 }
 
-// Devices come and go faster than the hub ends their sessions: those that come wait, instead of
-// costing all the connection.
+// Devices join and leave faster than the hub ends their sessions: those that join wait, and the
+// connection lives.
 func TestSessionsThatEndLate(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h, o := crowded(t, 4*time.Second)
@@ -814,8 +813,8 @@ func TestSessionsThatEndLate(t *testing.T) {
 	})
 }
 
-// The hub does not end them at all: a device for which there is no session left is told so, and the
-// others keep the connection.
+// The hub never ends sessions: a device without a session is refused, and the others keep the
+// connection.
 func TestSessionsThatDoNotEnd(t *testing.T) {
 	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil,
 		"addresses": {Telemetry: "/devices/{device}/messages/events"}} {

@@ -32,9 +32,9 @@ const minPause, maxPause = time.Second, 30 * time.Second
 // the latest failure. It is less than the usual DialTimeout, which would hide that.
 const awaitLimit = 8 * time.Second
 
-// connection returns the living connection, or that of a dial, which the caller waits for or
-// begins. The caller is counted as its user. proof gets what proves the caller, before it begins a
-// dial: a device without proof does not dial.
+// connection returns the living connection, or that of a dial, which the caller waits for or begins.
+// The caller is counted as its user. proof gets the login of the caller before it begins a dial: a
+// device without one does not dial.
 func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proof func() (login, error)) (*connection,
 	error) {
 	limit := time.Now().Add(awaitLimit)
@@ -162,7 +162,7 @@ func (m *Mux) dial(ctx context.Context, d *dialing, l *login) {
 	}
 }
 
-// connect makes a connection in time. With Addresses it gets what proves the connection.
+// connect makes a connection in time. With Addresses it also gets its login.
 func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, error) {
 	limit := time.AfterFunc(m.opt.OperationTimeout, func() { d.cancel(errNoAnswer) })
 	defer limit.Stop()

@@ -60,7 +60,7 @@ func (s *session) subscribed(sub *subscription, err error) {
 	}
 }
 
-// open has the links attached, if they are not, and sub told.
+// open has the links attached if they are not, and answers sub then.
 func (p *pair) open(sub *subscription) {
 	s := p.s
 	s.mu.Lock()

@@ -19,7 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// A peer that is no hub fails the dial with a Kind that says so.
+// A peer that does not speak AMQP fails the dial with Protocol.
 func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 	header := "AMQP\x00\x01\x00\x00"
 	for name, c := range map[string]struct {
@@ -58,7 +58,7 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 	}
 }
 
-// The hub's TLS, its certificate, and junk behind its open.
+// Failures of TLS and certificates, and garbage behind the open.
 func TestFaultsOfTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		_, err := tryStart(t, amqp.New(&amqp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortAMQPS)}}),
@@ -83,7 +83,7 @@ func TestFaultsOfTheConnection(t *testing.T) {
 	})
 }
 
-// A gateway stands between: it is dialed and verified, and the token names the hub.
+// Through a gateway: its host is dialed and verified, and the token is for the hub.
 func TestAGateway(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		creds := *h.CredsWith(t, "")
@@ -104,7 +104,7 @@ func TestAGateway(t *testing.T) {
 	})
 }
 
-// The handshake of AMQP takes as long as its context, whatever the peer does.
+// The handshake is bounded by its context only.
 func TestAPeerThatNeverAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		for _, fault := range []testbroker.Fault{
@@ -127,8 +127,8 @@ func TestAPeerThatNeverAnswers(t *testing.T) {
 	})
 }
 
-// A peer that allows too few sessions of AMQP on a connection is told from one that allows just
-// enough, and answers no begin.
+// A peer that allows too few AMQP sessions is told apart from one that allows just enough and
+// answers no begin.
 func TestAPeerWithFewSessions(t *testing.T) {
 	dial := func(highest uint16) func(context.Context, string, string) (net.Conn, error) {
 		return func(context.Context, string, string) (net.Conn, error) {

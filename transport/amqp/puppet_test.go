@@ -23,10 +23,10 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// A puppet is a peer that opens a connection as a broker does, and then says mutated frames: those
-// that the screen refuses it only shows to a copy of the screen, so that the dialogue goes on with
-// those that the library gets. It is the net.Conn below the stream, and makes up what it says when
-// it is read from.
+// A puppet is a peer that opens a connection as a broker does, and then sends mutated frames.
+// Frames that the screen refuses go to a copy of the screen only, so that the dialogue goes on with
+// those that the library gets. The puppet is the net.Conn below the stream, and makes up its frames
+// when it is read from.
 type puppet struct {
 	random  func() uint32
 	say     int // frames that are still to be said
@@ -108,7 +108,7 @@ func (p *puppet) SetDeadline(time.Time) error      { return nil }
 func (p *puppet) SetReadDeadline(time.Time) error  { return nil }
 func (p *puppet) SetWriteDeadline(time.Time) error { return nil }
 
-// hear answers the next thing that the device wrote, if it is whole.
+// hear answers the next frame or header that the device wrote, if it is whole.
 func (p *puppet) hear() bool {
 	if len(p.in) >= 8 && string(p.in[:4]) == "AMQP" {
 		p.out = append(p.out, p.in[:8]...)
@@ -163,7 +163,7 @@ func (p *puppet) hear() bool {
 	return true
 }
 
-// reply says something. From when on the puppet has a screen, it says what the screen takes.
+// reply sends a frame. Once the puppet has a screen, it sends only frames that pass.
 func (p *puppet) reply(channel uint16, m wire.Performative) {
 	b, err := wire.AppendFrame(nil, channel, m, nil)
 	if err != nil {
@@ -183,8 +183,7 @@ func (p *puppet) reply(channel uint16, m wire.Performative) {
 	p.out = append(p.out, b...)
 }
 
-// good reports whether the screen lets b pass, which is what follows what was read, and what is in
-// out.
+// good reports whether b passes the screen, after the bytes that were read and those in out.
 func (p *puppet) good(b []byte) bool {
 	s := p.screen.clone()
 	for _, part := range [][]byte{p.out, b} {
@@ -245,7 +244,7 @@ func (p *puppet) next() {
 
 func (p *puppet) n(most int) int { return int(p.random() % uint32(most)) }
 
-// valid makes a frame that a broker could say now, more or less.
+// valid makes a frame that a broker might send now.
 func (p *puppet) valid() []byte {
 	s := p.screen
 	s.mu.Lock()
@@ -340,7 +339,7 @@ func (p *puppet) state() wire.DeliveryState {
 	return &wire.Accepted{}
 }
 
-// message makes a message, of values that are odd.
+// message makes a message of odd values.
 func (p *puppet) message() []byte {
 	m := &wire.Message{}
 	if p.n(2) == 0 {
@@ -368,7 +367,7 @@ func (p *puppet) message() []byte {
 	return b
 }
 
-// value makes a value, nested so deep at most.
+// value makes a value, nested at most this deep.
 func (p *puppet) value(depth int) any {
 	k := p.n(22)
 	if depth == 0 {
@@ -418,7 +417,7 @@ func (p *puppet) value(depth int) any {
 	return &wire.Described{Descriptor: code, Value: p.value(depth - 1)}
 }
 
-// mutate changes a frame, one in three not at all: its fields, then its bytes.
+// mutate changes the fields and then the bytes of a frame; one in three stays as it is.
 func (p *puppet) mutate(b []byte) []byte {
 	if len(b) <= 8 || p.n(3) == 0 {
 		return b
@@ -487,16 +486,16 @@ func (a *audience) Deliver(d *transport.Delivery) bool {
 	return true
 }
 
-// puppetLimit is how long one dialogue may take, and what it may allocate besides 1 KB for each
-// byte that is said.
+// puppetLimit is how long one dialogue may take. puppetMemory is what it may allocate besides 1 KB
+// for each byte of the puppet.
 const (
 	puppetLimit  = 30 * time.Second
 	puppetMemory = 8 << 20
-	// wildLimit is how long a device waits for what a wild puppet did not say well.
+	// wildLimit is how long a device waits for frames that a wild puppet mutated.
 	wildLimit = 100 * time.Millisecond
 )
 
-// play has a device talk to a puppet. what names the dialogue.
+// play runs a device against a puppet. what names the dialogue.
 func play(t testing.TB, p *puppet, what func() string) {
 	late := time.AfterFunc(puppetLimit, func() { panic("the device spins or hangs: " + what()) })
 	defer late.Stop()
@@ -593,15 +592,15 @@ func play(t testing.TB, p *puppet, what func() string) {
 	}
 }
 
-// allocated is how many bytes were ever allocated.
+// allocated returns how many bytes were ever allocated.
 func allocated() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
-// FuzzPair has the device, with the library in it, talk to a peer that says what the bytes make of
-// valid frames. The bytes are the random numbers.
+// FuzzPair runs a device, with the library, against a peer that sends mutated frames. The input is
+// the source of random numbers.
 func FuzzPair(f *testing.F) {
 	for seed := range uint64(8) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -625,8 +624,8 @@ func FuzzPair(f *testing.F) {
 	})
 }
 
-// Any number of mutated frames, HUBLINE_PAIR_FRAMES of them, are said to the device: it neither
-// panics nor spins nor grows, and its end joins all that it began.
+// A device gets HUBLINE_PAIR_FRAMES mutated frames: it neither panics nor spins nor grows, and its
+// end joins all its goroutines.
 func TestMutatedFramesDoNoHarm(t *testing.T) {
 	total := 20_000
 	if text := os.Getenv("HUBLINE_PAIR_FRAMES"); text != "" {

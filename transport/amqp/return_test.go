@@ -15,8 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// After an outage all devices are back right after the one that dials, which waits for its own
-// policy at most.
+// After an outage all devices are back right after the device that dials, which waits as its policy
+// says.
 func TestAllDevicesReturnWithTheOneThatDials(t *testing.T) {
 	for _, out := range []time.Duration{20 * time.Second, 97 * time.Second, 5 * time.Minute, 22 * time.Minute} {
 		t.Run(fmt.Sprint("after ", out), func(t *testing.T) {
@@ -66,8 +66,8 @@ func TestAllDevicesReturnWithTheOneThatDials(t *testing.T) {
 	}
 }
 
-// A connection that dies in silence is lost for all its devices half of IdleTimeout after an answer
-// was due, as it is over the other transports after AckTimeout.
+// A silent connection is lost for all its devices half of IdleTimeout after an answer was due, as
+// over the other transports after AckTimeout.
 func TestASharedConnectionThatFallsSilent(t *testing.T) {
 	for name, send := range map[string]func(i int) bool{
 		"all send":  func(int) bool { return true },

@@ -17,9 +17,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// talk is a screen between a library and a peer, which have opened the connection and begun a
-// session on channel 1, with a link on which this side sends (handles 0 and 10) and one on which it
-// receives (1 and 11), for five messages.
+// talk is a screen between a library and a peer that have opened the connection and begun a session
+// on channel 1. This side sends on one link (handles 0 and 10), and receives on another (handles 1
+// and 11), for five messages.
 type talk struct {
 	screen
 	t testing.TB
@@ -50,11 +50,11 @@ func encode(t testing.TB, channel uint16, p wire.Performative, payload []byte) [
 	return b
 }
 
-// say has this side send something.
+// say sends bytes of this side.
 func (s *talk) say(b []byte)                               { s.note(b) }
 func (s *talk) saying(channel uint16, p wire.Performative) { s.say(encode(s.t, channel, p, nil)) }
 
-// send has this side send n messages.
+// send sends n messages of this side.
 func (s *talk) send(n int) {
 	first := s.local[1].out.next
 	for i := range n {
@@ -63,7 +63,7 @@ func (s *talk) send(n int) {
 	}
 }
 
-// hear has the peer send something.
+// hear receives bytes of the peer.
 func (s *talk) hear(b []byte) ([]byte, error) {
 	out, err := s.unit(bytes.Clone(b))
 	if err == nil && len(out) > 0 {
@@ -76,7 +76,7 @@ func (s *talk) hear(b []byte) ([]byte, error) {
 	return out, err
 }
 
-// good has the peer send something that goes on as it is.
+// good receives a frame that goes on unchanged.
 func (s *talk) good(channel uint16, p wire.Performative, payload ...byte) {
 	s.t.Helper()
 	b := encode(s.t, channel, p, payload)
@@ -85,7 +85,7 @@ func (s *talk) good(channel uint16, p wire.Performative, payload ...byte) {
 	require.Equal(s.t, b, out)
 }
 
-// bad has the peer send something that ends the connection, with a reason.
+// bad receives a frame that ends the connection with a reason.
 func (s *talk) bad(b []byte, reason string) {
 	s.t.Helper()
 	_, err := s.hear(b)
@@ -95,7 +95,7 @@ func (s *talk) bad(b []byte, reason string) {
 	require.ErrorIs(s.t, bad, transport.ErrViolation)
 }
 
-// rewritten has the peer send something, and returns what goes on in its place.
+// rewritten receives a frame, and returns the one that goes on in its place.
 func (s *talk) rewritten(b []byte) wire.Performative {
 	s.t.Helper()
 	out, err := s.hear(b)
@@ -115,13 +115,13 @@ func unhex(t testing.TB, text string) []byte {
 	return b
 }
 
-// delivery is the first transfer of a message.
+// delivery returns the first transfer of a message.
 func delivery(id uint32, more bool) *wire.Transfer {
 	return &wire.Transfer{Handle: 11, DeliveryID: wire.Some(id), DeliveryTag: []byte{1},
 		MessageFormat: wire.Some(uint32(0)), More: more}
 }
 
-// raw is a frame on channel 1 with any fields.
+// raw returns a frame on channel 1 with any fields.
 func raw(t testing.TB, code uint64, fields ...any) []byte {
 	body, err := wire.Append(nil, &wire.Described{Descriptor: code, Value: wire.List(fields)})
 	require.NoError(t, err)
@@ -133,7 +133,7 @@ func framed(body []byte) []byte {
 	return append(append(b, 2, 0, 0, 1), body...)
 }
 
-// Each of these frames is refused, at whatever depth its fault is.
+// Frames are refused for a fault at any depth.
 func TestFramesAreCheckedWhole(t *testing.T) {
 	const n = uint32(0)
 	badKey := wire.Map{{Key: &wire.Described{Descriptor: wire.Symbol("x"), Value: wire.List{}}, Value: nil}}
@@ -220,8 +220,8 @@ func TestFramesAreCheckedWhole(t *testing.T) {
 		"begin is on channel 1, which has a session")
 }
 
-// The library looks at neither: it takes a frame of type 1, or the bytes of an extended header, for
-// a performative.
+// The library ignores both: it takes a frame of type 1, or the bytes of an extended header, for a
+// performative.
 func TestFrameTypeAndDataOffsetAreChecked(t *testing.T) {
 	b := encode(t, 1, delivery(7, false), poison)
 	typed := bytes.Clone(b)
@@ -256,7 +256,7 @@ func TestFrameTypeAndDataOffsetAreChecked(t *testing.T) {
 	require.Empty(t, out, "the library would keep it")
 }
 
-// The library reads the credit of a link without asking whether there is one.
+// The library dereferences the credit of a flow even if it is missing.
 func TestAFlowWithoutCreditKeepsTheCredit(t *testing.T) {
 	s := newTalk(t)
 	s.good(1, &wire.Flow{NextIncomingID: wire.Some(uint32(0)), Handle: wire.Some(uint32(10)),
@@ -276,12 +276,11 @@ func TestAFlowWithoutCreditKeepsTheCredit(t *testing.T) {
 	f = s.rewritten(unhex(t, "00 00 00 15 02 00 00 01 00 53 13 c0 08 05 52 04 43 43 43 52 0a")).(*wire.Flow)
 	require.Equal(t, wire.Some(uint32(4)), f.DeliveryCount)
 	require.Equal(t, wire.Some(uint32(math.MaxUint32)), f.LinkCredit)
-	// where this side receives, nothing is needed
+	// where this side receives, the library needs no credit
 	s.good(1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(11))})
 }
 
-// The library looks at each number of a range, and never ends when the last one is the largest that
-// there is.
+// The library visits each number of a range, for ever when the last one is the largest number.
 func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 	endless := func(first, last uint32) []byte {
 		return encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: first, Last: wire.Some(last), Settled: true,
@@ -335,7 +334,7 @@ func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 		"no numbers for deliveries are left")
 }
 
-// The library keeps what comes on a link that it has given up.
+// The library queues frames for a link that it has given up.
 func TestFlowsAreBounded(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		s := newTalk(t)
@@ -355,7 +354,7 @@ func TestFlowsAreBounded(t *testing.T) {
 	})
 }
 
-// A link that the peer refused is detached, and nothing else.
+// After a refused attach only a detach may come.
 func TestARefusedLinkIsDetached(t *testing.T) {
 	for name, p := range map[string]wire.Performative{
 		"flow":     &wire.Flow{Handle: wire.Some(uint32(12))},
@@ -375,14 +374,14 @@ func TestARefusedLinkIsDetached(t *testing.T) {
 	s.bad(encode(t, 1, &wire.Detach{Handle: 12, Closed: true}, nil), "detach.handle is 12, to which no link is attached")
 }
 
-// The library knows no detach that does not close.
+// The library cannot deal with a detach that does not close.
 func TestEachDetachIsMadeAClosingOne(t *testing.T) {
 	detach := &wire.Detach{Handle: 11, Error: wire.Errorf(wire.DetachForced, "x")}
 	d := newTalk(t).rewritten(encode(t, 1, detach, nil)).(*wire.Detach)
 	require.Equal(t, &wire.Detach{Handle: 11, Closed: true, Error: wire.Errorf(wire.DetachForced, "x")}, d)
 }
 
-// A short idle time-out would have the library write all the time.
+// A short idle time-out would have the library write keep-alives all the time.
 func TestAShortIdleTimeoutIsMadeLonger(t *testing.T) {
 	for given, want := range map[uint32]uint32{1: 1000, 999: 1000, 1000: 1000, 60_000: 60_000} {
 		s := &talk{t: t}
@@ -398,8 +397,7 @@ func TestAShortIdleTimeoutIsMadeLonger(t *testing.T) {
 	}
 }
 
-// Before the connection is open, what the peer says in its place is nothing that another connection
-// mends.
+// Violations before the open are not retried: another connection would be the same.
 func TestTheHandshakeIsChecked(t *testing.T) {
 	open := &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9}
 	for name, c := range map[string]struct {
@@ -439,7 +437,7 @@ func TestTheHandshakeIsChecked(t *testing.T) {
 	}
 }
 
-// A hub may leave out how many transfers it has got, though it must not.
+// Some hubs leave next-incoming-id out, though they must not.
 func TestAFlowWithoutNextIncomingIDIsCompleted(t *testing.T) {
 	s := newTalk(t)
 	b := unhex(t, "00 00 00 13 02 00 00 01 00 53 13 c0 06 04 40 52 08 43 43")
@@ -450,7 +448,7 @@ func TestAFlowWithoutNextIncomingIDIsCompleted(t *testing.T) {
 	require.Equal(t, &wire.Flow{NextIncomingID: wire.Some(uint32(3)), IncomingWindow: 8}, f)
 }
 
-// What telemetry is answered, and sending it, costs nothing.
+// Transfers of telemetry and their dispositions cost no allocation.
 func TestTheScreenAllocatesNothing(t *testing.T) {
 	s := newTalk(t)
 	credit := encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(1)), Handle: wire.Some(uint32(10)),
@@ -476,7 +474,7 @@ func TestTheScreenAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// What the screen costs for a message that is sent alone, and its answer.
+// The screen with a transfer of one message and its disposition.
 func BenchmarkScreen(b *testing.B) {
 	s := newTalk(b)
 	transfer := encode(b, 1, &wire.Transfer{DeliveryID: wire.Some(uint32(1 << 20)), DeliveryTag: []byte{1},
@@ -495,8 +493,8 @@ func BenchmarkScreen(b *testing.B) {
 	}
 }
 
-// A delivery that is never settled does not make the numbers after it cost memory, however many of
-// them are settled at once.
+// A delivery that is never settled bounds the memory for later numbers, however many of them are
+// settled at once.
 func TestUnsettledDeliveriesAreBounded(t *testing.T) {
 	for _, next := range []uint32{maxSpan - 1, maxSpan, 2 * maxSpan, 1000 * maxSpan} {
 		var d deliveries

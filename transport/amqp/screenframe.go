@@ -47,7 +47,7 @@ func (f *inFrame) set(i int, number uint32) {
 // replace replaces the payload.
 func (f *inFrame) replace(payload []byte) { f.payload, f.replaced = payload, true }
 
-// rewritten returns the frame with what is replaced.
+// rewritten returns the frame with its replacements.
 func (f *inFrame) rewritten() []byte {
 	b := make([]byte, 0, len(f.body)+len(f.payload)+64)
 	b = append(b, 0, 0, 0, 0, 2, wire.FrameAMQP, byte(f.channel>>8), byte(f.channel))

@@ -55,8 +55,8 @@ func (h *sessionState) byPeer(handle uint32) *linkState {
 const notAttached = "is %d, to which no link is attached"
 
 // attach notes an attach. The receiver decides when it settles [2.6.12, 2.7.3], and this side
-// settles with its first disposition. A library that is told otherwise by the sender waits for its
-// answer to each disposition, for ever, and keeps the numbers of aborted deliveries.
+// settles with its first disposition. If the sender says otherwise, the library waits
+// for an answer to each disposition, for ever, and keeps the numbers of aborted deliveries.
 func (h *sessionState) attach(f *inFrame) *violation {
 	const first = 0
 	const name, handle, role, settleMode, source, target, initialCount = 0, 1, 2, 4, 5, 6, 9

@@ -16,10 +16,10 @@ import (
 // poison is a message with an annotation whose key is a list.
 var poison = []byte{0, 0x53, 0x72, 0xc1, 4, 2, 0xc0, 1, 0, 0x40, 0, 0x53, 0x75, 0xa0, 1, 'x'}
 
-// deepPoison has it one level down, and the key is a described value that holds a list.
+// deepPoison has such a key one level down, in a described value.
 var deepPoison = []byte{0, 0x53, 0x77, 0xc1, 10, 2, 0x54, 1, 0xc1, 5, 2, 0, 0xa3, 0, 0x45, 0x40}
 
-// The library has the fault that the screen is for.
+// The library panics for the messages that the screen keeps from it.
 func TestTheLibraryPanics(t *testing.T) {
 	require.Panics(t, func() { _ = new(amqp.Message).UnmarshalBinary(poison) })
 	require.Panics(t, func() { _ = new(amqp.Message).UnmarshalBinary(deepPoison) })
@@ -41,7 +41,7 @@ func goodMessage(t testing.TB) []byte {
 	return b
 }
 
-// A transfer that does not fit to what was said before ends the connection.
+// A transfer that contradicts earlier frames ends the connection.
 func TestTransfersAreChecked(t *testing.T) {
 	good := goodMessage(t)
 	rest := &wire.Transfer{Handle: 11}
@@ -84,8 +84,7 @@ func TestTransfersAreChecked(t *testing.T) {
 	}
 }
 
-// A message whose sections the library must not see goes on as another one, which says why. The
-// connection lives.
+// A message that the library must not see is replaced by one that says why. The connection lives.
 func TestABrokenMessageIsReplaced(t *testing.T) {
 	good := goodMessage(t)
 	for name, c := range map[string]struct {
@@ -137,7 +136,7 @@ func TestAnAbortedMessageIsForgotten(t *testing.T) {
 	s.good(1, delivery(8, false), goodMessage(t)...)
 }
 
-// message has the peer send a message in so many transfers, and returns what the library gets.
+// message receives a message in one transfer for each part, and returns what the library gets.
 func (s *talk) message(id uint32, parts ...[]byte) (got []byte) {
 	for i, payload := range parts {
 		p := &wire.Transfer{Handle: 11}
@@ -193,7 +192,7 @@ func TestIncompleteMessagesAreBounded(t *testing.T) {
 	require.InDelta(t, maxPartial, sent, maxFrame)
 }
 
-// A message is no larger than what was asked for when its link was attached.
+// A message is no larger than the max-message-size that this side sent.
 func TestTheMaxMessageSizeOfALinkHolds(t *testing.T) {
 	s := newTalk(t)
 	s.saying(1, &wire.Attach{Name: "small", Handle: 2, Role: wire.RoleReceiver, MaxMessageSize: 100})

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// maxFrame is the size of the largest frame. The peer is told.
+	// maxFrame is the size of the largest frame, as the open says.
 	maxFrame = 64 << 10
-	// maxUnread is how many bytes may wait to be written before reading stops. Otherwise a peer
-	// that asks for many answers and reads none fills the memory.
+	// maxUnread is how many bytes may be buffered for the peer before reading stops. Otherwise a peer
+	// that demands many answers and reads none fills the memory.
 	maxUnread = 1 << 20
 )
 
@@ -65,7 +65,7 @@ func (s *stream) Read(p []byte) (int, error) {
 			s.received.now()
 		}
 		switch {
-		case n > 0 && in.buf != nil: // an error will be told again
+		case n > 0 && in.buf != nil: // an error comes again
 			in.buf = in.buf[:len(in.buf)+n]
 		case n > 0:
 			pass, skip := in.judge(&s.screen, p[:n])

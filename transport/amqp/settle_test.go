@@ -16,8 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// This side decides when it settles what it receives. The library would wait for an answer of the
-// peer to each disposition, and would keep the number of each aborted delivery for ever.
+// The receiver settles first. Otherwise the library would wait for an answer to each disposition,
+// and keep the number of each aborted delivery for ever.
 func TestReceiversSettleFirst(t *testing.T) {
 	s := newTalk(t)
 	s.saying(1, &wire.Attach{Name: "in 2", Handle: 2, Role: wire.RoleReceiver})
@@ -29,7 +29,7 @@ func TestReceiversSettleFirst(t *testing.T) {
 	want := &wire.Attach{Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, Source: got.Source,
 		InitialDeliveryCount: wire.Some(uint32(7))}
 	require.Equal(t, want, got)
-	// there the peer decides
+	// on a sending link the peer decides
 	s.good(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, RcvSettleMode: 1, Target: &wire.Target{}})
 }
 
@@ -44,7 +44,7 @@ func (a *accepts) Deliver(d *transport.Delivery) bool {
 	return true
 }
 
-// A peer that wants to settle second, and never does, holds nobody up: Do does not block.
+// Do does not block for a peer that wants to settle second and never does.
 func TestADispositionDoesNotBlock(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		p := newPuppet(func() uint32 { return 1 }, 0) // it answers attaches with rcv-settle-mode 1

@@ -32,8 +32,8 @@ func (h *hub) slow(rate, buffer int) *amqp.Options {
 	return o
 }
 
-// A fleet that shares a slow connection sends about as fast as the connection allows, and little is
-// sent twice. The send buffer of 2 MB is one that Linux makes for such a connection.
+// A fleet on a shared slow connection sends about as fast as the connection allows, with few
+// duplicates. Linux makes a send buffer of 2 MB for such a connection.
 func TestAFleetOnASlowConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const devices, messages, size, rate = 50, 100, 800, 20_000
@@ -92,7 +92,7 @@ func TestAFleetOnASlowConnection(t *testing.T) {
 }
 
 // Many devices join over a connection that takes longer for all of them than DialTimeout and
-// OperationTimeout. None of their dials fails.
+// OperationTimeout. No dial fails.
 func TestManyJoinOverASlowConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const devices, rate = 100, 500

@@ -66,8 +66,8 @@ var (
 	errHubClosed = errors.New("the hub closed the connection")
 )
 
-// newStream returns a stream that must be ended by Close or fail. socket is what lies under outer;
-// they are the same without TLS and tunnel.
+// newStream returns a stream that must be ended by Close or fail. socket is the connection below TLS
+// and tunnel; without both it is outer.
 func newStream(outer, socket net.Conn) *stream {
 	s := &stream{
 		Conn: outer, socket: socket,
@@ -91,8 +91,7 @@ func (s *stream) failed(err error) error {
 	return err
 }
 
-// Write appends p, which is a frame or a protocol header, to what the flusher sends. It does not
-// block.
+// Write buffers a frame or a protocol header for the flusher. It does not block.
 func (s *stream) Write(p []byte) (int, error) {
 	s.screen.note(p)
 	s.mu.Lock()
@@ -111,7 +110,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// waitRoom returns when less than highWater waits to be written, or the stream or ctx ended.
+// waitRoom waits until less than highWater is buffered, or the stream or ctx has ended.
 func (s *stream) waitRoom(ctx context.Context) {
 	for {
 		s.mu.Lock()

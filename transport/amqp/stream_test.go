@@ -33,7 +33,7 @@ func pipe(t *testing.T) (*stream, *memconn.Conn) {
 	return s, far
 }
 
-// Writes never block and go out together; who sends much can wait for room.
+// Writes never block and are sent together; a sender of much data waits for room.
 func TestWritesDoNotBlock(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
@@ -61,7 +61,7 @@ func TestWritesDoNotBlock(t *testing.T) {
 	})
 }
 
-// A peer that takes nothing is found, whoever wrote.
+// A peer that reads nothing ends the stream, whatever was written.
 func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
@@ -81,7 +81,7 @@ func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 	})
 }
 
-// What was written before Close arrives.
+// What was written before Close is sent.
 func TestCloseSendsWhatIsBuffered(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		s, far := pipe(t)
@@ -117,7 +117,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// A frame that comes slowly, and one that is nothing for the library, are no silence.
+// A frame that comes slowly, and one that the library does not get, reset the idle time-out.
 func TestPartsOfAFrameResetTheIdleTimeout(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		s, far := pipe(t)
@@ -145,8 +145,8 @@ func TestPartsOfAFrameResetTheIdleTimeout(t *testing.T) {
 	})
 }
 
-// A peer that has much answered and reads no answers is not listened to, so that answers do not
-// fill the memory.
+// Reading stops while the peer does not read the answers to its frames, so that answers do not fill
+// the memory.
 func TestReadingStopsWhileTooMuchIsBuffered(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
@@ -170,8 +170,8 @@ func TestReadingStopsWhileTooMuchIsBuffered(t *testing.T) {
 	})
 }
 
-// However what comes is cut, and whatever room the library has, it gets the same bytes; the frame
-// that ends the connection, and what follows, it does not get.
+// The library gets the same bytes for any pieces and any buffer. It does not get the frame that
+// ends the connection, nor what follows.
 func TestFramesPassInAnyPieces(t *testing.T) {
 	var in, want []byte
 	header := []byte("AMQP\x00\x01\x00\x00")

@@ -18,9 +18,9 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// stubborn is a broker that takes messages, but from a device called "slow" only one frame in all:
-// it never opens the window of that session again, and ends neither its links nor its session. The
-// library then holds whoever sends, and takes no notice of contexts.
+// stubborn is a broker that takes messages. From a device called "slow" it takes one frame: it
+// never opens the window of that session again, and ends neither its links nor its session. The
+// library then blocks senders and ignores their contexts.
 func stubborn(c net.Conn) {
 	defer c.Close()
 	write := func(b []byte) { _, _ = c.Write(b) }
@@ -111,8 +111,7 @@ func stubborn(c net.Conn) {
 	}
 }
 
-// A device whose window the peer never opens again does not hold up the others, and can leave in
-// time.
+// A device with a closed window does not hold up the others, and leaves in time.
 func TestABlockedSenderDoesNotBlockOthers(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		mux := amqp.NewMux(&amqp.Options{
@@ -142,7 +141,7 @@ func TestABlockedSenderDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// The same with nobody leaving: the wait is bounded all the same.
+// If it does not leave, its session ends in time.
 func TestABlockedSenderTimesOut(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		tr := amqp.New(&amqp.Options{

@@ -31,7 +31,7 @@ type telemetry struct {
 	creditTimer *time.Timer
 	sends       atomic.Uint32 // begun and ended; odd during one
 
-	// Buffers for what is sent next: messages as they were handed over; the batch that is made of
+	// Buffers for the next transfer: messages as they were handed over; the batch that is made of
 	// them, or a message alone. See plain.
 	items []transport.Item
 	batch amqp.Message

@@ -52,7 +52,7 @@ func token(t *testing.T, h *hubfixture.Broker, id, key string) (audience, text s
 	return creds.Resource(), made.Text.Reveal()
 }
 
-// The answer to a token is for the device that put it, in whatever order the answers come.
+// The answer to a token goes to the device that put it, in any order of answers.
 func TestEachDeviceGetsTheAnswerToItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, _ := connected(t)
@@ -81,8 +81,8 @@ func TestEachDeviceGetsTheAnswerToItsToken(t *testing.T) {
 	})
 }
 
-// A device that leaves while its token is being sent does not cost the others the links on which
-// they wait.
+// A device that leaves while its token is being sent does not lose the links on which other devices
+// wait.
 func TestADeviceThatLeavesKeepsTheTokenLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, _ := connected(t)
@@ -109,8 +109,7 @@ func TestADeviceThatLeavesKeepsTheTokenLinks(t *testing.T) {
 	})
 }
 
-// A network that takes nothing does not let more pile up than highWater and a transfer of each
-// device.
+// At most highWater and a transfer of each device are buffered for a network that takes nothing.
 func TestBufferedBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, socket := connected(t)
@@ -138,8 +137,8 @@ func TestBufferedBytesAreBounded(t *testing.T) {
 	})
 }
 
-// What was sent before a connection is closed still goes out. In real time, because the library's
-// Close holds a mutex while it waits for time; so a busy machine has several tries.
+// Close sends what is buffered. In real time, because the library's Close holds a mutex while it
+// waits; so a busy machine has several tries.
 func TestAnOrderlyCloseIsNotCutOff(t *testing.T) {
 	for range 10 {
 		if arrives(t) {
@@ -149,8 +148,8 @@ func TestAnOrderlyCloseIsNotCutOff(t *testing.T) {
 	t.Fatal("what was sent before the goodbye did not arrive in any of 10 tries")
 }
 
-// arrives reports whether a message arrives that takes 50 ms and is still being written when its
-// connection is closed.
+// arrives reports whether a message arrives whose writing takes 50 ms when its connection is closed
+// meanwhile.
 func arrives(t *testing.T) bool {
 	h, c, socket := connected(t)
 	audience, text := token(t, h, "dev-a", "")
@@ -196,7 +195,7 @@ func runs(t *testing.T, h *hubfixture.Broker, c *connection, id string, shared b
 	}
 }
 
-// quiet is a sink that takes no notice.
+// quiet is a sink that ignores everything.
 type quiet struct{}
 
 func (quiet) Done(uint16, error)               {}

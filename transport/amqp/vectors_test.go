@@ -1,8 +1,8 @@
 package amqp_test
 
-// The behaviour vectors of the official SDKs' AMQP: what each condition leads to, and the tests of
-// multiplexed and renewed connections (T and a number). Where Hubline differs from the Java SDK on
-// purpose, the row says why.
+// The behaviour vectors of the official SDKs for AMQP: what each condition leads to, and
+// multiplexed and renewed connections. Where Hubline differs from the Java SDK on purpose, the row
+// says why.
 
 import (
 	"context"
@@ -30,14 +30,14 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// vector is what a hub can say, or what can happen, and what it means.
+// vector is a condition or an event, and what it means.
 type vector struct {
 	what  string
 	java  bool // the Java SDK tries again (AmqpsExceptionTranslator.java)
 	kind  transport.Kind
 	retry bool
 	why   string // it is not as in Java
-	// play brings about what is no condition, and returns the error.
+	// play causes an event that is not a condition, and returns the error.
 	play func(t *testing.T, h *hub) error
 }
 
@@ -183,7 +183,7 @@ var vectors = []vector{
 
 // published are all that the official SDKs have a class, a code or a row for, in the order of
 // AmqpsExceptionTranslator.java (Java), AmqpIotErrorAdapter.cs (C#) and amqp_common_errors.ts
-// (Node), and then what the Java transport throws by itself. A crash of its reactor has no
+// (Node), followed by those that the Java transport throws itself. A crash of its reactor has no
 // counterpart here.
 const published = `
 amqp:internal-error
@@ -251,8 +251,8 @@ func TestVectorsAreComplete(t *testing.T) {
 	require.Equal(t, strings.Split(strings.TrimSpace(published), "\n"), have)
 }
 
-// Each condition is said by a hub wherever it can be: to a message, a link, a session, a
-// connection, a dial.
+// A hub sends each condition wherever it can: for a message, a link, a session, a connection, a
+// dial.
 func TestVectors(t *testing.T) {
 	for _, v := range vectors {
 		t.Run(v.what, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// require wants an error to have a Kind, and the filter to say of it what the row says.
+// require checks the Kind of an error, and the decision of the filter.
 func (v *vector) require(t *testing.T, err error, kind transport.Kind) {
 	t.Helper()
 	if v.play != nil && kind == transport.Unknown {
@@ -321,9 +321,9 @@ func (v *vector) require(t *testing.T, err error, kind transport.Kind) {
 	}
 }
 
-// lostUnderWay is the Kind that a message has which was under way when its link was lost for a
-// reason of this Kind. It is not to blame, and goes again, unless the reason speaks of its content;
-// when the reason speaks of the device or the hub, the session ends instead.
+// lostUnderWay is the Kind of a message that was in flight when its link was lost for a reason of
+// this Kind. It is sent again, unless the reason is about its content. When the reason is about the
+// device or the hub, the session ends instead.
 func lostUnderWay(condition string, k transport.Kind) transport.Kind {
 	switch k {
 	case transport.Network, transport.Conflict, transport.Protocol, transport.Unsupported:
@@ -336,12 +336,12 @@ func lostUnderWay(condition string, k transport.Kind) transport.Kind {
 	return k
 }
 
-// rejected has the hub reject a message. What is about the device ends the session instead.
+// rejected has the hub reject a message. A reason about the device ends the session instead.
 func rejected(condition string) func(t *testing.T, h *hub) error {
 	return endsMessage(testbroker.RejectMessage, condition)
 }
 
-// endsMessage sends a message that meets a fault, and returns its result or the session's.
+// endsMessage sends a message that meets a fault, and returns its result or that of the session.
 func endsMessage(kind testbroker.FaultKind, condition string) func(t *testing.T, h *hub) error {
 	return func(t *testing.T, h *hub) error {
 		h.inject(testbroker.Fault{Kind: kind, Condition: condition})
@@ -363,7 +363,7 @@ func endsMessage(kind testbroker.FaultKind, condition string) func(t *testing.T,
 	}
 }
 
-// stuck takes the first bytes, for the handshake, and then no more.
+// stuck accepts the first bytes, for the handshake, and no more.
 type stuck struct {
 	net.Conn
 	closed chan struct{}
@@ -403,7 +403,7 @@ func (c *stuck) Close() error {
 
 func noCertificate(context.Context) (*tls.Certificate, error) { return nil, nil }
 
-// gateway is clients on one connection that take commands.
+// gateway is clients on one connection that receive messages.
 type gateway struct {
 	all []*device.Client
 
@@ -454,7 +454,7 @@ func newGateway(t *testing.T, h *hub, n int, tokenLife time.Duration) *gateway {
 	return g
 }
 
-// requireBothWays wants a message of each device to arrive, and a command at each.
+// requireBothWays checks that a message of each device arrives, and a message to each.
 func (g *gateway) requireBothWays(t *testing.T, h *hub, round int) {
 	t.Helper()
 	each(g.all, func(i int, c *device.Client) {
@@ -478,8 +478,8 @@ func (g *gateway) requireBothWays(t *testing.T, h *hub, round int) {
 	})
 }
 
-// requireCalls wants the twin of each device to be patched and read, a change of its desired
-// properties to arrive, and its method to answer.
+// requireCalls checks for each device that its twin is patched and read, that a change of its
+// desired properties arrives, and that its method answers.
 func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
 	t.Helper()
 	each(g.all, func(i int, c *device.Client) {
@@ -492,7 +492,7 @@ func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
 		if twin, err := c.GetTwin(ctx); err != nil || !strings.Contains(string(twin.Reported), body[1:len(body)-1]) {
 			t.Errorf("%d: %v, %+v", i, err, twin)
 		}
-		// A link has its credit a blameNone after it is attached.
+		// A link gets its credit a moment after it is attached.
 		r, err := h.CallMethod(ctx, id, testbroker.MethodCall{Name: "who", Payload: []byte(body), ConnectTimeout: time.Second,
 			ResponseTimeout: 5 * time.Second})
 		if err != nil || r.Status != 200+i || string(r.Payload) != body {
@@ -511,8 +511,8 @@ func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
 	})
 }
 
-// T18: sessions of a shared connection are dropped one by one, all at once, and with the
-// connection: all come back, with what they had subscribed to.
+// The sessions of a shared connection are dropped one by one, all at once, and with the connection:
+// all come back, with their subscriptions.
 func TestSessionsOfAMuxComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n = 8
@@ -545,9 +545,9 @@ func TestSessionsOfAMuxComeBack(t *testing.T) {
 	})
 }
 
-// T19: a device with bad credentials, before and after the others are there, and one that is
-// disabled: its own Open or status says why, by its own error, and the others do not notice. Java
-// reports them together, by a map from device to cause.
+// A device with bad credentials, before and after the others connect, and one that is disabled, get
+// errors of their own, and the others are not disturbed. Java reports them together, in a map from
+// device to cause.
 func TestBadCredentialsOnAMux(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
@@ -605,9 +605,8 @@ func TestBadCredentialsOnAMux(t *testing.T) {
 	})
 }
 
-// T20: tokens that live for ten minutes, on all devices of a connection, for hours: telemetry,
-// commands, twin and methods work after each renewal, which is done in place, and nobody sees a
-// failure.
+// Tokens that live for ten minutes, on all devices of a connection, for hours: telemetry, messages,
+// twin and methods work after each renewal in place, without a failure.
 func TestTokenRenewalOnAMux(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		g := newGateway(t, h, 8, 10*time.Minute)
@@ -626,8 +625,8 @@ func TestTokenRenewalOnAMux(t *testing.T) {
 	})
 }
 
-// Pain 20: one device that is bad, or disabled, neither spins nor spoils the others: it backs off
-// by its own policy, and costs the connection a few tokens at most.
+// A bad or disabled device neither spins nor disturbs the others: it backs off by its own policy,
+// and costs the connection a few tokens at most.
 func TestABadDeviceNeitherSpinsNorDisturbsOthers(t *testing.T) {
 	for name, bad := range map[string]struct {
 		fault testbroker.Fault

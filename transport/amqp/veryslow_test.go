@@ -16,7 +16,7 @@ import (
 )
 
 // Over a link of a few hundred bytes per second messages get through about as fast as it allows, on
-// one connection, though a batch of full size would take longer than AckTimeout.
+// one connection, though a full batch would take longer than AckTimeout.
 func TestAVerySlowLinkGetsEverythingThrough(t *testing.T) {
 	for _, row := range []struct {
 		rate, messages, size int
@@ -63,10 +63,10 @@ func TestAVerySlowLinkGetsEverythingThrough(t *testing.T) {
 	}
 }
 
-// veiled is a connection of a user's that tells nothing of what lies below.
+// veiled is a connection of the user that hides the socket below it.
 type veiled struct{ net.Conn }
 
-// Where nobody can tell that the link gets on, the next connection begins with smaller batches than
+// Without knowledge of the socket's progress the next connection begins with smaller batches than
 // the one that was cut.
 func TestTheWindowOfASlowConnectionIsRemembered(t *testing.T) {
 	for _, shared := range []bool{false, true} {

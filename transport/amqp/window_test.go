@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// windowed returns a window whose stream is open, and the peer of that.
+// windowed returns a window with an open stream, and the stream's peer.
 func windowed(t *testing.T) (*window, *memconn.Conn) {
 	near, far := memconn.Pair("near", "far")
 	line := dialer.NewProgressConn(near, time.Minute)
@@ -31,8 +31,8 @@ func windowed(t *testing.T) (*window, *memconn.Conn) {
 
 func sender() *telemetry { return &telemetry{turn: make(chan struct{}, 1)} }
 
-// keepSending sends transfers of a batch each over a link of this rate and delay for some time, and
-// returns the bytes that were answered.
+// keepSending sends transfers of one batch each over a link of this rate and delay, and returns the
+// bytes that were answered.
 func keepSending(w *window, rate int, delay, during time.Duration) int {
 	var answered atomic.Int64
 	owner := sender()
@@ -53,8 +53,8 @@ func keepSending(w *window, rate int, delay, during time.Duration) int {
 	return int(answered.Load())
 }
 
-// The window follows the link: a slow one is used fully and has no more than a few seconds in
-// flight; a fast one is not held up, however long its answers take.
+// A slow link is used fully with no more than a few seconds in flight. A fast one is not slowed
+// down, however long its answers take.
 func TestTheWindowFollowsTheLink(t *testing.T) {
 	for _, row := range []struct {
 		rate  int
@@ -101,7 +101,7 @@ func TestTheWindowShrinksWithTheLink(t *testing.T) {
 	})
 }
 
-// Devices that wait get their turns in order, and one that leaves gives up its turn.
+// Waiting devices get their turns in order, and one that leaves loses its turn.
 func TestDevicesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := windowed(t)
@@ -140,7 +140,7 @@ func TestDevicesTakeTurns(t *testing.T) {
 	})
 }
 
-// A transfer that waits for credit gives its place to another device, and counts again when it is
+// A transfer that waits for credit loses its place to another device, and counts again when it is
 // written.
 func TestATransferWithoutCreditLosesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestProgressOfADevice(t *testing.T) {
 	})
 }
 
-// A peer that owes an answer and says nothing has lost the connection; one that says something has
+// The connection of a silent peer that owes an answer is lost; while the peer sends something it is
 // not.
 func TestASilentPeerEndsTheConnection(t *testing.T) {
 	for _, row := range []struct {
@@ -258,7 +258,7 @@ func TestASilentPeerEndsTheConnection(t *testing.T) {
 	}
 }
 
-// A device that leaves gives up its part of the window.
+// A device that leaves frees its part of the window.
 func TestADeviceThatLeavesFreesItsPartOfTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, _ := connected(t)
