@@ -1,0 +1,445 @@
+package amqp_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+// A hub that ends each connection at once, with a condition, causes failed dials, which go to the
+// policy.
+func TestAConnectionThatIsEndedAtOnce(t *testing.T) {
+	for range 200 {
+		bubble(t, func(t *testing.T, h *hub) {
+			h.inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
+			c, err := device.New(h.CredsWith(t, ""), amqp.NewMux(h.options()),
+				&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+			require.NoError(t, err)
+			require.ErrorIs(t, c.Open(t.Context()), transport.Unavailable)
+			require.EqualValues(t, 1, h.dials.Load())
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// After a short outage all devices return as soon as the one that dials.
+func TestAllDevicesReturnAfterAShortOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		all := fleet(t, h, amqp.NewMux(h.options()), 200)
+		for _, out := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
+			absent := h.inject(testbroker.Fault{Kind: testbroker.Absent})
+			time.Sleep(out)
+			absent.Remove()
+			began := time.Now()
+			each(all, func(i int, c *device.Client) {
+				if err := c.Send(t.Context(), numbered(i)); err != nil {
+					t.Error(err)
+				}
+			})
+			t.Logf("after %v away: all back in %v", out, time.Since(began))
+			require.LessOrEqual(t, time.Since(began), 2*out+time.Second, "the delay of the one that dials")
+			time.Sleep(time.Minute)
+		}
+		each(all, func(_ int, c *device.Client) { _ = c.Close() })
+	})
+}
+
+// While the hub cannot be reached, a thousand devices do not dial a thousand times.
+func TestOneDeviceDialsDuringAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		all := fleet(t, h, amqp.NewMux(h.options()), 200)
+		before := h.dials.Load()
+		absent := h.inject(testbroker.Fault{Kind: testbroker.Absent})
+		time.Sleep(5 * time.Minute)
+		dials := h.dials.Load() - before
+		t.Logf("200 devices, 5 minutes: %d dials", dials)
+		require.Less(t, dials, int32(100))
+		absent.Remove()
+		began := time.Now()
+		each(all, func(_ int, c *device.Client) {
+			if err := c.Send(t.Context(), numbered(0)); err != nil {
+				t.Error(err)
+			}
+		})
+		require.EqualValues(t, 1, h.dials.Load()-before-dials)
+		require.Less(t, time.Since(began), 11*time.Second,
+			"no device waits for longer than its own policy says, which is 10 s at most")
+		each(all, func(_ int, c *device.Client) { _ = c.Close() })
+	})
+}
+
+// A hub or proxy that ends each connection before a device was accepted is dialed no more often
+// than one that cannot be reached.
+func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
+	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil,
+		"addresses": {Telemetry: "/devices/{device}/messages/events"}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				o := h.options()
+				dial := o.Network.Dial
+				var useless atomic.Bool
+				useless.Store(true)
+				if o.Addresses = addresses; addresses != nil {
+					token, err := h.CredsWith(t, "").NewToken(t.Context())
+					require.NoError(t, err)
+					o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text.Reveal(), nil }
+				}
+				o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					c, err := dial(ctx, network, addr)
+					if err != nil || !useless.Load() {
+						return c, err
+					}
+					var cut sync.Once // soon after the first begin of a session, which nobody gets
+					return &filter{c, func(_ uint16, p wire.Performative) bool {
+						_, begin := p.(*wire.Begin)
+						if begin {
+							cut.Do(func() { time.AfterFunc(10*time.Millisecond, func() { _ = c.Close() }) })
+						}
+						return !begin
+					}}, nil
+				}
+				mux := amqp.NewMux(o)
+				var all []*device.Client
+				for i := range 200 {
+					c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, nil)
+					require.NoError(t, err)
+					defer c.Close()
+					require.NoError(t, c.Start())
+					all = append(all, c)
+				}
+				time.Sleep(5 * time.Minute)
+				dials := h.dials.Swap(0)
+				t.Logf("200 devices, 5 minutes: %d dials", dials)
+				require.Less(t, dials, int32(100))
+				useless.Store(false)
+				began := time.Now()
+				each(all, func(_ int, c *device.Client) {
+					if err := c.Open(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				require.EqualValues(t, 1, h.dials.Load())
+				require.Less(t, time.Since(began), 11*time.Second)
+			})
+		})
+	}
+}
+
+// A callback that exits its goroutine, as t.FailNow does, fails the dial that called it and no
+// other one, and leaves nothing behind.
+func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
+	type exits struct {
+		options func(h *hub, o *amqp.Options, exit func()) // makes a function exit
+		creds   func(c *transport.Credentials, exit func())
+		caller  bool // it is called on the goroutine of Mux.Dial, which has to end
+	}
+	for name, x := range map[string]exits{
+		"Dial": {options: func(_ *hub, o *amqp.Options, exit func()) {
+			dial := o.Network.Dial
+			o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				exit()
+				return dial(ctx, network, addr)
+			}
+		}},
+		"TLS": {options: func(h *hub, o *amqp.Options, exit func()) {
+			o.Network.Plaintext, o.Network.TLS, o.Network.Dial = false, h.ClientTLS(), h.Dial(testbroker.PortAMQPS)
+			o.Network.TLS.VerifyConnection = func(tls.ConnectionState) error { exit(); return nil }
+		}},
+		"Tunnel": {options: func(_ *hub, o *amqp.Options, exit func()) { o.Network.Tunnel = exitTunnel(exit) }},
+		"Login, of the connection": {options: func(h *hub, o *amqp.Options, exit func()) {
+			token, err := h.CredsWith(t, "").NewToken(context.Background())
+			require.NoError(t, err)
+			o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events"}
+			o.Login = func(context.Context) (string, string, error) {
+				exit()
+				return "dev-1@sas.hub", token.Text.Reveal(), nil
+			}
+		}},
+		"token": {caller: true, creds: func(c *transport.Credentials, exit func()) {
+			sign := c.Sign
+			c.Sign = func(ctx context.Context, text []byte) ([]byte, error) { exit(); return sign(ctx, text) }
+		}},
+	} {
+		for _, others := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, others on the connection: %v", name, others), func(t *testing.T) {
+				bubble(t, func(t *testing.T, h *hub) {
+					var armed atomic.Bool
+					exit := func() {
+						if armed.Swap(false) {
+							runtime.Goexit()
+						}
+					}
+					o := h.options()
+					if x.options != nil {
+						x.options(h, o, exit)
+					}
+					var sockets atomic.Int32
+					dial := o.Network.Dial
+					o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						c, err := dial(ctx, network, addr)
+						if err == nil {
+							sockets.Add(1)
+							c = &counted{Conn: c, open: &sockets}
+						}
+						return c, err
+					}
+					mux := amqp.NewMux(o)
+					creds := *h.CredsWith(t, "")
+					if x.creds != nil {
+						x.creds(&creds, exit)
+					}
+					var other *running
+					if others {
+						if !x.caller {
+							return // no dial is made then
+						}
+						other = start(t, mux, h.device(t, "other"))
+					}
+					armed.Store(true)
+					began := time.Now()
+					var err error
+					returned, over := false, make(chan struct{})
+					go func() {
+						defer close(over)
+						_, err = mux.Dial(t.Context(), &transport.Config{Creds: &creds, Window: 1, Queue: 1, Sink: &sink{}})
+						returned = true
+					}()
+					<-over
+					require.False(t, armed.Load())
+					require.Less(t, time.Since(began), time.Second)
+					require.True(t, returned)
+					require.Contains(t, []transport.Kind{transport.Network, transport.Unauthorized}, transport.KindOf(err), "%v", err)
+					require.ErrorContains(t, err, "runtime.Goexit")
+					if other == nil {
+						require.Zero(t, sockets.Load())
+					}
+					r := start(t, mux, &creds)
+					r.requireSends("x")
+					if other != nil {
+						other.cancel()
+						<-other.over
+						r.requireSends("y")
+					}
+					r.cancel()
+					<-r.over
+					require.Zero(t, sockets.Load(), "the one that exited is still counted")
+				})
+			})
+		}
+	}
+}
+
+// counted is a connection that counts the open ones.
+type counted struct {
+	net.Conn
+	open   *atomic.Int32
+	closed sync.Once
+}
+
+func (c *counted) Close() error {
+	c.closed.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// exitTunnel is a tunnel whose Open exits the goroutine.
+type exitTunnel func()
+
+func (exitTunnel) Port(bool) string { return "5672" }
+
+func (exit exitTunnel) Open(_ context.Context, c net.Conn, _ netopt.Peer) (net.Conn, error) {
+	exit()
+	return c, nil
+}
+
+// hole is a network that loses all packets while it is shut: then a dial gets no answer. Otherwise
+// it takes half a second.
+type hole struct {
+	shut  atomic.Bool
+	dials atomic.Int32 // begun
+	cut   atomic.Int32 // of those, given up while the network was open
+}
+
+func (n *hole) options(h *hub) *amqp.Options {
+	o := h.options()
+	dial := o.Network.Dial
+	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		n.dials.Add(1)
+		if n.shut.Load() {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+			return dial(ctx, network, addr)
+		case <-ctx.Done():
+			n.cut.Add(1)
+			return nil, ctx.Err()
+		}
+	}
+	return o
+}
+
+// In an outage that loses packets a dial hangs instead of failing. There is one dial for all, and
+// no device cancels the dial of another one.
+func TestOneDeviceDialsDuringASilentOutage(t *testing.T) {
+	for _, spread := range []time.Duration{0, 30 * time.Second} {
+		t.Run(fmt.Sprint("spread ", spread), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				const n, outage = 1000, 100 * time.Second
+				var network hole
+				mux := amqp.NewMux(network.options(h))
+				var all []*device.Client
+				for i := range n {
+					c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, &device.Options{ReconnectSpread: spread})
+					require.NoError(t, err)
+					defer c.Close()
+					all = append(all, c)
+				}
+				each(all, func(_ int, c *device.Client) {
+					if err := c.Open(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				require.EqualValues(t, 1, network.dials.Swap(0))
+				network.shut.Store(true)
+				h.Drop("")
+				time.Sleep(outage)
+				during := network.dials.Swap(0)
+				network.shut.Store(false)
+				began := time.Now()
+				var mu sync.Mutex
+				var first, last time.Duration
+				each(all, func(i int, c *device.Client) {
+					if err := c.Send(t.Context(), numbered(i)); err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if first == 0 {
+						first = time.Since(began)
+					}
+					last = time.Since(began)
+				})
+				t.Logf("%d dials in %v; then %d, of which %d were cut; the first device back after %v, the last after %v", during,
+					outage, network.dials.Load(), network.cut.Load(), first, last)
+				require.LessOrEqual(t, during, int32(8), "20 s each, the waits between them, and one that a device had begun")
+				require.Zero(t, network.cut.Load())
+				require.LessOrEqual(t, network.dials.Load(), int32(2))
+				require.Less(t, first, 55*time.Second, "what is left of a dial, and the longest wait between two")
+				require.Less(t, last, first+time.Minute, "and each by its own policy")
+			})
+		})
+	}
+}
+
+// The device that began a dial is closed: the others go on waiting for that dial, and see no
+// failure.
+func TestTheDeviceThatDialsLeaves(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		var network hole
+		mux := amqp.NewMux(network.options(h))
+		first, err := device.New(h.CredsWith(t, ""), mux, nil)
+		require.NoError(t, err)
+		require.NoError(t, first.Start())
+		synctest.Wait()
+		require.EqualValues(t, 1, network.dials.Load())
+		began := time.Now()
+		joined := make(chan *running, 3)
+		for i := range cap(joined) {
+			creds := h.device(t, fmt.Sprintf("dev-%d", 2+i))
+			go func() {
+				r, err := tryStart(t, mux, creds)
+				if err != nil {
+					t.Error(err)
+				}
+				joined <- r
+			}()
+		}
+		synctest.Wait()
+		time.Sleep(200 * time.Millisecond)
+		require.NoError(t, first.Close())
+		require.Equal(t, 200*time.Millisecond, time.Since(began), "its Close does not wait for the dial either")
+		for range cap(joined) {
+			require.NotNil(t, <-joined)
+		}
+		require.Less(t, time.Since(began), 600*time.Millisecond)
+		require.EqualValues(t, 1, network.dials.Load())
+		require.EqualValues(t, 1, h.Connections(""))
+	})
+}
+
+// When all waiters have left, nothing is left of the dial, whether it hangs or is about to succeed.
+func TestAllWaitersOfADialLeave(t *testing.T) {
+	for _, after := range []time.Duration{0, 200 * time.Millisecond, 500 * time.Millisecond, 5 * time.Second} {
+		bubble(t, func(t *testing.T, h *hub) {
+			var network hole
+			network.shut.Store(after > time.Second)
+			mux := amqp.NewMux(network.options(h))
+			var group sync.WaitGroup
+			ctx, cancel := context.WithCancel(t.Context())
+			for i := range 10 {
+				creds := h.device(t, fmt.Sprintf("quitter-%d", i))
+				group.Go(func() {
+					if s, err := mux.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Queue: 1, Sink: &sink{}}); err == nil {
+						_ = s.Run(ctx)
+					}
+				})
+			}
+			time.Sleep(after)
+			cancel()
+			group.Wait()
+			synctest.Wait()
+			require.Zero(t, h.Connections(""), "after %v", after)
+			network.shut.Store(false)
+			start(t, mux, h.CredsWith(t, "")).requireSends("x")
+		})
+	}
+}
+
+// A device with a host that does not exist does not keep the others from dialing theirs.
+func TestADeviceWithAWrongHostDoesNotDelayOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		dial := o.Network.Dial
+		o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if host, _, _ := net.SplitHostPort(addr); host != h.HostName() {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: host,
+					IsNotFound: true}}
+			}
+			return dial(ctx, network, addr)
+		}
+		mux := amqp.NewMux(o)
+		lost := *h.device(t, "lost")
+		lost.Host = "typo.example.test"
+		bad, err := device.New(&lost, mux, nil)
+		require.NoError(t, err)
+		defer bad.Close()
+		require.NoError(t, bad.Start())
+		time.Sleep(time.Minute)
+		good, err := device.New(h.CredsWith(t, ""), mux, nil)
+		require.NoError(t, err)
+		defer good.Close()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		require.NoError(t, good.Open(ctx))
+		require.Less(t, time.Since(began), time.Second)
+	})
+}

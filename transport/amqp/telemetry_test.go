@@ -1,0 +1,321 @@
+package amqp_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+func TestOutcomesOfAMessage(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault testbroker.Fault
+		kind  transport.Kind
+	}{
+		"released": {testbroker.Fault{Kind: testbroker.ReleaseMessage}, transport.Unavailable},
+		"modified": {testbroker.Fault{Kind: testbroker.ModifyMessage}, transport.Unavailable},
+		"modified, undeliverable": {testbroker.Fault{Kind: testbroker.ModifyMessage, UndeliverableHere: true},
+			transport.Forbidden},
+		"rejected, throttled": {testbroker.Fault{Kind: testbroker.RejectMessage,
+			Condition: "com.microsoft:device-container-throttled"}, transport.Throttled},
+		"rejected, quota": {testbroker.Fault{Kind: testbroker.RejectMessage,
+			Condition: "amqp:resource-limit-exceeded"}, transport.Quota},
+		"rejected, internal": {testbroker.Fault{Kind: testbroker.RejectMessage}, transport.Unavailable},
+		"rejected, too large": {testbroker.Fault{Kind: testbroker.RejectMessage,
+			Condition: "amqp:link:message-size-exceeded"}, transport.TooLarge},
+		"rejected, malformed": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:decode-error"},
+			transport.Invalid},
+		"rejected, not allowed": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:not-allowed"},
+			transport.Forbidden},
+		"rejected, never heard of it": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.example:odd"},
+			transport.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := h.dev1(t, h.options())
+				r.requireSends("before")
+				in := h.inject(c.fault)
+				err := r.outcome("refused", time.Second)
+				require.Equal(t, 1, in.Fired())
+				e := transport.Find(err)
+				require.NotNil(t, e, "%v", err)
+				require.Equal(t, c.kind, e.Kind)
+				require.Equal(t, transport.Operation, e.Scope)
+				require.Equal(t, transport.OpSend, e.Op)
+				if c.fault.Kind == testbroker.RejectMessage {
+					said, ok := errors.AsType[*amqp.ConditionError](err)
+					require.True(t, ok)
+					require.NotEmpty(t, said.Condition)
+				}
+				r.requireSends("after")
+				require.EqualValues(t, 1, h.dials.Load())
+				require.Len(t, h.Messages(), 2)
+			})
+		})
+	}
+}
+
+// A condition about the device would meet each message: the session ends, and no message fails.
+func TestAConditionAboutTheDeviceEndsItsSession(t *testing.T) {
+	for condition, kind := range map[string]transport.Kind{
+		"amqp:unauthorized-access": transport.Unauthorized, "amqp:not-found": transport.NotFound,
+		"com.microsoft:iot-hub-suspended": transport.Forbidden, "com.microsoft:entity-disabled": transport.Forbidden,
+	} {
+		for _, fault := range []testbroker.FaultKind{testbroker.RejectMessage, testbroker.DetachOnMessage} {
+			bubble(t, func(t *testing.T, h *hub) {
+				r := h.dev1(t, h.options())
+				h.inject(testbroker.Fault{Kind: fault, Condition: condition})
+				r.send(0, "x")
+				r.requireEnd(kind)
+				require.Empty(t, r.sink.results())
+			})
+		}
+	}
+}
+
+// A suspended hub refuses every message, and the client keeps its queue.
+func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		suspended := h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:iot-hub-suspended",
+			Times: -1})
+		const n = 50
+		for i := range n {
+			require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, device.Disconnected, c.Status().State)
+		require.Zero(t, c.Stats().Refused)
+		suspended.Remove()
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, c.Flush(t.Context()))
+		requireAll(t, h, "dev-1", n)
+		require.NoError(t, c.Close())
+	})
+}
+
+// A link that is detached repeatedly, with conditions that are not about a message, costs no
+// message.
+func TestDetachesThatBlameNoMessage(t *testing.T) {
+	for _, condition := range []string{
+		"amqp:not-allowed", "amqp:illegal-state", "amqp:not-implemented", "amqp:precondition-failed",
+		"amqp:frame-size-too-small", "com.microsoft:precondition-failed",
+		"com.microsoft:link-creation-conflict", "com.example:odd",
+	} {
+		t.Run(condition, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
+				require.NoError(t, err)
+				require.NoError(t, c.Open(t.Context()))
+				in := h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, Condition: condition, Times: 30})
+				const n = 20
+				for i := range n {
+					require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
+				}
+				began := time.Now()
+				require.NoError(t, c.Flush(t.Context()))
+				require.Equal(t, 30, in.Fired())
+				require.Greater(t, time.Since(began), 10*time.Second, "the message policy paces it")
+				require.Zero(t, c.Stats().Refused)
+				requireAll(t, h, "dev-1", n)
+				require.EqualValues(t, 1, h.dials.Load())
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}
+
+// The messages of a rejected batch are sent one by one.
+func TestARejectedBatchIsSentOneByOne(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		r.requireSends("the link is open")
+		r.sink.forget()
+		in := h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:decode-error"})
+		r.send(0, "a", "b", "c")
+		time.Sleep(time.Second)
+		require.Equal(t, 1, in.Fired(), "one transfer")
+		require.Equal(t, []result{{0, nil}, {1, nil}, {2, nil}}, r.sink.results())
+		var bodies []string
+		for _, m := range h.Messages() {
+			bodies = append(bodies, string(m.Body))
+		}
+		require.Equal(t, []string{"the link is open", "a", "b", "c"}, bodies)
+	})
+}
+
+// Queued messages share a transfer, and those beyond a batch are not lost.
+func TestBatches(t *testing.T) {
+	for _, batch := range []int{1, 2, 100} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				o := h.options()
+				o.Batch = batch
+				r := h.dev1(t, o)
+				large := string(make([]byte, 100_000))
+				r.send(0, "a", large, large, large, "b", "c")
+				time.Sleep(time.Second)
+				require.Len(t, r.sink.results(), 6)
+				require.ElementsMatch(t, []result{{0, nil}, {1, nil}, {2, nil}, {3, nil}, {4, nil}, {5, nil}}, r.sink.results())
+				require.Len(t, h.Messages(), 6)
+			})
+		})
+	}
+}
+
+// Batches are as small as the link demands, and no message is wrongly called too large.
+func TestBatchesFitTheLink(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		h, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{MaxMessageSize: 10_000}})
+		require.NoError(t, err)
+		defer h.Close()
+		d, err := h.AddDevice("dev-1")
+		require.NoError(t, err)
+		sign, err := transport.SharedKey(d.PrimaryKey)
+		require.NoError(t, err)
+		r := start(t, amqp.New(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}),
+			&transport.Credentials{Host: h.HostName(),
+				DeviceID: "dev-1", Sign: sign})
+		bodies := make([]string, 60)
+		for i := range bodies {
+			bodies[i] = string(make([]byte, 50*i))
+		}
+		bodies[30] = string(make([]byte, 11_000))
+		r.send(0, bodies...)
+		time.Sleep(time.Second)
+		require.Len(t, r.sink.results(), 60)
+		for _, d := range r.sink.results() {
+			if d.tag == 30 {
+				require.Equal(t, transport.TooLarge, transport.KindOf(d.err), "%v", d.err)
+			} else {
+				require.NoError(t, d.err)
+			}
+		}
+		require.Len(t, h.Messages(), 59)
+		r.requireAlive()
+		r.cancel()
+		<-r.over
+	})
+}
+
+// Outcomes behind an unsettled transfer are reported when that is settled, or when the link ends:
+// then only the unsettled message is to be sent again.
+func TestOutcomesBehindAnUnsettledTransfer(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		o.Batch = 1
+		r := h.dev1(t, o)
+		h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback, After: 1})
+		for tag := range 20 {
+			r.send(tag, "x")
+		}
+		time.Sleep(time.Second)
+		require.Len(t, r.sink.results(), 1)
+		h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{Condition: "amqp:link:detach-forced"})
+		time.Sleep(time.Second)
+		results := r.sink.results()
+		require.Len(t, results, 20)
+		for _, d := range results {
+			if d.tag == 1 {
+				require.Equal(t, transport.Unavailable, transport.KindOf(d.err))
+				require.ErrorIs(t, d.err, transport.ErrOutcomeUnknown)
+			} else {
+				require.NoError(t, d.err, "message %d", d.tag)
+			}
+		}
+	})
+}
+
+// The message for which the hub detaches the link fails, and the others get through.
+func TestTheMessageThatEndsLinksFails(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		o.Batch = 1
+		r := h.dev1(t, o)
+		h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback, After: 0, Times: 2})
+		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Condition: "amqp:link:message-size-exceeded"})
+		r.send(0, "a", "b", "bad")
+		time.Sleep(time.Second)
+		for _, d := range r.sink.results() {
+			require.Equal(t, transport.Unavailable, transport.KindOf(d.err), "nobody is blamed yet: %v", d.err)
+			require.ErrorIs(t, d.err, transport.ErrOutcomeUnknown, "the hub has two of them")
+		}
+		require.Len(t, r.sink.results(), 3)
+		r.sink.forget()
+		// Twice: if the library reports the bad message as not sent, it goes again over the next link.
+		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Times: 2,
+			Condition: "amqp:link:message-size-exceeded"})
+		r.send(0, "a", "b", "bad", "d")
+		time.Sleep(time.Second)
+		kinds := map[uint16]error{}
+		for _, d := range r.sink.results() {
+			kinds[d.tag] = d.err
+		}
+		require.NoError(t, kinds[0])
+		require.NoError(t, kinds[1])
+		require.Equal(t, transport.TooLarge, transport.KindOf(kinds[2]))
+		require.Equal(t, transport.Unavailable, transport.KindOf(kinds[3]))
+	})
+}
+
+// The library may report a message as not sent, though the hub got it and detached the link for it.
+// The message before it, which is in flight, must not fail. The window for this is some
+// instructions wide, so there are many tries.
+func TestTheMessageBeforeTheBadOneIsNotBlamed(t *testing.T) {
+	for range 300 {
+		bubble(t, func(t *testing.T, h *hub) {
+			o := h.options()
+			o.Batch = 1
+			r := h.dev1(t, o)
+			h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback})
+			h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 1, Condition: "amqp:link:message-size-exceeded"})
+			r.send(0, "good", "bad")
+			time.Sleep(time.Second)
+			for _, d := range r.sink.results() {
+				require.Equal(t, transport.Unavailable, transport.KindOf(d.err), "message %d: %v", d.tag, d.err)
+			}
+			require.Len(t, r.sink.results(), 2)
+		})
+	}
+}
+
+// Without credit messages fail in time, and the link is attached anew.
+func TestCreditIsWithheld(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Link: testbroker.LinkTelemetry})
+		began := time.Now()
+		r.send(0, "a", "b")
+		for len(r.sink.results()) < 2 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.InDelta(t, 20, time.Since(began).Seconds(), 0.2)
+		for _, d := range r.sink.results() {
+			require.Equal(t, transport.Throttled, transport.KindOf(d.err))
+		}
+		require.Empty(t, h.Messages())
+		r.requireSends("c")
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+func TestCreditComesLate(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Delay: 15 * time.Second, Link: testbroker.LinkTelemetry})
+		began := time.Now()
+		r.requireSends("a")
+		require.InDelta(t, 15, time.Since(began).Seconds(), 0.2)
+	})
+}
