@@ -32,9 +32,9 @@ const minPause, maxPause = time.Second, 30 * time.Second
 // the latest failure. It is less than the usual DialTimeout, which would hide that.
 const awaitLimit = 8 * time.Second
 
-// connection returns the living connection, or that of a dial, which the caller waits for or begins.
-// The caller is counted as its user. proof gets the login of the caller before it begins a dial: a
-// device without one does not dial.
+// connection returns the living connection, or that of a dial, which the caller waits for or
+// begins. The caller is counted as its user. proof gets the login of the caller before it begins a
+// dial: a device without one does not dial.
 func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proof func() (login, error)) (*connection,
 	error) {
 	limit := time.Now().Add(awaitLimit)

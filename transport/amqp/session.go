@@ -115,8 +115,8 @@ func (s *session) wait(ctx context.Context) error {
 	}
 }
 
-// join waits for the goroutines on a shared connection. The library may block one, on an AMQP session
-// that the hub does not end. It no longer touches the sink, and the connection joins it.
+// join waits for the goroutines on a shared connection. The library may block one, on an AMQP
+// session that the hub does not end. It no longer touches the sink, and the connection joins it.
 func (s *session) join() {
 	joined := make(chan struct{})
 	s.conn.background.Go(func() {

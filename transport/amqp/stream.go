@@ -66,8 +66,8 @@ var (
 	errHubClosed = errors.New("the hub closed the connection")
 )
 
-// newStream returns a stream that must be ended by Close or fail. socket is the connection below TLS
-// and tunnel; without both it is outer.
+// newStream returns a stream that must be ended by Close or fail. socket is the connection below
+// TLS and tunnel; without both it is outer.
 func newStream(outer, socket net.Conn) *stream {
 	s := &stream{
 		Conn: outer, socket: socket,
