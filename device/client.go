@@ -138,7 +138,12 @@ func (c *Client) Start() error {
 // context of an Open.
 func (c *Client) start(keep bool) (r *run, began bool, err error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	r, began, err = c.startLocked(keep)
+	c.mu.Unlock()
+	return r, began, err
+}
+
+func (c *Client) startLocked(keep bool) (r *run, began bool, err error) {
 	if c.shut {
 		return nil, false, &transport.Error{Kind: transport.Closed, Op: transport.OpOpen, Err: errClosed.Err}
 	}
@@ -234,9 +239,9 @@ func (c *Client) stop(r *run, why *transport.Error) {
 // join waits for done, for CloseTimeout at the most.
 func (c *Client) join(done <-chan struct{}) bool {
 	late := newAlarm(c.set.CloseTimeout)
-	defer late.stop()
 	select {
 	case <-done:
+		late.stop()
 		return true
 	case <-late.rang:
 		return false
@@ -357,18 +362,20 @@ func (c *Client) setPolicies(change func(policies) policies) {
 // Status returns the latest status. Missed is meaningless here.
 func (c *Client) Status() Status {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.status
+	s := c.status
+	c.mu.Unlock()
+	return s
 }
 
 // trouble returns the failure that keeps the client from being connected, nil if there is none.
 func (c *Client) trouble() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.run == nil {
-		return nil
+	var last error
+	if c.run != nil {
+		last = c.run.last
 	}
-	return c.run.last
+	c.mu.Unlock()
+	return last
 }
 
 // Stats returns counters and levels.

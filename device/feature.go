@@ -127,7 +127,12 @@ func (c *Client) features() feature {
 // feature returns the client's feature that is reports true for. The client has one from then on.
 func (c *Client) feature(is func(feature) bool, create func() feature) feature {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	x := c.featureLocked(is, create)
+	c.mu.Unlock()
+	return x
+}
+
+func (c *Client) featureLocked(is func(feature) bool, create func() feature) feature {
 	var list features
 	if x := c.features(); x != nil {
 		list = x.(features)

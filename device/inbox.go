@@ -51,7 +51,8 @@ func (c *Client) HandleMessages(handle MessageHandler) {
 //
 // Deliveries belong to the session that brought them: when that ends, those that wait are forgotten
 // (the hub delivers them again), and verdicts on them are void. It is a monitor like the outbox:
-// its lock is never held while anything waits.
+// its lock is never held while anything waits. What unlocks in a defer costs a board's program some
+// 100 bytes.
 type inbox struct {
 	ctx   *lifetime // of the handler; ends with Close
 	poke  func()
@@ -90,7 +91,12 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 		return false
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	taken := b.deliverLocked(d)
+	b.mu.Unlock()
+	return taken
+}
+
+func (b *inbox) deliverLocked(d *transport.Delivery) bool {
 	if d.Again && b.holdsLocked(d) {
 		return true // the handler is slower than the hub's lock: one verdict settles both
 	}
@@ -188,10 +194,10 @@ func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
 func (b *inbox) rescue() {
 	b.trace.handlerPanic(errHandlerExit)
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.answerLocked(transport.Release, true)
 	b.ended = make(chan struct{})
 	go b.run(b.ended)
+	b.mu.Unlock()
 	b.poke()
 }
 
@@ -199,8 +205,9 @@ func (b *inbox) rescue() {
 // changes.
 func (b *inbox) busy() bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.handling || b.answered > 0
+	busy := b.handling || b.answered > 0
+	b.mu.Unlock()
+	return busy
 }
 
 // call is one call of the handler. A panic releases the message and ends there.
@@ -241,7 +248,12 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 // verdict takes the oldest verdict that counts for the live session, and sets ref. Loop only.
 func (b *inbox) verdict() (outcome transport.Outcome, ok bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	outcome, ok = b.verdictLocked()
+	b.mu.Unlock()
+	return outcome, ok
+}
+
+func (b *inbox) verdictLocked() (outcome transport.Outcome, ok bool) {
 	for b.answered > 0 {
 		p := b.places[b.first]
 		b.first = (b.first + 1) % len(b.places)
@@ -260,7 +272,6 @@ func (b *inbox) verdict() (outcome transport.Outcome, ok bool) {
 // over forgets what the session brought, but for what the handler has in its hands.
 func (b *inbox) over(*loop) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.session++
 	if b.handling {
 		b.first = (b.first + b.answered) % len(b.places)
@@ -269,37 +280,40 @@ func (b *inbox) over(*loop) {
 		b.first, b.n = 0, 0
 	}
 	b.answered = 0
+	b.mu.Unlock()
 }
 
 func (b *inbox) end() <-chan struct{} {
 	b.ctx.end()
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.running {
-		return nil
+	var ended <-chan struct{}
+	if b.running {
+		ended = b.ended
 	}
-	return b.ended
+	b.mu.Unlock()
+	return ended
 }
 
 func (b *inbox) wants() (always, now transport.Features) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.handle != nil {
 		always = transport.Messages
 	}
+	b.mu.Unlock()
 	return always, 0
 }
 
 func (b *inbox) received() uint64 {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.totals.received
+	n := b.totals.received
+	b.mu.Unlock()
+	return n
 }
 
 func (b *inbox) fill(s *Stats) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	t := b.totals
+	b.mu.Unlock()
 	s.Received, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected = t.received, t.accepted, t.released, t.rejected
 	s.HandlerPanics += t.panics
 }

@@ -47,16 +47,15 @@ func (l *lifetime) end() { l.endAs(context.Canceled) }
 
 func (l *lifetime) endAs(why error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		return
+	if l.err == nil {
+		l.err = why
+		close(l.done)
+		for _, f := range l.after {
+			go (*f)()
+		}
+		l.after = nil
 	}
-	l.err = why
-	close(l.done)
-	for _, f := range l.after {
-		go (*f)()
-	}
-	l.after = nil
+	l.mu.Unlock()
 }
 
 // AfterFunc is what context.AfterFunc looks for: f is run in a goroutine of its own when l has
@@ -92,6 +91,7 @@ func (l *lifetime) Value(any) any         { return nil }
 
 func (l *lifetime) Err() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
+	err := l.err
+	l.mu.Unlock()
+	return err
 }

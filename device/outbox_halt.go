@@ -26,11 +26,11 @@ func (b *outbox) halt(err *transport.Error) {
 // whyHalted returns why calls of Send are refused, nil if they are not.
 func (b *outbox) whyHalted() *transport.Error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	why, _ := b.halted.(*transport.Error)
 	if b.closed {
 		why = errClosed
 	}
+	b.mu.Unlock()
 	return why
 }
 

@@ -6,7 +6,7 @@ func init() {
 			New: "s.c2d.unsettled = nil, nil, nil", Test: "./transport/amqp -run TestARedeliveryWhileTheSessionEnds"},
 
 		// A replacement waits for the handler and for messages in flight, for a while.
-		{File: "device/inbox.go", Old: "return b.handling || b.answered > 0", New: "return false",
+		{File: "device/inbox.go", Old: "busy := b.handling || b.answered > 0", New: "busy := false",
 			Test: "./device -run TestARenewalWaits"},
 		{File: "device/renew.go", Old: "k.why == TokenRenewal && !l.c.outbox.idle()", New: "false",
 			Test: "./device -run TestARenewalEnds"},
