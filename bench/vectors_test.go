@@ -433,7 +433,7 @@ func TestAWSQuotasAgreeWithTheSDK(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		since  string
-		preset aws.Options
+		preset *aws.Options
 	}{{"AWSGo", "false", aws.Go()}, {"AWSGo2026", "true", aws.Go2026()}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(awsSwitch, c.since)
@@ -448,11 +448,11 @@ func TestAWSQuotasAgreeWithTheSDK(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					o := c.preset
+					o := *c.preset
 					quota := *o.Quota
 					quota.Bucket = bucket
 					o.Quota = &quota
-					p, err := aws.New(o)
+					p, err := aws.New(&o)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -496,13 +496,13 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 	for _, c := range []struct {
 		since string
 		first int // the number of the first retry
-		p     aws.Options
+		p     *aws.Options
 	}{{"false", 1, aws.Go()}, {"true", 0, aws.Go2026()}} {
 		t.Setenv(awsSwitch, c.since)
 		standard := awsretry.NewStandard()
-		o := c.p
+		o := *c.p
 		o.Attempts, o.Quota = 20, nil
-		p, err := aws.New(o)
+		p, err := aws.New(&o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -530,9 +530,9 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 			}
 		}
 		if c.since == "true" { // a refusal of the quota carries the delay of its class
-			o = c.p
+			o = *c.p
 			o.Quota = &budget.QuotaOptions{Spent: 500, Retry: 14}
-			p, err := aws.New(o)
+			p, err := aws.New(&o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -306,7 +306,7 @@ func TestRetrierOnce(t *testing.T) {
 func TestRetrierLongPoll(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		preset func() aws.Options
+		preset func() *aws.Options
 		poll   bool
 		total  int
 		spent  int
@@ -705,7 +705,7 @@ func TestDoReportsATryThatPanics(t *testing.T) {
 func TestRetrierIsForManyGoroutines(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		o := aws.Standard2026()
-		b := policytest.Bucketed(t, &o, 500, 500)
+		b := policytest.Bucketed(t, o, 500, 500)
 		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, o)}
 		var all sync.WaitGroup
 		var failed atomic.Int64

@@ -76,7 +76,7 @@ func TestTruncatedRows(t *testing.T) {
 }
 
 func TestFetchRetryDefaults(t *testing.T) {
-	f := compat.NewFetchRetry()
+	f := compat.FetchRetryDefaults()
 	one := f
 	one.Retries = 1
 	none := f
@@ -444,7 +444,7 @@ func TestSystemsValidate(t *testing.T) {
 		{compat.TruncatedExponential{Max: s}, "TruncatedExponential.Base is 0"},
 		{compat.TruncatedExponential{Random: s}, "TruncatedExponential.Max is not positive"},
 		{compat.Truncated(), ""},
-		{compat.NewFetchRetry(), ""},
+		{compat.FetchRetryDefaults(), ""},
 		{compat.FetchRetry{Retries: -1}, "FetchRetry.Retries"},
 		{compat.FetchRetry{Delay: -1}, "FetchRetry.Delay is negative"},
 		{compat.FetchRetry{}, ""},

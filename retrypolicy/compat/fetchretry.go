@@ -16,7 +16,7 @@ import (
 // the operation returns an answer that may have to be repeated as such an error; with it go
 // Retrier{Policy: f, Classify: f.Classify}.
 //
-// There is no jitter, no cap, no limit of time, and no heed of Retry-After. NewFetchRetry has the
+// There is no jitter, no cap, no limit of time, and no heed of Retry-After. FetchRetryDefaults has the
 // library's defaults; the zero value never retries.
 //
 // Source: the library's code.
@@ -34,8 +34,8 @@ type FetchRetry struct {
 	OnFunc func(attempt int, err error) bool
 }
 
-// NewFetchRetry returns the library's defaults: three retries after network errors, 1 s apart.
-func NewFetchRetry() FetchRetry { return FetchRetry{Retries: 3, Delay: time.Second} }
+// FetchRetryDefaults returns the library's defaults: three retries after network errors, 1 s apart.
+func FetchRetryDefaults() FetchRetry { return FetchRetry{Retries: 3, Delay: time.Second} }
 
 // Decide stops with OutOfAttempts after Retries, with NotRetryable after an answer that On does not
 // list, and with ByPolicy where OnFunc says no.

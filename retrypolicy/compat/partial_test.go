@@ -52,7 +52,7 @@ var partial = map[string]retrypolicy.Policy{
 	"azure.IoTOperations":                      azure.IoTOperations(),
 	"retrypolicy.MaxAttempts":                  retrypolicy.MaxAttempts{},
 	"retrypolicy.MaxElapsed":                   retrypolicy.MaxElapsed{},
-	"compat.NewFetchRetry":                     compat.NewFetchRetry(),
+	"compat.FetchRetryDefaults":                     compat.FetchRetryDefaults(),
 	"retrypolicy.NoRetry":                      retrypolicy.NoRetry{},
 	"budget.PerKey":                            (*budget.PerKey)(nil),
 	"compat.Polly":                             compat.Polly{},
@@ -256,7 +256,7 @@ func doesWait(p retrypolicy.Policy) bool {
 
 // Presets of AWS are valid, and wait.
 func TestAWSPresetsWait(t *testing.T) {
-	for name, o := range map[string]aws.Options{
+	for name, o := range map[string]*aws.Options{
 		"aws.Standard2026": aws.Standard2026(), "aws.Kotlin": aws.Kotlin(), "aws.Botocore": aws.Botocore(),
 		"aws.DynamoDB":               aws.DynamoDB(),
 		"aws.BotocoreLegacy":         aws.BotocoreLegacy(),
@@ -272,9 +272,9 @@ func TestAWSPresetsWait(t *testing.T) {
 			t.Errorf("%s: %v, or no delays", name, err)
 		}
 	}
-	_, err := aws.New(aws.Options{Attempts: 3, Backoff: retrypolicy.Backoff{}})
+	_, err := aws.New(&aws.Options{Attempts: 3, Backoff: retrypolicy.Backoff{}})
 	policytest.CheckRefusal(t, err, "Backoff.Base")
-	if _, err := aws.New(aws.Options{}); err == nil || !strings.Contains(fmt.Sprint(err),
+	if _, err := aws.New(&aws.Options{}); err == nil || !strings.Contains(fmt.Sprint(err),
 		"aws.Options.Backoff") {
 		t.Error(err)
 	}

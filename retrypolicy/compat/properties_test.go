@@ -83,7 +83,7 @@ var policyRows = []policyRow{
 
 	{name: "TruncatedExponential", policy: compat.TruncatedExponential{}, most: 15 * s},
 	{name: "Truncated", policy: compat.Truncated(), most: 15 * s},
-	{name: "FetchRetry", policy: compat.NewFetchRetry(), most: s},
+	{name: "FetchRetry", policy: compat.FetchRetryDefaults(), most: s},
 	{name: "Azcore", policy: azure.Azcore{MaxRetries: math.MaxInt32}, most: time.Minute},
 	{name: "Azcore no Max", policy: azure.Azcore{MaxRetries: math.MaxInt32, Max: -1}, most: longest},
 	{name: "IoTOperations", policy: azure.IoTOperations(), most: 63 * s},
@@ -407,7 +407,7 @@ func FuzzPolicyParameters(f *testing.F) {
 
 // awsEndless is the policy of o without the quota and the limit of tries, which would end a long
 // series of questions.
-func awsEndless(o aws.Options) retrypolicy.Policy {
+func awsEndless(o *aws.Options) retrypolicy.Policy {
 	o.Attempts, o.Quota = math.MaxInt32, nil
 	p, err := aws.New(o)
 	if err != nil {

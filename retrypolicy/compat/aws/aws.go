@@ -21,9 +21,8 @@ import (
 // A delay or a cost "for throttling" applies to Throttled alone.
 const throttling = retrypolicy.KindSet(1 << transport.Throttled)
 
-// Options describe the standard retry mode that the AWS SDKs share. The functions Kotlin,
-// Botocore and so on return the published settings; take one, change what is to differ, and give
-// it to New.
+// Options describe the standard retry mode that the AWS SDKs share. The functions Kotlin, Botocore
+// and so on return the published settings: take one, change what is to differ, and give it to New.
 type Options struct {
 	// Attempts is the greatest number of tries, the first included.
 	Attempts int
@@ -43,13 +42,17 @@ type Options struct {
 	Quota *budget.QuotaOptions
 }
 
-// New makes the policy that o describes. In this order it asks: is it safe, are there tries
-// left, what is the delay, and last the quota, so that nothing is paid for a retry that another
-// rule prevents.
+// New makes the policy that o describes; nil is Standard2026. The policy asks in this order: is a
+// retry safe, are there attempts left, what is the delay, and last the quota, so that nothing is
+// paid for a retry that another rule prevents.
 //
-// The quota lives in the policy: make one policy for a client, a host or a tenant (see PerKey) and
-// use it for all operations there. Safe for concurrent use. Errors are of Kind Invalid.
-func New(o Options) (retrypolicy.Policy, error) {
+// The quota belongs to the policy: make one policy for a client, a host or a tenant (see
+// budget.PerKey) and use it for all operations there. Safe for concurrent use. Errors are of Kind
+// Invalid.
+func New(o *Options) (retrypolicy.Policy, error) {
+	if o == nil {
+		o = Standard2026()
+	}
 	p := o.Backoff
 	if p == nil {
 		return nil, failure.Invalid("aws.Options.Backoff is nil; start from a preset such as aws.Standard2026")

@@ -28,7 +28,7 @@ const (
 // awsPresets are all presets. Those that have no quota leave 0 as its size.
 var awsPresets = []struct {
 	name   string
-	preset func() aws.Options
+	preset func() *aws.Options
 }{
 	{"aws.Kotlin", aws.Kotlin},
 	{"aws.Standard2026", aws.Standard2026},
@@ -83,7 +83,7 @@ const ms = time.Millisecond
 
 func TestAWSPublishedSequences(t *testing.T) {
 	s := time.Second
-	preS := func() aws.Options { // the settings of the vectors S1 to S5
+	preS := func() *aws.Options { // the settings of the vectors S1 to S5
 		o := aws.Kotlin()
 		o.Backoff = retrypolicy.Backoff{Base: s, Max: 20 * s, Jitter: retrypolicy.FullJitter}
 		o.Throttled = nil
@@ -99,8 +99,8 @@ func TestAWSPublishedSequences(t *testing.T) {
 		return step{kind: kServer, after: after, quota: quota, delay: delay}
 	}
 	ok := func(quota int) step { return step{success: true, quota: quota} }
-	sum := func(o func() aws.Options, attempts int) func() aws.Options {
-		return func() aws.Options {
+	sum := func(o func() *aws.Options, attempts int) func() *aws.Options {
+		return func() *aws.Options {
 			set := o()
 			set.Attempts = attempts
 			return set
@@ -108,7 +108,7 @@ func TestAWSPublishedSequences(t *testing.T) {
 	}
 	for _, c := range []struct {
 		id     string
-		preset func() aws.Options
+		preset func() *aws.Options
 		tokens int
 		steps  []step
 	}{
@@ -211,7 +211,7 @@ func TestAWSPublishedSequences(t *testing.T) {
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			o := c.preset()
-			b := policytest.Bucketed(t, &o, 500, c.tokens)
+			b := policytest.Bucketed(t, o, 500, c.tokens)
 			series := retrypolicy.Begin(policytest.NewAWS(t, o), "", policytest.Epoch)
 			for i, st := range c.steps {
 				what := fmt.Sprintf("step %d", i+1)
@@ -230,7 +230,7 @@ func TestAWSTwoOperationsShareAQuota(t *testing.T) {
 	for _, order := range []string{"AABBA", "ABAAB", "BAABA", "ABABA", "AABAB"} {
 		o := aws.Standard2026()
 		o.Attempts = 5
-		b := policytest.Bucketed(t, &o, 500, 500)
+		b := policytest.Bucketed(t, o, 500, 500)
 		p := policytest.NewAWS(t, o)
 		series := map[rune]*retrypolicy.Series{'A': ptr(retrypolicy.Begin(p, "", policytest.Epoch)),
 			'B': ptr(retrypolicy.Begin(p, "", policytest.Epoch))}
@@ -295,7 +295,7 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 		}, "aws.GoBackoff.Max is negative"},
 	} {
 		o := aws.Python()
-		c.change(&o)
+		c.change(o)
 		p, err := aws.New(o)
 		if p != nil || !errors.Is(err, transport.Invalid) || !policytest.Contains(err, c.want) {
 			t.Errorf("%s: %v, %v", c.name, p, err)
@@ -305,7 +305,7 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 
 // endless is the policy of o without the quota and the limit of tries, which would end a long
 // series of questions.
-func endless(o aws.Options) retrypolicy.Policy {
+func endless(o *aws.Options) retrypolicy.Policy {
 	o.Attempts, o.Quota = math.MaxInt32, nil
 	p, err := aws.New(o)
 	if err != nil {
@@ -393,7 +393,7 @@ func TestAWSPublishedDelays(t *testing.T) {
 }
 
 func TestAWSWish(t *testing.T) {
-	flat := func(o aws.Options, base time.Duration) retrypolicy.Policy {
+	flat := func(o *aws.Options, base time.Duration) retrypolicy.Policy {
 		o.Backoff = retrypolicy.Backoff{Base: base}
 		return policytest.NewAWS(t, o)
 	}
@@ -420,7 +420,7 @@ func TestAWSWish(t *testing.T) {
 // smithy-python, max 2, 3 or 10: exactly one less retries.
 func TestAWSAttemptsAreTotal(t *testing.T) {
 	for _, total := range []int{1, 2, 3, 10} {
-		for _, preset := range []func() aws.Options{aws.Python, aws.PythonSimple} {
+		for _, preset := range []func() *aws.Options{aws.Python, aws.PythonSimple} {
 			o := preset()
 			o.Attempts = total
 			s := retrypolicy.Begin(policytest.NewAWS(t, o), "", policytest.Epoch)

@@ -31,8 +31,8 @@ func full(base time.Duration) retrypolicy.Policy {
 //
 // Source: smithy-kotlin, StandardRetryStrategy; botocore, retries/standard.py; smithy-typescript,
 // util-retry.
-func Standard2026() Options {
-	return Options{
+func Standard2026() *Options {
+	return &Options{
 		Attempts: 3, Backoff: full(50 * time.Millisecond), Throttled: full(time.Second),
 		ReadAfter: true, AfterMode: retrypolicy.Clamp, Over: over,
 		Quota: &budget.QuotaOptions{Retry: 14, Costs: []budget.Cost{{Kinds: throttling, Tokens: 5}}},
@@ -48,8 +48,8 @@ func Standard2026() Options {
 //
 // Source: smithy-kotlin, StandardRetryStrategy, StandardRetryTokenBucket,
 // ExponentialBackoffWithJitter.
-func Kotlin() Options {
-	return Options{
+func Kotlin() *Options {
+	return &Options{
 		Attempts: 3,
 		Backoff: retrypolicy.Backoff{Base: 10 * time.Millisecond, Factor: 1.5, Max: maxDelay,
 			Jitter: retrypolicy.FullJitter},
@@ -68,8 +68,8 @@ func Kotlin() Options {
 // as total_max_attempts does.
 //
 // Source: botocore, retries/standard.py, retries/quota.py.
-func Botocore() Options {
-	return Options{
+func Botocore() *Options {
+	return &Options{
 		Attempts: 3, Backoff: full(time.Second),
 		Quota: &budget.QuotaOptions{Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Timeout), Tokens: 10}}},
 	}
@@ -79,7 +79,7 @@ func Botocore() Options {
 // ms. smithy-python has the same four tries and 25 ms.
 //
 // Source: botocore, retries/standard.py; the DynamoDB plug-in of smithy-python.
-func DynamoDB() Options {
+func DynamoDB() *Options {
 	o := Standard2026()
 	o.Attempts, o.Backoff = 4, full(25*time.Millisecond)
 	return o
@@ -90,16 +90,16 @@ func DynamoDB() Options {
 // LegacyRules.
 //
 // Source: botocore, retryhandler.py, data/_retry.json.
-func BotocoreLegacy() Options {
-	return Options{Attempts: 5, Backoff: retrypolicy.Backoff{Base: time.Second, Jitter: retrypolicy.FullJitter}}
+func BotocoreLegacy() *Options {
+	return &Options{Attempts: 5, Backoff: retrypolicy.Backoff{Base: time.Second, Jitter: retrypolicy.FullJitter}}
 }
 
 // BotocoreLegacyDynamoDB is the same for DynamoDB: 10 tries, delay 50 ms * 2^(n-1) without
 // jitter.
 //
 // Source: botocore, data/_retry.json.
-func BotocoreLegacyDynamoDB() Options {
-	return Options{Attempts: 10, Backoff: retrypolicy.Backoff{Base: 50 * time.Millisecond}}
+func BotocoreLegacyDynamoDB() *Options {
+	return &Options{Attempts: 10, Backoff: retrypolicy.Backoff{Base: 50 * time.Millisecond}}
 }
 
 // Python is the standard strategy of smithy-python: as Standard2026, but only failures that are
@@ -108,7 +108,7 @@ func BotocoreLegacyDynamoDB() Options {
 // PerKey keeps them apart.
 //
 // Source: smithy-python, retries.py, StandardRetryStrategy.
-func Python() Options {
+func Python() *Options {
 	o := Standard2026()
 	o.SafeOnly = true
 	return o
@@ -120,8 +120,8 @@ func Python() Options {
 // here, not in the strategy.
 //
 // Source: smithy-python, retries.py, SimpleRetryStrategy.
-func PythonSimple() Options {
-	return Options{
+func PythonSimple() *Options {
+	return &Options{
 		Attempts: 5, SafeOnly: true,
 		Backoff: retrypolicy.Backoff{Base: 25 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.EqualJitter},
 	}
@@ -132,8 +132,8 @@ func PythonSimple() Options {
 // does not read what the service asks for.
 //
 // Source: aws-sdk-go-v2, aws/retry/standard.go.
-func Go() Options {
-	return Options{
+func Go() *Options {
+	return &Options{
 		Attempts: 3, Backoff: GoBackoff{maxDelay},
 		Quota: &budget.QuotaOptions{ExtraBack: 1, Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Timeout),
 			Tokens: 10}}},
@@ -143,7 +143,7 @@ func Go() Options {
 // Go2026 is aws-sdk-go-v2 since 2026: Standard2026.
 //
 // Source: aws-sdk-go-v2, aws/retry with its switch for the retries of 2026.
-func Go2026() Options { return Standard2026() }
+func Go2026() *Options { return Standard2026() }
 
 // Java is the standard mode of aws-sdk-java-v2 before 2026: 3 tries, delay U * min(100 ms *
 // 2^(n-1), 20 s), 1 s instead of 100 ms after Throttled, at least what the service asks for,
@@ -152,8 +152,8 @@ func Go2026() Options { return Standard2026() }
 // cost, and 1 at least. The SDK has a quota for each scope: see PerKey.
 //
 // Source: aws-sdk-java-v2, DefaultRetryStrategy, StandardRetryStrategy.
-func Java() Options {
-	return Options{
+func Java() *Options {
+	return &Options{
 		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(time.Second),
 		ReadAfter: true, AfterMode: retrypolicy.Floor,
 		Quota: &budget.QuotaOptions{LeastBack: 1},
@@ -164,7 +164,7 @@ func Java() Options {
 // ms, 14 for a retry, but 5 after Throttled.
 //
 // Source: aws-sdk-java-v2, the constants of its retries 2.1.
-func Java2026() Options {
+func Java2026() *Options {
 	o := Standard2026()
 	o.AfterMode, o.Over = retrypolicy.Floor, 0
 	o.Quota.LeastBack = 1
@@ -176,8 +176,8 @@ func Java2026() Options {
 // but 0 after Throttled. The service's wish and what comes back are as in Java.
 //
 // Source: aws-sdk-java-v2, LegacyRetryStrategy.
-func JavaLegacy() Options {
-	return Options{
+func JavaLegacy() *Options {
+	return &Options{
 		Attempts: 4, Backoff: full(100 * time.Millisecond),
 		Throttled: retrypolicy.Backoff{Base: 500 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.EqualJitter},
 		ReadAfter: true, AfterMode: retrypolicy.Floor,
@@ -190,8 +190,8 @@ func JavaLegacy() Options {
 // with 10 for a retry, but 5 after Throttled.
 //
 // Source: smithy-typescript, util-retry, StandardRetryStrategy and its constants.
-func JS() Options {
-	return Options{
+func JS() *Options {
+	return &Options{
 		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(500 * time.Millisecond),
 		ReadAfter: true, AfterMode: retrypolicy.Clamp, Over: over,
 		Quota: &budget.QuotaOptions{Retry: 10, LeastBack: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 5}}},

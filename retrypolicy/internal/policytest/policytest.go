@@ -161,7 +161,7 @@ func CheckDelay(t *testing.T, p retrypolicy.Policy, x int, draw uint64, want tim
 
 func Contains(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
 
-func NewAWS(t testing.TB, o aws.Options) retrypolicy.Policy {
+func NewAWS(t testing.TB, o *aws.Options) retrypolicy.Policy {
 	t.Helper()
 	p, err := aws.New(o)
 	if err != nil {
