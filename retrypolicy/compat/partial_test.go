@@ -52,7 +52,7 @@ var partial = map[string]retrypolicy.Policy{
 	"azure.IoTOperations":                      azure.IoTOperations(),
 	"retrypolicy.MaxAttempts":                  retrypolicy.MaxAttempts{},
 	"retrypolicy.MaxElapsed":                   retrypolicy.MaxElapsed{},
-	"compat.FetchRetryDefaults":                     compat.FetchRetryDefaults(),
+	"compat.FetchRetryDefaults":                compat.FetchRetryDefaults(),
 	"retrypolicy.NoRetry":                      retrypolicy.NoRetry{},
 	"budget.PerKey":                            (*budget.PerKey)(nil),
 	"compat.Polly":                             compat.Polly{},
