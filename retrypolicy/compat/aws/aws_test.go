@@ -461,7 +461,7 @@ func TestAWSDecisionsAllocateNothing(t *testing.T) {
 			a := retrypolicy.Attempt{Retry: n % 9, Kind: kThrottle, Safe: retrypolicy.SafeYes, Now: policytest.Epoch,
 				Rand: uint64(n) << 50,
 				Err:  kThrottle, Last: sink}
-			sink = retrypolicy.Admit(p, a)
+			_ = retrypolicy.Admit(p, a)
 			retrypolicy.Observe(p, a)
 			sink = p.Decide(a)
 		}); allocs != 0 {
