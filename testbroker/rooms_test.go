@@ -1,0 +1,80 @@
+package testbroker_test
+
+import (
+	"go/parser"
+	gotoken "go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	module = "github.com/hubline-iot/hubline/"
+	rooms  = module + "testbroker/internal/"
+)
+
+// protocols are the packages that know one; net/http stands for all below it.
+var protocols = []string{
+	module + "internal/amqpwire", "github.com/mochi-mqtt/server/v2", "github.com/gorilla/websocket", "net/http",
+}
+
+// mayImport is what each package below internal may import of the others, and of the protocols.
+var mayImport = map[string][]string{
+	"hub":          {},
+	"amqp":         {module + "internal/amqpwire"},
+	"amqpfront":    {rooms + "hub", rooms + "amqp", module + "internal/amqpwire"},
+	"mqttfront":    {rooms + "hub", "github.com/mochi-mqtt/server/v2"},
+	"web":          {rooms + "hub", "net/http", "github.com/gorilla/websocket"},
+	"httpfront":    {rooms + "hub", rooms + "web", "net/http"},
+	"blobfront":    {rooms + "hub", rooms + "web", "net/http"},
+	"servicefront": {rooms + "hub", rooms + "web", "net/http"},
+}
+
+func TestFrontsDependOnTheHubAlone(t *testing.T) {
+	dirs, err := os.ReadDir("internal")
+	require.NoError(t, err)
+	var names []string
+	for _, d := range dirs {
+		names = append(names, d.Name())
+	}
+	require.Equal(t, slices.Sorted(maps.Keys(mayImport)), names)
+	for name, allowed := range mayImport {
+		for _, path := range importsOf(t, filepath.Join("internal", name)) {
+			bound := strings.HasPrefix(path, rooms) ||
+				slices.ContainsFunc(protocols, func(p string) bool { return within(path, p) })
+			if bound && !slices.ContainsFunc(allowed, func(p string) bool { return within(path, p) }) {
+				t.Errorf("testbroker/internal/%s must not import %s", name, path)
+			}
+		}
+	}
+}
+
+// within reports whether a package is another or lies below it.
+func within(path, parent string) bool { return path == parent || strings.HasPrefix(path, parent+"/") }
+
+// importsOf returns what the code of a directory imports, without its tests.
+func importsOf(t *testing.T, dir string) []string {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	var all []string
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(gotoken.NewFileSet(), name, nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, i := range file.Imports {
+			path, err := strconv.Unquote(i.Path.Value)
+			require.NoError(t, err)
+			all = append(all, path)
+		}
+	}
+	return all
+}
