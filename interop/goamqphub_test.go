@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -84,7 +85,7 @@ func (p *plain) sender(address string) *amqp.Sender {
 }
 
 func TestGoAMQPClient(t *testing.T) {
-	hub, dev := newHub(t)
+	hub, dev := hubfixture.OpenDevice(t, nil, deviceID)
 	listener, err := hub.Listen(testbroker.PortAMQPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	addr := listener.String()

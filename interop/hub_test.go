@@ -13,6 +13,7 @@ import (
 	"github.com/eclipse/paho.golang/paho"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -48,20 +49,11 @@ func eachWay(t *testing.T, check func(w *world)) {
 	for _, way := range hubWays {
 		t.Run(way.name, func(t *testing.T) {
 			w := &world{t: t, js: startScript(t, "client.js")}
-			w.hub, w.dev = newHub(t)
+			w.hub, w.dev = hubfixture.OpenDevice(t, nil, deviceID)
 			w.url = way.url(t, w.hub)
 			check(w)
 		})
 	}
-}
-
-func newHub(t testing.TB) (*testbroker.Hub, testbroker.Device) {
-	hub, err := testbroker.New(nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, hub.Close()) })
-	dev, err := hub.AddDevice(deviceID)
-	require.NoError(t, err)
-	return hub, dev
 }
 
 // token is a shared access signature for resource, made with the library's own function.
@@ -278,7 +270,7 @@ func TestMQTTJSIsCutAndComesBack(t *testing.T) {
 
 // An MQTT 5 client is told so in the MQTT 3.1.1 way, which is the only one that the hub knows.
 func TestTheHubRefusesPahoV5(t *testing.T) {
-	hub, dev := newHub(t)
+	hub, dev := hubfixture.OpenDevice(t, nil, deviceID)
 	addr, err := hub.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	conn, err := tls.Dial("tcp", addr.String(), hub.ClientTLS())

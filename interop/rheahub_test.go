@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -32,7 +33,7 @@ func eachRheaHubWay(t *testing.T, check func(t *testing.T, w *rheaWorld)) {
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			w := &rheaWorld{script: startScript(t, "rhea.js")}
-			w.hub, w.dev = newHub(t)
+			w.hub, w.dev = hubfixture.OpenDevice(t, nil, deviceID)
 			addr, err := w.hub.Listen(way.port, "127.0.0.1:0")
 			require.NoError(t, err)
 			w.port = addr.(*net.TCPAddr).Port

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -46,15 +47,8 @@ type sdk struct {
 // eachSDKTransport runs check for each transport, against a hub of its own.
 func eachSDKTransport(t *testing.T, o *testbroker.Options, check func(t *testing.T, s *sdk)) {
 	for _, way := range sdkTransports {
-		t.Run(way.name, func(t *testing.T) { check(t, startSDK(t, way, newHubWith(t, o))) })
+		t.Run(way.name, func(t *testing.T) { check(t, startSDK(t, way, hubfixture.Open(t, o))) })
 	}
-}
-
-func newHubWith(t testing.TB, o *testbroker.Options) *testbroker.Hub {
-	hub, err := testbroker.New(o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, hub.Close()) })
-	return hub
 }
 
 // startSDK starts the SDK with env, and shows it the way to the hub. Port 443 leads there in any

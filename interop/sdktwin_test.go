@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -198,7 +199,7 @@ func TestDeviceSDKTwinAndMethods(t *testing.T) {
 		}
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			s := startSDK(t, way, newHubWith(t, nil))
+			s := startSDK(t, way, hubfixture.Open(t, nil))
 			dev, err := s.hub.AddDevice(deviceID)
 			require.NoError(t, err)
 			mod, err := s.hub.AddModule(deviceID, "mod-1")

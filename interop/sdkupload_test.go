@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -121,7 +122,7 @@ func TestDeviceSDKUploads(t *testing.T) {
 		}
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			hub := newHubWith(t, &testbroker.Options{Uploads: testbroker.UploadOptions{Host: store}})
+			hub := hubfixture.Open(t, &testbroker.Options{Uploads: testbroker.UploadOptions{Host: store}})
 			s := startSDK(t, way, hub, trusting(t, hub))
 			dev, err := hub.AddDevice(deviceID)
 			require.NoError(t, err)

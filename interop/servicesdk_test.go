@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -100,7 +101,7 @@ func (b *backEnd) refused(class, name, method string, args ...any) {
 
 func TestServiceSDKRegistry(t *testing.T) {
 	t.Parallel()
-	b := startBackEnd(t, newHubWith(t, nil), testbroker.AllRights)
+	b := startBackEnd(t, hubfixture.Open(t, nil), testbroker.AllRights)
 	made := b.call("registry", "create", object{"deviceId": "dev-1"})
 	require.Equal(t, "sas", made.at("authentication", "type"))
 	dev, err := b.hub.Device("dev-1")
@@ -168,7 +169,7 @@ func TestServiceSDKRegistry(t *testing.T) {
 // The device is the official device SDK.
 func TestServiceSDKTwinAndMethods(t *testing.T) {
 	t.Parallel()
-	b := startBackEnd(t, newHubWith(t, nil), testbroker.AllRights)
+	b := startBackEnd(t, hubfixture.Open(t, nil), testbroker.AllRights)
 	dev, err := b.hub.AddDevice(deviceID)
 	require.NoError(t, err)
 	mod, err := b.hub.AddModule(deviceID, "mod-1")
@@ -233,7 +234,7 @@ func TestServiceSDKTwinAndMethods(t *testing.T) {
 // Commands go over AMQP links of back ends, which the hub does not have.
 func TestServiceSDKCommands(t *testing.T) {
 	t.Parallel()
-	b := startBackEnd(t, newHubWith(t, nil), testbroker.AllRights)
+	b := startBackEnd(t, hubfixture.Open(t, nil), testbroker.AllRights)
 	_, err := b.hub.AddDevice(deviceID)
 	require.NoError(t, err)
 	b.tell(map[string]any{"do": "send", "device": deviceID, "payload": "x"})

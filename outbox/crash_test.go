@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -87,7 +88,7 @@ func TestKillLosesNothing(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	hub := newHub(t)
+	hub := hubfixture.Open(t, nil, deviceID)
 	addr, err := hub.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
 	folder := t.TempDir()
@@ -193,7 +194,7 @@ func TestDamageStaysInItsSegment(t *testing.T) {
 // bodies runs the queue until nothing waits, with a client and a hub of its own.
 func bodies(t testing.TB, q *outbox.Queue) (got []string) {
 	t.Helper()
-	hub := newHub(t)
+	hub := hubfixture.Open(t, nil, deviceID)
 	c := newClient(t, hub, nil)
 	stop := start(q, c)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

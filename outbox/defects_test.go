@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -243,7 +244,7 @@ func TestRunAfterClose(t *testing.T) {
 // A message that is done is not kept in memory.
 func TestWhatIsDoneIsNotHeld(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		hub := newHub(t)
+		hub := hubfixture.Open(t, nil, deviceID)
 		var body weak.Pointer[byte]
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) {
 			body = weak.Make(&m.Body[0])
@@ -266,7 +267,7 @@ func TestWhatIsDoneIsNotHeld(t *testing.T) {
 // Each Close returns when all has ended, not only the first.
 func TestTwoCloses(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		hub := newHub(t)
+		hub := hubfixture.Open(t, nil, deviceID)
 		release := make(chan struct{})
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(*transport.Message, error) { <-release }})
 		require.NoError(t, q.Put(t.Context(), &transport.Message{Expires: time.Now().Add(time.Second)}))

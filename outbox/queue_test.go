@@ -19,6 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -27,7 +28,7 @@ import (
 
 func TestWhatWasPutArrivesInOrder(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		hub := newHub(t)
+		hub := hubfixture.Open(t, nil, deviceID)
 		q := open(t, t.TempDir(), nil)
 		put(t, q, 0, 500)
 		c := newClient(t, hub, nil)
@@ -52,7 +53,7 @@ func TestWhatWasPutArrivesInOrder(t *testing.T) {
 // whatever the client had.
 func TestTheNextProcessGoesOn(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		hub := newHub(t)
+		hub := hubfixture.Open(t, nil, deviceID)
 		folder := t.TempDir()
 		const each = 300
 		for life := range 5 {
@@ -87,7 +88,7 @@ func TestTheNextProcessGoesOn(t *testing.T) {
 // Segments go when all in them is done, and the mark tells the next process.
 func TestWhatIsDoneIsDeleted(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		hub := newHub(t)
+		hub := hubfixture.Open(t, nil, deviceID)
 		folder := t.TempDir()
 		q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20})
 		c := newClient(t, hub, nil)
@@ -135,7 +136,7 @@ func TestAFullQueue(t *testing.T) {
 	})
 	t.Run("Block", func(t *testing.T) {
 		bounded.Test(t, func(t *testing.T) {
-			hub := newHub(t)
+			hub := hubfixture.Open(t, nil, deviceID)
 			q, n := fill(t, device.Block)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -165,7 +166,7 @@ func TestAFullQueue(t *testing.T) {
 	})
 	t.Run("DropOldest", func(t *testing.T) {
 		bounded.Test(t, func(t *testing.T) {
-			hub := newHub(t)
+			hub := hubfixture.Open(t, nil, deviceID)
 			folder := t.TempDir()
 			q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest})
 			const n = 100
@@ -194,7 +195,7 @@ func TestAFullQueue(t *testing.T) {
 // DropOldest while Run reads: it goes on with what is left.
 func TestDropOldestUnderARunningQueue(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		hub := newHub(t)
+		hub := hubfixture.Open(t, nil, deviceID)
 		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest, Window: 8})
 		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
 		c := newClient(t, hub, nil)
@@ -221,7 +222,7 @@ func TestDropOldestUnderARunningQueue(t *testing.T) {
 
 func TestWhatFailsForGoodIsTold(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		hub := newHub(t)
+		hub := hubfixture.Open(t, nil, deviceID)
 		var failed []string
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) {
 			failed = append(failed, m.ID+" "+transport.KindOf(err).String())
@@ -247,7 +248,7 @@ func TestWhatFailsForGoodIsTold(t *testing.T) {
 // A client that is Disconnected keeps what it has for the next Open.
 func TestADisconnectedClientIsWaitedFor(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		hub := newHub(t)
+		hub := hubfixture.Open(t, nil, deviceID)
 		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
 		q := open(t, t.TempDir(), nil)
 		put(t, q, 0, 10)
@@ -268,7 +269,7 @@ func TestADisconnectedClientIsWaitedFor(t *testing.T) {
 // What a client would drop stays in the files.
 func TestAClientThatDropsIsRefused(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		hub := newHub(t)
+		hub := hubfixture.Open(t, nil, deviceID)
 		for _, overflow := range []device.Overflow{device.Fail, device.DropNewest, device.DropOldest} {
 			hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Minute})
 			q := open(t, t.TempDir(), nil)
@@ -284,7 +285,7 @@ func TestAClientThatDropsIsRefused(t *testing.T) {
 
 func TestCloseEndsEverything(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		hub := newHub(t)
+		hub := hubfixture.Open(t, nil, deviceID)
 		hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
 		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Hour})
 		put(t, q, 0, 100)
@@ -343,7 +344,7 @@ func TestWrongInputIsNamed(t *testing.T) {
 }
 
 func TestPutsAtTheSameTimeShareFsyncs(t *testing.T) {
-	hub := newHub(t)
+	hub := hubfixture.Open(t, nil, deviceID)
 	q := open(t, t.TempDir(), nil)
 	c := newClient(t, hub, nil)
 	stop := start(q, c)

@@ -21,16 +21,6 @@ import (
 
 const deviceID = "dev-1"
 
-func newHub(t testing.TB) *testbroker.Hub {
-	t.Helper()
-	hub, err := testbroker.New(nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, hub.Close()) })
-	_, err = hub.AddDevice(deviceID)
-	require.NoError(t, err)
-	return hub
-}
-
 // newClient starts a client of the hub, closed by whoever made it.
 func newClient(t testing.TB, hub *testbroker.Hub, o *device.Options) *device.Client {
 	t.Helper()

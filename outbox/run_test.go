@@ -13,6 +13,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -21,7 +22,7 @@ import (
 // What the client still has when Run's context ends has no result: it waits for the next Run.
 func TestMessagesInFlightSurviveTheEndOfRun(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		hub := newHub(t)
+		hub := hubfixture.Open(t, nil, deviceID)
 		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
 		failed := 0
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(*transport.Message, error) { failed++ }})

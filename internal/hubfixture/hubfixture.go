@@ -1,5 +1,5 @@
-// Package hubfixture is the hub emulator as the conformance suite wants it, for the tests of every
-// MQTT engine.
+// Package hubfixture makes hubs for tests: [Open] a plain one, [New] one as the conformance suite
+// of the transports wants it.
 package hubfixture
 
 import (
@@ -42,13 +42,8 @@ func New(t testing.TB) *Broker { return NewWith(t, nil) }
 
 // NewWith is New for a hub with options.
 func NewWith(t testing.TB, o *testbroker.Options) *Broker {
-	h := open(t, o)
-	var err error
-	if h.dev, err = h.AddDevice("dev-1"); err != nil {
-		t.Fatal(err)
-	}
-	h.id = "dev-1"
-	return h
+	hub, dev := OpenDevice(t, o, "dev-1")
+	return &Broker{Hub: hub, dev: dev, id: dev.ID}
 }
 
 // BecomeModule makes the identity the module "mod-1" of the device "dev-1".
@@ -60,10 +55,11 @@ func (h *Broker) BecomeModule(t testing.TB) {
 	h.id = "dev-1/mod-1"
 }
 
-func open(t testing.TB, o *testbroker.Options) *Broker {
-	h := new(Broker)
-	var err error
-	if h.Hub, err = testbroker.New(o); err != nil {
+// Open makes a hub with devices of these ids, closed by t.Cleanup.
+func Open(t testing.TB, o *testbroker.Options, ids ...string) *testbroker.Hub {
+	t.Helper()
+	h, err := testbroker.New(o)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -71,7 +67,23 @@ func open(t testing.TB, o *testbroker.Options) *Broker {
 			t.Error(err)
 		}
 	})
+	for _, id := range ids {
+		if _, err := h.AddDevice(id); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return h
+}
+
+// OpenDevice is [Open] for a hub with one device, which it returns.
+func OpenDevice(t testing.TB, o *testbroker.Options, id string) (*testbroker.Hub, testbroker.Device) {
+	t.Helper()
+	h := Open(t, o)
+	dev, err := h.AddDevice(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, dev
 }
 
 // CredsWith are the identity's with this key, its own if key is empty.

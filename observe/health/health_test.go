@@ -20,6 +20,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/observe/health"
 	"github.com/hubline-iot/hubline/observe/internal/scripted"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -34,18 +35,6 @@ var connack = regexp.MustCompile(`(CONNACK \d+) \([^)]*\)`)
 var update = flag.Bool("update", false, "write the golden file anew")
 
 var creds = &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
-
-func newHub(t *testing.T, ids ...string) *testbroker.Hub {
-	t.Helper()
-	hub, err := testbroker.New(&testbroker.Options{Seed: 1})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = hub.Close() })
-	for _, id := range ids {
-		_, err := hub.AddDevice(id)
-		require.NoError(t, err)
-	}
-	return hub
-}
 
 func overMQTT(t *testing.T, hub *testbroker.Hub, id string) *device.Client {
 	t.Helper()
@@ -98,7 +87,7 @@ func check(t *testing.T, h http.Handler, target string) (a answer) {
 func TestHealthFollowsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faketime.Start()
-		hub := newHub(t, "dev-1")
+		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 		c := overMQTT(t, hub, "dev-1")
 		h := &health.Handler{Grace: time.Minute}
 		require.True(t, check(t, h, "/healthz").Healthy, "nobody is ill")
@@ -245,7 +234,7 @@ func TestPathsAndMethods(t *testing.T) {
 func TestStatsAreAsDocumented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faketime.Start()
-		hub := newHub(t, "connected", "retrying", "hopeless")
+		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "connected", "retrying", "hopeless")
 		h := &health.Handler{}
 
 		hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Device: "connected"})
@@ -388,7 +377,7 @@ func TestForeignSecretsAreHidden(t *testing.T) {
 			return transport.Token{}, errors.New("GET https://tokens.example/?sig=geheim: 500")
 		}
 		c := newClient(t, &own, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
-			Dial: newHub(t).Dial(testbroker.PortMQTT)}}), nil)
+			Dial: hubfixture.Open(t, &testbroker.Options{Seed: 1}).Dial(testbroker.PortMQTT)}}), nil)
 		require.NoError(t, c.Start())
 		synctest.Wait()
 		h := &health.Handler{}
@@ -401,7 +390,7 @@ func TestForeignSecretsAreHidden(t *testing.T) {
 
 // Over real sockets: clients come and go while many ask.
 func TestServedWhileClientsComeAndGo(t *testing.T) {
-	hub := newHub(t, "dev-1")
+	hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 	c := overMQTT(t, hub, "dev-1")
 	require.NoError(t, c.Open(t.Context()))
 	h := &health.Handler{}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/observe/otelmetrics"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -105,20 +106,10 @@ func newClient(t *testing.T, hub *testbroker.Hub, o *device.Options) *device.Cli
 	return c
 }
 
-func newHub(t *testing.T) *testbroker.Hub {
-	t.Helper()
-	hub, err := testbroker.New(&testbroker.Options{Seed: 1})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = hub.Close() })
-	_, err = hub.AddDevice("dev-1")
-	require.NoError(t, err)
-	return hub
-}
-
 func TestALifeInNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faketime.Start()
-		hub := newHub(t)
+		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 		c := newClient(t, hub, nil)
 		p, r := newReader(t)
 		unregister, err := otelmetrics.Register(p, nil, c)
@@ -317,7 +308,7 @@ func TestTheDocumentedInstruments(t *testing.T) {
 
 // Collections, messages, Register and unregister at the same time.
 func TestConcurrently(t *testing.T) {
-	hub := newHub(t)
+	hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 	c := newClient(t, hub, nil)
 	require.NoError(t, c.Open(t.Context()))
 	first, second := sdk.NewManualReader(), sdk.NewManualReader()
