@@ -53,14 +53,14 @@
 // # Errors
 //
 // Every error is an *transport.Error, whose Op is OpSend or OpDial and whose Proto is "http". For
-// answers of hub and storage its Kind follows from their code, a *StatusError that errors.As finds:
-// Quota for too many uploads and for a quota used up; Throttled for 429 and for a storage account
-// that is busy; Unavailable and Timeout for errors of the services; Unauthorized, Forbidden (also a
-// device that is disabled), NotFound, TooLarge, Conflict and Invalid where they say so; Unsupported
-// for a hub without storage; Network for a block that arrived damaged; Protocol for peers that
-// speak something else. All that concerns network, TLS, certificates and proxies is as in package
-// mqtt. Package errfilter says which of them are tried again. No error shows the upload URI's
-// signature or a token.
+// answers of hub and storage its Kind follows from their code, a *transport.StatusError that
+// errors.As finds: Quota for too many uploads and for a quota used up; Throttled for 429 and for a
+// storage account that is busy; Unavailable and Timeout for errors of the services; Unauthorized,
+// Forbidden (also a device that is disabled), NotFound, TooLarge, Conflict and Invalid where they
+// say so; Unsupported for a hub without storage; Network for a block that arrived damaged; Protocol
+// for peers that speak something else. All that concerns network, TLS, certificates and proxies is
+// as in package mqtt. Package errfilter says which of them are tried again. No error shows the
+// upload URI's signature or a token.
 //
 // # Concurrency
 //

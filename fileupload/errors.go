@@ -4,7 +4,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,39 +21,21 @@ const proto = "http"
 // protocol is what the connections below are made for.
 var protocol = dialer.Protocol{Name: proto, Secure: "443", Plain: "80", HTTP: true, Kind: protocolKind}
 
-// StatusError is an answer of the hub or of storage that refused a request: the cause of a
-// *transport.Error, reachable with errors.As.
-type StatusError struct {
-	// Service is "hub" or "storage".
-	Service string
-	// Status is HTTP's.
-	Status int
-	// Code is the service's own: a hub's number, such as "403006" (its name where that is no known
-	// one), or storage's word, such as "AuthenticationFailed". Empty when it gave none.
-	Code string
-	// Message is the first line of the service's text, at most 200 bytes of it, without anything
-	// secret.
-	Message string
-	// RequestID is the service's name for the request, for its support. Empty when it gave none.
-	RequestID string
+// The services that answer.
+const (
+	hubService     = "hub"
+	storageService = "storage"
+)
 
-	hint string
-}
-
-// Error gives service, status, code and message.
-func (e *StatusError) Error() string {
-	text := e.Service + " answered " + strconv.Itoa(e.Status)
-	if e.Code != "" {
-		text += " " + e.Code
+// refusalIn returns the refusal of the hub or of storage in err, nil if there is none. A proxy may
+// have refused as well.
+func refusalIn(err error) *transport.StatusError {
+	e, ok := errors.AsType[*transport.StatusError](err)
+	if !ok || e.Service != hubService && e.Service != storageService {
+		return nil
 	}
-	if e.Message != "" {
-		text += " (" + e.Message + ")"
-	}
-	return text + e.hint
+	return e
 }
-
-// HTTPStatusCode is Status.
-func (e *StatusError) HTTPStatusCode() int { return e.Status }
 
 // meaning is what an answer means. The hint, which may be empty, says what helps.
 type meaning struct {
@@ -64,49 +45,49 @@ type meaning struct {
 
 // hubTable has the codes of a hub that mean more to who uploads than to others, or that something
 // helps against. What the others mean is in package hubstatus.
-var hubTable = map[string]meaning{
+var hubTable = map[int]meaning{
 	correlationInvalid: {transport.Conflict, ""},
 	correlationExpired: {transport.Conflict, ""},
 
-	"400014": {transport.Unsupported, "; give the hub a storage container for uploads"},
-	"400017": {transport.Unsupported, "; check the hub's storage container for uploads"},
-	"400020": {transport.Unsupported, "; check the hub's storage container for uploads"},
-	"401001": {transport.NotFound, "; check the hub's name"},
-	"403006": {transport.Quota, "; a device has 10 uploads at a time, and one whose end the hub was not told counts " +
+	400014: {transport.Unsupported, "give the hub a storage container for uploads"},
+	400017: {transport.Unsupported, "check the hub's storage container for uploads"},
+	400020: {transport.Unsupported, "check the hub's storage container for uploads"},
+	401001: {transport.NotFound, "check the hub's name"},
+	403006: {transport.Quota, "a device has 10 uploads at a time, and one whose end the hub was not told counts " +
 		"until its URI expires"},
-	"403012": {transport.Forbidden, "; enable the device"},
+	403012: {transport.Forbidden, "enable the device"},
 }
 
 const (
-	correlationInvalid = "400015"
-	correlationExpired = "400016"
+	correlationInvalid = 400015
+	correlationExpired = 400016
 )
 
 // storageTable has the codes of storage whose status does not say it all. Source: the pages "Common
 // REST API error codes" and "Blob service error codes" of the storage services' REST reference.
 var storageTable = map[string]meaning{
 	"AccountBeingCreated":             {transport.Unavailable, ""},
-	"AccountIsDisabled":               {transport.Forbidden, "; enable the storage account"},
+	"AccountIsDisabled":               {transport.Forbidden, "enable the storage account"},
 	"AuthenticationFailed":            {transport.Unauthorized, ""},
-	"AuthorizationFailure":            {transport.Forbidden, "; check the storage account's firewall"},
+	"AuthorizationFailure":            {transport.Forbidden, "check the storage account's firewall"},
 	"AuthorizationPermissionMismatch": {transport.Forbidden, ""},
-	"AuthorizationProtocolMismatch":   {transport.Forbidden, "; use TLS"},
+	"AuthorizationProtocolMismatch":   {transport.Forbidden, "use TLS"},
 	"AuthorizationSourceIPMismatch":   {transport.Forbidden, ""},
-	"BlobArchived":                    {transport.Conflict, "; use another name"},
-	"BlobImmutableDueToPolicy":        {transport.Conflict, "; use another name"},
-	"BlockCountExceedsLimit":          {transport.TooLarge, "; raise Options.BlockSize"},
-	"BlockListTooLong":                {transport.TooLarge, "; raise Options.BlockSize"},
+	"BlobArchived":                    {transport.Conflict, "use another name"},
+	"BlobImmutableDueToPolicy":        {transport.Conflict, "use another name"},
+	"BlockCountExceedsLimit":          {transport.TooLarge, "raise Options.BlockSize"},
+	"BlockListTooLong":                {transport.TooLarge, "raise Options.BlockSize"},
 	"ContainerBeingDeleted":           {transport.NotFound, ""},
 	"ContainerDisabled":               {transport.Forbidden, ""},
-	"Crc64Mismatch":                   {transport.Network, "; the data was damaged on the way"},
+	"Crc64Mismatch":                   {transport.Network, "the data was damaged on the way"},
 	"InternalError":                   {transport.Unavailable, ""},
 	"InvalidAuthenticationInfo":       {transport.Unauthorized, ""},
-	"InvalidBlobOrBlock": {transport.Conflict, "; another program may have left unfinished blocks under " +
+	"InvalidBlobOrBlock": {transport.Conflict, "another program may have left unfinished blocks under " +
 		"this name, which last a week: use another name"},
-	"InvalidBlobType": {transport.Conflict, "; there is a blob of another type: use another name"},
+	"InvalidBlobType": {transport.Conflict, "there is a blob of another type: use another name"},
 	"InvalidBlockList": {transport.Conflict,
-		"; another upload of the same name ended meanwhile: upload again, or use another name"},
-	"Md5Mismatch":                 {transport.Network, "; the data was damaged on the way"},
+		"another upload of the same name ended meanwhile: upload again, or use another name"},
+	"Md5Mismatch":                 {transport.Network, "the data was damaged on the way"},
 	"NoAuthenticationInformation": {transport.Unauthorized, ""},
 	"OperationTimedOut":           {transport.Timeout, ""},
 	"ServerBusy":                  {transport.Throttled, ""},
@@ -121,30 +102,25 @@ func refusedKind(kind transport.Kind, about statuscode.About) transport.Kind {
 	return kind
 }
 
-// refusal is the *transport.Error for an answer that is not the one hoped for: what the table says
-// of its code, else of the Kind given.
-func (a *answer) refusal(table map[string]meaning, kind transport.Kind, e *StatusError,
-	now time.Time) *transport.Error {
-	e.Status = a.status
-	e.Code, e.Message, e.RequestID = shorten(e.Code), shorten(e.Message), shorten(e.RequestID)
-	if m, ok := table[e.Code]; ok {
-		kind, e.hint = m.kind, m.hint
-	}
+// refusal returns the *transport.Error for an answer that is not the expected one.
+func (a *answer) refusal(m meaning, e *transport.StatusError, now time.Time) *transport.Error {
+	e.Status, e.Hint = a.status, m.hint
+	e.Name, e.Message, e.TrackingID = shorten(e.Name), shorten(e.Message), shorten(e.TrackingID)
 	after, _ := retryafter.Headers(a.header.Get, now)
-	return &transport.Error{Kind: kind, Op: transport.OpSend, Proto: proto, RetryAfter: after, Err: e}
+	return &transport.Error{Kind: m.kind, Op: transport.OpSend, Proto: proto, RetryAfter: after, Err: e}
 }
 
 // hubRefusal reads what a hub said.
 func hubRefusal(a *answer, now time.Time) *transport.Error {
-	said := hubstatus.Read(a.status, a.header, a.body)
-	e := &StatusError{Service: "hub", Code: said.Name, Message: said.Message, RequestID: said.TrackingID}
-	if said.Code != 0 {
-		e.Code = strconv.Itoa(said.Code)
+	e := hubstatus.Read(a.status, a.header, a.body)
+	m, ok := hubTable[e.Code]
+	if !ok {
+		v := hubstatus.Of(e)
+		m.kind = refusedKind(v.Kind, v.About)
 	}
-	v := said.Verdict()
-	r := a.refusal(hubTable, refusedKind(v.Kind, v.About), e, now)
+	r := a.refusal(m, e, now)
 	if skew, known := a.skew(now); known && r.Kind == transport.Unauthorized && (skew > badClock || skew < -badClock) {
-		e.hint += "; the device's clock is off by " + skew.Round(time.Second).String() + ": set it"
+		e.Hint = "the device's clock is off by " + skew.Round(time.Second).String() + ": set it"
 	}
 	return r
 }
@@ -171,11 +147,15 @@ func storageRefusal(a *answer, g *grant, now time.Time) *transport.Error {
 		body.Code = code
 	}
 	secrets := g.secrets()
-	m := statuscode.Of(a.status, statuscode.Storage)
-	return a.refusal(storageTable, refusedKind(m.Kind, m.About), &StatusError{
-		Service: "storage", Code: scrub.Known(body.Code, secrets...), Message: scrub.Known(body.Message, secrets...),
-		RequestID: scrub.Known(a.header.Get("x-ms-request-id"), secrets...),
-	}, now)
+	e := &transport.StatusError{Service: storageService, Name: scrub.Known(body.Code, secrets...),
+		Message:    scrub.Known(body.Message, secrets...),
+		TrackingID: scrub.Known(a.header.Get("x-ms-request-id"), secrets...)}
+	m, ok := storageTable[shorten(e.Name)]
+	if !ok {
+		of := statuscode.Of(a.status, statuscode.Storage)
+		m.kind = refusedKind(of.Kind, of.About)
+	}
+	return a.refusal(m, e, now)
 }
 
 // withoutSecrets is err, of a try without an answer, without g's signature: package net/http

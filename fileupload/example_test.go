@@ -92,8 +92,8 @@ func ExampleUploader_Upload() {
 	defer cancel()
 	_, err = uploader.Upload(ctx, "a.txt", strings.NewReader("text"), 4)
 	fmt.Println(errors.Is(err, transport.RetryExpired), errors.Is(err, retrypolicy.OutOfAttempts))
-	if status, ok := errors.AsType[*fileupload.StatusError](err); ok {
-		fmt.Println(status.Service, status.Status, status.Code)
+	if status, ok := errors.AsType[*transport.StatusError](err); ok {
+		fmt.Println(status.Service, status.Status, status.Name)
 	}
 	fmt.Println(hub.Uploads()[0].State)
 	// Output:

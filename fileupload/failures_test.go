@@ -524,7 +524,8 @@ func TestWhatTheHubRefuses(t *testing.T) {
 	}
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		require.NoError(t, r.hub.SetEnabled("dev-1", false))
-		failed(t, upload(t, r), transport.Forbidden, "beginning: hub answered 403 403012", "enable the device")
+		failed(t, upload(t, r), transport.Forbidden, "beginning: hub answered 403 (the device is disabled), code 403012",
+			"enable the device")
 		require.NoError(t, r.hub.RemoveDevice("dev-1"))
 		failed(t, upload(t, r), transport.NotFound, "404001")
 	})

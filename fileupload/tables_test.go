@@ -86,10 +86,10 @@ func TestWhatAnswersMean(t *testing.T) {
 			`</Code><Message>m
 RequestId:r</Message></Error>`), &grant{}, now)
 		require.Equal(t, c.kind, byBody.Kind, "%d %s", c.status, c.code)
-		e, ok := errors.AsType[*StatusError](byBody)
+		e, ok := errors.AsType[*transport.StatusError](byBody)
 		require.True(t, ok)
 		require.Equal(t, c.status, e.HTTPStatusCode())
-		require.Equal(t, c.code, e.Code)
+		require.Equal(t, c.code, e.Name)
 		require.Equal(t, "m", e.Message)
 		require.Equal(t, transport.Operation, byBody.Scope)
 	}
@@ -128,19 +128,21 @@ RequestId:r</Message></Error>`), &grant{}, now)
 		require.Equal(t, c.kind, e.Kind, c.code)
 		require.Equal(t, c.retry, errfilter.Retryable(e), c.code)
 		require.Equal(t, 7*time.Second, e.RetryAfter)
-		require.ErrorContains(t, e, c.code+" (why)")
+		require.ErrorContains(t, e, ", code "+c.code)
+		require.ErrorContains(t, e, ": why")
 	}
-	for name, code := range map[string]string{
-		"DefaultStorageEndpointNotConfigured": "400014", "InvalidFileUploadCorrelationId": correlationInvalid,
+	for name, code := range map[string]int{
+		"DefaultStorageEndpointNotConfigured": 400014, "InvalidFileUploadCorrelationId": correlationInvalid,
 		"ExpiredFileUploadCorrelationId":             correlationExpired,
-		"DeviceMaximumActiveFileUploadLimitExceeded": "403006", "InvalidStorageEndpointOrBlob": "400020", "New": "New",
+		"DeviceMaximumActiveFileUploadLimitExceeded": 403006, "InvalidStorageEndpointOrBlob": 400020, "New": 0,
 	} {
 		for _, e := range []*transport.Error{
 			hubRefusal(answered(400, `{"Message":"ErrorCode:`+name+`;text"}`), now),
 			hubRefusal(answered(400, "", "iothub-errorcode", name), now),
 		} {
-			s, _ := errors.AsType[*StatusError](e)
+			s, _ := errors.AsType[*transport.StatusError](e)
 			require.Equal(t, code, s.Code)
+			require.Equal(t, name, s.Name)
 		}
 	}
 }
@@ -162,14 +164,14 @@ func TestAHubsAnswersMeanTheSameEverywhere(t *testing.T) {
 	own := 0
 	for code := 400_000; code < 600_000; code++ {
 		body := `{"Message":"{\"errorCode\":` + strconv.Itoa(code) + `}"}`
-		said := hubstatus.Answer{Status: code / 1000, Code: code}
+		said := transport.StatusError{Status: code / 1000, Code: code}
 		e := hubRefusal(answered(code/1000, body), time.Now())
-		if m, is := hubTable[strconv.Itoa(code)]; is && m.kind != said.Verdict().Kind {
+		if m, is := hubTable[code]; is && m.kind != hubstatus.Of(&said).Kind {
 			own++
 			require.Equal(t, m.kind, e.Kind, code)
 			continue
 		}
-		require.Equal(t, said.Verdict().Kind, e.Kind, code)
+		require.Equal(t, hubstatus.Of(&said).Kind, e.Kind, code)
 	}
 	require.Equal(t, 5, own, "400014 to 400017 and 400020")
 }
@@ -187,11 +189,11 @@ func TestNoTextOfAPeerShowsASignature(t *testing.T) {
 			withoutSecrets(protocol.Error(errors.New("malformed HTTP response "+secret)), g),
 		} {
 			require.NotContains(t, e.Error(), "c2VjcmV0")
-			s, ok := errors.AsType[*StatusError](e)
+			s, ok := errors.AsType[*transport.StatusError](e)
 			if !ok {
 				continue
 			}
-			require.NotContains(t, s.Code+s.Message+s.RequestID, "c2VjcmV0")
+			require.NotContains(t, s.Name+s.Message+s.TrackingID, "c2VjcmV0")
 		}
 	}
 	for _, secret := range []string{"PUT /c/b?sv=1&sig=c2VjcmV0 HTTP/1.1", "SIG=c2VjcmV0",
@@ -303,8 +305,8 @@ func FuzzAnswers(f *testing.F) {
 			hubRefusal(answered(status, body, "iothub-errorcode", header), time.Now()),
 			storageRefusal(answered(status, body, "x-ms-error-code", header), &grant{}, time.Now()),
 		} {
-			s, ok := errors.AsType[*StatusError](e)
-			if !ok || s.Status != status || len(s.Code) > 200 || len(s.Message) > 200 ||
+			s, ok := errors.AsType[*transport.StatusError](e)
+			if !ok || s.Status != status || len(s.Name) > 200 || len(s.Message) > 200 ||
 				strings.Contains(strings.ToLower(e.Error()),
 					"sig=") {
 				t.Errorf("%v", e)

@@ -320,7 +320,7 @@ func (p *upload) finish(ctx context.Context, err error) error {
 		return nil
 	}
 	n := notice{StatusCode: 500, StatusDescription: "upload failed: " + transport.KindOf(err).String()}
-	if refusal, ok := errors.AsType[*StatusError](err); ok {
+	if refusal := refusalIn(err); refusal != nil {
 		n.StatusCode = refusal.Status
 	} else if ctx.Err() != nil {
 		n.StatusCode, n.StatusDescription = 499, "upload cancelled by the device"
@@ -374,7 +374,7 @@ func (p *upload) tell(ctx context.Context, n notice, doubt *bool) error {
 			}
 			n.CorrelationID = g.correlation
 			_, err = p.uploader.post(ctx, "/files/notifications", n)
-			refusal, _ := errors.AsType[*StatusError](err)
+			refusal := refusalIn(err)
 			switch {
 			case err == nil:
 				return nil

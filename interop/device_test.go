@@ -463,8 +463,8 @@ func TestAWrongPathOfTheWebSocket(t *testing.T) {
 	c := create(t, mqtt.Options{Network: netopt.Options{Addr: frontOf(t, b), TLS: b.trust(), Tunnel: mqttws.New(nil)}},
 		device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	err := c.Open(soon(t))
-	var refusal *mqttws.StatusError
+	var refusal *transport.StatusError
 	require.ErrorAs(t, err, &refusal)
-	require.Equal(t, 400, refusal.Code) // what the server makes of it
+	require.Equal(t, 400, refusal.Status) // what the server makes of it
 	require.ErrorIs(t, err, transport.Protocol)
 }

@@ -7,24 +7,16 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/transport"
 )
 
-// Answer is one that is no success, as the hub explains it.
-type Answer struct {
-	Status     int    // HTTP's
-	Code       int    // the hub's own; 0: it gave none that can be one
-	Name       string // of the code
-	Message    string
-	TrackingID string
-}
-
-// Verdict is what the answer means: by the hub's own code, if there is one that is listed, else by
-// its status.
-func (a *Answer) Verdict() Verdict {
-	if row, listed := codeTable[a.Code]; listed {
+// Of returns what a refusal of a hub means: by the hub's own code if that is listed, else by the
+// status.
+func Of(e *transport.StatusError) Verdict {
+	if row, listed := codeTable[e.Code]; listed {
 		return row.verdict()
 	}
-	return OfStatus(a.Status)
+	return OfStatus(e.Status)
 }
 
 // Read reads what the hub says about an error. Header "iothub-errorcode" has the name; the body has
@@ -33,9 +25,10 @@ func (a *Answer) Verdict() Verdict {
 //	{"Message":"{\"errorCode\":404001,\"trackingId\":\"..\",\"message\":\"..\"}"}
 //	{"Message":"ErrorCode:DeviceNotFound;no such device","ExceptionMessage":"Tracking ID:.."}
 //
-// What is neither is not shown: it may be a page of some gateway's.
-func Read(status int, header http.Header, body []byte) *Answer {
-	e := &Answer{Status: status, Name: header.Get("iothub-errorcode"), TrackingID: header.Get("x-ms-request-id")}
+// Other texts are not shown: they may be a page of some gateway.
+func Read(status int, header http.Header, body []byte) *transport.StatusError {
+	e := &transport.StatusError{Service: "hub", Status: status, Name: header.Get("iothub-errorcode"),
+		TrackingID: header.Get("x-ms-request-id")}
 	var outer struct{ Message, ExceptionMessage string }
 	if json.Unmarshal(body, &outer) == nil {
 		var inner struct {
@@ -67,6 +60,7 @@ func Read(status int, header http.Header, body []byte) *Answer {
 	if e.Name == "" {
 		e.Name = codeTable[e.Code].name
 	}
+	e.Meaning = Of(e).Reason
 	return e
 }
 

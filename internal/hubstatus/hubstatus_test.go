@@ -282,6 +282,12 @@ func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
 	}
 }
 
+// answer is what Read finds.
+type answer struct {
+	status, code              int
+	name, message, trackingID string
+}
+
 func TestWhatTheHubSays(t *testing.T) {
 	inner := func(v map[string]any) string {
 		text, err := json.Marshal(v)
@@ -296,40 +302,41 @@ func TestWhatTheHubSays(t *testing.T) {
 		status int
 		header map[string]string
 		body   string
-		want   Answer
+		want   answer
 	}{
 		{"JSON in JSON", 404, map[string]string{name: "DeviceNotFound"}, inner(map[string]any{"errorCode": 404001,
 			"trackingId": "abc-1", "message": "no such device", "timestampUtc": "2030-01-01T00:00:00Z"}),
-			Answer{404, 404001, "DeviceNotFound", "no such device", "abc-1"}},
-		{"the code as text", 404, nil, inner(map[string]any{"errorCode": "404001", "message": "x"}), Answer{404, 404001,
+			answer{404, 404001, "DeviceNotFound", "no such device", "abc-1"}},
+		{"the code as text", 404, nil, inner(map[string]any{"errorCode": "404001", "message": "x"}), answer{404, 404001,
 			"DeviceNotFound", "x", ""}},
 		{"the older text", 404, nil,
 			`{"Message":"ErrorCode:DeviceNotFound;no such device","ExceptionMessage":"Tracking ID:abc-1-TimeStamp:01/01/2030"}`,
-			Answer{404, 404001, "DeviceNotFound", "no such device", "abc-1-TimeStamp:01/01/2030"}},
-		{"the header alone", 429, map[string]string{name: "ThrottlingException", id: "r-1"}, "", Answer{429, 429001,
+			answer{404, 404001, "DeviceNotFound", "no such device", "abc-1-TimeStamp:01/01/2030"}},
+		{"the header alone", 429, map[string]string{name: "ThrottlingException", id: "r-1"}, "", answer{429, 429001,
 			"ThrottlingException", "", "r-1"}},
-		{"no words", 503, nil, "", Answer{503, 0, "", "", ""}},
+		{"no words", 503, nil, "", answer{503, 0, "", "", ""}},
 		{"a page of a gateway's", 502, map[string]string{"Content-Type": "text/html"}, "<html>Authorization: secret</html>",
-			Answer{502, 0,
+			answer{502, 0,
 				"", "", ""}},
 		{"a code of another status that is known", 400, nil, inner(map[string]any{"errorCode": 429001, "message": "x"}),
-			Answer{400, 429001,
+			answer{400, 429001,
 				"ThrottlingException", "x", ""}},
 		{"a code that cannot be", 400, nil, inner(map[string]any{"errorCode": 12, "message": "x"}),
-			Answer{400, 0, "", "x", ""}},
-		{"a new code", 400, nil, inner(map[string]any{"errorCode": 400999, "message": "x"}), Answer{400, 400999, "", "x",
+			answer{400, 0, "", "x", ""}},
+		{"a new code", 400, nil, inner(map[string]any{"errorCode": 400999, "message": "x"}), answer{400, 400999, "", "x",
 			""}},
-		{"a name that nobody knows", 400, map[string]string{name: "New\r\nThing"}, "", Answer{400, 0, `New\r\nThing`, "",
+		{"a name that nobody knows", 400, map[string]string{name: "New\r\nThing"}, "", answer{400, 0, `New\r\nThing`, "",
 			""}},
-		{"plain text in JSON", 400, nil, `{"Message":"bad"}`, Answer{400, 0, "", "bad", ""}},
-		{"no JSON", 400, nil, `bad`, Answer{400, 0, "", "", ""}},
+		{"plain text in JSON", 400, nil, `{"Message":"bad"}`, answer{400, 0, "", "bad", ""}},
+		{"no JSON", 400, nil, `bad`, answer{400, 0, "", "", ""}},
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			header := http.Header{}
 			for k, v := range row.header {
 				header.Set(k, v)
 			}
-			require.Equal(t, &row.want, Read(row.status, header, []byte(row.body)))
+			e := Read(row.status, header, []byte(row.body))
+			require.Equal(t, row.want, answer{e.Status, e.Code, e.Name, e.Message, e.TrackingID})
 		})
 	}
 }
@@ -346,7 +353,7 @@ func FuzzRead(f *testing.F) {
 				t.Errorf("%q", text)
 			}
 		}
-		if v := e.Verdict(); v.Reason == "" {
+		if e.Meaning == "" {
 			t.Errorf("%d: no verdict", status)
 		}
 	})

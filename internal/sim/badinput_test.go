@@ -14,7 +14,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/stretchr/testify/require"
 )
@@ -108,7 +107,7 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 			require.True(t, ok)
 			require.EqualValues(t, 5, refusal.Code)
 		case with.protocol == testbroker.HTTP:
-			refusal, ok := errors.AsType[*http.StatusError](err)
+			refusal, ok := errors.AsType[*transport.StatusError](err)
 			require.True(t, ok)
 			require.Equal(t, 401003, refusal.Code)
 		case with.sasl:

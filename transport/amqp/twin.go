@@ -12,10 +12,6 @@ import (
 	"github.com/hubline-iot/hubline/transport/internal/status"
 )
 
-// StatusError is the hub's refusal of a twin request. It is the cause of the *transport.Error in
-// the Reply, reachable with errors.As. Its fields are Status, Code and Message.
-type StatusError = status.Error
-
 // twin is the pair for the twin, with its pending requests.
 type twin struct {
 	pair

@@ -27,8 +27,8 @@ const (
 
 // protocolKind is for dialer.Protocol: what a failed exchange means while dialing.
 func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
-	if e, is := errors.AsType[*StatusError](err); is {
-		return verdictOf(e).Kind, "", true
+	if e, is := errors.AsType[*transport.StatusError](err); is {
+		return hubstatus.Of(e).Kind, "", true
 	}
 	if text := err.Error(); errors.Is(err, answers.ErrUnasked) || strings.Contains(text, malformed) ||
 		strings.Contains(text, longHeaders) {
@@ -57,7 +57,7 @@ func lost(cause error) *transport.Error {
 type refusal struct {
 	hubstatus.Verdict
 	after time.Duration
-	cause *StatusError
+	cause *transport.StatusError
 }
 
 // operation is the error about one message or request.
@@ -77,7 +77,7 @@ func refusalOf(status int, header http.Header, body []byte, now time.Time) *refu
 		return nil
 	}
 	said := hubstatus.Read(status, header, body)
-	r := &refusal{Verdict: said.Verdict(), cause: (*StatusError)(said)}
+	r := &refusal{Verdict: hubstatus.Of(said), cause: said}
 	r.after, _ = retryafter.Headers(header.Get, now)
 	return r
 }

@@ -49,11 +49,12 @@ func TestTheCodeCountsBeforeTheStatus(t *testing.T) {
 	require.Equal(t, 404012, r.cause.Code)
 
 	e := r.operation(transport.OpSend)
-	var se *StatusError
+	var se *transport.StatusError
 	require.ErrorAs(t, error(e), &se)
 	require.Equal(t, 404, se.Status)
 	require.ErrorIs(t, error(e), transport.Unavailable)
-	require.Equal(t, "http send: service unavailable: HTTP 404 (the hub is failing over), code 404012 IotHubFailingOver",
+	require.Equal(t, "http send: service unavailable: hub answered 404 (the hub is failing over), code 404012 "+
+		"IotHubFailingOver",
 		e.Error())
 }
 

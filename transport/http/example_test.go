@@ -111,7 +111,7 @@ func ExampleOptions_proxy() {
 	// Output: *http.Transport
 }
 
-func ExampleStatusError() {
+func Example_statusError() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		panic(err)
@@ -123,7 +123,7 @@ func ExampleStatusError() {
 	_, err = http.New(&http.Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP)}}).Dial(
 		context.Background(),
 		&transport.Config{Creds: creds})
-	if said, ok := errors.AsType[*http.StatusError](err); ok {
+	if said, ok := errors.AsType[*transport.StatusError](err); ok {
 		fmt.Println(said.Status, said.Code, said.Name, "not found:", errors.Is(err, transport.NotFound))
 	}
 	// Output: 404 404001 DeviceNotFound not found: true

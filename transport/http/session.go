@@ -94,7 +94,7 @@ func (s *session) Run(ctx context.Context) error {
 	s.telemetry.queue = nil
 	s.mu.Unlock()
 	s.cancel()
-	if _, refused := errors.AsType[*StatusError](err); refused {
+	if e, ok := errors.AsType[*transport.StatusError](err); ok && e.Service == "hub" {
 		s.hurry() // a hub that does not want this device takes no verdict of it either
 	}
 	limits := [...]*time.Timer{time.AfterFunc(farewell, s.hurry), time.AfterFunc(goodbyeLimit, s.cut)}

@@ -308,7 +308,7 @@ func TestABadMessageFailsAlone(t *testing.T) {
 				require.ErrorIs(t, results[77], row.kind)
 				e := transport.Find(results[77])
 				require.Equal(t, transport.Operation, e.Scope)
-				var se *hubhttp.StatusError
+				var se *transport.StatusError
 				require.ErrorAs(t, results[77], &se)
 				require.Equal(t, row.status, se.Status)
 				h.requireArrived(t, slices.Delete(slices.Clone(all), 77, 78))
@@ -444,7 +444,7 @@ func TestAnUnknownAPIVersion(t *testing.T) {
 		require.ErrorIs(t, err, transport.Unsupported)
 		require.ErrorContains(t, err, "does not speak this api-version")
 		require.False(t, errfilter.Retryable(err))
-		var se *hubhttp.StatusError
+		var se *transport.StatusError
 		require.ErrorAs(t, err, &se)
 		require.Equal(t, 400001, se.Code)
 	}

@@ -91,9 +91,9 @@
 // # Errors
 //
 // Kinds follow from the hub's own error code if it is a known one, else from the status; each has a
-// row in a table. *StatusError is reachable with errors.As. Redirections are not followed: they are
-// Protocol. All that concerns network, TLS and certificates is as in package mqtt. The hub's text
-// is shown without the signatures that may be in it.
+// row in a table. *transport.StatusError is reachable with errors.As. Redirections are not
+// followed: they are Protocol. All that concerns network, TLS and certificates is as in package
+// mqtt. The hub's text is shown without the signatures that may be in it.
 package http
 
 import (

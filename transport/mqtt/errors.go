@@ -6,7 +6,6 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/status"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -21,11 +20,6 @@ type ConnackError = wire.ConnackError
 // Reply to OpSubscribe, reachable with errors.As. Its fields are Filter, the topic filter refused,
 // and Code, its return code in the SUBACK. Package lean has the same type.
 type SubackError = wire.SubackError
-
-// StatusError is a request for the twin that the hub refused: the cause of the *transport.Error in
-// its Reply, reachable with errors.As. Its fields are Status, Code and Message. Package lean has
-// the same type.
-type StatusError = status.Error
 
 // lossError is the *transport.Error for the end of a live session, always worth a retry: Timeout
 // when the hub fell silent or takes no data, else Network.

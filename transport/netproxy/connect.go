@@ -72,7 +72,8 @@ func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Con
 	case !ok:
 		return nil, p.failed(transport.Protocol, errors.New("the answer is not HTTP; check host and port of the proxy"))
 	case status/100 != 2:
-		e := p.failed(statuscode.Of(status, statuscode.Proxy).Kind, &StatusError{status})
+		e := p.failed(statuscode.Of(status, statuscode.Proxy).Kind, &transport.StatusError{
+			Service: "proxy", Status: status, Meaning: statusTexts[status]})
 		e.RetryAfter, _ = retryafter.Headers(header.Get, time.Now())
 		return nil, e
 	}
@@ -127,23 +128,8 @@ func parseHead(head []byte) (status int, header textproto.MIMEHeader, ok bool) {
 	return status, header, err == nil && status >= 100 && (version == "HTTP/1.1" || version == "HTTP/1.0")
 }
 
-// StatusError is an HTTP proxy's refusal to connect, reachable with errors.As.
-type StatusError struct {
-	// Code is the HTTP status, such as 407.
-	Code int
-}
-
-// Error gives the status and its meaning. The proxy's own words are left out: they may repeat what
-// it was sent.
-func (e *StatusError) Error() string {
-	text := "HTTP " + strconv.Itoa(e.Code)
-	if meaning, ok := statusTexts[e.Code]; ok {
-		text += " (" + meaning + ")"
-	}
-	return text
-}
-
-// statusTexts are the texts for statuses in errors.
+// statusTexts are the meanings of statuses in errors. The proxy's own text is left out: it may
+// repeat what the proxy was sent.
 var statusTexts = map[int]string{
 	400: "bad request",
 	401: "unauthorized",

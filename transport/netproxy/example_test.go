@@ -38,7 +38,7 @@ func ExampleOptions() {
 	_ = mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: dial}})
 }
 
-func ExampleStatusError() {
+func Example_statusError() {
 	proxy := func(context.Context, string, string) (net.Conn, error) { // stands for the network
 		near, far := net.Pipe()
 		go func() {
@@ -52,8 +52,8 @@ func ExampleStatusError() {
 		panic(err)
 	}
 	_, err = dial(context.Background(), "tcp", "hub1.azure-devices.net:8883")
-	if refusal, ok := errors.AsType[*netproxy.StatusError](err); ok {
-		fmt.Println("code", refusal.Code, "unauthorized:", errors.Is(err, transport.Unauthorized))
+	if refusal, ok := errors.AsType[*transport.StatusError](err); ok {
+		fmt.Println("code", refusal.Status, "unauthorized:", errors.Is(err, transport.Unauthorized))
 	}
 	// Output: code 407 unauthorized: true
 }

@@ -11,15 +11,15 @@
 //
 // # Errors
 //
-// A proxy that answered and refused is a *StatusError (HTTP) or a *ReplyError (SOCKS5) within an
-// *transport.Error. Kind is Unauthorized for HTTP 401 and 407 and where SOCKS5 does not take the
-// user or needs one; Forbidden for HTTP 403, 405 and 451 and SOCKS5's "not allowed"; Timeout for
-// HTTP 408 and 504; Throttled for 429; Unavailable for HTTP 500, 502, 503 and others of that class,
-// and a general failure of SOCKS5; Network where SOCKS5 says that the hub is out of its reach;
-// Unsupported for HTTP 501 and 505 and for SOCKS5 commands and addresses unsupported; Unknown for
-// HTTP statuses below 500 that have no meaning; Protocol for 400, 404, redirections and the like,
-// and for peers that are no proxies. What the network does on the way to the proxy is reported as
-// it is, with the proxy's address. No error shows user name or password.
+// A proxy that answered and refused is a *transport.StatusError (HTTP) or a *ReplyError (SOCKS5)
+// within an *transport.Error. Kind is Unauthorized for HTTP 401 and 407 and where SOCKS5 does not
+// take the user or needs one; Forbidden for HTTP 403, 405 and 451 and SOCKS5's "not allowed";
+// Timeout for HTTP 408 and 504; Throttled for 429; Unavailable for HTTP 500, 502, 503 and others of
+// that class, and a general failure of SOCKS5; Network where SOCKS5 says that the hub is out of its
+// reach; Unsupported for HTTP 501 and 505 and for SOCKS5 commands and addresses unsupported;
+// Unknown for HTTP statuses below 500 that have no meaning; Protocol for 400, 404, redirections and
+// the like, and for peers that are no proxies. What the network does on the way to the proxy is
+// reported as it is, with the proxy's address. No error shows user name or password.
 package netproxy
 
 import (

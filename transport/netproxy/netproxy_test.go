@@ -154,10 +154,10 @@ func TestHTTPRefusalsAreToldApart(t *testing.T) {
 			e := transport.Find(err)
 			require.Equal(t, transport.Connection, e.Scope)
 			require.Equal(t, 9*time.Second, e.RetryAfter)
-			refused, ok := errors.AsType[*netproxy.StatusError](err)
+			refused, ok := errors.AsType[*transport.StatusError](err)
 			require.True(t, ok)
-			require.Equal(t, status, refused.Code)
-			require.ErrorContains(t, err, "proxy proxy.local:3128: HTTP")
+			require.Equal(t, status, refused.Status)
+			require.ErrorContains(t, err, "proxy proxy.local:3128: proxy answered ")
 			requireNoSecret(t, err)
 			requireClosed(t, n)
 			switch status {

@@ -28,11 +28,6 @@ import (
 // request and is copied; only TLS protects it.
 type Options = websock.Options
 
-// StatusError is a server's answer other than the upgrade to WebSocket. It is the cause of the
-// *transport.Error of a failed dial, reachable with errors.As. Its field Code is the HTTP status,
-// such as 404.
-type StatusError = websock.StatusError
-
 // Tunnel is AMQP over WebSocket, for netopt.Options.Tunnel. It is safe for concurrent use.
 type Tunnel struct{ t *websock.Tunnel }
 

@@ -111,9 +111,9 @@ func TestRefusals(t *testing.T) {
 		Plaintext: true,
 		Dial:      h.Dial(testbroker.PortHTTP)}})
 	require.Equal(t, transport.NotFound, transport.KindOf(err))
-	said, ok := errors.AsType[*amqpws.StatusError](err)
+	said, ok := errors.AsType[*transport.StatusError](err)
 	require.True(t, ok)
-	require.Equal(t, 404, said.Code)
+	require.Equal(t, 404, said.Status)
 	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.NewStandard(nil), Plaintext: true,
 		Dial: h.Dial(testbroker.PortHTTP)}})
 	require.ErrorIs(t, err, transport.Protocol, "%v", err) // a hub knows the other name only

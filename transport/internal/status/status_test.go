@@ -31,17 +31,18 @@ func TestStatuses(t *testing.T) {
 
 func TestRefusal(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"errorCode":400004,"trackingId":"abc-1","message":"bad reported property"}`: "mqtt twin patch: invalid: status " +
-			"400, error 400004: bad reported property",
-		`{"ErrorCode":"400004","Message":"old \"form\""}`: `mqtt twin patch: invalid: status 400, error 400004: old \"form\"`,
-		`no JSON`:                        "mqtt twin patch: invalid: status 400",
-		``:                               "mqtt twin patch: invalid: status 400",
-		`{"message":17,"errorCode":"x"}`: "mqtt twin patch: invalid: status 400: 17",
-		`{"message":"` + strings.Repeat("x", 999) + `"}`: "mqtt twin patch: invalid: status 400: " + strings.Repeat("x", 200),
+		`{"errorCode":400004,"trackingId":"abc-1","message":"bad reported property"}`: "mqtt twin patch: invalid: hub " +
+			"answered 400, code 400004: bad reported property",
+		`{"ErrorCode":"400004","Message":"old \"form\""}`: `mqtt twin patch: invalid: hub answered 400, code 400004: old \"form\"`,
+		`no JSON`:                        "mqtt twin patch: invalid: hub answered 400",
+		``:                               "mqtt twin patch: invalid: hub answered 400",
+		`{"message":17,"errorCode":"x"}`: "mqtt twin patch: invalid: hub answered 400: 17",
+		`{"message":"` + strings.Repeat("x", 999) + `"}`: "mqtt twin patch: invalid: hub answered 400: " + strings.Repeat("x",
+			200),
 	} {
 		err := status.Refusal(transport.OpTwinPatch, "mqtt", 400, []byte(body))
 		require.Equal(t, want, err.Error())
-		var e *status.Error
+		var e *transport.StatusError
 		require.True(t, errors.As(err, &e))
 		require.Equal(t, 400, e.Status)
 	}

@@ -61,7 +61,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/status"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -103,11 +102,6 @@ type ConnackError = wire.ConnackError
 // Reply to OpSubscribe, reachable with errors.As. Its fields are Filter, the topic filter refused,
 // and Code, its return code in the SUBACK. Package mqtt has the same type.
 type SubackError = wire.SubackError
-
-// StatusError is a request for the twin that the hub refused: the cause of the *transport.Error in
-// its Reply, reachable with errors.As. Its fields are Status, Code and Message. Package mqtt has
-// the same type.
-type StatusError = status.Error
 
 // Transport makes sessions, one at a time.
 type Transport struct {

@@ -71,7 +71,7 @@ func ExampleOptions() {
 	// Output: *mqtt.Transport
 }
 
-func ExampleStatusError() {
+func Example_statusError() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		panic(err)
@@ -84,8 +84,8 @@ func ExampleStatusError() {
 		Plaintext: true,
 		Dial:      hub.Dial(testbroker.PortHTTP)}})
 	_, err = t.Dial(context.Background(), &transport.Config{Creds: creds})
-	if refusal, ok := errors.AsType[*mqttws.StatusError](err); ok {
-		fmt.Println("code", refusal.Code, "not found:", errors.Is(err, transport.NotFound))
+	if refusal, ok := errors.AsType[*transport.StatusError](err); ok {
+		fmt.Println("code", refusal.Status, "not found:", errors.Is(err, transport.NotFound))
 	}
 	// Output: code 404 not found: true
 }

@@ -10,14 +10,14 @@
 //
 // # Errors
 //
-// A server that answers with anything but the upgrade is a *StatusError within the *transport.Error
-// of the failed Dial. Kind is Unauthorized for 401 and 407; Forbidden for 402, 403 and 451;
-// NotFound for 404 and 410; Timeout for 408 and 504; Throttled for 429; Unavailable for 500, 502,
-// 503 and all others from 500 on that are not listed; Unsupported for 426, 501 and 505; Unknown for
-// all others from 400 on that are not listed; Protocol for 400, 405, 406, for redirections, which
-// are not followed, and for all below. Retry-After is kept. A server that speaks no HTTP or
-// WebSocket, or does not agree to MQTT, is Protocol. What the network does, and what the hub
-// answers within the tunnel, is as without it.
+// A server that answers with anything but the upgrade is a *transport.StatusError within the
+// *transport.Error of the failed Dial. Kind is Unauthorized for 401 and 407; Forbidden for 402, 403
+// and 451; NotFound for 404 and 410; Timeout for 408 and 504; Throttled for 429; Unavailable for
+// 500, 502, 503 and all others from 500 on that are not listed; Unsupported for 426, 501 and 505;
+// Unknown for all others from 400 on that are not listed; Protocol for 400, 405, 406, for
+// redirections, which are not followed, and for all below. Retry-After is kept. A server that
+// speaks no HTTP or WebSocket, or does not agree to MQTT, is Protocol. What the network does, and
+// what the hub answers within the tunnel, is as without it.
 package mqttws
 
 import (
@@ -33,11 +33,6 @@ import (
 // "?iothub-no-client-cert=true" unless a client certificate is at hand. Header is added to the
 // request, which shows it readable below TLS only; it is copied.
 type Options = websock.Options
-
-// StatusError is a server's answer other than the upgrade to WebSocket: the cause of the
-// *transport.Error of a failed dial, reachable with errors.As. Its field Code is the HTTP status,
-// such as 404.
-type StatusError = websock.StatusError
 
 // Tunnel is MQTT over WebSocket, for netopt.Options.Tunnel. It is safe for
 // concurrent use.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -251,15 +252,16 @@ func TestRefusedUpgradesAreToldApart(t *testing.T) {
 				return
 			}
 			require.Equal(t, 7*time.Second, e.RetryAfter)
-			refused, ok := errors.AsType[*StatusError](err)
+			refused, ok := errors.AsType[*transport.StatusError](err)
 			require.True(t, ok)
-			require.Equal(t, status, refused.Code)
-			require.Equal(t, kind == transport.Throttled || kind == transport.Unavailable || kind == transport.Timeout,
+			require.Equal(t, status, refused.Status)
+			require.Contains(t, err.Error(), "WebSocket server answered "+strconv.Itoa(status))
+			require.Equal(t, kind == transport.Throttled || kind == transport.Unavailable || kind == transport.Timeout ||
+				kind == transport.Network,
 				errfilter.Retryable(err))
 			require.NotContains(t, err.Error(), "Whatever")
 		})
 	}
-	require.Equal(t, "HTTP 404 (Not Found) in place of WebSocket", (&StatusError{Code: 404}).Error())
 }
 
 func TestPeersThatDoNotSpeakMQTTOverWebSocket(t *testing.T) {

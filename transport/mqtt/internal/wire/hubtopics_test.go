@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/status"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/stretchr/testify/require"
 )
@@ -73,9 +72,9 @@ func TestAnswersOfTheTwin(t *testing.T) {
 	require.NoError(t, s.reply.Err)
 	s = take("$iothub/twin/res/429/?$rid=18", `{"errorCode":429002,"message":"slow down"}`)
 	require.ErrorIs(t, s.reply.Err, transport.Throttled)
-	var refused *status.Error
+	var refused *transport.StatusError
 	require.True(t, errors.As(s.reply.Err, &refused))
-	require.Equal(t, &status.Error{Status: 429, Code: 429002, Message: "slow down"}, refused)
+	require.Equal(t, &transport.StatusError{Service: "hub", Status: 429, Code: 429002, Message: "slow down"}, refused)
 	for query, want := range map[string]time.Duration{
 		"$rid=18": 0, "$rid=18&retry-after=7": 7 * time.Second, "retry-after=3600&$rid=18": time.Hour,
 		"$rid=18&retry-after=": 0, "$rid=18&retry-after=-7": 0, "$rid=18&retry-after=x": 0,

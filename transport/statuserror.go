@@ -1,0 +1,55 @@
+package transport
+
+import "strconv"
+
+// StatusError is a refusal with an HTTP status: by a hub, over HTTPS or in a reply about the twin;
+// by blob storage; by a server that does not upgrade to WebSocket; by an HTTP proxy. It is the cause
+// of an *Error, which has the Kind, and is reachable with errors.As.
+//
+// Texts of the peer are at most 1 KB long, without secrets and control characters.
+type StatusError struct {
+	// Service is who answered: "hub", "storage", "WebSocket server" or "proxy".
+	Service string
+	// Status is the HTTP status, such as 404.
+	Status int
+	// Code is a hub's own number, such as 404001; 0 if there is none.
+	Code int
+	// Name is the service's name for the failure, such as "DeviceNotFound" of a hub or
+	// "AuthenticationFailed" of storage. Empty if there is none, and in replies about the twin.
+	Name string
+	// Meaning is what status and code mean, in a few words. It may be empty.
+	Meaning string
+	// Message is the service's text. Empty if there is none, and on boards.
+	Message string
+	// TrackingID is the service's name for the request, which its support asks for. It may be empty.
+	TrackingID string
+	// Hint is what may help. It may be empty.
+	Hint string
+}
+
+// Error gives what is known, in the order of the fields.
+func (e *StatusError) Error() string {
+	text := e.Service + " answered " + strconv.Itoa(e.Status)
+	if e.Meaning != "" {
+		text += " (" + e.Meaning + ")"
+	}
+	if e.Code != 0 {
+		text += ", code " + strconv.Itoa(e.Code)
+	}
+	if e.Name != "" {
+		text += " " + e.Name
+	}
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	if e.TrackingID != "" {
+		text += " (tracking id " + e.TrackingID + ")"
+	}
+	if e.Hint != "" {
+		text += "; " + e.Hint
+	}
+	return text
+}
+
+// HTTPStatusCode returns Status, for package httpretry.
+func (e *StatusError) HTTPStatusCode() int { return e.Status }
