@@ -13,21 +13,21 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Client keeps one device connected and its messages moving. Make one with New; call Close when
-// done.
+// Client keeps one device connected and its messages moving. Make one with New, and call Close when
+// it is not needed any more.
 type Client struct {
 	creds     *transport.Credentials
 	lent      *transport.Credentials // to transports: creds with a clock that always returns
 	transport transport.Transport
 	set       settings
 
-	// Read by the loop, written by anybody, who then pokes wake.
+	// Read by the loop, written by any goroutine, which then pokes wake.
 	policies  atomic.Pointer[policies]
 	sink      sink
 	fixed     atomic.Bool // the latest token was one that cannot be renewed
 	reconnect atomic.Bool
-	progress  atomic.Bool   // the dial under way makes progress
-	wake      chan struct{} // capacity 1; carries no data: whoever is woken looks at everything
+	progress  atomic.Bool   // the running dial makes progress
+	wake      chan struct{} // capacity 1; carries no data: the loop looks at everything
 
 	outbox      *outbox
 	featureList atomic.Pointer[any] // a features; replaced under mu
@@ -134,8 +134,7 @@ func (c *Client) Start() error {
 	return err
 }
 
-// start returns the run that is under way, or begins one. keep says that it shall outlive the
-// context of an Open.
+// start returns the present run, or begins one. keep makes it outlive the context of an Open.
 func (c *Client) start(keep bool) (r *run, began bool, err error) {
 	c.mu.Lock()
 	r, began, err = c.startLocked(keep)
@@ -308,9 +307,10 @@ func (l *lateSteps) add(what string) {
 }
 
 // Reconnect replaces the connection by a new one now: it ends the wait for the next attempt, or
-// hangs up a live connection, which is reported as Planned and asks no policy. For the program that
-// knows more than the client: the network changed, the device woke up. During an attempt it does
-// nothing. The count of retries stays. It returns Closed on a client that is not open.
+// hangs up a live connection, which is reported as Planned and asks no policy. For a program that
+// knows more than the client, for example that the network changed or the device woke up. During an
+// attempt it does nothing. The count of retries stays. It returns Closed on a client that is not
+// open.
 func (c *Client) Reconnect() error {
 	c.mu.Lock()
 	open := c.run != nil && !c.run.over && !c.shut

@@ -7,8 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// clock notices when the wall clock moves by more, or less, than time passes. It belongs to the
-// loop.
+// clock notices when the wall clock moves by more, or less, than time passes. Loop only.
 type clock struct {
 	wall time.Time // as it was looked at last, in serve at the beginning of each turn
 

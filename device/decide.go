@@ -9,7 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// policies are what the client asks about retries. A value is not changed; SetRetryPolicy swaps it.
+// policies are those that decide about retries. A value does not change; SetRetryPolicy replaces
+// it.
 type policies struct {
 	connection, message retrypolicy.Policy
 	paced               retrypolicy.Policy // nil: the others, bounded by package pacing
@@ -35,8 +36,8 @@ func (p policies) withMessage(to retrypolicy.Policy) policies {
 	return p
 }
 
-// What a policy is besides is asked where it matters, each time: so a board whose program has no
-// policy of the kind links none of what would follow.
+// The optional interfaces of a policy are checked at the call site, so a board whose program has no
+// such policy links none of what follows.
 
 func isGate(p retrypolicy.Policy) (retrypolicy.Gate, bool) {
 	g, ok := p.(retrypolicy.Gate)

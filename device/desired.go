@@ -71,10 +71,10 @@ const desiredQueue = 8
 
 // desired keeps what the handler is told in step with the hub. It is part of the twin's monitor.
 //
-// Notifications may be lost, doubled or late. So it counts: the version after the one told last is
-// told; an older one was told before; anything else means that something was missed, and then the
-// twin is read, and told as a whole. Reading begins anew until what was read is as new as any
-// notification seen meanwhile.
+// Notifications may be lost, doubled or late, so versions are counted. The version after the latest
+// one is passed on, and an older one is skipped. Any other means that something was missed: then
+// the twin is read, until it is as new as every notification seen meanwhile, and passed on as a
+// whole.
 type desired struct {
 	handle  DesiredHandler // nil: none
 	ctx     *lifetime      // of the handler; ends with Close
@@ -99,7 +99,7 @@ func (d *desired) begin() {
 	d.stale, d.seen, d.again, d.unread = true, 0, time.Time{}, 0
 }
 
-// afresh begins for another handler, which knows nothing yet.
+// afresh begins for another handler.
 func (d *desired) afresh() {
 	if d.ever && !d.stale {
 		d.stale, d.seen, d.again = true, d.told, time.Time{} // what is told shall not be older than what was told before
@@ -110,15 +110,15 @@ func (d *desired) afresh() {
 // rereadAfter is how long a hub that answers with an older twin than it notified about is given.
 const rereadAfter = time.Second
 
-// unreadPause is how long a twin is left alone that could not be read, and for which filter and
-// policy see no more tries: whatever it was may pass, and the device must not stay without its
-// properties until somebody changes them.
+// unreadPause is the delay before a twin is read again that could not be read, when filter and
+// policy allow no retry. The cause may pass, and a device must not stay without its properties
+// until somebody changes them.
 var unreadPause = retrypolicy.ExponentialBackoffWithJitter{
 	C: 10 * time.Second, Cmin: 10 * time.Second, Cmax: 10 * time.Minute, Jd: 0.5, Ju: 0.25,
 }
 
-// catchUpLocked begins to read the twin if something was missed, and returns when to look again. The lock
-// is held.
+// catchUpLocked begins to read the twin if something was missed, and returns when to look again.
+// The lock is held.
 func (t *twin) catchUpLocked(now time.Time) time.Time {
 	d := t.changes
 	switch {

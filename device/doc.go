@@ -17,19 +17,28 @@
 // # Messages
 //
 // Every message goes through the outbox, a bounded queue in memory. A window of messages is in
-// flight at a time; when the connection is lost those go back to the front, in order, and are sent
-// again on the next one. So a hub may see a message twice (compare Message.ID), but none is lost
-// while the program runs. Each accepted message has exactly one result: acknowledged (nil), or an
-// error of Kind Expired, Dropped or Closed, or the service's refusal of this one message, or, when
-// the message policy stops, RetryExpired.
+// flight at a time. When the connection is lost, they go back to the front, in order, and are sent
+// again on the next one. So a hub may see a message twice, under the same Message.ID, but none is
+// lost while the program runs; package outbox keeps messages in files. Each accepted message has
+// exactly one result: acknowledged (nil), or an error of Kind Expired, Dropped or Closed, or the
+// service's refusal of this one message, or, when the message policy stops, RetryExpired.
+//
+// # From the hub
+//
+// HandleMessages, HandleDesired and HandleMethod register handlers for cloud-to-device messages,
+// changes of the twin's desired properties and direct methods. They may be called at any time, and
+// replace or, with nil, remove a handler. GetTwin and PatchReported read the twin and change its
+// reported properties. A program links only the features that it uses.
 //
 // # Concurrency
 //
-// All methods of Client may be called by any number of goroutines at a time. Options.OnStatus is
-// called by one goroutine at a time, in order, with no lock held.
+// All methods of Client may be called by any number of goroutines at a time. OnStatus and each
+// handler but those of methods are called by one goroutine at a time, in order, with no lock held.
 //
 // # Errors
 //
 // Failures are *transport.Error values; errors.Is(err, transport.Throttled) asks for a Kind,
-// errfilter.Of(err) for the fixed rule and its hint.
+// errfilter.Of(err) for the fixed rule and its hint. A call whose context ended fails with
+// transport.Cancelled, which is not retryable and has ctx.Err() and the context's cause in its
+// chain.
 package device

@@ -1,6 +1,6 @@
 package device
 
-// flapping looks for a pattern in connections that do not last. It belongs to the loop.
+// flapping looks for a pattern in connections that do not last. Loop only.
 type flapping struct {
 	flaps int
 	// of all those flaps together
@@ -28,7 +28,7 @@ const largeMessage = 64 << 10
 
 func (f *flapping) begin(e evidence) { f.before = e.acknowledged }
 
-// end notes the loss of a session.
+// end counts the loss of a session, unless the session was stable.
 func (f *flapping) end(e evidence, stable bool) {
 	if stable {
 		*f = flapping{}
@@ -46,7 +46,7 @@ func (f *flapping) end(e evidence, stable bool) {
 	f.flaps++
 }
 
-// suspect is the guess.
+// suspect returns the guess at the cause.
 func (f *flapping) suspect() Suspect {
 	switch {
 	case f.flaps < enough:

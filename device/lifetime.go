@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lifetime is a context that ends when it is told to. context.WithCancel would do, but for boards,
+// lifetime is a context that ends with a call of end. context.WithCancel would do, but for boards,
 // into whose programs it links maps and reflection.
 type lifetime struct {
 	done     chan struct{}
@@ -20,8 +20,7 @@ type lifetime struct {
 
 func newLifetime() *lifetime { return &lifetime{done: make(chan struct{})} }
 
-// within returns a lifetime that ends with l at the latest, and what ends it; call that in any
-// case.
+// within returns a child of l and its cancel function, which must be called.
 func (l *lifetime) within() (*lifetime, func()) {
 	child := newLifetime()
 	stop := l.AfterFunc(child.end)

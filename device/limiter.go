@@ -10,8 +10,8 @@ import (
 // use.
 type DialLimiter struct {
 	places chan struct{}
-	// turn says when the holder of a place may begin, and books that time. A function, so that who
-	// makes no limiter links none.
+	// turn says when the holder of a place may begin, and books that time. A function, so that
+	// a program without a limiter links none.
 	turn func(now time.Time) time.Time
 }
 

@@ -57,28 +57,33 @@ const (
 	tooLateToRun = `{"message":"the device was too busy to run the call in its time"}`
 )
 
-// HandleMethod has the direct method called name run by handle; the name "" is for all methods that
-// have no handler of their own. A method without a handler is answered with the status
-//  404. Handlers run concurrently, up to Options.MethodLimit; 16 further calls wait, and one beyond
-//     is answered with 503, as is one whose time ends while it waits. A handler that panics, or
+// HandleMethod has the direct method called name handled by handle; the name "" is for all methods
+// without a handler of their own. It may be called at any time, also before Open. Another call for
+// a name replaces its handler; nil removes it. The error is Invalid for a name that no hub passes
+// on.
 //
-// whose answer is not JSON or larger than 128 KiB, is answered for with 500; that is reported to
-// Trace.HandlerPanic and counted. Each call is run once at most: it is not run again when its
-// answer could not be sent because the connection ended (Trace.AnswerLost). What the network lost
-// of what had been sent nobody knows: a hub does not confirm answers.
+// Handlers run concurrently, up to Options.MethodLimit. The client itself answers with the status
 //
-// Calls and answers are bounded while a hub calls but does not read its answers. The client holds
-// 4 MiB of bodies, and at most 48 calls and answers beyond MethodLimit; further calls are answered
-// with 503 and not run. When 32 such refusals wait as well, further calls get no answer: they count
-// in Stats.AnswersLost and are told to Trace.AnswerLost. A call whose name or reference is longer
-// than 1 KiB is ignored.
+//   - 404, when there is no handler;
+//   - 503, when 16 calls wait already, or the call's time ended while it waited;
+//   - 500, when the handler panicked, or its answer is not JSON or larger than 128 KiB. That is
+//     reported to Trace.HandlerPanic and counted.
+//
+// Each call is run at most once: not again when its answer could not be sent because the connection
+// ended (Trace.AnswerLost). Answers that were sent and then lost are not detected, because a hub
+// does not confirm answers.
+//
+// Memory is bounded while a hub calls but does not read its answers. The client holds 4 MiB of
+// bodies, and at most 48 calls and answers beyond MethodLimit; further calls are answered with 503.
+// When 32 such refusals wait as well, further calls get no answer: they are counted in
+// Stats.AnswersLost and reported to Trace.AnswerLost. A call whose name or reference is longer than
+// 1 KiB is ignored.
 //
 // A handler may call the client's methods, but Close only in a goroutine of its own: Close waits
 // for handlers, and their answers, for CloseTimeout at the most.
 //
 // A client with a handler subscribes before each connection counts as Connected; over a transport
-// without methods it becomes Disconnected with Unsupported. A further call for a name replaces its
-// handler; nil removes it. The error is Invalid for a name that no hub passes on.
+// without methods it becomes Disconnected with Unsupported.
 func (c *Client) HandleMethod(name string, handle MethodHandler) error {
 	if !validMethod(name) {
 		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe,
@@ -118,8 +123,8 @@ type handler struct {
 	handle MethodHandler
 }
 
-// methods is the feature for direct methods: a monitor of the calls under way. Handlers have
-// goroutines of their own, one per call; answers go out by the loop.
+// methods is the feature for direct methods: a monitor of the pending calls. Each handler has a
+// goroutine of its own; the loop hands answers to the session.
 type methods struct {
 	c   *Client
 	ctx *lifetime // of handlers; ends with Close
@@ -147,7 +152,7 @@ type methodRun struct {
 	size    int       // of the body, which the handler may change
 }
 
-// methodRef is what the hub calls a call.
+// methodRef is the hub's name for a call.
 type methodRef struct {
 	text  []byte
 	name  string
@@ -232,8 +237,8 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 
 func (m *methods) roomToRefuseLocked() bool { return len(m.answers)-m.unsent < methodsUnsent }
 
-// rememberLocked adds a call to those that are known, and forgets the oldest that has ended when there
-// are many.
+// rememberLocked adds a call to those that are known, and forgets the oldest that has ended when
+// there are many.
 func (m *methods) rememberLocked(ref *methodRef) {
 	if len(m.known) >= methodsKnown {
 		if i := slices.IndexFunc(m.known, func(k *methodRef) bool { return k.ended }); i >= 0 {
@@ -256,7 +261,7 @@ func (m *methods) handlerOfLocked(name string) MethodHandler {
 	return other
 }
 
-// refuseLocked answers a call that is not run. The lock is held, and roomToRefuseLocked.
+// refuseLocked answers a call that is not run. roomToRefuseLocked is true.
 func (m *methods) refuseLocked(r *methodRun, status int, body string) {
 	m.totals.refused++
 	r.ref.ended = true
@@ -326,9 +331,9 @@ func (m *methods) badAnswer(r *methodRun, what string) (status int, body []byte)
 	return statusFailed, []byte(`{"message":"the method's answer ` + what + `"}`)
 }
 
-// nextLocked takes the next call that waits, nil for none. A call whose time is over is not run: the hub
-// may have given it up long ago, and told its caller so. Nor is one while the answers before it
-// hold all the memory.
+// nextLocked takes the next call that waits, nil for none. A call whose time is over is not run:
+// the hub may have given it up long ago, and told its caller so. Nor is one while the answers
+// before it hold all the memory.
 func (m *methods) nextLocked(now time.Time) *methodRun {
 	for len(m.waiting) > 0 && m.ctx.Err() == nil {
 		r := m.waiting[0]
@@ -380,7 +385,7 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 	}
 }
 
-// reply takes a session's word that an answer was not sent.
+// reply reports that a session did not send an answer.
 func (m *methods) reply(id uint32, r transport.Reply) {
 	if id < methodIDs || r.Err == nil {
 		return
@@ -406,14 +411,15 @@ func (m *methods) lost(name string) {
 	}
 }
 
-// busy reports whether calls are under way whose answers would be lost.
+// busy reports whether there are calls whose answers would be lost.
 func (m *methods) busy() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.running > 0 || len(m.answers) > 0
 }
 
-// over forgets what waits: the hub gives the calls of a session up with it. What runs goes on.
+// over forgets what waits, because the hub gives the calls of a session up with it. Handlers that
+// run go on.
 func (m *methods) over(*loop) {
 	m.mu.Lock()
 	m.session++

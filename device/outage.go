@@ -9,7 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// lost takes the end of connection k, or of an attempt, for which k is nil, through filter and policy.
+// lost takes the end of connection k, or of an attempt, for which k is nil, through filter and
+// policy.
 func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	err = l.damage.Judge(err)
 	failure, wasUp := ofTransport(err), k != nil
@@ -55,8 +56,8 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	return waiting
 }
 
-// ofTransport is err as a transport should have reported it: one that does not translate has lost
-// its connection all the same.
+// ofTransport returns err as a transport should have reported it: an error that is not a
+// transport.Error is the loss of the connection.
 func ofTransport(err error) *transport.Error {
 	if failure := transport.Find(err); failure != nil {
 		return failure

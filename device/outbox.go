@@ -65,8 +65,8 @@ type outbox struct {
 
 	totals Stats // the counters of messages
 
-	watched  bool  // somebody collects outcomes
-	watch    uint8 // who, as a number that changes with the policy
+	watched  bool  // the policy is an Observer
+	watch    uint8 // changes with the policy
 	outcomes []outcome
 
 	ids    messageid.Source     // of messages without an id
@@ -179,8 +179,8 @@ func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{
 	return uint16(i), b.seq, nil, nil
 }
 
-// dropForLocked makes room for size more bytes by dropping the oldest messages that are not in flight, if
-// that can make enough.
+// dropForLocked makes room for size more bytes by dropping the oldest messages that are not in
+// flight, if that can make enough.
 func (b *outbox) dropForLocked(size int) {
 	inFlightBytes := 0
 	for i, left := b.head, b.inFlight; left > 0; i = b.slots[i].next {
@@ -207,7 +207,7 @@ func (b *outbox) fullLocked(size int) bool {
 	return b.count >= b.maxMessages || size > b.maxBytes-b.bytes
 }
 
-// wakeBlockedLocked lets all who wait for room look again.
+// wakeBlockedLocked has all callers that wait for room look again.
 func (b *outbox) wakeBlockedLocked() {
 	if b.room != nil {
 		close(b.room)
@@ -218,11 +218,11 @@ func (b *outbox) wakeBlockedLocked() {
 // batchSize is the most that take takes.
 const batchSize = 64
 
-// take marks queued messages as in flight, as far as the window and batchSize go, and describes them
-// in batch, which is empty. When there is nothing to hand over, the loop will be poked: for the
-// next message, or, when the window is full, once an eighth of it is free, so that messages go in
-// batches although answers come one by one; waiting for more of it would leave the line idle with a
-// small window.
+// take marks queued messages as in flight, as far as the window and batchSize go, and describes
+// them in batch, which is empty. When there is nothing to hand over, the loop will be poked: for
+// the next message, or, when the window is full, once an eighth of it is free, so that messages go
+// in batches although answers come one by one; waiting for more of it would leave the line idle
+// with a small window.
 func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.Item {
 	handed := now.Sub(b.base)
 	b.mu.Lock()
@@ -421,8 +421,8 @@ func (b *outbox) taken(tag uint16) (seq uint64, r refusal) {
 	return seq, r
 }
 
-// outcomeLocked is the result err for a message that leaves the outbox without an answer of the hub: it
-// may have been handed over.
+// outcomeLocked is the result err for a message that leaves the outbox without an answer of the
+// hub: it may have been handed over.
 func (b *outbox) outcomeLocked(i int32, err *transport.Error) error {
 	if s := &b.slots[i]; s.state == slotInFlight || s.again {
 		return operr.OutcomeUnknown(err)

@@ -6,6 +6,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
+// noteExpiryLocked has the outbox look at m's expiry in time.
 func (b *outbox) noteExpiryLocked(m *transport.Message) {
 	if !m.Expires.IsZero() && (b.expiry.IsZero() || m.Expires.Before(b.expiry)) {
 		b.expiry = m.Expires

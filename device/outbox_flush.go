@@ -35,6 +35,7 @@ func (b *outbox) unflush(done chan error) {
 	b.mu.Unlock()
 }
 
+// releaseFlushersLocked ends each Flush whose messages have their results.
 func (b *outbox) releaseFlushersLocked() {
 	kept := b.flushers[:0]
 	for _, f := range b.flushers {

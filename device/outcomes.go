@@ -46,9 +46,9 @@ func (b *outbox) noteInFlightLocked(err *transport.Error) {
 	}
 }
 
-// noteLocked adds an outcome of slot s, joined with the one before it where both are first tries that
-// ended alike, and pokes the loop for the first one. What was handed over under another policy is
-// none of this one's.
+// noteLocked adds an outcome of slot s, joined with the one before it where both are first tries
+// that ended alike, and pokes the loop for the first one. Messages sent under the previous policy
+// are not reported.
 func (b *outbox) noteLocked(s *slot, err *transport.Error) {
 	if !b.watched || s.watch != b.watch {
 		return
@@ -131,7 +131,8 @@ func describeEnd(a *retrypolicy.Attempt, failure *transport.Error) {
 	a.Terminal = !errfilter.Retryable(failure)
 }
 
-// reportAttempt tells the connection policy how the latest attempt to connect ended, unless it was told.
+// reportAttempt tells the connection policy how the latest attempt to connect ended, unless it was
+// told.
 func (l *loop) reportAttempt(failure *transport.Error, now time.Time) {
 	if l.unreported == nil {
 		return

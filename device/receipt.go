@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Receipt brings the result of one message from Enqueue to whoever waits for it. Its zero value is
+// Receipt brings the result of one message from Enqueue to the caller of Wait. Its zero value is
 // ready. After Wait has returned the result the same Receipt may be used for another message, so a
 // program that keeps a few allocates nothing per message. A Receipt must not be copied.
 type Receipt struct {

@@ -80,8 +80,7 @@ func (l *loop) renew(now time.Time) {
 	l.conn.session.Do(&l.request)
 }
 
-// tokenRenewed takes the session's answer. Without new credentials, for whatever reason, the
-// session is replaced.
+// tokenRenewed takes the session's answer. A session without new credentials is replaced.
 func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 	if l.conn.plan != renewing {
 		return // it came too late

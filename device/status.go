@@ -54,7 +54,7 @@ const (
 	// slept, or the clock was set. The next attempt is Retry, after Delay. A jump within half a minute
 	// after another one counts when that time is over.
 	ClockJumped
-	// NotRetryable: the failure in Err is one that no retry mends (package errfilter).
+	// NotRetryable: no retry can help after the failure in Err (package errfilter).
 	NotRetryable
 	// RetryExpired: the retry policy or OutageLimit ended the retries; Err has the last failure as its
 	// cause.
@@ -114,7 +114,7 @@ var suspectText = [...]string{
 	Unstable:     "the network is unstable, or the hub throttles",
 }
 
-// Status is one step in the life of the connection. It is a value of its own: it does not change.
+// Status is one step in the life of the connection. A Status does not change.
 type Status struct {
 	State  State
 	Reason Reason
@@ -124,19 +124,19 @@ type Status struct {
 	// there), its loss begins the count anew.
 	Retry int
 	// Delay is the wait before that attempt, from the failure on. Reconnect ends it early. After
-	// SetRetryPolicy it is told anew, still from the failure on.
+	// SetRetryPolicy there is another Status with the new delay, still from the failure on.
 	Delay time.Duration
 	// Err is the failure that led here, an *transport.Error; nil when there was none.
 	Err error
 	// Flaps counts the connections in a row, up to this status, that were lost before they were up for
 	// Options.StableTime; 0 or 1 is nothing to speak of.
 	Flaps int
-	// Suspect is a guess at the cause when Flaps is 3 or more. A hub that does not like what a device
-	// does can often only hang up.
+	// Suspect is a guess at the cause when Flaps is 3 or more. A hub often can only hang up
+	// on a device, without a reason.
 	Suspect Suspect
 	// Since is when the client got here, by the clock of the process.
 	Since time.Time
-	// Missed counts the statuses before this one that OnStatus was too busy to be told.
+	// Missed counts the statuses before this one that were dropped because OnStatus was busy.
 	Missed int
 }
 
@@ -184,7 +184,7 @@ func (q *notices) pop() (Status, bool) {
 	return s, true
 }
 
-// publish is what the loop publishes; once its run is over, nothing.
+// publish publishes a status of the loop, unless its run is over.
 func (l *loop) publish(s Status) {
 	s.Flaps, s.Suspect = l.flaps.flaps, l.flaps.suspect()
 	l.c.mu.Lock()

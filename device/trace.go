@@ -7,15 +7,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Trace is a set of optional functions that are told what happens inside, in the manner of
-// httptrace. They run on the client's own goroutines and must return at once; they must not call
-// the client. Use it to log, count and measure; a program that only wants to know the state uses
-// Options.OnStatus.
+// Trace is a set of optional callbacks for what happens inside a client, in the manner of
+// httptrace. They run on the client's own goroutines, must return at once, and must not call the
+// client. Use them to log, count and measure; for the state of the connection use Options.OnStatus.
 //
-// A function of Trace that panics or ends its goroutine (runtime.Goexit), as a policy, Options.Rand
-// or Credentials.Now that does so, makes the client Disconnected with an error of Kind Invalid that
-// names it, or has it begin again after Options.TryAgainAfter. HandlerPanic, AnswerLost and
-// TwinUnread that do so are ignored.
+// A callback that panics or ends its goroutine (runtime.Goexit) makes the client Disconnected with
+// an error of Kind Invalid that names it, or begins again after Options.TryAgainAfter. The same
+// holds for policies, Options.Rand and Credentials.Now. Panics of HandlerPanic, AnswerLost and
+// TwinUnread are ignored.
 type Trace struct {
 	// Connected: a session is up and subscribed. took is the time since its attempt began.
 	Connected func(info transport.Info, took time.Duration)
@@ -34,7 +33,7 @@ type Trace struct {
 	Settled func(o transport.Outcome)
 	// HandlerPanic: a handler, or OnStatus, failed. It panicked with v, or v is an error that says
 	// what it did instead: it ended its goroutine, or answered a method with what is not JSON or is
-	// too large. a message was released, a method was answered with the status 500. Called
+	// too large. A message was released, a method was answered with the status 500. It is called
 	// on the handler's goroutine.
 	HandlerPanic func(v any)
 	// AnswerLost: the answer to a direct method could not be sent: the session that brought the call

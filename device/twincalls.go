@@ -45,7 +45,7 @@ type twin struct {
 // resting.
 type twinCall struct {
 	request transport.Request
-	done    func(transport.Reply) // called once, with the lock held
+	done    func(transport.Reply) // called once, mu held
 	state   callState
 	handed  bool // it was handed over, and the hub may have it: there is no answer, or was none to an earlier try
 	doubt   bool // handed, before the latest try
@@ -78,7 +78,7 @@ func (c *Client) twinFeature() *twin {
 	).(*twin)
 }
 
-// closed returns why no call can be made now, nil if it can.
+// closed returns why no call can be made, nil if one can.
 func (t *twin) closed(op transport.Op) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +94,7 @@ func (t *twin) closedLocked(op transport.Op) error {
 	return &own
 }
 
-// add queues a call. done is told its end, once.
+// add queues a call. done is called once, with the reply.
 func (t *twin) add(r transport.Request, done func(transport.Reply)) (*twinCall, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +125,7 @@ func (t *twin) finishLocked(k *twinCall, r transport.Reply) {
 	t.c.poke() // a later one may go now
 }
 
-// withdraw takes a call back whose caller gave up.
+// withdraw takes back a call whose caller gave up.
 func (t *twin) withdraw(k *twinCall) withdrawal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,8 +162,8 @@ func (t *twin) wants() (always, now transport.Features) {
 	return always, now
 }
 
-// refused has the calls that wait for the subscription fail as if each had been refused itself:
-// filter and policy decide what becomes of them, and the session lives on.
+// refused fails the calls that wait for the subscription, as if each had been refused itself.
+// Filter and policy decide about their retries; the session stays.
 func (t *twin) refused(l *loop, why *transport.Error) {
 	now := time.Now()
 	t.mu.Lock()
@@ -366,7 +366,7 @@ func (k *twinCall) failure() *transport.Error {
 	return &own
 }
 
-// failed is for the failure of a try.
+// failed reports and judges the failure of a try.
 func (t *twin) failed(l *loop, k *twinCall, err *transport.Error, now time.Time) {
 	t.observe(l, k, err, now)
 	t.judge(l, k, err, now)
@@ -427,7 +427,7 @@ func (t *twin) attempt(l *loop, k *twinCall, now time.Time) retrypolicy.Attempt 
 	return a
 }
 
-// observe tells the policy that let it in how a try ended.
+// observe reports how a try ended to the policy that admitted it.
 func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.Time) {
 	observer, ok := isObserver(k.under.message)
 	if !ok {
@@ -446,7 +446,8 @@ func (t *twin) received() uint64 { return 0 }
 func (t *twin) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.calls, func(k *twinCall) bool { return k.state == callInFlight || k.state == callAnswered })
+	return slices.ContainsFunc(t.calls,
+		func(k *twinCall) bool { return k.state == callInFlight || k.state == callAnswered })
 }
 
 // over queues again what was in flight and may be repeated, and ends the rest.
@@ -468,7 +469,8 @@ func (t *twin) over(l *loop) {
 		if repeats(&k.request) {
 			k.state = callQueued
 		} else {
-			t.finishLocked(k, transport.Reply{Err: operr.OutcomeUnknown(&transport.Error{Kind: transport.Network, Op: k.request.Op,
+			t.finishLocked(k, transport.Reply{Err: operr.OutcomeUnknown(&transport.Error{Kind: transport.Network,
+				Op:  k.request.Op,
 				Err: errGoneWith.Err})})
 		}
 	}

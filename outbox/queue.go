@@ -19,7 +19,7 @@ import (
 // Records are numbered from 0 for all time: those below done are done, those below next were
 // written. The segments hold what is between, the oldest first; the last one may be active.
 //
-// No method touches the disk itself, so a disk that stalls holds up no caller. Two goroutines do,
+// No method touches the disk itself, so a disk that stalls blocks no caller. Two goroutines do,
 // which exist while there is work: the writer (disk.go) writes, makes, closes and removes files,
 // the syncer (sync.go) alone calls fsync. Run has a third for reading.
 type Queue struct {
@@ -128,7 +128,7 @@ func openOn(fs fileSystem, folder string, o *Options) (*Queue, error) {
 	return q, nil
 }
 
-// release gives back what Open took.
+// release closes the mark and the lock.
 func (q *Queue) release() {
 	if q.mark != nil {
 		_ = q.mark.file.Close()
@@ -156,7 +156,7 @@ type entrant struct {
 // once, and takes messages again when there is space: the files of messages that are done go first.
 //
 // Another error means that m was not accepted: Invalid, TooLarge, Closed, Dropped, or the file
-// system's. After an error of fsync nobody knows what the disk has, and m may still be sent.
+// system's. After an error of fsync it is not known what the disk has, and m may still be sent.
 func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 	if m == nil {
 		return invalid("the message is nil")
@@ -412,7 +412,7 @@ func (q *Queue) Close() error {
 	}
 }
 
-// wake lets those who wait on *ch go on.
+// wake wakes all goroutines that wait on *ch.
 func wake(ch *chan struct{}) {
 	if *ch != nil {
 		close(*ch)
@@ -420,7 +420,7 @@ func wake(ch *chan struct{}) {
 	}
 }
 
-// waitFor is what to wait on until the next wake.
+// waitFor returns a channel that the next wake closes.
 func waitFor(ch *chan struct{}) <-chan struct{} {
 	if *ch == nil {
 		*ch = make(chan struct{})

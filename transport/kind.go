@@ -3,8 +3,8 @@ package transport
 // Kind says what went wrong without naming a protocol. It is itself an error, so that
 // errors.Is(err, transport.Throttled) works on everything that Hubline returns.
 //
-// The list is closed. Whether a Kind is worth a retry, and why, is settled in one table:
-// package errfilter.
+// The list is closed. Package errfilter has one table that says whether a Kind is worth a retry,
+// and why.
 type Kind uint8
 
 // What a transport reports.
@@ -42,7 +42,7 @@ const (
 	Conflict
 	// Unsupported: this protocol or this service lacks the operation.
 	Unsupported
-	// Protocol: the peer broke the protocol, or says that we did.
+	// Protocol: the peer broke the protocol, or says that this side did.
 	Protocol
 )
 

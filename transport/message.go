@@ -39,8 +39,8 @@ type Message struct {
 	Component string
 	// Created is when the reading was taken. Zero: not sent.
 	Created time.Time
-	// Expires is when the message loses its worth. The client drops it then (result Expired) unless it
-	// is in flight at that moment, and sends the time along. Zero: never.
+	// Expires is when the message is not worth sending any more. The client drops it then (result
+	// Expired), unless it is in flight at that moment, and sends the time along. Zero: never.
 	Expires time.Time
 	// Properties are application properties, sent in this order.
 	Properties []Property
@@ -69,8 +69,8 @@ func (m *Message) Size() int {
 
 const timeSize = len("2030-01-01T00:00:00.000Z")
 
-// Validate reports the first thing in m that no hub would take, as an *Error of Kind Invalid or
-// TooLarge that names the field and the fix; nil when there is none.
+// Validate returns an *Error of Kind Invalid or TooLarge for a message that no hub takes. The error
+// names the first such field and the fix.
 func (m *Message) Validate() error {
 	if m.Size() > MaxMessageSize {
 		return &Error{Kind: TooLarge, Op: OpSend, Err: sizelimit.Error(m.Size(), MaxMessageSize)}

@@ -44,7 +44,7 @@ type Config struct {
 // A Session is one connection. Its methods are called by two goroutines at most: Run by one, Send
 // and Do by another.
 type Session interface {
-	// Info is constant for the life of the session.
+	// Info describes the session. It does not change.
 	Info() Info
 
 	// Run serves the session until it ends and returns why, never nil: an *Error of Scope Connection,
@@ -70,11 +70,11 @@ type Session interface {
 // A Progressor is a Session that can tell a slow connection from a dead one. Sessions that share a
 // connection share its progress.
 type Progressor interface {
-	// Progress returns when the connection last got on with bytes that the network had kept waiting,
-	// or the peer with answers to what stands before the oldest message on a shared connection. It
-	// returns the zero time if neither ever happened. Bytes that the network takes at once do not
-	// count, nor do pings: a peer that reads and does not answer makes no progress. The goroutine that
-	// calls Send calls Progress, every few seconds while answers are due. Progress does not block.
+	// Progress returns when the connection last made progress: the network took bytes that had waited,
+	// or, on a shared connection, the peer answered what stands before the oldest message. The zero
+	// time means never. Bytes that the network takes at once do not count, nor do pings, because a
+	// peer that reads and does not answer makes no progress. The goroutine that calls Send calls
+	// Progress, every few seconds while answers are due. Progress does not block.
 	Progress() time.Time
 }
 
@@ -84,8 +84,8 @@ type Info struct {
 	Window int
 	// MaxSize is the largest message (Message.Size) that the peer takes. 0: not known.
 	MaxSize int
-	// AckTimeout is how long an answer may take here, where the protocol's own limits say so: a caller
-	// that was told nothing else does not take the session for dead before. 0: not known.
+	// AckTimeout is how long an answer may take by the protocol's own limits: the default of
+	// device.Options.AckTimeout over this session. 0: not known.
 	AckTimeout time.Duration
 	// KeepAlive asks the caller for an OpPing this often. 0: the session keeps itself alive.
 	KeepAlive time.Duration
