@@ -51,8 +51,8 @@ func (l *loop) lastsAt() time.Time {
 	return at
 }
 
-// goodFor returns how long the connection was good. One that was cut because no answer came was good
-// until the answer was due.
+// goodFor returns how long the connection was good. One that was cut because no answer came was
+// good until the answer was due.
 func (k *connection) goodFor() time.Duration {
 	if !k.silent.IsZero() {
 		return k.silent.Sub(k.upSince)

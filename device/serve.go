@@ -20,8 +20,8 @@ func (l *loop) end() *connection {
 	return l.settle()
 }
 
-// settle cleans up after the session's goroutine has ended, and returns its connection, nil if there
-// was none yet.
+// settle cleans up after the session's goroutine has ended, and returns its connection, nil if
+// there was none yet.
 func (l *loop) settle() *connection {
 	k := l.conn
 	l.conn = nil

@@ -33,8 +33,8 @@ func (l *loop) sleep(until time.Time, failure *transport.Error, passed <-chan st
 	return woken
 }
 
-// jumpEndsWait reports whether a jump of the clock ends the wait after failure: the network or the token
-// may be good now. A service that asked for a delay still gets it.
+// jumpEndsWait reports whether a jump of the clock ends the wait after failure: the network or the
+// token may be good now. A service that asked for a delay still gets it.
 func (l *loop) jumpEndsWait(now time.Time, failure *transport.Error) bool {
 	return l.clockJumped(now) != 0 && failure.Kind != transport.Throttled && failure.Kind != transport.Quota
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A connection that does not last is a flap. Flaps make the back-off go on; what is stable, or useful,
-// begins it anew.
+// A connection that does not last is a flap. Flaps make the back-off go on; what is stable, or
+// useful, begins it anew.
 
 // calmAt returns when a connection after flaps counts as stable, zero if there were none.
 func (l *loop) calmAt() time.Time {
@@ -19,7 +19,8 @@ func (l *loop) calmAt() time.Time {
 	return l.lastsAt()
 }
 
-// calmDown ends a series of flaps once a connection lasts, and publishes that if there were several.
+// calmDown ends a series of flaps once a connection lasts, and publishes that if there were
+// several.
 func (l *loop) calmDown(now time.Time) {
 	if at := l.calmAt(); at.IsZero() || now.Before(at) {
 		return
@@ -57,17 +58,18 @@ const (
 	usefulShare = 5
 )
 
-// useful reports whether connection k, which ended with a failure of that pace, made progress although it was not stable:
-// a message was acknowledged or received on it, and it was good for much longer than the delay before
-// it. After a failure with a slow pace (errfilter.Slow) the delay stands.
+// useful reports whether connection k, which ended with a failure of that pace, made progress
+// although it was not stable: a message was acknowledged or received on it, and it was good for
+// much longer than the delay before it. After a failure with a slow pace (errfilter.Slow) the delay
+// stands.
 func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
 	up := k.goodFor()
 	return up >= usefulTime && up/usefulShare >= l.last.Delay && l.evidence().acknowledged > l.flaps.before &&
 		pace == errfilter.Normal
 }
 
-// down notes the end of connection k, because of err or as planned: an outage begins, and retries are
-// counted anew if the connection was stable. pace is that of the rule for err.
+// down notes the end of connection k, because of err or as planned: an outage begins, and retries
+// are counted anew if the connection was stable. pace is that of the rule for err.
 func (l *loop) down(k *connection, err error, pace errfilter.Pace) {
 	if t := l.c.set.Trace; t != nil && t.SessionEnd != nil {
 		l.calls("Trace.SessionEnd")
