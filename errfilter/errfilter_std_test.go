@@ -66,7 +66,7 @@ func Example() {
 	// not found                stop          what does not exist will not appear by asking again; check names, and create it
 	// too large                stop          the same message would be too large again; split it or upload it as a file
 	// invalid                  stop          the same input would be wrong again; correct the field that the error names
-	// conflict                 stop          the state must be read again before another try
+	// conflict                 stop          the state must be read again before another attempt
 	// unsupported              stop          this protocol or service lacks the operation; use another transport
 	// protocol violation       stop          the peer does not speak the protocol as expected; check host and port
 	// retries ended            stop          the retry policy or the outage limit ended the retries; open the client again

@@ -88,7 +88,7 @@ func (b ByKind) Withdraw(a Attempt) {
 	Withdraw(b.Default, a)
 }
 
-// Admit asks Default alone: before a try there is no failure to choose a rule by.
+// Admit asks Default alone: before an attempt there is no failure to choose a rule by.
 func (b ByKind) Admit(a Attempt) Decision { return Admit(b.Default, a) }
 
 // Validate reports the first parameter that makes no sense.

@@ -71,7 +71,7 @@ func TestByKindOwnCounts(t *testing.T) {
 	}
 }
 
-// A limit above 255 inside a rule ends the series at exactly that many tries.
+// A limit above 255 inside a rule ends the series at exactly that many attempts.
 func TestByKindCountsBeyondAByte(t *testing.T) {
 	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
 	for i := range 7 {

@@ -10,13 +10,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Verdict is what is to follow from the outcome of a try.
+// Verdict is what is to follow from the outcome of an attempt.
 type Verdict uint8
 
 const (
 	// Undecided: no opinion; the next classifier is asked.
 	Undecided Verdict = iota
-	// Again: worth another try.
+	// Again: worth another attempt.
 	Again
 	// Fail: the end, a failure.
 	Fail
@@ -36,8 +36,8 @@ const (
 	SafeNo
 )
 
-// Fault says whose fault a failure was. No policy here decides by it; it is for policies of one's
-// own, and for logs.
+// Fault says whose fault a failure was. No policy here decides by it; it is for policies of your own
+// and for logs.
 type Fault uint8
 
 const (
@@ -46,7 +46,7 @@ const (
 	FaultServer
 )
 
-// Info is what is known about the outcome of a try.
+// Info is what is known about the outcome of an attempt.
 type Info struct {
 	Verdict Verdict
 	// Kind is the class of the failure, which costs and delays are chosen by.
@@ -79,8 +79,8 @@ func Chain(classifiers ...Classifier) Classifier {
 // Classify is the classifier that is asked last. In this order:
 //
 //  1. What Permanent marked fails.
-//  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter. The end of
-//     the caller's context inside it fails.
+//  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter. The end
+//     of the caller's context inside it fails.
 //  3. A context's own error fails, but for one inside an error that says of itself, by a method
 //     Timeout, that time was up: that is a Timeout, as is any other such error. So the *url.Error
 //     of an HTTP client whose time was up is tried again, and a bare context.DeadlineExceeded is
@@ -88,8 +88,8 @@ func Chain(classifiers ...Classifier) Classifier {
 //  4. A connection that was refused, reset or could not be made, a name that was not found, and an
 //     answer that was cut short are Network: so the errors of package net, and those of an
 //     http.Client around them, count as failures of the service for Throttle, Breaker and Quota.
-//  5. Any other error is worth another try, with Kind Unknown: whoever runs an operation under a
-//     policy wants it repeated unless there is a reason not to.
+//  5. Any other error is worth another attempt, with Kind Unknown: an operation under a policy
+//     is repeated unless there is a reason not to.
 //
 // The wait that another error tells by a method RetryAfter() time.Duration goes into Info.After.
 //

@@ -41,13 +41,13 @@ type Retrier struct {
 	// LongPoll: the operation is called again and again by a loop that must not spin; a refusal that
 	// carries a delay (OutOfQuota, or Rejected by a Breaker) is slept before Do returns.
 	LongPoll bool
-	// Limit is the time for all tries and waits together; when it is over, a running try is cancelled
-	// and the failure before it is returned with OutOfTime. Negative: none. 0: none either, but where
-	// ctx has no deadline and Policy is a curve of this package without a limit, no retry begins later
-	// than DefaultLimit after the first try, and OutOfTime is returned; a running try is not
-	// cancelled.
+	// Limit is the time for all attempts and waits together; when it is over, a running attempt is
+	// cancelled and the failure before it is returned with OutOfTime. Negative: none. 0: none either,
+	// but where ctx has no deadline and Policy is a curve of this package without a limit, no retry
+	// begins later than DefaultLimit after the first attempt, and OutOfTime is returned; a running
+	// attempt is not cancelled.
 	Limit time.Duration
-	// TryLimit is the time for one try; a try that is cut short counts as a Timeout. 0: none.
+	// TryLimit is the time for one attempt; an attempt that is cut short counts as a Timeout. 0: none.
 	TryLimit time.Duration
 	// Key goes into Attempt.Key, for policies with a state for each.
 	Key string
@@ -55,8 +55,8 @@ type Retrier struct {
 	// call's own.
 	Rand func() uint64
 	// OnRetry, if not nil, is told each retry before its delay, and each wait that a gate asks for
-	// before it. For a gate retry is the number of the try that waits, 0 for the first, and err is the
-	// latest failure, nil before the first try.
+	// before it. For a gate retry is the number of the attempt that waits, 0 for the first, and err is
+	// the latest failure, nil before the first attempt.
 	OnRetry func(retry int, delay time.Duration, err error)
 }
 
@@ -109,17 +109,17 @@ func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error 
 
 // What Until reports as the failure of an operation that returned no error.
 var (
-	// ErrNotYet: judge asked for another try.
+	// ErrNotYet: judge asked for another attempt.
 	ErrNotYet = errors.New("not yet what was waited for")
 	// ErrFailed: judge said that the value is the end, and a failure.
 	ErrFailed = errors.New("the value is a failure")
 )
 
-// Until runs op until judge says that it is over: a waiter. judge sees value and error of each try
-// and may succeed on an error, fail on a value, and ask for another try on either, with a Kind that
-// costs and delays are chosen by. What it leaves Undecided, and everything if it is nil, is judged
-// as Do does: no error is a success. Until returns the last try's value; after a success its error
-// is nil.
+// Until runs op until judge says that it is over: a waiter. judge sees value and error of each
+// attempt and may succeed on an error, fail on a value, and ask for another attempt on either, with
+// a Kind that costs and delays are chosen by. What it leaves Undecided, and everything if it is
+// nil, is judged as Do does: no error is a success. Until returns the last attempt's value; after a
+// success its error is nil.
 func Until[T any](ctx context.Context, r *Retrier, op func(context.Context) (T, error), judge func(T, error) Info) (T,
 	error) {
 	var value T
@@ -151,7 +151,7 @@ type runner struct {
 	caller   context.Context // the caller's
 	ctx      context.Context // the same under Limit
 	cancel   context.CancelFunc
-	untry    context.CancelFunc // releases the context of the try under way
+	untry    context.CancelFunc // releases the context of the attempt under way
 	series   Series
 	gated    bool
 	observed bool
@@ -194,7 +194,7 @@ func (u *runner) end() {
 	}
 }
 
-// admit waits until the gates let a try begin.
+// admit waits until the gates let an attempt begin.
 func (u *runner) admit() error {
 	if !u.gated {
 		_, err := u.series.Admit(time.Time{}, 0)
@@ -223,7 +223,7 @@ func (u *runner) admit() error {
 	}
 }
 
-// try returns the context of a try.
+// try returns the context of an attempt.
 func (u *runner) try() context.Context {
 	if u.r.TryLimit <= 0 {
 		return u.ctx
@@ -233,7 +233,7 @@ func (u *runner) try() context.Context {
 	return try
 }
 
-// tried releases the context of a try.
+// tried releases the context of an attempt.
 func (u *runner) tried() {
 	if u.untry != nil {
 		u.untry()
@@ -241,7 +241,7 @@ func (u *runner) tried() {
 	}
 }
 
-// ended takes the outcome of a try and, if another is to follow, waits until it may.
+// ended takes the outcome of an attempt and, if another is to follow, waits until it may.
 func (u *runner) ended(try context.Context, info Info, failure error) (over bool, err error) {
 	if info.Verdict == Undecided {
 		info = u.judge(try, failure)
@@ -301,7 +301,7 @@ func (u *runner) bound() {
 	}
 }
 
-// pause tells OnRetry of a wait before a try of that number, and waits.
+// pause tells OnRetry of a wait before an attempt of that number, and waits.
 func (u *runner) pause(now time.Time, retry int, d time.Duration) (Reason, bool) {
 	if reason, ok := u.reaches(now, d); !ok {
 		return reason, false
@@ -312,8 +312,8 @@ func (u *runner) pause(now time.Time, retry int, d time.Duration) (Reason, bool)
 	return u.sleep(now, d)
 }
 
-// cutShort takes the outcome of a try during which the context ended. The failure may be nothing
-// but an echo of that; otherwise it is an answer, which the policy may learn from.
+// cutShort takes the outcome of an attempt during which the context ended. The failure may be
+// nothing but an echo of that; otherwise it is an answer, which the policy may learn from.
 func (u *runner) cutShort(now time.Time, info Info, outcome, cause error) error {
 	if failure.EndedByContext(outcome) || errors.Is(outcome, cause) || errors.Is(outcome, context.Cause(u.ctx)) {
 		if u.last == nil {
@@ -376,7 +376,7 @@ func (u *runner) deadline() Reason {
 	return OutOfTime
 }
 
-// slowDown makes who polls in a loop wait as a refusal says.
+// slowDown waits as a refusal says, if the operation is a long poll.
 func (u *runner) slowDown(now time.Time, refusal Decision) {
 	if u.r.LongPoll && refusal.Delay > 0 {
 		u.sleep(now, refusal.Delay)
@@ -384,7 +384,7 @@ func (u *runner) slowDown(now time.Time, refusal Decision) {
 }
 
 // sleep waits for d after now. It returns false, and why, if the context ended or would end before;
-// then it has not waited in vain.
+// then it has not waited.
 func (u *runner) sleep(now time.Time, d time.Duration) (Reason, bool) {
 	if reason, ok := u.reaches(now, d); !ok || d <= 0 {
 		return reason, ok

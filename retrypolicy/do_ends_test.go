@@ -126,7 +126,7 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 			t.Errorf("%v after %v", err, took)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // a running try is not cut short
+	synctest.Test(t, func(t *testing.T) { // a running attempt is not cut short
 		err := retrypolicy.Do(context.Background(), curve, func(ctx context.Context) error {
 			select {
 			case <-ctx.Done():

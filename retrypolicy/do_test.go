@@ -46,7 +46,7 @@ func (s *scripted) want(t *testing.T, at ...time.Duration) {
 	}
 }
 
-// every waits a second each time, total tries.
+// every waits a second each time, total attempts.
 func every(total int) retrypolicy.Policy {
 	return retrypolicy.MaxAttempts{Total: total, Policy: policytest.Again(time.Second)}
 }
@@ -192,7 +192,8 @@ func TestDoEndsInTheMiddleOfAWait(t *testing.T) {
 	})
 }
 
-// The try that a context cut short has an error of its own; what counts is the real failure before.
+// The attempt that a context cut short has an error of its own; what counts is the real failure
+// before.
 func TestDoEndsInTheMiddleOfATry(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, 1300*time.Millisecond)
@@ -209,7 +210,7 @@ func TestDoEndsInTheMiddleOfATry(t *testing.T) {
 		if policytest.Contains(err, "read:") {
 			t.Errorf("%v: the echo of the context hides the failure", err)
 		}
-		// Without a failure before, the try's own error is all there is.
+		// Without a failure before, the attempt's own error is all there is.
 		err = retrypolicy.Do(ctx, every(5), func(ctx context.Context) error { return fmt.Errorf("read: %w", ctx.Err()) })
 		wantError(t, err, retrypolicy.Cancelled, 0, context.DeadlineExceeded)
 		// A success counts, though the context has ended.
@@ -265,13 +266,13 @@ func TestRetrierTryLimit(t *testing.T) {
 		if len(rec.decide) != 2 || rec.decide[0].Kind != transport.Timeout {
 			t.Errorf("asked %d times, first about %v", len(rec.decide), rec.decide[0].Kind)
 		}
-		// The context of a try is released when it ends.
+		// The context of an attempt is released when it ends.
 		var of context.Context
 		r.Policy = retrypolicy.NoRetry{}
 		if err := r.Do(bg, func(ctx context.Context) error { of = ctx; return nil }); err != nil || of.Err() == nil {
 			t.Errorf("%v; the try's context lives on", err)
 		}
-		// An operation whose own deadline is over, not the try's, is not retried.
+		// An operation whose own deadline is over, not the attempt's, is not retried.
 		wantError(t, r.Do(bg, func(context.Context) error {
 			return context.DeadlineExceeded
 		}), retrypolicy.NotRetryable, 0, context.DeadlineExceeded)
@@ -427,8 +428,8 @@ func TestABreakerThatClosesLetsNoCrowdIn(t *testing.T) {
 	})
 }
 
-// The context ended during a try that has an answer all the same: the policy learns of the answer,
-// and is not asked.
+// The context ended during an attempt that has an answer all the same: the policy learns of the
+// answer, and is not asked.
 func TestDoTellsAnAnswerThoughTheContextEnded(t *testing.T) {
 	invalid := retrypolicy.Permanent(errors.New("bad"))
 	why := errors.New("why")
@@ -493,7 +494,7 @@ func TestRetrierTellsRetriesAndPassesTheKey(t *testing.T) {
 				}
 			}
 		}
-		// Three tries: each has one Admit and one Observe, the two failures a Decide.
+		// Three attempts: each has one Admit and one Observe, the two failures a Decide.
 		if len(rec.admit) != 3 || len(rec.observe) != 3 || len(rec.decide) != 2 || rec.observe[2].Err != nil {
 			t.Errorf("%d, %d, %d calls", len(rec.admit), len(rec.observe), len(rec.decide))
 		}
@@ -654,7 +655,7 @@ func TestGateBeforeTheFirstTry(t *testing.T) {
 	})
 }
 
-// waits lets a try in after so many questions.
+// waits lets an attempt in after so many questions.
 type waits struct{ left int }
 
 func (w *waits) Decide(retrypolicy.Attempt) retrypolicy.Decision {
@@ -678,7 +679,7 @@ func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
 }
 
 // An operation that panics, or ends its goroutine, is reported as failed: a policy that counts
-// tries under way stays right. Its contexts are released.
+// attempts under way stays right. Its contexts are released.
 func TestDoReportsATryThatPanics(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
 		rec := open()

@@ -19,7 +19,7 @@
 // Curves give the delay, and retry for ever:
 //
 //	policy                        use it when
-//	ExponentialBackoffWithJitter  you have a device: the documented formula of the Azure SDKs, the default
+//	ExponentialBackoffWithJitter  you have a device: the default, which the Azure SDKs document
 //	Backoff                       you choose base, factor, cap and one of the published jitters
 //	Fixed                         every delay is to be the same
 //	Incremental                   the delay is to grow by the same step
@@ -53,32 +53,33 @@
 //
 // # A device, a gateway, a call of a cloud service
 //
-// A device has one connection and nobody to press a button. It tries for ever and must not come back
-// together with the rest of the fleet. Leave the client's RetryPolicy alone: that is
+// A device has one connection and nobody to press a button. It tries for ever and must not come
+// back together with the rest of the fleet. Leave the client's RetryPolicy alone: that is
 // [ExponentialBackoffWithJitter], with at most 10 s between attempts. The formula does not spread a
 // fleet by itself. Set the client's ReconnectSpread for that, to some seconds for a thousand
 // devices. If the connection is expensive (a modem, a battery), set a larger Cmax.
 //
 // A gateway has many connections to one service, so that what one of them learns can spare the
-// others. Give all clients one budget.Breaker with Wait as the connection policy around the default:
-// when the service is down, one probe is sent and not a thousand. The client's Dials limits how many
-// connect at a time. The breaker's Cooldown should be longer than the clients' StableTime and
-// DialTimeout together, which are 30 s each by default: a probe may take all of DialTimeout, and its
-// success is reported only after StableTime. Keep the breaker out of the messages by setting the
-// client's MessagePolicy, which is the connection policy by default.
+// others. Give all clients one budget.Breaker with Wait as the connection policy around the
+// default: when the service is down, one probe is sent and not a thousand. The client's Dials
+// limits how many connect at a time. The breaker's Cooldown should be longer than the clients'
+// StableTime and DialTimeout together, which are 30 s each by default: a probe may take all of
+// DialTimeout, and its success is reported only after StableTime. Keep the breaker out of the
+// messages by setting the client's MessagePolicy, which is the connection policy by default.
 //
 // A call of a cloud service has a caller who waits, so it gives up soon: three or four attempts,
 // [FullJitter], the service's delay by [RetryAfter], and one budget.Quota that all calls share, so
 // that retries do not prolong an outage. For the services of Azure and AWS take what their own SDKs
-// do: azure.Azcore and aws.Standard2026. For gRPC, grpc.Policy in one grpc.Throttle for each server.
+// do: azure.Azcore and aws.Standard2026. For gRPC, grpc.Policy in one grpc.Throttle for each
+// server.
 //
 // Retry at one layer only: three layers with four attempts each make 64 attempts.
 //
 // # Failures
 //
-// Only retryable failures reach a policy. [Classify] judges them for Do; errors of package net and of
-// an http.Client need no other [Classifier]. Package transport/neterr, by [FromKind], also ends the
-// retries after a certificate that does not verify. The end of a context is never retryable.
+// Only retryable failures reach a policy. [Classify] judges them for Do; errors of package net and
+// of an http.Client need no other [Classifier]. Package transport/neterr, by [FromKind], also ends
+// the retries after a certificate that does not verify. The end of a context is never retryable.
 //
 // No policy knows what is safe to repeat. Set [Retrier].Once for an operation that must not happen
 // twice, or let a Classifier say for each failure what is known ([Safe]).
@@ -86,8 +87,8 @@
 // # How policies are made
 //
 // A policy without state is a value: write a literal; its zero fields have the meaning that their
-// comments give. Validate reports parameters that make no sense; Do, a Retrier and the device client
-// call it. A policy with state is made by a function New..., which returns an error for such
+// comments give. Validate reports parameters that make no sense; Do, a Retrier and the device
+// client call it. A policy with state is made by a function New..., which returns an error for such
 // parameters. It takes a pointer to its options, nil for the defaults, or plain arguments if there
 // are no defaults; its method Wrap puts it around another policy. A function without parameters,
 // such as azure.IoTOperations, returns published settings.
@@ -100,8 +101,8 @@
 // in:
 //
 //  1. budget.PerKey.
-//  2. Gates that wait: budget.Adaptive, and Breaker or Quota with Wait. They delay an attempt before
-//     anything further in has counted it.
+//  2. Gates that wait: budget.Adaptive, and Breaker or Quota with Wait. They delay an attempt
+//     before anything further in has counted it.
 //  3. What retries are paid with: budget.Quota, budget.RetryBudget, grpc.Throttle. They charge only
 //     for a retry that everything inside wants.
 //  4. Gates that refuse: budget.Breaker, budget.Throttle, budget.ConcurrencyBudget.
@@ -131,8 +132,8 @@
 //
 //   - [Gate]: is asked before each attempt, the first included, whether it may begin.
 //   - [Observer]: is told how every attempt ended. Quotas, breakers and rate limiters learn by it.
-//   - [Withdrawer]: is told of a retry that is not made after all, so that a quota gives back what it
-//     charged.
+//   - [Withdrawer]: is told of a retry that is not made after all, so that a quota gives back what
+//     it charged.
 //   - Validate: reports parameters that make no sense.
 //   - Endless() bool: whether it retries for ever; see [Retrier].Limit.
 //
@@ -144,8 +145,8 @@
 //   - Never sleep and never block; guard state with a short mutex. The value may be shared, so what
 //     belongs to one series goes into Decision.Step, which comes back in the next question as
 //     Attempt.Last.
-//   - A wrapper passes all calls on to the policy inside: Decide, [Observe], [Admit], [Withdraw] and
-//     [Validate].
+//   - A wrapper passes all calls on to the policy inside: Decide, [Observe], [Admit], [Withdraw]
+//     and [Validate].
 //   - A wrapper that refuses a retry which the policy inside wanted calls [Withdraw] for it: the
 //     policy inside may have charged for it.
 //   - An Observer is told of each attempt once; a Gate that counts attempts relies on that.

@@ -6,8 +6,9 @@ import (
 )
 
 // Error is what Do returns when an operation failed for good: the last real failure, and why there
-// was no further try. errors.Is finds the Reason, the failure and, where a context ended it, the
-// context's error and its cause; errors.As and transport.KindOf find what is inside the failure.
+// was no further attempt. errors.Is finds the Reason, the failure and, where a context ended it,
+// the context's error and its cause; errors.As and transport.KindOf find what is inside the
+// failure.
 type Error struct {
 	Reason Reason
 	// Retries is how many retries were made.
@@ -17,7 +18,7 @@ type Error struct {
 	// Cause is context.Cause of the context, if a context ended the series.
 	Cause error
 
-	// ended is what the context itself said, or will say: there was no further try because its
+	// ended is what the context itself said, or will say: there was no further attempt because its
 	// deadline comes first.
 	ended error
 }

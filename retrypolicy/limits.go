@@ -7,14 +7,14 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
-// MaxAttempts allows Total tries, the first included, and leaves the rest to Policy.
+// MaxAttempts allows Total attempts, the first included, and leaves the rest to Policy.
 type MaxAttempts struct {
 	// Total is 1 or more; 1 never retries.
 	Total  int
 	Policy Policy
 }
 
-// Decide stops with OutOfAttempts when Total tries were made.
+// Decide stops with OutOfAttempts when Total attempts were made.
 func (m MaxAttempts) Decide(a Attempt) Decision {
 	if a.Retry >= m.Total {
 		return stop(OutOfAttempts)
@@ -48,7 +48,7 @@ const (
 	Strict ElapsedMode = iota
 	// LookAhead stops where the delay would end after the limit. cenkalti/backoff.
 	LookAhead
-	// Shorten cuts the last delay, so that a last try is made at the limit. failsafe-go.
+	// Shorten cuts the last delay, so that a last attempt is made at the limit. failsafe-go.
 	Shorten
 )
 
@@ -98,7 +98,8 @@ func (m MaxElapsed) Validate() error {
 	return within("MaxElapsed.Policy", m.Policy)
 }
 
-// AfterMode says how RetryAfter joins the service's wish with the delay d of the policy inside.
+// AfterMode says how RetryAfter combines the delay that the service asked for with d, the delay of
+// the policy inside.
 type AfterMode uint8
 
 const (
@@ -126,7 +127,7 @@ type RetryAfter struct {
 	Max time.Duration
 	// Over is for Clamp.
 	Over time.Duration
-	// Only are the Kinds for which the wish counts. 0: all.
+	// Only are the Kinds after which the service's delay counts. 0: all.
 	Only   KindSet
 	Policy Policy
 }

@@ -10,7 +10,7 @@ import (
 // Attempt is the question: what failed, how often, since when.
 type Attempt struct {
 	// Retry is the number of the retry that is asked about: 1 for the first. For Observe and Admit it
-	// is the number of the try that ended or is about to begin: 0 for the first try.
+	// is the number of the attempt that ended or is about to begin: 0 for the first attempt.
 	Retry int
 	// Count is how many outcomes of the same sort an Observe stands for; 0 counts as 1.
 	Count int
@@ -29,7 +29,7 @@ type Attempt struct {
 	// tried again.
 	After time.Duration
 	// Elapsed is the time since this series began: since the connection was lost, since the message
-	// was first refused, since the first try of Do.
+	// was first refused, since the first attempt of Do.
 	Elapsed time.Duration
 	// Left is the time until the caller's own deadline, 0 if there is none. A retry that would begin
 	// later is not made, so a policy that pays for retries need not.
@@ -39,7 +39,7 @@ type Attempt struct {
 	// Key names what the operation works on (a host, a tenant, a device), for policies that keep one
 	// state for each; see PerKey.
 	Key string
-	// Last is the decision that led to the try that failed now; zero at the first.
+	// Last is the decision that led to the attempt that failed now; zero at the first.
 	Last Decision
 	// Rand is a draw for this decision, uniform over all values: Rand / 2^64 is a fraction in [0, 1).
 	Rand uint64
@@ -64,8 +64,8 @@ type Decision struct {
 	// Counts is how often each rule of ByKind has applied in the series, at most 2^31-2 times. It
 	// belongs to ByKind.
 	Counts [maxRules]uint32
-	// Delay is the wait before the retry. With Retry false it is the wait that a caller who polls in a
-	// loop should make before it gives up, mostly 0.
+	// Delay is the wait before the retry. With Retry false it is the wait before a caller that polls
+	// in a loop may call again, mostly 0.
 	Delay time.Duration
 	// Step is what a back-off wants to remember until the next question of the same series. 0:
 	// nothing.
@@ -81,21 +81,22 @@ func (d Decision) String() string {
 }
 
 // Policy decides. Decide may be called by any goroutine, by several clients at a time if they share
-// the value. It is called once for each try that failed and may be repeated.
+// the value. It is called once for each attempt that failed and may be repeated.
 type Policy interface {
 	Decide(a Attempt) Decision
 }
 
-// Observer is a Policy that learns from outcomes: a quota, a rate limiter, a breaker. Whoever asks
-// such a policy reports every try that ended, once and before Decide is asked about it. Err nil is
-// a success.
+// Observer is a Policy that learns from outcomes: a quota, a rate limiter, a breaker. Its caller
+// reports every attempt that ended, once, and before it calls Decide about it. Err nil is a
+// success.
 type Observer interface {
 	Observe(a Attempt)
 }
 
-// Gate is a Policy that has a say before each try, first ones included. Whoever asks such a policy
-// calls Admit before a try: Retry with no Delay lets it begin, Retry with a Delay says to wait that
-// long and ask again, no Retry refuses. A try that was let in is reported to Observe when it ends.
+// Gate is a Policy that decides before each attempt, the first included, whether it may begin. Its
+// caller calls Admit before an attempt: Retry with no Delay lets it begin, Retry with a Delay says
+// to wait that long and ask again, no Retry refuses. An attempt that began is reported to Observe
+// when it ends.
 type Gate interface {
 	Admit(a Attempt) Decision
 }
@@ -103,21 +104,22 @@ type Gate interface {
 // Withdrawer is a Policy that counts the retries that it decides on: a quota, a budget. The caller
 // of such a policy calls Withdraw when a retry is not made after all: the caller gave up during the
 // delay, a gate refused the retry, or another policy is asked in its place. a.Last is the decision
-// that is withdrawn. A retry that a gate let in has begun: its end is reported to Observe, and it
+// that is withdrawn. A retry that a gate admitted has begun: its end is reported to Observe, and it
 // is not withdrawn.
 type Withdrawer interface {
 	Withdraw(a Attempt)
 }
 
-// Observe reports the end of a try to p, if p is an Observer. Wrappers use it to pass outcomes on.
+// Observe reports the end of an attempt to p, if p is an Observer. Wrappers use it to pass outcomes
+// on.
 func Observe(p Policy, a Attempt) {
 	if o, ok := p.(Observer); ok {
 		o.Observe(a)
 	}
 }
 
-// Admit asks p whether a try may begin, if p is a Gate; otherwise it may. Wrappers use it to pass
-// the question on.
+// Admit asks p whether an attempt may begin, if p is a Gate; otherwise it may. Wrappers use it to
+// pass the question on.
 func Admit(p Policy, a Attempt) Decision {
 	if g, ok := p.(Gate); ok {
 		return g.Admit(a)

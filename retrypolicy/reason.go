@@ -1,6 +1,6 @@
 package retrypolicy
 
-// Reason says why there was no further try. It is itself an error, so that errors.Is(err,
+// Reason says why there was no further attempt. It is itself an error, so that errors.Is(err,
 // retrypolicy.OutOfAttempts) works on what Do returns.
 type Reason uint8
 
@@ -9,17 +9,17 @@ const (
 	ByPolicy Reason = iota
 	// NotRetryable: the failure is one that no repetition mends.
 	NotRetryable
-	// Unsafe: the outcome of the last try is unknown, and the operation must not happen twice.
+	// Unsafe: the outcome of the last attempt is unknown, and the operation must not happen twice.
 	Unsafe
-	// OutOfAttempts: the limit of tries was reached.
+	// OutOfAttempts: the limit of attempts was reached.
 	OutOfAttempts
-	// OutOfTime: the time for all tries was used up, or would be after the delay.
+	// OutOfTime: the time for all attempts was used up, or would be after the delay.
 	OutOfTime
 	// OutOfQuota: too many retries of late, by this and by other operations.
 	OutOfQuota
 	// ToldNotTo: the service asked not to be tried again, or for a longer wait than is allowed.
 	ToldNotTo
-	// Rejected: a gate refused the try.
+	// Rejected: a gate refused the attempt.
 	Rejected
 	// PastDeadline: the delay would have ended after the context's deadline.
 	PastDeadline

@@ -7,8 +7,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Series is one operation with its retries: the token that the caller's own loop carries from try
-// to try. Do is such a loop. The order of calls is
+// Series is one operation with its retries: the value that the caller's own loop carries from
+// attempt to attempt. Do is such a loop. The order of calls is
 //
 //	for {
 //		Admit, until it returns Retry without Delay
@@ -25,8 +25,8 @@ type Series struct {
 	key    string
 	began  time.Time
 	until  time.Time // zero: no deadline
-	retry  int       // number of the try under way, or of the latest
-	next   int       // number of the try to begin
+	retry  int       // number of the attempt under way, or of the latest
+	next   int       // number of the attempt to begin
 	last   Decision
 	kind   transport.Kind
 	err    error
@@ -36,8 +36,8 @@ type Series struct {
 type seriesState uint8
 
 const (
-	seriesIdle   seriesState = iota // before a try, or between two
-	seriesTrying                    // a try was let in
+	seriesIdle   seriesState = iota // before an attempt, or between two
+	seriesTrying                    // an attempt has begun
 	seriesOver
 )
 
@@ -47,8 +47,7 @@ func Begin(p Policy, key string, now time.Time) Series {
 	return Series{policy: p, key: key, began: now}
 }
 
-// Bound tells the policy, in Attempt.Left, that nothing begins after deadline. It is the caller who
-// sees to that.
+// Bound sets the caller's deadline, which the policy sees as Attempt.Left. The caller keeps to it.
 func (s *Series) Bound(deadline time.Time) { s.until = deadline }
 
 var (
@@ -67,7 +66,7 @@ func (s *Series) attempt(now time.Time, rand uint64) Attempt {
 	return a
 }
 
-// Admit asks the policy's gates whether the next try may begin: with Retry and no Delay it has
+// Admit asks the policy's gates whether the next attempt may begin: with Retry and no Delay it has
 // begun, with a Delay ask again after it, without Retry it is refused and the series is over.
 func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
 	switch s.state {
@@ -96,8 +95,8 @@ func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
 	return d, nil
 }
 
-// Failure reports that the try failed with err, which info describes, and returns what to do. What
-// info does not let pass is not put to the policy.
+// Failure reports that the attempt failed with err, which info describes, and returns what to do.
+// What info does not let pass is not put to the policy.
 func (s *Series) Failure(now time.Time, rand uint64, info Info, err error) (Decision, error) {
 	if e := s.ended(); e != nil {
 		return Decision{}, e
@@ -114,8 +113,8 @@ func (s *Series) Failure(now time.Time, rand uint64, info Info, err error) (Deci
 	return d, nil
 }
 
-// close ends the series with the failure of the try under way, which the policy learns of and is
-// not asked about.
+// close ends the series with the failure of the attempt under way, which the policy learns of and
+// is not asked about.
 func (s *Series) close(now time.Time, info Info, err error) {
 	s.observe(now, 0, info, err)
 	s.state = seriesOver
@@ -145,7 +144,7 @@ func (s *Series) decide(a Attempt, info Info) Decision {
 	return s.policy.Decide(a)
 }
 
-// Success reports that the try succeeded.
+// Success reports that the attempt succeeded.
 func (s *Series) Success(now time.Time) error {
 	if e := s.ended(); e != nil {
 		return e
@@ -158,8 +157,8 @@ func (s *Series) Success(now time.Time) error {
 	return nil
 }
 
-// Abandon ends a series without an outcome, because the caller gave up. A try that was let in is
-// reported to the policy as failed with cause; a retry that was decided on and has not begun is
+// Abandon ends a series without an outcome, because the caller gave up. An attempt that has begun
+// is reported to the policy as failed with cause; a retry that was decided on and has not begun is
 // withdrawn, so it costs nothing.
 func (s *Series) Abandon(now time.Time, cause error) error {
 	switch s.state {

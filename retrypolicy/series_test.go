@@ -174,7 +174,7 @@ func TestSeriesIsResolvedOnce(t *testing.T) {
 func TestSeriesWantsItsOrder(t *testing.T) {
 	r := open()
 	s := retrypolicy.Begin(r, "", policytest.Epoch)
-	for range 2 { // before the first try, and before the second
+	for range 2 { // before the first attempt, and before the second
 		if _, err := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network); !errors.Is(err, transport.Invalid) ||
 			!policytest.Contains(err,
 				"no try under way") {

@@ -4,8 +4,8 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
-// Validator is what a Policy implements whose parameters can make no sense. Whoever takes a policy
-// calls Validate first.
+// Validator is a Policy with parameters that can make no sense. Code that is given a policy calls
+// the function Validate first.
 type Validator interface {
 	// Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid
 	// that names it.

@@ -14,17 +14,17 @@ import (
 
 // AdaptiveOptions describe an Adaptive. The zero value has the published constants.
 type AdaptiveOptions struct {
-	// Beta is the share of the rate that is kept when a try is throttled, above 0 and below 1.
+	// Beta is the share of the rate that is kept when an attempt is throttled, above 0 and below 1.
 	// Default: 0.7.
 	Beta float64
-	// Scale is how fast the rate grows again, in tries per second^4. Default: 0.4.
+	// Scale is how fast the rate grows again, in attempts per second^4. Default: 0.4.
 	Scale float64
 	// Smoothing is the weight of the newest half-second in the measured rate, above 0 and at most 1.
 	// Default: 0.8.
 	Smoothing float64
 	// Growth is how many times the measured rate the limit may be. Default: 2.
 	Growth float64
-	// MinRate is the lowest limit, in tries a second. Default: 0.5.
+	// MinRate is the lowest limit, in attempts a second. Default: 0.5.
 	MinRate float64
 	// Kinds are the failures that slow it down. Default: Throttled.
 	Kinds retrypolicy.KindSet
@@ -32,18 +32,18 @@ type AdaptiveOptions struct {
 	Start time.Time
 }
 
-// Adaptive limits the rate of tries, first ones included, to what the service takes: each try costs
-// one token. It lets everything pass until a try is throttled; from then on it follows a cubic
-// curve, as TCP CUBIC does for a window:
+// Adaptive limits the rate of attempts, first ones included, to what the service takes: each
+// attempt costs one token. It lets everything pass until an attempt is throttled; from then on it
+// follows a cubic curve, as TCP CUBIC does for a window:
 //
 //	throttled:  wmax = min(measured, limit), limit = Beta * wmax
 //	otherwise:  limit = Scale * (t - K)^3 + wmax, K = cbrt(wmax * (1-Beta) / Scale),
 //	            t seconds since it was throttled last
 //
 // and never above Growth times the measured rate nor below MinRate. The measured rate counts every
-// try that ended, in half-seconds, smoothed. Tokens come at the limit's rate; as many as one second
-// brings, at least one, can be kept. A try without a token waits; nothing is taken in advance, it
-// asks again.
+// attempt that ended, in half-seconds, smoothed. Tokens come at the limit's rate; as many as one
+// second brings, at least one, can be kept. An attempt without a token waits; nothing is taken in
+// advance, it asks again.
 //
 // It belongs around a policy (Wrap), one for all operations of a client. Safe for concurrent use;
 // never sleeps; allocates nothing.
@@ -130,10 +130,9 @@ func (l *Adaptive) at(now time.Time) time.Duration {
 // still otherwise.
 const setBack = 10 * time.Second
 
-// Admit takes a token. Without one it returns the Delay after which there would be one if nobody
-// else took it, and for those who ask next the times of the tokens after that one, at most a second
-// later: a thousand who wait should not all come back for each token. Those who come in vain ask
-// again.
+// Admit takes a token. Without one it returns the Delay until the next token. Callers that ask
+// meanwhile get the times of the tokens after that one, at most a second later, so that a thousand
+// waiting callers do not all come back for each token. A caller that finds none waits again.
 func (l *Adaptive) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +150,7 @@ func (l *Adaptive) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: wait + min(turn, time.Second)}
 }
 
-// giveBack returns the token of a try that did not begin after all.
+// giveBack returns the token of an attempt that did not begin after all.
 func (l *Adaptive) giveBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,15 +180,16 @@ func (l *Adaptive) Observe(a retrypolicy.Attempt) {
 	l.tokens.setRate(t, min(rate, l.growth*measured))
 }
 
-// Rate is the limit in tries a second, and whether it holds: it does once a try was throttled.
+// Rate is the limit in attempts a second, and whether it holds: it does once an attempt was
+// throttled.
 func (l *Adaptive) Rate() (perSecond float64, enabled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tokens.rate, l.enabled
 }
 
-// Wrap puts the limiter in front of p: every try of p takes a token first, and every end of one is
-// measured.
+// Wrap puts the limiter in front of p: every attempt of p takes a token first, and every end of one
+// is measured.
 func (l *Adaptive) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return limited{l, p} }
 
 type limited struct {
@@ -199,8 +199,8 @@ type limited struct {
 
 func (l limited) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return l.policy.Decide(a) }
 
-// Admit asks p only when there is a token, for p may count what it lets in; if p does not let it
-// in, the token is put back.
+// Admit asks p only when there is a token, for p may count what it admits; if p refuses, the token
+// is put back.
 func (l limited) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if d := l.limiter.Admit(a); d.Delay > 0 {
 		return d
@@ -226,7 +226,7 @@ func (l limited) Validate() error {
 	return wrap.Within("the policy that Adaptive.Wrap was given", l.policy)
 }
 
-// rateMeter measures how many tries end each second, over whole half-seconds.
+// rateMeter measures how many attempts end each second, over whole half-seconds.
 type rateMeter struct {
 	smoothing float64
 	since     int64 // the half-second that the count began in

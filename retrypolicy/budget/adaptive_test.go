@@ -20,7 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// outcome is the end of a try at s seconds.
+// outcome is the end of an attempt at s seconds.
 func outcome(s float64, throttled bool) retrypolicy.Attempt {
 	a := retrypolicy.Attempt{Now: policytest.Sec(s)}
 	if throttled {
@@ -198,8 +198,8 @@ func (c *closed) Decide(retrypolicy.Attempt) retrypolicy.Decision {
 func (c *closed) Admit(retrypolicy.Attempt) retrypolicy.Decision { c.asked++; return c.d }
 func (c *closed) Observe(retrypolicy.Attempt)                    { c.got++ }
 
-// A try that the policy inside does not let in costs no token, and the policy inside is not asked
-// about a try that has none.
+// An attempt that the policy inside does not let in costs no token, and the policy inside is not
+// asked about an attempt that has none.
 func TestAdaptiveTakesATokenOnlyForATryThatBegins(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
 	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
@@ -256,8 +256,8 @@ func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// Thousands of users share a limiter in front of a service that takes so many tries a second. All
-// get through, and the service refuses only a small part.
+// Thousands of users share a limiter in front of a service that takes so many attempts a second.
+// All get through, and the service refuses only a small part.
 func TestAdaptiveManyUsers(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -325,8 +325,8 @@ func (s *limitedService) call(context.Context) error {
 	return nil
 }
 
-// In no interval do more tries begin than the tokens of that time allow: the sum of rate and time,
-// and what can be kept.
+// In no interval do more attempts begin than the tokens of that time allow: the sum of rate and
+// time, and what can be kept.
 func TestAdaptiveNeverLetsMoreInThanItsRate(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

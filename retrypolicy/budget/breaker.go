@@ -27,16 +27,16 @@ type BreakerOptions struct {
 	// answer of a service that works.
 	Kinds retrypolicy.KindSet
 	// Cooldown is how long it stays open; also how long a probe may take before it is given up for
-	// lost, so it should be longer than a try and the report of its end. The device client reports a
-	// connection when it has lasted: there give more than its StableTime and DialTimeout together, 60
-	// s unless they are set. Default: 30 s.
+	// lost, so it should be longer than an attempt and the report of its end. The device client
+	// reports a connection when it has lasted: there give more than its StableTime and DialTimeout
+	// together, 60 s unless they are set. Default: 30 s.
 	Cooldown time.Duration
 	// Growth makes the cooldown that much longer each time that probing failed, until it closes.
 	// Default: 1, no growth.
 	Growth float64
 	// MaxCooldown is the longest. Default: ten times Cooldown.
 	MaxCooldown time.Duration
-	// Probes is how many tries can be in flight while it is half-open. Default: 1.
+	// Probes is how many attempts can be in flight while it is half-open. Default: 1.
 	Probes int
 	// Successes is how many close it again. Default: 1.
 	Successes int
@@ -44,10 +44,10 @@ type BreakerOptions struct {
 	// connection: a success that a failure follows sooner counts as a failure itself. Until then it
 	// ends no row of failures and closes nothing. Default: 0, a success is one at once.
 	MinUp time.Duration
-	// Wait: instead of being refused, a try waits until the cooldown is over. For a loop that has
+	// Wait: instead of being refused, an attempt waits until the cooldown is over. For a loop that has
 	// nothing else to do, such as that of a connection.
 	Wait bool
-	// Spread goes with Wait: each who waits waits longer by a part of it, drawn at random, so that not
+	// Spread goes with Wait: each caller waits longer by a random part of it, so that callers do not
 	// all come at once when the breaker closes. Default: half of Cooldown.
 	Spread time.Duration
 }
@@ -56,7 +56,7 @@ type BreakerOptions struct {
 type BreakerState uint8
 
 const (
-	// BreakerClosed lets every try in.
+	// BreakerClosed lets every attempt in.
 	BreakerClosed BreakerState = iota
 	// BreakerOpen lets none in until its cooldown is over.
 	BreakerOpen
@@ -81,7 +81,7 @@ type BreakerStatus struct {
 	State BreakerState
 	// Failures are those that count towards opening, while it is closed.
 	Failures int
-	// InFlight is how many tries that it let in have not ended.
+	// InFlight is how many admitted attempts have not ended.
 	InFlight int
 	// Probes is how many of them are probes, while it is half-open.
 	Probes int
@@ -91,23 +91,23 @@ type BreakerStatus struct {
 	Openings int
 }
 
-// Breaker stops all tries, first ones included, when too many failed, and lets a few probe after a
-// cooldown:
+// Breaker stops all attempts, first ones included, when too many failed, and lets a few probe after
+// a cooldown:
 //
-//	closed     all tries begin; Failures in a row, or in Window, open it
+//	closed     all attempts begin; Failures in a row, or in Window, open it
 //	open       none begins until Cooldown is over; what ends now was begun before, and does not count
 //	half-open  at most Probes are in flight; Successes close it, a failure opens it again,
 //	           for Cooldown*Growth up to MaxCooldown
 //
-// A refused try ends its series with Rejected and carries the cooldown that is left. Unless Wait is
-// set a retry that would find the breaker open is refused before its delay. With Wait a try waits
-// for the cooldown, and while others probe for an eighth of it at a time, with a random part of
-// Spread added each time.
+// A refused attempt ends its series with Rejected and carries the cooldown that is left. Unless
+// Wait is set a retry that would find the breaker open is refused before its delay. With Wait an
+// attempt waits for the cooldown, and while others probe for an eighth of it at a time, with a
+// random part of Spread added each time.
 //
-// What says nothing of the service counts neither way: a try that the caller gave up or cancelled,
-// an operation's own context that ended (Terminal), Kind Closed, what Permanent marked, and Kind
-// Invalid without an HTTP status. A probe whose end is not reported within a cooldown is given up
-// for lost, and another takes its place.
+// Outcomes that say nothing of the service count neither way: an attempt that the caller gave up or
+// cancelled, an operation's own context that ended (Terminal), Kind Closed, what Permanent marked,
+// and Kind Invalid without an HTTP status. A probe whose end is not reported within a cooldown is
+// given up for lost, and another takes its place.
 //
 // There is no timer in it: it changes when it is asked or told. Safe for concurrent use. Source:
 // Nygard, "Release It!"; the parameters of failsafe-go and Polly.
@@ -135,7 +135,7 @@ type Breaker struct {
 	until    time.Time     // when it is over
 	inFlight int64
 	probing  int64     // how many of them are probes; see released
-	probed   time.Time // when the latest was let in
+	probed   time.Time // when the latest was admitted
 	good     int64     // successes while half-open
 	openings int64
 }
@@ -259,7 +259,7 @@ func (b *Breaker) lasted(now time.Time) bool {
 	return b.minUp == 0 || now.Sub(b.upSince) >= b.minUp
 }
 
-// enter lets a try in, or returns how long that should wait.
+// enter lets an attempt in, or returns how long that should wait.
 func (b *Breaker) enter(now time.Time) (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -285,15 +285,15 @@ func (b *Breaker) enter(now time.Time) (time.Duration, bool) {
 	return 0, true
 }
 
-// released counts tries out. Whether one that ends while the breaker is half-open is a probe, or
-// was begun before it opened, nobody can tell: it is held to be old as long as there are old ones.
-// So there are never more probes than are counted.
+// released counts attempts out. An attempt that ends while the breaker is half-open may be a probe
+// or older. It counts as older while there are older ones, so there are never more probes than are
+// counted.
 func (b *Breaker) released(n int64) {
 	b.inFlight = max(b.inFlight-n, 0)
 	b.probing = min(b.probing, b.inFlight)
 }
 
-// leave undoes enter, when the try does not begin for another reason.
+// leave undoes enter, when the attempt does not begin for another reason.
 func (b *Breaker) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

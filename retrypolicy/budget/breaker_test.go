@@ -24,10 +24,10 @@ type breakerStep struct {
 const (
 	stepAdmit  = 'a' // let in
 	stepRefuse = 'r' // not let in
-	stepOK     = '+' // a try succeeded
-	stepFail   = '-' // a try failed
+	stepOK     = '+' // an attempt succeeded
+	stepFail   = '-' // an attempt failed
 	stepWrong  = 't' // a failure that no retry mends
-	stepCancel = 'c' // the caller cancelled a try
+	stepCancel = 'c' // the caller cancelled an attempt
 	stepLost   = 'l' // what the last success made is lost
 	stepLook   = ' ' // nothing happens
 )

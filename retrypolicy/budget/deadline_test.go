@@ -75,7 +75,7 @@ type outcomes struct {
 
 func (o *outcomes) Observe(a retrypolicy.Attempt) { o.errs = append(o.errs, a.Err) }
 
-// A try that the caller cancels is told as cancelled, not as the failure before it.
+// An attempt that the caller cancels is told as cancelled, not as the failure before it.
 func TestACancelledTryIsToldAsSuch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &outcomes{Policy: retrypolicy.Immediately{}}

@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A service that is overloaded is asked less and less, first tries included. One throttle serves
+// A service that is overloaded is asked less and less, first attempts included. One throttle serves
 // all calls of a client.
 func ExampleThrottle() {
 	throttle, err := budget.NewThrottle(nil)
@@ -62,7 +62,7 @@ func ExampleConcurrencyBudget() {
 		return
 	}
 	p := budget.Wrap(retrypolicy.NoRetry{})
-	for range 2 { // first tries of two calls begin,
+	for range 2 { // first attempts of two calls begin,
 		retrypolicy.Admit(p, retrypolicy.Attempt{})
 	}
 	for range 4 { // then retries of others
@@ -77,8 +77,8 @@ func ExampleConcurrencyBudget() {
 	// 3 1
 }
 
-// Three failures in a row, and the service is left alone for a minute. Then one try may see how it
-// is.
+// Three failures in a row, and the service is left alone for a minute. Then one attempt may see how
+// it is.
 func ExampleBreaker() {
 	breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 3, Cooldown: time.Minute})
 	if err != nil {

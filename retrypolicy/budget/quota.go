@@ -117,7 +117,8 @@ type Cost struct {
 }
 
 // QuotaOptions describe a Quota. The zero value makes the quota of the AWS SDKs before 2026,
-// without their dearer time-outs: 500 tokens, 5 for a retry, 1 back for a success at the first try.
+// without their higher cost of time-outs: 500 tokens, 5 for a retry, 1 back for a success at the
+// first attempt.
 type QuotaOptions struct {
 	// Bucket holds the tokens. Nil: a TokenBucket of Size, Spent and Refill.
 	Bucket Bucket
@@ -131,11 +132,11 @@ type QuotaOptions struct {
 	Retry int
 	// Costs name the Kinds with a cost of their own; the first that fits counts.
 	Costs []Cost
-	// First is the cost of a first try. Default: none, since a quota should not stand in the way of
-	// what has not failed.
+	// First is the cost of a first attempt. Default: none, since a quota should not stand in the way
+	// of what has not failed.
 	First int
-	// Success is what comes back when a first try succeeds. Default: 1. Negative: none. After a retry
-	// the cost of that last retry comes back.
+	// Success is what comes back when a first attempt succeeds. Default: 1. Negative: none. After a
+	// retry the cost of that last retry comes back.
 	Success int
 	// LeastBack is what comes back at least when a retry succeeds, where its cost was less. Default:
 	// none. The Java SDK and the one for JavaScript: 1.
@@ -144,16 +145,16 @@ type QuotaOptions struct {
 	// aws-sdk-go-v2 before 2026: 1.
 	ExtraBack int
 	// Late takes the cost after the delay, right before the retry, instead of before the delay. So
-	// what is refilled meanwhile counts, and the wait may have been in vain. The order of
+	// what is refilled meanwhile counts, and the retry may be refused after the delay. The order of
 	// smithy-kotlin before May 2026.
 	Late bool
-	// Wait: where tokens are missing, the try waits for the refill instead of being refused. It needs
-	// Refill and takes costs as Late does.
+	// Wait: where tokens are missing, the attempt waits for the refill instead of being refused. It
+	// needs Refill and takes costs as Late does.
 	Wait bool
 }
 
 // Quota bounds the retries of all operations that share it: each retry costs tokens, and a success
-// gives back those of its own last retry. While there are none there are no retries. First tries
+// gives back those of its own last retry. While there are none there are no retries. First attempts
 // are free, unless First says otherwise. A policy holds one Quota at most, which Validate sees to.
 // Safe for concurrent use.
 //
@@ -273,7 +274,7 @@ func tooLate(a retrypolicy.Attempt, d retrypolicy.Decision) bool {
 	return a.Left > 0 && d.Delay >= a.Left
 }
 
-// Admit takes what is to be paid before a try.
+// Admit takes what is to be paid before an attempt.
 func (c charged) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	q := c.quota
 	cost := uint16(q.first)

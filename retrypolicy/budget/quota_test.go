@@ -293,7 +293,7 @@ func TestQuotaObservesSeveralSuccesses(t *testing.T) {
 	}
 }
 
-// smithy-kotlin: at most 10, refill 10 a second, 10 for a first try, no breaker.
+// smithy-kotlin: at most 10, refill 10 a second, 10 for a first attempt, no breaker.
 func TestQuotaWaitsForTheRefill(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		b := policytest.NewBucket(t, 10, 0, 10)
@@ -320,8 +320,8 @@ func TestQuotaWaitsForTheRefill(t *testing.T) {
 	})
 }
 
-// smithy-kotlin: first try 5, success +3: 10, 5, 8. And with the breaker a second acquire of 10 is
-// refused.
+// smithy-kotlin: first attempt 5, success +3: 10, 5, 8. And with the breaker a second acquire of 10
+// is refused.
 func TestQuotaOfFirstTries(t *testing.T) {
 	b := policytest.NewBucket(t, 10, 0, 0)
 	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 5, Success: 3}).Wrap(retrypolicy.NoRetry{})
@@ -368,7 +368,7 @@ func TestQuotaEarlyAndLate(t *testing.T) {
 	}
 }
 
-// A token is only paid for a try that begins.
+// A token is only paid for an attempt that begins.
 func TestQuotaGivesBackWhatAGateInsideDoesNotLetIn(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
 	b := policytest.NewBucket(t, 10, 0, 0)

@@ -29,7 +29,7 @@ type RetryBudgetOptions struct {
 //	retries < Share * requests, or retries < Least
 //
 // in Window, as counted before it. So a service that fails gets at most 1 + Share times the load of
-// one that is well (and one retry more). A request is a first try that the gates let in; it is
+// one that is well (and one retry more). A request is a first attempt that the gates admit; it is
 // counted at Admit and never refused. A retry is counted when it is decided on, unless the deadline
 // comes first; a refused one ends its series with OutOfQuota and carries the delay that it would
 // have had. Safe for concurrent use.
@@ -151,17 +151,17 @@ type ConcurrencyBudgetOptions struct {
 }
 
 // ConcurrencyBudget bounds how many retries are in flight at one time, as a share of the calls
-// under way. A call is under way while a try of it is in flight and while it waits for a retry. A
-// retry is refused when, as counted before it,
+// under way. A call is under way while an attempt of it is in flight and while it waits for a
+// retry. A retry is refused when, as counted before it,
 //
-//	retries in flight >= Least  and  retries in flight > Share * (calls under way + retries in flight)
+//	retries in flight >= Least  and  retries in flight > Share * (calls + retries in flight)
 //
 // It is asked right before the retry, after its delay, and ends the series with OutOfQuota. Nothing
 // is remembered of what has ended, so it needs no clock. Safe for concurrent use; it is exact,
-// where failsafe-go may let in a few more.
+// where failsafe-go may admit a few more.
 //
-// Every try that was let in has to be reported to Observe, once, and every retry that is not made
-// to Withdraw; Do, Series and the device client see to it.
+// Every attempt that was admitted has to be reported to Observe, once, and every retry that is not
+// made to Withdraw; Do, Series and the device client see to it.
 //
 // Source: the retry budget of failsafe-go.
 type ConcurrencyBudget struct {
@@ -169,7 +169,7 @@ type ConcurrencyBudget struct {
 	least int64
 
 	mu      sync.Mutex
-	all     int64 // tries in flight
+	all     int64 // attempts in flight
 	retries int64 // those of them that are retries
 	queued  int64 // retries that were decided on and have not begun
 }
@@ -194,14 +194,14 @@ func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, erro
 // Wrap puts the budget around p.
 func (b *ConcurrencyBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return crowded{b, p} }
 
-// InFlight returns how many tries are in flight, and how many of them are retries.
+// InFlight returns how many attempts are in flight, and how many of them are retries.
 func (b *ConcurrencyBudget) InFlight() (all, retries int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return int(b.all), int(b.retries)
 }
 
-// enter lets a try in. queued says that it is a retry that Decide counted.
+// enter lets an attempt in. queued says that it is a retry that Decide counted.
 func (b *ConcurrencyBudget) enter(retry, queued bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,8 +219,8 @@ func (b *ConcurrencyBudget) enter(retry, queued bool) bool {
 	return true
 }
 
-// leave stops at 0: a caller that changed the policy in mid-flight reports tries that were not let
-// in here.
+// leave stops at 0: a caller that changed the policy in mid-flight reports attempts that were not
+// let in here.
 func (b *ConcurrencyBudget) leave(retry bool, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -109,7 +109,7 @@ func TestRetryBudgetSlides(t *testing.T) {
 	}
 }
 
-// A try that a gate further in refuses or holds up was no request.
+// An attempt that a gate further in refuses or holds up was no request.
 func TestRetryBudgetCountsWhatBegan(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
 		b := newRetryBudget(t, nil)
@@ -147,7 +147,7 @@ func newConcurrencyBudget(t testing.TB, o *budget.ConcurrencyBudgetOptions) *bud
 	return b
 }
 
-// A call is under way from its first try to its end, also while it waits for a retry.
+// A call is under way from its first attempt to its end, also while it waits for a retry.
 func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 	// How many of so many calls that fail at the same time are let in for a retry: measured with
 	// failsafe-go.
@@ -192,7 +192,7 @@ func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 	}
 }
 
-// admit asks whether the next try of s may begin.
+// admit asks whether the next attempt of s may begin.
 func admit(t *testing.T, s *retrypolicy.Series, must bool) bool {
 	t.Helper()
 	d, err := s.Admit(policytest.Epoch, 0)

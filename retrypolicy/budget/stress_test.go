@@ -141,8 +141,8 @@ func stress(t *testing.T, wait bool) bool {
 	var reasons [16]atomic.Int64
 	bounded.Test(t, func(t *testing.T) {
 		began := time.Now()
-		// The service is down for 3 s in every 10, and short of capacity in between. Its tries end within
-		// half a second, less than a cooldown.
+		// The service is down for 3 s in every 10, and short of capacity in between. Its attempts end
+		// within half a second, less than a cooldown.
 		serve := func(ctx context.Context, rng *rand.Rand) error {
 			ran.Add(1)
 			select {

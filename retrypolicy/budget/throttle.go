@@ -19,9 +19,9 @@ import (
 // true, Refusals: ^KindSet(0)}.
 type ThrottleOptions struct {
 	// K is how many requests are sent for each that is accepted, before any is rejected: 1 or more.
-	// The nearer to 1, the sooner it rejects. Who thinks in rates of success s gives 1/s. Default: 2.
+	// The nearer to 1, the sooner it rejects. For a success rate of s give 1/s. Default: 2.
 	K float64
-	// Window is how far back requests are counted; longer than the longest try takes. Default: two
+	// Window is how far back requests are counted; longer than the longest attempt takes. Default: two
 	// minutes.
 	Window time.Duration
 	// Ceiling is the greatest probability of a rejection, so that enough goes through to notice when
@@ -36,19 +36,19 @@ type ThrottleOptions struct {
 	Ended bool
 	// Refusals are the Kinds that say that the service did not take the request. Default: Throttled,
 	// Unavailable, Network, Timeout. Whatever else came back was accepted: an answer, though perhaps
-	// not the one hoped for. A try that its context ended was not, nor one that failed on this side:
-	// given up, closed, marked by Permanent, Invalid.
+	// not the one hoped for. An attempt that its context ended was not, nor one that failed on this
+	// side: given up, closed, marked by Permanent, Invalid.
 	Refusals retrypolicy.KindSet
 }
 
-// Throttle rejects tries, first ones included, by chance: the more, the fewer of the latest
+// Throttle rejects attempts, first ones included, by chance: the more, the fewer of the latest
 // requests the service accepted. With requests and accepts counted over Window the probability is
 //
 //	max(0, (requests - K*accepts) / (requests + 1)), at most Ceiling
 //
 // A request counts when it is asked for, also if it is rejected here; so the probability goes up as
-// long as the callers do not hold back. A rejected try ends its series with Rejected. Admit decides
-// by Attempt.Rand. Safe for concurrent use.
+// long as the callers do not hold back. A rejected attempt ends its series with Rejected. Admit
+// decides by Attempt.Rand. Safe for concurrent use.
 //
 // Source: Site Reliability Engineering, "Handling Overload", client-side throttling.
 type Throttle struct {
@@ -139,7 +139,7 @@ func (t *Throttle) ask(a retrypolicy.Attempt) bool {
 	return !reject
 }
 
-// takeBack undoes ask, when the try does not begin for another reason.
+// takeBack undoes ask, when the attempt does not begin for another reason.
 func (t *Throttle) takeBack() {
 	if t.ended {
 		return

@@ -12,12 +12,12 @@ import (
 )
 
 // FetchRetry is what the JavaScript library fetch-retry does. Attempts count from 0 for the failure
-// of the first try. It tells an answer from a network error by the StatusError in the failure, so
-// the operation returns an answer that may have to be repeated as such an error; with it go
+// of the first attempt. It tells an answer from a network error by the StatusError in the failure,
+// so the operation returns an answer that may have to be repeated as such an error; with it go
 // Retrier{Policy: f, Classify: f.Classify}.
 //
-// There is no jitter, no cap, no limit of time, and no heed of Retry-After. FetchRetryDefaults has the
-// library's defaults; the zero value never retries.
+// There is no jitter, no cap, and no limit of time. Retry-After is ignored. FetchRetryDefaults has
+// the library's defaults; the zero value never retries.
 //
 // Source: the library's code.
 type FetchRetry struct {

@@ -405,7 +405,7 @@ func FuzzPolicyParameters(f *testing.F) {
 	})
 }
 
-// awsEndless is the policy of o without the quota and the limit of tries, which would end a long
+// awsEndless is the policy of o without the quota and the limit of attempts, which would end a long
 // series of questions.
 func awsEndless(o *aws.Options) retrypolicy.Policy {
 	o.Attempts, o.Quota = math.MaxInt32, nil

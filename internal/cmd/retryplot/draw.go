@@ -176,7 +176,7 @@ func span(least, greatest time.Duration) string {
 	return from + "–" + to
 }
 
-// describe is the picture in words, for those who do not see it.
+// describe returns the picture in words, for readers that cannot see it.
 func describe(panels []panel) string {
 	var parts []string
 	for _, one := range panels {

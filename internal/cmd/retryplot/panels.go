@@ -18,7 +18,7 @@ type panel struct {
 	policy   retrypolicy.Policy
 }
 
-// Colours of families of policies, which those who see few colours can tell apart too (Okabe and
+// Colours of families of policies, that colour-blind readers can tell apart (Okabe and
 // Ito).
 const (
 	blue       = "#0072b2"

@@ -24,7 +24,7 @@ const throttling = retrypolicy.KindSet(1 << transport.Throttled)
 // Options describe the standard retry mode that the AWS SDKs share. The functions Kotlin, Botocore
 // and so on return the published settings: take one, change what is to differ, and give it to New.
 type Options struct {
-	// Attempts is the greatest number of tries, the first included.
+	// Attempts is the greatest number of attempts, the first included.
 	Attempts int
 	// SafeOnly retries only after failures with SafeYes. Without it all but SafeNo are retried.
 	SafeOnly bool
@@ -36,7 +36,7 @@ type Options struct {
 	// negative one does, which always ends the series.
 	ReadAfter bool
 	AfterMode retrypolicy.AfterMode
-	// Over is for Clamp: how far the wish may exceed the computed delay.
+	// Over is for Clamp: how far the service's delay may exceed the computed one.
 	Over time.Duration
 	// Quota is shared by all operations under the policy. Nil: none.
 	Quota *budget.QuotaOptions

@@ -303,7 +303,7 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 	}
 }
 
-// endless is the policy of o without the quota and the limit of tries, which would end a long
+// endless is the policy of o without the quota and the limit of attempts, which would end a long
 // series of questions.
 func endless(o *aws.Options) retrypolicy.Policy {
 	o.Attempts, o.Quota = math.MaxInt32, nil

@@ -8,10 +8,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// awsMax is the longest delay before the service's wish in every SDK but botocore legacy.
+// maxDelay is the longest computed delay in every SDK but botocore legacy.
 const maxDelay = 20 * time.Second
 
-// awsOver is how far a service's wish may exceed the computed delay.
+// over is how far the service's delay may exceed the computed one.
 const over = 5 * time.Second
 
 func full(base time.Duration) retrypolicy.Policy {
@@ -19,9 +19,9 @@ func full(base time.Duration) retrypolicy.Policy {
 }
 
 // Standard2026 is the standard mode that the AWS SDKs share since 2026, behind a switch at first: 3
-// tries, delay U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, 1 s instead of 50 ms after
-// Throttled, the service's wish between that and 5 s more; a quota of 500 with 14 for a retry, but
-// 5 after Throttled. So Throttled, the dear failure of some SDKs before, is the cheap one, and
+// attempts, delay U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, 1 s instead of 50 ms after
+// Throttled, the service's delay between that and 5 s more; a quota of 500 with 14 for a retry, but
+// 5 after Throttled. So Throttled, which cost most in some older SDKs, costs least, and
 // waits twenty times as long. U is a draw from 0 to 1, as in all that follows. SDKs cut delays to
 // whole milliseconds; these are not cut.
 //
@@ -39,8 +39,8 @@ func Standard2026() *Options {
 	}
 }
 
-// Kotlin is the standard mode of smithy-kotlin, 2021 to 2026: 3 tries, delay U * min(10 ms *
-// 1.5^(n-1), 20 s) before the n-th retry, 1 s instead of 10 ms after Throttled, the service's wish
+// Kotlin is the standard mode of smithy-kotlin, 2021 to 2026: 3 attempts, delay U * min(10 ms *
+// 1.5^(n-1), 20 s) before the n-th retry, 1 s instead of 10 ms after Throttled, the service's delay
 // between that and 5 s more; a quota of 500 with 5 for a retry, but 10 after Throttled, Network and
 // Timeout.
 //
@@ -60,12 +60,12 @@ func Kotlin() *Options {
 	}
 }
 
-// Botocore is the standard mode of botocore (boto3) before 2026: 3 tries, delay U * min(2^(n-1),
+// Botocore is the standard mode of botocore (boto3) before 2026: 3 attempts, delay U * min(2^(n-1),
 // 20) s; a quota of 500 with 5 for a retry, but 10 after Timeout. It does not read what the service
 // asks for. With Adaptive around it, it is the adaptive mode.
 //
-// The counting trap: botocore's client option max_attempts counts retries; Attempts counts tries,
-// as total_max_attempts does.
+// The counting trap: botocore's client option max_attempts counts retries; Attempts counts
+// attempts, as total_max_attempts does.
 //
 // Source: botocore, retries/standard.py, retries/quota.py.
 func Botocore() *Options {
@@ -75,8 +75,8 @@ func Botocore() *Options {
 	}
 }
 
-// DynamoDB is Standard2026 as it is for DynamoDB and its streams: 4 tries, and 25 ms instead of 50
-// ms. smithy-python has the same four tries and 25 ms.
+// DynamoDB is Standard2026 as it is for DynamoDB and its streams: 4 attempts, and 25 ms instead of
+// 50 ms. smithy-python has the same four attempts and 25 ms.
 //
 // Source: botocore, retries/standard.py; the DynamoDB plug-in of smithy-python.
 func DynamoDB() *Options {
@@ -85,7 +85,7 @@ func DynamoDB() *Options {
 	return o
 }
 
-// BotocoreLegacy is the mode that botocore had first and as its default until 2026: 5 tries,
+// BotocoreLegacy is the mode that botocore had first and as its default until 2026: 5 attempts,
 // delay U * 2^(n-1) s without a cap, no quota. Its own list of what is worth a retry is
 // LegacyRules.
 //
@@ -94,7 +94,7 @@ func BotocoreLegacy() *Options {
 	return &Options{Attempts: 5, Backoff: retrypolicy.Backoff{Base: time.Second, Jitter: retrypolicy.FullJitter}}
 }
 
-// BotocoreLegacyDynamoDB is the same for DynamoDB: 10 tries, delay 50 ms * 2^(n-1) without
+// BotocoreLegacyDynamoDB is the same for DynamoDB: 10 attempts, delay 50 ms * 2^(n-1) without
 // jitter.
 //
 // Source: botocore, data/_retry.json.
@@ -114,7 +114,7 @@ func Python() *Options {
 	return o
 }
 
-// PythonSimple is the simple strategy of smithy-python: 5 tries, delay (0.5 + U/2) * min(25 ms *
+// PythonSimple is the simple strategy of smithy-python: 5 attempts, delay (0.5 + U/2) * min(25 ms *
 // 2^(n-1), 20 s), no quota, only what is known to be safe. The library's other back-offs are
 // Backoff with NoJitter, FullJitter and DecorrelatedSmithy; that one keeps its state in the series
 // here, not in the strategy.
@@ -127,7 +127,7 @@ func PythonSimple() *Options {
 	}
 }
 
-// Go is aws-sdk-go-v2 before 2026: 3 tries, delay as GoBackoff with 20 s; a quota of 500 with
+// Go is aws-sdk-go-v2 before 2026: 3 attempts, delay as GoBackoff with 20 s; a quota of 500 with
 // 5 for a retry, but 10 after Timeout. A retry that succeeds gives back its cost and 1 more. It
 // does not read what the service asks for.
 //
@@ -145,7 +145,7 @@ func Go() *Options {
 // Source: aws-sdk-go-v2, aws/retry with its switch for the retries of 2026.
 func Go2026() *Options { return Standard2026() }
 
-// Java is the standard mode of aws-sdk-java-v2 before 2026: 3 tries, delay U * min(100 ms *
+// Java is the standard mode of aws-sdk-java-v2 before 2026: 3 attempts, delay U * min(100 ms *
 // 2^(n-1), 20 s), 1 s instead of 100 ms after Throttled, at least what the service asks for,
 // without a limit (set ReadAfter to false, or put RetryAfter with a Max inside Backoff, where that
 // is too trusting); a quota of 500 with 5 for every retry. A retry that succeeds gives back its
@@ -171,9 +171,9 @@ func Java2026() *Options {
 	return o
 }
 
-// JavaLegacy is the legacy mode of aws-sdk-java-v2: 4 tries, delay U * min(100 ms * 2^(n-1), 20
+// JavaLegacy is the legacy mode of aws-sdk-java-v2: 4 attempts, delay U * min(100 ms * 2^(n-1), 20
 // s), after Throttled (0.5 + U/2) * min(500 ms * 2^(n-1), 20 s); a quota of 500 with 5 for a retry,
-// but 0 after Throttled. The service's wish and what comes back are as in Java.
+// but 0 after Throttled. The service's delay and what comes back are as in Java.
 //
 // Source: aws-sdk-java-v2, LegacyRetryStrategy.
 func JavaLegacy() *Options {
@@ -185,8 +185,8 @@ func JavaLegacy() *Options {
 	}
 }
 
-// JS is aws-sdk-js-v3 before 2026: 3 tries, delay U * min(100 ms * 2^(n-1), 20 s), 500 ms
-// instead of 100 ms after Throttled, the service's wish between that and 5 s more; a quota of 500
+// JS is aws-sdk-js-v3 before 2026: 3 attempts, delay U * min(100 ms * 2^(n-1), 20 s), 500 ms
+// instead of 100 ms after Throttled, the service's delay between that and 5 s more; a quota of 500
 // with 10 for a retry, but 5 after Throttled.
 //
 // Source: smithy-typescript, util-retry, StandardRetryStrategy and its constants.

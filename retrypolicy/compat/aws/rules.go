@@ -243,7 +243,7 @@ func Classifier(judge func(Failure) retrypolicy.Info, of func(error) (Failure, b
 
 // FailureOf reads an error's code and HTTP status from the methods ErrorCode() string and
 // HTTPStatusCode() int, which the errors of aws-sdk-go-v2 have, anywhere in its chain. What it does
-// not know is the service, the model's marks and the wait asked for; a function of one's own can
+// not know is the service, the model's marks and the wait asked for; a function of the program can
 // add them.
 func FailureOf(err error) (f Failure, ok bool) {
 	errchain.Any(err, func(err error) bool {
@@ -259,7 +259,7 @@ func FailureOf(err error) (f Failure, ok bool) {
 }
 
 // RetryAfter reads the header x-amz-retry-after, which is a whole number of milliseconds.
-// Whatever else it holds, also a negative number, counts as no wish: 0.
+// Whatever else it holds, also a negative number, counts as none: 0.
 func RetryAfter(header string) time.Duration {
 	ms, err := strconv.ParseInt(header, 10, 64)
 	if err != nil || ms < 0 {

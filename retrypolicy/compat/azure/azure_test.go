@@ -138,8 +138,8 @@ func TestAzureNoRetry(t *testing.T) { // P11, P25
 	}
 }
 
-// P12: where the try itself took a second or more, the figures are those of the Java code without
-// the fast retry.
+// P12: where the attempt itself took a second or more, the figures are those of the Java code
+// without the fast retry.
 func TestAzureCSharpV1Strategy(t *testing.T) {
 	for count, want := range javaTable {
 		for i, draw := range []uint64{policytest.DrawZero, policytest.DrawLast} {
@@ -154,10 +154,10 @@ func TestAzureCSharpV1Strategy(t *testing.T) {
 	policytest.WantStop(t, one, retrypolicy.Attempt{Retry: 2}, retrypolicy.OutOfAttempts)
 }
 
-// Tries that fail at once are a second apart, tries that take long are not held up.
+// Attempts that fail at once are a second apart, attempts that take long are not held up.
 func TestAzureCSharpV1KeepsTriesASecondApart(t *testing.T) {
 	for _, c := range []struct {
-		took time.Duration // by each try
+		took time.Duration // by each attempt
 		want []time.Duration
 	}{
 		{0, []time.Duration{s, s, s, s, 1300 * time.Millisecond, 2580 * time.Millisecond, 5140 * time.Millisecond, 10 * s,
@@ -346,7 +346,7 @@ func TestAzureCVectors(t *testing.T) {
 	}
 }
 
-// The SDK counts a wait from the beginning of the try before.
+// The SDK counts a wait from the beginning of the attempt before.
 func TestAzureCTakesTheTryOffTheWait(t *testing.T) {
 	p := azure.C{Curve: azure.CInterval}
 	a := retrypolicy.Attempt{Retry: 1, Elapsed: 3 * s}
@@ -418,7 +418,7 @@ func TestAzureNodeFilterOverride(t *testing.T) {
 	}
 	for _, c := range []struct {
 		kind            transport.Kind
-		plain, override int // tries
+		plain, override int // attempts
 	}{{transport.Timeout, 3, 1}, {transport.Unauthorized, 1, 3}, {transport.Network, 3, 3}, {transport.Invalid, 1, 1}} {
 		for _, v := range []struct {
 			classify retrypolicy.Classifier

@@ -35,9 +35,9 @@ const (
 	cCurves // number of curves
 )
 
-// C is what the retry control of the Azure IoT device SDK for C does. It counts in whole
-// seconds, cut: a jitter of 5 % is nothing below 20 s. A wait is counted from the beginning of the
-// try before, so a try that took long is followed by a shorter delay. The zero value is the SDK's
+// C is what the retry control of the Azure IoT device SDK for C does. It counts in whole seconds,
+// cut: a jitter of 5 % is nothing below 20 s. A wait is counted from the beginning of the attempt
+// before, so an attempt that took long is followed by a shorter delay. The zero value is the SDK's
 // default: 0, 1, 2, 4, 8, 16 s, then 30 or 31 s, for ever.
 //
 // Source: the SDK's code, iothub_client_retry_control; its document describes another jitter.
@@ -73,7 +73,7 @@ func (c C) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: delay, Step: tryBegins(a, delay)}
 }
 
-// wait is the time from the beginning of the try before, n >= 2.
+// wait is the time from the beginning of the attempt before, n >= 2.
 func (c C) wait(n int, draw uint64) time.Duration {
 	initial, most := c.initial(), c.Max
 	if most == 0 {

@@ -10,12 +10,12 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// CSharpV1 is what the Azure IoT device SDK 1.x for .NET does. The numbers are those of
-// Java without its fast first retry: with c = 0 for the first retry, min(Min + (2^c-1) *
-// [0.8*Delta, 1.2*Delta), Max) in whole milliseconds; but tries begin at least a second apart, so
-// what the try itself took is taken off that second. The defaults, where all numbers are zero, are
-// Count 2^31-1, Min 100 ms, Max 10 s and Delta 100 ms. With tries that fail at once that gives 1 s,
-// 1 s, 1 s, 1 s, 1.3 to 1.885 s and so on.
+// CSharpV1 is what the Azure IoT device SDK 1.x for .NET does. The numbers are those of Java without
+// its fast first retry: with c = 0 for the first retry, min(Min + (2^c-1) * [0.8*Delta, 1.2*Delta),
+// Max) in whole milliseconds. But attempts begin at least a second apart, so the time that the
+// attempt took is taken off that second. The defaults, where all numbers are zero, are Count 2^31-1,
+// Min 100 ms, Max 10 s and Delta 100 ms. With attempts that fail at once that gives 1 s, 1 s, 1 s,
+// 1 s, 1.3 to 1.885 s and so on.
 //
 // Source: the SDK's code, ExponentialBackoffRetryStrategy and RetryPolicy.
 type CSharpV1 struct {
@@ -24,7 +24,7 @@ type CSharpV1 struct {
 	Min, Max, Delta time.Duration
 }
 
-// apartV1 is how far apart tries begin at least.
+// apartV1 is how far apart attempts begin at least.
 const apartV1 = time.Second
 
 func (v CSharpV1) settings() CSharpV1 {
@@ -56,14 +56,14 @@ func (v CSharpV1) Validate() error {
 	return javaRange("azure.CSharpV1", set.Min, set.Max, set.Delta)
 }
 
-// sinceTry is the time since the latest try began, for policies that keep tryBegins in
+// sinceTry is the time since the latest attempt began, for policies that keep tryBegins in
 // Decision.Step.
 func sinceTry(a retrypolicy.Attempt) time.Duration {
 	began := max(time.Duration(a.Last.Step), 0)
 	return max(a.Elapsed-min(began, max(a.Elapsed, 0)), 0)
 }
 
-// tryBegins is when the next try begins, counted like Attempt.Elapsed.
+// tryBegins is when the next attempt begins, counted like Attempt.Elapsed.
 func tryBegins(a retrypolicy.Attempt, d time.Duration) uint64 {
 	elapsed := max(a.Elapsed, 0)
 	return uint64(elapsed + min(d, delay.Longest-elapsed))

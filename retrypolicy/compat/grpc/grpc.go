@@ -26,7 +26,7 @@ import (
 //
 // Source: gRFC A6.
 type Policy struct {
-	// Attempts is how many tries there are, the first included: 2 or more. More than 5 counts as 5.
+	// Attempts is how many attempts there are, the first included: 2 or more. More than 5 counts as 5.
 	Attempts int
 	// Initial is the first delay, before jitter.
 	Initial time.Duration
@@ -80,7 +80,7 @@ func (g Policy) Validate() error {
 	return nil
 }
 
-// atOnce is a wait of nothing that a server asked for. 0 would be no wish.
+// atOnce stands for a server that asked for a delay of 0; 0 itself means that it did not ask.
 const atOnce = time.Nanosecond
 
 // Pushback reads the value of the header grpc-retry-pushback-ms, for Info.After or the RetryAfter
@@ -151,7 +151,7 @@ var kindOf = [codes]transport.Kind{
 // grpc-retry-pushback-ms or nothing. ok is false for an error without a status.
 type Status func(err error) (code Code, pushback string, ok bool)
 
-// NewClassifier makes a Classifier that asks for another try after the codes in retryable, and
+// NewClassifier makes a Classifier that asks for another attempt after the codes in retryable, and
 // fails all others. An error in which status finds nothing, or OK, is left to the next classifier.
 // A code that gRPC does not define is UNKNOWN. As in gRPC there is no default for retryable: what
 // may be repeated is the service's to say.
@@ -185,11 +185,11 @@ func NewClassifier(status Status, retryable ...Code) (retrypolicy.Classifier, er
 	}, nil
 }
 
-// Throttle is gRPC's: it holds tokens, at first maxTokens. A failure that could be retried
-// takes one, as does any that asks not to be tried again; a success gives back ratio. While there
-// are maxTokens/2 or fewer there are no retries: a series ends with OutOfQuota and carries the
-// delay that the retry would have had. First tries are never refused. Other failures do not count,
-// nor does what the caller cancelled.
+// Throttle is gRPC's: it holds tokens, at first maxTokens. A failure that could be retried takes
+// one, as does any that asks not to be tried again; a success gives back ratio. While there are
+// maxTokens/2 or fewer there are no retries: a series ends with OutOfQuota and carries the delay
+// that the retry would have had. First attempts are never refused. Other failures do not count, nor
+// does what the caller cancelled.
 //
 // gRPC has one for each server name: see PerKey. Safe for concurrent use.
 //

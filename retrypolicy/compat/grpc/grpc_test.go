@@ -292,7 +292,7 @@ func TestNewRetryThrottleRefuses(t *testing.T) {
 }
 
 // All of it together, as gRPC runs it: the throttle lets the first failures be retried and then
-// none, first tries go on.
+// none, first attempts go on.
 func TestGRPCUnderDo(t *testing.T) {
 	classify, err := grpc.NewClassifier(rpcStatus, grpc.Unavailable)
 	if err != nil {

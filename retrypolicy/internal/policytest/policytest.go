@@ -98,7 +98,7 @@ func Draw(u float64) uint64 {
 // 32 or 64 bits.
 var Huge = []int{21, 31, 32, 33, 62, 63, 64, 65, 66, 127, 128, 1 << 30, math.MaxInt32 - 1, math.MaxInt32}
 
-// LetsIn reports whether a try may begin.
+// LetsIn reports whether an attempt may begin.
 func LetsIn(p retrypolicy.Policy, a retrypolicy.Attempt) bool {
 	d := retrypolicy.Admit(p, a)
 	return d.Retry && d.Delay <= 0

@@ -44,7 +44,8 @@ func SaysNothing(a retrypolicy.Attempt) bool {
 	switch {
 	case a.Err == nil:
 		return false
-	case a.Kind == transport.Closed || a.Kind == transport.Cancelled || a.Err == failure.ErrAbandoned || failure.Cancelled(a.Err):
+	case a.Kind == transport.Closed || a.Kind == transport.Cancelled || a.Err == failure.ErrAbandoned ||
+		failure.Cancelled(a.Err):
 		return true
 	case !a.Terminal:
 		return false
