@@ -40,7 +40,8 @@ func init() {
 			Test: "./transport/amqp -run TestTransfersAreChecked"},
 		{File: delivery, Old: "if s.partial > maxPartial {", New: "if len(p.payload) > maxPartial {",
 			Test: "./transport/amqp -run TestIncompleteMessagesAreBounded"},
-		{File: sent, Old: "l.maxSize = min(l.maxSize, own)", New: "", Test: "./transport/amqp -run TestTheMaxMessageSizeOfALinkHolds"},
+		{File: sent, Old: "l.maxSize = min(l.maxSize, own)",
+			New: "", Test: "./transport/amqp -run TestTheMaxMessageSizeOfALinkHolds"},
 
 		{File: links, Old: "f.set(settleMode, first)", New: "", Test: "./transport/amqp -run TestReceiversSettleFirst"},
 		{File: deliveries, Old: "d.base = id // also when the gap is wider than the span", New: "",
