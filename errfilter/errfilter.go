@@ -51,7 +51,7 @@ var table = [...]Rule{
 	{transport.NotFound, false, Normal, "what does not exist will not appear by asking again; check names, and create it"},
 	{transport.TooLarge, false, Normal, "the same message would be too large again; split it or upload it as a file"},
 	{transport.Invalid, false, Normal, "the same input would be wrong again; correct the field that the error names"},
-	{transport.Conflict, false, Normal, "the state must be read again before another try"},
+	{transport.Conflict, false, Normal, "the state must be read again before another attempt"},
 	{transport.Unsupported, false, Normal, "this protocol or service lacks the operation; use another transport"},
 	{transport.Protocol, false, Normal, "the peer does not speak the protocol as expected; check host and port"},
 	{transport.RetryExpired, false, Normal,
