@@ -11,78 +11,79 @@ import (
 
 // kickLocked starts the writer if there is work for it and it does not exist.
 func (q *Queue) kickLocked() {
-	if !q.working && q.workLocked() {
+	if !q.working && (len(q.trash) > 0 || len(q.pending) > 0 || q.markDue) {
 		q.working = true
 		go q.work()
 	}
 }
 
-// workLocked reports whether the writer has work.
-func (q *Queue) workLocked() bool {
-	return len(q.trash) > 0 || len(q.pending) > 0 || q.markDue
-}
-
 // work is the writer.
 func (q *Queue) work() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.workLocked() {
-		switch {
-		case len(q.trash) > 0: // it makes space for the others
-			q.emptyTrash()
-		case q.markDue:
-			q.writeMark()
-		default:
-			q.writeBatch()
-		}
+	for q.workOnce() {
+		continue
 	}
-	q.working = false
-	wake(&q.worked)
 }
 
-// unlocked calls f, which may block, without the mutex.
-func (q *Queue) unlocked(f func() error) error {
+// workOnce does one piece of the writer's work, and reports whether there was any.
+func (q *Queue) workOnce() bool {
+	q.mu.Lock()
+	trash, mark, batch := len(q.trash) > 0, q.markDue, len(q.pending) > 0
+	if !trash && !mark && !batch {
+		q.working = false
+		wake(&q.worked)
+	}
 	q.mu.Unlock()
-	defer q.mu.Lock()
-	return f()
+	switch {
+	case trash: // it makes space for the others
+		q.emptyTrash()
+	case mark:
+		q.writeMark()
+	case batch:
+		q.writeBatch()
+	default:
+		return false
+	}
+	return true
 }
 
 // batchBytes bounds what is written in one go.
 const batchBytes = 256 << 10
 
-// writeBatch writes some of the pending records into the active segment. mu is held, and released
-// meanwhile.
+// writeBatch writes some of the pending records into the active segment.
 func (q *Queue) writeBatch() {
+	q.mu.Lock()
 	s := q.active
-	if s != nil && (s.lost != nil || s.next > s.first && s.size+int64(len(q.pending[0].record)) > q.opt.segmentBytes()) {
+	switch {
+	case len(q.pending) == 0: // their Puts have given up
+		q.mu.Unlock()
+		return
+	case s == nil:
+		q.mu.Unlock()
+		q.beginSegment()
+		return
+	case s.lost != nil || s.next > s.first && s.size+int64(len(q.pending[0].record)) > q.opt.segmentBytes():
+		q.mu.Unlock()
 		q.seal()
 		return
 	}
-	if s == nil {
-		err := q.newActive()
-		if isFull(err) && q.retryStuck() {
-			return
-		}
-		if err != nil && len(q.pending) > 0 { // Puts may have given up meanwhile
-			q.busy = q.takePending(1)
-			q.refuse(q.idleLocked(), err)
-		}
-		return
-	}
-	q.busy = q.takePending(q.batchSize(s))
+	q.busy = q.takePendingLocked(q.batchSizeLocked(s))
 	batch := q.batch[:0]
 	for i, p := range q.busy {
 		p.segment, p.number = s, s.next+uint64(i)
 		sealRecord(p.record, s.salt, s.size+int64(len(batch)), p.number)
 		batch = append(batch, p.record...)
 	}
-	at := s.size
-	err := q.unlocked(func() error { return q.write(s.file, batch, at) })
+	f, at := s.file, s.size
+	q.mu.Unlock()
+
+	err := q.write(f, batch, at)
 	q.batch = batch
 	if err != nil {
 		q.failBatch(s, err)
 		return
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	s.size += int64(len(batch))
 	s.next += uint64(len(q.busy))
 	q.bytes += int64(len(batch))
@@ -92,6 +93,20 @@ func (q *Queue) writeBatch() {
 	q.next, q.spoiled = s.next, 0
 	wake(&q.grown)
 	q.writtenLocked(s, q.idleLocked())
+}
+
+// beginSegment makes the active segment. When it cannot, the first pending Put fails.
+func (q *Queue) beginSegment() {
+	err := q.newActive()
+	if err == nil || isFull(err) && q.retryStuck() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.pending) > 0 { // Puts may have given up meanwhile
+		q.busy = q.takePendingLocked(1)
+		q.refuseLocked(q.idleLocked(), err)
+	}
 }
 
 // write writes a batch. Where no fsync follows it asks whether the file is still there.
@@ -134,8 +149,8 @@ func (q *Queue) writtenLocked(s *segment, batch []*entrant) {
 	}
 }
 
-// batchSize is how many of the pending records go into s in one go.
-func (q *Queue) batchSize(s *segment) int {
+// batchSizeLocked is how many of the pending records go into s in one go.
+func (q *Queue) batchSizeLocked(s *segment) int {
 	if q.solo > 0 {
 		q.solo--
 		return 1
@@ -151,8 +166,8 @@ func (q *Queue) batchSize(s *segment) int {
 	return n
 }
 
-// takePending takes some of the pending records. They count as pending until they are written.
-func (q *Queue) takePending(n int) []*entrant {
+// takePendingLocked takes some of the pending records. They count as pending until they are written.
+func (q *Queue) takePendingLocked(n int) []*entrant {
 	taken := append(q.taken[:0], q.pending[:n]...)
 	q.taken = taken
 	q.pending = slices.Delete(q.pending, 0, n)
@@ -173,34 +188,44 @@ func (q *Queue) idleLocked() []*entrant {
 // failBatch deals with a failed write. The file is cut to its good records, so that its space and
 // their numbers are free again. A batch is tried anew, one record at a time.
 func (q *Queue) failBatch(s *segment, err error) {
-	at := s.size
-	cut := q.unlocked(func() error { return s.file.Truncate(at) })
+	cut := s.file.Truncate(s.size)
 	freed := cut == nil && isFull(err) && q.retryStuck()
-	batch := q.idleLocked()
-	switch {
-	case cut != nil:
-		// The file keeps parts of the batch, and the next Open may find records in them. So their
-		// numbers are not used again, and the next message goes into another file.
-		q.spoiled += uint64(len(batch))
-		q.refuse(batch, err)
+	if q.endBatch(s, err, cut != nil, freed) {
 		q.seal()
-	case isFull(err) && s.next > s.first && s.next <= q.done:
-		q.removeFirstLocked() // all in it is done, and its space may do
-		q.requeue(batch)
-	case freed:
-		q.requeue(batch)
-	case len(batch) > 1:
-		q.solo = len(batch)
-		q.requeue(batch)
-	default:
-		q.refuse(batch, err)
 	}
 }
 
-// requeue puts a batch back to the front.
-func (q *Queue) requeue(batch []*entrant) {
+// endBatch decides about the records of a batch that failed with err. spoiled says that the file
+// keeps parts of it, freed that there is space again. It reports whether s is to be sealed.
+func (q *Queue) endBatch(s *segment, err error, spoiled, freed bool) (seal bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	batch := q.idleLocked()
+	switch {
+	case spoiled:
+		// The next Open may find records in the file. So their numbers are not used again, and the next
+		// message goes into another file.
+		q.spoiled += uint64(len(batch))
+		q.refuseLocked(batch, err)
+		return true
+	case isFull(err) && s.next > s.first && s.next <= q.done:
+		q.removeFirstLocked() // all in it is done, and its space may do
+		q.requeueLocked(batch)
+	case freed:
+		q.requeueLocked(batch)
+	case len(batch) > 1:
+		q.solo = len(batch)
+		q.requeueLocked(batch)
+	default:
+		q.refuseLocked(batch, err)
+	}
+	return false
+}
+
+// requeueLocked puts a batch back to the front.
+func (q *Queue) requeueLocked(batch []*entrant) {
 	if q.closed {
-		q.refuse(batch, errClosed)
+		q.refuseLocked(batch, errClosed)
 		return
 	}
 	q.pending = slices.Insert(q.pending, 0, batch...)
@@ -209,8 +234,8 @@ func (q *Queue) requeue(batch []*entrant) {
 	}
 }
 
-// refuse gives a batch its error.
-func (q *Queue) refuse(batch []*entrant, err error) {
+// refuseLocked gives a batch its error.
+func (q *Queue) refuseLocked(batch []*entrant, err error) {
 	err = diskError(err)
 	for _, p := range batch {
 		q.settleLocked(p, err)
@@ -229,43 +254,63 @@ func diskError(err error) error {
 	return fmt.Errorf("outbox: %w", err)
 }
 
-// newActive makes the segment for the next record. mu is held, and released meanwhile.
+// newActive makes the segment for the next record.
 func (q *Queue) newActive() error {
+	q.mu.Lock()
 	first := q.next + q.spoiled
+	q.mu.Unlock()
 	if first > maxNumber {
 		return errNumbers
 	}
-	var s *segment
-	err := q.unlocked(func() (err error) {
-		if err := linked(q.lock); err != nil { // a folder that was made anew is not locked
-			return err
-		}
-		s, err = createSegment(q.fs, q.folder, first)
+	if err := linked(q.lock); err != nil { // a folder that was made anew is not locked
 		return err
-	})
+	}
+	s, err := createSegment(q.fs, q.folder, first)
 	if err != nil {
 		return err
 	}
+	q.mu.Lock()
 	q.segments = append(q.segments, s)
 	q.active = s
+	q.mu.Unlock()
 	return nil
 }
 
-// seal ends writing to the active segment, after an fsync. mu is held, and released meanwhile.
+// seal ends writing to the active segment, if there is one, after an fsync.
 func (q *Queue) seal() {
+	f := q.sealed()
+	if f == nil {
+		return
+	}
+	_ = f.Close()
+	q.mu.Lock()
+	q.passLocked(q.done) // it may be done, or empty
+	q.mu.Unlock()
+}
+
+// sealed syncs the active segment and returns its file, which is to be closed; nil if there is no
+// active segment, or it was dropped.
+func (q *Queue) sealed() file {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	s := q.active
+	if s == nil {
+		return nil
+	}
 	for q.active == s && (q.syncing || q.dirtyLocked(s)) {
 		q.syncLocked()
-		q.awaitLocked(&q.synced)
+		synced := waitFor(&q.synced)
+		q.mu.Unlock()
+		<-synced
+		q.mu.Lock()
 	}
 	if q.active != s {
-		return // it was dropped
+		return nil
 	}
 	q.active = nil
 	f := s.file
 	s.file = nil
-	_ = q.unlocked(f.Close)
-	q.passLocked(q.done) // it may be done, or empty
+	return f
 }
 
 // dirtyLocked reports whether s has records that have to get to the disk.
@@ -273,23 +318,21 @@ func (q *Queue) dirtyLocked(s *segment) bool {
 	return q.opt.SyncEvery >= 0 && s.lost == nil && s.synced < s.next
 }
 
-// awaitLocked waits for the next wake of ch. mu is released meanwhile.
-func (q *Queue) awaitLocked(ch *chan struct{}) {
-	woken := waitFor(ch)
-	q.mu.Unlock()
-	<-woken
-	q.mu.Lock()
-}
-
 // retryStuck tries to remove the files that could not be removed before, whose space is needed. It
-// reports whether one of them is gone. mu is held, and released meanwhile.
+// reports whether one of them is gone.
 func (q *Queue) retryStuck() bool {
-	n := len(q.stuck)
+	n := q.stuckFiles()
 	if n == 0 {
 		return false
 	}
 	q.emptyTrash()
-	return len(q.stuck) < n
+	return q.stuckFiles() < n
+}
+
+func (q *Queue) stuckFiles() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.stuck)
 }
 
 // emptyTrash closes and deletes segments. The mark is written before, so that the next Open knows
@@ -297,35 +340,51 @@ func (q *Queue) retryStuck() bool {
 // by the next Open.
 func (q *Queue) emptyTrash() {
 	q.writeMark()
-	for q.syncing { // the syncer may be at work on one of them
-		q.awaitLocked(&q.synced)
-	}
+	q.awaitSyncer() // it may be at work on one of them
+	q.mu.Lock()
 	trash := append(q.stuck, q.trash...)
 	q.trash, q.stuck = nil, nil
-	_ = q.unlocked(func() error {
-		trash = slices.DeleteFunc(trash, func(s *segment) bool {
-			if s.file != nil {
-				_ = s.file.Close()
-				s.file = nil
-			}
-			err := q.fs.Remove(s.path)
-			return err == nil || errors.Is(err, os.ErrNotExist)
-		})
-		return nil
+	q.mu.Unlock()
+
+	trash = slices.DeleteFunc(trash, func(s *segment) bool {
+		if s.file != nil {
+			_ = s.file.Close()
+			s.file = nil
+		}
+		err := q.fs.Remove(s.path)
+		return err == nil || errors.Is(err, os.ErrNotExist)
 	})
+	q.mu.Lock()
 	q.stuck = trash
 	q.wantMark = true
 	q.startSyncLocked()
+	q.mu.Unlock()
 }
 
-// writeMark writes the mark if it is old. mu is held, and released meanwhile.
+// awaitSyncer waits until there is no syncer.
+func (q *Queue) awaitSyncer() {
+	q.mu.Lock()
+	for q.syncing {
+		synced := waitFor(&q.synced)
+		q.mu.Unlock()
+		<-synced
+		q.mu.Lock()
+	}
+	q.mu.Unlock()
+}
+
+// writeMark writes the mark if it is old.
 func (q *Queue) writeMark() {
+	q.mu.Lock()
 	q.markDue = false
-	if q.marked == q.done {
+	done, old := q.done, q.marked != q.done
+	q.mu.Unlock()
+	if !old {
 		return
 	}
-	done := q.done
 	err := q.withMark(func() error { return q.mark.write(done) })
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if err != nil {
 		q.stats.MarkErrors++
 		return
@@ -333,16 +392,22 @@ func (q *Queue) writeMark() {
 	q.marked = done
 }
 
-// withMark calls f without the mutex and with the mark for its own: a slot must not change while it
-// is synced.
+// withMark calls f with the mark for its own: a slot must not change while it is synced.
 func (q *Queue) withMark(f func() error) error {
+	q.mu.Lock()
 	for q.markBusy {
-		q.awaitLocked(&q.markFree)
+		free := waitFor(&q.markFree)
+		q.mu.Unlock()
+		<-free
+		q.mu.Lock()
 	}
 	q.markBusy = true
-	err := q.unlocked(f)
+	q.mu.Unlock()
+	err := f()
+	q.mu.Lock()
 	q.markBusy = false
 	wake(&q.markFree)
+	q.mu.Unlock()
 	return err
 }
 
@@ -350,28 +415,35 @@ func (q *Queue) withMark(f func() error) error {
 func (q *Queue) shut() {
 	q.mu.Lock()
 	for q.working {
-		q.awaitLocked(&q.worked)
+		worked := waitFor(&q.worked)
+		q.mu.Unlock()
+		<-worked
+		q.mu.Lock()
 	}
 	q.working = true // this goroutine is the writer from here on
-	if s := q.active; s != nil {
-		q.seal()
-		q.closeErr = s.lost
-	}
+	s := q.active
 	q.mu.Unlock()
+	if s != nil {
+		q.seal()
+		q.mu.Lock()
+		q.closeErr = s.lost
+		q.mu.Unlock()
+	}
 	q.running <- struct{}{} // for good
 	q.reading <- struct{}{}
 
 	q.mu.Lock()
-	if len(q.trash) > 0 {
+	trash := len(q.trash) > 0
+	q.mu.Unlock()
+	if trash {
 		q.emptyTrash()
 	}
 	q.writeMark()
+	q.mu.Lock()
 	q.wantMark = q.opt.SyncEvery >= 0
 	q.startSyncLocked()
-	for q.syncing {
-		q.awaitLocked(&q.synced)
-	}
 	q.mu.Unlock()
+	q.awaitSyncer()
 	q.release()
 	close(q.gone)
 }

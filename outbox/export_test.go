@@ -39,9 +39,15 @@ func (q *Queue) Idle() {
 	defer q.mu.Unlock()
 	for q.working || q.syncing {
 		if q.working {
-			q.awaitLocked(&q.worked)
+			worked := waitFor(&q.worked)
+			q.mu.Unlock()
+			<-worked
+			q.mu.Lock()
 			continue
 		}
-		q.awaitLocked(&q.synced)
+		synced := waitFor(&q.synced)
+		q.mu.Unlock()
+		<-synced
+		q.mu.Lock()
 	}
 }

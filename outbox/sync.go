@@ -22,42 +22,41 @@ func (q *Queue) startSyncLocked() {
 // sync is the syncer. There is one at most, so two fsyncs never run at the same time, of which only
 // one would hear of a failure. Records that are written during an fsync share the next one.
 func (q *Queue) sync() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.wantSync || q.wantMark {
-		if q.wantSync {
-			q.wantSync = false
-			q.syncActive()
+	for {
+		q.mu.Lock()
+		active, mark := q.wantSync, q.wantMark
+		q.wantSync, q.wantMark = false, false
+		if !active && !mark {
+			q.syncing = false
+			wake(&q.synced)
 		}
-		if q.wantMark {
-			q.wantMark = false
+		q.mu.Unlock()
+		switch {
+		case active:
+			q.syncActive()
+		case !mark:
+			return
+		}
+		if mark {
 			q.syncMark()
 		}
 	}
-	q.syncing = false
-	wake(&q.synced)
 }
 
-// syncActive syncs the active segment. mu is held, and released meanwhile. After a failure nobody
-// knows what the disk has, and a second try would say that all is well. So nothing more is written
-// to the segment.
+// syncActive syncs the active segment. After a failure it is not known what the disk has, and a
+// second try would say that all is well. So nothing more is written to the segment.
 func (q *Queue) syncActive() {
+	q.mu.Lock()
 	s := q.active
 	if s == nil || !q.dirtyLocked(s) {
+		q.mu.Unlock()
 		return
 	}
 	f, named, upTo := s.file, s.named, s.next
-	err := q.unlocked(func() error {
-		if err := f.Sync(); err != nil {
-			return err
-		}
-		if !named {
-			if err := q.fs.SyncFolder(q.folder); err != nil {
-				return err
-			}
-		}
-		return linked(f)
-	})
+	q.mu.Unlock()
+	err := q.syncFile(f, named)
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if err != nil {
 		q.stats.SyncErrors++
 		s.lost = diskError(err)
@@ -66,6 +65,19 @@ func (q *Queue) syncActive() {
 	}
 	s.synced, s.named = upTo, true
 	q.settleUnsyncedLocked(s, upTo, nil)
+}
+
+// syncFile syncs f and, unless its name is on the disk, the folder.
+func (q *Queue) syncFile(f file, named bool) error {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if !named {
+		if err := q.fs.SyncFolder(q.folder); err != nil {
+			return err
+		}
+	}
+	return linked(f)
 }
 
 // settleUnsyncedLocked gives their results to the Puts of s that wait for fsync, below upTo.
@@ -79,8 +91,7 @@ func (q *Queue) settleUnsyncedLocked(s *segment, upTo uint64, err error) {
 	})
 }
 
-// syncMark syncs the mark, unless Options.SyncEvery leaves all to the system. mu is held, and
-// released meanwhile.
+// syncMark syncs the mark, unless Options.SyncEvery leaves all to the system.
 func (q *Queue) syncMark() {
 	_ = q.withMark(func() (err error) {
 		if q.opt.SyncEvery >= 0 {

@@ -58,7 +58,8 @@ func init() {
 			Test: "./device -run TestEndedMethodCallsAreForgotten"},
 
 		// What is counted anew, and when.
-		{File: "device/stability.go", Old: "l.retry, l.last, l.renewed, l.flaps = 0, retrypolicy.Decision{}, false, flapping{}",
+		{File: "device/stability.go",
+			Old: "l.retry, l.last, l.renewed, l.flaps = 0, retrypolicy.Decision{}, false, flapping{}",
 			New: "l.retry, l.last, l.flaps = 0, retrypolicy.Decision{}, flapping{}", Test: "./device -run TestEachExpiredToken"},
 		{File: "device/stability.go", Old: "\t}\n\tl.since = time.Now()\n", New: "\tl.since = time.Now()\n\t}\n",
 			Test: "./device -run TestOutageLimitCountsFromTheLatestLoss"},
