@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/answers"
+	"github.com/hubline-iot/hubline/internal/httpguard"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -56,7 +56,7 @@ func (u *Uploader) service(open func(ctx context.Context, addr string) (net.Conn
 		if err != nil {
 			return nil, protocol.Error(err)
 		}
-		return answers.New(conn, maxAnswer), nil
+		return httpguard.New(conn, maxAnswer), nil
 	}
 	_, piece := u.pace()
 	return &service{Transport: &http.Transport{

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/answers"
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/httpguard"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/scrub"
@@ -178,7 +178,7 @@ func shorten(text string) string {
 
 // protocolKind is for dialer.Protocol: what it means that no HTTP came back.
 func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
-	if errors.Is(err, answers.ErrUnasked) || strings.Contains(err.Error(), "malformed HTTP") {
+	if errors.Is(err, httpguard.ErrUnasked) || strings.Contains(err.Error(), "malformed HTTP") {
 		// package net/http has no type for it
 		return transport.Protocol, "; the peer does not speak HTTP: check host and port", true
 	}

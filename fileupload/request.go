@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/answers"
+	"github.com/hubline-iot/hubline/internal/httpguard"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -58,9 +58,9 @@ func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answ
 		h.Body = data.reader()
 		h.GetBody = func() (io.ReadCloser, error) { return data.reader(), nil }
 	}
-	var conn *answers.Conn
+	var conn *httpguard.Conn
 	got := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		conn = info.Conn.(*answers.Conn)
+		conn = info.Conn.(*httpguard.Conn)
 		conn.Next()
 	}}
 	// an http.Client would show the URL in its errors

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/answers"
+	"github.com/hubline-iot/hubline/internal/httpguard"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
@@ -107,7 +107,7 @@ func TestSuccessesAreNoErrors(t *testing.T) {
 
 // Servers of other protocols, such as SSH and SMTP, speak first.
 func TestAPeerThatSpeaksFirstIsNoHub(t *testing.T) {
-	e := protocol.Error(fmt.Errorf("net/http: %w", answers.ErrUnasked))
+	e := protocol.Error(fmt.Errorf("net/http: %w", httpguard.ErrUnasked))
 	require.Equal(t, transport.Protocol, e.Kind)
 	require.ErrorContains(t, e, "check host and port")
 }

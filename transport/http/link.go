@@ -12,18 +12,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/answers"
+	"github.com/hubline-iot/hubline/internal/httpguard"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // link is one connection to the hub.
 type link struct {
-	conn    *http.ClientConn
-	answers *answers.Conn // what conn reads from; nil over HTTP/2
-	socket  *socket
-	gone    chan struct{} // closed when no request can be made any more
-	once    sync.Once
+	conn   *http.ClientConn
+	guard  *httpguard.Conn // what conn reads from; nil over HTTP/2
+	socket *socket
+	gone   chan struct{} // closed when no request can be made any more
+	once   sync.Once
 }
 
 const (
@@ -56,8 +56,8 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*l
 	}
 	l := &link{socket: under.(*socket), gone: make(chan struct{})}
 	if secure, ok := outer.(*tls.Conn); !ok || secure.ConnectionState().NegotiatedProtocol != "h2" {
-		l.answers = answers.New(outer, maxHeader)
-		outer = l.answers
+		l.guard = httpguard.New(outer, maxHeader)
+		outer = l.guard
 	}
 	opened := func(context.Context, string, string) (net.Conn, error) { return outer, nil }
 	stack := &http.Transport{
@@ -122,8 +122,8 @@ func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 		defer p.revoke()
 		q.Body = p
 	}
-	if l.answers != nil {
-		l.answers.Next()
+	if l.guard != nil {
+		l.guard.Next()
 	}
 	response, err := l.conn.RoundTrip(q)
 	if err != nil {
@@ -140,9 +140,9 @@ func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 		l.over()
 	}
 	peer := response.TLS
-	if l.answers != nil {
-		peer = l.answers.TLS()
-		if l.answers.Err() != nil {
+	if l.guard != nil {
+		peer = l.guard.TLS()
+		if l.guard.Err() != nil {
 			l.over()
 		}
 	}

@@ -290,7 +290,7 @@ func (c *refusing) Write([]byte) (int, error) {
 }
 
 func (c *refusing) Read([]byte) (int, error) {
-	time.Sleep(lastWordsTime / 2)
+	time.Sleep(reasonTime / 2)
 	return 0, c.word
 }
 

@@ -29,8 +29,8 @@ const (
 	keepBuffer = 64 << 10
 	// drainTime bounds what is still written after DISCONNECT.
 	drainTime = 500 * time.Millisecond
-	// lastWordsTime is how long the hub's reason is waited for when CONNECT could not be written.
-	lastWordsTime = 250 * time.Millisecond
+	// reasonTime bounds the wait for the hub's reason when CONNECT could not be written.
+	reasonTime = 250 * time.Millisecond
 )
 
 // conn is the connection that the MQTT library is given. Under it lie the tunnel and TLS, if any,
@@ -199,7 +199,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		return 0, nil
 	}
 	c.mu.Lock()
-	if c.ended() {
+	if c.endedLocked() {
 		err := c.err
 		c.mu.Unlock()
 		if err == nil {
@@ -212,7 +212,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	switch p[0] >> 4 {
 	case typePublish:
 		var ok bool
-		if pub, ok = c.takeExpected(); !ok {
+		if pub, ok = c.takeExpectedLocked(); !ok {
 			c.mu.Unlock()
 			return 0, c.fail(errUnannounced)
 		}
@@ -224,26 +224,28 @@ func (c *conn) Write(p []byte) (int, error) {
 	case typeDisconnect:
 		c.goodbye, c.coming = true, 0
 	}
-	c.put(p, pub)
+	c.appendLocked(p, pub)
 	if p[0]>>4 == typeConnect {
 		setKeepAlive(c.pending.b, c.beat.every)
 	}
 	if through {
-		return len(p), c.writeThrough()
+		out := c.becomeFlusherLocked()
+		c.mu.Unlock()
+		return len(p), c.writeThrough(out)
 	}
-	if c.due() {
-		c.stir()
+	if c.writeDueLocked() {
+		c.wakeFlusherLocked()
 	}
 	c.mu.Unlock()
 	return len(p), nil
 }
 
-// ended reports that nothing may be written any more: DISCONNECT is the last packet
-// [MQTT-3.14.4-2], unless the end came without. mu is held.
-func (c *conn) ended() bool { return c.err != nil || c.closing || c.goodbye }
+// endedLocked reports that nothing may be written: the connection failed or was closed, or the last
+// packet, DISCONNECT, was written [MQTT-3.14.4-2].
+func (c *conn) endedLocked() bool { return c.err != nil || c.closing || c.goodbye }
 
-// put appends a packet to what is pending. mu is held.
-func (c *conn) put(packet []byte, pub publication) {
+// appendLocked appends a packet to the pending bytes.
+func (c *conn) appendLocked(packet []byte, pub publication) {
 	if c.pending == nil {
 		c.pending = writeBufs.Get().(*writeBuf)
 	}
@@ -257,12 +259,12 @@ func (c *conn) keepAlive() time.Duration {
 	c.mu.Lock()
 	c.beat.gotOn(progress)
 	wait, ping, silent := c.beat.look(time.Now())
-	if ping && !c.ended() {
+	if ping && !c.endedLocked() {
 		// under one lock, or a flusher that comes to rest in between begins the patience before the ping
 		// is there
-		c.put([]byte{typePingreq << 4, 0}, publication{})
-		if c.due() {
-			c.stir()
+		c.appendLocked([]byte{typePingreq << 4, 0}, publication{})
+		if c.writeDueLocked() {
+			c.wakeFlusherLocked()
 		}
 	}
 	c.mu.Unlock()
@@ -284,7 +286,7 @@ func (c *conn) pong() {
 func (c *conn) waitRoom(stop <-chan struct{}) int {
 	for {
 		c.mu.Lock()
-		dead := c.ended()
+		dead := c.endedLocked()
 		free := highWater
 		if c.pending != nil {
 			free -= len(c.pending.b)
@@ -321,7 +323,7 @@ func (c *conn) Close() error {
 		c.drainBy = time.Now().Add(drainTime)
 		_ = c.socket.SetWriteDeadline(c.drainBy) // shortens a write under way
 	}
-	c.stir()
+	c.wakeFlusherLocked()
 	c.mu.Unlock()
 	if abort {
 		c.fail(errDropped)
@@ -340,7 +342,7 @@ func (c *conn) fail(err error) error {
 	if first {
 		c.err = err
 		close(c.dead)
-		c.stir()
+		c.wakeFlusherLocked()
 	}
 	err = c.err
 	c.mu.Unlock()

@@ -14,11 +14,11 @@ func (c *conn) flush() {
 		c.mu.Lock()
 		var out *writeBuf
 		failed, closing, room := c.err != nil, c.closing, c.room
-		if closing || c.due() {
+		if closing || c.writeDueLocked() {
 			out, c.pending = c.pending, nil
 		}
 		if out == nil && !failed && !closing {
-			c.rest()
+			c.flusherIdleLocked()
 		}
 		stay := c.flushing
 		c.mu.Unlock()
@@ -29,7 +29,7 @@ func (c *conn) flush() {
 		case out != nil:
 			poke(room)
 			if err := c.send(out.b); err != nil {
-				c.lastWords()
+				c.awaitReason()
 				c.fail(&writeError{err})
 			}
 			out.free()
@@ -49,16 +49,16 @@ func (c *conn) flush() {
 	}
 }
 
-// lastWords waits a moment for the reading goroutine to learn why the hub hung up on CONNECT. With
+// awaitReason waits a moment for the reading goroutine to learn why the hub closed on CONNECT. With
 // TLS 1.3 a client certificate is refused after the handshake, and the write may fail before the
 // alert was read.
-func (c *conn) lastWords() {
+func (c *conn) awaitReason() {
 	select {
 	case <-c.open:
 		return
 	default:
 	}
-	t := time.NewTimer(lastWordsTime)
+	t := time.NewTimer(reasonTime)
 	defer t.Stop()
 	select {
 	case <-c.dead:
@@ -67,7 +67,7 @@ func (c *conn) lastWords() {
 }
 
 // send writes p in chunks. The socket, a dialer.ProgressConn, ends a write that does not get on. An
-// empty p is for a tunnel that owes something.
+// empty p lets a tunnel write its pending replies.
 func (c *conn) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
@@ -95,22 +95,22 @@ func (c *conn) hangUp() {
 	c.fail(errClosed)
 }
 
-// due reports whether what is pending is to be written now: there is much, or nothing more is on
-// its way. mu is held.
-func (c *conn) due() bool {
+// writeDueLocked reports whether the pending bytes are to be written now: there are many, or no more
+// messages are announced.
+func (c *conn) writeDueLocked() bool {
 	return c.pending != nil && (c.coming <= 0 || len(c.pending.b) >= fullWrite)
 }
 
-// rest is for who was the flusher and has no more to do. mu is held.
-func (c *conn) rest() {
+// flusherIdleLocked marks the flusher idle.
+func (c *conn) flusherIdleLocked() {
 	c.flushing = c.control != nil
 	if c.pending == nil && c.beat.asked {
 		c.beat.drained(time.Now())
 	}
 }
 
-// stir makes the flusher look. mu is held.
-func (c *conn) stir() {
+// wakeFlusherLocked wakes the flusher, or starts it.
+func (c *conn) wakeFlusherLocked() {
 	if c.flushing {
 		poke(c.wake)
 		return
@@ -119,22 +119,26 @@ func (c *conn) stir() {
 	go c.flush()
 }
 
-// writeThrough writes what is pending in the flusher's stead, and leaves to a flusher what came
-// meanwhile. It unlocks mu.
-func (c *conn) writeThrough() error {
+// becomeFlusherLocked makes the caller the flusher and returns the pending bytes.
+func (c *conn) becomeFlusherLocked() *writeBuf {
 	out := c.pending
 	c.flushing, c.pending = true, nil
-	c.mu.Unlock()
+	return out
+}
+
+// writeThrough writes out as the flusher, and leaves to a flusher goroutine what was appended
+// meanwhile.
+func (c *conn) writeThrough(out *writeBuf) error {
 	err := c.send(out.b)
 	if err != nil {
 		err = c.fail(&writeError{err})
 	}
 	out.free()
 	c.mu.Lock()
-	if c.due() || c.closing || c.err != nil {
+	if c.writeDueLocked() || c.closing || c.err != nil {
 		go c.flush()
 	} else {
-		c.rest()
+		c.flusherIdleLocked()
 	}
 	c.mu.Unlock()
 	return err

@@ -49,9 +49,9 @@ func (c *conn) unexpect() {
 	c.mu.Unlock()
 }
 
-// takeExpected is what the PUBLISH that is written goes out as; ok is false when none was
-// announced. mu is held.
-func (c *conn) takeExpected() (p publication, ok bool) {
+// takeExpectedLocked returns what the PUBLISH that is written goes out as; ok is false when none was
+// announced.
+func (c *conn) takeExpectedLocked() (p publication, ok bool) {
 	if len(c.expected) == 0 {
 		return p, false
 	}
@@ -81,8 +81,8 @@ func (c *conn) acked() {
 func (c *conn) forgo() {
 	c.mu.Lock()
 	c.coming--
-	if c.due() {
-		c.stir()
+	if c.writeDueLocked() {
+		c.wakeFlusherLocked()
 	}
 	c.mu.Unlock()
 }

@@ -31,7 +31,7 @@ func init() {
 		// Texts of peers.
 		{File: "transport/amqp/errors.go", Old: "scrub.Peer(e.Description)", New: "e.Description",
 			Test: "./transport/amqp -run TestTextsOfPeersAreBounded"},
-		{File: "internal/scrub/scrub.go", Old: "if s = escape(Text(s)); len(s)", New: "if s = Text(s); len(s)",
+		{File: "internal/scrub/peer.go", Old: "if s = escape(Text(s)); len(s)", New: "if s = Text(s); len(s)",
 			Test: "./internal/scrub -run TestATextOfAPeer"},
 		{File: "transport/internal/status/text_std.go", Old: "return scrub.Peer(s)", New: "return scrub.Text(s)",
 			Test: "./internal/sim -run TestTextsOfTheHub"},

@@ -113,8 +113,8 @@ func (t *Transport) greeting(creds *transport.Credentials, password string, topi
 	return connect, nil
 }
 
-// lastWordsTime is how long the hub's reason is waited for when CONNECT could not be written.
-const lastWordsTime = 250 * time.Millisecond
+// reasonTime is how long the dial waits for the reason of the hub when CONNECT could not be written.
+const reasonTime = 250 * time.Millisecond
 
 // handshake sends CONNECT and takes in the CONNACK. What came behind it stays in the read buffer.
 // The error is a cause.
@@ -124,7 +124,7 @@ func (s *session) handshake(connect []byte) error {
 	if err != nil {
 		// With TLS 1.3 a client certificate is refused after the handshake, and the write may fail before
 		// the alert was read.
-		_ = s.conn.SetReadDeadline(time.Now().Add(lastWordsTime))
+		_ = s.conn.SetReadDeadline(time.Now().Add(reasonTime))
 		if _, readErr := s.conn.Read(s.room(1)); readErr != nil && readErr != io.EOF && !wire.TimedOut(readErr) {
 			err = readErr
 		}

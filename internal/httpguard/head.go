@@ -1,4 +1,4 @@
-package answers
+package httpguard
 
 import (
 	"bufio"

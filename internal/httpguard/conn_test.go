@@ -1,4 +1,4 @@
-package answers_test
+package httpguard_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/answers"
+	"github.com/hubline-iot/hubline/internal/httpguard"
 	"github.com/hubline-iot/hubline/internal/memconn"
 )
 
@@ -22,14 +22,14 @@ const (
 )
 
 // pair returns a Conn and the end of its peer, who reads nothing and has room for all.
-func pair(t *testing.T, limit int) (*answers.Conn, *memconn.Conn) {
+func pair(t *testing.T, limit int) (*httpguard.Conn, *memconn.Conn) {
 	t.Helper()
 	a, b := memconn.Pair("a:1", "b:2")
 	t.Cleanup(func() {
 		_ = a.Close()
 		_ = b.Close()
 	})
-	return answers.New(a, limit), b
+	return httpguard.New(a, limit), b
 }
 
 func say(t *testing.T, c net.Conn, text string) {
@@ -39,7 +39,7 @@ func say(t *testing.T, c net.Conn, text string) {
 }
 
 // ask sends a request, to which the peer says answer.
-func ask(t *testing.T, c *answers.Conn, peer net.Conn, answer string) {
+func ask(t *testing.T, c *httpguard.Conn, peer net.Conn, answer string) {
 	t.Helper()
 	c.Next()
 	say(t, c, request)
@@ -56,7 +56,7 @@ func requireText(t *testing.T, text string, c io.Reader) {
 }
 
 // requireOver checks that c is of no use any more because of want.
-func requireOver(t *testing.T, want error, c *answers.Conn) {
+func requireOver(t *testing.T, want error, c *httpguard.Conn) {
 	t.Helper()
 	b := []byte("........")
 	for range 2 {
@@ -84,20 +84,20 @@ func TestBytesBeforeARequestEndTheConnection(t *testing.T) {
 	t.Run("the first one", func(t *testing.T) {
 		c, peer := pair(t, limit)
 		say(t, peer, short)
-		requireOver(t, answers.ErrUnasked, c)
+		requireOver(t, httpguard.ErrUnasked, c)
 	})
 	t.Run("a later one", func(t *testing.T) {
 		c, peer := pair(t, limit)
 		ask(t, c, peer, short)
 		requireText(t, short, c)
 		say(t, peer, short)
-		requireOver(t, answers.ErrUnasked, c)
+		requireOver(t, httpguard.ErrUnasked, c)
 	})
 	t.Run("one that is announced and not begun", func(t *testing.T) {
 		c, peer := pair(t, limit)
 		c.Next()
 		say(t, peer, short)
-		requireOver(t, answers.ErrUnasked, c)
+		requireOver(t, httpguard.ErrUnasked, c)
 	})
 }
 
@@ -109,7 +109,7 @@ func TestBytesBehindAnAnswerAreWipedOut(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "net/http does not keep the connection")
 	require.Equal(t, short, string(b[:n]))
 	require.Equal(t, make([]byte, 100-n), b[n:])
-	requireOver(t, answers.ErrUnasked, c)
+	requireOver(t, httpguard.ErrUnasked, c)
 }
 
 // A peer may refuse a request before it has come whole. The rest of the request asks for nothing.
@@ -121,7 +121,7 @@ func TestAnEarlyAnswerIsTheOnlyOne(t *testing.T) {
 	requireText(t, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n", c)
 	say(t, c, "the rest")
 	say(t, peer, short)
-	requireOver(t, answers.ErrUnasked, c)
+	requireOver(t, httpguard.ErrUnasked, c)
 }
 
 func TestTheBodyOfARequestDoesNotBeginAnAnswerAnew(t *testing.T) {
@@ -133,7 +133,7 @@ func TestTheBodyOfARequestDoesNotBeginAnAnswerAnew(t *testing.T) {
 	say(t, c, "the rest")
 	say(t, peer, short[30:]+short)
 	requireText(t, short[30:], c)
-	requireOver(t, answers.ErrUnasked, c)
+	requireOver(t, httpguard.ErrUnasked, c)
 }
 
 func TestAnAnswerToHEADHasNoBody(t *testing.T) {
@@ -144,7 +144,7 @@ func TestAnAnswerToHEADHasNoBody(t *testing.T) {
 	say(t, peer, head)
 	requireText(t, head, c)
 	say(t, peer, "ok")
-	requireOver(t, answers.ErrUnasked, c)
+	requireOver(t, httpguard.ErrUnasked, c)
 }
 
 func TestAnUpgradedConnectionCarriesEverything(t *testing.T) {
@@ -160,8 +160,8 @@ func TestHeadsAreBounded(t *testing.T) {
 	c, peer := pair(t, 100)
 	ask(t, c, peer, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 100))
 	_, err := io.ReadAll(c)
-	require.ErrorIs(t, err, answers.ErrLongHead)
-	requireOver(t, answers.ErrLongHead, c)
+	require.ErrorIs(t, err, httpguard.ErrLongHead)
+	requireOver(t, httpguard.ErrLongHead, c)
 }
 
 func TestChunksAreReadStrictly(t *testing.T) {
@@ -178,7 +178,7 @@ func TestChunksAreReadStrictly(t *testing.T) {
 		requireText(t, head+body, c)
 		require.NoError(t, c.Err())
 		say(t, peer, "x")
-		requireOver(t, answers.ErrUnasked, c)
+		requireOver(t, httpguard.ErrUnasked, c)
 	}
 	for _, body := range []string{
 		"\r\n", ";x\r\n", "x\r\n", "-1\r\n", "+1\r\n", "0x1\r\n", " 1\r\n", "1 1\r\n", "5\nhello\r\n", "5\rhello", "5 ;x\r\n",
@@ -190,8 +190,8 @@ func TestChunksAreReadStrictly(t *testing.T) {
 		ask(t, c, peer, head+body)
 		require.NoError(t, peer.CloseWrite())
 		_, err := io.ReadAll(c)
-		require.ErrorIs(t, err, answers.ErrMalformed, "%.20q", body)
-		requireOver(t, answers.ErrMalformed, c)
+		require.ErrorIs(t, err, httpguard.ErrMalformed, "%.20q", body)
+		requireOver(t, httpguard.ErrMalformed, c)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestALargeReadAllocatesNothing(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffff\r\n",
 		"HTTP/1.1 200 OK\r\n\r\n",
 	} {
-		c := answers.New(&begun{head: bytes.NewReader([]byte(head))}, limit)
+		c := httpguard.New(&begun{head: bytes.NewReader([]byte(head))}, limit)
 		c.Next()
 		say(t, c, request)
 		requireText(t, head, c)
@@ -273,7 +273,7 @@ func TestAnOrdinaryAnswerAllocatesNothing(t *testing.T) {
 		"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nConnection: keep-alive\r\nETag: \"a\"\r\n\r\nok",
 		"HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
 	} {
-		c := answers.New(&repeated{answer: answer}, limit)
+		c := httpguard.New(&repeated{answer: answer}, limit)
 		asked, b := []byte(request), make([]byte, 1<<10)
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			c.Next()

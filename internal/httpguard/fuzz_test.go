@@ -1,4 +1,4 @@
-package answers_test
+package httpguard_test
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/answers"
+	"github.com/hubline-iot/hubline/internal/httpguard"
 )
 
 // pieces is a connection whose peer sends data, in pieces of random sizes.
@@ -48,7 +48,7 @@ const limit = 1 << 20
 // let returns what a Conn lets through of data as the answer to one request, and how that ended.
 func let(method string, data []byte, seed uint64) (through []byte, err error) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	c := answers.New(&pieces{data: data, random: random}, limit)
+	c := httpguard.New(&pieces{data: data, random: random}, limit)
 	c.Next()
 	if _, err := c.Write([]byte(method + " / HTTP/1.1\r\n\r\n")); err != nil {
 		return nil, err
@@ -170,12 +170,12 @@ func FuzzAnswers(f *testing.F) {
 		case r == nil: // net/http ends the connection, so no body is let through
 			require.LessOrEqual(t, len(through), want)
 		case failed != nil: // so it does
-		case errors.Is(err, answers.ErrMalformed): // net/http takes a bare LF, and CR CR LF, in trailers
+		case errors.Is(err, httpguard.ErrMalformed): // net/http takes a bare LF, and CR CR LF, in trailers
 			require.True(t, slices.Contains(r.TransferEncoding, "chunked"))
 			require.LessOrEqual(t, len(through), want)
 		case want < len(data):
 			require.Equal(t, string(data[:want]), string(through))
-			require.ErrorIs(t, err, answers.ErrUnasked)
+			require.ErrorIs(t, err, httpguard.ErrUnasked)
 		default:
 			require.Equal(t, string(data), string(through))
 			require.ErrorIs(t, err, io.EOF)

@@ -1,0 +1,101 @@
+package scrub
+
+import "strings"
+
+// pem finds a private key.
+func (x *scanner) pem(i int) (from, to int) {
+	const begin, end = "-----begin ", "-----end "
+	rest := x.lower[i:]
+	if !strings.HasPrefix(rest, begin) {
+		return 0, 0
+	}
+	label := rest[len(begin):]
+	n := strings.Index(label, "-----")
+	if n < 0 {
+		n = len(label)
+	}
+	if !strings.Contains(label[:n], "private key") {
+		return 0, 0
+	}
+	from = i + len(begin) + n
+	if strings.HasPrefix(x.s[from:], "-----") {
+		from += len("-----")
+	}
+	if n := strings.Index(x.lower[from:], end); n >= 0 {
+		return from, from + n
+	}
+	return from, len(x.s)
+}
+
+// forms are what secrets begin with, and how long they are at least.
+var forms = [...]struct {
+	begin string
+	least int
+}{
+	{"eyJ", 20}, {"AKIA", 20}, {"ASIA", 20}, {"AIza", 35}, {"ghp_", 20}, {"gho_", 20}, {"ghu_", 20}, {"ghs_", 20},
+	{"ghr_", 20}, {"github_pat_", 20},
+	{"glpat-", 20}, {"xoxb-", 16}, {"xoxp-", 16}, {"xoxa-", 16}, {"xoxs-", 16}, {"sk_live_", 16}, {"sk_test_", 16},
+	{"rk_live_", 16}, {"npm_", 30}, {"hvs.", 20}, {"SG.", 30},
+}
+
+// byForm returns the end of the secret that begins at i, which its form gives away; i or less for
+// none.
+func (x *scanner) byForm(i int) int {
+	rest := x.s[i:]
+	for _, f := range forms {
+		if !strings.HasPrefix(rest, f.begin) {
+			continue
+		}
+		n := 0
+		for n < len(rest) && inName(rest[n]) {
+			n++
+		}
+		if n >= f.least {
+			return i + n
+		}
+	}
+	return x.key(i)
+}
+
+// key finds base64 that is as long as keys are, and as mixed.
+func (x *scanner) key(i int) int {
+	if i > 0 && (x.s[i-1] == '/' || x.s[i-1] == '+') {
+		return 0 // its begin was looked at
+	}
+	n, changes, slashes, last := 0, 0, 0, 0
+	for ; i+n < len(x.s); n++ {
+		kind := 0
+		switch c := x.s[i+n]; {
+		case 'a' <= c && c <= 'z':
+			kind = 1
+		case 'A' <= c && c <= 'Z':
+			kind = 2
+		case '0' <= c && c <= '9':
+			kind = 3
+		case c == '/':
+			slashes++
+			kind = 4
+		case c == '+' || c == '-' || c == '_':
+			kind = 4
+		}
+		if kind == 0 {
+			break
+		}
+		if kind != last && n > 0 {
+			changes++
+		}
+		last = kind
+	}
+	pad := 0
+	for pad < 2 && i+n+pad < len(x.s) && x.s[i+n+pad] == '=' {
+		pad++
+	}
+	mixed := changes*5 >= n*2
+	switch {
+	case pad > 0 && n >= 22 && (n+pad)%4 == 0 && mixed && x.ends(i+n+pad):
+		return i + n + pad
+	case n >= 40 && slashes <= n/16 && changes*2 >= n:
+		return i + n
+	}
+	return 0
+}

@@ -1,0 +1,87 @@
+package scrub
+
+import "strings"
+
+// separators are between a name and its value. The longer ones are first.
+var separators = [...]struct {
+	text    string
+	escaped bool // as in a URL within a URL: the value ends at an escape, too
+	prose   bool // may also stand in a sentence
+}{
+	{"%253d", true, false}, {"%253a", true, false}, {"%3d", true, false}, {"%3a", true, false},
+	{`\u003d`, false, false}, {`\u003a`, false, false}, {"&#61;", false, false},
+	{"=>", false, false}, {":=", false, false}, {"==", false, false}, {"=", false, false}, {":", false, true},
+	{">", false, false},
+}
+
+// named finds the value that stands behind the name between begin and end.
+func (x *scanner) named(begin, end int) (from, to int) {
+	class := nameClass(x.s[begin:end])
+	if class == harmless || class == inQuery && !x.inQuery(begin) {
+		return 0, 0
+	}
+	at := end
+	quote := x.quoteAt(at)
+	at = x.skipSpace(at + len(quote))
+	for _, sep := range separators {
+		if !strings.HasPrefix(x.lower[at:], sep.text) {
+			continue
+		}
+		at += len(sep.text)
+		prose := sep.prose && quote == "" && at < len(x.s) && x.s[at] == ' '
+		if class == inAssignment && sep.prose && quote == "" {
+			return 0, 0
+		}
+		if at = x.skipSpace(at); at == len(x.s) {
+			return 0, 0
+		}
+		if class == header {
+			return x.header(at, prose)
+		}
+		if from, to = x.value(at, sep.escaped); from != at { // in quotes
+			if q := x.quoteAt(at); q != "" && x.attribute(x.skipSpace(min(to+len(q), len(x.s)))) {
+				return 0, 0 // the name comes
+			}
+			return from, to
+		}
+		more := x.nested(from)
+		if more <= to && prose && class != password && isWord(x.s[from:to]) {
+			return 0, 0
+		}
+		return from, max(to, more)
+	}
+	if x.attribute(at) { // <add key="Password" value="..."/>
+		return x.value(at+len("value="), false)
+	}
+	return 0, 0
+}
+
+// nested returns the end of the secret that what begins at i announces, as in "token: Bearer x".
+func (x *scanner) nested(i int) (to int) {
+	if x.depth == 8 {
+		return 0
+	}
+	x.depth++
+	defer func() { x.depth-- }()
+	end := i
+	for end < len(x.s) && inName(x.s[end]) {
+		end++
+	}
+	if _, to = x.scheme(i, end); to == 0 {
+		_, to = x.named(i, end)
+	}
+	return to
+}
+
+func (x *scanner) attribute(at int) bool { return strings.HasPrefix(x.lower[at:], "value=") }
+
+// inQuery reports whether a name is that of a parameter in a URL.
+func (x *scanner) inQuery(begin int) bool {
+	before := x.lower[:begin]
+	for _, mark := range [...]string{"?", "&", "&amp;", "%3f", "%26", "%253f", "%2526", `\u0026`, `\u003f`, "#"} {
+		if strings.HasSuffix(before, mark) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,108 @@
+package scrub
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// KnownCause is Cause, and hides the given secrets.
+func KnownCause(err error, secrets ...string) error {
+	if err == nil {
+		return nil
+	}
+	if text := err.Error(); Known(text, secrets...) != text {
+		return &cause{err, Peer(Known(text, secrets...))}
+	}
+	return Cause(err)
+}
+
+// MaxPeer bounds what is kept of a peer's text.
+const MaxPeer = 1 << 10
+
+// Peer makes a peer's text fit for an error: secrets hidden, on one line, control and formatting
+// characters and invalid UTF-8 escaped (\n, \x1b), and no longer than MaxPeer and "...".
+func Peer(s string) string {
+	cut := ""
+	if len(s) > 4*MaxPeer {
+		s, cut = s[:4*MaxPeer], "..."
+		s = s[:strings.LastIndexAny(s, " \n")+1] // what was cut in two might not look like a secret
+	}
+	if s = escape(Text(s)); len(s) > MaxPeer {
+		s, cut = s[:MaxPeer], "..."
+		for i := 0; i < utf8.UTFMax-1 && len(s) > 0; i++ { // not in the middle of a character
+			if r, n := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || n != 1 {
+				break
+			}
+			s = s[:len(s)-1]
+		}
+	}
+	return strings.Trim(s, " ") + cut
+}
+
+// Cause returns err with a text that is fit for an error, which is err itself where it is so.
+func Cause(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if fit := Peer(text); fit != text {
+		return &cause{err, fit}
+	}
+	return err
+}
+
+type cause struct {
+	err  error
+	text string
+}
+
+func (c *cause) Error() string { return c.text }
+
+func (c *cause) Unwrap() error { return c.err }
+
+func escape(s string) string {
+	plain := 0
+	for plain < len(s) && ' ' <= s[plain] && s[plain] <= '~' {
+		plain++
+	}
+	if plain == len(s) {
+		return s
+	}
+	const digits = "0123456789abcdef"
+	out := []byte(s[:plain])
+	for i := plain; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if shown(r, n) {
+			out = append(out, s[i:i+n]...)
+			i += n
+			continue
+		}
+		for ; n > 0; n-- {
+			switch c := s[i]; c {
+			case '\n':
+				out = append(out, '\\', 'n')
+			case '\r':
+				out = append(out, '\\', 'r')
+			case '\t':
+				out = append(out, '\\', 't')
+			default:
+				out = append(out, '\\', 'x', digits[c>>4], digits[c&15])
+			}
+			i++
+		}
+	}
+	return string(out)
+}
+
+// shown reports whether a character may stand in a log: it moves no cursor and turns no text
+// around.
+func shown(r rune, size int) bool {
+	switch {
+	case r < ' ', 0x7f <= r && r < 0xa0, r == utf8.RuneError && size == 1:
+		return false
+	case 0x200b <= r && r <= 0x200f, 0x2028 <= r && r <= 0x202e, 0x2060 <= r && r <= 0x206f, r == 0xfeff, 0xe0000 <= r &&
+		r < 0xe1000:
+		return false
+	}
+	return true
+}
