@@ -48,7 +48,7 @@ func (l *loop) abort(failure *transport.Error) {
 	l.outage, l.pause, l.hold, l.unreported = question{}, pause{}, hold{}, nil
 	l.c.outbox.rewind()
 	if x := l.c.features(); x != nil {
-		for _, one := range x.(features) {
+		for _, one := range x {
 			_ = callback.Run("", func() { one.over(l) }) // it may tell a policy
 		}
 		l.calling = ""

@@ -40,7 +40,8 @@ type feature interface {
 	fill(s *Stats)
 }
 
-// features are several as one. A list is not changed after it was made.
+// features are the features of a client. A list is not changed after it was made. It is no feature
+// itself: with one type less behind the interface, boards call the features without a switch.
 type features []feature
 
 func (l features) wants() (always, now transport.Features) {
@@ -75,6 +76,7 @@ func (l features) deliver(d *transport.Delivery) bool {
 	return slices.ContainsFunc(l, func(x feature) bool { return x.deliver(d) })
 }
 
+// end returns a channel that is closed when all features have ended.
 func (l features) end() <-chan struct{} {
 	var ends []<-chan struct{}
 	for _, x := range l { // all are told before one is waited for
@@ -84,19 +86,43 @@ func (l features) end() <-chan struct{} {
 	}
 	all := make(chan struct{})
 	go func() { // ends when all have
-		defer close(all)
 		for _, one := range ends {
 			<-one
 		}
+		close(all)
 	}()
 	return all
 }
 
-func (l features) begin()                    { l.each(feature.begin) }
-func (l features) over(loop *loop)           { l.each(func(x feature) { x.over(loop) }) }
-func (l features) resume()                   { l.each(feature.resume) }
-func (l features) halt(why *transport.Error) { l.each(func(x feature) { x.halt(why) }) }
-func (l features) fill(s *Stats)             { l.each(func(x feature) { x.fill(s) }) }
+func (l features) begin() {
+	for _, x := range l {
+		x.begin()
+	}
+}
+
+func (l features) over(loop *loop) {
+	for _, x := range l {
+		x.over(loop)
+	}
+}
+
+func (l features) resume() {
+	for _, x := range l {
+		x.resume()
+	}
+}
+
+func (l features) halt(why *transport.Error) {
+	for _, x := range l {
+		x.halt(why)
+	}
+}
+
+func (l features) fill(s *Stats) {
+	for _, x := range l {
+		x.fill(s)
+	}
+}
 
 func (l features) received() (n uint64) {
 	for _, x := range l {
@@ -106,20 +132,16 @@ func (l features) received() (n uint64) {
 }
 
 func (l features) refused(loop *loop, why *transport.Error) {
-	l.each(func(x feature) { x.refused(loop, why) })
-}
-
-func (l features) each(do func(feature)) {
 	for _, x := range l {
-		do(x)
+		x.refused(loop, why)
 	}
 }
 
 // features returns the client's features, nil if it has none.
-func (c *Client) features() feature {
+func (c *Client) features() features {
 	if list := c.featureList.Load(); list != nil {
-		x, _ := (*list).(feature) // an assertion, so that the linker of a board sees when there is no feature
-		return x
+		l, _ := (*list).(features) // an assertion, so that the linker of a board sees when there is no feature
+		return l
 	}
 	return nil
 }
@@ -133,10 +155,7 @@ func (c *Client) feature(is func(feature) bool, create func() feature) feature {
 }
 
 func (c *Client) featureLocked(is func(feature) bool, create func() feature) feature {
-	var list features
-	if x := c.features(); x != nil {
-		list = x.(features)
-	}
+	list := c.features()
 	if i := slices.IndexFunc(list, is); i >= 0 {
 		return list[i]
 	}
@@ -170,7 +189,7 @@ func (l *loop) subscribe(want transport.Features) {
 }
 
 // serveFeatures subscribes the live session to what the features want, and lets them use it.
-func (l *loop) serveFeatures(x feature, now time.Time) {
+func (l *loop) serveFeatures(x features, now time.Time) {
 	l.conn.featureDue = time.Time{}
 	if always, want := l.wants(); l.conn.plan != replacing && l.conn.asked == 0 && want&^l.conn.granted != 0 {
 		if always &^= l.conn.granted; always != 0 { // by itself: its refusal ends the session
@@ -188,7 +207,7 @@ func (l *loop) serveFeatures(x feature, now time.Time) {
 // subscribed takes the answer to a subscription of a live session. It returns the failure that ends
 // the session, nil for none: where the session can do without, only the calls that wait for the
 // subscription fail.
-func (l *loop) subscribed(x feature, err error) error {
+func (l *loop) subscribed(x features, err error) error {
 	asked := l.conn.asked
 	l.conn.asked = 0
 	if err == nil {
