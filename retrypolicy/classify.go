@@ -36,8 +36,8 @@ const (
 	SafeNo
 )
 
-// Fault says whose fault a failure was. No policy here decides by it; it is for policies of your own
-// and for logs.
+// Fault says whose fault a failure was. No policy here decides by it; it is for policies of your
+// own and for logs.
 type Fault uint8
 
 const (

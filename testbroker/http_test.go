@@ -171,7 +171,9 @@ func TestTelemetryOverHTTP(t *testing.T) {
 				DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "c-1", ContentType: "application/json",
 				Component: "thermostat1",
 				System: []testbroker.Property{
-					{Name: "$.sub", Value: "thermostat1"}, {Name: "$.ct", Value: "application/json"}, {Name: "$.cid", Value: "c-1"}, {Name: "$.mid", Value: "m-1"}, {Name: "$.to", Value: "/devices/dev-1/messages/events"},
+					{Name: "$.sub", Value: "thermostat1"}, {Name: "$.ct", Value: "application/json"},
+					{Name: "$.cid", Value: "c-1"}, {Name: "$.mid", Value: "m-1"},
+					{Name: "$.to", Value: "/devices/dev-1/messages/events"},
 				},
 				Properties: []testbroker.Property{{Name: "level", Value: "high temp"}}, Body: []byte(`{"celsius":21}`),
 				Protocol: testbroker.HTTP,

@@ -31,8 +31,12 @@ func TestCommandsOverHTTP(t *testing.T) {
 		expiry := time.Date(2000, 1, 1, 5, 0, 0, 0, time.UTC)
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{
 			MessageID: "1", CorrelationID: "c", UserID: "u", ContentType: "text/plain", ContentEncoding: "utf-8", Ack: "full",
-			Expiry:     expiry,
-			Properties: []testbroker.Property{{Name: "color", Value: "blue"}, {Name: "no name", Value: "x"}, {Name: "empty", Value: ""}}, Body: []byte("reboot"),
+			Expiry: expiry,
+			Properties: []testbroker.Property{
+				{Name: "color", Value: "blue"},
+				{Name: "no name", Value: "x"},
+				{Name: "empty", Value: ""},
+			}, Body: []byte("reboot"),
 		}))
 		r, lock := p.receive()
 		require.Equal(t, "reboot", r.body)

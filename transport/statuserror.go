@@ -3,8 +3,8 @@ package transport
 import "strconv"
 
 // StatusError is a refusal with an HTTP status: by a hub, over HTTPS or in a reply about the twin;
-// by blob storage; by a server that does not upgrade to WebSocket; by an HTTP proxy. It is the cause
-// of an *Error, which has the Kind, and is reachable with errors.As.
+// by blob storage; by a server that does not upgrade to WebSocket; by an HTTP proxy. It is the
+// cause of an *Error, which has the Kind, and is reachable with errors.As.
 //
 // Texts of the peer are at most 1 KB long, without secrets and control characters.
 type StatusError struct {

@@ -10,12 +10,12 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// CSharpV1 is what the Azure IoT device SDK 1.x for .NET does. The numbers are those of Java without
-// its fast first retry: with c = 0 for the first retry, min(Min + (2^c-1) * [0.8*Delta, 1.2*Delta),
-// Max) in whole milliseconds. But attempts begin at least a second apart, so the time that the
-// attempt took is taken off that second. The defaults, where all numbers are zero, are Count 2^31-1,
-// Min 100 ms, Max 10 s and Delta 100 ms. With attempts that fail at once that gives 1 s, 1 s, 1 s,
-// 1 s, 1.3 to 1.885 s and so on.
+// CSharpV1 is what the Azure IoT device SDK 1.x for .NET does. The numbers are those of Java
+// without its fast first retry: with c = 0 for the first retry, min(Min + (2^c-1) * [0.8*Delta,
+// 1.2*Delta), Max) in whole milliseconds. But attempts begin at least a second apart, so the time
+// that the attempt took is taken off that second. The defaults, where all numbers are zero, are
+// Count 2^31-1, Min 100 ms, Max 10 s and Delta 100 ms. With attempts that fail at once that gives 1
+// s, 1 s, 1 s, 1 s, 1.3 to 1.885 s and so on.
 //
 // Source: the SDK's code, ExponentialBackoffRetryStrategy and RetryPolicy.
 type CSharpV1 struct {

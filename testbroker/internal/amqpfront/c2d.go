@@ -62,7 +62,9 @@ func (r *receiver) Deliver(q *hub.Queue, e *hub.Command, _ int) (sent, settled b
 func message(e *hub.Command, lockToken string) *wire.Message {
 	m := e.C2D
 	p := &wire.Properties{
-		To:          wire.Some("/" + hub.Identity{Device: e.DeviceID, Module: e.ModuleID}.Resource() + "/messages/devicebound"),
+		To: wire.Some(
+			"/" + hub.Identity{Device: e.DeviceID, Module: e.ModuleID}.Resource() + "/messages/devicebound",
+		),
 		ContentType: wire.Symbol(m.ContentType), ContentEncoding: wire.Symbol(m.ContentEncoding),
 	}
 	if m.MessageID != "" {

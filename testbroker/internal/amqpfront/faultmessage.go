@@ -30,8 +30,12 @@ func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *hub.FaultMess
 	once := kind.Condition != "" && asked.Duration == 0
 	stands := kind.Refuses && asked.Duration > 0 || once
 	if once {
-		h.Standing[id] = hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(hub.MaxFaultSeconds * time.Second), Once: true,
-			Record: asked}
+		h.Standing[id] = hub.StandingFault{
+			FaultRequest: kind,
+			Until:        time.Now().Add(hub.MaxFaultSeconds * time.Second),
+			Once:         true,
+			Record:       asked,
+		}
 	} else if stands {
 		h.Standing[id] = hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(asked.Duration), Record: asked}
 	}

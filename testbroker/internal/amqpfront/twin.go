@@ -134,7 +134,10 @@ func (a *asker) Answer(ans hub.TwinAnswer, wrong bool) bool {
 		annotations = append(annotations, wire.Pair{Key: wire.Symbol("version"), Value: ans.Version})
 	}
 	if ans.RetryAfter > 0 {
-		annotations = append(annotations, wire.Pair{Key: wire.Symbol("retry-after"), Value: int32(hub.Seconds(ans.RetryAfter))})
+		annotations = append(
+			annotations,
+			wire.Pair{Key: wire.Symbol("retry-after"), Value: int32(hub.Seconds(ans.RetryAfter))},
+		)
 	}
 	correlation := a.correlation
 	if wrong {

@@ -13,7 +13,8 @@ import (
 
 var (
 	blobNotFound = &hub.BlobError{Status: 404, Code: "BlobNotFound", Message: "The specified blob does not exist."}
-	blobNoLength = &hub.BlobError{Status: 411, Code: "MissingContentLengthHeader", Message: "The Content-Length header was not specified."}
+	blobNoLength = &hub.BlobError{Status: 411, Code: "MissingContentLengthHeader",
+		Message: "The Content-Length header was not specified."}
 	blobTooLarge = &hub.BlobError{Status: 413, Code: "RequestBodyTooLarge",
 		Message: "The request body is too large and exceeds the maximum permissible limit."}
 	blobCutOff        = &hub.BlobError{Status: 400, Code: "IncompleteBody", Message: "The request body was not complete."}
@@ -27,33 +28,41 @@ var (
 		Message: "A query parameter that's mandatory for this request is not specified."}
 	blobBadQuery = &hub.BlobError{Status: 400, Code: "InvalidQueryParameterValue",
 		Message: "Value for one of the query parameters specified in the request URI is invalid."}
-	blobBadName = &hub.BlobError{Status: 400, Code: "InvalidResourceName", Message: "The specified resource name contains invalid characters."}
-	blobBadMD5  = &hub.BlobError{Status: 400, Code: "InvalidMd5", Message: "The MD5 value specified in the request is invalid. The MD5 value " +
-		"must be 128 bits and Base64-encoded."}
+	blobBadName = &hub.BlobError{Status: 400, Code: "InvalidResourceName",
+		Message: "The specified resource name contains invalid characters."}
+	blobBadMD5 = &hub.BlobError{Status: 400, Code: "InvalidMd5",
+		Message: "The MD5 value specified in the request is invalid. The MD5 value " +
+			"must be 128 bits and Base64-encoded."}
 	blobDamaged = &hub.BlobError{Status: 400, Code: "Md5Mismatch",
 		Message: "The MD5 value specified in the request did not match with the MD5 value calculated by the server."}
 	blobBadID = &hub.BlobError{Status: 400, Code: "InvalidBlockId",
 		Message: "The specified block ID is invalid. The block ID must be Base64-encoded."}
-	blobListTooLong = &hub.BlobError{Status: 400, Code: "BlockListTooLong", Message: "The block list may not contain more than 50,000 blocks."}
-	blobBadXML      = &hub.BlobError{Status: 400, Code: "InvalidXmlDocument", Message: "XML specified is not syntactically valid."}
-	blobNoContent   = &hub.BlobError{Status: 409, Code: "BlobOperationNotSupported", Message: "The store keeps hashes only."}
+	blobListTooLong = &hub.BlobError{Status: 400, Code: "BlockListTooLong",
+		Message: "The block list may not contain more than 50,000 blocks."}
+	blobBadXML = &hub.BlobError{Status: 400, Code: "InvalidXmlDocument",
+		Message: "XML specified is not syntactically valid."}
+	blobNoContent = &hub.BlobError{Status: 409, Code: "BlobOperationNotSupported",
+		Message: "The store keeps hashes only."}
 
 	blobNoAnswer = &hub.BlobError{} // there is nobody to tell
-	blobGone     = &hub.BlobError{Status: 404, Code: "ContainerNotFound", Message: "The specified container does not exist."}
+	blobGone     = &hub.BlobError{Status: 404, Code: "ContainerNotFound",
+		Message: "The specified container does not exist."}
 	blobBusy     = &hub.BlobError{Status: 503, Code: "ServerBusy", Message: "The server is busy."}
-	blobInternal = &hub.BlobError{Status: 500, Code: "InternalError", Message: "The server encountered an internal error. Please retry the request."}
+	blobInternal = &hub.BlobError{Status: 500, Code: "InternalError",
+		Message: "The server encountered an internal error. Please retry the request."}
 )
 
 // blobErrorOf is the store's error for a refusal that is not the store's own, such as that of a
 // fault: the one that usually comes with the status.
 func blobErrorOf(e *web.Error) *hub.BlobError {
-	for _, known := range []*hub.BlobError{blobBadQuery, hub.BlobNoAuthentication, hub.BlobBadSignature, blobGone, blobTooLarge,
-		blobInternal, blobBusy} {
+	for _, known := range []*hub.BlobError{blobBadQuery, hub.BlobNoAuthentication, hub.BlobBadSignature, blobGone,
+		blobTooLarge, blobInternal, blobBusy} {
 		if known.Status == e.Status() {
 			return known
 		}
 	}
-	return &hub.BlobError{Status: e.Status(), Code: strings.ReplaceAll(http.StatusText(e.Status()), " ", ""), Message: e.Text}
+	code := strings.ReplaceAll(http.StatusText(e.Status()), " ", "")
+	return &hub.BlobError{Status: e.Status(), Code: code, Message: e.Text}
 }
 
 // failBlob is the answer to a request that the store refuses, in the form that it gives its errors.

@@ -80,8 +80,9 @@ func httpHeader(r *hub.C2DRecord) http.Header {
 	for name, value := range map[string]string{
 		"iothub-messageid": m.MessageID, "iothub-correlationid": m.CorrelationID, "iothub-userid": m.UserID,
 		"iothub-contenttype": m.ContentType, "iothub-contentencoding": m.ContentEncoding, "iothub-ack": m.Ack,
-		"iothub-expiry":         expiry,
-		"iothub-to":             "/" + hub.Identity{Device: r.DeviceID, Module: r.ModuleID}.Resource() + "/messages/devicebound",
+		"iothub-expiry": expiry,
+		"iothub-to": "/" + hub.Identity{Device: r.DeviceID, Module: r.ModuleID}.Resource() +
+			"/messages/devicebound",
 		"iothub-sequencenumber": strconv.Itoa(r.Sequence), "iothub-enqueuedtime": r.Enqueued.UTC().Format(hub.TimeLayout),
 		"iothub-deliverycount": strconv.Itoa(r.Deliveries - 1),
 	} {

@@ -218,7 +218,12 @@ func message(q *web.Request, body []byte, properties map[string]string) (hub.Mes
 		}
 	}
 	if len(m.MessageID) > hub.MaxMessageID {
-		return m, web.Errorf(400004, "message id of %d characters, at most %d are allowed", len(m.MessageID), hub.MaxMessageID)
+		return m, web.Errorf(
+			400004,
+			"message id of %d characters, at most %d are allowed",
+			len(m.MessageID),
+			hub.MaxMessageID,
+		)
 	}
 	if n := hub.SizeOf(&m); n > hub.MaxMessage {
 		return m, web.Errorf(413001, "message of %d bytes, at most %d are allowed", n, hub.MaxMessage)

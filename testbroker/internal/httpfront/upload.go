@@ -89,7 +89,14 @@ func endUpload(q *web.Request) web.Answer {
 	case in.IsSuccess == nil:
 		return q.Fail(web.Errorf(400019, "isSuccess is missing"))
 	}
-	up, code := h.UploadTable.End(q.ID.Device, in.CorrelationID, *in.IsSuccess, in.StatusCode, in.StatusDescription, h.Now())
+	up, code := h.UploadTable.End(
+		q.ID.Device,
+		in.CorrelationID,
+		*in.IsSuccess,
+		in.StatusCode,
+		in.StatusDescription,
+		h.Now(),
+	)
 	if code != 0 {
 		return q.Fail(web.Errorf(code, "upload %q", in.CorrelationID))
 	}

@@ -114,8 +114,9 @@ func (f *Front) request(c *client, pk packets.Packet) error {
 		return nil
 	}
 	a := hub.MethodAnswer{
-		DeviceID: c.ID.Device, ModuleID: c.ID.Module, RequestID: r.rid, MethodResult: hub.MethodResult{Status: r.status, Payload: pk.Payload},
-		Protocol: hub.MQTT,
+		DeviceID: c.ID.Device, ModuleID: c.ID.Module, RequestID: r.rid,
+		MethodResult: hub.MethodResult{Status: r.status, Payload: pk.Payload},
+		Protocol:     hub.MQTT,
 	}
 	if !h.CutOnAnswer(c.Conn, a) && ack() {
 		h.Answered(c.Conn, a)

@@ -10,8 +10,14 @@ import (
 )
 
 var methodRoutes = []web.Route{
-	{Kind: hub.RouteMethod, Method: http.MethodPost, Path: "twins/{device}/methods", Open: true, Do: asService(hub.ServiceConnect,
-		postMethod)},
+	{
+		Kind:   hub.RouteMethod,
+		Method: http.MethodPost,
+		Path:   "twins/{device}/methods",
+		Open:   true,
+		Do: asService(hub.ServiceConnect,
+			postMethod),
+	},
 	{Kind: hub.RouteMethod, Method: http.MethodPost, Path: "twins/{device}/modules/{module}/methods", Open: true,
 		Do: asService(hub.ServiceConnect, postMethod)},
 }
@@ -44,7 +50,12 @@ func postMethod(q *web.Request) (web.Answer, error) {
 		m.ResponseTimeout = time.Duration(*s) * time.Second
 	}
 	if s := call.ConnectTimeoutInSeconds; s < 0 || s > maxConnectSeconds {
-		return web.Answer{}, web.Errorf(hub.CodeArgumentInvalid, "connectTimeoutInSeconds %d, want 0 to %d", s, maxConnectSeconds)
+		return web.Answer{}, web.Errorf(
+			hub.CodeArgumentInvalid,
+			"connectTimeoutInSeconds %d, want 0 to %d",
+			s,
+			maxConnectSeconds,
+		)
 	}
 	result, err := q.Hub.InvokeMethod(q.Context(), q.ID, m)
 	if err != nil {

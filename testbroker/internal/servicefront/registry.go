@@ -14,16 +14,40 @@ import (
 )
 
 var registryRoutes = []web.Route{
-	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices", Open: true, Do: asService(hub.RegistryRead|hub.RegistryWrite,
-		listDevices)},
-	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices/", Open: true, Do: asService(hub.RegistryRead|hub.RegistryWrite,
-		listDevices)},
+	{
+		Kind:   hub.RouteRegistry,
+		Method: http.MethodGet,
+		Path:   "devices",
+		Open:   true,
+		Do: asService(hub.RegistryRead|hub.RegistryWrite,
+			listDevices),
+	},
+	{
+		Kind:   hub.RouteRegistry,
+		Method: http.MethodGet,
+		Path:   "devices/",
+		Open:   true,
+		Do: asService(hub.RegistryRead|hub.RegistryWrite,
+			listDevices),
+	},
 	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}", Open: true,
 		Do: asService(hub.RegistryRead|hub.RegistryWrite, getIdentity)},
-	{Kind: hub.RouteRegistry, Method: http.MethodPut, Path: "devices/{device}", Open: true, Do: asService(hub.RegistryWrite,
-		putIdentity)},
-	{Kind: hub.RouteRegistry, Method: http.MethodDelete, Path: "devices/{device}", Open: true, Do: asService(hub.RegistryWrite,
-		deleteIdentity)},
+	{
+		Kind:   hub.RouteRegistry,
+		Method: http.MethodPut,
+		Path:   "devices/{device}",
+		Open:   true,
+		Do: asService(hub.RegistryWrite,
+			putIdentity),
+	},
+	{
+		Kind:   hub.RouteRegistry,
+		Method: http.MethodDelete,
+		Path:   "devices/{device}",
+		Open:   true,
+		Do: asService(hub.RegistryWrite,
+			deleteIdentity),
+	},
 	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}/modules", Open: true,
 		Do: asService(hub.RegistryRead|hub.RegistryWrite, listModules)},
 	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}/modules/{module}", Open: true,
@@ -38,8 +62,14 @@ var registryRoutes = []web.Route{
 		Do: asService(hub.ServiceConnect, purgeCommands)},
 	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "statistics/devices", Open: true,
 		Do: asService(hub.RegistryRead|hub.RegistryWrite, countDevices)},
-	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "statistics/service", Open: true, Do: asService(hub.ServiceConnect,
-		countConnected)},
+	{
+		Kind:   hub.RouteRegistry,
+		Method: http.MethodGet,
+		Path:   "statistics/service",
+		Open:   true,
+		Do: asService(hub.ServiceConnect,
+			countConnected),
+	},
 }
 
 // maxPage is how many entries a list has at most, and maxModules how many modules a device may
@@ -95,7 +125,8 @@ func documentOf(h *hub.Hub, id hub.Identity) (identityDocument, error) {
 	}
 	defer h.Mu.Unlock()
 	d := identityDocument{
-		DeviceID: id.Device, ModuleID: id.Module, GenerationID: r.Generation, ETag: etagFor(r), ConnectionState: "Disconnected",
+		DeviceID: id.Device, ModuleID: id.Module, GenerationID: r.Generation, ETag: etagFor(r),
+		ConnectionState:            "Disconnected",
 		Status:                     "enabled",
 		ConnectionStateUpdatedTime: never, StatusUpdatedTime: never, LastActivityTime: never,
 		CloudToDeviceMessageCount: waiting,
@@ -385,8 +416,10 @@ func countDevices(q *web.Request) (web.Answer, error) {
 			}
 		}
 	}
-	return web.AnswerJSON(hub.Tree{"totalDeviceCount": all, "enabledDeviceCount": all - disabled, "disabledDeviceCount": disabled},
-		""), nil
+	return web.AnswerJSON(
+		hub.Tree{"totalDeviceCount": all, "enabledDeviceCount": all - disabled, "disabledDeviceCount": disabled},
+		"",
+	), nil
 }
 
 func countConnected(q *web.Request) (web.Answer, error) {
@@ -404,7 +437,8 @@ func countConnected(q *web.Request) (web.Answer, error) {
 
 // queryForm is all of the service's query language that the hub has.
 var queryForm = regexp.MustCompile(
-	`(?i)^\s*select\s+\*\s+from\s+(devices|devices\.modules)(?:\s+where\s+(deviceId|moduleId|status|connectionState)\s*=\s*'([^']*)')?\s*;?\s*$`)
+	`(?i)^\s*select\s+\*\s+from\s+(devices|devices\.modules)(?:\s+where\s+(deviceId|moduleId|status|connectionState)\s*=\s*'([^']*)')?\s*;?\s*$`,
+)
 
 // queryTwins answers a query with twins, page by page.
 func queryTwins(q *web.Request) (web.Answer, error) {

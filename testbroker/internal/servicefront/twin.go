@@ -10,14 +10,26 @@ import (
 )
 
 var twinRoutes = []web.Route{
-	{Kind: hub.RouteTwin, Method: http.MethodGet, Path: "twins/{device}", Open: true, Do: asService(hub.ServiceConnect, getTwin)},
+	{
+		Kind:   hub.RouteTwin,
+		Method: http.MethodGet,
+		Path:   "twins/{device}",
+		Open:   true,
+		Do:     asService(hub.ServiceConnect, getTwin),
+	},
 	{Kind: hub.RouteTwin, Method: http.MethodGet, Path: "twins/{device}/modules/{module}", Open: true,
 		Do: asService(hub.ServiceConnect, getTwin)},
 	{Kind: hub.RouteTwin, Method: http.MethodPatch, Path: "twins/{device}", Open: true, Do: asService(hub.ServiceConnect,
 		patchTwin)},
 	{Kind: hub.RouteTwin, Method: http.MethodPatch, Path: "twins/{device}/modules/{module}", Open: true,
 		Do: asService(hub.ServiceConnect, patchTwin)},
-	{Kind: hub.RouteTwin, Method: http.MethodPut, Path: "twins/{device}", Open: true, Do: asService(hub.ServiceConnect, putTwin)},
+	{
+		Kind:   hub.RouteTwin,
+		Method: http.MethodPut,
+		Path:   "twins/{device}",
+		Open:   true,
+		Do:     asService(hub.ServiceConnect, putTwin),
+	},
 	{Kind: hub.RouteTwin, Method: http.MethodPut, Path: "twins/{device}/modules/{module}", Open: true,
 		Do: asService(hub.ServiceConnect, putTwin)},
 }
