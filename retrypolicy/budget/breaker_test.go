@@ -133,6 +133,20 @@ func TestBreaker(t *testing.T) {
 			{11 * s, stepAdmit,
 				"half-open"},
 		}},
+	} {
+		t.Run(c.name, func(t *testing.T) { playBreaker(t, c.o, c.script) })
+	}
+}
+
+func TestBreakerInSpecialCases(t *testing.T) {
+	const s = time.Second
+	type steps = []breakerStep
+	type options = budget.BreakerOptions
+	for _, c := range []struct {
+		name   string
+		o      options
+		script steps
+	}{
 		{"an answer that no retry mends is one of a service that works", options{Failures: 2, Cooldown: 10 * s}, steps{
 			{0, stepFail, "closed"}, {0, stepWrong, "closed"}, {0, stepFail, "closed"}, {0, stepFail, "open"},
 			{10 * s, stepAdmit, "half-open"}, {10 * s, stepWrong, "closed"},

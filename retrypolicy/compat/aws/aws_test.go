@@ -81,37 +81,64 @@ func try(t *testing.T, what string, s *retrypolicy.Series, now time.Time, draw u
 // ms is a shorthand of the tables.
 const ms = time.Millisecond
 
+// A sequence is what an SDK's own tests publish: the steps of one operation.
+type sequence struct {
+	id     string
+	preset func() *aws.Options
+	tokens int
+	steps  []step
+}
+
+func preS() *aws.Options { // the settings of the vectors S1 to S5
+	o := aws.Kotlin()
+	o.Backoff = retrypolicy.Backoff{Base: time.Second, Max: 20 * time.Second, Jitter: retrypolicy.FullJitter}
+	o.Throttled = nil
+	return o
+}
+
+func fail(k transport.Kind, quota int, delay time.Duration) step {
+	return step{kind: k, quota: quota, delay: delay}
+}
+
+func end(k transport.Kind, why retrypolicy.Reason, quota int, delay time.Duration) step {
+	return step{kind: k, stop: why, quota: quota, delay: delay}
+}
+
+func wish(after time.Duration, quota int, delay time.Duration) step {
+	return step{kind: kServer, after: after, quota: quota, delay: delay}
+}
+
+func ok(quota int) step { return step{success: true, quota: quota} }
+
+func sum(o func() *aws.Options, attempts int) func() *aws.Options {
+	return func() *aws.Options {
+		set := o()
+		set.Attempts = attempts
+		return set
+	}
+}
+
+// play compares the policies with the sequences, with the greatest draw.
+func play(t *testing.T, sequences []sequence) {
+	for _, c := range sequences {
+		t.Run(c.id, func(t *testing.T) {
+			o := c.preset()
+			b := policytest.Bucketed(t, o, 500, c.tokens)
+			series := retrypolicy.Begin(policytest.NewAWS(t, o), "", policytest.Epoch)
+			for i, st := range c.steps {
+				what := fmt.Sprintf("step %d", i+1)
+				try(t, what, &series, policytest.Epoch, policytest.DrawLast, st) // drawLast: U = 1
+				if got := b.Tokens(policytest.Epoch); got != st.quota {
+					t.Fatalf("%s: quota %d, want %d", what, got, st.quota)
+				}
+			}
+		})
+	}
+}
+
 func TestAWSPublishedSequences(t *testing.T) {
 	s := time.Second
-	preS := func() *aws.Options { // the settings of the vectors S1 to S5
-		o := aws.Kotlin()
-		o.Backoff = retrypolicy.Backoff{Base: s, Max: 20 * s, Jitter: retrypolicy.FullJitter}
-		o.Throttled = nil
-		return o
-	}
-	fail := func(k transport.Kind, quota int, delay time.Duration) step {
-		return step{kind: k, quota: quota, delay: delay}
-	}
-	end := func(k transport.Kind, why retrypolicy.Reason, quota int, delay time.Duration) step {
-		return step{kind: k, stop: why, quota: quota, delay: delay}
-	}
-	wish := func(after time.Duration, quota int, delay time.Duration) step {
-		return step{kind: kServer, after: after, quota: quota, delay: delay}
-	}
-	ok := func(quota int) step { return step{success: true, quota: quota} }
-	sum := func(o func() *aws.Options, attempts int) func() *aws.Options {
-		return func() *aws.Options {
-			set := o()
-			set.Attempts = attempts
-			return set
-		}
-	}
-	for _, c := range []struct {
-		id     string
-		preset func() *aws.Options
-		tokens int
-		steps  []step
-	}{
+	play(t, []sequence{
 		{"S1", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), ok(495)}},
 		{"S2", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), end(kServer, retrypolicy.OutOfAttempts, 490,
 			0)}},
@@ -164,6 +191,12 @@ func TestAWSPublishedSequences(t *testing.T) {
 				quota: 0, delay: 100 * ms},
 			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 200 * ms, stop: retrypolicy.OutOfQuota},
 		}},
+	})
+}
+
+func TestAWSPublishedSequencesOfSingleSDKs(t *testing.T) {
+	s := time.Second
+	play(t, []sequence{
 		{"python: quota 0", aws.Python, 0, []step{{kind: kServer, safe: retrypolicy.SafeYes, delay: 50 * ms,
 			stop: retrypolicy.OutOfQuota}}},
 		{"python: unsafe", aws.Python, 0, []step{{kind: kServer, safe: retrypolicy.SafeNo,
@@ -208,20 +241,7 @@ func TestAWSPublishedSequences(t *testing.T) {
 			end(kServer, retrypolicy.OutOfAttempts, 490, 0),
 		}},
 		{"Go", aws.Go, 500, []step{fail(kTimeout, 490, 2*s), fail(kServer, 485, 4*s), ok(491)}},
-	} {
-		t.Run(c.id, func(t *testing.T) {
-			o := c.preset()
-			b := policytest.Bucketed(t, o, 500, c.tokens)
-			series := retrypolicy.Begin(policytest.NewAWS(t, o), "", policytest.Epoch)
-			for i, st := range c.steps {
-				what := fmt.Sprintf("step %d", i+1)
-				try(t, what, &series, policytest.Epoch, policytest.DrawLast, st) // drawLast: U = 1
-				if got := b.Tokens(policytest.Epoch); got != st.quota {
-					t.Fatalf("%s: quota %d, want %d", what, got, st.quota)
-				}
-			}
-		})
-	}
+	})
 }
 
 // Two operations share one quota (vector N14). Only the cost of A's first retry stays spent,
