@@ -166,7 +166,8 @@ func (q *Queue) batchSizeLocked(s *segment) int {
 	return n
 }
 
-// takePendingLocked takes some of the pending records. They count as pending until they are written.
+// takePendingLocked takes some of the pending records. They count as pending until they are
+// written.
 func (q *Queue) takePendingLocked(n int) []*entrant {
 	taken := append(q.taken[:0], q.pending[:n]...)
 	q.taken = taken

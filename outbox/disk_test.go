@@ -266,12 +266,15 @@ func (h *handle) begin(name string, at int64, n int) (op, error) {
 	if err := h.disk.ask(o); err != nil {
 		return o, failure(o, err)
 	}
-	h.disk.mu.Lock() // the caller unlocks
-	if h.closed {
-		h.disk.mu.Unlock()
-		return o, failure(o, os.ErrClosed)
-	}
 	return o, nil
+}
+
+// closedLocked is the error of o on a file that is closed.
+func (h *handle) closedLocked(o op) error {
+	if h.closed {
+		return failure(o, os.ErrClosed)
+	}
+	return nil
 }
 
 func (h *handle) ReadAt(p []byte, at int64) (n int, err error) {
@@ -279,7 +282,11 @@ func (h *handle) ReadAt(p []byte, at int64) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
+	if err := h.closedLocked(o); err != nil {
+		return 0, err
+	}
 	for n < len(p) && at+int64(n) < int64(len(h.inode.data)) {
 		i := at + int64(n)
 		if h.inode.bad[i/page] {
@@ -300,7 +307,11 @@ func (h *handle) WriteAt(p []byte, at int64) (n int, err error) {
 		return 0, err
 	}
 	d := h.disk
+	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := h.closedLocked(o); err != nil {
+		return 0, err
+	}
 	for i := at / page; i*page < at+int64(len(p)); i++ {
 		if !h.inode.bad[i] {
 			continue
@@ -328,11 +339,15 @@ func (h *handle) WriteAt(p []byte, at int64) (n int, err error) {
 }
 
 func (h *handle) Truncate(size int64) error {
-	_, err := h.begin("truncate", size, 0)
+	o, err := h.begin("truncate", size, 0)
 	if err != nil {
 		return err
 	}
+	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
+	if err := h.closedLocked(o); err != nil {
+		return err
+	}
 	c := change{at: size}
 	h.inode.data = c.apply(h.inode.data)
 	h.inode.unsynced = append(h.inode.unsynced, c)
@@ -344,10 +359,15 @@ func (h *handle) Sync() error {
 	h.disk.mu.Lock()
 	upTo, data := len(h.inode.unsynced), slices.Clone(h.inode.data)
 	h.disk.mu.Unlock()
-	if _, err := h.begin("sync", 0, 0); err != nil {
+	o, err := h.begin("sync", 0, 0)
+	if err != nil {
 		return err
 	}
+	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
+	if err := h.closedLocked(o); err != nil {
+		return err
+	}
 	h.inode.durable, h.inode.unsynced = data, slices.Clone(h.inode.unsynced[upTo:])
 	return nil
 }
@@ -372,10 +392,15 @@ func (h *handle) Size() (int64, error) {
 }
 
 func (h *handle) Linked() (bool, error) {
-	if _, err := h.begin("linked", 0, 0); err != nil {
+	o, err := h.begin("linked", 0, 0)
+	if err != nil {
 		return false, err
 	}
+	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
+	if err := h.closedLocked(o); err != nil {
+		return false, err
+	}
 	for _, f := range h.disk.names {
 		if f == h.inode {
 			return true, nil
