@@ -132,11 +132,12 @@ func TestParseConnectionStringAcceptsTheTokensThatSDKsMake(t *testing.T) {
 	}
 }
 
-func TestParseConnectionStringSaysWhatIsWrong(t *testing.T) {
+// wrongConnectionStrings returns strings, and what their errors say.
+func wrongConnectionStrings() []struct{ name, s, want string } {
 	const proof = ";SharedAccessKey=" + connKey
 	const service = "this is a service's string"
 	sas := func(token string) string { return connHub + "SharedAccessSignature=" + token }
-	for _, c := range []struct{ name, s, want string }{
+	return []struct{ name, s, want string }{
 		{"empty", "", "it is empty; take the device's own: on the hub's page under Devices"},
 		{"space", " \n\t", "it is empty"},
 		{"empty quotation marks", `""`, "it is empty"},
@@ -257,7 +258,11 @@ func TestParseConnectionStringSaysWhatIsWrong(t *testing.T) {
 		{"a device of provisioning", sas(strings.Replace(connToken, "hub1.example.test%2Fdevices",
 			"0ne00000000%2Fregistrations", 1)), "for another hub"},
 		{"broken escape", sas(strings.Replace(connToken, "%2Fdev-1", "%2Fdev-1%", 1)), "for another hub, device or module"},
-	} {
+	}
+}
+
+func TestParseConnectionStringSaysWhatIsWrong(t *testing.T) {
+	for _, c := range wrongConnectionStrings() {
 		t.Run(c.name, func(t *testing.T) {
 			creds, err := device.ParseConnectionString(c.s)
 			if creds != nil {

@@ -372,6 +372,10 @@ func TestPain8_EverySendEnds(t *testing.T) {
 			require.Equal(t, 20*time.Second+100*ms, time.Since(start))
 		})
 	})
+}
+
+// Pain 8: a Send ends with its context, its time-out, or the client.
+func TestPain8_ASendEndsWithItsContextItsTimeOutOrTheClient(t *testing.T) {
 	t.Run("context, message still queued: withdrawn", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
