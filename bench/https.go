@@ -147,7 +147,7 @@ func overHTTPS(p *HTTPSPeer, window, size int, calls *Calls, batch int) (Sender,
 	}
 	t := hubhttp.New(&hubhttp.Options{Network: netopt.Options{TLS: p.access.tls(), Dial: calls.dial(p.access.Addr)},
 		Batch: batch, NoProof: true})
-	c, err := device.New(creds, t, &device.Options{Window: window})
+	c, err := device.New(creds, t, &device.Options{Window: window, NoMessageIDs: true})
 	if err != nil {
 		return nil, err
 	}

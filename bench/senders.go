@@ -87,7 +87,8 @@ func newHubline(p *Peer, window, size int, transportFor func(*transport.Credenti
 	if err != nil {
 		return nil, err
 	}
-	c, err := device.New(creds, transportFor(creds), &device.Options{Window: window})
+	// The raw libraries send no message ids, so the client leaves them out too.
+	c, err := device.New(creds, transportFor(creds), &device.Options{Window: window, NoMessageIDs: true})
 	if err != nil {
 		return nil, err
 	}
