@@ -3,6 +3,6 @@
 // characters the peer sent.
 //
 // A [Conn] sits between net/http and a connection, above TLS. It finds the end of each response and
-// passes on no byte behind it. It is for HTTP/1 only, and passes everything after an upgrade (status
-// 101).
+// passes on no byte behind it. It is for HTTP/1 only, and passes everything after an upgrade
+// (status 101).
 package httpguard

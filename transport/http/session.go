@@ -33,12 +33,12 @@ type session struct {
 
 	ctx    context.Context // ends when Run is to end
 	cancel context.CancelFunc
-	// ends a little later, when that was asked for: what is under way for cloud-to-device messages may
-	// be finished
-	late  context.Context
-	hurry context.CancelFunc
-	fatal chan error // capacity 1: why the session must end
-	group sync.WaitGroup
+	// late ends when cancelLate is called: pending verdicts on cloud-to-device messages may be sent
+	// until then
+	late       context.Context
+	cancelLate context.CancelFunc
+	fatal      chan error // capacity 1: why the session must end
+	group      sync.WaitGroup
 
 	telemetry telemetry
 	c2d       c2d
@@ -49,10 +49,10 @@ type session struct {
 }
 
 const (
-	// farewell is how long a session that ends may take to finish with cloud-to-device messages.
-	farewell = 500 * time.Millisecond
-	// goodbyeLimit is when a goodbye is cut off.
-	goodbyeLimit = 700 * time.Millisecond
+	// settleLimit bounds the settling of cloud-to-device messages when a session ends.
+	settleLimit = 500 * time.Millisecond
+	// closeLimit is when the connections are closed without waiting.
+	closeLimit = 700 * time.Millisecond
 )
 
 func newSession(t *Transport, cfg *transport.Config) *session {
@@ -61,7 +61,7 @@ func newSession(t *Transport, cfg *transport.Config) *session {
 		tokens: hubauth.NewTokens(cfg.Creds, &t.clock),
 		fatal:  make(chan error, 1),
 	}
-	s.late, s.hurry = context.WithCancel(context.Background())
+	s.late, s.cancelLate = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(s.late)
 	s.telemetry = telemetry{s: s, lane: newLane(s), wake: make(chan struct{}, 1), limit: batchBytes}
 	s.c2d = c2d{s: s, lane: newLane(s), wake: make(chan struct{}, 1)}
@@ -95,14 +95,14 @@ func (s *session) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	s.cancel()
 	if e, ok := errors.AsType[*transport.StatusError](err); ok && e.Service == "hub" {
-		s.hurry() // a hub that does not want this device takes no verdict of it either
+		s.cancelLate() // a hub that does not want this device takes no verdict of it either
 	}
-	limits := [...]*time.Timer{time.AfterFunc(farewell, s.hurry), time.AfterFunc(goodbyeLimit, s.cut)}
+	limits := [...]*time.Timer{time.AfterFunc(settleLimit, s.cancelLate), time.AfterFunc(closeLimit, s.cut)}
 	s.group.Wait()
 	for _, limit := range limits {
 		limit.Stop()
 	}
-	s.hurry()
+	s.cancelLate()
 	return err
 }
 

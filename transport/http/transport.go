@@ -149,7 +149,7 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 	if err == nil && stopped {
 		return s, nil
 	}
-	s.hurry()
+	s.cancelLate()
 	s.telemetry.lane.hangUp()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx) // what the end of ctx did to the socket is of no interest

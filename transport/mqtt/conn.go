@@ -33,20 +33,19 @@ const (
 	reasonTime = 250 * time.Millisecond
 )
 
-// conn is the connection that the MQTT library is given. Under it lie the tunnel and TLS, if any,
-// and the socket.
+// conn is the connection that the MQTT library gets. It sits above the tunnel, TLS and the socket.
 //
-// Reads are buffered and checked by a framer. Writes only append to a buffer and do not block:
-// another goroutine, the flusher, is the sole writer to the socket. It sends all that has come
-// together in one go, with a deadline, so a peer that stops reading is found whoever wrote. There
-// is at most one; it starts when there is something for it to do, which little is not while the
-// session has announced more, and ends when there is no more. One write is different: the message
-// that is the only one under way goes straight to the socket, its writer being the flusher for that
-// time. The first failure is kept; it closes the socket, and from then on Read and Write return it.
-// Its text never is that of net.ErrClosed, which the library takes for its own doing and does not
-// report.
+// Reads are buffered and checked by a framer. Writes append to a buffer and do not block. The
+// flusher, a goroutine, is the only writer to the socket. It writes all pending bytes in one call,
+// with a deadline, so it detects a peer that stops reading, whoever wrote. There is at most one
+// flusher. It starts when bytes are due and ends when none are; small writes wait while more
+// messages are announced. The exception is a message that is alone in flight: its writer becomes
+// the flusher and writes it to the socket itself.
 //
-// An idle connection has no flusher, and buffers for a few bytes only.
+// The first failure is kept and closes the socket; from then on Read and Write return it. Its text
+// is never that of net.ErrClosed, which the library ignores as caused by itself.
+//
+// An idle connection has no flusher, and buffers of a few bytes.
 type conn struct {
 	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
 	socket   net.Conn        // the lowest
@@ -260,8 +259,8 @@ func (c *conn) keepAlive() time.Duration {
 	c.beat.gotOn(progress)
 	wait, ping, silent := c.beat.look(time.Now())
 	if ping && !c.endedLocked() {
-		// under one lock, or a flusher that comes to rest in between begins the patience before the ping
-		// is there
+		// under one lock: a flusher that becomes idle in between would start pingTimeout before the ping
+		// is pending
 		c.appendLocked([]byte{typePingreq << 4, 0}, publication{})
 		if c.writeDueLocked() {
 			c.wakeFlusherLocked()

@@ -95,8 +95,8 @@ func (c *conn) hangUp() {
 	c.fail(errClosed)
 }
 
-// writeDueLocked reports whether the pending bytes are to be written now: there are many, or no more
-// messages are announced.
+// writeDueLocked reports whether the pending bytes are to be written now: there are many, or no
+// more messages are announced.
 func (c *conn) writeDueLocked() bool {
 	return c.pending != nil && (c.coming <= 0 || len(c.pending.b) >= fullWrite)
 }

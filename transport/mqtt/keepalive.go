@@ -2,25 +2,24 @@ package mqtt
 
 import "time"
 
-// heartbeat tells when to ping: when a keep-alive has passed since something was sent, or since
-// something was heard. It stands in for the library's keep-alive, which costs each client a
-// goroutine, a ticker, and two allocations for each packet. It has no lock of its own.
+// heartbeat decides when to ping: one keep-alive after the last write or the last read, whichever
+// is earlier. It replaces the library's keep-alive, which costs each client a goroutine, a ticker,
+// and two allocations for each packet. Its methods are called with conn.mu held.
 //
-// Whatever comes answers a ping: the line lives. The patience for that begins when all is written,
-// the ping and what stood before and behind it. Until then the line gets on, if slowly, or the
-// deadline of a write finds that it does not.
+// Any packet from the peer answers a ping. pingTimeout starts when the ping and all other pending
+// bytes are written. Until then the connection makes progress, or a write's deadline ends it.
 type heartbeat struct {
-	every    time.Duration // how long the line may be quiet
-	patience time.Duration // how long the answer to a ping may take
-	sent     time.Time     // when something was sent last
-	heard    time.Time     // when something came last
-	asked    bool          // there is a ping, perhaps not written yet, since which nothing came
-	written  time.Time     // when all was written for the first time since asked; zero: not yet
+	every       time.Duration // how long the connection may be quiet
+	pingTimeout time.Duration // how long the answer to a ping may take
+	sent        time.Time     // when something was sent last
+	heard       time.Time     // when something came last
+	asked       bool          // there is a ping, perhaps not written yet, since which nothing came
+	written     time.Time     // when all was written for the first time since asked; zero: not yet
 }
 
-// newHeartbeat begins with a line on which something was sent and heard now.
-func newHeartbeat(now time.Time, every, patience time.Duration) heartbeat {
-	return heartbeat{every: every, patience: patience, sent: now, heard: now}
+// newHeartbeat returns a heartbeat for a connection that was written to and read from at now.
+func newHeartbeat(now time.Time, every, pingTimeout time.Duration) heartbeat {
+	return heartbeat{every: every, pingTimeout: pingTimeout, sent: now, heard: now}
 }
 
 // hear notes that something came.
@@ -45,9 +44,9 @@ func (h *heartbeat) gotOn(at time.Time) {
 // after how long to look again. That is never later than the next ping may be due.
 func (h *heartbeat) look(now time.Time) (wait time.Duration, ping, silent bool) {
 	if h.asked {
-		wait = h.patience
+		wait = h.pingTimeout
 		if !h.written.IsZero() {
-			wait = h.written.Add(h.patience).Sub(now)
+			wait = h.written.Add(h.pingTimeout).Sub(now)
 		}
 		return min(wait, h.every), false, wait <= 0
 	}
@@ -59,7 +58,7 @@ func (h *heartbeat) look(now time.Time) (wait time.Duration, ping, silent bool) 
 		return wait, false, false
 	}
 	h.asked = true
-	return min(h.patience, h.every), true, false
+	return min(h.pingTimeout, h.every), true, false
 }
 
 // setKeepAlive puts the keep-alive into a CONNECT of MQTT 3.1.1, which the library left at 0: it

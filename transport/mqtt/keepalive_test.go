@@ -131,7 +131,7 @@ func TestWhateverComesAnswersAPing(t *testing.T) {
 	})
 }
 
-// The patience for an answer may be longer than the keep-alive; the next ping does not wait for it.
+// PingTimeout may be longer than the keep-alive; the next ping does not wait for it.
 func TestPingsComeInTimeWhateverThePatience(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -186,7 +186,7 @@ func TestAPingStuckBehindALargeMessageIsNotADeadLine(t *testing.T) {
 	})
 }
 
-// When all is written, the patience begins.
+// PingTimeout starts when all is written.
 func TestASlowLinkThatDiesIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r, l, line := startSlow(t)

@@ -49,8 +49,8 @@ func (c *conn) unexpect() {
 	c.mu.Unlock()
 }
 
-// takeExpectedLocked returns what the PUBLISH that is written goes out as; ok is false when none was
-// announced.
+// takeExpectedLocked returns what the PUBLISH that is written goes out as; ok is false when none
+// was announced.
 func (c *conn) takeExpectedLocked() (p publication, ok bool) {
 	if len(c.expected) == 0 {
 		return p, false

@@ -113,7 +113,8 @@ func (t *Transport) greeting(creds *transport.Credentials, password string, topi
 	return connect, nil
 }
 
-// reasonTime is how long the dial waits for the reason of the hub when CONNECT could not be written.
+// reasonTime is how long the dial waits for the reason of the hub when CONNECT could not be
+// written.
 const reasonTime = 250 * time.Millisecond
 
 // handshake sends CONNECT and takes in the CONNACK. What came behind it stays in the read buffer.
