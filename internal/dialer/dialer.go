@@ -20,7 +20,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
-	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
 // Protocol is what this package has to know about the protocol above.
@@ -198,7 +197,7 @@ func (d *Dialer) Dial(ctx context.Context, creds *transport.Credentials, cert *t
 
 // throughProxy returns the function that connects to the hub: Network.Dial, over the proxy if
 // Network.Proxy names one.
-func (d *Dialer) throughProxy(creds *transport.Credentials) (netproxy.DialFunc, error) {
+func (d *Dialer) throughProxy(creds *transport.Credentials) (netopt.DialFunc, error) {
 	if d.Network.Proxy == nil {
 		return d.Network.Dial, nil
 	}
@@ -206,18 +205,19 @@ func (d *Dialer) throughProxy(creds *transport.Credentials) (netproxy.DialFunc, 
 	if _, port, err := net.SplitHostPort(d.Target(creds)); err == nil && port != defaultPorts[hub.Scheme] {
 		hub.Host = net.JoinHostPort(hub.Host, port)
 	}
-	var proxy *url.URL
+	var dial netopt.DialFunc
 	var err error
-	if failed := callback.Run("Options.Proxy", func() { proxy, err = d.Network.Proxy(hub) }); failed != nil {
+	if failed := callback.Run("Options.Proxy",
+		func() { dial, err = d.Network.Proxy(hub, d.Network.Dial) }); failed != nil {
 		return nil, failed
 	}
 	switch {
-	case err != nil: // its text may show a password
+	case transport.Find(err) != nil:
+		return nil, err
+	case err != nil || dial == nil: // the text of err may show a password
 		return nil, d.Protocol.Invalid("options: Proxy does not say which proxy to use; check HTTPS_PROXY and its like")
-	case proxy == nil:
-		return d.Network.Dial, nil
 	}
-	return netproxy.New(proxy.String(), &netproxy.Options{Dial: d.Network.Dial})
+	return dial, nil
 }
 
 var defaultPorts = map[string]string{"https": "443", "http": "80"}

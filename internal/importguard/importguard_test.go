@@ -254,7 +254,7 @@ func TestLayers(t *testing.T) {
 		{
 			"uploads go beside any transport, and bring none", existing("./fileupload"),
 			[]string{"device", "testbroker", "transport"},
-			[]string{"transport", "transport/neterr", "transport/netopt", "transport/netproxy"},
+			[]string{"transport", "transport/neterr", "transport/netopt"},
 			"a program that uploads files chooses what carries its telemetry",
 		},
 		{

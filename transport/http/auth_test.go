@@ -23,6 +23,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
 // refused counts the answers 401.
@@ -363,10 +364,10 @@ func TestAProxyIsGoneThrough(t *testing.T) {
 			addr string) (net.Conn, error) {
 			require.Equal(t, "proxy.example.test:3128", addr)
 			return through.DialContext(ctx, network, addr)
-		}, Proxy: func(hub *url.URL) (*url.URL, error) {
+		}, Proxy: netproxy.Choose(func(hub *url.URL) (*url.URL, error) {
 			require.Equal(t, hostName, hub.Host)
 			return url.Parse("http://user:secret@proxy.example.test:3128")
-		}}}
+		})}}
 		r := h.start(t, o)
 		r.send(0, numbered(1)...)
 		synctest.Wait()
@@ -383,7 +384,7 @@ func TestAProxyIsGoneThrough(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T, h *scripted) {
 			o := h.options()
-			o.Network.Proxy = proxy
+			o.Network.Proxy = netproxy.Choose(proxy)
 			_, err := h.dial(t, hubhttp.New(o), h.creds(goodKey))
 			require.ErrorIs(t, err, transport.Invalid, what)
 			require.NotContains(t, err.Error(), "secret")
@@ -391,7 +392,7 @@ func TestAProxyIsGoneThrough(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T, h *scripted) {
 		o := h.options()
-		o.Network.Proxy = func(*url.URL) (*url.URL, error) { return nil, nil }
+		o.Network.Proxy = netproxy.Choose(func(*url.URL) (*url.URL, error) { return nil, nil })
 		h.start(t, o)
 	})
 }

@@ -17,6 +17,9 @@ import (
 	"time"
 )
 
+// DialFunc makes a connection, as net.Dialer.DialContext does.
+type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // Options say how to reach the hub. The zero value means: TLS to the transport's port on the
 // credentials' host, directly, with the system's roots.
 type Options struct {
@@ -41,12 +44,12 @@ type Options struct {
 	// Dial makes the connection below TLS: for other network interfaces, networks in memory, and
 	// fixed proxies (package netproxy). It must return when ctx ends. A *transport.Error that it
 	// returns keeps its Kind. Nil: a net.Dialer.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Proxy returns the proxy for a connection to the hub, nil for none. It is called at each dial
-	// with a URL of scheme https (http with Plaintext) and the host and port of the hub; package
-	// envproxy has a function that reads HTTPS_PROXY and NO_PROXY. The schemes of its result are
-	// those of package netproxy. The proxy is reached through Dial. Nil: no proxy.
-	Proxy func(hub *url.URL) (*url.URL, error)
+	Dial DialFunc
+	// Proxy chooses a proxy at each dial: it returns the function that connects to the hub, which may
+	// be direct, as Dial would connect. hub is a URL of scheme https (http with Plaintext) with the
+	// host of the hub, and its port if that is not the scheme's. envproxy.Find reads HTTPS_PROXY and
+	// NO_PROXY; netproxy.Choose takes any function that returns a proxy's URL. Nil: always direct.
+	Proxy func(hub *url.URL, direct DialFunc) (DialFunc, error)
 	// Tunnel carries the protocol within another one, above TLS: packages mqttws and amqpws have
 	// WebSocket. HTTPS has no tunnels. Nil: none.
 	Tunnel Tunnel

@@ -108,6 +108,18 @@ func New(rawURL string, o *Options) (DialFunc, error) {
 	return p.socks(u.User != nil, user, password)
 }
 
+// Choose returns a function for netopt.Options.Proxy that connects through the proxy whose URL find
+// returns, and directly when find returns nil. The URL is as for New.
+func Choose(find func(hub *url.URL) (*url.URL, error)) func(hub *url.URL, direct DialFunc) (DialFunc, error) {
+	return func(hub *url.URL, direct DialFunc) (DialFunc, error) {
+		proxy, err := find(hub)
+		if err != nil || proxy == nil {
+			return direct, err
+		}
+		return New(proxy.String(), &Options{Dial: direct})
+	}
+}
+
 var defaultPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
 
 // proxy is one that New was given. It is not changed.
