@@ -64,6 +64,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 			asked = nil // ask again
 		case closing:
 			return ended, false
+		case woken:
 		}
 	}
 }

@@ -105,6 +105,7 @@ func (l *loop) pass(p phase) (next phase) {
 		next = l.serve()
 	case waiting:
 		next = l.wait()
+	case ended:
 	}
 	return next
 }

@@ -135,6 +135,7 @@ func (l *loop) wait() phase {
 			return l.again()
 		case closing:
 			return ended
+		case woken:
 		}
 	}
 }
@@ -183,6 +184,7 @@ func (l *loop) rest(reason Reason, failure *transport.Error) phase {
 			return l.again()
 		case closing:
 			return ended
+		case woken:
 		}
 	}
 }

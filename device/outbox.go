@@ -154,6 +154,7 @@ func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{
 			return 0, 0, nil, errFull
 		case DropOldest:
 			b.dropForLocked(size)
+		case DropNewest:
 		}
 		if b.fullLocked(size) {
 			b.totals.Accepted++

@@ -48,6 +48,7 @@ func (b *outbox) removeLocked(i int32, result error) {
 		b.inFlight--
 	case slotRefused:
 		b.refused--
+	case slotFree, slotQueued:
 	}
 	if b.cursor == i {
 		b.cursor = b.nextQueuedLocked(s.next)

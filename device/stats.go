@@ -71,6 +71,7 @@ func (k *counters) observe(old, new Status) {
 	switch new.Reason {
 	case ConnectionLost, AttemptFailed, NotRetryable, RetryExpired:
 		k.lastError = new.Err
+	default: // nothing to do for the others
 	}
 	if new.State == DisconnectedRetrying {
 		if k.retryingSince.IsZero() {

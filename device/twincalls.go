@@ -138,6 +138,7 @@ func (t *twin) withdraw(k *twinCall) withdrawal {
 		t.left = append(t.left, k)
 	case callAnswered:
 		t.left = append(t.left, k)
+	case callQueued, callSettling, callWaiting:
 	}
 	if (state == callAnswered || state == callSettling) && k.answer.Err == nil {
 		t.finishLocked(k, k.answer)
@@ -247,6 +248,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 			default:
 				next = earlier(t.hand(l, k, now), next)
 			}
+		case callAnswered, callSettling, callGone:
 		}
 	}
 	clear(calls)

@@ -73,6 +73,7 @@ func (m MaxElapsed) Decide(a Attempt) Decision {
 			return refuse(m.Policy, a, d, stop(OutOfTime))
 		case Shorten:
 			d.Delay = left
+		case Strict:
 		}
 	}
 	return d

@@ -74,6 +74,7 @@ func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
 		return Decision{}, errResolved
 	case seriesTrying:
 		return Decision{}, errOneTry
+	case seriesIdle:
 	}
 	d := admitted
 	if g, ok := s.policy.(Gate); ok {
@@ -196,6 +197,7 @@ func (s *Series) ended() error {
 		return errResolved
 	case seriesIdle:
 		return errNoTry
+	case seriesTrying:
 	}
 	return nil
 }

@@ -65,6 +65,7 @@ func hubLine(e testbroker.Event) line {
 		l.Refused = e.Name
 	case testbroker.UploadChanged:
 		l.File = e.Name
+	default: // nothing to do for the others
 	}
 	if e.Protocol != 0 {
 		l.Protocol = e.Protocol.String()

@@ -203,6 +203,7 @@ func (w *Walker) body(v *Value, code byte, depth int) error {
 		return w.compound(v, code, depth)
 	case IsMap, IsArray:
 		return w.compound(v, code, depth)
+	default: // nothing to do for the others
 	}
 	p, err := w.take(widthOf(code))
 	if err != nil {

@@ -168,6 +168,7 @@ func (f *frame) step(b byte) error {
 		f.beginSize()
 	case trailer:
 		return f.stepTrailer(b)
+	case rest, head, body, open, chunk:
 	}
 	return nil
 }

@@ -162,6 +162,7 @@ func (h *Broker) Refuse(r transporttest.Refusal) {
 		h.refusal = h.Inject(testbroker.Fault{Kind: testbroker.NoConnack, Times: -1})
 	case transporttest.Unavailable:
 		h.refusal = h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Times: -1})
+	case transporttest.None:
 	}
 }
 

@@ -184,6 +184,7 @@ func (h *Handler) health(asked []named) (int, any) {
 		case device.DisconnectedRetrying:
 			c.Healthy = outage < grace
 			c.Outage = outage.Seconds()
+		case device.Disconnected:
 		}
 		a.Healthy = a.Healthy && c.Healthy
 		a.Clients[n.name] = c

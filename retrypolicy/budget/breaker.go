@@ -280,6 +280,7 @@ func (b *Breaker) enter(now time.Time) (time.Duration, bool) {
 		}
 		b.probing++
 		b.probed = now
+	case BreakerClosed:
 	}
 	b.inFlight++
 	return 0, true

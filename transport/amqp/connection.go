@@ -100,6 +100,7 @@ func (l *login) sasl() amqp.SASLType {
 		return amqp.SASLTypeExternal("")
 	case Anonymous:
 		return amqp.SASLTypeAnonymous()
+	case AuthDefault, CBS:
 	}
 	return nil
 }

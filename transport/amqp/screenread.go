@@ -207,6 +207,7 @@ func (s *screen) unit(b []byte) ([]byte, error) {
 	case atHeader:
 		s.header(b[4])
 		return b, nil
+	case atMechanisms, atOutcome, atOpen, running:
 	}
 	return s.frame(b)
 }

@@ -391,6 +391,7 @@ func (c *c2d) request(lock string, o transport.Outcome) *request {
 		return &request{http.MethodDelete, s.urls.lock(lock, "", ""), h, nil}
 	case transport.Reject:
 		return &request{http.MethodDelete, s.urls.lock(lock, "", "&reject"), h, nil}
+	case transport.Release:
 	}
 	return &request{http.MethodPost, s.urls.lock(lock, "/abandon", ""), h, nil}
 }

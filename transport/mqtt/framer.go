@@ -127,6 +127,7 @@ func (f *framer) step(p []byte) (int, error) {
 			f.state = inHeader
 		}
 		return n, nil
+	case inSmall, inTopicSize, inID:
 	}
 	f.kept = append(f.kept, p[0])
 	f.left--

@@ -127,6 +127,7 @@ func (s *session) Do(r *transport.Request) {
 		return
 	case transport.OpPing:
 		return // one-way, and not asked for
+	default: // nothing to do for the others
 	}
 	if s.enter() {
 		s.request(r)

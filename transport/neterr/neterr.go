@@ -61,6 +61,7 @@ func MayBeDamage(err error) bool {
 	switch alertTable[code].kind {
 	case transport.Protocol, transport.Unsupported, transport.NotFound, transport.Unknown:
 		return true
+	default: // nothing to do for the others
 	}
 	return false
 }

@@ -62,6 +62,7 @@ func (c C) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		return retrypolicy.Decision{}
 	case CImmediate:
 		return retrypolicy.Decision{Retry: true}
+	case CExponentialJitter, CExponential, CLinear, CInterval, CRandom:
 	}
 	var delay time.Duration
 	if a.Retry > 1 {

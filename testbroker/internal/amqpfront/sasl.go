@@ -30,6 +30,7 @@ func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
 		err = a.plain(string(response))
 	case "EXTERNAL":
 		err = a.external(string(response))
+	default: // nothing to do for the others
 	}
 	if err != nil {
 		a.c.Blame(err)

@@ -167,6 +167,7 @@ func (e Event) what() string {
 		s = named("command") + " " + e.Detail
 	case UploadChanged:
 		s = named("upload") + " " + e.Detail
+	case Connected, Disconnected, FaultObeyed, HubReset:
 	}
 	if e.Version != 0 {
 		s += fmt.Sprintf(", version %d", e.Version)

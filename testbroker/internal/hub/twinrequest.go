@@ -101,6 +101,7 @@ func (q *twinCase) decide(wrong error) TwinAnswer {
 			return h.refusal(err)
 		}
 		return TwinAnswer{Status: 204, Version: version}
+	case TwinAny, TwinSubscribe, TwinUnsubscribe:
 	}
 	q.by.Listen(q.op == TwinSubscribe)
 	return TwinAnswer{Status: 200}

@@ -226,6 +226,7 @@ func (u *UploadTable) End(device, correlation string, success bool, status int, 
 		return Upload{}, 400016
 	case UploadSucceeded, UploadFailed:
 		return Upload{}, 400015
+	case UploadRunning:
 	}
 	size, stored := u.Store.size(up.Blob)
 	if success && !stored {

@@ -112,6 +112,7 @@ func (q *Request) sendStream(a Answer) {
 		q.C.Write(GarbageHTTP(&a.Fault.Fault, 2))
 		q.C.Farewell(hub.FaultError(hub.GarbageAnswer))
 		panic(http.ErrAbortHandler)
+	case wayPlain, WayNone:
 	}
 }
 

@@ -280,6 +280,7 @@ func (s *session) handle(h mqttpacket.Header, body []byte) error {
 		return nil
 	case mqttpacket.Connack:
 		return wire.NewViolation("the hub sent a second CONNACK") // [MQTT-3.2.0-1]
+	case mqttpacket.Connect, mqttpacket.Subscribe, mqttpacket.Unsubscribe, mqttpacket.Unsuback, mqttpacket.Pingreq:
 	}
 	return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + ", which is not for clients")
 }
