@@ -47,7 +47,7 @@ var panels = []panel{
 			Ju: 0.25},
 	},
 	{
-		"Azure, Java SDK’s code", "Min = Delta = 100 ms, Max = 10 s", "AzureJava{}",
+		"Azure, Java SDK’s code", "Min = Delta = 100 ms, Max = 10 s", "azure.Java{}",
 		"0 first, then min(Min + (2ⁿ⁻¹ − 1) · rand(0.8·Delta, 1.2·Delta), Max)", blue,
 		azure.Java{},
 	},
