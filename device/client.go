@@ -222,7 +222,7 @@ func (c *Client) stop(r *run, why *transport.Error) {
 		c.mu.Unlock()
 		return
 	}
-	r.over, r.err = true, why // whoever starts from now on begins a new run, after this one
+	r.over, r.err = true, why // the next Start begins a new run, after this one
 	c.mu.Unlock()
 	r.cancel()
 	c.join(r.done)
@@ -324,7 +324,7 @@ func (c *Client) Reconnect() error {
 }
 
 // SetRetryPolicy sets the policy for connections, and for messages unless Options.MessagePolicy or
-// SetMessagePolicy has set one apart. It works at any time; a wait under way is decided anew,
+// SetMessagePolicy has set one apart. It works at any time; a wait that has begun is decided anew,
 // counted from its beginning: the new policy may shorten, lengthen or end it. The error, of Kind
 // Invalid, names the parameter that makes no sense; the old policy then stays.
 func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {

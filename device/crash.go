@@ -13,7 +13,7 @@ import (
 // When the loop's goroutine ends in a callback, the client is Disconnected with an error that names
 // it, or begins again after TryAgainAfter.
 
-// crashed is told that the loop's goroutine ends without having been told to. v is what it panicked
+// crashed is called when the loop's goroutine ends unexpectedly. v is what it panicked
 // with, nil for runtime.Goexit. A panic outside of callbacks is the client's own fault, and not
 // hidden.
 func (l *loop) crashed(v any) {

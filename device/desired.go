@@ -36,14 +36,14 @@ type DesiredHandler func(ctx context.Context, d Desired)
 //
 // reach the device (it was disconnected, or handle was busy while more than 8 came), all properties
 // come as they are by then, with Full set. A twin that cannot be read for that is read again, after
-// 10 s at first and 10 minutes at the most (Trace.TwinUnread). What handle is told is never older
-// than what it was told before.
+// 10 s at first and 10 minutes at the most (Trace.TwinUnread). What handle gets is never older
+// than what it got before.
 //
 // A hub does not say whether what it sends is a change or all properties (a back end may do
 // either), so a property that a back end removed by replacing them all may outlive that at the
 // device. Therefore each new connection that follows a change brings all properties again, with
 // Full set, though their version may be known; without one before it brings nothing unless
-// something has changed. A device for which that is too late reads the twin when it is told of a
+// something has changed. A device for which that is too late reads the twin when it gets a
 // change (GetTwin); a back end that removes properties with null is understood at once.
 //
 // handle is called by one goroutine at a time and may call the client's methods, but Close only in
@@ -69,7 +69,7 @@ func (c *Client) HandleDesired(handle DesiredHandler) {
 // desiredQueue is how many changes wait for the handler at the most.
 const desiredQueue = 8
 
-// desired keeps what the handler is told in step with the hub. It is part of the twin's monitor.
+// desired keeps the handler in step with the hub. It is part of the twin's monitor.
 //
 // Notifications may be lost, doubled or late, so versions are counted. The version after the latest
 // one is passed on, and an older one is skipped. Any other means that something was missed: then
@@ -82,13 +82,13 @@ type desired struct {
 	running bool
 	ended   chan struct{} // closed when the handler's goroutine has ended
 
-	told    int64     // the version that was told last, or waits in the queue
+	latest  int64     // the newest version that was passed on, or waits in the queue
 	ever    bool      // one was
 	patched bool      // by a change, after which something may be left that was removed
 	stale   bool      // something may have been missed: the twin is to be read
 	reading bool      // it is being read
 	void    bool      // and what comes of it may be older than what was missed
-	seen    int64     // the newest version of notifications not told since it became stale
+	seen    int64     // the newest version of notifications not passed on since it became stale
 	again   time.Time // not to be read before
 	unread  int       // so many times it could not be, one after another
 
@@ -102,7 +102,7 @@ func (d *desired) begin() {
 // afresh begins for another handler.
 func (d *desired) afresh() {
 	if d.ever && !d.stale {
-		d.stale, d.seen, d.again = true, d.told, time.Time{} // what is told shall not be older than what was told before
+		d.stale, d.seen, d.again = true, d.latest, time.Time{} // what follows is not older than what came before
 	}
 	d.ever, d.queue = false, nil
 }
@@ -158,7 +158,7 @@ func (t *twin) caughtUpLocked(r transport.Reply) {
 		return
 	}
 	d.stale, d.seen, d.unread = false, 0, 0
-	if !d.ever || doc.DesiredVersion != d.told || d.patched {
+	if !d.ever || doc.DesiredVersion != d.latest || d.patched {
 		t.tellLocked(Desired{Version: doc.DesiredVersion, Full: true, JSON: doc.Desired})
 	}
 }
@@ -176,9 +176,9 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 	}
 	version := n.Version
 	switch {
-	case version <= d.told && d.ever && version != 0:
+	case version <= d.latest && d.ever && version != 0:
 		d.skipped++
-	case d.stale || version != d.told+1 || len(d.queue) == desiredQueue || !jsonscan.IsObject(n.Msg.Body):
+	case d.stale || version != d.latest+1 || len(d.queue) == desiredQueue || !jsonscan.IsObject(n.Msg.Body):
 		// the twin has it as well
 		d.stale, d.seen = true, max(d.seen, version)
 		if d.unread > 0 { // the hub has it in hand, it seems
@@ -196,7 +196,7 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 func (t *twin) tellLocked(change Desired) {
 	d := t.changes
 	d.queue = append(d.queue, change)
-	d.told, d.ever, d.patched = change.Version, true, !change.Full
+	d.latest, d.ever, d.patched = change.Version, true, !change.Full
 	d.changes++
 	if !d.running && d.ctx.Err() == nil {
 		d.running, d.ended = true, make(chan struct{})

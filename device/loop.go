@@ -47,9 +47,9 @@ type loop struct {
 	flaps   flapping
 	clock   clock
 
-	observing  *policies // whose message policy is told outcomes
+	observing  *policies // whose message policy gets outcomes
 	spare      []outcome // of reportOutcomes
-	unreported *policies // whose connection policy is to be told how the latest attempt ended; nil: it was told
+	unreported *policies // whose connection policy has to learn how the latest attempt ended; nil: it has
 	hold       hold
 
 	batch   []transport.Item // of send; it grows with use

@@ -53,7 +53,7 @@ const (
 )
 
 const (
-	tooManyCalls = `{"message":"the device has too many calls under way"}`
+	tooManyCalls = `{"message":"the device has too many pending calls"}`
 	tooLateToRun = `{"message":"the device was too busy to run the call in its time"}`
 )
 
@@ -138,7 +138,7 @@ type methods struct {
 	answers  []methodAnswer
 	unsent   int           // answers of handlers among answers; the others are refusals
 	bytes    int           // of the bodies in waiting, in running calls and in answers
-	known    []*methodRef  // of the session: all under way, and the latest that ended
+	known    []*methodRef  // of the session: all pending ones, and the latest that ended
 	ended    chan struct{} // closed when no handler runs; nil until Close
 	totals   struct{ calls, refused, lost, doubled, panics uint64 }
 }

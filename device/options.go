@@ -17,7 +17,7 @@ type Options struct {
 	//
 	// A policy that is a retrypolicy.Gate is asked before each attempt to connect and for each message
 	// before it is handed over: one that waits holds what is behind it too, one that refuses ends the
-	// attempts, or that message alone, with RetryExpired. A retrypolicy.Observer is told how each of
+	// attempts, or that message alone, with RetryExpired. A retrypolicy.Observer learns how each of
 	// them ended: an attempt to connect has succeeded once the connection is up for StableTime.
 	// Attempt.Key is the hub's host name. Clients of one process may share a policy.
 	//
@@ -36,9 +36,10 @@ type Options struct {
 	// decide; gates, quotas and observers belong into the policies above.
 	PacedPolicy retrypolicy.Policy
 
-	// OnStatus is told each Status, in order, by one goroutine at a time. It may call the client's
-	// methods, but Close only in a goroutine of its own (Close waits for OnStatus). While it is busy
-	// up to 16 further statuses wait; older ones give way, counted in Status.Missed. Default: none.
+	// OnStatus is called with each Status, in order, by one goroutine at a time. It may call the
+	// client's methods, but Close only in a goroutine of its own (Close waits for OnStatus). While it
+	// is busy up to 16 further statuses wait; older ones give way, counted in Status.Missed. Default:
+	// none.
 	OnStatus func(Status)
 
 	// Inbox is how many cloud-to-device messages may wait for their handler (Client.HandleMessages).
@@ -51,7 +52,7 @@ type Options struct {
 	// MethodTimeout is how long a handler of a direct method has until its context ends. Default 30 s,
 	// which is how long a hub waits unless the caller says otherwise.
 	MethodTimeout time.Duration
-	// Trace is told details that Status leaves out. Default: none.
+	// Trace has callbacks for details that Status leaves out. Default: none.
 	Trace *Trace
 
 	// Window is the most messages in flight. Default 128; at most 61,440. A session may allow fewer.

@@ -26,7 +26,7 @@ type Twin struct {
 //   - Unsupported over a transport without twins, Protocol for an answer that is no twin, and with
 //     what the service says.
 //
-// Up to 16 calls about the twin, of this and the following kinds, are under way at a time; further
+// Up to 16 calls about the twin, of this and the following kinds, are pending at a time; further
 // ones wait for their turn.
 func (c *Client) GetTwin(ctx context.Context) (*Twin, error) {
 	r, err := c.callTwin(ctx, transport.Request{Op: transport.OpTwinGet})
@@ -136,6 +136,6 @@ func (c *Client) callTwin(ctx context.Context, r transport.Request) (transport.R
 }
 
 var (
-	errTwinBusy         = errors.New("16 calls about the twin are under way")
+	errTwinBusy         = errors.New("16 calls about the twin are pending")
 	errOperationTimeout = errors.New("no answer within OperationTimeout")
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// twinPlaces is how many calls of users about the twin are under way at a time.
+// twinPlaces is how many calls of users about the twin are pending at a time.
 const twinPlaces = 16
 
 // twin is the feature for the twin: calls that wait for an answer, and changes of the desired

@@ -45,7 +45,7 @@
 //     there is space. The files of messages that are done are deleted for it, also the one that is
 //     written to, so a queue that has drained works again without help.
 //   - Stalled: no call waits for longer than its context; Close waits for Options.CloseTimeout, and
-//     Open, which has neither, for the disk. A Put whose write is under way when its context ends
+//     Open, which has neither, for the disk. A Put whose write has begun when its context ends
 //     has transport.ErrOutcomeUnknown in the chain of its error.
 //   - Failing: a write or an fsync that fails costs the Puts that waited for it, which return the
 //     error. The next message goes into another file where the first one is in doubt.

@@ -36,7 +36,7 @@ type Options struct {
 	// NoMessageIDs leaves messages without an id as they are; the client that sends them may give them
 	// one, which another process does not know.
 	NoMessageIDs bool
-	// OnFailed is told of each message that ends without the hub having taken it, with its result.
+	// OnFailed is called with each message that ends without the hub having taken it, with its result.
 	// Run makes one call at a time, which holds up the messages behind; m is valid until it returns.
 	// It must not call Run, Flush or Close, nor Put where Overflow is Block: they would wait for
 	// OnFailed to return. When it panics or calls runtime.Goexit, Run returns an error. Default:

@@ -19,7 +19,7 @@ type segment struct {
 	named  bool   // its name is durable
 	size   int64  // bytes of the records
 	file   file   // nil once nothing more is written to it
-	lost   error  // the error of fsync: nobody knows which records the disk has
+	lost   error  // the error of fsync: which records the disk has is not known
 }
 
 const suffix = ".messages"

@@ -17,7 +17,7 @@ func Command(component, name string) string {
 }
 
 // SplitCommand takes the name of a direct method apart. component is empty for a command of the
-// root. A handler for all methods (HandleMethod with the empty name) finds with it who is meant.
+// root. A handler for all methods (HandleMethod with the empty name) finds with it the component.
 func SplitCommand(method string) (component, name string) {
 	if c, n, ok := strings.Cut(method, separator); ok {
 		return c, n

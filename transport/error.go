@@ -13,7 +13,7 @@ type Scope uint8
 const (
 	// Operation: the service refused one message or request; the connection lives.
 	Operation Scope = iota
-	// Connection: the connection could not be made or is gone, and all that was under way with it.
+	// Connection: the connection could not be made or is gone, and all that was in flight with it.
 	Connection
 )
 

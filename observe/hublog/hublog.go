@@ -28,7 +28,7 @@
 // The device's id is not in them: put it into the logger. Secrets are not either: Hubline's errors
 // hold none, and in errors that came from the program's own functions what looks like one is
 // hidden, such as the value of sig= in a URL. Of a panic's value that is no string and no error
-// only the type is told.
+// only the type is logged.
 //
 // # Concurrency
 //

@@ -20,7 +20,7 @@
 //	hubline.client.messages.received        counter          {message}     came from the hub, for their handler
 //	hubline.client.messages.settled         counter          {message}     by verdict: accepted, released, rejected
 //	hubline.client.handler.panics           counter          {panic}       a handler panicked
-//	hubline.client.desired.changes          counter          {change}      changes of desired properties told
+//	hubline.client.desired.changes          counter          {change}      passed to the handler of desired properties
 //	hubline.client.desired.skipped          counter          {change}      notifications that were not new
 //	hubline.client.method.calls             counter          {call}        direct methods called
 //	hubline.client.method.refused           counter          {call}        answered at once: no handler, or no room
@@ -43,7 +43,7 @@
 //
 // Besides the two above there are only those given to Register. The device's id is not among them
 // unless the program says so, with DeviceID: one set of series for each device of a large fleet is
-// expensive. No key, token or error text is told.
+// expensive. No key, token or error text is reported.
 package otelmetrics
 
 import (
@@ -78,9 +78,10 @@ type Client interface {
 }
 
 // Register makes p observe the clients, until unregister, under the attributes attrs, which may be
-// nil. Several clients in one call are told as one: their numbers are added up, of the outages the
-// longest counts. To tell clients apart call Register for each; the attributes of each call must
-// differ from those of all others with the same provider, or what p makes of them is not defined.
+// nil. Several clients in one call are reported as one: their numbers are added up, of the outages
+// the longest counts. To tell clients apart call Register for each; the attributes of each call
+// must differ from those of all others with the same provider, or what p makes of them is not
+// defined.
 //
 // unregister ends the series and lets go of the clients; it may be called more than once. A closed
 // client is told until then. Register and unregister may be called by any goroutine.

@@ -211,7 +211,7 @@ func methodsAreCalled(p *probe) {
 		var got result
 		select {
 		case got = <-results[i]:
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			p.Fatalf("the answer to call %d did not arrive", i)
 		}
 		want := result{200 + i, `["` + strconv.Itoa(i) + `"]`, nil}

@@ -16,7 +16,7 @@ func lossEndsRun(p *probe) {
 	s.awaitDone()
 	p.Hub.Cut()
 	s.send(1, numbered(1, 1)...) // protocols without a connection notice only now
-	s.requireLoss(patience)
+	s.requireLoss(waitLimit)
 }
 
 func lossAnswersNothing(p *probe) {
@@ -25,9 +25,9 @@ func lossAnswersNothing(p *probe) {
 	s.send(0, numbered(0, 5)...)
 	time.Sleep(time.Second)
 	p.Hub.Cut()
-	s.requireLoss(patience)
+	s.requireLoss(waitLimit)
 	synctest.Wait()
-	if n := s.sink.flying(); n != 5 {
+	if n := s.sink.inFlightCount(); n != 5 {
 		p.Errorf("%d messages got a Done although the hub answered none", 5-n)
 	}
 }
@@ -38,7 +38,7 @@ func silenceEndsRun(p *probe) {
 	p.Hub.Silence()
 	s.send(0, numbered(0, 1)...)
 	s.requireLoss(30 * time.Minute)
-	if n := s.sink.flying(); n != 1 {
+	if n := s.sink.inFlightCount(); n != 1 {
 		p.Errorf("a message got a Done although the network was silent")
 	}
 }
@@ -50,7 +50,7 @@ func sessionAfterALoss(p *probe) {
 		s.awaitDone()
 		p.Hub.Cut()
 		s.send(1, numbered(2*i+1, 1)...)
-		s.requireLoss(patience)
+		s.requireLoss(waitLimit)
 	}
 	s := p.start()
 	s.send(0, numbered(10, 1)...)
@@ -62,7 +62,7 @@ func (s *session) requireGoodbye() {
 	s.p.Helper()
 	began := time.Now()
 	s.cancel()
-	s.awaitEnd(patience)
+	s.awaitEnd(waitLimit)
 	if took := s.over.Sub(began); took > goodbye {
 		s.p.Errorf("Run returned %v after its context had ended", took)
 	}
@@ -85,7 +85,7 @@ func runEndsInFlight(p *probe) {
 	s.requireGoodbye()
 	p.Hub.HoldAnswers(false)
 	time.Sleep(time.Second)
-	if n := s.sink.flying(); n != window {
+	if n := s.sink.inFlightCount(); n != window {
 		p.Errorf("%d messages got a Done although the hub answered none", window-n)
 	}
 }
@@ -120,7 +120,7 @@ func nothingAfterTheEnd(p *probe) {
 	for op := transport.OpSubscribe; op <= transport.OpSettle; op++ {
 		s.Do(&transport.Request{ID: uint32(op), Op: op, Ref: []byte{0, 1}, Want: transport.Messages})
 	}
-	time.Sleep(patience)
+	time.Sleep(waitLimit)
 	p.requireGoroutines(before)
 	if got := p.bodies(); len(got) > 0 {
 		p.Errorf("the hub got %q after the end", got)

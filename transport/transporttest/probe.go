@@ -23,10 +23,10 @@ const (
 	queue  = 8
 )
 
-// patience is how long the suite waits for something that must come, in fake time.
-const patience = time.Minute
+// waitLimit is how long the suite waits for something that must come, in fake time.
+const waitLimit = time.Minute
 
-// probe is one check under way.
+// probe is a check that runs.
 type probe struct {
 	testing.TB
 	*Pair
@@ -127,7 +127,7 @@ func (s *session) ping(stop, stopped chan struct{}) {
 func (s *session) end() {
 	s.p.Helper()
 	s.cancel()
-	s.awaitEnd(patience)
+	s.awaitEnd(waitLimit)
 	if s.err == nil {
 		s.p.Errorf("Run returned nil")
 	}
@@ -222,8 +222,8 @@ func numbered(first, n int) []*transport.Message {
 func (p *probe) eventually(what string, ok func() bool) {
 	p.Helper()
 	for waited := time.Duration(0); !ok(); waited += 10 * time.Millisecond {
-		if waited > patience {
-			p.Fatalf("after %v: %s", patience, what)
+		if waited > waitLimit {
+			p.Fatalf("after %v: %s", waitLimit, what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -232,7 +232,7 @@ func (p *probe) eventually(what string, ok func() bool) {
 // awaitDone waits until no message is in flight.
 func (s *session) awaitDone() {
 	s.p.Helper()
-	s.p.eventually("not every message is done", func() bool { return s.sink.flying() == 0 })
+	s.p.eventually("not every message is done", func() bool { return s.sink.inFlightCount() == 0 })
 }
 
 // bodies are those of the messages received.
@@ -272,7 +272,7 @@ func (k *sink) fly(items []transport.Item) {
 	}
 }
 
-func (k *sink) flying() int {
+func (k *sink) inFlightCount() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.inFlight)

@@ -43,7 +43,7 @@ func eachMessageIsDoneOnce(p *probe) {
 	messages := numbered(0, window)
 	s.send(0, messages...)
 	s.awaitDone()
-	time.Sleep(patience) // time for a second answer
+	time.Sleep(waitLimit) // time for a second answer
 	s.requireDone(window, 1)
 	p.requireBodies(messages)
 }
@@ -52,7 +52,7 @@ func messagesArriveInOrder(p *probe) {
 	s := p.start()
 	messages := numbered(0, 10*window)
 	for i := 0; i < len(messages); {
-		n := min(1+i%7, window-s.sink.flying(), len(messages)-i)
+		n := min(1+i%7, window-s.sink.inFlightCount(), len(messages)-i)
 		if n > 0 {
 			s.sendFree(messages[i : i+n])
 			i += n
@@ -198,7 +198,7 @@ func notDoneBeforeTheAnswer(p *probe) {
 	s.send(0, numbered(0, 3)...)
 	time.Sleep(10 * time.Second)
 	synctest.Wait()
-	if n := s.sink.flying(); n != 3 {
+	if n := s.sink.inFlightCount(); n != 3 {
 		p.Errorf("%d messages are done that the hub did not answer", 3-n)
 	}
 	p.Hub.HoldAnswers(false)
